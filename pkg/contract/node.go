@@ -1,0 +1,138 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// NetworkBlock is one IP block of the public network as the annotation NodePublicNetworkBlocks tells it.
+type NetworkBlock struct {
+	// CIDR is the block.
+	CIDR netip.Prefix `json:"cidr"`
+	// Gateway is the address of phoenixNAP's router in the block.
+	Gateway netip.Addr `json:"gateway"`
+}
+
+// NodeNetwork is what the controller tells the agent of a Node about the public network.
+type NodeNetwork struct {
+	// ServerID is the ID of the phoenixNAP server that the Node runs on.
+	ServerID string
+	// NetworkID is the ID of the public network.
+	NetworkID string
+	// VLAN is its VLAN ID, 2 to 4094 (802.1Q).
+	VLAN int
+	// IPs are the addresses of the server's membership; empty when it has none.
+	IPs []netip.Addr
+	// Member tells whether the server is an assigned member of the network.
+	Member bool
+	// Blocks are the assigned blocks of the network.
+	Blocks []NetworkBlock
+	// Announcer is AnnouncerKubeVIP, AnnouncerAgent or AnnouncerNone.
+	Announcer string
+}
+
+// Annotations encodes n as the annotations of a Node.
+func (n NodeNetwork) Annotations() (map[string]string, error) {
+	blocks := n.Blocks
+	if blocks == nil {
+		blocks = []NetworkBlock{}
+	}
+	encoded, err := json.Marshal(blocks)
+	if err != nil {
+		return nil, fmt.Errorf("encode annotation %s: %w", NodePublicNetworkBlocks, err)
+	}
+	ips := make([]string, len(n.IPs))
+	for i, ip := range n.IPs {
+		ips[i] = ip.String()
+	}
+	return map[string]string{
+		NodeServerID:            n.ServerID,
+		NodePublicNetworkID:     n.NetworkID,
+		NodePublicNetworkVLAN:   strconv.Itoa(n.VLAN),
+		NodePublicNetworkIPs:    strings.Join(ips, ","),
+		NodePublicNetworkMember: strconv.FormatBool(n.Member),
+		NodePublicNetworkBlocks: string(encoded),
+		NodeAnnouncer:           n.Announcer,
+	}, nil
+}
+
+// ParseNodeNetwork reads the annotations that Annotations writes. ok is false when the controller has
+// not published the network yet; an error names the annotation that cannot be read.
+func ParseNodeNetwork(annotations map[string]string) (n NodeNetwork, ok bool, err error) {
+	id := annotations[NodePublicNetworkID]
+	if id == "" {
+		return NodeNetwork{}, false, nil
+	}
+	n = NodeNetwork{
+		ServerID:  annotations[NodeServerID],
+		NetworkID: id,
+		Member:    annotations[NodePublicNetworkMember] == "true",
+		Announcer: annotations[NodeAnnouncer],
+	}
+	if n.VLAN, err = parseVLAN(annotations[NodePublicNetworkVLAN]); err != nil {
+		return NodeNetwork{}, false, err
+	}
+	if n.IPs, err = parseIPs(annotations[NodePublicNetworkIPs]); err != nil {
+		return NodeNetwork{}, false, err
+	}
+	if raw := annotations[NodePublicNetworkBlocks]; raw != "" {
+		if err := json.Unmarshal([]byte(raw), &n.Blocks); err != nil {
+			return NodeNetwork{}, false, fmt.Errorf("annotation %s: %w", NodePublicNetworkBlocks, err)
+		}
+	}
+	return n, true, nil
+}
+
+func parseVLAN(raw string) (int, error) {
+	vlan, err := strconv.Atoi(raw)
+	if err != nil || vlan < 1 || vlan > 4094 {
+		return 0, fmt.Errorf("annotation %s: %q is no VLAN ID from 1 to 4094", NodePublicNetworkVLAN, raw)
+	}
+	return vlan, nil
+}
+
+func parseIPs(raw string) ([]netip.Addr, error) {
+	if raw == "" {
+		return nil, nil
+	}
+	parts := strings.Split(raw, ",")
+	ips := make([]netip.Addr, 0, len(parts))
+	for _, part := range parts {
+		ip, err := netip.ParseAddr(strings.TrimSpace(part))
+		if err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", NodePublicNetworkIPs, err)
+		}
+		ips = append(ips, ip)
+	}
+	return ips, nil
+}
+
+// Identity is what a machine knows of itself; the agent publishes it as the annotation
+// NodeReportedIdentity and the controller uses it to find the server of a Node.
+type Identity struct {
+	// Hostname as the kernel knows it.
+	Hostname string `json:"hostname"`
+	// Addresses are the global unicast addresses of the machine's interfaces.
+	Addresses []netip.Addr `json:"addresses"`
+	// MACs are the hardware addresses of its physical interfaces and bonds, in lower case.
+	MACs []string `json:"macs"`
+	// VLANInterface is the name of the interface on the public network; empty when there is none.
+	VLANInterface string `json:"vlanInterface,omitempty"`
+	// ServerID is the phoenixNAP server ID, where the machine knows it.
+	ServerID string `json:"serverID,omitempty"`
+}
+
+// FindNodeCondition returns the condition of the given type, or nil.
+func FindNodeCondition(node *corev1.Node, conditionType corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == conditionType {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+package contract
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// Tags on an IP block. Tag names and values may hold letters, digits, "-" and "_", at most 100
+// characters (phoenixNAP Tag Manager API, POST /tags).
+const (
+	// TagUsage marks a block that this provider bought; its value is TagUsageAuto.
+	TagUsage = "usage"
+	// TagUsageAuto is the value of TagUsage.
+	TagUsageAuto = "cloud-provider-phoenixnap-auto"
+	// TagCluster holds the UID of the namespace kube-system.
+	TagCluster = "cluster"
+	// TagService holds the ID of the Service that a dedicated block belongs to, see ServiceTag.
+	TagService = "service"
+	// TagServiceNamespace and TagServiceName are what phoenixnap/k8s-cloud-provider-bmc v1 wrote in the
+	// place of TagService; they are read, never written.
+	TagServiceNamespace = "serviceNamespace"
+	TagServiceName      = "serviceName"
+)
+
+// maxTagValue is the longest tag value that the API stores.
+const maxTagValue = 100
+
+// ServiceTag is the value of TagService: namespace and name joined by "_", which can occur in neither.
+// A longer ID is shortened to 83 characters and 16 hexadecimal digits of its SHA-256, again joined by "_".
+func ServiceTag(namespace, name string) string {
+	id := namespace + "_" + name
+	if len(id) <= maxTagValue {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	digest := hex.EncodeToString(sum[:8])
+	return id[:maxTagValue-1-len(digest)] + "_" + digest
+}
