@@ -1,0 +1,63 @@
+# phoenixNAP cloud provider for Kubernetes. `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMPONENT := k8s.io/component-base/version
+LDFLAGS := -s -w -X $(COMPONENT).gitVersion=$(VERSION) -X $(COMPONENT).gitCommit=$(shell git rev-parse HEAD 2>/dev/null)
+# Linter and test runner, pinned in a module of their own.
+DEV := go tool -modfile=test/tools/dev/go.mod
+TEST := $(DEV) gotestsum --format pkgname --
+TESTFLAGS ?= -race -shuffle=on -timeout 25m -p 2
+
+# The agent speaks netlink, so it exists for Linux only.
+BINARIES := $(foreach p,linux-amd64 linux-arm64 darwin-amd64 darwin-arm64,$(foreach n,phoenixnap-cloud-controller-manager pnapsim,dist/bin/$(n)-$(p))) \
+	$(foreach p,linux-amd64 linux-arm64,dist/bin/phoenixnap-agent-$(p))
+package_phoenixnap-cloud-controller-manager := ./controller
+package_phoenixnap-agent := ./agent
+package_pnapsim := ./test/pnapsim/cmd/pnapsim
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: go ## From two bare servers to a public address that answers, told step by step (KEEP=1 leaves it running)
+	go run ./test/demo/cmd/demo $(if $(KEEP),--keep)
+
+.PHONY: test
+test: prepare ## Run all tests
+	$(TEST) $(TESTFLAGS) ./...
+
+.PHONY: test-long
+test-long: prepare ## Run all tests, random walks and models with their full number of seeds
+	PNAP_SEEDS=100000 $(TEST) $(TESTFLAGS) -timeout 120m ./...
+
+.PHONY: lint
+lint: go ## Run the linters and check that go.mod is tidy
+	$(DEV) golangci-lint run ./...
+	go mod tidy -diff
+
+.PHONY: build
+build: $(BINARIES) ## Build static binaries into dist/bin/<name>-<os>-<arch>
+
+platform = $(subst -, ,$*)
+name = $(patsubst %-$(lastword $(platform)),%,$*)
+dist/bin/%: go FORCE
+	CGO_ENABLED=0 GOOS=$(lastword $(subst -, ,$(name))) GOARCH=$(lastword $(platform)) go build -trimpath -ldflags '$(LDFLAGS)' \
+		-o $@ $(package_$(patsubst %-$(lastword $(subst -, ,$(name))),%,$(name)))
+
+.PHONY: prepare
+prepare: go ## Build the control plane, kube-vip and the packages that tests and demo need (cached)
+	go run ./test/tools/cmd/tools all
+
+.PHONY: clean
+clean: ## Remove what make build made
+	rm -rf dist
+
+.PHONY: go FORCE
+go:
+	@command -v go >/dev/null || { echo "Go is missing: install Go $$(sed -n 's/^go //p' go.mod) or newer from https://go.dev/dl and put it into PATH" >&2; exit 1; }
+FORCE:

@@ -1,0 +1,164 @@
+package contract
+
+import (
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var compareAddresses = cmp.Options{
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+	cmpopts.EquateEmpty(),
+}
+
+func TestParseProviderID(t *testing.T) {
+	const id = "0123456789abcdef01234567"
+	for _, tc := range []struct {
+		in, want string
+		wantErr  bool
+	}{
+		{in: "phoenixnap://" + id, want: id},
+		{in: id, want: id},
+		{in: "bmc://servers/" + id, want: id},
+		{in: "", wantErr: true},
+		{in: "aws:///eu-west-1a/i-0123456789abcdef0", wantErr: true},
+		{in: "phoenixnap:///" + id, wantErr: true},
+		{in: "phoenixnap://" + id + "0", wantErr: true},
+		{in: "phoenixnap://" + strings.ToUpper(id), wantErr: true},
+		{in: "phoenixnap://bmc://servers/" + id, wantErr: true},
+	} {
+		got, err := ParseProviderID(tc.in)
+		if got != tc.want || (err != nil) != tc.wantErr {
+			t.Errorf("ParseProviderID(%q) = %q, %v; want %q, error %v", tc.in, got, err, tc.want, tc.wantErr)
+		}
+	}
+}
+
+func FuzzProviderID(f *testing.F) {
+	f.Add("phoenixnap://0123456789abcdef01234567")
+	f.Add("bmc://servers/0123456789abcdef01234567")
+	f.Add("0123456789abcdef01234567")
+	f.Add("aws:///x")
+	f.Fuzz(func(t *testing.T, s string) {
+		id, err := ParseProviderID(s)
+		if err != nil {
+			if id != "" {
+				t.Fatalf("an error and the ID %q", id)
+			}
+			return
+		}
+		if again, err := ParseProviderID(ProviderID(id)); err != nil || again != id {
+			t.Fatalf("round trip of %q: %q, %v", s, again, err)
+		}
+	})
+}
+
+func TestServiceTag(t *testing.T) {
+	legal := regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+	long := strings.Repeat("n", 63)
+	tags := map[string]string{}
+	for _, tc := range []struct{ namespace, name, want string }{
+		{namespace: "default", name: "web", want: "default_web"},
+		{namespace: "a-b", name: "c", want: "a-b_c"},
+		{namespace: "a", name: "b-c", want: "a_b-c"},
+		{namespace: long[:49], name: long[:50]},
+		{namespace: long, name: long},
+		{namespace: long, name: long[:62] + "a"},
+		{namespace: long, name: long[:62] + "b"},
+		{namespace: long, name: long[:37]},
+	} {
+		got := ServiceTag(tc.namespace, tc.name)
+		if tc.want != "" && got != tc.want {
+			t.Errorf("ServiceTag(%q, %q) = %q, want %q", tc.namespace, tc.name, got, tc.want)
+		}
+		if !legal.MatchString(got) {
+			t.Errorf("ServiceTag(%q, %q) = %q cannot be stored", tc.namespace, tc.name, got)
+		}
+		key := tc.namespace + "/" + tc.name
+		if other, taken := tags[got]; taken {
+			t.Errorf("%s and %s share the tag %q", key, other, got)
+		}
+		tags[got] = key
+	}
+}
+
+func TestNodeNetworkRoundTrip(t *testing.T) {
+	for name, want := range map[string]NodeNetwork{
+		"no member, no block": {ServerID: "s", NetworkID: "n", VLAN: 2, Announcer: AnnouncerKubeVIP},
+		"member with two blocks": {
+			ServerID: "s", NetworkID: "n", VLAN: 4094, Member: true, Announcer: AnnouncerAgent,
+			IPs: []netip.Addr{netip.MustParseAddr("203.0.113.2"), netip.MustParseAddr("2001:db8::2")},
+			Blocks: []NetworkBlock{
+				{CIDR: netip.MustParsePrefix("203.0.113.0/29"), Gateway: netip.MustParseAddr("203.0.113.1")},
+				{CIDR: netip.MustParsePrefix("203.0.113.8/29"), Gateway: netip.MustParseAddr("203.0.113.9")},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			annotations, err := want.Annotations()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, ok, err := ParseNodeNetwork(annotations)
+			if err != nil || !ok {
+				t.Fatalf("ParseNodeNetwork: %v, %v", ok, err)
+			}
+			if diff := cmp.Diff(want, got, compareAddresses); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestParseNodeNetworkRefuses(t *testing.T) {
+	good, err := NodeNetwork{ServerID: "s", NetworkID: "n", VLAN: 10}.Annotations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for annotation, value := range map[string]string{
+		NodePublicNetworkVLAN:   "4095",
+		NodePublicNetworkIPs:    "203.0.113.300",
+		NodePublicNetworkBlocks: `[{"cidr":"x"}]`,
+	} {
+		bad := map[string]string{}
+		for k, v := range good {
+			bad[k] = v
+		}
+		bad[annotation] = value
+		if _, _, err := ParseNodeNetwork(bad); err == nil || !strings.Contains(err.Error(), annotation) {
+			t.Errorf("%s=%s: error %v does not name the annotation", annotation, value, err)
+		}
+	}
+	if _, ok, err := ParseNodeNetwork(nil); ok || err != nil {
+		t.Errorf("nothing published: %v, %v", ok, err)
+	}
+}
+
+func TestPurchaseRoundTrip(t *testing.T) {
+	want := Purchase{Nonce: "a1b2", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), BlockID: "0123456789abcdef01234567"}
+	raw, err := want.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ParsePurchase(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got, err := ParsePurchase(""); got != nil || err != nil {
+		t.Errorf("empty: %v, %v", got, err)
+	}
+	for _, bad := range []string{"x", "{}", `{"nonce":"a"}`, `{"time":"2026-01-02T03:04:05Z"}`} {
+		if _, err := ParsePurchase(bad); err == nil {
+			t.Errorf("ParsePurchase(%q) accepts it", bad)
+		}
+	}
+}
