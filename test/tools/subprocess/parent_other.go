@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package subprocess
+
+import "syscall"
+
+// dieWithParent does nothing: only Linux can tell a program that its parent has ended.
+func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}
