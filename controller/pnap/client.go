@@ -1,0 +1,167 @@
+// Package pnap speaks to the phoenixNAP Bare Metal Cloud API: the only place that knows its SDK, its
+// tokens and its answers.
+package pnap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/phoenixnap/go-sdk-bmc/bmcapi/v3"
+	"github.com/phoenixnap/go-sdk-bmc/ipapi/v3"
+	"github.com/phoenixnap/go-sdk-bmc/locationapi/v3"
+	"github.com/phoenixnap/go-sdk-bmc/networkapi/v4"
+	"github.com/phoenixnap/go-sdk-bmc/tagapi/v3"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// DefaultBaseURL is the root of the official API.
+	DefaultBaseURL = "https://api.phoenixnap.com"
+	// DefaultTokenURL is the token endpoint of the official realm.
+	DefaultTokenURL = "https://auth.phoenixnap.com" + TokenPath
+	// TokenPath is the path of the token endpoint on a host that serves the realm BMC.
+	TokenPath = "/auth/realms/BMC/protocol/openid-connect/token"
+
+	defaultHTTPTimeout = 30 * time.Second
+)
+
+// Config says where the API is and who asks.
+type Config struct {
+	// BaseURL is the root under which /bmc/v1, /ips/v1 and the others lie; empty means DefaultBaseURL.
+	BaseURL string
+	// TokenURL is the OAuth2 token endpoint; empty means DefaultTokenURL.
+	TokenURL string
+	// Credentials returns the client ID and secret. It is asked before each request, so it may follow a
+	// file that changes; a changed pair leads to a new token.
+	Credentials func() (id, secret string, err error)
+	// HTTPTimeout bounds each exchange, reading of the body included; 0 means 30 seconds.
+	HTTPTimeout time.Duration
+	// UserAgent is sent with each request.
+	UserAgent string
+	// Now is the clock for the life of tokens and for Retry-After; nil means time.Now.
+	Now func() time.Time
+}
+
+// Client is the phoenixNAP API of one account. It is safe for concurrent use.
+type Client struct {
+	tokens    *tokenSource
+	servers   *bmcapi.APIClient
+	blocks    *ipapi.APIClient
+	networks  *networkapi.APIClient
+	tags      *tagapi.APIClient
+	locations *locationapi.APIClient
+}
+
+// New returns a client. It starts nothing and asks nobody: the first request fetches the first token.
+func New(config Config) (*Client, error) {
+	if config.Credentials == nil {
+		return nil, errors.New("phoenixNAP client: no source of credentials given")
+	}
+	config = withDefaults(config)
+	for name, raw := range map[string]string{"base URL": config.BaseURL, "token URL": config.TokenURL} {
+		if err := checkURL(name, raw); err != nil {
+			return nil, err
+		}
+	}
+	tokens := newTokenSource(config)
+	httpClient := &http.Client{
+		Timeout:       config.HTTPTimeout,
+		Transport:     &transport{base: baseTransport(), tokens: tokens, hold: &holdOff{now: config.Now}, userAgent: config.UserAgent},
+		CheckRedirect: refuseRedirect,
+	}
+	return assemble(strings.TrimSuffix(config.BaseURL, "/"), httpClient, tokens), nil
+}
+
+func withDefaults(config Config) Config {
+	if config.BaseURL == "" {
+		config.BaseURL = DefaultBaseURL
+	}
+	if config.TokenURL == "" {
+		config.TokenURL = DefaultTokenURL
+	}
+	if config.HTTPTimeout == 0 {
+		config.HTTPTimeout = defaultHTTPTimeout
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	return config
+}
+
+func checkURL(name, raw string) error {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || u.User != nil || (u.Scheme != "http" && u.Scheme != "https") {
+		return fmt.Errorf("phoenixNAP client: the %s is no http or https URL without user name", name)
+	}
+	return nil
+}
+
+// assemble makes one SDK client for each API; all share httpClient and with it the token.
+func assemble(base string, httpClient *http.Client, tokens *tokenSource) *Client {
+	servers := bmcapi.NewConfiguration()
+	servers.HTTPClient = httpClient
+	servers.Servers = bmcapi.ServerConfigurations{{URL: base + "/bmc/v1"}}
+
+	blocks := ipapi.NewConfiguration()
+	blocks.HTTPClient = httpClient
+	blocks.Servers = ipapi.ServerConfigurations{{URL: base + "/ips/v1"}}
+
+	networks := networkapi.NewConfiguration()
+	networks.HTTPClient = httpClient
+	networks.Servers = networkapi.ServerConfigurations{{URL: base + "/networks/v1"}}
+
+	tags := tagapi.NewConfiguration()
+	tags.HTTPClient = httpClient
+	tags.Servers = tagapi.ServerConfigurations{{URL: base + "/tag-manager/v1"}}
+
+	locations := locationapi.NewConfiguration()
+	locations.HTTPClient = httpClient
+	locations.Servers = locationapi.ServerConfigurations{{URL: base + "/location-api/v1"}}
+
+	return &Client{
+		tokens:    tokens,
+		servers:   bmcapi.NewAPIClient(servers),
+		blocks:    ipapi.NewAPIClient(blocks),
+		networks:  networkapi.NewAPIClient(networks),
+		tags:      tagapi.NewAPIClient(tags),
+		locations: locationapi.NewAPIClient(locations),
+	}
+}
+
+// request sends one request of the SDK and returns the body of the answer. The value that the SDK
+// decoded is not used: the SDK refuses an object, and with it the whole list, that lacks a single
+// required property, so the package decodes the body itself.
+func request[T any](ctx context.Context, c *Client, op, object string, execute func() (T, *http.Response, error)) ([]byte, error) {
+	_, response, err := execute()
+	body, failure := classify(op, object, response, err, c.tokens.redact)
+	logger := klog.FromContext(ctx).V(4)
+	if failure != nil {
+		logger.Info("phoenixNAP API request failed", "operation", op, "object", object, "err", failure)
+		return nil, failure
+	}
+	logger.Info("phoenixNAP API request", "operation", op, "object", object, "status", response.StatusCode, "bytes", len(body))
+	return body, nil
+}
+
+// Locations returns the codes of the sites that phoenixNAP offers, such as ASH.
+func (c *Client) Locations(ctx context.Context) ([]string, error) {
+	const op = "list locations"
+	body, err := request(ctx, c, op, "", c.locations.LocationsAPI.GetLocations(ctx).Execute)
+	if err != nil {
+		return nil, err
+	}
+	elements, err := decodeList(ctx, op, body, "location")
+	if err != nil {
+		return nil, err
+	}
+	codes := make([]string, len(elements))
+	for i, element := range elements {
+		codes[i] = element.text("location")
+	}
+	return codes, nil
+}

@@ -1,0 +1,153 @@
+package pnap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"k8s.io/klog/v2"
+)
+
+// longestRange bounds the addresses that a range "a - b" is expanded to; longer ones are not believed.
+const longestRange = 4096
+
+// object is a JSON object whose properties are read one by one: a property that is absent or of
+// another kind reads as empty and spoils no other.
+type object map[string]json.RawMessage
+
+func (o object) text(key string) string {
+	var value string
+	if json.Unmarshal(o[key], &value) != nil {
+		return ""
+	}
+	return value
+}
+
+func (o object) flag(key string) bool {
+	var value bool
+	return json.Unmarshal(o[key], &value) == nil && value
+}
+
+// number reads an integer, also one that comes as a string.
+func (o object) number(key string) int {
+	value, err := strconv.Atoi(strings.Trim(string(o[key]), `"`))
+	if err != nil {
+		return 0
+	}
+	return value
+}
+
+func (o object) nested(key string) object {
+	var value object
+	if json.Unmarshal(o[key], &value) != nil {
+		return nil
+	}
+	return value
+}
+
+func (o object) list(key string) []object {
+	var raw []json.RawMessage
+	if json.Unmarshal(o[key], &raw) != nil {
+		return nil
+	}
+	elements := make([]object, 0, len(raw))
+	for _, each := range raw {
+		var element object
+		if json.Unmarshal(each, &element) == nil && element != nil {
+			elements = append(elements, element)
+		}
+	}
+	return elements
+}
+
+func (o object) texts(key string) []string {
+	var raw []json.RawMessage
+	if json.Unmarshal(o[key], &raw) != nil {
+		return nil
+	}
+	texts := make([]string, 0, len(raw))
+	for _, each := range raw {
+		var text string
+		if json.Unmarshal(each, &text) == nil {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// addresses reads a list of addresses and ranges of addresses, in the order given.
+func (o object) addresses(key string) []netip.Addr {
+	var all []netip.Addr
+	for _, text := range o.texts(key) {
+		all = append(all, expandRange(text)...)
+	}
+	return all
+}
+
+// expandRange reads "a" and "a - b", both ends included, as the API writes them in the property "ips".
+// What is neither yields nothing.
+func expandRange(text string) []netip.Addr {
+	from, to, isRange := strings.Cut(text, " - ")
+	first, err := netip.ParseAddr(strings.TrimSpace(from))
+	if err != nil {
+		return nil
+	}
+	if !isRange {
+		return []netip.Addr{first}
+	}
+	last, err := netip.ParseAddr(strings.TrimSpace(to))
+	if err != nil || last.Is4() != first.Is4() || last.Less(first) {
+		return nil
+	}
+	var all []netip.Addr
+	for addr := first; addr.IsValid() && !last.Less(addr); addr = addr.Next() {
+		if len(all) == longestRange {
+			return nil
+		}
+		all = append(all, addr)
+	}
+	return all
+}
+
+// decodeList reads a list whose elements are named by the property key. Elements without a name are
+// dropped and reported, so that one odd element never hides the others.
+func decodeList(ctx context.Context, op string, body []byte, key string) ([]object, error) {
+	var raw []json.RawMessage
+	if err := json.Unmarshal(body, &raw); err != nil {
+		return nil, unreadable(op, "", err)
+	}
+	if raw == nil {
+		return nil, unreadable(op, "", errors.New("it holds null in the place of a list"))
+	}
+	elements := make([]object, 0, len(raw))
+	for _, each := range raw {
+		var element object
+		if json.Unmarshal(each, &element) == nil && element.text(key) != "" {
+			elements = append(elements, element)
+		}
+	}
+	if dropped := len(raw) - len(elements); dropped > 0 {
+		klog.FromContext(ctx).Info("Elements of a phoenixNAP API answer cannot be read and are left out",
+			"operation", op, "dropped", dropped, "kept", len(elements))
+	}
+	return elements, nil
+}
+
+// decodeObject reads one object and checks that it is the one asked for; id "" accepts any.
+func decodeObject(op, id string, body []byte) (object, error) {
+	var value object
+	if err := json.Unmarshal(body, &value); err != nil {
+		return nil, unreadable(op, id, err)
+	}
+	got := value.text("id")
+	if got == "" {
+		return nil, unreadable(op, id, errors.New("it lacks the property id"))
+	}
+	if id != "" && got != id {
+		return nil, unreadable(op, id, errors.New("it tells of another object: "+shorten(got)))
+	}
+	return value, nil
+}

@@ -1,0 +1,121 @@
+package pnap
+
+import (
+	"context"
+	"net/netip"
+)
+
+// ServerStatus is the state of a server (BMC API, property "status").
+type ServerStatus string
+
+// The states that the API documents. Another word may come; it means none of these.
+const (
+	ServerCreating    ServerStatus = "creating"
+	ServerPoweredOn   ServerStatus = "powered-on"
+	ServerPoweredOff  ServerStatus = "powered-off"
+	ServerRebooting   ServerStatus = "rebooting"
+	ServerResetting   ServerStatus = "resetting"
+	ServerDeleting    ServerStatus = "deleting"
+	ServerReserved    ServerStatus = "reserved"
+	ServerError       ServerStatus = "error"
+	ServerReinstating ServerStatus = "reinstating"
+)
+
+// MembershipAssigned is the status of a membership whose switch ports are configured.
+const MembershipAssigned = "assigned"
+
+// Membership is a server's place in a public network, as the server tells it.
+type Membership struct {
+	// NetworkID is the ID of the public network.
+	NetworkID string
+	// IPs are the addresses that the server uses there, ranges expanded.
+	IPs []netip.Addr
+	// Status is the word of the API: "in-progress", then "assigned".
+	Status string
+}
+
+// Server is one server of the account. A property that the API left out is empty.
+type Server struct {
+	// ID is the API's ID of the server.
+	ID string
+	// Hostname is the name in the portal. It is not unique.
+	Hostname string
+	// Status is the word of the API, unchanged.
+	Status ServerStatus
+	// Type is the product, such as "s2.c1.medium".
+	Type string
+	// Location is the 3-letter code of the site.
+	Location string
+	// OS is the operating system that was ordered.
+	OS string
+	// NetworkType is PUBLIC_AND_PRIVATE, PRIVATE_ONLY, PUBLIC_ONLY, USER_DEFINED or NONE.
+	NetworkType string
+	// PrivateIPs are the addresses in private networks; there may be none.
+	PrivateIPs []netip.Addr
+	// PublicIPs are all usable addresses of the server's own block, and those in public networks.
+	PublicIPs []netip.Addr
+	// PublicNetworks are the public networks that the server is in, or is joining.
+	PublicNetworks []Membership
+	// GatewayAddress is the gateway of the server's own block; invalid when there is none.
+	GatewayAddress netip.Addr
+}
+
+// Servers lists the servers of the account. The API has no pages: one request answers all.
+func (c *Client) Servers(ctx context.Context) ([]Server, error) {
+	const op = "list servers"
+	body, err := request(ctx, c, op, "", c.servers.ServersAPI.ServersGet(ctx).Execute)
+	if err != nil {
+		return nil, err
+	}
+	elements, err := decodeList(ctx, op, body, "id")
+	if err != nil {
+		return nil, err
+	}
+	servers := make([]Server, len(elements))
+	for i, element := range elements {
+		servers[i] = decodeServer(element)
+	}
+	return servers, nil
+}
+
+// Server returns the server with the given ID.
+func (c *Client) Server(ctx context.Context, id string) (Server, error) {
+	const op = "get server"
+	body, err := request(ctx, c, op, id, c.servers.ServersAPI.ServersServerIdGet(ctx, id).Execute)
+	if err != nil {
+		return Server{}, err
+	}
+	element, err := decodeObject(op, id, body)
+	if err != nil {
+		return Server{}, err
+	}
+	return decodeServer(element), nil
+}
+
+func decodeServer(o object) Server {
+	network := o.nested("networkConfiguration")
+	gateway, err := netip.ParseAddr(network.text("gatewayAddress"))
+	if err != nil {
+		gateway = netip.Addr{}
+	}
+	server := Server{
+		ID:             o.text("id"),
+		Hostname:       o.text("hostname"),
+		Status:         ServerStatus(o.text("status")),
+		Type:           o.text("type"),
+		Location:       o.text("location"),
+		OS:             o.text("os"),
+		NetworkType:    o.text("networkType"),
+		PrivateIPs:     o.addresses("privateIpAddresses"),
+		PublicIPs:      o.addresses("publicIpAddresses"),
+		GatewayAddress: gateway,
+	}
+	for _, entry := range network.nested("publicNetworkConfiguration").list("publicNetworks") {
+		server.PublicNetworks = append(server.PublicNetworks, Membership{
+			NetworkID: entry.text("id"),
+			IPs:       entry.addresses("ips"),
+			Status:    entry.text("statusDescription"),
+		})
+	}
+	return server
+}

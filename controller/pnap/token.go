@@ -1,0 +1,169 @@
+package pnap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+)
+
+const (
+	// refreshMargin is how long before its end a token is replaced.
+	refreshMargin = 30 * time.Second
+	// assumedLifetime holds for a token whose answer does not say how long it lives. phoenixNAP's live 15 minutes.
+	assumedLifetime = 5 * time.Minute
+)
+
+// tokenSource keeps the one token that all requests share.
+type tokenSource struct {
+	url         string
+	credentials func() (id, secret string, err error)
+	client      *http.Client
+	now         func() time.Time
+
+	// fetching is held by whoever fetches a token, so that there is one request for it however many wait.
+	fetching chan struct{}
+
+	mu         sync.Mutex
+	token      string
+	id, secret string
+	renewAt    time.Time
+	// previous is the token before; it may still stand in an error that is being written.
+	previous string
+}
+
+func newTokenSource(config Config) *tokenSource {
+	return &tokenSource{
+		url:         config.TokenURL,
+		credentials: config.Credentials,
+		client:      &http.Client{Timeout: config.HTTPTimeout, Transport: baseTransport(), CheckRedirect: refuseRedirect},
+		now:         config.Now,
+		fetching:    make(chan struct{}, 1),
+	}
+}
+
+// get returns a token that is valid as far as we know.
+func (s *tokenSource) get(ctx context.Context) (string, error) {
+	if token, ok := s.cached(); ok {
+		return token, nil
+	}
+	select {
+	case s.fetching <- struct{}{}:
+		defer func() { <-s.fetching }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	if token, ok := s.cached(); ok {
+		return token, nil
+	}
+	return s.fetch(ctx)
+}
+
+// cached returns the token at hand unless it ends soon or the credentials have changed since. When the
+// credentials cannot be read at the moment, a valid token goes on serving.
+func (s *tokenSource) cached() (string, bool) {
+	id, secret, err := s.credentials()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.token == "" || !s.now().Before(s.renewAt) {
+		return "", false
+	}
+	if err == nil && (id != s.id || secret != s.secret) {
+		return "", false
+	}
+	return s.token, true
+}
+
+func (s *tokenSource) fetch(ctx context.Context) (string, error) {
+	id, secret, err := s.credentials()
+	if err != nil {
+		return "", fmt.Errorf("get credentials: %w", err)
+	}
+	s.mu.Lock()
+	s.secret = secret
+	s.mu.Unlock()
+
+	asked := s.now()
+	token, err := s.exchange(ctx, id, secret)
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.previous, s.token, s.id, s.secret = s.token, token.AccessToken, id, secret
+	s.renewAt = asked.Add(usefulLife(time.Duration(token.ExpiresIn) * time.Second))
+	return s.token, nil
+}
+
+// exchange asks for all scopes that the SDK's documents name. An account that has fewer may be
+// answered with fewer, or refused: then it asks without scopes, which means all it has.
+func (s *tokenSource) exchange(ctx context.Context, id, secret string) (*oauth2.Token, error) {
+	config := clientcredentials.Config{
+		ClientID:     id,
+		ClientSecret: secret,
+		TokenURL:     s.url,
+		Scopes:       []string{"bmc", "bmc.read", "tags", "tags.read"},
+		AuthStyle:    oauth2.AuthStyleInParams,
+	}
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, s.client)
+	token, err := config.Token(ctx)
+	var refused *oauth2.RetrieveError
+	if errors.As(err, &refused) && refused.ErrorCode == "invalid_scope" {
+		config.Scopes = nil
+		token, err = config.Token(ctx)
+	}
+	if err != nil {
+		return nil, explainToken(err, s.url)
+	}
+	return token, nil
+}
+
+// explainToken words a failure without the answer's body, which may repeat what was sent.
+func explainToken(err error, url string) error {
+	var refused *oauth2.RetrieveError
+	if !errors.As(err, &refused) {
+		return fmt.Errorf("get a token from %s: %w", url, err)
+	}
+	status := "no status"
+	if refused.Response != nil {
+		status = refused.Response.Status
+	}
+	if refused.ErrorCode == "invalid_client" || refused.ErrorCode == "unauthorized_client" {
+		return fmt.Errorf("get a token from %s: answer %s, %s: check the client ID and the client secret", url, status, refused.ErrorCode)
+	}
+	return fmt.Errorf("get a token from %s: answer %s %s", url, status, shorten(refused.ErrorCode))
+}
+
+func usefulLife(lifetime time.Duration) time.Duration {
+	if lifetime <= 0 {
+		lifetime = assumedLifetime
+	}
+	return lifetime - min(refreshMargin, lifetime/4)
+}
+
+// invalidate forgets token, unless another has taken its place already.
+func (s *tokenSource) invalidate(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.token == token {
+		s.previous, s.token = s.token, ""
+	}
+}
+
+// redact removes the secret and the tokens from a text that is about to leave the package.
+func (s *tokenSource) redact(text string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, secret := range []string{s.secret, s.token, s.previous} {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "[redacted]")
+		}
+	}
+	return text
+}
