@@ -1,0 +1,56 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockPoll is how often a lock that another process holds is tried again; flock(2) can wait by itself, but not
+// until a context ends.
+const lockPoll = 100 * time.Millisecond
+
+// lock takes the cache's lock of that name, so that two runs side by side do a thing once, one after the other.
+// The kernel releases it when the process ends, however it ends.
+func (b *Toolbox) lock(ctx context.Context, name string) (release func(), err error) {
+	dir := filepath.Join(b.Cache, "locks")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the cache (set %s to choose another directory): %w", CacheVariable, err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock the cache: %w", err)
+	}
+	if err := b.waitForLock(ctx, file, name); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return func() { _ = file.Close() }, nil
+}
+
+func (b *Toolbox) waitForLock(ctx context.Context, file *os.File, name string) error {
+	ticker := time.NewTicker(lockPoll)
+	defer ticker.Stop()
+	for told := false; ; told = true {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("lock %s: %w", file.Name(), err)
+		}
+		if !told {
+			b.say("waiting for another run that prepares %s", name)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for another run that holds %s: %w", file.Name(), context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}

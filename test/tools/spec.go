@@ -1,0 +1,145 @@
+package tools
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// spec says how one program is built from a nested module.
+type spec struct {
+	// dir is the directory of the nested module, below the source tree.
+	dir string
+	// module is the module whose required version is the program's version.
+	module string
+	// pkg is the main package.
+	pkg string
+	// stamp returns the linker's flags that tell the program its version.
+	stamp func(version string) string
+	// minutes is about how long the first build takes on two cores.
+	minutes int
+	// asset tells that the program is looked for in $KUBEBUILDER_ASSETS first.
+	asset asset
+}
+
+// asset says what $KUBEBUILDER_ASSETS means for a program.
+type asset int
+
+const (
+	notAsset asset = iota
+	// mayBeAsset programs are taken from there if they are there.
+	mayBeAsset
+	// mustBeAsset programs are a fixed part of such a directory (envtest of controller-runtime).
+	mustBeAsset
+)
+
+const (
+	assetsVariable  = "KUBEBUILDER_ASSETS"
+	kubeVIPVariable = "KUBE_VIP_BINARY"
+
+	kubernetesDir    = "test/tools/kubernetes"
+	kubernetesModule = "k8s.io/kubernetes"
+	kubeVIPModule    = "github.com/kube-vip/kube-vip"
+	kubeVIPPrefix    = "kube-vip-"
+)
+
+// specOf returns how the named program is built.
+func specOf(name string) (spec, error) {
+	kubernetes := spec{dir: kubernetesDir, module: kubernetesModule, pkg: kubernetesModule + "/cmd/" + name, stamp: stampKubernetes}
+	switch name {
+	case "etcd":
+		return spec{dir: kubernetesDir, module: "go.etcd.io/etcd/server/v3", pkg: "go.etcd.io/etcd/server/v3", stamp: stampEtcd, minutes: 1, asset: mustBeAsset}, nil
+	case "kube-apiserver":
+		kubernetes.minutes, kubernetes.asset = 3, mustBeAsset
+		return kubernetes, nil
+	case "kubectl":
+		kubernetes.minutes, kubernetes.asset = 1, mustBeAsset
+		return kubernetes, nil
+	case "kube-proxy":
+		kubernetes.minutes, kubernetes.asset = 1, mayBeAsset
+		return kubernetes, nil
+	case "kube-vip-v1.0.0", "kube-vip-v0.9.1":
+		dir := "test/tools/kube-vip/" + strings.TrimPrefix(name, kubeVIPPrefix)
+		return spec{dir: dir, module: kubeVIPModule, pkg: kubeVIPModule, stamp: stampKubeVIP, minutes: 1}, nil
+	default:
+		return spec{}, fmt.Errorf("no tool is called %q: choose among %s", name, strings.Join(Names(), ", "))
+	}
+}
+
+// Names lists the programs that Binary knows, in the order that shares most when they are built one by one.
+func Names() []string {
+	return []string{"etcd", "kube-apiserver", "kubectl", "kube-proxy", "kube-vip-v1.0.0", "kube-vip-v0.9.1"}
+}
+
+// stampKubernetes gives the version that the server reports at /version; without it that is v0.0.0-master.
+func stampKubernetes(version string) string {
+	const pkg = "k8s.io/component-base/version"
+	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	return fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", pkg, version, major, minor)
+}
+
+// stampEtcd gives nothing: etcd has its version in its source.
+func stampEtcd(string) string { return "-s -w" }
+
+func stampKubeVIP(version string) string { return "-s -w -X main.Version=" + version }
+
+// requiredVersion reads from the text of a go.mod the version at which it requires a module.
+func requiredVersion(goMod, module string) (string, error) {
+	line := regexp.MustCompile(`(?m)^\s*(?:require\s+)?` + regexp.QuoteMeta(module) + `\s+(v\S+)`)
+	match := line.FindStringSubmatch(goMod)
+	if match == nil {
+		return "", fmt.Errorf("go.mod requires no %s", module)
+	}
+	return match[1], nil
+}
+
+// recipe is a spec with everything that decides about the result of the build.
+type recipe struct {
+	spec
+	name, version, ldflags string
+	// key changes with each of: the nested go.mod and go.sum, the package, the flags, the Go toolchain.
+	key string
+}
+
+// recipeFor reads the nested module below root. toolchain is what the go command says about itself.
+func recipeFor(root, name, toolchain string) (recipe, error) {
+	s, err := specOf(name)
+	if err != nil {
+		return recipe{}, err
+	}
+	var files [2]string
+	for i, file := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(root, s.dir, file))
+		if err != nil {
+			return recipe{}, fmt.Errorf("read the pinned versions of %s: %w", name, err)
+		}
+		files[i] = string(content)
+	}
+	version, err := requiredVersion(files[0], s.module)
+	if err != nil {
+		return recipe{}, fmt.Errorf("%s/go.mod: %w", s.dir, err)
+	}
+	ldflags := s.stamp(version)
+	parts := slices.Concat(files[:], []string{s.pkg, toolchain}, buildFlags(ldflags))
+	return recipe{spec: s, name: name, version: version, ldflags: ldflags, key: keyOf(parts...)}, nil
+}
+
+// keyOf is a short hash of parts; moving text from one part to the next changes it.
+func keyOf(parts ...string) string {
+	hash := sha256.New()
+	for _, part := range parts {
+		_, _ = fmt.Fprintf(hash, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:16]
+}
+
+// buildFlags are the flags of go build for a static, reproducible program.
+func buildFlags(ldflags string) []string {
+	return []string{"-trimpath", "-ldflags", ldflags}
+}
