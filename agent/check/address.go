@@ -1,0 +1,109 @@
+package check
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+func judgeAddress(v view) outcome {
+	wanted := v.memberIPs()
+	if len(wanted) == 0 {
+		return judgeAnyAddress(v)
+	}
+	name := v.vlan.Name
+	expected := fmt.Sprintf("one of %s on %s", joined(wanted), name)
+	observed := fmt.Sprintf("%s: %s", name, joined(v.own))
+	for _, p := range v.own {
+		if slices.Contains(wanted, p.Addr()) {
+			return judgePrefix(v, p, observed)
+		}
+	}
+	for _, p := range v.own {
+		if _, inBlock := v.block(p.Addr()); inBlock {
+			return outcome{status: Warn, reason: "AddressNotRegistered", expected: expected, observed: observed,
+				cause: fmt.Sprintf("%s carries %s, which the server's membership does not list", name, p.Addr()),
+				fixes: []Fix{{Tool: AnyTool, Note: fmt.Sprintf("list %s among the server's addresses in network %s, so that nobody else is given it", p.Addr(), v.Network.NetworkID)}}}
+		}
+	}
+	fixes := fixAddress(v, wanted[0])
+	for _, ip := range wanted {
+		if holders := v.Holds(ip); len(holders) > 0 {
+			return outcome{status: Fail, reason: "AddressOnWrongInterface", expected: expected,
+				observed: ip.String() + " on " + strings.Join(holders, ", "),
+				cause:    fmt.Sprintf("%s is on %s instead of %s", ip, strings.Join(holders, ", "), name), fixes: fixes}
+		}
+	}
+	return outcome{status: Fail, reason: "AddressMissing", expected: expected, observed: observed,
+		cause: fmt.Sprintf("%s does not carry the node's address %s", name, wanted[0]), fixes: fixes}
+}
+
+// judgeAnyAddress judges a node whose membership lists no address: the interface must still carry some IPv4
+// address, for the kernel neither answers nor asks by ARP as it should on an interface without one.
+func judgeAnyAddress(v view) outcome {
+	observed := fmt.Sprintf("%s: %s", v.vlan.Name, joined(v.own))
+	if len(v.own) > 0 {
+		return ok(observed)
+	}
+	if len(v.blocks4()) == 0 {
+		return notApplicable("neither an address of the server nor a block is known yet")
+	}
+	return outcome{status: Fail, reason: "AddressMissing", expected: "an IPv4 address on " + v.vlan.Name, observed: observed,
+		cause: v.vlan.Name + " carries no IPv4 address of the node's own",
+		fixes: []Fix{{Tool: AnyTool, Note: fmt.Sprintf(
+			"give the server an address of one of the blocks %s in phoenixNAP's portal (network %s), then configure it on %s",
+			blockTexts(v), v.Network.NetworkID, v.vlan.Name)}}}
+}
+
+// judgePrefix compares the prefix length with the block's. One that still reaches the gateway is only odd.
+func judgePrefix(v view, p netip.Prefix, observed string) outcome {
+	block, known := v.block(p.Addr())
+	if !known || p.Bits() == block.CIDR.Bits() {
+		return ok(observed)
+	}
+	o := outcome{status: Warn, reason: "WrongPrefixLength",
+		expected: fmt.Sprintf("%s/%d", p.Addr(), block.CIDR.Bits()), observed: observed,
+		cause: fmt.Sprintf("%s on %s has prefix length %d, its block %s has %d", p.Addr(), v.vlan.Name, p.Bits(), block.CIDR, block.CIDR.Bits()),
+		fixes: fixAddress(v, p.Addr())}
+	if !p.Contains(block.Gateway) && !v.routed(block.Gateway) {
+		o.status = Fail
+	}
+	return o
+}
+
+// routed tells whether the kernel reaches addr by the VLAN interface.
+func (v view) routed(addr netip.Addr) bool {
+	r, asked := v.route(addr, netip.Addr{})
+	return asked && r.Interface == v.vlan.Name
+}
+
+func judgeDuplicate(v view) outcome {
+	checked := 0
+	for _, p := range v.own {
+		answer, asked := v.arp(p.Addr())
+		if !asked || answer.Error != "" {
+			continue
+		}
+		checked++
+		if len(answer.MACs) > 0 {
+			return outcome{status: Fail, reason: "AddressInUse",
+				expected: "no answer for " + p.Addr().String(), observed: "answered by " + strings.Join(answer.MACs, ", "),
+				cause: fmt.Sprintf("another machine answers for the node's address %s", p.Addr()),
+				fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip neigh flush " + p.Addr().String()},
+					Note: fmt.Sprintf("two servers carry %s: compare the servers' addresses in network %s and give one of them another", p.Addr(), v.Network.NetworkID)}}}
+		}
+	}
+	if checked == 0 {
+		return notApplicable("the wire was not asked")
+	}
+	return ok(joined(v.own) + " not claimed by another")
+}
+
+func blockTexts(v view) string {
+	var texts []string
+	for _, b := range v.blocks4() {
+		texts = append(texts, b.CIDR.String())
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,177 @@
+package check
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// outcome is what a judge says; the engine adds what the catalogue declares.
+type outcome struct {
+	status             Status
+	reason             string
+	expected, observed string
+	cause              string
+	fixes              []Fix
+}
+
+func ok(observed string) outcome          { return outcome{status: OK, observed: observed} }
+func notApplicable(why string) outcome    { return outcome{status: Skip, cause: why} }
+func cannotTell(reason, c string) outcome { return outcome{status: Unknown, reason: reason, cause: c} }
+
+// view is a snapshot seen with the expectation in mind: which link is the uplink, which the VLAN interface,
+// which addresses are the node's own.
+type view struct {
+	Expected
+	Snapshot
+	uplink *Link
+	vlan   *Link
+	// own are the node's own IPv4 addresses on the VLAN interface, sorted.
+	own []netip.Prefix
+}
+
+// Evaluate judges a snapshot. It is a function of its arguments alone, and the order of the values in the
+// snapshot does not matter.
+func Evaluate(expected Expected, snapshot Snapshot) Report {
+	v := look(expected, snapshot)
+	report := Report{}
+	if v.vlan != nil {
+		report.Interface = v.vlan.Name
+	}
+	if v.uplink != nil {
+		report.Uplink = v.uplink.Name
+	}
+	if source, found := v.source(); found {
+		report.Source = source.String()
+	}
+	// deeper holds, for each check that did not pass, the check that is to blame.
+	deeper := map[ID]ID{}
+	for _, c := range Catalogue() {
+		f := c.finding()
+		if blame, blocked := blamed(c, deeper); blocked {
+			f.Status, f.Because = Skip, "because of "+string(blame)
+			deeper[c.ID] = blame
+		} else {
+			fill(&f, c.judge(v))
+			if f.Status == Fail || f.Status == Unknown {
+				deeper[c.ID] = c.ID
+			}
+		}
+		report.Findings = append(report.Findings, f)
+	}
+	return report
+}
+
+func blamed(c Check, deeper map[ID]ID) (ID, bool) {
+	for _, id := range c.DependsOn {
+		if blame, bad := deeper[id]; bad {
+			return blame, true
+		}
+	}
+	return "", false
+}
+
+func fill(f *Finding, o outcome) {
+	f.Status, f.Reason, f.Expected, f.Observed = o.status, o.reason, o.expected, o.observed
+	f.Cause, f.Fixes = o.cause, o.fixes
+	if o.status == Skip {
+		f.Cause, f.Because = "", o.cause
+	}
+}
+
+func look(expected Expected, snapshot Snapshot) view {
+	v := view{Expected: expected, Snapshot: snapshot}
+	if !expected.Published {
+		return v
+	}
+	v.uplink = findUplink(expected, snapshot)
+	v.vlan = findVLAN(expected, snapshot, v.uplink)
+	v.own = ownAddresses(expected, snapshot, v.vlan)
+	return v
+}
+
+// findUplink finds the link that carries the server's VLANs. phoenixNAP sets servers up with a bond whose
+// VLANs are all tagged, so: what a person named, else the bond below the VLAN interface, else the only bond or
+// one called bond0, else the link below other VLAN links.
+func findUplink(e Expected, s Snapshot) *Link {
+	if e.Uplink != "" {
+		return s.LinkNamed(e.Uplink)
+	}
+	below := func(l Link) bool {
+		return s.link(func(v Link) bool { return v.VLAN != nil && v.Parent == l.Index }) != nil
+	}
+	belowOurs := func(l Link) bool {
+		return s.link(func(v Link) bool { return v.VLAN != nil && v.VLAN.ID == e.Network.VLAN && v.Parent == l.Index }) != nil
+	}
+	for _, match := range []func(Link) bool{
+		func(l Link) bool { return l.Type == "bond" && belowOurs(l) },
+		func(l Link) bool { return l.Type == "bond" && below(l) },
+		func(l Link) bool { return l.Type == "bond" },
+		func(l Link) bool { return l.Name == "bond0" },
+		func(l Link) bool { return l.Master == 0 && belowOurs(l) },
+		func(l Link) bool { return l.Master == 0 && below(l) },
+	} {
+		if l := s.link(match); l != nil {
+			return l
+		}
+	}
+	return nil
+}
+
+// findVLAN finds the VLAN interface by its VLAN ID, whatever its name, and prefers one on the uplink.
+func findVLAN(e Expected, s Snapshot, uplink *Link) *Link {
+	if e.Interface != "" {
+		return s.LinkNamed(e.Interface)
+	}
+	ours := func(l Link) bool { return l.VLAN != nil && l.VLAN.ID == e.Network.VLAN }
+	if uplink != nil {
+		if l := s.link(func(l Link) bool { return ours(l) && l.Parent == uplink.Index }); l != nil {
+			return l
+		}
+	}
+	return s.link(ours)
+}
+
+// ownAddresses leaves out the addresses of Services, which whoever announces them adds as a /32 that is deprecated.
+func ownAddresses(e Expected, s Snapshot, vlan *Link) []netip.Prefix {
+	if vlan == nil {
+		return nil
+	}
+	var own []netip.Prefix
+	for _, a := range s.Addresses {
+		virtual := slices.Contains(e.Virtual, a.Prefix.Addr()) || a.Deprecated && a.Prefix.IsSingleIP()
+		if a.LinkIndex == vlan.Index && a.Prefix.Addr().Is4() && !virtual {
+			own = append(own, a.Prefix)
+		}
+	}
+	slices.SortFunc(own, func(a, b netip.Prefix) int {
+		return strings.Compare(a.Addr().StringExpanded(), b.Addr().StringExpanded())
+	})
+	return own
+}
+
+// sourceFor is the sender address of a request for target: the node's own address in target's block, else any of
+// its own addresses. It is never the address of a Service: a request with that sender would rewrite everybody's ARP
+// entry for it (RFC 826).
+func (v view) sourceFor(target netip.Addr) (addr netip.Addr, sameBlock, found bool) {
+	block, known := v.block(target)
+	for _, p := range v.own {
+		if known && block.CIDR.Contains(p.Addr()) {
+			return p.Addr(), true, true
+		}
+	}
+	addr, found = v.source()
+	return addr, false, found
+}
+
+func (v view) source() (netip.Addr, bool) {
+	for _, p := range v.own {
+		if _, inBlock := v.block(p.Addr()); inBlock {
+			return p.Addr(), true
+		}
+	}
+	if len(v.own) > 0 {
+		return v.own[0].Addr(), true
+	}
+	return netip.Addr{}, false
+}

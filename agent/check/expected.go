@@ -1,0 +1,76 @@
+package check
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// Expected is what the node ought to look like.
+type Expected struct {
+	// Published tells whether the controller has published the network; the rest is judged only then.
+	Published bool
+	// Unreadable says why the published network cannot be read; empty when it can.
+	Unreadable string
+	// Offline tells that Network was given by hand and the membership is not known.
+	Offline bool
+	// Network is what the controller published.
+	Network contract.NodeNetwork
+	// Interface is the name of the VLAN interface where a person fixed it; empty: found by its VLAN ID.
+	Interface string
+	// Uplink is the name of the link below where a person fixed it; empty: found.
+	Uplink string
+	// Virtual are the addresses of Services: they come and go and are never the node's own.
+	Virtual []netip.Addr
+}
+
+// ExpectedOf reads what the controller published on a Node.
+func ExpectedOf(annotations map[string]string) Expected {
+	network, ok, err := contract.ParseNodeNetwork(annotations)
+	if err != nil {
+		return Expected{Unreadable: err.Error()}
+	}
+	return Expected{Published: ok, Network: network}
+}
+
+// block returns the assigned block that holds addr.
+func (e Expected) block(addr netip.Addr) (contract.NetworkBlock, bool) {
+	for _, b := range e.Network.Blocks {
+		if b.CIDR.Contains(addr) {
+			return b, true
+		}
+	}
+	return contract.NetworkBlock{}, false
+}
+
+// memberIPs are the IPv4 addresses of the membership.
+func (e Expected) memberIPs() []netip.Addr {
+	var ips []netip.Addr
+	for _, ip := range e.Network.IPs {
+		if ip.Is4() {
+			ips = append(ips, ip)
+		}
+	}
+	return ips
+}
+
+// blocks4 are the IPv4 blocks; only these are judged, IPv6 has no ARP.
+func (e Expected) blocks4() []contract.NetworkBlock {
+	var blocks []contract.NetworkBlock
+	for _, b := range e.Network.Blocks {
+		if b.CIDR.Addr().Is4() {
+			blocks = append(blocks, b)
+		}
+	}
+	slices.SortFunc(blocks, func(a, b contract.NetworkBlock) int { return a.CIDR.Addr().Compare(b.CIDR.Addr()) })
+	return blocks
+}
+
+func (e Expected) name() string {
+	if e.Network.NetworkID == "" {
+		return fmt.Sprintf("VLAN %d", e.Network.VLAN)
+	}
+	return fmt.Sprintf("public network %s (VLAN %d)", e.Network.NetworkID, e.Network.VLAN)
+}

@@ -1,0 +1,96 @@
+package check
+
+// ID is the stable name of a check, such as "PN103"; documentation, metrics and users' alerts refer to it.
+type ID string
+
+// Status is the outcome of a check.
+type Status string
+
+// The outcomes, from good to bad. Skip is neither: the check was not applicable, and Because says why.
+const (
+	OK      Status = "OK"
+	Skip    Status = "SKIP"
+	Warn    Status = "WARN"
+	Unknown Status = "UNKNOWN"
+	Fail    Status = "FAIL"
+)
+
+// Severity is how bad a check's worst outcome is.
+type Severity string
+
+const (
+	// Error makes a node unfit to carry traffic of the public network.
+	Error Severity = "error"
+	// Warning is worth a look, but traffic may flow.
+	Warning Severity = "warning"
+)
+
+// Tool is a program that configures a Linux machine's network.
+type Tool string
+
+// The tools that fixes are written for.
+const (
+	Netplan        Tool = "netplan"
+	NetworkManager Tool = "networkmanager"
+	Ifupdown       Tool = "ifupdown"
+	Networkd       Tool = "networkd"
+	IPRoute2       Tool = "iproute2"
+	// AnyTool marks a fix that is the same whatever configures the network.
+	AnyTool Tool = "any"
+)
+
+// Fix is one way to mend a failure. A file is to be written first, then the commands run.
+type Fix struct {
+	Tool     Tool     `json:"tool"`
+	File     string   `json:"file,omitempty"`
+	Content  string   `json:"content,omitempty"`
+	Commands []string `json:"commands,omitempty"`
+	// Note says what is not a command: a step in phoenixNAP's portal, or that the effect ends with a reboot.
+	Note string `json:"note,omitempty"`
+}
+
+// Finding is the outcome of one check.
+type Finding struct {
+	ID       ID       `json:"id"`
+	Title    string   `json:"title"`
+	Status   Status   `json:"status"`
+	Severity Severity `json:"severity"`
+	// Reason is one CamelCase word for the cause, fit for the reason of a condition; empty when all is well.
+	Reason string `json:"reason,omitempty"`
+	// Expected and Observed are the evidence.
+	Expected string `json:"expected,omitempty"`
+	Observed string `json:"observed,omitempty"`
+	// Cause is one sentence without counters or times, fit for the message of a condition.
+	Cause string `json:"cause,omitempty"`
+	// Because names the deeper cause of a skipped check.
+	Because string `json:"because,omitempty"`
+	Fixes   []Fix  `json:"fixes,omitempty"`
+	// Doc is the place in the documentation.
+	Doc       string `json:"doc"`
+	DependsOn []ID   `json:"dependsOn,omitempty"`
+	// Wire tells that the evidence comes from other machines' answers, which may be lost: one bad sample
+	// proves nothing. What the kernel itself says is final at once.
+	Wire bool `json:"-"`
+}
+
+// Report is the outcome of all checks, in the order of the catalogue.
+type Report struct {
+	// Interface is the name of the VLAN interface, empty when there is none.
+	Interface string `json:"interface,omitempty"`
+	// Uplink is the name of the link below it, empty when none was found.
+	Uplink string `json:"uplink,omitempty"`
+	// Source is the node's own IPv4 address on that interface: the only one that may stand as the sender of an ARP
+	// request; invalid when there is none.
+	Source   string    `json:"source,omitempty"`
+	Findings []Finding `json:"findings"`
+}
+
+// Finding returns the finding of that ID; a zero Finding when there is none.
+func (r Report) Finding(id ID) Finding {
+	for _, f := range r.Findings {
+		if f.ID == id {
+			return f
+		}
+	}
+	return Finding{}
+}

@@ -1,0 +1,120 @@
+package check
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// judgeGateway asks for the gateway of each block. Silence is a failure where the node asked with an address of that
+// very block; a router may rightly ignore a sender of another block, so there silence is only worth a warning.
+func judgeGateway(v view) outcome {
+	blocks := v.blocks4()
+	if len(blocks) == 0 {
+		return notApplicable("no IPv4 block is assigned to the network yet")
+	}
+	var said []string
+	var silent *outcome
+	for _, b := range blocks {
+		o, asked := judgeOneGateway(v, b)
+		switch {
+		case !asked:
+		case o.status == OK:
+			said = append(said, o.observed)
+		case silent == nil || silent.status == Warn && o.status != Warn:
+			silent = &o
+		}
+	}
+	switch {
+	case silent != nil:
+		return *silent
+	case len(said) == 0:
+		return notApplicable("the wire was not asked")
+	default:
+		return ok(strings.Join(said, "; "))
+	}
+}
+
+func judgeOneGateway(v view, b contract.NetworkBlock) (o outcome, asked bool) {
+	answer, asked := v.arp(b.Gateway)
+	if !asked {
+		return outcome{}, false
+	}
+	sameBlock := b.CIDR.Contains(answer.Source)
+	switch {
+	case answer.Error != "":
+		o = cannotTell("GatewayNotAsked", fmt.Sprintf("gateway %s could not be asked: %s", b.Gateway, answer.Error))
+		o.fixes = []Fix{{Tool: AnyTool, Note: "asking by ARP takes the capability NET_RAW (root has it)"}}
+		return o, true
+	case answer.Replied:
+		return ok(fmt.Sprintf("%s is at %s, %s", b.Gateway, strings.Join(answer.MACs, " and "), milliseconds(answer.RTT))), true
+	case sameBlock:
+		return silentGateway(v, b, answer, Fail), true
+	default:
+		return silentGateway(v, b, answer, Warn), true
+	}
+}
+
+func silentGateway(v view, b contract.NetworkBlock, answer ARPAnswer, status Status) outcome {
+	return outcome{
+		status: status, reason: "GatewaySilent",
+		expected: fmt.Sprintf("an ARP reply of gateway %s on %s", b.Gateway, v.vlan.Name),
+		observed: fmt.Sprintf("none, asked as %s", answer.Source),
+		cause:    fmt.Sprintf("gateway %s of block %s does not answer on %s", b.Gateway, b.CIDR, v.vlan.Name),
+		fixes: []Fix{{
+			Tool:     AnyTool,
+			Commands: []string{fmt.Sprintf("tcpdump -n -e -i %s -c 20 vlan", v.uplink.Name)},
+			Note: fmt.Sprintf("frames of VLAN %d must come in on %s; if there are none, see in phoenixNAP's portal that server %s is an assigned member of network %s and that block %s is assigned to it",
+				v.Network.VLAN, v.uplink.Name, v.Network.ServerID, v.Network.NetworkID, b.CIDR),
+		}},
+	}
+}
+
+func milliseconds(d time.Duration) string {
+	return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
+}
+
+// Question is an ARP request to put on the VLAN interface.
+type Question struct {
+	Target netip.Addr
+	// Source is the sender address; 0.0.0.0 makes it a probe (RFC 5227, section 2.1.1).
+	Source netip.Addr
+}
+
+// RouteQuestion is a route look-up to make; Source may be the zero Addr.
+type RouteQuestion struct {
+	Destination, Source netip.Addr
+}
+
+// Questions says what else must be asked before a snapshot of links and addresses can be judged.
+func Questions(expected Expected, snapshot Snapshot) (link string, asks []Question, routes []RouteQuestion) {
+	v := look(expected, snapshot)
+	if v.vlan == nil {
+		return "", nil, nil
+	}
+	routes = v.routeQuestions()
+	if !v.vlan.Up || !v.vlan.LowerUp {
+		return v.vlan.Name, nil, routes
+	}
+	for _, p := range v.own {
+		asks = append(asks, Question{Target: p.Addr(), Source: netip.IPv4Unspecified()})
+	}
+	for _, b := range v.blocks4() {
+		if source, _, found := v.sourceFor(b.Gateway); found && !v.holdsOwn(b.Gateway) {
+			asks = append(asks, Question{Target: b.Gateway, Source: source})
+		}
+	}
+	return v.vlan.Name, asks, routes
+}
+
+func (v view) holdsOwn(addr netip.Addr) bool {
+	for _, p := range v.own {
+		if p.Addr() == addr {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,136 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+)
+
+// effective combines the settings of "all" and of the VLAN interface as the kernel does
+// (Documentation/networking/ip-sysctl.rst): the greater value, for flags the logical or.
+func (v view) effective() (Settings, bool) {
+	all, hasAll := v.Settings["all"]
+	own, hasOwn := v.Settings[v.vlan.Name]
+	return Settings{
+		RPFilter:    max(all.RPFilter, own.RPFilter),
+		ARPIgnore:   max(all.ARPIgnore, own.ARPIgnore),
+		ARPAnnounce: max(all.ARPAnnounce, own.ARPAnnounce),
+		ARPFilter:   all.ARPFilter | own.ARPFilter,
+		ProxyARP:    all.ProxyARP | own.ProxyARP,
+	}, hasAll && hasOwn
+}
+
+// judgeSetting judges the effective settings, or says that they could not be read.
+func judgeSetting(v view, judge func(Settings) outcome) outcome {
+	settings, read := v.effective()
+	if !read {
+		return cannotTell("SettingsUnreadable", "the settings of "+v.vlan.Name+" under net/ipv4/conf could not be read")
+	}
+	return judge(settings)
+}
+
+func (v view) setting(key string, all, own int) string {
+	return fmt.Sprintf("%s: all=%d, %s=%d", key, all, v.vlan.Name, own)
+}
+
+// judgeReversePath: strict filtering (1) drops a client's packet whose reply would leave by another interface
+// (RFC 3704), so it is harmless only where the default route leads through the VLAN.
+func judgeReversePath(v view) outcome {
+	return judgeSetting(v, func(s Settings) outcome {
+		observed := v.setting("rp_filter", v.Settings["all"].RPFilter, v.Settings[v.vlan.Name].RPFilter)
+		if s.RPFilter != 1 {
+			return ok(observed)
+		}
+		if v.defaultIsVLAN() {
+			return ok(observed + " (strict, but the default route leaves by " + v.vlan.Name + ")")
+		}
+		return outcome{status: Fail, reason: "StrictReversePath", expected: "rp_filter=2 (loose)", observed: observed,
+			cause: "strict reverse path filtering on " + v.vlan.Name + " drops service traffic",
+			fixes: fixSysctl(v.vlan.Name, "rp_filter", 2, false)}
+	})
+}
+
+// judgeARPAnswering: arp_ignore 3 to 8 silences the kernel for addresses as kube-vip adds them; 2 answers only
+// askers of the address' own subnet, which a /32 has none of.
+func judgeARPAnswering(v view) outcome {
+	return judgeSetting(v, func(s Settings) outcome {
+		observed := v.setting("arp_ignore", v.Settings["all"].ARPIgnore, v.Settings[v.vlan.Name].ARPIgnore) +
+			fmt.Sprintf("; arp_filter=%d", s.ARPFilter)
+		o := outcome{expected: "arp_ignore=0 or 1, arp_filter=0", observed: observed}
+		switch {
+		case s.ARPIgnore > 2:
+			o.status, o.reason = Fail, "ARPIgnored"
+			o.cause = fmt.Sprintf("arp_ignore=%d keeps %s from answering ARP for service addresses", s.ARPIgnore, v.vlan.Name)
+			o.fixes = fixSysctl(v.vlan.Name, "arp_ignore", 1, v.Settings["all"].ARPIgnore > 1)
+		case s.ARPIgnore == 2:
+			o.status, o.reason = Warn, "ARPRestricted"
+			o.cause = "arp_ignore=2 may keep " + v.vlan.Name + " from answering the gateway for service addresses"
+			o.fixes = fixSysctl(v.vlan.Name, "arp_ignore", 1, v.Settings["all"].ARPIgnore > 1)
+		case s.ARPFilter != 0 && !v.defaultIsVLAN():
+			o.status, o.reason = Warn, "ARPFiltered"
+			o.cause = "arp_filter=1 answers only askers that " + v.vlan.Name + " is the way to"
+			o.fixes = fixSysctl(v.vlan.Name, "arp_filter", 0, v.Settings["all"].ARPFilter != 0)
+		default:
+			return ok(observed)
+		}
+		return o
+	})
+}
+
+func judgeARPSource(v view) outcome {
+	return judgeSetting(v, func(s Settings) outcome {
+		observed := v.setting("arp_announce", v.Settings["all"].ARPAnnounce, v.Settings[v.vlan.Name].ARPAnnounce)
+		if s.ARPAnnounce >= 1 || !v.elsewhere() {
+			return ok(observed)
+		}
+		return outcome{status: Warn, reason: "ARPSourceForeign", expected: "arp_announce=2", observed: observed,
+			cause: v.vlan.Name + " may ask by ARP with an address of another network, which the gateway may ignore",
+			fixes: fixSysctl(v.vlan.Name, "arp_announce", 2, false)}
+	})
+}
+
+// elsewhere tells whether the node has no address of its own here, so that the kernel must borrow one.
+func (v view) elsewhere() bool { return len(v.own) == 0 }
+
+// judgeStrictARP: IPVS puts every service address on the interface kube-ipvs0 of every node, and with arp_ignore=0
+// every node answers for them (kube-proxy, option ipvs.strictARP).
+func judgeStrictARP(v view) outcome {
+	if v.LinkNamed("kube-ipvs0") == nil {
+		return notApplicable("kube-proxy does not use IPVS")
+	}
+	return judgeSetting(v, func(s Settings) outcome {
+		observed := v.setting("arp_ignore", v.Settings["all"].ARPIgnore, v.Settings[v.vlan.Name].ARPIgnore)
+		if s.ARPIgnore >= 1 {
+			return ok(observed)
+		}
+		return outcome{status: Fail, reason: "StrictARPMissing", expected: "arp_ignore=1", observed: observed,
+			cause: "with IPVS and arp_ignore=0 every node answers for every service address",
+			fixes: append([]Fix{{Tool: AnyTool, Note: "set ipvs.strictARP: true in the configuration of kube-proxy"}},
+				fixSysctl(v.vlan.Name, "arp_ignore", 1, false)...)}
+	})
+}
+
+func judgeForwarding(v view) outcome {
+	for _, unread := range v.Unread {
+		if strings.HasPrefix(unread, "net/ipv4/ip_forward") {
+			return cannotTell("SettingsUnreadable", unread)
+		}
+	}
+	if v.IPForward {
+		return ok("ip_forward=1")
+	}
+	return outcome{status: Fail, reason: "ForwardingOff", expected: "ip_forward=1", observed: "ip_forward=0",
+		cause: "the kernel does not forward packets, so services do not reach pods",
+		fixes: []Fix{{Tool: AnyTool, File: sysctlFile, Content: "net.ipv4.ip_forward = 1\n", Commands: []string{"sysctl -p " + sysctlFile}}}}
+}
+
+func judgeProxyARP(v view) outcome {
+	return judgeSetting(v, func(s Settings) outcome {
+		observed := v.setting("proxy_arp", v.Settings["all"].ProxyARP, v.Settings[v.vlan.Name].ProxyARP)
+		if s.ProxyARP == 0 {
+			return ok(observed)
+		}
+		return outcome{status: Warn, reason: "ProxyARP", expected: "proxy_arp=0", observed: observed,
+			cause: v.vlan.Name + " answers ARP for addresses that are not the node's",
+			fixes: fixSysctl(v.vlan.Name, "proxy_arp", 0, v.Settings["all"].ProxyARP != 0)}
+	})
+}

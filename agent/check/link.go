@@ -1,0 +1,184 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+)
+
+const (
+	protocol8021Q = "802.1q"
+	// internetMTU is what passes on the way to the Internet.
+	internetMTU = 1500
+	// minMTU is the least MTU of IPv6 (RFC 8200, section 5); below it neither family works as hosts expect.
+	minMTU = 1280
+)
+
+func judgeUplink(v view) outcome {
+	if v.uplink == nil {
+		want := v.Uplink
+		if want == "" {
+			want = "a bond, such as bond0"
+		}
+		return outcome{
+			status: Fail, reason: "UplinkMissing", expected: want, observed: "interfaces " + v.linkNames(),
+			cause: "no uplink to carry the VLAN was found",
+			fixes: []Fix{{Tool: AnyTool, Note: "name the interface that carries the server's VLANs with --uplink"}},
+		}
+	}
+	u := v.uplink
+	observed := u.Name + " " + u.state()
+	if !u.Up || !u.LowerUp {
+		reason, cause := "UplinkDown", u.Name+" is down"
+		if u.Up {
+			reason, cause = "UplinkNoCarrier", u.Name+" has no carrier"
+		}
+		return outcome{status: Fail, reason: reason, expected: u.Name + " up with carrier", observed: observed,
+			cause: cause, fixes: fixLinkUp(u.Name)}
+	}
+	return ok(observed)
+}
+
+func judgeVLAN(v view) outcome {
+	id := v.Network.VLAN
+	expected := fmt.Sprintf("a VLAN interface with ID %d (802.1Q) on %s", id, v.uplink.Name)
+	fail := func(reason, observed, cause string) outcome {
+		return outcome{status: Fail, reason: reason, expected: expected, observed: observed, cause: cause, fixes: fixVLAN(v)}
+	}
+	if v.vlan == nil {
+		return judgeMissingVLAN(v, fail)
+	}
+	l := v.vlan
+	switch {
+	case l.VLAN == nil:
+		return fail("NotAVLANInterface", l.Name+" is of type "+l.Type, l.Name+" is not a VLAN interface")
+	case l.VLAN.ID != id:
+		return fail("WrongVLANID", fmt.Sprintf("%s has VLAN ID %d", l.Name, l.VLAN.ID),
+			fmt.Sprintf("%s has VLAN ID %d, the network has %d", l.Name, l.VLAN.ID, id))
+	case l.VLAN.Protocol != protocol8021Q:
+		return fail("WrongVLANProtocol", l.Name+" speaks "+l.VLAN.Protocol,
+			fmt.Sprintf("%s tags with %s, the switch expects %s", l.Name, l.VLAN.Protocol, protocol8021Q))
+	case l.Parent != v.uplink.Index:
+		below := v.parentName(*l)
+		return fail("WrongParent", l.Name+" is on "+below,
+			fmt.Sprintf("%s is on %s instead of %s", l.Name, below, v.uplink.Name))
+	default:
+		return ok(fmt.Sprintf("%s: VLAN ID %d, %s, on %s", l.Name, l.VLAN.ID, l.VLAN.Protocol, v.uplink.Name))
+	}
+}
+
+// judgeMissingVLAN tells a wrong ID from an absent interface: a VLAN interface that carries the node's address, or
+// the number in its name, was meant to be this one.
+func judgeMissingVLAN(v view, fail func(reason, observed, cause string) outcome) outcome {
+	id := v.Network.VLAN
+	if v.Interface != "" {
+		return fail("VLANInterfaceMissing", "no "+v.Interface, "there is no interface "+v.Interface)
+	}
+	if l := v.misnumbered(); l != nil {
+		return fail("WrongVLANID", fmt.Sprintf("%s has VLAN ID %d", l.Name, l.VLAN.ID),
+			fmt.Sprintf("%s has VLAN ID %d, the network has %d", l.Name, l.VLAN.ID, id))
+	}
+	return fail("VLANInterfaceMissing", "VLAN interfaces: "+v.vlanNames(),
+		fmt.Sprintf("there is no VLAN interface with ID %d on %s", id, v.uplink.Name))
+}
+
+func (v view) misnumbered() *Link {
+	return v.link(func(l Link) bool {
+		if l.VLAN == nil {
+			return false
+		}
+		if strings.HasSuffix(l.Name, fmt.Sprintf(".%d", v.Network.VLAN)) || l.Name == fmt.Sprintf("vlan%d", v.Network.VLAN) {
+			return true
+		}
+		for _, ip := range v.memberIPs() {
+			for _, holder := range v.Holds(ip) {
+				if holder == l.Name {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
+
+func judgeVLANUp(v view) outcome {
+	l := v.vlan
+	observed := l.Name + " " + l.state()
+	if l.Up && l.LowerUp && (l.OperState == "up" || l.OperState == "unknown") {
+		return ok(observed)
+	}
+	reason, cause := "VLANInterfaceDown", l.Name+" is down"
+	if l.Up {
+		reason, cause = "VLANInterfaceNoCarrier", l.Name+" is up, but the layer below is not ("+l.OperState+")"
+	}
+	return outcome{status: Fail, reason: reason, expected: l.Name + " up", observed: observed, cause: cause, fixes: fixLinkUp(l.Name)}
+}
+
+func judgeBond(v view) outcome {
+	u := v.uplink
+	if u.Bond == nil {
+		return notApplicable(u.Name + " is not a bond")
+	}
+	up, all := 0, 0
+	for _, l := range v.Links {
+		if l.Master != u.Index {
+			continue
+		}
+		all++
+		if l.Up && l.LowerUp {
+			up++
+		}
+	}
+	observed := fmt.Sprintf("%s: mode %s, %d of %d members up", u.Name, u.Bond.Mode, up, all)
+	warn := func(reason, cause string) outcome {
+		return outcome{status: Warn, reason: reason, expected: "all members up", observed: observed, cause: cause,
+			fixes: []Fix{{Tool: AnyTool, Commands: []string{"cat /proc/net/bonding/" + u.Name},
+				Note: "a member without carrier is a matter for phoenixNAP's support"}}}
+	}
+	switch {
+	case up < all || all == 0:
+		return warn("BondDegraded", u.Name+" has lost members")
+	case u.Bond.Mode == "802.3ad" && u.Bond.PartnerMAC == "":
+		return warn("NoLACPPartner", u.Name+" has no LACP partner")
+	default:
+		return ok(observed)
+	}
+}
+
+func judgeMTU(v view) outcome {
+	mtu := v.vlan.MTU
+	observed := fmt.Sprintf("%s: MTU %d", v.vlan.Name, mtu)
+	if mtu >= minMTU && mtu <= internetMTU {
+		return ok(observed)
+	}
+	return outcome{status: Warn, reason: "UnusualMTU", expected: fmt.Sprintf("MTU %d", internetMTU), observed: observed,
+		cause: fmt.Sprintf("%s has MTU %d; the way to the Internet carries %d", v.vlan.Name, mtu, internetMTU),
+		fixes: fixMTU(v.vlan.Name)}
+}
+
+func (l Link) state() string {
+	admin := "down"
+	if l.Up {
+		admin = "up"
+	}
+	return fmt.Sprintf("admin %s, operational %s", admin, l.OperState)
+}
+
+func (v view) parentName(l Link) string {
+	if parent := v.LinkIndexed(l.Parent); parent != nil {
+		return parent.Name
+	}
+	return "an interface of another network namespace"
+}
+
+func (v view) linkNames() string {
+	return sortedNames(v.Links, func(l Link) (string, bool) { return l.Name, l.Name != "lo" })
+}
+
+func (v view) vlanNames() string {
+	return sortedNames(v.Links, func(l Link) (string, bool) {
+		if l.VLAN == nil {
+			return "", false
+		}
+		return fmt.Sprintf("%s (ID %d on %s)", l.Name, l.VLAN.ID, v.parentName(l)), true
+	})
+}
