@@ -1,0 +1,205 @@
+package ipblock
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Ensure decides the next step towards exactly one block that is assigned to the configured network.
+// Blocks too many are given back only after the kept one is assigned, see Duplicates, unless they take
+// its place in a full network.
+func Ensure(o Owner, w Wish, v View) Step {
+	network, readable := v.Networks[v.NetworkID]
+	if !readable {
+		return refuse(Block{}, NetworkUnusable, "public network %s cannot be read; check its ID and the permissions of the client", v.NetworkID)
+	}
+	owned := v.owned(o)
+	if len(owned) == 0 {
+		return withoutBlock(o, w, v, network)
+	}
+	kept, rest := keep(owned, w, v.NetworkID)
+	step := towardsAssigned(kept, w, v, network)
+	if step.Action == Refuse && step.Reason == NetworkFull && len(rest) > 0 {
+		return releaseAll(rest, v)[0]
+	}
+	return step
+}
+
+// Duplicates decides how to give back the blocks that Ensure does not keep, in the order of Release. It
+// is empty when there is at most one block.
+func Duplicates(o Owner, w Wish, v View) []Step {
+	owned := v.owned(o)
+	if len(owned) < 2 {
+		return nil
+	}
+	_, rest := keep(owned, w, v.NetworkID)
+	return releaseAll(rest, v)
+}
+
+// keep chooses among several blocks of one Service: the one that holds the published address, else the
+// one that is furthest on its way, else the one with the lowest ID.
+func keep(owned []Sighting, w Wish, networkID string) (kept Sighting, rest []Sighting) {
+	ranked := slices.Clone(owned)
+	slices.SortStableFunc(ranked, func(a, b Sighting) int {
+		return cmp.Compare(keepRank(a, w, networkID), keepRank(b, w, networkID))
+	})
+	return ranked[0], ranked[1:]
+}
+
+func keepRank(s Sighting, w Wish, networkID string) int {
+	b := s.Block
+	switch {
+	case b.CIDR.IsValid() && w.Published.IsValid() && b.CIDR.Contains(w.Published):
+		return 0
+	case b.CIDR.IsValid() && w.Requested.IsValid() && b.CIDR.Contains(w.Requested):
+		return 1
+	case s.Hidden:
+		return 9
+	}
+	elsewhere := b.ResourceID != "" && b.ResourceID != networkID
+	switch b.Status {
+	case Assigned:
+		if elsewhere {
+			return 7
+		}
+		return 2
+	case Assigning:
+		if elsewhere {
+			return 7
+		}
+		return 3
+	case Unassigned:
+		return 4
+	case Creating:
+		return 5
+	case Unassigning, ErrorAssigning, ErrorUnassigning:
+		return 6
+	default:
+		return 8
+	}
+}
+
+// towardsAssigned decides the next step for the block that is kept.
+func towardsAssigned(s Sighting, w Wish, v View, network Network) Step {
+	b := s.Block
+	if s.Hidden {
+		return Step{Action: Wait, Reason: DeletionUnverified, Block: b}
+	}
+	if b.ResourceID != "" && (b.ResourceID != v.NetworkID || b.ResourceType == resourceServer) {
+		return elsewhere(b, v)
+	}
+	switch b.Status {
+	case Creating:
+		return Step{Action: Wait, Reason: BlockCreating, Block: b}
+	case Assigning:
+		return Step{Action: Wait, Reason: BlockAssigning, Block: b}
+	case Unassigning:
+		return Step{Action: Wait, Reason: BlockUnassigning, Block: b}
+	case ErrorAssigning, ErrorUnassigning:
+		return unassign(b, v)
+	case Unassigned:
+		return assign(b, w, network)
+	case Assigned:
+		return assigned(b, w, network)
+	default:
+		return statusNotKnown(b)
+	}
+}
+
+// elsewhere decides about a block that another network or a server holds: while it moves nobody can tell
+// where to, afterwards a person must say.
+func elsewhere(b Block, v View) Step {
+	if b.Status == Unassigning {
+		return Step{Action: Wait, Reason: BlockUnassigning, Block: b}
+	}
+	return refuse(b, BlockElsewhere, "IP block %s (%s) of this Service is assigned to %s %s instead of public network %s; remove it there",
+		b.ID, b.CIDR, cmp.Or(b.ResourceType, "resource"), b.ResourceID, v.NetworkID)
+}
+
+func assign(b Block, w Wish, network Network) Step {
+	if step, bad := unfit(b, w, network); bad {
+		return step
+	}
+	switch network.Status {
+	case NetworkReady:
+	case NetworkBusy:
+		return Step{Action: Wait, Reason: NetworkChanging, Block: b, Network: network.ID}
+	case NetworkDeleting, NetworkError:
+		return networkUnusable(b, network)
+	default:
+		return networkUnusable(b, network)
+	}
+	if network.Listed(b.ID) {
+		// The network's view is ahead of or behind the block's; assigning twice would be refused.
+		return Step{Action: Wait, Reason: BlockAssigning, Block: b, Network: network.ID}
+	}
+	if network.IPv4Blocks() >= NetworkBlockLimit {
+		return networkFull(b, network)
+	}
+	return Step{Action: Assign, Reason: AssignmentDue, Block: b, Network: network.ID}
+}
+
+func assigned(b Block, w Wish, network Network) Step {
+	if b.ResourceID == "" && !network.Listed(b.ID) {
+		return Step{Action: Wait, Reason: BlockAssigning, Block: b, Network: network.ID}
+	}
+	if step, bad := unfit(b, w, network); bad {
+		return step
+	}
+	return Step{
+		Action: Done, Reason: BlockAssigned, Block: b, Network: network.ID,
+		Address: serviceAddressIn(b.CIDR, w.Requested, w.Published),
+	}
+}
+
+// unfit refuses a block that could be assigned but would not serve.
+func unfit(b Block, w Wish, network Network) (Step, bool) {
+	if !sameLocation(b.Location, network.Location) {
+		return refuse(b, LocationMismatch, "IP block %s (%s) is in location %s but public network %s is in %s; set the location to %s and create the Service again",
+			b.ID, b.CIDR, b.Location, network.ID, network.Location, network.Location), true
+	}
+	if !ServiceAddress(b.CIDR).IsValid() || !b.CIDR.Addr().Is4() {
+		return refuse(b, BlockUnusable, "IP block %s (%s) has no IPv4 address for a Service; it must be a /30 or larger", b.ID, b.CIDR), true
+	}
+	if !serviceAddressIn(b.CIDR, w.Requested, w.Published).IsValid() {
+		return refuse(b, AddressRefused, "spec.loadBalancerIP %s is no usable address of this Service's IP block %s (%s); clear it or choose another",
+			w.Requested, b.ID, b.CIDR), true
+	}
+	return Step{}, false
+}
+
+func networkFull(b Block, network Network) Step {
+	return refuse(b, NetworkFull, "public network %s has room for %d IPv4 blocks and all are taken or about to be; release one or use another network",
+		network.ID, NetworkBlockLimit)
+}
+
+// withoutBlock decides whether to buy. Everything that could make the purchase useless is refused here,
+// before it costs money.
+func withoutBlock(o Owner, w Wish, v View, network Network) Step {
+	if block, untagged := v.boughtUntagged(o); untagged && !v.purchaseOpen() {
+		return refuse(block, BlockRetagged, "IP block %s (%s) was bought for this Service but its tags do not say so any more; restore them or delete the Service and create it again",
+			block.ID, block.CIDR)
+	}
+	switch {
+	case v.purchaseOpen() && v.Purchase.BlockID == "":
+		return Step{Action: Wait, Reason: PurchaseUnanswered}
+	case v.purchaseOpen():
+		return Step{Action: Wait, Reason: BlockInvisible, Block: Block{ID: v.Purchase.BlockID}}
+	case w.Published.IsValid():
+		return refuse(Block{}, BlockLost, "the IP block of address %s is gone from the account; delete the Service and create it again to get a new address", w.Published)
+	case w.Requested.IsValid():
+		return refuse(Block{}, AddressRefused, "spec.loadBalancerIP %s lies in no IP block of this Service; clear it to get an address of a new block", w.Requested)
+	case network.Status != NetworkReady && network.Status != NetworkBusy:
+		return networkUnusable(Block{}, network)
+	case w.Location == "":
+		return refuse(Block{}, LocationMissing, "no location to buy an IP block in; set %s", w.LocationSource)
+	case !sameLocation(w.Location, network.Location):
+		return refuse(Block{}, LocationMismatch, "location %s is not where public network %s is; set %s to %s", w.Location, network.ID, w.LocationSource, network.Location)
+	case network.IPv4Blocks()+w.Reserved >= NetworkBlockLimit:
+		return networkFull(Block{}, network)
+	case w.MaxBlocks > 0 && w.Bought >= w.MaxBlocks:
+		return refuse(Block{}, TooManyBlocks, "the cluster has %d IP blocks and may buy %d; raise --max-ip-blocks or release one", w.Bought, w.MaxBlocks)
+	default:
+		return Step{Action: Buy, Reason: PurchaseDue}
+	}
+}

@@ -1,0 +1,114 @@
+package ipblock
+
+import "net/netip"
+
+// Action is what a Step asks for.
+type Action int
+
+const (
+	// Wait asks to look again later; nothing is to be done now.
+	Wait Action = iota
+	// Buy asks for a new block.
+	Buy
+	// Assign asks to assign Block to Network.
+	Assign
+	// Unassign asks to unassign Block from Network, without force.
+	Unassign
+	// Delete asks to delete Block, which is unassigned.
+	Delete
+	// Refuse says that nothing may be done; Detail is a sentence for the user.
+	Refuse
+	// Done says that the goal is reached: for Ensure, Block is assigned and Address is the Service's;
+	// for Release, no block is left.
+	Done
+)
+
+func (a Action) String() string {
+	switch a {
+	case Wait:
+		return "wait"
+	case Buy:
+		return "buy"
+	case Assign:
+		return "assign"
+	case Unassign:
+		return "unassign"
+	case Delete:
+		return "delete"
+	case Refuse:
+		return "refuse"
+	case Done:
+		return "done"
+	default:
+		return "unknown action"
+	}
+}
+
+// Reason is one word for where a block stands. The same words are the reasons of the Service condition.
+type Reason string
+
+// Where a block stands on the way to being assigned, and on the way back.
+const (
+	// PurchaseDue: no block yet, one is to be bought.
+	PurchaseDue Reason = "PurchaseDue"
+	// PurchaseUnanswered: a block may have been bought; nobody knows yet.
+	PurchaseUnanswered Reason = "PurchaseUnanswered"
+	// BlockCreating: the API is creating the block.
+	BlockCreating Reason = "BlockCreating"
+	// BlockInvisible: the block's ID is known, but the API does not show the block.
+	BlockInvisible Reason = "BlockInvisible"
+	// AssignmentDue: the block can be assigned now.
+	AssignmentDue Reason = "AssignmentDue"
+	// BlockAssigning: the API is assigning the block.
+	BlockAssigning Reason = "BlockAssigning"
+	// BlockAssigned: the block is assigned to the public network.
+	BlockAssigned Reason = "BlockAssigned"
+	// UnassignmentDue: the block can be unassigned now.
+	UnassignmentDue Reason = "UnassignmentDue"
+	// BlockUnassigning: the API is unassigning the block.
+	BlockUnassigning Reason = "BlockUnassigning"
+	// DeletionDue: the block is unassigned and can be deleted now.
+	DeletionDue Reason = "DeletionDue"
+	// DeletionUnverified: the block cannot be read any more but the list still names it.
+	DeletionUnverified Reason = "DeletionUnverified"
+	// NoBlock: nothing of the Service is left in the account.
+	NoBlock Reason = "NoBlock"
+	// NetworkChanging: the public network is taking in another change.
+	NetworkChanging Reason = "NetworkChanging"
+	// NetworkUnreadable: the network that holds the block cannot be read.
+	NetworkUnreadable Reason = "NetworkUnreadable"
+)
+
+// Why something is refused. Each needs a person, or a change elsewhere.
+const (
+	LocationMissing   Reason = "LocationMissing"
+	LocationMismatch  Reason = "LocationMismatch"
+	NetworkFull       Reason = "NetworkFull"
+	NetworkUnusable   Reason = "NetworkUnusable"
+	TooManyBlocks     Reason = "TooManyBlocks"
+	AddressRefused    Reason = "AddressRefused"
+	BlockElsewhere    Reason = "BlockElsewhere"
+	BlockLost         Reason = "BlockLost"
+	BlockRetagged     Reason = "BlockRetagged"
+	BlockUnusable     Reason = "BlockUnusable"
+	MemberHoldsIP     Reason = "MemberHoldsAddress"
+	StatusNotKnown    Reason = "StatusNotKnown"
+	PurchaseRefused   Reason = "PurchaseRefused"
+	LocationNotOnSale Reason = "LocationNotOnSale"
+)
+
+// Step is one decision: at most one change of the account.
+type Step struct {
+	// Action to take.
+	Action Action
+	// Reason for it.
+	Reason Reason
+	// Block that it is about; the zero Block for Buy and where there is none.
+	Block Block
+	// Network is the ID of the public network to change, for Assign and Unassign.
+	Network string
+	// Address of the Service, for Done of Ensure.
+	Address netip.Addr
+	// Detail is the sentence of a Refuse.
+	Detail string
+}
