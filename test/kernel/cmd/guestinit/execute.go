@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/kernel/guest"
+)
+
+// execute runs the command with its output on the serial ports and returns its exit code.
+func execute(spec guest.Spec) (int, error) {
+	stdout, err := openPort(guest.PortStdout)
+	if err != nil {
+		return 0, err
+	}
+	defer stdout.Close()
+	stderr, err := openPort(guest.PortStderr)
+	if err != nil {
+		return 0, err
+	}
+	defer stderr.Close()
+	if err := os.MkdirAll(spec.Dir, 0o755); err != nil {
+		return 0, fmt.Errorf("make the working directory: %w", err)
+	}
+	pid, err := start(spec.Command, spec.Dir, spec.Env, stdout, stderr)
+	if err != nil {
+		return 0, err
+	}
+	return reap(pid)
+}
+
+// command runs a program of the system itself; its output goes to the console.
+func command(path string, args ...string) error {
+	argv := append([]string{path}, args...)
+	pid, err := start(argv, "/", nil, os.Stderr, os.Stderr)
+	if err != nil {
+		return err
+	}
+	code, err := reap(pid)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("exit code %d", code)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+	}
+	return nil
+}
+
+// path is where programs are looked for; what the host sent stands before busybox.
+const path = "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// start starts a program that is waited for by reap, not by os/exec: the first process of a system inherits
+// every orphan, and the two would take each other's children.
+func start(argv []string, dir string, env []string, stdout, stderr *os.File) (int, error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	defer null.Close()
+	program, err := lookUp(argv[0])
+	if err != nil {
+		return 0, err
+	}
+	base := []string{"PATH=" + path, "HOME=/root", "TMPDIR=/tmp", guest.Variable + "=" + guest.Inside}
+	p, err := os.StartProcess(program, argv, &os.ProcAttr{
+		Dir: dir, Env: append(base, env...), Files: []*os.File{null, stdout, stderr},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	defer func() { _ = p.Release() }()
+	return p.Pid, nil
+}
+
+// lookUp finds a program as a shell does.
+func lookUp(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	for _, dir := range filepath.SplitList(path) {
+		candidate := filepath.Join(dir, name)
+		if unix.Access(candidate, unix.X_OK) == nil {
+			return candidate, nil
+		}
+	}
+	return "", fmt.Errorf("start %s: not found in %s", name, path)
+}
+
+// reap collects every process that ends until pid does, and returns that one's exit code.
+func reap(pid int) (int, error) {
+	for {
+		var status unix.WaitStatus
+		ended, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 0, fmt.Errorf("wait for process %d: %w", pid, err)
+		case ended == pid && status.Signaled():
+			return 128 + int(status.Signal()), nil
+		case ended == pid && status.Exited():
+			return status.ExitStatus(), nil
+		}
+	}
+}

@@ -1,0 +1,98 @@
+// Command guestinit is the first process of the virtual machine in which tests find a kernel with 802.1Q: it
+// mounts what programs expect, runs one command, reports how it ended and switches the machine off.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/kernel/guest"
+)
+
+func main() {
+	if os.Getpid() != 1 {
+		fmt.Fprintln(os.Stderr, "guestinit is the init program of a virtual machine; it does nothing elsewhere")
+		os.Exit(2)
+	}
+	result := run()
+	if err := report(result); err != nil {
+		fmt.Fprintf(os.Stderr, "guestinit: %v (result: %s)\n", err, result.Error)
+	}
+	unix.Sync()
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+// run prepares the machine and runs the command of the Spec.
+func run() guest.Result {
+	spec, err := prepare()
+	if err != nil {
+		return guest.Result{Error: err.Error()}
+	}
+	boot := uptime()
+	code, err := execute(spec)
+	if err != nil {
+		return guest.Result{Boot: boot, Error: err.Error()}
+	}
+	return guest.Result{ExitCode: code, Boot: boot, Files: fetch(spec.Fetch)}
+}
+
+// prepare makes an ordinary Linux system out of an unpacked initramfs.
+func prepare() (guest.Spec, error) {
+	var spec guest.Spec
+	if err := mountAll(); err != nil {
+		return spec, err
+	}
+	data, err := os.ReadFile(guest.SpecPath)
+	if err != nil {
+		return spec, fmt.Errorf("read what to run: %w", err)
+	}
+	if err := json.Unmarshal(data, &spec); err != nil {
+		return spec, fmt.Errorf("read what to run from %s: %w", guest.SpecPath, err)
+	}
+	if err := installBusybox(); err != nil {
+		return spec, err
+	}
+	if err := loadModules(append([]string{"virtio_pci", "virtio_console", "virtio_blk", "virtio_net", "virtio_rng"}, spec.Modules...)); err != nil {
+		return spec, err
+	}
+	if spec.Disk {
+		if err := mountPayload(); err != nil {
+			return spec, err
+		}
+	}
+	return spec, configureNetwork(spec.Network)
+}
+
+// uptime is the time since the kernel started.
+func uptime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
+// fetch reads the wanted files; what does not exist is left out.
+func fetch(names []string) map[string][]byte {
+	files := map[string][]byte{}
+	for _, name := range names {
+		if data, err := os.ReadFile(name); err == nil {
+			files[name] = data
+		}
+	}
+	return files
+}
+
+// report sends the result to the host.
+func report(result guest.Result) error {
+	port, err := openPort(guest.PortResult)
+	if err != nil {
+		return err
+	}
+	defer port.Close()
+	return json.NewEncoder(port).Encode(result)
+}

@@ -1,0 +1,44 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+)
+
+// probe is what a kernel must be able to do: a VLAN link and a bridge that filters VLANs. The loopback interface
+// carries no VLANs, hence the pair.
+const probe = `link add name probe0 type veth peer name probe1
+link add link probe0 name probe0.100 type vlan id 100
+link add name probe2 type bridge vlan_filtering 1
+`
+
+// Detect tells whether the running kernel has 802.1Q and this process may use it, by making such links in a fresh
+// network namespace, which is gone when it returns. The error says what is missing.
+func Detect(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "ip", "-batch", "-")
+	cmd.Stdin = strings.NewReader(probe)
+	cmd.SysProcAttr = isolation()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("the running kernel makes no VLAN link in a network namespace of ours: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// isolation gives a child process network interfaces and mounts of its own; who is not root gets a user namespace
+// in which the child is.
+func isolation() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
+	}
+	if os.Geteuid() != 0 {
+		attr.Cloneflags |= syscall.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	}
+	return attr
+}

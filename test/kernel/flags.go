@@ -1,0 +1,116 @@
+package kernel
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// flags is the command line of a test binary, translated for the virtual machine.
+type flags struct {
+	// guest is the command line there.
+	guest []string
+	// outputs are the files that the tests write: path in the machine → path that was asked for.
+	outputs map[string]string
+	// timeout is the value of -test.timeout; 0 means none.
+	timeout time.Duration
+}
+
+// outputFlags name files that the test binary writes (go help testflag). Relative names are below -test.outputdir.
+var outputFlags = []string{"coverprofile", "cpuprofile", "memprofile", "blockprofile", "mutexprofile", "trace"}
+
+// hostOnly are flags that mean something to the go command on the host alone: its cache and its directories.
+var hostOnly = []string{"testlogfile", "outputdir", "gocoverdir", "fuzzcachedir", "fuzzworker"}
+
+// translate reads the arguments that the go command gave to the test binary. The ones that follow the first that is
+// no flag, or "--", belong to the tests.
+func translate(args []string) (flags, error) {
+	f := flags{outputs: map[string]string{}}
+	directory := outputDirectory(args)
+	for i, arg := range args {
+		name, value, isFlag := splitFlag(arg)
+		switch {
+		case !isFlag:
+			f.guest = append(f.guest, args[i:]...)
+			return f, nil
+		case slices.Contains(hostOnly, name):
+		case name == "fuzz" && value != "":
+			return flags{}, errFuzz
+		case slices.Contains(outputFlags, name) && value != "":
+			inside := "/test/output/" + name
+			f.outputs[inside] = absolute(value, directory)
+			f.guest = append(f.guest, "-test."+name+"="+inside)
+		case name == "timeout":
+			d, err := time.ParseDuration(value)
+			if err != nil {
+				return flags{}, fmt.Errorf("flag %s: %w", arg, err)
+			}
+			f.timeout = d
+			f.guest = append(f.guest, arg)
+		default:
+			f.guest = append(f.guest, arg)
+		}
+	}
+	return f, nil
+}
+
+// splitFlag recognises -test.name and -test.name=value, with one dash or two; the go command writes no other form.
+// Flags of the tests themselves are returned with an empty name.
+func splitFlag(arg string) (name, value string, isFlag bool) {
+	if !strings.HasPrefix(arg, "-") || arg == "-" || arg == "--" {
+		return "", "", false
+	}
+	trimmed, ours := strings.CutPrefix(strings.TrimLeft(arg, "-"), "test.")
+	if !ours {
+		return "", "", true
+	}
+	name, value, _ = strings.Cut(trimmed, "=")
+	return name, value, true
+}
+
+func outputDirectory(args []string) string {
+	for _, arg := range args {
+		if name, value, _ := splitFlag(arg); name == "outputdir" {
+			return value
+		}
+	}
+	return ""
+}
+
+func absolute(name, directory string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(directory, name)
+}
+
+// limit is when the machine is switched off at the latest.
+func (f flags) limit() time.Duration {
+	if f.timeout <= 0 {
+		return withoutLimit
+	}
+	return f.timeout + bootAllowance
+}
+
+// fetched are the files to bring back from the machine.
+func (f flags) fetched() []string {
+	var names []string
+	for inside := range f.outputs {
+		names = append(names, inside)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// store writes what came back to where the go command expects it.
+func (f flags) store(files map[string][]byte) error {
+	for inside, data := range files {
+		if err := os.WriteFile(f.outputs[inside], data, 0o644); err != nil {
+			return fmt.Errorf("store what the tests wrote: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+// Package guest is what the host and the init program of the virtual machine agree on: what to run in it and
+// what comes back.
+package guest
+
+import "time"
+
+const (
+	// SpecPath is where the init program finds its Spec, as JSON.
+	SpecPath = "/etc/machine.json"
+	// PayloadMount is where the read-only disk with the large files is mounted; every file on it appears as a
+	// symbolic link under / as well.
+	PayloadMount = "/payload"
+	// HostAddress is the host's loopback interface as the guest sees it (QEMU's user-mode network).
+	HostAddress = "10.0.2.2"
+	// Address is the guest's own address on that network.
+	Address = "10.0.2.15/24"
+	// Variable is set to Inside in the environment of everything that runs in the machine.
+	Variable = "PNAP_KERNEL"
+	// Inside is the value of Variable for a program that already has the kernel it asks for.
+	Inside = "inside"
+)
+
+// Names of the virtio-serial ports: each carries one stream out of the machine.
+const (
+	PortStdout = "machine.stdout"
+	PortStderr = "machine.stderr"
+	PortResult = "machine.result"
+)
+
+// Spec says what the machine is to do.
+type Spec struct {
+	// Command is the program with its arguments, Env its environment, Dir its working directory.
+	Command []string
+	Env     []string
+	Dir     string
+	// Modules are loaded at boot by name; everything else that the kernel asks for is loaded on demand.
+	Modules []string
+	// Disk tells that there is a payload disk.
+	Disk bool
+	// Network tells that there is a user-mode NIC to configure.
+	Network bool
+	// Fetch names files that are sent back when the command has ended; those that do not exist are left out.
+	Fetch []string
+}
+
+// Result is how the command ended.
+type Result struct {
+	// ExitCode is that of the command; 128 plus the signal's number when a signal ended it, as in a shell.
+	ExitCode int
+	// Error says why the command could not be run; empty when it ran.
+	Error string
+	// Boot is the time from power-on to the start of the command, by the guest's clock.
+	Boot time.Duration
+	// Files holds the contents of the files of Spec.Fetch that exist.
+	Files map[string][]byte
+}

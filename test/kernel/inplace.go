@@ -1,0 +1,51 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/kernel/guest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools/subprocess"
+)
+
+// settle makes the new namespaces usable before the test binary takes the shell's place: nothing mounted here may
+// reach the system, /sys has to show the interfaces of this namespace, and the loopback interface begins down.
+const settle = `mount --make-rprivate / && mount -t sysfs sysfs /sys && ip link set lo up && exec "$0" "$@"`
+
+// runInPlace runs this test binary again in a network namespace of its own. A namespace belongs to a thread, and the
+// runtime has started threads long ago, so only a new process is wholly inside.
+func runInPlace(ctx context.Context, o options) (int, error) {
+	if err := tools.Packages(ctx, o.programs...); err != nil {
+		return 0, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return 0, fmt.Errorf("run the tests in a network namespace: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", settle, self}, os.Args[1:]...)...)
+	cmd.Env = append(os.Environ(), Variable+"="+guest.Inside)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = isolation()
+	p, err := subprocess.Start(cmd)
+	if err != nil {
+		return 0, err
+	}
+	return exitCode(p.Wait())
+}
+
+// exitCode separates a program that ended with a code from one that did not run.
+func exitCode(err error) (int, error) {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0, nil
+	case errors.As(err, &exit) && exit.Exited():
+		return exit.ExitCode(), nil
+	default:
+		return 0, fmt.Errorf("run the tests in a network namespace: %w", err)
+	}
+}

@@ -1,0 +1,117 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// shell runs a script of busybox in a machine.
+func shell(t *testing.T, c Config, script string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	c.Command = []string{"sh", "-c", script}
+	c.Stdout, c.Stderr = &out, &errOut
+	if c.TimeLimit == 0 {
+		c.TimeLimit = 2 * time.Minute
+	}
+	r, err := Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("booted in %v", r.Boot)
+	return out.String(), errOut.String(), r.ExitCode
+}
+
+func TestOutputAndExitCodeComeBackUnchanged(t *testing.T) {
+	t.Parallel()
+	stdout, stderr, code := shell(t, Config{Dir: "/somewhere/else", Env: []string{"GREETING=hello world"}},
+		`echo "$GREETING"; pwd; echo "to stderr" >&2; exit 42`)
+	if want := "hello world\n/somewhere/else\n"; stdout != want {
+		t.Errorf("standard output %q, want %q", stdout, want)
+	}
+	if want := "to stderr\n"; stderr != want {
+		t.Errorf("standard error %q, want %q", stderr, want)
+	}
+	if code != 42 {
+		t.Errorf("exit code %d, want 42", code)
+	}
+}
+
+func TestLargeFilesAndOutputAreComplete(t *testing.T) {
+	t.Parallel()
+	data := make([]byte, 3<<20)
+	for i := range data {
+		data[i] = byte(i>>8) ^ byte(i)
+	}
+	source := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(source, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stdout, _, code := shell(t, Config{Files: map[string]string{"/data/large": source}}, "cat /data/large")
+	if code != 0 || stdout != string(data) {
+		t.Errorf("exit code %d, %d bytes of output came back, want the %d bytes of the file", code, len(stdout), len(data))
+	}
+}
+
+func TestHostProgramsRunWithTheirLibraries(t *testing.T) {
+	t.Parallel()
+	stdout, stderr, code := shell(t, Config{Programs: []string{"nft"}}, `nft add table inet x && nft list tables`)
+	if code != 0 || stdout != "table inet x\n" {
+		t.Errorf("exit code %d, output %q %q, want the table that was added", code, stdout, stderr)
+	}
+}
+
+func TestSmallFilesAndDirectoriesCanBeWrittenAndFetched(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a": "one", "sub/b": "two"} {
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := Run(t.Context(), Config{
+		Command: []string{"sh", "-c", "cat /in/sub/b >> /in/a"}, Files: map[string]string{"/in": dir},
+		Fetch: []string{"/in/a", "/does/not/exist"}, TimeLimit: 2 * time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(r.Files["/in/a"]); got != "onetwo" || len(r.Files) != 1 {
+		t.Errorf("fetched %q, want only /in/a with onetwo", r.Files)
+	}
+}
+
+func TestTimeLimitAndCancellationSwitchTheMachineOff(t *testing.T) {
+	t.Parallel()
+	start := time.Now()
+	_, err := Run(t.Context(), Config{Command: []string{"sleep", "600"}, TimeLimit: 5 * time.Second})
+	if !errors.Is(err, ErrTimeLimit) {
+		t.Errorf("Run() = %v, want the time limit", err)
+	}
+	if took := time.Since(start); took > 30*time.Second {
+		t.Errorf("it took %v to notice a time limit of 5 s", took)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := Run(ctx, Config{Command: []string{"sleep", "600"}}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Run() = %v, want the end of the context", err)
+	}
+}
+
+func TestUnknownCommandIsAnErrorThatNamesIt(t *testing.T) {
+	t.Parallel()
+	_, err := Run(t.Context(), Config{Command: []string{"no-such-program"}, TimeLimit: 2 * time.Minute})
+	if err == nil || !strings.Contains(err.Error(), "no-such-program") {
+		t.Errorf("Run() = %v, want an error that names the program", err)
+	}
+}
