@@ -1,0 +1,120 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+var linePattern = regexp.MustCompile(`line \d+`)
+
+// readSecret reads the fields of the config secret: a JSON or YAML object with nothing but known fields.
+func readSecret(path string) (map[string]string, error) {
+	raw, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := parseSecret(raw)
+	if err != nil {
+		return nil, fmt.Errorf("cloud config %s: %w", path, err)
+	}
+	return fields, nil
+}
+
+// parseSecret never repeats a value in its errors: any of them may be the client secret in the wrong place.
+func parseSecret(raw []byte) (map[string]string, error) {
+	var values map[string]json.RawMessage
+	if err := yaml.UnmarshalStrict(raw, &values); err != nil {
+		return nil, errors.New("it is no JSON or YAML object with each field once" + lineOf(err))
+	}
+	known := map[string]bool{}
+	for _, o := range all() {
+		known[o.field] = o.field != ""
+	}
+	fields := map[string]string{}
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		text, err := scalar(values[name])
+		switch {
+		case !known[name]:
+			problems = append(problems, fmt.Errorf("unknown field %q; known are %s", name, strings.Join(slices.DeleteFunc(slices.Sorted(maps.Keys(known)), func(n string) bool { return n == "" }), ", ")))
+		case err != nil:
+			problems = append(problems, fmt.Errorf("field %s: %w", name, err))
+		default:
+			fields[name] = text
+		}
+	}
+	return fields, errors.Join(problems...)
+}
+
+func lineOf(err error) string {
+	if line := linePattern.FindString(err.Error()); line != "" {
+		return ", see " + line
+	}
+	return ""
+}
+
+// scalar accepts a string, a number or a boolean, as YAML users write 5 where JSON users write "5".
+func scalar(raw json.RawMessage) (string, error) {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text, nil
+	}
+	var number json.Number
+	if json.Unmarshal(raw, &number) == nil {
+		return number.String(), nil
+	}
+	var flag bool
+	if json.Unmarshal(raw, &flag) == nil {
+		return fmt.Sprint(flag), nil
+	}
+	return "", errors.New("the value is neither a text nor a number nor true or false")
+}
+
+// credentials follows the secret file: Kubernetes replaces it when the Secret changes.
+type credentials struct {
+	path   string
+	getenv func(string) string
+
+	mu         sync.Mutex
+	modified   time.Time
+	size       int64
+	id, secret string
+}
+
+func newCredentials(path string, getenv func(string) string) *credentials {
+	return &credentials{path: path, getenv: getenv}
+}
+
+// get returns the client ID and secret; it reads the file only when its time or size has changed.
+func (c *credentials) get() (id, secret string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	info, err := os.Stat(c.path)
+	if err != nil {
+		return "", "", fmt.Errorf("read cloud config: %w", err)
+	}
+	if c.id != "" && info.ModTime().Equal(c.modified) && info.Size() == c.size {
+		return c.id, c.secret, nil
+	}
+	fields, err := readSecret(c.path)
+	if err != nil {
+		return "", "", err
+	}
+	p := parser{source: source{getenv: c.getenv, secret: fields}}
+	id, secret = p.required(clientID), p.required(clientSecret)
+	if len(p.problems) > 0 {
+		return "", "", errors.Join(p.problems...)
+	}
+	c.id, c.secret, c.modified, c.size = id, secret, info.ModTime(), info.Size()
+	return id, secret, nil
+}

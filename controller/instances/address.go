@@ -1,0 +1,121 @@
+package instances
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
+)
+
+// nodeAddresses returns the addresses of a Node: hostname, internal, external, in a stable order. The
+// hostname is the kubelet's, since a server can be renamed in the portal while the machine runs.
+func nodeAddresses(node *corev1.Node, server pnap.Server) []corev1.NodeAddress {
+	reported := reportedIdentity(node)
+	external := externalIPs(server, reported)
+	internal := slices.Clone(server.PrivateIPs)
+	if len(internal)+len(external) == 0 {
+		internal = reported.private()
+	}
+	for _, ip := range providedNodeIPs(node) {
+		if slices.Contains(internal, ip) || slices.Contains(external, ip) {
+			continue
+		}
+		if ip.IsPrivate() {
+			internal = append(internal, ip)
+		} else {
+			external = append(external, ip)
+		}
+	}
+	addresses := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: hostname(node)}}
+	addresses = appendIPs(addresses, corev1.NodeInternalIP, internal)
+	return appendIPs(addresses, corev1.NodeExternalIP, external)
+}
+
+// withoutNetwork tells that the API cannot know an address of the server: it was ordered without
+// networks, or with networks that its owner configures.
+func withoutNetwork(server pnap.Server) bool {
+	return server.NetworkType == "NONE" || server.NetworkType == "USER_DEFINED"
+}
+
+func hostname(node *corev1.Node) string {
+	if name := node.Labels[corev1.LabelHostname]; name != "" {
+		return name
+	}
+	return node.Name
+}
+
+func appendIPs(addresses []corev1.NodeAddress, kind corev1.NodeAddressType, ips []netip.Addr) []corev1.NodeAddress {
+	for _, ip := range ips {
+		address := corev1.NodeAddress{Type: kind, Address: ip.String()}
+		if !slices.Contains(addresses, address) {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}
+
+// externalIPs picks the public addresses that the machine is likely to hold. The API lists every usable
+// address of a server's block, of which an installation configures the first; where the agent reports
+// the machine's addresses, those count.
+func externalIPs(server pnap.Server, reported identity) []netip.Addr {
+	var joined []netip.Addr
+	var external []netip.Addr
+	for _, membership := range server.PublicNetworks {
+		joined = append(joined, membership.IPs...)
+	}
+	own := slices.DeleteFunc(slices.Clone(server.PublicIPs), func(ip netip.Addr) bool {
+		return ip == server.GatewayAddress || slices.Contains(joined, ip)
+	})
+	external = append(external, pick(own, reported)...)
+	for _, membership := range server.PublicNetworks {
+		if membership.Status == pnap.MembershipAssigned {
+			external = append(external, pick(membership.IPs, reported)...)
+		}
+	}
+	return external
+}
+
+// pick returns those addresses that the machine reports, else the first of each family.
+func pick(ips []netip.Addr, reported identity) []netip.Addr {
+	held := slices.DeleteFunc(slices.Clone(ips), func(ip netip.Addr) bool { return !reported.addresses[ip.Unmap()] })
+	if len(held) > 0 {
+		return held
+	}
+	var first []netip.Addr
+	for _, ip := range ips {
+		if !slices.ContainsFunc(first, func(other netip.Addr) bool { return other.Is4() == ip.Is4() }) {
+			first = append(first, ip)
+		}
+	}
+	return first
+}
+
+// private returns the reported addresses that are private, for a server whose networks the API does not
+// know. Public ones are left out: they may be addresses of Services.
+func (i identity) private() []netip.Addr {
+	var ips []netip.Addr
+	for ip := range i.addresses {
+		if ip.IsPrivate() {
+			ips = append(ips, ip)
+		}
+	}
+	slices.SortFunc(ips, netip.Addr.Compare)
+	return ips
+}
+
+// providedNodeIPs are the addresses that the kubelet was given with --node-ip. The framework refuses a
+// Node whose addresses lack one of them, for ever. A kubelet gains nothing by a lie here: it may write
+// its Node's addresses itself.
+func providedNodeIPs(node *corev1.Node) []netip.Addr {
+	var ips []netip.Addr
+	for _, text := range strings.Split(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], ",") {
+		if ip, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil {
+			ips = append(ips, ip)
+		}
+	}
+	return ips
+}
