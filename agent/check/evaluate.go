@@ -153,15 +153,14 @@ func ownAddresses(e Expected, s Snapshot, vlan *Link) []netip.Prefix {
 // sourceFor is the sender address of a request for target: the node's own address in target's block, else any of
 // its own addresses. It is never the address of a Service: a request with that sender would rewrite everybody's ARP
 // entry for it (RFC 826).
-func (v view) sourceFor(target netip.Addr) (addr netip.Addr, sameBlock, found bool) {
+func (v view) sourceFor(target netip.Addr) (netip.Addr, bool) {
 	block, known := v.block(target)
 	for _, p := range v.own {
 		if known && block.CIDR.Contains(p.Addr()) {
-			return p.Addr(), true, true
+			return p.Addr(), true
 		}
 	}
-	addr, found = v.source()
-	return addr, false, found
+	return v.source()
 }
 
 func (v view) source() (netip.Addr, bool) {

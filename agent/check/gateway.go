@@ -103,7 +103,7 @@ func Questions(expected Expected, snapshot Snapshot) (link string, asks []Questi
 		asks = append(asks, Question{Target: p.Addr(), Source: netip.IPv4Unspecified()})
 	}
 	for _, b := range v.blocks4() {
-		if source, _, found := v.sourceFor(b.Gateway); found && !v.holdsOwn(b.Gateway) {
+		if source, found := v.sourceFor(b.Gateway); found && !v.holdsOwn(b.Gateway) {
 			asks = append(asks, Question{Target: b.Gateway, Source: source})
 		}
 	}

@@ -1,0 +1,53 @@
+// Package identity derives what a machine can say of itself from a snapshot of its network.
+package identity
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// Of returns the identity of the machine of s. Only the machine's own interfaces count: physical ones, bonds and VLANs,
+// and the uplink with its members whatever they are; bridges and pod interfaces belong to the container network. The
+// addresses of Services (virtual, or added deprecated as kube-vip does) move between machines and identify none.
+func Of(s check.Snapshot, report check.Report, virtual []netip.Addr) contract.Identity {
+	id := contract.Identity{Hostname: s.Hostname, VLANInterface: report.Interface, Addresses: []netip.Addr{}, MACs: []string{}}
+	own := map[int]bool{}
+	for _, l := range s.Links {
+		if !machineLink(s, l, report.Uplink) {
+			continue
+		}
+		own[l.Index] = true
+		if l.MAC != "" && l.VLAN == nil {
+			id.MACs = append(id.MACs, l.MAC)
+		}
+	}
+	for _, a := range s.Addresses {
+		addr := a.Prefix.Addr()
+		if own[a.LinkIndex] && addr.IsGlobalUnicast() && !a.Deprecated && !slices.Contains(virtual, addr) {
+			id.Addresses = append(id.Addresses, addr)
+		}
+	}
+	slices.Sort(id.MACs)
+	id.MACs = slices.Compact(id.MACs)
+	slices.SortFunc(id.Addresses, netip.Addr.Compare)
+	id.Addresses = slices.Compact(id.Addresses)
+	return id
+}
+
+func machineLink(s check.Snapshot, l check.Link, uplink string) bool {
+	switch l.Type {
+	case "device":
+		return l.Name != "lo"
+	case "bond", "vlan":
+		return true
+	default:
+		if l.Name == uplink {
+			return true
+		}
+		master := s.LinkIndexed(l.Master)
+		return l.Master != 0 && master != nil && (master.Name == uplink || master.Type == "bond")
+	}
+}

@@ -1,0 +1,49 @@
+package monitor
+
+import (
+	"context"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
+)
+
+// Reader reads the kernel.
+type Reader interface {
+	Read(ctx context.Context) (check.Snapshot, error)
+	Routes(s check.Snapshot, questions []check.RouteQuestion) []check.RouteAnswer
+}
+
+// Asker asks the wire.
+type Asker interface {
+	Ask(ctx context.Context, interfaceName string, questions []l2.Question) ([]l2.Answer, error)
+}
+
+// Look takes one full snapshot: the kernel, then the route look-ups and ARP questions that follow from it.
+func Look(ctx context.Context, reader Reader, asker Asker, expected check.Expected) (check.Snapshot, error) {
+	s, err := reader.Read(ctx)
+	if err != nil {
+		return s, err
+	}
+	link, asks, routes := check.Questions(expected, s)
+	s.Routes = reader.Routes(s, routes)
+	s.ARP = ask(ctx, asker, link, asks)
+	return s, ctx.Err()
+}
+
+func ask(ctx context.Context, asker Asker, link string, questions []check.Question) []check.ARPAnswer {
+	converted := make([]l2.Question, len(questions))
+	for i, q := range questions {
+		converted[i] = l2.Question(q)
+	}
+	heard, err := asker.Ask(ctx, link, converted)
+	answers := make([]check.ARPAnswer, len(questions))
+	for i, q := range questions {
+		answers[i] = check.ARPAnswer{Target: q.Target, Source: q.Source}
+		if err != nil {
+			answers[i].Error = err.Error()
+			continue
+		}
+		answers[i].MACs, answers[i].Replied, answers[i].RTT = heard[i].MACs, heard[i].Replied, heard[i].RTT
+	}
+	return answers
+}

@@ -1,0 +1,47 @@
+package netinfo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+)
+
+// receiveBuffer is asked of the kernel for the event socket, in bytes: a node with many pods sees bursts.
+const receiveBuffer = 1 << 20
+
+// Watch calls changed whenever the kernel reports a change of a link, an address, a route or a rule, and whenever events
+// were lost (ENOBUFS), until ctx ends. The content of events is not looked at: a snapshot follows anyway.
+func Watch(ctx context.Context, changed func()) error {
+	socket, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR,
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE)
+	if err != nil {
+		return fmt.Errorf("subscribe to changes of the network: %w", err)
+	}
+	stop := context.AfterFunc(ctx, socket.Close)
+	defer func() {
+		if stop() {
+			socket.Close()
+		}
+	}()
+	// Without CAP_NET_ADMIN the limit of net.core.rmem_max holds; a smaller buffer only means more resyncs.
+	if err := socket.SetReceiveBufferSize(receiveBuffer, false); err != nil {
+		klog.FromContext(ctx).V(2).Info("The event buffer keeps its size", "reason", err.Error())
+	}
+	for {
+		_, _, err := socket.Receive()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, unix.ENOBUFS):
+			klog.FromContext(ctx).V(2).Info("Events of the network were lost, looking again")
+		case err != nil:
+			return fmt.Errorf("receive changes of the network: %w", err)
+		default:
+		}
+		changed()
+	}
+}
