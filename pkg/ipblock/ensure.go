@@ -3,6 +3,8 @@ package ipblock
 import (
 	"cmp"
 	"slices"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // Ensure decides the next step towards exactly one block that is assigned to the configured network.
@@ -186,7 +188,7 @@ func withoutBlock(o Owner, w Wish, v View, network Network) Step {
 	case v.purchaseOpen():
 		return Step{Action: Wait, Reason: BlockInvisible, Block: Block{ID: v.Purchase.BlockID}}
 	case w.Published.IsValid():
-		return refuse(Block{}, BlockLost, "the IP block of address %s is gone from the account; delete the Service and create it again to get a new address", w.Published)
+		return refuse(Block{}, BlockLost, "the IP block of address %s is gone from the account; for a new address clear spec.loadBalancerIP and the annotation %s, or create the Service anew without them", w.Published, contract.ServiceIPAddress)
 	case w.Requested.IsValid():
 		return refuse(Block{}, AddressRefused, "spec.loadBalancerIP %s lies in no IP block of this Service; clear it to get an address of a new block", w.Requested)
 	case network.Status != NetworkReady && network.Status != NetworkBusy:
