@@ -40,7 +40,7 @@ func translate(args []string) (flags, error) {
 		case name == "fuzz" && value != "":
 			return flags{}, errFuzz
 		case slices.Contains(outputFlags, name) && value != "":
-			inside := "/test/output/" + name
+			inside := "/tmp/test-" + name
 			f.outputs[inside] = absolute(value, directory)
 			f.guest = append(f.guest, "-test."+name+"="+inside)
 		case name == "timeout":
