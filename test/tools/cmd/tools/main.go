@@ -1,8 +1,8 @@
 // Command tools prepares what tests and the demo run, and prints where it is, one path a line:
 //
-//	tools [-packages PROGRAM,...] [NAME|./PACKAGE]...
+//	tools [-packages PROGRAM,...] [NAME|./PACKAGE|all]...
 //
-// A NAME is a program such as kube-apiserver; ./PACKAGE is a program of this project.
+// A NAME is a program such as kube-apiserver; ./PACKAGE is a program of this project; all stands for every NAME.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -20,7 +21,7 @@ import (
 func main() {
 	packages := flag.String("packages", "", "programs of the system, separated by commas, whose Debian packages are installed if they are missing")
 	flag.Usage = func() {
-		_, _ = fmt.Fprintf(os.Stderr, "usage: tools [-packages PROGRAM,...] [NAME|./PACKAGE]...\nNAME is one of %s\n", strings.Join(tools.Names(), ", "))
+		_, _ = fmt.Fprintf(os.Stderr, "usage: tools [-packages PROGRAM,...] [NAME|./PACKAGE|all]...\nNAME is one of %s\n", strings.Join(tools.Names(), ", "))
 	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -37,6 +38,9 @@ func prepare(ctx context.Context, packages string, names []string) error {
 		if err := tools.Packages(ctx, strings.Split(packages, ",")...); err != nil {
 			return err
 		}
+	}
+	if slices.Equal(names, []string{"all"}) {
+		names = tools.Names()
 	}
 	for _, name := range names {
 		get := tools.Binary

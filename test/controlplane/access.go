@@ -1,0 +1,87 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// tokenSeconds is how long a token of a ServiceAccount is valid, in seconds: a day.
+const tokenSeconds = 24 * 60 * 60
+
+// User returns the configuration of a client with a certificate of its own for that user name and those groups;
+// system:node:<name> in the group system:nodes is a kubelet. RBAC decides what the user may do.
+func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error) {
+	if name == "" {
+		return nil, errors.New("make a user: the name is empty")
+	}
+	p, err := c.authority.issue(clientTemplate(name, groups))
+	if err != nil {
+		return nil, err
+	}
+	config := c.anonymous()
+	config.CertData, config.KeyData = p.certificate, p.key
+	return config, nil
+}
+
+// ServiceAccount returns the configuration of a client that holds a token of an existing ServiceAccount, got as
+// a kubelet gets it for a pod (TokenRequest API). A ServiceAccount that is missing is an error, because the
+// manifests under test should have made it.
+func (c *ControlPlane) ServiceAccount(ctx context.Context, namespace, name string) (*rest.Config, error) {
+	client, err := kubernetes.NewForConfig(c.admin)
+	if err != nil {
+		return nil, err
+	}
+	seconds := int64(tokenSeconds)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("request a token of ServiceAccount %s/%s: %w", namespace, name, err)
+	}
+	config := c.anonymous()
+	config.BearerToken = token.Status.Token
+	return config, nil
+}
+
+// anonymous is what every client configuration has: address and authority. The client-side rate limit is
+// lifted, because tests are to wait for the server alone.
+func (c *ControlPlane) anonymous() *rest.Config {
+	return &rest.Config{Host: c.url, TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.certificate}, QPS: -1}
+}
+
+// Kubeconfig renders the configuration of User or ServiceAccount as a kubeconfig. An empty serverURL means
+// 127.0.0.1; with another one, such as that of a forwarder in the network lab, the client checks the certificate
+// against ServerName.
+func Kubeconfig(config *rest.Config, serverURL string) ([]byte, error) {
+	cluster := clientcmdapi.NewCluster()
+	cluster.Server, cluster.CertificateAuthorityData = config.Host, config.CAData
+	if serverURL != "" && serverURL != config.Host {
+		cluster.Server, cluster.TLSServerName = serverURL, ServerName
+	}
+	user := clientcmdapi.NewAuthInfo()
+	user.ClientCertificateData, user.ClientKeyData, user.Token = config.CertData, config.KeyData, config.BearerToken
+	entry := clientcmdapi.NewContext()
+	entry.Cluster, entry.AuthInfo = "cluster", "user"
+
+	kubeconfig := clientcmdapi.NewConfig()
+	kubeconfig.Clusters["cluster"], kubeconfig.AuthInfos["user"], kubeconfig.Contexts["default"] = cluster, user, entry
+	kubeconfig.CurrentContext = "default"
+	return clientcmd.Write(*kubeconfig)
+}
+
+// WriteKubeconfig writes Kubeconfig to a file that only its owner may read.
+func WriteKubeconfig(path string, config *rest.Config, serverURL string) error {
+	content, err := Kubeconfig(config, serverURL)
+	if err != nil {
+		return fmt.Errorf("write the kubeconfig %s: %w", path, err)
+	}
+	return os.WriteFile(path, content, 0o600)
+}
