@@ -23,8 +23,8 @@ func TestDecode(t *testing.T) {
 			want:     []string{"Namespace a", "Service a/s"},
 		},
 		"a list": {
-			manifest: "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Node, metadata: {name: n}}, {apiVersion: v1, kind: Node, metadata: {name: m}}]}",
-			want:     []string{"Node n", "Node m"},
+			manifest: "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Node, metadata: {name: first}}, {apiVersion: v1, kind: Node, metadata: {name: second}}]}",
+			want:     []string{"Node first", "Node second"},
 		},
 		"json":      {manifest: `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}`, want: []string{"Node n"}},
 		"empty":     {manifest: ""},
