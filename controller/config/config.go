@@ -75,12 +75,15 @@ func Load(secretPath string, flags *Flags, getenv func(string) string) (*Config,
 		return nil, errors.New("no cloud config given: set --cloud-config to the path of the secret with clientID and clientSecret")
 	}
 	secret, err := readSecret(secretPath)
-	if err != nil {
+	if secret == nil {
 		return nil, err
 	}
 	source := source{flags: flags, getenv: getenv, secret: secret}
 	config, problems := parse(source)
 	problems = append(problems, unsupported(source)...)
+	if err != nil {
+		problems = append([]error{err}, problems...)
+	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}

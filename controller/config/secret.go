@@ -18,6 +18,7 @@ import (
 var linePattern = regexp.MustCompile(`line \d+`)
 
 // readSecret reads the fields of the config secret: a JSON or YAML object with nothing but known fields.
+// With an error it returns those fields that can be read, or nil when none can.
 func readSecret(path string) (map[string]string, error) {
 	raw, err := readFile(path)
 	if err != nil {
@@ -25,9 +26,9 @@ func readSecret(path string) (map[string]string, error) {
 	}
 	fields, err := parseSecret(raw)
 	if err != nil {
-		return nil, fmt.Errorf("cloud config %s: %w", path, err)
+		err = fmt.Errorf("cloud config %s: %w", path, err)
 	}
-	return fields, nil
+	return fields, err
 }
 
 // parseSecret never repeats a value in its errors: any of them may be the client secret in the wrong place.
@@ -36,17 +37,14 @@ func parseSecret(raw []byte) (map[string]string, error) {
 	if err := yaml.UnmarshalStrict(raw, &values); err != nil {
 		return nil, errors.New("it is no JSON or YAML object with each field once" + lineOf(err))
 	}
-	known := map[string]bool{}
-	for _, o := range all() {
-		known[o.field] = o.field != ""
-	}
+	known := fieldNames()
 	fields := map[string]string{}
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		text, err := scalar(values[name])
 		switch {
-		case !known[name]:
-			problems = append(problems, fmt.Errorf("unknown field %q; known are %s", name, strings.Join(slices.DeleteFunc(slices.Sorted(maps.Keys(known)), func(n string) bool { return n == "" }), ", ")))
+		case !slices.Contains(known, name):
+			problems = append(problems, fmt.Errorf("unknown field %q; known are %s", name, strings.Join(known, ", ")))
 		case err != nil:
 			problems = append(problems, fmt.Errorf("field %s: %w", name, err))
 		default:
@@ -54,6 +52,18 @@ func parseSecret(raw []byte) (map[string]string, error) {
 		}
 	}
 	return fields, errors.Join(problems...)
+}
+
+// fieldNames returns the fields that the secret may have, in order.
+func fieldNames() []string {
+	var names []string
+	for _, o := range all() {
+		if o.field != "" {
+			names = append(names, o.field)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func lineOf(err error) string {

@@ -1,0 +1,107 @@
+// Command controller is the phoenixNAP cloud controller manager: it initialises Nodes and gives Services
+// of type LoadBalancer public addresses.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cloud-provider/app"
+	"k8s.io/cloud-provider/names"
+	"k8s.io/cloud-provider/options"
+	"k8s.io/component-base/cli"
+	cliflag "k8s.io/component-base/cli/flag"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of the Kubernetes client
+	_ "k8s.io/component-base/metrics/prometheus/version"  // metric of the version
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+const program = "phoenixnap-cloud-controller-manager"
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	loops := newLoops(ctx)
+	command, err := newCommand(loops)
+	if err == nil {
+		err = cli.RunNoErrOutput(command)
+	}
+	loops.wait()
+	var told toldError
+	switch {
+	case err == nil:
+		return 0
+	case !errors.As(err, &told):
+		fmt.Fprintln(os.Stderr, "Error: "+err.Error())
+	}
+	return 1
+}
+
+// toldError is an error of the framework's command, which prints its errors itself.
+type toldError struct{ error }
+
+// newCommand is the framework's command with our defaults, flags and loops.
+func newCommand(loops *loops) (*cobra.Command, error) {
+	opts, err := newOptions()
+	if err != nil {
+		return nil, err
+	}
+	var sections cliflag.NamedFlagSets
+	flags := config.AddFlags(sections.FlagSet("phoenixNAP"))
+	wiring := &wiring{loops: loops}
+	command := app.NewCloudControllerManagerCommand(opts, wiring.cloud, wiring.controllers(), names.CCMControllerAliases(), sections, loops.ctx.Done())
+	command.Use = program
+	command.Long = "The phoenixNAP cloud controller manager initialises Nodes on phoenixNAP Bare Metal Cloud servers and gives\n" +
+		"Services of type LoadBalancer public addresses."
+	command.SilenceUsage = true
+	runFramework := command.RunE
+	command.RunE = func(command *cobra.Command, args []string) error {
+		if err := configure(wiring, opts, flags); err != nil {
+			return err
+		}
+		if err := runFramework(command, args); err != nil {
+			return toldError{err}
+		}
+		return nil
+	}
+	return command, nil
+}
+
+// newOptions returns the framework's options with defaults that fit phoenixNAP: there are no cloud
+// routes, Nodes are served from one list of servers, so many may be initialised at a time, and changes
+// of the public network are put in order by the balancer, so Services may be worked on side by side.
+func newOptions() (*options.CloudControllerManagerOptions, error) {
+	opts, err := options.NewCloudControllerManagerOptions()
+	if err != nil {
+		return nil, fmt.Errorf("prepare options: %w", err)
+	}
+	opts.KubeCloudShared.CloudProvider.Name = contract.ProviderName
+	opts.KubeCloudShared.ConfigureCloudRoutes = false
+	opts.NodeController.ConcurrentNodeSyncs = 10
+	opts.ServiceController.ConcurrentServiceSyncs = 5
+	opts.Generic.LeaderElection.ResourceName = program
+	return opts, nil
+}
+
+// configure reads our own options once all flags are parsed. It asks nobody over the network: a
+// replica that waits for its election must not fail because the API is down.
+func configure(wiring *wiring, opts *options.CloudControllerManagerOptions, flags *config.Flags) error {
+	provider := opts.KubeCloudShared.CloudProvider
+	if provider.Name != contract.ProviderName {
+		return fmt.Errorf("--cloud-provider=%s is another provider: set --cloud-provider=%s or leave it out", provider.Name, contract.ProviderName)
+	}
+	loaded, err := config.Load(provider.CloudConfigFile, flags, os.Getenv)
+	if err != nil {
+		return err
+	}
+	return wiring.connect(loaded)
+}

@@ -1,0 +1,197 @@
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+const (
+	labelTrue = "true"
+	// retryAfter follows a patch that failed.
+	retryAfter = time.Second
+
+	// ReasonAdmitted and ReasonExcluded are the reasons of the events on a Node whose label changes.
+	ReasonAdmitted = "AdmittedToPublicNetwork"
+	ReasonExcluded = "ExcludedFromPublicNetwork"
+)
+
+// Labeller keeps the label contract.NodeVLANReady on the Nodes whose agents say that they can carry
+// traffic of the public network.
+type Labeller struct {
+	client   kubernetes.Interface
+	nodes    corelisters.NodeLister
+	synced   cache.InformerSynced
+	events   record.EventRecorder
+	selector labels.Selector
+	wake     chan struct{}
+
+	// seen belongs to the goroutine of Run.
+	seen map[string]sighting
+}
+
+// sighting is since when a Node is in a state.
+type sighting struct {
+	state readiness
+	since time.Time
+}
+
+// NewLabeller returns a labeller. It registers with the informer and starts nothing. Nodes that
+// selector does not match never get the label; nil matches all.
+func NewLabeller(client kubernetes.Interface, nodes coreinformers.NodeInformer, events record.EventRecorder, selector labels.Selector) (*Labeller, error) {
+	if selector == nil {
+		selector = labels.Everything()
+	}
+	l := &Labeller{
+		client: client, nodes: nodes.Lister(), events: events, selector: selector,
+		wake: make(chan struct{}, 1), seen: map[string]sighting{},
+	}
+	registration, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { l.poke() },
+		UpdateFunc: func(before, after any) { l.compare(before, after) },
+		DeleteFunc: func(any) { l.poke() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch Nodes: %w", err)
+	}
+	l.synced = registration.HasSynced
+	return l, nil
+}
+
+// Name of the labeller among the framework's controllers.
+func (l *Labeller) Name() string { return "phoenixnap-vlan-ready" }
+
+func (l *Labeller) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// compare passes over heartbeats, which are most of what happens to Nodes.
+func (l *Labeller) compare(before, after any) {
+	a, okA := before.(*corev1.Node)
+	b, okB := after.(*corev1.Node)
+	if okA && okB && l.readiness(a) == l.readiness(b) && maps.Equal(a.Labels, b.Labels) && a.DeletionTimestamp.Equal(b.DeletionTimestamp) {
+		return
+	}
+	l.poke()
+}
+
+func (l *Labeller) readiness(node *corev1.Node) readiness {
+	return readinessOf(node, l.selector.Matches(labels.Set(node.Labels)))
+}
+
+// Run keeps the label until ctx ends, and then returns nil.
+func (l *Labeller) Run(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), l.synced) {
+		return nil
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.wake:
+		case <-timer.C:
+		}
+		again, err := l.sync(ctx, time.Now())
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Label of Nodes is not up to date", "label", contract.NodeVLANReady)
+			again = retryAfter
+		}
+		timer.Stop()
+		if again > 0 {
+			timer.Reset(again)
+		}
+	}
+}
+
+// sync decides and acts once. Labels are given before any is taken, and none is taken when giving
+// failed, so that at no instant fewer Nodes have it than decided.
+func (l *Labeller) sync(ctx context.Context, now time.Time) (again time.Duration, err error) {
+	nodes, err := l.nodes.List(labels.Everything())
+	if err != nil {
+		return 0, fmt.Errorf("list Nodes: %w", err)
+	}
+	byName := make(map[string]*corev1.Node, len(nodes))
+	for _, node := range nodes {
+		byName[node.Name] = node
+	}
+	decided := decide(l.observe(nodes, now), now)
+	given := labelTrue
+	for _, name := range decided.give {
+		if err := l.set(ctx, byName[name], &given); err != nil {
+			return 0, err
+		}
+	}
+	for _, name := range decided.take {
+		if err := l.set(ctx, byName[name], nil); err != nil {
+			return 0, err
+		}
+	}
+	return decided.again, nil
+}
+
+// observe turns Nodes into values and remembers since when each is in its state.
+func (l *Labeller) observe(nodes []*corev1.Node, now time.Time) []vlanNode {
+	seen := make(map[string]sighting, len(nodes))
+	observed := make([]vlanNode, 0, len(nodes))
+	for _, node := range nodes {
+		if node.DeletionTimestamp != nil {
+			continue
+		}
+		current := sighting{state: l.readiness(node), since: now}
+		if last, ok := l.seen[node.Name]; ok && last.state == current.state {
+			current.since = last.since
+		}
+		seen[node.Name] = current
+		observed = append(observed, vlanNode{
+			name: node.Name, labelled: node.Labels[contract.NodeVLANReady] == labelTrue, state: current.state, since: current.since,
+		})
+	}
+	l.seen = seen
+	return observed
+}
+
+func (l *Labeller) set(ctx context.Context, node *corev1.Node, value *string) error {
+	if err := patchMetadata(ctx, l.client, node.Name, nil, map[string]*string{contract.NodeVLANReady: value}); err != nil {
+		return err
+	}
+	logger := klog.FromContext(ctx)
+	if value != nil {
+		logger.Info("Node may announce addresses", "node", node.Name, "label", contract.NodeVLANReady)
+		l.events.Event(node, corev1.EventTypeNormal, ReasonAdmitted, "The node is ready for the public network: label "+contract.NodeVLANReady+" added")
+		return nil
+	}
+	logger.Info("Node may not announce addresses any more", "node", node.Name, "label", contract.NodeVLANReady, "reason", why(node))
+	l.events.Eventf(node, corev1.EventTypeWarning, ReasonExcluded,
+		"The node is not ready for the public network (%s): label %s removed", why(node), contract.NodeVLANReady)
+	return nil
+}
+
+// why names the reason that the agent gives.
+func why(node *corev1.Node) string {
+	condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
+	switch {
+	case condition == nil:
+		return "no condition"
+	case condition.Status == corev1.ConditionTrue:
+		return "the Node is silent or not selected"
+	default:
+		return condition.Reason
+	}
+}

@@ -1,0 +1,223 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
+)
+
+const (
+	// DefaultNetworkWindow is how often the API is asked, and so how old an annotation may be.
+	DefaultNetworkWindow = 30 * time.Second
+	// settle lets several Nodes that register at once be served by one look at the API.
+	settle = time.Second
+	// afterFailure is when a look at the API that failed is repeated.
+	afterFailure = 5 * time.Second
+	// maxMembershipIPs bounds the annotation public-network-ips.
+	maxMembershipIPs = 64
+)
+
+// Servers is the shared list of servers.
+type Servers interface {
+	List(ctx context.Context) (instances.List, error)
+}
+
+// Networks is what the package asks of the API.
+type Networks interface {
+	Network(ctx context.Context, id string) (ipblock.Network, error)
+}
+
+// NetworkConfig says what a NetworkPublisher works with.
+type NetworkConfig struct {
+	// Client patches Nodes.
+	Client kubernetes.Interface
+	// Nodes is the shared informer.
+	Nodes coreinformers.NodeInformer
+	// Servers and Networks are asked once for each window, however many Nodes there are.
+	Servers  Servers
+	Networks Networks
+	// NetworkID is the ID of the public network; empty when load balancers are off.
+	NetworkID string
+	// Announcer is the value of the annotation of that name.
+	Announcer string
+	// Selector selects the Nodes that may announce; the others are told AnnouncerNone. nil means all.
+	Selector labels.Selector
+	// Window is how often the API is asked; 0 means DefaultNetworkWindow.
+	Window time.Duration
+}
+
+// NetworkPublisher keeps the annotations of contract.NodeNetwork on every Node that has a provider ID.
+type NetworkPublisher struct {
+	config NetworkConfig
+	wake   chan struct{}
+	synced cache.InformerSynced
+
+	// network and askedAt belong to the goroutine of Run.
+	network ipblock.Network
+	askedAt time.Time
+}
+
+// NewNetworkPublisher returns a publisher. It registers with the informer and starts nothing.
+func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
+	if config.Window == 0 {
+		config.Window = DefaultNetworkWindow
+	}
+	if config.Selector == nil {
+		config.Selector = labels.Everything()
+	}
+	p := &NetworkPublisher{config: config, wake: make(chan struct{}, 1)}
+	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { p.notice(object) },
+		UpdateFunc: func(_, object any) { p.notice(object) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch Nodes: %w", err)
+	}
+	p.synced = registration.HasSynced
+	return p, nil
+}
+
+// Name of the publisher among the framework's controllers.
+func (p *NetworkPublisher) Name() string { return "phoenixnap-node-network" }
+
+// notice wakes Run for a Node that has a server and was not told of it yet.
+func (p *NetworkPublisher) notice(object any) {
+	node, ok := object.(*corev1.Node)
+	if !ok || node.Spec.ProviderID == "" || node.Annotations[contract.NodeServerID] != "" {
+		return
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run publishes until ctx ends, and then returns nil.
+func (p *NetworkPublisher) Run(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), p.synced) {
+		return nil
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	next := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.wake:
+			if early := time.Now().Add(settle); early.Before(next) {
+				next = early
+				timer.Reset(settle)
+			}
+		case <-timer.C:
+			pause := p.config.Window
+			if err := p.sync(ctx); err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "Node annotations are not up to date")
+				pause = min(pause, afterFailure)
+			}
+			next = time.Now().Add(pause)
+			timer.Reset(pause)
+		}
+	}
+}
+
+// sync brings the annotations of all Nodes in line with the API.
+func (p *NetworkPublisher) sync(ctx context.Context) error {
+	list, err := p.config.Servers.List(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.refresh(ctx); err != nil {
+		return err
+	}
+	nodes, err := p.config.Nodes.Lister().List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list Nodes: %w", err)
+	}
+	blocks := usableBlocks(p.network, published(nodes, p.config.NetworkID))
+	var problems []error
+	for _, node := range nodes {
+		if server, ok := serverOf(node, list); ok {
+			problems = append(problems, p.publish(ctx, node, server, blocks))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// refresh asks for the network, unless it was asked for within half a window: Nodes that join in
+// between are told what is known.
+func (p *NetworkPublisher) refresh(ctx context.Context) error {
+	if p.config.NetworkID == "" || time.Since(p.askedAt) < p.config.Window/2 {
+		return nil
+	}
+	askedAt := time.Now()
+	network, err := p.config.Networks.Network(ctx, p.config.NetworkID)
+	if err != nil {
+		return err
+	}
+	if !isVLAN(network.VLAN) {
+		return fmt.Errorf("public network %s: the API names no usable VLAN ID: %d", network.ID, network.VLAN)
+	}
+	p.network, p.askedAt = network, askedAt
+	return nil
+}
+
+// publish patches what differs. A Node that vanishes meanwhile is no problem of ours, but a patch that
+// fails is reported for every Node and repeated in the next window.
+func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, server pnap.Server, blocks []contract.NetworkBlock) error {
+	desired := withoutNetwork(server)
+	if p.config.NetworkID != "" {
+		facts := describe(server, p.network, blocks, p.announcer(node))
+		facts.IPs = firstOf(facts.IPs, maxMembershipIPs)
+		var err error
+		if desired, err = facts.Annotations(); err != nil {
+			return err
+		}
+	}
+	patch := changes(node.Annotations, desired)
+	if len(patch) == 0 {
+		return nil
+	}
+	klog.FromContext(ctx).V(2).Info("Publishing the public network to a Node", "node", node.Name, "server", server.ID, "changes", len(patch))
+	return patchMetadata(ctx, p.config.Client, node.Name, patch, nil)
+}
+
+func (p *NetworkPublisher) announcer(node *corev1.Node) string {
+	if !p.config.Selector.Matches(labels.Set(node.Labels)) {
+		return contract.AnnouncerNone
+	}
+	return p.config.Announcer
+}
+
+func serverOf(node *corev1.Node, list instances.List) (pnap.Server, bool) {
+	id, err := contract.ParseProviderID(node.Spec.ProviderID)
+	if err != nil {
+		return pnap.Server{}, false
+	}
+	server, ok := list.ByID[id]
+	return server, ok
+}
+
+// published collects the blocks that Nodes were told of, so that they outlive a restart.
+func published(nodes []*corev1.Node, networkID string) []contract.NetworkBlock {
+	var blocks []contract.NetworkBlock
+	for _, node := range nodes {
+		if facts, ok, err := contract.ParseNodeNetwork(node.Annotations); err == nil && ok && facts.NetworkID == networkID {
+			blocks = append(blocks, facts.Blocks...)
+		}
+	}
+	return blocks
+}

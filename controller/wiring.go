@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"maps"
+
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app"
+	appconfig "k8s.io/cloud-provider/app/config"
+	"k8s.io/cloud-provider/names"
+	"k8s.io/component-base/version"
+	genericcontrollermanager "k8s.io/controller-manager/app"
+	"k8s.io/controller-manager/controller"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/balancer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/nodes"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// wiring holds the parts while the framework asks for them one after another.
+type wiring struct {
+	loops     *loops
+	config    *config.Config
+	api       *pnap.Client
+	inventory *instances.Inventory
+	balancer  *balancer.Balancer
+}
+
+// connect builds what needs no Kubernetes client.
+func (w *wiring) connect(loaded *config.Config) error {
+	api, err := pnap.New(pnap.Config{
+		BaseURL:     loaded.BaseURL,
+		TokenURL:    loaded.TokenURL,
+		Credentials: loaded.Credentials,
+		UserAgent:   program + "/" + version.Get().GitVersion,
+	})
+	if err != nil {
+		return err
+	}
+	w.config, w.api = loaded, api
+	w.inventory = instances.NewInventory(api, 0, nil)
+	klog.FromContext(w.loops.ctx).Info("Starting", "version", version.Get().GitVersion, "config", loaded.String())
+	return nil
+}
+
+// cloud builds the provider; the framework calls it on every replica, before the election.
+func (w *wiring) cloud(completed *appconfig.CompletedConfig) cloudprovider.Interface {
+	core := completed.SharedInformers.Core().V1()
+	servers := instances.New(w.inventory, core.Nodes().Lister(), completed.EventRecorder)
+	if !w.config.LoadBalancer.Enabled() {
+		return cloud.New(servers, nil)
+	}
+	w.balancer = balancer.New(balancer.Config{
+		Cloud:              w.api,
+		Kube:               completed.Client,
+		Services:           core.Services().Lister(),
+		Nodes:              core.Nodes().Lister(),
+		Events:             completed.EventRecorder,
+		NetworkID:          w.config.LoadBalancer.NetworkID,
+		Location:           w.config.Location,
+		LocationAnnotation: w.config.AnnotationIPLocation,
+		MaxBlocks:          w.config.MaxIPBlocks,
+	})
+	return cloud.New(servers, w.balancer)
+}
+
+// controllers returns the framework's controllers without the one for routes, and ours.
+func (w *wiring) controllers() map[string]app.ControllerInitFuncConstructor {
+	all := maps.Clone(app.DefaultInitFuncConstructors)
+	delete(all, names.NodeRouteController)
+	all["phoenixnap-node-network"] = w.controller(w.networkPublisher)
+	all["phoenixnap-vlan-ready"] = w.controller(w.labeller)
+	all["phoenixnap-ip-block-release"] = w.controller(w.releaseWatch)
+	return all
+}
+
+// builder returns a loop for the leader to run, or nil when the configuration has no use for it.
+type builder func(completed *appconfig.CompletedConfig) (loop, error)
+
+func (w *wiring) controller(build builder) app.ControllerInitFuncConstructor {
+	return app.ControllerInitFuncConstructor{
+		InitContext: app.ControllerInitContext{ClientName: program},
+		Constructor: func(_ app.ControllerInitContext, completed *appconfig.CompletedConfig, _ cloudprovider.Interface) app.InitFunc {
+			return func(ctx context.Context, _ genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
+				built, err := build(completed)
+				if err != nil || built == nil {
+					return nil, false, err
+				}
+				w.loops.start(ctx, built)
+				return nil, true, nil
+			}
+		},
+	}
+}
+
+func (w *wiring) networkPublisher(completed *appconfig.CompletedConfig) (loop, error) {
+	announcer := w.config.LoadBalancer.Announcer
+	if announcer == "" {
+		announcer = contract.AnnouncerNone
+	}
+	return nodes.NewNetworkPublisher(nodes.NetworkConfig{
+		Client:    completed.Client,
+		Nodes:     completed.SharedInformers.Core().V1().Nodes(),
+		Servers:   w.inventory,
+		Networks:  w.api,
+		NetworkID: w.config.LoadBalancer.NetworkID,
+		Announcer: announcer,
+		Selector:  w.config.ServiceNodeSelector,
+	})
+}
+
+func (w *wiring) labeller(completed *appconfig.CompletedConfig) (loop, error) {
+	if !w.config.LoadBalancer.Enabled() {
+		return nil, nil
+	}
+	return nodes.NewLabeller(completed.Client, completed.SharedInformers.Core().V1().Nodes(), completed.EventRecorder, w.config.ServiceNodeSelector)
+}
+
+func (w *wiring) releaseWatch(*appconfig.CompletedConfig) (loop, error) {
+	if w.balancer == nil {
+		return nil, nil
+	}
+	return w.balancer, nil
+}
