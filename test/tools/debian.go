@@ -118,7 +118,7 @@ func (a apt) command(program string, args ...string) []string {
 		argv = append(argv, "-o", "Dir::State::lists="+filepath.Join(a.lists, "lists"), "-o", "Dir::Cache="+filepath.Join(a.lists, "cache"))
 	}
 	if a.sources != "" {
-		argv = append(argv, "-o", "Dir::Etc::sourcelist="+a.sources, "-o", "Dir::Etc::sourceparts=-")
+		argv = append(argv, "-o", "Dir::Etc::sourcelist="+a.sources, "-o", "Dir::Etc::sourceparts=/dev/null")
 	}
 	return append(argv, args...)
 }
