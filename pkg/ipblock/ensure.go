@@ -161,7 +161,7 @@ func unfit(b Block, w Wish, network Network) (Step, bool) {
 			b.ID, b.CIDR, b.Location, network.ID, network.Location, network.Location), true
 	}
 	if !ServiceAddress(b.CIDR).IsValid() || !b.CIDR.Addr().Is4() {
-		return refuse(b, BlockUnusable, "IP block %s (%s) has no IPv4 address for a Service; it must be a /30 or larger", b.ID, b.CIDR), true
+		return refuse(b, BlockUnusable, "IP block %s (%s) has no IPv4 address for a Service; it must be a /31 or larger", b.ID, b.CIDR), true
 	}
 	if !serviceAddressIn(b.CIDR, w.Requested, w.Published).IsValid() {
 		return refuse(b, AddressRefused, "spec.loadBalancerIP %s is no usable address of this Service's IP block %s (%s); clear it or choose another",

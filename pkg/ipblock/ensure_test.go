@@ -1,0 +1,232 @@
+package ipblock_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+const net1 = "net1"
+
+// wish is a Service in ASH without special wishes.
+func wish(change ...func(*ipblock.Wish)) ipblock.Wish {
+	w := ipblock.Wish{Location: "ASH", LocationSource: "the option location"}
+	for _, c := range change {
+		c(&w)
+	}
+	return w
+}
+
+// view is an account with a network in ASH and the given blocks.
+func view(blocks []ipblock.Block, change ...func(*ipblock.View)) ipblock.View {
+	network := ipblock.Network{ID: net1, Location: "ASH", VLAN: 10, Status: ipblock.NetworkReady}
+	v := ipblock.View{Now: noon, NetworkID: net1, Networks: map[string]ipblock.Network{}}
+	for _, b := range blocks {
+		v.Sightings = append(v.Sightings, ipblock.Sighting{Block: b})
+		if b.ResourceID == net1 {
+			network.Blocks = append(network.Blocks, ipblock.NetworkBlock{ID: b.ID, CIDR: b.CIDR})
+		}
+	}
+	v.Networks[net1] = network
+	for _, c := range change {
+		c(&v)
+	}
+	return v
+}
+
+func block(id string, status ipblock.Status, change ...func(*ipblock.Block)) ipblock.Block {
+	b := ipblock.Block{ID: id, Location: "ASH", CIDR: prefix("203.0.113.8/29"), Status: status, Tags: shop.Tags()}
+	if status == ipblock.Assigned || status == ipblock.Assigning {
+		b.ResourceID, b.ResourceType = net1, "public network"
+	}
+	for _, c := range change {
+		c(&b)
+	}
+	return b
+}
+
+func in(resource, kind string) func(*ipblock.Block) {
+	return func(b *ipblock.Block) { b.ResourceID, b.ResourceType = resource, kind }
+}
+
+func cidr(raw string) func(*ipblock.Block) {
+	return func(b *ipblock.Block) { b.CIDR = prefix(raw) }
+}
+
+func purchase(age time.Duration, blockID string) func(*ipblock.View) {
+	return func(v *ipblock.View) {
+		v.Purchase = &contract.Purchase{Nonce: "n", Time: noon.Add(-age), BlockID: blockID}
+	}
+}
+
+func network(change func(*ipblock.Network)) func(*ipblock.View) {
+	return func(v *ipblock.View) {
+		n := v.Networks[net1]
+		change(&n)
+		v.Networks[net1] = n
+	}
+}
+
+func status(s ipblock.NetworkStatus) func(*ipblock.View) {
+	return network(func(n *ipblock.Network) { n.Status = s })
+}
+
+func foreign(count int) func(*ipblock.View) {
+	return network(func(n *ipblock.Network) {
+		for i := range count {
+			n.Blocks = append(n.Blocks, ipblock.NetworkBlock{ID: fmt.Sprint("f", i), CIDR: prefix("198.51.100.0/29")})
+		}
+	})
+}
+
+func published(raw string) func(*ipblock.Wish) {
+	return func(w *ipblock.Wish) { w.Published = addr(raw) }
+}
+
+func requested(raw string) func(*ipblock.Wish) {
+	return func(w *ipblock.Wish) { w.Requested = addr(raw) }
+}
+
+func hidden(v *ipblock.View) { v.Sightings[0].Hidden = true }
+
+func blocks(b ...ipblock.Block) []ipblock.Block { return b }
+
+func TestEnsure(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		wish ipblock.Wish
+		view ipblock.View
+		// want is action, reason and block ID, and for Done the address.
+		want string
+	}{
+		{"nothing yet", wish(), view(nil), "buy PurchaseDue "},
+		{"nothing yet, network busy", wish(), view(nil, status(ipblock.NetworkBusy)), "buy PurchaseDue "},
+		{"creating", wish(), view(blocks(block("a", ipblock.Creating))), "wait BlockCreating a"},
+		{"unassigned", wish(), view(blocks(block("a", ipblock.Unassigned))), "assign AssignmentDue a"},
+		{"unassigned, network busy", wish(), view(blocks(block("a", ipblock.Unassigned)), status(ipblock.NetworkBusy)), "wait NetworkChanging a"},
+		{"unassigned, network lists it already", wish(), view(blocks(block("a", ipblock.Unassigned)), network(func(n *ipblock.Network) {
+			n.Blocks = append(n.Blocks, ipblock.NetworkBlock{ID: "a"})
+		})), "wait BlockAssigning a"},
+		{"assigning", wish(), view(blocks(block("a", ipblock.Assigning))), "wait BlockAssigning a"},
+		{"assigning, resource not told yet", wish(), view(blocks(block("a", ipblock.Assigning, in("", "")))), "wait BlockAssigning a"},
+		{"assigned", wish(), view(blocks(block("a", ipblock.Assigned))), "done BlockAssigned a 203.0.113.10"},
+		{"assigned, location in small letters", wish(func(w *ipblock.Wish) { w.Location = "ash" }), view(blocks(block("a", ipblock.Assigned))), "done BlockAssigned a 203.0.113.10"},
+		{"assigned, resource never told, listed", wish(), view(blocks(block("a", ipblock.Assigned, in("", ""))), network(func(n *ipblock.Network) {
+			n.Blocks = append(n.Blocks, ipblock.NetworkBlock{ID: "a"})
+		})), "done BlockAssigned a 203.0.113.10"},
+		{"assigned, to nobody knows what", wish(), view(blocks(block("a", ipblock.Assigned, in("", "")))), "wait BlockAssigning a"},
+		{"unassigning", wish(), view(blocks(block("a", ipblock.Unassigning))), "wait BlockUnassigning a"},
+		{"error assigning", wish(), view(blocks(block("a", ipblock.ErrorAssigning))), "unassign UnassignmentDue a"},
+		{"error unassigning", wish(), view(blocks(block("a", ipblock.ErrorUnassigning, in(net1, "public network")))), "unassign UnassignmentDue a"},
+		{"a word that is not known", wish(), view(blocks(block("a", "subnetted"))), "refuse StatusNotKnown a"},
+		{"listed but not readable", wish(), view(blocks(block("a", ipblock.Assigned)), hidden), "wait DeletionUnverified a"},
+		{"v1's block keeps its address", wish(requested("203.0.113.10")), view(blocks(block("a", ipblock.Assigned, func(b *ipblock.Block) { b.Tags = v1Tags() }))), "done BlockAssigned a 203.0.113.10"},
+
+		{"purchase without an answer", wish(), view(nil, purchase(59*time.Second, "")), "wait PurchaseUnanswered "},
+		{"purchase without an answer, long ago", wish(), view(nil, purchase(60*time.Second, "")), "buy PurchaseDue "},
+		{"purchase of a clock ahead", wish(), view(nil, purchase(-10*time.Second, "")), "wait PurchaseUnanswered "},
+		{"purchase without an answer, block found", wish(), view(blocks(block("a", ipblock.Unassigned)), purchase(time.Second, "")), "assign AssignmentDue a"},
+		{"purchase answered, block not visible", wish(), view(nil, purchase(time.Second, "a")), "wait BlockInvisible a"},
+		{"purchase answered, block gone", wish(), view(nil, purchase(time.Minute, "a")), "buy PurchaseDue "},
+		{"block bought, tags on their way", wish(), view(blocks(block("a", ipblock.Unassigned, func(b *ipblock.Block) { b.Tags = nil })), purchase(time.Second, "a")), "wait BlockInvisible a"},
+		{"block bought, tags taken away", wish(), view(blocks(block("a", ipblock.Unassigned, func(b *ipblock.Block) { b.Tags = nil })), purchase(time.Hour, "a")), "refuse BlockRetagged a"},
+
+		{"no location", wish(func(w *ipblock.Wish) { w.Location = "" }), view(nil), "refuse LocationMissing "},
+		{"location of another site", wish(func(w *ipblock.Wish) { w.Location = "SEA" }), view(nil), "refuse LocationMismatch "},
+		{"block in another site", wish(), view(blocks(block("a", ipblock.Unassigned, func(b *ipblock.Block) { b.Location = "SEA" }))), "refuse LocationMismatch a"},
+		{"network full", wish(), view(nil, foreign(10)), "refuse NetworkFull "},
+		{"network about to be full", wish(func(w *ipblock.Wish) { w.Reserved = 2 }), view(nil, foreign(8)), "refuse NetworkFull "},
+		{"one place left", wish(func(w *ipblock.Wish) { w.Reserved = 1 }), view(nil, foreign(8)), "buy PurchaseDue "},
+		{"network full, block bought", wish(), view(blocks(block("a", ipblock.Unassigned)), foreign(10)), "refuse NetworkFull a"},
+		{"network full of IPv6", wish(), view(nil, foreign(9), network(func(n *ipblock.Network) {
+			n.Blocks = append(n.Blocks, ipblock.NetworkBlock{ID: "six", CIDR: prefix("2001:db8::/64")})
+		})), "buy PurchaseDue "},
+		{"limit reached", wish(func(w *ipblock.Wish) { w.MaxBlocks, w.Bought = 3, 3 }), view(nil), "refuse TooManyBlocks "},
+		{"limit not reached", wish(func(w *ipblock.Wish) { w.MaxBlocks, w.Bought = 3, 2 }), view(nil), "buy PurchaseDue "},
+		{"limit reached, block there", wish(func(w *ipblock.Wish) { w.MaxBlocks, w.Bought = 3, 3 }), view(blocks(block("a", ipblock.Unassigned))), "assign AssignmentDue a"},
+		{"network in error", wish(), view(nil, status(ipblock.NetworkError)), "refuse NetworkUnusable "},
+		{"network being deleted", wish(), view(blocks(block("a", ipblock.Unassigned)), status(ipblock.NetworkDeleting)), "refuse NetworkUnusable a"},
+		{"network in a state that is not known", wish(), view(nil, status("FROZEN")), "refuse NetworkUnusable "},
+		{"network not readable", wish(), view(nil, func(v *ipblock.View) { delete(v.Networks, net1) }), "refuse NetworkUnusable "},
+
+		{"user's address, no block", wish(requested("192.0.2.1")), view(nil), "refuse AddressRefused "},
+		{"user's address in the block", wish(requested("203.0.113.13")), view(blocks(block("a", ipblock.Assigned))), "done BlockAssigned a 203.0.113.13"},
+		{"user's address is the gateway", wish(requested("203.0.113.9")), view(blocks(block("a", ipblock.Assigned))), "refuse AddressRefused a"},
+		{"user's address is the broadcast", wish(requested("203.0.113.15")), view(blocks(block("a", ipblock.Unassigned))), "refuse AddressRefused a"},
+		{"user's address elsewhere", wish(requested("192.0.2.1"), published("203.0.113.10")), view(blocks(block("a", ipblock.Assigned))), "refuse AddressRefused a"},
+		{"published address stays", wish(requested("203.0.113.12"), published("203.0.113.12")), view(blocks(block("a", ipblock.Assigned))), "done BlockAssigned a 203.0.113.12"},
+		{"published address, block lost", wish(requested("203.0.113.10"), published("203.0.113.10")), view(nil), "refuse BlockLost "},
+		{"published address, block unassigned by somebody", wish(published("203.0.113.10")), view(blocks(block("a", ipblock.Unassigned))), "assign AssignmentDue a"},
+		{"block of two addresses", wish(), view(blocks(block("a", ipblock.Unassigned, cidr("203.0.113.8/31")))), "assign AssignmentDue a"},
+		{"block of IPv6", wish(), view(blocks(block("a", ipblock.Unassigned, cidr("2001:db8::/64")))), "refuse BlockUnusable a"},
+		{"block without addresses", wish(), view(blocks(block("a", ipblock.Unassigned, cidr("")))), "refuse BlockUnusable a"},
+
+		{"assigned to another network", wish(), view(blocks(block("a", ipblock.Assigned, in("net2", "public network")))), "refuse BlockElsewhere a"},
+		{"assigned to a server", wish(), view(blocks(block("a", ipblock.Assigned, in("s1", "server")))), "refuse BlockElsewhere a"},
+		{"leaving another network", wish(), view(blocks(block("a", ipblock.Unassigning, in("net2", "public network")))), "wait BlockUnassigning a"},
+
+		{"two: the published one is kept", wish(published("203.0.113.18")), view(blocks(block("a", ipblock.Assigned), block("b", ipblock.Unassigned, cidr("203.0.113.16/29")))), "assign AssignmentDue b"},
+		{"two: the user's one is kept", wish(requested("203.0.113.18")), view(blocks(block("a", ipblock.Assigned), block("b", ipblock.Unassigned, cidr("203.0.113.16/29")))), "assign AssignmentDue b"},
+		{"two: the assigned one is kept", wish(), view(blocks(block("a", ipblock.Unassigned), block("b", ipblock.Assigned, cidr("203.0.113.16/29")))), "done BlockAssigned b 203.0.113.18"},
+		{"two: the first one is kept", wish(), view(blocks(block("b", ipblock.Unassigned), block("a", ipblock.Unassigned))), "assign AssignmentDue a"},
+		{"two: the other one takes the last place", wish(published("203.0.113.18")), view(blocks(block("a", ipblock.Assigned), block("b", ipblock.Unassigned, cidr("203.0.113.16/29"))), foreign(9)), "unassign UnassignmentDue a"},
+		{"the same block twice", wish(), view(blocks(block("a", ipblock.Unassigned), block("a", ipblock.Unassigned))), "assign AssignmentDue a"},
+		{"somebody else's block is not taken", wish(), view(blocks(block("a", ipblock.Unassigned, func(b *ipblock.Block) { b.Tags = with(shop.Tags(), contract.TagCluster, "c2") }))), "buy PurchaseDue "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			step := ipblock.Ensure(shop, test.wish, test.view)
+			if diff := cmp.Diff(test.want, tell(step)); diff != "" {
+				t.Errorf("step (-want +got):\n%s%s", diff, step.Detail)
+			}
+			if (step.Action == ipblock.Refuse) != (step.Detail != "") {
+				t.Errorf("%s with detail %q", step.Action, step.Detail)
+			}
+		})
+	}
+}
+
+// tell says a step in few words.
+func tell(s ipblock.Step) string {
+	text := fmt.Sprintf("%s %s %s", s.Action, s.Reason, s.Block.ID)
+	if s.Address.IsValid() {
+		text += " " + s.Address.String()
+	}
+	return text
+}
+
+func TestRefusalsSayWhatToDo(t *testing.T) {
+	for _, test := range []struct {
+		step ipblock.Step
+		want string
+	}{
+		{
+			ipblock.Ensure(shop, wish(func(w *ipblock.Wish) { w.Location = "SEA" }), view(nil)),
+			"location SEA is not where public network net1 is; set the option location to ASH",
+		},
+		{
+			ipblock.Ensure(shop, wish(func(w *ipblock.Wish) {
+				w.Location, w.LocationSource = "", "the annotation phoenixnap.com/ip-location of the Service or the option location (PNAP_LOCATION)"
+			}), view(nil)),
+			"no location to buy an IP block in; set the annotation phoenixnap.com/ip-location of the Service or the option location (PNAP_LOCATION)",
+		},
+		{
+			ipblock.Ensure(shop, wish(), view(nil, foreign(10))),
+			"public network net1 has room for 10 IPv4 blocks and all are taken or about to be; release one or use another network",
+		},
+		{
+			ipblock.Ensure(shop, wish(), view(blocks(block("a", "subnetted")))),
+			`IP block a (203.0.113.8/29) is in state "subnetted", which is not known; look it up in the phoenixNAP portal`,
+		},
+	} {
+		if diff := cmp.Diff(test.want, test.step.Detail); diff != "" {
+			t.Errorf("sentence (-want +got):\n%s", diff)
+		}
+	}
+}

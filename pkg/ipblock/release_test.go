@@ -1,0 +1,94 @@
+package ipblock_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
+)
+
+func TestRelease(t *testing.T) {
+	otherNetwork := func(s ipblock.NetworkStatus) func(*ipblock.View) {
+		return func(v *ipblock.View) { v.Networks["net2"] = ipblock.Network{ID: "net2", Location: "SEA", Status: s} }
+	}
+	for _, test := range []struct {
+		name string
+		view ipblock.View
+		want string
+	}{
+		{"nothing", view(nil), "done NoBlock "},
+		{"creating", view(blocks(block("a", ipblock.Creating))), "wait BlockCreating a"},
+		{"unassigned", view(blocks(block("a", ipblock.Unassigned))), "delete DeletionDue a"},
+		{"unassigned, network not readable", view(blocks(block("a", ipblock.Unassigned)), func(v *ipblock.View) { delete(v.Networks, net1) }), "delete DeletionDue a"},
+		{"assigning", view(blocks(block("a", ipblock.Assigning))), "wait BlockAssigning a"},
+		{"assigned", view(blocks(block("a", ipblock.Assigned))), "unassign UnassignmentDue a net1"},
+		{"assigned, network busy", view(blocks(block("a", ipblock.Assigned)), status(ipblock.NetworkBusy)), "wait NetworkChanging a net1"},
+		{"assigned, network being deleted", view(blocks(block("a", ipblock.Assigned)), status(ipblock.NetworkDeleting)), "wait NetworkChanging a net1"},
+		{"assigned, network in error", view(blocks(block("a", ipblock.Assigned)), status(ipblock.NetworkError)), "refuse NetworkUnusable a"},
+		{"assigned, network in a state that is not known", view(blocks(block("a", ipblock.Assigned)), status("FROZEN")), "refuse NetworkUnusable a"},
+		{"assigned, network not readable", view(blocks(block("a", ipblock.Assigned)), func(v *ipblock.View) { delete(v.Networks, net1) }), "wait NetworkUnreadable a net1"},
+		{"assigned to another network", view(blocks(block("a", ipblock.Assigned, in("net2", "public network"))), otherNetwork(ipblock.NetworkReady)), "unassign UnassignmentDue a net2"},
+		{"assigned to another network, which is busy", view(blocks(block("a", ipblock.Assigned, in("net2", "public network"))), otherNetwork(ipblock.NetworkBusy)), "wait NetworkChanging a net2"},
+		{"assigned to a server", view(blocks(block("a", ipblock.Assigned, in("s1", "server")))), "refuse BlockElsewhere a"},
+		{"assigned to something new", view(blocks(block("a", ipblock.Assigned, in("x", "router")))), "refuse BlockElsewhere a"},
+		{"a member holds an address", view(blocks(block("a", ipblock.Assigned)), network(func(n *ipblock.Network) {
+			n.Members = []ipblock.Member{{ServerID: "s1", IPs: []netip.Addr{addr("198.51.100.2"), addr("203.0.113.11")}}}
+		})), "refuse MemberHoldsAddress a"},
+		{"unassigning", view(blocks(block("a", ipblock.Unassigning))), "wait BlockUnassigning a"},
+		{"error assigning", view(blocks(block("a", ipblock.ErrorAssigning, in(net1, "public network")))), "unassign UnassignmentDue a net1"},
+		{"error assigning, no resource told, another network lists it", view(blocks(block("a", ipblock.ErrorAssigning)), func(v *ipblock.View) {
+			v.Networks["net2"] = ipblock.Network{ID: "net2", Status: ipblock.NetworkReady, Blocks: []ipblock.NetworkBlock{{ID: "a"}}}
+		}), "unassign UnassignmentDue a net2"},
+		{"error assigning, nobody knows where", view(blocks(block("a", ipblock.ErrorAssigning))), "unassign UnassignmentDue a net1"},
+		{"error unassigning", view(blocks(block("a", ipblock.ErrorUnassigning, in(net1, "public network")))), "unassign UnassignmentDue a net1"},
+		{"a word that is not known", view(blocks(block("a", "subnetted"))), "refuse StatusNotKnown a"},
+		{"listed but not readable", view(blocks(block("a", ipblock.Unassigned)), hidden), "wait DeletionUnverified a"},
+		{"brought by the account's owner", view(blocks(block("a", ipblock.Unassigned, func(b *ipblock.Block) { b.BringYourOwn = true }))), "done NoBlock "},
+		{"another cluster's", view(blocks(block("a", ipblock.Unassigned, func(b *ipblock.Block) { b.Tags = with(shop.Tags(), contract.TagCluster, "c2") }))), "done NoBlock "},
+		{"v1's", view(blocks(block("a", ipblock.Unassigned, func(b *ipblock.Block) { b.Tags = v1Tags() }))), "delete DeletionDue a"},
+		{"purchase without an answer", view(nil, purchase(59*time.Second, "")), "wait PurchaseUnanswered "},
+		{"purchase without an answer, long ago", view(nil, purchase(time.Minute, "")), "done NoBlock "},
+		{"purchase answered, block gone", view(nil, purchase(time.Second, "a")), "done NoBlock "},
+		{"purchase answered, tags on their way", view(blocks(block("a", ipblock.Unassigned, func(b *ipblock.Block) { b.Tags = nil })), purchase(time.Second, "a")), "wait BlockInvisible a"},
+		{"purchase answered, tags taken away", view(blocks(block("a", ipblock.Unassigned, func(b *ipblock.Block) { b.Tags = nil })), purchase(time.Hour, "a")), "done NoBlock "},
+		{
+			"one that is stuck does not keep the others", view(blocks(
+				block("a", ipblock.ErrorUnassigning, in(net1, "public network")), block("b", "subnetted"),
+				block("c", ipblock.Unassigning), block("d", ipblock.Assigned), block("e", ipblock.Unassigned))),
+			"delete DeletionDue e; unassign UnassignmentDue d net1; unassign UnassignmentDue a net1; wait BlockUnassigning c; refuse StatusNotKnown b",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var got []string
+			for _, step := range ipblock.Release(shop, test.view) {
+				text := tell(step)
+				if step.Network != "" {
+					text += " " + step.Network
+				}
+				got = append(got, text)
+			}
+			if diff := cmp.Diff(test.want, strings.Join(got, "; ")); diff != "" {
+				t.Errorf("steps (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDuplicatesLeaveTheKeptBlockAlone(t *testing.T) {
+	v := view(blocks(block("a", ipblock.Unassigned), block("b", ipblock.Assigned, cidr("203.0.113.16/29")), block("c", ipblock.Assigned, cidr("203.0.113.24/29"))))
+	var got []string
+	for _, step := range ipblock.Duplicates(shop, wish(published("203.0.113.26")), v) {
+		got = append(got, tell(step))
+	}
+	if diff := cmp.Diff([]string{"delete DeletionDue a", "unassign UnassignmentDue b"}, got); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+	if got := ipblock.Duplicates(shop, wish(), view(blocks(block("a", ipblock.Assigned)))); len(got) != 0 {
+		t.Errorf("a single block has duplicates: %v", got)
+	}
+}
