@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is a TCP port on 127.0.0.1 that nobody else is given while a server of ours starts, or starts again, on
+// port is a TCP port on 127.0.0.1 that nobody else is given while a server of ours starts on
 // it: a socket of ours is bound to it with SO_REUSEPORT, but does not listen, so that every connection goes to
 // the server, which sets the same option (socket(7)).
 type port struct {

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -54,7 +55,11 @@ func (s *server) watch(ctx context.Context, ready <-chan struct{}) error {
 	case <-ctx.Done():
 		return nil
 	case <-s.process.Done():
-		return fmt.Errorf("%s ended (%v): its log ends with: %s", s.name, s.process.Wait(), s.lastLines())
+		err := s.process.Wait()
+		if err == nil {
+			err = errors.New("exit status 0")
+		}
+		return fmt.Errorf("%s ended: %w: its log ends with: %s", s.name, err, s.lastLines())
 	}
 }
 

@@ -46,7 +46,7 @@ func TestBinaryIsBuiltOnce(t *testing.T) {
 	if paths[0] != paths[1] || paths[0] != paths[2] {
 		t.Errorf("three runs side by side got %v", paths)
 	}
-	if said := box.Progress.(*lockedWriter).String(); strings.Count(said, "building kube-vip-v1.0.0 v1.0.0 (about 1 minute the first time)") != 1 {
+	if said := progress(t, box); strings.Count(said, "building kube-vip-v1.0.0 v1.0.0 (about 1 minute the first time)") != 1 {
 		t.Errorf("progress = %q, want one build", said)
 	}
 	if got := run(t, paths[0]); got != "hello v1.0.0\n" {
@@ -154,7 +154,7 @@ func TestLockWaitsUntilTheContextEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	again()
-	if said := box.Progress.(*lockedWriter).String(); strings.Count(said, "waiting for another run") != 1 {
+	if said := progress(t, box); strings.Count(said, "waiting for another run") != 1 {
 		t.Errorf("progress = %q, want to be told once", said)
 	}
 }
@@ -183,6 +183,16 @@ func checkEntries(t *testing.T, dir string, want int) {
 	if err != nil || len(entries) != want {
 		t.Errorf("%s holds %v (%v), want %d entries", dir, entries, err, want)
 	}
+}
+
+// progress is what a toolbox said so far.
+func progress(t *testing.T, box *Toolbox) string {
+	t.Helper()
+	writer, isOurs := box.Progress.(*lockedWriter)
+	if !isOurs {
+		t.Fatalf("progress goes to %T", box.Progress)
+	}
+	return writer.String()
 }
 
 // lockedWriter is a buffer that several runs may write to.

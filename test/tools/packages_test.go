@@ -66,7 +66,7 @@ func TestPackagesInstallsWhatIsMissing(t *testing.T) {
 	if diff := cmp.Diff(want, string(calls)); diff != "" {
 		t.Errorf("calls of apt-get (-want +got):\n%s", diff)
 	}
-	if said := box.Progress.(*lockedWriter).String(); !strings.HasPrefix(said, "installing pnap-one, pnap-two with ") {
+	if said := progress(t, box); !strings.HasPrefix(said, "installing pnap-one, pnap-two with ") {
 		t.Errorf("progress = %q, want it said before", said)
 	}
 }

@@ -25,8 +25,9 @@ func main() {
 	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := prepare(ctx, *packages, flag.Args()); err != nil {
+	err := prepare(ctx, *packages, flag.Args())
+	stop()
+	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "tools:", err)
 		os.Exit(1)
 	}
