@@ -1,0 +1,250 @@
+package pnapsim
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// timeForm is how the API tells times: RFC 3339 with milliseconds.
+const timeForm = "2006-01-02T15:04:05.000Z"
+
+// maxDescription is the longest description that the APIs store.
+const maxDescription = 250
+
+// blockBody is the body that buys a block.
+type blockBody struct {
+	Location    string           `json:"location"`
+	Size        string           `json:"cidrBlockSize"`
+	Version     string           `json:"ipVersion"`
+	Description string           `json:"description"`
+	Tags        []assignmentBody `json:"tags"`
+}
+
+// descriptionBody is the body that changes a description.
+type descriptionBody struct {
+	Description *string `json:"description"`
+}
+
+// blockBits is the prefix length of a size on sale, or 0 (IP Addresses API, schema IpBlockCreate).
+func blockBits(size, version string) (bits int, v6 bool) {
+	switch version {
+	case "", "V4":
+		return map[string]int{"/31": 31, "/30": 30, "/29": 29, "/28": 28}[size], false
+	case "V6":
+		return map[string]int{"/64": 64}[size], true
+	default:
+		return 0, false
+	}
+}
+
+func (s *Sim) listBlocks(c *call) reply {
+	filters, faults := parseTagFilters(c.query["tag"])
+	if faults != nil {
+		return invalid(faults...)
+	}
+	lag := time.Duration(s.latency.ListLag)
+	shown := []*block{}
+	for _, b := range c.account.blocksInOrder() {
+		if !s.now.Before(b.created.Add(lag)) {
+			shown = append(shown, b)
+		}
+	}
+	c.account.ghosts = slices.DeleteFunc(c.account.ghosts, func(b *block) bool { return !s.now.Before(b.deleted.Add(lag)) })
+	shown = append(shown, c.account.ghosts...)
+	out := []any{}
+	for _, b := range shown {
+		if matchTags(tagMap(c.account, b.tags), filters, s.switches.TagFilter == "or") {
+			out = append(out, s.blockView(c.account, b))
+		}
+	}
+	return reply{status: http.StatusOK, body: out}
+}
+
+func (s *Sim) getBlock(c *call) reply {
+	b := c.account.blocks[c.params["ipBlockId"]]
+	if b == nil {
+		return s.missing()
+	}
+	return reply{status: http.StatusOK, body: s.blockView(c.account, b)}
+}
+
+func (s *Sim) blockView(a *account, b *block) object {
+	version, status := "V4", b.status
+	if b.isV6() {
+		version = "V6"
+	}
+	if status == blockDeleted {
+		status = blockUnassigned // a lagging list
+	}
+	view := object{
+		"id": b.id, "location": b.location, "cidrBlockSize": fmt.Sprintf("/%d", b.cidr.Bits()), "cidr": b.cidr.String(),
+		"ipVersion": version, "status": status, "tags": assignmentsView(a, b.tags), "isBringYourOwn": b.byo,
+		"createdOn": b.created.UTC().Format(timeForm),
+	}
+	if b.description != "" {
+		view["description"] = b.description
+	}
+	hidden := s.switches.AssignedIDFrom == blockAssigned && b.status == blockAssigning
+	if b.resource != "" && !hidden {
+		view["assignedResourceId"] = b.resource
+		view["assignedResourceType"] = s.resourceWord(b.resourceKind)
+	}
+	return view
+}
+
+func (s *Sim) resourceWord(kind string) string {
+	if kind == ofNetwork {
+		return s.switches.AssignedType
+	}
+	return "server"
+}
+
+func (s *Sim) createBlock(c *call) reply {
+	body, err := decode[blockBody](c)
+	if err != nil {
+		return invalid(err.Error())
+	}
+	bits, v6 := blockBits(body.Size, body.Version)
+	tags, faults := s.resolveTags(c.account, body.Tags)
+	if bits == 0 {
+		faults = append(faults, fmt.Sprintf("cidrBlockSize %q: want /31, /30, /29 or /28 for V4, /64 for V6", body.Size))
+	}
+	if !knownLocation(body.Location) {
+		faults = append(faults, fmt.Sprintf("location %q: want one of %s", body.Location, strings.Join(locations(), ", ")))
+	}
+	if len(body.Description) > maxDescription {
+		faults = append(faults, fmt.Sprintf("description: at most %d characters", maxDescription))
+	}
+	if faults != nil {
+		return invalid(faults...)
+	}
+	if len(c.account.blocks) >= c.account.maxBlocks {
+		return s.overQuota(quotaBlocks)
+	}
+	cidr, ok := s.pool.buy(body.Location, bits, v6, s.now, time.Duration(s.latency.Quarantine))
+	if !ok {
+		return refuse(http.StatusNotAcceptable, fmt.Sprintf("No IP blocks of size %s are available in location %s.", body.Size, body.Location))
+	}
+	b := &block{
+		seq: s.nextSeq(), id: s.newID(), owner: c.client.id, location: body.Location, cidr: cidr, status: blockCreating,
+		description: body.Description, tags: tags, created: s.now,
+	}
+	s.judgePurchase(c, b)
+	c.account.blocks[b.id] = b
+	c.account.money.bought(b, s.now)
+	if s.switches.CreateStatus == blockUnassigned {
+		s.moveBlock(b, blockUnassigned)
+	} else {
+		s.after(s.latency.BlockCreate, func() { s.moveBlock(b, blockUnassigned) })
+	}
+	return reply{status: http.StatusCreated, body: s.blockView(c.account, b)}
+}
+
+func (s *Sim) patchBlock(c *call) reply {
+	b := c.account.blocks[c.params["ipBlockId"]]
+	if b == nil {
+		return refuse(http.StatusNotFound, "The request failed since the resource could not been found.")
+	}
+	body, err := decode[descriptionBody](c)
+	if err != nil {
+		return invalid(err.Error())
+	}
+	if body.Description != nil {
+		if len(*body.Description) > maxDescription {
+			return invalid(fmt.Sprintf("description: at most %d characters", maxDescription))
+		}
+		b.description = *body.Description
+	}
+	s.judgeBlockUse(c, b, GrantTags)
+	return reply{status: http.StatusOK, body: s.blockView(c.account, b)}
+}
+
+func (s *Sim) putBlockTags(c *call) reply {
+	b := c.account.blocks[c.params["ipBlockId"]]
+	if b == nil {
+		return s.missing()
+	}
+	bodies, err := decode[[]assignmentBody](c)
+	if err != nil {
+		return invalid(err.Error())
+	}
+	s.judgeBlockUse(c, b, GrantTags)
+	tags, faults := s.resolveTags(c.account, bodies)
+	if faults != nil {
+		return invalid(faults...)
+	}
+	b.tags = tags
+	return reply{status: http.StatusOK, body: s.blockView(c.account, b)}
+}
+
+func (s *Sim) deleteBlock(c *call) reply {
+	b := c.account.blocks[c.params["ipBlockId"]]
+	if b == nil {
+		return s.missing()
+	}
+	s.judgeBlockUse(c, b, GrantDelete)
+	if !s.deletable(b) {
+		return refuse(s.switches.DeleteWrongState, fmt.Sprintf("The IP block %s cannot be deleted while it is %s.", b.id, b.status))
+	}
+	s.removeBlock(c.account, b)
+	return reply{status: http.StatusOK, body: object{"result": "IP Block has been deleted.", "ipBlockId": b.id}}
+}
+
+func (s *Sim) deletable(b *block) bool {
+	switch b.status {
+	case blockUnassigned:
+		return true
+	case blockErrorAssigning, blockErrorUnassigning:
+		return b.freed() && s.switches.DeleteErrorState == "allow"
+	default:
+		return false
+	}
+}
+
+func (s *Sim) removeBlock(a *account, b *block) {
+	s.moveBlock(b, blockDeleted)
+	b.deleted = s.now
+	b.resource, b.resourceKind = "", ""
+	delete(a.blocks, b.id)
+	a.ghosts = append(a.ghosts, b)
+	a.money.ended(b, s.now)
+	s.pool.giveBack(b.cidr, s.now)
+}
+
+// nextBlockStates are the legal moves of a block.
+func nextBlockStates(from string) []string {
+	switch from {
+	case blockCreating:
+		return []string{blockUnassigned}
+	case blockUnassigned:
+		return []string{blockAssigning, blockDeleted}
+	case blockAssigning:
+		return []string{blockAssigned, blockErrorAssigning}
+	case blockAssigned:
+		return []string{blockUnassigning}
+	case blockErrorAssigning:
+		return []string{blockUnassigning, blockDeleted}
+	case blockUnassigning:
+		return []string{blockUnassigned, blockErrorUnassigning}
+	case blockErrorUnassigning:
+		return []string{blockUnassigning, blockDeleted}
+	default:
+		return nil
+	}
+}
+
+// moveBlock changes a block's state; a move that the state machine does not have is the simulator's own
+// fault and is not made. A block that is gone stays so.
+func (s *Sim) moveBlock(b *block, to string) {
+	if !b.live() {
+		return
+	}
+	if !slices.Contains(nextBlockStates(b.status), to) {
+		s.violate(nil, "simulator", fmt.Sprintf("block %s: no move from %q to %q", b.id, b.status, to))
+		return
+	}
+	b.status = to
+}

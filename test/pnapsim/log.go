@@ -1,0 +1,93 @@
+package pnapsim
+
+import (
+	"slices"
+	"time"
+)
+
+// Entry is one request in the log.
+type Entry struct {
+	// Seq numbers requests from 1.
+	Seq int `json:"seq"`
+	// Time is the model time at which it was served.
+	Time time.Time `json:"time"`
+	// Client is the ID of the client; empty when it is not known.
+	Client string `json:"client,omitempty"`
+	// Account is the client's account.
+	Account string `json:"account,omitempty"`
+	// Method and Path are those of the request; Query is its query, encoded.
+	Method string `json:"method"`
+	Path   string `json:"path"`
+	Query  string `json:"query,omitempty"`
+	// Operation is method and path template, such as "GET /ips/v1/ip-blocks/{ipBlockId}".
+	Operation string `json:"operation,omitempty"`
+	// Body of the request; left out for the token endpoint, and with secrets blotted out.
+	Body string `json:"body,omitempty"`
+	// Status of the answer; 0 when there was none.
+	Status int `json:"status"`
+	// Message is the error message of the answer.
+	Message string `json:"message,omitempty"`
+	// Fault is the action of the fault that was injected.
+	Fault string `json:"fault,omitempty"`
+	// Lost tells that the client never got the answer.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// maxLog bounds the log; the oldest entries go first. Counters go on.
+const maxLog = 100_000
+
+type requestLog struct {
+	entries  []*Entry
+	total    int
+	counters map[string]map[int]int // operation → status → count
+}
+
+func newRequestLog() requestLog { return requestLog{counters: map[string]map[int]int{}} }
+
+func (l *requestLog) add(e *Entry) {
+	l.total++
+	e.Seq = l.total
+	if len(l.entries) >= maxLog {
+		l.entries = slices.Delete(l.entries, 0, maxLog/10)
+	}
+	l.entries = append(l.entries, e)
+	if l.counters[e.Operation] == nil {
+		l.counters[e.Operation] = map[int]int{}
+	}
+	l.counters[e.Operation][e.Status]++
+}
+
+// Log returns the requests after number since, oldest first.
+func (s *Sim) Log(since int) []Entry {
+	defer s.enter()()
+	out := []Entry{}
+	for _, e := range s.log.entries {
+		if e.Seq > since {
+			out = append(out, *e)
+		}
+	}
+	return out
+}
+
+// Counters returns how often each operation ended with each status; 0 means without an answer.
+func (s *Sim) Counters() map[string]map[int]int {
+	defer s.enter()()
+	out := map[string]map[int]int{}
+	for operation, counts := range s.log.counters {
+		out[operation] = map[int]int{}
+		for status, n := range counts {
+			out[operation][status] = n
+		}
+	}
+	return out
+}
+
+// Count returns how often an operation, such as "POST /ips/v1/ip-blocks", was asked for.
+func (s *Sim) Count(operation string) int {
+	defer s.enter()()
+	total := 0
+	for _, n := range s.log.counters[operation] {
+		total += n
+	}
+	return total
+}

@@ -1,0 +1,220 @@
+package pnapsim
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// membershipBody is the body that joins a server to a network or changes its addresses there.
+type membershipBody struct {
+	ID    string   `json:"id"`
+	IPs   []string `json:"ips"`
+	SLAAC bool     `json:"computeSlaacIp"`
+}
+
+// portalUser marks a network change that the portal's user made.
+const portalUser = "-"
+
+func membershipView(m *membership) object {
+	return object{"id": m.network, "ips": slices.Clone(m.ips), "statusDescription": m.status}
+}
+
+func (s *Sim) joinNetwork(c *call) reply {
+	srv := c.account.servers[c.params["serverId"]]
+	if srv == nil {
+		return s.missing()
+	}
+	body, err := decode[membershipBody](c)
+	if err != nil {
+		return invalid(err.Error())
+	}
+	n := c.account.networks[body.ID]
+	if n == nil {
+		return s.missing()
+	}
+	s.judgeForce(c, ForceJoin)
+	s.judgeServerChange(c, srv)
+	if r, ok := s.serverAccepts(srv); !ok {
+		return r
+	}
+	if n.status != networkReady {
+		return conflict("The network is " + n.status + ".")
+	}
+	if srv.member(n.id) != nil {
+		return conflict("The server is a member of the network.")
+	}
+	if n.location != srv.location {
+		return invalid(fmt.Sprintf("The server is in location %s, the network in %s.", srv.location, n.location))
+	}
+	if len(body.IPs) == 0 && !c.force && !body.SLAAC {
+		return invalid("ips: at least one is required")
+	}
+	if r, ok := s.checkIPs(c, srv, n, body.IPs, false); !ok {
+		return r
+	}
+	m := &membership{network: n.id, owner: c.client.id, ips: orNone(body.IPs), status: membershipInProgress}
+	srv.members = append(srv.members, m)
+	srv.changing = c.client.id
+	s.after(s.latency.Membership, func() { s.settleJoin(c.account, srv, m) })
+	return reply{status: http.StatusAccepted, body: membershipView(m)}
+}
+
+func orNone(ips []string) []string {
+	if ips == nil {
+		return []string{}
+	}
+	return slices.Clone(ips)
+}
+
+// serverAccepts reports whether a server takes a change of its networks now.
+func (s *Sim) serverAccepts(srv *server) (reply, bool) {
+	if srv.status != serverPoweredOn && srv.status != serverPoweredOff {
+		return conflict("The server is " + srv.status + "."), false
+	}
+	if srv.changing != "" {
+		return conflict("Another network change of the server is in progress."), false
+	}
+	return reply{}, true
+}
+
+// checkIPs holds the addresses of a membership against the network: each in an assigned block, none the
+// network's own, none used elsewhere unless forced. Ranges are for changes only.
+func (s *Sim) checkIPs(c *call, srv *server, n *network, texts []string, ranges bool) (reply, bool) {
+	if !ranges {
+		for _, text := range texts {
+			if _, err := netip.ParseAddr(text); err != nil {
+				return invalid(fmt.Sprintf("ips: %q is no single IP address", text)), false
+			}
+		}
+	}
+	ips, err := expand(texts)
+	if err != nil {
+		return invalid("ips: " + err.Error()), false
+	}
+	for _, ip := range ips {
+		block := s.blockOf(c.account, n, ip)
+		if block == nil {
+			return invalid(fmt.Sprintf("ips: %s is in no assigned IP block of the network", ip)), false
+		}
+		if !usable(block.cidr, ip, s.first31()) {
+			return invalid(fmt.Sprintf("ips: %s is reserved in IP block %s", ip, block.cidr)), false
+		}
+		if holder := otherHolder(c.account, n, srv, ip); holder != "" && !c.force {
+			return conflict(fmt.Sprintf("ips: %s is configured on server %s", ip, holder)), false
+		}
+	}
+	return reply{}, true
+}
+
+// blockOf is the assigned block of the network that holds an address.
+func (s *Sim) blockOf(a *account, n *network, ip netip.Addr) *block {
+	for _, id := range n.blocks {
+		if b := a.blocks[id]; b != nil && b.status == blockAssigned && b.cidr.Contains(ip) {
+			return b
+		}
+	}
+	return nil
+}
+
+// otherHolder is another member that has the address.
+func otherHolder(a *account, n *network, srv *server, ip netip.Addr) string {
+	for _, other := range membersOf(a, n) {
+		if other == srv {
+			continue
+		}
+		if ips, err := expand(other.member(n.id).ips); err == nil && slices.Contains(ips, ip) {
+			return other.id
+		}
+	}
+	return ""
+}
+
+func (s *Sim) settleJoin(a *account, srv *server, m *membership) {
+	srv.changing = ""
+	if srv.member(m.network) != m || m.status != membershipInProgress {
+		return
+	}
+	m.status, m.open = membershipAssigned, true
+	s.followView(a, m.network)
+}
+
+// followView lets the network's own list follow the servers, a little later.
+func (s *Sim) followView(a *account, networkID string) {
+	s.after(s.latency.MembershipView, func() {
+		n := a.networks[networkID]
+		if n == nil {
+			return
+		}
+		n.view = nil
+		for _, srv := range membersOf(a, n) {
+			if m := srv.member(n.id); m.status == membershipAssigned {
+				n.view = append(n.view, memberView{server: srv.id, ips: slices.Clone(m.ips)})
+			}
+		}
+	})
+}
+
+func (s *Sim) patchMembership(c *call) reply {
+	srv := c.account.servers[c.params["serverId"]]
+	if srv == nil {
+		return s.missing()
+	}
+	n := c.account.networks[c.params["publicNetworkId"]]
+	if n == nil || srv.member(n.id) == nil {
+		return s.missing()
+	}
+	body, err := decode[membershipBody](c)
+	if err != nil {
+		return invalid(err.Error())
+	}
+	s.judgeForce(c, ForceMembership)
+	s.judgeMembershipUse(c, srv, srv.member(n.id))
+	if r, ok := s.serverAccepts(srv); !ok {
+		return r
+	}
+	if len(body.IPs) == 0 && !c.force {
+		return invalid("ips: at least one is required")
+	}
+	if r, ok := s.checkIPs(c, srv, n, body.IPs, true); !ok {
+		return r
+	}
+	m := srv.member(n.id)
+	m.ips = orNone(body.IPs)
+	s.followView(c.account, n.id)
+	return reply{status: http.StatusOK, body: membershipView(m)}
+}
+
+func (s *Sim) leaveNetwork(c *call) reply {
+	srv := c.account.servers[c.params["serverId"]]
+	if srv == nil {
+		return s.missing()
+	}
+	m := srv.member(c.params["publicNetworkId"])
+	if m == nil {
+		return s.missing()
+	}
+	s.judgeMembershipUse(c, srv, m)
+	s.judgeServerChange(c, srv)
+	if r, ok := s.serverAccepts(srv); !ok {
+		return r
+	}
+	if n := c.account.networks[m.network]; n != nil && n.status != networkReady {
+		return conflict("The network is " + n.status + ".")
+	}
+	srv.changing = c.client.id
+	s.startLeave(c.account, srv, m, time.Duration(s.latency.Membership))
+	return reply{status: http.StatusAccepted, body: "The server is being removed from the specified Public Network."}
+}
+
+// startLeave closes the VLAN at once; the membership is gone after a time.
+func (s *Sim) startLeave(a *account, srv *server, m *membership, d time.Duration) {
+	m.status, m.open = membershipInProgress, false
+	s.schedule(s.now.Add(d), func() {
+		srv.changing = ""
+		srv.members = slices.DeleteFunc(srv.members, func(other *membership) bool { return other == m })
+		s.followView(a, m.network)
+	})
+}

@@ -1,0 +1,250 @@
+package pnapsim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+)
+
+// api is one of the APIs that the simulator serves.
+type api struct {
+	name   string // file name of its document in a directory, without .yaml
+	prefix string // of its paths
+	module string // SDK module that ships its document
+	read   string // scope that reads
+	write  string // scope that writes
+}
+
+func bmcAPI() api {
+	return api{"bmcapi", "/bmc/v1", "github.com/phoenixnap/go-sdk-bmc/bmcapi/v3", "bmc.read", "bmc"}
+}
+
+func ipAPI() api {
+	return api{"ipapi", "/ips/v1", "github.com/phoenixnap/go-sdk-bmc/ipapi/v3", "bmc.read", "bmc"}
+}
+
+func networkAPI() api {
+	return api{"networkapi", "/networks/v1", "github.com/phoenixnap/go-sdk-bmc/networkapi/v4", "bmc.read", "bmc"}
+}
+
+func tagAPI() api {
+	return api{"tagapi", "/tag-manager/v1", "github.com/phoenixnap/go-sdk-bmc/tagapi/v3", "tags.read", "tags"}
+}
+
+func locationAPI() api {
+	return api{"locationapi", "/location-api/v1", "github.com/phoenixnap/go-sdk-bmc/locationapi/v3", "", ""}
+}
+
+func allAPIs() []api { return []api{bmcAPI(), ipAPI(), networkAPI(), tagAPI(), locationAPI()} }
+
+// Specs are the OpenAPI documents that ship in the SDK modules. They are safe for concurrent use.
+type Specs struct {
+	documents map[string]*openapi3.T // by API name
+}
+
+// LoadSpecs reads the documents from dir, as bmcapi.yaml, ipapi.yaml, networkapi.yaml, tagapi.yaml and
+// locationapi.yaml; with an empty dir from the SDK modules that the go command knows in the working
+// directory (<module>/api/openapi.yaml).
+func LoadSpecs(ctx context.Context, dir string) (*Specs, error) {
+	specs := &Specs{documents: map[string]*openapi3.T{}}
+	for _, a := range allAPIs() {
+		file := filepath.Join(dir, a.name+".yaml")
+		if dir == "" {
+			module, err := moduleDir(ctx, a.module)
+			if err != nil {
+				return nil, err
+			}
+			file = filepath.Join(module, "api", "openapi.yaml")
+		}
+		document, err := loadDocument(file)
+		if err != nil {
+			return nil, err
+		}
+		specs.documents[a.name] = document
+	}
+	return specs, nil
+}
+
+func moduleDir(ctx context.Context, module string) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output() //nolint:gosec // fixed names
+	dir := strings.TrimSpace(string(out))
+	if err != nil || dir == "" {
+		return "", fmt.Errorf("find module %s: run inside the source tree with its modules downloaded (go mod download), or name a directory with the OpenAPI documents: %w", module, err)
+	}
+	return dir, nil
+}
+
+func loadDocument(file string) (*openapi3.T, error) {
+	raw, err := os.ReadFile(file) //nolint:gosec // the caller names the directory
+	if err != nil {
+		return nil, fmt.Errorf("read OpenAPI document: %w", err)
+	}
+	document, err := openapi3.NewLoader().LoadFromData(raw)
+	if err != nil {
+		return nil, fmt.Errorf("OpenAPI document %s: %w", file, err)
+	}
+	return document, nil
+}
+
+// operation finds what a document says of an operation.
+func (s *Specs) operation(op *operation) (*openapi3.T, *openapi3.PathItem, *openapi3.Operation) {
+	document := s.documents[op.api.name]
+	if document == nil {
+		return nil, nil, nil
+	}
+	item := document.Paths.Value(op.path)
+	if item == nil {
+		return document, nil, nil
+	}
+	return document, item, item.GetOperation(op.method)
+}
+
+// checkRequest lists how a request differs from the document: unknown or malformed parameters, a body
+// that is missing or does not fit. It also lists the unknown properties of the body apart.
+func (s *Specs) checkRequest(op *operation, r *http.Request, params map[string]string, body any, hasBody bool) (faults, unknown []string) {
+	document, item, spec := s.operation(op)
+	if spec == nil {
+		return []string{op.name() + " is not in the OpenAPI document"}, nil
+	}
+	faults = checkParameters(r, params, routers.Route{Spec: document, Path: op.path, PathItem: item, Method: op.method, Operation: spec})
+	if spec.RequestBody == nil {
+		if hasBody {
+			faults = append(faults, "body: this operation has none")
+		}
+		return faults, nil
+	}
+	media := spec.RequestBody.Value.Content.Get("application/json")
+	switch {
+	case !hasBody && spec.RequestBody.Value.Required:
+		return append(faults, "body: required"), nil
+	case !hasBody || media == nil || media.Schema == nil:
+		return faults, nil
+	}
+	if kind := r.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
+		faults = append(faults, fmt.Sprintf("Content-Type: want application/json, not %q", kind))
+	}
+	err := media.Schema.Value.VisitJSON(body, append(schemaOptions(), openapi3.VisitAsRequest())...)
+	return append(faults, schemaFaults("body", err)...), unknownProperties(media.Schema.Value, body)
+}
+
+func schemaOptions() []openapi3.SchemaValidationOption {
+	return []openapi3.SchemaValidationOption{
+		openapi3.MultiErrors(), openapi3.EnableFormatValidation(), openapi3.SetSchemaRegexCompiler(compilePattern),
+	}
+}
+
+func checkParameters(r *http.Request, params map[string]string, route routers.Route) []string {
+	input := &openapi3filter.RequestValidationInput{
+		Request: r, PathParams: params, QueryParams: r.URL.Query(), Route: &route,
+		Options: &openapi3filter.Options{SkipSettingDefaults: true},
+	}
+	var faults []string
+	known := []string{}
+	for _, list := range []openapi3.Parameters{route.PathItem.Parameters, route.Operation.Parameters} {
+		for _, parameter := range list {
+			if parameter.Value.In == openapi3.ParameterInQuery {
+				known = append(known, parameter.Value.Name)
+			}
+			if err := openapi3filter.ValidateParameter(r.Context(), input, parameter.Value); err != nil {
+				faults = append(faults, err.Error())
+			}
+		}
+	}
+	return append(faults, unknownParameters(r.URL.Query(), known)...)
+}
+
+func unknownParameters(query url.Values, known []string) []string {
+	var faults []string
+	for name := range query {
+		if !slices.Contains(known, name) {
+			faults = append(faults, fmt.Sprintf("query parameter %q is unknown", name))
+		}
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+// checkResponse lists how an answer differs from the document. A status that the document does not
+// list is no fault: the real service gives such ones too.
+func (s *Specs) checkResponse(op *operation, status int, body any) []string {
+	_, _, spec := s.operation(op)
+	if spec == nil {
+		return []string{op.name() + " is not in the OpenAPI document"}
+	}
+	response := spec.Responses.Status(status)
+	if response == nil {
+		return nil
+	}
+	media := response.Value.Content.Get("application/json")
+	switch {
+	case media == nil || media.Schema == nil:
+		if body != nil {
+			return []string{fmt.Sprintf("response %d: the document has no body", status)}
+		}
+		return nil
+	case body == nil:
+		return []string{fmt.Sprintf("response %d: the document has a body", status)}
+	}
+	err := media.Schema.Value.VisitJSON(body, append(schemaOptions(), openapi3.VisitAsResponse())...)
+	return schemaFaults(fmt.Sprintf("response %d", status), err)
+}
+
+// schemaFaults turns the errors of a schema into sentences without values, which could be secrets.
+func schemaFaults(where string, err error) []string {
+	if err == nil {
+		return nil
+	}
+	var many openapi3.MultiError
+	if errors.As(err, &many) {
+		var faults []string
+		for _, one := range many {
+			faults = append(faults, schemaFaults(where, one)...)
+		}
+		return faults
+	}
+	var one *openapi3.SchemaError
+	if !errors.As(err, &one) {
+		return []string{where + ": " + err.Error()}
+	}
+	pointer := strings.Join(one.JSONPointer(), "/")
+	if one.SchemaField == "minItems" && strings.HasSuffix(pointer, "privateIpAddresses") {
+		return nil // servers with networkType PUBLIC_ONLY or NONE have none, whatever the document says
+	}
+	return []string{fmt.Sprintf("%s /%s: %s", where, pointer, one.Reason)}
+}
+
+// unknownProperties lists the properties of an object, or of the objects of a list, that a schema does
+// not name.
+func unknownProperties(schema *openapi3.Schema, body any) []string {
+	var out []string
+	switch value := body.(type) {
+	case []any:
+		for _, element := range value {
+			if schema.Items != nil {
+				out = append(out, unknownProperties(schema.Items.Value, element)...)
+			}
+		}
+	case map[string]any:
+		for name, inner := range value {
+			property := schema.Properties[name]
+			if property == nil {
+				out = append(out, name)
+				continue
+			}
+			out = append(out, unknownProperties(property.Value, inner)...)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

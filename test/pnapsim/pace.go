@@ -1,0 +1,163 @@
+package pnapsim
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// memory is what the judge remembers of a client's requests.
+type memory struct {
+	notBefore  map[string]time.Time   // operation → end of Retry-After
+	conflicts  map[string]time.Time   // request → when it met 409
+	failures   map[string]failure     // request → its 5xx in a row
+	unanswered map[string]bool        // creation whose outcome the client cannot know
+	recent     map[string][]time.Time // operation → requests of the last minute
+}
+
+type failure struct {
+	count int
+	at    time.Time
+}
+
+// Rules of pace, in the clients' time.
+const (
+	// conflictPause is the least time between a 409 and the same request again.
+	conflictPause = time.Second
+	// firstBackoff is the least time after the first 5xx; it doubles with each further one.
+	firstBackoff = 250 * time.Millisecond
+	// maxBackoff is the longest time that the judge asks for.
+	maxBackoff = 15 * time.Second
+	// tokenChances is how often a refused token may be seen: requests in flight may carry it still.
+	tokenChances = 3
+)
+
+// creations are the requests that must not be repeated blindly, with the lists that tell their outcome.
+func creations(operation string) []string {
+	switch operation {
+	case "POST /ips/v1/ip-blocks":
+		return []string{"GET /ips/v1/ip-blocks", "GET /tag-manager/v1/tags"}
+	case "POST /bmc/v1/servers":
+		return []string{"GET /bmc/v1/servers"}
+	case "POST /networks/v1/public-networks":
+		return []string{"GET /networks/v1/public-networks"}
+	default:
+		return nil
+	}
+}
+
+func (s *Sim) memoryOf(c *client) *memory {
+	m := s.judge.memories[c.id]
+	if m == nil {
+		m = &memory{
+			notBefore: map[string]time.Time{}, conflicts: map[string]time.Time{}, failures: map[string]failure{},
+			unanswered: map[string]bool{}, recent: map[string][]time.Time{},
+		}
+		s.judge.memories[c.id] = m
+	}
+	return m
+}
+
+// requestKey tells identical requests.
+func requestKey(r *http.Request, raw []byte) string {
+	return fmt.Sprintf("%s %s %x", r.Method, r.URL.RequestURI(), sha256.Sum256(raw))
+}
+
+// judgePace looks at a request when it comes in.
+func (s *Sim) judgePace(c *client, op *operation, r *http.Request, raw []byte) {
+	if c == nil || !c.judged {
+		return
+	}
+	m, name, key := s.memoryOf(c), op.name(), requestKey(r, raw)
+	if until := m.notBefore[name]; s.now.Before(until) {
+		s.violate(c, "retry-after", fmt.Sprintf("%s before the time that 429 named", name))
+	}
+	if at, met := m.conflicts[key]; met && s.now.Sub(at) < s.clientTime(conflictPause) {
+		s.violate(c, "retry-conflict", fmt.Sprintf("%s again at once after 409", name))
+	}
+	if f := m.failures[key]; f.count > 0 && s.now.Sub(f.at) < s.clientTime(backoff(f.count)) {
+		s.violate(c, "retry-backoff", fmt.Sprintf("%s again too soon after failure number %d in a row", name, f.count))
+	}
+	if m.unanswered[name] {
+		s.violate(c, "repeated-post", fmt.Sprintf("%s again after a lost answer without looking whether it was done", name))
+	}
+	s.judgeBudget(c, m, name)
+}
+
+func backoff(failures int) time.Duration {
+	return min(firstBackoff<<min(failures-1, 10), maxBackoff)
+}
+
+func (s *Sim) judgeBudget(c *client, m *memory, operation string) {
+	if c.budget <= 0 {
+		return
+	}
+	since := s.now.Add(-s.clientTime(time.Minute))
+	recent := slices.DeleteFunc(m.recent[operation], func(at time.Time) bool { return !at.After(since) })
+	m.recent[operation] = append(recent, s.now)
+	if float64(len(m.recent[operation])) > c.budget {
+		s.violate(c, "request-budget", fmt.Sprintf("%s: %d requests within a minute; %g were declared", operation, len(m.recent[operation]), c.budget))
+	}
+}
+
+// judgeAnswer remembers what the client is about to learn.
+func (s *Sim) judgeAnswer(c *client, op *operation, r *http.Request, raw []byte, d *delivery) {
+	if c == nil || !c.judged {
+		return
+	}
+	m, name, key := s.memoryOf(c), op.name(), requestKey(r, raw)
+	status := d.reply.status
+	delete(m.conflicts, key)
+	switch {
+	case status == http.StatusTooManyRequests && d.fault != nil:
+		m.notBefore[name] = s.now.Add(s.clientTime(time.Duration(d.fault.RetryAfter) * time.Second))
+	case status == http.StatusConflict:
+		m.conflicts[key] = s.now
+	case status == http.StatusOK && d.fault == nil:
+		for creation := range m.unanswered {
+			if slices.Contains(creations(creation), name) {
+				delete(m.unanswered, creation)
+			}
+		}
+	}
+	if status >= http.StatusInternalServerError {
+		m.failures[key] = failure{count: m.failures[key].count + 1, at: s.now}
+	} else {
+		delete(m.failures, key)
+	}
+	if creations(name) != nil && outcomeUnknown(status, d.fault) {
+		m.unanswered[name] = true
+	}
+}
+
+// outcomeUnknown reports whether a client cannot tell from an answer whether the request was done.
+func outcomeUnknown(status int, f *Fault) bool {
+	if status >= http.StatusInternalServerError {
+		return true
+	}
+	if f == nil {
+		return false
+	}
+	switch f.Action {
+	case FaultHang, FaultReset, FaultLost, FaultEmpty, FaultTruncate:
+		return true
+	default:
+		return false
+	}
+}
+
+// judgeLost remembers that a client went away before it got an answer.
+func (s *Sim) judgeLost(e *Entry) {
+	if c := s.clients[e.Client]; c != nil && c.judged && creations(e.Operation) != nil {
+		s.memoryOf(c).unanswered[e.Operation] = true
+	}
+}
+
+// judgeRefusedToken convicts a client that keeps using a token that is over.
+func (s *Sim) judgeRefusedToken(c *client, t *token) {
+	if c.judged && t.refused > tokenChances {
+		s.violate(c, "stale-token", fmt.Sprintf("a token that is over was used %d times", t.refused))
+	}
+}

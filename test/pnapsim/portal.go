@@ -1,0 +1,162 @@
+package pnapsim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// What the portal's user may do behind the clients' backs.
+const (
+	EditDeleteBlock   = "delete-block"
+	EditUnassignBlock = "unassign-block"
+	EditRetagBlock    = "retag-block"
+	EditBlockStatus   = "block-status"
+	EditRenameServer  = "rename-server"
+	EditServerStatus  = "server-status"
+	EditDeleteServer  = "delete-server"
+	EditRemoveMember  = "remove-member"
+	EditAddMember     = "add-member"
+	EditDeleteNetwork = "delete-network"
+	EditNetworkStatus = "network-status"
+)
+
+// Edit is a change that the portal's user or phoenixNAP itself makes, at once and without a request of a
+// client. Each kind uses the fields that it needs.
+type Edit struct {
+	// Kind is one of the constants Edit….
+	Kind string `json:"kind"`
+	// Block, Server and Network are IDs.
+	Block   string `json:"block,omitempty"`
+	Server  string `json:"server,omitempty"`
+	Network string `json:"network,omitempty"`
+	// Hostname, Status, Tags and IPs are new values.
+	Hostname string            `json:"hostname,omitempty"`
+	Status   string            `json:"status,omitempty"`
+	Tags     map[string]string `json:"tags,omitempty"`
+	IPs      []string          `json:"ips,omitempty"`
+}
+
+// OutOfBand makes an edit. An error says which object is not there.
+func (s *Sim) OutOfBand(e Edit) error {
+	defer s.enter()()
+	switch e.Kind {
+	case EditDeleteBlock, EditUnassignBlock, EditRetagBlock, EditBlockStatus:
+		return s.editBlock(e)
+	case EditRenameServer, EditServerStatus, EditDeleteServer, EditRemoveMember, EditAddMember:
+		return s.editServer(e)
+	case EditDeleteNetwork, EditNetworkStatus:
+		return s.editNetwork(e)
+	default:
+		return fmt.Errorf("edit kind %q is unknown", e.Kind)
+	}
+}
+
+func (s *Sim) editBlock(e Edit) error {
+	for _, a := range s.accounts {
+		b := a.blocks[e.Block]
+		if b == nil {
+			continue
+		}
+		switch e.Kind {
+		case EditDeleteBlock:
+			s.detach(a, b)
+			s.removeBlock(a, b)
+		case EditUnassignBlock:
+			s.detach(a, b)
+		case EditRetagBlock:
+			tags, err := s.seedTags(a, e.Tags)
+			if err != nil {
+				return fmt.Errorf("retag block %s: %w", b.id, err)
+			}
+			b.tags = tags
+		case EditBlockStatus:
+			b.status = e.Status // whatever the state machine says: the word may be one of the future
+		}
+		return nil
+	}
+	return fmt.Errorf("edit %s: there is no block %q", e.Kind, e.Block)
+}
+
+// detach takes a block from its resource through legal states, at once.
+func (s *Sim) detach(a *account, b *block) {
+	switch b.status {
+	case blockCreating:
+		s.moveBlock(b, blockUnassigned)
+	case blockAssigning:
+		s.moveBlock(b, blockErrorAssigning)
+	}
+	if b.status != blockUnassigned && b.status != blockUnassigning {
+		s.moveBlock(b, blockUnassigning)
+	}
+	if b.status == blockUnassigning {
+		s.moveBlock(b, blockUnassigned)
+	}
+	drop := func(id string) bool { return id == b.id }
+	if n := a.networks[b.resource]; n != nil {
+		n.blocks = slices.DeleteFunc(n.blocks, drop)
+	}
+	if srv := a.servers[b.resource]; srv != nil {
+		srv.ownBlocks = slices.DeleteFunc(srv.ownBlocks, drop)
+	}
+	b.resource, b.resourceKind = "", ""
+}
+
+func (s *Sim) editServer(e Edit) error {
+	for _, a := range s.accounts {
+		srv := a.servers[e.Server]
+		if srv == nil {
+			continue
+		}
+		switch e.Kind {
+		case EditRenameServer:
+			srv.hostname = e.Hostname
+		case EditServerStatus:
+			srv.status = e.Status
+		case EditDeleteServer:
+			s.startEnd(a, srv, true)
+		case EditRemoveMember:
+			m := srv.member(e.Network)
+			if m == nil {
+				return fmt.Errorf("edit %s: server %s is no member of network %q", e.Kind, srv.id, e.Network)
+			}
+			s.startLeave(a, srv, m, 0)
+			s.settle()
+		case EditAddMember:
+			return s.addMember(a, srv, e)
+		}
+		return nil
+	}
+	return fmt.Errorf("edit %s: there is no server %q", e.Kind, e.Server)
+}
+
+func (s *Sim) addMember(a *account, srv *server, e Edit) error {
+	n := a.networks[e.Network]
+	if n == nil || srv.member(e.Network) != nil {
+		return fmt.Errorf("edit %s: there is no network %q, or server %s is a member of it", e.Kind, e.Network, srv.id)
+	}
+	m := &membership{network: n.id, ips: orNone(e.IPs), status: membershipAssigned, open: true}
+	srv.members = append(srv.members, m)
+	s.followView(a, n.id)
+	return nil
+}
+
+func (s *Sim) editNetwork(e Edit) error {
+	for _, a := range s.accounts {
+		n := a.networks[e.Network]
+		if n == nil {
+			continue
+		}
+		if e.Kind == EditNetworkStatus {
+			n.status = e.Status
+			return nil
+		}
+		for _, srv := range membersOf(a, n) {
+			s.startLeave(a, srv, srv.member(n.id), time.Duration(0))
+		}
+		s.settle()
+		s.removeNetwork(a, n)
+		return nil
+	}
+	return fmt.Errorf("edit %s: there is no network %q", e.Kind, e.Network)
+}

@@ -1,0 +1,196 @@
+package pnapsim
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// States of a block (IP Addresses API, property "status").
+const (
+	blockCreating         = "creating"
+	blockUnassigned       = "unassigned"
+	blockAssigning        = "assigning"
+	blockAssigned         = "assigned"
+	blockUnassigning      = "unassigning"
+	blockErrorAssigning   = "error assigning"
+	blockErrorUnassigning = "error unassigning"
+	blockDeleted          = "deleted" // of the model only: the API never shows it
+)
+
+// States of a network (Networks API, property "status").
+const (
+	networkBusy  = "BUSY"
+	networkReady = "READY"
+	networkError = "ERROR"
+)
+
+// States of a server (BMC API, property "status").
+const (
+	serverCreating    = "creating"
+	serverPoweredOn   = "powered-on"
+	serverPoweredOff  = "powered-off"
+	serverRebooting   = "rebooting"
+	serverResetting   = "resetting"
+	serverDeleting    = "deleting"
+	serverReserved    = "reserved"
+	serverError       = "error"
+	serverReinstating = "reinstating"
+)
+
+// Kinds of resources that a block can be assigned to.
+const (
+	ofNetwork = "network"
+	ofServer  = "server"
+)
+
+// Words of a membership's statusDescription.
+const (
+	membershipInProgress = "in-progress"
+	membershipAssigned   = "assigned"
+)
+
+// account owns everything that its clients see.
+type account struct {
+	id         string
+	maxServers int
+	maxBlocks  int
+	servers    map[string]*server
+	blocks     map[string]*block
+	ghosts     []*block // deleted blocks that a lagging list may still show
+	networks   map[string]*network
+	tags       map[string]*tag // by ID
+	money      money
+}
+
+type tag struct {
+	seq         int
+	id          string
+	name        string
+	description string
+	billing     bool
+	usableAt    time.Time
+}
+
+// assignment is a tag on a resource.
+type assignment struct {
+	tagID string
+	value string
+}
+
+type block struct {
+	seq          int
+	id           string
+	owner        string // ID of the client that bought it; empty for the portal's user
+	grants       []string
+	location     string
+	cidr         netip.Prefix
+	status       string
+	resource     string
+	resourceKind string
+	description  string
+	tags         []assignment
+	byo          bool
+	created      time.Time
+	deleted      time.Time
+}
+
+type network struct {
+	seq         int
+	id          string
+	owner       string
+	name        string
+	location    string
+	description string
+	vlan        int
+	status      string
+	ra          bool
+	created     time.Time
+	blocks      []string // IDs, from assigning to the end of unassigning
+	view        []memberView
+	changes     int // unfinished changes
+	busyUntil   time.Time
+	busyBy      string // the client whose change is unfinished
+}
+
+// memberView is a membership as the network tells it, which may lag behind the server.
+type memberView struct {
+	server string
+	ips    []string
+}
+
+type server struct {
+	seq         int
+	id          string
+	owner       string
+	hostname    string
+	description string
+	os          string
+	kind        string
+	location    string
+	status      string
+	networkType string
+	reservation string
+	pricing     string
+	privateIPs  []string
+	publicIPs   []string // of its own allocation, beside its own block
+	ownBlocks   []string
+	gateway     string
+	tags        []assignment
+	members     []*membership
+	changing    string // the client whose network change is unfinished, "-" for the portal's user
+	created     time.Time
+}
+
+type membership struct {
+	network string
+	owner   string
+	ips     []string // single addresses and ranges, as they were given
+	status  string
+	open    bool // the VLAN is open on the server's port
+}
+
+// isV6 tells the IP version of a block.
+func (b *block) isV6() bool { return b.cidr.Addr().Is6() }
+
+func (b *block) live() bool { return b.status != blockDeleted }
+
+// freed reports whether the block belongs to no resource.
+func (b *block) freed() bool { return b.resource == "" }
+
+func (srv *server) member(networkID string) *membership {
+	for _, m := range srv.members {
+		if m.network == networkID {
+			return m
+		}
+	}
+	return nil
+}
+
+func (n *network) has(blockID string) bool { return slices.Contains(n.blocks, blockID) }
+
+// inOrder returns the values of a map in the order in which they were made.
+func inOrder[T any](values map[string]T, seq func(T) int) []T {
+	out := make([]T, 0, len(values))
+	for _, v := range values {
+		out = append(out, v)
+	}
+	slices.SortFunc(out, func(a, b T) int { return seq(a) - seq(b) })
+	return out
+}
+
+func (a *account) blocksInOrder() []*block {
+	return inOrder(a.blocks, func(b *block) int { return b.seq })
+}
+
+func (a *account) networksInOrder() []*network {
+	return inOrder(a.networks, func(n *network) int { return n.seq })
+}
+
+func (a *account) serversInOrder() []*server {
+	return inOrder(a.servers, func(s *server) int { return s.seq })
+}
+
+func (a *account) tagsInOrder() []*tag {
+	return inOrder(a.tags, func(t *tag) int { return t.seq })
+}
