@@ -105,5 +105,8 @@ func blockTexts(v view) string {
 	for _, b := range v.blocks4() {
 		texts = append(texts, b.CIDR.String())
 	}
+	if len(texts) == 0 {
+		return "none"
+	}
 	return strings.Join(texts, ", ")
 }

@@ -14,6 +14,8 @@ type Expected struct {
 	Published bool
 	// Unreadable says why the published network cannot be read; empty when it can.
 	Unreadable string
+	// Unreached says why the API server could not be asked what the controller published; empty when it could.
+	Unreached string
 	// Offline tells that Network was given by hand and the membership is not known.
 	Offline bool
 	// Network is what the controller published.
@@ -33,6 +35,47 @@ func ExpectedOf(annotations map[string]string) Expected {
 		return Expected{Unreadable: err.Error()}
 	}
 	return Expected{Published: ok, Network: network}
+}
+
+// ExpectedByHand is the expectation of a person who knows the network but has no API server at hand. The gateway of a block
+// is its first usable address, as phoenixNAP assigns them.
+func ExpectedByHand(vlan int, blocks, addresses []string) (Expected, error) {
+	e := Expected{Published: true, Offline: true, Network: contract.NodeNetwork{VLAN: vlan}}
+	if vlan < 1 || vlan > 4094 {
+		return Expected{}, fmt.Errorf("%d is no VLAN ID from 1 to 4094", vlan)
+	}
+	for _, raw := range blocks {
+		cidr, err := netip.ParsePrefix(raw)
+		if err != nil {
+			return Expected{}, fmt.Errorf("block %q: %w", raw, err)
+		}
+		cidr = cidr.Masked()
+		e.Network.Blocks = append(e.Network.Blocks, contract.NetworkBlock{CIDR: cidr, Gateway: cidr.Addr().Next()})
+	}
+	for _, raw := range addresses {
+		addr, err := netip.ParseAddr(raw)
+		if err != nil {
+			return Expected{}, fmt.Errorf("node address %q: %w", raw, err)
+		}
+		e.Network.IPs = append(e.Network.IPs, addr)
+	}
+	return e, nil
+}
+
+// Describe says in a line what network is expected.
+func (e Expected) Describe() string {
+	switch {
+	case e.Unreached != "":
+		return "not known"
+	case e.Unreadable != "":
+		return "not readable"
+	case !e.Published:
+		return "not published by the controller yet"
+	case e.Offline:
+		return e.name() + ", blocks " + blockTexts(view{Expected: e}) + " (given by hand)"
+	default:
+		return e.name() + ", blocks " + blockTexts(view{Expected: e})
+	}
 }
 
 // block returns the assigned block that holds addr.

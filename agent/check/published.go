@@ -12,6 +12,10 @@ const ReasonWaiting = "WaitingForController"
 
 func judgePublished(v view) outcome {
 	switch {
+	case v.Unreached != "":
+		o := cannotTell("APIServerNotReached", "what the controller published is not known: "+v.Unreached)
+		o.fixes = []Fix{{Tool: AnyTool, Note: "name a kubeconfig with --kubeconfig, or describe the network with --network-vlan, --network-block and --node-address"}}
+		return o
 	case v.Unreadable != "":
 		o := cannotTell("NetworkUnreadable", "the published network cannot be read: "+v.Unreadable)
 		o.fixes = []Fix{{Tool: AnyTool, Note: "controller and agent should be of the same version; remove the annotation, and the controller writes it again"}}

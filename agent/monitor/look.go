@@ -2,6 +2,8 @@ package monitor
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
@@ -20,14 +22,39 @@ type Asker interface {
 
 // Look takes one full snapshot: the kernel, then the route look-ups and ARP questions that follow from it.
 func Look(ctx context.Context, reader Reader, asker Asker, expected check.Expected) (check.Snapshot, error) {
+	return look(ctx, reader, asker, expected, &wireMemory{})
+}
+
+// look takes a snapshot, with the answers of memory where these serve.
+func look(ctx context.Context, reader Reader, asker Asker, expected check.Expected, memory *wireMemory) (check.Snapshot, error) {
 	s, err := reader.Read(ctx)
 	if err != nil {
 		return s, err
 	}
 	link, asks, routes := check.Questions(expected, s)
 	s.Routes = reader.Routes(s, routes)
+	if answers, known := memory.recall(link, asks, time.Now()); known {
+		s.ARP = answers
+		return s, nil
+	}
 	s.ARP = ask(ctx, asker, link, asks)
+	*memory = wireMemory{link: link, asked: asks, answers: s.ARP, at: time.Now()}
 	return s, ctx.Err()
+}
+
+// wireMemory keeps the last ARP answers for the questions that they answer.
+type wireMemory struct {
+	link    string
+	asked   []check.Question
+	answers []check.ARPAnswer
+	at      time.Time
+}
+
+func (m *wireMemory) recall(link string, asks []check.Question, now time.Time) ([]check.ARPAnswer, bool) {
+	if m.answers == nil || link != m.link || now.Sub(m.at) >= wireAge || !slices.Equal(asks, m.asked) {
+		return nil, false
+	}
+	return m.answers, true
 }
 
 func ask(ctx context.Context, asker Asker, link string, questions []check.Question) []check.ARPAnswer {

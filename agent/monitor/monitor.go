@@ -2,8 +2,6 @@ package monitor
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -34,8 +32,8 @@ type Sample struct {
 	Expected check.Expected
 }
 
-// Monitor takes samples.
-type Monitor struct {
+// Config is what a Monitor works with.
+type Config struct {
 	Reader Reader
 	Asker  Asker
 	// Expected returns what to expect at the moment.
@@ -46,44 +44,31 @@ type Monitor struct {
 	Interval time.Duration
 	// Tell receives each sample; it must not block.
 	Tell func(Sample)
-
-	wakeOnce sync.Once
-	wake     chan struct{}
-	damper   *Damper
-	wire     wireMemory
 }
 
-// wireMemory keeps the last ARP answers for the questions that they answer.
-type wireMemory struct {
-	link    string
-	asked   []check.Question
-	answers []check.ARPAnswer
-	at      time.Time
+// Monitor takes samples.
+type Monitor struct {
+	Config
+	wake   chan struct{}
+	damper *Damper
+	wire   wireMemory
 }
 
-func (m *wireMemory) recall(link string, asks []check.Question, now time.Time) ([]check.ARPAnswer, bool) {
-	if m.answers == nil || link != m.link || now.Sub(m.at) >= wireAge || !slices.Equal(asks, m.asked) {
-		return nil, false
-	}
-	return m.answers, true
+// New returns a monitor; it starts nothing.
+func New(config Config) *Monitor {
+	return &Monitor{Config: config, wake: make(chan struct{}, 1), damper: NewDamper()}
 }
 
 // Changed asks for a sample soon, because something to be judged, or to judge by, has changed.
 func (m *Monitor) Changed() {
 	select {
-	case m.wakeup() <- struct{}{}:
+	case m.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (m *Monitor) wakeup() chan struct{} {
-	m.wakeOnce.Do(func() { m.wake = make(chan struct{}, 1) })
-	return m.wake
-}
-
 // Run takes samples until ctx ends.
 func (m *Monitor) Run(ctx context.Context) error {
-	m.damper = NewDamper()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.follow(ctx) })
 	group.Go(func() error { return m.loop(ctx) })
@@ -117,7 +102,7 @@ func (m *Monitor) loop(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 			fresh = true
-		case <-m.wakeup():
+		case <-m.wake:
 			timer.Stop()
 			if !pause(ctx, debounce) {
 				return nil
@@ -131,7 +116,7 @@ func (m *Monitor) loop(ctx context.Context) error {
 
 func (m *Monitor) drain() {
 	select {
-	case <-m.wakeup():
+	case <-m.wake:
 	default:
 	}
 }
@@ -139,7 +124,10 @@ func (m *Monitor) drain() {
 // sample takes a sample; with fresh the wire is asked in any case. It returns whether the next one should come soon.
 func (m *Monitor) sample(ctx context.Context, fresh bool) (pending bool) {
 	expected := m.Expected()
-	s, err := m.look(ctx, expected, fresh)
+	if fresh {
+		m.wire = wireMemory{}
+	}
+	s, err := look(ctx, m.Reader, m.Asker, expected, &m.wire)
 	if err != nil {
 		if ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Taking a sample")
@@ -149,22 +137,6 @@ func (m *Monitor) sample(ctx context.Context, fresh bool) (pending bool) {
 	report, pending := m.damper.Observe(check.Evaluate(expected, s))
 	m.Tell(Sample{Report: report, Snapshot: s, Expected: expected})
 	return pending
-}
-
-func (m *Monitor) look(ctx context.Context, expected check.Expected, fresh bool) (check.Snapshot, error) {
-	s, err := m.Reader.Read(ctx)
-	if err != nil {
-		return s, err
-	}
-	link, asks, routes := check.Questions(expected, s)
-	s.Routes = m.Reader.Routes(s, routes)
-	if answers, known := m.wire.recall(link, asks, time.Now()); known && !fresh {
-		s.ARP = answers
-		return s, nil
-	}
-	s.ARP = ask(ctx, m.Asker, link, asks)
-	m.wire = wireMemory{link: link, asked: asks, answers: s.ARP, at: time.Now()}
-	return s, ctx.Err()
 }
 
 func pause(ctx context.Context, d time.Duration) bool {

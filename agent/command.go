@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+)
+
+// usageError is a mistake in how the command was called.
+type usageError struct{ error }
+
+func newCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "agent",
+		Short: "Checks a node's way to a phoenixNAP public network",
+		Long: "Checks a node's way to a phoenixNAP public network.\n\nEvery flag may also be given as an environment variable of the same name in capitals:\n" +
+			"--node-name as NODE_NAME. A flag outweighs the environment.",
+		Version:           version.Get().GitVersion,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags(), os.LookupEnv) },
+	}
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	logging := flag.NewFlagSet("logging", flag.ContinueOnError)
+	klog.InitFlags(logging)
+	for _, name := range []string{"v", "vmodule"} {
+		command.PersistentFlags().AddGoFlag(logging.Lookup(name))
+	}
+	command.AddCommand(newRunCommand(), newDiagnoseCommand())
+	return command
+}
+
+// fromEnvironment sets the flags that were not given from the variables of the same name.
+func fromEnvironment(flags *pflag.FlagSet, lookUp func(string) (string, bool)) error {
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := variable(f.Name)
+		value, set := lookUp(name)
+		if f.Changed || !set || value == "" || f.Name == "help" || f.Name == "v" {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
+		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+func variable(flagName string) string {
+	return strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
+}
+
+// nodeFlags are the flags that both commands have.
+type nodeFlags struct {
+	nodeName   string
+	kubeconfig string
+	iface      string
+	uplink     string
+}
+
+func (f *nodeFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.nodeName, "node-name", "", "name of the Node that this machine is; in a pod, set it from spec.nodeName; the hostname when empty")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "file that tells how to reach the API server; in a pod, empty takes the pod's ServiceAccount")
+	flags.StringVar(&f.iface, "interface", "", "name of the VLAN interface; empty finds it by the VLAN ID of the network")
+	flags.StringVar(&f.uplink, "uplink", "", "name of the interface that carries the server's VLANs; empty finds the bond")
+}
+
+// name returns the Node's name.
+func (f *nodeFlags) name() (string, error) {
+	if f.nodeName != "" {
+		return f.nodeName, nil
+	}
+	hostname, err := os.Hostname()
+	if err != nil || hostname == "" {
+		return "", usageError{errors.New("the hostname is not known: name the Node with --node-name")}
+	}
+	return strings.ToLower(hostname), nil
+}
+
+// client returns a client of the API server.
+func (f *nodeFlags) client() (kubernetes.Interface, error) {
+	config, err := f.restConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w; name a kubeconfig with --kubeconfig", err)
+	}
+	config.UserAgent = "phoenixnap-agent/" + version.Get().GitVersion
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("use %s: %w", f.kubeconfig, err)
+	}
+	return client, nil
+}
+
+func (f *nodeFlags) restConfig() (*rest.Config, error) {
+	if f.kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+}

@@ -1,0 +1,2 @@
+// Package endpoint serves the agent's metrics and health over HTTP.
+package endpoint

@@ -1,0 +1,46 @@
+// Command agent runs on every node: it checks the node's way to the public network and the announced addresses, says so
+// on its Node, and explains it to a person.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
+)
+
+// exitCode is an error that is no more than the code to exit with: what there was to say has been said.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string) int {
+	command := newCommand()
+	command.SetArgs(args)
+	err := command.ExecuteContext(ctx)
+	var code exitCode
+	var misuse usageError
+	switch {
+	case err == nil:
+		return diagnose.ExitOK
+	case errors.As(err, &code):
+		return int(code)
+	case errors.As(err, &misuse):
+		fmt.Fprintln(os.Stderr, "agent:", err)
+		return diagnose.ExitUsage
+	default:
+		fmt.Fprintln(os.Stderr, "agent:", err)
+		return diagnose.ExitFailed
+	}
+}

@@ -1,0 +1,182 @@
+// Package station stands between the Node and the judges: it turns the Node into what to expect, and samples into
+// conditions, annotations and metrics.
+package station
+
+import (
+	"encoding/json"
+	"net/netip"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcement"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/identity"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/monitor"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/nodecond"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// Publisher writes to the Node.
+type Publisher interface {
+	Observe(node *corev1.Node)
+	Set(c nodecond.Condition)
+	Annotate(key, value string)
+}
+
+// Metrics take figures.
+type Metrics interface {
+	Sample(report check.Report, s check.Snapshot, expected check.Expected, now time.Time)
+	Addresses(findings []check.Finding)
+}
+
+// Health takes signs of life.
+type Health interface {
+	Sampled(now time.Time)
+	SetReady()
+}
+
+// Config is what a Station works with.
+type Config struct {
+	// Interface and Uplink are names that a person fixed; usually empty.
+	Interface, Uplink string
+	Publisher         Publisher
+	// Services returns the Services of the cluster; known is false before they were listed.
+	Services func() (services []*corev1.Service, known bool)
+	Metrics  Metrics
+	Health   Health
+}
+
+// Station holds the Node's latest state and the latest sample.
+type Station struct {
+	Config
+	onExpectation func()
+
+	mu          sync.Mutex
+	annotations map[string]string
+	sample      *monitor.Sample
+}
+
+// New returns a station.
+func New(config Config) *Station {
+	return &Station{Config: config, onExpectation: func() {}}
+}
+
+// OnExpectation sets what is called when what to expect may have changed. It is to be called before anything runs.
+func (s *Station) OnExpectation(changed func()) { s.onExpectation = changed }
+
+// ObserveNode takes a version of the Node, nil when it was deleted.
+func (s *Station) ObserveNode(node *corev1.Node) {
+	var annotations map[string]string
+	if node != nil {
+		annotations = node.Annotations
+		s.Health.SetReady()
+	}
+	s.Publisher.Observe(node)
+	s.mu.Lock()
+	changed := !sameNetwork(s.annotations, annotations)
+	s.annotations = annotations
+	s.mu.Unlock()
+	if changed {
+		s.onExpectation()
+	}
+}
+
+func sameNetwork(a, b map[string]string) bool {
+	for _, key := range []string{
+		contract.NodeServerID, contract.NodePublicNetworkID, contract.NodePublicNetworkVLAN, contract.NodePublicNetworkIPs,
+		contract.NodePublicNetworkMember, contract.NodePublicNetworkBlocks, contract.NodeAnnouncer,
+	} {
+		if a[key] != b[key] {
+			return false
+		}
+	}
+	return true
+}
+
+// Expected returns what to expect at the moment.
+func (s *Station) Expected() check.Expected {
+	s.mu.Lock()
+	annotations := s.annotations
+	s.mu.Unlock()
+	expected := check.ExpectedOf(annotations)
+	expected.Interface, expected.Uplink = s.Interface, s.Uplink
+	expected.Virtual, _ = s.virtual()
+	return expected
+}
+
+// virtual returns the addresses of Services; known is false before they were listed.
+func (s *Station) virtual() (addresses []netip.Addr, known bool) {
+	services, known := s.Services()
+	for _, t := range announcement.Targets(services) {
+		addresses = append(addresses, t.Address)
+	}
+	return addresses, known
+}
+
+// Sample takes a sample: it becomes the condition VLANReady, the reported identity and metrics.
+func (s *Station) Sample(sample monitor.Sample) {
+	s.mu.Lock()
+	s.sample = &sample
+	s.mu.Unlock()
+	now := time.Now()
+	s.Health.Sampled(now)
+	s.Metrics.Sample(sample.Report, sample.Snapshot, sample.Expected, now)
+	s.set(contract.ConditionVLANReady, sample.Report.Verdict(), monitor.ReasonConfirming)
+	// Before the Services are known, an address of one could be taken for the machine's own.
+	if virtual, known := s.virtual(); known {
+		s.identify(identity.Of(sample.Snapshot, sample.Report, virtual))
+	}
+}
+
+// identify publishes the identity of the machine.
+func (s *Station) identify(id contract.Identity) {
+	// Strings and addresses always encode.
+	if raw, err := json.Marshal(id); err == nil {
+		s.Publisher.Annotate(contract.NodeReportedIdentity, string(raw))
+	}
+}
+
+// Addresses takes what was heard of the addresses of Services: it becomes the condition AnnouncementHealthy and metrics.
+func (s *Station) Addresses(findings []check.Finding, verdict check.Verdict) {
+	s.Metrics.Addresses(findings)
+	s.set(contract.ConditionAnnouncementHealthy, verdict, announcement.ReasonConfirming)
+}
+
+// set publishes a verdict, unless it only waits for confirmation: until then the Node's condition stays as it is, so that
+// an agent that restarts changes nothing that holds.
+func (s *Station) set(conditionType corev1.NodeConditionType, v check.Verdict, confirming string) {
+	if v.Reason == confirming {
+		return
+	}
+	s.Publisher.Set(nodecond.Condition{Type: conditionType, Status: statusOf(v.Status), Reason: v.Reason, Message: v.Message})
+}
+
+func statusOf(status check.Status) corev1.ConditionStatus {
+	switch status {
+	case check.OK:
+		return corev1.ConditionTrue
+	case check.Fail:
+		return corev1.ConditionFalse
+	case check.Unknown, check.Warn, check.Skip:
+		return corev1.ConditionUnknown
+	default:
+		return corev1.ConditionUnknown
+	}
+}
+
+// View returns what the announcement watcher needs; known is false before the first sample.
+func (s *Station) View() (view announcement.View, known bool) {
+	s.mu.Lock()
+	sample := s.sample
+	s.mu.Unlock()
+	if sample == nil {
+		return announcement.View{}, false
+	}
+	verdict := sample.Report.Verdict()
+	return announcement.View{
+		Ready: verdict.Status == check.OK, Why: verdict.Reason,
+		Report: sample.Report, Snapshot: sample.Snapshot, Announcer: sample.Expected.Network.Announcer,
+	}, true
+}
