@@ -144,7 +144,7 @@ func TestLockWaitsUntilTheContextEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*lockPoll, errors.New("waited long enough"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*lockSay*lockPoll, errors.New("waited long enough"))
 	defer cancel()
 	_, err = box.lock(ctx, "thing")
 	checkError(t, err, "waited long enough")

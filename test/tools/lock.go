@@ -15,6 +15,9 @@ import (
 // until a context ends.
 const lockPoll = 100 * time.Millisecond
 
+// lockSay is how many tries go by before the wait is worth a line.
+const lockSay = 5
+
 // lock takes the cache's lock of that name, so that two runs side by side do a thing once, one after the other.
 // The kernel releases it when the process ends, however it ends.
 func (b *Toolbox) lock(ctx context.Context, name string) (release func(), err error) {
@@ -36,7 +39,7 @@ func (b *Toolbox) lock(ctx context.Context, name string) (release func(), err er
 func (b *Toolbox) waitForLock(ctx context.Context, file *os.File, name string) error {
 	ticker := time.NewTicker(lockPoll)
 	defer ticker.Stop()
-	for told := false; ; told = true {
+	for try := 1; ; try++ {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return nil
@@ -44,7 +47,7 @@ func (b *Toolbox) waitForLock(ctx context.Context, file *os.File, name string) e
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("lock %s: %w", file.Name(), err)
 		}
-		if !told {
+		if try == lockSay {
 			b.say("waiting for another run that prepares %s", name)
 		}
 		select {

@@ -25,8 +25,9 @@ func (b *Toolbox) Product(ctx context.Context, pkg string) (string, error) {
 		return "", fmt.Errorf("build %q: want a package of this project, such as ./agent", pkg)
 	}
 	// The go command relinks only when the file it would write is out of date, so each source tree keeps one.
-	linked := filepath.Join(b.Cache, "linked", keyOf(b.Root, pkg), name)
-	release, err := b.lock(ctx, "linked-"+keyOf(b.Root, pkg))
+	key := keyOf(b.Root, pkg)
+	linked := filepath.Join(b.Cache, "linked", key, name)
+	release, err := b.lock(ctx, name+"-"+key)
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -25,7 +26,7 @@ func main() {
 	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := prepare(ctx, *packages, flag.Args())
+	err := prepare(ctx, os.Stdout, *packages, flag.Args())
 	stop()
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "tools:", err)
@@ -34,7 +35,7 @@ func main() {
 }
 
 // prepare does one thing after the other: each build alone uses the machine to the full.
-func prepare(ctx context.Context, packages string, names []string) error {
+func prepare(ctx context.Context, out io.Writer, packages string, names []string) error {
 	if packages != "" {
 		if err := tools.Packages(ctx, strings.Split(packages, ",")...); err != nil {
 			return err
@@ -52,7 +53,9 @@ func prepare(ctx context.Context, packages string, names []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Println(path)
+		if _, err := fmt.Fprintln(out, path); err != nil {
+			return err
+		}
 	}
 	return nil
 }
