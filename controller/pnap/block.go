@@ -56,23 +56,32 @@ func (c *Client) Block(ctx context.Context, id string) (ipblock.Block, error) {
 	if err != nil {
 		return ipblock.Block{}, err
 	}
-	return readBlock(op, id, body)
+	element, err := decodeObject(op, id, body)
+	if err != nil {
+		return ipblock.Block{}, err
+	}
+	return decodeBlock(element), nil
 }
 
 // BuyBlock buys a block. It costs money and is not idempotent: after an error for which IsUnanswered
 // holds, the block may exist.
 func (c *Client) BuyBlock(ctx context.Context, wanted BlockRequest) (ipblock.Block, error) {
 	const op = "buy IP block"
+	name := wanted.Size + " in " + wanted.Location
 	order := ipapi.NewIpBlockCreate(wanted.Location, wanted.Size)
 	order.SetTags(tagRequests(wanted.Tags))
 	if wanted.Description != "" {
 		order.SetDescription(wanted.Description)
 	}
-	body, err := request(ctx, c, op, wanted.Size+" in "+wanted.Location, c.blocks.IPBlocksAPI.IpBlocksPost(ctx).IpBlockCreate(*order).Execute)
+	body, err := request(ctx, c, op, name, c.blocks.IPBlocksAPI.IpBlocksPost(ctx).IpBlockCreate(*order).Execute)
 	if err != nil {
 		return ipblock.Block{}, err
 	}
-	return readBlock(op, "", body)
+	element, err := decodeNew(op, name, body)
+	if err != nil {
+		return ipblock.Block{}, err
+	}
+	return decodeBlock(element), nil
 }
 
 // SetBlockTags replaces all tags of a block.
@@ -86,14 +95,6 @@ func (c *Client) SetBlockTags(ctx context.Context, id string, tags map[string]st
 func (c *Client) DeleteBlock(ctx context.Context, id string) error {
 	_, err := request(ctx, c, "delete IP block", id, c.blocks.IPBlocksAPI.IpBlocksIpBlockIdDelete(ctx, id).Execute)
 	return err
-}
-
-func readBlock(op, id string, body []byte) (ipblock.Block, error) {
-	element, err := decodeObject(op, id, body)
-	if err != nil {
-		return ipblock.Block{}, err
-	}
-	return decodeBlock(element), nil
 }
 
 func decodeBlock(o object) ipblock.Block {

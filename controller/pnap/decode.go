@@ -136,17 +136,25 @@ func decodeList(ctx context.Context, op string, body []byte, key string) ([]obje
 	return elements, nil
 }
 
-// decodeObject reads one object and checks that it is the one asked for; id "" accepts any.
-func decodeObject(op, id string, body []byte) (object, error) {
+// decodeNew reads an object that the request named name has made.
+func decodeNew(op, name string, body []byte) (object, error) {
 	var value object
 	if err := json.Unmarshal(body, &value); err != nil {
-		return nil, unreadable(op, id, err)
+		return nil, unreadable(op, name, err)
 	}
-	got := value.text("id")
-	if got == "" {
-		return nil, unreadable(op, id, errors.New("it lacks the property id"))
+	if value.text("id") == "" {
+		return nil, unreadable(op, name, errors.New("it lacks the property id"))
 	}
-	if id != "" && got != id {
+	return value, nil
+}
+
+// decodeObject reads one object and checks that it is the one asked for.
+func decodeObject(op, id string, body []byte) (object, error) {
+	value, err := decodeNew(op, id, body)
+	if err != nil {
+		return nil, err
+	}
+	if got := value.text("id"); got != id {
 		return nil, unreadable(op, id, errors.New("it tells of another object: "+shorten(got)))
 	}
 	return value, nil

@@ -90,6 +90,7 @@ func (s *tokenSource) fetch(ctx context.Context) (string, error) {
 	s.mu.Unlock()
 
 	asked := s.now()
+	began := time.Now() // the library reckons the end of the token by the real clock
 	token, err := s.exchange(ctx, id, secret)
 	if err != nil {
 		return "", err
@@ -97,7 +98,11 @@ func (s *tokenSource) fetch(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.previous, s.token, s.id, s.secret = s.token, token.AccessToken, id, secret
-	s.renewAt = asked.Add(usefulLife(time.Duration(token.ExpiresIn) * time.Second))
+	var lifetime time.Duration
+	if !token.Expiry.IsZero() {
+		lifetime = token.Expiry.Sub(began).Round(time.Second)
+	}
+	s.renewAt = asked.Add(usefulLife(lifetime))
 	return s.token, nil
 }
 
