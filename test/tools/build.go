@@ -82,12 +82,12 @@ func (b *Toolbox) build(ctx context.Context, r recipe) (string, error) {
 	if isFile(path) {
 		return path, nil
 	}
-	b.say("building %s %s (about %s the first time)", r.name, r.version, minutes(r.minutes))
+	b.say("building %s (about %s the first time)", r.title(), minutes(r.minutes))
 	err = replaceFile(path, func(temporary string) error {
 		return b.goBuild(ctx, filepath.Join(b.Root, r.dir), r.pkg, temporary, r.ldflags)
 	})
 	if err != nil {
-		return "", fmt.Errorf("build %s %s: %w", r.name, r.version, err)
+		return "", fmt.Errorf("build %s: %w", r.title(), err)
 	}
 	return path, nil
 }

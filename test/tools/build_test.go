@@ -46,7 +46,7 @@ func TestBinaryIsBuiltOnce(t *testing.T) {
 	if paths[0] != paths[1] || paths[0] != paths[2] {
 		t.Errorf("three runs side by side got %v", paths)
 	}
-	if said := progress(t, box); strings.Count(said, "building kube-vip-v1.0.0 v1.0.0 (about 1 minute the first time)") != 1 {
+	if said := progress(t, box); strings.Count(said, "building kube-vip v1.0.0 (about 1 minute the first time)") != 1 {
 		t.Errorf("progress = %q, want one build", said)
 	}
 	if got := run(t, paths[0]); got != "hello v1.0.0\n" {
@@ -75,7 +75,7 @@ func TestBinaryIsBuiltAgainWhenPinsChange(t *testing.T) {
 func TestFailedBuildLeavesNothing(t *testing.T) {
 	box := smallTree(t, "package main\n\nfunc main() { undefinedName() }\n")
 	_, err := box.Binary(t.Context(), "kube-vip-v1.0.0")
-	checkError(t, err, "build kube-vip-v1.0.0 v1.0.0: go build")
+	checkError(t, err, "build kube-vip v1.0.0: go build")
 	checkError(t, err, "undefined: undefinedName")
 	checkEntries(t, filepath.Join(box.Cache, "tools"), 0)
 }

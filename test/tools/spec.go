@@ -107,6 +107,9 @@ type recipe struct {
 	key string
 }
 
+// title names program and version, such as kube-vip v1.0.0.
+func (r recipe) title() string { return strings.TrimSuffix(r.name, "-"+r.version) + " " + r.version }
+
 // recipeFor reads the nested module below root. toolchain is what the go command says about itself.
 func recipeFor(root, name, toolchain string) (recipe, error) {
 	s, err := specOf(name)
