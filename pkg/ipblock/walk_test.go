@@ -68,7 +68,7 @@ func TestEnsureEndsWithOneBlock(t *testing.T) {
 		a, mine := leftOver(seed)
 		w := wish()
 		if mine > 0 && a.rng.IntN(2) == 0 {
-			w.Published = ipblock.ServiceAddress(a.owned()[0].CIDR)
+			w.Published = ipblock.ServiceAddress(a.owned()[a.rng.IntN(mine)].CIDR)
 		}
 		last := ensureToEnd(a, w)
 		if last.Action == ipblock.Refuse && last.Reason == ipblock.BlockElsewhere && a.heldElsewhere(last.Block.ID) {

@@ -1,0 +1,70 @@
+package balancer_test
+
+import (
+	"context"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
+)
+
+// crash is what the process dies of.
+type crash struct{}
+
+// mayCrash is called before and after everything that leaves the process.
+func (w *world) mayCrash() {
+	w.step++
+	if w.step == w.crashAt {
+		panic(crash{})
+	}
+}
+
+// syncOrCrash is sync, in a process that may die on the way. A new process follows.
+func (w *world) syncOrCrash(name string) (done bool, err error) {
+	defer func() {
+		if died := recover(); died != nil {
+			if _, planned := died.(crash); !planned {
+				panic(died)
+			}
+			done, err = false, context.Canceled
+			w.refresh()
+			w.restart()
+		}
+	}()
+	return w.sync(name)
+}
+
+// crashing is the client of a process that may die before or after each change of the account.
+type crashing struct {
+	*pnap.Client
+	world *world
+}
+
+func (c crashing) BuyBlock(ctx context.Context, wanted pnap.BlockRequest) (ipblock.Block, error) {
+	c.world.mayCrash()
+	defer c.world.mayCrash()
+	return c.Client.BuyBlock(ctx, wanted)
+}
+
+func (c crashing) DeleteBlock(ctx context.Context, id string) error {
+	c.world.mayCrash()
+	defer c.world.mayCrash()
+	return c.Client.DeleteBlock(ctx, id)
+}
+
+func (c crashing) AssignBlock(ctx context.Context, networkID, blockID string) error {
+	c.world.mayCrash()
+	defer c.world.mayCrash()
+	return c.Client.AssignBlock(ctx, networkID, blockID)
+}
+
+func (c crashing) UnassignBlock(ctx context.Context, networkID, blockID string) error {
+	c.world.mayCrash()
+	defer c.world.mayCrash()
+	return c.Client.UnassignBlock(ctx, networkID, blockID)
+}
+
+func (c crashing) EnsureTags(ctx context.Context, names ...string) error {
+	c.world.mayCrash()
+	defer c.world.mayCrash()
+	return c.Client.EnsureTags(ctx, names...)
+}
