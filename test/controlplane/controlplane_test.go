@@ -86,6 +86,11 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: team}]
 func TestNodeIsConfinedToItself(t *testing.T) {
 	ctx := t.Context()
 	kubelet := clientOf(t, mustUser(t, "system:node:one", "system:nodes"))
+	t.Cleanup(func() {
+		if err := clientOf(t, cp.Config()).CoreV1().Nodes().Delete(context.WithoutCancel(ctx), "one", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 	for _, name := range []string{"one", "two"} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		_, err := kubelet.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
