@@ -11,6 +11,9 @@ import (
 // timeForm is how the API tells times: RFC 3339 with milliseconds.
 const timeForm = "2006-01-02T15:04:05.000Z"
 
+// told is a model time as the API tells it.
+func (s *Sim) told(t time.Time) string { return s.clock.Told(t).UTC().Format(timeForm) }
+
 // maxDescription is the longest description that the APIs store.
 const maxDescription = 250
 
@@ -82,7 +85,7 @@ func (s *Sim) blockView(a *account, b *block) object {
 	view := object{
 		"id": b.id, "location": b.location, "cidrBlockSize": fmt.Sprintf("/%d", b.cidr.Bits()), "cidr": b.cidr.String(),
 		"ipVersion": version, "status": status, "tags": assignmentsView(a, b.tags), "isBringYourOwn": b.byo,
-		"createdOn": b.created.UTC().Format(timeForm),
+		"createdOn": s.told(b.created),
 	}
 	if b.description != "" {
 		view["description"] = b.description

@@ -17,6 +17,9 @@ type Clock interface {
 	// Scale is how many seconds of model time pass in a second of the clients' time. Token lifetimes and
 	// Retry-After are told in the clients' seconds, because clients keep them by their own clocks.
 	Scale() float64
+	// Told is a model time as the clients' clocks showed it: the API tells times so, or with a fast model
+	// clock its objects would be made in the clients' future.
+	Told(t time.Time) time.Time
 }
 
 // ManualClock stands still except when it is advanced. Its zero value starts at the Unix epoch.
@@ -74,6 +77,9 @@ func (c *ManualClock) next(until time.Time) (leaped <-chan struct{}, due bool) {
 // Scale implements Clock: clients of a manual clock live in model time.
 func (*ManualClock) Scale() float64 { return 1 }
 
+// Told implements Clock.
+func (*ManualClock) Told(t time.Time) time.Time { return t }
+
 // RealClock runs with the machine's clock, scale times as fast.
 type RealClock struct {
 	start time.Time
@@ -126,3 +132,10 @@ func (c *RealClock) Wait(ctx context.Context, until time.Time) error {
 
 // Scale implements Clock.
 func (c *RealClock) Scale() float64 { return c.scale }
+
+// Told implements Clock. A leap makes everything before it older for clients too.
+func (c *RealClock) Told(t time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.start.Add(time.Duration(float64(t.Sub(c.start)-c.leap) / c.scale))
+}

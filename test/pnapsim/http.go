@@ -85,6 +85,9 @@ func (s *Sim) process(r *http.Request, raw []byte) *delivery {
 	d.entry.Status = d.reply.status
 	d.entry.Message = messageOf(d.reply.body)
 	s.log.add(d.entry)
+	if r.Method != http.MethodGet {
+		s.assertInvariants()
+	}
 	return d
 }
 

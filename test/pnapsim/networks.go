@@ -62,7 +62,7 @@ func (s *Sim) networkView(a *account, n *network) object {
 	}
 	view := object{
 		"id": n.id, "name": n.name, "location": n.location, "vlanId": n.vlan, "status": n.status,
-		"createdOn": n.created.UTC().Format(timeForm), "ipBlocks": blocks, "memberships": members,
+		"createdOn": s.told(n.created), "ipBlocks": blocks, "memberships": members,
 	}
 	if n.description != "" {
 		view["description"] = n.description

@@ -71,7 +71,7 @@ func (s *Sim) editBlock(e Edit) error {
 			}
 			b.tags = tags
 		case EditBlockStatus:
-			b.status = e.Status // whatever the state machine says: the word may be one of the future
+			b.status, b.edited = e.Status, true // the word may be one of the future
 		}
 		return nil
 	}
@@ -148,7 +148,7 @@ func (s *Sim) editNetwork(e Edit) error {
 			continue
 		}
 		if e.Kind == EditNetworkStatus {
-			n.status = e.Status
+			n.status, n.edited = e.Status, true
 			return nil
 		}
 		for _, srv := range membersOf(a, n) {

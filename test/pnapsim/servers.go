@@ -81,7 +81,7 @@ func (s *Sim) serverView(a *account, srv *server) object {
 		"cpu": "E-2276G", "cpuCount": 1, "coresPerCpu": 6, "cpuFrequency": 3.8, "ram": "64GB RAM", "storage": "1x 960GB NVMe",
 		"privateIpAddresses": slices.Clone(srv.privateIPs), "publicIpAddresses": s.publicAddresses(a, srv),
 		"pricingModel": srv.pricing, "networkType": srv.networkType, "tags": assignmentsView(a, srv.tags),
-		"provisionedOn": srv.created.UTC().Format(timeForm), "networkConfiguration": configuration,
+		"provisionedOn": s.told(srv.created), "networkConfiguration": configuration,
 		"storageConfiguration": object{"rootPartition": object{"raid": "NO_RAID", "size": -1}},
 	}
 	if srv.description != "" {

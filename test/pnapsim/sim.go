@@ -104,6 +104,7 @@ func (s *Sim) settle() {
 		}
 		s.at(e.at)
 		e.fire()
+		s.assertInvariants()
 		s.refreshFeed()
 	}
 	s.at(now)

@@ -91,6 +91,7 @@ type block struct {
 	description  string
 	tags         []assignment
 	byo          bool
+	edited       bool // to a status of the portal's choice
 	created      time.Time
 	deleted      time.Time
 }
@@ -111,6 +112,7 @@ type network struct {
 	changes     int // unfinished changes
 	busyUntil   time.Time
 	busyBy      string // the client whose change is unfinished
+	edited      bool   // to a status of the portal's choice
 }
 
 // memberView is a membership as the network tells it, which may lag behind the server.
