@@ -21,7 +21,7 @@ link add name probe2 type bridge vlan_filtering 1
 func Detect(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "ip", "-batch", "-")
 	cmd.Stdin = strings.NewReader(probe)
-	cmd.SysProcAttr = isolation()
+	cmd.SysProcAttr = Isolation(syscall.CLONE_NEWNET | syscall.CLONE_NEWNS)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("the running kernel makes no VLAN link in a network namespace of ours: %w: %s", err, strings.TrimSpace(string(out)))
@@ -29,12 +29,10 @@ func Detect(ctx context.Context) error {
 	return nil
 }
 
-// isolation gives a child process network interfaces and mounts of its own; who is not root gets a user namespace
-// in which the child is.
-func isolation() *syscall.SysProcAttr {
-	attr := &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
-	}
+// Isolation gives a child process namespaces of its own (CLONE_NEW... flags of clone(2)) and ends it with its
+// parent. Who is not root gets a user namespace in which the child is.
+func Isolation(namespaces uintptr) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() != 0 {
 		attr.Cloneflags |= syscall.CLONE_NEWUSER
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/kernel/guest"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
@@ -29,7 +30,7 @@ func runInPlace(ctx context.Context, o options) (int, error) {
 	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", settle, self}, os.Args[1:]...)...)
 	cmd.Env = append(os.Environ(), Variable+"="+guest.Inside)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = isolation()
+	cmd.SysProcAttr = Isolation(syscall.CLONE_NEWNET | syscall.CLONE_NEWNS)
 	p, err := subprocess.Start(cmd)
 	if err != nil {
 		return 0, err

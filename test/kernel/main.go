@@ -77,20 +77,32 @@ func Main(m *testing.M, opts ...Option) int {
 
 // run chooses the kernel and runs the tests there.
 func run(ctx context.Context, choice string, o options) (int, error) {
-	switch choice {
-	case choiceMachine:
-		return runInMachine(ctx, o)
-	case "", choiceHost:
-	default:
-		return 0, fmt.Errorf("%s=%q: say %q or %q, or leave it empty", Variable, choice, choiceMachine, choiceHost)
-	}
-	lacking := Detect(ctx)
+	inPlace, err := place(ctx, choice)
 	switch {
-	case lacking == nil:
+	case err != nil:
+		return 0, err
+	case inPlace:
 		return runInPlace(ctx, o)
-	case choice == choiceHost:
-		return 0, lacking
 	default:
 		return runInMachine(ctx, o)
+	}
+}
+
+// InPlace tells whether what needs 802.1Q can run on this kernel (true) or has to go into a virtual machine (false),
+// by the person's choice (Variable) and by Detect.
+func InPlace(ctx context.Context) (bool, error) { return place(ctx, os.Getenv(Variable)) }
+
+func place(ctx context.Context, choice string) (inPlace bool, err error) {
+	switch choice {
+	case guest.Inside:
+		return true, nil
+	case choiceMachine:
+		return false, nil
+	case choiceHost:
+		return true, Detect(ctx)
+	case "":
+		return Detect(ctx) == nil, nil
+	default:
+		return false, fmt.Errorf("%s=%q: say %q or %q, or leave it empty", Variable, choice, choiceMachine, choiceHost)
 	}
 }

@@ -1,0 +1,200 @@
+// Package space holds network, mount and host-name namespaces and runs functions, programs and connections in them.
+package space
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Space is a host of the lab: network interfaces, mounts and a host name of its own. Namespaces belong to threads,
+// so one thread lives in it for as long as it is open, and everything that is started there dies with that thread.
+type Space struct {
+	// Name is the host name.
+	Name string
+	// Net changes and lists the links, addresses, routes and neighbours.
+	Net *netlink.Handle
+
+	fd    netns.NsHandle
+	inode uint64
+	work  chan func()
+	ended chan struct{}
+	close sync.Once
+}
+
+// Open makes a space in which the loopback interface is up, /sys shows its own interfaces and /run (with home and
+// tmp) is empty and its own.
+func Open(name string) (*Space, error) {
+	s := &Space{Name: name, work: make(chan func()), ended: make(chan struct{}), fd: netns.None()}
+	ready := make(chan error)
+	go s.live(ready)
+	if err := <-ready; err != nil {
+		return nil, fmt.Errorf("make host %s: %w", name, err)
+	}
+	if err := s.attach(); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("make host %s: %w", name, err)
+	}
+	return s, nil
+}
+
+// live is the resident thread. It is never unlocked, so that the runtime ends it, and with it the namespaces.
+func (s *Space) live(ready chan<- error) {
+	runtime.LockOSThread()
+	defer close(s.ended)
+	err := s.enter()
+	ready <- err
+	if err != nil {
+		return
+	}
+	for f := range s.work {
+		f()
+	}
+}
+
+// enter moves the calling thread into new namespaces and furnishes them.
+func (s *Space) enter() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS); err != nil {
+		return fmt.Errorf("new namespaces (root or user namespaces are needed): %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	for _, m := range []struct{ kind, target string }{{"sysfs", "/sys"}, {"tmpfs", "/run"}} {
+		if err := unix.Mount(m.kind, m.target, m.kind, 0, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", m.target, err)
+		}
+	}
+	for _, dir := range []string{"/run/home", "/run/tmp"} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	fd, err := netns.Get()
+	if err != nil {
+		return err
+	}
+	s.fd = fd
+	return unix.Sethostname([]byte(s.Name))
+}
+
+// attach opens the netlink handle and sets the loopback interface up.
+func (s *Space) attach() error {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(s.fd), &stat); err != nil {
+		return err
+	}
+	s.inode = stat.Ino
+	handle, err := netlink.NewHandleAt(s.fd, unix.NETLINK_ROUTE) // without the family it fails where XFRM is missing
+	if err != nil {
+		return err
+	}
+	s.Net = handle
+	lo, err := s.Net.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return s.Net.LinkSetUp(lo)
+}
+
+// Fd is the network namespace, for netlink.NsFd. It is valid until Close.
+func (s *Space) Fd() int { return int(s.fd) }
+
+// Do runs a function on the resident thread: it sees the space's network, mounts and host name, and a program that
+// it starts stays in the space. Keep it short: the functions of a space run one after another.
+func (s *Space) Do(f func() error) error {
+	result := make(chan error, 1)
+	select {
+	case s.work <- func() { result <- f() }:
+		return <-result
+	case <-s.ended:
+		return fmt.Errorf("host %s is gone", s.Name)
+	}
+}
+
+// Dial connects from the space; the arguments are those of net.Dialer.DialContext, the address a literal one.
+func (s *Space) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var conn net.Conn
+	err := s.Visit(func() error {
+		var err error
+		conn, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
+// Listen listens in the space.
+func (s *Space) Listen(ctx context.Context, network, address string) (net.Listener, error) {
+	var listener net.Listener
+	err := s.Visit(func() error {
+		var err error
+		listener, err = new(net.ListenConfig).Listen(ctx, network, address)
+		return err
+	})
+	return listener, err
+}
+
+// Visit runs a function that may take its time on a thread of its own in the network of the space (not in its
+// mounts). A socket stays in the namespace that its thread was in when it was made.
+func (s *Space) Visit(f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		home, err := netns.Get()
+		if err != nil {
+			result <- err
+			return
+		}
+		defer home.Close()
+		if err := netns.Set(s.fd); err != nil {
+			result <- fmt.Errorf("enter host %s: %w", s.Name, err)
+			return
+		}
+		err = f()
+		if netns.Set(home) == nil { // else the thread stays locked and ends
+			runtime.UnlockOSThread()
+		}
+		result <- err
+	}()
+	return <-result
+}
+
+// Sysctl sets a value below /proc/sys/net, such as "ipv4/ip_forward". Names of interfaces may contain dots.
+func (s *Space) Sysctl(name, value string) error {
+	err := s.Do(func() error {
+		f, err := os.OpenFile(filepath.Join("/proc/sys/net", name), os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = f.WriteString(value)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("host %s: set %s to %s: %w", s.Name, name, value, err)
+	}
+	return nil
+}
+
+// Close ends the resident thread. The kernel ends every program that was started from it (PDEATHSIG) and, when the
+// last one is gone, removes the namespaces with all that is in them.
+func (s *Space) Close() {
+	s.close.Do(func() {
+		close(s.work)
+		<-s.ended
+		if s.Net != nil {
+			s.Net.Close()
+		}
+		if s.fd.IsOpen() {
+			s.fd.Close()
+		}
+	})
+}

@@ -1,0 +1,213 @@
+// Package wire is what the lab's daemon and its callers say to each other: the arguments and answers of its
+// remote procedures. Times are by the daemon's clock, which in a virtual machine is not the caller's.
+package wire
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Service is the name under which the daemon's methods are registered with net/rpc.
+const Service = "Lab"
+
+// Names of the hosts that every lab has besides its servers. A server's pods live in <server>-pod.
+const (
+	Switch     = "switch"
+	Gateway    = "gateway"
+	Client     = "client"
+	Management = "management"
+	PodSuffix  = "-pod"
+)
+
+// Directory is where the files that the caller hands over appear, on every host.
+const Directory = "/lab"
+
+// TokenVariable is the environment variable by which the daemon learns the word that it must say first on its
+// connection, so that the caller knows it.
+const TokenVariable = "PNAP_LAB_TOKEN"
+
+// Server is a bare-metal server.
+type Server struct {
+	// Name is the host name, at most 13 characters.
+	Name string
+	// ID is the server's ID in the phoenixNAP API, by which the data plane names it.
+	ID string
+	// Private is its address on the private network, such as 10.0.0.11/24.
+	Private netip.Prefix
+	// Pods is the subnet of its pods; the pod namespace has the address .10 in it, the server .1.
+	Pods netip.Prefix
+}
+
+// Setup describes the lab to build.
+type Setup struct {
+	Servers []Server
+	// PrivateVLAN is the VLAN ID of the private network, always open on every server's port.
+	PrivateVLAN int
+	// Management is the address on the private network at which services of the caller can be reached.
+	Management netip.Prefix
+	// ClientNet is the network beyond the gateway: the gateway has its first address, the client the tenth.
+	ClientNet netip.Prefix
+	// Host is the caller's loopback address as the daemon reaches it.
+	Host string
+	// HostPorts are the ports on Host that servers reach on Management.
+	HostPorts []uint16
+	// FeedURL is where the data plane is served; its host is replaced by Host. Empty means none.
+	FeedURL string
+}
+
+// Topology is what was built.
+type Topology struct {
+	// Uplink says what bond0 of a server is: "bonding" (a real bond with eth0 as its slave) or "veth" (the uplink
+	// itself, where the kernel has no bonding).
+	Uplink string
+	// Took is how long it took.
+	Took time.Duration
+}
+
+// VLAN is the user's own configuration of a server: an 802.1Q interface bond0.<ID>.
+type VLAN struct {
+	// Server names the server, ID the VLAN.
+	Server string
+	ID     int
+	// Address is the interface's address.
+	Address netip.Prefix
+	// Gateway is the next hop of the default route; the zero value means no default route.
+	Gateway netip.Addr
+}
+
+// Fault is a way in which a server's VLAN interface breaks.
+type Fault string
+
+// The faults that Break knows.
+const (
+	// LinkDown sets the VLAN interface down.
+	LinkDown Fault = "link-down"
+	// LinkDeleted deletes it.
+	LinkDeleted Fault = "link-deleted"
+	// WrongVLAN replaces it by one of the same name and address with another VLAN ID (one more).
+	WrongVLAN Fault = "wrong-vlan"
+)
+
+// Break asks for a fault.
+type Break struct {
+	Server string
+	Fault  Fault
+}
+
+// Program is a program to run on a host.
+type Program struct {
+	// Host is where it runs.
+	Host string
+	// Name names a long-lived program and its log.
+	Name string
+	// Args are the program, as a path or a name to look up, and its arguments.
+	Args []string
+	// Env is added to PATH, HOME, TMPDIR and HOSTNAME.
+	Env []string
+	// Stdin is the whole of its standard input (Exec only).
+	Stdin []byte
+	// Timeout ends it (Exec only); 0 means a minute.
+	Timeout time.Duration
+	// Call identifies a running Exec, so that it can be cancelled.
+	Call uint64
+}
+
+// Output is how a program ended.
+type Output struct {
+	Stdout, Stderr []byte
+	// Code is the exit code; 128 plus the number of the signal that ended it.
+	Code int
+}
+
+// Process is a long-lived program.
+type Process struct {
+	ID    int
+	Name  string
+	Host  string
+	Args  []string
+	PID   int
+	Start time.Time
+	// Exited tells that it has ended, Code how (as in Output), End when.
+	Exited bool
+	Code   int
+	End    time.Time
+}
+
+// Signal asks to send a signal, by number, to a process that StartProcess started.
+type Signal struct {
+	ID     int
+	Number int
+}
+
+// Await asks to wait until a process has ended, at most for a time.
+type Await struct {
+	ID      int
+	Timeout time.Duration
+}
+
+// File is a file of the lab.
+type File struct {
+	// Path is absolute; Host says on which host it is seen (its /run and /sys are its own). Empty means none.
+	Host, Path string
+	Data       []byte
+	// Mode are the permission bits of a file to be written.
+	Mode uint32
+}
+
+// Probe asks for HTTP requests from the client, a new connection each.
+type Probe struct {
+	URL string
+	// Interval is the time from the start of one attempt to the start of the next; attempts may overlap.
+	Interval time.Duration
+	// Timeout ends an attempt.
+	Timeout time.Duration
+}
+
+// Attempt is one request of a Probe.
+type Attempt struct {
+	// At is when it began, Took how long it lasted.
+	At   time.Time
+	Took time.Duration
+	// OK tells that an answer with status 200 came; Body is its beginning.
+	OK    bool
+	Body  string
+	Error string
+}
+
+// Claim is an ARP packet, seen by the gateway, whose sender says that it has an address (RFC 826).
+type Claim struct {
+	At   time.Time
+	VLAN int
+	IP   netip.Addr
+	MAC  string
+	// Reply tells that it was a reply, else a request.
+	Reply bool
+	// Gratuitous tells that sender and target address are the same: an announcement (RFC 5227, section 3).
+	Gratuitous bool
+}
+
+// Conflict is two hardware addresses that claimed one IP address within a second.
+type Conflict struct {
+	VLAN   int
+	IP     netip.Addr
+	First  Claim
+	Second Claim
+}
+
+// Claims is what the watcher has seen.
+type Claims struct {
+	Claims    []Claim
+	Conflicts []Conflict
+}
+
+// Neighbour is an entry of a host's ARP table.
+type Neighbour struct {
+	Interface string
+	IP        netip.Addr
+	MAC       string
+	// State is the kernel's: REACHABLE, STALE, DELAY, PROBE, INCOMPLETE, FAILED or PERMANENT.
+	State string
+}
+
+// Nothing stands where a procedure needs no argument or gives no answer.
+type Nothing bool
