@@ -129,7 +129,7 @@ func (o Observation) silent() check.Finding {
 	f.Fixes = []check.Fix{{
 		Tool: check.AnyTool,
 		Commands: []string{
-			"kubectl --namespace kube-system get pods --output wide --selector app.kubernetes.io/name=kube-vip-ds",
+			"kubectl --namespace kube-system get pods --output wide --selector app.kubernetes.io/name=kube-vip",
 			"kubectl get nodes --label-columns phoenixnap.com/vlan-ready",
 		},
 		Note: "kube-vip must run on a node that is ready for the public network, and the Service must have endpoints",
