@@ -1,0 +1,233 @@
+// Package cluster is a small Kubernetes cluster on simulated phoenixNAP servers: a real control plane, the
+// shipped controller and agents, real kube-vip and kube-proxy, and a simulated account behind the API.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools/subprocess"
+)
+
+// kubeSystem is where the ServiceAccounts are.
+const kubeSystem = "kube-system"
+
+// ServiceAccounts of the manifests.
+const (
+	controllerAccount = "phoenixnap-cloud-controller-manager"
+	agentAccount      = "phoenixnap-agent"
+	kubeVIPAccount    = "kube-vip"
+)
+
+// Options say what the cluster is made of.
+type Options struct {
+	// Dir keeps logs and kubeconfigs.
+	Dir string
+	// KubeVIP is the version of kube-vip, v1.0.0 or v0.9.1.
+	KubeVIP string
+	// Scale is how many seconds of the account's time pass in a second; 0 means 1.
+	Scale float64
+}
+
+// Cluster is what has been started so far. Its Start methods are to be called in the order in which they
+// stand here; Stop ends whatever was started.
+type Cluster struct {
+	// Sim is the simulated account.
+	Sim *Simulator
+	// ControlPlane is etcd and kube-apiserver.
+	ControlPlane *controlplane.ControlPlane
+	// Kube is a client with all rights.
+	Kube kubernetes.Interface
+	// Lab is the network with its servers.
+	Lab *lab.Lab
+	// Servers are the servers of the account.
+	Servers []Server
+
+	options    Options
+	root       string
+	controller *subprocess.Process
+	supervisor *supervisor
+	heartbeats map[string]context.CancelFunc
+	beating    sync.WaitGroup
+}
+
+// New prepares a cluster; it starts nothing.
+func New(o Options) (*Cluster, error) {
+	root, err := tools.ModuleRoot()
+	if err != nil {
+		return nil, fmt.Errorf("find the source tree: %w", err)
+	}
+	if o.Scale == 0 {
+		o.Scale = 1
+	}
+	return &Cluster{options: o, root: root, Servers: servers(), heartbeats: map[string]context.CancelFunc{}}, nil
+}
+
+// StartAccount starts the simulated phoenixNAP account: a public network and two servers in it.
+func (c *Cluster) StartAccount(ctx context.Context) error {
+	sim, err := startSimulator(ctx, c.options.Dir, seed(c.Servers), c.options.Scale)
+	c.Sim = sim
+	return err
+}
+
+// StartControlPlane starts etcd and kube-apiserver, with the rights that the manifests give.
+func (c *Cluster) StartControlPlane(ctx context.Context) error {
+	cp, err := controlplane.Start(ctx, controlplane.Options{
+		LogDir: c.options.Dir, Names: []string{management.Addr().String()},
+	})
+	if err != nil {
+		return fmt.Errorf("start the control plane: %w", err)
+	}
+	c.ControlPlane = cp
+	if c.Kube, err = kubernetes.NewForConfig(cp.Config()); err != nil {
+		return fmt.Errorf("client of the control plane: %w", err)
+	}
+	if err := controlplane.WriteKubeconfig(c.AdminKubeconfig(), cp.Config(), ""); err != nil {
+		return fmt.Errorf("write the kubeconfig: %w", err)
+	}
+	return cp.ApplyFiles(ctx, filepath.Join(c.root, "deploy/base"), c.kubeVIPManifest())
+}
+
+// AdminKubeconfig is the path of a kubeconfig with all rights.
+func (c *Cluster) AdminKubeconfig() string { return filepath.Join(c.options.Dir, "admin.kubeconfig") }
+
+func (c *Cluster) kubeVIPManifest() string {
+	return filepath.Join(c.root, "deploy/kube-vip/kube-vip.yaml")
+}
+
+// StartController starts the shipped controller as the ServiceAccount of its manifest.
+func (c *Cluster) StartController(ctx context.Context) error {
+	program, err := tools.Product(ctx, "./controller")
+	if err != nil {
+		return fmt.Errorf("build the controller: %w", err)
+	}
+	config, err := c.ControlPlane.ServiceAccount(ctx, kubeSystem, controllerAccount)
+	if err != nil {
+		return fmt.Errorf("token of the controller: %w", err)
+	}
+	kubeconfig := filepath.Join(c.options.Dir, "controller.kubeconfig")
+	if err := controlplane.WriteKubeconfig(kubeconfig, config, ""); err != nil {
+		return fmt.Errorf("kubeconfig of the controller: %w", err)
+	}
+	secret := filepath.Join(c.options.Dir, "cloud-sa.json")
+	if err := os.WriteFile(secret, c.cloudConfig(), 0o600); err != nil {
+		return fmt.Errorf("config secret of the controller: %w", err)
+	}
+	port, err := freePort(ctx)
+	if err != nil {
+		return err
+	}
+	c.controller, err = c.background("controller", program,
+		"--cloud-provider=phoenixnap", "--cloud-config="+secret, "--kubeconfig="+kubeconfig,
+		"--leader-elect=false", "--authentication-skip-lookup=true",
+		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port), "--cert-dir="+filepath.Join(c.options.Dir, "controller-certs"), "--v=2")
+	return err
+}
+
+// cloudConfig is the file cloud-sa.json of the secret pnap-cloud-config.
+func (c *Cluster) cloudConfig() []byte {
+	return fmt.Appendf(nil, `{
+  "clientID": %q,
+  "clientSecret": %q,
+  "location": %q,
+  "base-url": %q,
+  "loadbalancer": "kube-vip://%s"
+}
+`, clientID, clientSecret, Location, c.Sim.URL, NetworkID)
+}
+
+// background starts a program of the host that Stop ends; its output goes to <name>.log.
+func (c *Cluster) background(name, program string, args ...string) (*subprocess.Process, error) {
+	log, err := os.Create(c.logFile(name))
+	if err != nil {
+		return nil, fmt.Errorf("log of %s: %w", name, err)
+	}
+	defer log.Close()
+	// Not CommandContext: it outlives the context of its start and ends with Stop.
+	cmd := exec.Command(program, args...) //nolint:noctx // see above
+	cmd.Dir, cmd.Stdout, cmd.Stderr = c.options.Dir, log, log
+	process, err := subprocess.Start(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return process, nil
+}
+
+func (c *Cluster) logFile(name string) string { return filepath.Join(c.options.Dir, name+".log") }
+
+// nodeConfig is the client of a server's kubelet.
+func (c *Cluster) nodeConfig(name string) (*rest.Config, error) {
+	config, err := c.ControlPlane.User("system:node:"+name, "system:nodes")
+	if err != nil {
+		return nil, fmt.Errorf("certificate of node %s: %w", name, err)
+	}
+	return config, nil
+}
+
+// beat keeps a Node ready until silence.
+func (c *Cluster) beat(ctx context.Context, k *kubelet) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.heartbeats[k.name] = cancel
+	c.beating.Go(func() { k.run(ctx) })
+}
+
+// silence ends the heartbeat of a server's Node.
+func (c *Cluster) silence(server string) {
+	if cancel := c.heartbeats[server]; cancel != nil {
+		cancel()
+	}
+}
+
+// Stop ends everything that was started, the newest first.
+func (c *Cluster) Stop() error {
+	var errs []error
+	if c.supervisor != nil {
+		c.supervisor.stop()
+	}
+	for _, s := range c.Servers {
+		c.silence(s.Name)
+	}
+	c.beating.Wait()
+	if c.controller != nil {
+		errs = append(errs, c.controller.Stop(10*time.Second))
+	}
+	if c.Lab != nil {
+		errs = append(errs, c.Lab.Stop())
+	}
+	if c.ControlPlane != nil {
+		errs = append(errs, c.ControlPlane.Stop())
+	}
+	if c.Sim != nil {
+		errs = append(errs, c.Sim.stop())
+	}
+	return errors.Join(errs...)
+}
+
+// freePort finds a port that nobody listens on. The controller cannot tell which port it took, so there is a
+// moment in which another program may take it; the controller then ends with a clear error.
+func freePort(ctx context.Context) (int, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer listener.Close()
+	address, ok := listener.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, fmt.Errorf("find a free port: %v is no TCP address", listener.Addr())
+	}
+	return address.Port, nil
+}

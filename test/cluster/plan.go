@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"net/netip"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab/wire"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
+)
+
+// The simulated account.
+const (
+	// Account is the account's name in the simulator.
+	Account = "demo"
+	// Location is the site of everything.
+	Location = "ASH"
+	// NetworkID is the ID of the public network.
+	NetworkID = "60473c2509268bc77fd06d29"
+	// NodeBlockID is the ID of the user's own block, from which the servers have their addresses.
+	NodeBlockID = "60473a6115e34466c9f8f083"
+	// VLAN is the VLAN ID of the public network.
+	VLAN = 56
+
+	clientID     = "ccm"
+	clientSecret = "a-secret-that-must-not-leak"
+)
+
+// PublicInterface is the name of the VLAN interface on the public network.
+const PublicInterface = "bond0.56"
+
+// Server is one of the cluster's servers.
+type Server struct {
+	wire.Server
+	// Public is its address on the public network, from the user's node block.
+	Public netip.Prefix
+}
+
+// podAddress is where the backend of the server listens.
+func (s Server) podAddress() netip.Addr {
+	host := s.Pods.Masked().Addr().As4()
+	host[3] = 10
+	return netip.AddrFrom4(host)
+}
+
+// servers are the two bare servers of the account.
+func servers() []Server {
+	return []Server{
+		{
+			Server: wire.Server{
+				Name: "srv-a", ID: "66a1f0c2b5d3e4f5a6b7c801",
+				Private: netip.MustParsePrefix("10.0.0.11/24"), Pods: netip.MustParsePrefix("10.244.1.0/24"),
+			},
+			Public: netip.MustParsePrefix("203.0.113.2/29"),
+		},
+		{
+			Server: wire.Server{
+				Name: "srv-b", ID: "66a1f0c2b5d3e4f5a6b7c802",
+				Private: netip.MustParsePrefix("10.0.0.12/24"), Pods: netip.MustParsePrefix("10.244.2.0/24"),
+			},
+			Public: netip.MustParsePrefix("203.0.113.3/29"),
+		},
+	}
+}
+
+// nodeBlock is the user's block for the servers' own addresses; its first usable address is the gateway.
+var (
+	nodeBlock   = netip.MustParsePrefix("203.0.113.0/29")
+	nodeGateway = netip.MustParseAddr("203.0.113.1")
+	// management is where servers reach the API server, over the private network.
+	management = netip.MustParsePrefix("10.0.0.1/24")
+	clientNet  = netip.MustParsePrefix("198.51.100.0/24")
+	podRange   = netip.MustParsePrefix("10.244.0.0/16")
+)
+
+// privateVLAN is the VLAN ID of the account's private network.
+const privateVLAN = 4
+
+// seed is the account as its user set it up in the portal: a public network with a block for the nodes, and
+// the servers as its members. The controller's client is judged by all rules of the simulator.
+func seed(all []Server) pnapsim.Seed {
+	account := pnapsim.AccountSeed{
+		ID: Account,
+		Clients: []pnapsim.ClientSeed{{
+			ID: clientID, Secret: clientSecret, Judged: true, RequestsPerMinute: 600,
+		}},
+		Networks: []pnapsim.NetworkSeed{{ID: NetworkID, Name: "public", Location: Location, VLAN: VLAN}},
+		Blocks: []pnapsim.BlockSeed{{
+			ID: NodeBlockID, Name: "addresses of the nodes", Location: Location, CIDR: nodeBlock.String(), Network: NetworkID,
+		}},
+	}
+	for _, s := range all {
+		account.Servers = append(account.Servers, pnapsim.ServerSeed{
+			ID: s.ID, Hostname: s.Name, Location: Location, Type: "s1.c1.small", NetworkType: "PRIVATE_ONLY",
+			PrivateIPs: []string{s.Private.Addr().String()}, Gateway: nodeGateway.String(),
+			Networks: []pnapsim.MembershipSeed{{Network: NetworkID, IPs: []string{s.Public.Addr().String()}}},
+		})
+	}
+	return pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}}
+}

@@ -1,0 +1,200 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
+)
+
+// Names of the files that the servers find in the lab's directory.
+const (
+	kubeVIPFile = "kube-vip"
+	proxyFile   = "kube-proxy"
+	agentFile   = "phoenixnap-agent"
+	backendFile = "backend"
+	proxyConfig = "kube-proxy.kubeconfig"
+	agentConfig = "agent.kubeconfig"
+	kubeVIPHome = "kube-vip"
+	backendPort = 8080
+	servicePort = 80
+)
+
+// StartServers builds the network with the two servers, each with the programs that it will need, and configures
+// their VLAN interfaces as the user would.
+func (c *Cluster) StartServers(ctx context.Context) error {
+	files, err := c.serverFiles(ctx)
+	if err != nil {
+		return err
+	}
+	log, err := os.Create(c.logFile("lab"))
+	if err != nil {
+		return fmt.Errorf("log of the lab: %w", err)
+	}
+	config := lab.Config{
+		PrivateVLAN: privateVLAN, Management: management, ClientNet: clientNet,
+		HostPorts: []uint16{uint16(c.ControlPlane.Port())}, //nolint:gosec // a TCP port
+		FeedURL:   c.Sim.URL, Files: files, Programs: []string{"nft"}, Log: log,
+	}
+	for _, s := range c.Servers {
+		config.Servers = append(config.Servers, s.Server)
+	}
+	if c.Lab, err = lab.Start(ctx, config); err != nil {
+		return fmt.Errorf("%w (its log: %s)", err, log.Name())
+	}
+	for _, s := range c.Servers {
+		if err := c.Lab.ConfigureVLAN(ctx, lab.VLAN{Server: s.Name, ID: VLAN, Address: s.Public, Gateway: nodeGateway}); err != nil {
+			return fmt.Errorf("configure VLAN %d on %s: %w", VLAN, s.Name, err)
+		}
+	}
+	return nil
+}
+
+// serverFiles are the programs and kubeconfigs of the servers: name in the lab → path on this machine.
+func (c *Cluster) serverFiles(ctx context.Context) (map[string]string, error) {
+	files := map[string]string{}
+	for name, build := range map[string]func() (string, error){
+		kubeVIPFile + ".bin": func() (string, error) { return tools.Binary(ctx, "kube-vip-"+c.options.KubeVIP) },
+		proxyFile:            func() (string, error) { return tools.Binary(ctx, "kube-proxy") },
+		agentFile:            func() (string, error) { return tools.Product(ctx, "./agent") },
+		backendFile:          func() (string, error) { return tools.Product(ctx, "./test/cluster/cmd/backend") },
+	} {
+		path, err := build()
+		if err != nil {
+			return nil, fmt.Errorf("program %s of the servers: %w", name, err)
+		}
+		files[name] = path
+	}
+	for name, user := range map[string]func() (*rest.Config, error){
+		proxyConfig:                   func() (*rest.Config, error) { return c.ControlPlane.User("system:kube-proxy") },
+		agentConfig:                   func() (*rest.Config, error) { return c.ControlPlane.ServiceAccount(ctx, kubeSystem, agentAccount) },
+		kubeVIPHome + "/.kube/config": func() (*rest.Config, error) { return c.ControlPlane.ServiceAccount(ctx, kubeSystem, kubeVIPAccount) },
+	} {
+		config, err := user()
+		if err != nil {
+			return nil, fmt.Errorf("credentials %s: %w", name, err)
+		}
+		path := filepath.Join(c.options.Dir, "servers", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return nil, fmt.Errorf("credentials %s: %w", name, err)
+		}
+		if err := controlplane.WriteKubeconfig(path, config, c.apiServerFromServers()); err != nil {
+			return nil, fmt.Errorf("credentials %s: %w", name, err)
+		}
+		files[name] = path
+	}
+	return files, nil
+}
+
+// apiServerFromServers is where the servers reach the API server: over their private network.
+func (c *Cluster) apiServerFromServers() string {
+	return "https://" + netip.AddrPortFrom(management.Addr(), uint16(c.ControlPlane.Port())).String() //nolint:gosec // a TCP port
+}
+
+// JoinServers registers the servers as Nodes, as their kubelets would, and starts kube-proxy and a backend on each.
+func (c *Cluster) JoinServers(ctx context.Context) error {
+	for _, s := range c.Servers {
+		config, err := c.nodeConfig(s.Name)
+		if err != nil {
+			return err
+		}
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return fmt.Errorf("client of node %s: %w", s.Name, err)
+		}
+		k := &kubelet{client: client, name: s.Name, ip: s.Private.Addr()}
+		if err := k.register(ctx); err != nil {
+			return err
+		}
+		c.beat(ctx, k)
+		if err := c.startPrograms(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) startPrograms(ctx context.Context, s Server) error {
+	if _, err := c.Lab.StartProcess(ctx, lab.Program{
+		Host: lab.PodOf(s.Name), Name: "backend-" + s.Name,
+		Args: []string{lab.Path(backendFile), "--listen", ":" + strconv.Itoa(backendPort), "--name", s.Name},
+	}); err != nil {
+		return fmt.Errorf("start the backend on %s: %w", s.Name, err)
+	}
+	if _, err := c.Lab.StartProcess(ctx, lab.Program{
+		Host: s.Name, Name: "kube-proxy-" + s.Name,
+		Args: []string{
+			lab.Path(proxyFile), "--kubeconfig=" + lab.Path(proxyConfig), "--hostname-override=" + s.Name,
+			"--proxy-mode=nftables", "--cluster-cidr=" + podRange.String(),
+			// The kernel's limits are not the namespace's to change.
+			"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
+			"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249",
+		},
+	}); err != nil {
+		return fmt.Errorf("start kube-proxy on %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// StartAgents starts the shipped agent on every server as the ServiceAccount of its manifest.
+func (c *Cluster) StartAgents(ctx context.Context) error {
+	for _, s := range c.Servers {
+		if _, err := c.Lab.StartProcess(ctx, lab.Program{
+			Host: s.Name, Name: "agent-" + s.Name, Args: c.agentCommand("run", s.Name),
+		}); err != nil {
+			return fmt.Errorf("start the agent on %s: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+// Diagnose runs `agent diagnose` on a server.
+func (c *Cluster) Diagnose(ctx context.Context, server string) (lab.Output, error) {
+	return c.Lab.Exec(ctx, server, c.agentCommand("diagnose", server)...)
+}
+
+func (c *Cluster) agentCommand(command, server string) []string {
+	return []string{lab.Path(agentFile), command, "--node-name", server, "--kubeconfig", lab.Path(agentConfig)}
+}
+
+// SuperviseKubeVIP begins to run kube-vip wherever the shipped DaemonSet would.
+func (c *Cluster) SuperviseKubeVIP(ctx context.Context) error {
+	shipped, err := loadWorkload(c.kubeVIPManifest())
+	if err != nil {
+		return err
+	}
+	c.supervisor = &supervisor{
+		workload: shipped, programs: c.Lab, program: lab.Path(kubeVIPFile + ".bin"),
+		override: map[string]string{
+			"vip_interface": PublicInterface, // the line that the manifest asks its user to edit
+			// Outside of a pod kube-vip v1.0.0 looks for its kubeconfig below HOME, newer ones where told.
+			"HOME": lab.Path(kubeVIPHome), "k8s_config_file": lab.Path(kubeVIPHome + "/.kube/config"),
+			"cp_namespace": kubeSystem,
+		},
+		running: map[string]int{}, dead: map[string]bool{},
+	}
+	return c.supervisor.start(context.WithoutCancel(ctx), c.Kube)
+}
+
+// KubeVIPRunsOn tells whether the supervisor has kube-vip running on a server.
+func (c *Cluster) KubeVIPRunsOn(server string) bool { return c.supervisor.runsOn(server) }
+
+// Kill takes a server away at once: all its processes and its port on the switch. The endpoint of its backend is
+// marked as not ready, as the endpoint slice controller does when a Node is gone.
+func (c *Cluster) Kill(ctx context.Context, server string) error {
+	c.supervisor.forget(server)
+	c.silence(server)
+	if err := c.Lab.KillServer(ctx, server); err != nil {
+		return err
+	}
+	return c.setEndpointReady(ctx, server, false)
+}

@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+)
+
+// The Service of the lab.
+const (
+	Namespace = "default"
+	Service   = "web"
+)
+
+// CreateService creates a Service of type LoadBalancer with the servers' backends as its endpoints.
+func (c *Cluster) CreateService(ctx context.Context) error {
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: Service, Namespace: Namespace},
+		Spec: corev1.ServiceSpec{
+			Type:  corev1.ServiceTypeLoadBalancer,
+			Ports: []corev1.ServicePort{{Name: "http", Port: servicePort, TargetPort: intstr.FromInt32(backendPort)}},
+		},
+	}
+	if _, err := c.Kube.DiscoveryV1().EndpointSlices(Namespace).Create(ctx, c.endpoints(), metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create the endpoints of Service %s/%s: %w", Namespace, Service, err)
+	}
+	if _, err := c.Kube.CoreV1().Services(Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create Service %s/%s: %w", Namespace, Service, err)
+	}
+	return nil
+}
+
+// endpoints are the backends as the endpoint slice controller would list them.
+func (c *Cluster) endpoints() *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: Service, Namespace: Namespace, Labels: map[string]string{discoveryv1.LabelServiceName: Service},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(backendPort)), Protocol: ptr.To(corev1.ProtocolTCP)}},
+	}
+	for _, s := range c.Servers {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{s.podAddress().String()}, NodeName: ptr.To(s.Name),
+			Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)},
+		})
+	}
+	return slice
+}
+
+// setEndpointReady marks the backend of a server.
+func (c *Cluster) setEndpointReady(ctx context.Context, server string, ready bool) error {
+	slices := c.Kube.DiscoveryV1().EndpointSlices(Namespace)
+	slice, err := slices.Get(ctx, Service, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("endpoints of %s: %w", server, err)
+	}
+	for i := range slice.Endpoints {
+		if e := &slice.Endpoints[i]; ptr.Deref(e.NodeName, "") == server {
+			e.Conditions.Ready = ptr.To(ready)
+		}
+	}
+	if _, err := slices.Update(ctx, slice, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("endpoints of %s: %w", server, err)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+)
+
+// terminationGrace is how long a pod has between SIGTERM and SIGKILL (terminationGracePeriodSeconds).
+const terminationGrace = 30 * time.Second
+
+// processes is what the supervisor needs of the lab.
+type processes interface {
+	StartProcess(ctx context.Context, p lab.Program) (int, error)
+	Signal(ctx context.Context, id int, signal syscall.Signal) error
+	Await(ctx context.Context, id int, timeout time.Duration) (lab.Process, error)
+}
+
+// supervisor stands in for the DaemonSet controller and the kubelets: it keeps one instance of kube-vip on
+// every live server whose Node the DaemonSet's node affinity admits, and ends it with SIGTERM where it does
+// not any more. It looks at nothing else.
+type supervisor struct {
+	workload workload
+	programs processes
+	program  string
+	override map[string]string
+
+	mu      sync.Mutex
+	running map[string]int // process ID by server
+	dead    map[string]bool
+
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// start begins to watch Nodes.
+func (s *supervisor) start(ctx context.Context, client kubernetes.Interface) error {
+	ctx, s.cancel = context.WithCancel(ctx)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	informer := factory.Core().V1().Nodes().Informer()
+	changed := make(chan *corev1.Node, 64)
+	tell := func(obj any) {
+		if node, ok := obj.(*corev1.Node); ok {
+			select {
+			case changed <- node:
+			case <-ctx.Done():
+			}
+		}
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) },
+	}); err != nil {
+		return fmt.Errorf("watch nodes: %w", err)
+	}
+	factory.Start(ctx.Done())
+	s.done.Go(func() {
+		defer factory.Shutdown()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case node := <-changed:
+				if err := s.sync(ctx, node); err != nil && ctx.Err() == nil {
+					klog.FromContext(ctx).Error(err, "supervise kube-vip", "node", node.Name)
+				}
+			}
+		}
+	})
+	return nil
+}
+
+// stop ends the watch, not the programs.
+func (s *supervisor) stop() {
+	if s.cancel != nil {
+		s.cancel()
+	}
+	s.done.Wait()
+}
+
+// forget makes the supervisor leave a dead server alone.
+func (s *supervisor) forget(server string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead[server] = true
+	delete(s.running, server)
+}
+
+// runsOn tells whether kube-vip runs on the server.
+func (s *supervisor) runsOn(server string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, running := s.running[server]
+	return running
+}
+
+// sync brings one server to where its Node says it should be.
+func (s *supervisor) sync(ctx context.Context, node *corev1.Node) error {
+	admitted, err := s.workload.mayRunOn(node)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, running := s.running[node.Name]
+	switch {
+	case s.dead[node.Name], admitted == running:
+		return nil
+	case admitted:
+		return s.run(ctx, node.Name)
+	default:
+		delete(s.running, node.Name)
+		return s.end(ctx, id)
+	}
+}
+
+func (s *supervisor) run(ctx context.Context, server string) error {
+	env, err := s.workload.environment(server, s.override)
+	if err != nil {
+		return err
+	}
+	id, err := s.programs.StartProcess(ctx, lab.Program{
+		Host: server, Name: "kube-vip", Args: append([]string{s.program}, s.workload.container.Args...), Env: env,
+	})
+	if err != nil {
+		return fmt.Errorf("start kube-vip on %s: %w", server, err)
+	}
+	s.running[server] = id
+	return nil
+}
+
+func (s *supervisor) end(ctx context.Context, id int) error {
+	if err := s.programs.Signal(ctx, id, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("end kube-vip: %w", err)
+	}
+	process, err := s.programs.Await(ctx, id, terminationGrace)
+	if err != nil {
+		return fmt.Errorf("wait for the end of kube-vip: %w", err)
+	}
+	if process.Exited {
+		return nil
+	}
+	if err := s.programs.Signal(ctx, id, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill kube-vip: %w", err)
+	}
+	return errors.New("kube-vip outlived its grace period and was killed")
+}

@@ -1,0 +1,115 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// width is where the lines of the story break.
+const width = 100
+
+// tale tells the story: it runs the steps one after the other, with times, and remembers what was measured.
+type tale struct {
+	out     io.Writer
+	begun   time.Time
+	steps   []stepResult
+	figures []figure
+}
+
+// stepResult is a step that was run.
+type stepResult struct {
+	title string
+	took  time.Duration
+	err   error
+}
+
+// figure is something that was measured.
+type figure struct {
+	name  string
+	value string
+	unit  string
+}
+
+func newTale(out io.Writer) *tale { return &tale{out: out, begun: time.Now()} }
+
+// step runs one step and tells it.
+func (t *tale) step(ctx context.Context, title string, run func(context.Context) error) error {
+	fmt.Fprintf(t.out, "\n[%6.1f s] %d. %s\n", time.Since(t.begun).Seconds(), len(t.steps)+1, title)
+	started := time.Now()
+	err := run(ctx)
+	if err == nil {
+		err = ctx.Err()
+	}
+	t.steps = append(t.steps, stepResult{title: title, took: time.Since(started), err: err})
+	if err != nil {
+		fmt.Fprintf(t.out, "           FAILED: %v\n", err)
+		return fmt.Errorf("step %d (%s): %w", len(t.steps), title, err)
+	}
+	return nil
+}
+
+// say tells a detail of the running step.
+func (t *tale) say(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(t.out, "           %s\n", strings.TrimRight(line, "\n"))
+	}
+}
+
+// quote shows what a program printed.
+func (t *tale) quote(text string) {
+	for line := range strings.Lines(strings.TrimRight(text, "\n") + "\n") {
+		fmt.Fprintf(t.out, "           | %s\n", strings.TrimRight(line, "\n"))
+	}
+}
+
+// seconds remembers a measured duration.
+func (t *tale) seconds(name string, d time.Duration) {
+	t.figures = append(t.figures, figure{name: name, value: fmt.Sprintf("%.2f", d.Seconds()), unit: "s"})
+}
+
+// count remembers a measured number.
+func (t *tale) count(name string, n int, unit string) {
+	t.figures = append(t.figures, figure{name: name, value: fmt.Sprint(n), unit: unit})
+}
+
+// passed counts the steps that succeeded.
+func (t *tale) passed() int {
+	n := 0
+	for _, s := range t.steps {
+		if s.err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// summary prints the table of steps and the figures, each as a line of its own.
+func (t *tale) summary() {
+	fmt.Fprintf(t.out, "\n%s\n", strings.Repeat("=", width))
+	for i, s := range t.steps {
+		verdict := "ok"
+		if s.err != nil {
+			verdict = "FAILED"
+		}
+		fmt.Fprintf(t.out, "%3d  %-80s %6.1f s  %s\n", i+1, clip(s.title, 80), s.took.Seconds(), verdict)
+	}
+	fmt.Fprintf(t.out, "%s\n", strings.Repeat("=", width))
+	t.count("demo_steps_passed", t.passed(), "steps")
+	t.seconds("demo_seconds", time.Since(t.begun))
+	for _, f := range t.figures {
+		fmt.Fprintf(t.out, "figure %s %s %s\n", f.name, f.value, f.unit)
+	}
+}
+
+// clip shortens text to n characters.
+func clip(text string, n int) string {
+	runes := []rune(text)
+	if len(runes) <= n {
+		return text
+	}
+	return string(runes[:n-1]) + "…"
+}
