@@ -363,3 +363,29 @@ func TestOddServerHidesNoOther(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Missing from the list is one witness; a lookup by ID that fails is not the other.
+func TestFailedLookupIsNoProof(t *testing.T) {
+	for name, fault := range map[string]pnapsim.Fault{
+		"500":  {Action: pnapsim.FaultStatus, Status: 500},
+		"401":  {Action: pnapsim.FaultStatus, Status: 401},
+		"400":  {Action: pnapsim.FaultStatus, Status: 400},
+		"html": {Action: pnapsim.FaultHTML},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, simtest.Seed())
+			node := w.node("node-1", simtest.Server1ID)
+			w.edit(pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: simtest.Server1ID})
+			w.sim.Advance(10 * time.Minute)
+			fault.Path, fault.Times = "/bmc/v1/servers/*", -1
+			w.arm(fault)
+			for range 5 {
+				if found, err := w.InstanceExists(t.Context(), node); err == nil {
+					t.Fatalf("got %v and no error", found)
+				}
+				w.sim.Advance(time.Minute)
+			}
+			w.expectNoEvent()
+		})
+	}
+}
