@@ -198,3 +198,22 @@ func (c *Cluster) Kill(ctx context.Context, server string) error {
 	}
 	return c.setEndpointReady(ctx, server, false)
 }
+
+// CopyLogs copies what the servers' programs have written so far into the directory of logs, and returns where.
+func (c *Cluster) CopyLogs(ctx context.Context) (string, error) {
+	processes, err := c.Lab.Processes(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(c.options.Dir, "servers")
+	for _, p := range processes {
+		raw, err := c.Lab.Log(ctx, p.Name)
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(dir, p.Name+".log"), raw, 0o600); err != nil {
+			return "", fmt.Errorf("copy the log of %s: %w", p.Name, err)
+		}
+	}
+	return dir, nil
+}

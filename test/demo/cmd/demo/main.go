@@ -1,0 +1,101 @@
+// Command demo tells the main job of the project from end to end on this machine.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/demo"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
+)
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	keep := flag.Bool("keep", false, "leave everything running at the end, until interrupted")
+	kubeVIP := flag.String("kube-vip", "v1.0.0", "version of kube-vip: v1.0.0 or v0.9.1")
+	scale := flag.Float64("scale", 10, "how many seconds of the simulated account's time pass in a second")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := tell(ctx, *keep, demo.Options{Out: os.Stdout, KubeVIP: *kubeVIP, Scale: *scale}); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		return 1
+	}
+	return 0
+}
+
+func tell(ctx context.Context, keep bool, o demo.Options) error {
+	if err := prepare(ctx, o.KubeVIP); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "pnap-demo-")
+	if err != nil {
+		return fmt.Errorf("directory for logs: %w", err)
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // temporary
+	o.Dir = dir
+	var hold func(context.Context, *cluster.Cluster) error
+	if keep {
+		hold = func(ctx context.Context, c *cluster.Cluster) error { return wait(ctx, o.Out, dir, c) }
+	}
+	return demo.Tell(ctx, o, hold)
+}
+
+// prepare builds what the demo runs; the first time it takes minutes, so it is told apart from the story.
+func prepare(ctx context.Context, kubeVIP string) error {
+	fmt.Println("Preparing: the programs of the demo are built from source once and kept in a cache.")
+	for _, name := range []string{"etcd", "kube-apiserver", "kubectl", "kube-proxy", "kube-vip-" + kubeVIP} {
+		if _, err := tools.Binary(ctx, name); err != nil {
+			return fmt.Errorf("prepare %s: %w", name, err)
+		}
+	}
+	for _, pkg := range []string{"./controller", "./agent", "./test/pnapsim/cmd/pnapsim", "./test/lab/cmd/labd", "./test/cluster/cmd/backend"} {
+		if _, err := tools.Product(ctx, pkg); err != nil {
+			return fmt.Errorf("prepare %s: %w", pkg, err)
+		}
+	}
+	return nil
+}
+
+// wait prints how to use what is running and returns when the user has had enough.
+func wait(ctx context.Context, out io.Writer, dir string, c *cluster.Cluster) error {
+	kubectl, err := tools.Binary(ctx, "kubectl")
+	if err != nil {
+		return fmt.Errorf("kubectl: %w", err)
+	}
+	fmt.Fprintf(out, `
+It keeps running. In another terminal:
+
+  export KUBECONFIG=%s
+  alias kubectl=%s
+  kubectl describe nodes
+  kubectl describe service %s
+
+  phoenixNAP API        %s
+  what it was asked     tail -f %s
+  what the account has  curl -s '%s/_fake/state?account=%s'
+  controller            tail -f %s
+  control plane         ls %s
+  lab                   tail -f %s
+
+Press Ctrl-C, or send SIGTERM to process %d, to stop it and remove everything.
+`, c.AdminKubeconfig(), kubectl, cluster.Service, c.Sim.URL, filepath.Join(dir, "pnapsim.log"), c.Sim.URL, cluster.Account,
+		filepath.Join(dir, "controller.log"), filepath.Join(dir, "*.log"), filepath.Join(dir, "lab.log"), os.Getpid())
+	logs, err := c.CopyLogs(context.WithoutCancel(ctx))
+	if err == nil {
+		fmt.Fprintf(out, "The logs of the servers' programs so far are in %s.\n", logs)
+	}
+	<-ctx.Done()
+	fmt.Fprintln(out, "\nStopping.")
+	return nil
+}

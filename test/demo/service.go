@@ -1,0 +1,244 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
+)
+
+// How the client asks: often enough to see an outage to a tenth of a second, with a new connection each time.
+const (
+	probeInterval = 100 * time.Millisecond
+	probeTimeout  = 500 * time.Millisecond
+)
+
+func (s *story) vlanReady(ctx context.Context) error {
+	if err := s.SuperviseKubeVIP(ctx); err != nil {
+		return err
+	}
+	if err := s.StartAgents(ctx); err != nil {
+		return err
+	}
+	if _, err := until(ctx, time.Minute, "nodes ready for the public network", func(ctx context.Context) (bool, string, error) {
+		return s.everyNode(ctx, func(n *corev1.Node) (bool, string) {
+			ok, seen := vlanReady(n)
+			return ok && s.KubeVIPRunsOn(n.Name), seen
+		})
+	}); err != nil {
+		return err
+	}
+	return s.showNodes(ctx)
+}
+
+func (s *story) publish(ctx context.Context) error {
+	begun := time.Now()
+	if err := s.CreateService(ctx); err != nil {
+		return err
+	}
+	published, err := until(ctx, 2*time.Minute, "address published", func(ctx context.Context) (bool, string, error) {
+		service, err := s.service(ctx)
+		if err != nil || len(service.Status.LoadBalancer.Ingress) == 0 {
+			return false, "no address in the status of the Service", err
+		}
+		s.address, err = netip.ParseAddr(service.Status.LoadBalancer.Ingress[0].IP)
+		return err == nil, "", err
+	})
+	if err != nil {
+		return err
+	}
+	s.seconds("address_published_after", published.Sub(begun))
+	if err := s.checkBlock(ctx); err != nil {
+		return err
+	}
+	if s.probe, err = s.Lab.StartProbe(ctx, lab.Probe{URL: "http://" + s.address.String() + "/", Interval: probeInterval, Timeout: probeTimeout}); err != nil {
+		return fmt.Errorf("begin to ask from the client: %w", err)
+	}
+	return s.kubectl(ctx, "get", "service", cluster.Service)
+}
+
+// checkBlock holds the bought block against what was promised: tags, size, and the third address.
+func (s *story) checkBlock(ctx context.Context) error {
+	state, err := s.Sim.State(ctx)
+	if err != nil {
+		return err
+	}
+	system, err := s.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("identity of the cluster: %w", err)
+	}
+	want := []cluster.AccountTag{
+		{Name: contract.TagUsage, Value: contract.TagUsageAuto},
+		{Name: contract.TagCluster, Value: string(system.UID)},
+		{Name: contract.TagService, Value: contract.ServiceTag(cluster.Namespace, cluster.Service)},
+	}
+	for _, b := range state.Blocks {
+		if b.ID == cluster.NodeBlockID {
+			continue
+		}
+		for _, tag := range want {
+			if !slices.Contains(b.Tags, tag) {
+				return fmt.Errorf("block %s lacks the tag %s=%s, it has %v", b.ID, tag.Name, tag.Value, b.Tags)
+			}
+			s.say("block %s (%s): tag %s=%s", b.CIDR, b.Status, tag.Name, tag.Value)
+		}
+		cidr, err := netip.ParsePrefix(b.CIDR)
+		if err != nil {
+			return fmt.Errorf("block %s: %w", b.ID, err)
+		}
+		if third := cidr.Addr().Next().Next(); third != s.address || cidr.Bits() != 29 || b.Status != "assigned" {
+			return fmt.Errorf("published %s, but the block is %s, %s; want the third address of an assigned /29", s.address, b.CIDR, b.Status)
+		}
+		return nil
+	}
+	return errors.New("the account holds no block for the Service")
+}
+
+func (s *story) firstAnswer(ctx context.Context) error {
+	service, err := s.service(ctx)
+	if err != nil {
+		return err
+	}
+	created := service.CreationTimestamp.Time
+	answer, err := s.answerSince(ctx, created, 2*time.Minute)
+	if err != nil {
+		return err
+	}
+	// The creation time is exact to a second only, so the longest that it can have been is told.
+	s.seconds("first_http_answer_after", answer.At.Add(answer.Took).Sub(created))
+	s.say("GET http://%s/ → %s", s.address, answer.Body)
+	neighbours, err := s.Lab.Neighbours(ctx, lab.Gateway)
+	if err != nil {
+		return fmt.Errorf("ARP table of the gateway: %w", err)
+	}
+	for _, n := range neighbours {
+		if n.IP == s.address {
+			s.say("the gateway resolved %s by ARP: %s on %s", n.IP, n.MAC, n.Interface)
+		}
+	}
+	announcer, err := s.announcer(ctx)
+	if err != nil {
+		return err
+	}
+	s.say("kube-vip announces from %s", announcer)
+	return nil
+}
+
+// answerSince waits for a request that began after a moment and was answered.
+func (s *story) answerSince(ctx context.Context, since time.Time, limit time.Duration) (lab.Attempt, error) {
+	var found lab.Attempt
+	_, err := until(ctx, limit, "an HTTP answer", func(ctx context.Context) (bool, string, error) {
+		attempts, err := s.Lab.ProbeResults(ctx, s.probe)
+		if err != nil {
+			return false, "", err
+		}
+		last := "no request yet"
+		for _, a := range attempts {
+			if a.At.Before(since) {
+				continue
+			}
+			if a.OK {
+				found = a
+				return true, "", nil
+			}
+			last = a.Error
+		}
+		return false, last, nil
+	})
+	return found, err
+}
+
+func (s *story) deleteService(ctx context.Context) error {
+	if _, err := s.Lab.StopProbe(ctx, s.probe); err != nil {
+		return fmt.Errorf("end the client's requests: %w", err)
+	}
+	begun := time.Now()
+	services := s.Kube.CoreV1().Services(cluster.Namespace)
+	if err := services.Delete(ctx, cluster.Service, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("delete the Service: %w", err)
+	}
+	gone, err := until(ctx, 3*time.Minute, "Service gone", func(ctx context.Context) (bool, string, error) {
+		service, err := services.Get(ctx, cluster.Service, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return true, "", nil
+		}
+		if err != nil {
+			return false, "", err
+		}
+		return false, fmt.Sprintf("conditions %v", service.Status.Conditions), nil
+	})
+	if err != nil {
+		return err
+	}
+	s.seconds("service_released_after", gone.Sub(begun))
+	left, err := s.blocks(ctx)
+	if err != nil {
+		return err
+	}
+	for _, b := range left {
+		if b.ID != cluster.NodeBlockID {
+			return fmt.Errorf("block %s (%s) is left in the account", b.CIDR, b.Status)
+		}
+	}
+	s.say("the block of the Service is gone; left is the user's own block for the nodes, which the controller never touched")
+	return s.handBack(ctx)
+}
+
+// handBack is the user giving back servers and node block in the portal, so that the account is as empty as it can be.
+func (s *story) handBack(ctx context.Context) error {
+	for _, server := range s.Servers {
+		if err := s.Sim.Edit(ctx, pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: server.ID}); err != nil {
+			return fmt.Errorf("give back server %s: %w", server.Name, err)
+		}
+	}
+	if err := s.Sim.Edit(ctx, pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: cluster.NodeBlockID}); err != nil {
+		return fmt.Errorf("give back the node block: %w", err)
+	}
+	left, err := s.blocks(ctx)
+	if err != nil {
+		return err
+	}
+	s.say("the user gives back servers and node block in the portal")
+	s.count("blocks_left_in_account", len(left), "blocks")
+	if len(left) > 0 {
+		return fmt.Errorf("%d blocks are left in the account", len(left))
+	}
+	return s.verdict(ctx)
+}
+
+// verdict asks the simulator whether the controller broke a rule of the API.
+func (s *story) verdict(ctx context.Context) error {
+	violations, err := s.Sim.Violations(ctx)
+	if err != nil {
+		return err
+	}
+	s.count("api_rules_broken", len(violations), "rules")
+	for _, v := range violations {
+		s.quote(string(v))
+	}
+	if len(violations) > 0 {
+		return fmt.Errorf("the simulator convicts the controller of %d broken rules", len(violations))
+	}
+	bill, err := s.Sim.Money(ctx)
+	if err != nil {
+		return err
+	}
+	s.say("the account's bill: %s", bill)
+	return nil
+}
+
+func (s *story) blocks(ctx context.Context) ([]cluster.AccountBlock, error) {
+	state, err := s.Sim.State(ctx)
+	return state.Blocks, err
+}

@@ -1,0 +1,173 @@
+// Package demo tells the main job of the project as a story: from two bare servers to a public address that
+// answers, survives a broken VLAN and a dead server, and costs nothing once it is deleted.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/cluster"
+)
+
+// Options of a story.
+type Options struct {
+	// Out is where the story is told.
+	Out io.Writer
+	// Dir keeps logs and kubeconfigs.
+	Dir string
+	// KubeVIP is the version of kube-vip.
+	KubeVIP string
+	// Scale is how many seconds of the account's time pass in a second.
+	Scale float64
+}
+
+// story is a story that is being told.
+type story struct {
+	*tale
+	*cluster.Cluster
+	options Options
+
+	address  netip.Addr // of the Service, once published
+	probe    int        // the client's requests, once they have begun
+	broken   string     // the server whose VLAN interface was broken
+	brokenAt time.Time
+}
+
+// Tell tells the whole story. KeepRunning, where not nil, is called at the end of a story that went well, before
+// everything is ended. An error says which step failed; the evidence has been printed by then.
+func Tell(ctx context.Context, o Options, keepRunning func(context.Context, *cluster.Cluster) error) (err error) {
+	c, err := cluster.New(cluster.Options{Dir: o.Dir, KubeVIP: o.KubeVIP, Scale: o.Scale})
+	if err != nil {
+		return fmt.Errorf("prepare the cluster: %w", err)
+	}
+	s := &story{tale: newTale(o.Out), Cluster: c, options: o}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	if err := s.play(ctx, s.steps(keepRunning != nil)); err != nil {
+		s.evidence(context.WithoutCancel(ctx))
+		s.summary()
+		return err
+	}
+	s.summary()
+	if keepRunning != nil {
+		return keepRunning(ctx, c)
+	}
+	return nil
+}
+
+// act is one step of the story.
+type act struct {
+	title string
+	run   func(context.Context) error
+}
+
+// steps are the acts in order. A story that is to be kept running leaves the Service and the account in place.
+func (s *story) steps(keep bool) []act {
+	acts := []act{
+		{"A simulated phoenixNAP account: a public network and two servers", s.account},
+		{"A real Kubernetes control plane: etcd and kube-apiserver, RBAC on", s.controlPlane},
+		{"Two servers on a VLAN-aware switch, a gateway, and a client beyond it", s.servers},
+		{"The servers join as Nodes, tainted until a cloud provider knows them", s.join},
+		{"The controller initialises the Nodes", s.initialise},
+		{"The agents find the VLAN in order; kube-vip may run", s.vlanReady},
+		{"A Service of type LoadBalancer: a block is bought, tagged, assigned; its third address published", s.publish},
+		{"A client beyond the gateway gets an answer", s.firstAnswer},
+		{"The VLAN interface of the announcing server breaks; its agent tells why", s.breakVLAN},
+		{"The label goes, kube-vip is ended there, the other server answers", s.moveByLabel},
+		{"The interface is mended; condition and label return", s.mend},
+		{"The server that announces now dies, with all its processes and its port", s.killServer},
+	}
+	if keep {
+		return acts
+	}
+	return append(acts, act{"The Service is deleted; the account holds no block any more", s.deleteService})
+}
+
+func (s *story) play(ctx context.Context, acts []act) error {
+	for _, a := range acts {
+		if err := s.step(ctx, a.title, a.run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *story) account(ctx context.Context) error {
+	if err := s.StartAccount(ctx); err != nil {
+		return err
+	}
+	s.say("API at %s; its time runs %g times as fast as ours", s.Sim.URL, s.options.Scale)
+	s.say("network public (%s) in %s, VLAN %d, with the user's block for the nodes' own addresses", cluster.NetworkID, cluster.Location, cluster.VLAN)
+	for _, server := range s.Servers {
+		s.say("server %s (%s), private %s, public network %s", server.Name, server.ID, server.Private.Addr(), server.Public.Addr())
+	}
+	return nil
+}
+
+func (s *story) controlPlane(ctx context.Context) error {
+	if err := s.StartControlPlane(ctx); err != nil {
+		return err
+	}
+	version, err := s.Kube.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("version of the API server: %w", err)
+	}
+	s.say("kube-apiserver %s at %s; manifests of deploy/ applied", version.GitVersion, s.ControlPlane.URL())
+	return nil
+}
+
+func (s *story) servers(ctx context.Context) error {
+	if err := s.StartServers(ctx); err != nil {
+		return err
+	}
+	where := "network namespaces of this machine"
+	if s.Lab.InMachine {
+		where = "a virtual machine under software emulation, because this kernel has no 802.1Q"
+	}
+	s.say("the lab runs in %s; built in %.1f s", where, s.Lab.Built.Seconds())
+	for _, server := range s.Servers {
+		s.say("%s: %s on bond0 (%s), address %s", server.Name, cluster.PublicInterface, s.Lab.Uplink, server.Public)
+	}
+	return nil
+}
+
+func (s *story) join(ctx context.Context) error {
+	if err := s.JoinServers(ctx); err != nil {
+		return err
+	}
+	nodes, err := s.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	for _, node := range nodes.Items {
+		if !uninitialised(&node) {
+			return fmt.Errorf("node %s came without the taint that says it is uninitialised", node.Name)
+		}
+		s.say("node %s: taint %s", node.Name, node.Spec.Taints[0].Key)
+	}
+	return nil
+}
+
+func (s *story) initialise(ctx context.Context) error {
+	if err := s.StartController(ctx); err != nil {
+		return err
+	}
+	if _, err := until(ctx, time.Minute, "nodes initialised", func(ctx context.Context) (bool, string, error) {
+		return s.everyNode(ctx, func(n *corev1.Node) (bool, string) {
+			done := !uninitialised(n) && n.Spec.ProviderID != "" && len(n.Status.Addresses) > 1 &&
+				n.Labels[corev1.LabelTopologyRegion] == cluster.Location && n.Labels[corev1.LabelInstanceTypeStable] != ""
+			return done, fmt.Sprintf("taints %v, provider ID %q", n.Spec.Taints, n.Spec.ProviderID)
+		})
+	}); err != nil {
+		return err
+	}
+	return s.kubectl(ctx, "get", "nodes", "-o", "custom-columns=NAME:.metadata.name,PROVIDER-ID:.spec.providerID,"+
+		`TYPE:.metadata.labels.node\.kubernetes\.io/instance-type,REGION:.metadata.labels.topology\.kubernetes\.io/region,`+
+		"ADDRESSES:.status.addresses[*].address,TAINTS:.spec.taints[*].key")
+}

@@ -1,0 +1,36 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// poll is how often the story looks again.
+const poll = 200 * time.Millisecond
+
+// until looks again and again until look says it is so, and returns when that was. What look last saw goes into the
+// error when the time is over.
+func until(ctx context.Context, limit time.Duration, what string, look func(context.Context) (ok bool, seen string, err error)) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	ticker := time.NewTicker(poll)
+	defer ticker.Stop()
+	last := "nothing yet"
+	for {
+		ok, seen, err := look(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			last = err.Error()
+		case ok:
+			return time.Now(), nil
+		case err == nil:
+			last = seen
+		}
+		select {
+		case <-ctx.Done():
+			return time.Time{}, fmt.Errorf("%s: not within %s; last seen: %s", what, limit, last)
+		case <-ticker.C:
+		}
+	}
+}
