@@ -75,6 +75,9 @@ type Balancer struct {
 
 	clusterMu sync.Mutex
 	clusterID string
+
+	restsMu   sync.Mutex
+	restsByID map[string]rest
 }
 
 var _ cloudprovider.LoadBalancer = (*Balancer)(nil)
@@ -90,7 +93,7 @@ func New(config Config) *Balancer {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	return &Balancer{config: config, change: make(chan struct{}, 1)}
+	return &Balancer{config: config, change: make(chan struct{}, 1), restsByID: map[string]rest{}}
 }
 
 // GetLoadBalancerName returns the name by which the account knows the Service: the value of the tag on

@@ -28,6 +28,8 @@ const (
 	reasonTagsFresh ipblock.Reason = "TagsFresh"
 	// reasonOutdated: the Service changed while it was worked on.
 	reasonOutdated ipblock.Reason = "ServiceChanged"
+	// reasonResting: the API failed to move the block and is not asked again for a while.
+	reasonResting ipblock.Reason = "BlockInError"
 	// reasonPaused: the API asked to be left alone for a while.
 	reasonPaused ipblock.Reason = "APIPaused"
 )
@@ -66,6 +68,8 @@ func words(reason ipblock.Reason) string {
 		return "waiting for new tags to be usable"
 	case reasonOutdated:
 		return "waiting for the latest version of the Service"
+	case reasonResting:
+		return "waiting before the IP block is tried again after an error of the phoenixNAP API"
 	case reasonPaused:
 		return "waiting as long as the phoenixNAP API asks to"
 	default:

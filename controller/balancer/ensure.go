@@ -62,6 +62,9 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 	case ipblock.Wait:
 		return nil, b.wait(ctx, e.service, step.Reason)
 	case ipblock.Assign, ipblock.Unassign, ipblock.Delete:
+		if b.rests(step) {
+			return nil, b.wait(ctx, e.service, reasonResting)
+		}
 		reason, err := b.act(ctx, e.service, step)
 		if err != nil {
 			return nil, err
@@ -114,6 +117,7 @@ func (b *Balancer) act(ctx context.Context, service *corev1.Service, step ipbloc
 	}
 	switch {
 	case err == nil:
+		b.tried(step)
 		b.announce(ctx, service, step)
 		return reason, nil
 	case pnap.IsConflict(err) && step.Action != ipblock.Delete:

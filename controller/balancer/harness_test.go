@@ -42,7 +42,8 @@ const (
 	clientSecret = "a-secret-that-must-not-leak"
 	accountID    = "shop-account"
 	interval     = 3 * time.Second
-	firstBackoff = 5 * time.Second // the framework's first pause after an error
+	firstBackoff = 5 * time.Second // the framework's pauses after errors
+	lastBackoff  = 5 * time.Minute
 )
 
 var servicesResource = corev1.SchemeGroupVersion.WithResource("services")
@@ -63,7 +64,9 @@ type world struct {
 	// step counts what may crash; crashAt is the number of the one that does.
 	step, crashAt int
 	versions      int
-	said          []string
+	// failures are the errors in a row.
+	failures int
+	said     []string
 }
 
 // option changes a world before it begins.
@@ -314,18 +317,22 @@ func (w *world) settle(name string) time.Duration {
 			return w.clock.Now().Sub(start)
 		}
 		w.said = append(w.said, err.Error())
-		w.clock.Advance(pauseAfter(err))
+		w.clock.Advance(w.pauseAfter(err))
 	}
 	w.t.Fatalf("Service %s is not settled after an hour; it said %q and the account holds %s", name, w.said[max(0, len(w.said)-3):], w.blocks())
 	return 0
 }
 
-func pauseAfter(err error) time.Duration {
+// pauseAfter is how long the framework waits after an error in an ensuring: as long as the error asks
+// to, else ever longer.
+func (w *world) pauseAfter(err error) time.Duration {
 	var again *api.RetryError
 	if errors.As(err, &again) {
+		w.failures = 0
 		return again.RetryAfter()
 	}
-	return firstBackoff
+	w.failures++
+	return min(firstBackoff<<min(w.failures-1, 10), lastBackoff)
 }
 
 // refused syncs for a while and returns the last error, which must not be a mere request to call again.
@@ -339,7 +346,7 @@ func (w *world) refused(name string, during time.Duration) error {
 			w.t.Fatalf("Service %s is settled; it should be refused", name)
 		}
 		last = err
-		w.clock.Advance(pauseAfter(err))
+		w.clock.Advance(w.pauseAfter(err))
 	}
 	var again *api.RetryError
 	if errors.As(last, &again) {

@@ -105,8 +105,9 @@ func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, st
 		}
 		return errors.New(step.Detail)
 	default:
-		b.noteQuietly(ctx, live, step.Reason, words(step.Reason))
-		return api.NewRetryError(words(step.Reason), b.config.Interval)
+		reason := b.standing(step)
+		b.noteQuietly(ctx, live, reason, words(reason))
+		return api.NewRetryError(words(reason), b.config.Interval)
 	}
 }
 
@@ -129,7 +130,7 @@ func (b *Balancer) releaseSteps(ctx context.Context, service *corev1.Service) ([
 func (b *Balancer) takeFirst(ctx context.Context, service *corev1.Service, steps []ipblock.Step) (ipblock.Reason, error) {
 	var refusals []error
 	for _, step := range steps {
-		if step.Action != ipblock.Unassign && step.Action != ipblock.Delete {
+		if (step.Action != ipblock.Unassign && step.Action != ipblock.Delete) || b.rests(step) {
 			continue
 		}
 		reason, err := b.act(ctx, service, step)

@@ -96,7 +96,8 @@ func (b *Balancer) wake(ctx context.Context, service *corev1.Service, woken map[
 		return err
 	}
 	step := steps[0]
-	reason, message := step.Reason, words(step.Reason)
+	reason := b.standing(step)
+	message := words(reason)
 	if step.Action == ipblock.Refuse {
 		message = step.Detail
 	}
