@@ -4,8 +4,8 @@ package arpwatch
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -26,13 +26,13 @@ type Record struct {
 // recordLimit bounds the memory of a lab that runs for days: the oldest claims are dropped.
 const recordLimit = 200_000
 
-// Watch reads ARP packets from a socket on the gateway's interface of a VLAN until it is closed. Packets that the
-// gateway itself sends do not reach such a socket.
+// Watch reads ARP packets from a socket on the gateway's interface of a VLAN until its read deadline passes, which is
+// how to end it. Packets that the gateway itself sends do not reach such a socket.
 func (r *Record) Watch(conn *packet.Conn, vlan int) error {
 	buffer := make([]byte, 2048)
 	for {
 		n, _, err := conn.ReadFrom(buffer)
-		if errors.Is(err, net.ErrClosed) {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil
 		}
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/mdlayher/packet"
 	"github.com/vishvananda/netlink"
@@ -172,7 +173,8 @@ func (d *Daemon) watch(host *space.Space, vlan int, link netlink.Link) (func(), 
 		return nil
 	})
 	return func() {
-		_ = conn.Close()
+		_ = conn.SetReadDeadline(time.Unix(1, 0))
 		<-done
+		_ = conn.Close()
 	}, nil
 }

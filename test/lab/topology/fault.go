@@ -46,7 +46,7 @@ func (n *Network) breakVLAN(h *space.Space, v wire.VLAN, fault wire.Fault) error
 		if err := remove(h, vlanLink(v.ID)); err != nil {
 			return err
 		}
-		if err := n.addTagged(h, v.ID, v.ID+1, v.Address); err != nil {
+		if err := n.addTagged(h, v.ID, wrongID(v.ID), v.Address); err != nil {
 			return err
 		}
 		return n.routeOut(h, v)
@@ -54,6 +54,9 @@ func (n *Network) breakVLAN(h *space.Space, v wire.VLAN, fault wire.Fault) error
 		return fmt.Errorf("unknown fault %q", fault)
 	}
 }
+
+// wrongID is a VLAN ID other than the right one, and another one for each, so that several interfaces can be wrong.
+func wrongID(id int) int { return (id+999)%4094 + 1 }
 
 // Mend restores what the user has configured. An interface that was only down keeps what others have put on it.
 func (n *Network) Mend(name string) error {

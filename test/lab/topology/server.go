@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 
@@ -14,8 +15,8 @@ import (
 type server struct {
 	wire.Server
 	index int
-	// vlans is what the user has configured; it comes back after a restart, as netplan's files do.
-	vlans map[int]wire.VLAN
+	// vlans is what the user has configured, the latest last; it comes back after a restart, as netplan's files do.
+	vlans []wire.VLAN
 	dead  bool
 }
 
@@ -31,7 +32,7 @@ func vlanLink(id int) string { return fmt.Sprintf("%s.%d", bond, id) }
 
 func (n *Network) buildServers() error {
 	for i, described := range n.setup.Servers {
-		s := &server{Server: described, index: i + 1, vlans: map[int]wire.VLAN{}}
+		s := &server{Server: described, index: i + 1}
 		if len(s.port()) > 15 { // IFNAMSIZ, less the terminating zero
 			return fmt.Errorf("server %s: the name is longer than 13 characters", s.Name)
 		}
@@ -185,7 +186,8 @@ func (n *Network) configureAll(h *space.Space, s *server) error {
 	return nil
 }
 
-// ConfigureVLAN carries out and remembers the user's configuration step on a server.
+// ConfigureVLAN carries out and remembers the user's configuration step on a server. The default route is that of the
+// latest step.
 func (n *Network) ConfigureVLAN(v wire.VLAN) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -196,7 +198,7 @@ func (n *Network) ConfigureVLAN(v wire.VLAN) error {
 	if err := n.configure(h, v); err != nil {
 		return err
 	}
-	s.vlans[v.ID] = v
+	s.vlans = append(slices.DeleteFunc(s.vlans, func(o wire.VLAN) bool { return o.ID == v.ID }), v)
 	return nil
 }
 

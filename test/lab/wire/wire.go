@@ -84,7 +84,7 @@ const (
 	LinkDown Fault = "link-down"
 	// LinkDeleted deletes it.
 	LinkDeleted Fault = "link-deleted"
-	// WrongVLAN replaces it by one of the same name and address with another VLAN ID (one more).
+	// WrongVLAN replaces it by one of the same name and address with another VLAN ID.
 	WrongVLAN Fault = "wrong-vlan"
 )
 
