@@ -141,7 +141,11 @@ func (s *Sim) createBlock(c *call) reply {
 	if s.switches.CreateStatus == blockUnassigned {
 		s.moveBlock(b, blockUnassigned)
 	} else {
-		s.after(s.latency.BlockCreate, func() { s.moveBlock(b, blockUnassigned) })
+		s.after(s.latency.BlockCreate, func() {
+			if b.status == blockCreating {
+				s.moveBlock(b, blockUnassigned)
+			}
+		})
 	}
 	return reply{status: http.StatusCreated, body: s.blockView(c.account, b)}
 }

@@ -195,7 +195,7 @@ func (s *Sim) LeakCheck(clientID string, except ...string) []string {
 // scan convicts a request that carries a secret where none belongs, and returns the body with secrets
 // blotted out.
 func (s *Sim) scan(r *http.Request, raw []byte) string {
-	places := []string{r.URL.String(), string(raw), r.UserAgent()}
+	places := []string{r.URL.Path, plainQuery(r), string(raw)}
 	for name, values := range r.Header {
 		if name != "Authorization" || strings.HasPrefix(strings.Join(values, " "), "Basic ") {
 			places = append(places, values...)
@@ -211,6 +211,9 @@ func (s *Sim) scan(r *http.Request, raw []byte) string {
 	}
 	return s.blot(string(raw))
 }
+
+// plainQuery is the query without its encoding, which could hide a secret; a malformed one as it is.
+func plainQuery(r *http.Request) string { return unescape(r.URL.RawQuery) }
 
 // FindSecrets names the secrets that a text holds: client secrets and tokens. Give it a client's log.
 func (s *Sim) FindSecrets(text string) []string {
