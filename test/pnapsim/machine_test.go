@@ -99,7 +99,9 @@ func TestMemberships(t *testing.T) {
 	account.Servers = append(account.Servers,
 		pnapsim.ServerSeed{ID: outside, Hostname: "outside", Location: "ASH"},
 		pnapsim.ServerSeed{ID: elsewhere, Hostname: "elsewhere", Location: "PHX"})
-	body := func(ips ...string) map[string]any { return map[string]any{"id": simtest.NetworkID, "ips": append([]string{}, ips...)} }
+	body := func(ips ...string) map[string]any {
+		return map[string]any{"id": simtest.NetworkID, "ips": append([]string{}, ips...)}
+	}
 	for _, tt := range []struct {
 		name   string
 		server string

@@ -123,22 +123,29 @@ func build(ctx context.Context, o options, onEntry func(pnapsim.Entry)) (*pnapsi
 	return sim, nil
 }
 
-// serve ends when ctx does; requests that wait are cut off then.
+// grace is how long requests may take to notice the end; those that wait on purpose notice at once.
+const grace = 2 * time.Second
+
+// serve ends when ctx does, and with it every request: its context is theirs.
 func serve(ctx context.Context, listener net.Listener, sim *pnapsim.Sim) error {
-	server := &http.Server{Handler: sim.Handler(), ReadHeaderTimeout: 10 * time.Second}
-	ended := make(chan struct{})
+	server := &http.Server{
+		Handler: sim.Handler(), ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	ended := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
-		defer close(ended)
-		_ = server.Close() // Serve says what there is to say
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		ended <- errors.Join(server.Shutdown(bounded), server.Close())
 	})
 	err := server.Serve(listener)
-	if !stop() {
-		<-ended
+	if stop() {
+		return fmt.Errorf("serve: %w", err)
 	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
+	if err := <-ended; err != nil {
+		return fmt.Errorf("end: %w", err)
 	}
-	return fmt.Errorf("serve: %w", err)
+	return nil
 }
 
 // requestLogger writes one line a request.

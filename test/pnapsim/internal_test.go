@@ -1,0 +1,269 @@
+package pnapsim
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func specs(tb testing.TB) *Specs {
+	tb.Helper()
+	loaded, err := LoadSpecs(tb.Context(), "")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return loaded
+}
+
+// TestOperationsAreInDocuments: the simulator serves nothing that the documents do not know, and they
+// know how each of its operations answers.
+func TestOperationsAreInDocuments(t *testing.T) {
+	documents := specs(t)
+	for _, op := range operations() {
+		_, _, spec := documents.operation(&op)
+		if spec == nil {
+			t.Errorf("%s is not in the document", op.name())
+			continue
+		}
+		if faults := documents.checkResponse(&op, http.StatusForbidden, map[string]any{}); len(faults) == 0 && spec.Responses.Status(http.StatusForbidden) != nil {
+			t.Errorf("%s: an error without a message passes", op.name())
+		}
+	}
+}
+
+// TestResponsesAreChecked: a fault of the simulator itself would be seen.
+func TestResponsesAreChecked(t *testing.T) {
+	documents := specs(t)
+	op, _, _ := route(http.MethodGet, "/networks/v1/public-networks")
+	s := New(Config{Specs: documents})
+	leave := s.enter()
+	s.encode(&delivery{reply: reply{status: http.StatusOK, body: []any{object{"id": "1"}}}}, op)
+	leave()
+	if found := s.Violations(); len(found) == 0 || found[0].Rule != "openapi-response" {
+		t.Errorf("violations %v", found)
+	}
+}
+
+func TestLoadSpecsSaysWhatIsWrong(t *testing.T) {
+	if _, err := LoadSpecs(t.Context(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "bmcapi.yaml") {
+		t.Errorf("an empty directory: %v", err)
+	}
+}
+
+func TestPatterns(t *testing.T) {
+	for _, tt := range []struct {
+		expr string
+		yes  []string
+		no   []string
+	}{
+		{`^(?=.*[a-zA-Z])([a-zA-Z0-9().-])+$`, []string{"a", "1.a", "node-1.example"}, []string{"", "1", "1.2", "a b", "a_b"}},
+		{`^(?=.*[a-zA-Z])([a-zA-Z0-9(). -])+$`, []string{"a", "my net (1)"}, []string{"", "1 2", "a_b", "a\n"}},
+		{`^(?!\s*$).+`, []string{"a", " a"}, []string{"", "  "}},
+		{`^(?s)(?!\s*$).+`, []string{"a\nb"}, []string{"", "\n \n"}},
+		{`^(?!-)[\w\-]{1,63}(?<!-)(\.(?!-)[\w\-]{1,63}(?<!-))*$`, []string{"a", "a-b.c", strings.Repeat("a", 63)}, []string{"", "-a", "a-", "a..b", strings.Repeat("a", 64)}},
+		{`^\S+$`, []string{"a"}, []string{"a b"}},
+	} {
+		matcher, err := compilePattern(tt.expr)
+		if err != nil {
+			t.Errorf("%s: %v", tt.expr, err)
+			continue
+		}
+		for _, text := range tt.yes {
+			if !matcher.MatchString(text) {
+				t.Errorf("%s does not match %q", tt.expr, text)
+			}
+		}
+		for _, text := range tt.no {
+			if matcher.MatchString(text) {
+				t.Errorf("%s matches %q", tt.expr, text)
+			}
+		}
+	}
+	if _, err := compilePattern(`(?=new)`); err == nil {
+		t.Error("an unknown lookahead compiles")
+	}
+}
+
+func TestBlockAddresses(t *testing.T) {
+	for _, tt := range []struct {
+		cidr, gateway string
+		first31       bool
+		count         int
+	}{
+		{"203.0.113.8/29", "203.0.113.9", true, 5},
+		{"203.0.113.0/28", "203.0.113.1", true, 13},
+		{"203.0.113.4/30", "203.0.113.5", true, 1},
+		{"203.0.113.4/31", "203.0.113.4", true, 1},
+		{"203.0.113.4/31", "203.0.113.5", false, 1},
+		{"2001:db8::/64", "2001:db8::1", true, 0},
+	} {
+		p := netip.MustParsePrefix(tt.cidr)
+		if got := gatewayOf(p, tt.first31).String(); got != tt.gateway {
+			t.Errorf("gateway of %s: %s, want %s", p, got, tt.gateway)
+		}
+		hosts := usableAddresses(p, tt.first31)
+		if len(hosts) != tt.count || slices.Contains(hosts, tt.gateway) {
+			t.Errorf("hosts of %s: %v, want %d without the gateway", p, hosts, tt.count)
+		}
+	}
+}
+
+func TestPoolSellsOut(t *testing.T) {
+	now := time.Unix(0, 0)
+	p := pool{ranges: map[string][]netip.Prefix{"ASH": {netip.MustParsePrefix("203.0.113.0/28")}}, freed: map[netip.Prefix]time.Time{}}
+	first, _ := p.buy("ASH", 30, false, now, time.Minute)
+	second, ok := p.buy("ASH", 29, false, now, time.Minute)
+	if !ok || first.String() != "203.0.113.0/30" || second.String() != "203.0.113.8/29" {
+		t.Fatalf("sold %s and %s", first, second)
+	}
+	if _, ok := p.buy("ASH", 29, false, now, time.Minute); ok {
+		t.Error("sold a third /29 of a /28")
+	}
+	if _, ok := p.buy("ASH", 64, true, now, time.Minute); ok {
+		t.Error("sold IPv6 from an IPv4 range")
+	}
+	p.giveBack(second, now)
+	if _, ok := p.buy("ASH", 29, false, now.Add(59*time.Second), time.Minute); ok {
+		t.Error("sold within the quarantine")
+	}
+	if again, ok := p.buy("ASH", 29, false, now.Add(time.Minute), time.Minute); !ok || again != second {
+		t.Error("not sold after the quarantine")
+	}
+	if p.take(netip.MustParsePrefix("203.0.113.0/24")) {
+		t.Error("an overlapping range was taken")
+	}
+}
+
+func TestRealClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		c := NewRealClock(10)
+		if err := c.Wait(t.Context(), c.Now().Add(30*time.Second)); err != nil || time.Since(start) != 3*time.Second {
+			t.Errorf("30 s of the model took %s (%v), want 3 s", time.Since(start), err)
+		}
+		made := c.Now()
+		if told := c.Told(made); !told.Equal(time.Now()) {
+			t.Errorf("told %s, while clients' clocks show %s", told, time.Now())
+		}
+		c.Advance(time.Minute)
+		if got := c.Now().Sub(made); got != time.Minute {
+			t.Errorf("leapt by %s, want 1m", got)
+		}
+	})
+}
+
+func TestManualClockWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewManualClock(time.Unix(0, 0))
+		done := make(chan error, 1)
+		go func() { done <- c.Wait(t.Context(), time.Unix(10, 0)) }()
+		c.Advance(9 * time.Second)
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Fatal("waited 9 s of 10")
+		default:
+		}
+		c.Advance(time.Second)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestEventsInOrder(t *testing.T) {
+	s := New(Config{})
+	start := s.clock.Now()
+	var order []string
+	note := func(name string) func() { return func() { order = append(order, name+s.now.Sub(start).String()) } }
+	leave := s.enter()
+	s.after(Duration(2*time.Second), note("c"))
+	s.after(Duration(time.Second), func() { note("a")(); s.after(Duration(time.Second), note("d")) })
+	s.after(Duration(time.Second), note("b"))
+	leave()
+	s.Advance(time.Hour)
+	if want := []string{"a1s", "b1s", "c2s", "d2s"}; !slices.Equal(order, want) {
+		t.Errorf("order %v, want %v", order, want)
+	}
+}
+
+func FuzzTagFilter(f *testing.F) {
+	for _, text := range []string{"env.dev", ".", "a.", ".b", "a.b.c", "à.ú", "a_b-c.d", strings.Repeat("a", 101) + ".b"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		filters, faults := parseTagFilters([]string{text})
+		if len(filters)+len(faults) != 1 {
+			t.Fatalf("%q: %d filters and %d faults", text, len(filters), len(faults))
+		}
+		if len(filters) == 1 {
+			one := filters[0]
+			if one.name+"."+one.value != text || !matchTags(map[string]string{one.name: one.value}, filters, false) || matchTags(nil, filters, true) {
+				t.Errorf("%q: %+v", text, one)
+			}
+		}
+	})
+}
+
+func FuzzRange(f *testing.F) {
+	f.Add("182.16.0.146 - 182.16.0.148")
+	f.Add("2001:db8::b - 2001:db8::d")
+	f.Add("1.2.3.4-1.2.3.3")
+	f.Fuzz(func(t *testing.T, text string) {
+		from, to, err := parseRange(text)
+		if err == nil && (to.Less(from) || from.Is4() != to.Is4()) {
+			t.Errorf("%q: %s to %s", text, from, to)
+		}
+	})
+}
+
+// FuzzRequest: whatever a client sends, the simulator answers, keeps its invariants and never answers
+// with what the documents do not allow.
+func FuzzRequest(f *testing.F) {
+	documents := specs(f)
+	for _, op := range operations() {
+		f.Add(op.method, op.api.prefix+op.path, "force=true", `{"id":"6047127fed34ecc3ba8402d2","ips":["203.0.113.4"]}`)
+	}
+	f.Add(http.MethodPost, "/ips/v1/ip-blocks", "", `{"location":"ASH","cidrBlockSize":"/29","tags":[{"name":"a"}]}`)
+	f.Add(http.MethodPut, "/ips/v1/ip-blocks/6047127fed34ecc3ba8402d2/tags", "", `[{"name":"a","value":"b"},null]`)
+	f.Fuzz(func(t *testing.T, method, path, query, body string) {
+		s := New(Config{Specs: documents})
+		err := s.Seed(Seed{Accounts: []AccountSeed{{
+			ID: "a", Clients: []ClientSeed{{ID: "c"}}, Tags: []TagSeed{{Name: "a"}},
+			Networks: []NetworkSeed{{ID: "60473c2509268bc77fd06d29", Name: "public", Location: "ASH"}},
+			Blocks:   []BlockSeed{{ID: "6047127fed34ecc3ba8402d2", Location: "ASH", CIDR: "203.0.113.0/28", Network: "public"}},
+			Servers:  []ServerSeed{{ID: "5fa54d1e91867c03a0a7b4a4", Hostname: "n", Location: "ASH"}},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave := s.enter()
+		value := s.grant(s.clients["c"], nil).body.(object)["access_token"].(string)
+		leave()
+		path = strings.NewReplacer("{ipBlockId}", "6047127fed34ecc3ba8402d2", "{publicNetworkId}", "60473c2509268bc77fd06d29", "{serverId}", "5fa54d1e91867c03a0a7b4a4").Replace(path)
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://sim/", bytes.NewBufferString(body))
+		if err != nil {
+			return // no HTTP request at all
+		}
+		req.URL.Path, req.URL.RawQuery = path, query
+		req.Header.Set("Authorization", "Bearer "+value)
+		req.Header.Set("Content-Type", "application/json")
+		if strings.HasPrefix(path, "/_fake/") {
+			return
+		}
+		recorder := httptest.NewRecorder()
+		s.Handler().ServeHTTP(recorder, req)
+		s.Advance(time.Hour)
+		for _, v := range s.Violations() {
+			if v.Rule == "simulator" || v.Rule == "openapi-response" {
+				t.Errorf("%s %s?%s %s: %s", method, path, query, body, v)
+			}
+		}
+	})
+}
