@@ -20,7 +20,7 @@ const settle = `mount --make-rprivate / && mount -t sysfs sysfs /sys && ip link 
 // runInPlace runs this test binary again in a network namespace of its own. A namespace belongs to a thread, and the
 // runtime has started threads long ago, so only a new process is wholly inside.
 func runInPlace(ctx context.Context, o options) (int, error) {
-	if err := tools.Packages(ctx, o.programs...); err != nil {
+	if err := Require(ctx, o.programs...); err != nil {
 		return 0, err
 	}
 	self, err := os.Executable()
@@ -49,4 +49,15 @@ func exitCode(err error) (int, error) {
 	default:
 		return 0, fmt.Errorf("run the tests in a network namespace: %w", err)
 	}
+}
+
+// Require makes sure that programs are installed on this system, and installs their packages where it may. Where all
+// of them are there it needs nothing else, also inside the virtual machine.
+func Require(ctx context.Context, programs ...string) error {
+	for _, name := range programs {
+		if _, err := exec.LookPath(name); err != nil {
+			return tools.Packages(ctx, programs...)
+		}
+	}
+	return nil
 }

@@ -98,7 +98,7 @@ func (c Config) inMachine(ctx context.Context, daemon, address, token string) er
 // inPlace runs the daemon in namespaces of this machine until it ends. As the first process of its own process
 // namespace it takes everything that it has started with it.
 func (c Config) inPlace(ctx context.Context, daemon, address, token string) error {
-	if err := tools.Packages(ctx, c.Programs...); err != nil {
+	if err := kernel.Require(ctx, c.Programs...); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "pnap-lab-")

@@ -34,7 +34,7 @@ func privateRoot(dir string, handed map[string]string) error {
 	if err := handOver(filepath.Join(dir, wire.Directory), handed); err != nil {
 		return err
 	}
-	return pivot(dir)
+	return enter(dir)
 }
 
 // show makes one entry of the root appear in the new one.
@@ -76,17 +76,17 @@ func handOver(dir string, handed map[string]string) error {
 	return nil
 }
 
-// pivot makes dir the root and lets the old one go. Stacking the two on the same place needs no directory for the
-// old root (pivot_root(2), "pivot_root(".", ".")").
-func pivot(dir string) error {
+// enter makes dir the root by moving it on top of the present one: pivot_root(2) refuses where that is an initramfs,
+// as in the virtual machine.
+func enter(dir string) error {
 	if err := os.Chdir(dir); err != nil {
 		return err
 	}
-	if err := unix.PivotRoot(".", "."); err != nil {
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
 		return fmt.Errorf("change the root: %w", err)
 	}
-	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("let the old root go: %w", err)
+	if err := unix.Chroot("."); err != nil {
+		return fmt.Errorf("change the root: %w", err)
 	}
 	return os.Chdir("/")
 }
