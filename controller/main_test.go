@@ -1,0 +1,403 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
+)
+
+var plane *controlplane.ControlPlane
+
+func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &plane)) }
+
+// process is the controller's own binary at work against a real control plane, as the ServiceAccount
+// that is shipped, and a simulated phoenixNAP API.
+type process struct {
+	t      *testing.T
+	log    string
+	health string
+	cmd    *exec.Cmd
+	done   chan error
+}
+
+func binary(t *testing.T) string {
+	t.Helper()
+	path, err := tools.Product(t.Context(), "./controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func startController(t *testing.T, apiURL string) *process {
+	t.Helper()
+	dir := t.TempDir()
+	if err := plane.ApplyFiles(t.Context(), filepath.Join("..", "deploy", "base", "controller.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	account, err := plane.ServiceAccount(t.Context(), "kube-system", "phoenixnap-cloud-controller-manager")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := controlplane.WriteKubeconfig(kubeconfig, account, ""); err != nil {
+		t.Fatal(err)
+	}
+	secret := fmt.Sprintf(`{"clientID":%q,"clientSecret":%q,"base-url":%q,"location":"ASH","loadbalancer":"kube-vip://%s"}`,
+		simtest.ClientID, simtest.ClientSecret, apiURL, simtest.NetworkID)
+	config := filepath.Join(dir, "cloud.json")
+	if err := os.WriteFile(config, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, log: filepath.Join(t.ArtifactDir(), "controller.log"), done: make(chan error, 1)}
+	port := freePort(t)
+	p.health = fmt.Sprintf("https://127.0.0.1:%s/healthz", port)
+	p.start(binary(t), "--cloud-config="+config, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig,
+		"--authorization-kubeconfig="+kubeconfig, "--bind-address=127.0.0.1", "--secure-port="+port, "--v=2")
+	return p
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := listener.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func (p *process) start(path string, args ...string) {
+	p.t.Helper()
+	log, err := os.Create(p.log)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.cmd = exec.CommandContext(context.WithoutCancel(p.t.Context()), path, args...)
+	p.cmd.Stderr = log
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	go func() { p.done <- p.cmd.Wait() }()
+	p.t.Cleanup(func() {
+		if p.cmd.ProcessState == nil {
+			_ = p.cmd.Process.Kill() // it may have ended by itself in this moment
+			<-p.done
+		}
+		if err := log.Close(); err != nil {
+			p.t.Error(err)
+		}
+		if p.t.Failed() {
+			p.t.Log(p.tail())
+		}
+	})
+}
+
+func (p *process) output() string {
+	p.t.Helper()
+	raw, err := os.ReadFile(p.log)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func (p *process) tail() string {
+	lines := strings.Split(p.output(), "\n")
+	return strings.Join(lines[max(0, len(lines)-60):], "\n")
+}
+
+// end sends SIGTERM and expects a quiet end.
+func (p *process) end() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	select {
+	case err := <-p.done:
+		if err != nil {
+			p.t.Errorf("after SIGTERM: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		p.t.Error("no end within 10 s of SIGTERM")
+	}
+}
+
+// eventually polls until check succeeds; its last complaint fails the test.
+func eventually(t *testing.T, within time.Duration, check func() error) {
+	t.Helper()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	limit := time.After(within)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-limit:
+			t.Fatalf("not within %v: %v", within, err)
+		}
+	}
+}
+
+func admin(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(plane.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// register does what a kubelet does with --cloud-provider=external, and what an agent does then.
+func register(t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
+	}
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if err := client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+}
+
+func report(t *testing.T, client kubernetes.Interface, name string, status corev1.ConditionStatus) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q,"reason":"Test"},{"type":"Ready","status":"True","reason":"Test"}]}}`, contract.ConditionVLANReady, status)
+	if _, err := client.CoreV1().Nodes().Patch(t.Context(), name, "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func getNode(t *testing.T, client kubernetes.Interface, name string) *corev1.Node {
+	t.Helper()
+	node, err := client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// initialised tells what a Node still lacks.
+func initialised(node *corev1.Node, serverID, ips string) error {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == cloudproviderapi.TaintExternalCloudProvider {
+			return fmt.Errorf("node %s is tainted", node.Name)
+		}
+	}
+	addresses := fmt.Sprint(node.Status.Addresses)
+	switch {
+	case node.Spec.ProviderID != contract.ProviderID(serverID):
+		return fmt.Errorf("provider ID %q", node.Spec.ProviderID)
+	case node.Labels[corev1.LabelInstanceTypeStable] == "", node.Labels[corev1.LabelTopologyRegion] != "ASH":
+		return fmt.Errorf("labels %v", node.Labels)
+	case !strings.Contains(addresses, "InternalIP") || !strings.Contains(addresses, ips):
+		return fmt.Errorf("addresses %s", addresses)
+	}
+	facts, ok, err := contract.ParseNodeNetwork(node.Annotations)
+	if err != nil || !ok || facts.ServerID != serverID || !facts.Member || facts.VLAN != 20 || len(facts.Blocks) == 0 {
+		return fmt.Errorf("annotations %v: %+v, %v, %w", node.Annotations, facts, ok, err)
+	}
+	return nil
+}
+
+func labelled(node *corev1.Node, want bool) error {
+	if got := node.Labels[contract.NodeVLANReady] == "true"; got != want {
+		return fmt.Errorf("label of %s is %v, want %v", node.Name, got, want)
+	}
+	return nil
+}
+
+// The whole life with the phoenixNAP API down at first: Nodes are initialised and told of the network,
+// the label follows the agents, a Service gets and loses its address, and nothing that the shipped
+// ServiceAccount may not do is ever tried.
+func TestControllerAgainstARealControlPlane(t *testing.T) {
+	sim, url := simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)}, simtest.Seed())
+	if err := sim.Arm(pnapsim.Fault{Action: pnapsim.FaultStatus, Status: http.StatusServiceUnavailable, Times: 4}); err != nil {
+		t.Fatal(err)
+	}
+	client := admin(t)
+	register(t, client, "node-1")
+	register(t, client, "node-2")
+	p := startController(t, url)
+
+	eventually(t, 60*time.Second, func() error {
+		return initialised(getNode(t, client, "node-1"), simtest.Server1ID, "203.0.113.2")
+	})
+	eventually(t, 30*time.Second, func() error {
+		return initialised(getNode(t, client, "node-2"), simtest.Server2ID, "203.0.113.3")
+	})
+	eventually(t, 10*time.Second, p.healthy)
+
+	report(t, client, "node-1", corev1.ConditionTrue)
+	report(t, client, "node-2", corev1.ConditionTrue)
+	eventually(t, 20*time.Second, func() error { return labelled(getNode(t, client, "node-1"), true) })
+	eventually(t, 20*time.Second, func() error { return labelled(getNode(t, client, "node-2"), true) })
+	report(t, client, "node-1", corev1.ConditionFalse)
+	eventually(t, 20*time.Second, func() error { return labelled(getNode(t, client, "node-1"), false) })
+
+	checkService(t, client, sim)
+	p.end()
+	for _, complaint := range []string{"forbidden", "Forbidden"} {
+		if strings.Contains(p.output(), complaint) {
+			t.Errorf("the log tells of something %s", complaint)
+		}
+	}
+	if found := sim.FindSecrets(p.output()); len(found) > 0 {
+		t.Errorf("the log holds secrets: %v", found)
+	}
+}
+
+func (p *process) healthy() error {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // its own certificate, on loopback
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.health, nil)
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", p.health, response.Status)
+	}
+	return response.Body.Close()
+}
+
+func checkService(t *testing.T, client kubernetes.Interface, sim *pnapsim.Sim) {
+	t.Helper()
+	services := client.CoreV1().Services("default")
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+	}
+	if _, err := services.Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 90*time.Second, func() error {
+		got, err := services.Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if ingress := got.Status.LoadBalancer.Ingress; len(ingress) != 1 || ingress[0].IP == "" || ingress[0].IP != got.Annotations[contract.ServiceIPAddress] {
+			return fmt.Errorf("status %+v, annotations %v, conditions %+v", got.Status.LoadBalancer, got.Annotations, got.Status.Conditions)
+		}
+		return nil
+	})
+	if err := services.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 90*time.Second, func() error {
+		got, err := services.Get(t.Context(), "web", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("service %+v: %w", got.Status.Conditions, err)
+	})
+	if left := sim.LeakCheck(simtest.ClientID); len(left) > 0 {
+		t.Errorf("left in the account: %v", left)
+	}
+}
+
+// Wrong input gets one sentence for each thing that is wrong, and exit code 1.
+func TestWrongInput(t *testing.T) {
+	path := binary(t)
+	secret := filepath.Join(t.TempDir(), "cloud.json")
+	if err := os.WriteFile(secret, []byte(`{"clientID":"abc","clientSecret":"hunter2"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no cloud config":  {want: "Error: no cloud config given: set --cloud-config to the path of the secret with clientID and clientSecret\n"},
+		"unknown flag":     {args: []string{"--nonsense"}, want: "Error: unknown flag: --nonsense\n"},
+		"another provider": {args: []string{"--cloud-provider=PhoenixNAP"}, want: "Error: --cloud-provider=PhoenixNAP is another provider: set --cloud-provider=phoenixnap or leave it out\n"},
+		"unknown scheme": {args: []string{"--cloud-config=" + secret, "--load-balancer=kubevip://x"},
+			want: "Error: --load-balancer: load balancer \"kubevip://x\" has the unknown scheme \"kubevip\": want kube-vip://<network-id> or agent://<network-id>\n"},
+		"no kubeconfig": {args: []string{"--cloud-config=" + secret, "--kubeconfig=/nowhere/kubeconfig"}, want: "stat /nowhere/kubeconfig: no such file or directory\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			command := exec.CommandContext(t.Context(), path, test.args...)
+			command.Env = []string{"PATH=" + os.Getenv("PATH")}
+			var told bytes.Buffer
+			command.Stderr = &told
+			err := command.Run()
+			if command.ProcessState.ExitCode() != 1 {
+				t.Errorf("ended with %v, want exit code 1", err)
+			}
+			if got := withoutLog(told.String()); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// withoutLog drops the usage text and the lines that a logger writes.
+func withoutLog(text string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "I") && !strings.HasPrefix(line, "W") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+func TestHelpShowsOurFlagsInASectionOfTheirOwn(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), binary(t), "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(out), "PhoenixNAP flags:")
+	if !found {
+		t.Fatal("no section of ours")
+	}
+	for _, flag := range []string{"--load-balancer", "--max-ip-blocks", "--dry-run", "--service-node-selector"} {
+		if !strings.Contains(section, flag) {
+			t.Errorf("the section lacks %s", flag)
+		}
+	}
+	if !strings.Contains(string(out), "--leader-elect ") {
+		t.Error("the framework's flags are missing")
+	}
+}
