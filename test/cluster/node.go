@@ -24,6 +24,7 @@ type kubelet struct {
 	client kubernetes.Interface
 	name   string
 	ip     netip.Addr
+	since  metav1.Time
 }
 
 // register creates the Node, tainted as uninitialized.
@@ -48,9 +49,12 @@ func (k *kubelet) register(ctx context.Context) error {
 // report writes the condition Ready.
 func (k *kubelet) report(ctx context.Context) error {
 	now := metav1.Now()
+	if k.since.IsZero() {
+		k.since = now
+	}
 	status := applycorev1.Node(k.name).WithStatus(applycorev1.NodeStatus().WithConditions(
 		applycorev1.NodeCondition().WithType(corev1.NodeReady).WithStatus(corev1.ConditionTrue).
-			WithReason("KubeletReady").WithMessage("the lab's stand-in for a kubelet is running").WithLastHeartbeatTime(now)))
+			WithReason("KubeletReady").WithMessage("the lab's stand-in for a kubelet is running").WithLastHeartbeatTime(now).WithLastTransitionTime(k.since)))
 	_, err := k.client.CoreV1().Nodes().ApplyStatus(ctx, status, metav1.ApplyOptions{FieldManager: "kubelet", Force: true})
 	if err != nil {
 		return fmt.Errorf("report node %s ready: %w", k.name, err)

@@ -124,6 +124,10 @@ func (c *Cluster) JoinServers(ctx context.Context) error {
 }
 
 func (c *Cluster) startPrograms(ctx context.Context, s Server) error {
+	// Makes the kernel load nf_tables: two kube-proxies that ask for it at the same instant may be refused.
+	if out, err := c.Lab.Exec(ctx, s.Name, "nft", "list", "tables"); err != nil || out.Code != 0 {
+		return fmt.Errorf("nftables on %s: exit code %d, %s: %w", s.Name, out.Code, out.Stderr, err)
+	}
 	if _, err := c.Lab.StartProcess(ctx, lab.Program{
 		Host: lab.PodOf(s.Name), Name: "backend-" + s.Name,
 		Args: []string{lab.Path(backendFile), "--listen", ":" + strconv.Itoa(backendPort), "--name", s.Name},
