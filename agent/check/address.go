@@ -22,6 +22,9 @@ func judgeAddress(v view) outcome {
 	}
 	for _, p := range v.own {
 		if _, inBlock := v.block(p.Addr()); inBlock {
+			if o := judgePrefix(v, p, observed); o.status == Fail {
+				return o
+			}
 			return outcome{status: Warn, reason: "AddressNotRegistered", expected: expected, observed: observed,
 				cause: fmt.Sprintf("%s carries %s, which the server's membership does not list", name, p.Addr()),
 				fixes: []Fix{{Tool: AnyTool, Note: fmt.Sprintf("list %s among the server's addresses in network %s, so that nobody else is given it", p.Addr(), v.Network.NetworkID)}}}

@@ -180,12 +180,13 @@ func rank(s Status) int {
 }
 
 // TestAnotherFaultNeverImprovesTheVerdict walks from a healthy node through random faults. Faults that hide evidence
-// are left out: what cannot be seen any more is no longer known to have failed.
+// are left out: what cannot be seen any more is no longer known to have failed; and so is arp_ignore=2, which mends
+// what IPVS breaks.
 func TestAnotherFaultNeverImprovesTheVerdict(t *testing.T) {
 	all := faults()
 	names := make([]string, 0, len(all))
 	for name, f := range all {
-		if f.status != Unknown {
+		if f.status != Unknown && f.reason != "ARPRestricted" {
 			names = append(names, name)
 		}
 	}
