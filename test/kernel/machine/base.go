@@ -26,7 +26,7 @@ var wanted = []string{
 	"nf_tables", "nft_chain_nat", "nft_compat", "nft_ct", "nft_fib", "nft_fib_inet", "nft_fib_ipv4", "nft_fib_ipv6",
 	"nft_hash", "nft_limit", "nft_log", "nft_masq", "nft_nat", "nft_numgen", "nft_objref", "nft_redir",
 	"nft_reject", "nft_reject_inet", "nft_reject_ipv4", "nft_reject_ipv6",
-	"nf_conntrack", "nf_conntrack_netlink", "nf_nat", "nfnetlink_log",
+	"nf_conntrack", "nf_conntrack_netlink", "nf_log_syslog", "nf_nat", "nfnetlink_log",
 	"x_tables", "xt_addrtype", "xt_comment", "xt_connmark", "xt_conntrack", "xt_mark", "xt_MASQUERADE", "xt_nat", "xt_tcpudp",
 }
 
