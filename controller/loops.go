@@ -19,7 +19,7 @@ type loop interface {
 
 // loops runs our loops until the process is told to end or loses the election.
 type loops struct {
-	ctx     context.Context //nolint:containedctx // the life of the process; the framework passes only a channel
+	ctx     context.Context // the life of the process, of which the framework passes on only a channel
 	running sync.WaitGroup
 }
 

@@ -58,10 +58,13 @@ func newBedOn(t *testing.T, client *fake.Clientset, selector labels.Selector, no
 		factory.Shutdown()
 	}
 	// Informers of the fake client poll for their first sync every 100 ms.
-	time.Sleep(time.Second)
+	pass(time.Second)
 	synctest.Wait()
 	return b
 }
+
+// pass lets time go by in the bubble.
+func pass(d time.Duration) { <-time.After(d) }
 
 func readyNode(name string, status corev1.ConditionStatus, labelled bool) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
@@ -97,11 +100,11 @@ func (b *bed) labelled(name string) bool {
 // after expects the label of the node to turn to want after d and not a moment earlier.
 func (b *bed) after(d time.Duration, name string, want bool) {
 	b.t.Helper()
-	time.Sleep(d - time.Millisecond)
+	pass(d - time.Millisecond)
 	if b.labelled(name) == want {
 		b.t.Errorf("%s: label is %v before %v", name, want, d)
 	}
-	time.Sleep(time.Millisecond)
+	pass(time.Millisecond)
 	if b.labelled(name) != want {
 		b.t.Errorf("%s: label is not %v after %v", name, want, d)
 	}
@@ -111,7 +114,7 @@ func TestLabelFollowsTheCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, readyNode("a", corev1.ConditionTrue, false), readyNode("b", corev1.ConditionTrue, true))
 		defer b.stop()
-		time.Sleep(admitAfter)
+		pass(admitAfter)
 		if !b.labelled("a") {
 			t.Fatal("a has no label")
 		}
@@ -130,9 +133,9 @@ func TestFlappingNodeKeepsItsLabel(t *testing.T) {
 		defer b.stop()
 		for range 20 {
 			b.set("a", corev1.ConditionFalse)
-			time.Sleep(excludeAfter - time.Second)
+			pass(excludeAfter - time.Second)
 			b.set("a", corev1.ConditionTrue)
-			time.Sleep(time.Second)
+			pass(time.Second)
 		}
 		if !b.labelled("a") {
 			t.Error("a lost its label")
@@ -144,10 +147,10 @@ func TestLastLabelStaysUntilAnotherIsGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))
 		defer b.stop()
-		time.Sleep(admitAfter)
+		pass(admitAfter)
 		b.set("a", corev1.ConditionFalse)
 		b.set("b", corev1.ConditionFalse)
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if !b.labelled("a") || !b.labelled("b") {
 			t.Error("all look bad, and yet a label was taken")
 		}
@@ -166,7 +169,7 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 		b.client.ClearActions()
 		for range 100 {
 			b.set("a", corev1.ConditionTrue) // a heartbeat
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 		}
 		synctest.Wait()
 		for _, action := range b.client.Actions() {
@@ -186,7 +189,7 @@ func TestSelectorLimitsTheLabel(t *testing.T) {
 		edge.Labels["role"] = "edge"
 		b := newBed(t, labels.SelectorFromSet(labels.Set{"role": "edge"}), edge, readyNode("inner", corev1.ConditionTrue, true))
 		defer b.stop()
-		time.Sleep(2 * admitAfter)
+		pass(2 * admitAfter)
 		if !b.labelled("edge") || b.labelled("inner") {
 			t.Errorf("edge %v, inner %v", b.labelled("edge"), b.labelled("inner"))
 		}
@@ -199,7 +202,7 @@ func TestRefusedPatchIsRepeated(t *testing.T) {
 		refusals := 3
 		client := fake.NewClientset()
 		client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			if name := action.(clienttesting.PatchAction).GetName(); name == "b" && refusals > 0 {
+			if patch, ok := action.(clienttesting.PatchAction); ok && patch.GetName() == "b" && refusals > 0 {
 				refusals--
 				return true, nil, context.DeadlineExceeded
 			}
@@ -207,11 +210,11 @@ func TestRefusedPatchIsRepeated(t *testing.T) {
 		})
 		b := newBedOn(t, client, nil, readyNode("a", corev1.ConditionFalse, true), readyNode("b", corev1.ConditionTrue, false))
 		defer b.stop()
-		time.Sleep(admitAfter)
+		pass(admitAfter)
 		if !b.labelled("a") {
 			t.Error("the only label was taken before the other was given")
 		}
-		time.Sleep(4 * retryAfter)
+		pass(4 * retryAfter)
 		if b.labelled("a") || !b.labelled("b") {
 			t.Errorf("a %v, b %v after the API server recovered", b.labelled("a"), b.labelled("b"))
 		}

@@ -71,7 +71,7 @@ func (t *transport) again(request *http.Request, answered *http.Response, stale 
 		}
 		var err error
 		if body, err = request.GetBody(); err != nil {
-			return answered, nil
+			return answered, nil //nolint:nilerr // the 401 tells more
 		}
 	}
 	token, err := t.tokens.get(request.Context())
@@ -79,7 +79,7 @@ func (t *transport) again(request *http.Request, answered *http.Response, stale 
 		if body != nil {
 			_ = body.Close() // a reader of bytes in memory
 		}
-		return answered, nil
+		return answered, nil //nolint:nilerr // the 401 tells more
 	}
 	_ = answered.Body.Close() // it is replaced by the second answer
 	return t.send(request, body, token)

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
+)
+
+// process is the controller's own binary at work against a real control plane, as the ServiceAccount
+// that is shipped, and a simulated phoenixNAP API.
+type process struct {
+	t      *testing.T
+	log    string
+	health string
+	cmd    *exec.Cmd
+	done   chan error
+}
+
+func binary(t *testing.T) string {
+	t.Helper()
+	path, err := tools.Product(t.Context(), "./controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func startController(t *testing.T, apiURL string) *process {
+	t.Helper()
+	dir := t.TempDir()
+	if err := plane.ApplyFiles(t.Context(), filepath.Join("..", "deploy", "base", "controller.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	account, err := plane.ServiceAccount(t.Context(), "kube-system", "phoenixnap-cloud-controller-manager")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := controlplane.WriteKubeconfig(kubeconfig, account, ""); err != nil {
+		t.Fatal(err)
+	}
+	secret := fmt.Sprintf(`{"clientID":%q,"clientSecret":%q,"base-url":%q,"location":"ASH","loadbalancer":"kube-vip://%s"}`,
+		simtest.ClientID, simtest.ClientSecret, apiURL, simtest.NetworkID)
+	config := filepath.Join(dir, "cloud.json")
+	if err := os.WriteFile(config, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, log: filepath.Join(t.ArtifactDir(), "controller.log"), done: make(chan error, 1)}
+	port := freePort(t)
+	p.health = fmt.Sprintf("https://127.0.0.1:%s/healthz", port)
+	p.start(binary(t), "--cloud-config="+config, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig,
+		"--authorization-kubeconfig="+kubeconfig, "--bind-address=127.0.0.1", "--secure-port="+port, "--v=2")
+	return p
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := listener.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func (p *process) start(path string, args ...string) {
+	p.t.Helper()
+	log, err := os.Create(p.log)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.cmd = exec.CommandContext(context.WithoutCancel(p.t.Context()), path, args...)
+	p.cmd.Stderr = log
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	go func() { p.done <- p.cmd.Wait() }()
+	p.t.Cleanup(func() {
+		if p.cmd.ProcessState == nil {
+			_ = p.cmd.Process.Kill() // it may have ended by itself in this moment
+			<-p.done
+		}
+		if err := log.Close(); err != nil {
+			p.t.Error(err)
+		}
+		if p.t.Failed() {
+			p.t.Log(p.tail())
+		}
+	})
+}
+
+func (p *process) output() string {
+	p.t.Helper()
+	raw, err := os.ReadFile(p.log)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func (p *process) tail() string {
+	lines := strings.Split(p.output(), "\n")
+	return strings.Join(lines[max(0, len(lines)-60):], "\n")
+}
+
+// end sends SIGTERM and expects a quiet end.
+func (p *process) end() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	select {
+	case err := <-p.done:
+		if err != nil {
+			p.t.Errorf("after SIGTERM: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		p.t.Error("no end within 10 s of SIGTERM")
+	}
+}
+
+func (p *process) healthy() error {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // its own certificate, on loopback
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.health, nil)
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", p.health, response.Status)
+	}
+	return response.Body.Close()
+}
