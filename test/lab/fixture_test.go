@@ -116,7 +116,8 @@ func (f *feedServer) put(n dataplane.Network) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	others := slices.DeleteFunc(slices.Clone(f.state.Networks), func(o dataplane.Network) bool { return o.ID == n.ID })
-	f.state.Networks = append(others, n)
+	others = append(others, n)
+	f.state.Networks = others
 	f.state.Revision++
 	close(f.changed)
 	f.changed = make(chan struct{})

@@ -78,7 +78,7 @@ func Start(ctx context.Context, c Config) (*Lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the lab: %w", err)
 	}
-	defer listener.Close()
+	defer func() { _ = listener.Close() }()
 	l, err := launch(ctx, c, listener)
 	if err != nil {
 		return nil, fmt.Errorf("start the lab: %w", err)

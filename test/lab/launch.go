@@ -169,7 +169,7 @@ func (l *Lab) accept(ctx context.Context, listener net.Listener, token string) (
 
 // abandon ends the wait for a connection.
 func (l *Lab) abandon(listener net.Listener, accepted <-chan net.Conn, reason error) error {
-	listener.Close()
+	_ = listener.Close()
 	if conn, ok := <-accepted; ok {
 		conn.Close()
 	}

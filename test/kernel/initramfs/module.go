@@ -110,7 +110,7 @@ func readModule(root, rel string) (*Module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kernel module %s: %w", rel, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	section := f.Section(".modinfo")
 	if section == nil {
 		return nil, fmt.Errorf("read kernel module %s: %w", rel, errors.New("it has no section .modinfo"))

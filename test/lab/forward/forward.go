@@ -21,7 +21,7 @@ type Forwarder struct {
 func (f Forwarder) Run(ctx context.Context) error {
 	var connections sync.WaitGroup
 	defer connections.Wait()
-	stop := context.AfterFunc(ctx, func() { f.Listener.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = f.Listener.Close() })
 	defer stop()
 	for {
 		conn, err := f.Listener.Accept()

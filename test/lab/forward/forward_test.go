@@ -20,7 +20,7 @@ func listen(t *testing.T) net.Listener {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
+	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
 
@@ -86,7 +86,7 @@ func TestBothDirectionsAndHalfClose(t *testing.T) {
 
 func TestATargetThatIsNotThereHangsUp(t *testing.T) {
 	gone := listen(t)
-	gone.Close()
+	_ = gone.Close()
 	address, end := start(t, gone.Addr().String())
 	defer end()
 	conn := connect(t, address)

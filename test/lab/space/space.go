@@ -153,7 +153,7 @@ func (s *Space) Visit(f func() error) error {
 			result <- err
 			return
 		}
-		defer home.Close()
+		defer func() { _ = home.Close() }()
 		if err := netns.Set(s.fd); err != nil {
 			result <- fmt.Errorf("enter host %s: %w", s.Name, err)
 			return
@@ -194,7 +194,7 @@ func (s *Space) Close() {
 			s.Net.Close()
 		}
 		if s.fd.IsOpen() {
-			s.fd.Close()
+			_ = s.fd.Close()
 		}
 	})
 }

@@ -40,8 +40,9 @@ func main() {
 	flag.Var(handed, "file", "name=path: file of the host that appears in "+wire.Directory+" (with --root); may be repeated")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *caller, *logs, *root, handed); err != nil {
+	err := run(ctx, *caller, *logs, *root, handed)
+	stop()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "labd: %v\n", err)
 		os.Exit(1)
 	}
