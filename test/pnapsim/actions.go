@@ -38,7 +38,7 @@ func (s *Sim) powerOff(c *call) reply {
 func (s *Sim) reboot(c *call) reply {
 	return s.act(c, []string{serverPoweredOn}, func(srv *server) reply {
 		srv.status = serverRebooting
-		s.after(s.latency.ServerAction, func() { s.moveServer(srv, serverRebooting, serverPoweredOn) })
+		s.after(s.latency.ServerAction, func() { settleServer(srv, serverRebooting) })
 		return result("Rebooting server.")
 	})
 }
@@ -46,7 +46,7 @@ func (s *Sim) reboot(c *call) reply {
 func (s *Sim) resetServer(c *call) reply {
 	return s.act(c, []string{serverPoweredOn, serverPoweredOff}, func(srv *server) reply {
 		srv.status = serverResetting
-		s.after(s.latency.ServerAction, func() { s.moveServer(srv, serverResetting, serverPoweredOn) })
+		s.after(s.latency.ServerAction, func() { settleServer(srv, serverResetting) })
 		return result("Resetting server.")
 	})
 }
@@ -75,7 +75,7 @@ func (s *Sim) provision(c *call) reply {
 			return invalid(err.Error())
 		}
 		srv.hostname, srv.os, srv.status = body.Hostname, body.OS, serverCreating
-		s.after(s.latency.ServerCreate, func() { s.moveServer(srv, serverCreating, serverPoweredOn) })
+		s.after(s.latency.ServerCreate, func() { settleServer(srv, serverCreating) })
 		return reply{status: http.StatusAccepted, body: s.serverView(c.account, srv)}
 	})
 }

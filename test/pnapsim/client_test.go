@@ -63,7 +63,7 @@ func (p *plain) send(req *http.Request) answer {
 	if err != nil {
 		return answer{}
 	}
-	defer resp.Body.Close() //nolint:errcheck // a read
+	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return answer{}

@@ -1,51 +1,29 @@
 package pnapsim
 
 import (
-	"container/heap"
+	"slices"
 	"time"
 )
 
 // event is something that happens at a model time, after the request that caused it.
 type event struct {
 	at   time.Time
-	seq  uint64
 	fire func()
 }
 
-// eventQueue orders events by time, then by the order in which they were scheduled.
+// eventQueue holds events by time; those of one time stay in the order in which they were scheduled.
 type eventQueue struct {
 	events []event
-	seq    uint64
-}
-
-// Len implements heap.Interface.
-func (q *eventQueue) Len() int { return len(q.events) }
-
-// Less implements heap.Interface.
-func (q *eventQueue) Less(i, j int) bool {
-	a, b := q.events[i], q.events[j]
-	if a.at.Equal(b.at) {
-		return a.seq < b.seq
-	}
-	return a.at.Before(b.at)
-}
-
-// Swap implements heap.Interface.
-func (q *eventQueue) Swap(i, j int) { q.events[i], q.events[j] = q.events[j], q.events[i] }
-
-// Push implements heap.Interface.
-func (q *eventQueue) Push(x any) { q.events = append(q.events, x.(event)) }
-
-// Pop implements heap.Interface.
-func (q *eventQueue) Pop() any {
-	last := q.events[len(q.events)-1]
-	q.events = q.events[:len(q.events)-1]
-	return last
 }
 
 func (q *eventQueue) schedule(at time.Time, fire func()) {
-	q.seq++
-	heap.Push(q, event{at: at, seq: q.seq, fire: fire})
+	i, _ := slices.BinarySearchFunc(q.events, at, func(e event, at time.Time) int {
+		if e.at.After(at) {
+			return 1
+		}
+		return -1 // behind those of the same time
+	})
+	q.events = slices.Insert(q.events, i, event{at: at, fire: fire})
 }
 
 // due takes the earliest event that is not after now.
@@ -53,7 +31,9 @@ func (q *eventQueue) due(now time.Time) (event, bool) {
 	if len(q.events) == 0 || q.events[0].at.After(now) {
 		return event{}, false
 	}
-	return heap.Pop(q).(event), true
+	first := q.events[0]
+	q.events = slices.Delete(q.events, 0, 1)
+	return first, true
 }
 
 // next is the time of the earliest event.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -175,7 +176,7 @@ func TestControl(t *testing.T) {
 	p.must(http.StatusNoContent, http.MethodDelete, "/_fake/faults", nil)
 	p.must(http.StatusNoContent, http.MethodPost, "/_fake/advance?by=1m", nil)
 	p.must(http.StatusBadRequest, http.MethodPost, "/_fake/advance?by=never", nil)
-	server := sim.State("demo").Servers[0]["id"].(string)
+	server := fmt.Sprint(sim.State("demo").Servers[0]["id"])
 	verdict := decodeAnswer[map[string]any](t, p.must(http.StatusOK, http.MethodPost, "/_fake/claims",
 		pnapsim.Claim{Client: "ccm", Kind: pnapsim.ClaimServerGone, Server: server}))
 	if verdict["true"] != false {

@@ -292,7 +292,7 @@ func pick[T any](random *rand.Rand, from []T) T { return from[random.IntN(len(fr
 func (w *walker) block() string {
 	var ids []string
 	for _, b := range w.sim.State(simtest.AccountID).Blocks {
-		ids = append(ids, b["id"].(string))
+		ids = append(ids, fmt.Sprint(b["id"]))
 	}
 	return pick(w.random, append(ids, "6047127fed34ecc3ba84ffff"))
 }

@@ -15,9 +15,6 @@ type membershipBody struct {
 	SLAAC bool     `json:"computeSlaacIp"`
 }
 
-// portalUser marks a network change that the portal's user made.
-const portalUser = "-"
-
 func membershipView(m *membership) object {
 	return object{"id": m.network, "ips": slices.Clone(m.ips), "statusDescription": m.status}
 }

@@ -258,6 +258,7 @@ func TestFreshTag(t *testing.T) {
 	p.must(http.StatusCreated, http.MethodPost, "/ips/v1/ip-blocks", tagged)
 }
 
+//nolint:bodyclose // the SDK has read and closed it
 func TestNaiveBeliefs(t *testing.T) {
 	revoked := pnapsim.Fault{Path: "/*/*/*/*", Action: pnapsim.FaultStatus, Status: http.StatusForbidden, Times: -1, For: pnapsim.Duration(2 * time.Minute)}
 	revokedList := revoked

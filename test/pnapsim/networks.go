@@ -123,7 +123,7 @@ func (s *Sim) createNetwork(c *call) reply {
 		blocks = append(blocks, b)
 	}
 	c.account.networks[n.id] = n
-	s.beginNetworkChange(c, n, time.Duration(s.latency.NetworkChange))
+	s.beginNetworkChange(c, n)
 	for _, b := range blocks {
 		s.startAssign(c, n, b)
 	}
@@ -199,7 +199,7 @@ func (s *Sim) patchNetwork(c *call) reply {
 		return reply{status: http.StatusOK, body: s.networkView(c.account, n)}
 	}
 	n.ra = *body.RA
-	s.beginNetworkChange(c, n, time.Duration(s.latency.NetworkChange))
+	s.beginNetworkChange(c, n)
 	return reply{status: http.StatusAccepted, body: s.networkView(c.account, n)}
 }
 
@@ -245,14 +245,14 @@ func membersOf(a *account, n *network) []*server {
 	return out
 }
 
-// beginNetworkChange makes a network BUSY for a time and returns when the change ends: after those that
-// are queued before it.
-func (s *Sim) beginNetworkChange(c *call, n *network, d time.Duration) time.Time {
-	end := s.reserveNetwork(c.client.id, n, d)
+// beginNetworkChange makes a network BUSY for as long as it changes itself.
+func (s *Sim) beginNetworkChange(c *call, n *network) {
+	end := s.reserveNetwork(c.client.id, n, time.Duration(s.latency.NetworkChange))
 	s.schedule(end, func() { endNetworkChange(n) })
-	return end
 }
 
+// reserveNetwork makes a network BUSY for a time and returns when that change ends: after those that are
+// queued before it.
 func (s *Sim) reserveNetwork(by string, n *network, d time.Duration) time.Time {
 	start := s.now
 	if n.changes > 0 && n.busyUntil.After(start) {

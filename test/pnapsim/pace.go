@@ -30,8 +30,8 @@ const (
 	firstBackoff = 250 * time.Millisecond
 	// maxBackoff is the longest time that the judge asks for.
 	maxBackoff = 15 * time.Second
-	// tokenChances is how often a refused token may be seen: requests in flight may carry it still.
-	tokenChances = 3
+	// tokenGrace is how long a token may be seen after it was first refused: requests in flight carry it still.
+	tokenGrace = 2 * time.Second
 )
 
 // creations are the requests that must not be repeated blindly, with the lists that tell their outcome.
@@ -157,7 +157,7 @@ func (s *Sim) judgeLost(e *Entry) {
 
 // judgeRefusedToken convicts a client that keeps using a token that is over.
 func (s *Sim) judgeRefusedToken(c *client, t *token) {
-	if c.judged && t.refused > tokenChances {
-		s.violate(c, "stale-token", fmt.Sprintf("a token that is over was used %d times", t.refused))
+	if since := s.now.Sub(t.refused); c.judged && since >= s.clientTime(tokenGrace) {
+		s.violate(c, "stale-token", fmt.Sprintf("a token is used %s after it was first refused", since))
 	}
 }

@@ -45,6 +45,7 @@ func newSDK(ctx context.Context, baseURL string) *sdk {
 	return &sdk{bmcapi.NewAPIClient(b), ipapi.NewAPIClient(i), networkapi.NewAPIClient(n), tagapi.NewAPIClient(tg), locationapi.NewAPIClient(l)}
 }
 
+//nolint:bodyclose // the SDK has read and closed it
 func TestSDKLifeOfABlock(t *testing.T) {
 	ctx := t.Context()
 	sim, url := simtest.New(t, pnapsim.Config{}, simtest.Seed())
@@ -117,6 +118,7 @@ func TestSDKLifeOfABlock(t *testing.T) {
 	}
 }
 
+//nolint:bodyclose // the SDK has read and closed it
 func TestSDKReadsServersLocationsQuotas(t *testing.T) {
 	ctx := t.Context()
 	_, url := simtest.New(t, pnapsim.Config{}, simtest.Seed())

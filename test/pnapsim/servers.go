@@ -152,7 +152,7 @@ func (s *Sim) createServer(c *call) reply {
 	}
 	c.account.servers[srv.id] = srv
 	s.stock[srv.location]++
-	s.after(s.latency.ServerCreate, func() { s.moveServer(srv, serverCreating, serverPoweredOn) })
+	s.after(s.latency.ServerCreate, func() { settleServer(srv, serverCreating) })
 	return reply{status: http.StatusOK, body: s.serverView(c.account, srv)}
 }
 
@@ -191,10 +191,10 @@ func (s *Sim) buyOwnBlock(c *call, srv *server) (reply, bool) {
 	return reply{}, true
 }
 
-// moveServer changes a server's status, unless it is not in the expected one any more.
-func (s *Sim) moveServer(srv *server, from, to string) {
-	if srv.status == from {
-		srv.status = to
+// settleServer ends what a server is doing, unless its status is another one by now: it is powered on.
+func settleServer(srv *server, doing string) {
+	if srv.status == doing {
+		srv.status = serverPoweredOn
 	}
 }
 

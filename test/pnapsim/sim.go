@@ -63,7 +63,7 @@ func New(cfg Config) *Sim {
 		cfg.ServerStock = 100
 	}
 	s := &Sim{cfg: cfg, clock: cfg.Clock, latency: latency, switches: switches, now: cfg.Clock.Now()}
-	s.random = rand.New(rand.NewPCG(cfg.RandomSeed, 0x706e6170)) //nolint:gosec // identifiers of a model, no secrets
+	s.random = rand.New(rand.NewPCG(cfg.RandomSeed, 0x706e6170))
 	s.feed.bell = make(chan struct{})
 	s.clear()
 	return s

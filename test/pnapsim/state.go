@@ -140,7 +140,7 @@ type server struct {
 	gateway     string
 	tags        []assignment
 	members     []*membership
-	changing    string // the client whose network change is unfinished, "-" for the portal's user
+	changing    string // the client whose network change is unfinished
 	created     time.Time
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // tokenPath is the token endpoint of the official realm (OAuth 2.0 client credentials, RFC 6749 4.4).
-const tokenPath = "/auth/realms/BMC/protocol/openid-connect/token" //nolint:gosec // a path, no credential
+const tokenPath = "/auth/realms/BMC/protocol/openid-connect/token"
 
 // allScopes are the scopes that a client may be granted.
 func allScopes() []string { return []string{"bmc", "bmc.read", "tags", "tags.read"} }
@@ -32,7 +32,7 @@ type token struct {
 	client  string
 	scopes  []string
 	expires time.Time
-	refused int
+	refused time.Time // first refused
 }
 
 // oauthError is the error body of RFC 6749 5.2.
@@ -97,7 +97,9 @@ func (s *Sim) authenticate(r *http.Request) (*client, *token, bool) {
 	}
 	c := s.clients[t.client]
 	if c == nil || !s.now.Before(t.expires) {
-		t.refused++
+		if t.refused.IsZero() {
+			t.refused = s.now
+		}
 		if c != nil {
 			s.judgeRefusedToken(c, t)
 		}

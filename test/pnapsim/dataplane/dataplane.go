@@ -92,7 +92,7 @@ func fetch(ctx context.Context, client *http.Client, baseURL string, revision in
 	if err != nil {
 		return DataPlane{}, fmt.Errorf("ask for the data plane: %w", err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // nothing to do about it on a read
+	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return DataPlane{}, fmt.Errorf("GET %s: %s", url, resp.Status)
 	}

@@ -66,7 +66,7 @@ func Unjudged(tb testing.TB, cfg pnapsim.Config, seed pnapsim.Seed) (*pnapsim.Si
 const (
 	AccountID    = "test"
 	ClientID     = "test-client"
-	ClientSecret = "wJ0oZ1Jm0Qm3kq7v" //nolint:gosec // of a simulated account
+	ClientSecret = "wJ0oZ1Jm0Qm3kq7v"
 	NetworkID    = "60473c2509268bc77fd06d29"
 	NodeBlockID  = "6047127fed34ecc3ba8402d2"
 	Server1ID    = "5fa54d1e91867c03a0a7b4a4"

@@ -25,13 +25,17 @@ import (
 )
 
 func main() {
+	os.Exit(program())
+}
+
+func program() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "pnapsim:", err)
-		stop()
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 // options are the command line.
@@ -55,7 +59,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.seed, "seed", "", "JSON file with the accounts that there are from the start")
 	flags.Float64Var(&o.scale, "scale", 1, "seconds of model time in a second")
 	flags.StringVar(&o.openapi, "openapi", "", "directory with bmcapi.yaml, ipapi.yaml, networkapi.yaml, tagapi.yaml, locationapi.yaml; empty takes those of the SDK modules (needs the go command and the source tree), \""+noDocuments+"\" checks nothing")
-	flags.Uint64Var(&o.random, "random-seed", uint64(time.Now().UnixNano()), "number that makes IDs and tokens") //nolint:gosec // the time is positive
+	flags.Uint64Var(&o.random, "random-seed", uint64(time.Now().UnixNano()), "number that makes IDs and tokens")
 	o.latency.Response = pnapsim.Duration(200 * time.Millisecond)
 	for name, latency := range map[string]*pnapsim.Duration{
 		"latency-response": &o.latency.Response, "latency-assign": &o.latency.Assign, "latency-unassign": &o.latency.Unassign,
@@ -65,7 +69,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		flags.TextVar(latency, name, *latency, "model time, see the package's Latency")
 	}
 	if err := flags.Parse(args); err != nil {
-		return o, err //nolint:wrapcheck // says all there is to say
+		return o, err
 	}
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q; see --help", flags.Arg(0))
@@ -112,7 +116,7 @@ func build(ctx context.Context, o options, onEntry func(pnapsim.Entry)) (*pnapsi
 	if err != nil {
 		return nil, fmt.Errorf("open the seed: %w", err)
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close()
 	seed, err := pnapsim.ReadSeed(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.seed, err)
@@ -166,6 +170,6 @@ func requestLogger(w io.Writer) func(pnapsim.Entry) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		fmt.Fprintln(w, line.String()) //nolint:errcheck // a log
+		fmt.Fprintln(w, line.String())
 	}
 }
