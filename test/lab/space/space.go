@@ -23,9 +23,11 @@ type Space struct {
 	// Net changes and lists the links, addresses, routes and neighbours.
 	Net *netlink.Handle
 
+	mu    sync.RWMutex // guards fd against Close
 	fd    netns.NsHandle
 	inode uint64
 	work  chan func()
+	quit  chan struct{}
 	ended chan struct{}
 	close sync.Once
 }
@@ -33,7 +35,7 @@ type Space struct {
 // Open makes a space in which the loopback interface is up, /sys shows its own interfaces and /run (with home and
 // tmp) is empty and its own.
 func Open(name string) (*Space, error) {
-	s := &Space{Name: name, work: make(chan func()), ended: make(chan struct{}), fd: netns.None()}
+	s := &Space{Name: name, work: make(chan func()), quit: make(chan struct{}), ended: make(chan struct{}), fd: netns.None()}
 	ready := make(chan error)
 	go s.live(ready)
 	if err := <-ready; err != nil {
@@ -55,8 +57,13 @@ func (s *Space) live(ready chan<- error) {
 	if err != nil {
 		return
 	}
-	for f := range s.work {
-		f()
+	for {
+		select {
+		case f := <-s.work:
+			f()
+		case <-s.quit:
+			return
+		}
 	}
 }
 
@@ -154,7 +161,7 @@ func (s *Space) Visit(f func() error) error {
 			return
 		}
 		defer func() { _ = home.Close() }()
-		if err := netns.Set(s.fd); err != nil {
+		if err := s.join(); err != nil {
 			result <- fmt.Errorf("enter host %s: %w", s.Name, err)
 			return
 		}
@@ -165,6 +172,13 @@ func (s *Space) Visit(f func() error) error {
 		result <- err
 	}()
 	return <-result
+}
+
+// join moves the calling thread into the network of the space.
+func (s *Space) join() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return netns.Set(s.fd)
 }
 
 // Sysctl sets a value below /proc/sys/net, such as "ipv4/ip_forward". Names of interfaces may contain dots.
@@ -188,8 +202,10 @@ func (s *Space) Sysctl(name, value string) error {
 // last one is gone, removes the namespaces with all that is in them.
 func (s *Space) Close() {
 	s.close.Do(func() {
-		close(s.work)
+		close(s.quit)
 		<-s.ended
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if s.Net != nil {
 			s.Net.Close()
 		}
