@@ -132,7 +132,7 @@ func (b *Balancer) bought(ctx context.Context, service *corev1.Service, intent c
 // notBought takes the intent back, for the API said clearly that it sold nothing.
 func (b *Balancer) notBought(ctx context.Context, service *corev1.Service, refusal error) error {
 	if _, err := b.apply(ctx, service, patch{annotations: map[string]any{contract.ServiceIPPurchase: nil}}); err != nil {
-		return fmt.Errorf("take back the intent to buy after %q: %w", refusal, err)
+		return fmt.Errorf("take back the intent to buy after a refusal: %w", errors.Join(err, refusal))
 	}
 	var failure *pnap.Error
 	if !errors.As(refusal, &failure) {

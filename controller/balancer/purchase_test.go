@@ -31,6 +31,8 @@ func TestPurchaseWithoutAnAnswerBuysOnce(t *testing.T) {
 				for _, deleted := range []bool{false, true} {
 					name := fmt.Sprintf("%s %d, lists %s late, restart %t, deleted %t", fault.Action, fault.Status, lag, restarts, deleted)
 					t.Run(name, func(t *testing.T) {
+						t.Parallel()
+						fault := fault
 						fault.Method, fault.Path = http.MethodPost, blocksPath
 						purchaseUnder(t, fault, lag, restarts, deleted)
 					})
@@ -76,7 +78,8 @@ func TestNothingIsBoughtWhileLookupsFail(t *testing.T) {
 			{Action: pnapsim.FaultReset}, {Action: pnapsim.FaultTruncate},
 		} {
 			t.Run(fmt.Sprintf("%s %s %d", path, fault.Action, fault.Status), func(t *testing.T) {
-				w := newWorld(t)
+				t.Parallel()
+				w, fault := newWorld(t), fault
 				fault.Method, fault.Path, fault.Times = http.MethodGet, path, -1
 				w.arm(fault)
 				w.service("web")
@@ -235,7 +238,9 @@ func TestRetaggedBlockIsNotTouched(t *testing.T) {
 	w.service("web")
 	w.settle("web")
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: w.blockID(), Tags: map[string]string{"mine": "yes"}})
-	w.refused("web", time.Minute)
+	if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), "203.0.113.10") {
+		t.Errorf("refusal is %q", err)
+	}
 	w.delete("web")
 	w.settle("web")
 	w.wantBlocks("203.0.113.8/29 assigned")

@@ -260,7 +260,8 @@ func TestFailingReleaseIsTakenUpAgain(t *testing.T) {
 			{Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 7}, {Action: pnapsim.FaultReset}, {Action: pnapsim.FaultLost},
 		} {
 			t.Run(fmt.Sprintf("%s: %s %d", test.name, action.Action, action.Status), func(t *testing.T) {
-				w := newWorld(t)
+				t.Parallel()
+				w, action := newWorld(t), action
 				w.service("web")
 				w.settle("web")
 				w.delete("web")
@@ -367,8 +368,8 @@ func TestStuckBlockDoesNotKeepOthers(t *testing.T) {
 		w.service(name)
 		w.settle(name)
 	}
-	stuck := w.sim.State(accountID).Blocks[1]["id"].(string)
-	w.arm(pnapsim.Fault{Method: http.MethodDelete, Path: "/networks/v1/public-networks/*/ip-blocks/" + stuck, Times: -1, Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError})
+	stuck := w.sim.State(accountID).Blocks[1]["id"]
+	w.arm(pnapsim.Fault{Method: http.MethodDelete, Path: fmt.Sprint("/networks/v1/public-networks/*/ip-blocks/", stuck), Times: -1, Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError})
 	for _, name := range []string{"one", "two", "three"} {
 		w.delete(name)
 	}
