@@ -28,7 +28,7 @@ func newLoops(ctx context.Context) *loops { return &loops{ctx: ctx} }
 // start runs one loop. The framework's context ends with the leadership, but not with a signal.
 func (l *loops) start(ctx context.Context, each loop) {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(l.ctx, cancel)
+	stop := context.AfterFunc(l.ctx, cancel) //nolint:contextcheck // the second of two contexts that end it
 	l.running.Go(func() {
 		defer cancel()
 		defer stop()

@@ -99,7 +99,7 @@ func (p *process) start(path string, args ...string) {
 	p.t.Cleanup(func() {
 		if p.cmd.ProcessState == nil {
 			_ = p.cmd.Process.Kill() // it may have ended by itself in this moment
-			<-p.done
+			_ = <-p.done             // it was killed
 		}
 		if err := log.Close(); err != nil {
 			p.t.Error(err)

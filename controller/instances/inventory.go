@@ -66,7 +66,7 @@ func NewInventory(source Source, window time.Duration, now func() time.Time) *In
 
 // List returns the servers of the account, at most one window old.
 func (i *Inventory) List(ctx context.Context) (List, error) {
-	if list, err, ok := i.recentList(); ok {
+	if list, ok, err := i.recentList(); ok {
 		return list, err
 	}
 	// The request serves all that wait, so it must not end because the first of them gives up.
@@ -84,20 +84,21 @@ func (i *Inventory) List(ctx context.Context) (List, error) {
 	}
 }
 
-func (i *Inventory) recentList() (List, error, bool) {
+// recentList returns the last outcome, if it is recent enough to be used again.
+func (i *Inventory) recentList() (List, bool, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.list.ByID != nil && i.now().Sub(i.list.AskedAt) < i.window {
-		return i.list, nil, true
+		return i.list, true, nil
 	}
 	if i.listErr != nil && i.now().Sub(i.failed) < failureWindow {
-		return List{}, i.listErr, true
+		return List{}, true, i.listErr
 	}
-	return List{}, nil, false
+	return List{}, false, nil
 }
 
 func (i *Inventory) fetchList(ctx context.Context) (List, error) {
-	if list, err, ok := i.recentList(); ok { // another request ended between the look and the flight
+	if list, ok, err := i.recentList(); ok { // another request ended between the look and the flight
 		return list, err
 	}
 	askedAt := i.now()

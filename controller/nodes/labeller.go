@@ -23,8 +23,9 @@ const (
 	// retryAfter follows a patch that failed.
 	retryAfter = time.Second
 
-	// ReasonAdmitted and ReasonExcluded are the reasons of the events on a Node whose label changes.
+	// ReasonAdmitted is the reason of the event on a Node that gets the label.
 	ReasonAdmitted = "AdmittedToPublicNetwork"
+	// ReasonExcluded is the reason of the event on a Node that loses the label.
 	ReasonExcluded = "ExcludedFromPublicNetwork"
 )
 

@@ -142,7 +142,10 @@ func explainToken(err error, url string) error {
 	if refused.ErrorCode == "invalid_client" || refused.ErrorCode == "unauthorized_client" {
 		return fmt.Errorf("get a token from %s: answer %s, %s: check the client ID and the client secret", url, status, refused.ErrorCode)
 	}
-	return fmt.Errorf("get a token from %s: answer %s %s", url, status, shorten(refused.ErrorCode))
+	if refused.ErrorCode != "" {
+		status += ", " + shorten(refused.ErrorCode)
+	}
+	return fmt.Errorf("get a token from %s: answer %s", url, status)
 }
 
 func usefulLife(lifetime time.Duration) time.Duration {

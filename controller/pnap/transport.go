@@ -79,7 +79,7 @@ func (t *transport) again(request *http.Request, answered *http.Response, stale 
 		if body != nil {
 			_ = body.Close() // a reader of bytes in memory
 		}
-		return answered, nil //nolint:nilerr // the 401 tells more
+		return answered, nil // the 401 tells more
 	}
 	_ = answered.Body.Close() // it is replaced by the second answer
 	return t.send(request, body, token)
