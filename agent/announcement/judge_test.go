@@ -115,56 +115,90 @@ func (s *segment) Routes(check.Snapshot, []check.RouteQuestion) []check.RouteAns
 
 // TestWatcher: an address that falls silent is reported after two samples, one that answers again at once.
 func TestWatcher(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		wire := &segment{answer: l2.Answer{MACs: []string{macA}, Replied: true}}
-		view := View{Ready: true, Announcer: contract.AnnouncerKubeVIP, Report: check.Report{Interface: "bond0.100", Source: "192.0.2.2"}}
-		var told []string
-		w := &Watcher{
-			Asker: wire, Router: wire, Interval: 10 * time.Second,
-			View: func() (View, bool) { return view, true },
-			Services: func() ([]*corev1.Service, bool) {
-				return []*corev1.Service{service("web", func(*corev1.Service) {})}, true
-			},
-			Tell: func(_ []check.Finding, v check.Verdict) {
-				if len(told) == 0 || told[len(told)-1] != v.Reason {
-					told = append(told, v.Reason)
-				}
-			},
+	wire := &segment{}
+	view := View{Ready: true, Announcer: contract.AnnouncerKubeVIP, Report: check.Report{Interface: "bond0.100", Source: "192.0.2.2"}}
+	services := []*corev1.Service{service("web", func(*corev1.Service) {})}
+	var told check.Verdict
+	w := &Watcher{
+		Asker: wire, Router: wire,
+		View:     func() (View, bool) { return view, true },
+		Services: func() ([]*corev1.Service, bool) { return services, true },
+		Tell:     func(_ []check.Finding, v check.Verdict) { told = v },
+	}
+	answered, silent := l2.Answer{MACs: []string{macA}, Replied: true}, l2.Answer{}
+	both := l2.Answer{MACs: []string{macA, macB}, Replied: true}
+	for i, step := range []struct {
+		answer  l2.Answer
+		ready   bool
+		reason  string
+		pending bool
+	}{
+		{silent, true, ReasonConfirming, true},
+		{answered, true, ReasonAnswered, false},
+		{silent, true, ReasonAnswered, true},
+		{answered, true, ReasonAnswered, false},
+		{silent, true, ReasonAnswered, true},
+		{silent, true, ReasonNoAnswer, false},
+		{both, true, ReasonNoAnswer, true},
+		{both, true, ReasonDuplicate, false},
+		{answered, true, ReasonAnswered, false},
+		{answered, false, ReasonVLANNotReady, true},
+		{answered, true, ReasonAnswered, false},
+	} {
+		wire.answer, view.Ready = step.answer, step.ready
+		if pending := w.sample(t.Context()); pending != step.pending || told.Reason != step.reason {
+			t.Errorf("sample %d: %s, pending %t; want %s, pending %t", i, told.Reason, pending, step.reason, step.pending)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- w.Run(ctx) }()
-		// Only between samples is the scene changed; all of it happens at exact instants, one second after a sample.
-		at := func(after time.Duration, change func()) {
-			time.Sleep(after)
-			synctest.Wait()
-			change()
+	}
+	for _, q := range wire.asked {
+		if q.Source != netip.MustParseAddr("192.0.2.2") {
+			t.Errorf("asked as %s, want the node's own address", q.Source)
 		}
-		at(time.Second, func() { wire.answer = l2.Answer{} })
-		at(9*time.Second, func() {})                                       // first silent sample at 10 s
-		at(time.Second, func() { expectReasons(t, told, ReasonAnswered) }) // not believed yet
-		at(2*time.Second, func() { expectReasons(t, told, ReasonAnswered, ReasonNoAnswer) })
-		at(0, func() { wire.answer = l2.Answer{MACs: []string{macB}, Replied: true} })
-		at(10*time.Second, func() { expectReasons(t, told, ReasonAnswered, ReasonNoAnswer, ReasonAnswered) })
-		at(0, func() { view.Ready, view.Why = false, "VLANInterfaceDown" })
-		at(10*time.Second, func() {
-			expectReasons(t, told, ReasonAnswered, ReasonNoAnswer, ReasonAnswered, ReasonVLANNotReady)
-		})
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run returned %v after its context ended, want nil", err)
-		}
-		for _, q := range wire.asked {
-			if q.Source != netip.MustParseAddr("192.0.2.2") {
-				t.Errorf("asked as %s, want the node's own address", q.Source)
-			}
-		}
-	})
+	}
+	services = nil
+	if pending := w.sample(t.Context()); pending || told.Status != check.OK || told.Reason != ReasonNothingAnnounced {
+		t.Errorf("without Services: %s %s, pending %t; want %s", told.Status, told.Reason, pending, ReasonNothingAnnounced)
+	}
 }
 
-func expectReasons(t *testing.T, got []string, want ...string) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("reasons told (-want +got):\n%s", diff)
+func TestWatcherWithoutANodeAddress(t *testing.T) {
+	seen, err := Observe(t.Context(), &segment{}, &segment{}, View{Ready: true, Report: check.Report{Interface: "bond0.100"}}, []Target{web})
+	if err != nil || Judge(seen[0]).Reason != ReasonNotAsked {
+		t.Errorf("observed %+v (%v), want that nothing could be asked", seen, err)
+	}
+}
+
+// TestWatcherSamplesAtIntervals: one sample per interval in a steady state, soon another while one waits to be confirmed.
+func TestWatcherSamplesAtIntervals(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer l2.Answer
+		want   int
+	}{
+		"steady":    {l2.Answer{MACs: []string{macA}, Replied: true}, 7},
+		"unsettled": {l2.Answer{}, 7 + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				wire := &segment{answer: tc.answer}
+				w := &Watcher{
+					Asker: wire, Router: wire, Interval: 10 * time.Second,
+					View: func() (View, bool) {
+						return View{Ready: true, Report: check.Report{Interface: "bond0.100", Source: "192.0.2.2"}}, true
+					},
+					Services: func() ([]*corev1.Service, bool) {
+						return []*corev1.Service{service("web", func(*corev1.Service) {})}, true
+					},
+					Tell: func([]check.Finding, check.Verdict) {},
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 65*time.Second)
+				defer cancel()
+				if err := w.Run(ctx); err != nil {
+					t.Errorf("Run returned %v after its context ended, want nil", err)
+				}
+				if len(wire.asked) != tc.want {
+					t.Errorf("%d samples in 65 s, want %d", len(wire.asked), tc.want)
+				}
+			})
+		})
 	}
 }
