@@ -1,0 +1,94 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func newKeeper(client *fake.Clientset) *Keeper {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", UID: "u1"}}
+	return &Keeper{Leases: client.CoordinationV1().Leases("kube-system"), NodeName: "srv-a", Node: func() *corev1.Node { return node }}
+}
+
+func read(t *testing.T, client *fake.Clientset) *coordinationv1.Lease {
+	t.Helper()
+	l, err := client.CoordinationV1().Leases("kube-system").Get(t.Context(), "phoenixnap-agent-srv-a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestRenewsEveryHalfMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		if err := newKeeper(client).Run(ctx); err != nil {
+			t.Errorf("Run returned %v after its context ended, want nil", err)
+		}
+		l := read(t, client)
+		if age := time.Since(l.Spec.RenewTime.Time); age > 33*time.Second {
+			t.Errorf("renewed %s ago, want at most 33 s", age)
+		}
+		if *l.Spec.HolderIdentity != "srv-a" || *l.Spec.LeaseDurationSeconds != 180 || l.OwnerReferences[0].UID != "u1" {
+			t.Errorf("Lease is %+v, owned by %+v", l.Spec, l.OwnerReferences)
+		}
+		updates := 0
+		for _, a := range client.Actions() {
+			if a.GetVerb() == "update" {
+				updates++
+			}
+		}
+		if updates < 18 || updates > 21 {
+			t.Errorf("%d renewals in 10 minutes, want one every half minute", updates)
+		}
+	})
+}
+
+func TestRetriesAndTakesUpAnExistingLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "phoenixnap-agent-srv-a"}})
+		failures := 3
+		client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			failures--
+			return failures >= 0, nil, errors.New("the API server is away")
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*retryPause+time.Second)
+		defer cancel()
+		if err := newKeeper(client).Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if l := read(t, client); l.Spec.RenewTime == nil || time.Since(l.Spec.RenewTime.Time) != time.Second {
+			t.Errorf("renewed at %v, want after three pauses", l.Spec.RenewTime)
+		}
+	})
+}
+
+func TestALostLeaseIsMadeAgain(t *testing.T) {
+	client := fake.NewClientset()
+	k := newKeeper(client)
+	if err := k.Renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CoordinationV1().Leases("kube-system").Delete(t.Context(), "phoenixnap-agent-srv-a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Renew(t.Context()); err == nil {
+		t.Error("renewing a deleted Lease succeeded")
+	}
+	if err := k.Renew(t.Context()); err != nil {
+		t.Errorf("the attempt after it: %v", err)
+	}
+	read(t, client)
+}
