@@ -20,12 +20,8 @@ const (
 	Inside = "inside"
 )
 
-// Names of the virtio-serial ports: each carries one stream out of the machine.
-const (
-	PortStdout = "machine.stdout"
-	PortStderr = "machine.stderr"
-	PortResult = "machine.result"
-)
+// Port is the name of the virtio-serial port that carries everything out of the machine, as frames.
+const Port = "machine.link"
 
 // Spec says what the machine is to do.
 type Spec struct {

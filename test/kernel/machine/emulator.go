@@ -1,7 +1,7 @@
 package machine
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -46,11 +47,8 @@ func (e emulator) arguments() []string {
 		"-kernel", e.kernel, "-initrd", e.initrd, "-append", kernelArguments,
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
 		"-chardev", socket("console", firstStream), "-serial", "chardev:console",
-		"-device", "virtio-serial-pci",
-	}
-	for i, port := range []string{guest.PortStdout, guest.PortStderr, guest.PortResult} {
-		args = append(args, "-chardev", socket(port, firstStream+1+i),
-			"-device", fmt.Sprintf("virtserialport,chardev=%s,name=%s", port, port))
+		"-chardev", socket("link", firstStream+1),
+		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=link,name=" + guest.Port,
 	}
 	if e.disk != "" {
 		args = append(args, "-drive", "file="+strings.ReplaceAll(e.disk, ",", ",,")+",format=raw,if=virtio,readonly=on")
@@ -63,94 +61,106 @@ func (e emulator) arguments() []string {
 
 func socket(id string, fd int) string { return fmt.Sprintf("socket,id=%s,fd=%d,server=off", id, fd) }
 
-// boot runs the machine to its end.
+// stopAllowance is what QEMU gets to end by itself.
+const stopAllowance = 10 * time.Second
+
+// boot runs the machine until its command has ended.
 func (e emulator) boot(ctx context.Context, stdout, stderr io.Writer) (guest.Result, error) {
-	var console tail
-	var result bytes.Buffer
-	s, err := openStreams([]io.Writer{&console, orDiscard(stdout), orDiscard(stderr), &result})
+	console, link, remote, err := openLines()
 	if err != nil {
 		return guest.Result{}, err
 	}
-	var own tail // what QEMU itself has to say
+	defer link.Close()
+	var own, screen tail // what QEMU itself and the kernel have to say
 	cmd := exec.CommandContext(ctx, emulatorProgram, e.arguments()...)
-	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = s.remote, &own, &own
+	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = remote, &own, &own
 	qemu, err := subprocess.Start(cmd)
-	closeAll(s.remote)
-	if err == nil {
-		err = qemu.Wait()
+	closeAll(remote)
+	if err != nil {
+		closeAll([]*os.File{console})
+		return guest.Result{}, err
 	}
-	if err := errors.Join(s.wait(), context.Cause(ctx)); err != nil {
-		return guest.Result{}, fmt.Errorf("virtual machine: %w%s", err, console.evidence())
+	var watching sync.WaitGroup
+	watching.Go(func() { copyAll(&screen, console) })
+	result, err := receive(link, orDiscard(stdout), orDiscard(stderr))
+	err = errors.Join(err, qemu.Stop(stopAllowance))
+	watching.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
 	}
 	if err != nil {
-		return guest.Result{}, fmt.Errorf("virtual machine: %w%s%s", err, own.evidence(), console.evidence())
+		return guest.Result{}, fmt.Errorf("virtual machine: %w%s%s", err, own.evidence(), screen.evidence())
 	}
-	return decode(result.Bytes(), &console)
+	return result, nil
+}
+
+// receive passes the output on until the result comes. A writer that fails does not hold the machine up; its error
+// is returned at the end.
+func receive(link io.Reader, stdout, stderr io.Writer) (guest.Result, error) {
+	frames := bufio.NewReaderSize(link, 64<<10)
+	var failed error
+	for {
+		stream, data, err := guest.ReadFrame(frames)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return guest.Result{}, errors.New("it ended without a result")
+		}
+		if err != nil {
+			return guest.Result{}, err
+		}
+		switch stream {
+		case guest.Stdout:
+			_, err = stdout.Write(data)
+		case guest.Stderr:
+			_, err = stderr.Write(data)
+		case guest.ResultJSON:
+			result, err := decode(data)
+			return result, errors.Join(err, failed)
+		default:
+			err = fmt.Errorf("frame of an unknown stream %d", stream)
+		}
+		if failed == nil {
+			failed = err
+		}
+	}
 }
 
 // decode reads what the init program reported.
-func decode(data []byte, console *tail) (guest.Result, error) {
+func decode(data []byte) (guest.Result, error) {
 	var r guest.Result
 	if err := json.Unmarshal(data, &r); err != nil {
-		return guest.Result{}, fmt.Errorf("the virtual machine ended without a result%s", console.evidence())
+		return guest.Result{}, fmt.Errorf("read the result: %w", err)
 	}
 	if r.Error != "" {
-		return r, fmt.Errorf("virtual machine: %s%s", r.Error, console.evidence())
+		return r, errors.New(r.Error)
 	}
 	return r, nil
 }
 
-// streams are the serial lines of a machine.
-type streams struct {
-	remote []*os.File // QEMU's ends
-	local  []*os.File
-	copies sync.WaitGroup
-	mu     sync.Mutex
-	err    error
-}
-
-// openStreams makes a line for each writer and begins to copy.
-func openStreams(writers []io.Writer) (*streams, error) {
-	s := &streams{}
-	for i := range writers {
+// openLines makes the machine's serial lines; remote are QEMU's ends, in the order of their numbers.
+func openLines() (console, link *os.File, remote []*os.File, err error) {
+	var local []*os.File
+	for range 2 {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
-			closeAll(s.remote)
-			closeAll(s.local)
-			return nil, fmt.Errorf("open serial line %d of the virtual machine: %w", i, err)
+			closeAll(append(local, remote...))
+			return nil, nil, nil, fmt.Errorf("open a serial line of the virtual machine: %w", err)
 		}
-		s.remote = append(s.remote, os.NewFile(uintptr(pair[0]), "machine"))
-		s.local = append(s.local, os.NewFile(uintptr(pair[1]), "host"))
+		remote = append(remote, os.NewFile(uintptr(pair[0]), "machine"))
+		local = append(local, os.NewFile(uintptr(pair[1]), "host"))
 	}
-	for i, w := range writers {
-		s.copies.Go(func() { s.fail(copyAll(w, s.local[i])) })
-	}
-	return s, nil
+	return local[0], local[1], remote, nil
 }
 
-// copyAll copies until QEMU is gone. A writer that fails does not block the machine: the rest is discarded.
-func copyAll(w io.Writer, r io.ReadCloser) error {
-	_, err := io.Copy(w, r)
-	_, _ = io.Copy(io.Discard, r)
-	return errors.Join(err, r.Close())
-}
-
-func (s *streams) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = errors.Join(s.err, err)
+// copyAll copies until QEMU is gone.
+func copyAll(w io.Writer, r *os.File) {
+	defer r.Close()
+	_, _ = io.Copy(w, r)
 }
 
 func closeAll(files []*os.File) {
 	for _, f := range files {
 		f.Close()
 	}
-}
-
-// wait returns when everything that the machine has sent is written.
-func (s *streams) wait() error {
-	s.copies.Wait()
-	return s.err
 }
 
 // tail keeps the last few kilobytes written to it.

@@ -59,6 +59,33 @@ func TestLargeFilesAndOutputAreComplete(t *testing.T) {
 	}
 }
 
+// slowWriter takes its time, as a terminal or a busy computer does.
+type slowWriter struct {
+	tick  *time.Ticker
+	bytes int
+}
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	<-w.tick.C
+	w.bytes += len(p)
+	return len(p), nil
+}
+
+// TestOutputIsCompleteWhenTheHostIsSlow: a serial port takes megabytes that the host has not read yet; they must not
+// be lost when the command ends.
+func TestOutputIsCompleteWhenTheHostIsSlow(t *testing.T) {
+	t.Parallel()
+	const size = 2 << 20
+	out := &slowWriter{tick: time.NewTicker(50 * time.Millisecond)}
+	defer out.tick.Stop()
+	r, err := Run(t.Context(), Config{
+		Command: []string{"sh", "-c", "head -c 2097152 /dev/zero"}, Stdout: out, TimeLimit: 2 * time.Minute,
+	})
+	if err != nil || r.ExitCode != 0 || out.bytes != size {
+		t.Errorf("%d of %d bytes came back (exit code %d, %v)", out.bytes, size, r.ExitCode, err)
+	}
+}
+
 func TestHostProgramsRunWithTheirLibraries(t *testing.T) {
 	t.Parallel()
 	stdout, stderr, code := shell(t, Config{Programs: []string{"nft"}}, `nft add table inet x && nft list tables`)

@@ -6,32 +6,95 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/kernel/guest"
 )
 
-// execute runs the command with its output on the serial ports and returns its exit code.
+// orphanAllowance is how long output is still read when the command has ended and a process that it left behind
+// holds the pipe open.
+const orphanAllowance = 5 * time.Second
+
+// execute runs the command, sends its output to the host and returns its exit code.
 func execute(spec guest.Spec) (int, error) {
-	stdout, err := openPort(guest.PortStdout)
+	port, err := openPort(guest.Port)
 	if err != nil {
 		return 0, err
 	}
-	defer stdout.Close()
-	stderr, err := openPort(guest.PortStderr)
-	if err != nil {
-		return 0, err
-	}
-	defer stderr.Close()
+	defer port.Close() // two processes must not open it; report comes later
 	if err := os.MkdirAll(spec.Dir, 0o755); err != nil {
 		return 0, fmt.Errorf("make the working directory: %w", err)
 	}
-	pid, err := start(spec.Command, spec.Dir, spec.Env, stdout, stderr)
+	link := &link{port: port}
+	stdout, err := link.pipe(guest.Stdout)
 	if err != nil {
 		return 0, err
 	}
-	return reap(pid)
+	stderr, err := link.pipe(guest.Stderr)
+	if err != nil {
+		return 0, err
+	}
+	pid, err := start(spec.Command, spec.Dir, spec.Env, stdout, stderr)
+	if err := errors.Join(err, stdout.Close(), stderr.Close()); err != nil {
+		return 0, err
+	}
+	code, err := reap(pid)
+	return code, errors.Join(err, link.drain())
+}
+
+// link sends what is written to pipes as frames through one port.
+type link struct {
+	mu    sync.Mutex
+	port  *os.File
+	err   error
+	pipes []*os.File
+	done  sync.WaitGroup
+}
+
+// pipe returns the end to write to; what is written there is sent as frames of a stream.
+func (l *link) pipe(s guest.Stream) (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("pipe for output: %w", err)
+	}
+	l.pipes = append(l.pipes, r)
+	l.done.Go(func() { l.copy(s, r) })
+	return w, nil
+}
+
+// copy sends until all writers have closed the pipe or its time is over.
+func (l *link) copy(s guest.Stream, r *os.File) {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buffer)
+		if n > 0 {
+			l.send(s, buffer[:n])
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (l *link) send(s guest.Stream, data []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = errors.Join(l.err, guest.WriteFrame(l.port, s, data))
+}
+
+// drain waits until everything is sent.
+func (l *link) drain() error {
+	deadline := time.Now().Add(orphanAllowance)
+	for _, r := range l.pipes {
+		if err := r.SetReadDeadline(deadline); err != nil {
+			return fmt.Errorf("read the rest of the output: %w", err)
+		}
+	}
+	l.done.Wait()
+	return l.err
 }
 
 // command runs a program of the system itself; its output goes to the console.

@@ -1,5 +1,5 @@
 // Command guestinit is the first process of the virtual machine in which tests find a kernel with 802.1Q: it
-// mounts what programs expect, runs one command, reports how it ended and switches the machine off.
+// mounts what programs expect, runs one command, and reports how it ended; the host then switches the machine off.
 package main
 
 import (
@@ -21,9 +21,12 @@ func main() {
 	result := run()
 	if err := report(result); err != nil {
 		fmt.Fprintf(os.Stderr, "guestinit: %v (result: %s)\n", err, result.Error)
+		_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 	}
-	unix.Sync()
-	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+	// The host switches the machine off when it has read the result; until then it must not be lost.
+	for {
+		_ = unix.Pause()
+	}
 }
 
 // run prepares the machine and runs the command of the Spec.
@@ -89,10 +92,14 @@ func fetch(names []string) map[string][]byte {
 
 // report sends the result to the host.
 func report(result guest.Result) error {
-	port, err := openPort(guest.PortResult)
+	text, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	port, err := openPort(guest.Port)
 	if err != nil {
 		return err
 	}
 	defer port.Close()
-	return json.NewEncoder(port).Encode(result)
+	return guest.WriteFrame(port, guest.ResultJSON, text)
 }
