@@ -199,7 +199,7 @@ func TestServiceCreatedAgainTakesOver(t *testing.T) {
 	w.service("web")
 	w.settle("web")
 	old := w.get("web")
-	if err := w.kube.Tracker().Delete(servicesResource, "shop", "web"); err != nil {
+	if err := w.tracker.Delete(servicesResource, "shop", "web"); err != nil {
 		t.Fatal(err)
 	}
 	w.service("web")
@@ -220,7 +220,7 @@ func TestServiceGoneWithoutFinalizer(t *testing.T) {
 	w.service("web")
 	w.settle("web")
 	old := w.get("web")
-	if err := w.kube.Tracker().Delete(servicesResource, "shop", "web"); err != nil {
+	if err := w.tracker.Delete(servicesResource, "shop", "web"); err != nil {
 		t.Fatal(err)
 	}
 	for range 30 {
