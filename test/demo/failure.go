@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -120,7 +121,7 @@ func (s *story) recovered(ctx context.Context, name string, since time.Time) err
 	}
 	outage := answer.At.Add(answer.Took).Sub(since)
 	s.seconds(name, outage)
-	s.say("GET http://%s/ → %s (%.1f s after the fault)", s.address, answer.Body, outage.Seconds())
+	s.say("GET http://%s/ → %s (%.1f s after the fault)", s.address, strings.TrimSpace(answer.Body), outage.Seconds())
 	return nil
 }
 

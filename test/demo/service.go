@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -117,7 +118,7 @@ func (s *story) firstAnswer(ctx context.Context) error {
 	}
 	// The creation time is exact to a second only, so the longest that it can have been is told.
 	s.seconds("first_http_answer_after", answer.At.Add(answer.Took).Sub(created))
-	s.say("GET http://%s/ → %s", s.address, answer.Body)
+	s.say("GET http://%s/ → %s", s.address, strings.TrimSpace(answer.Body))
 	neighbours, err := s.Lab.Neighbours(ctx, lab.Gateway)
 	if err != nil {
 		return fmt.Errorf("ARP table of the gateway: %w", err)

@@ -1,0 +1,114 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+)
+
+// TestStory tells the whole story beside both versions of kube-vip.
+func TestStory(t *testing.T) {
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	for _, version := range []string{"v1.0.0", "v0.9.1"} {
+		t.Run("kube-vip "+version, func(t *testing.T) {
+			var out strings.Builder
+			err := Tell(ctx, Options{Out: &out, Dir: t.TempDir(), KubeVIP: version, Scale: 10}, nil)
+			t.Log("\n" + out.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, figure := range []string{
+				"demo_steps_passed 13 steps", "demo_seconds ", "address_published_after ", "first_http_answer_after ",
+				"vlan_fault_seen_after ", "failover_vlan_broken ", "failover_node_dead ", "blocks_left_in_account 0 blocks",
+				"api_rules_broken 0 rules",
+			} {
+				if !strings.Contains(out.String(), "\nfigure "+figure) {
+					t.Errorf("the story prints no line %q", "figure "+figure)
+				}
+			}
+		})
+	}
+}
+
+func TestRecovery(t *testing.T) {
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	// Each letter is an attempt, a second after the one before: o is answered, x is not.
+	attempts := func(pattern string) []lab.Attempt {
+		var all []lab.Attempt
+		for i, c := range pattern {
+			all = append(all, lab.Attempt{At: begin.Add(time.Duration(i) * time.Second), OK: c == 'o'})
+		}
+		return all
+	}
+	for _, tc := range []struct {
+		name, pattern string
+		fault         int // seconds after begin
+		want          int // the attempt that ends the outage, -1 for none
+	}{
+		{"nothing failed", "oooooooooo", 2, -1},
+		{"not yet", "ooxxxx", 2, -1},
+		{"answers in a row", "ooxxxooooo", 2, 5},
+		{"one lucky answer does not end it", "ooxxoxxooooo", 2, 7},
+		{"too few so far", "ooxxxoooo", 2, -1},
+		{"an old failure is none of this fault", "xxooooooooxxooooo", 9, 12},
+		{"the first requests after the fault still passed", "ooooxxooooo", 2, 6},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			all := attempts(tc.pattern)
+			got, ok := recovery(all, begin.Add(time.Duration(tc.fault)*time.Second))
+			if ok != (tc.want >= 0) {
+				t.Fatalf("recovered: %t, want %t", ok, tc.want >= 0)
+			}
+			if ok && got != all[tc.want] {
+				t.Errorf("recovered at %s, want at %s", got.At, all[tc.want].At)
+			}
+		})
+	}
+}
+
+func TestUntilSaysWhatItSaw(t *testing.T) {
+	seen := 0
+	_, err := until(t.Context(), 3*poll, "the light", func(context.Context) (bool, string, error) {
+		seen++
+		if seen == 1 {
+			return false, "", errors.New("too dark to look")
+		}
+		return false, "it is dark", nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "the light") || !strings.Contains(err.Error(), "it is dark") {
+		t.Errorf("the error %v does not say what was waited for and what was seen", err)
+	}
+	if _, err := until(t.Context(), time.Minute, "the light", func(context.Context) (bool, string, error) { return true, "", nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTaleCountsAndStops(t *testing.T) {
+	var out strings.Builder
+	told := newTale(&out)
+	if err := told.step(t.Context(), "works", func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := told.step(t.Context(), "breaks", func(context.Context) error { return errors.New("a reason") }); err == nil {
+		t.Fatal("a failed step is no error")
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := told.step(cancelled, "interrupted", func(context.Context) error { return nil }); err == nil {
+		t.Fatal("a step that was interrupted passes")
+	}
+	told.summary()
+	for _, want := range []string{"figure demo_steps_passed 1 steps\n", "a reason", "FAILED"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+}
