@@ -26,7 +26,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) int {
-	command := newCommand()
+	command := newCommand() //nolint:contextcheck // cobra hands the context of ExecuteContext to the commands
 	command.SetArgs(args)
 	err := command.ExecuteContext(ctx)
 	var code exitCode

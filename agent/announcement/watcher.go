@@ -128,18 +128,18 @@ func (w *Watcher) damp(observations []Observation) (findings []check.Finding, pe
 // Observe asks for the targets once. The sender address of the requests is the node's own, never that of a Service. Only
 // the end of ctx is an error; a question that could not be put is an observation.
 func Observe(ctx context.Context, asker Asker, router Router, view View, targets []Target) ([]Observation, error) {
-	source, err := netip.ParseAddr(view.Report.Source)
+	source := view.source()
 	observations := make([]Observation, len(targets))
 	questions := make([]l2.Question, len(targets))
 	for i, t := range targets {
 		observations[i] = Observation{Target: t, Interface: view.Report.Interface, Held: view.Snapshot.Holds(t.Address)}
 		observations[i].ReturnBy = returnBy(router, view, observations[i])
 		questions[i] = l2.Question{Target: t.Address, Source: source}
-		if err != nil {
+		if !source.IsValid() {
 			observations[i].Error = "the node has no address of its own on the VLAN interface"
 		}
 	}
-	if err != nil || len(targets) == 0 {
+	if !source.IsValid() || len(targets) == 0 {
 		return observations, nil
 	}
 	answers, err := asker.Ask(ctx, view.Report.Interface, questions)
@@ -151,6 +151,15 @@ func Observe(ctx context.Context, asker Asker, router Router, view View, targets
 		observations[i].MACs, observations[i].Replied = answers[i].MACs, answers[i].Replied
 	}
 	return observations, ctx.Err()
+}
+
+// source is the node's own address on the VLAN interface, invalid when there is none.
+func (v View) source() netip.Addr {
+	source, err := netip.ParseAddr(v.Report.Source)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return source
 }
 
 // returnBy looks up by which interface this node would answer a client from an address that it holds.

@@ -119,21 +119,15 @@ func (p *Publisher) Run(ctx context.Context) error {
 	heartbeat := time.Now().Add(rand.N(Heartbeat))
 	for {
 		pause := time.Until(heartbeat)
-		err := p.write(ctx, pause <= 0)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			klog.FromContext(ctx).Error(err, "Writing the Node's conditions")
-			pause, retry = retry, min(2*retry, lastRetry)
+		if !p.tryWrite(ctx, pause <= 0) {
 			// A wake-up does not shorten the pause after a failure.
-			if !sleep(ctx, pause) {
+			if !sleep(ctx, retry) {
 				return nil
 			}
+			retry = min(2*retry, lastRetry)
 			continue
-		default:
-			retry = firstRetry
 		}
+		retry = firstRetry
 		if pause <= 0 {
 			heartbeat = time.Now().Add(Heartbeat - Heartbeat/10 + rand.N(Heartbeat/5))
 			pause = time.Until(heartbeat)
@@ -145,6 +139,15 @@ func (p *Publisher) Run(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// tryWrite writes and logs a failure, unless it only comes from the end of ctx.
+func (p *Publisher) tryWrite(ctx context.Context, heartbeat bool) bool {
+	err := p.write(ctx, heartbeat)
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Writing the Node's conditions")
+	}
+	return err == nil
 }
 
 func sleep(ctx context.Context, pause time.Duration) bool {
