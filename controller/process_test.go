@@ -27,6 +27,7 @@ type process struct {
 	health string
 	cmd    *exec.Cmd
 	done   chan error
+	ended  bool
 }
 
 func binary(t *testing.T) string {
@@ -97,9 +98,9 @@ func (p *process) start(path string, args ...string) {
 	}
 	go func() { p.done <- p.cmd.Wait() }()
 	p.t.Cleanup(func() {
-		if p.cmd.ProcessState == nil {
-			_ = p.cmd.Process.Kill() // it may have ended by itself in this moment
-			_ = <-p.done             // it was killed
+		if !p.ended {
+			_ = p.cmd.Process.Kill() // it may have ended by itself
+			p.t.Logf("the controller was killed at the end of the test: %v", <-p.done)
 		}
 		if err := log.Close(); err != nil {
 			p.t.Error(err)
@@ -132,6 +133,7 @@ func (p *process) end() {
 	}
 	select {
 	case err := <-p.done:
+		p.ended = true
 		if err != nil {
 			p.t.Errorf("after SIGTERM: %v", err)
 		}
