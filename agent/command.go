@@ -21,7 +21,7 @@ type usageError struct{ error }
 
 func newCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use:   "agent",
+		Use:   "phoenixnap-agent",
 		Short: "Checks a node's way to a phoenixNAP public network",
 		Long: "Checks a node's way to a phoenixNAP public network.\n\nEvery flag may also be given as an environment variable of the same name in capitals:\n" +
 			"--node-name as NODE_NAME. A flag outweighs the environment.",

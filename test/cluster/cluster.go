@@ -224,7 +224,7 @@ func freePort(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}
-	defer listener.Close()
+	defer listener.Close() //nolint:errcheck // it has served its purpose
 	address, ok := listener.Addr().(*net.TCPAddr)
 	if !ok {
 		return 0, fmt.Errorf("find a free port: %v is no TCP address", listener.Addr())

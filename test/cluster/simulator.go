@@ -59,7 +59,10 @@ func startSimulator(ctx context.Context, dir string, s pnapsim.Seed, scale float
 	if err != nil {
 		return nil, fmt.Errorf("start the simulator: %w", err)
 	}
-	go func() { <-process.Done(); write.Close() }()
+	go func() {
+		<-process.Done()
+		_ = write.Close() // always nil
+	}()
 	line, err := bufio.NewReader(read).ReadString('\n')
 	address, found := strings.CutPrefix(strings.TrimSpace(line), "listening ")
 	if err != nil || !found {

@@ -14,7 +14,9 @@ import (
 	"time"
 )
 
-func main() {
+func main() { os.Exit(run()) }
+
+func run() int {
 	listen := flag.String("listen", ":8080", "address to serve on")
 	name := flag.String("name", "", "what to say")
 	flag.Parse()
@@ -22,9 +24,9 @@ func main() {
 	defer stop()
 	if err := serve(ctx, *listen, *name); err != nil {
 		fmt.Fprintln(os.Stderr, "backend:", err)
-		stop()
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 func serve(ctx context.Context, address, name string) error {
