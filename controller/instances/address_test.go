@@ -81,7 +81,7 @@ func TestHostnameIsTheKubelets(t *testing.T) {
 
 func TestServerLabels(t *testing.T) {
 	got := serverLabels(pnap.Server{OS: "ubuntu/jammy", NetworkType: "PRIVATE_ONLY"})
-	if diff := cmp.Diff(map[string]string{labelOS: "ubuntu-jammy", labelNetworkType: "PRIVATE_ONLY"}, got); diff != "" {
+	if diff := cmp.Diff(map[string]string{contract.NodeOS: "ubuntu-jammy", contract.NodeNetworkType: "PRIVATE_ONLY"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got := serverLabels(pnap.Server{OS: "///"}); len(got) != 0 {

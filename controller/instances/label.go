@@ -9,18 +9,11 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-const (
-	// labelOS tells the operating system that was ordered with the server.
-	labelOS = contract.Prefix + "os"
-	// labelNetworkType tells how the server is connected, such as PRIVATE_ONLY.
-	labelNetworkType = contract.Prefix + "network-type"
-)
-
 // serverLabels are further labels of a Node. A value that cannot be made legal is dropped: an illegal
 // label would keep the Node from being initialised.
 func serverLabels(server pnap.Server) map[string]string {
 	labels := map[string]string{}
-	for name, value := range map[string]string{labelOS: server.OS, labelNetworkType: server.NetworkType} {
+	for name, value := range map[string]string{contract.NodeOS: server.OS, contract.NodeNetworkType: server.NetworkType} {
 		if legal := labelValue(value); legal != "" {
 			labels[name] = legal
 		}

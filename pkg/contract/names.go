@@ -64,13 +64,17 @@ const (
 // kube-vip's DaemonSet selects on it.
 const NodeVLANReady = Prefix + "vlan-ready"
 
-// Node annotations that the agent writes, through the status subresource.
+// Further labels that a Node gets when it is initialised.
 const (
-	// NodeReportedIdentity is what the machine knows of itself (JSON, see Identity).
-	NodeReportedIdentity = Prefix + "reported-identity"
-	// NodeReportedAddresses is what the node hears and holds, per address (JSON).
-	NodeReportedAddresses = Prefix + "reported-addresses"
+	// NodeOS is the operating system that phoenixNAP installed, such as ubuntu-jammy.
+	NodeOS = Prefix + "os"
+	// NodeNetworkType is the server's network type, such as PUBLIC_AND_PRIVATE.
+	NodeNetworkType = Prefix + "network-type"
 )
+
+// NodeReportedIdentity is the Node annotation that the agent writes, through the status subresource: what
+// the machine knows of itself (JSON, see Identity).
+const NodeReportedIdentity = Prefix + "reported-identity"
 
 // Types of the Node conditions that the agent writes.
 const (

@@ -1,0 +1,175 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// TestConstantsAreDocumented holds names that users see in the code against the page that lists them.
+func TestConstantsAreDocumented(t *testing.T) {
+	for _, tc := range []struct {
+		name, file, page string
+		// which are the constants that have to be on the page.
+		which *regexp.Regexp
+		// least is how many there are at least: fewer means that the pattern is out of date.
+		least int
+	}{
+		{"names", "pkg/contract/names.go", "docs/reference/names.md", regexp.MustCompile(`^(Service|Node|Condition|KubeVIP|Announcer)`), 20},
+		{"tags", "pkg/contract/tag.go", "docs/reference/names.md", regexp.MustCompile(`^Tag`), 6},
+		{"reasons of blocks", "pkg/ipblock/step.go", "docs/reference/names.md", regexp.MustCompile(`.`), 28},
+		{"reasons of Services", "controller/balancer/condition.go", "docs/reference/names.md", regexp.MustCompile(`^reason`), 7},
+		{"events of Services", "controller/balancer/event.go", "docs/reference/names.md", regexp.MustCompile(`^event`), 6},
+		{"events of labels", "controller/nodes/labeller.go", "docs/reference/names.md", regexp.MustCompile(`^Reason`), 2},
+		{"reasons of announcements", "agent/announcement/judge.go", "docs/reference/names.md", regexp.MustCompile(`^Reason[^C]`), 8},
+		{"findings", "agent/check/catalogue.go", "docs/reference/findings.md", regexp.MustCompile(`.`), 18},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			page := read(t, tc.page)
+			found := 0
+			for name, value := range stringConstants(t, tc.file) {
+				if !tc.which.MatchString(name) {
+					continue
+				}
+				found++
+				if !strings.Contains(page, value) {
+					t.Errorf("%s: %q (%s in %s) is missing", tc.page, value, name, tc.file)
+				}
+			}
+			if found < tc.least {
+				t.Errorf("%s: only %d constants match %s, want at least %d", tc.file, found, tc.which, tc.least)
+			}
+		})
+	}
+}
+
+// TestOptionsAreDocumented holds the controller's options against their page.
+func TestOptionsAreDocumented(t *testing.T) {
+	page := read(t, "docs/reference/configuration.md")
+	source := read(t, "controller/config/options.go")
+	names := regexp.MustCompile(`\b(?:field|env|flag): "([^"]+)"`).FindAllStringSubmatch(source, -1)
+	if len(names) < 35 {
+		t.Fatalf("only %d names of options found; the pattern is out of date", len(names))
+	}
+	for _, name := range names {
+		if !strings.Contains(page, name[1]) {
+			t.Errorf("docs/reference/configuration.md: option %s is missing", name[1])
+		}
+	}
+}
+
+// TestFlagsOfTheAgentAreDocumented holds the agent's flags against their page.
+func TestFlagsOfTheAgentAreDocumented(t *testing.T) {
+	page := read(t, "docs/reference/configuration.md")
+	flag := regexp.MustCompile(`Var(?:P)?\(&[\w.]+, "([a-z-]+)"`)
+	found := 0
+	for _, file := range []string{"agent/command.go", "agent/run.go", "agent/diagnose.go", "agent/expect.go"} {
+		raw, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			continue
+		}
+		for _, match := range flag.FindAllStringSubmatch(string(raw), -1) {
+			found++
+			if !strings.Contains(page, "--"+match[1]) {
+				t.Errorf("docs/reference/configuration.md: flag --%s of %s is missing", match[1], file)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d flags found; the pattern is out of date", found)
+	}
+}
+
+// TestLinksLeadSomewhere follows every relative link of README and docs.
+func TestLinksLeadSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	pages := []string{"README.md"}
+	if err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".md") {
+			relative, _ := filepath.Rel(root, path) //nolint:errcheck // both begin with root
+			pages = append(pages, relative)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	followed := 0
+	for _, page := range pages {
+		for _, match := range link.FindAllStringSubmatch(read(t, page), -1) {
+			followed++
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(page), match[1])); err != nil {
+				t.Errorf("%s: the link %s leads nowhere", page, match[1])
+			}
+		}
+	}
+	if followed < 20 {
+		t.Errorf("only %d links found; the pattern is out of date", followed)
+	}
+}
+
+// TestTargetsOfTheReadmeExist holds the commands of the README against the Makefile.
+func TestTargetsOfTheReadmeExist(t *testing.T) {
+	makefile := read(t, "Makefile")
+	for _, match := range regexp.MustCompile("make ([a-z-]+)").FindAllStringSubmatch(read(t, "README.md"), -1) {
+		if !strings.Contains(makefile, "\n"+match[1]+": ") {
+			t.Errorf("README.md names make %s, which the Makefile does not have", match[1])
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// stringConstants returns the string constants of a file by name. Prefix + "x" counts as phoenixnap.com/x.
+func stringConstants(t *testing.T, path string) map[string]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	constants := map[string]string{}
+	for _, decl := range file.Decls {
+		gen, ok := decl.(*ast.GenDecl)
+		if !ok || gen.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range gen.Specs {
+			value, ok := spec.(*ast.ValueSpec)
+			if !ok || len(value.Values) != 1 {
+				continue
+			}
+			if text, ok := literal(value.Values[0]); ok {
+				constants[value.Names[0].Name] = text
+			}
+		}
+	}
+	return constants
+}
+
+func literal(e ast.Expr) (string, bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		text, err := strconv.Unquote(e.Value)
+		return text, err == nil && e.Kind == token.STRING
+	case *ast.BinaryExpr:
+		text, ok := literal(e.Y)
+		return "phoenixnap.com/" + text, ok
+	default:
+		return "", false
+	}
+}
