@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +117,24 @@ func TestSmallFilesAndDirectoriesCanBeWrittenAndFetched(t *testing.T) {
 	}
 	if got := string(r.Files["/in/a"]); got != "onetwo" || len(r.Files) != 1 {
 		t.Errorf("fetched %q, want only /in/a with onetwo", r.Files)
+	}
+}
+
+// A source tree may lie anywhere, and its files keep their paths in the machine.
+func TestFilesAreSeenWhereverTheyLie(t *testing.T) {
+	t.Parallel()
+	source := filepath.Join(t.TempDir(), "note")
+	if err := os.WriteFile(source, []byte("here"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, dir := range []string{"/tmp/tree", "/home/somebody", "/root", "/var/tmp", "/run/user/0", "/mnt/x"} {
+		files[dir+"/note"] = source
+	}
+	paths := slices.Sorted(maps.Keys(files))
+	stdout, stderr, code := shell(t, Config{Files: files}, "cat "+strings.Join(paths, " "))
+	if want := strings.Repeat("here", len(paths)); code != 0 || stdout != want {
+		t.Errorf("exit code %d, output %q %q, want %q", code, stdout, stderr, want)
 	}
 }
 

@@ -14,16 +14,25 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/kernel/guest"
 )
 
-// mountAll mounts the file systems that the kernel provides.
+// mountAll mounts the file systems that the kernel provides. There is none on /tmp
+// and /run: the root is in memory anyway, and it would hide the files of a source tree that lies there.
 func mountAll() error {
 	for _, m := range []struct{ kind, target string }{
-		{"devtmpfs", "/dev"}, {"devpts", "/dev/pts"}, {"proc", "/proc"}, {"sysfs", "/sys"}, {"tmpfs", "/run"}, {"tmpfs", "/tmp"},
+		{"devtmpfs", "/dev"}, {"devpts", "/dev/pts"}, {"proc", "/proc"}, {"sysfs", "/sys"},
 	} {
 		if err := os.MkdirAll(m.target, 0o755); err != nil {
 			return fmt.Errorf("mount %s: %w", m.target, err)
 		}
 		if err := unix.Mount(m.kind, m.target, m.kind, 0, ""); err != nil {
 			return fmt.Errorf("mount %s: %w", m.target, err)
+		}
+	}
+	for dir, mode := range map[string]fs.FileMode{"/run": 0o755, "/tmp": 0o777 | fs.ModeSticky} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make %s: %w", dir, err)
+		}
+		if err := os.Chmod(dir, mode); err != nil { // MkdirAll is subject to the umask, and the directory may be there
+			return fmt.Errorf("make %s: %w", dir, err)
 		}
 	}
 	return nil
