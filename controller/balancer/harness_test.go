@@ -72,21 +72,10 @@ type world struct {
 // option changes a world before it begins.
 type option func(*pnapsim.Config, *pnapsim.AccountSeed, *balancer.Config)
 
-// specs are the OpenAPI documents of the API.
+// specs are the OpenAPI documents that every exchange with the API is held to.
 var specs = sync.OnceValues(func() (*pnapsim.Specs, error) {
 	return pnapsim.LoadSpecs(context.Background(), "")
 })
-
-// strict holds each exchange to the OpenAPI documents. That takes most of the time of a test, so the tests
-// that say the same things to the API over and over do without.
-func strict(t *testing.T) option {
-	t.Helper()
-	documents, err := specs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(config *pnapsim.Config, _ *pnapsim.AccountSeed, _ *balancer.Config) { config.Specs = documents }
-}
 
 func newWorld(t *testing.T, options ...option) *world {
 	t.Helper()
@@ -106,7 +95,11 @@ func newWorld(t *testing.T, options ...option) *world {
 		Servers: []pnapsim.ServerSeed{{ID: serverID, Hostname: "node-1", Location: "ASH", NetworkType: "PRIVATE_ONLY",
 			Networks: []pnapsim.MembershipSeed{{Network: "public", IPs: []string{"203.0.113.2"}}}}},
 	}
-	simulated := pnapsim.Config{Clock: w.clock}
+	documents, err := specs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	simulated := pnapsim.Config{Clock: w.clock, Specs: documents}
 	w.config = balancer.Config{
 		NetworkID: networkID, Location: "ASH", Interval: interval, Now: w.clock.Now, Events: w.events,
 		Services: corelisters.NewServiceLister(w.services), Nodes: corelisters.NewNodeLister(w.nodes),

@@ -11,7 +11,7 @@ import (
 )
 
 func TestServiceGetsAndGivesBackItsBlock(t *testing.T) {
-	w := newWorld(t, strict(t))
+	w := newWorld(t)
 	w.service("web")
 	took := w.settle("web")
 	if took > 2*time.Minute {
@@ -62,7 +62,7 @@ func TestServiceGetsAndGivesBackItsBlock(t *testing.T) {
 
 // TestWaitingIsWordedAsWaiting: what the framework turns into events is constant for each state.
 func TestWaitingIsWordedAsWaiting(t *testing.T) {
-	w := newWorld(t, strict(t))
+	w := newWorld(t)
 	w.service("web")
 	w.settle("web")
 	w.delete("web")
@@ -85,7 +85,7 @@ func TestWaitingIsWordedAsWaiting(t *testing.T) {
 }
 
 func TestTypeChangeGivesBackAndCleansUp(t *testing.T) {
-	w := newWorld(t, strict(t))
+	w := newWorld(t)
 	w.service("web", func(s *corev1.Service) { s.Annotations = map[string]string{"team": "a"} })
 	w.settle("web")
 	w.edit("web", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
@@ -107,7 +107,7 @@ func TestTypeChangeGivesBackAndCleansUp(t *testing.T) {
 }
 
 func TestServiceThatNeverHadABlockIsDeletedWithoutAsking(t *testing.T) {
-	w := newWorld(t, strict(t))
+	w := newWorld(t)
 	w.service("web", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
 	w.settle("web")
 	if reasons := w.eventReasons(); len(reasons) != 0 {
@@ -116,7 +116,7 @@ func TestServiceThatNeverHadABlockIsDeletedWithoutAsking(t *testing.T) {
 }
 
 func TestSteadyStateChangesNothing(t *testing.T) {
-	w := newWorld(t, strict(t))
+	w := newWorld(t)
 	w.service("web")
 	w.settle("web")
 	version, before := w.get("web").ResourceVersion, w.sim.Counters()
@@ -144,7 +144,7 @@ func total(counts map[int]int) int {
 
 // TestTwoServicesTakeTurns: a network takes one change at a time.
 func TestTwoServicesTakeTurns(t *testing.T) {
-	w := newWorld(t, strict(t))
+	w := newWorld(t)
 	w.service("web")
 	w.service("api")
 	for range 60 {

@@ -117,6 +117,20 @@ func (s *Simulator) Edit(ctx context.Context, e pnapsim.Edit) error {
 	return s.ask(ctx, http.MethodPost, "out-of-band", e, nil)
 }
 
+// ClaimWithdrawn tells the simulator that nobody is promised the Service's address any more.
+func (s *Simulator) ClaimWithdrawn(ctx context.Context) error {
+	return s.ask(ctx, http.MethodPost, "claims", pnapsim.Claim{Client: clientID, Kind: pnapsim.ClaimWithdrawn, Service: Namespace + "/" + Service}, nil)
+}
+
+// ClaimPublished tells the simulator that an address of a block has been published for the Service. It judges whether
+// that was too early: the block has to be assigned, and a server has to be a member of its network.
+func (s *Simulator) ClaimPublished(ctx context.Context, blockID, address string) error {
+	claim := pnapsim.Claim{
+		Client: clientID, Kind: pnapsim.ClaimPublished, Block: blockID, Address: address, Service: Namespace + "/" + Service,
+	}
+	return s.ask(ctx, http.MethodPost, "claims", claim, nil)
+}
+
 // ask calls a control path of the simulator.
 func (s *Simulator) ask(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader

@@ -8,8 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
 )
 
@@ -25,7 +28,7 @@ func (s *story) breakVLAN(ctx context.Context) error {
 	if err := s.Lab.Break(ctx, server, lab.LinkDown); err != nil {
 		return err
 	}
-	s.say("%s: the VLAN interface is set down; kube-vip there notices nothing and keeps its lease", server)
+	s.say("%s: the VLAN interface is set down", server)
 	seen, err := until(ctx, 30*time.Second, "condition of "+server, func(ctx context.Context) (bool, string, error) {
 		return s.node(ctx, server, func(n *corev1.Node) (bool, string) {
 			_, text := vlanReady(n)
@@ -37,10 +40,27 @@ func (s *story) breakVLAN(ctx context.Context) error {
 		return err
 	}
 	s.seconds("vlan_fault_seen_after", seen.Sub(s.brokenAt))
+	if err := s.leaseStays(ctx, server); err != nil {
+		return err
+	}
 	if err := s.showNodes(ctx); err != nil {
 		return err
 	}
 	return s.diagnose(ctx, server)
+}
+
+// leaseStays tells that kube-vip does not notice the fault: its lease for the Service stays where it is.
+func (s *story) leaseStays(ctx context.Context, server string) error {
+	lease, err := s.Kube.CoordinationV1().Leases(cluster.Namespace).Get(ctx, "kubevip-"+cluster.Service, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("lease of kube-vip: %w", err)
+	}
+	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+	if s.KubeVIPRunsOn(server) && holder != server {
+		return fmt.Errorf("kube-vip runs on %s, but its lease is held by %q", server, holder)
+	}
+	s.say("kube-vip notices nothing by itself: its lease is still held by %s", holder)
+	return nil
 }
 
 // diagnose asks the agent on a broken server; exit code 1 says that it found the fault.

@@ -101,7 +101,7 @@ func (s *story) checkBlock(ctx context.Context) error {
 		if third := cidr.Addr().Next().Next(); third != s.address || cidr.Bits() != 29 || b.Status != "assigned" {
 			return fmt.Errorf("published %s, but the block is %s, %s; want the third address of an assigned /29", s.address, b.CIDR, b.Status)
 		}
-		return nil
+		return s.Sim.ClaimPublished(ctx, b.ID, s.address.String())
 	}
 	return errors.New("the account holds no block for the Service")
 }
@@ -163,6 +163,9 @@ func (s *story) answerSince(ctx context.Context, since time.Time, limit time.Dur
 func (s *story) deleteService(ctx context.Context) error {
 	if _, err := s.Lab.StopProbe(ctx, s.probe); err != nil {
 		return fmt.Errorf("end the client's requests: %w", err)
+	}
+	if err := s.Sim.ClaimWithdrawn(ctx); err != nil {
+		return err
 	}
 	begun := time.Now()
 	services := s.Kube.CoreV1().Services(cluster.Namespace)
