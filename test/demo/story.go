@@ -50,7 +50,9 @@ func Tell(ctx context.Context, o Options, keepRunning func(context.Context, *clu
 	s := &story{tale: newTale(o.Out), Cluster: c, options: o}
 	defer func() { err = errors.Join(err, c.Stop()) }()
 	if err := s.play(ctx, s.steps(keepRunning != nil)); err != nil {
-		s.evidence(context.WithoutCancel(ctx))
+		if ctx.Err() == nil { // who interrupts knows why
+			s.evidence(context.WithoutCancel(ctx))
+		}
 		s.summary()
 		return err
 	}

@@ -12,7 +12,8 @@ const poll = 200 * time.Millisecond
 // until looks again and again until look says it is so, and returns when that was. What look last saw goes into the
 // error when the time is over.
 func until(ctx context.Context, limit time.Duration, what string, look func(context.Context) (ok bool, seen string, err error)) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	parent := ctx
+	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
@@ -29,6 +30,9 @@ func until(ctx context.Context, limit time.Duration, what string, look func(cont
 		}
 		select {
 		case <-ctx.Done():
+			if parent.Err() != nil {
+				return time.Time{}, fmt.Errorf("%s: %w", what, context.Cause(parent))
+			}
 			return time.Time{}, fmt.Errorf("%s: not within %s; last seen: %s", what, limit, last)
 		case <-ticker.C:
 		}
