@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -78,6 +79,7 @@ type Balancer struct {
 
 	restsMu   sync.Mutex
 	restsByID map[string]rest
+	refusals  map[types.UID]refusal
 }
 
 var _ cloudprovider.LoadBalancer = (*Balancer)(nil)
@@ -93,7 +95,7 @@ func New(config Config) *Balancer {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	return &Balancer{config: config, change: make(chan struct{}, 1), restsByID: map[string]rest{}}
+	return &Balancer{config: config, change: make(chan struct{}, 1), restsByID: map[string]rest{}, refusals: map[types.UID]refusal{}}
 }
 
 // GetLoadBalancerName returns the name by which the account knows the Service: the value of the tag on

@@ -2,6 +2,7 @@ package balancer_test
 
 import (
 	"context"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -177,4 +178,27 @@ func TestFrameworkDrivesTheWholeLife(t *testing.T) {
 	for _, v := range f.sim.Violations() {
 		t.Errorf("the account convicts: %s", v)
 	}
+}
+
+// TestRefusedPurchaseIsNotRepeatedAtOnce: the intent to buy is written on the Service and taken back after a
+// refusal. The framework sees a changed Service each time and calls again at once.
+func TestRefusedPurchaseIsNotRepeatedAtOnce(t *testing.T) {
+	f := newFramework(t)
+	const purchase = "POST /ips/v1/ip-blocks"
+	if err := f.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: "/ips/v1/ip-blocks", Times: -1, Action: pnapsim.FaultStatus, Status: http.StatusNotAcceptable}); err != nil {
+		t.Fatal(err)
+	}
+	f.create("web")
+	f.await("web", "refused", 30*time.Second, func(s *corev1.Service) bool {
+		condition := meta.FindStatusCondition(s.Status.Conditions, contract.ServiceIPBlockReady)
+		return condition != nil && condition.Reason == "PurchaseRefused"
+	})
+	before := f.sim.Count(purchase)
+	_ = wait.PollUntilContextTimeout(t.Context(), time.Second, 4*time.Second, false, func(context.Context) (bool, error) { return false, nil })
+	if after := f.sim.Count(purchase); after > before+1 {
+		t.Errorf("%d purchases were tried within 4 s after the first refusal", after-before)
+	}
+	f.sim.Disarm()
+	f.create("api")
+	f.await("api", "published, for a refusal of one Service is none of another", time.Minute, published)
 }

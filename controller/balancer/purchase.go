@@ -37,6 +37,9 @@ const (
 // buy buys a block for the Service. The intent is recorded first, by compare-and-swap, so that whoever
 // comes after a crash knows that a block may exist which no list shows yet.
 func (b *Balancer) buy(ctx context.Context, e ensuring) error {
+	if refusal, resting := b.purchaseRests(e); resting {
+		return refusal
+	}
 	if step, known, err := b.checkLocation(ctx, e.wish); err != nil {
 		return fmt.Errorf("check location %s: %w", e.wish.Location, err)
 	} else if !known {
@@ -52,8 +55,7 @@ func (b *Balancer) buy(ctx context.Context, e ensuring) error {
 	if err != nil {
 		return err
 	}
-	service, err := b.recordPurchase(ctx, e.service, intent, true)
-	if err != nil {
+	if e.service, err = b.recordPurchase(ctx, e.service, intent, true); err != nil {
 		return err
 	}
 	if b.config.Now().Sub(intent.Time) > intentLife {
@@ -65,7 +67,7 @@ func (b *Balancer) buy(ctx context.Context, e ensuring) error {
 		Description: description(e.owner, intent.Nonce),
 		Tags:        e.owner.Tags(),
 	})
-	return b.settle(ctx, service, intent, block, err)
+	return b.settle(ctx, e, intent, block, err)
 }
 
 // checkLocation asks the API whether it sells in the location.
@@ -98,7 +100,8 @@ func description(owner ipblock.Owner, nonce string) string {
 }
 
 // settle records what became of a purchase.
-func (b *Balancer) settle(ctx context.Context, service *corev1.Service, intent contract.Purchase, block ipblock.Block, failure error) error {
+func (b *Balancer) settle(ctx context.Context, e ensuring, intent contract.Purchase, block ipblock.Block, failure error) error {
+	service := e.service
 	// What was paid for is written down even when the process is ending.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
@@ -106,7 +109,7 @@ func (b *Balancer) settle(ctx context.Context, service *corev1.Service, intent c
 	case failure == nil:
 		return b.bought(ctx, service, intent, block)
 	case pnap.IsRefused(failure):
-		return b.notBought(ctx, service, failure)
+		return b.notBought(ctx, e, failure)
 	default:
 		klog.FromContext(ctx).Error(failure, "Purchase of an IP block has no answer", "service", klog.KObj(service), "nonce", intent.Nonce)
 		// The time without purchases counts from now: the request may have been under way for long.
@@ -129,25 +132,37 @@ func (b *Balancer) bought(ctx context.Context, service *corev1.Service, intent c
 	return b.wait(ctx, service, ipblock.BlockCreating)
 }
 
-// notBought takes the intent back, for the API said clearly that it sold nothing.
-func (b *Balancer) notBought(ctx context.Context, service *corev1.Service, refusal error) error {
-	if _, err := b.apply(ctx, service, patch{annotations: map[string]any{contract.ServiceIPPurchase: nil}}); err != nil {
+// notBought takes the intent back, for the API said clearly that it sold nothing. That changes the Service, so
+// the framework calls again at once: the next purchase must rest.
+func (b *Balancer) notBought(ctx context.Context, e ensuring, refusal error) error {
+	var failure *pnap.Error
+	fresh := errors.As(refusal, &failure) && failure.StatusCode == http.StatusBadRequest && b.config.Now().Sub(b.tagsSince) < tagsSettle
+	switch {
+	case fresh:
+		b.restPurchase(e, words(reasonTagsFresh), b.config.Interval)
+	case failure != nil && failure.RetryAfter > 0:
+		b.restPurchase(e, words(reasonPaused), failure.RetryAfter)
+	default:
+		b.restPurchase(e, refusedText(refusal), 0)
+	}
+	if _, err := b.apply(ctx, e.service, patch{annotations: map[string]any{contract.ServiceIPPurchase: nil}}); err != nil {
 		return fmt.Errorf("take back the intent to buy after a refusal: %w", errors.Join(err, refusal))
 	}
-	var failure *pnap.Error
-	if !errors.As(refusal, &failure) {
+	switch {
+	case fresh:
+		return b.wait(ctx, e.service, reasonTagsFresh)
+	case failure == nil, failure.RetryAfter > 0, failure.StatusCode == 0:
 		return refusal
+	default:
+		return b.refuse(ctx, e.service, ipblock.Step{
+			Action: ipblock.Refuse, Reason: ipblock.PurchaseRefused,
+			Detail: refusedText(refusal),
+		})
 	}
-	if failure.StatusCode == http.StatusBadRequest && b.config.Now().Sub(b.tagsSince) < tagsSettle {
-		return b.wait(ctx, service, reasonTagsFresh)
-	}
-	if failure.RetryAfter > 0 || failure.StatusCode == 0 {
-		return refusal
-	}
-	return b.refuse(ctx, service, ipblock.Step{
-		Action: ipblock.Refuse, Reason: ipblock.PurchaseRefused,
-		Detail: "phoenixNAP refused to sell an IP block: " + failure.Error(),
-	})
+}
+
+func refusedText(refusal error) string {
+	return "phoenixNAP refused to sell an IP block: " + refusal.Error()
 }
 
 // recordPurchase writes the intent on the Service; exactly makes it a compare-and-swap.

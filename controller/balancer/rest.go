@@ -1,7 +1,12 @@
 package balancer
 
 import (
+	"errors"
+	"maps"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
@@ -46,6 +51,48 @@ func (b *Balancer) tried(step ipblock.Step) {
 	case inError(step.Block.Status):
 		b.restsByID[step.Block.ID] = b.restsByID[step.Block.ID].after(b.config.Now())
 	}
+}
+
+// refusal is a purchase that the API refused lately.
+type refusal struct {
+	rest
+	// location in which it was tried; a purchase elsewhere may succeed.
+	location string
+	// text is the reason, constant as long as it lasts.
+	text string
+}
+
+// restPurchase makes the next purchase for the Service wait: for pause, or where that is 0 for a time that
+// doubles with each refusal.
+func (b *Balancer) restPurchase(e ensuring, text string, pause time.Duration) {
+	b.restsMu.Lock()
+	defer b.restsMu.Unlock()
+	now := b.config.Now()
+	next := rest{until: now.Add(pause)}
+	if last := b.refusals[e.service.UID]; pause == 0 {
+		if last.location != e.wish.Location {
+			last = refusal{}
+		}
+		next = last.after(now)
+	}
+	b.refusals[e.service.UID] = refusal{rest: next, location: e.wish.Location, text: text}
+	maps.DeleteFunc(b.refusals, func(_ types.UID, r refusal) bool { return now.Sub(r.until) > lastRest })
+}
+
+// purchaseRests tells whether the purchase was refused lately. What time heals asks to be called again when the rest is
+// over; what needs a person is the same error as before, and the framework calls again ever more seldom.
+func (b *Balancer) purchaseRests(e ensuring) (err error, resting bool) {
+	b.restsMu.Lock()
+	defer b.restsMu.Unlock()
+	last, known := b.refusals[e.service.UID]
+	left := last.until.Sub(b.config.Now())
+	if !known || last.location != e.wish.Location || left <= 0 {
+		return nil, false
+	}
+	if last.length > 0 {
+		return errors.New(last.text), true
+	}
+	return api.NewRetryError(last.text, left), true
 }
 
 // standing is where a block stands when the step is what comes next.
