@@ -185,6 +185,7 @@ func TestUsage(t *testing.T) {
 		env  map[string]string
 		want int
 	}{
+		"unknown command":        {[]string{"bogus"}, nil, diagnose.ExitUsage},
 		"unknown flag":           {[]string{"diagnose", "--nonsense"}, nil, diagnose.ExitUsage},
 		"unknown tool":           {[]string{"diagnose", "--fix", "wicked"}, nil, diagnose.ExitUsage},
 		"unknown output":         {[]string{"diagnose", "-o", "xml"}, nil, diagnose.ExitUsage},

@@ -25,7 +25,14 @@ func newCommand() *cobra.Command {
 		Short: "Checks a node's way to a phoenixNAP public network",
 		Long: "Checks a node's way to a phoenixNAP public network.\n\nEvery flag may also be given as an environment variable of the same name in capitals:\n" +
 			"--node-name as NODE_NAME. A flag outweighs the environment.",
-		Version:           version.Get().GitVersion,
+		Version: version.Get().GitVersion,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q: give run or diagnose", args[0])}
+			}
+			return nil
+		},
+		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags(), os.LookupEnv) },

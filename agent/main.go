@@ -37,10 +37,10 @@ func run(ctx context.Context, args []string) int {
 	case errors.As(err, &code):
 		return int(code)
 	case errors.As(err, &misuse):
-		fmt.Fprintln(os.Stderr, "agent:", err)
+		fmt.Fprintln(os.Stderr, "phoenixnap-agent:", err)
 		return diagnose.ExitUsage
 	default:
-		fmt.Fprintln(os.Stderr, "agent:", err)
+		fmt.Fprintln(os.Stderr, "phoenixnap-agent:", err)
 		return diagnose.ExitFailed
 	}
 }

@@ -129,6 +129,7 @@ func TestRefusals(t *testing.T) {
 			want: []string{`unknown field "foo"`, `secret field location: location "ashburn"`, `unknown scheme "kubevip": want kube-vip://<network-id> or agent://<network-id>`,
 				`PNAP_MAX_IP_BLOCKS: "-1"`, "--annotation-ip-location", "PNAP_SERVICE_NODE_SELECTOR", "clientSecret is missing", "--base-url"},
 		},
+		"agent announces": {secret: `{` + ok + `,"loadbalancer":"agent://` + network + `"}`, want: []string{`secret field loadbalancer: "agent://` + network + `" is not supported yet; set kube-vip://<network-id>`}},
 		"shared":          {secret: `{` + ok + `,"ipAllocation":"shared"}`, want: []string{`ipAllocation "shared" is not supported yet; set "dedicated"`}},
 		"odd allocation":  {secret: `{` + ok + `,"ipAllocation":"some"}`, want: []string{`"some" is no IP allocation`}},
 		"/28":             {secret: `{` + ok + `}`, env: map[string]string{"PNAP_IP_BLOCK_SIZE": "/28"}, want: []string{`ipBlockSize "/28" is not supported yet; set "/29"`}},

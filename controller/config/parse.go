@@ -106,6 +106,9 @@ func unsupported(s source) []error {
 	refuse := func(o option, what string) {
 		p.problems = append(p.problems, fmt.Errorf("%s is not supported yet; %s", o.name(), what))
 	}
+	if raw, where := s.get(loadBalancer); strings.HasPrefix(raw, contract.AnnouncerAgent+"://") {
+		p.problems = append(p.problems, fmt.Errorf("%s: %q is not supported yet; set kube-vip://<network-id> and run kube-vip", where, raw))
+	}
 	if parsed(&p, nodeIPBlock, "", parseID) != "" {
 		refuse(nodeIPBlock, "remove it and give each server an address of an assigned block yourself")
 	}
