@@ -37,7 +37,7 @@ const (
 // buy buys a block for the Service. The intent is recorded first, by compare-and-swap, so that whoever
 // comes after a crash knows that a block may exist which no list shows yet.
 func (b *Balancer) buy(ctx context.Context, e ensuring) error {
-	if refusal, resting := b.purchaseRests(e); resting {
+	if resting, refusal := b.purchaseRests(e); resting {
 		return refusal
 	}
 	if step, known, err := b.checkLocation(ctx, e.wish); err != nil {

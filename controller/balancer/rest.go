@@ -81,18 +81,18 @@ func (b *Balancer) restPurchase(e ensuring, text string, pause time.Duration) {
 
 // purchaseRests tells whether the purchase was refused lately. What time heals asks to be called again when the rest is
 // over; what needs a person is the same error as before, and the framework calls again ever more seldom.
-func (b *Balancer) purchaseRests(e ensuring) (err error, resting bool) {
+func (b *Balancer) purchaseRests(e ensuring) (resting bool, err error) {
 	b.restsMu.Lock()
 	defer b.restsMu.Unlock()
 	last, known := b.refusals[e.service.UID]
 	left := last.until.Sub(b.config.Now())
 	if !known || last.location != e.wish.Location || left <= 0 {
-		return nil, false
+		return false, nil
 	}
 	if last.length > 0 {
-		return errors.New(last.text), true
+		return true, errors.New(last.text)
 	}
-	return api.NewRetryError(last.text, left), true
+	return true, api.NewRetryError(last.text, left)
 }
 
 // standing is where a block stands when the step is what comes next.
