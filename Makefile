@@ -51,7 +51,8 @@ dist/bin/%: go FORCE
 
 .PHONY: prepare
 prepare: go ## Build the control plane, kube-vip and the packages that tests and demo need (cached)
-	go run ./test/tools/cmd/tools all
+	go run ./test/kernel/cmd/prepare
+	go run ./test/tools/cmd/tools all >/dev/null
 
 .PHONY: clean
 clean: ## Remove what make build made

@@ -36,6 +36,13 @@ type base struct {
 	kernel, archive string
 }
 
+// Prepare installs the packages that a machine with these programs of the system needs, and makes what every machine boots
+// from. Run does the same when it was not done before.
+func Prepare(ctx context.Context, programs []string) error {
+	_, err := prepare(ctx, programs)
+	return err
+}
+
 // prepare makes the base once and finds it in the cache from then on.
 func prepare(ctx context.Context, programs []string) (base, error) {
 	if err := tools.Packages(ctx, append([]string{emulatorProgram, "mke2fs", "busybox"}, programs...)...); err != nil {

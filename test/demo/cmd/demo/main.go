@@ -13,6 +13,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/demo"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/kernel"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
 )
 
@@ -53,7 +54,11 @@ func tell(ctx context.Context, keep bool, o demo.Options) error {
 
 // prepare builds what the demo runs; the first time it takes minutes, so it is told apart from the story.
 func prepare(ctx context.Context, kubeVIP string) error {
-	fmt.Println("Preparing: the programs of the demo are built from source once and kept in a cache.")
+	fmt.Println("Preparing: what the demo runs is built from source once, which takes a quarter of an hour, and kept in a cache.\n" +
+		"Root is needed only to install packages that are missing (QEMU, busybox, nftables); that is said before.")
+	if err := kernel.Prepare(ctx, "nft"); err != nil {
+		return fmt.Errorf("prepare the network: %w", err)
+	}
 	for _, name := range []string{"etcd", "kube-apiserver", "kubectl", "kube-proxy", "kube-vip-" + kubeVIP} {
 		if _, err := tools.Binary(ctx, name); err != nil {
 			return fmt.Errorf("prepare %s: %w", name, err)

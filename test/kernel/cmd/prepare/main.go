@@ -1,0 +1,23 @@
+// Command prepare makes ready what tests and the network lab need of the system: packages and the parts of a virtual
+// machine. It says before what it installs.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/kernel"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := kernel.Prepare(ctx, "nft")
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "prepare:", err)
+		os.Exit(1)
+	}
+}
