@@ -8,11 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -161,20 +162,6 @@ func TestBorrowedSender(t *testing.T) {
 	}
 }
 
-// seeds is how many random starts a test takes; PNAP_SEEDS raises it.
-func seeds(t *testing.T) uint64 {
-	t.Helper()
-	raw := os.Getenv("PNAP_SEEDS")
-	if raw == "" {
-		return 2000
-	}
-	n, err := strconv.ParseUint(raw, 10, 64)
-	if err != nil {
-		t.Fatalf("PNAP_SEEDS=%q: %v", raw, err)
-	}
-	return n
-}
-
 func rank(s Status) int {
 	return slices.Index([]Status{OK, Unknown, Fail}, s)
 }
@@ -191,7 +178,7 @@ func TestAnotherFaultNeverImprovesTheVerdict(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	for seed := range seeds(t) {
+	for seed := range uint64(seeds.Count(t, 2000)) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		e, s := expectedNode(), goodNode()
 		before := Evaluate(e, s).Verdict()
@@ -213,7 +200,7 @@ func TestAnotherFaultNeverImprovesTheVerdict(t *testing.T) {
 // TestOrderDoesNotMatter shuffles everything that the kernel lists, with random faults.
 func TestOrderDoesNotMatter(t *testing.T) {
 	all := faults()
-	for seed := range seeds(t) {
+	for seed := range uint64(seeds.Count(t, 2000)) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		e, s := expectedNode(), goodNode()
 		s.Links = append(s.Links, Link{Index: 40, Name: "eno1.100", Type: "vlan", Parent: 2, VLAN: &VLAN{ID: 100, Protocol: "802.1q"}})

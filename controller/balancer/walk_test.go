@@ -4,28 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/balancer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
 )
-
-// seeds is how many random starts a walk takes; PNAP_SEEDS raises it.
-func seeds(t *testing.T, usual uint64) uint64 {
-	t.Helper()
-	raw := os.Getenv("PNAP_SEEDS")
-	if raw == "" {
-		return usual
-	}
-	n, err := strconv.ParseUint(raw, 10, 64)
-	if err != nil {
-		t.Fatalf("PNAP_SEEDS: %v", err)
-	}
-	return n
-}
 
 // TestCrashAnywhere kills the process before and after every single thing that leaves it, once each,
 // during the whole life of a Service, with lists that lag.
@@ -79,7 +64,7 @@ func (w *world) toEnd(name string) {
 // TestRandomTrouble lets a Service live under random switches, latencies, faults and crashes, and
 // deletes it at a random moment.
 func TestRandomTrouble(t *testing.T) {
-	for seed := range seeds(t, 40) {
+	for seed := range uint64(seeds.Count(t, 40)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 11))

@@ -2,10 +2,10 @@ package instances
 
 import (
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -91,7 +91,7 @@ func TestBreakerRemembersTheGone(t *testing.T) {
 // Whatever is seen in whatever order: a server is gone only when it was seen missing at least 30 s
 // before and not seen present since, and never more than a fifth, or one, within the window.
 func TestGateWalks(t *testing.T) {
-	for n := range seeds(200) {
+	for n := range seeds.Count(t, 200) {
 		seed := uint64(n)
 		random := rand.New(rand.NewPCG(seed, 1))
 		walkGate(t, seed, random)
@@ -139,12 +139,4 @@ func walkGate(t *testing.T, seed uint64, random *rand.Rand) {
 			t.Fatalf("seed %d: %s gone at %v, missing since %v, %d gone of %d (%s)", seed, id, now, firstMissing[id], recently, len(ids), count)
 		}
 	}
-}
-
-// seeds is how many random walks to take; PNAP_SEEDS raises it.
-func seeds(normal int) int {
-	if n, err := strconv.Atoi(os.Getenv("PNAP_SEEDS")); err == nil && n > normal {
-		return n
-	}
-	return normal
 }

@@ -2,7 +2,6 @@ package nodes
 
 import (
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -79,11 +79,7 @@ func TestDecide(t *testing.T) {
 // Random Nodes, random moods: labels are never all taken away, only settled Nodes change theirs, and
 // once everything stays as it is the labels are where they belong, or nobody is good.
 func TestDecideWalks(t *testing.T) {
-	walks := 300
-	if n, err := strconv.Atoi(os.Getenv("PNAP_SEEDS")); err == nil && n > walks {
-		walks = n
-	}
-	for seed := range walks {
+	for seed := range seeds.Count(t, 300) {
 		walkLabels(t, seed)
 	}
 }

@@ -2,29 +2,14 @@ package ipblock_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
 )
-
-// seeds is how many random starts a walk takes; PNAP_SEEDS raises it.
-func seeds(t *testing.T, usual uint64) uint64 {
-	t.Helper()
-	raw := os.Getenv("PNAP_SEEDS")
-	if raw == "" {
-		return usual
-	}
-	n, err := strconv.ParseUint(raw, 10, 64)
-	if err != nil {
-		t.Fatalf("PNAP_SEEDS: %v", err)
-	}
-	return n
-}
 
 var everyStatus = []ipblock.Status{
 	ipblock.Creating, ipblock.Unassigned, ipblock.Assigning, ipblock.Assigned,
@@ -63,7 +48,7 @@ const (
 // TestEnsureEndsWithOneBlock: from any left-over state, with a quarter of the steps lost, a Service ends
 // with exactly one assigned block. The only excuse is a block that another network holds.
 func TestEnsureEndsWithOneBlock(t *testing.T) {
-	excused, walks := 0, seeds(t, 3000)
+	excused, walks := 0, uint64(seeds.Count(t, 3000))
 	for seed := range walks {
 		a, mine := leftOver(seed)
 		w := wish()
@@ -131,7 +116,7 @@ func (a *account) heldElsewhere(id string) bool {
 // TestReleaseEndsWithNone: from any left-over state, and from any moment of a purchase, releasing ends
 // with no block of the Service and leaves all others alone.
 func TestReleaseEndsWithNone(t *testing.T) {
-	for seed := range seeds(t, 3000) {
+	for seed := range uint64(seeds.Count(t, 3000)) {
 		a, _ := leftOver(seed)
 		for range a.rng.IntN(12) {
 			step := ipblock.Ensure(shop, wish(), a.view())

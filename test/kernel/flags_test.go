@@ -58,8 +58,8 @@ func TestTranslateRefuses(t *testing.T) {
 }
 
 func TestPassedHandsOnWhatTestsDependOn(t *testing.T) {
-	got := passed([]string{"PNAP_SEEDS=3", "HOME=/home/x", "PNAP_KERNEL=machine", "CI=true", "TZ=UTC"})
-	if diff := cmp.Diff([]string{"PNAP_SEEDS=3", "CI=true", "TZ=UTC"}, got); diff != "" {
+	got := passed([]string{"PNAP_SEED_FACTOR=3", "HOME=/home/x", "PNAP_KERNEL=machine", "CI=true", "TZ=UTC"})
+	if diff := cmp.Diff([]string{"PNAP_SEED_FACTOR=3", "CI=true", "TZ=UTC"}, got); diff != "" {
 		t.Errorf("passed() differs (-want +got):\n%s", diff)
 	}
 }

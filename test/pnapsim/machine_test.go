@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
 )
 
 // TestBlockStates walks a block through every state, and asks in each for everything.
@@ -231,24 +230,10 @@ func TestTokenEndpoint(t *testing.T) {
 	}
 }
 
-// seeds is how many random walks to do: few in every run, as many as PNAP_SEEDS says in a long one.
-func seeds(t *testing.T, usual int) int {
-	t.Helper()
-	raw := os.Getenv("PNAP_SEEDS")
-	if raw == "" {
-		return usual
-	}
-	n, err := strconv.Atoi(raw)
-	if err != nil || n < 1 {
-		t.Fatalf("PNAP_SEEDS=%q: want a number of walks", raw)
-	}
-	return n
-}
-
 // TestRandomWalks lets a client and the portal's user do random things under random switches; the
 // simulator asserts its own invariants after every step, and its answers against the documents.
 func TestRandomWalks(t *testing.T) {
-	for n := range seeds(t, 15) {
+	for n := range seeds.Count(t, 15) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprintf("walk-%d", n), func(t *testing.T) {
 			t.Logf("seed %d", seed)

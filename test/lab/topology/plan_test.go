@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/dataplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
 )
 
 func TestPlanFor(t *testing.T) {
@@ -47,23 +46,10 @@ func TestPlanForRefuses(t *testing.T) {
 	}
 }
 
-// seeds is how many random starts a test makes; PNAP_SEEDS sets another number.
-func seeds(t *testing.T) int {
-	t.Helper()
-	if text := os.Getenv("PNAP_SEEDS"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatalf("PNAP_SEEDS: %v", err)
-		}
-		return n
-	}
-	return 200
-}
-
 // TestDifferenceLeadsFromOneStateToTheOther applies random differences and compares with where they should lead.
 func TestDifferenceLeadsFromOneStateToTheOther(t *testing.T) {
 	first := rand.Uint64()
-	for i := range seeds(t) {
+	for i := range seeds.Count(t, 200) {
 		seed := first + uint64(i)
 		r := rand.New(rand.NewPCG(seed, 0))
 		have, want := randomSet(r), randomSet(r)
