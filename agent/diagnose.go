@@ -149,6 +149,10 @@ func examine(ctx context.Context, name string, expected check.Expected, targets 
 	if len(targets) == 0 || report.Interface == "" {
 		return document, nil
 	}
+	if unasked, broken := announcement.Unasked(report, targets); broken {
+		document.Findings = append(document.Findings, unasked...)
+		return document, nil
+	}
 	observations, err := announcement.Observe(ctx, asker, reader, view, targets)
 	if err != nil {
 		return diagnose.Document{}, err

@@ -75,6 +75,27 @@ func Judge(o Observation) check.Finding {
 	}
 }
 
+// Unasked are the findings for addresses that cannot be asked for, because the node's own way to the network is broken: a
+// consequence, to be passed over for its cause. broken is false where nothing keeps the node from asking.
+func Unasked(report check.Report, targets []Target) (findings []check.Finding, broken bool) {
+	address := report.Finding(check.NodeAddress)
+	because := address.Because
+	switch address.Status {
+	case check.OK, check.Warn:
+		return nil, false
+	case check.Fail, check.Unknown:
+		because = "because of " + string(check.NodeAddress)
+	case check.Skip:
+	default:
+	}
+	for _, t := range targets {
+		f := Observation{Target: t}.finding(AddressAnswers, check.Skip, "", "")
+		f.Because = because
+		findings = append(findings, f)
+	}
+	return findings, true
+}
+
 // String names the address and its Service.
 func (o Observation) String() string { return fmt.Sprintf("%s (Service %s)", o.Address, o.Service) }
 

@@ -67,6 +67,29 @@ func service(name string, edit func(*corev1.Service)) *corev1.Service {
 	return s
 }
 
+func TestUnaskedNamesTheCause(t *testing.T) {
+	for name, tc := range map[string]struct {
+		address check.Finding
+		broken  bool
+		because string
+	}{
+		"address there":          {check.Finding{Status: check.OK}, false, ""},
+		"address missing":        {check.Finding{Status: check.Fail}, true, "because of PN201"},
+		"interface down":         {check.Finding{Status: check.Skip, Because: "because of PN103"}, true, "because of PN103"},
+		"address not determined": {check.Finding{Status: check.Unknown}, true, "because of PN201"},
+	} {
+		tc.address.ID = check.NodeAddress
+		findings, broken := Unasked(check.Report{Findings: []check.Finding{tc.address}}, []Target{web})
+		if broken != tc.broken || broken != (len(findings) == 1) {
+			t.Errorf("%s: %v, %t; want broken %t", name, findings, broken, tc.broken)
+			continue
+		}
+		if broken && (findings[0].Status != check.Skip || findings[0].Because != tc.because) {
+			t.Errorf("%s: %s %q, want SKIP %q", name, findings[0].Status, findings[0].Because, tc.because)
+		}
+	}
+}
+
 func TestTargets(t *testing.T) {
 	now := metav1.Now()
 	got := Targets([]*corev1.Service{
