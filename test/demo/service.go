@@ -44,7 +44,7 @@ func (s *story) vlanReady(ctx context.Context) error {
 }
 
 func (s *story) publish(ctx context.Context) error {
-	begun := time.Now()
+	s.created = time.Now()
 	if err := s.CreateService(ctx); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (s *story) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.seconds("address_published_after", published.Sub(begun))
+	s.seconds("address_published_after", published.Sub(s.created))
 	if err := s.checkBlock(ctx); err != nil {
 		return err
 	}
@@ -107,17 +107,11 @@ func (s *story) checkBlock(ctx context.Context) error {
 }
 
 func (s *story) firstAnswer(ctx context.Context) error {
-	service, err := s.service(ctx)
+	answer, err := s.answerSince(ctx, s.created, 2*time.Minute)
 	if err != nil {
 		return err
 	}
-	created := service.CreationTimestamp.Time
-	answer, err := s.answerSince(ctx, created, 2*time.Minute)
-	if err != nil {
-		return err
-	}
-	// The creation time is exact to a second only, so the longest that it can have been is told.
-	s.seconds("first_http_answer_after", answer.At.Add(answer.Took).Sub(created))
+	s.seconds("first_http_answer_after", answer.At.Add(answer.Took).Sub(s.created))
 	s.say("GET http://%s/ → %s", s.address, strings.TrimSpace(answer.Body))
 	neighbours, err := s.Lab.Neighbours(ctx, lab.Gateway)
 	if err != nil {

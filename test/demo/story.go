@@ -35,6 +35,7 @@ type story struct {
 	options Options
 
 	address  netip.Addr // of the Service, once published
+	created  time.Time  // when its creation was asked for
 	probe    int        // the client's requests, once they have begun
 	broken   string     // the server whose VLAN interface was broken
 	brokenAt time.Time
