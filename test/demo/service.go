@@ -126,7 +126,7 @@ func (s *story) firstAnswer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.say("kube-vip announces from %s", announcer)
+	s.say("kube-vip announces from %s; kube-proxy there passes requests to either backend", announcer)
 	return nil
 }
 

@@ -54,7 +54,7 @@ func tell(ctx context.Context, keep bool, o demo.Options) error {
 
 // prepare builds what the demo runs; the first time it takes minutes, so it is told apart from the story.
 func prepare(ctx context.Context, kubeVIP string) error {
-	fmt.Println("Preparing: what the demo runs is built from source once, which takes a quarter of an hour, and kept in a cache.\n" +
+	fmt.Println("Preparing: what the demo runs is built from source once, which takes several minutes, and kept in a cache.\n" +
 		"Root is needed only to install packages that are missing (QEMU, busybox, nftables); that is said before.")
 	if err := kernel.Prepare(ctx, "nft"); err != nil {
 		return fmt.Errorf("prepare the network: %w", err)
