@@ -4,7 +4,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# A version without a leading vX.Y.Z makes the Kubernetes libraries panic at start.
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo v0.0.0-$$(git describe --always --dirty 2>/dev/null || echo unknown))
+DIST ?= dist/bin
 COMPONENT := k8s.io/component-base/version
 LDFLAGS := -s -w -X $(COMPONENT).gitVersion=$(VERSION) -X $(COMPONENT).gitCommit=$(shell git rev-parse HEAD 2>/dev/null)
 # Linter and test runner, pinned in a module of their own.
@@ -13,8 +15,8 @@ TEST := $(DEV) gotestsum --format pkgname --
 TESTFLAGS ?= -race -shuffle=on -timeout 25m -p 2
 
 # The agent speaks netlink, so it exists for Linux only.
-BINARIES := $(foreach p,linux-amd64 linux-arm64 darwin-amd64 darwin-arm64,$(foreach n,phoenixnap-cloud-controller-manager pnapsim,dist/bin/$(n)-$(p))) \
-	$(foreach p,linux-amd64 linux-arm64,dist/bin/phoenixnap-agent-$(p))
+BINARIES := $(foreach p,linux-amd64 linux-arm64 darwin-amd64 darwin-arm64,$(foreach n,phoenixnap-cloud-controller-manager pnapsim,$(DIST)/$(n)-$(p))) \
+	$(foreach p,linux-amd64 linux-arm64,$(DIST)/phoenixnap-agent-$(p))
 package_phoenixnap-cloud-controller-manager := ./controller
 package_phoenixnap-agent := ./agent
 package_pnapsim := ./test/pnapsim/cmd/pnapsim
@@ -45,7 +47,7 @@ build: $(BINARIES) ## Build static binaries into dist/bin/<name>-<os>-<arch>
 
 platform = $(subst -, ,$*)
 name = $(patsubst %-$(lastword $(platform)),%,$*)
-dist/bin/%: go FORCE
+$(DIST)/%: go FORCE
 	CGO_ENABLED=0 GOOS=$(lastword $(subst -, ,$(name))) GOARCH=$(lastword $(platform)) go build -trimpath -ldflags '$(LDFLAGS)' \
 		-o $@ $(package_$(patsubst %-$(lastword $(subst -, ,$(name))),%,$(name)))
 

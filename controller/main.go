@@ -18,6 +18,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of the Kubernetes client
 	_ "k8s.io/component-base/metrics/prometheus/version"  // metric of the version
+	"k8s.io/component-base/version/verflag"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -65,6 +66,7 @@ func newCommand(loops *loops) (*cobra.Command, error) {
 	command.SilenceUsage = true
 	runFramework := command.RunE
 	command.RunE = func(command *cobra.Command, args []string) error {
+		verflag.PrintAndExitIfRequested() // before our own options are missed
 		if err := configure(wiring, opts, flags); err != nil {
 			return err
 		}
