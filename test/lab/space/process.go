@@ -23,7 +23,7 @@ func (s *Space) Start(cmd *exec.Cmd) error {
 }
 
 // Processes are the IDs of the processes in the space, children of what was started there included. A process
-// belongs to the space whose network it uses.
+// belongs to the space whose network it uses; this process, whose threads visit spaces, belongs to none.
 func (s *Space) Processes() ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *Space) Processes() ([]int, error) {
 	var ids []int
 	for _, e := range entries {
 		id, err := strconv.Atoi(e.Name())
-		if err != nil {
+		if err != nil || id == os.Getpid() {
 			continue
 		}
 		var stat unix.Stat_t

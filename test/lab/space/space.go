@@ -37,7 +37,7 @@ type Space struct {
 func Open(name string) (*Space, error) {
 	s := &Space{Name: name, work: make(chan func()), quit: make(chan struct{}), ended: make(chan struct{}), fd: netns.None()}
 	ready := make(chan error)
-	go s.live(ready)
+	go offMainThread(func() { s.live(ready) })
 	if err := <-ready; err != nil {
 		return nil, fmt.Errorf("make host %s: %w", name, err)
 	}
@@ -48,9 +48,26 @@ func Open(name string) (*Space, error) {
 	return s, nil
 }
 
+// offMainThread calls a function on a goroutine that is locked to a thread other than the main one. The runtime ends
+// the thread of a locked goroutine with it, but never the main thread, whose namespaces and children would stay.
+func offMainThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != os.Getpid() {
+		f()
+		return
+	}
+	// As long as this goroutine holds the main thread, the next one gets another.
+	defer runtime.UnlockOSThread()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		offMainThread(f)
+	}()
+	<-done
+}
+
 // live is the resident thread. It is never unlocked, so that the runtime ends it, and with it the namespaces.
 func (s *Space) live(ready chan<- error) {
-	runtime.LockOSThread()
 	defer close(s.ended)
 	err := s.enter()
 	ready <- err
@@ -153,8 +170,7 @@ func (s *Space) Listen(ctx context.Context, network, address string) (net.Listen
 // mounts). A socket stays in the namespace that its thread was in when it was made.
 func (s *Space) Visit(f func() error) error {
 	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
+	go offMainThread(func() {
 		home, err := netns.Get()
 		if err != nil {
 			result <- err
@@ -170,7 +186,7 @@ func (s *Space) Visit(f func() error) error {
 			runtime.UnlockOSThread()
 		}
 		result <- err
-	}()
+	})
 	return <-result
 }
 

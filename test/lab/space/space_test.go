@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/kernel"
 )
 
@@ -48,6 +50,33 @@ func TestHostsAreSeparate(t *testing.T) {
 	}
 	if _, err := os.Stat("/run/mark"); err == nil {
 		t.Error("what a host writes to /run appears outside")
+	}
+}
+
+// The main thread of a Go program never ends, so a space on it would neither end its programs nor go away; and what
+// looks for the processes of that space would find this one.
+func TestResidentThreadIsNeverTheMainThread(t *testing.T) {
+	for range 100 {
+		s, err := Open("host-a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Do(func() error {
+			if unix.Gettid() == os.Getpid() {
+				return errors.New("the space lives on the main thread")
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		ids, err := s.Processes()
+		if err != nil || len(ids) != 0 {
+			t.Errorf("processes %v, %v, want none", ids, err)
+		}
+		s.Close()
+		if t.Failed() {
+			return
+		}
 	}
 }
 
