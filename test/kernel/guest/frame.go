@@ -17,6 +17,8 @@ const (
 	Stdout     Stream = 1
 	Stderr     Stream = 2
 	ResultJSON Stream = 3
+	// Started carries nothing: the machine has booted, and its command is about to run.
+	Started Stream = 4
 )
 
 // FrameLimit is how long a frame may be, in bytes; files come back in the result.

@@ -64,8 +64,33 @@ func socket(id string, fd int) string { return fmt.Sprintf("socket,id=%s,fd=%d,s
 // stopAllowance is what QEMU gets to end by itself.
 const stopAllowance = 10 * time.Second
 
-// boot runs the machine until its command has ended.
+const (
+	// bootLimit is what a machine may take to boot; a busy computer takes a few seconds.
+	bootLimit = time.Minute
+	// bootAttempts is how often a machine is switched on until it boots.
+	bootAttempts = 3
+)
+
+// errNotBooted says that nothing of the command has run yet, so that the machine may be switched on again.
+var errNotBooted = fmt.Errorf("it has not booted within %s", bootLimit)
+
+// run boots the machine until its command has ended. Under software emulation the kernel comes to a stand while it boots,
+// rarely and without a word; then the machine is switched off and on again.
+func (e emulator) run(ctx context.Context, stdout, stderr io.Writer) (result guest.Result, err error) {
+	for range bootAttempts {
+		if result, err = e.boot(ctx, stdout, stderr); !errors.Is(err, errNotBooted) {
+			break
+		}
+	}
+	return result, err
+}
+
+// boot runs the machine once.
 func (e emulator) boot(ctx context.Context, stdout, stderr io.Writer) (guest.Result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watchdog := time.AfterFunc(bootLimit, func() { cancel(errNotBooted) })
+	defer watchdog.Stop()
 	console, link, remote, err := openLines()
 	if err != nil {
 		return guest.Result{}, err
@@ -82,7 +107,7 @@ func (e emulator) boot(ctx context.Context, stdout, stderr io.Writer) (guest.Res
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { copyAll(&screen, console) })
-	result, err := receive(link, orDiscard(stdout), orDiscard(stderr))
+	result, err := receive(link, orDiscard(stdout), orDiscard(stderr), func() { watchdog.Stop() })
 	err = errors.Join(err, qemu.Stop(stopAllowance))
 	watching.Wait()
 	if cause := context.Cause(ctx); cause != nil {
@@ -95,8 +120,8 @@ func (e emulator) boot(ctx context.Context, stdout, stderr io.Writer) (guest.Res
 }
 
 // receive passes the output on until the result comes. A writer that fails does not hold the machine up; its error
-// is returned at the end.
-func receive(link io.Reader, stdout, stderr io.Writer) (guest.Result, error) {
+// is returned at the end. started is called when the machine has booted.
+func receive(link io.Reader, stdout, stderr io.Writer, started func()) (guest.Result, error) {
 	frames := bufio.NewReaderSize(link, 64<<10)
 	var failed error
 	for {
@@ -108,6 +133,8 @@ func receive(link io.Reader, stdout, stderr io.Writer) (guest.Result, error) {
 			return guest.Result{}, err
 		}
 		switch stream {
+		case guest.Started:
+			started()
 		case guest.Stdout:
 			_, err = stdout.Write(data)
 		case guest.Stderr:

@@ -65,13 +65,13 @@ func Run(ctx context.Context, c Config) (guest.Result, error) {
 		return guest.Result{}, fmt.Errorf("prepare the virtual machine: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // the temporary directory belongs to the system from here on
-	run, err := load(ctx, c, b, dir)
+	emulator, err := load(ctx, c, b, dir)
 	if err != nil {
 		return guest.Result{}, fmt.Errorf("prepare the virtual machine: %w", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: %s", ErrTimeLimit, limit))
 	defer cancel()
-	return run.boot(ctx, c.Stdout, c.Stderr)
+	return emulator.run(ctx, c.Stdout, c.Stderr)
 }
 
 // load writes what QEMU boots from: the initramfs and, where there are large files, the disk.

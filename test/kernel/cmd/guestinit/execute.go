@@ -19,14 +19,12 @@ import (
 const orphanAllowance = 5 * time.Second
 
 // execute runs the command, sends its output to the host and returns its exit code.
-func execute(spec guest.Spec) (int, error) {
-	port, err := openPort(guest.Port)
-	if err != nil {
-		return 0, err
-	}
-	defer port.Close() // two processes must not open it; report comes later
+func execute(spec guest.Spec, port *os.File) (int, error) {
 	if err := os.MkdirAll(spec.Dir, 0o755); err != nil {
 		return 0, fmt.Errorf("make the working directory: %w", err)
+	}
+	if err := guest.WriteFrame(port, guest.Started, nil); err != nil {
+		return 0, fmt.Errorf("tell the host that the machine has booted: %w", err)
 	}
 	link := &link{port: port}
 	stdout, err := link.pipe(guest.Stdout)

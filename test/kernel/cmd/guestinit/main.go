@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -18,8 +19,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "guestinit is the init program of a virtual machine; it does nothing elsewhere")
 		os.Exit(2)
 	}
-	result := run()
-	if err := report(result); err != nil {
+	port, result := run()
+	if err := report(port, result); err != nil {
 		fmt.Fprintf(os.Stderr, "guestinit: %v (result: %s)\n", err, result.Error)
 		_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 	}
@@ -29,18 +30,20 @@ func main() {
 	}
 }
 
-// run prepares the machine and runs the command of the Spec.
-func run() guest.Result {
+// run prepares the machine and runs the command of the Spec. It returns the port to the host, nil when there is none: the
+// port stays open until the result is sent.
+func run() (*os.File, guest.Result) {
 	spec, err := prepare()
-	if err != nil {
-		return guest.Result{Error: err.Error()}
-	}
 	boot := uptime()
-	code, err := execute(spec)
-	if err != nil {
-		return guest.Result{Boot: boot, Error: err.Error()}
+	port, portErr := openPort(guest.Port)
+	if err := errors.Join(err, portErr); err != nil {
+		return port, guest.Result{Error: err.Error()}
 	}
-	return guest.Result{ExitCode: code, Boot: boot, Files: fetch(spec.Fetch)}
+	code, err := execute(spec, port)
+	if err != nil {
+		return port, guest.Result{Boot: boot, Error: err.Error()}
+	}
+	return port, guest.Result{ExitCode: code, Boot: boot, Files: fetch(spec.Fetch)}
 }
 
 // prepare makes an ordinary Linux system out of an unpacked initramfs.
@@ -91,15 +94,13 @@ func fetch(names []string) map[string][]byte {
 }
 
 // report sends the result to the host.
-func report(result guest.Result) error {
+func report(port *os.File, result guest.Result) error {
 	text, err := json.Marshal(result)
 	if err != nil {
 		return err
 	}
-	port, err := openPort(guest.Port)
-	if err != nil {
-		return err
+	if port == nil {
+		return errors.New("there is no port to the host")
 	}
-	defer port.Close()
 	return guest.WriteFrame(port, guest.ResultJSON, text)
 }
