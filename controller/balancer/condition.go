@@ -97,13 +97,13 @@ func (b *Balancer) note(ctx context.Context, service *corev1.Service, reason ipb
 // nextCondition is the condition for a reason, and whether the Service says something else so far.
 func nextCondition(service *corev1.Service, reason ipblock.Reason, message string, now time.Time) (metav1.Condition, bool) {
 	condition := metav1.Condition{
-		Type: contract.ServiceIPBlockReady, Status: metav1.ConditionFalse, Reason: string(reason), Message: message,
+		Type: contract.ServiceConditionBlockAssigned, Status: metav1.ConditionFalse, Reason: string(reason), Message: message,
 		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 	}
 	if reason == ipblock.BlockAssigned {
 		condition.Status = metav1.ConditionTrue
 	}
-	old := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceIPBlockReady)
+	old := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
 	if old == nil {
 		return condition, true
 	}

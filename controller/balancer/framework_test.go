@@ -150,7 +150,7 @@ func TestFrameworkDrivesTheWholeLife(t *testing.T) {
 	if address == "" || ingress.IP != address || web.Spec.LoadBalancerIP != address || len(ingress.Ports) != 1 || *ingress.IPMode != corev1.LoadBalancerIPModeVIP {
 		t.Errorf("annotation %q, spec %q, status %+v", address, web.Spec.LoadBalancerIP, ingress)
 	}
-	if !meta.IsStatusConditionTrue(web.Status.Conditions, contract.ServiceIPBlockReady) {
+	if !meta.IsStatusConditionTrue(web.Status.Conditions, contract.ServiceConditionBlockAssigned) {
 		t.Errorf("conditions %v", web.Status.Conditions)
 	}
 
@@ -190,7 +190,7 @@ func TestRefusedPurchaseIsNotRepeatedAtOnce(t *testing.T) {
 	}
 	f.create("web")
 	f.await("web", "refused", 30*time.Second, func(s *corev1.Service) bool {
-		condition := meta.FindStatusCondition(s.Status.Conditions, contract.ServiceIPBlockReady)
+		condition := meta.FindStatusCondition(s.Status.Conditions, contract.ServiceConditionBlockAssigned)
 		return condition != nil && condition.Reason == "PurchaseRefused"
 	})
 	before := f.sim.Count(purchase)

@@ -112,7 +112,7 @@ func (b *Balancer) markUnassigned(ctx context.Context, service *corev1.Service, 
 // bearsMarks tells whether the controller has written on the Service.
 func bearsMarks(service *corev1.Service) bool {
 	return service.Annotations[contract.ServiceIPAddress] != "" ||
-		meta.FindStatusCondition(service.Status.Conditions, contract.ServiceIPBlockReady) != nil
+		meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned) != nil
 }
 
 // withdrawal removes what publication wrote. A value that a user chose stays.

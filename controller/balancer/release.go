@@ -155,11 +155,11 @@ func (b *Balancer) clear(ctx context.Context, live *corev1.Service) error {
 	if _, err := b.apply(ctx, live, patch{annotations: differing(live.Annotations, wanted)}); err != nil && !errors.Is(err, errOutdated) {
 		return err
 	}
-	if meta.FindStatusCondition(live.Status.Conditions, contract.ServiceIPBlockReady) == nil {
+	if meta.FindStatusCondition(live.Status.Conditions, contract.ServiceConditionBlockAssigned) == nil {
 		return nil
 	}
 	err := b.patchStatus(ctx, live, false, map[string]any{"conditions": []map[string]string{{
-		"$patch": "delete", "type": contract.ServiceIPBlockReady,
+		"$patch": "delete", "type": contract.ServiceConditionBlockAssigned,
 	}}})
 	if errors.Is(err, errOutdated) {
 		return nil

@@ -177,7 +177,7 @@ func (w *world) portal(e pnapsim.Edit) {
 
 func (w *world) condition(name string) metav1.Condition {
 	w.t.Helper()
-	condition := meta.FindStatusCondition(w.get(name).Status.Conditions, contract.ServiceIPBlockReady)
+	condition := meta.FindStatusCondition(w.get(name).Status.Conditions, contract.ServiceConditionBlockAssigned)
 	if condition == nil {
 		return metav1.Condition{}
 	}

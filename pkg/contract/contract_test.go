@@ -162,3 +162,24 @@ func TestPurchaseRoundTrip(t *testing.T) {
 		}
 	}
 }
+
+func TestReportedAddressesSurviveTheAnnotation(t *testing.T) {
+	want := ReportedAddresses{
+		netip.MustParseAddr("203.0.113.10"): {State: AddressAnswered, MAC: "02:00:00:00:00:01", Since: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
+		netip.MustParseAddr("203.0.113.11"): {State: AddressSilent, Since: time.Date(2026, 3, 1, 12, 5, 0, 0, time.UTC)},
+	}
+	raw, err := want.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ParseReportedAddresses(raw)
+	if err != nil || !cmp.Equal(got, want) {
+		t.Errorf("ParseReportedAddresses(%s) = %v, %v", raw, got, err)
+	}
+	if got, err := ParseReportedAddresses(""); got != nil || err != nil {
+		t.Errorf("an empty annotation gives %v, %v", got, err)
+	}
+	if _, err := ParseReportedAddresses(`{"not an address":{}}`); err == nil {
+		t.Error("a broken annotation is no error")
+	}
+}

@@ -12,7 +12,34 @@ const (
 	// ServiceIPLocation names the phoenixNAP location in which to buy the IP block, such as "ASH".
 	// The option annotationIPLocation may give it another name.
 	ServiceIPLocation = Prefix + "ip-location"
+	// ServiceIPAllocation is AllocationDedicated or AllocationShared; the option ipAllocation when empty.
+	ServiceIPAllocation = Prefix + "ip-allocation"
+	// ServiceIPBlockSize is the size of the block to buy, "/28" to "/30"; the option ipBlockSize when empty.
+	ServiceIPBlockSize = Prefix + "ip-block-size"
+	// ServiceIPBlockID is the ID of a block that the user brings: it is used and never deleted.
+	ServiceIPBlockID = Prefix + "ip-block-id"
+	// ServiceIPRetain is "true" when the block is to outlive the Service; the next Service of that name
+	// gets it back.
+	ServiceIPRetain = Prefix + "ip-retain"
+	// ServiceRequestedIP is the address that the Service is to get, in a block that is there already.
+	ServiceRequestedIP = Prefix + "requested-ip"
+	// ServiceIPReplace is "true" when a new block, and with it a new address, may take the place of one
+	// that was deleted outside of the cluster.
+	ServiceIPReplace = Prefix + "ip-replace"
 )
+
+// Values of the annotation ServiceIPAllocation.
+const (
+	AllocationDedicated = "dedicated"
+	AllocationShared    = "shared"
+)
+
+// LoadBalancerClass is the spec.loadBalancerClass that the controller serves, beside Services without one.
+const LoadBalancerClass = Prefix + "ccm"
+
+// LoadBalancerFinalizer holds Services of LoadBalancerClass until their address is given back. The
+// framework's finalizer would not do: the service controller of any other provider strips it.
+const LoadBalancerFinalizer = Prefix + "load-balancer-cleanup"
 
 // Service annotations that the controller writes, all in one patch and only once the block is assigned.
 const (
@@ -32,8 +59,16 @@ const (
 	KubeVIPInterface = "kube-vip.io/serviceInterface"
 )
 
-// ServiceIPBlockReady is the type of the Service condition that says where the Service's IP block stands.
-const ServiceIPBlockReady = Prefix + "IPBlockReady"
+// Types of the Service conditions that the controller writes. They go when the Service becomes another type.
+const (
+	// ServiceConditionBlockAssigned says whether the Service's IP block is assigned to the public network,
+	// and where it stands on the way there or back.
+	ServiceConditionBlockAssigned = Prefix + "BlockAssigned"
+	// ServiceConditionAddressPublished says whether the address stands in the status of the Service.
+	ServiceConditionAddressPublished = Prefix + "AddressPublished"
+	// ServiceConditionAnnounced says whether a node answers for the address, as the agents report it.
+	ServiceConditionAnnounced = Prefix + "Announced"
+)
 
 // Node annotations that the controller writes.
 const (
@@ -64,8 +99,12 @@ const (
 // kube-vip's DaemonSet selects on it.
 const NodeVLANReady = Prefix + "vlan-ready"
 
-// Further labels that a Node gets when it is initialised.
+// Further labels of a Node, kept in line with the server.
 const (
+	// NodeLocation is the phoenixNAP location of the server, such as ASH.
+	NodeLocation = Prefix + "location"
+	// NodeServerType is the product, such as s2.c1.medium.
+	NodeServerType = Prefix + "server-type"
 	// NodeOS is the operating system that phoenixNAP installed, such as ubuntu-jammy.
 	NodeOS = Prefix + "os"
 	// NodeNetworkType is the server's network type, such as PUBLIC_AND_PRIVATE.
@@ -75,6 +114,13 @@ const (
 // NodeReportedIdentity is the Node annotation that the agent writes, through the status subresource: what
 // the machine knows of itself (JSON, see Identity).
 const NodeReportedIdentity = Prefix + "reported-identity"
+
+// NodeReportedAddresses is the Node annotation that the agent writes, through the status subresource: how
+// the addresses of Services answer on the wire there (JSON, see ReportedAddresses).
+const NodeReportedAddresses = Prefix + "reported-addresses"
+
+// NodeMembershipManaged is "true" on a Node whose server the controller joined to the public network.
+const NodeMembershipManaged = Prefix + "public-network-managed"
 
 // Types of the Node conditions that the agent writes.
 const (

@@ -16,11 +16,26 @@ const (
 	TagCluster = "cluster"
 	// TagService holds the ID of the Service that a dedicated block belongs to, see ServiceTag.
 	TagService = "service"
+	// TagPool holds the name of the pool that a shared block belongs to, in the place of TagService.
+	TagPool = "pool"
+	// TagNodes holds the UID of the namespace kube-system on the block from which nodes get their own
+	// addresses, in the place of TagService.
+	TagNodes = "nodes"
+	// TagRetain is TagTrue on a dedicated block that outlives its Service.
+	TagRetain = "retain"
+	// TagDelete is TagTrue on a block that phoenixnap/k8s-cloud-provider-bmc v1 was about to delete; it is
+	// read, never written.
+	TagDelete = "delete"
+	// TagTrue is the value of TagRetain and TagDelete.
+	TagTrue = "true"
 	// TagServiceNamespace and TagServiceName are what phoenixnap/k8s-cloud-provider-bmc v1 wrote in the
 	// place of TagService; they are read, never written.
 	TagServiceNamespace = "serviceNamespace"
 	TagServiceName      = "serviceName"
 )
+
+// PoolDefault is the name of the pool of shared blocks.
+const PoolDefault = "default"
 
 // maxTagValue is the longest tag value that the API stores.
 const maxTagValue = 100
