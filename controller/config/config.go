@@ -7,11 +7,26 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// Values of Config.NodeAddress.
+const (
+	// NodeAddressBlock gives each node an address of the node block.
+	NodeAddressBlock = "block"
+	// NodeAddressNone gives nodes no address of the public network: their interfaces carry a link-local one.
+	NodeAddressNone = "none"
+)
+
+const (
+	defaultBlockSize   = "/29"
+	defaultOrphanGrace = time.Hour
+	defaultRequestRate = 10
 )
 
 // Config is what the controller needs to know. It is valid: Load refuses anything else.
@@ -26,10 +41,36 @@ type Config struct {
 	TokenURL string
 	// LoadBalancer says who announces addresses on which public network; zero means no load balancers.
 	LoadBalancer LoadBalancer
+	// NodeIPBlock is the ID of the block from which nodes get their own addresses; empty when there is none
+	// that the user brought.
+	NodeIPBlock string
+	// NodeAddress is NodeAddressBlock or NodeAddressNone.
+	NodeAddress string
+	// ManageMembership tells to join servers to the public network, and to take those out again.
+	ManageMembership bool
+	// Allocation is how Services without an annotation get their address: contract.AllocationDedicated or
+	// contract.AllocationShared.
+	Allocation string
+	// BlockSize is the prefix length of new blocks with its slash: "/28", "/29" or "/30".
+	BlockSize string
+	// OwnBlocks are the IDs of blocks that Services may name though the cluster did not buy them.
+	OwnBlocks []string
 	// MaxIPBlocks is the most blocks that may be bought; 0 means as many as the network holds.
 	MaxIPBlocks int
 	// AnnotationIPLocation is the name of the Service annotation that names a location.
 	AnnotationIPLocation string
+	// DryRun tells to change nothing and to say what would be changed.
+	DryRun bool
+	// CollectOrphans tells to delete blocks of ours whose Service is gone.
+	CollectOrphans bool
+	// OrphanGrace is how long a block must have been an orphan before it is deleted.
+	OrphanGrace time.Duration
+	// ControlPlaneEndpoint tells to keep a Service before the API servers.
+	ControlPlaneEndpoint bool
+	// APIServerPort is the port of that Service, 0 to 65535; 0 means the port of the API servers.
+	APIServerPort int
+	// RequestsPerSecond is the budget of requests to the phoenixNAP API, on average.
+	RequestsPerSecond int
 	// ServiceNodeSelector selects the Nodes that may carry load-balancer traffic.
 	ServiceNodeSelector labels.Selector
 
@@ -53,8 +94,12 @@ func (c *Config) String() string {
 	if announcer == "" {
 		announcer = contract.AnnouncerNone
 	}
-	return fmt.Sprintf("clientID=%s clientSecret=[redacted] location=%q baseURL=%s tokenURL=%s announcer=%s publicNetwork=%q maxIPBlocks=%d annotationIPLocation=%s serviceNodeSelector=%q",
-		mask(c.clientID), c.Location, c.BaseURL, c.TokenURL, announcer, c.LoadBalancer.NetworkID, c.MaxIPBlocks, c.AnnotationIPLocation, c.ServiceNodeSelector)
+	return fmt.Sprintf("clientID=%s clientSecret=[redacted] location=%q baseURL=%s tokenURL=%s announcer=%s publicNetwork=%q nodeIPBlock=%q nodeAddress=%s manageMembership=%t ",
+		mask(c.clientID), c.Location, c.BaseURL, c.TokenURL, announcer, c.LoadBalancer.NetworkID, c.NodeIPBlock, c.NodeAddress, c.ManageMembership) +
+		fmt.Sprintf("ipAllocation=%s ipBlockSize=%s ownIPBlocks=%q maxIPBlocks=%d dryRun=%t collectOrphans=%t orphanGrace=%s ",
+			c.Allocation, c.BlockSize, c.OwnBlocks, c.MaxIPBlocks, c.DryRun, c.CollectOrphans, c.OrphanGrace) +
+		fmt.Sprintf("annotationIPLocation=%s controlPlaneEndpoint=%t apiServerPort=%d serviceNodeSelector=%q apiRequestsPerSecond=%d",
+			c.AnnotationIPLocation, c.ControlPlaneEndpoint, c.APIServerPort, c.ServiceNodeSelector, c.RequestsPerSecond)
 }
 
 // GoString shows the same as String, so that %#v does not look behind it.
@@ -80,7 +125,7 @@ func Load(secretPath string, flags *Flags, getenv func(string) string) (*Config,
 	}
 	source := source{flags: flags, getenv: getenv, secret: secret}
 	config, problems := parse(source)
-	problems = append(problems, unsupported(source)...)
+	problems = append(problems, contradictions(source, config)...)
 	if err != nil {
 		problems = append([]error{err}, problems...)
 	}
@@ -91,15 +136,27 @@ func Load(secretPath string, flags *Flags, getenv func(string) string) (*Config,
 	return config, nil
 }
 
-// parse reads every option that the controller acts on.
+// parse reads every option; what goes together is another question, see contradictions.
 func parse(s source) (*Config, []error) {
 	p := parser{source: s}
 	config := &Config{
 		clientID:             p.required(clientID),
 		Location:             p.location(),
 		LoadBalancer:         parsed(&p, loadBalancer, LoadBalancer{}, ParseLoadBalancer),
+		NodeIPBlock:          parsed(&p, nodeIPBlock, "", parseID),
+		NodeAddress:          parsed(&p, nodeAddress, NodeAddressBlock, parseNodeAddress),
+		ManageMembership:     parsed(&p, manageMembership, false, parseToggle),
 		MaxIPBlocks:          parsed(&p, maxIPBlocks, 0, parseCount),
+		OwnBlocks:            parsed(&p, ownIPBlocks, nil, parseIDs),
+		DryRun:               parsed(&p, dryRun, false, parseToggle),
+		CollectOrphans:       parsed(&p, collectOrphans, false, parseToggle),
+		OrphanGrace:          parsed(&p, orphanGrace, defaultOrphanGrace, parseGrace),
 		AnnotationIPLocation: parsed(&p, annotationIPLocation, contract.ServiceIPLocation, parseAnnotation),
+		ControlPlaneEndpoint: parsed(&p, controlPlaneEndpoint, false, parseToggle),
+		APIServerPort:        parsed(&p, apiServerPort, 0, parsePort),
+		Allocation:           parsed(&p, ipAllocation, contract.AllocationDedicated, parseAllocation),
+		BlockSize:            parsed(&p, ipBlockSize, defaultBlockSize, parseSize),
+		RequestsPerSecond:    parsed(&p, requestRate, defaultRequestRate, parseRate),
 		ServiceNodeSelector:  parsed(&p, serviceNodeSelector, labels.Everything(), parseSelector),
 	}
 	p.required(clientSecret)

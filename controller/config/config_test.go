@@ -77,18 +77,30 @@ base-url: https://pnap.example/
 loadbalancer: kube-vip:///` + network + `
 maxIPBlocks: 4
 annotationIPLocation: example.com/site
-apiServerPort: 0
+controlPlaneEndpoint: true
+apiServerPort: 6443
 serviceNodeSelector: role=edge
-ipAllocation: dedicated
-ipBlockSize: /29
+ipAllocation: shared
+ipBlockSize: /28
+nodeIPBlock: 60473a6115e34466c9f8f001
+nodeAddress: block
+manageMembership: true
+ownIPBlocks: "60473a6115e34466c9f8f002, 60473a6115e34466c9f8f003"
+collectOrphans: "true"
+orphanGrace: 90m
+apiRequestsPerSecond: 5
 `
-	config, err := load(t, yaml, nil)
+	config, err := load(t, yaml, nil, "--dry-run")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := []any{config.Location, config.BaseURL, config.TokenURL, config.LoadBalancer, config.MaxIPBlocks, config.AnnotationIPLocation, config.ServiceNodeSelector.String()}
+	got := []any{config.Location, config.BaseURL, config.TokenURL, config.LoadBalancer, config.MaxIPBlocks, config.AnnotationIPLocation, config.ServiceNodeSelector.String(),
+		config.ControlPlaneEndpoint, config.APIServerPort, config.Allocation, config.BlockSize, config.NodeIPBlock, config.NodeAddress, config.ManageMembership,
+		config.OwnBlocks, config.CollectOrphans, config.OrphanGrace, config.RequestsPerSecond, config.DryRun}
 	want := []any{"ASH", "https://pnap.example", "https://pnap.example/auth/realms/BMC/protocol/openid-connect/token",
-		LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: network}, 4, "example.com/site", "role=edge"}
+		LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: network}, 4, "example.com/site", "role=edge",
+		true, 6443, contract.AllocationShared, "/28", "60473a6115e34466c9f8f001", NodeAddressBlock, true,
+		[]string{"60473a6115e34466c9f8f002", "60473a6115e34466c9f8f003"}, true, 90 * time.Minute, 5, true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -105,10 +117,37 @@ func TestDefaults(t *testing.T) {
 	if config.LoadBalancer.Enabled() || config.AnnotationIPLocation != "phoenixnap.com/ip-location" || !config.ServiceNodeSelector.Empty() {
 		t.Errorf("got %s", config)
 	}
+	got := []any{config.Allocation, config.BlockSize, config.OwnBlocks, config.NodeIPBlock, config.NodeAddress, config.ManageMembership, config.DryRun,
+		config.CollectOrphans, config.OrphanGrace, config.ControlPlaneEndpoint, config.APIServerPort, config.RequestsPerSecond}
+	want := []any{contract.AllocationDedicated, "/29", []string(nil), "", NodeAddressBlock, false, false, false, time.Hour, false, 0, 10}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Every option shows in what is logged at the start, under the name that the secret has for it.
+func TestStringShowsEveryOption(t *testing.T) {
+	config, err := load(t, `{`+credentials1+`}`, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[option]string{baseURL: "baseURL", tokenURL: "tokenURL", loadBalancer: "publicNetwork", dryRun: "dryRun"}
+	for _, o := range all() {
+		name := shown[o]
+		if name == "" {
+			name = o.field
+		}
+		if !strings.Contains(" "+config.String(), " "+name+"=") {
+			t.Errorf("%s is not shown in %s", name, config)
+		}
+	}
 }
 
 func TestRefusals(t *testing.T) {
-	const ok = credentials1
+	const (
+		ok = credentials1
+		lb = `,"loadbalancer":"kube-vip://` + network + `"`
+	)
 	tests := map[string]struct {
 		secret string
 		env    map[string]string
@@ -129,17 +168,33 @@ func TestRefusals(t *testing.T) {
 			want: []string{`unknown field "foo"`, `secret field location: location "ashburn"`, `unknown scheme "kubevip": want kube-vip://<network-id> or agent://<network-id>`,
 				`PNAP_MAX_IP_BLOCKS: "-1"`, "--annotation-ip-location", "PNAP_SERVICE_NODE_SELECTOR", "clientSecret is missing", "--base-url"},
 		},
-		"agent announces": {secret: `{` + ok + `,"loadbalancer":"agent://` + network + `"}`, want: []string{`secret field loadbalancer: "agent://` + network + `" is not supported yet; set kube-vip://<network-id>`}},
-		"shared":          {secret: `{` + ok + `,"ipAllocation":"shared"}`, want: []string{`ipAllocation "shared" is not supported yet; set "dedicated"`}},
-		"odd allocation":  {secret: `{` + ok + `,"ipAllocation":"some"}`, want: []string{`"some" is no IP allocation`}},
-		"/28":             {secret: `{` + ok + `}`, env: map[string]string{"PNAP_IP_BLOCK_SIZE": "/28"}, want: []string{`ipBlockSize "/28" is not supported yet; set "/29"`}},
-		"/31":             {secret: `{` + ok + `,"ipBlockSize":"/31"}`, want: []string{`no block size`}},
-		"dry run":         {secret: `{` + ok + `}`, args: []string{"--dry-run"}, want: []string{"--dry-run is not supported yet"}},
-		"node block":      {secret: `{` + ok + `,"nodeIPBlock":"` + network + `"}`, want: []string{"nodeIPBlock is not supported yet"}},
-		"odd node block":  {secret: `{` + ok + `,"nodeIPBlock":"x"}`, want: []string{`"x" is no ID of an IP block`}},
-		"API server port": {secret: `{` + ok + `,"apiServerPort":6443}`, want: []string{"apiServerPort is not supported yet"}},
-		"odd port":        {secret: `{` + ok + `,"apiServerPort":65536}`, want: []string{`"65536" is no port`}},
-		"password in URL": {secret: `{` + ok + `,"base-url":"https://u:hunter2@host"}`, want: []string{"a URL with a user name is not allowed"}},
+		"agent announces":       {secret: `{` + ok + `,"loadbalancer":"agent://` + network + `"}`, want: []string{`secret field loadbalancer: "agent://` + network + `" is not supported yet; set kube-vip://<network-id>`}},
+		"odd allocation":        {secret: `{` + ok + `,"ipAllocation":"some"}`, want: []string{`"some" is no IP allocation`}},
+		"/31":                   {secret: `{` + ok + `,"ipBlockSize":"/31"}`, want: []string{`no block size`}},
+		"odd node block":        {secret: `{` + ok + lb + `,"nodeIPBlock":"x"}`, want: []string{`"x" is no ID of an IP block`}},
+		"odd dry run":           {secret: `{` + ok + `,"collectOrphans":"perhaps"}`, want: []string{`secret field collectOrphans: "perhaps" is neither true nor false`}},
+		"dry run in the secret": {secret: `{` + ok + `,"dryRun":true}`, want: []string{`unknown field "dryRun"`}},
+		"odd node address":      {secret: `{` + ok + `,"nodeAddress":"dhcp"}`, want: []string{`"dhcp" says nothing`}},
+		"own blocks malformed":  {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,web"}`, want: []string{`secret field ownIPBlocks: "web" is no ID of an IP block`}},
+		"own block twice":       {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,` + network + `"}`, want: []string{"stands there twice"}},
+		"short grace":           {secret: `{` + ok + `}`, args: []string{"--orphan-grace=1s"}, want: []string{`--orphan-grace: "1s" is no duration from 10s up`}},
+		"grace without unit":    {secret: `{` + ok + `,"orphanGrace":60}`, want: []string{`"60" is no duration`}},
+		"no requests":           {secret: `{` + ok + `,"apiRequestsPerSecond":0}`, want: []string{`"0" is no number from 1 to 100`}},
+		"nodes without and with addresses": {secret: `{` + ok + lb + `,"nodeIPBlock":"` + network + `"}`, env: map[string]string{"PNAP_NODE_ADDRESS": "none"},
+			want: []string{"secret field nodeIPBlock gives nodes addresses of their own and PNAP_NODE_ADDRESS gives them none"}},
+		"a block for nodes and Services": {secret: `{` + ok + lb + `,"nodeIPBlock":"` + network + `"}`, args: []string{"--own-ip-blocks=" + network},
+			want: []string{"secret field nodeIPBlock and --own-ip-blocks both name the IP block " + network}},
+		"no network for what needs one": {
+			secret: `{` + ok + `,"nodeIPBlock":"` + network + `","ownIPBlocks":"60473a6115e34466c9f8f001"}`,
+			args:   []string{"--manage-membership", "--control-plane-endpoint"},
+			want: []string{"--control-plane-endpoint needs a public network: set --load-balancer, PNAP_LOAD_BALANCER, secret field loadbalancer too", "--manage-membership needs",
+				"nodeIPBlock needs", "ownIPBlocks needs"},
+		},
+		"a wrong network is one complaint": {secret: `{` + ok + `,"loadbalancer":"kube-vip://x"}`, args: []string{"--manage-membership"}, want: []string{`"x" is no ID`}},
+		"port without endpoint":            {secret: `{` + ok + lb + `,"apiServerPort":6443}`, want: []string{"secret field apiServerPort has an effect on the control-plane endpoint only"}},
+		"nothing to share":                 {secret: `{` + ok + `,"ipAllocation":"shared","ipBlockSize":"/30"}`, want: []string{"secret field ipBlockSize: a block of size /30 has one address"}},
+		"odd port":                         {secret: `{` + ok + `,"apiServerPort":65536}`, want: []string{`"65536" is no port`}},
+		"password in URL":                  {secret: `{` + ok + `,"base-url":"https://u:hunter2@host"}`, want: []string{"a URL with a user name is not allowed"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -215,6 +270,45 @@ func TestCredentialsFollowTheFile(t *testing.T) {
 	}
 	if _, _, err := config.Credentials(); err == nil {
 		t.Error("no error for a file that is gone")
+	}
+}
+
+// The kubelet replaces a mounted Secret by pointing the link "..data" at another directory, whose file may
+// well have the size and the time of the one before.
+func TestCredentialsFollowTheLinksOfTheKubelet(t *testing.T) {
+	dir := t.TempDir()
+	stamp := time.Now().Add(-time.Hour)
+	swap := func(version, secret string) {
+		t.Helper()
+		if err := os.Mkdir(filepath.Join(dir, version), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, version, "cloud.json")
+		write(t, file, `{"clientID":"0123456789abcdef","clientSecret":"`+secret+`"}`)
+		link := filepath.Join(dir, "..data_tmp")
+		for _, err := range []error{os.Chtimes(file, stamp, stamp), os.Symlink(version, link), os.Rename(link, filepath.Join(dir, "..data"))} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	swap("..2026_01", "first")
+	path := filepath.Join(dir, "cloud.json")
+	if err := os.Symlink(filepath.Join("..data", "cloud.json"), path); err != nil {
+		t.Fatal(err)
+	}
+	config, err := Load(path, nil, func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, want := range map[string]string{"..2026_02": "other", "..2026_03": "third"} {
+		if _, _, err := config.Credentials(); err != nil {
+			t.Fatal(err)
+		}
+		swap(version, want)
+		if _, secret, err := config.Credentials(); err != nil || secret != want {
+			t.Errorf("after the swap: %q, %v; want %q", secret, err, want)
+		}
 	}
 }
 

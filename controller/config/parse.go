@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -19,6 +21,14 @@ var (
 	idPattern       = regexp.MustCompile(`^[0-9a-f]{24}$`)
 	locationPattern = regexp.MustCompile(`^[A-Z]{3}$`)
 	sizePattern     = regexp.MustCompile(`^/(28|29|30)$`)
+)
+
+const (
+	// shortestGrace is the longest time for which the API's lists have been seen to lag behind: a younger
+	// orphan may be none.
+	shortestGrace = 10 * time.Second
+	// highestRate keeps a slip of the finger from switching the budget of requests off.
+	highestRate = 100
 )
 
 // ParseLoadBalancer reads kube-vip://<network-id> or agent://<network-id>; a third slash, as older
@@ -99,34 +109,6 @@ func parseSelector(raw string) (labels.Selector, error) {
 	return selector, nil
 }
 
-// unsupported refuses what can be written down but is not acted on: silence would make a user believe
-// that it is.
-func unsupported(s source) []error {
-	p := parser{source: s}
-	refuse := func(o option, what string) {
-		p.problems = append(p.problems, fmt.Errorf("%s is not supported yet; %s", o.name(), what))
-	}
-	if raw, where := s.get(loadBalancer); strings.HasPrefix(raw, contract.AnnouncerAgent+"://") {
-		p.problems = append(p.problems, fmt.Errorf("%s: %q is not supported yet; set kube-vip://<network-id> and run kube-vip", where, raw))
-	}
-	if parsed(&p, nodeIPBlock, "", parseID) != "" {
-		refuse(nodeIPBlock, "remove it and give each server an address of an assigned block yourself")
-	}
-	if port := parsed(&p, apiServerPort, 0, parsePort); port != 0 {
-		refuse(apiServerPort, "remove it")
-	}
-	if on := parsed(&p, dryRun, false, strconv.ParseBool); on {
-		refuse(dryRun, "remove it; nothing was changed")
-	}
-	if parsed(&p, ipAllocation, "dedicated", parseAllocation) == "shared" {
-		p.problems = append(p.problems, errors.New(`ipAllocation "shared" is not supported yet; set "dedicated"`))
-	}
-	if size := parsed(&p, ipBlockSize, "/29", parseSize); size != "/29" {
-		p.problems = append(p.problems, fmt.Errorf(`ipBlockSize %q is not supported yet; set "/29"`, size))
-	}
-	return p.problems
-}
-
 func parseID(raw string) (string, error) {
 	if !idPattern.MatchString(raw) {
 		return "", fmt.Errorf("%q is no ID of an IP block (24 hexadecimal digits)", raw)
@@ -134,9 +116,32 @@ func parseID(raw string) (string, error) {
 	return raw, nil
 }
 
+// parseIDs reads IDs of blocks separated by commas, each once.
+func parseIDs(raw string) ([]string, error) {
+	var ids []string
+	for part := range strings.SplitSeq(raw, ",") {
+		id, err := parseID(strings.TrimSpace(part))
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%w: want IDs separated by commas", err)
+		case slices.Contains(ids, id):
+			return nil, fmt.Errorf("the IP block %s stands there twice", id)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
 func parseAllocation(raw string) (string, error) {
-	if raw != "dedicated" && raw != "shared" {
+	if raw != contract.AllocationDedicated && raw != contract.AllocationShared {
 		return "", fmt.Errorf(`%q is no IP allocation: want "dedicated" or "shared"`, raw)
+	}
+	return raw, nil
+}
+
+func parseNodeAddress(raw string) (string, error) {
+	if raw != NodeAddressBlock && raw != NodeAddressNone {
+		return "", fmt.Errorf(`%q says nothing of where nodes get their own addresses: want "block" or "none"`, raw)
 	}
 	return raw, nil
 }
@@ -146,4 +151,28 @@ func parseSize(raw string) (string, error) {
 		return "", fmt.Errorf(`%q is no block size: want "/28", "/29" or "/30"`, raw)
 	}
 	return raw, nil
+}
+
+func parseToggle(raw string) (bool, error) {
+	on, err := strconv.ParseBool(raw)
+	if err != nil {
+		return false, fmt.Errorf("%q is neither true nor false", raw)
+	}
+	return on, nil
+}
+
+func parseGrace(raw string) (time.Duration, error) {
+	grace, err := time.ParseDuration(raw)
+	if err != nil || grace < shortestGrace {
+		return 0, fmt.Errorf("%q is no duration from %s up: want for example 1h", raw, shortestGrace)
+	}
+	return grace, nil
+}
+
+func parseRate(raw string) (int, error) {
+	rate, err := strconv.Atoi(raw)
+	if err != nil || rate < 1 || rate > highestRate {
+		return 0, fmt.Errorf("%q is no number from 1 to %d", raw, highestRate)
+	}
+	return rate, nil
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"sigs.k8s.io/yaml"
 )
@@ -96,8 +95,7 @@ type credentials struct {
 	getenv func(string) string
 
 	mu         sync.Mutex
-	modified   time.Time
-	size       int64
+	read       os.FileInfo // of the file that id and secret come from
 	id, secret string
 }
 
@@ -105,7 +103,8 @@ func newCredentials(path string, getenv func(string) string) *credentials {
 	return &credentials{path: path, getenv: getenv}
 }
 
-// get returns the client ID and secret; it reads the file only when its time or size has changed.
+// get returns the client ID and secret; it reads the file only when another one lies
+// there, or its time or size has changed.
 func (c *credentials) get() (id, secret string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +112,7 @@ func (c *credentials) get() (id, secret string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("read cloud config: %w", err)
 	}
-	if c.id != "" && info.ModTime().Equal(c.modified) && info.Size() == c.size {
+	if c.read != nil && os.SameFile(info, c.read) && info.ModTime().Equal(c.read.ModTime()) && info.Size() == c.read.Size() {
 		return c.id, c.secret, nil
 	}
 	fields, err := readSecret(c.path)
@@ -125,6 +124,6 @@ func (c *credentials) get() (id, secret string, err error) {
 	if len(p.problems) > 0 {
 		return "", "", errors.Join(p.problems...)
 	}
-	c.id, c.secret, c.modified, c.size = id, secret, info.ModTime(), info.Size()
+	c.id, c.secret, c.read = id, secret, info
 	return id, secret, nil
 }
