@@ -42,6 +42,7 @@ const (
 	assetsVariable  = "KUBEBUILDER_ASSETS"
 	kubeVIPVariable = "KUBE_VIP_BINARY"
 
+	apiServer        = "kube-apiserver"
 	kubernetesDir    = "test/tools/kubernetes"
 	kubernetesModule = "k8s.io/kubernetes"
 	kubeVIPModule    = "github.com/kube-vip/kube-vip"
@@ -54,9 +55,12 @@ func specOf(name string) (spec, error) {
 	switch name {
 	case "etcd":
 		return spec{dir: kubernetesDir, module: "go.etcd.io/etcd/server/v3", pkg: "go.etcd.io/etcd/server/v3", stamp: stampEtcd, minutes: 1, asset: mustBeAsset}, nil
-	case "kube-apiserver":
+	case apiServer:
 		kubernetes.minutes, kubernetes.asset = 3, mustBeAsset
 		return kubernetes, nil
+	case apiServer + "-v1.35", apiServer + "-v1.34":
+		dir := kubernetesDir + "/" + strings.TrimPrefix(name, apiServer+"-")
+		return spec{dir: dir, module: kubernetesModule, pkg: kubernetesModule + "/cmd/" + apiServer, stamp: stampKubernetes, minutes: 3}, nil
 	case "kubectl":
 		kubernetes.minutes, kubernetes.asset = 1, mustBeAsset
 		return kubernetes, nil
@@ -71,9 +75,29 @@ func specOf(name string) (spec, error) {
 	}
 }
 
-// Names lists the programs that Binary knows, in the order that shares most when they are built one by one.
+// Names lists the programs that tests and the demo need by default, in the order that shares most when they are
+// built one by one. Binary also knows kube-apiserver-v<minor> of the older Minors.
 func Names() []string {
-	return []string{"etcd", "kube-apiserver", "kubectl", "kube-proxy", "kube-vip-v1.0.0", "kube-vip-v0.9.1"}
+	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.0.0", "kube-vip-v0.9.1"}
+}
+
+// Minors lists the minors of Kubernetes whose kube-apiserver can be had, the newest first. Tests run against the
+// newest unless MinorVariable names another.
+func Minors() []string { return []string{"1.36", "1.35", "1.34"} }
+
+// ofMinor is the name under which the program of a minor is built; without a minor it is the newest.
+func ofMinor(name, minor string) (string, error) {
+	minors := Minors()
+	switch {
+	case minor == "" || minor == minors[0]:
+		return name, nil
+	case !slices.Contains(minors, minor):
+		return "", fmt.Errorf("%s=%q: choose among %s, or unset it", MinorVariable, minor, strings.Join(minors, ", "))
+	case name == apiServer:
+		return name + "-v" + minor, nil
+	default:
+		return name, nil
+	}
 }
 
 // stampKubernetes gives the version that the server reports at /version; without it that is v0.0.0-master.
@@ -108,7 +132,9 @@ type recipe struct {
 }
 
 // title names program and version, such as kube-vip v1.0.0.
-func (r recipe) title() string { return strings.TrimSuffix(r.name, "-"+r.version) + " " + r.version }
+func (r recipe) title() string {
+	return regexp.MustCompile(`-v\d.*$`).ReplaceAllString(r.name, "") + " " + r.version
+}
 
 // recipeFor reads the nested module below root. toolchain is what the go command says about itself.
 func recipeFor(root, name, toolchain string) (recipe, error) {

@@ -20,6 +20,9 @@ const modulePath = "github.com/phoenixnap/k8s-cloud-provider-bmc"
 // <user cache directory>/phoenixnap-cloud-provider.
 const CacheVariable = "PNAP_CACHE"
 
+// MinorVariable is the environment variable that chooses one of Minors, such as 1.35; empty means the newest.
+const MinorVariable = "PNAP_KUBERNETES_MINOR"
+
 // Toolbox knows where the sources are, where results are kept and whom to tell about slow steps.
 type Toolbox struct {
 	// Root is the root of the source tree: the directory of the project's go.mod.

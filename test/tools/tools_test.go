@@ -52,7 +52,7 @@ func TestRecipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys := map[string]string{}
-	for _, name := range Names() {
+	for _, name := range append(Names(), "kube-apiserver-v1.35", "kube-apiserver-v1.34") {
 		r, err := recipeFor(root, name, "go1")
 		if err != nil {
 			t.Fatal(err)
@@ -64,6 +64,9 @@ func TestRecipes(t *testing.T) {
 		if version, isVIP := strings.CutPrefix(name, kubeVIPPrefix); isVIP && r.version != version {
 			t.Errorf("%s would be built at version %s", name, r.version)
 		}
+		if minor, isOlder := strings.CutPrefix(name, apiServer+"-"); isOlder && !strings.HasPrefix(r.version, minor+".") {
+			t.Errorf("%s would be built at version %s", name, r.version)
+		}
 		if newer, err := recipeFor(root, name, "go2"); err != nil || newer.key == r.key {
 			t.Errorf("%s: another toolchain has the same key (%v)", name, err)
 		}
@@ -71,6 +74,35 @@ func TestRecipes(t *testing.T) {
 	if _, err := specOf("kubelet"); err == nil || !strings.Contains(err.Error(), "kube-apiserver") {
 		t.Errorf("specOf(kubelet) = %v, want the choice of names", err)
 	}
+}
+
+// Every minor has a recipe of its own, and only the API server follows the choice.
+func TestOfMinor(t *testing.T) {
+	root, err := ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, minor := range Minors() {
+		name, err := ofMinor(apiServer, minor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := recipeFor(root, name, "go1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := apiServer + " v" + minor + "."; !strings.HasPrefix(r.title(), want) {
+			t.Errorf("minor %s would be %s, want %s…", minor, r.title(), want)
+		}
+		if other, err := ofMinor("etcd", minor); other != "etcd" || err != nil {
+			t.Errorf("minor %s has etcd become %s, %v", minor, other, err)
+		}
+	}
+	if got, err := ofMinor(apiServer, ""); got != apiServer || err != nil {
+		t.Errorf("without a minor: %s, %v", got, err)
+	}
+	_, err = ofMinor("etcd", "1.20")
+	checkError(t, err, "choose among 1.36, 1.35, 1.34")
 }
 
 func TestStampKubernetes(t *testing.T) {
