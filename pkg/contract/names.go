@@ -53,6 +53,9 @@ const (
 	ServiceIPBlockAssigned = Prefix + "ip-block-assigned"
 	// ServiceIPPurchase records the intent to buy a block before it is bought (JSON, see Purchase).
 	ServiceIPPurchase = Prefix + "ip-purchase"
+	// ServiceIPOwner is the UID of the Service that the annotations above were written for. On a Service
+	// with another UID, restored from a backup or copied, they prove nothing.
+	ServiceIPOwner = Prefix + "ip-owner"
 	// KubeVIPAddresses is kube-vip's own annotation: the addresses that it announces for a Service.
 	KubeVIPAddresses = "kube-vip.io/loadbalancerIPs"
 	// KubeVIPInterface is kube-vip's own annotation: the interface on which it announces them.
