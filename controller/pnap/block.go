@@ -28,6 +28,7 @@ type BlockRequest struct {
 // to filter, but whether it joins several tags by "and" is not documented, so the answer is filtered again.
 func (c *Client) Blocks(ctx context.Context, tags map[string]string) ([]ipblock.Block, error) {
 	const op = "list IP blocks"
+	ctx = asking(ctx, op)
 	query := c.blocks.IPBlocksAPI.IpBlocksGet(ctx)
 	if len(tags) > 0 {
 		query = query.Tag(tagFilter(tags))
@@ -52,6 +53,7 @@ func (c *Client) Blocks(ctx context.Context, tags map[string]string) ([]ipblock.
 // Block returns the block with the given ID. Unlike the list it never lags.
 func (c *Client) Block(ctx context.Context, id string) (ipblock.Block, error) {
 	const op = "get IP block"
+	ctx = asking(ctx, op)
 	body, err := request(ctx, c, op, id, c.blocks.IPBlocksAPI.IpBlocksIpBlockIdGet(ctx, id).Execute)
 	if err != nil {
 		return ipblock.Block{}, err
@@ -67,6 +69,7 @@ func (c *Client) Block(ctx context.Context, id string) (ipblock.Block, error) {
 // holds, the block may exist.
 func (c *Client) BuyBlock(ctx context.Context, wanted BlockRequest) (ipblock.Block, error) {
 	const op = "buy IP block"
+	ctx = asking(ctx, op)
 	name := wanted.Size + " in " + wanted.Location
 	order := ipapi.NewIpBlockCreate(wanted.Location, wanted.Size)
 	order.SetTags(tagRequests(wanted.Tags))
@@ -75,6 +78,7 @@ func (c *Client) BuyBlock(ctx context.Context, wanted BlockRequest) (ipblock.Blo
 	}
 	body, err := request(ctx, c, op, name, c.blocks.IPBlocksAPI.IpBlocksPost(ctx).IpBlockCreate(*order).Execute)
 	if err != nil {
+		c.forgetTagsAfter(err)
 		return ipblock.Block{}, err
 	}
 	element, err := decodeNew(op, name, body)
@@ -86,14 +90,19 @@ func (c *Client) BuyBlock(ctx context.Context, wanted BlockRequest) (ipblock.Blo
 
 // SetBlockTags replaces all tags of a block.
 func (c *Client) SetBlockTags(ctx context.Context, id string, tags map[string]string) error {
+	const op = "set tags of IP block"
+	ctx = asking(ctx, op)
 	call := c.blocks.IPBlocksAPI.IpBlocksIpBlockIdTagsPut(ctx, id).TagAssignmentRequest(tagRequests(tags))
-	_, err := request(ctx, c, "set tags of IP block", id, call.Execute)
+	_, err := request(ctx, c, op, id, call.Execute)
+	c.forgetTagsAfter(err)
 	return err
 }
 
 // DeleteBlock gives a block back. The API allows it for an unassigned block only.
 func (c *Client) DeleteBlock(ctx context.Context, id string) error {
-	_, err := request(ctx, c, "delete IP block", id, c.blocks.IPBlocksAPI.IpBlocksIpBlockIdDelete(ctx, id).Execute)
+	const op = "delete IP block"
+	ctx = asking(ctx, op)
+	_, err := request(ctx, c, op, id, c.blocks.IPBlocksAPI.IpBlocksIpBlockIdDelete(ctx, id).Execute)
 	return err
 }
 

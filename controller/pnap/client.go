@@ -27,7 +27,8 @@ const (
 	// TokenPath is the path of the token endpoint on a host that serves the realm BMC.
 	TokenPath = "/auth/realms/BMC/protocol/openid-connect/token"
 
-	defaultHTTPTimeout = 30 * time.Second
+	defaultHTTPTimeout       = 30 * time.Second
+	defaultRequestsPerSecond = 10
 )
 
 // Config says where the API is and who asks.
@@ -43,6 +44,16 @@ type Config struct {
 	HTTPTimeout time.Duration
 	// UserAgent is sent with each request.
 	UserAgent string
+	// DryRun keeps every request that changes something from being sent; see IsDryRun.
+	DryRun bool
+	// RequestsPerSecond is the budget of requests on average; twice as many may be sent at once. Who
+	// exceeds it waits, at most until the context or HTTPTimeout ends. 0 means 10.
+	RequestsPerSecond int
+	// Wrap, when set, is put around what sends requests. An error of it that has a method "Unsent() bool"
+	// which returns true counts as a request that never left.
+	Wrap func(http.RoundTripper) http.RoundTripper
+	// Metrics count requests; nil counts for nobody.
+	Metrics *Metrics
 	// Now is the clock for the life of tokens and for Retry-After; nil means time.Now.
 	Now func() time.Time
 }
@@ -50,6 +61,9 @@ type Config struct {
 // Client is the phoenixNAP API of one account. It is safe for concurrent use.
 type Client struct {
 	tokens    *tokenSource
+	health    *condition
+	dryRun    bool
+	tagNames  nameSet
 	servers   *bmcapi.APIClient
 	blocks    *ipapi.APIClient
 	networks  *networkapi.APIClient
@@ -68,13 +82,16 @@ func New(config Config) (*Client, error) {
 			return nil, err
 		}
 	}
-	tokens := newTokenSource(config)
-	httpClient := &http.Client{
-		Timeout:       config.HTTPTimeout,
-		Transport:     &transport{base: baseTransport(), tokens: tokens, hold: &holdOff{now: config.Now}, userAgent: config.UserAgent},
-		CheckRedirect: refuseRedirect,
+	tokens, health := newTokenSource(config), &condition{now: config.Now}
+	var carrier http.RoundTripper = newTransport(config, tokens, health)
+	if config.Wrap != nil {
+		carrier = config.Wrap(carrier)
 	}
-	return assemble(strings.TrimSuffix(config.BaseURL, "/"), httpClient, tokens), nil
+	client := assemble(strings.TrimSuffix(config.BaseURL, "/"), &http.Client{
+		Timeout: config.HTTPTimeout, Transport: carrier, CheckRedirect: refuseRedirect,
+	})
+	client.tokens, client.health, client.dryRun = tokens, health, config.DryRun
+	return client, nil
 }
 
 func withDefaults(config Config) Config {
@@ -86,6 +103,12 @@ func withDefaults(config Config) Config {
 	}
 	if config.HTTPTimeout == 0 {
 		config.HTTPTimeout = defaultHTTPTimeout
+	}
+	if config.RequestsPerSecond == 0 {
+		config.RequestsPerSecond = defaultRequestsPerSecond
+	}
+	if config.Metrics == nil {
+		config.Metrics = NewMetrics()
 	}
 	if config.Now == nil {
 		config.Now = time.Now
@@ -102,7 +125,7 @@ func checkURL(name, raw string) error {
 }
 
 // assemble makes one SDK client for each API; all share httpClient and with it the token.
-func assemble(base string, httpClient *http.Client, tokens *tokenSource) *Client {
+func assemble(base string, httpClient *http.Client) *Client {
 	servers := bmcapi.NewConfiguration()
 	servers.HTTPClient = httpClient
 	servers.Servers = bmcapi.ServerConfigurations{{URL: base + "/bmc/v1"}}
@@ -124,7 +147,6 @@ func assemble(base string, httpClient *http.Client, tokens *tokenSource) *Client
 	locations.Servers = locationapi.ServerConfigurations{{URL: base + "/location-api/v1"}}
 
 	return &Client{
-		tokens:    tokens,
 		servers:   bmcapi.NewAPIClient(servers),
 		blocks:    ipapi.NewAPIClient(blocks),
 		networks:  networkapi.NewAPIClient(networks),
@@ -139,7 +161,7 @@ func assemble(base string, httpClient *http.Client, tokens *tokenSource) *Client
 func request[T any](ctx context.Context, c *Client, op, object string, execute func() (T, *http.Response, error)) ([]byte, error) {
 	_, response, err := execute() //nolint:bodyclose // the SDK has closed it and left a copy in memory
 	body, failure := classify(op, object, response, err, c.tokens.redact)
-	logger := klog.FromContext(ctx).V(4)
+	logger := klog.FromContext(ctx).V(2)
 	if failure != nil {
 		logger.Info("phoenixNAP API request failed", "operation", op, "object", object, "err", failure)
 		return nil, failure
@@ -151,6 +173,7 @@ func request[T any](ctx context.Context, c *Client, op, object string, execute f
 // Locations returns the codes of the sites that phoenixNAP offers, such as ASH.
 func (c *Client) Locations(ctx context.Context) ([]string, error) {
 	const op = "list locations"
+	ctx = asking(ctx, op)
 	body, err := request(ctx, c, op, "", c.locations.LocationsAPI.GetLocations(ctx).Execute)
 	if err != nil {
 		return nil, err

@@ -30,17 +30,24 @@ type Error struct {
 
 	// unsent tells that the request never left, for want of a token or because the API asked for a pause.
 	unsent bool
+	// dryRun tells that the request never left because nothing may be changed.
+	dryRun bool
 	cause  error
 }
 
 // Error says what was asked of what, and what came back.
 func (e *Error) Error() string {
 	var text strings.Builder
+	if e.dryRun {
+		text.WriteString("dry run: would ")
+	}
 	text.WriteString(e.Op)
 	if e.Object != "" {
 		text.WriteString(" " + e.Object)
 	}
 	switch {
+	case e.dryRun:
+		return text.String()
 	case e.unsent:
 		text.WriteString(": not sent")
 	case e.StatusCode == 0:
@@ -76,14 +83,24 @@ func IsRefused(err error) bool {
 	if !errors.As(err, &e) {
 		return false
 	}
+	if e.dryRun {
+		return false
+	}
 	return e.unsent || (e.StatusCode >= 400 && e.StatusCode < 500 && e.StatusCode != http.StatusRequestTimeout)
+}
+
+// IsDryRun tells that the request was not sent because the client may change nothing. The text of the
+// error says what would have been done. It is neither refused nor unanswered.
+func IsDryRun(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.dryRun
 }
 
 // IsUnanswered tells that the request was sent and its outcome is unknown: no answer, 5xx, or an
 // answer that says neither yes nor no.
 func IsUnanswered(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && !IsRefused(err)
+	return errors.As(err, &e) && !e.dryRun && !IsRefused(err)
 }
 
 func statusOf(err error) int {
@@ -120,9 +137,16 @@ func unanswered(op, object string, err error, redact func(string) string) *Error
 	if err != nil {
 		e.Message = redact(err.Error())
 	}
-	var unsent *unsentError
-	if errors.As(err, &unsent) {
-		e.unsent, e.RetryAfter, e.Message = true, unsent.retryAfter, redact(unsent.Error())
+	var unsent interface{ Unsent() bool }
+	if errors.As(err, &unsent) && unsent.Unsent() {
+		e.unsent = true
+	}
+	var held *unsentError
+	if errors.As(err, &held) {
+		e.RetryAfter, e.Message = held.retryAfter, redact(held.Error())
+	}
+	if errors.Is(err, errDryRun) {
+		e.dryRun, e.Message = true, ""
 	}
 	return e
 }

@@ -12,6 +12,7 @@ import (
 // Network returns the public network with the given ID, with its blocks and members.
 func (c *Client) Network(ctx context.Context, id string) (ipblock.Network, error) {
 	const op = "get public network"
+	ctx = asking(ctx, op)
 	body, err := request(ctx, c, op, id, c.networks.PublicNetworksAPI.PublicNetworksNetworkIdGet(ctx, id).Execute)
 	if err != nil {
 		return ipblock.Network{}, err
@@ -26,17 +27,21 @@ func (c *Client) Network(ctx context.Context, id string) (ipblock.Network, error
 // AssignBlock assigns an unassigned block to a public network. The API answers before it is done: the
 // block's status tells when.
 func (c *Client) AssignBlock(ctx context.Context, networkID, blockID string) error {
+	const op = "assign IP block"
+	ctx = asking(ctx, op)
 	call := c.networks.PublicNetworksAPI.PublicNetworksNetworkIdIpBlocksPost(ctx, networkID).
 		PublicNetworkIpBlockCreate(*networkapi.NewPublicNetworkIpBlockCreate(blockID))
-	_, err := request(ctx, c, "assign IP block", blockID+" to public network "+networkID, call.Execute)
+	_, err := request(ctx, c, op, blockID+" to public network "+networkID, call.Execute)
 	return err
 }
 
 // UnassignBlock takes a block off a public network. It never uses the API's "force", which would cut
 // off a member that holds an address of the block.
 func (c *Client) UnassignBlock(ctx context.Context, networkID, blockID string) error {
+	const op = "unassign IP block"
+	ctx = asking(ctx, op)
 	call := c.networks.PublicNetworksAPI.PublicNetworksNetworkIdIpBlocksIpBlockIdDelete(ctx, networkID, blockID)
-	_, err := request(ctx, c, "unassign IP block", blockID+" from public network "+networkID, call.Execute)
+	_, err := request(ctx, c, op, blockID+" from public network "+networkID, call.Execute)
 	return err
 }
 

@@ -63,6 +63,7 @@ type Server struct {
 // Servers lists the servers of the account. The API has no pages: one request answers all.
 func (c *Client) Servers(ctx context.Context) ([]Server, error) {
 	const op = "list servers"
+	ctx = asking(ctx, op)
 	body, err := request(ctx, c, op, "", c.servers.ServersAPI.ServersGet(ctx).Execute)
 	if err != nil {
 		return nil, err
@@ -81,6 +82,7 @@ func (c *Client) Servers(ctx context.Context) ([]Server, error) {
 // Server returns the server with the given ID.
 func (c *Client) Server(ctx context.Context, id string) (Server, error) {
 	const op = "get server"
+	ctx = asking(ctx, op)
 	body, err := request(ctx, c, op, id, c.servers.ServersAPI.ServersServerIdGet(ctx, id).Execute)
 	if err != nil {
 		return Server{}, err

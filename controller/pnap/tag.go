@@ -2,8 +2,11 @@ package pnap
 
 import (
 	"context"
+	"net/http"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/phoenixnap/go-sdk-bmc/tagapi/v3"
 )
@@ -12,9 +15,15 @@ import (
 const blockResource = "/ips/ip-blocks/"
 
 // EnsureTags creates those of the named tags that the account lacks. A tag must exist before it can be
-// put on a resource, and a fresh one may be refused there for some seconds.
+// put on a resource, and a fresh one may be refused there for some seconds. Names that were seen once are
+// not asked for again until the API refuses tags with 400. In a dry run missing tags are passed over, so
+// that the purchase which needs them can be told of.
 func (c *Client) EnsureTags(ctx context.Context, names ...string) error {
+	if c.tagNames.holds(names) {
+		return nil
+	}
 	const op = "list tags"
+	ctx = asking(ctx, op)
 	body, err := request(ctx, c, op, "", c.tags.TagsAPI.TagsGet(ctx).Execute)
 	if err != nil {
 		return err
@@ -31,28 +40,71 @@ func (c *Client) EnsureTags(ctx context.Context, names ...string) error {
 		if known[name] {
 			continue
 		}
-		if err := c.createTag(ctx, name); err != nil {
+		if err := c.createTag(ctx, name); err != nil && !IsDryRun(err) {
 			return err
 		}
+	}
+	if !c.dryRun {
+		c.tagNames.add(names)
 	}
 	return nil
 }
 
 // createTag takes a conflict for success: somebody else created the tag in between.
 func (c *Client) createTag(ctx context.Context, name string) error {
+	const op = "create tag"
+	ctx = asking(ctx, op)
 	tag := tagapi.NewTagCreate(name, false)
 	tag.SetDescription("Used by the phoenixNAP cloud provider for Kubernetes")
-	_, err := request(ctx, c, "create tag", name, c.tags.TagsAPI.TagsPost(ctx).TagCreate(*tag).Execute)
+	_, err := request(ctx, c, op, name, c.tags.TagsAPI.TagsPost(ctx).TagCreate(*tag).Execute)
 	if IsConflict(err) {
 		return nil
 	}
 	return err
 }
 
+// forgetTagsAfter forgets which tags exist when a request with tags was refused as wrong: somebody may
+// have deleted one.
+func (c *Client) forgetTagsAfter(err error) {
+	if statusOf(err) == http.StatusBadRequest {
+		c.tagNames.clear()
+	}
+}
+
+// nameSet is a set of names for concurrent use; its zero value is empty.
+type nameSet struct {
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+func (s *nameSet) holds(names []string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.ContainsFunc(names, func(name string) bool { return !s.names[name] })
+}
+
+func (s *nameSet) add(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.names == nil {
+		s.names = map[string]bool{}
+	}
+	for _, name := range names {
+		s.names[name] = true
+	}
+}
+
+func (s *nameSet) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.names)
+}
+
 // TagAssignments returns the values of the named tag by the ID of the IP block that carries it. It is
 // an index of our blocks that does not depend on the block list.
 func (c *Client) TagAssignments(ctx context.Context, name string) (map[string]string, error) {
 	const op = "list tags"
+	ctx = asking(ctx, op)
 	body, err := request(ctx, c, op, name, c.tags.TagsAPI.TagsGet(ctx).Name(name).Execute)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,8 @@ const (
 	refreshMargin = 30 * time.Second
 	// assumedLifetime holds for a token whose answer does not say how long it lives. phoenixNAP's live 15 minutes.
 	assumedLifetime = 5 * time.Minute
+	// tokenKey names the token request among those that may have to wait after a failure.
+	tokenKey = "token"
 )
 
 // tokenSource keeps the one token that all requests share.
@@ -34,6 +36,10 @@ type tokenSource struct {
 	token      string
 	id, secret string
 	renewAt    time.Time
+	// failed and refusal are the credentials that were last refused, and how.
+	failed  string
+	refusal error
+	backoff *backoff
 	// previous is the token before; it may still stand in an error that is being written.
 	previous string
 }
@@ -45,6 +51,7 @@ func newTokenSource(config Config) *tokenSource {
 		client:      &http.Client{Timeout: config.HTTPTimeout, Transport: baseTransport(), CheckRedirect: refuseRedirect},
 		now:         config.Now,
 		fetching:    make(chan struct{}, 1),
+		backoff:     newBackoff(config.Now),
 	}
 }
 
@@ -88,10 +95,14 @@ func (s *tokenSource) fetch(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	s.secret = secret
 	s.mu.Unlock()
+	if err := s.justFailed(id, secret); err != nil {
+		return "", err
+	}
 
 	asked := s.now()
 	began := time.Now() // the library reckons the end of the token by the real clock
 	token, err := s.exchange(ctx, id, secret)
+	s.remember(ctx, id, secret, err)
 	if err != nil {
 		return "", err
 	}
@@ -104,6 +115,30 @@ func (s *tokenSource) fetch(ctx context.Context) (string, error) {
 	}
 	s.renewAt = asked.Add(usefulLife(lifetime))
 	return s.token, nil
+}
+
+// justFailed returns why the same credentials failed so lately that they should not be tried again yet.
+func (s *tokenSource) justFailed(id, secret string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if pause, _ := s.backoff.remaining(tokenKey); pause == 0 || s.failed != id+"\n"+secret {
+		return nil
+	}
+	return s.refusal
+}
+
+// remember notes the outcome of an exchange, unless the caller gave up.
+func (s *tokenSource) remember(ctx context.Context, id, secret string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.backoff.succeeded(tokenKey)
+		s.failed, s.refusal = "", nil
+	case !errors.Is(ctx.Err(), context.Canceled):
+		s.backoff.failed(tokenKey, "no token")
+		s.failed, s.refusal = id+"\n"+secret, err
+	}
 }
 
 // exchange asks for all scopes that the SDK's documents name. An account that has fewer may be

@@ -1,63 +1,153 @@
 package pnap
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
-const (
-	// maxBody bounds an answer. A list of a thousand servers has about 3 MB.
-	maxBody = 64 << 20
-	// defaultPause follows a 429 without Retry-After, longestPause caps what a Retry-After may ask for.
-	defaultPause = 5 * time.Second
-	longestPause = 10 * time.Minute
-)
+// maxBody bounds an answer. A list of a thousand servers has about 3 MB.
+const maxBody = 64 << 20
 
-// unsentError is why a request never left.
+// unsentError is why a request never left: cause, or the reason for which it is held back.
 type unsentError struct {
 	cause      error
+	reason     string
 	retryAfter time.Duration
 }
 
+// Error never tells how long the pause is, so that texts which repeat it stay the same: RetryAfter does.
 func (e *unsentError) Error() string {
 	if e.cause != nil {
 		return e.cause.Error()
 	}
-	return fmt.Sprintf("the API asked for a pause, %s of it remain", e.retryAfter.Round(time.Second))
+	return e.reason
 }
 
 func (e *unsentError) Unwrap() error { return e.cause }
 
+// Unsent tells that nothing was sent. A RoundTripper that Config.Wrap adds may say the same of its errors.
+func (e *unsentError) Unsent() bool { return true }
+
+// errDryRun is the fate of every change in a dry run.
+var errDryRun = errors.New("dry run")
+
 // transport adds the token to a request, replaces it once when the API does not know it any more, and
-// keeps the pause that a 429 asked for.
+// keeps the client's discipline: the budget of requests, the pause that a 429 asks for, the growing pause
+// after failures, and in a dry run no change at all.
 type transport struct {
 	base      http.RoundTripper
 	tokens    *tokenSource
 	hold      *holdOff
+	backoff   *backoff
+	budget    *rate.Limiter
+	health    *condition
+	metrics   *Metrics
+	now       func() time.Time
+	dryRun    bool
 	userAgent string
 }
+
+func newTransport(config Config, tokens *tokenSource, health *condition) *transport {
+	return &transport{
+		base:      baseTransport(),
+		tokens:    tokens,
+		hold:      &holdOff{now: config.Now},
+		backoff:   newBackoff(config.Now),
+		budget:    rate.NewLimiter(rate.Limit(config.RequestsPerSecond), 2*config.RequestsPerSecond),
+		health:    health,
+		metrics:   config.Metrics,
+		now:       config.Now,
+		dryRun:    config.DryRun,
+		userAgent: config.UserAgent,
+	}
+}
+
+// operationKey is the key under which a context holds the name of what is asked.
+type operationKey struct{}
+
+// asking names what is asked in ctx, for metrics and messages.
+func asking(ctx context.Context, op string) context.Context {
+	return context.WithValue(ctx, operationKey{}, op)
+}
+
+func operationOf(ctx context.Context) string {
+	if op, ok := ctx.Value(operationKey{}).(string); ok {
+		return op
+	}
+	return "other"
+}
+
+// changes tells whether a request of that method changes something.
+func changes(method string) bool { return method != http.MethodGet && method != http.MethodHead }
 
 // RoundTrip implements http.RoundTripper. Sending again after a 401 is safe for any method: an
 // unauthenticated request has done nothing.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
-	if pause := t.hold.remaining(); pause > 0 {
+	op := operationOf(request.Context())
+	if t.dryRun && changes(request.Method) {
 		closeBody(request)
-		return nil, &unsentError{retryAfter: pause}
+		t.metrics.request(op, codeDryRun)
+		return nil, errDryRun
 	}
-	token, err := t.tokens.get(request.Context())
+	token, err := t.admit(request, op)
 	if err != nil {
 		closeBody(request)
-		return nil, &unsentError{cause: err}
+		t.metrics.request(op, codeUnsent)
+		return nil, err
 	}
 	response, err := t.send(request, request.Body, token)
 	if err != nil || response.StatusCode != http.StatusUnauthorized {
 		return response, err
 	}
-	return t.again(request, response, token)
+	response, err = t.again(request, response, token)
+	if err == nil && response.StatusCode == http.StatusUnauthorized {
+		t.failed(request, op, response.StatusCode)
+	}
+	return response, err
+}
+
+// admit waits for the budget and returns the token, or says why the request may not leave now.
+func (t *transport) admit(request *http.Request, op string) (string, error) {
+	ctx := request.Context()
+	if err := t.heldBack(request); err != nil {
+		return "", err
+	}
+	began := t.now()
+	if err := t.budget.Wait(ctx); err != nil {
+		t.metrics.throttle(throttledBudget)
+		return "", &unsentError{cause: fmt.Errorf("the budget of requests is used up: %w", err)}
+	}
+	if t.now().Sub(began) > 0 {
+		t.metrics.throttle(throttledBudget)
+	}
+	if err := t.heldBack(request); err != nil { // a pause may have begun in the meantime
+		return "", err
+	}
+	token, err := t.tokens.get(ctx)
+	if err != nil {
+		t.health.failed(ctx, op, t.tokens.redact(err.Error()))
+		return "", &unsentError{cause: err}
+	}
+	return token, nil
+}
+
+func (t *transport) heldBack(request *http.Request) error {
+	if pause := t.hold.remaining(); pause > 0 {
+		t.metrics.throttle(throttledRetryAfter)
+		return &unsentError{reason: "the API asked for a pause", retryAfter: pause}
+	}
+	if pause, why := t.backoff.remaining(keyOf(request)); pause > 0 {
+		t.metrics.throttle(throttledBackoff)
+		return &unsentError{reason: "the same request has just failed (" + why + ")", retryAfter: pause}
+	}
+	return nil
 }
 
 // again repeats a request that was answered 401 with a fresh token. When that cannot be had, the
@@ -86,22 +176,64 @@ func (t *transport) again(request *http.Request, answered *http.Response, stale 
 }
 
 func (t *transport) send(request *http.Request, body io.ReadCloser, token string) (*http.Response, error) {
-	outgoing := request.Clone(request.Context())
+	ctx := request.Context()
+	outgoing := request.Clone(ctx)
 	outgoing.Body = body
 	outgoing.Header.Set("Authorization", "Bearer "+token)
 	if t.userAgent != "" {
 		outgoing.Header.Set("User-Agent", t.userAgent)
 	}
+	op, began := operationOf(ctx), t.now()
 	response, err := t.base.RoundTrip(outgoing)
+	t.metrics.duration(op, t.now().Sub(began))
 	if err != nil {
+		t.lost(request, op, err)
 		return nil, err
 	}
 	response.Body = http.MaxBytesReader(nil, response.Body, maxBody)
-	if response.StatusCode == http.StatusTooManyRequests {
-		t.hold.start(response.Header)
-	}
+	t.answered(request, op, response)
 	return response, nil
 }
+
+// lost notes that no answer came. A caller that gave up itself says nothing of the API.
+func (t *transport) lost(request *http.Request, op string, err error) {
+	t.metrics.request(op, codeError)
+	if errors.Is(request.Context().Err(), context.Canceled) {
+		return
+	}
+	t.backoff.failed(keyOf(request), "no answer")
+	t.health.failed(request.Context(), op, t.tokens.redact("no answer: "+err.Error()))
+}
+
+// answered notes what an answer says of the API's health and of how soon to ask again.
+func (t *transport) answered(request *http.Request, op string, response *http.Response) {
+	status := response.StatusCode
+	t.metrics.request(op, strconv.Itoa(status))
+	switch {
+	case status == http.StatusUnauthorized:
+		return // a fresh token may help; RoundTrip sees to it
+	case status >= http.StatusInternalServerError:
+		t.failed(request, op, status)
+		return
+	case status == http.StatusTooManyRequests:
+		t.hold.start(response.Header)
+		t.health.failed(request.Context(), op, describe(status))
+		return
+	case status == http.StatusConflict:
+		t.backoff.conflict(keyOf(request))
+	default:
+		t.backoff.succeeded(keyOf(request))
+	}
+	t.hold.succeeded()
+	t.health.succeeded(request.Context())
+}
+
+func (t *transport) failed(request *http.Request, op string, status int) {
+	t.backoff.failed(keyOf(request), "answer "+strconv.Itoa(status))
+	t.health.failed(request.Context(), op, describe(status))
+}
+
+func describe(status int) string { return fmt.Sprintf("answer %d %s", status, http.StatusText(status)) }
 
 func closeBody(request *http.Request) {
 	if request.Body != nil {
@@ -119,41 +251,3 @@ func baseTransport() http.RoundTripper {
 
 // refuseRedirect keeps the token from travelling to another host.
 func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
-// holdOff remembers until when the API wants to be left alone.
-type holdOff struct {
-	now   func() time.Time
-	mu    sync.Mutex
-	until time.Time
-}
-
-func (h *holdOff) start(header http.Header) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	pause := retryAfter(header, h.now())
-	if pause == 0 {
-		pause = defaultPause
-	}
-	if until := h.now().Add(min(pause, longestPause)); until.After(h.until) {
-		h.until = until
-	}
-}
-
-func (h *holdOff) remaining() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return max(h.until.Sub(h.now()), 0)
-}
-
-// retryAfter reads the header of that name: seconds or a date (RFC 9110, section 10.2.3); 0 when it is
-// absent, cannot be read or lies in the past.
-func retryAfter(header http.Header, now time.Time) time.Duration {
-	value := header.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	if date, err := http.ParseTime(value); err == nil {
-		return max(date.Sub(now), 0)
-	}
-	return 0
-}

@@ -1,0 +1,79 @@
+package pnap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// Health is what the last exchanges with the API say of it.
+type Health struct {
+	// LastSuccess is when the API last answered a request; zero when it never has.
+	LastSuccess time.Time
+	// FailingSince is when the first request failed after that; zero while none has.
+	FailingSince time.Time
+	// Failure is what failed last, without secrets; empty while nothing has.
+	Failure string
+}
+
+// Failing tells whether the last exchange failed.
+func (h Health) Failing() bool { return !h.FailingSince.IsZero() }
+
+// Err is nil while the API answers, and before it was asked for the first time.
+func (h Health) Err() error {
+	if !h.Failing() {
+		return nil
+	}
+	last := "it has not answered since the start"
+	if !h.LastSuccess.IsZero() {
+		last = "it last answered at " + h.LastSuccess.UTC().Format(time.RFC3339)
+	}
+	return fmt.Errorf("the phoenixNAP API fails since %s; %s: %s", h.FailingSince.UTC().Format(time.RFC3339), last, h.Failure)
+}
+
+// Health returns what the last exchanges say of the API. It asks nobody.
+func (c *Client) Health() Health { return c.health.get() }
+
+// condition keeps the Health and logs its changes.
+type condition struct {
+	now func() time.Time
+	mu  sync.Mutex
+	is  Health
+}
+
+func (c *condition) get() Health {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.is
+}
+
+// failed notes a failure, unless the caller gave up. text must hold no secrets.
+func (c *condition) failed(ctx context.Context, op, text string) {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	c.mu.Lock()
+	first := !c.is.Failing()
+	if first {
+		c.is.FailingSince = c.now()
+	}
+	c.is.Failure = op + ": " + shorten(text)
+	c.mu.Unlock()
+	if first {
+		klog.FromContext(ctx).Info("phoenixNAP API fails", "operation", op, "reason", shorten(text))
+	}
+}
+
+func (c *condition) succeeded(ctx context.Context) {
+	c.mu.Lock()
+	since := c.is.FailingSince
+	c.is = Health{LastSuccess: c.now()}
+	c.mu.Unlock()
+	if !since.IsZero() {
+		klog.FromContext(ctx).Info("phoenixNAP API answers again", "failedFor", c.now().Sub(since).Round(time.Second))
+	}
+}
