@@ -1,0 +1,4 @@
+package controlplane
+
+// IsRoutable is isRoutable, for tests.
+var IsRoutable = isRoutable
