@@ -1,7 +1,10 @@
 // Package ipblock decides the life of public IP blocks: pure values, states, addresses and the next step.
 package ipblock
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // Status is the state of a block (phoenixNAP IP API, property "status").
 type Status string
@@ -37,6 +40,8 @@ type Block struct {
 	Tags map[string]string
 	// BringYourOwn tells that the account's owner brought the block: never ours to delete.
 	BringYourOwn bool
+	// CreatedOn is when the API says that the block was created; the zero Time when it does not say.
+	CreatedOn time.Time
 }
 
 // NetworkStatus is the state of a public network (phoenixNAP Networks API, property "status").

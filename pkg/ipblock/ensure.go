@@ -13,7 +13,7 @@ import (
 func Ensure(o Owner, w Wish, v View) Step {
 	network, readable := v.Networks[v.NetworkID]
 	if !readable {
-		return refuse(Block{}, NetworkUnusable, "public network %s cannot be read; check its ID and the permissions of the client", v.NetworkID)
+		return networkUnreadable(v)
 	}
 	owned := v.owned(o)
 	if len(owned) == 0 {
@@ -22,20 +22,22 @@ func Ensure(o Owner, w Wish, v View) Step {
 	kept, rest := keep(owned, w, v.NetworkID)
 	step := towardsAssigned(kept, w, v, network)
 	if step.Action == Refuse && step.Reason == NetworkFull && len(rest) > 0 {
-		return releaseAll(rest, v)[0]
+		if freeing := releaseAll(rest, v)[0]; freeing.Action != Done {
+			return freeing
+		}
 	}
 	return step
 }
 
 // Duplicates decides how to give back the blocks that Ensure does not keep, in the order of Release. It
-// is empty when there is at most one block.
+// is empty when there is at most one block, or the others are retained and on no network.
 func Duplicates(o Owner, w Wish, v View) []Step {
 	owned := v.owned(o)
 	if len(owned) < 2 {
 		return nil
 	}
 	_, rest := keep(owned, w, v.NetworkID)
-	return releaseAll(rest, v)
+	return slices.DeleteFunc(releaseAll(rest, v), func(s Step) bool { return s.Action == Done })
 }
 
 // keep chooses among several blocks of one Service: the one that holds the published address, else the
@@ -148,9 +150,29 @@ func assigned(b Block, w Wish, network Network) Step {
 	if step, bad := unfit(b, w, network); bad {
 		return step
 	}
-	return Step{
+	done := Step{
 		Action: Done, Reason: BlockAssigned, Block: b, Network: network.ID,
 		Address: serviceAddressIn(b.CIDR, w.Requested, w.Published),
+	}
+	if refusal, refused := immovable(b, w); refused {
+		refusal.Network, refusal.Address = done.Network, done.Address
+		return refusal
+	}
+	return done
+}
+
+// immovable refuses what a wish would change of a block that is there and serves.
+func immovable(b Block, w Wish) (Step, bool) {
+	const remedy = "; that cannot be changed in place: set %s to %s, or delete the Service and create it again"
+	switch {
+	case w.SizeDemanded && w.Size != 0 && w.Size != SizeOf(b.CIDR):
+		return refuse(b, SizeMismatch, "IP block %s (%s) of this Service is a %s, not a %s"+remedy,
+			b.ID, b.CIDR, SizeOf(b.CIDR), w.Size, w.SizeSource, SizeOf(b.CIDR)), true
+	case w.Location != "" && !sameLocation(w.Location, b.Location):
+		return refuse(b, LocationMismatch, "IP block %s (%s) of this Service is in location %s, not in %s"+remedy,
+			b.ID, b.CIDR, b.Location, w.Location, w.LocationSource, b.Location), true
+	default:
+		return Step{}, false
 	}
 }
 
@@ -164,10 +186,14 @@ func unfit(b Block, w Wish, network Network) (Step, bool) {
 		return refuse(b, BlockUnusable, "IP block %s (%s) has no IPv4 address for a Service; it must be a /31 or larger", b.ID, b.CIDR), true
 	}
 	if !serviceAddressIn(b.CIDR, w.Requested, w.Published).IsValid() {
-		return refuse(b, AddressRefused, "spec.loadBalancerIP %s is no usable address of this Service's IP block %s (%s); clear it or choose another",
-			w.Requested, b.ID, b.CIDR), true
+		return refuse(b, AddressRefused, "%s %s is no usable address of this Service's IP block %s (%s); clear it or choose another",
+			w.requestedSource(), w.Requested, b.ID, b.CIDR), true
 	}
 	return Step{}, false
+}
+
+func networkUnreadable(v View) Step {
+	return refuse(Block{}, NetworkUnusable, "public network %s cannot be read; check its ID and the permissions of the client", v.NetworkID)
 }
 
 func networkFull(b Block, network Network) Step {
@@ -187,10 +213,11 @@ func withoutBlock(o Owner, w Wish, v View, network Network) Step {
 		return Step{Action: Wait, Reason: PurchaseUnanswered}
 	case v.purchaseOpen():
 		return Step{Action: Wait, Reason: BlockInvisible, Block: Block{ID: v.Purchase.BlockID}}
-	case w.Published.IsValid():
-		return refuse(Block{}, BlockLost, "the IP block of address %s is gone from the account; for a new address clear spec.loadBalancerIP and the annotation %s, or create the Service anew without them", w.Published, contract.ServiceIPAddress)
+	case w.Published.IsValid() && !w.Replace:
+		return refuse(Block{}, BlockLost, "the IP block of address %s is gone from the account; for a new address set the annotation %s to \"true\", or create the Service anew without an address",
+			w.Published, contract.ServiceIPReplace)
 	case w.Requested.IsValid():
-		return refuse(Block{}, AddressRefused, "spec.loadBalancerIP %s lies in no IP block of this Service; clear it to get an address of a new block", w.Requested)
+		return refuse(Block{}, AddressRefused, "%s %s lies in no IP block of this Service; clear it to get an address of a new block", w.requestedSource(), w.Requested)
 	case network.Status != NetworkReady && network.Status != NetworkBusy:
 		return networkUnusable(Block{}, network)
 	case w.Location == "":

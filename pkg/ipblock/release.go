@@ -14,7 +14,8 @@ const (
 
 // Release decides how to give back everything that is provably the owner's. The steps are ordered: the
 // first that can be taken comes first, so that one block which is stuck never keeps another. A single
-// Done says that nothing is left. It reads no wish of the user.
+// Done says that nothing is left to do: no block is left, or only blocks that are retained, which are
+// unassigned and never deleted (see RetainTags). It reads no wish of the user.
 func Release(o Owner, v View) []Step {
 	owned := v.owned(o)
 	if len(owned) > 0 {
@@ -33,6 +34,10 @@ func Release(o Owner, v View) []Step {
 func releaseAll(owned []Sighting, v View) []Step {
 	steps := make([]Step, 0, len(owned))
 	for _, s := range owned {
+		if Retained(s.Block) {
+			steps = append(steps, parkOne(s, v))
+			continue
+		}
 		steps = append(steps, releaseOne(s, v))
 	}
 	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(releaseRank(a), releaseRank(b)) })
@@ -52,11 +57,21 @@ func releaseRank(s Step) int {
 		return 2
 	case Wait:
 		return 3
-	case Buy, Assign, Refuse, Done:
+	case Buy, Assign, Refuse:
 		return 4
+	case Done: // of a block that stays: the release is done when nothing else is left
+		return 6
 	default:
 		return 5
 	}
+}
+
+// parkOne decides how to take a block off its network that stays in the account.
+func parkOne(s Sighting, v View) Step {
+	if step := releaseOne(s, v); step.Action != Delete && !s.Hidden {
+		return step
+	}
+	return Step{Action: Done, Reason: BlockKept, Block: s.Block}
 }
 
 func releaseOne(s Sighting, v View) Step {

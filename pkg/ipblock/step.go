@@ -73,6 +73,10 @@ const (
 	DeletionUnverified Reason = "DeletionUnverified"
 	// NoBlock: nothing of the Service is left in the account.
 	NoBlock Reason = "NoBlock"
+	// BlockKept: the block is given up and stays in the account, for it was brought or is retained.
+	BlockKept Reason = "BlockKept"
+	// AddressResting: the only addresses left in the pool were given back a moment ago.
+	AddressResting Reason = "AddressResting"
 	// NetworkChanging: the public network is taking in another change.
 	NetworkChanging Reason = "NetworkChanging"
 	// NetworkUnreadable: the network that holds the block cannot be read.
@@ -95,6 +99,8 @@ const (
 	StatusNotKnown    Reason = "StatusNotKnown"
 	PurchaseRefused   Reason = "PurchaseRefused"
 	LocationNotOnSale Reason = "LocationNotOnSale"
+	SizeMismatch      Reason = "SizeMismatch"
+	BlockInError      Reason = "BlockInErrorState"
 )
 
 // Step is one decision: at most one change of the account.
@@ -107,7 +113,8 @@ type Step struct {
 	Block Block
 	// Network is the ID of the public network to change, for Assign and Unassign.
 	Network string
-	// Address of the Service, for Done of Ensure.
+	// Address of the Service, for Done of Ensure. A Refuse carries it as well when the block is assigned
+	// and only a change that was asked for is refused: the published address goes on working.
 	Address netip.Addr
 	// Detail is the sentence of a Refuse.
 	Detail string

@@ -50,8 +50,20 @@ type Wish struct {
 	LocationSource string
 	// Published is the address that the Service has already; the zero Addr when it has none.
 	Published netip.Addr
-	// Requested is spec.loadBalancerIP; the zero Addr when it is empty.
+	// Requested is the address that the user asks for; the zero Addr when there is none.
 	Requested netip.Addr
+	// RequestedSource says in words where it was asked for, such as spec.loadBalancerIP, which is meant
+	// when it is empty.
+	RequestedSource string
+	// Size of the block; 0 when any will do.
+	Size Size
+	// SizeSource says in words where the size was or can be set.
+	SizeSource string
+	// SizeDemanded tells that the Service itself asks for the size. An option only says what to buy: a
+	// change of it does not disturb blocks that are there.
+	SizeDemanded bool
+	// Replace allows a new block, and with it a new address, in the place of a published one that is gone.
+	Replace bool
 	// MaxBlocks is the most blocks that may be bought for the cluster; 0 for no limit but the network's.
 	MaxBlocks int
 	// Bought is the number of blocks that the cluster has bought and still has.
@@ -75,6 +87,20 @@ func (v View) owned(o Owner) []Sighting {
 // purchaseOpen tells whether the last purchase is too young to conclude anything from not seeing a block.
 func (v View) purchaseOpen() bool {
 	return v.Purchase != nil && v.Now.Before(v.Purchase.Time.Add(PurchaseSettles))
+}
+
+// purchaseSettled tells whether the view shows the block of the last purchase: by the ID that the API
+// answered, or by the nonce at the end of the description.
+func (v View) purchaseSettled(o Owner) bool {
+	if v.Purchase == nil {
+		return true
+	}
+	return slices.ContainsFunc(v.owned(o), func(s Sighting) bool {
+		if v.Purchase.BlockID != "" {
+			return s.Block.ID == v.Purchase.BlockID
+		}
+		return v.Purchase.Nonce != "" && strings.HasSuffix(s.Block.Description, v.Purchase.Nonce)
+	})
 }
 
 // boughtUntagged returns the block that the purchase recorded when its tags do not name the owner.
@@ -121,3 +147,5 @@ func (n Network) holder(cidr netip.Prefix) (serverID string, address netip.Addr,
 func sameLocation(a, b string) bool {
 	return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b))
 }
+
+func (w Wish) requestedSource() string { return cmp.Or(w.RequestedSource, "spec.loadBalancerIP") }

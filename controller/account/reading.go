@@ -1,0 +1,128 @@
+package account
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// reading is one thing that is read from the API for all that ask: one request at a time, its answer
+// kept for a window and its failure for failureWindow.
+type reading[T any] struct {
+	window time.Duration
+	now    func() time.Time
+	read   func(ctx context.Context, askedAt time.Time) (T, error)
+
+	mu sync.Mutex
+	// changes counts the calls of expire.
+	changes int
+	last    *outcome[T]
+	failure *outcome[T]
+	flight  *flight[T]
+}
+
+// outcome is the answer to one request.
+type outcome[T any] struct {
+	value T
+	err   error
+	// askedAt is when the request was sent, endedAt when it was answered.
+	askedAt, endedAt time.Time
+	// changes is the count of changes when it was sent.
+	changes int
+}
+
+// flight is a request under way. Its outcome is set before done is closed.
+type flight[T any] struct {
+	done    chan struct{}
+	outcome *outcome[T]
+}
+
+func newReading[T any](config Config, read func(ctx context.Context, askedAt time.Time) (T, error)) *reading[T] {
+	return &reading[T]{window: config.Window, now: config.Now, read: read}
+}
+
+// get returns an answer that was asked for at or after the given time, see Account.Blocks.
+func (r *reading[T]) get(ctx context.Context, after time.Time) (T, error) {
+	var none T
+	for {
+		known, current := r.look(ctx, after)
+		if known != nil {
+			return known.value, known.err
+		}
+		select {
+		case <-ctx.Done():
+			return none, ctx.Err()
+		case <-current.done:
+			if current.outcome.err != nil {
+				return none, current.outcome.err
+			}
+			// A request that was under way already may have been sent too early: look again.
+		}
+	}
+}
+
+// look returns an outcome that serves, or the request to wait for.
+func (r *reading[T]) look(ctx context.Context, after time.Time) (*outcome[T], *flight[T]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failure != nil && r.now().Sub(r.failure.endedAt) < failureWindow {
+		return r.failure, nil
+	}
+	if r.serves(r.last, after) {
+		return r.last, nil
+	}
+	if r.flight == nil {
+		r.flight = r.start(ctx)
+	}
+	return nil, r.flight
+}
+
+func (r *reading[T]) serves(o *outcome[T], after time.Time) bool {
+	if o == nil || o.changes != r.changes || o.askedAt.Before(after) {
+		return false
+	}
+	return !after.IsZero() || r.now().Sub(o.askedAt) < r.window
+}
+
+// start sends a request. It serves all that wait, so it does not end because the first of them gives up.
+func (r *reading[T]) start(ctx context.Context) *flight[T] {
+	current := &flight[T]{done: make(chan struct{})}
+	sent := &outcome[T]{askedAt: r.now(), changes: r.changes}
+	detached := context.WithoutCancel(ctx)
+	go func() {
+		sent.value, sent.err = r.read(detached, sent.askedAt)
+		r.land(current, sent)
+	}()
+	return current
+}
+
+func (r *reading[T]) land(current *flight[T], o *outcome[T]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o.endedAt = r.now()
+	r.flight = nil
+	if o.err != nil {
+		r.failure = o
+	} else {
+		r.last, r.failure = o, nil
+	}
+	current.outcome = o
+	close(current.done)
+}
+
+// expire makes everything that was asked for before too old.
+func (r *reading[T]) expire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes++
+}
+
+// age is how old the last good answer is; false when there is none.
+func (r *reading[T]) age() (time.Duration, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		return 0, false
+	}
+	return r.now().Sub(r.last.askedAt), true
+}
