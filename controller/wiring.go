@@ -43,7 +43,7 @@ func (w *wiring) connect(loaded *config.Config) error {
 		return err
 	}
 	w.config, w.api = loaded, api
-	w.inventory = instances.NewInventory(api, 0, nil)
+	w.inventory = instances.NewInventory(instances.InventoryConfig{Source: api})
 	klog.FromContext(w.loops.ctx).Info("Starting", "version", version.Get().GitVersion, "config", loaded.String())
 	return nil
 }
@@ -51,7 +51,12 @@ func (w *wiring) connect(loaded *config.Config) error {
 // cloud builds the provider; the framework calls it on every replica, before the election.
 func (w *wiring) cloud(completed *appconfig.CompletedConfig) cloudprovider.Interface {
 	core := completed.SharedInformers.Core().V1()
-	servers := instances.New(w.inventory, core.Nodes().Lister(), completed.EventRecorder)
+	servers := instances.New(instances.Config{
+		Inventory: w.inventory,
+		Nodes:     core.Nodes().Lister(),
+		Live:      completed.Client.CoreV1(),
+		Events:    completed.EventRecorder,
+	})
 	if !w.config.LoadBalancer.Enabled() {
 		return cloud.New(servers, nil)
 	}

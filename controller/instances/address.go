@@ -119,3 +119,35 @@ func providedNodeIPs(node *corev1.Node) []netip.Addr {
 	}
 	return ips
 }
+
+// allAddresses returns every address that the API tells of a server, each once.
+func allAddresses(server pnap.Server) []netip.Addr {
+	all := slices.Concat(server.PrivateIPs, server.PublicIPs)
+	for _, membership := range server.PublicNetworks {
+		all = append(all, membership.IPs...)
+	}
+	var each []netip.Addr
+	for _, ip := range all {
+		if !slices.Contains(each, ip) {
+			each = append(each, ip)
+		}
+	}
+	return each
+}
+
+// foreignNodeIPs are those addresses of --node-ip that the API does not tell of the server.
+func foreignNodeIPs(node *corev1.Node, server pnap.Server) []netip.Addr {
+	known := allAddresses(server)
+	return slices.DeleteFunc(providedNodeIPs(node), func(ip netip.Addr) bool { return slices.Contains(known, ip) })
+}
+
+func join(ips []netip.Addr) string {
+	if len(ips) == 0 {
+		return "none"
+	}
+	texts := make([]string, len(ips))
+	for i, ip := range ips {
+		texts[i] = ip.String()
+	}
+	return strings.Join(texts, ", ")
+}

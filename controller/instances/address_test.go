@@ -79,12 +79,15 @@ func TestHostnameIsTheKubelets(t *testing.T) {
 	}
 }
 
-func TestServerLabels(t *testing.T) {
-	got := serverLabels(pnap.Server{OS: "ubuntu/jammy", NetworkType: "PRIVATE_ONLY"})
-	if diff := cmp.Diff(map[string]string{contract.NodeOS: "ubuntu-jammy", contract.NodeNetworkType: "PRIVATE_ONLY"}, got); diff != "" {
+func TestLabels(t *testing.T) {
+	got := Labels(pnap.Server{OS: "ubuntu/jammy", NetworkType: "PRIVATE_ONLY", Location: "ASH", Type: "s2.c1.medium"})
+	want := map[string]string{
+		contract.NodeOS: "ubuntu-jammy", contract.NodeNetworkType: "PRIVATE_ONLY", contract.NodeLocation: "ASH", contract.NodeServerType: "s2.c1.medium",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := serverLabels(pnap.Server{OS: "///"}); len(got) != 0 {
+	if got := Labels(pnap.Server{OS: "///"}); len(got) != 0 {
 		t.Errorf("unusable values: got %v", got)
 	}
 }

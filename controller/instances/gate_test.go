@@ -14,26 +14,34 @@ func TestJudge(t *testing.T) {
 	tests := map[string]struct {
 		after          time.Duration
 		missing, known int
+		listed, peak   int
 		want           verdict
 	}{
-		"first sight":           {0, 1, 10, suspect},
-		"just before":           {confirmAfter - 1, 1, 10, suspect},
-		"confirmed":             {confirmAfter, 1, 10, gone},
-		"one of one":            {time.Hour, 1, 1, gone},
-		"one of two":            {time.Hour, 1, 2, gone},
-		"two of two":            {time.Hour, 2, 2, held},
-		"two of nine":           {time.Hour, 2, 9, held},
-		"two of ten":            {time.Hour, 2, 10, gone},
-		"three of ten":          {time.Hour, 3, 10, held},
-		"many, not confirmed":   {time.Second, 9, 10, suspect},
-		"a fifth of a thousand": {time.Hour, 200, 1000, gone},
+		"first sight":                {after: 0, missing: 1, known: 10, want: suspect},
+		"just before":                {after: confirmAfter - 1, missing: 1, known: 10, want: suspect},
+		"confirmed":                  {after: confirmAfter, missing: 1, known: 10, want: gone},
+		"one of one":                 {after: time.Hour, missing: 1, known: 1, want: gone},
+		"one of two":                 {after: time.Hour, missing: 1, known: 2, want: gone},
+		"two of two":                 {after: time.Hour, missing: 2, known: 2, want: held},
+		"two of nine":                {after: time.Hour, missing: 2, known: 9, want: held},
+		"two of ten":                 {after: time.Hour, missing: 2, known: 10, want: gone},
+		"three of ten":               {after: time.Hour, missing: 3, known: 10, want: held},
+		"many, not confirmed":        {after: time.Second, missing: 9, known: 10, want: suspect},
+		"a fifth of a thousand":      {after: time.Hour, missing: 200, known: 1000, want: gone},
+		"the list lost half":         {after: time.Hour, missing: 1, known: 10, listed: 5, peak: 10, want: gone},
+		"the list lost more":         {after: time.Hour, missing: 1, known: 10, listed: 4, peak: 10, want: held},
+		"the list lost its only one": {after: time.Hour, missing: 1, known: 1, listed: 0, peak: 1, want: held},
 	}
 	for name, test := range tests {
-		if got := judge(start, start.Add(test.after), test.missing, test.known); got != test.want {
+		look := sight{since: start, seen: start.Add(test.after), missing: test.missing, known: test.known, listed: test.listed, peak: test.peak}
+		if got := judge(look); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}
 }
+
+// at is a list without servers that was asked for at an instant.
+func at(instant time.Time) List { return List{AskedAt: instant} }
 
 func others(missing int, ids ...string) map[string]bool {
 	all := map[string]bool{}
@@ -45,8 +53,8 @@ func others(missing int, ids ...string) map[string]bool {
 
 func TestGateForgets(t *testing.T) {
 	g := newGate()
-	see := func(at time.Duration) verdict {
-		result, _, _ := g.absent("a", start.Add(at), others(1, "a", "b", "c"))
+	see := func(after time.Duration) verdict {
+		result, _, _ := g.absent("a", start, at(start.Add(after)), others(1, "a", "b", "c"))
 		return result
 	}
 	if see(0) != suspect || see(10*time.Second) != suspect {
@@ -65,25 +73,39 @@ func TestGateForgets(t *testing.T) {
 	}
 }
 
+// What was seen before a Node was created says nothing of it: the server may have been released and ordered anew.
+func TestSuspicionIsNotOlderThanTheNode(t *testing.T) {
+	g := newGate()
+	all := others(1, "a", "b", "c")
+	g.absent("a", start, at(start), all)
+	created := start.Add(20 * time.Second)
+	if got, _, _ := g.absent("a", created, at(start.Add(confirmAfter)), all); got != suspect {
+		t.Errorf("ten seconds after the Node was created: %v, want suspect", got)
+	}
+	if got, _, _ := g.absent("a", created, at(start.Add(2*confirmAfter)), all); got != gone {
+		t.Errorf("confirmed: %v, want gone", got)
+	}
+}
+
 // Nodes that were deleted one after another still count against the breaker for a while.
 func TestBreakerRemembersTheGone(t *testing.T) {
 	g := newGate()
-	sight := func(id string, at time.Duration, remaining map[string]bool) verdict {
-		result, _, _ := g.absent(id, start.Add(at), remaining)
+	look := func(id string, after time.Duration, remaining map[string]bool) verdict {
+		result, _, _ := g.absent(id, start, at(start.Add(after)), remaining)
 		return result
 	}
-	sight("a", 0, others(1, "a", "b", "c"))
-	if got := sight("a", confirmAfter, others(1, "a", "b", "c")); got != gone {
+	look("a", 0, others(1, "a", "b", "c"))
+	if got := look("a", confirmAfter, others(1, "a", "b", "c")); got != gone {
 		t.Fatalf("the first: %v, want gone", got)
 	}
-	sight("b", time.Minute, others(1, "b", "c"))
-	if got := sight("b", 2*time.Minute, others(1, "b", "c")); got != held {
+	look("b", time.Minute, others(1, "b", "c"))
+	if got := look("b", 2*time.Minute, others(1, "b", "c")); got != held {
 		t.Errorf("the second within the window: %v, want held", got)
 	}
-	for at := 3 * time.Minute; at < breakerWindow+confirmAfter; at += time.Minute {
-		sight("b", at, others(1, "b", "c"))
+	for after := 3 * time.Minute; after < breakerWindow+confirmAfter; after += time.Minute {
+		look("b", after, others(1, "b", "c"))
 	}
-	if got := sight("b", breakerWindow+confirmAfter, others(1, "b", "c")); got != gone {
+	if got := look("b", breakerWindow+confirmAfter, others(1, "b", "c")); got != gone {
 		t.Errorf("the second after the window: %v, want gone", got)
 	}
 }
@@ -124,14 +146,14 @@ func walkGate(t *testing.T, seed uint64, random *rand.Rand) {
 		if _, ok := firstMissing[id]; !ok {
 			firstMissing[id] = now
 		}
-		result, count, _ := g.absent(id, now, all)
+		result, count, _ := g.absent(id, start, at(now), all)
 		if result != gone {
 			continue
 		}
 		lastGone[id] = now
 		recently := 0
-		for _, at := range lastGone {
-			if now.Sub(at) < breakerWindow {
+		for _, instant := range lastGone {
+			if now.Sub(instant) < breakerWindow {
 				recently++
 			}
 		}

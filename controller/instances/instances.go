@@ -5,9 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
@@ -17,34 +21,60 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// ReasonPossibleNodeDeletion is the reason of the events that precede the deletion of a Node, or say
-// why it is held back.
-const ReasonPossibleNodeDeletion = "PossibleNodeDeletion"
+// Config says what Instances works with.
+type Config struct {
+	// Inventory is the shared list of servers.
+	Inventory *Inventory
+	// Nodes is the shared cache of Nodes.
+	Nodes corelisters.NodeLister
+	// Live reads one Node past the cache. It is asked once, before a Node is given up.
+	Live corev1client.NodesGetter
+	// Events are recorded on Nodes.
+	Events record.EventRecorder
+	// Metrics may be nil.
+	Metrics *Metrics
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
 
 // Instances implements cloudprovider.InstancesV2 from the shared inventory.
 type Instances struct {
 	inventory *Inventory
 	nodes     corelisters.NodeLister
-	recorder  record.EventRecorder
+	live      corev1client.NodesGetter
+	crier     *crier
 	gate      *gate
+	metrics   *Metrics
 }
 
 var _ cloudprovider.InstancesV2 = (*Instances)(nil)
 
-// New returns the instances of the account that inventory tells of.
-func New(inventory *Inventory, nodes corelisters.NodeLister, recorder record.EventRecorder) *Instances {
-	return &Instances{inventory: inventory, nodes: nodes, recorder: recorder, gate: newGate()}
+// New returns the instances of the account that the inventory tells of.
+func New(config Config) *Instances {
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	if config.Metrics == nil {
+		config.Metrics = NewMetrics()
+	}
+	return &Instances{
+		inventory: config.Inventory, nodes: config.Nodes, live: config.Live,
+		crier: newCrier(config.Events, config.Now), gate: newGate(), metrics: config.Metrics,
+	}
 }
 
 // InstanceExists reports false, and Kubernetes then deletes the Node at once, only when the server is
 // proven gone: missing from a fresh and non-empty list and inaccessible by its ID, or released to its
-// reservation; twice, at least 30 seconds apart; and not one of many that vanish together. Whatever
-// else is not plain existence is an error, which leaves the Node alone.
+// reservation; twice, at least 30 seconds apart, both times since the Node was created; not one of many that
+// vanish together; from a list that has not just lost more than half of its length; and the Node, read
+// live, is still the one in question and not ready. Whatever else is not plain existence is an error, which
+// leaves the Node alone.
 func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
 	id, list, err := i.locate(ctx, node)
 	if err != nil {
 		return false, err
 	}
+	defer func() { i.metrics.stands(i.gate.standing(list.AskedAt)) }()
 	missing, err := i.isMissing(ctx, id, list)
 	if err != nil {
 		return false, err
@@ -73,35 +103,63 @@ func (i *Instances) isMissing(ctx context.Context, id string, list List) (bool, 
 }
 
 func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, list List) (bool, error) {
+	created := node.CreationTimestamp.Time
+	if list.AskedAt.Before(created) {
+		return false, fmt.Errorf("server %s of node %s is not in a list that is older than the Node: to be looked at again", id, node.Name)
+	}
 	others, err := i.knownServers(list)
 	if err != nil {
 		return false, err
 	}
-	result, count, changed := i.gate.absent(id, list.AskedAt, others)
+	result, count, changed := i.gate.absent(id, created, list, others)
+	if result != gone {
+		return false, i.keep(ctx, node, id, result, count, changed)
+	}
+	if err := i.confirm(ctx, node); err != nil {
+		return false, err
+	}
+	if changed {
+		klog.FromContext(ctx).Info("Server is gone, its Node may be deleted", "node", node.Name, "server", id)
+		i.crier.warn(node, ReasonPossibleNodeDeletion, "phoenixNAP server %s is gone: it was missing twice; the Node will be deleted", id)
+	}
+	return false, nil
+}
+
+// keep tells why a Node is not given up although its server is missing.
+func (i *Instances) keep(ctx context.Context, node *corev1.Node, id string, result verdict, count string, changed bool) error {
 	logger := klog.FromContext(ctx)
-	switch result {
-	case gone:
-		if changed {
-			logger.Info("Server is gone, its Node may be deleted", "node", node.Name, "server", id)
-			i.recorder.Eventf(node, corev1.EventTypeWarning, ReasonPossibleNodeDeletion,
-				"phoenixNAP server %s is gone: it was missing twice; the Node will be deleted", id)
-		}
-		return false, nil
-	case held:
+	if result == held {
 		if changed {
 			logger.Info("Deletion of a Node is held back because many servers vanish at once", "node", node.Name, "server", id, "missing", count)
-			i.recorder.Eventf(node, corev1.EventTypeWarning, ReasonPossibleNodeDeletion,
+			i.crier.warn(node, ReasonPossibleNodeDeletion,
 				"phoenixNAP server %s is missing, but so are many (%s): the Node is kept; check the credentials, or delete the Node yourself", id, count)
 		}
-		return false, fmt.Errorf("server %s is missing, and with it too many to believe it (%s)", id, count)
-	default:
-		if changed {
-			logger.Info("Server is missing", "node", node.Name, "server", id, "confirmAfter", confirmAfter)
-			i.recorder.Eventf(node, corev1.EventTypeWarning, ReasonPossibleNodeDeletion,
-				"phoenixNAP server %s is missing; the Node will be deleted if that is confirmed after %s", id, confirmAfter)
-		}
-		return false, fmt.Errorf("server %s is missing, to be confirmed after %s", id, confirmAfter)
+		return fmt.Errorf("server %s is missing, and with it too many to believe it (%s)", id, count)
 	}
+	if changed {
+		logger.Info("Server is missing", "node", node.Name, "server", id, "confirmAfter", confirmAfter)
+		i.crier.warn(node, ReasonPossibleNodeDeletion,
+			"phoenixNAP server %s is missing; the Node will be deleted if that is confirmed after %s", id, confirmAfter)
+	}
+	return fmt.Errorf("server %s is missing, to be confirmed after %s", id, confirmAfter)
+}
+
+// confirm reads the Node past the cache: whoever is asked about a Node that was replaced or that is ready
+// by now does not say that it is gone. A Node that is not there any more needs no confirmation.
+func (i *Instances) confirm(ctx context.Context, node *corev1.Node) error {
+	current, err := i.live.Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read node %s before it is given up: %w", node.Name, err)
+	case current.UID != node.UID || current.Spec.ProviderID != node.Spec.ProviderID:
+		return fmt.Errorf("node %s was replaced while its server was looked for", node.Name)
+	}
+	if ready := contract.FindNodeCondition(current, corev1.NodeReady); ready != nil && ready.Status == corev1.ConditionTrue {
+		return fmt.Errorf("node %s is ready although its server cannot be found: the Node is kept", node.Name)
+	}
+	return nil
 }
 
 // knownServers returns the servers that Nodes name, with true for those that the list lacks.
@@ -163,10 +221,12 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	if err != nil {
 		return nil, err
 	}
+	i.metrics.stands(i.gate.standing(list.AskedAt))
 	addresses := nodeAddresses(node, server)
 	if len(addresses) < 2 && !withoutNetwork(server) { // the hostname alone is no address that anybody could reach
 		return nil, fmt.Errorf("server %s of node %s has no address: connect it to a network or start the kubelet with --node-ip", server.ID, node.Name)
 	}
+	i.checkNodeIP(node, server)
 	providerID := node.Spec.ProviderID // immutable once set
 	if providerID == "" {
 		providerID = contract.ProviderID(server.ID)
@@ -176,8 +236,20 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 		InstanceType:     labelValue(server.Type),
 		NodeAddresses:    addresses,
 		Region:           labelValue(server.Location),
-		AdditionalLabels: serverLabels(server),
+		AdditionalLabels: Labels(server),
 	}, nil
+}
+
+// checkNodeIP warns about a --node-ip that is no address of the server. The API knows the addresses that a
+// server was given, not those of networks that its owner configures.
+func (i *Instances) checkNodeIP(node *corev1.Node, server pnap.Server) {
+	foreign := foreignNodeIPs(node, server)
+	if len(foreign) == 0 || withoutNetwork(server) {
+		return
+	}
+	i.crier.warn(node, ReasonMisconfiguredInternalIP,
+		"the kubelet's --node-ip %s is no address of phoenixNAP server %s, which has %s; it is kept among the Node's addresses: correct --node-ip unless the address is meant",
+		join(foreign), server.ID, join(allAddresses(server)))
 }
 
 // find returns the server of a Node. A Node whose server cannot be named gets an event that says why.
@@ -199,7 +271,7 @@ func (i *Instances) find(ctx context.Context, node *corev1.Node, list List) (pna
 	server, err := match(node, list.ByID, claimed)
 	var failure *matchError
 	if errors.As(err, &failure) {
-		i.recorder.Event(node, corev1.EventTypeWarning, failure.reason, failure.text)
+		i.crier.warn(node, failure.reason, "%s", failure.text)
 	}
 	if err != nil {
 		return pnap.Server{}, fmt.Errorf("node %s: %w", node.Name, err)

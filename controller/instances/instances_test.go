@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -25,6 +27,7 @@ type world struct {
 	t      *testing.T
 	sim    *pnapsim.Sim
 	nodes  cache.Indexer
+	kube   *fake.Clientset
 	events *record.FakeRecorder
 	*Instances
 }
@@ -36,8 +39,14 @@ func newWorld(t *testing.T, seed pnapsim.Seed, switches ...pnapsim.Switches) *wo
 		config.Switches = each
 	}
 	sim, url := simtest.New(t, config, seed)
+	return newWorldAt(t, sim, url, 5*time.Second)
+}
+
+// newWorldAt reaches the simulated API at a URL, and waits for answers no longer than patience.
+func newWorldAt(t *testing.T, sim *pnapsim.Sim, url string, patience time.Duration) *world {
+	t.Helper()
 	client, err := pnap.New(pnap.Config{
-		BaseURL: url, TokenURL: url + pnap.TokenPath, HTTPTimeout: 5 * time.Second, Now: sim.Clock().Now,
+		BaseURL: url, TokenURL: url + pnap.TokenPath, HTTPTimeout: patience, Now: sim.Clock().Now,
 		Credentials: func() (string, string, error) { return simtest.ClientID, simtest.ClientSecret, nil },
 	})
 	if err != nil {
@@ -45,8 +54,11 @@ func newWorld(t *testing.T, seed pnapsim.Seed, switches ...pnapsim.Switches) *wo
 	}
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	events := record.NewFakeRecorder(1000)
-	inventory := NewInventory(client, 0, sim.Clock().Now)
-	return &world{t: t, sim: sim, nodes: nodes, events: events, Instances: New(inventory, corelisters.NewNodeLister(nodes), events)}
+	inventory := NewInventory(InventoryConfig{Source: client, Now: sim.Clock().Now})
+	kube := fake.NewClientset()
+	return &world{t: t, sim: sim, nodes: nodes, kube: kube, events: events, Instances: New(Config{
+		Inventory: inventory, Nodes: corelisters.NewNodeLister(nodes), Live: kube.CoreV1(), Events: events, Now: sim.Clock().Now,
+	})}
 }
 
 // node adds a Node; serverID "" leaves it without provider ID.
@@ -57,6 +69,9 @@ func (w *world) node(name, serverID string) *corev1.Node {
 		node.Spec.ProviderID = contract.ProviderID(serverID)
 	}
 	if err := w.nodes.Add(node); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.kube.Tracker().Add(node); err != nil && !apierrors.IsAlreadyExists(err) {
 		w.t.Fatal(err)
 	}
 	return node

@@ -2,6 +2,8 @@ package instances
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +18,8 @@ const (
 	// failureWindow is how long a failed list answers for further ones, so that a dead API is not asked
 	// once for every Node.
 	failureWindow = 3 * time.Second
+	// lookupTimeout bounds a look-up by ID: they come one after another, for each Node that is not ready.
+	lookupTimeout = 10 * time.Second
 )
 
 // Source is what the inventory asks of the API.
@@ -30,20 +34,33 @@ type List struct {
 	ByID map[string]pnap.Server
 	// AskedAt is when the request was sent; what it lacks may have come later.
 	AskedAt time.Time
+	// Peak is the number of servers in the longest list of the last ten minutes, this one included.
+	Peak int
 }
 
 // Inventory serves all Nodes from one list of servers: one request for each window, however many ask.
 type Inventory struct {
-	source Source
-	window time.Duration
-	now    func() time.Time
-	flight singleflight.Group
+	source  Source
+	window  time.Duration
+	now     func() time.Time
+	flight  singleflight.Group
+	metrics *Metrics
 
 	mu      sync.Mutex
 	list    List
 	listErr error
 	failed  time.Time
 	single  map[string]lookup
+	lengths []length
+
+	lookupErr    error
+	lookupFailed time.Time
+}
+
+// length is how many servers a list had.
+type length struct {
+	at    time.Time
+	count int
 }
 
 // lookup is the answer about one server, also a negative one.
@@ -53,20 +70,38 @@ type lookup struct {
 	askedAt time.Time
 }
 
-// NewInventory returns an inventory; window 0 means DefaultWindow, now nil means time.Now.
-func NewInventory(source Source, window time.Duration, now func() time.Time) *Inventory {
-	if window == 0 {
-		window = DefaultWindow
+// InventoryConfig says what an Inventory works with.
+type InventoryConfig struct {
+	// Source is the API.
+	Source Source
+	// Window is how old a list may be when it is used again; 0 means DefaultWindow.
+	Window time.Duration
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Metrics count the lists; nil for none.
+	Metrics *Metrics
+}
+
+// NewInventory returns an inventory that has not asked yet.
+func NewInventory(config InventoryConfig) *Inventory {
+	if config.Window == 0 {
+		config.Window = DefaultWindow
 	}
-	if now == nil {
-		now = time.Now
+	if config.Now == nil {
+		config.Now = time.Now
 	}
-	return &Inventory{source: source, window: window, now: now, single: map[string]lookup{}}
+	if config.Metrics == nil {
+		config.Metrics = NewMetrics()
+	}
+	return &Inventory{
+		source: config.Source, window: config.Window, now: config.Now, metrics: config.Metrics, single: map[string]lookup{},
+	}
 }
 
 // List returns the servers of the account, at most one window old.
 func (i *Inventory) List(ctx context.Context) (List, error) {
 	if list, ok, err := i.recentList(); ok {
+		i.metrics.used("hit")
 		return list, err
 	}
 	// The request serves all that wait, so it must not end because the first of them gives up.
@@ -107,32 +142,66 @@ func (i *Inventory) fetchList(ctx context.Context) (List, error) {
 	defer i.mu.Unlock()
 	if err != nil {
 		i.listErr, i.failed = err, i.now()
+		i.metrics.used("failed")
 		return List{}, err
 	}
+	i.metrics.fetched(askedAt)
 	byID := make(map[string]pnap.Server, len(servers))
 	for _, server := range servers {
 		byID[server.ID] = server
 	}
-	i.list, i.listErr = List{ByID: byID, AskedAt: askedAt}, nil
+	i.list, i.listErr = List{ByID: byID, AskedAt: askedAt, Peak: i.peak(askedAt, len(byID))}, nil
 	return i.list, nil
 }
 
-// Server looks one server up by its ID, past the list. Answers are kept for one window, refusals too.
+// peak records the length of a list and returns the greatest of the window. The last one before counts
+// however old it is.
+func (i *Inventory) peak(at time.Time, count int) int {
+	if number := len(i.lengths); number > 1 {
+		last := i.lengths[number-1]
+		recent := slices.DeleteFunc(i.lengths[:number-1], func(l length) bool { return at.Sub(l.at) >= breakerWindow })
+		i.lengths = append(recent, last)
+	}
+	i.lengths = append(i.lengths, length{at: at, count: count})
+	return slices.MaxFunc(i.lengths, func(a, b length) int { return a.count - b.count }).count
+}
+
+// Server looks one server up by its ID, past the list. Answers are kept for one window, refusals too. After
+// a look-up that got no answer the next ones fail at once for a while, so that one dead end does not keep
+// the other Nodes waiting.
 func (i *Inventory) Server(ctx context.Context, id string) (pnap.Server, error) {
-	if known, ok := i.recentLookup(id); ok {
+	known, err := i.recentLookup(id)
+	if err != nil {
+		return pnap.Server{}, fmt.Errorf("server %s is not looked up because another look-up just failed: %w", id, err)
+	}
+	if known != nil {
 		return known.server, known.err
 	}
 	askedAt := i.now()
-	server, err := i.source.Server(ctx, id)
-	if err == nil || pnap.IsInaccessible(err) {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		i.single[id] = lookup{server: server, err: err, askedAt: askedAt}
+	limited, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	server, err := i.source.Server(limited, id)
+	if ctx.Err() == nil {
+		i.keepLookup(id, lookup{server: server, err: err, askedAt: askedAt})
 	}
 	return server, err
 }
 
-func (i *Inventory) recentLookup(id string) (lookup, bool) {
+func (i *Inventory) keepLookup(id string, answer lookup) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case answer.err == nil || pnap.IsInaccessible(answer.err):
+		i.single[id] = answer
+		i.lookupErr = nil
+	case pnap.IsUnanswered(answer.err):
+		i.lookupErr, i.lookupFailed = answer.err, i.now()
+	}
+}
+
+// recentLookup returns a recent answer about the server, nil when there is none, or the recent failure of
+// any look-up.
+func (i *Inventory) recentLookup(id string) (*lookup, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for other, known := range i.single {
@@ -140,6 +209,11 @@ func (i *Inventory) recentLookup(id string) (lookup, bool) {
 			delete(i.single, other)
 		}
 	}
-	known, ok := i.single[id]
-	return known, ok
+	if known, ok := i.single[id]; ok {
+		return &known, nil
+	}
+	if i.lookupErr != nil && i.now().Sub(i.lookupFailed) < failureWindow {
+		return nil, i.lookupErr
+	}
+	return nil, nil
 }

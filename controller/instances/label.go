@@ -9,11 +9,16 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// serverLabels are further labels of a Node. A value that cannot be made legal is dropped: an illegal
-// label would keep the Node from being initialised.
-func serverLabels(server pnap.Server) map[string]string {
+// Labels returns the labels under phoenixnap.com/ that a server's Node gets. A value that cannot be made
+// legal is dropped: an illegal label would keep the Node from being initialised.
+func Labels(server pnap.Server) map[string]string {
 	labels := map[string]string{}
-	for name, value := range map[string]string{contract.NodeOS: server.OS, contract.NodeNetworkType: server.NetworkType} {
+	for name, value := range map[string]string{
+		contract.NodeLocation:    server.Location,
+		contract.NodeServerType:  server.Type,
+		contract.NodeOS:          server.OS,
+		contract.NodeNetworkType: server.NetworkType,
+	} {
 		if legal := labelValue(value); legal != "" {
 			labels[name] = legal
 		}

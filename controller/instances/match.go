@@ -14,24 +14,18 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Reasons of the events that tell why a Node has no server.
-const (
-	reasonServerNotFound  = "ServerNotFound"
-	reasonServerAmbiguous = "ServerAmbiguous"
-)
-
 // matchError is why no server, or more than one, belongs to a Node.
 type matchError struct{ reason, text string }
 
 func (e *matchError) Error() string { return e.text }
 
-// match finds the server of a Node that has no provider ID yet: by hostname (exact, without regard to
-// case, without domain), else by what the machine reported of itself. It never guesses: no candidate or
+// match finds the server of a Node that has no provider ID yet: by hostname (exact, then without domain,
+// then both once more without regard to case), else by what the machine reported of itself. It never guesses: no candidate or
 // several are an error. claimed holds the servers that other Nodes' provider IDs name, with the Node's name.
 func match(node *corev1.Node, servers map[string]pnap.Server, claimed map[string]string) (pnap.Server, error) {
 	candidates := free(servers, claimed)
 	identity := reportedIdentity(node)
-	for _, same := range []func(a, b string) bool{sameName, sameFolded, sameHost} {
+	for _, same := range []func(a, b string) bool{sameName, sameHost, sameFolded, sameHostFolded} {
 		found := slices.DeleteFunc(slices.Clone(candidates), func(s pnap.Server) bool { return !same(s.Hostname, node.Name) })
 		if len(found) > 1 {
 			found = narrow(found, identity)
@@ -71,11 +65,15 @@ func sameName(hostname, node string) bool { return hostname == node }
 
 func sameFolded(hostname, node string) bool { return strings.EqualFold(hostname, node) }
 
-// sameHost compares the first labels when at least one side has a domain. Two different domains are two machines.
+// sameHost compares the first labels when at least one side has no domain. Two different domains are two machines.
 func sameHost(hostname, node string) bool {
 	a, domainA, _ := strings.Cut(hostname, ".")
 	b, domainB, _ := strings.Cut(node, ".")
-	return a != "" && strings.EqualFold(a, b) && (domainA == "" || domainB == "")
+	return a != "" && a == b && (domainA == "" || domainB == "")
+}
+
+func sameHostFolded(hostname, node string) bool {
+	return sameHost(strings.ToLower(hostname), strings.ToLower(node))
 }
 
 // narrow keeps of several servers of one name those that the machine's own report fits, if it fits any.
@@ -109,15 +107,11 @@ func (i identity) fits(server pnap.Server) bool {
 	if i.serverID != "" {
 		return i.serverID == server.ID
 	}
-	all := slices.Concat(server.PrivateIPs, server.PublicIPs)
-	for _, membership := range server.PublicNetworks {
-		all = append(all, membership.IPs...)
-	}
-	return slices.ContainsFunc(all, func(a netip.Addr) bool { return i.addresses[a.Unmap()] })
+	return slices.ContainsFunc(allAddresses(server), func(a netip.Addr) bool { return i.addresses[a.Unmap()] })
 }
 
 func ambiguous(what string, found []pnap.Server) error {
-	return &matchError{reason: reasonServerAmbiguous, text: fmt.Sprintf(
+	return &matchError{reason: ReasonServerAmbiguous, text: fmt.Sprintf(
 		"several phoenixNAP servers %s: %s; set spec.providerID of the Node to %s",
 		what, describe(found), contract.ProviderID("<server-id>"))}
 }
@@ -128,7 +122,7 @@ func notFound(node *corev1.Node, servers map[string]pnap.Server, claimed map[str
 	var near []string
 	for _, id := range slices.Sorted(maps.Keys(servers)) {
 		server := servers[id]
-		if !sameFolded(server.Hostname, node.Name) && !sameHost(server.Hostname, node.Name) {
+		if !sameFolded(server.Hostname, node.Name) && !sameHostFolded(server.Hostname, node.Name) {
 			continue
 		}
 		why := "status " + string(server.Status)
@@ -137,11 +131,11 @@ func notFound(node *corev1.Node, servers map[string]pnap.Server, claimed map[str
 		}
 		near = append(near, fmt.Sprintf("%s (%s)", id, why))
 	}
-	text := fmt.Sprintf("none of %d phoenixNAP servers has the hostname %q or an address that the machine reports", len(servers), node.Name)
+	text := fmt.Sprintf("no phoenixNAP server of the account has the hostname %q or an address that the machine reports", node.Name)
 	if len(near) > 0 {
 		text += "; not considered: " + strings.Join(near, ", ")
 	}
-	return &matchError{reason: reasonServerNotFound, text: text + "; rename the server or set spec.providerID of the Node"}
+	return &matchError{reason: ReasonServerNotFound, text: text + "; rename the server or set spec.providerID of the Node"}
 }
 
 func describe(servers []pnap.Server) string {

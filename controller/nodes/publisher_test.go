@@ -48,7 +48,7 @@ func newDesk(t *testing.T, nodes ...*corev1.Node) *desk {
 		}
 	}
 	return &desk{t: t, sim: sim, client: client, config: NetworkConfig{
-		Client: client, Servers: instances.NewInventory(api, testWindow/2, nil), Networks: api,
+		Client: client, Servers: instances.NewInventory(instances.InventoryConfig{Source: api, Window: testWindow / 2}), Networks: api,
 		NetworkID: simtest.NetworkID, Announcer: contract.AnnouncerKubeVIP, Window: testWindow,
 	}}
 }

@@ -1,0 +1,71 @@
+package instances
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+)
+
+// Reasons of the events on a Node.
+const (
+	// ReasonPossibleNodeDeletion precedes the deletion of a Node, or says why the Node is kept.
+	ReasonPossibleNodeDeletion = "PossibleNodeDeletion"
+	// ReasonServerNotFound says that no server belongs to the Node.
+	ReasonServerNotFound = "ServerNotFound"
+	// ReasonServerAmbiguous says that several servers may belong to the Node, and which.
+	ReasonServerAmbiguous = "ServerAmbiguous"
+	// ReasonMisconfiguredInternalIP says that the kubelet's --node-ip is no address of the server.
+	ReasonMisconfiguredInternalIP = "MisconfiguredInternalIP"
+)
+
+// repeatAfter is how long the same warning about a Node is not written again: the framework asks about a
+// Node that cannot be initialised once every few seconds.
+const repeatAfter = 10 * time.Minute
+
+// crier warns about Nodes, each state of affairs once in repeatAfter.
+type crier struct {
+	events record.EventRecorder
+	now    func() time.Time
+
+	mu   sync.Mutex
+	said map[cry]time.Time
+}
+
+// cry is one warning about one Node.
+type cry struct {
+	node         types.UID
+	name         string
+	reason, text string
+}
+
+func newCrier(events record.EventRecorder, now func() time.Time) *crier {
+	return &crier{events: events, now: now, said: map[cry]time.Time{}}
+}
+
+// warn records an event unless the same was recorded a short while ago.
+func (c *crier) warn(node *corev1.Node, reason, format string, args ...any) {
+	each := cry{node: node.UID, name: node.Name, reason: reason, text: fmt.Sprintf(format, args...)}
+	if c.fresh(each) {
+		c.events.Event(node, corev1.EventTypeWarning, reason, each.text)
+	}
+}
+
+func (c *crier) fresh(each cry) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	for old, at := range c.said {
+		if now.Sub(at) >= repeatAfter {
+			delete(c.said, old)
+		}
+	}
+	if _, said := c.said[each]; said {
+		return false
+	}
+	c.said[each] = now
+	return true
+}

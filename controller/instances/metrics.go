@@ -1,0 +1,59 @@
+package instances
+
+import (
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// Metrics tell of the shared list of servers and of the deletion of Nodes.
+type Metrics struct {
+	listed  *metrics.Gauge
+	lists   *metrics.CounterVec
+	missing *metrics.GaugeVec
+}
+
+// NewMetrics returns metrics that are not registered.
+func NewMetrics() *Metrics {
+	return &Metrics{
+		listed: metrics.NewGauge(&metrics.GaugeOpts{
+			Name:           "phoenixnap_server_list_timestamp_seconds",
+			Help:           "When the list of servers in use was asked for, in seconds since 1970: its age is the time since then.",
+			StabilityLevel: metrics.ALPHA,
+		}),
+		lists: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "phoenixnap_server_list_uses_total",
+			Help:           "How often the list of servers was wanted, by result: hit (a recent one was used), fetched or failed.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"result"}),
+		missing: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "phoenixnap_node_deletion_breaker",
+			Help: "Servers of Nodes that are missing, by state: suspect (to be confirmed), held (too many vanish at once, " +
+				"so their Nodes are kept) or gone (their Nodes may be deleted).",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"state"}),
+	}
+}
+
+// Register hands the metrics to a registry.
+func (m *Metrics) Register(register func(metrics.Registerable) error) error {
+	for _, each := range []metrics.Registerable{m.listed, m.lists, m.missing} {
+		if err := register(each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Metrics) fetched(askedAt time.Time) {
+	m.lists.WithLabelValues("fetched").Inc()
+	m.listed.Set(float64(askedAt.UnixNano()) / float64(time.Second))
+}
+
+func (m *Metrics) used(result string) { m.lists.WithLabelValues(result).Inc() }
+
+func (m *Metrics) stands(counts map[verdict]int) {
+	for name, state := range map[string]verdict{"suspect": suspect, "held": held, "gone": gone} {
+		m.missing.WithLabelValues(name).Set(float64(counts[state]))
+	}
+}
