@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/phoenixnap/go-sdk-bmc/ipapi/v3"
 
@@ -111,6 +112,10 @@ func decodeBlock(o object) ipblock.Block {
 	if err != nil {
 		cidr = netip.Prefix{}
 	}
+	created, err := time.Parse(time.RFC3339, o.text("createdOn"))
+	if err != nil {
+		created = time.Time{}
+	}
 	tags := map[string]string{}
 	for _, tag := range o.list("tags") {
 		if name := tag.text("name"); name != "" {
@@ -127,6 +132,7 @@ func decodeBlock(o object) ipblock.Block {
 		Description:  o.text("description"),
 		Tags:         tags,
 		BringYourOwn: o.flag("isBringYourOwn"),
+		CreatedOn:    created,
 	}
 }
 
