@@ -94,6 +94,16 @@ func requested(raw string) func(*ipblock.Wish) {
 	return func(w *ipblock.Wish) { w.Requested = addr(raw) }
 }
 
+func replace(w *ipblock.Wish) { w.Replace = true }
+
+func retained(b *ipblock.Block) { b.Tags = with(b.Tags, contract.TagRetain, contract.TagTrue) }
+
+func demanded(size ipblock.Size) func(*ipblock.Wish) {
+	return func(w *ipblock.Wish) {
+		w.Size, w.SizeSource, w.SizeDemanded = size, "the annotation phoenixnap.com/ip-block-size", true
+	}
+}
+
 func hidden(v *ipblock.View) { v.Sightings[0].Hidden = true }
 
 func blocks(b ...ipblock.Block) []ipblock.Block { return b }
@@ -168,6 +178,18 @@ func TestEnsure(t *testing.T) {
 		{"block of IPv6", wish(), view(blocks(block("a", ipblock.Unassigned, cidr("2001:db8::/64")))), "refuse BlockUnusable a"},
 		{"block without addresses", wish(), view(blocks(block("a", ipblock.Unassigned, cidr("")))), "refuse BlockUnusable a"},
 
+		{"published address, block lost, to be replaced", wish(published("203.0.113.10"), replace), view(nil), "buy PurchaseDue "},
+		{"published address, block lost, to be replaced, tags taken away", wish(published("203.0.113.10"), replace), view(blocks(block("a", ipblock.Assigned, func(b *ipblock.Block) { b.Tags = nil })), purchase(time.Hour, "a")), "refuse BlockRetagged a"},
+		{"published address, block lost, to be replaced, address demanded", wish(published("203.0.113.10"), requested("203.0.113.10"), replace), view(nil), "refuse AddressRefused "},
+		{"the size that it has", wish(demanded(29)), view(blocks(block("a", ipblock.Assigned))), "done BlockAssigned a 203.0.113.10"},
+		{"another size", wish(demanded(28)), view(blocks(block("a", ipblock.Assigned))), "refuse SizeMismatch a 203.0.113.10"},
+		{"another size, block not on the network", wish(demanded(28)), view(blocks(block("a", ipblock.Unassigned))), "assign AssignmentDue a"},
+		{"another size, by an option", wish(func(w *ipblock.Wish) { w.Size = 28 }), view(blocks(block("a", ipblock.Assigned))), "done BlockAssigned a 203.0.113.10"},
+		{"another location", wish(func(w *ipblock.Wish) { w.Location = "SEA" }), view(blocks(block("a", ipblock.Assigned))), "refuse LocationMismatch a 203.0.113.10"},
+		{"another location, block not on the network", wish(func(w *ipblock.Wish) { w.Location = "SEA" }), view(blocks(block("a", ipblock.Unassigned))), "assign AssignmentDue a"},
+		{"no location, block there", wish(func(w *ipblock.Wish) { w.Location = "" }), view(blocks(block("a", ipblock.Assigned))), "done BlockAssigned a 203.0.113.10"},
+		{"retained by the Service before", wish(), view(blocks(block("a", ipblock.Unassigned, retained))), "assign AssignmentDue a"},
+
 		{"assigned to another network", wish(), view(blocks(block("a", ipblock.Assigned, in("net2", "public network")))), "refuse BlockElsewhere a"},
 		{"assigned to a server", wish(), view(blocks(block("a", ipblock.Assigned, in("s1", "server")))), "refuse BlockElsewhere a"},
 		{"leaving another network", wish(), view(blocks(block("a", ipblock.Unassigning, in("net2", "public network")))), "wait BlockUnassigning a"},
@@ -215,6 +237,18 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 				w.Location, w.LocationSource = "", "the annotation phoenixnap.com/ip-location of the Service or the option location (PNAP_LOCATION)"
 			}), view(nil)),
 			"no location to buy an IP block in; set the annotation phoenixnap.com/ip-location of the Service or the option location (PNAP_LOCATION)",
+		},
+		{
+			ipblock.Ensure(shop, wish(demanded(28)), view(blocks(block("a", ipblock.Assigned)))),
+			"IP block a (203.0.113.8/29) of this Service is a /29, not a /28; that cannot be changed in place: set the annotation phoenixnap.com/ip-block-size to /29, or delete the Service and create it again",
+		},
+		{
+			ipblock.Ensure(shop, wish(published("203.0.113.10")), view(nil)),
+			`the IP block of address 203.0.113.10 is gone from the account; for a new address set the annotation phoenixnap.com/ip-replace to "true", or create the Service anew without an address`,
+		},
+		{
+			ipblock.Ensure(shop, wish(requested("192.0.2.1"), func(w *ipblock.Wish) { w.RequestedSource = "the annotation phoenixnap.com/requested-ip" }), view(nil)),
+			"the annotation phoenixnap.com/requested-ip 192.0.2.1 lies in no IP block of this Service; clear it to get an address of a new block",
 		},
 		{
 			ipblock.Ensure(shop, wish(), view(nil, foreign(10))),

@@ -63,3 +63,99 @@ func TestOwnsOnlyWhatIsProvable(t *testing.T) {
 		t.Error("an owner without a cluster owns a block without a cluster")
 	}
 }
+
+// TestOwnersShareNothing: of all owners at most one owns a block, whatever tags it carries together.
+func TestOwnersShareNothing(t *testing.T) {
+	owners := map[string]ipblock.Owner{
+		"web": shop, "api": {Cluster: "c1", Namespace: "shop", Name: "api"},
+		"pool": {Cluster: "c1", Pool: "default"}, "another pool": {Cluster: "c1", Pool: "web"},
+		"nodes": {Cluster: "c1", Nodes: true}, "another cluster's nodes": {Cluster: "c2", Nodes: true},
+	}
+	for _, test := range []struct {
+		name string
+		tags map[string]string
+		want string
+	}{
+		{"a Service's", shop.Tags(), "web"},
+		{"a pool's", owners["pool"].Tags(), "pool"},
+		{"the nodes'", owners["nodes"].Tags(), "nodes"},
+		{"a Service's, with a user's tag named pool", with(shop.Tags(), contract.TagPool, "default"), "web"},
+		{"v1's, with a user's tag named nodes", with(v1Tags(), contract.TagNodes, "c1"), "web"},
+		{"a pool's, with a user's tag named nodes", with(owners["pool"].Tags(), contract.TagNodes, "c1"), "pool"},
+		{"the nodes of another cluster", with(owners["nodes"].Tags(), contract.TagNodes, "c2"), ""},
+		{"a retained one", with(shop.Tags(), contract.TagRetain, "true"), "web"},
+		{"no purpose", map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "c1"}, ""},
+		{"an empty purpose", map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "c1", contract.TagService: "", contract.TagPool: "", contract.TagNodes: ""}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := ""
+			for name, owner := range owners {
+				if owner.Owns(ipblock.Block{ID: "b", Tags: test.tags}) {
+					got += name
+				}
+				if owner.Owns(ipblock.Block{ID: "b", Tags: test.tags, BringYourOwn: true}) {
+					t.Errorf("%s owns a block that was brought", name)
+				}
+			}
+			if got != test.want {
+				t.Errorf("owned by %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestOwnersInWords(t *testing.T) {
+	for want, owner := range map[string]ipblock.Owner{
+		"Service shop/web": shop, "pool default": {Cluster: "c1", Pool: "default"}, "nodes": {Cluster: "c1", Nodes: true},
+	} {
+		if got := owner.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestBrought(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		tags       map[string]string
+		configured []string
+		want       bool
+	}{
+		{"tagged with the cluster", map[string]string{contract.TagCluster: "c1"}, nil, true},
+		{"tagged with another cluster", map[string]string{contract.TagCluster: "c2"}, nil, false},
+		{"no tags", nil, nil, false},
+		{"configured", nil, []string{"x", "b"}, true},
+		{"another one configured", nil, []string{"x"}, false},
+		{"bought by us", shop.Tags(), nil, false},
+		{"bought by us and configured", shop.Tags(), []string{"b"}, false},
+		{"bought by another cluster and configured", with(shop.Tags(), contract.TagCluster, "c2"), []string{"b"}, false},
+		{"another usage", with(shop.Tags(), contract.TagUsage, "mail"), nil, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := ipblock.Brought(ipblock.Block{ID: "b", Tags: test.tags}, "c1", test.configured); got != test.want {
+				t.Errorf("brought is %t, want %t", got, test.want)
+			}
+		})
+	}
+	if ipblock.Brought(ipblock.Block{ID: "b", Tags: map[string]string{contract.TagCluster: ""}}, "", nil) {
+		t.Error("a block without a cluster is brought to a cluster without a UID")
+	}
+	if ipblock.Brought(ipblock.Block{}, "c1", []string{""}) {
+		t.Error("the block without an ID is brought")
+	}
+}
+
+func TestRetainTagsKeepAllOthers(t *testing.T) {
+	block := ipblock.Block{ID: "b", Tags: with(shop.Tags(), "team", "a")}
+	kept, differ := ipblock.RetainTags(block, true)
+	if want := with(block.Tags, contract.TagRetain, contract.TagTrue); !differ || !maps.Equal(kept, want) {
+		t.Errorf("tags are %v, want %v, differ %t", kept, want, differ)
+	}
+	again, differ := ipblock.RetainTags(ipblock.Block{Tags: kept}, true)
+	if differ || !maps.Equal(again, kept) {
+		t.Errorf("retaining twice differs: %v", again)
+	}
+	if back, differ := ipblock.RetainTags(ipblock.Block{Tags: kept}, false); !differ || !maps.Equal(back, block.Tags) {
+		t.Errorf("tags are %v, want %v", back, block.Tags)
+	}
+}

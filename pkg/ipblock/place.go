@@ -180,7 +180,7 @@ func (p *placing) keep(i int) Placement {
 			p.leaveAll(-1)
 			return p.placeRequested()
 		}
-		refusal := p.refuse(AddressRefused, "this has address %s; that cannot be changed in place to %s: set %s to %s or clear it, or delete the Service and create it again",
+		refusal := p.refuse(AddressRefused, "the Service has address %s; that cannot be changed in place to %s: set %s to %s or clear it, or delete the Service and create it again",
 			held, requested, p.wish.RequestedSource, held)
 		refusal.Block, refusal.Address = b.Sighting.Block, held
 		return refusal

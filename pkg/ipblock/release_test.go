@@ -56,6 +56,12 @@ func TestRelease(t *testing.T) {
 		{"purchase answered, block gone", view(nil, purchase(time.Second, "a")), "done NoBlock "},
 		{"purchase answered, tags on their way", view(blocks(block("a", ipblock.Unassigned, func(b *ipblock.Block) { b.Tags = nil })), purchase(time.Second, "a")), "wait BlockInvisible a"},
 		{"purchase answered, tags taken away", view(blocks(block("a", ipblock.Unassigned, func(b *ipblock.Block) { b.Tags = nil })), purchase(time.Hour, "a")), "done NoBlock "},
+		{"retained, assigned", view(blocks(block("a", ipblock.Assigned, retained))), "unassign UnassignmentDue a net1"},
+		{"retained, unassigning", view(blocks(block("a", ipblock.Unassigning, retained))), "wait BlockUnassigning a"},
+		{"retained, in error", view(blocks(block("a", ipblock.ErrorAssigning, in(net1, "public network"), retained))), "unassign UnassignmentDue a net1"},
+		{"retained, unassigned", view(blocks(block("a", ipblock.Unassigned, retained))), "done BlockKept a"},
+		{"retained, deleted by somebody a moment ago", view(blocks(block("a", ipblock.Unassigned, retained)), hidden), "done BlockKept a"},
+		{"one retained, one not", view(blocks(block("a", ipblock.Unassigned, retained), block("b", "subnetted"))), "refuse StatusNotKnown b; done BlockKept a"},
 		{
 			"one that is stuck does not keep the others", view(blocks(
 				block("a", ipblock.ErrorUnassigning, in(net1, "public network")), block("b", "subnetted"),
@@ -90,5 +96,20 @@ func TestDuplicatesLeaveTheKeptBlockAlone(t *testing.T) {
 	}
 	if got := ipblock.Duplicates(shop, wish(), view(blocks(block("a", ipblock.Assigned)))); len(got) != 0 {
 		t.Errorf("a single block has duplicates: %v", got)
+	}
+}
+
+func TestDuplicatesThatAreRetainedStay(t *testing.T) {
+	w := wish(published("203.0.113.10"))
+	kept := block("a", ipblock.Assigned)
+	for status, want := range map[ipblock.Status]string{ipblock.Assigned: "unassign UnassignmentDue b", ipblock.Unassigned: ""} {
+		v := view(blocks(kept, block("b", status, cidr("203.0.113.16/29"), retained)))
+		var got []string
+		for _, step := range ipblock.Duplicates(shop, w, v) {
+			got = append(got, tell(step))
+		}
+		if strings.Join(got, "; ") != want {
+			t.Errorf("%s: %v, want %q", status, got, want)
+		}
 	}
 }
