@@ -49,8 +49,8 @@ type Config struct {
 	// RequestsPerSecond is the budget of requests on average; twice as many may be sent at once. Who
 	// exceeds it waits, at most until the context or HTTPTimeout ends. 0 means 10.
 	RequestsPerSecond int
-	// Wrap, when set, is put around what sends requests. An error of it that has a method "Unsent() bool"
-	// which returns true counts as a request that never left.
+	// Wrap, when set, is put around what sends requests, tokens and pauses behind it. An error of it that
+	// has a method "Unsent() bool" which returns true counts as a request that never left.
 	Wrap func(http.RoundTripper) http.RoundTripper
 	// Metrics count requests; nil counts for nobody.
 	Metrics *Metrics
@@ -83,12 +83,8 @@ func New(config Config) (*Client, error) {
 		}
 	}
 	tokens, health := newTokenSource(config), &condition{now: config.Now}
-	var carrier http.RoundTripper = newTransport(config, tokens, health)
-	if config.Wrap != nil {
-		carrier = config.Wrap(carrier)
-	}
 	client := assemble(strings.TrimSuffix(config.BaseURL, "/"), &http.Client{
-		Timeout: config.HTTPTimeout, Transport: carrier, CheckRedirect: refuseRedirect,
+		Timeout: config.HTTPTimeout, Transport: newTransport(config, tokens, health), CheckRedirect: refuseRedirect,
 	})
 	client.tokens, client.health, client.dryRun = tokens, health, config.DryRun
 	return client, nil

@@ -133,13 +133,9 @@ func classify(op, object string, response *http.Response, err error, redact func
 }
 
 func unanswered(op, object string, err error, redact func(string) string) *Error {
-	e := &Error{Op: op, Object: object, cause: err}
+	e := &Error{Op: op, Object: object, unsent: isUnsent(err), cause: err}
 	if err != nil {
 		e.Message = redact(err.Error())
-	}
-	var unsent interface{ Unsent() bool }
-	if errors.As(err, &unsent) && unsent.Unsent() {
-		e.unsent = true
 	}
 	var held *unsentError
 	if errors.As(err, &held) {

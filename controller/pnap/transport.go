@@ -35,6 +35,11 @@ func (e *unsentError) Unwrap() error { return e.cause }
 // Unsent tells that nothing was sent. A RoundTripper that Config.Wrap adds may say the same of its errors.
 func (e *unsentError) Unsent() bool { return true }
 
+func isUnsent(err error) bool {
+	var unsent interface{ Unsent() bool }
+	return errors.As(err, &unsent) && unsent.Unsent()
+}
+
 // errDryRun is the fate of every change in a dry run.
 var errDryRun = errors.New("dry run")
 
@@ -55,8 +60,12 @@ type transport struct {
 }
 
 func newTransport(config Config, tokens *tokenSource, health *condition) *transport {
+	base := baseTransport()
+	if config.Wrap != nil {
+		base = config.Wrap(base)
+	}
 	return &transport{
-		base:      baseTransport(),
+		base:      base,
 		tokens:    tokens,
 		hold:      &holdOff{now: config.Now},
 		backoff:   newBackoff(config.Now),
@@ -185,6 +194,10 @@ func (t *transport) send(request *http.Request, body io.ReadCloser, token string
 	}
 	op, began := operationOf(ctx), t.now()
 	response, err := t.base.RoundTrip(outgoing)
+	if isUnsent(err) {
+		t.metrics.request(op, codeUnsent)
+		return nil, err
+	}
 	t.metrics.duration(op, t.now().Sub(began))
 	if err != nil {
 		t.lost(request, op, err)

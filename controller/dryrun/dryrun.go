@@ -1,0 +1,110 @@
+// Package dryrun has the Kubernetes API server try changes without making them.
+package dryrun
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+)
+
+// Wrap returns a transport that asks the API server to check changes and to store none (dryRun=All, see
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#dry-run). Events are stored, because they say
+// what would be done, and Leases, because replicas are to take turns.
+func Wrap(base http.RoundTripper) http.RoundTripper {
+	return &transport{base: base, told: map[string]bool{}}
+}
+
+type transport struct {
+	base http.RoundTripper
+	mu   sync.Mutex
+	told map[string]bool // changes that were logged already
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodGet || request.Method == http.MethodHead || isReal(request.URL.Path) {
+		return t.base.RoundTrip(request)
+	}
+	t.tell(request)
+	dry, err := dryCopy(request)
+	if err != nil {
+		return nil, fmt.Errorf("dry run of %s %s: %w", request.Method, request.URL.Path, err)
+	}
+	return t.base.RoundTrip(dry)
+}
+
+// isReal tells whether a path, such as /api/v1/namespaces/default/events/x, leads to what is changed all the same.
+func isReal(path string) bool {
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "events" || part == "leases" {
+			return true
+		}
+	}
+	return false
+}
+
+// tell logs each change once; with --v=2 each attempt.
+func (t *transport) tell(request *http.Request) {
+	what := request.Method + " " + request.URL.Path
+	t.mu.Lock()
+	level := klog.Level(0)
+	if t.told[what] {
+		level = 2
+	}
+	t.told[what] = true
+	t.mu.Unlock()
+	klog.FromContext(request.Context()).V(int(level)).Info("Dry run: an object would be changed", "method", request.Method, "path", request.URL.Path)
+}
+
+// dryCopy is the request with dryRun=All: in the query, but in the body when it deletes, because the API
+// server ignores the query of a DELETE that has a body. The body of request is used up.
+func dryCopy(request *http.Request) (*http.Request, error) {
+	dry := request.Clone(request.Context())
+	query := dry.URL.Query()
+	query.Set("dryRun", metav1.DryRunAll)
+	dry.URL.RawQuery = query.Encode()
+	if request.Method != http.MethodDelete || request.Body == nil {
+		return dry, nil
+	}
+	raw, err := io.ReadAll(request.Body)
+	if closeErr := request.Body.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	if raw, err = dryDelete(raw); err != nil {
+		return nil, err
+	}
+	dry.Body, dry.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
+	dry.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }
+	dry.Header.Set("Content-Type", "application/json")
+	return dry, nil
+}
+
+// dryDelete sets dryRun in DeleteOptions of any encoding and returns them as JSON.
+func dryDelete(raw []byte) ([]byte, error) {
+	options := &metav1.DeleteOptions{}
+	if len(raw) > 0 {
+		decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		known, ok := decoded.(*metav1.DeleteOptions)
+		if !ok {
+			return nil, fmt.Errorf("the body is a %T, not DeleteOptions", decoded)
+		}
+		options = known
+	}
+	options.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}
+	options.DryRun = []string{metav1.DryRunAll}
+	return json.Marshal(options)
+}
