@@ -34,6 +34,8 @@ type Config struct {
 	Window time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+	// Metrics to count in; nil for none.
+	Metrics *Metrics
 }
 
 // Listing is the blocks of the account at one instant. It is shared: do not change it.
@@ -67,7 +69,7 @@ func New(config Config) *Account {
 		config.Now = time.Now
 	}
 	a := &Account{config: config, change: make(chan struct{}, 1), networks: map[string]*reading[ipblock.Network]{}}
-	a.blocks = newReading(config, a.list)
+	a.blocks = newReading(config, objectBlocks, a.list)
 	return a
 }
 
@@ -105,7 +107,7 @@ func (a *Account) network(id string) *reading[ipblock.Network] {
 	if known, ok := a.networks[id]; ok {
 		return known
 	}
-	r := newReading(a.config, func(ctx context.Context, _ time.Time) (ipblock.Network, error) {
+	r := newReading(a.config, objectNetwork, func(ctx context.Context, _ time.Time) (ipblock.Network, error) {
 		return a.config.Cloud.Network(ctx, id)
 	})
 	a.networks[id] = r

@@ -9,8 +9,9 @@ import (
 // reading is one thing that is read from the API for all that ask: one request at a time, its answer
 // kept for a window and its failure for failureWindow.
 type reading[T any] struct {
-	window time.Duration
-	now    func() time.Time
+	config Config
+	// object is the name of the thing in metrics.
+	object string
 	read   func(ctx context.Context, askedAt time.Time) (T, error)
 
 	mu sync.Mutex
@@ -37,16 +38,22 @@ type flight[T any] struct {
 	outcome *outcome[T]
 }
 
-func newReading[T any](config Config, read func(ctx context.Context, askedAt time.Time) (T, error)) *reading[T] {
-	return &reading[T]{window: config.Window, now: config.Now, read: read}
+func newReading[T any](config Config, object string, read func(ctx context.Context, askedAt time.Time) (T, error)) *reading[T] {
+	return &reading[T]{config: config, object: object, read: read}
 }
 
 // get returns an answer that was asked for at or after the given time, see Account.Blocks.
 func (r *reading[T]) get(ctx context.Context, after time.Time) (T, error) {
 	var none T
-	for {
+	if after.IsZero() {
+		after = r.config.Now().Add(time.Nanosecond - r.config.Window)
+	}
+	for waited := false; ; waited = true {
 		known, current := r.look(ctx, after)
 		if known != nil {
+			if !waited && known.err == nil {
+				r.config.Metrics.hit(r.object)
+			}
 			return known.value, known.err
 		}
 		select {
@@ -65,7 +72,7 @@ func (r *reading[T]) get(ctx context.Context, after time.Time) (T, error) {
 func (r *reading[T]) look(ctx context.Context, after time.Time) (*outcome[T], *flight[T]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.failure != nil && r.now().Sub(r.failure.endedAt) < failureWindow {
+	if r.failure != nil && r.config.Now().Sub(r.failure.endedAt) < failureWindow {
 		return r.failure, nil
 	}
 	if r.serves(r.last, after) {
@@ -78,16 +85,13 @@ func (r *reading[T]) look(ctx context.Context, after time.Time) (*outcome[T], *f
 }
 
 func (r *reading[T]) serves(o *outcome[T], after time.Time) bool {
-	if o == nil || o.changes != r.changes || o.askedAt.Before(after) {
-		return false
-	}
-	return !after.IsZero() || r.now().Sub(o.askedAt) < r.window
+	return o != nil && o.changes == r.changes && !o.askedAt.Before(after)
 }
 
 // start sends a request. It serves all that wait, so it does not end because the first of them gives up.
 func (r *reading[T]) start(ctx context.Context) *flight[T] {
 	current := &flight[T]{done: make(chan struct{})}
-	sent := &outcome[T]{askedAt: r.now(), changes: r.changes}
+	sent := &outcome[T]{askedAt: r.config.Now(), changes: r.changes}
 	detached := context.WithoutCancel(ctx)
 	go func() {
 		sent.value, sent.err = r.read(detached, sent.askedAt)
@@ -99,11 +103,13 @@ func (r *reading[T]) start(ctx context.Context) *flight[T] {
 func (r *reading[T]) land(current *flight[T], o *outcome[T]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o.endedAt = r.now()
+	o.endedAt = r.config.Now()
 	r.flight = nil
 	if o.err != nil {
 		r.failure = o
+		r.config.Metrics.failed(r.object)
 	} else {
+		r.config.Metrics.fetched(r.object, o.askedAt)
 		r.last, r.failure = o, nil
 	}
 	current.outcome = o
@@ -115,14 +121,4 @@ func (r *reading[T]) expire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changes++
-}
-
-// age is how old the last good answer is; false when there is none.
-func (r *reading[T]) age() (time.Duration, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last == nil {
-		return 0, false
-	}
-	return r.now().Sub(r.last.askedAt), true
 }

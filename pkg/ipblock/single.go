@@ -42,9 +42,11 @@ func EnsureBrought(s Sighting, assignedHere bool, v View) Step {
 func ReleaseBlock(s Sighting, v View) Step { return releaseOne(s, v) }
 
 // ReleaseBrought decides how to give up a block that was brought. It stays in the account, and in its
-// network unless the controller assigned it: assignedHere is the word of the block's ledger.
+// network unless the controller assigned it: assignedHere is the word of the block's ledger. A block that
+// is on another network than the configured one was put there by somebody else.
 func ReleaseBrought(s Sighting, assignedHere bool, v View) Step {
-	if !assignedHere {
+	elsewhere := s.Block.ResourceID != "" && s.Block.ResourceID != v.NetworkID
+	if !assignedHere || elsewhere {
 		return Step{Action: Done, Reason: BlockKept, Block: s.Block}
 	}
 	return parkOne(s, v)

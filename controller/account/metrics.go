@@ -1,0 +1,71 @@
+package account
+
+import (
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// Values of the label "object".
+const (
+	objectBlocks  = "ip-blocks"
+	objectNetwork = "public-network"
+)
+
+// Values of the label "result".
+const (
+	resultHit     = "hit"
+	resultFetched = "fetched"
+	resultFailed  = "failed"
+)
+
+// Metrics are the metrics of an Account. They count only once they are registered. A nil Metrics counts nothing.
+type Metrics struct {
+	asked *metrics.GaugeVec
+	looks *metrics.CounterVec
+}
+
+// NewMetrics returns metrics that are not registered.
+func NewMetrics() *Metrics {
+	return &Metrics{
+		asked: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "phoenixnap_account_timestamp_seconds",
+			Help:           "When the picture in use of the account was asked for, in seconds since 1970, by object: ip-blocks or public-network. Its age is the time since then.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"object"}),
+		looks: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "phoenixnap_account_looks_total",
+			Help:           "How often the account was looked at, by object and result: hit (a recent picture was used), fetched or failed.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"object", "result"}),
+	}
+}
+
+// Register hands each metric to register.
+func (m *Metrics) Register(register func(metrics.Registerable) error) error {
+	for _, each := range []metrics.Registerable{m.asked, m.looks} {
+		if err := register(each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Metrics) hit(object string) {
+	if m != nil {
+		m.looks.WithLabelValues(object, resultHit).Inc()
+	}
+}
+
+func (m *Metrics) fetched(object string, askedAt time.Time) {
+	if m != nil {
+		m.looks.WithLabelValues(object, resultFetched).Inc()
+		m.asked.WithLabelValues(object).Set(float64(askedAt.UnixNano()) / float64(time.Second))
+	}
+}
+
+func (m *Metrics) failed(object string) {
+	if m != nil {
+		m.looks.WithLabelValues(object, resultFailed).Inc()
+	}
+}
