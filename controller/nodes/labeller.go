@@ -22,11 +22,6 @@ const (
 	labelTrue = "true"
 	// retryAfter follows a patch that failed.
 	retryAfter = time.Second
-
-	// ReasonAdmitted is the reason of the event on a Node that gets the label.
-	ReasonAdmitted = "AdmittedToPublicNetwork"
-	// ReasonExcluded is the reason of the event on a Node that loses the label.
-	ReasonExcluded = "ExcludedFromPublicNetwork"
 )
 
 // Labeller keeps the label contract.NodeVLANReady on the Nodes whose agents say that they can carry

@@ -89,6 +89,18 @@ func changes(current, desired map[string]string) map[string]*string {
 	return patch
 }
 
+// labelChanges returns which labels to set. None is taken off: an answer of the API may lack a property
+// for a while.
+func labelChanges(current, desired map[string]string) map[string]*string {
+	patch := map[string]*string{}
+	for name, want := range desired {
+		if current[name] != want {
+			patch[name] = &want
+		}
+	}
+	return patch
+}
+
 // firstOf keeps at most count addresses: a membership may list a range of thousands, and a Node object
 // is read by everyone.
 func firstOf(ips []netip.Addr, count int) []netip.Addr { return ips[:min(len(ips), count)] }

@@ -8,9 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/instances"
@@ -35,9 +37,10 @@ type Servers interface {
 	List(ctx context.Context) (instances.List, error)
 }
 
-// Networks is what the package asks of the API.
+// Networks is the shared picture of the public networks.
 type Networks interface {
-	Network(ctx context.Context, id string) (ipblock.Network, error)
+	// Network returns a network that was asked for at or after the given time.
+	Network(ctx context.Context, id string, after time.Time) (ipblock.Network, error)
 }
 
 // NetworkConfig says what a NetworkPublisher works with.
@@ -49,25 +52,32 @@ type NetworkConfig struct {
 	// Servers and Networks are asked once for each window, however many Nodes there are.
 	Servers  Servers
 	Networks Networks
+	// Events are recorded on Nodes.
+	Events record.EventRecorder
 	// NetworkID is the ID of the public network; empty when load balancers are off.
 	NetworkID string
 	// Announcer is the value of the annotation of that name.
 	Announcer string
 	// Selector selects the Nodes that may announce; the others are told AnnouncerNone. nil means all.
 	Selector labels.Selector
+	// ManagesMembership tells that the controller joins servers to the network itself: then their absence
+	// is not reported here.
+	ManagesMembership bool
 	// Window is how often the API is asked; 0 means DefaultNetworkWindow.
 	Window time.Duration
 }
 
-// NetworkPublisher keeps the annotations of contract.NodeNetwork on every Node that has a provider ID.
+// NetworkPublisher keeps the annotations of contract.NodeNetwork and the labels of instances.Labels on
+// every Node that has a provider ID, and says which of them lack membership.
 type NetworkPublisher struct {
 	config NetworkConfig
 	wake   chan struct{}
 	synced cache.InformerSynced
 
-	// network and askedAt belong to the goroutine of Run.
+	// What follows belongs to the goroutine of Run: the network as last read, and the Nodes whose lack of
+	// membership was told, with what was said.
 	network ipblock.Network
-	askedAt time.Time
+	told    map[types.UID]string
 }
 
 // NewNetworkPublisher returns a publisher. It registers with the informer and starts nothing.
@@ -78,7 +88,7 @@ func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
 	if config.Selector == nil {
 		config.Selector = labels.Everything()
 	}
-	p := &NetworkPublisher{config: config, wake: make(chan struct{}, 1)}
+	p := &NetworkPublisher{config: config, wake: make(chan struct{}, 1), told: map[types.UID]string{}}
 	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { p.notice(object) },
 		UpdateFunc: func(_, object any) { p.notice(object) },
@@ -154,24 +164,24 @@ func (p *NetworkPublisher) sync(ctx context.Context) error {
 			problems = append(problems, p.publish(ctx, node, server, blocks))
 		}
 	}
+	p.tellMissing(nodes, list)
 	return errors.Join(problems...)
 }
 
-// refresh asks for the network, unless it was asked for within half a window: Nodes that join in
-// between are told what is known.
+// refresh reads the network, unless somebody did within half a window: Nodes that join in between are told
+// what is known.
 func (p *NetworkPublisher) refresh(ctx context.Context) error {
-	if p.config.NetworkID == "" || time.Since(p.askedAt) < p.config.Window/2 {
+	if p.config.NetworkID == "" {
 		return nil
 	}
-	askedAt := time.Now()
-	network, err := p.config.Networks.Network(ctx, p.config.NetworkID)
+	network, err := p.config.Networks.Network(ctx, p.config.NetworkID, time.Now().Add(-p.config.Window/2))
 	if err != nil {
 		return err
 	}
 	if !isVLAN(network.VLAN) {
 		return fmt.Errorf("public network %s: the API names no usable VLAN ID: %d", network.ID, network.VLAN)
 	}
-	p.network, p.askedAt = network, askedAt
+	p.network = network
 	return nil
 }
 
@@ -187,12 +197,13 @@ func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, serve
 			return err
 		}
 	}
-	patch := changes(node.Annotations, desired)
-	if len(patch) == 0 {
+	patch, relabel := changes(node.Annotations, desired), labelChanges(node.Labels, instances.Labels(server))
+	if len(patch)+len(relabel) == 0 {
 		return nil
 	}
-	klog.FromContext(ctx).V(2).Info("Publishing the public network to a Node", "node", node.Name, "server", server.ID, "changes", len(patch))
-	return patchMetadata(ctx, p.config.Client, node.Name, patch, nil)
+	klog.FromContext(ctx).V(2).Info("Publishing server and public network to a Node", "node", node.Name, "server", server.ID,
+		"annotations", len(patch), "labels", len(relabel))
+	return patchMetadata(ctx, p.config.Client, node.Name, patch, relabel)
 }
 
 func (p *NetworkPublisher) announcer(node *corev1.Node) string {

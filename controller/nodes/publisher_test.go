@@ -5,18 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
 )
@@ -26,6 +31,7 @@ type desk struct {
 	t      *testing.T
 	sim    *pnapsim.Sim
 	client *fake.Clientset
+	events *record.FakeRecorder
 	config NetworkConfig
 }
 
@@ -47,8 +53,10 @@ func newDesk(t *testing.T, nodes ...*corev1.Node) *desk {
 			t.Fatal(err)
 		}
 	}
-	return &desk{t: t, sim: sim, client: client, config: NetworkConfig{
-		Client: client, Servers: instances.NewInventory(instances.InventoryConfig{Source: api, Window: testWindow / 2}), Networks: api,
+	events := record.NewFakeRecorder(100)
+	return &desk{t: t, sim: sim, client: client, events: events, config: NetworkConfig{
+		Client: client, Servers: instances.NewInventory(instances.InventoryConfig{Source: api, Window: testWindow / 2}),
+		Networks: account.New(account.Config{Cloud: api, Window: testWindow}), Events: events,
 		NetworkID: simtest.NetworkID, Announcer: contract.AnnouncerKubeVIP, Window: testWindow,
 	}}
 }
@@ -76,7 +84,7 @@ func (d *desk) run() {
 }
 
 func serverNode(name, serverID string) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"other/annotation": "kept"}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Annotations: map[string]string{"other/annotation": "kept"}}}
 	if serverID != "" {
 		node.Spec.ProviderID = contract.ProviderID(serverID)
 	}
@@ -199,6 +207,79 @@ func TestNewNodeIsToldSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
+}
+
+// Labels follow the server after the Node was initialised; those of others stay, and nothing is written twice.
+func TestLabelsAreKeptInLine(t *testing.T) {
+	node := serverNode("node-1", simtest.Server1ID)
+	node.Labels = map[string]string{contract.NodeLocation: "PHX", "other/label": "kept"}
+	d := newDesk(t, node)
+	d.run()
+	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
+	got, err := d.client.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		contract.NodeLocation: "ASH", contract.NodeNetworkType: "PRIVATE_ONLY", contract.NodeServerType: "s1.c1.small", "other/label": "kept",
+	} {
+		if got.Labels[name] != want {
+			t.Errorf("label %s is %q, want %q", name, got.Labels[name], want)
+		}
+	}
+	got.Labels[contract.NodeServerType] = "somebody-edited-it"
+	if _, err := d.client.CoreV1().Nodes().Update(t.Context(), got, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	d.awaitRequests(d.requests() + 6)
+	if got, err = d.client.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{}); err != nil || got.Labels[contract.NodeServerType] != "s1.c1.small" {
+		t.Errorf("labels %v, %v", got.Labels, err)
+	}
+}
+
+// A Node that is to carry traffic but whose server is no member is told once, and again when that is so anew.
+func TestMissingMembershipIsTold(t *testing.T) {
+	d := newDesk(t, serverNode("node-1", simtest.Server1ID), serverNode("node-2", simtest.Server2ID))
+	if err := d.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: simtest.Server1ID, Network: simtest.NetworkID}); err != nil {
+		t.Fatal(err)
+	}
+	d.sim.Advance(5 * time.Minute)
+	d.run()
+	d.eventually("node-1", equals(wanted(simtest.Server1ID, "", "false", nodeBlock)))
+	d.awaitRequests(d.requests() + 8)
+	if text := <-d.events.Events; !strings.Contains(text, "Warning PublicNetworkMembershipMissing") || !strings.Contains(text, simtest.Server1ID) {
+		t.Errorf("event %q", text)
+	}
+	if len(d.events.Events) > 0 {
+		t.Errorf("further event %q", <-d.events.Events)
+	}
+	if err := d.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: simtest.Server1ID, Network: simtest.NetworkID, IPs: []string{"203.0.113.5"}}); err != nil {
+		t.Fatal(err)
+	}
+	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.5", "true", nodeBlock)))
+	if len(d.events.Events) > 0 {
+		t.Errorf("event of a member: %q", <-d.events.Events)
+	}
+}
+
+func TestMissingMembership(t *testing.T) {
+	network := ipblock.Network{ID: "n", Location: "ASH"}
+	joined := []pnap.Membership{{NetworkID: "n", Status: "in-progress"}}
+	for name, test := range map[string]struct {
+		server pnap.Server
+		want   string
+	}{
+		"joining":          {server: pnap.Server{ID: "s", Location: "ASH", PublicNetworks: joined}},
+		"no member":        {server: pnap.Server{ID: "s", Location: "ash"}, want: "--manage-membership"},
+		"of another":       {server: pnap.Server{ID: "s", PublicNetworks: []pnap.Membership{{NetworkID: "m"}}}, want: "is no member of public network n"},
+		"other location":   {server: pnap.Server{ID: "s", Location: "PHX"}, want: "in location PHX, but public network n is in ASH"},
+		"unknown location": {server: pnap.Server{ID: "s"}, want: "is no member"},
+	} {
+		got := missingMembership(test.server, network)
+		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
 }
 
 // An API that fails changes nothing that was published, and is asked again.
