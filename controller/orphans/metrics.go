@@ -1,0 +1,43 @@
+package orphans
+
+import "k8s.io/component-base/metrics"
+
+// Metrics tell of blocks that nobody uses.
+type Metrics struct {
+	blocks    *metrics.GaugeVec
+	collected *metrics.Counter
+}
+
+// NewMetrics returns metrics that are not registered.
+func NewMetrics() *Metrics {
+	return &Metrics{
+		blocks: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "phoenixnap_orphan_ip_blocks",
+			Help: "IP blocks of the cluster that nobody uses, by standing: orphan (its Service does not exist), leftover (marked for deletion by " +
+				"phoenixnap/k8s-cloud-provider-bmc v1), empty (shared, and nobody holds an address), unclear (its tags do not say what it is for); " +
+				"beside them retained (kept without a Service because a user wanted it).",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"standing"}),
+		collected: metrics.NewCounter(&metrics.CounterOpts{
+			Name:           "phoenixnap_orphan_ip_blocks_collected_total",
+			Help:           "Orphaned IP blocks that were given back to phoenixNAP.",
+			StabilityLevel: metrics.ALPHA,
+		}),
+	}
+}
+
+// Register hands the metrics to a registry.
+func (m *Metrics) Register(register func(metrics.Registerable) error) error {
+	for _, each := range []metrics.Registerable{m.blocks, m.collected} {
+		if err := register(each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Metrics) stand(counts map[standing]int) {
+	for _, s := range []standing{orphan, leftover, empty, unclear, retained} {
+		m.blocks.WithLabelValues(string(s)).Set(float64(counts[s]))
+	}
+}
