@@ -20,8 +20,13 @@ func concerns(before, after *corev1.Service, published *corev1.LoadBalancerStatu
 		!before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
 		!equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
 		!maps.Equal(before.Annotations, after.Annotations) ||
-		!slices.Equal(before.Finalizers, after.Finalizers) ||
+		lostFinalizer(before, after) ||
 		statusEdited(before, after, published)
+}
+
+// lostFinalizer tells whether somebody took our finalizer off a Service. Putting it on was ourselves.
+func lostFinalizer(before, after *corev1.Service) bool {
+	return slices.Contains(before.Finalizers, finalizerFor(after)) && !slices.Contains(after.Finalizers, finalizerFor(after))
 }
 
 // statusEdited tells whether somebody put another address there than the published one. kube-vip

@@ -74,17 +74,18 @@ type Config struct {
 // Controller is our service controller, in the place of the framework's
 // (k8s.io/cloud-provider/controllers/service). docs/decisions/0002-service-controller.md says why.
 type Controller struct {
-	kube       kubernetes.Interface
-	services   corelisters.ServiceLister
-	nodes      corelisters.NodeLister
-	synced     []cache.InformerSynced
-	balancer   Balancer
-	events     record.EventRecorder
-	metrics    *Metrics
-	workers    int
-	driftEvery time.Duration
-	selector   labels.Selector
-	announcer  string
+	kube            kubernetes.Interface
+	services        corelisters.ServiceLister
+	nodes           corelisters.NodeLister
+	serviceInformer cache.SharedIndexInformer
+	nodeInformer    cache.SharedIndexInformer
+	balancer        Balancer
+	events          record.EventRecorder
+	metrics         *Metrics
+	workers         int
+	driftEvery      time.Duration
+	selector        labels.Selector
+	announcer       string
 
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	lives *lives
@@ -92,16 +93,13 @@ type Controller struct {
 	pass  *pass
 }
 
-// New returns a Controller. It registers with the informers and starts nothing.
-func New(config Config) (*Controller, error) {
+// New returns a Controller. It makes its informers known to their factory and starts nothing.
+func New(config Config) *Controller {
 	c := &Controller{
 		kube: config.Kube, services: config.Services.Lister(), nodes: config.Nodes.Lister(),
+		serviceInformer: config.Services.Informer(), nodeInformer: config.Nodes.Informer(),
 		balancer: config.Balancer, events: config.Events, metrics: config.Metrics,
 		workers: max(config.Workers, 1), driftEvery: config.DriftEvery, selector: config.Selector, announcer: config.Announcer,
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstBackoff, lastBackoff),
-			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{Name: "service"},
-		),
 		lives: newLives(), alarm: newAlarm(),
 	}
 	if c.metrics == nil {
@@ -114,24 +112,24 @@ func New(config Config) (*Controller, error) {
 		c.selector = labels.Everything()
 	}
 	c.pass = newPass(c.metrics)
-	return c, c.watch(config)
+	return c
 }
 
-func (c *Controller) watch(config Config) error {
-	services, err := config.Services.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+// watch has Services put into the queue. It returns what tells that the informers' first lists went through.
+func (c *Controller) watch() ([]cache.InformerSynced, error) {
+	services, err := c.serviceInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: c.serviceAdded, UpdateFunc: c.serviceChanged, DeleteFunc: c.serviceGone,
 	})
 	if err != nil {
-		return fmt.Errorf("watch Services: %w", err)
+		return nil, fmt.Errorf("watch Services: %w", err)
 	}
-	nodes, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	nodes, err := c.nodeInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { c.alarm.ring(true) }, UpdateFunc: c.nodeChanged, DeleteFunc: func(any) { c.alarm.ring(true) },
 	})
 	if err != nil {
-		return fmt.Errorf("watch Nodes: %w", err)
+		return nil, fmt.Errorf("watch Nodes: %w", err)
 	}
-	c.synced = []cache.InformerSynced{services.HasSynced, nodes.HasSynced}
-	return nil
+	return []cache.InformerSynced{services.HasSynced, nodes.HasSynced}, nil
 }
 
 func (c *Controller) serviceAdded(added any) {
@@ -162,10 +160,18 @@ func (c *Controller) serviceGone(last any) {
 	}
 }
 
-// Run works until ctx ends. Then it waits for what is under way and returns nil.
+// Run works until ctx ends. Then it waits for what is under way and returns nil. It may be called once.
 func (c *Controller) Run(ctx context.Context) error {
+	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstBackoff, lastBackoff),
+		workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{Name: "service"},
+	)
 	defer c.queue.ShutDown()
-	if !cache.WaitForNamedCacheSyncWithContext(ctx, c.synced...) {
+	synced, err := c.watch()
+	if err != nil {
+		return err
+	}
+	if !cache.WaitForNamedCacheSyncWithContext(ctx, synced...) {
 		return nil
 	}
 	var running sync.WaitGroup

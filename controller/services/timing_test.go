@@ -1,0 +1,380 @@
+package services
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
+	"k8s.io/cloud-provider/api"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+var servicesResource = corev1.SchemeGroupVersion.WithResource("services")
+
+// clocked is a cluster in memory whose time passes only while all wait.
+type clocked struct {
+	t       *testing.T
+	kube    *fake.Clientset
+	shop    *shop
+	told    *told
+	metrics *Metrics
+	// patches are the writes of the controller; versions gives each version of a Service its number.
+	patches, versions atomic.Int64
+}
+
+// inTime runs a test in a bubble of its own (testing/synctest) with a controller at work.
+func inTime(t *testing.T, config Config, test func(*clocked), objects ...runtime.Object) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &clocked{t: t, shop: newShop(), told: newTold(), kube: fake.NewClientset(objects...)}
+		w.kube.PrependReactor("patch", "services", w.patch)
+		factory := informers.NewSharedInformerFactory(w.kube, 0)
+		config.Kube, config.Balancer, config.Events, config.Metrics = w.kube, w.shop, w.told.recorder, NewMetrics()
+		config.Services, config.Nodes = factory.Core().V1().Services(), factory.Core().V1().Nodes()
+		w.metrics = config.Metrics
+		controller := New(config)
+		ctx, cancel := context.WithCancel(logged(t))
+		factory.Start(ctx.Done())
+		ended := make(chan error, 1)
+		go func() { ended <- controller.Run(ctx) }()
+		synctest.Wait()
+		test(w)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run ended with %v", err)
+		}
+		factory.Shutdown()
+	})
+}
+
+// patch applies a patch as the API server does: to the UID that it names, as a new version, and the last
+// finalizer of a deleted Service takes it along.
+func (w *clocked) patch(action ktesting.Action) (bool, runtime.Object, error) {
+	patch, ok := action.(ktesting.PatchAction)
+	if !ok {
+		return false, nil, nil
+	}
+	w.patches.Add(1)
+	stored, err := w.kube.Tracker().Get(servicesResource, patch.GetNamespace(), patch.GetName())
+	if err != nil {
+		return true, nil, err
+	}
+	var body struct {
+		Metadata struct {
+			UID types.UID `json:"uid"`
+		} `json:"metadata"`
+	}
+	before, err := json.Marshal(stored)
+	if err == nil {
+		err = json.Unmarshal(patch.GetPatch(), &body)
+	}
+	if err != nil {
+		return true, nil, err
+	}
+	merged, err := strategicpatch.StrategicMergePatch(before, patch.GetPatch(), corev1.Service{})
+	if err != nil {
+		return true, nil, err
+	}
+	after := &corev1.Service{}
+	if err := json.Unmarshal(merged, after); err != nil {
+		return true, nil, err
+	}
+	if old, ok := stored.(*corev1.Service); !ok || old.UID != body.Metadata.UID {
+		return true, nil, apierrors.NewConflict(servicesResource.GroupResource(), patch.GetName(), errors.New("another UID"))
+	}
+	return true, after, w.put(after)
+}
+
+func (w *clocked) put(service *corev1.Service) error {
+	if service.DeletionTimestamp != nil && len(service.Finalizers) == 0 {
+		return w.kube.Tracker().Delete(servicesResource, service.Namespace, service.Name)
+	}
+	service.ResourceVersion = strconv.FormatInt(w.versions.Add(1), 10)
+	return w.kube.Tracker().Update(servicesResource, service, service.Namespace)
+}
+
+func (w *clocked) create(name string, changes ...change) {
+	w.t.Helper()
+	service := serviceWith(append([]change{func(s *corev1.Service) {
+		s.Name, s.UID, s.CreationTimestamp = name, types.UID(fmt.Sprint(name, w.versions.Load())), metav1.Now()
+		s.ResourceVersion = strconv.FormatInt(w.versions.Add(1), 10)
+	}}, changes...)...)
+	if err := w.kube.Tracker().Create(servicesResource, service, service.Namespace); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *clocked) get(name string) *corev1.Service {
+	w.t.Helper()
+	stored, err := w.kube.Tracker().Get(servicesResource, "shop", name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	service, ok := stored.(*corev1.Service)
+	if err != nil || !ok {
+		w.t.Fatalf("Service %s: %T, %v", name, stored, err)
+	}
+	return service.DeepCopy()
+}
+
+func (w *clocked) edit(name string, changes ...change) {
+	w.t.Helper()
+	service := w.get(name)
+	for _, c := range changes {
+		c(service)
+	}
+	if err := w.put(service); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *clocked) addressOf(name string) string {
+	w.t.Helper()
+	service := w.get(name)
+	if service == nil || len(service.Status.LoadBalancer.Ingress) == 0 {
+		return ""
+	}
+	return service.Status.LoadBalancer.Ingress[0].IP
+}
+
+// elapse lets time pass.
+func elapse(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// pauses are the times between calls, in whole seconds.
+func pauses(times []time.Time) []int {
+	var between []int
+	for i := 1; i < len(times); i++ {
+		between = append(between, int(times[i].Sub(times[i-1]).Round(time.Second).Seconds()))
+	}
+	return between
+}
+
+func TestWaitingIsNoFailure(t *testing.T) {
+	inTime(t, Config{}, func(w *clocked) {
+		w.shop.set(func(s *shop) { s.waits, s.pause = 4, 3*time.Second })
+		w.create("web")
+		elapse(time.Minute)
+		if got := pauses(w.shop.times("ensure", "web")); !cmp.Equal(got, []int{3, 3, 3, 3}) {
+			t.Errorf("pauses between the calls: %v", got)
+		}
+		w.edit("web", func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
+		elapse(time.Minute)
+		if got := pauses(w.shop.times("release", "web")); !cmp.Equal(got, []int{3, 3, 3, 3}) {
+			t.Errorf("pauses between the calls of the release: %v", got)
+		}
+		if w.get("web") != nil || w.shop.holds("web") {
+			t.Error("the Service was not released")
+		}
+		if counts := w.told.counts(); counts["Warning "+eventSyncFailed]+counts["Normal "+eventWaiting] != 0 {
+			t.Errorf("short waits are told of: %v", counts)
+		}
+	})
+}
+
+func TestErrorsBackOffAndAWaitEndsThat(t *testing.T) {
+	inTime(t, Config{}, func(w *clocked) {
+		broken := true
+		w.shop.set(func(s *shop) {
+			s.fail = func(string, types.NamespacedName) error {
+				if broken {
+					return errors.New("location XYZ is not on sale")
+				}
+				return nil
+			}
+		})
+		w.create("web", heldBy(frameworks))
+		elapse(30 * time.Minute)
+		if got := pauses(w.shop.times("ensure", "web")); len(got) < 8 || !cmp.Equal(got[:8], []int{5, 10, 20, 40, 80, 160, 300, 300}) {
+			t.Errorf("pauses between the calls: %v", got)
+		}
+		warnings := slices.DeleteFunc(w.told.all(), func(e string) bool { return !strings.HasPrefix(e, "Warning "+eventSyncFailed) })
+		if slices.Sort(warnings); len(warnings) < 9 || len(slices.Compact(warnings)) != 1 {
+			t.Errorf("warnings differ, or there are too few: %v", warnings)
+		}
+		w.shop.set(func(s *shop) { broken, s.waits, s.pause = false, 1, time.Second })
+		elapse(lastBackoff + 2*time.Second)
+		if w.addressOf("web") == "" {
+			t.Fatal("no address though nothing is broken any more")
+		}
+		w.shop.set(func(s *shop) { broken, s.calls = true, nil })
+		w.edit("web", annotated("a", "b"))
+		elapse(6 * time.Second)
+		if got := pauses(w.shop.times("ensure", "web")); !cmp.Equal(got, []int{5}) {
+			t.Errorf("the failures of before count on: pauses %v", got)
+		}
+	})
+}
+
+func TestALongWaitIsToldOnce(t *testing.T) {
+	inTime(t, Config{}, func(w *clocked) {
+		w.shop.set(func(s *shop) { s.waits, s.pause = 100, 3*time.Second })
+		w.create("web")
+		elapse(10 * time.Minute)
+		counts := w.told.counts()
+		if counts["Normal "+eventWaiting] != 1 || counts["Normal "+eventEnsuring] != 1 || counts["Normal "+eventEnsured] != 1 {
+			t.Errorf("events: %v", counts)
+		}
+	})
+}
+
+func TestChangesOfNodesAreCollected(t *testing.T) {
+	inTime(t, Config{Workers: 2}, func(w *clocked) {
+		for i := range 10 {
+			w.create("web-" + strconv.Itoa(i))
+		}
+		w.create("foreign", ofClass("example.com/other"))
+		elapse(time.Minute)
+		w.shop.set(func(s *shop) { s.calls = nil })
+		before := w.patches.Load()
+		for i := range 50 {
+			node := nodeWith(func(n *corev1.Node) { n.Name = "node-" + strconv.Itoa(i) })
+			if _, err := w.kube.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			elapse(50 * time.Millisecond)
+		}
+		elapse(10 * time.Second)
+		if n := w.shop.count("ensure", "web-0"); n < 2 || n > 5 {
+			t.Errorf("50 Nodes within 2.5 s made %d calls for a Service", n)
+		}
+		if n := w.shop.count("ensure", "foreign"); n != 0 {
+			t.Errorf("%d calls for a foreign Service", n)
+		}
+		if n := w.patches.Load() - before; n != 0 {
+			t.Errorf("%d writes though nothing was to be changed", n)
+		}
+		w.shop.set(func(s *shop) { s.calls = nil })
+		heartbeat(t, w, "node-1")
+		elapse(10 * time.Second)
+		if n := w.shop.count("ensure", "web-0"); n != 0 {
+			t.Errorf("a heartbeat made %d calls", n)
+		}
+	})
+}
+
+func heartbeat(t *testing.T, w *clocked, name string) {
+	t.Helper()
+	node, err := w.kube.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if err == nil {
+		node.Status.Conditions[0].LastHeartbeatTime = metav1.Now()
+		_, err = w.kube.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReportsOfAgentsReachTheServicesConcerned(t *testing.T) {
+	inTime(t, Config{}, func(w *clocked) {
+		w.create("web")
+		elapse(time.Second)
+		w.create("api")
+		elapse(time.Minute)
+		w.shop.set(func(s *shop) { s.calls = nil })
+		node, err := w.kube.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
+		if err == nil {
+			node.Annotations[contract.NodeReportedAddresses] = `{"` + w.addressOf("api") + `":{"state":"Answered","since":"2026-03-01T12:00:00Z"}}`
+			_, err = w.kube.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		elapse(10 * time.Second)
+		if web, api := w.shop.count("ensure", "web"), w.shop.count("ensure", "api"); web != 0 || api != 1 {
+			t.Errorf("%d calls for another Service, %d for the one with the address", web, api)
+		}
+	}, nodeWith(func(*corev1.Node) {}))
+}
+
+func TestDriftIsLookedFor(t *testing.T) {
+	inTime(t, Config{DriftEvery: time.Minute}, func(w *clocked) {
+		w.create("web")
+		w.create("api")
+		elapse(time.Second)
+		w.shop.set(func(s *shop) { s.calls, s.stray = nil, []types.NamespacedName{{Namespace: "shop", Name: "api"}} })
+		elapse(time.Minute)
+		if web, api := w.shop.count("ensure", "web"), w.shop.count("ensure", "api"); web != 0 || api != 1 {
+			t.Errorf("%d calls for a Service that is well, %d for one that is astray", web, api)
+		}
+		w.shop.set(func(s *shop) { s.stray = []types.NamespacedName{{Namespace: "shop", Name: "no-more"}} })
+		elapse(5 * time.Minute)
+		if n := w.shop.looked; n != 6 {
+			t.Errorf("looked %d times in six minutes", n)
+		}
+	})
+}
+
+func TestAnnouncerThatIgnoresTheClass(t *testing.T) {
+	ready := true
+	slice := func(name string) *discoveryv1.EndpointSlice {
+		return &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+			Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+		}
+	}
+	class := ofClass(contract.LoadBalancerClass)
+	inTime(t, Config{Announcer: contract.AnnouncerKubeVIP}, func(w *clocked) {
+		w.create("ignored", class)
+		w.create("taken", class)
+		w.create("unused", class)
+		w.create("plain")
+		w.create("answering", class)
+		elapse(10 * time.Second)
+		w.edit("taken", annotated("kube-vip.io/vipHost", "node-1"))
+		node := nodeWith(func(n *corev1.Node) {
+			n.Annotations[contract.NodeReportedAddresses] = `{"` + w.addressOf("answering") + `":{"state":"Answered","since":"2026-03-01T12:00:00Z"}}`
+		})
+		if _, err := w.kube.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		elapse(45 * time.Second)
+		if n := w.told.counts()["Warning "+eventIgnored]; n != 0 {
+			t.Errorf("%d warnings before a minute was over", n)
+		}
+		elapse(10 * time.Minute)
+		if n := w.told.counts()["Warning "+eventIgnored]; n != 1 {
+			t.Errorf("%d warnings, want one for the Service that has endpoints, no host and no answer: %v", n, w.told.all())
+		}
+	}, slice("ignored"), slice("taken"), slice("plain"), slice("answering"))
+}
+
+func TestManyCallersStopTogether(t *testing.T) {
+	inTime(t, Config{Workers: 5}, func(w *clocked) {
+		w.shop.set(func(s *shop) {
+			s.fail = func(string, types.NamespacedName) error { return api.NewRetryError("waiting", time.Second) }
+		})
+		for i := range 20 {
+			w.create("web-" + strconv.Itoa(i))
+		}
+		elapse(10 * time.Second)
+		for i := range 20 {
+			name := "web-" + strconv.Itoa(i)
+			if got := pauses(w.shop.times("ensure", name)); slices.Max(got) != 1 {
+				t.Errorf("%s: pauses %v", name, got)
+			}
+		}
+	})
+}
