@@ -37,6 +37,28 @@ test: prepare ## Run all tests
 test-long: prepare ## Run all tests, random walks with fifty times as many seeds
 	PNAP_SEED_FACTOR=50 $(TEST) $(TESTFLAGS) -timeout 120m ./...
 
+.PHONY: test-minors
+test-minors: prepare ## Run the controller's tests against kube-apiservers of three Kubernetes minors, the older ones built first
+	@for minor in $(MINORS); do $(MAKE) --no-print-directory test-minor MINOR=$$minor; done
+
+# The packages whose tests start a control plane.
+MINORS ?= 1.36 1.35 1.34
+ON_CONTROL_PLANE = $(shell go list -f '{{range .TestImports}}{{println . $$.ImportPath}}{{end}}{{range .XTestImports}}{{println . $$.ImportPath}}{{end}}' ./controller/... ./test/controlplane | awk '$$1 ~ /\/test\/controlplane$$/ {print $$2}') ./test/controlplane
+.PHONY: test-minor
+test-minor: go
+	@echo "Kubernetes $(MINOR): $$(PNAP_KUBERNETES_MINOR=$(MINOR) go run ./test/tools/cmd/tools kube-apiserver)"
+	results=$$(mktemp) && trap "rm -f $$results" EXIT && \
+	PNAP_KUBERNETES_MINOR=$(MINOR) $(DEV) gotestsum --format pkgname --jsonfile $$results -- $(TESTFLAGS) -count=1 $(ON_CONTROL_PLANE) && \
+	echo "figure tests_on_kubernetes_$(subst .,_,$(MINOR)) $$(grep -c '"Action":"pass".*"Test":' $$results) tests"
+
+.PHONY: bench
+bench: prepare ## Measure API calls, waits and memory of the controller, one figure a line; takes about fifteen minutes
+	go run ./test/bench/cmd/bench
+
+.PHONY: run-local
+run-local: go ## Run the controller here: CCM_SECRET, KUBECONFIG, PNAP_LOCATION, PNAP_LOAD_BALANCER (ARGS=… are its flags)
+	@./controller/run-local $(ARGS)
+
 .PHONY: lint
 lint: go ## Run the linters and check that go.mod is tidy
 	$(DEV) golangci-lint run ./...

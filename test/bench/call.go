@@ -63,17 +63,24 @@ func (c calls) beyondPolling() calls {
 	})
 }
 
-// busiest is the operation with the most calls and how many a minute it had within a time.
-func (c calls) busiest(within time.Duration) (operation string, perMinute float64) {
-	counts := map[string]int{}
-	most := 0
+// minute is what a figure a minute counts in. The slack is for calls that come every thirty seconds: the third of
+// them may be a little early.
+const minute = time.Minute - time.Second
+
+// busiest is the operation that had the most calls within any minute, and how many those were.
+func (c calls) busiest() (operation string, most int) {
+	times := map[string][]time.Time{}
 	for _, each := range c.api() {
-		counts[each.Operation]++
-		if n := counts[each.Operation]; n > most || (n == most && each.Operation < operation) {
-			operation, most = each.Operation, n
+		recent := append(times[each.Operation], each.Time)
+		for each.Time.Sub(recent[0]) >= minute {
+			recent = recent[1:]
+		}
+		times[each.Operation] = recent
+		if len(recent) > most {
+			operation, most = each.Operation, len(recent)
 		}
 	}
-	return operation, float64(most) / within.Minutes()
+	return operation, most
 }
 
 // String lists the calls, one a line, for a person who wonders about a figure.

@@ -112,19 +112,19 @@ func (r *rig) idle(ctx context.Context, out io.Writer, f Fleet) ([]Figure, error
 	if err := pause(ctx, f.Settle); err != nil {
 		return nil, err
 	}
-	mark, begin := r.mark(), time.Now()
+	mark := r.mark()
 	if err := pause(ctx, f.Steady); err != nil {
 		return nil, err
 	}
 	made := r.since(mark).api()
-	operation, perMinute := made.busiest(time.Since(begin))
+	operation, perMinute := made.busiest()
 	_, _ = fmt.Fprintf(out, "busiest operation of the steady state: %s\n", operation)
 	if perMinute > maxSteadyCalls {
 		_, _ = fmt.Fprint(out, made)
 	}
 	peak, err := resident(r.controller.PID())
 	return []Figure{
-		limited("steady_cloud_calls_per_minute", perMinute, "calls/min", maxSteadyCalls),
+		limited("steady_cloud_calls_per_minute", float64(perMinute), "calls/min", maxSteadyCalls),
 		told("steady_cloud_writes", float64(len(made.writes())), "calls"),
 		limited(fmt.Sprintf("controller_rss_%d_nodes", f.Nodes), peak, "MiB", maxResident),
 	}, errors.Join(err, r.alive())

@@ -1,0 +1,2 @@
+// Package local tests what make run-local does on a developer's machine.
+package local
