@@ -95,7 +95,7 @@ func addedByUs(service *corev1.Service) bool {
 func marks() []string {
 	return []string{
 		contract.ServiceIPAddress, contract.ServiceIPBlock, contract.ServiceIPGateway,
-		contract.ServiceIPBlockAssigned, contract.ServiceIPPurchase,
+		contract.ServiceIPBlockAssigned, contract.ServiceIPPurchase, contract.ServiceIPOwner,
 	}
 }
 
