@@ -5,6 +5,11 @@ import (
 	"sync"
 	"time"
 
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app"
+	appconfig "k8s.io/cloud-provider/app/config"
+	genericcontrollermanager "k8s.io/controller-manager/app"
+	"k8s.io/controller-manager/controller"
 	"k8s.io/klog/v2"
 )
 
@@ -25,17 +30,37 @@ type loops struct {
 
 func newLoops(ctx context.Context) *loops { return &loops{ctx: ctx} }
 
-// start runs one loop. The framework's context ends with the leadership, but not with a signal.
+// start runs one loop until ctx, which bind has made, ends.
 func (l *loops) start(ctx context.Context, each loop) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(l.ctx, cancel) //nolint:contextcheck // the second of two contexts that end it
 	l.running.Go(func() {
-		defer cancel()
-		defer stop()
 		if err := each.Run(ctx); err != nil {
 			klog.FromContext(ctx).Error(err, "A loop of the controller ended")
 		}
 	})
+}
+
+// bind has the framework's controllers, too, end with the process and not with the leadership alone.
+func (l *loops) bind(all map[string]app.ControllerInitFuncConstructor) map[string]app.ControllerInitFuncConstructor {
+	bound := make(map[string]app.ControllerInitFuncConstructor, len(all))
+	for name, each := range all {
+		bound[name] = app.ControllerInitFuncConstructor{
+			InitContext: each.InitContext,
+			Constructor: func(init app.ControllerInitContext, completed *appconfig.CompletedConfig, cloud cloudprovider.Interface) app.InitFunc {
+				start := each.Constructor(init, completed, cloud)
+				return func(ctx context.Context, framework genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
+					return start(l.bound(ctx), framework)
+				}
+			},
+		}
+	}
+	return bound
+}
+
+// bound returns a context that ends with ctx and with the process.
+func (l *loops) bound(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(l.ctx, cancel) //nolint:contextcheck // the second of two contexts that end it
+	return ctx
 }
 
 // wait returns when all loops have ended, but not later than after the farewell.

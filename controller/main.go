@@ -7,8 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cloud-provider/app"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/cloud-provider/options"
 	"k8s.io/component-base/cli"
 	cliflag "k8s.io/component-base/cli/flag"
+	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of the Kubernetes client
 	_ "k8s.io/component-base/metrics/prometheus/version"  // metric of the version
 	"k8s.io/component-base/version/verflag"
@@ -24,19 +24,26 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-const program = "phoenixnap-cloud-controller-manager"
+const (
+	program = "phoenixnap-cloud-controller-manager"
+	// retryPeriod is how often the leader renews its Lease and, times 1 to 2.2, how often another replica
+	// looks whether the Lease is free. With the framework's 2 s a hand-over would take up to 4.4 s.
+	retryPeriod = time.Second
+)
 
 func main() { os.Exit(run()) }
 
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	loops := newLoops(ctx)
-	command, err := newCommand(loops)
+	ctx := context.Background()
+	life, end := newLife(ctx)
+	loops := newLoops(life.ctx)
+	command, err := newCommand(life, loops)
 	if err == nil {
 		err = cli.RunNoErrOutput(command)
 	}
+	end()
 	loops.wait()
+	life.handOver(ctx)
 	var told toldError
 	switch {
 	case err == nil:
@@ -51,15 +58,15 @@ func run() int {
 type toldError struct{ error }
 
 // newCommand is the framework's command with our defaults, flags and loops.
-func newCommand(loops *loops) (*cobra.Command, error) {
+func newCommand(life *life, loops *loops) (*cobra.Command, error) {
 	opts, err := newOptions()
 	if err != nil {
 		return nil, err
 	}
 	var sections cliflag.NamedFlagSets
 	flags := config.AddFlags(sections.FlagSet("phoenixNAP"))
-	wiring := &wiring{loops: loops}
-	command := app.NewCloudControllerManagerCommand(opts, wiring.cloud, wiring.controllers(), names.CCMControllerAliases(), sections, loops.ctx.Done())
+	wiring := &wiring{life: life, loops: loops}
+	command := app.NewCloudControllerManagerCommand(opts, wiring.cloud, loops.bind(wiring.controllers()), names.CCMControllerAliases(), sections, life.ctx.Done())
 	command.Use = program
 	command.Long = "The phoenixNAP cloud controller manager initialises Nodes on phoenixNAP Bare Metal Cloud servers and gives\n" +
 		"Services of type LoadBalancer public addresses."
@@ -91,6 +98,7 @@ func newOptions() (*options.CloudControllerManagerOptions, error) {
 	opts.NodeController.ConcurrentNodeSyncs = 10
 	opts.ServiceController.ConcurrentServiceSyncs = 5
 	opts.Generic.LeaderElection.ResourceName = program
+	opts.Generic.LeaderElection.RetryPeriod.Duration = retryPeriod
 	return opts, nil
 }
 

@@ -8,14 +8,17 @@ import (
 	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/version"
 	genericcontrollermanager "k8s.io/controller-manager/app"
 	"k8s.io/controller-manager/controller"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/balancer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/health"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/nodes"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
@@ -24,32 +27,48 @@ import (
 
 // wiring holds the parts while the framework asks for them one after another.
 type wiring struct {
-	loops     *loops
-	config    *config.Config
-	api       *pnap.Client
-	inventory *instances.Inventory
-	balancer  *balancer.Balancer
+	life       *life
+	loops      *loops
+	config     *config.Config
+	api        *pnap.Client
+	apiMetrics *pnap.Metrics
+	inventory  *instances.Inventory
+	account    *account.Account
+	balancer   *balancer.Balancer
 }
 
 // connect builds what needs no Kubernetes client.
 func (w *wiring) connect(loaded *config.Config) error {
+	w.apiMetrics = pnap.NewMetrics()
+	if err := w.apiMetrics.Register(legacyregistry.Register); err != nil {
+		return err
+	}
 	api, err := pnap.New(pnap.Config{
 		BaseURL:     loaded.BaseURL,
 		TokenURL:    loaded.TokenURL,
 		Credentials: loaded.Credentials,
 		UserAgent:   program + "/" + version.Get().GitVersion,
+
+		DryRun:            loaded.DryRun,
+		RequestsPerSecond: loaded.RequestsPerSecond,
+		Wrap:              w.life.handover.WrapCloud,
+		Metrics:           w.apiMetrics,
 	})
 	if err != nil {
 		return err
 	}
 	w.config, w.api = loaded, api
 	w.inventory = instances.NewInventory(instances.InventoryConfig{Source: api})
+	w.account = account.New(account.Config{Cloud: api})
 	klog.FromContext(w.loops.ctx).Info("Starting", "version", version.Get().GitVersion, "config", loaded.String())
 	return nil
 }
 
 // cloud builds the provider; the framework calls it on every replica, before the election.
 func (w *wiring) cloud(completed *appconfig.CompletedConfig) cloudprovider.Interface {
+	if err := w.life.guard(completed, w.config.DryRun); err != nil {
+		klog.Fatal(err) // the framework has no other way out
+	}
 	core := completed.SharedInformers.Core().V1()
 	servers := instances.New(instances.Config{
 		Inventory: w.inventory,
@@ -79,9 +98,25 @@ func (w *wiring) controllers() map[string]app.ControllerInitFuncConstructor {
 	all := maps.Clone(app.DefaultInitFuncConstructors)
 	delete(all, names.NodeRouteController)
 	all["phoenixnap-node-network"] = w.controller(w.networkPublisher)
+	all[apiDetail] = w.apiHealth()
 	all["phoenixnap-vlan-ready"] = w.controller(w.labeller)
+	all["phoenixnap-agent-watch"] = w.controller(w.agentWatch)
 	all["phoenixnap-ip-block-release"] = w.controller(w.releaseWatch)
 	return all
+}
+
+// apiDetail is the name under which /healthz/… tells how the phoenixNAP API does.
+const apiDetail = "phoenixnap-api"
+
+func (w *wiring) apiHealth() app.ControllerInitFuncConstructor {
+	return app.ControllerInitFuncConstructor{
+		InitContext: app.ControllerInitContext{ClientName: program},
+		Constructor: func(app.ControllerInitContext, *appconfig.CompletedConfig, cloudprovider.Interface) app.InitFunc {
+			return func(context.Context, genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
+				return health.NewDetail(apiDetail, func() error { return w.api.Health().Err() }), true, nil
+			}
+		},
+	}
 }
 
 // builder returns a loop for the leader to run, or nil when the configuration has no use for it.
@@ -112,10 +147,13 @@ func (w *wiring) networkPublisher(completed *appconfig.CompletedConfig) (loop, e
 		Client:    completed.Client,
 		Nodes:     completed.SharedInformers.Core().V1().Nodes(),
 		Servers:   w.inventory,
-		Networks:  w.api,
+		Networks:  w.account,
+		Events:    completed.EventRecorder,
 		NetworkID: w.config.LoadBalancer.NetworkID,
 		Announcer: announcer,
 		Selector:  w.config.ServiceNodeSelector,
+
+		ManagesMembership: w.config.ManageMembership,
 	})
 }
 
@@ -124,6 +162,13 @@ func (w *wiring) labeller(completed *appconfig.CompletedConfig) (loop, error) {
 		return nil, nil
 	}
 	return nodes.NewLabeller(completed.Client, completed.SharedInformers.Core().V1().Nodes(), completed.EventRecorder, w.config.ServiceNodeSelector)
+}
+
+func (w *wiring) agentWatch(completed *appconfig.CompletedConfig) (loop, error) {
+	if !w.config.LoadBalancer.Enabled() {
+		return nil, nil
+	}
+	return nodes.NewAgentWatch(completed.Client, completed.SharedInformers.Core().V1().Nodes(), completed.EventRecorder), nil
 }
 
 func (w *wiring) releaseWatch(*appconfig.CompletedConfig) (loop, error) {

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+	cloudprovider "k8s.io/cloud-provider"
+	appconfig "k8s.io/cloud-provider/app/config"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/dryrun"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/handover"
+)
+
+const (
+	// lastAnswers is how long the process waits for answers to its last changes when it is told to end.
+	// What is still without one then is cut off: it can be killed at any moment.
+	lastAnswers = 5 * time.Second
+	// lastWords is how long giving back the Lease may take.
+	lastWords = 3 * time.Second
+)
+
+// life is the end of the process, in order: no more changes, answers to those under way, the end of every
+// controller, and only then the Lease. The framework would end with the Lease held and changes under way.
+type life struct {
+	// ctx ends when the controllers have to.
+	ctx      context.Context
+	handover *handover.Handover
+	// direct reaches the Kubernetes API past the handover; nil before the framework has built its clients.
+	direct *rest.Config
+}
+
+// newLife returns the life of a process that SIGINT and SIGTERM end. end must be called when it is over.
+func newLife(parent context.Context) (_ *life, end func()) {
+	told, forget := signal.NotifyContext(parent, syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(parent)
+	l := &life{ctx: ctx, handover: handover.New()}
+	quiet := make(chan struct{})
+	go func() {
+		defer close(quiet)
+		defer stop()
+		select {
+		case <-told.Done():
+			forget() // who tells twice does not want to wait
+			l.quiesce()
+		case <-ctx.Done():
+		}
+	}()
+	return l, func() {
+		stop()
+		<-quiet
+		forget()
+	}
+}
+
+// quiesce refuses further changes and waits for the answers to those under way.
+func (l *life) quiesce() {
+	logger := klog.FromContext(l.ctx)
+	logger.Info("Ending: no more changes")
+	ctx, cancel := context.WithTimeout(l.ctx, lastAnswers)
+	defer cancel()
+	if err := l.handover.Quiesce(ctx); err != nil {
+		logger.Error(err, "Ending all the same")
+	}
+}
+
+// guard has every client of the framework that may change something pass the handover, and in a dry run
+// change nothing. The framework calls us after it has built some of its clients and before the others, of
+// which the leader election is one.
+func (l *life) guard(completed *appconfig.CompletedConfig, dry bool) error {
+	l.direct = rest.CopyConfig(completed.Kubeconfig)
+	wrap := l.handover.WrapKube
+	if dry {
+		wrap = transport.Wrappers(dryrun.Wrap, l.handover.WrapKube)
+	}
+	completed.Kubeconfig.Wrap(wrap)
+	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(completed.Kubeconfig), program))
+	if err != nil {
+		return err
+	}
+	completed.Client = client
+	if completed.ComponentConfig.KubeCloudShared.UseServiceAccountCredentials {
+		completed.ClientBuilder = guardedBuilder{completed.ClientBuilder, wrap} // its configuration was copied before
+	}
+	return nil
+}
+
+// handOver gives the Lease back. Nothing may run any more that acts as leader.
+func (l *life) handOver(parent context.Context) {
+	logger := klog.FromContext(parent)
+	if l.direct == nil {
+		return
+	}
+	client, err := kubernetes.NewForConfig(rest.AddUserAgent(l.direct, program))
+	if err != nil {
+		logger.Error(err, "The Lease is not given back")
+		return
+	}
+	ctx, cancel := context.WithTimeout(parent, lastWords)
+	defer cancel()
+	if err := l.handover.Release(ctx, client.CoordinationV1()); err != nil {
+		logger.Error(err, "The Lease is not given back; another replica has to wait for its end")
+	}
+}
+
+// guardedBuilder wraps the transports of another builder.
+type guardedBuilder struct {
+	cloudprovider.ControllerClientBuilder
+	wrap transport.WrapperFunc
+}
+
+// Config implements cloudprovider.ControllerClientBuilder.
+func (b guardedBuilder) Config(name string) (*rest.Config, error) {
+	config, err := b.ControllerClientBuilder.Config(name)
+	if err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.Wrap(b.wrap)
+	return config, nil
+}
+
+// ConfigOrDie implements cloudprovider.ControllerClientBuilder.
+func (b guardedBuilder) ConfigOrDie(name string) *rest.Config {
+	config, err := b.Config(name)
+	if err != nil {
+		klog.Fatal(err)
+	}
+	return config
+}
+
+// Client implements cloudprovider.ControllerClientBuilder.
+func (b guardedBuilder) Client(name string) (kubernetes.Interface, error) {
+	config, err := b.Config(name)
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfig(config)
+}
+
+// ClientOrDie implements cloudprovider.ControllerClientBuilder.
+func (b guardedBuilder) ClientOrDie(name string) kubernetes.Interface {
+	client, err := b.Client(name)
+	if err != nil {
+		klog.Fatal(err)
+	}
+	return client
+}
