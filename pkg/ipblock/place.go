@@ -19,6 +19,9 @@ type PoolBlock struct {
 	// Gone tells that the account does not have the block any more: neither the list nor a look-up by ID
 	// knows it. The ledger is what is left of it.
 	Gone bool
+	// Foreign tells that the block's tags do not say any more that it is the pool's: who has an address of
+	// it keeps that, and nobody gets one.
+	Foreign bool
 	// Ledger of the block; NewLedger when nothing is recorded yet.
 	Ledger Ledger
 }

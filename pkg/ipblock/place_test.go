@@ -28,6 +28,8 @@ func named(id, cidr string) func(*ipblock.Ledger) {
 
 func gone(b *ipblock.PoolBlock) { b.Gone = true }
 
+func foreignBlock(b *ipblock.PoolBlock) { b.Foreign = true }
+
 // tellPlacement says a decision in few words, stored ledgers as block, holders and mark.
 func tellPlacement(p ipblock.Placement) string {
 	text := fmt.Sprintf("%s %s %s", p.Action, p.Reason, p.Block.ID)
@@ -80,6 +82,8 @@ func TestPlace(t *testing.T) {
 		{name: "not the one of a server", blocks: one(poolBlock(ipblock.Assigned, ledger29(nil), func(b *ipblock.PoolBlock) { b.Sighting.Block.ResourceType = "server" })), want: "buy PurchaseDue "},
 		{name: "not the one in a state that is not known", blocks: one(poolBlock("subnetted", ledger29(nil))), want: "buy PurchaseDue "},
 		{name: "not a gone one", blocks: one(poolBlock(ipblock.Assigned, ledger29(nil), gone)), want: "buy PurchaseDue "},
+		{name: "not one that is not the pool's any more", blocks: one(poolBlock(ipblock.Assigned, ledger29(nil), foreignBlock)), want: "buy PurchaseDue "},
+		{name: "what it has, in a block that is not the pool's any more", blocks: one(poolBlock(ipblock.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}), foreignBlock)), want: "here BlockAssigned a 203.0.113.11"},
 		{name: "the one that is being released, before a purchase", blocks: one(poolBlock(ipblock.Unassigning, ledger29(nil, closed))), want: "here BlockAssigned a 203.0.113.10; save a 1 held 0 resting"},
 		{name: "not the one that is being released, while another has room", blocks: one(poolBlock(ipblock.Assigned, ledger29(nil, closed)), poolBlock(ipblock.Unassigned, ledger29(nil, named("b", second)))), want: "here BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
 		{name: "one rests", blocks: one(poolBlock(ipblock.Assigned, ledger29(four29, resting("203.0.113.12", "api", time.Minute)))), want: "wait AddressResting "},

@@ -23,9 +23,15 @@ type account struct {
 	networks map[string]*modelNetwork
 	purchase *contract.Purchase
 	created  int
-	faults   []string
+	// serial numbers all blocks that ever were.
+	serial int
+	faults []string
 	// trouble is how many more assignments and unassignments may fail.
 	trouble int
+	// mayTouch tells whose blocks may be changed.
+	mayTouch func(ipblock.Block) bool
+	// ghosts are deleted blocks that lists still name.
+	ghosts []modelBlock
 }
 
 type modelBlock struct {
@@ -41,7 +47,7 @@ type modelNetwork struct {
 }
 
 func newAccount(seed uint64) *account {
-	a := &account{rng: rand.New(rand.NewPCG(seed, 7)), now: noon, networks: map[string]*modelNetwork{}}
+	a := &account{rng: rand.New(rand.NewPCG(seed, 7)), now: noon, networks: map[string]*modelNetwork{}, mayTouch: shop.Owns}
 	a.trouble = a.rng.IntN(4)
 	for _, id := range []string{net1, "net2"} {
 		a.networks[id] = &modelNetwork{id: id, foreign: a.rng.IntN(6)}
@@ -71,11 +77,12 @@ func (a *account) leave(tags map[string]string, status ipblock.Status, network s
 }
 
 func (a *account) add(tags map[string]string) *modelBlock {
-	id := len(a.blocks)
+	id := a.serial
 	b := &modelBlock{Block: ipblock.Block{
 		ID: fmt.Sprintf("block%02d", id), Location: "ASH", Tags: tags, Status: ipblock.Creating,
 		CIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, byte(113 + id/32), byte(id % 32 * 8)}), 29),
 	}}
+	a.serial++
 	a.blocks = append(a.blocks, b)
 	return b
 }
@@ -83,6 +90,7 @@ func (a *account) add(tags map[string]string) *modelBlock {
 // advance lets time pass and carries out what it brings.
 func (a *account) advance(d time.Duration) {
 	a.now = a.now.Add(d)
+	a.ghosts = slices.DeleteFunc(a.ghosts, func(g modelBlock) bool { return !a.now.Before(g.until) })
 	for _, b := range a.blocks {
 		if b.until.IsZero() || a.now.Before(b.until) {
 			continue
@@ -112,12 +120,21 @@ func (a *account) advance(d time.Duration) {
 
 // view is what the account shows: lists lag, and a block whose ID was recorded shows by ID.
 func (a *account) view() ipblock.View {
-	v := ipblock.View{Now: a.now, NetworkID: net1, Networks: map[string]ipblock.Network{}, Purchase: a.purchase}
+	v := ipblock.View{Now: a.now, NetworkID: net1, Purchase: a.purchase}
 	for _, b := range a.blocks {
 		if !a.now.Before(b.seen) || (a.purchase != nil && a.purchase.BlockID == b.ID) {
 			v.Sightings = append(v.Sightings, ipblock.Sighting{Block: b.Block})
 		}
 	}
+	for _, ghost := range a.ghosts {
+		v.Sightings = append(v.Sightings, ipblock.Sighting{Block: ghost.Block, Hidden: true})
+	}
+	v.Networks = a.readNetworks()
+	return v
+}
+
+func (a *account) readNetworks() map[string]ipblock.Network {
+	networks := map[string]ipblock.Network{}
 	for id, m := range a.networks {
 		n := ipblock.Network{ID: id, Location: "ASH", Status: ipblock.NetworkReady}
 		if a.now.Before(m.until) {
@@ -131,9 +148,9 @@ func (a *account) view() ipblock.View {
 				n.Blocks = append(n.Blocks, ipblock.NetworkBlock{ID: b.ID, CIDR: b.CIDR})
 			}
 		}
-		v.Networks[id] = n
+		networks[id] = n
 	}
-	return v
+	return networks
 }
 
 // take carries a step out. A quarter of the steps is lost: half of these never reach the account, of the
@@ -154,18 +171,14 @@ func (a *account) take(s ipblock.Step) {
 
 func (a *account) carryOut(s ipblock.Step) (bought string) {
 	if s.Action == ipblock.Buy {
-		b := a.add(shop.Tags())
-		b.until = a.now.Add(time.Duration(a.rng.IntN(10)) * time.Second)
-		b.seen = a.now.Add(time.Duration(a.rng.Int64N(int64(listLag))))
-		a.created++
-		return b.ID
+		return a.sell(shop).ID
 	}
 	b := a.find(s.Block.ID)
 	switch {
 	case b == nil:
 		a.fault("%s of block %q, which does not exist", s.Action, s.Block.ID)
-	case !shop.Owns(b.Block):
-		a.fault("%s of block %s, which is not the Service's", s.Action, b.ID)
+	case !a.mayTouch(b.Block):
+		a.fault("%s of block %s, which is somebody else's", s.Action, b.ID)
 	case s.Action == ipblock.Delete:
 		a.remove(b)
 	case s.Action == ipblock.Assign:
@@ -176,12 +189,28 @@ func (a *account) carryOut(s ipblock.Step) (bought string) {
 	return ""
 }
 
+// sell creates a block for the owner.
+func (a *account) sell(o ipblock.Owner) *modelBlock {
+	b := a.add(o.Tags())
+	b.until = a.now.Add(time.Duration(a.rng.IntN(10)) * time.Second)
+	b.seen = a.now.Add(time.Duration(a.rng.Int64N(int64(listLag))))
+	a.created++
+	return b
+}
+
 func (a *account) remove(b *modelBlock) {
 	if b.Status != ipblock.Unassigned || b.ResourceID != "" {
 		a.fault("deletion of block %s, which is %s", b.ID, b.Status)
 		return
 	}
+	a.vanish(b)
+}
+
+// vanish takes a block out of the account; lists name it for a while.
+func (a *account) vanish(b *modelBlock) {
 	a.blocks = slices.DeleteFunc(a.blocks, func(other *modelBlock) bool { return other == b })
+	b.until = a.now.Add(time.Duration(a.rng.Int64N(int64(listLag))))
+	a.ghosts = append(a.ghosts, *b)
 }
 
 // move begins an assignment or its end.
@@ -192,6 +221,8 @@ func (a *account) move(b *modelBlock, network string, to ipblock.Status, from ..
 		a.fault("%s of block %s, held by %q, in network %q", to, b.ID, b.ResourceID, network)
 	case !slices.Contains(from, b.Status):
 		a.fault("%s of block %s, which is %s", to, b.ID, b.Status)
+	case to == ipblock.Assigning && a.readNetworks()[network].IPv4Blocks() >= ipblock.NetworkBlockLimit:
+		a.fault("assignment of block %s to the full network %s", b.ID, network)
 	case a.now.Before(n.until):
 		a.fault("%s of block %s in network %s, which is BUSY", to, b.ID, network)
 	default:
