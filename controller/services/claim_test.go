@@ -52,7 +52,7 @@ func withIngress(ingress ...corev1.LoadBalancerIngress) change {
 func finalizerSetBy(manager string) change {
 	return func(s *corev1.Service) {
 		s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:finalizers":{".":{},"v:\"service.kubernetes.io/load-balancer-cleanup\"":{}}}}`)}}}
+			FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{".":{},"v:\"service.kubernetes.io/load-balancer-cleanup\"":{}}}}`)}}
 	}
 }
 

@@ -123,13 +123,18 @@ func (c *cluster) delete(name string) {
 	}
 }
 
-// get returns a Service; nil for one that is gone.
+// read returns a Service; nil for one that is gone.
+func (c *cluster) read(ctx context.Context, name string) (*corev1.Service, error) {
+	service, err := c.kube.CoreV1().Services(c.namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return service, err
+}
+
 func (c *cluster) get(name string) *corev1.Service {
 	c.t.Helper()
-	service, err := c.kube.CoreV1().Services(c.namespace).Get(c.t.Context(), name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
+	service, err := c.read(c.t.Context(), name)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -140,9 +145,10 @@ func (c *cluster) get(name string) *corev1.Service {
 func (c *cluster) await(name, what string, wanted func(*corev1.Service) bool) *corev1.Service {
 	c.t.Helper()
 	var last *corev1.Service
-	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		last = c.get(name)
-		return wanted(last), nil
+	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		var err error
+		last, err = c.read(ctx, name)
+		return err == nil && wanted(last), err
 	})
 	if err != nil {
 		c.t.Fatalf("Service %s: %s: %v; it is %s; told: %s", name, what, err, describe(last), strings.Join(c.told.all(), " | "))

@@ -29,6 +29,8 @@ func TestConstantsAreDocumented(t *testing.T) {
 		{"reasons of blocks", "pkg/ipblock/step.go", "docs/reference/names.md", regexp.MustCompile(`.`), 28},
 		{"reasons of Services", "controller/balancer/condition.go", "docs/reference/names.md", regexp.MustCompile(`^reason`), 7},
 		{"events of Services", "controller/balancer/event.go", "docs/reference/names.md", regexp.MustCompile(`^event`), 6},
+		{"events of the service controller", "controller/services/event.go", "docs/reference/names.md", regexp.MustCompile(`^event`), 12},
+		{"reasons of the service controller", "controller/services/patch.go", "docs/reference/names.md", regexp.MustCompile(`^reason`), 2},
 		{"events of Nodes and their network", "controller/nodes/event.go", "docs/reference/names.md", regexp.MustCompile(`^Reason`), 5},
 		{"events of Nodes", "controller/instances/event.go", "docs/reference/names.md", regexp.MustCompile(`^Reason`), 4},
 		{"reasons of announcements", "agent/announcement/judge.go", "docs/reference/names.md", regexp.MustCompile(`^Reason[^C]`), 8},
