@@ -1,157 +1,191 @@
-// Package balancer gives each Service of type LoadBalancer a public IP block and takes it back.
+// Package balancer takes each Service of type LoadBalancer towards a published public address and back.
 package balancer
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
-	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/ledger"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
 
-// Cloud is what the package asks of the phoenixNAP API; *pnap.Client is one.
+// Cloud is what the package asks of the phoenixNAP API beside the shared picture of the account;
+// *pnap.Client is one.
 type Cloud interface {
-	Blocks(ctx context.Context, tags map[string]string) ([]ipblock.Block, error)
 	Block(ctx context.Context, id string) (ipblock.Block, error)
-	BuyBlock(ctx context.Context, wanted pnap.BlockRequest) (ipblock.Block, error)
 	DeleteBlock(ctx context.Context, id string) error
-	Network(ctx context.Context, id string) (ipblock.Network, error)
+	SetBlockTags(ctx context.Context, id string, tags map[string]string) error
 	AssignBlock(ctx context.Context, networkID, blockID string) error
 	UnassignBlock(ctx context.Context, networkID, blockID string) error
 	EnsureTags(ctx context.Context, names ...string) error
 	TagAssignments(ctx context.Context, name string) (map[string]string, error)
-	Locations(ctx context.Context) ([]string, error)
 }
 
-var _ Cloud = (*pnap.Client)(nil)
+// Account is the shared picture of the account and the lock for its changes; *account.Account is one.
+type Account interface {
+	Blocks(ctx context.Context, after time.Time) (account.Listing, error)
+	Network(ctx context.Context, id string, after time.Time) (ipblock.Network, error)
+	Changed()
+	Exclusive(ctx context.Context) (done func(), err error)
+}
 
-// defaultInterval is how often a change that takes its time is looked at. The API takes seconds to
-// minutes to assign a block.
-const defaultInterval = 3 * time.Second
+// Ledgers store who holds which address of a block; *ledger.Store is one.
+type Ledgers interface {
+	List(ctx context.Context) ([]ipblock.Ledger, error)
+	Save(ctx context.Context, l ipblock.Ledger) (ipblock.Ledger, error)
+	Delete(ctx context.Context, l ipblock.Ledger) error
+}
+
+// Buyer buys blocks; *purchase.Buyer is one.
+type Buyer interface {
+	Buy(ctx context.Context, order purchase.Order, record purchase.Record) (ipblock.Block, error)
+}
+
+var (
+	_ Cloud   = (*pnap.Client)(nil)
+	_ Account = (*account.Account)(nil)
+	_ Ledgers = (*ledger.Store)(nil)
+	_ Buyer   = (*purchase.Buyer)(nil)
+)
+
+// defaultBlockSize is the smallest size of which network, gateway and broadcast leave more than one address.
+const defaultBlockSize = "/29"
 
 // Config says what a Balancer works with.
 type Config struct {
-	// Cloud is the phoenixNAP API.
-	Cloud Cloud
-	// Kube reads and patches Services and reads the namespace kube-system.
+	// Cloud, Account, Ledgers and Buyer are the phoenixNAP account and what is recorded about it.
+	Cloud   Cloud
+	Account Account
+	Ledgers Ledgers
+	Buyer   Buyer
+	// Kube reads and patches Services, reads the namespace kube-system and records purchases for the pool.
 	Kube kubernetes.Interface
-	// Services and Nodes are informer copies; nothing is bought on their word alone.
+	// Services and Nodes are informer copies; nothing is bought or deleted on their word alone.
 	Services corelisters.ServiceLister
 	Nodes    corelisters.NodeLister
 	// Events receives what users are told about their Service.
 	Events record.EventRecorder
 	// NetworkID is the ID of the public network that blocks are assigned to.
 	NetworkID string
+	// Announcer is contract.AnnouncerKubeVIP or contract.AnnouncerAgent: who announces addresses.
+	Announcer string
 	// Location in which all blocks are bought; empty leaves it to each Service's annotation.
 	Location string
 	// LocationAnnotation is the name of that annotation; empty means contract.ServiceIPLocation.
 	LocationAnnotation string
+	// Allocation of Services that do not say: contract.AllocationDedicated, which empty means, or
+	// contract.AllocationShared.
+	Allocation string
+	// BlockSize of blocks to buy where the Service does not say, such as "/29", which empty means.
+	BlockSize string
+	// OwnBlocks are the IDs of brought blocks that Services may name though they carry no tag of the cluster.
+	OwnBlocks []string
+	// NodeBlock is the ID of the block from which nodes get their own addresses, whose ledger is another's to
+	// keep; empty when there is none.
+	NodeBlock string
 	// MaxBlocks is the most blocks that may be bought for the cluster; 0 for what the network holds.
 	MaxBlocks int
-	// Interval between two looks at a change that takes its time; 0 means 3 seconds.
-	Interval time.Duration
+	// Metrics count; nil for ones that nobody reads.
+	Metrics *Metrics
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Balancer implements cloudprovider.LoadBalancer. It is safe for concurrent use.
+// Balancer ensures and releases public addresses of Services. It is safe for concurrent use.
 type Balancer struct {
-	config Config
-	// change admits one change of the account at a time: the API refuses a second change of a public
-	// network while it is BUSY, and two purchases must not both take the last place in it.
-	change chan struct{}
-	// tagsSince is when the tags were first ensured by this process; whoever holds change may use it.
-	tagsSince time.Time
+	config  Config
+	lookups *lookups
+	pace    *pace
+	rests   *rests
+	ledgers *ledgerCopy
 
 	clusterMu sync.Mutex
 	clusterID string
-
-	restsMu   sync.Mutex
-	restsByID map[string]rest
-	refusals  map[types.UID]refusal
 }
-
-var _ cloudprovider.LoadBalancer = (*Balancer)(nil)
 
 // New returns a Balancer. It starts nothing and asks nobody.
 func New(config Config) *Balancer {
 	if config.LocationAnnotation == "" {
 		config.LocationAnnotation = contract.ServiceIPLocation
 	}
-	if config.Interval == 0 {
-		config.Interval = defaultInterval
+	if config.Allocation == "" {
+		config.Allocation = contract.AllocationDedicated
+	}
+	if config.BlockSize == "" {
+		config.BlockSize = defaultBlockSize
+	}
+	if config.Metrics == nil {
+		config.Metrics = NewMetrics()
 	}
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	return &Balancer{config: config, change: make(chan struct{}, 1), restsByID: map[string]rest{}, refusals: map[types.UID]refusal{}}
+	return &Balancer{
+		config: config, lookups: newLookups(config.Cloud, config.Now), pace: newPace(), rests: newRests(config.Now),
+		ledgers: newLedgerCopy(config.Ledgers, config.Now),
+	}
 }
 
-// GetLoadBalancerName returns the name by which the account knows the Service: the value of the tag on
-// its block.
-func (b *Balancer) GetLoadBalancerName(_ context.Context, _ string, service *corev1.Service) string {
-	return contract.ServiceTag(service.Namespace, service.Name)
-}
-
-// GetLoadBalancer tells whether anything of the Service is left, in the account or on the Service. The
-// framework drops the finalizer without asking further when it hears no, so everything that is not
-// certain is an error.
-func (b *Balancer) GetLoadBalancer(ctx context.Context, _ string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
-	exists, err := b.anythingLeft(ctx, service)
+// owner names the Service to the account.
+func (b *Balancer) owner(ctx context.Context, service *corev1.Service) (ipblock.Owner, error) {
+	cluster, err := b.cluster(ctx)
 	if err != nil {
-		b.noteLookupFailure(ctx, service)
-		return nil, false, fmt.Errorf("look for the IP block of Service %s/%s: %w", service.Namespace, service.Name, err)
+		return ipblock.Owner{}, err
 	}
-	if !exists {
-		return nil, false, nil
-	}
-	return service.Status.LoadBalancer.DeepCopy(), true, nil
+	return ownerOf(service, cluster), nil
 }
 
-func (b *Balancer) anythingLeft(ctx context.Context, service *corev1.Service) (bool, error) {
-	live, err := b.current(ctx, service)
+// cluster returns the UID of the namespace kube-system, which stays the same for the life of a cluster.
+func (b *Balancer) cluster(ctx context.Context) (string, error) {
+	b.clusterMu.Lock()
+	defer b.clusterMu.Unlock()
+	if b.clusterID != "" {
+		return b.clusterID, nil
+	}
+	namespace, err := b.config.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
-		return false, err
+		return "", fmt.Errorf("read the UID of namespace %s, which names the cluster: %w", metav1.NamespaceSystem, err)
 	}
-	if live != nil && bearsMarks(live) {
-		return true, nil
+	if namespace.UID == "" {
+		return "", fmt.Errorf("namespace %s has no UID to name the cluster by", metav1.NamespaceSystem)
 	}
-	owner, err := b.owner(ctx, service)
-	if err != nil {
-		return false, err
-	}
-	purchase := purchaseToRelease(ctx, cmp.Or(live, service))
-	seen, err := b.observeBlocks(ctx, owner, purchase)
-	if err != nil {
-		return false, err
-	}
-	steps := ipblock.Release(owner, b.view(seen, purchase))
-	return steps[0].Action != ipblock.Done, nil
+	b.clusterID = string(namespace.UID)
+	return b.clusterID, nil
 }
 
-// UpdateLoadBalancer has nothing to do when nodes come and go: a block belongs to the network, not to
-// nodes, and whoever announces the address watches nodes itself.
-func (b *Balancer) UpdateLoadBalancer(_ context.Context, _ string, _ *corev1.Service, _ []*corev1.Node) error {
-	return nil
+// changed says that the account was changed, or may have been: everything is to be looked at anew.
+func (b *Balancer) changed() {
+	b.config.Account.Changed()
+	b.lookups.forget()
 }
 
-// exclusive waits until no other change of the account is under way.
-func (b *Balancer) exclusive(ctx context.Context) (done func(), err error) {
-	select {
-	case b.change <- struct{}{}:
-		return func() { <-b.change }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for another change of the account: %w", ctx.Err())
-	}
+func ownerOf(service *corev1.Service, cluster string) ipblock.Owner {
+	return ipblock.Owner{Cluster: cluster, Namespace: service.Namespace, Name: service.Name}
+}
+
+func poolOwner(cluster string) ipblock.Owner {
+	return ipblock.Owner{Cluster: cluster, Pool: contract.PoolDefault}
+}
+
+func holderOf(service *corev1.Service) ipblock.Holder {
+	return ipblock.Holder{Namespace: service.Namespace, Name: service.Name, UID: string(service.UID)}
+}
+
+// wantsBlock tells whether a Service is ours to serve and stays so.
+func wantsBlock(service *corev1.Service) bool {
+	class := service.Spec.LoadBalancerClass
+	return service.DeletionTimestamp == nil && service.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		(class == nil || *class == contract.LoadBalancerClass)
 }

@@ -9,14 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	servicehelper "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
 
-// Reasons of the condition that are not states of a block.
+// Reasons of the condition BlockAssigned that are not states of a block.
 const (
 	// reasonLookupFailed: the account could not be looked at.
 	reasonLookupFailed ipblock.Reason = "LookupFailed"
@@ -24,126 +23,119 @@ const (
 	reasonReleaseFailed ipblock.Reason = "ReleaseFailed"
 	// reasonNoNodeReady: the block is assigned, but no node can carry its traffic yet.
 	reasonNoNodeReady ipblock.Reason = "NoNodeReady"
-	// reasonTagsFresh: the account's tags were created a moment ago and cannot be used yet.
-	reasonTagsFresh ipblock.Reason = "TagsFresh"
 	// reasonOutdated: the Service changed while it was worked on.
 	reasonOutdated ipblock.Reason = "ServiceChanged"
+	// reasonLedger: the record of addresses changed while it was worked on.
+	reasonLedger ipblock.Reason = "LedgerChanged"
 	// reasonResting: the API failed to move the block and is not asked again for a while.
 	reasonResting ipblock.Reason = "BlockInError"
-	// reasonPaused: the API asked to be left alone for a while.
-	reasonPaused ipblock.Reason = "APIPaused"
+	// reasonSurplus: a block is given back that the Service does not keep.
+	reasonSurplus ipblock.Reason = "SurplusBlock"
+	// reasonRetagging: the tags of the block are being changed.
+	reasonRetagging ipblock.Reason = "BlockRetagging"
+	// reasonAnnounced: the address still answers though it is withdrawn.
+	reasonAnnounced ipblock.Reason = "AddressAnswers"
+	// reasonAnnotations: annotations or spec.loadBalancerIP ask for what cannot be understood.
+	reasonAnnotations ipblock.Reason = "AnnotationsRefused"
+	// reasonAllocation: the Service asks for an address from elsewhere than where its own is.
+	reasonAllocation ipblock.Reason = "AllocationMismatch"
 )
 
-// words says what a Service waits for. Each text is constant, so that the events which the framework
-// makes of it are counted and not multiplied.
-func words(reason ipblock.Reason) string {
-	switch reason {
-	case ipblock.PurchaseDue, ipblock.BlockCreating, ipblock.BlockInvisible:
-		return "waiting for IP block to be created"
-	case ipblock.PurchaseUnanswered:
-		return "waiting to learn whether an IP block was bought"
-	case ipblock.AssignmentDue, ipblock.BlockAssigning:
-		return "waiting for IP block to be assigned to the public network"
-	case ipblock.BlockAssigned:
-		return "IP block is assigned to the public network"
-	case ipblock.UnassignmentDue, ipblock.BlockUnassigning:
-		return "waiting for IP block to be unassigned from its network"
-	case ipblock.DeletionDue:
-		return "waiting for IP block to be deleted"
-	case ipblock.DeletionUnverified:
-		return "waiting for IP block to disappear from the account"
-	case ipblock.NoBlock:
-		return "IP block is released"
-	case ipblock.NetworkChanging:
-		return "waiting for another change of the public network"
-	case ipblock.NetworkUnreadable:
-		return "waiting for the network of the IP block to become readable"
-	case reasonLookupFailed:
-		return "waiting for an answer of the phoenixNAP API about IP blocks"
-	case reasonReleaseFailed:
-		return "waiting to try the release of the IP block again"
-	case reasonNoNodeReady:
-		return "waiting for a node that is ready for the public network"
-	case reasonTagsFresh:
-		return "waiting for new tags to be usable"
-	case reasonOutdated:
-		return "waiting for the latest version of the Service"
-	case reasonResting:
-		return "waiting before the IP block is tried again after an error of the phoenixNAP API"
-	case reasonPaused:
-		return "waiting as long as the phoenixNAP API asks to"
-	default:
-		return "waiting for IP block"
-	}
+// Reasons of the conditions AddressPublished and Announced, beside the states of addresses.
+const (
+	reasonPublished      = "Published"
+	reasonBlockNotReady  = "BlockNotAssigned"
+	reasonNotReported    = "NotReported"
+	messagePublished     = "the address is in the status of the Service"
+	messageBlockNotReady = "the address is published once its IP block is assigned"
+)
+
+// conditionTypes are the conditions that the controller writes on Services.
+func conditionTypes() []string {
+	return []string{contract.ServiceConditionBlockAssigned, contract.ServiceConditionAddressPublished, contract.ServiceConditionAnnounced}
 }
 
-// note writes the condition that says where the Service's block stands. It tells whether that was a
-// change. A Service that is gone needs no condition.
-func (b *Balancer) note(ctx context.Context, service *corev1.Service, reason ipblock.Reason, message string) (changed bool, err error) {
-	if service == nil {
-		return false, nil
-	}
-	condition, changed := nextCondition(service, reason, message, b.config.Now())
-	if !changed {
-		return false, nil
-	}
-	err = b.patchStatus(ctx, service, false, map[string]any{"conditions": []metav1.Condition{condition}})
-	if errors.Is(err, errOutdated) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// nextCondition is the condition for a reason, and whether the Service says something else so far.
-func nextCondition(service *corev1.Service, reason ipblock.Reason, message string, now time.Time) (metav1.Condition, bool) {
+// blockCondition says where the block of the Service stands.
+func blockCondition(reason ipblock.Reason, message string) metav1.Condition {
 	condition := metav1.Condition{
 		Type: contract.ServiceConditionBlockAssigned, Status: metav1.ConditionFalse, Reason: string(reason), Message: message,
-		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 	}
 	if reason == ipblock.BlockAssigned {
 		condition.Status = metav1.ConditionTrue
 	}
-	old := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
-	if old == nil {
-		return condition, true
-	}
-	if old.Status == condition.Status {
-		condition.LastTransitionTime = old.LastTransitionTime
-	}
-	return condition, old.Status != condition.Status || old.Reason != condition.Reason || old.Message != condition.Message
+	return condition
 }
 
-// patchStatus writes the status of exactly this Service, not of another that has taken its name; exactly
-// makes it a compare-and-swap as well.
-func (b *Balancer) patchStatus(ctx context.Context, service *corev1.Service, exactly bool, status map[string]any) error {
-	metadata := map[string]any{"uid": service.UID}
-	if exactly {
-		metadata["resourceVersion"] = service.ResourceVersion
+// publishedCondition says whether the address stands in the status, and what keeps it from there.
+func publishedCondition(published bool, reason ipblock.Reason, message string) metav1.Condition {
+	if published {
+		return metav1.Condition{Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionTrue, Reason: reasonPublished, Message: messagePublished}
 	}
+	return metav1.Condition{Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionFalse, Reason: string(reason), Message: message}
+}
+
+// say writes those of the conditions that the Service does not say already. It tells whether there was
+// any. A Service that is gone needs no condition, and one that has changed gets it on the next look.
+func (b *Balancer) say(ctx context.Context, service *corev1.Service, conditions ...metav1.Condition) (changed bool) {
+	if service == nil {
+		return false
+	}
+	changes := differingConditions(service, conditions, b.config.Now())
+	if len(changes) == 0 {
+		return false
+	}
+	err := b.patchStatus(ctx, service, map[string]any{"conditions": changes})
+	if err != nil && !errors.Is(err, errOutdated) {
+		// A condition that is not written must not hide what else there is to say.
+		klog.FromContext(ctx).Error(err, "Conditions not written", "service", klog.KObj(service))
+	}
+	return err == nil
+}
+
+// note says where the block of a Service stands that has no published address, or is about to lose it.
+func (b *Balancer) note(ctx context.Context, service *corev1.Service, reason ipblock.Reason, message string) (changed bool) {
+	if service == nil {
+		return false
+	}
+	published := len(service.Status.LoadBalancer.Ingress) > 0 && claimed(service).IsValid() && hasAddress(service, claimed(service))
+	return b.say(ctx, service, blockCondition(reason, message), publishedCondition(published, reasonBlockNotReady, messageBlockNotReady))
+}
+
+// differingConditions are those that the Service does not say, each with the time of its last transition.
+func differingConditions(service *corev1.Service, conditions []metav1.Condition, now time.Time) []metav1.Condition {
+	var changes []metav1.Condition
+	for _, condition := range conditions {
+		condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+		old := meta.FindStatusCondition(service.Status.Conditions, condition.Type)
+		if old != nil && old.Status == condition.Status {
+			if old.Reason == condition.Reason && old.Message == condition.Message {
+				continue
+			}
+			condition.LastTransitionTime = old.LastTransitionTime
+		}
+		changes = append(changes, condition)
+	}
+	return changes
+}
+
+// patchStatus writes the status of exactly the version of the Service that was read: one that another
+// sync is clearing up at this moment must not get it back.
+func (b *Balancer) patchStatus(ctx context.Context, service *corev1.Service, status map[string]any) error {
+	metadata := map[string]any{"uid": service.UID, "resourceVersion": service.ResourceVersion}
 	_, err := b.send(ctx, service, types.StrategicMergePatchType, map[string]any{"metadata": metadata, "status": status}, "status")
 	return err
 }
 
-// noteQuietly is note where a failure must not hide what else there is to say.
-func (b *Balancer) noteQuietly(ctx context.Context, service *corev1.Service, reason ipblock.Reason, message string) (changed bool) {
-	changed, err := b.note(ctx, service, reason, message)
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Condition not written", "service", klog.KObj(service), "reason", reason)
+// silence takes the controller's conditions off a Service.
+func (b *Balancer) silence(ctx context.Context, service *corev1.Service) error {
+	var ours []map[string]string
+	for _, kind := range conditionTypes() {
+		if meta.FindStatusCondition(service.Status.Conditions, kind) != nil {
+			ours = append(ours, map[string]string{"$patch": "delete", "type": kind})
+		}
 	}
-	return changed
-}
-
-// noteLookupFailure marks a Service that is being released, so that the watch notices when the account
-// can be looked at again. The framework waits up to five minutes by itself.
-func (b *Balancer) noteLookupFailure(ctx context.Context, service *corev1.Service) {
-	if beingReleased(service) {
-		b.noteQuietly(ctx, service, reasonLookupFailed, words(reasonLookupFailed))
+	if len(ours) == 0 {
+		return nil
 	}
-}
-
-// beingReleased tells whether the framework will delete the Service's load balancer: it carries its
-// finalizer and is going, or is no LoadBalancer any more.
-func beingReleased(service *corev1.Service) bool {
-	return servicehelper.HasLBFinalizer(service) &&
-		(service.DeletionTimestamp != nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer)
+	return b.patchStatus(ctx, service, map[string]any{"conditions": ours})
 }

@@ -4,173 +4,225 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
 
-// EnsureLoadBalancer takes the Service one step nearer to a published address: at most one change of
-// the account, then the framework is asked to call again. It answers with the address only once the
-// block is assigned and a node can carry its traffic.
-func (b *Balancer) EnsureLoadBalancer(ctx context.Context, _ string, service *corev1.Service, _ []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
-	done, err := b.exclusive(ctx)
+// Ensure takes the Service one step nearer to a published address: at most one change of the account. It
+// returns the status only once the block is assigned and a node can carry its traffic.
+//
+// Errors: *api.RetryError while something takes its time, to be called again after its RetryAfter; one
+// for which pnap.IsDryRun holds, unchanged; anything else needs a person or a pause, and says what.
+func (b *Balancer) Ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
+	status, err := b.ensure(ctx, service)
+	if err != nil {
+		return nil, b.pacing(service, err)
+	}
+	b.pace.arrived(service.UID)
+	return status, nil
+}
+
+// ensure first decides on the picture at hand, which costs nothing. Only when that is not enough it looks
+// closely, with the account to itself.
+func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
+	if !wantsBlock(service) {
+		return nil, b.retry(service, reasonOutdated)
+	}
+	start := b.config.Now()
+	s, err := b.glance(ctx, service)
+	if err != nil {
+		return nil, b.lookupFailed(service, err)
+	}
+	if v := b.decide(s); v.settled(s) {
+		return b.carryOut(ctx, s, v)
+	}
+	done, err := b.config.Account.Exclusive(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	status, err := b.ensure(ctx, service)
-	if err != nil {
-		return nil, b.pacing(err)
+	if s, err = b.lookClosely(ctx, service); err != nil {
+		return nil, b.lookupFailed(service, err)
 	}
-	return status, nil
-}
-
-// ensuring is one Ensure: the live Service and what was seen of its blocks.
-type ensuring struct {
-	service  *corev1.Service
-	owner    ipblock.Owner
-	purchase *contract.Purchase
-	seen     observation
-	view     ipblock.View
-	wish     ipblock.Wish
-}
-
-func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
-	e, err := b.lookBeforeEnsuring(ctx, service)
-	if err != nil {
-		return nil, err
-	}
-	step := ipblock.Ensure(e.owner, e.wish, e.view)
-	klog.FromContext(ctx).V(2).Info("Decided about a Service", "service", klog.KObj(service),
-		"action", step.Action, "reason", step.Reason, "block", step.Block.ID)
-	if e.service, err = b.markUnassigned(ctx, e.service, step); err != nil {
-		return nil, err
-	}
-	switch step.Action {
-	case ipblock.Done:
-		return b.publish(ctx, e, step)
-	case ipblock.Buy:
-		return nil, b.buy(ctx, e)
-	case ipblock.Refuse:
-		return nil, b.refuse(ctx, e.service, step)
-	case ipblock.Wait:
-		return nil, b.wait(ctx, e.service, step.Reason)
-	case ipblock.Assign, ipblock.Unassign, ipblock.Delete:
-		if b.rests(step) {
-			return nil, b.wait(ctx, e.service, reasonResting)
+	v := b.decide(s)
+	if v.changesAccount() && !s.fresh(start) {
+		if s, err = b.look(ctx, s, depth{after: start, close: true}); err != nil {
+			return nil, b.lookupFailed(service, err)
 		}
-		reason, err := b.act(ctx, e.service, step)
-		if err != nil {
-			return nil, err
-		}
-		return nil, b.wait(ctx, e.service, reason)
-	default:
-		return nil, fmt.Errorf("no way to carry out %q for Service %s/%s", step.Action, service.Namespace, service.Name)
+		v = b.decide(s)
 	}
+	return b.carryOut(ctx, s, v)
 }
 
-// lookBeforeEnsuring reads everything afresh. The informer's copy may be old, and money is at stake.
-func (b *Balancer) lookBeforeEnsuring(ctx context.Context, service *corev1.Service) (ensuring, error) {
+func (b *Balancer) lookupFailed(service *corev1.Service, err error) error {
+	var again *api.RetryError
+	if errors.As(err, &again) {
+		return err
+	}
+	return fmt.Errorf("look for the IP block of Service %s/%s: %w", service.Namespace, service.Name, err)
+}
+
+// glance looks with the copies at hand.
+func (b *Balancer) glance(ctx context.Context, service *corev1.Service) (scene, error) {
+	s, err := b.sceneToEnsure(ctx, service)
+	if err != nil {
+		return scene{}, err
+	}
+	return b.look(ctx, s, depth{after: b.pace.freshness(service.UID, b.config.Now())})
+}
+
+// lookClosely reads the Service afresh: the informer's copy may be old, and money is at stake.
+func (b *Balancer) lookClosely(ctx context.Context, service *corev1.Service) (scene, error) {
 	live, err := b.current(ctx, service)
 	if err != nil {
-		return ensuring{}, err
+		return scene{}, err
 	}
 	if live == nil || !wantsBlock(live) {
-		return ensuring{}, api.NewRetryError(words(reasonOutdated), b.config.Interval)
+		return scene{}, b.retry(service, reasonOutdated)
 	}
-	e := ensuring{service: live}
-	if e.owner, err = b.owner(ctx, live); err != nil {
-		return ensuring{}, err
+	s, err := b.sceneToEnsure(ctx, live)
+	if err != nil {
+		return scene{}, err
 	}
-	if e.purchase, err = contract.ParsePurchase(live.Annotations[contract.ServiceIPPurchase]); err != nil {
-		return ensuring{}, fmt.Errorf("%w; remove the annotation if no IP block was bought", err)
+	after := b.pace.freshness(service.UID, s.now)
+	if after.IsZero() {
+		after = s.now
 	}
-	if e.seen, err = b.observe(ctx, e.owner, e.purchase); err != nil {
-		return ensuring{}, fmt.Errorf("look for the IP block of Service %s/%s: %w", live.Namespace, live.Name, err)
-	}
-	e.view = b.view(e.seen, e.purchase)
-	e.wish, err = b.wish(e.owner, live, e.seen)
-	return e, err
+	return b.look(ctx, s, depth{after: after, close: true})
 }
 
-// act carries out a step that changes the account and returns where that leaves the block.
-func (b *Balancer) act(ctx context.Context, service *corev1.Service, step ipblock.Step) (ipblock.Reason, error) {
+func (b *Balancer) sceneToEnsure(ctx context.Context, service *corev1.Service) (scene, error) {
+	s, err := b.sceneOf(ctx, service)
+	if err != nil {
+		return scene{}, err
+	}
+	var unreadable error
+	if s.purchase, unreadable = recordedPurchase(service); unreadable != nil {
+		s.problem = errors.Join(s.problem, unreadable)
+	}
+	return s, nil
+}
+
+// carryOut does what the verdict says.
+func (b *Balancer) carryOut(ctx context.Context, s scene, v verdict) (*corev1.LoadBalancerStatus, error) {
+	klog.FromContext(ctx).V(2).Info("Decided about a Service", "service", klog.KObj(s.service), "close", s.close,
+		"action", v.step.Action, "reason", v.step.Reason, "block", v.step.Block.ID)
 	var err error
-	var reason ipblock.Reason
-	switch step.Action {
-	case ipblock.Assign:
-		err, reason = b.config.Cloud.AssignBlock(ctx, step.Network, step.Block.ID), ipblock.BlockAssigning
-	case ipblock.Unassign:
-		err, reason = b.config.Cloud.UnassignBlock(ctx, step.Network, step.Block.ID), ipblock.BlockUnassigning
-	case ipblock.Delete:
-		err, reason = b.config.Cloud.DeleteBlock(ctx, step.Block.ID), ipblock.DeletionUnverified
-	case ipblock.Wait, ipblock.Buy, ipblock.Refuse, ipblock.Done:
-		return "", fmt.Errorf("%q changes nothing in the account", step.Action)
-	default:
-		return "", fmt.Errorf("%q is no known action", step.Action)
+	if s.service, err = b.prepare(ctx, s, v); err != nil {
+		return nil, err
 	}
+	switch v.step.Action {
+	case ipblock.Done:
+		return b.publish(ctx, s, v)
+	case ipblock.Buy:
+		return nil, b.buy(ctx, s, v)
+	case ipblock.Refuse:
+		return nil, b.refuse(ctx, s.service, v.step)
+	case ipblock.Wait:
+		return nil, b.wait(ctx, s.service, v.step.Reason)
+	case ipblock.Assign, ipblock.Unassign, ipblock.Delete:
+		return nil, b.advance(ctx, s, v)
+	default:
+		return nil, fmt.Errorf("no way to carry out %q for Service %s/%s", v.step.Action, s.service.Namespace, s.service.Name)
+	}
+}
+
+// prepare writes what must stand before anything else is done.
+func (b *Balancer) prepare(ctx context.Context, s scene, v verdict) (*corev1.Service, error) {
+	service := s.service
+	var err error
+	if s.close && s.rubbish() {
+		if service, err = b.removeForeign(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	if len(v.save) > 0 {
+		if err := b.ledgers.save(ctx, v.save...); err != nil {
+			return nil, err
+		}
+		if v.reused {
+			b.config.Events.Eventf(service, corev1.EventTypeNormal, eventReused,
+				"Address %s was given back more than %s ago and no agent reports that it is silent", v.step.Address, ipblock.Quarantine)
+		}
+	}
+	return b.markUnassigned(ctx, service, v.step)
+}
+
+// advance changes the account.
+func (b *Balancer) advance(ctx context.Context, s scene, v verdict) error {
+	if standing := b.rests.standing(v.step); standing != v.step.Reason {
+		return b.wait(ctx, s.service, standing)
+	}
+	reason, err := b.act(ctx, s.service, v.step)
+	if err != nil {
+		return err
+	}
+	if v.step.Action == ipblock.Assign && reason == ipblock.BlockAssigning && s.published().IsValid() {
+		b.config.Metrics.repaired(repairReassigned)
+	}
+	return b.wait(ctx, s.service, reason)
+}
+
+// buy buys a block for the Service or its pool.
+func (b *Balancer) buy(ctx context.Context, s scene, v verdict) error {
+	wish, record := b.wish(s), purchase.Record(&serviceRecord{balancer: b, service: s.service})
+	order := purchase.Order{Owner: v.owner, Location: wish.Location, LocationSource: wish.LocationSource, Size: wish.Size, Subject: string(s.service.UID)}
+	if v.owner.Pool != "" {
+		pool := b.poolRecord()
+		if _, err := pool.Load(ctx); err != nil {
+			return err
+		}
+		record, order.Subject, order.Size = pool, "", b.poolWish(s).Size
+	}
+	block, err := b.config.Buyer.Buy(ctx, order, record)
+	b.changed()
+	service := s.service
+	if own, is := record.(*serviceRecord); is {
+		service = own.service
+	}
+	if err != nil {
+		return b.notBought(ctx, service, err)
+	}
+	b.config.Events.Eventf(service, corev1.EventTypeNormal, eventBought, "Bought IP block %s (%s) in %s", block.ID, block.CIDR, block.Location)
+	if s.published().IsValid() {
+		b.config.Metrics.repaired(repairReplaced)
+	}
+	return b.wait(ctx, service, ipblock.BlockCreating)
+}
+
+// notBought says on the Service why nothing was bought, or that nobody knows.
+func (b *Balancer) notBought(ctx context.Context, service *corev1.Service, failure error) error {
+	var pause *purchase.Pause
+	var refusal *purchase.Refused
 	switch {
-	case err == nil:
-		b.tried(step)
-		b.announce(ctx, service, step)
-		return reason, nil
-	case pnap.IsConflict(err) && step.Action != ipblock.Delete:
-		return ipblock.NetworkChanging, nil
-	case pnap.IsInaccessible(err) && step.Action == ipblock.Delete:
-		// Somebody was faster, or the block may not be seen any more: the next look tells.
-		return reason, nil
-	default:
-		return "", fmt.Errorf("%s IP block %s (%s) of Service %s/%s: %w",
-			step.Action, step.Block.ID, step.Block.CIDR, service.Namespace, service.Name, err)
+	case errors.As(failure, &pause):
+		b.note(ctx, service, pause.Reason, words(pause.Reason))
+	case errors.As(failure, &refusal):
+		return b.refuse(ctx, service, ipblock.Step{Action: ipblock.Refuse, Reason: refusal.Reason, Detail: refusal.Detail})
 	}
+	return failure
 }
 
-// announce tells the log and the user what was done to the account.
-func (b *Balancer) announce(ctx context.Context, service *corev1.Service, step ipblock.Step) {
-	klog.FromContext(ctx).Info("Changed an IP block", "action", step.Action, "service", klog.KObj(service),
-		"block", step.Block.ID, "cidr", step.Block.CIDR, "network", step.Network)
-	block := step.Block.ID + " (" + step.Block.CIDR.String() + ")"
-	switch step.Action {
-	case ipblock.Assign:
-		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventAssigning, "Assigning IP block %s to public network %s", block, step.Network)
-	case ipblock.Unassign:
-		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventUnassigned, "Unassigning IP block %s from public network %s", block, step.Network)
-	case ipblock.Delete:
-		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventReleased, "Released IP block %s", block)
-	case ipblock.Wait, ipblock.Buy, ipblock.Refuse, ipblock.Done:
-	default:
-	}
-}
-
-// wait notes why nothing more can be done now and asks the framework to call again.
+// wait says why nothing more can be done now and asks to be called again.
 func (b *Balancer) wait(ctx context.Context, service *corev1.Service, reason ipblock.Reason) error {
-	b.noteQuietly(ctx, service, reason, words(reason))
-	return api.NewRetryError(words(reason), b.config.Interval)
+	b.note(ctx, service, reason, words(reason))
+	return b.retry(service, reason)
 }
 
-// refuse notes what a person has to change. The framework calls again, ever more seldom.
+// refuse says what a person has to change.
 func (b *Balancer) refuse(ctx context.Context, service *corev1.Service, step ipblock.Step) error {
-	if b.noteQuietly(ctx, service, step.Reason, step.Detail) {
-		b.config.Events.Event(service, corev1.EventTypeWarning, eventRefused, step.Detail)
+	condition := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
+	known := condition != nil && condition.Reason == string(step.Reason) && condition.Message == step.Detail
+	if b.note(ctx, service, step.Reason, step.Detail) && !known {
+		b.config.Events.Event(service, corev1.EventTypeWarning, eventOf(step.Reason), step.Detail)
 	}
+	b.pace.arrived(service.UID)
 	return errors.New(step.Detail)
-}
-
-// pacing turns an error after which the API wants a pause, or which time alone heals, into a request to
-// call again.
-func (b *Balancer) pacing(err error) error {
-	var failure *pnap.Error
-	if errors.As(err, &failure) && failure.RetryAfter > 0 {
-		return api.NewRetryError(words(reasonPaused), failure.RetryAfter)
-	}
-	if errors.Is(err, errOutdated) {
-		return api.NewRetryError(words(reasonOutdated), time.Second)
-	}
-	return err
 }

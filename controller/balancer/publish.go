@@ -2,70 +2,94 @@ package balancer
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/cloud-provider/api"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
 
 // publish tells the address of an assigned block: first to the announcer, by one patch of the Service,
 // then to users, by the status, once a node can carry the traffic.
-func (b *Balancer) publish(ctx context.Context, e ensuring, step ipblock.Step) (*corev1.LoadBalancerStatus, error) {
-	nodes, err := b.config.Nodes.List(labels.Everything())
-	if err != nil {
-		return nil, fmt.Errorf("list Nodes: %w", err)
-	}
-	changes := publication(e, step, commonInterface(nodes, b.config.NetworkID))
-	service, err := b.apply(ctx, e.service, changes)
+func (b *Balancer) publish(ctx context.Context, s scene, v verdict) (*corev1.LoadBalancerStatus, error) {
+	changes := publication(s, v.step)
+	service, err := b.apply(ctx, s.service, changes)
 	if err != nil {
 		return nil, err
 	}
-	if _, isNew := changes.annotations[contract.ServiceIPAddress]; isNew {
-		klog.FromContext(ctx).Info("Published an address", "service", klog.KObj(service), "address", step.Address, "block", step.Block.ID)
-		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventAssigned, "IP block %s (%s) is assigned to public network %s; the address is %s",
-			step.Block.ID, step.Block.CIDR, step.Network, step.Address)
+	b.tellPublished(ctx, s, v.step, changes)
+	status := statusFor(service, v.step.Address)
+	ready := hasAddress(service, v.step.Address) || anyNodeReady(s.nodes, s.networkID)
+	changed := b.say(ctx, service, publishedConditions(s, v, ready)...)
+	if v.objects() && changed {
+		b.config.Events.Event(service, corev1.EventTypeWarning, eventOf(v.objection.Reason), v.objection.Detail)
 	}
-	b.noteQuietly(ctx, service, ipblock.BlockAssigned, words(ipblock.BlockAssigned))
-
-	status := statusFor(service, step.Address)
-	ready := hasAddress(service, step.Address) || anyNodeReady(nodes, b.config.NetworkID)
-	if duplicates := ipblock.Duplicates(e.owner, e.wish, e.view); len(duplicates) > 0 && duplicates[0].Action != ipblock.Refuse {
-		return nil, b.collapse(ctx, service, duplicates, status, ready)
+	if v.objects() || v.retag != nil || len(v.surplus) > 0 {
+		return nil, b.besides(ctx, service, v, status, ready)
 	}
 	if !ready {
-		return nil, api.NewRetryError(words(reasonNoNodeReady), b.config.Interval)
+		return nil, b.retry(service, reasonNoNodeReady)
 	}
 	return status, nil
 }
 
+// publishedConditions are what the Service says once its block is assigned.
+func publishedConditions(s scene, v verdict, ready bool) []metav1.Condition {
+	block := blockCondition(ipblock.BlockAssigned, words(ipblock.BlockAssigned))
+	if v.objects() {
+		block.Reason, block.Message = string(v.objection.Reason), v.objection.Detail
+	}
+	published := publishedCondition(ready, reasonNoNodeReady, words(reasonNoNodeReady))
+	return []metav1.Condition{block, published, announcement(s.nodes, v.step.Address)}
+}
+
+func (b *Balancer) tellPublished(ctx context.Context, s scene, step ipblock.Step, changes patch) {
+	if changes.empty() {
+		return
+	}
+	before := s.published()
+	if before == step.Address {
+		if _, repaired := changes.annotations[contract.KubeVIPAddresses]; repaired || changes.spec != nil {
+			b.config.Metrics.repaired(repairRepublished)
+		}
+		return
+	}
+	klog.FromContext(ctx).Info("Published an address", "service", klog.KObj(s.service), "address", step.Address, "block", step.Block.ID)
+	b.config.Events.Eventf(s.service, corev1.EventTypeNormal, eventAssigned, "IP block %s (%s) is assigned to public network %s; the address is %s",
+		step.Block.ID, step.Block.CIDR, step.Network, step.Address)
+	if before.IsValid() {
+		b.config.Events.Eventf(s.service, corev1.EventTypeWarning, eventReplaced, "The address is %s now and was %s", step.Address, before)
+	}
+}
+
 // publication is what the Service's metadata and spec lack. It is a compare-and-swap, because "where the
 // user left it empty" is judged on the version that was read.
-func publication(e ensuring, step ipblock.Step, vlanInterface string) patch {
+func publication(s scene, step ipblock.Step) patch {
+	service, address := s.service, step.Address.String()
 	wanted := map[string]any{
-		contract.KubeVIPAddresses:       step.Address.String(),
-		contract.ServiceIPAddress:       step.Address.String(),
+		contract.KubeVIPAddresses:       address,
+		contract.ServiceIPAddress:       address,
 		contract.ServiceIPBlock:         step.Block.CIDR.String(),
 		contract.ServiceIPGateway:       ipblock.Gateway(step.Block.CIDR).String(),
 		contract.ServiceIPBlockAssigned: "true",
+		contract.ServiceIPOwner:         string(service.UID),
 	}
-	if vlanInterface != "" && e.service.Annotations[contract.KubeVIPInterface] == "" {
+	if vlanInterface := commonInterface(s.nodes, s.networkID); vlanInterface != "" && service.Annotations[contract.KubeVIPInterface] == "" {
 		wanted[contract.KubeVIPInterface] = vlanInterface
 	}
-	if e.seen.listed(step.Block.ID) {
+	if s.purchase == nil || s.listed(step.Block.ID) && (s.purchase.BlockID == step.Block.ID || s.purchase.BlockID == "") || !s.now.Before(s.purchase.Time.Add(ipblock.PurchaseSettles)) {
 		// From now on tags find the block; until then the recorded ID must.
 		wanted[contract.ServiceIPPurchase] = nil
 	}
-	changes := patch{exactly: true, annotations: differing(e.service.Annotations, wanted)}
-	if have := e.service.Spec.LoadBalancerIP; have == "" || (have != step.Address.String() && have == e.service.Annotations[contract.ServiceIPAddress]) {
-		changes.spec = map[string]any{"loadBalancerIP": step.Address.String()}
+	changes := patch{exactly: true, annotations: differing(service.Annotations, wanted)}
+	if have := service.Spec.LoadBalancerIP; have != address && usersLoadBalancerIP(service) == "" {
+		changes.spec = map[string]any{"loadBalancerIP": address}
 	}
 	return changes
 }
@@ -87,18 +111,44 @@ func hasAddress(service *corev1.Service, address netip.Addr) bool {
 	})
 }
 
-// collapse gives back a block too many, one step for each call. Asking the framework to call again keeps
-// it from writing the status, so that is written here.
-func (b *Balancer) collapse(ctx context.Context, service *corev1.Service, steps []ipblock.Step, status *corev1.LoadBalancerStatus, ready bool) error {
-	if ready && !hasAddress(service, netip.MustParseAddr(status.Ingress[0].IP)) {
-		if err := b.patchStatus(ctx, service, false, map[string]any{"loadBalancer": status}); err != nil {
+// besides does what remains to be done for a Service whose address is published already: one change of the
+// account for each call. Asking to be called again keeps the caller from writing the status, so that is
+// written here.
+func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v verdict, status *corev1.LoadBalancerStatus, ready bool) error {
+	if ready && !hasAddress(service, v.step.Address) {
+		if err := b.writeStatus(ctx, service, status); err != nil {
 			return err
 		}
 	}
-	if _, err := b.takeFirst(ctx, service, steps); err != nil {
+	switch {
+	case v.retag != nil:
+		if err := b.retag(ctx, service, v.step.Block, v.retag); err != nil && !isBadRequest(err) {
+			return err
+		}
+		return b.retry(service, reasonRetagging)
+	case len(v.surplus) > 0:
+		if _, err := b.takeFirst(ctx, service, v.surplus); err != nil {
+			return err
+		}
+		return b.retry(service, reasonSurplus)
+	default:
+		return errors.New(v.objection.Detail)
+	}
+}
+
+// isBadRequest tells that the API did not understand, as it does not understand new tags for a while.
+func isBadRequest(err error) bool {
+	var failure *pnap.Error
+	return errors.As(err, &failure) && failure.StatusCode == 400
+}
+
+// writeStatus writes the published status onto whichever version of the Service there is now.
+func (b *Balancer) writeStatus(ctx context.Context, service *corev1.Service, status *corev1.LoadBalancerStatus) error {
+	live, err := b.current(ctx, service)
+	if err != nil || live == nil {
 		return err
 	}
-	return api.NewRetryError("waiting for an IP block too many to be released", b.config.Interval)
+	return b.patchStatus(ctx, live, map[string]any{"loadBalancer": status})
 }
 
 // markUnassigned corrects the annotation of a published Service whose block is not assigned any more.
@@ -107,32 +157,4 @@ func (b *Balancer) markUnassigned(ctx context.Context, service *corev1.Service, 
 		return service, nil
 	}
 	return b.apply(ctx, service, patch{annotations: map[string]any{contract.ServiceIPBlockAssigned: "false"}})
-}
-
-// bearsMarks tells whether the controller has written on the Service.
-func bearsMarks(service *corev1.Service) bool {
-	return service.Annotations[contract.ServiceIPAddress] != "" ||
-		meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned) != nil
-}
-
-// withdrawal removes what publication wrote. A value that a user chose stays.
-func withdrawal(service *corev1.Service, vlanInterface string) patch {
-	address := service.Annotations[contract.ServiceIPAddress]
-	wanted := map[string]any{
-		contract.ServiceIPAddress:       nil,
-		contract.ServiceIPBlock:         nil,
-		contract.ServiceIPGateway:       nil,
-		contract.ServiceIPBlockAssigned: nil,
-	}
-	if address != "" && service.Annotations[contract.KubeVIPAddresses] == address {
-		wanted[contract.KubeVIPAddresses] = nil
-	}
-	if vlanInterface != "" && address != "" && service.Annotations[contract.KubeVIPInterface] == vlanInterface {
-		wanted[contract.KubeVIPInterface] = nil
-	}
-	changes := patch{annotations: differing(service.Annotations, wanted)}
-	if address != "" && service.Spec.LoadBalancerIP == address {
-		changes.spec = map[string]any{"loadBalancerIP": nil}
-	}
-	return changes
 }

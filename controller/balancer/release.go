@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
@@ -16,22 +16,17 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
 
-// EnsureLoadBalancerDeleted takes the Service one step nearer to having no block: at most one change of
-// the account, then an error until nothing is left. The framework backs off up to five minutes after
-// such errors; Run wakes the Service when its block has moved on.
+// silenceWaited is how long at most a release waits for the agents to stop answering for an address.
+const silenceWaited = 10 * time.Second
+
+// Release takes the Service one step nearer to having nothing: at most one change of the account. It
+// returns nil once nothing of it is left, in the account, in the ledgers and on the Service, so that the
+// finalizer may go. Its errors are those of Ensure.
 //
-// It reads tags and the recorded purchase, and no wish of the user: nothing that can be written into a
-// Service keeps it from being deleted.
-func (b *Balancer) EnsureLoadBalancerDeleted(ctx context.Context, _ string, service *corev1.Service) error {
-	done, err := b.exclusive(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := b.release(ctx, service); err != nil {
-		return b.pacing(err)
-	}
-	return nil
+// It reads tags, ledgers and the recorded purchase, and of what the user wrote only whether the block is
+// retained: nothing that can be written into a Service keeps it from being deleted.
+func (b *Balancer) Release(ctx context.Context, service *corev1.Service) error {
+	return b.pacing(service, b.release(ctx, service))
 }
 
 func (b *Balancer) release(ctx context.Context, service *corev1.Service) error {
@@ -42,18 +37,25 @@ func (b *Balancer) release(ctx context.Context, service *corev1.Service) error {
 	known := service
 	switch {
 	case live == nil:
+	case live.UID == service.UID && wantsBlock(live):
+		return b.retry(service, reasonOutdated)
 	case live.UID == service.UID:
 		if live, err = b.withdraw(ctx, live); err != nil {
 			return err
 		}
 		known = live
 	case wantsBlock(live):
-		// The Service was deleted and created again; the new one takes the block over, address and all.
+		// The Service was deleted and created again; the new one takes over what it had, address and all.
 		return nil
 	default:
 		live = nil
 	}
-	return b.releaseBlocks(ctx, known, live)
+	done, err := b.config.Account.Exclusive(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return b.giveBack(ctx, known, live)
 }
 
 // withdraw takes our address off a Service that lives on as another type. A Service that is going keeps
@@ -62,107 +64,270 @@ func (b *Balancer) withdraw(ctx context.Context, live *corev1.Service) (*corev1.
 	if live.DeletionTimestamp != nil {
 		return live, nil
 	}
-	nodes, err := b.config.Nodes.List(labels.Everything())
+	s, err := b.sceneOf(ctx, live)
 	if err != nil {
-		return nil, fmt.Errorf("list Nodes: %w", err)
+		return nil, err
 	}
-	return b.apply(ctx, live, withdrawal(live, commonInterface(nodes, b.config.NetworkID)))
+	return b.apply(ctx, live, withdrawal(live, commonInterface(s.nodes, s.networkID)))
 }
 
-// releaseBlocks decides and acts. live is the Service to write on; nil when it is gone.
-func (b *Balancer) releaseBlocks(ctx context.Context, known, live *corev1.Service) error {
-	steps, err := b.releaseSteps(ctx, known)
+// giveBack looks, decides and acts. live is the Service to write on; nil when it is gone.
+func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) error {
+	start := b.config.Now()
+	s, err := b.lookToRelease(ctx, known, start)
 	if err != nil {
-		b.noteLookupFailure(ctx, known)
+		b.note(ctx, live, reasonLookupFailed, words(reasonLookupFailed))
 		return fmt.Errorf("look for the IP block of Service %s/%s: %w", known.Namespace, known.Name, err)
 	}
-	acted, err := b.takeFirst(ctx, known, steps)
+	f := b.farewellOf(s, live)
+	if !f.waits() && !s.fresh(start) {
+		if s, err = b.look(ctx, s, depth{after: start, close: true}); err != nil {
+			b.note(ctx, live, reasonLookupFailed, words(reasonLookupFailed))
+			return fmt.Errorf("look for the IP block of Service %s/%s: %w", known.Namespace, known.Name, err)
+		}
+		f = b.farewellOf(s, live)
+	}
+	acted, err := b.giveBackOnce(ctx, s, f)
 	if err != nil {
-		b.noteQuietly(ctx, live, reasonReleaseFailed, words(reasonReleaseFailed))
+		if !pnap.IsDryRun(err) {
+			b.note(ctx, live, reasonReleaseFailed, words(reasonReleaseFailed))
+		}
 		return err
 	}
 	if acted == ipblock.DeletionUnverified {
 		// Deleting is done at once: look whether that was the last of it.
-		if steps, err = b.releaseSteps(ctx, known); err != nil {
+		if s, err = b.look(ctx, s, depth{after: start, close: true}); err != nil {
 			return fmt.Errorf("verify the deletion of the IP block of Service %s/%s: %w", known.Namespace, known.Name, err)
 		}
-		acted = ""
+		f, acted = b.farewellOf(s, live), ""
+		if err := b.dropLedgers(ctx, f.drop); err != nil {
+			return err
+		}
 	}
-	return b.conclude(ctx, known, live, steps[0], acted)
+	return b.conclude(ctx, known, live, f, acted)
+}
+
+func (b *Balancer) lookToRelease(ctx context.Context, known *corev1.Service, now time.Time) (scene, error) {
+	s, err := b.sceneOf(ctx, known)
+	if err != nil {
+		return scene{}, err
+	}
+	s.purchase = purchaseToRelease(ctx, known)
+	s.intent.blockID = "" // what was asked for matters no more, only what is held
+	after := b.pace.freshness(known.UID, s.now)
+	if after.IsZero() {
+		after = now
+	}
+	return b.look(ctx, s, depth{after: after, close: true})
+}
+
+// farewell is what is left to do until a Service has nothing any more.
+type farewell struct {
+	// answering tells that an agent still answers for the address, which it is given a moment to stop.
+	answering bool
+	// save are the ledgers in which the Service gives up its addresses.
+	save []ipblock.Ledger
+	// retag is the block whose tags are to be set, if any, and tags are all that it is to carry.
+	retag ipblock.Block
+	tags  map[string]string
+	// steps give back blocks, in the order in which they are to be tried.
+	steps []ipblock.Step
+	// drop are the ledgers of blocks that are gone or given up.
+	drop []ipblock.Ledger
+}
+
+// waits tells whether time alone goes on.
+func (f farewell) waits() bool {
+	return f.answering || (len(f.save) == 0 && f.tags == nil && len(f.drop) == 0 && len(f.steps) > 0 && f.next().Action == ipblock.Wait)
+}
+
+// next is the step that comes first: one that can be taken, else one that waits, else a refusal. Done
+// when nothing is left.
+func (f farewell) next() ipblock.Step {
+	for _, kinds := range [][]ipblock.Action{{ipblock.Delete, ipblock.Unassign}, {ipblock.Wait}, {ipblock.Refuse}} {
+		for _, step := range f.steps {
+			if slices.Contains(kinds, step.Action) {
+				return step
+			}
+		}
+	}
+	return ipblock.Step{Action: ipblock.Done, Reason: ipblock.NoBlock}
+}
+
+// farewellOf decides what is left to do. live is the Service as it is now; nil when it is gone, and with
+// it what its author wanted.
+func (b *Balancer) farewellOf(s scene, live *corev1.Service) farewell {
+	f := farewell{answering: b.answering(s)}
+	for _, l := range s.ledgers {
+		freed := l.Free(s.holder, s.now)
+		switch {
+		case len(freed.Held) != len(l.Held):
+			f.save = append(f.save, b.closeIfLast(s, freed))
+		case l.Closed && bears(l, s.holder):
+			f.settle(s, l, b.config.OwnBlocks)
+		}
+	}
+	if kept, retain, told := s.toRetain(live); told {
+		if tags, differ := ipblock.RetainTags(kept, retain); differ {
+			f.retag, f.tags = kept, tags
+		}
+	}
+	f.steps = append(f.steps, ipblock.Release(s.owner, s.view(s.purchase))...)
+	return f
+}
+
+// answering tells whether to wait for the agents to stop answering for the address. kube-vip is not waited for: it
+// withdraws an address only after the Service is gone.
+func (b *Balancer) answering(s scene) bool {
+	since := s.service.DeletionTimestamp
+	if b.config.Announcer != contract.AnnouncerAgent || since == nil || s.now.Sub(since.Time) >= silenceWaited {
+		return false
+	}
+	states := answers(s.nodes, claimed(s.service))
+	return len(states[contract.AddressAnswered])+len(states[contract.AddressDuplicate]) > 0
+}
+
+// closeIfLast marks the block of a ledger as being given back when nobody has an address of it any more
+// and nobody waits for one. A brought block stays as it is, unless the controller assigned it.
+func (b *Balancer) closeIfLast(s scene, l ipblock.Ledger) ipblock.Ledger {
+	if !l.Empty() {
+		return l
+	}
+	sighting, seen := s.sighting(l.BlockID)
+	if seen && !s.pool().Owns(sighting.Block) {
+		if l.AssignedHere {
+			return l.Close()
+		}
+		return l
+	}
+	if b.awaited(s) {
+		return l
+	}
+	return l.Close()
+}
+
+// awaited tells whether another Service waits for an address of the pool.
+func (b *Balancer) awaited(s scene) bool {
+	return slices.ContainsFunc(s.services, func(other *corev1.Service) bool {
+		if other.UID == s.service.UID || !wantsBlock(other) {
+			return false
+		}
+		wanted, err := b.intent(other)
+		if err != nil || !wanted.shared {
+			return false
+		}
+		return !slices.ContainsFunc(s.ledgers, func(l ipblock.Ledger) bool {
+			_, holds := l.AddressOf(holderOf(other))
+			return holds
+		})
+	})
+}
+
+// settle adds what is left to do for a closed ledger.
+func (f *farewell) settle(s scene, l ipblock.Ledger, ownBlocks []string) {
+	sighting, seen := s.sighting(l.BlockID)
+	if !seen {
+		f.drop = append(f.drop, l)
+		return
+	}
+	step := ipblock.Step{Action: ipblock.Done}
+	switch {
+	case s.pool().Owns(sighting.Block):
+		step = ipblock.ReleaseBlock(sighting, s.view(nil))
+	case ipblock.Brought(sighting.Block, s.owner.Cluster, ownBlocks):
+		step = ipblock.ReleaseBrought(sighting, l.AssignedHere, s.view(nil))
+	}
+	if step.Action == ipblock.Done {
+		f.drop = append(f.drop, l)
+		return
+	}
+	f.steps = append(f.steps, step)
+}
+
+// toRetain returns the block whose tag says whether it outlives the Service, and what the Service says
+// about that. told is false where there is no such block or the Service does not say: then the tag stays.
+func (s scene) toRetain(live *corev1.Service) (kept ipblock.Block, retain, told bool) {
+	if live == nil {
+		return ipblock.Block{}, false, false
+	}
+	switch live.Annotations[contract.ServiceIPRetain] {
+	case contract.TagTrue:
+		retain = true
+	case "", "false":
+	default:
+		return ipblock.Block{}, false, false
+	}
+	for _, i := range s.owned() {
+		if i.Hidden {
+			continue
+		}
+		if ipblock.Retained(i.Block) && !retain {
+			return i.Block, false, true
+		}
+		if kept.ID == "" || i.Block.CIDR.Contains(claimed(live)) {
+			kept = i.Block
+		}
+	}
+	return kept, retain, kept.ID != "" && retain
+}
+
+// giveBackOnce does one of the things that are left to do. It returns where that leaves the Service; empty
+// when there was nothing that could be done.
+func (b *Balancer) giveBackOnce(ctx context.Context, s scene, f farewell) (ipblock.Reason, error) {
+	switch {
+	case f.answering:
+		return reasonAnnounced, nil
+	case len(f.save) > 0:
+		return reasonLedger, b.ledgers.save(ctx, f.save...)
+	case f.tags != nil:
+		if err := b.retag(ctx, s.service, f.retag, f.tags); err != nil && !isBadRequest(err) {
+			return "", err
+		}
+		return reasonRetagging, nil
+	}
+	if err := b.dropLedgers(ctx, f.drop); err != nil {
+		return "", err
+	}
+	return b.takeFirst(ctx, s.service, f.steps)
+}
+
+func (b *Balancer) dropLedgers(ctx context.Context, all []ipblock.Ledger) error {
+	for _, l := range all {
+		if err := b.ledgers.remove(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // conclude says what the release waits for, or clears up after it.
-func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, step ipblock.Step, acted ipblock.Reason) error {
+func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, f farewell, acted ipblock.Reason) error {
+	step := f.next()
 	switch {
 	case acted != "":
-		b.noteQuietly(ctx, live, acted, words(acted))
-		return api.NewRetryError(words(acted), b.config.Interval)
+		b.note(ctx, live, acted, words(acted))
+		return b.retry(known, acted)
 	case step.Action == ipblock.Done:
 		return b.clear(ctx, live)
 	case step.Action == ipblock.Refuse:
-		if b.noteQuietly(ctx, live, step.Reason, step.Detail) {
-			b.config.Events.Event(known, corev1.EventTypeWarning, eventRefused, step.Detail)
-		}
-		return errors.New(step.Detail)
+		return b.refuseRelease(ctx, known, live, step)
 	default:
-		reason := b.standing(step)
-		b.noteQuietly(ctx, live, reason, words(reason))
-		return api.NewRetryError(words(reason), b.config.Interval)
+		reason := b.rests.standing(step)
+		b.note(ctx, live, reason, words(reason))
+		return b.retry(known, reason)
 	}
 }
 
-// releaseSteps observes and decides.
-func (b *Balancer) releaseSteps(ctx context.Context, service *corev1.Service) ([]ipblock.Step, error) {
-	owner, err := b.owner(ctx, service)
-	if err != nil {
-		return nil, err
+// refuseRelease says what a person has to do before the release can go on.
+func (b *Balancer) refuseRelease(ctx context.Context, known, live *corev1.Service, step ipblock.Step) error {
+	told := false
+	if live != nil {
+		condition := meta.FindStatusCondition(live.Status.Conditions, contract.ServiceConditionBlockAssigned)
+		told = condition != nil && condition.Reason == string(step.Reason) && condition.Message == step.Detail
 	}
-	purchase := purchaseToRelease(ctx, service)
-	seen, err := b.observe(ctx, owner, purchase)
-	if err != nil {
-		return nil, err
+	if b.note(ctx, live, step.Reason, step.Detail) && !told {
+		b.config.Events.Event(known, corev1.EventTypeWarning, eventOf(step.Reason), step.Detail)
 	}
-	return ipblock.Release(owner, b.view(seen, purchase)), nil
-}
-
-// takeFirst takes the first of the steps that the API does not refuse: a block that is stuck must not
-// keep others. It returns where the block stands now; empty when no step can be taken.
-func (b *Balancer) takeFirst(ctx context.Context, service *corev1.Service, steps []ipblock.Step) (ipblock.Reason, error) {
-	var refusals []error
-	for _, step := range steps {
-		if (step.Action != ipblock.Unassign && step.Action != ipblock.Delete) || b.rests(step) {
-			continue
-		}
-		reason, err := b.act(ctx, service, step)
-		if err == nil {
-			return reason, nil
-		}
-		if !pnap.IsRefused(err) {
-			return "", err
-		}
-		refusals = append(refusals, err)
-	}
-	return "", errors.Join(refusals...)
-}
-
-// clear removes what the controller wrote on the Service, now that no block is left.
-func (b *Balancer) clear(ctx context.Context, live *corev1.Service) error {
-	if live == nil {
-		return nil
-	}
-	klog.FromContext(ctx).Info("No IP block is left", "service", klog.KObj(live))
-	wanted := map[string]any{contract.ServiceIPPurchase: nil, contract.ServiceIPAddress: nil}
-	if _, err := b.apply(ctx, live, patch{annotations: differing(live.Annotations, wanted)}); err != nil && !errors.Is(err, errOutdated) {
-		return err
-	}
-	if meta.FindStatusCondition(live.Status.Conditions, contract.ServiceConditionBlockAssigned) == nil {
-		return nil
-	}
-	err := b.patchStatus(ctx, live, false, map[string]any{"conditions": []map[string]string{{
-		"$patch": "delete", "type": contract.ServiceConditionBlockAssigned,
-	}}})
-	if errors.Is(err, errOutdated) {
-		return nil
-	}
-	return err
+	klog.FromContext(ctx).V(2).Info("Release refused", "service", klog.KObj(known), "reason", step.Reason)
+	return errors.New(step.Detail)
 }

@@ -10,9 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // errOutdated says that the Service changed since it was read. The next look sees the change.
@@ -37,17 +34,6 @@ func (b *Balancer) byName(ctx context.Context, service *corev1.Service) (*corev1
 		return nil, fmt.Errorf("read Service %s/%s: %w", service.Namespace, service.Name, err)
 	}
 	return live, nil
-}
-
-// purchaseToRelease reads the recorded intent to buy. A record that nobody can read must not keep a
-// Service from being deleted: tags find the block without it.
-func purchaseToRelease(ctx context.Context, service *corev1.Service) *contract.Purchase {
-	purchase, err := contract.ParsePurchase(service.Annotations[contract.ServiceIPPurchase])
-	if err != nil {
-		klog.FromContext(ctx).Info("Ignoring the record of a purchase", "service", klog.KObj(service), "err", err)
-		return nil
-	}
-	return purchase
 }
 
 // patch is a JSON merge patch (RFC 7386) of a Service: a nil value removes a field.

@@ -1,0 +1,65 @@
+package balancer
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
+)
+
+// How soon something that takes its time is looked at again: soon after a change, then ever more seldom.
+// The API takes seconds to minutes to assign a block, yet whatever is quick is to be noticed at once.
+const (
+	firstPause = 250 * time.Millisecond
+	lastPause  = 3 * time.Second
+	// pauseShare is the part of the time waited so far that the next look may add to it.
+	pauseShare = 3
+)
+
+// pace remembers what Services wait for and since when.
+type pace struct {
+	mu    sync.Mutex
+	waits map[types.UID]waiting
+}
+
+type waiting struct {
+	reason ipblock.Reason
+	since  time.Time
+	pause  time.Duration
+}
+
+func newPace() *pace { return &pace{waits: map[types.UID]waiting{}} }
+
+// next returns how long to wait for the reason before looking again.
+func (p *pace) next(uid types.UID, reason ipblock.Reason, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w, known := p.waits[uid]
+	if !known || w.reason != reason {
+		w = waiting{reason: reason, since: now}
+	}
+	w.pause = min(max(now.Sub(w.since)/pauseShare, firstPause), lastPause)
+	p.waits[uid] = w
+	return w.pause
+}
+
+// freshness returns how old the picture of the account may be for the Service: the zero time while it
+// waits for nothing, else half its pause, so that those who wait at the same time look together.
+func (p *pace) freshness(uid types.UID, now time.Time) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w, known := p.waits[uid]
+	if !known {
+		return time.Time{}
+	}
+	return now.Add(-w.pause / 2)
+}
+
+// arrived says that the Service waits no more.
+func (p *pace) arrived(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waits, uid)
+}
