@@ -1,0 +1,330 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/ledger"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
+)
+
+// nodeBlockSize is the size of a node block that is bought: 13 addresses.
+const nodeBlockSize = ipblock.LargestSize
+
+// source is where the servers that join in one pass get their addresses from. Without a block it says why.
+type source struct {
+	block  ipblock.Block
+	ledger ipblock.Ledger
+	// reason and text are for the Nodes that wait; both are empty while time alone helps.
+	reason, text string
+	usable       bool
+}
+
+// address gives the server an address of the node block, the one that it holds already if it holds one.
+// ok is false when it has to wait; the Node was told why if a person must act. Without addresses it is the
+// zero Addr.
+func (p *pass) address(ctx context.Context, serverID string, node *corev1.Node) (_ netip.Addr, ok bool, err error) {
+	if p.config.WithoutAddress {
+		return netip.Addr{}, true, nil
+	}
+	if p.source == nil {
+		found, err := p.findSource(ctx)
+		if err != nil {
+			return netip.Addr{}, false, err
+		}
+		p.source = &found
+	}
+	if !p.source.usable {
+		if p.source.reason != "" {
+			p.teller.tell(node, eventType(p.source.reason), p.source.reason, p.source.text)
+			p.rests[serverID] = p.config.Now().Add(waitRest)
+		}
+		return netip.Addr{}, false, nil
+	}
+	return p.allot(ctx, serverID, node)
+}
+
+func eventType(reason string) string {
+	if reason == ReasonDryRun {
+		return corev1.EventTypeNormal
+	}
+	return corev1.EventTypeWarning
+}
+
+// allot takes an address in the ledger and saves it.
+func (p *pass) allot(ctx context.Context, serverID string, node *corev1.Node) (netip.Addr, bool, error) {
+	holder := ipblock.Holder{Name: serverID}
+	next, grant, err := p.source.ledger.Settle(nil, p.config.Now()).Take(holder, ipblock.Ask{Now: p.config.Now(), Barred: p.inUse})
+	switch {
+	case errors.Is(err, ipblock.ErrResting):
+		klog.FromContext(ctx).V(2).Info("Addresses of the node block rest", "block", p.source.block.ID, "until", p.source.ledger.RestEnds())
+		p.rests[serverID] = p.config.Now().Add(waitRest)
+		return netip.Addr{}, false, nil
+	case err != nil:
+		p.teller.tell(node, corev1.EventTypeWarning, ReasonNodeBlockFull, fmt.Sprintf(
+			"IP block %s (%s) has no address left for this node: name a larger block with --node-ip-block, do without addresses with --node-address=none, or select fewer nodes with --service-node-selector",
+			p.source.block.ID, p.source.block.CIDR))
+		p.rests[serverID] = p.config.Now().Add(waitRest)
+		return netip.Addr{}, false, nil
+	}
+	if held, had := p.source.ledger.AddressOf(holder); had && held == grant.Address {
+		return held, true, nil
+	}
+	if p.source.ledger, err = p.config.Ledgers.Save(ctx, next); err != nil {
+		return netip.Addr{}, false, err
+	}
+	return grant.Address, true, nil
+}
+
+// inUse tells of addresses that servers have in the network without an entry in the ledger.
+func (p *pass) inUse(address netip.Addr) bool {
+	for _, member := range p.network.Members {
+		if slices.Contains(member.IPs, address) {
+			return true
+		}
+	}
+	for _, server := range p.servers {
+		if entry, member := membershipOf(server, p.network.ID); member && slices.Contains(entry.IPs, address) {
+			return true
+		}
+	}
+	return false
+}
+
+// free gives an address back in the ledger of its block.
+func (p *pass) free(ctx context.Context, serverID string, address netip.Addr, unused bool) error {
+	listing, err := p.config.Account.Blocks(ctx, p.config.Now())
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(listing.Blocks, func(b ipblock.Block) bool { return b.CIDR.IsValid() && b.CIDR.Contains(address) })
+	if at < 0 {
+		return nil // the block is gone, and its ledger says nothing to anybody
+	}
+	current, err := p.config.Ledgers.Get(ctx, listing.Blocks[at].ID)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	holder := ipblock.Holder{Name: serverID}
+	if _, holds := current.AddressOf(holder); !holds {
+		return nil
+	}
+	next := current.Free(holder, p.config.Now())
+	if unused {
+		delete(next.Resting, address)
+	}
+	if next, err = p.config.Ledgers.Save(ctx, next); err != nil {
+		return err
+	}
+	if p.source != nil && p.source.block.ID == next.BlockID {
+		p.source.ledger = next
+	}
+	return nil
+}
+
+// findSource finds the node block, and takes the next step towards one if there is none that could be used.
+func (p *pass) findSource(ctx context.Context) (source, error) {
+	view, err := p.view(ctx)
+	if err != nil {
+		return source{}, err
+	}
+	if p.config.NodeIPBlock != "" {
+		return p.brought(ctx, view)
+	}
+	return p.bought(ctx, view)
+}
+
+// view is what decisions about blocks look at.
+func (p *pass) view(ctx context.Context) (ipblock.View, error) {
+	if err := p.identify(ctx); err != nil {
+		return ipblock.View{}, err
+	}
+	listing, err := p.config.Account.Blocks(ctx, p.config.Now())
+	if err != nil {
+		return ipblock.View{}, err
+	}
+	view := ipblock.View{Now: p.config.Now(), Networks: map[string]ipblock.Network{p.network.ID: p.network}, NetworkID: p.network.ID}
+	for _, block := range listing.Blocks {
+		view.Sightings = append(view.Sightings, ipblock.Sighting{Block: block})
+	}
+	return view, nil
+}
+
+// identify reads the identity of the cluster once.
+func (m *Manager) identify(ctx context.Context) error {
+	if m.cluster != "" {
+		return nil
+	}
+	namespace, err := m.config.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read the UID of namespace %s, which names the cluster: %w", metav1.NamespaceSystem, err)
+	}
+	if namespace.UID == "" {
+		return fmt.Errorf("namespace %s has no UID to name the cluster by", metav1.NamespaceSystem)
+	}
+	m.cluster = string(namespace.UID)
+	return nil
+}
+
+func (m *Manager) owner() ipblock.Owner { return ipblock.Owner{Cluster: m.cluster, Nodes: true} }
+
+// brought uses the block that the user named. It is assigned if need be, and never deleted.
+func (p *pass) brought(ctx context.Context, view ipblock.View) (source, error) {
+	at := slices.IndexFunc(view.Sightings, func(s ipblock.Sighting) bool { return s.Block.ID == p.config.NodeIPBlock })
+	if at < 0 {
+		return unavailable("--node-ip-block names IP block %s, which the account does not have", p.config.NodeIPBlock), nil
+	}
+	sighting := view.Sightings[at]
+	if sighting.Block.Tags[contract.TagUsage] == contract.TagUsageAuto && !p.owner().Owns(sighting.Block) {
+		return unavailable("--node-ip-block names IP block %s (%s), which was bought for something else; name another", sighting.Block.ID, sighting.Block.CIDR), nil
+	}
+	current, err := p.ledgerOf(ctx, sighting.Block)
+	if err != nil {
+		return source{}, err
+	}
+	step := ipblock.EnsureBrought(sighting, current.AssignedHere, view)
+	if step.Action == ipblock.Assign && !current.AssignedHere {
+		current.AssignedHere = true
+		if current, err = p.config.Ledgers.Save(ctx, current); err != nil {
+			return source{}, err
+		}
+	}
+	return p.follow(ctx, step, current)
+}
+
+// bought uses the block that was bought for the nodes, and buys one where there is none.
+func (p *pass) bought(ctx context.Context, view ipblock.View) (source, error) {
+	at := slices.IndexFunc(view.Sightings, func(s ipblock.Sighting) bool { return p.owner().Owns(s.Block) })
+	if at < 0 {
+		return p.buy(ctx, view)
+	}
+	current, err := p.ledgerOf(ctx, view.Sightings[at].Block)
+	if err != nil {
+		return source{}, err
+	}
+	if current.Closed { // it was to be released, and is wanted again
+		if current, err = p.config.Ledgers.Save(ctx, current.Reopen()); err != nil {
+			return source{}, err
+		}
+	}
+	return p.follow(ctx, ipblock.EnsureBlock(view.Sightings[at], view), current)
+}
+
+func (p *pass) ledgerOf(ctx context.Context, block ipblock.Block) (ipblock.Ledger, error) {
+	current, err := p.config.Ledgers.Get(ctx, block.ID)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return ipblock.NewLedger(block.ID, block.CIDR), nil
+	}
+	return current, err
+}
+
+// follow takes the step towards an assigned block. The block can be used once there is none left to take.
+func (p *pass) follow(ctx context.Context, s ipblock.Step, current ipblock.Ledger) (source, error) {
+	switch s.Action {
+	case ipblock.Done:
+		return source{block: s.Block, ledger: current, usable: true}, nil
+	case ipblock.Refuse:
+		return unavailable("the block for the nodes' own addresses cannot be used: %s", s.Detail), nil
+	case ipblock.Assign, ipblock.Unassign, ipblock.Delete:
+		return p.mutate(ctx, s)
+	case ipblock.Wait, ipblock.Buy:
+		return source{}, nil
+	default:
+		return source{}, nil
+	}
+}
+
+// mutate changes the node block as the step says.
+func (p *pass) mutate(ctx context.Context, s ipblock.Step) (source, error) {
+	var err error
+	switch s.Action {
+	case ipblock.Assign:
+		err = p.config.Cloud.AssignBlock(ctx, s.Network, s.Block.ID)
+	case ipblock.Unassign:
+		err = p.config.Cloud.UnassignBlock(ctx, s.Network, s.Block.ID)
+	case ipblock.Delete:
+		err = p.config.Cloud.DeleteBlock(ctx, s.Block.ID)
+	case ipblock.Wait, ipblock.Buy, ipblock.Refuse, ipblock.Done:
+	}
+	p.config.Account.Changed()
+	switch {
+	case err == nil:
+		klog.FromContext(ctx).Info("Changing the block of the nodes' own addresses", "action", s.Action, "block", s.Block.ID, "cidr", s.Block.CIDR, "network", s.Network)
+		return source{}, nil
+	case pnap.IsDryRun(err):
+		return source{reason: ReasonDryRun, text: err.Error()}, nil
+	case pnap.IsConflict(err):
+		return source{}, nil
+	case pnap.IsRefused(err):
+		return unavailable("the phoenixNAP API refused to %s IP block %s (%s): %v", s.Action, s.Block.ID, s.Block.CIDR, err), nil
+	default:
+		return source{}, err
+	}
+}
+
+// buy buys a node block if one is due.
+func (p *pass) buy(ctx context.Context, view ipblock.View) (source, error) {
+	record := purchase.NewConfigMap(p.config.Kube, purchase.NodesName)
+	var err error
+	if view.Purchase, err = record.Load(ctx); err != nil {
+		return source{}, err
+	}
+	wish := ipblock.Wish{
+		Location: p.network.Location, LocationSource: "the public network", Size: nodeBlockSize, SizeSource: "--node-ip-block to a block of another size",
+		MaxBlocks: p.config.MaxBlocks,
+	}
+	for _, s := range view.Sightings {
+		if ipblock.OfCluster(s.Block, p.cluster) {
+			wish.Bought++
+			if s.Block.ResourceID == "" && !p.network.Listed(s.Block.ID) {
+				wish.Reserved++
+			}
+		}
+	}
+	due := ipblock.Extend(p.owner(), wish, view)
+	switch due.Action {
+	case ipblock.Buy:
+	case ipblock.Refuse:
+		return unavailable("no block for the nodes' own addresses can be bought: %s", due.Detail), nil
+	case ipblock.Wait, ipblock.Assign, ipblock.Unassign, ipblock.Delete, ipblock.Done:
+		return source{}, nil
+	}
+	_, err = p.config.Buyer.Buy(ctx, purchase.Order{
+		Owner: p.owner(), Location: wish.Location, LocationSource: wish.LocationSource, Size: nodeBlockSize,
+	}, record)
+	p.config.Account.Changed()
+	return bargain(err)
+}
+
+// bargain says what an attempt to buy means for the Nodes that wait.
+func bargain(err error) (source, error) {
+	var pause *purchase.Pause
+	var refused *purchase.Refused
+	switch {
+	case err == nil, errors.As(err, &pause), errors.Is(err, purchase.ErrOutdated):
+		return source{}, nil
+	case errors.As(err, &refused):
+		return unavailable("%s", refused.Detail), nil
+	case pnap.IsDryRun(err):
+		return source{reason: ReasonDryRun, text: err.Error()}, nil
+	default:
+		return source{}, err
+	}
+}
+
+func unavailable(format string, args ...any) source {
+	return source{reason: ReasonNodeBlockUnavailable, text: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,134 @@
+package membership
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+const (
+	// RosterName is the ConfigMap in kube-system that records which servers the controller joined.
+	RosterName = "phoenixnap-members"
+	rosterKey  = "members.json"
+)
+
+// errChanged says that the stored roster is not the one that was read.
+var errChanged = errors.New("the record of joined servers changed meanwhile")
+
+// joined is one server that the controller joined, or is about to join, to a network.
+type joined struct {
+	// Network is the ID of the public network.
+	Network string `json:"network"`
+	// Address that the server was given; the zero Addr when it was given none.
+	Address netip.Addr `json:"address,omitzero"`
+	// Node is the name of the Node at that time.
+	Node string `json:"node"`
+	// Since is when that was decided.
+	Since time.Time `json:"since"`
+}
+
+// roster is all servers that the controller joined, by server ID. It is a value: with and without return
+// new rosters. Only what stands here is ever taken out of a network.
+type roster struct {
+	members map[string]joined
+	version string
+}
+
+func (r roster) with(serverID string, j joined) roster {
+	members := maps.Clone(r.members)
+	if members == nil {
+		members = map[string]joined{}
+	}
+	members[serverID] = j
+	return roster{members: members, version: r.version}
+}
+
+func (r roster) without(serverID string) roster {
+	members := maps.Clone(r.members)
+	delete(members, serverID)
+	return roster{members: members, version: r.version}
+}
+
+// rosterStore keeps the roster in the cluster.
+type rosterStore struct {
+	configMaps typedcorev1.ConfigMapInterface
+}
+
+func newRosterStore(kube kubernetes.Interface) rosterStore {
+	return rosterStore{configMaps: kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)}
+}
+
+// load reads the roster as it is now; an empty one when none is stored. One that cannot be read is an error:
+// a server that is taken for somebody else's would never leave.
+func (s rosterStore) load(ctx context.Context) (roster, error) {
+	object, err := s.configMaps.Get(ctx, RosterName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return roster{}, nil
+	case err != nil:
+		return roster{}, fmt.Errorf("read the record of joined servers: %w", err)
+	}
+	members, err := parseRoster(object.Data[rosterKey])
+	if err != nil {
+		return roster{}, fmt.Errorf("ConfigMap %s/%s, key %s: %w; restore it from a backup, or delete it and take servers out of the network by hand",
+			metav1.NamespaceSystem, RosterName, rosterKey, err)
+	}
+	return roster{members: members, version: object.ResourceVersion}, nil
+}
+
+// save stores the roster by compare-and-swap and returns it with its new version; errChanged when what is
+// stored is not the version that r was made from.
+func (s rosterStore) save(ctx context.Context, r roster) (roster, error) {
+	raw, err := json.MarshalIndent(r.members, "", "  ")
+	if err != nil {
+		return roster{}, fmt.Errorf("encode the record of joined servers: %w", err)
+	}
+	object := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: RosterName, Namespace: metav1.NamespaceSystem, ResourceVersion: r.version},
+		Data:       map[string]string{rosterKey: string(raw)},
+	}
+	var stored *corev1.ConfigMap
+	if r.version == "" {
+		stored, err = s.configMaps.Create(ctx, object, metav1.CreateOptions{})
+	} else {
+		stored, err = s.configMaps.Update(ctx, object, metav1.UpdateOptions{})
+	}
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
+		return roster{}, fmt.Errorf("save the record of joined servers: %w (%w)", errChanged, err)
+	case err != nil:
+		return roster{}, fmt.Errorf("save the record of joined servers: %w", err)
+	}
+	return roster{members: r.members, version: stored.ResourceVersion}, nil
+}
+
+// parseRoster reads a stored roster. What it does not know is an error: a later version may mean something by it.
+func parseRoster(raw string) (map[string]joined, error) {
+	var members map[string]joined
+	decoder := json.NewDecoder(bytes.NewReader([]byte(raw)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&members); err != nil {
+		return nil, err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more follows behind the record")
+	}
+	for id, j := range members {
+		if id == "" || j.Network == "" {
+			return nil, fmt.Errorf("server %q has no network", id)
+		}
+	}
+	return members, nil
+}

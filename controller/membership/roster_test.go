@@ -1,0 +1,76 @@
+package membership
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func TestRosterIsStored(t *testing.T) {
+	kube := fake.NewClientset()
+	keepVersions(kube)
+	store := newRosterStore(kube)
+	empty, err := store.load(t.Context())
+	if err != nil || len(empty.members) != 0 {
+		t.Fatalf("nothing stored: %v, %v", empty, err)
+	}
+	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	with := joined{Network: "n", Address: netip.MustParseAddr("203.0.113.2"), Node: "a", Since: since}
+	without := joined{Network: "n", Node: "b", Since: since}
+	if _, err := store.save(t.Context(), empty.with("1", with).with("2", without)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.save(t.Context(), empty.with("3", with)); !errors.Is(err, errChanged) {
+		t.Errorf("a second roster over the first: %v", err)
+	}
+	read, err := store.load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]joined{"1": with, "2": without}
+	if diff := cmp.Diff(want, read.members, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := store.save(t.Context(), read.without("1")); err != nil {
+		t.Fatal(err)
+	}
+	if len(read.members) != 2 {
+		t.Error("a roster changed in place")
+	}
+}
+
+func TestUnreadableRosterIsAnError(t *testing.T) {
+	for _, raw := range []string{"", "x", "[]", `{"s":{}}`, `{"s":{"network":"n","colour":"red"}}`, `{} {}`, `{"s":{"network":"n","address":"1.2.3"}}`} {
+		store := newRosterStore(fake.NewClientset(&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: RosterName}, Data: map[string]string{rosterKey: raw},
+		}))
+		if _, err := store.load(t.Context()); err == nil || !strings.Contains(err.Error(), RosterName) {
+			t.Errorf("%q: %v", raw, err)
+		}
+	}
+}
+
+func FuzzParseRoster(f *testing.F) {
+	f.Add(`{"5fa54d1e91867c03a0a7b4a4":{"network":"n","address":"203.0.113.2","node":"a","since":"2026-01-01T00:00:00Z"}}`)
+	f.Add(`{"":{"network":"n"}}`)
+	f.Add(`null`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		members, err := parseRoster(raw)
+		if err != nil {
+			return
+		}
+		for id, j := range members {
+			if id == "" || j.Network == "" {
+				t.Errorf("%q is accepted: %v", raw, members)
+			}
+		}
+	})
+}
