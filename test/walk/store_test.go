@@ -1,0 +1,141 @@
+package walk
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	ktesting "k8s.io/client-go/testing"
+)
+
+// store is a Kubernetes API in memory that does what the tracker of client-go leaves out and the controller relies
+// on: UIDs, resource versions with compare-and-swap, preconditions, and finalizers that hold an object.
+type store struct {
+	ktesting.ObjectTracker
+
+	mu      sync.Mutex
+	version int64
+}
+
+func newStore() *store {
+	return &store{ObjectTracker: ktesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())}
+}
+
+func (s *store) next() string {
+	s.version++
+	return strconv.FormatInt(s.version, 10)
+}
+
+// Create implements ktesting.ObjectTracker.
+func (s *store) Create(gvr schema.GroupVersionResource, object runtime.Object, namespace string, _ ...metav1.CreateOptions) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	object = object.DeepCopyObject()
+	made, err := meta.Accessor(object)
+	if err != nil {
+		return err
+	}
+	if made.GetName() == "" && made.GetGenerateName() != "" {
+		made.SetName(made.GetGenerateName() + s.next())
+	}
+	made.SetResourceVersion(s.next())
+	made.SetCreationTimestamp(metav1.Time{Time: time.Now().Truncate(time.Second)})
+	if made.GetUID() == "" {
+		made.SetUID(types.UID(fmt.Sprintf("%s-%d", gvr.Resource, s.version)))
+	}
+	return s.ObjectTracker.Create(gvr, object, namespace)
+}
+
+// Update implements ktesting.ObjectTracker.
+func (s *store) Update(gvr schema.GroupVersionResource, object runtime.Object, namespace string, _ ...metav1.UpdateOptions) error {
+	return s.replace(gvr, object, namespace)
+}
+
+// Patch implements ktesting.ObjectTracker: the object is patched already, so a resource version or UID that the patch
+// named stands in it.
+func (s *store) Patch(gvr schema.GroupVersionResource, object runtime.Object, namespace string, _ ...metav1.PatchOptions) error {
+	return s.replace(gvr, object, namespace)
+}
+
+func (s *store) replace(gvr schema.GroupVersionResource, object runtime.Object, namespace string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	object = object.DeepCopyObject()
+	changed, err := meta.Accessor(object)
+	if err != nil {
+		return err
+	}
+	stored, err := s.stored(gvr, namespace, changed.GetName())
+	if err != nil {
+		return err
+	}
+	switch {
+	case changed.GetResourceVersion() != "" && changed.GetResourceVersion() != stored.GetResourceVersion(),
+		changed.GetUID() != "" && changed.GetUID() != stored.GetUID():
+		return apierrors.NewConflict(gvr.GroupResource(), changed.GetName(), fmt.Errorf("it is at %s now, not at %s", stored.GetResourceVersion(), changed.GetResourceVersion()))
+	case stored.GetDeletionTimestamp() != nil && len(changed.GetFinalizers()) > len(stored.GetFinalizers()):
+		return apierrors.NewInvalid(schema.GroupKind{Group: gvr.Group, Kind: gvr.Resource}, changed.GetName(), nil)
+	}
+	changed.SetUID(stored.GetUID())
+	changed.SetCreationTimestamp(stored.GetCreationTimestamp())
+	changed.SetDeletionTimestamp(stored.GetDeletionTimestamp())
+	changed.SetResourceVersion(s.next())
+	if err := s.ObjectTracker.Update(gvr, object, namespace); err != nil {
+		return err
+	}
+	if changed.GetDeletionTimestamp() != nil && len(changed.GetFinalizers()) == 0 {
+		return s.ObjectTracker.Delete(gvr, namespace, changed.GetName())
+	}
+	return nil
+}
+
+func (s *store) stored(gvr schema.GroupVersionResource, namespace, name string) (metav1.Object, error) {
+	object, err := s.Get(gvr, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return meta.Accessor(object)
+}
+
+// Delete implements ktesting.ObjectTracker.
+func (s *store) Delete(gvr schema.GroupVersionResource, namespace, name string, options ...metav1.DeleteOptions) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	object, err := s.Get(gvr, namespace, name)
+	if err != nil {
+		return err
+	}
+	stored, err := meta.Accessor(object)
+	if err != nil {
+		return err
+	}
+	for _, option := range options {
+		if !met(option.Preconditions, stored) {
+			return apierrors.NewConflict(gvr.GroupResource(), name, fmt.Errorf("a precondition is not met"))
+		}
+	}
+	if len(stored.GetFinalizers()) == 0 {
+		return s.ObjectTracker.Delete(gvr, namespace, name)
+	}
+	if stored.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	now := metav1.Time{Time: time.Now().Truncate(time.Second)}
+	stored.SetDeletionTimestamp(&now)
+	stored.SetResourceVersion(s.next())
+	return s.ObjectTracker.Update(gvr, object, namespace)
+}
+
+func met(wanted *metav1.Preconditions, stored metav1.Object) bool {
+	return wanted == nil ||
+		(wanted.UID == nil || *wanted.UID == stored.GetUID()) &&
+			(wanted.ResourceVersion == nil || *wanted.ResourceVersion == stored.GetResourceVersion())
+}
