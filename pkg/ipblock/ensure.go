@@ -40,8 +40,30 @@ func Duplicates(o Owner, w Wish, v View) []Step {
 	return slices.DeleteFunc(releaseAll(rest, v), func(s Step) bool { return s.Action == Done })
 }
 
+// Retag decides which of the owner's blocks is to get other tags next, because the Service says whether
+// its block is to outlive it; due is false when none is. Of several blocks the one that Ensure keeps gets
+// the tag, and the others lose it only when nothing is to be retained.
+func Retag(o Owner, w Wish, v View, retain bool) (block Block, tags map[string]string, due bool) {
+	owned := v.owned(o)
+	if len(owned) == 0 {
+		return Block{}, nil, false
+	}
+	kept, rest := keep(owned, w, v.NetworkID)
+	candidates := []Sighting{kept}
+	if !retain {
+		candidates = append(candidates, rest...)
+	}
+	for _, s := range candidates {
+		if tags, differ := RetainTags(s.Block, retain); differ && !s.Hidden {
+			return s.Block, tags, true
+		}
+	}
+	return Block{}, nil, false
+}
+
 // keep chooses among several blocks of one Service: the one that holds the published address, else the
-// one that is furthest on its way, else the one with the lowest ID.
+// requested one, else one that was retained, else the one that is furthest on its way, else the one with
+// the lowest ID.
 func keep(owned []Sighting, w Wish, networkID string) (kept Sighting, rest []Sighting) {
 	ranked := slices.Clone(owned)
 	slices.SortStableFunc(ranked, func(a, b Sighting) int {
@@ -58,28 +80,27 @@ func keepRank(s Sighting, w Wish, networkID string) int {
 	case b.CIDR.IsValid() && w.Requested.IsValid() && b.CIDR.Contains(w.Requested):
 		return 1
 	case s.Hidden:
-		return 9
+		return 10
 	}
-	elsewhere := b.ResourceID != "" && b.ResourceID != networkID
+	if elsewhere := b.ResourceID != "" && b.ResourceID != networkID; elsewhere && (b.Status == Assigned || b.Status == Assigning) {
+		return 8
+	}
+	if Retained(b) {
+		return 2
+	}
 	switch b.Status {
 	case Assigned:
-		if elsewhere {
-			return 7
-		}
-		return 2
-	case Assigning:
-		if elsewhere {
-			return 7
-		}
 		return 3
-	case Unassigned:
+	case Assigning:
 		return 4
-	case Creating:
+	case Unassigned:
 		return 5
-	case Unassigning, ErrorAssigning, ErrorUnassigning:
+	case Creating:
 		return 6
+	case Unassigning, ErrorAssigning, ErrorUnassigning:
+		return 7
 	default:
-		return 8
+		return 9
 	}
 }
 

@@ -197,6 +197,7 @@ func TestEnsure(t *testing.T) {
 		{"two: the published one is kept", wish(published("203.0.113.18")), view(blocks(block("a", ipblock.Assigned), block("b", ipblock.Unassigned, cidr("203.0.113.16/29")))), "assign AssignmentDue b"},
 		{"two: the user's one is kept", wish(requested("203.0.113.18")), view(blocks(block("a", ipblock.Assigned), block("b", ipblock.Unassigned, cidr("203.0.113.16/29")))), "assign AssignmentDue b"},
 		{"two: the assigned one is kept", wish(), view(blocks(block("a", ipblock.Unassigned), block("b", ipblock.Assigned, cidr("203.0.113.16/29")))), "done BlockAssigned b 203.0.113.18"},
+		{"two: the retained one is kept", wish(), view(blocks(block("a", ipblock.Assigned), block("b", ipblock.Unassigned, cidr("203.0.113.16/29"), retained))), "assign AssignmentDue b"},
 		{"two: the first one is kept", wish(), view(blocks(block("b", ipblock.Unassigned), block("a", ipblock.Unassigned))), "assign AssignmentDue a"},
 		{"two: the other one takes the last place", wish(published("203.0.113.18")), view(blocks(block("a", ipblock.Assigned), block("b", ipblock.Unassigned, cidr("203.0.113.16/29"))), foreign(9)), "unassign UnassignmentDue a"},
 		{"the same block twice", wish(), view(blocks(block("a", ipblock.Unassigned), block("a", ipblock.Unassigned))), "assign AssignmentDue a"},

@@ -244,6 +244,12 @@ func (l Ledger) Settle(silent func(netip.Addr) bool, now time.Time) Ledger {
 	return settled
 }
 
+// Spent tells whether the ledger of a block that stays in the account may be forgotten: no address is
+// given and none rests any more.
+func (l Ledger) Spent(silent func(netip.Addr) bool, now time.Time) bool {
+	return l.Empty() && len(l.Settle(silent, now).Resting) == 0
+}
+
 // Close marks the block as being released.
 func (l Ledger) Close() Ledger {
 	closed := l.clone()

@@ -113,3 +113,35 @@ func TestDuplicatesThatAreRetainedStay(t *testing.T) {
 		}
 	}
 }
+
+// TestRetag: whether a block is retained is for its Service to say; a duplicate is not retained beside it.
+func TestRetag(t *testing.T) {
+	plain, other := block("a", ipblock.Assigned), block("b", ipblock.Unassigned, cidr("203.0.113.16/29"))
+	for _, test := range []struct {
+		name   string
+		view   ipblock.View
+		retain bool
+		want   string
+	}{
+		{"nothing there", view(nil), true, ""},
+		{"to be retained", view(blocks(plain)), true, "a"},
+		{"retained", view(blocks(block("a", ipblock.Assigned, retained))), true, ""},
+		{"no longer", view(blocks(block("a", ipblock.Assigned, retained))), false, "a"},
+		{"never", view(blocks(plain)), false, ""},
+		{"the kept one", view(blocks(plain, other)), true, "a"},
+		{"the duplicate stays as it is", view(blocks(block("a", ipblock.Assigned, retained), other)), true, ""},
+		{"the duplicate no longer", view(blocks(plain, block("b", ipblock.Unassigned, cidr("203.0.113.16/29"), retained))), false, "b"},
+		{"deleted a moment ago", view(blocks(plain), hidden), true, ""},
+		{"somebody else's", view(blocks(block("a", ipblock.Assigned, func(b *ipblock.Block) { b.Tags = nil }))), true, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, tags, due := ipblock.Retag(shop, wish(published("203.0.113.10")), test.view, test.retain)
+			if got.ID != test.want || due != (test.want != "") {
+				t.Fatalf("block %q, due %t; want %q", got.ID, due, test.want)
+			}
+			if due && ipblock.Retained(ipblock.Block{Tags: tags}) != test.retain {
+				t.Errorf("tags are %v", tags)
+			}
+		})
+	}
+}

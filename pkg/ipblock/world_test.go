@@ -38,6 +38,7 @@ type modelBlock struct {
 	ipblock.Block
 	until time.Time // end of the state that is passing
 	seen  time.Time // when lists begin to show it
+	late  bool      // bought by a process that was frozen before it sent the purchase
 }
 
 type modelNetwork struct {

@@ -1,0 +1,515 @@
+package ipblock_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
+)
+
+// mode is how a Service of the model gets its address.
+type mode int
+
+const (
+	dedicated mode = iota
+	shared
+	brought
+)
+
+// modelService is a Service as the cluster stores it.
+type modelService struct {
+	name      string
+	uid       string
+	mode      mode
+	retain    bool
+	replace   bool
+	deleting  bool
+	published netip.Addr
+	// block is the ID of the block of the published address.
+	block    string
+	purchase contract.Purchase
+	refused  ipblock.Reason
+}
+
+func (s *modelService) holder() ipblock.Holder {
+	return ipblock.Holder{Namespace: "shop", Name: s.name, UID: s.uid}
+}
+
+func (s *modelService) owner() ipblock.Owner {
+	return ipblock.Owner{Cluster: "c1", Namespace: "shop", Name: s.name}
+}
+
+// cluster is a model of a cluster: what Kubernetes stores, the account, and a controller that does one
+// thing at a time and may die between any two.
+type cluster struct {
+	*account
+	services []*modelService
+	ledgers  map[string]ipblock.Ledger
+	versions int
+	// poolPurchase is the record of the pool.
+	poolPurchase contract.Purchase
+	broughtID    string
+	uids         int
+	// crashIn is how many things the controller does until it dies; 0 for never.
+	crashIn int
+	// losses tells that answers may be lost; freezes is how many purchases may be sent late.
+	losses  bool
+	freezes int
+	late    []latePurchase
+	tally   tally
+	// withdrawn is when an address was given back, and by whom.
+	withdrawn map[netip.Addr]ipblock.Rest
+	reported  bool // agents report silence
+}
+
+// latePurchase is sent by a process that was frozen after it had checked that it may.
+type latePurchase struct {
+	owner ipblock.Owner
+	at    time.Time
+}
+
+// tally is what a walk is judged by.
+type tally struct {
+	doublePurchases, extraBlocks, collapsed, givenTwice, leaked, excused, published, crashes int
+}
+
+// died is what the controller of the model dies of.
+type died struct{}
+
+// do is one thing that leaves the process.
+func (c *cluster) do(act func()) {
+	c.mayDie()
+	act()
+	c.mayDie()
+}
+
+func (c *cluster) mayDie() {
+	if c.crashIn == 0 {
+		return
+	}
+	if c.crashIn--; c.crashIn == 0 {
+		c.tally.crashes++
+		panic(died{})
+	}
+}
+
+// sync lets the controller take one step for a Service. It tells whether there was nothing to do.
+func (c *cluster) sync(s *modelService) (settled bool) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			if _, planned := cause.(died); !planned {
+				panic(cause)
+			}
+			settled = false
+		}
+	}()
+	s.refused = ""
+	switch {
+	case s.deleting && s.mode == dedicated:
+		return c.releaseDedicated(s)
+	case s.deleting:
+		return c.releaseShare(s)
+	case s.mode == dedicated:
+		return c.ensureDedicated(s)
+	case s.mode == shared:
+		return c.ensureShared(s)
+	default:
+		return c.ensureBrought(s)
+	}
+}
+
+func (c *cluster) wish(s *modelService) ipblock.Wish {
+	w := ipblock.Wish{Location: "ASH", Published: s.published, Replace: s.replace}
+	network := c.readNetworks()[net1]
+	for _, b := range c.blocks {
+		mine := s.mode == dedicated && s.owner().Owns(b.Block)
+		if ipblock.OfCluster(b.Block, "c1") && !mine && b.ResourceID == "" && !network.Listed(b.ID) {
+			w.Reserved++
+		}
+	}
+	return w
+}
+
+// viewFor is the view with a record of a purchase.
+func (c *cluster) viewFor(p contract.Purchase) ipblock.View {
+	c.account.purchase = nil
+	if p.Nonce != "" {
+		c.account.purchase = &p
+	}
+	return c.view()
+}
+
+func (c *cluster) ensureDedicated(s *modelService) bool {
+	v := c.viewFor(s.purchase)
+	w := c.wish(s)
+	step := ipblock.Ensure(s.owner(), w, v)
+	if step.Action != ipblock.Done {
+		return c.act(s, step, s.owner(), &s.purchase)
+	}
+	if b, tags, due := ipblock.Retag(s.owner(), w, v, s.retain); due {
+		c.do(func() { c.find(b.ID).Tags = tags })
+		return false
+	}
+	if s.published != step.Address {
+		c.publish(s, step.Address, step.Block)
+		return false
+	}
+	if duplicates := ipblock.Duplicates(s.owner(), w, v); len(duplicates) > 0 {
+		c.act(s, duplicates[0], s.owner(), nil)
+		return false
+	}
+	return true
+}
+
+// act takes one step; p is the record of purchases. It tells whether only a person could do more.
+func (c *cluster) act(s *modelService, step ipblock.Step, o ipblock.Owner, p *contract.Purchase) (settled bool) {
+	switch step.Action {
+	case ipblock.Buy:
+		c.buy(o, p)
+	case ipblock.Assign, ipblock.Unassign, ipblock.Delete:
+		c.do(func() {
+			if !c.losses || c.rng.IntN(8) != 0 {
+				c.carryOut(step)
+			}
+		})
+	case ipblock.Refuse:
+		if s != nil {
+			s.refused = step.Reason
+		}
+		return true
+	case ipblock.Wait, ipblock.Done:
+	}
+	return false
+}
+
+// buy records the intent, buys, and records the answer: any of the three may be the last.
+func (c *cluster) buy(o ipblock.Owner, record *contract.Purchase) {
+	nonce := fmt.Sprintf("nonce%06d", c.rng.IntN(1e6))
+	c.do(func() { *record = contract.Purchase{Nonce: nonce, Time: c.now} })
+	if c.freezes > 0 && c.rng.IntN(3) == 0 {
+		c.freezes--
+		c.late = append(c.late, latePurchase{o, c.now.Add(time.Duration(20+c.rng.IntN(200)) * time.Second)})
+		panic(died{})
+	}
+	lost := c.losses && c.rng.IntN(8) == 0
+	if lost && c.rng.IntN(2) == 0 {
+		return
+	}
+	var sold *modelBlock
+	c.do(func() {
+		c.judgePurchase(o)
+		sold = c.sell(o)
+		sold.Description = "purchase " + nonce
+	})
+	if lost {
+		return
+	}
+	c.do(func() { record.BlockID = sold.ID })
+}
+
+// judgePurchase counts a purchase of what the account has already. That is forgiven where a frozen process
+// bought it a moment ago and lists do not show it yet.
+func (c *cluster) judgePurchase(o ipblock.Owner) {
+	serving := c.serving(o)
+	switch {
+	case len(serving) == 0:
+	case slices.ContainsFunc(serving, func(b *modelBlock) bool { return !b.late || !c.now.Before(b.seen) }):
+		c.tally.doublePurchases++
+		c.fault("a second purchase for %s beside %s", o, describe(serving))
+	default:
+		c.tally.extraBlocks++
+	}
+}
+
+// serving are the blocks that have what a purchase for the owner would bring, whatever lists show.
+func (c *cluster) serving(o ipblock.Owner) []*modelBlock {
+	return slices.DeleteFunc(c.ownedBy(o), func(b *modelBlock) bool {
+		l, stored := c.ledgers[b.ID]
+		elsewhere := b.ResourceID != "" && b.ResourceID != net1
+		full := stored && len(l.Held)+len(l.Resting) == ipblock.SizeOf(b.CIDR).Hosts()
+		return o.Pool != "" && (elsewhere || full)
+	})
+}
+
+// save stores a ledger by compare-and-swap. What follows from it at once happens in the same moment.
+func (c *cluster) save(l ipblock.Ledger, follows ...func()) (ok bool) {
+	c.do(func() {
+		if stored, exists := c.ledgers[l.BlockID]; exists != (l.Version != "") || (exists && stored.Version != l.Version) {
+			return
+		}
+		if err := l.Check(); err != nil {
+			c.fault("a ledger that breaks the rules: %v", err)
+		}
+		c.versions++
+		l.Version = fmt.Sprint(c.versions)
+		c.ledgers[l.BlockID] = l
+		ok = true
+		for _, f := range follows {
+			f()
+		}
+	})
+	return ok
+}
+
+func (c *cluster) publish(s *modelService, address netip.Addr, b ipblock.Block) {
+	c.do(func() {
+		if s.published.IsValid() {
+			c.withdraw(s)
+		}
+		s.published, s.block = address, b.ID
+		c.tally.published++
+		for _, other := range c.services {
+			if other != s && other.published == address {
+				c.tally.givenTwice++
+			}
+		}
+		rest, used := c.withdrawn[address]
+		if used && rest.Holder.Name != s.name && c.now.Before(rest.Since.Add(ipblock.Quarantine)) && !c.reported {
+			c.fault("address %s, given back by %s %s ago, is %s's", address, rest.Holder.Name, c.now.Sub(rest.Since), s.name)
+		}
+	})
+}
+
+// withdraw notes that a Service has its address no more.
+func (c *cluster) withdraw(s *modelService) {
+	if s.published.IsValid() {
+		c.withdrawn[s.published] = ipblock.Rest{Holder: s.holder(), Since: c.now}
+	}
+	s.published, s.block = netip.Addr{}, ""
+}
+
+// pool is the blocks of the pool with their ledgers, as the controller sees them.
+func (c *cluster) pool(v ipblock.View) []ipblock.PoolBlock {
+	var found []ipblock.PoolBlock
+	seen := map[string]bool{}
+	for _, s := range v.Sightings {
+		if pool.Owns(s.Block) {
+			seen[s.Block.ID] = true
+			found = append(found, ipblock.PoolBlock{Sighting: s, Ledger: c.ledgers[s.Block.ID]})
+		}
+	}
+	for id, l := range c.ledgers {
+		if seen[id] || id == c.broughtID {
+			continue
+		}
+		unseen := ipblock.PoolBlock{Gone: true, Ledger: l}
+		if b := c.find(id); b != nil { // looked up by ID
+			unseen = ipblock.PoolBlock{Sighting: ipblock.Sighting{Block: b.Block}, Ledger: l, Foreign: !pool.Owns(b.Block)}
+		}
+		found = append(found, unseen)
+	}
+	return found
+}
+
+func (c *cluster) placeWish(s *modelService) ipblock.PlaceWish {
+	return ipblock.PlaceWish{
+		Published: s.published, Replace: s.replace, NetworkID: net1, Now: c.now,
+		Silent: func(netip.Addr) bool { return c.reported },
+	}
+}
+
+func (c *cluster) ensureShared(s *modelService) bool {
+	v := c.viewFor(c.poolPurchase)
+	p := ipblock.Place(s.holder(), c.placeWish(s), c.pool(v), false)
+	for _, l := range p.Save {
+		if !c.save(l) {
+			return false
+		}
+	}
+	switch p.Action {
+	case ipblock.PlaceHere:
+		return c.bringToNetwork(s, p, v, ipblock.EnsureBlock(ipblock.Sighting{Block: p.Block}, v))
+	case ipblock.PlaceBuy:
+		w := c.wish(s)
+		return c.act(s, ipblock.Extend(pool, w, v), pool, &c.poolPurchase)
+	case ipblock.PlaceRefuse:
+		s.refused = p.Reason
+		return true
+	default:
+		return false
+	}
+}
+
+// bringToNetwork carries out the next step for the block of a placement, or publishes.
+func (c *cluster) bringToNetwork(s *modelService, p ipblock.Placement, v ipblock.View, step ipblock.Step) bool {
+	if foreign := s.mode == shared && !pool.Owns(p.Block); foreign {
+		s.refused = ipblock.BlockRetagged
+		return true
+	}
+	switch {
+	case step.Action != ipblock.Done:
+		return c.act(s, step, pool, nil)
+	case s.published != p.Address:
+		c.publish(s, p.Address, p.Block)
+		return false
+	default:
+		return true
+	}
+}
+
+func (c *cluster) ensureBrought(s *modelService) bool {
+	v := c.viewFor(contract.Purchase{})
+	b := c.find(c.broughtID)
+	if b == nil {
+		s.refused = ipblock.BlockLost
+		return true
+	}
+	p := ipblock.Place(s.holder(), c.placeWish(s), []ipblock.PoolBlock{{Sighting: ipblock.Sighting{Block: b.Block}, Ledger: c.ledgers[b.ID]}}, false)
+	for _, l := range p.Save {
+		if !c.save(l) {
+			return false
+		}
+	}
+	if p.Action != ipblock.PlaceHere {
+		s.refused = p.Reason
+		return p.Action != ipblock.PlaceWait
+	}
+	l := c.ledgers[b.ID]
+	step := ipblock.EnsureBrought(ipblock.Sighting{Block: b.Block}, l.AssignedHere, v)
+	if step.Action == ipblock.Assign && !l.AssignedHere {
+		l.AssignedHere = true
+		return c.save(l) && false
+	}
+	return c.bringToNetwork(s, p, v, step)
+}
+
+func (c *cluster) releaseDedicated(s *modelService) bool {
+	v := c.viewFor(s.purchase)
+	if b, tags, due := ipblock.Retag(s.owner(), c.wish(s), v, s.retain); due {
+		c.do(func() { c.find(b.ID).Tags = tags })
+		return false
+	}
+	step := ipblock.Release(s.owner(), v)[0]
+	if step.Action == ipblock.Done {
+		c.drop(s)
+		return false
+	}
+	return c.act(s, step, s.owner(), nil)
+}
+
+// drop takes the finalizer off: the Service is gone.
+func (c *cluster) drop(s *modelService) {
+	c.do(func() {
+		c.withdraw(s)
+		c.services = slices.DeleteFunc(c.services, func(other *modelService) bool { return other == s })
+	})
+}
+
+// releaseShare frees the Service's addresses, and waits for the blocks that it was the last in.
+func (c *cluster) releaseShare(s *modelService) bool {
+	waits := false
+	for id, l := range c.ledgers {
+		if _, holds := l.AddressOf(s.holder()); holds {
+			freed := l.Free(s.holder(), c.now)
+			if freed.Empty() {
+				freed = freed.Close()
+			}
+			c.save(freed, func() { c.withdraw(s) })
+			return false
+		}
+		for _, rest := range l.Resting {
+			waits = waits || (c.ledgers[id].Closed && rest.Holder == s.holder())
+		}
+	}
+	if waits {
+		c.housekeep()
+		return false
+	}
+	c.drop(s)
+	return false
+}
+
+// housekeep takes one step towards giving back a block of the pool that nobody has an address of, the
+// brought block that nobody uses, or a block whose Service is gone.
+func (c *cluster) housekeep() {
+	defer func() {
+		if cause := recover(); cause != nil {
+			if _, planned := cause.(died); !planned {
+				panic(cause)
+			}
+		}
+	}()
+	v := c.viewFor(c.poolPurchase)
+	for _, b := range c.pool(v) {
+		if b.Ledger.Empty() && c.retire(b, v) {
+			return
+		}
+	}
+	c.giveUpBrought(v)
+	c.collectOrphans(v)
+}
+
+// retire gives back one empty block of the pool; it tells whether it did something.
+func (c *cluster) retire(b ipblock.PoolBlock, v ipblock.View) bool {
+	stored := b.Ledger.Version != ""
+	switch {
+	case (b.Gone || b.Foreign) && stored:
+		c.do(func() { delete(c.ledgers, b.Ledger.BlockID) })
+		return true
+	case b.Gone || b.Foreign || b.Sighting.Hidden:
+		return false
+	case !b.Ledger.Closed:
+		if c.somebodyWaits() {
+			return false
+		}
+		if !stored {
+			b.Ledger = ipblock.NewLedger(b.Sighting.Block.ID, b.Sighting.Block.CIDR)
+		}
+		return c.save(b.Ledger.Close())
+	}
+	step := ipblock.ReleaseBlock(b.Sighting, v)
+	c.act(nil, step, pool, nil)
+	return step.Action != ipblock.Wait && step.Action != ipblock.Refuse
+}
+
+// somebodyWaits tells whether a Service of the pool has no address yet.
+func (c *cluster) somebodyWaits() bool {
+	return slices.ContainsFunc(c.services, func(s *modelService) bool {
+		if s.mode != shared || s.deleting {
+			return false
+		}
+		for _, l := range c.ledgers {
+			if _, holds := l.AddressOf(s.holder()); holds {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (c *cluster) giveUpBrought(v ipblock.View) {
+	l, stored := c.ledgers[c.broughtID]
+	if !stored || !l.Empty() {
+		return
+	}
+	step := ipblock.Step{Action: ipblock.Done}
+	if b := c.find(c.broughtID); b != nil {
+		step = ipblock.ReleaseBrought(ipblock.Sighting{Block: b.Block}, l.AssignedHere, v)
+	}
+	if step.Action != ipblock.Done {
+		c.act(nil, step, ipblock.Owner{}, nil)
+		return
+	}
+	if gone := c.find(c.broughtID) == nil; gone || l.Spent(func(netip.Addr) bool { return c.reported }, c.now) {
+		c.do(func() { delete(c.ledgers, c.broughtID) })
+	}
+}
+
+// collectOrphans gives back blocks whose Service is gone, such as one that a frozen process bought.
+func (c *cluster) collectOrphans(v ipblock.View) {
+	for _, seen := range v.Sightings {
+		name, found := strings.CutPrefix(seen.Block.Tags[contract.TagService], "shop_")
+		lives := slices.ContainsFunc(c.services, func(s *modelService) bool { return s.name == name })
+		if !found || lives || seen.Hidden {
+			continue
+		}
+		step := ipblock.Release(ipblock.Owner{Cluster: "c1", Namespace: "shop", Name: name}, v)[0]
+		if c.act(nil, step, ipblock.Owner{}, nil); step.Action == ipblock.Unassign || step.Action == ipblock.Delete {
+			return
+		}
+	}
+}
