@@ -27,8 +27,7 @@ const (
 	// TokenPath is the path of the token endpoint on a host that serves the realm BMC.
 	TokenPath = "/auth/realms/BMC/protocol/openid-connect/token"
 
-	defaultHTTPTimeout       = 30 * time.Second
-	defaultRequestsPerSecond = 10
+	defaultHTTPTimeout = 30 * time.Second
 )
 
 // Config says where the API is and who asks.
@@ -47,7 +46,7 @@ type Config struct {
 	// DryRun keeps every request that changes something from being sent; see IsDryRun.
 	DryRun bool
 	// RequestsPerSecond is the budget of requests on average; twice as many may be sent at once. Who
-	// exceeds it waits, at most until the context or HTTPTimeout ends. 0 means 10.
+	// exceeds it waits, at most until the context or HTTPTimeout ends. 0 means that there is none.
 	RequestsPerSecond int
 	// Wrap, when set, is put around what sends requests, tokens and pauses behind it. An error of it that
 	// has a method "Unsent() bool" which returns true counts as a request that never left.
@@ -99,9 +98,6 @@ func withDefaults(config Config) Config {
 	}
 	if config.HTTPTimeout == 0 {
 		config.HTTPTimeout = defaultHTTPTimeout
-	}
-	if config.RequestsPerSecond == 0 {
-		config.RequestsPerSecond = defaultRequestsPerSecond
 	}
 	if config.Metrics == nil {
 		config.Metrics = NewMetrics()

@@ -1,6 +1,8 @@
 package pnap
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -217,6 +219,35 @@ func FuzzDecodeServer(f *testing.F) {
 			if decodeServer(element).ID == "" || decodeBlock(element).ID == "" || decodeNetwork(element).ID == "" {
 				t.Fatal("an element without ID was kept")
 			}
+		}
+	})
+}
+
+// Whatever stands in a list, an element that can be read is kept, in its place.
+func FuzzDecodeList(f *testing.F) {
+	f.Add([]byte(`5`), []byte(`{"id":7}`))
+	f.Add([]byte(`null`), []byte(`{"id":"x","tags":[null,5,{"name":"a"}],"ips":{}}`))
+	f.Add([]byte(`{}`), []byte(`"text"`))
+	f.Add([]byte(`{"id":"b","id":"c"}`), []byte(`[[]]`))
+	f.Fuzz(func(t *testing.T, before, after []byte) {
+		if !json.Valid(before) || !json.Valid(after) {
+			return
+		}
+		body := fmt.Appendf(nil, `[%s,{"id":"kept","status":"assigned"},%s]`, before, after)
+		elements, err := decodeList(t.Context(), "list IP blocks", body, "id")
+		if err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		found := 0
+		for _, element := range elements {
+			if block := decodeBlock(element); block.ID == "kept" && block.Status == ipblock.Assigned {
+				found++
+			}
+			decodeServer(element)
+			decodeNetwork(element)
+		}
+		if found == 0 || len(elements) > 3 {
+			t.Fatalf("%s: %d of %d", body, found, len(elements))
 		}
 	})
 }

@@ -69,13 +69,21 @@ func newTransport(config Config, tokens *tokenSource, health *condition) *transp
 		tokens:    tokens,
 		hold:      &holdOff{now: config.Now},
 		backoff:   newBackoff(config.Now),
-		budget:    rate.NewLimiter(rate.Limit(config.RequestsPerSecond), 2*config.RequestsPerSecond),
+		budget:    newBudget(config.RequestsPerSecond),
 		health:    health,
 		metrics:   config.Metrics,
 		now:       config.Now,
 		dryRun:    config.DryRun,
 		userAgent: config.UserAgent,
 	}
+}
+
+// newBudget is by the real clock, whatever Config.Now says: it is the real API that it protects.
+func newBudget(perSecond int) *rate.Limiter {
+	if perSecond == 0 {
+		return rate.NewLimiter(rate.Inf, 0)
+	}
+	return rate.NewLimiter(rate.Limit(perSecond), 2*perSecond)
 }
 
 // operationKey is the key under which a context holds the name of what is asked.
@@ -128,13 +136,11 @@ func (t *transport) admit(request *http.Request, op string) (string, error) {
 	if err := t.heldBack(request); err != nil {
 		return "", err
 	}
-	began := t.now()
-	if err := t.budget.Wait(ctx); err != nil {
+	if !t.budget.Allow() {
 		t.metrics.throttle(throttledBudget)
-		return "", &unsentError{cause: fmt.Errorf("the budget of requests is used up: %w", err)}
-	}
-	if t.now().Sub(began) > 0 {
-		t.metrics.throttle(throttledBudget)
+		if err := t.budget.Wait(ctx); err != nil {
+			return "", &unsentError{cause: fmt.Errorf("the budget of requests is used up: %w", err)}
+		}
 	}
 	if err := t.heldBack(request); err != nil { // a pause may have begun in the meantime
 		return "", err

@@ -1,0 +1,238 @@
+package pnap
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// clock is a clock that stands still between steps.
+type clock struct{ at time.Time }
+
+func (c *clock) now() time.Time { return c.at }
+
+func frozen() *clock { return &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
+
+func TestBackoffGrowsAndVaries(t *testing.T) {
+	c := frozen()
+	for _, jitter := range []float64{0, 0.5, 0.999} {
+		b := newBackoff(c.now)
+		b.jitter = func() float64 { return jitter }
+		nominal := firstBackoff
+		for range 12 {
+			b.failed("x", "answer 500")
+			pause, why := b.remaining("x")
+			if pause < nominal*3/4 || pause > nominal*5/4 || why != "answer 500" {
+				t.Fatalf("jitter %v: pause %v (%s), want %v give or take a quarter", jitter, pause, why, nominal)
+			}
+			nominal = min(2*nominal, longestBackoff)
+		}
+		if other, _ := b.remaining("y"); other != 0 {
+			t.Errorf("another request waits for %v", other)
+		}
+		b.succeeded("x")
+		if pause, _ := b.remaining("x"); pause != 0 {
+			t.Errorf("after a success it waits for %v", pause)
+		}
+	}
+}
+
+func TestBackoffForgetsWhatNobodyRepeats(t *testing.T) {
+	c := frozen()
+	b := newBackoff(c.now)
+	b.failed("old", "answer 500")
+	c.at = c.at.Add(forgetFailure + time.Second)
+	b.failed("new", "answer 500")
+	if len(b.fates) != 1 {
+		t.Errorf("%d fates are remembered, want 1", len(b.fates))
+	}
+}
+
+// A request that failed is not sent again before its pause is over, others are, and success ends it.
+func TestFailedRequestsHaveToWait(t *testing.T) {
+	failing := true
+	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
+		if failing && strings.HasSuffix(r.URL.Path, "/bad") {
+			answer(w, http.StatusBadGateway, map[string]any{"message": "oops"})
+			return
+		}
+		answer(w, http.StatusOK, map[string]any{"id": r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]})
+	})
+	c := frozen()
+	client := clientOf(t, s, func(config *Config) { config.Now = c.now })
+	ask := func(id string) error { _, err := client.Block(t.Context(), id); return err }
+
+	if err := ask("bad"); !IsUnanswered(err) {
+		t.Fatalf("got %v", err)
+	}
+	err := ask("bad")
+	var e *Error
+	if !errors.As(err, &e) || !IsRefused(err) || e.RetryAfter == 0 || e.RetryAfter > time.Second {
+		t.Errorf("at once again: got %#v", err)
+	}
+	if want := "get IP block bad: not sent: the same request has just failed (answer 502)"; err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+	if err := ask("good"); err != nil {
+		t.Errorf("another block: %v", err)
+	}
+	if calls := s.calls.Load(); calls != 2 {
+		t.Errorf("%d requests reached the API, want 2", calls)
+	}
+	c.at = c.at.Add(time.Second)
+	if err := ask("bad"); !IsUnanswered(err) {
+		t.Errorf("after the pause: %v", err)
+	}
+	failing = false
+	c.at = c.at.Add(10 * time.Second)
+	for range 2 {
+		if err := ask("bad"); err != nil {
+			t.Errorf("after the failure: %v", err)
+		}
+	}
+}
+
+func TestAConflictIsNotRepeatedAtOnce(t *testing.T) {
+	s := newService(t, raw(409, "application/json", `{"message":"busy"}`))
+	c := frozen()
+	client := clientOf(t, s, func(config *Config) { config.Now = c.now })
+	first, second := client.AssignBlock(t.Context(), "n1", "b1"), client.AssignBlock(t.Context(), "n1", "b1")
+	if !IsConflict(first) || IsConflict(second) || !IsRefused(second) {
+		t.Errorf("got %v and %v", first, second)
+	}
+	if other := client.AssignBlock(t.Context(), "n1", "b2"); !IsConflict(other) {
+		t.Errorf("another block: got %v", other)
+	}
+	c.at = c.at.Add(conflictPause)
+	if third := client.AssignBlock(t.Context(), "n1", "b1"); !IsConflict(third) {
+		t.Errorf("after the pause: got %v", third)
+	}
+}
+
+// A caller that gives up says nothing of the API.
+func TestAnEndedContextIsNoFailure(t *testing.T) {
+	arrived, release := make(chan struct{}), make(chan struct{})
+	s := newService(t, func(w http.ResponseWriter, _ *http.Request) {
+		close(arrived)
+		<-release
+		answer(w, http.StatusOK, []any{})
+	})
+	client := clientOf(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-arrived; cancel() }()
+	if _, err := client.Servers(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	close(release)
+	if client.Health().Failing() {
+		t.Errorf("health %+v", client.Health())
+	}
+	if len(client.servers.GetConfig().HTTPClient.Transport.(*transport).backoff.fates) > 0 {
+		t.Error("the request has to wait")
+	}
+}
+
+func TestRetryAfterIsMissing(t *testing.T) {
+	c := frozen()
+	h := &holdOff{now: c.now}
+	for _, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second} {
+		h.start(http.Header{})
+		if got := h.remaining(); got != want {
+			t.Errorf("pause %v, want %v", got, want)
+		}
+		c.at = c.at.Add(want)
+	}
+	h.succeeded()
+	h.start(http.Header{})
+	if got := h.remaining(); got != defaultPause {
+		t.Errorf("after a success: pause %v, want %v", got, defaultPause)
+	}
+}
+
+// roundTrip makes a function an http.RoundTripper.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (r roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+// The budget lets a burst pass and then one request each tenth of a second; who cannot wait is told so.
+func TestBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := NewMetrics()
+		sent := 0
+		tr := newTransport(withDefaults(Config{RequestsPerSecond: 10, Metrics: metrics}), &tokenSource{
+			now: time.Now, token: "t", renewAt: time.Now().Add(time.Hour), backoff: newBackoff(time.Now),
+			credentials: func() (string, string, error) { return "", "", nil },
+		}, &condition{now: time.Now})
+		tr.base = roundTrip(func(*http.Request) (*http.Response, error) {
+			sent++
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Header: http.Header{}}, nil
+		})
+		ask := func(ctx context.Context) error {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://pnap.example/x", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := tr.RoundTrip(request)
+			if err == nil {
+				_ = response.Body.Close()
+			}
+			return err
+		}
+		began := time.Now()
+		for range 50 {
+			if err := ask(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took != 3*time.Second || sent != 50 {
+			t.Errorf("%d requests in %v, want 50 in 3s: 20 at once, 30 more in tenths", sent, took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := ask(ctx); !isUnsent(err) || !strings.Contains(err.Error(), "budget") || sent != 50 {
+			t.Errorf("without time to wait: %v after %d requests", err, sent)
+		}
+	})
+}
+
+func TestNoBudget(t *testing.T) {
+	if limit := newBudget(0).Limit(); limit != rate.Inf {
+		t.Errorf("limit %v", limit)
+	}
+}
+
+// Refused credentials are not tried again at once by every request, but changed ones are.
+func TestRefusedCredentialsHaveToWait(t *testing.T) {
+	s := newService(t, empty)
+	secret, asked := "wrong", 0
+	s.token = func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if r.FormValue("client_secret") != testSecret {
+			answer(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
+			return
+		}
+		s.serveTokenFor(w)
+	}
+	c := frozen()
+	client := clientOf(t, s, func(config *Config) {
+		config.Now, config.Credentials = c.now, func() (string, string, error) { return testID, secret, nil }
+	})
+	for range 5 {
+		if _, err := client.Servers(t.Context()); !IsRefused(err) || !strings.Contains(err.Error(), "check the client ID") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("%d requests for a token, want 1", asked)
+	}
+	secret = testSecret
+	if _, err := client.Servers(t.Context()); err != nil || asked != 2 {
+		t.Errorf("with the right secret: %v after %d requests for a token", err, asked)
+	}
+}
