@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -30,6 +31,8 @@ const (
 	lastBackoff  = 5 * time.Minute
 	// leastPause keeps a request to be called again at once from spinning.
 	leastPause = 50 * time.Millisecond
+	// conflictPause lets the informer catch up.
+	conflictPause = time.Second
 	// defaultDriftEvery finds what was changed outside of the cluster within minutes.
 	defaultDriftEvery = time.Minute
 )
@@ -206,7 +209,7 @@ func (c *Controller) work(ctx context.Context) {
 // settle decides when a Service is looked at again.
 func (c *Controller) settle(ctx context.Context, key types.NamespacedName, again time.Duration, err error) {
 	logger := klog.FromContext(ctx)
-	var retry *api.RetryError
+	pause, waits := waitOf(err)
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
@@ -214,10 +217,10 @@ func (c *Controller) settle(ctx context.Context, key types.NamespacedName, again
 		if again > 0 {
 			c.queue.AddAfter(key, again)
 		}
-	case errors.As(err, &retry):
+	case waits:
 		c.queue.Forget(key)
-		c.queue.AddAfter(key, max(retry.RetryAfter(), leastPause))
-		logger.V(2).Info("Service waits", "service", key, "again", retry.RetryAfter(), "reason", err.Error())
+		c.queue.AddAfter(key, pause)
+		logger.V(2).Info("Service waits", "service", key, "again", pause, "reason", err.Error())
 	case pnap.IsDryRun(err):
 		c.queue.Forget(key)
 		logger.Info("Dry run", "service", key, "reason", err.Error())
@@ -227,9 +230,23 @@ func (c *Controller) settle(ctx context.Context, key types.NamespacedName, again
 	}
 }
 
-func isWaiting(err error) bool {
+// waitOf tells whether an error is none, but asks to call again, and after how long. A lost compare-and-swap
+// is one: somebody else has written, and the informer is about to say what.
+func waitOf(err error) (pause time.Duration, waits bool) {
 	var retry *api.RetryError
-	return errors.As(err, &retry)
+	switch {
+	case errors.As(err, &retry):
+		return max(retry.RetryAfter(), leastPause), true
+	case apierrors.IsConflict(err):
+		return conflictPause, true
+	default:
+		return 0, false
+	}
+}
+
+func isWaiting(err error) bool {
+	_, waits := waitOf(err)
+	return waits
 }
 
 // watchDrift looks for what was changed outside of the cluster.

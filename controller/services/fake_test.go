@@ -170,3 +170,15 @@ func (t *told) counts() map[string]int {
 	}
 	return counts
 }
+
+// addressOf returns the address of a Service of that name; empty when it has none.
+func (s *shop) addressOf(name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, address := range s.given {
+		if key.Name == name {
+			return address.String()
+		}
+	}
+	return ""
+}

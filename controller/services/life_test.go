@@ -181,7 +181,7 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 func TestAFinalizerTakenByHand(t *testing.T) {
 	c := newCluster(t)
 	c.start()
-	for _, name := range []string{"lives", "goes", "turns"} {
+	for _, name := range []string{"lives", "goes", "goes-not", "turns"} {
 		c.create(name)
 		c.await(name, "published", isPublished)
 	}
@@ -193,6 +193,13 @@ func TestAFinalizerTakenByHand(t *testing.T) {
 	c.awaitCalls("release", "goes", 1)
 	c.patch("goes", `{"metadata":{"finalizers":null}}`)
 	c.await("goes", "released though it is gone", func(s *corev1.Service) bool { return s == nil && !c.shop.holds("goes") })
+
+	c.patch("goes-not", `{"metadata":{"finalizers":["`+frameworks+`","example.com/other"]}}`)
+	c.delete("goes-not")
+	c.awaitCalls("release", "goes-not", 1)
+	c.patch("goes-not", `{"metadata":{"finalizers":["example.com/other"]}}`)
+	c.await("goes-not", "released though another holds it", func(s *corev1.Service) bool { return s != nil && !c.shop.holds("goes-not") })
+	c.patch("goes-not", `{"metadata":{"finalizers":null}}`)
 
 	c.delete("turns")
 	c.awaitCalls("release", "turns", 1)

@@ -2,7 +2,6 @@ package services
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -96,7 +95,7 @@ func (c *Controller) hold(ctx context.Context, service *corev1.Service) (*corev1
 	}
 	held, err := c.send(ctx, service, holding(service, time.Now()))
 	if isGone(err) || isBeingDeleted(err) {
-		return nil, api.NewRetryError("waiting for the latest version of the Service", time.Second)
+		return nil, api.NewRetryError("waiting for the latest version of the Service", conflictPause)
 	}
 	if err != nil {
 		c.tellFailure(ctx, service, c.lives.of(service), "", err)
@@ -188,10 +187,9 @@ func (c *Controller) releaseVanished(ctx context.Context, key types.NamespacedNa
 // tellFailure tells users of an error that is theirs to know: not that a Service waits a moment, nor that the
 // process ends.
 func (c *Controller) tellFailure(ctx context.Context, service *corev1.Service, life *life, during string, err error) {
-	var retry *api.RetryError
 	switch {
 	case ctx.Err() != nil:
-	case errors.As(err, &retry):
+	case isWaiting(err):
 		c.tellWaiting(service, life)
 	case pnap.IsDryRun(err):
 		if text := stable(err); text != life.toldDryRun {

@@ -25,7 +25,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/cloud-provider/api"
+	"k8s.io/component-base/metrics"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -377,4 +379,98 @@ func TestManyCallersStopTogether(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestDryRun: what would be done is told once, and not tried again until something changes.
+func TestDryRun(t *testing.T) {
+	client, err := pnap.New(pnap.Config{
+		BaseURL: "http://127.0.0.1:1", TokenURL: "http://127.0.0.1:1/token", DryRun: true,
+		Credentials: func() (string, string, error) { return "id", "secret", nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	would := client.DeleteBlock(t.Context(), "60473c2509268bc77fd06d32")
+	if !pnap.IsDryRun(would) {
+		t.Fatalf("a dry run ends with %v", would)
+	}
+	inTime(t, Config{}, func(w *clocked) {
+		w.shop.set(func(s *shop) { s.fail = func(string, types.NamespacedName) error { return would } })
+		w.create("web", heldBy(frameworks))
+		elapse(30 * time.Minute)
+		if n, counts := w.shop.count("ensure", "web"), w.told.counts(); n != 1 || counts["Normal "+eventDryRun] != 1 || counts["Warning "+eventSyncFailed] != 0 {
+			t.Errorf("%d calls, told %v", n, w.told.all())
+		}
+		w.shop.set(func(s *shop) { s.stray = []types.NamespacedName{{Namespace: "shop", Name: "web"}} })
+		elapse(defaultDriftEvery)
+		if n, counts := w.shop.count("ensure", "web"), w.told.counts(); n != 2 || counts["Normal "+eventDryRun] != 1 {
+			t.Errorf("after a change of the account: %d calls, told %v", n, w.told.all())
+		}
+	})
+}
+
+// TestALostWriteIsNoFailure: another writer was faster; the next look will see what it wrote.
+func TestALostWriteIsNoFailure(t *testing.T) {
+	inTime(t, Config{}, func(w *clocked) {
+		lost := 3
+		w.shop.set(func(s *shop) {
+			s.fail = func(string, types.NamespacedName) error {
+				if lost--; lost < 0 {
+					return nil
+				}
+				return fmt.Errorf("publish: %w", apierrors.NewConflict(servicesResource.GroupResource(), "web", errors.New("the object has been modified")))
+			}
+		})
+		w.create("web", heldBy(frameworks))
+		elapse(10 * time.Second)
+		if got := pauses(w.shop.times("ensure", "web")); !cmp.Equal(got, []int{1, 1, 1}) || w.told.counts()["Warning "+eventSyncFailed] != 0 || w.addressOf("web") == "" {
+			t.Errorf("pauses %v, told %v", got, w.told.all())
+		}
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	registry := metrics.NewKubeRegistry()
+	inTime(t, Config{}, func(w *clocked) {
+		if err := w.metrics.Register(registry.Register); err != nil {
+			t.Fatal(err)
+		}
+		w.shop.set(func(s *shop) { s.waits, s.pause = 2, 3*time.Second })
+		w.create("web")
+		elapse(time.Minute)
+		w.create("plain", ofType(corev1.ServiceTypeClusterIP), func(s *corev1.Service) { s.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour)) })
+		elapse(time.Second)
+		w.edit("plain", ofType(corev1.ServiceTypeLoadBalancer))
+		elapse(time.Minute)
+		node := nodeWith(func(*corev1.Node) {})
+		if _, err := w.kube.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		elapse(time.Minute)
+	})
+	got := map[string]float64{}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			got[family.GetName()] = metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+			if family.GetName() == "phoenixnap_service_publish_seconds" {
+				got["seconds"] = metric.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	seconds := got["seconds"]
+	delete(got, "seconds")
+	want := map[string]float64{
+		"phoenixnap_service_publish_seconds": 2, "service_controller_loadbalancer_sync_total": 8, "service_controller_nodesync_error_total": 0,
+		"service_controller_nodesync_latency_seconds": 1, "service_controller_update_loadbalancer_host_latency_seconds": 2,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if seconds < 12 || seconds > 14 {
+		t.Errorf("two Services that waited 6 s each took %.1f s", seconds)
+	}
 }
