@@ -63,6 +63,12 @@ func (c crashing) UnassignBlock(ctx context.Context, networkID, blockID string) 
 	return c.Client.UnassignBlock(ctx, networkID, blockID)
 }
 
+func (c crashing) SetBlockTags(ctx context.Context, id string, tags map[string]string) error {
+	c.world.mayCrash()
+	defer c.world.mayCrash()
+	return c.Client.SetBlockTags(ctx, id, tags)
+}
+
 func (c crashing) EnsureTags(ctx context.Context, names ...string) error {
 	c.world.mayCrash()
 	defer c.world.mayCrash()

@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
@@ -65,39 +67,18 @@ func TestAnyNodeReadyAndCommonInterface(t *testing.T) {
 	}
 }
 
-func TestWakePacesItself(t *testing.T) {
-	var last wake
-	var at []time.Duration
-	for passed := time.Duration(0); passed < 4*time.Minute; passed += time.Second {
-		next, due := last.next(ipblock.UnassignmentDue, noon.Add(passed))
-		last = next
-		if due {
-			at = append(at, passed)
-		}
-	}
-	want := []time.Duration{
-		0, 5 * time.Second, 15 * time.Second, 35 * time.Second, 75 * time.Second, 135 * time.Second, 195 * time.Second,
-	}
-	if diff := cmp.Diff(want, at); diff != "" {
-		t.Errorf("woken (-want +got):\n%s", diff)
-	}
-	if _, due := last.next(ipblock.DeletionDue, noon.Add(196*time.Second)); !due {
-		t.Error("a block that moved on does not wake its Service at once")
-	}
-}
-
 func TestRestsOfABlockInError(t *testing.T) {
 	now := noon
-	b := New(Config{Now: func() time.Time { return now }})
+	r := newRests(func() time.Time { return now })
 	stuck := ipblock.Step{Action: ipblock.Unassign, Block: ipblock.Block{ID: "a", Status: ipblock.ErrorUnassigning}}
 	other := ipblock.Step{Action: ipblock.Unassign, Block: ipblock.Block{ID: "a", Status: ipblock.Assigned}}
 	var tries []time.Duration
 	for ; now.Sub(noon) < time.Hour; now = now.Add(30 * time.Second) {
-		if !b.rests(stuck) {
-			b.tried(stuck)
+		if !r.inError(stuck) {
+			r.tried(stuck)
 			tries = append(tries, now.Sub(noon))
 		}
-		if b.rests(other) {
+		if r.inError(other) {
 			t.Fatal("a block that is not in error rests")
 		}
 	}
@@ -105,20 +86,62 @@ func TestRestsOfABlockInError(t *testing.T) {
 	if diff := cmp.Diff(want, tries); diff != "" {
 		t.Errorf("tries (-want +got):\n%s", diff)
 	}
-	b.tried(ipblock.Step{Action: ipblock.Delete, Block: ipblock.Block{ID: "a"}})
-	if len(b.restsByID) != 0 {
-		t.Errorf("a deleted block is remembered: %v", b.restsByID)
+	r.tried(ipblock.Step{Action: ipblock.Delete, Block: ipblock.Block{ID: "a"}})
+	if len(r.errors) != 0 {
+		t.Errorf("a deleted block is remembered: %v", r.errors)
+	}
+}
+
+func TestConflictRests(t *testing.T) {
+	now := noon
+	r := newRests(func() time.Time { return now })
+	step := ipblock.Step{Action: ipblock.Assign, Reason: ipblock.AssignmentDue, Block: ipblock.Block{ID: "a"}}
+	r.refused(step)
+	for _, test := range []struct {
+		after time.Duration
+		want  ipblock.Reason
+	}{{0, ipblock.NetworkChanging}, {time.Second, ipblock.NetworkChanging}, {conflictRest, ipblock.AssignmentDue}} {
+		now = noon.Add(test.after)
+		if got := r.standing(step); got != test.want {
+			t.Errorf("%s after a conflict the block stands at %s, want %s", test.after, got, test.want)
+		}
+	}
+}
+
+func TestPaceGrowsWithTheWait(t *testing.T) {
+	p, now := newPace(), noon
+	if !p.freshness("a", now).IsZero() {
+		t.Error("who waits for nothing wants a fresh picture")
+	}
+	var pauses []time.Duration
+	for now.Sub(noon) < 20*time.Second {
+		pause := p.next("a", ipblock.BlockAssigning, now)
+		if fresh := p.freshness("a", now); now.Sub(fresh) != pause/2 {
+			t.Errorf("waiting %s wants a picture %s old", pause, now.Sub(fresh))
+		}
+		pauses = append(pauses, pause)
+		now = now.Add(pause)
+	}
+	if !slices.IsSorted(pauses) || pauses[0] != firstPause || pauses[len(pauses)-1] != lastPause || len(pauses) > 25 {
+		t.Errorf("pauses %v", pauses)
+	}
+	if got := p.next("a", ipblock.BlockAssigned, now); got != firstPause {
+		t.Errorf("after a change the pause is %s", got)
+	}
+	p.arrived("a")
+	if !p.freshness("a", now).IsZero() {
+		t.Error("who has arrived wants a fresh picture")
 	}
 }
 
 func TestConditionChangesOnlyWhenSomethingElseIsSaid(t *testing.T) {
 	service := &corev1.Service{}
 	waiting := func(now time.Time, reason ipblock.Reason) bool {
-		condition, changed := nextCondition(service, reason, words(reason), now)
-		if changed {
-			service.Status.Conditions = []metav1.Condition{condition}
+		changes := differingConditions(service, []metav1.Condition{blockCondition(reason, words(reason))}, now)
+		if len(changes) > 0 {
+			service.Status.Conditions = changes
 		}
-		return changed
+		return len(changes) > 0
 	}
 	if !waiting(noon, ipblock.BlockCreating) || waiting(noon.Add(time.Minute), ipblock.BlockCreating) {
 		t.Error("the first condition is no change, or the same one is")
@@ -137,7 +160,8 @@ func TestEveryReasonHasWords(t *testing.T) {
 		ipblock.PurchaseDue, ipblock.PurchaseUnanswered, ipblock.BlockCreating, ipblock.BlockInvisible, ipblock.AssignmentDue,
 		ipblock.BlockAssigning, ipblock.BlockAssigned, ipblock.UnassignmentDue, ipblock.BlockUnassigning, ipblock.DeletionDue,
 		ipblock.DeletionUnverified, ipblock.NoBlock, ipblock.NetworkChanging, ipblock.NetworkUnreadable, reasonLookupFailed,
-		reasonReleaseFailed, reasonNoNodeReady, reasonTagsFresh, reasonOutdated, reasonResting, reasonPaused,
+		reasonReleaseFailed, reasonNoNodeReady, purchase.TagsFresh, reasonOutdated, reasonResting, purchase.APIPaused,
+		ipblock.BlockKept, ipblock.AddressResting, reasonLedger, reasonSurplus, reasonRetagging, reasonAnnounced,
 	} {
 		if words(reason) == words("") {
 			t.Errorf("reason %s has no words", reason)

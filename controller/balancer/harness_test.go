@@ -24,9 +24,13 @@ import (
 	"k8s.io/client-go/tools/record"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/balancer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/ledger"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
 )
 
@@ -43,10 +47,13 @@ const (
 	lastBackoff  = 5 * time.Minute
 )
 
-var servicesResource = corev1.SchemeGroupVersion.WithResource("services")
+var (
+	servicesResource   = corev1.SchemeGroupVersion.WithResource("services")
+	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
+)
 
 // world is a phoenixNAP account behind HTTP, a Kubernetes API in memory that knows compare-and-swap, and
-// the framework's service controller reduced to what it asks of a load balancer.
+// the service controller reduced to what it asks of a balancer.
 type world struct {
 	t     *testing.T
 	clock *pnapsim.ManualClock
@@ -101,7 +108,7 @@ func newWorld(t *testing.T, options ...option) *world {
 	}
 	simulated := pnapsim.Config{Clock: w.clock, Specs: documents}
 	w.config = balancer.Config{
-		NetworkID: networkID, Location: "ASH", Interval: interval, Now: w.clock.Now, Events: w.events,
+		NetworkID: networkID, Location: "ASH", Now: w.clock.Now, Events: w.events,
 		Services: corelisters.NewServiceLister(w.services), Nodes: corelisters.NewNodeLister(w.nodes),
 	}
 	for _, change := range options {
@@ -126,6 +133,11 @@ func (w *world) startCluster() {
 		w.mayCrash()
 		return ktesting.ObjectReaction(w.tracker)(action)
 	})
+	for verb, react := range map[string]ktesting.ReactionFunc{
+		"get": w.readConfigMap, "list": w.readConfigMap, "create": w.writeConfigMap, "update": w.writeConfigMap, "delete": w.writeConfigMap,
+	} {
+		w.kube.PrependReactor(verb, "configmaps", react)
+	}
 	w.config.Kube = w.kube
 }
 
@@ -144,8 +156,87 @@ func (w *world) startClient() {
 
 // restart replaces the controller by a new one that knows nothing.
 func (w *world) restart() {
-	w.config.Cloud = crashing{Client: w.client, world: w}
-	w.lb = balancer.New(w.config)
+	w.restartWith(crashing{Client: w.client, world: w})
+}
+
+// cloud is everything that the balancer and what it works with ask of the API.
+type cloud interface {
+	balancer.Cloud
+	purchase.Cloud
+	account.Cloud
+}
+
+// restartWith is restart with another way to the API.
+func (w *world) restartWith(api cloud) {
+	config := w.config
+	config.Cloud = api
+	config.Account = account.New(account.Config{Cloud: api, Now: config.Now})
+	config.Ledgers = ledger.NewStore(w.kube)
+	config.Buyer = purchase.New(purchase.Config{Cloud: api, Interval: interval, Now: config.Now})
+	w.lb = balancer.New(config)
+}
+
+func (w *world) readConfigMap(action ktesting.Action) (bool, runtime.Object, error) {
+	w.mayCrash()
+	return ktesting.ObjectReaction(w.tracker)(action)
+}
+
+// writeConfigMap compares resource versions, as the API server does and the tracker does not.
+func (w *world) writeConfigMap(action ktesting.Action) (bool, runtime.Object, error) {
+	w.mayCrash()
+	defer w.mayCrash()
+	w.versions++
+	switch a := action.(type) {
+	case ktesting.CreateAction:
+		return w.storeConfigMap(action, a.GetObject())
+	case ktesting.DeleteActionImpl:
+		have := w.configMap(a.GetName())
+		demanded := a.DeleteOptions.Preconditions
+		if have != nil && demanded != nil && demanded.ResourceVersion != nil && *demanded.ResourceVersion != have.ResourceVersion {
+			return true, nil, apierrors.NewConflict(configMapsResource.GroupResource(), a.GetName(), errors.New("the object has been modified"))
+		}
+		return ktesting.ObjectReaction(w.tracker)(action)
+	default:
+		return true, nil, fmt.Errorf("the API was asked %T", action)
+	}
+}
+
+func (w *world) storeConfigMap(action ktesting.Action, object runtime.Object) (bool, runtime.Object, error) {
+	written, ok := object.(*corev1.ConfigMap)
+	if !ok {
+		return true, nil, fmt.Errorf("the API was given %T", object)
+	}
+	have := w.configMap(written.Name)
+	if action.GetVerb() == "update" && have != nil && written.ResourceVersion != "" && have.ResourceVersion != written.ResourceVersion {
+		return true, nil, apierrors.NewConflict(configMapsResource.GroupResource(), written.Name, errors.New("the object has been modified"))
+	}
+	written.ResourceVersion = strconv.Itoa(w.versions)
+	return ktesting.ObjectReaction(w.tracker)(action)
+}
+
+func (w *world) configMap(name string) *corev1.ConfigMap {
+	object, err := w.tracker.Get(configMapsResource, metav1.NamespaceSystem, name)
+	if err != nil {
+		return nil
+	}
+	found, ok := object.(*corev1.ConfigMap)
+	if !ok {
+		w.t.Fatalf("the API holds %T in the place of a ConfigMap", object)
+	}
+	return found
+}
+
+// ledgers are the ledgers as they are stored.
+func (w *world) ledgers() []ipblock.Ledger {
+	w.t.Helper()
+	crashAt := w.crashAt
+	w.crashAt = 0
+	defer func() { w.crashAt = crashAt }()
+	all, err := ledger.NewStore(w.kube).List(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return all
 }
 
 // patchService does what the API server does and the tracker does not: it compares UID and resource

@@ -27,6 +27,7 @@ func TestServiceGetsAndGivesBackItsBlock(t *testing.T) {
 		contract.ServiceIPBlock:         "203.0.113.8/29",
 		contract.ServiceIPGateway:       "203.0.113.9",
 		contract.ServiceIPBlockAssigned: "true",
+		contract.ServiceIPOwner:         string(service.UID),
 	}
 	if diff := cmp.Diff(wantAnnotations, service.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
@@ -120,7 +121,7 @@ func TestSteadyStateChangesNothing(t *testing.T) {
 	w.service("web")
 	w.settle("web")
 	version, before := w.get("web").ResourceVersion, w.sim.Counters()
-	if done, err := w.lb.EnsureLoadBalancer(t.Context(), "", w.get("web"), nil); err != nil || len(done.Ingress) != 1 {
+	if done, err := w.lb.Ensure(t.Context(), w.get("web")); err != nil || len(done.Ingress) != 1 {
 		t.Fatalf("%v, %v", done, err)
 	}
 	if now := w.get("web").ResourceVersion; now != version {

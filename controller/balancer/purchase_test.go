@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -203,7 +204,7 @@ func TestServiceCreatedAgainTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.service("web")
-	if err := w.lb.EnsureLoadBalancerDeleted(t.Context(), "", old); err != nil {
+	if err := w.lb.Release(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
 	w.settle("web")
@@ -224,7 +225,7 @@ func TestServiceGoneWithoutFinalizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 30 {
-		if err := w.lb.EnsureLoadBalancerDeleted(t.Context(), "", old); err == nil {
+		if err := w.lb.Release(t.Context(), old); err == nil {
 			w.wantBlocks()
 			return
 		}
@@ -238,7 +239,8 @@ func TestRetaggedBlockIsNotTouched(t *testing.T) {
 	w.service("web")
 	w.settle("web")
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: w.blockID(), Tags: map[string]string{"mine": "yes"}})
-	if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), "203.0.113.10") {
+	w.wantAstray("web")
+	if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), "203.0.113.10") || !slices.Contains(w.eventReasons(), "BlockRetagged") {
 		t.Errorf("refusal is %q", err)
 	}
 	w.delete("web")
@@ -274,10 +276,9 @@ func TestFrozenProcessBuysNothing(t *testing.T) {
 func TestLostRaceForTheIntent(t *testing.T) {
 	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.TagPropagation = 0 }))
 	w.service("web")
-	w.config.Cloud = intruding{crashing: crashing{Client: w.client, world: w}, intrude: func() {
+	w.restartWith(intruding{crashing: crashing{Client: w.client, world: w}, intrude: func() {
 		w.edit("web", func(s *corev1.Service) { s.Annotations = map[string]string{"by": "somebody"} })
-	}}
-	w.lb = balancer.New(w.config)
+	}})
 	_, err := w.sync("web")
 	if err == nil || err.Error() != "waiting for the latest version of the Service" {
 		t.Errorf("said %v", err)

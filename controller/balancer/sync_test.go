@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cloud-provider/api"
+	servicehelper "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
 )
 
-// sync does for one Service what the framework's service controller does. done tells that nothing is
-// left to do.
+// sync does for one Service what the service controller does. done tells that nothing is left to do.
 func (w *world) sync(name string) (done bool, err error) {
 	defer w.refresh()
 	return w.syncCopy(w.get(name))
@@ -29,21 +29,15 @@ func (w *world) syncCopy(service *corev1.Service) (done bool, err error) {
 		return true, nil
 	}
 	if service.DeletionTimestamp == nil && service.Spec.Type == corev1.ServiceTypeLoadBalancer {
-		status, err := w.lb.EnsureLoadBalancer(ctx, "kubernetes", service, nil)
+		status, err := w.lb.Ensure(ctx, service)
 		if err != nil {
 			return false, err
 		}
 		w.writeStatus(service.Name, *status)
 		return true, nil
 	}
-	_, exists, err := w.lb.GetLoadBalancer(ctx, "kubernetes", service)
-	if err != nil {
+	if err := w.lb.Release(ctx, service); err != nil {
 		return false, err
-	}
-	if exists {
-		if err := w.lb.EnsureLoadBalancerDeleted(ctx, "kubernetes", service); err != nil {
-			return false, err
-		}
 	}
 	w.finish(service.Name)
 	return true, nil
@@ -68,6 +62,9 @@ func (w *world) finish(name string) {
 
 func (w *world) writeStatus(name string, status corev1.LoadBalancerStatus) {
 	service := w.get(name)
+	if servicehelper.LoadBalancerStatusEqual(&service.Status.LoadBalancer, &status) {
+		return
+	}
 	service.Status.LoadBalancer = status
 	w.store(service)
 }
@@ -89,7 +86,7 @@ func (w *world) settle(name string) time.Duration {
 	return 0
 }
 
-// pauseAfter is how long the framework waits after an error in an ensuring: as long as the error asks
+// pauseAfter is how long the service controller waits after an error: as long as the error asks
 // to, else ever longer.
 func (w *world) pauseAfter(err error) time.Duration {
 	var again *api.RetryError
@@ -99,6 +96,31 @@ func (w *world) pauseAfter(err error) time.Duration {
 	}
 	w.failures++
 	return min(firstBackoff<<min(w.failures-1, 10), lastBackoff)
+}
+
+// astray lets the drift pass look and returns the names of the Services that it finds.
+func (w *world) astray() []string {
+	w.t.Helper()
+	w.refresh()
+	w.clock.Advance(time.Minute)
+	found, err := w.lb.Astray(w.t.Context())
+	if err != nil {
+		w.t.Fatalf("the drift pass failed: %v", err)
+	}
+	var names []string
+	for _, service := range found {
+		names = append(names, service.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// wantAstray demands that the drift pass finds these Services and no other.
+func (w *world) wantAstray(want ...string) {
+	w.t.Helper()
+	if got := w.astray(); !slices.Equal(got, want) {
+		w.t.Errorf("the drift pass found %q, want %q", got, want)
+	}
 }
 
 // refused syncs for a while and returns the last error, which must not be a mere request to call again.

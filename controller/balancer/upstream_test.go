@@ -1,7 +1,6 @@
 package balancer_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -140,8 +139,11 @@ func TestVanishedBlockIsReportedAndDeletionStillWorks(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
 	w.settle("web")
+	w.wantAstray()
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
+	w.wantAstray("web")
 	err := w.refused("web", 5*time.Minute)
+	w.wantAstray()
 	if !strings.Contains(err.Error(), "203.0.113.10") {
 		t.Errorf("refusal %q does not name the address", err)
 	}
@@ -191,6 +193,7 @@ func TestDriftIsRepaired(t *testing.T) {
 	w.service("web")
 	w.settle("web")
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock, Block: w.blockID()})
+	w.wantAstray("web")
 	_, err := w.sync("web")
 	if got := w.get("web").Annotations[contract.ServiceIPBlockAssigned]; got != "false" {
 		t.Errorf("the block is said to be assigned: %q (sync said %v)", got, err)
@@ -200,19 +203,5 @@ func TestDriftIsRepaired(t *testing.T) {
 	w.wantPurchases(1)
 	if got := w.get("web").Annotations[contract.ServiceIPBlockAssigned]; got != "true" {
 		t.Errorf("the block is not said to be assigned: %q", got)
-	}
-}
-
-func TestNodeWithoutProviderIDDoesNotFailTheService(t *testing.T) {
-	w := newWorld(t)
-	service := w.service("web")
-	w.settle("web")
-	before := w.sim.Counters()
-	nodes := []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, nil}
-	if err := w.lb.UpdateLoadBalancer(t.Context(), "", service, nodes); err != nil {
-		t.Error(err)
-	}
-	if after := w.sim.Counters(); fmt.Sprint(before) != fmt.Sprint(after) {
-		t.Errorf("requests %v, then %v", before, after)
 	}
 }
