@@ -499,12 +499,13 @@ func (c *cluster) giveUpBrought(v ipblock.View) {
 	}
 }
 
-// collectOrphans gives back blocks whose Service is gone, such as one that a frozen process bought.
+// collectOrphans gives back blocks that a frozen process bought for a Service that is gone. Nothing else may
+// become an orphan.
 func (c *cluster) collectOrphans(v ipblock.View) {
 	for _, seen := range v.Sightings {
 		name, found := strings.CutPrefix(seen.Block.Tags[contract.TagService], "shop_")
 		lives := slices.ContainsFunc(c.services, func(s *modelService) bool { return s.name == name })
-		if !found || lives || seen.Hidden {
+		if !found || lives || seen.Hidden || !c.find(seen.Block.ID).late {
 			continue
 		}
 		step := ipblock.Release(ipblock.Owner{Cluster: "c1", Namespace: "shop", Name: name}, v)[0]

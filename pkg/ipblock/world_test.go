@@ -204,6 +204,9 @@ func (a *account) remove(b *modelBlock) {
 		a.fault("deletion of block %s, which is %s", b.ID, b.Status)
 		return
 	}
+	if ipblock.Retained(b.Block) || b.Tags[contract.TagUsage] != contract.TagUsageAuto {
+		a.fault("deletion of block %s, which is to stay: %v", b.ID, b.Tags)
+	}
 	a.vanish(b)
 }
 
