@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,19 +163,20 @@ func TestErrorsAreRetriedWithGrowingPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := slice("kubernetes", "IPv4", []discoveryv1.EndpointPort{port("https", corev1.ProtocolTCP, 6443)}, "192.0.2.1")
 		b := newBubble(t, &source)
-		refused, tries := true, 0
+		var recovered atomic.Bool
+		var tries atomic.Int64
 		b.kube.PrependReactor("create", "services", func(ktesting.Action) (bool, runtime.Object, error) {
-			tries++
-			return refused, nil, apierrors.NewInternalError(errors.New("no"))
+			tries.Add(1)
+			return !recovered.Load(), nil, apierrors.NewInternalError(errors.New("no"))
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		b.run(ctx, t)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if tries < 4 || tries > 8 {
-			t.Errorf("%d tries in a minute", tries)
+		if n := tries.Load(); n < 4 || n > 8 {
+			t.Errorf("%d tries in a minute", n)
 		}
-		refused = false
+		recovered.Store(true)
 		time.Sleep(lastRetry)
 		synctest.Wait()
 		if b.service(t) == nil {

@@ -43,7 +43,7 @@ func (c *Collector) collect(ctx context.Context, s *suspicion) (again time.Durat
 	if err != nil || !found {
 		return c.config.Interval, err
 	}
-	step := ipblock.GiveBack(s.block, view)
+	step := ipblock.ReleaseBlock(ipblock.Sighting{Block: s.block}, view)
 	if step.Action != ipblock.Unassign && step.Action != ipblock.Delete {
 		c.postpone(s, step)
 		return c.config.Interval, nil

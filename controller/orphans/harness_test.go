@@ -3,6 +3,7 @@ package orphans_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -255,7 +256,7 @@ func (w *world) blocks() map[string]string {
 func (w *world) writes() int {
 	n := 0
 	for _, entry := range w.sim.Log(0) {
-		if entry.Method != "GET" && strings.HasPrefix(entry.Path, "/ips/") || strings.Contains(entry.Path, "/networks/") && entry.Method != "GET" {
+		if entry.Method != http.MethodGet && (strings.HasPrefix(entry.Path, "/ips/") || strings.HasPrefix(entry.Path, "/networks/")) {
 			n++
 		}
 	}
