@@ -267,12 +267,12 @@ func (b *Buyer) judgeRefusal(order Order, refusal error) error {
 		return b.rest(order, &Pause{Reason: TagsFresh, After: b.config.Interval, Cause: refusal})
 	case failure != nil && failure.RetryAfter > 0:
 		return b.rest(order, &Pause{Reason: APIPaused, After: failure.RetryAfter, Cause: refusal})
-	case failure == nil, failure.StatusCode == 0:
-		b.restLonger(order, refusedText(refusal))
-		return refusal
-	default:
-		return b.restLonger(order, refusedText(refusal))
 	}
+	refused := b.restLonger(order, refusedText(refusal))
+	if failure == nil || failure.StatusCode == 0 { // never sent: that is no word of the API
+		return refusal
+	}
+	return refused
 }
 
 func (b *Buyer) tagsFresh() bool {

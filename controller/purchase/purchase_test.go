@@ -333,7 +333,7 @@ func TestLookupFailuresRecordNothing(t *testing.T) {
 		}
 		_, err := w.buy(order(web))
 		var failure *pnap.Error
-		if !errors.As(err, &failure) || failure.StatusCode != 503 {
+		if !errors.As(err, &failure) || failure.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("%s: said %v", path, err)
 		}
 		if w.object.version != 0 {

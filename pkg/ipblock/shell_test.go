@@ -136,9 +136,9 @@ func (c *cluster) wish(s *modelService) ipblock.Wish {
 
 // viewFor is the view with a record of a purchase.
 func (c *cluster) viewFor(p contract.Purchase) ipblock.View {
-	c.account.purchase = nil
+	c.purchase = nil
 	if p.Nonce != "" {
-		c.account.purchase = &p
+		c.purchase = &p
 	}
 	return c.view()
 }
