@@ -157,12 +157,12 @@ func (i *Inventory) fetchList(ctx context.Context) (List, error) {
 // peak records the length of a list and returns the greatest of the window. The last one before counts
 // however old it is.
 func (i *Inventory) peak(at time.Time, count int) int {
-	if number := len(i.lengths); number > 1 {
-		last := i.lengths[number-1]
-		recent := slices.DeleteFunc(i.lengths[:number-1], func(l length) bool { return at.Sub(l.at) >= breakerWindow })
-		i.lengths = append(recent, last)
+	last := len(i.lengths) - 1
+	old := 0
+	for old < last && at.Sub(i.lengths[old].at) >= breakerWindow {
+		old++
 	}
-	i.lengths = append(i.lengths, length{at: at, count: count})
+	i.lengths = append(i.lengths[old:], length{at: at, count: count})
 	return slices.MaxFunc(i.lengths, func(a, b length) int { return a.count - b.count }).count
 }
 

@@ -301,3 +301,19 @@ func TestForeignNodeIPIsTold(t *testing.T) {
 	}
 	w.expectNoEvent()
 }
+
+// The longest list of the last ten minutes is remembered, and the last one however old it is.
+func TestPeakOfTheLists(t *testing.T) {
+	i := NewInventory(InventoryConfig{})
+	for _, each := range []struct {
+		after time.Duration
+		count int
+		want  int
+	}{
+		{0, 8, 8}, {time.Minute, 3, 8}, {9 * time.Minute, 4, 8}, {10 * time.Minute, 4, 4}, {12 * time.Minute, 2, 4}, {5 * time.Hour, 1, 2}, {5*time.Hour + time.Minute, 6, 6},
+	} {
+		if got := i.peak(start.Add(each.after), each.count); got != each.want {
+			t.Errorf("after %v: %d, want %d", each.after, got, each.want)
+		}
+	}
+}

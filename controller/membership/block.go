@@ -70,12 +70,14 @@ func (p *pass) allot(ctx context.Context, serverID string, node *corev1.Node) (n
 		klog.FromContext(ctx).V(2).Info("Addresses of the node block rest", "block", p.source.block.ID, "until", p.source.ledger.RestEnds())
 		p.rests[serverID] = p.config.Now().Add(waitRest)
 		return netip.Addr{}, false, nil
-	case err != nil:
+	case errors.Is(err, ipblock.ErrFull), errors.Is(err, ipblock.ErrClosed):
 		p.teller.tell(node, corev1.EventTypeWarning, ReasonNodeBlockFull, fmt.Sprintf(
 			"IP block %s (%s) has no address left for this node: name a larger block with --node-ip-block, do without addresses with --node-address=none, or select fewer nodes with --service-node-selector",
 			p.source.block.ID, p.source.block.CIDR))
 		p.rests[serverID] = p.config.Now().Add(waitRest)
 		return netip.Addr{}, false, nil
+	case err != nil:
+		return netip.Addr{}, false, err
 	}
 	if held, had := p.source.ledger.AddressOf(holder); had && held == grant.Address {
 		return held, true, nil

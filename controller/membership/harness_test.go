@@ -2,6 +2,7 @@ package membership
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -31,6 +32,12 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
 )
 
+// The observer looks at the account for the test: faults that are armed for the Manager do not hit it.
+const (
+	observerID     = "observer"
+	observerSecret = "nT8vQ2xLr5KcYw1d"
+)
+
 const clusterUID = "0b5c6b1e-5f0e-4a57-9d7e-6a0f5b1c2d3e"
 
 // world is a Manager over the simulated API and an API server that keeps ConfigMaps by compare-and-swap.
@@ -52,6 +59,7 @@ func seedOf(servers int, nodeBlock string, client func(*pnapsim.ClientSeed)) pna
 	if client != nil {
 		client(&a.Clients[0])
 	}
+	a.Clients = append(a.Clients, pnapsim.ClientSeed{ID: observerID, Secret: observerSecret})
 	a.Blocks = nil
 	if nodeBlock != "" {
 		a.Blocks = []pnapsim.BlockSeed{{ID: simtest.NodeBlockID, Name: "nodes", Location: "ASH", CIDR: nodeBlock, Network: simtest.NetworkID}}
@@ -211,7 +219,7 @@ func (w *world) run(d time.Duration) {
 func (w *world) servers() map[string]pnap.Server {
 	w.t.Helper()
 	api, err := pnap.New(pnap.Config{BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, Now: w.sim.Clock().Now, RequestsPerSecond: 100000,
-		Credentials: func() (string, string, error) { return simtest.ClientID, simtest.ClientSecret, nil }})
+		Credentials: func() (string, string, error) { return observerID, observerSecret, nil }})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -317,7 +325,7 @@ func (w *world) edit(e pnapsim.Edit) {
 func (w *world) changes() int {
 	count := 0
 	for _, entry := range w.sim.Log(0) {
-		if entry.Method != "GET" && !strings.Contains(entry.Path, "token") {
+		if entry.Method != http.MethodGet && !strings.Contains(entry.Path, "token") {
 			count++
 		}
 	}

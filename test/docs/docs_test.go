@@ -32,6 +32,7 @@ func TestConstantsAreDocumented(t *testing.T) {
 		{"events of the service controller", "controller/services/event.go", "docs/reference/names.md", regexp.MustCompile(`^event`), 12},
 		{"reasons of the service controller", "controller/services/patch.go", "docs/reference/names.md", regexp.MustCompile(`^reason`), 2},
 		{"events of Nodes and their network", "controller/nodes/event.go", "docs/reference/names.md", regexp.MustCompile(`^Reason`), 5},
+		{"events of memberships", "controller/membership/event.go", "docs/reference/names.md", regexp.MustCompile(`^Reason`), 9},
 		{"events of Nodes", "controller/instances/event.go", "docs/reference/names.md", regexp.MustCompile(`^Reason`), 4},
 		{"reasons of announcements", "agent/announcement/judge.go", "docs/reference/names.md", regexp.MustCompile(`^Reason[^C]`), 8},
 		{"findings", "agent/check/catalogue.go", "docs/reference/findings.md", regexp.MustCompile(`.`), 18},
