@@ -34,6 +34,9 @@ func TestConstantsAreDocumented(t *testing.T) {
 		{"events of Nodes and their network", "controller/nodes/event.go", "docs/reference/names.md", regexp.MustCompile(`^Reason`), 5},
 		{"events of memberships", "controller/membership/event.go", "docs/reference/names.md", regexp.MustCompile(`^Reason`), 9},
 		{"events of Nodes", "controller/instances/event.go", "docs/reference/names.md", regexp.MustCompile(`^Reason`), 4},
+		{"events of the control-plane endpoint", "controller/controlplane/event.go", "docs/reference/names.md", regexp.MustCompile(`^event`), 5},
+		{"events of orphans", "controller/orphans/event.go", "docs/reference/names.md", regexp.MustCompile(`^event`), 4},
+		{"standings of orphans", "controller/orphans/judge.go", "docs/reference/metrics.md", regexp.MustCompile(`^(retained|orphan|leftover|empty|unclear)$`), 5},
 		{"reasons of announcements", "agent/announcement/judge.go", "docs/reference/names.md", regexp.MustCompile(`^Reason[^C]`), 8},
 		{"findings", "agent/check/catalogue.go", "docs/reference/findings.md", regexp.MustCompile(`.`), 18},
 	} {
@@ -68,6 +71,40 @@ func TestOptionsAreDocumented(t *testing.T) {
 		if !strings.Contains(page, name[1]) {
 			t.Errorf("docs/reference/configuration.md: option %s is missing", name[1])
 		}
+	}
+}
+
+// TestMetricsAreDocumented holds the names of metrics in the code against their page, and the page against the code.
+func TestMetricsAreDocumented(t *testing.T) {
+	page := read(t, "docs/reference/metrics.md")
+	metric := regexp.MustCompile(`"((?:phoenixnap|service_controller)_[a-z_]+)"`)
+	inCode := map[string]bool{}
+	for _, process := range []string{"controller", "agent"} {
+		if err := filepath.WalkDir(filepath.Join(root, process), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "metrics.go") {
+				return err
+			}
+			raw, err := os.ReadFile(path)
+			for _, match := range metric.FindAllStringSubmatch(string(raw), -1) {
+				inCode[match[1]] = true
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name := range inCode {
+		if !strings.Contains(page, "`"+name+"`") && !strings.Contains(page, "`"+name+"{") {
+			t.Errorf("docs/reference/metrics.md: %s is missing", name)
+		}
+	}
+	for _, match := range regexp.MustCompile("(?m)^\\| `([a-z_]+)").FindAllStringSubmatch(page, -1) {
+		if !inCode[match[1]] && !strings.HasPrefix(match[1], "service_controller_") {
+			t.Errorf("docs/reference/metrics.md: no metric is called %s", match[1])
+		}
+	}
+	if len(inCode) < 20 {
+		t.Errorf("only %d metrics found; the pattern is out of date", len(inCode))
 	}
 }
 
