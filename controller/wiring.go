@@ -8,39 +8,40 @@ import (
 	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
-	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/version"
 	genericcontrollermanager "k8s.io/controller-manager/app"
 	"k8s.io/controller-manager/controller"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/account"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/balancer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/health"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/ledger"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/nodes"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // wiring holds the parts while the framework asks for them one after another.
 type wiring struct {
-	life       *life
-	loops      *loops
-	config     *config.Config
-	api        *pnap.Client
-	apiMetrics *pnap.Metrics
-	inventory  *instances.Inventory
-	account    *account.Account
-	balancer   *balancer.Balancer
+	life      *life
+	loops     *loops
+	config    *config.Config
+	metrics   allMetrics
+	api       *pnap.Client
+	inventory *instances.Inventory
+	account   *account.Account
+	buyer     *purchase.Buyer
+	ledgers   *ledger.Store
 }
 
 // connect builds what needs no Kubernetes client.
 func (w *wiring) connect(loaded *config.Config) error {
-	w.apiMetrics = pnap.NewMetrics()
-	if err := w.apiMetrics.Register(legacyregistry.Register); err != nil {
+	w.metrics = newMetrics()
+	if err := w.metrics.register(); err != nil {
 		return err
 	}
 	api, err := pnap.New(pnap.Config{
@@ -52,15 +53,15 @@ func (w *wiring) connect(loaded *config.Config) error {
 		DryRun:            loaded.DryRun,
 		RequestsPerSecond: loaded.RequestsPerSecond,
 		Wrap:              w.life.handover.WrapCloud,
-		Metrics:           w.apiMetrics,
+		Metrics:           w.metrics.api,
 	})
 	if err != nil {
 		return err
 	}
 	w.config, w.api = loaded, api
-	w.inventory = instances.NewInventory(instances.InventoryConfig{Source: api})
-	w.account = account.New(account.Config{Cloud: api})
-	klog.FromContext(w.loops.ctx).Info("Starting", "version", version.Get().GitVersion, "config", loaded.String())
+	w.inventory = instances.NewInventory(instances.InventoryConfig{Source: api, Metrics: w.metrics.instances})
+	w.account = account.New(account.Config{Cloud: api, Metrics: w.metrics.account})
+	w.buyer = purchase.New(purchase.Config{Cloud: api})
 	return nil
 }
 
@@ -69,39 +70,30 @@ func (w *wiring) cloud(completed *appconfig.CompletedConfig) cloudprovider.Inter
 	if err := w.life.guard(completed, w.config.DryRun); err != nil {
 		klog.Fatal(err) // the framework has no other way out
 	}
-	core := completed.SharedInformers.Core().V1()
-	servers := instances.New(instances.Config{
+	klog.FromContext(w.loops.ctx).Info("Starting", "version", version.Get().GitVersion, "config", w.config.String())
+	w.ledgers = ledger.NewStore(completed.Client)
+	return cloud.New(instances.New(instances.Config{
 		Inventory: w.inventory,
-		Nodes:     core.Nodes().Lister(),
+		Nodes:     completed.SharedInformers.Core().V1().Nodes().Lister(),
 		Live:      completed.Client.CoreV1(),
 		Events:    completed.EventRecorder,
-	})
-	if !w.config.LoadBalancer.Enabled() {
-		return cloud.New(servers, nil)
-	}
-	w.balancer = balancer.New(balancer.Config{
-		Cloud:              w.api,
-		Kube:               completed.Client,
-		Services:           core.Services().Lister(),
-		Nodes:              core.Nodes().Lister(),
-		Events:             completed.EventRecorder,
-		NetworkID:          w.config.LoadBalancer.NetworkID,
-		Location:           w.config.Location,
-		LocationAnnotation: w.config.AnnotationIPLocation,
-		MaxBlocks:          w.config.MaxIPBlocks,
-	})
-	return cloud.New(servers, w.balancer)
+		Metrics:   w.metrics.instances,
+	}))
 }
 
-// controllers returns the framework's controllers without the one for routes, and ours.
+// controllers returns the framework's controllers, without the one for routes and with ours in the place of
+// the one for Services, and further ones of ours.
 func (w *wiring) controllers() map[string]app.ControllerInitFuncConstructor {
 	all := maps.Clone(app.DefaultInitFuncConstructors)
 	delete(all, names.NodeRouteController)
+	all[names.ServiceLBController] = w.controller(w.whereBalancing(w.services))
 	all["phoenixnap-node-network"] = w.controller(w.networkPublisher)
+	all["phoenixnap-vlan-ready"] = w.controller(w.whereBalancing(w.labeller))
+	all["phoenixnap-agent-watch"] = w.controller(w.whereBalancing(w.agentWatch))
+	all["phoenixnap-membership"] = w.controller(w.whereBalancing(w.membership))
+	all["phoenixnap-orphans"] = w.controller(w.whereBalancing(w.orphans))
+	all["phoenixnap-control-plane"] = w.controller(w.whereBalancing(w.controlPlane))
 	all[apiDetail] = w.apiHealth()
-	all["phoenixnap-vlan-ready"] = w.controller(w.labeller)
-	all["phoenixnap-agent-watch"] = w.controller(w.agentWatch)
-	all["phoenixnap-ip-block-release"] = w.controller(w.releaseWatch)
 	return all
 }
 
@@ -121,6 +113,16 @@ func (w *wiring) apiHealth() app.ControllerInitFuncConstructor {
 
 // builder returns a loop for the leader to run, or nil when the configuration has no use for it.
 type builder func(completed *appconfig.CompletedConfig) (loop, error)
+
+// whereBalancing builds only where Services of type LoadBalancer are served.
+func (w *wiring) whereBalancing(build builder) builder {
+	return func(completed *appconfig.CompletedConfig) (loop, error) {
+		if !w.config.LoadBalancer.Enabled() {
+			return nil, nil
+		}
+		return build(completed)
+	}
+}
 
 func (w *wiring) controller(build builder) app.ControllerInitFuncConstructor {
 	return app.ControllerInitFuncConstructor{
@@ -158,22 +160,9 @@ func (w *wiring) networkPublisher(completed *appconfig.CompletedConfig) (loop, e
 }
 
 func (w *wiring) labeller(completed *appconfig.CompletedConfig) (loop, error) {
-	if !w.config.LoadBalancer.Enabled() {
-		return nil, nil
-	}
 	return nodes.NewLabeller(completed.Client, completed.SharedInformers.Core().V1().Nodes(), completed.EventRecorder, w.config.ServiceNodeSelector)
 }
 
 func (w *wiring) agentWatch(completed *appconfig.CompletedConfig) (loop, error) {
-	if !w.config.LoadBalancer.Enabled() {
-		return nil, nil
-	}
 	return nodes.NewAgentWatch(completed.Client, completed.SharedInformers.Core().V1().Nodes(), completed.EventRecorder), nil
-}
-
-func (w *wiring) releaseWatch(*appconfig.CompletedConfig) (loop, error) {
-	if w.balancer == nil {
-		return nil, nil
-	}
-	return w.balancer, nil
 }

@@ -8,26 +8,20 @@ import (
 )
 
 // Cloud implements cloudprovider.Interface. It holds what main has built and builds nothing itself.
-type Cloud struct {
-	instances    cloudprovider.InstancesV2
-	loadBalancer cloudprovider.LoadBalancer
-}
+type Cloud struct{ instances cloudprovider.InstancesV2 }
 
 var _ cloudprovider.Interface = (*Cloud)(nil)
 
-// New returns the provider; loadBalancer is nil when load balancers are off.
-func New(instances cloudprovider.InstancesV2, loadBalancer cloudprovider.LoadBalancer) *Cloud {
-	return &Cloud{instances: instances, loadBalancer: loadBalancer}
-}
+// New returns the provider.
+func New(instances cloudprovider.InstancesV2) *Cloud { return &Cloud{instances: instances} }
 
 // Initialize implements cloudprovider.Interface. There is nothing to do: our own loops are controllers
 // of the framework and begin and end with them.
 func (*Cloud) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
 
-// LoadBalancer implements cloudprovider.Interface.
-func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
-	return c.loadBalancer, c.loadBalancer != nil
-}
+// LoadBalancer implements cloudprovider.Interface. Services have a controller of their own, which is not
+// the framework's.
+func (*Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
 
 // InstancesV2 implements cloudprovider.Interface.
 func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c.instances, true }

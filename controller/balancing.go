@@ -1,0 +1,106 @@
+package main
+
+import (
+	appconfig "k8s.io/cloud-provider/app/config"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/balancer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/membership"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/services"
+)
+
+func (w *wiring) services(completed *appconfig.CompletedConfig) (loop, error) {
+	core := completed.SharedInformers.Core().V1()
+	return services.New(services.Config{
+		Kube:      completed.Client,
+		Services:  core.Services(),
+		Nodes:     core.Nodes(),
+		Balancer:  w.balancer(completed),
+		Events:    completed.EventRecorder,
+		Metrics:   w.metrics.services,
+		Workers:   int(completed.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
+		Selector:  w.config.ServiceNodeSelector,
+		Announcer: w.config.LoadBalancer.Announcer,
+	}), nil
+}
+
+func (w *wiring) balancer(completed *appconfig.CompletedConfig) *balancer.Balancer {
+	core := completed.SharedInformers.Core().V1()
+	return balancer.New(balancer.Config{
+		Cloud:    w.api,
+		Account:  w.account,
+		Ledgers:  w.ledgers,
+		Buyer:    w.buyer,
+		Kube:     completed.Client,
+		Services: core.Services().Lister(),
+		Nodes:    core.Nodes().Lister(),
+		Events:   completed.EventRecorder,
+		Metrics:  w.metrics.balancer,
+
+		NetworkID:          w.config.LoadBalancer.NetworkID,
+		Announcer:          w.config.LoadBalancer.Announcer,
+		Location:           w.config.Location,
+		LocationAnnotation: w.config.AnnotationIPLocation,
+		Allocation:         w.config.Allocation,
+		BlockSize:          w.config.BlockSize,
+		OwnBlocks:          w.config.OwnBlocks,
+		MaxBlocks:          w.config.MaxIPBlocks,
+	})
+}
+
+func (w *wiring) membership(completed *appconfig.CompletedConfig) (loop, error) {
+	if !w.config.ManageMembership {
+		return nil, nil
+	}
+	return membership.New(membership.Config{
+		Kube:    completed.Client,
+		Nodes:   completed.SharedInformers.Core().V1().Nodes(),
+		Events:  completed.EventRecorder,
+		Servers: w.inventory,
+		Account: w.account,
+		Cloud:   w.api,
+		Buyer:   w.buyer,
+		Ledgers: w.ledgers,
+		Metrics: w.metrics.membership,
+
+		NetworkID:      w.config.LoadBalancer.NetworkID,
+		NodeIPBlock:    w.config.NodeIPBlock,
+		WithoutAddress: w.config.NodeAddress == config.NodeAddressNone,
+		Selector:       w.config.ServiceNodeSelector,
+		MaxBlocks:      w.config.MaxIPBlocks,
+	})
+}
+
+func (w *wiring) orphans(completed *appconfig.CompletedConfig) (loop, error) {
+	return orphans.New(orphans.Config{
+		Account:   w.account,
+		Cloud:     w.api,
+		Ledgers:   w.ledgers,
+		Kube:      completed.Client,
+		Services:  completed.SharedInformers.Core().V1().Services(),
+		Events:    completed.EventRecorder,
+		Metrics:   w.metrics.orphans,
+		NetworkID: w.config.LoadBalancer.NetworkID,
+		Collect:   w.config.CollectOrphans,
+		Grace:     w.config.OrphanGrace,
+		NodesKept: w.config.ManageMembership,
+	}), nil
+}
+
+// controlPlane is built without the option, too: it removes what it made while the option was on.
+func (w *wiring) controlPlane(completed *appconfig.CompletedConfig) (loop, error) {
+	certificates, err := controlplane.NewProbe(completed.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return controlplane.New(controlplane.Config{
+		Kube:         completed.Client,
+		Services:     completed.SharedInformers.Core().V1().Services(),
+		Events:       completed.EventRecorder,
+		Certificates: certificates,
+		Port:         w.config.APIServerPort,
+		Enabled:      w.config.ControlPlaneEndpoint,
+	})
+}
