@@ -245,6 +245,14 @@ func membersOf(a *account, n *network) []*server {
 	return out
 }
 
+// ownStatus is READY unless changes are unfinished.
+func (n *network) ownStatus() string {
+	if n.changes > 0 {
+		return networkBusy
+	}
+	return networkReady
+}
+
 // beginNetworkChange makes a network BUSY for as long as it changes itself.
 func (s *Sim) beginNetworkChange(c *call, n *network) {
 	end := s.reserveNetwork(c.client.id, n, time.Duration(s.latency.NetworkChange))
@@ -267,7 +275,7 @@ func endNetworkChange(n *network) {
 	n.changes--
 	if n.changes == 0 {
 		n.busyBy = ""
-		if n.status == networkBusy {
+		if n.status == networkBusy && !n.edited {
 			n.status = networkReady
 		}
 	}

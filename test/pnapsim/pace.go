@@ -48,6 +48,20 @@ func creations(operation string) []string {
 	}
 }
 
+// ClientRestarted tells the judge that a client lost its memory: a new process cannot keep a pause that an earlier
+// one was told to keep. What it may not do again blindly it still may not.
+func (s *Sim) ClientRestarted(clientID string) {
+	defer s.enter()()
+	m := s.judge.memories[clientID]
+	if m == nil {
+		return
+	}
+	clear(m.notBefore)
+	clear(m.conflicts)
+	clear(m.failures)
+	clear(m.recent)
+}
+
 func (s *Sim) memoryOf(c *client) *memory {
 	m := s.judge.memories[c.id]
 	if m == nil {

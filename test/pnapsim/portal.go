@@ -1,6 +1,7 @@
 package pnapsim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -30,7 +31,8 @@ type Edit struct {
 	Block   string `json:"block,omitempty"`
 	Server  string `json:"server,omitempty"`
 	Network string `json:"network,omitempty"`
-	// Hostname, Status, Tags and IPs are new values.
+	// Hostname, Status, Tags and IPs are new values. EditNetworkStatus without a Status gives the network back
+	// the one that it has by itself.
 	Hostname string            `json:"hostname,omitempty"`
 	Status   string            `json:"status,omitempty"`
 	Tags     map[string]string `json:"tags,omitempty"`
@@ -148,7 +150,7 @@ func (s *Sim) editNetwork(e Edit) error {
 			continue
 		}
 		if e.Kind == EditNetworkStatus {
-			n.status, n.edited = e.Status, true
+			n.status, n.edited = cmp.Or(e.Status, n.ownStatus()), e.Status != ""
 			return nil
 		}
 		for _, srv := range membersOf(a, n) {

@@ -62,6 +62,9 @@ func (s *Sim) processAPI(r *http.Request, raw []byte, d *delivery) {
 		s.judgeAnswer(c, op, r, raw, d)
 		return
 	}
+	if t != nil && !valid {
+		s.refuseToken(c, t)
+	}
 	d.reply = s.answer(op, params, r, raw, c, t, valid, d)
 	if d.fault != nil && d.fault.Action == FaultDuplicate && d.reply.status < http.StatusBadRequest {
 		s.again(op, params, r, raw, c)

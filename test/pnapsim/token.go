@@ -96,16 +96,17 @@ func (s *Sim) authenticate(r *http.Request) (*client, *token, bool) {
 		return nil, nil, false
 	}
 	c := s.clients[t.client]
-	if c == nil || !s.now.Before(t.expires) {
-		if t.refused.IsZero() {
-			t.refused = s.now
-		}
-		if c != nil {
-			s.judgeRefusedToken(c, t)
-		}
-		return c, t, false
+	return c, t, c != nil && s.now.Before(t.expires)
+}
+
+// refuseToken marks a token as refused once its client is told so: a failure of another kind tells it nothing.
+func (s *Sim) refuseToken(c *client, t *token) {
+	if t.refused.IsZero() {
+		t.refused = s.now
 	}
-	return c, t, true
+	if c != nil {
+		s.judgeRefusedToken(c, t)
+	}
 }
 
 // RevokeTokens ends all tokens of a client before their time, or everybody's with an empty ID.

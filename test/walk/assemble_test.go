@@ -3,7 +3,6 @@ package walk
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -29,10 +28,10 @@ type loop func(context.Context) error
 
 // assemble builds the controller as main does, around the process's own clients.
 func (p *process) assemble() ([]loop, error) {
+	url := internet.join(p)
 	client, err := pnap.New(pnap.Config{
-		BaseURL: "http://api.test", TokenURL: "http://api.test" + pnap.TokenPath,
+		BaseURL: url, TokenURL: url + pnap.TokenPath,
 		Credentials: func() (string, string, error) { return clientID, clientSecret, nil },
-		Wrap:        func(http.RoundTripper) http.RoundTripper { return p },
 	})
 	if err != nil {
 		return nil, err
@@ -80,7 +79,7 @@ func (p parts) ofNodes() ([]loop, error) {
 	informer := p.shared.Core().V1().Nodes()
 	provider := cloud.New(instances.New(instances.Config{
 		Inventory: p.inventory, Nodes: informer.Lister(), Live: p.kube.CoreV1(), Events: p.world.events,
-	}), nil)
+	}))
 	// The framework's own controllers, with the pauses of its defaults.
 	initialising, err := cloudnode.NewCloudNodeController(informer, p.kube, provider, 5*time.Minute, 2, 1)
 	if err != nil {

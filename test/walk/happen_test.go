@@ -199,7 +199,7 @@ func (w *world) networkBusy() {
 }
 
 func (w *world) ready() {
-	w.portal(pnapsim.Edit{Kind: pnapsim.EditNetworkStatus, Network: networkID, Status: "READY"})
+	w.portal(pnapsim.Edit{Kind: pnapsim.EditNetworkStatus, Network: networkID})
 }
 
 func (w *world) arm(f pnapsim.Fault) {

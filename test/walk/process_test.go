@@ -152,6 +152,9 @@ func (p *process) exchange(request *http.Request) (*http.Response, error) {
 	// A request that was stopped was on its way before: its time-out is none of the simulator's business.
 	received := request.Clone(context.WithoutCancel(request.Context()))
 	received.RequestURI, received.RemoteAddr = request.URL.RequestURI(), "192.0.2.1:1234"
+	if received.Body == nil {
+		received.Body = http.NoBody
+	}
 	served, cancel := context.WithCancel(received.Context())
 	stop := context.AfterFunc(request.Context(), cancel)
 	type outcome struct {
@@ -180,8 +183,12 @@ func (p *process) exchange(request *http.Request) (*http.Response, error) {
 func (p *process) serve(request *http.Request) (response *http.Response, err error) {
 	recorder := httptest.NewRecorder()
 	defer func() {
-		if broken := recover(); broken != nil { // http.ErrAbortHandler: the server breaks the connection
+		switch broken := recover(); broken {
+		case nil:
+		case http.ErrAbortHandler: // the server breaks the connection
 			response, err = nil, io.ErrUnexpectedEOF
+		default:
+			panic(broken)
 		}
 	}()
 	p.world.handler.ServeHTTP(recorder, request)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
 )
@@ -76,7 +77,9 @@ func (w *world) walk() {
 	w.end()
 	w.checkEnd()
 	for _, violation := range w.sim.Violations() {
-		w.fail("rule broken: %s", violation)
+		if !w.isExcused(violation) {
+			w.fail("rule broken: %s", violation)
+		}
 	}
 	for _, entry := range w.sim.Log(0) {
 		if entry.Fault != "" {
@@ -84,7 +87,15 @@ func (w *world) walk() {
 		}
 	}
 	w.process.bury()
-	synctest.Wait()
+	if w.t.Failed() {
+		w.t.Log(strings.Join(w.history, "\n"))
+	}
+	time.Sleep(10 * time.Minute) // for what sleeps where nobody can wake it
+}
+
+// isExcused tells whether nobody could have known better: a stopped process bought while its successor had bought already.
+func (w *world) isExcused(v pnapsim.Violation) bool {
+	return v.Rule == "needless-purchase" && slices.ContainsFunc(w.excused, func(cidr string) bool { return strings.Contains(v.String(), "purchase of "+cidr+" ") })
 }
 
 // pause lets time pass, in which a process that is lost gets a successor, as after a lease has run out.
@@ -102,8 +113,12 @@ func (w *world) look() {
 	synctest.Wait()
 	holders := map[string]string{}
 	for _, service := range w.services() {
+		if explanation(&service) != "" {
+			continue // it says itself that its block is lost
+		}
 		for _, ingress := range service.Status.LoadBalancer.Ingress {
-			if other, taken := holders[ingress.IP]; taken {
+			if other, taken := holders[ingress.IP]; taken && !w.told[ingress.IP] {
+				w.told[ingress.IP] = true
 				w.count.twice.Add(1)
 				w.fail("%s and %s have %s", other, service.Name, ingress.IP)
 			}
@@ -116,17 +131,17 @@ func (w *world) look() {
 	}
 }
 
-// watchExtras sees to it that blocks too many go in time.
+// watchExtras notes which blocks too many are gone.
 func (w *world) watchExtras() {
-	there := map[string]bool{}
+	have := map[string]int{}
 	for _, b := range w.ours() {
-		there[b.id] = true
+		have[b.owner()]++
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for id := range w.extras {
-		if !there[id] {
-			delete(w.extras, id)
+	for owner := range w.extras {
+		if have[owner] <= 1 {
+			delete(w.extras, owner)
 			w.count.collapsed.Add(1)
 		}
 	}
@@ -137,6 +152,7 @@ func (w *world) succeed() {
 	lost := w.process
 	w.did("a new process takes over")
 	w.count.faults.Add(1)
+	w.sim.ClientRestarted(clientID)
 	w.process = w.live(0)
 	if lost.isDead() {
 		lost.bury()

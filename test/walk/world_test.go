@@ -59,10 +59,13 @@ type world struct {
 	process *process
 
 	mu sync.Mutex
-	// extras are blocks too many that a stopped process bought, since when.
-	extras map[string]time.Time
+	// extras are the owners for which a stopped process bought a block too many; excused are those blocks.
+	extras  map[string]bool
+	excused []string
 	// history is what was done, for a person who wonders how a walk came to its end.
 	history []string
+	// told are addresses whose double use was told.
+	told map[string]bool
 	// stopped are processes that stood still when another one took over.
 	stopped []*process
 }
@@ -70,7 +73,7 @@ type world struct {
 func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *world {
 	w := &world{
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0x77616c6b)), store: newStore(), events: &events{reasons: map[string]int{}},
-		count: count, extras: map[string]time.Time{},
+		count: count, extras: map[string]bool{}, told: map[string]bool{},
 	}
 	w.collect = w.random.IntN(2) == 0
 	latency, switches := w.latency(), pnapsim.RandomSwitches(w.random)
@@ -148,12 +151,13 @@ func (w *world) did(format string, args ...any) {
 	w.history = append(w.history, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// fail tells how it came to this.
+// fail notes what must not be; how it came to this is told at the end of the walk.
 func (w *world) fail(format string, args ...any) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.t.Errorf("seed %d: %s\n%s", w.seed, fmt.Sprintf(format, args...), strings.Join(w.history, "\n"))
+	w.t.Errorf("seed %d: %s: %s", w.seed, time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
+	w.history = append(w.history, "FAILED: "+fmt.Sprintf(format, args...))
 }
 
 // block is one of the account as its owner sees it.
@@ -213,7 +217,8 @@ func (w *world) judgePurchase(before []block, stopped bool) {
 			}
 			if stopped {
 				w.mu.Lock()
-				w.extras[bought.id] = time.Now()
+				w.extras[bought.owner()] = true
+				w.excused = append(w.excused, bought.cidr)
 				w.mu.Unlock()
 				w.count.extra.Add(1)
 			} else {
