@@ -38,7 +38,7 @@ func (b *Balancer) placeBrought(s scene, sighting ipblock.Sighting, l ipblock.Le
 	if step.Action == ipblock.Refuse {
 		return verdict{step: step}
 	}
-	placement := ipblock.Place(s.holder, s.placeWish(blocks), blocks, false)
+	placement := ipblock.Place(s.holder, s.placeWish(), blocks, false)
 	v := verdict{step: step}
 	switch placement.Action {
 	case ipblock.PlaceBuy:

@@ -24,10 +24,13 @@ func (b *Balancer) decideShared(s scene) verdict {
 	}
 	extend := ipblock.Extend(s.pool(), b.poolWish(s), s.view(s.poolPurchase))
 	v := verdict{owner: s.pool()}
-	placement := ipblock.Place(s.holder, s.placeWish(blocks), blocks, extend.Action == ipblock.Wait)
+	placement := ipblock.Place(s.holder, s.placeWish(), blocks, extend.Action == ipblock.Wait)
 	switch placement.Action {
 	case ipblock.PlaceBuy:
-		v.step = extend
+		v.step, v.save = extend, placement.Save
+		if reason, coming := s.poolGrows(blocks); coming && extend.Action == ipblock.Buy {
+			v.step = ipblock.Step{Action: ipblock.Wait, Reason: reason}
+		}
 	case ipblock.PlaceWait, ipblock.PlaceRefuse:
 		v.step = stepOf(placement)
 		if placement.Reason == ipblock.BlockLost {
@@ -35,6 +38,9 @@ func (b *Balancer) decideShared(s scene) verdict {
 		}
 	case ipblock.PlaceHere:
 		sighting, _ := s.sighting(placement.Block.ID)
+		if !s.pool().Owns(sighting.Block) {
+			return b.lost(s, placement.Address)
+		}
 		v.step = ipblock.EnsureBlock(sighting, s.view(s.poolPurchase))
 		v.step.Address, v.save, v.reused = placement.Address, placement.Save, placement.Reused
 	default:
@@ -67,30 +73,12 @@ func (b *Balancer) poolWish(s scene) ipblock.Wish {
 	return wish
 }
 
-// placeWish is what the Service is to get of the pool or of a brought block. An address that is published and
-// that no ledger knows, because its ledger was lost, is asked for again where nobody else has it.
-func (s scene) placeWish(blocks []ipblock.PoolBlock) ipblock.PlaceWish {
-	w := ipblock.PlaceWish{
+// placeWish is what the Service is to get of the pool or of a brought block.
+func (s scene) placeWish() ipblock.PlaceWish {
+	return ipblock.PlaceWish{
 		Published: s.published(), Requested: s.intent.requested, RequestedSource: s.intent.requestedSource, Replace: s.intent.replace,
-		Silent: func(a netip.Addr) bool { return silent(s.nodes, a) }, Barred: s.barred, Now: s.now,
+		NetworkID: s.networkID, Silent: func(a netip.Addr) bool { return silent(s.nodes, a) }, Barred: s.barred, Now: s.now,
 	}
-	_, _, holds := s.held()
-	if !holds && !w.Requested.IsValid() && ownLife(s.service) && s.recoverable(blocks, w.Published) {
-		w.Requested, w.RequestedSource = w.Published, "annotation "+contract.ServiceIPAddress
-	}
-	return w
-}
-
-// recoverable tells whether the address could be given to the Service again.
-func (s scene) recoverable(blocks []ipblock.PoolBlock, address netip.Addr) bool {
-	if !address.IsValid() || s.barred(address) {
-		return false
-	}
-	return slices.ContainsFunc(blocks, func(p ipblock.PoolBlock) bool {
-		_, held := p.Ledger.Held[address]
-		_, rests := p.Ledger.Resting[address]
-		return ipblock.IsHost(p.Sighting.Block.CIDR, address) && !p.Gone && !held && !rests
-	})
 }
 
 // barred tells whether an address is in use in ways that no ledger knows: by a member of the network, or
@@ -107,8 +95,8 @@ func (s scene) barred(address netip.Addr) bool {
 	})
 }
 
-// poolBlocks returns the blocks of the pool with their ledgers, and those that are gone and in which the
-// Service holds an address. known is false when a look by ID must tell which that is.
+// poolBlocks returns the blocks of the pool with their ledgers, and those that are gone, or are the pool's no
+// more, and in which the Service holds an address. known is false when a look by ID must tell which that is.
 func (s scene) poolBlocks() (blocks []ipblock.PoolBlock, known bool) {
 	for _, i := range s.sightings {
 		if !s.pool().Owns(i.Block) || !i.Block.CIDR.IsValid() {
@@ -124,15 +112,35 @@ func (s scene) poolBlocks() (blocks []ipblock.PoolBlock, known bool) {
 		blocks = append(blocks, ipblock.PoolBlock{Sighting: i, Ledger: l})
 	}
 	for _, l := range s.ledgers {
-		if _, holds := l.AddressOf(s.holder); !holds || s.sees(l.BlockID) {
+		if _, holds := l.AddressOf(s.holder); !holds || slices.Contains(poolIDs(blocks), l.BlockID) {
 			continue
 		}
 		if !s.close {
 			return nil, false
 		}
-		blocks = append(blocks, ipblock.PoolBlock{Gone: true, Ledger: l})
+		sighting, seen := s.sighting(l.BlockID)
+		blocks = append(blocks, ipblock.PoolBlock{Sighting: sighting, Gone: !seen, Foreign: seen, Ledger: l})
 	}
 	return blocks, true
+}
+
+// poolGrows tells whether a block of the pool is on its way to the network. The next one is bought only
+// when it is there: the network takes in one after the other anyway, and some who wait may have gone by then.
+func (s scene) poolGrows(blocks []ipblock.PoolBlock) (reason ipblock.Reason, grows bool) {
+	for _, p := range blocks {
+		if p.Gone || p.Foreign || p.Ledger.Closed || p.Sighting.Hidden {
+			continue
+		}
+		switch p.Sighting.Block.Status {
+		case ipblock.Creating:
+			return ipblock.BlockCreating, true
+		case ipblock.Unassigned, ipblock.Assigning:
+			return ipblock.BlockAssigning, true
+		case ipblock.Assigned, ipblock.Unassigning, ipblock.ErrorAssigning, ipblock.ErrorUnassigning:
+		default:
+		}
+	}
+	return "", false
 }
 
 func contains(blocks []ipblock.PoolBlock, address netip.Addr) bool {
