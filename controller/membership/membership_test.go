@@ -71,7 +71,7 @@ func TestForeignMembershipsAreLeftAlone(t *testing.T) {
 	w.node(0, false)
 	w.node(1, true)
 	w.start()
-	w.run(time.Hour)
+	w.run(15 * time.Minute)
 	w.expectMember(0, "203.0.113.2 assigned")
 	w.expectMember(1, "203.0.113.3 assigned") // not the address that the other has without an entry in the ledger
 	w.expectRoster(1)
@@ -79,7 +79,7 @@ func TestForeignMembershipsAreLeftAlone(t *testing.T) {
 	w.edit(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID(1), Network: simtest.NetworkID})
 	w.edit(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: serverID(1), Network: simtest.NetworkID, IPs: []string{"203.0.113.9"}})
 	w.selectNode(1, false)
-	w.run(time.Hour)
+	w.run(15 * time.Minute)
 	w.expectMember(1, "203.0.113.9 assigned")
 	w.expectRoster()
 }

@@ -21,7 +21,7 @@ import (
 // each with an address of its own, nobody touched the foreign one, and all is given back when nobody is
 // selected any more.
 func TestMembershipWalks(t *testing.T) {
-	for seed := range seeds.Count(t, 6) {
+	for seed := range seeds.Count(t, 4) {
 		walk(t, uint64(seed))
 	}
 }
@@ -62,7 +62,7 @@ func walk(t *testing.T, number uint64) {
 	})
 	s.node(foreign, false)
 	s.start()
-	for range 40 {
+	for range 30 {
 		s.event()
 		s.work(time.Duration(random.IntN(90)) * time.Second)
 		s.check(number)
@@ -77,7 +77,7 @@ func walk(t *testing.T, number uint64) {
 	}
 	s.check(number)
 	s.deselect()
-	s.work(time.Hour)
+	s.work(40 * time.Minute)
 	s.expectRoster()
 	s.expectMember(foreign, "assigned")
 	if leaks := s.sim.LeakCheck(simtest.ClientID); len(leaks) > 0 {
