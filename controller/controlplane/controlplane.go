@@ -104,7 +104,7 @@ func (k *Keeper) watchSlices(namespace, selector string) error {
 }
 
 // Name of the keeper among the framework's controllers.
-func (k *Keeper) Name() string { return "phoenixnap-control-plane-endpoint" }
+func (k *Keeper) Name() string { return "phoenixnap-control-plane" }
 
 // wakeFor returns a handler that asks for a look at everything; there is but one item to be kept.
 func (k *Keeper) wakeFor(concerns func(object any) bool) cache.ResourceEventHandler {
