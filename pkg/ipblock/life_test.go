@@ -24,7 +24,7 @@ const (
 // newCluster is an account with room for some blocks, a block that the user brought, and no Service.
 func newCluster(seed uint64) *cluster {
 	c := &cluster{account: newAccount(seed), ledgers: map[string]ipblock.Ledger{}, withdrawn: map[netip.Addr]ipblock.Rest{}, losses: true}
-	c.freezes = max(0, c.rng.IntN(4)-2)
+	c.freezes = max(0, c.rng.IntN(5)-2)
 	c.mayTouch = func(b ipblock.Block) bool { return ipblock.OfCluster(b, "c1") || b.ID == c.broughtID }
 	own := c.leave(map[string]string{contract.TagCluster: "c1", "team": "a"}, []ipblock.Status{ipblock.Unassigned, ipblock.Assigned}[c.rng.IntN(2)], net1)
 	c.broughtID = own.ID
@@ -104,19 +104,36 @@ func (c *cluster) editPortal() {
 	}
 }
 
-// pass lets time pass; purchases of frozen processes are sent when they are due.
+// pass lets time pass; what frozen processes send is carried out when it is due.
 func (c *cluster) pass(d time.Duration) {
 	c.advance(d)
-	c.late = slices.DeleteFunc(c.late, func(l latePurchase) bool {
+	c.late = slices.DeleteFunc(c.late, func(l lateChange) bool {
 		if c.now.Before(l.at) {
 			return false
 		}
+		c.wake(l)
+		return true
+	})
+}
+
+// wake carries out what a frozen process sends, where the API does not refuse it. That somebody takes a
+// block for himself between the check and that cannot be helped.
+func (c *cluster) wake(l lateChange) {
+	if l.step.Action == ipblock.Buy {
 		if len(c.serving(l.owner)) > 0 {
 			c.tally.extraBlocks++
 		}
 		c.sell(l.owner).late = true
-		return true
-	})
+		return
+	}
+	b := c.find(l.step.Block.ID)
+	switch {
+	case b == nil, !c.mayTouch(b.Block):
+	case l.step.Action == ipblock.Delete && b.Status == ipblock.Unassigned && !ipblock.Retained(b.Block),
+		l.step.Action == ipblock.Unassign && b.Status == ipblock.Assigned && b.ResourceID == l.step.Network && !c.now.Before(c.networks[b.ResourceID].until):
+		c.tally.lateChanges++
+		c.carryOut(l.step)
+	}
 }
 
 // settle lets the controller work undisturbed until nothing is left to do. It tells whether that was in time.
@@ -257,6 +274,7 @@ func TestLivesOfServices(t *testing.T) {
 	}{
 		{"walk_model_seeds", "seeds", walks, false},
 		{"walk_model_crashes", "crashes", total.crashes, false},
+		{"walk_model_late_changes", "changes", total.lateChanges, false},
 		{"walk_model_addresses_published", "addresses", total.published, false},
 		{"walk_model_services_refused", "services", total.excused, false},
 		{"walk_model_leaked_blocks", "blocks", total.leaked, true},
@@ -283,6 +301,7 @@ func (a *tally) add(b tally) {
 	a.excused += b.excused
 	a.published += b.published
 	a.crashes += b.crashes
+	a.lateChanges += b.lateChanges
 }
 
 func liveAndDie(t *testing.T, seed uint64, c *cluster) {

@@ -56,25 +56,38 @@ type cluster struct {
 	uids         int
 	// crashIn is how many things the controller does until it dies; 0 for never.
 	crashIn int
-	// losses tells that answers may be lost; freezes is how many purchases may be sent late.
+	// losses tells that answers may be lost; freezes is how many changes may be sent late.
 	losses  bool
 	freezes int
-	late    []latePurchase
+	late    []lateChange
 	tally   tally
 	// withdrawn is when an address was given back, and by whom.
 	withdrawn map[netip.Addr]ipblock.Rest
 	reported  bool // agents report silence
 }
 
-// latePurchase is sent by a process that was frozen after it had checked that it may.
-type latePurchase struct {
+// lateChange is sent by a process that was frozen after it had checked that it may: a step, or where that
+// is Buy a purchase for the owner.
+type lateChange struct {
+	step  ipblock.Step
 	owner ipblock.Owner
 	at    time.Time
 }
 
+// mayFreeze freezes the process for longer than it leads: the change is sent by and by, another process
+// goes on.
+func (c *cluster) mayFreeze(step ipblock.Step, o ipblock.Owner) {
+	if c.freezes == 0 || c.rng.IntN(4) != 0 {
+		return
+	}
+	c.freezes--
+	c.late = append(c.late, lateChange{step, o, c.now.Add(time.Duration(20+c.rng.IntN(200)) * time.Second)})
+	panic(died{})
+}
+
 // tally is what a walk is judged by.
 type tally struct {
-	doublePurchases, extraBlocks, collapsed, givenTwice, leaked, excused, published, crashes int
+	doublePurchases, extraBlocks, collapsed, givenTwice, leaked, excused, published, crashes, lateChanges int
 }
 
 // died is what the controller of the model dies of.
@@ -171,6 +184,9 @@ func (c *cluster) act(s *modelService, step ipblock.Step, o ipblock.Owner, p *co
 	case ipblock.Buy:
 		c.buy(o, p)
 	case ipblock.Assign, ipblock.Unassign, ipblock.Delete:
+		if step.Action != ipblock.Assign {
+			c.mayFreeze(step, ipblock.Owner{})
+		}
 		c.do(func() {
 			if !c.losses || c.rng.IntN(8) != 0 {
 				c.carryOut(step)
@@ -190,11 +206,7 @@ func (c *cluster) act(s *modelService, step ipblock.Step, o ipblock.Owner, p *co
 func (c *cluster) buy(o ipblock.Owner, record *contract.Purchase) {
 	nonce := fmt.Sprintf("nonce%06d", c.rng.IntN(1e6))
 	c.do(func() { *record = contract.Purchase{Nonce: nonce, Time: c.now} })
-	if c.freezes > 0 && c.rng.IntN(3) == 0 {
-		c.freezes--
-		c.late = append(c.late, latePurchase{o, c.now.Add(time.Duration(20+c.rng.IntN(200)) * time.Second)})
-		panic(died{})
-	}
+	c.mayFreeze(ipblock.Step{Action: ipblock.Buy}, o)
 	lost := c.losses && c.rng.IntN(8) == 0
 	if lost && c.rng.IntN(2) == 0 {
 		return
