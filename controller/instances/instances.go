@@ -77,6 +77,10 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	defer func() { i.metrics.stands(i.gate.standing(list.AskedAt)) }()
 	missing, err := i.isMissing(ctx, id, list)
 	if err != nil {
+		if ctx.Err() == nil {
+			i.crier.warn(node, ReasonPossibleNodeDeletion,
+				"phoenixNAP server %s is not in the list of servers, and it cannot be looked up by its ID: the Node is kept", id)
+		}
 		return false, err
 	}
 	if !missing {
@@ -213,7 +217,11 @@ func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List
 // InstanceMetadata returns what the framework writes to the Node: provider ID, type, region, addresses
 // and labels. It never returns nil without an error.
 func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	list, err := i.inventory.List(ctx)
+	age := i.inventory.window
+	if node.Spec.ProviderID != "" { // the framework asks about every Node every five minutes
+		age = max(age, Unhurried)
+	}
+	list, err := i.inventory.Recent(ctx, age)
 	if err != nil {
 		return nil, err
 	}

@@ -144,6 +144,33 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
+// Whatever networks a server was ordered with, its Node is initialised.
+func TestServersOfAllNetworkTypesInitialise(t *testing.T) {
+	own := []string{"198.51.100.1", "198.51.100.2", "198.51.100.3", "198.51.100.4", "198.51.100.5", "198.51.100.6"}
+	network := []pnapsim.MembershipSeed{{Network: simtest.NetworkID, IPs: []string{"203.0.113.4 - 203.0.113.9"}}}
+	for name, test := range map[string]struct {
+		server pnapsim.ServerSeed
+		want   string
+	}{
+		"private only":       {server: pnapsim.ServerSeed{NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.9"}}, want: "Hostname=n InternalIP=10.0.0.9"},
+		"public only":        {server: pnapsim.ServerSeed{NetworkType: "PUBLIC_ONLY", PublicIPs: own, Gateway: own[0]}, want: "Hostname=n ExternalIP=198.51.100.2"},
+		"public and private": {server: pnapsim.ServerSeed{PrivateIPs: []string{"10.0.0.9"}, PublicIPs: own, Gateway: own[0]}, want: "Hostname=n InternalIP=10.0.0.9 ExternalIP=198.51.100.2"},
+		"range of a network": {server: pnapsim.ServerSeed{NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.9"}, Networks: network}, want: "Hostname=n InternalIP=10.0.0.9 ExternalIP=203.0.113.4"},
+		"none":               {server: pnapsim.ServerSeed{NetworkType: "NONE"}, want: "Hostname=n"},
+		"user defined":       {server: pnapsim.ServerSeed{NetworkType: "USER_DEFINED"}, want: "Hostname=n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seed := simtest.Seed()
+			test.server.Hostname, test.server.Location = "n", "ASH"
+			seed.Accounts[0].Servers = append(seed.Accounts[0].Servers, test.server)
+			got, err := newWorld(t, seed).InstanceMetadata(t.Context(), newNode("n"))
+			if err != nil || render(got.NodeAddresses) != test.want {
+				t.Errorf("got %+v, %v; want %q", got, err, test.want)
+			}
+		})
+	}
+}
+
 func TestMetadataKeepsTheProviderID(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	for _, form := range []string{simtest.Server2ID, "bmc://servers/" + simtest.Server2ID} {
@@ -196,6 +223,25 @@ func TestOneListServesAll(t *testing.T) {
 	all.Wait()
 	if calls := len(w.sim.Log(0)); calls != 2 {
 		t.Errorf("%d requests, want 2: a token and a list", calls)
+	}
+}
+
+// What the framework asks about Nodes that are initialised already costs no list of its own.
+func TestMetadataOfInitialisedNodesIsUnhurried(t *testing.T) {
+	w := newWorld(t, simtest.Seed())
+	known, fresh := w.node("node-1", simtest.Server1ID), w.node("node-2", "")
+	for _, each := range []struct {
+		node  *corev1.Node
+		after time.Duration
+		want  int
+	}{{fresh, 0, 2}, {known, DefaultWindow, 2}, {known, 20 * time.Second, 2}, {fresh, time.Second, 3}, {known, Unhurried, 4}} {
+		w.sim.Advance(each.after)
+		if _, err := w.InstanceMetadata(t.Context(), each.node); err != nil {
+			t.Fatal(err)
+		}
+		if calls := len(w.sim.Log(0)); calls != each.want {
+			t.Errorf("%s after %v more: %d requests, want %d", each.node.Name, each.after, calls, each.want)
+		}
 	}
 }
 
@@ -400,6 +446,7 @@ func TestFailedLookupIsNoProof(t *testing.T) {
 				}
 				w.sim.Advance(time.Minute)
 			}
+			w.expectEvent("Warning PossibleNodeDeletion", "cannot be looked up", "the Node is kept")
 			w.expectNoEvent()
 		})
 	}

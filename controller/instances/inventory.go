@@ -15,6 +15,9 @@ import (
 const (
 	// DefaultWindow is how old a list of servers may be when it is used again.
 	DefaultWindow = 15 * time.Second
+	// Unhurried is the age of a list that does for what is looked at again anyway. It is longer than the
+	// period in which annotations are kept, so that it costs no request.
+	Unhurried = 45 * time.Second
 	// failureWindow is how long a failed list answers for further ones, so that a dead API is not asked
 	// once for every Node.
 	failureWindow = 3 * time.Second
@@ -99,8 +102,11 @@ func NewInventory(config InventoryConfig) *Inventory {
 }
 
 // List returns the servers of the account, at most one window old.
-func (i *Inventory) List(ctx context.Context) (List, error) {
-	if list, ok, err := i.recentList(); ok {
+func (i *Inventory) List(ctx context.Context) (List, error) { return i.Recent(ctx, i.window) }
+
+// Recent is List for who is content with a list of the given age.
+func (i *Inventory) Recent(ctx context.Context, age time.Duration) (List, error) {
+	if list, ok, err := i.recentList(age); ok {
 		i.metrics.used("hit")
 		return list, err
 	}
@@ -120,10 +126,10 @@ func (i *Inventory) List(ctx context.Context) (List, error) {
 }
 
 // recentList returns the last outcome, if it is recent enough to be used again.
-func (i *Inventory) recentList() (List, bool, error) {
+func (i *Inventory) recentList(age time.Duration) (List, bool, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.list.ByID != nil && i.now().Sub(i.list.AskedAt) < i.window {
+	if i.list.ByID != nil && i.now().Sub(i.list.AskedAt) < age {
 		return i.list, true, nil
 	}
 	if i.listErr != nil && i.now().Sub(i.failed) < failureWindow {
@@ -133,7 +139,7 @@ func (i *Inventory) recentList() (List, bool, error) {
 }
 
 func (i *Inventory) fetchList(ctx context.Context) (List, error) {
-	if list, ok, err := i.recentList(); ok { // another request ended between the look and the flight
+	if list, ok, err := i.recentList(i.window); ok { // another request ended between the look and the flight
 		return list, err
 	}
 	askedAt := i.now()

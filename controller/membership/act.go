@@ -26,7 +26,11 @@ func (m *Manager) change(ctx context.Context, release bool) (again time.Duration
 		return soon, err
 	}
 	defer done()
-	seen, err := m.look(ctx, m.config.Now())
+	list, err := m.config.Servers.List(ctx)
+	if err != nil {
+		return soon, err
+	}
+	seen, err := m.look(ctx, list, m.config.Now())
 	if err != nil {
 		return soon, err
 	}

@@ -44,6 +44,7 @@ const (
 // Servers is the shared list of servers.
 type Servers interface {
 	List(ctx context.Context) (instances.List, error)
+	Recent(ctx context.Context, age time.Duration) (instances.List, error)
 	Server(ctx context.Context, id string) (pnap.Server, error)
 }
 
@@ -205,7 +206,11 @@ func (m *Manager) Run(ctx context.Context) error {
 // Sync looks once, does what is due and returns when to look again. Nothing is asked of the API in steady
 // state beyond what is read for others anyway.
 func (m *Manager) Sync(ctx context.Context) (again time.Duration, err error) {
-	seen, err := m.look(ctx, time.Time{})
+	list, err := m.config.Servers.Recent(ctx, m.patience())
+	if err != nil {
+		return soon, err
+	}
+	seen, err := m.look(ctx, list, time.Time{})
 	if err != nil {
 		return soon, err
 	}
@@ -257,12 +262,18 @@ type scene struct {
 	nodes []*corev1.Node
 }
 
-// look makes a picture; the network is not older than after.
-func (m *Manager) look(ctx context.Context, after time.Time) (scene, error) {
-	list, err := m.config.Servers.List(ctx)
-	if err != nil {
-		return scene{}, err
+// patience is how old the list of servers may be: others ask often enough unless a change is awaited.
+func (m *Manager) patience() time.Duration {
+	for _, at := range m.touched {
+		if m.config.Now().Sub(at) < 2*time.Minute {
+			return instances.DefaultWindow
+		}
 	}
+	return instances.Unhurried
+}
+
+// look makes a picture; the network is not older than after.
+func (m *Manager) look(ctx context.Context, list instances.List, after time.Time) (scene, error) {
 	if len(list.ByID) == 0 {
 		return scene{}, errors.New("the list of servers is empty: check that the credentials are of the account that owns the servers")
 	}
