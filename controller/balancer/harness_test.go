@@ -63,6 +63,7 @@ type world struct {
 	// half the time of these tests.
 	tracker ktesting.ObjectTracker
 	client  *pnap.Client
+	url     string
 	events  *record.FakeRecorder
 	lb      *balancer.Balancer
 	config  balancer.Config
@@ -144,14 +145,25 @@ func (w *world) startCluster() {
 func (w *world) startClient() {
 	server := httptest.NewServer(w.sim.Handler())
 	w.t.Cleanup(server.Close)
+	w.url = server.URL
+	w.connect(false)
+}
+
+func (w *world) connect(dryRun bool) {
 	client, err := pnap.New(pnap.Config{
-		BaseURL: server.URL, TokenURL: server.URL + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: 2 * time.Second,
+		BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: 2 * time.Second, DryRun: dryRun,
 		Credentials: func() (string, string, error) { return clientID, clientSecret, nil },
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.client = client
+}
+
+// dryRun replaces the controller by one that changes nothing.
+func (w *world) dryRun() {
+	w.connect(true)
+	w.restart()
 }
 
 // restart replaces the controller by a new one that knows nothing.

@@ -325,7 +325,9 @@ func TestSweepGivesBackWhatNobodyAsksFor(t *testing.T) {
 
 // TestPurchaseForAPoolThatNobodyWantsAnyMore: the block comes when its Service is gone.
 func TestPurchaseForAPoolThatNobodyWantsAnyMore(t *testing.T) {
-	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.BlockCreate, l.ListLag = pnapsim.Duration(30*time.Second), pnapsim.Duration(8*time.Second) }))
+	w := newWorld(t, slow(func(l *pnapsim.Latency) {
+		l.BlockCreate, l.ListLag = pnapsim.Duration(30*time.Second), pnapsim.Duration(8*time.Second)
+	}))
 	w.service("web", inPool())
 	for w.sim.Money(accountID).Purchases == 0 {
 		_, err := w.sync("web")
