@@ -46,6 +46,7 @@ func (w *wiring) balancer(completed *appconfig.CompletedConfig) *balancer.Balanc
 		Allocation:         w.config.Allocation,
 		BlockSize:          w.config.BlockSize,
 		OwnBlocks:          w.config.OwnBlocks,
+		NodeBlock:          w.config.NodeIPBlock,
 		MaxBlocks:          w.config.MaxIPBlocks,
 	})
 }
