@@ -2,48 +2,89 @@ package balancer_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/balancer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
 )
 
-// TestCrashAnywhere kills the process before and after every single thing that leaves it, once each,
-// during the whole life of a Service, with lists that lag.
-func TestCrashAnywhere(t *testing.T) {
-	places := liveWithCrash(t, 0)
-	if places < 60 {
-		t.Fatalf("only %d places to crash at; the test does not see them all", places)
+// modes are the ways in which a Service gets its address: what it asks for, the world that it needs and
+// what is left when it is gone.
+func modes() map[string]struct {
+	ask    func(*corev1.Service)
+	option option
+	buys   int
+	left   []string
+} {
+	type mode = struct {
+		ask    func(*corev1.Service)
+		option option
+		buys   int
+		left   []string
 	}
-	for at := range places {
-		t.Run(fmt.Sprint("at ", at+1), func(t *testing.T) {
-			t.Parallel()
-			if steps := liveWithCrash(t, at+1); steps <= at {
-				t.Errorf("ended after %d steps, without a crash", steps)
-			}
-		})
+	return map[string]mode{
+		"dedicated": {ask: annotated(), option: withBlocks(), buys: 1},
+		"shared":    {ask: inPool(), option: withBlocks(), buys: 1},
+		"retained":  {ask: annotated(contract.ServiceIPRetain, "true"), option: withBlocks(), buys: 1, left: []string{"203.0.113.8/29 unassigned"}},
+		"brought":   {ask: inBlock(broughtID), option: broughtBlock("", ofCluster()), left: []string{"203.0.113.64/29 unassigned"}},
+	}
+}
+
+// TestCrashAnywhere kills the process before and after every single thing that leaves it, once each,
+// during the whole life of a Service, with lists that lag. By default every third place is tried, another
+// third in each mode.
+func TestCrashAnywhere(t *testing.T) {
+	stride := 3
+	if seeds.Count(t, 1) > 1 {
+		stride = 1
+	}
+	for name := range modes() {
+		places := liveWithCrash(t, name, 0)
+		if places < 40 {
+			t.Fatalf("%s: only %d places to crash at; the test does not see them all", name, places)
+		}
+		for at := len(name) % stride; at < places; at += stride {
+			t.Run(fmt.Sprint(name, " at ", at+1), func(t *testing.T) {
+				t.Parallel()
+				if steps := liveWithCrash(t, name, at+1); steps <= at {
+					t.Errorf("ended after %d steps, without a crash", steps)
+				}
+			})
+		}
 	}
 }
 
 // liveWithCrash lets a Service live and die and returns how many places there were to crash at.
-func liveWithCrash(t *testing.T, at int) (places int) {
-	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.ListLag = pnapsim.Duration(8 * time.Second) }))
+func liveWithCrash(t *testing.T, name string, at int) (places int) {
+	mode := modes()[name]
+	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.ListLag = pnapsim.Duration(8 * time.Second) }), mode.option)
 	w.crashAt = at
-	w.service("web")
+	w.service("web", mode.ask)
 	w.toEnd("web")
-	w.wantPurchases(1)
-	w.wantBlocks("203.0.113.8/29 assigned")
-	if got := w.get("web").Spec.LoadBalancerIP; got != "203.0.113.10" {
+	w.wantPurchases(mode.buys)
+	if got := w.address("web"); got != "203.0.113.10" && got != "203.0.113.66" {
 		t.Errorf("address is %q", got)
 	}
 	w.delete("web")
 	w.toEnd("web")
-	w.wantBlocks()
-	return w.step
+	places = w.step
+	w.crashAt = 0
+	w.sweep()
+	w.wantBlocks(mode.left...)
+	if left := w.ledgers(); len(left) != 0 {
+		t.Errorf("ledgers are left: %v", left)
+	}
+	return places
 }
 
 // toEnd is settle with crashes.
@@ -61,52 +102,71 @@ func (w *world) toEnd(name string) {
 	w.t.Fatalf("Service %s is not settled; it said %q and the account holds %s", name, w.said[max(0, len(w.said)-3):], w.blocks())
 }
 
-// TestRandomTrouble lets a Service live under random switches, latencies, faults and crashes, and
-// deletes it at a random moment.
-func TestRandomTrouble(t *testing.T) {
-	for seed := range uint64(seeds.Count(t, 40)) {
+// TestRandomWalk lets Services of all kinds come, change and go under random switches, latencies, faults,
+// crashes and edits in the portal. Nothing may leak, be bought twice, or be given to two.
+func TestRandomWalk(t *testing.T) {
+	count := seeds.Count(t, 16)
+	for seed := range uint64(count) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			rng := rand.New(rand.NewPCG(seed, 11))
-			w := newWorld(t, func(config *pnapsim.Config, _ *pnapsim.AccountSeed, _ *balancer.Config) {
-				config.Switches, config.Latency = pnapsim.RandomSwitches(rng), randomLatency(rng)
-			})
-			w.service("web")
-			patience := 5 + rng.IntN(60)
-			w.troubled(rng, "web", func() bool { patience--; return patience < 0 })
-			if bought := w.sim.Money(accountID).Purchases; bought > 1 {
-				t.Errorf("%d blocks were bought", bought)
-			}
-			w.delete("web")
-			w.troubled(rng, "web", func() bool { return false })
-			w.sim.Disarm()
-			w.crashAt = 0
-			w.clock.Advance(20 * time.Minute)
-			w.settleIfThere("web")
-			w.wantBlocks()
-			w.sim.LeakCheck(clientID)
+			walk(t, seed)
 		})
 	}
 }
 
-// troubled syncs amid faults and crashes until it is done, until enough or for some time.
-func (w *world) troubled(rng *rand.Rand, name string, enough func() bool) {
-	for range 80 {
-		if rng.IntN(4) == 0 {
+func walk(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 11))
+	w := newWorld(t, func(config *pnapsim.Config, _ *pnapsim.AccountSeed, _ *balancer.Config) {
+		config.Switches, config.Latency = pnapsim.RandomSwitches(rng), randomLatency(rng)
+	}, broughtBlock("", ofCluster()))
+	kinds := slices.Sorted(maps.Keys(modes()))
+	var names []string
+	for i := range 1 + rng.IntN(4) {
+		name := fmt.Sprint(kinds[rng.IntN(len(kinds))], i)
+		names = append(names, name)
+		w.service(name, modes()[strings.TrimRight(name, "0123456789")].ask)
+	}
+	w.troubled(rng, names, 10+rng.IntN(40*len(names)))
+	w.wantAddressesOnce(names...)
+	if bought := w.sim.Money(accountID).Purchases; bought > len(names) {
+		t.Errorf("%d blocks were bought for %d Services", bought, len(names))
+	}
+	for _, name := range names {
+		if w.get(name) != nil {
+			w.edit(name, func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPRetain) })
+			w.delete(name)
+		}
+	}
+	w.troubled(rng, names, 20*len(names))
+	w.sim.Disarm()
+	w.crashAt = 0
+	w.clock.Advance(20 * time.Minute)
+	for _, name := range names {
+		w.settleIfThere(name)
+	}
+	w.sweep()
+	w.wantBlocks("203.0.113.64/29 unassigned")
+	w.sim.LeakCheck(clientID)
+}
+
+// troubled syncs one or the other of the Services, so many times, amid faults and crashes.
+func (w *world) troubled(rng *rand.Rand, names []string, times int) {
+	for range times {
+		if rng.IntN(6) == 0 {
 			w.arm(randomFault(rng))
 		}
-		if rng.IntN(8) == 0 {
+		if rng.IntN(12) == 0 {
 			w.crashAt = w.step + 1 + rng.IntN(10)
 		}
+		name := names[rng.IntN(len(names))]
 		done, err := w.syncOrCrash(name)
-		if done {
-			return
+		pause := firstLook
+		if !done {
+			w.said = append(w.said, err.Error())
+			pause = w.pauseAfter(err)
 		}
-		w.said = append(w.said, err.Error())
-		w.clock.Advance(w.pauseAfter(err))
-		if enough() {
-			return
-		}
+		w.wantAddressesOnce(names...)
+		w.clock.Advance(pause)
 	}
 }
 
