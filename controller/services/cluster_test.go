@@ -55,10 +55,15 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) start() (stop func()) {
 	c.t.Helper()
 	factory := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(c.namespace))
-	controller := New(Config{
+	return c.run(factory, Config{
 		Kube: c.kube, Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
 		Balancer: c.shop, Events: c.told.recorder, Workers: 2,
 	})
+}
+
+// run starts a controller with its informers and returns what ends both.
+func (c *cluster) run(factory informers.SharedInformerFactory, config Config) (stop func()) {
+	controller := New(config)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(logged(c.t)))
 	factory.Start(ctx.Done())
 	ended := make(chan error, 1)

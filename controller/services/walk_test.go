@@ -20,12 +20,12 @@ import (
 // TestWalk lets users, other controllers and a failing balancer do what they like, and holds what it comes to
 // against what the Services say in the end.
 func TestWalk(t *testing.T) {
-	for range seeds.Count(t, 30) {
+	for range seeds.Count(t, 12) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			inTime(t, Config{Workers: 1 + random.IntN(4)}, func(w *clocked) {
-				walk := &walk{clocked: w, random: random}
+				walk := &walk{clocked: w, random: random, luck: rand.New(rand.NewPCG(seed, 1))}
 				w.shop.set(func(s *shop) { s.fail, s.waits = walk.fail, random.IntN(4) })
 				for range 60 {
 					walk.step()
@@ -42,12 +42,13 @@ func TestWalk(t *testing.T) {
 type walk struct {
 	*clocked
 	random *rand.Rand
-	// errorRate is how many of a hundred calls fail.
+	// luck decides which calls fail, errorRate of a hundred; the shop's lock guards both.
+	luck      *rand.Rand
 	errorRate int
 }
 
 func (w *walk) fail(string, types.NamespacedName) error {
-	switch roll := w.random.IntN(100); {
+	switch roll := w.luck.IntN(100); {
 	case roll < w.errorRate:
 		return errors.New("the API is down")
 	case roll < 2*w.errorRate:
@@ -89,7 +90,8 @@ func (w *walk) step() {
 	case 7:
 		w.edit(name, annotated("example.com/step", fmt.Sprint(w.random.IntN(1000))))
 	case 8:
-		w.shop.set(func(*shop) { w.errorRate = w.random.IntN(40) })
+		rate := w.random.IntN(40)
+		w.shop.set(func(*shop) { w.errorRate = rate })
 	}
 }
 
