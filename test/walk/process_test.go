@@ -33,9 +33,9 @@ type process struct {
 	// steps are the places to die at that were passed; dieAt is the one to die at, 0 for none.
 	steps, dieAt int
 	// freeze is for how long the process is stopped at its next purchase, after its last look and before the request
-	// leaves; thawed is closed when it goes on.
+	// leaves. While it is frozen no other call of it has an effect.
 	freeze time.Duration
-	thawed chan struct{}
+	frozen bool
 }
 
 func newProcess(w *world) *process {
@@ -64,16 +64,13 @@ func newProcess(w *world) *process {
 	return p
 }
 
-// mayCall passes a place to die at and reports whether the process still lives. A process that is stopped waits.
+// mayCall passes a place to die at and reports whether the process still acts.
 func (p *process) mayCall() bool {
 	p.mu.Lock()
-	thawed := p.thawed
-	p.mu.Unlock()
-	if thawed != nil {
-		<-thawed
-	}
-	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.frozen {
+		return false
+	}
 	p.steps++
 	if p.steps == p.dieAt {
 		p.die()
@@ -103,7 +100,7 @@ func (p *process) isDead() bool {
 func (p *process) isLost() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.dead || p.thawed != nil
+	return p.dead || p.frozen
 }
 
 // RoundTrip implements http.RoundTripper: the simulator answers in memory.
@@ -112,7 +109,7 @@ func (p *process) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, errDead
 	}
 	purchase := request.Method == http.MethodPost && request.URL.Path == blocksPath
-	stopped := purchase && p.stop(request.Context())
+	stopped := purchase && p.stop()
 	if purchase {
 		defer p.world.judgePurchase(p.world.blocks(), stopped)
 	}
@@ -124,26 +121,21 @@ func (p *process) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// stop stops the process for as long as was arranged, if it was.
-func (p *process) stop(ctx context.Context) bool {
+// stop stops the process for as long as was arranged, if it was. Not even the end of its context reaches it.
+func (p *process) stop() bool {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	pause := p.freeze
 	p.freeze = 0
 	if pause == 0 {
-		p.mu.Unlock()
 		return false
 	}
-	thawed := make(chan struct{})
-	p.thawed = thawed
-	p.mu.Unlock()
 	p.world.count.faults.Add(1)
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	<-timer.C // not even the end of its context reaches a process that is stopped
-	p.mu.Lock()
-	p.thawed = nil
+	p.frozen = true
 	p.mu.Unlock()
-	close(thawed)
+	time.Sleep(pause)
+	p.mu.Lock()
+	p.frozen = false
 	return true
 }
 
