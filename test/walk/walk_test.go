@@ -95,7 +95,7 @@ func (w *world) walk() {
 
 // isExcused tells whether nobody could have known better: a stopped process bought while its successor had bought already.
 func (w *world) isExcused(v pnapsim.Violation) bool {
-	return v.Rule == "needless-purchase" && slices.ContainsFunc(w.excused, func(cidr string) bool { return strings.Contains(v.String(), "purchase of "+cidr+" ") })
+	return v.Rule == "needless-purchase" && slices.ContainsFunc(w.lateCIDRs, func(cidr string) bool { return strings.Contains(v.String(), "purchase of "+cidr+" ") })
 }
 
 // pause lets time pass, in which a process that is lost gets a successor, as after a lease has run out.
@@ -237,12 +237,18 @@ func (w *world) end() {
 	w.look()
 }
 
+// isReported tells whether a block is left that a stopped process bought for a Service which was gone by then, where the
+// user wants such blocks to be reported only.
+func (w *world) isReported(b block) bool {
+	return w.late[b.id] && !w.collect && w.events.has("OrphanedIPBlock")
+}
+
 // checkEnd: nothing of ours is left, and all that was not ours is as it was.
 func (w *world) checkEnd() {
 	if left := w.services(); len(left) > 0 {
 		w.fail("Services are still there: %v %v", left[0].Name, left[0].Status.Conditions)
 	}
-	left := slices.DeleteFunc(w.ours(), func(b block) bool { return b.tags[contract.TagRetain] == "true" })
+	left := slices.DeleteFunc(w.ours(), func(b block) bool { return b.tags[contract.TagRetain] == "true" || w.isReported(b) })
 	if len(left) > 0 {
 		w.count.leaked.Add(int64(len(left)))
 		w.fail("blocks are left: %v", left)

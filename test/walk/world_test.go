@@ -59,9 +59,11 @@ type world struct {
 	process *process
 
 	mu sync.Mutex
-	// extras are the owners for which a stopped process bought a block too many; excused are those blocks.
-	extras  map[string]bool
-	excused []string
+	// extras are the owners for which a stopped process bought a block too many. late are the blocks that stopped
+	// processes bought, by ID, and lateCIDRs theirs: nobody can keep such a purchase from being made.
+	extras    map[string]bool
+	late      map[string]bool
+	lateCIDRs []string
 	// history is what was done, for a person who wonders how a walk came to its end.
 	history []string
 	// told are addresses whose double use was told.
@@ -73,7 +75,7 @@ type world struct {
 func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *world {
 	w := &world{
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0x77616c6b)), store: newStore(), events: &events{reasons: map[string]int{}},
-		count: count, extras: map[string]bool{}, told: map[string]bool{},
+		count: count, extras: map[string]bool{}, late: map[string]bool{}, told: map[string]bool{},
 	}
 	w.collect = w.random.IntN(2) == 0
 	latency, switches := w.latency(), pnapsim.RandomSwitches(w.random)
@@ -211,6 +213,12 @@ func (w *world) judgePurchase(before []block, stopped bool) {
 		}
 		w.count.purchases.Add(1)
 		w.did("bought %s", bought)
+		if stopped {
+			w.mu.Lock()
+			w.late[bought.id] = true
+			w.lateCIDRs = append(w.lateCIDRs, bought.cidr)
+			w.mu.Unlock()
+		}
 		for _, b := range before {
 			if !b.ours || b.owner() != bought.owner() || strings.HasPrefix(bought.owner(), contract.TagPool) {
 				continue
@@ -218,7 +226,6 @@ func (w *world) judgePurchase(before []block, stopped bool) {
 			if stopped {
 				w.mu.Lock()
 				w.extras[bought.owner()] = true
-				w.excused = append(w.excused, bought.cidr)
 				w.mu.Unlock()
 				w.count.extra.Add(1)
 			} else {
@@ -275,6 +282,12 @@ func (e *events) Event(_ runtime.Object, _, reason, _ string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.reasons[reason]++
+}
+
+func (e *events) has(reason string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.reasons[reason] > 0
 }
 
 func (e *events) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
