@@ -196,7 +196,9 @@ func TestWhatCannotChangeInPlaceIsRefusedAndTheAddressStays(t *testing.T) {
 			}
 			w.portal(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock, Block: id})
 			w.wantAstray("web")
-			w.refused("web", 2*time.Minute)
+			if again := w.refused("web", 2*time.Minute); again.Error() != err.Error() {
+				t.Errorf("after the repair the refusal is %q", again)
+			}
 			w.wantBlocks("203.0.113.64/29 assigned", "203.0.113.8/29 assigned")
 			w.wantPurchases(1)
 			w.delete("web")

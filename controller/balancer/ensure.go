@@ -16,17 +16,14 @@ import (
 )
 
 // Ensure takes the Service one step nearer to a published address: at most one change of the account. It
-// returns the status only once the block is assigned and a node can carry its traffic.
+// returns the status only once the block is assigned and a node can carry its traffic. A status beside an
+// error is to be written as well: the address works, and something else is to be done or cannot be had.
 //
 // Errors: *api.RetryError while something takes its time, to be called again after its RetryAfter; one
 // for which pnap.IsDryRun holds, unchanged; anything else needs a person or a pause, and says what.
 func (b *Balancer) Ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
 	status, err := b.ensure(ctx, service)
-	if err != nil {
-		return nil, b.pacing(service, err)
-	}
-	b.pace.arrived(service.UID)
-	return status, nil
+	return status, b.pacing(service, err)
 }
 
 // ensure first decides on the picture at hand, which costs nothing. Only when that is not enough it looks

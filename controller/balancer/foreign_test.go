@@ -1,12 +1,12 @@
 package balancer_test
 
 import (
+	"errors"
 	"maps"
 	"strings"
 	"testing"
 	"time"
 
-	"errors"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cloud-provider/api"
 

@@ -102,7 +102,7 @@ func (r *reading) knownNames(location string) {
 	users := append(usersAnnotations(), location)
 	for _, name := range slices.Sorted(maps.Keys(r.service.Annotations)) {
 		local, ours := strings.CutPrefix(name, contract.Prefix)
-		if !ours || !(strings.HasPrefix(local, "ip-") || strings.HasPrefix(local, "requested-")) {
+		if !ours || (!strings.HasPrefix(local, "ip-") && !strings.HasPrefix(local, "requested-")) {
 			continue
 		}
 		if !slices.Contains(users, name) && !slices.Contains(ourAnnotations(), name) {

@@ -53,11 +53,11 @@ func TestIntent(t *testing.T) {
 			name: "everything wrong at once", address: "nowhere",
 			annotations: map[string]string{
 				contract.ServiceIPAllocation: "mine", contract.ServiceIPBlockSize: "29", contract.ServiceIPRetain: "yes",
-				contract.ServiceIPReplace: "1", contract.ServiceRequestedIP: "2001:db8::1", "phoenixnap.com/ip-adress": "x", "phoenixnap.com/requested-ips": "y",
+				contract.ServiceIPReplace: "1", contract.ServiceRequestedIP: "2001:db8::1", "phoenixnap.com/ip-sise": "x", "phoenixnap.com/requested-ips": "y",
 			},
 			problems: []string{
 				contract.ServiceIPAllocation + ` is "mine"`, contract.ServiceIPBlockSize + ` is "29"`, contract.ServiceIPRetain, contract.ServiceIPReplace,
-				contract.ServiceRequestedIP, "ip-adress is not known", "requested-ips is not known", "spec.loadBalancerIP",
+				contract.ServiceRequestedIP, "ip-sise is not known", "requested-ips is not known", "spec.loadBalancerIP",
 			},
 		},
 		{

@@ -76,7 +76,7 @@ func (r *serviceRecord) Load(ctx context.Context) (*contract.Purchase, error) {
 		return nil, err
 	}
 	if live == nil {
-		return nil, fmt.Errorf("Service %s/%s is gone: %w", r.service.Namespace, r.service.Name, purchase.ErrOutdated)
+		return nil, fmt.Errorf("read Service %s/%s, which is gone: %w", r.service.Namespace, r.service.Name, purchase.ErrOutdated)
 	}
 	r.service = live
 	return recordedPurchase(live)

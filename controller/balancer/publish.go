@@ -3,6 +3,7 @@ package balancer
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/netip"
 	"slices"
 
@@ -30,13 +31,17 @@ func (b *Balancer) publish(ctx context.Context, s scene, v verdict) (*corev1.Loa
 	if v.objects() && changed {
 		b.config.Events.Event(service, corev1.EventTypeWarning, eventOf(v.objection.Reason), v.objection.Detail)
 	}
-	if v.objects() || v.retag != nil || len(v.surplus) > 0 {
-		return nil, b.besides(ctx, service, v, status, ready)
-	}
 	if !ready {
-		return nil, b.retry(service, reasonNoNodeReady)
+		status = nil
 	}
-	return status, nil
+	switch {
+	case v.objects() || v.retag != nil || len(v.surplus) > 0:
+		return status, b.besides(ctx, service, v)
+	case !ready:
+		return nil, b.retry(service, reasonNoNodeReady)
+	default:
+		return status, nil
+	}
 }
 
 // publishedConditions are what the Service says once its block is assigned.
@@ -112,14 +117,8 @@ func hasAddress(service *corev1.Service, address netip.Addr) bool {
 }
 
 // besides does what remains to be done for a Service whose address is published already: one change of the
-// account for each call. Asking to be called again keeps the caller from writing the status, so that is
-// written here.
-func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v verdict, status *corev1.LoadBalancerStatus, ready bool) error {
-	if ready && !hasAddress(service, v.step.Address) {
-		if err := b.writeStatus(ctx, service, status); err != nil {
-			return err
-		}
-	}
+// account for each call.
+func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v verdict) error {
 	switch {
 	case v.retag != nil:
 		if err := b.retag(ctx, service, v.step.Block, v.retag); err != nil && !isBadRequest(err) {
@@ -139,16 +138,7 @@ func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v verdi
 // isBadRequest tells that the API did not understand, as it does not understand new tags for a while.
 func isBadRequest(err error) bool {
 	var failure *pnap.Error
-	return errors.As(err, &failure) && failure.StatusCode == 400
-}
-
-// writeStatus writes the published status onto whichever version of the Service there is now.
-func (b *Balancer) writeStatus(ctx context.Context, service *corev1.Service, status *corev1.LoadBalancerStatus) error {
-	live, err := b.current(ctx, service)
-	if err != nil || live == nil {
-		return err
-	}
-	return b.patchStatus(ctx, live, map[string]any{"loadBalancer": status})
+	return errors.As(err, &failure) && failure.StatusCode == http.StatusBadRequest
 }
 
 // markUnassigned corrects the annotation of a published Service whose block is not assigned any more.

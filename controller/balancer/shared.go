@@ -91,7 +91,7 @@ func (s scene) barred(address netip.Addr) bool {
 	}
 	return slices.ContainsFunc(s.services, func(other *corev1.Service) bool {
 		return other.UID != s.service.UID && ownLife(other) && claimed(other) == address &&
-			!(other.Namespace == s.service.Namespace && other.Name == s.service.Name)
+			(other.Namespace != s.service.Namespace || other.Name != s.service.Name)
 	})
 }
 

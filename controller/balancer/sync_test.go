@@ -30,11 +30,10 @@ func (w *world) syncCopy(service *corev1.Service) (done bool, err error) {
 	}
 	if service.DeletionTimestamp == nil && service.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		status, err := w.lb.Ensure(ctx, service)
-		if err != nil {
-			return false, err
+		if status != nil {
+			w.writeStatus(service.Name, *status)
 		}
-		w.writeStatus(service.Name, *status)
-		return true, nil
+		return err == nil, err
 	}
 	if err := w.lb.Release(ctx, service); err != nil {
 		return false, err

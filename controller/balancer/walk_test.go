@@ -158,6 +158,9 @@ func (w *world) troubled(rng *rand.Rand, names []string, times int) {
 		if rng.IntN(12) == 0 {
 			w.crashAt = w.step + 1 + rng.IntN(10)
 		}
+		if rng.IntN(25) == 0 {
+			w.editInPortal(rng)
+		}
 		name := names[rng.IntN(len(names))]
 		done, err := w.syncOrCrash(name)
 		pause := firstLook
@@ -167,6 +170,16 @@ func (w *world) troubled(rng *rand.Rand, names []string, times int) {
 		}
 		w.wantAddressesOnce(names...)
 		w.clock.Advance(pause)
+	}
+}
+
+// editInPortal takes a block that was bought off its network, as a person may do.
+func (w *world) editInPortal(rng *rand.Rand) {
+	blocks := w.sim.State(accountID).Blocks
+	block := blocks[rng.IntN(len(blocks))]
+	if block["status"] == "assigned" && block["cidr"] != "203.0.113.0/29" {
+		w.portal(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock, Block: fmt.Sprint(block["id"])})
+		_, _ = w.lb.Astray(w.t.Context()) // notices it, unless the API fails at this moment
 	}
 }
 

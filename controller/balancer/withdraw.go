@@ -63,16 +63,6 @@ func (b *Balancer) removeForeign(ctx context.Context, s scene) (*corev1.Service,
 	return live, err
 }
 
-// bearsMarks tells whether the controller has written annotations on the Service.
-func bearsMarks(service *corev1.Service) bool {
-	for _, name := range ourAnnotations() {
-		if _, there := service.Annotations[name]; there {
-			return true
-		}
-	}
-	return false
-}
-
 // clear removes what the controller wrote on the Service, now that nothing of it is left.
 func (b *Balancer) clear(ctx context.Context, live *corev1.Service) error {
 	if live == nil {
