@@ -39,7 +39,13 @@ func binary(t *testing.T) string {
 	return path
 }
 
-func startController(t *testing.T, apiURL string) *process {
+func startController(t *testing.T, apiURL string, args ...string) *process {
+	t.Helper()
+	return startReplica(t, "controller", apiURL, nil, args...)
+}
+
+// startReplica starts one of several controllers. It reaches the Kubernetes API through via, unless that is nil.
+func startReplica(t *testing.T, name, apiURL string, via *recorder, args ...string) *process {
 	t.Helper()
 	dir := t.TempDir()
 	if err := plane.ApplyFiles(t.Context(), filepath.Join("..", "deploy", "base", "controller.yaml")); err != nil {
@@ -48,6 +54,9 @@ func startController(t *testing.T, apiURL string) *process {
 	account, err := plane.ServiceAccount(t.Context(), "kube-system", "phoenixnap-cloud-controller-manager")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if via != nil {
+		account.Host, account.CAData = via.url, via.authority
 	}
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	if err := controlplane.WriteKubeconfig(kubeconfig, account, ""); err != nil {
@@ -59,11 +68,11 @@ func startController(t *testing.T, apiURL string) *process {
 	if err := os.WriteFile(config, []byte(secret), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, log: filepath.Join(t.ArtifactDir(), "controller.log"), done: make(chan error, 1)}
+	p := &process{t: t, log: filepath.Join(t.ArtifactDir(), name+".log"), done: make(chan error, 1)}
 	port := freePort(t)
 	p.health = fmt.Sprintf("https://127.0.0.1:%s/healthz", port)
-	p.start(binary(t), "--cloud-config="+config, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig,
-		"--authorization-kubeconfig="+kubeconfig, "--bind-address=127.0.0.1", "--secure-port="+port, "--v=2")
+	p.start(binary(t), append([]string{"--cloud-config=" + config, "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + port, "--v=2"}, args...)...)
 	return p
 }
 

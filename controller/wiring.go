@@ -70,6 +70,9 @@ func (w *wiring) cloud(completed *appconfig.CompletedConfig) cloudprovider.Inter
 	if err := w.life.guard(completed, w.config.DryRun); err != nil {
 		klog.Fatal(err) // the framework has no other way out
 	}
+	if err := w.life.serve(completed, health.NewDetail(apiDetail, func() error { return w.api.Health().Err() })); err != nil {
+		klog.Fatal(err)
+	}
 	klog.FromContext(w.loops.ctx).Info("Starting", "version", version.Get().GitVersion, "config", w.config.String())
 	w.ledgers = ledger.NewStore(completed.Client)
 	return cloud.New(instances.New(instances.Config{
@@ -93,23 +96,11 @@ func (w *wiring) controllers() map[string]app.ControllerInitFuncConstructor {
 	all["phoenixnap-membership"] = w.controller(w.whereBalancing(w.membership))
 	all["phoenixnap-orphans"] = w.controller(w.whereBalancing(w.orphans))
 	all["phoenixnap-control-plane"] = w.controller(w.whereBalancing(w.controlPlane))
-	all[apiDetail] = w.apiHealth()
 	return all
 }
 
 // apiDetail is the name under which /healthz/… tells how the phoenixNAP API does.
 const apiDetail = "phoenixnap-api"
-
-func (w *wiring) apiHealth() app.ControllerInitFuncConstructor {
-	return app.ControllerInitFuncConstructor{
-		InitContext: app.ControllerInitContext{ClientName: program},
-		Constructor: func(app.ControllerInitContext, *appconfig.CompletedConfig, cloudprovider.Interface) app.InitFunc {
-			return func(context.Context, genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
-				return health.NewDetail(apiDetail, func() error { return w.api.Health().Err() }), true, nil
-			}
-		},
-	}
-}
 
 // builder returns a loop for the leader to run, or nil when the configuration has no use for it.
 type builder func(completed *appconfig.CompletedConfig) (loop, error)

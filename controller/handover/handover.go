@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,7 +35,15 @@ type Handover struct {
 	mu sync.Mutex
 	// held has the identity that the process last wrote into each Lease. Whether it stands there still, the
 	// Lease itself must say.
-	held map[types.NamespacedName]string
+	held    map[types.NamespacedName]string
+	renewed time.Time
+}
+
+// Renewed is when a server last accepted a Lease that the process wrote; zero when none has.
+func (h *Handover) Renewed() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.renewed
 }
 
 // New returns an open Handover: changes pass.
@@ -67,7 +76,13 @@ func (h *Handover) WrapKube(base http.RoundTripper) http.RoundTripper {
 			return h.changes.pass(base, request)
 		}
 		h.remember(request)
-		return h.leases.pass(base, request)
+		response, err := h.leases.pass(base, request)
+		if err == nil && response.StatusCode < http.StatusMultipleChoices {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.renewed = time.Now()
+		}
+		return response, err
 	})
 }
 

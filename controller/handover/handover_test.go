@@ -171,6 +171,9 @@ func TestIdentityIsLearned(t *testing.T) {
 			if err := send(t.Context(), t, h.WrapKube(s), c.method, c.path, encode(t, c.mediaType, lease("me"))); err != nil {
 				t.Fatal(err)
 			}
+			if h.Renewed().IsZero() {
+				t.Error("it was not renewed")
+			}
 			want := map[types.NamespacedName]string{{Namespace: "kube-system", Name: "ccm"}: "me"}
 			if diff := cmp.Diff(want, h.held); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// change is a request that changes something, as it came by.
+type change struct {
+	at           time.Time
+	method, path string
+	lease        *coordinationv1.Lease // nil unless it writes one
+}
+
+func (c change) String() string { return fmt.Sprintf("%s %s", c.method, c.path) }
+
+// recorder is a proxy before an API that keeps the changes which one process asks for.
+type recorder struct {
+	url       string
+	authority []byte // of its certificate, in PEM
+	mu        sync.Mutex
+	changes   []change
+}
+
+// before returns a proxy before the given API, reached through transport.
+func before(t *testing.T, api string, transport http.RoundTripper) *recorder {
+	t.Helper()
+	target, err := url.Parse(api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:       func(p *httputil.ProxyRequest) { p.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1,                                                                                             // watches
+		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }, // clients go away
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		r.record(request)
+		proxy.ServeHTTP(w, request)
+	}))
+	if target.Scheme == "https" {
+		server.StartTLS() // a client shows its token to nothing less
+		r.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	} else {
+		server.Start()
+	}
+	t.Cleanup(func() {
+		server.CloseClientConnections() // watches have no end
+		server.Close()
+	})
+	r.url = server.URL
+	return r
+}
+
+// beforeKubernetes returns a proxy before the test's API server.
+func beforeKubernetes(t *testing.T) *recorder {
+	t.Helper()
+	config := rest.AnonymousClientConfig(plane.Config())
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return before(t, config.Host, transport)
+}
+
+func (r *recorder) record(request *http.Request) {
+	if request.Method == http.MethodGet || request.Method == http.MethodHead {
+		return
+	}
+	c := change{at: time.Now(), method: request.Method, path: request.URL.Path}
+	raw, err := io.ReadAll(request.Body)
+	if err == nil {
+		request.Body = io.NopCloser(bytes.NewReader(raw))
+	}
+	if decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil); err == nil {
+		c.lease, _ = decoded.(*coordinationv1.Lease)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes = append(r.changes, c)
+}
+
+// all returns what came by so far, but for requests for tokens and reviews of access.
+func (r *recorder) all() []change {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var kept []change
+	for _, c := range r.changes {
+		switch c.path {
+		case "/auth/realms/BMC/protocol/openid-connect/token", "/apis/authentication.k8s.io/v1/tokenreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews":
+		default:
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+// released returns when the process gave the Lease back.
+func (r *recorder) released() (time.Time, bool) {
+	for _, c := range r.all() {
+		if c.lease != nil && c.lease.Spec.HolderIdentity != nil && *c.lease.Spec.HolderIdentity == "" {
+			return c.at, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// after returns the changes that came by after a time.
+func (r *recorder) after(at time.Time) []change {
+	var late []change
+	for _, c := range r.all() {
+		if c.at.After(at) {
+			late = append(late, c)
+		}
+	}
+	return late
+}
