@@ -45,7 +45,7 @@ func (c calls) ofServers() calls {
 }
 
 // beyondPolling leaves out the list of servers, which serves Nodes and comes at its own pace, and every look that
-// repeats one since the last change: that is waiting, not work.
+// repeats an earlier one: that is waiting for what a change started, not work.
 func (c calls) beyondPolling() calls {
 	seen := map[string]bool{}
 	return c.api().where(func(e pnapsim.Entry) bool {
@@ -53,7 +53,6 @@ func (c calls) beyondPolling() calls {
 			return false
 		}
 		if e.Method != http.MethodGet {
-			clear(seen)
 			return true
 		}
 		request := e.Path + "?" + e.Query

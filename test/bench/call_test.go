@@ -39,9 +39,9 @@ func TestCallsAreToldApart(t *testing.T) {
 	if got := len(all.ofServers()); got != 2 {
 		t.Errorf("%d calls of servers, want the list and the single one", got)
 	}
-	// The second look at the block is a wait; the third, after a change, is not.
-	if got := len(all.beyondPolling()); got != 6 {
-		t.Errorf("%d calls beyond polling, want 6:\n%s", got, all.beyondPolling())
+	// The second look at the block and the third are waits.
+	if got := len(all.beyondPolling()); got != 5 {
+		t.Errorf("%d calls beyond polling, want 5:\n%s", got, all.beyondPolling())
 	}
 }
 
