@@ -31,7 +31,7 @@ func claimOn(service *corev1.Service) claim {
 		return wanted
 	case len(ownFinalizers(service)) > 0:
 		return leaving
-	case service.DeletionTimestamp == nil && bearsMarks(service):
+	case !isServed(service) && bearsMarks(service):
 		return leaving
 	default:
 		return foreign

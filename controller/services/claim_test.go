@@ -75,6 +75,8 @@ func TestClaim(t *testing.T) {
 		"another class, that was ours":                                       {serviceWith(ofClass("example.com/other"), heldBy(frameworks, ours)), leaving, []string{ours}},
 		"another class, with the framework's finalizer and our marks": {
 			serviceWith(ofClass("example.com/other"), heldBy(frameworks), annotated(contract.ServiceIPAddress, "203.0.113.10")), leaving, nil},
+		"another class, deleted, with the framework's finalizer and our marks": {
+			serviceWith(deleted, ofClass("example.com/other"), heldBy(frameworks), annotated(contract.ServiceIPAddress, "203.0.113.10")), leaving, nil},
 		"another type, with the framework's finalizer of nobody": {serviceWith(ofType(corev1.ServiceTypeClusterIP), heldBy(frameworks)), foreign, nil},
 		"another type, with the framework's finalizer and our annotation": {
 			serviceWith(ofType(corev1.ServiceTypeClusterIP), heldBy(frameworks), annotated(contract.ServiceIPPurchase, "{}")), leaving, []string{frameworks}},

@@ -62,15 +62,15 @@ func refusing(service *corev1.Service, reason string, now time.Time) object {
 	return object{"metadata": object{"uid": service.UID}, "status": object{"conditions": []metav1.Condition{condition}}}
 }
 
-// lettingGo is the patch that leaves nothing of ours on a Service; nil when there is nothing. A Service that is
-// being deleted loses the finalizers alone: kube-vip may still be reading the rest. The status of another
+// lettingGo is the patch that leaves nothing of ours on a Service; nil when there is nothing. A LoadBalancer that
+// is being deleted loses the finalizers alone: kube-vip may still be reading the rest. The status of another
 // class is not ours.
 func lettingGo(service *corev1.Service, finalizers []string) object {
 	metadata, status := object{}, object{}
 	if len(finalizers) > 0 {
 		metadata["$deleteFromPrimitiveList/finalizers"] = finalizers
 	}
-	if service.DeletionTimestamp == nil {
+	if !isServed(service) {
 		if annotations := annotationsToDrop(service); len(annotations) > 0 {
 			metadata["annotations"] = annotations
 		}
