@@ -3,6 +3,7 @@ package walk
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -15,6 +16,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/ledger"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/membership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/nodes"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
@@ -44,7 +46,11 @@ func (p *process) assemble() ([]loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(loops, parts.ofServices()...), nil
+	joining, err := parts.ofMembership()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(loops, parts.ofServices(), joining), nil
 }
 
 // parts are what the loops share.
@@ -63,6 +69,7 @@ func (p parts) ofServices() []loop {
 		Cloud: p.client, Account: p.account, Ledgers: p.ledgers, Buyer: p.buyer, Kube: p.kube,
 		Services: core.Services().Lister(), Nodes: core.Nodes().Lister(), Events: p.world.events,
 		NetworkID: networkID, Announcer: contract.AnnouncerKubeVIP, Location: location, OwnBlocks: []string{broughtID},
+		NodeBlock: nodeBlockID,
 	})
 	serving := services.New(services.Config{
 		Kube: p.kube, Services: core.Services(), Nodes: core.Nodes(), Balancer: load, Events: p.world.events,
@@ -70,9 +77,24 @@ func (p parts) ofServices() []loop {
 	})
 	collecting := orphans.New(orphans.Config{
 		Account: p.account, Cloud: p.client, Ledgers: p.ledgers, Kube: p.kube, Services: core.Services(), Events: p.world.events,
-		Metrics: orphans.NewMetrics(), NetworkID: networkID, Collect: p.world.collect, Grace: orphanGrace,
+		Metrics: orphans.NewMetrics(), NetworkID: networkID, Collect: p.world.collect, Grace: orphanGrace, NodesKept: p.world.manages,
 	})
 	return []loop{serving.Run, collecting.Run}
+}
+
+// ofMembership joins servers to the network, in the half of the walks whose user wants that.
+func (p parts) ofMembership() ([]loop, error) {
+	if !p.world.manages {
+		return nil, nil
+	}
+	joining, err := membership.New(membership.Config{
+		Kube: p.kube, Nodes: p.shared.Core().V1().Nodes(), Events: p.world.events, Servers: p.inventory, Account: p.account,
+		Cloud: p.client, Buyer: p.buyer, Ledgers: p.ledgers, NetworkID: networkID, NodeIPBlock: nodeBlockID,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []loop{joining.Run}, nil
 }
 
 func (p parts) ofNodes() ([]loop, error) {
@@ -91,7 +113,7 @@ func (p parts) ofNodes() ([]loop, error) {
 	}
 	publishing, err := nodes.NewNetworkPublisher(nodes.NetworkConfig{
 		Client: p.kube, Nodes: informer, Servers: p.inventory, Networks: p.account, Events: p.world.events,
-		NetworkID: networkID, Announcer: contract.AnnouncerKubeVIP,
+		NetworkID: networkID, Announcer: contract.AnnouncerKubeVIP, ManagesMembership: p.world.manages,
 	})
 	if err != nil {
 		return nil, err
@@ -104,7 +126,7 @@ func (p parts) ofNodes() ([]loop, error) {
 	return []loop{
 		func(ctx context.Context) error { initialising.RunWithContext(ctx, metrics); return nil },
 		func(ctx context.Context) error { watching.Run(ctx, metrics); return nil },
-		publishing.Run, labelling.Run,
+		publishing.Run, labelling.Run, nodes.NewAgentWatch(p.kube, informer, p.world.events).Run,
 	}, nil
 }
 

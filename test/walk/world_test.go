@@ -27,6 +27,7 @@ const (
 	clusterUID   = "0d9aa9a1-3b1c-4c7e-9f35-0d6f6f6b3a11"
 	otherCluster = "7c0a5a0e-55a2-4d3c-8f57-6a1d2b3c4d5e"
 	networkID    = "60473c2509268bc77fd06d29"
+	nodeBlockID  = "60473c2509268bc77fd06d41"
 	broughtID    = "60473c2509268bc77fd06d40"
 	location     = "ASH"
 	accountID    = "walk"
@@ -54,7 +55,8 @@ type world struct {
 	store   *store
 	kube    *fake.Clientset // the users' client
 	events  *events
-	collect bool
+	collect bool // orphans
+	manages bool // memberships
 	count   *counts
 	process *process
 
@@ -77,7 +79,7 @@ func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *w
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0x77616c6b)), store: newStore(), events: &events{reasons: map[string]int{}},
 		count: count, extras: map[string]bool{}, late: map[string]bool{}, told: map[string]bool{},
 	}
-	w.collect = w.random.IntN(2) == 0
+	w.collect, w.manages = w.random.IntN(2) == 0, w.random.IntN(2) == 0
 	latency, switches := w.latency(), pnapsim.RandomSwitches(w.random)
 	w.sim = pnapsim.New(pnapsim.Config{
 		Clock: pnapsim.NewRealClock(1), Latency: &latency, Switches: switches, Specs: specs, RandomSeed: seed,
@@ -123,7 +125,7 @@ func seedAccount() pnapsim.Seed {
 		}}},
 		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: location, VLAN: 20}},
 		Blocks: []pnapsim.BlockSeed{
-			{Name: "nodes", Location: location, CIDR: "198.51.100.0/28", Network: networkID},
+			{ID: nodeBlockID, Name: "nodes", Location: location, CIDR: "198.51.100.0/28", Network: networkID},
 			{ID: broughtID, Name: "brought", Location: location, CIDR: "198.51.100.16/29", Grants: []string{"assign", "unassign"}},
 			{Name: "of another cluster", Location: location, CIDR: "198.51.100.32/29", Tags: map[string]string{
 				contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: otherCluster, contract.TagService: namespace + "_a",
@@ -137,8 +139,11 @@ func seedAccount() pnapsim.Seed {
 			ID: serverID(i), Hostname: nodeName(i), Location: location, NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{fmt.Sprintf("10.0.0.%d", 11+i)},
 			Networks: []pnapsim.MembershipSeed{{Network: networkID, IPs: []string{own.String()}}},
 		}
-		if i == serverCount-1 {
-			server.ReservationID = "60473c2509268bc77fd06f00"
+		switch i {
+		case serverCount - 1:
+			server.ReservationID = "60473c2509268bc77fd06f00" // it lives on when it is deprovisioned
+		case serverCount - 2, serverCount - 3:
+			server.Networks = nil // to be joined, where memberships are managed
 		}
 		seed.Servers = append(seed.Servers, server)
 		own = own.Next()
