@@ -47,7 +47,7 @@ func newLife(parent context.Context) (_ *life, end func()) {
 		select {
 		case <-told.Done():
 			forget() // who tells twice does not want to wait
-			l.quiesce()
+			l.quiesce(ctx)
 		case <-ctx.Done():
 		}
 	}()
@@ -59,10 +59,10 @@ func newLife(parent context.Context) (_ *life, end func()) {
 }
 
 // quiesce refuses further changes and waits for the answers to those under way.
-func (l *life) quiesce() {
-	logger := klog.FromContext(l.ctx)
+func (l *life) quiesce(ctx context.Context) {
+	logger := klog.FromContext(ctx)
 	logger.Info("Ending: no more changes")
-	ctx, cancel := context.WithTimeout(l.ctx, lastAnswers)
+	ctx, cancel := context.WithTimeout(ctx, lastAnswers)
 	defer cancel()
 	if err := l.handover.Quiesce(ctx); err != nil {
 		logger.Error(err, "Ending all the same")
@@ -129,7 +129,7 @@ func (b guardedBuilder) Config(name string) (*rest.Config, error) {
 func (b guardedBuilder) ConfigOrDie(name string) *rest.Config {
 	config, err := b.Config(name)
 	if err != nil {
-		klog.Fatal(err)
+		klog.Fatal(err) //nolint:forbidigo // as the interface says
 	}
 	return config
 }
@@ -147,7 +147,7 @@ func (b guardedBuilder) Client(name string) (kubernetes.Interface, error) {
 func (b guardedBuilder) ClientOrDie(name string) kubernetes.Interface {
 	client, err := b.Client(name)
 	if err != nil {
-		klog.Fatal(err)
+		klog.Fatal(err) //nolint:forbidigo // as the interface says
 	}
 	return client
 }

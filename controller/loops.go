@@ -59,7 +59,7 @@ func (l *loops) bind(all map[string]app.ControllerInitFuncConstructor) map[strin
 // bound returns a context that ends with ctx and with the process.
 func (l *loops) bound(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
-	context.AfterFunc(l.ctx, cancel) //nolint:contextcheck // the second of two contexts that end it
+	context.AfterFunc(l.ctx, cancel) // the second of two contexts that end it
 	return ctx
 }
 

@@ -68,10 +68,10 @@ func (w *wiring) connect(loaded *config.Config) error {
 // cloud builds the provider; the framework calls it on every replica, before the election.
 func (w *wiring) cloud(completed *appconfig.CompletedConfig) cloudprovider.Interface {
 	if err := w.life.guard(completed, w.config.DryRun); err != nil {
-		klog.Fatal(err) // the framework has no other way out
+		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
 	}
 	if err := w.life.serve(completed, health.NewDetail(apiDetail, func() error { return w.api.Health().Err() })); err != nil {
-		klog.Fatal(err)
+		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
 	}
 	klog.FromContext(w.loops.ctx).Info("Starting", "version", version.Get().GitVersion, "config", w.config.String())
 	w.ledgers = ledger.NewStore(completed.Client)

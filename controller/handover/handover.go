@@ -54,6 +54,7 @@ func New() *Handover {
 // roundTripper makes a function an http.RoundTripper.
 type roundTripper func(*http.Request) (*http.Response, error)
 
+// RoundTrip implements http.RoundTripper.
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // WrapCloud puts the Handover around a transport to the phoenixNAP API.

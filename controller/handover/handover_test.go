@@ -275,7 +275,7 @@ func TestReleaseWaitsForARenewal(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		var result error = io.EOF
+		result := io.EOF
 		go func() { result = h.Release(t.Context(), kube.CoordinationV1()) }()
 		synctest.Wait()
 		if len(kube.Actions()) > 0 || result != io.EOF { //nolint:errorlint // the mark that nothing has come

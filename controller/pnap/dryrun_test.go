@@ -63,8 +63,8 @@ func TestEnsureTagsRemembers(t *testing.T) {
 	status := http.StatusCreated
 	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
 		requests = append(requests, r.Method+" "+r.URL.Path)
-		switch {
-		case r.Method == http.MethodGet:
+		switch r.Method {
+		case http.MethodGet:
 			answer(w, http.StatusOK, []any{map[string]any{"id": "t1", "name": "usage", "isBillingTag": false}})
 		default:
 			answer(w, status, map[string]any{"id": "x", "name": "service", "isBillingTag": false})

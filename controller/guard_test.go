@@ -1,0 +1,78 @@
+package main
+
+import (
+	"net/http"
+	"testing"
+
+	appconfig "k8s.io/cloud-provider/app/config"
+	"k8s.io/client-go/rest"
+	"k8s.io/controller-manager/pkg/clientbuilder"
+)
+
+// Every client that the framework may build after us passes the handover, with credentials of each
+// controller too, and the handover's own does not.
+func TestEveryClientIsGuarded(t *testing.T) {
+	for name, separate := range map[string]bool{"shared credentials": false, "credentials of each controller": true} {
+		t.Run(name, func(t *testing.T) {
+			life, end := newLife(t.Context())
+			defer end()
+			reached := 0
+			kubeconfig := &rest.Config{Host: "https://server.example", WrapTransport: func(http.RoundTripper) http.RoundTripper {
+				return carrier(func(*http.Request) (*http.Response, error) {
+					reached++
+					return nil, http.ErrAbortHandler
+				})
+			}}
+			completed := (&appconfig.Config{Kubeconfig: kubeconfig}).Complete()
+			completed.ComponentConfig.KubeCloudShared.UseServiceAccountCredentials = separate
+			completed.ClientBuilder = clientbuilder.SimpleControllerClientBuilder{ClientConfig: kubeconfig}
+			if separate {
+				completed.ClientBuilder = clientbuilder.SimpleControllerClientBuilder{ClientConfig: rest.CopyConfig(kubeconfig)}
+			}
+			if err := life.guard(completed, false); err != nil {
+				t.Fatal(err)
+			}
+			life.quiesce(t.Context())
+			built, err := completed.ClientBuilder.Client("x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ofConfig, err := completed.ClientBuilder.Config("x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = built.CoreV1().RESTClient().Post().AbsPath("/api/v1/nodes").Do(t.Context()).Error() // what reached tells
+			_ = completed.Client.CoreV1().RESTClient().Post().AbsPath("/api/v1/nodes").Do(t.Context()).Error()
+			post(t, ofConfig)
+			post(t, completed.Kubeconfig)
+			if reached != 0 {
+				t.Errorf("%d changes reached the server after the end", reached)
+			}
+			post(t, life.direct)
+			if reached != 1 {
+				t.Errorf("the handover's own client reached the server %d times", reached)
+			}
+		})
+	}
+}
+
+// carrier makes a function an http.RoundTripper.
+type carrier func(*http.Request) (*http.Response, error)
+
+func (c carrier) RoundTrip(request *http.Request) (*http.Response, error) { return c(request) }
+
+func post(t *testing.T, config *rest.Config) {
+	t.Helper()
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, config.Host+"/api/v1/nodes", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := transport.RoundTrip(request)
+	if err == nil {
+		_ = response.Body.Close()
+	}
+}
