@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
-
 )
 
 var servicesResource = corev1.SchemeGroupVersion.WithResource("services")
@@ -165,4 +164,3 @@ func pauses(times []time.Time) []int {
 	}
 	return between
 }
-
