@@ -93,9 +93,17 @@ func (w *world) walk() {
 	time.Sleep(10 * time.Minute) // for what sleeps where nobody can wake it
 }
 
-// isExcused tells whether nobody could have known better: a stopped process bought while its successor had bought already.
+// isExcused tells whether nobody could have known better: a stopped process bought while its successor had bought, or
+// was about to buy after its last look.
 func (w *world) isExcused(v pnapsim.Violation) bool {
-	return v.Rule == "needless-purchase" && slices.ContainsFunc(w.lateCIDRs, func(cidr string) bool { return strings.Contains(v.String(), "purchase of "+cidr+" ") })
+	switch v.Rule {
+	case "needless-purchase":
+		return slices.ContainsFunc(w.lateCIDRs, func(cidr string) bool { return strings.Contains(v.String(), "purchase of "+cidr+" ") })
+	case "repeated-post":
+		return slices.ContainsFunc(w.thaws, func(at time.Time) bool { return v.Time.Sub(at).Abs() < time.Minute })
+	default:
+		return false
+	}
 }
 
 // pause lets time pass, in which a process that is lost gets a successor, as after a lease has run out.

@@ -66,6 +66,9 @@ type world struct {
 	extras    map[string]bool
 	late      map[string]bool
 	lateCIDRs []string
+	thaws     []time.Time
+	// seen are the purchases that were judged.
+	seen map[string]bool
 	// history is what was done, for a person who wonders how a walk came to its end.
 	history []string
 	// told are addresses whose double use was told.
@@ -77,7 +80,7 @@ type world struct {
 func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *world {
 	w := &world{
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0x77616c6b)), store: newStore(), events: &events{reasons: map[string]int{}},
-		count: count, extras: map[string]bool{}, late: map[string]bool{}, told: map[string]bool{},
+		count: count, extras: map[string]bool{}, late: map[string]bool{}, seen: map[string]bool{}, told: map[string]bool{},
 	}
 	w.collect, w.manages = w.random.IntN(2) == 0, w.random.IntN(2) == 0
 	latency, switches := w.latency(), pnapsim.RandomSwitches(w.random)
@@ -208,12 +211,13 @@ func (w *world) ours() []block {
 // judgePurchase holds a purchase against what the account had before. A stopped process cannot know what its successor
 // did meanwhile: what it bought too many has to go.
 func (w *world) judgePurchase(before []block, stopped bool) {
-	had := map[string]block{}
-	for _, b := range before {
-		had[b.id] = b
+	if stopped {
+		w.mu.Lock()
+		w.thaws = append(w.thaws, time.Now())
+		w.mu.Unlock()
 	}
 	for _, bought := range w.ours() {
-		if _, known := had[bought.id]; known {
+		if slices.ContainsFunc(before, func(b block) bool { return b.id == bought.id }) || !w.isNew(bought.id) {
 			continue
 		}
 		w.count.purchases.Add(1)
@@ -240,6 +244,15 @@ func (w *world) judgePurchase(before []block, stopped bool) {
 			break
 		}
 	}
+}
+
+// isNew tells whether a purchase was not judged yet.
+func (w *world) isNew(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known := w.seen[id]
+	w.seen[id] = true
+	return !known
 }
 
 // judgeAction holds what a process is about to do to a Node against the account.
