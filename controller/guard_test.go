@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"testing"
 
-	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/client-go/rest"
+	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/controller-manager/pkg/clientbuilder"
 )
 

@@ -22,14 +22,19 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// releaseAttempts bounds how often a Lease is read again after somebody else wrote it in between.
-const releaseAttempts = 3
+const (
+	// lastRecords is how long objects may still be changed after the last change of the account.
+	lastRecords = 150 * time.Millisecond
+	// releaseAttempts bounds how often a Lease is read again after somebody else wrote it in between.
+	releaseAttempts = 3
+)
 
 // Handover stands between the process and the servers that it changes. It knows from the requests of the
 // leader election which Leases the process holds and under what name: the framework, which runs the
 // election, tells neither.
 type Handover struct {
-	changes *gate // of anything but Leases
+	cloud   *gate // changes of the account
+	objects *gate // changes of anything in the cluster but Leases
 	leases  *gate
 
 	mu sync.Mutex
@@ -48,7 +53,7 @@ func (h *Handover) Renewed() time.Time {
 
 // New returns an open Handover: changes pass.
 func New() *Handover {
-	return &Handover{changes: newGate(), leases: newGate(), held: map[types.NamespacedName]string{}}
+	return &Handover{cloud: newGate(), objects: newGate(), leases: newGate(), held: map[types.NamespacedName]string{}}
 }
 
 // roundTripper makes a function an http.RoundTripper.
@@ -63,7 +68,7 @@ func (h *Handover) WrapCloud(base http.RoundTripper) http.RoundTripper {
 		if !isChange(request.Method) {
 			return base.RoundTrip(request)
 		}
-		return h.changes.pass(base, request)
+		return h.cloud.pass(base, request)
 	})
 }
 
@@ -74,7 +79,7 @@ func (h *Handover) WrapKube(base http.RoundTripper) http.RoundTripper {
 		case !isChange(request.Method):
 			return base.RoundTrip(request)
 		case !isLease(request.URL.Path):
-			return h.changes.pass(base, request)
+			return h.objects.pass(base, request)
 		}
 		h.remember(request)
 		response, err := h.leases.pass(base, request)
@@ -139,10 +144,18 @@ func holderOf(lease *coordinationv1.Lease) string {
 }
 
 // Quiesce refuses every further change, except of Leases, and waits until those under way have been
-// answered. The error says how many had not when ctx ended.
+// answered. Changes of the account come first: for a moment it can still be recorded in the cluster what
+// became of the last of them, which the next leader would otherwise have to find out. The error says how
+// many had no answer when ctx ended.
 func (h *Handover) Quiesce(ctx context.Context) error {
-	h.changes.close()
-	return h.changes.drain(ctx)
+	h.cloud.close()
+	err := h.cloud.drain(ctx)
+	select {
+	case <-time.After(lastRecords):
+	case <-ctx.Done():
+	}
+	h.objects.close()
+	return errors.Join(err, h.objects.drain(ctx))
 }
 
 // Release ends the election's renewals and gives back every Lease that the process still holds, so that

@@ -87,6 +87,7 @@ func TestQuiesceWaitsForChangesUnderWay(t *testing.T) {
 					}
 					quiet = true
 				}()
+				<-time.After(2 * lastRecords)
 				synctest.Wait()
 				if quiet {
 					t.Error("quiet with four changes under way")
@@ -98,6 +99,7 @@ func TestQuiesceWaitsForChangesUnderWay(t *testing.T) {
 					t.Errorf("%d changes reached the server, want 4", reached)
 				}
 				close(s.answer)
+				<-time.After(2 * lastRecords)
 				synctest.Wait()
 				if !quiet {
 					t.Error("not quiet after all answers")
@@ -111,6 +113,36 @@ func TestQuiesceWaitsForChangesUnderWay(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What became of the last change of the account can be recorded, and then nothing more.
+func TestTheLastAnswerIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, s := New(), &server{answer: make(chan struct{})}
+		recorded := make(chan error, 1)
+		go func() {
+			if err := send(t.Context(), t, h.WrapCloud(s), http.MethodPost, "/ips/v1/ip-blocks", nil); err != nil {
+				t.Error(err)
+			}
+			recorded <- send(t.Context(), t, h.WrapKube(s), http.MethodPatch, podPath, nil)
+		}()
+		synctest.Wait()
+		go func() {
+			<-time.After(2 * time.Second)
+			close(s.answer)
+		}()
+		if err := h.Quiesce(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-recorded; err != nil {
+			t.Errorf("the record: %v", err)
+		}
+		for name, to := range map[string]http.RoundTripper{"cloud": h.WrapCloud(s), "cluster": h.WrapKube(s)} {
+			if err := send(t.Context(), t, to, http.MethodPatch, podPath, nil); !refused(err) {
+				t.Errorf("%s, afterwards: %v, want a refusal", name, err)
+			}
+		}
+	})
 }
 
 func TestQuiesceGivesUp(t *testing.T) {
