@@ -28,7 +28,7 @@ const (
 	program = "phoenixnap-cloud-controller-manager"
 	// retryPeriod is how often the leader renews its Lease and, times 1 to 2.2, how often another replica
 	// looks whether the Lease is free. With the framework's 2 s a hand-over would take up to 4.4 s.
-	retryPeriod = time.Second
+	retryPeriod = 750 * time.Millisecond
 	// kubeQPS and kubeBurst are requests a second to the Kubernetes API, on average and at once. With the
 	// framework's 20 and 30 it would take two minutes until a thousand Nodes that register at once are initialised.
 	kubeQPS, kubeBurst = 100, 200
