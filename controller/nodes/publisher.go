@@ -168,13 +168,13 @@ func (p *NetworkPublisher) sync(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// refresh reads the network, unless somebody did within half a window: Nodes that join in between are told
-// what is known.
+// refresh reads the network, unless somebody did within the window of the shared picture: Nodes that join in
+// between are told what is known.
 func (p *NetworkPublisher) refresh(ctx context.Context) error {
 	if p.config.NetworkID == "" {
 		return nil
 	}
-	network, err := p.config.Networks.Network(ctx, p.config.NetworkID, time.Now().Add(-p.config.Window/2))
+	network, err := p.config.Networks.Network(ctx, p.config.NetworkID, time.Time{})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +71,7 @@ const minute = time.Minute - time.Second
 func (c calls) busiest() (operation string, most int) {
 	times := map[string][]time.Time{}
 	for _, each := range c.api() {
-		recent := append(times[each.Operation], each.Time)
+		recent := slices.Concat(times[each.Operation], []time.Time{each.Time})
 		for each.Time.Sub(recent[0]) >= minute {
 			recent = recent[1:]
 		}

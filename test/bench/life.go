@@ -43,7 +43,7 @@ func MeasurePublication(ctx context.Context, dir string, count int, specs *pnaps
 	var up, down []time.Duration
 	for i := range count {
 		name := fmt.Sprintf("web-%02d", i)
-		took, err := r.publish(ctx, name, patience)
+		took, err := r.publish(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -98,12 +98,12 @@ func measureDedicated(ctx context.Context, dir string, out io.Writer, scale floa
 	defer func() { err = errors.Join(err, r.stop()) }()
 	// The first one finds the account without our tags, and makes them for all that come.
 	mark := r.mark()
-	if _, err := r.publish(ctx, "first", patience); err != nil {
+	if _, err := r.publish(ctx, "first"); err != nil {
 		return nil, err
 	}
 	first := r.since(mark).beyondPolling()
 	mark = r.mark()
-	if _, err := r.publish(ctx, "second", patience); err != nil {
+	if _, err := r.publish(ctx, "second"); err != nil {
 		return nil, err
 	}
 	made := r.since(mark)
@@ -124,11 +124,11 @@ func measureShared(ctx context.Context, dir string, out io.Writer, scale float64
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.stop()) }()
-	if _, err := r.publish(ctx, "first", patience); err != nil {
+	if _, err := r.publish(ctx, "first"); err != nil {
 		return nil, err
 	}
 	mark := r.mark()
-	took, err := r.publish(ctx, "second", patience)
+	took, err := r.publish(ctx, "second")
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func (r *rig) createServices(ctx context.Context, count int) error {
 }
 
 // publish creates a Service and returns how long it took until its address was published.
-func (r *rig) publish(ctx context.Context, name string, within time.Duration) (time.Duration, error) {
+func (r *rig) publish(ctx context.Context, name string) (time.Duration, error) {
 	watch, err := r.services().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	if err != nil {
 		return 0, fmt.Errorf("watch Service %s: %w", name, err)
@@ -45,7 +45,7 @@ func (r *rig) publish(ctx context.Context, name string, within time.Duration) (t
 	if err := r.createService(ctx, name); err != nil {
 		return 0, err
 	}
-	timer := time.NewTimer(within)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for {
 		select {
@@ -54,7 +54,7 @@ func (r *rig) publish(ctx context.Context, name string, within time.Duration) (t
 				return time.Since(begin), nil
 			}
 		case <-timer.C:
-			return 0, fmt.Errorf("Service %s has no address after %s (controller's log: %s)", name, within, r.log)
+			return 0, fmt.Errorf("no address for Service %s after %s (controller's log: %s)", name, patience, r.log)
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
 		}
@@ -72,7 +72,7 @@ func (r *rig) remove(ctx context.Context, name string, within time.Duration) (ti
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("Service %s is still there (%w)", name, err)
+		return fmt.Errorf("not gone: Service %s (%w)", name, err)
 	})
 	return time.Since(begin), err
 }

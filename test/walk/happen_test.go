@@ -180,13 +180,13 @@ func (w *world) portal(edit pnapsim.Edit) {
 }
 
 func (w *world) portalDeletes() {
-	if b, any := w.anyBlock(); any {
+	if b, found := w.anyBlock(); found {
 		w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: b.id})
 	}
 }
 
 func (w *world) portalUnassigns() {
-	if b, any := w.anyBlock(); any {
+	if b, found := w.anyBlock(); found {
 		w.portal(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock, Block: b.id})
 	}
 }

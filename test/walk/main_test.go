@@ -17,26 +17,33 @@ const logVariable = "PNAP_WALK_LOG"
 
 // network has the API of each process at a host of its own. The controller's client takes http.DefaultTransport for
 // tokens and all else.
-type network struct{ hosts sync.Map }
+type network struct {
+	mu    sync.Mutex
+	hosts map[string]*process
+}
 
 // RoundTrip implements http.RoundTripper.
 func (n *network) RoundTrip(request *http.Request) (*http.Response, error) {
-	found, known := n.hosts.Load(request.URL.Host)
-	if !known {
+	n.mu.Lock()
+	found := n.hosts[request.URL.Host]
+	n.mu.Unlock()
+	if found == nil {
 		return nil, fmt.Errorf("no host %s", request.URL.Host)
 	}
-	return found.(http.RoundTripper).RoundTrip(request)
+	return found.RoundTrip(request)
 }
 
 // join gives a process a host and returns its URL.
 func (n *network) join(p *process) string {
 	host := fmt.Sprintf("api-%p.test", p)
-	n.hosts.Store(host, p)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hosts[host] = p
 	return "http://" + host
 }
 
 // internet is what all processes are in.
-var internet = &network{}
+var internet = &network{hosts: map[string]*process{}}
 
 // TestMain silences what is shared by all walks: logs, of which there would be millions of lines, and the pause of
 // client-go after an error, which compares the times of different walks.

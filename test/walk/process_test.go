@@ -139,9 +139,9 @@ func (p *process) stop() bool {
 	return true
 }
 
-// exchange hands a request to the simulator, which answers, never answers, or breaks the connection.
-func (p *process) exchange(request *http.Request) (*http.Response, error) {
-	// A request that was stopped was on its way before: its time-out is none of the simulator's business.
+// exchange hands a request to the simulator, which answers, never answers, or breaks the connection. A request that
+// was stopped was on its way before: its time-out is none of the simulator's business.
+func (p *process) exchange(request *http.Request) (*http.Response, error) { //nolint:contextcheck // see above
 	received := request.Clone(context.WithoutCancel(request.Context()))
 	received.RequestURI, received.RemoteAddr = request.URL.RequestURI(), "192.0.2.1:1234"
 	if received.Body == nil {
@@ -157,7 +157,7 @@ func (p *process) exchange(request *http.Request) (*http.Response, error) {
 	go func() {
 		defer cancel()
 		defer stop()
-		response, err := p.serve(received.WithContext(served))
+		response, err := p.serve(received.WithContext(served)) //nolint:bodyclose // the client closes it
 		answered <- outcome{response, err}
 	}()
 	if request.Context().Err() != nil { // only after a stop

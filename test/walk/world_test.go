@@ -257,17 +257,21 @@ func (w *world) isNew(id string) bool {
 
 // judgeAction holds what a process is about to do to a Node against the account.
 func (w *world) judgeAction(action ktesting.Action) {
-	if action.GetVerb() != "delete" || action.GetResource().Resource != "nodes" {
+	deletion, isDeletion := action.(ktesting.DeleteAction)
+	if !isDeletion || action.GetVerb() != "delete" || action.GetResource().Resource != "nodes" {
 		return
 	}
-	name := action.(ktesting.DeleteAction).GetName()
+	name := deletion.GetName()
 	node, err := w.store.Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", name)
 	if err != nil {
 		return
 	}
 	deleted, isNode := node.(*corev1.Node)
-	id, valid := contract.ParseProviderID(deleted.Spec.ProviderID)
-	if !isNode || valid != nil {
+	if !isNode {
+		return
+	}
+	id, err := contract.ParseProviderID(deleted.Spec.ProviderID)
+	if err != nil {
 		w.count.nodesLost.Add(1)
 		w.fail("Node %s is deleted, whose provider ID is %q", name, deleted.Spec.ProviderID)
 		return
