@@ -39,6 +39,8 @@ type Options struct {
 	Dir string
 	// KubeVIP is the version of kube-vip, v1.0.0 or v0.9.1.
 	KubeVIP string
+	// Class is the spec.loadBalancerClass of the Service; empty for none.
+	Class string
 	// Scale is how many seconds of the account's time pass in a second; 0 means 1.
 	Scale float64
 }

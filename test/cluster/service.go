@@ -19,11 +19,16 @@ const (
 
 // CreateService creates a Service of type LoadBalancer with the servers' backends as its endpoints.
 func (c *Cluster) CreateService(ctx context.Context) error {
+	var class *string
+	if c.options.Class != "" {
+		class = ptr.To(c.options.Class)
+	}
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: Service, Namespace: Namespace},
 		Spec: corev1.ServiceSpec{
-			Type:  corev1.ServiceTypeLoadBalancer,
-			Ports: []corev1.ServicePort{{Name: "http", Port: servicePort, TargetPort: intstr.FromInt32(backendPort)}},
+			Type:              corev1.ServiceTypeLoadBalancer,
+			LoadBalancerClass: class,
+			Ports:             []corev1.ServicePort{{Name: "http", Port: servicePort, TargetPort: intstr.FromInt32(backendPort)}},
 		},
 	}
 	if _, err := c.Kube.DiscoveryV1().EndpointSlices(Namespace).Create(ctx, c.endpoints(), metav1.CreateOptions{}); err != nil {

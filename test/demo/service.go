@@ -48,6 +48,9 @@ func (s *story) publish(ctx context.Context) error {
 	if err := s.CreateService(ctx); err != nil {
 		return err
 	}
+	if s.options.Class != "" {
+		s.say("its class is %s", s.options.Class)
+	}
 	published, err := until(ctx, 2*time.Minute, "address published", func(ctx context.Context) (bool, string, error) {
 		service, err := s.service(ctx)
 		if err != nil || len(service.Status.LoadBalancer.Ingress) == 0 {

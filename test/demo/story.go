@@ -24,6 +24,8 @@ type Options struct {
 	Dir string
 	// KubeVIP is the version of kube-vip.
 	KubeVIP string
+	// Class is the spec.loadBalancerClass of the Service; empty for none.
+	Class string
 	// Scale is how many seconds of the account's time pass in a second.
 	Scale float64
 }
@@ -44,7 +46,7 @@ type story struct {
 // Tell tells the whole story. KeepRunning, where not nil, is called at the end of a story that went well, before
 // everything is ended. An error says which step failed; the evidence has been printed by then.
 func Tell(ctx context.Context, o Options, keepRunning func(context.Context, *cluster.Cluster) error) (err error) {
-	c, err := cluster.New(cluster.Options{Dir: o.Dir, KubeVIP: o.KubeVIP, Scale: o.Scale})
+	c, err := cluster.New(cluster.Options{Dir: o.Dir, KubeVIP: o.KubeVIP, Class: o.Class, Scale: o.Scale})
 	if err != nil {
 		return fmt.Errorf("prepare the cluster: %w", err)
 	}

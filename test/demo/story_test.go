@@ -10,17 +10,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
 )
 
-// TestStory tells the whole story beside both versions of kube-vip.
+// TestStory tells the whole story beside both versions of kube-vip: with one of them of a Service without a class, with
+// the other of one of the controller's own class, which kube-vip serves because the example manifest names it.
 func TestStory(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	for _, version := range []string{"v1.0.0", "v0.9.1"} {
+	for version, class := range map[string]string{"v1.0.0": "", "v0.9.1": contract.LoadBalancerClass} {
 		t.Run("kube-vip "+version, func(t *testing.T) {
 			var out strings.Builder
-			err := Tell(ctx, Options{Out: &out, Dir: t.TempDir(), KubeVIP: version, Scale: 10}, nil)
+			err := Tell(ctx, Options{Out: &out, Dir: t.TempDir(), KubeVIP: version, Class: class, Scale: 10}, nil)
 			t.Log("\n" + out.String())
 			if err != nil {
 				t.Fatal(err)
