@@ -22,8 +22,9 @@ type verdict struct {
 	save []ipblock.Ledger
 	// reused tells that the address was not reported silent since somebody else had it.
 	reused bool
-	// retag are all tags that the block is to carry; nil when it does.
-	retag map[string]string
+	// retag is the block that is to carry other tags, and tags are all of them; nil when none is.
+	retag ipblock.Block
+	tags  map[string]string
 	// surplus are the steps that give back blocks which the Service does not keep.
 	surplus []ipblock.Step
 	// objection is what was asked for and cannot be had, while the published address goes on working; its
@@ -71,7 +72,7 @@ func (b *Balancer) decide(s scene) verdict {
 	if kept.step.Action == ipblock.Refuse || kept.step.Action == ipblock.Buy {
 		return wanted
 	}
-	kept.retag, kept.objection = nil, wanted.step
+	kept.tags, kept.objection = nil, wanted.step
 	return kept
 }
 
@@ -174,9 +175,7 @@ func (b *Balancer) decideDedicated(s scene) verdict {
 	}
 	if v.step.Action == ipblock.Done {
 		v.surplus = actionable(ipblock.Duplicates(s.owner, wish, view))
-		if tags, differ := ipblock.RetainTags(v.step.Block, s.intent.retain); differ {
-			v.retag = tags
-		}
+		v.retag, v.tags, _ = ipblock.Retag(s.owner, wish, view, s.intent.retain)
 	}
 	return v
 }
@@ -277,7 +276,7 @@ func (s scene) needsPlace(block ipblock.Block) bool {
 // will do. Whatever changes the account, or concludes that something is not there, is decided on a close
 // look.
 func (v verdict) settled(s scene) bool {
-	if s.rubbish() || len(v.save) > 0 || v.retag != nil || len(v.surplus) > 0 {
+	if s.rubbish() || len(v.save) > 0 || v.tags != nil || len(v.surplus) > 0 {
 		return false
 	}
 	switch v.step.Action {
@@ -305,7 +304,7 @@ func (v verdict) changesAccount() bool {
 	case ipblock.Buy, ipblock.Assign, ipblock.Unassign, ipblock.Delete:
 		return true
 	case ipblock.Done:
-		return v.retag != nil || len(v.surplus) > 0
+		return v.tags != nil || len(v.surplus) > 0
 	case ipblock.Wait, ipblock.Refuse:
 		return false
 	default:

@@ -35,7 +35,7 @@ func (b *Balancer) publish(ctx context.Context, s scene, v verdict) (*corev1.Loa
 		status = nil
 	}
 	switch {
-	case v.objects() || v.retag != nil || len(v.surplus) > 0:
+	case v.objects() || v.tags != nil || len(v.surplus) > 0:
 		return status, b.besides(ctx, service, v)
 	case !ready:
 		return nil, b.retry(service, reasonNoNodeReady)
@@ -120,8 +120,8 @@ func hasAddress(service *corev1.Service, address netip.Addr) bool {
 // account for each call.
 func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v verdict) error {
 	switch {
-	case v.retag != nil:
-		if err := b.retag(ctx, service, v.step.Block, v.retag); err != nil && !isBadRequest(err) {
+	case v.tags != nil:
+		if err := b.retag(ctx, service, v.retag, v.tags); err != nil && !isBadRequest(err) {
 			return err
 		}
 		return b.retry(service, reasonRetagging)

@@ -167,10 +167,8 @@ func (b *Balancer) farewellOf(s scene, live *corev1.Service) farewell {
 			f.settle(s, l, b.config.OwnBlocks)
 		}
 	}
-	if kept, retain, told := s.toRetain(live); told {
-		if tags, differ := ipblock.RetainTags(kept, retain); differ {
-			f.retag, f.tags = kept, tags
-		}
+	if retain, told := retaining(live); told {
+		f.retag, f.tags, _ = ipblock.Retag(s.owner, ipblock.Wish{Published: claimed(live)}, s.view(s.purchase), retain)
 	}
 	f.steps = append(f.steps, ipblock.Release(s.owner, s.view(s.purchase))...)
 	return f
@@ -244,31 +242,20 @@ func (f *farewell) settle(s scene, l ipblock.Ledger, ownBlocks []string) {
 	f.steps = append(f.steps, step)
 }
 
-// toRetain returns the block whose tag says whether it outlives the Service, and what the Service says
-// about that. told is false where there is no such block or the Service does not say: then the tag stays.
-func (s scene) toRetain(live *corev1.Service) (kept ipblock.Block, retain, told bool) {
+// retaining returns what the Service says about whether its block outlives it. told is false where it does
+// not say, or not in a way that can be understood: then the tag of the block stays as it is.
+func retaining(live *corev1.Service) (retain, told bool) {
 	if live == nil {
-		return ipblock.Block{}, false, false
+		return false, false
 	}
 	switch live.Annotations[contract.ServiceIPRetain] {
 	case contract.TagTrue:
-		retain = true
+		return true, true
 	case "", "false":
+		return false, true
 	default:
-		return ipblock.Block{}, false, false
+		return false, false
 	}
-	for _, i := range s.owned() {
-		if i.Hidden {
-			continue
-		}
-		if ipblock.Retained(i.Block) && !retain {
-			return i.Block, false, true
-		}
-		if kept.ID == "" || i.Block.CIDR.Contains(claimed(live)) {
-			kept = i.Block
-		}
-	}
-	return kept, retain, kept.ID != "" && retain
 }
 
 // giveBackOnce does one of the things that are left to do. It returns where that leaves the Service; empty
