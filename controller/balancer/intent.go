@@ -105,7 +105,11 @@ func (r *reading) knownNames(location string) {
 		if !ours || (!strings.HasPrefix(local, "ip-") && !strings.HasPrefix(local, "requested-")) {
 			continue
 		}
-		if !slices.Contains(users, name) && !slices.Contains(ourAnnotations(), name) {
+		switch {
+		case slices.Contains(users, name), slices.Contains(ourAnnotations(), name):
+		case name == contract.ServiceIPLocation:
+			r.problem("annotation %s has no meaning here: the option annotationIPLocation names %s instead", name, location)
+		default:
 			r.problem("annotation %s is not known; known are %s", name, strings.Join(users, ", "))
 		}
 	}

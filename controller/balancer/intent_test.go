@@ -50,6 +50,11 @@ func TestIntent(t *testing.T) {
 			annotations: map[string]string{"phoenixnap.com/ip-where": "ash"}, check: func(i intent) bool { return i.location == "ASH" },
 		},
 		{
+			name: "the usual location annotation where another is configured", config: Config{LocationAnnotation: "example.com/site"},
+			annotations: map[string]string{contract.ServiceIPLocation: "ash"},
+			problems:    []string{contract.ServiceIPLocation + ` has no meaning here: the option annotationIPLocation names example.com/site instead`},
+		},
+		{
 			name: "everything wrong at once", address: "nowhere",
 			annotations: map[string]string{
 				contract.ServiceIPAllocation: "mine", contract.ServiceIPBlockSize: "29", contract.ServiceIPRetain: "yes",

@@ -22,6 +22,8 @@ const (
 type pace struct {
 	mu    sync.Mutex
 	waits map[types.UID]waiting
+	// leaving is since when Services are known to be on their way out.
+	leaving map[types.UID]time.Time
 }
 
 type waiting struct {
@@ -30,7 +32,9 @@ type waiting struct {
 	pause  time.Duration
 }
 
-func newPace() *pace { return &pace{waits: map[types.UID]waiting{}} }
+func newPace() *pace {
+	return &pace{waits: map[types.UID]waiting{}, leaving: map[types.UID]time.Time{}}
+}
 
 // next returns how long to wait for the reason before looking again.
 func (p *pace) next(uid types.UID, reason ipblock.Reason, now time.Time) time.Duration {
@@ -62,4 +66,17 @@ func (p *pace) arrived(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.waits, uid)
+	delete(p.leaving, uid)
+}
+
+// leavingSince returns since when the Service is known to leave: now, when that is news.
+func (p *pace) leavingSince(uid types.UID, now time.Time) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	since, known := p.leaving[uid]
+	if !known {
+		since = now
+		p.leaving[uid] = since
+	}
+	return since
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -15,9 +16,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
-
-// silenceWaited is how long at most a release waits for the agents to stop answering for an address.
-const silenceWaited = 10 * time.Second
 
 // Release takes the Service one step nearer to having nothing: at most one change of the account. It
 // returns nil once nothing of it is left, in the account, in the ledgers and on the Service, so that the
@@ -163,26 +161,15 @@ func (b *Balancer) farewellOf(s scene, live *corev1.Service) farewell {
 		switch {
 		case len(freed.Held) != len(l.Held):
 			f.save = append(f.save, b.closeIfLast(s, freed))
-		case l.Closed && bears(l, s.holder):
+		case l.Closed && l.Empty() && bears(l, s.holder):
 			f.settle(s, l, b.config.OwnBlocks)
 		}
 	}
 	if retain, told := retaining(live); told {
-		f.retag, f.tags, _ = ipblock.Retag(s.owner, ipblock.Wish{Published: claimed(live)}, s.view(s.purchase), retain)
+		f.retag, f.tags, _ = ipblock.Retag(s.owner, ipblock.Wish{Published: lastAddress(live)}, s.view(s.purchase), retain)
 	}
 	f.steps = append(f.steps, ipblock.Release(s.owner, s.view(s.purchase))...)
 	return f
-}
-
-// answering tells whether to wait for the agents to stop answering for the address. kube-vip is not waited for: it
-// withdraws an address only after the Service is gone.
-func (b *Balancer) answering(s scene) bool {
-	since := s.service.DeletionTimestamp
-	if b.config.Announcer != contract.AnnouncerAgent || since == nil || s.now.Sub(since.Time) >= silenceWaited {
-		return false
-	}
-	states := answers(s.nodes, claimed(s.service))
-	return len(states[contract.AddressAnswered])+len(states[contract.AddressDuplicate]) > 0
 }
 
 // closeIfLast marks the block of a ledger as being given back when nobody has an address of it any more
@@ -235,11 +222,18 @@ func (f *farewell) settle(s scene, l ipblock.Ledger, ownBlocks []string) {
 	case ipblock.Brought(sighting.Block, s.owner.Cluster, ownBlocks):
 		step = ipblock.ReleaseBrought(sighting, l.AssignedHere, s.view(nil))
 	}
-	if step.Action == ipblock.Done {
+	switch {
+	case step.Action != ipblock.Done:
+		f.steps = append(f.steps, step)
+	case !s.onNetwork(sighting.Block) || l.Spent(func(a netip.Addr) bool { return silent(s.nodes, a) }, s.now):
 		f.drop = append(f.drop, l)
-		return
+	default: // somebody may still answer for its addresses; Sweep drops the ledger when they have rested
 	}
-	f.steps = append(f.steps, step)
+}
+
+// onNetwork tells whether the addresses of the block can be reached through the public network.
+func (s scene) onNetwork(block ipblock.Block) bool {
+	return block.ResourceID == s.networkID || s.networks[s.networkID].Listed(block.ID)
 }
 
 // retaining returns what the Service says about whether its block outlives it. told is false where it does

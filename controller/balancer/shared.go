@@ -82,7 +82,11 @@ func (s scene) placeWish() ipblock.PlaceWish {
 }
 
 // barred tells whether an address is in use in ways that no ledger knows: by a member of the network, or
-// by another Service that was told it.
+// by another Service that was told it before its ledger was lost.
+//
+// The claim of a Service is an annotation, and its author may write any. It counts only where it gains
+// nothing: the Service is served and has no address, in a ledger or a block of its own, so that it
+// could have asked for this one and would get it.
 func (s scene) barred(address netip.Addr) bool {
 	for _, member := range s.networks[s.networkID].Members {
 		if slices.Contains(member.IPs, address) {
@@ -91,8 +95,21 @@ func (s scene) barred(address netip.Addr) bool {
 	}
 	return slices.ContainsFunc(s.services, func(other *corev1.Service) bool {
 		return other.UID != s.service.UID && ownLife(other) && claimed(other) == address &&
-			(other.Namespace != s.service.Namespace || other.Name != s.service.Name)
+			(other.Namespace != s.service.Namespace || other.Name != s.service.Name) &&
+			wantsBlock(other) && !s.provided(other)
 	})
+}
+
+// provided tells whether a Service has an address for certain: a ledger gives it one, or a block is its own.
+func (s scene) provided(other *corev1.Service) bool {
+	if slices.ContainsFunc(s.ledgers, func(l ipblock.Ledger) bool {
+		_, holds := l.AddressOf(holderOf(other))
+		return holds
+	}) {
+		return true
+	}
+	owner := ownerOf(other, s.owner.Cluster)
+	return slices.ContainsFunc(s.blocks, owner.Owns)
 }
 
 // poolBlocks returns the blocks of the pool with their ledgers, and those that are gone, or are the pool's no

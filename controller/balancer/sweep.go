@@ -172,9 +172,16 @@ func (b *Balancer) sweepLedgers(ctx context.Context, s scene) error {
 	return nil
 }
 
-// sweepBrought gives up a brought block that nobody uses any more.
+// sweepBrought gives up a brought block that nobody uses any more. Its ledger goes when no address rests.
 func (b *Balancer) sweepBrought(ctx context.Context, s scene, l ipblock.Ledger, sighting ipblock.Sighting) (bool, error) {
-	if sighting.Hidden || !ipblock.Brought(sighting.Block, s.owner.Cluster, b.config.OwnBlocks) || b.named(s, l.BlockID) {
+	rested := l.Spent(nil, s.now)
+	if sighting.Hidden || b.named(s, l.BlockID) {
+		return false, nil
+	}
+	if !ipblock.Brought(sighting.Block, s.owner.Cluster, b.config.OwnBlocks) {
+		if rested { // nobody may name it any more; where it is, is its owner's business
+			return true, b.ledgers.remove(ctx, l)
+		}
 		return false, nil
 	}
 	networks, err := b.readNetworks(ctx, scene{networkID: s.networkID, sightings: []ipblock.Sighting{sighting}}, s.now)
@@ -186,7 +193,7 @@ func (b *Balancer) sweepBrought(ctx context.Context, s scene, l ipblock.Ledger, 
 	case step.Action == ipblock.Unassign:
 		reason, err := b.takeFirst(ctx, nil, []ipblock.Step{step})
 		return reason != "", err
-	case step.Action == ipblock.Done && len(l.Settle(nil, s.now).Resting) == 0:
+	case step.Action == ipblock.Done && rested:
 		return true, b.ledgers.remove(ctx, l)
 	default:
 		return false, nil
