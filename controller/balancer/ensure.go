@@ -6,12 +6,10 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/purchase"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
 
@@ -20,7 +18,8 @@ import (
 // error is to be written as well: the address works, and something else is to be done or cannot be had.
 //
 // Errors: *api.RetryError while something takes its time, to be called again after its RetryAfter; one
-// for which pnap.IsDryRun holds, unchanged; anything else needs a person or a pause, and says what.
+// for which pnap.IsDryRun holds, unchanged; *Refusal when a person has to act; anything else is a failure of
+// the API or the cluster, to be tried again after a pause.
 func (b *Balancer) Ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
 	status, err := b.ensure(ctx, service)
 	return status, b.pacing(service, err)
@@ -211,15 +210,4 @@ func (b *Balancer) notBought(ctx context.Context, service *corev1.Service, failu
 func (b *Balancer) wait(ctx context.Context, service *corev1.Service, reason ipblock.Reason) error {
 	b.note(ctx, service, reason, words(reason))
 	return b.retry(service, reason)
-}
-
-// refuse says what a person has to change.
-func (b *Balancer) refuse(ctx context.Context, service *corev1.Service, step ipblock.Step) error {
-	condition := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
-	known := condition != nil && condition.Reason == string(step.Reason) && condition.Message == step.Detail
-	if b.note(ctx, service, step.Reason, step.Detail) && !known {
-		b.config.Events.Event(service, corev1.EventTypeWarning, eventOf(step.Reason), step.Detail)
-	}
-	b.pace.arrived(service.UID)
-	return errors.New(step.Detail)
 }

@@ -27,8 +27,9 @@ func (b *Balancer) publish(ctx context.Context, s scene, v verdict) (*corev1.Loa
 	b.tellPublished(ctx, s, v.step, changes)
 	status := statusFor(service, v.step.Address)
 	ready := hasAddress(service, v.step.Address) || anyNodeReady(s.nodes, s.networkID)
+	said := says(service, blockCondition(v.objection.Reason, v.objection.Detail))
 	changed := b.say(ctx, service, publishedConditions(s, v, ready)...)
-	if v.objects() && changed {
+	if v.objects() && changed && !said {
 		b.config.Events.Event(service, corev1.EventTypeWarning, eventOf(v.objection.Reason), v.objection.Detail)
 	}
 	if !ready {
@@ -36,7 +37,7 @@ func (b *Balancer) publish(ctx context.Context, s scene, v verdict) (*corev1.Loa
 	}
 	switch {
 	case v.objects() || v.tags != nil || len(v.surplus) > 0:
-		return status, b.besides(ctx, service, v)
+		return status, b.besides(ctx, service, v, said || changed)
 	case !ready:
 		return nil, b.retry(service, reasonNoNodeReady)
 	default:
@@ -117,8 +118,8 @@ func hasAddress(service *corev1.Service, address netip.Addr) bool {
 }
 
 // besides does what remains to be done for a Service whose address is published already: one change of the
-// account for each call.
-func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v verdict) error {
+// account for each call. told tells whether users know of the objection.
+func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v verdict, told bool) error {
 	switch {
 	case v.tags != nil:
 		if err := b.retag(ctx, service, v.retag, v.tags); err != nil && !isBadRequest(err) {
@@ -131,7 +132,7 @@ func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v verdi
 		}
 		return b.retry(service, reasonSurplus)
 	default:
-		return errors.New(v.objection.Detail)
+		return &Refusal{Reason: v.objection.Reason, Detail: v.objection.Detail, told: told}
 	}
 }
 

@@ -2,15 +2,12 @@ package balancer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -297,18 +294,4 @@ func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, f 
 		b.note(ctx, live, reason, words(reason))
 		return b.retry(known, reason)
 	}
-}
-
-// refuseRelease says what a person has to do before the release can go on.
-func (b *Balancer) refuseRelease(ctx context.Context, known, live *corev1.Service, step ipblock.Step) error {
-	told := false
-	if live != nil {
-		condition := meta.FindStatusCondition(live.Status.Conditions, contract.ServiceConditionBlockAssigned)
-		told = condition != nil && condition.Reason == string(step.Reason) && condition.Message == step.Detail
-	}
-	if b.note(ctx, live, step.Reason, step.Detail) && !told {
-		b.config.Events.Event(known, corev1.EventTypeWarning, eventOf(step.Reason), step.Detail)
-	}
-	klog.FromContext(ctx).V(2).Info("Release refused", "service", klog.KObj(known), "reason", step.Reason)
-	return errors.New(step.Detail)
 }

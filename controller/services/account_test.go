@@ -179,11 +179,15 @@ func TestARefusalBacksOffThoughTheServiceIsWrittenOn(t *testing.T) {
 	}
 	w.start()
 	w.create("web")
-	w.await("web", "refused", func(s *corev1.Service) bool { return w.told.counts()["Warning "+eventSyncFailed] > 0 })
+	const refused = "Warning IPBlockRefused"
+	w.await("web", "refused", func(s *corev1.Service) bool { return w.told.counts()[refused] > 0 })
 	before := w.sim.Count(purchases)
 	_ = wait.PollUntilContextTimeout(t.Context(), time.Second, 3*time.Second, false, func(context.Context) (bool, error) { return false, nil })
 	if after := w.sim.Count(purchases); after > before+1 {
 		t.Errorf("%d purchases were tried within 3 s after the first refusal", after-before)
+	}
+	if counts := w.told.counts(); counts[refused] != 1 || counts["Warning "+eventSyncFailed] != 0 {
+		t.Errorf("the refusal is told of more than once: %v", counts)
 	}
 	w.sim.Disarm()
 	w.create("api")

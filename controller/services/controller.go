@@ -41,7 +41,7 @@ const (
 type Balancer interface {
 	// Ensure takes the Service a step nearer to a published address. A status is written where it differs,
 	// beside an error too. *api.RetryError means to wait and call again; any other error that somebody has
-	// to act, or that time may heal.
+	// to act, or that time may heal. One with a method Told() bool that holds has been told to users.
 	Ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error)
 	// Release takes the Service a step nearer to having nothing of ours. nil means that nothing is left;
 	// *api.RetryError to wait and call again.

@@ -174,7 +174,7 @@ func (c *Controller) releaseVanished(ctx context.Context, key types.NamespacedNa
 		return nil
 	}
 	if err := c.balancer.Release(ctx, last.DeepCopy()); err != nil {
-		if !isWaiting(err) && !pnap.IsDryRun(err) && ctx.Err() == nil {
+		if !isWaiting(err) && !pnap.IsDryRun(err) && !wasTold(err) && ctx.Err() == nil {
 			c.events.Event(last, corev1.EventTypeWarning, eventDeleteFailed, "Error deleting load balancer: "+stable(err))
 		}
 		return err
@@ -196,6 +196,7 @@ func (c *Controller) tellFailure(ctx context.Context, service *corev1.Service, l
 			life.toldDryRun = text
 			c.events.Event(service, corev1.EventTypeNormal, eventDryRun, text)
 		}
+	case wasTold(err):
 	default:
 		c.events.Event(service, corev1.EventTypeWarning, eventSyncFailed, "Error syncing load balancer: "+during+stable(err))
 	}

@@ -2,12 +2,22 @@ package services
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 )
+
+// wasTold tells whether the balancer told users of its error, so that they need not hear it again.
+func wasTold(err error) bool {
+	var teller interface {
+		error
+		Told() bool
+	}
+	return errors.As(err, &teller) && teller.Told()
+}
 
 // tellWaiting tells users once that a Service waits, when it has done so for a while. A release is told of
 // at its beginning and its end.
