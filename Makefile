@@ -47,7 +47,7 @@ ON_CONTROL_PLANE = $(shell go list -f '{{range .TestImports}}{{println . $$.Impo
 .PHONY: test-minor
 test-minor: go
 	@echo "Kubernetes $(MINOR): $$(PNAP_KUBERNETES_MINOR=$(MINOR) go run ./test/tools/cmd/tools kube-apiserver)"
-	results=$$(mktemp) && trap "rm -f $$results" EXIT && \
+	@results=$$(mktemp) && trap "rm -f $$results" EXIT && \
 	PNAP_KUBERNETES_MINOR=$(MINOR) $(DEV) gotestsum --format pkgname --jsonfile $$results -- $(TESTFLAGS) -count=1 $(ON_CONTROL_PLANE) && \
 	echo "figure tests_on_kubernetes_$(subst .,_,$(MINOR)) $$(grep -c '"Action":"pass".*"Test":' $$results) tests"
 

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -24,6 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
 )
 
 // orphanVariable has the test binary play a program that is killed while its control plane runs.
@@ -49,6 +52,18 @@ func orphan() int {
 	_, _ = fmt.Fprintln(os.Stdout, started.dir.path, started.PIDs()[0], started.PIDs()[1], started.dir.remover.Process.Pid)
 	<-started.apiServer.process.Done()
 	return 2
+}
+
+// The server is of the minor that was asked for, by default the newest.
+func TestMinor(t *testing.T) {
+	version, err := clientOf(t, cp.Config()).Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := cmp.Or(os.Getenv(tools.MinorVariable), tools.Minors()[0])
+	if got := version.Major + "." + version.Minor; got != want || !strings.HasPrefix(version.GitVersion, "v"+want+".") {
+		t.Errorf("the API server is of %s (%s), want %s", got, version.GitVersion, want)
+	}
 }
 
 func TestUserHasWhatRBACGrants(t *testing.T) {
