@@ -3,6 +3,7 @@ package balancer_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,5 +138,73 @@ func TestNothingWrittenOnAServiceKeepsItFromGoing(t *testing.T) {
 			w.settle("web")
 			w.wantBlocks("203.0.113.64/29 assigned")
 		})
+	}
+}
+
+// TestWhatIsWrongIsToldBeforeThePurchase: everything that can be known beforehand costs nothing.
+func TestWhatIsWrongIsToldBeforeThePurchase(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*corev1.Service)
+		want   string
+	}{
+		"an annotation nobody knows":       {annotated("phoenixnap.com/ip-sice", "/28"), "phoenixnap.com/ip-sice is not known"},
+		"no size":                          {annotated(contract.ServiceIPBlockSize, "29"), `"29"`},
+		"neither yes nor no":               {annotated(contract.ServiceIPRetain, "perhaps"), `"perhaps"`},
+		"shared and retained":              {annotated(contract.ServiceIPAllocation, "shared", contract.ServiceIPRetain, "true"), "a block of the Service's own"},
+		"an address of no block":           {annotated(contract.ServiceRequestedIP, "192.0.2.7"), "192.0.2.7"},
+		"the gateway of a brought block":   {annotated(contract.ServiceIPBlockID, broughtID, contract.ServiceRequestedIP, "203.0.113.65"), "203.0.113.65"},
+		"the broadcast of a brought block": {annotated(contract.ServiceIPBlockID, broughtID, contract.ServiceRequestedIP, "203.0.113.71"), "203.0.113.71"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, broughtBlock("public", ofCluster()))
+			w.service("web", test.change)
+			if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), test.want) {
+				t.Errorf("refusal is %q, want %q in it", err, test.want)
+			}
+			w.wantPurchases(0)
+			if c := w.condition("web"); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, test.want) {
+				t.Errorf("condition %+v", c)
+			}
+			if published := w.get("web").Annotations[contract.KubeVIPAddresses]; published != "" {
+				t.Errorf("%s is announced", published)
+			}
+			w.delete("web")
+			w.settle("web")
+			w.wantBlocks("203.0.113.64/29 assigned")
+		})
+	}
+}
+
+// TestDeletionAndCollapseAreQuick: beyond what the API takes, a deletion is complete within half a minute, and
+// a block too many is gone within five.
+func TestDeletionAndCollapseAreQuick(t *testing.T) {
+	quick := func(config *pnapsim.Config, _ *pnapsim.AccountSeed, _ *balancer.Config) {
+		config.Latency = &pnapsim.Latency{}
+	}
+	w := newWorld(t, quick)
+	w.service("web")
+	w.settle("web")
+	w.delete("web")
+	if took := w.settle("web"); took > 30*time.Second {
+		t.Errorf("the deletion took %s", took)
+	}
+	for _, resource := range []string{"", "public", "other"} {
+		w := newWorld(t, quick, withBlocks(
+			pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: ours("web"), Network: "public"},
+			pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.16/29", Tags: ours("web"), Network: resource},
+		))
+		w.service("web", func(s *corev1.Service) {
+			s.Spec.LoadBalancerIP = "203.0.113.10"
+			s.Annotations = map[string]string{contract.ServiceIPAddress: "203.0.113.10"}
+		})
+		start := w.clock.Now()
+		for len(w.blocks()) > 1 && w.clock.Now().Sub(start) < time.Hour {
+			_, err := w.sync("web")
+			w.clock.Advance(max(w.pauseAfter(err), interval))
+		}
+		if took := w.clock.Now().Sub(start); took > 5*time.Minute {
+			t.Errorf("block on network %q: gone after %s", resource, took)
+		}
+		w.wantBlocks("203.0.113.8/29 assigned")
 	}
 }

@@ -31,8 +31,23 @@ func nodeAddresses(node *corev1.Node, server pnap.Server) []corev1.NodeAddress {
 		}
 	}
 	addresses := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: hostname(node)}}
-	addresses = appendIPs(addresses, corev1.NodeInternalIP, internal)
-	return appendIPs(addresses, corev1.NodeExternalIP, external)
+	addresses = appendIPs(addresses, corev1.NodeInternalIP, steady(internal, node, corev1.NodeInternalIP))
+	return appendIPs(addresses, corev1.NodeExternalIP, steady(external, node, corev1.NodeExternalIP))
+}
+
+// steady puts those addresses first that the Node has already, in the order that they have there: the first one
+// is what others use, and nothing is to be written because the API lists them in another order.
+func steady(ips []netip.Addr, node *corev1.Node, kind corev1.NodeAddressType) []netip.Addr {
+	place := func(ip netip.Addr) int {
+		at := slices.Index(node.Status.Addresses, corev1.NodeAddress{Type: kind, Address: ip.String()})
+		if at < 0 {
+			return len(node.Status.Addresses)
+		}
+		return at
+	}
+	ordered := slices.Clone(ips)
+	slices.SortStableFunc(ordered, func(a, b netip.Addr) int { return place(a) - place(b) })
+	return ordered
 }
 
 // withoutNetwork tells that the API cannot know an address of the server: it was ordered without
@@ -79,8 +94,10 @@ func externalIPs(server pnap.Server, reported identity) []netip.Addr {
 	return external
 }
 
-// pick returns those addresses that the machine reports, else the first of each family.
+// pick returns those addresses that the machine reports, else the lowest of each family.
 func pick(ips []netip.Addr, reported identity) []netip.Addr {
+	ips = slices.Clone(ips)
+	slices.SortFunc(ips, netip.Addr.Compare) // the API promises no order
 	held := slices.DeleteFunc(slices.Clone(ips), func(ip netip.Addr) bool { return !reported.addresses[ip.Unmap()] })
 	if len(held) > 0 {
 		return held

@@ -1,9 +1,11 @@
 package instances
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
 )
@@ -43,4 +45,40 @@ func TestRenamedServerStaysItsNode(t *testing.T) {
 	if err != nil || metadata.ProviderID != node.Spec.ProviderID || !strings.Contains(render(metadata.NodeAddresses), "10.0.0.11") {
 		t.Errorf("metadata %+v, %v", metadata, err)
 	}
+}
+
+// TestAddressesDoNotDependOnTheOrderOfTheAPI: an API that lists addresses now in this order and now in that must
+// not change the addresses of Nodes every five minutes, let alone which of them is the first.
+func TestAddressesDoNotDependOnTheOrderOfTheAPI(t *testing.T) {
+	server := pnap.Server{
+		PrivateIPs: addrs("10.0.0.11", "192.168.0.11", "172.16.0.11"),
+		PublicIPs:  addrs("198.51.100.2", "198.51.100.3", "198.51.100.4", "2001:db8::2", "2001:db8::3", "203.0.113.2", "203.0.113.3"),
+		PublicNetworks: []pnap.Membership{
+			{NetworkID: "a", Status: pnap.MembershipAssigned, IPs: addrs("203.0.113.2", "203.0.113.3")},
+			{NetworkID: "b", Status: pnap.MembershipAssigned, IPs: addrs("192.0.2.2")},
+		},
+	}
+	node := newNode("n")
+	node.Status.Addresses = nodeAddresses(node, server)
+	want := render(node.Status.Addresses)
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 20 {
+		shuffle(random, server.PrivateIPs)
+		shuffle(random, server.PublicIPs)
+		shuffle(random, server.PublicNetworks)
+		for _, membership := range server.PublicNetworks {
+			shuffle(random, membership.IPs)
+		}
+		if got := render(nodeAddresses(node, server)); got != want {
+			t.Fatalf("%s became %s", want, got)
+		}
+	}
+	server.PrivateIPs = addrs("192.168.0.11", "10.9.9.9")
+	if got := render(nodeAddresses(node, server)); !strings.HasPrefix(got, "Hostname=n InternalIP=192.168.0.11 InternalIP=10.9.9.9 ExternalIP=") {
+		t.Errorf("after a change of the networks: %s", got)
+	}
+}
+
+func shuffle[T any](random *rand.Rand, all []T) {
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 }

@@ -1,11 +1,17 @@
 package services
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/cloud-provider/api"
 )
 
@@ -38,4 +44,28 @@ func TestAServiceThatWaitsKeepsNoOtherWaiting(t *testing.T) {
 			t.Errorf("the one that waits was looked at %d times in 70 s, want once a second", n)
 		}
 	})
+}
+
+// mute is a balancer that says neither what it did nor that it could not.
+type mute struct{ *shop }
+
+func (mute) Ensure(context.Context, *corev1.Service) (*corev1.LoadBalancerStatus, error) {
+	return nil, nil
+}
+
+// TestNoStatusIsAnError: no status and no error would be published as the end of an address.
+func TestNoStatusIsAnError(t *testing.T) {
+	service := serviceWith(heldBy(frameworks), withIngress(corev1.LoadBalancerIngress{IP: "203.0.113.10"}))
+	kube := fake.NewClientset(service)
+	core := informers.NewSharedInformerFactory(kube, 0).Core().V1()
+	events := record.NewFakeRecorder(10)
+	c := New(Config{Kube: kube, Services: core.Services(), Nodes: core.Nodes(), Balancer: mute{newShop()}, Events: events})
+	if _, err := c.serve(t.Context(), service); err == nil || !strings.Contains(err.Error(), "no status for Service shop/web") {
+		t.Errorf("got %v", err)
+	}
+	for _, action := range kube.Actions() {
+		if action.GetVerb() == "patch" {
+			t.Errorf("written: %v", action)
+		}
+	}
 }
