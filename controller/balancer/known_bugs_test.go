@@ -181,12 +181,17 @@ func TestDeletionAndCollapseAreQuick(t *testing.T) {
 	quick := func(config *pnapsim.Config, _ *pnapsim.AccountSeed, _ *balancer.Config) {
 		config.Latency = &pnapsim.Latency{}
 	}
-	w := newWorld(t, quick)
-	w.service("web")
-	w.settle("web")
-	w.delete("web")
-	if took := w.settle("web"); took > 30*time.Second {
-		t.Errorf("the deletion took %s", took)
+	const unassigning = time.Minute
+	for api, option := range map[time.Duration]option{
+		0: quick, unassigning: slow(func(l *pnapsim.Latency) { l.Unassign = pnapsim.Duration(unassigning) }),
+	} {
+		w := newWorld(t, option)
+		w.service("web")
+		w.settle("web")
+		w.delete("web")
+		if took := w.settle("web"); took > api+30*time.Second {
+			t.Errorf("the deletion took %s, of which the API took %s", took, api)
+		}
 	}
 	for _, resource := range []string{"", "public", "other"} {
 		w := newWorld(t, quick, withBlocks(
