@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
@@ -121,7 +122,7 @@ func (w *world) look() {
 	synctest.Wait()
 	holders := map[string]string{}
 	for _, service := range w.services() {
-		if explanation(&service) != "" {
+		if explanation(&service) == string(ipblock.BlockLost) {
 			continue // it says itself that its block is lost
 		}
 		for _, ingress := range service.Status.LoadBalancer.Ingress {
