@@ -142,7 +142,7 @@ func (p *pass) join(ctx context.Context, s step) error {
 	p.touch(s.server, err)
 	switch {
 	case err == nil:
-		klog.FromContext(ctx).Info("Server joins the public network", "node", node.Name, "server", s.server, "network", p.network.ID, "address", address)
+		klog.FromContext(ctx).Info("Server joins the public network", "node", node.Name, "server", s.server, "network", p.network.ID, "addresses", ips)
 		p.teller.tell(node, corev1.EventTypeNormal, ReasonJoining, fmt.Sprintf("phoenixNAP server %s joins public network %s%s", s.server, p.network.ID, with(address)))
 		return nil
 	case pnap.IsDryRun(err):

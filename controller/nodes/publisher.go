@@ -26,7 +26,7 @@ const (
 	DefaultNetworkWindow = 30 * time.Second
 	// settle lets several Nodes that register at once be served by one look at the API.
 	settle = time.Second
-	// afterFailure is when a look at the API that failed is repeated.
+	// afterFailure is when a look at the API that failed, or that met a network in the middle of a change, is repeated.
 	afterFailure = 5 * time.Second
 	// maxMembershipIPs bounds the annotation public-network-ips.
 	maxMembershipIPs = 64
@@ -78,6 +78,8 @@ type NetworkPublisher struct {
 	// membership was told, with what was said.
 	network ipblock.Network
 	told    map[types.UID]string
+	// withheld tells that the network changes, so that a block of it is not told to Nodes yet.
+	withheld bool
 }
 
 // NewNetworkPublisher returns a publisher. It registers with the informer and starts nothing.
@@ -134,8 +136,11 @@ func (p *NetworkPublisher) Run(ctx context.Context) error {
 			}
 		case <-timer.C:
 			pause := p.config.Window
-			if err := p.sync(ctx); err != nil && ctx.Err() == nil {
+			err := p.sync(ctx)
+			if err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Node annotations are not up to date")
+			}
+			if err != nil || p.withheld {
 				pause = min(pause, afterFailure)
 			}
 			next = time.Now().Add(pause)
@@ -158,6 +163,7 @@ func (p *NetworkPublisher) sync(ctx context.Context) error {
 		return fmt.Errorf("list Nodes: %w", err)
 	}
 	blocks := usableBlocks(p.network, published(nodes, p.config.NetworkID))
+	p.withheld = p.network.Status != ipblock.NetworkReady && len(blocks) < len(p.network.Blocks)
 	var problems []error
 	for _, node := range nodes {
 		if server, ok := serverOf(node, list); ok {
@@ -169,12 +175,16 @@ func (p *NetworkPublisher) sync(ctx context.Context) error {
 }
 
 // refresh reads the network, unless somebody did within the window of the shared picture: Nodes that join in
-// between are told what is known.
+// between are told what is known. What was withheld is asked for anew.
 func (p *NetworkPublisher) refresh(ctx context.Context) error {
 	if p.config.NetworkID == "" {
 		return nil
 	}
-	network, err := p.config.Networks.Network(ctx, p.config.NetworkID, time.Time{})
+	var after time.Time
+	if p.withheld {
+		after = time.Now().Add(-settle)
+	}
+	network, err := p.config.Networks.Network(ctx, p.config.NetworkID, after)
 	if err != nil {
 		return err
 	}

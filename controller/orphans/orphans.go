@@ -175,7 +175,17 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 		again, err = c.collect(ctx, due)
 		return again, errors.Join(problems, err)
 	}
-	return c.config.Interval, problems
+	return c.pause(), problems
+}
+
+// pause is how long until the next look: a suspicion is confirmed as soon as there can be another list.
+func (c *Collector) pause() time.Duration {
+	for _, s := range c.suspicions {
+		if s.looks < confirmed {
+			return min(account.DefaultWindow, c.config.Interval)
+		}
+	}
+	return c.config.Interval
 }
 
 // factsFor reads the cluster live only when what is known does not explain every block.

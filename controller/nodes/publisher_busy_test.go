@@ -1,0 +1,92 @@
+package nodes
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
+)
+
+// changing is a network that is BUSY until a time. It belongs to the goroutine of the publisher, but for the pauses of
+// the bubble.
+type changing struct {
+	until time.Time
+	asked int
+	stale bool // it was content with an old picture while blocks were withheld
+}
+
+func (c *changing) Network(_ context.Context, id string, after time.Time) (ipblock.Network, error) {
+	c.asked++
+	network := ipblock.Network{
+		ID: id, VLAN: 20, Status: ipblock.NetworkReady,
+		Blocks: []ipblock.NetworkBlock{{ID: "b", CIDR: netip.MustParsePrefix("203.0.113.0/28")}},
+	}
+	if time.Now().Before(c.until) {
+		network.Status = ipblock.NetworkBusy
+	}
+	c.stale = c.stale || (c.asked > 1 && time.Now().Before(c.until.Add(afterFailure)) && after.IsZero())
+	return network, nil
+}
+
+type oneServer struct{}
+
+func (oneServer) List(context.Context) (instances.List, error) {
+	return instances.List{ByID: map[string]pnap.Server{simtest.Server1ID: {ID: simtest.Server1ID}}}, nil
+}
+
+// A Node that registers while the network is in the middle of a change learns of its blocks soon after that, however the
+// change falls into the windows; once all is told, the network is asked for no more than before.
+func TestABusyNetworkIsLookedAtAgainSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(serverNode("node-1", simtest.Server1ID))
+		networks := &changing{until: time.Now().Add(DefaultNetworkWindow + time.Second)}
+		factory := informers.NewSharedInformerFactory(client, 0)
+		publisher, err := NewNetworkPublisher(NetworkConfig{
+			Client: client, Nodes: factory.Core().V1().Nodes(), Servers: oneServer{}, Networks: networks,
+			Events: record.NewFakeRecorder(100), NetworkID: simtest.NetworkID, Announcer: contract.AnnouncerKubeVIP,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		factory.StartWithContext(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- publisher.Run(ctx) }()
+		time.Sleep(time.Until(networks.until) + afterFailure + settle)
+		synctest.Wait()
+		node, err := client.CoreV1().Nodes().Get(ctx, "node-1", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told := node.Annotations[contract.NodePublicNetworkBlocks]; !strings.Contains(told, "203.0.113.0/28") {
+			t.Errorf("told is %q, %v after the network was ready", told, afterFailure)
+		}
+		if networks.stale {
+			t.Error("an old picture was good enough while blocks were withheld")
+		}
+		before := networks.asked
+		time.Sleep(10 * DefaultNetworkWindow)
+		synctest.Wait()
+		if more := networks.asked - before; more > 10 {
+			t.Errorf("%d looks in ten windows", more)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		factory.Shutdown()
+	})
+}
