@@ -20,17 +20,34 @@ func (w *world) mayCrash() {
 
 // syncOrCrash is sync, in a process that may die on the way. A new process follows.
 func (w *world) syncOrCrash(name string) (done bool, err error) {
+	died := w.dies(func() { done, err = w.sync(name) })
+	if died {
+		return false, context.Canceled
+	}
+	return done, err
+}
+
+// lookForDrift is the drift pass in a process that may die on the way, or whose API may fail.
+func (w *world) lookForDrift() {
+	w.dies(func() { _, _ = w.lb.Astray(w.t.Context()) })
+}
+
+// dies tells whether the process died of what it did. Then a new one is there.
+func (w *world) dies(doing func()) (died bool) {
 	defer func() {
-		if died := recover(); died != nil {
-			if _, planned := died.(crash); !planned {
-				panic(died)
-			}
-			done, err = false, context.Canceled
-			w.refresh()
-			w.restart()
+		cause := recover()
+		if cause == nil {
+			return
 		}
+		if _, planned := cause.(crash); !planned {
+			panic(cause)
+		}
+		died = true
+		w.refresh()
+		w.restart()
 	}()
-	return w.sync(name)
+	doing()
+	return false
 }
 
 // crashing is the client of a process that may die before or after each change of the account.

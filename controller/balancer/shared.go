@@ -84,9 +84,10 @@ func (s scene) placeWish() ipblock.PlaceWish {
 // barred tells whether an address is in use in ways that no ledger knows: by a member of the network, or
 // by another Service that was told it before its ledger was lost.
 //
-// The claim of a Service is an annotation, and its author may write any. It counts only where it gains
-// nothing: the Service is served and has no address, in a ledger or a block of its own, so that it
-// could have asked for this one and would get it.
+// The claim of a Service is an annotation, and its author may write any. It counts where a ledger confirms it,
+// as that of a block which is gone may, whose addresses were sold again; and where it gains nothing: the
+// Service is served and has no address, in a ledger or a block of its own, so that it could have asked for
+// this one and would get it.
 func (s scene) barred(address netip.Addr) bool {
 	for _, member := range s.networks[s.networkID].Members {
 		if slices.Contains(member.IPs, address) {
@@ -95,21 +96,21 @@ func (s scene) barred(address netip.Addr) bool {
 	}
 	return slices.ContainsFunc(s.services, func(other *corev1.Service) bool {
 		return other.UID != s.service.UID && ownLife(other) && claimed(other) == address &&
-			(other.Namespace != s.service.Namespace || other.Name != s.service.Name) &&
-			wantsBlock(other) && !s.provided(other)
+			(other.Namespace != s.service.Namespace || other.Name != s.service.Name) && s.credible(other, address)
 	})
 }
 
-// provided tells whether a Service has an address for certain: a ledger gives it one, or a block is its own.
-func (s scene) provided(other *corev1.Service) bool {
-	if slices.ContainsFunc(s.ledgers, func(l ipblock.Ledger) bool {
-		_, holds := l.AddressOf(holderOf(other))
-		return holds
-	}) {
-		return true
+// credible tells whether the claim of another Service to an address keeps that from others.
+func (s scene) credible(other *corev1.Service, address netip.Addr) bool {
+	provided := slices.ContainsFunc(s.blocks, ownerOf(other, s.owner.Cluster).Owns)
+	for _, l := range s.ledgers {
+		held, holds := l.AddressOf(holderOf(other))
+		if holds && held == address {
+			return true
+		}
+		provided = provided || holds
 	}
-	owner := ownerOf(other, s.owner.Cluster)
-	return slices.ContainsFunc(s.blocks, owner.Owns)
+	return wantsBlock(other) && !provided
 }
 
 // poolBlocks returns the blocks of the pool with their ledgers, and those that are gone, or are the pool's no

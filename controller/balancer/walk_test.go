@@ -41,10 +41,10 @@ func modes() map[string]struct {
 }
 
 // TestCrashAnywhere kills the process before and after every single thing that leaves it, once each,
-// during the whole life of a Service, with lists that lag. By default every third place is tried, another
-// third in each mode.
+// during the whole life of a Service, with lists that lag. By default every fourth place is tried, others in
+// each mode.
 func TestCrashAnywhere(t *testing.T) {
-	stride := 3
+	stride := 4
 	if seeds.Count(t, 1) > 1 {
 		stride = 1
 	}
@@ -105,7 +105,7 @@ func (w *world) toEnd(name string) {
 // TestRandomWalk lets Services of all kinds come, change and go under random switches, latencies, faults,
 // crashes and edits in the portal. Nothing may leak, be bought twice, or be given to two.
 func TestRandomWalk(t *testing.T) {
-	count := seeds.Count(t, 16)
+	count := seeds.Count(t, 12)
 	for seed := range uint64(count) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
@@ -126,10 +126,13 @@ func walk(t *testing.T, seed uint64) {
 		names = append(names, name)
 		w.service(name, modes()[strings.TrimRight(name, "0123456789")].ask)
 	}
-	w.troubled(rng, names, 10+rng.IntN(40*len(names)))
-	w.wantAddressesOnce(names...)
-	if bought := w.sim.Money(accountID).Purchases; bought > len(names) {
-		t.Errorf("%d blocks were bought for %d Services", bought, len(names))
+	desk := newDesk(w)
+	w.troubled(rng, desk, names, 10+rng.IntN(40*len(names)))
+	desk.undo()
+	w.troubled(rng, nil, desk.sound(names), 10*len(names))
+	w.wantAddressesOnce(desk.sound(names)...)
+	if bought := w.sim.Money(accountID).Purchases; bought > len(names)+desk.taken {
+		t.Errorf("%d blocks were bought for %d Services; people took %d away", bought, len(names), desk.taken)
 	}
 	for _, name := range names {
 		if w.get(name) != nil {
@@ -137,7 +140,7 @@ func walk(t *testing.T, seed uint64) {
 			w.delete(name)
 		}
 	}
-	w.troubled(rng, names, 20*len(names))
+	w.troubled(rng, nil, names, 20*len(names))
 	w.sim.Disarm()
 	w.crashAt = 0
 	w.clock.Advance(20 * time.Minute)
@@ -149,8 +152,9 @@ func walk(t *testing.T, seed uint64) {
 	w.sim.LeakCheck(clientID)
 }
 
-// troubled syncs one or the other of the Services, so many times, amid faults and crashes.
-func (w *world) troubled(rng *rand.Rand, names []string, times int) {
+// troubled syncs one or the other of the Services, so many times, amid faults and crashes, and edits if somebody
+// sits at the desk.
+func (w *world) troubled(rng *rand.Rand, desk *desk, names []string, times int) {
 	for range times {
 		if rng.IntN(6) == 0 {
 			w.arm(randomFault(rng))
@@ -158,8 +162,8 @@ func (w *world) troubled(rng *rand.Rand, names []string, times int) {
 		if rng.IntN(12) == 0 {
 			w.crashAt = w.step + 1 + rng.IntN(10)
 		}
-		if rng.IntN(25) == 0 {
-			w.editInPortal(rng)
+		if rng.IntN(25) == 0 && desk != nil {
+			desk.edit(rng, names)
 		}
 		name := names[rng.IntN(len(names))]
 		done, err := w.syncOrCrash(name)
@@ -168,18 +172,12 @@ func (w *world) troubled(rng *rand.Rand, names []string, times int) {
 			w.said = append(w.said, err.Error())
 			pause = w.pauseAfter(err)
 		}
-		w.wantAddressesOnce(names...)
+		if desk == nil {
+			w.wantAddressesOnce(names...)
+		} else {
+			w.wantAddressesOnce(desk.sound(names)...)
+		}
 		w.clock.Advance(pause)
-	}
-}
-
-// editInPortal takes a block that was bought off its network, as a person may do.
-func (w *world) editInPortal(rng *rand.Rand) {
-	blocks := w.sim.State(accountID).Blocks
-	block := blocks[rng.IntN(len(blocks))]
-	if block["status"] == "assigned" && block["cidr"] != "203.0.113.0/29" {
-		w.portal(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock, Block: fmt.Sprint(block["id"])})
-		_, _ = w.lb.Astray(w.t.Context()) // notices it, unless the API fails at this moment
 	}
 }
 

@@ -64,7 +64,9 @@ func TestAChangeOfTypeAndBack(t *testing.T) {
 		t.Errorf("something of ours is left: %s", describe(web))
 	}
 	c.patch("web", `{"spec":{"type":"LoadBalancer"}}`)
-	c.await("web", "published again", isPublished)
+	c.await("web", "published again, and users know", func(s *corev1.Service) bool {
+		return isPublished(s) && c.told.counts()["Normal "+eventEnsured] >= 2 // the event follows the status
+	})
 	if counts := c.told.counts(); counts["Normal "+eventEnsured] != 2 || counts["Normal "+eventDeleted] != 1 {
 		t.Errorf("told %v", counts)
 	}
