@@ -235,6 +235,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	p := startReplica(t, "controller", url, kube, "--dry-run")
 	p.says("dry run: would buy IP block")
 	p.says("/api/v1/nodes/node-1")
+	(&scene{T: t, client: client}).tells(20*time.Second, "Service", service.Name, "DryRun", "would buy IP block")
 	p.end()
 
 	if now := getNode(t, client, "node-1"); now.ResourceVersion != node.ResourceVersion {

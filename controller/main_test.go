@@ -26,7 +26,7 @@ import (
 
 var plane *controlplane.ControlPlane
 
-func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &plane)) }
+func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
 // eventually polls until check succeeds; its last complaint fails the test.
 func eventually(t *testing.T, within time.Duration, check func() error) {

@@ -25,6 +25,8 @@ type process struct {
 	t      *testing.T
 	log    string
 	health string
+	config string // path of the cloud config
+	api    string
 	cmd    *exec.Cmd
 	done   chan error
 	ended  bool
@@ -62,18 +64,27 @@ func startReplica(t *testing.T, name, apiURL string, via *recorder, args ...stri
 	if err := controlplane.WriteKubeconfig(kubeconfig, account, ""); err != nil {
 		t.Fatal(err)
 	}
-	secret := fmt.Sprintf(`{"clientID":%q,"clientSecret":%q,"base-url":%q,"location":"ASH","loadbalancer":"kube-vip://%s"}`,
-		simtest.ClientID, simtest.ClientSecret, apiURL, simtest.NetworkID)
-	config := filepath.Join(dir, "cloud.json")
-	if err := os.WriteFile(config, []byte(secret), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	p := &process{t: t, log: filepath.Join(t.ArtifactDir(), name+".log"), done: make(chan error, 1)}
+	p.config, p.api = filepath.Join(dir, "cloud.json"), apiURL
+	p.configure(simtest.ClientID, simtest.ClientSecret)
 	port := freePort(t)
 	p.health = fmt.Sprintf("https://127.0.0.1:%s/healthz", port)
-	p.start(binary(t), append([]string{"--cloud-config=" + config, "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
+	p.start(binary(t), append([]string{"--cloud-config=" + p.config, "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
 		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + port, "--v=2"}, args...)...)
 	return p
+}
+
+// configure puts a cloud config with the given credentials in the place of the one that is there.
+func (p *process) configure(id, secret string) {
+	p.t.Helper()
+	text := fmt.Sprintf(`{"clientID":%q,"clientSecret":%q,"base-url":%q,"location":"ASH","loadbalancer":"kube-vip://%s"}`,
+		id, secret, p.api, simtest.NetworkID)
+	if err := os.WriteFile(p.config+".new", []byte(text), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.Rename(p.config+".new", p.config); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 func freePort(t *testing.T) string {
