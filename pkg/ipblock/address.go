@@ -48,18 +48,22 @@ func isPointToPoint(cidr netip.Prefix) bool {
 }
 
 // serviceAddressIn chooses the address of a Service in its block: the one that the user asked for, else
-// the one that is already published, else the usual one. The zero Addr when a requested address cannot
-// be had in this block or the block has none.
-func serviceAddressIn(cidr netip.Prefix, requested, published netip.Addr) netip.Addr {
+// the one that is already published, else the first that no member of the network holds. The zero Addr when a
+// requested address cannot be had in this block or the block has none left.
+func serviceAddressIn(cidr netip.Prefix, w Wish, network Network) netip.Addr {
 	switch {
-	case requested.IsValid() && requested != published:
-		if IsHost(cidr, requested) {
-			return requested
+	case w.Requested.IsValid() && w.Requested != w.Published:
+		if IsHost(cidr, w.Requested) && !network.holds(w.Requested) {
+			return w.Requested
 		}
 		return netip.Addr{}
-	case IsHost(cidr, published):
-		return published
-	default:
-		return ServiceAddress(cidr)
+	case IsHost(cidr, w.Published):
+		return w.Published
 	}
+	for address := ServiceAddress(cidr); address.IsValid() && IsHost(cidr, address); address = address.Next() {
+		if !network.holds(address) {
+			return address
+		}
+	}
+	return netip.Addr{}
 }

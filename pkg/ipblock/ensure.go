@@ -173,7 +173,7 @@ func assigned(b Block, w Wish, network Network) Step {
 	}
 	done := Step{
 		Action: Done, Reason: BlockAssigned, Block: b, Network: network.ID,
-		Address: serviceAddressIn(b.CIDR, w.Requested, w.Published),
+		Address: serviceAddressIn(b.CIDR, w, network),
 	}
 	if refusal, refused := immovable(b, w); refused {
 		refusal.Network, refusal.Address = done.Network, done.Address
@@ -206,9 +206,13 @@ func unfit(b Block, w Wish, network Network) (Step, bool) {
 	if !ServiceAddress(b.CIDR).IsValid() || !b.CIDR.Addr().Is4() {
 		return refuse(b, BlockUnusable, "IP block %s (%s) has no IPv4 address for a Service; it must be a /31 or larger", b.ID, b.CIDR), true
 	}
-	if !serviceAddressIn(b.CIDR, w.Requested, w.Published).IsValid() {
-		return refuse(b, AddressRefused, "%s %s is no usable address of this Service's IP block %s (%s); clear it or choose another",
+	switch address := serviceAddressIn(b.CIDR, w, network); {
+	case address.IsValid():
+	case w.Requested.IsValid():
+		return refuse(b, AddressRefused, "%s %s is no usable address of this Service's IP block %s (%s), or a server holds it; clear it or choose another",
 			w.requestedSource(), w.Requested, b.ID, b.CIDR), true
+	default:
+		return refuse(b, BlockUnusable, "servers hold every address of IP block %s (%s); take one off its server", b.ID, b.CIDR), true
 	}
 	return Step{}, false
 }

@@ -144,6 +144,11 @@ func (n Network) holder(cidr netip.Prefix) (serverID string, address netip.Addr,
 	return "", netip.Addr{}, false
 }
 
+// holds tells whether a member of the network has the address: it answers for it, whatever a Service is told.
+func (n Network) holds(address netip.Addr) bool {
+	return slices.ContainsFunc(n.Members, func(m Member) bool { return slices.Contains(m.IPs, address) })
+}
+
 func sameLocation(a, b string) bool {
 	return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b))
 }
