@@ -63,6 +63,10 @@ func newScene(t *testing.T) *scene {
 	}
 	s.sim, s.url = simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)}, pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
 	t.Cleanup(s.forget)
+	err = s.client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(t.Context(), program, metav1.DeleteOptions{}) // of another test
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
 	return s
 }
 
