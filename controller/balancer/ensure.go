@@ -120,7 +120,7 @@ func (b *Balancer) carryOut(ctx context.Context, s scene, v verdict) (*corev1.Lo
 	case ipblock.Buy:
 		return nil, b.buy(ctx, s, v)
 	case ipblock.Refuse:
-		return nil, b.refuse(ctx, s.service, v.step)
+		return b.withhold(ctx, s, v.step)
 	case ipblock.Wait:
 		return nil, b.wait(ctx, s.service, v.step.Reason)
 	case ipblock.Assign, ipblock.Unassign, ipblock.Delete:
