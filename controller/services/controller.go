@@ -172,6 +172,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.queue.ShutDown()
 	synced, err := c.watch()
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil // the informers have ended with everything else
+		}
 		return err
 	}
 	if !cache.WaitForNamedCacheSyncWithContext(ctx, synced...) {
