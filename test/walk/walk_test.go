@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
@@ -122,9 +121,6 @@ func (w *world) look() {
 	synctest.Wait()
 	holders := map[string]string{}
 	for _, service := range w.services() {
-		if explanation(&service) == string(ipblock.BlockLost) {
-			continue // it says itself that its block is lost
-		}
 		for _, ingress := range service.Status.LoadBalancer.Ingress {
 			if other, taken := holders[ingress.IP]; taken && !w.told[ingress.IP] {
 				w.told[ingress.IP] = true
