@@ -15,7 +15,7 @@ import (
 func (w *world) lose(name string) {
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
 	w.clock.Advance(5 * time.Minute)
-	w.refused(name, 10*time.Minute)
+	_ = w.refused(name, 10*time.Minute)
 }
 
 // announces tells what an announcer would answer for.
@@ -39,7 +39,7 @@ func TestAddressOfALostBlockIsWithdrawn(t *testing.T) {
 		t.Errorf("the condition says %s", reason)
 	}
 	version := w.get("web").ResourceVersion
-	w.refused("web", 30*time.Minute)
+	_ = w.refused("web", 30*time.Minute)
 	if w.get("web").ResourceVersion != version {
 		t.Error("a Service whose address was withdrawn is written to again and again")
 	}
@@ -60,7 +60,7 @@ func TestAddressIsKeptWhileTheNetworkCannotBeRead(t *testing.T) {
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
 	w.arm(pnapsim.Fault{Method: http.MethodGet, Path: "/networks/v1/public-networks/*", Times: -1, Action: pnapsim.FaultStatus, Status: http.StatusForbidden})
 	w.clock.Advance(5 * time.Minute)
-	w.refused("web", 10*time.Minute)
+	_ = w.refused("web", 10*time.Minute)
 	if annotation, spec, statuses := w.announces("web"); annotation == "" || spec == "" || statuses != 1 {
 		t.Errorf("kube-vip is told %q and %q, and %d addresses stand in the status", annotation, spec, statuses)
 	}
