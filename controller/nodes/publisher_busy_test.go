@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,16 +21,15 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
 )
 
-// changing is a network that is BUSY until a time. It belongs to the goroutine of the publisher, but for the pauses of
-// the bubble.
+// changing is a network that is BUSY until a time.
 type changing struct {
 	until time.Time
-	asked int
-	stale bool // it was content with an old picture while blocks were withheld
+	asked atomic.Int32
+	stale atomic.Bool // it was content with an old picture while blocks were withheld
 }
 
 func (c *changing) Network(_ context.Context, id string, after time.Time) (ipblock.Network, error) {
-	c.asked++
+	asked := c.asked.Add(1)
 	network := ipblock.Network{
 		ID: id, VLAN: 20, Status: ipblock.NetworkReady,
 		Blocks: []ipblock.NetworkBlock{{ID: "b", CIDR: netip.MustParsePrefix("203.0.113.0/28")}},
@@ -37,7 +37,9 @@ func (c *changing) Network(_ context.Context, id string, after time.Time) (ipblo
 	if time.Now().Before(c.until) {
 		network.Status = ipblock.NetworkBusy
 	}
-	c.stale = c.stale || (c.asked > 1 && time.Now().Before(c.until.Add(afterFailure)) && after.IsZero())
+	if asked > 1 && time.Now().Before(c.until.Add(afterFailure)) && after.IsZero() {
+		c.stale.Store(true)
+	}
 	return network, nil
 }
 
@@ -74,13 +76,13 @@ func TestABusyNetworkIsLookedAtAgainSoon(t *testing.T) {
 		if told := node.Annotations[contract.NodePublicNetworkBlocks]; !strings.Contains(told, "203.0.113.0/28") {
 			t.Errorf("told is %q, %v after the network was ready", told, afterFailure)
 		}
-		if networks.stale {
+		if networks.stale.Load() {
 			t.Error("an old picture was good enough while blocks were withheld")
 		}
-		before := networks.asked
+		before := networks.asked.Load()
 		time.Sleep(10 * DefaultNetworkWindow)
 		synctest.Wait()
-		if more := networks.asked - before; more > 10 {
+		if more := networks.asked.Load() - before; more > 10 {
 			t.Errorf("%d looks in ten windows", more)
 		}
 		cancel()

@@ -23,6 +23,7 @@ func EnsureBlock(s Sighting, v View) Step {
 	if !readable {
 		return networkUnreadable(v)
 	}
+	network.Members = nil // a block whose addresses servers hold is still assigned: to the nodes' own it is no fault
 	return towardsAssigned(s, Wish{}, v, network)
 }
 

@@ -97,3 +97,24 @@ func TestOneBlockOfAPool(t *testing.T) {
 		}
 	}
 }
+
+// The servers that hold addresses of a block are its users, or the ledger passes them over: its assignment goes on.
+func TestServersMayHoldEveryAddress(t *testing.T) {
+	for status, want := range map[ipblock.Status]string{
+		ipblock.Assigned: "done BlockAssigned a", ipblock.Unassigned: "assign AssignmentDue a",
+	} {
+		v := view(blocks(block("a", status, func(b *ipblock.Block) { b.Tags = pool.Tags() })))
+		network := v.Networks[net1]
+		member := ipblock.Member{ServerID: "s"}
+		for host := v.Sightings[0].Block.CIDR.Addr(); v.Sightings[0].Block.CIDR.Contains(host); host = host.Next() {
+			member.IPs = append(member.IPs, host)
+		}
+		network.Members = []ipblock.Member{member}
+		v.Networks[net1] = network
+		step := ipblock.EnsureBlock(v.Sightings[0], v)
+		step.Address = addr("")
+		if got := tell(step); got != want {
+			t.Errorf("%s: %s, want %s", status, got, want)
+		}
+	}
+}
