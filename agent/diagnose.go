@@ -19,6 +19,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/monitor"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/netinfo"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 type diagnoseFlags struct {
@@ -77,7 +78,7 @@ func runDiagnose(ctx context.Context, out io.Writer, f diagnoseFlags) error {
 	case given:
 		expected = byHand
 	case node != nil:
-		expected = check.ExpectedOf(node.Annotations)
+		expected = check.ExpectedOf(node.Annotations, contract.NodeIPs(node))
 	default:
 		expected.Unreached = apiErr.Error()
 	}

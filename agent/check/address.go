@@ -77,7 +77,7 @@ func judgePrefix(v view, p netip.Prefix, observed string) outcome {
 
 // routed tells whether the kernel reaches addr by the VLAN interface.
 func (v view) routed(addr netip.Addr) bool {
-	r, asked := v.route(addr, netip.Addr{})
+	r, asked := v.route(RouteQuestion{Destination: addr})
 	return asked && r.Interface == v.vlan.Name
 }
 

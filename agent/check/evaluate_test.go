@@ -90,14 +90,14 @@ func TestConsequencesAreSkipped(t *testing.T) {
 }
 
 func TestWaitingForController(t *testing.T) {
-	report := Evaluate(ExpectedOf(map[string]string{"some": "other"}), goodNode())
+	report := Evaluate(ExpectedOf(map[string]string{"some": "other"}, nil), goodNode())
 	if v := report.Verdict(); v.Status != Unknown || v.Reason != ReasonWaiting {
 		t.Errorf("verdict is %s %s, want Unknown %s", v.Status, v.Reason, ReasonWaiting)
 	}
 }
 
 func TestUnreadableAnnotation(t *testing.T) {
-	report := Evaluate(ExpectedOf(map[string]string{"phoenixnap.com/public-network-id": "x", "phoenixnap.com/public-network-vlan": "ten"}), goodNode())
+	report := Evaluate(ExpectedOf(map[string]string{"phoenixnap.com/public-network-id": "x", "phoenixnap.com/public-network-vlan": "ten"}, nil), goodNode())
 	if v := report.Verdict(); v.Status != Unknown || v.Reason != "NetworkUnreadable" {
 		t.Errorf("verdict is %s %s, want Unknown NetworkUnreadable", v.Status, v.Reason)
 	}

@@ -26,15 +26,36 @@ type Expected struct {
 	Uplink string
 	// Virtual are the addresses of Services: they come and go and are never the node's own.
 	Virtual []netip.Addr
+	// NodeAddresses are the addresses of the Node's status; empty when they are not known.
+	NodeAddresses []netip.Addr
+	// PodSources are addresses of pods on this node, from which replies of Services come; empty: found among the routes.
+	PodSources []netip.Addr
+	// Mark and Mask select the marked replies of Services where this agent manages the return path; Mask is 0 where it
+	// does not.
+	Mark, Mask uint32
+	// TableBase and the VLAN ID make the number of the routing table of the public network; 0 means DefaultTableBase.
+	TableBase int
 }
 
-// ExpectedOf reads what the controller published on a Node.
-func ExpectedOf(annotations map[string]string) Expected {
+// DefaultTableBase and the VLAN ID make the number of a routing table: the tables of two networks never meet.
+const DefaultTableBase = 1000
+
+// ExpectedOf reads what the controller published on a Node. addresses are those of the Node's status, see
+// contract.NodeIPs.
+func ExpectedOf(annotations map[string]string, addresses []netip.Addr) Expected {
 	network, ok, err := contract.ParseNodeNetwork(annotations)
 	if err != nil {
-		return Expected{Unreadable: err.Error()}
+		return Expected{Unreadable: err.Error(), NodeAddresses: addresses}
 	}
-	return Expected{Published: ok, Network: network}
+	return Expected{Published: ok, Network: network, NodeAddresses: addresses}
+}
+
+// Table is the number of the routing table of the public network.
+func (e Expected) Table() int {
+	if e.TableBase == 0 {
+		return DefaultTableBase + e.Network.VLAN
+	}
+	return e.TableBase + e.Network.VLAN
 }
 
 // ExpectedByHand is the expectation of a person who knows the network but has no API server at hand. The gateway of a block

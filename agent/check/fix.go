@@ -9,8 +9,6 @@ import (
 const (
 	sysctlFile = "/etc/sysctl.d/90-phoenixnap.conf"
 	volatile   = "lasts until the next reboot"
-	// tableBase and the VLAN ID make the number of the routing table: the tables of two networks never meet.
-	tableBase = 1000
 )
 
 // plan is the configuration that the VLAN interface ought to have, with real values.

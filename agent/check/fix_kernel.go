@@ -22,7 +22,7 @@ func fixReturnPath(v view, source netip.Addr) []Fix {
 	if !known {
 		return nil
 	}
-	name, table := v.vlan.Name, tableBase+v.Network.VLAN
+	name, table := v.vlan.Name, v.Table()
 	const note = "serves programs that listen on the node itself; for Services behind kube-proxy make the gateway the node's default gateway"
 	routes := fmt.Sprintf("routes:\n        - {to: default, via: %s, table: %d}\n      routing-policy:\n        - {from: %s, table: %d, priority: %d}\n",
 		block.Gateway, table, block.CIDR, table, table)

@@ -71,10 +71,10 @@ func goodNode() Snapshot {
 			{Target: netip.MustParseAddr("203.0.113.1"), Source: netip.MustParseAddr("192.0.2.2"), MACs: []string{gatewayMAC}, Replied: true, RTT: 700 * time.Microsecond},
 		},
 		Routes: []RouteAnswer{
-			{Destination: outside, Interface: "bond0.11"},
-			{Destination: outside, Source: netip.MustParseAddr("192.0.2.2"), Interface: "bond0.100", Gateway: netip.MustParseAddr("192.0.2.1")},
-			{Destination: netip.MustParseAddr("192.0.2.1"), Interface: "bond0.100"},
-			{Destination: netip.MustParseAddr("203.0.113.1"), Interface: "bond0.11"},
+			{RouteQuestion: RouteQuestion{Destination: outside}, Interface: "bond0.11"},
+			{RouteQuestion: RouteQuestion{Destination: outside, Source: netip.MustParseAddr("192.0.2.2")}, Interface: "bond0.100", Gateway: netip.MustParseAddr("192.0.2.1")},
+			{RouteQuestion: RouteQuestion{Destination: netip.MustParseAddr("192.0.2.1")}, Interface: "bond0.100"},
+			{RouteQuestion: RouteQuestion{Destination: netip.MustParseAddr("203.0.113.1")}, Interface: "bond0.11"},
 		},
 	}
 }

@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -75,46 +74,4 @@ func silentGateway(v view, b contract.NetworkBlock, answer ARPAnswer, status Sta
 
 func milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
-}
-
-// Question is an ARP request to put on the VLAN interface.
-type Question struct {
-	Target netip.Addr
-	// Source is the sender address; 0.0.0.0 makes it a probe (RFC 5227, section 2.1.1).
-	Source netip.Addr
-}
-
-// RouteQuestion is a route look-up to make; Source may be the zero Addr.
-type RouteQuestion struct {
-	Destination, Source netip.Addr
-}
-
-// Questions says what else must be asked before a snapshot of links and addresses can be judged.
-func Questions(expected Expected, snapshot Snapshot) (link string, asks []Question, routes []RouteQuestion) {
-	v := look(expected, snapshot)
-	if v.vlan == nil {
-		return "", nil, nil
-	}
-	routes = v.routeQuestions()
-	if !v.vlan.Up || !v.vlan.LowerUp {
-		return v.vlan.Name, nil, routes
-	}
-	for _, p := range v.own {
-		asks = append(asks, Question{Target: p.Addr(), Source: netip.IPv4Unspecified()})
-	}
-	for _, b := range v.blocks4() {
-		if source, found := v.sourceFor(b.Gateway); found && !v.holdsOwn(b.Gateway) {
-			asks = append(asks, Question{Target: b.Gateway, Source: source})
-		}
-	}
-	return v.vlan.Name, asks, routes
-}
-
-func (v view) holdsOwn(addr netip.Addr) bool {
-	for _, p := range v.own {
-		if p.Addr() == addr {
-			return true
-		}
-	}
-	return false
 }

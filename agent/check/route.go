@@ -29,7 +29,7 @@ func (v view) routeQuestions() []RouteQuestion {
 func judgeReturnPath(v view) outcome {
 	asked := 0
 	for _, p := range v.own {
-		r, has := v.route(outside, p.Addr())
+		r, has := v.route(RouteQuestion{Destination: outside, Source: p.Addr()})
 		if !has {
 			continue
 		}
@@ -54,6 +54,6 @@ func judgeReturnPath(v view) outcome {
 
 // defaultIsVLAN tells whether traffic to the Internet leaves by the VLAN interface anyway.
 func (v view) defaultIsVLAN() bool {
-	r, asked := v.route(outside, netip.Addr{})
+	r, asked := v.route(RouteQuestion{Destination: outside})
 	return asked && r.Interface == v.vlan.Name
 }

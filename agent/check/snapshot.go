@@ -13,11 +13,21 @@ type Snapshot struct {
 	Links []Link
 	// Addresses are all addresses of those interfaces.
 	Addresses []Address
-	// Settings are the IPv4 settings under net/ipv4/conf, by interface name and for "all". Only "all" and VLAN
-	// interfaces are read.
+	// Settings are the IPv4 settings under net/ipv4/conf, by interface name and for "all". Only "all", VLAN interfaces
+	// and the links below them are read.
 	Settings map[string]Settings
 	// IPForward is net.ipv4.ip_forward.
 	IPForward bool
+	// IPVSReroute is net.ipv4.vs.snat_reroute: IPVS looks up the route of a reply anew once it carries the address of
+	// the Service. False where IPVS is not loaded.
+	IPVSReroute bool
+	// Rules are the IPv4 routing rules.
+	Rules []Rule
+	// Tables are the IPv4 routes by table: of "main" (254) and of every table that a rule names. Of main only default
+	// routes, those over VLAN links, and the way to a pod or two are kept.
+	Tables map[int][]Route
+	// Machine is what the firmware and cloud-init say of the machine.
+	Machine Machine
 	// ARP holds the answers to the questions that Questions asked for.
 	ARP []ARPAnswer
 	// Routes holds the route look-ups that Questions asked for.
@@ -48,10 +58,14 @@ type Link struct {
 	Parent int
 	// Master is the index of the bond or bridge that the link is enslaved to, 0 when there is none.
 	Master int
+	// Alias is the free text of the link (IFLA_IFALIAS); the managing agent marks its own links with it.
+	Alias string
 	// VLAN is set for a VLAN link.
 	VLAN *VLAN
 	// Bond is set for a bond.
 	Bond *Bond
+	// Slave is set for a member of a bond.
+	Slave *Slave
 }
 
 // VLAN is what makes a link a VLAN link.
@@ -68,6 +82,76 @@ type Bond struct {
 	Mode string
 	// PartnerMAC is the address of the LACP partner, empty when there is none or the mode has none.
 	PartnerMAC string
+	// MinLinks is how many members must have a carrier before the bond has one (mode 802.3ad).
+	MinLinks int
+	// Aggregator is the ID of the active aggregator (IEEE 802.1AX), 0 when the mode has none.
+	Aggregator int
+}
+
+// Slave is the state of a link as a member of a bond.
+type Slave struct {
+	// Up tells whether the bond's own monitor calls the member up (IFLA_BOND_SLAVE_MII_STATUS).
+	Up bool
+	// Aggregator is the ID of the aggregator that the member belongs to, 0 when the mode has none.
+	Aggregator int
+	// NoPartner tells that no LACP partner speaks on the member: its partner's values are defaults
+	// (IEEE 802.1AX, state Defaulted).
+	NoPartner bool
+	// PermanentMAC is the hardware address that the member had before it joined, in lower case.
+	PermanentMAC string
+}
+
+// Tables of every Linux machine (rtnetlink(7)).
+const (
+	TableDefault = 253
+	TableMain    = 254
+	TableLocal   = 255
+)
+
+// Rule is an IPv4 routing rule (ip-rule(8)). Selectors that the judges do not know are not kept, so a rule may be
+// narrower than it looks.
+type Rule struct {
+	Priority int
+	// Source and Destination are the zero Prefix where the rule asks for none.
+	Source, Destination netip.Prefix
+	// Mark and Mask select packets whose mark, masked, equals Mark; Mask is 0 where the rule asks for none.
+	Mark, Mask uint32
+	// Iif and Oif are names of interfaces, empty where the rule asks for none.
+	Iif, Oif string
+	// Invert tells that the rule selects what does not match.
+	Invert bool
+	// Table is where the rule looks a route up; 0 when it does something else.
+	Table int
+	// Protocol is who made the rule (FRA_PROTOCOL).
+	Protocol int
+}
+
+// Route is one next hop of an IPv4 route.
+type Route struct {
+	// Destination is 0.0.0.0/0 for a default route.
+	Destination netip.Prefix
+	// Gateway is the zero Addr when the destination is on the link.
+	Gateway netip.Addr
+	// LinkIndex is the index of the interface, 0 for a route that refuses.
+	LinkIndex int
+	// Type in the words of ip-route(8): "unicast", "local", "blackhole", "unreachable", "prohibit", "throw" …
+	Type string
+	// Metric is the priority; the smallest wins.
+	Metric int
+	// Protocol is who made the route (RTA_PROTOCOL).
+	Protocol int
+}
+
+// Machine is what a machine can say of itself besides its network. Empty values could not be read or are not there.
+type Machine struct {
+	// ServerID is the phoenixNAP server ID: 24 hexadecimal digits found in one of the places below.
+	ServerID string
+	// ServerIDFrom names that place.
+	ServerIDFrom string
+	// Product, Serial and UUID are those of the firmware (DMI).
+	Product, Serial, UUID string
+	// InstanceID and LocalHostname are those of cloud-init.
+	InstanceID, LocalHostname string
 }
 
 // Address is an address of an interface.
@@ -88,6 +172,13 @@ type Settings struct {
 	ARPAnnounce int
 	ARPFilter   int
 	ProxyARP    int
+	Forwarding  int
+	// AcceptLocal lets packets in whose source is an address of this machine.
+	AcceptLocal int
+	// PromoteSecondaries keeps the other addresses of a subnet when the first is deleted.
+	PromoteSecondaries int
+	// SrcValidMark makes the reverse path filter heed the packet's mark.
+	SrcValidMark int
 }
 
 // ARPAnswer is what was heard after an ARP request.
@@ -107,12 +198,15 @@ type ARPAnswer struct {
 
 // RouteAnswer is the kernel's answer to a route look-up (RTM_GETROUTE).
 type RouteAnswer struct {
-	// Destination and Source of the packet looked up; Source is the zero Addr when the kernel may choose.
-	Destination, Source netip.Addr
+	RouteQuestion
+	// By is the interface that the packet came in by, where the question left it to be found; else empty.
+	By string
 	// Interface is the name of the interface by which it leaves; empty when there is no route.
 	Interface string
 	// Gateway is the next hop, the zero Addr when the destination is on the link.
 	Gateway netip.Addr
+	// Local tells that the packet is for this machine.
+	Local bool
 	// Error is the kernel's refusal, empty when there is a route.
 	Error string
 }
@@ -161,9 +255,10 @@ func (s Snapshot) arp(target netip.Addr) (ARPAnswer, bool) {
 	return ARPAnswer{}, false
 }
 
-func (s Snapshot) route(destination, source netip.Addr) (RouteAnswer, bool) {
+// route returns the answer to a question.
+func (s Snapshot) route(q RouteQuestion) (RouteAnswer, bool) {
 	for _, r := range s.Routes {
-		if r.Destination == destination && r.Source == source {
+		if r.RouteQuestion == q {
 			return r, true
 		}
 	}

@@ -10,17 +10,11 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 )
 
-// readSettings reads the settings of "all" and of VLAN interfaces: a node may have hundreds of pod interfaces, and
-// theirs decide nothing here. A setting that cannot be read is noted, and its interface left out.
+// readSettings reads the settings of "all", of VLAN interfaces and the links below them: a node may have hundreds of pod
+// interfaces, and theirs decide nothing here. A setting that cannot be read is noted, and its interface left out.
 func (r *Reader) readSettings(s *check.Snapshot) {
 	s.Settings = map[string]check.Settings{}
-	names := []string{"all"}
-	for _, l := range s.Links {
-		if l.VLAN != nil {
-			names = append(names, l.Name)
-		}
-	}
-	for _, name := range names {
+	for _, name := range settled(s.Links) {
 		settings, err := r.settings(name)
 		if err != nil {
 			s.Unread = append(s.Unread, err.Error())
@@ -33,13 +27,33 @@ func (r *Reader) readSettings(s *check.Snapshot) {
 		s.Unread = append(s.Unread, err.Error())
 	}
 	s.IPForward = forward == 1
+	reroute, err := r.setting("net/ipv4/vs/snat_reroute")
+	s.IPVSReroute = err == nil && reroute == 1
+}
+
+// settled names "all" and the interfaces whose settings are read.
+func settled(links []check.Link) []string {
+	names, below := []string{"all"}, map[int]bool{}
+	for _, l := range links {
+		if l.VLAN != nil {
+			names = append(names, l.Name)
+			below[l.Parent] = true
+		}
+	}
+	for _, l := range links {
+		if l.Index != 0 && l.VLAN == nil && below[l.Index] {
+			names = append(names, l.Name)
+		}
+	}
+	return names
 }
 
 func (r *Reader) settings(name string) (check.Settings, error) {
 	var s check.Settings
 	for key, value := range map[string]*int{
 		"rp_filter": &s.RPFilter, "arp_ignore": &s.ARPIgnore, "arp_announce": &s.ARPAnnounce,
-		"arp_filter": &s.ARPFilter, "proxy_arp": &s.ProxyARP,
+		"arp_filter": &s.ARPFilter, "proxy_arp": &s.ProxyARP, "forwarding": &s.Forwarding, "accept_local": &s.AcceptLocal,
+		"promote_secondaries": &s.PromoteSecondaries, "src_valid_mark": &s.SrcValidMark,
 	} {
 		number, err := r.setting("net/ipv4/conf/" + name + "/" + key)
 		if err != nil {

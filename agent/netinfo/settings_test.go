@@ -34,7 +34,9 @@ func conf(name string, rpFilter, proxyARP string) map[string]string {
 	return map[string]string{
 		"net/ipv4/conf/" + name + "/rp_filter": rpFilter + "\n", "net/ipv4/conf/" + name + "/arp_ignore": "1\n",
 		"net/ipv4/conf/" + name + "/arp_announce": "2\n", "net/ipv4/conf/" + name + "/arp_filter": "0\n",
-		"net/ipv4/conf/" + name + "/proxy_arp": proxyARP + "\n",
+		"net/ipv4/conf/" + name + "/proxy_arp":  proxyARP + "\n",
+		"net/ipv4/conf/" + name + "/forwarding": "1\n", "net/ipv4/conf/" + name + "/accept_local": "0\n",
+		"net/ipv4/conf/" + name + "/promote_secondaries": "1\n", "net/ipv4/conf/" + name + "/src_valid_mark": "0\n",
 	}
 }
 
@@ -53,8 +55,8 @@ func TestSettings(t *testing.T) {
 	s := check.Snapshot{Links: []check.Link{{Name: "bond0"}, {Name: "bond0.100", VLAN: &check.VLAN{ID: 100}}}}
 	r.readSettings(&s)
 	want := map[string]check.Settings{
-		"all":       {ARPIgnore: 1, ARPAnnounce: 2},
-		"bond0.100": {RPFilter: 2, ARPIgnore: 1, ARPAnnounce: 2, ProxyARP: 1},
+		"all":       {ARPIgnore: 1, ARPAnnounce: 2, Forwarding: 1, PromoteSecondaries: 1},
+		"bond0.100": {RPFilter: 2, ARPIgnore: 1, ARPAnnounce: 2, ProxyARP: 1, Forwarding: 1, PromoteSecondaries: 1},
 	}
 	if diff := cmp.Diff(want, s.Settings); diff != "" || !s.IPForward || len(s.Unread) != 0 {
 		t.Errorf("forwarding %t, unread %v, settings (-want +got):\n%s", s.IPForward, s.Unread, diff)

@@ -11,13 +11,22 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 )
 
+// lacpDefaulted is the bit Defaulted of an LACP port state (IEEE 802.1AX): no partner speaks.
+const lacpDefaulted = 1 << 6
+
 // linkOf turns netlink's link into a value.
 func linkOf(link netlink.Link) check.Link {
 	a := link.Attrs()
 	l := check.Link{
 		Index: a.Index, Name: a.Name, Type: link.Type(), MAC: macText(a.HardwareAddr), MTU: a.MTU,
 		Up: a.RawFlags&unix.IFF_UP != 0, LowerUp: a.RawFlags&unix.IFF_LOWER_UP != 0,
-		OperState: a.OperState.String(), Master: a.MasterIndex,
+		OperState: a.OperState.String(), Master: a.MasterIndex, Alias: a.Alias,
+	}
+	if slave, is := a.Slave.(*netlink.BondSlave); is {
+		l.Slave = &check.Slave{
+			Up: slave.MiiStatus == netlink.BondLinkUp, Aggregator: int(slave.AggregatorId),
+			NoPartner: slave.AdActorOperPortState&lacpDefaulted != 0, PermanentMAC: macText(slave.PermHardwareAddr),
+		}
 	}
 	switch kind := link.(type) {
 	case *netlink.Vlan:
@@ -27,9 +36,9 @@ func linkOf(link netlink.Link) check.Link {
 			l.Parent = a.ParentIndex
 		}
 	case *netlink.Bond:
-		l.Bond = &check.Bond{Mode: kind.Mode.String()}
+		l.Bond = &check.Bond{Mode: kind.Mode.String(), MinLinks: max(0, kind.MinLinks)}
 		if kind.AdInfo != nil {
-			l.Bond.PartnerMAC = macText(kind.AdInfo.PartnerMac)
+			l.Bond.PartnerMAC, l.Bond.Aggregator = macText(kind.AdInfo.PartnerMac), kind.AdInfo.AggregatorId
 		}
 	default:
 	}

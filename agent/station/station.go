@@ -5,6 +5,7 @@ package station
 import (
 	"encoding/json"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,6 +56,7 @@ type Station struct {
 
 	mu          sync.Mutex
 	annotations map[string]string
+	addresses   []netip.Addr
 	sample      *monitor.Sample
 }
 
@@ -69,14 +71,15 @@ func (s *Station) OnExpectation(changed func()) { s.onExpectation = changed }
 // ObserveNode takes a version of the Node, nil when it was deleted.
 func (s *Station) ObserveNode(node *corev1.Node) {
 	var annotations map[string]string
+	var addresses []netip.Addr
 	if node != nil {
-		annotations = node.Annotations
+		annotations, addresses = node.Annotations, contract.NodeIPs(node)
 		s.Health.SetReady()
 	}
 	s.Publisher.Observe(node)
 	s.mu.Lock()
-	changed := !sameNetwork(s.annotations, annotations)
-	s.annotations = annotations
+	changed := !sameNetwork(s.annotations, annotations) || !slices.Equal(s.addresses, addresses)
+	s.annotations, s.addresses = annotations, addresses
 	s.mu.Unlock()
 	if changed {
 		s.onExpectation()
@@ -98,9 +101,9 @@ func sameNetwork(a, b map[string]string) bool {
 // Expected returns what to expect at the moment.
 func (s *Station) Expected() check.Expected {
 	s.mu.Lock()
-	annotations := s.annotations
+	annotations, addresses := s.annotations, s.addresses
 	s.mu.Unlock()
-	expected := check.ExpectedOf(annotations)
+	expected := check.ExpectedOf(annotations, addresses)
 	expected.Interface, expected.Uplink = s.Interface, s.Uplink
 	expected.Virtual, _ = s.virtual()
 	return expected

@@ -136,3 +136,14 @@ func FindNodeCondition(node *corev1.Node, conditionType corev1.NodeConditionType
 	}
 	return nil
 }
+
+// NodeIPs returns the IP addresses of the Node's status, in its order; names are left out.
+func NodeIPs(node *corev1.Node) []netip.Addr {
+	var ips []netip.Addr
+	for _, a := range node.Status.Addresses {
+		if ip, err := netip.ParseAddr(a.Address); err == nil && (a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP) {
+			ips = append(ips, ip.Unmap())
+		}
+	}
+	return ips
+}
