@@ -1,6 +1,9 @@
 package check
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Check is one entry of the catalogue.
 type Check struct {
@@ -10,8 +13,16 @@ type Check struct {
 	// DependsOn names the checks without which this one has no meaning.
 	DependsOn []ID
 	// Wire tells that the evidence comes from other machines' answers.
-	Wire  bool
-	judge func(view) outcome
+	Wire bool
+	// Meaning says what holds when the check passes, and why it matters.
+	Meaning string
+	// Causes are what is likely wrong when it does not pass.
+	Causes []string
+	// Remedy says in general how to mend it; the fixes of a finding say it with the node's own names and values.
+	Remedy string
+	// Reasons are all that a finding of this check may have.
+	Reasons []string
+	judge   func(view) outcome
 }
 
 // The checks. A number is never used again for something else.
@@ -38,43 +49,7 @@ const (
 
 // Catalogue lists all checks in the order in which they are judged: causes before consequences.
 func Catalogue() []Check {
-	return []Check{
-		{ID: NetworkPublished, Title: "the controller has published the public network", Severity: Error, judge: judgePublished},
-		{ID: Membership, Title: "the server is a member of the public network", Severity: Error,
-			DependsOn: []ID{NetworkPublished}, judge: judgeMembership},
-		{ID: BlockAssigned, Title: "an IP block is assigned to the public network", Severity: Warning,
-			DependsOn: []ID{NetworkPublished}, judge: judgeBlocks},
-		{ID: UplinkUp, Title: "the uplink is there and up", Severity: Error,
-			DependsOn: []ID{NetworkPublished}, judge: judgeUplink},
-		{ID: VLANInterface, Title: "the VLAN interface exists on the uplink", Severity: Error,
-			DependsOn: []ID{NetworkPublished, UplinkUp}, judge: judgeVLAN},
-		{ID: VLANUp, Title: "the VLAN interface is up", Severity: Error,
-			DependsOn: []ID{VLANInterface}, judge: judgeVLANUp},
-		{ID: BondHealthy, Title: "the bond has all its members", Severity: Warning,
-			DependsOn: []ID{UplinkUp}, judge: judgeBond},
-		{ID: MTU, Title: "the MTU suits the Internet", Severity: Warning,
-			DependsOn: []ID{VLANInterface}, judge: judgeMTU},
-		{ID: NodeAddress, Title: "the node has its own address on the VLAN interface", Severity: Error,
-			DependsOn: []ID{VLANUp}, judge: judgeAddress},
-		{ID: NoDuplicate, Title: "nobody else uses the node's address", Severity: Error, Wire: true,
-			DependsOn: []ID{NodeAddress}, judge: judgeDuplicate},
-		{ID: GatewayAnswers, Title: "the gateway answers", Severity: Error, Wire: true,
-			DependsOn: []ID{Membership, NodeAddress}, judge: judgeGateway},
-		{ID: ReversePath, Title: "the reverse path filter lets service traffic in", Severity: Error,
-			DependsOn: []ID{VLANInterface}, judge: judgeReversePath},
-		{ID: ARPAnswering, Title: "the kernel answers ARP for service addresses", Severity: Error,
-			DependsOn: []ID{VLANInterface}, judge: judgeARPAnswering},
-		{ID: ARPSource, Title: "the kernel asks by ARP with an address of the link", Severity: Warning,
-			DependsOn: []ID{VLANInterface}, judge: judgeARPSource},
-		{ID: StrictARP, Title: "kube-proxy's IPVS does not answer for service addresses", Severity: Error,
-			DependsOn: []ID{VLANInterface}, judge: judgeStrictARP},
-		{ID: Forwarding, Title: "the node forwards packets to pods", Severity: Error,
-			DependsOn: []ID{NetworkPublished}, judge: judgeForwarding},
-		{ID: ProxyARP, Title: "the node does not answer for foreign addresses", Severity: Warning,
-			DependsOn: []ID{VLANInterface}, judge: judgeProxyARP},
-		{ID: ReturnPath, Title: "replies leave by the VLAN interface", Severity: Warning,
-			DependsOn: []ID{NodeAddress}, judge: judgeReturnPath},
-	}
+	return slices.Concat(publishedChecks(), linkChecks(), addressChecks(), gatewayChecks(), kernelChecks(), routeChecks())
 }
 
 func (c Check) finding() Finding {

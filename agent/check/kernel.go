@@ -5,6 +5,9 @@ import (
 	"strings"
 )
 
+// reasonUnreadable is the reason when settings could not be read.
+const reasonUnreadable = "SettingsUnreadable"
+
 // effective combines the settings of "all" and of the VLAN interface as the kernel does
 // (Documentation/networking/ip-sysctl.rst): the greater value, for flags the logical or.
 func (v view) effective() (Settings, bool) {
@@ -23,7 +26,7 @@ func (v view) effective() (Settings, bool) {
 func judgeSetting(v view, judge func(Settings) outcome) outcome {
 	settings, read := v.effective()
 	if !read {
-		return cannotTell("SettingsUnreadable", "the settings of "+v.vlan.Name+" under net/ipv4/conf could not be read")
+		return cannotTell(reasonUnreadable, "the settings of "+v.vlan.Name+" under net/ipv4/conf could not be read")
 	}
 	return judge(settings)
 }
@@ -112,7 +115,7 @@ func judgeStrictARP(v view) outcome {
 func judgeForwarding(v view) outcome {
 	for _, unread := range v.Unread {
 		if strings.HasPrefix(unread, "net/ipv4/ip_forward") {
-			return cannotTell("SettingsUnreadable", unread)
+			return cannotTell(reasonUnreadable, unread)
 		}
 	}
 	if v.IPForward {

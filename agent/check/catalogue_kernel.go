@@ -1,0 +1,55 @@
+package check
+
+// kernelChecks are about settings of the kernel.
+func kernelChecks() []Check {
+	return []Check{
+		{
+			ID: ReversePath, Title: "the reverse path filter lets service traffic in", Severity: Error,
+			DependsOn: []ID{VLANInterface}, judge: judgeReversePath,
+			Meaning: "Reverse path filtering is not strict on the VLAN interface (`rp_filter`, the greater of `all` and the interface), or the default route leaves by it.",
+			Causes:  []string{"The distribution's default is strict filtering.", "A hardening profile set it."},
+			Remedy:  "Set `rp_filter=2`.",
+			Reasons: []string{"StrictReversePath", reasonUnreadable},
+		},
+		{
+			ID: ARPAnswering, Title: "the kernel answers ARP for service addresses", Severity: Error,
+			DependsOn: []ID{VLANInterface}, judge: judgeARPAnswering,
+			Meaning: "`arp_ignore` and `arp_filter` let the kernel answer for service addresses, which are added as a /32.",
+			Causes:  []string{"A hardening profile, or the set-up of another load balancer, changed them."},
+			Remedy:  "Set `arp_ignore` to 0 or 1 and `arp_filter` to 0.",
+			Reasons: []string{"ARPIgnored", "ARPRestricted", "ARPFiltered", reasonUnreadable},
+		},
+		{
+			ID: ARPSource, Title: "the kernel asks by ARP with an address of the link", Severity: Warning,
+			DependsOn: []ID{VLANInterface}, judge: judgeARPSource,
+			Meaning: "The kernel does not have to ask by ARP with an address of another network, which a router may ignore.",
+			Causes:  []string{"The VLAN interface has no address of its own, and `arp_announce` is 0."},
+			Remedy:  "Give the interface its address, or set `arp_announce=2`.",
+			Reasons: []string{"ARPSourceForeign", reasonUnreadable},
+		},
+		{
+			ID: StrictARP, Title: "kube-proxy's IPVS does not answer for service addresses", Severity: Error,
+			DependsOn: []ID{VLANInterface}, judge: judgeStrictARP,
+			Meaning: "Where kube-proxy uses IPVS, every node carries every service address on `kube-ipvs0`; `arp_ignore=1` keeps them silent.",
+			Causes:  []string{"kube-proxy runs in IPVS mode without `strictARP`."},
+			Remedy:  "Set `ipvs.strictARP: true` in the configuration of kube-proxy.",
+			Reasons: []string{"StrictARPMissing", reasonUnreadable},
+		},
+		{
+			ID: Forwarding, Title: "the node forwards packets to pods", Severity: Error,
+			DependsOn: []ID{NetworkPublished}, judge: judgeForwarding,
+			Meaning: "The kernel forwards packets to pods (`net.ipv4.ip_forward=1`).",
+			Causes:  []string{"A hardening profile turned forwarding off after the container network had turned it on."},
+			Remedy:  "Set `net.ipv4.ip_forward=1`, in a file that is read last.",
+			Reasons: []string{"ForwardingOff", reasonUnreadable},
+		},
+		{
+			ID: ProxyARP, Title: "the node does not answer for foreign addresses", Severity: Warning,
+			DependsOn: []ID{VLANInterface}, judge: judgeProxyARP,
+			Meaning: "The node does not answer ARP for addresses that are not its own (`proxy_arp=0`).",
+			Causes:  []string{"A container network turned `proxy_arp` on for all interfaces."},
+			Remedy:  "Set `proxy_arp=0` for the VLAN interface and for `all`.",
+			Reasons: []string{"ProxyARP", reasonUnreadable},
+		},
+	}
+}

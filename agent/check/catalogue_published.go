@@ -1,0 +1,31 @@
+package check
+
+// publishedChecks are about what the controller says of the network, and of the server.
+func publishedChecks() []Check {
+	return []Check{
+		{
+			ID: NetworkPublished, Title: "the controller has published the public network", Severity: Error, judge: judgePublished,
+			Meaning: "The controller has written the public network to the annotations of this Node. Everything else is judged against it.",
+			Causes: []string{
+				"The controller does not run, or has no option `loadbalancer`.",
+				"The controller has not found the server of this Node.",
+				"The agent cannot reach the API server.",
+			},
+			Remedy:  "Read the controller's log and the events of the Node. Without an API server, describe the network with `--network-vlan`, `--network-block` and `--node-address`.",
+			Reasons: []string{"APIServerNotReached", "NetworkUnreadable", ReasonWaiting},
+		},
+		{
+			ID: Membership, Title: "the server is a member of the public network", Severity: Error,
+			DependsOn: []ID{NetworkPublished}, judge: judgeMembership,
+			Meaning: "phoenixNAP lists the server as an assigned member of the public network; only then the switch passes its VLAN.",
+			Causes:  []string{"The server was never added to the network.", "The assignment is still in progress, or failed."},
+			Remedy:  "Add the server to the network, with an address of its block, in the portal or by `POST /servers/{id}/public-networks`, or let the controller do it with `--manage-membership`.",
+			Reasons: []string{"NotAMember"},
+		},
+		{
+			ID: BlockAssigned, Title: "an IP block is assigned to the public network", Severity: Warning,
+			DependsOn: []ID{NetworkPublished}, judge: judgeBlocks,
+			Meaning: "At least one IPv4 block is assigned to the network. Without one there is no gateway to ask; that is normal before the first Service, so the check is then passed over.",
+		},
+	}
+}
