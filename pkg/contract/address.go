@@ -26,6 +26,9 @@ type ReportedAddress struct {
 	State AddressState `json:"state"`
 	// MAC is the hardware address that answered, in lower case; empty when none did.
 	MAC string `json:"mac,omitempty"`
+	// Held tells that an interface of the reporting node carries the address; MAC is then the node's own, unless the
+	// state is AddressDuplicate.
+	Held bool `json:"held,omitempty"`
 	// Since is when the agent first saw it in that state.
 	Since time.Time `json:"since"`
 }

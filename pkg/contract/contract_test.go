@@ -165,7 +165,7 @@ func TestPurchaseRoundTrip(t *testing.T) {
 
 func TestReportedAddressesSurviveTheAnnotation(t *testing.T) {
 	want := ReportedAddresses{
-		netip.MustParseAddr("203.0.113.10"): {State: AddressAnswered, MAC: "02:00:00:00:00:01", Since: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
+		netip.MustParseAddr("203.0.113.10"): {State: AddressAnswered, MAC: "02:00:00:00:00:01", Held: true, Since: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
 		netip.MustParseAddr("203.0.113.11"): {State: AddressSilent, Since: time.Date(2026, 3, 1, 12, 5, 0, 0, time.UTC)},
 	}
 	raw, err := want.Encode()
@@ -178,6 +178,10 @@ func TestReportedAddressesSurviveTheAnnotation(t *testing.T) {
 	}
 	if got, err := ParseReportedAddresses(""); got != nil || err != nil {
 		t.Errorf("an empty annotation gives %v, %v", got, err)
+	}
+	older := `{"203.0.113.10":{"state":"Answered","mac":"02:00:00:00:00:01","since":"2026-03-01T12:00:00Z"}}`
+	if got, err := ParseReportedAddresses(older); err != nil || got[netip.MustParseAddr("203.0.113.10")].Held {
+		t.Errorf("a report without the word held gives %v, %v", got, err)
 	}
 	if _, err := ParseReportedAddresses(`{"not an address":{}}`); err == nil {
 		t.Error("a broken annotation is no error")
