@@ -1,0 +1,10 @@
+// Package manage holds how a managing agent marks what it makes and what it changes, so that it knows its own after a crash
+// and undoes no more than that.
+package manage
+
+// Owner begins the agent's part of the alias of a link (IFLA_IFALIAS).
+const Owner = "phoenixnap-agent"
+
+// Protocol marks routes (RTA_PROTOCOL) and rules (FRA_PROTOCOL) of the agent. /etc/iproute2/rt_protos of no distribution
+// names it.
+const Protocol = 186
