@@ -20,7 +20,12 @@ type Claim struct {
 	MAC     string
 	// Reply tells a reply from a request; both claim the sender's address (RFC 5227, section 2.1.1).
 	Reply bool
+	// Target is the address that a request asks for, or the receiver of a reply. That of a gratuitous packet is Address.
+	Target netip.Addr
 }
+
+// Asks tells whether the packet asks for an address, other than by announcing its own.
+func (c Claim) Asks() bool { return !c.Reply && c.Target != c.Address }
 
 // Drop is the reason for which a received packet is no claim.
 type Drop string
@@ -55,7 +60,7 @@ func Parse(payload []byte) (Claim, Drop) {
 	case !unicast(p.SenderHardwareAddr):
 		return Claim{}, BadSender
 	}
-	return Claim{Address: p.SenderIP, MAC: p.SenderHardwareAddr.String(), Reply: p.Operation == arp.OperationReply}, Kept
+	return Claim{Address: p.SenderIP, MAC: p.SenderHardwareAddr.String(), Reply: p.Operation == arp.OperationReply, Target: p.TargetIP}, Kept
 }
 
 func unicast(mac net.HardwareAddr) bool {

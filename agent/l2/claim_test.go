@@ -42,7 +42,7 @@ func edited(edit func([]byte)) []byte {
 }
 
 func TestParse(t *testing.T) {
-	sender := Claim{Address: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:01"}
+	sender := Claim{Address: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:01", Target: netip.MustParseAddr("192.0.2.1")}
 	reply := sender
 	reply.Reply = true
 	for name, tc := range map[string]struct {
@@ -91,7 +91,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil || !claim.Address.Is4() {
 			t.Fatalf("kept %+v: %v", claim, err)
 		}
-		again, err := request(mac, claim.Address, claim.Address)
+		again, err := request(mac, claim.Address, claim.Target)
 		if err != nil {
 			t.Fatal(err)
 		}
