@@ -83,6 +83,7 @@ func TestListener(t *testing.T) {
 		time.Sleep(25 * time.Second) // two looks at the interface
 		close(taps[0].frames)
 		time.Sleep(2500 * time.Millisecond) // one failed attempt, one that succeeds
+		synctest.Wait()
 		taps[2].frames <- goldenRequest
 		synctest.Wait()
 		cancel()
