@@ -43,6 +43,14 @@ type Options struct {
 	Class string
 	// Scale is how many seconds of the account's time pass in a second; 0 means 1.
 	Scale float64
+	// Servers is how many servers the account has, at most as many as the block of the nodes has room for; 0 means 2.
+	Servers int
+	// Files are more files for the servers: name below lab.Path → path on this machine.
+	Files map[string]string
+	// Programs are more programs of this machine that the servers find in their PATH.
+	Programs []string
+	// AgentFlags are added to the command line of every agent.
+	AgentFlags []string
 }
 
 // Cluster is what has been started so far. Its Start methods are to be called in the order in which they
@@ -76,10 +84,17 @@ func New(o Options) (*Cluster, error) {
 	if o.Scale == 0 {
 		o.Scale = 1
 	}
-	return &Cluster{options: o, root: root, Servers: servers(), heartbeats: map[string]context.CancelFunc{}}, nil
+	if o.Servers == 0 {
+		o.Servers = 2
+	}
+	all, err := servers(o.Servers)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{options: o, root: root, Servers: all, heartbeats: map[string]context.CancelFunc{}}, nil
 }
 
-// StartAccount starts the simulated phoenixNAP account: a public network and two servers in it.
+// StartAccount starts the simulated phoenixNAP account: a public network and the servers in it.
 func (c *Cluster) StartAccount(ctx context.Context) error {
 	sim, err := startSimulator(ctx, c.options.Dir, seed(c.Servers), c.options.Scale)
 	c.Sim = sim

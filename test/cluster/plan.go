@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"net/netip"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab/wire"
@@ -41,24 +42,26 @@ func (s Server) podAddress() netip.Addr {
 	return netip.AddrFrom4(host)
 }
 
-// servers are the two bare servers of the account.
-func servers() []Server {
-	return []Server{
-		{
+// servers are the bare servers of the account, srv-a, srv-b and so on. Each has an address of the node block, after the
+// gateway's.
+func servers(count int) ([]Server, error) {
+	all := make([]Server, count)
+	public := nodeGateway
+	for i := range all {
+		number := byte(i + 1)
+		if public = public.Next(); !nodeBlock.Contains(public.Next()) { // the last address is the broadcast address
+			return nil, fmt.Errorf("%d servers: block %s has room for %d", count, nodeBlock, i)
+		}
+		all[i] = Server{
 			Server: wire.Server{
-				Name: "srv-a", ID: "66a1f0c2b5d3e4f5a6b7c801",
-				Private: netip.MustParsePrefix("10.0.0.11/24"), Pods: netip.MustParsePrefix("10.244.1.0/24"),
+				Name: "srv-" + string(rune('a'+i)), ID: fmt.Sprintf("66a1f0c2b5d3e4f5a6b7c8%02x", number),
+				Private: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, 10 + number}), management.Bits()),
+				Pods:    netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, number, 0}), 24),
 			},
-			Public: netip.MustParsePrefix("203.0.113.2/29"),
-		},
-		{
-			Server: wire.Server{
-				Name: "srv-b", ID: "66a1f0c2b5d3e4f5a6b7c802",
-				Private: netip.MustParsePrefix("10.0.0.12/24"), Pods: netip.MustParsePrefix("10.244.2.0/24"),
-			},
-			Public: netip.MustParsePrefix("203.0.113.3/29"),
-		},
+			Public: netip.PrefixFrom(public, nodeBlock.Bits()),
+		}
 	}
+	return all, nil
 }
 
 // nodeBlock is the user's block for the servers' own addresses; its first usable address is the gateway.

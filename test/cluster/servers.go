@@ -3,9 +3,11 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"k8s.io/client-go/kubernetes"
@@ -29,7 +31,7 @@ const (
 	servicePort = 80
 )
 
-// StartServers builds the network with the two servers, each with the programs that it will need, and configures
+// StartServers builds the network with the servers, each with the programs that it will need, and configures
 // their VLAN interfaces as the user would.
 func (c *Cluster) StartServers(ctx context.Context) error {
 	files, err := c.serverFiles(ctx)
@@ -43,7 +45,7 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 	config := lab.Config{
 		PrivateVLAN: privateVLAN, Management: management, ClientNet: clientNet,
 		HostPorts: []uint16{uint16(c.ControlPlane.Port())}, //nolint:gosec // a TCP port
-		FeedURL:   c.Sim.URL, Files: files, Programs: []string{"nft"}, Log: log,
+		FeedURL:   c.Sim.URL, Files: files, Programs: append([]string{"nft", "setpriv"}, c.options.Programs...), Log: log,
 	}
 	for _, s := range c.Servers {
 		config.Servers = append(config.Servers, s.Server)
@@ -62,6 +64,7 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 // serverFiles are the programs and kubeconfigs of the servers: name in the lab → path on this machine.
 func (c *Cluster) serverFiles(ctx context.Context) (map[string]string, error) {
 	files := map[string]string{}
+	maps.Copy(files, c.options.Files)
 	for name, build := range map[string]func() (string, error){
 		kubeVIPFile + ".bin": func() (string, error) { return tools.Binary(ctx, "kube-vip-"+c.options.KubeVIP) },
 		proxyFile:            func() (string, error) { return tools.Binary(ctx, "kube-proxy") },
@@ -102,6 +105,19 @@ func (c *Cluster) apiServerFromServers() string {
 
 // JoinServers registers the servers as Nodes, as their kubelets would, and starts kube-proxy and a backend on each.
 func (c *Cluster) JoinServers(ctx context.Context) error {
+	if err := c.RegisterNodes(ctx); err != nil {
+		return err
+	}
+	for _, s := range c.Servers {
+		if err := c.startPrograms(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RegisterNodes registers the servers as Nodes, as their kubelets would; nothing runs on them.
+func (c *Cluster) RegisterNodes(ctx context.Context) error {
 	for _, s := range c.Servers {
 		config, err := c.nodeConfig(s.Name)
 		if err != nil {
@@ -116,9 +132,6 @@ func (c *Cluster) JoinServers(ctx context.Context) error {
 			return err
 		}
 		c.beat(ctx, k)
-		if err := c.startPrograms(ctx, s); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -149,11 +162,14 @@ func (c *Cluster) startPrograms(ctx context.Context, s Server) error {
 	return nil
 }
 
+// asPod leaves a program the one capability that the agent's container has, as a container runtime does.
+var asPod = []string{"setpriv", "--bounding-set", "-all,+net_raw", "--inh-caps", "-all", "--no-new-privs"}
+
 // StartAgents starts the shipped agent on every server as the ServiceAccount of its manifest.
 func (c *Cluster) StartAgents(ctx context.Context) error {
 	for _, s := range c.Servers {
 		if _, err := c.Lab.StartProcess(ctx, lab.Program{
-			Host: s.Name, Name: "agent-" + s.Name, Args: c.agentCommand("run", s.Name),
+			Host: s.Name, Name: "agent-" + s.Name, Args: slices.Concat(asPod, c.agentCommand("run", s.Name), c.options.AgentFlags),
 		}); err != nil {
 			return fmt.Errorf("start the agent on %s: %w", s.Name, err)
 		}
@@ -162,8 +178,8 @@ func (c *Cluster) StartAgents(ctx context.Context) error {
 }
 
 // Diagnose runs `agent diagnose` on a server.
-func (c *Cluster) Diagnose(ctx context.Context, server string) (lab.Output, error) {
-	return c.Lab.Exec(ctx, server, c.agentCommand("diagnose", server)...)
+func (c *Cluster) Diagnose(ctx context.Context, server string, flags ...string) (lab.Output, error) {
+	return c.Lab.Exec(ctx, server, append(c.agentCommand("diagnose", server), flags...)...)
 }
 
 func (c *Cluster) agentCommand(command, server string) []string {

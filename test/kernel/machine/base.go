@@ -21,7 +21,7 @@ const metaPackage = "linux-image-cloud-amd64"
 
 // wanted are the modules that tests, the lab, kube-proxy (nftables mode) and kube-vip need, and the machine itself.
 var wanted = []string{
-	"8021q", "bonding", "bridge", "dummy", "macvlan", "veth", "overlay", "br_netfilter",
+	"8021q", "bonding", "bridge", "dummy", "macvlan", "veth", "overlay", "br_netfilter", "sch_netem",
 	"virtio_pci", "virtio_net", "virtio_blk", "virtio_console", "virtio_rng",
 	"nf_tables", "nft_chain_nat", "nft_compat", "nft_ct", "nft_fib", "nft_fib_inet", "nft_fib_ipv4", "nft_fib_ipv6",
 	"nft_hash", "nft_limit", "nft_log", "nft_masq", "nft_nat", "nft_numgen", "nft_objref", "nft_redir",
