@@ -5,29 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcement"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/monitor"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/netinfo"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
+
+// defaultWatch is the interval of --watch without a value.
+const defaultWatch = 10 * time.Second
 
 type diagnoseFlags struct {
 	nodeFlags
-	network networkFlags
-	fix     string
-	output  string
-	timeout time.Duration
+	network     networkFlags
+	fix, output string
+	timeout     time.Duration
+	watch       time.Duration
+	strict, npd bool
 }
 
 func newDiagnoseCommand() *cobra.Command {
@@ -36,155 +35,125 @@ func newDiagnoseCommand() *cobra.Command {
 		Use:   "diagnose",
 		Short: "Checks this node once and explains what is wrong and how to mend it",
 		Long: "Checks this node once and explains what is wrong and how to mend it. Nothing is changed.\n\n" +
-			"Exit codes: 0 all is well (warnings allowed), 1 a check failed, 2 wrong usage, 3 something could not be determined.",
+			"Exit codes: 0 all is well (warnings allowed, unless --strict), 1 a check failed, 2 wrong usage, 3 something could not be determined.",
+		Example: "  phoenixnap-agent diagnose --kubeconfig /etc/kubernetes/kubelet.conf\n" +
+			"  phoenixnap-agent diagnose --vlan 56 --network 203.0.113.0/29 --gateway 203.0.113.1 --address 203.0.113.2",
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runDiagnose(c.Context(), c.OutOrStdout(), f) },
+		RunE: func(c *cobra.Command, _ []string) error { return runDiagnose(c, f, netip.Addr{}) },
 	}
-	f.add(command.Flags())
-	f.network.add(command.Flags())
-	command.Flags().StringVar(&f.fix, "fix", "", "tool that fixes are written for: netplan, networkmanager, ifupdown, networkd, iproute2; empty: the recognised one")
-	command.Flags().StringVarP(&f.output, "output", "o", "text", "text or json")
-	command.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to wait for the API server")
+	f.add(command.PersistentFlags())
+	command.AddCommand(newDiagnoseVIPCommand(&f), newExplainCommand())
 	return command
+}
+
+func (f *diagnoseFlags) add(flags *pflag.FlagSet) {
+	f.nodeFlags.add(flags)
+	f.network.add(flags)
+	flags.StringVar(&f.fix, "fix", "", "tool that fixes are written for: netplan, networkmanager, ifupdown, networkd, iproute2; empty: the recognised one")
+	flags.StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
+	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to wait for the API server")
+	flags.BoolVar(&f.strict, "strict", false, "let a warning end with exit code 1")
+	flags.BoolVar(&f.npd, "npd", false, "write one line and exit as a plugin of node-problem-detector: 0 well, 1 problem, 2 unknown")
+	flags.DurationVar(&f.watch, "watch", 0, "look again at this interval and whenever the kernel reports a change, and print what changed, until interrupted; without a value every 10s")
+	flags.Lookup("watch").NoOptDefVal = defaultWatch.String()
 }
 
 func (f *diagnoseFlags) validate() error {
 	tools := []string{"", string(check.Netplan), string(check.NetworkManager), string(check.Ifupdown), string(check.Networkd), string(check.IPRoute2)}
-	if !slices.Contains(tools, f.fix) {
+	switch {
+	case !slices.Contains(tools, f.fix):
 		return usageError{fmt.Errorf("--fix %q is no tool that fixes are known for: give one of %s", f.fix, tools[1:])}
-	}
-	if f.output != "text" && f.output != "json" {
-		return usageError{fmt.Errorf("--output %q: give text or json", f.output)}
+	case !slices.Contains([]string{"text", "json", "yaml"}, f.output):
+		return usageError{fmt.Errorf("--output %q: give text, json or yaml", f.output)}
+	case f.watch < 0:
+		return usageError{fmt.Errorf("--watch=%s: the interval must be positive", f.watch)}
+	case f.timeout <= 0:
+		return usageError{fmt.Errorf("--timeout %s: the time must be positive", f.timeout)}
+	case f.npd && (f.watch > 0 || f.output != "text"):
+		return usageError{errors.New("--npd writes one line once: it goes with neither --watch nor --output")}
 	}
 	return nil
 }
 
-// runDiagnose prints the diagnosis; its error is the exit code when there is one.
-func runDiagnose(ctx context.Context, out io.Writer, f diagnoseFlags) error {
+// runDiagnose prints the diagnosis, of one address where it is given; its error is the exit code when there is one.
+func runDiagnose(c *cobra.Command, f diagnoseFlags, address netip.Addr) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
-	name, err := f.name()
+	s, err := newSession(f, address)
 	if err != nil {
 		return err
 	}
-	byHand, given, err := f.network.expected()
-	if err != nil {
-		return usageError{err}
+	show := presenter{flags: f, out: c.OutOrStdout(), style: diagnose.StyleFor(c.OutOrStdout(), os.LookupEnv)}
+	if f.watch > 0 {
+		return watchDiagnosis(c.Context(), s, show)
 	}
-	node, services, apiErr := f.ask(ctx, name)
-	expected := check.Expected{}
+	document, err := s.look(c.Context())
+	if err != nil {
+		return undetermined(c.ErrOrStderr(), err)
+	}
+	if f.npd {
+		code, err := document.NPD(c.OutOrStdout())
+		return ended(code, err)
+	}
+	return ended(document.ExitCode(f.strict), show.document(document))
+}
+
+// ended makes the error that a command ends with.
+func ended(code int, err error) error {
 	switch {
-	case given:
-		expected = byHand
-	case node != nil:
-		expected = check.ExpectedOf(node.Annotations, contract.NodeIPs(node))
+	case err != nil:
+		return err
+	case code != diagnose.ExitOK:
+		return exitCode(code)
 	default:
-		expected.Unreached = apiErr.Error()
+		return nil
 	}
-	expected.Interface, expected.Uplink = f.iface, f.uplink
-	targets := announcement.Targets(services)
-	for _, t := range targets {
-		expected.Virtual = append(expected.Virtual, t.Address)
-	}
-	document, err := examine(ctx, name, expected, targets)
-	if err != nil {
-		return fmt.Errorf("examine the node: %w", err)
-	}
-	if apiErr != nil {
-		document.APIServer = apiErr.Error()
-	}
-	if err := f.print(out, document); err != nil {
+}
+
+// undetermined says why there is no diagnosis: nothing failed, so the exit code is another.
+func undetermined(w io.Writer, err error) error {
+	if _, err := fmt.Fprintln(w, "phoenixnap-agent:", err); err != nil {
 		return err
 	}
-	if code := document.ExitCode(); code != diagnose.ExitOK {
-		return exitCode(code)
-	}
-	return nil
+	return exitCode(diagnose.ExitUndetermined)
 }
 
-func (f *diagnoseFlags) print(out io.Writer, document diagnose.Document) error {
-	if f.output == "json" {
-		return document.JSON(out)
-	}
-	return document.Text(out, check.Tool(f.fix))
+// presenter writes diagnoses as the flags say.
+type presenter struct {
+	flags diagnoseFlags
+	out   io.Writer
+	style diagnose.Style
 }
 
-// ask reads the Node and the Services. An API server that cannot be reached is no reason to give up: what can be judged
-// without it is.
-func (f *diagnoseFlags) ask(ctx context.Context, name string) (*corev1.Node, []*corev1.Service, error) {
-	client, err := f.client()
-	if err != nil {
-		return nil, nil, err
+func (p presenter) document(d diagnose.Document) error {
+	switch p.flags.output {
+	case "json":
+		return d.JSON(p.out)
+	case "yaml":
+		return d.YAML(p.out)
+	default:
+		return d.Text(p.out, p.style, check.Tool(p.flags.fix))
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
-	defer cancel()
-	node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, nil, fmt.Errorf("get Node %s: %w", name, err)
-	}
-	list, err := client.CoreV1().Services("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return node, nil, fmt.Errorf("list Services: %w", err)
-	}
-	services := make([]*corev1.Service, len(list.Items))
-	for i := range list.Items {
-		services[i] = &list.Items[i]
-	}
-	return node, services, nil
 }
 
-// examine looks once at the kernel and the wire.
-func examine(ctx context.Context, name string, expected check.Expected, targets []announcement.Target) (diagnose.Document, error) {
-	reader, asker := netinfo.NewReader(), l2.NewAsker()
-	snapshot, err := monitor.Look(ctx, reader, asker, expected)
-	if err != nil {
-		return diagnose.Document{}, err
-	}
-	report := check.Evaluate(expected, snapshot)
-	view := announcement.View{Report: report, Snapshot: snapshot}
-	document := diagnose.Document{
-		SchemaVersion: diagnose.SchemaVersion, Node: name, Network: expected.Describe(),
-		Renderer: snapshot.Renderer, Findings: report.Findings,
-	}
-	if len(targets) == 0 || report.Interface == "" {
-		return document, nil
-	}
-	if unasked, broken := announcement.Unasked(report, targets); broken {
-		document.Findings = append(document.Findings, unasked...)
-		return document, nil
-	}
-	observations, err := announcement.Observe(ctx, asker, reader, view, targets)
-	if err != nil {
-		return diagnose.Document{}, err
-	}
-	for _, o := range observations {
-		document.Findings = append(document.Findings, announcement.Judge(o))
-	}
-	return document, nil
-}
-
-// networkFlags describe the public network by hand, for a node whose API server cannot be reached.
-type networkFlags struct {
-	vlan      int
-	blocks    []string
-	addresses []string
-}
-
-func (f *networkFlags) add(flags *pflag.FlagSet) {
-	flags.IntVar(&f.vlan, "network-vlan", 0, "VLAN ID of the public network, in place of what the controller published")
-	flags.StringSliceVar(&f.blocks, "network-block", nil, "block of the network in CIDR notation, with --network-vlan; may be repeated. The gateway is its first usable address")
-	flags.StringSliceVar(&f.addresses, "node-address", nil, "the node's own address in the network, with --network-vlan; may be repeated")
-}
-
-// expected returns the network that the flags describe; given is false when they describe none.
-func (f *networkFlags) expected() (e check.Expected, given bool, err error) {
-	if f.vlan == 0 {
-		if len(f.blocks)+len(f.addresses) > 0 {
-			return e, false, errors.New("--network-block and --node-address need --network-vlan")
+// change writes a diagnosis under a line for each change; programs get the documents alone.
+func (p presenter) change(d diagnose.Document, changes []string) error {
+	if p.flags.output == "text" {
+		if err := diagnose.Heading(p.out, p.style, d, changes); err != nil {
+			return err
 		}
-		return e, false, nil
 	}
-	e, err = check.ExpectedByHand(f.vlan, f.blocks, f.addresses)
-	return e, true, err
+	return p.document(d)
+}
+
+// watchDiagnosis diagnoses until ctx ends, and ends with the exit code of the last diagnosis.
+func watchDiagnosis(ctx context.Context, s *session, show presenter) error {
+	changed := make(chan struct{}, 1)
+	watching, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- s.watchKernel(watching, changed) }()
+	last, err := diagnose.Watcher{Interval: show.flags.watch, Changed: changed, Look: s.look, Show: show.change}.Run(ctx)
+	stop()
+	return ended(last.ExitCode(show.flags.strict), errors.Join(err, <-done))
 }

@@ -14,7 +14,7 @@ func judgePublished(v view) outcome {
 	switch {
 	case v.Unreached != "":
 		o := cannotTell("APIServerNotReached", "what the controller published is not known: "+v.Unreached)
-		o.fixes = []Fix{{Tool: AnyTool, Note: "name a kubeconfig with --kubeconfig, or describe the network with --network-vlan, --network-block and --node-address"}}
+		o.fixes = []Fix{{Tool: AnyTool, Note: "name a kubeconfig with --kubeconfig, or describe the network with --vlan, --network, --gateway and --address"}}
 		return o
 	case v.Unreadable != "":
 		o := cannotTell("NetworkUnreadable", "the published network cannot be read: "+v.Unreadable)

@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 )
 
-// SchemaVersion is the version of the JSON document; it grows when a field changes its meaning or goes.
+// SchemaVersion is the version of the JSON and YAML document; it grows when a field changes its meaning or goes.
 const SchemaVersion = 1
 
 // Exit codes of the command.
@@ -21,41 +24,100 @@ const (
 
 // Document is everything that a diagnosis says.
 type Document struct {
-	SchemaVersion int    `json:"schemaVersion"`
-	Node          string `json:"node"`
+	SchemaVersion int `json:"schemaVersion"`
+	// Time is when the node was looked at, to the second.
+	Time time.Time `json:"time"`
+	Node string    `json:"node"`
+	// ServerID is the phoenixNAP server that the Node runs on; empty where it is not known.
+	ServerID string `json:"serverID,omitempty"`
 	// Network says what was expected, in a line.
 	Network string `json:"network"`
-	// APIServer says why the API server could not be asked; empty when it could.
+	// APIServer says why the API server could not be asked; empty when it could, or needed not.
 	APIServer string `json:"apiServer,omitempty"`
+	// Interface and Uplink are the VLAN interface and the link below it; empty where none was found.
+	Interface string `json:"interface,omitempty"`
+	Uplink    string `json:"uplink,omitempty"`
 	// Renderer is the tool that seems to configure the machine's network.
 	Renderer check.Tool `json:"renderer,omitempty"`
+	// Result sums the checks up.
+	Result Result `json:"result"`
+	// Address is set where one address was asked for.
+	Address *Address `json:"address,omitempty"`
 	// Findings are the node's checks, then those of the addresses of Services.
 	Findings []check.Finding `json:"checks"`
 }
 
-// ExitCode sums the findings up: a failure outweighs what could not be determined; warnings are no failure.
-func (d Document) ExitCode() int {
-	code := ExitOK
-	for _, f := range d.Findings {
-		switch f.Status {
-		case check.Fail:
-			return ExitFailed
-		case check.Unknown:
-			code = ExitUndetermined
-		case check.OK, check.Warn, check.Skip:
-		default:
-			code = ExitUndetermined
-		}
-	}
-	return code
+// Result sums the findings up.
+type Result struct {
+	// Status is the worst outcome: FAIL, UNKNOWN, WARN or OK.
+	Status check.Status `json:"status"`
+	// FirstCause is the finding to look at first; empty when all is well.
+	FirstCause check.ID `json:"firstCause,omitempty"`
+	// Counts are the numbers of findings by their outcome.
+	Counts map[check.Status]int `json:"counts"`
 }
 
-// JSON writes the document for machines.
+// Sum returns the document with its Result.
+func (d Document) Sum() Document {
+	d.Address, d.Findings = d.Address.filled(), append([]check.Finding{}, d.Findings...)
+	d.Result = Result{Status: check.OK, Counts: map[check.Status]int{}}
+	for _, f := range d.Findings {
+		d.Result.Counts[f.Status]++
+		if weight(f.Status) > weight(d.Result.Status) {
+			d.Result.Status, d.Result.FirstCause = f.Status, f.ID
+		}
+	}
+	return d
+}
+
+// weight orders outcomes: a failure outweighs what could not be determined.
+func weight(s check.Status) int {
+	switch s {
+	case check.Fail:
+		return 3
+	case check.Unknown:
+		return 2
+	case check.Warn:
+		return 1
+	case check.OK, check.Skip:
+	}
+	return 0
+}
+
+// ExitCode is the code to exit with. Warnings are no failure unless strict.
+func (d Document) ExitCode(strict bool) int {
+	switch d.Sum().Result.Status {
+	case check.Fail:
+		return ExitFailed
+	case check.Unknown:
+		return ExitUndetermined
+	case check.Warn:
+		if strict {
+			return ExitFailed
+		}
+	case check.OK, check.Skip:
+	}
+	return ExitOK
+}
+
+// JSON writes the document for programs.
 func (d Document) JSON(w io.Writer) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(d); err != nil {
+	if err := encoder.Encode(d.Sum()); err != nil {
+		return fmt.Errorf("write the diagnosis: %w", err)
+	}
+	return nil
+}
+
+// YAML writes the same as JSON does, as one document of a YAML stream.
+func (d Document) YAML(w io.Writer) error {
+	raw, err := yaml.Marshal(d.Sum())
+	if err != nil {
+		return fmt.Errorf("write the diagnosis: %w", err)
+	}
+	if _, err := fmt.Fprintf(w, "---\n%s", raw); err != nil {
 		return fmt.Errorf("write the diagnosis: %w", err)
 	}
 	return nil

@@ -3,121 +3,162 @@ package diagnose
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 )
 
+// label is the width of the names of fields.
+const label = 10
+
 // Text writes the document for a person: a line for each check, and below those that are not well the cause, the
-// evidence and the fix. tool chooses the fixes; empty takes the recognised renderer's, and iproute2's, which help at
-// once.
-func (d Document) Text(w io.Writer, tool check.Tool) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Node     %s\nNetwork  %s\n", d.Node, d.Network)
-	if d.APIServer != "" {
-		fmt.Fprintf(&b, "API      not reached: %s\n", d.APIServer)
+// evidence and the fix. tool chooses the fixes; empty takes iproute2's, which help at once, and those of the recognised
+// renderer, which last.
+func (d Document) Text(w io.Writer, style Style, tool check.Tool) error {
+	d = d.Sum()
+	p := &page{style: style}
+	d.writeHeader(p)
+	if d.Address != nil {
+		d.Address.write(p)
 	}
-	group := ""
-	for _, f := range d.Findings {
-		if g := groupOf(f.ID); g != group {
-			group = g
-			fmt.Fprintf(&b, "\n%s\n", group)
-		}
-		writeFinding(&b, f, d.tools(tool))
-	}
-	fmt.Fprintf(&b, "\n%s\n", d.summary())
-	if _, err := io.WriteString(w, b.String()); err != nil {
+	d.writeFindings(p, d.chooser(tool))
+	d.writeResult(p)
+	if _, err := io.WriteString(w, p.String()); err != nil {
 		return fmt.Errorf("write the diagnosis: %w", err)
 	}
 	return nil
 }
 
-func (d Document) tools(chosen check.Tool) []check.Tool {
-	switch {
-	case chosen != "":
-		return []check.Tool{check.AnyTool, chosen}
-	case d.Renderer != "":
-		return []check.Tool{check.AnyTool, check.IPRoute2, d.Renderer}
-	default:
-		return []check.Tool{check.AnyTool, check.IPRoute2}
+func (p *page) field(indent int, name, text string) {
+	if text != "" {
+		p.prose(fmt.Sprintf("%*s%-*s", indent, "", label, name), indent+label, text)
 	}
 }
 
-func groupOf(id check.ID) string {
-	groups := map[string]string{
-		"PN0": "Published network", "PN1": "Link", "PN2": "Address", "PN3": "Gateway",
-		"PN4": "Kernel settings", "PN5": "Return path", "PN6": "Announcement",
+func (d Document) writeHeader(p *page) {
+	node := d.Node
+	if d.ServerID != "" {
+		node += " (server " + d.ServerID + ")"
 	}
-	if len(id) >= 3 {
-		return groups[string(id[:3])]
+	p.field(0, "Node", node)
+	p.field(0, "Network", d.Network)
+	p.field(0, "Interface", d.Interface)
+	p.field(0, "Set up by", string(d.Renderer))
+	if d.APIServer != "" {
+		p.field(0, "API", "not reached: "+d.APIServer)
 	}
-	return ""
 }
 
-func writeFinding(b *strings.Builder, f check.Finding, tools []check.Tool) {
-	fmt.Fprintf(b, "  %-7s %s %s", f.Status, f.ID, f.Title)
-	switch f.Status {
-	case check.OK:
-		writeAfter(b, f.Observed)
-		return
-	case check.Skip:
-		writeAfter(b, f.Because)
-		return
-	case check.Warn, check.Fail, check.Unknown:
-	default:
-	}
-	b.WriteString("\n")
-	writeField(b, "cause", f.Cause)
-	writeField(b, "expected", f.Expected)
-	writeField(b, "seen", f.Observed)
-	for _, fix := range f.Fixes {
-		for _, tool := range tools {
-			if fix.Tool == tool {
-				writeFix(b, fix)
-			}
+// groups are the headings, by the first three characters of an ID.
+var groups = []struct{ prefix, heading string }{
+	{"PN0", "Published network and identity"}, {"PN1", "Link"}, {"PN2", "Address"}, {"PN3", "Gateway"},
+	{"PN4", "Kernel settings"}, {"PN5", "Return path"}, {"PN6", "Announcement"},
+}
+
+// Group returns the heading under which a finding stands.
+func Group(id check.ID) string {
+	for _, g := range groups {
+		if strings.HasPrefix(string(id), g.prefix) {
+			return g.heading
 		}
 	}
-	writeField(b, "more", f.Doc)
+	return "Others"
 }
 
-func writeAfter(b *strings.Builder, text string) {
-	if text != "" {
-		fmt.Fprintf(b, ": %s", text)
-	}
-	b.WriteString("\n")
-}
-
-func writeField(b *strings.Builder, name, text string) {
-	if text != "" {
-		fmt.Fprintf(b, "          %-9s %s\n", name, text)
-	}
-}
-
-func writeFix(b *strings.Builder, fix check.Fix) {
-	label := "fix"
-	if fix.Tool != check.AnyTool {
-		label = "fix with " + string(fix.Tool)
-	}
-	fmt.Fprintf(b, "          %s\n", label)
-	if fix.File != "" {
-		fmt.Fprintf(b, "            write %s:\n", fix.File)
-		for line := range strings.Lines(fix.Content) {
-			fmt.Fprintf(b, "              %s", line)
-		}
-	}
-	for _, command := range fix.Commands {
-		fmt.Fprintf(b, "            $ %s\n", command)
-	}
-	if fix.Note != "" {
-		fmt.Fprintf(b, "            (%s)\n", fix.Note)
-	}
-}
-
-func (d Document) summary() string {
-	count := map[check.Status]int{}
+// writeFindings writes all findings but consequences, which stand in a line below their cause.
+func (d Document) writeFindings(p *page, choose chooser) {
+	group := ""
 	for _, f := range d.Findings {
-		count[f.Status]++
+		if _, consequence := consequenceOf(f); consequence && d.has(f) {
+			continue
+		}
+		if g := Group(f.ID); g != group {
+			group = g
+			p.line("")
+			p.line(p.style.heading(group))
+		}
+		d.writeFinding(p, f, choose)
 	}
-	return fmt.Sprintf("%d failed, %d unknown, %d warnings, %d skipped, %d ok",
-		count[check.Fail], count[check.Unknown], count[check.Warn], count[check.Skip], count[check.OK])
+}
+
+// consequenceOf returns the cause of a finding that was skipped because of another.
+func consequenceOf(f check.Finding) (check.ID, bool) {
+	cause, consequence := strings.CutPrefix(f.Because, "because of ")
+	return check.ID(cause), f.Status == check.Skip && consequence
+}
+
+// has tells whether the cause of a consequence stands in the document.
+func (d Document) has(consequence check.Finding) bool {
+	cause, _ := consequenceOf(consequence)
+	return slices.ContainsFunc(d.Findings, func(f check.Finding) bool { return f.ID == cause && f.Status != check.Skip })
+}
+
+// consequences lists the IDs of what was skipped because of a finding.
+func (d Document) consequences(cause check.ID) string {
+	var ids []string
+	for _, f := range d.Findings {
+		if of, consequence := consequenceOf(f); consequence && of == cause && !slices.Contains(ids, string(f.ID)) {
+			ids = append(ids, string(f.ID))
+		}
+	}
+	return strings.Join(ids, ", ")
+}
+
+// writeResult closes the text with what to look at first: it is what stands above the prompt.
+func (d Document) writeResult(p *page) {
+	p.line("")
+	p.prose(p.style.outcome(d.Result.Status)+" ", len(check.Unknown)+3, d.conclusion())
+	counts := d.Result.Counts
+	p.line(fmt.Sprintf("%d failed, %d unknown, %s, %d skipped, %d ok", counts[check.Fail], counts[check.Unknown],
+		plural(counts[check.Warn], "warning"), counts[check.Skip], counts[check.OK]))
+}
+
+func (d Document) conclusion() string {
+	first := d.first()
+	switch {
+	case d.Result.Status == check.OK && d.Address != nil:
+		return "the address is served as it should be, as far as this node sees"
+	case d.Result.Status == check.OK:
+		return "the node can carry traffic of the public network"
+	case d.Result.Status == check.Warn:
+		return fmt.Sprintf("worth a look: %s: %s", first.ID, first.Cause)
+	case d.Result.Status == check.Unknown:
+		return fmt.Sprintf("could not be determined: %s: %s", first.ID, first.Cause)
+	default:
+		return fmt.Sprintf("mend this first: %s: %s", first.ID, first.Cause)
+	}
+}
+
+func (d Document) first() check.Finding {
+	for _, f := range d.Findings {
+		if f.ID == d.Result.FirstCause && f.Status == d.Result.Status {
+			return f
+		}
+	}
+	return check.Finding{}
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Heading announces a diagnosis that differs from the one before: when it was made and what changed.
+func Heading(w io.Writer, style Style, d Document, changes []string) error {
+	p := &page{style: style}
+	if len(changes) > 0 {
+		p.line("")
+	}
+	p.line(style.heading("=== " + d.Time.Format("2006-01-02 15:04:05") + " UTC ==="))
+	for _, change := range changes {
+		p.prose("  ", 4, change)
+	}
+	p.line("")
+	if _, err := io.WriteString(w, p.String()); err != nil {
+		return fmt.Errorf("write the diagnosis: %w", err)
+	}
+	return nil
 }

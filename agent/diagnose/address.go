@@ -1,0 +1,114 @@
+package diagnose
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Address is what is known of one address beside the verdict: who answers, and who should.
+type Address struct {
+	Address netip.Addr `json:"address"`
+	// Services are the Services that have the address, as namespace/name; more than one is a mistake.
+	Services []string `json:"services,omitempty"`
+	// Claimants are the machines that claimed the address on the wire. A machine never hears itself.
+	Claimants []Claimant `json:"claimants"`
+	// Holders are the nodes that should announce the address, and who says so; they may disagree.
+	Holders []Holder `json:"holders"`
+	// Held names the interfaces of this node that carry the address.
+	Held []string `json:"held"`
+	// ReturnBy is the interface by which this node sends replies from the address; empty unless it holds it.
+	ReturnBy string `json:"returnBy,omitempty"`
+	// Unasked says why the wire was not asked; empty when it was.
+	Unasked string `json:"unasked,omitempty"`
+}
+
+// Claimant is a machine that claimed the address by ARP.
+type Claimant struct {
+	// MAC is its hardware address, in lower case.
+	MAC string `json:"mac"`
+	// Nodes are the Nodes that reported that hardware address; empty when none did.
+	Nodes []string `json:"nodes,omitempty"`
+}
+
+// Holder is a node that should announce the address.
+type Holder struct {
+	Node string `json:"node"`
+	// Says is where that stands, such as "annotation kube-vip.io/vipHost of Service default/web".
+	Says string `json:"says"`
+}
+
+func (a *Address) write(p *page) {
+	p.field(0, "Address", a.Address.String())
+	p.field(0, "Service", orElse(strings.Join(a.Services, " and "), "none that is known"))
+	p.section("Who answers on the wire", a.claimants())
+	p.section("Who should", a.holders())
+	p.section("This node", a.here())
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// filled returns the address with empty lists in place of missing ones: programs read them alike.
+func (a *Address) filled() *Address {
+	if a == nil {
+		return nil
+	}
+	b := *a
+	b.Claimants = append([]Claimant{}, a.Claimants...)
+	b.Holders = append([]Holder{}, a.Holders...)
+	b.Held = append([]string{}, a.Held...)
+	return &b
+}
+
+func (p *page) section(heading string, lines []string) {
+	p.line("")
+	p.line(p.style.heading(heading))
+	for _, line := range lines {
+		p.prose("  ", 4, line)
+	}
+}
+
+func (a *Address) claimants() []string {
+	if a.Unasked != "" {
+		return []string{"not asked: " + a.Unasked}
+	}
+	var lines []string
+	for _, c := range a.Claimants {
+		owner := "which no Node has reported as its own"
+		if len(c.Nodes) > 0 {
+			owner = "of Node " + strings.Join(c.Nodes, ", ")
+		}
+		lines = append(lines, c.MAC+" "+owner)
+	}
+	if lines == nil {
+		return []string{"no other machine"}
+	}
+	return lines
+}
+
+func (a *Address) holders() []string {
+	var lines []string
+	for _, h := range a.Holders {
+		lines = append(lines, fmt.Sprintf("Node %s, says the %s", h.Node, h.Says))
+	}
+	if lines == nil {
+		return []string{"not known"}
+	}
+	return lines
+}
+
+func (a *Address) here() []string {
+	if len(a.Held) == 0 {
+		return []string{"does not hold the address"}
+	}
+	lines := []string{"holds the address on " + strings.Join(a.Held, ", ")}
+	if a.ReturnBy != "" {
+		lines = append(lines, "sends replies from it to clients outside by "+a.ReturnBy)
+	}
+	return lines
+}

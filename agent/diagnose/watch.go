@@ -1,0 +1,92 @@
+package diagnose
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+)
+
+// Watcher diagnoses again and again, and shows a diagnosis that differs from the last.
+type Watcher struct {
+	// Interval is the time between looks when nothing changes.
+	Interval time.Duration
+	// Changed calls for a look at once; nil when there is nobody to call.
+	Changed <-chan struct{}
+	// Look diagnoses once.
+	Look func(context.Context) (Document, error)
+	// Show receives a diagnosis that differs from the last, and how; the first differs in nothing.
+	Show func(d Document, changes []string) error
+}
+
+// Run watches until ctx ends and returns the last diagnosis. What was cut short by the end of ctx does not count.
+func (w Watcher) Run(ctx context.Context) (last Document, err error) {
+	for first := true; ; first = false {
+		now, err := w.Look(ctx)
+		if ctx.Err() != nil {
+			return last, nil
+		}
+		if err != nil {
+			return last, err
+		}
+		if changes := Changes(last, now); first || len(changes) > 0 {
+			if first {
+				changes = nil
+			}
+			if err := w.Show(now, changes); err != nil {
+				return now, err
+			}
+		}
+		last = now
+		select {
+		case <-ctx.Done():
+			return last, nil
+		case <-w.Changed:
+		case <-time.After(w.Interval):
+		}
+	}
+}
+
+// Changes says in lines what differs between two diagnoses. Evidence alone, such as a round-trip time, is no difference.
+func Changes(before, after Document) []string {
+	var lines []string
+	if before.Network != after.Network {
+		lines = append(lines, "the network is now "+after.Network)
+	}
+	if (before.APIServer == "") != (after.APIServer == "") {
+		lines = append(lines, map[bool]string{true: "the API server is reached", false: "the API server is not reached"}[after.APIServer == ""])
+	}
+	was := map[string]check.Finding{}
+	for _, f := range before.Findings {
+		was[key(f)] = f
+	}
+	is := map[string]bool{}
+	for _, f := range after.Findings {
+		is[key(f)] = true
+		old, known := was[key(f)]
+		if !known {
+			old.Status = "new"
+		}
+		if !known || old.Status != f.Status || old.Reason != f.Reason || old.Cause != f.Cause || old.Because != f.Because {
+			lines = append(lines, change(old, f))
+		}
+	}
+	for _, f := range before.Findings {
+		if !is[key(f)] {
+			lines = append(lines, fmt.Sprintf("%s gone: %s", f.ID, f.Title))
+		}
+	}
+	return lines
+}
+
+// key tells findings apart: those of addresses share an ID.
+func key(f check.Finding) string { return string(f.ID) + " " + f.Title }
+
+func change(old, f check.Finding) string {
+	text := fmt.Sprintf("%s %s -> %s", f.ID, old.Status, f.Status)
+	if f.Cause != "" {
+		text += ": " + f.Cause
+	}
+	return text
+}
