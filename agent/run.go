@@ -75,7 +75,7 @@ func runAgent(ctx context.Context, f runFlags) error {
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
 	recorder := events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "phoenixnap-agent", Host: name})
-	publisher := nodecond.New(client, name, nodecond.Recorder(recorder), metrics.Wrote)
+	publisher := nodecond.New(client.CoreV1().Nodes(), name, nodecond.Recorder(recorder), metrics.Wrote)
 
 	var st *station.Station
 	watcher := nodewatch.New(client, name, func(node *corev1.Node) { st.ObserveNode(node) })
