@@ -11,29 +11,44 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 const (
-	// Period is the time between renewals.
+	// Period is the time between renewals, give or take a twentieth.
 	Period = 30 * time.Second
 	// Duration is how long the Lease speaks for the agent: after this silence the controller calls its conditions Unknown.
 	Duration = 3 * time.Minute
-	// retryPause is the time between attempts while the API server does not take a renewal.
-	retryPause = 5 * time.Second
+	// firstRetry and lastRetry bound the pause while the API server does not take a renewal; it doubles in between, and up
+	// to a quarter of it is chance, so that the agents do not meet an API server that comes back all at once.
+	firstRetry = 2 * time.Second
+	lastRetry  = 20 * time.Second
+	// nodePause is the time between looks for the Node while there is none.
+	nodePause = time.Second
+	// renewTimeout bounds one attempt.
+	renewTimeout = 10 * time.Second
 )
+
+// Leases are the Leases of a namespace; the client of client-go reads and writes them.
+type Leases interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error)
+	Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error)
+	Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error)
+}
 
 // Keeper renews the Lease of one agent.
 type Keeper struct {
 	// Leases is the client for the namespace of the Lease, kube-system.
-	Leases coordinationclient.LeaseInterface
+	Leases Leases
 	// NodeName names the Node; the Lease is contract.AgentLeasePrefix and that name.
 	NodeName string
-	// Node returns the Node, or nil while it is not known. The Lease is owned by the Node and goes with it.
+	// Node returns the Node, or nil while it is not known. The Lease is owned by the Node and goes with it, and there is
+	// none without a Node.
 	Node func() *corev1.Node
+	// OnRenew, where it is not nil, is called after each attempt with its error.
+	OnRenew func(error)
 
 	// current is the Lease as last written, so that a renewal is one request.
 	current *coordinationv1.Lease
@@ -41,18 +56,47 @@ type Keeper struct {
 
 // Run renews until ctx ends. A failed renewal is logged and tried again soon.
 func (k *Keeper) Run(ctx context.Context) error {
+	failures := 0
 	for {
-		pause := Period + rand.N(Period/10) - Period/20
-		if err := k.Renew(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Renewing the agent's Lease")
-			pause = retryPause
+		pause := nodePause
+		if k.Node() != nil {
+			err := k.attempt(ctx)
+			switch {
+			case err != nil && ctx.Err() == nil:
+				klog.FromContext(ctx).Error(err, "Renewing the agent's Lease")
+				pause = retryAfter(failures)
+				failures++
+			default:
+				pause, failures = Period+rand.N(Period/10)-Period/20, 0
+			}
 		}
+		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
+			timer.Stop()
 			return nil
-		case <-time.After(pause):
+		case <-timer.C:
 		}
 	}
+}
+
+// retryAfter is the pause after a failure that so many others preceded.
+func retryAfter(failures int) time.Duration {
+	pause := lastRetry
+	if failures < 8 {
+		pause = min(firstRetry<<failures, lastRetry)
+	}
+	return pause - rand.N(pause/4)
+}
+
+func (k *Keeper) attempt(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	err := k.Renew(ctx)
+	if k.OnRenew != nil {
+		k.OnRenew(err)
+	}
+	return err
 }
 
 // Renew writes the Lease once, creating it where there is none.
@@ -91,6 +135,8 @@ func (k *Keeper) create(ctx context.Context, name string) error {
 	return nil
 }
 
+// fill sets what the Lease says. An owner that is no more would have the garbage collector delete the Lease, so it is
+// replaced when another Node has taken the name.
 func (k *Keeper) fill(lease *coordinationv1.Lease) {
 	now, seconds := metav1.NowMicro(), int32(Duration/time.Second)
 	lease.Spec.HolderIdentity = &k.NodeName
@@ -99,7 +145,7 @@ func (k *Keeper) fill(lease *coordinationv1.Lease) {
 	if lease.Spec.AcquireTime == nil {
 		lease.Spec.AcquireTime = &now
 	}
-	if node := k.Node(); node != nil && len(lease.OwnerReferences) == 0 {
+	if node := k.Node(); node != nil {
 		lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 	}
 }

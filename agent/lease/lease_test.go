@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,12 +65,13 @@ func TestRetriesAndTakesUpAnExistingLease(t *testing.T) {
 			failures--
 			return failures >= 0, nil, errors.New("the API server is away")
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 3*retryPause+time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		defer cancel()
 		if err := newKeeper(client).Run(ctx); err != nil {
 			t.Error(err)
 		}
-		if l := read(t, client); l.Spec.RenewTime == nil || time.Since(l.Spec.RenewTime.Time) != time.Second {
+		// Pauses of 2, 4 and 8 s, less a quarter at most.
+		if l := read(t, client); l.Spec.RenewTime == nil || time.Since(l.Spec.RenewTime.Time) < time.Second || time.Since(l.Spec.RenewTime.Time) > 4500*time.Millisecond {
 			t.Errorf("renewed at %v, want after three pauses", l.Spec.RenewTime)
 		}
 	})
@@ -91,4 +93,76 @@ func TestALostLeaseIsMadeAgain(t *testing.T) {
 		t.Errorf("the attempt after it: %v", err)
 	}
 	read(t, client)
+}
+
+func TestAnAPIServerThatIsAwayIsAskedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		attempts, failed := 0, 0
+		client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			attempts++
+			return true, nil, errors.New("the API server is away")
+		})
+		k := newKeeper(client)
+		k.OnRenew = func(err error) {
+			if err != nil {
+				failed++
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := k.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if attempts < 3600/20 || attempts > 3600/15+5 || failed != attempts {
+			t.Errorf("%d attempts in an hour, %d told as failed; want one every 15 to 20 s, all told", attempts, failed)
+		}
+	})
+}
+
+func TestNoLeaseWithoutANode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		k := newKeeper(client)
+		var known atomic.Bool
+		node := k.Node()
+		k.Node = func() *corev1.Node {
+			if known.Load() {
+				return node
+			}
+			return nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- k.Run(ctx) }()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := len(client.Actions()); n > 0 {
+			t.Errorf("%d requests for a Node that is not there", n)
+		}
+		known.Store(true)
+		time.Sleep(nodePause)
+		synctest.Wait()
+		read(t, client)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A Lease whose owner is no more is deleted by the garbage collector.
+func TestAnotherNodeOfTheNameOwnsTheLease(t *testing.T) {
+	client := fake.NewClientset()
+	k := newKeeper(client)
+	if err := k.Renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k.Node = func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", UID: "u2"}} }
+	if err := k.Renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if owners := read(t, client).OwnerReferences; len(owners) != 1 || owners[0].UID != "u2" {
+		t.Errorf("owned by %v, want the new Node alone", owners)
+	}
 }
