@@ -1,0 +1,203 @@
+package returnpath
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// nftTable is the name of the agent's own nftables table, in the family ip. Nothing in it belongs to anybody else.
+const nftTable = "phoenixnap"
+
+// Offsets of the addresses in an IPv4 header (RFC 791), and their length.
+const (
+	sourceOffset      = 12
+	destinationOffset = 16
+	addressLength     = 4
+)
+
+// inner are the networks of private addresses (RFC 1918, RFC 6598). No gateway of a public network leads to them: who asks
+// from there, such as a pod of another node, is answered by the main table.
+var inner = []netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"),
+	netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("100.64.0.0/10"),
+}
+
+// ruleset is the content of the agent's nftables table. The zero value stands for no table.
+type ruleset struct {
+	chains []chain
+}
+
+// chain is a chain with its rules.
+type chain struct {
+	name string
+	// kind, hook and priority are set for a chain that the kernel calls; empty for one that rules jump to.
+	kind     nftables.ChainType
+	hook     *nftables.ChainHook
+	priority *nftables.ChainPriority
+	rules    []statement
+}
+
+// statement is a rule of a chain.
+type statement struct {
+	// text is the rule as nft(8) takes it; it stands as a comment in the kernel.
+	text  string
+	exprs []expr.Any
+}
+
+// chainNames are the chains of the agent's table, in their order.
+func chainNames() []string { return []string{"arrived", "replied", "prerouting", "output"} }
+
+func (r ruleset) empty() bool { return len(r.chains) == 0 }
+
+// lines writes the ruleset so that it can be compared with what the kernel has; nil for no table.
+func (r ruleset) lines() []string {
+	if r.empty() {
+		return nil
+	}
+	lines := []string{tableLine(len(r.chains))}
+	for _, c := range r.chains {
+		lines = append(lines, c.header())
+		for _, s := range c.rules {
+			lines = append(lines, line(s.exprs))
+		}
+	}
+	return lines
+}
+
+// tableLine tells of the table how many chains it has: a foreign one shows.
+func tableLine(chains int) string { return fmt.Sprintf("table ip %s with %d chains", nftTable, chains) }
+
+func (c chain) header() string {
+	if c.hook == nil || c.priority == nil {
+		return "chain " + c.name
+	}
+	return fmt.Sprintf("chain %s type %s hook %d priority %d", c.name, c.kind, *c.hook, *c.priority)
+}
+
+// line writes expressions as the kernel tells them: it does not give back the source register of what sets a value of a
+// connection.
+func line(exprs []expr.Any) string {
+	parts := make([]string, len(exprs))
+	for i, e := range exprs {
+		if ct, is := e.(*expr.Ct); is && ct.SourceRegister {
+			e = &expr.Ct{Key: ct.Key}
+		}
+		parts[i] = fmt.Sprintf("%T%+v", e, e)
+	}
+	return strings.Join(parts, " ")
+}
+
+// marking is the ruleset that marks connections when they come by the VLAN interface, and their replies. The reply's mark
+// goes by the address that the client asked for, which the connection remembers beyond every translation.
+func (t target) marking(name string, gateways []gateway) *ruleset {
+	bit := t.bits.connection()
+	reply := statement{fmt.Sprintf("ct direction reply ct mark and %#x == %#x jump replied", bit, bit), slices.Concat(
+		ctEquals(expr.CtKeyDIRECTION, []byte{1}), ctMarked(bit), jump("replied"))}
+	arriving := statement{fmt.Sprintf("iifname %q ct state new jump arrived", name), slices.Concat(
+		interfaceIs(name), stateNew(), jump("arrived"))}
+	// In the order of chainNames.
+	return &ruleset{chains: []chain{
+		{name: "arrived", rules: arrived(bit, gateways)},
+		{name: "replied", rules: t.replied(gateways)},
+		// Before the translation of addresses (-100), so that the destination is still what the client asked for.
+		{name: "prerouting", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting,
+			priority: nftables.ChainPriorityRef(*nftables.ChainPriorityMangle - 10), rules: []statement{arriving, reply}},
+		// Type route: the kernel looks the route of a changed packet up anew.
+		{name: "output", kind: nftables.ChainTypeRoute, hook: nftables.ChainHookOutput,
+			priority: nftables.ChainPriorityMangle, rules: []statement{reply}},
+	}}
+}
+
+// arrived marks connections to addresses of the blocks.
+func arrived(bit uint32, gateways []gateway) []statement {
+	var rules []statement
+	for _, p := range inner {
+		rules = append(rules, statement{fmt.Sprintf("ip saddr %s return", p), slices.Concat(
+			headerIn(sourceOffset, p), []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}})})
+	}
+	for _, g := range gateways {
+		rules = append(rules, statement{fmt.Sprintf("ip daddr %s ct mark set ct mark or %#x", g.block, bit), slices.Concat(
+			headerIn(destinationOffset, g.block), []expr.Any{
+				&expr.Ct{Key: expr.CtKeyMARK, Register: 1},
+				bitwise(^bit, bit),
+				&expr.Ct{Key: expr.CtKeyMARK, Register: 1, SourceRegister: true},
+			})})
+	}
+	return rules
+}
+
+// replied marks packets with the value of the gateway of the address that was asked.
+func (t target) replied(gateways []gateway) []statement {
+	var rules []statement
+	for _, g := range gateways {
+		value := t.mark(g)
+		rules = append(rules, statement{
+			fmt.Sprintf("ct original ip daddr %s meta mark set meta mark and %#x xor %#x", g.block, ^uint32(t.bits), value),
+			slices.Concat(
+				[]expr.Any{&expr.Ct{Key: expr.CtKeyDST, Register: 1, Direction: 0}}, within(g.block),
+				[]expr.Any{
+					&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
+					bitwise(^uint32(t.bits), value),
+					&expr.Meta{Key: expr.MetaKeyMARK, Register: 1, SourceRegister: true},
+				})})
+	}
+	return rules
+}
+
+func interfaceIs(name string) []expr.Any {
+	var padded [unix.IFNAMSIZ]byte
+	copy(padded[:], name)
+	return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: padded[:]}}
+}
+
+func stateNew() []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATE, Register: 1}, bitwise(expr.CtStateBitNEW, 0),
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(0)},
+	}
+}
+
+func ctEquals(key expr.CtKey, value []byte) []expr.Any {
+	return []expr.Any{&expr.Ct{Key: key, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: value}}
+}
+
+func ctMarked(bit uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeyMARK, Register: 1}, bitwise(bit, 0),
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(bit)},
+	}
+}
+
+// headerIn compares an address of the header with a network.
+func headerIn(offset uint32, network netip.Prefix) []expr.Any {
+	load := &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: addressLength}
+	return append([]expr.Any{load}, within(network)...)
+}
+
+// within compares the address in the register with a network.
+func within(network netip.Prefix) []expr.Any {
+	mask := net.CIDRMask(network.Bits(), 8*addressLength)
+	return []expr.Any{
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: addressLength, Mask: mask, Xor: make([]byte, addressLength)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: network.Addr().AsSlice()},
+	}
+}
+
+// bitwise computes register and mask xor value, in the byte order of the machine.
+func bitwise(mask, xor uint32) expr.Any {
+	return &expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4,
+		Mask: binary.NativeEndian.AppendUint32(nil, mask), Xor: binary.NativeEndian.AppendUint32(nil, xor)}
+}
+
+func jump(name string) []expr.Any {
+	return []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: name}}
+}
