@@ -138,3 +138,8 @@ func (r *Record) Changes(before Settings) {
 		r.Before[key] = value
 	}
 }
+
+// Forget takes addresses out of the record.
+func (r *Record) Forget(addresses []netip.Prefix) {
+	r.Addresses = slices.DeleteFunc(r.Addresses, func(p netip.Prefix) bool { return slices.Contains(addresses, p) })
+}

@@ -1,0 +1,65 @@
+package vlan
+
+import (
+	"context"
+
+	"k8s.io/klog/v2"
+)
+
+// Reasons of events on the Node about the managed VLAN interface.
+const (
+	// ReasonConfigured: the interface was made, or adopted and completed.
+	ReasonConfigured = "VLANConfigured"
+	// ReasonRepaired: what had been changed or lost was put right.
+	ReasonRepaired = "VLANRepaired"
+	// ReasonReleased: what the agent had made was taken back.
+	ReasonReleased = "VLANReleased"
+	// ReasonNotConfigured: something keeps the agent from it.
+	ReasonNotConfigured = "VLANNotConfigured"
+	// ReasonDisputed: somebody else keeps undoing what the agent does.
+	ReasonDisputed = "VLANDisputed"
+)
+
+// Event is something to tell on the Node.
+type Event struct {
+	Warning         bool
+	Reason, Message string
+}
+
+func (note) silent()   {}
+func (forget) silent() {}
+
+// announce tells what was done.
+func (k *Keeper) announce(ctx context.Context, w want, before Seen, done []action) {
+	text := texts(done)
+	if text == "" {
+		return
+	}
+	reason := ReasonConfigured
+	target := w.target(before)
+	switch {
+	case w.ID == 0:
+		reason = ReasonReleased
+	case target != nil && target.Ours:
+		reason = ReasonRepaired
+	}
+	k.tell(ctx, Event{Reason: reason, Message: text})
+}
+
+// report keeps the status, and tells when something new stands in the way.
+func (k *Keeper) report(ctx context.Context, status Status, reason string) {
+	k.mu.Lock()
+	news := status.Problem != "" && status.Problem != k.status.Problem
+	k.status = status
+	k.mu.Unlock()
+	if news {
+		k.tell(ctx, Event{Warning: true, Reason: reason, Message: status.Problem})
+	}
+}
+
+func (k *Keeper) tell(ctx context.Context, e Event) {
+	klog.FromContext(ctx).Info("The VLAN interface is managed", "warning", e.Warning, "reason", e.Reason, "message", e.Message)
+	if k.Tell != nil {
+		k.Tell(e)
+	}
+}
