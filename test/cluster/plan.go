@@ -99,3 +99,9 @@ func seed(all []Server) pnapsim.Seed {
 	}
 	return pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}}
 }
+
+// Gateway is the gateway of the block of the nodes.
+func Gateway() netip.Addr { return nodeGateway }
+
+// Management is the address on the private network at which the servers reach the API server.
+func Management() netip.Prefix { return management }

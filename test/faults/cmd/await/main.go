@@ -1,0 +1,109 @@
+// Command await waits until every sample of a metric, or those with a label, have a value:
+//
+//	await --url http://127.0.0.1:9808/metrics --metric phoenixnap_agent_check --label 'id="PN105"' --value 1 --within 30s
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// every is the time between two looks.
+const every = 100 * time.Millisecond
+
+func main() {
+	url := flag.String("url", "", "where the metrics are served")
+	metric := flag.String("metric", "", "name of the metric")
+	label := flag.String("label", "", "label that a sample must have, as it is written: name=\"value\"")
+	value := flag.Float64("value", 0, "value to wait for")
+	within := flag.Duration("within", 30*time.Second, "how long to wait")
+	flag.Parse()
+	ctx, cancel := context.WithTimeout(context.Background(), *within)
+	err := await(ctx, *url, sample{metric: *metric, label: *label, value: *value})
+	cancel()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "await:", err)
+		os.Exit(1)
+	}
+}
+
+// await looks again and again; its error is what the last look missed.
+func await(ctx context.Context, url string, want sample) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	last := errors.New("nothing was read")
+	for {
+		err := look(ctx, url, want)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-ticker.C:
+		}
+	}
+}
+
+func look(ctx context.Context, url string, want sample) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", url, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", url, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("read %s: %s", url, response.Status)
+	}
+	return want.in(response.Body)
+}
+
+// sample is what to wait for.
+type sample struct {
+	metric, label string
+	value         float64
+}
+
+// in looks for samples in the text format of Prometheus. At least one must be there, and all must have the value.
+func (want sample) in(text io.Reader) error {
+	found := 0
+	var others []string
+	lines := bufio.NewScanner(text)
+	for lines.Scan() {
+		line := lines.Text()
+		rest, isSample := strings.CutPrefix(line, want.metric+"{")
+		labels, number, complete := strings.Cut(rest, "} ")
+		if !isSample || !complete || !strings.Contains(","+labels+",", ","+want.label) {
+			continue
+		}
+		found++
+		if got, err := strconv.ParseFloat(number, 64); err != nil || got != want.value {
+			others = append(others, line)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read metrics: %w", err)
+	}
+	if found == 0 {
+		return fmt.Errorf("no sample of %s{%s}", want.metric, want.label)
+	}
+	if len(others) > 0 {
+		return fmt.Errorf("want %g, have %s", want.value, strings.Join(others, ", "))
+	}
+	return nil
+}
