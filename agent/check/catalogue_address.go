@@ -22,5 +22,16 @@ func addressChecks() []Check {
 			Remedy:  "Compare the addresses of the servers in the network, and give one of them another.",
 			Reasons: []string{"AddressInUse"},
 		},
+		{
+			ID: BlocksHere, Title: "no other interface has a part of the blocks", Severity: Error,
+			DependsOn: []ID{NodeAddress}, judge: judgeElsewhere,
+			Meaning: "The kernel looks for the gateway and the machines of the blocks on the VLAN interface, and no other interface carries an address or a subnet of the blocks. It is a failure when the gateway is looked for elsewhere, else a warning.",
+			Causes: []string{
+				"The address was configured on two interfaces.", "A container bridge or tunnel was given a subnet that overlaps a block.",
+				"A static route or a rule leads the block elsewhere.",
+			},
+			Remedy:  "Delete the address, route or rule, and remove it from the configuration.",
+			Reasons: []string{"GatewayRoutedElsewhere", "GatewayUnroutable", "BlockOnOtherInterface"},
+		},
 	}
 }

@@ -11,5 +11,21 @@ func gatewayChecks() []Check {
 			Remedy:  "See in phoenixNAP's portal that the server is an assigned member and that the block is assigned; watch with `tcpdump` whether frames of the VLAN come in at all.",
 			Reasons: []string{"GatewaySilent", "GatewayNotAsked"},
 		},
+		{
+			ID: GatewayAlone, Title: "one machine alone answers for the gateway", Severity: Error, Wire: true,
+			DependsOn: []ID{Membership, NodeAddress}, judge: judgeGatewayAlone,
+			Meaning: "One machine answers for the gateway's address of each block, and it is not this node. A second one draws traffic to itself.",
+			Causes:  []string{"Somebody configured the gateway's address on a server.", "A Service was given the gateway's address by hand."},
+			Remedy:  "Find the machine by its hardware address, and take the address from it.",
+			Reasons: []string{"GatewayHeldHere", "GatewayAnsweredTwice"},
+		},
+		{
+			ID: GatewayLatency, Title: "the gateway answers quickly", Severity: Warning, Wire: true,
+			DependsOn: []ID{GatewayAnswers}, judge: judgeGatewayLatency,
+			Meaning: "The gateway answers an ARP request within 100 ms; on a healthy network it takes about one.",
+			Causes:  []string{"The VLAN is flooded.", "This node has no processor time left.", "The gateway is overloaded."},
+			Remedy:  "Look for a flood of packets on the VLAN and for busy processors; else ask phoenixNAP's support.",
+			Reasons: []string{"GatewaySlow"},
+		},
 	}
 }

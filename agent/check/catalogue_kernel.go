@@ -6,10 +6,13 @@ func kernelChecks() []Check {
 		{
 			ID: ReversePath, Title: "the reverse path filter lets service traffic in", Severity: Error,
 			DependsOn: []ID{VLANInterface}, judge: judgeReversePath,
-			Meaning: "Reverse path filtering is not strict on the VLAN interface (`rp_filter`, the greater of `all` and the interface), or the default route leaves by it.",
-			Causes:  []string{"The distribution's default is strict filtering.", "A hardening profile set it."},
-			Remedy:  "Set `rp_filter=2`.",
-			Reasons: []string{"StrictReversePath", reasonUnreadable},
+			Meaning: "The kernel lets in what clients send to the VLAN interface: reverse path filtering is not strict (`rp_filter`, the greater of `all` and the interface) or the route back leaves by it, and a route back exists at all. The kernel is asked by route look-ups, without traffic.",
+			Causes: []string{
+				"The distribution's default is strict filtering.", "A hardening profile set it.",
+				"The node has no default route.",
+			},
+			Remedy:  "Set `rp_filter=2`, and give the node a default route.",
+			Reasons: []string{"StrictReversePath", "NoRouteToClients", reasonUnreadable},
 		},
 		{
 			ID: ARPAnswering, Title: "the kernel answers ARP for service addresses", Severity: Error,
@@ -37,11 +40,11 @@ func kernelChecks() []Check {
 		},
 		{
 			ID: Forwarding, Title: "the node forwards packets to pods", Severity: Error,
-			DependsOn: []ID{NetworkPublished}, judge: judgeForwarding,
-			Meaning: "The kernel forwards packets to pods (`net.ipv4.ip_forward=1`).",
+			DependsOn: []ID{NetworkPublished, Identity}, judge: judgeForwarding,
+			Meaning: "The kernel forwards packets to pods (`net.ipv4.ip_forward=1`), also those that come in by the VLAN interface (`forwarding=1`).",
 			Causes:  []string{"A hardening profile turned forwarding off after the container network had turned it on."},
 			Remedy:  "Set `net.ipv4.ip_forward=1`, in a file that is read last.",
-			Reasons: []string{"ForwardingOff", reasonUnreadable},
+			Reasons: []string{"ForwardingOff", "ForwardingOffHere", reasonUnreadable},
 		},
 		{
 			ID: ProxyARP, Title: "the node does not answer for foreign addresses", Severity: Warning,
@@ -50,6 +53,14 @@ func kernelChecks() []Check {
 			Causes:  []string{"A container network turned `proxy_arp` on for all interfaces."},
 			Remedy:  "Set `proxy_arp=0` for the VLAN interface and for `all`.",
 			Reasons: []string{"ProxyARP", reasonUnreadable},
+		},
+		{
+			ID: Oddities, Title: "no setting of the VLAN interface invites trouble", Severity: Warning,
+			DependsOn: []ID{VLANInterface}, judge: judgeOddities,
+			Meaning: "Packets that claim to come from this node are not let in (`accept_local=0`), and where the interface has several addresses of one subnet, the others stay when the first is deleted (`promote_secondaries=1`).",
+			Causes:  []string{"A set-up guide of another load balancer, or an old distribution's defaults."},
+			Remedy:  "Set `accept_local=0` and `promote_secondaries=1`.",
+			Reasons: []string{"AcceptLocal", "SecondariesLost", reasonUnreadable},
 		},
 	}
 }

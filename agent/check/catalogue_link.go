@@ -5,7 +5,7 @@ func linkChecks() []Check {
 	return []Check{
 		{
 			ID: UplinkUp, Title: "the uplink is there and up", Severity: Error,
-			DependsOn: []ID{NetworkPublished}, judge: judgeUplink,
+			DependsOn: []ID{NetworkPublished, Identity}, judge: judgeUplink,
 			Meaning: "The interface that carries the server's VLANs (`bond0` on a phoenixNAP server) exists, is up and has a carrier.",
 			Causes: []string{
 				"The bond is not configured, or down.", "No member of the bond has a link.",
@@ -36,10 +36,14 @@ func linkChecks() []Check {
 		{
 			ID: BondHealthy, Title: "the bond has all its members", Severity: Warning,
 			DependsOn: []ID{UplinkUp}, judge: judgeBond,
-			Meaning: "All members of the bond are up, and LACP has a partner. A warning: traffic flows with fewer.",
-			Causes:  []string{"A cable, port or network card has failed.", "LACP is not spoken on one side."},
-			Remedy:  "Look at `/proc/net/bonding/bond0`; a member without a carrier is a matter for phoenixNAP's support.",
-			Reasons: []string{"BondDegraded", "NoLACPPartner"},
+			Meaning: "The bond speaks LACP (802.3ad) or has one active member, all members are up, and with LACP a partner speaks on each and all are in one aggregator. A warning: traffic flows with fewer.",
+			Causes: []string{
+				"A cable, port or network card has failed.", "LACP is not spoken on one side.",
+				"The members are connected to switches that do not act as one.",
+				"The bond was configured with a mode that the switches do not expect.",
+			},
+			Remedy:  "Look at `/proc/net/bonding/bond0`; a member without a carrier or a partner is a matter for phoenixNAP's support.",
+			Reasons: []string{"UnexpectedBondMode", "BondDegraded", "NoLACPPartner", "MemberWithoutPartner", "AggregatorsDiffer"},
 		},
 		{
 			ID: MTU, Title: "the MTU suits the Internet", Severity: Warning,
@@ -48,6 +52,22 @@ func linkChecks() []Check {
 			Causes:  []string{"The VLAN interface inherited 9000 from the bond."},
 			Remedy:  "Set the MTU of the VLAN interface to 1500.",
 			Reasons: []string{"UnusualMTU"},
+		},
+		{
+			ID: HardwareAddress, Title: "the VLAN interface has the hardware address of its uplink", Severity: Warning,
+			DependsOn: []ID{VLANInterface}, judge: judgeHardwareAddress,
+			Meaning: "The VLAN interface has the hardware address of the uplink, as it gets it when it is made. A switch that limits the addresses of a port may drop frames of another, and the network card must run in promiscuous mode to receive any.",
+			Causes:  []string{"The configuration gives the VLAN interface an address of its own.", "The bond's address changed after the VLAN interface was given one."},
+			Remedy:  "Remove the hardware address from the configuration of the VLAN interface.",
+			Reasons: []string{"ForeignHardwareAddress"},
+		},
+		{
+			ID: VLANAlone, Title: "one interface alone carries the VLAN", Severity: Warning,
+			DependsOn: []ID{VLANInterface}, judge: judgeAlone,
+			Meaning: "No other VLAN interface has the same ID: of two, only one receives the frames, and which one depends on what lies below.",
+			Causes:  []string{"The interface was configured twice, on the bond and on a member of it.", "kube-vip was told to make VLAN interfaces (`kube-vip.io/serviceVLAN`)."},
+			Remedy:  "Delete the one that is not on the uplink, and remove it from the configuration.",
+			Reasons: []string{"SecondVLANInterface"},
 		},
 	}
 }

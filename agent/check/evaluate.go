@@ -44,6 +44,7 @@ func Evaluate(expected Expected, snapshot Snapshot) Report {
 	if source, found := v.source(); found {
 		report.Source = source.String()
 	}
+	report.Server = expected.Network.ServerID
 	// deeper holds, for each check that did not pass, the check that is to blame.
 	deeper := map[ID]ID{}
 	for _, c := range Catalogue() {
@@ -132,15 +133,15 @@ func findVLAN(e Expected, s Snapshot, uplink *Link) *Link {
 	return s.link(ours)
 }
 
-// ownAddresses leaves out the addresses of Services, which whoever announces them adds as a /32 that is deprecated.
+// ownAddresses leaves out the addresses of Services, which whoever announces them adds as a /32 that is deprecated, and
+// the gateways': neither is ever the node's own.
 func ownAddresses(e Expected, s Snapshot, vlan *Link) []netip.Prefix {
 	if vlan == nil {
 		return nil
 	}
 	var own []netip.Prefix
 	for _, a := range s.Addresses {
-		virtual := slices.Contains(e.Virtual, a.Prefix.Addr()) || a.Deprecated && a.Prefix.IsSingleIP()
-		if a.LinkIndex == vlan.Index && a.Prefix.Addr().Is4() && !virtual {
+		if a.LinkIndex == vlan.Index && a.Prefix.Addr().Is4() && !e.isVirtual(a) && !e.isGateway(a.Prefix.Addr()) {
 			own = append(own, a.Prefix)
 		}
 	}
@@ -148,6 +149,15 @@ func ownAddresses(e Expected, s Snapshot, vlan *Link) []netip.Prefix {
 		return strings.Compare(a.Addr().StringExpanded(), b.Addr().StringExpanded())
 	})
 	return own
+}
+
+func (e Expected) isVirtual(a Address) bool {
+	return slices.Contains(e.Virtual, a.Prefix.Addr()) || a.Deprecated && a.Prefix.IsSingleIP()
+}
+
+func (e Expected) isGateway(addr netip.Addr) bool {
+	b, known := e.block(addr)
+	return known && b.Gateway == addr
 }
 
 // sourceFor is the sender address of a request for target: the node's own address in target's block, else any of

@@ -26,3 +26,9 @@ func sortedNames(links []Link, text func(Link) (string, bool)) string {
 		return strings.Join(names, ", ")
 	}
 }
+
+// sorted sorts texts and drops those that are there twice.
+func sorted(texts []string) []string {
+	slices.Sort(texts)
+	return slices.Compact(texts)
+}

@@ -75,6 +75,8 @@ type Finding struct {
 
 // Report is the outcome of all checks, in the order of the catalogue.
 type Report struct {
+	// Server is the ID of the server that the Node names, empty when it is not known.
+	Server string `json:"server,omitempty"`
 	// Interface is the name of the VLAN interface, empty when there is none.
 	Interface string `json:"interface,omitempty"`
 	// Uplink is the name of the link below it, empty when none was found.

@@ -19,6 +19,11 @@ func (v view) effective() (Settings, bool) {
 		ARPAnnounce: max(all.ARPAnnounce, own.ARPAnnounce),
 		ARPFilter:   all.ARPFilter | own.ARPFilter,
 		ProxyARP:    all.ProxyARP | own.ProxyARP,
+
+		ForwardingOff:      own.ForwardingOff,
+		AcceptLocal:        all.AcceptLocal | own.AcceptLocal,
+		PromoteSecondaries: all.PromoteSecondaries | own.PromoteSecondaries,
+		SrcValidMark:       max(all.SrcValidMark, own.SrcValidMark),
 	}, hasAll && hasOwn
 }
 
@@ -36,20 +41,37 @@ func (v view) setting(key string, all, own int) string {
 }
 
 // judgeReversePath: strict filtering (1) drops a client's packet whose reply would leave by another interface
-// (RFC 3704), so it is harmless only where the default route leads through the VLAN.
+// (RFC 3704), so it is harmless only where the default route leads through the VLAN; loose filtering (2) drops what no
+// route leads back to. What the kernel itself says of such a packet outweighs the settings.
 func judgeReversePath(v view) outcome {
 	return judgeSetting(v, func(s Settings) outcome {
 		observed := v.setting("rp_filter", v.Settings["all"].RPFilter, v.Settings[v.vlan.Name].RPFilter)
-		if s.RPFilter != 1 {
+		refused, passes, told := v.letIn()
+		strict := s.RPFilter == 1
+		switch {
+		case told && passes && strict:
+			return ok(observed + " (strict, but the kernel lets packets of clients in)")
+		case told && passes:
+			return ok(observed + "; the kernel lets packets of clients in")
+		case told && !strict:
+			return outcome{status: Fail, reason: "NoRouteToClients", expected: "a route back to every client", observed: observed + "; " + evidence(refused),
+				cause: "no route leads back to clients, so their packets are dropped on " + v.vlan.Name, fixes: fixNoRoute(v)}
+		case !told && (!strict || v.defaultIsVLAN()):
 			return ok(observed)
+		default:
+			if told {
+				observed += "; " + evidence(refused)
+			}
+			return outcome{status: Fail, reason: "StrictReversePath", expected: "rp_filter=2 (loose)", observed: observed,
+				cause: "strict reverse path filtering on " + v.vlan.Name + " drops service traffic",
+				fixes: fixSysctl(v.vlan.Name, "rp_filter", 2, false)}
 		}
-		if v.defaultIsVLAN() {
-			return ok(observed + " (strict, but the default route leaves by " + v.vlan.Name + ")")
-		}
-		return outcome{status: Fail, reason: "StrictReversePath", expected: "rp_filter=2 (loose)", observed: observed,
-			cause: "strict reverse path filtering on " + v.vlan.Name + " drops service traffic",
-			fixes: fixSysctl(v.vlan.Name, "rp_filter", 2, false)}
 	})
+}
+
+// evidence writes a look-up that was refused.
+func evidence(r RouteAnswer) string {
+	return fmt.Sprintf("look-up of %s from %s by %s: %s", r.Destination, r.Source, r.Iif, r.Error)
 }
 
 // judgeARPAnswering: arp_ignore 3 to 8 silences the kernel for addresses as kube-vip adds them; 2 answers only
@@ -97,7 +119,7 @@ func (v view) elsewhere() bool { return len(v.own) == 0 }
 // judgeStrictARP: IPVS puts every service address on the interface kube-ipvs0 of every node, and with arp_ignore=0
 // every node answers for them (kube-proxy, option ipvs.strictARP).
 func judgeStrictARP(v view) outcome {
-	if v.LinkNamed("kube-ipvs0") == nil {
+	if v.LinkNamed(ipvsInterface) == nil {
 		return notApplicable("kube-proxy does not use IPVS")
 	}
 	return judgeSetting(v, func(s Settings) outcome {
@@ -119,11 +141,22 @@ func judgeForwarding(v view) outcome {
 		}
 	}
 	if v.IPForward {
-		return ok("ip_forward=1")
+		return judgeForwardingHere(v)
 	}
 	return outcome{status: Fail, reason: "ForwardingOff", expected: "ip_forward=1", observed: "ip_forward=0",
 		cause: "the kernel does not forward packets, so services do not reach pods",
 		fixes: []Fix{{Tool: AnyTool, File: sysctlFile, Content: "net.ipv4.ip_forward = 1\n", Commands: []string{"sysctl -p " + sysctlFile}}}}
+}
+
+// judgeForwardingHere: the switch of one interface outweighs the general one.
+func judgeForwardingHere(v view) outcome {
+	if v.vlan == nil || !v.Settings[v.vlan.Name].ForwardingOff {
+		return ok("ip_forward=1")
+	}
+	name := v.vlan.Name
+	return outcome{status: Fail, reason: "ForwardingOffHere", expected: "forwarding=1 on " + name, observed: "ip_forward=1, forwarding=0 on " + name,
+		cause: "the kernel does not forward what comes in by " + name + ", so services do not reach pods",
+		fixes: fixSysctl(name, "forwarding", 1, false)}
 }
 
 func judgeProxyARP(v view) outcome {

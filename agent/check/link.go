@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -81,6 +82,8 @@ func judgeMissingVLAN(v view, fail func(reason, observed, cause string) outcome)
 		fmt.Sprintf("there is no VLAN interface with ID %d on %s", id, v.uplink.Name))
 }
 
+// misnumbered finds the interface that was meant to be this one. One that carries further addresses has a purpose of its
+// own.
 func (v view) misnumbered() *Link {
 	return v.link(func(l Link) bool {
 		if l.VLAN == nil {
@@ -89,14 +92,17 @@ func (v view) misnumbered() *Link {
 		if strings.HasSuffix(l.Name, fmt.Sprintf(".%d", v.Network.VLAN)) || l.Name == fmt.Sprintf("vlan%d", v.Network.VLAN) {
 			return true
 		}
-		for _, ip := range v.memberIPs() {
-			for _, holder := range v.Holds(ip) {
-				if holder == l.Name {
-					return true
-				}
+		members, others := 0, 0
+		for _, a := range v.Addresses {
+			switch {
+			case a.LinkIndex != l.Index || !a.Prefix.Addr().Is4():
+			case slices.Contains(v.Network.IPs, a.Prefix.Addr()):
+				members++
+			default:
+				others++
 			}
 		}
-		return false
+		return members > 0 && others == 0
 	})
 }
 
@@ -111,37 +117,6 @@ func judgeVLANUp(v view) outcome {
 		reason, cause = "VLANInterfaceNoCarrier", l.Name+" is up, but the layer below is not ("+l.OperState+")"
 	}
 	return outcome{status: Fail, reason: reason, expected: l.Name + " up", observed: observed, cause: cause, fixes: fixLinkUp(l.Name)}
-}
-
-func judgeBond(v view) outcome {
-	u := v.uplink
-	if u.Bond == nil {
-		return notApplicable(u.Name + " is not a bond")
-	}
-	up, all := 0, 0
-	for _, l := range v.Links {
-		if l.Master != u.Index {
-			continue
-		}
-		all++
-		if l.Up && l.LowerUp {
-			up++
-		}
-	}
-	observed := fmt.Sprintf("%s: mode %s, %d of %d members up", u.Name, u.Bond.Mode, up, all)
-	warn := func(reason, cause string) outcome {
-		return outcome{status: Warn, reason: reason, expected: "all members up", observed: observed, cause: cause,
-			fixes: []Fix{{Tool: AnyTool, Commands: []string{"cat /proc/net/bonding/" + u.Name},
-				Note: "a member without carrier is a matter for phoenixNAP's support"}}}
-	}
-	switch {
-	case up < all || all == 0:
-		return warn("BondDegraded", u.Name+" has lost members")
-	case u.Bond.Mode == "802.3ad" && u.Bond.PartnerMAC == "":
-		return warn("NoLACPPartner", u.Name+" has no LACP partner")
-	default:
-		return ok(observed)
-	}
 }
 
 func judgeMTU(v view) outcome {

@@ -38,18 +38,9 @@ func Questions(expected Expected, snapshot Snapshot) (link string, asks []Questi
 		asks = append(asks, Question{Target: p.Addr(), Source: netip.IPv4Unspecified()})
 	}
 	for _, b := range v.blocks4() {
-		if source, found := v.sourceFor(b.Gateway); found && !v.holdsOwn(b.Gateway) {
+		if source, found := v.sourceFor(b.Gateway); found {
 			asks = append(asks, Question{Target: b.Gateway, Source: source})
 		}
 	}
 	return v.vlan.Name, asks, routes
-}
-
-func (v view) holdsOwn(addr netip.Addr) bool {
-	for _, p := range v.own {
-		if p.Addr() == addr {
-			return true
-		}
-	}
-	return false
 }

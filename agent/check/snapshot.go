@@ -172,7 +172,8 @@ type Settings struct {
 	ARPAnnounce int
 	ARPFilter   int
 	ProxyARP    int
-	Forwarding  int
+	// ForwardingOff tells that forwarding is 0: packets that come in here are not passed on.
+	ForwardingOff bool
 	// AcceptLocal lets packets in whose source is an address of this machine.
 	AcceptLocal int
 	// PromoteSecondaries keeps the other addresses of a subnet when the first is deleted.

@@ -22,7 +22,7 @@ func (r Report) Verdict() Verdict {
 			return v
 		}
 	}
-	return Verdict{Status: OK, Reason: ReasonReady, Message: "interface " + r.Interface + " is ready for the public network"}
+	return Verdict{Status: OK, Reason: ReasonReady, Message: "interface " + r.Interface + r.ofServer() + " is ready for the public network"}
 }
 
 func (r Report) worst(status Status) (Verdict, bool) {
@@ -38,5 +38,15 @@ func (r Report) worst(status Status) (Verdict, bool) {
 		causes = append(causes, string(f.ID)+": "+f.Cause)
 	}
 	v.Message = strings.Join(causes, "; ")
+	if r.Server != "" && v.Message != "" {
+		v.Message += " (server " + r.Server + ")"
+	}
 	return v, len(causes) > 0
+}
+
+func (r Report) ofServer() string {
+	if r.Server == "" {
+		return ""
+	}
+	return " of server " + r.Server
 }

@@ -55,8 +55,8 @@ func TestSettings(t *testing.T) {
 	s := check.Snapshot{Links: []check.Link{{Name: "bond0"}, {Name: "bond0.100", VLAN: &check.VLAN{ID: 100}}}}
 	r.readSettings(&s)
 	want := map[string]check.Settings{
-		"all":       {ARPIgnore: 1, ARPAnnounce: 2, Forwarding: 1, PromoteSecondaries: 1},
-		"bond0.100": {RPFilter: 2, ARPIgnore: 1, ARPAnnounce: 2, ProxyARP: 1, Forwarding: 1, PromoteSecondaries: 1},
+		"all":       {ARPIgnore: 1, ARPAnnounce: 2, PromoteSecondaries: 1},
+		"bond0.100": {RPFilter: 2, ARPIgnore: 1, ARPAnnounce: 2, ProxyARP: 1, PromoteSecondaries: 1},
 	}
 	if diff := cmp.Diff(want, s.Settings); diff != "" || !s.IPForward || len(s.Unread) != 0 {
 		t.Errorf("forwarding %t, unread %v, settings (-want +got):\n%s", s.IPForward, s.Unread, diff)

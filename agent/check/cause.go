@@ -1,0 +1,14 @@
+package check
+
+// FirstCause is the finding to look at first: the deepest failure, else the deepest that is unknown, else the deepest
+// warning. found is false when all is well.
+func (r Report) FirstCause() (first Finding, found bool) {
+	for _, status := range []Status{Fail, Unknown, Warn} {
+		for _, f := range r.Findings {
+			if f.Status == status {
+				return f, true
+			}
+		}
+	}
+	return Finding{}, false
+}

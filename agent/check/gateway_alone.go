@@ -1,0 +1,63 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// slowGateway is the round trip to a machine on the same wire that deserves a look.
+const slowGateway = 100 * time.Millisecond
+
+// judgeGatewayAlone: a second machine with the gateway's address draws a part of the traffic to itself.
+func judgeGatewayAlone(v view) outcome {
+	asked := 0
+	for _, b := range v.blocks4() {
+		if holders := v.Holds(b.Gateway); len(holders) > 0 {
+			return outcome{status: Fail, reason: "GatewayHeldHere",
+				expected: b.Gateway.String() + " on the gateway alone", observed: "on " + strings.Join(holders, ", ") + " of this node",
+				cause: fmt.Sprintf("this node carries %s, which is the gateway of block %s", b.Gateway, b.CIDR),
+				fixes: perTool([]string{fmt.Sprintf("ip address flush dev %s to %s/32", holders[0], b.Gateway)},
+					fmt.Sprintf("give %s another address in the configuration, too", holders[0]))}
+		}
+		answer, has := v.arp(b.Gateway)
+		if !has || len(answer.MACs) == 0 {
+			continue
+		}
+		asked++
+		if len(answer.MACs) > 1 {
+			return outcome{status: Fail, reason: "GatewayAnsweredTwice",
+				expected: "one machine answers for " + b.Gateway.String(), observed: strings.Join(answer.MACs, " and "),
+				cause: fmt.Sprintf("%s answer for gateway %s", strings.Join(answer.MACs, " and "), b.Gateway),
+				fixes: []Fix{{Tool: AnyTool, Commands: []string{fmt.Sprintf("arping -c 3 -I %s %s", v.vlan.Name, b.Gateway)},
+					Note: "find the machine that carries the gateway's address: compare the hardware addresses with those that the other nodes report in the annotation phoenixnap.com/reported-identity"}}}
+		}
+	}
+	if asked == 0 {
+		return notApplicable("no gateway was heard")
+	}
+	return ok("one machine answers for each gateway")
+}
+
+// judgeGatewayLatency: an answer that takes long is a sign of a flooded network or an overloaded machine.
+func judgeGatewayLatency(v view) outcome {
+	var said []string
+	for _, b := range v.blocks4() {
+		answer, asked := v.arp(b.Gateway)
+		if !asked || !answer.Replied {
+			continue
+		}
+		if answer.RTT > slowGateway {
+			return outcome{status: Warn, reason: "GatewaySlow", expected: "less than " + milliseconds(slowGateway),
+				observed: fmt.Sprintf("%s from %s", milliseconds(answer.RTT), b.Gateway),
+				cause:    fmt.Sprintf("gateway %s takes more than %s to answer", b.Gateway, milliseconds(slowGateway)),
+				fixes: []Fix{{Tool: AnyTool, Commands: []string{fmt.Sprintf("arping -c 10 -I %s %s", v.vlan.Name, b.Gateway), "ip -s link show " + v.vlan.Name},
+					Note: "look for a flood of packets on the VLAN and for processors that are busy; if neither is there, ask phoenixNAP's support"}}}
+		}
+		said = append(said, fmt.Sprintf("%s %s", b.Gateway, milliseconds(answer.RTT)))
+	}
+	if len(said) == 0 {
+		return notApplicable("no gateway replied")
+	}
+	return ok(strings.Join(said, "; "))
+}

@@ -1,0 +1,138 @@
+package check
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// judgeHardwareAddress: a VLAN interface takes the address of its uplink when it is made. One that differs makes the
+// network card receive frames for an address that it filters, and is unknown to a switch that limits addresses.
+func judgeHardwareAddress(v view) outcome {
+	own, below := v.vlan.MAC, v.uplink.MAC
+	if own == "" || below == "" {
+		return notApplicable("the interface has no hardware address")
+	}
+	if own == below {
+		return ok(v.vlan.Name + ": " + own)
+	}
+	return outcome{status: Warn, reason: "ForeignHardwareAddress",
+		expected: below + ", as " + v.uplink.Name, observed: own,
+		cause: fmt.Sprintf("%s has the hardware address %s, its uplink %s has %s", v.vlan.Name, own, v.uplink.Name, below),
+		fixes: fixHardwareAddress(v.vlan.Name, below)}
+}
+
+// judgeAlone: the switch sees one port, so of two interfaces with the same VLAN ID only one receives, and which one
+// depends on what lies below.
+func judgeAlone(v view) outcome {
+	var others []string
+	for _, l := range v.Links {
+		if l.VLAN == nil || l.Index == v.vlan.Index || l.VLAN.ID != v.Network.VLAN {
+			continue
+		}
+		text := fmt.Sprintf("%s on %s", l.Name, v.parentName(l))
+		if shared := v.shared(l); len(shared) > 0 {
+			text += " with the same address " + joined(shared)
+		}
+		others = append(others, text)
+	}
+	if len(others) == 0 {
+		return ok(v.vlan.Name)
+	}
+	slices.Sort(others)
+	return outcome{status: Warn, reason: "SecondVLANInterface", expected: v.vlan.Name + " alone", observed: "also " + strings.Join(others, ", "),
+		cause: fmt.Sprintf("VLAN %d is also on %s", v.Network.VLAN, strings.Join(others, ", ")), fixes: fixSecondInterface(v)}
+}
+
+// shared are addresses that both the VLAN interface and another link carry.
+func (v view) shared(other Link) []netip.Addr {
+	var shared []netip.Addr
+	for _, a := range v.Addresses {
+		if a.LinkIndex == other.Index && v.isOwn(a.Prefix.Addr()) {
+			shared = append(shared, a.Prefix.Addr())
+		}
+	}
+	slices.SortFunc(shared, netip.Addr.Compare)
+	return shared
+}
+
+func (v view) isOwn(addr netip.Addr) bool {
+	return slices.ContainsFunc(v.own, func(p netip.Prefix) bool { return p.Addr() == addr })
+}
+
+// intruder is an address of another interface whose subnet touches a block.
+type intruder struct {
+	link    string
+	address netip.Prefix
+	gateway netip.Addr
+}
+
+// intruders leaves out what the announcement of Services puts on interfaces.
+func (v view) intruders() []intruder {
+	var found []intruder
+	for _, a := range v.Addresses {
+		l := v.LinkIndexed(a.LinkIndex)
+		if l == nil || l.Index == v.vlan.Index || l.Name == ipvsInterface || v.isVirtual(a) {
+			continue
+		}
+		for _, b := range v.blocks4() {
+			if b.CIDR.Overlaps(a.Prefix.Masked()) {
+				found = append(found, intruder{link: l.Name, address: a.Prefix, gateway: b.Gateway})
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b intruder) int {
+		if c := strings.Compare(a.link, b.link); c != 0 {
+			return c
+		}
+		return strings.Compare(a.address.String()+a.gateway.String(), b.address.String()+b.gateway.String())
+	})
+	return found
+}
+
+// judgeElsewhere: an address of a block on another interface makes the kernel look for the block's machines there.
+func judgeElsewhere(v view) outcome {
+	if o, wrong := v.judgeGatewayRoutes(); wrong {
+		return o
+	}
+	found := v.intruders()
+	if len(found) == 0 {
+		return ok("no other interface has a part of the blocks")
+	}
+	first := found[0]
+	return outcome{status: Warn, reason: "BlockOnOtherInterface", expected: "the blocks on " + v.vlan.Name + " alone",
+		observed: fmt.Sprintf("%s on %s", first.address, first.link),
+		cause:    fmt.Sprintf("%s carries %s, which belongs to the public network", first.link, first.address),
+		fixes:    fixIntruder(v, first)}
+}
+
+// judgeGatewayRoutes: the kernel must look for the gateway of a block that it has an address in on the VLAN interface.
+func (v view) judgeGatewayRoutes() (outcome, bool) {
+	for _, b := range v.blocks4() {
+		r, asked := v.route(RouteQuestion{Destination: b.Gateway})
+		if !asked || r.Interface == v.vlan.Name || r.Local || !v.onLink(b.Gateway) {
+			continue
+		}
+		o := outcome{status: Fail, reason: "GatewayRoutedElsewhere", expected: fmt.Sprintf("gateway %s by %s", b.Gateway, v.vlan.Name),
+			observed: "by " + r.Interface, cause: fmt.Sprintf("the kernel looks for gateway %s on %s instead of %s", b.Gateway, r.Interface, v.vlan.Name)}
+		if r.Interface == "" {
+			o.reason, o.observed = "GatewayUnroutable", r.Error
+			o.cause = fmt.Sprintf("the kernel has no route to gateway %s: %s", b.Gateway, r.Error)
+		}
+		o.fixes = []Fix{{Tool: AnyTool, Commands: []string{"ip route get " + b.Gateway.String(), "ip address show to " + b.CIDR.String(), "ip rule show"},
+			Note: "delete the address, route or rule that takes the block away from " + v.vlan.Name}}
+		for _, i := range v.intruders() {
+			if i.link == r.Interface && i.gateway == b.Gateway {
+				o.fixes = fixIntruder(v, i)
+			}
+		}
+		return o, true
+	}
+	return outcome{}, false
+}
+
+// onLink tells whether an own address' subnet holds addr.
+func (v view) onLink(addr netip.Addr) bool {
+	return slices.ContainsFunc(v.own, func(p netip.Prefix) bool { return p.Contains(addr) })
+}

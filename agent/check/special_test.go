@@ -1,0 +1,249 @@
+package check
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+
+func TestConsequencesAreSkipped(t *testing.T) {
+	report := Evaluate(afflicted(removeLink("bond0.100")))
+	for _, id := range []ID{VLANUp, MTU, HardwareAddress, NodeAddress, NoDuplicate, GatewayAnswers, ReversePath, ReturnPath, ServiceReplies} {
+		if f := report.Finding(id); f.Status != Skip || f.Because != "because of PN102" {
+			t.Errorf("%s is %s %q, want it skipped because of PN102", id, f.Status, f.Because)
+		}
+	}
+}
+
+func TestWaitingForController(t *testing.T) {
+	report := Evaluate(ExpectedOf(map[string]string{"some": "other"}, nil), goodNode())
+	if v := report.Verdict(); v.Status != Unknown || v.Reason != ReasonWaiting {
+		t.Errorf("verdict is %s %s, want Unknown %s", v.Status, v.Reason, ReasonWaiting)
+	}
+}
+
+func TestUnreadableAnnotation(t *testing.T) {
+	report := Evaluate(ExpectedOf(map[string]string{"phoenixnap.com/public-network-id": "x", "phoenixnap.com/public-network-vlan": "ten"}, nil), goodNode())
+	if v := report.Verdict(); v.Status != Unknown || v.Reason != "NetworkUnreadable" {
+		t.Errorf("verdict is %s %s, want Unknown NetworkUnreadable", v.Status, v.Reason)
+	}
+}
+
+func TestNoBlockYet(t *testing.T) {
+	report := Evaluate(afflicted(func(e *Expected, _ *Snapshot) { e.Network.Blocks = nil }))
+	for _, id := range []ID{GatewayAnswers, GatewayAlone, GatewayLatency} {
+		if f := report.Finding(id); f.Status != Skip {
+			t.Errorf("%s is %s, want it skipped: there is no gateway to ask", f.ID, f.Status)
+		}
+	}
+	if v := report.Verdict(); v.Status != OK {
+		t.Errorf("verdict is %s %s (%s), want OK", v.Status, v.Reason, v.Message)
+	}
+}
+
+func TestStrictReversePathIsHarmlessWithDefaultRouteByVLAN(t *testing.T) {
+	byVLAN := setTable(TableMain, Route{Destination: everywhere, Gateway: gateway, LinkIndex: 6, Type: "unicast"})
+	strict := editSettings("bond0.100", func(x *Settings) { x.RPFilter = 1 })
+	report := Evaluate(afflicted(byVLAN, strict, removeRules(func(r Rule) bool { return bySource(r) || byMark(r) })))
+	for _, id := range []ID{ReversePath, ReturnPath, ServiceReplies} {
+		if f := report.Finding(id); f.Status != OK {
+			t.Errorf("%s is %s (%s), want OK", f.ID, f.Status, f.Cause)
+		}
+	}
+}
+
+// TestSplitRoutes: half of the Internet by another network is found, whichever half it is.
+func TestSplitRoutes(t *testing.T) {
+	for _, half := range []string{"0.0.0.0/1", "128.0.0.0/1", "64.0.0.0/2"} {
+		report := Evaluate(afflicted(addRoute(1100, half, 5)))
+		for _, id := range []ID{ReturnPath, ServiceReplies} {
+			if f := report.Finding(id); f.Status != Warn {
+				t.Errorf("with %s elsewhere %s is %s, want WARN", half, id, f.Status)
+			}
+		}
+	}
+}
+
+// TestUnaskedKernel: a machine whose kernel was not asked is judged by its settings.
+func TestUnaskedKernel(t *testing.T) {
+	e, s := expectedNode(), goodNode()
+	if f := Evaluate(e, s).Finding(ReversePath); f.Status != OK {
+		t.Errorf("loose filtering is %s, want OK", f.Status)
+	}
+	editSettings("bond0.100", func(x *Settings) { x.RPFilter = 1 })(&e, &s)
+	if f := Evaluate(e, s).Finding(ReversePath); f.Status != Fail || f.Reason != "StrictReversePath" {
+		t.Errorf("strict filtering is %s %s, want FAIL StrictReversePath", f.Status, f.Reason)
+	}
+}
+
+func TestMembershipWithoutAddress(t *testing.T) {
+	for name, tc := range map[string]struct {
+		address string
+		want    Status
+	}{
+		"an address of a block": {"192.0.2.7/28", OK},
+		"link-local":            {"169.254.3.4/32", OK},
+		"none":                  {"", Fail},
+	} {
+		t.Run(name, func(t *testing.T) {
+			injections := []func(*Expected, *Snapshot){func(e *Expected, _ *Snapshot) { e.Network.IPs = nil }, removeAddress(nodeIP)}
+			if tc.address != "" {
+				injections = append(injections, addAddress(6, tc.address))
+			}
+			if f := Evaluate(afflicted(injections...)).Finding(NodeAddress); f.Status != tc.want {
+				t.Errorf("%s is %s (%s), want %s", f.ID, f.Status, f.Cause, tc.want)
+			}
+		})
+	}
+}
+
+// TestIdentity: one of the two proofs is enough, and what a machine does not know proves nothing.
+func TestIdentity(t *testing.T) {
+	for name, tc := range map[string]struct {
+		inject func(*Expected, *Snapshot)
+		want   Status
+	}{
+		"server ID alone":                {func(e *Expected, _ *Snapshot) { e.NodeAddresses = nil }, OK},
+		"address alone":                  {func(_ *Expected, s *Snapshot) { s.Machine = Machine{} }, OK},
+		"neither":                        {func(e *Expected, s *Snapshot) { e.NodeAddresses, s.Machine = nil, Machine{} }, Skip},
+		"only an address of a Service":   {func(e *Expected, _ *Snapshot) { e.NodeAddresses = e.Virtual }, Fail},
+		"the Node names no server yet":   {func(e *Expected, _ *Snapshot) { e.Network.ServerID = "" }, OK},
+		"server ID differs, not address": {func(_ *Expected, s *Snapshot) { s.Machine.ServerID = "a" }, Fail},
+	} {
+		if f := Evaluate(afflicted(tc.inject)).Finding(Identity); f.Status != tc.want {
+			t.Errorf("%s: %s %s%s, want %s", name, f.Status, f.Cause, f.Because, tc.want)
+		}
+	}
+}
+
+func TestIPVSRoutesRepliesAnew(t *testing.T) {
+	ipvs := both(addLink(Link{Index: 90, Name: ipvsInterface, Type: "dummy"}), editSettings("all", func(s *Settings) { s.ARPIgnore = 1 }), removeRules(byMark))
+	reroute := func(_ *Expected, s *Snapshot) { s.IPVSReroute = true }
+	if f := Evaluate(afflicted(ipvs, reroute)).Finding(ServiceReplies); f.Status != OK {
+		t.Errorf("with IPVS and a rule by source: %s %s, want OK", f.Status, f.Cause)
+	}
+	if f := Evaluate(afflicted(ipvs)).Finding(ServiceReplies); f.Status != Warn {
+		t.Errorf("with IPVS that does not route anew: %s, want WARN", f.Status)
+	}
+	if f := Evaluate(afflicted(ipvs, reroute, removeRules(bySource))).Finding(ServiceReplies); f.Status != Warn {
+		t.Errorf("with IPVS and no rule: %s, want WARN", f.Status)
+	}
+}
+
+// TestPods: the source of a reply is what was named, else a pod by its route, else the neighbour of the bridge.
+func TestPods(t *testing.T) {
+	named := func(e *Expected, _ *Snapshot) { e.PodSources = []netip.Addr{netip.MustParseAddr("10.244.1.77")} }
+	routed := both(addLink(Link{Index: 91, Name: "veth1", Type: "veth"}), addRoute(TableMain, "10.244.1.9/32", 91))
+	for name, tc := range map[string]struct {
+		injections []func(*Expected, *Snapshot)
+		want       []string
+	}{
+		"bridge": {nil, []string{"10.244.1.2"}},
+		"route":  {[]func(*Expected, *Snapshot){routed}, []string{"10.244.1.9"}},
+		"named":  {[]func(*Expected, *Snapshot){routed, named}, []string{"10.244.1.77"}},
+		"none":   {[]func(*Expected, *Snapshot){removeLink("cni0")}, nil},
+	} {
+		e, s := afflicted(tc.injections...)
+		var got []string
+		for _, pod := range look(e, s).pods() {
+			got = append(got, pod.String())
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if f := Evaluate(afflicted(removeLink("cni0"))).Finding(ServiceReplies); f.Status != Skip {
+		t.Errorf("without pods: %s, want SKIP", f.Status)
+	}
+}
+
+func TestCiliumIsNotJudgedByRoutes(t *testing.T) {
+	cilium := both(addLink(Link{Index: 92, Name: "cilium_host", Type: "veth"}), removeRules(byMark))
+	if f := Evaluate(afflicted(cilium)).Finding(ServiceReplies); f.Status != Skip {
+		t.Errorf("%s %s, want SKIP", f.Status, f.Cause)
+	}
+}
+
+func TestMarkClash(t *testing.T) {
+	good := goodNode()
+	for name, tc := range map[string]struct {
+		snapshot Snapshot
+		mask     uint32
+		want     string
+	}{
+		"free":          {Snapshot{}, 0x2000, ""},
+		"a rule":        {good, 0x2000, "the rule 1055: from all fwmark 0x2000/0x2000 lookup 1100"},
+		"kube-proxy":    {Snapshot{}, 0x4000, "kube-proxy, which uses the bits 0xc000"},
+		"Calico absent": {Snapshot{}, 0x10000, ""},
+		"Calico":        {Snapshot{Links: []Link{{Name: "tunl0"}}}, 0x10000, "Calico, which uses the bits 0xffff0000"},
+		"own rule":      {Snapshot{Rules: []Rule{{Mark: 0x2000, Mask: 0x2000, Table: 1100, Protocol: ManagedProtocol}}}, 0x2000, ""},
+	} {
+		if got, found := MarkClash(tc.snapshot, tc.mask); got != tc.want || found != (tc.want != "") {
+			t.Errorf("%s: %q (%t), want %q", name, got, found, tc.want)
+		}
+	}
+}
+
+// TestSecondariesOfOneSubnetAlone: addresses of different subnets do not go together.
+func TestSecondariesOfOneSubnetAlone(t *testing.T) {
+	for _, address := range []string{"203.0.113.4/29", "192.0.2.3/32"} {
+		if f := Evaluate(afflicted(addAddress(6, address))).Finding(Oddities); f.Status != OK {
+			t.Errorf("with %s: %s %s, want OK", address, f.Status, f.Reason)
+		}
+	}
+}
+
+func TestQuestions(t *testing.T) {
+	e, s := expectedNode(), goodNode()
+	link, asks, routes := Questions(e, s)
+	want := []Question{
+		{Target: nodeIP, Source: netip.IPv4Unspecified()},
+		{Target: gateway, Source: nodeIP},
+		{Target: second, Source: nodeIP},
+	}
+	if diff := cmp.Diff(want, asks, sameAddr); diff != "" || link != "bond0.100" {
+		t.Errorf("questions on %q (-want +got):\n%s", link, diff)
+	}
+	if len(routes) > 32 {
+		t.Errorf("%d route look-ups, want few: they are made every 10 s", len(routes))
+	}
+	if !slices.Contains(routes, RouteQuestion{Destination: netip.MustParseAddr("10.244.1.2"), Source: outside, Iif: "bond0.100"}) {
+		t.Errorf("nobody asks whether clients' packets are let in: %v", routes)
+	}
+}
+
+// TestNeverAsksAsAService: a request whose sender is the address of a Service would redirect its traffic; so would one
+// whose sender is the gateway's.
+func TestNeverAsksAsAService(t *testing.T) {
+	e, s := expectedNode(), goodNode()
+	removeAddress(nodeIP)(&e, &s)
+	addAddress(6, "203.0.113.4/29")(&e, &s)
+	addAddress(6, "203.0.113.1/29")(&e, &s)
+	e.Virtual = []netip.Addr{netip.MustParseAddr("203.0.113.4")}
+	if _, asks, _ := Questions(e, s); len(asks) != 0 {
+		t.Errorf("asks %v although the interface has no address of the node's own", asks)
+	}
+	if got := Evaluate(e, s).Source; got != "" {
+		t.Errorf("source is %q, want none", got)
+	}
+}
+
+// TestEvidenceIsBounded: a node with hundreds of interfaces says no more than one with few.
+func TestEvidenceIsBounded(t *testing.T) {
+	many := func(_ *Expected, s *Snapshot) {
+		for i := range 500 {
+			s.Links = append(s.Links, Link{Index: 100 + i, Name: "veth" + strings.Repeat("x", i%9), Type: "veth", Up: true, LowerUp: true})
+		}
+	}
+	report := Evaluate(afflicted(many, removeLink("bond0.11"), removeLink("bond0.100"), removeLink("bond0")))
+	for _, f := range report.Findings {
+		if len(f.Observed) > 500 || len(f.Cause) > 500 {
+			t.Errorf("%s says %d and %d characters", f.ID, len(f.Observed), len(f.Cause))
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package check
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// ManagedProtocol marks the rules and routes that the managing agent makes (rtnetlink(7), fields rtm_protocol and
+// FRA_PROTOCOL): a number that no known routing daemon uses.
+const ManagedProtocol = 186
+
+// lost is a rule that leads nowhere.
+type lost struct {
+	rule  Rule
+	empty bool
+}
+
+// judgeTables finds rules that lead to a table without a way. The kernel deletes the routes of an interface when it goes
+// down or loses its last address, in every table and without a word for each.
+func judgeTables(v view) outcome {
+	var found []lost
+	judged := 0
+	for _, r := range v.Rules {
+		if !v.leadsOut(r) {
+			continue
+		}
+		judged++
+		if routes := v.Tables[r.Table]; !hasWay(routes) && (len(routes) == 0 || r.Source.IsValid()) {
+			found = append(found, lost{rule: r, empty: len(routes) == 0})
+		}
+	}
+	switch {
+	case len(found) > 0:
+		return lostTable(v, slices.MinFunc(found, func(a, b lost) int { return compareRules(a.rule, b.rule) }))
+	case judged == 0:
+		return notApplicable("no rule leads to a table of the public network")
+	default:
+		return ok(fmt.Sprintf("every one of %d rules leads to a table with a default route", judged))
+	}
+}
+
+func lostTable(v view, l lost) outcome {
+	reason, what := "TableWithoutDefault", "has no default route"
+	if l.empty {
+		reason, what = "TableEmpty", "is empty"
+	}
+	return outcome{status: Warn, reason: reason,
+		expected: fmt.Sprintf("a default route by %s in table %d", v.vlan.Name, l.rule.Table), observed: fmt.Sprintf("rule %s; the table %s", l.rule, what),
+		cause: fmt.Sprintf("the rule %s leads to routing table %d, which %s", l.rule, l.rule.Table, what),
+		fixes: fixTable(v, l.rule.Table)}
+}
+
+// leadsOut tells whether a rule is to send traffic of the blocks to a table of its own.
+func (v view) leadsOut(r Rule) bool {
+	switch r.Table {
+	case 0, TableLocal, TableMain, TableDefault:
+		return false
+	default:
+	}
+	if r.Invert || r.Destination.IsValid() {
+		return false
+	}
+	if !r.Source.IsValid() {
+		return r.Mask != 0
+	}
+	for _, b := range v.blocks4() {
+		if b.CIDR.Overlaps(r.Source) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasWay tells whether a table leads everywhere: by a default route or by the two halves of one.
+func hasWay(routes []Route) bool {
+	halves := map[netip.Addr]bool{}
+	for _, r := range routes {
+		if r.Type != "unicast" || !r.Destination.IsValid() {
+			continue
+		}
+		switch r.Destination.Bits() {
+		case 0:
+			return true
+		case 1:
+			halves[r.Destination.Masked().Addr()] = true
+		default:
+		}
+	}
+	return len(halves) == 2
+}
+
+// String writes the rule as ip-rule(8) does.
+func (r Rule) String() string {
+	text := fmt.Sprintf("%d:", r.Priority)
+	if r.Invert {
+		text += " not"
+	}
+	if r.Source.IsValid() {
+		text += " from " + r.Source.String()
+	} else {
+		text += " from all"
+	}
+	if r.Destination.IsValid() {
+		text += " to " + r.Destination.String()
+	}
+	if r.Mask != 0 {
+		text += fmt.Sprintf(" fwmark %#x/%#x", r.Mark, r.Mask)
+	}
+	if r.Iif != "" {
+		text += " iif " + r.Iif
+	}
+	if r.Oif != "" {
+		text += " oif " + r.Oif
+	}
+	return fmt.Sprintf("%s lookup %d", text, r.Table)
+}
+
+func compareRules(a, b Rule) int {
+	if a.Priority != b.Priority {
+		return a.Priority - b.Priority
+	}
+	switch x, y := a.String(), b.String(); {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	default:
+		return 0
+	}
+}
