@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Bits are the bits of the packet mark that tell the gateways apart; the lowest of them also stands in the connection mark.
-// With n bits 2^n-1 gateways have a value of their own.
+// Bits are the bits of packet mark and connection mark that tell the gateways apart. With n bits 2^n-1 gateways have a value of
+// their own.
 type Bits uint32
 
 // DefaultBits are free beside kube-proxy (0xc000), Calico (0xffff0000), Cilium (0x0f00 and above 16; its low byte is used only
@@ -53,6 +53,3 @@ func (b Bits) Value(index int) uint32 {
 	}
 	return value
 }
-
-// connection is the one bit that marks connections which came by the VLAN.
-func (b Bits) connection() uint32 { return uint32(b) & -uint32(b) }

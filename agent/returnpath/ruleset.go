@@ -96,17 +96,17 @@ func line(exprs []expr.Any) string {
 	return strings.Join(parts, " ")
 }
 
-// marking is the ruleset that marks connections when they come by the VLAN interface, and their replies. The reply's mark
-// goes by the address that the client asked for, which the connection remembers beyond every translation.
+// marking is the ruleset that marks connections when they come by the VLAN interface, and their replies. The address that the
+// client asks for chooses the value; the connection keeps it beyond every translation.
 func (t target) marking(name string, gateways []gateway) *ruleset {
-	bit := t.bits.connection()
-	reply := statement{fmt.Sprintf("ct direction reply ct mark and %#x == %#x jump replied", bit, bit), slices.Concat(
-		ctEquals(expr.CtKeyDIRECTION, []byte{1}), ctMarked(bit), jump("replied"))}
+	reply := statement{fmt.Sprintf("ct direction reply ct mark and %s != 0 jump replied", t.bits), slices.Concat(
+		[]expr.Any{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{1}}},
+		t.connection(expr.CmpOpNeq, 0), jump("replied"))}
 	arriving := statement{fmt.Sprintf("iifname %q ct state new jump arrived", name), slices.Concat(
 		interfaceIs(name), stateNew(), jump("arrived"))}
 	// In the order of chainNames.
 	return &ruleset{chains: []chain{
-		{name: "arrived", rules: arrived(bit, gateways)},
+		{name: "arrived", rules: t.arrived(gateways)},
 		{name: "replied", rules: t.replied(gateways)},
 		// Before the translation of addresses (-100), so that the destination is still what the client asked for.
 		{name: "prerouting", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting,
@@ -118,39 +118,52 @@ func (t target) marking(name string, gateways []gateway) *ruleset {
 }
 
 // arrived marks connections to addresses of the blocks.
-func arrived(bit uint32, gateways []gateway) []statement {
+func (t target) arrived(gateways []gateway) []statement {
 	var rules []statement
 	for _, p := range inner {
 		rules = append(rules, statement{fmt.Sprintf("ip saddr %s return", p), slices.Concat(
 			headerIn(sourceOffset, p), []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}})})
 	}
 	for _, g := range gateways {
-		rules = append(rules, statement{fmt.Sprintf("ip daddr %s ct mark set ct mark or %#x", g.block, bit), slices.Concat(
-			headerIn(destinationOffset, g.block), []expr.Any{
+		value := t.mark(g)
+		rules = append(rules, statement{
+			fmt.Sprintf("ip daddr %s ct mark set ct mark and %#x xor %#x", g.block, ^uint32(t.bits), value),
+			slices.Concat(headerIn(destinationOffset, g.block), []expr.Any{
 				&expr.Ct{Key: expr.CtKeyMARK, Register: 1},
-				bitwise(^bit, bit),
+				bitwise(^uint32(t.bits), value),
 				&expr.Ct{Key: expr.CtKeyMARK, Register: 1, SourceRegister: true},
 			})})
 	}
 	return rules
 }
 
-// replied marks packets with the value of the gateway of the address that was asked.
+// replied gives packets the value of their connection, and leaves all other bits of their mark alone.
 func (t target) replied(gateways []gateway) []statement {
 	var rules []statement
+	done := map[uint32]bool{}
 	for _, g := range gateways {
 		value := t.mark(g)
+		if done[value] {
+			continue
+		}
+		done[value] = true
 		rules = append(rules, statement{
-			fmt.Sprintf("ct original ip daddr %s meta mark set meta mark and %#x xor %#x", g.block, ^uint32(t.bits), value),
-			slices.Concat(
-				[]expr.Any{&expr.Ct{Key: expr.CtKeyDST, Register: 1, Direction: 0}}, within(g.block),
-				[]expr.Any{
-					&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
-					bitwise(^uint32(t.bits), value),
-					&expr.Meta{Key: expr.MetaKeyMARK, Register: 1, SourceRegister: true},
-				})})
+			fmt.Sprintf("ct mark and %s == %#x meta mark set meta mark and %#x xor %#x", t.bits, value, ^uint32(t.bits), value),
+			slices.Concat(t.connection(expr.CmpOpEq, value), []expr.Any{
+				&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
+				bitwise(^uint32(t.bits), value),
+				&expr.Meta{Key: expr.MetaKeyMARK, Register: 1, SourceRegister: true},
+			})})
 	}
 	return rules
+}
+
+// connection compares the agent's bits of the connection mark.
+func (t target) connection(op expr.CmpOp, value uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeyMARK, Register: 1}, bitwise(uint32(t.bits), 0),
+		&expr.Cmp{Op: op, Register: 1, Data: binaryutil.NativeEndian.PutUint32(value)},
+	}
 }
 
 func interfaceIs(name string) []expr.Any {
@@ -166,28 +179,12 @@ func stateNew() []expr.Any {
 	}
 }
 
-func ctEquals(key expr.CtKey, value []byte) []expr.Any {
-	return []expr.Any{&expr.Ct{Key: key, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: value}}
-}
-
-func ctMarked(bit uint32) []expr.Any {
-	return []expr.Any{
-		&expr.Ct{Key: expr.CtKeyMARK, Register: 1}, bitwise(bit, 0),
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(bit)},
-	}
-}
-
 // headerIn compares an address of the header with a network.
 func headerIn(offset uint32, network netip.Prefix) []expr.Any {
-	load := &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: addressLength}
-	return append([]expr.Any{load}, within(network)...)
-}
-
-// within compares the address in the register with a network.
-func within(network netip.Prefix) []expr.Any {
-	mask := net.CIDRMask(network.Bits(), 8*addressLength)
 	return []expr.Any{
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: addressLength, Mask: mask, Xor: make([]byte, addressLength)},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: addressLength},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: addressLength,
+			Mask: net.CIDRMask(network.Bits(), 8*addressLength), Xor: make([]byte, addressLength)},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: network.Addr().AsSlice()},
 	}
 }
