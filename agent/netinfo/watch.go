@@ -13,11 +13,12 @@ import (
 // receiveBuffer is asked of the kernel for the event socket, in bytes: a node with many pods sees bursts.
 const receiveBuffer = 1 << 20
 
-// Watch calls changed whenever the kernel reports a change of a link, an address, a route or a rule, and whenever events
-// were lost (ENOBUFS), until ctx ends. The content of events is not looked at: a snapshot follows anyway.
+// Watch calls changed whenever the kernel reports a change of a link, an address, a route, a rule or of the few settings that
+// it tells of (RTM_NEWNETCONF; rp_filter is one), and whenever events were lost (ENOBUFS), until ctx ends. The content of
+// events is not looked at: a snapshot follows anyway.
 func Watch(ctx context.Context, changed func()) error {
 	socket, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR,
-		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE)
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF)
 	if err != nil {
 		return fmt.Errorf("subscribe to changes of the network: %w", err)
 	}
