@@ -13,7 +13,10 @@ import (
 // and the uplink with its members whatever they are; bridges and pod interfaces belong to the container network. The
 // addresses of Services (virtual, or added deprecated as kube-vip does) move between machines and identify none.
 func Of(s check.Snapshot, report check.Report, virtual []netip.Addr) contract.Identity {
-	id := contract.Identity{Hostname: s.Hostname, VLANInterface: report.Interface, Addresses: []netip.Addr{}, MACs: []string{}}
+	id := contract.Identity{
+		Hostname: s.Hostname, VLANInterface: report.Interface, ServerID: s.Machine.ServerID,
+		Addresses: []netip.Addr{}, MACs: []string{},
+	}
 	own := map[int]bool{}
 	for _, l := range s.Links {
 		if !machineLink(s, l, report.Uplink) {
@@ -22,6 +25,10 @@ func Of(s check.Snapshot, report check.Report, virtual []netip.Addr) contract.Id
 		own[l.Index] = true
 		if l.MAC != "" && l.VLAN == nil {
 			id.MACs = append(id.MACs, l.MAC)
+		}
+		// The members of a bond share its address; what they had before tells the machine.
+		if l.Slave != nil && l.Slave.PermanentMAC != "" {
+			id.MACs = append(id.MACs, l.Slave.PermanentMAC)
 		}
 	}
 	for _, a := range s.Addresses {

@@ -16,10 +16,11 @@ func TestOf(t *testing.T) {
 	}
 	s := check.Snapshot{
 		Hostname: "worker-1",
+		Machine:  check.Machine{ServerID: "0123456789abcdef01234567"},
 		Links: []check.Link{
 			{Index: 1, Name: "lo", Type: "device"},
-			{Index: 2, Name: "eno1", Type: "device", MAC: "02:00:00:00:00:02", Master: 4},
-			{Index: 3, Name: "eno2", Type: "device", MAC: "02:00:00:00:00:01", Master: 4},
+			{Index: 2, Name: "eno1", Type: "device", MAC: "02:00:00:00:00:01", Master: 4, Slave: &check.Slave{PermanentMAC: "02:00:00:00:00:02"}},
+			{Index: 3, Name: "eno2", Type: "device", MAC: "02:00:00:00:00:01", Master: 4, Slave: &check.Slave{PermanentMAC: "02:00:00:00:00:01"}},
 			{Index: 4, Name: "bond0", Type: "bond", MAC: "02:00:00:00:00:01"},
 			{Index: 5, Name: "bond0.11", Type: "vlan", MAC: "02:00:00:00:00:05", VLAN: &check.VLAN{ID: 11}},
 			{Index: 6, Name: "bond0.100", Type: "vlan", MAC: "02:00:00:00:00:01", VLAN: &check.VLAN{ID: 100}},
@@ -39,6 +40,7 @@ func TestOf(t *testing.T) {
 		Addresses:     []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::2")},
 		MACs:          []string{"02:00:00:00:00:01", "02:00:00:00:00:02"},
 		VLANInterface: "bond0.100",
+		ServerID:      "0123456789abcdef01234567",
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("identity (-want +got):\n%s", diff)

@@ -1,15 +1,12 @@
 package netinfo
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 )
@@ -84,41 +81,5 @@ func TestRenderer(t *testing.T) {
 		if got := (&Reader{FileRoot: root(t, files)}).renderer(); got != want {
 			t.Errorf("with %v the renderer is %q, want %q", files, got, want)
 		}
-	}
-}
-
-func TestLinkOf(t *testing.T) {
-	mac := net.HardwareAddr{2, 0, 0, 0, 0, 0xab}
-	attrs := netlink.LinkAttrs{Index: 6, Name: "bond0.100", MTU: 1500, HardwareAddr: mac, RawFlags: unix.IFF_UP | unix.IFF_LOWER_UP,
-		OperState: netlink.OperUp, ParentIndex: 4, NetNsID: -1}
-	vlan := &netlink.Vlan{LinkAttrs: attrs, VlanId: 100, VlanProtocol: netlink.VLAN_PROTOCOL_8021AD}
-	want := check.Link{Index: 6, Name: "bond0.100", Type: "vlan", MAC: "02:00:00:00:00:ab", MTU: 1500, Up: true, LowerUp: true,
-		OperState: "up", Parent: 4, VLAN: &check.VLAN{ID: 100, Protocol: "802.1ad"}}
-	if diff := cmp.Diff(want, linkOf(vlan)); diff != "" {
-		t.Errorf("VLAN link (-want +got):\n%s", diff)
-	}
-	vlan.NetNsID = 3
-	if got := linkOf(vlan).Parent; got != 0 {
-		t.Errorf("a parent of another namespace is index %d, want none", got)
-	}
-	bond := &netlink.Bond{LinkAttrs: netlink.LinkAttrs{Name: "bond0", MasterIndex: 9}, Mode: netlink.BOND_MODE_802_3AD,
-		AdInfo: &netlink.BondAdInfo{PartnerMac: make(net.HardwareAddr, 6)}}
-	if got := linkOf(bond); got.Bond == nil || got.Bond.Mode != "802.3ad" || got.Bond.PartnerMAC != "" || got.Master != 9 {
-		t.Errorf("bond is %+v (%+v), want 802.3ad without a partner", got, got.Bond)
-	}
-}
-
-func TestAddressOf(t *testing.T) {
-	ip, ipnet, err := net.ParseCIDR("203.0.113.3/32")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ipnet.IP = ip
-	got, valid := addressOf(netlink.Addr{IPNet: ipnet, LinkIndex: 6, Flags: unix.IFA_F_DEPRECATED})
-	if !valid || got.Prefix.String() != "203.0.113.3/32" || !got.Deprecated || got.LinkIndex != 6 {
-		t.Errorf("address is %+v, valid %t", got, valid)
-	}
-	if _, valid := addressOf(netlink.Addr{}); valid {
-		t.Error("an address without an address is valid")
 	}
 }
