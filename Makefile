@@ -68,6 +68,10 @@ lint: go ## Run the linters and check that go.mod is tidy
 	$(DEV) golangci-lint run ./...
 	go mod tidy -diff
 
+.PHONY: docs
+docs: go ## Write the reference of findings from the declarations of the checks
+	go run ./agent/diagnose/cmd/pages
+
 .PHONY: build
 build: $(BINARIES) ## Build static binaries into dist/bin/<name>-<os>-<arch>
 

@@ -65,6 +65,9 @@ func Catalogue() []Check {
 func (c Check) finding() Finding {
 	return Finding{
 		ID: c.ID, Title: c.Title, Severity: c.Severity, Wire: c.Wire, DependsOn: c.DependsOn,
-		Doc: "docs/reference/findings.md#" + strings.ToLower(string(c.ID)),
+		Doc: DocOf(c.ID),
 	}
 }
+
+// DocOf is the page of a finding in the documentation, relative to the root of the repository.
+func DocOf(id ID) string { return "docs/reference/findings/" + strings.ToLower(string(id)) + ".md" }

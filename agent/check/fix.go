@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -43,6 +44,10 @@ func (v view) prefixOf(ip netip.Addr) netip.Prefix {
 
 // fixVLAN makes the VLAN interface as the network wants it, in place of one that is wrong.
 func fixVLAN(v view) []Fix {
+	if l := v.vlan; v.Interface != "" && l != nil && (l.VLAN == nil || l.VLAN.ID != v.Network.VLAN) {
+		// A mistake in the option is likelier than one in the machine, and the interface may carry something else.
+		return []Fix{{Tool: AnyTool, Note: fmt.Sprintf("name the interface with VLAN ID %d with --interface, or leave the option out: it is found by its ID", v.Network.VLAN)}}
+	}
 	p := planOf(v)
 	var remove []string
 	wrong := v.vlan
@@ -82,7 +87,7 @@ func fixAddress(v view, ip netip.Addr) []Fix {
 
 // fixes writes the plan for every tool; remove are commands that must run first where nothing else removes what is wrong.
 func (p plan) fixes(remove []string) []Fix {
-	return []Fix{p.netplan(remove), p.networkManager(remove), p.ifupdown(remove), p.networkd(remove), p.ipRoute2(remove)}
+	return slices.Concat([]Fix{p.netplan(remove), p.networkManager(remove), p.ifupdown(remove)}, p.networkd(remove), []Fix{p.ipRoute2(remove)})
 }
 
 func (p plan) netplan(remove []string) Fix {
@@ -119,16 +124,18 @@ func (p plan) ifupdown(remove []string) Fix {
 		Commands: append(append([]string{}, remove...), "ifup --force "+p.name)}
 }
 
-func (p plan) networkd(remove []string) Fix {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# /etc/systemd/network/90-%s.netdev\n[NetDev]\nName=%s\nKind=vlan\nMTUBytes=%d\n[VLAN]\nId=%d\n", p.name, p.name, internetMTU, p.id)
-	fmt.Fprintf(&b, "# /etc/systemd/network/90-%s.network\n[Match]\nName=%s\n", p.name, p.name)
+func (p plan) networkd(remove []string) []Fix {
+	device := fmt.Sprintf("[NetDev]\nName=%s\nKind=vlan\nMTUBytes=%d\n[VLAN]\nId=%d\n", p.name, internetMTU, p.id)
+	network := fmt.Sprintf("[Match]\nName=%s\n", p.name)
 	if p.address.IsValid() {
-		fmt.Fprintf(&b, "[Network]\nAddress=%s\n", p.address)
+		network += fmt.Sprintf("[Network]\nAddress=%s\n", p.address)
 	}
-	return Fix{Tool: Networkd, File: "/etc/systemd/network/90-" + p.name + ".netdev and .network", Content: b.String(),
-		Commands: append(append([]string{}, remove...), "networkctl reload", "networkctl reconfigure "+p.uplink),
-		Note:     fmt.Sprintf("the .network file of %s needs the line VLAN=%s in its section [Network]", p.uplink, p.name)}
+	return []Fix{
+		{Tool: Networkd, File: "/etc/systemd/network/90-" + p.name + ".netdev", Content: device},
+		{Tool: Networkd, File: "/etc/systemd/network/90-" + p.name + ".network", Content: network,
+			Commands: append(append([]string{}, remove...), "networkctl reload", "networkctl reconfigure "+p.uplink),
+			Note:     fmt.Sprintf("the .network file of %s needs the line VLAN=%s in its section [Network]", p.uplink, p.name)},
+	}
 }
 
 func (p plan) ipRoute2(remove []string) Fix {

@@ -71,40 +71,59 @@ func after(text, more string) string {
 
 // write writes the fixes of the tools that were chosen, those for any tool first.
 func (c chooser) write(p *page, fixes []check.Fix) {
-	for _, fix := range fixes {
-		if fix.Tool == check.AnyTool {
-			writeFix(p, "fix", fix)
-		}
+	tools := append([]check.Tool{check.AnyTool}, c.tools...)
+	for _, tool := range tools {
+		writeFixes(p, tool, slices.DeleteFunc(slices.Clone(fixes), func(f check.Fix) bool { return f.Tool != tool }))
 	}
-	outlasts := false
-	for _, tool := range c.tools {
-		for _, fix := range fixes {
-			if fix.Tool == tool {
-				writeFix(p, headingOf(tool), fix)
-				outlasts = outlasts || slices.Contains(lasting(), tool)
-			}
-		}
-	}
-	if c.unknown && !outlasts && slices.ContainsFunc(fixes, func(f check.Fix) bool { return slices.Contains(lasting(), f.Tool) }) {
+	if c.unknown && slices.ContainsFunc(fixes, func(f check.Fix) bool { return slices.Contains(lasting(), f.Tool) }) {
 		p.field(below, "to last", "run this again with --fix netplan, networkmanager, ifupdown or networkd, whichever sets this machine's network up")
 	}
 }
 
+// headingOf says what the fixes of a tool are good for.
 func headingOf(tool check.Tool) string {
-	if tool == check.IPRoute2 {
+	switch tool {
+	case check.AnyTool:
+		return "fix"
+	case check.IPRoute2:
 		return "fix at once"
+	case check.Netplan, check.NetworkManager, check.Ifupdown, check.Networkd:
 	}
 	return "fix to last, with " + string(tool)
 }
 
-func writeFix(p *page, heading string, fix check.Fix) {
-	if len(fix.Commands) == 0 && fix.File == "" {
-		p.field(below, heading, fix.Note)
-		return
+// shortNote is how long a note may be to stand in the heading.
+const shortNote = 50
+
+// writeFixes writes the fixes of one tool, files before the commands that need them.
+func writeFixes(p *page, tool check.Tool, fixes []check.Fix) {
+	for i, fix := range fixes {
+		switch copied := fix.File != "" || len(fix.Commands) > 0; {
+		case !copied:
+			p.field(below, headingOf(tool), fix.Note)
+			continue
+		case i > 0 && tool != check.AnyTool:
+		case fix.Note != "" && len(fix.Note) <= shortNote:
+			p.prose(strings.Repeat(" ", below), below, headingOf(tool)+" ("+fix.Note+"):")
+			fix.Note = ""
+		default:
+			p.prose(strings.Repeat(" ", below), below, headingOf(tool)+":")
+		}
+		writeFix(p, fix)
 	}
-	p.prose(strings.Repeat(" ", below), below, heading+noted(fix.Note)+":")
+}
+
+// FileVerb says what to do with the file of a fix: those of sysctl.d hold settings of several fixes.
+func FileVerb(fix check.Fix) string {
+	if strings.HasPrefix(fix.File, "/etc/sysctl.d/") {
+		return "add to"
+	}
+	return "write to"
+}
+
+func writeFix(p *page, fix check.Fix) {
 	if fix.File != "" {
-		p.prose(strings.Repeat(" ", beneath), beneath, "write to "+fix.File+":")
+		p.prose(strings.Repeat(" ", beneath), beneath, FileVerb(fix)+" "+fix.File+":")
 		for line := range strings.Lines(fix.Content) {
 			p.copied(beneath+2, line)
 		}
@@ -115,11 +134,18 @@ func writeFix(p *page, heading string, fix check.Fix) {
 	for _, command := range fix.Commands {
 		p.copied(beneath+2, command)
 	}
+	if fix.Note != "" {
+		p.prose(strings.Repeat(" ", beneath), beneath, "note: "+fix.Note)
+	}
 }
 
-func noted(note string) string {
-	if note == "" {
-		return ""
+// FindingText is a finding as Text shows it in a document without others, not indented.
+func FindingText(f check.Finding, tool check.Tool) string {
+	p := &page{style: Style{Unicode: true}}
+	Document{}.writeFinding(p, f, chooser{tools: []check.Tool{tool}})
+	var b strings.Builder
+	for line := range strings.Lines(p.String()) {
+		b.WriteString(strings.TrimPrefix(line, "  "))
 	}
-	return " (" + note + ")"
+	return b.String()
 }

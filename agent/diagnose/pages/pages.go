@@ -1,0 +1,197 @@
+// Package pages writes the reference of findings from their declarations and from the faults that the checks are tested with.
+package pages
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
+)
+
+const (
+	// Index is the page that lists all findings, below the directory of the reference.
+	Index = "findings.md"
+	// Directory holds a page for each finding, below the directory of the reference.
+	Directory = "findings"
+	notice    = "<!-- Written by `make docs` from the declarations of the checks; change those. -->\n"
+)
+
+// Render returns all pages by their paths below the directory of the reference. examples are findings as they look on a
+// node.
+func Render(entries []diagnose.Entry, examples map[check.ID][]check.Finding) map[string]string {
+	pages := map[string]string{Index: index(entries)}
+	for _, e := range entries {
+		pages[path.Join(Directory, fileOf(e.ID))] = page(e, byReason(e, examples[e.ID]))
+	}
+	return pages
+}
+
+func fileOf(id check.ID) string { return strings.ToLower(string(id)) + ".md" }
+
+// byReason keeps one example of each reason, the worst, in the order in which the reasons are declared.
+func byReason(e diagnose.Entry, examples []check.Finding) []check.Finding {
+	var chosen []check.Finding
+	for _, reason := range e.Reasons {
+		worst := check.Finding{}
+		for _, f := range examples {
+			if f.Reason == reason && (worst.Reason == "" || f.Status == check.Fail && worst.Status != check.Fail) {
+				worst = f
+			}
+		}
+		if worst.Reason != "" {
+			chosen = append(chosen, worst)
+		}
+	}
+	return chosen
+}
+
+func index(entries []diagnose.Entry) string {
+	var b strings.Builder
+	b.WriteString(notice)
+	b.WriteString(`# Findings
+
+What ` + "`phoenixnap-agent diagnose`" + ` prints, what the conditions ` + "`phoenixnap.com/VLANReady`" + ` and ` + "`phoenixnap.com/AnnouncementHealthy`" + ` are made of, and the
+label ` + "`id`" + ` of the metric ` + "`phoenixnap_agent_check`" + `. Each finding has a page with its meaning, likely causes and fixes; ` + "`phoenixnap-agent diagnose explain PN301`" + `
+tells the same where no documentation is at hand. On a node, ` + "`diagnose`" + ` fills that node's own names and addresses into the fixes; see
+[a broken VLAN](../guides/broken-vlan.md).
+
+A check whose cause lies deeper is skipped, and stands below its cause. A failure of severity error turns the condition False; a warning does not. The number
+of a finding never changes its meaning.
+
+| outcome | meaning | exit code |
+|---|---|---|
+| OK, SKIP | well, not applicable | 0 |
+| WARN | worth a look; traffic may flow | 0, with ` + "`--strict`" + ` 1 |
+| FAIL | the node cannot carry traffic of the public network as it is | 1 |
+| UNKNOWN | could not be determined | 3 |
+`)
+	group := ""
+	for _, e := range entries {
+		if g := diagnose.Group(e.ID); g != group {
+			group = g
+			fmt.Fprintf(&b, "\n## %s\n\n| finding | when it is well | severity | reasons |\n|---|---|---|---|\n", group)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", link(e.ID, Directory+"/"), e.Title, e.Severity, code(e.Reasons))
+	}
+	return b.String()
+}
+
+func page(e diagnose.Entry, examples []check.Finding) string {
+	var b strings.Builder
+	b.WriteString(notice)
+	fmt.Fprintf(&b, "# %s: %s\n\n", e.ID, e.Title)
+	fmt.Fprintf(&b, "| | |\n|---|---|\n| group | %s |\n| severity | %s |\n| evidence | %s |\n", diagnose.Group(e.ID), severity(e), evidence(e))
+	if len(e.DependsOn) > 0 {
+		fmt.Fprintf(&b, "| judged when these are well | %s |\n", links(e.DependsOn))
+	}
+	if len(e.Reasons) > 0 {
+		fmt.Fprintf(&b, "| reasons | %s |\n", code(e.Reasons))
+	}
+	fmt.Fprintf(&b, "\n## Meaning\n\n%s\n", e.Meaning)
+	if len(e.Causes) > 0 {
+		b.WriteString("\n## Likely causes\n\n")
+		for _, cause := range e.Causes {
+			fmt.Fprintf(&b, "- %s\n", cause)
+		}
+	}
+	if e.Remedy != "" {
+		fmt.Fprintf(&b, "\n## How to fix\n\n%s\n", e.Remedy)
+	}
+	fixes(&b, examples)
+	looks(&b, examples)
+	b.WriteString("\n[All findings](../" + Index + ")\n")
+	return b.String()
+}
+
+func severity(e diagnose.Entry) string {
+	if e.Severity == check.Error {
+		return "error: while it fails, the node is not ready"
+	}
+	return "warning: the node stays ready"
+}
+
+func evidence(e diagnose.Entry) string {
+	if e.Wire {
+		return "answers of other machines; one bad sample proves nothing, so a second must confirm it"
+	}
+	return "the node's own kernel and what the controller published; one sample is enough"
+}
+
+// fixes shows how each tool mends the example that has fixes for the most tools.
+func fixes(b *strings.Builder, examples []check.Finding) {
+	if len(examples) == 0 {
+		return
+	}
+	most := slices.MaxFunc(examples, func(x, y check.Finding) int { return tools(x) - tools(y) })
+	if tools(most) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nHere for `%s`, with sample values (`diagnose` fills in those of the node):\n", most.Reason)
+	last := check.AnyTool
+	for _, fix := range most.Fixes {
+		if fix.Tool == check.AnyTool {
+			continue
+		}
+		if fix.Tool != last {
+			fmt.Fprintf(b, "\n### %s\n", fix.Tool)
+		}
+		last = fix.Tool
+		writeFix(b, fix)
+	}
+}
+
+// tools counts the fixes that belong to one tool.
+func tools(f check.Finding) int {
+	n := 0
+	for _, fix := range f.Fixes {
+		if fix.Tool != check.AnyTool {
+			n++
+		}
+	}
+	return n
+}
+
+func writeFix(b *strings.Builder, fix check.Fix) {
+	if fix.File != "" {
+		fmt.Fprintf(b, "\n%s `%s`:\n\n```\n%s```\n", diagnose.FileVerb(fix), fix.File, fix.Content)
+	}
+	if len(fix.Commands) > 0 {
+		fmt.Fprintf(b, "\n```sh\n%s\n```\n", strings.Join(fix.Commands, "\n"))
+	}
+	if fix.Note != "" {
+		fmt.Fprintf(b, "\nNote: %s.\n", fix.Note)
+	}
+}
+
+// looks shows each reason as diagnose prints it.
+func looks(b *strings.Builder, examples []check.Finding) {
+	if len(examples) == 0 {
+		return
+	}
+	b.WriteString("\n## How it looks\n")
+	for _, f := range examples {
+		f.Doc = ""
+		fmt.Fprintf(b, "\n`%s`:\n\n```text\n%s```\n", f.Reason, diagnose.FindingText(f, check.IPRoute2))
+	}
+}
+
+func link(id check.ID, below string) string { return fmt.Sprintf("[%s](%s%s)", id, below, fileOf(id)) }
+
+func links(ids []check.ID) string {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = link(id, "")
+	}
+	return strings.Join(texts, ", ")
+}
+
+func code(words []string) string {
+	texts := make([]string, len(words))
+	for i, word := range words {
+		texts[i] = "`" + word + "`"
+	}
+	return strings.Join(texts, ", ")
+}
