@@ -18,6 +18,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcement"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/endpoint"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/lease"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/monitor"
@@ -37,6 +38,7 @@ type runFlags struct {
 	nodeFlags
 	interval, announcementInterval time.Duration
 	metricsAddress                 string
+	kubeVIPNamespace               string
 }
 
 func newRunCommand() *cobra.Command {
@@ -50,6 +52,8 @@ func newRunCommand() *cobra.Command {
 	f.add(command.Flags())
 	command.Flags().DurationVar(&f.interval, "interval", 10*time.Second, "time between checks when nothing changes; changes are seen at once")
 	command.Flags().DurationVar(&f.announcementInterval, "announcement-interval", 10*time.Second, "time between look-ups of the announced addresses")
+	command.Flags().StringVar(&f.kubeVIPNamespace, "kube-vip-namespace", metav1.NamespaceSystem,
+		"namespace in which kube-vip runs; its lease is there where it has one for all Services")
 	command.Flags().StringVar(&f.metricsAddress, "metrics-bind-address", "127.0.0.1:0",
 		"address of /metrics, /healthz and /readyz; port 0 takes any free one, empty serves none")
 	return command
@@ -87,14 +91,21 @@ func runAgent(ctx context.Context, f runFlags) error {
 		Reader: reader, Asker: asker, Expected: st.Expected, Watch: netinfo.Watch, Interval: f.interval, Tell: st.Sample,
 	})
 	st.OnExpectation(samples.Changed)
-	addresses := &announcement.Watcher{
-		Asker: asker, Router: reader, View: st.View, Services: watcher.Services, Interval: f.announcementInterval, Tell: st.Addresses,
-	}
+	elections, owners := kubevip.NewReader(client.CoordinationV1(), f.kubeVIPNamespace), announcement.NewRoster(client.CoreV1().Nodes())
+	addresses := announcement.New(announcement.Config{
+		Node: name, Asker: asker, Router: reader, Elections: elections, Owners: owners, View: st.View, Services: watcher.Services,
+		Reported: st.ReportedBefore, Interval: f.announcementInterval,
+		Tell: st.Addresses, Report: st.Reported, Event: announcement.Recorder(recorder),
+	})
+	st.OnSample(addresses.Wake)
+	elections.OnRead(addresses.Wake)
+	owners.OnNews(addresses.Wake)
+	listener := l2.NewListener(st.VLANInterface, addresses.Hear)
 	keeper := &lease.Keeper{Leases: client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: name, Node: publisher.Observed}
 
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range []interface{ Run(context.Context) error }{
-		watcher, publisher, samples, addresses, keeper, endpoint.NewServer(f.metricsAddress, metrics, health),
+		watcher, publisher, samples, elections, owners, listener, addresses, keeper, endpoint.NewServer(f.metricsAddress, metrics, health),
 	} {
 		group.Go(func() error { return part.Run(ctx) })
 	}

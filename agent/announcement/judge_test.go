@@ -1,18 +1,17 @@
 package announcement
 
 import (
-	"context"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -22,6 +21,10 @@ const (
 )
 
 var web = Target{Address: netip.MustParseAddr("203.0.113.3"), Service: "default/web"}
+
+func leaseOf(standing kubevip.Standing, holder string) kubevip.Lease {
+	return kubevip.Lease{Name: "default/kubevip-web", Standing: standing, Holder: holder}
+}
 
 func TestJudge(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -43,16 +46,51 @@ func TestJudge(t *testing.T) {
 		"wrong and right interface":       {Observation{Held: []string{"bond0.11", "bond0.100"}}, AddressAnswers, check.OK, ReasonAnswered},
 		"IPVS holds it everywhere":        {Observation{Held: []string{"kube-ipvs0"}, MACs: []string{macA}, Replied: true}, AddressAnswers, check.OK, ReasonAnswered},
 		"IPVS holds it, nobody announces": {Observation{Held: []string{"kube-ipvs0"}}, AddressAnswers, check.Fail, ReasonNoAnswer},
-		"not asked":                       {Observation{Error: "operation not permitted", MACs: []string{macA}}, AddressAnswers, check.Unknown, ReasonNotAsked},
+		"stale: another node has the lease": {Observation{Held: []string{"bond0.100"}, Lease: leaseOf(kubevip.Held, "srv-b")},
+			NothingStale, check.Fail, ReasonStaleAddress},
+		"stale, and the holder answers too": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true, Lease: leaseOf(kubevip.Held, "srv-b")},
+			NothingStale, check.Fail, ReasonStaleAddress},
+		"stale on another interface": {Observation{Held: []string{"bond0"}, Lease: leaseOf(kubevip.Held, "srv-b")},
+			NothingStale, check.Fail, ReasonStaleAddress},
+		"stale: no Service has it": {Observation{Held: []string{"bond0.100"}, Gone: true}, NothingStale, check.Fail, ReasonStaleAddress},
+		"IPVS holds it against the lease": {Observation{Held: []string{"kube-ipvs0"}, MACs: []string{macA}, Replied: true, Lease: leaseOf(kubevip.Held, "srv-b")},
+			AddressAnswers, check.OK, ReasonAnswered},
+		"this node has the lease":        {Observation{Held: []string{"bond0.100"}, Lease: leaseOf(kubevip.Held, "srv-a")}, AddressAnswers, check.OK, ReasonAnswered},
+		"this node leads, another holds": {Observation{MACs: []string{macA}, Replied: true, Lease: leaseOf(kubevip.Held, "srv-a")}, RightNode, check.Fail, ReasonWrongNode},
+		"another node than the holder": {Observation{MACs: []string{macA}, Replied: true, Names: map[string]string{macA: "srv-c"}, Lease: leaseOf(kubevip.Held, "srv-b")},
+			RightNode, check.Fail, ReasonWrongNode},
+		"the holder": {Observation{MACs: []string{macA}, Replied: true, Names: map[string]string{macA: "srv-b"}, Lease: leaseOf(kubevip.Held, "srv-b")},
+			AddressAnswers, check.OK, ReasonAnswered},
+		"some node, not known which": {Observation{MACs: []string{macA}, Replied: true, Lease: leaseOf(kubevip.Held, "srv-b")}, AddressAnswers, check.OK, ReasonAnswered},
+		"the holder is silent":       {Observation{Lease: leaseOf(kubevip.Held, "srv-b")}, HolderAnswers, check.Fail, ReasonHolderSilent},
+		"the holder announces, but no reply": {Observation{MACs: []string{macA}, Lease: leaseOf(kubevip.Held, "srv-b")},
+			HolderAnswers, check.Fail, ReasonHolderSilent},
+		"silent, the lease expired": {Observation{Lease: leaseOf(kubevip.Expired, "srv-b")}, AddressAnswers, check.Fail, ReasonNoAnswer},
+		"a foreign machine":         {Observation{MACs: []string{macA}, Replied: true, Foreign: []string{macA}}, OwnMachine, check.Fail, ReasonForeignOwner},
+		"a foreign machine besides": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Foreign: []string{macA}, Lease: leaseOf(kubevip.Held, "srv-a")},
+			OwnMachine, check.Fail, ReasonForeignOwner},
+		"a foreign machine that is silent now": {Observation{Held: []string{"bond0.100"}, Foreign: []string{macA}}, AddressAnswers, check.OK, ReasonAnswered},
+		"held, the lease expired":              {Observation{Held: []string{"bond0.100"}, Lease: leaseOf(kubevip.Expired, "srv-a")}, LeaseAlive, check.Fail, ReasonLeaseExpired},
+		"answered, the lease released":         {Observation{MACs: []string{macA}, Replied: true, Lease: leaseOf(kubevip.Released, "")}, LeaseAlive, check.Fail, ReasonLeaseExpired},
+		"held, no lease":                       {Observation{Held: []string{"bond0.100"}, Lease: leaseOf(kubevip.Missing, "")}, LeaseAlive, check.Warn, ReasonLeaseMissing},
+		"duplicate, the lease expired": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Lease: leaseOf(kubevip.Expired, "srv-a")},
+			SingleAnswer, check.Fail, ReasonDuplicate},
+		"not asked": {Observation{Error: "operation not permitted", MACs: []string{macA}}, AddressAnswers, check.Unknown, ReasonNotAsked},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.seen.Target, tc.seen.Interface = web, "bond0.100"
+			tc.seen.Target, tc.seen.Interface, tc.seen.Node = web, "bond0.100", "srv-a"
 			got := Judge(tc.seen)
 			if got.ID != tc.id || got.Status != tc.status || got.Reason != tc.reason {
 				t.Errorf("%s %s %s, want %s %s %s", got.ID, got.Status, got.Reason, tc.id, tc.status, tc.reason)
 			}
-			if got.Status == check.Fail && (got.Cause == "" || len(got.Fixes) == 0) {
-				t.Errorf("failure without cause (%q) or fix", got.Cause)
+			if (got.Status == check.Fail || got.Status == check.Warn) && (got.Cause == "" || len(got.Fixes) == 0 || got.Observed == "") {
+				t.Errorf("failure without cause (%q), evidence (%q) or fix", got.Cause, got.Observed)
+			}
+			if !strings.Contains(got.Title, "203.0.113.3 of Service default/web") {
+				t.Errorf("the title %q does not name the address", got.Title)
+			}
+			if reasons := declared(got.ID).Reasons; got.Status != check.OK && !slices.Contains(reasons, got.Reason) {
+				t.Errorf("%s is declared with the reasons %q, not %s", got.ID, reasons, got.Reason)
 			}
 		})
 	}
@@ -119,109 +157,26 @@ func TestSumBoundsItsMessage(t *testing.T) {
 	}
 }
 
-// segment is a wire whose answers the test sets.
-type segment struct {
-	answer l2.Answer
-	asked  []l2.Question
+// TestSumOrders: what a node carries itself is the first cause, whatever else is heard.
+func TestSumOrders(t *testing.T) {
+	other := Target{Address: netip.MustParseAddr("203.0.113.2"), Service: "default/api"}
+	findings := []check.Finding{
+		Judge(Observation{Target: other}),
+		Judge(Observation{Target: web, Interface: "bond0.100", Node: "srv-a", Held: []string{"bond0.100"}, MACs: []string{macA}, Lease: leaseOf(kubevip.Held, "srv-b")}),
+		{ID: LeaseAlive, Status: check.Warn, Reason: ReasonLeaseMissing},
+	}
+	if v := Sum(findings); v.Status != check.Fail || v.Reason != ReasonStaleAddress || !strings.HasPrefix(v.Message, "PN603: ") || !strings.Contains(v.Message, "; PN601: ") {
+		t.Errorf("verdict %+v, want the stale address first and the silent one too", v)
+	}
+	if v := Sum(findings[2:]); v.Status != check.OK {
+		t.Errorf("a warning alone: %+v, want OK", v)
+	}
 }
 
-func (s *segment) Ask(_ context.Context, _ string, questions []l2.Question) ([]l2.Answer, error) {
-	s.asked = append(s.asked, questions...)
-	answers := make([]l2.Answer, len(questions))
-	for i := range answers {
-		answers[i] = s.answer
-	}
-	return answers, nil
-}
-
-func (s *segment) Routes(check.Snapshot, []check.RouteQuestion) []check.RouteAnswer { return nil }
-
-// TestWatcher: an address that falls silent is reported after two samples, one that answers again at once.
-func TestWatcher(t *testing.T) {
-	wire := &segment{}
-	view := View{Ready: true, Announcer: contract.AnnouncerKubeVIP, Report: check.Report{Interface: "bond0.100", Source: "192.0.2.2"}}
-	services := []*corev1.Service{service("web", func(*corev1.Service) {})}
-	var told check.Verdict
-	w := &Watcher{
-		Asker: wire, Router: wire,
-		View:     func() (View, bool) { return view, true },
-		Services: func() ([]*corev1.Service, bool) { return services, true },
-		Tell:     func(_ []check.Finding, v check.Verdict) { told = v },
-	}
-	answered, silent := l2.Answer{MACs: []string{macA}, Replied: true}, l2.Answer{}
-	both := l2.Answer{MACs: []string{macA, macB}, Replied: true}
-	for i, step := range []struct {
-		answer  l2.Answer
-		ready   bool
-		reason  string
-		pending bool
-	}{
-		{silent, true, ReasonConfirming, true},
-		{answered, true, ReasonAnswered, false},
-		{silent, true, ReasonAnswered, true},
-		{answered, true, ReasonAnswered, false},
-		{silent, true, ReasonAnswered, true},
-		{silent, true, ReasonNoAnswer, false},
-		{both, true, ReasonNoAnswer, true},
-		{both, true, ReasonDuplicate, false},
-		{answered, true, ReasonAnswered, false},
-		{answered, false, ReasonVLANNotReady, true},
-		{answered, true, ReasonAnswered, false},
-	} {
-		wire.answer, view.Ready = step.answer, step.ready
-		if pending := w.sample(t.Context()); pending != step.pending || told.Reason != step.reason {
-			t.Errorf("sample %d: %s, pending %t; want %s, pending %t", i, told.Reason, pending, step.reason, step.pending)
+func TestCatalogueIsComplete(t *testing.T) {
+	for _, c := range Catalogue() {
+		if c.Title == "" || c.Meaning == "" || len(c.Causes) == 0 || c.Remedy == "" || len(c.Reasons) == 0 || rank(c.ID) < 0 {
+			t.Errorf("the declaration of %s lacks something: %+v", c.ID, c)
 		}
-	}
-	for _, q := range wire.asked {
-		if q.Source != netip.MustParseAddr("192.0.2.2") {
-			t.Errorf("asked as %s, want the node's own address", q.Source)
-		}
-	}
-	services = nil
-	if pending := w.sample(t.Context()); pending || told.Status != check.OK || told.Reason != ReasonNothingAnnounced {
-		t.Errorf("without Services: %s %s, pending %t; want %s", told.Status, told.Reason, pending, ReasonNothingAnnounced)
-	}
-}
-
-func TestWatcherWithoutANodeAddress(t *testing.T) {
-	seen, err := Observe(t.Context(), &segment{}, &segment{}, View{Ready: true, Report: check.Report{Interface: "bond0.100"}}, []Target{web})
-	if err != nil || Judge(seen[0]).Reason != ReasonNotAsked {
-		t.Errorf("observed %+v (%v), want that nothing could be asked", seen, err)
-	}
-}
-
-// TestWatcherSamplesAtIntervals: one sample per interval in a steady state, soon another while one waits to be confirmed.
-func TestWatcherSamplesAtIntervals(t *testing.T) {
-	for name, tc := range map[string]struct {
-		answer l2.Answer
-		want   int
-	}{
-		"steady":    {l2.Answer{MACs: []string{macA}, Replied: true}, 7},
-		"unsettled": {l2.Answer{}, 7 + 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				wire := &segment{answer: tc.answer}
-				w := &Watcher{
-					Asker: wire, Router: wire, Interval: 10 * time.Second,
-					View: func() (View, bool) {
-						return View{Ready: true, Report: check.Report{Interface: "bond0.100", Source: "192.0.2.2"}}, true
-					},
-					Services: func() ([]*corev1.Service, bool) {
-						return []*corev1.Service{service("web", func(*corev1.Service) {})}, true
-					},
-					Tell: func([]check.Finding, check.Verdict) {},
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 65*time.Second)
-				defer cancel()
-				if err := w.Run(ctx); err != nil {
-					t.Errorf("Run returned %v after its context ended, want nil", err)
-				}
-				if len(wire.asked) != tc.want {
-					t.Errorf("%d samples in 65 s, want %d", len(wire.asked), tc.want)
-				}
-			})
-		})
 	}
 }

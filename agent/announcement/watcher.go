@@ -3,36 +3,24 @@ package announcement
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/steady"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 const (
-	// badSamples is how many samples in a row it takes to believe that an address is not announced as it should be: a
-	// takeover leaves it silent for a moment.
-	badSamples = 2
 	// confirm is the pause before the sample that confirms the last.
 	confirm = 2 * time.Second
+	// breath is the shortest time between two samples, whatever is heard.
+	breath = 500 * time.Millisecond
 )
-
-// View is what the watcher needs to know of the node.
-type View struct {
-	// Ready tells whether the VLAN is ready; else nothing can be asked, and Why says why.
-	Ready bool
-	Why   string
-	// Report and Snapshot are those of the last sample of the node.
-	Report   check.Report
-	Snapshot check.Snapshot
-	// Announcer is the annotation contract.NodeAnnouncer.
-	Announcer string
-}
 
 // Asker asks the wire.
 type Asker interface {
@@ -44,85 +32,289 @@ type Router interface {
 	Routes(s check.Snapshot, questions []check.RouteQuestion) []check.RouteAnswer
 }
 
-// Watcher looks up the announced addresses on the wire.
-type Watcher struct {
+// Elections tell how kube-vip's elections stand, see kubevip.Reader.
+type Elections interface {
+	Of(service *corev1.Service) kubevip.Lease
+}
+
+// Owners tell to which Node a hardware address belongs, see Roster.
+type Owners interface {
+	Of(mac string, likely ...string) (node string, known bool)
+}
+
+// Config is what a Watcher works with.
+type Config struct {
+	// Node is the name of the node.
+	Node   string
 	Asker  Asker
 	Router Router
+	// Elections and Owners may be nil: then leases and names are not known.
+	Elections Elections
+	Owners    Owners
 	// View returns the node's state; known is false before the first sample.
 	View func() (view View, known bool)
 	// Services returns the Services of the cluster; known is false before they were listed.
 	Services func() (services []*corev1.Service, known bool)
-	// Interval is the time between samples.
+	// Reported returns what the Node says that this agent reported, so that a new agent goes on where the last one ended;
+	// known is false before the Node was seen. It may be nil.
+	Reported func() (reported contract.ReportedAddresses, known bool)
+	// Interval is the time between samples of which nothing new is expected.
 	Interval time.Duration
-	// Tell receives the findings of each address and the verdict over all; it must not block.
-	Tell func([]check.Finding, check.Verdict)
+	// Tell receives the findings of each address and the verdict over all, Report what is to be reported, Event each
+	// change that this node is to tell; Report and Event may be nil. They must not block.
+	Tell   func([]check.Finding, check.Verdict)
+	Report func(contract.ReportedAddresses)
+	Event  func(Transition)
+}
 
-	states map[Target]*steady.Value[check.Finding]
+// Watcher watches the addresses of Services on the wire, in the kernel and in kube-vip's leases.
+type Watcher struct {
+	Config
+	ear  *Ear
+	wake chan struct{}
+
+	standings map[netip.Addr]*standing
+	reported  contract.ReportedAddresses
+	resumed   bool
+
+	mu      sync.Mutex
+	figures Figures
+}
+
+// New returns a watcher; it starts nothing.
+func New(c Config) *Watcher {
+	w := &Watcher{Config: c, wake: make(chan struct{}, 1), standings: map[netip.Addr]*standing{}}
+	w.ear = NewEar(w.Wake)
+	if w.Report == nil {
+		w.Report = func(contract.ReportedAddresses) {}
+	}
+	if w.Event == nil {
+		w.Event = func(Transition) {}
+	}
+	return w
+}
+
+// Hear takes a packet that was on the wire; it is for l2.Listener.
+func (w *Watcher) Hear(h l2.Heard) { w.ear.Hear(h) }
+
+// Wake asks for a sample soon, because something to be judged has changed.
+func (w *Watcher) Wake() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Run watches until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
-	w.states = map[Target]*steady.Value[check.Finding]{}
 	for {
-		pause := w.Interval
-		if w.sample(ctx) {
-			pause = min(confirm, w.Interval)
+		pause := w.sample(ctx)
+		begun := time.Now()
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+			continue
+		case <-w.wake:
+			timer.Stop()
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(pause):
+		case <-time.After(breath - time.Since(begun)):
 		}
 	}
 }
 
-func (w *Watcher) sample(ctx context.Context) (pending bool) {
+// sample looks once. It returns when to look next.
+func (w *Watcher) sample(ctx context.Context) time.Duration {
+	view, services, ready := w.look()
+	if !ready {
+		return min(confirm, w.Interval)
+	}
+	all := subjects(services, view, w.reported)
+	if view.Announcer == contract.AnnouncerNone {
+		all = nil
+	}
+	if len(all) > 0 && !view.Ready {
+		w.blind(view, all)
+		return w.Interval
+	}
+	w.attend(view, all)
+	now := time.Now()
+	if !w.ask(ctx, view, now) {
+		return min(confirm, w.Interval)
+	}
+	opinions, findings, pending := w.judge(view, all)
+	klog.FromContext(ctx).V(4).Info("Looked at announced addresses", "addresses", len(all))
+	w.publish(opinions, findings)
+	if pending {
+		return min(confirm, w.Interval)
+	}
+	if next := w.ear.Next(time.Now()); !next.IsZero() {
+		return min(max(time.Until(next), breath), w.Interval)
+	}
+	return w.Interval
+}
+
+// look gathers what is needed; ready is false while something is not known.
+func (w *Watcher) look() (view View, services []*corev1.Service, ready bool) {
 	view, seen := w.View()
 	services, listed := w.Services()
 	if !seen || !listed {
-		return true
+		return View{}, nil, false
 	}
-	targets := Targets(services)
-	if view.Announcer == contract.AnnouncerNone {
-		targets = nil
+	view.Node = w.Node
+	if w.Reported != nil && !w.resumed {
+		reported, known := w.Reported()
+		if !known {
+			return View{}, nil, false
+		}
+		w.reported, w.resumed = reported, true
 	}
-	if len(targets) > 0 && !view.Ready {
-		w.Tell(nil, check.Verdict{Status: check.Unknown, Reason: ReasonVLANNotReady, Message: "the addresses cannot be asked for: " + view.Why})
-		return true
-	}
-	observations, err := Observe(ctx, w.Asker, w.Router, view, targets)
-	if err != nil {
-		return true
-	}
-	findings, pending := w.damp(observations)
-	klog.FromContext(ctx).V(4).Info("Looked up announced addresses", "addresses", len(targets))
-	w.Tell(findings, Sum(findings))
-	return pending
+	return view, services, true
 }
 
-// damp believes good news at once and bad news when it comes twice. Addresses that are no more are forgotten.
-func (w *Watcher) damp(observations []Observation) (findings []check.Finding, pending bool) {
-	states := make(map[Target]*steady.Value[check.Finding], len(observations))
-	for _, o := range observations {
-		state := w.states[o.Target]
-		if state == nil {
-			state = &steady.Value[check.Finding]{}
+// blind says that nothing is known, because the node's own way to the network is broken. What it reported of addresses
+// that are still published is taken back; what is gone is asked for when the way is mended.
+func (w *Watcher) blind(view View, all []subject) {
+	kept := contract.ReportedAddresses{}
+	for _, s := range all {
+		if entry, had := w.reported[s.Address]; had && s.phase == gone {
+			kept[s.Address] = entry
 		}
-		states[o.Target] = state
-		sample := Judge(o)
-		class, needed := sample.Reason, badSamples
-		if sample.Status == check.OK {
-			needed = 1
-		}
-		held, settled, waiting := state.Observe(sample, class, needed)
-		if !settled {
-			held = sample
-			held.Status, held.Reason, held.Cause = check.Unknown, ReasonConfirming, "not confirmed yet: "+sample.Cause
-		}
-		findings, pending = append(findings, held), pending || waiting
+		w.ear.Ask(s.Address)
 	}
-	w.states = states
-	return findings, pending
+	w.standings = map[netip.Addr]*standing{}
+	w.reported = kept
+	w.Report(kept)
+	w.Tell(nil, check.Verdict{Status: check.Unknown, Reason: ReasonVLANNotReady, Message: "the addresses cannot be asked for: " + view.Why})
+}
+
+// attend makes the ear follow the addresses, and has those asked for that are not well and with which this node has to do.
+func (w *Watcher) attend(view View, all []subject) {
+	involved := map[netip.Addr]bool{}
+	standings := make(map[netip.Addr]*standing, len(all))
+	for _, s := range all {
+		st := w.standings[s.Address]
+		if st == nil {
+			st = resume(w.reported[s.Address])
+		}
+		standings[s.Address] = st
+		st.meet(s, view)
+		involved[s.Address] = st.involved
+	}
+	w.standings = standings
+	w.ear.Watch(involved)
+	for a, st := range standings {
+		if st.wantsAnswer() {
+			w.ear.Ask(a)
+		}
+	}
+}
+
+// ask puts the questions that are due. It returns false when ctx has ended.
+func (w *Watcher) ask(ctx context.Context, view View, now time.Time) bool {
+	source := view.source()
+	due := w.ear.Due(now)
+	if len(due) == 0 || !source.IsValid() {
+		return ctx.Err() == nil
+	}
+	questions := make([]l2.Question, len(due))
+	for i, a := range due {
+		questions[i] = l2.Question{Target: a, Source: source}
+	}
+	answers, err := w.Asker.Ask(ctx, view.Report.Interface, questions)
+	w.count(len(questions))
+	for i, a := range due {
+		if err != nil {
+			w.standings[a].unasked = err.Error()
+			continue
+		}
+		w.standings[a].unasked = ""
+		w.ear.Answered(a, answers[i], now)
+	}
+	return ctx.Err() == nil
+}
+
+// judge forms an opinion of each address.
+func (w *Watcher) judge(view View, all []subject) (opinions []opinion, findings []check.Finding, pending bool) {
+	now := time.Now()
+	for _, s := range all {
+		st := w.standings[s.Address]
+		o, waiting := st.observe(s, w.observation(view, s, st), view.mac(), w.Node, now)
+		opinions, pending = append(opinions, o), pending || waiting
+		if o.finding.ID != "" {
+			findings = append(findings, o.finding)
+		}
+	}
+	return opinions, findings, pending
+}
+
+// observation is all that is known of an address.
+func (w *Watcher) observation(view View, s subject, st *standing) Observation {
+	o := view.observe(w.Router, s.Target)
+	o.MACs, o.Replied = w.ear.Claimants(s.Address)
+	o.Gone = s.phase == gone
+	if o.Error == "" {
+		o.Error = st.unasked
+	}
+	st.notice(o, time.Now())
+	if !w.concerned(view, s, st, o) {
+		return o
+	}
+	if w.Elections != nil && s.service != nil && view.Announcer == contract.AnnouncerKubeVIP {
+		// What was read before the address moved says nothing of where it is now.
+		if lease := w.Elections.Of(s.service); lease.Read.After(st.movedAt) {
+			o.Lease = lease
+		}
+	}
+	w.name(&o, s)
+	return o
+}
+
+// concerned tells whether the node asks the API server about an address: it has to do with it, reports it, or sees that
+// something is wrong that nobody has told yet.
+func (w *Watcher) concerned(view View, s subject, st *standing, o Observation) bool {
+	_, reporting := w.reported[s.Address]
+	return st.involved || reporting || (st.suspicious && !s.said(entryOf(o, view.mac()).State))
+}
+
+// name looks up the owners of the machines that claim the address.
+func (w *Watcher) name(o *Observation, s subject) {
+	if w.Owners == nil {
+		return
+	}
+	o.Names = map[string]string{}
+	likely := []string{o.Lease.Holder}
+	if s.service != nil {
+		likely = append(likely, s.service.Annotations[kubevip.VIPHost])
+	}
+	for _, mac := range o.MACs {
+		switch node, known := w.Owners.Of(mac, likely...); {
+		case !known:
+		case node == "":
+			o.Foreign = append(o.Foreign, mac)
+		default:
+			o.Names[mac] = node
+		}
+	}
+}
+
+// publish tells what came out.
+func (w *Watcher) publish(opinions []opinion, findings []check.Finding) {
+	w.reported = report(w.reported, opinions, w.Node, time.Now())
+	for _, o := range opinions {
+		_, reporting := w.reported[o.Address]
+		if finding, changed := w.standings[o.Address].news(o, reporting); changed {
+			w.Event(Transition{Service: o.service, Node: w.Node, Finding: finding})
+		}
+	}
+	w.account(opinions)
+	w.Report(w.reported)
+	w.Tell(findings, Sum(findings))
 }
 
 // Observe asks for the targets once. The sender address of the requests is the node's own, never that of a Service. Only
@@ -132,12 +324,8 @@ func Observe(ctx context.Context, asker Asker, router Router, view View, targets
 	observations := make([]Observation, len(targets))
 	questions := make([]l2.Question, len(targets))
 	for i, t := range targets {
-		observations[i] = Observation{Target: t, Interface: view.Report.Interface, Held: view.Snapshot.Holds(t.Address)}
-		observations[i].ReturnBy = returnBy(router, view, observations[i])
+		observations[i] = view.observe(router, t)
 		questions[i] = l2.Question{Target: t.Address, Source: source}
-		if !source.IsValid() {
-			observations[i].Error = "the node has no address of its own on the VLAN interface"
-		}
 	}
 	if !source.IsValid() || len(targets) == 0 {
 		return observations, nil
@@ -151,29 +339,4 @@ func Observe(ctx context.Context, asker Asker, router Router, view View, targets
 		observations[i].MACs, observations[i].Replied = answers[i].MACs, answers[i].Replied
 	}
 	return observations, ctx.Err()
-}
-
-// source is the node's own address on the VLAN interface, invalid when there is none.
-func (v View) source() netip.Addr {
-	source, err := netip.ParseAddr(v.Report.Source)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return source
-}
-
-// returnBy looks up by which interface this node would answer a client from an address that it holds.
-func returnBy(router Router, view View, o Observation) string {
-	for _, name := range o.Held {
-		if name != o.Interface {
-			continue
-		}
-		for _, r := range router.Routes(view.Snapshot, []check.RouteQuestion{{Destination: check.Outside(), Source: o.Address}}) {
-			if r.Interface == "" {
-				return "no interface (" + r.Error + ")"
-			}
-			return r.Interface
-		}
-	}
-	return ""
 }

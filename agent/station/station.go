@@ -53,6 +53,7 @@ type Config struct {
 type Station struct {
 	Config
 	onExpectation func()
+	onSample      func()
 
 	mu          sync.Mutex
 	annotations map[string]string
@@ -62,11 +63,14 @@ type Station struct {
 
 // New returns a station.
 func New(config Config) *Station {
-	return &Station{Config: config, onExpectation: func() {}}
+	return &Station{Config: config, onExpectation: func() {}, onSample: func() {}}
 }
 
 // OnExpectation sets what is called when what to expect may have changed. It is to be called before anything runs.
 func (s *Station) OnExpectation(changed func()) { s.onExpectation = changed }
+
+// OnSample sets what is called after each sample. It is to be called before anything runs.
+func (s *Station) OnSample(sampled func()) { s.onSample = sampled }
 
 // ObserveNode takes a version of the Node, nil when it was deleted.
 func (s *Station) ObserveNode(node *corev1.Node) {
@@ -131,6 +135,17 @@ func (s *Station) Sample(sample monitor.Sample) {
 	if virtual, known := s.virtual(); known {
 		s.identify(identity.Of(sample.Snapshot, sample.Report, virtual))
 	}
+	s.onSample()
+}
+
+// VLANInterface is the name of the interface on the public network; empty while there is none.
+func (s *Station) VLANInterface() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sample == nil {
+		return ""
+	}
+	return s.sample.Report.Interface
 }
 
 // identify publishes the identity of the machine.
@@ -145,6 +160,26 @@ func (s *Station) identify(id contract.Identity) {
 func (s *Station) Addresses(findings []check.Finding, verdict check.Verdict) {
 	s.Metrics.Addresses(findings)
 	s.set(contract.ConditionAnnouncementHealthy, verdict, announcement.ReasonConfirming)
+}
+
+// Reported publishes what is to be reported of the addresses.
+func (s *Station) Reported(r contract.ReportedAddresses) {
+	// Addresses, words and times always encode.
+	if raw, err := r.Encode(); err == nil {
+		s.Publisher.Annotate(contract.NodeReportedAddresses, raw)
+	}
+}
+
+// ReportedBefore returns what the Node says that its agent reported; known is false before the Node was seen. A report that
+// cannot be read is written anew.
+func (s *Station) ReportedBefore() (reported contract.ReportedAddresses, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reported, err := contract.ParseReportedAddresses(s.annotations[contract.NodeReportedAddresses])
+	if err != nil {
+		reported = nil
+	}
+	return reported, s.annotations != nil
 }
 
 // set publishes a verdict, unless it only waits for confirmation: until then the Node's condition stays as it is, so that
@@ -180,6 +215,6 @@ func (s *Station) View() (view announcement.View, known bool) {
 	verdict := sample.Report.Verdict()
 	return announcement.View{
 		Ready: verdict.Status == check.OK, Why: verdict.Reason,
-		Report: sample.Report, Snapshot: sample.Snapshot, Announcer: sample.Expected.Network.Announcer,
+		Report: sample.Report, Snapshot: sample.Snapshot, Expected: sample.Expected, Announcer: sample.Expected.Network.Announcer,
 	}, true
 }

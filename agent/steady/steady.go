@@ -30,5 +30,8 @@ func (v *Value[T]) Observe(sample T, class string, needed int) (held T, settled,
 	return v.held, v.settled, true
 }
 
+// Held returns the value that is held; settled is false while no class has been believed yet.
+func (v *Value[T]) Held() (held T, settled bool) { return v.held, v.settled }
+
 // Class returns the class that is held, empty while none is.
 func (v *Value[T]) Class() string { return v.class }

@@ -20,6 +20,15 @@ const (
 	AddressDuplicate AddressState = "Duplicate"
 )
 
+// Reasons of the Service condition ServiceConditionAnnounced that no agent reports as a state, because they follow from what
+// several say.
+const (
+	// AnnouncedForeign: the machine that answers is no Node of the cluster.
+	AnnouncedForeign = "ForeignOwner"
+	// AnnouncedHolderSilent: a Node holds the address, but the others do not hear it.
+	AnnouncedHolderSilent = "HolderSilent"
+)
+
 // ReportedAddress is how one address answers, as one agent sees it.
 type ReportedAddress struct {
 	// State of the address.
@@ -37,8 +46,11 @@ type ReportedAddress struct {
 // annotation NodeReportedAddresses.
 type ReportedAddresses map[netip.Addr]ReportedAddress
 
-// Encode returns the value of the annotation NodeReportedAddresses.
+// Encode returns the value of the annotation NodeReportedAddresses; empty when there is nothing to report.
 func (r ReportedAddresses) Encode() (string, error) {
+	if len(r) == 0 {
+		return "", nil
+	}
 	raw, err := json.Marshal(r)
 	if err != nil {
 		return "", fmt.Errorf("encode annotation %s: %w", NodeReportedAddresses, err)

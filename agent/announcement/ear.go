@@ -1,0 +1,207 @@
+package announcement
+
+import (
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
+)
+
+const (
+	// freshness is how long a packet that announces an address speaks for it: kube-vip sends one every 3 s.
+	freshness = 10 * time.Second
+	// askAgain is the time between questions for an address of which there is no news, and up to as much again.
+	askAgain = 30 * time.Second
+	// askAtLast is when a node asks though others keep asking in its place.
+	askAtLast = 30 * time.Minute
+	// scatter spreads the questions of those nodes that have nothing to do with an address of which there is news.
+	scatter = 3 * time.Second
+	// maxClaimants bounds what is remembered of an address that a flood of machines claims.
+	maxClaimants = 8
+)
+
+// Ear remembers what was heard of the watched addresses and says when to ask for one. It is safe for concurrent use.
+//
+// An address that is announced again and again (kube-vip does every 3 s) is asked for by one node of the network in half a
+// minute to a minute: whoever hears another ask lets its own question wait. So the requests on the wire grow with the
+// number of addresses and not with that of nodes: about addresses/45 in a second, and addresses × nodes/1800 for the
+// question that each node puts in half an hour whatever it hears. News is asked for at once, by nodes that have to do with
+// the address, and within 3 s by the others. An address that is not announced again, whose kernel alone answers, is asked
+// for by every node: addresses × nodes/45.
+type Ear struct {
+	// news is called when something is heard that calls for a question.
+	news func()
+
+	mu        sync.Mutex
+	addresses map[netip.Addr]*hearing
+}
+
+// hearing is what was heard of one address.
+type hearing struct {
+	// involved tells that this node holds the address or ought to.
+	involved bool
+	// answer is that to the last question of ours, put at askedAt; zero when there was none yet.
+	answer  l2.Answer
+	askedAt time.Time
+	// heard are the other machines that announced the address since, with the time at which they did last.
+	heard map[string]time.Time
+	// lastHeard is when any of them did, also before that question; quiet that this was missed already.
+	lastHeard time.Time
+	quiet     bool
+	// next is when to ask.
+	next time.Time
+}
+
+// NewEar returns an ear that has heard nothing. news must not block.
+func NewEar(news func()) *Ear { return &Ear{news: news, addresses: map[netip.Addr]*hearing{}} }
+
+// Watch sets the addresses to be remembered; involved tells of each whether this node has to do with it.
+func (e *Ear) Watch(involved map[netip.Addr]bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.DeleteFunc(e.addresses, func(a netip.Addr, _ *hearing) bool { _, watched := involved[a]; return !watched })
+	for a, is := range involved {
+		if e.addresses[a] == nil {
+			e.addresses[a] = &hearing{heard: map[string]time.Time{}}
+		}
+		e.addresses[a].involved = is
+	}
+}
+
+// Hear takes a packet.
+func (e *Ear) Hear(h l2.Heard) {
+	if h.Own {
+		return
+	}
+	e.mu.Lock()
+	if h.Asks() {
+		e.addresses[h.Target].postpone(h.At)
+	}
+	news := e.addresses[h.Address].claim(h)
+	e.mu.Unlock()
+	if news {
+		e.news()
+	}
+}
+
+// postpone lets our question wait, because another node asks. It does so only while all is well as far as is known: one
+// machine replied and goes on announcing the address.
+func (h *hearing) postpone(now time.Time) {
+	if h == nil || h.due(now) || !h.answer.Replied || len(h.answer.MACs) != 1 || now.Sub(h.lastHeard) >= freshness {
+		return
+	}
+	if next := now.Add(pauseBeforeAsking()); next.Before(h.askedAt.Add(askAtLast)) {
+		h.next = next
+	}
+}
+
+// claim remembers who announced the address. It tells whether that is news.
+func (h *hearing) claim(p l2.Heard) bool {
+	if h == nil {
+		return false
+	}
+	h.lastHeard, h.quiet = p.At, false
+	_, heard := h.heard[p.MAC]
+	if !heard && len(h.heard) >= maxClaimants {
+		return false
+	}
+	h.heard[p.MAC] = p.At
+	if heard || slices.Contains(h.answer.MACs, p.MAC) {
+		return false
+	}
+	h.soon(p.At)
+	return true
+}
+
+// soon has the address asked for: at once where the node has to do with it.
+func (h *hearing) soon(now time.Time) {
+	next := now
+	if !h.involved {
+		next = now.Add(rand.N(scatter))
+	}
+	if h.next.IsZero() || next.Before(h.next) {
+		h.next = next
+	}
+}
+
+func (h *hearing) due(now time.Time) bool { return !now.Before(h.next) }
+
+// Due returns the addresses to be asked for now, in their order.
+func (e *Ear) Due(now time.Time) []netip.Addr {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var due []netip.Addr
+	for a, h := range e.addresses {
+		if !h.lastHeard.IsZero() && now.Sub(h.lastHeard) >= freshness && !h.quiet {
+			// It was announced and is not any more: whoever did may be gone.
+			h.quiet = true
+			h.soon(now)
+		}
+		if h.due(now) {
+			due = append(due, a)
+		}
+	}
+	slices.SortFunc(due, netip.Addr.Compare)
+	return due
+}
+
+// Next is when an address is to be asked for, or missed, next; the zero Time when none is watched.
+func (e *Ear) Next(now time.Time) time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var first time.Time
+	for _, h := range e.addresses {
+		next := h.next
+		if missed := h.lastHeard.Add(freshness); !h.lastHeard.IsZero() && !h.quiet && missed.Before(next) {
+			next = missed
+		}
+		if first.IsZero() || next.Before(first) {
+			first = next
+		}
+	}
+	if !first.IsZero() && first.Before(now) {
+		return now
+	}
+	return first
+}
+
+// Ask has an address asked for at the next opportunity.
+func (e *Ear) Ask(a netip.Addr) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if h := e.addresses[a]; h != nil {
+		h.next = time.Time{}
+	}
+}
+
+// Answered takes the answer to a question that was put at a time. What was heard before is history.
+func (e *Ear) Answered(a netip.Addr, answer l2.Answer, at time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := e.addresses[a]
+	if h == nil {
+		return
+	}
+	h.answer, h.askedAt, h.next = answer, at, at.Add(pauseBeforeAsking())
+	maps.DeleteFunc(h.heard, func(_ string, heard time.Time) bool { return heard.Before(at) })
+}
+
+// Claimants returns the machines that claim the address, sorted, and whether one of them replied when it was asked.
+func (e *Ear) Claimants(a netip.Addr) (macs []string, replied bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := e.addresses[a]
+	if h == nil {
+		return nil, false
+	}
+	macs = slices.AppendSeq(slices.Clone(h.answer.MACs), maps.Keys(h.heard))
+	slices.Sort(macs)
+	return slices.Compact(macs), h.answer.Replied
+}
+
+// pauseBeforeAsking is the time until an address is asked for of which there is no news.
+func pauseBeforeAsking() time.Duration { return askAgain + rand.N(askAgain) }

@@ -1,0 +1,170 @@
+package announcement
+
+import (
+	"slices"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/steady"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// badSamples is how many samples in a row it takes to believe that an address is not announced as it should be: a takeover
+// leaves it silent for a moment.
+const badSamples = 2
+
+// belief is what is believed of an address once enough samples said so.
+type belief struct {
+	finding check.Finding
+	entry   contract.ReportedAddress
+}
+
+// standing is what is remembered of an address from sample to sample.
+type standing struct {
+	value steady.Value[belief]
+	// class is that of the last sample, since when it is so.
+	class      string
+	classSince time.Time
+	// pending tells that the next sample is to confirm the last.
+	pending bool
+	// involved tells that this node holds the address or ought to; suspicious that something else than one answer was
+	// seen last.
+	involved, suspicious bool
+	// held and macs are those of the last observation; movedAt is when they became so.
+	held, macs []string
+	movedAt    time.Time
+	// moved tells that the kernel carries the address now and did not at the last sample, or the other way round.
+	moved bool
+	// goneAt is when no Service had the address any more.
+	goneAt time.Time
+	// unasked says why the last question could not be put.
+	unasked string
+	// told is the finding that was told last as an event, toldAny that there was one.
+	told    check.Finding
+	toldAny bool
+	// leads tells that this node held the lease when it was last known.
+	leads bool
+
+	machines   int
+	mismatch   time.Duration
+	observedAt time.Time
+}
+
+// resume makes the standing of an address of which the last agent of this node reported something.
+func resume(entry contract.ReportedAddress) *standing {
+	st := &standing{}
+	if entry.State == contract.AddressAnswered {
+		st.told, st.toldAny = check.Finding{ID: AddressAnswers, Reason: ReasonAnswered}, true
+	}
+	return st
+}
+
+// meet notes what is known before the wire is asked.
+func (st *standing) meet(s subject, view View) {
+	held := Observation{Held: view.Snapshot.Holds(s.Address)}.held()
+	st.moved = !slices.Equal(held, st.held)
+	st.involved = len(held) > 0 || len(st.held) > 0 || st.leads || s.named(view.Node)
+	switch {
+	case s.phase != gone:
+		st.goneAt = time.Time{}
+	case st.goneAt.IsZero():
+		st.goneAt = time.Now()
+	}
+}
+
+// wantsAnswer tells whether the address is to be asked for whatever is heard of it.
+func (st *standing) wantsAnswer() bool {
+	return st.pending || st.moved || (st.involved && st.suspicious)
+}
+
+// notice compares an observation with the last one.
+func (st *standing) notice(o Observation, now time.Time) {
+	held := o.held()
+	if st.movedAt.IsZero() || !slices.Equal(held, st.held) || !slices.Equal(o.MACs, st.macs) {
+		st.movedAt = now
+	}
+	st.held, st.macs = held, o.MACs
+	st.machines = len(o.MACs)
+	if len(held) > 0 {
+		st.machines++
+	}
+	st.suspicious = st.machines != 1
+}
+
+// observe takes an observation and returns what is believed now; waiting tells that the next sample should come soon.
+func (st *standing) observe(s subject, o Observation, mac, node string, now time.Time) (result opinion, waiting bool) {
+	if o.Lease.Standing != "" {
+		st.leads = o.leads()
+		st.involved = st.involved || st.leads
+	}
+	sample := belief{entry: entryOf(o, mac)}
+	class := string(sample.entry.State)
+	needed := 1
+	if s.phase == published || s.phase == gone && len(st.held) > 0 && now.Sub(st.goneAt) >= withdrawal {
+		sample.finding = Judge(o)
+		class = sample.finding.Reason
+	}
+	if bad(sample) {
+		needed = badSamples
+	}
+	if class != st.class {
+		st.class, st.classSince = class, now
+	}
+	st.suspicious = st.suspicious || bad(sample)
+	held, settled := st.value.Held()
+	st.pending = false
+	early := bad(sample) && !st.involved && class != st.value.Class() && now.Sub(st.classSince) < turn(node, s.Address)
+	if !early {
+		held, settled, st.pending = st.value.Observe(sample, class, needed)
+	}
+	if !settled {
+		held = unconfirmed(sample)
+	}
+	st.account(held.finding, now)
+	return opinion{
+		subject: s, finding: held.finding, entry: held.entry, settled: settled, since: st.classSince, involved: st.involved,
+		expired: s.phase == gone && len(st.held) == 0 && now.Sub(st.goneAt) >= remembered,
+	}, st.pending || early
+}
+
+// bad tells whether a sample is to be confirmed before it is believed.
+func bad(b belief) bool {
+	if b.finding.ID == "" {
+		return b.entry.State == contract.AddressSilent
+	}
+	return b.finding.Status != check.OK
+}
+
+func unconfirmed(b belief) belief {
+	if b.finding.ID != "" {
+		b.finding.Status, b.finding.Reason, b.finding.Cause = check.Unknown, ReasonConfirming, "not confirmed yet: "+b.finding.Cause
+	}
+	return b
+}
+
+// account adds the time since the last sample to that in which wire and lease contradicted each other.
+func (st *standing) account(f check.Finding, now time.Time) {
+	if slices.Contains([]check.ID{HolderAnswers, NothingStale, RightNode}, f.ID) && f.Status == check.Fail && !st.observedAt.IsZero() {
+		st.mismatch += now.Sub(st.observedAt)
+	}
+	st.observedAt = now
+}
+
+// news returns a finding that this node is to tell because it is another than the last one. Nodes that have nothing to do
+// with the address tell only what they report, too. That an address answers is told by the node that holds it, or after a
+// failure by whoever told that.
+func (st *standing) news(o opinion, reporting bool) (check.Finding, bool) {
+	f := o.finding
+	if !o.settled || o.service == nil || f.ID == "" || (st.toldAny && st.told.Reason == f.Reason && st.told.ID == f.ID) {
+		return check.Finding{}, false
+	}
+	if !o.involved && !reporting {
+		return check.Finding{}, false
+	}
+	first := !st.toldAny
+	if f.Status == check.OK && first && !o.entry.Held {
+		return check.Finding{}, false
+	}
+	st.told, st.toldAny = f, true
+	return f, true
+}
