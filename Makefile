@@ -55,6 +55,10 @@ test-minor: go
 bench: prepare ## Measure API calls, waits and memory of the controller, one figure a line; takes about fifteen minutes
 	go run ./test/bench/cmd/bench
 
+.PHONY: faults
+faults: prepare ## Break servers of the lab in every way that has a finding, and measure when it is told; takes about five minutes
+	go run ./test/faults/cmd/faults
+
 .PHONY: walk
 walk: go ## Walk 200 random walks of the controller and print what they found (a part of make test and make test-long)
 	PNAP_SEED_FACTOR=20 go test ./test/walk -run TestWalk -count=1 -timeout 60m -v | grep -v '^ *\(=== \|--- PASS\)'

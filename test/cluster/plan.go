@@ -35,8 +35,8 @@ type Server struct {
 	Public netip.Prefix
 }
 
-// podAddress is where the backend of the server listens.
-func (s Server) podAddress() netip.Addr {
+// PodAddress is where the backend of the server listens.
+func (s Server) PodAddress() netip.Addr {
 	host := s.Pods.Masked().Addr().As4()
 	host[3] = 10
 	return netip.AddrFrom4(host)

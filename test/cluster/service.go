@@ -51,7 +51,7 @@ func (c *Cluster) endpoints() *discoveryv1.EndpointSlice {
 	}
 	for _, s := range c.Servers {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-			Addresses: []string{s.podAddress().String()}, NodeName: ptr.To(s.Name),
+			Addresses: []string{s.PodAddress().String()}, NodeName: ptr.To(s.Name),
 			Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)},
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -26,6 +27,9 @@ type Options struct {
 	Servers int
 	// Faults are those to be made.
 	Faults []Fault
+	// Rest is the pause of a server between two faults. The agent writes its Node ten times in a row and then once in 5 s: a
+	// server that breaks without a rest measures that.
+	Rest time.Duration
 }
 
 // awaitProgram is the package of the program that waits for a metric on a server.
@@ -68,11 +72,23 @@ func Run(ctx context.Context, o Options) (results []Result, err error) {
 
 // start brings the cluster to the state in which its Nodes are known and watched by agents.
 func start(ctx context.Context, c *cluster.Cluster) error {
+	pods := func(ctx context.Context) error { return routePods(ctx, c) }
 	for _, step := range []func(context.Context) error{
-		c.StartAccount, c.StartControlPlane, c.StartServers, c.RegisterNodes, c.StartController, c.StartAgents,
+		c.StartAccount, c.StartControlPlane, c.StartServers, pods, c.RegisterNodes, c.StartController, c.StartAgents,
 	} {
 		if err := step(ctx); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// routePods gives every server a route to its pod, as network plugins do that have no bridge.
+func routePods(ctx context.Context, c *cluster.Cluster) error {
+	for _, server := range c.Servers {
+		s := &site{cluster: c, server: server}
+		if err := s.script(ctx, server.Name, "ip route add $POD/32 dev pod0"); err != nil {
+			return fmt.Errorf("route to the pod: %w", err)
 		}
 	}
 	return nil
@@ -83,6 +99,7 @@ func start(ctx context.Context, c *cluster.Cluster) error {
 type campaign struct {
 	trials []*trial
 	out    io.Writer
+	rest   time.Duration
 	alone  []Fault
 	others []Fault
 
@@ -91,7 +108,7 @@ type campaign struct {
 }
 
 func newCampaign(c *cluster.Cluster, w *watcher, o Options) *campaign {
-	k := &campaign{out: o.Out}
+	k := &campaign{out: o.Out, rest: o.Rest}
 	for i, server := range c.Servers {
 		neighbour := c.Servers[(i+1)%len(c.Servers)]
 		k.trials = append(k.trials, &trial{site: &site{cluster: c, server: server, neighbour: neighbour}, watcher: w})
@@ -123,16 +140,22 @@ func (k *campaign) run(ctx context.Context) ([]Result, error) {
 	close(queue)
 	var lanes sync.WaitGroup
 	for _, t := range k.trials {
-		lanes.Go(func() {
-			for f := range queue {
-				if ctx.Err() == nil {
-					k.note(t.run(ctx, f))
-				}
-			}
-		})
+		lanes.Go(func() { k.lane(ctx, t, queue) })
 	}
 	lanes.Wait()
 	return k.results, context.Cause(ctx)
+}
+
+// lane makes faults on one server until none is left.
+func (k *campaign) lane(ctx context.Context, t *trial, queue <-chan Fault) {
+	for f := range queue {
+		k.note(t.run(ctx, f))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(k.rest):
+		}
+	}
 }
 
 // longestFirst puts faults that take long before those that are told at once, so that no server ends long after the rest.

@@ -31,7 +31,7 @@ func linkFaults() []Fault {
 			make: here("ip link set bond0.56 address 02:50:4e:ff:ff:01"),
 			mend: here("ip link set bond0.56 address $(cat /sys/class/net/bond0/address)")},
 		{Name: "second interface for the VLAN", ID: "PN107", Reason: "SecondVLANInterface", Told: ByMetric, Level: 1, Event: true, Short: true,
-			make: here("ip link add link eth0 name public0 type vlan id 56\nip link set public0 up"), mend: here("ip link delete public0")},
+			make: here("ip link add link pod0 name public0 type vlan id 56\nip link set public0 up"), mend: here("ip link delete public0")},
 	}
 }
 

@@ -8,7 +8,7 @@ func routeFaults() []Fault {
 		{Name: "replies of pods by the private network", ID: "PN502", Reason: "ServiceRepliesElsewhere", Told: ByMetric, Level: 1, Event: true,
 			make: here("ip route add default via $ELSEWHERE dev bond0.4 table 77\nip rule add from $PODS lookup 77 priority 77"),
 			mend: here("ip rule delete priority 77\nip route flush table 77")},
-		{Name: "routing table that a rule names is empty", ID: "PN503", Reason: "EmptyTable", Told: ByMetric, Level: 1, Event: true,
+		{Name: "routing table that a rule names is empty", ID: "PN503", Reason: "TableEmpty", Told: ByMetric, Level: 1, Event: true,
 			make: here("ip rule add from $BLOCK lookup 78 priority 78"), mend: here("ip rule delete priority 78")},
 	}
 }

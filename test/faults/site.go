@@ -42,6 +42,7 @@ func (s *site) environment() []string {
 		"BLOCK":   s.server.Public.Masked().String(),
 		"BITS":    strconv.Itoa(s.server.Public.Bits()),
 		"PODS":    s.server.Pods.String(),
+		"POD":     s.server.PodAddress().String(),
 		"GATEWAY": cluster.Gateway().String(),
 		// Another way to the outside world: a router on the private network.
 		"ELSEWHERE": cluster.Management().Addr().String(),

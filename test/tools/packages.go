@@ -25,10 +25,14 @@ func packageOf(program string) string {
 		return "nftables"
 	case "busybox":
 		return "busybox-static"
-	case "ip", "bridge":
+	case "ip", "bridge", "tc":
 		return "iproute2"
+	case "setpriv":
+		return "util-linux"
 	case "dpkg-deb":
 		return "dpkg"
+	case "iptables-save", "iptables-restore":
+		return "iptables"
 	default:
 		return program
 	}

@@ -56,7 +56,7 @@ func tell(ctx context.Context, keep bool, o demo.Options) error {
 func prepare(ctx context.Context, kubeVIP string) error {
 	fmt.Println("Preparing: what the demo runs is built from source once, which takes several minutes, and kept in a cache.\n" +
 		"Root is needed only to install packages that are missing (QEMU, busybox, nftables); that is said before.")
-	if err := kernel.Prepare(ctx, "nft"); err != nil {
+	if err := kernel.Prepare(ctx, "nft", "setpriv"); err != nil {
 		return fmt.Errorf("prepare the network: %w", err)
 	}
 	for _, name := range []string{"etcd", "kube-apiserver", "kubectl", "kube-proxy", "kube-vip-" + kubeVIP} {

@@ -1,6 +1,6 @@
 // Command faults makes faults on real servers of the lab and prints a table of what was found, and when:
 //
-//	faults [--only NAME,…] [--servers 4] [--logs DIR]
+//	faults [--only NAME,…] [--servers 4] [--rest 12s] [--logs DIR]
 //
 // It fails when a fault is not found as the first cause, or too late.
 package main
@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/faults"
 )
@@ -32,6 +33,7 @@ func main() {
 func run(ctx context.Context) (err error) {
 	only := flag.String("only", "", "names of faults, or parts of them, separated by commas; empty makes all")
 	servers := flag.Int("servers", 4, "servers that have faults at the same time, 2 to 5")
+	rest := flag.Duration("rest", 12*time.Second, "pause of a server between two faults")
 	logs := flag.String("logs", "", "directory that keeps the logs; empty keeps none")
 	flag.Parse()
 	chosen := choose(faults.All(), *only)
@@ -44,8 +46,10 @@ func run(ctx context.Context) (err error) {
 			return fmt.Errorf("directory for logs: %w", err)
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	} else if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("directory for logs: %w", err)
 	}
-	results, err := faults.Run(ctx, faults.Options{Out: os.Stdout, Dir: dir, Servers: *servers, Faults: chosen})
+	results, err := faults.Run(ctx, faults.Options{Out: os.Stdout, Dir: dir, Servers: *servers, Faults: chosen, Rest: *rest})
 	faults.Report(os.Stdout, chosen, results)
 	if err == nil {
 		err = faults.Missed(results)
