@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/manage"
@@ -21,6 +22,13 @@ type model struct {
 	left int
 	// changes counts what was changed.
 	changes int
+	// mu is passed by whoever hands the model over to another goroutine.
+	mu sync.Mutex
+}
+
+func (m *model) handOver() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 }
 
 var (
@@ -66,6 +74,7 @@ func (m *model) clone() *model {
 }
 
 func (m *model) Look(context.Context) (Seen, error) {
+	m.handOver()
 	s := Seen{Addresses: slices.Clone(m.addresses)}
 	for _, l := range m.links {
 		l.Settings = cloned(l.Settings)
