@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -38,10 +41,11 @@ type Labeller struct {
 	seen map[string]sighting
 }
 
-// sighting is since when a Node is in a state.
+// sighting is since when a Node is in a state, and when it lost the label within memory.
 type sighting struct {
 	state readiness
 	since time.Time
+	lost  []time.Time
 }
 
 // NewLabeller returns a labeller. It registers with the informer and starts nothing. Nodes that
@@ -80,7 +84,7 @@ func (l *Labeller) poke() {
 func (l *Labeller) compare(before, after any) {
 	a, okA := before.(*corev1.Node)
 	b, okB := after.(*corev1.Node)
-	if okA && okB && l.readiness(a) == l.readiness(b) && maps.Equal(a.Labels, b.Labels) && a.DeletionTimestamp.Equal(b.DeletionTimestamp) {
+	if okA && okB && l.readiness(a) == l.readiness(b) && shaky(a) == shaky(b) && maps.Equal(a.Labels, b.Labels) && a.DeletionTimestamp.Equal(b.DeletionTimestamp) {
 		return
 	}
 	l.poke()
@@ -88,6 +92,12 @@ func (l *Labeller) compare(before, after any) {
 
 func (l *Labeller) readiness(node *corev1.Node) readiness {
 	return readinessOf(node, l.selector.Matches(labels.Set(node.Labels)))
+}
+
+// shaky tells whether the kubelet calls the Node not Ready.
+func shaky(node *corev1.Node) bool {
+	kubelet := contract.FindNodeCondition(node, corev1.NodeReady)
+	return kubelet != nil && kubelet.Status != corev1.ConditionTrue
 }
 
 // Run keeps the label until ctx ends, and then returns nil.
@@ -128,18 +138,36 @@ func (l *Labeller) sync(ctx context.Context, now time.Time) (again time.Duration
 		byName[node.Name] = node
 	}
 	decided := decide(l.observe(nodes, now), now)
-	given := labelTrue
 	for _, name := range decided.give {
-		if err := l.set(ctx, byName[name], &given); err != nil {
+		if err := l.give(ctx, byName[name]); err != nil {
+			return 0, err
+		}
+	}
+	if len(decided.take) > 0 {
+		if err := l.confirm(ctx, decided.supports); err != nil {
 			return 0, err
 		}
 	}
 	for _, name := range decided.take {
-		if err := l.set(ctx, byName[name], nil); err != nil {
+		if err := l.take(ctx, name, now); err != nil {
 			return 0, err
 		}
 	}
 	return decided.again, nil
+}
+
+// confirm asks the API server itself for a Node that has the label and is ready: nothing is taken on the word of a cache.
+func (l *Labeller) confirm(ctx context.Context, supports []string) error {
+	for _, name := range supports {
+		node, err := l.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("get Node %s: %w", name, err)
+		}
+		if l.readiness(node) == ready && node.Labels[contract.NodeVLANReady] == labelTrue && node.DeletionTimestamp == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("none of the Nodes %v is ready any more, so no other one loses label %s", supports, contract.NodeVLANReady)
 }
 
 // observe turns Nodes into values and remembers since when each is in its state.
@@ -154,26 +182,45 @@ func (l *Labeller) observe(nodes []*corev1.Node, now time.Time) []vlanNode {
 		if last, ok := l.seen[node.Name]; ok && last.state == current.state {
 			current.since = last.since
 		}
+		current.lost = slices.DeleteFunc(l.seen[node.Name].lost, func(at time.Time) bool { return now.Sub(at) >= memory })
 		seen[node.Name] = current
 		observed = append(observed, vlanNode{
-			name: node.Name, labelled: node.Labels[contract.NodeVLANReady] == labelTrue, state: current.state, since: current.since,
+			name: node.Name, labelled: node.Labels[contract.NodeVLANReady] == labelTrue, state: current.state, since: current.since, shaky: shaky(node), lost: current.lost,
 		})
 	}
 	l.seen = seen
 	return observed
 }
 
-func (l *Labeller) set(ctx context.Context, node *corev1.Node, value *string) error {
-	if err := patchMetadata(ctx, l.client, node.Name, nil, map[string]*string{contract.NodeVLANReady: value}); err != nil {
+func (l *Labeller) give(ctx context.Context, node *corev1.Node) error {
+	given := labelTrue
+	if err := patchMetadata(ctx, l.client, node.Name, nil, map[string]*string{contract.NodeVLANReady: &given}); err != nil {
 		return err
 	}
-	logger := klog.FromContext(ctx)
-	if value != nil {
-		logger.Info("Node may announce addresses", "node", node.Name, "label", contract.NodeVLANReady)
-		l.events.Event(node, corev1.EventTypeNormal, ReasonAdmitted, "The node is ready for the public network: label "+contract.NodeVLANReady+" added")
+	klog.FromContext(ctx).Info("Node may announce addresses", "node", node.Name, "label", contract.NodeVLANReady)
+	l.events.Event(node, corev1.EventTypeNormal, ReasonAdmitted, "The node is ready for the public network: label "+contract.NodeVLANReady+" added")
+	return nil
+}
+
+// take removes the label, unless the API server says that the Node is well after all.
+func (l *Labeller) take(ctx context.Context, name string, now time.Time) error {
+	node, err := l.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	logger.Info("Node may not announce addresses any more", "node", node.Name, "label", contract.NodeVLANReady, "reason", why(node))
+	if err != nil {
+		return fmt.Errorf("get Node %s: %w", name, err)
+	}
+	if state := l.readiness(node); state != notReady && state != doubtful {
+		return nil // the cache learns of it, and then it is decided again
+	}
+	if err := patchMetadata(ctx, l.client, name, nil, map[string]*string{contract.NodeVLANReady: nil}); err != nil {
+		return err
+	}
+	seen := l.seen[name]
+	seen.lost = append(seen.lost, now)
+	l.seen[name] = seen
+	klog.FromContext(ctx).Info("Node may not announce addresses any more", "node", name, "label", contract.NodeVLANReady, "reason", why(node))
 	l.events.Eventf(node, corev1.EventTypeWarning, ReasonExcluded,
 		"The node is not ready for the public network (%s): label %s removed", why(node), contract.NodeVLANReady)
 	return nil

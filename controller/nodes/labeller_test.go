@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,9 +122,9 @@ func TestLabelFollowsTheCondition(t *testing.T) {
 		b.set("a", corev1.ConditionFalse)
 		b.after(excludeAfter, "a", false)
 		b.set("a", corev1.ConditionTrue)
-		b.after(admitAfter, "a", true)
+		b.after(2*admitAfter, "a", true)
 		b.set("a", corev1.ConditionUnknown)
-		b.after(excludeAfter, "a", false)
+		b.after(doubtAfter, "a", false)
 	})
 }
 
@@ -192,6 +193,34 @@ func TestSelectorLimitsTheLabel(t *testing.T) {
 		pass(2 * admitAfter)
 		if !b.labelled("edge") || b.labelled("inner") {
 			t.Errorf("edge %v, inner %v", b.labelled("edge"), b.labelled("inner"))
+		}
+	})
+}
+
+// What the cache says of the Node in whose favour another one loses the label is asked for again.
+func TestNothingIsTakenOnTheWordOfTheCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lie atomic.Bool
+		client := fake.NewClientset()
+		client.PrependReactor("get", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if get, ok := action.(clienttesting.GetAction); ok && get.GetName() == "b" && lie.Load() {
+				return true, readyNode("b", corev1.ConditionFalse, true), nil
+			}
+			return false, nil, nil
+		})
+		b := newBedOn(t, client, nil, readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))
+		defer b.stop()
+		pass(admitAfter)
+		lie.Store(true)
+		b.set("a", corev1.ConditionFalse)
+		pass(time.Minute)
+		if !b.labelled("a") {
+			t.Error("a lost its label though b is not ready any more")
+		}
+		lie.Store(false)
+		pass(retryAfter)
+		if b.labelled("a") {
+			t.Error("a kept its label though b is ready")
 		}
 	})
 }
