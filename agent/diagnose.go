@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
@@ -22,11 +23,12 @@ const defaultWatch = 10 * time.Second
 
 type diagnoseFlags struct {
 	nodeFlags
-	network     networkFlags
-	fix, output string
-	timeout     time.Duration
-	watch       time.Duration
-	strict, npd bool
+	network          networkFlags
+	fix, output      string
+	kubeVIPNamespace string
+	timeout          time.Duration
+	watch            time.Duration
+	strict, npd      bool
 }
 
 func newDiagnoseCommand() *cobra.Command {
@@ -52,6 +54,7 @@ func (f *diagnoseFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.fix, "fix", "", "tool that fixes are written for: netplan, networkmanager, ifupdown, networkd, iproute2; empty: the recognised one")
 	flags.StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to wait for the API server")
+	flags.StringVar(&f.kubeVIPNamespace, "kube-vip-namespace", metav1.NamespaceSystem, "namespace that kube-vip runs in: its lease for all Services is there")
 	flags.BoolVar(&f.strict, "strict", false, "let a warning end with exit code 1")
 	flags.BoolVar(&f.npd, "npd", false, "write one line and exit as a plugin of node-problem-detector: 0 well, 1 problem, 2 unknown")
 	flags.DurationVar(&f.watch, "watch", 0, "look again at this interval and whenever the kernel reports a change, and print what changed, until interrupted; without a value every 10s")
@@ -80,15 +83,15 @@ func runDiagnose(c *cobra.Command, f diagnoseFlags, address netip.Addr) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
-	s, err := newSession(f, address)
+	look, err := f.look(address)
 	if err != nil {
 		return err
 	}
 	show := presenter{flags: f, out: c.OutOrStdout(), style: diagnose.StyleFor(c.OutOrStdout(), os.LookupEnv)}
 	if f.watch > 0 {
-		return watchDiagnosis(c.Context(), s, show)
+		return watchDiagnosis(c.Context(), look, show)
 	}
-	document, err := s.look(c.Context())
+	document, err := look(c.Context())
 	if err != nil {
 		return undetermined(c.ErrOrStderr(), err)
 	}
@@ -148,12 +151,12 @@ func (p presenter) change(d diagnose.Document, changes []string) error {
 }
 
 // watchDiagnosis diagnoses until ctx ends, and ends with the exit code of the last diagnosis.
-func watchDiagnosis(ctx context.Context, s *session, show presenter) error {
+func watchDiagnosis(ctx context.Context, look func(context.Context) (diagnose.Document, error), show presenter) error {
 	changed := make(chan struct{}, 1)
 	watching, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- s.watchKernel(watching, changed) }()
-	last, err := diagnose.Watcher{Interval: show.flags.watch, Changed: changed, Look: s.look, Show: show.change}.Run(ctx)
+	go func() { done <- watchKernel(watching, changed) }()
+	last, err := diagnose.Watcher{Interval: show.flags.watch, Changed: changed, Look: look, Show: show.change}.Run(ctx)
 	stop()
 	return ended(last.ExitCode(show.flags.strict), errors.Join(err, <-done))
 }

@@ -4,17 +4,25 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // Address is what is known of one address beside the verdict: who answers, and who should.
 type Address struct {
 	Address netip.Addr `json:"address"`
+	// Role says what the address is in the network beside that of a Service, such as the gateway of a block; empty when it is
+	// nothing else.
+	Role string `json:"role,omitempty"`
 	// Services are the Services that have the address, as namespace/name; more than one is a mistake.
 	Services []string `json:"services,omitempty"`
 	// Claimants are the machines that claimed the address on the wire. A machine never hears itself.
 	Claimants []Claimant `json:"claimants"`
 	// Holders are the nodes that should announce the address, and who says so; they may disagree.
 	Holders []Holder `json:"holders"`
+	// Sightings are what the agents of Nodes report of the address.
+	Sightings []Sighting `json:"sightings"`
 	// Held names the interfaces of this node that carry the address.
 	Held []string `json:"held"`
 	// ReturnBy is the interface by which this node sends replies from the address; empty unless it holds it.
@@ -38,11 +46,30 @@ type Holder struct {
 	Says string `json:"says"`
 }
 
+// Sighting is what the agent of a Node reports of the address.
+type Sighting struct {
+	Node  string                `json:"node"`
+	State contract.AddressState `json:"state"`
+	// MAC is the hardware address that answered there; empty when none did.
+	MAC string `json:"mac,omitempty"`
+	// Held tells that the Node carries the address.
+	Held bool `json:"held"`
+	// Since is when that agent first saw it so.
+	Since time.Time `json:"since"`
+}
+
 func (a *Address) write(p *page) {
-	p.field(0, "Address", a.Address.String())
+	text := a.Address.String()
+	if a.Role != "" {
+		text += ", " + a.Role
+	}
+	p.field(0, "Address", text)
 	p.field(0, "Service", orElse(strings.Join(a.Services, " and "), "none that is known"))
 	p.section("Who answers on the wire", a.claimants())
 	p.section("Who should", a.holders())
+	if len(a.Sightings) > 0 {
+		p.section("What agents report", a.sightings())
+	}
 	p.section("This node", a.here())
 }
 
@@ -60,6 +87,7 @@ func (a *Address) filled() *Address {
 	}
 	b := *a
 	b.Claimants = append([]Claimant{}, a.Claimants...)
+	b.Sightings = append([]Sighting{}, a.Sightings...)
 	b.Holders = append([]Holder{}, a.Holders...)
 	b.Held = append([]string{}, a.Held...)
 	return &b
@@ -98,6 +126,21 @@ func (a *Address) holders() []string {
 	}
 	if lines == nil {
 		return []string{"not known"}
+	}
+	return lines
+}
+
+func (a *Address) sightings() []string {
+	lines := make([]string, len(a.Sightings))
+	for i, s := range a.Sightings {
+		lines[i] = fmt.Sprintf("Node %s: %s", s.Node, strings.ToLower(string(s.State)))
+		if s.MAC != "" {
+			lines[i] += " by " + s.MAC
+		}
+		if s.Held {
+			lines[i] += ", carries it"
+		}
+		lines[i] += " (since " + s.Since.UTC().Format(time.DateTime) + " UTC)"
 	}
 	return lines
 }

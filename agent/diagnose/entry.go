@@ -3,7 +3,9 @@ package diagnose
 import (
 	"fmt"
 	"io"
+	"slices"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcement"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 )
 
@@ -13,7 +15,7 @@ type Entry struct{ check.Check }
 // Entries are all findings that a diagnosis may hold, in the order in which they stand there.
 func Entries() []Entry {
 	var entries []Entry
-	for _, c := range check.Catalogue() {
+	for _, c := range slices.Concat(check.Catalogue(), announcement.Catalogue()) {
 		entries = append(entries, Entry{c})
 	}
 	return entries
@@ -33,7 +35,7 @@ func EntryOf(id check.ID) (e Entry, known bool) {
 func (e Entry) Text(w io.Writer, style Style) error {
 	p := &page{style: style}
 	p.prose("", 6, style.heading(string(e.ID))+" "+e.Title)
-	p.field(2, "severity", e.severity())
+	p.field(2, "severity", e.Impact())
 	p.field(2, "meaning", e.Meaning)
 	for i, cause := range e.Causes {
 		p.field(2, map[bool]string{true: "causes", false: ""}[i == 0], "- "+cause)
@@ -46,9 +48,14 @@ func (e Entry) Text(w io.Writer, style Style) error {
 	return nil
 }
 
-func (e Entry) severity() string {
-	if e.Severity == check.Error {
-		return "error: while it fails, the node is not ready for the public network"
+// Impact says what a failure means for the node.
+func (e Entry) Impact() string {
+	switch {
+	case e.Severity != check.Error:
+		return "warning: worth a look; no condition of the Node changes"
+	case Group(e.ID) == announced:
+		return "error: while it fails, the Node's condition phoenixnap.com/AnnouncementHealthy is False"
+	default:
+		return "error: while it fails, the Node's condition phoenixnap.com/VLANReady is False"
 	}
-	return "warning: worth a look, but the node stays ready"
 }

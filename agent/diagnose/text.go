@@ -50,10 +50,13 @@ func (d Document) writeHeader(p *page) {
 	}
 }
 
+// announced is the group of findings about addresses of Services.
+const announced = "Announcement"
+
 // groups are the headings, by the first three characters of an ID.
 var groups = []struct{ prefix, heading string }{
 	{"PN0", "Published network and identity"}, {"PN1", "Link"}, {"PN2", "Address"}, {"PN3", "Gateway"},
-	{"PN4", "Kernel settings"}, {"PN5", "Return path"}, {"PN6", "Announcement"},
+	{"PN4", "Kernel settings"}, {"PN5", "Return path"}, {"PN6", announced},
 }
 
 // Group returns the heading under which a finding stands.

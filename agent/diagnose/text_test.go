@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -83,7 +84,10 @@ func duplicate() Document {
 	d.Address = &Address{
 		Address: netip.MustParseAddr("203.0.113.3"), Services: []string{"default/web"}, Held: []string{"bond0.100"}, ReturnBy: "bond0.11",
 		Claimants: []Claimant{{MAC: "02:00:00:00:00:07", Nodes: []string{"worker-2"}}, {MAC: "de:ad:be:ef:00:01"}},
-		Holders:   []Holder{{Node: "worker-2", Says: "annotation kube-vip.io/vipHost of Service default/web"}},
+		Sightings: []Sighting{
+			{Node: "worker-2", State: contract.AddressDuplicate, MAC: "02:00:00:00:00:01", Held: true, Since: time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC)},
+			{Node: "worker-3", State: contract.AddressSilent, Since: time.Date(2026, 3, 4, 5, 1, 2, 0, time.UTC)}},
+		Holders: []Holder{{Node: "worker-2", Says: "annotation kube-vip.io/vipHost of Service default/web"}},
 	}
 	d.Findings = []check.Finding{{ID: "PN604", Title: "one node alone answers for 203.0.113.3 (Service default/web)", Status: check.Fail, Severity: check.Error,
 		Cause: "203.0.113.3 is answered by this node and 02:00:00:00:00:07"}}

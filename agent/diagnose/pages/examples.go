@@ -11,17 +11,15 @@ import (
 
 // Examples reads the reports of broken nodes that the checks are tested with (check.Report as JSON), in the order of
 // the files' names: of each report the findings that are not well.
-func Examples(directories ...string) (map[check.ID][]check.Finding, error) {
+func Examples(directory string) (map[check.ID][]check.Finding, error) {
+	paths, err := filepath.Glob(filepath.Join(directory, "*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("find the examples in %s: %w", directory, err)
+	}
 	examples := map[check.ID][]check.Finding{}
-	for _, directory := range directories {
-		paths, err := filepath.Glob(filepath.Join(directory, "*.json"))
-		if err != nil {
-			return nil, fmt.Errorf("find the examples in %s: %w", directory, err)
-		}
-		for _, path := range paths {
-			if err := read(path, examples); err != nil {
-				return nil, err
-			}
+	for _, path := range paths {
+		if err := read(path, examples); err != nil {
+			return nil, err
 		}
 	}
 	return examples, nil

@@ -83,7 +83,7 @@ func page(e diagnose.Entry, examples []check.Finding) string {
 	var b strings.Builder
 	b.WriteString(notice)
 	fmt.Fprintf(&b, "# %s: %s\n\n", e.ID, e.Title)
-	fmt.Fprintf(&b, "| | |\n|---|---|\n| group | %s |\n| severity | %s |\n| evidence | %s |\n", diagnose.Group(e.ID), severity(e), evidence(e))
+	fmt.Fprintf(&b, "| | |\n|---|---|\n| group | %s |\n| severity | %s |\n| evidence | %s |\n", diagnose.Group(e.ID), e.Impact(), evidence(e))
 	if len(e.DependsOn) > 0 {
 		fmt.Fprintf(&b, "| judged when these are well | %s |\n", links(e.DependsOn))
 	}
@@ -104,13 +104,6 @@ func page(e diagnose.Entry, examples []check.Finding) string {
 	looks(&b, examples)
 	b.WriteString("\n[All findings](../" + Index + ")\n")
 	return b.String()
-}
-
-func severity(e diagnose.Entry) string {
-	if e.Severity == check.Error {
-		return "error: while it fails, the node is not ready"
-	}
-	return "warning: the node stays ready"
 }
 
 func evidence(e diagnose.Entry) string {

@@ -17,10 +17,11 @@ const root = "../../.."
 
 func rendered(t *testing.T) map[string]string {
 	t.Helper()
-	examples, err := Examples(filepath.Join(root, "agent/check/testdata"), filepath.Join(root, "agent/announcement/testdata"))
+	examples, err := Examples(filepath.Join(root, "agent/check/testdata"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	Announcements(examples)
 	return Render(diagnose.Entries(), examples)
 }
 

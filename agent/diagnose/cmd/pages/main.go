@@ -17,9 +17,10 @@ func main() {
 }
 
 func write() error {
-	examples, err := pages.Examples("agent/check/testdata", "agent/announcement/testdata")
+	examples, err := pages.Examples("agent/check/testdata")
 	if err != nil {
 		return err
 	}
+	pages.Announcements(examples)
 	return pages.Write("docs/reference", pages.Render(diagnose.Entries(), examples))
 }

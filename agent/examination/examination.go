@@ -1,0 +1,137 @@
+// Package examination looks once at a node's way to the public network, or at one address of a Service, for a person who asks.
+package examination
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcement"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/monitor"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// Config is what an Examiner works with.
+type Config struct {
+	// Node is the name of the Node that this machine is.
+	Node string
+	// Client asks the API server; nil when there is none to be asked, and NoClient says why. NoClient is nil when a person
+	// said all that is to be known.
+	Client   kubernetes.Interface
+	NoClient error
+	// Timeout bounds how long the API server is waited for.
+	Timeout time.Duration
+	// ByHand is what a person said of the network, in place of what the controller published; nil when they did not.
+	ByHand *check.Expected
+	// Interface and Uplink are names of links that a person fixed; empty: found.
+	Interface, Uplink string
+	// KubeVIPNamespace is where kube-vip runs.
+	KubeVIPNamespace string
+	Reader           monitor.Reader
+	Asker            monitor.Asker
+}
+
+// Examiner examines one node, once or again and again.
+type Examiner struct {
+	Config
+	elections *kubevip.Reader
+}
+
+// New returns an examiner; it starts nothing.
+func New(config Config) *Examiner {
+	e := &Examiner{Config: config}
+	if config.Client != nil {
+		e.elections = kubevip.NewReader(config.Client.CoordinationV1(), config.KubeVIPNamespace)
+	}
+	return e
+}
+
+// scene is what was seen at one moment.
+type scene struct {
+	cluster  cluster
+	expected check.Expected
+	view     announcement.View
+}
+
+// look looks at the API server, the kernel and the wire. address is that of a Service beside those that are known, invalid
+// when there is none.
+func (e *Examiner) look(ctx context.Context, address netip.Addr) (scene, diagnose.Document, error) {
+	s := scene{cluster: e.ask(ctx)}
+	s.expected = e.expected(s.cluster)
+	if address.IsValid() && !slices.Contains(s.expected.Virtual, address) && !slices.Contains(s.expected.Network.IPs, address) {
+		s.expected.Virtual = append(s.expected.Virtual, address)
+	}
+	snapshot, err := monitor.Look(ctx, e.Reader, e.Asker, s.expected)
+	if err != nil {
+		return s, diagnose.Document{}, fmt.Errorf("examine the node: %w", err)
+	}
+	report := check.Evaluate(s.expected, snapshot)
+	s.view = announcement.View{Node: e.Node, Report: report, Snapshot: snapshot, Expected: s.expected, Announcer: s.expected.Network.Announcer}
+	d := diagnose.Document{
+		SchemaVersion: diagnose.SchemaVersion, Time: time.Now().UTC().Truncate(time.Second), Node: e.Node,
+		ServerID: s.expected.Network.ServerID, Network: s.expected.Describe(), Interface: report.Interface, Uplink: report.Uplink,
+		Renderer: snapshot.Renderer, Findings: report.Findings,
+	}
+	if s.cluster.err != nil {
+		d.APIServer = s.cluster.err.Error()
+	}
+	return s, d, nil
+}
+
+// expected is what a person said, else what the controller published.
+func (e *Examiner) expected(c cluster) check.Expected {
+	var expected check.Expected
+	switch {
+	case e.ByHand != nil:
+		expected = *e.ByHand
+	case c.node != nil:
+		expected = check.ExpectedOf(c.node.Annotations, contract.NodeIPs(c.node))
+	default:
+		expected.Unreached = fmt.Sprint(c.err)
+	}
+	expected.Interface, expected.Uplink = e.Interface, e.Uplink
+	expected.Virtual = nil
+	for _, t := range c.targets() {
+		expected.Virtual = append(expected.Virtual, t.Address)
+	}
+	return expected
+}
+
+// Examine diagnoses the node, all addresses of Services, and those that the node carries for no Service.
+func (e *Examiner) Examine(ctx context.Context) (diagnose.Document, error) {
+	s, d, err := e.look(ctx, netip.Addr{})
+	if err != nil || s.view.Report.Interface == "" || s.view.Announcer == contract.AnnouncerNone {
+		return d.Sum(), err
+	}
+	targets, strays := s.cluster.targets(), s.strays()
+	unasked, broken := announcement.Unasked(s.view.Report, targets)
+	if broken {
+		d.Findings = append(d.Findings, unasked...)
+		return d.Sum(), nil
+	}
+	all := slices.Concat(targets, strays)
+	observations, err := announcement.Observe(ctx, e.Asker, e.Reader, s.view, all)
+	if err != nil {
+		return d, fmt.Errorf("look the addresses of Services up: %w", err)
+	}
+	for i, o := range observations {
+		o.Gone = i >= len(targets)
+		d.Findings = append(d.Findings, announcement.Judge(o))
+	}
+	return d.Sum(), nil
+}
+
+// strays are addresses that this node carries for no Service; none are known while the Services are not.
+func (s scene) strays() []announcement.Target {
+	if !s.cluster.listed {
+		return nil
+	}
+	return announcement.Strays(s.cluster.services, s.view)
+}

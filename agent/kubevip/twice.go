@@ -1,0 +1,28 @@
+package kubevip
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// LookTwice is Look for a person who waits: where one look does not tell whether anybody renews the Lease, it looks again
+// after a time, Pause or no Pause.
+func (r *Reader) LookTwice(ctx context.Context, service *corev1.Service, after time.Duration) Lease {
+	lease := r.Look(ctx, service)
+	if lease.Standing != "" || lease.Error != "" {
+		return lease
+	}
+	select {
+	case <-ctx.Done():
+		return lease
+	case <-time.After(after):
+	}
+	r.mu.Lock()
+	for _, known := range r.records {
+		known.triedAt = time.Time{}
+	}
+	r.mu.Unlock()
+	return r.Look(ctx, service)
+}

@@ -1,0 +1,41 @@
+package kubevip
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestLookTwice: a person gets a standing at once, though one look at a Lease does not tell it.
+func TestLookTwice(t *testing.T) {
+	for name, tc := range map[string]struct {
+		renewals bool
+		lease    bool
+		want     Standing
+		takes    time.Duration
+	}{
+		"renewed":           {true, true, Held, 5 * time.Second},
+		"not renewed":       {false, true, "", 5 * time.Second},
+		"there is no Lease": {false, false, Missing, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newElection(t)
+				r := NewReader(e.CoordinationV1(), "kube-system")
+				if tc.lease {
+					e.renew("shop", "kubevip-web", "srv-a")
+				}
+				if tc.renewals {
+					time.AfterFunc(2*time.Second, func() { e.renew("shop", "kubevip-web", "srv-a") })
+				}
+				begun := time.Now()
+				if got := r.LookTwice(t.Context(), web(nil), 5*time.Second); got.Standing != tc.want {
+					t.Errorf("%+v, want %q", got, tc.want)
+				}
+				if took := time.Since(begun); took != tc.takes {
+					t.Errorf("took %s, want %s", took, tc.takes)
+				}
+			})
+		})
+	}
+}
