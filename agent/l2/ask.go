@@ -22,13 +22,17 @@ type Question struct {
 
 // Answer is what was heard about a target.
 type Answer struct {
-	// MACs claimed the target, sorted, in lower case, without our own.
+	// MACs claimed the target, sorted, in lower case, without our own; the first maxClaimants of them.
 	MACs []string
 	// Replied tells whether at least one claim was a reply.
 	Replied bool
 	// RTT is the time from the last request to the first reply.
 	RTT time.Duration
 }
+
+// maxClaimants bounds how many machines are named that claim one address: a flood of invented ones must not fill memory,
+// log and the Node's condition.
+const maxClaimants = 8
 
 // Asker puts questions on an interface.
 type Asker struct {
@@ -139,7 +143,7 @@ func (s *session) note(claim Claim, after time.Duration) {
 			continue
 		}
 		answer := &s.answers[i]
-		if at, known := slices.BinarySearch(answer.MACs, claim.MAC); !known {
+		if at, known := slices.BinarySearch(answer.MACs, claim.MAC); !known && len(answer.MACs) < maxClaimants {
 			answer.MACs = slices.Insert(answer.MACs, at, claim.MAC)
 		}
 		if claim.Reply && !answer.Replied {
