@@ -35,12 +35,13 @@ func clientsOf(q RouteQuestion) []RouteQuestion {
 // routes it, and a rule by source that serves the node's own address does not serve that; so a pod's address it is, where
 // one is known.
 func (v view) inbound() []RouteQuestion {
+	// Without an address on the interface the kernel refuses whatever the filter is set to.
 	target, known := v.source()
-	if pods := v.pods(); len(pods) > 0 {
-		target, known = pods[0], true
-	}
 	if !known || !v.vlan.Up || !v.vlan.LowerUp {
 		return nil
+	}
+	if pods := v.pods(); len(pods) > 0 {
+		target = pods[0]
 	}
 	questions := make([]RouteQuestion, len(clients))
 	for i, client := range clients {

@@ -37,7 +37,7 @@ func NewReader() *Reader { return &Reader{SysctlRoot: "/proc/sys", FileRoot: "/"
 // Read takes a snapshot of links, addresses, rules, routes and settings. ARP answers and route look-ups are left to the
 // caller.
 func (r *Reader) Read(ctx context.Context) (check.Snapshot, error) {
-	links, err := dump(ctx, netlink.LinkList)
+	links, err := dump(ctx, listLinks)
 	if err != nil {
 		return check.Snapshot{}, fmt.Errorf("list network interfaces: %w", err)
 	}
@@ -49,10 +49,7 @@ func (r *Reader) Read(ctx context.Context) (check.Snapshot, error) {
 	if err != nil {
 		return check.Snapshot{}, fmt.Errorf("read the hostname: %w", err)
 	}
-	s := check.Snapshot{Hostname: hostname, Renderer: r.renderer(), Machine: r.readMachine()}
-	for _, l := range links {
-		s.Links = append(s.Links, linkOf(l))
-	}
+	s := check.Snapshot{Hostname: hostname, Links: links, Renderer: r.renderer(), Machine: r.readMachine()}
 	for _, a := range addresses {
 		if value, valid := addressOf(a); valid {
 			s.Addresses = append(s.Addresses, value)

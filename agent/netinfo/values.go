@@ -37,9 +37,6 @@ func linkOf(link netlink.Link) check.Link {
 		}
 	case *netlink.Bond:
 		l.Bond = &check.Bond{Mode: kind.Mode.String(), MinLinks: max(0, kind.MinLinks)}
-		if kind.AdInfo != nil {
-			l.Bond.PartnerMAC, l.Bond.Aggregator = macText(kind.AdInfo.PartnerMac), kind.AdInfo.AggregatorId
-		}
 	default:
 	}
 	return l

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
@@ -26,10 +27,32 @@ func TestLinkOf(t *testing.T) {
 	if got := linkOf(vlan).Parent; got != 0 {
 		t.Errorf("a parent of another namespace is index %d, want none", got)
 	}
-	bond := &netlink.Bond{LinkAttrs: netlink.LinkAttrs{Name: "bond0", MasterIndex: 9}, Mode: netlink.BOND_MODE_802_3AD,
-		AdInfo: &netlink.BondAdInfo{PartnerMac: make(net.HardwareAddr, 6)}}
-	if got := linkOf(bond); got.Bond == nil || got.Bond.Mode != "802.3ad" || got.Bond.PartnerMAC != "" || got.Master != 9 {
-		t.Errorf("bond is %+v (%+v), want 802.3ad without a partner", got, got.Bond)
+	bond := &netlink.Bond{LinkAttrs: netlink.LinkAttrs{Name: "bond0", MasterIndex: 9}, Mode: netlink.BOND_MODE_802_3AD, MinLinks: -1}
+	if diff := cmp.Diff(check.Link{Name: "bond0", Type: "bond", OperState: "unknown", Master: 9, Bond: &check.Bond{Mode: "802.3ad"}}, linkOf(bond)); diff != "" {
+		t.Errorf("bond (-want +got):\n%s", diff)
+	}
+}
+
+// TestActiveAggregator reads a message as the kernel sends it.
+func TestActiveAggregator(t *testing.T) {
+	info := func(partner []byte) []byte {
+		link := nl.NewRtAttr(unix.IFLA_LINKINFO|unix.NLA_F_NESTED, nil)
+		data := link.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+		data.AddRtAttr(nl.IFLA_BOND_MODE, []byte{4})
+		ad := data.AddRtAttr(nl.IFLA_BOND_AD_INFO, nil)
+		ad.AddRtAttr(nl.IFLA_BOND_AD_INFO_AGGREGATOR, nl.Uint16Attr(3))
+		ad.AddRtAttr(nl.IFLA_BOND_AD_INFO_PARTNER_MAC, partner)
+		return append(make([]byte, unix.SizeofIfInfomsg), link.Serialize()...)
+	}
+	if id, partner := activeAggregator(info([]byte{0, 0x1c, 0x73, 0, 0, 1})); id != 3 || partner != "00:1c:73:00:00:01" {
+		t.Errorf("aggregator %d, partner %q", id, partner)
+	}
+	if id, partner := activeAggregator(info(make([]byte, 6))); id != 3 || partner != "" {
+		t.Errorf("without a partner: aggregator %d, partner %q", id, partner)
+	}
+	whole := info(make([]byte, 6))
+	for length := range whole {
+		activeAggregator(whole[:length])
 	}
 }
 
