@@ -185,17 +185,19 @@ func TestUsage(t *testing.T) {
 		env  map[string]string
 		want int
 	}{
-		"unknown command":        {[]string{"bogus"}, nil, diagnose.ExitUsage},
-		"unknown flag":           {[]string{"diagnose", "--nonsense"}, nil, diagnose.ExitUsage},
-		"unknown tool":           {[]string{"diagnose", "--fix", "wicked"}, nil, diagnose.ExitUsage},
-		"unknown output":         {[]string{"diagnose", "-o", "xml"}, nil, diagnose.ExitUsage},
-		"VLAN out of range":      {[]string{"diagnose", "--vlan", "5000"}, nil, diagnose.ExitUsage},
-		"block without VLAN":     {[]string{"diagnose", "--network", "192.0.2.0/28"}, nil, diagnose.ExitUsage},
-		"broken environment":     {[]string{"run"}, map[string]string{"INTERVAL": "soon"}, diagnose.ExitUsage},
-		"interval zero":          {[]string{"run", "--interval", "0s"}, nil, diagnose.ExitUsage},
-		"no API server":          {[]string{"diagnose", "--kubeconfig", missing}, nil, diagnose.ExitUndetermined},
-		"run without API server": {[]string{"run", "--kubeconfig", missing}, nil, diagnose.ExitFailed},
-		"help":                   {[]string{"run", "--help"}, nil, diagnose.ExitOK},
+		"unknown command":         {[]string{"bogus"}, nil, diagnose.ExitUsage},
+		"unknown flag":            {[]string{"diagnose", "--nonsense"}, nil, diagnose.ExitUsage},
+		"unknown tool":            {[]string{"diagnose", "--fix", "wicked"}, nil, diagnose.ExitUsage},
+		"unknown output":          {[]string{"diagnose", "-o", "xml"}, nil, diagnose.ExitUsage},
+		"VLAN out of range":       {[]string{"diagnose", "--vlan", "5000"}, nil, diagnose.ExitUsage},
+		"block without VLAN":      {[]string{"diagnose", "--network", "192.0.2.0/28"}, nil, diagnose.ExitUsage},
+		"broken environment":      {[]string{"run"}, map[string]string{"INTERVAL": "soon"}, diagnose.ExitUsage},
+		"interval zero":           {[]string{"run", "--interval", "0s"}, nil, diagnose.ExitUsage},
+		"unknown thing to manage": {[]string{"run", "--manage", "dns"}, nil, diagnose.ExitUsage},
+		"marks without bits":      {[]string{"run", "--mark", "0"}, nil, diagnose.ExitUsage},
+		"no API server":           {[]string{"diagnose", "--kubeconfig", missing}, nil, diagnose.ExitUndetermined},
+		"run without API server":  {[]string{"run", "--kubeconfig", missing}, nil, diagnose.ExitFailed},
+		"help":                    {[]string{"run", "--help"}, nil, diagnose.ExitOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for key, value := range tc.env {

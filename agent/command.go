@@ -28,7 +28,7 @@ func newCommand() *cobra.Command {
 		Version: version.Get().GitVersion,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q: give run or diagnose", args[0])}
+				return usageError{fmt.Errorf("unknown command %q: give run, diagnose or cleanup", args[0])}
 			}
 			return nil
 		},
@@ -43,7 +43,7 @@ func newCommand() *cobra.Command {
 	for _, name := range []string{"v", "vmodule"} {
 		command.PersistentFlags().AddGoFlag(logging.Lookup(name))
 	}
-	command.AddCommand(newRunCommand(), newDiagnoseCommand())
+	command.AddCommand(newRunCommand(), newDiagnoseCommand(), newCleanupCommand())
 	return command
 }
 

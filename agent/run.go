@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,6 +37,7 @@ const (
 
 type runFlags struct {
 	nodeFlags
+	manage                         manageFlags
 	interval, announcementInterval time.Duration
 	metricsAddress                 string
 	kubeVIPNamespace               string
@@ -50,6 +52,7 @@ func newRunCommand() *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return runAgent(c.Context(), f) },
 	}
 	f.add(command.Flags())
+	f.manage.add(command.Flags())
 	command.Flags().DurationVar(&f.interval, "interval", 10*time.Second, "time between checks when nothing changes; changes are seen at once")
 	command.Flags().DurationVar(&f.announcementInterval, "announcement-interval", 10*time.Second, "time between look-ups of the announced addresses")
 	command.Flags().StringVar(&f.kubeVIPNamespace, "kube-vip-namespace", metav1.NamespaceSystem,
@@ -68,6 +71,10 @@ func runAgent(ctx context.Context, f runFlags) error {
 	if f.interval <= 0 || f.announcementInterval <= 0 {
 		return usageError{errors.New("--interval and --announcement-interval must be positive")}
 	}
+	managed, err := f.manage.parse()
+	if err != nil {
+		return err
+	}
 	client, err := f.client()
 	if err != nil {
 		return err
@@ -84,30 +91,42 @@ func runAgent(ctx context.Context, f runFlags) error {
 	var st *station.Station
 	watcher := nodewatch.New(client, name, func(node *corev1.Node) { st.ObserveNode(node) })
 	reader, asker := netinfo.NewReader(), l2.NewAsker()
+	mark, mask := managed.marks()
 	st = station.New(station.Config{
-		Interface: f.iface, Uplink: f.uplink, Publisher: publisher, Services: watcher.Services, Metrics: metrics, Health: health,
+		Interface: f.iface, Uplink: f.uplink, Mark: mark, Mask: mask, Publisher: publisher, Services: watcher.Services, Metrics: metrics, Health: health,
 	})
 	samples := monitor.New(monitor.Config{
 		Reader: reader, Asker: asker, Expected: st.Expected, Watch: netinfo.Watch, Interval: f.interval, Tell: st.Sample,
 	})
-	st.OnExpectation(samples.Changed)
+	keepers := managed.keepers(st, asker, onNode(recorder, publisher.Observed))
+	st.OnExpectation(func() {
+		samples.Changed()
+		wakeAll(keepers)
+	})
 	elections, owners := kubevip.NewReader(client.CoordinationV1(), f.kubeVIPNamespace), announcement.NewRoster(client.CoreV1().Nodes())
 	addresses := announcement.New(announcement.Config{
 		Node: name, Asker: asker, Router: reader, Elections: elections, Owners: owners, View: st.View, Services: watcher.Services,
 		Reported: st.ReportedBefore, Interval: f.announcementInterval,
 		Tell: st.Addresses, Report: st.Reported, Event: announcement.Recorder(recorder),
 	})
-	st.OnSample(addresses.Wake)
+	var seen sync.Once
+	st.OnSample(func() {
+		addresses.Wake()
+		seen.Do(func() { wakeAll(keepers) })
+	})
 	elections.OnRead(addresses.Wake)
 	owners.OnNews(addresses.Wake)
 	listener := l2.NewListener(st.VLANInterface, addresses.Hear)
-	keeper := &lease.Keeper{Leases: client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: name, Node: publisher.Observed}
+	life := &lease.Keeper{Leases: client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: name, Node: publisher.Observed}
 
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range []interface{ Run(context.Context) error }{
-		watcher, publisher, samples, elections, owners, listener, addresses, keeper, endpoint.NewServer(f.metricsAddress, metrics, health),
+		watcher, publisher, samples, elections, owners, listener, addresses, life, endpoint.NewServer(f.metricsAddress, metrics, health),
 	} {
 		group.Go(func() error { return part.Run(ctx) })
+	}
+	for _, k := range keepers {
+		group.Go(func() error { return k.Run(ctx) })
 	}
 	group.Go(func() error { return sendEvents(ctx, events, client) })
 	return group.Wait()

@@ -42,7 +42,9 @@ type Health interface {
 type Config struct {
 	// Interface and Uplink are names that a person fixed; usually empty.
 	Interface, Uplink string
-	Publisher         Publisher
+	// Mark and Mask are those of the return path where the agent manages it, see check.Expected.
+	Mark, Mask uint32
+	Publisher  Publisher
 	// Services returns the Services of the cluster; known is false before they were listed.
 	Services func() (services []*corev1.Service, known bool)
 	Metrics  Metrics
@@ -109,8 +111,24 @@ func (s *Station) Expected() check.Expected {
 	s.mu.Unlock()
 	expected := check.ExpectedOf(annotations, addresses)
 	expected.Interface, expected.Uplink = s.Interface, s.Uplink
+	expected.Mark, expected.Mask = s.Mark, s.Mask
 	expected.Virtual, _ = s.virtual()
 	return expected
+}
+
+// Hindrance says why the agent must not change the machine's network: it is not the server that its Node names.
+func (s *Station) Hindrance() string {
+	s.mu.Lock()
+	sample := s.sample
+	s.mu.Unlock()
+	if sample == nil {
+		return ""
+	}
+	// What the Node names may be newer than the sample was.
+	if f := check.Evaluate(s.Expected(), sample.Snapshot).Finding(check.Identity); f.Status == check.Fail {
+		return string(f.ID) + ": " + f.Cause
+	}
+	return ""
 }
 
 // virtual returns the addresses of Services; known is false before they were listed.

@@ -37,7 +37,9 @@ func TestConstantsAreDocumented(t *testing.T) {
 		{"events of the control-plane endpoint", "controller/controlplane/event.go", "docs/reference/names.md", regexp.MustCompile(`^event`), 5},
 		{"events of orphans", "controller/orphans/event.go", "docs/reference/names.md", regexp.MustCompile(`^event`), 4},
 		{"standings of orphans", "controller/orphans/judge.go", "docs/reference/metrics.md", regexp.MustCompile(`^(retained|orphan|leftover|empty|unclear)$`), 5},
-		{"reasons of announcements", "agent/announcement/judge.go", "docs/reference/names.md", regexp.MustCompile(`^Reason[^C]`), 8},
+		{"reasons of announcements", "agent/announcement/catalogue.go", "docs/reference/names.md", regexp.MustCompile(`^Reason`), 15},
+		{"reasons of the managed VLAN interface", "agent/vlan/event.go", "docs/reference/names.md", regexp.MustCompile(`^Reason`), 5},
+		{"reasons of the managed return path", "agent/returnpath/keeper.go", "docs/reference/names.md", regexp.MustCompile(`^Reason`), 5},
 		{"findings", "agent/check/catalogue.go", "docs/reference/findings.md", regexp.MustCompile(`.`), 18},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -113,7 +115,7 @@ func TestFlagsOfTheAgentAreDocumented(t *testing.T) {
 	page := read(t, "docs/reference/configuration.md")
 	flag := regexp.MustCompile(`Var(?:P)?\(&[\w.]+, "([a-z-]+)"`)
 	found := 0
-	for _, file := range []string{"agent/command.go", "agent/run.go", "agent/diagnose.go", "agent/expect.go"} {
+	for _, file := range []string{"agent/command.go", "agent/run.go", "agent/managing.go", "agent/diagnose.go", "agent/expect.go"} {
 		raw, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			continue

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/manage"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/netinfo"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/returnpath"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/station"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/vlan"
+)
+
+// What --manage takes.
+const (
+	manageVLAN       = "vlan"
+	manageReturnPath = "return-path"
+)
+
+// manageFlags say what the agent configures itself instead of telling a person how.
+type manageFlags struct {
+	things []string
+	mark   string
+}
+
+func (f *manageFlags) add(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.things, "manage", nil,
+		"what the agent configures itself, separated by commas: vlan (the VLAN interface with its address and settings), return-path (the way of replies, by connection marks); takes the capability NET_ADMIN")
+	flags.StringVar(&f.mark, "mark", returnpath.DefaultBits.String(), "bits of packet and connection marks that --manage=return-path uses; nobody else on the node may")
+}
+
+// managing is what manageFlags mean.
+type managing struct {
+	vlan, returnPath bool
+	bits             returnpath.Bits
+}
+
+func (f *manageFlags) parse() (managing, error) {
+	m := managing{vlan: slices.Contains(f.things, manageVLAN), returnPath: slices.Contains(f.things, manageReturnPath)}
+	for _, thing := range f.things {
+		if thing != manageVLAN && thing != manageReturnPath {
+			return m, usageError{fmt.Errorf("--manage %q: give %s, %s or both", thing, manageVLAN, manageReturnPath)}
+		}
+	}
+	var err error
+	if m.bits, err = returnpath.ParseBits(f.mark); err != nil {
+		return m, usageError{fmt.Errorf("--mark: %w", err)}
+	}
+	if m.vlan || m.returnPath {
+		return m, mayConfigure("--manage=" + strings.Join(f.things, ","))
+	}
+	return m, nil
+}
+
+// mayConfigure says what to do when the process may not change the network.
+func mayConfigure(what string) error {
+	header, data := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return fmt.Errorf("read the capabilities of this process: %w", err)
+	}
+	if data[0].Effective&(1<<unix.CAP_NET_ADMIN) == 0 {
+		return fmt.Errorf("%s changes the node's network and takes the capability NET_ADMIN, which this process lacks: add it to the container's securityContext", what)
+	}
+	return nil
+}
+
+// marks are the mark of the first gateway's replies and the mask, zero while the return path is not managed.
+func (m managing) marks() (mark, mask uint32) {
+	if !m.returnPath {
+		return 0, 0
+	}
+	return m.bits.Value(0), uint32(m.bits)
+}
+
+// keeper keeps one part of the node's network.
+type keeper interface {
+	Run(ctx context.Context) error
+	Wake()
+}
+
+// keepers are those of what is managed; event tells on the Node.
+func (m managing) keepers(st *station.Station, asker *l2.Asker, event func(warning bool, reason, message string)) (keepers []keeper) {
+	// One journal: both write the record of the VLAN interface.
+	journal := &manage.Journal{}
+	expected := func() check.Expected {
+		if _, seen := st.View(); !seen {
+			// Whether the machine is the server that its Node names is not known before the first sample.
+			return check.Expected{}
+		}
+		return st.Expected()
+	}
+	if m.vlan {
+		keepers = append(keepers, vlan.New(vlan.Config{
+			Expected: expected, Kernel: vlan.System{Journal: journal}, Asker: asker, Watch: netinfo.Watch, Hindrance: st.Hindrance,
+			Tell: func(e vlan.Event) { event(e.Warning, e.Reason, e.Message) },
+		}))
+	}
+	if m.returnPath {
+		keepers = append(keepers, returnpath.New(returnpath.Config{
+			Expected: expected, Bits: m.bits, Journal: journal,
+			Watches: []func(context.Context, func()) error{netinfo.Watch, returnpath.WatchTable},
+			Tell:    func(n returnpath.Notice) { event(n.Warning, n.Reason, n.Message) },
+		}))
+	}
+	return keepers
+}
+
+// wakeAll wakes keepers.
+func wakeAll(keepers []keeper) {
+	for _, k := range keepers {
+		k.Wake()
+	}
+}
+
+// onNode tells events on the Node; while it is not known nobody can be told.
+func onNode(recorder record.EventRecorder, node func() *corev1.Node) func(warning bool, reason, message string) {
+	return func(warning bool, reason, message string) {
+		observed := node()
+		if observed == nil {
+			return
+		}
+		eventType := corev1.EventTypeNormal
+		if warning {
+			eventType = corev1.EventTypeWarning
+		}
+		reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: observed.Name, UID: observed.UID}
+		recorder.Event(reference, eventType, reason, message)
+	}
+}
+
+func newCleanupCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "cleanup",
+		Short: "Takes back what a managing agent has configured on this node",
+		Long: "Takes back what a managing agent (--manage) has configured on this node, and nothing else: what it made goes, what it adopted\n" +
+			"becomes as it was. No agent may be managing meanwhile. Called again it finds nothing to do.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return cleanUp(c.Context(), c.OutOrStdout()) },
+	}
+}
+
+// cleanUp takes back the return path first: its routes lead through the VLAN interface.
+func cleanUp(ctx context.Context, out io.Writer) error {
+	if err := mayConfigure("cleanup"); err != nil {
+		return err
+	}
+	journal := &manage.Journal{}
+	path := returnpath.New(returnpath.Config{Expected: func() check.Expected { return check.Expected{} }, Journal: journal})
+	pathErr := path.Cleanup(ctx)
+	done, err := vlan.Cleanup(ctx, vlan.System{Journal: journal})
+	for _, text := range done {
+		fmt.Fprintln(out, text)
+	}
+	if err = errors.Join(pathErr, err); err != nil {
+		return fmt.Errorf("clean up: %w", err)
+	}
+	_, err = fmt.Fprintln(out, "nothing of the agent is left on this node")
+	return err
+}
