@@ -1,80 +1,161 @@
 package endpoint
 
 import (
+	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcement"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
 )
 
-// Metrics are the agent's figures.
+// addressLimit is how many addresses have series of their own at most, lest a node of a cluster with many Services fill the
+// memory of who collects them.
+const addressLimit = 100
+
+// Metrics are the agent's figures. What is told of the node is of one and the same sample, and what is gone has no series.
 type Metrics struct {
-	registry   *prometheus.Registry
-	checks     *prometheus.GaugeVec
-	gateways   *prometheus.GaugeVec
-	addresses  *prometheus.GaugeVec
-	writes     *prometheus.CounterVec
-	lastSample prometheus.Gauge
+	registry      *prometheus.Registry
+	version, node string
+	writes        *prometheus.CounterVec
+	renewals      *prometheus.CounterVec
+	sources       Sources
+
+	mu        sync.Mutex
+	sampledAt time.Time
+	checks    []check.Finding
+	gateways  map[netip.Addr]time.Duration
+	identity  identity
+	addresses map[outcome]int
 }
+
+// identity is what phoenixnap_agent_info says beside version and Node.
+type identity struct{ server, network, vlanInterface string }
+
+// outcome is what was found of an address.
+type outcome struct {
+	id     check.ID
+	reason string
+}
+
+// Managed is something on the node that the agent keeps (--manage).
+type Managed struct {
+	// Kind is what --manage calls it.
+	Kind string
+	// Interface is the VLAN interface; empty when there is none.
+	Interface string
+	// Well tells that it is as it should be.
+	Well bool
+	// Repairs counts how often it was disturbed and mended.
+	Repairs int
+}
+
+// Sources are asked when somebody collects the metrics. Each may be nil, and then its metrics are absent.
+type Sources struct {
+	// ARP returns how many packets were heard and sent.
+	ARP func() l2.Counters
+	// Addresses returns what the watcher of addresses counted.
+	Addresses func() announcement.Figures
+	// Managed returns what the agent keeps; nothing while it only watches.
+	Managed func() []Managed
+}
+
+// Descriptions of the metrics that are made when somebody collects them.
+var (
+	checkDesc = prometheus.NewDesc("phoenixnap_agent_check",
+		"Outcome of each check: 0 good or not applicable, 1 warning, 2 not known, 3 failed.", []string{"id", "severity"}, nil)
+	gatewayDesc = prometheus.NewDesc("phoenixnap_agent_gateway_arp_seconds",
+		"Time from the ARP request to the reply of the gateway; absent while it is silent.", []string{"gateway"}, nil)
+	addressesDesc = prometheus.NewDesc("phoenixnap_agent_addresses",
+		"Number of addresses of Services by what was found of them.", []string{"id", "reason"}, nil)
+	lastSampleDesc = prometheus.NewDesc("phoenixnap_agent_last_sample_timestamp_seconds",
+		"When the last sample of the node was taken, in seconds of the epoch.", nil, nil)
+	infoDesc = prometheus.NewDesc("phoenixnap_agent_info",
+		"Version of the agent, its Node, the server and public network that the Node belongs to, and the VLAN interface; always 1.",
+		[]string{"version", "node", "server_id", "network_id", "interface"}, nil)
+	packetsDesc = prometheus.NewDesc("phoenixnap_agent_arp_packets_total",
+		"ARP packets on the VLAN interface: heard from other machines, sent by this one, dropped because they were malformed.", []string{"direction"}, nil)
+	questionsDesc = prometheus.NewDesc("phoenixnap_agent_address_questions_total",
+		"Questions who has an address of a Service; each is up to three ARP requests.", nil, nil)
+	machinesDesc = prometheus.NewDesc("phoenixnap_agent_address_machines",
+		"How many machines claim an address; absent where it is one or none.", []string{"address", "service"}, nil)
+	mismatchDesc = prometheus.NewDesc("phoenixnap_agent_address_mismatch_seconds_total",
+		"For how long the wire or the kernel have contradicted the lease of an address; absent where they never did.", []string{"address", "service"}, nil)
+	managedDesc = prometheus.NewDesc("phoenixnap_agent_managed",
+		"What the agent keeps on the node: 1 as it should be, 0 not.", []string{"kind", "interface"}, nil)
+	repairsDesc = prometheus.NewDesc("phoenixnap_agent_managed_repairs_total",
+		"How often what the agent keeps was disturbed and mended.", []string{"kind"}, nil)
+)
 
 // NewMetrics returns metrics in a registry of their own.
 func NewMetrics(version, nodeName string) *Metrics {
 	m := &Metrics{
-		registry: prometheus.NewRegistry(),
-		checks: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "phoenixnap_agent_check",
-			Help: "Outcome of each check: 0 good or not applicable, 1 warning, 2 not known, 3 failed."}, []string{"id"}),
-		gateways: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "phoenixnap_agent_gateway_arp_seconds",
-			Help: "Time from the ARP request to the reply of the gateway; absent while it is silent."}, []string{"gateway"}),
-		addresses: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "phoenixnap_agent_addresses",
-			Help: "Number of addresses of Services by what was heard of them on the wire."}, []string{"reason"}),
+		registry: prometheus.NewRegistry(), version: version, node: nodeName,
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phoenixnap_agent_node_writes_total",
 			Help: "Attempts to write the Node's conditions and annotations."}, []string{"result"}),
-		lastSample: prometheus.NewGauge(prometheus.GaugeOpts{Name: "phoenixnap_agent_last_sample_timestamp_seconds",
-			Help: "When the last sample of the node was taken, in seconds of the epoch."}),
+		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phoenixnap_agent_lease_renewals_total",
+			Help: "Attempts to renew the agent's own Lease."}, []string{"result"}),
 	}
-	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "phoenixnap_agent_info", Help: "Version of the agent and its node; always 1.",
-		ConstLabels: prometheus.Labels{"version": version, "node": nodeName}})
-	info.Set(1)
-	m.registry.MustRegister(m.checks, m.gateways, m.addresses, m.writes, m.lastSample, info,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, counter := range []*prometheus.CounterVec{m.writes, m.renewals} {
+		counter.WithLabelValues(resultOf(nil))
+		counter.WithLabelValues("error")
+	}
+	m.registry.MustRegister(m, m.writes, m.renewals, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
+// Ask sets what is asked when somebody collects the metrics. It is to be called before anything runs.
+func (m *Metrics) Ask(s Sources) { m.sources = s }
+
 // Sample notes the outcome of a sample. Gateways are those of the network's blocks.
 func (m *Metrics) Sample(report check.Report, s check.Snapshot, expected check.Expected, now time.Time) {
-	for _, f := range report.Findings {
-		m.checks.WithLabelValues(string(f.ID)).Set(level(f.Status))
-	}
-	m.gateways.Reset()
+	gateways := map[netip.Addr]time.Duration{}
 	for _, a := range s.ARP {
 		for _, b := range expected.Network.Blocks {
 			if a.Target == b.Gateway && a.Replied {
-				m.gateways.WithLabelValues(a.Target.String()).Set(a.RTT.Seconds())
+				gateways[a.Target] = a.RTT
 			}
 		}
 	}
-	m.lastSample.Set(float64(now.UnixNano()) / float64(time.Second))
+	server := expected.Network.ServerID
+	if server == "" {
+		server = s.Machine.ServerID
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sampledAt, m.checks, m.gateways = now, report.Findings, gateways
+	m.identity = identity{server: server, network: expected.Network.NetworkID, vlanInterface: report.Interface}
 }
 
-// Addresses notes what was heard of the addresses of Services.
+// Addresses notes what was found of the addresses of Services.
 func (m *Metrics) Addresses(findings []check.Finding) {
-	m.addresses.Reset()
+	addresses := map[outcome]int{}
 	for _, f := range findings {
-		m.addresses.WithLabelValues(f.Reason).Inc()
+		addresses[outcome{f.ID, f.Reason}]++
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.addresses = addresses
 }
 
 // Wrote notes an attempt to write the Node.
-func (m *Metrics) Wrote(err error) {
-	result := "ok"
+func (m *Metrics) Wrote(err error) { m.writes.WithLabelValues(resultOf(err)).Inc() }
+
+// Renewed notes an attempt to renew the agent's Lease.
+func (m *Metrics) Renewed(err error) { m.renewals.WithLabelValues(resultOf(err)).Inc() }
+
+func resultOf(err error) string {
 	if err != nil {
-		result = "error"
+		return "error"
 	}
-	m.writes.WithLabelValues(result).Inc()
+	return "ok"
 }
 
+// level is the value of a check's metric.
 func level(status check.Status) float64 {
 	switch status {
 	case check.OK, check.Skip:

@@ -16,7 +16,11 @@ import (
 
 const (
 	headerTimeout   = 5 * time.Second
+	requestTimeout  = 30 * time.Second
 	shutdownTimeout = 2 * time.Second
+	// headerLimit, in bytes, and scrapes at once: whoever can reach the port is not to cost the node more than this.
+	headerLimit = 8 << 10
+	scrapeLimit = 4
 )
 
 // Health is what /healthz and /readyz tell.
@@ -50,16 +54,17 @@ func (h *Health) Alive(now time.Time) error {
 	return nil
 }
 
-// Ready returns an error until the agent has taken a sample and seen its Node.
+// Ready returns an error that names all that is missing until the agent has taken a sample and seen its Node. An API server
+// that goes away later takes nothing back: the agent goes on watching.
 func (h *Health) Ready() error {
-	switch {
-	case h.lastSample.Load() == 0:
-		return errors.New("no sample has been taken yet")
-	case !h.ready.Load():
-		return errors.New("the Node has not been read from the API server yet")
-	default:
-		return nil
+	var missing []error
+	if h.lastSample.Load() == 0 {
+		missing = append(missing, errors.New("sample: none has been taken yet"))
 	}
+	if !h.ready.Load() {
+		missing = append(missing, errors.New("node: the Node has not been read from the API server yet"))
+	}
+	return errors.Join(missing...)
 }
 
 // Server serves metrics and health on one address.
@@ -71,7 +76,7 @@ type Server struct {
 // NewServer returns a server for address ("127.0.0.1:0" takes any free port; empty serves nothing). It starts nothing.
 func NewServer(address string, metrics *Metrics, health *Health) *Server {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: scrapeLimit}))
 	mux.Handle("GET /healthz", probe(func() error { return health.Alive(time.Now()) }))
 	mux.Handle("GET /readyz", probe(health.Ready))
 	return &Server{address: address, handler: mux}
@@ -101,7 +106,10 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("serve metrics on %s: %w; choose another address with --metrics-bind-address", s.address, err)
 	}
 	klog.FromContext(ctx).Info("Serving metrics and health", "address", listener.Addr().String())
-	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: headerTimeout}
+	server := &http.Server{
+		Handler: s.handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
+		IdleTimeout: requestTimeout, MaxHeaderBytes: headerLimit,
+	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
