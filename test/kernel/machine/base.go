@@ -19,7 +19,7 @@ import (
 // metaPackage is the Debian package that depends on the newest kernel for virtual machines.
 const metaPackage = "linux-image-cloud-amd64"
 
-// wanted are the modules that tests, the lab, kube-proxy (nftables mode) and kube-vip need, and the machine itself.
+// wanted are the modules that tests, the lab, kube-proxy (modes nftables and iptables) and kube-vip need, and the machine itself.
 var wanted = []string{
 	"8021q", "bonding", "bridge", "dummy", "macvlan", "veth", "overlay", "br_netfilter", "sch_netem",
 	"virtio_pci", "virtio_net", "virtio_blk", "virtio_console", "virtio_rng",
@@ -28,6 +28,7 @@ var wanted = []string{
 	"nft_reject", "nft_reject_inet", "nft_reject_ipv4", "nft_reject_ipv6",
 	"nf_conntrack", "nf_conntrack_netlink", "nf_log_syslog", "nf_nat", "nfnetlink_log",
 	"x_tables", "xt_addrtype", "xt_comment", "xt_connmark", "xt_conntrack", "xt_mark", "xt_MASQUERADE", "xt_nat", "xt_tcpudp",
+	"xt_statistic", "xt_limit", "ipt_REJECT",
 }
 
 // base is what every machine boots from.

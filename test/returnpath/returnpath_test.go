@@ -1,0 +1,207 @@
+package returnpath
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+)
+
+const (
+	// attempt is how long a client waits for an answer.
+	attempt = time.Second
+	// pace is the time between two clients of a probe.
+	pace = 100 * time.Millisecond
+)
+
+// TestReplies asks by every way, with kube-proxy in both of its modes: unmanaged, the anti-spoofing of the default network eats
+// the replies; managed, all arrive; without the agent's work again none.
+func TestReplies(t *testing.T) {
+	r := newRig(t)
+	r.createServices()
+	fmt.Printf("%-10s %-52s %-12s %-12s %s\n", "kube-proxy", "asked", "unmanaged", "managed", "after cleanup")
+	for _, mode := range []string{"nftables", "iptables"} {
+		r.proxyMode(mode)
+		r.waitForProxy(mode)
+		drops := r.dropped()
+		unmanaged := r.ask()
+		if drops = r.dropped() - drops; drops == 0 {
+			t.Errorf("%s: the upstream dropped nothing: the clients go without an answer for another reason", mode)
+		}
+		t.Logf("%s: the upstream dropped %d packets with a foreign source", mode, drops)
+		keep := r.manage()
+		managed := r.ask()
+		r.inside(mode)
+		if mode == "nftables" {
+			r.disturb()
+		}
+		r.must("end the keeper", r.lab.Signal(t.Context(), keep, syscall.SIGTERM))
+		_, err := r.lab.Await(t.Context(), keep, 10*time.Second)
+		r.must("wait for its end", err)
+		r.execute(holder, keeper("--cleanup")...)
+		cleaned := r.ask()
+		for i, w := range ways() {
+			fmt.Printf("%-10s %-52s %-12s %-12s %s\n", mode, w.name, word(unmanaged[i]), word(managed[i]), word(cleaned[i]))
+			if unmanaged[i] != "" || cleaned[i] != "" {
+				t.Errorf("%s: %s: unmanaged answered by %q, after cleanup by %q: the upstream is to drop these replies", mode, w.name, unmanaged[i], cleaned[i])
+			}
+			if managed[i] != w.answer {
+				t.Errorf("%s: %s: managed, %q answers, want %q", mode, w.name, managed[i], w.answer)
+			}
+		}
+	}
+}
+
+func word(answer string) string {
+	if answer == "" {
+		return "no answer"
+	}
+	return "answered"
+}
+
+// ask sends some clients on every way and returns who answered, in the order of the ways.
+func (r *rig) ask() []string {
+	r.t.Helper()
+	probes := make([]int, len(ways()))
+	for i, w := range ways() {
+		id, err := r.lab.StartProbe(r.t.Context(), lab.Probe{URL: w.url(), Interval: 4 * pace, Timeout: attempt})
+		r.must("probe "+w.url(), err)
+		probes[i] = id
+	}
+	time.Sleep(2 * attempt)
+	answers := make([]string, len(probes))
+	for i, id := range probes {
+		attempts, err := r.lab.StopProbe(r.t.Context(), id)
+		r.must("stop the probe", err)
+		if len(attempts) == 0 {
+			r.t.Errorf("%s: nobody asked", ways()[i].name)
+		}
+		for _, a := range attempts {
+			if a.OK {
+				answers[i] = strings.TrimSpace(strings.TrimPrefix(a.Body, "hello from "))
+			}
+		}
+	}
+	return answers
+}
+
+// dropped counts the packets that the routers took for spoofed (TcpExt IPReversePathFilter, net/ipv4/proc.c).
+func (r *rig) dropped() int {
+	r.t.Helper()
+	names, values, _ := strings.Cut(r.execute(lab.Gateway, "grep", "^TcpExt:", "/proc/net/netstat"), "\n")
+	i := slices.Index(strings.Fields(names), "IPReversePathFilter")
+	if i < 0 {
+		r.t.Fatal("the kernel does not count what its reverse path filter drops")
+	}
+	count, err := strconv.Atoi(strings.Fields(values)[i])
+	r.must("read a counter", err)
+	return count
+}
+
+// waitForProxy waits until kube-proxy serves all ways on both nodes: a pod of the node that does not run the endpoint is
+// answered within the cluster.
+func (r *rig) waitForProxy(mode string) {
+	r.t.Helper()
+	for _, w := range ways() {
+		pod := lab.PodOf(holder)
+		if w.endpoint == holder {
+			pod = lab.PodOf(other)
+		}
+		r.within(60*time.Second, fmt.Sprintf("with kube-proxy in mode %s %s is answered by %s within the cluster", mode, w.url(), w.answer), func(ctx context.Context) bool {
+			return strings.Contains(r.fetch(ctx, pod, w.url()), w.answer)
+		})
+	}
+}
+
+// manage starts the keeper on the holder and waits until it has made everything.
+func (r *rig) manage() int {
+	r.t.Helper()
+	id := r.start(lab.Program{Host: holder, Name: "keeper", Args: keeper()})
+	r.within(20*time.Second, "the keeper manages", func(ctx context.Context) bool {
+		raw, err := r.lab.Log(ctx, "keeper")
+		return err == nil && strings.Contains(string(raw), "ReturnPathManaged")
+	})
+	return id
+}
+
+// inside holds what must stay as it is within the cluster while the way of replies is managed.
+func (r *rig) inside(mode string) {
+	r.t.Helper()
+	r.waitForProxy(mode)
+	// The other node's pod asks the holder's program at its public address.
+	if got := r.fetch(r.t.Context(), lab.PodOf(other), fmt.Sprintf("http://%s:%d/", nodeIP, hostPort)); !strings.Contains(got, "the node") {
+		r.t.Errorf("a pod of the other node gets %q from %s", got, nodeIP)
+	}
+	way := r.execute(holder, "ip", "route", "get", clientIP, "from", podOf(holder).String(), "iif", "pod0")
+	if !strings.Contains(way, fmt.Sprintf("dev bond0.%d", defaultVLAN)) {
+		r.t.Errorf("what a pod begins itself leaves by another way than the default route: %s", way)
+	}
+}
+
+// disturb takes parts of the managed way away while clients ask, and measures how long they go without an answer.
+func (r *rig) disturb() {
+	r.t.Helper()
+	worst := time.Duration(0)
+	for _, d := range []struct{ name, commands string }{
+		{"rules deleted", "rule delete pref 1055\nrule delete pref 1055\nrule delete pref 1055\nrule delete pref 1057\n"},
+		{"routing tables flushed", "route flush table 1100\nroute flush table 5196\nroute flush table 9292\n"},
+		{"interface down and up", "link set bond0.100 down\nlink set bond0.100 up\n"},
+	} {
+		worst = max(worst, r.outage(d.name, lab.Program{Host: holder, Args: []string{"ip", "-batch", "-"}, Stdin: []byte(d.commands)}))
+	}
+	worst = max(worst, r.outage("nftables table deleted", lab.Program{Host: holder, Args: []string{"nft", "delete", "table", "ip", "phoenixnap"}}))
+	fmt.Printf("figure return_path_repaired_max %.2f s\n", worst.Seconds())
+	if worst > 2*time.Second {
+		r.t.Errorf("a repair took %v, want at most 2 s", worst)
+	}
+}
+
+// outage is the longest time without an answer around a disturbance, over all ways.
+func (r *rig) outage(name string, disturbance lab.Program) time.Duration {
+	r.t.Helper()
+	probes := map[way]int{}
+	for _, w := range ways() {
+		id, err := r.lab.StartProbe(r.t.Context(), lab.Probe{URL: w.url(), Interval: pace, Timeout: attempt})
+		r.must("probe", err)
+		probes[w] = id
+	}
+	time.Sleep(attempt / 2)
+	out, err := r.lab.ExecProgram(r.t.Context(), disturbance)
+	r.must(name, err)
+	if out.Code != 0 {
+		r.t.Errorf("%s: exit code %d: %s", name, out.Code, out.Stderr)
+	}
+	time.Sleep(3 * attempt)
+	worst := time.Duration(0)
+	for w, id := range probes {
+		attempts, err := r.lab.StopProbe(r.t.Context(), id)
+		r.must("stop the probe", err)
+		if len(attempts) == 0 || !attempts[len(attempts)-1].OK {
+			r.t.Errorf("%s: not answered after the disturbance", w.name)
+		}
+		worst = max(worst, longest(attempts))
+	}
+	r.t.Logf("%-24s clients without an answer for %v", name, worst.Round(time.Millisecond))
+	return worst
+}
+
+// longest is the longest time from the beginning of a failed attempt to that of the next that was answered.
+func longest(attempts []lab.Attempt) time.Duration {
+	worst := time.Duration(0)
+	var since time.Time
+	for _, a := range attempts {
+		switch {
+		case a.OK && !since.IsZero():
+			worst, since = max(worst, a.At.Sub(since)), time.Time{}
+		case !a.OK && since.IsZero():
+			since = a.At
+		}
+	}
+	return worst
+}

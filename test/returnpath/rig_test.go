@@ -1,0 +1,289 @@
+package returnpath
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/dataplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
+)
+
+// The public network of the Services is VLAN 100; the servers' default route leads through another network, VLAN 200. Both
+// routers drop sources that are not reached through the interface by which they come (BCP 38).
+const (
+	serviceVLAN = 100
+	defaultVLAN = 200
+	publicLink  = "bond0.100"
+	holder      = "srv-a"
+	other       = "srv-b"
+	backendPort = 8080
+	hostPort    = 9090
+	clientIP    = "198.51.100.10"
+)
+
+// Blocks of the public network: the servers' own and two of Services. The holder's addresses are one of each.
+var (
+	nodeBlock = "203.0.113.0/29"
+	blockOne  = "203.0.113.8/29"
+	blockTwo  = "203.0.113.16/29"
+	nodeIP    = "203.0.113.2"
+	vipOne    = "203.0.113.10"
+	vipTwo    = "203.0.113.18"
+)
+
+// rig is the network with its programs.
+type rig struct {
+	t     *testing.T
+	lab   *lab.Lab
+	cp    *controlplane.ControlPlane
+	kube  kubernetes.Interface
+	dir   string
+	proxy map[string]int // process of kube-proxy by server
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir(), proxy: map[string]int{}}
+	var err error
+	r.cp, err = controlplane.Start(t.Context(), controlplane.Options{Names: []string{"10.0.0.1"}})
+	r.must("start the control plane", err)
+	t.Cleanup(func() { _ = r.cp.Stop() })
+	r.kube, err = kubernetes.NewForConfig(r.cp.Config())
+	r.must("client", err)
+	server := httptest.NewServer(feed(state()))
+	t.Cleanup(server.Close)
+	r.lab, err = lab.Start(t.Context(), lab.Config{
+		Servers: servers(), HostPorts: []uint16{uint16(r.cp.Port()), portOf(t, server.URL)}, //nolint:gosec // TCP ports
+		FeedURL: server.URL, Files: r.files(), Programs: []string{"ip", "nft", "setpriv", "iptables", "iptables-save", "iptables-restore"},
+		Log: os.Stderr, TimeLimit: 10 * time.Minute,
+	})
+	r.must("start the lab", err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			r.printLogs()
+		}
+		if err := r.lab.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	r.configure()
+	return r
+}
+
+// printLogs shows the end of what the programs have written.
+func (r *rig) printLogs() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), 20*time.Second)
+	defer cancel()
+	for _, args := range [][]string{{"nft", "list", "ruleset"}, {"ip", "rule"}, {"ip", "route", "show", "table", "all"}} {
+		for _, s := range servers() {
+			out, err := r.lab.Exec(ctx, s.Name, args...)
+			r.t.Logf("%s: %s: %s%s (%v)", s.Name, strings.Join(args, " "), out.Stdout, out.Stderr, err)
+		}
+	}
+	processes, err := r.lab.Processes(ctx, "")
+	if err != nil {
+		r.t.Log(err)
+	}
+	for _, p := range processes {
+		raw, err := r.lab.Log(ctx, p.Name)
+		r.t.Logf("%s on %s (ended %t): ... %s (%v)", p.Name, p.Host, p.Exited, raw[max(0, len(raw)-2000):], err)
+	}
+}
+
+func portOf(t *testing.T, address string) uint16 {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint16(port)
+}
+
+func servers() []lab.Server {
+	return []lab.Server{
+		{Name: holder, ID: "id-a", Private: netip.MustParsePrefix("10.0.0.11/24"), Pods: netip.MustParsePrefix("10.244.1.0/24")},
+		{Name: other, ID: "id-b", Private: netip.MustParsePrefix("10.0.0.12/24"), Pods: netip.MustParsePrefix("10.244.2.0/24")},
+	}
+}
+
+func state() dataplane.DataPlane {
+	members := []string{"id-a", "id-b"}
+	block := func(cidr string) dataplane.Block {
+		return dataplane.Block{ID: cidr, CIDR: cidr, Gateway: netip.MustParsePrefix(cidr).Addr().Next().String()}
+	}
+	return dataplane.DataPlane{Revision: 1, Networks: []dataplane.Network{
+		{ID: "default", VLAN: defaultVLAN, Members: members, Blocks: []dataplane.Block{block("192.0.2.0/28")}},
+		{ID: "services", VLAN: serviceVLAN, Members: members, Blocks: []dataplane.Block{block(nodeBlock), block(blockOne), block(blockTwo)}},
+	}}
+}
+
+// files are the programs of the servers: name in the lab → path on this machine.
+func (r *rig) files() map[string]string {
+	r.t.Helper()
+	files := map[string]string{"xtables": extensions(r.t)}
+	for name, build := range map[string]func() (string, error){
+		"kube-proxy": func() (string, error) { return tools.Binary(r.t.Context(), "kube-proxy") },
+		"backend":    func() (string, error) { return tools.Product(r.t.Context(), "./test/cluster/cmd/backend") },
+		"keeper":     func() (string, error) { return tools.Product(r.t.Context(), "./test/returnpath/cmd/keeper") },
+	} {
+		path, err := build()
+		r.must("build "+name, err)
+		files[name] = path
+	}
+	user, err := r.cp.User("system:kube-proxy")
+	r.must("user of kube-proxy", err)
+	path := filepath.Join(r.dir, "kube-proxy.kubeconfig")
+	r.must("kubeconfig", controlplane.WriteKubeconfig(path, user, fmt.Sprintf("https://10.0.0.1:%d", r.cp.Port())))
+	files["kube-proxy.kubeconfig"] = path
+	return files
+}
+
+// extensions is where iptables has its modules.
+func extensions(t *testing.T) string {
+	t.Helper()
+	if err := tools.Packages(t.Context(), "iptables"); err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range []string{"/usr/lib/*/xtables", "/usr/lib/xtables", "/lib/xtables"} {
+		if found, err := filepath.Glob(pattern); err == nil && len(found) > 0 {
+			return found[0]
+		}
+	}
+	t.Fatal("iptables is installed, but its directory xtables is not found below /usr/lib")
+	return ""
+}
+
+// configure gives the servers the networks of a phoenixNAP server with a default network besides the cluster's public one.
+func (r *rig) configure() {
+	r.t.Helper()
+	for i, s := range servers() {
+		host := byte(2 + i)
+		r.must("default network", r.lab.ConfigureVLAN(r.t.Context(), lab.VLAN{Server: s.Name, ID: defaultVLAN,
+			Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, host}), 28), Gateway: netip.MustParseAddr("192.0.2.1")}))
+		r.must("public network", r.lab.ConfigureVLAN(r.t.Context(), lab.VLAN{Server: s.Name, ID: serviceVLAN,
+			Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, host}), 29)}))
+		_, err := r.kube.CoreV1().Nodes().Create(r.t.Context(), &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: s.Name},
+			Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.Private.Addr().String()}}},
+		}, metav1.CreateOptions{})
+		r.must("create a node", err)
+		r.start(lab.Program{Host: lab.PodOf(s.Name), Name: "backend-" + s.Name,
+			Args: []string{lab.Path("backend"), "--listen", ":" + strconv.Itoa(backendPort), "--name", s.Name}})
+	}
+	for _, vip := range []string{vipOne, vipTwo} {
+		r.execute(holder, "ip", "address", "add", vip+"/32", "dev", publicLink)
+		r.execute(holder, "busybox", "arping", "-U", "-c", "1", "-I", publicLink, vip)
+	}
+	// A program of the node itself, as an ingress controller with hostNetwork is.
+	r.start(lab.Program{Host: holder, Name: "listener", Args: []string{lab.Path("backend"), "--listen", ":" + strconv.Itoa(hostPort), "--name", "the node"}})
+}
+
+func (r *rig) must(what string, err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func (r *rig) start(p lab.Program) int {
+	r.t.Helper()
+	id, err := r.lab.StartProcess(r.t.Context(), p)
+	r.must("start "+p.Name, err)
+	return id
+}
+
+// execute runs a program that must succeed.
+func (r *rig) execute(host string, args ...string) string {
+	r.t.Helper()
+	out, err := r.lab.Exec(r.t.Context(), host, args...)
+	r.must(strings.Join(args, " "), err)
+	if out.Code != 0 {
+		r.t.Fatalf("%s: %s: exit code %d\n%s%s", host, strings.Join(args, " "), out.Code, out.Stdout, out.Stderr)
+	}
+	return string(out.Stdout)
+}
+
+// fetch asks from a host of the cluster; empty when nobody answers in time.
+func (r *rig) fetch(ctx context.Context, host, address string) string {
+	// busybox' own time limit (-T) ends it by a fault when it is linked statically.
+	out, err := r.lab.ExecProgram(ctx, lab.Program{Host: host, Timeout: 2 * attempt, Args: []string{"busybox", "wget", "-q", "-O", "-", address}})
+	if err != nil {
+		return ""
+	}
+	return string(out.Stdout)
+}
+
+// proxyCommand is kube-proxy in one of its modes.
+func proxyCommand(server, mode string) []string {
+	return []string{
+		lab.Path("kube-proxy"), "--kubeconfig=" + lab.Path("kube-proxy.kubeconfig"), "--hostname-override=" + server,
+		"--proxy-mode=" + mode, "--cluster-cidr=10.244.0.0/16",
+		// The kernel's limits are not the namespace's to change.
+		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
+		"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249",
+	}
+}
+
+var proxyEnvironment = []string{"XTABLES_LIBDIR=" + lab.Path("xtables")}
+
+// proxyMode runs kube-proxy on all servers in one mode, and takes away what another mode has left.
+func (r *rig) proxyMode(mode string) {
+	r.t.Helper()
+	for _, s := range servers() {
+		if id, running := r.proxy[s.Name]; running {
+			r.must("end kube-proxy", r.lab.Signal(r.t.Context(), id, syscall.SIGKILL))
+			_, err := r.lab.Await(r.t.Context(), id, 10*time.Second)
+			r.must("wait for its end", err)
+			out, err := r.lab.ExecProgram(r.t.Context(), lab.Program{Host: s.Name, Env: proxyEnvironment, Args: append(proxyCommand(s.Name, mode), "--cleanup")})
+			r.must("clean up kube-proxy", err)
+			if strings.Contains(r.execute(s.Name, "nft", "list", "tables"), "kube-proxy") {
+				r.t.Fatalf("kube-proxy --cleanup left its table on %s: %s", s.Name, out.Stderr)
+			}
+		}
+		// Makes the kernel load nf_tables: two kube-proxies that ask for it at the same instant may be refused.
+		r.execute(s.Name, "nft", "list", "tables")
+		r.proxy[s.Name] = r.start(lab.Program{Host: s.Name, Name: "kube-proxy-" + mode + "-" + s.Name, Env: proxyEnvironment, Args: proxyCommand(s.Name, mode)})
+	}
+}
+
+// keeper is the command that manages the holder, with the one right that the agent has for it.
+func keeper(more ...string) []string {
+	return append([]string{
+		"setpriv", "--bounding-set", "-all,+net_admin", "--inh-caps", "-all", "--no-new-privs",
+		lab.Path("keeper"), "--vlan", strconv.Itoa(serviceVLAN), "--blocks", strings.Join([]string{nodeBlock, blockOne, blockTwo}, ","),
+	}, more...)
+}
+
+// within waits until a condition holds.
+func (r *rig) within(limit time.Duration, what string, holds func(context.Context) bool) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), limit)
+	defer cancel()
+	for !holds(ctx) {
+		select {
+		case <-ctx.Done():
+			r.t.Fatalf("not within %s: %s", limit, what)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
