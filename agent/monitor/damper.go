@@ -1,6 +1,9 @@
 package monitor
 
 import (
+	"math"
+	"time"
+
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/steady"
 )
@@ -12,35 +15,114 @@ const (
 	recoverySamples = 2
 	// ReasonConfirming is the reason of a check that waits for the sample that confirms it.
 	ReasonConfirming = "Confirming"
+
+	// memory is how long a failure is held against a check that comes and goes.
+	memory = time.Hour
+	// patience is how many failures within memory are forgiven: somebody may be at work on the machine.
+	patience = 8
+	// firstHold is how long a check that failed more often must be good before it is believed; it doubles with each
+	// further failure, up to lastHold.
+	firstHold = 2 * time.Second
+	lastHold  = 5 * time.Minute
 )
 
 // Damper turns the reports of single samples into one that holds: what the kernel says of itself is believed at once, what
-// is missing on the wire only when it is missing twice, and a failure is over after two good samples.
+// is missing on the wire only when it is missing twice, and a failure is over after two good samples. A check that comes
+// and goes must be good for longer each time, so that a loose cable does not make a node join and leave all day: however
+// it flaps, its state changes at most 60 times an hour.
 type Damper struct {
-	checks map[check.ID]*steady.Value[check.Finding]
+	checks map[check.ID]*damped
+}
+
+// damped is what is remembered of one check.
+type damped struct {
+	value steady.Value[check.Finding]
+	// failures are the times at which a failure was first believed, within memory.
+	failures []time.Time
+	// goodSince is when the row of good samples began, zero after a bad one.
+	goodSince time.Time
 }
 
 // NewDamper returns a damper that has seen nothing.
-func NewDamper() *Damper { return &Damper{checks: map[check.ID]*steady.Value[check.Finding]{}} }
+func NewDamper() *Damper { return &Damper{checks: map[check.ID]*damped{}} }
 
-// Observe takes the report of a sample. pending tells that the next sample should come soon, to confirm this one.
-func (d *Damper) Observe(r check.Report) (damped check.Report, pending bool) {
+// Observe takes the report of a sample. again is when the next sample should come, to confirm this one; zero when there
+// is nothing to confirm.
+func (d *Damper) Observe(r check.Report, now time.Time) (report check.Report, again time.Duration) {
 	findings := make([]check.Finding, len(r.Findings))
 	for i, f := range r.Findings {
-		value := d.checks[f.ID]
-		if value == nil {
-			value = &steady.Value[check.Finding]{}
-			d.checks[f.ID] = value
+		state := d.checks[f.ID]
+		if state == nil {
+			state = &damped{}
+			d.checks[f.ID] = state
 		}
-		class := classOf(f.Status)
-		held, settled, waiting := value.Observe(f, class, needed(f, value.Class()))
-		if !settled {
-			held = unconfirmed(f)
+		held, wait := state.observe(f, now)
+		if findings[i] = held; wait > 0 && (again == 0 || wait < again) {
+			again = wait
 		}
-		findings[i], pending = held, pending || waiting
 	}
 	r.Findings = findings
-	return r, pending
+	return r, again
+}
+
+func (d *damped) observe(f check.Finding, now time.Time) (held check.Finding, again time.Duration) {
+	class, before := classOf(f.Status), d.value.Class()
+	if isBad(class) {
+		d.goodSince = time.Time{}
+	} else if d.goodSince.IsZero() {
+		d.goodSince = now
+	}
+	needed, again := needed(f, before), confirm
+	if class == good && isBad(before) {
+		if wait := d.hold(now) - now.Sub(d.goodSince); wait > 0 {
+			needed, again = math.MaxInt, max(wait, confirm)
+		}
+	}
+	held, settled, waiting := d.value.Observe(f, class, needed)
+	switch {
+	case !settled:
+		held = unconfirmed(f)
+	case isBad(class) && isBad(d.value.Class()) && !isBad(before):
+		d.fail(now)
+	default:
+	}
+	if !waiting {
+		again = 0
+	}
+	return held, again
+}
+
+// fail remembers a failure, and forgets those that are too old to matter or more than can matter.
+func (d *damped) fail(now time.Time) {
+	const most = 64
+	d.failures = append(d.recent(now), now)
+	if len(d.failures) > most {
+		d.failures = d.failures[1:]
+	}
+}
+
+func (d *damped) recent(now time.Time) []time.Time {
+	for i, at := range d.failures {
+		if now.Sub(at) < memory {
+			return d.failures[i:]
+		}
+	}
+	return nil
+}
+
+// hold is how long the check must be good before it is believed, besides the two samples.
+func (d *damped) hold(now time.Time) time.Duration {
+	beyond := len(d.recent(now)) - patience
+	if beyond <= 0 {
+		return 0
+	}
+	hold := firstHold
+	for range beyond - 1 {
+		if hold *= 2; hold >= lastHold {
+			return lastHold
+		}
+	}
+	return hold
 }
 
 const (
@@ -61,6 +143,8 @@ func classOf(status check.Status) string {
 		return string(status)
 	}
 }
+
+func isBad(class string) bool { return class != "" && class != good && class != skipped }
 
 func needed(f check.Finding, held string) int {
 	switch classOf(f.Status) {

@@ -13,6 +13,9 @@ import (
 const (
 	// debounce gathers the burst of events that one change of the network makes.
 	debounce = 100 * time.Millisecond
+	// pace is the least time between samples that events call for: a node on which pods come and go all the time is not
+	// looked at all the time.
+	pace = 500 * time.Millisecond
 	// confirm is the pause before the sample that confirms a change.
 	confirm = time.Second
 	// wireAge is how long ARP answers serve samples that events call for: pods come and go on a busy node, and the
@@ -91,9 +94,11 @@ func (m *Monitor) follow(ctx context.Context) error {
 func (m *Monitor) loop(ctx context.Context) error {
 	fresh := true
 	for {
+		began := time.Now()
 		next := m.Interval
-		if m.sample(ctx, fresh) {
-			next = confirm
+		again := m.sample(ctx, fresh)
+		if again > 0 {
+			next = min(again, m.Interval)
 		}
 		timer := time.NewTimer(next)
 		select {
@@ -104,11 +109,11 @@ func (m *Monitor) loop(ctx context.Context) error {
 			fresh = true
 		case <-m.wake:
 			timer.Stop()
-			if !pause(ctx, debounce) {
+			if !pause(ctx, max(debounce, pace-time.Since(began))) {
 				return nil
 			}
 			// One event may call for a sample, but a sample that is to confirm something asks the wire again.
-			fresh = next == confirm
+			fresh = again > 0
 			m.drain()
 		}
 	}
@@ -121,8 +126,9 @@ func (m *Monitor) drain() {
 	}
 }
 
-// sample takes a sample; with fresh the wire is asked in any case. It returns whether the next one should come soon.
-func (m *Monitor) sample(ctx context.Context, fresh bool) (pending bool) {
+// sample takes a sample; with fresh the wire is asked in any case. It returns when the next one should come to confirm it,
+// zero when nothing is to be confirmed.
+func (m *Monitor) sample(ctx context.Context, fresh bool) (again time.Duration) {
 	expected := m.Expected()
 	if fresh {
 		m.wire = wireMemory{}
@@ -132,11 +138,11 @@ func (m *Monitor) sample(ctx context.Context, fresh bool) (pending bool) {
 		if ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Taking a sample")
 		}
-		return true
+		return confirm
 	}
-	report, pending := m.damper.Observe(check.Evaluate(expected, s))
+	report, again := m.damper.Observe(check.Evaluate(expected, s), time.Now())
 	m.Tell(Sample{Report: report, Snapshot: s, Expected: expected})
-	return pending
+	return again
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
