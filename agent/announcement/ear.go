@@ -79,7 +79,7 @@ func (e *Ear) Hear(h l2.Heard) {
 	}
 	e.mu.Lock()
 	if h.Asks() {
-		e.addresses[h.Target].postpone(h.At)
+		e.addresses[h.Target].postpone(h.MAC, h.At)
 	}
 	news := e.addresses[h.Address].claim(h)
 	e.mu.Unlock()
@@ -89,9 +89,9 @@ func (e *Ear) Hear(h l2.Heard) {
 }
 
 // postpone lets our question wait, because another node asks. It does so only while all is well as far as is known: one
-// machine replied and goes on announcing the address.
-func (h *hearing) postpone(now time.Time) {
-	if h == nil || h.due(now) || !h.answer.Replied || len(h.answer.MACs) != 1 || now.Sub(h.lastHeard) >= freshness {
+// machine replied and goes on announcing the address. What that machine asks itself says nothing of its own answers.
+func (h *hearing) postpone(asker string, now time.Time) {
+	if h == nil || h.due(now) || !h.answer.Replied || len(h.answer.MACs) != 1 || h.answer.MACs[0] == asker || now.Sub(h.lastHeard) >= freshness {
 		return
 	}
 	if next := now.Add(pauseBeforeAsking()); next.Before(h.askedAt.Add(askAtLast)) {
@@ -107,7 +107,7 @@ func (h *hearing) claim(p l2.Heard) bool {
 	h.lastHeard, h.quiet = p.At, false
 	_, heard := h.heard[p.MAC]
 	if !heard && len(h.heard) >= maxClaimants {
-		return false
+		delete(h.heard, h.oldest())
 	}
 	h.heard[p.MAC] = p.At
 	if heard || slices.Contains(h.answer.MACs, p.MAC) {
@@ -115,6 +115,16 @@ func (h *hearing) claim(p l2.Heard) bool {
 	}
 	h.soon(p.At)
 	return true
+}
+
+// oldest is the machine that was heard longest ago.
+func (h *hearing) oldest() (mac string) {
+	for m, at := range h.heard {
+		if mac == "" || at.Before(h.heard[mac]) {
+			mac = m
+		}
+	}
+	return mac
 }
 
 // soon has the address asked for: at once where the node has to do with it.
@@ -201,6 +211,20 @@ func (e *Ear) Claimants(a netip.Addr) (macs []string, replied bool) {
 	macs = slices.AppendSeq(slices.Clone(h.answer.MACs), maps.Keys(h.heard))
 	slices.Sort(macs)
 	return slices.Compact(macs), h.answer.Replied
+}
+
+// Proven is when there was evidence last that somebody has the address: a reply to a question of ours, or an announcement.
+func (e *Ear) Proven(a netip.Addr) time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := e.addresses[a]
+	if h == nil {
+		return time.Time{}
+	}
+	if h.answer.Replied && h.askedAt.After(h.lastHeard) {
+		return h.askedAt
+	}
+	return h.lastHeard
 }
 
 // pauseBeforeAsking is the time until an address is asked for of which there is no news.

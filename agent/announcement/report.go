@@ -18,9 +18,12 @@ type opinion struct {
 	finding check.Finding
 	// entry is what there is to report, but for the time since when.
 	entry contract.ReportedAddress
-	// settled tells that enough samples in a row said so; since is when they began to.
+	// settled tells that enough samples in a row said so.
 	settled bool
-	since   time.Time
+	// unsaid is since when the controller has not said of the Service what there is to report; zero while it says so.
+	unsaid time.Time
+	// proven is when there was evidence last that somebody has the address.
+	proven time.Time
 	// involved tells that the node holds the address or ought to.
 	involved bool
 	// expired tells that the address is gone for so long that it need not be reported.
@@ -41,7 +44,7 @@ func report(before contract.ReportedAddresses, opinions []opinion, node string, 
 			if had {
 				after[o.Address] = old
 			}
-		case had, o.involved, o.phase == published && !o.said(o.entry.State) && now.Sub(o.since) >= turn(node, o.Address):
+		case had, o.involved, o.due(node, now):
 			entry := o.entry
 			entry.Since = now.Truncate(time.Second).UTC()
 			if had && old.State == entry.State && old.MAC == entry.MAC && old.Held == entry.Held {
@@ -51,6 +54,15 @@ func report(before contract.ReportedAddresses, opinions []opinion, node string, 
 		}
 	}
 	return mostImportant(after)
+}
+
+// due tells whether it is the turn of a node that has nothing to do with the address to report it. That somebody answers
+// must have shown since the others have not said so any more: the one who answered may be gone a moment ago.
+func (o opinion) due(node string, now time.Time) bool {
+	if o.phase != published || o.unsaid.IsZero() || now.Sub(o.unsaid) < turn(node, o.Address) {
+		return false
+	}
+	return o.entry.State == contract.AddressSilent || o.proven.After(o.unsaid)
 }
 
 // mostImportant keeps as many entries as may be reported: what this node holds, then conflicts, then the rest.

@@ -25,6 +25,8 @@ type standing struct {
 	// class is that of the last sample, since when it is so.
 	class      string
 	classSince time.Time
+	// unsaid is since when the controller has not said what this node would report, see opinion.
+	unsaid time.Time
 	// pending tells that the next sample is to confirm the last.
 	pending bool
 	// involved tells that this node holds the address or ought to; suspicious that something else than one answer was
@@ -79,16 +81,19 @@ func (st *standing) wantsAnswer() bool {
 
 // notice compares an observation with the last one.
 func (st *standing) notice(o Observation, now time.Time) {
-	held := o.held()
-	if st.movedAt.IsZero() || !slices.Equal(held, st.held) || !slices.Equal(o.MACs, st.macs) {
+	held, macs := o.held(), o.MACs
+	if len(held) == 0 && !o.Replied {
+		macs = nil // what is announced without an answer comes and goes
+	}
+	if st.movedAt.IsZero() || !slices.Equal(held, st.held) || !slices.Equal(macs, st.macs) {
 		st.movedAt = now
 	}
-	st.held, st.macs = held, o.MACs
+	st.held, st.macs = held, macs
 	st.machines = len(o.MACs)
 	if len(held) > 0 {
 		st.machines++
 	}
-	st.suspicious = st.machines != 1
+	st.suspicious = st.machines != 1 || (len(held) == 0 && !o.Replied)
 }
 
 // observe takes an observation and returns what is believed now; waiting tells that the next sample should come soon.
@@ -120,9 +125,15 @@ func (st *standing) observe(s subject, o Observation, mac, node string, now time
 	if !settled {
 		held = unconfirmed(sample)
 	}
+	switch {
+	case !settled || s.said(held.entry.State):
+		st.unsaid = time.Time{}
+	case st.unsaid.IsZero():
+		st.unsaid = now
+	}
 	st.account(held.finding, now)
 	return opinion{
-		subject: s, finding: held.finding, entry: held.entry, settled: settled, since: st.classSince, involved: st.involved,
+		subject: s, finding: held.finding, entry: held.entry, settled: settled, unsaid: st.unsaid, involved: st.involved,
 		expired: s.phase == gone && len(st.held) == 0 && now.Sub(st.goneAt) >= remembered,
 	}, st.pending || early
 }

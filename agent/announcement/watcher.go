@@ -245,6 +245,7 @@ func (w *Watcher) judge(view View, all []subject) (opinions []opinion, findings 
 	for _, s := range all {
 		st := w.standings[s.Address]
 		o, waiting := st.observe(s, w.observation(view, s, st), view.mac(), w.Node, now)
+		o.proven = w.ear.Proven(s.Address)
 		opinions, pending = append(opinions, o), pending || waiting
 		if o.finding.ID != "" {
 			findings = append(findings, o.finding)
