@@ -106,18 +106,18 @@ func kernelFaults() []fault {
 	conf := func(key, bad, good string) (make, mend func(*server)) {
 		return func(s *server) { s.conf(key, bad) }, func(s *server) { s.conf(key, good) }
 	}
-	row := func(name, key, bad, good string, id check.ID, status check.Status, reason string) fault {
+	setting := func(name, key, bad, good string, id check.ID, status check.Status, reason string) fault {
 		spoil, mend := conf(key, bad, good)
 		return fault{name, spoil, mend, id, status, reason}
 	}
 	return []fault{
-		row("strict reverse path", "rp_filter", "1", "2", check.ReversePath, check.Fail, "StrictReversePath"),
+		setting("strict reverse path", "rp_filter", "1", "2", check.ReversePath, check.Fail, "StrictReversePath"),
 		{"no route to clients", func(s *server) {
 			s.must("no default route", netlink.RouteDel(&netlink.Route{Gw: net.ParseIP("10.0.0.1")}))
 		}, (*server).routes, check.ReversePath, check.Fail, "NoRouteToClients"},
-		row("ARP ignored", "arp_ignore", "8", "0", check.ARPAnswering, check.Fail, "ARPIgnored"),
-		row("ARP restricted", "arp_ignore", "2", "0", check.ARPAnswering, check.Warn, "ARPRestricted"),
-		row("ARP filtered", "arp_filter", "1", "0", check.ARPAnswering, check.Warn, "ARPFiltered"),
+		setting("ARP ignored", "arp_ignore", "8", "0", check.ARPAnswering, check.Fail, "ARPIgnored"),
+		setting("ARP restricted", "arp_ignore", "2", "0", check.ARPAnswering, check.Warn, "ARPRestricted"),
+		setting("ARP filtered", "arp_filter", "1", "0", check.ARPAnswering, check.Warn, "ARPFiltered"),
 		{"sender borrowed", func(s *server) {
 			s.delAddress(nodeVIF, "192.0.2.2/28")
 			s.expected.Network.IPs, s.expected.Network.Blocks = nil, nil
@@ -130,9 +130,9 @@ func kernelFaults() []fault {
 		}, func(s *server) { s.must("delete kube-ipvs0", netlink.LinkDel(s.link("kube-ipvs0"))) }, check.StrictARP, check.Fail, "StrictARPMissing"},
 		{"forwarding off", func(s *server) { s.sysctl("net/ipv4/ip_forward", "0") }, func(s *server) { s.sysctl("net/ipv4/ip_forward", "1") },
 			check.Forwarding, check.Fail, "ForwardingOff"},
-		row("forwarding off on the interface", "forwarding", "0", "1", check.Forwarding, check.Fail, "ForwardingOffHere"),
-		row("proxy ARP", "proxy_arp", "1", "0", check.ProxyARP, check.Warn, "ProxyARP"),
-		row("own packets let in", "accept_local", "1", "0", check.Oddities, check.Warn, "AcceptLocal"),
+		setting("forwarding off on the interface", "forwarding", "0", "1", check.Forwarding, check.Fail, "ForwardingOffHere"),
+		setting("proxy ARP", "proxy_arp", "1", "0", check.ProxyARP, check.Warn, "ProxyARP"),
+		setting("own packets let in", "accept_local", "1", "0", check.Oddities, check.Warn, "AcceptLocal"),
 		{"secondaries are not kept", func(s *server) { s.addAddress(nodeVIF, "192.0.2.5/28") },
 			func(s *server) { s.delAddress(nodeVIF, "192.0.2.5/28") }, check.Oddities, check.Warn, "SecondariesLost"},
 	}
