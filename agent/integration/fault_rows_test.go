@@ -103,12 +103,8 @@ func (s *server) secondGateway() netns.NsHandle {
 }
 
 func kernelFaults() []fault {
-	conf := func(key, bad, good string) (make, mend func(*server)) {
-		return func(s *server) { s.conf(key, bad) }, func(s *server) { s.conf(key, good) }
-	}
 	setting := func(name, key, bad, good string, id check.ID, status check.Status, reason string) fault {
-		spoil, mend := conf(key, bad, good)
-		return fault{name, spoil, mend, id, status, reason}
+		return fault{name, func(s *server) { s.conf(key, bad) }, func(s *server) { s.conf(key, good) }, id, status, reason}
 	}
 	return []fault{
 		setting("strict reverse path", "rp_filter", "1", "2", check.ReversePath, check.Fail, "StrictReversePath"),

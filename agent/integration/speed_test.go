@@ -141,7 +141,7 @@ func TestSeenWithinTwoSeconds(t *testing.T) {
 		slowest = max(slowest, o.await(t, f.name+", mended", "", 2*time.Second+s.asker.Interval*3))
 		time.Sleep(time.Second)
 	}
-	fmt.Printf("figure agent_fault_seen_in_kernel_max %.2f s\n", slowest.Seconds())
+	_, _ = fmt.Fprintf(t.Output(), "figure agent_fault_seen_in_kernel_max %.2f s\n", slowest.Seconds())
 }
 
 func row(name, reason string, spoil, mend func(*server)) fault {
