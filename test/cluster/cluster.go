@@ -51,6 +51,10 @@ type Options struct {
 	Programs []string
 	// AgentFlags are added to the command line of every agent.
 	AgentFlags []string
+	// Auto begins with servers as phoenixNAP delivers them, outside of the public network and without its VLAN: the controller
+	// joins them, and the agents configure them. Their default route leads into the private network, from which no way
+	// leads to clients.
+	Auto bool
 }
 
 // Cluster is what has been started so far. Its Start methods are to be called in the order in which they
@@ -90,6 +94,9 @@ func New(o Options) (*Cluster, error) {
 	all, err := servers(o.Servers)
 	if err != nil {
 		return nil, err
+	}
+	if o.Auto {
+		bare(all)
 	}
 	return &Cluster{options: o, root: root, Servers: all, heartbeats: map[string]context.CancelFunc{}}, nil
 }
@@ -157,14 +164,18 @@ func (c *Cluster) StartController(ctx context.Context) error {
 
 // cloudConfig is the file cloud-sa.json of the secret pnap-cloud-config.
 func (c *Cluster) cloudConfig() []byte {
+	membership := ""
+	if c.options.Auto {
+		membership = fmt.Sprintf(",\n  \"manageMembership\": true,\n  \"nodeIPBlock\": %q", NodeBlockID)
+	}
 	return fmt.Appendf(nil, `{
   "clientID": %q,
   "clientSecret": %q,
   "location": %q,
   "base-url": %q,
-  "loadbalancer": "kube-vip://%s"
+  "loadbalancer": "kube-vip://%s"%s
 }
-`, clientID, clientSecret, Location, c.Sim.URL, NetworkID)
+`, clientID, clientSecret, Location, c.Sim.URL, NetworkID, membership)
 }
 
 // background starts a program of the host that Stop ends; its output goes to <name>.log.

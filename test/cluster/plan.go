@@ -31,7 +31,8 @@ const PublicInterface = "bond0.56"
 // Server is one of the cluster's servers.
 type Server struct {
 	wire.Server
-	// Public is its address on the public network, from the user's node block.
+	// Public is its address on the public network, from the user's node block; the zero value where the controller is to
+	// choose it.
 	Public netip.Prefix
 }
 
@@ -64,6 +65,13 @@ func servers(count int) ([]Server, error) {
 	return all, nil
 }
 
+// bare makes the servers ones that nobody has set up for the public network.
+func bare(all []Server) {
+	for i := range all {
+		all[i].Public, all[i].Router = netip.Prefix{}, management.Addr()
+	}
+}
+
 // nodeBlock is the user's block for the servers' own addresses; its first usable address is the gateway.
 var (
 	nodeBlock   = netip.MustParsePrefix("203.0.113.0/29")
@@ -78,7 +86,7 @@ var (
 const privateVLAN = 4
 
 // seed is the account as its user set it up in the portal: a public network with a block for the nodes, and
-// the servers as its members. The controller's client is judged by all rules of the simulator.
+// the servers with an address as its members. The controller's client is judged by all rules of the simulator.
 func seed(all []Server) pnapsim.Seed {
 	account := pnapsim.AccountSeed{
 		ID: Account,
@@ -91,11 +99,15 @@ func seed(all []Server) pnapsim.Seed {
 		}},
 	}
 	for _, s := range all {
-		account.Servers = append(account.Servers, pnapsim.ServerSeed{
+		server := pnapsim.ServerSeed{
 			ID: s.ID, Hostname: s.Name, Location: Location, Type: "s1.c1.small", NetworkType: "PRIVATE_ONLY",
-			PrivateIPs: []string{s.Private.Addr().String()}, Gateway: nodeGateway.String(),
-			Networks: []pnapsim.MembershipSeed{{Network: NetworkID, IPs: []string{s.Public.Addr().String()}}},
-		})
+			PrivateIPs: []string{s.Private.Addr().String()}, Gateway: s.Router.String(),
+		}
+		if s.Public.IsValid() {
+			server.Gateway = nodeGateway.String()
+			server.Networks = []pnapsim.MembershipSeed{{Network: NetworkID, IPs: []string{s.Public.Addr().String()}}}
+		}
+		account.Servers = append(account.Servers, server)
 	}
 	return pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}}
 }

@@ -32,7 +32,7 @@ const (
 )
 
 // StartServers builds the network with the servers, each with the programs that it will need, and configures
-// their VLAN interfaces as the user would.
+// their VLAN interfaces as the user would, where the servers have an address for them.
 func (c *Cluster) StartServers(ctx context.Context) error {
 	files, err := c.serverFiles(ctx)
 	if err != nil {
@@ -54,6 +54,9 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 		return fmt.Errorf("%w (its log: %s)", err, log.Name())
 	}
 	for _, s := range c.Servers {
+		if !s.Public.IsValid() {
+			continue
+		}
 		if err := c.Lab.ConfigureVLAN(ctx, lab.VLAN{Server: s.Name, ID: VLAN, Address: s.Public, Gateway: nodeGateway}); err != nil {
 			return fmt.Errorf("configure VLAN %d on %s: %w", VLAN, s.Name, err)
 		}
@@ -162,14 +165,20 @@ func (c *Cluster) startPrograms(ctx context.Context, s Server) error {
 	return nil
 }
 
-// asPod leaves a program the one capability that the agent's container has, as a container runtime does.
-var asPod = []string{"setpriv", "--bounding-set", "-all,+net_raw", "--inh-caps", "-all", "--no-new-privs"}
+// asPod leaves a program the capabilities that the agent's container has, as a container runtime does.
+func asPod(capabilities string) []string {
+	return []string{"setpriv", "--bounding-set", "-all," + capabilities, "--inh-caps", "-all", "--no-new-privs"}
+}
 
 // StartAgents starts the shipped agent on every server as the ServiceAccount of its manifest.
 func (c *Cluster) StartAgents(ctx context.Context) error {
+	prefix, flags := asPod("+net_raw"), c.options.AgentFlags
+	if c.options.Auto {
+		prefix, flags = asPod("+net_raw,+net_admin"), append([]string{"--manage=vlan,return-path"}, flags...)
+	}
 	for _, s := range c.Servers {
 		if _, err := c.Lab.StartProcess(ctx, lab.Program{
-			Host: s.Name, Name: "agent-" + s.Name, Args: slices.Concat(asPod, c.agentCommand("run", s.Name), c.options.AgentFlags),
+			Host: s.Name, Name: "agent-" + s.Name, Args: slices.Concat(prefix, c.agentCommand("run", s.Name), flags),
 		}); err != nil {
 			return fmt.Errorf("start the agent on %s: %w", s.Name, err)
 		}

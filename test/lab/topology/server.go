@@ -118,6 +118,11 @@ func (n *Network) buildPrivate(h *space.Space, s *server) error {
 	if err != nil {
 		return fmt.Errorf("host %s: find the private network: %w", h.Name, err)
 	}
+	if s.Router.IsValid() {
+		if err := defaultRoute(h, link, s.Router); err != nil {
+			return err
+		}
+	}
 	for _, other := range n.setup.Servers {
 		if other.Name == s.Name {
 			continue

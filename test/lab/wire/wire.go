@@ -36,6 +36,8 @@ type Server struct {
 	Private netip.Prefix
 	// Pods is the subnet of its pods; the pod namespace has the address .10 in it, the server .1.
 	Pods netip.Prefix
+	// Router is the next hop of its default route, on the private network; the zero value means no default route there.
+	Router netip.Addr
 }
 
 // Setup describes the lab to build.
