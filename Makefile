@@ -26,8 +26,8 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: demo
-demo: go ## From two bare servers to a public address that answers, told step by step (KEEP=1 leaves it running)
-	go run ./test/demo/cmd/demo $(if $(KEEP),--keep)
+demo: go ## From two bare servers to a public address that answers, told step by step (KEEP=1 leaves it running, AUTO=1 configures no VLAN by hand)
+	go run ./test/demo/cmd/demo $(if $(KEEP),--keep) $(if $(AUTO),--auto)
 
 .PHONY: test
 test: prepare ## Run all tests

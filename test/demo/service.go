@@ -40,6 +40,11 @@ func (s *story) vlanReady(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	if s.options.Auto {
+		if err := s.configured(ctx); err != nil {
+			return err
+		}
+	}
 	return s.showNodes(ctx)
 }
 

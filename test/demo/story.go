@@ -28,6 +28,8 @@ type Options struct {
 	Class string
 	// Scale is how many seconds of the account's time pass in a second.
 	Scale float64
+	// Auto leaves the public network of the servers to controller and agents.
+	Auto bool
 }
 
 // story is a story that is being told.
@@ -46,7 +48,7 @@ type story struct {
 // Tell tells the whole story. KeepRunning, where not nil, is called at the end of a story that went well, before
 // everything is ended. An error says which step failed; the evidence has been printed by then.
 func Tell(ctx context.Context, o Options, keepRunning func(context.Context, *cluster.Cluster) error) (err error) {
-	c, err := cluster.New(cluster.Options{Dir: o.Dir, KubeVIP: o.KubeVIP, Class: o.Class, Scale: o.Scale})
+	c, err := cluster.New(cluster.Options{Dir: o.Dir, KubeVIP: o.KubeVIP, Class: o.Class, Scale: o.Scale, Auto: o.Auto})
 	if err != nil {
 		return fmt.Errorf("prepare the cluster: %w", err)
 	}
@@ -83,15 +85,28 @@ func (s *story) steps(keep bool) []act {
 		{"The agents find the VLAN in order; kube-vip may run", s.vlanReady},
 		{"A Service of type LoadBalancer: a block is bought, tagged, assigned; its third address published", s.publish},
 		{"A client beyond the gateway gets an answer", s.firstAnswer},
-		{"The VLAN interface of the announcing server breaks; its agent tells why", s.breakVLAN},
-		{"The label goes, kube-vip is ended there, the other server answers", s.moveByLabel},
-		{"The interface is mended; condition and label return", s.mend},
-		{"The server that announces now dies, with all its processes and its port", s.killServer},
 	}
+	acts = append(acts, s.disturbance()...)
+	acts = append(acts, act{"The server that announces now dies, with all its processes and its port", s.killServer})
 	if keep {
 		return acts
 	}
 	return append(acts, act{"The Service is deleted; the account holds no block any more", s.deleteService})
+}
+
+// disturbance are the acts in which somebody disturbs the network of the announcing server.
+func (s *story) disturbance() []act {
+	if s.options.Auto {
+		return []act{
+			{"Somebody sets the VLAN interface of the announcing server down; its agent puts it right", s.disturbVLAN},
+			{"Somebody deletes the marks of the return path; the agent makes them again", s.disturbReturnPath},
+		}
+	}
+	return []act{
+		{"The VLAN interface of the announcing server breaks; its agent tells why", s.breakVLAN},
+		{"The label goes, kube-vip is ended there, the other server answers", s.moveByLabel},
+		{"The interface is mended; condition and label return", s.mend},
+	}
 }
 
 func (s *story) play(ctx context.Context, acts []act) error {
@@ -110,7 +125,11 @@ func (s *story) account(ctx context.Context) error {
 	s.say("API at %s; its time runs %g times as fast as ours", s.Sim.URL, s.options.Scale)
 	s.say("network public (%s) in %s, VLAN %d, with the user's block for the nodes' own addresses", cluster.NetworkID, cluster.Location, cluster.VLAN)
 	for _, server := range s.Servers {
-		s.say("server %s (%s), private %s, public network %s", server.Name, server.ID, server.Private.Addr(), server.Public.Addr())
+		public := "address " + server.Public.Addr().String() + " in the public network"
+		if s.options.Auto {
+			public = "no member of the public network"
+		}
+		s.say("server %s (%s), private %s, %s", server.Name, server.ID, server.Private.Addr(), public)
 	}
 	return nil
 }
@@ -137,6 +156,10 @@ func (s *story) servers(ctx context.Context) error {
 	}
 	s.say("the lab runs in %s; built in %.1f s", where, s.Lab.Built.Seconds())
 	for _, server := range s.Servers {
+		if s.options.Auto {
+			s.say("%s: bond0 (%s), and nothing of the public network", server.Name, s.Lab.Uplink)
+			continue
+		}
 		s.say("%s: %s on bond0 (%s), address %s", server.Name, cluster.PublicInterface, s.Lab.Uplink, server.Public)
 	}
 	return nil

@@ -40,6 +40,26 @@ func TestStory(t *testing.T) {
 	}
 }
 
+// TestAutoStory tells the story of servers that nobody configures.
+func TestAutoStory(t *testing.T) {
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var out strings.Builder
+	err := Tell(ctx, Options{Out: &out, Dir: t.TempDir(), KubeVIP: "v1.0.0", Scale: 10, Auto: true}, nil)
+	t.Log("\n" + out.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, figure := range []string{
+		"demo_steps_passed 12 steps", "vlan_repaired_after ", "return_path_repaired_after ", "failover_node_dead ",
+		"blocks_left_in_account 0 blocks", "api_rules_broken 0 rules",
+	} {
+		if !strings.Contains(out.String(), "\nfigure "+figure) {
+			t.Errorf("the story prints no line %q", "figure "+figure)
+		}
+	}
+}
+
 func TestRecovery(t *testing.T) {
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	// Each letter is an attempt, a second after the one before: o is answered, x is not.

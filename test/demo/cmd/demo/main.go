@@ -25,10 +25,11 @@ func run() int {
 	keep := flag.Bool("keep", false, "leave everything running at the end, until interrupted")
 	kubeVIP := flag.String("kube-vip", "v1.0.0", "version of kube-vip: v1.0.0 or v0.9.1")
 	scale := flag.Float64("scale", 10, "how many seconds of the simulated account's time pass in a second")
+	auto := flag.Bool("auto", false, "leave the public network of the servers to controller and agents: nobody configures a VLAN")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := tell(ctx, *keep, demo.Options{Out: os.Stdout, KubeVIP: *kubeVIP, Scale: *scale}); err != nil {
+	if err := tell(ctx, *keep, demo.Options{Out: os.Stdout, KubeVIP: *kubeVIP, Scale: *scale, Auto: *auto}); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		return 1
 	}
