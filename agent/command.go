@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -104,6 +105,7 @@ func (f *nodeFlags) client() (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("find the API server: %w; name a kubeconfig with --kubeconfig", err)
 	}
 	config.UserAgent = "phoenixnap-agent/" + version.Get().GitVersion
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("use %s: %w", f.kubeconfig, err)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/endpoint"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/manage"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/netinfo"
@@ -115,6 +116,21 @@ func (m managing) keepers(st *station.Station, asker *l2.Asker, event func(warni
 		}))
 	}
 	return keepers
+}
+
+// standing is what is managed at the moment, for metrics.
+func standing(keepers []keeper) (managed []endpoint.Managed) {
+	for _, k := range keepers {
+		switch k := k.(type) {
+		case *vlan.Keeper:
+			s := k.Status()
+			managed = append(managed, endpoint.Managed{Kind: manageVLAN, Interface: s.Interface, Well: s.Interface != "" && s.Problem == ""})
+		case *returnpath.Keeper:
+			s := k.Status()
+			managed = append(managed, endpoint.Managed{Kind: manageReturnPath, Interface: s.Interface, Well: s.Managing && s.Problem == "", Repairs: s.Repairs})
+		}
+	}
+	return managed
 }
 
 // wakeAll wakes keepers.

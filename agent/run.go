@@ -117,7 +117,8 @@ func runAgent(ctx context.Context, f runFlags) error {
 	elections.OnRead(addresses.Wake)
 	owners.OnNews(addresses.Wake)
 	listener := l2.NewListener(st.VLANInterface, addresses.Hear)
-	life := &lease.Keeper{Leases: client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: name, Node: publisher.Observed}
+	life := &lease.Keeper{Leases: client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: name, Node: publisher.Observed, OnRenew: metrics.Renewed}
+	metrics.Ask(endpoint.Sources{ARP: listener.Counters, Addresses: addresses.Figures, Managed: func() []endpoint.Managed { return standing(keepers) }})
 
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range []interface{ Run(context.Context) error }{
