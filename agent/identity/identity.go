@@ -9,6 +9,10 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
+// Limit is how many hardware addresses, and how many addresses, are reported at most, so that a machine with a network card
+// of a hundred virtual functions does not fill its Node.
+const Limit = 64
+
 // Of returns the identity of the machine of s. Only the machine's own interfaces count: physical ones, bonds and VLANs,
 // and the uplink with its members whatever they are; bridges and pod interfaces belong to the container network. The
 // addresses of Services (virtual, or added deprecated as kube-vip does) move between machines and identify none.
@@ -38,11 +42,13 @@ func Of(s check.Snapshot, report check.Report, virtual []netip.Addr) contract.Id
 		}
 	}
 	slices.Sort(id.MACs)
-	id.MACs = slices.Compact(id.MACs)
+	id.MACs = firstOf(slices.Compact(id.MACs))
 	slices.SortFunc(id.Addresses, netip.Addr.Compare)
-	id.Addresses = slices.Compact(id.Addresses)
+	id.Addresses = firstOf(slices.Compact(id.Addresses))
 	return id
 }
+
+func firstOf[T any](all []T) []T { return all[:min(len(all), Limit)] }
 
 func machineLink(s check.Snapshot, l check.Link, uplink string) bool {
 	switch l.Type {

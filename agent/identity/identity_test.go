@@ -1,7 +1,10 @@
 package identity
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,5 +62,25 @@ func TestUplinkOfAnyKind(t *testing.T) {
 	got := Of(s, check.Report{Uplink: "br-lan"}, nil)
 	if len(got.Addresses) != 1 || len(got.MACs) != 2 {
 		t.Errorf("identity is %+v, want the uplink's address and both hardware addresses", got)
+	}
+}
+
+// TestIdentityIsBounded: whatever a machine has, its identity is small, and the same however the kernel lists it.
+func TestIdentityIsBounded(t *testing.T) {
+	s := check.Snapshot{Hostname: "worker-1"}
+	address := netip.MustParseAddr("2001:db8::1")
+	for i := range 5000 {
+		s.Links = append(s.Links, check.Link{Index: i + 1, Name: fmt.Sprint("eth", i), Type: "device", MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i>>8, i&0xff)})
+		address = address.Next()
+		s.Addresses = append(s.Addresses, check.Address{LinkIndex: i + 1, Prefix: netip.PrefixFrom(address, 64)})
+	}
+	first, err := json.Marshal(Of(s, check.Report{}, nil))
+	if err != nil || len(first) > 8<<10 {
+		t.Errorf("the identity has %d bytes, want at most 8 KiB (%v)", len(first), err)
+	}
+	slices.Reverse(s.Links)
+	slices.Reverse(s.Addresses)
+	if second, err := json.Marshal(Of(s, check.Report{}, nil)); err != nil || string(second) != string(first) {
+		t.Errorf("another order made another identity (%v)", err)
 	}
 }
