@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"maps"
+	"sync/atomic"
 
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
@@ -23,6 +24,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
 
 // wiring holds the parts while the framework asks for them one after another.
@@ -36,6 +38,8 @@ type wiring struct {
 	account   *account.Account
 	buyer     *purchase.Buyer
 	ledgers   *ledger.Store
+	// publisher is told of each network that is read, once it is there.
+	publisher atomic.Pointer[nodes.NetworkPublisher]
 }
 
 // connect builds what needs no Kubernetes client.
@@ -60,7 +64,7 @@ func (w *wiring) connect(loaded *config.Config) error {
 	}
 	w.config, w.api = loaded, api
 	w.inventory = instances.NewInventory(instances.InventoryConfig{Source: api, Metrics: w.metrics.instances})
-	w.account = account.New(account.Config{Cloud: api, Metrics: w.metrics.account})
+	w.account = account.New(account.Config{Cloud: api, Metrics: w.metrics.account, OnNetwork: w.noticeNetwork})
 	w.buyer = purchase.New(purchase.Config{Cloud: api})
 	return nil
 }
@@ -136,7 +140,7 @@ func (w *wiring) networkPublisher(completed *appconfig.CompletedConfig) (loop, e
 	if announcer == "" {
 		announcer = contract.AnnouncerNone
 	}
-	return nodes.NewNetworkPublisher(nodes.NetworkConfig{
+	publisher, err := nodes.NewNetworkPublisher(nodes.NetworkConfig{
 		Client:    completed.Client,
 		Nodes:     completed.SharedInformers.Core().V1().Nodes(),
 		Servers:   w.inventory,
@@ -148,6 +152,15 @@ func (w *wiring) networkPublisher(completed *appconfig.CompletedConfig) (loop, e
 
 		ManagesMembership: w.config.ManageMembership,
 	})
+	w.publisher.Store(publisher)
+	return publisher, err
+}
+
+// noticeNetwork tells the publisher what somebody has read of a network.
+func (w *wiring) noticeNetwork(network ipblock.Network) {
+	if publisher := w.publisher.Load(); publisher != nil {
+		publisher.Notice(network)
+	}
 }
 
 func (w *wiring) labeller(completed *appconfig.CompletedConfig) (loop, error) {

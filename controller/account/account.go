@@ -36,6 +36,8 @@ type Config struct {
 	Now func() time.Time
 	// Metrics to count in; nil for none.
 	Metrics *Metrics
+	// OnNetwork receives each network that is read, whoever asked; nil for nobody. It must not block, nor ask the Account.
+	OnNetwork func(ipblock.Network)
 }
 
 // Listing is the blocks of the account at one instant. It is shared: do not change it.
@@ -67,6 +69,9 @@ func New(config Config) *Account {
 	}
 	if config.Now == nil {
 		config.Now = time.Now
+	}
+	if config.OnNetwork == nil {
+		config.OnNetwork = func(ipblock.Network) {}
 	}
 	a := &Account{config: config, change: make(chan struct{}, 1), networks: map[string]*reading[ipblock.Network]{}}
 	a.blocks = newReading(config, objectBlocks, a.list)
@@ -108,7 +113,11 @@ func (a *Account) network(id string) *reading[ipblock.Network] {
 		return known
 	}
 	r := newReading(a.config, objectNetwork, func(ctx context.Context, _ time.Time) (ipblock.Network, error) {
-		return a.config.Cloud.Network(ctx, id)
+		network, err := a.config.Cloud.Network(ctx, id)
+		if err == nil {
+			a.config.OnNetwork(network)
+		}
+		return network, err
 	})
 	a.networks[id] = r
 	return r

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,6 +75,9 @@ type NetworkPublisher struct {
 	wake   chan struct{}
 	synced cache.InformerSynced
 
+	// latest is what was last noticed of the network, in a form that can be compared.
+	latest atomic.Pointer[string]
+
 	// What follows belongs to the goroutine of Run: the network as last read, and the Nodes whose lack of
 	// membership was told, with what was said.
 	network ipblock.Network
@@ -92,8 +96,8 @@ func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
 	}
 	p := &NetworkPublisher{config: config, wake: make(chan struct{}, 1), told: map[types.UID]string{}}
 	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { p.notice(object) },
-		UpdateFunc: func(_, object any) { p.notice(object) },
+		AddFunc:    func(object any) { p.register(object) },
+		UpdateFunc: func(_, object any) { p.register(object) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch Nodes: %w", err)
@@ -105,12 +109,28 @@ func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
 // Name of the publisher among the framework's controllers.
 func (p *NetworkPublisher) Name() string { return "phoenixnap-node-network" }
 
-// notice wakes Run for a Node that has a server and was not told of it yet.
-func (p *NetworkPublisher) notice(object any) {
+// register wakes Run for a Node that has a server and was not told of it yet.
+func (p *NetworkPublisher) register(object any) {
 	node, ok := object.(*corev1.Node)
 	if !ok || node.Spec.ProviderID == "" || node.Annotations[contract.NodeServerID] != "" {
 		return
 	}
+	p.poke()
+}
+
+// Notice takes a network as somebody has read it: a change of its state, its blocks or its members is told to the Nodes
+// soon, not only after the window. It never blocks.
+func (p *NetworkPublisher) Notice(network ipblock.Network) {
+	if network.ID != p.config.NetworkID {
+		return
+	}
+	seen := fmt.Sprint(network.Status, network.Blocks, network.Members)
+	if before := p.latest.Swap(&seen); before == nil || *before != seen {
+		p.poke()
+	}
+}
+
+func (p *NetworkPublisher) poke() {
 	select {
 	case p.wake <- struct{}{}:
 	default:

@@ -92,3 +92,60 @@ func TestABusyNetworkIsLookedAtAgainSoon(t *testing.T) {
 		factory.Shutdown()
 	})
 }
+
+// growing is a network that holds a second block from a time on.
+type growing struct{ since time.Time }
+
+func (g growing) now() ipblock.Network {
+	network := ipblock.Network{
+		ID: simtest.NetworkID, VLAN: 20, Status: ipblock.NetworkReady,
+		Blocks: []ipblock.NetworkBlock{{ID: "a", CIDR: netip.MustParsePrefix("203.0.113.0/28")}},
+	}
+	if !time.Now().Before(g.since) {
+		network.Blocks = append(network.Blocks, ipblock.NetworkBlock{ID: "b", CIDR: netip.MustParsePrefix("198.51.100.8/29")})
+	}
+	return network
+}
+
+func (g growing) Network(context.Context, string, time.Time) (ipblock.Network, error) {
+	return g.now(), nil
+}
+
+// What somebody has read of the network is told to the Nodes at once: the agents are to know a block when its first address
+// is published.
+func TestANoticedBlockIsToldSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(serverNode("node-1", simtest.Server1ID))
+		network := growing{since: time.Now().Add(DefaultNetworkWindow / 3)}
+		factory := informers.NewSharedInformerFactory(client, 0)
+		publisher, err := NewNetworkPublisher(NetworkConfig{
+			Client: client, Nodes: factory.Core().V1().Nodes(), Servers: oneServer{}, Networks: network,
+			Events: record.NewFakeRecorder(100), NetworkID: simtest.NetworkID, Announcer: contract.AnnouncerKubeVIP,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		factory.StartWithContext(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- publisher.Run(ctx) }()
+		publisher.Notice(network.now())
+		time.Sleep(time.Until(network.since))
+		publisher.Notice(ipblock.Network{ID: "another", Status: ipblock.NetworkReady})
+		publisher.Notice(network.now())
+		time.Sleep(settle + time.Millisecond)
+		synctest.Wait()
+		node, err := client.CoreV1().Nodes().Get(ctx, "node-1", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told := node.Annotations[contract.NodePublicNetworkBlocks]; !strings.Contains(told, "198.51.100.8/29") {
+			t.Errorf("told is %q, %v after the block was noticed", told, settle)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		factory.Shutdown()
+	})
+}
