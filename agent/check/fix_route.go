@@ -3,59 +3,152 @@ package check
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 )
+
+// Priorities of rules that a person sets, the same as those of the managing agent.
+const (
+	markPriority   = 1055
+	localPriority  = 1056
+	sourcePriority = 1057
+)
+
+// tableStep is the distance between the tables of two blocks: beyond all VLAN IDs.
+const tableStep = 4096
+
+// replyBits are the bits of the mark that the fixes use, those of the managing agent: its default and theirs never stand side
+// by side, for it tells of a clash then.
+const replyBits = 0xf0
+
+// wayOut is how replies of one block leave.
+type wayOut struct {
+	name    string
+	block   netip.Prefix
+	gateway netip.Addr
+	table   int
+	// mark is the packet mark, 0 where only the programs of the node itself are served.
+	mark uint32
+}
+
+// waysOut are those of all blocks, as many as the bits can tell apart.
+func (v view) waysOut() []wayOut {
+	var ways []wayOut
+	for i, b := range v.blocks4() {
+		mark := uint32(i+1) << 4 & replyBits
+		if mark == 0 {
+			break
+		}
+		ways = append(ways, wayOut{name: v.vlan.Name, block: b.CIDR, gateway: b.Gateway, table: v.Table() + i*tableStep, mark: mark})
+	}
+	return ways
+}
 
 // fixReturnPath sends what comes from the block back through it. A rule by source serves programs that listen on the
 // node itself; what kube-proxy translates needs the default route there, or marks on connections.
 func fixReturnPath(v view, source netip.Addr) []Fix {
-	block, known := v.block(source)
-	if !known {
-		return nil
+	for _, w := range v.waysOut() {
+		if w.block.Contains(source) {
+			w.mark = 0
+			return fixWays([]wayOut{w},
+				"serves programs that listen on the node itself; for Services behind kube-proxy make the gateway the node's default gateway, or run the agent with --manage=return-path")
+		}
 	}
-	name, table := v.vlan.Name, v.Table()
-	const note = "serves programs that listen on the node itself; for Services behind kube-proxy make the gateway the node's default gateway"
-	routes := fmt.Sprintf("routes:\n        - {to: default, via: %s, table: %d}\n      routing-policy:\n        - {from: %s, table: %d, priority: %d}\n",
-		block.Gateway, table, block.CIDR, table, table)
+	return nil
+}
+
+// fixWays writes routes and rules for every tool.
+func fixWays(ways []wayOut, note string) []Fix {
+	name := ways[0].name
+	var netplan, policies, networkd, postUp strings.Builder
+	var arguments, commands []string
+	for _, w := range ways {
+		netplan.WriteString(w.netplanRoute())
+		policies.WriteString(w.netplanRules())
+		networkd.WriteString(w.networkd())
+		arguments = append(arguments, w.networkManager())
+		commands = append(commands, w.ipRoute2()...)
+	}
+	for _, c := range commands {
+		fmt.Fprintf(&postUp, "  post-up %s || true\n", c)
+	}
 	return []Fix{
-		{Tool: Netplan, File: "/etc/netplan/90-phoenixnap-" + name + ".yaml", Note: note,
-			Content:  fmt.Sprintf("network:\n  version: 2\n  vlans:\n    %s:\n      %s", name, routes),
+		{Tool: Netplan, File: "/etc/netplan/90-phoenixnap-" + name + ".yaml", Note: joinedNotes(note, netplanNote(ways)),
+			Content: fmt.Sprintf("network:\n  version: 2\n  vlans:\n    %s:\n      routes:\n%s      routing-policy:\n%s",
+				name, netplan.String(), policies.String()),
 			Commands: []string{"netplan apply"}},
 		{Tool: NetworkManager, Note: note, Commands: []string{
-			fmt.Sprintf(`nmcli connection modify %s +ipv4.routes "0.0.0.0/0 %s table=%d" +ipv4.routing-rules "priority %d from %s table %d"`,
-				name, block.Gateway, table, table, block.CIDR, table),
-			"nmcli connection up " + name}},
-		{Tool: Ifupdown, File: "/etc/network/interfaces.d/" + name, Commands: []string{"ifup --force " + name}, Note: note + "; lines of the interface's own section",
-			Content: fmt.Sprintf("  post-up ip route replace default via %s dev %s table %d\n  post-up ip rule add from %s lookup %d pref %d\n",
-				block.Gateway, name, table, block.CIDR, table, table)},
-		{Tool: Networkd, File: "/etc/systemd/network/90-" + name + ".network", Note: note,
-			Content: fmt.Sprintf("[Route]\nGateway=%s\nTable=%d\n[RoutingPolicyRule]\nFrom=%s\nTable=%d\nPriority=%d\n",
-				block.Gateway, table, block.CIDR, table, table),
+			"nmcli connection modify " + name + " " + strings.Join(arguments, " "), "nmcli connection up " + name}},
+		{Tool: Ifupdown, File: "/etc/network/interfaces.d/" + name, Commands: []string{"ifup --force " + name},
+			Note: joinedNotes(note, "lines of the interface's own section"), Content: postUp.String()},
+		{Tool: Networkd, File: "/etc/systemd/network/90-" + name + ".network", Note: note, Content: networkd.String(),
 			Commands: []string{"networkctl reload", "networkctl reconfigure " + name}},
-		{Tool: IPRoute2, Note: note + "; " + volatile, Commands: []string{
-			fmt.Sprintf("ip route replace default via %s dev %s table %d", block.Gateway, name, table),
-			fmt.Sprintf("ip rule add from %s lookup %d pref %d", block.CIDR, table, table)}},
+		{Tool: IPRoute2, Note: joinedNotes(note, volatile), Commands: commands},
 	}
 }
 
-// fixServiceReplies offers the three ways that replies of pods can take.
-func fixServiceReplies(v view) []Fix {
-	blocks := v.blocks4()
-	if len(blocks) == 0 {
-		return []Fix{{Tool: AnyTool, Note: "make the gateway of the public network the node's default gateway once a block is assigned"}}
+func joinedNotes(notes ...string) string {
+	return strings.Join(slices.DeleteFunc(notes, func(n string) bool { return n == "" }), "; ")
+}
+
+func (w wayOut) fwmark() string { return fmt.Sprintf("%#x/%#x", w.mark, replyBits) }
+
+// ipRoute2 are the commands of the way. The rule that passes over default routes keeps what the node sends to pods and to its
+// other networks where it was.
+func (w wayOut) ipRoute2() []string {
+	commands := []string{fmt.Sprintf("ip route replace default via %s dev %s onlink table %d", w.gateway, w.name, w.table)}
+	if w.mark != 0 {
+		commands = append(commands, fmt.Sprintf("ip rule add pref %d fwmark %s lookup %d", markPriority, w.fwmark(), w.table))
 	}
-	name, table, gateway := v.vlan.Name, v.Table(), blocks[0].Gateway
-	const mark = "0x2000/0x2000"
-	return []Fix{
-		{Tool: AnyTool, Note: fmt.Sprintf("either make %s the node's default gateway, or run the agent with --manage=return-path, or mark the connections of Services as below; a rule by source alone does not help", gateway)},
-		{Tool: IPRoute2, Note: volatile, Commands: []string{
-			"nft add table ip phoenixnap",
-			"nft add chain ip phoenixnap prerouting '{ type filter hook prerouting priority mangle - 10; }'",
-			fmt.Sprintf("nft add rule ip phoenixnap prerouting iifname %s ct state new ct mark set ct mark or 0x2000", name),
-			fmt.Sprintf("nft add rule ip phoenixnap prerouting iifname != %s ct direction reply ct mark and 0x2000 == 0x2000 meta mark set meta mark or 0x2000", name),
-			fmt.Sprintf("ip route replace default via %s dev %s table %d", gateway, name, table),
-			fmt.Sprintf("ip rule add pref 1055 fwmark %s lookup %d", mark, table),
-		}},
+	return append(commands,
+		fmt.Sprintf("ip rule add pref %d from %s lookup main suppress_prefixlength 0", localPriority, w.block),
+		fmt.Sprintf("ip rule add pref %d from %s lookup %d", sourcePriority, w.block, w.table))
+}
+
+func (w wayOut) networkd() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "[Route]\nGateway=%s\nGatewayOnLink=yes\nTable=%d\n", w.gateway, w.table)
+	if w.mark != 0 {
+		b.WriteString(w.networkdMark())
 	}
+	fmt.Fprintf(&b, "[RoutingPolicyRule]\nFrom=%s\nTable=main\nSuppressPrefixLength=0\nPriority=%d\n", w.block, localPriority)
+	fmt.Fprintf(&b, "[RoutingPolicyRule]\nFrom=%s\nTable=%d\nPriority=%d\n", w.block, w.table, sourcePriority)
+	return b.String()
+}
+
+func (w wayOut) networkdMark() string {
+	return fmt.Sprintf("[RoutingPolicyRule]\nFirewallMark=%d/%d\nTable=%d\nPriority=%d\n", w.mark, replyBits, w.table, markPriority)
+}
+
+func (w wayOut) networkManager() string {
+	mark := ""
+	if w.mark != 0 {
+		mark = fmt.Sprintf(`+ipv4.routing-rules "priority %d from 0.0.0.0/0 fwmark %s table %d" `, markPriority, w.fwmark(), w.table)
+	}
+	return fmt.Sprintf(`+ipv4.routes "0.0.0.0/0 %s table=%d onlink=true" %s+ipv4.routing-rules "priority %d from %s table 254 suppress_prefixlength 0" +ipv4.routing-rules "priority %d from %s table %d"`,
+		w.gateway, w.table, mark, localPriority, w.block, sourcePriority, w.block, w.table)
+}
+
+func (w wayOut) netplanRoute() string {
+	return fmt.Sprintf("        - {to: default, via: %s, on-link: true, table: %d}\n", w.gateway, w.table)
+}
+
+// netplanRules name the networks of pods and private addresses: netplan cannot pass over default routes.
+func (w wayOut) netplanRules() string {
+	var b strings.Builder
+	for _, inner := range []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"} {
+		fmt.Fprintf(&b, "        - {from: %s, to: %s, table: 254, priority: %d}\n", w.block, inner, localPriority)
+	}
+	fmt.Fprintf(&b, "        - {from: %s, table: %d, priority: %d}\n", w.block, w.table, sourcePriority)
+	return b.String()
+}
+
+// netplanNote tells what netplan's own files cannot say: a mask for a mark.
+func netplanNote(ways []wayOut) string {
+	if ways[0].mark == 0 {
+		return ""
+	}
+	return "netplan knows no mask for marks: the rules by mark go into a drop-in of systemd-networkd, as below"
 }
 
 // fixTable puts the default route back into a table that lost it.

@@ -30,7 +30,7 @@ func users() []user {
 func MarkClash(s Snapshot, mask uint32) (who string, found bool) {
 	var rule *Rule
 	for i, r := range s.Rules {
-		if r.Mask&mask != 0 && r.Protocol != ManagedProtocol && (rule == nil || compareRules(r, *rule) < 0) {
+		if meets(r, mask) && r.Protocol != ManagedProtocol && (rule == nil || compareRules(r, *rule) < 0) {
 			rule = &s.Rules[i]
 		}
 	}
@@ -43,6 +43,11 @@ func MarkClash(s Snapshot, mask uint32) (who string, found bool) {
 		}
 	}
 	return "", false
+}
+
+// meets tells whether a rule catches packets that carry bits of mask. One that asks for all of these bits to be zero does not.
+func meets(r Rule, mask uint32) bool {
+	return r.Mask&mask != 0 && (r.Mark&mask != 0 || r.Invert)
 }
 
 func (u user) present(s Snapshot) bool {

@@ -65,14 +65,14 @@ func (v view) uplinkIndex() int {
 	return v.uplink.Index
 }
 
-// marks are the marks that may send a reply to the network's own table: this agent's where it manages the return path,
-// else those of all rules by mark.
+// marks are the marks that may send a reply to the network's own table: those of the agent's own rules where it manages the
+// return path, one for each gateway, else those of all rules by mark.
 func (v view) marks() []uint32 {
-	if v.Mask != 0 {
-		return []uint32{v.Mark}
-	}
 	var marks []uint32
 	for _, r := range v.Rules {
+		if v.Mask != 0 && r.Protocol != ManagedProtocol {
+			continue
+		}
 		if r.Mask != 0 && r.Mark != 0 && !r.Invert && r.Table != 0 && !r.Source.IsValid() {
 			marks = append(marks, r.Mark)
 		}

@@ -1,0 +1,63 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Files of the marks that a person sets.
+const (
+	marksFile = "/etc/phoenixnap-return-path.nft"
+	marksUnit = "phoenixnap-return-path.service"
+	// marksTable is not the managing agent's own table, which would replace it.
+	marksTable = "return_path"
+)
+
+// fixServiceReplies offers the ways that replies of pods can take: the default route, the agent, or what the agent would do,
+// by hand.
+func fixServiceReplies(v view) []Fix {
+	ways := v.waysOut()
+	if len(ways) == 0 {
+		return []Fix{{Tool: AnyTool, Note: "make the gateway of the public network the node's default gateway once a block is assigned"}}
+	}
+	const note = "routes and rules for the marks, and for programs that listen on the node itself"
+	fixes := []Fix{
+		{Tool: AnyTool, Note: fmt.Sprintf("either make %s the node's default gateway, or run the agent with --manage=return-path, or do by hand what it does, as below; a rule by source alone does not help", ways[0].gateway)},
+		{Tool: AnyTool, File: marksFile, Content: marks(ways), Commands: []string{"nft -f " + marksFile},
+			Note: "marks connections that come by " + ways[0].name + ", and their replies"},
+		{Tool: AnyTool, File: "/etc/systemd/system/" + marksUnit, Content: marksService, Note: "sets the marks at every start of the machine",
+			Commands: []string{"systemctl enable --now " + marksUnit}},
+	}
+	fixes = append(fixes, fixSysctl(ways[0].name, "rp_filter", 2, false)...)
+	fixes = append(fixes, fixWays(ways, note)...)
+	return append(fixes, netplanMarks(ways))
+}
+
+// marks is the ruleset of nft(8). Who asks from a private address is answered by the main table, for no gateway of a public
+// network leads there.
+func marks(ways []wayOut) string {
+	var b strings.Builder
+	var replies strings.Builder
+	keep := ^uint32(replyBits)
+	fmt.Fprintf(&b, "table ip %[1]s\ndelete table ip %[1]s\ntable ip %[1]s {\n  chain prerouting {\n    type filter hook prerouting priority mangle - 10;\n", marksTable)
+	for _, w := range ways {
+		fmt.Fprintf(&b, "    iifname %q ct state new ip saddr != { 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 } ip daddr %s ct mark set ct mark and %#x xor %#x\n",
+			w.name, w.block, keep, w.mark)
+		fmt.Fprintf(&replies, "    ct direction reply ct mark and %#x == %#x meta mark set meta mark and %#x xor %#x\n", replyBits, w.mark, keep, w.mark)
+	}
+	fmt.Fprintf(&b, "%s  }\n  chain output {\n    type route hook output priority mangle;\n%s  }\n}\n", replies.String(), replies.String())
+	return b.String()
+}
+
+const marksService = "[Unit]\nDescription=Marks for replies of the phoenixNAP public network\nAfter=nftables.service\n" +
+	"[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/sbin/nft -f " + marksFile + "\n[Install]\nWantedBy=multi-user.target\n"
+
+// netplanMarks is the drop-in beside the file that netplan writes.
+func netplanMarks(ways []wayOut) Fix {
+	var b strings.Builder
+	for _, w := range ways {
+		b.WriteString(w.networkdMark())
+	}
+	return Fix{Tool: Netplan, File: "/etc/systemd/network/10-netplan-" + ways[0].name + ".network.d/return-path.conf", Content: b.String(),
+		Commands: []string{"networkctl reload", "networkctl reconfigure " + ways[0].name}}
+}
