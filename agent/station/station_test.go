@@ -3,6 +3,7 @@ package station
 import (
 	"encoding/json"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +74,17 @@ func TestSampleBecomesACondition(t *testing.T) {
 				t.Errorf("condition is %+v, want %s %s", c, tc.want, tc.reason)
 			}
 		})
+	}
+}
+
+// TestTheConditionNamesTheServer, so that who reads it knows which machine to look for in phoenixNAP's portal.
+func TestTheConditionNamesTheServer(t *testing.T) {
+	s, b, _ := newStation(&[]*corev1.Service{})
+	taken := sample(check.Fail, "VLANInterfaceDown")
+	taken.Expected.Network.ServerID = "0123456789abcdef01234567"
+	s.Sample(taken)
+	if c := b.conditions[contract.ConditionVLANReady]; !strings.HasSuffix(c.Message, " (server 0123456789abcdef01234567)") {
+		t.Errorf("the message is %q", c.Message)
 	}
 }
 
