@@ -40,7 +40,12 @@ func newDiagnoseCommand() *cobra.Command {
 			"Exit codes: 0 all is well (warnings allowed, unless --strict), 1 a check failed, 2 wrong usage, 3 something could not be determined.",
 		Example: "  phoenixnap-agent diagnose --kubeconfig /etc/kubernetes/kubelet.conf\n" +
 			"  phoenixnap-agent diagnose --vlan 56 --network 203.0.113.0/29 --gateway 203.0.113.1 --address 203.0.113.2",
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown word %q: give vip <address> or explain <finding>, or nothing", args[0])}
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, _ []string) error { return runDiagnose(c, f, netip.Addr{}) },
 	}
 	f.add(command.PersistentFlags())

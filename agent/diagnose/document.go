@@ -39,6 +39,8 @@ type Document struct {
 	Uplink    string `json:"uplink,omitempty"`
 	// Renderer is the tool that seems to configure the machine's network.
 	Renderer check.Tool `json:"renderer,omitempty"`
+	// Managed names what an agent keeps on this node itself: "vlan", "return-path", as --manage takes them.
+	Managed []string `json:"managed,omitempty"`
 	// Result sums the checks up.
 	Result Result `json:"result"`
 	// Address is set where one address was asked for.

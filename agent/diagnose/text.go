@@ -45,8 +45,11 @@ func (d Document) writeHeader(p *page) {
 	p.field(0, "Network", d.Network)
 	p.field(0, "Interface", d.Interface)
 	p.field(0, "Set up by", string(d.Renderer))
+	if len(d.Managed) > 0 {
+		p.field(0, "Managed", strings.Join(d.Managed, ", ")+" by the agent; what hinders it stands in the events of the Node")
+	}
 	if d.APIServer != "" {
-		p.field(0, "API", "not reached: "+d.APIServer)
+		p.field(0, "API", "not (fully) asked: "+d.APIServer)
 	}
 }
 

@@ -24,10 +24,10 @@ type Watcher struct {
 func (w Watcher) Run(ctx context.Context) (last Document, err error) {
 	for first := true; ; first = false {
 		now, err := w.Look(ctx)
-		if ctx.Err() != nil {
-			return last, nil
-		}
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return last, nil //nolint:nilerr // what the end cut short says nothing
+		case err != nil:
 			return last, err
 		}
 		if changes := Changes(last, now); first || len(changes) > 0 {

@@ -72,12 +72,14 @@ func (e *Examiner) look(ctx context.Context, address netip.Addr) (scene, diagnos
 	if err != nil {
 		return s, diagnose.Document{}, fmt.Errorf("examine the node: %w", err)
 	}
+	managed := managedOf(snapshot)
+	s.expected.Mark, s.expected.Mask = managed.mark, managed.mask
 	report := check.Evaluate(s.expected, snapshot)
 	s.view = announcement.View{Node: e.Node, Report: report, Snapshot: snapshot, Expected: s.expected, Announcer: s.expected.Network.Announcer}
 	d := diagnose.Document{
 		SchemaVersion: diagnose.SchemaVersion, Time: time.Now().UTC().Truncate(time.Second), Node: e.Node,
 		ServerID: s.expected.Network.ServerID, Network: s.expected.Describe(), Interface: report.Interface, Uplink: report.Uplink,
-		Renderer: snapshot.Renderer, Findings: report.Findings,
+		Renderer: snapshot.Renderer, Managed: managed.things, Findings: report.Findings,
 	}
 	if s.cluster.err != nil {
 		d.APIServer = s.cluster.err.Error()
