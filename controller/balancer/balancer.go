@@ -110,6 +110,7 @@ type Balancer struct {
 	pace    *pace
 	rests   *rests
 	ledgers *ledgerCopy
+	stale   *staleness
 
 	clusterMu sync.Mutex
 	clusterID string
@@ -134,7 +135,7 @@ func New(config Config) *Balancer {
 	}
 	return &Balancer{
 		config: config, lookups: newLookups(config.Cloud, config.Now), pace: newPace(), rests: newRests(config.Now),
-		ledgers: newLedgerCopy(config.Ledgers, config.Now),
+		ledgers: newLedgerCopy(config.Ledgers, config.Now), stale: newStaleness(),
 	}
 }
 

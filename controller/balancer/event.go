@@ -16,6 +16,7 @@ const (
 	eventRefused    = "IPBlockRefused"
 	eventLost       = "BlockLost"
 	eventRetagged   = "BlockRetagged"
+	eventStale      = "StaleAddress"
 )
 
 // eventOf is the reason of the event about a refusal.

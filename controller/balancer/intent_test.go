@@ -135,7 +135,7 @@ func TestAnnouncement(t *testing.T) {
 		{"two answer", []*corev1.Node{reporting("a", says("Answered")), reporting("b", says("Duplicate"))}, "False", "Duplicate", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if c := announcement(test.nodes, address); c.Status != test.status || c.Reason != test.reason || c.Message == "" {
+			if c := announcement(test.nodes, address, nil); c.Status != test.status || c.Reason != test.reason || c.Message == "" {
 				t.Errorf("condition %+v", c)
 			}
 			if got := silent(test.nodes, address); got != test.silent {

@@ -52,7 +52,7 @@ func publishedConditions(s scene, v verdict, ready bool) []metav1.Condition {
 		block.Reason, block.Message = string(v.objection.Reason), v.objection.Detail
 	}
 	published := publishedCondition(ready, reasonNoNodeReady, words(reasonNoNodeReady))
-	return []metav1.Condition{block, published, announcement(s.nodes, v.step.Address)}
+	return []metav1.Condition{block, published, announcement(s.nodes, v.step.Address, announced(s.service))}
 }
 
 func (b *Balancer) tellPublished(ctx context.Context, s scene, step ipblock.Step, changes patch) {

@@ -32,6 +32,9 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 		return fmt.Errorf("look for what to sweep: %w", err)
 	}
 	b.config.Metrics.observe(s)
+	if err := b.tellStale(ctx, s); err != nil {
+		return fmt.Errorf("look for addresses that answer: %w", err)
+	}
 	if !b.unswept(s) {
 		return nil
 	}

@@ -73,13 +73,18 @@ func reportChanges(before, after *corev1.Node) []netip.Addr {
 	current, _ := contract.ParseReportedAddresses(is)
 	changed := map[netip.Addr]bool{}
 	for address, report := range old {
-		changed[address] = current[address].State != report.State
+		changed[address] = saysOther(current[address], report)
 	}
 	for address, report := range current {
-		changed[address] = old[address].State != report.State
+		changed[address] = saysOther(old[address], report)
 	}
 	maps.DeleteFunc(changed, func(_ netip.Addr, differs bool) bool { return !differs })
 	return slices.Collect(maps.Keys(changed))
+}
+
+// saysOther tells whether two reports of an address differ in more than since when they are so.
+func saysOther(a, b contract.ReportedAddress) bool {
+	return a.State != b.State || a.MAC != b.MAC || a.Held != b.Held
 }
 
 // alarm collects what Nodes have changed until somebody looks. It is safe for concurrent use.
