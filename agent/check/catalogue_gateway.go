@@ -14,10 +14,13 @@ func gatewayChecks() []Check {
 		{
 			ID: GatewayAlone, Title: "one machine alone answers for the gateway", Severity: Error, Wire: true,
 			DependsOn: []ID{Membership, NodeAddress}, judge: judgeGatewayAlone,
-			Meaning: "One machine answers for the gateway's address of each block, and it is not this node. A second one draws traffic to itself.",
-			Causes:  []string{"Somebody configured the gateway's address on a server.", "A Service was given the gateway's address by hand."},
-			Remedy:  "Find the machine by its hardware address, and take the address from it.",
-			Reasons: []string{"GatewayHeldHere", "GatewayAnsweredTwice"},
+			Meaning: "One machine answers for the gateway's address of each block, it is not this node, and no permanent entry of the neighbour table says otherwise. A second one draws traffic to itself.",
+			Causes: []string{
+				"Somebody configured the gateway's address on a server.", "A Service was given the gateway's address by hand.",
+				"The router was replaced, and a permanent neighbour entry still has the hardware address of the old one.",
+			},
+			Remedy:  "Find the machine by its hardware address, and take the address from it; delete a permanent neighbour entry.",
+			Reasons: []string{"GatewayHeldHere", "GatewayAnsweredTwice", "GatewayPinned"},
 		},
 		{
 			ID: GatewayLatency, Title: "the gateway answers quickly", Severity: Warning, Wire: true,

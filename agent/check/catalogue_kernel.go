@@ -17,10 +17,10 @@ func kernelChecks() []Check {
 		{
 			ID: ARPAnswering, Title: "the kernel answers ARP for service addresses", Severity: Error,
 			DependsOn: []ID{VLANInterface}, judge: judgeARPAnswering,
-			Meaning: "`arp_ignore` and `arp_filter` let the kernel answer for service addresses, which are added as a /32.",
+			Meaning: "ARP is on, and `arp_ignore` and `arp_filter` let the kernel answer for service addresses, which are added as a /32.",
 			Causes:  []string{"A hardening profile, or the set-up of another load balancer, changed them."},
-			Remedy:  "Set `arp_ignore` to 0 or 1 and `arp_filter` to 0.",
-			Reasons: []string{"ARPIgnored", "ARPRestricted", "ARPFiltered", reasonUnreadable},
+			Remedy:  "Turn ARP on, set `arp_ignore` to 0 or 1 and `arp_filter` to 0.",
+			Reasons: []string{"ARPOff", "ARPIgnored", "ARPRestricted", "ARPFiltered", reasonUnreadable},
 		},
 		{
 			ID: ARPSource, Title: "the kernel asks by ARP with an address of the link", Severity: Warning,

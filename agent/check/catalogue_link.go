@@ -20,10 +20,10 @@ func linkChecks() []Check {
 			Meaning: "An 802.1Q interface with the network's VLAN ID sits on the uplink itself. It is found by its ID; its name does not matter.",
 			Causes: []string{
 				"It was never configured.", "Its ID is that of another network.", "It sits on a member of the bond instead of the bond.",
-				"It tags with 802.1ad.",
+				"It tags with 802.1ad.", "It was made a port of a bridge, which takes its packets.",
 			},
 			Remedy:  "Configure it with the tool that owns the machine's network; the fix shows the file. `--manage=vlan` lets the agent do it.",
-			Reasons: []string{"VLANInterfaceMissing", "NotAVLANInterface", "WrongVLANID", "WrongVLANProtocol", "WrongParent"},
+			Reasons: []string{"VLANInterfaceMissing", "NotAVLANInterface", "WrongVLANID", "WrongVLANProtocol", "WrongParent", "VLANInterfaceEnslaved"},
 		},
 		{
 			ID: VLANUp, Title: "the VLAN interface is up", Severity: Error,

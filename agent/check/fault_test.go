@@ -142,8 +142,9 @@ func removeAddress(addr netip.Addr) func(*Expected, *Snapshot) {
 	}
 }
 
+// prefixLength makes the subnet of the node's address smaller.
 func prefixLength(bits int) func(*Expected, *Snapshot) {
-	return editAddress(nodeIP, func(a *Address) { a.Prefix = netip.PrefixFrom(nodeIP, bits) })
+	return editAddress(nodeIP, func(a *Address) { a.Prefix = netip.PrefixFrom(nodeIP, max(bits, a.Prefix.Bits())) })
 }
 
 func setTable(table int, routes ...Route) func(*Expected, *Snapshot) {

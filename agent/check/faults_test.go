@@ -46,6 +46,7 @@ func linkFaults() map[string]fault {
 		"wrong protocol":               {editLink("bond0.100", provider), VLANInterface, Fail, "WrongVLANProtocol"},
 		"named interface is not there": {func(e *Expected, _ *Snapshot) { e.Interface = "public0" }, VLANInterface, Fail, "VLANInterfaceMissing"},
 		"named interface is no VLAN":   {func(e *Expected, _ *Snapshot) { e.Interface = "cni0" }, VLANInterface, Fail, "NotAVLANInterface"},
+		"VLAN interface in a bridge":   {editLink("bond0.100", func(l *Link) { l.Master = 7 }), VLANInterface, Fail, "VLANInterfaceEnslaved"},
 		"VLAN interface down":          {editLink("bond0.100", down), VLANUp, Fail, "VLANInterfaceDown"},
 		"VLAN interface no carrier":    {editLink("bond0.100", noCarrier), VLANUp, Fail, "VLANInterfaceNoCarrier"},
 		"jumbo frames":                 {editLink("bond0.100", func(l *Link) { l.MTU = 9000 }), MTU, Warn, "UnusualMTU"},
@@ -82,8 +83,8 @@ func addressFaults() map[string]fault {
 			NodeAddress, Fail, "AddressMissing"},
 		"address in use":             {editARP(nodeIP, inUse), NoDuplicate, Fail, "AddressInUse"},
 		"block on a bridge":          {addAddress(7, "192.0.2.9/29"), BlocksHere, Warn, "BlockOnOtherInterface"},
-		"block taken by a bridge":    {addAddress(7, "192.0.2.3/29"), BlocksHere, Fail, "GatewayRoutedElsewhere"},
-		"block taken by a route":     {addRoute(TableMain, "192.0.2.0/29", 5), BlocksHere, Fail, "GatewayRoutedElsewhere"},
+		"block taken by a bridge":    {addAddress(7, "192.0.2.3/30"), BlocksHere, Fail, "GatewayRoutedElsewhere"},
+		"block taken by a route":     {addRoute(TableMain, "192.0.2.0/30", 5), BlocksHere, Fail, "GatewayRoutedElsewhere"},
 		"gateway refused by a route": {refuseGateway, BlocksHere, Fail, "GatewayUnroutable"},
 	}
 }
@@ -101,8 +102,16 @@ func gatewayFaults() map[string]fault {
 		"gateway not asked":          {editARP(gateway, notAsked), GatewayAnswers, Unknown, "GatewayNotAsked"},
 		"gateway answered twice":     {editARP(gateway, twice), GatewayAlone, Fail, "GatewayAnsweredTwice"},
 		"gateway's address is here":  {addAddress(6, "203.0.113.1/32"), GatewayAlone, Fail, "GatewayHeldHere"},
+		"gateway pinned":             {pin("02:00:00:00:00:66"), GatewayAlone, Fail, "GatewayPinned"},
 		"gateway slow":               {editARP(gateway, slow), GatewayLatency, Warn, "GatewaySlow"},
 		"gateway of the block is lo": {addAddress(1, "203.0.113.1/32"), GatewayAlone, Fail, "GatewayHeldHere"},
+	}
+}
+
+// pin writes the gateway into the neighbour table.
+func pin(mac string) func(*Expected, *Snapshot) {
+	return func(_ *Expected, s *Snapshot) {
+		s.Routes = append(s.Routes, RouteAnswer{RouteQuestion: RouteQuestion{Destination: gateway}, Pinned: mac})
 	}
 }
 
@@ -115,6 +124,7 @@ func kernelFaults() map[string]fault {
 		"strict reverse path": {editSettings("bond0.100", func(s *Settings) { s.RPFilter = 1 }), ReversePath, Fail, "StrictReversePath"},
 		"no default route":    {removeDefault, ReversePath, Fail, "NoRouteToClients"},
 		"settings unreadable": {func(_ *Expected, s *Snapshot) { delete(s.Settings, "all") }, ReversePath, Unknown, "SettingsUnreadable"},
+		"ARP off":             {editLink("bond0.100", func(l *Link) { l.NoARP = true }), ARPAnswering, Fail, "ARPOff"},
 		"ARP ignored":         {editSettings("all", func(s *Settings) { s.ARPIgnore = 8 }), ARPAnswering, Fail, "ARPIgnored"},
 		"ARP restricted":      {editSettings("all", func(s *Settings) { s.ARPIgnore = max(2, s.ARPIgnore) }), ARPAnswering, Warn, "ARPRestricted"},
 		"ARP filtered":        {editSettings("bond0.100", func(s *Settings) { s.ARPFilter = 1 }), ARPAnswering, Warn, "ARPFiltered"},

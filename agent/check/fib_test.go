@@ -6,12 +6,20 @@ import (
 )
 
 // askRoutes puts the questions about routes to a small model of the kernel: rules, tables, connected routes and the
-// reverse path filter.
+// reverse path filter. What was pinned in the neighbour table before stays so.
 func askRoutes(e Expected, s *Snapshot) {
 	_, _, questions := Questions(e, *s)
+	pinned := map[RouteQuestion]string{}
+	for _, r := range s.Routes {
+		if r.Pinned != "" {
+			pinned[r.RouteQuestion] = r.Pinned
+		}
+	}
 	s.Routes = nil
 	for _, q := range questions {
-		s.Routes = append(s.Routes, fib{*s}.answer(q))
+		a := fib{*s}.answer(q)
+		a.Pinned = pinned[q]
+		s.Routes = append(s.Routes, a)
 	}
 }
 

@@ -2,6 +2,8 @@ package check
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,6 +27,9 @@ func judgeGatewayAlone(v view) outcome {
 			continue
 		}
 		asked++
+		if o, wrong := v.pinnedElsewhere(b.Gateway, answer); wrong {
+			return o
+		}
 		if len(answer.MACs) > 1 {
 			return outcome{status: Fail, reason: "GatewayAnsweredTwice",
 				expected: "one machine answers for " + b.Gateway.String(), observed: strings.Join(answer.MACs, " and "),
@@ -37,6 +42,19 @@ func judgeGatewayAlone(v view) outcome {
 		return notApplicable("no gateway was heard")
 	}
 	return ok("one machine answers for each gateway")
+}
+
+// pinnedElsewhere: an entry that somebody wrote into the neighbour table outlasts the router that it was true of.
+func (v view) pinnedElsewhere(gateway netip.Addr, answer ARPAnswer) (outcome, bool) {
+	r, asked := v.route(RouteQuestion{Destination: gateway})
+	if !asked || r.Pinned == "" || slices.Contains(answer.MACs, r.Pinned) {
+		return outcome{}, false
+	}
+	return outcome{status: Fail, reason: "GatewayPinned",
+		expected: fmt.Sprintf("%s at %s", gateway, strings.Join(answer.MACs, " and ")), observed: r.Pinned + " in the neighbour table, for good",
+		cause: fmt.Sprintf("the neighbour table sends what is for gateway %s to %s, which is not the machine that answers", gateway, r.Pinned),
+		fixes: perTool([]string{fmt.Sprintf("ip neighbour delete %s dev %s", gateway, v.vlan.Name)},
+			"remove the permanent neighbour from the configuration, too")}, true
 }
 
 // judgeGatewayLatency: an answer that takes long is a sign of a flooded network or an overloaded machine.

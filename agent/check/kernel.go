@@ -77,6 +77,11 @@ func evidence(r RouteAnswer) string {
 // judgeARPAnswering: arp_ignore 3 to 8 silences the kernel for addresses as kube-vip adds them; 2 answers only
 // askers of the address' own subnet, which a /32 has none of.
 func judgeARPAnswering(v view) outcome {
+	if name := v.vlan.Name; v.vlan.NoARP {
+		return outcome{status: Fail, reason: "ARPOff", expected: "ARP on " + name, observed: "the flag NOARP",
+			cause: "ARP is turned off on " + name, fixes: perTool([]string{"ip link set " + name + " arp on"},
+				"remove the setting from the configuration (ARP=no in networkd's .network file), too")}
+	}
 	return judgeSetting(v, func(s Settings) outcome {
 		observed := v.setting("arp_ignore", v.Settings["all"].ARPIgnore, v.Settings[v.vlan.Name].ARPIgnore) +
 			fmt.Sprintf("; arp_filter=%d", s.ARPFilter)

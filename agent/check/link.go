@@ -62,9 +62,22 @@ func judgeVLAN(v view) outcome {
 		below := v.parentName(*l)
 		return fail("WrongParent", l.Name+" is on "+below,
 			fmt.Sprintf("%s is on %s instead of %s", l.Name, below, v.uplink.Name))
+	case v.enslavedTo(*l) != "":
+		o := fail("VLANInterfaceEnslaved", l.Name+" is a port of "+v.enslavedTo(*l),
+			fmt.Sprintf("%s is a port of %s, which takes its packets", l.Name, v.enslavedTo(*l)))
+		o.fixes = perTool([]string{"ip link set " + l.Name + " nomaster"}, fmt.Sprintf("take %s out of %s in the configuration, too", l.Name, v.enslavedTo(*l)))
+		return o
 	default:
 		return ok(fmt.Sprintf("%s: VLAN ID %d, %s, on %s", l.Name, l.VLAN.ID, l.VLAN.Protocol, v.uplink.Name))
 	}
+}
+
+// enslavedTo names the bridge or bond that a link is a port of. A VRF leaves addresses and packets with the link.
+func (v view) enslavedTo(l Link) string {
+	if master := v.LinkIndexed(l.Master); l.Master != 0 && master != nil && master.Type != "vrf" {
+		return master.Name
+	}
+	return ""
 }
 
 // judgeMissingVLAN tells a wrong ID from an absent interface: a VLAN interface that carries the node's address, or

@@ -2,6 +2,7 @@ package check
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -58,6 +59,8 @@ type Link struct {
 	Parent int
 	// Master is the index of the bond or bridge that the link is enslaved to, 0 when there is none.
 	Master int
+	// NoARP tells that the link neither asks nor answers by ARP (IFF_NOARP).
+	NoARP bool
 	// Alias is the free text of the link (IFLA_IFALIAS); the managing agent marks its own links with it.
 	Alias string
 	// VLAN is set for a VLAN link.
@@ -208,6 +211,9 @@ type RouteAnswer struct {
 	Gateway netip.Addr
 	// Local tells that the packet is for this machine.
 	Local bool
+	// Pinned is the hardware address that somebody wrote into the neighbour table for a destination on the link (state
+	// permanent); the kernel does not ask for it by ARP. Empty when there is none.
+	Pinned string
 	// Error is the kernel's refusal, empty when there is a route.
 	Error string
 }
@@ -233,7 +239,7 @@ func (s Snapshot) LinkIndexed(index int) *Link {
 	return s.link(func(l Link) bool { return l.Index == index })
 }
 
-// Holds returns the names of the interfaces that carry addr, in the order of the addresses.
+// Holds returns the names of the interfaces that carry addr, sorted.
 func (s Snapshot) Holds(addr netip.Addr) []string {
 	var names []string
 	for _, a := range s.Addresses {
@@ -244,6 +250,7 @@ func (s Snapshot) Holds(addr netip.Addr) []string {
 			names = append(names, l.Name)
 		}
 	}
+	slices.Sort(names)
 	return names
 }
 

@@ -79,9 +79,18 @@ func wireFaults() []fault {
 		}, check.GatewayAlone, check.Fail, "GatewayAnsweredTwice"},
 		{"gateway's address on this node", func(s *server) { s.addAddress("lo", "203.0.113.1/32") }, func(s *server) { s.delAddress("lo", "203.0.113.1/32") },
 			check.GatewayAlone, check.Fail, "GatewayHeldHere"},
+		{"gateway pinned to another machine", func(s *server) { s.must("pin", netlink.NeighSet(s.pin())) }, func(s *server) { s.must("forget", netlink.NeighDel(s.pin())) },
+			check.GatewayAlone, check.Fail, "GatewayPinned"},
 		{"gateway slow", at(func(s *server) { s.must("delay", netlink.QdiscAdd(delay(s))) }),
 			at(func(s *server) { s.must("no delay", netlink.QdiscDel(delay(s))) }), check.GatewayLatency, check.Warn, "GatewaySlow"},
 	}
+}
+
+// pin is a permanent entry of the neighbour table for the gateway.
+func (s *server) pin() *netlink.Neigh {
+	s.t.Helper()
+	return &netlink.Neigh{LinkIndex: s.link(nodeVIF).Attrs().Index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT,
+		IP: net.ParseIP("192.0.2.1"), HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 0x66}}
 }
 
 // secondGateway puts another machine with the gateway's address on the VLAN.
@@ -111,6 +120,8 @@ func kernelFaults() []fault {
 		{"no route to clients", func(s *server) {
 			s.must("no default route", netlink.RouteDel(&netlink.Route{Gw: net.ParseIP("10.0.0.1")}))
 		}, (*server).routes, check.ReversePath, check.Fail, "NoRouteToClients"},
+		{"ARP off", func(s *server) { s.must("off", netlink.LinkSetARPOff(s.link(nodeVIF))) }, func(s *server) { s.must("on", netlink.LinkSetARPOn(s.link(nodeVIF))) },
+			check.ARPAnswering, check.Fail, "ARPOff"},
 		setting("ARP ignored", "arp_ignore", "8", "0", check.ARPAnswering, check.Fail, "ARPIgnored"),
 		setting("ARP restricted", "arp_ignore", "2", "0", check.ARPAnswering, check.Warn, "ARPRestricted"),
 		setting("ARP filtered", "arp_filter", "1", "0", check.ARPAnswering, check.Warn, "ARPFiltered"),

@@ -116,6 +116,8 @@ func linkFaults() []fault {
 		{"VLAN on a member of the bond", func(s *server) { s.vlanOn("eno1", "eno1.100", vlanID, netlink.VLAN_PROTOCOL_8021Q) }, remake,
 			check.VLANInterface, check.Fail, "WrongParent"},
 		{"bridge instead of a VLAN", func(s *server) { s.expected.Interface = pods }, (*server).expect, check.VLANInterface, check.Fail, "NotAVLANInterface"},
+		{"VLAN interface in a bridge", func(s *server) { s.must("enslave", netlink.LinkSetMaster(s.link(nodeVIF), s.link(pods))) }, remake,
+			check.VLANInterface, check.Fail, "VLANInterfaceEnslaved"},
 		{"VLAN interface down", setDown(nodeVIF), setUp(nodeVIF), check.VLANUp, check.Fail, "VLANInterfaceDown"},
 		{"jumbo frames", setMTU(9000), setMTU(1500), check.MTU, check.Warn, "UnusualMTU"},
 		{"tiny frames", setMTU(1000), setMTU(1500), check.MTU, check.Warn, "UnusualMTU"},

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
@@ -44,7 +45,26 @@ func lookUp(s check.Snapshot, q check.RouteQuestion) check.RouteAnswer {
 	}
 	routes, err := netlink.RouteGetWithOptions(q.Destination.AsSlice(), options)
 	fill(&answer, s, routes, err)
+	if q == (check.RouteQuestion{Destination: q.Destination}) && answer.Interface != "" && !answer.Local && !answer.Gateway.IsValid() {
+		answer.Pinned = pinned(routes[0].LinkIndex, q.Destination)
+	}
 	return answer
+}
+
+// pinned reads one entry of the neighbour table: the hardware address of a permanent one, else nothing.
+func pinned(link int, destination netip.Addr) string {
+	request := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
+	request.AddData(&netlink.Ndmsg{Family: uint8(nl.GetIPFamily(destination.AsSlice())), Index: uint32(link)})
+	request.AddData(nl.NewRtAttr(netlink.NDA_DST, destination.AsSlice()))
+	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+	if err != nil || len(messages) == 0 {
+		return ""
+	}
+	entry, err := netlink.NeighDeserialize(messages[0])
+	if err != nil || entry.State&netlink.NUD_PERMANENT == 0 {
+		return ""
+	}
+	return macText(entry.HardwareAddr)
 }
 
 func fill(answer *check.RouteAnswer, s check.Snapshot, routes []netlink.Route, err error) {
