@@ -30,26 +30,35 @@ const (
 	manageReturnPath = "return-path"
 )
 
+// The bounds of --table-base: the kernel's own tables end at 255 (ip-route(8)), and the number of a table has 32 bits.
+const (
+	minTableBase = 256
+	maxTableBase = 1 << 30
+)
+
 // manageFlags say what the agent configures itself instead of telling a person how.
 type manageFlags struct {
-	things []string
-	mark   string
+	things    []string
+	mark      string
+	tableBase int
 }
 
 func (f *manageFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.things, "manage", nil,
 		"what the agent configures itself, separated by commas: vlan (the VLAN interface with its address and settings), return-path (the way of replies, by connection marks); takes the capability NET_ADMIN")
 	flags.StringVar(&f.mark, "mark", returnpath.DefaultBits.String(), "bits of packet and connection marks that --manage=return-path uses; nobody else on the node may")
+	flags.IntVar(&f.tableBase, "table-base", check.DefaultTableBase, "this and the VLAN ID make the number of the first routing table of --manage=return-path")
 }
 
 // managing is what manageFlags mean.
 type managing struct {
 	vlan, returnPath bool
 	bits             returnpath.Bits
+	tableBase        int
 }
 
 func (f *manageFlags) parse() (managing, error) {
-	m := managing{vlan: slices.Contains(f.things, manageVLAN), returnPath: slices.Contains(f.things, manageReturnPath)}
+	m := managing{vlan: slices.Contains(f.things, manageVLAN), returnPath: slices.Contains(f.things, manageReturnPath), tableBase: f.tableBase}
 	for _, thing := range f.things {
 		if thing != manageVLAN && thing != manageReturnPath {
 			return m, usageError{fmt.Errorf("--manage %q: give %s, %s or both", thing, manageVLAN, manageReturnPath)}
@@ -58,6 +67,9 @@ func (f *manageFlags) parse() (managing, error) {
 	var err error
 	if m.bits, err = returnpath.ParseBits(f.mark); err != nil {
 		return m, usageError{fmt.Errorf("--mark: %w", err)}
+	}
+	if f.tableBase < minTableBase || f.tableBase > maxTableBase {
+		return m, usageError{fmt.Errorf("--table-base %d: give a number from %d, beyond the kernel's own tables, to %d", f.tableBase, minTableBase, maxTableBase)}
 	}
 	if m.vlan || m.returnPath {
 		return m, mayConfigure("--manage=" + strings.Join(f.things, ","))

@@ -93,7 +93,7 @@ func runAgent(ctx context.Context, f runFlags) error {
 	reader, asker := netinfo.NewReader(), l2.NewAsker()
 	mark, mask := managed.marks()
 	st = station.New(station.Config{
-		Interface: f.iface, Uplink: f.uplink, Mark: mark, Mask: mask, Publisher: publisher, Services: watcher.Services, Metrics: metrics, Health: health,
+		Interface: f.iface, Uplink: f.uplink, Mark: mark, Mask: mask, TableBase: managed.tableBase, Publisher: publisher, Services: watcher.Services, Metrics: metrics, Health: health,
 	})
 	samples := monitor.New(monitor.Config{
 		Reader: reader, Asker: asker, Expected: st.Expected, Watch: netinfo.Watch, Interval: f.interval, Tell: st.Sample,

@@ -44,6 +44,8 @@ type Config struct {
 	Interface, Uplink string
 	// Mark and Mask are those of the return path where the agent manages it, see check.Expected.
 	Mark, Mask uint32
+	// TableBase makes the number of the routing table, see check.Expected.
+	TableBase int
 	Publisher  Publisher
 	// Services returns the Services of the cluster; known is false before they were listed.
 	Services func() (services []*corev1.Service, known bool)
@@ -111,7 +113,7 @@ func (s *Station) Expected() check.Expected {
 	s.mu.Unlock()
 	expected := check.ExpectedOf(annotations, addresses)
 	expected.Interface, expected.Uplink = s.Interface, s.Uplink
-	expected.Mark, expected.Mask = s.Mark, s.Mask
+	expected.Mark, expected.Mask, expected.TableBase = s.Mark, s.Mask, s.TableBase
 	expected.Virtual, _ = s.virtual()
 	return expected
 }
