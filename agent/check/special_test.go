@@ -108,10 +108,11 @@ func TestIdentity(t *testing.T) {
 		inject func(*Expected, *Snapshot)
 		want   Status
 	}{
-		"server ID alone":                {func(e *Expected, _ *Snapshot) { e.NodeAddresses = nil }, OK},
-		"address alone":                  {func(_ *Expected, s *Snapshot) { s.Machine = Machine{} }, OK},
-		"neither":                        {func(e *Expected, s *Snapshot) { e.NodeAddresses, s.Machine = nil, Machine{} }, Skip},
-		"only an address of a Service":   {func(e *Expected, _ *Snapshot) { e.NodeAddresses = e.Virtual }, Fail},
+		"server ID alone": {func(e *Expected, _ *Snapshot) { e.NodeAddresses = nil }, OK},
+		"address alone":   {func(_ *Expected, s *Snapshot) { s.Machine = Machine{} }, OK},
+		"neither":         {func(e *Expected, s *Snapshot) { e.NodeAddresses, s.Machine = nil, Machine{} }, Skip},
+		"only the public address, and it is lost": {both(func(e *Expected, s *Snapshot) { e.NodeAddresses, s.Machine = e.Network.IPs, Machine{} }, removeAddress(nodeIP)), Skip},
+
 		"the Node names no server yet":   {func(e *Expected, _ *Snapshot) { e.Network.ServerID = "" }, OK},
 		"server ID differs, not address": {func(_ *Expected, s *Snapshot) { s.Machine.ServerID = "a" }, Fail},
 	} {
