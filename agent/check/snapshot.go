@@ -231,12 +231,23 @@ func (s Snapshot) link(match func(Link) bool) *Link {
 
 // LinkNamed returns the link of that name, or nil.
 func (s Snapshot) LinkNamed(name string) *Link {
-	return s.link(func(l Link) bool { return l.Name == name })
+	// A node may have hundreds of pod interfaces, so nothing is copied.
+	for i := range s.Links {
+		if s.Links[i].Name == name {
+			return &s.Links[i]
+		}
+	}
+	return nil
 }
 
 // LinkIndexed returns the link with that index, or nil.
 func (s Snapshot) LinkIndexed(index int) *Link {
-	return s.link(func(l Link) bool { return l.Index == index })
+	for i := range s.Links {
+		if s.Links[i].Index == index {
+			return &s.Links[i]
+		}
+	}
+	return nil
 }
 
 // Holds returns the names of the interfaces that carry addr, sorted.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mdlayher/ethernet"
 	"github.com/mdlayher/packet"
+	"github.com/vishvananda/netlink"
 )
 
 // Question asks who holds Target. Source is the sender address of the request: an address of the asking node, or 0.0.0.0
@@ -53,7 +54,7 @@ func NewAsker() *Asker {
 // listen opens a socket for ARP on an interface. It is opened anew for each set of questions, so that an interface that
 // was deleted and made again, or has a new hardware address, is no trouble.
 func listen(interfaceName string) (net.PacketConn, net.HardwareAddr, error) {
-	link, err := net.InterfaceByName(interfaceName)
+	link, err := interfaceNamed(interfaceName)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find interface %s: %w", interfaceName, err)
 	}
@@ -62,6 +63,16 @@ func listen(interfaceName string) (net.PacketConn, net.HardwareAddr, error) {
 		return nil, nil, fmt.Errorf("open a packet socket on %s (takes the capability NET_RAW): %w", interfaceName, err)
 	}
 	return conn, link.HardwareAddr, nil
+}
+
+// interfaceNamed finds an interface. Unlike net.InterfaceByName it does not list all of them, which may be hundreds.
+func interfaceNamed(name string) (*net.Interface, error) {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return nil, err
+	}
+	a := link.Attrs()
+	return &net.Interface{Index: a.Index, MTU: a.MTU, Name: a.Name, HardwareAddr: a.HardwareAddr, Flags: a.Flags}, nil
 }
 
 // Ask puts all questions at once and returns an answer for each target, in the order of the questions. It takes one

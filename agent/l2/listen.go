@@ -112,7 +112,7 @@ func (l *Listener) listen(ctx context.Context, name string) error {
 			}
 			l.take(buffer[:n], own)
 		}
-		current, err := net.InterfaceByName(name)
+		current, err := interfaceNamed(name)
 		if err == nil && (current.Index != link.Index || current.HardwareAddr.String() != own) {
 			return nil
 		}
@@ -139,7 +139,7 @@ func (l *Listener) take(payload []byte, own string) {
 // machine sends (net/core/dev.c, dev_queue_xmit_nit: outgoing packets go to sockets for all protocols), so this one is
 // for all protocols and the kernel filters.
 func openAll(interfaceName string) (net.PacketConn, *net.Interface, error) {
-	link, err := net.InterfaceByName(interfaceName)
+	link, err := interfaceNamed(interfaceName)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find interface %s: %w", interfaceName, err)
 	}

@@ -17,7 +17,7 @@ const (
 	// looked at all the time.
 	pace = 500 * time.Millisecond
 	// confirm is the pause before the sample that confirms a change.
-	confirm = time.Second
+	confirm = 500 * time.Millisecond
 	// wireAge is how long ARP answers serve samples that events call for: pods come and go on a busy node, and the
 	// gateway need not be asked for each.
 	wireAge = 5 * time.Second
