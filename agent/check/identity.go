@@ -16,9 +16,9 @@ func judgeIdentity(v view) outcome {
 			cause: fmt.Sprintf("this machine is server %s, but its Node names server %s", known, named), fixes: fixIdentity()}
 	}
 	carried, others := v.carried(), v.identifying()
-	if len(v.lasting()) > 0 && len(carried) == 0 && len(others) > 0 {
+	if lasting := v.lasting(); len(lasting) > 0 && len(carried) == 0 && len(others) > 0 {
 		return outcome{status: Fail, reason: "OtherMachine",
-			expected: "one of the Node's addresses " + joined(v.NodeAddresses), observed: "the machine has " + joined(others),
+			expected: "one of the Node's addresses " + joined(lasting), observed: "the machine has " + joined(others),
 			cause: "this machine carries none of the addresses of its Node", fixes: fixIdentity()}
 	}
 	switch {
@@ -65,10 +65,12 @@ func (v view) identifying() []netip.Addr {
 // lasting are the Node's addresses apart from those of the public network: when one of these is lost, the address is what is
 // wrong, not the machine.
 func (v view) lasting() []netip.Addr {
-	return slices.DeleteFunc(slices.Clone(v.NodeAddresses), func(a netip.Addr) bool {
+	lasting := slices.DeleteFunc(slices.Clone(v.NodeAddresses), func(a netip.Addr) bool {
 		_, inBlock := v.block(a)
 		return inBlock || slices.Contains(v.Network.IPs, a)
 	})
+	slices.SortFunc(lasting, netip.Addr.Compare)
+	return lasting
 }
 
 func fixIdentity() []Fix {
