@@ -119,7 +119,9 @@ func TestAnySnapshot(t *testing.T) {
 // problems are what no report may have.
 func problems(r Report) []string {
 	var found []string
-	complain := func(f Finding, what string) { found = append(found, fmt.Sprintf("%s %s %s %s", f.ID, f.Status, f.Reason, what)) }
+	complain := func(f Finding, what string) {
+		found = append(found, fmt.Sprintf("%s %s %s %s", f.ID, f.Status, f.Reason, what))
+	}
 	if len(r.Findings) != len(Catalogue()) {
 		found = append(found, "findings are missing")
 	}
