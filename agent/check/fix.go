@@ -56,7 +56,11 @@ func fixVLAN(v view) []Fix {
 	}
 	if wrong != nil {
 		remove = []string{"ip link delete " + wrong.Name}
-		p.name = wrong.Name
+		// Names such as eno1.100 speak of the link below; on another link they would mislead.
+		p.name = fmt.Sprintf("%s.%d", v.uplink.Name, v.Network.VLAN)
+		if v.Interface != "" || wrong.Parent == v.uplink.Index {
+			p.name = wrong.Name
+		}
 	}
 	return p.fixes(remove)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/kernel"
 )
 
-func TestMain(m *testing.M) { os.Exit(kernel.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(kernel.Main(m, kernel.Programs("ip", "nft"))) }
 
 // network is a node and, at the other end of its cable, the gateway; each in a namespace of its own. The test's thread is
 // in the node's namespace.
