@@ -23,19 +23,29 @@ func runInPlace(ctx context.Context, o options) (int, error) {
 	if err := Require(ctx, o.programs...); err != nil {
 		return 0, err
 	}
-	self, err := os.Executable()
+	cmd, err := Again(ctx, os.Args[1:]...)
 	if err != nil {
 		return 0, fmt.Errorf("run the tests in a network namespace: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", settle, self}, os.Args[1:]...)...)
 	cmd.Env = append(os.Environ(), Variable+"="+guest.Inside)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = Isolation(syscall.CLONE_NEWNET | syscall.CLONE_NEWNS)
 	p, err := subprocess.Start(cmd)
 	if err != nil {
 		return 0, err
 	}
 	return exitCode(p.Wait())
+}
+
+// Again is the running program once more, with other arguments, in network and mount namespaces of its own in which only
+// the loopback interface is. The caller starts it; it takes no 802.1Q.
+func Again(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", settle, self}, args...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = Isolation(syscall.CLONE_NEWNET | syscall.CLONE_NEWNS)
+	return cmd, nil
 }
 
 // exitCode separates a program that ended with a code from one that did not run.
