@@ -122,7 +122,7 @@ func (m managing) keepers(st *station.Station, asker *l2.Asker, event func(warni
 	}
 	if m.returnPath {
 		keepers = append(keepers, returnpath.New(returnpath.Config{
-			Expected: expected, Bits: m.bits, Journal: journal,
+			Expected: expected, Bits: m.bits, Journal: journal, Hindrance: st.Hindrance,
 			Watches: []func(context.Context, func()) error{netinfo.Watch, returnpath.WatchTable},
 			Tell:    func(n returnpath.Notice) { event(n.Warning, n.Reason, n.Message) },
 		}))

@@ -3,6 +3,7 @@ package integration
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -320,6 +322,7 @@ func TestReturnPathKeeper(t *testing.T) {
 		worst = max(worst, took)
 	}
 	n.waysOut(bothWays)
+	n.rests()
 	if worst > 2*time.Second {
 		t.Errorf("a repair took %v, want at most 2 s", worst)
 	}
@@ -334,6 +337,30 @@ func TestReturnPathKeeper(t *testing.T) {
 	n.startKeeper("cleanup", expected()).stop()
 	if after := n.routing(false); !slices.Equal(before, after) {
 		t.Errorf("after cleanup:\n%s\nbefore:\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
+	}
+}
+
+// rests holds that a keeper which has nothing to do does nothing: what it made keeps the handles that the kernel gave it.
+func (n *network) rests() {
+	n.t.Helper()
+	handles := func() (all []uint64) {
+		conn, err := nftables.New()
+		n.must("nftables", err)
+		table := &nftables.Table{Name: "phoenixnap", Family: nftables.TableFamilyIPv4}
+		for _, name := range []string{"arrived", "replied", "prerouting", "output"} {
+			rules, err := conn.GetRules(table, &nftables.Chain{Name: name, Table: table})
+			n.must("list rules of "+name, err)
+			for _, r := range rules {
+				all = append(all, r.Handle)
+			}
+		}
+		return all
+	}
+	time.Sleep(time.Second) // what the last disturbance called for is done
+	before := handles()
+	time.Sleep(time.Second)
+	if after := handles(); len(before) == 0 || !slices.Equal(before, after) {
+		n.t.Errorf("rules %v became %v without a cause", before, after)
 	}
 }
 
@@ -459,13 +486,37 @@ func TestReturnPathMarkClash(t *testing.T) {
 	n.must("foreign rule", netlink.RuleAdd(r))
 	before := n.routing(false)
 	k := n.startKeeper("run", expected())
-	if line := k.waitFor(returnpath.ReasonMarkClash); !strings.Contains(line, "pref 500 fwmark 0x20/0xff") {
+	if line := k.waitFor(returnpath.ReasonMarkClash); !strings.Contains(line, "the rule 500: from all fwmark 0x20/0xff") {
 		t.Errorf("the clash is told as %q", line)
 	}
 	if after := n.routing(false); !slices.Equal(before, after) {
 		t.Errorf("in spite of a clash something was changed:\n%s\nbefore:\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
 	}
 	n.must("delete the foreign rule", netlink.RuleDel(r))
+	k.waitFor(returnpath.ReasonManaged)
+	k.stop()
+	n.startKeeper("cleanup", expected()).stop()
+	// Packets of somebody else with our bits would follow our rules.
+	conn, err := nftables.New()
+	n.must("nftables", err)
+	table := conn.AddTable(&nftables.Table{Name: "proxy", Family: nftables.TableFamilyINet})
+	chain := conn.AddChain(&nftables.Chain{Name: "divert", Table: table})
+	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+		&expr.Immediate{Register: 1, Data: binary.NativeEndian.AppendUint32(nil, 0x30)},
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1, SourceRegister: true},
+	}})
+	n.must("foreign marks", conn.Flush())
+	before = n.routing(false)
+	k = n.startKeeper("run", expected())
+	if line := k.waitFor(returnpath.ReasonMarkClash); !strings.Contains(line, "chain divert in the nftables table proxy") {
+		t.Errorf("the clash is told as %q", line)
+	}
+	if after := n.routing(false); !slices.Equal(before, after) {
+		t.Errorf("in spite of foreign marks something was changed:\n%s", strings.Join(after, "\n"))
+	}
+	conn.DelTable(table)
+	n.must("no foreign marks", conn.Flush())
+	k.expect(expected())
 	k.waitFor(returnpath.ReasonManaged)
 	k.stop()
 }

@@ -1,15 +1,28 @@
 package returnpath
 
-import "fmt"
+import (
+	"fmt"
 
-// clash says whose rule would catch marked replies, or whose marked packets would follow a rule of ours; empty when nobody
-// else uses the bits. A rule that asks for the bits to be zero is no clash: it never meets a marked reply.
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+)
+
+// clash says who else uses the bits, by the same judgement as the finding PN504; empty when nobody does.
 func clash(o observed, bits Bits) string {
-	for _, r := range o.rules {
-		if !r.ours() && r.mark&r.mask&uint32(bits) != 0 {
-			return fmt.Sprintf("the routing rule \"%s\" of another program (protocol %d) uses bits of %s: choose other bits with --mark, or delete the rule",
-				r, r.protocol, bits)
-		}
+	s := check.Snapshot{}
+	for _, name := range o.links {
+		s.Links = append(s.Links, check.Link{Name: name})
 	}
-	return ""
+	for _, r := range o.rules {
+		s.Rules = append(s.Rules, check.Rule{
+			Priority: r.priority, Source: r.source, Mark: r.mark, Mask: r.mask, Table: r.table, Protocol: r.protocol, Invert: r.raw.Invert,
+		})
+	}
+	who, found := check.MarkClash(s, uint32(bits))
+	if !found && o.marker != "" {
+		who, found = o.marker, true
+	}
+	if !found {
+		return ""
+	}
+	return fmt.Sprintf("the mark bits %s are also used by %s; choose other bits with --mark, or end that use", bits, who)
 }

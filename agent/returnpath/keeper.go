@@ -24,6 +24,8 @@ const (
 	debounce = 200 * time.Millisecond
 	// watchPause is the pause before a broken subscription to the kernel's events is made anew.
 	watchPause = time.Second
+	// markerAge is how long it holds that nobody else marks with our bits: all rules of nftables are read for it.
+	markerAge = 10 * time.Minute
 	// looseFilter is the rp_filter that asks only whether the source is reached at all (RFC 3704).
 	looseFilter = 2
 	// maxTold bounds how many changes one event tells.
@@ -72,6 +74,9 @@ type Status struct {
 type Config struct {
 	// Expected returns what the controller published.
 	Expected func() check.Expected
+	// Hindrance says why nothing may be changed at the moment, such as a machine that is not the server which its Node names;
+	// empty when nothing stands in the way. Nil means that nothing ever does.
+	Hindrance func() string
 	// Bits are the mark bits; 0 means DefaultBits.
 	Bits Bits
 	// Journal notes what settings of interfaces were before; all keepers of a process share one.
@@ -91,9 +96,12 @@ type Keeper struct {
 	machine interface {
 		kernel
 		observe(ctx context.Context, e check.Expected) (observed, error)
+		marker(bits Bits) (string, error)
 		restoreFilters(ctx context.Context) error
 	}
 	wake chan struct{}
+	// unmarked is when somebody else's marks were last looked for and not found. Only the loop touches it.
+	unmarked time.Time
 
 	mu     sync.Mutex
 	status Status
@@ -112,6 +120,9 @@ func New(config Config) *Keeper {
 	}
 	if config.SysctlRoot == "" {
 		config.SysctlRoot = "/proc/sys"
+	}
+	if config.Hindrance == nil {
+		config.Hindrance = func() string { return "" }
 	}
 	if config.Tell == nil {
 		config.Tell = func(Notice) {}
@@ -200,10 +211,15 @@ func (k *Keeper) Reconcile(ctx context.Context) error {
 	if !known {
 		return nil
 	}
+	if why := k.config.Hindrance(); why != "" {
+		k.hindered(why)
+		return nil
+	}
 	o, err := k.machine.observe(ctx, e)
 	if err != nil {
 		return k.failed(err)
 	}
+	o.marker = k.marker(ctx)
 	if problem := clash(o, k.config.Bits); problem != "" {
 		k.clashed(problem)
 		return nil
@@ -214,6 +230,22 @@ func (k *Keeper) Reconcile(ctx context.Context) error {
 	}
 	k.succeeded(t, o, done)
 	return nil
+}
+
+// marker is who else marks with our bits, looked for now and then. That it cannot be found out is no hindrance.
+func (k *Keeper) marker(ctx context.Context) string {
+	if time.Since(k.unmarked) < markerAge {
+		return ""
+	}
+	who, err := k.machine.marker(k.config.Bits)
+	switch {
+	case err != nil:
+		klog.FromContext(ctx).V(2).Info("Cannot tell whether somebody else uses the mark bits", "reason", err.Error())
+	case who == "":
+		k.unmarked = time.Now()
+	default:
+	}
+	return who
 }
 
 // act carries actions out. One that fails does not keep the rest from being done.

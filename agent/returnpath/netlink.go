@@ -39,6 +39,9 @@ func (m machine) observe(ctx context.Context, e check.Expected) (observed, error
 	if err != nil {
 		return observed{}, fmt.Errorf("list network interfaces: %w", err)
 	}
+	for _, l := range links {
+		o.links = append(o.links, l.Attrs().Name)
+	}
 	if o.link, err = m.find(links, e); err != nil {
 		return observed{}, err
 	}
@@ -55,6 +58,9 @@ func (m machine) observe(ctx context.Context, e check.Expected) (observed, error
 	o.ruleset, err = readRuleset()
 	return o, err
 }
+
+// marker looks for who else uses the bits.
+func (m machine) marker(bits Bits) (string, error) { return readMarker(bits) }
 
 // dump repeats a listing that was interrupted.
 func dump[T any](ctx context.Context, list func() ([]T, error)) ([]T, error) {

@@ -136,7 +136,7 @@ func targetFor(t *testing.T, bits Bits, blocks ...contract.NetworkBlock) target 
 // TestConverges starts anywhere: one pass makes it right, the second changes nothing, and what is not ours stays.
 func TestConverges(t *testing.T) {
 	first := rand.Uint64()
-	for i := range seeds.Count(t, 2000) {
+	for i := range seeds.Count(t, 1000) {
 		seed := first + uint64(i)
 		r := rand.New(rand.NewPCG(seed, 0))
 		target := targetFor(t, []Bits{0xf0, 0x2000, 0x3000}[r.IntN(3)], someBlocks(r)...)
@@ -284,23 +284,27 @@ func TestUnpublished(t *testing.T) {
 }
 
 func TestClash(t *testing.T) {
-	marked := func(mark, mask uint32, protocol int) seenRule {
-		return seenRule{rule: rule{priority: 1055, mark: mark, mask: mask, table: 7}, protocol: protocol}
+	marked := func(mark, mask uint32, protocol int) observed {
+		return observed{rules: []seenRule{{rule: rule{priority: 1055, mark: mark, mask: mask, table: 7}, protocol: protocol}}}
 	}
 	for name, tc := range map[string]struct {
-		rule seenRule
-		want bool
+		observed observed
+		want     bool
 	}{
 		"our own":                        {marked(0x10, 0xf0, manage.Protocol), false},
 		"the same by hand":               {marked(0x10, 0xf0, 3), true},
 		"Cilium's proxy":                 {marked(0x200, 0xf00, 0), false},
 		"a whole mark with bits of ours": {marked(0xca6c, 0xffffffff, 3), true},
 		"a whole mark beside ours":       {marked(0x1, 0xffffffff, 3), false},
-		"our protocol, their priority":   {seenRule{rule: rule{priority: 30, mark: 0x20, mask: 0xff, table: 7}, protocol: manage.Protocol}, true},
-		"no mark":                        {seenRule{rule: rule{priority: 1055, table: 7}}, false},
+		"no mark":                        {marked(0, 0, 3), false},
+		"Calico, whose bits are others":  {observed{links: []string{"eth0", "cali12345"}}, false},
+		"a rule of nftables":             {observed{marker: "a rule of the chain x"}, true},
 	} {
-		if got := clash(observed{rules: []seenRule{tc.rule}}, DefaultBits); (got != "") != tc.want {
+		if got := clash(tc.observed, DefaultBits); (got != "") != tc.want {
 			t.Errorf("%s: clash %q", name, got)
 		}
+	}
+	if clash(observed{links: []string{"cali12345"}}, 0x10000) == "" {
+		t.Error("Calico is no clash for a bit of its own")
 	}
 }

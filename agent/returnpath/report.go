@@ -23,6 +23,13 @@ func (k *Keeper) failed(err error) error {
 	return err
 }
 
+// hindered notes that nothing is done for a reason that others tell of.
+func (k *Keeper) hindered(why string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.status.Managing, k.status.Problem, k.status.Clash = false, why, false
+}
+
 // clashed notes that nothing is done because of somebody else.
 func (k *Keeper) clashed(problem string) {
 	k.mu.Lock()

@@ -139,4 +139,8 @@ type observed struct {
 	routes []seenRoute
 	// ruleset is the agent's nftables table, line by line; nil when there is none.
 	ruleset []string
+	// links are the names of all interfaces: they tell which network plugin is there.
+	links []string
+	// marker is who puts bits of ours into marks; empty when nobody was found.
+	marker string
 }

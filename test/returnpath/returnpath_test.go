@@ -25,7 +25,7 @@ const (
 func TestReplies(t *testing.T) {
 	r := newRig(t)
 	r.createServices()
-	fmt.Printf("%-10s %-52s %-12s %-12s %s\n", "kube-proxy", "asked", "unmanaged", "managed", "after cleanup")
+	fmt.Fprintf(t.Output(), "%-10s %-52s %-12s %-12s %s\n", "kube-proxy", "asked", "unmanaged", "managed", "after cleanup")
 	for _, mode := range []string{"nftables", "iptables"} {
 		r.proxyMode(mode)
 		r.waitForProxy(mode)
@@ -47,7 +47,7 @@ func TestReplies(t *testing.T) {
 		r.execute(holder, keeper("--cleanup")...)
 		cleaned := r.ask()
 		for i, w := range ways() {
-			fmt.Printf("%-10s %-52s %-12s %-12s %s\n", mode, w.name, word(unmanaged[i]), word(managed[i]), word(cleaned[i]))
+			fmt.Fprintf(t.Output(), "%-10s %-52s %-12s %-12s %s\n", mode, w.name, word(unmanaged[i]), word(managed[i]), word(cleaned[i]))
 			if unmanaged[i] != "" || cleaned[i] != "" {
 				t.Errorf("%s: %s: unmanaged answered by %q, after cleanup by %q: the upstream is to drop these replies", mode, w.name, unmanaged[i], cleaned[i])
 			}
@@ -156,7 +156,7 @@ func (r *rig) disturb() {
 		worst = max(worst, r.outage(d.name, lab.Program{Host: holder, Args: []string{"ip", "-batch", "-"}, Stdin: []byte(d.commands)}))
 	}
 	worst = max(worst, r.outage("nftables table deleted", lab.Program{Host: holder, Args: []string{"nft", "delete", "table", "ip", "phoenixnap"}}))
-	fmt.Printf("figure return_path_repaired_max %.2f s\n", worst.Seconds())
+	fmt.Fprintf(r.t.Output(), "figure return_path_repaired_max %.2f s\n", worst.Seconds())
 	if worst > 2*time.Second {
 		r.t.Errorf("a repair took %v, want at most 2 s", worst)
 	}
