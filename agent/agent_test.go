@@ -212,7 +212,7 @@ func TestUsage(t *testing.T) {
 
 func TestFlagOutweighsEnvironment(t *testing.T) {
 	command := newDiagnoseCommand()
-	must(t, command.Flags().Parse([]string{"--uplink", "bond1"}))
+	must(t, command.ParseFlags([]string{"--uplink", "bond1"}))
 	environment := map[string]string{"UPLINK": "bond2", "INTERFACE": "bond1.100", "NODE_NAME": ""}
 	must(t, fromEnvironment(command.Flags(), func(name string) (string, bool) {
 		value, set := environment[name]
