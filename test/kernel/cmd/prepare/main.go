@@ -14,7 +14,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := kernel.Prepare(ctx, "nft", "ip", "bridge", "tc", "setpriv")
+	err := kernel.Prepare(ctx, "nft", "iptables", "ip", "bridge", "tc", "setpriv")
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "prepare:", err)
