@@ -86,7 +86,7 @@ func anyRule(random *rand.Rand, i int) Rule {
 // TestAnySnapshot: whatever a machine looks like, the report is complete, says why, and does not depend on the order of
 // anything; and no question is asked in the name of a Service or a gateway.
 func TestAnySnapshot(t *testing.T) {
-	for seed := range uint64(seeds.Count(t, 3000)) {
+	for seed := range uint64(seeds.Count(t, 1000)) {
 		random := rand.New(rand.NewPCG(seed, 4))
 		e, s := expectedNode(), anySnapshot(random)
 		if random.IntN(3) == 0 {

@@ -87,7 +87,7 @@ func TestAThousandFlaps(t *testing.T) {
 // TestWhoeverFlapsInStep: even a fault that comes back the moment it is believed gone is bounded.
 func TestWhoeverFlapsInStep(t *testing.T) {
 	run(t, func(t *testing.T, m *machine) {
-		for hour := range 3 {
+		for hour := range 2 {
 			before := transitions(m)
 			for end := time.Now().Add(time.Hour); time.Now().Before(end); wait(500 * time.Millisecond) {
 				ready := m.verdict().Status == check.OK
