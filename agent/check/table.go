@@ -8,7 +8,7 @@ import (
 
 // ManagedProtocol marks the rules and routes that the managing agent makes (rtnetlink(7), fields rtm_protocol and
 // FRA_PROTOCOL): a number that no known routing daemon uses.
-const ManagedProtocol = 186
+const ManagedProtocol = 173
 
 // lost is a rule that leads nowhere.
 type lost struct {

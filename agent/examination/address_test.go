@@ -140,7 +140,7 @@ func TestManagedOf(t *testing.T) {
 		"nothing": {check.Snapshot{Links: []check.Link{{Name: "bond0.100", Alias: "to rack 7"}}, Rules: []check.Rule{{Priority: 1055, Mark: 0x2000, Mask: 0x2000}}}, nil, 0, 0},
 		"vlan":    {check.Snapshot{Links: []check.Link{{Name: "bond0.100", Alias: "phoenixnap-agent made"}}}, []string{"vlan"}, 0, 0},
 		"both": {check.Snapshot{Links: []check.Link{{Alias: "to rack 7 | phoenixnap-agent adopted down"}},
-			Rules: []check.Rule{{Priority: 1055, Mark: 0x10, Mask: 0xf0, Protocol: 186}, {Priority: 1055, Mark: 0x20, Mask: 0xf0, Protocol: 186}}},
+			Rules: []check.Rule{{Priority: 1055, Mark: 0x10, Mask: 0xf0, Protocol: check.ManagedProtocol}, {Priority: 1055, Mark: 0x20, Mask: 0xf0, Protocol: check.ManagedProtocol}}},
 			[]string{"vlan", "return-path"}, 0x10, 0xf0},
 	} {
 		t.Run(name, func(t *testing.T) {

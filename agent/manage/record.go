@@ -13,7 +13,7 @@ const maxAlias = 255
 
 // BirthGroup is the group (IFLA_GROUP) that a link of the agent is born in: no kernel takes an alias with the order to make a
 // link, and one that is found in this group after a crash is the agent's. It leaves the group with its first record.
-const BirthGroup = 186
+const BirthGroup = 173
 
 // Record says what the agent did to a link. It stands in the link's alias, so it lives and dies with the link, survives the
 // agent, and needs no file. It is written before what it tells of is done: it may name more than was done, never less.

@@ -21,11 +21,11 @@ func prefixes(texts ...string) []netip.Prefix {
 
 func TestRecordInAlias(t *testing.T) {
 	for alias, want := range map[string]Record{
-		"phoenixnap-agent made":                       {Made: true},
-		"phoenixnap-agent made ip=192.0.2.2/28":       {Made: true, Addresses: prefixes("192.0.2.2/28")},
-		"phoenixnap-agent adopted down":               {Down: true},
-		"to rack 7 | phoenixnap-agent adopted down":   {Down: true, Alias: "to rack 7"},
-		"a | b | phoenixnap-agent made":               {Made: true, Alias: "a | b"},
+		"phoenixnap-agent made":                     {Made: true},
+		"phoenixnap-agent made ip=192.0.2.2/28":     {Made: true, Addresses: prefixes("192.0.2.2/28")},
+		"phoenixnap-agent adopted down":             {Down: true},
+		"to rack 7 | phoenixnap-agent adopted down": {Down: true, Alias: "to rack 7"},
+		"a | b | phoenixnap-agent made":             {Made: true, Alias: "a | b"},
 		"phoenixnap-agent adopted proxy_arp=1 rp_filter=-1 ip=192.0.2.2/28 ip=169.254.7.9/32": {
 			Before: Settings{ProxyARP: 1, RPFilter: -1}, Addresses: prefixes("192.0.2.2/28", "169.254.7.9/32")},
 	} {
