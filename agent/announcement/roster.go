@@ -18,10 +18,11 @@ import (
 )
 
 const (
-	// nameAge is how long it is believed to which Node a hardware address belongs, or that it belongs to none.
+	// nameAge is how long it is believed to which Node a hardware address belongs.
 	nameAge = 10 * time.Minute
-	// listPause is the shortest time between two listings of all Nodes.
-	listPause = 5 * time.Minute
+	// listPause is the shortest time between two listings of all Nodes, and how long it is believed that an address belongs
+	// to none: the agent of a new Node may report it any moment.
+	listPause = time.Minute
 	// pageSize bounds how many Nodes are in memory at a time.
 	pageSize = 50
 	// rosterTimeout bounds the requests of one look.
@@ -32,8 +33,8 @@ const (
 
 // Roster tells to which Node a hardware address belongs, as the agents report it (contract.NodeReportedIdentity). An agent
 // watches its own Node alone, so the roster asks: first for the Nodes that are likely, by name; only where none of them has
-// the address it pages through all Nodes, at most every five minutes. It is asked only about machines that do not belong
-// where they are heard. It is safe for concurrent use.
+// the address, and machines contradict each other, it pages through all Nodes, at most once in a minute. It is safe for
+// concurrent use.
 type Roster struct {
 	nodes typedcorev1.NodeInterface
 	// onNews is called after something was looked up.
@@ -42,7 +43,7 @@ type Roster struct {
 
 	mu       sync.Mutex
 	names    map[string]named
-	wanted   map[string][]string // MAC → likely Nodes
+	wanted   map[string]inquiry
 	listedAt time.Time
 }
 
@@ -52,25 +53,38 @@ type named struct {
 	at   time.Time
 }
 
+func (n named) old() bool {
+	if n.node == "" {
+		return time.Since(n.at) >= listPause
+	}
+	return time.Since(n.at) >= nameAge
+}
+
+// inquiry is what is wanted to be known of a hardware address.
+type inquiry struct {
+	likely   []string
+	thorough bool
+}
+
 // NewRoster returns a roster; it starts nothing.
 func NewRoster(nodes typedcorev1.NodeInterface) *Roster {
-	return &Roster{nodes: nodes, onNews: func() {}, wake: make(chan struct{}, 1), names: map[string]named{}, wanted: map[string][]string{}}
+	return &Roster{nodes: nodes, onNews: func() {}, wake: make(chan struct{}, 1), names: map[string]named{}, wanted: map[string]inquiry{}}
 }
 
 // OnNews sets what is called after something was looked up. It is to be called before Run.
 func (r *Roster) OnNews(news func()) { r.onNews = news }
 
 // Of returns the name of the Node to which a hardware address belongs; empty and known when it belongs to none. What is
-// not known is looked up by Run, the likely Nodes first.
-func (r *Roster) Of(mac string, likely ...string) (node string, known bool) {
+// not known is looked up by Run: among the likely Nodes and, if it is to be thorough, among all.
+func (r *Roster) Of(mac string, thorough bool, likely ...string) (node string, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found, known := r.names[mac]
-	if known && time.Since(found.at) < nameAge {
+	if known && !found.old() {
 		return found.node, true
 	}
 	if len(r.wanted) < maxNames {
-		r.wanted[mac] = likely
+		r.wanted[mac] = inquiry{likely: likely, thorough: thorough}
 		select {
 		case r.wake <- struct{}{}:
 		default:
@@ -103,15 +117,20 @@ func (r *Roster) Look(ctx context.Context) error {
 	defer cancel()
 	r.mu.Lock()
 	wanted := r.wanted
-	r.wanted = map[string][]string{}
+	r.wanted = map[string]inquiry{}
 	r.mu.Unlock()
-	for mac, likely := range wanted {
-		for _, name := range likely {
+	asked := map[string]bool{"": true}
+	for mac, about := range wanted {
+		for _, name := range about.likely {
+			if asked[name] {
+				continue
+			}
+			asked[name] = true
 			if err := r.get(ctx, name); err != nil {
 				return err
 			}
 		}
-		if r.fresh(mac) {
+		if !about.thorough || r.fresh(mac) {
 			delete(wanted, mac)
 		}
 	}
@@ -126,7 +145,7 @@ func (r *Roster) fresh(mac string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found, known := r.names[mac]
-	return known && time.Since(found.at) < nameAge
+	return known && !found.old()
 }
 
 func (r *Roster) mayList() bool {
@@ -140,9 +159,6 @@ func (r *Roster) mayList() bool {
 }
 
 func (r *Roster) get(ctx context.Context, name string) error {
-	if name == "" {
-		return nil
-	}
 	node, err := r.nodes.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil // a lease may outlive its Node
@@ -157,7 +173,7 @@ func (r *Roster) get(ctx context.Context, name string) error {
 }
 
 // list pages through all Nodes until the wanted addresses are found. What is in none of them belongs to no Node.
-func (r *Roster) list(ctx context.Context, wanted map[string][]string) error {
+func (r *Roster) list(ctx context.Context, wanted map[string]inquiry) error {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := r.nodes.List(ctx, options)

@@ -177,7 +177,7 @@ func (m *machine) Of(service *corev1.Service) kubevip.Lease {
 // owners is the roster of the segment.
 type owners struct{ *segment }
 
-func (o owners) Of(mac string, _ ...string) (string, bool) {
+func (o owners) Of(mac string, _ bool, _ ...string) (string, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, m := range o.machines {

@@ -13,6 +13,10 @@ import (
 // leaves it silent for a moment.
 const badSamples = 2
 
+// takeUp is how long an announcer has to take up the address of a new Service, or an agent that starts to hear it, before
+// its silence counts.
+const takeUp = 15 * time.Second
+
 // belief is what is believed of an address once enough samples said so.
 type belief struct {
 	finding check.Finding
@@ -37,6 +41,9 @@ type standing struct {
 	movedAt    time.Time
 	// moved tells that the kernel carries the address now and did not at the last sample, or the other way round.
 	moved bool
+	// metAt is when the address was watched first, answeredOnce that it has answered since.
+	metAt        time.Time
+	answeredOnce bool
 	// goneAt is when no Service had the address any more.
 	goneAt time.Time
 	// unasked says why the last question could not be put.
@@ -65,6 +72,9 @@ func resume(entry contract.ReportedAddress) *standing {
 func (st *standing) meet(s subject, view View) {
 	held := Observation{Held: view.Snapshot.Holds(s.Address)}.held()
 	st.moved = !slices.Equal(held, st.held)
+	if st.metAt.IsZero() {
+		st.metAt = time.Now()
+	}
 	st.involved = len(held) > 0 || len(st.held) > 0 || st.leads || s.named(view.Node)
 	switch {
 	case s.phase != gone:
@@ -116,9 +126,11 @@ func (st *standing) observe(s subject, o Observation, mac, node string, now time
 		st.class, st.classSince = class, now
 	}
 	st.suspicious = st.suspicious || bad(sample)
+	st.answeredOnce = st.answeredOnce || sample.entry.State != contract.AddressSilent
 	held, settled := st.value.Held()
 	st.pending = false
-	early := bad(sample) && !st.involved && class != st.value.Class() && now.Sub(st.classSince) < turn(node, s.Address)
+	early := bad(sample) && class != st.value.Class() && (!st.involved && now.Sub(st.classSince) < turn(node, s.Address) ||
+		!st.answeredOnce && now.Sub(st.metAt) < takeUp)
 	if !early {
 		held, settled, st.pending = st.value.Observe(sample, class, needed)
 	}

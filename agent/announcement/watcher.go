@@ -39,7 +39,7 @@ type Elections interface {
 
 // Owners tell to which Node a hardware address belongs, see Roster.
 type Owners interface {
-	Of(mac string, likely ...string) (node string, known bool)
+	Of(mac string, thorough bool, likely ...string) (node string, known bool)
 }
 
 // Config is what a Watcher works with.
@@ -293,8 +293,9 @@ func (w *Watcher) name(o *Observation, s subject) {
 	if s.service != nil {
 		likely = append(likely, s.service.Annotations[kubevip.VIPHost])
 	}
+	conflict := len(o.MACs) > 1 || len(o.MACs) > 0 && (len(o.held()) > 0 || o.leads())
 	for _, mac := range o.MACs {
-		switch node, known := w.Owners.Of(mac, likely...); {
+		switch node, known := w.Owners.Of(mac, conflict, likely...); {
 		case !known:
 		case node == "":
 			o.Foreign = append(o.Foreign, mac)

@@ -27,7 +27,8 @@ func Of(s check.Snapshot, report check.Report, virtual []netip.Addr) contract.Id
 			continue
 		}
 		own[l.Index] = true
-		if l.MAC != "" && l.VLAN == nil {
+		// That of the VLAN interface is what others hear, and may be one of its own.
+		if l.MAC != "" && (l.VLAN == nil || l.Name == report.Interface) {
 			id.MACs = append(id.MACs, l.MAC)
 		}
 		// The members of a bond share its address; what they had before tells the machine.

@@ -1,0 +1,313 @@
+package kubevip
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+)
+
+// The versions of kube-vip.
+func versions() []string { return []string{"v0.9.1", "v1.0.0"} }
+
+// sighting is what an agent said of an address: the ID of a finding, or fine.
+type sighting struct {
+	node, id string
+	address  netip.Addr
+}
+
+// fine stands for the finding of an address that is announced as it should be.
+const fine = "OK"
+
+// expectation is a sighting to come, by one of several nodes.
+type expectation struct {
+	version, state string
+	id             string
+	address        netip.Addr
+	nodes          []string
+	since          time.Time
+	seen           time.Time
+	by             string
+}
+
+// side is one version of kube-vip on two servers, with processes of its own for each namespace, so that each can be broken
+// by itself.
+type side struct {
+	*rig
+	version, x, y, z string
+	processes        map[string]int // by server and namespace
+	addresses        map[string]netip.Addr
+}
+
+func (s *side) namespace(of string) string { return strings.ReplaceAll(s.version, ".", "-") + "-" + of }
+
+func (s *side) announce(server, namespace string) {
+	s.processes[server+"/"+namespace] = s.kubeVIP(s.version, server, s.namespace(namespace))
+}
+
+func (s *side) service(namespace, name string, annotations map[string]string) {
+	s.addresses[namespace+"/"+name] = s.serve(s.namespace(namespace), name, annotations)
+}
+
+func (s *side) signal(server, namespace string, signal syscall.Signal) {
+	s.t.Helper()
+	s.must("signal kube-vip", s.lab.Signal(s.t.Context(), s.processes[server+"/"+namespace], signal))
+}
+
+// expect makes an expectation as of now.
+func (s *side) expect(state, id, of string, nodes ...string) *expectation {
+	return &expectation{version: s.version, state: state, id: id, address: s.addresses[of], nodes: nodes, since: time.Now()}
+}
+
+// others are all servers but one.
+func (s *side) others(but string) []string {
+	var names []string
+	for _, server := range s.servers {
+		if server.Name != but {
+			names = append(names, server.Name)
+		}
+	}
+	return names
+}
+
+// begin starts kube-vip and creates Services that are announced as they should be.
+func (s *side) begin() (want []*expectation) {
+	for _, namespace := range []string{"stopped", "killed", "dead", "plain"} {
+		s.announce(s.x, namespace)
+	}
+	s.announce(s.z, "deaf")
+	for _, name := range []string{"stopped/web", "killed/web", "dead/web", "dead/gone", "plain/web", "plain/foreign", "plain/second"} {
+		namespace, service, _ := strings.Cut(name, "/")
+		s.service(namespace, service, nil)
+		want = append(want, s.expect("healthy", fine, name, s.x))
+	}
+	s.service("deaf", "web", nil)
+	return append(want, s.expect("healthy", fine, "deaf/web", s.z))
+}
+
+// breakAll makes every state but the missing return path.
+func (s *side) breakAll(gatewayLink string) (want []*expectation) {
+	s.announce(s.y, "stopped")
+	s.announce(s.y, "killed")
+	s.sh(s.z, "echo 8 > /proc/sys/net/ipv4/conf/"+publicLink+"/arp_ignore")
+	want = append(want, s.expect("the holder's kernel does not answer", "PN602", "deaf/web", s.others(s.z)...))
+	s.service("plain", "side", map[string]string{contract.KubeVIPInterface: privateLink})
+	want = append(want, s.expect("on the wrong interface", "PN605", "plain/side", s.x))
+	s.service("nobody", "web", nil)
+	want = append(want, s.expect("kube-vip runs nowhere", "PN601", "nobody/web", s.others(s.z)...))
+	s.claim(lab.Gateway, gatewayLink, s.addresses["plain/foreign"])
+	want = append(want, s.expect("a foreign machine claims it", "PN608", "plain/foreign", s.x))
+	s.claim(s.y, publicLink, s.addresses["plain/second"])
+	want = append(want, s.expect("a second Node claims it: there", "PN603", "plain/second", s.y), s.expect("a second Node claims it: the holder", "PN604", "plain/second", s.x))
+	time.Sleep(3 * time.Second) // so that the second kube-vip of each namespace is there to take over
+	s.signal(s.x, "stopped", syscall.SIGSTOP)
+	want = append(want, s.expect("stopped (SIGSTOP): there", "PN603", "stopped/web", s.x), s.expect("stopped (SIGSTOP): the next holder", "PN604", "stopped/web", s.y))
+	s.signal(s.x, "killed", syscall.SIGKILL)
+	want = append(want, s.expect("killed (SIGKILL): there", "PN603", "killed/web", s.x), s.expect("killed (SIGKILL): the next holder", "PN604", "killed/web", s.y))
+	s.signal(s.x, "dead", syscall.SIGKILL)
+	want = append(want, s.expect("the lease expires", "PN609", "dead/web", s.x))
+	s.deleteService(s.namespace("dead"), "gone")
+	return append(want, s.expect("left behind by a Service that is gone", "PN603", "dead/gone", s.x))
+}
+
+// mend puts right what can be put right, and takes the return path away.
+func (s *side) mend(gatewayLink string) (want []*expectation) {
+	s.signal(s.x, "stopped", syscall.SIGCONT)
+	s.ip(lab.Gateway, "address", "delete", s.addresses["plain/foreign"].String()+"/32", "dev", gatewayLink)
+	s.ip(s.y, "address", "delete", s.addresses["plain/second"].String()+"/32", "dev", publicLink)
+	want = append(want, s.expect("goes on (SIGCONT)", fine, "stopped/web", s.y),
+		s.expect("the foreign machine gives it up", fine, "plain/foreign", s.x), s.expect("the second Node gives it up", fine, "plain/second", s.x))
+	return want
+}
+
+// TestStates: the agents name each state that kube-vip can be in.
+func TestStates(t *testing.T) {
+	r := newRig(t, versions(), 5)
+	gatewayLink := r.gatewayLink()
+	w := newWitness(r)
+	var sides []*side
+	var want []*expectation
+	for i, version := range versions() {
+		s := &side{rig: r, version: version, x: r.servers[2*i].Name, y: r.servers[2*i+1].Name, z: r.servers[4].Name,
+			processes: map[string]int{}, addresses: map[string]netip.Addr{}}
+		sides = append(sides, s)
+		want = append(want, s.begin()...)
+	}
+	w.await(want, time.Minute)
+	w.awaitHealthy(30 * time.Second)
+	all := want
+	for _, phase := range []func(*side) []*expectation{
+		func(s *side) []*expectation { return s.breakAll(gatewayLink) },
+		func(s *side) []*expectation { return s.mend(gatewayLink) },
+		func(s *side) []*expectation {
+			s.ip(s.x, "route", "delete", "default")
+			return []*expectation{s.expect("no way back", "PN606", "plain/web", s.x)}
+		},
+	} {
+		w.forget()
+		want = nil
+		for _, s := range sides {
+			want = append(want, phase(s)...)
+		}
+		w.await(want, 2*time.Minute)
+		all = append(all, want...)
+	}
+	w.wantReports(sides)
+	t.Log("\n" + table(all))
+}
+
+// gatewayLink is the gateway's interface in the public network.
+func (r *rig) gatewayLink() string {
+	r.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		for line := range strings.Lines(r.ip(lab.Gateway, "-4", "-o", "address")) {
+			fields := strings.Fields(line)
+			if len(fields) > 3 && strings.HasPrefix(fields[3], nodeGateway+"/") {
+				return fields[1]
+			}
+		}
+	}
+	r.t.Fatal("the gateway has no interface with " + nodeGateway)
+	return ""
+}
+
+// witness reads what the agents say: events on Services and conditions of Nodes.
+type witness struct {
+	*rig
+	seen  map[sighting]time.Time
+	after time.Time
+}
+
+func newWitness(r *rig) *witness { return &witness{rig: r, seen: map[sighting]time.Time{}} }
+
+// forget makes only what is said from now on count.
+func (w *witness) forget() {
+	w.look()
+	w.seen, w.after = map[sighting]time.Time{}, time.Now()
+}
+
+var (
+	findingOf = regexp.MustCompile(`PN\d+`)
+	addressIn = regexp.MustCompile(`203\.0\.113\.\d+`)
+)
+
+// look reads once.
+func (w *witness) look() {
+	w.t.Helper()
+	events, err := w.events(w.t.Context(), metav1.NamespaceAll)
+	w.must("read events", err)
+	for _, e := range events {
+		// Times of events are in whole seconds.
+		if e.LastTimestamp.Add(time.Second).Before(w.after) {
+			continue
+		}
+		id := findingOf.FindString(e.Message)
+		if e.Reason == "AddressAnnounced" {
+			id = fine
+		}
+		w.note(e.Source.Host, id, e.Message)
+	}
+	nodes, err := w.kube.CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
+	w.must("read Nodes", err)
+	for i := range nodes.Items {
+		condition := contract.FindNodeCondition(&nodes.Items[i], contract.ConditionAnnouncementHealthy)
+		if condition == nil || condition.Status != corev1.ConditionFalse {
+			continue
+		}
+		for cause := range strings.SplitSeq(condition.Message, "; ") {
+			w.note(nodes.Items[i].Name, findingOf.FindString(cause), cause)
+		}
+	}
+}
+
+func (w *witness) note(node, id, text string) {
+	address, err := netip.ParseAddr(addressIn.FindString(text))
+	key := sighting{node: node, id: id, address: address}
+	if _, known := w.seen[key]; err == nil && id != "" && !known {
+		w.seen[key] = time.Now()
+	}
+}
+
+// await waits until all is seen that is wanted.
+func (w *witness) await(want []*expectation, limit time.Duration) {
+	w.t.Helper()
+	for deadline := time.Now().Add(limit); ; time.Sleep(500 * time.Millisecond) {
+		w.look()
+		missing := slices.DeleteFunc(slices.Clone(want), w.met)
+		if len(missing) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("not said within %s:\n%s", limit, table(missing))
+		}
+	}
+}
+
+func (w *witness) met(e *expectation) bool {
+	for _, node := range e.nodes {
+		if at, seen := w.seen[sighting{node: node, id: e.id, address: e.address}]; seen && e.seen.IsZero() {
+			e.seen, e.by = at, node
+		}
+	}
+	return !e.seen.IsZero()
+}
+
+// awaitHealthy waits until every Node finds all addresses in order.
+func (w *witness) awaitHealthy(limit time.Duration) {
+	w.t.Helper()
+	for deadline := time.Now().Add(limit); ; time.Sleep(500 * time.Millisecond) {
+		nodes, err := w.kube.CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
+		w.must("read Nodes", err)
+		var ill []string
+		for i := range nodes.Items {
+			if c := contract.FindNodeCondition(&nodes.Items[i], contract.ConditionAnnouncementHealthy); c == nil || c.Status != corev1.ConditionTrue {
+				ill = append(ill, fmt.Sprintf("%s: %+v", nodes.Items[i].Name, c))
+			}
+		}
+		if len(ill) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("not healthy within %s: %s", limit, strings.Join(ill, "\n"))
+		}
+	}
+}
+
+// wantReports expects the holders of addresses to report them.
+func (w *witness) wantReports(sides []*side) {
+	w.t.Helper()
+	for _, s := range sides {
+		for name, holder := range map[string]string{"plain/web": s.x, "stopped/web": s.y} {
+			node, err := w.kube.CoreV1().Nodes().Get(w.t.Context(), holder, metav1.GetOptions{})
+			w.must("read Node", err)
+			reported, err := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
+			w.must("read the report", err)
+			if entry := reported[s.addresses[name]]; !entry.Held || entry.State != contract.AddressAnswered || entry.MAC == "" {
+				w.t.Errorf("%s reports %+v of %s (%s), which it holds", holder, entry, s.addresses[name], name)
+			}
+		}
+	}
+}
+
+// table prints expectations: state → finding → seconds.
+func table(all []*expectation) string {
+	var text strings.Builder
+	for _, e := range all {
+		took := "not seen"
+		if !e.seen.IsZero() {
+			took = fmt.Sprintf("%5.1f s by %s", e.seen.Sub(e.since).Seconds(), e.by)
+		}
+		fmt.Fprintf(&text, "%-7s %-40s %s %-14s %s\n", e.version, e.state, e.id, e.address, took)
+	}
+	return text.String()
+}
