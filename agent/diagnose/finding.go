@@ -92,6 +92,30 @@ func headingOf(tool check.Tool) string {
 	return "fix to last, with " + string(tool)
 }
 
+// inspects tells whether a command only shows something.
+func inspects(command string) bool {
+	words := strings.Fields(command)
+	if len(words) == 0 {
+		return false
+	}
+	switch words[0] {
+	case "cat", "hostnamectl", "tcpdump", "arping", "bridge", "ethtool":
+		return true
+	case "ip", "kubectl", "nft":
+		return slices.Contains(words, "show") || slices.Contains(words, "get") || slices.Contains(words, "list")
+	default:
+		return false
+	}
+}
+
+// headline is the heading of a fix that has something to be copied.
+func headline(fix check.Fix) string {
+	if fix.File == "" && !slices.ContainsFunc(fix.Commands, func(c string) bool { return !inspects(c) }) {
+		return "look at"
+	}
+	return headingOf(fix.Tool)
+}
+
 // shortNote is how long a note may be to stand in the heading.
 const shortNote = 50
 
@@ -104,10 +128,10 @@ func writeFixes(p *page, tool check.Tool, fixes []check.Fix) {
 			continue
 		case i > 0 && tool != check.AnyTool:
 		case fix.Note != "" && len(fix.Note) <= shortNote:
-			p.prose(strings.Repeat(" ", below), below, headingOf(tool)+" ("+fix.Note+"):")
+			p.prose(strings.Repeat(" ", below), below, headline(fix)+" ("+fix.Note+"):")
 			fix.Note = ""
 		default:
-			p.prose(strings.Repeat(" ", below), below, headingOf(tool)+":")
+			p.prose(strings.Repeat(" ", below), below, headline(fix)+":")
 		}
 		writeFix(p, fix)
 	}

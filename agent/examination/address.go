@@ -34,11 +34,16 @@ func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diag
 		d.Address.Services = append(d.Address.Services, nameOf(service))
 		target.Service = d.Address.Services[0]
 	}
-	names, err := e.askOthers(ctx, d.Address)
-	if err != nil {
-		d.APIServer = strings.TrimPrefix(d.APIServer+"; "+err.Error(), "; ")
+	var names owners
+	var lease kubevip.Lease
+	if s.cluster.listed {
+		if names, err = e.askOthers(ctx, d.Address); err != nil {
+			d.APIServer = joined(d.APIServer, err.Error())
+		}
+		if lease = e.election(ctx, services); lease.Error != "" {
+			d.APIServer = joined(d.APIServer, "get Lease "+lease.Name+": "+lease.Error)
+		}
 	}
-	lease := e.election(ctx, services)
 	d.Address.Holders = holders(services, lease)
 	unasked, broken := announcement.Unasked(s.view.Report, []announcement.Target{target})
 	if broken {
@@ -105,13 +110,12 @@ func (s scene) servicesWith(address netip.Addr) []*corev1.Service {
 	return found
 }
 
+func joined(text, more string) string { return strings.TrimPrefix(text+"; "+more, "; ") }
+
 func nameOf(s *corev1.Service) string { return s.Namespace + "/" + s.Name }
 
 // askOthers learns from all Nodes what their agents report; nil when they cannot be asked.
 func (e *Examiner) askOthers(ctx context.Context, a *diagnose.Address) (owners, error) {
-	if e.Client == nil {
-		return nil, nil
-	}
 	names := owners{}
 	err := e.nodes(ctx, func(node *corev1.Node) {
 		names.learn(node)
@@ -127,7 +131,7 @@ func (e *Examiner) askOthers(ctx context.Context, a *diagnose.Address) (owners, 
 
 // election is that of kube-vip for the first of the Services.
 func (e *Examiner) election(ctx context.Context, services []*corev1.Service) kubevip.Lease {
-	if e.elections == nil || len(services) == 0 {
+	if len(services) == 0 {
 		return kubevip.Lease{}
 	}
 	return e.elections.LookTwice(ctx, services[0], renewal)
