@@ -38,6 +38,8 @@ func TestConstantsAreDocumented(t *testing.T) {
 		{"events of orphans", "controller/orphans/event.go", "docs/reference/names.md", regexp.MustCompile(`^event`), 4},
 		{"standings of orphans", "controller/orphans/judge.go", "docs/reference/metrics.md", regexp.MustCompile(`^(retained|orphan|leftover|empty|unclear)$`), 5},
 		{"reasons of announcements", "agent/announcement/catalogue.go", "docs/reference/names.md", regexp.MustCompile(`^Reason[^C]`), 14},
+		{"reasons of announced addresses", "pkg/contract/address.go", "docs/reference/names.md", regexp.MustCompile(`^(Address|Announced)`), 5},
+		{"events of announcements", "agent/announcement/event.go", "docs/reference/names.md", regexp.MustCompile(`^Event`), 8},
 		{"reasons of the managed VLAN interface", "agent/vlan/event.go", "docs/reference/names.md", regexp.MustCompile(`^Reason`), 5},
 		{"reasons of the managed return path", "agent/returnpath/keeper.go", "docs/reference/names.md", regexp.MustCompile(`^Reason`), 5},
 		{"findings", "agent/check/catalogue.go", "docs/reference/findings.md", regexp.MustCompile(`.`), 18},
