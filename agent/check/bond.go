@@ -83,8 +83,9 @@ func judgeBond(v view) outcome {
 	down, silent, apart := b.down(), b.silent(), b.apart()
 	switch {
 	case b.bond.Mode != modeLACP && b.bond.Mode != modeActiveBackup:
-		return warn("UnexpectedBondMode", "mode "+modeLACP, fmt.Sprintf("%s has mode %s, the switches of phoenixNAP expect %s", b.name, b.bond.Mode, modeLACP),
-			"set the mode where the machine's network is configured; it takes a restart of the bond, so not over a connection that uses it")
+		o := warn("UnexpectedBondMode", "mode "+modeLACP, fmt.Sprintf("%s has mode %s, the switches of phoenixNAP expect %s", b.name, b.bond.Mode, modeLACP), "")
+		o.fixes = fixBondMode(b.name)
+		return o
 	case len(down) > 0 || len(b.members) == 0:
 		return warn("BondDegraded", "all members up", fmt.Sprintf("%s has lost members: %s", b.name, orNone(down)), support)
 	case b.bond.Mode == modeLACP && b.bond.PartnerMAC == "":

@@ -16,6 +16,21 @@ func fixHardwareAddress(name, mac string) []Fix {
 	}
 }
 
+// fixBondMode changes the mode where it is configured. The kernel changes it only while the bond has no members, so whoever
+// works over that bond needs another way in.
+func fixBondMode(name string) []Fix {
+	const note = "the bond restarts: do this from the remote console, not over a connection that uses it"
+	return []Fix{
+		{Tool: Netplan, Commands: []string{fmt.Sprintf("netplan set bonds.%s.parameters.mode=%s", name, modeLACP), "netplan apply"}, Note: note},
+		{Tool: NetworkManager, Commands: []string{fmt.Sprintf("nmcli connection modify %s +bond.options mode=%s", name, modeLACP), "nmcli connection up " + name}, Note: note},
+		{Tool: Ifupdown, File: "/etc/network/interfaces", Content: "  bond-mode " + modeLACP + "\n", Commands: []string{"ifdown " + name, "ifup " + name},
+			Note: "a line of the bond's own section; " + note},
+		{Tool: Networkd, File: "/etc/systemd/network/" + name + ".netdev", Content: "[Bond]\nMode=" + modeLACP + "\n", Commands: []string{"networkctl reload"},
+			Note: "networkd sets the mode when it makes the bond: restart the machine"},
+		{Tool: IPRoute2, Note: "the kernel changes the mode only while the bond has no members; change it where the machine's network is configured"},
+	}
+}
+
 // fixSecondInterface removes the VLAN interfaces of the same ID that are not the one on the uplink.
 func fixSecondInterface(v view) []Fix {
 	var commands []string
