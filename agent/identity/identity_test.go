@@ -84,3 +84,16 @@ func TestIdentityIsBounded(t *testing.T) {
 		t.Errorf("another order made another identity (%v)", err)
 	}
 }
+
+// TestOwnAddressOfTheVLANInterface: a VLAN interface with a hardware address of its own is known by it, others are not.
+func TestOwnAddressOfTheVLANInterface(t *testing.T) {
+	s := check.Snapshot{Links: []check.Link{
+		{Index: 1, Name: "bond0", Type: "bond", MAC: "02:00:00:00:00:01"},
+		{Index: 2, Name: "bond0.56", Type: "vlan", MAC: "02:00:00:00:00:02", VLAN: &check.VLAN{ID: 56}},
+		{Index: 3, Name: "bond0.57", Type: "vlan", MAC: "02:00:00:00:00:03", VLAN: &check.VLAN{ID: 57}},
+	}}
+	got := Of(s, check.Report{Uplink: "bond0", Interface: "bond0.56"}, nil)
+	if want := []string{"02:00:00:00:00:01", "02:00:00:00:00:02"}; !slices.Equal(got.MACs, want) {
+		t.Errorf("hardware addresses %q, want %q", got.MACs, want)
+	}
+}
