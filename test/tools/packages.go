@@ -31,6 +31,8 @@ func packageOf(program string) string {
 		return "util-linux"
 	case "dpkg-deb":
 		return "dpkg"
+	case "systemd-networkd":
+		return "systemd"
 	case "iptables-save", "iptables-restore":
 		return "iptables"
 	default:

@@ -1,0 +1,2 @@
+// Package networkd holds the tests of a managing agent beside a real systemd-networkd.
+package networkd
