@@ -117,7 +117,7 @@ func TestFlagsOfTheAgentAreDocumented(t *testing.T) {
 	page := read(t, "docs/reference/configuration.md")
 	flag := regexp.MustCompile(`Var(?:P)?\(&[\w.]+, "([a-z-]+)"`)
 	found := 0
-	for _, file := range []string{"agent/command.go", "agent/run.go", "agent/managing.go", "agent/diagnose.go", "agent/expect.go"} {
+	for _, file := range []string{"agent/command.go", "agent/run.go", "agent/managing.go", "agent/diagnose.go", "agent/diagnose_network.go"} {
 		raw, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			continue
