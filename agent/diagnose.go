@@ -41,10 +41,13 @@ func newDiagnoseCommand() *cobra.Command {
 		Example: "  phoenixnap-agent diagnose --kubeconfig /etc/kubernetes/kubelet.conf\n" +
 			"  phoenixnap-agent diagnose --vlan 56 --network 203.0.113.0/29 --gateway 203.0.113.1 --address 203.0.113.2",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown word %q: give vip <address> or explain <finding>, or nothing", args[0])}
+			if len(args) == 0 {
+				return nil
 			}
-			return nil
+			if _, err := time.ParseDuration(args[0]); err == nil {
+				return usageError{fmt.Errorf("the interval of --watch is written --watch=%s", args[0])}
+			}
+			return usageError{fmt.Errorf("unknown word %q: give vip <address> or explain <finding>, or nothing", args[0])}
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return runDiagnose(c, f, netip.Addr{}) },
 	}

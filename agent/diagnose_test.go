@@ -125,6 +125,7 @@ func TestUsageOfDiagnose(t *testing.T) {
 		"address without a VLAN":         {"diagnose", "--address", "203.0.113.2"},
 		"network that is no block":       {"diagnose", "--vlan", "56", "--network", "203.0.113.0"},
 		"interval below zero":            byHand("--watch=-1s"),
+		"interval as a word":             byHand("--watch", "2s"),
 		"plugin that watches":            byHand("--npd", "--watch"),
 		"plugin that speaks JSON":        byHand("--npd", "-o", "json"),
 		"no time to wait":                byHand("--timeout", "0s"),
