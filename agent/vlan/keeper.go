@@ -54,6 +54,7 @@ type Keeper struct {
 	uplink   uplinkMemory
 	absent   time.Time
 	spending budget
+	retry    time.Duration
 
 	mu     sync.Mutex
 	status Status
@@ -74,7 +75,7 @@ func New(config Config) *Keeper {
 	if config.Hindrance == nil {
 		config.Hindrance = func() string { return "" }
 	}
-	return &Keeper{Config: config, wake: make(chan struct{}, 1)}
+	return &Keeper{Config: config, wake: make(chan struct{}, 1), retry: firstRetry}
 }
 
 // Wake asks for a look soon.
@@ -114,22 +115,8 @@ func (k *Keeper) follow(ctx context.Context) error {
 }
 
 func (k *Keeper) loop(ctx context.Context) error {
-	retry := firstRetry
 	for {
-		next := Interval
-		due, err := k.look(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			next, retry = retry, min(2*retry, Interval)
-		default:
-			retry = firstRetry
-			if due > 0 {
-				next = min(next, due)
-			}
-		}
-		timer := time.NewTimer(next)
+		timer := time.NewTimer(k.once(ctx))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -142,6 +129,22 @@ func (k *Keeper) loop(ctx context.Context) error {
 			}
 			k.drain()
 		}
+	}
+}
+
+// once takes a look and returns when the next is due.
+func (k *Keeper) once(ctx context.Context) time.Duration {
+	due, err := k.look(ctx)
+	switch {
+	case err != nil:
+		due, k.retry = k.retry, min(2*k.retry, Interval)
+		return due
+	case due > 0:
+		k.retry = firstRetry
+		return min(due, Interval)
+	default:
+		k.retry = firstRetry
+		return Interval
 	}
 }
 
