@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -103,6 +104,12 @@ type keeper interface {
 	Wake()
 }
 
+// vlanKeeper counts its repairs.
+type vlanKeeper struct {
+	*vlan.Keeper
+	repairs atomic.Int64
+}
+
 // keepers are those of what is managed; event tells on the Node.
 func (m managing) keepers(st *station.Station, asker *l2.Asker, event func(warning bool, reason, message string)) (keepers []keeper) {
 	// One journal: both write the record of the VLAN interface.
@@ -115,10 +122,17 @@ func (m managing) keepers(st *station.Station, asker *l2.Asker, event func(warni
 		return st.Expected()
 	}
 	if m.vlan {
-		keepers = append(keepers, vlan.New(vlan.Config{
+		k := &vlanKeeper{}
+		k.Keeper = vlan.New(vlan.Config{
 			Expected: expected, Kernel: vlan.System{Journal: journal}, Asker: asker, Watch: netinfo.Watch, Hindrance: st.Hindrance,
-			Tell: func(e vlan.Event) { event(e.Warning, e.Reason, e.Message) },
-		}))
+			Tell: func(e vlan.Event) {
+				if e.Reason == vlan.ReasonRepaired {
+					k.repairs.Add(1)
+				}
+				event(e.Warning, e.Reason, e.Message)
+			},
+		})
+		keepers = append(keepers, k)
 	}
 	if m.returnPath {
 		keepers = append(keepers, returnpath.New(returnpath.Config{
@@ -134,9 +148,11 @@ func (m managing) keepers(st *station.Station, asker *l2.Asker, event func(warni
 func standing(keepers []keeper) (managed []endpoint.Managed) {
 	for _, k := range keepers {
 		switch k := k.(type) {
-		case *vlan.Keeper:
+		case *vlanKeeper:
 			s := k.Status()
-			managed = append(managed, endpoint.Managed{Kind: manageVLAN, Interface: s.Interface, Well: s.Interface != "" && s.Problem == ""})
+			managed = append(managed, endpoint.Managed{
+				Kind: manageVLAN, Interface: s.Interface, Well: s.Interface != "" && s.Problem == "", Repairs: int(k.repairs.Load()),
+			})
 		case *returnpath.Keeper:
 			s := k.Status()
 			managed = append(managed, endpoint.Managed{Kind: manageReturnPath, Interface: s.Interface, Well: s.Managing && s.Problem == "", Repairs: s.Repairs})
