@@ -2,8 +2,10 @@ package returnpath
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -61,14 +63,18 @@ func concerns(kind uint16, data []byte) bool {
 	if kind>>8 != unix.NFNL_SUBSYS_NFTABLES || len(data) < genericHeader || data[0] != unix.NFPROTO_IPV4 {
 		return false
 	}
-	attributes, err := nl.ParseRouteAttr(data[genericHeader:])
-	if err != nil {
-		return false
-	}
-	for _, a := range attributes {
-		if a.Attr.Type&nl.NLA_TYPE_MASK == nameOfTable {
-			return nl.BytesToString(a.Value) == nftTable
+	for rest := data[genericHeader:]; len(rest) >= unix.SizeofRtAttr; {
+		length := int(binary.NativeEndian.Uint16(rest))
+		if length < unix.SizeofRtAttr || length > len(rest) {
+			return false
 		}
+		if kind := binary.NativeEndian.Uint16(rest[2:]); kind&nl.NLA_TYPE_MASK == nameOfTable {
+			return strings.TrimRight(string(rest[unix.SizeofRtAttr:length]), "\x00") == nftTable
+		}
+		rest = rest[min(aligned(length), len(rest)):]
 	}
 	return false
 }
+
+// aligned is the distance to the next attribute (NLMSG_ALIGN of netlink(3)).
+func aligned(length int) int { return (length + unix.NLA_ALIGNTO - 1) &^ (unix.NLA_ALIGNTO - 1) }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,7 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/dataplane"
@@ -66,6 +69,9 @@ func newRig(t *testing.T) *rig {
 	t.Cleanup(func() { _ = r.cp.Stop() })
 	r.kube, err = kubernetes.NewForConfig(r.cp.Config())
 	r.must("client", err)
+	root, err := tools.ModuleRoot()
+	r.must("find the source tree", err)
+	r.must("apply the agent's manifest", r.cp.ApplyFiles(t.Context(), filepath.Join(root, "deploy/base/agent.yaml")))
 	server := httptest.NewServer(feed(state()))
 	t.Cleanup(server.Close)
 	r.lab, err = lab.Start(t.Context(), lab.Config{
@@ -90,7 +96,7 @@ func newRig(t *testing.T) *rig {
 func (r *rig) printLogs() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), 20*time.Second)
 	defer cancel()
-	for _, args := range [][]string{{"nft", "list", "ruleset"}, {"ip", "rule"}, {"ip", "route", "show", "table", "all"}} {
+	for _, args := range [][]string{{"ip", "rule"}, {"ip", "route", "show", "table", "all"}} {
 		for _, s := range servers() {
 			out, err := r.lab.Exec(ctx, s.Name, args...)
 			r.t.Logf("%s: %s: %s%s (%v)", s.Name, strings.Join(args, " "), out.Stdout, out.Stderr, err)
@@ -102,7 +108,7 @@ func (r *rig) printLogs() {
 	}
 	for _, p := range processes {
 		raw, err := r.lab.Log(ctx, p.Name)
-		r.t.Logf("%s on %s (ended %t): ... %s (%v)", p.Name, p.Host, p.Exited, raw[max(0, len(raw)-2000):], err)
+		r.t.Logf("%s on %s (ended %t): ... %s (%v)", p.Name, p.Host, p.Exited, raw[max(0, len(raw)-4000):], err)
 	}
 }
 
@@ -144,17 +150,23 @@ func (r *rig) files() map[string]string {
 	for name, build := range map[string]func() (string, error){
 		"kube-proxy": func() (string, error) { return tools.Binary(r.t.Context(), "kube-proxy") },
 		"backend":    func() (string, error) { return tools.Product(r.t.Context(), "./test/cluster/cmd/backend") },
-		"keeper":     func() (string, error) { return tools.Product(r.t.Context(), "./test/returnpath/cmd/keeper") },
+		"agent":      func() (string, error) { return tools.Product(r.t.Context(), "./agent") },
 	} {
 		path, err := build()
 		r.must("build "+name, err)
 		files[name] = path
 	}
-	user, err := r.cp.User("system:kube-proxy")
-	r.must("user of kube-proxy", err)
-	path := filepath.Join(r.dir, "kube-proxy.kubeconfig")
-	r.must("kubeconfig", controlplane.WriteKubeconfig(path, user, fmt.Sprintf("https://10.0.0.1:%d", r.cp.Port())))
-	files["kube-proxy.kubeconfig"] = path
+	for name, user := range map[string]func() (*rest.Config, error){
+		"kube-proxy.kubeconfig": func() (*rest.Config, error) { return r.cp.User("system:kube-proxy") },
+		"agent.kubeconfig": func() (*rest.Config, error) {
+			return r.cp.ServiceAccount(r.t.Context(), metav1.NamespaceSystem, "phoenixnap-agent")
+		},
+	} {
+		config, err := user()
+		r.must("credentials "+name, err)
+		files[name] = filepath.Join(r.dir, name)
+		r.must("write "+name, controlplane.WriteKubeconfig(files[name], config, fmt.Sprintf("https://10.0.0.1:%d", r.cp.Port())))
+	}
 	return files
 }
 
@@ -182,11 +194,7 @@ func (r *rig) configure() {
 			Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, host}), 28), Gateway: netip.MustParseAddr("192.0.2.1")}))
 		r.must("public network", r.lab.ConfigureVLAN(r.t.Context(), lab.VLAN{Server: s.Name, ID: serviceVLAN,
 			Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, host}), 29)}))
-		_, err := r.kube.CoreV1().Nodes().Create(r.t.Context(), &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: s.Name},
-			Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.Private.Addr().String()}}},
-		}, metav1.CreateOptions{})
-		r.must("create a node", err)
+		r.publish(s, netip.AddrFrom4([4]byte{203, 0, 113, host}))
 		r.start(lab.Program{Host: lab.PodOf(s.Name), Name: "backend-" + s.Name,
 			Args: []string{lab.Path("backend"), "--listen", ":" + strconv.Itoa(backendPort), "--name", s.Name}})
 	}
@@ -196,6 +204,23 @@ func (r *rig) configure() {
 	}
 	// A program of the node itself, as an ingress controller with hostNetwork is.
 	r.start(lab.Program{Host: holder, Name: "listener", Args: []string{lab.Path("backend"), "--listen", ":" + strconv.Itoa(hostPort), "--name", "the node"}})
+}
+
+// publish makes the Node of a server, as its kubelet and the controller would.
+func (r *rig) publish(s lab.Server, public netip.Addr) {
+	r.t.Helper()
+	network := contract.NodeNetwork{ServerID: s.ID, NetworkID: "services", VLAN: serviceVLAN, IPs: []netip.Addr{public}, Member: true, Announcer: contract.AnnouncerNone}
+	for _, raw := range []string{nodeBlock, blockOne, blockTwo} {
+		cidr := netip.MustParsePrefix(raw)
+		network.Blocks = append(network.Blocks, contract.NetworkBlock{CIDR: cidr, Gateway: cidr.Addr().Next()})
+	}
+	annotations, err := network.Annotations()
+	r.must("annotations", err)
+	_, err = r.kube.CoreV1().Nodes().Create(r.t.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Annotations: annotations},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.Private.Addr().String()}}},
+	}, metav1.CreateOptions{})
+	r.must("create a node", err)
 }
 
 func (r *rig) must(what string, err error) {
@@ -266,13 +291,14 @@ func (r *rig) proxyMode(mode string) {
 	}
 }
 
-// keeper is the command that manages the holder, with the one right that the agent has for it.
-func keeper(more ...string) []string {
-	return append([]string{
-		"setpriv", "--bounding-set", "-all,+net_admin", "--inh-caps", "-all", "--no-new-privs",
-		lab.Path("keeper"), "--vlan", strconv.Itoa(serviceVLAN), "--blocks", strings.Join([]string{nodeBlock, blockOne, blockTwo}, ","),
-	}, more...)
+// asPod leaves a program the capabilities that the managing agent's container has, as a container runtime does.
+var asPod = []string{"setpriv", "--bounding-set", "-all,+net_raw,+net_admin", "--inh-caps", "-all", "--no-new-privs"}
+
+func agentRun() []string {
+	return append(slices.Clone(asPod), lab.Path("agent"), "run", "--node-name", holder, "--kubeconfig", lab.Path("agent.kubeconfig"), "--manage=return-path", "--v=2")
 }
+
+func agentCleanup() []string { return append(slices.Clone(asPod), lab.Path("agent"), "cleanup") }
 
 // within waits until a condition holds.
 func (r *rig) within(limit time.Duration, what string, holds func(context.Context) bool) {
