@@ -18,9 +18,6 @@ const (
 	// Grace is how long the interface outlives the server's membership: an API that errs for a moment must not take a node
 	// off the network.
 	Grace = 5 * time.Minute
-	// settle is how long another uplink than before must stay before it is believed: while a bond is made anew, some other
-	// interface may look like the uplink.
-	settle = 10 * time.Second
 	// debounce gathers the events that one change makes.
 	debounce = 100 * time.Millisecond
 	// watchPause is the pause before a broken subscription to the kernel's events is made anew.
@@ -210,15 +207,15 @@ type decision struct {
 }
 
 func (k *Keeper) decide(seen Seen, now time.Time) decision {
-	e := k.Expected()
+	e, hindrance := k.Expected(), k.Hindrance()
 	switch {
 	case e.Unreadable != "":
 		return decision{hindrance: e.Unreadable}
 	case !e.Published:
 		// Annotations that are missing say nothing about the network.
 		return decision{}
-	case k.Hindrance() != "":
-		return decision{hindrance: k.Hindrance()}
+	case hindrance != "":
+		return decision{hindrance: hindrance}
 	case !e.Network.Member:
 		wait := k.farewell(now)
 		return decision{act: wait == 0, due: wait}
@@ -275,53 +272,4 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-time.After(d):
 		return true
 	}
-}
-
-// uplinkMemory is the uplink that is believed, and another that shows.
-type uplinkMemory struct {
-	believed, other string
-	since           time.Time
-}
-
-// settled returns how long to wait until name is to be believed.
-func (m *uplinkMemory) settled(name string, now time.Time) time.Duration {
-	switch {
-	case name == m.believed || m.believed == "":
-		m.believed, m.other = name, ""
-		return 0
-	case name == "":
-		return 0
-	case name != m.other:
-		m.other, m.since = name, now
-	}
-	if wait := settle - now.Sub(m.since); wait > 0 {
-		return wait
-	}
-	m.believed, m.other = name, ""
-	return 0
-}
-
-// budget bounds how often the agent changes things in a minute, for somebody else may undo each change at once.
-type budget struct {
-	spent []time.Time
-}
-
-const (
-	budgetWindow = time.Minute
-	budgetSize   = 30
-)
-
-// spend takes one from the budget when something is to be done, or returns how long to wait.
-func (b *budget) spend(something bool, now time.Time) time.Duration {
-	if !something {
-		return 0
-	}
-	for len(b.spent) > 0 && now.Sub(b.spent[0]) >= budgetWindow {
-		b.spent = b.spent[1:]
-	}
-	if len(b.spent) >= budgetSize {
-		return budgetWindow - now.Sub(b.spent[0])
-	}
-	b.spent = append(b.spent, now)
-	return 0
 }
