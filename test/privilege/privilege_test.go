@@ -47,7 +47,7 @@ type site struct {
 
 const (
 	nodeName = "srv-a"
-	wait     = 30 * time.Second
+	wait     = time.Minute
 )
 
 func newSite(t *testing.T) *site {
