@@ -126,7 +126,7 @@ func (e *Examiner) askOthers(ctx context.Context, a *diagnose.Address) (owners, 
 	if err != nil {
 		return nil, err
 	}
-	return names, nil
+	return names.orNil(), nil
 }
 
 // election is that of kube-vip for the first of the Services.

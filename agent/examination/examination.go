@@ -18,6 +18,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
+// nameAge is how long the owners of hardware addresses are believed: each look at them reads all Nodes.
+const nameAge = time.Minute
+
 // Config is what an Examiner works with.
 type Config struct {
 	// Node is the name of the Node that this machine is.
@@ -42,6 +45,10 @@ type Config struct {
 type Examiner struct {
 	Config
 	elections *kubevip.Reader
+
+	// names are the owners of hardware addresses as they were at namedAt.
+	names   owners
+	namedAt time.Time
 }
 
 // New returns an examiner; it starts nothing.
@@ -123,11 +130,33 @@ func (e *Examiner) Examine(ctx context.Context) (diagnose.Document, error) {
 	if err != nil {
 		return d, fmt.Errorf("look the addresses of Services up: %w", err)
 	}
+	names, err := e.ownersOf(ctx, s.cluster, observations)
+	if err != nil {
+		d.APIServer = joined(d.APIServer, err.Error())
+	}
 	for i, o := range observations {
 		o.Gone = i >= len(targets)
+		name(&o, names)
 		d.Findings = append(d.Findings, announcement.Judge(o))
 	}
 	return d.Sum(), nil
+}
+
+// ownersOf are the owners of hardware addresses, where an observation has any; nil when they are not known.
+func (e *Examiner) ownersOf(ctx context.Context, c cluster, observations []announcement.Observation) (owners, error) {
+	claimed := slices.ContainsFunc(observations, func(o announcement.Observation) bool { return len(o.MACs) > 0 })
+	if !c.listed || !claimed {
+		return nil, nil
+	}
+	if time.Since(e.namedAt) < nameAge {
+		return e.names, nil
+	}
+	names := owners{}
+	if err := e.nodes(ctx, names.learn); err != nil {
+		return nil, err
+	}
+	e.names, e.namedAt = names.orNil(), time.Now()
+	return e.names, nil
 }
 
 // strays are addresses that this node carries for no Service; none are known while the Services are not.

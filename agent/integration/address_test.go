@@ -3,15 +3,18 @@ package integration
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcement"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/examination"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
@@ -66,6 +69,44 @@ func TestExamineAddress(t *testing.T) {
 			t.Errorf("%s, without a cluster: %v, want %s:\n%s", tc.name, err, tc.alone, text(t, d))
 		}
 		s.withdraw(tc.address)
+	}
+}
+
+// TestExamineNamesMachines: the whole diagnosis names the Node that answers as well, and an address that no Service has.
+func TestExamineNamesMachines(t *testing.T) {
+	s := newServer(t)
+	s.sound(patience)
+	var mac string
+	s.in(s.gateway, func() {
+		mac = s.link(gatewayVIF).Attrs().HardwareAddr.String()
+		s.addAddress(gatewayVIF, vip+"/32")
+	})
+	examine := func(nodes ...runtime.Object) diagnose.Document {
+		t.Helper()
+		d, err := examination.New(examination.Config{
+			Node: "srv-a", Client: fake.NewClientset(append(nodes, s.published("srv-a"), service())...), Reader: s.reader, Asker: s.asker, Timeout: 5 * time.Second,
+		}).Examine(t.Context())
+		s.must("examine", err)
+		return d
+	}
+	for name, tc := range map[string]struct {
+		nodes []runtime.Object
+		id    check.ID
+		says  string
+	}{
+		"a Node":           {[]runtime.Object{other("srv-b", mac)}, "", "Node srv-b"},
+		"no Node":          {[]runtime.Object{other("srv-b", "02:00:00:00:00:0b")}, announcement.OwnMachine, "no Node"},
+		"no agent reports": {nil, "", mac},
+	} {
+		d := examine(tc.nodes...)
+		last := d.Findings[len(d.Findings)-1]
+		if d.Result.FirstCause != tc.id || !strings.Contains(last.Observed, tc.says) {
+			t.Errorf("%s: first cause %q, want %q, told with %q:\n%s", name, d.Result.FirstCause, tc.id, tc.says, text(t, d))
+		}
+	}
+	s.addAddress(nodeVIF, "203.0.113.4/32")
+	if d := examine(other("srv-b", mac)); d.Result.FirstCause != announcement.NothingStale {
+		t.Errorf("an address of no Service on this node:\n%s", text(t, d))
 	}
 }
 
