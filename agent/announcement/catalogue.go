@@ -1,6 +1,9 @@
 package announcement
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 )
 
@@ -39,6 +42,13 @@ const (
 // Catalogue declares the checks of an address of a Service. Package check has those of the node; these are judged by
 // Judge, one finding for each address.
 func Catalogue() []check.Check {
+	all := slices.Concat(wireChecks(), kernelChecks(), leaseChecks())
+	slices.SortFunc(all, func(a, b check.Check) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return all
+}
+
+// wireChecks are about who is heard on the wire.
+func wireChecks() []check.Check {
 	return []check.Check{
 		{
 			ID: AddressAnswers, Title: "a node answers for the address of a Service", Severity: check.Error, Wire: true,
@@ -52,16 +62,32 @@ func Catalogue() []check.Check {
 			Reasons: []string{ReasonNoAnswer, ReasonNotAsked},
 		},
 		{
-			ID: HolderAnswers, Title: "the holder of the lease answers for the address of a Service", Severity: check.Error, Wire: true,
-			Meaning: "The node that holds kube-vip's lease for the Service answers for its address. kube-vip only watches its lease, not whether it is heard.",
+			ID: SingleAnswer, Title: "one machine alone answers for the address of a Service", Severity: check.Error, Wire: true,
+			Meaning: "Two machines that answer for one address take traffic from each other.",
 			Causes: []string{
-				"The kernel of that node does not answer: `arp_ignore`, `arp_filter`, or a firewall for ARP.",
-				"The address was taken off the interface by hand or by a reconfiguration of the network.",
-				"The node's VLAN is broken though it still reaches the API server.",
+				"kube-vip was killed on a node and left its address behind.",
+				"Two elections run at a time: kube-vip is installed twice, or with different settings of `svc_election`.",
 			},
-			Remedy:  "Run `agent diagnose` on the holder. Restarting kube-vip there puts the address back; ending it there hands the address to another node.",
-			Reasons: []string{ReasonHolderSilent},
+			Remedy:  "Delete the address on the node that does not hold the lease; the finding PN603 of that node says which it is.",
+			Reasons: []string{ReasonDuplicate},
 		},
+		{
+			ID: OwnMachine, Title: "a Node of the cluster answers for the address of a Service", Severity: check.Error, Wire: true,
+			Meaning: "The hardware address that answers belongs to a Node: one that an agent reported in `phoenixnap.com/reported-identity`.",
+			Causes: []string{
+				"Another machine in the public network was given the address by hand.",
+				"A server that was taken out of the cluster still runs and kept the address.",
+				"No agent runs on the Node that answers.",
+			},
+			Remedy:  "Find the server with that hardware address in phoenixNAP's portal and take the address off it.",
+			Reasons: []string{ReasonForeignOwner},
+		},
+	}
+}
+
+// kernelChecks are about what this node carries.
+func kernelChecks() []check.Check {
+	return []check.Check{
 		{
 			ID: NothingStale, Title: "this node carries no address that it does not announce", Severity: check.Error,
 			Meaning: "No interface of the node carries the address of a Service whose lease another node holds, or that no Service has any more. The kernel answers for whatever address it carries.",
@@ -71,16 +97,6 @@ func Catalogue() []check.Check {
 			},
 			Remedy:  "Delete the address from the interface: `ip address delete <address>/32 dev <interface>`.",
 			Reasons: []string{ReasonStaleAddress},
-		},
-		{
-			ID: SingleAnswer, Title: "one machine alone answers for the address of a Service", Severity: check.Error, Wire: true,
-			Meaning: "Two machines that answer for one address take traffic from each other.",
-			Causes: []string{
-				"kube-vip was killed on a node and left its address behind.",
-				"Two elections run at a time: kube-vip is installed twice, or with different settings of `svc_election`.",
-			},
-			Remedy:  "Delete the address on the node that does not hold the lease; the finding PN603 of that node says which it is.",
-			Reasons: []string{ReasonDuplicate},
 		},
 		{
 			ID: RightInterface, Title: "the VLAN interface carries the address of a Service", Severity: check.Error,
@@ -99,23 +115,29 @@ func Catalogue() []check.Check {
 			Remedy:  "Make the gateway of the public network the default gateway, or let the agent keep the routes with `--manage=return-path`; see PN501.",
 			Reasons: []string{ReasonReturnPath},
 		},
+	}
+}
+
+// leaseChecks hold the wire against kube-vip's lease.
+func leaseChecks() []check.Check {
+	return []check.Check{
+		{
+			ID: HolderAnswers, Title: "the holder of the lease answers for the address of a Service", Severity: check.Error, Wire: true,
+			Meaning: "The node that holds kube-vip's lease for the Service answers for its address. kube-vip only watches its lease, not whether it is heard.",
+			Causes: []string{
+				"The kernel of that node does not answer: `arp_ignore`, `arp_filter`, or a firewall for ARP.",
+				"The address was taken off the interface by hand or by a reconfiguration of the network.",
+				"The node's VLAN is broken though it still reaches the API server.",
+			},
+			Remedy:  "Run `agent diagnose` on the holder. Restarting kube-vip there puts the address back; ending it there hands the address to another node.",
+			Reasons: []string{ReasonHolderSilent},
+		},
 		{
 			ID: RightNode, Title: "no other node answers for the address of a Service", Severity: check.Error, Wire: true,
 			Meaning: "The node that answers for the address of a Service is the one that holds kube-vip's lease for it.",
 			Causes:  []string{"A node kept the address when it lost the lease, and the new holder could not add it."},
 			Remedy:  "Delete the address on the node that answers; the finding PN603 of that node has the command.",
 			Reasons: []string{ReasonWrongNode},
-		},
-		{
-			ID: OwnMachine, Title: "a Node of the cluster answers for the address of a Service", Severity: check.Error, Wire: true,
-			Meaning: "The hardware address that answers belongs to a Node: one that an agent reported in `phoenixnap.com/reported-identity`.",
-			Causes: []string{
-				"Another machine in the public network was given the address by hand.",
-				"A server that was taken out of the cluster still runs and kept the address.",
-				"No agent runs on the Node that answers.",
-			},
-			Remedy:  "Find the server with that hardware address in phoenixNAP's portal and take the address off it.",
-			Reasons: []string{ReasonForeignOwner},
 		},
 		{
 			ID: LeaseAlive, Title: "kube-vip's lease for the Service is alive", Severity: check.Error, Wire: true,

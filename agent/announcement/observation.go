@@ -142,11 +142,13 @@ func returnBy(router Router, view View, o Observation) string {
 	if !o.here() {
 		return ""
 	}
-	for _, r := range router.Routes(view.Snapshot, []check.RouteQuestion{{Destination: check.Outside(), Source: o.Address}}) {
-		if r.Interface == "" {
-			return "no interface (" + r.Error + ")"
-		}
-		return r.Interface
+	answers := router.Routes(view.Snapshot, []check.RouteQuestion{{Destination: check.Outside(), Source: o.Address}})
+	switch {
+	case len(answers) == 0:
+		return ""
+	case answers[0].Interface == "":
+		return "no interface (" + answers[0].Error + ")"
+	default:
+		return answers[0].Interface
 	}
-	return ""
 }

@@ -133,7 +133,7 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// TestTurns: the turns of nodes are spread over the time, and do not change.
+// TestTurns: the turns of nodes are spread over the time.
 func TestTurns(t *testing.T) {
 	address := netip.MustParseAddr("203.0.113.3")
 	var turns []time.Duration
@@ -143,9 +143,6 @@ func TestTurns(t *testing.T) {
 	slices.Sort(turns)
 	if turns[0] < 0 || turns[999] >= spread || turns[100] > spread/5 || turns[900] < spread*4/5 {
 		t.Errorf("turns from %s to %s, tenths at %s and %s", turns[0], turns[999], turns[100], turns[900])
-	}
-	if turn("srv-a", address) != turn("srv-a", address) {
-		t.Error("a turn changes")
 	}
 }
 

@@ -129,8 +129,8 @@ func (st *standing) observe(s subject, o Observation, mac, node string, now time
 	st.answeredOnce = st.answeredOnce || sample.entry.State != contract.AddressSilent
 	held, settled := st.value.Held()
 	st.pending = false
-	early := bad(sample) && class != st.value.Class() && (!st.involved && now.Sub(st.classSince) < turn(node, s.Address) ||
-		!st.answeredOnce && now.Sub(st.metAt) < takeUp)
+	// What is believed to be bad already may become another badness at once.
+	early := bad(sample) && (!settled || !bad(held)) && now.Before(st.believable(node, s))
 	if !early {
 		held, settled, st.pending = st.value.Observe(sample, class, needed)
 	}
@@ -148,6 +148,19 @@ func (st *standing) observe(s subject, o Observation, mac, node string, now time
 		subject: s, finding: held.finding, entry: held.entry, settled: settled, unsaid: st.unsaid, involved: st.involved,
 		expired: s.phase == gone && len(st.held) == 0 && now.Sub(st.goneAt) >= remembered,
 	}, st.pending || early
+}
+
+// believable is when a bad sample counts: when an announcer has had the time to take the address up, and it is this node's
+// turn where it has nothing to do with the address.
+func (st *standing) believable(node string, s subject) time.Time {
+	at := st.classSince
+	if !st.involved {
+		at = at.Add(turn(node, s.Address))
+	}
+	if takenUp := st.metAt.Add(takeUp); !st.answeredOnce && takenUp.After(at) {
+		return takenUp
+	}
+	return at
 }
 
 // bad tells whether a sample is to be confirmed before it is believed.

@@ -267,8 +267,8 @@ func (w *Watcher) observation(view View, s subject, st *standing) Observation {
 		return o
 	}
 	if w.Elections != nil && s.service != nil && view.Announcer == contract.AnnouncerKubeVIP {
-		// What was read before the address moved says nothing of where it is now.
-		if lease := w.Elections.Of(s.service); lease.Read.After(st.movedAt) {
+		// What was read before the address moved says nothing of where it is now. When nobody answers, it is nowhere.
+		if lease := w.Elections.Of(s.service); lease.Read.After(st.movedAt) || len(st.held)+len(st.macs) == 0 {
 			o.Lease = lease
 		}
 	}

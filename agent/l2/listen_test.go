@@ -128,7 +128,9 @@ func TestListenerFollowsTheName(t *testing.T) {
 			time.Sleep(15 * time.Second)
 			synctest.Wait()
 		}
-		<-done
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 		if diff := cmp.Diff([]string{"bond0.100", "vlan100"}, opened); diff != "" {
 			t.Errorf("opened (-want +got):\n%s", diff)
 		}
