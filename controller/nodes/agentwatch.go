@@ -82,46 +82,49 @@ func (w *AgentWatch) sync(ctx context.Context, now time.Time) (period time.Durat
 	}
 	period = agentPeriod
 	watched := nodes[:0:0]
+	heard := map[string]*hearing{}
 	for _, node := range nodes {
 		if len(unknown(node, ReasonAgentSilent, now)) == 0 {
-			continue // no agent, or it is not believed anyway
+			// No agent, or it is not believed anyway. What is known of it is kept for the time when it speaks again.
+			if before := w.heard[node.Name]; before != nil {
+				heard[node.Name] = before
+			}
+			continue
 		}
 		watched = append(watched, node)
 		if ready := contract.FindNodeCondition(node, corev1.NodeReady); ready != nil && ready.Status == corev1.ConditionUnknown {
 			period = agentPeriodUnreachable
 		}
 	}
-	if err := w.listen(ctx, watched, now); err != nil {
+	if err := w.listen(ctx, watched, heard, now); err != nil {
 		return period, err
 	}
 	var problems []error
 	for _, node := range watched {
-		if reason := doubt(node, w.heard[node.Name].since, now); reason != "" {
+		if reason := doubt(node, *w.heard[node.Name], now); reason != "" {
 			problems = append(problems, w.discredit(ctx, node, reason, now))
 		}
 	}
 	return period, errors.Join(problems...)
 }
 
-// listen reads the Leases and remembers since when each agent is silent. Leases that cannot be read make
+// listen reads the Leases and remembers since when each agent is silent, beside what is in heard. Leases that cannot be read make
 // nobody silent: the clock of each agent stands until they can.
-func (w *AgentWatch) listen(ctx context.Context, nodes []*corev1.Node, now time.Time) error {
-	heard := make(map[string]*hearing, len(nodes))
+func (w *AgentWatch) listen(ctx context.Context, nodes []*corev1.Node, heard map[string]*hearing, now time.Time) error {
+	before := w.heard
+	w.heard = heard
 	if len(nodes) == 0 {
-		w.heard = heard
 		return nil
 	}
 	renewed, err := w.leases(ctx)
 	if err != nil {
-		w.heard = heard // begin anew: what happened meanwhile is not known
-		return err
+		return err // begin anew: what happened meanwhile is not known
 	}
 	for _, node := range nodes {
 		written, _ := lastWritten(node)
-		next := hear(w.heard[node.Name], sign{renewed: renewed[node.Name], written: written}, now)
+		next := hear(before[node.Name], sign{renewed: renewed[node.Name], written: written}, now)
 		heard[node.Name] = &next
 	}
-	w.heard = heard
 	return nil
 }
 

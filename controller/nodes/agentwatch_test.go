@@ -207,7 +207,31 @@ func TestHeartbeatIsASignOfLife(t *testing.T) {
 			p.set("a", contract.ConditionVLANReady, corev1.ConditionTrue, "AllChecksPassed")
 		}
 		p.expect("a", well)
-		pass(4 * time.Minute)
+		pass(leaselessAfter + time.Minute)
+		p.expect("a", silent)
+	})
+}
+
+// An agent that may not renew its Lease contradicts us once, and from then on its heartbeat is enough: the two do not write by
+// turns for ever.
+func TestAgentWithoutALeaseIsContradictedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, stop := newPost(t, watchedNode("a"))
+		defer stop()
+		pass(silentAfter + time.Minute)
+		p.expect("a", silent)
+		for range 20 { // heartbeats as late as they come
+			p.set("a", contract.ConditionVLANReady, corev1.ConditionTrue, "AllChecksPassed")
+			p.set("a", contract.ConditionAnnouncementHealthy, corev1.ConditionFalse, "NoAnswer")
+			pass(330 * time.Second)
+			p.expect("a", well)
+		}
+		if n := len(p.events.Events); n != 1 {
+			t.Errorf("%d events, want that of the first silence alone", n)
+		}
+		// The Lease is renewed again: what counts is the Lease again.
+		p.renew("a")
+		pass(silentAfter + time.Minute)
 		p.expect("a", silent)
 	})
 }

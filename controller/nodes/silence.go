@@ -13,6 +13,9 @@ const (
 	// silentAfter is how long an agent may be silent before its conditions count no longer. It renews its
 	// Lease every 30 seconds.
 	silentAfter = 3 * time.Minute
+	// leaselessAfter is the same for an agent that lives, as its conditions show, and yet does not renew its Lease, because
+	// it may not: it writes its conditions every five and a half minutes at the latest.
+	leaselessAfter = 6 * time.Minute
 	// unreachableAfter is the same for an agent whose Node is not heard of either. It is longer than one
 	// renewal, so that an agent that outlives its kubelet is not contradicted.
 	unreachableAfter = 45 * time.Second
@@ -31,14 +34,25 @@ type sign struct {
 type hearing struct {
 	sign  sign
 	since time.Time
+	// renewedSince is the same of its Lease alone.
+	renewedSince time.Time
+	// leaseless tells that the agent was heard of otherwise when its Lease had called it silent.
+	leaseless bool
 }
 
 // hear returns the hearing after a look at now. A Lease that could not be found says nothing.
 func hear(before *hearing, seen sign, now time.Time) hearing {
-	if before == nil || before.sign != seen {
-		return hearing{sign: seen, since: now}
+	switch {
+	case before == nil, !before.sign.renewed.Equal(seen.renewed):
+		return hearing{sign: seen, since: now, renewedSince: now}
+	case before.sign.written.Equal(seen.written):
+		return *before
+	default:
+		return hearing{
+			sign: seen, since: now, renewedSince: before.renewedSince,
+			leaseless: before.leaseless || now.Sub(before.renewedSince) >= silentAfter,
+		}
 	}
-	return *before
 }
 
 // agentConditions are the conditions that agents write.
@@ -67,13 +81,16 @@ func ours(condition *corev1.NodeCondition) bool {
 }
 
 // doubt names the reason for which an agent's conditions count no longer; empty while they do.
-func doubt(node *corev1.Node, heard time.Time, now time.Time) string {
-	silence := now.Sub(heard)
+func doubt(node *corev1.Node, heard hearing, now time.Time) string {
+	silence, most := now.Sub(heard.since), silentAfter
+	if heard.leaseless {
+		most = leaselessAfter
+	}
 	ready := contract.FindNodeCondition(node, corev1.NodeReady)
 	switch {
 	case ready != nil && ready.Status == corev1.ConditionUnknown && silence >= unreachableAfter:
 		return ReasonNodeUnreachable
-	case silence >= silentAfter:
+	case silence >= most:
 		return ReasonAgentSilent
 	default:
 		return ""
