@@ -45,8 +45,18 @@ func stripService(service *corev1.Service) *corev1.Service {
 			LoadBalancerClass:     service.Spec.LoadBalancerClass,
 			ExternalTrafficPolicy: service.Spec.ExternalTrafficPolicy,
 		},
-		Status: corev1.ServiceStatus{LoadBalancer: service.Status.LoadBalancer},
+		Status: corev1.ServiceStatus{LoadBalancer: service.Status.LoadBalancer, Conditions: announced(service.Status.Conditions)},
 	}
+}
+
+// announced keeps what the controller says of the announcement: a node need not report what is said already.
+func announced(conditions []metav1.Condition) []metav1.Condition {
+	for _, c := range conditions {
+		if c.Type == contract.ServiceConditionAnnounced {
+			return []metav1.Condition{c}
+		}
+	}
+	return nil
 }
 
 func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
