@@ -21,6 +21,14 @@ type chooser struct {
 	tools []check.Tool
 	// unknown tells that nobody named a tool and none was recognised, so that no fix shown outlasts a reboot.
 	unknown bool
+	// managed is what the agent keeps itself: a file of another tool would only dispute it.
+	managed []string
+}
+
+// keeps tells whether the agent itself keeps what a finding is about.
+func (c chooser) keeps(id check.ID) bool {
+	is := func(prefix string) bool { return strings.HasPrefix(string(id), prefix) }
+	return slices.Contains(c.managed, "vlan") && (is("PN1") || is("PN2")) || slices.Contains(c.managed, "return-path") && is("PN5")
 }
 
 func (d Document) chooser(chosen check.Tool) chooser {
@@ -28,9 +36,9 @@ func (d Document) chooser(chosen check.Tool) chooser {
 	case chosen != "":
 		return chooser{tools: []check.Tool{chosen}}
 	case d.Renderer == "":
-		return chooser{tools: []check.Tool{check.IPRoute2}, unknown: true}
+		return chooser{tools: []check.Tool{check.IPRoute2}, unknown: true, managed: d.Managed}
 	default:
-		return chooser{tools: []check.Tool{check.IPRoute2, d.Renderer}}
+		return chooser{tools: []check.Tool{check.IPRoute2, d.Renderer}, managed: d.Managed}
 	}
 }
 
@@ -58,7 +66,7 @@ func (d Document) writeFinding(p *page, f check.Finding, choose chooser) {
 	if follow := d.consequences(f.ID); follow != "" {
 		p.field(below, "hides", follow+" (judged when this is mended)")
 	}
-	choose.write(p, f.Fixes)
+	choose.write(p, f)
 	p.field(below, "more", f.Doc)
 }
 
@@ -70,12 +78,19 @@ func after(text, more string) string {
 }
 
 // write writes the fixes of the tools that were chosen, those for any tool first.
-func (c chooser) write(p *page, fixes []check.Fix) {
+func (c chooser) write(p *page, f check.Finding) {
+	lasts := slices.ContainsFunc(f.Fixes, func(fix check.Fix) bool { return slices.Contains(lasting(), fix.Tool) })
 	tools := append([]check.Tool{check.AnyTool}, c.tools...)
-	for _, tool := range tools {
-		writeFixes(p, tool, slices.DeleteFunc(slices.Clone(fixes), func(f check.Fix) bool { return f.Tool != tool }))
+	if c.keeps(f.ID) {
+		tools = []check.Tool{check.AnyTool, check.IPRoute2}
 	}
-	if c.unknown && slices.ContainsFunc(fixes, func(f check.Fix) bool { return slices.Contains(lasting(), f.Tool) }) {
+	for _, tool := range tools {
+		writeFixes(p, tool, slices.DeleteFunc(slices.Clone(f.Fixes), func(fix check.Fix) bool { return fix.Tool != tool }))
+	}
+	switch {
+	case lasts && c.keeps(f.ID):
+		p.field(below, "to last", "the agent keeps this itself (--manage); what hinders it stands in the events of the Node")
+	case lasts && c.unknown:
 		p.field(below, "to last", "run this again with --fix netplan, networkmanager, ifupdown or networkd, whichever sets this machine's network up")
 	}
 }

@@ -111,6 +111,8 @@ func silent() Document {
 
 func TestText(t *testing.T) {
 	plain, colored, wide := Style{Unicode: true}, Style{Unicode: true, Color: true}, Style{Unicode: true, Width: 132}
+	managed := brokenVLAN()
+	managed.Managed = []string{"vlan"}
 	unrecognised := brokenVLAN()
 	unrecognised.Renderer = ""
 	for name, tc := range map[string]struct {
@@ -125,6 +127,7 @@ func TestText(t *testing.T) {
 		"failure-in-ascii":      {brokenVLAN(), Style{}, ""},
 		"failure-in-colour":     {brokenVLAN(), colored, ""},
 		"failure-wide":          {brokenVLAN(), wide, ""},
+		"managed":               {managed, plain, ""},
 		"chosen-tool":           {brokenVLAN(), plain, check.Networkd},
 		"unrecognised-renderer": {unrecognised, plain, ""},
 		"undetermined":          {undetermined(), plain, ""},
