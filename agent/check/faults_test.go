@@ -100,7 +100,7 @@ func gatewayFaults() map[string]fault {
 		"gateway silent":             {editARP(gateway, silence), GatewayAnswers, Fail, "GatewaySilent"},
 		"gateway of a block silent":  {editARP(second, silence), GatewayAnswers, Warn, "GatewaySilent"},
 		"gateway not asked":          {editARP(gateway, notAsked), GatewayAnswers, Unknown, "GatewayNotAsked"},
-		"gateway answered twice":     {editARP(gateway, twice), GatewayAlone, Fail, "GatewayAnsweredTwice"},
+		"gateway answered twice":     {editARP(gateway, twice), GatewayAlone, Warn, "GatewayAnsweredTwice"},
 		"gateway's address is here":  {addAddress(6, "203.0.113.1/32"), GatewayAlone, Fail, "GatewayHeldHere"},
 		"gateway pinned":             {pin("02:00:00:00:00:66"), GatewayAlone, Fail, "GatewayPinned"},
 		"gateway slow":               {editARP(gateway, slow), GatewayLatency, Warn, "GatewaySlow"},

@@ -14,6 +14,7 @@ const slowGateway = 100 * time.Millisecond
 // judgeGatewayAlone: a second machine with the gateway's address draws a part of the traffic to itself.
 func judgeGatewayAlone(v view) outcome {
 	asked := 0
+	var twice *outcome
 	for _, b := range v.blocks4() {
 		if holders := v.Holds(b.Gateway); len(holders) > 0 {
 			return outcome{status: Fail, reason: "GatewayHeldHere",
@@ -31,14 +32,18 @@ func judgeGatewayAlone(v view) outcome {
 			return o
 		}
 		if len(answer.MACs) > 1 {
-			return outcome{status: Fail, reason: "GatewayAnsweredTwice",
+			// Every node of the network sees this, so no other is the better one; redundant routers may even be meant to.
+			twice = &outcome{status: Warn, reason: "GatewayAnsweredTwice",
 				expected: "one machine answers for " + b.Gateway.String(), observed: strings.Join(answer.MACs, " and "),
 				cause: fmt.Sprintf("%s answer for gateway %s", strings.Join(answer.MACs, " and "), b.Gateway),
 				fixes: []Fix{{Tool: AnyTool, Commands: []string{fmt.Sprintf("arping -c 3 -I %s %s", v.vlan.Name, b.Gateway)},
 					Note: "find the machine that carries the gateway's address: compare the hardware addresses with those that the other nodes report in the annotation phoenixnap.com/reported-identity"}}}
 		}
 	}
-	if asked == 0 {
+	switch {
+	case twice != nil:
+		return *twice
+	case asked == 0:
 		return notApplicable("no gateway was heard")
 	}
 	return ok("one machine answers for each gateway")

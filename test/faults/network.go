@@ -53,7 +53,7 @@ func networkFaults() []Fault {
 			make: onSwitch("bridge vlan delete dev p-$SERVER vid 56"), mend: onSwitch("bridge vlan add dev p-$SERVER vid 56")},
 		{Name: "gateway gone", ID: "PN301", Reason: silent, Told: ByCondition, Alone: true,
 			make: atGateway("ip address delete $GATEWAY/$BITS dev eth0.56"), mend: atGateway("ip address add $GATEWAY/$BITS dev eth0.56")},
-		{Name: "another server answers for the gateway", ID: "PN302", Reason: "GatewayAnsweredTwice", Told: ByCondition, Alone: true,
+		{Name: "another server answers for the gateway", ID: "PN302", Reason: "GatewayAnsweredTwice", Told: ByMetric, Level: 1, Alone: true,
 			make: nextDoor("ip address add $GATEWAY/32 dev bond0.56"), mend: nextDoor("ip address delete $GATEWAY/32 dev bond0.56")},
 		{Name: "server holds the address of the gateway", ID: "PN302", Reason: "GatewayHeldHere", Told: ByCondition, Event: true, Alone: true,
 			make: here("ip address add $GATEWAY/32 dev bond0.56"), mend: here("ip address delete $GATEWAY/32 dev bond0.56")},
