@@ -2,6 +2,7 @@ package returnpath
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/returnpath"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
 )
@@ -39,6 +41,7 @@ func TestReplies(t *testing.T) {
 		r.waitForProxy(mode)
 		drops := r.dropped()
 		unmanaged := r.ask()
+		r.diagnosed(check.Warn)
 		if drops = r.dropped() - drops; drops == 0 {
 			t.Errorf("%s: the upstream dropped nothing: the clients go without an answer for another reason", mode)
 		}
@@ -46,6 +49,7 @@ func TestReplies(t *testing.T) {
 		agent := r.manage()
 		managed := r.ask()
 		r.inside(mode)
+		r.diagnosed(check.OK)
 		if mode == "nftables" {
 			r.disturb()
 		}
@@ -153,6 +157,32 @@ func (r *rig) inside(mode string) {
 	way := r.execute(holder, "ip", "route", "get", clientIP, "from", podOf(holder).String(), "iif", "pod0")
 	if !strings.Contains(way, fmt.Sprintf("dev bond0.%d", defaultVLAN)) {
 		r.t.Errorf("what a pod begins itself leaves by another way than the default route: %s", way)
+	}
+}
+
+// diagnosed holds that a diagnosis tells the ways of replies as they are: of the node's own programs and of pods.
+func (r *rig) diagnosed(want check.Status) {
+	r.t.Helper()
+	out, err := r.lab.Exec(r.t.Context(), holder, lab.Path("agent"), "diagnose", "--node-name", holder, "--kubeconfig", lab.Path("agent.kubeconfig"), "-o", "json")
+	r.must("diagnose", err)
+	var document struct {
+		Checks []check.Finding `json:"checks"`
+	}
+	r.must(fmt.Sprintf("read the diagnosis %s%s", out.Stdout, out.Stderr), json.Unmarshal(out.Stdout, &document))
+	judged := 0
+	for _, f := range document.Checks {
+		wanted, tells := map[check.ID]check.Status{
+			check.ReversePath: check.OK, check.ReturnPath: want, check.ServiceReplies: want,
+		}[f.ID]
+		if !tells {
+			continue
+		}
+		if judged++; f.Status != wanted {
+			r.t.Errorf("%s is %s, want %s: %s %s (%s)", f.ID, f.Status, wanted, f.Cause, f.Because, f.Observed)
+		}
+	}
+	if judged != 3 {
+		r.t.Errorf("%d findings were judged, want 3", judged)
 	}
 }
 

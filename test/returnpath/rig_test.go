@@ -195,6 +195,8 @@ func (r *rig) configure() {
 		r.must("public network", r.lab.ConfigureVLAN(r.t.Context(), lab.VLAN{Server: s.Name, ID: serviceVLAN,
 			Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, host}), 29)}))
 		r.publish(s, netip.AddrFrom4([4]byte{203, 0, 113, host}))
+		// As a network plugin that routes does.
+		r.execute(s.Name, "ip", "route", "add", podOf(s.Name).String()+"/32", "dev", "pod0")
 		r.start(lab.Program{Host: lab.PodOf(s.Name), Name: "backend-" + s.Name,
 			Args: []string{lab.Path("backend"), "--listen", ":" + strconv.Itoa(backendPort), "--name", s.Name}})
 	}
