@@ -3,6 +3,7 @@ package services
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,6 +78,8 @@ func TestReportChanges(t *testing.T) {
 		"no more":  {answered, "", []netip.Addr{first}},
 		"changed":  {answered, silent, []netip.Addr{first, second}},
 		"unclear":  {answered, "{", []netip.Addr{first}},
+		"moved":    {answered, strings.ReplaceAll(answered, "00:01", "00:02"), []netip.Addr{first}},
+		"held":     {answered, strings.ReplaceAll(answered, `"since"`, `"held":true,"since"`), []netip.Addr{first}},
 	} {
 		got := reportChanges(report(tc.before), report(tc.after))
 		slices.SortFunc(got, netip.Addr.Compare)

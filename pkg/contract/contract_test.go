@@ -187,3 +187,25 @@ func TestReportedAddressesSurviveTheAnnotation(t *testing.T) {
 		t.Error("a broken annotation is no error")
 	}
 }
+
+// FuzzReportedAddresses: whatever stands in the annotation, reading it returns, and what was read can be written and read
+// again.
+func FuzzReportedAddresses(f *testing.F) {
+	f.Add(`{"203.0.113.10":{"state":"Answered","mac":"02:00:00:00:00:01","held":true,"since":"2026-03-01T12:00:00Z"}}`)
+	f.Add(`{"203.0.113.10":null}`)
+	f.Add(`[]`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		first, err := ParseReportedAddresses(raw)
+		if err != nil {
+			return
+		}
+		encoded, err := first.Encode()
+		if err != nil {
+			return // a time of more than four digits can be read, but not written
+		}
+		again, err := ParseReportedAddresses(encoded)
+		if err != nil || len(again) != len(first) {
+			t.Errorf("%q became %q, read as %v (%v)", raw, encoded, again, err)
+		}
+	})
+}
