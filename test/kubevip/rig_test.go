@@ -16,7 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -256,24 +255,6 @@ func (r *rig) ip(host string, args ...string) string {
 		r.t.Fatalf("%s: ip %s: exit code %d\n%s%s", host, strings.Join(args, " "), out.Code, out.Stdout, out.Stderr)
 	}
 	return string(out.Stdout)
-}
-
-// events are those on Services: message by namespace/name/reason/host.
-func (r *rig) events(ctx context.Context, namespace string) ([]corev1.Event, error) {
-	list, err := r.kube.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Service"})
-	if err != nil {
-		return nil, fmt.Errorf("list events: %w", err)
-	}
-	return list.Items, nil
-}
-
-// patchNode sets an annotation of a Node, as the controller does.
-func (r *rig) patchNode(name, key, value string) {
-	r.t.Helper()
-	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}})
-	r.must("encode", err)
-	_, err = r.kube.CoreV1().Nodes().Patch(r.t.Context(), name, types.MergePatchType, raw, metav1.PatchOptions{})
-	r.must("patch Node "+name, err)
 }
 
 func (r *rig) must(what string, err error) {

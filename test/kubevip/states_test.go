@@ -120,7 +120,7 @@ func (s *side) breakAll(gatewayLink string) (want []*expectation) {
 	return append(want, s.expect("left behind by a Service that is gone", "PN603", "dead/gone", s.x))
 }
 
-// mend puts right what can be put right, and takes the return path away.
+// mend puts right what can be put right.
 func (s *side) mend(gatewayLink string) (want []*expectation) {
 	s.signal(s.x, "stopped", syscall.SIGCONT)
 	s.ip(lab.Gateway, "address", "delete", s.addresses["plain/foreign"].String()+"/32", "dev", gatewayLink)
@@ -150,7 +150,7 @@ func TestStates(t *testing.T) {
 		func(s *side) []*expectation { return s.breakAll(gatewayLink) },
 		func(s *side) []*expectation { return s.mend(gatewayLink) },
 		func(s *side) []*expectation {
-			s.ip(s.x, "route", "delete", "default")
+			s.ip(s.x, "route", "replace", "default", "via", apiServer, "dev", privateLink)
 			return []*expectation{s.expect("no way back", "PN606", "plain/web", s.x)}
 		},
 	} {
@@ -204,9 +204,9 @@ var (
 // look reads once.
 func (w *witness) look() {
 	w.t.Helper()
-	events, err := w.events(w.t.Context(), metav1.NamespaceAll)
+	events, err := w.kube.CoreV1().Events(metav1.NamespaceAll).List(w.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Service"})
 	w.must("read events", err)
-	for _, e := range events {
+	for _, e := range events.Items {
 		// Times of events are in whole seconds.
 		if e.LastTimestamp.Add(time.Second).Before(w.after) {
 			continue
