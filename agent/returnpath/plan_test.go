@@ -1,12 +1,9 @@
 package returnpath
 
 import (
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
@@ -14,102 +11,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
 )
-
-// model is a kernel in memory: it refuses what the kernel refuses.
-type model struct {
-	observed
-	// touched are actions on what is not the agent's.
-	touched []string
-}
-
-var errExists = errors.New("file exists")
-
-func (m *model) AddRule(r rule) error {
-	made := seenRule{rule: r, protocol: manage.Protocol}
-	if slices.ContainsFunc(m.rules, func(s seenRule) bool {
-		return s.rule == made.rule && s.protocol == made.protocol && s.other == made.other
-	}) {
-		return errExists
-	}
-	m.rules = append(m.rules, made)
-	return nil
-}
-
-func (m *model) DeleteRule(r seenRule) error {
-	if !r.ours() {
-		m.touched = append(m.touched, r.String())
-	}
-	i := slices.IndexFunc(m.rules, func(s seenRule) bool { return s.rule == r.rule && s.protocol == r.protocol && s.other == r.other })
-	if i < 0 {
-		return errors.New("no such rule")
-	}
-	m.rules = slices.Delete(m.rules, i, i+1)
-	return nil
-}
-
-func (m *model) SetRoute(r route) error {
-	if m.link == nil || m.link.index != r.link || !m.link.up {
-		return errors.New("network is down")
-	}
-	m.routes = slices.DeleteFunc(m.routes, func(s seenRoute) bool {
-		if s.place() == r.place() && !s.ours() {
-			m.touched = append(m.touched, s.String())
-		}
-		return s.place() == r.place()
-	})
-	m.routes = append(m.routes, seenRoute{route: r, protocol: manage.Protocol})
-	return nil
-}
-
-func (m *model) DeleteRoute(r seenRoute) error {
-	if !r.ours() {
-		m.touched = append(m.touched, r.String())
-	}
-	i := slices.IndexFunc(m.routes, func(s seenRoute) bool { return s.route == r.route && s.protocol == r.protocol })
-	if i < 0 {
-		return errors.New("no such route")
-	}
-	m.routes = slices.Delete(m.routes, i, i+1)
-	return nil
-}
-
-func (m *model) SetRuleset(r ruleset) error {
-	m.ruleset = r.lines()
-	return nil
-}
-
-func (m *model) Loosen(l link) error {
-	if m.link == nil || m.link.index != l.index {
-		return errors.New("no such device")
-	}
-	m.link.strict = false
-	return nil
-}
-
-func (m *model) apply(t *testing.T, actions []action) {
-	t.Helper()
-	for _, a := range actions {
-		if err := a.do(m); err != nil {
-			t.Errorf("%s: %v", a.text, err)
-		}
-	}
-}
-
-func (m *model) foreign() string {
-	var all []string
-	for _, r := range m.rules {
-		if !r.ours() {
-			all = append(all, fmt.Sprint(r.rule, r.protocol))
-		}
-	}
-	for _, r := range m.routes {
-		if !r.ours() {
-			all = append(all, fmt.Sprint(r.route, r.protocol))
-		}
-	}
-	slices.Sort(all)
-	return strings.Join(all, "\n")
-}
 
 func block(cidr, gateway string) contract.NetworkBlock {
 	return contract.NetworkBlock{CIDR: netip.MustParsePrefix(cidr), Gateway: netip.MustParseAddr(gateway)}
@@ -179,6 +80,19 @@ func verify(t *testing.T, m *model, target target, hadRuleset []string) {
 		if got := m.defaultOf(table); m.link != nil && m.link.up && got != b.Gateway {
 			t.Errorf("block %s leaves by %s, want its gateway %s", b.CIDR, got, b.Gateway)
 		}
+	}
+	tables := map[uint32]int{}
+	for _, r := range m.rules {
+		if !r.ours() || r.priority != markPriority {
+			continue
+		}
+		if r.mark == 0 || r.mark&^uint32(target.bits) != 0 || r.mask != uint32(target.bits) || tables[r.mark] != 0 {
+			t.Errorf("rule %s with the bits %s, beside %v", r, target.bits, tables)
+		}
+		tables[r.mark] = r.table
+	}
+	if want := min(len(target.blocks), target.bits.Count()); len(tables) > want || len(target.blocks) > 0 && len(tables) == 0 {
+		t.Errorf("%d rules by mark, want %d at most", len(tables), want)
 	}
 	switch {
 	case m.link == nil && len(target.blocks) > 0 && !slices.Equal(m.ruleset, hadRuleset):
