@@ -105,6 +105,7 @@ func TestTheWholeController(t *testing.T) {
 	s.checkShared()
 	s.checkBrought()
 	kept := s.published(s.space, "kept")
+	s.checkAnnounced("kept", kept)
 	s.checkClass()
 	s.checkControlPlane()
 	if bought := s.bought(); bought != 5 {
