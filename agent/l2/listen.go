@@ -19,6 +19,11 @@ import (
 const (
 	// listenCheck is how often a listener that hears nothing looks whether its interface is still the same.
 	listenCheck = 10 * time.Second
+	// gather is how long a listener rests after a packet, drain how long it then takes what has come meanwhile at most.
+	gather = 250 * time.Millisecond
+	drain  = 10 * time.Millisecond
+	// receiveBuffer is asked of the kernel, in bytes.
+	receiveBuffer = 1 << 20
 	// reopenPause is the pause before the interface is opened anew.
 	reopenPause = time.Second
 )
@@ -99,18 +104,8 @@ func (l *Listener) listen(ctx context.Context, name string) error {
 	klog.FromContext(ctx).V(2).Info("Listening to ARP", "interface", name)
 	own, buffer := link.HardwareAddr.String(), make([]byte, 256)
 	for l.Interface() == name && ctx.Err() == nil {
-		if err := conn.SetReadDeadline(time.Now().Add(listenCheck)); err != nil {
-			return err
-		}
-		for {
-			n, _, err := conn.ReadFrom(buffer)
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				break
-			}
-			if err != nil {
-				return fmt.Errorf("listen to ARP on %s: %w", name, err)
-			}
-			l.take(buffer[:n], own)
+		if err := l.takeUntil(ctx, conn, time.Now().Add(listenCheck), packetTaker{buffer, own}); err != nil {
+			return fmt.Errorf("listen to ARP on %s: %w", name, err)
 		}
 		current, err := interfaceNamed(name)
 		if err == nil && (current.Index != link.Index || current.HardwareAddr.String() != own) {
@@ -118,6 +113,49 @@ func (l *Listener) listen(ctx context.Context, name string) error {
 		}
 	}
 	return nil
+}
+
+// packetTaker is where packets are read to, and our own hardware address.
+type packetTaker struct {
+	buffer []byte
+	own    string
+}
+
+// takeUntil takes what comes until a time. After a packet it rests before it takes what else has come: waking up costs
+// more than reading, and on a network with hundreds of addresses a hundred packets come in a second.
+func (l *Listener) takeUntil(ctx context.Context, conn net.PacketConn, end time.Time, p packetTaker) error {
+	for {
+		took, err := l.takeOne(conn, end, p)
+		if err != nil || !took {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(gather):
+		}
+		for gathered := time.Now().Add(drain); took; {
+			if took, err = l.takeOne(conn, gathered, p); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// takeOne takes a packet; took is false when none came until the time.
+func (l *Listener) takeOne(conn net.PacketConn, until time.Time, p packetTaker) (took bool, err error) {
+	if err := conn.SetReadDeadline(until); err != nil {
+		return false, err
+	}
+	n, _, err := conn.ReadFrom(p.buffer)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	l.take(p.buffer[:n], p.own)
+	return true, nil
 }
 
 // take passes on a packet.
@@ -151,7 +189,22 @@ func openAll(interfaceName string) (net.PacketConn, *net.Interface, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open a packet socket on %s (takes the capability NET_RAW): %w", interfaceName, err)
 	}
+	if err := enlarge(conn); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("enlarge the buffer of %s: %w", interfaceName, err), conn.Close())
+	}
 	return conn, link, nil
+}
+
+// enlarge lets the kernel keep more packets while the listener rests: as many as net.core.rmem_max allows without the
+// capability NET_ADMIN.
+func enlarge(conn *packet.Conn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) })
+	return errors.Join(err, set)
 }
 
 // onlyARP is a filter (classic BPF) that lets frames of type ARP through, cut to what a packet and its padding have.

@@ -64,11 +64,18 @@ func furnishInPlace(ctx context.Context, c *setting, far *space.Space) error {
 	for _, step := range []func() error{
 		func() error { return batchIn(ctx, far, "link add "+vlanLink+" type veth peer name far0\n") },
 		func() error { return moveHere(far) },
-		func() error { return batchHere(ctx, near+podLinks(c.Pods)) },
+		func() error { return batchHere(ctx, near) },
 		func() error { return batchIn(ctx, far, farLinks(virtual)) },
-		func() error { return startFar(far, announce, []string{"--every", "3s"}, virtual) },
 		func() error {
-			return startFar(far, announce, []string{"--every", "30s", "--ask-from", askerAddress.Addr().String()}, virtual)
+			process, err := startFar(far, announce, []string{"--every", "3s"}, virtual)
+			if err != nil {
+				return err
+			}
+			return batchHere(ctx, podLinks(c.Pods, process))
+		},
+		func() error {
+			_, err := startFar(far, announce, []string{"--every", "30s", "--ask-from", askerAddress.Addr().String()}, virtual)
+			return err
 		},
 	} {
 		if err := step(); err != nil {
@@ -103,8 +110,9 @@ func farLinks(virtual []netip.Addr) string {
 	return b.String()
 }
 
-// startFar starts the program that stands for the rest of the network; it ends with the namespace.
-func startFar(far *space.Space, program string, flags []string, virtual []netip.Addr) error {
+// startFar starts the program that stands for the rest of the network; it ends with the namespace. It returns the ID of the
+// process.
+func startFar(far *space.Space, program string, flags []string, virtual []netip.Addr) (int, error) {
 	args := append([]string{"--interface", "far0"}, flags...)
 	for _, address := range virtual {
 		args = append(args, address.String())
@@ -113,9 +121,9 @@ func startFar(far *space.Space, program string, flags []string, virtual []netip.
 	cmd := exec.Command(program, args...) //nolint:noctx,gosec // see above; our own program
 	cmd.Stderr = os.Stderr
 	if err := far.Start(cmd); err != nil {
-		return fmt.Errorf("start to announce: %w", err)
+		return 0, fmt.Errorf("start to announce: %w", err)
 	}
-	return nil
+	return cmd.Process.Pid, nil
 }
 
 // batchHere runs lines of ip in this namespace, batchIn in the far one.

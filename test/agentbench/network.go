@@ -78,8 +78,7 @@ func (n *realNetwork) furnish(ctx context.Context) error {
 	if err := n.startRest(ctx, virtual); err != nil {
 		return err
 	}
-	n.say("making %d pod interfaces", n.Pods)
-	return n.batch(ctx, server, "ip", podLinks(n.Pods))
+	return n.makePods(ctx)
 }
 
 // startRest starts what is heard of the rest of the cluster: kube-vip's announcements, and the questions of other agents,
@@ -124,14 +123,29 @@ func announced(virtual []netip.Addr) string {
 	return b.String()
 }
 
-// podLinks are interfaces with host routes, as network plugins make them.
-func podLinks(count int) string {
+// podLinks are interfaces with host routes, as network plugins make them; their far ends are in the network namespace of a
+// process.
+func podLinks(count, process int) string {
 	var b strings.Builder
 	for i := range count {
-		fmt.Fprintf(&b, "link add cali%04d type veth peer name peer%04d\nlink set cali%04d up\nlink set peer%04d up\nroute add 10.200.%d.%d/32 dev cali%04d\n",
-			i, i, i, i, i/250, i%250+1, i)
+		fmt.Fprintf(&b, "link add cali%04d type veth peer name pod%04d netns %d\nlink set cali%04d up\nroute add 10.200.%d.%d/32 dev cali%04d\n",
+			i, i, process, i, i/250, i%250+1, i)
 	}
 	return b.String()
+}
+
+// makePods starts a process in the server's pod and makes the interfaces between both.
+func (n *realNetwork) makePods(ctx context.Context) error {
+	n.say("making %d pod interfaces", n.Pods)
+	id, err := n.lab.StartProcess(ctx, lab.Program{Host: lab.PodOf(server), Name: "pod", Args: []string{"sleep", "86400"}})
+	if err != nil {
+		return fmt.Errorf("start a pod: %w", err)
+	}
+	pod, err := n.lab.Await(ctx, id, 0)
+	if err != nil {
+		return fmt.Errorf("start a pod: %w", err)
+	}
+	return n.batch(ctx, server, "ip", podLinks(n.Pods, pod.PID))
 }
 
 // batch runs lines of ip or bridge on a host.

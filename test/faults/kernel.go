@@ -20,11 +20,11 @@ func kernelFaults() []Fault {
 		{Name: "IPVS without strict ARP", ID: "PN404", Reason: "StrictARPMissing", Told: ByCondition, Event: true,
 			make: here("echo 0 > $CONF/arp_ignore\nip link add kube-ipvs0 type dummy"),
 			mend: here("echo 1 > $CONF/arp_ignore\nip link delete kube-ipvs0")},
-		{Name: "forwarding off", ID: "PN405", Reason: "ForwardingOff", Told: ByCondition, Short: true,
+		{Name: "forwarding off", ID: "PN405", Reason: "ForwardingOff", Told: ByCondition, Event: true, Short: true,
 			make: here("echo 0 > /proc/sys/net/ipv4/ip_forward"), mend: here("echo 1 > /proc/sys/net/ipv4/ip_forward")},
-		{Name: "forwarding off on the VLAN interface", ID: "PN405", Reason: "ForwardingOffHere", Told: ByCondition,
+		{Name: "forwarding off on the VLAN interface", ID: "PN405", Reason: "ForwardingOffHere", Told: ByCondition, Event: true,
 			make: set("forwarding", 0), mend: set("forwarding", 1)},
-		{Name: "proxy ARP", ID: "PN406", Reason: "ProxyARP", Told: ByMetric, Level: 1,
+		{Name: "proxy ARP", ID: "PN406", Reason: "ProxyARP", Told: ByMetric, Level: 1, Event: true,
 			make: set("proxy_arp", 1), mend: set("proxy_arp", 0)},
 	}
 }
