@@ -144,3 +144,30 @@ func TestOnlyTheNetworkChangesTheExpectation(t *testing.T) {
 		t.Errorf("%d changes, published %t after the Node was deleted; want 2, false", *changes, s.Expected().Published)
 	}
 }
+
+// TestReportedAddresses: what is to be reported stands on the Node, and an agent that starts reads what the last one
+// reported.
+func TestReportedAddresses(t *testing.T) {
+	s, b, _ := newStation(&[]*corev1.Service{})
+	sampled := 0
+	s.OnSample(func() { sampled++ })
+	if _, known := s.ReportedBefore(); known || s.VLANInterface() != "" {
+		t.Error("something is known before the Node and a sample were seen")
+	}
+	want := contract.ReportedAddresses{netip.MustParseAddr("203.0.113.3"): {State: contract.AddressAnswered, MAC: "02:00:00:00:00:01", Held: true}}
+	s.Reported(want)
+	s.Sample(sample(check.OK, ""))
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{contract.NodeReportedAddresses: b.annotations[contract.NodeReportedAddresses]}}}
+	s.ObserveNode(node)
+	if got, known := s.ReportedBefore(); !known || !cmp.Equal(got, want) {
+		t.Errorf("reported before: %v, %t; want %v", got, known, want)
+	}
+	node.Annotations = map[string]string{contract.NodeReportedAddresses: "{"}
+	s.ObserveNode(node)
+	if got, known := s.ReportedBefore(); !known || len(got) != 0 {
+		t.Errorf("a report that cannot be read is read as %v, %t", got, known)
+	}
+	if sampled != 1 || s.VLANInterface() != "bond0.100" {
+		t.Errorf("%d samples told, interface %q", sampled, s.VLANInterface())
+	}
+}
