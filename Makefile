@@ -52,8 +52,9 @@ test-minor: go
 	echo "figure tests_on_kubernetes_$(subst .,_,$(MINOR)) $$(grep -c '"Action":"pass".*"Test":' $$results) tests"
 
 .PHONY: bench
-bench: prepare ## Measure API calls, waits and memory of the controller, one figure a line; takes about fifteen minutes
+bench: prepare ## Measure the cost of controller and agent, one figure a line; takes about twenty minutes
 	go run ./test/bench/cmd/bench
+	go run ./test/agentbench/cmd/agentbench
 
 .PHONY: faults
 faults: prepare ## Break servers of the lab in every way that has a finding, and measure when it is told; takes about five minutes
