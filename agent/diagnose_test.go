@@ -39,7 +39,7 @@ func (o *output) String() string {
 // execute runs the command as main does, and returns its exit code and what it printed.
 func execute(ctx context.Context, t *testing.T, out *output, args ...string) int {
 	t.Helper()
-	command := newCommand()
+	command := newCommand() //nolint:contextcheck // cobra hands the context of ExecuteContext to the commands
 	command.SetOut(out)
 	command.SetErr(out)
 	command.SetArgs(args)
