@@ -92,7 +92,9 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-func ticks(d time.Duration) string { return strconv.FormatInt(d.Milliseconds()*ticksPerSecond/1000, 10) }
+func ticks(d time.Duration) string {
+	return strconv.FormatInt(d.Milliseconds()*ticksPerSecond/1000, 10)
+}
 
 func TestAddresses(t *testing.T) {
 	all, err := addresses(300)

@@ -48,7 +48,7 @@ func run(ctx context.Context, name, source string, every time.Duration, addresse
 	if err != nil {
 		return fmt.Errorf("open %s: %w", name, err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if source != "" {
 		asked, err := questions(link.HardwareAddr, source, addresses)
 		if err != nil {
