@@ -46,7 +46,7 @@ type Config struct {
 	Mark, Mask uint32
 	// TableBase makes the number of the routing table, see check.Expected.
 	TableBase int
-	Publisher  Publisher
+	Publisher Publisher
 	// Services returns the Services of the cluster; known is false before they were listed.
 	Services func() (services []*corev1.Service, known bool)
 	Metrics  Metrics
