@@ -213,7 +213,7 @@ func TestUsage(t *testing.T) {
 func TestFlagOutweighsEnvironment(t *testing.T) {
 	command := newDiagnoseCommand()
 	must(t, command.ParseFlags([]string{"--uplink", "bond1"}))
-	environment := map[string]string{"UPLINK": "bond2", "INTERFACE": "bond1.100", "NODE_NAME": ""}
+	environment := map[string]string{"OUTPUT": "xml", "NETWORK": "10.0.0.0/8", "UPLINK": "bond2", "INTERFACE": "bond1.100", "NODE_NAME": ""}
 	must(t, fromEnvironment(command.Flags(), func(name string) (string, bool) {
 		value, set := environment[name]
 		return value, set
@@ -223,5 +223,10 @@ func TestFlagOutweighsEnvironment(t *testing.T) {
 	}
 	if got := command.Flag("interface").Value.String(); got != "bond1.100" {
 		t.Errorf("interface is %q, want the environment's bond1.100", got)
+	}
+	for _, name := range []string{"output", "network"} {
+		if command.Flag(name).Changed {
+			t.Errorf("--%s is taken from a variable that a shell may have for something else", name)
+		}
 	}
 }

@@ -24,8 +24,8 @@ func newCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "phoenixnap-agent",
 		Short: "Checks a node's way to a phoenixNAP public network",
-		Long: "Checks a node's way to a phoenixNAP public network.\n\nEvery flag may also be given as an environment variable of the same name in capitals:\n" +
-			"--node-name as NODE_NAME. A flag outweighs the environment.",
+		Long: "Checks a node's way to a phoenixNAP public network.\n\nThe flags of run, and what diagnose has in common with it, may also be given as environment variables of\n" +
+			"the same name in capitals: --node-name as NODE_NAME. A flag outweighs the environment.",
 		Version: version.Get().GitVersion,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -48,13 +48,16 @@ func newCommand() *cobra.Command {
 	return command
 }
 
-// fromEnvironment sets the flags that were not given from the variables of the same name.
+// fromEnvironment sets the flags that were not given from the variables of the same name. What only a person gives who asks
+// for a diagnosis is not looked for there: a shell may well have a variable NETWORK or OUTPUT of its own.
 func fromEnvironment(flags *pflag.FlagSet, lookUp func(string) (string, bool)) error {
+	shared := map[string]bool{}
+	newRunCommand().Flags().VisitAll(func(f *pflag.Flag) { shared[f.Name] = true })
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := variable(f.Name)
 		value, set := lookUp(name)
-		if f.Changed || !set || value == "" || f.Name == "help" || f.Name == "v" {
+		if f.Changed || !set || value == "" || !shared[f.Name] {
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
