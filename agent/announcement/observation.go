@@ -1,12 +1,14 @@
 package announcement
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
 )
 
 // ipvsInterface holds every service address on every node with kube-proxy in IPVS mode; it announces nothing.
@@ -151,4 +153,28 @@ func returnBy(router Router, view View, o Observation) string {
 	default:
 		return answers[0].Interface
 	}
+}
+
+// Observe asks for the targets once. The sender address of the requests is the node's own, never that of a Service. Only
+// the end of ctx is an error; a question that could not be put is an observation.
+func Observe(ctx context.Context, asker Asker, router Router, view View, targets []Target) ([]Observation, error) {
+	source := view.source()
+	observations := make([]Observation, len(targets))
+	questions := make([]l2.Question, len(targets))
+	for i, t := range targets {
+		observations[i] = view.observe(router, t)
+		questions[i] = l2.Question{Target: t.Address, Source: source}
+	}
+	if !source.IsValid() || len(targets) == 0 {
+		return observations, nil
+	}
+	answers, err := asker.Ask(ctx, view.Report.Interface, questions)
+	for i := range observations {
+		if err != nil {
+			observations[i].Error = err.Error()
+			continue
+		}
+		observations[i].MACs, observations[i].Replied = answers[i].MACs, answers[i].Replied
+	}
+	return observations, ctx.Err()
 }

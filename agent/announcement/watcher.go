@@ -318,27 +318,3 @@ func (w *Watcher) publish(opinions []opinion, findings []check.Finding) {
 	w.Report(w.reported)
 	w.Tell(findings, Sum(findings))
 }
-
-// Observe asks for the targets once. The sender address of the requests is the node's own, never that of a Service. Only
-// the end of ctx is an error; a question that could not be put is an observation.
-func Observe(ctx context.Context, asker Asker, router Router, view View, targets []Target) ([]Observation, error) {
-	source := view.source()
-	observations := make([]Observation, len(targets))
-	questions := make([]l2.Question, len(targets))
-	for i, t := range targets {
-		observations[i] = view.observe(router, t)
-		questions[i] = l2.Question{Target: t.Address, Source: source}
-	}
-	if !source.IsValid() || len(targets) == 0 {
-		return observations, nil
-	}
-	answers, err := asker.Ask(ctx, view.Report.Interface, questions)
-	for i := range observations {
-		if err != nil {
-			observations[i].Error = err.Error()
-			continue
-		}
-		observations[i].MACs, observations[i].Replied = answers[i].MACs, answers[i].Replied
-	}
-	return observations, ctx.Err()
-}
