@@ -35,7 +35,7 @@ type Fault struct {
 	Level int
 	// Flags of `agent diagnose`, where it needs more than its own.
 	Flags []string
-	// Event tells that the agent is told of both fault and mending, by the kernel or the API server; else it has to look.
+	// Event tells that the kernel tells the agent of both fault and mending; else it has to look, or hears from the API server.
 	Event bool
 	// Slow tells that the controller has to find out first, from phoenixNAP's API.
 	Slow bool

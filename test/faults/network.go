@@ -32,9 +32,9 @@ func instanceData(ctx context.Context, s *site) error {
 
 func publishedFaults() []Fault {
 	return []Fault{
-		{Name: "published network unreadable", ID: "PN000", Reason: "NetworkUnreadable", Told: ByCondition, Event: true,
+		{Name: "published network unreadable", ID: "PN000", Reason: "NetworkUnreadable", Told: ByCondition,
 			make: annotate("fifty-six"), mend: annotate(fmt.Sprint(cluster.VLAN))},
-		{Name: "server with the identity of another", ID: "PN003", Reason: "OtherServer", Told: ByDiagnosis, Event: true,
+		{Name: "server with the identity of another", ID: "PN003", Reason: "OtherServer", Told: ByDiagnosis,
 			make: instanceData, mend: here("rm /run/cloud-init/instance-data.json")},
 		{Name: "server taken out of the network", ID: "PN001", Reason: "NotAMember", Told: ByCondition, Slow: true,
 			make: portal(func(s *site) pnapsim.Edit {

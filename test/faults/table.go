@@ -10,7 +10,7 @@ import (
 
 // Limits of the times from a fault to its telling, and from its mending.
 const (
-	// EventLimit holds where the kernel or the API server sends an event.
+	// EventLimit holds where the kernel sends an event.
 	EventLimit = 2 * time.Second
 	// LookLimit holds where the agent has to look by itself.
 	LookLimit = 30 * time.Second
