@@ -20,7 +20,7 @@ const (
 	// listenCheck is how often a listener that hears nothing looks whether its interface is still the same.
 	listenCheck = 10 * time.Second
 	// gather is how long a listener rests after a packet, drain how long it then takes what has come meanwhile at most.
-	gather = 250 * time.Millisecond
+	gather = time.Second
 	drain  = 10 * time.Millisecond
 	// receiveBuffer is asked of the kernel, in bytes.
 	receiveBuffer = 1 << 20
@@ -125,7 +125,10 @@ type packetTaker struct {
 // more than reading, and on a network with hundreds of addresses a hundred packets come in a second.
 func (l *Listener) takeUntil(ctx context.Context, conn net.PacketConn, end time.Time, p packetTaker) error {
 	for {
-		took, err := l.takeOne(conn, end, p)
+		if err := conn.SetReadDeadline(end); err != nil {
+			return err
+		}
+		took, err := l.takeOne(conn, p)
 		if err != nil || !took {
 			return err
 		}
@@ -134,19 +137,19 @@ func (l *Listener) takeUntil(ctx context.Context, conn net.PacketConn, end time.
 			return nil
 		case <-time.After(gather):
 		}
-		for gathered := time.Now().Add(drain); took; {
-			if took, err = l.takeOne(conn, gathered, p); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(drain)); err != nil {
+			return err
+		}
+		for took {
+			if took, err = l.takeOne(conn, p); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// takeOne takes a packet; took is false when none came until the time.
-func (l *Listener) takeOne(conn net.PacketConn, until time.Time, p packetTaker) (took bool, err error) {
-	if err := conn.SetReadDeadline(until); err != nil {
-		return false, err
-	}
+// takeOne takes a packet; took is false when none came until the deadline.
+func (l *Listener) takeOne(conn net.PacketConn, p packetTaker) (took bool, err error) {
 	n, _, err := conn.ReadFrom(p.buffer)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return false, nil
