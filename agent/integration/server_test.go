@@ -209,8 +209,8 @@ func (s *server) addGateways(on string) {
 	s.addVLAN(on, on+".11", 11, "10.0.0.1/24")
 }
 
-// switches plugs the cables into switches that speak LACP, each with some ports; the gateways are on the first. A port of
-// no switch is up and silent.
+// switches plugs the cables into switches that speak LACP, each with some ports; the gateways are on each, for the
+// bond may choose either. A port of no switch is up and silent.
 func (s *server) switches(partners ...[]string) {
 	s.t.Helper()
 	s.in(s.gateway, func() {
@@ -221,7 +221,9 @@ func (s *server) switches(partners ...[]string) {
 		for _, name := range []string{"port1", "port2"} {
 			s.must(name+" up", netlink.LinkSetUp(s.link(name)))
 		}
-		s.addGateways("switch1")
+		for i := range partners {
+			s.addGateways(fmt.Sprintf("switch%d", i+1))
+		}
 	})
 }
 
