@@ -22,21 +22,36 @@ const (
 
 // Reasons of the condition AnnouncementHealthy.
 const (
-	ReasonAnswered         = "Answered"
+	// ReasonAnswered: every address that this node has to do with answers as it should.
+	ReasonAnswered = "Answered"
+	// ReasonNothingAnnounced: no Service has a published address.
 	ReasonNothingAnnounced = "NothingAnnounced"
-	ReasonNoAnswer         = "NoAnswer"
-	ReasonHolderSilent     = "HolderSilent"
-	ReasonStaleAddress     = "StaleAddress"
-	ReasonDuplicate        = "DuplicateAnswer"
-	ReasonWrongInterface   = "WrongInterface"
-	ReasonReturnPath       = "ReturnPathElsewhere"
-	ReasonWrongNode        = "WrongNode"
-	ReasonForeignOwner     = "ForeignOwner"
-	ReasonLeaseExpired     = "LeaseExpired"
-	ReasonLeaseMissing     = "LeaseMissing"
-	ReasonVLANNotReady     = "VLANNotReady"
-	ReasonNotAsked         = "NotAsked"
-	ReasonConfirming       = "Confirming"
+	// ReasonNoAnswer: nobody answers for an address.
+	ReasonNoAnswer = "NoAnswer"
+	// ReasonHolderSilent: the node that holds the lease of an address does not answer for it.
+	ReasonHolderSilent = "HolderSilent"
+	// ReasonStaleAddress: this node carries an address that it does not announce.
+	ReasonStaleAddress = "StaleAddress"
+	// ReasonDuplicate: two machines answer for an address.
+	ReasonDuplicate = "DuplicateAnswer"
+	// ReasonWrongInterface: this node carries an address on another interface than that of the VLAN.
+	ReasonWrongInterface = "WrongInterface"
+	// ReasonReturnPath: replies from an address would leave by another network.
+	ReasonReturnPath = "ReturnPathElsewhere"
+	// ReasonWrongNode: another node answers than the one that holds the lease.
+	ReasonWrongNode = "WrongNode"
+	// ReasonForeignOwner: a machine answers that is no Node of the cluster.
+	ReasonForeignOwner = "ForeignOwner"
+	// ReasonLeaseExpired: an address answers, but nobody renews its lease.
+	ReasonLeaseExpired = "LeaseExpired"
+	// ReasonLeaseMissing: an address answers, but it has no lease. A warning.
+	ReasonLeaseMissing = "LeaseMissing"
+	// ReasonVLANNotReady: the VLAN is not ready, so that the addresses cannot be judged.
+	ReasonVLANNotReady = "VLANNotReady"
+	// ReasonNotAsked: the wire could not be asked.
+	ReasonNotAsked = "NotAsked"
+	// ReasonConfirming: a second look has to confirm what was seen.
+	ReasonConfirming = "Confirming"
 )
 
 // Catalogue declares the checks of an address of a Service. Package check has those of the node; these are judged by

@@ -9,21 +9,21 @@ import (
 
 // Reasons of the events on Services.
 const (
-	// EventAnnounced: a node announces the address, or does so again.
+	// EventAnnounced (Normal): a node announces the address, or does so again.
 	EventAnnounced = "AddressAnnounced"
-	// EventNotAnswered: nobody answers, or not the node that holds kube-vip's lease.
+	// EventNotAnswered (Warning): nobody answers, or not the node that holds kube-vip's lease.
 	EventNotAnswered = "AddressNotAnswered"
-	// EventDuplicate: two machines answer.
+	// EventDuplicate (Warning): two machines answer.
 	EventDuplicate = "DuplicateAddress"
-	// EventStale: a node carries the address against the lease.
+	// EventStale (Warning): a node carries the address against the lease.
 	EventStale = "StaleAddress"
-	// EventForeign: a machine answers that is no Node.
+	// EventForeign (Warning): a machine answers that is no Node.
 	EventForeign = "ForeignAddressOwner"
-	// EventMisplaced: the address is on another node or interface than it ought to be.
+	// EventMisplaced (Warning): the address is on another node or interface than it ought to be.
 	EventMisplaced = "AddressMisplaced"
-	// EventUnguarded: the address answers, but nobody renews kube-vip's lease.
+	// EventUnguarded (Warning): the address answers, but nobody renews kube-vip's lease.
 	EventUnguarded = "AddressUnguarded"
-	// EventReturnPath: the node that holds the address would send replies by another network.
+	// EventReturnPath (Warning): the node that holds the address would send replies by another network.
 	EventReturnPath = "ReturnPathElsewhere"
 )
 

@@ -32,17 +32,17 @@ const (
 	maxTold = 3
 )
 
-// Reasons of events.
+// Reasons of the events on the Node about the way of replies.
 const (
-	// ReasonManaged tells that replies have their way now.
+	// ReasonManaged (Normal): replies have their way now.
 	ReasonManaged = "ReturnPathManaged"
-	// ReasonRepaired tells that somebody had disturbed it.
+	// ReasonRepaired (Normal): somebody had disturbed it.
 	ReasonRepaired = "ReturnPathRepaired"
-	// ReasonRemoved tells that all that was made is gone, for no block needs it.
+	// ReasonRemoved (Normal): all that was made is gone, for no block needs it.
 	ReasonRemoved = "ReturnPathRemoved"
-	// ReasonFailed tells that something could not be made.
+	// ReasonFailed (Warning): something could not be made.
 	ReasonFailed = "ReturnPathFailed"
-	// ReasonMarkClash tells that another program uses the mark bits; nothing is done then.
+	// ReasonMarkClash (Warning): another program uses the mark bits; nothing is done then.
 	ReasonMarkClash = "MarkClash"
 )
 

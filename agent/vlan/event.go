@@ -6,17 +6,17 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Reasons of events on the Node about the managed VLAN interface.
+// Reasons of the events on the Node about the managed VLAN interface.
 const (
-	// ReasonConfigured: the interface was made, or adopted and completed.
+	// ReasonConfigured (Normal): the interface was made, or adopted and completed.
 	ReasonConfigured = "VLANConfigured"
-	// ReasonRepaired: what had been changed or lost was put right.
+	// ReasonRepaired (Normal): what had been changed or lost was put right.
 	ReasonRepaired = "VLANRepaired"
-	// ReasonReleased: what the agent had made was taken back.
+	// ReasonReleased (Normal): what the agent had made was taken back.
 	ReasonReleased = "VLANReleased"
-	// ReasonNotConfigured: something keeps the agent from it.
+	// ReasonNotConfigured (Warning): something keeps the agent from it.
 	ReasonNotConfigured = "VLANNotConfigured"
-	// ReasonDisputed: somebody else keeps undoing what the agent does.
+	// ReasonDisputed (Warning): somebody else keeps undoing what the agent does.
 	ReasonDisputed = "VLANDisputed"
 )
 

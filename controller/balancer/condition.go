@@ -43,8 +43,11 @@ const (
 
 // Reasons of the conditions AddressPublished and Announced, beside the states of addresses.
 const (
-	reasonPublished      = "Published"
-	reasonBlockNotReady  = "BlockNotAssigned"
+	// reasonPublished: the address is in the status of the Service.
+	reasonPublished = "Published"
+	// reasonBlockNotReady: the IP block is not assigned yet.
+	reasonBlockNotReady = "BlockNotAssigned"
+	// reasonNotReported: no agent has reported the address yet.
 	reasonNotReported    = "NotReported"
 	messagePublished     = "the address is in the status of the Service"
 	messageBlockNotReady = "the address is published once its IP block is assigned"

@@ -12,13 +12,13 @@ import (
 
 // Reasons of the events on a Node.
 const (
-	// ReasonPossibleNodeDeletion precedes the deletion of a Node, or says why the Node is kept.
+	// ReasonPossibleNodeDeletion (Warning): precedes the deletion of a Node, or says why the Node is kept.
 	ReasonPossibleNodeDeletion = "PossibleNodeDeletion"
-	// ReasonServerNotFound says that no server belongs to the Node.
+	// ReasonServerNotFound (Warning): no server belongs to the Node.
 	ReasonServerNotFound = "ServerNotFound"
-	// ReasonServerAmbiguous says that several servers may belong to the Node, and which.
+	// ReasonServerAmbiguous (Warning): several servers may belong to the Node, and which.
 	ReasonServerAmbiguous = "ServerAmbiguous"
-	// ReasonMisconfiguredInternalIP says that the kubelet's --node-ip is no address of the server.
+	// ReasonMisconfiguredInternalIP (Warning): the kubelet's --node-ip is no address of the server.
 	ReasonMisconfiguredInternalIP = "MisconfiguredInternalIP"
 )
 

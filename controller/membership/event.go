@@ -10,23 +10,23 @@ import (
 
 // Reasons of the events on a Node.
 const (
-	// ReasonJoining: the server was asked to join the public network.
+	// ReasonJoining (Normal): the server was asked to join the public network.
 	ReasonJoining = "PublicNetworkJoining"
-	// ReasonJoined: the server is a member.
+	// ReasonJoined (Normal): the server is a member.
 	ReasonJoined = "PublicNetworkJoined"
-	// ReasonLeaving: the server was asked to leave the network that the controller joined it to.
+	// ReasonLeaving (Normal): the server was asked to leave the network that the controller joined it to.
 	ReasonLeaving = "PublicNetworkLeaving"
-	// ReasonLeft: the server is no member any more.
+	// ReasonLeft (Normal): the server is no member any more.
 	ReasonLeft = "PublicNetworkLeft"
-	// ReasonJoinRefused: the server cannot join; the text says why and what to do.
+	// ReasonJoinRefused (Warning): the server cannot join; the text says why and what to do.
 	ReasonJoinRefused = "PublicNetworkJoinRefused"
-	// ReasonLeaveRefused: the API does not let the server leave.
+	// ReasonLeaveRefused (Warning): the API does not let the server leave.
 	ReasonLeaveRefused = "PublicNetworkLeaveRefused"
-	// ReasonNodeBlockFull: the node block has no address left for the Node.
+	// ReasonNodeBlockFull (Warning): the node block has no address left for the Node.
 	ReasonNodeBlockFull = "NodeBlockFull"
-	// ReasonNodeBlockUnavailable: there is no node block that could be used; the text says what to do.
+	// ReasonNodeBlockUnavailable (Warning): there is no node block that could be used; the text says what to do.
 	ReasonNodeBlockUnavailable = "NodeBlockUnavailable"
-	// ReasonDryRun: what would have been done.
+	// ReasonDryRun (Normal): what would have been done.
 	ReasonDryRun = "DryRun"
 )
 

@@ -2,17 +2,17 @@ package nodes
 
 // Reasons of the events on a Node.
 const (
-	// ReasonAdmitted: the Node gets the label contract.NodeVLANReady.
+	// ReasonAdmitted (Normal): the Node gets the label contract.NodeVLANReady.
 	ReasonAdmitted = "AdmittedToPublicNetwork"
-	// ReasonExcluded: the Node loses the label.
+	// ReasonExcluded (Warning): the Node loses the label.
 	ReasonExcluded = "ExcludedFromPublicNetwork"
-	// ReasonMembershipMissing: the Node is to carry load-balancer traffic, but its server is no member of the
+	// ReasonMembershipMissing (Warning): the Node is to carry load-balancer traffic, but its server is no member of the
 	// public network.
 	ReasonMembershipMissing = "PublicNetworkMembershipMissing"
-	// ReasonAgentSilent: the agent has not renewed its Lease, so its conditions count no longer. It is the
+	// ReasonAgentSilent (Warning): the agent has not renewed its Lease, so its conditions count no longer. It is the
 	// reason of the conditions too.
 	ReasonAgentSilent = "AgentSilent"
-	// ReasonNodeUnreachable: neither the kubelet nor the agent is heard of. It is the reason of the
+	// ReasonNodeUnreachable (Warning): neither the kubelet nor the agent is heard of. It is the reason of the
 	// conditions too.
 	ReasonNodeUnreachable = "NodeUnreachable"
 )

@@ -11,13 +11,13 @@ import (
 
 // Reasons of the events on the Namespace kube-system.
 const (
-	// eventOrphaned: a block is paid for that nobody uses.
+	// eventOrphaned (Warning): a block is paid for that nobody uses.
 	eventOrphaned = "OrphanedIPBlock"
-	// eventCollected: an orphan was given back to phoenixNAP.
+	// eventCollected (Normal): an orphan was given back to phoenixNAP.
 	eventCollected = "OrphanCollected"
-	// eventStuck: an orphan cannot be given back until a person has acted.
+	// eventStuck (Warning): an orphan cannot be given back until a person has acted.
 	eventStuck = "OrphanNotCollected"
-	// eventDryRun: what would have been changed.
+	// eventDryRun (Normal): what would have been changed.
 	eventDryRun = "DryRun"
 )
 

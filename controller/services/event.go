@@ -7,18 +7,30 @@ import (
 
 // Reasons of the events on Services. Those of the framework's service controller keep their names.
 const (
-	eventEnsuring     = "EnsuringLoadBalancer"
-	eventEnsured      = "EnsuredLoadBalancer"
-	eventDeleting     = "DeletingLoadBalancer"
-	eventDeleted      = "DeletedLoadBalancer"
+	// eventEnsuring (Normal): the first look at a Service.
+	eventEnsuring = "EnsuringLoadBalancer"
+	// eventEnsured (Normal): the Service has an address, or another one.
+	eventEnsured = "EnsuredLoadBalancer"
+	// eventDeleting (Normal): a release begins.
+	eventDeleting = "DeletingLoadBalancer"
+	// eventDeleted (Normal): the release is done.
+	eventDeleted = "DeletedLoadBalancer"
+	// eventDeleteFailed (Warning): an error of a release, which is tried again after 5 s to 5 minutes.
 	eventDeleteFailed = "DeleteLoadBalancerFailed"
-	eventSyncFailed   = "SyncLoadBalancerFailed"
-	eventUnavailable  = "UnAvailableLoadBalancer"
-	eventWaiting      = "WaitingForLoadBalancer"
-	eventDryRun       = "DryRun"
-	eventUnsupported  = "LoadBalancerUnsupported"
-	eventIPv4Only     = "IPv4Only"
-	eventIgnored      = "AnnouncerIgnoresClass"
+	// eventSyncFailed (Warning): an error that is tried again after 5 s to 5 minutes. Never sent for a mere wait, nor beside a refusal that has its own event.
+	eventSyncFailed = "SyncLoadBalancerFailed"
+	// eventUnavailable (Warning): no Node may carry traffic of load balancers.
+	eventUnavailable = "UnAvailableLoadBalancer"
+	// eventWaiting (Normal): the address takes longer than 30 s; the conditions say what it waits for. Sent once.
+	eventWaiting = "WaitingForLoadBalancer"
+	// eventDryRun (Normal): what would have been bought, changed or deleted.
+	eventDryRun = "DryRun"
+	// eventUnsupported (Warning): IPv6 alone, RequireDualStack or the PROXY protocol is asked for; nothing is bought.
+	eventUnsupported = "LoadBalancerUnsupported"
+	// eventIPv4Only (Normal): PreferDualStack is served with IPv4 alone.
+	eventIPv4Only = "IPv4Only"
+	// eventIgnored (Warning): kube-vip has not taken up a Service of the class phoenixnap.com/ccm within a minute, though it has endpoints; set its lb_class_name.
+	eventIgnored = "AnnouncerIgnoresClass"
 )
 
 // Texts of those events that say the same each time, so that the API server's clients count them.

@@ -85,22 +85,38 @@ const (
 
 // Why something is refused. Each needs a person, or a change elsewhere.
 const (
-	LocationMissing   Reason = "LocationMissing"
-	LocationMismatch  Reason = "LocationMismatch"
-	NetworkFull       Reason = "NetworkFull"
-	NetworkUnusable   Reason = "NetworkUnusable"
-	TooManyBlocks     Reason = "TooManyBlocks"
-	AddressRefused    Reason = "AddressRefused"
-	BlockElsewhere    Reason = "BlockElsewhere"
-	BlockLost         Reason = "BlockLost"
-	BlockRetagged     Reason = "BlockRetagged"
-	BlockUnusable     Reason = "BlockUnusable"
-	MemberHoldsIP     Reason = "MemberHoldsAddress"
-	StatusNotKnown    Reason = "StatusNotKnown"
-	PurchaseRefused   Reason = "PurchaseRefused"
+	// LocationMissing: neither an option nor the annotation names a location.
+	LocationMissing Reason = "LocationMissing"
+	// LocationMismatch: the location asked for is not that of the public network or of the block.
+	LocationMismatch Reason = "LocationMismatch"
+	// NetworkFull: the public network holds ten IPv4 blocks, which is all that it can.
+	NetworkFull Reason = "NetworkFull"
+	// NetworkUnusable: the public network cannot be read or is in an error state.
+	NetworkUnusable Reason = "NetworkUnusable"
+	// TooManyBlocks: the option maxIPBlocks allows no further purchase.
+	TooManyBlocks Reason = "TooManyBlocks"
+	// AddressRefused: the address asked for is in no block that may be used, is reserved, or somebody has it.
+	AddressRefused Reason = "AddressRefused"
+	// BlockElsewhere: the block is assigned to something else than the public network; remove it there.
+	BlockElsewhere Reason = "BlockElsewhere"
+	// BlockLost: the block was deleted outside of the cluster, and no replacement is allowed.
+	BlockLost Reason = "BlockLost"
+	// BlockRetagged: the tags of the block were changed outside of the cluster, so that it is not touched.
+	BlockRetagged Reason = "BlockRetagged"
+	// BlockUnusable: the block that the Service names is not in the account, is full, too small, or may not be named.
+	BlockUnusable Reason = "BlockUnusable"
+	// MemberHoldsIP: a server has an address of the block, so that it cannot be unassigned.
+	MemberHoldsIP Reason = "MemberHoldsAddress"
+	// StatusNotKnown: the API tells a state of the block that this version does not know.
+	StatusNotKnown Reason = "StatusNotKnown"
+	// PurchaseRefused: phoenixNAP refused the purchase; the message repeats why.
+	PurchaseRefused Reason = "PurchaseRefused"
+	// LocationNotOnSale: phoenixNAP sells no blocks at that location.
 	LocationNotOnSale Reason = "LocationNotOnSale"
-	SizeMismatch      Reason = "SizeMismatch"
-	BlockInError      Reason = "BlockInErrorState"
+	// SizeMismatch: the Service has an address from a block of another size than it asks for.
+	SizeMismatch Reason = "SizeMismatch"
+	// BlockInError: the block is in an error state that only the portal can end.
+	BlockInError Reason = "BlockInErrorState"
 )
 
 // Step is one decision: at most one change of the account.
