@@ -27,7 +27,7 @@ type (
 	Output = wire.Output
 	// Process is a long-lived program.
 	Process = wire.Process
-	// Probe describes HTTP requests from the client.
+	// Probe describes requests from the client, by HTTP or UDP.
 	Probe = wire.Probe
 	// Attempt is one of them.
 	Attempt = wire.Attempt
@@ -194,7 +194,7 @@ func (l *Lab) ReviveServer(ctx context.Context, server string) error {
 	return l.do(ctx, "ReviveServer", server)
 }
 
-// StartProbe begins to ask an HTTP server from the client, beyond the gateway.
+// StartProbe begins to ask a server from the client, beyond the gateway.
 func (l *Lab) StartProbe(ctx context.Context, p Probe) (int, error) {
 	var id int
 	err := l.call(ctx, "StartProbe", p, &id)

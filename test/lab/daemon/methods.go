@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -194,7 +195,9 @@ func (m *methods) StartProbe(spec wire.Probe, reply *int) error {
 	if err != nil {
 		return err
 	}
-	prober, err := probe.New(spec, client.Dial)
+	prober, err := probe.New(spec, func(ctx context.Context, network, address string) (net.Conn, error) {
+		return client.DialFrom(ctx, spec.From, network, address)
+	})
 	if err != nil {
 		return err
 	}

@@ -1,13 +1,13 @@
-// Package probe asks an HTTP server again and again, on a new connection each time, and records every answer and
+// Package probe asks a server, by HTTP or by a datagram, again and again, on a new connection each time, and records every answer and
 // every failure, so that an outage can be measured to the length of the interval.
 package probe
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -20,8 +20,8 @@ type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Prober runs one probe.
 type Prober struct {
-	spec   wire.Probe
-	client *http.Client
+	spec wire.Probe
+	ask  func(context.Context) (string, error)
 
 	mu       sync.Mutex
 	attempts []wire.Attempt
@@ -39,8 +39,19 @@ func New(spec wire.Probe, dial Dial) (*Prober, error) {
 	if spec.Interval <= 0 || spec.Timeout <= 0 {
 		return nil, fmt.Errorf("probe %s: interval %s and timeout %s must be more than 0", spec.URL, spec.Interval, spec.Timeout)
 	}
-	transport := &http.Transport{DialContext: dial, DisableKeepAlives: true}
-	return &Prober{spec: spec, client: &http.Client{Transport: transport, Timeout: spec.Timeout}}, nil
+	target, err := url.Parse(spec.URL)
+	if err != nil {
+		return nil, fmt.Errorf("probe %s: %w", spec.URL, err)
+	}
+	switch target.Scheme {
+	case "http":
+		transport := &http.Transport{DialContext: dial, DisableKeepAlives: true}
+		return &Prober{spec: spec, ask: request{url: spec.URL, client: &http.Client{Transport: transport, Timeout: spec.Timeout}}.ask}, nil
+	case "udp":
+		return &Prober{spec: spec, ask: datagram{address: target.Host, timeout: spec.Timeout, dial: dial}.ask}, nil
+	default:
+		return nil, fmt.Errorf("probe %s: the scheme must be http or udp", spec.URL)
+	}
 }
 
 // Run asks until the context ends, waits for the attempts under way and returns nil.
@@ -76,23 +87,6 @@ func (p *Prober) attempt(ctx context.Context) {
 	if len(p.attempts) > attemptLimit {
 		p.attempts = slices.Delete(p.attempts, 0, attemptLimit/10)
 	}
-}
-
-func (p *Prober) ask(ctx context.Context) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.spec.URL, http.NoBody)
-	if err != nil {
-		return "", err
-	}
-	resp, err := p.client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, bodyLimit))
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("answer %s", resp.Status)
-	}
-	return string(body), err
 }
 
 // Attempts returns what is known so far, in the order of beginning.

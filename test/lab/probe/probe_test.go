@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -117,10 +118,67 @@ func TestAFailedConnectionIsAFailure(t *testing.T) {
 	})
 }
 
-func TestNewRefusesNoInterval(t *testing.T) {
-	if _, err := New(wire.Probe{URL: "http://203.0.113.10/", Timeout: time.Second}, nil); err == nil {
-		t.Error("a probe without interval is accepted")
+func TestNewRefuses(t *testing.T) {
+	for name, spec := range map[string]wire.Probe{
+		"no interval":      {URL: "http://203.0.113.10/", Timeout: time.Second},
+		"no timeout":       {URL: "http://203.0.113.10/", Interval: time.Second},
+		"no scheme":        {URL: "203.0.113.10", Interval: time.Second, Timeout: time.Second},
+		"an unknown one":   {URL: "tcp://203.0.113.10:80", Interval: time.Second, Timeout: time.Second},
+		"a misspelt URL":   {URL: "http://203.0.113.10:80:80", Interval: time.Second, Timeout: time.Second},
+		"a URL like space": {URL: "http://203.0.113.10 /", Interval: time.Second, Timeout: time.Second},
+	} {
+		if _, err := New(spec, nil); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
 	}
+}
+
+// answerOnce answers one datagram.
+func answerOnce(conn net.Conn) {
+	defer conn.Close()
+	if _, err := conn.Read(make([]byte, 10)); err == nil {
+		_, _ = conn.Write([]byte("srv-a"))
+	}
+}
+
+func TestLostDatagramsAreFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		p, err := New(wire.Probe{URL: "udp://203.0.113.10:53", Interval: time.Second, Timeout: 300 * time.Millisecond},
+			func(_ context.Context, network, address string) (net.Conn, error) {
+				if network != "udp" || address != "203.0.113.10:53" {
+					t.Errorf("dialled %s %s", network, address)
+				}
+				near, far := net.Pipe()
+				if asked++; asked == 3 {
+					go func() { // takes it and says nothing
+						defer far.Close()
+						_, _ = io.Copy(io.Discard, far)
+					}()
+					return near, nil
+				}
+				go answerOnce(far)
+				return near, nil
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 4500*time.Millisecond)
+		defer cancel()
+		if err := p.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		var answered []bool
+		for _, a := range p.Attempts() {
+			answered = append(answered, a.OK)
+			if a.OK && a.Body != "srv-a" || !a.OK && (a.Error == "" || a.Took != 300*time.Millisecond) {
+				t.Errorf("attempt %+v", a)
+			}
+		}
+		if diff := cmp.Diff([]bool{true, true, false, true, true}, answered); diff != "" {
+			t.Errorf("answered differs (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestOutages(t *testing.T) {

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/vishvananda/netlink"
@@ -146,10 +148,23 @@ func (s *Space) Do(f func() error) error {
 
 // Dial connects from the space; the arguments are those of net.Dialer.DialContext, the address a literal one.
 func (s *Space) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return s.DialFrom(ctx, netip.Addr{}, network, address)
+}
+
+// DialFrom is Dial with an address of the space as the near end, for TCP and UDP; the zero value leaves it to the kernel.
+func (s *Space) DialFrom(ctx context.Context, from netip.Addr, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{}
+	switch {
+	case !from.IsValid():
+	case strings.HasPrefix(network, "udp"):
+		dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
+	default:
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
+	}
 	var conn net.Conn
 	err := s.Visit(func() error {
 		var err error
-		conn, err = new(net.Dialer).DialContext(ctx, network, address)
+		conn, err = dialer.DialContext(ctx, network, address)
 		return err
 	})
 	return conn, err

@@ -156,9 +156,12 @@ type File struct {
 	Mode uint32
 }
 
-// Probe asks for HTTP requests from the client, a new connection each.
+// Probe asks for requests from the client, a new connection each.
 type Probe struct {
+	// URL is what is asked: "http://address:port/path", or "udp://address:port" for one datagram and its answer.
 	URL string
+	// From is the client's own address of the requests; the zero value leaves it to the kernel.
+	From netip.Addr
 	// Interval is the time from the start of one attempt to the start of the next; attempts may overlap.
 	Interval time.Duration
 	// Timeout ends an attempt.
@@ -170,7 +173,7 @@ type Attempt struct {
 	// At is when it began, Took how long it lasted.
 	At   time.Time
 	Took time.Duration
-	// OK tells that an answer with status 200 came; Body is its beginning.
+	// OK tells that an answer came, with status 200 where it is HTTP; Body is its beginning.
 	OK    bool
 	Body  string
 	Error string
