@@ -19,6 +19,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools/subprocess"
 )
@@ -45,6 +46,12 @@ type Options struct {
 	Scale float64
 	// Servers is how many servers the account has, at most as many as the block of the nodes has room for; 0 means 2.
 	Servers int
+	// Account, where not nil, changes what the account holds before it is simulated.
+	Account func(*pnapsim.AccountSeed)
+	// Client is the API client of the controller, one of the account's; the zero value is the one that every account has.
+	Client pnapsim.ClientSeed
+	// MemoryMiB is the memory of the virtual machine where the lab is in one; 0 leaves it to the lab.
+	MemoryMiB int
 	// Files are more files for the servers: name below lab.Path → path on this machine.
 	Files map[string]string
 	// Programs are more programs of this machine that the servers find in their PATH.
@@ -73,6 +80,7 @@ type Cluster struct {
 
 	options    Options
 	root       string
+	guest      bool // the account is another cluster's
 	controller *subprocess.Process
 	supervisor *supervisor
 	heartbeats map[string]context.CancelFunc
@@ -91,6 +99,9 @@ func New(o Options) (*Cluster, error) {
 	if o.Servers == 0 {
 		o.Servers = 2
 	}
+	if o.Client.ID == "" {
+		o.Client = pnapsim.ClientSeed{ID: clientID, Secret: clientSecret}
+	}
 	all, err := servers(o.Servers)
 	if err != nil {
 		return nil, err
@@ -103,10 +114,17 @@ func New(o Options) (*Cluster, error) {
 
 // StartAccount starts the simulated phoenixNAP account: a public network and the servers in it.
 func (c *Cluster) StartAccount(ctx context.Context) error {
-	sim, err := startSimulator(ctx, c.options.Dir, seed(c.Servers), c.options.Scale)
+	account := seed(c.Servers)
+	if c.options.Account != nil {
+		c.options.Account(&account.Accounts[0])
+	}
+	sim, err := startSimulator(ctx, c.options.Dir, account, c.options.Scale)
 	c.Sim = sim
 	return err
 }
+
+// ShareAccount puts the cluster into the account of another one, which has to be stopped after it, in place of StartAccount.
+func (c *Cluster) ShareAccount(of *Cluster) { c.Sim, c.guest = of.Sim, true }
 
 // StartControlPlane starts etcd and kube-apiserver, with the rights that the manifests give.
 func (c *Cluster) StartControlPlane(ctx context.Context) error {
@@ -175,7 +193,7 @@ func (c *Cluster) cloudConfig() []byte {
   "base-url": %q,
   "loadbalancer": "kube-vip://%s"%s
 }
-`, clientID, clientSecret, Location, c.Sim.URL, NetworkID, membership)
+`, c.options.Client.ID, c.options.Client.Secret, Location, c.Sim.URL, NetworkID, membership)
 }
 
 // background starts a program of the host that Stop ends; its output goes to <name>.log.
@@ -239,7 +257,7 @@ func (c *Cluster) Stop() error {
 	if c.ControlPlane != nil {
 		errs = append(errs, c.ControlPlane.Stop())
 	}
-	if c.Sim != nil {
+	if c.Sim != nil && !c.guest {
 		errs = append(errs, c.Sim.stop())
 	}
 	return errors.Join(errs...)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -25,10 +24,14 @@ const (
 	agentFile   = "phoenixnap-agent"
 	backendFile = "backend"
 	proxyConfig = "kube-proxy.kubeconfig"
-	agentConfig = "agent.kubeconfig"
 	kubeVIPHome = "kube-vip"
-	backendPort = 8080
 	servicePort = 80
+)
+
+// Ports on which the backend of every server listens: the first for HTTP and for UDP, the other for HTTP.
+const (
+	BackendPort      = 8080
+	OtherBackendPort = 8081
 )
 
 // StartServers builds the network with the servers, each with the programs that it will need, and configures
@@ -80,12 +83,8 @@ func (c *Cluster) serverFiles(ctx context.Context) (map[string]string, error) {
 		}
 		files[name] = path
 	}
-	for name, user := range map[string]func() (*rest.Config, error){
-		proxyConfig:                   func() (*rest.Config, error) { return c.ControlPlane.User("system:kube-proxy") },
-		agentConfig:                   func() (*rest.Config, error) { return c.ControlPlane.ServiceAccount(ctx, kubeSystem, agentAccount) },
-		kubeVIPHome + "/.kube/config": func() (*rest.Config, error) { return c.ControlPlane.ServiceAccount(ctx, kubeSystem, kubeVIPAccount) },
-	} {
-		config, err := user()
+	for name, user := range c.users() {
+		config, err := user(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("credentials %s: %w", name, err)
 		}
@@ -101,6 +100,26 @@ func (c *Cluster) serverFiles(ctx context.Context) (map[string]string, error) {
 	return files, nil
 }
 
+// users are whom the servers' programs are for the API server, by the name of the kubeconfig. Each agent is the pod on its
+// own Node.
+func (c *Cluster) users() map[string]func(context.Context) (*rest.Config, error) {
+	users := map[string]func(context.Context) (*rest.Config, error){
+		proxyConfig: func(context.Context) (*rest.Config, error) { return c.ControlPlane.User("system:kube-proxy") },
+		kubeVIPHome + "/.kube/config": func(ctx context.Context) (*rest.Config, error) {
+			return c.ControlPlane.ServiceAccount(ctx, kubeSystem, kubeVIPAccount)
+		},
+	}
+	for _, s := range c.Servers {
+		users[agentConfig(s.Name)] = func(ctx context.Context) (*rest.Config, error) {
+			return c.ControlPlane.ServiceAccountOn(ctx, kubeSystem, agentAccount, s.Name)
+		}
+	}
+	return users
+}
+
+// agentConfig is the name of the kubeconfig of a server's agent.
+func agentConfig(server string) string { return "agent-" + server + ".kubeconfig" }
+
 // apiServerFromServers is where the servers reach the API server: over their private network.
 func (c *Cluster) apiServerFromServers() string {
 	return "https://" + netip.AddrPortFrom(management.Addr(), uint16(c.ControlPlane.Port())).String() //nolint:gosec // a TCP port
@@ -112,7 +131,7 @@ func (c *Cluster) JoinServers(ctx context.Context) error {
 		return err
 	}
 	for _, s := range c.Servers {
-		if err := c.startPrograms(ctx, s); err != nil {
+		if err := c.StartPrograms(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -122,31 +141,43 @@ func (c *Cluster) JoinServers(ctx context.Context) error {
 // RegisterNodes registers the servers as Nodes, as their kubelets would; nothing runs on them.
 func (c *Cluster) RegisterNodes(ctx context.Context) error {
 	for _, s := range c.Servers {
-		config, err := c.nodeConfig(s.Name)
-		if err != nil {
+		if err := c.RegisterNode(ctx, s); err != nil {
 			return err
 		}
-		client, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			return fmt.Errorf("client of node %s: %w", s.Name, err)
-		}
-		k := &kubelet{client: client, name: s.Name, ip: s.Private.Addr()}
-		if err := k.register(ctx); err != nil {
-			return err
-		}
-		c.beat(ctx, k)
 	}
 	return nil
 }
 
-func (c *Cluster) startPrograms(ctx context.Context, s Server) error {
+// RegisterNode registers one server as a Node and keeps that ready.
+func (c *Cluster) RegisterNode(ctx context.Context, s Server) error {
+	config, err := c.nodeConfig(s.Name)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("client of node %s: %w", s.Name, err)
+	}
+	k := &kubelet{client: client, name: s.Name, ip: s.Private.Addr()}
+	if err := k.register(ctx); err != nil {
+		return err
+	}
+	c.beat(ctx, k)
+	return nil
+}
+
+// StartPrograms starts kube-proxy and a backend on a server.
+func (c *Cluster) StartPrograms(ctx context.Context, s Server) error {
 	// Makes the kernel load nf_tables: two kube-proxies that ask for it at the same instant may be refused.
 	if out, err := c.Lab.Exec(ctx, s.Name, "nft", "list", "tables"); err != nil || out.Code != 0 {
 		return fmt.Errorf("nftables on %s: exit code %d, %s: %w", s.Name, out.Code, out.Stderr, err)
 	}
 	if _, err := c.Lab.StartProcess(ctx, lab.Program{
 		Host: lab.PodOf(s.Name), Name: "backend-" + s.Name,
-		Args: []string{lab.Path(backendFile), "--listen", ":" + strconv.Itoa(backendPort), "--name", s.Name},
+		Args: []string{
+			lab.Path(backendFile), "--listen", fmt.Sprintf(":%d,:%d", BackendPort, OtherBackendPort), "--udp", fmt.Sprintf(":%d", BackendPort),
+			"--name", s.Name,
+		},
 	}); err != nil {
 		return fmt.Errorf("start the backend on %s: %w", s.Name, err)
 	}
@@ -172,16 +203,24 @@ func asPod(capabilities string) []string {
 
 // StartAgents starts the shipped agent on every server as the ServiceAccount of its manifest.
 func (c *Cluster) StartAgents(ctx context.Context) error {
+	for _, s := range c.Servers {
+		if err := c.StartAgent(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StartAgent starts the shipped agent on one server.
+func (c *Cluster) StartAgent(ctx context.Context, s Server) error {
 	prefix, flags := asPod("+net_raw"), c.options.AgentFlags
 	if c.options.Auto {
 		prefix, flags = asPod("+net_raw,+net_admin"), append([]string{"--manage=vlan,return-path"}, flags...)
 	}
-	for _, s := range c.Servers {
-		if _, err := c.Lab.StartProcess(ctx, lab.Program{
-			Host: s.Name, Name: "agent-" + s.Name, Args: slices.Concat(prefix, c.agentCommand("run", s.Name), flags),
-		}); err != nil {
-			return fmt.Errorf("start the agent on %s: %w", s.Name, err)
-		}
+	if _, err := c.Lab.StartProcess(ctx, lab.Program{
+		Host: s.Name, Name: "agent-" + s.Name, Args: slices.Concat(prefix, c.agentCommand("run", s.Name), flags),
+	}); err != nil {
+		return fmt.Errorf("start the agent on %s: %w", s.Name, err)
 	}
 	return nil
 }
@@ -192,7 +231,7 @@ func (c *Cluster) Diagnose(ctx context.Context, server string, flags ...string) 
 }
 
 func (c *Cluster) agentCommand(command, server string) []string {
-	return []string{lab.Path(agentFile), command, "--node-name", server, "--kubeconfig", lab.Path(agentConfig)}
+	return []string{lab.Path(agentFile), command, "--node-name", server, "--kubeconfig", lab.Path(agentConfig(server))}
 }
 
 // SuperviseKubeVIP begins to run kube-vip wherever the shipped DaemonSet would.
@@ -220,12 +259,19 @@ func (c *Cluster) KubeVIPRunsOn(server string) bool { return c.supervisor.runsOn
 // Kill takes a server away at once: all its processes and its port on the switch. The endpoint of its backend is
 // marked as not ready, as the endpoint slice controller does when a Node is gone.
 func (c *Cluster) Kill(ctx context.Context, server string) error {
-	c.supervisor.forget(server)
-	c.silence(server)
-	if err := c.Lab.KillServer(ctx, server); err != nil {
+	if err := c.TakeAway(ctx, server); err != nil {
 		return err
 	}
 	return c.setEndpointReady(ctx, server, false)
+}
+
+// TakeAway is Kill without regard to endpoints.
+func (c *Cluster) TakeAway(ctx context.Context, server string) error {
+	if c.supervisor != nil {
+		c.supervisor.forget(server)
+	}
+	c.silence(server)
+	return c.Lab.KillServer(ctx, server)
 }
 
 // CopyLogs copies what the servers' programs have written so far into the directory of logs, and returns where.

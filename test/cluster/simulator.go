@@ -119,15 +119,19 @@ func (s *Simulator) Edit(ctx context.Context, e pnapsim.Edit) error {
 
 // ClaimWithdrawn tells the simulator that nobody is promised the Service's address any more.
 func (s *Simulator) ClaimWithdrawn(ctx context.Context) error {
-	return s.ask(ctx, http.MethodPost, "claims", pnapsim.Claim{Client: clientID, Kind: pnapsim.ClaimWithdrawn, Service: Namespace + "/" + Service}, nil)
+	return s.Claim(ctx, pnapsim.Claim{Client: clientID, Kind: pnapsim.ClaimWithdrawn, Service: Namespace + "/" + Service})
 }
 
 // ClaimPublished tells the simulator that an address of a block has been published for the Service. It judges whether
 // that was too early: the block has to be assigned, and a server has to be a member of its network.
 func (s *Simulator) ClaimPublished(ctx context.Context, blockID, address string) error {
-	claim := pnapsim.Claim{
+	return s.Claim(ctx, pnapsim.Claim{
 		Client: clientID, Kind: pnapsim.ClaimPublished, Block: blockID, Address: address, Service: Namespace + "/" + Service,
-	}
+	})
+}
+
+// Claim tells the simulator what a client believes or did. A false claim is a violation.
+func (s *Simulator) Claim(ctx context.Context, claim pnapsim.Claim) error {
 	return s.ask(ctx, http.MethodPost, "claims", claim, nil)
 }
 

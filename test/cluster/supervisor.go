@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -50,8 +51,11 @@ func (s *supervisor) start(ctx context.Context, client kubernetes.Interface) err
 	factory := informers.NewSharedInformerFactory(client, 0)
 	informer := factory.Core().V1().Nodes().Informer()
 	changed := make(chan *corev1.Node, 64)
-	tell := func(obj any) {
+	tell := func(obj any, gone bool) {
 		if node, ok := obj.(*corev1.Node); ok {
+			if gone { // as one that no pod may run on
+				node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+			}
 			select {
 			case changed <- node:
 			case <-ctx.Done():
@@ -59,7 +63,13 @@ func (s *supervisor) start(ctx context.Context, client kubernetes.Interface) err
 		}
 	}
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) },
+		AddFunc: func(obj any) { tell(obj, false) }, UpdateFunc: func(_, obj any) { tell(obj, false) },
+		DeleteFunc: func(obj any) {
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			tell(obj, true)
+		},
 	}); err != nil {
 		return fmt.Errorf("watch nodes: %w", err)
 	}
