@@ -39,7 +39,7 @@ func newCluster(t *testing.T) *cluster {
 	must(t, cp.ApplyFiles(t.Context(), "../deploy/base/agent.yaml"))
 	admin, err := kubernetes.NewForConfig(cp.Config())
 	must(t, err)
-	config, err := cp.ServiceAccount(t.Context(), "kube-system", "phoenixnap-agent")
+	config, err := cp.ServiceAccountOn(t.Context(), "kube-system", "phoenixnap-agent", nodeName)
 	must(t, err)
 	agent, err := kubernetes.NewForConfig(config)
 	must(t, err)

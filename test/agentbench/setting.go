@@ -70,7 +70,7 @@ func (c *setting) createLease(ctx context.Context, service string) error {
 
 // kubeconfig writes the agent's credentials, those of its ServiceAccount.
 func (c *setting) kubeconfig(ctx context.Context, url string) (string, error) {
-	config, err := c.plane.ServiceAccount(ctx, metav1.NamespaceSystem, "phoenixnap-agent")
+	config, err := c.plane.ServiceAccountOn(ctx, metav1.NamespaceSystem, "phoenixnap-agent", server)
 	if err != nil {
 		return "", err
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -36,12 +38,39 @@ func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error)
 // a kubelet gets it for a pod (TokenRequest API). A ServiceAccount that is missing is an error, because the
 // manifests under test should have made it.
 func (c *ControlPlane) ServiceAccount(ctx context.Context, namespace, name string) (*rest.Config, error) {
+	return c.token(ctx, namespace, name, nil)
+}
+
+// ServiceAccountOn is ServiceAccount for a pod that runs on a Node: the token is bound to a Pod with that nodeName, so
+// that the API server knows from the token on which Node the client is (the claim authentication.kubernetes.io/node-name).
+// The Pod <name>-<node> is made where there is none, and the token dies with it. The Node need not be there.
+func (c *ControlPlane) ServiceAccountOn(ctx context.Context, namespace, name, node string) (*rest.Config, error) {
+	client, err := kubernetes.NewForConfig(c.admin)
+	if err != nil {
+		return nil, err
+	}
+	wanted := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name + "-" + node},
+		Spec:       corev1.PodSpec{ServiceAccountName: name, NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+	}
+	pods := client.CoreV1().Pods(namespace)
+	pod, err := pods.Create(ctx, wanted, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		pod, err = pods.Get(ctx, wanted.Name, metav1.GetOptions{})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make a Pod of ServiceAccount %s/%s on Node %s: %w", namespace, name, node, err)
+	}
+	return c.token(ctx, namespace, name, &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
+}
+
+func (c *ControlPlane) token(ctx context.Context, namespace, name string, bound *authenticationv1.BoundObjectReference) (*rest.Config, error) {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
 		return nil, err
 	}
 	seconds := int64(tokenSeconds)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, BoundObjectRef: bound}}
 	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("request a token of ServiceAccount %s/%s: %w", namespace, name, err)

@@ -148,6 +148,27 @@ func TestServiceAccountToken(t *testing.T) {
 	}
 }
 
+func TestTokenOfAPodTellsTheNode(t *testing.T) {
+	ctx := t.Context()
+	account := Manifest{Name: "account", Data: []byte("{apiVersion: v1, kind: ServiceAccount, metadata: {name: rover, namespace: kube-system}}")}
+	if err := cp.Apply(ctx, account); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time the Pod is there
+		config, err := cp.ServiceAccountOn(ctx, "kube-system", "rover", "moon")
+		if err != nil {
+			t.Fatal(err)
+		}
+		who, err := clientOf(t, config).AuthenticationV1().SelfSubjectReviews().Create(ctx, selfReview(), metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := who.Status.UserInfo.Extra["authentication.kubernetes.io/node-name"]; len(got) != 1 || got[0] != "moon" {
+			t.Errorf("the server knows the holder to be on %v, want moon", got)
+		}
+	}
+}
+
 // TestKubeconfigForAnotherAddress goes through a forwarder under a name that the certificate lacks.
 func TestKubeconfigForAnotherAddress(t *testing.T) {
 	forwarder := forward(t, cp.Port())

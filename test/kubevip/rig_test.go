@@ -142,13 +142,19 @@ func (r *rig) files(versions []string) map[string]string {
 	path, err := tools.Product(r.t.Context(), "./agent")
 	r.must("build the agent", err)
 	files["phoenixnap-agent"] = path
-	for name, account := range map[string]string{"agent.kubeconfig": "phoenixnap-agent", "home/.kube/config": "kube-vip"} {
-		config, err := r.cp.ServiceAccount(r.t.Context(), metav1.NamespaceSystem, account)
-		r.must("token of "+account, err)
-		files[name] = r.kubeconfig(account, config)
+	config, err := r.cp.ServiceAccount(r.t.Context(), metav1.NamespaceSystem, "kube-vip")
+	r.must("token of kube-vip", err)
+	files["home/.kube/config"] = r.kubeconfig("kube-vip", config)
+	for _, s := range r.servers {
+		config, err := r.cp.ServiceAccountOn(r.t.Context(), metav1.NamespaceSystem, "phoenixnap-agent", s.Name)
+		r.must("token of the agent on "+s.Name, err)
+		files[agentConfig(s.Name)] = r.kubeconfig(s.Name, config)
 	}
 	return files
 }
+
+// agentConfig is the name of the kubeconfig of a server's agent.
+func agentConfig(server string) string { return "agent-" + server + ".kubeconfig" }
 
 func (r *rig) kubeconfig(name string, config *rest.Config) string {
 	r.t.Helper()
@@ -178,7 +184,7 @@ func (r *rig) join(s lab.Server, address netip.Prefix) {
 	r.must("create Node "+s.Name, err)
 	r.start(lab.Program{Host: s.Name, Name: "agent-" + s.Name, Args: []string{
 		"setpriv", "--bounding-set", "-all,+net_raw", "--inh-caps", "-all", "--no-new-privs",
-		lab.Path("phoenixnap-agent"), "run", "--node-name", s.Name, "--kubeconfig", lab.Path("agent.kubeconfig"), "--v", "2",
+		lab.Path("phoenixnap-agent"), "run", "--node-name", s.Name, "--kubeconfig", lab.Path(agentConfig(s.Name)), "--v", "2",
 	}})
 }
 

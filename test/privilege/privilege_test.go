@@ -64,7 +64,7 @@ func newSite(t *testing.T) *site {
 		}
 	})
 	s.must(cp.ApplyFiles(t.Context(), manifest))
-	account, err := cp.ServiceAccount(t.Context(), "kube-system", "phoenixnap-agent")
+	account, err := cp.ServiceAccountOn(t.Context(), "kube-system", "phoenixnap-agent", nodeName)
 	s.must(err)
 	s.must(controlplane.WriteKubeconfig(s.kubeconfig, account, cp.URL()))
 	s.admin, err = kubernetes.NewForConfig(cp.Config())

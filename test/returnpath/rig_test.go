@@ -159,7 +159,7 @@ func (r *rig) files() map[string]string {
 	for name, user := range map[string]func() (*rest.Config, error){
 		"kube-proxy.kubeconfig": func() (*rest.Config, error) { return r.cp.User("system:kube-proxy") },
 		"agent.kubeconfig": func() (*rest.Config, error) {
-			return r.cp.ServiceAccount(r.t.Context(), metav1.NamespaceSystem, "phoenixnap-agent")
+			return r.cp.ServiceAccountOn(r.t.Context(), metav1.NamespaceSystem, "phoenixnap-agent", holder)
 		},
 	} {
 		config, err := user()
