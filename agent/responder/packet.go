@@ -1,0 +1,162 @@
+package responder
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+)
+
+// frameLength is an Ethernet header (IEEE 802.3) and an ARP packet for IPv4 (RFC 826); Ethernet pads it to 60 bytes.
+const frameLength = 14 + 28
+
+// The fields of a frame: offsets in bytes (RFC 826; for gratuitous packets RFC 5227).
+const (
+	atDestination         = 0
+	atSource              = 6
+	atEtherType           = 12
+	atHardware            = 14
+	atProtocol            = 16
+	atLengths             = 18
+	atOperation           = 20
+	atSenderHardware      = 22
+	atSenderProtocol      = 28
+	atTargetHardware      = 32
+	atTargetProtocol      = 38
+	etherTypeARP          = 0x0806
+	etherTypeIPv4         = 0x0800
+	hardwareEthernet      = 1
+	lengthsOfIPv4         = 6<<8 | 4
+	operationRequest      = 1
+	operationReply        = 2
+	groupBit         byte = 1 // of the first byte of a hardware address
+)
+
+// MAC is the hardware address of an Ethernet interface.
+type MAC [6]byte
+
+var broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+// frame is what is sent.
+type frame [frameLength]byte
+
+// Verdict says what became of a received frame.
+type Verdict uint8
+
+// The verdicts. All but Answered leave the frame without an answer.
+const (
+	// Answered: the request asked for an address that this node holds.
+	Answered Verdict = iota
+	// Malformed: no ARP packet for IPv4 over Ethernet, or one whose sender can be no machine.
+	Malformed
+	// NotRequest: a reply, or an operation other than RFC 826 knows.
+	NotRequest
+	// NotForUs: the frame was sent to the hardware address of another machine.
+	NotForUs
+	// Own: this machine sent it.
+	Own
+	// Claim: it announces that its sender has the address (RFC 5227, section 2.3), it asks nothing.
+	Claim
+	// NotHeld: the address is none that this node holds.
+	NotHeld
+	// Expired: this node held the address, but does not know whether it still does.
+	Expired
+
+	verdicts = int(Expired) + 1
+)
+
+// String is the label of the verdict in metrics.
+func (v Verdict) String() string {
+	names := [verdicts]string{"answered", "malformed", "not_request", "not_for_us", "own", "claim", "not_held", "expired"}
+	if int(v) >= len(names) {
+		return "unknown"
+	}
+	return names[v]
+}
+
+// answer decides on a received frame and writes the reply to out. It allocates nothing and keeps nothing of in.
+func answer(in []byte, own MAC, held *Table, now time.Time, out *frame) Verdict {
+	if verdict := judge(in, own); verdict != Answered {
+		return verdict
+	}
+	target := netip.AddrFrom4([4]byte(in[atTargetProtocol : atTargetProtocol+4]))
+	switch {
+	case !held.has(target):
+		return NotHeld
+	case [4]byte(in[atSenderProtocol:atSenderProtocol+4]) == target.As4():
+		return Claim
+	case !held.valid(now):
+		return Expired
+	}
+	asker := MAC(in[atSenderHardware : atSenderHardware+6])
+	reply(out, own, target, asker, [4]byte(in[atSenderProtocol:atSenderProtocol+4]))
+	return Answered
+}
+
+// judge tells whether a frame is a request that this machine may answer, whatever it asks for. A probe, a request whose
+// sender has no address yet (RFC 5227, section 2.1.1), is one.
+func judge(in []byte, own MAC) Verdict {
+	if len(in) < frameLength {
+		return Malformed
+	}
+	be := binary.BigEndian
+	destination, sender := MAC(in[atDestination:atDestination+6]), MAC(in[atSenderHardware:atSenderHardware+6])
+	switch {
+	case be.Uint16(in[atEtherType:]) != etherTypeARP, be.Uint16(in[atHardware:]) != hardwareEthernet,
+		be.Uint16(in[atProtocol:]) != etherTypeIPv4, be.Uint16(in[atLengths:]) != lengthsOfIPv4:
+		return Malformed
+	case be.Uint16(in[atOperation:]) != operationRequest:
+		return NotRequest
+	case destination != broadcast && destination != own:
+		return NotForUs
+	case sender == own || MAC(in[atSource:atSource+6]) == own:
+		return Own
+	case sender[0]&groupBit != 0 || sender == MAC{}:
+		return Malformed
+	default:
+		return Answered
+	}
+}
+
+// reply writes the answer to a request. As the kernel does it goes to the sender hardware address of the packet, which with
+// a virtual router (RFC 5798) is another than that of the frame.
+func reply(out *frame, own MAC, address netip.Addr, asker MAC, askerAddress [4]byte) {
+	header(out, asker, own, operationReply)
+	claimed := address.As4()
+	copy(out[atSenderHardware:], own[:])
+	copy(out[atSenderProtocol:], claimed[:])
+	copy(out[atTargetHardware:], asker[:])
+	copy(out[atTargetProtocol:], askerAddress[:])
+}
+
+// announceRequest writes an announcement (RFC 5227, section 2.3): a request for one's own address, which every neighbour
+// takes that knows the address.
+func announceRequest(out *frame, own MAC, address netip.Addr) {
+	header(out, broadcast, own, operationRequest)
+	claimed := address.As4()
+	copy(out[atSenderHardware:], own[:])
+	copy(out[atSenderProtocol:], claimed[:])
+	copy(out[atTargetHardware:], make([]byte, 6))
+	copy(out[atTargetProtocol:], claimed[:])
+}
+
+// announceReply writes an announcement as a reply. Its target hardware address is the sender's: Linux takes one with any
+// other for a usual reply, which it ignores within a second (locktime) of the last update.
+func announceReply(out *frame, own MAC, address netip.Addr) {
+	header(out, broadcast, own, operationReply)
+	claimed := address.As4()
+	copy(out[atSenderHardware:], own[:])
+	copy(out[atSenderProtocol:], claimed[:])
+	copy(out[atTargetHardware:], own[:])
+	copy(out[atTargetProtocol:], claimed[:])
+}
+
+func header(out *frame, destination, own MAC, operation uint16) {
+	be := binary.BigEndian
+	copy(out[atDestination:], destination[:])
+	copy(out[atSource:], own[:])
+	be.PutUint16(out[atEtherType:], etherTypeARP)
+	be.PutUint16(out[atHardware:], hardwareEthernet)
+	be.PutUint16(out[atProtocol:], etherTypeIPv4)
+	be.PutUint16(out[atLengths:], lengthsOfIPv4)
+	be.PutUint16(out[atOperation:], operation)
+}

@@ -1,0 +1,87 @@
+package responder
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// repeats are the pauses after which an announcement is repeated, counted from the first. A switch port or a bond that has
+// just come up loses frames, and Linux ignores a second change of an entry within a second (locktime).
+var repeats = [...]time.Duration{0, 1100 * time.Millisecond, 2200 * time.Millisecond, 4 * time.Second}
+
+// refreshLeast and refreshMost bound the time between the announcements that follow: switches forget a port after five
+// minutes as a rule, while routers keep an ARP entry for hours.
+const (
+	refreshLeast = 30 * time.Second
+	refreshMost  = 60 * time.Second
+)
+
+// schedule knows when each address is to be announced next.
+type schedule struct {
+	entries map[netip.Addr]*due
+	random  *rand.Rand
+}
+
+type due struct {
+	begun time.Time
+	done  int // of repeats
+	next  time.Time
+}
+
+func newSchedule(seed uint64) *schedule {
+	return &schedule{entries: map[netip.Addr]*due{}, random: rand.New(rand.NewPCG(seed, seed>>32))} //nolint:gosec // jitter is no secret
+}
+
+// begin announces an address from now on.
+func (s *schedule) begin(a netip.Addr, now time.Time) { s.entries[a] = &due{begun: now, next: now} }
+
+// beginAll announces every address anew.
+func (s *schedule) beginAll(now time.Time) {
+	for a := range s.entries {
+		s.begin(a, now)
+	}
+}
+
+// follow takes up the addresses of a table that are new, and drops those that are not in it.
+func (s *schedule) follow(t *Table, now time.Time) {
+	for a := range s.entries {
+		if !t.has(a) {
+			delete(s.entries, a)
+		}
+	}
+	for _, a := range t.Addresses() {
+		if s.entries[a] == nil {
+			s.begin(a, now)
+		}
+	}
+}
+
+// take returns the addresses that are due, in their order, and says when the next ones are.
+func (s *schedule) take(now time.Time) (all []netip.Addr, next time.Time) {
+	next = now.Add(refreshMost)
+	for a, d := range s.entries {
+		if !d.next.After(now) {
+			all = append(all, a)
+			s.advance(d, now)
+		}
+		if d.next.Before(next) {
+			next = d.next
+		}
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return all, next
+}
+
+func (s *schedule) advance(d *due, now time.Time) {
+	d.done++
+	if d.done < len(repeats) {
+		d.next = d.begun.Add(repeats[d.done])
+	} else {
+		d.next = now.Add(refreshLeast + time.Duration(s.random.Int64N(int64(refreshMost-refreshLeast))))
+	}
+	if d.next.Before(now) {
+		d.next = now
+	}
+}
