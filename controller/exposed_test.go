@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,9 @@ func (p *process) ask(config *rest.Config, path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
+// passing tells which metrics exist only while there is something to tell, which may be a moment between two looks.
+func passing(name string) bool { return name == "phoenixnap_service_deletion_timestamp_seconds" }
+
 // checkMetrics: an administrator sees every metric that is documented, and somebody without that right nothing.
 func (s *scene) checkMetrics(p *process) {
 	s.Helper()
@@ -65,7 +69,7 @@ func (s *scene) checkMetrics(p *process) {
 		if status != http.StatusOK {
 			return fmt.Errorf("metrics: %d %s", status, exposed)
 		}
-		for _, name := range documentedMetrics(s.T) {
+		for _, name := range slices.DeleteFunc(documentedMetrics(s.T), passing) {
 			if !strings.Contains(exposed, "\n# TYPE "+name+" ") {
 				return fmt.Errorf("metric %s is documented and not exposed", name)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/balancer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/census"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/membership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/orphans"
@@ -20,6 +21,7 @@ type allMetrics struct {
 	account    *account.Metrics
 	api        *pnap.Metrics
 	balancer   *balancer.Metrics
+	census     *census.Metrics
 	instances  *instances.Metrics
 	membership *membership.Metrics
 	orphans    *orphans.Metrics
@@ -31,6 +33,7 @@ func newMetrics() allMetrics {
 		account:    account.NewMetrics(),
 		api:        pnap.NewMetrics(),
 		balancer:   balancer.NewMetrics(),
+		census:     census.NewMetrics(),
 		instances:  instances.NewMetrics(),
 		membership: membership.NewMetrics(),
 		orphans:    orphans.NewMetrics(),
@@ -46,6 +49,9 @@ func (a allMetrics) register() error {
 		if err := each.Register(legacyregistry.Register); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
+	}
+	if err := legacyregistry.CustomRegister(a.census); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
 	}
 	return nil
 }

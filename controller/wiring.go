@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/census"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/health"
@@ -99,6 +100,7 @@ func (w *wiring) controllers() map[string]app.ControllerInitFuncConstructor {
 	all["phoenixnap-agent-watch"] = w.controller(w.whereBalancing(w.agentWatch))
 	all["phoenixnap-membership"] = w.controller(w.whereBalancing(w.membership))
 	all["phoenixnap-orphans"] = w.controller(w.whereBalancing(w.orphans))
+	all["phoenixnap-census"] = w.controller(w.whereBalancing(w.census))
 	all["phoenixnap-control-plane"] = w.controller(w.whereBalancing(w.controlPlane))
 	return all
 }
@@ -169,4 +171,10 @@ func (w *wiring) labeller(completed *appconfig.CompletedConfig) (loop, error) {
 
 func (w *wiring) agentWatch(completed *appconfig.CompletedConfig) (loop, error) {
 	return nodes.NewAgentWatch(completed.Client, completed.SharedInformers.Core().V1().Nodes(), completed.EventRecorder), nil
+}
+
+// census tells as metrics what the conditions of Nodes and Services say.
+func (w *wiring) census(completed *appconfig.CompletedConfig) (loop, error) {
+	core := completed.SharedInformers.Core().V1()
+	return census.New(w.metrics.census, core.Nodes(), core.Services()), nil
 }
