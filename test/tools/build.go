@@ -89,7 +89,7 @@ func (b *Toolbox) build(ctx context.Context, r recipe) (string, error) {
 	}
 	b.say("building %s (about %s the first time)", r.title(), minutes(r.minutes))
 	err = replaceFile(path, func(temporary string) error {
-		return b.goBuild(ctx, filepath.Join(b.Root, r.dir), r.pkg, temporary, r.ldflags)
+		return b.goBuild(ctx, filepath.Join(b.Root, r.dir), r.pkg, temporary, r.ldflags, r.tags)
 	})
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w", r.title(), err)
@@ -116,11 +116,11 @@ func replaceFile(path string, fill func(temporary string) error) error {
 }
 
 // goBuild builds a static program from the module in dir. The output of go build becomes the error's text.
-func (b *Toolbox) goBuild(ctx context.Context, dir, pkg, out, ldflags string) error {
+func (b *Toolbox) goBuild(ctx context.Context, dir, pkg, out, ldflags, tags string) error {
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return err
 	}
-	args := append([]string{"build", "-buildvcs=false", "-o", out}, buildFlags(ldflags)...)
+	args := append([]string{"build", "-buildvcs=false", "-o", out}, buildFlags(ldflags, tags)...)
 	_, err := runGo(ctx, dir, append(args, pkg)...)
 	return err
 }

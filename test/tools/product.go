@@ -32,7 +32,7 @@ func (b *Toolbox) Product(ctx context.Context, pkg string) (string, error) {
 		return "", err
 	}
 	defer release()
-	if err := b.goBuild(ctx, b.Root, pkg, linked, "-s -w"); err != nil {
+	if err := b.goBuild(ctx, b.Root, pkg, linked, "-s -w", ""); err != nil {
 		return "", fmt.Errorf("build %s: %w", pkg, err)
 	}
 	return b.publish(linked, name)

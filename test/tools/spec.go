@@ -21,6 +21,8 @@ type spec struct {
 	pkg string
 	// stamp returns the linker's flags that tell the program its version.
 	stamp func(version string) string
+	// tags are the build tags, separated by commas.
+	tags string
 	// minutes is about how long the first build takes on two cores.
 	minutes int
 	// asset tells that the program is looked for in $KUBEBUILDER_ASSETS first.
@@ -47,6 +49,9 @@ const (
 	kubernetesModule = "k8s.io/kubernetes"
 	kubeVIPModule    = "github.com/kube-vip/kube-vip"
 	kubeVIPPrefix    = "kube-vip-"
+
+	promtool         = "promtool"
+	prometheusModule = "github.com/prometheus/prometheus"
 )
 
 // specOf returns how the named program is built.
@@ -67,6 +72,9 @@ func specOf(name string) (spec, error) {
 	case "kube-proxy":
 		kubernetes.minutes, kubernetes.asset = 1, mayBeAsset
 		return kubernetes, nil
+	case promtool:
+		// It can discover what to scrape in every cloud; a check of rules needs none of that.
+		return spec{dir: "test/tools/prometheus", module: prometheusModule, pkg: prometheusModule + "/cmd/promtool", stamp: stampPrometheus, tags: "remove_all_sd", minutes: 2}, nil
 	case "kube-vip-v1.0.0", "kube-vip-v0.9.1":
 		dir := "test/tools/kube-vip/" + strings.TrimPrefix(name, kubeVIPPrefix)
 		return spec{dir: dir, module: kubeVIPModule, pkg: kubeVIPModule, stamp: stampKubeVIP, minutes: 1}, nil
@@ -78,7 +86,7 @@ func specOf(name string) (spec, error) {
 // Names lists the programs that tests and the demo need by default, in the order that shares most when they are
 // built one by one. Binary also knows kube-apiserver-v<minor> of the older Minors.
 func Names() []string {
-	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.0.0", "kube-vip-v0.9.1"}
+	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.0.0", "kube-vip-v0.9.1", promtool}
 }
 
 // Minors lists the minors of Kubernetes whose kube-apiserver can be had, the newest first. Tests run against the
@@ -110,6 +118,11 @@ func stampKubernetes(version string) string {
 
 // stampEtcd gives nothing: etcd has its version in its source.
 func stampEtcd(string) string { return "-s -w" }
+
+// stampPrometheus gives the version in the form of Prometheus's releases: its module v0.313.5 is Prometheus 3.13.5.
+func stampPrometheus(version string) string {
+	return "-s -w -X github.com/prometheus/common/version.Version=" + strings.TrimPrefix(version, "v")
+}
 
 func stampKubeVIP(version string) string { return "-s -w -X main.Version=" + version }
 
@@ -155,7 +168,7 @@ func recipeFor(root, name, toolchain string) (recipe, error) {
 		return recipe{}, fmt.Errorf("%s/go.mod: %w", s.dir, err)
 	}
 	ldflags := s.stamp(version)
-	parts := slices.Concat(files[:], []string{s.pkg, toolchain}, buildFlags(ldflags))
+	parts := slices.Concat(files[:], []string{s.pkg, toolchain}, buildFlags(ldflags, s.tags))
 	return recipe{spec: s, name: name, version: version, ldflags: ldflags, key: keyOf(parts...)}, nil
 }
 
@@ -169,6 +182,10 @@ func keyOf(parts ...string) string {
 }
 
 // buildFlags are the flags of go build for a static, reproducible program.
-func buildFlags(ldflags string) []string {
-	return []string{"-trimpath", "-ldflags", ldflags}
+func buildFlags(ldflags, tags string) []string {
+	flags := []string{"-trimpath", "-ldflags", ldflags}
+	if tags != "" {
+		flags = append(flags, "-tags", tags)
+	}
+	return flags
 }
