@@ -12,7 +12,8 @@ const (
 	// ServiceIPLocation names the phoenixNAP location in which to buy the IP block, such as "ASH".
 	// The option annotationIPLocation may give it another name.
 	ServiceIPLocation = Prefix + "ip-location"
-	// ServiceIPAllocation is AllocationDedicated or AllocationShared; the option ipAllocation when empty.
+	// ServiceIPAllocation is AllocationDedicated (a block of its own) or AllocationShared (an address of the pool); the option
+	// ipAllocation when empty.
 	ServiceIPAllocation = Prefix + "ip-allocation"
 	// ServiceIPBlockSize is the size of the block to buy, "/28" to "/30"; the option ipBlockSize when empty.
 	ServiceIPBlockSize = Prefix + "ip-block-size"
@@ -34,10 +35,10 @@ const (
 	AllocationShared    = "shared"
 )
 
-// LoadBalancerClass is the spec.loadBalancerClass that the controller serves, beside Services without one.
+// LoadBalancerClass is the value of spec.loadBalancerClass that the controller serves, beside Services without one.
 const LoadBalancerClass = Prefix + "ccm"
 
-// LoadBalancerFinalizer holds Services of LoadBalancerClass until their address is given back. The
+// LoadBalancerFinalizer is the finalizer that holds Services of LoadBalancerClass until their address is given back. The
 // framework's finalizer would not do: the service controller of any other provider strips it.
 const LoadBalancerFinalizer = Prefix + "load-balancer-cleanup"
 
@@ -58,7 +59,8 @@ const (
 	ServiceIPOwner = Prefix + "ip-owner"
 	// KubeVIPAddresses is kube-vip's own annotation: the addresses that it announces for a Service.
 	KubeVIPAddresses = "kube-vip.io/loadbalancerIPs"
-	// KubeVIPInterface is kube-vip's own annotation: the interface on which it announces them.
+	// KubeVIPInterface is kube-vip's own annotation: the interface on which it announces them. Written where the user left it
+	// empty, once all agents report the same name.
 	KubeVIPInterface = "kube-vip.io/serviceInterface"
 )
 
@@ -85,7 +87,7 @@ const (
 	NodePublicNetworkIPs = Prefix + "public-network-ips"
 	// NodePublicNetworkMember is "true" while the server is an assigned member of that network, else "false".
 	NodePublicNetworkMember = Prefix + "public-network-member"
-	// NodePublicNetworkBlocks lists the assigned blocks of that network (JSON, see NetworkBlock).
+	// NodePublicNetworkBlocks lists the assigned blocks of that network with their gateways (JSON, see NetworkBlock).
 	NodePublicNetworkBlocks = Prefix + "public-network-blocks"
 	// NodeAnnouncer says who announces addresses: AnnouncerKubeVIP, AnnouncerAgent or AnnouncerNone.
 	NodeAnnouncer = Prefix + "announcer"
@@ -114,15 +116,17 @@ const (
 	NodeNetworkType = Prefix + "network-type"
 )
 
-// NodeReportedIdentity is the Node annotation that the agent writes, through the status subresource: what
-// the machine knows of itself (JSON, see Identity).
+// NodeReportedIdentity is the Node annotation that the agent writes, through the status subresource: host name, addresses,
+// hardware addresses and VLAN interface of the machine, and its server ID where it knows that (JSON, see Identity).
 const NodeReportedIdentity = Prefix + "reported-identity"
 
-// NodeReportedAddresses is the Node annotation that the agent writes, through the status subresource: how
-// the addresses of Services answer on the wire there (JSON, see ReportedAddresses).
+// NodeReportedAddresses is the Node annotation that the agent writes, through the status subresource: how the addresses of
+// Services answer on the wire there: state, hardware address, whether this node holds it, since when (JSON, see
+// ReportedAddresses). At most 32: those that the node holds or ought to hold, and those that no other node has reported.
 const NodeReportedAddresses = Prefix + "reported-addresses"
 
-// NodeMembershipManaged is "true" on a Node whose server the controller joined to the public network.
+// NodeMembershipManaged is "true" on a Node whose server the controller joined to the public network. For people to read:
+// the record is the ConfigMap phoenixnap-members in kube-system.
 const NodeMembershipManaged = Prefix + "public-network-managed"
 
 // Types of the Node conditions that the agent writes.

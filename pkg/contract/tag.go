@@ -8,13 +8,15 @@ import (
 // Tags on an IP block. Tag names and values may hold letters, digits, "-" and "_", at most 100
 // characters (phoenixNAP Tag Manager API, POST /tags).
 const (
-	// TagUsage marks a block that this provider bought; its value is TagUsageAuto.
+	// TagUsage is TagUsageAuto on a block that this provider bought.
 	TagUsage = "usage"
 	// TagUsageAuto is the value of TagUsage.
 	TagUsageAuto = "cloud-provider-phoenixnap-auto"
-	// TagCluster holds the UID of the namespace kube-system.
+	// TagCluster holds the UID of the namespace kube-system: the cluster that the block belongs to. On a block without TagUsage
+	// it lets the Services of that cluster name the block in the annotation phoenixnap.com/ip-block-id.
 	TagCluster = "cluster"
-	// TagService holds the ID of the Service that a dedicated block belongs to, see ServiceTag.
+	// TagService holds the Service that a dedicated block belongs to: namespace and name joined by "_", shortened with a hash
+	// when longer than 100 characters, see ServiceTag.
 	TagService = "service"
 	// TagPool holds the name of the pool that a shared block belongs to, in the place of TagService.
 	TagPool = "pool"
@@ -28,10 +30,11 @@ const (
 	TagDelete = "delete"
 	// TagTrue is the value of TagRetain and TagDelete.
 	TagTrue = "true"
-	// TagServiceNamespace and TagServiceName are what phoenixnap/k8s-cloud-provider-bmc v1 wrote in the
-	// place of TagService; they are read, never written.
+	// TagServiceNamespace is what phoenixnap/k8s-cloud-provider-bmc v1 wrote, with TagServiceName, in the place of TagService;
+	// such blocks are adopted. It is read, never written.
 	TagServiceNamespace = "serviceNamespace"
-	TagServiceName      = "serviceName"
+	// TagServiceName goes with TagServiceNamespace.
+	TagServiceName = "serviceName"
 )
 
 // PoolDefault is the name of the pool of shared blocks.

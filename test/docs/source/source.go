@@ -1,0 +1,152 @@
+// Package source reads from the Go files of the product what they declare for users: string constants with their comments.
+package source
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Constant is one string constant of the product.
+type Constant struct {
+	// Package is the directory of the package, relative to the root, with slashes.
+	Package string
+	// Name of the constant, and its value.
+	Name, Value string
+	// Type as it is written; empty for an untyped constant.
+	Type string
+	// Comment of the constant, in one line, without its name.
+	Comment string
+	// Block is the comment of the declaration that it stands in, in one line.
+	Block string
+	// Alone tells that the declaration holds this constant alone, so that both comments are one.
+	Alone bool
+}
+
+// Constants returns the string constants of all packages below the directories, tests excepted, in the order of the
+// files' names and of the declarations. A constant whose value cannot be told from constants of the product is left out.
+func Constants(root string, directories ...string) ([]Constant, error) {
+	var found []declared
+	for _, directory := range directories {
+		err := filepath.WalkDir(filepath.Join(root, directory), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			inFile, err := fileConstants(root, path)
+			found = append(found, inFile...)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read the constants below %s: %w", directory, err)
+		}
+	}
+	return resolve(found), nil
+}
+
+// declared is a constant whose value is still an expression.
+type declared struct {
+	Constant
+	value ast.Expr
+}
+
+func fileConstants(root, path string) ([]declared, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, fmt.Errorf("parse %s: %w", path, err)
+	}
+	directory, err := filepath.Rel(root, filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("find the package of %s: %w", path, err)
+	}
+	var constants []declared
+	for _, decl := range file.Decls {
+		block, ok := decl.(*ast.GenDecl)
+		if !ok || block.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range block.Specs {
+			constants = append(constants, ofSpec(filepath.ToSlash(directory), block, spec.(*ast.ValueSpec))...)
+		}
+	}
+	return constants, nil
+}
+
+func ofSpec(directory string, block *ast.GenDecl, spec *ast.ValueSpec) []declared {
+	var constants []declared
+	for i, name := range spec.Names {
+		if i >= len(spec.Values) {
+			break
+		}
+		c := Constant{Package: directory, Name: name.Name, Block: line(block.Doc), Alone: !block.Lparen.IsValid()}
+		c.Comment = line(spec.Doc)
+		if c.Alone {
+			c.Comment = c.Block
+		}
+		c.Comment = strings.TrimPrefix(strings.TrimPrefix(c.Comment, name.Name), ":")
+		if t, ok := spec.Type.(*ast.Ident); ok {
+			c.Type = t.Name
+		}
+		constants = append(constants, declared{Constant: c, value: spec.Values[i]})
+	}
+	return constants
+}
+
+func line(doc *ast.CommentGroup) string { return strings.Join(strings.Fields(doc.Text()), " ") }
+
+// resolve evaluates the expressions. A constant may use one of a package that is read later, so this goes on until a pass
+// finds nothing new.
+func resolve(all []declared) []Constant {
+	values := map[string]string{}
+	for before := -1; before != len(values); {
+		before = len(values)
+		for _, d := range all {
+			if value, ok := evaluate(d.value, d.Package, values); ok {
+				values[d.Package+"."+d.Name] = value
+			}
+		}
+	}
+	var constants []Constant
+	for _, d := range all {
+		if value, ok := values[d.Package+"."+d.Name]; ok {
+			d.Value = value
+			d.Comment = strings.TrimSpace(d.Comment)
+			constants = append(constants, d.Constant)
+		}
+	}
+	return constants
+}
+
+// evaluate tells the value of a literal, a sum, a constant of the same package or one of another package of the product,
+// which is found by the last element of its path.
+func evaluate(e ast.Expr, directory string, values map[string]string) (string, bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		text, err := strconv.Unquote(e.Value)
+		return text, err == nil && e.Kind == token.STRING
+	case *ast.Ident:
+		value, ok := values[directory+"."+e.Name]
+		return value, ok
+	case *ast.SelectorExpr:
+		of, ok := e.X.(*ast.Ident)
+		if !ok {
+			return "", false
+		}
+		for name, value := range values {
+			if strings.HasSuffix(name, "/"+of.Name+"."+e.Sel.Name) {
+				return value, true
+			}
+		}
+		return "", false
+	case *ast.BinaryExpr:
+		left, ok := evaluate(e.X, directory, values)
+		right, also := evaluate(e.Y, directory, values)
+		return left + right, ok && also && e.Op == token.ADD
+	default:
+		return "", false
+	}
+}
