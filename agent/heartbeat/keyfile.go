@@ -1,0 +1,88 @@
+package heartbeat
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// keyEvery is how often a key file is read again. The kubelet takes a minute or so to bring a changed Secret to its file.
+const keyEvery = 10 * time.Second
+
+// ErrNoKey tells that there is no key yet.
+var ErrNoKey = errors.New("there is no key to sign heartbeats with")
+
+// KeyFile reads keys from a file that may come later, and change.
+type KeyFile struct {
+	path string
+
+	mu      sync.Mutex
+	readAt  time.Time
+	content string
+	version int
+	err     error
+}
+
+// NewKeyFile returns the keys in a file; it reads nothing yet. The path may be empty: then there is never a key.
+func NewKeyFile(path string) *KeyFile { return &KeyFile{path: path, err: ErrNoKey} }
+
+// Err tells why there is no key to use; nil when there is one. A file that cannot be read any more leaves what was read.
+func (k *KeyFile) Err() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refresh()
+	if k.version > 0 {
+		return nil
+	}
+	return k.err
+}
+
+// refresh reads the file when that was long ago.
+func (k *KeyFile) refresh() {
+	if k.path == "" || time.Since(k.readAt) < keyEvery {
+		return
+	}
+	k.readAt = time.Now()
+	raw, err := os.ReadFile(k.path)
+	if errors.Is(err, os.ErrNotExist) {
+		k.err = fmt.Errorf("%w: %s does not exist", ErrNoKey, k.path)
+		return
+	}
+	if err == nil {
+		_, err = ParseKeys(string(raw))
+	}
+	if err != nil {
+		k.err = fmt.Errorf("key file %s: %w", k.path, err)
+		return
+	}
+	if string(raw) != k.content || k.version == 0 {
+		k.content = string(raw)
+		k.version++
+	}
+}
+
+// user is one goroutine's ring of the newest keys.
+type user struct {
+	file    *KeyFile
+	version int
+	ring    *Ring
+}
+
+func (u *user) newest() (*Ring, error) {
+	u.file.mu.Lock()
+	defer u.file.mu.Unlock()
+	u.file.refresh()
+	if u.file.version == 0 {
+		return nil, u.file.err
+	}
+	if u.version != u.file.version {
+		ring, err := ParseKeys(u.file.content)
+		if err != nil {
+			return nil, fmt.Errorf("key file %s: %w", u.file.path, err)
+		}
+		u.ring, u.version = ring, u.file.version
+	}
+	return u.ring, nil
+}

@@ -1,0 +1,260 @@
+//go:build linux
+
+package heartbeat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/port"
+)
+
+const (
+	// batch is how many frames are taken from the kernel with one system call.
+	batch = 32
+	// receiveBuffer is asked of the kernel, in bytes.
+	receiveBuffer = 1 << 19
+	// reopenPause is the pause before an interface that could not be used is tried again, lookEvery the time between two
+	// looks whether it is still the same.
+	reopenPause = 100 * time.Millisecond
+	lookEvery   = time.Second
+)
+
+// ErrNoInterface tells that there is no interface to send on.
+var ErrNoInterface = errors.New("there is no VLAN interface to send heartbeats on")
+
+// Config is what a Line works with.
+type Config struct {
+	// Node is the name of the Node; Boot tells this life of the agent apart from the ones before and is greater than theirs.
+	Node string
+	Boot uint64
+	// Interface returns the name of the VLAN interface; empty while there is none.
+	Interface func() string
+	// Source returns the node's own address on it; invalid where it has none.
+	Source func() netip.Addr
+	Keys   *KeyFile
+	// Hear is called with each message that was taken and when it was heard; it must not block, and not keep the slices.
+	Hear func(m *Message, at time.Time)
+	// Open opens the interface and Look looks at it. Set in New; a test that is in another network namespace replaces them.
+	Open func(interfaceName string) (*port.Port, error)
+	Look func(interfaceName string) (port.Link, error)
+}
+
+// Counters count since the line was made.
+type Counters struct {
+	// Sent are the frames that were sent, Heard those that were received, by what became of them.
+	Sent  uint64
+	Heard map[Drop]uint64
+}
+
+// Line is the way to the other agents and from them.
+type Line struct {
+	Config
+	sent  atomic.Uint64
+	heard [drops]atomic.Uint64
+
+	mu       sync.Mutex // of what follows, which sends
+	port     *port.Port
+	out      *port.Batch
+	signer   user
+	buffer   []byte
+	sequence uint64
+}
+
+// New returns a line; it starts nothing.
+func New(c Config) *Line {
+	l := &Line{Config: c, out: port.NewBatch(batch, ethernetLength+mostFrame), signer: user{file: c.Keys}}
+	if l.Open == nil {
+		l.Open = open
+	}
+	if l.Look == nil {
+		l.Look = port.Look
+	}
+	return l
+}
+
+// Counters returns what was counted so far.
+func (l *Line) Counters() Counters {
+	c := Counters{Sent: l.sent.Load(), Heard: map[Drop]uint64{}}
+	for i := range l.heard {
+		c.Heard[Drop(i)] = l.heard[i].Load() //nolint:gosec // an index of a small array
+	}
+	return c
+}
+
+// Run hears until ctx ends. An interface that goes is waited for; one that was made anew is opened anew.
+func (l *Line) Run(ctx context.Context) error {
+	told, ear := "", newEar(l)
+	for ctx.Err() == nil {
+		if name := l.Interface(); name != "" {
+			err := l.listen(ctx, name, ear)
+			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != told {
+				// An interface that is away for long is told of once.
+				klog.FromContext(ctx).Info("Heartbeats are not heard, trying again", "interface", name, "reason", text)
+				told = text
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(reopenPause):
+		}
+	}
+	return nil
+}
+
+// listen hears on one socket until the interface is another or ctx ends.
+func (l *Line) listen(ctx context.Context, name string, ear *ear) error {
+	p, err := l.Open(name)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
+	l.use(p)
+	defer func() {
+		l.use(nil)
+		if stop() {
+			_ = p.Close()
+		}
+	}()
+	klog.FromContext(ctx).V(2).Info("Listening to heartbeats", "interface", name)
+	for ctx.Err() == nil {
+		if err := ear.hear(p, time.Now().Add(lookEvery)); err != nil {
+			return err
+		}
+		link, err := l.Look(name)
+		if err != nil {
+			return err
+		}
+		if link.Index != p.Index || link.MAC != p.MAC || l.Interface() != name {
+			return nil
+		}
+	}
+	return nil
+}
+
+// use sets the socket to send on.
+func (l *Line) use(p *port.Port) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.port = p
+}
+
+// Send tells the others; the line fills in name, boot and sequence.
+func (l *Line) Send(m Message) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ring, err := l.signer.newest()
+	if err != nil {
+		return err
+	}
+	if l.port == nil {
+		return ErrNoInterface
+	}
+	m.Node, m.Boot = l.Node, l.Boot
+	if err := m.check(); err != nil {
+		return fmt.Errorf("send a heartbeat: %w", err)
+	}
+	from, rest, room := addressOf(l.port.MAC, l.Source()), m.Addresses, m.room()
+	l.out.Reset()
+	for first := true; first || len(rest) > 0 && !l.out.Full(); first = false {
+		part := rest[:min(len(rest), room)]
+		rest = rest[len(part):]
+		l.sequence++
+		l.buffer = m.appendFrame(l.buffer[:0], ring, from, l.sequence, part)
+		l.out.Add(l.buffer)
+	}
+	l.sent.Add(uint64(l.out.Len())) //nolint:gosec // a length
+	return l.port.Send(l.out)
+}
+
+// ear takes frames apart. It belongs to one goroutine.
+type ear struct {
+	line    *Line
+	in      *port.Batch
+	keys    user
+	names   interner
+	guard   guard
+	message Message
+}
+
+func newEar(l *Line) *ear {
+	return &ear{line: l, in: port.NewBatch(batch, ethernetLength+mostFrame), keys: user{file: l.Keys}}
+}
+
+// hear takes what comes until a time.
+func (e *ear) hear(p *port.Port, until time.Time) error {
+	if err := p.SetReadDeadline(until); err != nil {
+		return err
+	}
+	for time.Now().Before(until) {
+		err := p.Receive(e.in)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		for i := range e.in.Len() {
+			drop := e.take(e.in.Received(i), now)
+			e.line.heard[drop].Add(1)
+			if drop == Taken {
+				e.line.Hear(&e.message, now)
+			}
+		}
+	}
+	return nil
+}
+
+// take reads a frame into the message.
+func (e *ear) take(frame []byte, now time.Time) Drop {
+	ring, err := e.keys.newest()
+	if err != nil {
+		return OtherKey
+	}
+	payload, ok := payloadOf(frame)
+	if !ok {
+		return Malformed
+	}
+	if drop := parse(payload, ring, &e.names, &e.message); drop != Taken {
+		return drop
+	}
+	switch {
+	case e.message.Node == e.line.Node:
+		return SameName
+	case !e.guard.admit(&e.message, now):
+		return Replayed
+	default:
+		return Taken
+	}
+}
+
+// open opens an interface for heartbeats. The filter's first question turns away what is sent to this machine alone, which on
+// a node that serves is nearly everything.
+func open(interfaceName string) (*port.Port, error) {
+	const fragment, protocol, destinationPort = ethernetLength + 6, ethernetLength + 9, ethernetLength + ipv4Length + 2
+	return port.Open(interfaceName, unix.ETH_P_IP, []bpf.Instruction{
+		bpf.LoadExtension{Num: bpf.ExtType},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.PACKET_BROADCAST, SkipTrue: 9},
+		bpf.LoadAbsolute{Off: ethernetLength, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: versionAndIHL, SkipTrue: 7},
+		bpf.LoadAbsolute{Off: protocol, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protocolUDP, SkipTrue: 5},
+		bpf.LoadAbsolute{Off: fragment, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x3fff, SkipTrue: 3},
+		bpf.LoadAbsolute{Off: destinationPort, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: Port, SkipTrue: 1},
+		bpf.RetConstant{Val: ethernetLength + mostFrame},
+		bpf.RetConstant{Val: 0},
+	}, receiveBuffer)
+}
