@@ -3,22 +3,16 @@ package heartbeat
 import (
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/base64"
-	"errors"
-	"fmt"
 	"hash"
-	"strings"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 const (
-	// KeyLength is the length of a key in bytes.
-	KeyLength = 32
 	// keyIDLength and tagLength are what a frame has of the name of its key and of its signature, in bytes. A signature
 	// may be cut to half of its length and more (RFC 2104, section 5).
 	keyIDLength = 8
 	tagLength   = 16
-	// mostKeys bounds the lines of a key file: one in use, and one that comes or goes.
-	mostKeys = 2
 )
 
 // keyID tells which key a frame was signed with: it tells a cluster from another one on the same network. It says nothing
@@ -35,31 +29,18 @@ type key struct {
 // Ring is the keys that are known: the first signs, all of them verify. It belongs to one goroutine.
 type Ring struct{ keys []*key }
 
-// ParseKeys reads the content of a key file: one key, or two while one takes the place of the other, each on a line of its
-// own in base64 (RFC 4648). No error shows any of it.
+// ParseKeys makes a ring of the content of a key file, see contract.ParseAnnouncerKeys.
 func ParseKeys(content string) (*Ring, error) {
+	keys, err := contract.ParseAnnouncerKeys(content)
+	if err != nil {
+		return nil, err
+	}
 	ring := &Ring{}
-	for i, line := range strings.Fields(content) {
-		raw, err := base64.StdEncoding.DecodeString(line)
-		if err != nil || len(raw) != KeyLength {
-			return nil, fmt.Errorf("line %d is no key: want %d bytes in base64", i+1, KeyLength)
-		}
-		ring.keys = append(ring.keys, newKey(raw))
+	for _, raw := range keys {
+		ring.keys = append(ring.keys, newKey(raw[:]))
 	}
-	switch {
-	case len(ring.keys) == 0:
-		return nil, errors.New("it holds no key")
-	case len(ring.keys) > mostKeys:
-		return nil, fmt.Errorf("it holds %d keys: want at most %d, the one in use and one that comes or goes", len(ring.keys), mostKeys)
-	case len(ring.keys) == mostKeys && ring.keys[0].id == ring.keys[1].id:
-		return nil, errors.New("it holds the same key twice")
-	default:
-		return ring, nil
-	}
+	return ring, nil
 }
-
-// FormatKey writes a key as ParseKeys reads it.
-func FormatKey(raw [KeyLength]byte) string { return base64.StdEncoding.EncodeToString(raw[:]) + "\n" }
 
 func newKey(raw []byte) *key {
 	name := hmac.New(sha256.New, raw)

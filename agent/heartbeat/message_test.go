@@ -2,7 +2,6 @@ package heartbeat
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 var (
@@ -19,7 +20,9 @@ var (
 )
 
 // keyOf makes a key that is the same for the same number.
-func keyOf(n byte) string { return FormatKey([KeyLength]byte(bytes.Repeat([]byte{n}, KeyLength))) }
+func keyOf(n byte) string {
+	return contract.FormatAnnouncerKey(contract.AnnouncerKey(bytes.Repeat([]byte{n}, contract.AnnouncerKeyLength)))
+}
 
 func ringOf(t testing.TB, numbers ...byte) *Ring {
 	t.Helper()
@@ -120,27 +123,6 @@ func TestRefused(t *testing.T) {
 		var names interner
 		if got := parse(tc.payload, ring, &names, &Message{}); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
-		}
-	}
-}
-
-func TestParseKeys(t *testing.T) {
-	for content, want := range map[string]string{
-		keyOf(1):                       "",
-		keyOf(1) + "\n" + keyOf(2):     "",
-		"  " + keyOf(1):                "",
-		"":                             "no key",
-		"secret":                       "line 1 is no key",
-		keyOf(1) + "c2hvcnQ=":          "line 2 is no key",
-		keyOf(1) + keyOf(2) + keyOf(3): "3 keys",
-		keyOf(1) + keyOf(1):            "the same key twice",
-	} {
-		_, err := ParseKeys(content)
-		if (err == nil) != (want == "") || !strings.Contains(fmt.Sprint(err), want) {
-			t.Errorf("ParseKeys(%q): %v, want %q", content, err, want)
-		}
-		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("the error %q shows what is in the file", err)
 		}
 	}
 }
