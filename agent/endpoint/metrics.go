@@ -111,6 +111,9 @@ func NewMetrics(version, nodeName string) *Metrics {
 // Ask sets what is asked when somebody collects the metrics. It is to be called before anything runs.
 func (m *Metrics) Ask(s Sources) { m.sources = s }
 
+// Gatherer is where the metrics are collected from.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+
 // Sample notes the outcome of a sample. Gateways are those of the network's blocks.
 func (m *Metrics) Sample(report check.Report, s check.Snapshot, expected check.Expected, now time.Time) {
 	gateways := map[netip.Addr]time.Duration{}
