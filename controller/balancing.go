@@ -1,14 +1,17 @@
 package main
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	appconfig "k8s.io/cloud-provider/app/config"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/balancer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/heartbeatkey"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/membership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/services"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 func (w *wiring) services(completed *appconfig.CompletedConfig) (loop, error) {
@@ -49,6 +52,14 @@ func (w *wiring) balancer(completed *appconfig.CompletedConfig) *balancer.Balanc
 		NodeBlock:          w.config.NodeIPBlock,
 		MaxBlocks:          w.config.MaxIPBlocks,
 	})
+}
+
+// heartbeatKey is needed where the agents announce.
+func (w *wiring) heartbeatKey(completed *appconfig.CompletedConfig) (loop, error) {
+	if w.config.LoadBalancer.Announcer != contract.AnnouncerAgent {
+		return nil, nil
+	}
+	return heartbeatkey.New(completed.Client.CoreV1().Secrets(metav1.NamespaceSystem)), nil
 }
 
 func (w *wiring) membership(completed *appconfig.CompletedConfig) (loop, error) {

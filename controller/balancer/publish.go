@@ -3,6 +3,7 @@ package balancer
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -79,16 +80,13 @@ func (b *Balancer) tellPublished(ctx context.Context, s scene, step ipblock.Step
 func publication(s scene, step ipblock.Step) patch {
 	service, address := s.service, step.Address.String()
 	wanted := map[string]any{
-		contract.KubeVIPAddresses:       address,
 		contract.ServiceIPAddress:       address,
 		contract.ServiceIPBlock:         step.Block.CIDR.String(),
 		contract.ServiceIPGateway:       ipblock.Gateway(step.Block.CIDR).String(),
 		contract.ServiceIPBlockAssigned: "true",
 		contract.ServiceIPOwner:         string(service.UID),
 	}
-	if vlanInterface := commonInterface(s.nodes, s.networkID); vlanInterface != "" && service.Annotations[contract.KubeVIPInterface] == "" {
-		wanted[contract.KubeVIPInterface] = vlanInterface
-	}
+	maps.Copy(wanted, forKubeVIP(s, address))
 	if s.purchase == nil || s.listed(step.Block.ID) && (s.purchase.BlockID == step.Block.ID || s.purchase.BlockID == "") || !s.now.Before(s.purchase.Time.Add(ipblock.PurchaseSettles)) {
 		// From now on tags find the block; until then the recorded ID must.
 		wanted[contract.ServiceIPPurchase] = nil
@@ -98,6 +96,21 @@ func publication(s scene, step ipblock.Step) patch {
 		changes.spec = map[string]any{"loadBalancerIP": address}
 	}
 	return changes
+}
+
+// forKubeVIP is what kube-vip reads. Where the agents announce, it must not: what was written for it before is taken back.
+func forKubeVIP(s scene, address string) map[string]any {
+	if s.announcer == contract.AnnouncerAgent {
+		if s.service.Annotations[contract.KubeVIPAddresses] == address {
+			return map[string]any{contract.KubeVIPAddresses: nil}
+		}
+		return nil
+	}
+	wanted := map[string]any{contract.KubeVIPAddresses: address}
+	if vlanInterface := commonInterface(s.nodes, s.networkID); vlanInterface != "" && s.service.Annotations[contract.KubeVIPInterface] == "" {
+		wanted[contract.KubeVIPInterface] = vlanInterface
+	}
+	return wanted
 }
 
 // statusFor is the status of a published Service. kube-vip compares the ports with those of the spec, in

@@ -39,6 +39,8 @@ type scene struct {
 	sightings []ipblock.Sighting
 	networks  map[string]ipblock.Network
 	networkID string
+	// announcer is contract.AnnouncerKubeVIP or contract.AnnouncerAgent.
+	announcer string
 	ledgers   []ipblock.Ledger
 	nodes     []*corev1.Node
 	services  []*corev1.Service
@@ -60,7 +62,7 @@ func (b *Balancer) sceneOf(ctx context.Context, service *corev1.Service) (scene,
 	if err != nil {
 		return scene{}, err
 	}
-	s := scene{service: service, owner: owner, holder: holderOf(service), networkID: b.config.NetworkID, now: b.config.Now()}
+	s := scene{service: service, owner: owner, holder: holderOf(service), networkID: b.config.NetworkID, announcer: b.config.Announcer, now: b.config.Now()}
 	s.intent, s.problem = b.intent(service)
 	if s.nodes, err = b.config.Nodes.List(labels.Everything()); err != nil {
 		return scene{}, fmt.Errorf("list Nodes: %w", err)

@@ -1,0 +1,116 @@
+package heartbeatkey
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+func stored(t *testing.T, client *fake.Clientset) []contract.AnnouncerKey {
+	t.Helper()
+	secret, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), contract.AnnouncerSecret, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := contract.ParseAnnouncerKeys(string(secret.Data[contract.AnnouncerSecretKey]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+func keeper(client *fake.Clientset) *Keeper {
+	return New(client.CoreV1().Secrets(metav1.NamespaceSystem))
+}
+
+// TestMadeOnce: a key is made where there is none, another one each time, and one that is there stays.
+func TestMadeOnce(t *testing.T) {
+	first, second := fake.NewClientset(), fake.NewClientset()
+	for _, client := range []*fake.Clientset{first, first, second} {
+		if err := keeper(client).Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := stored(t, first)
+	if cmp.Equal(kept, stored(t, second)) {
+		t.Error("two clusters have the same key")
+	}
+	if err := keeper(first).Sync(t.Context()); err != nil || !cmp.Equal(kept, stored(t, first)) {
+		t.Errorf("the key was replaced (%v)", err)
+	}
+}
+
+// TestPersonsSecretStays: what cannot be used is told and left, and no error shows it.
+func TestPersonsSecretStays(t *testing.T) {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: contract.AnnouncerSecret, Namespace: metav1.NamespaceSystem},
+		Data:       map[string][]byte{contract.AnnouncerSecretKey: []byte("hunter2")},
+	}
+	client := fake.NewClientset(secret.DeepCopy())
+	err := keeper(client).Sync(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "kube-system/phoenixnap-announcer") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("error %v, want one that names the Secret and shows nothing of it", err)
+	}
+	kept, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), contract.AnnouncerSecret, metav1.GetOptions{})
+	if err != nil || !cmp.Equal(secret.Data, kept.Data) {
+		t.Errorf("it became %v (%v)", kept.Data, err)
+	}
+}
+
+// TestTwoAtOnce: whoever comes second takes what is there.
+func TestTwoAtOnce(t *testing.T) {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "secrets", func(ktesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewAlreadyExists(corev1.Resource("secrets"), contract.AnnouncerSecret)
+	})
+	if err := keeper(client).Sync(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRun: an API server that cannot be reached is asked again, and a Secret that was deleted is made anew.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		failures := 2
+		client.PrependReactor("get", "secrets", func(ktesting.Action) (bool, runtime.Object, error) {
+			failures--
+			return failures >= 0, nil, errors.New("no route to host")
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- keeper(client).Run(ctx) }()
+		pass(2 * retryEvery)
+		before := stored(t, client)
+		if err := client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(t.Context(), contract.AnnouncerSecret, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		pass(lookEvery)
+		if cmp.Equal(before, stored(t, client)) {
+			t.Error("the new key is the old one")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run returned %v after its context ended", err)
+		}
+	})
+}
+
+// pass lets time pass, and then everybody come to rest.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
