@@ -79,3 +79,21 @@ func TestAnotherAddressOfTheOwnBlock(t *testing.T) {
 		})
 	}
 }
+
+// TestOptionsBindNewServicesOnly: a controller that starts with other options leaves addresses as they are.
+func TestOptionsBindNewServicesOnly(t *testing.T) {
+	w := newWorld(t)
+	w.service("web")
+	w.settle("web")
+	w.config.Allocation, w.config.BlockSize, w.config.MaxBlocks = contract.AllocationShared, "/28", 1
+	w.restart()
+	w.settle("web")
+	if got := w.address("web"); got != "203.0.113.10" {
+		t.Errorf("address is %q", got)
+	}
+	if c := w.condition("web"); c.Reason != "BlockAssigned" {
+		t.Errorf("condition %s: %s", c.Reason, c.Message)
+	}
+	w.wantPurchases(1)
+	w.wantBlocks("203.0.113.8/29 assigned")
+}
