@@ -2,28 +2,22 @@ package l2
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync/atomic"
 	"time"
 
-	"github.com/mdlayher/ethernet"
-	"github.com/mdlayher/packet"
-	"golang.org/x/net/bpf"
-	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 )
 
 const (
-	// listenCheck is how often a listener that hears nothing looks whether its interface is still the same.
+	// listenCheck is how often a listener looks whether its interface is still the same.
 	listenCheck = 10 * time.Second
-	// gather is how long a listener rests after a packet, drain how long it then takes what has come meanwhile at most.
+	// gather is the time after which a listener takes what has come meanwhile, all at once: waking up costs more than reading,
+	// and on a network with hundreds of addresses a hundred packets come in a second.
 	gather = time.Second
-	drain  = 10 * time.Millisecond
-	// receiveBuffer is asked of the kernel, in bytes.
-	receiveBuffer = 1 << 20
+	// atOnce is how many it takes then at most; a flood beyond that is lost to it, not to the node.
+	atOnce = 4096
 	// reopenPause is the pause before the interface is opened anew.
 	reopenPause = time.Second
 )
@@ -45,6 +39,14 @@ type Counters struct {
 	Dropped uint64
 }
 
+// Wire is where packets come from.
+type Wire interface {
+	// Drain passes on what has come since, a number of packets at most, and does not wait for more. What it passes on is valid
+	// during the call.
+	Drain(limit int, take func(payload []byte)) error
+	Close() error
+}
+
 // Listener hears every ARP packet on one interface, what this machine itself sends included.
 type Listener struct {
 	// Interface returns the name of the interface at the moment; empty while there is none.
@@ -52,7 +54,7 @@ type Listener struct {
 	// Hear is called with each packet that claims an address; it must not block.
 	Hear func(Heard)
 	// Open opens the interface. Set in NewListener; a test puts a wire of its own here.
-	Open func(interfaceName string) (net.PacketConn, *net.Interface, error)
+	Open func(interfaceName string) (Wire, *net.Interface, error)
 
 	heard, sent, dropped atomic.Uint64
 }
@@ -90,21 +92,15 @@ func (l *Listener) Run(ctx context.Context) error {
 
 // listen reads from one socket until the interface is another or ctx ends.
 func (l *Listener) listen(ctx context.Context, name string) error {
-	conn, link, err := l.Open(name)
+	wire, link, err := l.Open(name)
 	if err != nil {
 		return err
 	}
-	// Closing is what ends a read: a deadline would be overwritten by the next.
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer func() {
-		if stop() {
-			_ = conn.Close()
-		}
-	}()
+	defer func() { _ = wire.Close() }()
 	klog.FromContext(ctx).V(2).Info("Listening to ARP", "interface", name)
-	own, buffer := link.HardwareAddr.String(), make([]byte, 256)
+	own := link.HardwareAddr.String()
 	for l.Interface() == name && ctx.Err() == nil {
-		if err := l.takeUntil(ctx, conn, time.Now().Add(listenCheck), packetTaker{buffer, own}); err != nil {
+		if err := l.listenFor(ctx, wire, own); err != nil {
 			return fmt.Errorf("listen to ARP on %s: %w", name, err)
 		}
 		current, err := interfaceNamed(name)
@@ -115,50 +111,21 @@ func (l *Listener) listen(ctx context.Context, name string) error {
 	return nil
 }
 
-// packetTaker is where packets are read to, and our own hardware address.
-type packetTaker struct {
-	buffer []byte
-	own    string
-}
-
-// takeUntil takes what comes until a time. After a packet it rests before it takes what else has come: waking up costs
-// more than reading, and on a network with hundreds of addresses a hundred packets come in a second.
-func (l *Listener) takeUntil(ctx context.Context, conn net.PacketConn, end time.Time, p packetTaker) error {
-	for {
-		if err := conn.SetReadDeadline(end); err != nil {
-			return err
-		}
-		took, err := l.takeOne(conn, p)
-		if err != nil || !took {
-			return err
-		}
+// listenFor takes what comes until it is time to look at the interface; own is its hardware address.
+func (l *Listener) listenFor(ctx context.Context, wire Wire, own string) error {
+	ticker := time.NewTicker(gather)
+	defer ticker.Stop()
+	for range listenCheck / gather {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(gather):
+		case <-ticker.C:
 		}
-		if err := conn.SetReadDeadline(time.Now().Add(drain)); err != nil {
+		if err := wire.Drain(atOnce, func(payload []byte) { l.take(payload, own) }); err != nil {
 			return err
 		}
-		for took {
-			if took, err = l.takeOne(conn, p); err != nil {
-				return err
-			}
-		}
 	}
-}
-
-// takeOne takes a packet; took is false when none came until the deadline.
-func (l *Listener) takeOne(conn net.PacketConn, p packetTaker) (took bool, err error) {
-	n, _, err := conn.ReadFrom(p.buffer)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	l.take(p.buffer[:n], p.own)
-	return true, nil
+	return nil
 }
 
 // take passes on a packet.
@@ -174,52 +141,4 @@ func (l *Listener) take(payload []byte, own string) {
 		l.heard.Add(1)
 	}
 	l.Hear(Heard{Claim: claim, At: time.Now(), Own: claim.MAC == own})
-}
-
-// openAll opens a socket that gets all ARP of an interface. A socket for the ARP protocol alone would not get what this
-// machine sends (net/core/dev.c, dev_queue_xmit_nit: outgoing packets go to sockets for all protocols), so this one is
-// for all protocols and the kernel filters.
-func openAll(interfaceName string) (net.PacketConn, *net.Interface, error) {
-	link, err := interfaceNamed(interfaceName)
-	if err != nil {
-		return nil, nil, fmt.Errorf("find interface %s: %w", interfaceName, err)
-	}
-	filter, err := onlyARP()
-	if err != nil {
-		return nil, nil, err
-	}
-	conn, err := packet.Listen(link, packet.Datagram, unix.ETH_P_ALL, &packet.Config{Filter: filter})
-	if err != nil {
-		return nil, nil, fmt.Errorf("open a packet socket on %s (takes the capability NET_RAW): %w", interfaceName, err)
-	}
-	if err := enlarge(conn); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("enlarge the buffer of %s: %w", interfaceName, err), conn.Close())
-	}
-	return conn, link, nil
-}
-
-// enlarge lets the kernel keep more packets while the listener rests: as many as net.core.rmem_max allows without the
-// capability NET_ADMIN.
-func enlarge(conn *packet.Conn) error {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var set error
-	err = raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) })
-	return errors.Join(err, set)
-}
-
-// onlyARP is a filter (classic BPF) that lets frames of type ARP through, cut to what a packet and its padding have.
-func onlyARP() ([]bpf.RawInstruction, error) {
-	program, err := bpf.Assemble([]bpf.Instruction{
-		bpf.LoadExtension{Num: bpf.ExtProto},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(ethernet.EtherTypeARP), SkipTrue: 1},
-		bpf.RetConstant{Val: 256},
-		bpf.RetConstant{Val: 0},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("filter for ARP: %w", err)
-	}
-	return program, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,43 +16,39 @@ import (
 
 // tap is the receiving side of a socket.
 type tap struct {
-	net.PacketConn
-	frames chan []byte
-	closed chan struct{}
-	once   sync.Once
-
-	mu       sync.Mutex
-	deadline time.Time
+	mu     sync.Mutex
+	frames [][]byte
+	failed error
+	closed bool
 }
 
-func newTap() *tap { return &tap{frames: make(chan []byte), closed: make(chan struct{})} }
-
-func (c *tap) SetReadDeadline(t time.Time) error {
+func (c *tap) put(frames ...[]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.deadline = t
-	return nil
+	c.frames = append(c.frames, frames...)
 }
 
-func (c *tap) ReadFrom(b []byte) (int, net.Addr, error) {
+func (c *tap) fail(err error) {
 	c.mu.Lock()
-	left := time.Until(c.deadline)
-	c.mu.Unlock()
-	select {
-	case f, open := <-c.frames:
-		if !open {
-			return 0, nil, errors.New("network is down")
-		}
-		return copy(b, f), nil, nil
-	case <-c.closed:
-		return 0, nil, net.ErrClosed
-	case <-time.After(left):
-		return 0, nil, os.ErrDeadlineExceeded
+	defer c.mu.Unlock()
+	c.failed = err
+}
+
+func (c *tap) Drain(limit int, take func([]byte)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(limit, len(c.frames))
+	for _, f := range c.frames[:n] {
+		take(f)
 	}
+	c.frames = c.frames[n:]
+	return c.failed
 }
 
 func (c *tap) Close() error {
-	c.once.Do(func() { close(c.closed) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
 	return nil
 }
 
@@ -64,12 +59,12 @@ func TestListener(t *testing.T) {
 		var heard []Heard
 		var taps []*tap
 		l := NewListener(func() string { return "bond0.100" }, func(h Heard) { heard = append(heard, h) })
-		l.Open = func(string) (net.PacketConn, *net.Interface, error) {
+		l.Open = func(string) (Wire, *net.Interface, error) {
 			if len(taps) == 1 {
 				taps = append(taps, nil)
 				return nil, nil, errors.New("no such network interface")
 			}
-			c := newTap()
+			c := &tap{}
 			taps = append(taps, c)
 			return c, &net.Interface{HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9}}, nil
 		}
@@ -77,14 +72,13 @@ func TestListener(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- l.Run(ctx) }()
 		synctest.Wait()
-		taps[0].frames <- goldenRequest
-		taps[0].frames <- edited(func(b []byte) { b[13] = 9; b[7] = 2 })
-		taps[0].frames <- goldenRequest[:20]
+		taps[0].put(goldenRequest, edited(func(b []byte) { b[13] = 9; b[7] = 2 }), goldenRequest[:20])
 		time.Sleep(25 * time.Second) // two looks at the interface
-		close(taps[0].frames)
-		time.Sleep(2500 * time.Millisecond) // one failed attempt, one that succeeds
+		taps[0].fail(errors.New("network is down"))
+		time.Sleep(3500 * time.Millisecond) // one failed attempt, one that succeeds
 		synctest.Wait()
-		taps[2].frames <- goldenRequest
+		taps[2].put(goldenRequest)
+		time.Sleep(gather)
 		synctest.Wait()
 		cancel()
 		if err := <-done; err != nil {
@@ -102,6 +96,9 @@ func TestListener(t *testing.T) {
 		if diff := cmp.Diff([]Claim{theirs, ours, theirs}, claims, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 			t.Errorf("heard (-want +got):\n%s", diff)
 		}
+		if !taps[0].closed || !taps[2].closed {
+			t.Error("a socket was left open")
+		}
 		if got, want := l.Counters(), (Counters{Heard: 2, Sent: 1, Dropped: 1}); got != want {
 			t.Errorf("counted %+v, want %+v", got, want)
 		}
@@ -115,9 +112,9 @@ func TestListenerFollowsTheName(t *testing.T) {
 		name.Store("")
 		var opened []string
 		l := NewListener(func() string { text, _ := name.Load().(string); return text }, func(Heard) {})
-		l.Open = func(interfaceName string) (net.PacketConn, *net.Interface, error) {
+		l.Open = func(interfaceName string) (Wire, *net.Interface, error) {
 			opened = append(opened, interfaceName)
-			return newTap(), &net.Interface{}, nil
+			return &tap{}, &net.Interface{}, nil
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -139,8 +136,8 @@ func TestListenerFollowsTheName(t *testing.T) {
 
 func TestFilterAssembles(t *testing.T) {
 	program, err := onlyARP()
-	if err != nil || len(program) != 4 {
-		t.Errorf("the filter has %d instructions, %v", len(program), err)
+	if err != nil || program.Len != 4 {
+		t.Errorf("the filter is %+v, %v", program, err)
 	}
 }
 

@@ -2,10 +2,12 @@ package netinfo
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
@@ -13,14 +15,50 @@ import (
 
 // Routes looks up routes as the kernel would choose them (RTM_GETROUTE); nothing is sent.
 func (r *Reader) Routes(s check.Snapshot, questions []check.RouteQuestion) []check.RouteAnswer {
+	if len(questions) == 0 {
+		return nil
+	}
 	answers := make([]check.RouteAnswer, 0, len(questions))
+	socket, err := openRouteSocket()
+	if err != nil {
+		for _, q := range questions {
+			answers = append(answers, check.RouteAnswer{RouteQuestion: q, Error: errnoText(err)})
+		}
+		return answers
+	}
+	defer socket.close()
 	for _, q := range questions {
-		answers = append(answers, lookUp(s, q))
+		answers = append(answers, socket.lookUp(s, q))
 	}
 	return answers
 }
 
-func lookUp(s check.Snapshot, q check.RouteQuestion) check.RouteAnswer {
+// routeSocket serves many questions: to open a netlink socket for each costs more than the answers.
+type routeSocket struct {
+	handle *netlink.Handle
+	// neighbours is for requests that the library has no method for.
+	neighbours *nl.NetlinkSocket
+}
+
+func openRouteSocket() (*routeSocket, error) {
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open a netlink socket: %w", err)
+	}
+	neighbours, err := nl.GetNetlinkSocketAt(netns.None(), netns.None(), unix.NETLINK_ROUTE)
+	if err != nil {
+		handle.Close()
+		return nil, fmt.Errorf("open a netlink socket: %w", err)
+	}
+	return &routeSocket{handle: handle, neighbours: neighbours}, nil
+}
+
+func (r *routeSocket) close() {
+	r.handle.Close()
+	r.neighbours.Close()
+}
+
+func (r *routeSocket) lookUp(s check.Snapshot, q check.RouteQuestion) check.RouteAnswer {
 	answer := check.RouteAnswer{RouteQuestion: q}
 	options := &netlink.RouteGetOptions{Mark: q.Mark}
 	if q.Source.IsValid() {
@@ -28,7 +66,7 @@ func lookUp(s check.Snapshot, q check.RouteQuestion) check.RouteAnswer {
 	}
 	from := q.Iif
 	if q.Forwarded {
-		way := lookUp(s, check.RouteQuestion{Destination: q.Source})
+		way := r.lookUp(s, check.RouteQuestion{Destination: q.Source})
 		if way.Interface == "" || way.Local {
 			answer.Error = "no interface leads to " + q.Source.String()
 			return answer
@@ -43,17 +81,18 @@ func lookUp(s check.Snapshot, q check.RouteQuestion) check.RouteAnswer {
 		}
 		options.IifIndex = l.Index
 	}
-	routes, err := netlink.RouteGetWithOptions(q.Destination.AsSlice(), options)
+	routes, err := r.handle.RouteGetWithOptions(q.Destination.AsSlice(), options)
 	fill(&answer, s, routes, err)
 	if q == (check.RouteQuestion{Destination: q.Destination}) && answer.Interface != "" && !answer.Local && !answer.Gateway.IsValid() {
-		answer.Pinned = pinned(routes[0].LinkIndex, q.Destination)
+		answer.Pinned = r.pinned(routes[0].LinkIndex, q.Destination)
 	}
 	return answer
 }
 
 // pinned reads one entry of the neighbour table: the hardware address of a permanent one, else nothing.
-func pinned(link int, destination netip.Addr) string {
+func (r *routeSocket) pinned(link int, destination netip.Addr) string {
 	request := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
+	request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: r.neighbours}}
 	request.AddData(&netlink.Ndmsg{Family: uint8(nl.GetIPFamily(destination.AsSlice())), Index: uint32(link)})
 	request.AddData(nl.NewRtAttr(netlink.NDA_DST, destination.AsSlice()))
 	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
