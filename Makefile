@@ -6,9 +6,12 @@ SHELL := /bin/bash
 
 # A version without a leading vX.Y.Z makes the Kubernetes libraries panic at start.
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo v0.0.0-$$(git describe --always --dirty 2>/dev/null || echo unknown))
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+# The time that stands on files of images and releases: equal sources make equal bytes (https://reproducible-builds.org/specs/source-date-epoch).
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 DIST ?= dist/bin
 COMPONENT := k8s.io/component-base/version
-LDFLAGS := -s -w -X $(COMPONENT).gitVersion=$(VERSION) -X $(COMPONENT).gitCommit=$(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS := -s -w -buildid= -X $(COMPONENT).gitVersion=$(VERSION) -X $(COMPONENT).gitCommit=$(COMMIT)
 # Linter and test runner, pinned in a module of their own.
 DEV := go tool -modfile=test/tools/dev/go.mod
 TEST := $(DEV) gotestsum --format pkgname --
@@ -17,6 +20,13 @@ TESTFLAGS ?= -race -shuffle=on -timeout 25m -p 2
 # The agent speaks netlink, so it exists for Linux only.
 BINARIES := $(foreach p,linux-amd64 linux-arm64 darwin-amd64 darwin-arm64,$(foreach n,phoenixnap-cloud-controller-manager pnapsim,$(DIST)/$(n)-$(p))) \
 	$(foreach p,linux-amd64 linux-arm64,$(DIST)/phoenixnap-agent-$(p))
+# What make images works on and, with PREBUILT, packs.
+REGISTRY ?=
+TAG ?=
+PLATFORMS ?= linux/amd64,linux/arm64
+ENGINE ?=
+BASE_IMAGE ?=
+PACKED := $(filter %-linux-amd64 %-linux-arm64,$(filter-out $(DIST)/pnapsim-%,$(BINARIES))) $(DIST)/ca-certificates.crt
 package_phoenixnap-cloud-controller-manager := ./controller
 package_phoenixnap-agent := ./agent
 package_pnapsim := ./test/pnapsim/cmd/pnapsim
@@ -74,8 +84,9 @@ lint: go ## Run the linters and check that go.mod is tidy
 	go mod tidy -diff
 
 .PHONY: docs
-docs: go ## Write the reference of findings from the declarations of the checks
+docs: go ## Write the reference (findings, options, names, conditions, events) from the code
 	go run ./agent/diagnose/cmd/pages
+	go run ./test/docs/cmd/reference
 
 .PHONY: build
 build: $(BINARIES) ## Build static binaries into dist/bin/<name>-<os>-<arch>
@@ -83,8 +94,22 @@ build: $(BINARIES) ## Build static binaries into dist/bin/<name>-<os>-<arch>
 platform = $(subst -, ,$*)
 name = $(patsubst %-$(lastword $(platform)),%,$*)
 $(DIST)/%: go FORCE
-	CGO_ENABLED=0 GOOS=$(lastword $(subst -, ,$(name))) GOARCH=$(lastword $(platform)) go build -trimpath -ldflags '$(LDFLAGS)' \
+	CGO_ENABLED=0 GOOS=$(lastword $(subst -, ,$(name))) GOARCH=$(lastword $(platform)) go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' \
 		-o $@ $(package_$(patsubst %-$(lastword $(subst -, ,$(name))),%,$(name)))
+
+# The certificate authorities that the controller's image trusts are those of the machine that builds it.
+$(DIST)/ca-certificates.crt: $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem))
+	@test -n "$<" || { echo "This machine has no bundle of certificate authorities: install the package ca-certificates" >&2; exit 1; }
+	mkdir -p $(@D) && install -m 0644 $< $@
+
+.PHONY: images
+images: $(if $(PREBUILT),$(PACKED)) go ## Build the images with docker, podman or buildah (REGISTRY, TAG, PLATFORMS, ENGINE, BASE_IMAGE; PREBUILT=1 packs dist/bin, PUSH=1 pushes)
+	go run ./test/image/cmd/images -stamp "$(VERSION) $(COMMIT) $(SOURCE_DATE_EPOCH)" -registry "$(REGISTRY)" -tag "$(TAG)" -platforms "$(PLATFORMS)" \
+		-engine "$(ENGINE)" -base "$(BASE_IMAGE)" $(if $(PREBUILT),-prebuilt $(DIST)) $(if $(PUSH),-push) $(ARGS)
+
+.PHONY: version
+version: ## Print what binaries and images are stamped with: version, commit, time
+	@echo "$(VERSION) $(COMMIT) $(SOURCE_DATE_EPOCH)"
 
 .PHONY: prepare
 prepare: go ## Build the control plane, kube-vip and the packages that tests and demo need (cached)
