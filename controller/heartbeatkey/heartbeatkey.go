@@ -62,7 +62,7 @@ func (k *Keeper) Sync(ctx context.Context) error {
 		return fmt.Errorf("read Secret %s/%s: %w", metav1.NamespaceSystem, contract.AnnouncerSecret, err)
 	}
 	if _, err := contract.ParseAnnouncerKeys(string(secret.Data[contract.AnnouncerSecretKey])); err != nil {
-		return fmt.Errorf("Secret %s/%s, key %s: %w; delete the Secret, and a new one is made",
+		return fmt.Errorf("read Secret %s/%s, key %s: %w; delete the Secret, and a new one is made",
 			metav1.NamespaceSystem, contract.AnnouncerSecret, contract.AnnouncerSecretKey, err)
 	}
 	return nil

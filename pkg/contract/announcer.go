@@ -13,9 +13,9 @@ const (
 	AnnouncerSecret = "phoenixnap-announcer"
 	// AnnouncerSecretKey is where the Secret holds it, see ParseAnnouncerKeys.
 	AnnouncerSecretKey = "key"
-	// AnnouncerViewPrefix and the ID of the public network make the name of the ConfigMap in kube-system that says which
-	// node announces which address. The agents alone write it.
-	AnnouncerViewPrefix = "phoenixnap-announcer-"
+	// AnnouncerView is the ConfigMap in kube-system that says which node announces which address, under the ID of the public
+	// network. The agents alone write it.
+	AnnouncerView = "phoenixnap-announcer"
 )
 
 // AnnouncerKeyLength is the length of a key of AnnouncerSecret in bytes.
