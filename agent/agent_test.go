@@ -36,7 +36,7 @@ func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &cp)) }
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	nodeName := strings.ToLower(t.Name())
-	must(t, cp.ApplyFiles(t.Context(), "../deploy/base/agent.yaml"))
+	must(t, cp.ApplyFiles(t.Context(), "../deploy/base/agent.yaml", "../deploy/base/agent-policy.yaml"))
 	admin, err := kubernetes.NewForConfig(cp.Config())
 	must(t, err)
 	config, err := cp.ServiceAccountOn(t.Context(), "kube-system", "phoenixnap-agent", nodeName)

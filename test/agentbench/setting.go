@@ -33,7 +33,7 @@ func (c *setting) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := plane.ApplyFiles(ctx, filepath.Join(root, "deploy/base")); err != nil {
+	if err := plane.ApplyFiles(ctx, filepath.Join(root, "deploy/overlays/kubeadm")); err != nil {
 		return err
 	}
 	if c.kube, err = kubernetes.NewForConfig(plane.Config()); err != nil {

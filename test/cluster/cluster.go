@@ -126,7 +126,8 @@ func (c *Cluster) StartAccount(ctx context.Context) error {
 // ShareAccount puts the cluster into the account of another one, which has to be stopped after it, in place of StartAccount.
 func (c *Cluster) ShareAccount(of *Cluster) { c.Sim, c.guest = of.Sim, true }
 
-// StartControlPlane starts etcd and kube-apiserver, with the rights that the manifests give.
+// StartControlPlane starts etcd and kube-apiserver with what users install: the rights of the programs, and the policies that
+// confine them. Nobody makes pods of the Deployment and the DaemonSet; the programs are started later.
 func (c *Cluster) StartControlPlane(ctx context.Context) error {
 	cp, err := controlplane.Start(ctx, controlplane.Options{
 		LogDir: c.options.Dir, Names: []string{management.Addr().String()},
@@ -141,7 +142,7 @@ func (c *Cluster) StartControlPlane(ctx context.Context) error {
 	if err := controlplane.WriteKubeconfig(c.AdminKubeconfig(), cp.Config(), ""); err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
-	return cp.ApplyFiles(ctx, filepath.Join(c.root, "deploy/base"), c.kubeVIPManifest())
+	return cp.ApplyFiles(ctx, filepath.Join(c.root, "deploy/overlays/kubeadm"), c.kubeVIPManifest())
 }
 
 // AdminKubeconfig is the path of a kubeconfig with all rights.

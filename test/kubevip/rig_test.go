@@ -90,7 +90,7 @@ func newRig(t *testing.T, versions []string, servers int) *rig {
 	r.must("client", err)
 	root, err := tools.ModuleRoot()
 	r.must("find the source tree", err)
-	r.must("apply the manifests", r.cp.ApplyFiles(t.Context(), filepath.Join(root, "deploy/base"), filepath.Join(root, "deploy/kube-vip/kube-vip.yaml")))
+	r.must("apply the manifests", r.cp.ApplyFiles(t.Context(), filepath.Join(root, "deploy/overlays/kubeadm"), filepath.Join(root, "deploy/kube-vip/kube-vip.yaml")))
 	r.startLab(versions)
 	for i, s := range r.servers {
 		r.join(s, netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, byte(2 + i)}), nodeBlock.Bits()))

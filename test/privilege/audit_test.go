@@ -20,6 +20,7 @@ const (
 	// account is the shipped ServiceAccount as the API server names it.
 	account  = "system:serviceaccount:kube-system:phoenixnap-agent"
 	manifest = "../../deploy/base/agent.yaml"
+	policies = "../../deploy/base/agent-policy.yaml"
 	// auditPolicy has the API server write down what that ServiceAccount asks for, and nothing else.
 	auditPolicy = `{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],
 "rules":[{"level":"Metadata","users":["` + account + `"]},{"level":"None"}]}`

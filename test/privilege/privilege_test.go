@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,12 +64,13 @@ func newSite(t *testing.T) *site {
 			t.Error(err)
 		}
 	})
-	s.must(cp.ApplyFiles(t.Context(), manifest))
+	s.must(cp.ApplyFiles(t.Context(), manifest, policies))
 	account, err := cp.ServiceAccountOn(t.Context(), "kube-system", "phoenixnap-agent", nodeName)
 	s.must(err)
 	s.must(controlplane.WriteKubeconfig(s.kubeconfig, account, cp.URL()))
 	s.admin, err = kubernetes.NewForConfig(cp.Config())
 	s.must(err)
+	s.awaitPolicies(cp)
 	s.agent, err = tools.Product(t.Context(), "./agent")
 	s.must(err)
 	_, err = s.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}, metav1.CreateOptions{})
@@ -81,6 +83,20 @@ func (s *site) must(err error) {
 	if err != nil {
 		s.Fatal(err)
 	}
+}
+
+// awaitPolicies waits until the API server confines agents: to a token that names no Node it refuses everything.
+func (s *site) awaitPolicies(cp *controlplane.ControlPlane) {
+	s.Helper()
+	account, err := cp.ServiceAccount(s.Context(), metav1.NamespaceSystem, "phoenixnap-agent")
+	s.must(err)
+	client, err := kubernetes.NewForConfig(account)
+	s.must(err)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: contract.AgentLeasePrefix + nodeName}}
+	s.eventually("the policies", func() bool {
+		_, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Create(s.Context(), lease, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
+	})
 }
 
 // run starts the agent, confined.

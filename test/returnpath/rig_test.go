@@ -71,7 +71,7 @@ func newRig(t *testing.T) *rig {
 	r.must("client", err)
 	root, err := tools.ModuleRoot()
 	r.must("find the source tree", err)
-	r.must("apply the agent's manifest", r.cp.ApplyFiles(t.Context(), filepath.Join(root, "deploy/base/agent.yaml")))
+	r.must("apply the agent's manifest", r.cp.ApplyFiles(t.Context(), filepath.Join(root, "deploy/base/agent.yaml"), filepath.Join(root, "deploy/base/agent-policy.yaml")))
 	server := httptest.NewServer(feed(state()))
 	t.Cleanup(server.Close)
 	r.lab, err = lab.Start(t.Context(), lab.Config{
