@@ -54,13 +54,13 @@ func help(ctx context.Context, t *testing.T, program string, command ...string) 
 // TestTablesAreCurrent holds the tables of the reference against the code that they are written from.
 func TestTablesAreCurrent(t *testing.T) {
 	agent := program(t, "./agent")
-	tables, err := reference.Tables(declared(t), map[string]string{
+	tables, err := reference.Tables(root, declared(t), map[string]string{
 		"run": help(t.Context(), t, agent, "run"), "diagnose": help(t.Context(), t, agent, "diagnose"),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages, err := reference.Pages(root+"/docs/reference", tables)
+	pages, err := reference.Pages(root, tables)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestTablesAreCurrent(t *testing.T) {
 	}
 	for name := range tables {
 		if !used[name] {
-			t.Errorf("no page of the reference has the table %s", name)
+			t.Errorf("no page has the table %s", name)
 		}
 	}
 }

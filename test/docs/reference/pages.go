@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 )
 
-// Pages returns the pages of a directory that hold tables as they should be, by their paths.
-func Pages(directory string, tables map[string]string) (map[string]string, error) {
-	paths, err := filepath.Glob(filepath.Join(directory, "*.md"))
+// Pages returns the pages below the directory docs of the project that hold tables, as they should be, by their paths.
+func Pages(root string, tables map[string]string) (map[string]string, error) {
+	paths, err := filepath.Glob(filepath.Join(root, "docs", "*", "*.md"))
 	if err != nil {
-		return nil, fmt.Errorf("list the pages of %s: %w", directory, err)
+		return nil, fmt.Errorf("list the pages: %w", err)
 	}
 	pages := map[string]string{}
 	for _, path := range paths {

@@ -9,7 +9,7 @@ import (
 )
 
 // region is what a page leaves to this package: the lines between two comments.
-var region = regexp.MustCompile(`(?s)(<!-- begin ([a-z-]+): written by make docs -->\n).*?(<!-- end ([a-z-]+) -->\n)`)
+var region = regexp.MustCompile(`(?s)(<!-- begin ([a-z0-9-]+): written by make docs -->\n).*?(<!-- end ([a-z0-9-]+) -->\n)`)
 
 // Regions names the regions of a page.
 func Regions(page string) []string {

@@ -13,14 +13,19 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/docs/source"
 )
 
-// Tables writes every table of the reference by its name. help is what the commands of the agent print with --help.
-func Tables(constants []source.Constant, help map[string]string) (map[string]string, error) {
+// Tables writes every table of the pages by its name. root is the project's directory, help is what the commands of the agent
+// print with --help.
+func Tables(root string, constants []source.Constant, help map[string]string) (map[string]string, error) {
 	var fields []string
 	for _, o := range config.Options() {
 		fields = append(fields, o.Field)
 	}
 	w := newWriter(constants, fields)
-	tables := map[string]string{"controller-options": options(), "reasons-of-findings": findings()}
+	tables, err := fixes(root)
+	if err != nil {
+		return nil, err
+	}
+	tables["controller-options"], tables["reasons-of-findings"] = options(), findings()
 	var errs []error
 	for _, s := range Selections(constants) {
 		written, err := s.write(w, constants)

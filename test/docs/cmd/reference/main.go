@@ -34,11 +34,11 @@ func write(ctx context.Context) error {
 		}
 		help[command] = string(out)
 	}
-	tables, err := reference.Tables(constants, help)
+	tables, err := reference.Tables(".", constants, help)
 	if err != nil {
 		return err
 	}
-	pages, err := reference.Pages("docs/reference", tables)
+	pages, err := reference.Pages(".", tables)
 	if err != nil {
 		return err
 	}
