@@ -106,7 +106,7 @@ func (p *process) keep(managed managing) []keeper {
 
 // listen judges the announcement of addresses, each time that the node was judged, too.
 func (p *process) listen(keepers []keeper) endpoint.Sources {
-	elections := kubevip.NewReader(p.client.CoordinationV1(), p.flags.kubeVIPNamespace)
+	elections := kubevip.NewReader(p.client.CoordinationV1(), p.flags.kubeVIPNamespace, p.name)
 	owners := announcement.NewRoster(p.client.CoreV1().Nodes())
 	addresses := announcement.New(announcement.Config{
 		Node: p.name, Asker: p.asker, Router: p.reader, Elections: elections, Owners: owners,

@@ -14,8 +14,13 @@ import (
 const (
 	// freshness is how long a packet that announces an address speaks for it: kube-vip sends one every 3 s.
 	freshness = 10 * time.Second
-	// askAgain is the time between questions for an address of which there is no news, and up to as much again.
-	askAgain = 30 * time.Second
+	// askAgain is the time between questions for an address of which there is no news, and up to askMore besides: what shows
+	// only when somebody asks has to be known within 30 s, a second question and what comes between included.
+	askAgain = 14 * time.Second
+	askMore  = 6 * time.Second
+	// askUnannounced is that for an address that nobody announces again and again, with which this node has nothing to do:
+	// every node asks for it. Up to as much again is added.
+	askUnannounced = 30 * time.Second
 	// askAtLast is when a node asks though others keep asking in its place.
 	askAtLast = 30 * time.Minute
 	// scatter spreads the questions of those nodes that have nothing to do with an address of which there is news.
@@ -26,9 +31,9 @@ const (
 
 // Ear remembers what was heard of the watched addresses and says when to ask for one. It is safe for concurrent use.
 //
-// An address that is announced again and again (kube-vip does every 3 s) is asked for by one node of the network in half a
-// minute to a minute: whoever hears another ask lets its own question wait. So the requests on the wire grow with the
-// number of addresses and not with that of nodes: about addresses/45 in a second, and addresses × nodes/1800 for the
+// An address that is announced again and again (kube-vip does every 3 s) is asked for by its holder, and by one other node of
+// the network, every 14 to 20 s: whoever hears another ask lets its own question wait. So the questions on the wire grow with
+// the number of addresses and not with that of nodes: about addresses/8 in a second, and addresses × nodes/1800 for the
 // question that each node puts in half an hour whatever it hears. News is asked for at once, by nodes that have to do with
 // the address, and within 3 s by the others. An address that is not announced again, whose kernel alone answers, is asked
 // for by every node: addresses × nodes/45.
@@ -49,11 +54,46 @@ type hearing struct {
 	askedAt time.Time
 	// heard are the other machines that announced the address since, with the time at which they did last.
 	heard map[string]time.Time
-	// lastHeard is when any of them did, also before that question; quiet that this was missed already.
-	lastHeard time.Time
-	quiet     bool
+	// others are the announcements of other machines, also before that question; own are those of this one.
+	others, own rhythm
+	// changedAt is when there was news last of who announces the address.
+	changedAt time.Time
 	// next is when to ask.
 	next time.Time
+}
+
+// rhythm is that of announcements that are repeated.
+type rhythm struct {
+	// last is when there was one; quiet that the next was missed already.
+	last  time.Time
+	quiet bool
+}
+
+// beat takes an announcement. It tells whether they had ceased.
+func (r *rhythm) beat(now time.Time) (resumed bool) {
+	resumed = r.quiet
+	r.last, r.quiet = now, false
+	return resumed
+}
+
+// ceased tells, once, that announcements have ceased.
+func (r *rhythm) ceased(now time.Time) bool {
+	if r.quiet || r.last.IsZero() || now.Sub(r.last) < freshness {
+		return false
+	}
+	r.quiet = true
+	return true
+}
+
+// fresh tells whether there are announcements.
+func (r rhythm) fresh(now time.Time) bool { return !r.last.IsZero() && now.Sub(r.last) < freshness }
+
+// missed is when the next will be missed; the zero Time when none is waited for.
+func (r rhythm) missed() time.Time {
+	if r.quiet || r.last.IsZero() {
+		return time.Time{}
+	}
+	return r.last.Add(freshness)
 }
 
 // NewEar returns an ear that has heard nothing. news must not block.
@@ -74,11 +114,8 @@ func (e *Ear) Watch(involved map[netip.Addr]bool) {
 
 // Hear takes a packet.
 func (e *Ear) Hear(h l2.Heard) {
-	if h.Own {
-		return
-	}
 	e.mu.Lock()
-	if h.Asks() {
+	if h.Asks() && !h.Own {
 		e.addresses[h.Target].postpone(h.MAC, h.At)
 	}
 	news := e.addresses[h.Address].claim(h)
@@ -91,30 +128,49 @@ func (e *Ear) Hear(h l2.Heard) {
 // postpone lets our question wait, because another node asks. It does so only while all is well as far as is known: one
 // machine replied and goes on announcing the address. What that machine asks itself says nothing of its own answers.
 func (h *hearing) postpone(asker string, now time.Time) {
-	if h == nil || h.due(now) || !h.answer.Replied || len(h.answer.MACs) != 1 || h.answer.MACs[0] == asker || now.Sub(h.lastHeard) >= freshness {
+	if h == nil || h.due(now) || !h.answer.Replied || len(h.answer.MACs) != 1 || h.answer.MACs[0] == asker || !h.others.fresh(now) {
 		return
 	}
-	if next := now.Add(pauseBeforeAsking()); next.Before(h.askedAt.Add(askAtLast)) {
+	if next := now.Add(h.pause(now)); next.Before(h.askedAt.Add(askAtLast)) {
 		h.next = next
 	}
 }
 
 // claim remembers who announced the address. It tells whether that is news.
 func (h *hearing) claim(p l2.Heard) bool {
-	if h == nil {
+	switch {
+	case h == nil:
 		return false
+	case p.Own:
+		return h.announced(p)
+	case h.others.beat(p.At):
+		h.changedAt = p.At
 	}
-	h.lastHeard, h.quiet = p.At, false
 	_, heard := h.heard[p.MAC]
 	if !heard && len(h.heard) >= maxClaimants {
 		delete(h.heard, h.oldest())
 	}
 	h.heard[p.MAC] = p.At
 	if heard || slices.Contains(h.answer.MACs, p.MAC) {
+		if most := p.At.Add(askAgain + askMore); h.next.After(most) {
+			h.next = p.At.Add(h.pause(p.At)) // it was not announced before
+		}
 		return false
 	}
+	h.changedAt = p.At
 	h.soon(p.At)
 	return true
+}
+
+// announced takes what this machine sent: announcements, and replies of its kernel, which say nothing of the announcer.
+func (h *hearing) announced(p l2.Heard) (news bool) {
+	if p.Target != p.Address {
+		return false
+	}
+	if news = h.own.beat(p.At); news {
+		h.changedAt = p.At
+	}
+	return news
 }
 
 // oldest is the machine that was heard longest ago.
@@ -146,10 +202,13 @@ func (e *Ear) Due(now time.Time) []netip.Addr {
 	defer e.mu.Unlock()
 	var due []netip.Addr
 	for a, h := range e.addresses {
-		if !h.lastHeard.IsZero() && now.Sub(h.lastHeard) >= freshness && !h.quiet {
+		if h.others.ceased(now) {
 			// It was announced and is not any more: whoever did may be gone.
-			h.quiet = true
+			h.changedAt = now
 			h.soon(now)
+		}
+		if h.own.ceased(now) {
+			h.changedAt = now
 		}
 		if h.due(now) {
 			due = append(due, a)
@@ -166,8 +225,10 @@ func (e *Ear) Next(now time.Time) time.Time {
 	var first time.Time
 	for _, h := range e.addresses {
 		next := h.next
-		if missed := h.lastHeard.Add(freshness); !h.lastHeard.IsZero() && !h.quiet && missed.Before(next) {
-			next = missed
+		for _, missed := range []time.Time{h.others.missed(), h.own.missed()} {
+			if !missed.IsZero() && missed.Before(next) {
+				next = missed
+			}
 		}
 		if first.IsZero() || next.Before(first) {
 			first = next
@@ -196,21 +257,8 @@ func (e *Ear) Answered(a netip.Addr, answer l2.Answer, at time.Time) {
 	if h == nil {
 		return
 	}
-	h.answer, h.askedAt, h.next = answer, at, at.Add(pauseBeforeAsking())
+	h.answer, h.askedAt, h.next = answer, at, at.Add(h.pause(at))
 	maps.DeleteFunc(h.heard, func(_ string, heard time.Time) bool { return heard.Before(at) })
-}
-
-// Claimants returns the machines that claim the address, sorted, and whether one of them replied when it was asked.
-func (e *Ear) Claimants(a netip.Addr) (macs []string, replied bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	h := e.addresses[a]
-	if h == nil {
-		return nil, false
-	}
-	macs = slices.AppendSeq(slices.Clone(h.answer.MACs), maps.Keys(h.heard))
-	slices.Sort(macs)
-	return slices.Compact(macs), h.answer.Replied
 }
 
 // Proven is when there was evidence last that somebody has the address: a reply to a question of ours, or an announcement.
@@ -221,11 +269,31 @@ func (e *Ear) Proven(a netip.Addr) time.Time {
 	if h == nil {
 		return time.Time{}
 	}
-	if h.answer.Replied && h.askedAt.After(h.lastHeard) {
+	if h.answer.Replied && h.askedAt.After(h.others.last) {
 		return h.askedAt
 	}
-	return h.lastHeard
+	return h.others.last
 }
 
-// pauseBeforeAsking is the time until an address is asked for of which there is no news.
-func pauseBeforeAsking() time.Duration { return askAgain + rand.N(askAgain) }
+// Tell notes on an observation what was heard of its address. It returns when there was news last of who announces it, this
+// machine included.
+func (e *Ear) Tell(o *Observation, now time.Time) (changedAt time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := e.addresses[o.Address]
+	if h == nil {
+		return time.Time{}
+	}
+	macs := slices.AppendSeq(slices.Clone(h.answer.MACs), maps.Keys(h.heard))
+	slices.Sort(macs)
+	o.MACs, o.Replied, o.Asked, o.Announced = slices.Compact(macs), h.answer.Replied, h.askedAt, h.others.fresh(now)
+	return h.changedAt
+}
+
+// pause is the time until the address is asked for if there is no news.
+func (h *hearing) pause(now time.Time) time.Duration {
+	if h.involved || h.others.fresh(now) {
+		return askAgain + rand.N(askMore)
+	}
+	return askUnannounced + rand.N(askUnannounced)
+}

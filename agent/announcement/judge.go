@@ -123,7 +123,12 @@ func (o Observation) duplicate() check.Finding {
 	f.Expected = "one machine"
 	f.Cause = fmt.Sprintf("%s is answered by %s", o, claimants)
 	note := "on the node that does not announce it: kube-vip, when it is killed, leaves the address behind; the holder is named by the Service's annotation kube-vip.io/vipHost"
-	if o.Lease.Standing == kubevip.Held {
+	switch {
+	case o.Lease.Rival != "":
+		f.Cause += fmt.Sprintf(", and kube-vip has elected twice: the lease %s is held by Node %s, and %s by Node %s",
+			o.Lease.Name, o.Lease.Holder, o.Lease.Rival, o.Lease.RivalHolder)
+		note = "after kube-vip was given one setting of svc_election on all nodes: on the node that goes on announcing it without the lease"
+	case o.Lease.Standing == kubevip.Held:
 		note = fmt.Sprintf("on the node that does not hold the lease %s, which is held by Node %s", o.Lease.Name, o.Lease.Holder)
 	}
 	f.Fixes = []check.Fix{{Tool: check.AnyTool, Commands: []string{o.remove(o.Interface)}, Note: note}}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/kubevip"
@@ -27,12 +28,18 @@ type Observation struct {
 	MACs []string
 	// Replied tells whether another machine replied when it was asked last.
 	Replied bool
+	// Asked is when it was asked last.
+	Asked time.Time
+	// Announced tells that another machine announces the address again and again, whether or not it replies.
+	Announced bool
 	// Names are the Nodes to which some of the MACs belong; Foreign are those that belong to no Node. A MAC that is in
 	// neither was not looked up.
 	Names   map[string]string
 	Foreign []string
 	// Lease is the election of kube-vip, as far as it is known and newer than the rest of the observation.
 	Lease kubevip.Lease
+	// LeaseAwaited tells that the Lease is not known yet, but will be soon.
+	LeaseAwaited bool
 	// Gone tells that no Service has the address any more.
 	Gone bool
 	// ReturnBy is the interface by which this node would send a reply from the address; looked up only where the address
@@ -63,9 +70,9 @@ func (o Observation) leads() bool {
 	return o.Lease.Standing == kubevip.Held && o.Node != "" && o.Lease.Holder == o.Node
 }
 
-// led tells whether another node holds the lease.
+// led tells whether another node holds the lease, and this one no lease of another election.
 func (o Observation) led() bool {
-	return o.Lease.Standing == kubevip.Held && o.Node != "" && o.Lease.Holder != o.Node
+	return o.Lease.Standing == kubevip.Held && o.Node != "" && o.Lease.Holder != o.Node && o.Lease.RivalHolder != o.Node
 }
 
 // foreign are the claimants that belong to no Node.

@@ -26,6 +26,8 @@ type opinion struct {
 	proven time.Time
 	// involved tells that the node holds the address or ought to.
 	involved bool
+	// atOnce tells that what the node sees is not seen by all others at the same time, so that it need not wait for its turn.
+	atOnce bool
 	// expired tells that the address is gone for so long that it need not be reported.
 	expired bool
 }
@@ -59,7 +61,7 @@ func report(before contract.ReportedAddresses, opinions []opinion, node string, 
 // due tells whether it is the turn of a node that has nothing to do with the address to report it. That somebody answers
 // must have shown since the others have not said so any more: the one who answered may be gone a moment ago.
 func (o opinion) due(node string, now time.Time) bool {
-	if o.phase != published || o.unsaid.IsZero() || now.Sub(o.unsaid) < turn(node, o.Address) {
+	if o.phase != published || o.unsaid.IsZero() || !o.atOnce && now.Sub(o.unsaid) < turn(node, o.Address) {
 		return false
 	}
 	return o.entry.State == contract.AddressSilent || o.proven.After(o.unsaid)

@@ -38,7 +38,8 @@ type segment struct {
 	services []*corev1.Service
 	leases   map[string]kubevip.Lease // by namespace/name of the Service; Read is filled in
 	requests int
-	lost     bool // questions cannot be put
+	lost     bool                              // questions cannot be put
+	others   []func(ctx context.Context) error // what else runs
 }
 
 // machine is one that is on the wire; with a watcher it is a Node.
@@ -99,6 +100,13 @@ func (s *segment) run() (stop func()) {
 		if m.watcher != nil {
 			group.Go(func() { _ = m.watcher.Run(ctx) })
 		}
+	}
+	for _, run := range s.others {
+		group.Go(func() {
+			if err := run(ctx); err != nil {
+				s.t.Error(err)
+			}
+		})
 	}
 	group.Go(func() {
 		for tick := time.NewTicker(garpPeriod); ; {
@@ -166,7 +174,7 @@ func (m *machine) Routes(_ check.Snapshot, questions []check.RouteQuestion) []ch
 }
 
 // Of returns the lease of a Service, as if it had been read this moment.
-func (m *machine) Of(service *corev1.Service) kubevip.Lease {
+func (m *machine) Of(service *corev1.Service, _ time.Time) kubevip.Lease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	lease := m.leases[service.Namespace+"/"+service.Name]

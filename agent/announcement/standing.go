@@ -9,13 +9,19 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// badSamples is how many samples in a row it takes to believe that an address is not announced as it should be: a takeover
-// leaves it silent for a moment.
-const badSamples = 2
-
-// takeUp is how long an announcer has to take up the address of a new Service, or an agent that starts to hear it, before
-// its silence counts.
-const takeUp = 15 * time.Second
+const (
+	// badSamples is how many looks in a row it takes to believe that an address is not announced as it should be: a takeover
+	// leaves it silent for a moment.
+	badSamples = 2
+	// confirm is the time between the two looks, if they are at the wire; confirmKernel that for what the kernel alone tells.
+	confirm       = 2 * time.Second
+	confirmKernel = 500 * time.Millisecond
+	// takeUp is how long an announcer has to take up the address of a new Service, or an agent that starts to hear it, before
+	// its silence counts.
+	takeUp = 15 * time.Second
+	// leaseWait is how long to wait for kube-vip's lease, which may tell more than the wire does.
+	leaseWait = 5 * time.Second
+)
 
 // belief is what is believed of an address once enough samples said so.
 type belief struct {
@@ -29,10 +35,12 @@ type standing struct {
 	// class is that of the last sample, since when it is so.
 	class      string
 	classSince time.Time
+	// counted is when the last look was counted towards that class; nextLook is when one is to come that confirms it, at the
+	// wire if atWire. Zero when there is nothing to confirm.
+	counted, nextLook time.Time
+	atWire            bool
 	// unsaid is since when the controller has not said what this node would report, see opinion.
 	unsaid time.Time
-	// pending tells that the next sample is to confirm the last.
-	pending bool
 	// involved tells that this node holds the address or ought to; suspicious that something else than one answer was
 	// seen last.
 	involved, suspicious bool
@@ -85,8 +93,9 @@ func (st *standing) meet(s subject, view View) {
 }
 
 // wantsAnswer tells whether the address is to be asked for whatever is heard of it.
-func (st *standing) wantsAnswer() bool {
-	return st.pending || st.moved || (st.involved && st.suspicious)
+func (st *standing) wantsAnswer(now time.Time) bool {
+	confirms := st.atWire && !st.nextLook.IsZero() && !now.Before(st.nextLook)
+	return confirms || st.moved || (st.involved && st.suspicious)
 }
 
 // notice compares an observation with the last one.
@@ -106,34 +115,20 @@ func (st *standing) notice(o Observation, now time.Time) {
 	st.suspicious = st.machines != 1 || (len(held) == 0 && !o.Replied)
 }
 
-// observe takes an observation and returns what is believed now; waiting tells that the next sample should come soon.
-func (st *standing) observe(s subject, o Observation, mac, node string, now time.Time) (result opinion, waiting bool) {
+// observe takes an observation and returns what is believed now; st.nextLook says whether it is to be confirmed.
+func (st *standing) observe(s subject, o Observation, mac, node string, now time.Time) opinion {
 	if o.Lease.Standing != "" {
 		st.leads = o.leads()
 		st.involved = st.involved || st.leads
 	}
 	sample := belief{entry: entryOf(o, mac)}
-	class := string(sample.entry.State)
-	needed := 1
 	if s.phase == published || s.phase == gone && len(st.held) > 0 && now.Sub(st.goneAt) >= withdrawal {
 		sample.finding = Judge(o)
-		class = sample.finding.Reason
 	}
-	if bad(sample) {
-		needed = badSamples
-	}
-	if class != st.class {
-		st.class, st.classSince = class, now
-	}
-	st.suspicious = st.suspicious || bad(sample)
+	st.suspicious = st.suspicious || bad(sample) && !kernelAlone(sample.finding.ID)
 	st.answeredOnce = st.answeredOnce || sample.entry.State != contract.AddressSilent
-	held, settled := st.value.Held()
-	st.pending = false
-	// What is believed to be bad already may become another badness at once.
-	early := bad(sample) && (!settled || !bad(held)) && now.Before(st.believable(node, s))
-	if !early {
-		held, settled, st.pending = st.value.Observe(sample, class, needed)
-	}
+	turnAt := st.turnAt(node, s, o)
+	held, settled := st.take(sample, o.Asked, latest(turnAt, st.leaseAt(o, sample)), now)
 	if !settled {
 		held = unconfirmed(sample)
 	}
@@ -146,22 +141,76 @@ func (st *standing) observe(s subject, o Observation, mac, node string, now time
 	st.account(held.finding, now)
 	return opinion{
 		subject: s, finding: held.finding, entry: held.entry, settled: settled, unsaid: st.unsaid, involved: st.involved,
-		expired: s.phase == gone && len(st.held) == 0 && now.Sub(st.goneAt) >= remembered,
-	}, st.pending || early
+		atOnce: turnAt.IsZero(), expired: s.phase == gone && len(st.held) == 0 && now.Sub(st.goneAt) >= remembered,
+	}
 }
 
-// believable is when a bad sample counts: when an announcer has had the time to take the address up, and it is this node's
-// turn where it has nothing to do with the address.
-func (st *standing) believable(node string, s subject) time.Time {
-	at := st.classSince
-	if !st.involved {
-		at = at.Add(turn(node, s.Address))
+// take counts a sample. Bad news counts when an announcer has had the time to take the address up, and is believed after a
+// second look some time later, not before last. What is believed to be bad may become another badness of its kind at once.
+// asked is when the wire was looked at.
+func (st *standing) take(sample belief, asked, last, now time.Time) (held belief, settled bool) {
+	class := classOf(sample)
+	if class != st.class {
+		st.class, st.classSince, st.counted = class, now, time.Time{}
 	}
-	if takenUp := st.metAt.Add(takeUp); !st.answeredOnce && takenUp.After(at) {
-		return takenUp
+	st.nextLook, st.atWire = time.Time{}, !kernelAlone(sample.finding.ID) && sample.finding.Reason != ReasonNotAsked
+	held, settled = st.value.Held()
+	if !bad(sample) || settled && class == st.value.Class() {
+		held, settled, _ = st.value.Observe(sample, class, 1)
+		return held, settled
 	}
-	return at
+	pause := confirm
+	if !st.atWire {
+		pause = confirmKernel
+	}
+	at := latest(st.counted.Add(pause), last)
+	if st.counted.IsZero() {
+		at = st.takenUpAt()
+	}
+	if now.Before(at) || st.atWire && !asked.After(st.counted) {
+		st.nextLook = latest(at, now)
+		return held, settled
+	}
+	held, settled, pending := st.value.Observe(sample, class, badSamples)
+	st.counted = now
+	if pending {
+		st.nextLook = latest(now.Add(pause), last)
+	}
+	return held, settled
 }
+
+// takenUpAt is when an announcer has had the time to take the address up.
+func (st *standing) takenUpAt() time.Time {
+	if st.answeredOnce {
+		return time.Time{}
+	}
+	return st.metAt.Add(takeUp)
+}
+
+// turnAt is when it is this node's turn to believe what every other node may see, too: the zero Time where it has to do with
+// the address, or alone put the question that shows it.
+func (st *standing) turnAt(node string, s subject, o Observation) time.Time {
+	if st.involved || o.Announced && !o.Replied {
+		return time.Time{}
+	}
+	return st.classSince.Add(turn(node, s.Address))
+}
+
+// leaseAt is when to believe that nobody or more than one answers though it is not known whether somebody should: the
+// zero Time where it is known, or cannot be.
+func (st *standing) leaseAt(o Observation, sample belief) time.Time {
+	awaited := o.LeaseAwaited && slices.Contains([]check.ID{AddressAnswers, SingleAnswer}, sample.finding.ID)
+	if !awaited || sample.finding.Reason == ReasonNotAsked {
+		return time.Time{}
+	}
+	return st.classSince.Add(leaseWait)
+}
+
+// classOf puts samples together of which one may take the place of another at once.
+func classOf(b belief) string { return string(b.finding.Status) + " " + string(b.entry.State) }
+
+// kernelAlone tells whether a finding rests on what this node's kernel says of itself.
+func kernelAlone(id check.ID) bool { return id == RightInterface || id == ReturnByNetwork }
 
 // bad tells whether a sample is to be confirmed before it is believed.
 func bad(b belief) bool {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// confirm is the pause before the sample that confirms the last.
-	confirm = 2 * time.Second
+	// retry is the pause before a sample that could not be taken is tried again.
+	retry = 2 * time.Second
 	// breath is the shortest time between two samples, whatever is heard.
 	breath = 500 * time.Millisecond
 )
@@ -34,7 +34,7 @@ type Router interface {
 
 // Elections tell how kube-vip's elections stand, see kubevip.Reader.
 type Elections interface {
-	Of(service *corev1.Service) kubevip.Lease
+	Of(service *corev1.Service, evidence time.Time) kubevip.Lease
 }
 
 // Owners tell to which Node a hardware address belongs, see Roster.
@@ -132,7 +132,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 func (w *Watcher) sample(ctx context.Context) time.Duration {
 	view, services, ready := w.look()
 	if !ready {
-		return min(confirm, w.Interval)
+		return min(retry, w.Interval)
 	}
 	all := subjects(services, view, w.reported)
 	if view.Announcer == contract.AnnouncerNone {
@@ -142,21 +142,29 @@ func (w *Watcher) sample(ctx context.Context) time.Duration {
 		w.blind(view, all)
 		return w.Interval
 	}
-	w.attend(view, all)
 	now := time.Now()
+	w.attend(view, all, now)
 	if !w.ask(ctx, view, now) {
-		return min(confirm, w.Interval)
+		return min(retry, w.Interval)
 	}
-	opinions, findings, pending := w.judge(view, all)
+	opinions, findings := w.judge(view, all)
 	klog.FromContext(ctx).V(4).Info("Looked at announced addresses", "addresses", len(all))
 	w.publish(opinions, findings)
-	if pending {
-		return min(confirm, w.Interval)
+	return w.pause(time.Now())
+}
+
+// pause is the time until the next sample.
+func (w *Watcher) pause(now time.Time) time.Duration {
+	pause := w.Interval
+	for _, st := range w.standings {
+		if !st.nextLook.IsZero() {
+			pause = min(pause, max(st.nextLook.Sub(now), 0))
+		}
 	}
-	if next := w.ear.Next(time.Now()); !next.IsZero() {
-		return min(max(time.Until(next), breath), w.Interval)
+	if next := w.ear.Next(now); !next.IsZero() {
+		pause = min(pause, max(next.Sub(now), breath))
 	}
-	return w.Interval
+	return pause
 }
 
 // look gathers what is needed; ready is false while something is not known.
@@ -194,7 +202,7 @@ func (w *Watcher) blind(view View, all []subject) {
 }
 
 // attend makes the ear follow the addresses, and has those asked for that are not well and with which this node has to do.
-func (w *Watcher) attend(view View, all []subject) {
+func (w *Watcher) attend(view View, all []subject, now time.Time) {
 	involved := map[netip.Addr]bool{}
 	standings := make(map[netip.Addr]*standing, len(all))
 	for _, s := range all {
@@ -209,7 +217,7 @@ func (w *Watcher) attend(view View, all []subject) {
 	w.standings = standings
 	w.ear.Watch(involved)
 	for a, st := range standings {
-		if st.wantsAnswer() {
+		if st.wantsAnswer(now) {
 			w.ear.Ask(a)
 		}
 	}
@@ -240,37 +248,39 @@ func (w *Watcher) ask(ctx context.Context, view View, now time.Time) bool {
 }
 
 // judge forms an opinion of each address.
-func (w *Watcher) judge(view View, all []subject) (opinions []opinion, findings []check.Finding, pending bool) {
+func (w *Watcher) judge(view View, all []subject) (opinions []opinion, findings []check.Finding) {
 	now := time.Now()
 	for _, s := range all {
 		st := w.standings[s.Address]
-		o, waiting := st.observe(s, w.observation(view, s, st), view.mac(), w.Node, now)
+		o := st.observe(s, w.observation(view, s, st, now), view.mac(), w.Node, now)
 		o.proven = w.ear.Proven(s.Address)
-		opinions, pending = append(opinions, o), pending || waiting
+		opinions = append(opinions, o)
 		if o.finding.ID != "" {
 			findings = append(findings, o.finding)
 		}
 	}
-	return opinions, findings, pending
+	return opinions, findings
 }
 
 // observation is all that is known of an address.
-func (w *Watcher) observation(view View, s subject, st *standing) Observation {
+func (w *Watcher) observation(view View, s subject, st *standing, now time.Time) Observation {
 	o := view.observe(w.Router, s.Target)
-	o.MACs, o.Replied = w.ear.Claimants(s.Address)
+	changedAt := w.ear.Tell(&o, now)
 	o.Gone = s.phase == gone
 	if o.Error == "" {
 		o.Error = st.unasked
 	}
-	st.notice(o, time.Now())
+	st.notice(o, now)
 	if !w.concerned(view, s, st, o) {
 		return o
 	}
 	if w.Elections != nil && s.service != nil && view.Announcer == contract.AnnouncerKubeVIP {
+		lease := w.Elections.Of(s.service, latest(st.movedAt, changedAt))
 		// What was read before the address moved says nothing of where it is now. When nobody answers, it is nowhere.
-		if lease := w.Elections.Of(s.service); lease.Read.After(st.movedAt) || len(st.held)+len(st.macs) == 0 {
+		if lease.Read.After(st.movedAt) || len(st.held)+len(st.macs) == 0 {
 			o.Lease = lease
 		}
+		o.LeaseAwaited = o.Lease.Standing == "" && lease.Error == ""
 	}
 	w.name(&o, s)
 	return o
@@ -317,4 +327,13 @@ func (w *Watcher) publish(opinions []opinion, findings []check.Finding) {
 	w.account(opinions)
 	w.Report(w.reported)
 	w.Tell(findings, Sum(findings))
+}
+
+func latest(times ...time.Time) (last time.Time) {
+	for _, t := range times {
+		if t.After(last) {
+			last = t
+		}
+	}
+	return last
 }

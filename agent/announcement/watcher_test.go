@@ -31,7 +31,7 @@ func newWorld(t *testing.T) *world {
 
 // TestStates makes each state of kube-vip and expects either node to name it, in time, and to take it back when it is over.
 func TestStates(t *testing.T) {
-	const soon, turns = 8 * time.Second, 35 * time.Second
+	const soon, turns = 8 * time.Second, 30 * time.Second
 	for name, tc := range map[string]struct {
 		state func(w *world)
 		a, b  string // reasons
@@ -46,14 +46,10 @@ func TestStates(t *testing.T) {
 			delete(w.a.announces, w.address)
 			w.lease(w.address, kubevip.Expired, w.a.name)
 		}, ReasonLeaseExpired, "", soon},
-		"the address is taken by hand": {func(w *world) { delete(w.a.carries, w.address) }, ReasonHolderSilent, ReasonHolderSilent,
-			// b hears it announced still, and asks within a minute.
-			turns + time.Minute},
-		"the kernel does not answer": {func(w *world) { w.a.deaf = true }, ReasonAnswered, ReasonHolderSilent,
-			// b asks within a minute, and again to be sure.
-			turns + time.Minute},
-		"nobody":         {func(w *world) { w.a.drop(w.address); w.lease(w.address, kubevip.Released, "") }, ReasonNoAnswer, ReasonNoAnswer, turns},
-		"a second claim": {func(w *world) { w.b.carries[w.address] = []string{vif} }, ReasonDuplicate, ReasonStaleAddress, 65 * time.Second},
+		"the address is taken by hand": {func(w *world) { delete(w.a.carries, w.address) }, ReasonHolderSilent, ReasonHolderSilent, turns},
+		"the kernel does not answer":   {func(w *world) { w.a.deaf = true }, ReasonAnswered, ReasonHolderSilent, turns},
+		"nobody":                       {func(w *world) { w.a.drop(w.address); w.lease(w.address, kubevip.Released, "") }, ReasonNoAnswer, ReasonNoAnswer, turns},
+		"a second claim":               {func(w *world) { w.b.carries[w.address] = []string{vif} }, ReasonDuplicate, ReasonStaleAddress, turns},
 		"a second claim, announced": {func(w *world) { w.b.carries[w.address] = []string{vif}; w.b.announces[w.address] = true },
 			ReasonDuplicate, ReasonStaleAddress, soon},
 		"a foreign claim, announced": {func(w *world) { w.foreign.carries[w.address] = []string{vif}; w.foreign.announces[w.address] = true },
@@ -69,7 +65,7 @@ func TestStates(t *testing.T) {
 		"another node answers": {func(w *world) { w.a.drop(w.address); w.b.hold(w.address); w.lease(w.address, kubevip.Held, w.a.name) },
 			ReasonWrongNode, ReasonStaleAddress, turns},
 		"the VLAN is broken":   {func(w *world) { w.a.ready = false }, ReasonVLANNotReady, ReasonAnswered, soon},
-		"nothing can be asked": {func(w *world) { w.lost = true }, ReasonAnswered, ReasonAnswered, soon},
+		"nothing can be asked": {func(w *world) { w.lost = true }, ReasonNotAsked, ReasonNotAsked, turns},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -81,7 +77,7 @@ func TestStates(t *testing.T) {
 				after(tc.limit)
 				w.expect("after "+tc.limit.String(), tc.a, tc.b)
 				w.change(w.mend)
-				after(75 * time.Second)
+				after(turns)
 				w.expect("mended", ReasonAnswered, ReasonAnswered)
 			})
 		})
@@ -150,9 +146,9 @@ func TestRequests(t *testing.T) {
 		begun := s.asked()
 		after(hours * time.Hour)
 		stop()
-		// Each holder asks every 30 to 60 s whether somebody else answers, so does one of the others, and all of them
+		// Each holder asks every 14 to 20 s whether somebody else answers, so does one of the others, and all of them
 		// every half an hour.
-		least, most := addresses*hours*60, 2*addresses*hours*120+nodes*addresses*hours*2
+		least, most := 2*addresses*hours*3600/20, 2*addresses*hours*3600/14+nodes*addresses*hours*2
 		if got := s.requests - begun; got < least || got > most {
 			t.Errorf("%d questions in %d h, want %d to %d", got, hours, least, most)
 		}
@@ -305,8 +301,9 @@ func TestFlood(t *testing.T) {
 			w.mu.Unlock()
 			after(time.Millisecond)
 		}
-		if macs, _ := w.a.watcher.ear.Claimants(w.address); len(macs) > 2*maxClaimants {
-			t.Errorf("%d machines are remembered", len(macs))
+		o := Observation{Target: Target{Address: w.address}}
+		if w.a.watcher.ear.Tell(&o, time.Now()); len(o.MACs) > 2*maxClaimants {
+			t.Errorf("%d machines are remembered", len(o.MACs))
 		}
 		if asked := w.asked() - before; asked > 2*2*11 {
 			t.Errorf("%d questions in 10 s of flood", asked)

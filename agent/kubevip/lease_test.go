@@ -3,6 +3,7 @@ package kubevip
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,25 +20,69 @@ import (
 // election is an API server with Leases and a kube-vip that renews them.
 type election struct {
 	*fake.Clientset
-	t     *testing.T
-	gets  []string
-	fails error
+	t *testing.T
+	// renewer renews the Lease of the Service every second; nobody when it is empty. ahead is its clock's lead on ours.
+	renewer string
+	ahead   time.Duration
+	fails   error
+
+	mu   sync.Mutex
+	gets []string
 }
 
 func newElection(t *testing.T) *election {
-	e := &election{Clientset: fake.NewClientset(), t: t}
+	e := &election{Clientset: fake.NewClientset(), t: t, ahead: time.Hour}
 	e.PrependReactor("get", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		get, _ := a.(clienttesting.GetAction)
+		e.mu.Lock()
+		defer e.mu.Unlock()
 		e.gets = append(e.gets, a.GetNamespace()+"/"+get.GetName())
 		return e.fails != nil, nil, e.fails
 	})
 	return e
 }
 
-// renew writes a Lease as kube-vip does, by a clock that is an hour ahead of ours.
+// read is how often a Lease was read.
+func (e *election) read(key string) (times int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, get := range e.gets {
+		if get == key {
+			times++
+		}
+	}
+	return times
+}
+
+// start runs a reader.
+func (e *election) start(r *Reader) (stop func()) {
+	ctx, cancel := context.WithCancel(e.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			e.t.Errorf("Run returned %v after its context ended, want nil", err)
+		}
+	}
+}
+
+// pass lets time pass, in which the Lease is renewed and asked for.
+func (e *election) pass(r *Reader, d time.Duration, evidence time.Time) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		if e.renewer != "" {
+			e.renew("shop", "kubevip-web", e.renewer)
+		}
+		r.Of(web(nil), evidence)
+		time.Sleep(min(time.Second, time.Until(end)))
+		synctest.Wait()
+	}
+}
+
+// renew writes a Lease as kube-vip does.
 func (e *election) renew(namespace, name, holder string) {
 	e.t.Helper()
-	now := metav1.NewMicroTime(time.Now().Add(time.Hour))
+	now := metav1.NewMicroTime(time.Now().Add(e.ahead))
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: &holder, LeaseDurationSeconds: ptr.To(int32(5)), RenewTime: &now,
 	}}
@@ -72,7 +117,7 @@ func TestStandings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newElection(t)
-				r := NewReader(e.CoordinationV1(), "kube-system")
+				r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
 				for i, l := range looks {
 					if l.holder != "-" {
 						e.renew("shop", "kubevip-web", l.holder)
@@ -106,7 +151,7 @@ func TestEitherElection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newElection(t)
-				r := NewReader(e.CoordinationV1(), "kube-system")
+				r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
 				var got Lease
 				for i := range 3 {
 					for at, holder := range map[[2]string]string{{"shop", "kubevip-web"}: tc.own, {"kube-system", GlobalLease}: tc.global} {
@@ -125,19 +170,20 @@ func TestEitherElection(t *testing.T) {
 	}
 }
 
-// TestReadsRarely: however often it is asked, a Lease is read once in half a minute, by its name.
+// TestReadsRarely: however often it is asked, a Lease is read once in half a minute, by its name; that for all Services once
+// in five minutes where there is another. At the beginning it takes one look more to see whether it is renewed.
 func TestReadsRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
 		e.renew("shop", "kubevip-web", "srv-a")
-		r := NewReader(e.CoordinationV1(), "kube-system")
+		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
 		for range 1000 {
 			r.Look(t.Context(), web(nil))
 			time.Sleep(time.Second)
 			e.renew("shop", "kubevip-web", "srv-a")
 		}
-		if len(e.gets) != 34 {
-			t.Errorf("read %d times in 1000 s, want 34", len(e.gets))
+		if own, global := e.read("shop/kubevip-web"), e.read("kube-system/plndr-svcs-lock"); own != 35 || global != 4 {
+			t.Errorf("read %d and %d times in 1000 s, want 35 and 4", own, global)
 		}
 		for _, a := range e.Actions() {
 			if a.GetVerb() == "list" || a.GetVerb() == "watch" {
@@ -147,12 +193,93 @@ func TestReadsRarely(t *testing.T) {
 	})
 }
 
+// TestEvidence: when something is seen on the wire, it takes a few looks until it is known how the election stands, and no
+// longer than the Lease lasts.
+func TestEvidence(t *testing.T) {
+	const duration = 5 * time.Second // of the Leases that are written here
+	for name, tc := range map[string]struct {
+		node   string // the node that looks
+		happen func(e *election)
+		want   Standing
+		holder string
+		within time.Duration
+		reads  int
+	}{
+		"nothing has happened": {"srv-x", func(*election) {}, Held, "srv-a", 0, 2},
+		"another has taken it": {"srv-x", func(e *election) { e.renewer = "srv-b" }, Held, "srv-b", scatter, 2},
+		"it was given back":    {"srv-x", func(e *election) { e.renew("shop", "kubevip-web", ""); e.renewer = "" }, Released, "", scatter, 1},
+		"the holder died":      {"srv-x", func(e *election) { e.renewer = "" }, Expired, "srv-a", scatter + duration + margin, 3},
+		"kube-vip died here long ago": {"srv-a", func(e *election) { e.renewer = ""; time.Sleep(duration + time.Second) },
+			Expired, "srv-a", scatter + hurry, 2},
+		"kube-vip died here a moment ago": {"srv-a", func(e *election) { e.renewer = "" }, Expired, "srv-a", scatter + duration + margin, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newElection(t)
+				e.ahead = 0
+				e.renewer = "srv-a"
+				r := NewReader(e.CoordinationV1(), "kube-system", tc.node)
+				stop := e.start(r)
+				defer stop()
+				r.Of(web(nil), time.Time{})
+				e.pass(r, 40*time.Second, time.Time{})
+				tc.happen(e)
+				before, evidence := e.read("shop/kubevip-web"), time.Now()
+				e.pass(r, tc.within+100*time.Millisecond, evidence)
+				if got := r.Of(web(nil), evidence); got.Standing != tc.want || got.Holder != tc.holder {
+					t.Errorf("after %s: %+v, want %s by %q", tc.within, got, tc.want, tc.holder)
+				}
+				e.pass(r, 20*time.Second-tc.within, evidence)
+				if reads := e.read("shop/kubevip-web") - before; reads != tc.reads {
+					t.Errorf("%d looks in 20 s, want %d", reads, tc.reads)
+				}
+			})
+		})
+	}
+}
+
+// TestEvidenceWithoutEnd: a wire that never comes to rest does not make an agent read without end.
+func TestEvidenceWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newElection(t)
+		e.renewer = "srv-a"
+		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
+		stop := e.start(r)
+		defer stop()
+		for range 10 * 60 {
+			e.pass(r, time.Second, time.Now())
+		}
+		// One in a Pause is earned, one more may be due anyway.
+		if got, most := e.read("shop/kubevip-web"), burst+2*20; got > most {
+			t.Errorf("%d looks in 10 min, want at most %d", got, most)
+		}
+	})
+}
+
+// TestTwoElections: that both the Lease of the Service and that for all are alive is told where other nodes hold them.
+func TestTwoElections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newElection(t)
+		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
+		var got Lease
+		for range 20 {
+			e.renew("shop", "kubevip-web", "srv-a")
+			e.renew("kube-system", GlobalLease, "srv-b")
+			got = r.Look(t.Context(), web(nil))
+			time.Sleep(time.Second)
+		}
+		if got.Name != "shop/kubevip-web" || got.Holder != "srv-a" || got.Rival != "kube-system/plndr-svcs-lock" || got.RivalHolder != "srv-b" {
+			t.Errorf("%+v, want that of the Service held by srv-a and the other by srv-b", got)
+		}
+	})
+}
+
 // TestAFailureIsNotAbsence: an API server that does not answer leaves the standing unknown, and the next look mends it.
 func TestAFailureIsNotAbsence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
 		e.renew("shop", "kubevip-web", "srv-a")
-		r := NewReader(e.CoordinationV1(), "kube-system")
+		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
 		r.Look(t.Context(), web(nil))
 		time.Sleep(Pause)
 		e.fails = errors.New("connection refused")
@@ -181,25 +308,25 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
 		e.renew("shop", "kubevip-web", "srv-a")
-		r := NewReader(e.CoordinationV1(), "kube-system")
+		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
 		ctx, cancel := context.WithCancel(t.Context())
 		news := 0
 		r.OnRead(func() { news++ })
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()
-		if got := r.Of(web(nil)); !got.Read.IsZero() {
+		if got := r.Of(web(nil), time.Time{}); !got.Read.IsZero() {
 			t.Errorf("before the first look: %+v", got)
 		}
 		synctest.Wait()
-		if got := r.Of(web(nil)); got.Holder != "srv-a" || news != 1 {
+		if got := r.Of(web(nil), time.Time{}); got.Holder != "srv-a" || got.Standing != "" || news != 1 {
 			t.Errorf("after it: %+v, told %d times", got, news)
 		}
-		time.Sleep(Pause)
+		time.Sleep(2 * time.Second)
 		e.renew("shop", "kubevip-web", "srv-a")
-		r.Of(web(nil))
+		time.Sleep(hurry - 2*time.Second)
 		synctest.Wait()
-		if got := r.Of(web(nil)); got.Standing != Held || news != 2 {
-			t.Errorf("half a minute later: %+v, told %d times", got, news)
+		if got := r.Of(web(nil), time.Time{}); got.Standing != Held || news != 2 {
+			t.Errorf("after the second: %+v, told %d times", got, news)
 		}
 		cancel()
 		if err := <-done; err != nil {
@@ -211,7 +338,7 @@ func TestRun(t *testing.T) {
 func TestForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
-		r := NewReader(e.CoordinationV1(), "kube-system")
+		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
 		r.Look(t.Context(), web(nil))
 		time.Sleep(memory + time.Second)
 		other := web(nil)

@@ -13,19 +13,21 @@ import (
 )
 
 const (
-	// Pause is the shortest time between two looks at one Lease.
-	Pause = 30 * time.Second
+	// rarely is the time between looks at the Lease for all Services where each Service has one that is alive.
+	rarely = 5 * time.Minute
 	// memory is how long a Lease is remembered that nobody asks for.
 	memory = 10 * time.Minute
 	// timeout bounds one request.
 	timeout = 5 * time.Second
 )
 
-// Reader reads Leases by name, each at most once in Pause. It never lists or watches them: a thousand agents would each
-// receive every renewal in the cluster. It is safe for concurrent use.
+// Reader reads Leases by name, each once in Pause; and a few times more, within bounds, when something was seen that casts
+// doubt on what is known of it. It never lists or watches them: a thousand agents would each receive every renewal in the
+// cluster. It is safe for concurrent use.
 type Reader struct {
 	leases    coordinationclient.LeasesGetter
 	namespace string
+	node      string
 	// onRead is called after Leases were read.
 	onRead func()
 	wake   chan struct{}
@@ -34,9 +36,13 @@ type Reader struct {
 	records map[string]*record
 }
 
-// NewReader returns a reader; it starts nothing. namespace is where kube-vip runs: its Lease for all Services is there.
-func NewReader(leases coordinationclient.LeasesGetter, namespace string) *Reader {
-	return &Reader{leases: leases, namespace: namespace, onRead: func() {}, wake: make(chan struct{}, 1), records: map[string]*record{}}
+// NewReader returns a reader; it starts nothing. namespace is where kube-vip runs: its Lease for all Services is there. node
+// is the name of this node, whose clock is ours; it may be empty.
+func NewReader(leases coordinationclient.LeasesGetter, namespace, node string) *Reader {
+	return &Reader{
+		leases: leases, namespace: namespace, node: strings.ToLower(node),
+		onRead: func() {}, wake: make(chan struct{}, 1), records: map[string]*record{},
+	}
 }
 
 // OnRead sets what is called after Leases were read. It is to be called before Run.
@@ -45,49 +51,63 @@ func (r *Reader) OnRead(read func()) { r.onRead = read }
 // Run reads what Of was asked for, until ctx ends. An API server that does not answer holds nobody up but Run.
 func (r *Reader) Run(ctx context.Context) error {
 	for {
+		timer := time.NewTimer(r.pause())
 		select {
 		case <-ctx.Done():
+			timer.Stop()
 			return nil
+		case <-timer.C:
 		case <-r.wake:
+			timer.Stop()
 		}
-		for _, key := range r.wanted() {
+		keys := r.wanted()
+		for _, key := range keys {
 			r.fetch(ctx, key)
 		}
-		if ctx.Err() == nil {
+		if len(keys) > 0 && ctx.Err() == nil {
 			r.onRead()
 		}
 	}
 }
 
-// Of returns what is known of the election for a Service, and has Run look again when that is old.
-func (r *Reader) Of(service *corev1.Service) Lease { return r.election(service, r.peek) }
+// Of returns what is known of the election for a Service, and has Run look again when that is old. evidence is when the wire
+// or the kernel changed last in what has to do with it: what was read before is looked at again soon, until it is known
+// whether somebody renews it. It may be zero.
+func (r *Reader) Of(service *corev1.Service, evidence time.Time) Lease {
+	return r.election(service, func(key string, every time.Duration) Lease { return r.peek(key, every, evidence) })
+}
 
 // Look is Of for those who have no Run: it reads what is old before it returns.
 func (r *Reader) Look(ctx context.Context, service *corev1.Service) Lease {
-	return r.election(service, func(key string) Lease {
-		r.peek(key)
+	return r.election(service, func(key string, every time.Duration) Lease {
+		r.peek(key, every, time.Time{})
 		for _, wanted := range r.wanted() {
 			r.fetch(ctx, wanted)
 		}
-		return r.peek(key)
+		return r.peek(key, every, time.Time{})
 	})
 }
 
 // election is that of the Service's own Lease, or the one for all Services where its own is not alive. Both kinds may have
-// left Leases behind, for kube-vip never deletes one.
-func (r *Reader) election(service *corev1.Service, of func(key string) Lease) Lease {
-	own := of(leaseOf(service))
-	if own.Standing == Held || own.Standing == "" {
-		return own
+// left Leases behind, for kube-vip never deletes one; and both may be alive, where kube-vip runs with different settings.
+func (r *Reader) election(service *corev1.Service, of func(key string, every time.Duration) Lease) Lease {
+	own := of(leaseOf(service), Pause)
+	every := Pause
+	if own.Standing == Held {
+		every = rarely
 	}
-	global := of(r.namespace + "/" + GlobalLease)
-	if global.Standing == Missing {
+	global := of(r.namespace+"/"+GlobalLease, every)
+	switch {
+	case own.Standing == Held && global.Standing == Held && own.Holder != global.Holder:
+		own.Rival, own.RivalHolder = global.Name, global.Holder
 		return own
-	}
-	if global.Standing == Held || global.Standing == "" || own.Standing == Missing {
+	case own.Standing == Held, own.Standing == "", global.Standing == Missing:
+		return own
+	case global.Standing == Held, global.Standing == "", own.Standing == Missing:
 		return global
+	default:
+		return own
 	}
-	return own
 }
 
 // leaseOf is where the election of a Service with svc_election is: namespace and name.
@@ -103,24 +123,40 @@ func leaseOf(service *corev1.Service) string {
 	}
 }
 
-// peek returns what is known of a Lease and asks for a look when that is old.
-func (r *Reader) peek(key string) Lease {
+// peek returns what is known of a Lease and asks for a look when that is old or in doubt.
+func (r *Reader) peek(key string, every time.Duration, evidence time.Time) Lease {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
 	known := r.records[key]
 	if known == nil {
-		known = &record{}
+		known = newRecord(now)
 		r.records[key] = known
 	}
-	known.usedAt = now
-	if known.old(now) {
+	before, _ := known.next()
+	known.usedAt, known.every = now, every
+	known.doubt(evidence)
+	if next, _ := known.next(); next.Before(before) || !next.After(now) {
 		select {
 		case r.wake <- struct{}{}:
 		default:
 		}
 	}
 	return known.lease(key)
+}
+
+// pause is the time until a Lease is to be read that somebody asks for.
+func (r *Reader) pause() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, pause := time.Now(), Pause
+	for _, known := range r.records {
+		if now.Sub(known.usedAt) < Pause {
+			next, _ := known.next()
+			pause = min(pause, next.Sub(now))
+		}
+	}
+	return max(pause, 0)
 }
 
 // wanted are the Leases that are to be read now. Those that nobody asks for any more are forgotten.
@@ -130,11 +166,12 @@ func (r *Reader) wanted() []string {
 	now := time.Now()
 	var keys []string
 	for key, known := range r.records {
+		next, early := known.next()
 		switch {
 		case now.Sub(known.usedAt) > memory:
 			delete(r.records, key)
-		case known.old(now) && now.Sub(known.usedAt) < Pause:
-			known.triedAt = now
+		case !next.After(now) && now.Sub(known.usedAt) < Pause:
+			known.try(now, early)
 			keys = append(keys, key)
 		}
 	}
@@ -152,10 +189,10 @@ func (r *Reader) fetch(ctx context.Context, key string) {
 	switch {
 	case known == nil:
 	case apierrors.IsNotFound(err):
-		known.observe(nil, time.Now())
+		known.observe(nil, r.node, time.Now())
 	case err != nil:
 		known.err = err.Error()
 	default:
-		known.observe(lease, time.Now())
+		known.observe(lease, r.node, time.Now())
 	}
 }
