@@ -5,6 +5,7 @@ import (
 	appconfig "k8s.io/cloud-provider/app/config"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/balancer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/blockreport"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/heartbeatkey"
@@ -94,7 +95,10 @@ func (w *wiring) orphans(completed *appconfig.CompletedConfig) (loop, error) {
 		Services:  completed.SharedInformers.Core().V1().Services(),
 		Events:    completed.EventRecorder,
 		Metrics:   w.metrics.orphans,
+		Reports:   blockreport.NewStore(completed.Client),
 		NetworkID: w.config.LoadBalancer.NetworkID,
+		Brought:   w.config.OwnBlocks,
+		MaxBlocks: w.config.MaxIPBlocks,
 		Collect:   w.config.CollectOrphans,
 		Grace:     w.config.OrphanGrace,
 		NodesKept: w.config.ManageMembership,

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/blockreport"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/ledger"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
@@ -60,6 +61,7 @@ var (
 	_ Account = (*account.Account)(nil)
 	_ Cloud   = (*pnap.Client)(nil)
 	_ Ledgers = (*ledger.Store)(nil)
+	_ Reports = (*blockreport.Store)(nil)
 )
 
 // Config says what a Collector works with.
@@ -74,10 +76,16 @@ type Config struct {
 	Services coreinformers.ServiceInformer
 	// Events takes events on the Namespace kube-system.
 	Events record.EventRecorder
+	// Reports takes what is known of blocks; nil for nobody.
+	Reports Reports
 	// Metrics are the package's metrics.
 	Metrics *Metrics
 	// NetworkID is the configured public network.
 	NetworkID string
+	// Brought are the IDs of blocks that the configuration lets Services name.
+	Brought []string
+	// MaxBlocks is the most blocks that may be bought; 0 for no limit but the network's.
+	MaxBlocks int
 	// Collect is whether orphans are given back; otherwise they are only reported.
 	Collect bool
 	// Grace is how long a block has to be seen as an orphan before it is given back.
@@ -171,6 +179,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 		return c.config.Interval, err
 	}
 	problems := c.remember(ctx, ours, f, listing.AskedAt)
+	c.publish(ctx, listing.Blocks, f, listing.AskedAt)
 	if due := c.due(); due != nil {
 		again, err = c.collect(ctx, due)
 		return again, errors.Join(problems, err)
