@@ -74,7 +74,7 @@ func (v Verdict) String() string {
 }
 
 // answer decides on a received frame and writes the reply to out. It allocates nothing and keeps nothing of in.
-func answer(in []byte, own MAC, held *Table, now time.Time, out *frame) Verdict {
+func answer(in []byte, own MAC, held *Table, now time.Duration, out *frame) Verdict {
 	if verdict := judge(in, own); verdict != Answered {
 		return verdict
 	}

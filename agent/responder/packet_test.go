@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mdlayher/arp"
 	"github.com/mdlayher/ethernet"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/boottime"
 )
 
 var (
@@ -59,8 +61,8 @@ func read(t testing.TB, raw []byte) (ethernet.Frame, arp.Packet) {
 }
 
 func TestAnswer(t *testing.T) {
-	now := time.Now()
-	good := NewTable(now, time.Second, held)
+	const now = time.Hour
+	good := NewTable(now+time.Second, held)
 	change := func(at int, to ...byte) []byte {
 		raw := request(t)
 		copy(raw[at:], to)
@@ -79,7 +81,7 @@ func TestAnswer(t *testing.T) {
 		"at the last moment":   {in: request(t), held: good, at: time.Second - 1, want: Answered},
 		"too late":             {in: request(t), held: good, at: time.Second, want: Expired},
 		"another address":      {in: packetOf(t, broadcast, arp.OperationRequest, askerMAC, asker, MAC{}, other), held: good, want: NotHeld},
-		"nothing held":         {in: request(t), held: NewTable(now, time.Second), want: NotHeld},
+		"nothing held":         {in: request(t), held: NewTable(now + time.Second), want: NotHeld},
 		"no table":             {in: request(t), want: NotHeld},
 		"a reply":              {in: packetOf(t, ownMAC, arp.OperationReply, askerMAC, asker, ownMAC, held), held: good, want: NotRequest},
 		"a reverse request":    {in: change(atOperation, 0, 3), held: good, want: NotRequest},
@@ -100,7 +102,7 @@ func TestAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out frame
-			if got := answer(tc.in, ownMAC, tc.held, now.Add(tc.at), &out); got != tc.want {
+			if got := answer(tc.in, ownMAC, tc.held, now+tc.at, &out); got != tc.want {
 				t.Fatalf("%s, want %s", got, tc.want)
 			}
 			if (out != frame{}) != (tc.want == Answered) {
@@ -116,7 +118,7 @@ func TestReply(t *testing.T) {
 		in := packetOf(t, broadcast, arp.OperationRequest, askerMAC, from, MAC{}, held)
 		copy(in[atSource:], []byte{2, 0, 0, 0, 0, 8})
 		var out frame
-		if got := answer(in, ownMAC, NewTable(time.Now(), time.Minute, held), time.Now(), &out); got != Answered {
+		if got := answer(in, ownMAC, NewTable(time.Minute, held), 0, &out); got != Answered {
 			t.Fatal(got)
 		}
 		f, p := read(t, out[:])
@@ -146,12 +148,11 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(request(f))
 	f.Add(packetOf(f, ownMAC, arp.OperationReply, askerMAC, asker, ownMAC, held))
 	f.Add([]byte{})
-	now := time.Now()
-	table := NewTable(now, time.Hour, held, other)
+	table := NewTable(time.Hour, held, other)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var out frame
 		before := slices.Clone(raw)
-		verdict := answer(raw, ownMAC, table, now, &out)
+		verdict := answer(raw, ownMAC, table, 0, &out)
 		if !slices.Equal(before, raw) {
 			t.Fatal("the received frame was changed")
 		}
@@ -178,8 +179,7 @@ func FuzzAnswer(f *testing.F) {
 
 // TestAnswerAllocatesNothing holds for every verdict: a flood costs no garbage.
 func TestAnswerAllocatesNothing(t *testing.T) {
-	now := time.Now()
-	table := NewTable(now, time.Hour, held)
+	table := NewTable(boottime.Now()+time.Hour, held)
 	frames := [][]byte{
 		request(t), request(t)[:20], packetOf(t, ownMAC, arp.OperationReply, askerMAC, asker, ownMAC, held),
 		packetOf(t, broadcast, arp.OperationRequest, askerMAC, asker, MAC{}, other),
@@ -187,7 +187,7 @@ func TestAnswerAllocatesNothing(t *testing.T) {
 	var out frame
 	if n := testing.AllocsPerRun(1000, func() {
 		for _, f := range frames {
-			answer(f, ownMAC, table, time.Now(), &out)
+			answer(f, ownMAC, table, boottime.Now(), &out)
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations, want none", n)
@@ -200,11 +200,11 @@ func BenchmarkAnswer(b *testing.B) {
 	for i := range addresses {
 		addresses[i] = netip.AddrFrom4([4]byte{203, 0, byte(113 + i/256), byte(i)})
 	}
-	table, in := NewTable(time.Now(), time.Hour, addresses...), request(b)
+	table, in := NewTable(boottime.Now()+time.Hour, addresses...), request(b)
 	var out frame
 	b.ReportAllocs()
 	for b.Loop() {
-		if answer(in, ownMAC, table, time.Now(), &out) != Answered {
+		if answer(in, ownMAC, table, boottime.Now(), &out) != Answered {
 			b.Fatal("no answer")
 		}
 	}

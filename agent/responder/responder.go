@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/boottime"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/port"
 )
 
@@ -162,7 +163,7 @@ func (r *Responder) answerAll(p *port.Port) error {
 // decide fills out with the answers to in. It allocates nothing.
 func (r *Responder) decide(in, out *port.Batch, own MAC) {
 	out.Reset()
-	held, now := r.table.Load(), time.Now()
+	held, now := r.table.Load(), boottime.Now()
 	var f frame
 	for i := range in.Len() {
 		verdict := answer(in.Received(i), own, held, now, &f)
@@ -237,7 +238,7 @@ func (r *Responder) announce(p *port.Port, out *port.Batch, addresses []netip.Ad
 	held := r.table.Load()
 	out.Reset()
 	for _, a := range addresses {
-		if !held.Holds(a, time.Now()) {
+		if !held.Holds(a, boottime.Now()) {
 			continue
 		}
 		var request, reply frame

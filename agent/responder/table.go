@@ -6,21 +6,17 @@ import (
 	"time"
 )
 
-// Table is the addresses that this node may answer for, and for how long. It never changes: what is new comes as a new
-// table. The zero value holds nothing.
+// Table is the addresses that this node may answer for, and until when. It never changes: what is new comes as a new table.
+// The zero value holds nothing.
 type Table struct {
 	addresses []netip.Addr
-	until     time.Time
-	wallUntil int64 // nanoseconds of the epoch
+	until     time.Duration
 }
 
-// NewTable returns a table that is good from now for a time. Addresses other than IPv4 are left out.
-//
-// The time is measured twice for each packet. The monotonic clock knows nothing of steps of the wall clock; it may stand
-// still, though, while a virtual machine is paused, which the wall clock shows afterwards. A step of the wall clock forward
-// looks alike and silences the node until the next table.
-func NewTable(now time.Time, good time.Duration, addresses ...netip.Addr) *Table {
-	t := &Table{until: now.Add(good), wallUntil: now.Add(good).UnixNano()}
+// NewTable returns a table that is good until a time of boottime.Now: a process that was stopped, on a machine that slept or
+// was set another wall clock, does not take it for newer than it is. Addresses other than IPv4 are left out.
+func NewTable(until time.Duration, addresses ...netip.Addr) *Table {
+	t := &Table{until: until}
 	for _, a := range addresses {
 		if a = a.Unmap(); a.Is4() {
 			t.addresses = append(t.addresses, a)
@@ -49,9 +45,7 @@ func (t *Table) has(a netip.Addr) bool {
 }
 
 // valid tells whether the table is still good.
-func (t *Table) valid(now time.Time) bool {
-	return t != nil && now.Before(t.until) && now.UnixNano() < t.wallUntil
-}
+func (t *Table) valid(now time.Duration) bool { return t != nil && now < t.until }
 
-// Holds tells whether this node may speak for an address now.
-func (t *Table) Holds(a netip.Addr, now time.Time) bool { return t.has(a) && t.valid(now) }
+// Holds tells whether this node may speak for an address at a time of boottime.Now.
+func (t *Table) Holds(a netip.Addr, now time.Duration) bool { return t.has(a) && t.valid(now) }

@@ -1,0 +1,18 @@
+package boottime
+
+import (
+	"testing"
+	"time"
+)
+
+func TestNow(t *testing.T) {
+	before, monotonic := Now(), time.Now()
+	for Now() < before+20*time.Millisecond {
+		if time.Since(monotonic) > 10*time.Second {
+			t.Fatal("it stands still")
+		}
+	}
+	if elapsed := time.Since(monotonic); elapsed < 19*time.Millisecond {
+		t.Errorf("20 ms went by in %s", elapsed)
+	}
+}
