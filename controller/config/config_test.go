@@ -154,7 +154,9 @@ func TestRefusals(t *testing.T) {
 		args   []string
 		want   []string // one for each sentence
 	}{
-		"nothing":                              {secret: `{}`, want: []string{"clientID is missing: set PNAP_CLIENT_ID, secret field clientID", "clientSecret is missing"}},
+		"nothing": {secret: `{}`, want: []string{"clientID is missing: set PNAP_CLIENT_ID, secret field clientID", "clientSecret is missing"}},
+		"the template": {secret: `{"clientID":"<client ID>","clientSecret":"<client secret>","location":"<location>","loadbalancer":"kube-vip://<network ID>"}`,
+			want: []string{"secret field clientID is still the placeholder", "secret field clientSecret is still the placeholder", "secret field location", "secret field loadbalancer"}},
 		"empty file":                           {secret: ``, want: []string{"clientID is missing", "clientSecret is missing"}},
 		"unknown field":                        {secret: `{` + ok + `,"regoin":"x"}`, want: []string{`unknown field "regoin"; known are annotationIPLocation`}},
 		"field of wrong kind":                  {secret: `{` + ok + `,"location":["ASH"]}`, want: []string{"field location: the value is neither"}},

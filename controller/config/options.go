@@ -167,10 +167,18 @@ type parser struct {
 
 func (p *parser) required(o option) string {
 	value, where := p.get(o)
-	if where == "" {
+	switch {
+	case where == "":
 		p.problems = append(p.problems, fmt.Errorf("%s is missing: set %s", o.field, o.name()))
+	case isPlaceholder(value):
+		p.problems = append(p.problems, fmt.Errorf("%s is still the placeholder of the template: put your own value there", where))
 	}
 	return value
+}
+
+// isPlaceholder tells whether a value is one of deploy/template/secret.yaml, which nobody has filled in.
+func isPlaceholder(value string) bool {
+	return strings.HasPrefix(value, "<") && strings.HasSuffix(value, ">")
 }
 
 func (p *parser) location() string {
