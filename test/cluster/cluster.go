@@ -56,6 +56,9 @@ type Options struct {
 	Files map[string]string
 	// Programs are more programs of this machine that the servers find in their PATH.
 	Programs []string
+	// Kubelets leaves all that the manifests say to kubelets and to whoever applies them: the API server is left as it starts,
+	// and the servers get Files and kube-proxy alone, and reach the account's API as the controller's pod has to.
+	Kubelets bool
 	// AgentFlags are added to the command line of every agent.
 	AgentFlags []string
 	// Auto begins with servers as phoenixNAP delivers them, outside of the public network and without its VLAN: the controller
@@ -82,6 +85,7 @@ type Cluster struct {
 	root       string
 	guest      bool // the account is another cluster's
 	controller *subprocess.Process
+	managers   []*subprocess.Process
 	supervisor *supervisor
 	heartbeats map[string]context.CancelFunc
 	beating    sync.WaitGroup
@@ -142,6 +146,9 @@ func (c *Cluster) StartControlPlane(ctx context.Context) error {
 	if err := controlplane.WriteKubeconfig(c.AdminKubeconfig(), cp.Config(), ""); err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
+	if c.options.Kubelets {
+		return nil
+	}
 	return cp.ApplyFiles(ctx, filepath.Join(c.root, "deploy/overlays/kubeadm"), c.kubeVIPManifest())
 }
 
@@ -167,7 +174,7 @@ func (c *Cluster) StartController(ctx context.Context) error {
 		return fmt.Errorf("kubeconfig of the controller: %w", err)
 	}
 	secret := filepath.Join(c.options.Dir, "cloud-sa.json")
-	if err := os.WriteFile(secret, c.cloudConfig(), 0o600); err != nil {
+	if err := os.WriteFile(secret, c.cloudConfig(c.Sim.URL), 0o600); err != nil {
 		return fmt.Errorf("config secret of the controller: %w", err)
 	}
 	port, err := freePort(ctx)
@@ -181,8 +188,8 @@ func (c *Cluster) StartController(ctx context.Context) error {
 	return err
 }
 
-// cloudConfig is the file cloud-sa.json of the secret pnap-cloud-config.
-func (c *Cluster) cloudConfig() []byte {
+// cloudConfig is the file cloud-sa.json of the secret pnap-cloud-config, for who reaches the API at a URL.
+func (c *Cluster) cloudConfig(url string) []byte {
 	membership := ""
 	if c.options.Auto {
 		membership = fmt.Sprintf(",\n  \"manageMembership\": true,\n  \"nodeIPBlock\": %q", NodeBlockID)
@@ -194,7 +201,7 @@ func (c *Cluster) cloudConfig() []byte {
   "base-url": %q,
   "loadbalancer": "kube-vip://%s"%s
 }
-`, c.options.Client.ID, c.options.Client.Secret, Location, c.Sim.URL, NetworkID, membership)
+`, c.options.Client.ID, c.options.Client.Secret, Location, url, NetworkID, membership)
 }
 
 // background starts a program of the host that Stop ends; its output goes to <name>.log.
@@ -251,6 +258,9 @@ func (c *Cluster) Stop() error {
 	c.beating.Wait()
 	if c.controller != nil {
 		errs = append(errs, c.controller.Stop(10*time.Second))
+	}
+	for _, m := range c.managers {
+		errs = append(errs, m.Stop(10*time.Second))
 	}
 	if c.Lab != nil {
 		errs = append(errs, c.Lab.Stop())

@@ -50,6 +50,13 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 		HostPorts: []uint16{uint16(c.ControlPlane.Port())}, //nolint:gosec // a TCP port
 		FeedURL:   c.Sim.URL, Files: files, Programs: append([]string{"nft", "setpriv"}, c.options.Programs...), Log: log,
 	}
+	if c.options.Kubelets {
+		port, err := c.Sim.port()
+		if err != nil {
+			return err
+		}
+		config.Machine, config.HostPorts = true, append(config.HostPorts, port)
+	}
 	for _, s := range c.Servers {
 		config.Servers = append(config.Servers, s.Server)
 	}
@@ -77,6 +84,9 @@ func (c *Cluster) serverFiles(ctx context.Context) (map[string]string, error) {
 		agentFile:            func() (string, error) { return tools.Product(ctx, "./agent") },
 		backendFile:          func() (string, error) { return tools.Product(ctx, "./test/cluster/cmd/backend") },
 	} {
+		if c.options.Kubelets && name != proxyFile {
+			continue
+		}
 		path, err := build()
 		if err != nil {
 			return nil, fmt.Errorf("program %s of the servers: %w", name, err)
@@ -103,6 +113,9 @@ func (c *Cluster) serverFiles(ctx context.Context) (map[string]string, error) {
 // users are whom the servers' programs are for the API server, by the name of the kubeconfig. Each agent is the pod on its
 // own Node.
 func (c *Cluster) users() map[string]func(context.Context) (*rest.Config, error) {
+	if c.options.Kubelets {
+		return c.kubeletUsers()
+	}
 	users := map[string]func(context.Context) (*rest.Config, error){
 		proxyConfig: func(context.Context) (*rest.Config, error) { return c.ControlPlane.User("system:kube-proxy") },
 		kubeVIPHome + "/.kube/config": func(ctx context.Context) (*rest.Config, error) {
@@ -168,10 +181,6 @@ func (c *Cluster) RegisterNode(ctx context.Context, s Server) error {
 
 // StartPrograms starts kube-proxy and a backend on a server.
 func (c *Cluster) StartPrograms(ctx context.Context, s Server) error {
-	// Makes the kernel load nf_tables: two kube-proxies that ask for it at the same instant may be refused.
-	if out, err := c.Lab.Exec(ctx, s.Name, "nft", "list", "tables"); err != nil || out.Code != 0 {
-		return fmt.Errorf("nftables on %s: exit code %d, %s: %w", s.Name, out.Code, out.Stderr, err)
-	}
 	if _, err := c.Lab.StartProcess(ctx, lab.Program{
 		Host: lab.PodOf(s.Name), Name: "backend-" + s.Name,
 		Args: []string{
@@ -180,6 +189,15 @@ func (c *Cluster) StartPrograms(ctx context.Context, s Server) error {
 		},
 	}); err != nil {
 		return fmt.Errorf("start the backend on %s: %w", s.Name, err)
+	}
+	return c.StartProxy(ctx, s)
+}
+
+// StartProxy starts kube-proxy on a server.
+func (c *Cluster) StartProxy(ctx context.Context, s Server) error {
+	// Makes the kernel load nf_tables: two kube-proxies that ask for it at the same instant may be refused.
+	if out, err := c.Lab.Exec(ctx, s.Name, "nft", "list", "tables"); err != nil || out.Code != 0 {
+		return fmt.Errorf("nftables on %s: exit code %d, %s: %w", s.Name, out.Code, out.Stderr, err)
 	}
 	if _, err := c.Lab.StartProcess(ctx, lab.Program{
 		Host: s.Name, Name: "kube-proxy-" + s.Name,

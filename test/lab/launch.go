@@ -31,9 +31,12 @@ const loopback = "127.0.0.1"
 
 // launch starts the daemon at its place and waits until it has called back.
 func launch(ctx context.Context, c Config, listener net.Listener) (*Lab, error) {
-	inPlace, err := kernel.InPlace(ctx)
-	if err != nil {
-		return nil, err
+	inPlace := false
+	if !c.Machine {
+		var err error
+		if inPlace, err = kernel.InPlace(ctx); err != nil {
+			return nil, err
+		}
 	}
 	daemon, err := daemonBinary(ctx)
 	if err != nil {
