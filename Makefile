@@ -88,6 +88,10 @@ docs: go ## Write the reference (findings, options, names, conditions, events) f
 	go run ./agent/diagnose/cmd/pages
 	go run ./test/docs/cmd/reference
 
+.PHONY: manifests
+manifests: go ## Render every overlay to deploy/rendered/<overlay>/deployment.yaml (TAG=v2.0.0 sets the version of the images)
+	go run ./test/deploy/cmd/manifests $(if $(TAG),-version $(TAG))
+
 .PHONY: build
 build: $(BINARIES) ## Build static binaries into dist/bin/<name>-<os>-<arch>
 

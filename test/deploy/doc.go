@@ -1,0 +1,2 @@
+// Package deploy renders what users install, from the kustomizations below deploy.
+package deploy
