@@ -35,6 +35,19 @@ func (t *Table) Addresses() []netip.Addr {
 	return t.addresses
 }
 
+// Until is when the table ends to be good.
+func (t *Table) Until() time.Duration {
+	if t == nil {
+		return 0
+	}
+	return t.until
+}
+
+// Prolonged is the table with another end. It costs the same however many addresses there are.
+func (t *Table) Prolonged(until time.Duration) *Table {
+	return &Table{addresses: t.Addresses(), until: until}
+}
+
 // has tells whether an address is in the table. It allocates nothing; a search of five hundred takes nine comparisons.
 func (t *Table) has(a netip.Addr) bool {
 	if t == nil {

@@ -1,0 +1,117 @@
+package localhealth
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestTimeline: what is said is believed at once, silence only after a while.
+func TestTimeline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const port = 30000
+		var proxy struct {
+			sync.Mutex
+			ready   bool
+			err     error
+			ports   []int32
+			changes int
+		}
+		set := func(ready bool, err error, ports ...int32) {
+			proxy.Lock()
+			defer proxy.Unlock()
+			proxy.ready, proxy.err, proxy.ports = ready, err, ports
+		}
+		a := New(func() []int32 {
+			proxy.Lock()
+			defer proxy.Unlock()
+			return proxy.ports
+		}, func() { proxy.changes++ })
+		a.ask = func(context.Context, int32) (bool, error) {
+			proxy.Lock()
+			defer proxy.Unlock()
+			return proxy.ready, proxy.err
+		}
+		set(false, nil, port)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- a.Run(ctx) }()
+		pass := func(rounds int) {
+			<-time.After(time.Duration(rounds) * every)
+			synctest.Wait()
+		}
+		<-time.After(every / 2)
+		for i, step := range []struct {
+			ready  bool
+			err    error
+			rounds int
+			want   bool
+		}{
+			{false, nil, 1, false},
+			{true, nil, 1, true},
+			{false, nil, 1, false},
+			{true, nil, 1, true},
+			{false, errors.New("refused"), patience - 1, true},
+			{true, nil, 1, true},
+			{false, errors.New("refused"), patience - 1, true},
+			{false, errors.New("refused"), 1, false},
+			{false, errors.New("refused"), 5, false},
+			{true, nil, 1, true},
+		} {
+			set(step.ready, step.err, port)
+			pass(step.rounds)
+			if a.Ready(port) != step.want {
+				t.Errorf("step %d: ready %t, want %t", i, !step.want, step.want)
+			}
+		}
+		set(true, nil)
+		pass(1)
+		if a.Ready(port) {
+			t.Error("a Service that is gone is ready")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run returned %v after its context ended", err)
+		}
+		if proxy.changes != 7 {
+			t.Errorf("%d changes were told, want 7", proxy.changes)
+		}
+	})
+}
+
+// TestLoopback asks what kube-proxy's server of health checks answers.
+func TestLoopback(t *testing.T) {
+	for status, want := range map[int]struct{ ready, fails bool }{
+		http.StatusOK: {ready: true}, http.StatusServiceUnavailable: {}, http.StatusNotFound: {fails: true},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/healthz" {
+				t.Errorf("asked for %s", r.URL.Path)
+			}
+			w.WriteHeader(status)
+		}))
+		address, err := url.Parse(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		port, err := strconv.ParseInt(address.Port(), 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready, err := New(nil, nil).ask(t.Context(), int32(port))
+		if ready != want.ready || (err != nil) != want.fails {
+			t.Errorf("%d: ready %t, %v", status, ready, err)
+		}
+		server.Close()
+		if _, err := New(nil, nil).ask(t.Context(), int32(port)); err == nil {
+			t.Errorf("%d: a port where nobody listens is no error", status)
+		}
+	}
+}
