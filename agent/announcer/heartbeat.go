@@ -34,6 +34,8 @@ const (
 	Handing
 	// NoAPI: the node cannot reach the API server.
 	NoAPI
+	// Asking: the node wants to be a member.
+	Asking
 )
 
 // Has tells whether all of some flags are set.

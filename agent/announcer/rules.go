@@ -1,0 +1,61 @@
+package announcer
+
+import "time"
+
+// rules are the numbers and demands on which the safety of a Core rests. Tests break them one by one to see that it shows.
+type rules struct {
+	// interval is the time between two heartbeats; up to a tenth of it is taken off by chance.
+	interval time.Duration
+	// silence is for how long a node must not have been acknowledged to be called silent.
+	silence time.Duration
+	// lease is how long an acknowledged heartbeat is good for, from when it was sent. It is shorter than silence by more than
+	// clocks of two machines drift apart meanwhile.
+	lease time.Duration
+	// step is the time by which each further deputy waits longer for the death of a member, easy that for what is not urgent.
+	step, easy time.Duration
+	// drop is how long an address must be unwanted before it is dropped.
+	drop time.Duration
+	// hold is how long a node that was not ready takes no address that another one can take; it doubles up to holdMost.
+	hold, holdMost time.Duration
+	// cold is how long nobody may have been heard before a view is made from nothing.
+	cold time.Duration
+	// behind is for how long a node may work with an old view before its addresses are given to others.
+	behind time.Duration
+	// rejoin is the pause before a node that was removed is taken in again; it doubles up to holdMost.
+	rejoin time.Duration
+	// members is the most members of a view.
+	members int
+
+	majority, blocking func(members int) int
+
+	// What an acknowledgement, a new owner, a removed member and a change of the members have to meet; see the package.
+	newerVoids, proof, settledProof, blockedProof, votes, settledRemoval, establishedJoin bool
+	// restQuietly makes an agent that starts wait for as long as its former life might be supported; frozenKeep ends what is
+	// handed over with the lease of its view; mutual takes a node for unheard that does not hear us; askGateway lets only
+	// those depose others whom the gateway answers; yields makes an agent silent that hears a later one of its own name;
+	// successive takes views in no other order than that of their numbers; sentTime counts a lease from when the
+	// acknowledged heartbeat was sent, not from when the acknowledgement came.
+	restQuietly, frozenKeep, mutual, askGateway, yields, successive, sentTime bool
+}
+
+func standardRules() rules {
+	return rules{
+		interval: 100 * time.Millisecond,
+		silence:  300 * time.Millisecond,
+		lease:    290 * time.Millisecond,
+		step:     100 * time.Millisecond,
+		easy:     500 * time.Millisecond,
+		drop:     500 * time.Millisecond,
+		hold:     10 * time.Second,
+		holdMost: 5 * time.Minute,
+		cold:     2 * time.Second,
+		behind:   time.Second,
+		rejoin:   500 * time.Millisecond,
+		members:  120,
+		majority: majority,
+		blocking: blocking,
+
+		newerVoids: true, proof: true, settledProof: true, blockedProof: true, votes: true, settledRemoval: true, establishedJoin: true,
+		restQuietly: true, frozenKeep: true, mutual: true, askGateway: true, yields: true, successive: true, sentTime: true,
+	}
+}
