@@ -62,12 +62,12 @@ func linkChecks() []Check {
 			Reasons: []string{"ForeignHardwareAddress"},
 		},
 		{
-			ID: VLANAlone, Title: "one interface alone carries the VLAN", Severity: Warning,
+			ID: VLANAlone, Title: "one interface alone carries the VLAN", Severity: Error, Wire: true,
 			DependsOn: []ID{VLANInterface}, judge: judgeAlone,
-			Meaning: "No other VLAN interface has the same ID: of two, only one receives the frames, and which one depends on what lies below.",
+			Meaning: "No other VLAN interface has the same ID: of two, only one receives the frames, and which one depends on what lies below. A warning while a gateway is heard; a failure when none is and the other interface is on a member of the bond, where it takes the frames first.",
 			Causes:  []string{"The interface was configured twice, on the bond and on a member of it.", "kube-vip was told to make VLAN interfaces (`kube-vip.io/serviceVLAN`)."},
 			Remedy:  "Delete the one that is not on the uplink, and remove it from the configuration.",
-			Reasons: []string{"SecondVLANInterface"},
+			Reasons: []string{"SecondVLANInterface", "FramesTaken"},
 		},
 	}
 }

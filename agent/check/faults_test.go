@@ -53,7 +53,9 @@ func linkFaults() map[string]fault {
 		"tiny frames":                  {editLink("bond0.100", func(l *Link) { l.MTU = 1000 }), MTU, Warn, "UnusualMTU"},
 		"foreign hardware address":     {editLink("bond0.100", func(l *Link) { l.MAC = "02:00:00:00:00:77" }), HardwareAddress, Warn, "ForeignHardwareAddress"},
 		"VLAN interface twice":         {addLink(onMember), VLANAlone, Warn, "SecondVLANInterface"},
-		"VLAN and address twice":       {addLink(onMember, "192.0.2.2/32"), VLANAlone, Warn, "SecondVLANInterface"},
+		"VLAN taken by a member": {both(addLink(onMember), editARP(gateway, silence), editARP(second, silence)),
+			VLANAlone, Fail, "FramesTaken"},
+		"VLAN and address twice": {addLink(onMember, "192.0.2.2/32"), VLANAlone, Warn, "SecondVLANInterface"},
 	}
 }
 

@@ -49,7 +49,7 @@ func judgeOneGateway(v view, b contract.NetworkBlock) (o outcome, asked bool) {
 		o.fixes = []Fix{{Tool: AnyTool, Note: "asking by ARP takes the capability NET_RAW (root has it)"}}
 		return o, true
 	case answer.Replied:
-		return ok(fmt.Sprintf("%s is at %s, %s", b.Gateway, strings.Join(answer.MACs, " and "), milliseconds(answer.RTT))), true
+		return ok(fmt.Sprintf("%s is at %s, %s", b.Gateway, strings.Join(answer.MACs, " and "), roundTrip(answer))), true
 	case sameBlock:
 		return silentGateway(v, b, answer, Fail), true
 	default:
@@ -70,6 +70,14 @@ func silentGateway(v view, b contract.NetworkBlock, answer ARPAnswer, status Sta
 				v.Network.VLAN, v.uplink.Name, v.Network.ServerID, v.Network.NetworkID, b.CIDR),
 		}},
 	}
+}
+
+// roundTrip says how long a reply took. A lost packet and a late reply look alike when the request was repeated.
+func roundTrip(answer ARPAnswer) string {
+	if answer.Within <= answer.RTT {
+		return milliseconds(answer.RTT)
+	}
+	return fmt.Sprintf("%s to %s", milliseconds(answer.RTT), milliseconds(answer.Within))
 }
 
 func milliseconds(d time.Duration) string {

@@ -62,7 +62,8 @@ func (v view) pinnedElsewhere(gateway netip.Addr, answer ARPAnswer) (outcome, bo
 			"remove the permanent neighbour from the configuration, too")}, true
 }
 
-// judgeGatewayLatency: an answer that takes long is a sign of a flooded network or an overloaded machine.
+// judgeGatewayLatency: an answer that takes long is a sign of a flooded network or an overloaded machine. Only what is
+// certain is held against the gateway.
 func judgeGatewayLatency(v view) outcome {
 	var said []string
 	for _, b := range v.blocks4() {
@@ -72,12 +73,12 @@ func judgeGatewayLatency(v view) outcome {
 		}
 		if answer.RTT > slowGateway {
 			return outcome{status: Warn, reason: "GatewaySlow", expected: "less than " + milliseconds(slowGateway),
-				observed: fmt.Sprintf("%s from %s", milliseconds(answer.RTT), b.Gateway),
+				observed: fmt.Sprintf("%s from %s", roundTrip(answer), b.Gateway),
 				cause:    fmt.Sprintf("gateway %s takes more than %s to answer", b.Gateway, milliseconds(slowGateway)),
 				fixes: []Fix{{Tool: AnyTool, Commands: []string{fmt.Sprintf("arping -c 10 -I %s %s", v.vlan.Name, b.Gateway), "ip -s link show " + v.vlan.Name},
 					Note: "look for a flood of packets on the VLAN and for processors that are busy; if neither is there, ask phoenixNAP's support"}}}
 		}
-		said = append(said, fmt.Sprintf("%s %s", b.Gateway, milliseconds(answer.RTT)))
+		said = append(said, fmt.Sprintf("%s %s", b.Gateway, roundTrip(answer)))
 	}
 	if len(said) == 0 {
 		return notApplicable("no gateway replied")

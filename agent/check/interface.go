@@ -24,9 +24,10 @@ func judgeHardwareAddress(v view) outcome {
 }
 
 // judgeAlone: the switch sees one port, so of two interfaces with the same VLAN ID only one receives, and which one
-// depends on what lies below.
+// depends on what lies below. One on a member of the bond takes the frames before the bond sees them
+// (net/core/dev.c, __netif_receive_skb_core: vlan_do_receive comes before the bond's handler).
 func judgeAlone(v view) outcome {
-	var others []string
+	var others, below []string
 	for _, l := range v.Links {
 		if l.VLAN == nil || l.Index == v.vlan.Index || l.VLAN.ID != v.Network.VLAN {
 			continue
@@ -36,13 +37,42 @@ func judgeAlone(v view) outcome {
 			text += " with the same address " + joined(shared)
 		}
 		others = append(others, text)
+		if l.Up && v.isMember(l.Parent) {
+			below = append(below, text)
+		}
 	}
 	if len(others) == 0 {
 		return ok(v.vlan.Name)
 	}
 	slices.Sort(others)
+	slices.Sort(below)
+	if len(below) > 0 && v.nothingComesIn() {
+		return outcome{status: Fail, reason: "FramesTaken", expected: "frames of the network on " + v.vlan.Name,
+			observed: "no gateway is heard, and " + strings.Join(below, ", ") + " receives before " + v.uplink.Name,
+			cause:    fmt.Sprintf("VLAN %d is also on %s, which takes the frames before %s gets them", v.Network.VLAN, strings.Join(below, ", "), v.vlan.Name),
+			fixes:    fixSecondInterface(v)}
+	}
 	return outcome{status: Warn, reason: "SecondVLANInterface", expected: v.vlan.Name + " alone", observed: "also " + strings.Join(others, ", "),
 		cause: fmt.Sprintf("VLAN %d is also on %s", v.Network.VLAN, strings.Join(others, ", ")), fixes: fixSecondInterface(v)}
+}
+
+// isMember tells whether a link is a port of the uplink.
+func (v view) isMember(index int) bool {
+	l := v.LinkIndexed(index)
+	return l != nil && l.Master == v.uplink.Index
+}
+
+// nothingComesIn tells that gateways were asked, with an address of their block, and none of them was heard at all.
+func (v view) nothingComesIn() bool {
+	asked := false
+	for _, b := range v.blocks4() {
+		answer, has := v.arp(b.Gateway)
+		if has && len(answer.MACs) > 0 {
+			return false
+		}
+		asked = asked || has && answer.Error == "" && b.CIDR.Contains(answer.Source)
+	}
+	return asked
 }
 
 // shared are addresses that both the VLAN interface and another link carry.

@@ -84,6 +84,7 @@ func combined(a, b, reason string) bool {
 		"WrongParent": {
 			{"VLAN and address twice", "VLAN interface missing"}, {"VLAN and address twice", "wrong VLAN ID"},
 			{"VLAN interface twice", "VLAN interface missing"}, {"VLAN interface twice", "wrong VLAN ID"},
+			{"VLAN taken by a member", "VLAN interface missing"}, {"VLAN taken by a member", "wrong VLAN ID"},
 		},
 		"AddressOnWrongInterface": {{"address missing", "VLAN and address twice"}},
 		"AddressMissing":          {{"address not registered", "address on wrong interface"}},

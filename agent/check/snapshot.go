@@ -194,8 +194,9 @@ type ARPAnswer struct {
 	MACs []string
 	// Replied tells whether at least one claim was a reply to the request.
 	Replied bool
-	// RTT is the time to the first reply.
-	RTT time.Duration
+	// RTT is the round trip of the first reply, Within the longest that it can have been: more than RTT where it is not known
+	// which of several requests was replied to.
+	RTT, Within time.Duration
 	// Error says why the question could not be put; empty when it was.
 	Error string
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -245,6 +246,50 @@ func TestEvidenceIsBounded(t *testing.T) {
 	for _, f := range report.Findings {
 		if len(f.Observed) > 500 || len(f.Cause) > 500 {
 			t.Errorf("%s says %d and %d characters", f.ID, len(f.Observed), len(f.Cause))
+		}
+	}
+}
+
+// TestLatencyIsHeldAgainstTheGatewayWhereItIsCertain: a request that was repeated may have been lost.
+func TestLatencyIsHeldAgainstTheGatewayWhereItIsCertain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		least, most time.Duration
+		status      Status
+		observed    string
+	}{
+		"quick":                {time.Millisecond, time.Millisecond, OK, "192.0.2.1 1.0 ms"},
+		"slow":                 {350 * time.Millisecond, 350 * time.Millisecond, Warn, "350.0 ms from 192.0.2.1"},
+		"lost, or slow":        {5 * time.Millisecond, 605 * time.Millisecond, OK, "192.0.2.1 5.0 ms to 605.0 ms"},
+		"slow, and maybe lost": {250 * time.Millisecond, 850 * time.Millisecond, Warn, "250.0 ms to 850.0 ms from 192.0.2.1"},
+	} {
+		report := Evaluate(afflicted(editARP(gateway, func(a *ARPAnswer) { a.RTT, a.Within = tc.least, tc.most })))
+		if f := report.Finding(GatewayLatency); f.Status != tc.status || !strings.HasPrefix(f.Observed, tc.observed) {
+			t.Errorf("%s: %s %q, want %s %q", name, f.Status, f.Observed, tc.status, tc.observed)
+		}
+	}
+}
+
+// TestFramesAreTakenOnlyWhereNoneCome: a second interface below the bond is a warning as long as a gateway is heard.
+func TestFramesAreTakenOnlyWhereNoneCome(t *testing.T) {
+	onMember := Link{Index: 40, Name: "eno1.100", Type: "vlan", Parent: 2, VLAN: &VLAN{ID: testVLAN, Protocol: "802.1q"}}
+	onBridge := Link{Index: 40, Name: "cni0.100", Type: "vlan", Parent: 7, VLAN: &VLAN{ID: testVLAN, Protocol: "802.1q"}}
+	silent := both(editARP(gateway, silence), editARP(second, silence))
+	heard := func(a *ARPAnswer) { a.MACs, a.Replied = []string{gatewayMAC}, false }
+	for name, tc := range map[string]struct {
+		inject func(*Expected, *Snapshot)
+		alone  string // reason of PN107
+		first  ID
+	}{
+		"no gateway is heard":          {both(addLink(onMember), silent), "FramesTaken", VLANAlone},
+		"another gateway answers":      {both(addLink(onMember), editARP(gateway, silence)), "SecondVLANInterface", GatewayAnswers},
+		"a gateway is heard":           {both(addLink(onMember), silent, editARP(second, heard)), "SecondVLANInterface", GatewayAnswers},
+		"the other interface is down":  {both(addLink(onMember), editLink("eno1.100", func(l *Link) { l.Up = false }), silent), "SecondVLANInterface", GatewayAnswers},
+		"the other is not on a member": {both(addLink(onBridge), silent), "SecondVLANInterface", GatewayAnswers},
+	} {
+		report := Evaluate(afflicted(tc.inject))
+		first, _ := report.FirstCause()
+		if f := report.Finding(VLANAlone); f.Reason != tc.alone || first.ID != tc.first {
+			t.Errorf("%s: PN107 is %s %s and the first cause %s, want %s and %s", name, f.Status, f.Reason, first.ID, tc.alone, tc.first)
 		}
 	}
 }

@@ -25,10 +25,12 @@ type Question struct {
 type Answer struct {
 	// MACs claimed the target, sorted, in lower case, without our own; the first maxClaimants of them.
 	MACs []string
-	// Replied tells whether at least one claim was a reply.
+	// Replied tells whether at least one claim was a reply to us; gratuitous ones are not.
 	Replied bool
-	// RTT is the time from the last request to the first reply.
-	RTT time.Duration
+	// RTT is the round trip of the first reply, and Within the longest that it can have been. They are the same unless
+	// the request was repeated and some replies stayed away: then RTT is reckoned from the last request before the reply,
+	// Within from the first.
+	RTT, Within time.Duration
 }
 
 // maxClaimants bounds how many machines are named that claim one address: a flood of invented ones must not fill memory,
@@ -76,7 +78,8 @@ func interfaceNamed(name string) (*net.Interface, error) {
 }
 
 // Ask puts all questions at once and returns an answer for each target, in the order of the questions. It takes one
-// interval when every target replies in the first round, and at most Rounds intervals.
+// interval when every target replies in the first round, and at most Rounds intervals; when a reply comes only after a
+// request was repeated, up to as long again as that reply took.
 func (a *Asker) Ask(ctx context.Context, interfaceName string, questions []Question) ([]Answer, error) {
 	if len(questions) == 0 {
 		return nil, nil
@@ -87,11 +90,14 @@ func (a *Asker) Ask(ctx context.Context, interfaceName string, questions []Quest
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	s := &session{conn: conn, mac: mac, questions: questions, answers: make([]Answer, len(questions))}
+	s := &session{conn: conn, mac: mac, questions: questions, answers: make([]Answer, len(questions)), exchanges: make([]exchange, len(questions))}
 	for range a.Rounds {
 		if err = s.round(ctx, a.Interval); err != nil || s.complete() {
 			break
 		}
+	}
+	if until := s.outstanding(a.Interval / 3); err == nil && !until.IsZero() {
+		err = s.listen(ctx, until)
 	}
 	err = errors.Join(err, conn.Close())
 	if ctx.Err() != nil {
@@ -99,6 +105,9 @@ func (a *Asker) Ask(ctx context.Context, interfaceName string, questions []Quest
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ask by ARP on %s: %w", interfaceName, err)
+	}
+	for i := range s.answers {
+		s.answers[i].RTT, s.answers[i].Within = s.exchanges[i].roundTrip()
 	}
 	return s.answers, nil
 }
@@ -109,6 +118,51 @@ type session struct {
 	mac       net.HardwareAddr
 	questions []Question
 	answers   []Answer
+	exchanges []exchange
+}
+
+// exchange is when a target was asked, and when the machine that replied first did.
+type exchange struct {
+	requests, replies []time.Time
+	by                string
+}
+
+// doubtful tells that it is not known which request was replied to.
+func (e exchange) doubtful() bool {
+	return len(e.replies) > 0 && len(e.requests) > 1 && e.replies[0].After(e.requests[1]) && len(e.replies) < len(e.requests)
+}
+
+// roundTrip returns the least and the most that the first reply can have taken. Where each request got its reply, the first
+// reply is that to the first request.
+func (e exchange) roundTrip() (least, most time.Duration) {
+	if len(e.replies) == 0 {
+		return 0, 0
+	}
+	most = e.replies[0].Sub(e.requests[0])
+	if !e.doubtful() {
+		return most, most
+	}
+	for _, sent := range e.requests {
+		if sent.Before(e.replies[0]) {
+			least = e.replies[0].Sub(sent)
+		}
+	}
+	return least, most
+}
+
+// outstanding is until when to listen for replies that show which request the first one was for: the last is due when it
+// takes as long as the first can have taken. Zero when nothing is doubtful.
+func (s *session) outstanding(margin time.Duration) (until time.Time) {
+	for _, e := range s.exchanges {
+		if !e.doubtful() {
+			continue
+		}
+		_, most := e.roundTrip()
+		if due := e.requests[len(e.requests)-1].Add(most + margin); due.After(until) {
+			until = due
+		}
+	}
+	return until
 }
 
 // round asks for the targets that have not replied and listens for one interval.
@@ -125,8 +179,14 @@ func (s *session) round(ctx context.Context, interval time.Duration) error {
 		if _, err := s.conn.WriteTo(payload, &packet.Addr{HardwareAddr: ethernet.Broadcast}); err != nil {
 			return err
 		}
+		s.exchanges[i].requests = append(s.exchanges[i].requests, sent)
 	}
-	if err := s.conn.SetReadDeadline(sent.Add(interval)); err != nil {
+	return s.listen(ctx, sent.Add(interval))
+}
+
+// listen takes what comes until a time.
+func (s *session) listen(ctx context.Context, until time.Time) error {
+	if err := s.conn.SetReadDeadline(until); err != nil {
 		return err
 	}
 	buffer := make([]byte, 1500)
@@ -139,13 +199,13 @@ func (s *session) round(ctx context.Context, interval time.Duration) error {
 			return err
 		}
 		if claim, drop := Parse(buffer[:n]); drop == Kept {
-			s.note(claim, time.Since(sent))
+			s.note(claim, time.Now())
 		}
 	}
 	return ctx.Err()
 }
 
-func (s *session) note(claim Claim, after time.Duration) {
+func (s *session) note(claim Claim, now time.Time) {
 	if claim.MAC == s.mac.String() {
 		return
 	}
@@ -153,12 +213,19 @@ func (s *session) note(claim Claim, after time.Duration) {
 		if q.Target != claim.Address {
 			continue
 		}
-		answer := &s.answers[i]
+		answer, e := &s.answers[i], &s.exchanges[i]
 		if at, known := slices.BinarySearch(answer.MACs, claim.MAC); !known && len(answer.MACs) < maxClaimants {
 			answer.MACs = slices.Insert(answer.MACs, at, claim.MAC)
 		}
-		if claim.Reply && !answer.Replied {
-			answer.Replied, answer.RTT = true, after
+		// An announcer may go on sending gratuitous replies though the kernel below it does not answer.
+		if !claim.Reply || claim.Target == claim.Address || len(e.requests) == 0 {
+			continue
+		}
+		if answer.Replied = true; len(e.replies) == 0 {
+			e.by = claim.MAC
+		}
+		if e.by == claim.MAC && len(e.replies) < len(e.requests) {
+			e.replies = append(e.replies, now)
 		}
 	}
 }

@@ -33,6 +33,8 @@ type host struct {
 	mac     string
 	after   time.Duration
 	lost    int
+	// gratuitous tells that it announces the address after that time instead of replying.
+	gratuitous bool
 }
 
 func newWire(hosts ...host) *wire {
@@ -63,7 +65,11 @@ func (w *wire) WriteTo(payload []byte, _ net.Addr) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		reply, err := arp.NewPacket(arp.OperationReply, mac, p.TargetIP, p.SenderHardwareAddr, p.SenderIP)
+		receiver := p.SenderIP
+		if h.gratuitous {
+			receiver = p.TargetIP
+		}
+		reply, err := arp.NewPacket(arp.OperationReply, mac, p.TargetIP, p.SenderHardwareAddr, receiver)
 		if err != nil {
 			return 0, err
 		}
@@ -136,19 +142,28 @@ func TestAsk(t *testing.T) {
 		took      time.Duration
 		requests  int
 	}{
-		"answered": {[]host{{"192.0.2.1", macA, 5 * ms, 0}}, []Question{question("192.0.2.1")},
-			[]Answer{{[]string{macA}, true, 5 * ms}}, 300 * ms, 1},
+		"answered": {[]host{{"192.0.2.1", macA, 5 * ms, 0, false}}, []Question{question("192.0.2.1")},
+			[]Answer{{[]string{macA}, true, 5 * ms, 5 * ms}}, 300 * ms, 1},
+		"slow: the reply comes after the second request": {[]host{{"192.0.2.1", macA, 350 * ms, 0, false}}, []Question{question("192.0.2.1")},
+			[]Answer{{[]string{macA}, true, 350 * ms, 350 * ms}}, 750 * ms, 2},
+		"very slow": {[]host{{"192.0.2.1", macA, 700 * ms, 0, false}}, []Question{question("192.0.2.1")},
+			[]Answer{{[]string{macA}, true, 700 * ms, 700 * ms}}, 1400 * ms, 3},
+		"one gateway is slow, one is not": {[]host{{"192.0.2.1", macA, 320 * ms, 0, false}, {"192.0.2.5", macB, ms, 0, false}},
+			[]Question{question("192.0.2.1"), question("192.0.2.5")},
+			[]Answer{{[]string{macA}, true, 320 * ms, 320 * ms}, {[]string{macB}, true, ms, ms}}, 720 * ms, 3},
+		"announced, but no reply": {[]host{{"192.0.2.1", macA, ms, 0, true}}, []Question{question("192.0.2.1")},
+			[]Answer{{[]string{macA}, false, 0, 0}}, 900 * ms, 3},
 		"silent": {[]host{}, []Question{question("192.0.2.1")}, []Answer{{}}, 900 * ms, 3},
-		"two lost": {[]host{{"192.0.2.1", macA, 5 * ms, 2}}, []Question{question("192.0.2.1")},
-			[]Answer{{[]string{macA}, true, 5 * ms}}, 900 * ms, 3},
-		"two hosts claim it, one late": {[]host{{"192.0.2.1", macB, 200 * ms, 0}, {"192.0.2.1", macA, ms, 0}},
-			[]Question{question("192.0.2.1")}, []Answer{{[]string{macA, macB}, true, ms}}, 300 * ms, 1},
-		"our own voice": {[]host{{"192.0.2.1", "02:00:00:00:00:01", ms, 0}}, []Question{question("192.0.2.1")}, []Answer{{}}, 900 * ms, 3},
-		"several": {[]host{{"192.0.2.1", macA, ms, 0}, {"192.0.2.5", macB, 2 * ms, 0}},
+		"two lost": {[]host{{"192.0.2.1", macA, 5 * ms, 2, false}}, []Question{question("192.0.2.1")},
+			[]Answer{{[]string{macA}, true, 5 * ms, 605 * ms}}, 1305 * ms, 3},
+		"two hosts claim it, one late": {[]host{{"192.0.2.1", macB, 200 * ms, 0, false}, {"192.0.2.1", macA, ms, 0, false}},
+			[]Question{question("192.0.2.1")}, []Answer{{[]string{macA, macB}, true, ms, ms}}, 300 * ms, 1},
+		"our own voice": {[]host{{"192.0.2.1", "02:00:00:00:00:01", ms, 0, false}}, []Question{question("192.0.2.1")}, []Answer{{}}, 900 * ms, 3},
+		"several": {[]host{{"192.0.2.1", macA, ms, 0, false}, {"192.0.2.5", macB, 2 * ms, 0, false}},
 			[]Question{question("192.0.2.1"), question("192.0.2.6"), question("192.0.2.5")},
-			[]Answer{{[]string{macA}, true, ms}, {}, {[]string{macB}, true, 2 * ms}}, 900 * ms, 5},
-		"silence after a probe is good": {[]host{{"192.0.2.1", macA, ms, 0}}, []Question{probe, question("192.0.2.1")},
-			[]Answer{{}, {[]string{macA}, true, ms}}, 300 * ms, 2},
+			[]Answer{{[]string{macA}, true, ms, ms}, {}, {[]string{macB}, true, 2 * ms, 2 * ms}}, 900 * ms, 5},
+		"silence after a probe is good": {[]host{{"192.0.2.1", macA, ms, 0, false}}, []Question{probe, question("192.0.2.1")},
+			[]Answer{{}, {[]string{macA}, true, ms, ms}}, 300 * ms, 2},
 		"nothing to ask": {[]host{}, nil, nil, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

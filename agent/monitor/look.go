@@ -70,7 +70,7 @@ func ask(ctx context.Context, asker Asker, link string, questions []check.Questi
 			answers[i].Error = err.Error()
 			continue
 		}
-		answers[i].MACs, answers[i].Replied, answers[i].RTT = heard[i].MACs, heard[i].Replied, heard[i].RTT
+		answers[i].MACs, answers[i].Replied, answers[i].RTT, answers[i].Within = heard[i].MACs, heard[i].Replied, heard[i].RTT, heard[i].Within
 	}
 	return answers
 }

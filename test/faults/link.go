@@ -32,6 +32,8 @@ func linkFaults() []Fault {
 			mend: here("ip link set bond0.56 address $(cat /sys/class/net/bond0/address)")},
 		{Name: "second interface for the VLAN", ID: "PN107", Reason: "SecondVLANInterface", Told: ByMetric, Level: 1, Event: true, Short: true,
 			make: here("ip link add link pod0 name public0 type vlan id 56\nip link set public0 up"), mend: here("ip link delete public0")},
+		{Name: "second interface below the bond takes the frames", ID: "PN107", Reason: "FramesTaken", Told: ByCondition, Short: true,
+			make: here("ip link add link eth0 name public0 type vlan id 56\nip link set public0 up"), mend: here("ip link delete public0")},
 	}
 }
 
