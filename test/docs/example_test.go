@@ -2,12 +2,12 @@ package docs
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -17,40 +17,49 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
 )
 
-// TestExamplesOfTheSecretAreAccepted gives every secret that a page shows to the controller's own reader.
+// TestExamplesOfTheSecretAreAccepted gives every secret that a page shows to the controller's own reader: the file itself, or
+// what a Secret holds.
 func TestExamplesOfTheSecretAreAccepted(t *testing.T) {
-	fenced := regexp.MustCompile("(?s)```(?:json|yaml|YAML)?\n(.*?)```")
 	found := 0
-	pages := []string{filepath.Join(root, "README.md")}
-	if err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
-		if strings.HasSuffix(path, ".md") {
-			pages = append(pages, path)
+	for _, b := range blocks(t) {
+		if !strings.Contains(b.text, "clientSecret") || b.language != "json" && b.language != "yaml" {
+			continue
 		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range pages {
-		raw, err := os.ReadFile(page)
-		if err != nil {
+		found++
+		content := b.text
+		if b.language == "yaml" {
+			var manifest struct{ StringData map[string]string }
+			if err := yaml.Unmarshal([]byte(b.text), &manifest); err != nil {
+				t.Errorf("%s: %v", b.page, err)
+			}
+			content = manifest.StringData["cloud-sa.json"]
+		}
+		path := filepath.Join(t.TempDir(), "cloud-sa.json")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for _, match := range fenced.FindAllSubmatch(raw, -1) {
-			if !bytes.Contains(match[1], []byte("clientSecret")) {
-				continue
-			}
+		if _, err := config.Load(path, nil, func(string) string { return "" }); err != nil {
+			t.Errorf("%s: %v\n%s", b.page, err, b.text)
+		}
+	}
+	if found < 2 {
+		t.Errorf("only %d pages show a secret; the pattern is out of date", found)
+	}
+}
+
+// TestJSONOfThePagesIsJSON: somebody will copy it.
+func TestJSONOfThePagesIsJSON(t *testing.T) {
+	found := 0
+	for _, b := range blocks(t) {
+		if b.language == "json" {
 			found++
-			secret := filepath.Join(t.TempDir(), "cloud.json")
-			if err := os.WriteFile(secret, match[1], 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := config.Load(secret, nil, func(string) string { return "" }); err != nil {
-				t.Errorf("%s: %v\n%s", page, err, match[1])
+			if !json.Valid([]byte(b.text)) {
+				t.Errorf("%s: no JSON:\n%s", b.page, b.text)
 			}
 		}
 	}
-	if found == 0 {
-		t.Error("no page shows a secret; the pattern is out of date")
+	if found < 2 {
+		t.Errorf("only %d blocks of JSON found", found)
 	}
 }
 
