@@ -30,34 +30,67 @@ func (i *interner) intern(raw []byte) string {
 	return name
 }
 
-// guard refuses what was heard before. What an eavesdropper recorded of a node that is silent now is believed by an agent
-// that was started after that; he can delay a takeover with it, as he can with ARP, but it moves no address.
-type guard struct{ last map[string]*mark }
+// guard refuses what was heard before and puts parts together. What an eavesdropper recorded of a node that is silent now is
+// believed by an agent that was started after that; he can delay a takeover with it, as he can with ARP, but it moves no
+// address.
+type guard struct{ last map[string]*record }
 
-type mark struct {
+// record is what was heard of a node.
+type record struct {
 	boot, sequence uint64
 	at             time.Time
+	// parts are those of a heartbeat that is not complete, whose sequence number is pending.
+	pending uint64
+	parts   [][]byte
 }
 
-// admit tells whether a message is newer than what was heard of its node.
-func (g *guard) admit(m *Message, now time.Time) bool {
-	last := g.last[m.Node]
+// admit takes a part. body is that of the heartbeat that is complete with it, nil when none is. The part's body may be used
+// again afterwards.
+func (g *guard) admit(p part, now time.Time) (body []byte, drop Drop) {
+	last := g.last[p.node]
 	switch {
 	case last == nil:
 		g.makeRoom(now)
-		g.last[m.Node] = &mark{m.Boot, m.Sequence, now}
-		return true
-	case m.Boot < last.boot && now.Sub(last.at) < forget, m.Boot == last.boot && m.Sequence <= last.sequence:
-		return false
+		last = &record{boot: p.boot, at: now}
+		g.last[p.node] = last
+	case p.boot < last.boot && now.Sub(last.at) < forget, p.boot == last.boot && p.sequence <= last.sequence:
+		return nil, Replayed
+	case p.boot != last.boot:
+		*last = record{boot: p.boot, at: now}
 	default:
-		*last = mark{m.Boot, m.Sequence, now}
-		return true
 	}
+	body = p.body
+	if p.parts > 1 {
+		if body = last.assemble(p); body == nil {
+			return nil, Taken
+		}
+	}
+	last.sequence, last.at, last.parts = p.sequence, now, nil
+	return body, Taken
+}
+
+// assemble keeps a part and returns the body once there are all. Those of another heartbeat are forgotten: the newest counts.
+func (r *record) assemble(p part) []byte {
+	if r.pending != p.sequence || len(r.parts) != p.parts {
+		if p.sequence < r.pending && r.parts != nil {
+			return nil
+		}
+		r.pending, r.parts = p.sequence, make([][]byte, p.parts)
+	}
+	r.parts[p.index] = append([]byte{}, p.body...)
+	var body []byte
+	for _, each := range r.parts {
+		if each == nil {
+			return nil
+		}
+		body = append(body, each...)
+	}
+	return body
 }
 
 func (g *guard) makeRoom(now time.Time) {
 	if g.last == nil {
-		g.last = map[string]*mark{}
+		g.last = map[string]*record{}
 	}
 	if len(g.last) < mostNames {
 		return

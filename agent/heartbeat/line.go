@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/port"
 )
 
@@ -35,7 +36,7 @@ var ErrNoInterface = errors.New("there is no VLAN interface to send heartbeats o
 
 // Config is what a Line works with.
 type Config struct {
-	// Node is the name of the Node; Boot tells this life of the agent apart from the ones before and is greater than theirs.
+	// Node is the name of the Node, Boot tells this life of its agent apart from others.
 	Node string
 	Boot uint64
 	// Interface returns the name of the VLAN interface; empty while there is none.
@@ -43,8 +44,9 @@ type Config struct {
 	// Source returns the node's own address on it; invalid where it has none.
 	Source func() netip.Addr
 	Keys   *KeyFile
-	// Hear is called with each message that was taken and when it was heard; it must not block, and not keep the slices.
-	Hear func(m *Message, at time.Time)
+	// Hear is called with each heartbeat of others that was taken; it must not block. That of another agent with the name of
+	// this Node is one.
+	Hear func(*announcer.Heartbeat)
 	// Open opens the interface and Look looks at it. Set in New; a test that is in another network namespace replaces them.
 	Open func(interfaceName string) (*port.Port, error)
 	Look func(interfaceName string) (port.Link, error)
@@ -63,12 +65,11 @@ type Line struct {
 	sent  atomic.Uint64
 	heard [drops]atomic.Uint64
 
-	mu       sync.Mutex // of what follows, which sends
-	port     *port.Port
-	out      *port.Batch
-	signer   user
-	buffer   []byte
-	sequence uint64
+	mu          sync.Mutex // of what follows, which sends
+	port        *port.Port
+	out         *port.Batch
+	signer      user
+	body, frame []byte
 }
 
 // New returns a line; it starts nothing.
@@ -149,8 +150,11 @@ func (l *Line) use(p *port.Port) {
 	l.port = p
 }
 
-// Send tells the others; the line fills in name, boot and sequence.
-func (l *Line) Send(m Message) error {
+// Send tells the others.
+func (l *Line) Send(h *announcer.Heartbeat) error {
+	if err := check(h); err != nil {
+		return fmt.Errorf("send a heartbeat: %w", err)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ring, err := l.signer.newest()
@@ -160,31 +164,27 @@ func (l *Line) Send(m Message) error {
 	if l.port == nil {
 		return ErrNoInterface
 	}
-	m.Node, m.Boot = l.Node, l.Boot
-	if err := m.check(); err != nil {
-		return fmt.Errorf("send a heartbeat: %w", err)
-	}
-	from, rest, room := addressOf(l.port.MAC, l.Source()), m.Addresses, m.room()
+	l.body = appendBody(l.body[:0], h)
+	from, rest, space := addressOf(l.port.MAC, l.Source()), l.body, room(h.Node)
+	parts := max(1, (len(rest)+space-1)/space)
 	l.out.Reset()
-	for first := true; first || len(rest) > 0 && !l.out.Full(); first = false {
-		part := rest[:min(len(rest), room)]
-		rest = rest[len(part):]
-		l.sequence++
-		l.buffer = m.appendFrame(l.buffer[:0], ring, from, l.sequence, part)
-		l.out.Add(l.buffer)
+	for i := range parts {
+		piece := rest[:min(len(rest), space)]
+		rest = rest[len(piece):]
+		l.frame = part{node: h.Node, boot: h.Boot, sequence: h.Sequence, index: i, parts: parts, body: piece}.appendFrame(l.frame[:0], ring, from)
+		l.out.Add(l.frame)
 	}
-	l.sent.Add(uint64(l.out.Len())) //nolint:gosec // a length
+	l.sent.Add(uint64(parts)) //nolint:gosec // bounded by mostParts
 	return l.port.Send(l.out)
 }
 
 // ear takes frames apart. It belongs to one goroutine.
 type ear struct {
-	line    *Line
-	in      *port.Batch
-	keys    user
-	names   interner
-	guard   guard
-	message Message
+	line  *Line
+	in    *port.Batch
+	keys  user
+	names interner
+	guard guard
 }
 
 func newEar(l *Line) *ear {
@@ -206,37 +206,42 @@ func (e *ear) hear(p *port.Port, until time.Time) error {
 		}
 		now := time.Now()
 		for i := range e.in.Len() {
-			drop := e.take(e.in.Received(i), now)
+			h, drop := e.take(e.in.Received(i), now)
 			e.line.heard[drop].Add(1)
-			if drop == Taken {
-				e.line.Hear(&e.message, now)
+			if h != nil {
+				e.line.Hear(h)
 			}
 		}
 	}
 	return nil
 }
 
-// take reads a frame into the message.
-func (e *ear) take(frame []byte, now time.Time) Drop {
+// take reads a frame. It returns a heartbeat when one is complete.
+func (e *ear) take(frame []byte, now time.Time) (*announcer.Heartbeat, Drop) {
 	ring, err := e.keys.newest()
 	if err != nil {
-		return OtherKey
+		return nil, OtherKey
 	}
 	payload, ok := payloadOf(frame)
 	if !ok {
-		return Malformed
+		return nil, Malformed
 	}
-	if drop := parse(payload, ring, &e.names, &e.message); drop != Taken {
-		return drop
+	p, drop := parsePart(payload, ring, &e.names)
+	if drop != Taken {
+		return nil, drop
 	}
-	switch {
-	case e.message.Node == e.line.Node:
-		return SameName
-	case !e.guard.admit(&e.message, now):
-		return Replayed
-	default:
-		return Taken
+	if p.node == e.line.Node && p.boot == e.line.Boot {
+		return nil, Own
 	}
+	body, drop := e.guard.admit(p, now)
+	if drop != Taken || body == nil {
+		return nil, drop
+	}
+	h := &announcer.Heartbeat{Node: p.node, Boot: p.boot, Sequence: p.sequence}
+	if !parseBody(body, h) {
+		return nil, Malformed
+	}
+	return h, Taken
 }
 
 // open opens an interface for heartbeats. The filter's first question turns away what is sent to this machine alone, which on

@@ -44,6 +44,7 @@ func stripService(service *corev1.Service) *corev1.Service {
 			Type:                  service.Spec.Type,
 			LoadBalancerClass:     service.Spec.LoadBalancerClass,
 			ExternalTrafficPolicy: service.Spec.ExternalTrafficPolicy,
+			HealthCheckNodePort:   service.Spec.HealthCheckNodePort,
 		},
 		Status: corev1.ServiceStatus{LoadBalancer: service.Status.LoadBalancer, Conditions: announced(service.Status.Conditions)},
 	}
@@ -70,7 +71,7 @@ func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 func ours(all map[string]string) map[string]string {
 	var kept map[string]string
 	for key, value := range all {
-		if strings.HasPrefix(key, contract.Prefix) || strings.HasPrefix(key, kubeVIPPrefix) {
+		if strings.HasPrefix(key, contract.Prefix) || strings.HasPrefix(key, kubeVIPPrefix) || key == corev1.LabelNodeExcludeBalancers {
 			if kept == nil {
 				kept = map[string]string{}
 			}

@@ -93,6 +93,10 @@ const (
 	NodeAnnouncer = Prefix + "announcer"
 )
 
+// NodeHandOver is the Node annotation by which a user has the agent of the Node hand the addresses that it announces over to
+// others, "true" before maintenance; it takes addresses again when the annotation is gone.
+const NodeHandOver = Prefix + "hand-over"
+
 // Values of the annotation NodeAnnouncer.
 const (
 	AnnouncerKubeVIP = "kube-vip"

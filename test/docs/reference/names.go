@@ -49,6 +49,7 @@ func namesTables() []Selection {
 		{table: "service-conditions", head: "condition", of: []choice{{pkg: contract, block: "Types of the Service conditions"}}},
 		{table: "node-annotations-of-the-controller", head: "annotation", of: []choice{
 			{pkg: contract, block: "Node annotations that the controller writes"}, {pkg: contract, names: []string{"NodeMembershipManaged"}}}},
+		{table: "node-annotations-of-users", head: "annotation", of: []choice{{pkg: contract, names: []string{"NodeHandOver"}}}},
 		{table: "node-labels", head: "label", of: []choice{{pkg: contract, names: []string{"NodeVLANReady"}}, {pkg: contract, block: "Further labels of a Node"}}},
 		{table: "node-annotations-of-the-agent", head: "annotation", of: []choice{{pkg: contract, names: []string{"NodeReportedIdentity", "NodeReportedAddresses"}}}},
 		{table: "node-conditions", head: "condition", of: []choice{{pkg: contract, block: "Types of the Node conditions"}}},
