@@ -9,12 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/viewstore"
 )
 
 // usageError is a mistake in how the command was called.
@@ -114,6 +117,24 @@ func (f *nodeFlags) client() (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("use %s: %w", f.kubeconfig, err)
 	}
 	return client, nil
+}
+
+// clients returns the ways to the API server of an agent that runs.
+func (f *nodeFlags) clients() (clients, error) {
+	main, err := f.client()
+	if err != nil {
+		return clients{}, err
+	}
+	config, err := f.restConfig()
+	if err != nil {
+		return clients{}, fmt.Errorf("find the API server: %w; name a kubeconfig with --kubeconfig", err)
+	}
+	config.UserAgent = "phoenixnap-agent/" + version.Get().GitVersion + " announcer"
+	views, err := kubernetes.NewForConfig(viewstore.ClientConfig(config))
+	if err != nil {
+		return clients{}, fmt.Errorf("use %s: %w", f.kubeconfig, err)
+	}
+	return clients{main: main, views: views.CoreV1().ConfigMaps(metav1.NamespaceSystem)}, nil
 }
 
 func (f *nodeFlags) restConfig() (*rest.Config, error) {

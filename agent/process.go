@@ -13,6 +13,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcement"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/endpoint"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/herald"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/lease"
@@ -20,7 +21,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/netinfo"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/nodecond"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/nodewatch"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/responder"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/station"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/viewstore"
 )
 
 // staleFactor and staleFloor make the age of the last sample at which the agent calls itself dead.
@@ -28,6 +31,13 @@ const (
 	staleFactor = 6
 	staleFloor  = time.Minute
 )
+
+// clients are ways to the API server.
+type clients struct {
+	main kubernetes.Interface
+	// views is for the view of the announcers alone: it waits behind nothing.
+	views viewstore.ConfigMaps
+}
 
 // part is something that runs until its context ends.
 type part interface {
@@ -48,22 +58,26 @@ type process struct {
 	station   *station.Station
 	reader    *netinfo.Reader
 	asker     *l2.Asker
+	responder *responder.Responder
+	herald    *herald.Herald
 
 	parts []part
 }
 
 // newProcess builds the agent of a Node; it starts nothing.
-func newProcess(name string, f runFlags, managed managing, client kubernetes.Interface, recorder record.EventRecorder) *process {
+func newProcess(name string, f runFlags, managed managing, clients clients, recorder record.EventRecorder) *process {
 	p := &process{
-		name: name, flags: f, client: client, recorder: recorder, reader: netinfo.NewReader(), asker: l2.NewAsker(),
+		name: name, flags: f, client: clients.main, recorder: recorder, reader: netinfo.NewReader(), asker: l2.NewAsker(),
 		metrics: endpoint.NewMetrics(version.Get().GitVersion, name),
 		health:  endpoint.NewHealth(max(staleFloor, staleFactor*f.interval), time.Now()),
 	}
 	p.followNode(managed)
 	samples, keepers := p.sample(), p.keep(managed)
+	p.announce(clients.views)
 	p.station.OnExpectation(func() {
 		samples.Changed()
 		wakeAll(keepers)
+		p.herald.Changed()
 	})
 	sources := p.listen(keepers)
 	sources.Managed = func() []endpoint.Managed { return standing(keepers) }
@@ -118,6 +132,7 @@ func (p *process) listen(keepers []keeper) endpoint.Sources {
 	var seen sync.Once
 	p.station.OnSample(func() {
 		addresses.Wake()
+		p.herald.Changed()
 		// Until now keepers have waited to know which machine this is.
 		seen.Do(func() { wakeAll(keepers) })
 	})

@@ -20,6 +20,7 @@ import (
 type runFlags struct {
 	nodeFlags
 	manage                         manageFlags
+	announce                       announceFlags
 	interval, announcementInterval time.Duration
 	metricsAddress                 string
 	kubeVIPNamespace               string
@@ -35,6 +36,7 @@ func newRunCommand() *cobra.Command {
 	}
 	f.add(command.Flags())
 	f.manage.add(command.Flags())
+	f.announce.add(command.Flags())
 	command.Flags().DurationVar(&f.interval, "interval", 10*time.Second, "time between checks when nothing changes; changes are seen at once")
 	command.Flags().DurationVar(&f.announcementInterval, "announcement-interval", 10*time.Second, "time between look-ups of the announced addresses")
 	command.Flags().StringVar(&f.kubeVIPNamespace, "kube-vip-namespace", metav1.NamespaceSystem,
@@ -57,20 +59,20 @@ func runAgent(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	client, err := f.client()
+	clients, err := f.clients()
 	if err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Starting", "node", name, "version", version.Get().GitVersion)
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
-	p := newProcess(name, f, managed, client, events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "phoenixnap-agent", Host: name}))
+	p := newProcess(name, f, managed, clients, events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "phoenixnap-agent", Host: name}))
 
 	group, ctx := errgroup.WithContext(ctx)
 	for _, each := range p.parts {
 		group.Go(func() error { return each.Run(ctx) })
 	}
-	group.Go(func() error { return sendEvents(ctx, events, client) })
+	group.Go(func() error { return sendEvents(ctx, events, clients.main) })
 	return group.Wait()
 }
 

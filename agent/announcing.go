@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/boottime"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/candidacy"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/heartbeat"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/herald"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/localhealth"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/netinfo"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/port"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/responder"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/viewstore"
+)
+
+// What a question for the gateways is: so short, because somebody waits for the answer who is about to take addresses over.
+const (
+	gatewayRounds   = 2
+	gatewayInterval = 150 * time.Millisecond
+	// mostGateways bounds how many are asked at once.
+	mostGateways = 3
+)
+
+// announceFlags say how the agent announces addresses where the controller has it do so.
+type announceFlags struct {
+	keyFile string
+}
+
+func (f *announceFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.keyFile, "announcer-key-file", "",
+		"file with the key of the agents' heartbeats, from the key \"key\" of Secret kube-system/phoenixnap-announcer; without it this node announces no addresses with agent://")
+}
+
+// announce announces addresses together with the agents of other nodes, while the controller has the agents do so.
+func (p *process) announce(views viewstore.ConfigMaps) {
+	p.responder = responder.New(responder.Config{Interface: p.station.VLANInterface, Seed: seedOf(p.name), Watch: func(ctx context.Context, changed func()) error {
+		return netinfo.Watch(ctx, func() {
+			changed()
+			p.herald.Changed()
+		})
+	}})
+	local := localhealth.New(p.localPorts, func() { p.herald.Changed() })
+	p.herald = herald.New(herald.Config{
+		Node:     p.name,
+		NewCore:  func(c announcer.Config) herald.Core { return announcer.New(c) },
+		NewStore: func(networkID string) herald.Store { return viewstore.New(views, networkID) },
+		Line: heartbeat.Config{
+			Interface: p.station.VLANInterface, Source: p.ownAddress, Keys: heartbeat.NewKeyFile(p.flags.announce.keyFile),
+		},
+		Responder:  p.responder,
+		Network:    func() string { return p.situation(local).Network() },
+		Facts:      func() announcer.Facts { return p.situation(local).Facts() },
+		AskGateway: p.askGateway, Off: p.off, Clock: boottime.Now,
+	})
+	p.watcher.OnServices(p.herald.Changed)
+	p.add(local, p.herald)
+}
+
+// seedOf makes a number that differs from node to node.
+func seedOf(name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return h.Sum64()
+}
+
+// situation is what is known of node and cluster.
+func (p *process) situation(local *localhealth.Asker) candidacy.Situation {
+	s := candidacy.Situation{Node: p.watcher.Node(), LocalReady: local.Ready}
+	s.View, s.Sampled = p.station.View()
+	s.Services, s.Listed = p.watcher.Services()
+	if link, err := port.Look(s.View.Report.Interface); err == nil {
+		s.Link = link.Up
+	}
+	return s
+}
+
+// localPorts are what kube-proxy is to be asked about, while this node announces.
+func (p *process) localPorts() []int32 {
+	if !p.herald.State().Running {
+		return nil
+	}
+	services, _ := p.watcher.Services()
+	return candidacy.LocalPorts(services)
+}
+
+// ownAddress is the node's address on the VLAN interface, invalid where it has none.
+func (p *process) ownAddress() netip.Addr {
+	view, _ := p.station.View()
+	address, err := netip.ParseAddr(view.Report.Source)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return address
+}
+
+// askGateway asks for the gateways of the public network.
+func (p *process) askGateway(ctx context.Context) bool {
+	view, _ := p.station.View()
+	var questions []l2.Question
+	for _, b := range view.Expected.Network.Blocks {
+		if len(questions) < mostGateways {
+			questions = append(questions, l2.Question{Target: b.Gateway, Source: p.ownAddress()})
+		}
+	}
+	asker := l2.NewAsker()
+	asker.Rounds, asker.Interval = gatewayRounds, gatewayInterval
+	answers, err := asker.Ask(ctx, view.Report.Interface, questions)
+	if err != nil {
+		return false
+	}
+	for _, a := range answers {
+		if a.Replied {
+			return true
+		}
+	}
+	return false
+}
+
+// off tells whether a Node is certainly off: somebody has deleted it, or whoever knows machines says that this one is off.
+func (p *process) off(ctx context.Context, name string) (bool, error) {
+	node, err := p.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("read Node %s: %w", name, err)
+	}
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == corev1.TaintNodeOutOfService || taint.Key == cloudproviderapi.TaintNodeShutdown {
+			return true, nil
+		}
+	}
+	return false, nil
+}
