@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/steady"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
@@ -21,6 +22,9 @@ const (
 	takeUp = 15 * time.Second
 	// leaseWait is how long to wait for kube-vip's lease, which may tell more than the wire does.
 	leaseWait = 5 * time.Second
+	// handOver is how long the next holder may take when the last one gave the lease back: candidates look every 2 to 4.4 s
+	// with kube-vip's own settings (client-go's leaderelection: RetryPeriod and JitterFactor).
+	handOver = 6 * time.Second
 )
 
 // belief is what is believed of an address once enough samples said so.
@@ -127,6 +131,9 @@ func (st *standing) observe(s subject, o Observation, mac, node string, now time
 	}
 	st.suspicious = st.suspicious || bad(sample) && !kernelAlone(sample.finding.ID)
 	st.answeredOnce = st.answeredOnce || sample.entry.State != contract.AddressSilent
+	if class := classOf(sample); class != st.class {
+		st.class, st.classSince, st.counted = class, now, time.Time{}
+	}
 	turnAt := st.turnAt(node, s, o)
 	held, settled := st.take(sample, o.Asked, latest(turnAt, st.leaseAt(o, sample)), now)
 	if !settled {
@@ -149,14 +156,10 @@ func (st *standing) observe(s subject, o Observation, mac, node string, now time
 // second look some time later, not before last. What is believed to be bad may become another badness of its kind at once.
 // asked is when the wire was looked at.
 func (st *standing) take(sample belief, asked, last, now time.Time) (held belief, settled bool) {
-	class := classOf(sample)
-	if class != st.class {
-		st.class, st.classSince, st.counted = class, now, time.Time{}
-	}
 	st.nextLook, st.atWire = time.Time{}, !kernelAlone(sample.finding.ID) && sample.finding.Reason != ReasonNotAsked
 	held, settled = st.value.Held()
-	if !bad(sample) || settled && class == st.value.Class() {
-		held, settled, _ = st.value.Observe(sample, class, 1)
+	if !bad(sample) || settled && st.class == st.value.Class() {
+		held, settled, _ = st.value.Observe(sample, st.class, 1)
 		return held, settled
 	}
 	pause := confirm
@@ -171,7 +174,7 @@ func (st *standing) take(sample belief, asked, last, now time.Time) (held belief
 		st.nextLook = latest(at, now)
 		return held, settled
 	}
-	held, settled, pending := st.value.Observe(sample, class, badSamples)
+	held, settled, pending := st.value.Observe(sample, st.class, badSamples)
 	st.counted = now
 	if pending {
 		st.nextLook = latest(now.Add(pause), last)
@@ -196,14 +199,19 @@ func (st *standing) turnAt(node string, s subject, o Observation) time.Time {
 	return st.classSince.Add(turn(node, s.Address))
 }
 
-// leaseAt is when to believe that nobody or more than one answers though it is not known whether somebody should: the
-// zero Time where it is known, or cannot be.
+// leaseAt is when to believe that nobody or more than one answers though it is not known whether somebody should, or another
+// holder is about to be elected: the zero Time where the lease says all that it can.
 func (st *standing) leaseAt(o Observation, sample belief) time.Time {
-	awaited := o.LeaseAwaited && slices.Contains([]check.ID{AddressAnswers, SingleAnswer}, sample.finding.ID)
-	if !awaited || sample.finding.Reason == ReasonNotAsked {
+	switch id := sample.finding.ID; {
+	case sample.finding.Reason == ReasonNotAsked:
+		return time.Time{}
+	case id == AddressAnswers && o.Lease.Standing == kubevip.Released:
+		return st.classSince.Add(handOver)
+	case o.LeaseAwaited && (id == AddressAnswers || id == SingleAnswer):
+		return st.classSince.Add(leaseWait)
+	default:
 		return time.Time{}
 	}
-	return st.classSince.Add(leaseWait)
 }
 
 // classOf puts samples together of which one may take the place of another at once.

@@ -158,7 +158,7 @@ func (e *elected) restart() {
 func (e *elected) await(a, b string, within time.Duration) {
 	e.t.Helper()
 	want := map[*machine]string{e.a: a, e.b: b}
-	for begun := time.Now(); len(want) > 0; after(50 * time.Millisecond) {
+	for begun := time.Now(); len(want) > 0; after(200 * time.Millisecond) {
 		for m, reason := range want {
 			if reason == "" || m.said().Reason == reason {
 				delete(want, m)

@@ -3,6 +3,7 @@ package announcement
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 const (
 	// retry is the pause before a sample that could not be taken is tried again.
 	retry = 2 * time.Second
+	// allKnown is how long it takes until there is something to say of every address.
+	allKnown = takeUp + spread + 5*time.Second
 	// breath is the shortest time between two samples, whatever is heard.
 	breath = 500 * time.Millisecond
 )
@@ -74,8 +77,10 @@ type Watcher struct {
 	wake chan struct{}
 
 	standings map[netip.Addr]*standing
-	reported  contract.ReportedAddresses
-	resumed   bool
+	// since is when all standings were begun anew: with the agent, or after the way to the network was broken.
+	since    time.Time
+	reported contract.ReportedAddresses
+	resumed  bool
 
 	mu      sync.Mutex
 	figures Figures
@@ -143,6 +148,9 @@ func (w *Watcher) sample(ctx context.Context) time.Duration {
 		return w.Interval
 	}
 	now := time.Now()
+	if w.since.IsZero() {
+		w.since = now
+	}
 	w.attend(view, all, now)
 	if !w.ask(ctx, view, now) {
 		return min(retry, w.Interval)
@@ -195,7 +203,7 @@ func (w *Watcher) blind(view View, all []subject) {
 		}
 		w.ear.Ask(s.Address)
 	}
-	w.standings = map[netip.Addr]*standing{}
+	w.standings, w.since = map[netip.Addr]*standing{}, time.Time{}
 	w.reported = kept
 	w.Report(kept)
 	w.Tell(nil, check.Verdict{Status: check.Unknown, Reason: ReasonVLANNotReady, Message: "the addresses cannot be asked for: " + view.Why})
@@ -326,7 +334,17 @@ func (w *Watcher) publish(opinions []opinion, findings []check.Finding) {
 	}
 	w.account(opinions)
 	w.Report(w.reported)
-	w.Tell(findings, Sum(findings))
+	w.Tell(findings, Sum(w.confirmed(findings, time.Now())))
+}
+
+// confirmed leaves out what is not confirmed yet, so that a Service that is new does not hold up what there is to say of the
+// others. When all is new, nothing is said until all is known: an agent that restarts changes nothing that holds.
+func (w *Watcher) confirmed(findings []check.Finding, now time.Time) []check.Finding {
+	confirmed := slices.DeleteFunc(slices.Clone(findings), func(f check.Finding) bool { return f.Reason == ReasonConfirming })
+	if now.Sub(w.since) < allKnown || len(confirmed) == 0 {
+		return findings
+	}
+	return confirmed
 }
 
 func latest(times ...time.Time) (last time.Time) {

@@ -112,9 +112,9 @@ func TestHandover(t *testing.T) {
 		defer w.run()()
 		after(20 * time.Second)
 		from, to := w.a, w.b
-		for range 50 {
+		for i := range 50 {
 			w.change(func() { from.drop(w.address); w.lease(w.address, kubevip.Released, "") })
-			after(700 * time.Millisecond)
+			after([]time.Duration{700 * time.Millisecond, 4400 * time.Millisecond}[i%2])
 			w.change(func() { to.hold(w.address) })
 			after(11*time.Second + 137*time.Millisecond)
 			from, to = to, from
@@ -130,9 +130,32 @@ func TestHandover(t *testing.T) {
 	})
 }
 
+// TestNewService: a Service whose address nobody has taken up yet changes nothing of what is said of the others, and is named
+// when there was time to take it up.
+func TestNewService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.run()()
+		after(time.Minute)
+		w.change(func() { w.a.deaf = true })
+		after(30 * time.Second)
+		w.expect("a fault", ReasonAnswered, ReasonHolderSilent)
+		w.change(func() { w.a.deaf = false; w.serve(4) })
+		for range 6 {
+			after(2 * time.Second)
+			w.expect("a new Service", ReasonAnswered, "")
+		}
+		after(takeUp + spread)
+		w.expect("that nobody takes up", ReasonNoAnswer, ReasonNoAnswer)
+		w.change(func() { w.b.hold(netip.AddrFrom4([4]byte{203, 0, 113, 4})) })
+		after(20 * time.Second)
+		w.expect("taken up", ReasonAnswered, ReasonAnswered)
+	})
+}
+
 // TestRequests: how many questions are on the wire does not grow with the number of nodes while the announcer is heard.
 func TestRequests(t *testing.T) {
-	const nodes, addresses, hours = 40, 5, 2
+	const nodes, addresses, hours = 40, 5, 1
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(t)
 		for n := range nodes {

@@ -150,11 +150,7 @@ func (s *Station) Sample(sample monitor.Sample) {
 	now := time.Now()
 	s.Health.Sampled(now)
 	s.Metrics.Sample(sample.Report, sample.Snapshot, sample.Expected, now)
-	verdict := sample.Report.Verdict()
-	if server := sample.Expected.Network.ServerID; server != "" {
-		verdict.Message += " (server " + server + ")"
-	}
-	s.set(contract.ConditionVLANReady, verdict, monitor.ReasonConfirming)
+	s.set(contract.ConditionVLANReady, sample.Report.Verdict(), monitor.ReasonConfirming)
 	// Before the Services are known, an address of one could be taken for the machine's own.
 	if virtual, known := s.virtual(); known {
 		s.identify(identity.Of(sample.Snapshot, sample.Report, virtual))

@@ -77,14 +77,14 @@ func TestSampleBecomesACondition(t *testing.T) {
 	}
 }
 
-// TestTheConditionNamesTheServer, so that who reads it knows which machine to look for in phoenixNAP's portal.
+// TestTheConditionNamesTheServer, once, so that who reads it knows which machine to look for in phoenixNAP's portal.
 func TestTheConditionNamesTheServer(t *testing.T) {
 	s, b, _ := newStation(&[]*corev1.Service{})
 	taken := sample(check.Fail, "VLANInterfaceDown")
-	taken.Expected.Network.ServerID = "0123456789abcdef01234567"
+	taken.Report.Server = "0123456789abcdef01234567"
 	s.Sample(taken)
-	if c := b.conditions[contract.ConditionVLANReady]; !strings.HasSuffix(c.Message, " (server 0123456789abcdef01234567)") {
-		t.Errorf("the message is %q", c.Message)
+	if c := b.conditions[contract.ConditionVLANReady]; strings.Count(c.Message, "0123456789abcdef01234567") != 1 {
+		t.Errorf("the message is %q, want the server in it once", c.Message)
 	}
 }
 

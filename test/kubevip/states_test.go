@@ -1,11 +1,13 @@
 package kubevip
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +27,9 @@ type sighting struct {
 	node, id string
 	address  netip.Addr
 }
+
+// healthy is the state to begin with.
+const healthy = "announced as it should be"
 
 // fine stands for the finding of an address that is announced as it should be.
 const fine = "OK"
@@ -89,10 +94,10 @@ func (s *side) begin() (want []*expectation) {
 	for _, name := range []string{"stopped/web", "killed/web", "dead/web", "dead/gone", "plain/web", "plain/foreign", "plain/second"} {
 		namespace, service, _ := strings.Cut(name, "/")
 		s.service(namespace, service, nil)
-		want = append(want, s.expect("healthy", fine, name, s.x))
+		want = append(want, s.expect(healthy, fine, name, s.x))
 	}
 	s.service("deaf", "web", nil)
-	return append(want, s.expect("healthy", fine, "deaf/web", s.z))
+	return append(want, s.expect(healthy, fine, "deaf/web", s.z))
 }
 
 // breakAll makes every state but the missing return path.
@@ -163,8 +168,16 @@ func TestStates(t *testing.T) {
 		all = append(all, want...)
 	}
 	w.wantReports(sides)
-	t.Log("\n" + table(all))
+	fmt.Fprint(t.Output(), "\n"+header()+table(all)+figures(all))
+	for _, e := range all {
+		if took := e.took(); took > limit {
+			t.Errorf("%s: %s of %s was said after %s, want it within %s", e.version, e.state, e.address, took, limit)
+		}
+	}
 }
+
+// limit is the time within which every state is named, and taken back.
+const limit = 30 * time.Second
 
 // gatewayLink is the gateway's interface in the public network.
 func (r *rig) gatewayLink() string {
@@ -181,18 +194,41 @@ func (r *rig) gatewayLink() string {
 	return ""
 }
 
-// witness reads what the agents say: events on Services and conditions of Nodes.
+// witness reads what the agents say, all the time: events on Services and conditions of Nodes.
 type witness struct {
 	*rig
+
+	mu    sync.Mutex
 	seen  map[sighting]time.Time
 	after time.Time
+	err   error // of the last look
 }
 
-func newWitness(r *rig) *witness { return &witness{rig: r, seen: map[sighting]time.Time{}} }
+// newWitness begins to read; it ends with the test.
+func newWitness(r *rig) *witness {
+	w := &witness{rig: r, seen: map[sighting]time.Time{}}
+	ctx, cancel := context.WithCancel(r.t.Context())
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for ctx.Err() == nil {
+			err := w.look(ctx)
+			w.mu.Lock()
+			w.err = err
+			w.mu.Unlock()
+			select {
+			case <-ctx.Done():
+			case <-time.After(300 * time.Millisecond):
+			}
+		}
+	})
+	r.t.Cleanup(func() { cancel(); reading.Wait() })
+	return w
+}
 
 // forget makes only what is said from now on count.
 func (w *witness) forget() {
-	w.look()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.seen, w.after = map[sighting]time.Time{}, time.Now()
 }
 
@@ -202,10 +238,17 @@ var (
 )
 
 // look reads once.
-func (w *witness) look() {
-	w.t.Helper()
-	events, err := w.kube.CoreV1().Events(metav1.NamespaceAll).List(w.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Service"})
-	w.must("read events", err)
+func (w *witness) look(ctx context.Context) error {
+	events, err := w.kube.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Service"})
+	if err != nil {
+		return fmt.Errorf("read events: %w", err)
+	}
+	nodes, err := w.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("read Nodes: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, e := range events.Items {
 		// Times of events are in whole seconds.
 		if e.LastTimestamp.Add(time.Second).Before(w.after) {
@@ -217,8 +260,6 @@ func (w *witness) look() {
 		}
 		w.note(e.Source.Host, id, e.Message)
 	}
-	nodes, err := w.kube.CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
-	w.must("read Nodes", err)
 	for i := range nodes.Items {
 		condition := contract.FindNodeCondition(&nodes.Items[i], contract.ConditionAnnouncementHealthy)
 		if condition == nil || condition.Status != corev1.ConditionFalse {
@@ -228,6 +269,7 @@ func (w *witness) look() {
 			w.note(nodes.Items[i].Name, findingOf.FindString(cause), cause)
 		}
 	}
+	return nil
 }
 
 func (w *witness) note(node, id, text string) {
@@ -242,18 +284,21 @@ func (w *witness) note(node, id, text string) {
 func (w *witness) await(want []*expectation, limit time.Duration) {
 	w.t.Helper()
 	for deadline := time.Now().Add(limit); ; time.Sleep(500 * time.Millisecond) {
-		w.look()
 		missing := slices.DeleteFunc(slices.Clone(want), w.met)
 		if len(missing) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
-			w.t.Fatalf("not said within %s:\n%s", limit, table(missing))
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.t.Fatalf("not said within %s:\n%s(%v)", limit, table(missing), w.err)
 		}
 	}
 }
 
 func (w *witness) met(e *expectation) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, node := range e.nodes {
 		if at, seen := w.seen[sighting{node: node, id: e.id, address: e.address}]; seen && e.seen.IsZero() {
 			e.seen, e.by = at, node
@@ -299,6 +344,32 @@ func (w *witness) wantReports(sides []*side) {
 	}
 }
 
+// took is the time from the state to its naming.
+func (e *expectation) took() time.Duration { return e.seen.Sub(e.since) }
+
+// figures are the longest times: until a state is named, and until it is taken back.
+func figures(all []*expectation) string {
+	var named, mended time.Duration
+	states := map[string]bool{}
+	for _, e := range all {
+		switch {
+		case e.state == healthy:
+		case e.id == fine:
+			mended = max(mended, e.took())
+		default:
+			named = max(named, e.took())
+			states[e.version+e.state] = true
+		}
+	}
+	return fmt.Sprintf("figure kubevip_states_named %d states\nfigure kubevip_state_to_condition_max %.1f s\nfigure kubevip_mended_to_condition_max %.1f s\n",
+		len(states), named.Seconds(), mended.Seconds())
+}
+
+// header names the columns of the table.
+func header() string {
+	return fmt.Sprintf("%-8s %-42s %-5s %-14s %s\n%s\n", "kube-vip", "state", "first", "address", "told after", strings.Repeat("-", 100))
+}
+
 // table prints expectations: state → finding → seconds.
 func table(all []*expectation) string {
 	var text strings.Builder
@@ -307,7 +378,7 @@ func table(all []*expectation) string {
 		if !e.seen.IsZero() {
 			took = fmt.Sprintf("%5.1f s by %s", e.seen.Sub(e.since).Seconds(), e.by)
 		}
-		fmt.Fprintf(&text, "%-7s %-40s %s %-14s %s\n", e.version, e.state, e.id, e.address, took)
+		fmt.Fprintf(&text, "%-8s %-42s %-5s %-14s %s\n", e.version, e.state, e.id, e.address, took)
 	}
 	return text.String()
 }
