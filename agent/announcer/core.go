@@ -108,6 +108,7 @@ func (c *Core) Step(now time.Duration, in Input) Output {
 	case Facts:
 		c.takeFacts(in)
 	}
+	c.noteSilent()
 	c.agree()
 	c.renew()
 	c.begin()

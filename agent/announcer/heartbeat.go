@@ -113,6 +113,16 @@ func (h *Heartbeat) silences(of ID) bool {
 	return said && sequence <= Refused
 }
 
+// silenced counts the nodes that the heartbeat does not support.
+func (h *Heartbeat) silenced() (n int) {
+	for _, a := range h.Acks {
+		if a.Sequence <= Refused {
+			n++
+		}
+	}
+	return n
+}
+
 // fits tells whether the node can serve the address with an index in its view.
 func (h *Heartbeat) fits(index int) bool {
 	return index/8 >= len(h.Unfit) || h.Unfit[index/8]&(1<<(index%8)) == 0

@@ -23,6 +23,9 @@ type peer struct {
 	seen uint64
 	// ackedAt is when our newest heartbeat was sent that it acknowledged and that counts.
 	ackedAt time.Duration
+	// silences is how many nodes its newest heartbeat does not support, silent that this node does not support it.
+	silences int
+	silent   bool
 	// behindSince is from when on it worked with an older view than ours.
 	behindSince time.Duration
 }
@@ -54,6 +57,9 @@ func (c *Core) hear(h *Heartbeat) {
 	}
 	if sequence, said := h.says(c.id); !said || sequence != Unheard || !c.rules.mutual {
 		p.supportedAt, p.supported = c.now, uint32(h.Sequence) //nolint:gosec // the lower bits are wanted
+	}
+	if n := h.silenced(); n != p.silences {
+		p.silences, c.changed = n, true
 	}
 	c.countAck(p)
 	c.noteBehind(p)
@@ -125,6 +131,15 @@ func (c *Core) silent(id ID) bool {
 		last = max(last, p.supportedAt)
 	}
 	return c.now-last >= c.rules.silence
+}
+
+// noteSilent notes who has become silent, which others are waiting to be told, and who has not.
+func (c *Core) noteSilent() {
+	for id, p := range c.peers {
+		if silent := c.silent(id); silent != p.silent {
+			p.silent, c.urgent, c.changed = silent, true, true
+		}
+	}
 }
 
 // heard tells whether anything is heard of a node.

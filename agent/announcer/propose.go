@@ -41,15 +41,15 @@ func (c *Core) changes() []change {
 }
 
 // rebuilding is for an object that is missing or cannot be read. Whoever knows the newest view restores it; a new one is
-// made where for some time nobody is heard who knows one.
+// made where for some time nobody is heard who knows it.
 func (c *Core) rebuilding() []change {
-	if c.view != nil && c.view.has(c.Node) && c.view.Number == c.seen {
+	if c.view != nil && c.view.Number == c.seen {
 		return []change{{"restore", 0, c.rules.easy, func() *proposal {
 			return c.propose(c.view.next(), Event{Kind: Rebuilt})
 		}}}
 	}
 	for _, p := range c.peers {
-		if c.heard(p) && p.last.Number > 0 {
+		if c.heard(p) && p.last.Number > 0 && p.last.Number >= c.seen {
 			return nil
 		}
 	}

@@ -31,7 +31,7 @@ func TestOneFault(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var longest time.Duration
-			defer func() { t.Logf("silent for %s at most", longest) }()
+			defer func() { t.Logf("%s: silent for %s at most", name, longest) }()
 			for seed := range uint64(20) {
 				w := newWorld(seed, tc.nodes, 1, standardRules())
 				w.keepLog = true

@@ -22,6 +22,8 @@ type world struct {
 	nodes  []*machine
 	object object
 	wanted map[netip.Addr]bool
+	// addresses is how many there are at most.
+	addresses int
 
 	// apiDown is for everyone; apiDelay the most that one way takes; apiLate the chance that a request is carried out long
 	// after it was given up.
@@ -37,6 +39,7 @@ type world struct {
 	writes    int
 	moves     map[netip.Addr]int
 	faults    int
+	healed    bool // no fault lasts, and who is dead stays dead
 	log       []string
 	keepLog   bool
 }
@@ -90,7 +93,7 @@ func (e *events) Pop() any {
 // newWorld returns a world with nodes that are not started yet.
 func newWorld(seed uint64, nodes, addresses int, r rules) *world {
 	w := &world{random: rand.New(rand.NewPCG(seed, 1)), rules: r, delay: time.Millisecond, apiDelay: 10 * time.Millisecond,
-		wanted: map[netip.Addr]bool{}, moves: map[netip.Addr]int{}}
+		addresses: addresses, wanted: map[netip.Addr]bool{}, moves: map[netip.Addr]int{}}
 	for i := range nodes {
 		w.nodes = append(w.nodes, &machine{w: w, index: i, name: fmt.Sprintf("node-%c", 'a'+i), deaf: make([]bool, nodes),
 			offset: time.Duration(w.random.Int64N(int64(time.Hour))), rate: 0.99 + w.random.Float64()*0.02,
