@@ -50,7 +50,7 @@ func startController(t *testing.T, apiURL string, args ...string) *process {
 func startReplica(t *testing.T, name, apiURL string, via *recorder, args ...string) *process {
 	t.Helper()
 	dir := t.TempDir()
-	if err := plane.ApplyFiles(t.Context(), filepath.Join("..", "deploy", "base", "controller.yaml")); err != nil {
+	if err := plane.ApplyFiles(t.Context(), filepath.Join("..", "deploy", "rendered", "kubeadm", "deployment.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	account, err := plane.ServiceAccount(t.Context(), "kube-system", "phoenixnap-cloud-controller-manager")
