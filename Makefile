@@ -67,8 +67,9 @@ bench: prepare ## Measure the cost of controller and agent, one figure a line; t
 	go run ./test/agentbench/cmd/agentbench
 
 .PHONY: faults
-faults: prepare ## Break servers of the lab in every way that has a finding, and measure when it is told; takes about five minutes
+faults: prepare ## Break servers of the lab, and kube-vip on them, in every way that has a finding, and measure when it is told; takes about ten minutes
 	go run ./test/faults/cmd/faults
+	go test ./test/kubevip -run TestStates -count=1 -v -hold | sed -e '/^ *\(=== \|--- PASS\)/d' -e 's/^    //'
 
 .PHONY: walk
 walk: go ## Walk 200 random walks of the controller and print what they found (a part of make test and make test-long)

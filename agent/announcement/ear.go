@@ -21,6 +21,8 @@ const (
 	// askUnannounced is that for an address that nobody announces again and again, with which this node has nothing to do:
 	// every node asks for it. Up to as much again is added.
 	askUnannounced = 30 * time.Second
+	// askAnew is when to ask again after a question that could not be put.
+	askAnew = 5 * time.Second
 	// askAtLast is when a node asks though others keep asking in its place.
 	askAtLast = 30 * time.Minute
 	// scatter spreads the questions of those nodes that have nothing to do with an address of which there is news.
@@ -273,6 +275,15 @@ func (e *Ear) Proven(a netip.Addr) time.Time {
 		return h.askedAt
 	}
 	return h.others.last
+}
+
+// Unasked notes that the question could not be put.
+func (e *Ear) Unasked(a netip.Addr, at time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if h := e.addresses[a]; h != nil {
+		h.next = at.Add(askAnew)
+	}
 }
 
 // Tell notes on an observation what was heard of its address. It returns when there was news last of who announces it, this

@@ -96,6 +96,30 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestReturnByOfAnAddressThatIsGone: a snapshot may be older than the look-up, and the kernel has no route from an address that
+// it does not carry.
+func TestReturnByOfAnAddressThatIsGone(t *testing.T) {
+	o := Observation{Target: web, Interface: "bond0.100", Held: []string{"bond0.100"}}
+	for name, tc := range map[string]struct {
+		answers routes
+		want    string
+	}{
+		"by an interface":     {routes{{Interface: "bond0.11"}, {Local: true}}, "bond0.11"},
+		"no way":              {routes{{Error: "ENETUNREACH"}, {Local: true}}, "no interface (ENETUNREACH)"},
+		"it is gone":          {routes{{Error: "ENETUNREACH"}, {Interface: "bond0"}}, ""},
+		"cannot be looked up": {nil, ""},
+	} {
+		if got := returnBy(tc.answers, View{}, o); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// routes are the answers of a kernel.
+type routes []check.RouteAnswer
+
+func (r routes) Routes(check.Snapshot, []check.RouteQuestion) []check.RouteAnswer { return r }
+
 func service(name string, edit func(*corev1.Service)) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.3"}},

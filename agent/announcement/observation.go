@@ -151,10 +151,12 @@ func returnBy(router Router, view View, o Observation) string {
 	if !o.here() {
 		return ""
 	}
-	answers := router.Routes(view.Snapshot, []check.RouteQuestion{{Destination: check.Outside(), Source: o.Address}})
+	answers := router.Routes(view.Snapshot, []check.RouteQuestion{{Destination: check.Outside(), Source: o.Address}, {Destination: o.Address}})
 	switch {
-	case len(answers) == 0:
+	case len(answers) < 2:
 		return ""
+	case answers[0].Interface == "" && !answers[1].Local:
+		return "" // the address has gone since the snapshot was taken
 	case answers[0].Interface == "":
 		return "no interface (" + answers[0].Error + ")"
 	default:

@@ -170,7 +170,11 @@ func (m *machine) Ask(ctx context.Context, _ string, questions []l2.Question) ([
 func (m *machine) Routes(_ check.Snapshot, questions []check.RouteQuestion) []check.RouteAnswer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return []check.RouteAnswer{{RouteQuestion: questions[0], Interface: m.returnBy}}
+	answers := []check.RouteAnswer{{RouteQuestion: questions[0], Interface: m.returnBy}, {RouteQuestion: questions[1]}}
+	if _, answers[1].Local = m.carries[questions[1].Destination]; !answers[1].Local {
+		answers[0].Interface, answers[0].Error = "", "ENETUNREACH: network is unreachable"
+	}
+	return answers
 }
 
 // Of returns the lease of a Service, as if it had been read this moment.

@@ -43,6 +43,9 @@ type standing struct {
 	// wire if atWire. Zero when there is nothing to confirm.
 	counted, nextLook time.Time
 	atWire            bool
+	// failures are those that were believed; goodSince is when the row of good samples began after the last.
+	failures  steady.Failures
+	goodSince time.Time
 	// unsaid is since when the controller has not said what this node would report, see opinion.
 	unsaid time.Time
 	// involved tells that this node holds the address or ought to; suspicious that something else than one answer was
@@ -158,7 +161,11 @@ func (st *standing) observe(s subject, o Observation, mac, node string, now time
 func (st *standing) take(sample belief, asked, last, now time.Time) (held belief, settled bool) {
 	st.nextLook, st.atWire = time.Time{}, !kernelAlone(sample.finding.ID) && sample.finding.Reason != ReasonNotAsked
 	held, settled = st.value.Held()
-	if !bad(sample) || settled && st.class == st.value.Class() {
+	if !bad(sample) {
+		return st.recover(sample, now)
+	}
+	st.goodSince = time.Time{}
+	if settled && st.class == st.value.Class() {
 		held, settled, _ = st.value.Observe(sample, st.class, 1)
 		return held, settled
 	}
@@ -174,11 +181,28 @@ func (st *standing) take(sample belief, asked, last, now time.Time) (held belief
 		st.nextLook = latest(at, now)
 		return held, settled
 	}
+	wasBad := settled && bad(held)
 	held, settled, pending := st.value.Observe(sample, st.class, badSamples)
 	st.counted = now
 	if pending {
 		st.nextLook = latest(now.Add(pause), last)
+	} else if !wasBad {
+		st.failures.Note(now)
 	}
+	return held, settled
+}
+
+// recover takes a good sample. One is enough, unless the address failed so often of late that it must be well for a time.
+func (st *standing) recover(sample belief, now time.Time) (held belief, settled bool) {
+	if st.goodSince.IsZero() {
+		st.goodSince = now
+	}
+	held, settled = st.value.Held()
+	if well := st.goodSince.Add(st.failures.Hold(now)); settled && bad(held) && now.Before(well) {
+		st.nextLook = well
+		return held, settled
+	}
+	held, settled, _ = st.value.Observe(sample, st.class, 1)
 	return held, settled
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/steady"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -151,6 +152,34 @@ func TestNewService(t *testing.T) {
 		after(20 * time.Second)
 		w.expect("taken up", ReasonAnswered, ReasonAnswered)
 	})
+}
+
+// TestFlapping: an address that comes and goes all the time does not change the verdict all the time.
+func TestFlapping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.run()()
+		after(time.Minute)
+		begun := w.a.changes()
+		for range 180 {
+			w.change(func() { w.a.returnBy = "bond0" })
+			after(10 * time.Second)
+			w.change(func() { w.a.returnBy = vif })
+			after(10 * time.Second)
+		}
+		if got := w.a.changes() - begun; got < 16 || got > 60 {
+			t.Errorf("the verdict changed %d times in an hour of flapping, want 16 to 60", got)
+		}
+		after(steady.LastHold + 10*time.Second)
+		w.expect("after the last", ReasonAnswered, ReasonAnswered)
+	})
+}
+
+// changes is how often the verdict has changed.
+func (m *machine) changes() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.conditions
 }
 
 // TestRequests: how many questions are on the wire does not grow with the number of nodes while the announcer is heard.

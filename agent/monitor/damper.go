@@ -15,15 +15,6 @@ const (
 	recoverySamples = 2
 	// ReasonConfirming is the reason of a check that waits for the sample that confirms it.
 	ReasonConfirming = "Confirming"
-
-	// memory is how long a failure is held against a check that comes and goes.
-	memory = time.Hour
-	// patience is how many failures within memory are forgiven: somebody may be at work on the machine.
-	patience = 8
-	// firstHold is how long a check that failed more often must be good before it is believed; it doubles with each
-	// further failure, up to lastHold.
-	firstHold = 2 * time.Second
-	lastHold  = 5 * time.Minute
 )
 
 // Damper turns the reports of single samples into one that holds: what the kernel says of itself is believed at once, what
@@ -37,8 +28,8 @@ type Damper struct {
 // damped is what is remembered of one check.
 type damped struct {
 	value steady.Value[check.Finding]
-	// failures are the times at which a failure was first believed, within memory.
-	failures []time.Time
+	// failures are those that were believed.
+	failures steady.Failures
 	// goodSince is when the row of good samples began, zero after a bad one.
 	goodSince time.Time
 }
@@ -74,7 +65,7 @@ func (d *damped) observe(f check.Finding, now time.Time) (held check.Finding, ag
 	}
 	needed, again := needed(f, before), confirm
 	if class == good && isBad(before) {
-		if wait := d.hold(now) - now.Sub(d.goodSince); wait > 0 {
+		if wait := d.failures.Hold(now) - now.Sub(d.goodSince); wait > 0 {
 			needed, again = math.MaxInt, max(wait, confirm)
 		}
 	}
@@ -83,46 +74,13 @@ func (d *damped) observe(f check.Finding, now time.Time) (held check.Finding, ag
 	case !settled:
 		held = unconfirmed(f)
 	case isBad(class) && isBad(d.value.Class()) && !isBad(before):
-		d.fail(now)
+		d.failures.Note(now)
 	default:
 	}
 	if !waiting {
 		again = 0
 	}
 	return held, again
-}
-
-// fail remembers a failure, and forgets those that are too old to matter or more than can matter.
-func (d *damped) fail(now time.Time) {
-	const most = 64
-	d.failures = append(d.recent(now), now)
-	if len(d.failures) > most {
-		d.failures = d.failures[1:]
-	}
-}
-
-func (d *damped) recent(now time.Time) []time.Time {
-	for i, at := range d.failures {
-		if now.Sub(at) < memory {
-			return d.failures[i:]
-		}
-	}
-	return nil
-}
-
-// hold is how long the check must be good before it is believed, besides the two samples.
-func (d *damped) hold(now time.Time) time.Duration {
-	beyond := len(d.recent(now)) - patience
-	if beyond <= 0 {
-		return 0
-	}
-	hold := firstHold
-	for range beyond - 1 {
-		if hold *= 2; hold >= lastHold {
-			return lastHold
-		}
-	}
-	return hold
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/steady"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
 )
 
@@ -77,9 +78,9 @@ func TestAThousandFlaps(t *testing.T) {
 		if got := transitions(m); got < 2 || got > 30 {
 			t.Errorf("1,000 flaps in an hour made %d transitions, want at least one failure and at most 30", got)
 		}
-		wait(lastHold + 2*confirm)
+		wait(steady.LastHold + 2*confirm)
 		if v := m.verdict(); v.Status != check.OK {
-			t.Errorf("%s after the last flap: %s %s", lastHold, v.Status, v.Reason)
+			t.Errorf("%s after the last flap: %s %s", steady.LastHold, v.Status, v.Reason)
 		}
 	})
 }
@@ -126,7 +127,7 @@ func TestFlapsOfAnyRhythm(t *testing.T) {
 		}
 		finding.Status = check.OK
 		for range 3 {
-			now = now.Add(lastHold)
+			now = now.Add(steady.LastHold)
 			d.Observe(check.Report{Findings: []check.Finding{finding}}, now)
 		}
 		if report, again := d.Observe(check.Report{Findings: []check.Finding{finding}}, now); report.Findings[0].Status != check.OK || again != 0 {
@@ -138,7 +139,7 @@ func TestFlapsOfAnyRhythm(t *testing.T) {
 // TestWorkOnTheMachineIsForgiven: who breaks and mends a few times need not wait.
 func TestWorkOnTheMachineIsForgiven(t *testing.T) {
 	run(t, func(t *testing.T, m *machine) {
-		for attempt := range patience {
+		for attempt := range steady.Patience {
 			m.set(true, func() { m.up = false })
 			wait(5 * time.Second)
 			m.set(true, func() { m.up = true })
