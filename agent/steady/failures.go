@@ -10,10 +10,10 @@ const (
 	memory = time.Hour
 	// Patience is how many failures within an hour are forgiven: somebody may be at work on the machine.
 	Patience = 8
-	// firstHold is how long what failed more often must be well before it is believed; it doubles with each further failure,
-	// up to LastHold.
+	// firstHold is how long what failed more often must be well before it is believed; it doubles with each further failure.
 	firstHold = 2 * time.Second
-	LastHold  = 5 * time.Minute
+	// LastHold is the longest that it must be well.
+	LastHold = 5 * time.Minute
 	// most is how many failures are remembered: more could not matter.
 	most = 64
 )
