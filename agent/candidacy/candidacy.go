@@ -51,8 +51,7 @@ func (s Situation) Facts() announcer.Facts {
 // Willing tells whether a Node may carry the traffic of load balancers: it is not being deleted, it is not excluded from load
 // balancers, and nobody has asked it to hand its addresses over.
 func Willing(node *corev1.Node) bool {
-	_, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
-	return !excluded && node.DeletionTimestamp == nil && node.Annotations[contract.NodeHandOver] != contract.TagTrue
+	return !contract.ExcludedFromLoadBalancers(node) && node.DeletionTimestamp == nil && node.Annotations[contract.NodeHandOver] != contract.TagTrue
 }
 
 // wanted are the addresses that are to be announced; false where this node cannot serve one.

@@ -91,7 +91,7 @@ func (l *Labeller) compare(before, after any) {
 }
 
 func (l *Labeller) readiness(node *corev1.Node) readiness {
-	return readinessOf(node, l.selector.Matches(labels.Set(node.Labels)))
+	return readinessOf(node, l.selector.Matches(labels.Set(node.Labels)) && !contract.ExcludedFromLoadBalancers(node))
 }
 
 // shaky tells whether the kubelet calls the Node not Ready.
@@ -233,7 +233,7 @@ func why(node *corev1.Node) string {
 	case condition == nil:
 		return "no condition"
 	case condition.Status == corev1.ConditionTrue:
-		return "the Node is silent or not selected"
+		return "the Node is silent, not selected or excluded from load balancers"
 	default:
 		return condition.Reason
 	}

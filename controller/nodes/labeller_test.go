@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -247,5 +248,37 @@ func TestRefusedPatchIsRepeated(t *testing.T) {
 		if b.labelled("a") || !b.labelled("b") {
 			t.Errorf("a %v, b %v after the API server recovered", b.labelled("a"), b.labelled("b"))
 		}
+	})
+}
+
+// TestExcludedNodeLosesTheLabel: who takes a node out of load balancing, as before maintenance, takes kube-vip's addresses off it.
+func TestExcludedNodeLosesTheLabel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, labels.Everything(), readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))
+		defer b.stop()
+		pass(admitAfter)
+		exclude := func(name, patch string) {
+			t.Helper()
+			raw := []byte(`{"metadata":{"labels":{"` + corev1.LabelNodeExcludeBalancers + `":` + patch + `}}}`)
+			if _, err := b.client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, raw, metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exclude("a", `"false"`)
+		pass(time.Minute)
+		if !b.labelled("a") {
+			t.Error("a node that is clearly not excluded lost the label")
+		}
+		exclude("a", `""`)
+		b.after(excludeAfter, "a", false)
+		exclude("b", `"true"`)
+		pass(time.Minute)
+		if !b.labelled("b") {
+			t.Error("the last node with the label lost it")
+		}
+		exclude("b", "null")
+		pass(time.Minute)
+		exclude("a", "null")
+		b.after(2*admitAfter, "a", true)
 	})
 }

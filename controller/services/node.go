@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -54,12 +53,7 @@ func carries(node *corev1.Node, selector labels.Selector) bool {
 	if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == toBeDeleted }) {
 		return false
 	}
-	value, labelled := node.Labels[corev1.LabelNodeExcludeBalancers]
-	if !labelled {
-		return true
-	}
-	excluded, err := strconv.ParseBool(value)
-	return err == nil && !excluded
+	return !contract.ExcludedFromLoadBalancers(node)
 }
 
 // reportChanges returns the addresses of which the agent of a Node says something else than before.

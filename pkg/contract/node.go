@@ -137,6 +137,18 @@ func FindNodeCondition(node *corev1.Node, conditionType corev1.NodeConditionType
 	return nil
 }
 
+// ExcludedFromLoadBalancers tells whether the Node has the label node.kubernetes.io/exclude-from-external-load-balancers, which
+// keeps it from carrying their traffic. As the label's presence counts in Kubernetes, only a value that clearly says no, such
+// as "false", does not exclude.
+func ExcludedFromLoadBalancers(node *corev1.Node) bool {
+	value, labelled := node.Labels[corev1.LabelNodeExcludeBalancers]
+	if !labelled {
+		return false
+	}
+	excluded, err := strconv.ParseBool(value)
+	return err != nil || excluded
+}
+
 // NodeIPs returns the IP addresses of the Node's status, in its order; names are left out.
 func NodeIPs(node *corev1.Node) []netip.Addr {
 	var ips []netip.Addr
