@@ -26,6 +26,13 @@ func leaseOf(standing kubevip.Standing, holder string) kubevip.Lease {
 	return kubevip.Lease{Name: "default/kubevip-web", Standing: standing, Holder: holder}
 }
 
+// twoLeases are those of two elections for one Service.
+func twoLeases(own, global string) kubevip.Lease {
+	l := leaseOf(kubevip.Held, own)
+	l.Rival, l.RivalHolder = "kube-system/plndr-svcs-lock", global
+	return l
+}
+
 func TestJudge(t *testing.T) {
 	for name, tc := range map[string]struct {
 		seen   Observation
@@ -75,6 +82,10 @@ func TestJudge(t *testing.T) {
 		"held, no lease":                       {Observation{Held: []string{"bond0.100"}, Lease: leaseOf(kubevip.Missing, "")}, LeaseAlive, check.Warn, ReasonLeaseMissing},
 		"duplicate, the lease expired": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Lease: leaseOf(kubevip.Expired, "srv-a")},
 			SingleAnswer, check.Fail, ReasonDuplicate},
+		"elected twice, and this node is one of them": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true, Lease: twoLeases("srv-b", "srv-a")},
+			SingleAnswer, check.Fail, ReasonDuplicate},
+		"elected twice, this node is neither": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true, Lease: twoLeases("srv-b", "srv-c")},
+			NothingStale, check.Fail, ReasonStaleAddress},
 		"not asked": {Observation{Error: "operation not permitted", MACs: []string{macA}}, AddressAnswers, check.Unknown, ReasonNotAsked},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,6 +159,17 @@ func TestUnaskedNamesTheCause(t *testing.T) {
 		}
 		if broken && (findings[0].Status != check.Skip || findings[0].Because != tc.because) {
 			t.Errorf("%s: %s %q, want SKIP %q", name, findings[0].Status, findings[0].Because, tc.because)
+		}
+	}
+}
+
+// TestTwoElectionsAreNamed: who sees two answers learns why there are two.
+func TestTwoElectionsAreNamed(t *testing.T) {
+	f := Judge(Observation{Target: web, Interface: "bond0.100", Node: "srv-a", Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true,
+		Lease: twoLeases("srv-b", "srv-a")})
+	for _, want := range []string{"elected twice", "default/kubevip-web is held by Node srv-b", "kube-system/plndr-svcs-lock by Node srv-a"} {
+		if !strings.Contains(f.Cause, want) {
+			t.Errorf("the cause %q does not say %q", f.Cause, want)
 		}
 	}
 }

@@ -147,6 +147,23 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+// TestOwnAnnouncerIsMissed: the node that holds an address hears that its own kube-vip fell silent, and need not wait for the
+// next look at the Lease.
+func TestOwnAnnouncerIsMissed(t *testing.T) {
+	for range seeds.Count(t, 5) {
+		seed := rand.Uint64()
+		synctest.Test(t, func(t *testing.T) {
+			t.Logf("seed %d", seed)
+			random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test that can be repeated
+			e := elect(t, newWorld(t), 5*time.Second)
+			defer e.world.run()()
+			after(25*time.Second + time.Duration(random.Int64N(int64(time.Minute))))
+			e.change(func() { e.kill() })
+			e.await(ReasonLeaseExpired, "", freshness+8*time.Second)
+		})
+	}
+}
+
 // restart puts everything back, with kube-vip on srv-1 alone.
 func (e *elected) restart() {
 	e.running, e.holder = []*machine{e.a}, e.a
