@@ -23,7 +23,7 @@ func newWalk(seed uint64, r rules) *walk {
 	w = newWorld(seed, nodes, addresses, r)
 	for _, m := range w.nodes {
 		m.facts.HasGateway = !w.chance(0.1)
-		m.facts.Witness = len(w.nodes) > 2 && w.chance(0.1)
+		m.facts.Witness = m.index > 0 && len(w.nodes) > 2 && w.chance(0.1)
 		m.facts.Candidate = !m.facts.Witness
 	}
 	return &walk{world: w}

@@ -82,7 +82,7 @@ func New(config Config) *Core {
 	return &Core{
 		Config: config, id: IDOf(config.Node), rules: standardRules(),
 		random: rand.New(rand.NewPCG(config.Seed, config.Boot)), //nolint:gosec // jitter is no secret
-		begun:  never, gatewayAt: never, impostorAt: never, lease: never, lapsed: true, beatAt: never,
+		begun:  never, resumed: never, gatewayAt: never, impostorAt: never, lease: never, lapsed: true, beatAt: never,
 		peers: map[ID]*peer{}, holdings: map[netip.Addr]*holding{}, keeps: map[netip.Addr]keep{}, releases: map[netip.Addr]release{},
 		pending: map[string]time.Duration{}, hold: hold{strikeAt: never, joinAt: never},
 		// Any start will do that differs from that of the life before, and leaves room for Unheard and Refused.
@@ -130,7 +130,10 @@ func (c *Core) Step(now time.Duration, in Input) Output {
 // pass notes the time. Whoever stood still cannot say that others were silent meanwhile.
 func (c *Core) pass(now time.Duration) {
 	if c.begun == never {
-		c.begun, c.resumed, c.stepped, c.nextBeat = now, now, now, now
+		c.begun, c.stepped, c.nextBeat = now, now, now
+		if c.rules.restQuietly {
+			c.resumed = now
+		}
 		c.hold.until = now + c.rules.hold
 	}
 	c.now = max(now, c.stepped)

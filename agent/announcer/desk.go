@@ -128,7 +128,7 @@ func (c *Core) takeWrote(w Wrote) {
 	}
 	c.desk.failures, c.desk.absent = 0, false
 	c.events = append(c.events, told...)
-	if c.view == nil || w.View.Number > c.view.Number || !c.rules.successive {
+	if c.view == nil || w.View.Number > c.view.Number {
 		c.adopt(w.View, w.Version)
 	}
 }

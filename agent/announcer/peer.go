@@ -126,7 +126,7 @@ func (c *Core) acknowledges(p *peer) bool {
 
 // silent tells whether a node has not been supported for long enough.
 func (c *Core) silent(id ID) bool {
-	last := max(c.begun, c.resumed)
+	last := c.resumed
 	if p := c.peers[id]; p != nil {
 		last = max(last, p.supportedAt)
 	}

@@ -173,7 +173,7 @@ func (c *Core) mutual(p *peer) bool {
 			n++
 		}
 	}
-	return n >= majority(len(c.members))
+	return n >= majority(len(c.members)) || !c.rules.establishedJoin
 }
 
 // collides tells whether the ID of a node is that of a member.

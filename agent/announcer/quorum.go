@@ -113,10 +113,7 @@ func (c *Core) votes(against ID, among []ID, seen uint64, fresh bool) int {
 
 // proven tells whether no predecessor can answer for an address that the view gives to this node.
 func (c *Core) proven(h *holding) bool {
-	if !c.rules.proof {
-		return true
-	}
-	if !c.rules.settledProof || c.settled() >= h.epoch {
+	if !c.rules.proof || c.settled() >= h.epoch || !c.rules.settledProof && c.agreed() >= h.epoch {
 		return true
 	}
 	for _, name := range h.before {
@@ -145,12 +142,12 @@ func (c *Core) stopped(name string, h *holding) bool {
 // blocked tells whether so many members have seen a view and do not support a node that it finds no majority by an older
 // one. It needs to know who the members of that older view were.
 func (c *Core) blocked(id ID, epoch uint64) bool {
-	if !c.rules.blockedProof {
-		return true
-	}
 	among := c.members
+	if !c.rules.blockedProof {
+		epoch = 0
+	}
 	switch {
-	case c.view.Changed < epoch && c.settled() >= c.view.Changed:
+	case c.view.Changed < epoch && c.settled() >= c.view.Changed, epoch == 0:
 	case c.view.Changed == epoch && c.view.Removed != "":
 		among = append(slices.Clip(among), IDOf(c.view.Removed))
 	default:

@@ -28,14 +28,21 @@ type rules struct {
 
 	majority, blocking func(members int) int
 
-	// What an acknowledgement, a new owner, a removed member and a change of the members have to meet; see the package.
-	newerVoids, proof, settledProof, blockedProof, votes, settledRemoval, establishedJoin bool
-	// restQuietly makes an agent that starts wait for as long as its former life might be supported; frozenKeep ends what is
-	// handed over with the lease of its view; mutual takes a node for unheard that does not hear us; askGateway lets only
-	// those depose others whom the gateway answers; yields makes an agent silent that hears a later one of its own name;
-	// successive takes views in no other order than that of their numbers; sentTime counts a lease from when the
-	// acknowledged heartbeat was sent, not from when the acknowledgement came.
-	restQuietly, frozenKeep, mutual, askGateway, yields, successive, sentTime bool
+	// newerVoids: an acknowledgement does not count when its sender or this node has seen a newer view.
+	// sentTime: it counts from when the acknowledged heartbeat was sent, not from when it came back.
+	// restQuietly: an agent that starts has no voice for as long as its former life may be supported.
+	newerVoids, sentTime, restQuietly bool
+	// proof: a new owner waits until its predecessor cannot answer. settledProof: that a majority has seen the new view proves
+	// it only after a lease. blockedProof: those who say that they do not hear it have to have seen the new view.
+	// frozenKeep: what is handed over is answered for no longer than the lease of the old view lasts.
+	proof, settledProof, blockedProof, frozenKeep bool
+	// votes: who finds a majority is not removed. settledRemoval: no member is removed before the last change of the members
+	// has been seen by a majority for a lease. establishedJoin: none comes before a majority has seen that, and
+	// hears it.
+	votes, settledRemoval, establishedJoin bool
+	// mutual: who does not hear us is not supported. askGateway: only those remove others whom the gateway answers.
+	// yields: an agent is silent that hears a later one of its own name.
+	mutual, askGateway, yields bool
 }
 
 func standardRules() rules {
@@ -56,6 +63,6 @@ func standardRules() rules {
 		blocking: blocking,
 
 		newerVoids: true, proof: true, settledProof: true, blockedProof: true, votes: true, settledRemoval: true, establishedJoin: true,
-		restQuietly: true, frozenKeep: true, mutual: true, askGateway: true, yields: true, successive: true, sentTime: true,
+		restQuietly: true, frozenKeep: true, mutual: true, askGateway: true, yields: true, sentTime: true,
 	}
 }

@@ -39,6 +39,7 @@ type world struct {
 	writes    int
 	moves     map[netip.Addr]int
 	faults    int
+	cutOff    *machine // whose answers reach nobody
 	healed    bool // no fault lasts, and who is dead stays dead
 	log       []string
 	keepLog   bool
@@ -404,11 +405,11 @@ func describe(v *View) string {
 	return strings.Join(lines, " ")
 }
 
-// silentNow lists the wanted addresses for which nobody answers.
+// silentNow lists the wanted addresses for which nobody answers who is heard.
 func (w *world) silentNow() []netip.Addr {
 	var silent []netip.Addr
 	for a := range w.wanted {
-		if !slices.ContainsFunc(w.nodes, func(m *machine) bool { return m.answers(a) }) {
+		if !slices.ContainsFunc(w.nodes, func(m *machine) bool { return m != w.cutOff && m.answers(a) }) {
 			silent = append(silent, a)
 		}
 	}
