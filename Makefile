@@ -112,6 +112,14 @@ images: $(if $(PREBUILT),$(PACKED)) go ## Build the images with docker, podman o
 	go run ./test/image/cmd/images -stamp "$(VERSION) $(COMMIT) $(SOURCE_DATE_EPOCH)" -registry "$(REGISTRY)" -tag "$(TAG)" -platforms "$(PLATFORMS)" \
 		-engine "$(ENGINE)" -base "$(BASE_IMAGE)" $(if $(PREBUILT),-prebuilt $(DIST)) $(if $(PUSH),-push) $(ARGS)
 
+.PHONY: e2e
+e2e: prepare ## Install, use, upgrade and remove everything on a cluster with real kubelets, as the guides say
+	go test ./test/e2e -run TestInstall -count=1 -timeout 40m -v
+
+.PHONY: release
+release: build $(DIST)/ca-certificates.crt ## Put a release together in dist/release and print what it would publish (PUBLISH=1 publishes what make e2e has tested; REGISTRY)
+	go run ./test/release/cmd/release -programs $(DIST) $(if $(REGISTRY),-registry "$(REGISTRY)") $(if $(PUBLISH),-publish)
+
 .PHONY: version
 version: ## Print what binaries and images are stamped with: version, commit, time
 	@echo "$(VERSION) $(COMMIT) $(SOURCE_DATE_EPOCH)"

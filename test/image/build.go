@@ -80,18 +80,22 @@ func (b *Builder) Archive(ctx context.Context, i Image, reference, path string, 
 	if err := b.compile(ctx, i, platforms); err != nil {
 		return err
 	}
-	engine, request := b.Engine(), b.Request(i, reference, platforms)
-	layout := filepath.Join(b.Dir, "layout", i.Name)
+	return b.Pack(ctx, b.Request(i, reference, platforms), path)
+}
+
+// Pack builds what is requested and writes it to path as an OCI archive.
+func (b *Builder) Pack(ctx context.Context, r Request, path string) error {
+	engine, layout := b.Engine(), filepath.Join(b.Dir, "layout", r.Image.Name)
 	// buildah adds to a layout that is there.
 	if err := errors.Join(os.RemoveAll(layout), os.MkdirAll(filepath.Dir(layout), 0o755)); err != nil {
-		return fmt.Errorf("build the image %s: %w", i.Name, err)
+		return fmt.Errorf("build the image %s: %w", r.Image.Name, err)
 	}
-	steps := slices.Concat(engine.Build(request), engine.Push(request, "oci:"+layout+":"+reference))
+	steps := slices.Concat(engine.Build(r), engine.Push(r, "oci:"+layout+":"+r.Reference))
 	if err := Do(ctx, steps, b.Log); err != nil {
-		return fmt.Errorf("build the image %s: %w", i.Name, err)
+		return fmt.Errorf("build the image %s: %w", r.Image.Name, err)
 	}
 	if err := pack(layout, path); err != nil {
-		return fmt.Errorf("pack the image %s: %w", i.Name, err)
+		return fmt.Errorf("pack the image %s: %w", r.Image.Name, err)
 	}
 	return nil
 }
