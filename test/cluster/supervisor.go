@@ -21,6 +21,9 @@ import (
 // terminationGrace is how long a pod has between SIGTERM and SIGKILL (terminationGracePeriodSeconds).
 const terminationGrace = 30 * time.Second
 
+// awaitExit is how long one look for the end of a program lasts.
+const awaitExit = time.Minute
+
 // processes is what the supervisor needs of the lab.
 type processes interface {
 	StartProcess(ctx context.Context, p lab.Program) (int, error)
@@ -29,8 +32,8 @@ type processes interface {
 }
 
 // supervisor stands in for the DaemonSet controller and the kubelets: it keeps one instance of kube-vip on
-// every live server whose Node the DaemonSet's node affinity admits, and ends it with SIGTERM where it does
-// not any more. It looks at nothing else.
+// every live server whose Node the DaemonSet's node affinity admits, starts it again when it crashes, and ends it with
+// SIGTERM where it is not admitted any more. It looks at nothing else.
 type supervisor struct {
 	workload workload
 	programs processes
@@ -146,7 +149,31 @@ func (s *supervisor) run(ctx context.Context, server string) error {
 		return fmt.Errorf("start kube-vip on %s: %w", server, err)
 	}
 	s.running[server] = id
+	s.done.Go(func() { s.restart(ctx, server, id) })
 	return nil
+}
+
+// restart waits for the end of a program that nobody asked for, and starts it again, as a kubelet does.
+func (s *supervisor) restart(ctx context.Context, server string, id int) {
+	for {
+		process, err := s.programs.Await(ctx, id, awaitExit)
+		if err != nil {
+			return
+		}
+		if process.Exited {
+			break
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running[server] != id {
+		return // it was ended, or its server is gone
+	}
+	delete(s.running, server)
+	klog.FromContext(ctx).Info("kube-vip ended by itself and is started again", "node", server)
+	if err := s.run(ctx, server); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "supervise kube-vip", "node", server)
+	}
 }
 
 func (s *supervisor) end(ctx context.Context, id int) error {
