@@ -40,6 +40,8 @@ type Options struct {
 	Dir string
 	// KubeVIP is the version of kube-vip, v1.0.0 or v0.9.1.
 	KubeVIP string
+	// KubeVIPSettings replace settings of the shipped manifest of kube-vip: name of the variable → value.
+	KubeVIPSettings map[string]string
 	// Class is the spec.loadBalancerClass of the Service; empty for none.
 	Class string
 	// Scale is how many seconds of the account's time pass in a second; 0 means 1.

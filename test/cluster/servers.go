@@ -49,6 +49,7 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 		PrivateVLAN: privateVLAN, Management: management, ClientNet: clientNet,
 		HostPorts: []uint16{uint16(c.ControlPlane.Port())}, //nolint:gosec // a TCP port
 		FeedURL:   c.Sim.URL, Files: files, Programs: append([]string{"nft", "setpriv"}, c.options.Programs...), Log: log,
+		MemoryMiB: c.options.MemoryMiB,
 	}
 	if c.options.Kubelets {
 		port, err := c.Sim.port()
@@ -268,6 +269,7 @@ func (c *Cluster) SuperviseKubeVIP(ctx context.Context) error {
 		},
 		running: map[string]int{}, dead: map[string]bool{},
 	}
+	maps.Copy(c.supervisor.override, c.options.KubeVIPSettings)
 	return c.supervisor.start(context.WithoutCancel(ctx), c.Kube)
 }
 
