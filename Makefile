@@ -19,16 +19,18 @@ TESTFLAGS ?= -race -shuffle=on -timeout 25m -p 2
 
 # The agent speaks netlink, so it exists for Linux only.
 BINARIES := $(foreach p,linux-amd64 linux-arm64 darwin-amd64 darwin-arm64,$(foreach n,phoenixnap-cloud-controller-manager pnapsim,$(DIST)/$(n)-$(p))) \
-	$(foreach p,linux-amd64 linux-arm64,$(DIST)/phoenixnap-agent-$(p))
+	$(foreach p,linux-amd64 linux-arm64,$(DIST)/phoenixnap-agent-$(p)) \
+	$(foreach p,linux-amd64 linux-arm64 darwin-amd64 darwin-arm64 windows-amd64,$(DIST)/kubectl-pnap-$(p))
 # What make images works on and, with PREBUILT, packs.
 REGISTRY ?=
 TAG ?=
 PLATFORMS ?= linux/amd64,linux/arm64
 ENGINE ?=
 BASE_IMAGE ?=
-PACKED := $(filter %-linux-amd64 %-linux-arm64,$(filter-out $(DIST)/pnapsim-%,$(BINARIES))) $(DIST)/ca-certificates.crt
+PACKED := $(filter %-linux-amd64 %-linux-arm64,$(filter-out $(DIST)/pnapsim-% $(DIST)/kubectl-pnap-%,$(BINARIES))) $(DIST)/ca-certificates.crt
 package_phoenixnap-cloud-controller-manager := ./controller
 package_phoenixnap-agent := ./agent
+package_kubectl-pnap := ./controller/kubectl-pnap
 package_pnapsim := ./test/pnapsim/cmd/pnapsim
 
 .PHONY: help

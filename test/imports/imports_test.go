@@ -48,6 +48,12 @@ var rules = []rule{
 		why:        "the agent runs on every node; code that cannot call the phoenixNAP API cannot leak its credentials",
 	},
 	{
+		name: "plugin without phoenixNAP credentials", in: []string{"/controller/kubectl-pnap/..."},
+		forbid:     []string{"github.com/phoenixnap/go-sdk-bmc/...", "golang.org/x/oauth2/clientcredentials"},
+		transitive: true,
+		why:        "it shows what stands in the cluster, with the rights of whoever runs it",
+	},
+	{
 		name: "one importer of the SDK", in: []string{"/controller/..."}, but: []string{"/controller/pnap"},
 		forbid: []string{"github.com/phoenixnap/go-sdk-bmc/...", "golang.org/x/oauth2/clientcredentials"},
 		why:    "errors of the API are classified and credentials are kept in one place",
@@ -100,14 +106,15 @@ func TestImportRules(t *testing.T) {
 // TestRulesBite proves that a rule convicts a package that breaks it and leaves others alone.
 func TestRulesBite(t *testing.T) {
 	guilty := map[string]pkg{
-		"controller without agent":             {ImportPath: module + "/controller", Deps: []string{module + "/agent/check"}},
-		"agent without controller":             {ImportPath: module + "/agent", Deps: []string{module + "/controller/pnap"}},
-		"agent without phoenixNAP credentials": {ImportPath: module + "/agent/l2", Deps: []string{"golang.org/x/oauth2/clientcredentials"}},
-		"one importer of the SDK":              {ImportPath: module + "/controller/cloud", Imports: []string{"github.com/phoenixnap/go-sdk-bmc/ipapi/v3"}},
-		"controller without kernel":            {ImportPath: module + "/controller/cloud", Deps: []string{"github.com/vishvananda/netlink"}},
-		"pure packages":                        {ImportPath: module + "/agent/check", Imports: []string{"net/http"}},
-		"pkg stands alone":                     {ImportPath: module + "/pkg/ipblock", Deps: []string{module + "/controller/config"}},
-		"product without tests":                {ImportPath: module + "/agent", Deps: []string{module + "/test/lab"}},
+		"controller without agent":              {ImportPath: module + "/controller", Deps: []string{module + "/agent/check"}},
+		"agent without controller":              {ImportPath: module + "/agent", Deps: []string{module + "/controller/pnap"}},
+		"agent without phoenixNAP credentials":  {ImportPath: module + "/agent/l2", Deps: []string{"golang.org/x/oauth2/clientcredentials"}},
+		"plugin without phoenixNAP credentials": {ImportPath: module + "/controller/kubectl-pnap", Deps: []string{"github.com/phoenixnap/go-sdk-bmc/ipapi/v3"}},
+		"one importer of the SDK":               {ImportPath: module + "/controller/cloud", Imports: []string{"github.com/phoenixnap/go-sdk-bmc/ipapi/v3"}},
+		"controller without kernel":             {ImportPath: module + "/controller/cloud", Deps: []string{"github.com/vishvananda/netlink"}},
+		"pure packages":                         {ImportPath: module + "/agent/check", Imports: []string{"net/http"}},
+		"pkg stands alone":                      {ImportPath: module + "/pkg/ipblock", Deps: []string{module + "/controller/config"}},
+		"product without tests":                 {ImportPath: module + "/agent", Deps: []string{module + "/test/lab"}},
 	}
 	innocent := pkg{ImportPath: module + "/pkg/ipblock", Imports: []string{"net/netip", "time"}, Deps: []string{"net/netip", "time"}}
 	for _, r := range rules {

@@ -121,3 +121,15 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 		t.Errorf("docs/reference/alerts.md describes %s, which is no alert", name)
 	}
 }
+
+// What the texts of alerts tell a person to type exists.
+func TestTextsOfAlertsNameCommands(t *testing.T) {
+	guide := read(t, "docs/guides/kubectl-pnap.md")
+	for _, each := range alerts(t) {
+		for _, command := range regexp.MustCompile(`kubectl pnap (?:diagnose )?[a-z]+`).FindAllString(each.Annotations["description"], -1) {
+			if !strings.Contains(guide, command) {
+				t.Errorf("%s: docs/guides/kubectl-pnap.md does not know %q", each.Alert, command)
+			}
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/version"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/reading"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/sheet"
+)
+
+// defaultTimeout bounds each request, unless --request-timeout says otherwise.
+const defaultTimeout = 30 * time.Second
+
+// usageError is a mistake in how the command was called.
+type usageError struct{ error }
+
+// errUnreadable ends a command that could not show everything.
+var errUnreadable = errors.New("not everything could be read, see above")
+
+// plugin is what the commands have in common.
+type plugin struct {
+	kubeconfig string
+	overrides  clientcmd.ConfigOverrides
+	output     string
+	lookUp     func(string) (string, bool)
+	now        func() time.Time
+}
+
+func newCommand(lookUp func(string) (string, bool), now func() time.Time) *cobra.Command {
+	p := &plugin{lookUp: lookUp, now: now}
+	command := &cobra.Command{
+		Use:           "kubectl-pnap",
+		Short:         "Shows what the phoenixNAP cloud provider does in this cluster",
+		Long:          "Shows what the phoenixNAP cloud provider does in this cluster, with your own rights and without credentials of phoenixNAP.",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl pnap"},
+		Version:       version.Get().GitVersion,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          none,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	p.add(command.PersistentFlags())
+	command.AddCommand(p.newStatusCommand(), p.newBlocksCommand(), p.newDiagnoseCommand())
+	return command
+}
+
+func none(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unknown word %q: give status, blocks, diagnose node <name> or diagnose vip <address>", args[0])}
+	}
+	return nil
+}
+
+func (p *plugin) add(flags *pflag.FlagSet) {
+	flags.StringVar(&p.kubeconfig, "kubeconfig", "", "file that tells how to reach the API server; as for kubectl, $KUBECONFIG or ~/.kube/config when empty")
+	clientcmd.BindOverrideFlags(&p.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	flags.StringVarP(&p.output, "output", "o", "text", "text or json")
+}
+
+// connect returns how to reach the API server, and its client.
+func (p *plugin) connect() (*rest.Config, kubernetes.Interface, error) {
+	if !slices.Contains([]string{"text", "json"}, p.output) {
+		return nil, nil, usageError{fmt.Errorf("--output %q: give text or json", p.output)}
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = p.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &p.overrides).ClientConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the API server: %w; name a file with --kubeconfig", err)
+	}
+	if config.Timeout == 0 {
+		config.Timeout = defaultTimeout
+	}
+	config.UserAgent = "kubectl-pnap/" + version.Get().GitVersion
+	client, err := kubernetes.NewForConfig(config)
+	return config, client, err
+}
+
+func (p *plugin) newStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "status",
+		Short:   "Shows nodes with their servers, Services with their addresses, and IP blocks",
+		Long:    "Shows nodes with their servers, Services with their addresses, IP blocks with their use, and what is not well.\n\nExit codes: 0 everything could be shown, 1 something could not, 2 wrong usage.",
+		Example: "  kubectl pnap status\n  kubectl pnap status -o json | jq '.services[] | select(.well | not)'",
+		Args:    none,
+		RunE:    func(c *cobra.Command, _ []string) error { return p.show(c, sheet.Style.Status) },
+	}
+}
+
+func (p *plugin) newBlocksCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "blocks",
+		Short:   "Shows which IP blocks are this cluster's, what is free in them, and what could be released",
+		Long:    "Shows which IP blocks are this cluster's, what is free in them, and what could be released. Nothing is changed.",
+		Example: "  kubectl pnap blocks\n  kubectl pnap blocks -o json | jq -r '.blocks[] | select(.standing == \"orphan\") | .id'",
+		Args:    none,
+		RunE:    func(c *cobra.Command, _ []string) error { return p.show(c, sheet.Style.Blocks) },
+	}
+}
+
+// show reads the cluster and writes it, as JSON or by the given method.
+func (p *plugin) show(c *cobra.Command, text func(sheet.Style, io.Writer, overview.Overview) error) error {
+	_, kube, err := p.connect()
+	if err != nil {
+		return err
+	}
+	facts, err := reading.Read(c.Context(), kube, p.now)
+	if err != nil {
+		return err
+	}
+	o, out := overview.Make(facts), c.OutOrStdout()
+	if p.output == "json" {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(o)
+	} else {
+		err = text(sheet.StyleFor(out, p.lookUp), out, o)
+	}
+	if err == nil && len(o.Unreadable) > 0 {
+		err = errUnreadable
+	}
+	return err
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// agentPod makes the pod that the DaemonSet would have made on a Node, in the given phase, and tells where its kubelet is.
+func (s scene) agentPod(node string, phase corev1.PodPhase, port int32) {
+	s.Helper()
+	s.ok(plane.ApplyFiles(s.Context(), deploy("base", "agent.yaml")))
+	pods := s.kube.CoreV1().Pods(metav1.NamespaceSystem)
+	pod, err := pods.Create(s.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + node, Labels: map[string]string{"app.kubernetes.io/name": "phoenixnap-agent"}},
+		Spec: corev1.PodSpec{
+			NodeName: node, ServiceAccountName: "phoenixnap-agent", AutomountServiceAccountToken: ptr.To(false),
+			Containers: []corev1.Container{{Name: "agent", Image: "none"}},
+		},
+	}, metav1.CreateOptions{})
+	s.ok(err)
+	s.Cleanup(func() {
+		s.ok(pods.Delete(context.WithoutCancel(s.Context()), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}))
+	})
+	pod.Status.Phase = phase
+	_, err = pods.UpdateStatus(s.Context(), pod, metav1.UpdateOptions{})
+	s.ok(err)
+	object, err := s.kube.CoreV1().Nodes().Get(s.Context(), node, metav1.GetOptions{})
+	s.ok(err)
+	object.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
+	object.Status.DaemonEndpoints.KubeletEndpoint.Port = port
+	_, err = s.kube.CoreV1().Nodes().UpdateStatus(s.Context(), object, metav1.UpdateOptions{})
+	s.ok(err)
+}
+
+// The shipped agent is run in its pod, through the API server, and what it says and its exit code come back.
+func TestDiagnoseAsksTheAgentOfTheNode(t *testing.T) {
+	s := newScene(t)
+	k, port := newKubelet(t, "srv-a")
+	s.agentPod("srv-a", corev1.PodRunning, port)
+	for _, tc := range []struct {
+		args, want []string
+	}{
+		{[]string{"node", "srv-a"}, []string{"diagnose", "--output=json"}},
+		{[]string{"node", "srv-a", "--strict", "--fix=netplan"}, []string{"diagnose", "--output=json", "--fix=netplan", "--strict"}},
+		{[]string{"vip", "203.0.113.18"}, []string{"diagnose", "vip", "203.0.113.18", "--output=json"}},
+		{[]string{"vip", "shop/web"}, []string{"diagnose", "vip", "203.0.113.18", "--output=json"}},
+		{[]string{"vip", "203.0.113.27"}, []string{"diagnose", "vip", "203.0.113.27", "--output=json"}},
+	} {
+		out, errOut, err := run(t, plane.Config(), append(append([]string{"diagnose"}, tc.args...), "--output=json")...)
+		if code := codeOf(err); code != 1 && code != 3 { // this machine has no such network
+			t.Errorf("%q ends with %v: %s", tc.args, err, errOut)
+		}
+		var document struct {
+			Node   string            `json:"node"`
+			Checks []json.RawMessage `json:"checks"`
+		}
+		if err := json.Unmarshal([]byte(out), &document); err != nil || document.Node != "srv-a" || len(document.Checks) == 0 {
+			t.Errorf("%q: %v, %d checks of %q: %s%s", tc.args, err, len(document.Checks), document.Node, out, errOut)
+		}
+		want := append([]string{"/exec/kube-system/agent-srv-a/agent", "/phoenixnap-agent"}, tc.want...)
+		if asked := <-k.asked; !slices.Equal(asked, want) {
+			t.Errorf("%q: the kubelet was asked for %q, want %q", tc.args, asked, want)
+		}
+	}
+}
+
+// What keeps the agent from being asked is told, with what to do.
+func TestDiagnoseTellsWhyNobodyAnswers(t *testing.T) {
+	s := newScene(t)
+	s.agentPod("srv-b", corev1.PodPending, 1)
+	s.agentPod("srv-a", corev1.PodRunning, 1)
+	stranger, err := plane.User("nobody")
+	s.ok(err)
+	viewer, err := plane.User("viewer-of-pods")
+	s.ok(err)
+	s.allow("viewer-of-pods", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}})
+	for _, tc := range []struct {
+		as   string
+		args string
+		want []string
+	}{
+		{"admin", "node srv-b", []string{"pod kube-system/agent-srv-b", "does not run (Pending)"}},
+		{"admin", "node srv-c", []string{"no agent runs on Node srv-c", "--agent-namespace"}},
+		{"admin", "node srv-x", []string{`no Node is called "srv-x"`}},
+		{"admin", "vip shop/nothing", []string{"no Service shop/nothing has an address"}},
+		{"admin", "vip shop/young", []string{"shop/young has no address yet: Pending"}},
+		{"nobody", "node srv-a", []string{`you lack the verb "list" on the resource "pods" in namespace kube-system`}},
+		{"nobody", "vip 203.0.113.18", []string{"no Node can be asked", `"list" on the resource "nodes"`, "--node"}},
+		{"viewer", "node srv-a", []string{`you lack the verb "create" on the resource "pods/exec" in namespace kube-system`}},
+	} {
+		config := plane.Config()
+		switch tc.as {
+		case "nobody":
+			config = stranger
+		case "viewer":
+			config = viewer
+		}
+		_, _, err := run(t, config, append([]string{"diagnose"}, strings.Fields(tc.args)...)...)
+		for _, want := range tc.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s as %s: %v, want %q", tc.args, tc.as, err, want)
+			}
+		}
+	}
+}
+
+// allow gives a user a right in the whole cluster until the test ends.
+func (s scene) allow(user string, rule rbacv1.PolicyRule) {
+	s.Helper()
+	_, err := s.kube.RbacV1().ClusterRoles().Create(s.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	s.ok(err)
+	_, err = s.kube.RbacV1().ClusterRoleBindings().Create(s.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}, metav1.CreateOptions{})
+	s.ok(err)
+	s.Cleanup(func() {
+		ctx := context.WithoutCancel(s.Context())
+		s.ok(s.kube.RbacV1().ClusterRoleBindings().Delete(ctx, user, metav1.DeleteOptions{}))
+		s.ok(s.kube.RbacV1().ClusterRoles().Delete(ctx, user, metav1.DeleteOptions{}))
+	})
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilexec "k8s.io/client-go/util/exec"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
+)
+
+// kubelet serves what the API server asks of a kubelet when somebody runs a command in a pod (CRI streaming, protocol
+// v4.channel.k8s.io), and runs the command as a process of this machine in the place of the container's.
+type kubelet struct {
+	*testing.T
+	// program stands for the one in the image, and env is the container's.
+	program string
+	env     []string
+	// asked are the commands.
+	asked chan []string
+}
+
+func newKubelet(t *testing.T, node string) (*kubelet, int32) {
+	t.Helper()
+	program, err := tools.Product(t.Context(), "./agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &kubelet{T: t, program: program, asked: make(chan []string, 10)}
+	k.env = []string{"NODE_NAME=" + node, "KUBECONFIG=" + kubeconfig(t, plane.Config())}
+	server := httptest.NewTLSServer(http.HandlerFunc(k.exec))
+	t.Cleanup(server.Close)
+	address, ok := server.Listener.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatal("the kubelet listens on no TCP port")
+	}
+	return k, int32(address.Port)
+}
+
+// exec answers POST /exec/<namespace>/<pod>/<container>?command=….
+func (k *kubelet) exec(w http.ResponseWriter, r *http.Request) {
+	if _, err := httpstream.Handshake(r, w, []string{"v4.channel.k8s.io"}); err != nil {
+		k.Error(err)
+		return
+	}
+	streams := make(chan httpstream.Stream, 3)
+	connection := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(stream httpstream.Stream, _ <-chan struct{}) error {
+		streams <- stream
+		return nil
+	})
+	if connection == nil {
+		k.Error("no connection")
+		return
+	}
+	defer func() { _ = connection.Close() }()
+	byType := map[string]httpstream.Stream{}
+	for len(byType) < 3 {
+		select {
+		case stream := <-streams:
+			byType[stream.Headers().Get(corev1.StreamType)] = stream
+		case <-time.After(10 * time.Second):
+			k.Error("the streams do not come")
+			return
+		}
+	}
+	command := r.URL.Query()["command"]
+	k.asked <- append([]string{r.URL.Path}, command...)
+	status := k.run(r.Context(), command, byType)
+	if err := json.NewEncoder(byType[corev1.StreamTypeError]).Encode(status); err != nil {
+		k.Error(err)
+	}
+	for _, stream := range byType {
+		_ = stream.Close()
+	}
+	<-connection.CloseChan()
+}
+
+// run runs the command and returns the status that a kubelet writes.
+func (k *kubelet) run(ctx context.Context, command []string, streams map[string]httpstream.Stream) metav1.Status {
+	process := exec.CommandContext(ctx, k.program, command[1:]...)
+	process.Env = append(os.Environ(), k.env...)
+	process.Stdout, process.Stderr = streams[corev1.StreamTypeStdout], streams[corev1.StreamTypeStderr]
+	err := process.Run()
+	var ended *exec.ExitError
+	switch {
+	case err == nil:
+		return metav1.Status{Status: metav1.StatusSuccess}
+	case errors.As(err, &ended):
+		return metav1.Status{Status: metav1.StatusFailure, Reason: "NonZeroExitCode", Message: err.Error(), Details: &metav1.StatusDetails{
+			Causes: []metav1.StatusCause{{Type: "ExitCode", Message: strconv.Itoa(ended.ExitCode())}},
+		}}
+	default:
+		return metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError, Message: err.Error()}
+	}
+}
+
+// codeOf is the code with which the command in the pod ended.
+func codeOf(err error) int {
+	var ended utilexec.CodeExitError
+	if errors.As(err, &ended) {
+		return ended.Code
+	}
+	return -1
+}

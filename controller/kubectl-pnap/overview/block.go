@@ -1,0 +1,128 @@
+package overview
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
+)
+
+// Block is an IP block that was bought for the cluster or brought to it.
+type Block struct {
+	ID       string `json:"id"`
+	CIDR     string `json:"cidr"`
+	Location string `json:"location,omitempty"`
+	// Status is the word of the API; empty when the controller has not told it.
+	Status     string `json:"status,omitempty"`
+	AssignedTo string `json:"assignedTo,omitempty"`
+	// For says in words what it is for.
+	For string `json:"for"`
+	// Standing says whether somebody uses it: in-use, checking, brought, retained, orphan, leftover, empty or unclear.
+	Standing string     `json:"standing"`
+	Created  *time.Time `json:"created,omitempty"`
+	// Unused is since when nobody uses it, as far as the controller has seen.
+	Unused *time.Time `json:"unused,omitempty"`
+	// Used, Resting and Free count its addresses. A dedicated block has no free ones: they are its Service's.
+	Used    int `json:"used"`
+	Resting int `json:"resting"`
+	Free    int `json:"free"`
+	// Holders say who has which address of a shared or brought block.
+	Holders map[netip.Addr]string `json:"holders,omitempty"`
+}
+
+// Releasable tells whether the block is paid for and nobody uses it.
+func (b Block) Releasable() bool {
+	switch b.Standing {
+	case contract.StandingInUse, contract.StandingBrought, contract.StandingChecking:
+		return false
+	default:
+		return true
+	}
+}
+
+// blocksOf joins what the controller tells with the ledgers. A block that only a ledger knows is told, too: the report
+// may be older, or missing.
+func blocksOf(f Facts) []Block {
+	blocks := []Block{}
+	ledgers := map[string]ipblock.Ledger{}
+	for _, l := range f.Ledgers {
+		ledgers[l.BlockID] = l
+	}
+	if f.Report != nil {
+		for _, r := range f.Report.Blocks {
+			b := reported(r, f)
+			if l, known := ledgers[r.ID]; known {
+				b.count(l)
+				delete(ledgers, r.ID)
+			}
+			blocks = append(blocks, b)
+		}
+	}
+	for _, l := range ledgers {
+		b := Block{ID: l.BlockID, CIDR: l.CIDR.String(), For: "addresses of Services or nodes", Standing: contract.StandingInUse}
+		b.count(l)
+		blocks = append(blocks, b)
+	}
+	slices.SortFunc(blocks, func(a, b Block) int { return cmp.Or(compareCIDR(a.CIDR, b.CIDR), cmp.Compare(a.ID, b.ID)) })
+	return blocks
+}
+
+func compareCIDR(a, b string) int {
+	p, errA := netip.ParsePrefix(a)
+	q, errB := netip.ParsePrefix(b)
+	if errA != nil || errB != nil {
+		return cmp.Compare(a, b)
+	}
+	return p.Addr().Compare(q.Addr())
+}
+
+func (b *Block) count(l ipblock.Ledger) {
+	b.Used, b.Resting, b.Free = l.Count()
+	b.Holders = map[netip.Addr]string{}
+	for address, holder := range l.Held {
+		b.Holders[address] = holder.String()
+	}
+}
+
+func reported(r contract.ReportedBlock, f Facts) Block {
+	b := Block{
+		ID: r.ID, Location: r.Location, Status: r.Status, AssignedTo: r.AssignedTo, For: purpose(r, f.Services),
+		Standing: r.Standing, Created: r.Created, Unused: r.Since,
+	}
+	if r.CIDR.IsValid() {
+		b.CIDR = r.CIDR.String()
+	}
+	if r.Purpose == contract.PurposeService && r.Standing == contract.StandingInUse {
+		b.Used = 1
+	}
+	return b
+}
+
+// purpose says in words what a block is for. A tag cannot hold a "/", and a long one is cut, so the Service of that tag is
+// looked for first.
+func purpose(r contract.ReportedBlock, services []corev1.Service) string {
+	switch r.Purpose {
+	case contract.PurposeService:
+		for i := range services {
+			if contract.ServiceTag(services[i].Namespace, services[i].Name) == r.Name {
+				return "Service " + services[i].Namespace + "/" + services[i].Name
+			}
+		}
+		return "Service " + strings.Replace(r.Name, "_", "/", 1)
+	case contract.PurposePool:
+		return "pool " + r.Name
+	case contract.PurposeNodes:
+		return "nodes"
+	default:
+		if r.Standing == contract.StandingBrought {
+			return "Services that name it"
+		}
+		return "not known"
+	}
+}

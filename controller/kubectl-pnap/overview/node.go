@@ -1,0 +1,71 @@
+package overview
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// Node is a Node with its server.
+type Node struct {
+	Name string `json:"name"`
+	// ServerID is the phoenixNAP server; empty while the controller has not found it.
+	ServerID string `json:"serverID,omitempty"`
+	Location string `json:"location,omitempty"`
+	// Member tells whether the server is a member of the public network.
+	Member bool `json:"member"`
+	VLAN   int  `json:"vlan,omitempty"`
+	// Addresses are those of the membership.
+	Addresses []netip.Addr `json:"addresses,omitempty"`
+	// Announces tells whether the node may announce addresses (label phoenixnap.com/vlan-ready).
+	Announces bool `json:"announces"`
+	// VLANReady and AnnouncementHealthy are the agent's verdicts.
+	VLANReady           Verdict `json:"vlanReady"`
+	AnnouncementHealthy Verdict `json:"announcementHealthy"`
+}
+
+func nodesOf(f Facts) []Node {
+	nodes := make([]Node, 0, len(f.Nodes))
+	for i := range f.Nodes {
+		nodes = append(nodes, nodeOf(&f.Nodes[i]))
+	}
+	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes
+}
+
+func nodeOf(n *corev1.Node) Node {
+	node := Node{
+		Name: n.Name, ServerID: n.Annotations[contract.NodeServerID], Location: n.Labels[contract.NodeLocation],
+		Announces: n.Labels[contract.NodeVLANReady] == contract.TagTrue,
+		VLANReady: nodeVerdict(n, contract.ConditionVLANReady), AnnouncementHealthy: nodeVerdict(n, contract.ConditionAnnouncementHealthy),
+	}
+	if id, err := contract.ParseProviderID(n.Spec.ProviderID); err == nil {
+		node.ServerID = id
+	}
+	if published, ok, err := contract.ParseNodeNetwork(n.Annotations); ok && err == nil {
+		node.Member, node.VLAN, node.Addresses = published.Member, published.VLAN, published.IPs
+	}
+	return node
+}
+
+func nodeVerdict(n *corev1.Node, conditionType corev1.NodeConditionType) Verdict {
+	c := contract.FindNodeCondition(n, conditionType)
+	if c == nil {
+		return Verdict{}
+	}
+	return verdict(string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time)
+}
+
+func verdict(status, reason, message string, since time.Time) Verdict {
+	v := Verdict{Status: status, Reason: reason, Message: message}
+	if !since.IsZero() {
+		since = since.UTC()
+		v.Since = &since
+	}
+	return v
+}

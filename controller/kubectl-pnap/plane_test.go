@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/exec"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
+)
+
+var (
+	plane  *controlplane.ControlPlane
+	update = flag.Bool("update", false, "write the golden files anew")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(controlplane.Main(m, &plane))
+}
+
+// now is the time at which the tests look: three hours after the account was seeded.
+func now() time.Time { return time.Date(2026, 1, 1, 3, 0, 0, 0, time.UTC) }
+
+func admin(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(plane.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// kubeconfig writes the file of a user.
+func kubeconfig(t *testing.T, config *rest.Config) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := controlplane.WriteKubeconfig(path, config, ""); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// plugin runs the command as a user.
+func run(t *testing.T, config *rest.Config, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	command := newCommand(func(name string) (string, bool) { return "C.UTF-8", name == "LC_ALL" }, now)
+	command.SetOut(&out)
+	command.SetErr(&errOut)
+	command.SetArgs(append(args, "--kubeconfig="+kubeconfig(t, config)))
+	err = command.ExecuteContext(t.Context())
+	return out.String(), errOut.String(), err
+}
+
+// golden holds a text against a file.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (go test -update writes it anew):\n%s", path, diff)
+	}
+}
+
+func TestWrongUsageIsTold(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"nodes"}, `kubectl pnap: unknown word "nodes"`},
+		{[]string{"status", "x"}, `unknown word "x"`},
+		{[]string{"status", "-o", "yaml"}, `--output "yaml": give text or json`},
+		{[]string{"status", "--frobnicate"}, "unknown flag: --frobnicate"},
+		{[]string{"diagnose", "srv-a"}, `unknown word "srv-a": give node <name> or vip <address>`},
+		{[]string{"diagnose", "node"}, "give the name of one Node, not 0 words"},
+		{[]string{"diagnose", "vip", "a.b"}, `"a.b" is neither an IPv4 address nor <namespace>/<service>`},
+		{[]string{"diagnose", "vip", "2001:db8::1"}, `"2001:db8::1" is neither`},
+	} {
+		_, _, err := run(t, plane.Config(), tc.args...)
+		if code, text := exitCode(err), "kubectl pnap: "+errorText(err); code != exitUsage || !bytes.Contains([]byte(text), []byte(tc.want)) {
+			t.Errorf("%q: code %d, %q; want code %d, %q", tc.args, code, text, exitUsage, tc.want)
+		}
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestExitCodes(t *testing.T) {
+	for want, err := range map[int]error{
+		0: nil, 1: errUnreadable, 2: usageError{errors.New("wrong")}, 3: exec.CodeExitError{Err: errors.New("ended"), Code: 3},
+	} {
+		if got := exitCode(err); got != want {
+			t.Errorf("%v ends with %d, want %d", err, got, want)
+		}
+	}
+}

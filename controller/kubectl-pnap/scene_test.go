@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/blockreport"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/ledger"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
+)
+
+// IDs of blocks.
+const (
+	webBlock, poolBlock, orphanBlock = "6047127fed34ecc3ba8402d3", "6047127fed34ecc3ba8402d4", "6047127fed34ecc3ba8402d5"
+	broughtBlock, retainedBlock      = "6047127fed34ecc3ba8402d6", "6047127fed34ecc3ba8402d7"
+	macA                             = "02:00:00:00:00:0a"
+)
+
+// scene is a cluster in the middle of its life: what controller and agents would have written stands on a real API
+// server, and what the account holds is told by the controller's own parts.
+type scene struct {
+	*testing.T
+	kube kubernetes.Interface
+}
+
+func newScene(t *testing.T) scene {
+	t.Helper()
+	s := scene{T: t, kube: admin(t)}
+	s.namespace("shop")
+	s.nodes()
+	s.services()
+	s.ledgers()
+	s.tellBlocks()
+	s.lease("ccm-0_1a2b", now().Add(-2*time.Second))
+	t.Cleanup(s.clear)
+	return s
+}
+
+func (s scene) ok(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s scene) namespace(name string) {
+	s.Helper()
+	_, err := s.kube.CoreV1().Namespaces().Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil && !strings.Contains(err.Error(), "already exists") {
+		s.Fatal(err)
+	}
+}
+
+// nodes: one is well and announces, one is broken, and of one no agent tells.
+func (s scene) nodes() {
+	s.Helper()
+	reported, err := contract.ReportedAddresses{addr("203.0.113.18"): {State: contract.AddressAnswered, MAC: macA, Held: true, Since: now().Add(-time.Hour)}}.Encode()
+	s.ok(err)
+	s.node("srv-a", simtest.Server1ID, map[string]string{contract.NodeReportedAddresses: reported}, true,
+		condition(contract.ConditionVLANReady, "True", "Ready", "the node can carry traffic of the public network"),
+		condition(contract.ConditionAnnouncementHealthy, "True", "Answered", "1 address answers"))
+	s.node("srv-b", simtest.Server2ID, nil, true,
+		condition(contract.ConditionVLANReady, "False", "VLANInterfaceDown", "PN102: the VLAN interface bond0.20 is set down: ip link set bond0.20 up"),
+		condition(contract.ConditionAnnouncementHealthy, "Unknown", "VLANNotReady", "the node cannot judge addresses while its VLAN is not ready"))
+	s.node("srv-c", "", nil, false)
+}
+
+func condition(kind corev1.NodeConditionType, status, reason, message string) corev1.NodeCondition {
+	at := metav1.NewTime(now().Add(-10 * time.Minute))
+	return corev1.NodeCondition{Type: kind, Status: corev1.ConditionStatus(status), Reason: reason, Message: message, LastTransitionTime: at, LastHeartbeatTime: at}
+}
+
+func (s scene) node(name, serverID string, annotations map[string]string, member bool, conditions ...corev1.NodeCondition) {
+	s.Helper()
+	all, err := contract.NodeNetwork{
+		ServerID: serverID, NetworkID: simtest.NetworkID, VLAN: 20, Member: member, Announcer: contract.AnnouncerKubeVIP,
+		Blocks: []contract.NetworkBlock{{CIDR: prefix("203.0.113.0/28"), Gateway: addr("203.0.113.1")}, {CIDR: prefix("203.0.113.16/29"), Gateway: addr("203.0.113.17")}},
+	}.Annotations()
+	s.ok(err)
+	maps.Copy(all, annotations)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: all, Labels: map[string]string{}}}
+	if serverID != "" {
+		node.Spec.ProviderID = contract.ProviderName + "://" + serverID
+	}
+	if member && len(conditions) > 0 && conditions[0].Status == corev1.ConditionTrue {
+		node.Labels[contract.NodeVLANReady] = contract.TagTrue
+	}
+	created, err := s.kube.CoreV1().Nodes().Create(s.Context(), node, metav1.CreateOptions{})
+	s.ok(err)
+	created.Status.Conditions = conditions
+	_, err = s.kube.CoreV1().Nodes().UpdateStatus(s.Context(), created, metav1.UpdateOptions{})
+	s.ok(err)
+}
+
+// services: one works, one is refused, one waits for its node, and one is somebody else's.
+func (s scene) services() {
+	s.Helper()
+	const blockAssigned, published, announced = contract.ServiceConditionBlockAssigned, contract.ServiceConditionAddressPublished, contract.ServiceConditionAnnounced
+	s.service("web", "203.0.113.18", "203.0.113.16/29", nil, said(blockAssigned, "True", "BlockAssigned", ""), said(published, "True", "Published", ""),
+		said(announced, "True", "Answered", "Node srv-a announces the address since 2026-01-01T02:00:00Z"))
+	s.service("api", "203.0.113.27", "203.0.113.24/29", nil, said(blockAssigned, "True", "BlockAssigned", ""), said(published, "True", "Published", ""),
+		said(announced, "False", "Silent", "nobody answers for the address, say the agents of srv-a"))
+	s.service("greedy", "", "", nil, said(blockAssigned, "False", "TooManyBlocks", "3 IP blocks are bought and --max-ip-blocks allows 3: raise it, or share blocks (phoenixnap.com/ip-allocation: shared)"),
+		said(published, "False", "BlockNotAssigned", "the address is published once its IP block is assigned"))
+	s.service("foreign", "", "", ptr.To("example.com/other"))
+	s.service("young", "", "", nil)
+}
+
+func said(kind, status, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now().Add(-time.Minute))}
+}
+
+func (s scene) service(name, address, block string, class *string, conditions ...metav1.Condition) {
+	s.Helper()
+	object := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: map[string]string{}},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: class, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	if address != "" {
+		object.Annotations[contract.ServiceIPAddress], object.Annotations[contract.ServiceIPBlock] = address, block
+	}
+	created, err := s.kube.CoreV1().Services("shop").Create(s.Context(), object, metav1.CreateOptions{})
+	s.ok(err)
+	created.Status.Conditions = conditions
+	_, err = s.kube.CoreV1().Services("shop").UpdateStatus(s.Context(), created, metav1.UpdateOptions{})
+	s.ok(err)
+}
+
+func (s scene) ledgers() {
+	s.Helper()
+	l, _, err := ipblock.NewLedger(poolBlock, prefix("203.0.113.24/29")).Take(ipblock.Holder{Namespace: "shop", Name: "api", UID: "u"}, ipblock.Ask{Now: now()})
+	s.ok(err)
+	_, err = ledger.NewStore(s.kube).Save(s.Context(), l)
+	s.ok(err)
+}
+
+// tellBlocks runs the part of the controller that judges blocks, on an account of the simulator, until it has confirmed
+// what it suspects.
+func (s scene) tellBlocks() {
+	s.Helper()
+	system, err := s.kube.CoreV1().Namespaces().Get(s.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+	s.ok(err)
+	clock := pnapsim.NewManualClock(simtest.Start())
+	_, url := simtest.New(s.T, pnapsim.Config{Clock: clock}, pnapsim.Seed{Accounts: []pnapsim.AccountSeed{accountOf(string(system.UID))}})
+	client, err := pnap.New(pnap.Config{BaseURL: url, TokenURL: url + pnap.TokenPath, Now: clock.Now, Credentials: func() (string, string, error) {
+		return simtest.ClientID, simtest.ClientSecret, nil
+	}})
+	s.ok(err)
+	clock.Advance(3*time.Hour - 2*time.Minute)
+	factory := informers.NewSharedInformerFactory(s.kube, 0)
+	collector := orphans.New(orphans.Config{
+		Account: account.New(account.Config{Cloud: client, Now: clock.Now}), Cloud: client, Ledgers: ledger.NewStore(s.kube), Kube: s.kube,
+		Services: factory.Core().V1().Services(), Events: record.NewFakeRecorder(100), Reports: blockreport.NewStore(s.kube),
+		Metrics: orphans.NewMetrics(), NetworkID: simtest.NetworkID, MaxBlocks: 3, Now: clock.Now,
+	})
+	for range 2 {
+		_, err = collector.Look(s.Context())
+		s.ok(err)
+		clock.Advance(time.Minute)
+	}
+}
+
+func accountOf(cluster string) pnapsim.AccountSeed {
+	tagged := func(more ...string) map[string]string {
+		tags := map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: cluster}
+		for i := 0; i < len(more); i += 2 {
+			tags[more[i]] = more[i+1]
+		}
+		return tags
+	}
+	seed := simtest.Account()
+	seed.Blocks = append(seed.Blocks,
+		pnapsim.BlockSeed{ID: webBlock, Location: "ASH", CIDR: "203.0.113.16/29", Network: simtest.NetworkID, Tags: tagged(contract.TagService, "shop_web")},
+		pnapsim.BlockSeed{ID: poolBlock, Location: "ASH", CIDR: "203.0.113.24/29", Network: simtest.NetworkID, Tags: tagged(contract.TagPool, contract.PoolDefault)},
+		pnapsim.BlockSeed{ID: orphanBlock, Location: "ASH", CIDR: "203.0.113.32/29", Tags: tagged(contract.TagService, "shop_forgotten")},
+		pnapsim.BlockSeed{ID: broughtBlock, Location: "ASH", CIDR: "203.0.113.40/29", Tags: map[string]string{contract.TagCluster: cluster}},
+		pnapsim.BlockSeed{ID: retainedBlock, Location: "ASH", CIDR: "203.0.113.48/29", Tags: tagged(contract.TagService, "shop_kept", contract.TagRetain, contract.TagTrue)},
+	)
+	return seed
+}
+
+func (s scene) lease(holder string, renewed time.Time) {
+	s.Helper()
+	at := metav1.NewMicroTime(renewed)
+	_, err := s.kube.CoordinationV1().Leases(metav1.NamespaceSystem).Create(s.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "phoenixnap-cloud-controller-manager"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at, LeaseDurationSeconds: ptr.To(int32(15))},
+	}, metav1.CreateOptions{})
+	s.ok(err)
+}
+
+// clear removes everything, so that tests do not see each other.
+func (s scene) clear() {
+	ctx := context.WithoutCancel(s.Context())
+	everything := metav1.ListOptions{}
+	nodes, err := s.kube.CoreV1().Nodes().List(ctx, everything)
+	s.ok(err)
+	for _, n := range nodes.Items {
+		s.ok(s.kube.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{}))
+	}
+	services, err := s.kube.CoreV1().Services("shop").List(ctx, everything)
+	s.ok(err)
+	for _, each := range services.Items {
+		s.ok(s.kube.CoreV1().Services("shop").Delete(ctx, each.Name, metav1.DeleteOptions{}))
+	}
+	configMaps, err := s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(ctx, everything)
+	s.ok(err)
+	for _, each := range slices.DeleteFunc(configMaps.Items, func(c corev1.ConfigMap) bool { return !strings.HasPrefix(c.Name, "phoenixnap-") }) {
+		s.ok(s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(ctx, each.Name, metav1.DeleteOptions{}))
+	}
+	s.ok(s.kube.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, "phoenixnap-cloud-controller-manager", metav1.DeleteOptions{}))
+}
+
+// patch changes a Node.
+func (s scene) patch(node, patch string) {
+	s.Helper()
+	_, err := s.kube.CoreV1().Nodes().Patch(s.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	s.ok(err)
+}
+
+// deploy is a file of the shipped manifests.
+func deploy(path ...string) string {
+	return filepath.Join(append([]string{"..", "..", "deploy"}, path...)...)
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
+)
+
+func addr(text string) netip.Addr     { return netip.MustParseAddr(text) }
+func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
+
+// The tables of a cluster in the middle of its life.
+func TestTables(t *testing.T) {
+	newScene(t)
+	for _, command := range []string{"status", "blocks"} {
+		out, _, err := run(t, plane.Config(), command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, command+".txt", out)
+		for line := range strings.Lines(out) {
+			if width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > 80 && len(strings.Fields(line)) > 1 {
+				t.Errorf("%s: a line of %d columns: %s", command, width, line)
+			}
+		}
+	}
+}
+
+// The guide shows what the command writes.
+func TestTheGuideShowsTheTables(t *testing.T) {
+	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "guides", "kubectl-pnap.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := os.ReadFile(filepath.Join("testdata", "status.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(guide), "```\n"+string(status)+"```\n") {
+		t.Error("docs/guides/kubectl-pnap.md shows another text than testdata/status.txt")
+	}
+}
+
+func TestProgramsGetJSON(t *testing.T) {
+	newScene(t)
+	out, _, err := run(t, plane.Config(), "status", "--output=json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o overview.Overview
+	if err := json.Unmarshal([]byte(out), &o); err != nil {
+		t.Fatal(err)
+	}
+	states := map[string]string{}
+	for _, s := range o.Services {
+		states[s.Name] = s.State + " " + s.BlockID + " " + strings.Join(s.On, ",")
+	}
+	for name, want := range map[string]string{"web": "Answered " + webBlock + " srv-a", "api": "Silent " + poolBlock + " ", "greedy": "TooManyBlocks  ", "young": "Pending  "} {
+		if states[name] != want {
+			t.Errorf("Service %s: %q, want %q", name, states[name], want)
+		}
+	}
+	if len(o.Services) != 4 || len(o.Nodes) != 3 || o.Controller.Silent || o.Controller.Looked == nil || o.Network.MaxBlocks != 3 {
+		t.Errorf("%+v", o)
+	}
+}
+
+// Somebody without rights is told which are missing; what he may read he is shown.
+func TestMissingRightsAreNamed(t *testing.T) {
+	s := newScene(t)
+	stranger, err := plane.User("stranger")
+	s.ok(err)
+	out, _, err := run(t, stranger, "status")
+	if !errors.Is(err, errUnreadable) || exitCode(err) != exitFailed {
+		t.Errorf("the error is %v", err)
+	}
+	golden(t, "stranger.txt", out)
+	s.allow("stranger", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}})
+	for _, want := range []string{"srv-b", "VLANInterfaceDown", `you lack the verb "list" on the resource "services"`} {
+		if out, _, err := run(t, stranger, "status"); !strings.Contains(strings.Join(strings.Fields(out), " "), want) || !errors.Is(err, errUnreadable) {
+			t.Errorf("who may list Nodes does not see %q: %v\n%s", want, err, out)
+		}
+	}
+}
+
+// Without an API server there is an error, and nothing else.
+func TestAnAPIServerThatIsNotThere(t *testing.T) {
+	config := plane.Config()
+	config.Host = "https://127.0.0.1:1"
+	out, _, err := run(t, config, "status")
+	if out != "" || err == nil || !strings.Contains(err.Error(), "list Nodes") {
+		t.Errorf("%q, %v", out, err)
+	}
+}
