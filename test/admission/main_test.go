@@ -21,8 +21,8 @@ var cp *controlplane.ControlPlane
 
 func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &cp)) }
 
-// overlay is what is installed: everything that an overlay for kube-vip has.
-const overlay = "../../deploy/overlays/kubeadm"
+// overlay is what is installed: everything that users of kube-vip install.
+const overlay = "../../deploy/rendered/kubeadm/deployment.yaml"
 
 // wait bounds the time that the API server takes to notice a policy.
 const wait = time.Minute
