@@ -13,7 +13,7 @@ import (
 )
 
 // others are programs that are neither ours nor of Kubernetes: they are only told from misspelt ones.
-var others = []string{"apt-get", "cat", "chmod", "cosign", "cp", "curl", "docker", "export", "git", "grep", "head", "helm", "ifdown", "ifup", "ip", "ipvsadm", "jq", "k3s", "kubeadm", "networkctl", "netplan", "nft", "nmcli", "ping",
+var others = []string{"apt-get", "cat", "chmod", "cosign", "cp", "curl", "export", "git", "grep", "head", "helm", "ifdown", "ifup", "ip", "ipvsadm", "jq", "k3s", "kubeadm", "networkctl", "netplan", "nft", "nmcli", "ping",
 	"podman", "rm", "sed", "sh", "sha256sum", "sudo", "sysctl", "systemctl", "tail", "tcpdump", "xargs", "arping", "bridge", "ethtool", "cd", "mkdir", "mv", "echo", "ls", "modprobe"}
 
 // TestWhatThePagesTellToDoWorks tries it against a real API server on which this project is installed.
@@ -43,13 +43,15 @@ func (b *bench) commands(t *testing.T) {
 		var problem string
 		switch program {
 		case "kubectl":
-			problem = b.kubectl(t, s.page, words[1:])
+			problem = b.kubectl(t, words[1:])
 		case "agent", "controller":
 			problem = b.flags(t, program, words[1:])
 		case "make":
 			problem = target(t, words[1:])
 		case "go":
 			problem = goCommand(t, words[1:])
+		case "docker":
+			problem = b.image(t, words[1:])
 		default:
 			if !slices.Contains(others, program) {
 				problem = "a program that this test does not know"
@@ -93,6 +95,21 @@ func (b *bench) flags(t *testing.T, program string, args []string) string {
 		return "there is no command " + args[command]
 	}
 	return ""
+}
+
+// image holds a run of our image against the manifests, and has the program read the flags behind it.
+func (b *bench) image(t *testing.T, args []string) string {
+	t.Helper()
+	at := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "phoenixnap/") })
+	if at < 0 {
+		return "no image of ours is named"
+	}
+	name, tag, _ := strings.Cut(args[at], ":")
+	manifests := corpus(t, []string{".yaml"}, "", "deploy/base")
+	if !strings.Contains(manifests, "image: "+name+"\n") || !strings.Contains(manifests, "newTag: "+tag+"\n") {
+		return "deploy/base has no image " + args[at]
+	}
+	return b.flags(t, programOf(name), args[at+1:])
 }
 
 // target finds the target of a make command in the Makefile.

@@ -23,8 +23,8 @@ import (
 type bench struct {
 	programs   map[string]string
 	kubeconfig string
-	// secrets are files with the Secret that a page shows, by page.
-	secrets map[string]string
+	// secret is a file with the Secret that the guide of the installation shows.
+	secret string
 }
 
 // onTheCluster are what the pages speak of, by the names that they use.
@@ -43,7 +43,7 @@ items:
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{programs: map[string]string{"agent": program(t, "./agent"), "controller": program(t, "./controller")}, secrets: map[string]string{}}
+	b := &bench{programs: map[string]string{"agent": program(t, "./agent"), "controller": program(t, "./controller")}}
 	var err error
 	if b.programs["kubectl"], err = tools.Binary(t.Context(), "kubectl"); err != nil {
 		t.Fatal(err)
@@ -61,20 +61,19 @@ func newBench(t *testing.T) *bench {
 			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
-	b.keepSecrets(t)
+	b.keepSecret(t)
 	return b
 }
 
-// keepSecrets writes the Secret that a page shows into a file, as the page says.
-func (b *bench) keepSecrets(t *testing.T) {
+// keepSecret writes the Secret that the guide of the installation shows into a file, as it says.
+func (b *bench) keepSecret(t *testing.T) {
 	t.Helper()
+	b.secret = filepath.Join(t.TempDir(), "secret.yaml")
 	for _, each := range blocks(t) {
-		if each.language == "yaml" && strings.Contains(each.text, "kind: Secret\n") {
-			path := filepath.Join(t.TempDir(), "secret.yaml")
-			if err := os.WriteFile(path, []byte(each.text), 0o600); err != nil {
+		if each.page == "docs/guides/install.md" && each.language == "yaml" && strings.Contains(each.text, "kind: Secret\n") {
+			if err := os.WriteFile(b.secret, []byte(each.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			b.secrets[each.page] = path
 		}
 	}
 }
@@ -103,7 +102,7 @@ var (
 )
 
 // kubectl tries one command and says what is wrong with it.
-func (b *bench) kubectl(t *testing.T, page string, args []string) string {
+func (b *bench) kubectl(t *testing.T, args []string) string {
 	t.Helper()
 	verb, at := verbOf(args)
 	inside := args
@@ -115,7 +114,7 @@ func (b *bench) kubectl(t *testing.T, page string, args []string) string {
 			}
 		}
 	}
-	inside = b.withSecret(page, inside)
+	inside = b.withSecret(inside)
 	limit, watching := 30*time.Second, slices.Contains(inside, "--watch") || slices.Contains(inside, "-w")
 	switch {
 	case verb == "pnap":
@@ -127,6 +126,7 @@ func (b *bench) kubectl(t *testing.T, page string, args []string) string {
 		inside = append(slices.Clone(inside), "--dry-run=server")
 	case slices.Contains(inPods, verb):
 		inside = append(slices.Clone(inside), "--pod-running-timeout=1s")
+	case verb == "rollout" && slices.Contains(inside, "restart"):
 	case verb == "rollout" && slices.Contains(inside, "status"):
 		inside = append(slices.Clone(inside), "--timeout=1s")
 	default:
@@ -147,12 +147,12 @@ func (b *bench) kubectl(t *testing.T, page string, args []string) string {
 	return fmt.Sprintf("%v: %s", err, out)
 }
 
-// withSecret puts the file that the page shows in the place of secret.yaml.
-func (b *bench) withSecret(page string, args []string) []string {
+// withSecret puts the file that the guide shows in the place of secret.yaml.
+func (b *bench) withSecret(args []string) []string {
 	args = slices.Clone(args)
 	for i, arg := range args {
-		if path, ok := b.secrets[page]; ok && arg == "secret.yaml" {
-			args[i] = path
+		if arg == "secret.yaml" {
+			args[i] = b.secret
 		}
 	}
 	return args
