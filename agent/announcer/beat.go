@@ -1,6 +1,7 @@
 package announcer
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -80,13 +81,12 @@ func (c *Core) acks() []Ack {
 			all = append(all, Ack{id, Unheard})
 		}
 	}
-	slices.SortFunc(all, func(a, b Ack) int {
-		if a.Node < b.Node {
-			return -1
-		}
-		return 1
-	})
+	sortAcks(all)
 	return all
+}
+
+func sortAcks(all []Ack) {
+	slices.SortFunc(all, func(a, b Ack) int { return cmp.Compare(a.Node, b.Node) })
 }
 
 // lists are the addresses that this node waits for, and those that others wait for.

@@ -22,6 +22,8 @@ type desk struct {
 	// proposal is the change that is to be made next; due is when a look at changes is due again.
 	proposal *proposal
 	due      time.Duration
+	// freshAt is when there was last no address that is new.
+	freshAt time.Duration
 	// told is what the outstanding write would do.
 	told []Event
 }

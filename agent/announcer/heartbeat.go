@@ -1,6 +1,7 @@
 package announcer
 
 import (
+	"cmp"
 	"hash/fnv"
 	"net/netip"
 	"slices"
@@ -85,16 +86,7 @@ type Heartbeat struct {
 
 // says returns what the heartbeat says of a node; said is false when it says nothing.
 func (h *Heartbeat) says(of ID) (sequence uint32, said bool) {
-	i, found := slices.BinarySearchFunc(h.Acks, of, func(a Ack, id ID) int {
-		switch {
-		case a.Node < id:
-			return -1
-		case a.Node > id:
-			return 1
-		default:
-			return 0
-		}
-	})
+	i, found := slices.BinarySearchFunc(h.Acks, of, func(a Ack, id ID) int { return cmp.Compare(a.Node, id) })
 	if !found {
 		return 0, false
 	}

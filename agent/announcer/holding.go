@@ -34,6 +34,9 @@ type release struct {
 func (c *Core) adopt(v *View, version string) {
 	old := c.holdings
 	lease := c.lease
+	if c.view == nil {
+		c.desk.freshAt = c.now
+	}
 	c.view, c.version, c.changed, c.urgent = v, version, true, true
 	c.seen = max(c.seen, v.Number)
 	c.members = c.members[:0:0]

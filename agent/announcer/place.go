@@ -107,29 +107,33 @@ func (p *placing) better(k, than *candidate, subject string) bool {
 	}
 }
 
-// untended tells whether an address wants an owner, or a better one.
-func (c *Core) untended() bool {
+// untended tells whether an address wants a better owner, and whether one is new.
+func (c *Core) untended() (misplaced, fresh bool) {
 	if c.facts.Known {
 		for a := range c.facts.Wanted {
 			if _, known := c.view.Owners[a]; !known {
-				return true
+				fresh = true
+				break
 			}
 		}
 	}
+	if !fresh {
+		c.desk.freshAt = c.now
+	}
 	var p *placing
-	standings := map[string]bool{}
+	unable := map[string]bool{}
 	for a, owner := range c.view.Owners {
-		if !c.misplaced(a, owner, standings) {
+		if !c.misplaced(a, owner, unable) {
 			continue
 		}
 		if p == nil {
 			p = c.placing(c.view)
 		}
 		if p.choose(a) != "" {
-			return true
+			return true, fresh
 		}
 	}
-	return false
+	return false, fresh
 }
 
 // misplaced tells whether the owner of an address is none, or is heard and cannot serve it. An owner that is not heard is

@@ -25,7 +25,7 @@ func (c *Core) changes() []change {
 	if len(all) > 0 {
 		return all
 	}
-	if c.untended() {
+	if misplaced, fresh := c.untended(); misplaced || fresh && !c.gathering() {
 		all = append(all, change{"tend", 0, c.rules.easy, c.tending})
 	}
 	if c.unwanted() {
@@ -35,7 +35,7 @@ func (c *Core) changes() []change {
 		all = append(all, change{"part/" + m, 0, c.rules.easy, func() *proposal { return c.removal(m) }})
 	}
 	if m := c.joining(); m != "" {
-		all = append(all, change{"join/" + m, c.rules.silence, c.rules.easy, func() *proposal { return c.joined(m) }})
+		all = append(all, change{"join/" + m, c.rules.interval, c.rules.easy, func() *proposal { return c.joined(m) }})
 	}
 	return all
 }
@@ -174,6 +174,20 @@ func (c *Core) mutual(p *peer) bool {
 		}
 	}
 	return n >= majority(len(c.members)) || !c.rules.establishedJoin
+}
+
+// gathering tells whether addresses that are new wait for nodes that are about to become members, so that those who start
+// first do not get all of them. It does not last: a node may ask for ever.
+func (c *Core) gathering() bool {
+	if c.now-c.desk.freshAt >= c.rules.gather {
+		return false
+	}
+	for _, p := range c.peers {
+		if c.acknowledges(p) && p.last.Flags.Has(Candidate|Asking) && !c.view.has(p.name) {
+			return true
+		}
+	}
+	return false
 }
 
 // collides tells whether the ID of a node is that of a member.

@@ -23,6 +23,8 @@ type rules struct {
 	behind time.Duration
 	// rejoin is the pause before a node that was removed is taken in again; it doubles up to holdMost.
 	rejoin time.Duration
+	// gather is how long addresses that are new wait for nodes that are about to become members.
+	gather time.Duration
 	// members is the most members of a view.
 	members int
 
@@ -58,6 +60,7 @@ func standardRules() rules {
 		cold:     2 * time.Second,
 		behind:   time.Second,
 		rejoin:   500 * time.Millisecond,
+		gather:   5 * time.Second,
 		members:  120,
 		majority: majority,
 		blocking: blocking,

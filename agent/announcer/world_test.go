@@ -40,7 +40,7 @@ type world struct {
 	moves     map[netip.Addr]int
 	faults    int
 	cutOff    *machine // whose answers reach nobody
-	healed    bool // no fault lasts, and who is dead stays dead
+	healed    bool     // no fault lasts, and who is dead stays dead
 	log       []string
 	keepLog   bool
 }
@@ -106,7 +106,9 @@ func newWorld(seed uint64, nodes, addresses int, r rules) *world {
 	return w
 }
 
-func address(i int) netip.Addr { return netip.AddrFrom4([4]byte{203, 0, byte(i / 200), byte(10 + i%200)}) }
+func address(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{203, 0, byte(i / 200), byte(10 + i%200)})
+}
 
 // after lets something happen.
 func (w *world) after(d time.Duration, do func()) uint64 {
