@@ -13,9 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcement"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/boottime"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/candidacy"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/endpoint"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/heartbeat"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/herald"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
@@ -144,4 +147,41 @@ func (p *process) off(ctx context.Context, name string) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// answers are the addresses that this node answers for at the moment, sorted.
+func (p *process) answers() []netip.Addr {
+	state := p.herald.State()
+	if boottime.Now() >= state.Until {
+		return nil
+	}
+	return state.Addresses
+}
+
+// tellAddresses tells what was found of the addresses. That this node cannot announce any goes before: it is what a person
+// can mend.
+func (p *process) tellAddresses(findings []check.Finding, verdict check.Verdict) {
+	if state := p.herald.State(); state.Running && state.Problem != "" {
+		verdict = check.Verdict{Status: check.Fail, Reason: announcement.ReasonNoKey, Message: "this node announces no addresses: " + state.Problem}
+	}
+	p.station.Addresses(findings, verdict)
+}
+
+// announcerFigures are what metrics say of the announcer.
+func (p *process) announcerFigures() endpoint.Announcer {
+	state, beats, packets := p.herald.State(), p.herald.Heartbeats(), p.responder.Counters()
+	figures := endpoint.Announcer{
+		Running: state.Running, Addresses: p.answers(), Took: state.Took, Gave: state.Gave, APIFailures: state.APIFailures,
+		Sent: beats.Sent, Announced: packets.Announced, Heard: map[string]uint64{"no_room": state.Lost}, Requests: map[string]uint64{},
+	}
+	if state.View != nil {
+		figures.View, figures.Members = state.View.Number, len(state.View.Members)
+	}
+	for drop, n := range beats.Heard {
+		figures.Heard[drop.String()] = n
+	}
+	for verdict, n := range packets.Frames {
+		figures.Requests[verdict.String()] = n
+	}
+	return figures
 }

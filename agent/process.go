@@ -95,7 +95,7 @@ func (p *process) followNode(managed managing) {
 	mark, mask := managed.marks()
 	p.station = station.New(station.Config{
 		Interface: p.flags.iface, Uplink: p.flags.uplink, Mark: mark, Mask: mask, TableBase: managed.tableBase,
-		Publisher: p.publisher, Services: p.watcher.Services, Metrics: p.metrics, Health: p.health,
+		Publisher: p.publisher, Services: p.watcher.Services, Metrics: p.metrics, Health: p.health, Answers: p.answers,
 	})
 	p.add(p.watcher, p.publisher)
 }
@@ -125,7 +125,7 @@ func (p *process) listen(keepers []keeper) endpoint.Sources {
 	addresses := announcement.New(announcement.Config{
 		Node: p.name, Asker: p.asker, Router: p.reader, Elections: elections, Owners: owners,
 		View: p.station.View, Services: p.watcher.Services, Reported: p.station.ReportedBefore, Interval: p.flags.announcementInterval,
-		Tell: p.station.Addresses, Report: p.station.Reported, Event: announcement.Recorder(p.recorder),
+		Tell: p.tellAddresses, Report: p.station.Reported, Event: announcement.Recorder(p.recorder),
 	})
 	elections.OnRead(addresses.Wake)
 	owners.OnNews(addresses.Wake)
@@ -138,7 +138,7 @@ func (p *process) listen(keepers []keeper) endpoint.Sources {
 	})
 	listener := l2.NewListener(p.station.VLANInterface, addresses.Hear)
 	p.add(elections, owners, listener, addresses)
-	return endpoint.Sources{ARP: listener.Counters, Addresses: addresses.Figures}
+	return endpoint.Sources{ARP: listener.Counters, Addresses: addresses.Figures, Announcer: p.announcerFigures}
 }
 
 // live shows the world that the agent lives.

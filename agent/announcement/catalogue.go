@@ -50,6 +50,9 @@ const (
 	ReasonVLANNotReady = "VLANNotReady"
 	// ReasonNotAsked: the wire could not be asked.
 	ReasonNotAsked = "NotAsked"
+	// ReasonNoKey: with agent://, the agent has no key to sign its heartbeats with, so it announces nothing. See that the Secret
+	// kube-system/phoenixnap-announcer is there and mounted.
+	ReasonNoKey = "NoHeartbeatKey"
 	// ReasonConfirming: a second look has to confirm what was seen.
 	ReasonConfirming = "Confirming"
 )

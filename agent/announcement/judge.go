@@ -22,6 +22,8 @@ func Judge(o Observation) check.Finding {
 		return f
 	case len(held) > 0 && (o.Gone || o.led()):
 		return o.stale(held)
+	case o.Agents && len(o.carried()) > 0:
+		return o.stale(o.carried())
 	case len(o.foreign()) > 0:
 		return o.foreignOwner()
 	case len(o.MACs) > 1, len(held) > 0 && len(o.MACs) > 0:
@@ -94,10 +96,14 @@ func (o Observation) finding(id check.ID, status check.Status, reason, observed 
 
 func (o Observation) stale(held []string) check.Finding {
 	f := o.finding(NothingStale, check.Fail, ReasonStaleAddress, "on "+join(held)+" of this node")
-	if o.Gone {
+	switch {
+	case o.Gone:
 		f.Expected = "not on this node: no Service has it"
 		f.Cause = fmt.Sprintf("this node carries %s on %s, which no Service has any more", o, join(held))
-	} else {
+	case o.Agents:
+		f.Expected = "on no interface: the agents announce addresses"
+		f.Cause = fmt.Sprintf("this node carries %s on %s, so its kernel answers beside the agent that announces it", o, join(held))
+	default:
 		f.Expected = "on Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
 		f.Cause = fmt.Sprintf("this node carries %s on %s, but the lease %s is held by Node %s", o, join(held), o.Lease.Name, o.Lease.Holder)
 	}
@@ -209,6 +215,16 @@ func (o Observation) remove(interfaceName string) string {
 }
 
 func (o Observation) restart(note string) check.Fix {
+	if o.Agents {
+		return check.Fix{
+			Tool: check.AnyTool,
+			Commands: []string{
+				"kubectl --namespace kube-system get pods --output wide --selector app.kubernetes.io/name=phoenixnap-agent",
+				"kubectl --namespace kube-system get configmap phoenixnap-announcer --output yaml",
+			},
+			Note: "an agent must run on a node that is ready for the public network; the ConfigMap says which node is to announce the address",
+		}
+	}
 	return check.Fix{
 		Tool: check.AnyTool,
 		Commands: []string{

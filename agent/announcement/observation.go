@@ -10,6 +10,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // ipvsInterface holds every service address on every node with kube-proxy in IPVS mode; it announces nothing.
@@ -24,6 +25,9 @@ type Observation struct {
 	Node string
 	// Held names the interfaces of this node that carry the address.
 	Held []string
+	// Agents tells that the agents announce addresses themselves, so that no interface is to carry one; Answers that the
+	// agent of this node answers for this address.
+	Agents, Answers bool
 	// MACs of other machines that claimed the address, sorted.
 	MACs []string
 	// Replied tells whether another machine replied when it was asked last.
@@ -57,13 +61,22 @@ func (o Observation) String() string {
 	return fmt.Sprintf("%s (Service %s)", o.Address, o.Service)
 }
 
-// held are the interfaces for which this node's kernel answers.
-func (o Observation) held() []string {
+// carried are the interfaces for which this node's kernel answers.
+func (o Observation) carried() []string {
 	return slices.DeleteFunc(slices.Clone(o.Held), func(name string) bool { return name == ipvsInterface })
 }
 
-// here tells whether the VLAN interface carries the address.
-func (o Observation) here() bool { return slices.Contains(o.Held, o.Interface) }
+// held are the interfaces on which this node answers, its kernel or its agent.
+func (o Observation) held() []string {
+	held := o.carried()
+	if o.Answers && !slices.Contains(held, o.Interface) {
+		held = append(held, o.Interface)
+	}
+	return held
+}
+
+// here tells whether this node answers on the VLAN interface.
+func (o Observation) here() bool { return o.Answers || slices.Contains(o.Held, o.Interface) }
 
 // leads tells whether this node holds the lease.
 func (o Observation) leads() bool {
@@ -117,6 +130,14 @@ type View struct {
 	Announcer string
 	// Node is the name of the Node; empty when it is not known.
 	Node string
+	// Answers are the addresses that the agent of this node answers for, sorted.
+	Answers []netip.Addr
+}
+
+// answers tells whether the agent of this node answers for an address.
+func (v View) answers(a netip.Addr) bool {
+	_, found := slices.BinarySearchFunc(v.Answers, a, netip.Addr.Compare)
+	return found
 }
 
 // source is the node's own address on the VLAN interface, invalid when there is none.
@@ -138,7 +159,10 @@ func (v View) mac() string {
 
 // observe is what can be told of an address without the wire.
 func (v View) observe(router Router, t Target) Observation {
-	o := Observation{Target: t, Interface: v.Report.Interface, Node: v.Node, Held: v.Snapshot.Holds(t.Address)}
+	o := Observation{
+		Target: t, Interface: v.Report.Interface, Node: v.Node, Held: v.Snapshot.Holds(t.Address),
+		Agents: v.Announcer == contract.AnnouncerAgent, Answers: v.answers(t.Address),
+	}
 	o.ReturnBy = returnBy(router, v, o)
 	if !v.source().IsValid() {
 		o.Error = "the node has no address of its own on the VLAN interface"
@@ -146,9 +170,9 @@ func (v View) observe(router Router, t Target) Observation {
 	return o
 }
 
-// returnBy looks up by which interface this node would answer a client from an address that it holds.
+// returnBy looks up by which interface this node would answer a client from an address that it carries.
 func returnBy(router Router, view View, o Observation) string {
-	if !o.here() {
+	if !slices.Contains(o.Held, o.Interface) {
 		return ""
 	}
 	answers := router.Routes(view.Snapshot, []check.RouteQuestion{{Destination: check.Outside(), Source: o.Address}, {Destination: o.Address}})

@@ -85,7 +85,7 @@ func resume(entry contract.ReportedAddress) *standing {
 
 // meet notes what is known before the wire is asked.
 func (st *standing) meet(s subject, view View) {
-	held := Observation{Held: view.Snapshot.Holds(s.Address)}.held()
+	held := Observation{Interface: view.Report.Interface, Held: view.Snapshot.Holds(s.Address), Answers: view.answers(s.Address)}.held()
 	st.moved = !slices.Equal(held, st.held)
 	if st.metAt.IsZero() {
 		st.metAt = time.Now()

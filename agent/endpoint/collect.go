@@ -13,6 +13,9 @@ func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 	} {
 		out <- desc
 	}
+	for _, desc := range announcerDescs() {
+		out <- desc
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -20,6 +23,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	m.collectNode(out)
 	m.collectWire(out)
 	m.collectManaged(out)
+	m.collectAnnouncer(out)
 }
 
 func gauge(out chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {

@@ -62,6 +62,8 @@ type Sources struct {
 	Addresses func() announcement.Figures
 	// Managed returns what the agent keeps; nothing while it only watches.
 	Managed func() []Managed
+	// Announcer returns how the agent announces addresses itself.
+	Announcer func() Announcer
 }
 
 // Descriptions of the metrics that are made when somebody collects them.

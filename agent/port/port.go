@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -63,8 +64,9 @@ func pathOf(l netlink.Link) string {
 // Port is an open socket (packet(7)). One goroutine may receive while another sends.
 type Port struct {
 	Link
-	file *os.File
-	raw  syscall.RawConn
+	file   *os.File
+	raw    syscall.RawConn
+	closed atomic.Bool
 }
 
 // Open opens an interface for frames of one type (host byte order, such as unix.ETH_P_ARP) that the filter lets through. It
@@ -114,7 +116,18 @@ func assemble(filter []bpf.Instruction) (*unix.SockFprog, error) {
 func bigEndian(v uint16) uint16 { return v<<8 | v>>8 }
 
 // Close closes the socket; a Receive that waits returns os.ErrClosed.
-func (p *Port) Close() error { return p.file.Close() }
+func (p *Port) Close() error {
+	p.closed.Store(true)
+	return p.file.Close()
+}
+
+// failed is what an error of the socket means: the runtime has no name for the one of a socket that was closed meanwhile.
+func (p *Port) failed(what string, err error) error {
+	if p.closed.Load() {
+		err = os.ErrClosed
+	}
+	return fmt.Errorf("%s on %s: %w", what, p.Name, err)
+}
 
 // SetReadDeadline makes a Receive that waits return os.ErrDeadlineExceeded at that time.
 func (p *Port) SetReadDeadline(t time.Time) error { return p.file.SetReadDeadline(t) }
@@ -122,11 +135,12 @@ func (p *Port) SetReadDeadline(t time.Time) error { return p.file.SetReadDeadlin
 // Receive waits for at least one frame and fills the batch with those that are there. It allocates nothing.
 func (p *Port) Receive(b *Batch) error {
 	b.failure = nil
-	if err := p.raw.Read(b.receive); err != nil {
-		return fmt.Errorf("receive on %s: %w", p.Name, err)
+	err := p.raw.Read(b.receive)
+	if err == nil {
+		err = b.failure
 	}
-	if b.failure != nil {
-		return fmt.Errorf("receive on %s: %w", p.Name, b.failure)
+	if err != nil {
+		return p.failed("receive", err)
 	}
 	return nil
 }
@@ -137,11 +151,12 @@ func (p *Port) Send(b *Batch) error {
 	if b.count == 0 {
 		return nil
 	}
-	if err := p.raw.Write(b.send); err != nil {
-		return fmt.Errorf("send on %s: %w", p.Name, err)
+	err := p.raw.Write(b.send)
+	if err == nil {
+		err = b.failure
 	}
-	if b.failure != nil {
-		return fmt.Errorf("send on %s: %w", p.Name, b.failure)
+	if err != nil {
+		return p.failed("send", err)
 	}
 	return nil
 }

@@ -49,8 +49,10 @@ type Config struct {
 	Publisher Publisher
 	// Services returns the Services of the cluster; known is false before they were listed.
 	Services func() (services []*corev1.Service, known bool)
-	Metrics  Metrics
-	Health   Health
+	// Answers returns the addresses that the agent itself answers for at the moment, sorted; nil where it announces none.
+	Answers func() []netip.Addr
+	Metrics Metrics
+	Health  Health
 }
 
 // Station holds the Node's latest state and the latest sample.
@@ -233,8 +235,12 @@ func (s *Station) View() (view announcement.View, known bool) {
 		return announcement.View{}, false
 	}
 	verdict := sample.Report.Verdict()
-	return announcement.View{
+	view = announcement.View{
 		Ready: verdict.Status == check.OK, Why: verdict.Reason,
 		Report: sample.Report, Snapshot: sample.Snapshot, Expected: sample.Expected, Announcer: sample.Expected.Network.Announcer,
-	}, true
+	}
+	if s.Answers != nil {
+		view.Answers = s.Answers()
+	}
+	return view, true
 }

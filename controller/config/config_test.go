@@ -170,7 +170,6 @@ func TestRefusals(t *testing.T) {
 			want: []string{`unknown field "foo"`, `secret field location: location "ashburn"`, `unknown scheme "kubevip": want kube-vip://<network-id> or agent://<network-id>`,
 				`PNAP_MAX_IP_BLOCKS: "-1"`, "--annotation-ip-location", "PNAP_SERVICE_NODE_SELECTOR", "clientSecret is missing", "--base-url"},
 		},
-		"agent announces":       {secret: `{` + ok + `,"loadbalancer":"agent://` + network + `"}`, want: []string{`secret field loadbalancer: "agent://` + network + `" is not supported yet; set kube-vip://<network-id>`}},
 		"odd allocation":        {secret: `{` + ok + `,"ipAllocation":"some"}`, want: []string{`"some" is no IP allocation`}},
 		"/31":                   {secret: `{` + ok + `,"ipBlockSize":"/31"}`, want: []string{`no block size`}},
 		"odd node block":        {secret: `{` + ok + lb + `,"nodeIPBlock":"x"}`, want: []string{`"x" is no ID of an IP block`}},

@@ -17,8 +17,7 @@ func contradictions(s source, c *Config) []error {
 			problems = append(problems, fmt.Errorf(format, args...))
 		}
 	}
-	raw, where := s.get(loadBalancer)
-	refuse(strings.HasPrefix(raw, contract.AnnouncerAgent+"://"), "%s: %q is not supported yet; set kube-vip://<network-id> and run kube-vip", where, raw)
+	raw, _ := s.get(loadBalancer)
 	if raw == "" {
 		for _, o := range needNetwork(c) {
 			refuse(true, "%s needs a public network: set %s too, or leave it out", s.at(o), loadBalancer.name())

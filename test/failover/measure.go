@@ -1,0 +1,195 @@
+//go:build linux
+
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+)
+
+const (
+	// most is how long a failover may take to be one.
+	most = 60 * time.Second
+	// calm is for how long the client must be answered without a gap before a fault is made, and after it.
+	calm = time.Second
+	// settleMost bounds the wait for calm after a start.
+	settleMost = 90 * time.Second
+	// twoMost is how long it is watched whether two machines answer.
+	twoMost = 30 * time.Second
+	// wakeAfter is when a stopped announcer goes on, counted from the takeover, and how long it is watched then.
+	wakeAfter = 2 * time.Second
+)
+
+// result is what one fault cost.
+type result struct {
+	outage    time.Duration
+	recovered bool
+	two       time.Duration
+}
+
+// bed is everything that measures.
+type bed struct {
+	segment *segment
+	prober  *prober
+	witness *witness
+	out     io.Writer
+}
+
+// repeat makes a fault a number of times.
+func (b *bed) repeat(ctx context.Context, f *fleet, fa fault, times int) ([]result, error) {
+	var results []result
+	for n := range times {
+		r, err := b.once(ctx, f, fa)
+		if err != nil {
+			return results, fmt.Errorf("%s, %s, repetition %d: %w", f.contender.name, fa.name, n+1, err)
+		}
+		fmt.Fprintf(b.out, "%s, %s (%d of %d): %s\n", f.contender.name, fa.what, n+1, times, r)
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+func (r result) String() string {
+	text := fmt.Sprintf("%d ms without an answer", r.outage.Milliseconds())
+	if !r.recovered {
+		text = "no other node took over"
+	}
+	if r.two > 0 {
+		text += fmt.Sprintf(", two machines answered for %.1f s", r.two.Seconds())
+	}
+	return text
+}
+
+// once starts everything anew, makes the fault and watches what follows.
+func (b *bed) once(ctx context.Context, f *fleet, fa fault) (r result, err error) {
+	defer func() {
+		err = errors.Join(err, f.stop(context.WithoutCancel(ctx)))
+		for i := range b.segment.nodes {
+			err = errors.Join(err, b.segment.cut(i, false))
+		}
+	}()
+	if err := f.start(); err != nil {
+		return r, err
+	}
+	holder, err := b.settle(ctx, f)
+	if err != nil {
+		return r, err
+	}
+	at := time.Now()
+	if err := fa.make(b.segment, f, holder); err != nil {
+		return r, err
+	}
+	if r.recovered, err = b.recover(ctx, at, holder); err != nil {
+		return r, err
+	}
+	if r.recovered {
+		r.outage = outage(b.prober.since(at.Add(-calm)))
+	}
+	if fa.twoAnswer {
+		r.two, err = b.watchTwo(ctx, f, fa, holder, at)
+	}
+	return r, err
+}
+
+// settle waits until one node answers and all take part; it returns that node.
+func (b *bed) settle(ctx context.Context, f *fleet) (holder int, err error) {
+	b.prober.forget()
+	begun := time.Now()
+	for time.Since(begun) < settleMost {
+		if err := wait(ctx, 50*time.Millisecond); err != nil {
+			return 0, err
+		}
+		requests := b.prober.since(begun)
+		mac, sole := b.witness.sole(time.Now().Add(-calm))
+		if !steady(requests, calm, -1) || !sole || f.contender.settled != nil && !f.contender.settled(ctx) {
+			continue
+		}
+		// The gateway may still send to a node that announced the address before.
+		if node := requests[len(requests)-1].node; mac == b.segment.macs[node] {
+			return node, nil
+		}
+	}
+	return 0, fmt.Errorf("the address does not answer calmly within %s of the start; see the logs", settleMost)
+}
+
+// recover waits until another node answers.
+func (b *bed) recover(ctx context.Context, at time.Time, holder int) (bool, error) {
+	for time.Since(at) < most {
+		if err := wait(ctx, 50*time.Millisecond); err != nil {
+			return false, err
+		}
+		if steady(b.prober.since(at), calm, holder) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// watchTwo watches whether two machines answer; what was stopped goes on meanwhile.
+func (b *bed) watchTwo(ctx context.Context, f *fleet, fa fault, holder int, at time.Time) (time.Duration, error) {
+	if fa.wakes {
+		if err := wait(ctx, wakeAfter); err != nil {
+			return 0, err
+		}
+		before := b.witness.twoAnswered(at)
+		if before > 0 {
+			// It does not matter what happens when it wakes up: until then nobody ends it.
+			err := wait(ctx, time.Until(at.Add(twoMost)))
+			return b.witness.twoAnswered(at), err
+		}
+		if err := f.signal(holder, syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return 0, err
+		}
+		err := wait(ctx, wakeAfter)
+		return b.witness.twoAnswered(at), err
+	}
+	if err := wait(ctx, wakeAfter); err != nil {
+		return 0, err
+	}
+	if b.witness.twoAnswered(at) == 0 {
+		return 0, nil
+	}
+	err := wait(ctx, time.Until(at.Add(twoMost)))
+	return b.witness.twoAnswered(at), err
+}
+
+// wait lets time pass.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// figures are the lines of a contender and a fault.
+func figures(contender, fault string, twoAnswer bool, results []result) (lines []string, median float64) {
+	var outages []float64
+	var two time.Duration
+	for _, r := range results {
+		if r.recovered {
+			outages = append(outages, float64(r.outage.Microseconds())/1000)
+		}
+		two = max(two, r.two)
+	}
+	name := "figure failover_" + contender + "_" + fault
+	lines = append(lines, fmt.Sprintf("%s_recovered %d of %d", name, len(outages), len(results)))
+	if len(outages) > 0 {
+		slices.Sort(outages)
+		median = (outages[(len(outages)-1)/2] + outages[len(outages)/2]) / 2
+		lines = append(lines, fmt.Sprintf("%s_median %.0f ms", name, median), fmt.Sprintf("%s_max %.0f ms", name, outages[len(outages)-1]))
+	}
+	if twoAnswer {
+		lines = append(lines, fmt.Sprintf("%s_two_answered_max %.1f s", name, two.Seconds()))
+	}
+	return lines, median
+}
