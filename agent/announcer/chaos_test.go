@@ -9,10 +9,7 @@ import (
 
 // A walk lets a world of one to seven nodes start, lets everything go wrong at once for some seconds, heals it and looks
 // whether all is well again. Two answers for one address end it at any instant.
-type walk struct {
-	*world
-	outage time.Duration // the longest in calm, after what is dead was told
-}
+type walk struct{ *world }
 
 func newWalk(seed uint64, r rules) *walk {
 	w := newWorld(seed, 0, 0, r)
@@ -26,7 +23,7 @@ func newWalk(seed uint64, r rules) *walk {
 		m.facts.Witness = m.index > 0 && len(w.nodes) > 2 && w.chance(0.1)
 		m.facts.Candidate = !m.facts.Witness
 	}
-	return &walk{world: w}
+	return &walk{w}
 }
 
 // play lets the walk happen and returns what is wrong.

@@ -153,7 +153,10 @@ func (c *Core) ask(out *Output) {
 		return
 	}
 	missing := c.view == nil || c.seen > c.view.Number
-	if !c.desk.want && !(c.desk.absent && c.now >= c.desk.again) && !(missing && !c.desk.absent) {
+	if c.desk.absent {
+		missing = c.now >= c.desk.again
+	}
+	if !c.desk.want && !missing {
 		return
 	}
 	if c.now >= c.desk.after {

@@ -2,7 +2,6 @@ package announcer
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -68,7 +67,6 @@ type machine struct {
 	tick                            uint64  // the event that is the newest tick
 	deaf                            []bool  // frames of these are lost on the way to it
 	grant                           Grant   // in the time of its own clock
-	answeredAt                      map[netip.Addr]time.Duration
 }
 
 type happening struct {
@@ -77,18 +75,40 @@ type happening struct {
 	do    func()
 }
 
+// events is a heap: the first is the next to happen.
 type events []happening
 
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
+func (e events) before(i, j int) bool {
 	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].order < e[j].order
 }
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(happening)) } //nolint:forcetypeassert // it is a list of them
-func (e *events) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
+
+func (e *events) push(h happening) {
+	*e = append(*e, h)
+	all := *e
+	for i := len(all) - 1; i > 0 && all.before(i, (i-1)/2); i = (i - 1) / 2 {
+		all[i], all[(i-1)/2] = all[(i-1)/2], all[i]
+	}
+}
+
+func (e *events) pop() happening {
+	all := *e
+	first, last := all[0], len(all)-1
+	all[0] = all[last]
+	all[last] = happening{}
+	all = all[:last]
+	*e = all
+	for i := 0; 2*i+1 < last; {
+		least := 2*i + 1
+		if least+1 < last && all.before(least+1, least) {
+			least++
+		}
+		if !all.before(least, i) {
+			break
+		}
+		all[i], all[least] = all[least], all[i]
+		i = least
+	}
+	return first
 }
 
 // newWorld returns a world with nodes that are not started yet.
@@ -113,7 +133,7 @@ func address(i int) netip.Addr {
 // after lets something happen.
 func (w *world) after(d time.Duration, do func()) uint64 {
 	w.order++
-	heap.Push(&w.queue, happening{w.now + max(d, 0), w.order, do})
+	w.queue.push(happening{w.now + max(d, 0), w.order, do})
 	return w.order
 }
 
@@ -121,7 +141,7 @@ func (w *world) after(d time.Duration, do func()) uint64 {
 func (w *world) run(d time.Duration) {
 	end := w.now + d
 	for len(w.queue) > 0 && w.queue[0].at <= end && w.violation == "" {
-		next := heap.Pop(&w.queue).(happening) //nolint:forcetypeassert // it is a list of them
+		next := w.queue.pop()
 		w.now = next.at
 		next.do()
 	}
