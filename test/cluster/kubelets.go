@@ -1,3 +1,5 @@
+//go:build linux
+
 package cluster
 
 import (
@@ -62,7 +64,8 @@ func (c *Cluster) StartManagers(ctx context.Context) error {
 		return fmt.Errorf("certificate of the API server: %w", err)
 	}
 	for name, flags := range map[string][]string{
-		"kube-controller-manager": {"--root-ca-file=" + authority},
+		// Each controller acts by an account of its own, as kubeadm has it.
+		"kube-controller-manager": {"--root-ca-file=" + authority, "--use-service-account-credentials"},
 		"kube-scheduler":          nil,
 	} {
 		if err := c.startManager(ctx, name, flags); err != nil {

@@ -1,0 +1,151 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// startLimit is what containerd may take to answer on a busy emulated machine.
+const startLimit = 5 * time.Minute
+
+// Run starts containerd, gives it the images, and starts the kubelet. It returns when one of the two ends, with an error, or
+// when the context ends. Progress is told to out.
+func (s Spec) Run(ctx context.Context, out io.Writer) error {
+	began := time.Now()
+	say := func(what string) { fmt.Fprintf(out, "%6.1f s %s\n", time.Since(began).Seconds(), what) }
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := s.run(ctx, out, "/bin/busybox", "--install", "-s", "/bin"); err != nil {
+		return err
+	}
+	var running []<-chan struct{}
+	start := func(name string, args ...string) error {
+		done, err := s.start(ctx, cancel, name, args...)
+		running = append(running, done)
+		return err
+	}
+	defer func() {
+		cancel(nil)
+		for _, done := range running {
+			<-done
+		}
+	}()
+	if err := start("containerd", "/usr/bin/containerd"); err != nil {
+		return err
+	}
+	if err := s.answers(ctx); err != nil {
+		return err
+	}
+	say("containerd answers")
+	for _, archive := range s.Images {
+		if err := s.Import(ctx, out, archive); err != nil {
+			return err
+		}
+	}
+	say("images imported")
+	if err := start("kubelet", s.kubeletCommand()...); err != nil {
+		return err
+	}
+	say("kubelet started")
+	<-ctx.Done()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// kubeletCommand is the kubelet's command line, as docs/guides/install.md has it: an external cloud provider.
+func (s Spec) kubeletCommand() []string {
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(s.Labels)) {
+		labels = append(labels, name+"="+s.Labels[name])
+	}
+	return []string{
+		"/usr/bin/kubelet", "--config=" + kubeletConfig, "--kubeconfig=" + kubeletAccess, "--hostname-override=" + s.Name,
+		"--node-ip=" + s.Address.String(), "--cloud-provider=external", "--node-labels=" + strings.Join(labels, ","), "--v=2",
+	}
+}
+
+// Import gives containerd an OCI archive; it gets the name that the archive carries.
+func (s Spec) Import(ctx context.Context, out io.Writer, archive string) error {
+	if err := s.run(ctx, out, "/usr/bin/ctr", "--namespace=k8s.io", "images", "import", archive); err != nil {
+		return fmt.Errorf("import %s: %w", archive, err)
+	}
+	return nil
+}
+
+// answers waits until containerd serves.
+func (s Spec) answers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := s.run(ctx, io.Discard, "/usr/bin/ctr", "version")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("containerd does not answer, its log is %s: %w", OnServer("/var/log/containerd.log"), err)
+		case <-tick.C:
+		}
+	}
+}
+
+// start starts a program of the node in the background; when it ends, so does the node.
+func (s Spec) start(ctx context.Context, end context.CancelCauseFunc, name string, args ...string) (<-chan struct{}, error) {
+	done := make(chan struct{})
+	log, err := os.Create(OnServer(filepath.Join("/var/log", name+".log")))
+	if err != nil {
+		close(done)
+		return done, err
+	}
+	defer log.Close()
+	cmd := s.command(ctx, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Start(); err != nil {
+		close(done)
+		return done, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		defer close(done)
+		end(fmt.Errorf("%s ended: %w; its log is %s", name, errors.Join(cmd.Wait(), errEnded), log.Name()))
+	}()
+	return done, nil
+}
+
+var errEnded = errors.New("it should run for as long as the node")
+
+// run runs a program of the node to its end.
+func (s Spec) run(ctx context.Context, out io.Writer, args ...string) error {
+	cmd := s.command(ctx, args...)
+	cmd.Stdout = out
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(complaint.String()))
+	}
+	return nil
+}
+
+// command prepares a program of the node.
+func (s Spec) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TMPDIR=/tmp"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: Root}
+	return cmd
+}
