@@ -46,8 +46,9 @@ test: prepare ## Run all tests
 	$(TEST) $(TESTFLAGS) ./...
 
 .PHONY: test-long
-test-long: prepare ## Run all tests, random walks with fifty times as many seeds
+test-long: prepare ## Run all tests, random walks with fifty times as many seeds, the announcer's model with 100,000
 	PNAP_SEED_FACTOR=50 $(TEST) $(TESTFLAGS) -timeout 120m ./...
+	PNAP_SEED_FACTOR=500 go test ./agent/announcer -run 'TestModel$$|TestOneFault|TestScale' -count=1 -timeout 120m -v | grep -v '^ *\(=== \|--- PASS\)'
 
 .PHONY: test-minors
 test-minors: prepare ## Run the controller's tests against kube-apiservers of three Kubernetes minors, the older ones built first
@@ -67,6 +68,10 @@ test-minor: go
 bench: prepare ## Measure the cost of controller and agent, one figure a line; takes about twenty minutes
 	go run ./test/bench/cmd/bench
 	go run ./test/agentbench/cmd/agentbench
+
+.PHONY: bench-failover
+bench-failover: prepare ## Measure the outage when the announcing node fails, with the agents' announcer and with kube-vip; takes about forty minutes
+	go run ./test/failover/cmd/failover
 
 .PHONY: faults
 faults: prepare ## Break servers of the lab, and kube-vip on them, in every way that has a finding, and measure when it is told; takes about ten minutes

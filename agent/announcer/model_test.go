@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,38 +80,31 @@ func (w *walk) rests() string {
 }
 
 // usual is the number of random starts in every run of the tests.
-const usual = 300
-
-// TestSeed walks one course of events and tells what happened; for use by hand.
-func TestSeed(t *testing.T) {
-	raw := os.Getenv("PNAP_MODEL_SEED")
-	if raw == "" {
-		raw = "1"
-	}
-	seed, err := strconv.ParseUint(raw, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	explain(t, seed)
-}
+const usual = 200
 
 // TestModel walks through many courses of events.
 func TestModel(t *testing.T) {
+	const parts = 8
 	n := seeds.Count(t, usual)
-	violations := 0
-	for seed := range uint64(n) { //nolint:gosec // not negative
-		if wrong := newWalk(seed, standardRules()).play(); wrong != "" {
-			violations++
-			t.Errorf("seed %d: %s", seed, wrong)
-			if violations == 1 {
-				explain(t, seed)
-			}
-			if violations >= 5 {
-				break
-			}
+	var violations atomic.Int64
+	t.Run("parts", func(t *testing.T) {
+		for part := range parts {
+			t.Run(strconv.Itoa(part), func(t *testing.T) {
+				t.Parallel()
+				for seed := part; seed < n && violations.Load() < parts; seed += parts {
+					wrong := newWalk(uint64(seed), standardRules()).play() //nolint:gosec // not negative
+					if wrong == "" {
+						continue
+					}
+					t.Errorf("seed %d: %s", seed, wrong)
+					if violations.Add(1) == 1 {
+						explain(t, uint64(seed)) //nolint:gosec // not negative
+					}
+				}
+			})
 		}
-	}
-	_, _ = fmt.Fprintf(t.Output(), "figure announcer_model_seeds %d seeds\nfigure announcer_model_violations %d violations\n", n, violations)
+	})
+	_, _ = fmt.Fprintf(t.Output(), "figure announcer_model_seeds %d seeds\nfigure announcer_model_violations %d violations\n", n, violations.Load())
 }
 
 // explain walks a seed again and tells what happens.
