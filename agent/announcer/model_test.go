@@ -2,7 +2,6 @@ package announcer
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"sync/atomic"
 	"testing"
