@@ -82,6 +82,10 @@ faults: prepare ## Break servers of the lab, and kube-vip on them, in every way 
 walk: go ## Walk 200 random walks of the controller and print what they found (a part of make test and make test-long)
 	PNAP_SEED_FACTOR=20 go test ./test/walk -run TestWalk -count=1 -timeout 60m -v | grep -v '^ *\(=== \|--- PASS\)'
 
+.PHONY: conformance-live
+conformance-live: go ## Ask a real phoenixNAP account what nobody documents of it; reads only, unless ARGS='--buy …' (--help tells)
+	go run ./test/conformance/cmd/conformance $(ARGS)
+
 .PHONY: run-local
 run-local: go ## Run the controller here: CCM_SECRET, KUBECONFIG, PNAP_LOCATION, PNAP_LOAD_BALANCER (ARGS=… are its flags)
 	@./controller/run-local $(ARGS)
