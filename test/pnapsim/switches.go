@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 )
 
 // Switches choose an answer where it is not known what the real service does. An empty field means the
@@ -96,6 +97,41 @@ func (s Switches) withDefaults() (Switches, error) {
 		}
 	}
 	return s, nil
+}
+
+// SwitchNames are the names of all switches, as in JSON.
+func SwitchNames() []string {
+	var s Switches
+	var names []string
+	for _, c := range s.choices() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// SwitchDefault is the default of a switch as text; empty when there is no such switch.
+func SwitchDefault(name string) string {
+	values := SwitchValues(name)
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// SwitchValues are the values of a switch as text, the default first.
+func SwitchValues(name string) []string {
+	var s Switches
+	for _, c := range s.choices() {
+		if c.name != name {
+			continue
+		}
+		values := slices.Clone(c.words)
+		for _, number := range c.numbers {
+			values = append(values, strconv.Itoa(number))
+		}
+		return values
+	}
+	return nil
 }
 
 // RandomSwitches throws every switch at random.
