@@ -1,8 +1,11 @@
+//go:build linux
+
 // Package cluster is a small Kubernetes cluster on simulated phoenixNAP servers: a real control plane, the
 // shipped controller and agents, real kube-vip and kube-proxy, and a simulated account behind the API.
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
@@ -38,6 +42,8 @@ const (
 type Options struct {
 	// Dir keeps logs and kubeconfigs.
 	Dir string
+	// Announcer is who announces addresses: contract.AnnouncerAgent, or kube-vip where it is empty.
+	Announcer string
 	// KubeVIP is the version of kube-vip, v1.0.0 or v0.9.1.
 	KubeVIP string
 	// KubeVIPSettings replace settings of the shipped manifest of kube-vip: name of the variable → value.
@@ -151,6 +157,9 @@ func (c *Cluster) StartControlPlane(ctx context.Context) error {
 	if c.options.Kubelets {
 		return nil
 	}
+	if c.options.Announcer == contract.AnnouncerAgent {
+		return cp.ApplyFiles(ctx, filepath.Join(c.root, "deploy/overlays/kubeadm-agent"))
+	}
 	return cp.ApplyFiles(ctx, filepath.Join(c.root, "deploy/overlays/kubeadm"), c.kubeVIPManifest())
 }
 
@@ -201,9 +210,9 @@ func (c *Cluster) cloudConfig(url string) []byte {
   "clientSecret": %q,
   "location": %q,
   "base-url": %q,
-  "loadbalancer": "kube-vip://%s"%s
+  "loadbalancer": "%s://%s"%s
 }
-`, c.options.Client.ID, c.options.Client.Secret, Location, url, NetworkID, membership)
+`, c.options.Client.ID, c.options.Client.Secret, Location, url, cmp.Or(c.options.Announcer, contract.AnnouncerKubeVIP), NetworkID, membership)
 }
 
 // background starts a program of the host that Stop ends; its output goes to <name>.log.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package cluster
 
 import (
@@ -8,10 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
@@ -85,7 +90,7 @@ func (c *Cluster) serverFiles(ctx context.Context) (map[string]string, error) {
 		agentFile:            func() (string, error) { return tools.Product(ctx, "./agent") },
 		backendFile:          func() (string, error) { return tools.Product(ctx, "./test/cluster/cmd/backend") },
 	} {
-		if c.options.Kubelets && name != proxyFile {
+		if c.options.Kubelets && name != proxyFile || c.options.Announcer == contract.AnnouncerAgent && name == kubeVIPFile+".bin" {
 			continue
 		}
 		path, err := build()
@@ -119,9 +124,11 @@ func (c *Cluster) users() map[string]func(context.Context) (*rest.Config, error)
 	}
 	users := map[string]func(context.Context) (*rest.Config, error){
 		proxyConfig: func(context.Context) (*rest.Config, error) { return c.ControlPlane.User("system:kube-proxy") },
-		kubeVIPHome + "/.kube/config": func(ctx context.Context) (*rest.Config, error) {
+	}
+	if c.options.Announcer != contract.AnnouncerAgent {
+		users[kubeVIPHome+"/.kube/config"] = func(ctx context.Context) (*rest.Config, error) {
 			return c.ControlPlane.ServiceAccount(ctx, kubeSystem, kubeVIPAccount)
-		},
+		}
 	}
 	for _, s := range c.Servers {
 		users[agentConfig(s.Name)] = func(ctx context.Context) (*rest.Config, error) {
@@ -242,6 +249,28 @@ func (c *Cluster) StartAgent(ctx context.Context, s Server) error {
 		return fmt.Errorf("start the agent on %s: %w", s.Name, err)
 	}
 	return nil
+}
+
+// AnnouncerKeyFile is the file of the servers that HandOverKey writes, for the agents' flag --announcer-key-file.
+const AnnouncerKeyFile = "announcer.key"
+
+// HandOverKey waits for the Secret with the agents' key, which the controller makes, and puts it where a pod has it mounted.
+func (c *Cluster) HandOverKey(ctx context.Context) error {
+	var last error
+	for {
+		secret, err := c.Kube.CoreV1().Secrets(kubeSystem).Get(ctx, contract.AnnouncerSecret, metav1.GetOptions{})
+		if err == nil {
+			return c.Lab.WriteFile(ctx, AnnouncerKeyFile, secret.Data[contract.AnnouncerSecretKey], 0o600)
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("key of the agents: %w", last)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 }
 
 // Diagnose runs `agent diagnose` on a server.
