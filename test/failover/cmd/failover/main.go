@@ -36,6 +36,9 @@ func run(ctx context.Context, args []string) (err error) {
 	if len(args) > 0 && args[0] == failover.NodeCommand {
 		return failover.RunNode(ctx, args[1:])
 	}
+	if len(args) > 0 && args[0] == failover.RespondCommand {
+		return failover.RunResponder(ctx)
+	}
 	o := failover.Options{Out: os.Stdout, Log: os.Stderr}
 	flags := flag.NewFlagSet("failover", flag.ContinueOnError)
 	flags.IntVar(&o.Agent, "agent", 20, "how often each fault is made with the agents' announcer")
@@ -52,5 +55,11 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	o.Dir = dir
+	rate, err := failover.MeasureRate(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("figure responder_rate %.0f requests_per_second\n", rate.PerSecond)
+	fmt.Printf("figure responder_rate_per_core_second %.0f requests\n", rate.PerCoreSecond)
 	return failover.Measure(ctx, o)
 }
