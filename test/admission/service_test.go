@@ -2,6 +2,9 @@ package admission
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -312,5 +315,29 @@ func TestEveryFieldOfTheControllerIsProtected(t *testing.T) {
 		if !strings.Contains(text.String(), `"`+name+`"`) {
 			t.Errorf("no policy names %s", name)
 		}
+	}
+}
+
+// TestEveryPolicyIsDocumented reads the manifests, those of components included.
+func TestEveryPolicyIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/explanation/security.md")
+	must(t, err)
+	files, err := filepath.Glob("../../deploy/*/*policy.yaml")
+	must(t, err)
+	more, err := filepath.Glob("../../deploy/components/*/*policy.yaml")
+	must(t, err)
+	found := map[string]bool{}
+	for _, file := range append(files, more...) {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		for _, match := range regexp.MustCompile(`policyName: (\S+)`).FindAllStringSubmatch(string(text), -1) {
+			found[match[1]] = true
+			if !strings.Contains(string(page), "`"+match[1]+"`") {
+				t.Errorf("docs/explanation/security.md: the policy %s of %s is missing", match[1], file)
+			}
+		}
+	}
+	if len(found) < 8 {
+		t.Errorf("only %d policies: %v", len(found), found)
 	}
 }
