@@ -84,7 +84,7 @@ func New(config Config) *Core {
 		random: rand.New(rand.NewPCG(config.Seed, config.Boot)), //nolint:gosec // jitter is no secret
 		begun:  never, resumed: never, gatewayAt: never, impostorAt: never, lease: never, lapsed: true, beatAt: never,
 		peers: map[ID]*peer{}, holdings: map[netip.Addr]*holding{}, keeps: map[netip.Addr]keep{}, releases: map[netip.Addr]release{},
-		pending: map[string]time.Duration{}, hold: hold{strikeAt: never, joinAt: never},
+		pending: map[string]time.Duration{}, hold: hold{strikeAt: never, joinAt: never, removedAt: never}, desk: desk{askedAt: never},
 		// Any start will do that differs from that of the life before, and leaves room for Unheard and Refused.
 		sequence: config.Boot*0x9e3779b97f4a7c15>>33 | 2,
 	}

@@ -22,6 +22,10 @@ type desk struct {
 	// proposal is the change that is to be made next; due is when a look at changes is due again.
 	proposal *proposal
 	due      time.Duration
+	// chased counts how often the view was read and was older than what is said to have been seen.
+	chased int
+	// askedAt is when the gateway was asked.
+	askedAt time.Duration
 	// freshAt is when there was last no address that is new.
 	freshAt time.Duration
 	// told is what the outstanding write would do.
@@ -34,10 +38,10 @@ type hold struct {
 	until    time.Duration
 	strikes  int
 	strikeAt time.Duration
-	// member, joinAt and removals are for the pause before a node asks to be taken in again.
-	member   bool
-	joinAt   time.Duration
-	removals int
+	// member, joinAt, removedAt and removals are for the pause before a node asks to be taken in again.
+	member            bool
+	joinAt, removedAt time.Duration
+	removals          int
 }
 
 func (h *hold) follow(ready bool, now time.Duration, r rules) {
@@ -56,9 +60,12 @@ func (h *hold) follow(ready bool, now time.Duration, r rules) {
 // noteMembership follows whether this node is a member.
 func (c *Core) noteMembership() {
 	h, member := &c.hold, c.view.has(c.Node)
-	if h.member && !member && !c.facts.Leaving {
-		h.removals++
-		h.joinAt = c.now + double(c.rules.rejoin, h.removals-1, c.rules.holdMost)
+	if h.member && !member && !c.facts.Leaving && !c.facts.Witness {
+		if h.removedAt != never && c.now-h.removedAt > 4*c.rules.holdMost {
+			h.removals = 0
+		}
+		h.removals, h.removedAt = h.removals+1, c.now
+		h.joinAt = c.now + double(c.rules.rejoin, h.removals-1, c.rules.hold)
 		h.until = max(h.until, c.now+double(c.rules.hold, h.removals-1, c.rules.holdMost))
 	}
 	h.member = member
@@ -99,7 +106,11 @@ func (c *Core) takeRead(r Read) {
 	default:
 		c.desk.want = true
 	}
-	if r.Asked && c.seen > c.number() {
+	switch {
+	case c.seen <= c.number():
+		c.desk.chased = 0
+	case r.Asked:
+		c.desk.chased++
 		c.desk.after = c.now + c.rules.interval/2
 	}
 	c.desk.again = c.now + c.rules.easy
@@ -244,7 +255,7 @@ func (c *Core) rank(subject string) int {
 
 // askGateway asks for a sign of the gateway while a member is about to become silent.
 func (c *Core) askGateway(out *Output) {
-	if c.view == nil || !c.facts.HasGateway || c.now-c.gatewayAt < c.rules.interval {
+	if c.view == nil || !c.facts.HasGateway || c.now-max(c.gatewayAt, c.desk.askedAt) < c.rules.interval/2 {
 		return
 	}
 	for _, id := range c.members {
@@ -252,7 +263,7 @@ func (c *Core) askGateway(out *Output) {
 			continue
 		}
 		if p := c.peers[id]; p == nil || c.now-p.supportedAt >= c.rules.interval*3/2 {
-			out.AskGateway = true
+			out.AskGateway, c.desk.askedAt = true, c.now
 			return
 		}
 	}

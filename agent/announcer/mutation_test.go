@@ -26,6 +26,7 @@ var mutations = map[string]func(r *rules){
 	"members join before others are established": func(r *rules) { r.establishedJoin = false },
 	"who does not hear is supported":             func(r *rules) { r.mutual = false },
 	"who is cut off removes others":              func(r *rules) { r.askGateway = false },
+	"nobody catches up":                          func(r *rules) { r.chase = 1 << 30 },
 	"two agents of one name answer":              func(r *rules) { r.yields = false },
 }
 

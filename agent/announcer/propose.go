@@ -11,7 +11,7 @@ func (c *Core) changes() []change {
 		return c.rebuilding()
 	}
 	if c.view == nil || c.seen != c.view.Number {
-		return nil
+		return c.catchingUp()
 	}
 	if !c.view.has(c.Node) {
 		return c.succession()
@@ -57,6 +57,19 @@ func (c *Core) rebuilding() []change {
 		number := max(c.First, c.seen+1)
 		return c.propose(&View{Number: number, Members: []string{c.Node}, Changed: number, Joined: c.Node,
 			Owners: map[netip.Addr]Owner{}}, Event{Kind: Rebuilt})
+	}}}
+}
+
+// catchingUp is for a view whose number is lower than what somebody has seen, of an object that was deleted since: it gets
+// a higher one.
+func (c *Core) catchingUp() []change {
+	if c.view == nil || c.desk.chased < c.rules.chase {
+		return nil
+	}
+	return []change{{"catch up", 0, c.rules.easy, func() *proposal {
+		next := c.view.next()
+		next.Number = c.seen + 1
+		return c.propose(next, Event{Kind: Rebuilt})
 	}}}
 }
 

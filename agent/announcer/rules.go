@@ -21,12 +21,14 @@ type rules struct {
 	cold time.Duration
 	// behind is for how long a node may work with an old view before its addresses are given to others.
 	behind time.Duration
-	// rejoin is the pause before a node that was removed is taken in again; it doubles up to holdMost.
+	// rejoin is the pause before a node that was removed is taken in again; it doubles up to hold.
 	rejoin time.Duration
 	// gather is how long addresses that are new wait for nodes that are about to become members.
 	gather time.Duration
 	// members is the most members of a view.
 	members int
+	// chase is how often a view is read that is older than what is said to have been seen, before it gets a higher number.
+	chase int
 
 	majority, blocking func(members int) int
 
@@ -62,6 +64,7 @@ func standardRules() rules {
 		rejoin:   500 * time.Millisecond,
 		gather:   5 * time.Second,
 		members:  120,
+		chase:    5,
 		majority: majority,
 		blocking: blocking,
 
