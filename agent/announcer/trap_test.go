@@ -41,7 +41,7 @@ var traps = map[string]func(w *world){
 		}
 		a := w.holder(address(0))
 		b, x := w.other(a), w.other(w.other(a))
-		b.deaf[a.index], a.deaf[b.index] = true, true
+		b.deaf[a.index], a.deaf[b.index], a.noAPI = true, true, true
 		w.run(400 * time.Millisecond)
 		x.deaf[a.index] = true
 		x.stop()
