@@ -1,0 +1,119 @@
+package overview
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func TestWhetherAControllerWorks(t *testing.T) {
+	lease := func(holder string, age time.Duration) *coordinationv1.Lease {
+		renewed, seconds := metav1.NewMicroTime(now.Add(-age)), int32(15)
+		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &seconds}}
+	}
+	for name, tc := range map[string]struct {
+		lease  *coordinationv1.Lease
+		silent bool
+	}{
+		"no Lease":                     {nil, true},
+		"renewed a moment ago":         {lease("a", 2*time.Second), false},
+		"by a clock that is ahead":     {lease("a", -5*time.Second), false},
+		"by a clock that is behind":    {lease("a", 40*time.Second), false},
+		"not for a minute":             {lease("a", time.Minute), true},
+		"given back":                   {lease("", time.Second), true},
+		"a Lease that nobody took yet": {&coordinationv1.Lease{}, true},
+	} {
+		if got := Make(Facts{Now: now, Leader: tc.lease}).Controller.Silent; got != tc.silent {
+			t.Errorf("%s: silent %v", name, got)
+		}
+	}
+}
+
+// The state of a Service is the reason of the first condition that does not hold.
+func TestStateOfAService(t *testing.T) {
+	condition := func(name string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: name, Status: status, Reason: reason}
+	}
+	assigned := condition(contract.ServiceConditionBlockAssigned, metav1.ConditionTrue, "BlockAssigned")
+	published := condition(contract.ServiceConditionAddressPublished, metav1.ConditionTrue, "Published")
+	deleted := metav1.NewTime(now)
+	for _, tc := range []struct {
+		conditions []metav1.Condition
+		deleted    *metav1.Time
+		state      string
+		well       bool
+	}{
+		{nil, nil, "Pending", false},
+		{[]metav1.Condition{condition(contract.ServiceConditionBlockAssigned, metav1.ConditionFalse, "BlockCreating"), condition(contract.ServiceConditionAddressPublished, metav1.ConditionFalse, "BlockNotAssigned")}, nil, "BlockCreating", false},
+		{[]metav1.Condition{assigned, condition(contract.ServiceConditionAddressPublished, metav1.ConditionFalse, "NoNodeReady")}, nil, "NoNodeReady", false},
+		{[]metav1.Condition{assigned, published, condition(contract.ServiceConditionAnnounced, metav1.ConditionUnknown, "NotReported")}, nil, "NotReported", false},
+		{[]metav1.Condition{assigned, published, condition(contract.ServiceConditionAnnounced, metav1.ConditionTrue, "Answered")}, nil, "Answered", true},
+		{[]metav1.Condition{assigned, published, condition(contract.ServiceConditionAnnounced, metav1.ConditionTrue, "Answered")}, &deleted, "Answered", false},
+	} {
+		service := corev1.Service{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: tc.deleted}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+		service.Status.Conditions = tc.conditions
+		got := Make(Facts{Now: now, Services: []corev1.Service{service}}).Services[0]
+		if got.State != tc.state || got.Well != tc.well || (got.Going != nil) != (tc.deleted != nil) {
+			t.Errorf("%v: %+v, want %s, well %v", tc.conditions, got, tc.state, tc.well)
+		}
+	}
+}
+
+// An address that was written for another Service, such as the one that this is a copy of, is not shown as this one's.
+func TestACopyHasNoAddress(t *testing.T) {
+	service := corev1.Service{ObjectMeta: metav1.ObjectMeta{UID: "new", Annotations: map[string]string{
+		contract.ServiceIPAddress: "203.0.113.2", contract.ServiceIPBlock: "203.0.113.0/29", contract.ServiceIPOwner: "old",
+	}}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+	if got := Make(Facts{Services: []corev1.Service{service}}).Services[0]; got.Address != "" || got.Block != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A Service whose tag had to be cut is named all the same, where it is there.
+func TestPurposes(t *testing.T) {
+	long := strings.Repeat("n", 60)
+	services := []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: long, Name: long}}}
+	for _, tc := range []struct {
+		block contract.ReportedBlock
+		want  string
+	}{
+		{contract.ReportedBlock{Purpose: contract.PurposeService, Name: contract.ServiceTag(long, long)}, "Service " + long + "/" + long},
+		{contract.ReportedBlock{Purpose: contract.PurposeService, Name: "shop_gone"}, "Service shop/gone"},
+		{contract.ReportedBlock{Purpose: contract.PurposePool, Name: "default"}, "pool default"},
+		{contract.ReportedBlock{Purpose: contract.PurposeNodes}, "nodes"},
+		{contract.ReportedBlock{Standing: contract.StandingBrought}, "Services that name it"},
+		{contract.ReportedBlock{Standing: "unclear"}, "not known"},
+	} {
+		if got := purpose(tc.block, services); got != tc.want {
+			t.Errorf("%+v is for %q, want %q", tc.block, got, tc.want)
+		}
+	}
+}
+
+// Blocks that a ledger alone knows are shown, and counted once where the report knows them too.
+func TestLedgersAndReportAreJoined(t *testing.T) {
+	pool := ipblock.NewLedger("b1", netip.MustParsePrefix("203.0.113.0/29"))
+	pool, _, err := pool.Take(ipblock.Holder{Namespace: "shop", Name: "web"}, ipblock.Ask{Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := ipblock.NewLedger("b2", netip.MustParsePrefix("203.0.113.8/29"))
+	report := &contract.BlockReport{Blocks: []contract.ReportedBlock{{ID: "b1", CIDR: pool.CIDR, Purpose: contract.PurposePool, Name: "default", Standing: contract.StandingInUse}}}
+	blocks := Make(Facts{Report: report, Ledgers: []ipblock.Ledger{other, pool}}).Blocks
+	if len(blocks) != 2 || blocks[0].ID != "b1" || blocks[0].Used != 1 || blocks[0].Free != 4 || blocks[0].Holders[netip.MustParseAddr("203.0.113.2")] != "shop/web" {
+		t.Fatalf("%+v", blocks)
+	}
+	if blocks[1].ID != "b2" || blocks[1].Free != 5 {
+		t.Errorf("%+v", blocks[1])
+	}
+}

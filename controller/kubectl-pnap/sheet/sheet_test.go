@@ -1,0 +1,105 @@
+package sheet
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+func TestStyleFollowsTheEnvironment(t *testing.T) {
+	for name, tc := range map[string]struct {
+		env     map[string]string
+		unicode bool
+	}{
+		"nothing is said":         {nil, false},
+		"UTF-8":                   {map[string]string{"LANG": "en_US.UTF-8"}, true},
+		"the stronger one counts": {map[string]string{"LC_ALL": "C", "LANG": "en_US.UTF-8"}, false},
+		"an empty one does not":   {map[string]string{"LC_ALL": "", "LC_CTYPE": "de_DE.utf8"}, true},
+	} {
+		style := StyleFor(&bytes.Buffer{}, func(name string) (string, bool) {
+			value, set := tc.env[name]
+			return value, set
+		})
+		if style.Unicode != tc.unicode || style.Color || style.Width != 80 {
+			t.Errorf("%s: %+v", name, style)
+		}
+	}
+}
+
+// Colours take no columns, and without Unicode the glyphs are ASCII; the words are the same.
+func TestMarks(t *testing.T) {
+	for _, o := range []outcome{well, waiting, broken, unknown} {
+		plain, painted := Style{}.mark(o, "word"), Style{Color: true, Unicode: true}.mark(o, "word")
+		if columns(plain) != 6 || columns(painted) != 6 || !strings.Contains(painted, "word") || strings.ContainsFunc(plain, func(r rune) bool { return r > 126 }) {
+			t.Errorf("%q, %q", plain, painted)
+		}
+	}
+}
+
+// However a text is wrapped, its words stay, in their order, and no line is longer than it must be.
+func TestWrap(t *testing.T) {
+	const text = "a phoenixnap.com/ip-block-id annotation that is far too long for one line of a narrow column"
+	for width := 1; width < 100; width++ {
+		lines := wrap(text, width)
+		if got := strings.Join(lines, " "); got != text {
+			t.Fatalf("width %d: %q", width, got)
+		}
+		for _, line := range lines {
+			if columns(line) > width && strings.Contains(line, " ") {
+				t.Errorf("width %d: %q", width, line)
+			}
+		}
+	}
+	if got := wrap("", 10); !slices.Equal(got, []string{""}) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestTable(t *testing.T) {
+	got := Style{Unicode: true}.table([]string{"A", "B"}, [][]string{{"x", "y"}, {"longer", strings.Repeat("word ", 20)}})
+	want := "A       B\nx       y\nlonger  word word word word word word word word word word word word word word\n        word word word word word word\n"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// An old report, a silent controller and missing answers are told, not hidden.
+func TestWhatIsOldIsCalledOld(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	looked, renewed := now.Add(-2*time.Hour), now.Add(-time.Hour)
+	o := overview.Overview{Time: now, Controller: overview.Controller{Leader: "a", Renewed: &renewed, Silent: true, Looked: &looked}}
+	var out bytes.Buffer
+	if err := (Style{}).Status(&out, o); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"x no replica works: a was last heard of 60m ago", "told of the account 120m ago", "is 120m old", "none is published on the Nodes"} {
+		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+}
+
+// Every standing is shown in one of the two lists of blocks, and what could be released says what to do.
+func TestEveryStandingIsShown(t *testing.T) {
+	for _, standing := range []string{contract.StandingInUse, contract.StandingBrought, contract.StandingChecking, "orphan", "leftover", "empty", "unclear", "retained"} {
+		b := overview.Block{ID: "id-of-it", CIDR: "203.0.113.0/29", Standing: standing, For: "Service a/b"}
+		var out bytes.Buffer
+		if err := (Style{}).Blocks(&out, overview.Overview{Blocks: []overview.Block{b}}); err != nil {
+			t.Fatal(err)
+		}
+		before, after, _ := strings.Cut(out.String(), "COULD BE RELEASED")
+		if b.Releasable() != strings.Contains(after, "id-of-it") || b.Releasable() == strings.Contains(before, "id-of-it") && standing != contract.StandingBrought {
+			t.Errorf("%s:\n%s", standing, out.String())
+		}
+		if b.Releasable() && !strings.Contains(after, "- "+standing+": ") {
+			t.Errorf("%s: nothing says what to do:\n%s", standing, out.String())
+		}
+	}
+}
