@@ -47,6 +47,10 @@ var traps = map[string]func(w *world){
 		x.stop()
 		x.start()
 	},
+	// The owner gives its address away and does not hear that the new owner wants it.
+	"an unheard wish": func(w *world) { handOverUnheard(w, false) },
+	// Nor does it hear that it gave it away.
+	"an unheard order": func(w *world) { handOverUnheard(w, true) },
 	// The owner is replaced while it stands still, and goes on a minute later with what was queued.
 	"a long sleep": func(w *world) {
 		if w.settle() == nil {
@@ -70,6 +74,17 @@ var traps = map[string]func(w *world){
 		b.deaf[a.index], c.deaf[spare.index] = true, true
 		spare.start()
 	},
+}
+
+func handOverUnheard(w *world, noAPI bool) {
+	if w.settle() == nil {
+		return
+	}
+	a, number := w.holder(address(0)), w.object.view.Number
+	a.facts.Candidate, a.noAPI = false, noAPI
+	a.tell()
+	w.until(func() bool { return w.object.view.Number > number })
+	w.deafen(a, true)
 }
 
 // spare takes the fourth node away, if it is there.
