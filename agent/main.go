@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command agent runs on every node: it checks the node's way to the public network and the announced addresses, says so
 // on its Node, and explains it to a person.
 package main

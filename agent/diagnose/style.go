@@ -5,8 +5,6 @@ import (
 	"os"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 )
 
@@ -31,11 +29,11 @@ func StyleFor(w io.Writer, lookUp func(string) (string, bool)) Style {
 	if !isFile {
 		return style
 	}
-	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
-	if err != nil {
+	columns, isTerminal := terminal(file)
+	if !isTerminal {
 		return style
 	}
-	style.Width = max(minWidth, int(size.Col))
+	style.Width = max(minWidth, columns)
 	term, _ := lookUp("TERM")
 	noColor, _ := lookUp("NO_COLOR")
 	style.Color = noColor == "" && term != "" && term != "dumb"

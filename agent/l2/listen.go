@@ -1,3 +1,5 @@
+//go:build linux
+
 package l2
 
 import (
@@ -21,23 +23,6 @@ const (
 	// reopenPause is the pause before the interface is opened anew.
 	reopenPause = time.Second
 )
-
-// Heard is an ARP packet that was on the wire.
-type Heard struct {
-	Claim
-	// At is when it was heard.
-	At time.Time
-	// Own tells that this machine sent it.
-	Own bool
-}
-
-// Counters count packets since the listener was made.
-type Counters struct {
-	// Heard are those that other machines sent, Sent those of this machine: the kernel's and kube-vip's as well as ours.
-	Heard, Sent uint64
-	// Dropped are those that say nothing: malformed, or not about IPv4 addresses. Probes (RFC 5227) are among them.
-	Dropped uint64
-}
 
 // Wire is where packets come from.
 type Wire interface {

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package agentbench measures what the shipped agent costs on a node that is idle: memory and processor, in a cluster of
 // many Nodes and Services and beside many pod interfaces.
 package agentbench

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"syscall"
 )
 
 // removal waits until its standard input ends, which the kernel sees to when this process is gone, and removes
@@ -29,7 +28,7 @@ func newScratch(ctx context.Context, pattern string) (*scratch, error) {
 	// A session of its own keeps an interrupt from the terminal away.
 	remover := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", "-c", removal, path)
 	remover.Dir = "/"
-	remover.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	remover.SysProcAttr = ownSession()
 	hold, err := remover.StdinPipe()
 	if err == nil {
 		err = remover.Start()

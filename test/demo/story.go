@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package demo tells the main job of the project as a story: from two bare servers to a public address that
 // answers, survives a broken VLAN and a dead server, and costs nothing once it is deleted.
 package demo

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package faults breaks servers of the lab in every way that has a finding, and measures how long it takes until the
 // finding is told, and until the end of the fault is.
 package faults

@@ -1,3 +1,5 @@
+//go:build linux
+
 package faults
 
 import "github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package kernel gives the tests of any package a kernel with 802.1Q: the running one where it has it, else that of
 // a small virtual machine. The caller does not notice which.
 package kernel

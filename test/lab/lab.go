@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package lab is a network of servers, a switch, a gateway and a client on which real programs run: in namespaces of
 // this machine where its kernel has 802.1Q, else inside a virtual machine. The caller does not notice which.
 package lab

@@ -2,17 +2,14 @@ package tools
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// lockPoll is how often a lock that another process holds is tried again; flock(2) can wait by itself, but not
-// until a context ends.
+// lockPoll is how often a lock that another process holds is tried again; the system can wait by itself, but not until a
+// context ends.
 const lockPoll = 100 * time.Millisecond
 
 // lockSay is how many tries go by before the wait is worth a line.
@@ -40,12 +37,12 @@ func (b *Toolbox) waitForLock(ctx context.Context, file *os.File, name string) e
 	ticker := time.NewTicker(lockPoll)
 	defer ticker.Stop()
 	for try := 1; ; try++ {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+		held, err := tryLock(file)
+		if err != nil {
 			return fmt.Errorf("lock %s: %w", file.Name(), err)
+		}
+		if held {
+			return nil
 		}
 		if try == lockSay {
 			b.say("waiting for another run that prepares %s", name)

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package machine runs one command in a throw-away virtual machine whose kernel has 802.1Q, bonding and nftables,
 // under QEMU's software emulation: slow, but the same on every computer and without any privilege.
 package machine

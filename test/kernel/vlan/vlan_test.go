@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package vlan proves that kernel.Main keeps its promise, with the smallest network that needs it: two hosts with a
 // VLAN link each, on a bridge that filters VLANs.
 package vlan

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package daemon is the process in which the lab's namespaces live; it does what its caller says over one
 // connection and takes everything away when that ends.
 package daemon

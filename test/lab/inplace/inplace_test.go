@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package inplace proves that a lab in namespaces of the running kernel does what one in a virtual machine does. Where
 // the running kernel has no 802.1Q, that of a virtual machine is the running one.
 package inplace

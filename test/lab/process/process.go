@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package process runs programs on the hosts of the lab and keeps their logs and how they ended.
 package process
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package space holds network, mount and host-name namespaces and runs functions, programs and connections in them.
 package space
 

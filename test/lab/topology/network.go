@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package topology builds the lab's network out of namespaces: servers on a switch that filters VLANs, a gateway for
 // every assigned block, and a client beyond it.
 package topology

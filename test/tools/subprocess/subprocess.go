@@ -26,7 +26,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 		dieWithParent(cmd.SysProcAttr, syscall.SIGKILL)
 	}
-	cmd.SysProcAttr.Setpgid = true
+	inOwnGroup(cmd.SysProcAttr)
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go p.own(started)
@@ -89,7 +89,7 @@ func Run(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	dieWithParent(cmd.SysProcAttr, syscall.SIGINT)
 	if cmd.Cancel != nil {
-		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+		cmd.Cancel = func() error { return interruptGroup(cmd.Process) }
 	}
 	cmd.WaitDelay = 10 * time.Second
 	p, err := Start(cmd)

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command agentbench prints what an idle agent costs, one figure a line, and fails when a figure exceeds its limit:
 //
 //	agentbench [--nodes 1000] [--services 300] [--pods 200] [--settle 30s] [--steady 2m] [--logs DIR]

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command demo tells the main job of the project from end to end on this machine.
 package main
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command faults makes faults on real servers of the lab and prints a table of what was found, and when:
 //
 //	faults [--only NAME,…] [--servers 4] [--rest 12s] [--logs DIR]

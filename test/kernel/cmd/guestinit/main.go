@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command guestinit is the first process of the virtual machine in which tests find a kernel with 802.1Q: it
 // mounts what programs expect, runs one command, and reports how it ended; the host then switches the machine off.
 package main

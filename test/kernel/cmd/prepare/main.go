@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command prepare makes ready what tests and the network lab need of the system: packages and the parts of a virtual
 // machine. It says before what it installs.
 package main

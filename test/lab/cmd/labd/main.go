@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command labd holds the network lab. It connects to its caller, says the token that it was given, serves the
 // caller's calls on that connection and takes the whole lab away when the connection ends.
 package main
