@@ -14,6 +14,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // renewal is how long to wait for a renewal of kube-vip's lease: it renews every second or two.
@@ -40,11 +41,11 @@ func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diag
 		if names, err = e.askOthers(ctx, d.Address); err != nil {
 			d.APIServer = joined(d.APIServer, err.Error())
 		}
-		if lease = e.election(ctx, services); lease.Error != "" {
+		if lease = e.election(ctx, s, services); lease.Error != "" {
 			d.APIServer = joined(d.APIServer, "get Lease "+lease.Name+": "+lease.Error)
 		}
 	}
-	d.Address.Holders = holders(services, lease)
+	d.Address.Holders = append(agreed(s.agreement, address), holders(services, lease)...)
 	unasked, broken := announcement.Unasked(s.view.Report, []announcement.Target{target})
 	if broken {
 		d.Address.Unasked = "this node's own way to the public network is broken"
@@ -129,9 +130,9 @@ func (e *Examiner) askOthers(ctx context.Context, a *diagnose.Address) (owners, 
 	return names.orNil(), nil
 }
 
-// election is that of kube-vip for the first of the Services.
-func (e *Examiner) election(ctx context.Context, services []*corev1.Service) kubevip.Lease {
-	if len(services) == 0 {
+// election is that of kube-vip for the first of the Services; none where the agents announce.
+func (e *Examiner) election(ctx context.Context, s scene, services []*corev1.Service) kubevip.Lease {
+	if len(services) == 0 || s.view.Announcer == contract.AnnouncerAgent {
 		return kubevip.Lease{}
 	}
 	return e.elections.LookTwice(ctx, services[0], renewal)

@@ -3,6 +3,7 @@ package examination
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcement"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/kubevip"
@@ -65,6 +67,8 @@ type scene struct {
 	cluster  cluster
 	expected check.Expected
 	view     announcement.View
+	// agreement is what the agents have agreed on, see Examiner.agreement.
+	agreement *announcer.View
 }
 
 // look looks at the API server, the kernel and the wire. address is that of a Service beside those that are known, invalid
@@ -83,6 +87,11 @@ func (e *Examiner) look(ctx context.Context, address netip.Addr) (scene, diagnos
 	s.expected.Mark, s.expected.Mask = managed.mark, managed.mask
 	report := check.Evaluate(s.expected, snapshot)
 	s.view = announcement.View{Node: e.Node, Report: report, Snapshot: snapshot, Expected: s.expected, Announcer: s.expected.Network.Announcer}
+	agreement, err := e.agreement(ctx, s)
+	if err != nil {
+		s.cluster.err = errors.Join(s.cluster.err, err)
+	}
+	s.agreement, s.view.Answers = agreement, ownedBy(agreement, e.Node)
 	d := diagnose.Document{
 		SchemaVersion: diagnose.SchemaVersion, Time: time.Now().UTC().Truncate(time.Second), Node: e.Node,
 		ServerID: s.expected.Network.ServerID, Network: s.expected.Describe(), Interface: report.Interface, Uplink: report.Uplink,
