@@ -180,23 +180,30 @@ func TestManagedOverlays(t *testing.T) {
 	}
 }
 
-// TestStamp writes a version into a copy of the base.
+// TestStamp writes a version into a copy of base and chart.
 func TestStamp(t *testing.T) {
 	root := t.TempDir()
-	base := filepath.Join(root, "deploy", "base")
-	must(t, os.MkdirAll(base, 0o755))
-	text, err := os.ReadFile(filepath.Join(sourceTree(t), "deploy", "base", "kustomization.yaml"))
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(base, "kustomization.yaml"), text, 0o600))
+	base, chart := "deploy/base/kustomization.yaml", Chart+"/Chart.yaml"
+	for _, file := range []string{base, chart} {
+		text, err := os.ReadFile(filepath.Join(sourceTree(t), file))
+		must(t, err)
+		must(t, os.MkdirAll(filepath.Join(root, filepath.Dir(file)), 0o755))
+		must(t, os.WriteFile(filepath.Join(root, file), text, 0o600))
+	}
 	for _, wrong := range []string{"", "latest", "2.0.0", "v2", "v2.0.0 # x"} {
 		if err := Stamp(root, wrong); err == nil {
 			t.Errorf("version %q is taken", wrong)
 		}
 	}
 	must(t, Stamp(root, "v3.1.4-rc.1"))
-	stamped, err := os.ReadFile(filepath.Join(base, "kustomization.yaml"))
+	stamped, err := os.ReadFile(filepath.Join(root, base))
 	must(t, err)
 	if got := regexp.MustCompile(`newTag: v3\.1\.4-rc\.1\n`).FindAll(stamped, -1); len(got) != 2 {
 		t.Errorf("%d images were stamped:\n%s", len(got), stamped)
+	}
+	stamped, err = os.ReadFile(filepath.Join(root, chart))
+	must(t, err)
+	if !strings.Contains(string(stamped), "\nversion: 3.1.4-rc.1\nappVersion: v3.1.4-rc.1\n") {
+		t.Errorf("the chart is stamped:\n%s", stamped)
 	}
 }

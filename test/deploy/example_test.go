@@ -67,8 +67,8 @@ func TestEveryAnnotationHasAnExample(t *testing.T) {
 	}
 }
 
-// template is what stands in the template of the Secret.
-func template(t *testing.T) string {
+// secretTemplate is what stands in the template of the Secret.
+func secretTemplate(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(sourceTree(t), "deploy", "template", "secret.yaml"))
 	must(t, err)
@@ -95,7 +95,7 @@ func load(t *testing.T, content string) error {
 
 // TestTemplate: the controller refuses what nobody has filled in, names each of it, and takes it once it is filled in.
 func TestTemplate(t *testing.T) {
-	content := template(t)
+	content := secretTemplate(t)
 	err := load(t, content)
 	if err == nil {
 		t.Fatal("the controller takes the placeholders")

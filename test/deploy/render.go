@@ -46,7 +46,7 @@ func Rendered(root, overlay string) string {
 	return filepath.Join(root, "deploy", "rendered", overlay, File)
 }
 
-// Write renders every overlay to its File.
+// Write renders every overlay to its File, and brings the chart up to date.
 func Write(ctx context.Context, root string) error {
 	overlays, err := Overlays(root)
 	if err != nil {
@@ -65,7 +65,7 @@ func Write(ctx context.Context, root string) error {
 			return err
 		}
 	}
-	return nil
+	return CopyToChart(root)
 }
 
 // tagLine is where the base says the version of an image.
@@ -74,7 +74,7 @@ var tagLine = regexp.MustCompile(`(?m)^(    newTag: )(\S+)$`)
 // tagPattern is a version as tags of this project have it (https://semver.org).
 var tagPattern = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
-// Stamp writes the version of the images into the base, the one place that says it.
+// Stamp writes the version of the images into the base and into the chart.
 func Stamp(root, version string) error {
 	if !tagPattern.MatchString(version) {
 		return fmt.Errorf("version %q: want one such as v2.0.0", version)
@@ -87,5 +87,8 @@ func Stamp(root, version string) error {
 	if !tagLine.Match(text) {
 		return fmt.Errorf("stamp the version: %s has no line newTag", path)
 	}
-	return os.WriteFile(path, tagLine.ReplaceAll(text, []byte("${1}"+version)), 0o644) //nolint:gosec // it is published
+	if err := os.WriteFile(path, tagLine.ReplaceAll(text, []byte("${1}"+version)), 0o644); err != nil { //nolint:gosec // it is published
+		return err
+	}
+	return stampChart(root, version)
 }

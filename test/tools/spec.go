@@ -54,6 +54,8 @@ const (
 
 	promtool         = "promtool"
 	prometheusModule = "github.com/prometheus/prometheus"
+
+	helmModule = "helm.sh/helm/v3"
 )
 
 // specOf returns how the named program is built.
@@ -80,6 +82,8 @@ func specOf(name string) (spec, error) {
 	case promtool:
 		// It can discover what to scrape in every cloud; a check of rules needs none of that.
 		return spec{dir: "test/tools/prometheus", module: prometheusModule, pkg: prometheusModule + "/cmd/promtool", stamp: stampPrometheus, tags: "remove_all_sd", minutes: 2}, nil
+	case "helm":
+		return spec{dir: "test/tools/helm", module: helmModule, pkg: helmModule + "/cmd/helm", stamp: stampHelm, minutes: 2}, nil
 	case "kube-vip-v1.0.0", "kube-vip-v0.9.1":
 		dir := "test/tools/kube-vip/" + strings.TrimPrefix(name, kubeVIPPrefix)
 		return spec{dir: dir, module: kubeVIPModule, pkg: kubeVIPModule, stamp: stampKubeVIP, minutes: 1}, nil
@@ -91,7 +95,7 @@ func specOf(name string) (spec, error) {
 // Names lists the programs that tests and the demo need by default, in the order that shares most when they are
 // built one by one. Binary also knows kube-apiserver-v<minor> of the older Minors.
 func Names() []string {
-	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.0.0", "kube-vip-v0.9.1", "kubelet", "kube-controller-manager", "kube-scheduler", promtool}
+	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.0.0", "kube-vip-v0.9.1", "kubelet", "kube-controller-manager", "kube-scheduler", promtool, "helm"}
 }
 
 // Minors lists the minors of Kubernetes whose kube-apiserver can be had, the newest first. Tests run against the
@@ -127,6 +131,10 @@ func stampEtcd(string) string { return "-s -w" }
 // stampPrometheus gives the version in the form of Prometheus's releases: its module v0.313.5 is Prometheus 3.13.5.
 func stampPrometheus(version string) string {
 	return "-s -w -X github.com/prometheus/common/version.Version=" + strings.TrimPrefix(version, "v")
+}
+
+func stampHelm(version string) string {
+	return "-s -w -X helm.sh/helm/v3/internal/version.version=" + version
 }
 
 func stampKubeVIP(version string) string { return "-s -w -X main.Version=" + version }

@@ -1,0 +1,162 @@
+package deploy
+
+import (
+	"bytes"
+	"cmp"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
+)
+
+// helm runs helm in a directory of its own.
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	program, err := tools.Binary(t.Context(), "helm")
+	must(t, err)
+	var out, complaint bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	home := t.TempDir()
+	cmd.Env = []string{"HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_CACHE_HOME=" + home, "HELM_DATA_HOME=" + home}
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	err = cmd.Run()
+	return out.String() + complaint.String(), err
+}
+
+func chart(t *testing.T) string { return filepath.Join(sourceTree(t), filepath.FromSlash(Chart)) }
+
+// values are the flags by which the chart gives what an overlay has.
+func values(t *testing.T, overlay string) []string {
+	t.Helper()
+	distribution, variant, _ := strings.Cut(overlay, "-")
+	set := []string{"--set", "distribution=" + distribution}
+	switch variant {
+	case "":
+		return set
+	case "single":
+		return append(set, "--set", "controller.replicas=1")
+	case "manage-vlan":
+		return append(set, "--set", "manageVLAN=true")
+	case "agent":
+		return append(set, "--set", "announcer=agent")
+	default:
+		t.Fatalf("the overlay %s has no values for the chart", overlay)
+		return nil
+	}
+}
+
+func template(t *testing.T, set ...string) (string, error) {
+	t.Helper()
+	return helm(t, append([]string{"template", "pnap", chart(t), "--namespace", "kube-system", "--kube-version", "1.36.0"}, set...)...)
+}
+
+// documents are the objects of a manifest, in an order of their own.
+func documents(t *testing.T, text string) []*unstructured.Unstructured {
+	t.Helper()
+	var all []*unstructured.Unstructured
+	for document := range strings.SplitSeq("\n"+text, "\n---\n") {
+		object := map[string]any{}
+		must(t, yaml.Unmarshal([]byte(document), &object))
+		if len(object) > 0 {
+			all = append(all, &unstructured.Unstructured{Object: object})
+		}
+	}
+	key := func(o *unstructured.Unstructured) string {
+		return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+	}
+	slices.SortFunc(all, func(a, b *unstructured.Unstructured) int { return cmp.Compare(key(a), key(b)) })
+	return all
+}
+
+// TestChartIsWhatTheOverlaysAre holds the chart against every overlay.
+func TestChartIsWhatTheOverlaysAre(t *testing.T) {
+	for _, overlay := range overlays(t) {
+		text, err := template(t, values(t, overlay)...)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", overlay, err, text)
+		}
+		rendered, err := os.ReadFile(Rendered(sourceTree(t), overlay))
+		must(t, err)
+		want, have := documents(t, string(rendered)), documents(t, text)
+		if len(want) < 20 {
+			t.Errorf("%s has %d objects", overlay, len(want))
+		}
+		if diff := gocmp.Diff(want, have); diff != "" {
+			t.Errorf("%s: the chart differs from the overlay (-overlay +chart):\n%s", overlay, diff)
+		}
+	}
+}
+
+// TestChartVariants renders what no overlay has.
+func TestChartVariants(t *testing.T) {
+	text, err := template(t, "--set", "distribution=any,announcer=none,policies.enabled=false,agent.metrics=node,controller.image.tag=v9.9.9",
+		"--set", "controller.extraArgs={--dry-run,--v=2},agent.extraArgs={--uplink=bond1},imagePullSecrets={ours}")
+	must(t, err)
+	for _, want := range []string{
+		"phoenixnap-cloud-controller-manager:v9.9.9", `- "--dry-run"`, `- "--v=2"`, `- "--uplink=bond1"`, "- name: ours", "--metrics-bind-address=$(HOST_IP):10298",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is missing", want)
+		}
+	}
+	for _, unwanted := range []string{"ValidatingAdmissionPolicy", "node-role.kubernetes.io/control-plane: ", "host: 127.0.0.1", "phoenixnap:publish-addresses"} {
+		if strings.Contains(text, unwanted) {
+			t.Errorf("%s is there", unwanted)
+		}
+	}
+	must(t, cp.ApplyFiles(t.Context(), write(t, text)))
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "manifest.yaml")
+	must(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestChartPassesLint(t *testing.T) {
+	if out, err := helm(t, "lint", "--strict", chart(t)); err != nil || !strings.Contains(out, "1 chart(s) linted, 0 chart(s) failed") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestChartRefusesWrongValues makes one mistake at a time.
+func TestChartRefusesWrongValues(t *testing.T) {
+	for mistake, says := range map[string]string{
+		"distribution=rke": "distribution", "announcer=metallb": "announcer", "manageVLAN=perhaps": "manageVLAN", "controller.replicas=0": "replicas",
+		"controler.replicas=1": "controler", "agent.extraArgs={uplink}": "extraArgs", "cloudConfigSecret=": "cloudConfigSecret", "controller.image.tag=a b": "tag",
+	} {
+		if out, err := template(t, "--set", mistake); err == nil || !strings.Contains(out, says) {
+			t.Errorf("%s: %v\n%s", mistake, err, out)
+		}
+	}
+	if out, err := helm(t, "template", "pnap", chart(t), "--namespace", "default", "--kube-version", "1.36.0"); err == nil || !strings.Contains(out, "install it with --namespace kube-system") {
+		t.Errorf("in another namespace: %v\n%s", err, out)
+	}
+}
+
+// TestChartIsCurrent: what it shares with the kustomizations is the same.
+func TestChartIsCurrent(t *testing.T) {
+	entries, err := os.ReadDir(filepath.Join(chart(t), "manifests"))
+	must(t, err)
+	if len(entries) != len(copied()) {
+		t.Errorf("%d manifests in the chart, want %d", len(entries), len(copied()))
+	}
+	for name, source := range copied() {
+		want, err := os.ReadFile(filepath.Join(sourceTree(t), source))
+		must(t, err)
+		have, err := os.ReadFile(filepath.Join(chart(t), "manifests", name))
+		must(t, err)
+		if !bytes.Equal(want, have) {
+			t.Errorf("%s/manifests/%s is not %s: run make manifests", Chart, name, source)
+		}
+	}
+}
