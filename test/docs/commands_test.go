@@ -13,7 +13,7 @@ import (
 )
 
 // others are programs that are neither ours nor of Kubernetes: they are only told from misspelt ones.
-var others = []string{"apt-get", "cat", "chmod", "cosign", "cp", "curl", "export", "git", "grep", "head", "helm", "ifdown", "ifup", "ip", "ipvsadm", "jq", "k3s", "kubeadm", "networkctl", "netplan", "nft", "nmcli", "ping",
+var others = []string{"apt-get", "cat", "chmod", "cosign", "cp", "curl", "export", "git", "grep", "head", "helm", "ifdown", "ifup", "install", "ip", "ipvsadm", "jq", "k3s", "kubeadm", "networkctl", "netplan", "nft", "nmcli", "ping",
 	"podman", "rm", "sed", "sh", "sha256sum", "sudo", "sysctl", "systemctl", "tail", "tcpdump", "xargs", "arping", "bridge", "ethtool", "cd", "mkdir", "mv", "echo", "ls", "modprobe"}
 
 // TestWhatThePagesTellToDoWorks tries it against a real API server on which this project is installed.
@@ -49,7 +49,7 @@ func (b *bench) commands(t *testing.T) {
 		case "make":
 			problem = target(t, words[1:])
 		case "go":
-			problem = goCommand(t, words[1:])
+			problem = b.goCommand(t, words[1:])
 		case "docker":
 			problem = b.image(t, words[1:])
 		default:
@@ -134,8 +134,11 @@ func target(t *testing.T, args []string) string {
 }
 
 // goCommand finds the packages and the tests that a go command names.
-func goCommand(t *testing.T, args []string) string {
+func (b *bench) goCommand(t *testing.T, args []string) string {
 	t.Helper()
+	if of := strings.TrimPrefix(args[min(1, len(args)-1)], "./"); args[0] == "run" && b.programs[of] != "" {
+		return b.flags(t, of, args[2:])
+	}
 	var dirs []string
 	for i, arg := range args {
 		if strings.HasPrefix(arg, "./") && !slices.Contains(args[:i], "--help") {

@@ -37,6 +37,9 @@ var placeholder = regexp.MustCompile(`<[a-z -]+>`)
 // ours begin the commands that are checked wherever they stand.
 var ours = regexp.MustCompile(`^(kubectl|make|go|/?phoenixnap-agent|dist/bin/\S+) `)
 
+// bare is a verb alone: a sentence that speaks of it, nothing to type.
+var bare = regexp.MustCompile(`^kubectl [a-z]+$`)
+
 // snippets are the commands of all blocks of shell, of what consoles show after the prompt, and of code letters in sentences.
 func snippets(t *testing.T) []snippet {
 	t.Helper()
@@ -71,7 +74,7 @@ func snippets(t *testing.T) []snippet {
 	inline := regexp.MustCompile("`([^`\n]+)`")
 	for _, page := range pages(t) {
 		for _, match := range inline.FindAllStringSubmatch(prose(read(t, page)), -1) {
-			if ours.MatchString(match[1]) && !strings.Contains(match[1], "…") {
+			if ours.MatchString(match[1]) && !strings.Contains(match[1], "…") && !bare.MatchString(match[1]) {
 				add(page, match[1])
 			}
 		}
