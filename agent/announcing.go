@@ -41,12 +41,28 @@ const (
 
 // announceFlags say how the agent announces addresses where the controller has it do so.
 type announceFlags struct {
-	keyFile string
+	keyFile  string
+	interval time.Duration
 }
+
+// The bounds of --announcer-interval.
+const (
+	leastInterval = 50 * time.Millisecond
+	mostInterval  = 5 * time.Second
+)
 
 func (f *announceFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.keyFile, "announcer-key-file", "",
 		"file with the key of the agents' heartbeats, from the key \"key\" of Secret kube-system/phoenixnap-announcer; without it this node announces no addresses with agent://")
+	flags.DurationVar(&f.interval, "announcer-interval", announcer.StandardInterval,
+		"time between two heartbeats, three of which make a node silent; the same for all agents of a cluster, or they do not hear each other")
+}
+
+func (f *announceFlags) check() error {
+	if f.interval < leastInterval || f.interval > mostInterval || f.interval%time.Millisecond != 0 {
+		return usageError{fmt.Errorf("--announcer-interval %s: give whole milliseconds from %s to %s", f.interval, leastInterval, mostInterval)}
+	}
+	return nil
 }
 
 // announce announces addresses together with the agents of other nodes, while the controller has the agents do so.
@@ -63,7 +79,7 @@ func (p *process) announce(views viewstore.ConfigMaps) {
 		NewCore:  func(c announcer.Config) herald.Core { return announcer.New(c) },
 		NewStore: func(networkID string) herald.Store { return viewstore.New(views, networkID) },
 		Line: heartbeat.Config{
-			Interface: p.station.VLANInterface, Source: p.ownAddress, Keys: heartbeat.NewKeyFile(p.flags.announce.keyFile),
+			Interface: p.station.VLANInterface, Source: p.ownAddress, Keys: heartbeat.NewKeyFile(p.flags.announce.keyFile), Interval: p.flags.announce.interval,
 		},
 		Responder:  p.responder,
 		Network:    func() string { return p.situation(local).Network() },

@@ -61,6 +61,9 @@ func runAgent(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := f.announce.check(); err != nil {
+		return err
+	}
 	clients, err := f.clients()
 	if err != nil {
 		return err

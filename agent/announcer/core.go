@@ -17,7 +17,13 @@ type Config struct {
 	First uint64
 	// Seed makes the jitter of heartbeats; nodes should have different ones.
 	Seed uint64
+	// Interval is the time between two heartbeats; 0 means StandardInterval. A slower one makes all that follows from silence
+	// slower in proportion. All nodes must have the same: one of another is not to be heard.
+	Interval time.Duration
 }
+
+// StandardInterval is the usual time between two heartbeats.
+const StandardInterval = 100 * time.Millisecond
 
 // Core is what one node knows. It belongs to one goroutine.
 type Core struct {
@@ -80,7 +86,7 @@ type sending struct {
 // New returns a core that knows nothing yet.
 func New(config Config) *Core {
 	return &Core{
-		Config: config, id: IDOf(config.Node), rules: standardRules(),
+		Config: config, id: IDOf(config.Node), rules: standardRules().paced(config.Interval),
 		random: rand.New(rand.NewPCG(config.Seed, config.Boot)), //nolint:gosec // jitter is no secret
 		begun:  never, resumed: never, gatewayAt: never, impostorAt: never, lease: never, lapsed: true, beatAt: never,
 		peers: map[ID]*peer{}, holdings: map[netip.Addr]*holding{}, keeps: map[netip.Addr]keep{}, releases: map[netip.Addr]release{},

@@ -51,7 +51,7 @@ type rules struct {
 
 func standardRules() rules {
 	return rules{
-		interval: 100 * time.Millisecond,
+		interval: StandardInterval,
 		silence:  300 * time.Millisecond,
 		lease:    290 * time.Millisecond,
 		step:     100 * time.Millisecond,
@@ -71,4 +71,17 @@ func standardRules() rules {
 		newerVoids: true, proof: true, settledProof: true, blockedProof: true, votes: true, settledRemoval: true, establishedJoin: true,
 		restQuietly: true, frozenKeep: true, mutual: true, askGateway: true, yields: true, sentTime: true,
 	}
+}
+
+// paced are the rules with another time between two heartbeats, in proportion.
+func (r rules) paced(interval time.Duration) rules {
+	if interval <= 0 {
+		return r
+	}
+	standard := r.interval
+	for _, d := range []*time.Duration{&r.interval, &r.silence, &r.lease, &r.step, &r.easy, &r.drop, &r.cold, &r.behind, &r.rejoin, &r.gather} {
+		*d = time.Duration(float64(*d) * float64(interval) / float64(standard))
+	}
+	r.hold, r.holdMost = max(r.hold, 10*r.silence), max(r.holdMost, 100*r.silence)
+	return r
 }

@@ -19,13 +19,15 @@ const (
 	Replayed
 	// Own: it is our own, which a switch gave back.
 	Own
+	// OtherInterval: its node sends at another interval, so it means something else by silence.
+	OtherInterval
 
-	drops = int(Own) + 1
+	drops = int(OtherInterval) + 1
 )
 
 // String is the label of the reason in metrics.
 func (d Drop) String() string {
-	names := [drops]string{"taken", "malformed", "other_version", "other_key", "forged", "replayed", "own"}
+	names := [drops]string{"taken", "malformed", "other_version", "other_key", "forged", "replayed", "own", "other_interval"}
 	if int(d) >= len(names) {
 		return "unknown"
 	}

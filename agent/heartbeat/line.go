@@ -39,6 +39,8 @@ type Config struct {
 	// Node is the name of the Node, Boot tells this life of its agent apart from others.
 	Node string
 	Boot uint64
+	// Interval is the time between two heartbeats; those of nodes with another one are not taken.
+	Interval time.Duration
 	// Interface returns the name of the VLAN interface; empty while there is none.
 	Interface func() string
 	// Source returns the node's own address on it; invalid where it has none.
@@ -171,12 +173,15 @@ func (l *Line) Send(h *announcer.Heartbeat) error {
 	for i := range parts {
 		piece := rest[:min(len(rest), space)]
 		rest = rest[len(piece):]
-		l.frame = part{node: h.Node, boot: h.Boot, sequence: h.Sequence, index: i, parts: parts, body: piece}.appendFrame(l.frame[:0], ring, from)
+		l.frame = part{node: h.Node, boot: h.Boot, sequence: h.Sequence, index: i, parts: parts, interval: l.interval(), body: piece}.appendFrame(l.frame[:0], ring, from)
 		l.out.Add(l.frame)
 	}
 	l.sent.Add(uint64(parts)) //nolint:gosec // bounded by mostParts
 	return l.port.Send(l.out)
 }
+
+// interval is that of the line, in milliseconds.
+func (l *Line) interval() uint16 { return uint16(l.Interval / time.Millisecond) } //nolint:gosec // a minute and less
 
 // ear takes frames apart. It belongs to one goroutine.
 type ear struct {
@@ -232,6 +237,9 @@ func (e *ear) take(frame []byte, now time.Time) (*announcer.Heartbeat, Drop) {
 	}
 	if p.node == e.line.Node && p.boot == e.line.Boot {
 		return nil, Own
+	}
+	if p.interval != e.line.interval() {
+		return nil, OtherInterval
 	}
 	body, drop := e.guard.admit(p, now)
 	if drop != Taken || body == nil {

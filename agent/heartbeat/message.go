@@ -35,8 +35,9 @@ const (
 	atSequence = 20
 	atPart     = 28
 	atParts    = 29
-	atNameSize = 30
-	atName     = 31
+	atInterval = 30
+	atNameSize = 32
+	atName     = 33
 )
 
 // check tells what of a heartbeat cannot be said.
@@ -139,7 +140,9 @@ type part struct {
 	node           string
 	boot, sequence uint64
 	index, parts   int
-	body           []byte
+	// interval is the time between two heartbeats of the node, in milliseconds.
+	interval uint16
+	body     []byte
 }
 
 // appendFrame appends the frame of a part, signed by the first key.
@@ -152,7 +155,9 @@ func (p part) appendFrame(b []byte, ring *Ring, from address) []byte {
 	b = append(b, signer.id[:]...)
 	b = be.AppendUint64(b, p.boot)
 	b = be.AppendUint64(b, p.sequence)
-	b = append(b, byte(p.index), byte(p.parts), byte(len(p.node))) //nolint:gosec // bounded by check
+	b = append(b, byte(p.index), byte(p.parts)) //nolint:gosec // bounded by check
+	b = be.AppendUint16(b, p.interval)
+	b = append(b, byte(len(p.node))) //nolint:gosec // bounded by check
 	b = append(b, p.node...)
 	b = append(b, p.body...)
 	b = append(b, signer.tag(b[start+headersLength:])...)
@@ -185,7 +190,10 @@ func parsePart(payload []byte, ring *Ring, names *interner) (part, Drop) {
 		return part{}, Forged
 	}
 	size := int(said[atNameSize])
-	p := part{boot: be.Uint64(said[atBoot:]), sequence: be.Uint64(said[atSequence:]), index: int(said[atPart]), parts: int(said[atParts])}
+	p := part{
+		boot: be.Uint64(said[atBoot:]), sequence: be.Uint64(said[atSequence:]),
+		index: int(said[atPart]), parts: int(said[atParts]), interval: be.Uint16(said[atInterval:]),
+	}
 	if size == 0 || size > mostName || len(said) < atName+size || p.parts == 0 || p.parts > mostParts || p.index >= p.parts {
 		return part{}, Malformed
 	}

@@ -54,7 +54,7 @@ type Config struct {
 	// NewCore makes the core of a session, NewStore the store of a network's view.
 	NewCore  func(announcer.Config) Core
 	NewStore func(networkID string) Store
-	// Line is how heartbeats go; the herald fills in Node, Boot and Hear.
+	// Line is how heartbeats go, and how often; the herald fills in Node, Boot and Hear.
 	Line heartbeat.Config
 	// Responder answers on the wire.
 	Responder Responder
@@ -217,7 +217,7 @@ func (h *Herald) session(ctx context.Context, network string) error {
 	line.Node, line.Boot, line.Hear = h.Node, boot, s.hear
 	s.line, s.store = heartbeat.New(line), h.NewStore(network)
 	s.core = h.NewCore(announcer.Config{
-		Node: h.Node, Boot: boot, First: uint64(started.Unix()), Seed: boot, //nolint:gosec // after 1970
+		Node: h.Node, Boot: boot, First: uint64(started.Unix()), Seed: boot, Interval: line.Interval, //nolint:gosec // after 1970
 	})
 	h.begin(s.line)
 	defer h.end()
