@@ -118,6 +118,7 @@ type importer struct {
 	checked map[string]*types.Package
 }
 
+// Import implements types.Importer.
 func (i importer) Import(path string) (*types.Package, error) {
 	if renamed, ok := i.renamed[path]; ok {
 		path = renamed

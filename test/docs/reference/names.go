@@ -12,8 +12,8 @@ import (
 // Selection says which constants a table lists.
 type Selection struct {
 	table string
-	// head of the first column, and what stands before each name there.
-	head, prefix string
+	// head of the first column.
+	head string
 	// of are the constants: package and the comment of their declaration, or package and name.
 	of []choice
 	// extra says more about a constant than its comment, in a column of its own.

@@ -70,7 +70,9 @@ func fileConstants(root, path string) ([]declared, error) {
 			continue
 		}
 		for _, spec := range block.Specs {
-			constants = append(constants, ofSpec(filepath.ToSlash(directory), block, spec.(*ast.ValueSpec))...)
+			if values, ok := spec.(*ast.ValueSpec); ok {
+				constants = append(constants, ofSpec(filepath.ToSlash(directory), block, values)...)
+			}
 		}
 	}
 	return constants, nil
