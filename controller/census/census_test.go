@@ -53,7 +53,7 @@ func TestConditionsAreToldWhileItRuns(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- census.Run(ctx) }()
 	for m.source.Load() == nil {
-		time.Sleep(time.Millisecond) //nolint:forbidigo // until the informers are filled
+		time.Sleep(time.Millisecond)
 	}
 	want := helpNode + `phoenixnap_node_condition{condition="VLANReady",node="a",reason="VLANInterfaceDown",status="False"} 1
 ` + helpService + `phoenixnap_service_condition{condition="Announced",namespace="shop",reason="Answered",service="web",status="True"} 1

@@ -12,7 +12,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
@@ -229,13 +228,6 @@ func (s scene) clear() {
 		s.ok(s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(ctx, each.Name, metav1.DeleteOptions{}))
 	}
 	s.ok(s.kube.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, "phoenixnap-cloud-controller-manager", metav1.DeleteOptions{}))
-}
-
-// patch changes a Node.
-func (s scene) patch(node, patch string) {
-	s.Helper()
-	_, err := s.kube.CoreV1().Nodes().Patch(s.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	s.ok(err)
 }
 
 // deploy is a file of the shipped manifests.

@@ -38,9 +38,9 @@ func Write(w io.Writer, findings []Finding) error {
 	answered := 0
 	for _, f := range findings {
 		verdict := "not known  "
-		switch usual := pnapsim.SwitchDefault(f.Switch); {
-		case f.Value == "":
-		case f.Value == usual:
+		switch f.Value {
+		case "":
+		case pnapsim.SwitchDefault(f.Switch):
 			verdict, answered = "confirmed  ", answered+1
 		default:
 			verdict, answered = "DIFFERENT  ", answered+1

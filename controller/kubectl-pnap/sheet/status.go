@@ -34,7 +34,8 @@ func (s Style) Status(w io.Writer, o overview.Overview) error {
 }
 
 func (s Style) controller(o overview.Overview) string {
-	c, line := o.Controller, ""
+	c := o.Controller
+	var line string
 	switch {
 	case c.Renewed == nil:
 		line = s.mark(unknown, "no replica has worked here, or its Lease may not be read")
