@@ -32,9 +32,9 @@ type emulator struct {
 	network              bool
 }
 
-// kernelArguments: no mitigations and no self-tests to wait for, panic switches the machine off, and the emulated
-// time stamp counter is good enough as a clock.
-const kernelArguments = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable random.trust_cpu=on"
+// kernelArguments: no mitigations and no self-tests to wait for, panic switches the machine off, and the emulated time stamp
+// counter is good enough as a clock. The check of the timer takes a busy computer for broken hardware, and panics.
+const kernelArguments = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable random.trust_cpu=on no_timer_check"
 
 // firstStream is the number of the first file descriptor that a child process gets beyond the standard three.
 const firstStream = 3
