@@ -78,7 +78,7 @@ type Line struct {
 func New(c Config) *Line {
 	l := &Line{Config: c, out: port.NewBatch(batch, ethernetLength+mostFrame), signer: user{file: c.Keys}}
 	if l.Open == nil {
-		l.Open = open
+		l.Open = Open
 	}
 	if l.Look == nil {
 		l.Look = port.Look
@@ -252,9 +252,9 @@ func (e *ear) take(frame []byte, now time.Time) (*announcer.Heartbeat, Drop) {
 	return h, Taken
 }
 
-// open opens an interface for heartbeats. The filter's first question turns away what is sent to this machine alone, which on
+// Open opens an interface for heartbeats. The filter's first question turns away what is sent to this machine alone, which on
 // a node that serves is nearly everything.
-func open(interfaceName string) (*port.Port, error) {
+func Open(interfaceName string) (*port.Port, error) {
 	const fragment, protocol, destinationPort = ethernetLength + 6, ethernetLength + 9, ethernetLength + ipv4Length + 2
 	return port.Open(interfaceName, unix.ETH_P_IP, []bpf.Instruction{
 		bpf.LoadExtension{Num: bpf.ExtType},

@@ -66,7 +66,7 @@ type Responder struct {
 func New(c Config) *Responder {
 	r := &Responder{Config: c, granted: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 	if r.Open == nil {
-		r.Open = open
+		r.Open = Open
 	}
 	if r.Look == nil {
 		r.Look = port.Look
@@ -257,9 +257,9 @@ func (r *Responder) announce(p *port.Port, out *port.Batch, addresses []netip.Ad
 	return p.Send(out)
 }
 
-// open opens an interface for ARP requests that other machines have sent: to all, or to this one alone. What the interface
+// Open opens an interface for ARP requests that other machines have sent: to all, or to this one alone. What the interface
 // sees because somebody made it promiscuous is for others.
-func open(interfaceName string) (*port.Port, error) {
+func Open(interfaceName string) (*port.Port, error) {
 	return port.Open(interfaceName, unix.ETH_P_ARP, []bpf.Instruction{
 		bpf.LoadExtension{Num: bpf.ExtType},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_BROADCAST, SkipTrue: 1},
