@@ -27,9 +27,11 @@ import (
 const (
 	// RespondCommand is the argument with which the program only answers for the address.
 	RespondCommand = "respond"
-	// rateFor is for how long questions are asked as fast as they can be sent, rateWarm that before.
-	rateFor  = 3 * time.Second
-	rateWarm = time.Second
+	// rateFor is for how long questions are asked as fast as they are answered, rateWarm that before, and rateStart bounds how
+	// long the responder takes to start.
+	rateFor   = 3 * time.Second
+	rateWarm  = 500 * time.Millisecond
+	rateStart = 30 * time.Second
 	// inFlight bounds the requests without an answer, so that those are counted that are answered and not those that are lost.
 	inFlight = 512
 )
@@ -73,7 +75,7 @@ func MeasureRate(ctx context.Context) (rate Rate, err error) {
 		return Rate{}, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	if _, err := flood(ctx, p, rateWarm); err != nil {
+	if err := warm(ctx, p); err != nil {
 		return Rate{}, err
 	}
 	before, err := processorTime(pid)
@@ -90,6 +92,17 @@ func MeasureRate(ctx context.Context) (rate Rate, err error) {
 	}
 	busy := max(after-before, time.Second/ticks)
 	return Rate{PerSecond: float64(answers) / rateFor.Seconds(), PerCoreSecond: float64(answers) / busy.Seconds()}, nil
+}
+
+// warm asks until there are answers.
+func warm(ctx context.Context, p *port.Port) error {
+	for begun := time.Now(); time.Since(begun) < rateStart; {
+		answers, err := flood(ctx, p, rateWarm)
+		if err != nil || answers > 0 {
+			return err
+		}
+	}
+	return fmt.Errorf("the responder does not answer within %s", rateStart)
 }
 
 // ticks are the units of processor time in a second (proc(5), /proc/pid/stat).
