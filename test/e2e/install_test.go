@@ -36,7 +36,9 @@ func TestInstall(t *testing.T) {
 	s.tainted()
 	s.install()
 	address, probe := s.serve()
+	s.allowed()
 	s.upgrade(address, probe)
+	s.allowed()
 	s.uninstall(probe)
 	s.undisturbed()
 }

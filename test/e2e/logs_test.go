@@ -12,6 +12,23 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
 )
 
+// allowed expects that no program has been refused anything, by the API server or by the kernel, so far. With a pod its log
+// goes, too.
+func (s *site) allowed() {
+	s.Helper()
+	for _, server := range s.Servers {
+		out, err := s.Lab.Exec(s.Context(), server.Name, "grep", "-r", "-i", "-E", "forbidden|permission denied|read-only file system|panic:", node.OnServer("/var/log/pods"))
+		check(s.T, err)
+		switch out.Code {
+		case 1: // no line
+		case 0:
+			s.Errorf("logs of pods on %s:\n%.4000s", server.Name, out.Stdout)
+		default:
+			s.Errorf("logs of pods on %s: %s", server.Name, out.Stderr)
+		}
+	}
+}
+
 // keepLogs copies what containerd, kubelet and all containers have written to the test's artifacts. What cannot be had is
 // told in its place.
 func (s *site) keepLogs(ctx context.Context) {
