@@ -46,7 +46,7 @@ const (
 )
 
 // shipped are the programs that are published, by the beginning of their names; the rest is for tests.
-var shipped = []string{image.Controller + "-", image.Agent + "-"}
+var shipped = []string{image.Controller + "-", image.Agent + "-", "kubectl-pnap-"}
 
 // Assemble fills the directory anew and returns the images.
 func (r Release) Assemble(ctx context.Context, builder *image.Builder) ([]Published, error) {
