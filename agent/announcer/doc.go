@@ -16,5 +16,7 @@
 //     members that no majority is left have seen the new view and say that they do not hear the predecessor, or a majority
 //     has seen the new view for longer than a lease.
 //  4. Overlap. The membership changes by one member at a time and only once a majority has seen the change before, so that
-//     majorities of successive views always have a member in common.
+//     majorities of successive views always have a member in common. A member that dies before it has seen the removal of
+//     another one is removed, too, when so many members of either view, who have seen the newer one, do not hear it that it
+//     finds a majority of neither.
 package announcer

@@ -93,11 +93,16 @@ func (c *Core) succession() []change {
 // removable tells whether a member is to be removed: it is silent, and it can find no majority.
 func (c *Core) removable(m string) bool {
 	id := IDOf(m)
-	if !c.silent(id) && !c.gone(id) || !c.connected() || c.rules.settledRemoval && c.settled() < c.view.Changed {
+	if !c.silent(id) && !c.gone(id) || !c.connected() || c.rules.settledRemoval && c.settled() < c.view.Changed && !c.lost(id) {
 		return false
 	}
 	return !c.rules.votes || c.votes(id, c.members, 0, true) >= c.rules.blocking(len(c.members))
 }
+
+// lost tells whether a member can find a majority neither by the view nor by that before the members changed, although it has
+// not been seen that a majority knows of the change: who was removed then, and is alive, has to say so, too. Otherwise a node
+// that dies just after another one was removed would leave a view whose members can never agree.
+func (c *Core) lost(id ID) bool { return c.view.Removed != "" && c.blocked(id, c.view.Changed) }
 
 // removal removes a member and gives its addresses to others.
 func (c *Core) removal(m string) *proposal {
