@@ -29,6 +29,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/port"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/responder"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/viewstore"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // What a question for the gateways is: so short, because somebody waits for the answer who is about to take addresses over.
@@ -73,7 +74,7 @@ func (p *process) announce(views viewstore.ConfigMaps) {
 			p.herald.Changed()
 		})
 	}})
-	local := localhealth.New(p.localPorts, func() { p.herald.Changed() })
+	local := localhealth.New(p.localPorts, p.nodeAddresses, func() { p.herald.Changed() })
 	p.herald = herald.New(herald.Config{
 		Node:     p.name,
 		NewCore:  func(c announcer.Config) herald.Core { return announcer.New(c) },
@@ -115,6 +116,14 @@ func (p *process) localPorts() []int32 {
 	}
 	services, _ := p.watcher.Services()
 	return candidacy.LocalPorts(services)
+}
+
+// nodeAddresses are those of the Node's status.
+func (p *process) nodeAddresses() []netip.Addr {
+	if node := p.watcher.Node(); node != nil {
+		return contract.NodeIPs(node)
+	}
+	return nil
 }
 
 // ownAddress is the node's address on the VLAN interface, invalid where it has none.

@@ -7,9 +7,11 @@ package localhealth
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -36,13 +38,15 @@ type Asker struct {
 	silence map[int32]int
 }
 
-// New returns an asker of the ports that a function names; it starts nothing. changed is called when an answer is another
-// than before; it must not block.
-func New(ports func() []int32, changed func()) *Asker {
+// New returns an asker of the ports that a function names, on the loopback interface and, where nobody answers there, on the
+// addresses of the Node; it starts nothing. changed is called when an answer is another than before; it must not block.
+func New(ports func() []int32, addresses func() []netip.Addr, changed func()) *Asker {
 	client := &http.Client{Timeout: timeout}
 	return &Asker{
 		ports: ports, changed: changed, ready: map[int32]bool{}, silence: map[int32]int{},
-		ask: func(ctx context.Context, port int32) (bool, error) { return askLoopback(ctx, client, port) },
+		ask: func(ctx context.Context, port int32) (bool, error) {
+			return askAny(ctx, client, append([]netip.Addr{loopback}, addresses()...), port)
+		},
 	}
 }
 
@@ -100,14 +104,30 @@ func (a *Asker) round(ctx context.Context) {
 	}
 }
 
-func askLoopback(ctx context.Context, client *http.Client, port int32) (bool, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/healthz", port), nil)
+// loopback is where kube-proxy answers unless it is told to keep to the Node's addresses.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// askAny asks at one address after the other until there is an answer.
+func askAny(ctx context.Context, client *http.Client, addresses []netip.Addr, port int32) (ready bool, err error) {
+	var errs []error
+	for _, address := range addresses {
+		ready, err := askAt(ctx, client, netip.AddrPortFrom(address, uint16(port))) //nolint:gosec // a TCP port
+		if err == nil {
+			return ready, nil
+		}
+		errs = append(errs, err)
+	}
+	return false, errors.Join(errs...)
+}
+
+func askAt(ctx context.Context, client *http.Client, at netip.AddrPort) (bool, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/healthz", at), http.NoBody)
 	if err != nil {
-		return false, fmt.Errorf("ask kube-proxy on port %d: %w", port, err)
+		return false, fmt.Errorf("ask kube-proxy at %s: %w", at, err)
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return false, fmt.Errorf("ask kube-proxy on port %d: %w", port, err)
+		return false, fmt.Errorf("ask kube-proxy at %s: %w", at, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	switch response.StatusCode {
@@ -116,6 +136,6 @@ func askLoopback(ctx context.Context, client *http.Client, port int32) (bool, er
 	case http.StatusServiceUnavailable:
 		return false, nil
 	default:
-		return false, fmt.Errorf("kube-proxy on port %d answers %s: want 200 or 503", port, response.Status)
+		return false, fmt.Errorf("kube-proxy at %s answers %s: want 200 or 503", at, response.Status)
 	}
 }

@@ -3,8 +3,10 @@ package localhealth
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"sync"
@@ -33,7 +35,7 @@ func TestTimeline(t *testing.T) {
 			proxy.Lock()
 			defer proxy.Unlock()
 			return proxy.ports
-		}, func() { proxy.changes++ })
+		}, nil, func() { proxy.changes++ })
 		a.ask = func(context.Context, int32) (bool, error) {
 			proxy.Lock()
 			defer proxy.Unlock()
@@ -105,13 +107,38 @@ func TestLoopback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ready, err := New(nil, nil).ask(t.Context(), int32(port))
+		ready, err := New(nil, none, nil).ask(t.Context(), int32(port))
 		if ready != want.ready || (err != nil) != want.fails {
 			t.Errorf("%d: ready %t, %v", status, ready, err)
 		}
 		server.Close()
-		if _, err := New(nil, nil).ask(t.Context(), int32(port)); err == nil {
+		if _, err := New(nil, none, nil).ask(t.Context(), int32(port)); err == nil {
 			t.Errorf("%d: a port where nobody listens is no error", status)
 		}
+	}
+}
+
+func none() []netip.Addr { return nil }
+
+// TestPrimaryAddressAlone: kube-proxy in nftables mode does not listen on the loopback interface's 127.0.0.1.
+func TestPrimaryAddressAlone(t *testing.T) {
+	primary := netip.MustParseAddr("127.0.0.2")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", netip.AddrPortFrom(primary, 0).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	at, err := netip.ParseAddrPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready, err := New(nil, func() []netip.Addr { return []netip.Addr{primary} }, nil).ask(t.Context(), int32(at.Port()))
+	if !ready || err != nil {
+		t.Errorf("ready %t, %v; want what is answered at the Node's address", ready, err)
+	}
+	if _, err := New(nil, none, nil).ask(t.Context(), int32(at.Port())); err == nil {
+		t.Error("somebody listens on the loopback interface, so this test proves nothing")
 	}
 }
