@@ -11,9 +11,10 @@ func TestPaced(t *testing.T) {
 	if standardRules().paced(0).silence != standard.silence || standard.paced(StandardInterval).lease != standard.lease {
 		t.Error("the standard interval changes something")
 	}
-	for _, factor := range []time.Duration{2, 5, 50} {
-		r := standard.paced(factor * StandardInterval)
-		if r.interval != factor*standard.interval || r.silence != factor*standard.silence || r.lease != factor*standard.lease || r.cold != factor*standard.cold {
+	for _, factor := range []int{2, 5, 50} {
+		slower := func(d time.Duration) time.Duration { return time.Duration(factor) * d }
+		r := standard.paced(slower(StandardInterval))
+		if r.interval != slower(standard.interval) || r.silence != slower(standard.silence) || r.lease != slower(standard.lease) || r.cold != slower(standard.cold) {
 			t.Errorf("%d times as slow: %+v", factor, r)
 		}
 		if r.lease >= r.silence || r.hold < r.silence || r.holdMost < r.hold {
