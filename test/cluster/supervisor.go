@@ -23,8 +23,8 @@ import (
 // terminationGrace is how long a pod has between SIGTERM and SIGKILL (terminationGracePeriodSeconds).
 const terminationGrace = 30 * time.Second
 
-// awaitExit is how long one look for the end of a program lasts.
-const awaitExit = time.Minute
+// awaitExit is how long one look for the end of a program lasts. The lab ends after those that are under way.
+const awaitExit = 3 * time.Second
 
 // processes is what the supervisor needs of the lab.
 type processes interface {
