@@ -123,6 +123,10 @@ images: $(if $(PREBUILT),$(PACKED)) go ## Build the images with docker, podman o
 	go run ./test/image/cmd/images -stamp "$(VERSION) $(COMMIT) $(SOURCE_DATE_EPOCH)" -registry "$(REGISTRY)" -tag "$(TAG)" -platforms "$(PLATFORMS)" \
 		-engine "$(ENGINE)" -base "$(BASE_IMAGE)" $(if $(PREBUILT),-prebuilt $(DIST)) $(if $(PUSH),-push) $(ARGS)
 
+.PHONY: services
+services: prepare ## Serve every kind of Service through kube-vip and through the agents, and tell what edits cost; takes about fifteen minutes
+	go test ./test/services -count=1 -timeout 40m -v -everything
+
 .PHONY: e2e
 e2e: prepare ## Install, use, upgrade and remove everything on a cluster with real kubelets, as the guides say
 	go test ./test/e2e -run TestInstall -count=1 -timeout 40m -v

@@ -83,7 +83,7 @@ func (p *process) announce(views viewstore.ConfigMaps) {
 			Interface: p.station.VLANInterface, Source: p.ownAddress, Keys: heartbeat.NewKeyFile(p.flags.announce.keyFile), Interval: p.flags.announce.interval,
 		},
 		Responder:  p.responder,
-		Network:    func() string { return p.situation(local).Network() },
+		Network:    p.announcedNetwork,
 		Facts:      func() announcer.Facts { return p.situation(local).Facts() },
 		AskGateway: p.askGateway, Off: p.off, Clock: boottime.Now,
 	})
@@ -96,6 +96,14 @@ func seedOf(name string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // never fails
 	return h.Sum64()
+}
+
+// announcedNetwork is the network on which the agents announce, empty while others do. It is asked for often, hence apart
+// from what takes a look at the kernel.
+func (p *process) announcedNetwork() string {
+	s := candidacy.Situation{}
+	s.View, s.Sampled = p.station.View()
+	return s.Network()
 }
 
 // situation is what is known of node and cluster.

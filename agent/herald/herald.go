@@ -25,8 +25,10 @@ const (
 	// farewell is how long an agent that is about to end waits for its addresses to be taken over. It lies within the 30 s
 	// that the kubelet gives a pod.
 	farewell = 5 * time.Second
-	// again is the pause before a herald whose network is not known, or which could not go on, looks again.
+	// again is the pause before a herald that could not go on tries again.
 	again = 500 * time.Millisecond
+	// idle is how long a herald that has no network to announce on waits when nobody calls Changed.
+	idle = 30 * time.Second
 )
 
 // Core decides, see announcer.Core.
@@ -181,19 +183,20 @@ func (h *Herald) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		network := h.Network()
 		if network == "" {
-			h.pause(ctx)
+			h.pause(ctx, idle)
 			continue
 		}
 		if err := h.session(ctx, network); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "No addresses are announced, trying again")
-			h.pause(ctx)
+			h.pause(ctx, again)
 		}
 	}
 	return nil
 }
 
-func (h *Herald) pause(ctx context.Context) {
-	timer := time.NewTimer(again)
+// pause waits, or until something has changed.
+func (h *Herald) pause(ctx context.Context, most time.Duration) {
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
