@@ -125,7 +125,7 @@ images: $(if $(PREBUILT),$(PACKED)) go ## Build the images with docker, podman o
 
 .PHONY: services
 services: prepare ## Serve every kind of Service through kube-vip and through the agents, and tell what edits cost; takes about fifteen minutes
-	go test ./test/services -count=1 -timeout 40m -v -everything
+	go test -tags services ./test/services -count=1 -timeout 40m -v
 
 .PHONY: e2e
 e2e: prepare ## Install, use, upgrade and remove everything on a cluster with real kubelets, as the guides say

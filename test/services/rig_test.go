@@ -4,11 +4,9 @@ package services
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,7 +20,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
 )
 
 // The account besides what every cluster of the lab has: a block that its owner brings, and another cluster with a server of
@@ -61,9 +58,6 @@ type mode struct {
 	remedy func(context.Context, *cluster.Cluster) error
 }
 
-// everything checks every kind in every mode; a long run does, too.
-var everything = flag.Bool("everything", false, "check every kind of Service through every announcer")
-
 // modes are all of them.
 func modes() []mode {
 	return []mode{{
@@ -84,12 +78,6 @@ func modes() []mode {
 		announce:  func(ctx context.Context, c *cluster.Cluster) error { return c.HandOverKey(ctx) },
 		announces: func(*cluster.Cluster, string) bool { return true },
 	}}
-}
-
-// due tells whether a kind is checked in this mode: in a long run every one is, else the modes share the kinds.
-func (m mode) due(tb testing.TB, kind int) bool {
-	index := slices.IndexFunc(modes(), func(other mode) bool { return other.name == m.name })
-	return *everything || seeds.Count(tb, 1) > 1 || kind%len(modes()) == index
 }
 
 // restartKubeVIP ends kube-vip everywhere; the supervisor starts it again.

@@ -170,7 +170,9 @@ func publishedIn(r *rig, kube kubernetes.Interface, name string, wanted func(net
 			return false, err.Error()
 		}
 		address = publishedAddress(s)
-		return address.IsValid() && wanted(address), fmt.Sprintf("%v", s.Status)
+		// kube-vip writes what an author asked for into the status by itself; the annotation is the controller's word.
+		ours := s.Annotations[contract.ServiceIPAddress] == address.String()
+		return address.IsValid() && ours && wanted(address), fmt.Sprintf("%v", s.Status)
 	})
 	return address
 }

@@ -4,8 +4,6 @@ package services
 
 import (
 	"slices"
-	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -31,39 +29,6 @@ func kinds() []kind {
 
 // ahead is how many kinds are prepared while one is checked: buying and assigning takes longest.
 const ahead = 3
-
-// TestServices serves every kind of Service to clients beyond the gateway, in one cluster for each announcer; at the end the
-// account is as it was. A long run does so for every kind through every announcer, others take turns.
-func TestServices(t *testing.T) {
-	for _, m := range modes() {
-		t.Run(m.name, func(t *testing.T) {
-			begun := time.Now()
-			r := newRig(t, m)
-			all, prepared, passed := kinds(), map[int]bool{}, 0
-			for i, k := range all {
-				if !m.due(t, i) {
-					continue
-				}
-				t.Run(k.name, func(t *testing.T) {
-					r := r.with(t)
-					for next := i; next < min(i+ahead, len(all)); next++ {
-						if prepare := all[next].prepare; prepare != nil && !prepared[next] && m.due(t, next) {
-							prepare(r)
-						}
-						prepared[next] = true
-					}
-					k.check(r)
-					if !t.Failed() {
-						passed++
-					}
-				})
-			}
-			t.Run("nothing is left", func(t *testing.T) { r.with(t).nothingIsLeft() })
-			r.figure("kinds_passed", passed, "kinds")
-			r.figure("seconds", time.Since(begun), "s")
-		})
-	}
-}
 
 // nothingIsLeft waits for the ends of all Services and holds the account against what it was at the beginning.
 func (r *rig) nothingIsLeft() {
