@@ -129,7 +129,7 @@ services: prepare ## Serve every kind of Service through kube-vip and through th
 
 .PHONY: e2e
 e2e: prepare ## Install, use, upgrade and remove everything on a cluster with real kubelets, as the guides say
-	go test ./test/e2e -run TestInstall -count=1 -timeout 40m -v
+	go test -tags e2e ./test/e2e -run TestInstall -count=1 -timeout 40m -v
 
 .PHONY: release
 release: build $(DIST)/ca-certificates.crt ## Put a release together in dist/release and print what it would publish (PUBLISH=1 publishes what make e2e has tested; REGISTRY)

@@ -1,4 +1,5 @@
-// Package examination looks once at a node's way to the public network, or at one address of a Service, for a person who asks.
+//go:build linux
+
 package examination
 
 import (

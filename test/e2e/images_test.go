@@ -1,4 +1,4 @@
-package e2e
+//go:build linux && e2e
 
 import (
 	"context"

@@ -334,20 +334,32 @@ func (w *witness) awaitHealthy(limit time.Duration) {
 	}
 }
 
-// wantReports expects the holders of addresses to report them.
+// wantReports expects the holders of addresses to report them, in the time that a verdict may take.
 func (w *witness) wantReports(sides []*side) {
 	w.t.Helper()
+	deadline := time.Now().Add(limit)
 	for _, s := range sides {
 		for name, holder := range map[string]string{"plain/web": s.x, "stopped/web": s.y} {
-			node, err := w.kube.CoreV1().Nodes().Get(w.t.Context(), holder, metav1.GetOptions{})
-			w.must("read Node", err)
-			reported, err := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
-			w.must("read the report", err)
-			if entry := reported[s.addresses[name]]; !entry.Held || entry.State != contract.AddressAnswered || entry.MAC == "" {
-				w.t.Errorf("%s reports %+v of %s (%s), which it holds", holder, entry, s.addresses[name], name)
+			entry := w.reportOf(holder, s.addresses[name])
+			for ; !(entry.Held && entry.State == contract.AddressAnswered && entry.MAC != ""); entry = w.reportOf(holder, s.addresses[name]) {
+				if time.Now().After(deadline) {
+					w.t.Errorf("%s reports %+v of %s (%s), which it holds", holder, entry, s.addresses[name], name)
+					break
+				}
+				<-time.After(300 * time.Millisecond)
 			}
 		}
 	}
+}
+
+// reportOf is what a Node says of an address.
+func (w *witness) reportOf(node string, address netip.Addr) contract.ReportedAddress {
+	w.t.Helper()
+	n, err := w.kube.CoreV1().Nodes().Get(w.t.Context(), node, metav1.GetOptions{})
+	w.must("read Node", err)
+	reported, err := contract.ParseReportedAddresses(n.Annotations[contract.NodeReportedAddresses])
+	w.must("read the report", err)
+	return reported[address]
 }
 
 // took is the time from the state to its naming.
