@@ -1,5 +1,7 @@
 //go:build linux && e2e
 
+package e2e
+
 import (
 	"context"
 	"fmt"
