@@ -341,7 +341,7 @@ func (w *witness) wantReports(sides []*side) {
 	for _, s := range sides {
 		for name, holder := range map[string]string{"plain/web": s.x, "stopped/web": s.y} {
 			entry := w.reportOf(holder, s.addresses[name])
-			for ; !(entry.Held && entry.State == contract.AddressAnswered && entry.MAC != ""); entry = w.reportOf(holder, s.addresses[name]) {
+			for ; !entry.Held || entry.State != contract.AddressAnswered || entry.MAC == ""; entry = w.reportOf(holder, s.addresses[name]) {
 				if time.Now().After(deadline) {
 					w.t.Errorf("%s reports %+v of %s (%s), which it holds", holder, entry, s.addresses[name], name)
 					break
