@@ -16,6 +16,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -220,7 +221,7 @@ func noLineIsTooWide(t *testing.T, text string, d Document) {
 	}
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
-		if utf8.RuneCountInString(line) > minWidth && !copied[strings.TrimSpace(line)] {
+		if utf8.RuneCountInString(line) > textstyle.MinWidth && !copied[strings.TrimSpace(line)] {
 			t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
 		}
 	}
