@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -251,6 +252,11 @@ func checkAffinity(r *rig) {
 	})
 	w.during("affinity_on", func() {
 		r.patch("affinity", spec("sessionAffinity", corev1.ServiceAffinityClientIP))
+		// From the patch until kube-proxy has written its rules the old ones hold.
+		r.until(answerLimit, t.String()+" is answered by one backend", func() (bool, string) {
+			got := serversOf(r.answers(t, 24))
+			return len(got) == 1, strings.Join(got, ", ")
+		})
 	})
 	w.harmless()
 	r.sticks(t, address)
