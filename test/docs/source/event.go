@@ -1,12 +1,7 @@
 package source
 
 import (
-	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
-	"path/filepath"
 	"strings"
 )
 
@@ -25,24 +20,10 @@ type Event struct {
 // Events finds the places below the directories, tests excepted. A reason that is computed is left out.
 func Events(root string, directories ...string) ([]Event, error) {
 	var events []Event
-	for _, directory := range directories {
-		err := filepath.WalkDir(filepath.Join(root, directory), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			pkg, err := filepath.Rel(root, filepath.Dir(path))
-			events = append(events, inFile(file, filepath.ToSlash(pkg))...)
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("look for events below %s: %w", directory, err)
-		}
-	}
-	return events, nil
+	err := eachFile(root, directories, func(file *ast.File, pkg string) {
+		events = append(events, inFile(file, pkg)...)
+	})
+	return events, err
 }
 
 // inFile looks at the arguments of calls and at the elements of literals.

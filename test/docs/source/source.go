@@ -32,18 +32,11 @@ type Constant struct {
 // files' names and of the declarations. A constant whose value cannot be told from constants of the product is left out.
 func Constants(root string, directories ...string) ([]Constant, error) {
 	var found []declared
-	for _, directory := range directories {
-		err := filepath.WalkDir(filepath.Join(root, directory), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			inFile, err := fileConstants(root, path)
-			found = append(found, inFile...)
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read the constants below %s: %w", directory, err)
-		}
+	err := eachFile(root, directories, func(file *ast.File, pkg string) {
+		found = append(found, fileConstants(file, pkg)...)
+	})
+	if err != nil {
+		return nil, err
 	}
 	return resolve(found), nil
 }
@@ -54,15 +47,32 @@ type declared struct {
 	value ast.Expr
 }
 
-func fileConstants(root, path string) ([]declared, error) {
-	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
-		return nil, fmt.Errorf("parse %s: %w", path, err)
+// eachFile parses the files below the directories, tests excepted, in the order of their names; the package is the directory
+// relative to the root, with slashes.
+func eachFile(root string, directories []string, look func(file *ast.File, pkg string)) error {
+	for _, directory := range directories {
+		err := filepath.WalkDir(filepath.Join(root, directory), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			pkg, err := filepath.Rel(root, filepath.Dir(path))
+			if err == nil {
+				look(file, filepath.ToSlash(pkg))
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("read the source below %s: %w", directory, err)
+		}
 	}
-	directory, err := filepath.Rel(root, filepath.Dir(path))
-	if err != nil {
-		return nil, fmt.Errorf("find the package of %s: %w", path, err)
-	}
+	return nil
+}
+
+func fileConstants(file *ast.File, pkg string) []declared {
 	var constants []declared
 	for _, decl := range file.Decls {
 		block, ok := decl.(*ast.GenDecl)
@@ -71,11 +81,11 @@ func fileConstants(root, path string) ([]declared, error) {
 		}
 		for _, spec := range block.Specs {
 			if values, ok := spec.(*ast.ValueSpec); ok {
-				constants = append(constants, ofSpec(filepath.ToSlash(directory), block, values)...)
+				constants = append(constants, ofSpec(pkg, block, values)...)
 			}
 		}
 	}
-	return constants, nil
+	return constants
 }
 
 func ofSpec(directory string, block *ast.GenDecl, spec *ast.ValueSpec) []declared {
