@@ -87,7 +87,6 @@ func (p *process) announce(views viewstore.ConfigMaps) {
 		Facts:      func() announcer.Facts { return p.situation(local).Facts() },
 		AskGateway: p.askGateway, Off: p.off, Clock: boottime.Now,
 	})
-	p.watcher.OnServices(p.herald.Changed)
 	p.add(local, p.herald)
 }
 

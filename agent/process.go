@@ -129,6 +129,10 @@ func (p *process) listen(keepers []keeper) endpoint.Sources {
 		View: p.station.View, Services: p.watcher.Services, Reported: p.station.ReportedBefore, Interval: p.flags.announcementInterval,
 		Tell: p.tellAddresses, Report: p.station.Reported, Event: announcement.Recorder(p.recorder),
 	})
+	p.watcher.OnServices(func() {
+		p.herald.Changed()
+		addresses.Wake()
+	})
 	elections.OnRead(addresses.Wake)
 	owners.OnNews(addresses.Wake)
 	var seen sync.Once

@@ -39,6 +39,7 @@ type segment struct {
 	leases   map[string]kubevip.Lease // by namespace/name of the Service; Read is filled in
 	requests int
 	lost     bool                              // questions cannot be put
+	agents   bool                              // they announce, not kube-vip
 	others   []func(ctx context.Context) error // what else runs
 }
 
@@ -49,6 +50,7 @@ type machine struct {
 	ip         netip.Addr
 	carries    map[netip.Addr][]string // address → interfaces
 	deaf       bool                    // its kernel answers no ARP
+	answers    map[netip.Addr]bool     // by its agent
 	announces  map[netip.Addr]bool
 	ready      bool
 	returnBy   string
@@ -71,7 +73,7 @@ func (s *segment) machine(n int) *machine {
 	m := &machine{
 		segment: s, name: fmt.Sprintf("srv-%d", n), mac: fmt.Sprintf("02:00:00:00:%02x:%02x", n/256, n%256),
 		ip: netip.AddrFrom4([4]byte{192, 0, 2 + byte(n/250), byte(n%250 + 1)}), carries: map[netip.Addr][]string{}, announces: map[netip.Addr]bool{},
-		ready: true, returnBy: vif,
+		answers: map[netip.Addr]bool{}, ready: true, returnBy: vif,
 	}
 	s.machines = append(s.machines, m)
 	return m
@@ -153,7 +155,7 @@ func (m *machine) Ask(ctx context.Context, _ string, questions []l2.Question) ([
 		m.requests++
 		m.broadcast(l2.Claim{Address: m.ip, MAC: m.mac, Target: q.Target})
 		for _, other := range m.machines {
-			if other != m && !other.deaf && slices.Contains(other.carries[q.Target], vif) {
+			if other != m && !other.deaf && (other.answers[q.Target] || slices.Contains(other.carries[q.Target], vif)) {
 				answers[i].MACs, answers[i].Replied = append(answers[i].MACs, other.mac), true
 			}
 		}
@@ -213,8 +215,12 @@ func (m *machine) view() (View, bool) {
 	}
 	addresses = append(addresses, check.Address{LinkIndex: 1, Prefix: netip.PrefixFrom(m.ip, 24)})
 	network := contract.NodeNetwork{IPs: []netip.Addr{m.ip}, Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("203.0.113.0/24")}}}
+	announcer := contract.AnnouncerKubeVIP
+	if m.agents {
+		announcer = contract.AnnouncerAgent
+	}
 	return View{
-		Ready: m.ready, Why: "VLANInterfaceDown", Announcer: contract.AnnouncerKubeVIP, Expected: check.Expected{Network: network},
+		Ready: m.ready, Why: "VLANInterfaceDown", Announcer: announcer, Answers: slices.SortedFunc(maps.Keys(m.answers), netip.Addr.Compare), Expected: check.Expected{Network: network},
 		Report: check.Report{Interface: vif, Source: m.ip.String()}, Snapshot: check.Snapshot{Links: links, Addresses: addresses},
 	}, true
 }

@@ -59,8 +59,9 @@ type standing struct {
 	// metAt is when the address was watched first, answeredOnce that it has answered since.
 	metAt        time.Time
 	answeredOnce bool
-	// goneAt is when no Service had the address any more.
-	goneAt time.Time
+	// goneAt is when no Service had the address any more; leftAt is when this node, which says that somebody answers, saw that
+	// none means to keep it while agents announce: they cease to answer at once.
+	goneAt, leftAt time.Time
 	// unasked says why the last question could not be put.
 	unasked string
 	// told is the finding that was told last as an event, toldAny that there was one.
@@ -139,6 +140,7 @@ func (st *standing) observe(s subject, o Observation, mac, node string, now time
 	}
 	turnAt := st.turnAt(node, s, o)
 	held, settled := st.take(sample, o.Asked, latest(turnAt, st.leaseAt(o, sample)), now)
+	st.lookForEnd(held, now)
 	if !settled {
 		held = unconfirmed(sample)
 	}
@@ -170,8 +172,11 @@ func (st *standing) take(sample belief, asked, last, now time.Time) (held belief
 		return held, settled
 	}
 	pause := confirm
-	if !st.atWire {
+	switch {
+	case !st.atWire:
 		pause = confirmKernel
+	case !st.leftAt.IsZero():
+		pause = farewell
 	}
 	at := latest(st.counted.Add(pause), last)
 	if st.counted.IsZero() {
@@ -208,16 +213,16 @@ func (st *standing) recover(sample belief, now time.Time) (held belief, settled 
 
 // takenUpAt is when an announcer has had the time to take the address up.
 func (st *standing) takenUpAt() time.Time {
-	if st.answeredOnce {
+	if st.answeredOnce || !st.leftAt.IsZero() {
 		return time.Time{}
 	}
 	return st.metAt.Add(takeUp)
 }
 
 // turnAt is when it is this node's turn to believe what every other node may see, too: the zero Time where it has to do with
-// the address, or alone put the question that shows it.
+// the address, or alone put the question that shows it, or is waited for.
 func (st *standing) turnAt(node string, s subject, o Observation) time.Time {
-	if st.involved || o.Announced && !o.Replied {
+	if st.involved || !st.leftAt.IsZero() || o.Announced && !o.Replied {
 		return time.Time{}
 	}
 	return st.classSince.Add(turn(node, s.Address))

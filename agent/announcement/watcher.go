@@ -220,6 +220,7 @@ func (w *Watcher) attend(view View, all []subject, now time.Time) {
 		}
 		standings[s.Address] = st
 		st.meet(s, view)
+		st.part(s, view, w.reported[s.Address].State)
 		involved[s.Address] = st.involved
 	}
 	w.standings = standings
