@@ -3,26 +3,30 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 )
 
 // agentPod makes the pod that the DaemonSet would have made on a Node, in the given phase, and tells where its kubelet is.
 func (s scene) agentPod(node string, phase corev1.PodPhase, port int32) {
 	s.Helper()
 	s.ok(plane.ApplyFiles(s.Context(), deploy("base", "agent.yaml")))
+	set := s.daemonSet()
 	pods := s.kube.CoreV1().Pods(metav1.NamespaceSystem)
 	pod, err := pods.Create(s.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + node, Labels: map[string]string{"app.kubernetes.io/name": "phoenixnap-agent"}},
+		ObjectMeta: metav1.ObjectMeta{Name: set.Name + "-" + node, Labels: set.Spec.Template.Labels},
 		Spec: corev1.PodSpec{
-			NodeName: node, ServiceAccountName: "phoenixnap-agent", AutomountServiceAccountToken: ptr.To(false),
-			Containers: []corev1.Container{{Name: "agent", Image: "none"}},
+			NodeName: node, ServiceAccountName: set.Spec.Template.Spec.ServiceAccountName, AutomountServiceAccountToken: ptr.To(false),
+			Containers: []corev1.Container{{Name: set.Spec.Template.Spec.Containers[0].Name, Image: "none"}},
 		},
 	}, metav1.CreateOptions{})
 	s.ok(err)
@@ -38,6 +42,18 @@ func (s scene) agentPod(node string, phase corev1.PodPhase, port int32) {
 	object.Status.DaemonEndpoints.KubeletEndpoint.Port = port
 	_, err = s.kube.CoreV1().Nodes().UpdateStatus(s.Context(), object, metav1.UpdateOptions{})
 	s.ok(err)
+}
+
+// daemonSet is the shipped one.
+func (s scene) daemonSet() *appsv1.DaemonSet {
+	s.Helper()
+	text, err := os.ReadFile(deploy("base", "agent-daemonset.yaml"))
+	s.ok(err)
+	_, manifest, _ := strings.Cut(string(text), "kind: DaemonSet\n")
+	manifest, _, _ = strings.Cut(manifest, "\n---\n")
+	set := &appsv1.DaemonSet{}
+	s.ok(yaml.Unmarshal([]byte(manifest), set))
+	return set
 }
 
 // The shipped agent is run in its pod, through the API server, and what it says and its exit code come back.
@@ -65,7 +81,7 @@ func TestDiagnoseAsksTheAgentOfTheNode(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &document); err != nil || document.Node != "srv-a" || len(document.Checks) == 0 {
 			t.Errorf("%q: %v, %d checks of %q: %s%s", tc.args, err, len(document.Checks), document.Node, out, errOut)
 		}
-		want := append([]string{"/exec/kube-system/agent-srv-a/agent", "/phoenixnap-agent"}, tc.want...)
+		want := append([]string{"/exec/kube-system/phoenixnap-agent-srv-a/agent", "/phoenixnap-agent"}, tc.want...)
 		if asked := <-k.asked; !slices.Equal(asked, want) {
 			t.Errorf("%q: the kubelet was asked for %q, want %q", tc.args, asked, want)
 		}
@@ -87,7 +103,7 @@ func TestDiagnoseTellsWhyNobodyAnswers(t *testing.T) {
 		args string
 		want []string
 	}{
-		{"admin", "node srv-b", []string{"pod kube-system/agent-srv-b", "does not run (Pending)"}},
+		{"admin", "node srv-b", []string{"pod kube-system/phoenixnap-agent-srv-b", "does not run (Pending)"}},
 		{"admin", "node srv-c", []string{"no agent runs on Node srv-c", "--agent-namespace"}},
 		{"admin", "node srv-x", []string{`no Node is called "srv-x"`}},
 		{"admin", "vip shop/nothing", []string{"no Service shop/nothing has an address"}},
