@@ -74,7 +74,7 @@ func (p *process) announce(views viewstore.ConfigMaps) {
 			p.herald.Changed()
 		})
 	}})
-	local := localhealth.New(p.localPorts, p.nodeAddresses, func() { p.herald.Changed() })
+	p.local = localhealth.New(p.localPorts, p.nodeAddresses, func() { p.herald.Changed() })
 	p.herald = herald.New(herald.Config{
 		Node:     p.name,
 		NewCore:  func(c announcer.Config) herald.Core { return announcer.New(c) },
@@ -84,10 +84,16 @@ func (p *process) announce(views viewstore.ConfigMaps) {
 		},
 		Responder:  p.responder,
 		Network:    p.announcedNetwork,
-		Facts:      func() announcer.Facts { return p.situation(local).Facts() },
+		Facts:      func() announcer.Facts { return p.situation().Facts() },
 		AskGateway: p.askGateway, Off: p.off, Clock: boottime.Now,
 	})
-	p.add(local, p.herald)
+	p.add(p.local, p.herald)
+}
+
+// announceAnew says that what this node announces may be to change.
+func (p *process) announceAnew() {
+	p.local.Changed()
+	p.herald.Changed()
 }
 
 // seedOf makes a number that differs from node to node.
@@ -106,8 +112,8 @@ func (p *process) announcedNetwork() string {
 }
 
 // situation is what is known of node and cluster.
-func (p *process) situation(local *localhealth.Asker) candidacy.Situation {
-	s := candidacy.Situation{Node: p.watcher.Node(), LocalReady: local.Ready}
+func (p *process) situation() candidacy.Situation {
+	s := candidacy.Situation{Node: p.watcher.Node(), LocalReady: p.local.Ready}
 	s.View, s.Sampled = p.station.View()
 	s.Services, s.Listed = p.watcher.Services()
 	if link, err := port.Look(s.View.Report.Interface); err == nil {
@@ -116,9 +122,9 @@ func (p *process) situation(local *localhealth.Asker) candidacy.Situation {
 	return s
 }
 
-// localPorts are what kube-proxy is to be asked about, while this node announces.
+// localPorts are what kube-proxy is to be asked about, while the agents announce.
 func (p *process) localPorts() []int32 {
-	if !p.herald.State().Running {
+	if p.announcedNetwork() == "" {
 		return nil
 	}
 	services, _ := p.watcher.Services()

@@ -19,6 +19,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/lease"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/localhealth"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/monitor"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/netinfo"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/nodecond"
@@ -62,6 +63,7 @@ type process struct {
 	asker     *l2.Asker
 	responder *responder.Responder
 	herald    *herald.Herald
+	local     *localhealth.Asker
 
 	parts []part
 }
@@ -79,7 +81,7 @@ func newProcess(name string, f runFlags, managed managing, clients clients, reco
 	p.station.OnExpectation(func() {
 		samples.Changed()
 		wakeAll(keepers)
-		p.herald.Changed()
+		p.announceAnew()
 	})
 	sources := p.listen(keepers)
 	sources.Managed = func() []endpoint.Managed { return standing(keepers) }
@@ -130,7 +132,7 @@ func (p *process) listen(keepers []keeper) endpoint.Sources {
 		Tell: p.tellAddresses, Report: p.station.Reported, Event: announcement.Recorder(p.recorder),
 	})
 	p.watcher.OnServices(func() {
-		p.herald.Changed()
+		p.announceAnew()
 		addresses.Wake()
 	})
 	elections.OnRead(addresses.Wake)
@@ -138,7 +140,7 @@ func (p *process) listen(keepers []keeper) endpoint.Sources {
 	var seen sync.Once
 	p.station.OnSample(func() {
 		addresses.Wake()
-		p.herald.Changed()
+		p.announceAnew()
 		// Until now keepers have waited to know which machine this is.
 		seen.Do(func() { wakeAll(keepers) })
 	})

@@ -20,6 +20,8 @@ const (
 	// every is the time between questions, timeout bounds one.
 	every   = 500 * time.Millisecond
 	timeout = 400 * time.Millisecond
+	// idle is how long nothing is asked where there is nothing to ask, unless Changed says that there is.
+	idle = 30 * time.Second
 	// patience is how many questions in a row go without an answer before the endpoints count as gone: kube-proxy may be
 	// started anew.
 	patience = 10
@@ -30,6 +32,7 @@ type Asker struct {
 	// ports returns the ports to ask.
 	ports   func() []int32
 	changed func()
+	wake    chan struct{}
 	// ask puts one question. An error says that there was no answer.
 	ask func(ctx context.Context, port int32) (ready bool, err error)
 
@@ -43,7 +46,7 @@ type Asker struct {
 func New(ports func() []int32, addresses func() []netip.Addr, changed func()) *Asker {
 	client := &http.Client{Timeout: timeout}
 	return &Asker{
-		ports: ports, changed: changed, ready: map[int32]bool{}, silence: map[int32]int{},
+		ports: ports, changed: changed, wake: make(chan struct{}, 1), ready: map[int32]bool{}, silence: map[int32]int{},
 		ask: func(ctx context.Context, port int32) (bool, error) {
 			return askAny(ctx, client, append([]netip.Addr{loopback}, addresses()...), port)
 		},
@@ -57,23 +60,41 @@ func (a *Asker) Ready(port int32) bool {
 	return a.ready[port]
 }
 
+// Changed says that there may be other ports to ask.
+func (a *Asker) Changed() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
 // Run asks until ctx ends.
 func (a *Asker) Run(ctx context.Context) error {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		a.round(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
+	for ctx.Err() == nil {
+		began, ports := time.Now(), a.ports()
+		a.round(ctx, ports)
+		if len(ports) == 0 {
+			pause(ctx, idle, a.wake)
+		} else {
+			// However often something changes, nobody is asked more often for it.
+			pause(ctx, every-time.Since(began), nil)
 		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, most time.Duration, wake <-chan struct{}) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-wake:
 	}
 }
 
 // round asks every port once, all at a time.
-func (a *Asker) round(ctx context.Context) {
-	ports := a.ports()
+func (a *Asker) round(ctx context.Context, ports []int32) {
 	type answer struct {
 		ready bool
 		err   error

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,6 +85,49 @@ func TestTimeline(t *testing.T) {
 		}
 		if proxy.changes != 7 {
 			t.Errorf("%d changes were told, want 7", proxy.changes)
+		}
+	})
+}
+
+// TestIdle: where there is nothing to ask nothing wakes up, until somebody says that there is.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const port = 30000
+		var looked, asked atomic.Int32
+		var listed atomic.Pointer[[]int32]
+		listed.Store(new([]int32))
+		a := New(func() []int32 {
+			looked.Add(1)
+			return *listed.Load()
+		}, nil, func() {})
+		a.ask = func(context.Context, int32) (bool, error) {
+			asked.Add(1)
+			return true, nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- a.Run(ctx) }()
+		<-time.After(10*idle - every)
+		if n := looked.Load(); n != 10 {
+			t.Errorf("looked for ports %d times in ten idle times, want 10", n)
+		}
+		listed.Store(&[]int32{port})
+		a.Changed()
+		synctest.Wait()
+		if !a.Ready(port) {
+			t.Error("a new port was not asked at once")
+		}
+		for range 100 {
+			a.Changed()
+			<-time.After(every / 50)
+		}
+		synctest.Wait()
+		if n := asked.Load(); n != 3 {
+			t.Errorf("asked %d times in two periods of changes, want 3", n)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
 }
