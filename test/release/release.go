@@ -11,10 +11,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/deploy"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/image"
 )
 
@@ -53,17 +55,15 @@ func (r Release) Assemble(ctx context.Context, builder *image.Builder) ([]Publis
 	if err := errors.Join(os.RemoveAll(r.Dir), os.MkdirAll(r.Dir, 0o755)); err != nil {
 		return nil, fmt.Errorf("begin the release: %w", err)
 	}
-	for _, step := range []struct {
-		name string
-		do   func() error
-	}{{"programs", r.addPrograms}, {"manifests", r.addManifests}} {
-		if err := step.do(); err != nil {
-			return nil, fmt.Errorf("%s of the release: %w", step.name, err)
-		}
+	if err := r.addPrograms(); err != nil {
+		return nil, fmt.Errorf("programs of the release: %w", err)
 	}
 	published, err := r.addImages(ctx, builder)
 	if err != nil {
 		return nil, err
+	}
+	if err := r.addManifests(published); err != nil {
+		return nil, fmt.Errorf("manifests of the release: %w", err)
 	}
 	return published, r.sum()
 }
@@ -110,22 +110,62 @@ func isShipped(name string) bool {
 	return false
 }
 
-// addManifests copies what users apply, one file for each overlay.
-func (r Release) addManifests() error {
-	rendered := filepath.Join(r.Root, "deploy/rendered")
-	overlays, err := os.ReadDir(rendered)
+// besides are the manifests that users need beside an overlay: file of the release → path below the root.
+func besides() map[string]string {
+	return map[string]string{"secret.yaml": "deploy/template/secret.yaml", "kube-vip.yaml": "deploy/kube-vip/kube-vip.yaml"}
+}
+
+// addManifests writes what users apply, one file for each overlay, with the images of this release by their digests.
+func (r Release) addManifests(published []Published) error {
+	for name, path := range besides() {
+		if err := copyFile(filepath.Join(r.Root, filepath.FromSlash(path)), filepath.Join(r.Dir, manifests, name), 0o644); err != nil {
+			return err
+		}
+	}
+	overlays, err := deploy.Overlays(r.Root)
 	if err != nil {
 		return err
 	}
-	for _, o := range overlays {
-		if !o.IsDir() {
-			continue
+	for _, overlay := range overlays {
+		text, err := os.ReadFile(deploy.Rendered(r.Root, overlay))
+		if err != nil {
+			return err
 		}
-		if err := copyFile(filepath.Join(rendered, o.Name(), "deployment.yaml"), filepath.Join(r.Dir, manifests, o.Name(), "deployment.yaml"), 0o644); err != nil {
+		if text, err = pin(text, published); err != nil {
+			return fmt.Errorf("overlay %s: %w", overlay, err)
+		}
+		if err := writeFile(filepath.Join(r.Dir, manifests, overlay, deploy.File), 0o644, func(w io.Writer) error {
+			_, err := w.Write(text)
+			return err
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// imageLine is where a rendered manifest names an image of this project.
+var imageLine = regexp.MustCompile(`(?m)^(\s*(?:- )?image: )phoenixnap/([a-z-]+):\S+$`)
+
+// pin puts the published images in the place of those that the manifest names.
+func pin(manifest []byte, published []Published) ([]byte, error) {
+	found := map[string]bool{}
+	pinned := imageLine.ReplaceAllFunc(manifest, func(line []byte) []byte {
+		parts := imageLine.FindSubmatch(line)
+		for _, p := range published {
+			if p.Image.Name == string(parts[2]) {
+				found[p.Image.Name] = true
+				return fmt.Appendf(nil, "%s%s@%s", parts[1], p.Reference, p.Digest)
+			}
+		}
+		return line
+	})
+	for _, p := range published {
+		if !found[p.Image.Name] {
+			return nil, fmt.Errorf("it names no image phoenixnap/%s", p.Image.Name)
+		}
+	}
+	return pinned, nil
 }
 
 // addImages builds the images for all platforms.

@@ -10,12 +10,15 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/deploy"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/image"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
 )
@@ -39,9 +42,9 @@ func TestFiles(t *testing.T) {
 	}
 	r := Release{Root: root, Dir: filepath.Join(dir, "release"), Programs: filepath.Join(dir, "bin"), Stamp: image.Stamp{Version: "v1.2.3", Commit: "abc", Epoch: "1700000000"}}
 	must(t, r.addPrograms())
-	must(t, r.addManifests())
+	must(t, r.addManifests(published()))
 	must(t, r.sum())
-	for _, want := range []string{"bin/phoenixnap-agent-linux-amd64", "sbom/phoenixnap-agent-linux-amd64.cdx.json", "manifests/kubeadm/deployment.yaml"} {
+	for _, want := range []string{"bin/phoenixnap-agent-linux-amd64", "sbom/phoenixnap-agent-linux-amd64.cdx.json", "manifests/kubeadm/deployment.yaml", "manifests/secret.yaml", "manifests/kube-vip.yaml"} {
 		if _, err := os.Stat(filepath.Join(r.Dir, want)); err != nil {
 			t.Error(err)
 		}
@@ -50,9 +53,56 @@ func TestFiles(t *testing.T) {
 		t.Error("the simulator is published")
 	}
 	checkSums(t, r.Dir)
+	checkManifests(t, r)
 	r.Programs = t.TempDir()
 	if err := r.addPrograms(); err == nil || !strings.Contains(err.Error(), "run make build") {
 		t.Errorf("without programs: %v", err)
+	}
+}
+
+// published are the images of a release, without their archives.
+func published() []Published {
+	var all []Published
+	for n, i := range image.Images() {
+		all = append(all, Published{Image: i, Reference: "registry.example.com/team/" + i.Name + ":v1.2.3", Digest: "sha256:" + strings.Repeat(strconv.Itoa(n), 64)})
+	}
+	return all
+}
+
+// checkManifests expects every overlay to name the images that are published, and to differ by nothing else.
+func checkManifests(t *testing.T, r Release) {
+	t.Helper()
+	overlays, err := deploy.Overlays(r.Root)
+	must(t, err)
+	if len(overlays) == 0 {
+		t.Error("no overlay is published")
+	}
+	for _, overlay := range overlays {
+		before, err := os.ReadFile(deploy.Rendered(r.Root, overlay))
+		must(t, err)
+		after, err := os.ReadFile(filepath.Join(r.Dir, "manifests", overlay, deploy.File))
+		must(t, err)
+		was, is := strings.Split(string(before), "\n"), strings.Split(string(after), "\n")
+		if len(was) != len(is) {
+			t.Fatalf("%s: %d lines became %d", overlay, len(was), len(is))
+		}
+		var got, want []string
+		for i := range is {
+			if is[i] != was[i] {
+				got = append(got, strings.TrimSpace(is[i]))
+			}
+		}
+		for _, p := range published() {
+			want = append(want, "image: "+p.Reference+"@"+p.Digest)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: other lines than those of the images (-want +got):\n%s", overlay, diff)
+		}
+	}
+	if _, err := pin([]byte("image: phoenixnap/phoenixnap-agent:v1\n"), published()); err == nil {
+		t.Error("a manifest without an image of the controller is published")
 	}
 }
 
