@@ -28,6 +28,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/netinfo"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/port"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/responder"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/tidings"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/viewstore"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
@@ -74,6 +75,7 @@ func (p *process) announce(views viewstore.ConfigMaps) {
 			p.herald.Changed()
 		})
 	}})
+	p.tidings = tidings.New(p.name)
 	p.local = localhealth.New(p.localPorts, p.nodeAddresses, func() { p.herald.Changed() })
 	p.herald = herald.New(herald.Config{
 		Node:     p.name,
@@ -85,7 +87,7 @@ func (p *process) announce(views viewstore.ConfigMaps) {
 		Responder:  p.responder,
 		Network:    p.announcedNetwork,
 		Facts:      func() announcer.Facts { return p.situation().Facts() },
-		AskGateway: p.askGateway, Off: p.off, Clock: boottime.Now,
+		AskGateway: p.askGateway, Off: p.off, Tell: p.tellEvent, Clock: boottime.Now,
 	})
 	p.add(p.local, p.herald)
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/nodewatch"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/responder"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/station"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/tidings"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/viewstore"
 )
 
@@ -63,6 +64,8 @@ type process struct {
 	asker     *l2.Asker
 	responder *responder.Responder
 	herald    *herald.Herald
+	addresses *announcement.Watcher
+	tidings   *tidings.Tidings
 	local     *localhealth.Asker
 
 	parts []part
@@ -126,27 +129,27 @@ func (p *process) keep(managed managing) []keeper {
 func (p *process) listen(keepers []keeper) endpoint.Sources {
 	elections := kubevip.NewReader(p.client.CoordinationV1(), p.flags.kubeVIPNamespace, p.name)
 	owners := announcement.NewRoster(p.client.CoreV1().Nodes())
-	addresses := announcement.New(announcement.Config{
+	p.addresses = announcement.New(announcement.Config{
 		Node: p.name, Asker: p.asker, Router: p.reader, Elections: elections, Owners: owners,
 		View: p.station.View, Services: p.watcher.Services, Reported: p.station.ReportedBefore, Interval: p.flags.announcementInterval,
 		Tell: p.tellAddresses, Report: p.station.Reported, Event: announcement.Recorder(p.recorder),
 	})
 	p.watcher.OnServices(func() {
 		p.announceAnew()
-		addresses.Wake()
+		p.addresses.Wake()
 	})
-	elections.OnRead(addresses.Wake)
-	owners.OnNews(addresses.Wake)
+	elections.OnRead(p.addresses.Wake)
+	owners.OnNews(p.addresses.Wake)
 	var seen sync.Once
 	p.station.OnSample(func() {
-		addresses.Wake()
+		p.addresses.Wake()
 		p.announceAnew()
 		// Until now keepers have waited to know which machine this is.
 		seen.Do(func() { wakeAll(keepers) })
 	})
-	listener := l2.NewListener(p.station.VLANInterface, addresses.Hear)
-	p.add(elections, owners, listener, addresses)
-	return endpoint.Sources{ARP: listener.Counters, Addresses: addresses.Figures, Announcer: p.announcerFigures}
+	listener := l2.NewListener(p.station.VLANInterface, p.addresses.Hear)
+	p.add(elections, owners, listener, p.addresses)
+	return endpoint.Sources{ARP: listener.Counters, Addresses: p.addresses.Figures, Announcer: p.announcerFigures}
 }
 
 // live shows the world that the agent lives.

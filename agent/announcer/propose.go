@@ -19,7 +19,7 @@ func (c *Core) changes() []change {
 	var all []change
 	for _, m := range c.view.Members {
 		if m != c.Node && c.removable(m) {
-			all = append(all, change{"remove/" + m, 0, c.rules.step, func() *proposal { return c.removal(m) }})
+			all = append(all, change{"remove/" + m, 0, c.rules.step, func() *proposal { return c.removal(m, RemovedMember) }})
 		}
 	}
 	if len(all) > 0 {
@@ -32,7 +32,7 @@ func (c *Core) changes() []change {
 		all = append(all, change{"drop", c.rules.drop, c.rules.easy, c.tending})
 	}
 	if m := c.parting(); m != "" {
-		all = append(all, change{"part/" + m, 0, c.rules.easy, func() *proposal { return c.removal(m) }})
+		all = append(all, change{"part/" + m, 0, c.rules.easy, func() *proposal { return c.removal(m, Parted) }})
 	}
 	if m := c.joining(); m != "" {
 		all = append(all, change{"join/" + m, c.rules.interval, c.rules.easy, func() *proposal { return c.joined(m) }})
@@ -104,8 +104,8 @@ func (c *Core) removable(m string) bool {
 // that dies just after another one was removed would leave a view whose members can never agree.
 func (c *Core) lost(id ID) bool { return c.view.Removed != "" && c.blocked(id, c.view.Changed) }
 
-// removal removes a member and gives its addresses to others.
-func (c *Core) removal(m string) *proposal {
+// removal removes a member, for a reason, and gives its addresses to others.
+func (c *Core) removal(m string, why EventKind) *proposal {
 	next := c.view.next()
 	next.remove(m)
 	taken := c.placing(next)
@@ -114,7 +114,7 @@ func (c *Core) removal(m string) *proposal {
 			next.Owners[a] = c.moved(owner, taken.choose(a), next.Number)
 		}
 	}
-	return c.propose(next, Event{Kind: RemovedMember, Node: m})
+	return c.propose(next, Event{Kind: why, Node: m})
 }
 
 // parting is a member that leaves, or a witness that is not needed, and owns nothing; empty when there is none.

@@ -111,8 +111,10 @@ const (
 	Gave EventKind = "Gave"
 	// Lapsed: the node owns addresses and ceased to answer, as no majority of the members acknowledges it.
 	Lapsed EventKind = "Lapsed"
-	// RemovedMember and JoinedMember: this node changed the members by Node.
+	// RemovedMember, Parted and JoinedMember: this node changed the members by Node, which is silent, has handed all over, or
+	// takes part now.
 	RemovedMember EventKind = "RemovedMember"
+	Parted        EventKind = "Parted"
 	JoinedMember  EventKind = "JoinedMember"
 	// Rebuilt: this node wrote a view where there was none, or none that could be read.
 	Rebuilt EventKind = "Rebuilt"

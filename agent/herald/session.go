@@ -295,7 +295,7 @@ func (s *session) tell(ctx context.Context, e announcer.Event) {
 			state.Took++
 		case announcer.Gave:
 			state.Gave++
-		case announcer.Lapsed, announcer.RemovedMember, announcer.JoinedMember, announcer.Rebuilt, announcer.Impostor:
+		case announcer.Lapsed, announcer.RemovedMember, announcer.Parted, announcer.JoinedMember, announcer.Rebuilt, announcer.Impostor:
 		}
 	})
 	switch e.Kind {
@@ -305,7 +305,7 @@ func (s *session) tell(ctx context.Context, e announcer.Event) {
 		log.Info("Ceased to answer for an address", "address", e.Address, "now", e.Node, "view", number)
 	case announcer.Lapsed:
 		log.Info("Ceased to answer, no majority of the nodes hears this one", "view", number)
-	case announcer.RemovedMember, announcer.JoinedMember, announcer.Rebuilt, announcer.Impostor:
+	case announcer.RemovedMember, announcer.Parted, announcer.JoinedMember, announcer.Rebuilt, announcer.Impostor:
 		log.Info("The view of the announcers changed", "event", e.Kind, "node", e.Node, "view", number)
 	}
 	s.Tell(Event{Event: e, Number: number})

@@ -1,0 +1,52 @@
+//go:build linux
+
+package main
+
+import (
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/candidacy"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/herald"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/tidings"
+)
+
+// tellEvent has the addresses looked at when one moved, and tells people what happened.
+func (p *process) tellEvent(e herald.Event) {
+	if e.Kind == announcer.Took || e.Kind == announcer.Gave {
+		p.addresses.Wake()
+	}
+	if n, is := p.tidings.Of(e.Event, time.Now()); is {
+		if about := p.subject(n); about != nil {
+			p.recorder.Event(about, n.Type, n.Reason, n.Message)
+		}
+	}
+}
+
+// subject is the object on which something is told; nil when it is not known, or not any more.
+func (p *process) subject(n tidings.Notice) *corev1.ObjectReference {
+	if n.Address.IsValid() {
+		return p.serviceOf(n.Address)
+	}
+	// As the kubelet does: kubectl describe node finds events by the Node's name in the place of its UID, too.
+	about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Node, UID: types.UID(n.Node)}
+	if own := p.publisher.Observed(); own != nil && own.Name == n.Node {
+		about.UID = own.UID
+	}
+	return about
+}
+
+// serviceOf is the Service whose address is announced, nil when there is none.
+func (p *process) serviceOf(a netip.Addr) *corev1.ObjectReference {
+	services, _ := p.watcher.Services()
+	for _, s := range services {
+		if address, is := candidacy.Address(s); is && address == a {
+			return &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: s.Namespace, Name: s.Name, UID: s.UID}
+		}
+	}
+	return nil
+}

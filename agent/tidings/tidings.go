@@ -1,0 +1,123 @@
+// Package tidings decides what of the doings of the announcer is told as events, on Services and on Nodes.
+package tidings
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcer"
+)
+
+// Reasons of the events on Services.
+const (
+	// EventTakenOver (Normal): with `agent://`, another node than before answers for the address; names both.
+	EventTakenOver = "AddressTakenOver"
+)
+
+// Reasons of the events on Nodes.
+const (
+	// EventUnheard (Warning): with `agent://`, no majority of the nodes hears the agent of this one on the public network; its
+	// addresses were given to others.
+	EventUnheard = "AnnouncerUnheard"
+	// EventJoined (Normal): with `agent://`, the node takes part in announcing addresses.
+	EventJoined = "AnnouncerJoined"
+	// EventLeft (Normal): with `agent://`, the node handed its addresses over and takes part no more.
+	EventLeft = "AnnouncerLeft"
+	// EventUnsupported (Warning): with `agent://`, the node owns addresses and ceased to answer, because it is not acknowledged
+	// by a majority of the nodes.
+	EventUnsupported = "AnnouncerUnsupported"
+	// EventTwice (Warning): with `agent://`, another agent was started with the name of this Node; the older one is silent.
+	EventTwice = "AnnouncerTwice"
+	// EventMany (Normal): with `agent://`, the node took over more addresses within a minute than are told on their Services.
+	EventMany = "ManyAddressesTakenOver"
+)
+
+const (
+	// window is the time in which a node tells at most mostOnServices and mostOnNodes events: those of a network with hundreds
+	// of addresses would be hundreds at once.
+	window         = time.Minute
+	mostOnServices = 20
+	mostOnNodes    = 10
+)
+
+// Notice is what is to be told.
+type Notice struct {
+	// Address is that of the Service on which it is told; the zero Addr for what is told on the Node of the name Node.
+	Address netip.Addr
+	Node    string
+	// Type is that of the event; Reason and Message, too.
+	Type, Reason, Message string
+}
+
+// Tidings knows what was told of late. It belongs to one goroutine.
+type Tidings struct {
+	node  string
+	since time.Time
+	told  map[bool]int // by whether it was on a Service
+}
+
+// New returns the tidings of the node of that name.
+func New(node string) *Tidings { return &Tidings{node: node, told: map[bool]int{}} }
+
+// Of returns what is to be told of an event, if anything is.
+func (t *Tidings) Of(e announcer.Event, now time.Time) (n Notice, is bool) {
+	if n, is = noticeOf(t.node, e); !is {
+		return Notice{}, false
+	}
+	if now.Sub(t.since) >= window {
+		t.since, t.told = now, map[bool]int{}
+	}
+	onService, most := n.Address.IsValid(), mostOnNodes
+	if onService {
+		most = mostOnServices
+	}
+	t.told[onService]++
+	switch {
+	case t.told[onService] <= most:
+		return n, true
+	case onService && t.told[onService] == most+1:
+		return onNode(t.node, corev1.EventTypeNormal, EventMany, fmt.Sprintf(
+			"Took over more than %d addresses within a minute; phoenixnap-agent diagnose vip names them all", most)), true
+	default:
+		return Notice{}, false
+	}
+}
+
+// noticeOf is what an event means to people. What happens without another node having had the address is told by whoever
+// watches the wire.
+func noticeOf(node string, e announcer.Event) (n Notice, is bool) {
+	switch e.Kind {
+	case announcer.Took:
+		if e.Node == "" || e.Node == node {
+			return Notice{}, false
+		}
+		n = onService(e.Address, corev1.EventTypeNormal, EventTakenOver, fmt.Sprintf("Node %s answers for %s in the place of Node %s", node, e.Address, e.Node))
+	case announcer.RemovedMember:
+		n = onNode(e.Node, corev1.EventTypeWarning, EventUnheard, fmt.Sprintf(
+			"No majority of the nodes hears its agent on the public network: its addresses go to others, says the agent of Node %s", node))
+	case announcer.JoinedMember:
+		n = onNode(e.Node, corev1.EventTypeNormal, EventJoined, fmt.Sprintf("Takes part in announcing addresses, says the agent of Node %s", node))
+	case announcer.Parted:
+		n = onNode(e.Node, corev1.EventTypeNormal, EventLeft, fmt.Sprintf("Takes no part in announcing addresses any more, says the agent of Node %s", node))
+	case announcer.Lapsed:
+		n = onNode(node, corev1.EventTypeWarning, EventUnsupported,
+			"Answers for no address: no majority of the nodes that announce addresses acknowledges this one on the public network")
+	case announcer.Impostor:
+		n = onNode(node, corev1.EventTypeWarning, EventTwice,
+			"Two agents use the name of this Node, on two machines or one: the one that was started first answers for no address. End one of them")
+	case announcer.Gave, announcer.Rebuilt:
+		return Notice{}, false
+	}
+	return n, n.Reason != ""
+}
+
+func onService(a netip.Addr, kind, reason, message string) Notice {
+	return Notice{Address: a, Type: kind, Reason: reason, Message: message}
+}
+
+func onNode(name, kind, reason, message string) Notice {
+	return Notice{Node: name, Type: kind, Reason: reason, Message: message}
+}
