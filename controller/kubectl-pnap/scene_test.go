@@ -79,7 +79,7 @@ func (s scene) nodes() {
 		condition(contract.ConditionVLANReady, "True", "Ready", "the node can carry traffic of the public network"),
 		condition(contract.ConditionAnnouncementHealthy, "True", "Answered", "1 address answers"))
 	s.node("srv-b", simtest.Server2ID, nil, true,
-		condition(contract.ConditionVLANReady, "False", "VLANInterfaceDown", "PN102: the VLAN interface bond0.20 is set down: ip link set bond0.20 up"),
+		condition(contract.ConditionVLANReady, "False", "VLANInterfaceDown", "PN103: bond0.20 is down"),
 		condition(contract.ConditionAnnouncementHealthy, "Unknown", "VLANNotReady", "the node cannot judge addresses while its VLAN is not ready"))
 	s.node("srv-c", "", nil, false)
 }
