@@ -10,10 +10,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
 )
 
 // others are programs that are neither ours nor of Kubernetes: they are only told from misspelt ones.
-var others = []string{"apt-get", "cat", "chmod", "cosign", "cp", "curl", "export", "git", "grep", "head", "helm", "ifdown", "ifup", "install", "ip", "ipvsadm", "jq", "k3s", "kubeadm", "networkctl", "netplan", "nft", "nmcli", "ping",
+var others = []string{"apt-get", "cat", "chmod", "cosign", "cp", "curl", "export", "git", "grep", "head", "ifdown", "ifup", "install", "ip", "ipvsadm", "jq", "k3s", "kubeadm", "networkctl", "netplan", "nft", "nmcli", "ping",
 	"podman", "rm", "sed", "sh", "sha256sum", "sudo", "sysctl", "systemctl", "tail", "tcpdump", "xargs", "arping", "bridge", "ethtool", "cd", "mkdir", "mv", "echo", "ls", "modprobe"}
 
 // TestWhatThePagesTellToDoWorks tries it against a real API server on which this project is installed.
@@ -52,6 +54,8 @@ func (b *bench) commands(t *testing.T) {
 			problem = b.goCommand(t, words[1:])
 		case "docker":
 			problem = b.image(t, words[1:])
+		case "helm":
+			problem = helm(t, words[1:])
 		default:
 			if !slices.Contains(others, program) {
 				problem = "a program that this test does not know"
@@ -61,7 +65,7 @@ func (b *bench) commands(t *testing.T) {
 			t.Errorf("%s: %s: %s", s.page, strings.Join(s.words, " "), problem)
 		}
 	}
-	for program, least := range map[string]int{"kubectl": 40, "agent": 8, "make": 8, "go": 5} {
+	for program, least := range map[string]int{"kubectl": 40, "agent": 8, "make": 8, "go": 5, "helm": 1} {
 		if asked[program] < least {
 			t.Errorf("only %d commands of %s found; the pattern is out of date", asked[program], program)
 		}
@@ -110,6 +114,24 @@ func (b *bench) image(t *testing.T, args []string) string {
 		return "deploy/base has no image " + args[at]
 	}
 	return b.flags(t, programOf(name), args[at+1:])
+}
+
+// helm renders what would be installed.
+func helm(t *testing.T, args []string) string {
+	t.Helper()
+	program, err := tools.Binary(t.Context(), "helm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if args[0] != "upgrade" || args[1] != "--install" {
+		return "a command that this test does not know"
+	}
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"template", "--kube-version", "1.36.0"}, args[2:]...)...)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "HOME="+t.TempDir())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return err.Error() + ": " + string(out)
+	}
+	return ""
 }
 
 // target finds the target of a make command in the Makefile.

@@ -94,7 +94,7 @@ func (b *bench) run(ctx context.Context, t *testing.T, limit time.Duration, in [
 
 // How the verbs of kubectl are tried.
 var (
-	reads   = []string{"get", "describe", "events", "version", "cluster-info", "api-resources", "auth", "explain", "top", "config"}
+	reads   = []string{"get", "describe", "events", "version", "cluster-info", "api-resources", "auth", "explain", "top", "config", "kustomize"}
 	changes = []string{"apply", "create", "expose", "patch", "taint", "label", "annotate", "delete", "scale", "replace", "cordon", "uncordon", "drain", "set", "run"}
 	// inPods need a pod, which nothing starts here. They wait a second for it.
 	inPods = []string{"exec", "logs", "port-forward"}
@@ -136,7 +136,11 @@ func (b *bench) kubectl(t *testing.T, args []string) string {
 	if verb == "exec" {
 		inside = append(inside, "--", "true")
 	}
-	out, err := b.run(t.Context(), t, limit, nil, inside...)
+	var in []byte
+	if slices.Contains(inside, "-") {
+		in = []byte(read(t, "deploy/rendered/kubeadm/deployment.yaml")) // what the pipe before it would hand over
+	}
+	out, err := b.run(t.Context(), t, limit, in, inside...)
 	switch {
 	case err == nil, watching && (out == "" || strings.Contains(out, "NAME")):
 		return ""
