@@ -1,6 +1,7 @@
 package monitoring
 
 import (
+	"fmt"
 	"maps"
 	"path/filepath"
 	"strings"
@@ -38,6 +39,14 @@ func service(condition, status, reason string) string {
 
 func node(condition, status, reason string) string {
 	return `phoenixnap_node_condition{node="a",condition="` + condition + `",status="` + status + `",reason="` + reason + `"} 1x60`
+}
+
+func members(instance string, n int) string {
+	return fmt.Sprintf(`phoenixnap_agent_announcer_members{instance=%q} %dx60`, instance, n)
+}
+
+func heard(outcome string) string {
+	return `phoenixnap_agent_heartbeats_heard_total{` + instance + `,outcome="` + outcome + `"} 0+600x60`
 }
 
 func ofService(condition, status, reason string) map[string]string {
@@ -116,6 +125,19 @@ func alertCases() []alertCase {
 		{
 			alert: "PhoenixNAPNodeContested", fires: []string{infoA, `phoenixnap_agent_managed_repairs_total{` + instance + `,kind="vlan"} 0+1x120`}, at: "90m", silentAt: "3m",
 			labels: map[string]string{"instance": "10.0.0.1:10298", "node": "a", "kind": "vlan"}, value: "60", quiet: []string{infoA, `phoenixnap_agent_managed_repairs_total{` + instance + `,kind="vlan"} 0 2x119`},
+		},
+		{
+			alert: "PhoenixNAPAnnouncersNoMajority", fires: []string{members("a", 4), members("b", 4)}, at: "3m", silentAt: "1m", value: "4",
+			quiet: []string{members("a", 3), members("b", 3)},
+		},
+		{
+			alert: "PhoenixNAPAnnouncerBehind", fires: []string{infoA, `phoenixnap_agent_announcer_view_number{` + instance + `} 7x60`, `phoenixnap_agent_announcer_view_number{instance="b"} 9x60`},
+			at: "6m", silentAt: "4m", labels: map[string]string{"instance": "10.0.0.1:10298", "node": "a"}, value: "2",
+			quiet: []string{infoA, `phoenixnap_agent_announcer_view_number{` + instance + `} 7x20 9x40`, `phoenixnap_agent_announcer_view_number{instance="b"} 7x17 9x43`},
+		},
+		{
+			alert: "PhoenixNAPHeartbeatsRefused", fires: []string{infoA, heard("other_interval")}, at: "20m", silentAt: "5m",
+			labels: map[string]string{"instance": "10.0.0.1:10298", "node": "a", "outcome": "other_interval"}, quiet: []string{infoA, heard("taken"), heard("other_key")},
 		},
 	}
 }
