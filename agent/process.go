@@ -110,7 +110,7 @@ func (p *process) followNode(managed managing) {
 // sample judges the node's own way to the public network.
 func (p *process) sample() *monitor.Monitor {
 	samples := monitor.New(monitor.Config{
-		Reader: p.reader, Asker: p.asker, Expected: p.station.Expected, Watch: netinfo.Watch, Interval: p.flags.interval, Tell: p.station.Sample,
+		Reader: p.reader, Asker: p.asker, Expected: p.station.Expected, Watch: p.reader.Watch, Interval: p.flags.interval, Tell: p.station.Sample,
 	})
 	p.add(samples)
 	return samples

@@ -62,7 +62,7 @@ func (i inside) Ask(ctx context.Context, name string, questions []l2.Question) (
 }
 
 func (i inside) Watch(ctx context.Context, changed func()) (err error) {
-	if entered := i.at(func() { err = netinfo.Watch(ctx, changed) }); entered != nil {
+	if entered := i.at(func() { err = i.reader.Watch(ctx, changed) }); entered != nil {
 		return entered
 	}
 	return err

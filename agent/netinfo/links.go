@@ -18,10 +18,29 @@ import (
 // its work on a node with hundreds of pods, and nobody reads them here.
 const skipStatistics = 1 << 3
 
-// listLinks dumps all links. What the netlink package does not read of a bond is read here.
+// listLinks dumps all links.
 func listLinks() ([]check.Link, error) {
-	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
-	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	return askLinks(unix.NLM_F_DUMP, nl.NewIfInfomsg(unix.AF_UNSPEC))
+}
+
+// readLink reads one link.
+func readLink(index int) (check.Link, error) {
+	message := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	message.Index = int32(index) //nolint:gosec // the kernel's numbers are of that size
+	links, err := askLinks(0, message)
+	if err != nil {
+		return check.Link{}, fmt.Errorf("read network interface %d: %w", index, err)
+	}
+	if len(links) != 1 {
+		return check.Link{}, fmt.Errorf("read network interface %d: %d answers", index, len(links))
+	}
+	return links[0], nil
+}
+
+// askLinks asks for links. What the netlink package does not read of a bond is read here.
+func askLinks(flags int, message *nl.IfInfomsg) ([]check.Link, error) {
+	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, flags)
+	request.AddData(message)
 	request.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStatistics)))
 	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
 	if err != nil {

@@ -29,6 +29,7 @@ type Reader struct {
 	// FileRoot is where the configuration of the machine begins, normally "/".
 	FileRoot string
 
+	keeper      keeper
 	machineOnce sync.Once
 	machine     check.Machine
 }
@@ -37,28 +38,20 @@ type Reader struct {
 func NewReader() *Reader { return &Reader{SysctlRoot: "/proc/sys", FileRoot: "/"} }
 
 // Read takes a snapshot of links, addresses, rules, routes and settings. ARP answers and route look-ups are left to the
-// caller.
+// caller. While Watch runs, links, addresses, rules and routes may be up to half a minute old if the kernel has told of no
+// change since.
 func (r *Reader) Read(ctx context.Context) (check.Snapshot, error) {
-	links, err := dump(ctx, listLinks)
+	t, err := r.keeper.read(ctx)
 	if err != nil {
-		return check.Snapshot{}, fmt.Errorf("list network interfaces: %w", err)
-	}
-	addresses, err := dump(ctx, func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
-	if err != nil {
-		return check.Snapshot{}, fmt.Errorf("list addresses: %w", err)
+		return check.Snapshot{}, err
 	}
 	hostname, err := os.Hostname()
 	if err != nil {
 		return check.Snapshot{}, fmt.Errorf("read the hostname: %w", err)
 	}
-	s := check.Snapshot{Hostname: hostname, Links: links, Renderer: r.renderer(), Machine: r.readMachine()}
-	for _, a := range addresses {
-		if value, valid := addressOf(a); valid {
-			s.Addresses = append(s.Addresses, value)
-		}
-	}
-	if err := readRouting(ctx, &s); err != nil {
-		return check.Snapshot{}, err
+	s := check.Snapshot{
+		Hostname: hostname, Links: t.links, Addresses: t.addresses, Rules: t.rules, Tables: t.routes,
+		Renderer: r.renderer(), Machine: r.readMachine(),
 	}
 	r.readSettings(&s)
 	return s, nil

@@ -25,44 +25,44 @@ const (
 )
 
 // readRouting reads the rules and the tables that they name.
-func readRouting(ctx context.Context, s *check.Snapshot) error {
-	rules, err := dump(ctx, func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_V4) })
+func readRouting(ctx context.Context, links []check.Link) (rules []check.Rule, routes map[int][]check.Route, err error) {
+	listed, err := dump(ctx, func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_V4) })
 	if err != nil {
-		return fmt.Errorf("list routing rules: %w", err)
+		return nil, nil, fmt.Errorf("list routing rules: %w", err)
 	}
 	wanted := map[int]bool{check.TableMain: true}
-	for _, r := range rules {
-		s.Rules = append(s.Rules, ruleOf(r))
+	for _, r := range listed {
+		rules = append(rules, ruleOf(r))
 		wanted[r.Table] = true
 	}
 	for _, table := range []int{0, check.TableLocal, check.TableDefault} {
 		delete(wanted, table)
 	}
 	for range maxDumps {
-		if s.Tables, err = readTables(*s, wanted); !errors.Is(err, netlink.ErrDumpInterrupted) {
+		if routes, err = readRoutes(links, wanted); !errors.Is(err, netlink.ErrDumpInterrupted) {
 			break
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, nil, ctx.Err()
 		case <-time.After(dumpPause):
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("list routes: %w", err)
+		return nil, nil, fmt.Errorf("list routes: %w", err)
 	}
-	return nil
+	return rules, routes, nil
 }
 
-// readTables goes through all routes once and keeps what can decide something.
-func readTables(s check.Snapshot, wanted map[int]bool) (map[int][]check.Route, error) {
+// readRoutes goes through all routes once and keeps what can decide something.
+func readRoutes(links []check.Link, wanted map[int]bool) (map[int][]check.Route, error) {
 	tables := map[int][]check.Route{}
 	for table := range wanted {
 		tables[table] = nil
 	}
-	keep := keeper{links: make(map[int]check.Link, len(s.Links))}
-	for _, l := range s.Links {
-		keep.links[l.Index] = l
+	choice := choice{links: make(map[int]check.Link, len(links))}
+	for _, l := range links {
+		choice.links[l.Index] = l
 	}
 	all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
 	err := netlink.RouteListFilteredIter(netlink.FAMILY_V4, all, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
@@ -70,7 +70,7 @@ func readTables(s check.Snapshot, wanted map[int]bool) (map[int][]check.Route, e
 			return true
 		}
 		for _, route := range routesOf(r) {
-			if r.Table != check.TableMain || keep.wants(route) {
+			if r.Table != check.TableMain || choice.wants(route) {
 				tables[r.Table] = append(tables[r.Table], route)
 			}
 		}
@@ -79,19 +79,19 @@ func readTables(s check.Snapshot, wanted map[int]bool) (map[int][]check.Route, e
 	return tables, err
 }
 
-// keeper decides which routes of the main table are kept.
-type keeper struct {
+// choice decides which routes of the main table are kept.
+type choice struct {
 	links map[int]check.Link
 	pods  int
 }
 
-func (k *keeper) wants(r check.Route) bool {
-	l := k.links[r.LinkIndex]
+func (c *choice) wants(r check.Route) bool {
+	l := c.links[r.LinkIndex]
 	switch {
 	case r.Destination.Bits() <= 1, l.VLAN != nil, l.Bond != nil:
 		return true
-	case r.Destination.IsSingleIP() && !r.Gateway.IsValid() && l.Type == "veth" && k.pods < maxPodRoutes:
-		k.pods++
+	case r.Destination.IsSingleIP() && !r.Gateway.IsValid() && l.Type == "veth" && c.pods < maxPodRoutes:
+		c.pods++
 		return true
 	default:
 		return false

@@ -128,7 +128,7 @@ func TestRoutesOf(t *testing.T) {
 
 // TestKeptOfTheMainTable: what decides nothing is not kept, however many pods there are.
 func TestKeptOfTheMainTable(t *testing.T) {
-	keep := keeper{links: map[int]check.Link{4: {Index: 4, Bond: &check.Bond{}}, 6: {Index: 6, VLAN: &check.VLAN{ID: 100}}, 9: {Index: 9, Type: "veth"}, 10: {Index: 10, Type: "device"}}}
+	keep := choice{links: map[int]check.Link{4: {Index: 4, Bond: &check.Bond{}}, 6: {Index: 6, VLAN: &check.VLAN{ID: 100}}, 9: {Index: 9, Type: "veth"}, 10: {Index: 10, Type: "device"}}}
 	kept := 0
 	for i := range 300 {
 		pod := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(i / 250), byte(i % 250)}), 32)

@@ -18,7 +18,10 @@ const receiveBuffer = 1 << 20
 // Watch calls changed whenever the kernel reports a change of a link, an address, a route, a rule or of the few settings that
 // it tells of (RTM_NEWNETCONF; rp_filter is one), and whenever events were lost (ENOBUFS), until ctx ends. The content of
 // events is not looked at: a snapshot follows anyway.
-func Watch(ctx context.Context, changed func()) error {
+func Watch(ctx context.Context, changed func()) error { return watch(ctx, func() {}, changed) }
+
+// watch calls begun once nothing that changes from then on is missed.
+func watch(ctx context.Context, begun, changed func()) error {
 	socket, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF)
 	if err != nil {
@@ -34,6 +37,7 @@ func Watch(ctx context.Context, changed func()) error {
 	if err := socket.SetReceiveBufferSize(receiveBuffer, false); err != nil {
 		klog.FromContext(ctx).V(2).Info("The event buffer keeps its size", "reason", err.Error())
 	}
+	begun()
 	for {
 		_, _, err := socket.Receive()
 		switch {
