@@ -218,6 +218,10 @@ func (p *process) announcerFigures() endpoint.Announcer {
 	}
 	if state.View != nil {
 		figures.View, figures.Members = state.View.Number, len(state.View.Members)
+		figures.Since = make(map[netip.Addr]time.Time, len(figures.Addresses))
+		for _, a := range figures.Addresses {
+			figures.Since[a] = state.View.Owners[a].Since
+		}
 	}
 	for drop, n := range beats.Heard {
 		figures.Heard[drop.String()] = n

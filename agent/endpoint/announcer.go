@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -13,8 +14,9 @@ type Announcer struct {
 	// View is the number of the newest view that is known, of which there are Members.
 	View    uint64
 	Members int
-	// Addresses are those that this node answers for.
+	// Addresses are those that this node answers for, and since when it owns them; the zero Time where that is not known.
 	Addresses []netip.Addr
+	Since     map[netip.Addr]time.Time
 	// Took and Gave count addresses that it began and ceased to answer for, APIFailures requests for the view that failed.
 	Took, Gave, APIFailures uint64
 	// Sent and Heard count frames of heartbeats, the latter by what became of them.
@@ -33,6 +35,8 @@ var (
 		"Nodes that take part in announcing addresses, by that view.", nil, nil)
 	announcedDesc = prometheus.NewDesc("phoenixnap_agent_announced_address",
 		"The addresses that this node answers for; always 1.", []string{"address"}, nil)
+	sinceDesc = prometheus.NewDesc("phoenixnap_agent_announced_since_timestamp_seconds",
+		"Since when this node owns each address that it answers for, in seconds since 1970.", []string{"address"}, nil)
 	movesDesc = prometheus.NewDesc("phoenixnap_agent_announcer_moves_total",
 		"Addresses that this node began (taken) and ceased (given) to answer for.", []string{"direction"}, nil)
 	viewFailuresDesc = prometheus.NewDesc("phoenixnap_agent_announcer_api_failures_total",
@@ -48,7 +52,7 @@ var (
 )
 
 func announcerDescs() []*prometheus.Desc {
-	return []*prometheus.Desc{viewDesc, membersDesc, announcedDesc, movesDesc, viewFailuresDesc, beatsSentDesc, beatsHeardDesc, requestsDesc, announcementsDesc}
+	return []*prometheus.Desc{viewDesc, membersDesc, announcedDesc, sinceDesc, movesDesc, viewFailuresDesc, beatsSentDesc, beatsHeardDesc, requestsDesc, announcementsDesc}
 }
 
 func (m *Metrics) collectAnnouncer(out chan<- prometheus.Metric) {
@@ -62,8 +66,12 @@ func (m *Metrics) collectAnnouncer(out chan<- prometheus.Metric) {
 	gauge(out, viewDesc, float64(a.View))
 	gauge(out, membersDesc, float64(a.Members))
 	for i, address := range a.Addresses {
-		if i < addressLimit {
-			gauge(out, announcedDesc, 1, address.String())
+		if i >= addressLimit {
+			break
+		}
+		gauge(out, announcedDesc, 1, address.String())
+		if since := a.Since[address]; !since.IsZero() {
+			gauge(out, sinceDesc, float64(since.UnixMilli())/1000, address.String())
 		}
 	}
 	counter(out, movesDesc, float64(a.Took), "taken")
