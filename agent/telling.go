@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/candidacy"
@@ -32,12 +31,10 @@ func (p *process) subject(n tidings.Notice) *corev1.ObjectReference {
 	if n.Address.IsValid() {
 		return p.serviceOf(n.Address)
 	}
-	// As the kubelet does: kubectl describe node finds events by the Node's name in the place of its UID, too.
-	about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Node, UID: types.UID(n.Node)}
-	if own := p.publisher.Observed(); own != nil && own.Name == n.Node {
-		about.UID = own.UID
+	if own := p.publisher.Observed(); own != nil {
+		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: own.Name, UID: own.UID}
 	}
-	return about
+	return nil
 }
 
 // serviceOf is the Service whose address is announced, nil when there is none.

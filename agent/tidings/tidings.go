@@ -17,14 +17,15 @@ const (
 	EventTakenOver = "AddressTakenOver"
 )
 
-// Reasons of the events on Nodes.
+// Reasons of the events on the own Node: an agent may write about no other.
 const (
-	// EventUnheard (Warning): with `agent://`, no majority of the nodes hears the agent of this one on the public network; its
-	// addresses were given to others.
+	// EventUnheard (Warning): with `agent://`, another node, which is named, is not heard by a majority on the public network any
+	// more; this node removed it, and gave its addresses to others.
 	EventUnheard = "AnnouncerUnheard"
-	// EventJoined (Normal): with `agent://`, the node takes part in announcing addresses.
+	// EventJoined (Normal): with `agent://`, this node took another one in, which is named: it takes part in announcing
+	// addresses.
 	EventJoined = "AnnouncerJoined"
-	// EventLeft (Normal): with `agent://`, the node handed its addresses over and takes part no more.
+	// EventLeft (Normal): with `agent://`, this node saw another one off, which is named: it has handed its addresses over.
 	EventLeft = "AnnouncerLeft"
 	// EventUnsupported (Warning): with `agent://`, the node owns addresses and ceased to answer, because it is not acknowledged
 	// by a majority of the nodes.
@@ -45,9 +46,8 @@ const (
 
 // Notice is what is to be told.
 type Notice struct {
-	// Address is that of the Service on which it is told; the zero Addr for what is told on the Node of the name Node.
+	// Address is that of the Service on which it is told; the zero Addr for what is told on the own Node.
 	Address netip.Addr
-	Node    string
 	// Type is that of the event; Reason and Message, too.
 	Type, Reason, Message string
 }
@@ -79,7 +79,7 @@ func (t *Tidings) Of(e announcer.Event, now time.Time) (n Notice, is bool) {
 	case t.told[onService] <= most:
 		return n, true
 	case onService && t.told[onService] == most+1:
-		return onNode(t.node, corev1.EventTypeNormal, EventMany, fmt.Sprintf(
+		return onNode(corev1.EventTypeNormal, EventMany, fmt.Sprintf(
 			"Took over more than %d addresses within a minute; phoenixnap-agent diagnose vip names them all", most)), true
 	default:
 		return Notice{}, false
@@ -96,17 +96,17 @@ func noticeOf(node string, e announcer.Event) (n Notice, is bool) {
 		}
 		n = onService(e.Address, corev1.EventTypeNormal, EventTakenOver, fmt.Sprintf("Node %s answers for %s in the place of Node %s", node, e.Address, e.Node))
 	case announcer.RemovedMember:
-		n = onNode(e.Node, corev1.EventTypeWarning, EventUnheard, fmt.Sprintf(
-			"No majority of the nodes hears its agent on the public network: its addresses go to others, says the agent of Node %s", node))
+		n = onNode(corev1.EventTypeWarning, EventUnheard, fmt.Sprintf(
+			"The agent of Node %s is not heard by a majority of the nodes on the public network any more: its addresses go to others", e.Node))
 	case announcer.JoinedMember:
-		n = onNode(e.Node, corev1.EventTypeNormal, EventJoined, fmt.Sprintf("Takes part in announcing addresses, says the agent of Node %s", node))
+		n = onNode(corev1.EventTypeNormal, EventJoined, fmt.Sprintf("Node %s takes part in announcing addresses", e.Node))
 	case announcer.Parted:
-		n = onNode(e.Node, corev1.EventTypeNormal, EventLeft, fmt.Sprintf("Takes no part in announcing addresses any more, says the agent of Node %s", node))
+		n = onNode(corev1.EventTypeNormal, EventLeft, fmt.Sprintf("Node %s handed its addresses over and takes no part in announcing any more", e.Node))
 	case announcer.Lapsed:
-		n = onNode(node, corev1.EventTypeWarning, EventUnsupported,
+		n = onNode(corev1.EventTypeWarning, EventUnsupported,
 			"Answers for no address: no majority of the nodes that announce addresses acknowledges this one on the public network")
 	case announcer.Impostor:
-		n = onNode(node, corev1.EventTypeWarning, EventTwice,
+		n = onNode(corev1.EventTypeWarning, EventTwice,
 			"Two agents use the name of this Node, on two machines or one: the one that was started first answers for no address. End one of them")
 	case announcer.Gave, announcer.Rebuilt:
 		return Notice{}, false
@@ -118,6 +118,6 @@ func onService(a netip.Addr, kind, reason, message string) Notice {
 	return Notice{Address: a, Type: kind, Reason: reason, Message: message}
 }
 
-func onNode(name, kind, reason, message string) Notice {
-	return Notice{Node: name, Type: kind, Reason: reason, Message: message}
+func onNode(kind, reason, message string) Notice {
+	return Notice{Type: kind, Reason: reason, Message: message}
 }

@@ -30,13 +30,13 @@ func TestNotices(t *testing.T) {
 		"given":                {announcer.Event{Kind: announcer.Gave, Address: address, Node: "b"}, Notice{}, nil},
 		"rebuilt":              {announcer.Event{Kind: announcer.Rebuilt}, Notice{}, nil},
 		"another one is silent": {announcer.Event{Kind: announcer.RemovedMember, Node: "b"},
-			Notice{Node: "b", Type: corev1.EventTypeWarning, Reason: EventUnheard}, []string{"Node a"}},
+			Notice{Type: corev1.EventTypeWarning, Reason: EventUnheard}, []string{"Node b"}},
 		"another one comes": {announcer.Event{Kind: announcer.JoinedMember, Node: "b"},
-			Notice{Node: "b", Type: corev1.EventTypeNormal, Reason: EventJoined}, []string{"Node a"}},
+			Notice{Type: corev1.EventTypeNormal, Reason: EventJoined}, []string{"Node b"}},
 		"another one leaves": {announcer.Event{Kind: announcer.Parted, Node: "b"},
-			Notice{Node: "b", Type: corev1.EventTypeNormal, Reason: EventLeft}, []string{"Node a"}},
-		"no majority": {announcer.Event{Kind: announcer.Lapsed}, Notice{Node: "a", Type: corev1.EventTypeWarning, Reason: EventUnsupported}, nil},
-		"two agents":  {announcer.Event{Kind: announcer.Impostor}, Notice{Node: "a", Type: corev1.EventTypeWarning, Reason: EventTwice}, nil},
+			Notice{Type: corev1.EventTypeNormal, Reason: EventLeft}, []string{"Node b"}},
+		"no majority": {announcer.Event{Kind: announcer.Lapsed}, Notice{Type: corev1.EventTypeWarning, Reason: EventUnsupported}, nil},
+		"two agents":  {announcer.Event{Kind: announcer.Impostor}, Notice{Type: corev1.EventTypeWarning, Reason: EventTwice}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, told := New("a").Of(test.event, start)
