@@ -17,7 +17,7 @@ const (
 	EventTakenOver = "AddressTakenOver"
 )
 
-// Reasons of the events on the own Node: an agent may write about no other.
+// Reasons of the events on the Node of the agent, which may write about no other.
 const (
 	// EventUnheard (Warning): with `agent://`, another node, which is named, is not heard by a majority on the public network any
 	// more; this node removed it, and gave its addresses to others.
