@@ -30,6 +30,7 @@ func TestEditsThatCostNothing(t *testing.T) {
 		"size taken away":         func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPBlockSize) },
 		"what we wrote":           annotated(contract.ServiceIPAddress, "203.0.113.99", contract.ServiceIPBlock, "203.0.113.96/29"),
 		"the address of kube-vip": annotated(contract.KubeVIPAddresses, "203.0.113.99"),
+		"our address in the spec": func(s *corev1.Service) { s.Spec.LoadBalancerIP = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
