@@ -39,7 +39,7 @@ func (s *Survey) Buy(ctx context.Context) (err error) {
 
 // offer says what is about to be bought, with the price that the Billing API names.
 func (s *Survey) offer(ctx context.Context) string {
-	offer := fmt.Sprintf("one IPv4 block %s in %s, for some minutes; phoenixNAP charges at least an hour", size, s.options.Location)
+	offer := fmt.Sprintf("one IPv4 block %s in %s, for some minutes, of which an hour is likely to be charged", size, s.options.Location)
 	got, err := s.account.get(ctx, "/billing/v1/products?productCategory=PUBLIC_IP")
 	if err != nil || !got.accepted() {
 		return offer + ". The Billing API does not tell the price: see the price list in the portal"
@@ -48,7 +48,7 @@ func (s *Survey) offer(ctx context.Context) string {
 		for _, plan := range objects(product, "plans") {
 			price, isNumber := plan["price"].(float64)
 			if isNumber && text(plan, "pricingModel") == "HOURLY" && text(plan, "location") == s.options.Location {
-				offer += fmt.Sprintf(". %s: %g %s per %s", text(product, "productCode"), price, text(plan, "priceCurrency"), strings.ToLower(text(plan, "priceUnit")))
+				offer += fmt.Sprintf(". %s: %g per %s", text(product, "productCode"), price, strings.ToLower(text(plan, "priceUnit")))
 			}
 		}
 	}

@@ -182,13 +182,13 @@ func TestAPurchaseIsConfirmed(t *testing.T) {
 	before := w.inventory()
 	billing := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/billing/") {
-			_, _ = fmt.Fprint(out, `[{"productCode":"ip-31","plans":[{"location":"ASH","pricingModel":"HOURLY","price":0.006,"priceCurrency":"USD","priceUnit":"HOUR"},{"location":"PHX","pricingModel":"HOURLY","price":9}]}]`)
+			_, _ = fmt.Fprint(out, `[{"productCode":"ip-31","plans":[{"location":"ASH","pricingModel":"HOURLY","price":0.006,"priceUnit":"HOUR"},{"location":"PHX","pricingModel":"HOURLY","price":9}]}]`)
 			return
 		}
 		w.sim.Handler().ServeHTTP(out, r)
 	}))
 	t.Cleanup(billing.Close)
-	for base, want := range map[string]string{w.url: "does not tell the price", billing.URL: "ip-31: 0.006 USD per hour"} {
+	for base, want := range map[string]string{w.url: "does not tell the price", billing.URL: "ip-31: 0.006 per hour"} {
 		w.account.BaseURL = base
 		var offer string
 		err := w.survey(func(o *Options) {
