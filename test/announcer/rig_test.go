@@ -115,7 +115,7 @@ func (r *rig) startLab() {
 	var err error
 	r.lab, err = lab.Start(r.t.Context(), lab.Config{
 		Servers: r.servers, HostPorts: []uint16{uint16(r.cp.Port()), portOf(r.t, server.URL)}, //nolint:gosec // TCP ports
-		FeedURL: server.URL, Files: r.files(), Programs: []string{"ip", "setpriv"}, MemoryMiB: 2048, TimeLimit: 15 * time.Minute,
+		FeedURL: server.URL, Files: r.files(), Programs: []string{"ip", "nft", "setpriv"}, MemoryMiB: 2048, TimeLimit: 15 * time.Minute,
 	})
 	r.must("start the lab", err)
 	r.t.Cleanup(func() {

@@ -25,7 +25,7 @@ const metaPackage = "linux-image-cloud-amd64"
 var wanted = []string{
 	"8021q", "bonding", "bridge", "dummy", "macvlan", "veth", "overlay", "br_netfilter", "sch_netem",
 	"virtio_pci", "virtio_net", "virtio_blk", "virtio_console", "virtio_rng",
-	"nf_tables", "nft_chain_nat", "nft_compat", "nft_ct", "nft_fib", "nft_fib_inet", "nft_fib_ipv4", "nft_fib_ipv6",
+	"nf_tables", "nft_meta_bridge", "nft_chain_nat", "nft_compat", "nft_ct", "nft_fib", "nft_fib_inet", "nft_fib_ipv4", "nft_fib_ipv6",
 	"nft_hash", "nft_limit", "nft_log", "nft_masq", "nft_nat", "nft_numgen", "nft_objref", "nft_redir",
 	"nft_reject", "nft_reject_inet", "nft_reject_ipv4", "nft_reject_ipv6",
 	"nf_conntrack", "nf_conntrack_netlink", "nf_log_syslog", "nf_nat", "nfnetlink_log",

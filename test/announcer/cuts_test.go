@@ -1,0 +1,184 @@
+//go:build linux
+
+package announcer
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+)
+
+// way is that of frames from one server to another.
+type way struct{ from, to string }
+
+// cut has the switch drop frames on some ways between servers. Gateway and API server are reached by all still.
+func (r *rig) cut(ways ...way) {
+	r.t.Helper()
+	var rules strings.Builder
+	for _, w := range ways {
+		fmt.Fprintf(&rules, "iifname \"p-%s\" oifname \"p-%s\" counter drop\n", w.from, w.to)
+	}
+	r.nft("table bridge cut {\nchain forward {\ntype filter hook forward priority 0;\n" + rules.String() + "}\n}")
+	r.t.Cleanup(r.uncut)
+}
+
+// mend has the switch forward everything again. That nothing was dropped on a way is an error.
+func (r *rig) mend() {
+	r.t.Helper()
+	out, err := r.lab.Exec(r.t.Context(), lab.Switch, "nft", "list", "table", "bridge", "cut")
+	r.must("nft", err)
+	if rules := string(out.Stdout); out.Code != 0 || !strings.Contains(rules, "drop") || strings.Contains(rules, "counter packets 0 ") {
+		r.t.Errorf("on some way nothing was cut:\n%s%s", rules, out.Stderr)
+	}
+	r.uncut()
+	r.members()
+}
+
+// uncut removes what cut made, if it is there.
+func (r *rig) uncut() { r.nft("table bridge cut {}\ndelete table bridge cut") }
+
+func (r *rig) nft(rules string) {
+	r.t.Helper()
+	out, err := r.lab.ExecProgram(r.t.Context(), lab.Program{Host: lab.Switch, Args: []string{"nft", "-f", "-"}, Stdin: []byte(rules + "\n")})
+	r.must("nft", err)
+	if out.Code != 0 {
+		r.t.Fatalf("nft: %s\n%s", out.Stderr, rules)
+	}
+}
+
+// others are all servers but one.
+func (r *rig) others(but string) (names []string) {
+	for _, s := range r.servers {
+		if s.Name != but {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// between are the ways from one server to others, and those back.
+func between(server string, others []string) (there, back []way) {
+	for _, o := range others {
+		there, back = append(there, way{server, o}), append(back, way{o, server})
+	}
+	return there, back
+}
+
+// succeeded waits until another server than one answers for an address. Until then, and for some time afterwards, no two do.
+func (r *rig) succeeded(address netip.Addr, holder string) {
+	r.t.Helper()
+	r.eventually(fmt.Sprintf("another server than %s answers for %s", holder, address), func() bool {
+		return r.single(address) != holder && r.view().Owners[address].Node != holder && r.single(address) != ""
+	})
+	for range 5 {
+		if got := r.single(address); got == holder {
+			r.t.Errorf("%s answers for %s again, of which it is not the owner", holder, address)
+		}
+	}
+}
+
+// single is the only server that answers for an address, empty when none does. That two do is an error.
+func (r *rig) single(address netip.Addr) string {
+	r.t.Helper()
+	found := r.answerers(address)
+	switch len(found) {
+	case 0:
+		return ""
+	case 1:
+		return found[0]
+	default:
+		r.t.Errorf("%q answer for %s", found, address)
+		return ""
+	}
+}
+
+// stays: for some time the server, and nobody else, answers for the address. In a machine that shares its processor it may be
+// silent for a moment.
+func (r *rig) stays(address netip.Addr, holder string, beats int) {
+	r.t.Helper()
+	answered := 0
+	for range beats {
+		switch got := r.single(address); got {
+		case "":
+		case holder:
+			answered++
+		default:
+			r.t.Errorf("%s answers for %s, which is %s's", got, address, holder)
+		}
+	}
+	if answered < beats/2 {
+		r.t.Errorf("%s answered %d of %d requests for %s", holder, answered, beats, address)
+	}
+}
+
+// notHeard: others do not hear the holder, which hears them.
+func (r *rig) notHeard(addresses []netip.Addr) {
+	holder := r.owner(addresses[0])
+	there, _ := between(holder, r.others(holder))
+	r.cut(there...)
+	r.succeeded(addresses[0], holder)
+	r.mend()
+}
+
+// hearsNobody: the holder does not hear the others, which hear it.
+func (r *rig) hearsNobody(addresses []netip.Addr) {
+	holder := r.owner(addresses[0])
+	_, back := between(holder, r.others(holder))
+	r.cut(back...)
+	r.succeeded(addresses[0], holder)
+	r.mend()
+}
+
+// split: the VLAN falls into two parts, each of which reaches the gateway and the API server; the greater one goes on.
+func (r *rig) split(addresses []netip.Addr) {
+	holder := r.owner(addresses[0])
+	there, back := between(holder, r.others(holder))
+	r.cut(slices.Concat(there, back)...)
+	r.succeeded(addresses[0], holder)
+	for _, a := range addresses {
+		r.owner(a, holder)
+	}
+	r.mend()
+}
+
+// pairCut: the holder and another server do not hear each other. Each of them is a majority with the third.
+func (r *rig) pairCut(addresses []netip.Addr) {
+	holder := r.owner(addresses[0])
+	there, back := between(holder, r.others(holder)[:1])
+	r.cut(slices.Concat(there, back)...)
+	r.stays(addresses[0], holder, 15)
+	r.mend()
+}
+
+// apiLost: the holder alone loses the API server. While the view does not change it goes on.
+func (r *rig) apiLost(addresses []netip.Addr) {
+	holder := r.owner(addresses[0])
+	r.ip(holder, "link", "set", privateLink, "down")
+	r.stays(addresses[0], holder, 15)
+	r.ip(holder, "link", "set", privateLink, "up")
+	r.members()
+}
+
+// restored: a person writes back an older view, by which another server owns the address.
+func (r *rig) restored(addresses []netip.Addr) {
+	holder := r.owner(addresses[0])
+	views := r.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	old, err := views.Get(r.t.Context(), contract.AnnouncerView, metav1.GetOptions{})
+	r.must("read the view", err)
+	r.annotate(holder, map[string]any{contract.NodeHandOver: "true"})
+	r.succeeded(addresses[0], holder)
+	number := r.view().Number
+	old.ResourceVersion = ""
+	_, err = views.Update(r.t.Context(), old, metav1.UpdateOptions{})
+	r.must("write an older view", err)
+	r.eventually("the agents write a newer view than all before", func() bool { return r.single(addresses[0]) != holder && r.view().Number > number })
+	r.annotate(holder, map[string]any{contract.NodeHandOver: nil})
+	r.owner(addresses[0])
+	r.members()
+}
