@@ -99,10 +99,7 @@ func answered(nodes []*corev1.Node, all []hearsay, before *metav1.Condition) met
 		return condition
 	}
 	latest := latestAnswer(all)
-	announcer := latest.node
-	if !latest.Held {
-		announcer = owner(nodes, latest.MAC)
-	}
+	announcer := latest.machine(nodes)
 	if announcer == "" && latest.MAC != "" && anyIdentity(nodes) {
 		condition.Reason = contract.AnnouncedForeign
 		condition.Message = latest.MAC + " answers for the address, which is the hardware address of no Node"
@@ -118,6 +115,23 @@ func answered(nodes []*corev1.Node, all []hearsay, before *metav1.Condition) met
 		condition.Message = before.Message
 	}
 	return condition
+}
+
+// machine is the Node that answers by this report; empty when it is not known.
+func (h hearsay) machine(nodes []*corev1.Node) string {
+	if h.Held {
+		return h.node
+	}
+	return owner(nodes, h.MAC)
+}
+
+// announcerOf is the Node that announces an address, and since when; empty while that is in doubt.
+func announcerOf(nodes []*corev1.Node, address netip.Addr) (node string, since time.Time) {
+	if announcement(nodes, address, nil).Status != metav1.ConditionTrue {
+		return "", time.Time{}
+	}
+	latest := latestAnswer(hearsayOf(nodes, address))
+	return latest.machine(nodes), latest.Since
 }
 
 // unheard tells whether those alone say that the address is answered who hold it themselves, and names the latest of them.

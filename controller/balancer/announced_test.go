@@ -130,3 +130,41 @@ func TestStaleness(t *testing.T) {
 		}
 	}
 }
+
+// TestAnnouncedBy: where the agents announce, the Service names the Node that answers and since when; another Node takes its
+// place, and in doubt, or where kube-vip announces, nobody is named.
+func TestAnnouncedBy(t *testing.T) {
+	address := netip.MustParseAddr("203.0.113.10")
+	byA := []*corev1.Node{witness("a", macOne, entrySaid("Answered", macOne, early, true))}
+	byB := []*corev1.Node{byA[0], witness("b", macTwo, entrySaid("Answered", macTwo, later, true))}
+	byB[0] = witness("a", macOne, entrySaid("Silent", "", later, false))
+	silent := []*corev1.Node{byB[0]}
+	service := &corev1.Service{}
+	for i, step := range []struct {
+		announcer   string
+		nodes       []*corev1.Node
+		name, since string
+	}{
+		{contract.AnnouncerAgent, nil, "", ""},
+		{contract.AnnouncerAgent, byA, "a", early},
+		{contract.AnnouncerAgent, []*corev1.Node{witness("a", macOne, entrySaid("Answered", macOne, later, true))}, "a", early},
+		{contract.AnnouncerAgent, append(byB, witness("c", "", entrySaid("Answered", macTwo, later, false))), "b", later},
+		{contract.AnnouncerAgent, silent, "", ""},
+		{contract.AnnouncerAgent, byA, "a", early},
+		{contract.AnnouncerKubeVIP, byA, "", ""},
+	} {
+		wanted := forPeople(scene{service: service, nodes: step.nodes, announcer: step.announcer}, address)
+		service.Annotations = map[string]string{}
+		for name, value := range wanted {
+			if text, is := value.(string); is {
+				service.Annotations[name] = text
+			}
+		}
+		if by, since := service.Annotations[contract.ServiceAnnouncedBy], service.Annotations[contract.ServiceAnnouncedSince]; by != step.name || since != step.since {
+			t.Errorf("step %d: announced by %q since %q, want %q since %q", i, by, since, step.name, step.since)
+		}
+		if len(wanted) != 2 {
+			t.Errorf("step %d: %v, want both annotations to be decided on", i, wanted)
+		}
+	}
+}

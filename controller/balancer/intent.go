@@ -49,7 +49,7 @@ func usersAnnotations() []string {
 func ourAnnotations() []string {
 	return []string{
 		contract.ServiceIPAddress, contract.ServiceIPBlock, contract.ServiceIPGateway, contract.ServiceIPBlockAssigned,
-		contract.ServiceIPPurchase, contract.ServiceIPOwner,
+		contract.ServiceIPPurchase, contract.ServiceIPOwner, contract.ServiceAnnouncedBy, contract.ServiceAnnouncedSince,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,6 +88,7 @@ func publication(s scene, step ipblock.Step) patch {
 		contract.ServiceIPOwner:         string(service.UID),
 	}
 	maps.Copy(wanted, forKubeVIP(s, address))
+	maps.Copy(wanted, forPeople(s, step.Address))
 	if s.purchase == nil || s.listed(step.Block.ID) && (s.purchase.BlockID == step.Block.ID || s.purchase.BlockID == "") || !s.now.Before(s.purchase.Time.Add(ipblock.PurchaseSettles)) {
 		// From now on tags find the block; until then the recorded ID must.
 		wanted[contract.ServiceIPPurchase] = nil
@@ -109,6 +111,24 @@ func forKubeVIP(s scene, address string) map[string]any {
 	wanted := map[string]any{contract.KubeVIPAddresses: address}
 	if vlanInterface := commonInterface(s.nodes, s.networkID); vlanInterface != "" && s.service.Annotations[contract.KubeVIPInterface] == "" {
 		wanted[contract.KubeVIPInterface] = vlanInterface
+	}
+	return wanted
+}
+
+// forPeople names the Node that announces the address, where kube-vip does not write that itself.
+func forPeople(s scene, address netip.Addr) map[string]any {
+	wanted := map[string]any{contract.ServiceAnnouncedBy: nil, contract.ServiceAnnouncedSince: nil}
+	if s.announcer != contract.AnnouncerAgent {
+		return wanted
+	}
+	node, since := announcerOf(s.nodes, address)
+	if node == "" {
+		return wanted
+	}
+	wanted[contract.ServiceAnnouncedBy], wanted[contract.ServiceAnnouncedSince] = node, since.UTC().Format(time.RFC3339)
+	have := s.service.Annotations
+	if before := have[contract.ServiceAnnouncedSince]; before != "" && have[contract.ServiceAnnouncedBy] == node {
+		wanted[contract.ServiceAnnouncedSince] = before
 	}
 	return wanted
 }

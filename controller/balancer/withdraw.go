@@ -18,6 +18,8 @@ func withdrawal(service *corev1.Service, vlanInterface string) patch {
 		contract.ServiceIPBlock:         nil,
 		contract.ServiceIPGateway:       nil,
 		contract.ServiceIPBlockAssigned: nil,
+		contract.ServiceAnnouncedBy:     nil,
+		contract.ServiceAnnouncedSince:  nil,
 	}
 	if address != "" && service.Annotations[contract.KubeVIPAddresses] == address {
 		wanted[contract.KubeVIPAddresses] = nil

@@ -96,6 +96,7 @@ func marks() []string {
 	return []string{
 		contract.ServiceIPAddress, contract.ServiceIPBlock, contract.ServiceIPGateway,
 		contract.ServiceIPBlockAssigned, contract.ServiceIPPurchase, contract.ServiceIPOwner,
+		contract.ServiceAnnouncedBy, contract.ServiceAnnouncedSince,
 	}
 }
 

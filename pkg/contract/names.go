@@ -57,6 +57,10 @@ const (
 	// ServiceIPOwner is the UID of the Service that the annotations above were written for. On a Service
 	// with another UID, restored from a backup or copied, they prove nothing.
 	ServiceIPOwner = Prefix + "ip-owner"
+	// ServiceAnnouncedBy is the Node that answers for the address, where the agents announce. It is for people; nothing reads it.
+	ServiceAnnouncedBy = Prefix + "announced-by"
+	// ServiceAnnouncedSince is since when it does (RFC 3339).
+	ServiceAnnouncedSince = Prefix + "announced-since"
 	// KubeVIPAddresses is kube-vip's own annotation: the addresses that it announces for a Service.
 	KubeVIPAddresses = "kube-vip.io/loadbalancerIPs"
 	// KubeVIPInterface is kube-vip's own annotation: the interface on which it announces them. Written where the user left it
