@@ -73,6 +73,10 @@ bench: prepare ## Measure the cost of controller and agent, one figure a line; t
 bench-failover: prepare ## Measure the outage when the announcing node fails, with the agents' announcer and with kube-vip; takes about forty minutes
 	go run ./test/failover/cmd/failover
 
+.PHONY: bench-scale
+bench-scale: go ## Count what the agents of 100 nodes that announce 500 addresses ask of the API server, by the model; takes a minute or two
+	PNAP_SEED_FACTOR=100 go test ./agent/announcer -run 'TestScale$$' -count=1 -timeout 20m -v | grep -v '^ *\(=== \|--- PASS\)'
+
 .PHONY: faults
 faults: prepare ## Break servers of the lab, and kube-vip on them, in every way that has a finding, and measure when it is told; takes about ten minutes
 	go run ./test/faults/cmd/faults

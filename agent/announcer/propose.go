@@ -171,7 +171,7 @@ func (c *Core) joining() string {
 		if p.last.Flags.Has(Witness) && (c.witnesses() > 0 || len(c.members)%2 == 1 || len(c.view.Members) < 2) {
 			continue
 		}
-		if p.last.Flags.Has(Asking) && c.mutual(p) && (best == "" || p.name < best) {
+		if p.last.Flags.Has(Asking) && (best == "" || p.name < best) && c.mutual(p) {
 			best = p.name
 		}
 	}
