@@ -3,6 +3,7 @@ package docs
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/docs/shell"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
@@ -35,7 +37,12 @@ items:
 // TestAClusterThatIsThereAlready follows the guide of that name with its own commands, the shipped controller and a
 // simulated account, in which worker-1 is a server's host name, and worker-2 is not.
 func TestAClusterThatIsThereAlready(t *testing.T) {
-	c := newRunning(t)
+	t.Parallel()
+	c := newRunning(t, "docs/guides/existing-clusters.md", func(*pnapsim.AccountSeed, string) {}, runningCluster)
+	for _, node := range []string{"worker-1", "worker-2", "foreign"} {
+		c.kubectl("taint", "node", node, "node.kubernetes.io/not-ready-") // as they are in a cluster that runs
+		c.kubectl("patch", "node", node, "--subresource=status", "--type=strategic", "-p", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
+	}
 	c.expect("kubectl get nodes", "worker-1 <none> <none>", "foreign k3s://foreign <none>")
 	c.expect("kubectl get services", "default first LoadBalancer", "default other LoadBalancer")
 	c.controller("--max-ip-blocks=1")
@@ -44,6 +51,9 @@ func TestAClusterThatIsThereAlready(t *testing.T) {
 		reasons := c.kubectl("get", "services", "-o", "jsonpath={.items[*].status.conditions[*].reason}")
 		return len(strings.Fields(addresses)) == 1 && strings.Contains(reasons, "TooManyBlocks")
 	})
+	if bought := c.bought(); bought != 1 {
+		t.Errorf("%d blocks were bought, want one", bought)
+	}
 	if conditions := c.kubectl("get", "service", "other", "-o", "jsonpath={.status}"); conditions != `{"loadBalancer":{}}` {
 		t.Errorf("the Service of another load balancer has the status %s", conditions)
 	}
@@ -60,33 +70,83 @@ func TestAClusterThatIsThereAlready(t *testing.T) {
 	c.expect("kubectl get nodes", "foreign k3s://foreign <none>")
 }
 
+// addressOfVersion1 is what v1 bought and published.
+const addressOfVersion1 = "203.0.113.18"
+
+// clusterOfVersion1 is a cluster with v1 as its own manifest makes it, and a Service that it serves.
+const clusterOfVersion1 = `
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: worker-1}, spec: {providerID: "phoenixnap://` + simtest.Server1ID + `"}}
+- {apiVersion: v1, kind: Service, metadata: {name: web, namespace: default}, spec: {type: LoadBalancer, loadBalancerIP: ` + addressOfVersion1 + `, allocateLoadBalancerNodePorts: false, ports: [{port: 80}]}}
+- {apiVersion: apps/v1, kind: Deployment, metadata: {name: cloud-provider-phoenixnap, namespace: kube-system}, spec: {selector: {matchLabels: {app: v1}}, template: {metadata: {labels: {app: v1}}, spec: {containers: [{name: v1, image: v1}]}}}}
+- {apiVersion: v1, kind: Secret, metadata: {name: phoenixnap-cloud-config, namespace: kube-system}}
+- {apiVersion: v1, kind: ServiceAccount, metadata: {name: cloud-controller-manager, namespace: kube-system}}
+- {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: "system:cloud-controller-manager"}}
+- {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: "system:cloud-controller-manager"}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:cloud-controller-manager"}}
+`
+
+// TestFromVersion1 follows the guide of the migration: v1's address stays, and nothing is bought.
+func TestFromVersion1(t *testing.T) {
+	t.Parallel()
+	c := newRunning(t, "docs/guides/migrate.md", func(account *pnapsim.AccountSeed, cluster string) {
+		account.Blocks = append(account.Blocks, pnapsim.BlockSeed{Owner: simtest.ClientID, Location: "ASH", CIDR: "203.0.113.16/29", Network: simtest.NetworkID, Tags: map[string]string{
+			contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: cluster, contract.TagServiceNamespace: "default", contract.TagServiceName: "web",
+		}})
+	}, clusterOfVersion1)
+	c.run("kubectl -n kube-system scale deployment cloud-provider-phoenixnap")
+	c.run("kubectl apply -k deploy/overlays/kubeadm")
+	c.controller("--max-ip-blocks=1")
+	c.run("kubectl wait service --all-namespaces")
+	c.expect("kubectl get services", "default web LoadBalancer")
+	c.eventually("the address of v1 is published", func() bool {
+		return c.kubectl("get", "service", "web", "-o", "jsonpath={.status.loadBalancer.ingress[*].ip}") == addressOfVersion1
+	})
+	if bought := c.bought(); bought != 0 {
+		t.Errorf("%d blocks were bought", bought)
+	}
+	c.run("kubectl -n kube-system rollout restart")
+	c.run("kubectl -n kube-system delete deployment/cloud-provider-phoenixnap")
+	c.run("kubectl delete clusterrolebinding/system:cloud-controller-manager")
+	if left := c.kubectl("-n", "kube-system", "get", "deployments,secrets,serviceaccounts", "-o", "name"); strings.Contains(left, "cloud-provider-phoenixnap") ||
+		strings.Contains(left, "phoenixnap-cloud-config") || !strings.Contains(left, "deployment.apps/phoenixnap-cloud-controller-manager") {
+		t.Errorf("left in kube-system:\n%s", left)
+	}
+}
+
 // running is a cluster that was there before the controller.
 type running struct {
 	*testing.T
 	*bench
+	// page is the guide that is followed.
+	page   string
 	secret string
+	sim    *pnapsim.Sim
 	// names are those of the page, each with what is put in its place.
 	names []string
 }
 
-func newRunning(t *testing.T) running {
+// newRunning is such a cluster with its account, in which worker-1 is a server; edit is told the UID of kube-system.
+func newRunning(t *testing.T, page string, edit func(account *pnapsim.AccountSeed, cluster string), objects string) running {
 	t.Helper()
 	plane := controlplane.ForTest(t)
+	c := running{T: t, page: page, bench: &bench{programs: map[string]string{"kubectl": kubectlOf(t)}, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}}
+	must(t, controlplane.WriteKubeconfig(c.kubeconfig, plane.Config(), ""))
+	must(t, plane.Apply(t.Context(), controlplane.Manifest{Name: "a running cluster", Data: []byte(objects)}))
 	seed := simtest.Seed()
 	seed.Accounts[0].Servers[0].Hostname, seed.Accounts[0].Servers[1].Hostname = "worker-1", "rack-7"
-	_, url := simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)}, seed)
-	c := running{T: t, bench: &bench{programs: map[string]string{"kubectl": kubectlOf(t)}, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}}
-	must(t, controlplane.WriteKubeconfig(c.kubeconfig, plane.Config(), ""))
-	must(t, plane.Apply(t.Context(), controlplane.Manifest{Name: "a running cluster", Data: []byte(runningCluster)}))
+	edit(&seed.Accounts[0], c.kubectl("get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"))
+	var url string
+	c.sim, url = simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)}, seed)
 	c.secret = filepath.Join(t.TempDir(), "cloud-sa.json")
 	content := fmt.Sprintf(`{"clientID": %q, "clientSecret": %q, "base-url": %q, "location": "ASH", "loadbalancer": "kube-vip://%s"}`, simtest.ClientID, simtest.ClientSecret, url, simtest.NetworkID)
 	must(t, os.WriteFile(c.secret, []byte(content), 0o600))
-	for _, node := range []string{"worker-1", "worker-2", "foreign"} {
-		c.kubectl("taint", "node", node, "node.kubernetes.io/not-ready-") // as they are in a cluster that runs
-		c.kubectl("patch", "node", node, "--subresource=status", "--type=strategic", "-p", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
-	}
 	return c
 }
+
+// bought is how many blocks the controller has bought.
+func (c running) bought() int { return c.sim.Counters()["POST /ips/v1/ip-blocks"][http.StatusCreated] }
 
 // controller starts the shipped program until the test ends.
 func (c running) controller(args ...string) {
@@ -126,7 +186,7 @@ func (c running) named(page, ours string) running {
 func (c running) run(beginning string) string {
 	c.Helper()
 	for _, b := range blocks(c.T) {
-		if b.page != "docs/guides/existing-clusters.md" || b.language != "sh" {
+		if b.page != c.page || b.language != "sh" {
 			continue
 		}
 		commands, err := shell.Commands(b.text)

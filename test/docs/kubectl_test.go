@@ -38,6 +38,11 @@ items:
 - {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: default}, spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: nginx}]}}}}
 - {apiVersion: v1, kind: Service, metadata: {name: web, namespace: default}, spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, selector: {app: web}, ports: [{port: 80}]}}
 - {apiVersion: v1, kind: Service, metadata: {name: phoenixnap-control-plane, namespace: kube-system}, spec: {ports: [{port: 443}]}}
+- {apiVersion: apps/v1, kind: Deployment, metadata: {name: cloud-provider-phoenixnap, namespace: kube-system}, spec: {selector: {matchLabels: {app: v1}}, template: {metadata: {labels: {app: v1}}, spec: {containers: [{name: v1, image: v1}]}}}}
+- {apiVersion: v1, kind: Secret, metadata: {name: phoenixnap-cloud-config, namespace: kube-system}}
+- {apiVersion: v1, kind: ServiceAccount, metadata: {name: cloud-controller-manager, namespace: kube-system}}
+- {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: "system:cloud-controller-manager"}}
+- {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: "system:cloud-controller-manager"}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:cloud-controller-manager"}}
 - {apiVersion: v1, kind: ConfigMap, metadata: {name: phoenixnap-announcer, namespace: kube-system}}
 - {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: phoenixnap-cloud-controller-manager, namespace: kube-system}, spec: {holderIdentity: server-1}}
 `
@@ -128,7 +133,7 @@ func (b *bench) kubectl(t *testing.T, args []string) string {
 	case slices.Contains(inPods, verb):
 		inside = append(slices.Clone(inside), "--pod-running-timeout=1s")
 	case verb == "rollout" && slices.Contains(inside, "restart"):
-	case verb == "rollout" && slices.Contains(inside, "status"):
+	case verb == "rollout" && slices.Contains(inside, "status"), verb == "wait":
 		inside = append(slices.Clone(inside), "--timeout=1s")
 	default:
 		return "a verb that this test does not know: " + verb
@@ -144,7 +149,7 @@ func (b *bench) kubectl(t *testing.T, args []string) string {
 	switch {
 	case err == nil, watching && (out == "" || strings.Contains(out, "NAME")):
 		return ""
-	case (slices.Contains(inPods, verb) || verb == "rollout") && absent.MatchString(out):
+	case (slices.Contains(inPods, verb) || verb == "rollout" || verb == "wait") && absent.MatchString(out):
 		return ""
 	case slices.Contains(changes, verb) && strings.Contains(out, "already exists"):
 		return "" // what the page is about to create is there, for other pages speak of it

@@ -68,6 +68,7 @@ items:
 
 // TestTheNodesShownAreWhatKubectlPrints has kubectl print such Nodes. Ages differ.
 func TestTheNodesShownAreWhatKubectlPrints(t *testing.T) {
+	t.Parallel()
 	const page = "docs/guides/install.md"
 	var shown []block
 	for _, b := range blocks(t) {
