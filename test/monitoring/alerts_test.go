@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -57,7 +58,8 @@ func ofNode(condition, status, reason string) map[string]string {
 	return map[string]string{"node": "a", "condition": condition, "status": status, "reason": reason}
 }
 
-func alertCases() []alertCase {
+// controllerAlertCases are those of what the controller says.
+func controllerAlertCases() []alertCase {
 	const blockAssigned, published, announced, vlan, healthy = "BlockAssigned", "AddressPublished", "Announced", "VLANReady", "AnnouncementHealthy"
 	return []alertCase{
 		{alert: "PhoenixNAPNoLeader", fires: []string{waits}, at: "6m", silentAt: "4m", quiet: []string{waits, strings.Replace(leads, `"a"`, `"b"`, 1)}},
@@ -114,6 +116,12 @@ func alertCases() []alertCase {
 			alert: "PhoenixNAPServersMissing", fires: []string{`phoenixnap_node_deletion_breaker{state="held"} 7x60`}, at: "6m", silentAt: "4m",
 			labels: map[string]string{"state": "held"}, value: "7", quiet: []string{`phoenixnap_node_deletion_breaker{state="gone"} 7x60`},
 		},
+	}
+}
+
+// agentAlertCases are those of what agents say themselves.
+func agentAlertCases() []alertCase {
+	return []alertCase{
 		{
 			alert: "PhoenixNAPAgentHanging", fires: []string{infoA, `phoenixnap_agent_last_sample_timestamp_seconds{` + instance + `} 60x60`}, at: "10m", silentAt: "5m",
 			labels: map[string]string{"instance": "10.0.0.1:10298", "node": "a"}, quiet: []string{infoA, `phoenixnap_agent_last_sample_timestamp_seconds{` + instance + `} 0+60x60`},
@@ -154,7 +162,7 @@ func TestEveryAlertFires(t *testing.T) {
 		t.Fatal(err)
 	}
 	var groups []map[string]any
-	for _, c := range alertCases() {
+	for _, c := range slices.Concat(controllerAlertCases(), agentAlertCases()) {
 		r, known := byName[c.alert]
 		if !known {
 			t.Errorf("no alert is called %s", c.alert)
