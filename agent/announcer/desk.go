@@ -28,8 +28,8 @@ type desk struct {
 	askedAt time.Duration
 	// freshAt is when there was last no address that is new.
 	freshAt time.Duration
-	// told is what the outstanding write would do.
-	told []Event
+	// written is the change that was asked for last, until it is known whether it was made.
+	written *proposal
 }
 
 // hold keeps a node from taking addresses soon after it failed.
@@ -91,6 +91,7 @@ func (c *Core) takeRead(r Read) {
 	switch {
 	case r.View != nil && (c.view == nil || r.View.Number > c.view.Number):
 		c.desk.absent, c.desk.older = false, 0
+		c.noteWritten(r.View)
 		c.adopt(r.View, r.Version)
 	case r.View != nil && same(r.View, c.view):
 		c.desk.absent, c.desk.older = false, 0
@@ -133,16 +134,26 @@ func same(a, b *View) bool {
 // takeWrote takes the answer to a change. A change of which it is not known whether it was made is looked for.
 func (c *Core) takeWrote(w Wrote) {
 	c.desk.busy, c.changed = false, true
-	told := c.desk.told
-	c.desk.told = nil
 	if w.Err != nil || w.View == nil {
 		c.desk.want = true
 		return
 	}
 	c.desk.failures, c.desk.absent = 0, false
-	c.events = append(c.events, told...)
+	c.noteWritten(w.View)
 	if c.view == nil || w.View.Number > c.view.Number {
 		c.adopt(w.View, w.Version)
+	}
+}
+
+// noteWritten tells of the change that was asked for, once it shows in a view that it was made, or another one in its place.
+func (c *Core) noteWritten(v *View) {
+	p := c.desk.written
+	if p == nil || v.Number < p.view.Number {
+		return
+	}
+	c.desk.written = nil
+	if same(v, p.view) {
+		c.events = append(c.events, p.events...)
 	}
 }
 
@@ -159,7 +170,7 @@ func (c *Core) ask(out *Output) {
 		return
 	}
 	if p := c.desk.proposal; p != nil {
-		c.desk.proposal, c.desk.busy, c.desk.told = nil, true, p.events
+		c.desk.proposal, c.desk.busy, c.desk.written = nil, true, p
 		out.Write = &Write{View: p.view, Version: p.version}
 		return
 	}

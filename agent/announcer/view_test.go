@@ -1,6 +1,7 @@
 package announcer
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -135,5 +136,60 @@ func (w *world) settleAll(t *testing.T) {
 		if n < len(wanted)/len(w.nodes) || n > (len(wanted)+len(w.nodes)-1)/len(w.nodes) {
 			t.Errorf("%s has %d of %d addresses with %d nodes", name, n, len(wanted), len(w.nodes))
 		}
+	}
+}
+
+// TestLateAnswer: a change that was made, although the answer came too late, is told once it is read; one that was not made, or in
+// whose place another one was, is not.
+func TestLateAnswer(t *testing.T) {
+	for name, test := range map[string]struct {
+		read func(asked *View) *View
+		told bool
+	}{
+		"made":         {func(asked *View) *View { return asked }, true},
+		"another one":  {func(asked *View) *View { v := *asked; v.Members = []string{"node-b"}; return &v }, false},
+		"two in a row": {func(asked *View) *View { v := *asked; v.Number++; return &v }, false},
+		"not made":     {func(*View) *View { return nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := New(Config{Node: "node-a", Boot: 1, First: 1000})
+			now, asked := time.Duration(0), (*View)(nil)
+			out := c.Step(now, Facts{Link: true, Candidate: true, Known: true})
+			for ; asked == nil && now < time.Minute; now += 100 * time.Millisecond {
+				if out.Write != nil {
+					asked = out.Write.View
+					break
+				}
+				if out.Read {
+					out = c.Step(now, Read{Asked: true})
+					continue
+				}
+				out = c.Step(now, Tick{})
+			}
+			if asked == nil {
+				t.Fatal("the first node writes no view")
+			}
+			told := 0
+			count := func(out Output) Output {
+				for _, e := range out.Events {
+					if e.Kind == Rebuilt {
+						told++
+					}
+				}
+				return out
+			}
+			count(c.Step(now, Wrote{Err: errors.New("too late")}))
+			if told > 0 {
+				t.Error("it is told before it is known")
+			}
+			view := test.read(asked)
+			for range 2 {
+				now += 100 * time.Millisecond
+				count(c.Step(now, Read{Asked: true, Found: view != nil, View: view, Version: "1"}))
+			}
+			if (told == 1) != test.told || told > 1 {
+				t.Errorf("it is told %d times, want that to be %t", told, test.told)
+			}
+		})
 	}
 }
