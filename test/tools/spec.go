@@ -49,6 +49,7 @@ const (
 	kubernetesModule = "k8s.io/kubernetes"
 	// nodeDir pins the Kubernetes programs that only a cluster with real nodes has.
 	nodeDir       = kubernetesDir + "/node"
+	kubeadmDir    = kubernetesDir + "/kubeadm"
 	kubeVIPModule = "github.com/kube-vip/kube-vip"
 	kubeVIPPrefix = "kube-vip-"
 
@@ -79,6 +80,9 @@ func specOf(name string) (spec, error) {
 	case "kubelet", "kube-controller-manager", "kube-scheduler":
 		kubernetes.dir, kubernetes.minutes, kubernetes.asset = nodeDir, 1, mayBeAsset
 		return kubernetes, nil
+	case "kubeadm":
+		kubernetes.dir, kubernetes.minutes, kubernetes.asset = kubeadmDir, 2, mayBeAsset
+		return kubernetes, nil
 	case promtool:
 		// It can discover what to scrape in every cloud; a check of rules needs none of that.
 		return spec{dir: "test/tools/prometheus", module: prometheusModule, pkg: prometheusModule + "/cmd/promtool", stamp: stampPrometheus, tags: "remove_all_sd", minutes: 2}, nil
@@ -95,7 +99,7 @@ func specOf(name string) (spec, error) {
 // Names lists the programs that tests and the demo need by default, in the order that shares most when they are
 // built one by one. Binary also knows kube-apiserver-v<minor> of the older Minors.
 func Names() []string {
-	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.0.0", "kube-vip-v0.9.1", "kubelet", "kube-controller-manager", "kube-scheduler", promtool, "helm"}
+	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.0.0", "kube-vip-v0.9.1", "kubelet", "kube-controller-manager", "kube-scheduler", "kubeadm", promtool, "helm"}
 }
 
 // Minors lists the minors of Kubernetes whose kube-apiserver can be had, the newest first. Tests run against the

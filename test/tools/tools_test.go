@@ -71,8 +71,8 @@ func TestRecipes(t *testing.T) {
 			t.Errorf("%s: another toolchain has the same key (%v)", name, err)
 		}
 	}
-	if _, err := specOf("kubeadm"); err == nil || !strings.Contains(err.Error(), "kube-apiserver") {
-		t.Errorf("specOf(kubeadm) = %v, want the choice of names", err)
+	if _, err := specOf("minikube"); err == nil || !strings.Contains(err.Error(), "kube-apiserver") {
+		t.Errorf("specOf(minikube) = %v, want the choice of names", err)
 	}
 }
 

@@ -27,8 +27,8 @@ func TestPreparePrintsPaths(t *testing.T) {
 
 func TestPrepareNamesWhatItDoesNotKnow(t *testing.T) {
 	var out strings.Builder
-	err := prepare(t.Context(), &out, "", []string{"kubeadm"})
-	if err == nil || !strings.Contains(err.Error(), `"kubeadm"`) {
-		t.Errorf("prepare() = %v, want an error that names kubeadm", err)
+	err := prepare(t.Context(), &out, "", []string{"minikube"})
+	if err == nil || !strings.Contains(err.Error(), `"minikube"`) {
+		t.Errorf("prepare() = %v, want an error that names minikube", err)
 	}
 }
