@@ -68,8 +68,8 @@ func (s *side) service(namespace, name string, annotations map[string]string) {
 }
 
 func (s *side) signal(server, namespace string, signal syscall.Signal) {
-	s.t.Helper()
-	s.must("signal kube-vip", s.lab.Signal(s.t.Context(), s.processes[server+"/"+namespace], signal))
+	s.T.Helper()
+	s.Must("signal kube-vip", s.Lab.Signal(s.T.Context(), s.processes[server+"/"+namespace], signal))
 }
 
 // expect makes an expectation as of now.
@@ -107,7 +107,7 @@ func (s *side) begin() (want []*expectation) {
 func (s *side) breakAll(gatewayLink string) (want []*expectation) {
 	s.announce(s.y, "stopped")
 	s.announce(s.y, "killed")
-	s.sh(s.z, "echo 8 > /proc/sys/net/ipv4/conf/"+publicLink+"/arp_ignore")
+	s.Sh(s.z, "echo 8 > /proc/sys/net/ipv4/conf/"+publicLink+"/arp_ignore")
 	want = append(want, s.expect("the holder's kernel does not answer", "PN602", "deaf/web", s.others(s.z)...))
 	s.service("plain", "side", map[string]string{contract.KubeVIPInterface: privateLink})
 	want = append(want, s.expect("on the wrong interface", "PN605", "plain/side", s.x))
@@ -131,8 +131,8 @@ func (s *side) breakAll(gatewayLink string) (want []*expectation) {
 // mend puts right what can be put right.
 func (s *side) mend(gatewayLink string) (want []*expectation) {
 	s.signal(s.x, "stopped", syscall.SIGCONT)
-	s.ip(lab.Gateway, "address", "delete", s.addresses["plain/foreign"].String()+"/32", "dev", gatewayLink)
-	s.ip(s.y, "address", "delete", s.addresses["plain/second"].String()+"/32", "dev", publicLink)
+	s.IP(lab.Gateway, "address", "delete", s.addresses["plain/foreign"].String()+"/32", "dev", gatewayLink)
+	s.IP(s.y, "address", "delete", s.addresses["plain/second"].String()+"/32", "dev", publicLink)
 	want = append(want, s.expect("goes on (SIGCONT)", fine, "stopped/web", s.y),
 		s.expect("the foreign machine gives it up", fine, "plain/foreign", s.x), s.expect("the second Node gives it up", fine, "plain/second", s.x))
 	return want
@@ -158,7 +158,7 @@ func TestStates(t *testing.T) {
 		func(s *side) []*expectation { return s.breakAll(gatewayLink) },
 		func(s *side) []*expectation { return s.mend(gatewayLink) },
 		func(s *side) []*expectation {
-			s.ip(s.x, "route", "replace", "default", "via", apiServer, "dev", privateLink)
+			s.IP(s.x, "route", "replace", "default", "via", apiServer, "dev", privateLink)
 			return []*expectation{s.expect("no way back", "PN606", "plain/web", s.x)}
 		},
 	} {
@@ -187,16 +187,16 @@ var hold = flag.Bool("hold", false, "hold the times to their limit")
 
 // gatewayLink is the gateway's interface in the public network.
 func (r *rig) gatewayLink() string {
-	r.t.Helper()
+	r.T.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-		for line := range strings.Lines(r.ip(lab.Gateway, "-4", "-o", "address")) {
+		for line := range strings.Lines(r.IP(lab.Gateway, "-4", "-o", "address")) {
 			fields := strings.Fields(line)
 			if len(fields) > 3 && strings.HasPrefix(fields[3], nodeGateway+"/") {
 				return fields[1]
 			}
 		}
 	}
-	r.t.Fatal("the gateway has no interface with " + nodeGateway)
+	r.T.Fatal("the gateway has no interface with " + nodeGateway)
 	return ""
 }
 
@@ -213,7 +213,7 @@ type witness struct {
 // newWitness begins to read; it ends with the test.
 func newWitness(r *rig) *witness {
 	w := &witness{rig: r, seen: map[sighting]time.Time{}}
-	ctx, cancel := context.WithCancel(r.t.Context())
+	ctx, cancel := context.WithCancel(r.T.Context())
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for ctx.Err() == nil {
@@ -227,7 +227,7 @@ func newWitness(r *rig) *witness {
 			}
 		}
 	})
-	r.t.Cleanup(func() { cancel(); reading.Wait() })
+	r.T.Cleanup(func() { cancel(); reading.Wait() })
 	return w
 }
 
@@ -288,7 +288,7 @@ func (w *witness) note(node, id, text string) {
 
 // await waits until all is seen that is wanted.
 func (w *witness) await(want []*expectation, limit time.Duration) {
-	w.t.Helper()
+	w.T.Helper()
 	for deadline := time.Now().Add(limit); ; time.Sleep(500 * time.Millisecond) {
 		missing := slices.DeleteFunc(slices.Clone(want), w.met)
 		if len(missing) == 0 {
@@ -297,7 +297,7 @@ func (w *witness) await(want []*expectation, limit time.Duration) {
 		if time.Now().After(deadline) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.t.Fatalf("not said within %s:\n%s(%v)", limit, table(missing), w.err)
+			w.T.Fatalf("not said within %s:\n%s(%v)", limit, table(missing), w.err)
 		}
 	}
 }
@@ -315,10 +315,10 @@ func (w *witness) met(e *expectation) bool {
 
 // awaitHealthy waits until every Node finds all addresses in order.
 func (w *witness) awaitHealthy(limit time.Duration) {
-	w.t.Helper()
+	w.T.Helper()
 	for deadline := time.Now().Add(limit); ; time.Sleep(500 * time.Millisecond) {
-		nodes, err := w.kube.CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
-		w.must("read Nodes", err)
+		nodes, err := w.kube.CoreV1().Nodes().List(w.T.Context(), metav1.ListOptions{})
+		w.Must("read Nodes", err)
 		var ill []string
 		for i := range nodes.Items {
 			if c := contract.FindNodeCondition(&nodes.Items[i], contract.ConditionAnnouncementHealthy); c == nil || c.Status != corev1.ConditionTrue {
@@ -329,21 +329,21 @@ func (w *witness) awaitHealthy(limit time.Duration) {
 			return
 		}
 		if time.Now().After(deadline) {
-			w.t.Fatalf("not healthy within %s: %s", limit, strings.Join(ill, "\n"))
+			w.T.Fatalf("not healthy within %s: %s", limit, strings.Join(ill, "\n"))
 		}
 	}
 }
 
 // wantReports expects the holders of addresses to report them, in the time that a verdict may take.
 func (w *witness) wantReports(sides []*side) {
-	w.t.Helper()
+	w.T.Helper()
 	deadline := time.Now().Add(limit)
 	for _, s := range sides {
 		for name, holder := range map[string]string{"plain/web": s.x, "stopped/web": s.y} {
 			entry := w.reportOf(holder, s.addresses[name])
 			for ; !entry.Held || entry.State != contract.AddressAnswered || entry.MAC == ""; entry = w.reportOf(holder, s.addresses[name]) {
 				if time.Now().After(deadline) {
-					w.t.Errorf("%s reports %+v of %s (%s), which it holds", holder, entry, s.addresses[name], name)
+					w.T.Errorf("%s reports %+v of %s (%s), which it holds", holder, entry, s.addresses[name], name)
 					break
 				}
 				<-time.After(300 * time.Millisecond)
@@ -354,11 +354,11 @@ func (w *witness) wantReports(sides []*side) {
 
 // reportOf is what a Node says of an address.
 func (w *witness) reportOf(node string, address netip.Addr) contract.ReportedAddress {
-	w.t.Helper()
-	n, err := w.kube.CoreV1().Nodes().Get(w.t.Context(), node, metav1.GetOptions{})
-	w.must("read Node", err)
+	w.T.Helper()
+	n, err := w.kube.CoreV1().Nodes().Get(w.T.Context(), node, metav1.GetOptions{})
+	w.Must("read Node", err)
 	reported, err := contract.ParseReportedAddresses(n.Annotations[contract.NodeReportedAddresses])
-	w.must("read the report", err)
+	w.Must("read the report", err)
 	return reported[address]
 }
 

@@ -55,10 +55,10 @@ func TestReplies(t *testing.T) {
 		if mode == "nftables" {
 			r.disturb()
 		}
-		r.must("end the agent", r.lab.Signal(t.Context(), agent, syscall.SIGTERM))
-		_, err := r.lab.Await(t.Context(), agent, 10*time.Second)
-		r.must("wait for its end", err)
-		r.execute(holder, agentCleanup()...)
+		r.Must("end the agent", r.Lab.Signal(t.Context(), agent, syscall.SIGTERM))
+		_, err := r.Lab.Await(t.Context(), agent, 10*time.Second)
+		r.Must("wait for its end", err)
+		r.Run(holder, agentCleanup()...)
 		cleaned := r.ask()
 		for i, w := range ways() {
 			fmt.Fprintf(t.Output(), "%-10s %-52s %-12s %-12s %s\n", mode, w.name, word(unmanaged[i]), word(managed[i]), word(cleaned[i]))
@@ -81,20 +81,20 @@ func word(answer string) string {
 
 // ask sends some clients on every way and returns who answered, in the order of the ways.
 func (r *rig) ask() []string {
-	r.t.Helper()
+	r.T.Helper()
 	probes := make([]int, len(ways()))
 	for i, w := range ways() {
-		id, err := r.lab.StartProbe(r.t.Context(), lab.Probe{URL: w.url(), Interval: 4 * pace, Timeout: attempt})
-		r.must("probe "+w.url(), err)
+		id, err := r.Lab.StartProbe(r.T.Context(), lab.Probe{URL: w.url(), Interval: 4 * pace, Timeout: attempt})
+		r.Must("probe "+w.url(), err)
 		probes[i] = id
 	}
 	time.Sleep(2 * attempt)
 	answers := make([]string, len(probes))
 	for i, id := range probes {
-		attempts, err := r.lab.StopProbe(r.t.Context(), id)
-		r.must("stop the probe", err)
+		attempts, err := r.Lab.StopProbe(r.T.Context(), id)
+		r.Must("stop the probe", err)
 		if len(attempts) == 0 {
-			r.t.Errorf("%s: nobody asked", ways()[i].name)
+			r.T.Errorf("%s: nobody asked", ways()[i].name)
 		}
 		for _, a := range attempts {
 			if a.OK {
@@ -107,21 +107,21 @@ func (r *rig) ask() []string {
 
 // dropped counts the packets that the routers took for spoofed (TcpExt IPReversePathFilter, net/ipv4/proc.c).
 func (r *rig) dropped() int {
-	r.t.Helper()
-	names, values, _ := strings.Cut(r.execute(lab.Gateway, "grep", "^TcpExt:", "/proc/net/netstat"), "\n")
+	r.T.Helper()
+	names, values, _ := strings.Cut(r.Run(lab.Gateway, "grep", "^TcpExt:", "/proc/net/netstat"), "\n")
 	i := slices.Index(strings.Fields(names), "IPReversePathFilter")
 	if i < 0 {
-		r.t.Fatal("the kernel does not count what its reverse path filter drops")
+		r.T.Fatal("the kernel does not count what its reverse path filter drops")
 	}
 	count, err := strconv.Atoi(strings.Fields(values)[i])
-	r.must("read a counter", err)
+	r.Must("read a counter", err)
 	return count
 }
 
 // waitForProxy waits until kube-proxy serves all ways on both nodes: a pod of the node that does not run the endpoint is
 // answered within the cluster.
 func (r *rig) waitForProxy(mode string) {
-	r.t.Helper()
+	r.T.Helper()
 	for _, w := range ways() {
 		pod := lab.PodOf(holder)
 		if w.endpoint == holder {
@@ -135,10 +135,10 @@ func (r *rig) waitForProxy(mode string) {
 
 // manage starts the shipped agent on the holder and waits until it tells that it has made everything.
 func (r *rig) manage() int {
-	r.t.Helper()
+	r.T.Helper()
 	events := r.kube.CoreV1().Events(metav1.NamespaceDefault)
-	r.must("forget earlier events", events.DeleteCollection(r.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
-	id := r.start(lab.Program{Host: holder, Name: "agent", Args: agentRun()})
+	r.Must("forget earlier events", events.DeleteCollection(r.T.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	id := r.Start(lab.Program{Host: holder, Name: "agent", Args: agentRun()})
 	r.within(30*time.Second, "the Node has the event "+returnpath.ReasonManaged, func(ctx context.Context) bool {
 		list, err := events.List(ctx, metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
@@ -150,27 +150,27 @@ func (r *rig) manage() int {
 
 // inside holds what must stay as it is within the cluster while the way of replies is managed.
 func (r *rig) inside(mode string) {
-	r.t.Helper()
+	r.T.Helper()
 	r.waitForProxy(mode)
 	// The other node's pod asks the holder's program at its public address.
-	if got := r.fetch(r.t.Context(), lab.PodOf(other), fmt.Sprintf("http://%s:%d/", nodeIP, hostPort)); !strings.Contains(got, "the node") {
-		r.t.Errorf("a pod of the other node gets %q from %s", got, nodeIP)
+	if got := r.fetch(r.T.Context(), lab.PodOf(other), fmt.Sprintf("http://%s:%d/", nodeIP, hostPort)); !strings.Contains(got, "the node") {
+		r.T.Errorf("a pod of the other node gets %q from %s", got, nodeIP)
 	}
-	way := r.execute(holder, "ip", "route", "get", clientIP, "from", podOf(holder).String(), "iif", "pod0")
+	way := r.Run(holder, "ip", "route", "get", clientIP, "from", podOf(holder).String(), "iif", "pod0")
 	if !strings.Contains(way, fmt.Sprintf("dev bond0.%d", defaultVLAN)) {
-		r.t.Errorf("what a pod begins itself leaves by another way than the default route: %s", way)
+		r.T.Errorf("what a pod begins itself leaves by another way than the default route: %s", way)
 	}
 }
 
 // diagnosed holds that a diagnosis tells the ways of replies as they are: of the node's own programs and of pods.
 func (r *rig) diagnosed(want check.Status) {
-	r.t.Helper()
-	out, err := r.lab.Exec(r.t.Context(), holder, lab.Path("agent"), "diagnose", "--node-name", holder, "--kubeconfig", lab.Path("agent.kubeconfig"), "-o", "json")
-	r.must("diagnose", err)
+	r.T.Helper()
+	out, err := r.Lab.Exec(r.T.Context(), holder, lab.Path("agent"), "diagnose", "--node-name", holder, "--kubeconfig", lab.Path("agent.kubeconfig"), "-o", "json")
+	r.Must("diagnose", err)
 	var document struct {
 		Checks []check.Finding `json:"checks"`
 	}
-	r.must(fmt.Sprintf("read the diagnosis %s%s", out.Stdout, out.Stderr), json.Unmarshal(out.Stdout, &document))
+	r.Must(fmt.Sprintf("read the diagnosis %s%s", out.Stdout, out.Stderr), json.Unmarshal(out.Stdout, &document))
 	judged := 0
 	for _, f := range document.Checks {
 		wanted, tells := map[check.ID]check.Status{
@@ -180,17 +180,17 @@ func (r *rig) diagnosed(want check.Status) {
 			continue
 		}
 		if judged++; f.Status != wanted {
-			r.t.Errorf("%s is %s, want %s: %s %s (%s)", f.ID, f.Status, wanted, f.Cause, f.Because, f.Observed)
+			r.T.Errorf("%s is %s, want %s: %s %s (%s)", f.ID, f.Status, wanted, f.Cause, f.Because, f.Observed)
 		}
 	}
 	if judged != 3 {
-		r.t.Errorf("%d findings were judged, want 3", judged)
+		r.T.Errorf("%d findings were judged, want 3", judged)
 	}
 }
 
 // disturb takes parts of the managed way away while clients ask, and measures how long they go without an answer.
 func (r *rig) disturb() {
-	r.t.Helper()
+	r.T.Helper()
 	worst := time.Duration(0)
 	for _, d := range []struct{ name, commands string }{
 		{"rules deleted", "rule delete pref 1055\nrule delete pref 1055\nrule delete pref 1055\nrule delete pref 1057\n"},
@@ -200,15 +200,15 @@ func (r *rig) disturb() {
 		worst = max(worst, r.shortest(d.name, lab.Program{Host: holder, Args: []string{"ip", "-batch", "-"}, Stdin: []byte(d.commands)}))
 	}
 	worst = max(worst, r.shortest("nftables table deleted", lab.Program{Host: holder, Args: []string{"nft", "delete", "table", "ip", "phoenixnap"}}))
-	fmt.Fprintf(r.t.Output(), "figure return_path_repaired_max %.2f s\n", worst.Seconds())
+	fmt.Fprintf(r.T.Output(), "figure return_path_repaired_max %.2f s\n", worst.Seconds())
 	if worst > limit {
-		r.t.Errorf("a repair took %v, want at most %s", worst, limit)
+		r.T.Errorf("a repair took %v, want at most %s", worst, limit)
 	}
 }
 
 // shortest measures again what took too long: other tests may share the processors of this computer.
 func (r *rig) shortest(name string, disturbance lab.Program) time.Duration {
-	r.t.Helper()
+	r.T.Helper()
 	best := r.outage(name, disturbance)
 	for range 2 {
 		if best > limit {
@@ -220,31 +220,31 @@ func (r *rig) shortest(name string, disturbance lab.Program) time.Duration {
 
 // outage is the longest time without an answer around a disturbance, over all ways.
 func (r *rig) outage(name string, disturbance lab.Program) time.Duration {
-	r.t.Helper()
+	r.T.Helper()
 	probes := map[way]int{}
 	for _, w := range ways() {
-		id, err := r.lab.StartProbe(r.t.Context(), lab.Probe{URL: w.url(), Interval: pace, Timeout: attempt})
-		r.must("probe", err)
+		id, err := r.Lab.StartProbe(r.T.Context(), lab.Probe{URL: w.url(), Interval: pace, Timeout: attempt})
+		r.Must("probe", err)
 		probes[w] = id
 	}
 	time.Sleep(attempt / 2)
-	out, err := r.lab.ExecProgram(r.t.Context(), disturbance)
-	r.must(name, err)
+	out, err := r.Lab.ExecProgram(r.T.Context(), disturbance)
+	r.Must(name, err)
 	if out.Code != 0 {
-		r.t.Errorf("%s: exit code %d: %s", name, out.Code, out.Stderr)
+		r.T.Errorf("%s: exit code %d: %s", name, out.Code, out.Stderr)
 	}
 	time.Sleep(attempt)
 	worst := time.Duration(0)
 	for w, id := range probes {
 		r.within(20*time.Second, w.name+" is answered again after "+name, func(ctx context.Context) bool {
-			attempts, err := r.lab.ProbeResults(ctx, id)
+			attempts, err := r.Lab.ProbeResults(ctx, id)
 			return err == nil && len(attempts) >= steady && !slices.ContainsFunc(attempts[len(attempts)-steady:], func(a lab.Attempt) bool { return !a.OK })
 		})
-		attempts, err := r.lab.StopProbe(r.t.Context(), id)
-		r.must("stop the probe", err)
+		attempts, err := r.Lab.StopProbe(r.T.Context(), id)
+		r.Must("stop the probe", err)
 		worst = max(worst, longest(attempts))
 	}
-	r.t.Logf("%-24s clients without an answer for %v", name, worst.Round(time.Millisecond))
+	r.T.Logf("%-24s clients without an answer for %v", name, worst.Round(time.Millisecond))
 	return worst
 }
 

@@ -5,9 +5,7 @@ package returnpath
 import (
 	"context"
 	"fmt"
-	"net/http/httptest"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +23,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab/hand"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/dataplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
 )
@@ -54,8 +53,7 @@ var (
 
 // rig is the network with its programs.
 type rig struct {
-	t     *testing.T
-	lab   *lab.Lab
+	hand.Hand
 	cp    *controlplane.ControlPlane
 	kube  kubernetes.Interface
 	dir   string
@@ -64,67 +62,24 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), proxy: map[string]int{}}
+	r := &rig{Hand: hand.Hand{T: t}, dir: t.TempDir(), proxy: map[string]int{}}
 	var err error
 	r.cp, err = controlplane.Start(t.Context(), controlplane.Options{Names: []string{"10.0.0.1"}})
-	r.must("start the control plane", err)
+	r.Must("start the control plane", err)
 	t.Cleanup(func() { _ = r.cp.Stop() })
 	r.kube, err = kubernetes.NewForConfig(r.cp.Config())
-	r.must("client", err)
+	r.Must("client", err)
 	root, err := tools.ModuleRoot()
-	r.must("find the source tree", err)
-	r.must("apply the agent's manifest", r.cp.ApplyFiles(t.Context(), filepath.Join(root, "deploy/base/agent.yaml"), filepath.Join(root, "deploy/base/agent-policy.yaml")))
-	server := httptest.NewServer(feed(state()))
-	t.Cleanup(server.Close)
-	r.lab, err = lab.Start(t.Context(), lab.Config{
-		Servers: servers(), HostPorts: []uint16{uint16(r.cp.Port()), portOf(t, server.URL)}, //nolint:gosec // TCP ports
-		FeedURL: server.URL, Files: r.files(), Programs: []string{"ip", "nft", "setpriv", "iptables", "iptables-save", "iptables-restore"},
-		Log: os.Stderr, TimeLimit: 10 * time.Minute,
-	})
-	r.must("start the lab", err)
-	t.Cleanup(func() {
-		if t.Failed() {
-			r.printLogs()
-		}
-		if err := r.lab.Stop(); err != nil {
-			t.Error(err)
-		}
+	r.Must("find the source tree", err)
+	r.Must("apply the agent's manifest", r.cp.ApplyFiles(t.Context(), filepath.Join(root, "deploy/base/agent.yaml"), filepath.Join(root, "deploy/base/agent-policy.yaml")))
+	r.Begin(lab.Config{
+		Servers: servers(), HostPorts: []uint16{uint16(r.cp.Port())}, Files: r.files(), //nolint:gosec // a TCP port
+		Programs: []string{"ip", "nft", "setpriv", "iptables", "iptables-save", "iptables-restore"}, Log: os.Stderr, TimeLimit: 10 * time.Minute,
+	}, state(), func() {
+		r.PrintLogs([]string{holder, other}, []string{"ip", "rule"}, []string{"ip", "route", "show", "table", "all"})
 	})
 	r.configure()
 	return r
-}
-
-// printLogs shows the end of what the programs have written.
-func (r *rig) printLogs() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), 20*time.Second)
-	defer cancel()
-	for _, args := range [][]string{{"ip", "rule"}, {"ip", "route", "show", "table", "all"}} {
-		for _, s := range servers() {
-			out, err := r.lab.Exec(ctx, s.Name, args...)
-			r.t.Logf("%s: %s: %s%s (%v)", s.Name, strings.Join(args, " "), out.Stdout, out.Stderr, err)
-		}
-	}
-	processes, err := r.lab.Processes(ctx, "")
-	if err != nil {
-		r.t.Log(err)
-	}
-	for _, p := range processes {
-		raw, err := r.lab.Log(ctx, p.Name)
-		r.t.Logf("%s on %s (ended %t): ... %s (%v)", p.Name, p.Host, p.Exited, raw[max(0, len(raw)-4000):], err)
-	}
-}
-
-func portOf(t *testing.T, address string) uint16 {
-	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := strconv.ParseUint(u.Port(), 10, 16)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return uint16(port)
 }
 
 func servers() []lab.Server {
@@ -147,27 +102,27 @@ func state() dataplane.DataPlane {
 
 // files are the programs of the servers: name in the lab → path on this machine.
 func (r *rig) files() map[string]string {
-	r.t.Helper()
-	files := map[string]string{"xtables": extensions(r.t)}
+	r.T.Helper()
+	files := map[string]string{"xtables": extensions(r.T)}
 	for name, build := range map[string]func() (string, error){
-		"kube-proxy": func() (string, error) { return tools.Binary(r.t.Context(), "kube-proxy") },
-		"backend":    func() (string, error) { return tools.Product(r.t.Context(), "./test/cluster/cmd/backend") },
-		"agent":      func() (string, error) { return tools.Product(r.t.Context(), "./agent") },
+		"kube-proxy": func() (string, error) { return tools.Binary(r.T.Context(), "kube-proxy") },
+		"backend":    func() (string, error) { return tools.Product(r.T.Context(), "./test/cluster/cmd/backend") },
+		"agent":      func() (string, error) { return tools.Product(r.T.Context(), "./agent") },
 	} {
 		path, err := build()
-		r.must("build "+name, err)
+		r.Must("build "+name, err)
 		files[name] = path
 	}
 	for name, user := range map[string]func() (*rest.Config, error){
 		"kube-proxy.kubeconfig": func() (*rest.Config, error) { return r.cp.User("system:kube-proxy") },
 		"agent.kubeconfig": func() (*rest.Config, error) {
-			return r.cp.ServiceAccountOn(r.t.Context(), metav1.NamespaceSystem, "phoenixnap-agent", holder)
+			return r.cp.ServiceAccountOn(r.T.Context(), metav1.NamespaceSystem, "phoenixnap-agent", holder)
 		},
 	} {
 		config, err := user()
-		r.must("credentials "+name, err)
+		r.Must("credentials "+name, err)
 		files[name] = filepath.Join(r.dir, name)
-		r.must("write "+name, controlplane.WriteKubeconfig(files[name], config, fmt.Sprintf("https://10.0.0.1:%d", r.cp.Port())))
+		r.Must("write "+name, controlplane.WriteKubeconfig(files[name], config, fmt.Sprintf("https://10.0.0.1:%d", r.cp.Port())))
 	}
 	return files
 }
@@ -189,73 +144,48 @@ func extensions(t *testing.T) string {
 
 // configure gives the servers the networks of a phoenixNAP server with a default network besides the cluster's public one.
 func (r *rig) configure() {
-	r.t.Helper()
+	r.T.Helper()
 	for i, s := range servers() {
 		host := byte(2 + i)
-		r.must("default network", r.lab.ConfigureVLAN(r.t.Context(), lab.VLAN{Server: s.Name, ID: defaultVLAN,
+		r.Must("default network", r.Lab.ConfigureVLAN(r.T.Context(), lab.VLAN{Server: s.Name, ID: defaultVLAN,
 			Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, host}), 28), Gateway: netip.MustParseAddr("192.0.2.1")}))
-		r.must("public network", r.lab.ConfigureVLAN(r.t.Context(), lab.VLAN{Server: s.Name, ID: serviceVLAN,
+		r.Must("public network", r.Lab.ConfigureVLAN(r.T.Context(), lab.VLAN{Server: s.Name, ID: serviceVLAN,
 			Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, host}), 29)}))
 		r.publish(s, netip.AddrFrom4([4]byte{203, 0, 113, host}))
 		// As a network plugin that routes does.
-		r.execute(s.Name, "ip", "route", "add", podOf(s.Name).String()+"/32", "dev", "pod0")
-		r.start(lab.Program{Host: lab.PodOf(s.Name), Name: "backend-" + s.Name,
+		r.Run(s.Name, "ip", "route", "add", podOf(s.Name).String()+"/32", "dev", "pod0")
+		r.Start(lab.Program{Host: lab.PodOf(s.Name), Name: "backend-" + s.Name,
 			Args: []string{lab.Path("backend"), "--listen", ":" + strconv.Itoa(backendPort), "--name", s.Name}})
 	}
 	for _, vip := range []string{vipOne, vipTwo} {
-		r.execute(holder, "ip", "address", "add", vip+"/32", "dev", publicLink)
-		r.execute(holder, "busybox", "arping", "-U", "-c", "1", "-I", publicLink, vip)
+		r.Run(holder, "ip", "address", "add", vip+"/32", "dev", publicLink)
+		r.Run(holder, "busybox", "arping", "-U", "-c", "1", "-I", publicLink, vip)
 	}
 	// A program of the node itself, as an ingress controller with hostNetwork is.
-	r.start(lab.Program{Host: holder, Name: "listener", Args: []string{lab.Path("backend"), "--listen", ":" + strconv.Itoa(hostPort), "--name", "the node"}})
+	r.Start(lab.Program{Host: holder, Name: "listener", Args: []string{lab.Path("backend"), "--listen", ":" + strconv.Itoa(hostPort), "--name", "the node"}})
 }
 
 // publish makes the Node of a server, as its kubelet and the controller would.
 func (r *rig) publish(s lab.Server, public netip.Addr) {
-	r.t.Helper()
+	r.T.Helper()
 	network := contract.NodeNetwork{ServerID: s.ID, NetworkID: "services", VLAN: serviceVLAN, IPs: []netip.Addr{public}, Member: true, Announcer: contract.AnnouncerNone}
 	for _, raw := range []string{nodeBlock, blockOne, blockTwo} {
 		cidr := netip.MustParsePrefix(raw)
 		network.Blocks = append(network.Blocks, contract.NetworkBlock{CIDR: cidr, Gateway: cidr.Addr().Next()})
 	}
 	annotations, err := network.Annotations()
-	r.must("annotations", err)
-	_, err = r.kube.CoreV1().Nodes().Create(r.t.Context(), &corev1.Node{
+	r.Must("annotations", err)
+	_, err = r.kube.CoreV1().Nodes().Create(r.T.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Annotations: annotations},
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.Private.Addr().String()}}},
 	}, metav1.CreateOptions{})
-	r.must("create a node", err)
-}
-
-func (r *rig) must(what string, err error) {
-	r.t.Helper()
-	if err != nil {
-		r.t.Fatalf("%s: %v", what, err)
-	}
-}
-
-func (r *rig) start(p lab.Program) int {
-	r.t.Helper()
-	id, err := r.lab.StartProcess(r.t.Context(), p)
-	r.must("start "+p.Name, err)
-	return id
-}
-
-// execute runs a program that must succeed.
-func (r *rig) execute(host string, args ...string) string {
-	r.t.Helper()
-	out, err := r.lab.Exec(r.t.Context(), host, args...)
-	r.must(strings.Join(args, " "), err)
-	if out.Code != 0 {
-		r.t.Fatalf("%s: %s: exit code %d\n%s%s", host, strings.Join(args, " "), out.Code, out.Stdout, out.Stderr)
-	}
-	return string(out.Stdout)
+	r.Must("create a node", err)
 }
 
 // fetch asks from a host of the cluster; empty when nobody answers in time.
 func (r *rig) fetch(ctx context.Context, host, address string) string {
 	// busybox' own time limit (-T) ends it by a fault when it is linked statically.
-	out, err := r.lab.ExecProgram(ctx, lab.Program{Host: host, Timeout: 2 * attempt, Args: []string{"busybox", "wget", "-q", "-O", "-", address}})
+	out, err := r.Lab.ExecProgram(ctx, lab.Program{Host: host, Timeout: 2 * attempt, Args: []string{"busybox", "wget", "-q", "-O", "-", address}})
 	if err != nil {
 		return ""
 	}
@@ -277,21 +207,21 @@ var proxyEnvironment = []string{"XTABLES_LIBDIR=" + lab.Path("xtables")}
 
 // proxyMode runs kube-proxy on all servers in one mode, and takes away what another mode has left.
 func (r *rig) proxyMode(mode string) {
-	r.t.Helper()
+	r.T.Helper()
 	for _, s := range servers() {
 		if id, running := r.proxy[s.Name]; running {
-			r.must("end kube-proxy", r.lab.Signal(r.t.Context(), id, syscall.SIGKILL))
-			_, err := r.lab.Await(r.t.Context(), id, 10*time.Second)
-			r.must("wait for its end", err)
-			out, err := r.lab.ExecProgram(r.t.Context(), lab.Program{Host: s.Name, Env: proxyEnvironment, Args: append(proxyCommand(s.Name, mode), "--cleanup")})
-			r.must("clean up kube-proxy", err)
-			if strings.Contains(r.execute(s.Name, "nft", "list", "tables"), "kube-proxy") {
-				r.t.Fatalf("kube-proxy --cleanup left its table on %s: %s", s.Name, out.Stderr)
+			r.Must("end kube-proxy", r.Lab.Signal(r.T.Context(), id, syscall.SIGKILL))
+			_, err := r.Lab.Await(r.T.Context(), id, 10*time.Second)
+			r.Must("wait for its end", err)
+			out, err := r.Lab.ExecProgram(r.T.Context(), lab.Program{Host: s.Name, Env: proxyEnvironment, Args: append(proxyCommand(s.Name, mode), "--cleanup")})
+			r.Must("clean up kube-proxy", err)
+			if strings.Contains(r.Run(s.Name, "nft", "list", "tables"), "kube-proxy") {
+				r.T.Fatalf("kube-proxy --cleanup left its table on %s: %s", s.Name, out.Stderr)
 			}
 		}
 		// Makes the kernel load nf_tables: two kube-proxies that ask for it at the same instant may be refused.
-		r.execute(s.Name, "nft", "list", "tables")
-		r.proxy[s.Name] = r.start(lab.Program{Host: s.Name, Name: "kube-proxy-" + mode + "-" + s.Name, Env: proxyEnvironment, Args: proxyCommand(s.Name, mode)})
+		r.Run(s.Name, "nft", "list", "tables")
+		r.proxy[s.Name] = r.Start(lab.Program{Host: s.Name, Name: "kube-proxy-" + mode + "-" + s.Name, Env: proxyEnvironment, Args: proxyCommand(s.Name, mode)})
 	}
 }
 
@@ -306,13 +236,13 @@ func agentCleanup() []string { return append(slices.Clone(asPod), lab.Path("agen
 
 // within waits until a condition holds.
 func (r *rig) within(limit time.Duration, what string, holds func(context.Context) bool) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), limit)
+	r.T.Helper()
+	ctx, cancel := context.WithTimeout(r.T.Context(), limit)
 	defer cancel()
 	for !holds(ctx) {
 		select {
 		case <-ctx.Done():
-			r.t.Fatalf("not within %s: %s", limit, what)
+			r.T.Fatalf("not within %s: %s", limit, what)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -43,26 +43,26 @@ func (w way) url() string { return fmt.Sprintf("http://%s:%d/", w.address, w.por
 
 // createServices makes a Service of type LoadBalancer for every way that needs one, as the controller publishes it.
 func (r *rig) createServices() {
-	r.t.Helper()
+	r.T.Helper()
 	services := r.kube.CoreV1().Services(metav1.NamespaceDefault)
 	for i, w := range ways() {
 		if w.endpoint == "" {
 			continue
 		}
 		name := fmt.Sprintf("way-%d", i)
-		service, err := services.Create(r.t.Context(), &corev1.Service{
+		service, err := services.Create(r.T.Context(), &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: corev1.ServiceSpec{
 				Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: w.policy,
 				Ports: []corev1.ServicePort{{Name: "http", Port: int32(w.port), TargetPort: intstr.FromInt32(backendPort)}}, //nolint:gosec // a TCP port
 			},
 		}, metav1.CreateOptions{})
-		r.must("create "+name, err)
+		r.Must("create "+name, err)
 		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: w.address, IPMode: ptr.To(corev1.LoadBalancerIPModeVIP)}}
-		_, err = services.UpdateStatus(r.t.Context(), service, metav1.UpdateOptions{})
-		r.must("publish "+name, err)
-		_, err = r.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(r.t.Context(), endpoints(name, w.endpoint), metav1.CreateOptions{})
-		r.must("endpoints of "+name, err)
+		_, err = services.UpdateStatus(r.T.Context(), service, metav1.UpdateOptions{})
+		r.Must("publish "+name, err)
+		_, err = r.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(r.T.Context(), endpoints(name, w.endpoint), metav1.CreateOptions{})
+		r.Must("endpoints of "+name, err)
 	}
 }
 

@@ -1,4 +1,6 @@
-package returnpath
+//go:build linux
+
+package hand
 
 import (
 	"encoding/json"
@@ -9,11 +11,11 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/dataplane"
 )
 
-// feed serves one state of the data plane, as the simulated API would; it never changes.
-type feed dataplane.DataPlane
-
 // patience is how long a caller waits who knows the state already.
 const patience = 5 * time.Second
+
+// feed serves one state of the data plane, as the simulated API would; it never changes.
+type feed dataplane.DataPlane
 
 // ServeHTTP answers at once who does not know the state.
 func (f feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
