@@ -20,16 +20,17 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
 )
 
 // soon bounds what happens by itself. In an emulated machine that shares its processor a second may be many.
 const soon = 90 * time.Second
 
 func (r *rig) eventually(what string, holds func() bool) {
-	r.t.Helper()
+	r.T.Helper()
 	for deadline := time.Now().Add(soon); !holds(); {
 		if time.Now().After(deadline) {
-			r.t.Fatalf("not within %s: %s", soon, what)
+			r.T.Fatalf("not within %s: %s", soon, what)
 		}
 		<-time.After(200 * time.Millisecond)
 	}
@@ -39,9 +40,9 @@ var replyPattern = regexp.MustCompile(`(?i)\[([0-9a-f:]{17})\]`)
 
 // answerers asks from the gateway and returns the servers that answer; a machine that is none by its hardware address.
 func (r *rig) answerers(address netip.Addr) []string {
-	r.t.Helper()
-	out, err := r.lab.Exec(r.t.Context(), lab.Gateway, "busybox", "arping", "-c", "1", "-w", "1", "-I", gatewayLink, address.String())
-	r.must("ask for "+address.String(), err)
+	r.T.Helper()
+	out, err := r.Lab.Exec(r.T.Context(), lab.Gateway, "busybox", "arping", "-c", "1", "-w", "1", "-I", gatewayLink, address.String())
+	r.Must("ask for "+address.String(), err)
 	var found []string
 	for _, match := range replyPattern.FindAllStringSubmatch(string(out.Stdout), -1) {
 		found = append(found, r.nameOf(strings.ToLower(match[1])))
@@ -52,10 +53,10 @@ func (r *rig) answerers(address netip.Addr) []string {
 
 // nameOf names the server with a hardware address.
 func (r *rig) nameOf(mac string) string {
-	r.t.Helper()
+	r.T.Helper()
 	for _, s := range r.servers {
 		if r.macs[s.Name] == "" {
-			r.macs[s.Name] = strings.TrimSpace(r.sh(s.Name, "cat /sys/class/net/"+publicLink+"/address"))
+			r.macs[s.Name] = strings.TrimSpace(r.Sh(s.Name, "cat /sys/class/net/"+publicLink+"/address"))
 		}
 		if r.macs[s.Name] == mac {
 			return s.Name
@@ -66,7 +67,7 @@ func (r *rig) nameOf(mac string) string {
 
 // owner waits until one server other than some answers for an address, and the view says so, and returns it.
 func (r *rig) owner(address netip.Addr, but ...string) (owner string) {
-	r.t.Helper()
+	r.T.Helper()
 	r.eventually(fmt.Sprintf("one server other than %q answers for %s", but, address), func() bool {
 		found := r.answerers(address)
 		if len(found) != 1 || slices.Contains(but, found[0]) || r.view().Owners[address].Node != found[0] {
@@ -80,50 +81,63 @@ func (r *rig) owner(address netip.Addr, but ...string) (owner string) {
 
 // view is what the ConfigMap says.
 func (r *rig) view() *announcer.View {
-	r.t.Helper()
-	object, err := r.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(r.t.Context(), contract.AnnouncerView, metav1.GetOptions{})
+	r.T.Helper()
+	object, err := r.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(r.T.Context(), contract.AnnouncerView, metav1.GetOptions{})
 	if err != nil {
 		return &announcer.View{}
 	}
 	v, err := announcer.ParseView(object.Data[networkID])
-	r.must("read the view", err)
+	r.Must("read the view", err)
 	return v
 }
 
 // members waits until all servers take part.
 func (r *rig) members() {
-	r.t.Helper()
+	r.T.Helper()
 	r.eventually("all servers take part", func() bool { return len(r.view().Members) == len(r.servers) })
 }
 
 func (r *rig) condition(server string) corev1.NodeCondition {
-	r.t.Helper()
-	node, err := r.kube.CoreV1().Nodes().Get(r.t.Context(), server, metav1.GetOptions{})
-	r.must("read Node "+server, err)
+	r.T.Helper()
+	node, err := r.kube.CoreV1().Nodes().Get(r.T.Context(), server, metav1.GetOptions{})
+	r.Must("read Node "+server, err)
 	if c := contract.FindNodeCondition(node, contract.ConditionAnnouncementHealthy); c != nil {
 		return *c
 	}
 	return corev1.NodeCondition{}
 }
 
+// told waits for an event on an object, of any name where it is empty, whose message says all of some words.
+func (r *rig) told(reason, kind, name string, words ...string) {
+	r.T.Helper()
+	r.eventually(fmt.Sprintf("an event %s on %s %s with %q", reason, kind, name, words), func() bool {
+		all, err := r.kube.CoreV1().Events(metav1.NamespaceAll).List(r.T.Context(), metav1.ListOptions{})
+		r.Must("list events", err)
+		return slices.ContainsFunc(all.Items, func(e corev1.Event) bool {
+			return e.Reason == reason && e.InvolvedObject.Kind == kind && (name == "" || e.InvolvedObject.Name == name) &&
+				!slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(e.Message, word) })
+		})
+	})
+}
+
 func (r *rig) signal(server string, signal syscall.Signal) {
-	r.t.Helper()
-	r.must("signal the agent of "+server, r.lab.Signal(r.t.Context(), r.agents[server], signal))
+	r.T.Helper()
+	r.Must("signal the agent of "+server, r.Lab.Signal(r.T.Context(), r.agents[server], signal))
 }
 
 func (r *rig) ended(server string) lab.Process {
-	r.t.Helper()
-	p, err := r.lab.Await(r.t.Context(), r.agents[server], soon)
-	r.must("await the agent of "+server, err)
+	r.T.Helper()
+	p, err := r.Lab.Await(r.T.Context(), r.agents[server], soon)
+	r.Must("await the agent of "+server, err)
 	return p
 }
 
 func (r *rig) annotate(server string, annotations map[string]any) {
-	r.t.Helper()
+	r.T.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
-	r.must("patch", err)
-	_, err = r.kube.CoreV1().Nodes().Patch(r.t.Context(), server, types.MergePatchType, patch, metav1.PatchOptions{})
-	r.must("annotate Node "+server, err)
+	r.Must("patch", err)
+	_, err = r.kube.CoreV1().Nodes().Patch(r.T.Context(), server, types.MergePatchType, patch, metav1.PatchOptions{})
+	r.Must("annotate Node "+server, err)
 }
 
 // TestAgentsAnnounce breaks one thing after the other. One set of servers serves all cases, each of which mends what it broke.
@@ -152,13 +166,14 @@ func TestAgentsAnnounce(t *testing.T) {
 		{"it alone loses the API server", (*rig).apiLost},
 		{"the API server is away", (*rig).apiAway},
 		{"an older view is restored", (*rig).restored},
+		{"the clock is set", (*rig).clockJumps},
 		{"an agent has no key", (*rig).noKey},
 		{"a Service goes", (*rig).serviceGoes},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
-			outer := r.t
-			r.t = t
-			defer func() { r.t = outer }()
+			outer := r.T
+			r.T = t
+			defer func() { r.T = outer }()
 			step.do(r, addresses)
 		}) {
 			t.FailNow()
@@ -171,8 +186,8 @@ func (r *rig) everyAddressHasOneOwner(addresses []netip.Addr) {
 	for _, a := range addresses {
 		r.owner(a)
 		for _, s := range r.servers {
-			if carried := r.ip(s.Name, "-4", "address", "show"); strings.Contains(carried, a.String()) {
-				r.t.Errorf("an interface of %s carries %s:\n%s", s.Name, a, carried)
+			if carried := r.IP(s.Name, "-4", "address", "show"); strings.Contains(carried, a.String()) {
+				r.T.Errorf("an interface of %s carries %s:\n%s", s.Name, a, carried)
 			}
 		}
 	}
@@ -184,20 +199,24 @@ func (r *rig) everyAddressHasOneOwner(addresses []netip.Addr) {
 func (r *rig) killed(addresses []netip.Addr) {
 	holder := r.owner(addresses[0])
 	r.signal(holder, syscall.SIGKILL)
-	r.owner(addresses[0], holder)
+	next := r.owner(addresses[0], holder)
+	r.told("AddressTakenOver", "Service", "one", "Node "+next, "Node "+holder)
+	r.told("AnnouncerUnheard", "Node", "", "Node "+holder)
 	r.agent(holder, keyFlag)
 	r.members()
 }
 
-// stopped: who wakes up and has missed that another took over stays silent.
+// stopped: who wakes up and has missed that another took over stays silent. A long run stops it for minutes.
 func (r *rig) stopped(addresses []netip.Addr) {
 	holder := r.owner(addresses[0])
+	begun := time.Now()
 	r.signal(holder, syscall.SIGSTOP)
 	next := r.owner(addresses[0], holder)
+	<-time.After(min(time.Duration(seeds.Count(r.T, 10))*time.Second, 3*time.Minute) - time.Since(begun))
 	r.signal(holder, syscall.SIGCONT)
 	for range 8 {
 		if found := r.answerers(addresses[0]); len(found) > 1 {
-			r.t.Errorf("after %s woke up %q answer; %s had taken over", holder, found, next)
+			r.T.Errorf("after %s woke up %q answer; %s had taken over", holder, found, next)
 		}
 	}
 	r.members()
@@ -205,9 +224,9 @@ func (r *rig) stopped(addresses []netip.Addr) {
 
 func (r *rig) linkDown(addresses []netip.Addr) {
 	holder := r.owner(addresses[0])
-	r.must("break", r.lab.Break(r.t.Context(), holder, lab.LinkDown))
+	r.Must("break", r.Lab.Break(r.T.Context(), holder, lab.LinkDown))
 	r.owner(addresses[0], holder)
-	r.must("mend", r.lab.Mend(r.t.Context(), holder))
+	r.Must("mend", r.Lab.Mend(r.T.Context(), holder))
 	r.members()
 }
 
@@ -224,7 +243,7 @@ func (r *rig) toldToEnd(addresses []netip.Addr) {
 	holder := r.owner(addresses[0])
 	r.signal(holder, syscall.SIGTERM)
 	if p := r.ended(holder); !p.Exited || p.Code != 0 {
-		r.t.Errorf("the agent of %s ended with %+v", holder, p)
+		r.T.Errorf("the agent of %s ended with %+v", holder, p)
 	}
 	r.owner(addresses[0], holder)
 	r.agent(holder, keyFlag)
@@ -235,7 +254,7 @@ func (r *rig) toldToEnd(addresses []netip.Addr) {
 func (r *rig) foreign(addresses []netip.Addr) {
 	holder := r.owner(addresses[0])
 	stranger := r.servers[(slices.IndexFunc(r.servers, func(s lab.Server) bool { return s.Name == holder })+1)%len(r.servers)].Name
-	r.ip(stranger, "address", "add", addresses[0].String()+"/32", "dev", publicLink)
+	r.IP(stranger, "address", "add", addresses[0].String()+"/32", "dev", publicLink)
 	r.eventually("the kernel of "+stranger+" answers beside "+holder, func() bool { return len(r.answerers(addresses[0])) == 2 })
 	r.eventually("Node "+stranger+" tells that it carries the address", func() bool {
 		c := r.condition(stranger)
@@ -245,7 +264,7 @@ func (r *rig) foreign(addresses []netip.Addr) {
 		found := r.answerers(addresses[0])
 		return len(found) == 2 && slices.Contains(found, r.view().Owners[addresses[0]].Node)
 	})
-	r.ip(stranger, "address", "delete", addresses[0].String()+"/32", "dev", publicLink)
+	r.IP(stranger, "address", "delete", addresses[0].String()+"/32", "dev", publicLink)
 	r.owner(addresses[0])
 	r.eventually("Node "+stranger+" is well again", func() bool { return r.condition(stranger).Status == corev1.ConditionTrue })
 }
@@ -256,7 +275,7 @@ func (r *rig) apiAway(addresses []netip.Addr) {
 		r.owner(a)
 	}
 	for _, s := range r.servers {
-		r.ip(s.Name, "link", "set", privateLink, "down")
+		r.IP(s.Name, "link", "set", privateLink, "down")
 	}
 	before := map[netip.Addr]string{} // this is what they last agreed on
 	for a, owner := range r.view().Owners {
@@ -269,18 +288,18 @@ func (r *rig) apiAway(addresses []netip.Addr) {
 		for _, a := range addresses {
 			found := r.answerers(a)
 			if len(found) > 0 && !slices.Equal(found, []string{before[a]}) {
-				r.t.Errorf("without the API server %q answer for %s, which was %s's", found, a, before[a])
+				r.T.Errorf("without the API server %q answer for %s, which was %s's", found, a, before[a])
 			}
 			answered[a] += len(found)
 		}
 	}
 	for _, a := range addresses {
 		if answered[a] == 0 {
-			r.t.Errorf("without the API server nobody answered for %s, which was %s's", a, before[a])
+			r.T.Errorf("without the API server nobody answered for %s, which was %s's", a, before[a])
 		}
 	}
 	for _, s := range r.servers {
-		r.ip(s.Name, "link", "set", privateLink, "up")
+		r.IP(s.Name, "link", "set", privateLink, "up")
 	}
 	r.members()
 }
@@ -305,7 +324,7 @@ func (r *rig) noKey(addresses []netip.Addr) {
 
 func (r *rig) serviceGoes(addresses []netip.Addr) {
 	r.owner(addresses[2])
-	r.must("delete a Service", r.kube.CoreV1().Services(metav1.NamespaceDefault).Delete(r.t.Context(), "three", metav1.DeleteOptions{}))
+	r.Must("delete a Service", r.kube.CoreV1().Services(metav1.NamespaceDefault).Delete(r.T.Context(), "three", metav1.DeleteOptions{}))
 	r.eventually("nobody answers for "+addresses[2].String(), func() bool { return len(r.answerers(addresses[2])) == 0 })
 	r.eventually("the view has it no more", func() bool { _, has := r.view().Owners[addresses[2]]; return !has })
 }
