@@ -3,6 +3,7 @@
 package services
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -58,6 +59,7 @@ func checkAgain(r *rig) {
 	r.create(loadBalancer("again"))
 	address := r.published("again")
 	r.answered(tcp(address, 80))
+	r.namesAnnouncer("again", address)
 	first := r.blockOf(r.get("again"))
 	r.remove("again")
 	r.figure("released_after", r.removed("again"), "s")
@@ -70,6 +72,21 @@ func checkAgain(r *rig) {
 	r.answered(tcp(r.published("again"), 80))
 	r.figure("recreated_answered_after", time.Since(begun), "s")
 	r.remove("again")
+}
+
+// namesAnnouncer waits until the Service names the server that answers for its address, where the mode has that, and nobody where not.
+func (r *rig) namesAnnouncer(name string, address netip.Addr) {
+	r.Helper()
+	r.until(answerLimit, "Service "+name+" names its announcer", func() (bool, string) {
+		s := r.get(name)
+		by, since := s.Annotations[contract.ServiceAnnouncedBy], s.Annotations[contract.ServiceAnnouncedSince]
+		holder, err := r.holder(r.Context(), address)
+		r.must("who holds "+address.String(), err)
+		if !r.mode.names {
+			return by == "" && since == "", by
+		}
+		return holder != "" && by == holder && since != "", fmt.Sprintf("%q since %q, the gateway knows %q", by, since, holder)
+	})
 }
 
 // checkNeighbours: another cluster with a controller, an API client and a server of its own uses the same account and the same

@@ -54,6 +54,8 @@ type mode struct {
 	announce func(context.Context, *cluster.Cluster) error
 	// announces tells whether the server may announce addresses, as far as the mode's own programs are concerned.
 	announces func(c *cluster.Cluster, server string) bool
+	// names tells that the controller writes on a Service who announces its address.
+	names bool
 	// remedy is what users are told to do when the address of a living Service has changed and is silent; nil for nothing.
 	remedy func(context.Context, *cluster.Cluster) error
 }
@@ -77,6 +79,7 @@ func modes() []mode {
 		},
 		announce:  func(ctx context.Context, c *cluster.Cluster) error { return c.HandOverKey(ctx) },
 		announces: func(*cluster.Cluster, string) bool { return true },
+		names:     true,
 	}}
 }
 
