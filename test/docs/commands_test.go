@@ -20,7 +20,6 @@ var others = []string{"apt-get", "cat", "chmod", "cosign", "cp", "curl", "export
 
 // TestWhatThePagesTellToDoWorks tries it against a real API server on which this project is installed.
 func TestWhatThePagesTellToDoWorks(t *testing.T) {
-	t.Parallel()
 	bench := newBench(t)
 	t.Run("commands", bench.commands)
 	t.Run("manifests", bench.manifests)

@@ -68,7 +68,6 @@ items:
 
 // TestTheNodesShownAreWhatKubectlPrints has kubectl print such Nodes. Ages differ.
 func TestTheNodesShownAreWhatKubectlPrints(t *testing.T) {
-	t.Parallel()
 	const page = "docs/guides/install.md"
 	var shown []block
 	for _, b := range blocks(t) {
