@@ -172,7 +172,10 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 	c.delete("web")
 	c.await("web", "gone", hasGone)
 	c.create("web")
-	second := c.await("web", "published", isPublished)
+	// The event follows the status.
+	second := c.await("web", "published and told", func(s *corev1.Service) bool {
+		return isPublished(s) && c.told.counts()["Normal "+eventEnsured] >= 2
+	})
 	if first.UID == second.UID || c.told.counts()["Normal "+eventEnsured] != 2 {
 		t.Errorf("told %v", c.told.counts())
 	}
