@@ -3,6 +3,7 @@
 package returnpath
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -33,7 +34,7 @@ func readRuleset() ([]string, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read nftables table ip %s: %w", nftTable, err)
 	}
-	lines := []string{tableLine(int(table.Use))}
+	lines := []string{tableLine(chainsOf(table))}
 	for _, name := range chainNames() {
 		more, err := readChain(conn, table, name)
 		if err != nil {
@@ -42,6 +43,12 @@ func readRuleset() ([]string, error) {
 		lines = append(lines, more...)
 	}
 	return lines, nil
+}
+
+// chainsOf is how many chains a table has. The kernel tells it in network byte order (nf_tables_fill_table_info), and the
+// library reads it in that of the machine.
+func chainsOf(table *nftables.Table) int {
+	return int(binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, table.Use)))
 }
 
 func readChain(conn *nftables.Conn, table *nftables.Table, name string) ([]string, error) {
