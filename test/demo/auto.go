@@ -14,6 +14,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/returnpath"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/vlan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
 )
 
 // disturbVLAN sets the interface down, as a careless person would.
@@ -26,10 +27,14 @@ func (s *story) disturbReturnPath(ctx context.Context) error {
 	return s.disturb(ctx, "return_path_repaired_after", returnpath.ReasonRepaired, "nft", "delete", "table", "ip", "phoenixnap")
 }
 
-// disturb runs a command on the announcing server that keeps the client from being answered, and waits until it is
-// again, through the same server.
+// disturb runs a command on the announcing server that keeps the client from being answered, and waits until the agent has told
+// that it put it right and the client is answered again, through the same server. The agent may be so quick that no request fails.
 func (s *story) disturb(ctx context.Context, figure, reason string, command ...string) error {
 	server, err := s.announcer(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := s.eventsOn(ctx, server, reason)
 	if err != nil {
 		return err
 	}
@@ -39,36 +44,74 @@ func (s *story) disturb(ctx context.Context, figure, reason string, command ...s
 		return fmt.Errorf("%s on %s: exit code %d, %s, %w", strings.Join(command, " "), server, out.Code, out.Stderr, err)
 	}
 	s.say("%s# %s", server, strings.Join(command, " "))
-	if err := s.recovered(ctx, figure, begun); err != nil {
-		return err
-	}
-	now, err := s.announcer(ctx)
+	event, told, err := s.toldOnNode(ctx, server, reason, before)
 	if err != nil {
 		return err
 	}
-	if now != server {
+	if err := s.recovered(ctx, figure, begun, func(attempts []lab.Attempt) (lab.Attempt, bool) { return mending(attempts, begun, told) }); err != nil {
+		return err
+	}
+	s.say("event on Node %s: %s: %s", server, event.Reason, event.Message)
+	now, err := s.announcer(ctx)
+	if err == nil && now != server {
 		return fmt.Errorf("the address moved to %s, though the agent of %s was to repair what was disturbed", now, server)
 	}
-	return s.toldOnNode(ctx, server, reason)
+	return err
 }
 
-// toldOnNode waits for an event on a Node and shows it.
-func (s *story) toldOnNode(ctx context.Context, server, reason string) error {
-	var found corev1.Event
-	_, err := until(ctx, 30*time.Second, "event "+reason+" on "+server, func(ctx context.Context) (bool, string, error) {
-		events, err := s.Kube.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-			FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + server + ",reason=" + reason,
-		})
-		if err != nil || len(events.Items) == 0 {
-			return false, "no such event", err
+// mending finds the answer that ended a disturbance since a moment: the first of those in a row that go on for a while after it
+// was told that all is mended.
+func mending(attempts []lab.Attempt, since, told time.Time) (lab.Attempt, bool) {
+	var first *lab.Attempt
+	after := 0
+	for _, a := range attempts {
+		switch {
+		case a.At.Before(since):
+		case !a.OK:
+			first, after = nil, 0
+		default:
+			if first == nil {
+				first = &a
+			}
+			if a.At.After(told) {
+				after++
+			}
+			if after == steady {
+				return *first, true
+			}
 		}
-		found = events.Items[len(events.Items)-1]
-		return true, "", nil
-	})
-	if err == nil {
-		s.say("event on Node %s: %s: %s", server, found.Reason, found.Message)
 	}
-	return err
+	return lab.Attempt{}, false
+}
+
+// eventsOn lists the events of a reason on a Node.
+func (s *story) eventsOn(ctx context.Context, server, reason string) ([]corev1.Event, error) {
+	events, err := s.Kube.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + server + ",reason=" + reason,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("events %s on Node %s: %w", reason, server, err)
+	}
+	return events.Items, nil
+}
+
+// toldOnNode waits for an event of a reason on a Node that was not there before, or not so often; it returns when it was seen.
+func (s *story) toldOnNode(ctx context.Context, server, reason string, before []corev1.Event) (found corev1.Event, seen time.Time, err error) {
+	known := map[string]int32{}
+	for _, e := range before {
+		known[e.Name] = e.Count
+	}
+	seen, err = until(ctx, 30*time.Second, "event "+reason+" on "+server, func(ctx context.Context) (bool, string, error) {
+		events, err := s.eventsOn(ctx, server, reason)
+		for _, e := range events {
+			if e.Count > known[e.Name] {
+				found = e
+				return true, "", nil
+			}
+		}
+		return false, "no such event since", err
+	})
+	return found, seen, err
 }
 
 // configured shows what the agents made on the servers.

@@ -90,7 +90,7 @@ func (s *story) moveByLabel(ctx context.Context) error {
 		return err
 	}
 	s.say("the label %s is gone from %s, and kube-vip with it", contract.NodeVLANReady, s.broken)
-	if err := s.recovered(ctx, "failover_vlan_broken", s.brokenAt); err != nil {
+	if err := s.recovered(ctx, "failover_vlan_broken", s.brokenAt, after(s.brokenAt)); err != nil {
 		return err
 	}
 	return s.movedFrom(ctx, s.broken)
@@ -121,14 +121,19 @@ func (s *story) killServer(ctx context.Context) error {
 		return err
 	}
 	s.say("%s is dead; kube-vip on the other server waits for the lease to run out", server)
-	if err := s.recovered(ctx, "failover_node_dead", died); err != nil {
+	if err := s.recovered(ctx, "failover_node_dead", died, after(died)); err != nil {
 		return err
 	}
 	return s.movedFrom(ctx, server)
 }
 
-// recovered waits until the client is answered again and remembers how long that took.
-func (s *story) recovered(ctx context.Context, name string, since time.Time) error {
+// after has the outage found that began after a moment.
+func after(since time.Time) func([]lab.Attempt) (lab.Attempt, bool) {
+	return func(attempts []lab.Attempt) (lab.Attempt, bool) { return recovery(attempts, since) }
+}
+
+// recovered waits until the client is answered again, as end finds in what it attempted, and remembers how long that took.
+func (s *story) recovered(ctx context.Context, name string, since time.Time, end func([]lab.Attempt) (lab.Attempt, bool)) error {
 	var answer lab.Attempt
 	if _, err := until(ctx, 90*time.Second, "the client answered again", func(ctx context.Context) (bool, string, error) {
 		attempts, err := s.Lab.ProbeResults(ctx, s.probe)
@@ -136,7 +141,7 @@ func (s *story) recovered(ctx context.Context, name string, since time.Time) err
 			return false, "", err
 		}
 		var ok bool
-		answer, ok = recovery(attempts, since)
+		answer, ok = end(attempts)
 		return ok, "no answers in a row since the fault", nil
 	}); err != nil {
 		return err

@@ -62,16 +62,47 @@ func TestAutoStory(t *testing.T) {
 	}
 }
 
-func TestRecovery(t *testing.T) {
-	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	// Each letter is an attempt, a second after the one before: o is answered, x is not.
-	attempts := func(pattern string) []lab.Attempt {
-		var all []lab.Attempt
-		for i, c := range pattern {
-			all = append(all, lab.Attempt{At: begin.Add(time.Duration(i) * time.Second), OK: c == 'o'})
-		}
-		return all
+var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// attemptsOf makes an attempt of each letter, a second after the one before: o is answered, x is not.
+func attemptsOf(pattern string) []lab.Attempt {
+	var all []lab.Attempt
+	for i, c := range pattern {
+		all = append(all, lab.Attempt{At: begin.Add(time.Duration(i) * time.Second), OK: c == 'o'})
 	}
+	return all
+}
+
+// TestMending: a disturbance is over when it was told and answers come in a row; whether a request failed meanwhile or not.
+func TestMending(t *testing.T) {
+	for _, tc := range []struct {
+		name, pattern string
+		fault, told   float64 // seconds after begin
+		want          int     // the attempt that ends it, -1 for none
+	}{
+		{"no request failed", "oooooooooooo", 1.5, 2.5, 2},
+		{"some failed", "ooxxoooooooo", 1.5, 3.5, 4},
+		{"some failed after it was told", "ooxoxxooooooo", 1.5, 2.5, 6},
+		{"told late", "ooxxoooooooo", 1.5, 6.5, 4},
+		{"not yet long enough", "ooxxoooooo", 1.5, 5.5, -1},
+		{"no answer yet", "ooxxxxxxxx", 1.5, 3.5, -1},
+		{"no attempt yet", "oo", 1.5, 3.5, -1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			all := attemptsOf(tc.pattern)
+			at := func(seconds float64) time.Time { return begin.Add(time.Duration(seconds * float64(time.Second))) }
+			got, ok := mending(all, at(tc.fault), at(tc.told))
+			if ok != (tc.want >= 0) {
+				t.Fatalf("mended: %t, want %t", ok, tc.want >= 0)
+			}
+			if ok && got != all[tc.want] {
+				t.Errorf("mended at %s, want at %s", got.At, all[tc.want].At)
+			}
+		})
+	}
+}
+
+func TestRecovery(t *testing.T) {
 	for _, tc := range []struct {
 		name, pattern string
 		fault         int // seconds after begin
@@ -86,7 +117,7 @@ func TestRecovery(t *testing.T) {
 		{"the first requests after the fault still passed", "ooooxxooooo", 2, 6},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			all := attempts(tc.pattern)
+			all := attemptsOf(tc.pattern)
 			got, ok := recovery(all, begin.Add(time.Duration(tc.fault)*time.Second))
 			if ok != (tc.want >= 0) {
 				t.Fatalf("recovered: %t, want %t", ok, tc.want >= 0)
