@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	// DefaultNetworkWindow is how often the API is asked, and so how old an annotation may be.
-	DefaultNetworkWindow = 30 * time.Second
+	// DefaultNetworkWindow is how often the API is asked, and so how old an annotation may be. What agents conclude from it is to
+	// be known within 30 s.
+	DefaultNetworkWindow = 25 * time.Second
 	// settle lets several Nodes that register at once be served by one look at the API.
 	settle = time.Second
 	// afterFailure is when a look at the API that failed, or that met a network in the middle of a change, is repeated.

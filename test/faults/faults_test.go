@@ -167,7 +167,7 @@ func TestSum(t *testing.T) {
 		{Fault: Fault{Slow: true}, Found: true, Seen: 14 * time.Second, Named: 40 * time.Second, Mended: 35 * time.Second},
 		{Fault: Fault{Event: true}, Seen: 0, Err: errors.New("not found")},
 	})
-	want := summary{made: 4, found: 3, seen: 14 * time.Second, mended: 11 * time.Second, seenByEvent: time.Second,
+	want := summary{made: 4, found: 3, seen: 14 * time.Second, mended: 35 * time.Second, seenByEvent: time.Second,
 		mendedByEvent: 2 * time.Second, membership: 40 * time.Second}
 	if s != want {
 		t.Errorf("sum %+v, want %+v", s, want)

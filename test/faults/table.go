@@ -85,6 +85,7 @@ func sum(results []Result) summary {
 		case r.Slow:
 			// The agent sees it by itself; the cause is named when the controller has learned it from the API.
 			s.seen, s.membership = max(s.seen, r.Seen), max(s.membership, r.Named)
+			s.mended = max(s.mended, r.Mended)
 		case r.Event:
 			s.seenByEvent, s.mendedByEvent = max(s.seenByEvent, r.Seen), max(s.mendedByEvent, r.Mended)
 			s.seen, s.mended = max(s.seen, r.Seen), max(s.mended, r.Mended)
@@ -95,7 +96,7 @@ func sum(results []Result) summary {
 	return s
 }
 
-// duration is a figure with its limit; 0 means none.
+// duration is a figure with its limit.
 type duration struct {
 	name         string
 	value, limit time.Duration
@@ -107,7 +108,7 @@ func (s summary) durations() []duration {
 		{"fault_to_condition_event_max", s.seenByEvent, EventLimit},
 		{"mended_to_condition_max", s.mended, LookLimit},
 		{"mended_to_condition_event_max", s.mendedByEvent, EventLimit},
-		{"lost_membership_named_after", s.membership, 0},
+		{"lost_membership_named_after", s.membership, LookLimit},
 	}
 }
 
@@ -130,7 +131,7 @@ func Late(results []Result) error {
 		errs = append(errs, fmt.Errorf("%d faults were made, want at least %d", s.made, MinFaults))
 	}
 	for _, d := range s.durations() {
-		if d.limit != 0 && d.value > d.limit {
+		if d.value > d.limit {
 			errs = append(errs, fmt.Errorf("%s is %.2f s, more than %s", d.name, d.value.Seconds(), d.limit))
 		}
 	}
