@@ -3,11 +3,13 @@
 package integration
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,4 +156,17 @@ func (n *network) look(e check.Expected) (check.Snapshot, check.Report) {
 	s, err := monitor.Look(n.t.Context(), netinfo.NewReader(), l2.NewAsker(), e)
 	n.must("look", err)
 	return s, check.Evaluate(e, s)
+}
+
+// rests holds that a keeper which has nothing to do does nothing: the kernel tells of no change.
+func (n *network) rests(what string, watch func(context.Context, func()) error) {
+	n.t.Helper()
+	time.Sleep(time.Second) // what the last disturbance called for is done
+	ctx, cancel := context.WithTimeout(n.t.Context(), 2*time.Second)
+	defer cancel()
+	var changes atomic.Int32
+	n.must("watch the "+what, watch(ctx, func() { changes.Add(1) }))
+	if told := changes.Load(); told > 0 {
+		n.t.Errorf("the %s changed %d times in 2 s without a cause", what, told)
+	}
 }
