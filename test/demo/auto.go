@@ -4,6 +4,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -56,6 +57,28 @@ func (s *story) disturb(ctx context.Context, figure, reason string, command ...s
 	if err == nil && now != server {
 		return fmt.Errorf("the address moved to %s, though the agent of %s was to repair what was disturbed", now, server)
 	}
+	return errors.Join(err, s.atRest(ctx, server))
+}
+
+// rest is for how long a server has been well when nothing is on its way to its conditions any more.
+const rest = 3 * time.Second
+
+// atRest waits until a server has been ready, with its kube-vip, for a while: what was disturbed and is repaired may still be told.
+func (s *story) atRest(ctx context.Context, server string) error {
+	var since time.Time
+	_, err := until(ctx, time.Minute, server+" at rest", func(ctx context.Context) (bool, string, error) {
+		ready, seen, err := s.node(ctx, server, func(n *corev1.Node) (bool, string) {
+			ok, seen := vlanReady(n)
+			return ok && s.KubeVIPRunsOn(n.Name), seen
+		})
+		switch {
+		case err != nil || !ready:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		}
+		return ready && time.Since(since) >= rest, seen, err
+	})
 	return err
 }
 
