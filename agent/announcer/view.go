@@ -43,18 +43,26 @@ func ParseView(raw string) (*View, error) {
 	if err := json.Unmarshal([]byte(raw), v); err != nil {
 		return nil, fmt.Errorf("read the view: %w", err)
 	}
+	if err := v.sound(); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// sound says what in a view contradicts itself.
+func (v *View) sound() error {
 	switch {
 	case v.Number == 0 || v.Changed > v.Number:
-		return nil, fmt.Errorf("the view has the number %d and members since %d: want numbers from 1, in that order", v.Number, v.Changed)
+		return fmt.Errorf("the view has the number %d and members since %d: want numbers from 1, in that order", v.Number, v.Changed)
 	case len(v.Members) == 0 || !slices.IsSorted(v.Members) || len(slices.Compact(slices.Clone(v.Members))) != len(v.Members):
-		return nil, fmt.Errorf("the view has the members %q: want one or more, sorted, each once", v.Members)
+		return fmt.Errorf("the view has the members %q: want one or more, sorted, each once", v.Members)
 	}
 	for address, owner := range v.Owners {
 		if owner.Epoch > v.Number {
-			return nil, fmt.Errorf("the view has the number %d and an owner of %s since %d", v.Number, address, owner.Epoch)
+			return fmt.Errorf("the view has the number %d and an owner of %s since %d", v.Number, address, owner.Epoch)
 		}
 	}
-	return v, nil
+	return nil
 }
 
 // Encode returns the view as its ConfigMap holds it.
