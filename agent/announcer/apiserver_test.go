@@ -30,6 +30,7 @@ func (w *world) request(m *machine, failed Input, do func() (answer func() Input
 	w.after(way, func() {
 		answer := do()
 		if way+back >= timeout {
+			w.lateAt = w.now
 			return
 		}
 		w.after(back, func() {

@@ -206,6 +206,9 @@ func (w *world) leave(m *machine, d time.Duration) string {
 		m.facts.Leaving = true
 		m.tell()
 		w.after(d, func() {
+			if w.healed {
+				return
+			}
 			m.facts.Leaving = false
 			m.stop()
 			m.start()
@@ -280,7 +283,8 @@ func (w *world) loseGateway(m *machine, d time.Duration) string {
 	return "no gateway for"
 }
 
-// heal ends all faults but one: who is dead stays dead. What was to end later ends again, which changes nothing.
+// heal ends all faults but two: who is dead stays dead, and who leaves goes on to leave. What was to end later ends again,
+// which changes nothing.
 func (w *world) heal() {
 	w.loss, w.delay, w.apiDelay, w.apiLate = 0, time.Millisecond, 10*time.Millisecond, 0
 	for i := range w.addresses {

@@ -11,7 +11,8 @@
 //     longer ago than the lease, which is shorter than the silence after which a member is taken for silent. The API server
 //     is not needed for that.
 //  2. Seen. A node tells the highest number of a view that it knows to exist. An acknowledgement by a member that has seen a
-//     newer view than the owner knows does not count: whoever has seen a view will never again support an owner of an older one.
+//     newer view than the owner knows does not count: whoever has seen a view will never again support an owner of an older one,
+//     itself included.
 //  3. Proof. A new owner answers only once it knows that its predecessor cannot: the predecessor said so, or so many
 //     members that no majority is left have seen the new view and say that they do not hear the predecessor, or a majority
 //     has seen the new view for longer than a lease.

@@ -23,7 +23,11 @@ func (c *Core) supportedUntil() time.Duration {
 		return never
 	}
 	others := c.rules.majority(len(c.view.Members)) - 1
-	if others <= 0 {
+	switch {
+	case others > 0:
+	case c.rules.newerVoids && c.seen != c.view.Number:
+		return c.lease // its own voice counts no more than that of others would
+	default:
 		return c.now + c.rules.lease
 	}
 	times := c.times[:0]

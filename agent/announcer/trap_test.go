@@ -18,6 +18,17 @@ var traps = map[string]func(w *world){
 		w.isolate(a, true)
 		c.start()
 	},
+	// The first member takes in a second one, learns that it did by what it hears, and is then cut off.
+	"a lost answer, found out": func(w *world) {
+		a, b := w.nodes[0], w.nodes[1]
+		a.start()
+		w.run(4 * time.Second)
+		b.start()
+		w.until(func() bool { return len(w.object.view.Members) == 2 })
+		a.noAPI = true
+		w.run(500 * time.Millisecond)
+		w.isolate(a, true)
+	},
 	// Who said that the holder is silent hears it again, and knows nothing of the new view.
 	"a changed mind": func(w *world) {
 		if w.settle() == nil {

@@ -29,6 +29,8 @@ type world struct {
 	apiDown  bool
 	apiDelay time.Duration
 	apiLate  float64
+	// lateAt is when the last of them was carried out.
+	lateAt time.Duration
 	// loss is the chance that a frame is lost on any way, delay the most that it takes.
 	loss  float64
 	delay time.Duration
