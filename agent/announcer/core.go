@@ -129,6 +129,7 @@ func (c *Core) Step(now time.Duration, in Input) Output {
 	out.Send = c.beat()
 	out.Events, c.events = c.events, nil
 	out.Done = c.done()
+	out.Anew = c.impostorAt != never && !c.deposed() && !c.facts.Leaving
 	out.Next = c.next()
 	return out
 }

@@ -29,3 +29,29 @@ func TestDeathAfterRemoval(t *testing.T) {
 		}
 	}
 }
+
+// TestSecondAgentEnds: who was silent because of a later agent of its name takes part again once that is gone.
+func TestSecondAgentEnds(t *testing.T) {
+	for seed := range uint64(20) {
+		w := newWorld(seed, 4, 1, standardRules())
+		w.keepLog = true
+		second := w.spare()
+		holder := w.settle()
+		if holder == nil {
+			t.Fatalf("seed %d: not at rest", seed)
+		}
+		w.nodes = append(w.nodes, second)
+		second.name, second.facts.Candidate = holder.name, false
+		second.start()
+		w.run(5 * time.Second)
+		if owner := w.holder(address(0)); owner == nil || owner == holder || owner == second {
+			t.Errorf("seed %d: beside a later agent that is no candidate, want another node to answer\n%s", seed, w.tail())
+		}
+		second.stop()
+		w.run(20 * time.Second)
+		if members := w.object.view.Members; len(members) != 3 || !holder.core.view.has(holder.name) || w.violation != "" {
+			t.Errorf("seed %d: %q are members after the later agent ended %s\n%s", seed, members, w.violation, w.tail())
+			return
+		}
+	}
+}

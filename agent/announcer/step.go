@@ -81,6 +81,9 @@ type Output struct {
 	Events []Event
 	// Done tells a node that is leaving that its agent may end.
 	Done bool
+	// Anew tells a node that was silent because of a later agent of its name, which is gone, that it may begin anew, as a Core
+	// with a later Boot: others believe no former life.
+	Anew bool
 	// Next is when the next Tick is due.
 	Next time.Duration
 }

@@ -58,10 +58,11 @@ type machine struct {
 	rate   float64
 
 	alive, paused, noGateway, noAPI bool
-	waiting                         []Input // what came while the process stood still
-	tick                            uint64  // the event that is the newest tick
-	deaf                            []bool  // frames of these are lost on the way to it
-	grant                           Grant   // in the time of its own clock
+	waiting                         []Input           // what came while the process stood still
+	tick                            uint64            // the event that is the newest tick
+	deaf                            []bool            // frames of these are lost on the way to it
+	grant                           Grant             // in the time of its own clock
+	boots                           map[string]uint64 // the latest lives that it heard of: no former one is believed any more
 }
 
 type happening struct {
@@ -162,6 +163,7 @@ func (m *machine) start() {
 	}
 	m.boot = m.w.order + 1
 	m.alive, m.paused, m.waiting, m.grant = true, false, nil, Grant{Until: never}
+	m.boots = map[string]uint64{}
 	m.core = New(Config{Node: m.name, Boot: m.boot, First: 1000 + uint64(m.w.now/time.Second), Seed: m.w.random.Uint64()})
 	m.core.rules = m.w.rules
 	m.facts.Leaving = false
@@ -240,6 +242,12 @@ func (m *machine) step(in Input) {
 		m.stop()
 		return
 	}
+	if out.Anew {
+		m.w.note("%s begins anew", m.name)
+		m.stop()
+		m.start()
+		return
+	}
 	tick := m.w.order + 1
 	m.tick = tick
 	wait := time.Duration(float64(out.Next-m.clock())/m.rate) + 1
@@ -275,6 +283,10 @@ func (w *world) broadcast(from *machine, h *Heartbeat) {
 		if to == from || !to.alive || to.deaf[from.index] || w.chance(w.loss) {
 			continue
 		}
+		if h.Boot < to.boots[h.Node] {
+			continue
+		}
+		to.boots[h.Node] = h.Boot
 		w.later(to, w.between(w.delay/10, w.delay), Heard{h})
 	}
 }

@@ -205,10 +205,14 @@ func (h *Herald) pause(ctx context.Context, most time.Duration) {
 	}
 }
 
-// errElsewhere ends a session whose network is another.
-var errElsewhere = errors.New("the public network is another one now")
+var (
+	// errElsewhere ends a session whose network is another.
+	errElsewhere = errors.New("the public network is another one now")
+	// errAnew ends a session that was silent because of a later agent of its name, which is gone.
+	errAnew = errors.New("the later agent of the same name has gone")
+)
 
-// session announces on one network until ctx ends or the network is another. What it starts goes on after ctx until the
+// session announces on one network until ctx ends, the network is another, or it is to begin anew. What it starts goes on after ctx until the
 // addresses are handed over.
 func (h *Herald) session(ctx context.Context, network string) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -237,7 +241,7 @@ func (h *Herald) session(ctx context.Context, network string) error {
 	})
 	err := group.Wait()
 	s.requests.Wait()
-	if err != nil && !errors.Is(err, errElsewhere) {
+	if err != nil && !errors.Is(err, errElsewhere) && !errors.Is(err, errAnew) {
 		return fmt.Errorf("announce on network %s: %w", network, err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -259,6 +260,49 @@ func TestAnotherNetwork(t *testing.T) {
 		pass(20 * time.Second)
 		if got := s.answering(); !slices.Equal(got, []netip.Addr{netip.MustParseAddr("198.51.100.3")}) {
 			t.Errorf("on the other network it answers for %s", got)
+		}
+	})
+}
+
+// haunted is a core that hears, while the test wants it to, a later agent of its own name before whatever else comes.
+type haunted struct {
+	Core
+	config announcer.Config
+	by     func() bool
+	times  uint64
+}
+
+func (h *haunted) Step(now time.Duration, in announcer.Input) announcer.Output {
+	if h.by() {
+		h.times++
+		h.Core.Step(now, announcer.Heard{Heartbeat: &announcer.Heartbeat{Node: h.config.Node, Boot: h.config.Boot + 1, Sequence: h.times}})
+	}
+	return h.Core.Step(now, in)
+}
+
+// TestLaterAgent: beside a later agent of its name it is silent. When that has gone it answers again, in a new life, because
+// nobody believes the former.
+func TestLaterAgent(t *testing.T) {
+	keys := keyFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		var there atomic.Bool
+		var lives []uint64
+		s := start(t, keys, func(_ *stage, c *Config) {
+			c.NewCore = func(c announcer.Config) Core {
+				lives = append(lives, c.Boot)
+				return &haunted{Core: announcer.New(c), config: c, by: there.Load}
+			}
+		})
+		pass(15 * time.Second)
+		there.Store(true)
+		pass(5 * time.Second)
+		if got := s.answering(); len(got) > 0 || len(lives) != 1 {
+			t.Errorf("beside a later agent it answers for %s in life %d, want silence in the first", got, len(lives))
+		}
+		there.Store(false)
+		pass(15 * time.Second)
+		if got := s.answering(); !slices.Equal(got, []netip.Addr{address}) || len(lives) != 2 || lives[1] <= lives[0] {
+			t.Errorf("after it it answers for %s in the lives %d, want a second, later one", got, lives)
 		}
 	})
 }

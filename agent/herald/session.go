@@ -91,7 +91,7 @@ func read(d viewstore.Document, err error, asked bool) announcer.Read {
 	return in
 }
 
-// run steps the core until the network is another, or until all is handed over after outer has ended. ctx is that of
+// run steps the core until the network is another, the core is to begin anew, or until all is handed over after outer has ended. ctx is that of
 // everything around it.
 func (s *session) run(outer, ctx context.Context) error {
 	s.timeout = firstTimeout
@@ -127,6 +127,9 @@ func (s *session) run(outer, ctx context.Context) error {
 		}
 		if !s.leaving && s.Network() != s.network {
 			return errElsewhere
+		}
+		if out.Anew {
+			return errAnew
 		}
 	}
 	return nil
@@ -305,7 +308,9 @@ func (s *session) tell(ctx context.Context, e announcer.Event) {
 		log.Info("Ceased to answer for an address", "address", e.Address, "now", e.Node, "view", number)
 	case announcer.Lapsed:
 		log.Info("Ceased to answer, no majority of the nodes hears this one", "view", number)
-	case announcer.RemovedMember, announcer.Parted, announcer.JoinedMember, announcer.Rebuilt, announcer.Impostor:
+	case announcer.Impostor:
+		log.Info("Answering for nothing: another agent has the name of this Node and was started later")
+	case announcer.RemovedMember, announcer.Parted, announcer.JoinedMember, announcer.Rebuilt:
 		log.Info("The view of the announcers changed", "event", e.Kind, "node", e.Node, "view", number)
 	}
 	s.Tell(Event{Event: e, Number: number})

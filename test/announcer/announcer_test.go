@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/tidings"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/seeds"
@@ -162,6 +163,7 @@ func TestAgentsAnnounce(t *testing.T) {
 		{"it and another one do not hear each other", (*rig).pairCut},
 		{"it is asked to hand over", (*rig).handOver},
 		{"its agent is told to end", (*rig).toldToEnd},
+		{"an agent elsewhere has its name", (*rig).twice},
 		{"another machine answers", (*rig).foreign},
 		{"it alone loses the API server", (*rig).apiLost},
 		{"the API server is away", (*rig).apiAway},
@@ -248,6 +250,30 @@ func (r *rig) toldToEnd(addresses []netip.Addr) {
 	r.owner(addresses[0], holder)
 	r.agent(holder, keyFlag)
 	r.members()
+}
+
+// twice: on a server without an agent one is started by the name of the holder, whose own is silent for as long as it is heard.
+// It announces nothing, as the server is not the one of the Node.
+func (r *rig) twice(addresses []netip.Addr) {
+	holder := r.owner(addresses[0])
+	elsewhere := r.others(holder)[0]
+	r.signal(elsewhere, syscall.SIGTERM)
+	r.ended(elsewhere)
+	r.agents[elsewhere] = r.agentAs(elsewhere, holder, keyFlag)
+	r.told(tidings.EventTwice, "Node", holder)
+	for range 8 {
+		r.single(addresses[0])
+	}
+	for _, a := range addresses {
+		r.owner(a, holder, elsewhere)
+	}
+	r.signal(elsewhere, syscall.SIGKILL)
+	r.ended(elsewhere)
+	r.agent(elsewhere, keyFlag)
+	r.members()
+	for _, a := range addresses {
+		r.owner(a)
+	}
 }
 
 // foreign: a machine that is no Node answers as well. It is told of, and not fought.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab/hand"
 )
 
 // way is that of frames from one server to another.
@@ -56,7 +57,7 @@ func (r *rig) nft(rules string) {
 
 // others are all servers but one.
 func (r *rig) others(but string) []string {
-	return slices.DeleteFunc(r.names(), func(name string) bool { return name == but })
+	return slices.DeleteFunc(hand.Names(r.servers), func(name string) bool { return name == but })
 }
 
 // between are the ways from one server to others, and those back.
@@ -116,32 +117,32 @@ func (r *rig) stays(address netip.Addr, holder string, beats int) {
 
 // notHeard: others do not hear the holder, which hears them.
 func (r *rig) notHeard(addresses []netip.Addr) {
-	holder := r.owner(addresses[0])
-	there, _ := between(holder, r.others(holder))
-	r.cut(there...)
-	r.succeeded(addresses[0], holder)
+	r.cutOff(addresses[0], func(there, _ []way) []way { return there })
 	r.mend()
 }
 
 // hearsNobody: the holder does not hear the others, which hear it.
 func (r *rig) hearsNobody(addresses []netip.Addr) {
-	holder := r.owner(addresses[0])
-	_, back := between(holder, r.others(holder))
-	r.cut(back...)
-	r.succeeded(addresses[0], holder)
+	r.cutOff(addresses[0], func(_, back []way) []way { return back })
 	r.mend()
 }
 
 // split: the VLAN falls into two parts, each of which reaches the gateway and the API server; the greater one goes on.
 func (r *rig) split(addresses []netip.Addr) {
-	holder := r.owner(addresses[0])
-	there, back := between(holder, r.others(holder))
-	r.cut(slices.Concat(there, back)...)
-	r.succeeded(addresses[0], holder)
+	holder := r.cutOff(addresses[0], func(there, back []way) []way { return slices.Concat(there, back) })
 	for _, a := range addresses {
 		r.owner(a, holder)
 	}
 	r.mend()
+}
+
+// cutOff cuts some of the ways between the holder of an address and the others, until one of them has succeeded it.
+func (r *rig) cutOff(address netip.Addr, some func(there, back []way) []way) (holder string) {
+	r.T.Helper()
+	holder = r.owner(address)
+	r.cut(some(between(holder, r.others(holder)))...)
+	r.succeeded(address, holder)
+	return holder
 }
 
 // pairCut: the holder and another server do not hear each other. Each of them is a majority with the third.

@@ -19,7 +19,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab/hand"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/dataplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
 )
 
@@ -58,13 +57,7 @@ type rig struct {
 func newRig(t *testing.T, servers int) *rig {
 	t.Helper()
 	r := &rig{Hand: hand.Hand{T: t}, dir: t.TempDir(), next: 130, agents: map[string]int{}, macs: map[string]string{}}
-	for i := range servers {
-		r.servers = append(r.servers, lab.Server{
-			Name: fmt.Sprintf("srv-%c", 'a'+i), ID: fmt.Sprintf("66a1f0c2b5d3e4f5a6b7c8%02d", i),
-			Private: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(11 + i)}), 24),
-			Pods:    netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(1 + i), 0}), 24),
-		})
-	}
+	r.servers = hand.Servers(servers)
 	var err error
 	r.cp, err = controlplane.Start(t.Context(), controlplane.Options{Names: []string{apiServer}})
 	r.Must("start the control plane", err)
@@ -86,30 +79,10 @@ func (r *rig) startLab() {
 	r.Begin(lab.Config{
 		Servers: r.servers, HostPorts: []uint16{uint16(r.cp.Port())}, Files: r.files(), Programs: []string{"ip", "nft", "setpriv"}, //nolint:gosec // a TCP port
 		MemoryMiB: 2048, TimeLimit: 15 * time.Minute,
-	}, r.state(), func() {
+	}, hand.PublicNetwork(vlan, r.servers, nodeBlock, serviceBlock), func() {
 		r.PrintNodes(r.kube)
-		r.PrintLogs(r.names(), []string{"ip", "-4", "address", "show", "dev", publicLink})
+		r.PrintLogs(hand.Names(r.servers), []string{"ip", "-4", "address", "show", "dev", publicLink})
 	})
-}
-
-// names are those of all servers.
-func (r *rig) names() (names []string) {
-	for _, s := range r.servers {
-		names = append(names, s.Name)
-	}
-	return names
-}
-
-// state opens the VLAN on all servers' ports.
-func (r *rig) state() dataplane.DataPlane {
-	network := dataplane.Network{ID: "public", VLAN: vlan}
-	for _, s := range r.servers {
-		network.Members = append(network.Members, s.ID)
-	}
-	for _, b := range []netip.Prefix{nodeBlock, serviceBlock} {
-		network.Blocks = append(network.Blocks, dataplane.Block{ID: b.String(), CIDR: b.String(), Gateway: b.Addr().Next().String()})
-	}
-	return dataplane.DataPlane{Revision: 1, Networks: []dataplane.Network{network}}
 }
 
 // files are the programs of the servers: name in the lab → path on this machine.
@@ -164,9 +137,15 @@ func (r *rig) join(s lab.Server, address netip.Prefix) {
 // agent starts the agent of a server, with further flags.
 func (r *rig) agent(server string, flags ...string) {
 	r.T.Helper()
-	r.agents[server] = r.Start(lab.Program{Host: server, Name: "agent-" + server, Args: append([]string{
+	r.agents[server] = r.agentAs(server, server, flags...)
+}
+
+// agentAs starts an agent on a server by the name of a Node, which may be another's.
+func (r *rig) agentAs(server, node string, flags ...string) int {
+	r.T.Helper()
+	return r.Start(lab.Program{Host: server, Name: "agent-" + node, Args: append([]string{
 		"setpriv", "--bounding-set", "-all,+net_raw", "--inh-caps", "-all", "--no-new-privs",
-		lab.Path("phoenixnap-agent"), "run", "--node-name", server, "--kubeconfig", lab.Path(agentConfig(server)), "--v", "2",
+		lab.Path("phoenixnap-agent"), "run", "--node-name", node, "--kubeconfig", lab.Path(agentConfig(node)), "--v", "2",
 		// An emulated machine that shares its processor may stand still for longer than three usual heartbeats take.
 		"--announcer-interval", "1s",
 	}, flags...)})
