@@ -63,6 +63,20 @@ func (s *side) announce(server, namespace string) {
 	s.processes[server+"/"+namespace] = s.kubeVIP(s.version, server, s.namespace(namespace))
 }
 
+// revive starts every kube-vip anew that ended by itself, as kubelet does. v0.9.1 can crash when a Service changes that it is just
+// taking in (a nil pointer in findServiceInstance).
+func (s *side) revive() {
+	s.T.Helper()
+	for key, id := range s.processes {
+		exited, code, err := s.Lab.ProcessExited(s.T.Context(), id)
+		s.Must("look at kube-vip", err)
+		if server, namespace, _ := strings.Cut(key, "/"); exited {
+			s.T.Logf("kube-vip %s for %s on %s ended with %d: starting it anew", s.version, namespace, server, code)
+			s.announce(server, namespace)
+		}
+	}
+}
+
 func (s *side) service(namespace, name string, annotations map[string]string) {
 	s.addresses[namespace+"/"+name] = s.serve(s.namespace(namespace), name, annotations)
 }
@@ -151,8 +165,14 @@ func TestStates(t *testing.T) {
 		sides = append(sides, s)
 		want = append(want, s.begin()...)
 	}
+	w.meanwhile = func() {
+		for _, s := range sides {
+			s.revive()
+		}
+	}
 	w.await(want, 3*time.Minute)
 	w.awaitHealthy(time.Minute)
+	w.meanwhile = func() {}
 	all := want
 	for _, phase := range []func(*side) []*expectation{
 		func(s *side) []*expectation { return s.breakAll(gatewayLink) },
@@ -203,6 +223,8 @@ func (r *rig) gatewayLink() string {
 // witness reads what the agents say, all the time: events on Services and conditions of Nodes.
 type witness struct {
 	*rig
+	// meanwhile is done again and again while something is awaited.
+	meanwhile func()
 
 	mu    sync.Mutex
 	seen  map[sighting]time.Time
@@ -212,7 +234,7 @@ type witness struct {
 
 // newWitness begins to read; it ends with the test.
 func newWitness(r *rig) *witness {
-	w := &witness{rig: r, seen: map[sighting]time.Time{}}
+	w := &witness{rig: r, meanwhile: func() {}, seen: map[sighting]time.Time{}}
 	ctx, cancel := context.WithCancel(r.T.Context())
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -290,6 +312,7 @@ func (w *witness) note(node, id, text string) {
 func (w *witness) await(want []*expectation, limit time.Duration) {
 	w.T.Helper()
 	for deadline := time.Now().Add(limit); ; time.Sleep(500 * time.Millisecond) {
+		w.meanwhile()
 		missing := slices.DeleteFunc(slices.Clone(want), w.met)
 		if len(missing) == 0 {
 			return
@@ -317,6 +340,7 @@ func (w *witness) met(e *expectation) bool {
 func (w *witness) awaitHealthy(limit time.Duration) {
 	w.T.Helper()
 	for deadline := time.Now().Add(limit); ; time.Sleep(500 * time.Millisecond) {
+		w.meanwhile()
 		nodes, err := w.kube.CoreV1().Nodes().List(w.T.Context(), metav1.ListOptions{})
 		w.Must("read Nodes", err)
 		var ill []string
