@@ -49,6 +49,11 @@ func newCluster(t *testing.T) *cluster {
 	must(t, controlplane.WriteKubeconfig(path, config, cp.URL()))
 	_, err = admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}, metav1.CreateOptions{})
 	must(t, err)
+	t.Cleanup(func() {
+		if err := admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), nodeName, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 	return &cluster{nodeName: nodeName, admin: admin, agent: agent, kubeconfig: path}
 }
 

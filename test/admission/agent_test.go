@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -185,9 +186,19 @@ func TestWidenedRightsDoNotFreeAnAgent(t *testing.T) {
 	}
 	leases := agent.CoordinationV1().Leases(metav1.NamespaceSystem)
 	must2(leases.Create(t.Context(), leaseOf("wide"), metav1.CreateOptions{}))(t)
+	dropLeases(t, admin, "wide")
 	if err := leases.Delete(t.Context(), contract.AgentLeasePrefix+"wide", metav1.DeleteOptions{}); !refusedBy(err, "phoenixnap-agent-leases") {
 		t.Errorf("its Lease: %v", err)
 	}
+}
+
+// dropLeases removes the Leases of some nodes when the test ends.
+func dropLeases(t *testing.T, admin kubernetes.Interface, nodes ...string) {
+	t.Cleanup(func() {
+		for _, node := range nodes {
+			must(t, admin.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(context.WithoutCancel(t.Context()), contract.AgentLeasePrefix+node, metav1.DeleteOptions{}))
+		}
+	})
 }
 
 func leaseOf(node string) *coordinationv1.Lease {
@@ -211,6 +222,7 @@ func TestAgentRenewsItsOwnLeaseAlone(t *testing.T) {
 	}
 	other, err := admin.CoordinationV1().Leases(metav1.NamespaceSystem).Create(t.Context(), leaseOf("l2"), metav1.CreateOptions{})
 	must(t, err)
+	dropLeases(t, admin, "l1", "l2")
 	if _, err := agent.Update(t.Context(), other, metav1.UpdateOptions{}); !refusedBy(err, "phoenixnap-agent-leases") {
 		t.Errorf("renewed another's Lease: %v", err)
 	}

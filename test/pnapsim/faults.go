@@ -177,7 +177,7 @@ func (s *Sim) faultReplaces(d *delivery) bool {
 	case FaultHang, FaultReset:
 		d.reply = reply{}
 	case FaultDelay:
-		d.wait += d.fault.Delay
+		d.until = d.until.Add(time.Duration(d.fault.Delay))
 		return false
 	default:
 		return false

@@ -46,7 +46,7 @@ type delivery struct {
 	reply reply
 	raw   []byte // the encoded body
 	fault *Fault
-	wait  Duration
+	until time.Time // when the answer goes out, in model time
 }
 
 // Handler serves the APIs, the token endpoint and the control paths under /_fake/.
@@ -74,8 +74,7 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request) {
 
 // deliver writes the answer as the fault allows and reports whether the client got it.
 func (s *Sim) deliver(w http.ResponseWriter, r *http.Request, d *delivery) bool {
-	until := s.clock.Now().Add(time.Duration(d.wait))
-	if d.wait > 0 && s.clock.Wait(r.Context(), until) != nil {
+	if s.clock.Wait(r.Context(), d.until) != nil {
 		return false
 	}
 	if d.fault != nil {

@@ -6,12 +6,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"time"
 )
 
 // process does a request atomically and says what shall be delivered.
 func (s *Sim) process(r *http.Request, raw []byte) *delivery {
 	defer s.enter()()
-	d := &delivery{entry: &Entry{Time: s.now, Method: r.Method, Path: s.blot(r.URL.Path), Query: s.blot(plainQuery(r))}, wait: s.latency.Response}
+	d := &delivery{entry: &Entry{Time: s.now, Method: r.Method, Path: s.blot(r.URL.Path), Query: s.blot(plainQuery(r))}, until: s.now.Add(time.Duration(s.latency.Response))}
 	if r.URL.Path == tokenPath {
 		s.processToken(r, raw, d)
 	} else {
