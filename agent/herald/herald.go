@@ -212,8 +212,8 @@ var (
 	errAnew = errors.New("the later agent of the same name has gone")
 )
 
-// session announces on one network until ctx ends, the network is another, or it is to begin anew. What it starts goes on after ctx until the
-// addresses are handed over.
+// session announces on one network until ctx ends, the network is another, or it is to begin anew. What it starts goes on
+// after ctx until the addresses are handed over.
 func (h *Herald) session(ctx context.Context, network string) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

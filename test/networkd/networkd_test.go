@@ -252,7 +252,7 @@ func ours(t *testing.T) []string {
 		return nil
 	}
 	// Not whether it runs: the carrier comes a moment after the agent's work.
-	lines = append(lines, "link "+link.Attrs().Name+" "+(link.Attrs().Flags&net.FlagUp).String())
+	lines = append(lines, "link "+link.Attrs().Name+" "+(link.Attrs().Flags&^net.FlagRunning).String())
 	addresses, err := netlink.AddrList(link, netlink.FAMILY_V4)
 	must(t, "list addresses", err)
 	for _, a := range addresses {
