@@ -314,6 +314,7 @@ func TestRun(t *testing.T) {
 		r.OnRead(func() { news++ })
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()
+		synctest.Wait() // until it waits: it may otherwise start between the questions for the one Lease and the other
 		if got := r.Of(web(nil), time.Time{}); !got.Read.IsZero() {
 			t.Errorf("before the first look: %+v", got)
 		}

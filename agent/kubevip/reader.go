@@ -74,7 +74,19 @@ func (r *Reader) Run(ctx context.Context) error {
 // or the kernel changed last in what has to do with it: what was read before is looked at again soon, until it is known
 // whether somebody renews it. It may be zero.
 func (r *Reader) Of(service *corev1.Service, evidence time.Time) Lease {
-	return r.election(service, func(key string, every time.Duration) Lease { return r.peek(key, every, evidence) })
+	early := false
+	lease := r.election(service, func(key string, every time.Duration) Lease {
+		known, sooner := r.peek(key, every, evidence)
+		early = early || sooner
+		return known
+	})
+	if early { // once both Leases are asked for: Run then reads them together and tells it once
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
+	}
+	return lease
 }
 
 // Look is Of for those who have no Run: it reads what is old before it returns.
@@ -84,7 +96,8 @@ func (r *Reader) Look(ctx context.Context, service *corev1.Service) Lease {
 		for _, wanted := range r.wanted() {
 			r.fetch(ctx, wanted)
 		}
-		return r.peek(key, every, time.Time{})
+		known, _ := r.peek(key, every, time.Time{})
+		return known
 	})
 }
 
@@ -123,8 +136,9 @@ func leaseOf(service *corev1.Service) string {
 	}
 }
 
-// peek returns what is known of a Lease and asks for a look when that is old or in doubt.
-func (r *Reader) peek(key string, every time.Duration, evidence time.Time) Lease {
+// peek returns what is known of a Lease, and whether a look is due now or earlier than before: what is known is old or in
+// doubt.
+func (r *Reader) peek(key string, every time.Duration, evidence time.Time) (Lease, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -136,13 +150,8 @@ func (r *Reader) peek(key string, every time.Duration, evidence time.Time) Lease
 	before, _ := known.next()
 	known.usedAt, known.every = now, every
 	known.doubt(evidence)
-	if next, _ := known.next(); next.Before(before) || !next.After(now) {
-		select {
-		case r.wake <- struct{}{}:
-		default:
-		}
-	}
-	return known.lease(key)
+	next, _ := known.next()
+	return known.lease(key), next.Before(before) || !next.After(now)
 }
 
 // pause is the time until a Lease is to be read that somebody asks for.
