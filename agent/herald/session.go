@@ -91,8 +91,8 @@ func read(d viewstore.Document, err error, asked bool) announcer.Read {
 	return in
 }
 
-// run steps the core until the network is another, the core is to begin anew, or until all is handed over after outer has ended. ctx is that of
-// everything around it.
+// run steps the core until the network is another, the core is to begin anew, or all is handed over after outer has ended.
+// ctx is that of everything around it.
 func (s *session) run(outer, ctx context.Context) error {
 	s.timeout = firstTimeout
 	facts := time.NewTicker(factsEvery)
