@@ -84,6 +84,8 @@ func (w *wiring) cloud(completed *appconfig.CompletedConfig) cloudprovider.Inter
 		Inventory: w.inventory,
 		Nodes:     completed.SharedInformers.Core().V1().Nodes().Lister(),
 		Live:      completed.Client.CoreV1(),
+		Networks:  w.account,
+		NetworkID: w.config.LoadBalancer.NetworkID,
 		Events:    completed.EventRecorder,
 		Metrics:   w.metrics.instances,
 	}))

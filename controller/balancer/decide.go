@@ -88,6 +88,9 @@ func (b *Balancer) decideWanted(s scene) verdict {
 }
 
 func (b *Balancer) decideAs(s scene, is allocation) verdict {
+	if refusal, unproven := ipblock.Unproven(s.view(nil)); unproven {
+		return verdict{step: refusal}
+	}
 	switch is {
 	case shared:
 		return b.decideShared(s)

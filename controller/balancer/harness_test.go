@@ -40,6 +40,7 @@ const (
 	otherNetwork = "60473c2509268bc77fd06d30"
 	serverID     = "60473c2509268bc77fd06d31"
 	clientID     = "ccm"
+	strangerID   = "stranger" // the client of an account that has nothing
 	clientSecret = "a-secret-that-must-not-leak"
 	accountID    = "shop-account"
 	interval     = 3 * time.Second
@@ -116,7 +117,8 @@ func newWorld(t *testing.T, options ...option) *world {
 		change(&simulated, &account, &w.config)
 	}
 	w.sim = pnapsim.New(simulated)
-	if err := w.sim.Seed(pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}}); err != nil {
+	stranger := pnapsim.AccountSeed{ID: "another-account", Clients: []pnapsim.ClientSeed{{ID: strangerID, Secret: clientSecret, Judged: true}}}
+	if err := w.sim.Seed(pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account, stranger}}); err != nil {
 		t.Fatal(err)
 	}
 	w.startCluster()
@@ -146,13 +148,13 @@ func (w *world) startClient() {
 	server := httptest.NewServer(w.sim.Handler())
 	w.t.Cleanup(server.Close)
 	w.url = server.URL
-	w.connect(false)
+	w.connect(clientID, false)
 }
 
-func (w *world) connect(dryRun bool) {
+func (w *world) connect(as string, dryRun bool) {
 	client, err := pnap.New(pnap.Config{
 		BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: 2 * time.Second, DryRun: dryRun,
-		Credentials: func() (string, string, error) { return clientID, clientSecret, nil },
+		Credentials: func() (string, string, error) { return as, clientSecret, nil },
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -162,7 +164,7 @@ func (w *world) connect(dryRun bool) {
 
 // dryRun replaces the controller by one that changes nothing.
 func (w *world) dryRun() {
-	w.connect(true)
+	w.connect(clientID, true)
 	w.restart()
 }
 

@@ -152,6 +152,10 @@ func (f farewell) next() ipblock.Step {
 // farewellOf decides what is left to do. live is the Service as it is now; nil when it is gone, and with
 // it what its author wanted.
 func (b *Balancer) farewellOf(s scene, live *corev1.Service) farewell {
+	if refusal, unproven := ipblock.Unproven(s.view(nil)); unproven && !s.ours && s.hadSomething() {
+		refusal.Detail += "; nothing of this Service is given back until then"
+		return farewell{steps: []ipblock.Step{refusal}}
+	}
 	f := farewell{answering: b.answering(s)}
 	for _, l := range s.ledgers {
 		freed := l.Free(s.holder, s.now)
@@ -167,6 +171,13 @@ func (b *Balancer) farewellOf(s scene, live *corev1.Service) farewell {
 	}
 	f.steps = append(f.steps, ipblock.Release(s.owner, s.view(s.purchase))...)
 	return f
+}
+
+// hadSomething reports whether there may be anything to give back: the controller wrote on the Service, which it does before
+// it buys, or a ledger names it. A Service that never had anything goes in any account.
+func (s scene) hadSomething() bool {
+	return s.written() || len(s.service.Status.LoadBalancer.Ingress) > 0 ||
+		slices.ContainsFunc(s.ledgers, func(l ipblock.Ledger) bool { return bears(l, s.holder) })
 }
 
 // closeIfLast marks the block of a ledger as being given back when nobody has an address of it any more

@@ -35,6 +35,9 @@ type scene struct {
 	askedAt time.Time
 	// blocks are all blocks of the account, as listed.
 	blocks []ipblock.Block
+	// ours is set once a look has shown a block of this cluster: the account is the right one even where the public network
+	// was deleted.
+	ours bool
 	// sightings are the blocks that matter to the Service.
 	sightings []ipblock.Sighting
 	networks  map[string]ipblock.Network
@@ -96,8 +99,15 @@ func (b *Balancer) look(ctx context.Context, s scene, d depth) (scene, error) {
 			return scene{}, err
 		}
 	}
+	s.ours = s.ours || s.showsOurs()
 	s.networks, err = b.readNetworks(ctx, s, d.after)
 	return s, err
+}
+
+// showsOurs reports whether a block carries the tag of this cluster.
+func (s scene) showsOurs() bool {
+	return slices.ContainsFunc(s.blocks, func(b ipblock.Block) bool { return ipblock.OfCluster(b, s.owner.Cluster) }) ||
+		slices.ContainsFunc(s.sightings, func(i ipblock.Sighting) bool { return ipblock.OfCluster(i.Block, s.owner.Cluster) })
 }
 
 func (b *Balancer) poolRecord() *purchase.ConfigMap {
@@ -315,6 +325,11 @@ func (s scene) rubbish() bool {
 	if ownLife(s.service) || s.published().IsValid() {
 		return false
 	}
+	return s.written()
+}
+
+// written reports whether the Service has an annotation that only the controller writes, for this Service or another.
+func (s scene) written() bool {
 	return slices.ContainsFunc(ourAnnotations(), func(name string) bool { _, there := s.service.Annotations[name]; return there })
 }
 

@@ -65,6 +65,9 @@ func (b *Balancer) sweep(ctx context.Context, s scene) error {
 	if err != nil {
 		return fmt.Errorf("look for what to sweep: %w", err)
 	}
+	if refusal, unproven := ipblock.Unproven(s.view(nil)); unproven {
+		return fmt.Errorf("nothing is swept: %s", refusal.Detail)
+	}
 	for _, l := range s.ledgers {
 		if freed, err := b.freeGone(ctx, s, l); err != nil || freed {
 			return err

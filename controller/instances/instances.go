@@ -19,7 +19,13 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
+
+// Networks reads a public network, asked for at or after the given time; *account.Account is one.
+type Networks interface {
+	Network(ctx context.Context, id string, after time.Time) (ipblock.Network, error)
+}
 
 // Config says what Instances works with.
 type Config struct {
@@ -29,6 +35,10 @@ type Config struct {
 	Nodes corelisters.NodeLister
 	// Live reads one Node past the cache. It is asked once, before a Node is given up.
 	Live corev1client.NodesGetter
+	// Networks reads public networks, and NetworkID is the ID of the one that is configured; empty where Services get no
+	// addresses.
+	Networks  Networks
+	NetworkID string
 	// Events are recorded on Nodes.
 	Events record.EventRecorder
 	// Metrics may be nil.
@@ -45,6 +55,8 @@ type Instances struct {
 	crier     *crier
 	gate      *gate
 	metrics   *Metrics
+	networks  Networks
+	networkID string
 }
 
 var _ cloudprovider.InstancesV2 = (*Instances)(nil)
@@ -60,15 +72,16 @@ func New(config Config) *Instances {
 	return &Instances{
 		inventory: config.Inventory, nodes: config.Nodes, live: config.Live,
 		crier: newCrier(config.Events, config.Now), gate: newGate(), metrics: config.Metrics,
+		networks: config.Networks, networkID: config.NetworkID,
 	}
 }
 
 // InstanceExists reports false, and Kubernetes then deletes the Node at once, only when the server is
 // proven gone: missing from a fresh and non-empty list and inaccessible by its ID, or released to its
 // reservation; twice, at least 30 seconds apart, both times since the Node was created; not one of many that
-// vanish together; from a list that has not just lost more than half of its length; and the Node, read
-// live, is still the one in question and not ready. Whatever else is not plain existence is an error, which
-// leaves the Node alone.
+// vanish together; from a list that has not just lost more than half of its length; in an account in which the
+// configured public network can be read; and the Node, read live, is still the one in question and not ready. Whatever
+// else is not plain existence is an error, which leaves the Node alone.
 func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
 	id, list, err := i.locate(ctx, node)
 	if err != nil {
@@ -115,6 +128,13 @@ func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, li
 	if err != nil {
 		return false, err
 	}
+	if err := i.proveAccount(ctx, list, others); err != nil {
+		if ctx.Err() == nil {
+			i.crier.warn(node, ReasonPossibleNodeDeletion, "phoenixNAP server %s is missing, but the Node is kept: %s; "+
+				"check that the credentials are those of the account that owns the servers, or delete the Node yourself", id, i.reasonOf(err))
+		}
+		return false, fmt.Errorf("server %s of node %s is missing, and nothing proves that the account is the right one: %w", id, node.Name, err)
+	}
 	result, count, changed := i.gate.absent(id, created, list, others)
 	if result != gone {
 		return false, i.keep(ctx, node, id, result, count, changed)
@@ -127,6 +147,33 @@ func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, li
 		i.crier.warn(node, ReasonPossibleNodeDeletion, "phoenixNAP server %s is gone: it was missing twice; the Node will be deleted", id)
 	}
 	return false, nil
+}
+
+// errNoServer is the doubt about an account where no public network is configured that could prove it.
+var errNoServer = errors.New("no server of this cluster is in the list of servers")
+
+// proveAccount returns an error unless the list of servers is certainly that of the cluster's account. Credentials of another
+// account list other servers and answer 403 for every ID, as if all of ours were gone. The configured public network is
+// readable in the right account only; without one, a listed server that any Node names is the proof.
+func (i *Instances) proveAccount(ctx context.Context, list List, servers map[string]bool) error {
+	if i.networkID != "" {
+		_, err := i.networks.Network(ctx, i.networkID, list.AskedAt)
+		return err
+	}
+	for id := range servers {
+		if _, listed := list.ByID[id]; listed {
+			return nil
+		}
+	}
+	return errNoServer
+}
+
+// reasonOf shortens an error to what an event repeats. The API's words differ from one attempt to the next.
+func (i *Instances) reasonOf(err error) string {
+	if errors.Is(err, errNoServer) {
+		return err.Error()
+	}
+	return fmt.Sprintf("public network %s, which proves the account, cannot be read", i.networkID)
 }
 
 // keep tells why a Node is not given up although its server is missing.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
@@ -26,11 +27,15 @@ import (
 type world struct {
 	t      *testing.T
 	sim    *pnapsim.Sim
+	api    *api
 	nodes  cache.Indexer
 	kube   *fake.Clientset
 	events *record.FakeRecorder
 	*Instances
 }
+
+// api is a client that can be replaced, as by other credentials in the Secret.
+type api struct{ *pnap.Client }
 
 func newWorld(t *testing.T, seed pnapsim.Seed, switches ...pnapsim.Switches) *world {
 	t.Helper()
@@ -45,20 +50,27 @@ func newWorld(t *testing.T, seed pnapsim.Seed, switches ...pnapsim.Switches) *wo
 // newWorldAt reaches the simulated API at a URL, and waits for answers no longer than patience.
 func newWorldAt(t *testing.T, sim *pnapsim.Sim, url string, patience time.Duration) *world {
 	t.Helper()
-	client, err := pnap.New(pnap.Config{
-		BaseURL: url, TokenURL: url + pnap.TokenPath, HTTPTimeout: patience, Now: sim.Clock().Now,
-		Credentials: func() (string, string, error) { return simtest.ClientID, simtest.ClientSecret, nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := &api{newClient(t, sim, url, patience, simtest.ClientID)}
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	events := record.NewFakeRecorder(1000)
 	inventory := NewInventory(InventoryConfig{Source: client, Now: sim.Clock().Now})
 	kube := fake.NewClientset()
-	return &world{t: t, sim: sim, nodes: nodes, kube: kube, events: events, Instances: New(Config{
+	return &world{t: t, sim: sim, api: client, nodes: nodes, kube: kube, events: events, Instances: New(Config{
 		Inventory: inventory, Nodes: corelisters.NewNodeLister(nodes), Live: kube.CoreV1(), Events: events, Now: sim.Clock().Now,
+		Networks: account.New(account.Config{Cloud: client, Now: sim.Clock().Now}), NetworkID: simtest.NetworkID,
 	})}
+}
+
+func newClient(t *testing.T, sim *pnapsim.Sim, url string, patience time.Duration, clientID string) *pnap.Client {
+	t.Helper()
+	client, err := pnap.New(pnap.Config{
+		BaseURL: url, TokenURL: url + pnap.TokenPath, HTTPTimeout: patience, Now: sim.Clock().Now,
+		Credentials: func() (string, string, error) { return clientID, simtest.ClientSecret, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 // node adds a Node; serverID "" leaves it without provider ID.

@@ -218,7 +218,18 @@ func unfit(b Block, w Wish, network Network) (Step, bool) {
 }
 
 func networkUnreadable(v View) Step {
-	return refuse(Block{}, NetworkUnusable, "public network %s cannot be read; check its ID and the permissions of the client", v.NetworkID)
+	return refuse(Block{}, NetworkUnusable, "public network %s cannot be read; check its ID, and that the credentials are those of the account that owns it",
+		v.NetworkID)
+}
+
+// Unproven refuses every conclusion from a view in which the configured public network could not be read; unproven is false
+// when it could. Credentials of another account get empty lists and 403 for every ID, as if everything were gone: only the
+// network tells the accounts apart.
+func Unproven(v View) (refusal Step, unproven bool) {
+	if _, readable := v.Networks[v.NetworkID]; readable {
+		return Step{}, false
+	}
+	return networkUnreadable(v), true
 }
 
 func networkFull(b Block, network Network) Step {

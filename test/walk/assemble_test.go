@@ -101,6 +101,7 @@ func (p parts) ofNodes() ([]loop, error) {
 	informer := p.shared.Core().V1().Nodes()
 	provider := cloud.New(instances.New(instances.Config{
 		Inventory: p.inventory, Nodes: informer.Lister(), Live: p.kube.CoreV1(), Events: p.world.events,
+		Networks: p.account, NetworkID: networkID,
 	}))
 	// The framework's own controllers, with the pauses of its defaults.
 	initialising, err := cloudnode.NewCloudNodeController(informer, p.kube, provider, 5*time.Minute, 2, 1)
