@@ -36,6 +36,7 @@ func TestBuiltProgramsStart(t *testing.T) {
 			if !static(t, program) {
 				t.Errorf("%s needs shared libraries", name)
 			}
+			checkAdvisories(t, program)
 		})
 	}
 }
