@@ -288,6 +288,7 @@ func (v verdict) settled(s scene) bool {
 	case ipblock.Wait:
 		return slices.Contains([]ipblock.Reason{
 			ipblock.BlockCreating, ipblock.BlockAssigning, ipblock.BlockUnassigning, ipblock.NetworkChanging,
+			ipblock.AddressResting,
 		}, v.step.Reason)
 	case ipblock.Refuse:
 		return slices.Contains([]ipblock.Reason{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cloud-provider/api"
@@ -122,7 +123,7 @@ func (b *Balancer) carryOut(ctx context.Context, s scene, v verdict) (*corev1.Lo
 	case ipblock.Refuse:
 		return b.withhold(ctx, s, v.step)
 	case ipblock.Wait:
-		return nil, b.wait(ctx, s.service, v.step.Reason)
+		return nil, b.waitUntil(ctx, s.service, v.step)
 	case ipblock.Assign, ipblock.Unassign, ipblock.Delete:
 		return nil, b.advance(ctx, s, v)
 	default:
@@ -204,6 +205,18 @@ func (b *Balancer) notBought(ctx context.Context, service *corev1.Service, failu
 		return b.refuse(ctx, service, ipblock.Step{Action: ipblock.Refuse, Reason: refusal.Reason, Detail: refusal.Detail})
 	}
 	return failure
+}
+
+// waitUntil is wait for a step whose end may be known: then the condition names the time, and nothing is asked before.
+func (b *Balancer) waitUntil(ctx context.Context, service *corev1.Service, step ipblock.Step) error {
+	err := b.retry(service, step.Reason)
+	left := step.Until.Sub(b.config.Now())
+	if left <= 0 { // not known, or it ended a moment ago
+		b.note(ctx, service, step.Reason, words(step.Reason))
+		return err
+	}
+	b.note(ctx, service, step.Reason, words(step.Reason)+", until "+step.Until.UTC().Format(time.RFC3339)+" at the latest")
+	return api.NewRetryError(words(step.Reason), left)
 }
 
 // wait says why nothing more can be done now and asks to be called again.

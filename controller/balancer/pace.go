@@ -49,13 +49,23 @@ func (p *pace) next(uid types.UID, reason ipblock.Reason, now time.Time) time.Du
 	return w.pause
 }
 
+// since returns since when the Service waits for the reason: now, when it does not.
+func (p *pace) since(uid types.UID, reason ipblock.Reason, now time.Time) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w, known := p.waits[uid]; known && w.reason == reason {
+		return w.since
+	}
+	return now
+}
+
 // freshness returns how old the picture of the account may be for the Service: the zero time while it
-// waits for nothing, else half its pause, so that those who wait at the same time look together.
+// waits for nothing that the account shows, else half its pause, so that those who wait at the same time look together.
 func (p *pace) freshness(uid types.UID, now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w, known := p.waits[uid]
-	if !known {
+	if !known || w.reason == ipblock.AddressResting {
 		return time.Time{}
 	}
 	return now.Add(-w.pause / 2)

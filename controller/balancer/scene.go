@@ -47,7 +47,9 @@ type scene struct {
 	ledgers   []ipblock.Ledger
 	nodes     []*corev1.Node
 	services  []*corev1.Service
-	now       time.Time
+	// restingSince is since when the Service waits for an address in quarantine; now when it does not.
+	restingSince time.Time
+	now          time.Time
 }
 
 // depth says how closely to look.
@@ -66,6 +68,7 @@ func (b *Balancer) sceneOf(ctx context.Context, service *corev1.Service) (scene,
 		return scene{}, err
 	}
 	s := scene{service: service, owner: owner, holder: holderOf(service), networkID: b.config.NetworkID, announcer: b.config.Announcer, now: b.config.Now()}
+	s.restingSince = b.pace.since(service.UID, ipblock.AddressResting, s.now)
 	s.intent, s.problem = b.intent(service)
 	if s.nodes, err = b.config.Nodes.List(labels.Everything()); err != nil {
 		return scene{}, fmt.Errorf("list Nodes: %w", err)

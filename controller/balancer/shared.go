@@ -3,6 +3,7 @@ package balancer
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -27,12 +28,9 @@ func (b *Balancer) decideShared(s scene) verdict {
 	placement := ipblock.Place(s.holder, s.placeWish(), blocks, extend.Action == ipblock.Wait)
 	switch placement.Action {
 	case ipblock.PlaceBuy:
-		v.step, v.save = extend, placement.Save
-		if reason, coming := s.poolGrows(blocks); coming && extend.Action == ipblock.Buy {
-			v.step = ipblock.Step{Action: ipblock.Wait, Reason: reason}
-		}
+		v.step, v.save = s.grow(blocks, extend), placement.Save
 	case ipblock.PlaceWait, ipblock.PlaceRefuse:
-		v.step = stepOf(placement)
+		v.step = s.insteadOfResting(stepOf(placement), s.grow(blocks, extend))
 		if placement.Reason == ipblock.BlockLost {
 			return b.lost(s, published)
 		}
@@ -161,6 +159,35 @@ func (s scene) poolGrows(blocks []ipblock.PoolBlock) (reason ipblock.Reason, gro
 	return "", false
 }
 
+// grow is what extends the pool: a purchase, or the wait for a block that is on its way.
+func (s scene) grow(blocks []ipblock.PoolBlock, extend ipblock.Step) ipblock.Step {
+	if reason, coming := s.poolGrows(blocks); coming && extend.Action == ipblock.Buy {
+		return ipblock.Step{Action: ipblock.Wait, Reason: reason}
+	}
+	return extend
+}
+
+// restPatience is how long a Service waits for an address in quarantine while the pool could grow instead: long enough for
+// agents to report that the address is silent, which spares a purchase.
+const restPatience = 30 * time.Second
+
+// insteadOfResting returns the step that serves the Service sooner than a wait for the end of a quarantine does. A requested
+// address cannot be bought, and where the pool cannot grow there is nothing but to wait.
+func (s scene) insteadOfResting(wait, grow ipblock.Step) ipblock.Step {
+	bounded := s.restingSince.Add(restPatience)
+	switch {
+	case wait.Reason != ipblock.AddressResting, s.intent.requested.IsValid(), grow.Action == ipblock.Refuse:
+		return wait
+	case !wait.Until.After(bounded):
+		return wait
+	case s.now.Before(bounded):
+		wait.Until = bounded
+		return wait
+	default:
+		return grow
+	}
+}
+
 func contains(blocks []ipblock.PoolBlock, address netip.Addr) bool {
 	return slices.ContainsFunc(blocks, func(p ipblock.PoolBlock) bool { return !p.Gone && p.Ledger.CIDR.Contains(address) })
 }
@@ -175,7 +202,7 @@ func poolIDs(blocks []ipblock.PoolBlock) []string {
 
 // stepOf is a placement that gives nothing, as a step.
 func stepOf(p ipblock.Placement) ipblock.Step {
-	step := ipblock.Step{Action: ipblock.Wait, Reason: p.Reason, Block: p.Block, Address: p.Address, Detail: p.Detail}
+	step := ipblock.Step{Action: ipblock.Wait, Reason: p.Reason, Block: p.Block, Address: p.Address, Detail: p.Detail, Until: p.Until}
 	if p.Action == ipblock.PlaceRefuse {
 		step.Action = ipblock.Refuse
 	}

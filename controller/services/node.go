@@ -9,10 +9,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
 
 // toBeDeleted is the taint that the cluster autoscaler puts on a Node before it deletes it.
@@ -123,8 +125,16 @@ func (a *alarm) silence() (since time.Time, concerned func(*corev1.Service) bool
 			return false
 		}
 		return (all && claimOn(service) == wanted) || addresses[service.Annotations[contract.ServiceIPAddress]] ||
-			slices.ContainsFunc(addressesOf(&service.Status.LoadBalancer), func(address string) bool { return addresses[address] })
+			slices.ContainsFunc(addressesOf(&service.Status.LoadBalancer), func(address string) bool { return addresses[address] }) ||
+			(len(addresses) > 0 && waitsForSilence(service))
 	}
+}
+
+// waitsForSilence reports whether a Service waits for an address in quarantine, which ends when agents report that no machine
+// answers for it any more.
+func waitsForSilence(service *corev1.Service) bool {
+	condition := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
+	return condition != nil && condition.Reason == string(ipblock.AddressResting)
 }
 
 // nodeChanged compares two versions of a Node. Heartbeats, which are most of what happens to Nodes, end here.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
 
 func nodeWith(change func(*corev1.Node)) *corev1.Node {
@@ -92,6 +93,9 @@ func TestReportChanges(t *testing.T) {
 func TestAlarmKnowsWhomItConcerns(t *testing.T) {
 	address := netip.MustParseAddr("203.0.113.10")
 	published := withIngress(corev1.LoadBalancerIngress{IP: address.String()})
+	waiting := func(s *corev1.Service) {
+		s.Status.Conditions = []metav1.Condition{{Type: contract.ServiceConditionBlockAssigned, Reason: string(ipblock.AddressResting)}}
+	}
 	for name, tc := range map[string]struct {
 		ring    func(*alarm)
 		service *corev1.Service
@@ -105,6 +109,7 @@ func TestAlarmKnowsWhomItConcerns(t *testing.T) {
 		"its address, and it leaves": {func(a *alarm) { a.ring(false, address) }, serviceWith(published, deleted, heldBy(frameworks)), true},
 		"another address":            {func(a *alarm) { a.ring(false, address.Next()) }, serviceWith(published), false},
 		"no address":                 {func(a *alarm) { a.ring(false, address) }, serviceWith(), false},
+		"it waits for any":           {func(a *alarm) { a.ring(false, address) }, serviceWith(waiting), true},
 	} {
 		a := newAlarm()
 		tc.ring(a)

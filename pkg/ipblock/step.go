@@ -1,6 +1,9 @@
 package ipblock
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // Action is what a Step asks for.
 type Action int
@@ -75,7 +78,8 @@ const (
 	NoBlock Reason = "NoBlock"
 	// BlockKept: the block is given up and stays in the account, for it was brought or is retained.
 	BlockKept Reason = "BlockKept"
-	// AddressResting: the only addresses left in the pool were given back a moment ago.
+	// AddressResting: the only addresses left in the pool were given back a moment ago; the message says until when the Service
+	// waits at the latest.
 	AddressResting Reason = "AddressResting"
 	// NetworkChanging: the public network is taking in another change.
 	NetworkChanging Reason = "NetworkChanging"
@@ -134,4 +138,6 @@ type Step struct {
 	Address netip.Addr
 	// Detail is the sentence of a Refuse.
 	Detail string
+	// Until is when a Wait ends at the latest; the zero Time when that is not known.
+	Until time.Time
 }
