@@ -18,6 +18,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
 )
 
 // defaultWatch is the interval of --watch without a value.
@@ -124,9 +125,10 @@ func ended(code int, err error) error {
 	}
 }
 
-// undetermined says why there is no diagnosis: nothing failed, so the exit code is another.
+// undetermined says why there is no diagnosis: nothing failed, so the exit code is another. The words of the error may be the
+// API server's, or hold names of interfaces.
 func undetermined(w io.Writer, err error) error {
-	if _, err := fmt.Fprintln(w, "phoenixnap-agent:", err); err != nil {
+	if _, err := fmt.Fprintln(w, "phoenixnap-agent:", textstyle.Clean(err.Error())); err != nil {
 		return err
 	}
 	return exitCode(diagnose.ExitUndetermined)

@@ -146,6 +146,19 @@ func TestUsageOfDiagnose(t *testing.T) {
 	}
 }
 
+// A terminal obeys nothing of an error's words.
+func TestAnUndeterminedDiagnosisIsHarmlessToATerminal(t *testing.T) {
+	var out output
+	err := undetermined(&out, errors.New("get Node a: refused\x1b[2J\u202e\nphoenixnap-agent: forged"))
+	var code exitCode
+	if !errors.As(err, &code) || code != diagnose.ExitUndetermined {
+		t.Errorf("it ends with %v", err)
+	}
+	if want := "phoenixnap-agent: get Node a: refused?[2J? phoenixnap-agent: forged\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
 func TestExplain(t *testing.T) {
 	for _, id := range []string{"pn301", "PN604"} {
 		var out output

@@ -34,7 +34,7 @@ func EntryOf(id check.ID) (e Entry, known bool) {
 // Text writes the entry for a person.
 func (e Entry) Text(w io.Writer, style Style) error {
 	p := &page{style: style}
-	p.prose("", 6, style.heading(string(e.ID))+" "+e.Title)
+	p.prose(style.heading(string(e.ID))+" ", len(e.ID)+1, e.Title)
 	p.field(2, "severity", e.Impact())
 	p.field(2, "meaning", e.Meaning)
 	for i, cause := range e.Causes {

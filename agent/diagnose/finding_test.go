@@ -1,6 +1,11 @@
 package diagnose
 
-import "testing"
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+)
 
 func TestInspects(t *testing.T) {
 	for command, want := range map[string]bool{
@@ -20,5 +25,20 @@ func TestInspects(t *testing.T) {
 		if got := inspects(command); got != want {
 			t.Errorf("%q only shows something: %t, want %t", command, got, want)
 		}
+	}
+}
+
+// The colours of an explanation are the only escapes in it, and they reach the terminal.
+func TestAnExplanationInColour(t *testing.T) {
+	entry, known := EntryOf("PN301")
+	if !known {
+		t.Fatal("PN301 is not known")
+	}
+	var plain, colored bytes.Buffer
+	if err := errors.Join(entry.Text(&plain, Style{}), entry.Text(&colored, Style{Color: true})); err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Replace(plain.String(), "PN301", "\x1b[1mPN301\x1b[0m", 1); colored.String() != want {
+		t.Errorf("got %q, want %q", colored.String(), want)
 	}
 }

@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
 	"k8s.io/client-go/util/exec"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
 )
 
 // Exit codes, beside those that diagnose passes on.
@@ -25,11 +28,12 @@ func main() {
 	command := newCommand(os.LookupEnv, time.Now)
 	err := command.ExecuteContext(ctx)
 	stop()
-	os.Exit(exitCode(err))
+	os.Exit(exitCode(os.Stderr, err))
 }
 
-// exitCode tells what went wrong, unless the agent did so itself, and returns the code to end with.
-func exitCode(err error) int {
+// exitCode says what went wrong, unless the agent did so itself, and returns the code to end with. The words of an error may be
+// those of the API server or of a kubelet.
+func exitCode(w io.Writer, err error) int {
 	var ended exec.CodeExitError
 	var usage usageError
 	switch {
@@ -38,10 +42,10 @@ func exitCode(err error) int {
 	case errors.As(err, &ended):
 		return ended.Code
 	case errors.As(err, &usage):
-		_, _ = fmt.Fprintln(os.Stderr, "kubectl pnap:", err)
+		_, _ = fmt.Fprintln(w, "kubectl pnap:", textstyle.Clean(err.Error()))
 		return exitUsage
 	default:
-		_, _ = fmt.Fprintln(os.Stderr, "kubectl pnap:", err)
+		_, _ = fmt.Fprintln(w, "kubectl pnap:", textstyle.Clean(err.Error()))
 		return exitFailed
 	}
 }

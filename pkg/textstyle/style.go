@@ -1,4 +1,5 @@
-// Package textstyle says how text is written for a person: in colours or not, with ticks or ASCII, how wide.
+// Package textstyle says how text is written for a person: in colours or not, with ticks or ASCII, how wide; and makes text of
+// others harmless to a terminal.
 package textstyle
 
 import "strings"
@@ -48,12 +49,15 @@ func (s Style) Glyph(unicode, ascii string) string {
 	return ascii
 }
 
+// An SGR escape (ECMA-48, section 8.3.117) begins and ends with these; its parameters stand between.
+const escape, escapeEnd = "\x1b[", "m"
+
 // Paint colours text; color holds the parameters of SGR (ECMA-48, section 8.3.117).
 func (s Style) Paint(text, color string) string {
 	if !s.Color {
 		return text
 	}
-	return "\x1b[" + color + "m" + text + "\x1b[0m"
+	return escape + color + escapeEnd + text + escape + "0" + escapeEnd
 }
 
 // Heading makes text bold.

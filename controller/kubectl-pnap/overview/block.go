@@ -11,6 +11,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
 )
 
 // Block is an IP block that was bought for the cluster or brought to it.
@@ -65,7 +66,7 @@ func blocksOf(f Facts) []Block {
 		}
 	}
 	for _, l := range ledgers {
-		b := Block{ID: l.BlockID, CIDR: l.CIDR.String(), For: "addresses of Services or nodes", Standing: contract.StandingInUse}
+		b := Block{ID: textstyle.Clean(l.BlockID), CIDR: l.CIDR.String(), For: "addresses of Services or nodes", Standing: contract.StandingInUse}
 		b.count(l)
 		blocks = append(blocks, b)
 	}
@@ -86,14 +87,15 @@ func (b *Block) count(l ipblock.Ledger) {
 	b.Used, b.Resting, b.Free = l.Count()
 	b.Holders = map[netip.Addr]string{}
 	for address, holder := range l.Held {
-		b.Holders[address] = holder.String()
+		b.Holders[address] = textstyle.Clean(holder.String())
 	}
 }
 
 func reported(r contract.ReportedBlock, f Facts) Block {
 	b := Block{
-		ID: r.ID, Location: r.Location, Status: r.Status, AssignedTo: r.AssignedTo, For: purpose(r, f.Services),
-		Standing: r.Standing, Created: r.Created, Unused: r.Since,
+		ID: textstyle.Clean(r.ID), Location: textstyle.Clean(r.Location), Status: textstyle.Clean(r.Status),
+		AssignedTo: textstyle.Clean(r.AssignedTo), For: textstyle.Clean(purpose(r, f.Services)),
+		Standing: textstyle.Clean(r.Standing), Created: r.Created, Unused: r.Since,
 	}
 	if r.CIDR.IsValid() {
 		b.CIDR = r.CIDR.String()

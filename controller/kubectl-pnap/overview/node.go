@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
 )
 
 // Node is a Node with its server.
@@ -40,7 +41,8 @@ func nodesOf(f Facts) []Node {
 
 func nodeOf(n *corev1.Node) Node {
 	node := Node{
-		Name: n.Name, ServerID: n.Annotations[contract.NodeServerID], Location: n.Labels[contract.NodeLocation],
+		Name: textstyle.Clean(n.Name), ServerID: textstyle.Clean(n.Annotations[contract.NodeServerID]),
+		Location:  textstyle.Clean(n.Labels[contract.NodeLocation]),
 		Announces: n.Labels[contract.NodeVLANReady] == contract.TagTrue,
 		VLANReady: nodeVerdict(n, contract.ConditionVLANReady), AnnouncementHealthy: nodeVerdict(n, contract.ConditionAnnouncementHealthy),
 	}
@@ -48,9 +50,19 @@ func nodeOf(n *corev1.Node) Node {
 		node.ServerID = id
 	}
 	if published, ok, err := contract.ParseNodeNetwork(n.Annotations); ok && err == nil {
-		node.Member, node.VLAN, node.Addresses = published.Member, published.VLAN, published.IPs
+		node.Member, node.VLAN = published.Member, published.VLAN
+		node.Addresses = withoutZones(published.IPs)
 	}
 	return node
+}
+
+// withoutZones takes the zones off addresses: a zone is any text, and an address of a membership needs none.
+func withoutZones(addresses []netip.Addr) []netip.Addr {
+	bare := make([]netip.Addr, len(addresses))
+	for i, address := range addresses {
+		bare[i] = address.WithZone("")
+	}
+	return bare
 }
 
 func nodeVerdict(n *corev1.Node, conditionType corev1.NodeConditionType) Verdict {
@@ -62,7 +74,7 @@ func nodeVerdict(n *corev1.Node, conditionType corev1.NodeConditionType) Verdict
 }
 
 func verdict(status, reason, message string, since time.Time) Verdict {
-	v := Verdict{Status: status, Reason: reason, Message: message}
+	v := Verdict{Status: textstyle.Clean(status), Reason: textstyle.Clean(reason), Message: textstyle.Clean(message)}
 	if !since.IsZero() {
 		since = since.UTC()
 		v.Since = &since

@@ -9,6 +9,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
 )
 
 // Facts are what was read of the cluster.
@@ -28,8 +29,8 @@ type Facts struct {
 	Unreadable []string
 }
 
-// Overview is the picture. Its JSON is an interface for programs: fields are added, and change their meaning only with
-// SchemaVersion.
+// Overview is the picture. Text of others in it is harmless to a terminal, see textstyle.Clean. Its JSON is an interface for
+// programs: fields are added, and change their meaning only with SchemaVersion.
 type Overview struct {
 	SchemaVersion int        `json:"schemaVersion"`
 	Time          time.Time  `json:"time"`
@@ -103,7 +104,7 @@ func controllerOf(f Facts) Controller {
 		return c
 	}
 	if holder := f.Leader.Spec.HolderIdentity; holder != nil {
-		c.Leader = *holder
+		c.Leader = textstyle.Clean(*holder)
 	}
 	renewed := f.Leader.Spec.RenewTime.UTC()
 	c.Renewed = &renewed
@@ -123,7 +124,7 @@ func networkOf(f Facts) Network {
 		if err != nil || !ok {
 			continue
 		}
-		n = Network{ID: published.NetworkID, VLAN: published.VLAN, Announcer: published.Announcer}
+		n = Network{ID: textstyle.Clean(published.NetworkID), VLAN: published.VLAN, Announcer: textstyle.Clean(published.Announcer)}
 		for _, b := range published.Blocks {
 			if b.CIDR.Addr().Is4() {
 				n.Blocks++
@@ -134,7 +135,7 @@ func networkOf(f Facts) Network {
 	if f.Report != nil {
 		n.MaxBlocks = f.Report.MaxBlocks
 		if n.ID == "" {
-			n.ID = f.Report.NetworkID
+			n.ID = textstyle.Clean(f.Report.NetworkID)
 		}
 	}
 	return n

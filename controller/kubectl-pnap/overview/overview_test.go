@@ -1,7 +1,9 @@
 package overview
 
 import (
+	"encoding/json"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +38,66 @@ func TestWhetherAControllerWorks(t *testing.T) {
 		if got := Make(Facts{Now: now, Leader: tc.lease}).Controller.Silent; got != tc.silent {
 			t.Errorf("%s: silent %v", name, got)
 		}
+	}
+}
+
+// Whatever others wrote, names and values too that an API server refuses today, is harmless in the picture, and what belongs
+// together is still found.
+func TestTextOfOthersIsHarmless(t *testing.T) {
+	const raw, mac = "a\u202eb", "02:00:00:00:00:0a"
+	text := raw
+	reported := func(held bool) string {
+		encoded, err := contract.ReportedAddresses{netip.MustParseAddr("203.0.113.2"): {State: contract.AddressAnswered, MAC: mac, Held: held, Since: now}}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return encoded
+	}
+	conditions := []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: raw, Reason: raw, Message: raw}, {Type: contract.ConditionAnnouncementHealthy, Status: raw, Reason: raw, Message: raw}}
+	node := func(name string, annotations map[string]string) corev1.Node {
+		annotations[contract.NodeServerID], annotations[contract.NodePublicNetworkID], annotations[contract.NodeAnnouncer] = raw, raw, raw
+		annotations[contract.NodePublicNetworkVLAN], annotations[contract.NodePublicNetworkIPs] = "20", "fe80::1%"+raw
+		return corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations, Labels: map[string]string{contract.NodeLocation: raw}},
+			Status:     corev1.NodeStatus{Conditions: conditions},
+		}
+	}
+	service := corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: raw, Name: raw, Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.2", contract.ServiceIPBlock: raw}},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+		Status: corev1.ServiceStatus{Conditions: []metav1.Condition{
+			{Type: contract.ServiceConditionBlockAssigned, Status: raw, Reason: raw, Message: raw}, {Type: contract.ServiceConditionAnnounced, Status: raw, Reason: raw, Message: raw},
+		}},
+	}
+	foreign := service.DeepCopy()
+	foreign.Annotations[contract.ServiceIPAddress] = raw
+	pool := ipblock.NewLedger(raw, netip.MustParsePrefix("203.0.113.0/29"))
+	pool.Held = map[netip.Addr]ipblock.Holder{netip.MustParseAddr("203.0.113.2"): {Namespace: raw, Name: raw}}
+	other := pool
+	other.BlockID = "another" + raw
+	block := contract.ReportedBlock{ID: raw, Location: raw, Status: raw, AssignedTo: raw, Purpose: contract.PurposePool, Name: raw, Standing: raw}
+	o := Make(Facts{
+		Now: now, Nodes: []corev1.Node{
+			node(raw, map[string]string{contract.NodeReportedAddresses: reported(true)}),
+			node("other"+raw, map[string]string{contract.NodeReportedAddresses: reported(false)}),
+			node("third"+raw, map[string]string{contract.NodeReportedIdentity: `{"macs":["` + mac + `"]}`}),
+		},
+		Services: []corev1.Service{service, *foreign}, Ledgers: []ipblock.Ledger{pool, other},
+		Report: &contract.BlockReport{NetworkID: raw, Blocks: []contract.ReportedBlock{block}},
+		Leader: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &text, RenewTime: &metav1.MicroTime{Time: now}}},
+	})
+	written, err := json.Marshal(o)
+	if err != nil || strings.Contains(string(written), "\u202e") {
+		t.Errorf("%s, %v", written, err)
+	}
+	if want := []string{"a?b", "thirda?b"}; !slices.Equal(o.Services[0].On, want) {
+		t.Errorf("the address is on %q, want %q", o.Services[0].On, want)
+	}
+	if len(o.Blocks) != 2 || o.Blocks[1].Used != 1 || len(o.Nodes) != 3 || o.Nodes[0].Addresses[0] != netip.MustParseAddr("fe80::1") {
+		t.Errorf("%+v", o)
+	}
+	if o = Make(Facts{Report: &contract.BlockReport{NetworkID: raw}}); o.Network.ID != "a?b" {
+		t.Errorf("%+v", o.Network)
 	}
 }
 

@@ -3,6 +3,7 @@ package podexec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/reading"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
 )
 
 const (
@@ -37,8 +39,10 @@ type Runner struct {
 	Namespace string
 }
 
-// Run runs the agent's program with the arguments in the pod of the agent on the named Node, and copies what it writes.
-// Its error implements k8s.io/client-go/util/exec.CodeExitError when the program ended with another code than 0.
+// Run runs the agent's program with the arguments in the pod of the agent on the named Node, and copies what it writes, without
+// what would do more to a terminal than write lines: not every pod that bears the label of an agent is one, and an agent that
+// writes to no terminal has no colours to lose. Its error implements k8s.io/client-go/util/exec.CodeExitError when the program
+// ended with another code than 0.
 func (r Runner) Run(ctx context.Context, node string, args []string, out, errOut io.Writer) error {
 	pod, err := r.pod(ctx, node)
 	if err != nil {
@@ -50,9 +54,21 @@ func (r Runner) Run(ctx context.Context, node string, args []string, out, errOut
 	if err != nil {
 		return fmt.Errorf("reach pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: errOut})
+	err = stream(ctx, executor, textstyle.NewCleaner(out), textstyle.NewCleaner(errOut))
 	if refused(err) {
 		return fmt.Errorf("%s: %w", reading.Missing("create", "pods/exec", pod.Namespace, "Node "+node+" cannot be asked"), err)
+	}
+	return err
+}
+
+// stream copies what the program writes, and its end.
+func stream(ctx context.Context, executor remotecommand.Executor, out, errOut *textstyle.Cleaner) error {
+	err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: errOut})
+	if ctx.Err() != nil {
+		return err // what is cut short may still be written by the executor's goroutines
+	}
+	if closing := errors.Join(out.Close(), errOut.Close()); err == nil {
+		return closing
 	}
 	return err
 }

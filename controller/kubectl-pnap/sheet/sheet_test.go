@@ -2,7 +2,6 @@ package sheet
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
 )
 
 func TestStyleFollowsTheEnvironment(t *testing.T) {
@@ -37,28 +37,9 @@ func TestStyleFollowsTheEnvironment(t *testing.T) {
 func TestMarks(t *testing.T) {
 	for _, o := range []outcome{well, waiting, broken, unknown} {
 		plain, painted := Style{}.mark(o, "word"), Style{Color: true, Unicode: true}.mark(o, "word")
-		if columns(plain) != 6 || columns(painted) != 6 || !strings.Contains(painted, "word") || strings.ContainsFunc(plain, func(r rune) bool { return r > 126 }) {
+		if textstyle.Columns(plain) != 6 || textstyle.Columns(painted) != 6 || !strings.Contains(painted, "word") || strings.ContainsFunc(plain, func(r rune) bool { return r > 126 }) {
 			t.Errorf("%q, %q", plain, painted)
 		}
-	}
-}
-
-// However a text is wrapped, its words stay, in their order, and no line is longer than it must be.
-func TestWrap(t *testing.T) {
-	const text = "a phoenixnap.com/ip-block-id annotation that is far too long for one line of a narrow column"
-	for width := 1; width < 100; width++ {
-		lines := wrap(text, width)
-		if got := strings.Join(lines, " "); got != text {
-			t.Fatalf("width %d: %q", width, got)
-		}
-		for _, line := range lines {
-			if columns(line) > width && strings.Contains(line, " ") {
-				t.Errorf("width %d: %q", width, line)
-			}
-		}
-	}
-	if got := wrap("", 10); !slices.Equal(got, []string{""}) {
-		t.Errorf("%q", got)
 	}
 }
 

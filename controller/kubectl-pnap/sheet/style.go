@@ -4,8 +4,6 @@ package sheet
 import (
 	"io"
 	"os"
-	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -47,15 +45,3 @@ func (s Style) paint(text, color string) string { return textstyle.Style(s).Pain
 func (s Style) heading(text string) string { return textstyle.Style(s).Heading(text) }
 
 func (s Style) width() int { return max(textstyle.MinWidth, s.Width) }
-
-// columns is how many columns a text takes, without the escapes of colours.
-func columns(text string) int {
-	for {
-		begin := strings.Index(text, "\x1b[")
-		if begin < 0 {
-			return utf8.RuneCountInString(text)
-		}
-		end := strings.IndexByte(text[begin:], 'm')
-		text = text[:begin] + text[begin+end+1:]
-	}
-}

@@ -2,6 +2,8 @@ package sheet
 
 import (
 	"strings"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
 )
 
 // gap stands between two columns of a table.
@@ -17,7 +19,7 @@ func (s Style) table(header []string, rows [][]string) string {
 	widths := make([]int, len(header))
 	for _, row := range all {
 		for i, cell := range row {
-			widths[i] = max(widths[i], columns(cell))
+			widths[i] = max(widths[i], textstyle.Columns(cell))
 		}
 	}
 	indent := 0
@@ -28,9 +30,9 @@ func (s Style) table(header []string, rows [][]string) string {
 	for _, row := range all {
 		last := len(row) - 1
 		for i, cell := range row[:last] {
-			b.WriteString(cell + strings.Repeat(" ", widths[i]-columns(cell)) + gap)
+			b.WriteString(cell + strings.Repeat(" ", widths[i]-textstyle.Columns(cell)) + gap)
 		}
-		b.WriteString(strings.Join(wrap(row[last], max(s.width()-indent, 20)), "\n"+strings.Repeat(" ", indent)))
+		b.WriteString(strings.Join(textstyle.Wrap(row[last], max(s.width()-indent, 20)), "\n"+strings.Repeat(" ", indent)))
 		b.WriteString("\n")
 	}
 	return b.String()
@@ -38,24 +40,5 @@ func (s Style) table(header []string, rows [][]string) string {
 
 // paragraph wraps a text, every line after the first indented.
 func (s Style) paragraph(text string) string {
-	return strings.Join(wrap(text, s.width()-len(gap)), "\n"+gap) + "\n"
-}
-
-// wrap breaks a text at spaces into lines of at most the given number of columns; a longer word stands alone.
-func wrap(text string, width int) []string {
-	words := strings.Fields(text)
-	if columns(text) <= width || len(words) == 0 {
-		return []string{text}
-	}
-	var lines []string
-	line := words[0]
-	for _, word := range words[1:] {
-		if columns(line)+1+columns(word) > width {
-			lines = append(lines, line)
-			line = word
-			continue
-		}
-		line += " " + word
-	}
-	return append(lines, line)
+	return strings.Join(textstyle.Wrap(text, s.width()-len(gap)), "\n"+gap) + "\n"
 }

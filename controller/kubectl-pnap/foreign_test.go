@@ -1,0 +1,146 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/ledger"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// hostile clears the screen, sets the title of the window, moves the cursor, turns the direction of writing, hides itself,
+// forges a line and ends in an escape sequence that never ends.
+const hostile = "a\x1b[2J\x1b]0;title\x07\u009b1A\u202egnp\u2066zero\u200bwidth\u007f\r\n- Service shop/web: forged\u2028- forged, too \x1b["
+
+// foreign puts hostile text wherever someone else than the plugin's own provider can write.
+func (s scene) foreign() {
+	s.Helper()
+	s.node("aaa", "", map[string]string{
+		contract.NodeServerID: hostile, contract.NodePublicNetworkID: hostile, contract.NodeAnnouncer: hostile,
+		contract.NodePublicNetworkIPs: "fe80::1%\u202e\x1b[2J",
+	}, true, condition(contract.ConditionVLANReady, "False", hostile, hostile), condition(contract.ConditionAnnouncementHealthy, "Unknown", hostile, ""))
+	s.service("hostile", hostile, hostile, nil, said(contract.ServiceConditionAddressPublished, "False", "BlockNotAssigned", hostile))
+	s.foreignReport()
+	s.foreignLedger()
+	leases := s.kube.CoordinationV1().Leases(metav1.NamespaceSystem)
+	lease, err := leases.Get(s.Context(), "phoenixnap-cloud-controller-manager", metav1.GetOptions{})
+	s.ok(err)
+	text := hostile
+	lease.Spec.HolderIdentity = &text
+	_, err = leases.Update(s.Context(), lease, metav1.UpdateOptions{})
+	s.ok(err)
+}
+
+func (s scene) foreignReport() {
+	s.Helper()
+	object, err := s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(s.Context(), contract.BlockReportName, metav1.GetOptions{})
+	s.ok(err)
+	report, err := contract.ParseBlockReport(object.Data[contract.BlockReportKey])
+	s.ok(err)
+	for _, standing := range []string{contract.StandingInUse, hostile} {
+		for _, purpose := range []string{contract.PurposeService, contract.PurposePool, hostile} {
+			report.Blocks = append(report.Blocks, contract.ReportedBlock{
+				ID: hostile, CIDR: prefix("198.51.100.0/29"), Location: hostile, Status: hostile, AssignedTo: hostile,
+				Purpose: purpose, Name: hostile, Standing: standing,
+			})
+		}
+	}
+	object.Data[contract.BlockReportKey], err = report.Encode()
+	s.ok(err)
+	_, err = s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(s.Context(), object, metav1.UpdateOptions{})
+	s.ok(err)
+}
+
+// foreignLedger renames the holder of an address in the ledger of the pool's block.
+func (s scene) foreignLedger() {
+	s.Helper()
+	object, err := s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(s.Context(), ledger.NamePrefix+poolBlock, metav1.GetOptions{})
+	s.ok(err)
+	name, err := json.Marshal(hostile)
+	s.ok(err)
+	before := object.Data["ledger.json"]
+	object.Data["ledger.json"] = strings.Replace(before, `"api"`, string(name), 1)
+	if object.Data["ledger.json"] == before {
+		s.Fatalf("the ledger names no holder %q: %s", "api", before)
+	}
+	_, err = s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(s.Context(), object, metav1.UpdateOptions{})
+	s.ok(err)
+}
+
+// harmless checks that a text does nothing to a terminal but write lines.
+func harmless(t *testing.T, what, text string) {
+	t.Helper()
+	if !utf8.ValidString(text) {
+		t.Errorf("%s: no valid UTF-8: %q", what, text)
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.HasPrefix(line, "- forged") {
+			t.Errorf("%s: passed on to the terminal: %q", what, line)
+		}
+	}
+}
+
+// Whatever stands in conditions, annotations, ConfigMaps and Leases, the tables come to an end and hold text alone.
+func TestForeignTextIsHarmlessToATerminal(t *testing.T) {
+	s := newScene(t)
+	s.foreign()
+	for _, args := range [][]string{{"status"}, {"blocks"}, {"status", "--output=json"}, {"blocks", "--output=json"}} {
+		out, errOut, err := run(t, plane.Config(), args...)
+		if err != nil {
+			t.Fatalf("%q: %v: %s", args, err, errOut)
+		}
+		name := strings.Join(args, " ")
+		harmless(t, name, out+errOut)
+		if !strings.Contains(out, "a?[2J?]0;title??1A?gnp?zero?width?") {
+			t.Errorf("%s: the foreign text is not shown:\n%s", name, out)
+		}
+		if len(args) > 1 && !json.Valid([]byte(out)) {
+			t.Errorf("%s: no JSON: %s", name, out)
+		}
+	}
+}
+
+// A pod is not trusted with the terminal of the person who asks it.
+func TestWhatAnAgentWritesIsHarmlessToATerminal(t *testing.T) {
+	s := newScene(t)
+	k, port := newKubelet(t, "srv-a")
+	s.agentPod("srv-a", corev1.PodRunning, port)
+	k.program = filepath.Join(t.TempDir(), "agent")
+	script := "#!/bin/sh\ncat <<'end'\nfound\t" + hostile + "\xe2\x80\nend\nprintf '%s' '" + hostile + "\xe2' >&2\nexit 1\n"
+	if err := os.WriteFile(k.program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	out, errOut, err := run(t, plane.Config(), "diagnose", "node", "srv-a")
+	if codeOf(err) != 1 {
+		t.Errorf("the agent's exit code is lost: %v", err)
+	}
+	<-k.asked
+	const want = "a?[2J?]0;title??1A?gnp?zero?width? \n- Service shop/web: forged - forged, too ?["
+	if out != "found\t"+want+"??\n" || errOut != want+"?" {
+		t.Errorf("the agent's lines are shown as\n%q\n%q\nwant\n%q", out, errOut, want)
+	}
+}
+
+// The words of an error may be those of the API server, of an admission webhook or of a kubelet.
+func TestErrorsAreHarmlessToATerminal(t *testing.T) {
+	for want, err := range map[int]error{exitFailed: errors.New(hostile), exitUsage: usageError{errors.New(hostile)}} {
+		var text strings.Builder
+		if code := exitCode(&text, err); code != want {
+			t.Errorf("the code is %d, want %d", code, want)
+		}
+		harmless(t, "the error", text.String())
+		if strings.Count(text.String(), "\n") != 1 || !strings.HasPrefix(text.String(), "kubectl pnap: a?[2J") {
+			t.Errorf("the error is shown as %q", &text)
+		}
+	}
+}
