@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
 )
 
 // SchemaVersion is the version of the JSON and YAML document; it grows when a field changes its meaning or goes.
@@ -102,9 +104,9 @@ func (d Document) ExitCode(strict bool) int {
 	return ExitOK
 }
 
-// JSON writes the document for programs.
+// JSON writes the document for programs. It is harmless on a terminal, too, as text is.
 func (d Document) JSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
+	encoder := json.NewEncoder(textstyle.NewCleaner(w))
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(d.Sum()); err != nil {
@@ -113,9 +115,14 @@ func (d Document) JSON(w io.Writer) error {
 	return nil
 }
 
-// YAML writes the same as JSON does, as one document of a YAML stream.
+// YAML writes the same as JSON does, as one document of a YAML stream. It is made from what JSON writes: YAML allows no control
+// characters (YAML 1.2, section 5.1), and one in a name must not take the document away.
 func (d Document) YAML(w io.Writer) error {
-	raw, err := yaml.Marshal(d.Sum())
+	var written bytes.Buffer
+	if err := d.JSON(&written); err != nil {
+		return err
+	}
+	raw, err := yaml.JSONToYAML(written.Bytes())
 	if err != nil {
 		return fmt.Errorf("write the diagnosis: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -233,13 +234,17 @@ func TestTextIsHarmlessToATerminal(t *testing.T) {
 	d.Node = "worker\x1b[2J"
 	d.Findings[2].Cause = "eth\x07\u202eevil\u009b31m\xff is wrong"
 	d.Findings[2].Fixes[3].Commands = []string{"ip link delete \x1b]0;title\x07"}
-	var got bytes.Buffer
-	if err := d.Text(&got, Style{Unicode: true}, ""); err != nil {
-		t.Fatal(err)
-	}
-	for _, harmful := range []string{"\x1b", "\x07", "\u202e", "\u009b", "\xff"} {
-		if strings.Contains(got.String(), harmful) {
-			t.Errorf("the text holds the character %q", harmful)
+	for name, write := range map[string]func(io.Writer) error{
+		"text": func(w io.Writer) error { return d.Text(w, Style{Unicode: true}, "") }, "JSON": d.JSON, "YAML": d.YAML,
+	} {
+		var got bytes.Buffer
+		if err := write(&got); err != nil {
+			t.Fatal(err)
+		}
+		for _, harmful := range []string{"\x1b", "\x07", "\u202e", "\u009b", "\xff"} {
+			if strings.Contains(got.String(), harmful) {
+				t.Errorf("the %s holds the character %q", name, harmful)
+			}
 		}
 	}
 }
