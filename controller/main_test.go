@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
@@ -56,12 +57,15 @@ func admin(t *testing.T) kubernetes.Interface {
 	return client
 }
 
-// register does what a kubelet does with --cloud-provider=external, and what an agent does then.
-func register(t *testing.T, client kubernetes.Interface, name string) {
+// register does what a kubelet does with --cloud-provider=external and, where a zone is given, with --node-labels.
+func register(t *testing.T, client kubernetes.Interface, name string, zone ...string) {
 	t.Helper()
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
+	}
+	if len(zone) > 0 {
+		node.Labels[corev1.LabelTopologyZone] = zone[0]
 	}
 	if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -93,6 +97,10 @@ func getNode(t *testing.T, client kubernetes.Interface, name string) *corev1.Nod
 
 // initialised tells what a Node still lacks.
 func initialised(node *corev1.Node, serverID, ips string) error {
+	return initialisedIn(node, "ASH", serverID, ips)
+}
+
+func initialisedIn(node *corev1.Node, zone, serverID, ips string) error {
 	for _, taint := range node.Spec.Taints {
 		if taint.Key == cloudproviderapi.TaintExternalCloudProvider {
 			return fmt.Errorf("node %s is tainted", node.Name)
@@ -102,7 +110,7 @@ func initialised(node *corev1.Node, serverID, ips string) error {
 	switch {
 	case node.Spec.ProviderID != contract.ProviderID(serverID):
 		return fmt.Errorf("provider ID %q", node.Spec.ProviderID)
-	case node.Labels[corev1.LabelInstanceTypeStable] == "", node.Labels[corev1.LabelTopologyRegion] != "ASH":
+	case !placed(node, zone):
 		return fmt.Errorf("labels %v", node.Labels)
 	case !strings.Contains(addresses, "InternalIP") || !strings.Contains(addresses, ips):
 		return fmt.Errorf("addresses %s", addresses)
@@ -112,6 +120,29 @@ func initialised(node *corev1.Node, serverID, ips string) error {
 		return fmt.Errorf("annotations %v: %+v, %v, %w", node.Annotations, facts, ok, err)
 	}
 	return nil
+}
+
+// placed reports whether the labels of a Node name its server's type and place; the deprecated ones say the same.
+func placed(node *corev1.Node, zone string) bool {
+	for name, want := range map[string]string{
+		corev1.LabelInstanceTypeStable: "s1.c1.small", corev1.LabelInstanceType: "s1.c1.small",
+		corev1.LabelTopologyRegion: "ASH", corev1.LabelFailureDomainBetaRegion: "ASH",
+		corev1.LabelTopologyZone: zone, corev1.LabelFailureDomainBetaZone: zone,
+	} {
+		if node.Labels[name] != want {
+			return false
+		}
+	}
+	return true
+}
+
+// forgetZone leaves a Node as a version that wrote no zone initialised it.
+func forgetZone(t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null,%q:null}}}`, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone)
+	if _, err := client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func labelled(node *corev1.Node, want bool) error {
@@ -131,15 +162,16 @@ func TestControllerAgainstARealControlPlane(t *testing.T) {
 	}
 	client := admin(t)
 	register(t, client, "node-1")
-	register(t, client, "node-2")
+	register(t, client, "node-2", "rack-7")
 	p := startController(t, url)
 
 	eventually(t, 60*time.Second, func() error {
 		return initialised(getNode(t, client, "node-1"), simtest.Server1ID, "203.0.113.2")
 	})
 	eventually(t, 30*time.Second, func() error {
-		return initialised(getNode(t, client, "node-2"), simtest.Server2ID, "203.0.113.3")
+		return initialisedIn(getNode(t, client, "node-2"), "rack-7", simtest.Server2ID, "203.0.113.3")
 	})
+	forgetZone(t, client, "node-1")
 	eventually(t, 10*time.Second, p.healthy)
 
 	report(t, client, "node-1", corev1.ConditionTrue)
@@ -150,6 +182,9 @@ func TestControllerAgainstARealControlPlane(t *testing.T) {
 	eventually(t, 20*time.Second, func() error { return labelled(getNode(t, client, "node-1"), false) })
 
 	checkService(t, client, sim)
+	eventually(t, 60*time.Second, func() error {
+		return initialised(getNode(t, client, "node-1"), simtest.Server1ID, "203.0.113.2")
+	})
 	p.end()
 	for _, complaint := range []string{"forbidden", "Forbidden"} {
 		if strings.Contains(p.output(), complaint) {

@@ -261,7 +261,7 @@ func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List
 	return id, list, nil
 }
 
-// InstanceMetadata returns what the framework writes to the Node: provider ID, type, region, addresses
+// InstanceMetadata returns what the framework writes to the Node: provider ID, type, region, zone, addresses
 // and labels. It never returns nil without an error.
 func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	age := i.inventory.window
@@ -290,6 +290,7 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 		ProviderID:       providerID,
 		InstanceType:     labelValue(server.Type),
 		NodeAddresses:    addresses,
+		Zone:             Zone(node, server),
 		Region:           labelValue(server.Location),
 		AdditionalLabels: Labels(server),
 	}, nil

@@ -3,6 +3,7 @@ package instances
 import (
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
@@ -24,6 +25,19 @@ func Labels(server pnap.Server) map[string]string {
 		}
 	}
 	return labels
+}
+
+// Zone returns the zone of a Node: the one that its labels name, else the location of its server, made legal. The framework
+// would overwrite what the kubelet said (--node-labels) when it initialises a Node, but volumes and their claims on
+// topology.kubernetes.io/zone outlive a Node that is registered again. The deprecated label counts first, because the
+// framework keeps the other one equal to it.
+func Zone(node *corev1.Node, server pnap.Server) string {
+	for _, name := range []string{corev1.LabelFailureDomainBetaZone, corev1.LabelTopologyZone} {
+		if zone, exists := node.Labels[name]; exists {
+			return zone
+		}
+	}
+	return labelValue(server.Location)
 }
 
 // labelValue replaces what a label value may not hold by "-" and shortens it to what is allowed.

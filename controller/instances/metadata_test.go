@@ -3,6 +3,8 @@ package instances
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
@@ -14,11 +16,43 @@ func TestMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.ProviderID != contract.ProviderID(simtest.Server1ID) || got.Region != "ASH" || got.InstanceType == "" {
+	if got.ProviderID != contract.ProviderID(simtest.Server1ID) || got.Region != "ASH" || got.Zone != "ASH" || got.InstanceType != "s1.c1.small" {
 		t.Errorf("got %+v", got)
 	}
 	if want := "Hostname=node-1 InternalIP=10.0.0.11 ExternalIP=203.0.113.2"; render(got.NodeAddresses) != want {
 		t.Errorf("addresses %q, want %q", render(got.NodeAddresses), want)
+	}
+}
+
+// Type, region and zone are the server's own, made legal where need be. A zone that the Node has stays, since volumes may be
+// bound to it; the label of old counts first, as for the framework.
+func TestMetadataNamesTypeAndPlace(t *testing.T) {
+	const ga, beta = corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone
+	for name, test := range map[string]struct {
+		kind, location string
+		labels         map[string]string
+		wantType       string
+		region, zone   string
+	}{
+		"server":              {"d2.c3.xlarge", "PHX", nil, "d2.c3.xlarge", "PHX", "PHX"},
+		"illegal characters":  {"s9/huge", "ASH", nil, "s9-huge", "ASH", "ASH"},
+		"zone of the kubelet": {"s1.c1.small", "ASH", map[string]string{ga: "rack-7"}, "s1.c1.small", "ASH", "rack-7"},
+		"zone of old":         {"s1.c1.small", "ASH", map[string]string{beta: "rack-8"}, "s1.c1.small", "ASH", "rack-8"},
+		"two zones":           {"s1.c1.small", "ASH", map[string]string{ga: "rack-7", beta: "rack-8"}, "s1.c1.small", "ASH", "rack-8"},
+		"zone without a name": {"s1.c1.small", "ASH", map[string]string{ga: ""}, "s1.c1.small", "ASH", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seed := simtest.Seed()
+			seed.Accounts[0].Servers = append(seed.Accounts[0].Servers, pnapsim.ServerSeed{
+				Hostname: "n", Type: test.kind, Location: test.location, NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.9"},
+			})
+			node := newNode("n")
+			node.Labels = test.labels
+			got, err := newWorld(t, seed).InstanceMetadata(t.Context(), node)
+			if err != nil || got.InstanceType != test.wantType || got.Region != test.region || got.Zone != test.zone {
+				t.Errorf("got %+v, %v; want type %s, region %s, zone %q", got, err, test.wantType, test.region, test.zone)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
 )
@@ -66,6 +68,52 @@ func TestAgentWatchOnAnAPIServer(t *testing.T) {
 	}
 	if ready := contract.FindNodeCondition(after, corev1.NodeReady); ready == nil || ready.Status != corev1.ConditionTrue || len(after.Status.Conditions) != 2 {
 		t.Errorf("conditions %v", after.Status.Conditions)
+	}
+}
+
+// A zone that a Node was given after the cache saw it stays, and so does the rest of the Node; the shipped ServiceAccount may
+// give one.
+func TestAZoneThatTheCacheDoesNotKnowStays(t *testing.T) {
+	cp := controlplane.ForTest(t)
+	if err := cp.ApplyFiles(t.Context(), "../../deploy/base/controller.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	shipped, err := cp.ServiceAccount(t.Context(), metav1.NamespaceSystem, "phoenixnap-cloud-controller-manager")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := kubernetes.NewForConfigOrDie(cp.Config()).CoreV1().Nodes()
+	cached, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"a": "b"}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publisher := &NetworkPublisher{config: NetworkConfig{Client: kubernetes.NewForConfigOrDie(shipped)}}
+	locate := func(cached *corev1.Node) map[string]string {
+		t.Helper()
+		if err := publisher.locate(t.Context(), cached, pnap.Server{Location: "ASH"}); err != nil {
+			t.Fatal(err)
+		}
+		current, err := nodes.Get(t.Context(), cached.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return current.Labels
+	}
+	labelled := cached.DeepCopy()
+	labelled.Labels[corev1.LabelTopologyZone] = "rack-7"
+	if labelled, err = nodes.Update(t.Context(), labelled, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := locate(cached), map[string]string{"a": "b", corev1.LabelTopologyZone: "rack-7"}; !maps.Equal(got, want) {
+		t.Errorf("on the word of a cache that lags behind: %v, want %v", got, want)
+	}
+	delete(labelled.Labels, corev1.LabelTopologyZone)
+	if labelled, err = nodes.Update(t.Context(), labelled, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"a": "b", corev1.LabelTopologyZone: "ASH", corev1.LabelFailureDomainBetaZone: "ASH"}
+	if got := locate(labelled); !maps.Equal(got, want) {
+		t.Errorf("a Node without a zone: %v, want %v", got, want)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -20,6 +21,15 @@ func patchMetadata(ctx context.Context, client kubernetes.Interface, node string
 	if len(labels) > 0 {
 		metadata["labels"] = labels
 	}
+	return patchNode(ctx, client, node, metadata)
+}
+
+// labelUnchanged sets labels of a Node, unless it is another than the given one by now.
+func labelUnchanged(ctx context.Context, client kubernetes.Interface, node *corev1.Node, labels map[string]*string) error {
+	return patchNode(ctx, client, node.Name, map[string]any{"resourceVersion": node.ResourceVersion, "labels": labels})
+}
+
+func patchNode(ctx context.Context, client kubernetes.Interface, node string, metadata map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return fmt.Errorf("encode patch of node %s: %w", node, err)

@@ -4,6 +4,9 @@ import (
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
@@ -97,6 +100,21 @@ func labelChanges(current, desired map[string]string) map[string]*string {
 		if current[name] != want {
 			patch[name] = &want
 		}
+	}
+	return patch
+}
+
+// zoneChanges returns the labels that give a Node its zone, where it has none: the framework writes them only when it
+// initialises a Node, and earlier versions named no zone. One that is there is never changed, by whichever label it is said:
+// volumes may be bound to it, and next to the deprecated label the framework would correct the other one.
+func zoneChanges(node *corev1.Node, server pnap.Server) map[string]*string {
+	zone := instances.Zone(node, server)
+	patch := map[string]*string{}
+	for _, name := range []string{corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone} {
+		if _, exists := node.Labels[name]; exists || zone == "" {
+			return nil
+		}
+		patch[name] = &zone
 	}
 	return patch
 }

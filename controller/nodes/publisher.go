@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -70,7 +71,7 @@ type NetworkConfig struct {
 }
 
 // NetworkPublisher keeps the annotations of contract.NodeNetwork and the labels of instances.Labels on
-// every Node that has a provider ID, and says which of them lack membership.
+// every Node that has a provider ID, gives those without a zone one, and says which of them lack membership.
 type NetworkPublisher struct {
 	config NetworkConfig
 	wake   chan struct{}
@@ -230,11 +231,24 @@ func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, serve
 	}
 	patch, relabel := changes(node.Annotations, desired), labelChanges(node.Labels, instances.Labels(server))
 	if len(patch)+len(relabel) == 0 {
-		return nil
+		return p.locate(ctx, node, server)
 	}
 	klog.FromContext(ctx).V(2).Info("Publishing server and public network to a Node", "node", node.Name, "server", server.ID,
 		"annotations", len(patch), "labels", len(relabel))
 	return patchMetadata(ctx, p.config.Client, node.Name, patch, relabel)
+}
+
+// locate gives a Node its zone, where it has none. A Node that changed meanwhile is looked at again in the next window.
+func (p *NetworkPublisher) locate(ctx context.Context, node *corev1.Node, server pnap.Server) error {
+	zone := zoneChanges(node, server)
+	if len(zone) == 0 {
+		return nil
+	}
+	err := labelUnchanged(ctx, p.config.Client, node, zone)
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
 }
 
 func (p *NetworkPublisher) announcer(node *corev1.Node) string {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/instances"
@@ -92,7 +93,12 @@ func serverNode(name, serverID string) *corev1.Node {
 }
 
 // eventually polls until check succeeds; the last complaint fails the test.
-func (d *desk) eventually(node string, check func(map[string]string) error) {
+func (d *desk) eventually(node string, check func(annotations map[string]string) error) {
+	d.t.Helper()
+	d.eventuallyNode(node, func(n *corev1.Node) error { return check(n.Annotations) })
+}
+
+func (d *desk) eventuallyNode(node string, check func(*corev1.Node) error) {
 	d.t.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
@@ -100,7 +106,7 @@ func (d *desk) eventually(node string, check func(map[string]string) error) {
 	for {
 		got, err := d.client.CoreV1().Nodes().Get(d.t.Context(), node, metav1.GetOptions{})
 		if err == nil {
-			err = check(got.Annotations)
+			err = check(got)
 		}
 		if err == nil {
 			return
@@ -147,7 +153,11 @@ func TestAnnotationsFollowTheAPI(t *testing.T) {
 }
 
 func TestSteadyStatePatchesNothing(t *testing.T) {
-	d := newDesk(t, serverNode("node-1", simtest.Server1ID), serverNode("node-2", simtest.Server2ID))
+	nodes := []*corev1.Node{serverNode("node-1", simtest.Server1ID), serverNode("node-2", simtest.Server2ID)}
+	for _, node := range nodes { // as the framework leaves them
+		node.Labels = map[string]string{corev1.LabelTopologyZone: "ASH", corev1.LabelFailureDomainBetaZone: "ASH"}
+	}
+	d := newDesk(t, nodes...)
 	d.run()
 	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
 	d.eventually("node-2", equals(wanted(simtest.Server2ID, "203.0.113.3", "true", nodeBlock)))
@@ -171,7 +181,13 @@ func (d *desk) requests() int { return len(d.sim.Log(0)) }
 
 func (d *desk) awaitRequests(count int) {
 	d.t.Helper()
-	d.eventually("node-1", func(map[string]string) error {
+	d.awaitRequestsOf("node-1", count)
+}
+
+// awaitRequestsOf waits until the API was asked so often; any Node will do.
+func (d *desk) awaitRequestsOf(node string, count int) {
+	d.t.Helper()
+	d.eventually(node, func(map[string]string) error {
 		if got := d.requests(); got < count {
 			return fmt.Errorf("%d requests, want %d", got, count)
 		}
@@ -234,6 +250,68 @@ func TestLabelsAreKeptInLine(t *testing.T) {
 	d.awaitRequests(d.requests() + 6)
 	if got, err = d.client.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{}); err != nil || got.Labels[contract.NodeServerType] != "s1.c1.small" {
 		t.Errorf("labels %v, %v", got.Labels, err)
+	}
+}
+
+// A Node that was initialised by a version that wrote no zone gets the labels that it would get today. A zone that somebody
+// else gave it, by either label, stays as it is: volumes may be bound to it.
+func TestNodesOfAnEarlierVersionGetTheirZone(t *testing.T) {
+	const ga, beta = corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone
+	zones := func(ga, beta *string) map[string]*string {
+		return map[string]*string{corev1.LabelTopologyZone: ga, corev1.LabelFailureDomainBetaZone: beta}
+	}
+	location, rack, empty := "ASH", "rack-7", ""
+	tests := map[string]struct {
+		labels map[string]string
+		want   map[string]*string
+	}{
+		"upgraded": {map[string]string{corev1.LabelTopologyRegion: "ASH"}, zones(&location, &location)},
+		"bare":     {nil, zones(&location, &location)},
+		"own":      {map[string]string{ga: rack}, zones(&rack, nil)},
+		"old":      {map[string]string{beta: rack}, zones(nil, &rack)},
+		"both":     {map[string]string{ga: rack, beta: "ASH"}, zones(&rack, &location)},
+		"nameless": {map[string]string{ga: ""}, zones(&empty, nil)},
+	}
+	var nodes []*corev1.Node
+	for name, test := range tests {
+		node := serverNode(name, simtest.Server1ID)
+		node.Labels = test.labels
+		nodes = append(nodes, node)
+	}
+	d := newDesk(t, nodes...)
+	d.run()
+	d.eventuallyNode("bare", hasZones(tests["bare"].want))
+	d.awaitRequestsOf("bare", d.requests()+6) // three more looks
+	for name, test := range tests {
+		d.eventuallyNode(name, hasZones(test.want))
+	}
+	d.label("upgraded", ga, rack)
+	d.awaitRequestsOf("upgraded", d.requests()+6)
+	d.eventuallyNode("upgraded", hasZones(zones(&rack, &location)))
+}
+
+// hasZones expects labels; nil stands for none.
+func hasZones(want map[string]*string) func(*corev1.Node) error {
+	return func(node *corev1.Node) error {
+		for name, value := range want {
+			got, exists := node.Labels[name]
+			if exists != (value != nil) || exists && got != *value {
+				return fmt.Errorf("labels %v, want %s: %v", node.Labels, name, ptr.Deref(value, "none"))
+			}
+		}
+		return nil
+	}
+}
+
+func (d *desk) label(node, name, value string) {
+	d.t.Helper()
+	got, err := d.client.CoreV1().Nodes().Get(d.t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	got.Labels[name] = value
+	if _, err := d.client.CoreV1().Nodes().Update(d.t.Context(), got, metav1.UpdateOptions{}); err != nil {
+		d.t.Fatal(err)
 	}
 }
 

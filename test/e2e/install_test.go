@@ -130,6 +130,9 @@ func (s *site) checkServers() {
 		if want := "phoenixnap://" + s.Servers[i].ID; n.Spec.ProviderID != want || n.Labels[corev1.LabelTopologyRegion] != cluster.Location {
 			s.Errorf("Node %s has provider ID %q and region %q, want %s and %s", n.Name, n.Spec.ProviderID, n.Labels[corev1.LabelTopologyRegion], want, cluster.Location)
 		}
+		if zone := n.Labels[corev1.LabelTopologyZone]; zone != cluster.Location {
+			s.Errorf("Node %s has zone %q, want %s", n.Name, zone, cluster.Location)
+		}
 		if !slices.Contains(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: s.Servers[i].Private.Addr().String()}) {
 			s.Errorf("Node %s has the addresses %v, without its server's own", n.Name, n.Status.Addresses)
 		}
