@@ -79,7 +79,22 @@ func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
 
 func newWorld(t *testing.T, seed pnapsim.Seed, change func(*Config)) *world {
 	t.Helper()
-	sim, url := simtest.New(t, pnapsim.Config{}, seed)
+	return newWorldOf(t, pnapsim.Config{}, seed, change)
+}
+
+// never is a list lag that outlasts every test: the list does not even show what was seeded.
+const never = 1000 * time.Hour
+
+// lagging is an API whose list of blocks is late; blocks by ID and tags are not.
+func lagging(lag time.Duration) pnapsim.Config {
+	latency := pnapsim.DefaultLatency()
+	latency.ListLag = pnapsim.Duration(lag)
+	return pnapsim.Config{Latency: &latency}
+}
+
+func newWorldOf(t *testing.T, simulated pnapsim.Config, seed pnapsim.Seed, change func(*Config)) *world {
+	t.Helper()
+	sim, url := simtest.New(t, simulated, seed)
 	w := &world{t: t, sim: sim, url: url, kube: fake.NewClientset(), events: record.NewFakeRecorder(10000)}
 	keepVersions(w.kube)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: clusterUID}}

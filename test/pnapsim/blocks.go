@@ -49,14 +49,13 @@ func (s *Sim) listBlocks(c *call) reply {
 		return invalid(faults...)
 	}
 	lag := time.Duration(s.latency.ListLag)
+	c.account.ghosts = slices.DeleteFunc(c.account.ghosts, func(b *block) bool { return !s.now.Before(b.deleted.Add(lag)) })
 	shown := []*block{}
-	for _, b := range c.account.blocksInOrder() {
+	for _, b := range slices.Concat(c.account.blocksInOrder(), c.account.ghosts) {
 		if !s.now.Before(b.created.Add(lag)) {
 			shown = append(shown, b)
 		}
 	}
-	c.account.ghosts = slices.DeleteFunc(c.account.ghosts, func(b *block) bool { return !s.now.Before(b.deleted.Add(lag)) })
-	shown = append(shown, c.account.ghosts...)
 	out := []any{}
 	for _, b := range shown {
 		if matchTags(tagMap(c.account, b.tags), filters, s.switches.TagFilter == "or") {
