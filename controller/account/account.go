@@ -24,6 +24,10 @@ type Cloud interface {
 	Blocks(ctx context.Context, tags map[string]string) ([]ipblock.Block, error)
 	// Network returns one public network.
 	Network(ctx context.Context, id string) (ipblock.Network, error)
+	// Block reads one block as it is now.
+	Block(ctx context.Context, id string) (ipblock.Block, error)
+	// TagAssignments returns the values of a tag by the ID of the block that carries it.
+	TagAssignments(ctx context.Context, name string) (map[string]string, error)
 }
 
 // Config says what an Account works with.
@@ -49,11 +53,12 @@ type Listing struct {
 	AskedAt time.Time
 }
 
-// Account answers from one list of blocks and one reading of each network, however many ask. It is safe
-// for concurrent use.
+// Account answers from one list of blocks and one reading of each network, however many ask, and finds blocks
+// that the list does not show (see Find). It is safe for concurrent use.
 type Account struct {
-	config Config
-	blocks *reading[Listing]
+	*lookups
+	config  Config
+	listing *reading[Listing]
 	// change admits one change of the account at a time: the API refuses a second change of a public
 	// network while it is BUSY, and two purchases must not both take the last place in it.
 	change chan struct{}
@@ -73,8 +78,8 @@ func New(config Config) *Account {
 	if config.OnNetwork == nil {
 		config.OnNetwork = func(ipblock.Network) {}
 	}
-	a := &Account{config: config, change: make(chan struct{}, 1), networks: map[string]*reading[ipblock.Network]{}}
-	a.blocks = newReading(config, objectBlocks, a.list)
+	a := &Account{lookups: newLookups(config.Cloud, config.Now), config: config, change: make(chan struct{}, 1), networks: map[string]*reading[ipblock.Network]{}}
+	a.listing = newReading(config, objectBlocks, a.list)
 	return a
 }
 
@@ -89,7 +94,7 @@ func (a *Account) list(ctx context.Context, askedAt time.Time) (Listing, error) 
 // most one window ago, and never before the last change that Changed told of. Errors are those of the API.
 // A failure answers for 3 seconds, whoever asks.
 func (a *Account) Blocks(ctx context.Context, after time.Time) (Listing, error) {
-	listing, err := a.blocks.get(ctx, after)
+	listing, err := a.listing.get(ctx, after)
 	if err != nil {
 		return Listing{}, fmt.Errorf("look at the IP blocks of the account: %w", err)
 	}
@@ -126,7 +131,8 @@ func (a *Account) network(id string) *reading[ipblock.Network] {
 // Changed says that something of the account was changed, or may have been: nothing that was asked for
 // before counts as fresh any more.
 func (a *Account) Changed() {
-	a.blocks.expire()
+	a.forget()
+	a.listing.expire()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, network := range a.networks {

@@ -3,6 +3,7 @@ package account_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -46,6 +47,22 @@ func (c *cloud) Network(ctx context.Context, id string) (ipblock.Network, error)
 		return ipblock.Network{}, err
 	}
 	return ipblock.Network{ID: id, VLAN: held}, err
+}
+
+func (c *cloud) Block(ctx context.Context, id string) (ipblock.Block, error) {
+	held, err := c.ask()
+	if err := c.pass(ctx); err != nil {
+		return ipblock.Block{}, err
+	}
+	return ipblock.Block{ID: id, Description: strconv.Itoa(held)}, err
+}
+
+func (c *cloud) TagAssignments(ctx context.Context, _ string) (map[string]string, error) {
+	held, err := c.ask()
+	if err := c.pass(ctx); err != nil {
+		return nil, err
+	}
+	return map[string]string{"b1": strconv.Itoa(held)}, err
 }
 
 func (c *cloud) ask() (int, error) {

@@ -24,19 +24,20 @@ import (
 // Cloud is what the package asks of the phoenixNAP API beside the shared picture of the account;
 // *pnap.Client is one.
 type Cloud interface {
-	Block(ctx context.Context, id string) (ipblock.Block, error)
 	DeleteBlock(ctx context.Context, id string) error
 	SetBlockTags(ctx context.Context, id string, tags map[string]string) error
 	AssignBlock(ctx context.Context, networkID, blockID string) error
 	UnassignBlock(ctx context.Context, networkID, blockID string) error
 	EnsureTags(ctx context.Context, names ...string) error
-	TagAssignments(ctx context.Context, name string) (map[string]string, error)
 }
 
 // Account is the shared picture of the account and the lock for its changes; *account.Account is one.
 type Account interface {
 	Blocks(ctx context.Context, after time.Time) (account.Listing, error)
 	Network(ctx context.Context, id string, after time.Time) (ipblock.Network, error)
+	Block(ctx context.Context, id string, after time.Time) (block ipblock.Block, found bool, err error)
+	Find(ctx context.Context, s account.Search) ([]ipblock.Sighting, error)
+	Unlisted(ctx context.Context, cluster string, known []ipblock.Block, after time.Time) ([]ipblock.Block, error)
 	Changed()
 	Exclusive(ctx context.Context) (done func(), err error)
 }
@@ -106,7 +107,6 @@ type Config struct {
 // Balancer ensures and releases public addresses of Services. It is safe for concurrent use.
 type Balancer struct {
 	config  Config
-	lookups *lookups
 	pace    *pace
 	rests   *rests
 	ledgers *ledgerCopy
@@ -134,7 +134,7 @@ func New(config Config) *Balancer {
 		config.Now = time.Now
 	}
 	return &Balancer{
-		config: config, lookups: newLookups(config.Cloud, config.Now), pace: newPace(), rests: newRests(config.Now),
+		config: config, pace: newPace(), rests: newRests(config.Now),
 		ledgers: newLedgerCopy(config.Ledgers, config.Now), stale: newStaleness(),
 	}
 }
@@ -169,7 +169,6 @@ func (b *Balancer) cluster(ctx context.Context) (string, error) {
 // changed says that the account was changed, or may have been: everything is to be looked at anew.
 func (b *Balancer) changed() {
 	b.config.Account.Changed()
-	b.lookups.forget()
 }
 
 func ownerOf(service *corev1.Service, cluster string) ipblock.Owner {

@@ -243,7 +243,7 @@ func (b *Balancer) wish(s scene) ipblock.Wish {
 // bought counts the blocks that the cluster has bought and still has.
 func (s scene) bought() int {
 	count := 0
-	for _, block := range s.blocks {
+	for _, block := range slices.Concat(s.blocks, s.unlisted) {
 		if ipblock.OfCluster(block, s.owner.Cluster) {
 			count++
 		}
@@ -256,7 +256,7 @@ func (s scene) bought() int {
 func (s scene) reserved() int {
 	network := s.networks[s.networkID]
 	reserved := 0
-	for _, block := range s.blocks {
+	for _, block := range slices.Concat(s.blocks, s.unlisted) {
 		if ipblock.OfCluster(block, s.owner.Cluster) && block.ResourceID == "" && !network.Listed(block.ID) && s.needsPlace(block) {
 			reserved++
 		}

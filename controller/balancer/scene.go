@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -38,6 +39,9 @@ type scene struct {
 	// ours is set once a look has shown a block of this cluster: the account is the right one even where the public network
 	// was deleted.
 	ours bool
+	// unlisted are the blocks of the cluster that the list lacks. They are looked for where they count: before a
+	// purchase that --max-ip-blocks bounds.
+	unlisted []ipblock.Block
 	// sightings are the blocks that matter to the Service.
 	sightings []ipblock.Sighting
 	networks  map[string]ipblock.Network
@@ -85,7 +89,7 @@ func (b *Balancer) look(ctx context.Context, s scene, d depth) (scene, error) {
 	if err != nil {
 		return scene{}, err
 	}
-	s.close, s.askedAt, s.blocks, s.sightings = d.close, listing.AskedAt, listing.Blocks, nil
+	s.close, s.askedAt, s.blocks, s.sightings, s.unlisted = d.close, listing.AskedAt, listing.Blocks, nil, nil
 	if s.ledgers, err = b.ledgers.list(ctx, d.close); err != nil {
 		return scene{}, err
 	}
@@ -99,6 +103,9 @@ func (b *Balancer) look(ctx context.Context, s scene, d depth) (scene, error) {
 	}
 	if d.close {
 		if err := b.sightHidden(ctx, &s, d.after); err != nil {
+			return scene{}, err
+		}
+		if s.unlisted, err = b.sightUnlisted(ctx, s, d.after); err != nil {
 			return scene{}, err
 		}
 	}
@@ -153,7 +160,7 @@ func (b *Balancer) sightListed(ctx context.Context, s *scene, d depth) error {
 		}
 		sighting := ipblock.Sighting{Block: listed}
 		if d.close && !s.inUse(listed) {
-			block, found, err := b.lookups.block(ctx, listed.ID, d.after)
+			block, found, err := b.config.Account.Block(ctx, listed.ID, d.after)
 			if err != nil {
 				return err
 			}
@@ -186,23 +193,25 @@ func (b *Balancer) sightHidden(ctx context.Context, s *scene, after time.Time) e
 			ids = append(ids, l.BlockID)
 		}
 	}
+	var owners []ipblock.Owner
 	for _, owner := range s.owners() {
 		if slices.ContainsFunc(s.sightings, func(i ipblock.Sighting) bool { return owner.Owns(i.Block) && i.Block.Status != ipblock.Assigned }) ||
 			(owner == s.owner && slices.ContainsFunc(s.sightings, func(i ipblock.Sighting) bool { return owner.Owns(i.Block) })) {
 			continue
 		}
-		name, value := owner.Tag()
-		tagged, err := b.lookups.tagged(ctx, name, after)
-		if err != nil {
-			return err
-		}
-		for id, v := range tagged {
-			if v == value {
-				ids = append(ids, id)
-			}
-		}
+		owners = append(owners, owner)
 	}
-	return b.sightByID(ctx, s, ids, after)
+	var err error
+	s.sightings, err = b.config.Account.Find(ctx, account.Search{Seen: s.sightings, IDs: ids, Owners: owners, After: after})
+	return err
+}
+
+// sightUnlisted looks for blocks of the cluster that the list lacks, where a purchase may follow that they forbid.
+func (b *Balancer) sightUnlisted(ctx context.Context, s scene, after time.Time) ([]ipblock.Block, error) {
+	if b.config.MaxBlocks == 0 || !wantsBlock(s.service) || len(s.owned()) > 0 {
+		return nil, nil
+	}
+	return b.config.Account.Unlisted(ctx, s.owner.Cluster, s.blocks, after)
 }
 
 // owners are those whose blocks may serve the Service.
@@ -215,23 +224,6 @@ func (s scene) owners() []ipblock.Owner {
 		owners = append(owners, s.pool())
 	}
 	return owners
-}
-
-func (b *Balancer) sightByID(ctx context.Context, s *scene, ids []string, after time.Time) error {
-	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
-		if id == "" || s.sees(id) {
-			continue
-		}
-		block, found, err := b.lookups.block(ctx, id, after)
-		if err != nil {
-			return err
-		}
-		if found {
-			s.sightings = append(s.sightings, ipblock.Sighting{Block: block})
-		}
-	}
-	return nil
 }
 
 // readNetworks reads the configured network and those that hold one of the blocks that matter.
@@ -255,11 +247,6 @@ func (b *Balancer) readNetworks(ctx context.Context, s scene, after time.Time) (
 		}
 	}
 	return networks, nil
-}
-
-// sees tells whether a block is among the sightings.
-func (s scene) sees(blockID string) bool {
-	return slices.ContainsFunc(s.sightings, func(i ipblock.Sighting) bool { return i.Block.ID == blockID })
 }
 
 // listed tells whether the list of blocks names the block. A new block may take some seconds to show.

@@ -161,7 +161,7 @@ func (b *Balancer) sweepLedgers(ctx context.Context, s scene) error {
 		if !l.Empty() || b.keptElsewhere(l) || s.pool().Owns(s.block(l.BlockID)) {
 			continue
 		}
-		block, found, err := b.lookups.block(ctx, l.BlockID, s.now)
+		block, found, err := b.config.Account.Block(ctx, l.BlockID, s.now)
 		if err != nil {
 			return err
 		}
