@@ -101,7 +101,7 @@ func (w *wiring) orphans(completed *appconfig.CompletedConfig) (loop, error) {
 		MaxBlocks: w.config.MaxIPBlocks,
 		Collect:   w.config.CollectOrphans,
 		Grace:     w.config.OrphanGrace,
-		NodesKept: w.config.ManageMembership,
+		NodesKept: w.config.ManageMembership && w.config.NodeIPBlock == "" && w.config.NodeAddress != config.NodeAddressNone,
 	}), nil
 }
 

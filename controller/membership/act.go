@@ -19,8 +19,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
 
-// change takes the lock of the account, looks again and acts.
-func (m *Manager) change(ctx context.Context, release bool) (again time.Duration, err error) {
+// change takes the lock of the account, looks again and acts. With audit it also looks for bought blocks that nodes do
+// not need, once nothing else is to be done.
+func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, err error) {
 	done, err := m.config.Account.Exclusive(ctx)
 	if err != nil {
 		return soon, err
@@ -35,7 +36,8 @@ func (m *Manager) change(ctx context.Context, release bool) (again time.Duration
 		return soon, err
 	}
 	steps := m.tellRefusals(seen.picture, decide(seen.picture))
-	if steps, err = m.confirm(ctx, seen, steps, &release); err != nil {
+	idle := audit && m.isIdle(seen.picture)
+	if steps, err = m.confirm(ctx, seen, steps, &idle); err != nil {
 		return soon, err
 	}
 	if seen.network.Status != ipblock.NetworkReady {
@@ -43,8 +45,8 @@ func (m *Manager) change(ctx context.Context, release bool) (again time.Duration
 		return soon, nil
 	}
 	p := &pass{Manager: m, scene: seen}
-	if release && len(steps) == 0 {
-		return soon, p.releaseBlock(ctx)
+	if audit && len(steps) == 0 {
+		return soon, p.audit(ctx, idle)
 	}
 	for i, each := range steps {
 		if i == maxChanges {
@@ -57,9 +59,9 @@ func (m *Manager) change(ctx context.Context, release bool) (again time.Duration
 	return soon, nil
 }
 
-// confirm drops the steps that the Nodes, read live, do not bear out.
-func (m *Manager) confirm(ctx context.Context, seen scene, steps []step, release *bool) ([]step, error) {
-	takes := *release
+// confirm drops the steps that the Nodes, read live, do not bear out, and corrects whether no Node is wanted.
+func (m *Manager) confirm(ctx context.Context, seen scene, steps []step, idle *bool) ([]step, error) {
+	takes := *idle
 	for _, each := range steps {
 		takes = takes || each.takesAway()
 	}
@@ -70,7 +72,7 @@ func (m *Manager) confirm(ctx context.Context, seen scene, steps []step, release
 	if err != nil {
 		return nil, err
 	}
-	*release = *release && len(live) == 0
+	*idle = *idle && len(live) == 0
 	var confirmed []step
 	for _, each := range steps {
 		recorded := seen.roster.members[each.server]

@@ -98,15 +98,16 @@ func (p *pass) inUse(address netip.Addr) bool {
 
 // free gives an address back in the ledger of its block.
 func (p *pass) free(ctx context.Context, serverID string, address netip.Addr, unused bool) error {
-	listing, err := p.config.Account.Blocks(ctx, p.config.Now())
+	seen, err := p.sight(ctx, true)
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(listing.Blocks, func(b ipblock.Block) bool { return b.CIDR.IsValid() && b.CIDR.Contains(address) })
+	known := seen.all()
+	at := slices.IndexFunc(known, func(b ipblock.Block) bool { return b.CIDR.IsValid() && b.CIDR.Contains(address) })
 	if at < 0 {
 		return nil // the block is gone, and its ledger says nothing to anybody
 	}
-	current, err := p.config.Ledgers.Get(ctx, listing.Blocks[at].ID)
+	current, err := p.config.Ledgers.Get(ctx, known[at].ID)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return nil
 	}

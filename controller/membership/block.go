@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/ledger"
@@ -21,46 +20,14 @@ const nodeBlockSize = ipblock.LargestSize
 
 // findSource finds the node block, and takes the next step towards one if there is none that could be used.
 func (p *pass) findSource(ctx context.Context) (source, error) {
-	view, err := p.view(ctx)
+	seen, err := p.sight(ctx, false)
 	if err != nil {
 		return source{}, err
 	}
 	if p.config.NodeIPBlock != "" {
-		return p.brought(ctx, view)
+		return p.brought(ctx, seen.View)
 	}
-	return p.bought(ctx, view)
-}
-
-// view is what decisions about blocks look at.
-func (p *pass) view(ctx context.Context) (ipblock.View, error) {
-	if err := p.identify(ctx); err != nil {
-		return ipblock.View{}, err
-	}
-	listing, err := p.config.Account.Blocks(ctx, p.config.Now())
-	if err != nil {
-		return ipblock.View{}, err
-	}
-	view := ipblock.View{Now: p.config.Now(), Networks: map[string]ipblock.Network{p.network.ID: p.network}, NetworkID: p.network.ID}
-	for _, block := range listing.Blocks {
-		view.Sightings = append(view.Sightings, ipblock.Sighting{Block: block})
-	}
-	return view, nil
-}
-
-// identify reads the identity of the cluster once.
-func (m *Manager) identify(ctx context.Context) error {
-	if m.cluster != "" {
-		return nil
-	}
-	namespace, err := m.config.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("read the UID of namespace %s, which names the cluster: %w", metav1.NamespaceSystem, err)
-	}
-	if namespace.UID == "" {
-		return fmt.Errorf("namespace %s has no UID to name the cluster by", metav1.NamespaceSystem)
-	}
-	m.cluster = string(namespace.UID)
-	return nil
+	return p.bought(ctx, seen)
 }
 
 func (m *Manager) owner() ipblock.Owner { return ipblock.Owner{Cluster: m.cluster, Nodes: true} }
@@ -90,12 +57,18 @@ func (p *pass) brought(ctx context.Context, view ipblock.View) (source, error) {
 }
 
 // bought uses the block that was bought for the nodes, and buys one where there is none.
-func (p *pass) bought(ctx context.Context, view ipblock.View) (source, error) {
-	at := slices.IndexFunc(view.Sightings, func(s ipblock.Sighting) bool { return p.owner().Owns(s.Block) })
-	if at < 0 {
-		return p.buy(ctx, view)
+func (p *pass) bought(ctx context.Context, seen blocks) (source, error) {
+	kept, _, found := ipblock.ChooseNodeBlock(seen.nodes, seen.recorded(), p.used, seen.View)
+	switch {
+	case !found && seen.doubtful:
+		return source{}, nil
+	case !found:
+		return p.buy(ctx, seen)
 	}
-	current, err := p.ledgerOf(ctx, view.Sightings[at].Block)
+	if err := p.adopt(ctx, seen, kept.Block); err != nil {
+		return source{}, err
+	}
+	current, err := p.ledgerOf(ctx, kept.Block)
 	if err != nil {
 		return source{}, err
 	}
@@ -104,7 +77,7 @@ func (p *pass) bought(ctx context.Context, view ipblock.View) (source, error) {
 			return source{}, err
 		}
 	}
-	return p.follow(ctx, ipblock.EnsureBlock(view.Sightings[at], view), current)
+	return p.follow(ctx, ipblock.EnsureBlock(kept, seen.View), current)
 }
 
 func (p *pass) ledgerOf(ctx context.Context, block ipblock.Block) (ipblock.Ledger, error) {
@@ -133,20 +106,9 @@ func (p *pass) follow(ctx context.Context, s ipblock.Step, current ipblock.Ledge
 
 // mutate changes the node block as the step says.
 func (p *pass) mutate(ctx context.Context, s ipblock.Step) (source, error) {
-	var err error
-	switch s.Action {
-	case ipblock.Assign:
-		err = p.config.Cloud.AssignBlock(ctx, s.Network, s.Block.ID)
-	case ipblock.Unassign:
-		err = p.config.Cloud.UnassignBlock(ctx, s.Network, s.Block.ID)
-	case ipblock.Delete:
-		err = p.config.Cloud.DeleteBlock(ctx, s.Block.ID)
-	case ipblock.Wait, ipblock.Buy, ipblock.Refuse, ipblock.Done:
-	}
-	p.config.Account.Changed()
+	err := p.apply(ctx, s)
 	switch {
 	case err == nil:
-		klog.FromContext(ctx).Info("Changing the block of the nodes' own addresses", "action", s.Action, "block", s.Block.ID, "cidr", s.Block.CIDR, "network", s.Network)
 		return source{}, nil
 	case pnap.IsDryRun(err):
 		return source{reason: ReasonDryRun, text: err.Error()}, nil
@@ -159,26 +121,48 @@ func (p *pass) mutate(ctx context.Context, s ipblock.Step) (source, error) {
 	}
 }
 
-// buy buys a node block if one is due.
-func (p *pass) buy(ctx context.Context, view ipblock.View) (source, error) {
-	record := purchase.NewConfigMap(p.config.Kube, purchase.NodesName)
+// apply changes the account as the step says. Errors are those of the API.
+func (p *pass) apply(ctx context.Context, s ipblock.Step) error {
 	var err error
-	if view.Purchase, err = record.Load(ctx); err != nil {
+	switch s.Action {
+	case ipblock.Assign:
+		err = p.config.Cloud.AssignBlock(ctx, s.Network, s.Block.ID)
+	case ipblock.Unassign:
+		err = p.config.Cloud.UnassignBlock(ctx, s.Network, s.Block.ID)
+	case ipblock.Delete:
+		err = p.config.Cloud.DeleteBlock(ctx, s.Block.ID)
+	case ipblock.Wait, ipblock.Buy, ipblock.Refuse, ipblock.Done:
+		return nil
+	}
+	p.config.Account.Changed()
+	if err == nil {
+		klog.FromContext(ctx).Info("Changing a block of the nodes' own addresses", "action", s.Action, "block", s.Block.ID, "cidr", s.Block.CIDR, "network", s.Network)
+	}
+	return err
+}
+
+// buy buys a node block if one is due. Blocks of the cluster count whether the list shows them or not.
+func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
+	if seen.unreadable != nil {
+		return source{}, seen.unreadable
+	}
+	unlisted, err := p.config.Account.Unlisted(ctx, p.cluster, seen.all(), p.now)
+	if err != nil {
 		return source{}, err
 	}
 	wish := ipblock.Wish{
 		Location: p.network.Location, LocationSource: "the public network", Size: nodeBlockSize, SizeSource: "--node-ip-block to a block of another size",
 		MaxBlocks: p.config.MaxBlocks,
 	}
-	for _, s := range view.Sightings {
-		if ipblock.OfCluster(s.Block, p.cluster) {
+	for _, block := range slices.Concat(seen.all(), unlisted) {
+		if ipblock.OfCluster(block, p.cluster) {
 			wish.Bought++
-			if s.Block.ResourceID == "" && !p.network.Listed(s.Block.ID) {
+			if block.ResourceID == "" && !p.network.Listed(block.ID) {
 				wish.Reserved++
 			}
 		}
 	}
-	due := ipblock.Extend(p.owner(), wish, view)
+	due := ipblock.Extend(p.owner(), wish, seen.View)
 	switch due.Action {
 	case ipblock.Buy:
 	case ipblock.Refuse:
@@ -188,7 +172,7 @@ func (p *pass) buy(ctx context.Context, view ipblock.View) (source, error) {
 	}
 	_, err = p.config.Buyer.Buy(ctx, purchase.Order{
 		Owner: p.owner(), Location: wish.Location, LocationSource: wish.LocationSource, Size: nodeBlockSize,
-	}, record)
+	}, seen.record)
 	p.config.Account.Changed()
 	return bargain(err)
 }

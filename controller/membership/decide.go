@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -170,6 +171,36 @@ func membershipOf(server pnap.Server, networkID string) (pnap.Membership, bool) 
 
 func listsMember(network ipblock.Network, serverID string) bool {
 	return slices.ContainsFunc(network.Members, func(m ipblock.Member) bool { return m.ServerID == serverID })
+}
+
+// user returns a server that has an address of the block, or is recorded to get one, and that address: the lowest one
+// in use.
+func (p picture) user(b ipblock.Block) (serverID string, address netip.Addr, found bool) {
+	note := func(id string, ips ...netip.Addr) {
+		for _, ip := range ips {
+			if b.CIDR.IsValid() && b.CIDR.Contains(ip) && (!found || ip.Less(address)) {
+				serverID, address, found = id, ip, true
+			}
+		}
+	}
+	for _, member := range p.network.Members {
+		note(member.ServerID, member.IPs...)
+	}
+	for id, server := range p.servers {
+		for _, entry := range server.PublicNetworks {
+			note(id, entry.IPs...)
+		}
+	}
+	for id, recorded := range p.roster.members {
+		note(id, recorded.Address)
+	}
+	return serverID, address, found
+}
+
+// used reports whether a server uses an address of the block.
+func (p picture) used(b ipblock.Block) bool {
+	_, _, found := p.user(b)
+	return found
 }
 
 // takesAway tells whether the step ends a membership or its record: such a step is never taken on the

@@ -30,6 +30,15 @@ const (
 	ReasonDryRun = "DryRun"
 )
 
+// Reasons of the events on the Namespace kube-system.
+const (
+	// ReasonNodeBlockReleased (Normal): a block that was bought for the nodes and that they do not need was deleted.
+	ReasonNodeBlockReleased = "NodeBlockReleased"
+	// ReasonNodeBlockSurplus (Warning): a block that was bought for the nodes and that they do not need cannot be
+	// given back; the text says why and what to do.
+	ReasonNodeBlockSurplus = "NodeBlockSurplus"
+)
+
 // teller records events on Nodes, each state of affairs once.
 type teller struct {
 	events record.EventRecorder

@@ -50,6 +50,10 @@ type Servers interface {
 type Account interface {
 	Blocks(ctx context.Context, after time.Time) (account.Listing, error)
 	Network(ctx context.Context, id string, after time.Time) (ipblock.Network, error)
+	Block(ctx context.Context, id string, after time.Time) (block ipblock.Block, found bool, err error)
+	Tagged(ctx context.Context, name string, after time.Time) (map[string]string, error)
+	Find(ctx context.Context, s account.Search) ([]ipblock.Sighting, error)
+	Unlisted(ctx context.Context, cluster string, known []ipblock.Block, after time.Time) ([]ipblock.Block, error)
 	Changed()
 	Exclusive(ctx context.Context) (done func(), err error)
 }
@@ -114,8 +118,9 @@ type Manager struct {
 
 	// What follows belongs to the goroutine of Run.
 
-	// cluster is the UID of the namespace kube-system; empty until it was read.
-	cluster string
+	// cluster is the UID of the namespace kube-system; empty until it was read. namespace is the object itself.
+	cluster   string
+	namespace *corev1.Namespace
 	// touched is when a server was changed: a list that is older says nothing of it.
 	touched map[string]time.Time
 	// rests is until when a server is left alone after a refusal.
@@ -123,6 +128,13 @@ type Manager struct {
 	// unwanted is since when a recorded server is unwanted, idle since when no Node is wanted at all.
 	unwanted map[string]time.Time
 	idle     time.Time
+	// wasIdle is whether the last look found no Node wanted for a while.
+	wasIdle bool
+	// auditAt is when bought blocks that nodes do not need are looked for next. surplus is since when each is too many,
+	// and reports what was last reported of it, by block ID.
+	auditAt time.Time
+	surplus map[string]time.Time
+	reports map[string]report
 }
 
 // New returns a Manager. It registers with the informer and starts nothing.
@@ -140,6 +152,7 @@ func New(config Config) (*Manager, error) {
 		config: config, lister: config.Nodes.Lister(), wake: make(chan struct{}, 1),
 		store: newRosterStore(config.Kube), teller: newTeller(config.Events),
 		touched: map[string]time.Time{}, rests: map[string]time.Time{}, unwanted: map[string]time.Time{},
+		surplus: map[string]time.Time{}, reports: map[string]report{},
 	}
 	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { m.poke() },
@@ -218,14 +231,15 @@ func (m *Manager) Sync(ctx context.Context) (again time.Duration, err error) {
 	}
 	m.config.Metrics.set(seen.picture)
 	steps := m.tellRefusals(seen.picture, decide(seen.picture))
-	release, err := m.releaseDue(ctx, seen.picture)
-	if err != nil {
+	audit, err := m.auditDue(ctx, seen.picture)
+	switch {
+	case len(steps) > 0 || audit:
+		return m.change(ctx, audit)
+	case err != nil:
 		return soon, err
-	}
-	if len(steps) == 0 && !release {
+	default:
 		return m.pause(seen.picture), nil
 	}
-	return m.change(ctx, release)
 }
 
 // pause is how long nothing is to be done: shorter while a change is awaited.

@@ -146,7 +146,8 @@ func TestSurplusInUseIsReportedAndKept(t *testing.T) {
 	w.expectMember(0, "203.0.113.2 assigned")
 	w.expectMember(2, "203.0.113.19 assigned")
 	w.expectTold("Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal NodeBlockReleased",
-		"Warning NodeBlockSurplus IP block "+surplusA+" (203.0.113.0/28) was bought for the nodes beside "+surplusB)
+		"Warning NodeBlockSurplus IP block "+surplusA+" (203.0.113.0/28) was bought for the nodes and is not needed, but paid for: "+
+			"node node-0 (server "+serverID(0)+") uses address 203.0.113.2 of it")
 	w.edit(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID(0), Network: simtest.NetworkID})
 	w.run(time.Hour)
 	w.expectBlocks(surplusB)

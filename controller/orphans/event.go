@@ -60,6 +60,8 @@ func (c *Collector) remedy(s standing) string {
 		return "It is going to be deleted"
 	case s == orphan:
 		return "It is paid for until it is deleted: delete it in the phoenixNAP portal, create the Service again, or set --collect-orphans"
+	case s == empty:
+		return "It is paid for until it is deleted: the controller does that by itself, for a block of the nodes with --manage-membership; else delete it in the phoenixNAP portal"
 	default:
 		return "It is paid for until it is deleted: look it up in the phoenixNAP portal"
 	}

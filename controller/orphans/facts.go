@@ -45,8 +45,18 @@ func (f *facts) record(annotations map[string]string) {
 	f.purchases = append(f.purchases, r)
 }
 
+// recordNodes notes which block was bought for the nodes last. A record that cannot be read names none.
+func (f *facts) recordNodes(record *corev1.ConfigMap) {
+	if record.Name != purchase.NodesName {
+		return
+	}
+	if made, err := contract.ParsePurchase(record.Annotations[contract.ServiceIPPurchase]); err == nil && made != nil {
+		f.nodesRecorded = made.BlockID
+	}
+}
+
 func (c *Collector) noFacts(cluster string) facts {
-	return facts{cluster: cluster, now: c.config.Now(), claims: map[string]bool{}, held: map[string]bool{}, nodesKept: c.config.NodesKept}
+	return facts{cluster: cluster, now: c.config.Now(), claims: map[string]bool{}, held: map[string]bool{}}
 }
 
 // known are the facts that cost next to nothing: what the informer has and, for shared blocks, the ledgers. What they
@@ -89,6 +99,7 @@ func (c *Collector) live(ctx context.Context, cluster string) (facts, error) {
 			return facts{}, fmt.Errorf("read ConfigMap %s/%s, which records purchases: %w", metav1.NamespaceSystem, name, err)
 		default:
 			f.record(record.Annotations)
+			f.recordNodes(record)
 		}
 	}
 	return f, nil

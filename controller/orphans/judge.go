@@ -51,8 +51,10 @@ type facts struct {
 	purchases []recorded
 	// held are the IDs of blocks of which somebody holds an address.
 	held map[string]bool
-	// nodesKept tells that the nodes' block is kept even while no node needs it.
-	nodesKept bool
+	// nodeBlock is the ID of the one block of the nodes that is kept even while no node needs it; empty for none.
+	nodeBlock string
+	// nodesRecorded is the ID of the block that the recorded purchase for the nodes names; empty while that was not read.
+	nodesRecorded string
 }
 
 // recorded is a purchase as it stands recorded in an annotation, with its time; the zero Time when it cannot be read.
@@ -94,11 +96,26 @@ func (f facts) byPurpose(b ipblock.Block) standing {
 		return orphan
 	case pool == "" && nodes != f.cluster:
 		return unclear
-	case f.held[b.ID], pool == "" && f.nodesKept:
+	case f.held[b.ID], pool == "" && b.ID == f.nodeBlock:
 		return inUse
 	default:
 		return empty
 	}
+}
+
+// excuseOne chooses the block of the nodes that is kept even while no address of it is held, as the controller that joins
+// servers chooses it. Every other one is paid for without need.
+func (f *facts) excuseOne(ours []ipblock.Block, networkID string) {
+	owner := ipblock.Owner{Cluster: f.cluster, Nodes: true}
+	var bought []ipblock.Sighting
+	for _, b := range ours {
+		if owner.Owns(b) {
+			bought = append(bought, ipblock.Sighting{Block: b})
+		}
+	}
+	held := func(b ipblock.Block) bool { return f.held[b.ID] }
+	kept, _, _ := ipblock.ChooseNodeBlock(bought, f.nodesRecorded, held, ipblock.View{NetworkID: networkID})
+	f.nodeBlock = kept.Block.ID
 }
 
 // purchased tells whether a recorded purchase names the block, by the ID that the API answered or by the nonce at the end

@@ -66,9 +66,11 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
-	f.nodesKept = true
-	if got := judge(ipblock.Block{ID: "x", Tags: map[string]string{"nodes": "c"}}, f); got != inUse {
-		t.Errorf("the nodes' block while memberships are managed: %s", got)
+	f.nodeBlock = "x"
+	for id, want := range map[string]standing{"x": inUse, "y": empty, "held": inUse} {
+		if got := judge(ipblock.Block{ID: id, Tags: map[string]string{"nodes": "c"}}, f); got != want {
+			t.Errorf("block %s of the nodes while memberships are managed: %s, want %s", id, got, want)
+		}
 	}
 }
 

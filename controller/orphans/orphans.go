@@ -90,7 +90,7 @@ type Config struct {
 	Collect bool
 	// Grace is how long a block has to be seen as an orphan before it is given back.
 	Grace time.Duration
-	// NodesKept is whether the nodes' block is kept while no node holds an address of it.
+	// NodesKept is whether one block that was bought for the nodes is kept while no node holds an address of it.
 	NodesKept bool
 	// Interval between two looks; 0 means DefaultInterval.
 	Interval time.Duration
@@ -203,10 +203,17 @@ func (c *Collector) factsFor(ctx context.Context, cluster string, ours []ipblock
 	if err != nil {
 		return facts{}, err
 	}
+	if c.config.NodesKept {
+		known.excuseOne(ours, c.config.NetworkID)
+	}
 	if !slices.ContainsFunc(ours, func(b ipblock.Block) bool { return judge(b, known).suspect() }) {
 		return known, nil
 	}
-	return c.live(ctx, cluster)
+	live, err := c.live(ctx, cluster)
+	if err == nil && c.config.NodesKept {
+		live.excuseOne(ours, c.config.NetworkID)
+	}
+	return live, err
 }
 
 // remember brings suspicions up to date with a list that was asked for at the given time, and reports those that are

@@ -3,6 +3,7 @@ package orphans_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,63 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 			w.untouched()
 			if told := w.count("OrphanedIPBlock", tc.told) > 0; told != (tc.told != "") {
 				t.Errorf("heard %q, want an event about %q", w.heard, tc.told)
+			}
+		})
+	}
+}
+
+// One block of the nodes is excused while servers are joined, the one that their controller keeps; any other is reported.
+func TestOneBlockOfTheNodesIsExcused(t *testing.T) {
+	const second, third = "60473c2509268bc77fd06d41", "60473c2509268bc77fd06d42"
+	nodes := func(id, cidr, network string) option {
+		return block(id, cidr, network, ours(contract.TagNodes, clusterUID))
+	}
+	kept := func(_ *pnapsim.Config, _ *pnapsim.AccountSeed, c *orphans.Config) {
+		c.NodesKept, c.Collect = true, true
+	}
+	for name, test := range map[string]struct {
+		options  []option
+		recorded string
+		told     []string
+	}{
+		"one":                   {options: []option{nodes(blockID, "198.51.100.0/28", networkID)}},
+		"one, none is recorded": {options: []option{nodes(blockID, "198.51.100.0/28", "")}},
+		"several, one is recorded": {
+			options: []option{
+				nodes(blockID, "198.51.100.0/28", networkID), nodes(second, "198.51.100.16/28", ""), nodes(third, "198.51.100.32/28", ""),
+			},
+			recorded: third, told: []string{blockID, second},
+		},
+		"several, none is recorded": {
+			options: []option{nodes(blockID, "198.51.100.0/28", ""), nodes(second, "198.51.100.16/28", networkID)},
+			told:    []string{blockID},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, append(test.options, kept)...)
+			if test.recorded != "" {
+				record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "phoenixnap-nodes", Namespace: metav1.NamespaceSystem, Annotations: map[string]string{
+					contract.ServiceIPPurchase: fmt.Sprintf(`{"nonce":"00112233445566aa","time":"2026-02-01T12:00:00Z","blockID":%q}`, test.recorded),
+				}}}
+				if _, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(t.Context(), record, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.pass(30 * time.Minute)
+			var told []string
+			for _, event := range w.heard {
+				for _, id := range []string{blockID, second, third} {
+					if strings.Contains(event, "OrphanedIPBlock IP block "+id) {
+						told = append(told, id)
+					}
+				}
+			}
+			slices.Sort(told)
+			if !slices.Equal(told, test.told) {
+				t.Errorf("reported %v, want %v: %q", told, test.told, w.heard)
+			}
+			if got := len(w.sim.State(accountID).Blocks); got != len(test.options) {
+				t.Errorf("%d blocks are left of %d", got, len(test.options))
 			}
 		})
 	}
