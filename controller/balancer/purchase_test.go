@@ -165,6 +165,24 @@ func TestMaxBlocksBindsTheCluster(t *testing.T) {
 	w.wantPurchases(1)
 }
 
+// --max-ip-blocks counts the nodes' block, though the list does not show it yet.
+func TestMaxBlocksCountsWhatTheListLacks(t *testing.T) {
+	w := newWorld(t, configured(func(c *balancer.Config) { c.MaxBlocks = 1 }), slow(func(l *pnapsim.Latency) { l.ListLag = pnapsim.Duration(1000 * time.Hour) }),
+		func(_ *pnapsim.Config, a *pnapsim.AccountSeed, _ *balancer.Config) {
+			a.Blocks = append(a.Blocks, pnapsim.BlockSeed{Name: "bought for the nodes", Location: "ASH", CIDR: "203.0.113.64/28", Tags: map[string]string{
+				contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID, contract.TagNodes: clusterUID,
+			}})
+		})
+	for _, options := range [][]func(*corev1.Service){nil, {inPool()}} {
+		name := fmt.Sprint("web-", len(options))
+		w.service(name, options...)
+		if err := w.refused(name, time.Minute); !strings.Contains(err.Error(), "--max-ip-blocks") {
+			t.Errorf("refusal is %q", err)
+		}
+	}
+	w.wantPurchases(0)
+}
+
 func TestStaleCopyBuysNothing(t *testing.T) {
 	w := newWorld(t)
 	stale := w.service("web")

@@ -19,7 +19,7 @@ import (
 // Nodes come, go and change their labels, the portal's user takes servers out, requests fail, replies are
 // lost, the process is killed and the API server refuses writes: in the end the selected servers are members,
 // each with an address of its own, nobody touched the foreign one, and all is given back when nobody is
-// selected any more.
+// selected any more. However late the list of blocks is, there is never more than one block.
 func TestMembershipWalks(t *testing.T) {
 	for seed := range seeds.Count(t, 4) {
 		walk(t, uint64(seed))
@@ -47,9 +47,10 @@ func walk(t *testing.T, number uint64) {
 	if number%2 == 0 {
 		cidr = "" // is bought
 	}
-	seed := seedOf(servers+1, cidr, nil)
+	seed := seedOf(servers+1, cidr, ownedBy)
+	lag := lags[random.IntN(len(lags))]
 	seed.Accounts[0].Servers[foreign].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID}}
-	s := &stroll{random: random, selected: map[int]bool{}, world: newWorld(t, seed, func(c *Config) {
+	s := &stroll{random: random, selected: map[int]bool{}, world: newWorldOf(t, lagging(lag), seed, func(c *Config) {
 		if cidr == "" {
 			c.NodeIPBlock = ""
 		}
@@ -153,6 +154,9 @@ func (s *stroll) work(d time.Duration) {
 // check holds what must never happen against the account.
 func (s *stroll) check(number uint64) {
 	s.t.Helper()
+	if all := s.sim.State(simtest.AccountID).Blocks; len(all) > 1 {
+		s.t.Fatalf("seed %d: the nodes have %d blocks: %v", number, len(all), all)
+	}
 	holders := map[string]string{}
 	for id, server := range s.servers() {
 		entry, _ := membershipOf(server, simtest.NetworkID)
