@@ -143,3 +143,32 @@ func TestWanted(t *testing.T) {
 		}
 	}
 }
+
+func TestUserOfABlock(t *testing.T) {
+	addr := netip.MustParseAddr
+	p := picture{
+		network: ipblock.Network{ID: "n", Members: []ipblock.Member{{ServerID: "a", IPs: []netip.Addr{addr("203.0.113.4"), addr("198.51.100.2")}}}},
+		servers: map[string]pnap.Server{"b": {ID: "b", PublicNetworks: []pnap.Membership{{NetworkID: "other", IPs: []netip.Addr{addr("203.0.113.18")}}}}},
+		roster:  roster{}.with("c", joined{Network: "n", Address: addr("203.0.113.34")}).with("d", joined{Network: "n"}),
+	}
+	for name, test := range map[string]struct{ cidr, want string }{
+		"a member of the network":        {"203.0.113.0/28", "a 203.0.113.4 true"},
+		"a server on another network":    {"203.0.113.16/28", "b 203.0.113.18 true"},
+		"a server that is about to join": {"203.0.113.32/28", "c 203.0.113.34 true"},
+		"none":                           {"203.0.113.48/28", " invalid IP false"},
+		"the lowest address of several":  {"203.0.113.0/24", "a 203.0.113.4 true"},
+		"a block without addresses":      {"", " invalid IP false"},
+	} {
+		var b ipblock.Block
+		if test.cidr != "" {
+			b.CIDR = netip.MustParsePrefix(test.cidr)
+		}
+		server, address, found := p.user(b)
+		if got := fmt.Sprint(server, " ", address, " ", found); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+		if p.used(b) != found {
+			t.Errorf("%s: used is %v", name, p.used(b))
+		}
+	}
+}

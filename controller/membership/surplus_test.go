@@ -250,3 +250,15 @@ func TestDryRunGivesNothingBack(t *testing.T) {
 		}
 	}
 }
+
+// A block that a person marked to be retained is left alone, needed or not.
+func TestRetainedNodeBlockIsLeftAlone(t *testing.T) {
+	seed := withSurplus(1, surplusA)
+	seed.Accounts[0].Blocks[2].Tags[contract.TagRetain] = contract.TagTrue
+	w := newWorld(t, seed, buys)
+	w.recordPurchase(surplusA)
+	w.node(0, false)
+	w.start()
+	w.run(time.Hour)
+	w.expectBlocks(surplusC)
+}
