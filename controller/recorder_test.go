@@ -22,6 +22,7 @@ import (
 type change struct {
 	at           time.Time
 	method, path string
+	body         string
 	lease        *coordinationv1.Lease // nil unless it writes one
 }
 
@@ -33,6 +34,8 @@ type recorder struct {
 	authority []byte // of its certificate, in PEM
 	mu        sync.Mutex
 	changes   []change
+	trap      func(change) bool // nil when none is set
+	sprung    func()
 }
 
 // before returns a proxy before the given API, reached through transport.
@@ -50,7 +53,9 @@ func before(t *testing.T, api string, transport http.RoundTripper) *recorder {
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }, // clients go away
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		r.record(request)
+		if sprung := r.record(request); sprung != nil {
+			sprung()
+		}
 		proxy.ServeHTTP(w, request)
 	}))
 	if target.Scheme == "https" {
@@ -78,21 +83,41 @@ func beforeKubernetes(t *testing.T) *recorder {
 	return before(t, config.Host, transport)
 }
 
-func (r *recorder) record(request *http.Request) {
-	if request.Method == http.MethodGet || request.Method == http.MethodHead {
-		return
-	}
+// set has then run before the first request goes on, of those that only read too, for which trap returns true.
+func (r *recorder) set(trap func(change) bool, then func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trap, r.sprung = trap, then
+}
+
+// record keeps a change and returns what to do before the request goes on; nil for nothing.
+func (r *recorder) record(request *http.Request) (sprung func()) {
 	c := change{at: time.Now(), method: request.Method, path: request.URL.Path}
+	if request.Method != http.MethodGet && request.Method != http.MethodHead {
+		c.read(request)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.method != http.MethodGet && c.method != http.MethodHead {
+		r.changes = append(r.changes, c)
+	}
+	if r.trap == nil || !r.trap(c) {
+		return nil
+	}
+	r.trap = nil
+	return r.sprung
+}
+
+// read keeps the body of a request, which can be read again afterwards.
+func (c *change) read(request *http.Request) {
 	raw, err := io.ReadAll(request.Body)
 	if err == nil {
 		request.Body = io.NopCloser(bytes.NewReader(raw))
 	}
+	c.body = string(raw)
 	if decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil); err == nil {
 		c.lease, _ = decoded.(*coordinationv1.Lease)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.changes = append(r.changes, c)
 }
 
 // all returns what came by so far, but for requests for tokens and reviews of access.
