@@ -74,6 +74,9 @@ func (l *life) quiesce(ctx context.Context) {
 // which the leader election is one.
 func (l *life) guard(completed *appconfig.CompletedConfig, dry bool) error {
 	l.direct = rest.CopyConfig(completed.Kubeconfig)
+	if election := completed.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
+		l.handover.Elect(handover.Election{RenewDeadline: election.RenewDeadline.Duration, Lost: endDeposed})
+	}
 	wrap := l.handover.WrapKube
 	if dry {
 		wrap = transport.Wrappers(dryrun.Wrap, l.handover.WrapKube)
@@ -88,6 +91,13 @@ func (l *life) guard(completed *appconfig.CompletedConfig, dry bool) error {
 		completed.ClientBuilder = guardedBuilder{completed.ClientBuilder, wrap} // its configuration was copied before
 	}
 	return nil
+}
+
+// endDeposed ends the process at once, as the framework does when the Lease cannot be renewed within its deadline:
+// what is under way belongs to the successor.
+func endDeposed(holder string) {
+	klog.Background().Error(nil, "Another replica holds the Lease, or has held it: ending", "holder", holder)
+	klog.FlushAndExit(klog.ExitFlushTimeout, 1)
 }
 
 // handOver gives the Lease back. Nothing may run any more that acts as leader.

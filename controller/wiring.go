@@ -58,6 +58,7 @@ func (w *wiring) connect(loaded *config.Config) error {
 		DryRun:            loaded.DryRun,
 		RequestsPerSecond: loaded.RequestsPerSecond,
 		Wrap:              w.life.handover.WrapCloud,
+		Fence:             w.life.handover.MayChange,
 		Metrics:           w.metrics.api,
 	})
 	if err != nil {

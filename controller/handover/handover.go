@@ -1,5 +1,5 @@
 // Package handover ends a leader's work before it gives its Lease back, so that the next leader finds no
-// change of the last one under way.
+// change of the last one under way, and fences off a leader that lost its Lease without knowing.
 package handover
 
 import (
@@ -40,20 +40,36 @@ type Handover struct {
 	mu sync.Mutex
 	// held has the identity that the process last wrote into each Lease. Whether it stands there still, the
 	// Lease itself must say.
-	held    map[types.NamespacedName]string
-	renewed time.Time
+	held map[types.NamespacedName]string
+	// renewed has for each Lease that the process acquired when it sent the last renewal that a server accepted.
+	renewed map[types.NamespacedName]time.Time
+
+	election  *Election // nil without leader election
+	lost      bool      // a Lease was lost; successor is who holds it, if anyone
+	successor string
+	refused   bool // the last change was refused, and logged
+	releasing bool // the process gives its Leases back, so that it does not lose them
 }
 
-// Renewed is when a server last accepted a Lease that the process wrote; zero when none has.
+// Renewed is when the process sent the last renewal of a Lease that a server accepted; zero when none was.
 func (h *Handover) Renewed() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.renewed
+	var last time.Time
+	for _, at := range h.renewed {
+		if at.After(last) {
+			last = at
+		}
+	}
+	return last
 }
 
 // New returns an open Handover: changes pass.
 func New() *Handover {
-	return &Handover{cloud: newGate(), objects: newGate(), leases: newGate(), held: map[types.NamespacedName]string{}}
+	return &Handover{
+		cloud: newGate(), objects: newGate(), leases: newGate(),
+		held: map[types.NamespacedName]string{}, renewed: map[types.NamespacedName]time.Time{},
+	}
 }
 
 // roundTripper makes a function an http.RoundTripper.
@@ -75,21 +91,28 @@ func (h *Handover) WrapCloud(base http.RoundTripper) http.RoundTripper {
 // WrapKube puts the Handover around a transport to the Kubernetes API, that of the leader election included.
 func (h *Handover) WrapKube(base http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		key, isOne := leaseKey(request.URL.Path)
 		switch {
+		case request.Method == http.MethodGet && isOne:
+			return h.readLease(base, request, key)
 		case !isChange(request.Method):
 			return base.RoundTrip(request)
 		case !isLease(request.URL.Path):
 			return h.objects.pass(base, request)
 		}
-		h.remember(request)
-		response, err := h.leases.pass(base, request)
-		if err == nil && response.StatusCode < http.StatusMultipleChoices {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.renewed = time.Now()
-		}
-		return response, err
+		return h.writeLease(base, request)
 	})
+}
+
+// writeLease passes on a request that writes a Lease. One that cannot be read passes too, but counts as no renewal.
+func (h *Handover) writeLease(base http.RoundTripper, request *http.Request) (*http.Response, error) {
+	key, ours := h.remember(request)
+	sent := time.Now()
+	response, err := h.leases.pass(base, request)
+	if ours && err == nil && response.StatusCode < http.StatusMultipleChoices {
+		h.noteRenewal(key, sent)
+	}
+	return response, err
 }
 
 func isChange(method string) bool { return method != http.MethodGet && method != http.MethodHead }
@@ -98,19 +121,22 @@ func isLease(path string) bool {
 	return strings.Contains(path, "/apis/coordination.k8s.io/") && strings.Contains(path, "/leases")
 }
 
-// remember notes under what name a Lease is about to be written. That it may fail does not matter: a Lease
-// is given back only when the name stands there.
-func (h *Handover) remember(request *http.Request) {
+// remember notes under what name a Lease is about to be written; false when it has no holder, or cannot be read.
+// That it may fail to be written does not matter: a Lease is given back only when the name stands there.
+func (h *Handover) remember(request *http.Request) (types.NamespacedName, bool) {
 	lease, err := leaseIn(request)
 	if err != nil {
 		klog.FromContext(request.Context()).V(2).Info("A Lease that is written cannot be read, so it will not be given back early", "path", request.URL.Path, "err", err)
-		return
+		return types.NamespacedName{}, false
 	}
-	if holder := holderOf(lease); holder != "" {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.held[types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}] = holder
+	key, holder := types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}, holderOf(lease)
+	if holder == "" {
+		return key, false
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held[key] = holder
+	return key, true
 }
 
 func leaseIn(request *http.Request) (*coordinationv1.Lease, error) {
@@ -125,6 +151,10 @@ func leaseIn(request *http.Request) (*coordinationv1.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	return decodeLease(raw)
+}
+
+func decodeLease(raw []byte) (*coordinationv1.Lease, error) {
 	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
 	if err != nil {
 		return nil, err
@@ -163,6 +193,9 @@ func (h *Handover) Quiesce(ctx context.Context) error {
 // afterwards.
 func (h *Handover) Release(ctx context.Context, leases coordinationclient.LeasesGetter) error {
 	h.leases.close()
+	h.mu.Lock()
+	h.releasing = true
+	h.mu.Unlock()
 	if err := h.leases.drain(ctx); err != nil {
 		return err
 	}

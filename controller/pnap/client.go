@@ -51,6 +51,10 @@ type Config struct {
 	// Wrap, when set, is put around what sends requests, tokens and pauses behind it. An error of it that
 	// has a method "Unsent() bool" which returns true counts as a request that never left.
 	Wrap func(http.RoundTripper) http.RoundTripper
+	// Fence, when set, is asked immediately before a request that changes something is sent; its error is the
+	// cause for which the request never left. It is asked again before each write to the connection of such
+	// requests; when it refuses only then, the outcome of the request is unknown.
+	Fence func() error
 	// Metrics count requests; nil counts for nobody.
 	Metrics *Metrics
 	// Now is the clock for the life of tokens and for Retry-After; nil means time.Now.

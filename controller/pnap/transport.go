@@ -60,7 +60,7 @@ type transport struct {
 }
 
 func newTransport(config Config, tokens *tokenSource, health *condition) *transport {
-	base := baseTransport()
+	base := fenced(config.Fence)
 	if config.Wrap != nil {
 		base = config.Wrap(base)
 	}

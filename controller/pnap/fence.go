@@ -1,0 +1,70 @@
+package pnap
+
+import (
+	"context"
+	"net"
+	"net/http"
+)
+
+// fencedTransport asks the fence before a change leaves. Changes have connections of their own, which ask again
+// before every write: a connection may have to be made first, and the process can be stopped for any time while
+// that takes.
+type fencedTransport struct {
+	fence          func() error
+	reads, changes http.RoundTripper
+}
+
+// fenced returns what sends requests; fence may be nil.
+func fenced(fence func() error) http.RoundTripper {
+	reads := baseTransport()
+	if fence == nil {
+		return reads
+	}
+	changes := baseTransport()
+	if transport, ok := changes.(*http.Transport); ok {
+		fenceWrites(transport, fence)
+	}
+	return &fencedTransport{fence: fence, reads: reads, changes: changes}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *fencedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if !changes(request.Method) {
+		return t.reads.RoundTrip(request)
+	}
+	if err := t.fence(); err != nil {
+		closeBody(request)
+		return nil, &unsentError{cause: err}
+	}
+	return t.changes.RoundTrip(request)
+}
+
+// fenceWrites has the connections of a transport ask the fence.
+func fenceWrites(transport *http.Transport, fence func() error) {
+	dial := transport.DialContext
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		connection, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &fencedConnection{Conn: connection, fence: fence}, nil
+	}
+}
+
+// fencedConnection refuses to write what the fence refuses. That does not count as a request that never left: what
+// is refused may be the rest of one, or the answer to a ping while another waits for its answer (HTTP/2).
+type fencedConnection struct {
+	net.Conn
+	fence func() error
+}
+
+// Write implements net.Conn.
+func (c *fencedConnection) Write(b []byte) (int, error) {
+	if err := c.fence(); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
