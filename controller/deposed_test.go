@@ -50,7 +50,7 @@ var stalls = map[string]stall{
 		work:    func(s *scene) { s.dedicated(several...) },
 		cluster: true,
 		at:      func(*scene) func(change) bool { return intending },
-		after:   func(s *scene) { s.allPublished(several...) },
+		after:   (*scene).boughtOnce,
 	},
 	"before a block is unassigned that its Service gets back": {
 		prepare: func(s *scene) {
@@ -116,6 +116,21 @@ func (s *scene) allPublished(names ...string) {
 	s.Helper()
 	for _, name := range names {
 		s.published(s.space, name)
+	}
+}
+
+// boughtOnce waits until the successor has found out that a recorded purchase was not made, and checks that each
+// Service got one block.
+func (s *scene) boughtOnce() {
+	s.Helper()
+	s.until(ipblock.PurchaseSettles+patience, func() error {
+		if served := s.served(); len(served) < len(several) {
+			return fmt.Errorf("only %v have addresses", served)
+		}
+		return nil
+	})
+	if bought := s.bought(); bought != len(several) {
+		s.Errorf("%d blocks were bought, want %d", bought, len(several))
 	}
 }
 

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"errors"
 	"net/http"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/controller-manager/pkg/clientbuilder"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/handover"
 )
 
 // Every client that the framework may build after us passes the handover, with credentials of each
@@ -53,6 +57,25 @@ func TestEveryClientIsGuarded(t *testing.T) {
 				t.Errorf("the handover's own client reached the server %d times", reached)
 			}
 		})
+	}
+}
+
+// The account may be changed by whoever is elected, or without leader election.
+func TestChangesAreFencedByTheElection(t *testing.T) {
+	for _, elect := range []bool{false, true} {
+		life, end := newLife(t.Context())
+		defer end()
+		completed := (&appconfig.Config{Kubeconfig: &rest.Config{Host: "https://server.example"}}).Complete()
+		election := &completed.ComponentConfig.Generic.LeaderElection
+		election.LeaderElect, election.RenewDeadline.Duration = elect, 7*time.Second
+		if err := life.guard(completed, false); err != nil {
+			t.Fatal(err)
+		}
+		err := life.handover.MayChange()
+		var fenced *handover.FencedError
+		if !elect && err != nil || elect && (!errors.As(err, &fenced) || fenced.Deadline != 7*time.Second) {
+			t.Errorf("with leader election %t: %v", elect, err)
+		}
 	}
 }
 
