@@ -56,10 +56,10 @@ func (h *Handover) MayChange() error {
 	if h.election == nil {
 		return nil
 	}
-	deadline, now := h.election.RenewDeadline, time.Now()
-	within := len(h.renewed) > 0
+	deadline := h.election.RenewDeadline
+	within, now := len(h.renewed) > 0, clocks()
 	for _, at := range h.renewed {
-		within = within && elapsed(at, now) < deadline
+		within = within && now.since(at) < deadline
 	}
 	if within && !h.lost {
 		h.refused = false
@@ -73,14 +73,22 @@ func (h *Handover) MayChange() error {
 	return err
 }
 
-// elapsed is by the monotonic clock or by the wall clock, whichever says more: the monotonic clock does not count
-// while a machine is suspended (clock_gettime(2), CLOCK_MONOTONIC), and the wall clock can be set back.
-func elapsed(from, to time.Time) time.Duration {
-	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
+// instant is a moment by two clocks: the monotonic one does not count while a machine is suspended
+// (clock_gettime(2), CLOCK_MONOTONIC), and the wall clock can be set back.
+type instant struct{ monotonic, wall time.Time }
+
+func clocks() instant {
+	now := time.Now()
+	return instant{monotonic: now, wall: now.Round(0)} // Round(0) removes the monotonic reading
+}
+
+// since is by the clock that says more.
+func (i instant) since(earlier instant) time.Duration {
+	return max(i.monotonic.Sub(earlier.monotonic), i.wall.Sub(earlier.wall))
 }
 
 // noteRenewal notes that a server accepted a Lease that names the process as its holder.
-func (h *Handover) noteRenewal(key types.NamespacedName, sent time.Time) {
+func (h *Handover) noteRenewal(key types.NamespacedName, sent instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.renewed[key] = sent

@@ -149,20 +149,22 @@ func TestWithoutElectionTheFenceIsOpen(t *testing.T) {
 	}
 }
 
-// A machine that was suspended knows by its wall clock only; a wall clock that was set back changes nothing.
-func TestElapsed(t *testing.T) {
-	now := time.Now()
-	for name, c := range map[string]struct {
-		to   time.Time
-		want time.Duration
-	}{
-		"both clocks":          {now.Add(time.Minute), time.Minute},
-		"wall clock, forward":  {now.Round(0).Add(time.Hour), time.Hour},
-		"monotonic clock only": {now, 0},
+// A machine that was suspended knows by its wall clock only; a wall clock that was set changes nothing else.
+func TestTheClockThatSaysMoreCounts(t *testing.T) {
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct{ monotonic, wall, want time.Duration }{
+		"both clocks":                  {time.Minute, time.Minute, time.Minute},
+		"suspended, or set ahead":      {time.Second, time.Hour, time.Hour},
+		"wall clock that was set back": {time.Minute, -time.Hour, time.Minute},
 	} {
-		if got := elapsed(now, c.to); got != c.want {
+		later := instant{monotonic: noon.Add(c.monotonic), wall: noon.Add(c.wall)}
+		if got := later.since(instant{monotonic: noon, wall: noon}); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
+	}
+	const reading = " m=" // of the monotonic clock, see time.Time.String
+	if now := clocks(); !strings.Contains(now.monotonic.String(), reading) || strings.Contains(now.wall.String(), reading) {
+		t.Errorf("%+v is not by two clocks", now)
 	}
 }
 

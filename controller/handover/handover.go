@@ -42,7 +42,7 @@ type Handover struct {
 	// Lease itself must say.
 	held map[types.NamespacedName]string
 	// renewed has for each Lease that the process acquired when it sent the last renewal that a server accepted.
-	renewed map[types.NamespacedName]time.Time
+	renewed map[types.NamespacedName]instant
 
 	election  *Election // nil without leader election
 	lost      bool      // a Lease was lost; successor is who holds it, if anyone
@@ -57,8 +57,8 @@ func (h *Handover) Renewed() time.Time {
 	defer h.mu.Unlock()
 	var last time.Time
 	for _, at := range h.renewed {
-		if at.After(last) {
-			last = at
+		if at.monotonic.After(last) {
+			last = at.monotonic
 		}
 	}
 	return last
@@ -68,7 +68,7 @@ func (h *Handover) Renewed() time.Time {
 func New() *Handover {
 	return &Handover{
 		cloud: newGate(), objects: newGate(), leases: newGate(),
-		held: map[types.NamespacedName]string{}, renewed: map[types.NamespacedName]time.Time{},
+		held: map[types.NamespacedName]string{}, renewed: map[types.NamespacedName]instant{},
 	}
 }
 
@@ -107,7 +107,7 @@ func (h *Handover) WrapKube(base http.RoundTripper) http.RoundTripper {
 // writeLease passes on a request that writes a Lease. One that cannot be read passes too, but counts as no renewal.
 func (h *Handover) writeLease(base http.RoundTripper, request *http.Request) (*http.Response, error) {
 	key, ours := h.remember(request)
-	sent := time.Now()
+	sent := clocks()
 	response, err := h.leases.pass(base, request)
 	if ours && err == nil && response.StatusCode < http.StatusMultipleChoices {
 		h.noteRenewal(key, sent)

@@ -167,6 +167,16 @@ func TestConnectionsAskTheFence(t *testing.T) {
 	}
 }
 
+// A change that is refused only by its connection may have left in part: its outcome counts as unknown.
+func TestAChangeThatIsRefusedOnItsWayIsUnanswered(t *testing.T) {
+	fence := gatekeeper{most: 1}
+	s := newService(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s %s arrived", r.Method, r.URL) })
+	client := clientOf(t, s, func(config *Config) { config.Fence = fence.mayChange })
+	if err := client.DeleteBlock(t.Context(), "b1"); !errors.Is(err, errNotLeading) || !IsUnanswered(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // transportTo returns a transport that trusts the server.
 func transportTo(t *testing.T, server *httptest.Server) *http.Transport {
 	t.Helper()
