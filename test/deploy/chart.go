@@ -1,11 +1,16 @@
 package deploy
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
 )
 
 // Chart is the directory of the Helm chart, below the root of the source tree.
@@ -57,4 +62,47 @@ func stampChart(root, version string) error {
 	}
 	number := strings.TrimPrefix(version, "v")
 	return os.WriteFile(path, versionLine.ReplaceAll(text, []byte("${1}: ${2}"+number)), 0o644) //nolint:gosec // it is published
+}
+
+// ChartValues are the flags of helm by which the chart gives what an overlay has.
+func ChartValues(overlay string) ([]string, error) {
+	distribution, variant, _ := strings.Cut(overlay, "-")
+	set := []string{"--set", "distribution=" + distribution}
+	switch variant {
+	case "":
+		return set, nil
+	case "single":
+		return append(set, "--set", "controller.replicas=1"), nil
+	case "manage-vlan":
+		return append(set, "--set", "manageVLAN=true"), nil
+	case "agent":
+		return append(set, "--set", "announcer=agent"), nil
+	default:
+		return nil, fmt.Errorf("the overlay %s has no values for the chart", overlay)
+	}
+}
+
+// RenderChart is what helm would install. The text is there with an error, too: it says what helm complains of.
+func RenderChart(ctx context.Context, root string, flags ...string) (string, error) {
+	chart := filepath.Join(root, filepath.FromSlash(Chart))
+	return runHelm(ctx, append([]string{"template", "pnap", chart, "--namespace", "kube-system", "--kube-version", "1.36.0"}, flags...)...)
+}
+
+// runHelm runs helm with a home of its own, and returns all that it prints.
+func runHelm(ctx context.Context, args ...string) (string, error) {
+	program, err := tools.Binary(ctx, "helm")
+	if err != nil {
+		return "", err
+	}
+	home, err := os.MkdirTemp("", "phoenixnap-helm-*")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(home) }()
+	var out, complaint bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = []string{"HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_CACHE_HOME=" + home, "HELM_DATA_HOME=" + home}
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	err = cmd.Run()
+	return out.String() + complaint.String(), err
 }

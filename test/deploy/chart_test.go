@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,49 +12,13 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
-
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
 )
-
-// helm runs helm in a directory of its own.
-func helm(t *testing.T, args ...string) (string, error) {
-	t.Helper()
-	program, err := tools.Binary(t.Context(), "helm")
-	must(t, err)
-	var out, complaint bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), program, args...)
-	home := t.TempDir()
-	cmd.Env = []string{"HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_CACHE_HOME=" + home, "HELM_DATA_HOME=" + home}
-	cmd.Stdout, cmd.Stderr = &out, &complaint
-	err = cmd.Run()
-	return out.String() + complaint.String(), err
-}
 
 func chart(t *testing.T) string { return filepath.Join(sourceTree(t), filepath.FromSlash(Chart)) }
 
-// values are the flags by which the chart gives what an overlay has.
-func values(t *testing.T, overlay string) []string {
-	t.Helper()
-	distribution, variant, _ := strings.Cut(overlay, "-")
-	set := []string{"--set", "distribution=" + distribution}
-	switch variant {
-	case "":
-		return set
-	case "single":
-		return append(set, "--set", "controller.replicas=1")
-	case "manage-vlan":
-		return append(set, "--set", "manageVLAN=true")
-	case "agent":
-		return append(set, "--set", "announcer=agent")
-	default:
-		t.Fatalf("the overlay %s has no values for the chart", overlay)
-		return nil
-	}
-}
-
 func template(t *testing.T, set ...string) (string, error) {
 	t.Helper()
-	return helm(t, append([]string{"template", "pnap", chart(t), "--namespace", "kube-system", "--kube-version", "1.36.0"}, set...)...)
+	return RenderChart(t.Context(), sourceTree(t), set...)
 }
 
 // documents are the objects of a manifest, in an order of their own.
@@ -79,7 +42,9 @@ func documents(t *testing.T, text string) []*unstructured.Unstructured {
 // TestChartIsWhatTheOverlaysAre holds the chart against every overlay.
 func TestChartIsWhatTheOverlaysAre(t *testing.T) {
 	for _, overlay := range overlays(t) {
-		text, err := template(t, values(t, overlay)...)
+		values, err := ChartValues(overlay)
+		must(t, err)
+		text, err := template(t, values...)
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", overlay, err, text)
 		}
@@ -123,7 +88,7 @@ func write(t *testing.T, text string) string {
 }
 
 func TestChartPassesLint(t *testing.T) {
-	if out, err := helm(t, "lint", "--strict", chart(t)); err != nil || !strings.Contains(out, "1 chart(s) linted, 0 chart(s) failed") {
+	if out, err := runHelm(t.Context(), "lint", "--strict", chart(t)); err != nil || !strings.Contains(out, "1 chart(s) linted, 0 chart(s) failed") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -138,7 +103,7 @@ func TestChartRefusesWrongValues(t *testing.T) {
 			t.Errorf("%s: %v\n%s", mistake, err, out)
 		}
 	}
-	if out, err := helm(t, "template", "pnap", chart(t), "--namespace", "default", "--kube-version", "1.36.0"); err == nil || !strings.Contains(out, "install it with --namespace kube-system") {
+	if out, err := runHelm(t.Context(), "template", "pnap", chart(t), "--namespace", "default", "--kube-version", "1.36.0"); err == nil || !strings.Contains(out, "install it with --namespace kube-system") {
 		t.Errorf("in another namespace: %v\n%s", err, out)
 	}
 }

@@ -1,0 +1,212 @@
+package admission
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/deploy"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
+)
+
+// installation is one way to install this project: an overlay, or the values of the chart that equal it.
+type installation struct {
+	name, overlay string
+	manifest      controlplane.Manifest
+}
+
+// installations are all ways to install this project.
+func installations(t *testing.T) []installation {
+	t.Helper()
+	root, err := tools.ModuleRoot()
+	must(t, err)
+	overlays, err := deploy.Overlays(root)
+	must(t, err)
+	var all []installation
+	for _, overlay := range overlays {
+		text, err := os.ReadFile(deploy.Rendered(root, overlay))
+		must(t, err)
+		values, err := deploy.ChartValues(overlay)
+		must(t, err)
+		chart, err := deploy.RenderChart(t.Context(), root, values...)
+		must(t, err)
+		all = append(all,
+			installation{overlay, overlay, controlplane.Manifest{Name: overlay, Data: text}},
+			installation{"chart/" + overlay, overlay, controlplane.Manifest{Name: "chart " + overlay, Data: []byte(chart)}})
+	}
+	return all
+}
+
+// installAlone applies an installation where no other one is, and waits until the API server enforces what it says.
+func (i installation) installAlone(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	admin := clientOf(t, cp.Config())
+	policies := admin.AdmissionregistrationV1()
+	all := metav1.ListOptions{}
+	must(t, policies.ValidatingAdmissionPolicyBindings().DeleteCollection(t.Context(), metav1.DeleteOptions{}, all))
+	must(t, policies.ValidatingAdmissionPolicies().DeleteCollection(t.Context(), metav1.DeleteOptions{}, all))
+	must(t, admin.RbacV1().RoleBindings(metav1.NamespaceSystem).DeleteCollection(t.Context(), metav1.DeleteOptions{}, all))
+	must(t, cp.Apply(t.Context(), i.manifest))
+	enforced(t, admin)
+	return admin
+}
+
+// enforced waits until the API server enforces every policy that there is by now: it learns of policies and of bindings in
+// the order in which they were written, so whoever sees the effect of the last one sees them all.
+func enforced(t *testing.T, admin kubernetes.Interface) {
+	t.Helper()
+	const name = "zz-test-marker"
+	policies, bindings := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies(), admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	must2(policies.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				},
+			}}},
+			Validations: []admissionregistrationv1.Validation{{Expression: fmt.Sprintf("object.metadata.name != %q", name)}},
+		},
+	}, metav1.CreateOptions{}))(t)
+	must2(bindings.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}, metav1.CreateOptions{}))(t)
+	eventually(t, "the last of the policies", func() bool {
+		_, err := admin.CoreV1().ConfigMaps("default").Create(t.Context(), configMap(name), dryRun)
+		return refusedBy(err, name)
+	})
+	must(t, bindings.Delete(t.Context(), name, metav1.DeleteOptions{}))
+	must(t, policies.Delete(t.Context(), name, metav1.DeleteOptions{}))
+}
+
+// foreigners are who serves Services beside us: with the rights that MetalLB's manifest and kube-vip's give them.
+var foreigners = []struct{ namespace, name, class string }{
+	{"metallb-system", "controller", "metallb.io/metallb"},
+	{"kube-vip-system", "kube-vip", "kube-vip.io/kube-vip-class"},
+}
+
+// foreigner is a client with the ServiceAccount of another load balancer.
+func foreigner(t *testing.T, namespace, name string) kubernetes.Interface {
+	t.Helper()
+	admin := clientOf(t, cp.Config())
+	made := func(err error) {
+		t.Helper()
+		if !apierrors.IsAlreadyExists(err) {
+			must(t, err)
+		}
+	}
+	role := namespace + ":" + name
+	_, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	made(err)
+	_, err = admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	made(err)
+	_, err = admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: role},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get", "list", "watch", "update", "patch"}},
+			{APIGroups: []string{""}, Resources: []string{"services/status"}, Verbs: []string{"update", "patch"}},
+		},
+	}, metav1.CreateOptions{})
+	made(err)
+	_, err = admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
+	}, metav1.CreateOptions{})
+	made(err)
+	config, err := cp.ServiceAccount(t.Context(), namespace, name)
+	must(t, err)
+	return clientOf(t, config)
+}
+
+// ofClass is a Service of a class; none when empty.
+func ofClass(name, class string) *corev1.Service {
+	service := loadBalancer(name)
+	if class != "" {
+		service.Spec.LoadBalancerClass = ptr.To(class)
+	}
+	return service
+}
+
+const foreignAddress, otherAddress = "192.0.2.10", "192.0.2.11"
+
+// lifeWithAnother is the life of a Service which another load balancer serves: what the user writes, and what that load balancer does.
+func lifeWithAnother(t *testing.T, class string, other kubernetes.Interface) {
+	t.Helper()
+	author, server := services{t, authorIn(t, "default")}, services{t, other}
+	name := "of-another"
+	service := ofClass(name, class)
+	service.Spec.LoadBalancerIP = foreignAddress
+	service.Annotations = map[string]string{contract.KubeVIPAddresses: foreignAddress}
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"user creates it with spec.loadBalancerIP", func() error { return author.create(service) }},
+		{"annotation of its own", func() error { return server.patch(name, annotations(object{"example.com/pool": "a"})) }},
+		{"status", func() error { return server.patch(name, ingress(foreignAddress), "status") }},
+		{"user changes spec.loadBalancerIP", func() error { return author.patch(name, object{"spec": object{"loadBalancerIP": otherAddress}}) }},
+		{"user changes kube-vip's annotation", func() error { return author.patch(name, annotations(object{contract.KubeVIPAddresses: otherAddress})) }},
+		{"another status", func() error { return updateStatus(t, other, name, otherAddress) }},
+		{"no status", func() error { return updateStatus(t, other, name) }},
+		{"status again", func() error { return updateStatus(t, other, name, otherAddress) }},
+		{"user makes it another type", func() error {
+			return author.patch(name, object{"spec": object{"type": "ClusterIP", "loadBalancerClass": nil, "loadBalancerIP": nil}})
+		}},
+		{"status taken away", func() error { return updateStatus(t, other, name) }},
+	}
+	for i, step := range steps {
+		err := step.do()
+		if err != nil {
+			t.Errorf("class %q: %s: %v", class, step.what, err)
+		}
+		if err != nil && i == 0 { // so that the steps after it say what they think
+			must(t, services{t, clientOf(t, cp.Config())}.create(service))
+		}
+	}
+	_ = clientOf(t, cp.Config()).CoreV1().Services("default").Delete(t.Context(), name, metav1.DeleteOptions{})
+}
+
+// updateStatus writes the addresses as MetalLB and kube-vip do: the whole status.
+func updateStatus(t *testing.T, client kubernetes.Interface, name string, addresses ...string) error {
+	t.Helper()
+	service, err := client.CoreV1().Services("default").Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	service.Status.LoadBalancer = corev1.LoadBalancerStatus{}
+	for _, a := range addresses {
+		service.Status.LoadBalancer.Ingress = append(service.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a})
+	}
+	_, err = client.CoreV1().Services("default").UpdateStatus(t.Context(), service, metav1.UpdateOptions{})
+	return err
+}
+
+// TestInstallingDisturbsNothing applies each overlay, and the chart that equals it, to a cluster in which others serve
+// Services and no controller of ours has run: everything that they and their users do goes on.
+func TestInstallingDisturbsNothing(t *testing.T) {
+	for _, i := range installations(t) {
+		t.Run(filepath.ToSlash(i.name), func(t *testing.T) {
+			i.installAlone(t)
+			for _, f := range foreigners {
+				other := foreigner(t, f.namespace, f.name)
+				lifeWithAnother(t, "", other)
+				lifeWithAnother(t, f.class, other)
+			}
+		})
+	}
+}
