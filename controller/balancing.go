@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	appconfig "k8s.io/cloud-provider/app/config"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/admission"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/balancer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/blockreport"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
@@ -61,6 +62,12 @@ func (w *wiring) heartbeatKey(completed *appconfig.CompletedConfig) (loop, error
 		return nil, nil
 	}
 	return heartbeatkey.New(completed.Client.CoreV1().Secrets(metav1.NamespaceSystem)), nil
+}
+
+// admission runs without an announcer, too: it switches off what an earlier configuration switched on.
+func (w *wiring) admission(completed *appconfig.CompletedConfig) (loop, error) {
+	bindings := completed.Client.RbacV1().RoleBindings(metav1.NamespaceSystem)
+	return admission.New(bindings, w.config.LoadBalancer.Enabled()), nil
 }
 
 func (w *wiring) membership(completed *appconfig.CompletedConfig) (loop, error) {

@@ -102,6 +102,7 @@ func (w *wiring) controllers() map[string]app.ControllerInitFuncConstructor {
 	all["phoenixnap-vlan-ready"] = w.controller(w.whereBalancing(w.labeller))
 	all["phoenixnap-agent-watch"] = w.controller(w.whereBalancing(w.agentWatch))
 	all["phoenixnap-heartbeat-key"] = w.controller(w.heartbeatKey)
+	all["phoenixnap-admission"] = w.controller(w.admission)
 	all["phoenixnap-membership"] = w.controller(w.whereBalancing(w.membership))
 	all["phoenixnap-orphans"] = w.controller(w.whereBalancing(w.orphans))
 	all["phoenixnap-census"] = w.controller(w.whereBalancing(w.census))

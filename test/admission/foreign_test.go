@@ -3,7 +3,10 @@ package admission
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -14,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	policyswitch "github.com/phoenixnap/k8s-cloud-provider-bmc/controller/admission"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/deploy"
@@ -209,4 +213,208 @@ func TestInstallingDisturbsNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withKubeVIP reports whether addresses of the installation are announced by kube-vip.
+func (i installation) withKubeVIP() bool { return !strings.HasSuffix(i.overlay, "-agent") }
+
+// announcer is the one that the installation is for.
+func (i installation) announcer() string {
+	if i.withKubeVIP() {
+		return contract.AnnouncerKubeVIP
+	}
+	return contract.AnnouncerAgent
+}
+
+// applies reports whether the policies for Services apply, by trying what is always refused then.
+func applies(t *testing.T, author kubernetes.Interface) bool {
+	t.Helper()
+	service := loadBalancer("probe")
+	service.Annotations = map[string]string{contract.ServiceIPAddress: otherAddress}
+	_, err := author.CoreV1().Services("default").Create(t.Context(), service, dryRun)
+	return refusedBy(err, "phoenixnap-service-addresses")
+}
+
+// TestPoliciesFollowTheAnnouncer goes through the life of each installation: before a controller runs, with an announcer,
+// and with a controller that looks after Nodes only. With an announcer only what it serves is protected.
+func TestPoliciesFollowTheAnnouncer(t *testing.T) {
+	for _, i := range installations(t) {
+		t.Run(filepath.ToSlash(i.name), func(t *testing.T) {
+			admin := i.installAlone(t)
+			author, metalLB := services{t, authorIn(t, "default")}, foreigner(t, "metallb-system", "controller")
+			theirs(t, author, metalLB)
+			configured(t, i.announcer())
+			eventually(t, "the policies apply", func() bool { return applies(t, author.client) })
+			for _, f := range foreigners {
+				lifeWithAnother(t, f.class, foreigner(t, f.namespace, f.name))
+			}
+			i.checkTheirs(t, author, metalLB)
+			i.checkOurs(t, author)
+			i.checkTaken(t, author, metalLB)
+			i.checkNamed(t, admin, metalLB)
+			configured(t, "")
+			eventually(t, "the policies do not apply any more", func() bool { return !applies(t, author.client) })
+			for _, f := range foreigners {
+				other := foreigner(t, f.namespace, f.name)
+				lifeWithAnother(t, "", other)
+				lifeWithAnother(t, f.class, other)
+			}
+		})
+	}
+}
+
+// theirs makes a Service without a class that MetalLB serves before any controller of ours runs.
+func theirs(t *testing.T, author services, metalLB kubernetes.Interface) {
+	t.Helper()
+	service := loadBalancer("theirs")
+	service.Spec.LoadBalancerIP = foreignAddress
+	must(t, author.create(service))
+	must(t, updateStatus(t, metalLB, service.Name, foreignAddress))
+}
+
+// checkTheirs: what the controller has not taken on is not protected.
+func (installation) checkTheirs(t *testing.T, author services, metalLB kubernetes.Interface) {
+	t.Helper()
+	for what, err := range map[string]error{
+		"status":               updateStatus(t, metalLB, "theirs", otherAddress),
+		"spec.loadBalancerIP":  author.patch("theirs", object{"spec": object{"loadBalancerIP": otherAddress}}),
+		"kube-vip's own":       author.patch("theirs", annotations(object{contract.KubeVIPAddresses: otherAddress})),
+		"kube-vip's own again": author.patch("theirs", annotations(object{contract.KubeVIPAddresses: nil})),
+	} {
+		if err != nil {
+			t.Errorf("%s of a Service of another without a class: %v", what, err)
+		}
+	}
+}
+
+// checkOurs: a Service without a class and one with ours are protected from their creation on.
+func (i installation) checkOurs(t *testing.T, author services) {
+	t.Helper()
+	for name, class := range map[string]string{"without-class": "", "with-class": contract.LoadBalancerClass} {
+		must(t, author.create(ofClass(name, class)))
+		for _, f := range foreigners {
+			err := updateStatus(t, foreigner(t, f.namespace, f.name), name, foreignAddress)
+			if !refusedBy(err, "phoenixnap-service-addresses") {
+				t.Errorf("%s: %s writes its status: %v", name, f.namespace, err)
+			}
+		}
+		wish := ofClass(name+"-wish", class)
+		wish.Spec.LoadBalancerIP = foreignAddress
+		i.wished(t, name+", on creation", author.create(wish))
+		i.wished(t, name, author.patch(name, object{"spec": object{"loadBalancerIP": foreignAddress}}))
+	}
+}
+
+// wished checks the answer to a new spec.loadBalancerIP: beside kube-vip it is refused, the agents do not look at it.
+func (i installation) wished(t *testing.T, what string, err error) {
+	t.Helper()
+	if want := i.withKubeVIP(); refusedBy(err, "phoenixnap-kube-vip") != want || (!want && err != nil) {
+		t.Errorf("spec.loadBalancerIP of a Service of ours, %s: %v", what, err)
+	}
+}
+
+// checkTaken: the same Service of another is protected as soon as the controller has taken it on, whatever its author removes.
+func (i installation) checkTaken(t *testing.T, author services, metalLB kubernetes.Interface) {
+	t.Helper()
+	controller := services{t, account(t, "phoenixnap-cloud-controller-manager")}
+	must(t, controller.patch("theirs", metadata(object{"annotations": published()})))
+	taken := status(object{"conditions": []object{serviceCondition(contract.ServiceConditionAddressPublished)}})
+	must(t, controller.patch("theirs", taken, "status"))
+	gone := object{}
+	for key := range published() {
+		gone[key] = nil
+	}
+	must(t, author.patch("theirs", annotations(gone)))
+	if err := updateStatus(t, metalLB, "theirs", foreignAddress); !refusedBy(err, "phoenixnap-service-addresses") {
+		t.Errorf("MetalLB writes the status of a Service that was taken on: %v", err)
+	}
+	i.wished(t, "taken on", author.patch("theirs", object{"spec": object{"loadBalancerIP": gateway}}))
+}
+
+// checkNamed: who is bound to the ClusterRole publishes beside us.
+func (installation) checkNamed(t *testing.T, admin, metalLB kubernetes.Interface) {
+	t.Helper()
+	binding, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "phoenixnap:publish-addresses"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "metallb-system", Name: "controller"}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	defer func() {
+		must(t, admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), binding.Name, metav1.DeleteOptions{}))
+	}()
+	eventually(t, "MetalLB may publish when it is named", func() bool {
+		return updateStatus(t, metalLB, "theirs", foreignAddress) == nil
+	})
+}
+
+// TestDetoursThroughAnother: an author who has another load balancer serve a Service first gets no further.
+func TestDetoursThroughAnother(t *testing.T) {
+	install(t)
+	author, metalLB := services{t, authorIn(t, "default")}, foreigner(t, "metallb-system", "controller")
+	service := ofClass("detour", "metallb.io/metallb")
+	service.Annotations = map[string]string{contract.KubeVIPAddresses: gateway}
+	must(t, author.create(service))
+	must(t, updateStatus(t, metalLB, service.Name, foreignAddress))
+	must(t, author.patch(service.Name, object{"spec": object{"type": "ClusterIP", "loadBalancerClass": nil}}))
+	again := object{"spec": object{"type": "LoadBalancer"}}
+	if err := author.patch(service.Name, again); !refusedBy(err, "phoenixnap-kube-vip") {
+		t.Errorf("kube-vip's annotation of an earlier class: %v", err)
+	}
+	must(t, author.patch(service.Name, annotations(object{contract.KubeVIPAddresses: nil})))
+	must(t, author.patch(service.Name, again))
+	for what, err := range map[string]error{
+		"spec.loadBalancerIP": author.patch(service.Name, object{"spec": object{"loadBalancerIP": gateway}}),
+		"annotation":          author.patch(service.Name, annotations(object{contract.KubeVIPAddresses: gateway})),
+		"status":              author.patch(service.Name, ingress(gateway), "status"),
+	} {
+		if !refusedBy(err, "phoenixnap-kube-vip") && !refusedBy(err, "phoenixnap-service-addresses") {
+			t.Errorf("%s after an earlier class: %v", what, err)
+		}
+	}
+}
+
+// TestInstallingAgainKeepsTheSwitch: whoever applies the manifests once more does not open a gap.
+func TestInstallingAgainKeepsTheSwitch(t *testing.T) {
+	admin := install(t)
+	bindings := admin.RbacV1().RoleBindings(metav1.NamespaceSystem)
+	before, err := bindings.Get(t.Context(), policyswitch.BindingName, metav1.GetOptions{})
+	must(t, err)
+	must(t, cp.ApplyFiles(t.Context(), filepath.FromSlash(overlay)))
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, controlplane.WriteKubeconfig(kubeconfig, cp.Config(), ""))
+	kubectl, err := tools.Binary(t.Context(), "kubectl")
+	must(t, err)
+	for range 2 { // without --server-side, as the guides say
+		cmd := exec.CommandContext(t.Context(), kubectl, "--kubeconfig", kubeconfig, "apply", "-f", filepath.FromSlash(overlay))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	after, err := bindings.Get(t.Context(), policyswitch.BindingName, metav1.GetOptions{})
+	must(t, err)
+	if len(before.Subjects) != 1 || !slices.Equal(before.Subjects, after.Subjects) {
+		t.Errorf("subjects %v became %v", before.Subjects, after.Subjects)
+	}
+}
+
+// TestPublishersOfTheChart names MetalLB among the chart's values.
+func TestPublishersOfTheChart(t *testing.T) {
+	root, err := tools.ModuleRoot()
+	must(t, err)
+	const entry = "policies.publishers[0]."
+	text, err := deploy.RenderChart(t.Context(), root, "--set", entry+"namespace=metallb-system,"+entry+"name=controller")
+	must(t, err)
+	installation{"chart", "kubeadm", controlplane.Manifest{Name: "chart", Data: []byte(text)}}.installAlone(t)
+	configured(t, contract.AnnouncerKubeVIP)
+	author := services{t, authorIn(t, "default")}
+	eventually(t, "the policies apply", func() bool { return applies(t, author.client) })
+	must(t, author.create(loadBalancer("ours")))
+	err = updateStatus(t, foreigner(t, "kube-vip-system", "kube-vip"), "ours", otherAddress)
+	if !refusedBy(err, "phoenixnap-service-addresses") {
+		t.Errorf("one that is not named: %v", err)
+	}
+	must(t, updateStatus(t, foreigner(t, "metallb-system", "controller"), "ours", foreignAddress))
+	bindings := clientOf(t, cp.Config()).RbacV1().ClusterRoleBindings()
+	must(t, bindings.Delete(t.Context(), "phoenixnap:publish-addresses:others", metav1.DeleteOptions{}))
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	policyswitch "github.com/phoenixnap/k8s-cloud-provider-bmc/controller/admission"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
 )
 
@@ -27,12 +29,25 @@ const overlay = "../../deploy/rendered/kubeadm/deployment.yaml"
 // wait bounds the time that the API server takes to notice a policy.
 const wait = time.Minute
 
-// install applies the overlay and waits until the API server enforces each of its policies.
+// configured does what a controller with that announcer does for the policies, with the rights that are shipped. An empty
+// one is none.
+func configured(t *testing.T, announcer string) {
+	t.Helper()
+	bindings := account(t, policyswitch.AccountName).RbacV1().RoleBindings(metav1.NamespaceSystem)
+	eventually(t, "the rights of the controller", func() bool {
+		_, err := bindings.Get(t.Context(), policyswitch.BindingName, metav1.GetOptions{})
+		return !apierrors.IsForbidden(err)
+	})
+	must(t, policyswitch.New(bindings, announcer != "").Sync(t.Context()))
+}
+
+// install applies the overlay, configures kube-vip as the announcer, and waits until the API server enforces each policy.
 func install(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	must(t, cp.ApplyFiles(t.Context(), filepath.FromSlash(overlay)))
 	admin := clientOf(t, cp.Config())
 	agent := agentOn(t, "nowhere")
+	configured(t, contract.AnnouncerKubeVIP)
 	eventually(t, "the policies for agents", func() bool {
 		_, err := agent.CoreV1().Events("default").Create(t.Context(), event("nobody", "Node", "elsewhere"), dryRun)
 		return refusedBy(err, "phoenixnap-agent-events")
