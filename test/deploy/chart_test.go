@@ -60,9 +60,27 @@ func TestChartIsWhatTheOverlaysAre(t *testing.T) {
 	}
 }
 
+// TestChartWithMetricsIsWhatTheComponentMakes holds the chart with agent.metrics=node against every overlay with
+// components/metrics.
+func TestChartWithMetricsIsWhatTheComponentMakes(t *testing.T) {
+	for _, overlay := range overlays(t) {
+		values, err := ChartValues(overlay)
+		must(t, err)
+		text, err := template(t, append(values, "--set", "agent.metrics=node")...)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", overlay, err, text)
+		}
+		want := documents(t, string(composedText(t, overlay, "metrics")))
+		if diff := gocmp.Diff(want, documents(t, text)); diff != "" {
+			t.Errorf("%s: the chart differs from the overlay with components/metrics (-overlay +chart):\n%s", overlay, diff)
+		}
+	}
+}
+
 // TestChartVariants renders what no overlay has.
 func TestChartVariants(t *testing.T) {
-	text, err := template(t, "--set", "distribution=any,announcer=none,policies.enabled=false,agent.metrics=node,controller.image.tag=v9.9.9",
+	text, err := template(t, "--set", "policies.publishers[0].namespace=a,policies.publishers[0].name=b",
+		"--set", "distribution=any,announcer=none,policies.enabled=false,agent.metrics=node,controller.image.tag=v9.9.9",
 		"--set", "controller.extraArgs={--dry-run,--v=2},agent.extraArgs={--uplink=bond1},imagePullSecrets={ours}")
 	must(t, err)
 	for _, want := range []string{
@@ -98,6 +116,7 @@ func TestChartRefusesWrongValues(t *testing.T) {
 	for mistake, says := range map[string]string{
 		"distribution=rke": "distribution", "announcer=metallb": "announcer", "manageVLAN=perhaps": "manageVLAN", "controller.replicas=0": "replicas",
 		"controler.replicas=1": "controler", "agent.extraArgs={uplink}": "extraArgs", "cloudConfigSecret=": "cloudConfigSecret", "controller.image.tag=a b": "tag",
+		"policies.publishers={metallb}": "publishers", "policies.publishers[0].name=controller": "namespace",
 	} {
 		if out, err := template(t, "--set", mistake); err == nil || !strings.Contains(out, says) {
 			t.Errorf("%s: %v\n%s", mistake, err, out)

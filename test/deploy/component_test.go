@@ -14,8 +14,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
 )
 
-// composed is what a user gets who adds a component to an overlay, in a directory of his own.
-func composed(t *testing.T, overlay, component string) (*appsv1.Deployment, *appsv1.DaemonSet) {
+// composedText is what a user gets who adds a component to an overlay, in a directory of his own.
+func composedText(t *testing.T, overlay, component string) []byte {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
@@ -25,9 +25,15 @@ func composed(t *testing.T, overlay, component string) (*appsv1.Deployment, *app
 	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600))
 	manifests, err := controlplane.Read(t.Context(), dir)
 	must(t, err)
+	return manifests[0].Data
+}
+
+// composed are its workloads.
+func composed(t *testing.T, overlay, component string) (*appsv1.Deployment, *appsv1.DaemonSet) {
+	t.Helper()
 	var deployment *appsv1.Deployment
 	var daemonSet *appsv1.DaemonSet
-	for _, o := range documents(t, string(manifests[0].Data)) {
+	for _, o := range documents(t, string(composedText(t, overlay, component))) {
 		raw, err := o.MarshalJSON()
 		must(t, err)
 		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)

@@ -6,10 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	componenthelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -84,6 +87,63 @@ func TestContainers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestWhatAgentsRequest: an agent that announces has to send a heartbeat ten times a second, on a busy node too. The chart,
+// which is the same otherwise, leaves the last word to its user.
+func TestWhatAgentsRequest(t *testing.T) {
+	requests := func(name string, daemonSet *appsv1.DaemonSet, want string) {
+		t.Helper()
+		spec := daemonSet.Spec.Template.Spec
+		if got := spec.Containers[0].Resources.Requests.Cpu().String(); got != want || spec.PriorityClassName != "system-node-critical" {
+			t.Errorf("%s: the agent requests %s of CPU with the priority %s, want %s", name, got, spec.PriorityClassName, want)
+		}
+	}
+	announces := func(d *appsv1.DaemonSet) bool {
+		return slices.ContainsFunc(d.Spec.Template.Spec.Containers[0].Args, func(arg string) bool {
+			return strings.HasPrefix(arg, "--announcer-key-file=")
+		})
+	}
+	announcing := 0
+	for _, overlay := range overlays(t) {
+		want := "10m"
+		if announces(agent(t, overlay)) {
+			announcing++
+			want = "100m"
+		}
+		requests(overlay, agent(t, overlay), want)
+	}
+	if announcing < 2 {
+		t.Errorf("%d overlays have the agents announce", announcing)
+	}
+	for set, want := range map[string]string{
+		"announcer=kube-vip": "10m", "announcer=none": "10m", "announcer=agent": "100m",
+		"announcer=agent,agent.resources.requests.cpu=250m": "250m", "agent.resources.requests.cpu=20m": "20m",
+		"announcer=agent,agent.resources.requests.memory=64Mi": "100m",
+	} {
+		text, err := template(t, "--set", set)
+		must(t, err)
+		daemonSet := typed[*appsv1.DaemonSet](t, text)
+		requests(set, daemonSet, want)
+		if limits := daemonSet.Spec.Template.Spec.Containers[0].Resources.Limits; limits.Memory().String() != "96Mi" || len(limits) != 1 {
+			t.Errorf("%s: limits %v", set, limits)
+		}
+	}
+}
+
+// typed is the only object of a type in a manifest.
+func typed[T runtime.Object](t *testing.T, text string) (found T) {
+	t.Helper()
+	for _, o := range documents(t, text) {
+		raw, err := o.MarshalJSON()
+		must(t, err)
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
+		must(t, err)
+		if one, ok := object.(T); ok {
+			found = one
+		}
+	}
+	return found
 }
 
 // node is a Node with a label and taints, each of the form key:effect.
