@@ -138,11 +138,11 @@ func TestTheWholeController(t *testing.T) {
 	second.end()
 	s.discreet(second)
 	checkGrants(t, audited(t, began), map[string]string{
-		"list nodes":                           "informers list by a watch where the API server can do that; older ones cannot",
-		"get nodes":                            "read before a Node is deleted",
-		"delete nodes":                         "that a server is gone is believed after more than a minute of looks",
+		"list nodes":   "informers list by a watch where the API server can do that; older ones cannot",
+		"get nodes":    "read before a Node is deleted",
+		"delete nodes": "that a server is gone is believed after more than a minute of looks",
 		"bind roles.rbac.authorization.k8s.io phoenixnap:announce-addresses in kube-system": "the API server asks for it when the RoleBinding is updated",
-		"list endpointslices.discovery.k8s.io": "asked a minute after a Service of the class phoenixnap.com/ccm was published, when kube-vip has not taken it up",
+		"list endpointslices.discovery.k8s.io":                                              "asked a minute after a Service of the class phoenixnap.com/ccm was published, when kube-vip has not taken it up",
 	})
 }
 
