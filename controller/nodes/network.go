@@ -105,7 +105,7 @@ func labelChanges(current, desired map[string]string) map[string]*string {
 }
 
 // zoneChanges returns the labels that give a Node its zone, where it has none: the framework writes them only when it
-// initialises a Node, and earlier versions named no zone. One that is there is never changed, by whichever label it is said:
+// initialises a Node, and earlier versions named no zone. A zone that a label names is never changed:
 // volumes may be bound to it, and next to the deprecated label the framework would correct the other one.
 func zoneChanges(node *corev1.Node, server pnap.Server) map[string]*string {
 	zone := instances.Zone(node, server)

@@ -253,8 +253,8 @@ func TestLabelsAreKeptInLine(t *testing.T) {
 	}
 }
 
-// A Node that was initialised by a version that wrote no zone gets the labels that it would get today. A zone that somebody
-// else gave it, by either label, stays as it is: volumes may be bound to it.
+// A Node that was initialised by a version that wrote no zone gets the labels that it would get today. A zone that a user or
+// the kubelet gave it, by either label, stays as it is: volumes may be bound to it.
 func TestNodesOfAnEarlierVersionGetTheirZone(t *testing.T) {
 	const ga, beta = corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone
 	zones := func(ga, beta *string) map[string]*string {
