@@ -127,7 +127,7 @@ func (p *pass) giveBack(ctx context.Context, seen blocks, surplus []ipblock.Sigh
 	next := auditEvery
 	for _, s := range surplus {
 		server, address, used := p.user(s.Block)
-		left := leaveAfter - p.picture.now.Sub(p.surplus[s.Block.ID])
+		left := leaveAfter - p.now.Sub(p.surplus[s.Block.ID])
 		switch {
 		case ipblock.Retained(s.Block):
 		case used:
@@ -141,12 +141,12 @@ func (p *pass) giveBack(ctx context.Context, seen blocks, surplus []ipblock.Sigh
 			}
 			next = min(next, again)
 			if again == soon {
-				p.auditAt = p.picture.now.Add(soon)
+				p.auditAt = p.now.Add(soon)
 				return nil
 			}
 		}
 	}
-	p.auditAt = p.picture.now.Add(next)
+	p.auditAt = p.now.Add(next)
 	return nil
 }
 

@@ -61,7 +61,7 @@ func (p *pass) sight(ctx context.Context, every bool) (blocks, error) {
 	if seen.Sightings, err = p.sightListed(ctx, seen.recorded()); err != nil {
 		return blocks{}, err
 	}
-	search := account.Search{Seen: seen.Sightings, IDs: []string{seen.recorded(), p.config.NodeIPBlock}, After: p.picture.now}
+	search := account.Search{Seen: seen.Sightings, IDs: []string{seen.recorded(), p.config.NodeIPBlock}, After: p.now}
 	if seen.Sightings, err = p.config.Account.Find(ctx, search); err != nil {
 		return blocks{}, err
 	}
@@ -83,7 +83,7 @@ func (p *pass) isReadable(s ipblock.Sighting) bool { return !s.Hidden && p.owner
 
 // sightListed takes the list, in which the blocks that matter are as their IDs show them.
 func (p *pass) sightListed(ctx context.Context, recorded string) ([]ipblock.Sighting, error) {
-	listing, err := p.config.Account.Blocks(ctx, p.picture.now)
+	listing, err := p.config.Account.Blocks(ctx, p.now)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (p *pass) sightListed(ctx context.Context, recorded string) ([]ipblock.Sigh
 	for _, listed := range listing.Blocks {
 		s := ipblock.Sighting{Block: listed}
 		if p.owner().Owns(listed) || listed.ID == p.config.NodeIPBlock || listed.ID == recorded {
-			block, found, err := p.config.Account.Block(ctx, listed.ID, p.picture.now)
+			block, found, err := p.config.Account.Block(ctx, listed.ID, p.now)
 			if err != nil {
 				return nil, err
 			}
@@ -109,7 +109,7 @@ func (p *pass) sightListed(ctx context.Context, recorded string) ([]ipblock.Sigh
 func (p *pass) sort(ctx context.Context, seen *blocks) error {
 	hidden := func(s ipblock.Sighting) bool { return s.Hidden && p.owner().Owns(s.Block) }
 	if slices.ContainsFunc(seen.Sightings, hidden) {
-		tagged, err := p.config.Account.Tagged(ctx, contract.TagNodes, p.picture.now)
+		tagged, err := p.config.Account.Tagged(ctx, contract.TagNodes, p.now)
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (p *pass) networks(ctx context.Context, bought []ipblock.Sighting) (map[str
 		if _, known := networks[id]; known || id == "" || s.Block.ResourceType == "server" {
 			continue
 		}
-		network, err := p.config.Account.Network(ctx, id, p.picture.now)
+		network, err := p.config.Account.Network(ctx, id, p.now)
 		switch {
 		case err == nil:
 			networks[id] = network
@@ -164,7 +164,7 @@ func (m *Manager) identify(ctx context.Context) error {
 // adopt records the block that is kept, so that it is found by its ID from now on. A purchase that may yet show its
 // block stays recorded.
 func (p *pass) adopt(ctx context.Context, seen blocks, b ipblock.Block) error {
-	if seen.unreadable != nil || seen.recorded() == b.ID || (seen.PurchaseOpen() && !seen.shows(b)) {
+	if !seen.adopts(b) {
 		return nil
 	}
 	next := contract.Purchase{Nonce: nonceOf(b), Time: p.config.Now().UTC().Truncate(time.Second), BlockID: b.ID}
@@ -172,6 +172,12 @@ func (p *pass) adopt(ctx context.Context, seen blocks, b ipblock.Block) error {
 		next.Time = seen.Purchase.Time
 	}
 	return seen.record.Save(ctx, &next)
+}
+
+// adopts reports whether the block is to be recorded in the place of what is recorded. That which cannot be read stays;
+// whatever needs it fails and says so.
+func (b blocks) adopts(kept ipblock.Block) bool {
+	return b.unreadable == nil && b.recorded() != kept.ID && (!b.PurchaseOpen() || b.shows(kept))
 }
 
 // shows reports whether the last purchase is known to be this block, or another one that can be read.

@@ -95,7 +95,7 @@ func TestOneNodeBlockIsKept(t *testing.T) {
 			if !s.Hidden {
 				readable++
 			}
-			if isSurplus == isKept != s.Hidden || (s.Hidden && isKept) {
+			if either := isSurplus != isKept; either == s.Hidden || (isSurplus && isKept) {
 				t.Fatalf("%+v: kept %v, surplus %v", s, isKept, isSurplus)
 			}
 			if isSurplus && serves(s) && used[s.Block.ID] && !used[kept.Block.ID] {
