@@ -9,6 +9,8 @@ import (
 
 const (
 	sysctlFile = "/etc/sysctl.d/90-phoenixnap.conf"
+	// interfacesDirectory is where ifupdown of Debian reads sections from.
+	interfacesDirectory = "/etc/network/interfaces.d/"
 	volatile   = "lasts until the next reboot"
 )
 

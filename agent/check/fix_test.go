@@ -1,0 +1,133 @@
+package check
+
+import (
+	"maps"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestNoFixOverwritesAnother: whatever goes wrong on one server, each file that a fix writes has one content.
+func TestNoFixOverwritesAnother(t *testing.T) {
+	type writer struct{ fault, content string }
+	written := map[string]writer{}
+	all := faults()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		e, s := afflicted(all[name].inject)
+		if !sameServer(e) {
+			continue
+		}
+		for _, f := range Evaluate(e, s).Findings {
+			for _, fix := range f.Fixes {
+				if fix.File == "" {
+					continue
+				}
+				who := string(f.ID) + " of " + name
+				before, has := written[fix.File]
+				if has && before.content != fix.Content {
+					t.Errorf("%s and %s write %s with different content (-first +second):\n%s", before.fault, who, fix.File, cmp.Diff(before.content, fix.Content))
+				}
+				written[fix.File] = writer{who, fix.Content}
+			}
+		}
+	}
+	if len(written) < 20 {
+		t.Errorf("only %d files are written: the test shows nothing", len(written))
+	}
+}
+
+// sameServer reports whether the controller publishes the same, and the same options are set, as on the healthy node.
+func sameServer(e Expected) bool {
+	return cmp.Equal(expectedNode(), e, sameAddr, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }))
+}
+
+// TestFixesWriteFilesOfTheirOwn: a file that a person, the installer or another program may have written is never written
+// by a fix, and none needs another to be complete.
+func TestFixesWriteFilesOfTheirOwn(t *testing.T) {
+	whole := map[string]*regexp.Regexp{
+		".yaml":    regexp.MustCompile(`(?s)^network:\n  version: 2\n  vlans:\n    \S+:\n      id: \d+\n      link: \S+\n`),
+		".netdev":  regexp.MustCompile(`(?s)^\[NetDev\]\nName=\S+\nKind=`),
+		".network": regexp.MustCompile(`(?s)^\[Match\]\nName=`),
+	}
+	for name, f := range faults() {
+		for _, found := range Evaluate(afflicted(f.inject)).Findings {
+			for _, fix := range found.Fixes {
+				if fix.File == "" {
+					continue
+				}
+				if !strings.Contains(fix.File, "phoenixnap") && !strings.Contains(fix.File, "bond0.100") && !strings.Contains(fix.File, "public0") {
+					t.Errorf("%s of %s writes %s, which is not ours", found.ID, name, fix.File)
+				}
+				if pattern := whole[path.Ext(fix.File)]; pattern != nil && !pattern.MatchString(fix.Content) {
+					t.Errorf("%s of %s: %s is not whole:\n%s", found.ID, name, fix.File, fix.Content)
+				}
+				// With source-directory, ifupdown reads no file whose name has a dot (interfaces(5)).
+				if dir, base := path.Split(fix.File); dir == interfacesDirectory &&
+					(strings.Contains(base, ".") || !strings.Contains(fix.Content, "iface ")) {
+					t.Errorf("%s of %s: ifupdown may not read %s, or it is no section:\n%s", found.ID, name, fix.File, fix.Content)
+				}
+			}
+		}
+	}
+}
+
+// TestNetplanFixesAreTriedBeforeTheyApply: a file that netplan refuses keeps it from configuring anything at the next start
+// of the machine, the bond included, so it is set aside at once.
+func TestNetplanFixesAreTriedBeforeTheyApply(t *testing.T) {
+	tried := 0
+	for name, f := range faults() {
+		for _, found := range Evaluate(afflicted(f.inject)).Findings {
+			for _, fix := range found.Fixes {
+				if fix.Tool != Netplan || path.Ext(fix.File) != ".yaml" {
+					continue
+				}
+				tried++
+				want := []string{"chmod 600 " + fix.File, "netplan generate || mv " + fix.File + " " + fix.File + ".rejected"}
+				if len(fix.Commands) < 3 || !slices.Equal(want, fix.Commands[:2]) || fix.Commands[len(fix.Commands)-1] != "netplan apply" {
+					t.Errorf("%s of %s runs %q, want it to begin with %q and to end with netplan apply", found.ID, name, fix.Commands, want)
+				}
+			}
+		}
+	}
+	if tried == 0 {
+		t.Error("no fix of netplan was found")
+	}
+}
+
+// TestNoCarrierNamesWhatToLookAt: an interface that is up does not get a carrier by being set up.
+func TestNoCarrierNamesWhatToLookAt(t *testing.T) {
+	for _, name := range []string{"uplink without carrier", "VLAN interface no carrier"} {
+		first, _ := Evaluate(afflicted(faults()[name].inject)).FirstCause()
+		var text string
+		for _, fix := range first.Fixes {
+			text += strings.Join(fix.Commands, "\n") + "\n" + fix.Note + "\n"
+		}
+		for _, vain := range []string{"ip link set bond0", "netplan apply", "ifup", "networkctl", "nmcli"} {
+			if strings.Contains(text, vain) {
+				t.Errorf("%s: the fix says %q, which changes nothing:\n%s", name, vain, text)
+			}
+		}
+		for _, want := range []string{"cable", "switch port", "eno1", "eno2", "ip -br link show master bond0", "ethtool eno1", "ethtool eno2",
+			"cat /proc/net/bonding/bond0"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: the fix does not say %q:\n%s", name, want, text)
+			}
+		}
+	}
+}
+
+// TestNoCarrierSetsMembersUp: a member that a person set down is the one cause that a command removes.
+func TestNoCarrierSetsMembersUp(t *testing.T) {
+	down := func(l *Link) { l.Up, l.LowerUp, l.OperState = false, false, "down" }
+	e, s := afflicted(faults()["uplink without carrier"].inject, editLink("eno2", down))
+	first, _ := Evaluate(e, s).FirstCause()
+	want := Fix{Tool: IPRoute2, Commands: []string{"ip link set eno2 up"}, Note: volatile}
+	if !slices.ContainsFunc(first.Fixes, func(fix Fix) bool { return cmp.Equal(want, fix) }) {
+		t.Errorf("fixes %+v lack %+v", first.Fixes, want)
+	}
+}
