@@ -7,12 +7,7 @@ import (
 	"strings"
 )
 
-const (
-	sysctlFile = "/etc/sysctl.d/90-phoenixnap.conf"
-	// interfacesDirectory is where ifupdown of Debian reads sections from.
-	interfacesDirectory = "/etc/network/interfaces.d/"
-	volatile   = "lasts until the next reboot"
-)
+const volatile = "lasts until the next reboot"
 
 // plan is the configuration that the VLAN interface ought to have, with real values.
 type plan struct {
@@ -67,25 +62,31 @@ func fixVLAN(v view) []Fix {
 	return p.fixes(remove)
 }
 
-// fixAddress puts the address on the VLAN interface.
+// fixAddress puts the address on the VLAN interface. The files are those of fixVLAN, so that neither undoes the other.
 func fixAddress(v view, ip netip.Addr) []Fix {
 	p := planOf(v)
-	p.address = v.prefixOf(ip)
 	fixes := p.fixes(nil)
+	var commands, elsewhere []string
+	for _, own := range v.own {
+		if own.Addr() == ip {
+			commands = append(commands, fmt.Sprintf("ip address delete %s dev %s", own, p.name))
+			elsewhere = append(elsewhere, fmt.Sprintf("%s from %s", own, p.name))
+		}
+	}
+	for _, holder := range v.Holds(ip) {
+		if holder != p.name {
+			commands = append(commands, fmt.Sprintf("ip address flush dev %s to %s/32", holder, ip))
+			elsewhere = append(elsewhere, fmt.Sprintf("%s from %s", ip, holder))
+		}
+	}
+	commands = append(commands, fmt.Sprintf("ip address add %s dev %s", v.prefixOf(ip), p.name))
 	for i := range fixes {
-		if fixes[i].Tool == IPRoute2 {
-			fixes[i].Commands = nil
-			for _, own := range v.own {
-				if own.Addr() == ip {
-					fixes[i].Commands = append(fixes[i].Commands, fmt.Sprintf("ip address delete %s dev %s", own, p.name))
-				}
-			}
-			for _, holder := range v.Holds(ip) {
-				if holder != p.name {
-					fixes[i].Commands = append(fixes[i].Commands, fmt.Sprintf("ip address flush dev %s to %s/32", holder, ip))
-				}
-			}
-			fixes[i].Commands = append(fixes[i].Commands, fmt.Sprintf("ip address add %s dev %s", p.address, p.name))
+		switch {
+		case fixes[i].Tool == IPRoute2:
+			fixes[i].Commands = commands
+		case len(elsewhere) > 0 && len(fixes[i].Commands) > 0:
+			fixes[i].Note = joinedNotes(fixes[i].Note, "remove "+strings.Join(elsewhere, " and ")+" where it is configured, too")
+		default:
 		}
 	}
 	return fixes
@@ -97,36 +98,31 @@ func (p plan) fixes(remove []string) []Fix {
 }
 
 func (p plan) netplan(remove []string) Fix {
-	var b strings.Builder
-	fmt.Fprintf(&b, "network:\n  version: 2\n  vlans:\n    %s:\n      id: %d\n      link: %s\n      mtu: %d\n", p.name, p.id, p.uplink, internetMTU)
-	if p.address.IsValid() {
-		fmt.Fprintf(&b, "      addresses: [%s]\n", p.address)
-	}
-	file := "/etc/netplan/90-phoenixnap-" + p.name + ".yaml"
-	return Fix{Tool: Netplan, File: file, Content: b.String(),
-		Commands: append(append([]string{"chmod 600 " + file}, remove...), "netplan apply")}
+	return p.netplanFile(netplanMain, fmt.Sprintf("      mtu: %d\n", internetMTU), remove...)
 }
 
+// networkManager changes the connection where there is one of that name and adds it elsewhere: a second one of the same name
+// would be neither an error nor of any use.
 func (p plan) networkManager(remove []string) Fix {
-	method := "ipv4.method disabled"
+	modify, method := "", "ipv4.method disabled"
 	if p.address.IsValid() {
 		method = fmt.Sprintf("ipv4.method manual ipv4.addresses %s", p.address)
+		modify = method + " "
 	}
-	add := fmt.Sprintf("nmcli connection add type vlan con-name %[1]s ifname %[1]s dev %[2]s id %[3]d %[4]s 802-3-ethernet.mtu %[5]d",
-		p.name, p.uplink, p.id, method, internetMTU)
-	return Fix{Tool: NetworkManager, Commands: append(append([]string{}, remove...), add, "nmcli connection up "+p.name)}
+	mtu := fmt.Sprintf("802-3-ethernet.mtu %d", internetMTU)
+	command := fmt.Sprintf("nmcli connection modify %[1]s vlan.parent %[2]s vlan.id %[3]d %[4]s%[5]s 2>/dev/null || "+
+		"nmcli connection add type vlan con-name %[1]s ifname %[1]s dev %[2]s id %[3]d %[6]s %[5]s",
+		p.name, p.uplink, p.id, modify, mtu, method)
+	return Fix{Tool: NetworkManager, Commands: append(append([]string{}, remove...), command, "nmcli connection up "+p.name)}
 }
 
 func (p plan) ifupdown(remove []string) Fix {
-	var b strings.Builder
-	fmt.Fprintf(&b, "auto %s\n", p.name)
+	method := "inet manual\n"
 	if p.address.IsValid() {
-		fmt.Fprintf(&b, "iface %s inet static\n  address %s\n", p.name, p.address)
-	} else {
-		fmt.Fprintf(&b, "iface %s inet manual\n", p.name)
+		method = fmt.Sprintf("inet static\n  address %s\n", p.address)
 	}
-	fmt.Fprintf(&b, "  vlan-raw-device %s\n  vlan-id %d\n  mtu %d\n", p.uplink, p.id, internetMTU)
-	return Fix{Tool: Ifupdown, File: "/etc/network/interfaces.d/" + p.name, Content: b.String(),
+	return Fix{Tool: Ifupdown, File: interfacesFile(p.name, ""),
+		Content:  fmt.Sprintf("auto %[1]s\niface %[1]s %[2]s%[3]s  mtu %[4]d\n", p.name, method, p.rawDevice(), internetMTU),
 		Commands: append(append([]string{}, remove...), "ifup --force "+p.name)}
 }
 
@@ -137,11 +133,19 @@ func (p plan) networkd(remove []string) []Fix {
 		network += fmt.Sprintf("[Network]\nAddress=%s\n", p.address)
 	}
 	return []Fix{
-		{Tool: Networkd, File: "/etc/systemd/network/90-" + p.name + ".netdev", Content: device},
-		{Tool: Networkd, File: "/etc/systemd/network/90-" + p.name + ".network", Content: network,
-			Commands: append(append([]string{}, remove...), "networkctl reload", "networkctl reconfigure "+p.uplink),
-			Note:     fmt.Sprintf("the .network file of %s needs the line VLAN=%s in its section [Network]", p.uplink, p.name)},
+		{Tool: Networkd, File: networkdDirectory + "90-" + p.name + ".netdev", Content: device},
+		{Tool: Networkd, File: networkdFile(p.name), Content: network,
+			// Without reconfigure, which takes the addresses of the uplink away for a moment.
+			Commands: append(append([]string{}, remove...), p.networkdUplink(), "networkctl reload"),
+			Note: fmt.Sprintf("the .network file of %[1]s needs the line VLAN=%[2]s in its section [Network]: the command adds it to that file, "+
+				"in a drop-in; where networkctl status %[1]s names no such file, another tool sets %[1]s up", p.uplink, p.name)},
 	}
+}
+
+// networkdUplink adds the VLAN to the uplink: networkd makes one only where the link below asks for it
+// (systemd.netdev(5), section [VLAN]).
+func (p plan) networkdUplink() string {
+	return eachNetworkFile(p.uplink, "", fmt.Sprintf(`printf '[Network]\nVLAN=%[1]s\n' > "$f.d/90-phoenixnap-%[1]s.conf"`, p.name))
 }
 
 func (p plan) ipRoute2(remove []string) Fix {
@@ -165,14 +169,16 @@ func fixLinkUp(name string) []Fix {
 	}
 }
 
-func fixMTU(name string) []Fix {
+// fixMTU sets the MTU of the VLAN interface in a file of its own, which stands behind the one that sets another.
+func fixMTU(v view) []Fix {
+	p := planHere(v)
 	return []Fix{
-		{Tool: Netplan, Commands: []string{fmt.Sprintf("netplan set vlans.%s.mtu=%d", strings.ReplaceAll(name, ".", `\.`), internetMTU), "netplan apply"}},
-		{Tool: NetworkManager, Commands: []string{fmt.Sprintf("nmcli connection modify %s 802-3-ethernet.mtu %d", name, internetMTU), "nmcli connection up " + name}},
-		{Tool: Ifupdown, File: "/etc/network/interfaces.d/" + name, Content: fmt.Sprintf("  mtu %d\n", internetMTU), Commands: []string{"ifup --force " + name},
-			Note: "a line of the interface's own section"},
-		{Tool: Networkd, File: "/etc/systemd/network/90-" + name + ".network", Content: fmt.Sprintf("[Link]\nMTUBytes=%d\n", internetMTU),
-			Commands: []string{"networkctl reload", "networkctl reconfigure " + name}},
-		{Tool: IPRoute2, Commands: []string{fmt.Sprintf("ip link set %s mtu %d", name, internetMTU)}, Note: volatile},
+		p.netplanFile("91-phoenixnap-%s-mtu.yaml", fmt.Sprintf("      mtu: %d\n", internetMTU)),
+		{Tool: NetworkManager, Commands: []string{
+			fmt.Sprintf("nmcli connection modify %s 802-3-ethernet.mtu %d", p.name, internetMTU), "nmcli connection up " + p.name},
+			Note: connectionNote(p.name)},
+		p.interfacesSection("mtu", fmt.Sprintf("  post-up ip link set %s mtu %d\n", p.name, internetMTU)),
+		p.networkdDropIn("mtu", fmt.Sprintf("[Link]\nMTUBytes=%d\n", internetMTU)),
+		{Tool: IPRoute2, Commands: []string{fmt.Sprintf("ip link set %s mtu %d", p.name, internetMTU)}, Note: volatile},
 	}
 }

@@ -5,6 +5,38 @@ import (
 	"strings"
 )
 
+// fixNoCarrier says where a carrier gets lost. No command brings one: what is without it is up already.
+func fixNoCarrier(v view) []Fix {
+	u := v.uplink
+	if u.Bond == nil {
+		return []Fix{{Tool: AnyTool, Commands: []string{"ip -br link show " + u.Name, "ethtool " + u.Name},
+			Note: fmt.Sprintf("look at the cable and the switch port of %s; without a link there, ask phoenixNAP's support", u.Name)}}
+	}
+	commands := []string{"ip -br link show master " + u.Name}
+	var down []string
+	b := v.bondOf(*u)
+	for _, l := range b.members {
+		commands = append(commands, "ethtool "+l.Name)
+		if !l.Up {
+			down = append(down, "ip link set "+l.Name+" up")
+		}
+	}
+	fixes := []Fix{{Tool: AnyTool, Commands: append(commands, "cat /proc/net/bonding/"+u.Name), Note: noCarrierNote(b)}}
+	if len(down) > 0 {
+		fixes = append(fixes, Fix{Tool: IPRoute2, Commands: down, Note: volatile})
+	}
+	return fixes
+}
+
+func noCarrierNote(b bondState) string {
+	names := b.names(func(Link) bool { return true })
+	if len(names) == 0 {
+		return b.name + " has no members, so nothing carries it: give it its ports in the configuration of the machine's network"
+	}
+	return fmt.Sprintf("look at the cable and the switch port of each member of %s (%s); a member that is up and has no link is a matter for phoenixNAP's support",
+		b.name, strings.Join(names, ", "))
+}
+
 func fixHardwareAddress(name, mac string) []Fix {
 	const note = "remove the hardware address that the configuration gives the VLAN interface; it takes its uplink's by itself"
 	return []Fix{
@@ -23,12 +55,20 @@ func fixBondMode(name string) []Fix {
 	return []Fix{
 		{Tool: Netplan, Commands: []string{fmt.Sprintf("netplan set bonds.%s.parameters.mode=%s", name, modeLACP), "netplan apply"}, Note: note},
 		{Tool: NetworkManager, Commands: []string{fmt.Sprintf("nmcli connection modify %s +bond.options mode=%s", name, modeLACP), "nmcli connection up " + name}, Note: note},
-		{Tool: Ifupdown, File: "/etc/network/interfaces", Content: "  bond-mode " + modeLACP + "\n", Commands: []string{"ifdown " + name, "ifup " + name},
-			Note: "a line of the bond's own section; " + note},
-		{Tool: Networkd, File: "/etc/systemd/network/" + name + ".netdev", Content: "[Bond]\nMode=" + modeLACP + "\n", Commands: []string{"networkctl reload"},
+		{Tool: Ifupdown, Commands: []string{
+			fmt.Sprintf(`sed -i '/^iface %s /,/^iface /s/^\( *bond-mode\) .*/\1 %s/' /etc/network/interfaces /etc/network/interfaces.d/*`, name, modeLACP),
+			"ifdown " + name, "ifup " + name},
+			Note: "a section of " + name + " without the line bond-mode needs one; " + note},
+		{Tool: Networkd, Commands: []string{eachDeviceFile(name, fmt.Sprintf(`printf '[Bond]\nMode=%s\n' > "$f.d/90-phoenixnap-mode.conf"`, modeLACP))},
 			Note: "networkd sets the mode when it makes the bond: restart the machine"},
 		{Tool: IPRoute2, Note: "the kernel changes the mode only while the bond has no members; change it where the machine's network is configured"},
 	}
+}
+
+// eachDeviceFile does something with the drop-in directory "$f.d" of the .netdev file by which networkd makes a link.
+func eachDeviceFile(link, do string) string {
+	return fmt.Sprintf(`grep -lsx 'Name=%s' /etc/systemd/network/*.netdev /run/systemd/network/*.netdev /usr/lib/systemd/network/*.netdev | `+
+		`sed 's|.*/|%s|' | while read -r f; do mkdir -p "$f.d" && %s; done`, link, networkdDirectory, do)
 }
 
 // fixSecondInterface removes the VLAN interfaces of the same ID that are not the one on the uplink.

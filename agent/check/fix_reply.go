@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -29,8 +30,13 @@ func fixServiceReplies(v view) []Fix {
 			Commands: []string{"systemctl enable --now " + marksUnit}},
 	}
 	fixes = append(fixes, fixSysctl(ways[0].name, "rp_filter", 2, false)...)
-	fixes = append(fixes, fixWays(ways, note)...)
-	return append(fixes, netplanMarks(ways))
+	p := planHere(v)
+	var commands []string
+	for _, w := range ways {
+		commands = append(commands, w.ipRoute2()...)
+	}
+	return byTool(slices.Concat(fixes, fixWays(p, ways, note), fixMarks(p, ways), []Fix{
+		networkManagerFix(p, ways, note), {Tool: IPRoute2, Note: joinedNotes(note, volatile), Commands: commands}}))
 }
 
 // marks is the ruleset of nft(8). Who asks from a private address is answered by the main table, for no gateway of a public
@@ -51,13 +57,3 @@ func marks(ways []wayOut) string {
 
 const marksService = "[Unit]\nDescription=Marks for replies of the phoenixNAP public network\nAfter=nftables.service\n" +
 	"[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/sbin/nft -f " + marksFile + "\n[Install]\nWantedBy=multi-user.target\n"
-
-// netplanMarks is the drop-in beside the file that netplan writes.
-func netplanMarks(ways []wayOut) Fix {
-	var b strings.Builder
-	for _, w := range ways {
-		b.WriteString(w.networkdMark())
-	}
-	return Fix{Tool: Netplan, File: "/etc/systemd/network/10-netplan-" + ways[0].name + ".network.d/return-path.conf", Content: b.String(),
-		Commands: []string{"networkctl reload", "networkctl reconfigure " + ways[0].name}}
-}

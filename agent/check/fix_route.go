@@ -47,44 +47,83 @@ func (v view) waysOut() []wayOut {
 // fixReturnPath sends what comes from the block back through it. A rule by source serves programs that listen on the
 // node itself; what kube-proxy translates needs the default route there, or marks on connections.
 func fixReturnPath(v view, source netip.Addr) []Fix {
-	for _, w := range v.waysOut() {
-		if w.block.Contains(source) {
-			w.mark = 0
-			return fixWays([]wayOut{w},
-				"serves programs that listen on the node itself; for Services behind kube-proxy make the gateway the node's default gateway, or run the agent with --manage=return-path")
-		}
+	ways := v.waysOut()
+	i := slices.IndexFunc(ways, func(w wayOut) bool { return w.block.Contains(source) })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	const note = "serves programs that listen on the node itself; for Services behind kube-proxy make the gateway the node's default gateway, " +
+		"or run the agent with --manage=return-path"
+	for j := range ways {
+		ways[j].mark = 0
+	}
+	p := planHere(v)
+	return byTool(append(fixWays(p, ways, note), networkManagerFix(p, ways, note),
+		Fix{Tool: IPRoute2, Note: joinedNotes(note, volatile), Commands: ways[i].ipRoute2()}))
 }
 
-// fixWays writes routes and rules for every tool.
-func fixWays(ways []wayOut, note string) []Fix {
-	name := ways[0].name
-	var netplan, policies, networkd, postUp strings.Builder
-	var arguments, commands []string
+// fixWays writes the routes of all blocks, and the rules by source, for the tools that read files. Both findings about
+// replies write the same, so that neither takes back the other.
+func fixWays(p plan, ways []wayOut, note string) []Fix {
+	var routes, rules, networkd, postUp strings.Builder
 	for _, w := range ways {
-		netplan.WriteString(w.netplanRoute())
-		policies.WriteString(w.netplanRules())
+		w.mark = 0 // fixMarks has the rules by mark
+		routes.WriteString(w.netplanRoute())
+		rules.WriteString(w.netplanRules())
 		networkd.WriteString(w.networkd())
-		arguments = append(arguments, w.networkManager())
-		commands = append(commands, w.ipRoute2()...)
+		postUp.WriteString(postUps(w.ipRoute2()))
 	}
-	for _, c := range commands {
-		fmt.Fprintf(&postUp, "  post-up %s || true\n", c)
+	fixes := []Fix{
+		p.netplanFile("91-phoenixnap-%s-routes.yaml", "      routes:\n"+routes.String()+"      routing-policy:\n"+rules.String()),
+		p.interfacesSection("routes", postUp.String()),
+		p.networkdDropIn("routes", networkd.String()),
+	}
+	for i := range fixes {
+		fixes[i].Note = note
+	}
+	return fixes
+}
+
+// fixMarks adds the rules by mark, which only replies of Services need, in files of their own. netplan knows no mask for
+// marks, so there they go beside the file that it writes for systemd-networkd.
+func fixMarks(p plan, ways []wayOut) []Fix {
+	var networkd, postUp strings.Builder
+	for _, w := range ways {
+		networkd.WriteString(w.networkdMark())
+		postUp.WriteString(postUps([]string{w.markRule()}))
 	}
 	return []Fix{
-		{Tool: Netplan, File: "/etc/netplan/90-phoenixnap-" + name + ".yaml", Note: joinedNotes(note, netplanNote(ways)),
-			Content: fmt.Sprintf("network:\n  version: 2\n  vlans:\n    %s:\n      routes:\n%s      routing-policy:\n%s",
-				name, netplan.String(), policies.String()),
-			Commands: []string{"netplan apply"}},
-		{Tool: NetworkManager, Note: note, Commands: []string{
-			"nmcli connection modify " + name + " " + strings.Join(arguments, " "), "nmcli connection up " + name}},
-		{Tool: Ifupdown, File: "/etc/network/interfaces.d/" + name, Commands: []string{"ifup --force " + name},
-			Note: joinedNotes(note, "lines of the interface's own section"), Content: postUp.String()},
-		{Tool: Networkd, File: "/etc/systemd/network/90-" + name + ".network", Note: note, Content: networkd.String(),
-			Commands: []string{"networkctl reload", "networkctl reconfigure " + name}},
-		{Tool: IPRoute2, Note: joinedNotes(note, volatile), Commands: commands},
+		{Tool: Netplan, File: networkdDirectory + "10-netplan-" + p.name + ".network.d/return-path.conf", Content: networkd.String(),
+			Commands: []string{"networkctl reload", "networkctl reconfigure " + p.name},
+			Note:     "netplan knows no mask for marks: the rules by mark go into a drop-in of systemd-networkd"},
+		p.interfacesSection("marks", postUp.String()),
+		p.networkdDropIn("marks", networkd.String()),
 	}
+}
+
+func postUps(commands []string) string {
+	var b strings.Builder
+	for _, c := range commands {
+		fmt.Fprintf(&b, "  post-up %s || true\n", c)
+	}
+	return b.String()
+}
+
+// networkManagerFix appends to the connection; nmcli adds nothing that is there already.
+func networkManagerFix(p plan, ways []wayOut, note string) Fix {
+	arguments := make([]string, len(ways))
+	for i, w := range ways {
+		arguments[i] = w.networkManager()
+	}
+	return Fix{Tool: NetworkManager, Note: joinedNotes(note, connectionNote(p.name)), Commands: []string{
+		"nmcli connection modify " + p.name + " " + strings.Join(arguments, " "), "nmcli connection up " + p.name}}
+}
+
+// byTool puts the fixes of each tool side by side.
+func byTool(fixes []Fix) []Fix {
+	order := []Tool{AnyTool, Netplan, NetworkManager, Ifupdown, Networkd, IPRoute2}
+	slices.SortStableFunc(fixes, func(a, b Fix) int { return slices.Index(order, a.Tool) - slices.Index(order, b.Tool) })
+	return fixes
 }
 
 func joinedNotes(notes ...string) string {
@@ -98,19 +137,20 @@ func (w wayOut) fwmark() string { return fmt.Sprintf("%#x/%#x", w.mark, replyBit
 func (w wayOut) ipRoute2() []string {
 	commands := []string{fmt.Sprintf("ip route replace default via %s dev %s onlink table %d", w.gateway, w.name, w.table)}
 	if w.mark != 0 {
-		commands = append(commands, fmt.Sprintf("ip rule add pref %d fwmark %s lookup %d", markPriority, w.fwmark(), w.table))
+		commands = append(commands, w.markRule())
 	}
 	return append(commands,
 		fmt.Sprintf("ip rule add pref %d from %s lookup main suppress_prefixlength 0", localPriority, w.block),
 		fmt.Sprintf("ip rule add pref %d from %s lookup %d", sourcePriority, w.block, w.table))
 }
 
+func (w wayOut) markRule() string {
+	return fmt.Sprintf("ip rule add pref %d fwmark %s lookup %d", markPriority, w.fwmark(), w.table)
+}
+
 func (w wayOut) networkd() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[Route]\nGateway=%s\nGatewayOnLink=yes\nTable=%d\n", w.gateway, w.table)
-	if w.mark != 0 {
-		b.WriteString(w.networkdMark())
-	}
 	fmt.Fprintf(&b, "[RoutingPolicyRule]\nFrom=%s\nTable=main\nSuppressPrefixLength=0\nPriority=%d\n", w.block, localPriority)
 	fmt.Fprintf(&b, "[RoutingPolicyRule]\nFrom=%s\nTable=%d\nPriority=%d\n", w.block, w.table, sourcePriority)
 	return b.String()

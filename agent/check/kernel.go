@@ -150,7 +150,7 @@ func judgeForwarding(v view) outcome {
 	}
 	return outcome{status: Fail, reason: "ForwardingOff", expected: "ip_forward=1", observed: "ip_forward=0",
 		cause: "the kernel does not forward packets, so services do not reach pods",
-		fixes: []Fix{{Tool: AnyTool, File: sysctlFile, Content: "net.ipv4.ip_forward = 1\n", Commands: []string{"sysctl -p " + sysctlFile}}}}
+		fixes: []Fix{sysctlFix("ip_forward", "net.ipv4.ip_forward = 1\n")}}
 }
 
 // judgeForwardingHere: the switch of one interface outweighs the general one.

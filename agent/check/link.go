@@ -29,12 +29,11 @@ func judgeUplink(v view) outcome {
 	u := v.uplink
 	observed := u.Name + " " + u.state()
 	if !u.Up || !u.LowerUp {
-		reason, cause := "UplinkDown", u.Name+" is down"
+		reason, cause, fixes := "UplinkDown", u.Name+" is down", fixLinkUp(u.Name)
 		if u.Up {
-			reason, cause = "UplinkNoCarrier", u.Name+" has no carrier"
+			reason, cause, fixes = "UplinkNoCarrier", u.Name+" has no carrier", fixNoCarrier(v)
 		}
-		return outcome{status: Fail, reason: reason, expected: u.Name + " up with carrier", observed: observed,
-			cause: cause, fixes: fixLinkUp(u.Name)}
+		return outcome{status: Fail, reason: reason, expected: u.Name + " up with carrier", observed: observed, cause: cause, fixes: fixes}
 	}
 	return ok(observed)
 }
@@ -125,11 +124,12 @@ func judgeVLANUp(v view) outcome {
 	if l.Up && l.LowerUp && (l.OperState == "up" || l.OperState == "unknown") {
 		return ok(observed)
 	}
-	reason, cause := "VLANInterfaceDown", l.Name+" is down"
+	reason, cause, fixes := "VLANInterfaceDown", l.Name+" is down", fixLinkUp(l.Name)
 	if l.Up {
 		reason, cause = "VLANInterfaceNoCarrier", l.Name+" is up, but the layer below is not ("+l.OperState+")"
+		fixes = fixNoCarrier(v)
 	}
-	return outcome{status: Fail, reason: reason, expected: l.Name + " up", observed: observed, cause: cause, fixes: fixLinkUp(l.Name)}
+	return outcome{status: Fail, reason: reason, expected: l.Name + " up", observed: observed, cause: cause, fixes: fixes}
 }
 
 func judgeMTU(v view) outcome {
@@ -140,7 +140,7 @@ func judgeMTU(v view) outcome {
 	}
 	return outcome{status: Warn, reason: "UnusualMTU", expected: fmt.Sprintf("MTU %d", internetMTU), observed: observed,
 		cause: fmt.Sprintf("%s has MTU %d; the way to the Internet carries %d", v.vlan.Name, mtu, internetMTU),
-		fixes: fixMTU(v.vlan.Name)}
+		fixes: fixMTU(v)}
 }
 
 func (l Link) state() string {

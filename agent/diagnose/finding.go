@@ -152,17 +152,9 @@ func writeFixes(p *page, tool check.Tool, fixes []check.Fix) {
 	}
 }
 
-// FileVerb says what to do with the file of a fix: those of sysctl.d hold settings of several fixes.
-func FileVerb(fix check.Fix) string {
-	if strings.HasPrefix(fix.File, "/etc/sysctl.d/") {
-		return "add to"
-	}
-	return "write to"
-}
-
 func writeFix(p *page, fix check.Fix) {
 	if fix.File != "" {
-		p.prose(strings.Repeat(" ", beneath), beneath, FileVerb(fix)+" "+fix.File+":")
+		p.prose(strings.Repeat(" ", beneath), beneath, "write to "+fix.File+":")
 		for line := range strings.Lines(fix.Content) {
 			p.copied(beneath+2, line)
 		}

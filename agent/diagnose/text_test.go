@@ -57,7 +57,7 @@ func brokenVLAN() Document {
 		{ID: "PN104", Title: "the bond has all its members", Status: check.Warn, Severity: check.Warning, Cause: "bond0 has lost members", Observed: "bond0: mode 802.3ad, 1 of 2 members up",
 			Fixes: []check.Fix{{Tool: check.AnyTool, Commands: []string{"cat /proc/net/bonding/bond0"}, Note: "a member without carrier is a matter for phoenixNAP's support"}}},
 		{ID: "PN405", Title: "the node forwards packets to pods", Status: check.Fail, Severity: check.Error, Cause: "the kernel does not forward packets, so services do not reach pods",
-			Fixes: []check.Fix{{Tool: check.AnyTool, File: "/etc/sysctl.d/90-phoenixnap.conf", Content: "net.ipv4.ip_forward = 1\n"}}},
+			Fixes: []check.Fix{{Tool: check.AnyTool, File: "/etc/sysctl.d/90-phoenixnap-ip_forward.conf", Content: "net.ipv4.ip_forward = 1\n"}}},
 		{ID: "PN601", Title: "a node answers for 203.0.113.3 (Service default/web)", Status: check.Skip, Because: "because of PN102"},
 		{ID: "PN601", Title: "a node answers for 203.0.113.4 (Service default/dns)", Status: check.Skip, Because: "because of PN102"},
 	}

@@ -91,21 +91,36 @@ func foreign(units map[string]bool) map[string]bool {
 	return set
 }
 
-// pair follows two candidates one after the other and says what is wrong.
-func pair(t *testing.T, p Programs, configuration string, first, second candidate) error {
+// course is what one candidate does by itself.
+type course struct {
+	candidate
+	adds map[string]bool
+	err  error
+}
+
+// courses follows each candidate by itself on a server; before is what the server generates without it.
+func courses(t *testing.T, p Programs, configuration string, all []candidate) (before map[string]bool, single []course) {
 	t.Helper()
 	before, err := newNetplanServer(t, p, configuration).generated()
 	must(t, "generate the server's own configuration", err)
-	want := map[string]bool{}
+	for _, c := range all {
+		units, err := newNetplanServer(t, p, configuration).follow(c)
+		single = append(single, course{candidate: c, adds: added(before, units), err: err})
+	}
+	return before, single
+}
+
+// pair follows two candidates one after the other and says what is wrong.
+func pair(t *testing.T, p Programs, configuration string, before map[string]bool, first, second course) error {
+	t.Helper()
 	s := newNetplanServer(t, p, configuration)
 	var units map[string]bool
-	for _, c := range []candidate{first, second} {
-		alone, err := newNetplanServer(t, p, configuration).follow(c)
-		if err != nil {
-			return err
+	for _, c := range []course{first, second} {
+		if c.err != nil {
+			return c.err
 		}
-		maps.Copy(want, added(before, alone))
-		if units, err = s.follow(c); err != nil {
+		var err error
+		if units, err = s.follow(c.candidate); err != nil {
 			return err
 		}
 		if lost := missing(foreign(before), units); len(lost) > 0 {
@@ -115,7 +130,7 @@ func pair(t *testing.T, p Programs, configuration string, first, second candidat
 			return fmt.Errorf("%s adds to the server %q", c.name, grown)
 		}
 	}
-	if lost := missing(want, units); len(lost) > 0 {
+	if lost := append(missing(first.adds, units), missing(second.adds, units)...); len(lost) > 0 {
 		return fmt.Errorf("in the end there is no %q", lost)
 	}
 	return nil
@@ -129,10 +144,11 @@ func TestNetplan(t *testing.T) {
 	all := candidates(t, check.Netplan)
 	tried, broken := 0, 0
 	for name, configuration := range map[string]string{"without the VLAN": installer, "with the VLAN": installer + own} {
-		for _, first := range all {
-			for _, second := range all {
+		before, single := courses(t, p, configuration, all)
+		for _, first := range single {
+			for _, second := range single {
 				tried++
-				if err := pair(t, p, configuration, first, second); err != nil {
+				if err := pair(t, p, configuration, before, first, second); err != nil {
 					broken++
 					t.Errorf("%s: %s, then %s: %v", name, first.name, second.name, err)
 				}

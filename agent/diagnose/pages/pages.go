@@ -149,7 +149,7 @@ func tools(f check.Finding) int {
 
 func writeFix(b *strings.Builder, fix check.Fix) {
 	if fix.File != "" {
-		fmt.Fprintf(b, "\n%s `%s`:\n\n```\n%s```\n", sentence(diagnose.FileVerb(fix)), fix.File, fix.Content)
+		fmt.Fprintf(b, "\nWrite to `%s`:\n\n```\n%s```\n", fix.File, fix.Content)
 	}
 	if len(fix.Commands) > 0 {
 		fmt.Fprintf(b, "\n```sh\n%s\n```\n", strings.Join(fix.Commands, "\n"))
@@ -188,6 +188,3 @@ func code(words []string) string {
 	}
 	return strings.Join(texts, ", ")
 }
-
-// sentence begins text with a capital letter.
-func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose/pages"
 )
 
@@ -49,14 +48,17 @@ func fixes(root string) (map[string]string, error) {
 	return written, nil
 }
 
-// steps are what is to be done, in the order in which it is.
+// steps are what is to be done, in the order in which it is, with what no command does.
 func steps(fix check.Fix) string {
 	var b strings.Builder
 	if fix.File != "" {
-		fmt.Fprintf(&b, "%s `%s`:\n\n```\n%s```\n\n", strings.ToUpper(diagnose.FileVerb(fix)[:1])+diagnose.FileVerb(fix)[1:], fix.File, fix.Content)
+		fmt.Fprintf(&b, "Write to `%s`:\n\n```\n%s```\n\n", fix.File, fix.Content)
 	}
 	if len(fix.Commands) > 0 {
 		fmt.Fprintf(&b, "```sh\n%s\n```\n\n", strings.Join(fix.Commands, "\n"))
+	}
+	if fix.Note != "" {
+		fmt.Fprintf(&b, "Note: %s.\n\n", fix.Note)
 	}
 	return b.String()
 }

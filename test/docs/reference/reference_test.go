@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/docs/source"
 )
 
@@ -79,5 +80,14 @@ func TestAConstantWithoutACommentIsRefused(t *testing.T) {
 	s.of[0].block = "Nothing"
 	if _, err := s.write(writer{}, constants); err == nil {
 		t.Error("a choice that takes nothing is no error")
+	}
+}
+
+// TestStepsKeepTheNote: what a fix says in its note is as needed as its commands.
+func TestStepsKeepTheNote(t *testing.T) {
+	got := steps(check.Fix{File: "/etc/a", Content: "b\n", Commands: []string{"c", "d"}, Note: "the bond needs e"})
+	want := "Write to `/etc/a`:\n\n```\nb\n```\n\n```sh\nc\nd\n```\n\nNote: the bond needs e.\n\n"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
 	}
 }
