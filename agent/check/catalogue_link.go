@@ -11,7 +11,7 @@ func linkChecks() []Check {
 				"The bond is not configured, or down.", "No member of the bond has a link.",
 				"The uplink has an unusual name.",
 			},
-			Remedy:  "Bring it up; name it with `--uplink` where it is not recognised.",
+			Remedy:  "Bring it up; without a carrier, look at the cables and the switch ports of its members. Name it with `--uplink` where it is not recognised.",
 			Reasons: []string{"UplinkMissing", "UplinkDown", "UplinkNoCarrier"},
 		},
 		{
@@ -30,7 +30,7 @@ func linkChecks() []Check {
 			DependsOn: []ID{VLANInterface}, judge: judgeVLANUp,
 			Meaning: "The VLAN interface is up, and the layer below it, too.",
 			Causes:  []string{"Somebody set it down.", "The network was reconfigured.", "The uplink lost its carrier."},
-			Remedy:  "Set it up, and keep it up in the configuration.",
+			Remedy:  "Set it up, and keep it up in the configuration. Where the layer below has no carrier, look at the cables and the switch ports of the bond's members.",
 			Reasons: []string{"VLANInterfaceDown", "VLANInterfaceNoCarrier"},
 		},
 		{

@@ -39,7 +39,8 @@ const (
 	AnyTool Tool = "any"
 )
 
-// Fix is one way to mend a failure. A file is to be written first, then the commands run.
+// Fix is one way to fix a failure. The file is written first, whole: no other fix and no guide writes it with other content.
+// Then the commands are run.
 type Fix struct {
 	Tool     Tool     `json:"tool"`
 	File     string   `json:"file,omitempty"`

@@ -135,10 +135,11 @@ func (p plan) networkd(remove []string) []Fix {
 	return []Fix{
 		{Tool: Networkd, File: networkdDirectory + "90-" + p.name + ".netdev", Content: device},
 		{Tool: Networkd, File: networkdFile(p.name), Content: network,
-			// Without reconfigure, which takes the addresses of the uplink away for a moment.
+			// Reload configures the uplink again by itself, for its file has changed.
 			Commands: append(append([]string{}, remove...), p.networkdUplink(), "networkctl reload"),
-			Note: fmt.Sprintf("the .network file of %[1]s needs the line VLAN=%[2]s in its section [Network]: the command adds it to that file, "+
-				"in a drop-in; where networkctl status %[1]s names no such file, another tool sets %[1]s up", p.uplink, p.name)},
+			Note: fmt.Sprintf("the .network file of %[1]s needs the line VLAN=%[2]s in its section [Network]: the command adds it "+
+				"in a drop-in, and networkd takes the addresses of %[1]s away for a moment when it reads that; "+
+				"where networkctl status %[1]s names no such file, another tool sets %[1]s up", p.uplink, p.name)},
 	}
 }
 

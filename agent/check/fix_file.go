@@ -62,7 +62,7 @@ func (p plan) rawDevice() string {
 }
 
 // interfacesSection is a further section of the interface: ifupdown runs all that have its name, in the order in which it
-// reads them. A script in if-up.d would not do, for ifupdown2 runs none unless it is told to.
+// reads them. A script in if-up.d would not do, for ifupdown2 runs none by default.
 func (p plan) interfacesSection(purpose, lines string) Fix {
 	return Fix{Tool: Ifupdown, File: interfacesFile(p.name, purpose),
 		Content: fmt.Sprintf("iface %s inet manual\n%s%s", p.name, p.rawDevice(), lines), Commands: []string{"ifup --force " + p.name}}
@@ -76,8 +76,9 @@ func networkdFile(name string) string { return networkdDirectory + "90-" + name 
 func (p plan) networkdDropIn(purpose, content string) Fix {
 	main := networkdFile(p.name)
 	file := main + ".d/90-phoenixnap-" + purpose + ".conf"
-	return Fix{Tool: Networkd, File: file, Content: content, Commands: []string{
-		eachNetworkFile(p.name, path.Base(main), fmt.Sprintf(`ln -sf %s "$f.d/"`, file)), "networkctl reload", "networkctl reconfigure " + p.name}}
+	link := eachNetworkFile(p.name, path.Base(main), fmt.Sprintf(`ln -sf %s "$f.d/"`, file))
+	return Fix{Tool: Networkd, File: file, Content: content,
+		Commands: []string{link, "networkctl reload", "networkctl reconfigure " + p.name}}
 }
 
 // eachNetworkFile does something with the drop-in directory "$f.d" of the .network file by which networkd configures a link,
@@ -87,11 +88,17 @@ func eachNetworkFile(link, but, do string) string {
 	if but != "" {
 		but = fmt.Sprintf(`\|/%s$|d; `, but)
 	}
-	return fmt.Sprintf(`networkctl status %s | sed -n '%ss|^ *Network File: /.*/|%s|p' | while read -r f; do mkdir -p "$f.d" && %s; done`,
-		link, but, networkdDirectory, do)
+	return fmt.Sprintf(`networkctl status %s | sed -n '%ss|^ *Network File: /.*/|%s|p' | %s`,
+		link, but, networkdDirectory, eachDropIn(do))
+}
+
+// eachDropIn does something with the directory "$f.d" of each file whose name it reads.
+func eachDropIn(do string) string {
+	return fmt.Sprintf(`while read -r f; do mkdir -p "$f.d" && %s; done`, do)
 }
 
 // connectionNote: a connection has a name of its own, which a person may have chosen.
 func connectionNote(name string) string {
-	return fmt.Sprintf("where the connection of %[1]s has another name, put that in the place of %[1]s (nmcli -f NAME,DEVICE connection show)", name)
+	return fmt.Sprintf("where the connection of %[1]s has another name, put that in the place of %[1]s "+
+		"(nmcli -f NAME,DEVICE connection show)", name)
 }

@@ -33,8 +33,8 @@ func noCarrierNote(b bondState) string {
 	if len(names) == 0 {
 		return b.name + " has no members, so nothing carries it: give it its ports in the configuration of the machine's network"
 	}
-	return fmt.Sprintf("look at the cable and the switch port of each member of %s (%s); a member that is up and has no link is a matter for phoenixNAP's support",
-		b.name, strings.Join(names, ", "))
+	return fmt.Sprintf("look at the cable and the switch port of each member of %s (%s); "+
+		"a member that is up and has no link is a matter for phoenixNAP's support", b.name, strings.Join(names, ", "))
 }
 
 func fixHardwareAddress(name, mac string) []Fix {
@@ -56,10 +56,10 @@ func fixBondMode(name string) []Fix {
 		{Tool: Netplan, Commands: []string{fmt.Sprintf("netplan set bonds.%s.parameters.mode=%s", name, modeLACP), "netplan apply"}, Note: note},
 		{Tool: NetworkManager, Commands: []string{fmt.Sprintf("nmcli connection modify %s +bond.options mode=%s", name, modeLACP), "nmcli connection up " + name}, Note: note},
 		{Tool: Ifupdown, Commands: []string{
-			fmt.Sprintf(`sed -i '/^iface %s /,/^iface /s/^\( *bond-mode\) .*/\1 %s/' /etc/network/interfaces /etc/network/interfaces.d/*`, name, modeLACP),
+			fmt.Sprintf(`sed -i '/^iface %s /,/^iface /s/^\( *bond-mode\) .*/\1 %s/' /etc/network/interfaces %s*`, name, modeLACP, interfacesDirectory),
 			"ifdown " + name, "ifup " + name},
 			Note: "a section of " + name + " without the line bond-mode needs one; " + note},
-		{Tool: Networkd, Commands: []string{eachDeviceFile(name, fmt.Sprintf(`printf '[Bond]\nMode=%s\n' > "$f.d/90-phoenixnap-mode.conf"`, modeLACP))},
+		{Tool: Networkd, Commands: []string{eachDeviceFile(name, `printf '[Bond]\nMode=`+modeLACP+`\n' > "$f.d/90-phoenixnap-mode.conf"`)},
 			Note: "networkd sets the mode when it makes the bond: restart the machine"},
 		{Tool: IPRoute2, Note: "the kernel changes the mode only while the bond has no members; change it where the machine's network is configured"},
 	}
@@ -67,8 +67,11 @@ func fixBondMode(name string) []Fix {
 
 // eachDeviceFile does something with the drop-in directory "$f.d" of the .netdev file by which networkd makes a link.
 func eachDeviceFile(link, do string) string {
-	return fmt.Sprintf(`grep -lsx 'Name=%s' /etc/systemd/network/*.netdev /run/systemd/network/*.netdev /usr/lib/systemd/network/*.netdev | `+
-		`sed 's|.*/|%s|' | while read -r f; do mkdir -p "$f.d" && %s; done`, link, networkdDirectory, do)
+	files := make([]string, 0, 3)
+	for _, directory := range []string{"/etc", "/run", "/usr/lib"} {
+		files = append(files, directory+"/systemd/network/*.netdev")
+	}
+	return fmt.Sprintf(`grep -lsx 'Name=%s' %s | sed 's|.*/|%s|' | %s`, link, strings.Join(files, " "), networkdDirectory, eachDropIn(do))
 }
 
 // fixSecondInterface removes the VLAN interfaces of the same ID that are not the one on the uplink.

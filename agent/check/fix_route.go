@@ -109,7 +109,7 @@ func postUps(commands []string) string {
 	return b.String()
 }
 
-// networkManagerFix appends to the connection; nmcli adds nothing that is there already.
+// networkManagerFix appends to the connection; nmcli does not add a route or rule twice.
 func networkManagerFix(p plan, ways []wayOut, note string) Fix {
 	arguments := make([]string, len(ways))
 	for i, w := range ways {
@@ -181,14 +181,6 @@ func (w wayOut) netplanRules() string {
 	}
 	fmt.Fprintf(&b, "        - {from: %s, table: %d, priority: %d}\n", w.block, w.table, sourcePriority)
 	return b.String()
-}
-
-// netplanNote tells what netplan's own files cannot say: a mask for a mark.
-func netplanNote(ways []wayOut) string {
-	if ways[0].mark == 0 {
-		return ""
-	}
-	return "netplan knows no mask for marks: the rules by mark go into a drop-in of systemd-networkd, as below"
 }
 
 // fixTable puts the default route back into a table that lost it.

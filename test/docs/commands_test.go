@@ -16,7 +16,8 @@ import (
 
 // others are programs that are neither ours nor of Kubernetes: they are only told from misspelt ones.
 var others = []string{"apt-get", "cat", "chmod", "cosign", "cp", "curl", "export", "git", "grep", "head", "ifdown", "ifup", "install", "ip", "ipvsadm", "jq", "k3s", "kubeadm", "networkctl", "netplan", "nft", "nmcli", "ping",
-	"podman", "rm", "sed", "sh", "sha256sum", "sudo", "sysctl", "systemctl", "tail", "tcpdump", "xargs", "arping", "bridge", "ethtool", "cd", "mkdir", "mv", "echo", "ls", "modprobe"}
+	"podman", "rm", "sed", "sh", "sha256sum", "sudo", "sysctl", "systemctl", "tail", "tcpdump", "xargs", "arping", "bridge", "ethtool", "cd", "mkdir", "mv", "echo", "ls", "modprobe",
+	"while", "do", "done", "printf", "ln"}
 
 // TestWhatThePagesTellToDoWorks tries it against a real API server on which this project is installed.
 func TestWhatThePagesTellToDoWorks(t *testing.T) {

@@ -2,10 +2,10 @@ package fixes
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,78 +19,69 @@ const root = "../.."
 // vlan is the VLAN interface of the server that the checks are tested with.
 const vlan = "bond0.100"
 
-// candidate is what a person does about a finding, or by the guide, with one tool.
-type candidate struct {
-	name  string
+// course is what several findings or recipes have in common: the files that they write and the commands that edit files.
+type course struct {
+	names []string
 	fixes []check.Fix
 }
 
-// candidates are all that write files or run a command that begins with one of the words, with this tool.
-func candidates(t *testing.T, tool check.Tool, commands ...string) []candidate {
+func (c course) String() string { return strings.Join(c.names, " or ") }
+
+// courses are all that write files with this tool, or run commands that begin with one of the words: those of the guide, and
+// those of every finding that the checks are tested with.
+func courses(t *testing.T, tool check.Tool, words ...string) []course {
 	t.Helper()
 	examples, err := pages.Examples(filepath.Join(root, "agent", "check", "testdata"))
 	must(t, "read the findings", err)
-	found := fromGuide(t, tool)
-	for _, id := range sortedIDs(examples) {
+	all, err := Guide(root, tool)
+	must(t, "read the guide", err)
+	for _, id := range slices.Sorted(maps.Keys(examples)) {
 		for _, f := range examples[id] {
-			fixes := slices.DeleteFunc(slices.Clone(f.Fixes), func(fix check.Fix) bool {
-				return fix.Tool != tool || fix.File == "" && !slices.ContainsFunc(fix.Commands, func(c string) bool {
-					return slices.ContainsFunc(commands, func(word string) bool { return strings.HasPrefix(c, word) })
-				})
-			})
-			c := candidate{name: fmt.Sprintf("%s %s", f.ID, f.Reason), fixes: fixes}
-			if len(fixes) > 0 && !slices.ContainsFunc(found, func(other candidate) bool { return same(c, other) }) {
-				found = append(found, c)
-			}
+			all = append(all, Candidate{Name: fmt.Sprintf("%s %s", f.ID, f.Reason), Fixes: f.Fixes})
+		}
+	}
+	var found []course
+	for _, c := range all {
+		fixes := essence(c.Fixes, tool, words)
+		i := slices.IndexFunc(found, func(other course) bool { return fmt.Sprint(other.fixes) == fmt.Sprint(fixes) })
+		switch {
+		case len(fixes) == 0:
+		case i < 0:
+			found = append(found, course{names: []string{c.Name}, fixes: fixes})
+		case !slices.Contains(found[i].names, c.Name):
+			found[i].names = append(found[i].names, c.Name)
+		default:
 		}
 	}
 	if len(found) < 4 {
-		t.Fatalf("only %d fixes for %s: the test shows nothing", len(found), tool)
+		t.Fatalf("only %d ways to fix something with %s: the test shows nothing", len(found), tool)
 	}
 	return found
 }
 
-// same reports whether two candidates of one finding do the same.
-func same(a, b candidate) bool { return a.name == b.name && fmt.Sprint(a.fixes) == fmt.Sprint(b.fixes) }
-
-func sortedIDs(examples map[check.ID][]check.Finding) []check.ID {
-	var ids []check.ID
-	for id := range examples {
-		ids = append(ids, id)
+// essence keeps of fixes the files of a tool and the commands that begin with one of the words.
+func essence(fixes []check.Fix, tool check.Tool, words []string) []check.Fix {
+	var kept []check.Fix
+	for _, fix := range fixes {
+		commands := slices.DeleteFunc(slices.Clone(fix.Commands), func(c string) bool {
+			return !slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(c, word) })
+		})
+		if fix.Tool == tool && (fix.File != "" || len(commands) > 0) {
+			kept = append(kept, check.Fix{File: fix.File, Content: fix.Content, Commands: commands})
+		}
 	}
-	slices.Sort(ids)
-	return ids
+	return kept
 }
 
-var (
-	recipe  = regexp.MustCompile("(?s)<!-- begin ([a-z-]+): written by make docs -->\n(.*?)<!-- end ")
-	written = regexp.MustCompile("(?s)Write to `([^`]+)`:\n\n```\n(.*?)```\n")
-	typed   = regexp.MustCompile("(?s)```sh\n(.*?)\n```\n")
-)
-
-// fromGuide are the recipes of the guide for a tool.
-func fromGuide(t *testing.T, tool check.Tool) []candidate {
-	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "guides", "network.md"))
-	must(t, "read the guide", err)
-	var found []candidate
-	for _, match := range recipe.FindAllStringSubmatch(string(page), -1) {
-		if !strings.HasSuffix(match[1], "-"+string(tool)) {
-			continue
+// everyPair calls try with each course and each other, in both orders, and counts the findings and recipes that they stand for.
+func everyPair(all []course, try func(i, j int)) (pairs int) {
+	for i, first := range all {
+		for j, second := range all {
+			try(i, j)
+			pairs += len(first.names) * len(second.names)
 		}
-		c := candidate{name: "guide " + match[1]}
-		for _, file := range written.FindAllStringSubmatch(match[2], -1) {
-			c.fixes = append(c.fixes, check.Fix{Tool: tool, File: file[1], Content: file[2]})
-		}
-		for _, commands := range typed.FindAllStringSubmatch(match[2], -1) {
-			c.fixes = append(c.fixes, check.Fix{Tool: tool, Commands: strings.Split(commands[1], "\n")})
-		}
-		found = append(found, c)
 	}
-	if len(found) == 0 {
-		t.Fatalf("the guide has no recipe for %s: the pattern is out of date", tool)
-	}
-	return found
+	return pairs
 }
 
 func must(t *testing.T, what string, err error) {

@@ -66,15 +66,15 @@ func (s netplanServer) generated() (map[string]bool, error) {
 	return units, nil
 }
 
-// follow writes the files of a candidate and generates after each.
-func (s netplanServer) follow(c candidate) (units map[string]bool, err error) {
+// follow writes the files of a course and generates after each.
+func (s netplanServer) follow(c course) (units map[string]bool, err error) {
 	s.t.Helper()
 	for _, fix := range c.fixes {
 		if fix.File != "" {
 			write(s.t, s.root, fix.File, fix.Content)
 		}
 		if units, err = s.generated(); err != nil {
-			return nil, fmt.Errorf("after %s wrote %s: %w", c.name, fix.File, err)
+			return nil, fmt.Errorf("after %s wrote %s: %w", c, fix.File, err)
 		}
 	}
 	return units, nil
@@ -91,46 +91,24 @@ func foreign(units map[string]bool) map[string]bool {
 	return set
 }
 
-// course is what one candidate does by itself.
-type course struct {
-	candidate
-	adds map[string]bool
-	err  error
-}
-
-// courses follows each candidate by itself on a server; before is what the server generates without it.
-func courses(t *testing.T, p Programs, configuration string, all []candidate) (before map[string]bool, single []course) {
-	t.Helper()
-	before, err := newNetplanServer(t, p, configuration).generated()
-	must(t, "generate the server's own configuration", err)
-	for _, c := range all {
-		units, err := newNetplanServer(t, p, configuration).follow(c)
-		single = append(single, course{candidate: c, adds: added(before, units), err: err})
-	}
-	return before, single
-}
-
-// pair follows two candidates one after the other and says what is wrong.
-func pair(t *testing.T, p Programs, configuration string, before map[string]bool, first, second course) error {
-	t.Helper()
-	s := newNetplanServer(t, p, configuration)
+// pair follows two courses one after the other and says what is wrong. before is what the server generates by itself, alone
+// what each course adds to it.
+func (s netplanServer) pair(before map[string]bool, courses [2]course, alone [2]map[string]bool) error {
+	s.t.Helper()
 	var units map[string]bool
-	for _, c := range []course{first, second} {
-		if c.err != nil {
-			return c.err
-		}
+	for _, c := range courses {
 		var err error
-		if units, err = s.follow(c.candidate); err != nil {
+		if units, err = s.follow(c); err != nil {
 			return err
 		}
 		if lost := missing(foreign(before), units); len(lost) > 0 {
-			return fmt.Errorf("%s takes from the server %q", c.name, lost)
+			return fmt.Errorf("%s takes from the server %q", c, lost)
 		}
 		if grown := missing(foreign(units), before); len(grown) > 0 {
-			return fmt.Errorf("%s adds to the server %q", c.name, grown)
+			return fmt.Errorf("%s adds to the server %q", c, grown)
 		}
 	}
-	if lost := append(missing(first.adds, units), missing(second.adds, units)...); len(lost) > 0 {
+	if lost := append(missing(alone[0], units), missing(alone[1], units)...); len(lost) > 0 {
 		return fmt.Errorf("in the end there is no %q", lost)
 	}
 	return nil
@@ -141,19 +119,25 @@ func pair(t *testing.T, p Programs, configuration string, before map[string]bool
 // keeps its bond, addresses and routes after every step, and in the end both stand.
 func TestNetplan(t *testing.T) {
 	p := unpack(t)
-	all := candidates(t, check.Netplan)
+	all := courses(t, check.Netplan)
 	tried, broken := 0, 0
 	for name, configuration := range map[string]string{"without the VLAN": installer, "with the VLAN": installer + own} {
-		before, single := courses(t, p, configuration, all)
-		for _, first := range single {
-			for _, second := range single {
-				tried++
-				if err := pair(t, p, configuration, before, first, second); err != nil {
-					broken++
-					t.Errorf("%s: %s, then %s: %v", name, first.name, second.name, err)
-				}
+		before, err := newNetplanServer(t, p, configuration).generated()
+		must(t, "generate the server's own configuration", err)
+		alone := make([]map[string]bool, len(all))
+		for i, c := range all {
+			units, err := newNetplanServer(t, p, configuration).follow(c)
+			if alone[i] = added(before, units); err != nil {
+				t.Errorf("%s: %s by itself: %v", name, c, err)
 			}
 		}
+		tried += everyPair(all, func(i, j int) {
+			s := newNetplanServer(t, p, configuration)
+			if err := s.pair(before, [2]course{all[i], all[j]}, [2]map[string]bool{alone[i], alone[j]}); err != nil {
+				broken += len(all[i].names) * len(all[j].names)
+				t.Errorf("%s: %s, then %s: %v", name, all[i], all[j], err)
+			}
+		})
 	}
 	t.Logf("figure fix_pairs_tried %d pairs", tried)
 	t.Logf("figure fix_pairs_broken %d pairs", broken)

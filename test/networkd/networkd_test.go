@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/lib/systemd:/lib/systemd"); err != nil {
 		panic(err)
 	}
-	os.Exit(kernel.Main(m, kernel.Programs(program)))
+	os.Exit(kernel.Main(m, kernel.Programs(program, "networkctl", "dbus-daemon"),
+		kernel.File(filepath.Join(root(), "agent", "check", "testdata")), kernel.File(filepath.Join(root(), "docs", "guides", "network.md"))))
 }
 
 // service is systemd-networkd with a configuration of its own.

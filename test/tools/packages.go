@@ -31,8 +31,10 @@ func packageOf(program string) string {
 		return "util-linux"
 	case "dpkg-deb":
 		return "dpkg"
-	case "systemd-networkd":
+	case "systemd-networkd", "networkctl":
 		return "systemd"
+	case "dbus-daemon":
+		return "dbus"
 	case "iptables-save", "iptables-restore":
 		return "iptables"
 	default:

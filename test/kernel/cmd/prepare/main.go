@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command prepare makes ready what tests and the network lab need of the system: packages and the parts of a virtual
-// machine. It says before what it installs.
+// Command prepare makes ready what tests and the network lab need of the system: packages, the tools that
+// configure a network, and the parts of a virtual machine. It says before what it installs.
 package main
 
 import (
@@ -11,12 +11,16 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/fixes"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/kernel"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := kernel.Prepare(ctx, "nft", "iptables", "ip", "bridge", "tc", "setpriv")
+	err := kernel.Prepare(ctx, "nft", "iptables", "ip", "bridge", "tc", "setpriv", "dbus-daemon")
+	if err == nil {
+		_, err = fixes.Unpack(ctx)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "prepare:", err)
