@@ -16,9 +16,8 @@ const strangerID = "stranger-client"
 
 // twoAccounts are the account of a cluster and one that has servers of its own and a client with the same secret.
 func twoAccounts(servers, strangers int) (seed pnapsim.Seed, ids []string) {
-	seed, ids = cluster()
+	seed = simtest.Seed()
 	seed.Accounts[0].Servers = nil
-	ids = nil
 	server := func(account, number int) pnapsim.ServerSeed {
 		return pnapsim.ServerSeed{
 			ID: fmt.Sprintf("5fa54d1e91867c03a0a7%02x%02x", account, number), Hostname: fmt.Sprintf("a%dn%d", account, number),
