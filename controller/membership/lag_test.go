@@ -93,7 +93,7 @@ func boughtOnce(t *testing.T, lag time.Duration, lost bool, change func(*world))
 	if leaks := w.sim.LeakCheck(simtest.ClientID); len(leaks) > 0 {
 		t.Errorf("blocks %v are left", leaks)
 	}
-	// The list may still show the block that is gone. It is in nobody's way.
+	// The list may still show the block that is gone. It is in no one's way.
 	w.selectNode(0, true)
 	w.run(5 * time.Minute)
 	w.expectPurchases(2)

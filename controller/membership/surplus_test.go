@@ -217,7 +217,8 @@ func TestNothingIsGivenBackOnAGuess(t *testing.T) {
 	}
 }
 
-// An address that is recorded for nobody, because the process ended between two writes, keeps no block.
+// An address that is held for a server which does not have it, because a process ended between two writes, keeps no
+// block.
 func TestAnAddressWithoutAServerKeepsNoBlock(t *testing.T) {
 	w := newWorld(t, withSurplus(2, surplusA), buys)
 	w.recordPurchase(surplusA)

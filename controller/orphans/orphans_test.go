@@ -131,7 +131,7 @@ func TestOneBlockOfTheNodesIsExcused(t *testing.T) {
 	for name, test := range map[string]struct {
 		options  []option
 		recorded string
-		told     []string
+		reports  []string
 	}{
 		"one":                   {options: []option{nodes(blockID, "198.51.100.0/28", networkID)}},
 		"one, none is recorded": {options: []option{nodes(blockID, "198.51.100.0/28", "")}},
@@ -139,11 +139,11 @@ func TestOneBlockOfTheNodesIsExcused(t *testing.T) {
 			options: []option{
 				nodes(blockID, "198.51.100.0/28", networkID), nodes(second, "198.51.100.16/28", ""), nodes(third, "198.51.100.32/28", ""),
 			},
-			recorded: third, told: []string{blockID, second},
+			recorded: third, reports: []string{blockID, second},
 		},
 		"several, none is recorded": {
 			options: []option{nodes(blockID, "198.51.100.0/28", ""), nodes(second, "198.51.100.16/28", networkID)},
-			told:    []string{blockID},
+			reports: []string{blockID},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,17 +157,17 @@ func TestOneBlockOfTheNodesIsExcused(t *testing.T) {
 				}
 			}
 			w.pass(30 * time.Minute)
-			var told []string
+			var got []string
 			for _, event := range w.heard {
 				for _, id := range []string{blockID, second, third} {
 					if strings.Contains(event, "OrphanedIPBlock IP block "+id) {
-						told = append(told, id)
+						got = append(got, id)
 					}
 				}
 			}
-			slices.Sort(told)
-			if !slices.Equal(told, test.told) {
-				t.Errorf("reported %v, want %v: %q", told, test.told, w.heard)
+			slices.Sort(got)
+			if !slices.Equal(got, test.reports) {
+				t.Errorf("reported %v, want %v: %q", got, test.reports, w.heard)
 			}
 			if got := len(w.sim.State(accountID).Blocks); got != len(test.options) {
 				t.Errorf("%d blocks are left of %d", got, len(test.options))

@@ -13,7 +13,9 @@ import (
 //
 // recorded is the ID that the recorded purchase names; empty for none. used reports whether a server has, or is about
 // to get, an address of a block.
-func ChooseNodeBlock(blocks []Sighting, recorded string, used func(Block) bool, v View) (kept Sighting, surplus []Sighting, found bool) {
+func ChooseNodeBlock(
+	blocks []Sighting, recorded string, used func(Block) bool, v View,
+) (kept Sighting, surplus []Sighting, found bool) {
 	readable := slices.DeleteFunc(slices.Clone(blocks), func(s Sighting) bool { return s.Hidden })
 	slices.SortFunc(readable, func(a, b Sighting) int { return cmp.Compare(a.Block.ID, b.Block.ID) })
 	readable = slices.CompactFunc(readable, func(a, b Sighting) bool { return a.Block.ID == b.Block.ID })
