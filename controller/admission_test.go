@@ -48,6 +48,16 @@ func forger(t *testing.T) kubernetes.Interface {
 	return forger
 }
 
+// switchPoliciesOff deletes the RoleBinding, which a controller of another test may have switched on; the next replica that a
+// test starts installs it again, without a subject.
+func switchPoliciesOff(t *testing.T) {
+	t.Helper()
+	err := admin(t).RbacV1().RoleBindings(metav1.NamespaceSystem).Delete(t.Context(), admission.BindingName, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+}
+
 // forge tries to create Services that name an address, and returns what the API server says to the first that it refuses.
 func forge(t *testing.T, client kubernetes.Interface) error {
 	t.Helper()
@@ -69,6 +79,7 @@ func forge(t *testing.T, client kubernetes.Interface) error {
 func TestPoliciesFollowTheConfiguration(t *testing.T) {
 	_, url := simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)}, simtest.Seed())
 	author := forger(t)
+	switchPoliciesOff(t)
 	subjects := func() int {
 		binding, err := admin(t).RbacV1().RoleBindings(metav1.NamespaceSystem).Get(t.Context(), admission.BindingName, metav1.GetOptions{})
 		if err != nil {

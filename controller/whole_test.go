@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/admission"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/ledger"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -68,10 +67,7 @@ func newScene(t *testing.T) *scene {
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
-	err = s.client.RbacV1().RoleBindings(metav1.NamespaceSystem).Delete(t.Context(), admission.BindingName, metav1.DeleteOptions{}) // likewise
-	if err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
-	}
+	switchPoliciesOff(t)
 	return s
 }
 
