@@ -167,6 +167,10 @@ table ip kube {
 	}
 	chain one { update @affinity { ip saddr } meta l4proto tcp dnat to 10.244.1.10:80; }
 	chain two { meta l4proto tcp dnat to 10.244.2.10:80; }
+	map service-ips {
+		type ipv4_addr . inet_proto . inet_service : verdict;
+		elements = { 10.96.0.1 . tcp . 443 : goto one, 10.96.0.10 . udp . 53 : goto two, 10.96.0.11 . sctp . 36412 : goto two }
+	}
 	chain postrouting {
 		type nat hook postrouting priority 100;
 		mark & 0x4000 != 0 mark set mark ^ 0x4000 masquerade fully-random
@@ -192,5 +196,13 @@ func TestKernelTakesTheRulesOfKubeProxy(t *testing.T) {
 	}
 	if rules := execute(t, "srv-b", "nft", "list", "ruleset"); rules != "" {
 		t.Errorf("srv-b has rules of srv-a:\n%s", rules)
+	}
+	// In every full sync after its first, as when the zone of its Node changes, kube-proxy compares the names of
+	// protocols with these, and deletes what differs: each Service would be gone.
+	elements := execute(t, "srv-a", "nft", "--json", "list", "map", "ip", "kube", "service-ips")
+	for _, want := range []string{`["10.96.0.1", "tcp", 443]`, `["10.96.0.10", "udp", 53]`, `["10.96.0.11", "sctp", 36412]`} {
+		if !strings.Contains(elements, want) {
+			t.Errorf("nft lists %s without %s: does the server have /etc/protocols?", elements, want)
+		}
 	}
 }

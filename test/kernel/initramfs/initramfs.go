@@ -24,6 +24,16 @@ var directories = []string{
 	"bin", "sbin", "usr/bin", "usr/sbin", "usr/local/bin", "dev", "proc", "sys", "run", "tmp", "etc", "root", "var/log", "payload", "lab",
 }
 
+// protocols is /etc/protocols, as every distribution has it, with what a Service can have and what goes with it. Without it
+// nft lists protocols as numbers.
+const protocols = `ip 0 IP
+icmp 1 ICMP
+tcp 6 TCP
+udp 17 UDP
+ipv6-icmp 58 IPv6-ICMP
+sctp 132 SCTP
+`
+
 // Write writes the archive. Large files and the command to run come in further archives or on a disk.
 func (b Base) Write(w io.Writer) error {
 	index, err := OpenIndex(b.Modules)
@@ -42,6 +52,7 @@ func (b Base) Write(w io.Writer) error {
 	a.File("etc/group", 0o644, []byte("root:x:0:\n"))
 	a.File("etc/hosts", 0o644, []byte("127.0.0.1 localhost\n::1 localhost\n"))
 	a.File("etc/nsswitch.conf", 0o644, []byte("hosts: files\n"))
+	a.File("etc/protocols", 0o644, []byte(protocols))
 	a.Symlink("sbin/modprobe", "/bin/busybox") // what the kernel calls to load a module on demand
 	a.Symlink("var/run", "/run")
 	if err := addProgram(a, "bin/busybox", b.Busybox); err != nil {

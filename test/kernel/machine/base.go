@@ -105,7 +105,7 @@ func keyOf(parts initramfs.Base) (string, error) {
 			return "", fmt.Errorf("initramfs: read %s: %w", name, err)
 		}
 	}
-	fmt.Fprintln(hash, "layout 1", parts.Modules, parts.Wanted)
+	fmt.Fprintln(hash, "layout 2", parts.Modules, parts.Wanted)
 	return hex.EncodeToString(hash.Sum(nil))[:16], nil
 }
 
