@@ -13,7 +13,7 @@ DIST ?= dist/bin
 COMPONENT := k8s.io/component-base/version
 LDFLAGS := -s -w -buildid= -X $(COMPONENT).gitVersion=$(VERSION) -X $(COMPONENT).gitCommit=$(COMMIT)
 # Linter and test runner, pinned in a module of their own.
-DEV := go tool -modfile=test/tools/dev/go.mod
+DEV := go tool -modfile=test/env/tools/dev/go.mod
 TEST := $(DEV) gotestsum --format pkgname --
 TESTFLAGS ?= -race -shuffle=on -timeout 25m -p 2
 
@@ -31,7 +31,7 @@ PACKED := $(filter %-linux-amd64 %-linux-arm64,$(filter-out $(DIST)/pnapsim-% $(
 package_phoenixnap-cloud-controller-manager := ./controller
 package_phoenixnap-agent := ./agent
 package_kubectl-pnap := ./controller/kubectl-pnap
-package_pnapsim := ./test/pnapsim/cmd/pnapsim
+package_pnapsim := ./test/sim/pnapsim/cmd/pnapsim
 
 .PHONY: help
 help: ## List the targets
@@ -48,7 +48,7 @@ test: prepare ## Run all tests
 .PHONY: test-long
 test-long: prepare ## Run all tests, random walks with fifty times as many seeds, the announcer's model with 100,000
 	PNAP_SEED_FACTOR=50 $(TEST) $(TESTFLAGS) -timeout 120m ./...
-	PNAP_SEED_FACTOR=500 go test ./agent/announcer -run 'TestModel$$|TestOneFault|TestScale' -count=1 -timeout 120m -v | grep -v '^ *\(=== \|--- PASS\)'
+	PNAP_SEED_FACTOR=500 go test ./agent/announce/election -run 'TestModel$$|TestOneFault|TestScale' -count=1 -timeout 120m -v | grep -v '^ *\(=== \|--- PASS\)'
 
 .PHONY: test-minors
 test-minors: prepare ## Run the controller's tests against kube-apiservers of three Kubernetes minors, the older ones built first
@@ -56,39 +56,39 @@ test-minors: prepare ## Run the controller's tests against kube-apiservers of th
 
 # The packages whose tests start a control plane.
 MINORS ?= 1.36 1.35 1.34
-ON_CONTROL_PLANE = $(shell go list -f '{{range .TestImports}}{{println . $$.ImportPath}}{{end}}{{range .XTestImports}}{{println . $$.ImportPath}}{{end}}' ./controller/... ./test/controlplane | awk '$$1 ~ /\/test\/controlplane$$/ {print $$2}') ./test/controlplane
+ON_CONTROL_PLANE = $(shell go list -f '{{range .TestImports}}{{println . $$.ImportPath}}{{end}}{{range .XTestImports}}{{println . $$.ImportPath}}{{end}}' ./controller/... ./test/env/controlplane | awk '$$1 ~ /\/test\/controlplane$$/ {print $$2}') ./test/env/controlplane
 .PHONY: test-minor
 test-minor: go
-	@echo "Kubernetes $(MINOR): $$(PNAP_KUBERNETES_MINOR=$(MINOR) go run ./test/tools/cmd/tools kube-apiserver)"
+	@echo "Kubernetes $(MINOR): $$(PNAP_KUBERNETES_MINOR=$(MINOR) go run ./test/env/tools/cmd/tools kube-apiserver)"
 	@results=$$(mktemp) && trap "rm -f $$results" EXIT && \
 	PNAP_KUBERNETES_MINOR=$(MINOR) $(DEV) gotestsum --format pkgname --jsonfile $$results -- $(TESTFLAGS) -count=1 $(ON_CONTROL_PLANE) && \
 	echo "figure tests_on_kubernetes_$(subst .,_,$(MINOR)) $$(grep -c '"Action":"pass".*"Test":' $$results) tests"
 
 .PHONY: bench
 bench: prepare ## Measure the cost of controller and agent, one figure a line; takes about twenty minutes
-	go run ./test/bench/cmd/bench
-	go run ./test/agentbench/cmd/agentbench
+	go run ./test/bench/controller/cmd/bench
+	go run ./test/bench/agent/cmd/agentbench
 
 .PHONY: bench-failover
 bench-failover: prepare ## Measure the outage when the announcing node fails, with the agents' announcer and with kube-vip; takes about forty minutes
-	go run ./test/failover/cmd/failover
+	go run ./test/bench/failover/cmd/failover
 
 .PHONY: bench-scale
 bench-scale: go ## Count what the agents of 100 nodes that announce 500 addresses ask of the API server, by the model; takes a minute or two
-	PNAP_SEED_FACTOR=100 go test ./agent/announcer -run 'TestScale$$' -count=1 -timeout 20m -v | grep -v '^ *\(=== \|--- PASS\)'
+	PNAP_SEED_FACTOR=100 go test ./agent/announce/election -run 'TestScale$$' -count=1 -timeout 20m -v | grep -v '^ *\(=== \|--- PASS\)'
 
 .PHONY: faults
 faults: prepare ## Break servers of the lab, and kube-vip on them, in every way that has a finding, and measure when it is told; takes about ten minutes
-	go run ./test/faults/cmd/faults
-	go test ./test/kubevip -run TestStates -count=1 -v -hold | sed -e '/^ *\(=== \|--- PASS\)/d' -e 's/^    //'
+	go run ./test/scenario/faults/cmd/faults
+	go test ./test/scenario/kubevip -run TestStates -count=1 -v -hold | sed -e '/^ *\(=== \|--- PASS\)/d' -e 's/^    //'
 
 .PHONY: walk
 walk: go ## Walk 200 random walks of the controller and print what they found (a part of make test and make test-long)
-	PNAP_SEED_FACTOR=20 go test ./test/walk -run TestWalk -count=1 -timeout 60m -v | grep -v '^ *\(=== \|--- PASS\)'
+	PNAP_SEED_FACTOR=20 go test ./test/scenario/walk -run TestWalk -count=1 -timeout 60m -v | grep -v '^ *\(=== \|--- PASS\)'
 
 .PHONY: conformance-live
 conformance-live: go ## Ask a real phoenixNAP account what nobody documents of it; reads only, unless ARGS='--buy …' (--help tells)
-	go run ./test/conformance/cmd/conformance $(ARGS)
+	go run ./test/sim/conformance/cmd/conformance $(ARGS)
 
 .PHONY: run-local
 run-local: go ## Run the controller here: CCM_SECRET, KUBECONFIG, PNAP_LOCATION, PNAP_LOAD_BALANCER (ARGS=… are its flags)
@@ -102,11 +102,11 @@ lint: go ## Run the linters and check that go.mod is tidy
 .PHONY: docs
 docs: go ## Write the reference (findings, options, names, conditions, events) from the code
 	go run ./agent/diagnose/cmd/pages
-	go run ./test/docs/cmd/reference
+	go run ./test/repo/docs/cmd/reference
 
 .PHONY: manifests
 manifests: go ## Render every overlay to deploy/rendered/<overlay>/deployment.yaml (TAG=v2.0.0 sets the version of the images)
-	go run ./test/deploy/cmd/manifests $(if $(TAG),-version $(TAG))
+	go run ./test/repo/deploy/cmd/manifests $(if $(TAG),-version $(TAG))
 
 .PHONY: build
 build: $(BINARIES) ## Build static binaries into dist/bin/<name>-<os>-<arch>
@@ -124,20 +124,20 @@ $(DIST)/ca-certificates.crt: $(firstword $(wildcard /etc/ssl/certs/ca-certificat
 
 .PHONY: images
 images: $(if $(PREBUILT),$(PACKED)) go ## Build the images with docker, podman or buildah (REGISTRY, TAG, PLATFORMS, ENGINE, BASE_IMAGE; PREBUILT=1 packs dist/bin, PUSH=1 pushes)
-	go run ./test/image/cmd/images -stamp "$(VERSION) $(COMMIT) $(SOURCE_DATE_EPOCH)" -registry "$(REGISTRY)" -tag "$(TAG)" -platforms "$(PLATFORMS)" \
+	go run ./test/repo/image/cmd/images -stamp "$(VERSION) $(COMMIT) $(SOURCE_DATE_EPOCH)" -registry "$(REGISTRY)" -tag "$(TAG)" -platforms "$(PLATFORMS)" \
 		-engine "$(ENGINE)" -base "$(BASE_IMAGE)" $(if $(PREBUILT),-prebuilt $(DIST)) $(if $(PUSH),-push) $(ARGS)
 
 .PHONY: services
 services: prepare ## Serve every kind of Service through kube-vip and through the agents, and tell what edits cost; takes about fifteen minutes
-	go test -tags services ./test/services -count=1 -timeout 40m -v
+	go test -tags services ./test/scenario/services -count=1 -timeout 40m -v
 
 .PHONY: e2e
 e2e: prepare ## Install, use, upgrade and remove everything on a cluster with real kubelets, as the guides say
-	go test -tags e2e ./test/e2e -run TestInstall -count=1 -timeout 40m -v
+	go test -tags e2e ./test/scenario/e2e -run TestInstall -count=1 -timeout 40m -v
 
 .PHONY: release
 release: build $(DIST)/ca-certificates.crt ## Put a release together in dist/release and print what it would publish (PUBLISH=1 publishes what make e2e has tested; REGISTRY)
-	go run ./test/release/cmd/release -programs $(DIST) $(if $(REGISTRY),-registry "$(REGISTRY)") $(if $(PUBLISH),-publish)
+	go run ./test/repo/release/cmd/release -programs $(DIST) $(if $(REGISTRY),-registry "$(REGISTRY)") $(if $(PUBLISH),-publish)
 
 .PHONY: version
 version: ## Print what binaries and images are stamped with: version, commit, time
@@ -145,8 +145,8 @@ version: ## Print what binaries and images are stamped with: version, commit, ti
 
 .PHONY: prepare
 prepare: go ## Build the control plane, kube-vip and the packages that tests and demo need (cached)
-	go run ./test/kernel/cmd/prepare
-	go run ./test/tools/cmd/tools all >/dev/null
+	go run ./test/env/kernel/cmd/prepare
+	go run ./test/env/tools/cmd/tools all >/dev/null
 
 .PHONY: clean
 clean: ## Remove what make build made

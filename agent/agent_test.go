@@ -19,7 +19,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
 )
 
 // cluster is a real API server with a Node, and the agent's kubeconfig: that of the shipped ServiceAccount.

@@ -15,21 +15,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcement"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcer"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/boottime"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/candidacy"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/endpoint"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/heartbeat"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/herald"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/localhealth"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/netinfo"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/port"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/responder"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/tidings"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/viewstore"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/eligibility"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/events"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/heartbeat"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/localhealth"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/speaker"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/metricsserver"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/boottime"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -56,7 +56,7 @@ const (
 func (f *announceFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.keyFile, "announcer-key-file", "",
 		"file with the key of the agents' heartbeats, from the key \"key\" of Secret kube-system/phoenixnap-announcer; without it this node announces no addresses with agent://")
-	flags.DurationVar(&f.interval, "announcer-interval", announcer.StandardInterval,
+	flags.DurationVar(&f.interval, "announcer-interval", election.StandardInterval,
 		"time between two heartbeats, three of which make a node silent; the same for all agents of a cluster, or they do not hear each other")
 }
 
@@ -68,25 +68,25 @@ func (f *announceFlags) check() error {
 }
 
 // announce announces addresses together with the agents of other nodes, while the controller has the agents do so.
-func (p *process) announce(views viewstore.ConfigMaps) {
+func (p *process) announce(views store.ConfigMaps) {
 	p.responder = responder.New(responder.Config{Interface: p.station.VLANInterface, Seed: seedOf(p.name), Watch: func(ctx context.Context, changed func()) error {
-		return netinfo.Watch(ctx, func() {
+		return netstate.Watch(ctx, func() {
 			changed()
 			p.herald.Changed()
 		})
 	}})
-	p.tidings = tidings.New(p.name)
+	p.tidings = events.New(p.name)
 	p.local = localhealth.New(p.localPorts, p.nodeAddresses, func() { p.herald.Changed() })
-	p.herald = herald.New(herald.Config{
+	p.herald = speaker.New(speaker.Config{
 		Node:     p.name,
-		NewCore:  func(c announcer.Config) herald.Core { return announcer.New(c) },
-		NewStore: func(networkID string) herald.Store { return viewstore.New(views, networkID) },
+		NewCore:  func(c election.Config) speaker.Core { return election.New(c) },
+		NewStore: func(networkID string) speaker.Store { return store.New(views, networkID) },
 		Line: heartbeat.Config{
 			Interface: p.station.VLANInterface, Source: p.ownAddress, Keys: heartbeat.NewKeyFile(p.flags.announce.keyFile), Interval: p.flags.announce.interval,
 		},
 		Responder:  p.responder,
 		Network:    p.announcedNetwork,
-		Facts:      func() announcer.Facts { return p.situation().Facts() },
+		Facts:      func() election.Facts { return p.situation().Facts() },
 		AskGateway: p.askGateway, Off: p.off, Tell: p.tellEvent, Clock: boottime.Now,
 	})
 	p.add(p.local, p.herald)
@@ -108,17 +108,17 @@ func seedOf(name string) uint64 {
 // announcedNetwork is the network on which the agents announce, empty while others do. It is asked for often, hence apart
 // from what takes a look at the kernel.
 func (p *process) announcedNetwork() string {
-	s := candidacy.Situation{}
+	s := eligibility.Situation{}
 	s.View, s.Sampled = p.station.View()
 	return s.Network()
 }
 
 // situation is what is known of node and cluster.
-func (p *process) situation() candidacy.Situation {
-	s := candidacy.Situation{Node: p.watcher.Node(), LocalReady: p.local.Ready}
+func (p *process) situation() eligibility.Situation {
+	s := eligibility.Situation{Node: p.watcher.Node(), LocalReady: p.local.Ready}
 	s.View, s.Sampled = p.station.View()
 	s.Services, s.Listed = p.watcher.Services()
-	if link, err := port.Look(s.View.Report.Interface); err == nil {
+	if link, err := packet.Look(s.View.Report.Interface); err == nil {
 		s.Link = link.Up
 	}
 	return s
@@ -130,7 +130,7 @@ func (p *process) localPorts() []int32 {
 		return nil
 	}
 	services, _ := p.watcher.Services()
-	return candidacy.LocalPorts(services)
+	return eligibility.LocalPorts(services)
 }
 
 // nodeAddresses are those of the Node's status.
@@ -154,13 +154,13 @@ func (p *process) ownAddress() netip.Addr {
 // askGateway asks for the gateways of the public network.
 func (p *process) askGateway(ctx context.Context) bool {
 	view, _ := p.station.View()
-	var questions []l2.Question
+	var questions []arp.Question
 	for _, b := range view.Expected.Network.Blocks {
 		if len(questions) < mostGateways {
-			questions = append(questions, l2.Question{Target: b.Gateway, Source: p.ownAddress()})
+			questions = append(questions, arp.Question{Target: b.Gateway, Source: p.ownAddress()})
 		}
 	}
-	asker := l2.NewAsker()
+	asker := arp.NewAsker()
 	asker.Rounds, asker.Interval = gatewayRounds, gatewayInterval
 	answers, err := asker.Ask(ctx, view.Report.Interface, questions)
 	if err != nil {
@@ -204,15 +204,15 @@ func (p *process) answers() []netip.Addr {
 // can mend.
 func (p *process) tellAddresses(findings []check.Finding, verdict check.Verdict) {
 	if state := p.herald.State(); state.Running && state.Problem != "" {
-		verdict = check.Verdict{Status: check.Fail, Reason: announcement.ReasonNoKey, Message: "this node announces no addresses: " + state.Problem}
+		verdict = check.Verdict{Status: check.Fail, Reason: vip.ReasonNoKey, Message: "this node announces no addresses: " + state.Problem}
 	}
 	p.station.Addresses(findings, verdict)
 }
 
 // announcerFigures are what metrics say of the announcer.
-func (p *process) announcerFigures() endpoint.Announcer {
+func (p *process) announcerFigures() metricsserver.Announcer {
 	state, beats, packets := p.herald.State(), p.herald.Heartbeats(), p.responder.Counters()
-	figures := endpoint.Announcer{
+	figures := metricsserver.Announcer{
 		Running: state.Running, Addresses: p.answers(), Took: state.Took, Gave: state.Gave, APIFailures: state.APIFailures,
 		Sent: beats.Sent, Announced: packets.Announced, Heard: map[string]uint64{"no_room": state.Lost}, Requests: map[string]uint64{},
 	}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/viewstore"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
 )
 
 // usageError is a mistake in how the command was called.
@@ -132,7 +132,7 @@ func (f *nodeFlags) clients() (clients, error) {
 		return clients{}, fmt.Errorf("find the API server: %w; name a kubeconfig with --kubeconfig", err)
 	}
 	config.UserAgent = "phoenixnap-agent/" + version.Get().GitVersion + " announcer"
-	views, err := kubernetes.NewForConfig(viewstore.ClientConfig(config))
+	views, err := kubernetes.NewForConfig(store.ClientConfig(config))
 	if err != nil {
 		return clients{}, fmt.Errorf("use %s: %w", f.kubeconfig, err)
 	}

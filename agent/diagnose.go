@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // defaultWatch is the interval of --watch without a value.
@@ -128,7 +128,7 @@ func ended(code int, err error) error {
 // undetermined says why there is no diagnosis: nothing failed, so the exit code is another. The words of the error may be the
 // API server's, or hold names of interfaces.
 func undetermined(w io.Writer, err error) error {
-	if _, err := fmt.Fprintln(w, "phoenixnap-agent:", textstyle.Clean(err.Error())); err != nil {
+	if _, err := fmt.Fprintln(w, "phoenixnap-agent:", text.Clean(err.Error())); err != nil {
 		return err
 	}
 	return exitCode(diagnose.ExitUndetermined)

@@ -8,9 +8,9 @@ import (
 	"os"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/examination"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/netinfo"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose/examine"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
 )
 
 // look returns what diagnoses once: the node, or one address where it is valid.
@@ -19,14 +19,14 @@ func (f *diagnoseFlags) look(address netip.Addr) (func(context.Context) (diagnos
 	if err != nil {
 		return nil, err
 	}
-	examiner := examination.New(config)
+	examiner := examine.New(config)
 	if !address.IsValid() {
 		return examiner.Examine, nil
 	}
 	return func(ctx context.Context) (diagnose.Document, error) { return examiner.ExamineAddress(ctx, address) }, nil
 }
 
-func (f *diagnoseFlags) examination() (c examination.Config, err error) {
+func (f *diagnoseFlags) examination() (c examine.Config, err error) {
 	if c.Node, err = f.name(); err != nil {
 		return c, err
 	}
@@ -38,7 +38,7 @@ func (f *diagnoseFlags) examination() (c examination.Config, err error) {
 		c.ByHand = &byHand
 	}
 	c.Interface, c.Uplink, c.Timeout, c.KubeVIPNamespace = f.iface, f.uplink, f.timeout, f.kubeVIPNamespace
-	c.Reader, c.Asker = netinfo.NewReader(), l2.NewAsker()
+	c.Reader, c.Asker = netstate.NewReader(), arp.NewAsker()
 	if given && f.kubeconfig == "" && !inCluster() {
 		return c, nil
 	}
@@ -53,7 +53,7 @@ func inCluster() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
 
 // watchKernel calls for a look whenever the kernel reports a change.
 func watchKernel(ctx context.Context, changed chan<- struct{}) error {
-	return netinfo.Watch(ctx, func() {
+	return netstate.Watch(ctx, func() {
 		select {
 		case changed <- struct{}{}:
 		default: // a look is called for already

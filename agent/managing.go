@@ -17,14 +17,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/endpoint"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/manage"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/netinfo"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/returnpath"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/station"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/vlan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/returnpath"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/vlan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/metricsserver"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/nodestate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
 )
 
 // What --manage takes.
@@ -113,9 +113,9 @@ type vlanKeeper struct {
 }
 
 // keepers are those of what is managed; event tells on the Node.
-func (m managing) keepers(st *station.Station, asker *l2.Asker, event func(warning bool, reason, message string)) (keepers []keeper) {
+func (m managing) keepers(st *nodestate.Station, asker *arp.Asker, event func(warning bool, reason, message string)) (keepers []keeper) {
 	// One journal: both write the record of the VLAN interface.
-	journal := &manage.Journal{}
+	journal := &ownership.Journal{}
 	expected := func() check.Expected {
 		if _, seen := st.View(); !seen {
 			// Whether the machine is the server that its Node names is not known before the first sample.
@@ -126,7 +126,7 @@ func (m managing) keepers(st *station.Station, asker *l2.Asker, event func(warni
 	if m.vlan {
 		k := &vlanKeeper{}
 		k.Keeper = vlan.New(vlan.Config{
-			Expected: expected, Kernel: vlan.System{Journal: journal}, Asker: asker, Watch: netinfo.Watch, Hindrance: st.Hindrance,
+			Expected: expected, Kernel: vlan.System{Journal: journal}, Asker: asker, Watch: netstate.Watch, Hindrance: st.Hindrance,
 			Tell: func(e vlan.Event) {
 				if e.Reason == vlan.ReasonRepaired {
 					k.repairs.Add(1)
@@ -139,7 +139,7 @@ func (m managing) keepers(st *station.Station, asker *l2.Asker, event func(warni
 	if m.returnPath {
 		keepers = append(keepers, returnpath.New(returnpath.Config{
 			Expected: expected, Bits: m.bits, Journal: journal, Hindrance: st.Hindrance,
-			Watches: []func(context.Context, func()) error{netinfo.Watch, returnpath.WatchTable},
+			Watches: []func(context.Context, func()) error{netstate.Watch, returnpath.WatchTable},
 			Tell:    func(n returnpath.Notice) { event(n.Warning, n.Reason, n.Message) },
 		}))
 	}
@@ -147,17 +147,17 @@ func (m managing) keepers(st *station.Station, asker *l2.Asker, event func(warni
 }
 
 // standing is what is managed at the moment, for metrics.
-func standing(keepers []keeper) (managed []endpoint.Managed) {
+func standing(keepers []keeper) (managed []metricsserver.Managed) {
 	for _, k := range keepers {
 		switch k := k.(type) {
 		case *vlanKeeper:
 			s := k.Status()
-			managed = append(managed, endpoint.Managed{
+			managed = append(managed, metricsserver.Managed{
 				Kind: manageVLAN, Interface: s.Interface, Well: s.Interface != "" && s.Problem == "", Repairs: int(k.repairs.Load()),
 			})
 		case *returnpath.Keeper:
 			s := k.Status()
-			managed = append(managed, endpoint.Managed{Kind: manageReturnPath, Interface: s.Interface, Well: s.Managing && s.Problem == "", Repairs: s.Repairs})
+			managed = append(managed, metricsserver.Managed{Kind: manageReturnPath, Interface: s.Interface, Well: s.Managing && s.Problem == "", Repairs: s.Repairs})
 		}
 	}
 	return managed
@@ -202,7 +202,7 @@ func cleanUp(ctx context.Context, out io.Writer) error {
 	if err := mayConfigure("cleanup"); err != nil {
 		return err
 	}
-	journal := &manage.Journal{}
+	journal := &ownership.Journal{}
 	path := returnpath.New(returnpath.Config{Expected: func() check.Expected { return check.Expected{} }, Journal: journal})
 	pathErr := path.Cleanup(ctx)
 	done, err := vlan.Cleanup(ctx, vlan.System{Journal: journal})

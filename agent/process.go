@@ -13,21 +13,21 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/version"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcement"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/endpoint"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/herald"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/kubevip"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/l2"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/lease"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/localhealth"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/monitor"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/netinfo"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/nodecond"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/nodewatch"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/responder"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/station"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/tidings"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/viewstore"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/events"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/localhealth"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/speaker"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/sampler"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/conditions"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/lease"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/metricsserver"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/nodestate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/nodewatch"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
 )
 
 // staleFactor and staleFloor make the age of the last sample at which the agent calls itself dead.
@@ -40,7 +40,7 @@ const (
 type clients struct {
 	main kubernetes.Interface
 	// views is for the view of the announcers alone: it waits behind nothing.
-	views viewstore.ConfigMaps
+	views store.ConfigMaps
 }
 
 // part is something that runs until its context ends.
@@ -55,17 +55,17 @@ type process struct {
 	client   kubernetes.Interface
 	recorder record.EventRecorder
 
-	metrics   *endpoint.Metrics
-	health    *endpoint.Health
-	publisher *nodecond.Publisher
+	metrics   *metricsserver.Metrics
+	health    *metricsserver.Health
+	publisher *conditions.Publisher
 	watcher   *nodewatch.Watcher
-	station   *station.Station
-	reader    *netinfo.Reader
-	asker     *l2.Asker
+	station   *nodestate.Station
+	reader    *netstate.Reader
+	asker     *arp.Asker
 	responder *responder.Responder
-	herald    *herald.Herald
-	addresses *announcement.Watcher
-	tidings   *tidings.Tidings
+	herald    *speaker.Herald
+	addresses *vip.Watcher
+	tidings   *events.Tidings
 	local     *localhealth.Asker
 
 	parts []part
@@ -74,9 +74,9 @@ type process struct {
 // newProcess builds the agent of a Node; it starts nothing.
 func newProcess(name string, f runFlags, managed managing, clients clients, recorder record.EventRecorder) *process {
 	p := &process{
-		name: name, flags: f, client: clients.main, recorder: recorder, reader: netinfo.NewReader(), asker: l2.NewAsker(),
-		metrics: endpoint.NewMetrics(version.Get().GitVersion, name),
-		health:  endpoint.NewHealth(max(staleFloor, staleFactor*f.interval), time.Now()),
+		name: name, flags: f, client: clients.main, recorder: recorder, reader: netstate.NewReader(), asker: arp.NewAsker(),
+		metrics: metricsserver.NewMetrics(version.Get().GitVersion, name),
+		health:  metricsserver.NewHealth(max(staleFloor, staleFactor*f.interval), time.Now()),
 	}
 	p.followNode(managed)
 	samples, keepers := p.sample(), p.keep(managed)
@@ -87,7 +87,7 @@ func newProcess(name string, f runFlags, managed managing, clients clients, reco
 		p.announceAnew()
 	})
 	sources := p.listen(keepers)
-	sources.Managed = func() []endpoint.Managed { return standing(keepers) }
+	sources.Managed = func() []metricsserver.Managed { return standing(keepers) }
 	p.metrics.Ask(sources)
 	p.live()
 	return p
@@ -97,10 +97,10 @@ func (p *process) add(parts ...part) { p.parts = append(p.parts, parts...) }
 
 // followNode reads the Node and the Services, and writes what is found to the Node.
 func (p *process) followNode(managed managing) {
-	p.publisher = nodecond.New(p.client.CoreV1().Nodes(), p.name, nodecond.Recorder(p.recorder), p.metrics.Wrote)
+	p.publisher = conditions.New(p.client.CoreV1().Nodes(), p.name, conditions.Recorder(p.recorder), p.metrics.Wrote)
 	p.watcher = nodewatch.New(p.client, p.name, func(node *corev1.Node) { p.station.ObserveNode(node) })
 	mark, mask := managed.marks()
-	p.station = station.New(station.Config{
+	p.station = nodestate.New(nodestate.Config{
 		Interface: p.flags.iface, Uplink: p.flags.uplink, Mark: mark, Mask: mask, TableBase: managed.tableBase,
 		Publisher: p.publisher, Services: p.watcher.Services, Metrics: p.metrics, Health: p.health, Answers: p.answers,
 	})
@@ -108,8 +108,8 @@ func (p *process) followNode(managed managing) {
 }
 
 // sample judges the node's own way to the public network.
-func (p *process) sample() *monitor.Monitor {
-	samples := monitor.New(monitor.Config{
+func (p *process) sample() *sampler.Monitor {
+	samples := sampler.New(sampler.Config{
 		Reader: p.reader, Asker: p.asker, Expected: p.station.Expected, Watch: p.reader.Watch, Interval: p.flags.interval, Tell: p.station.Sample,
 	})
 	p.add(samples)
@@ -126,13 +126,13 @@ func (p *process) keep(managed managing) []keeper {
 }
 
 // listen judges the announcement of addresses, each time that the node was judged, too.
-func (p *process) listen(keepers []keeper) endpoint.Sources {
+func (p *process) listen(keepers []keeper) metricsserver.Sources {
 	elections := kubevip.NewReader(p.client.CoordinationV1(), p.flags.kubeVIPNamespace, p.name)
-	owners := announcement.NewRoster(p.client.CoreV1().Nodes())
-	p.addresses = announcement.New(announcement.Config{
+	owners := vip.NewRoster(p.client.CoreV1().Nodes())
+	p.addresses = vip.New(vip.Config{
 		Node: p.name, Asker: p.asker, Router: p.reader, Elections: elections, Owners: owners,
 		View: p.station.View, Services: p.watcher.Services, Reported: p.station.ReportedBefore, Interval: p.flags.announcementInterval,
-		Tell: p.tellAddresses, Report: p.station.Reported, Event: announcement.Recorder(p.recorder),
+		Tell: p.tellAddresses, Report: p.station.Reported, Event: vip.Recorder(p.recorder),
 	})
 	p.watcher.OnServices(func() {
 		p.announceAnew()
@@ -147,14 +147,14 @@ func (p *process) listen(keepers []keeper) endpoint.Sources {
 		// Until now keepers have waited to know which machine this is.
 		seen.Do(func() { wakeAll(keepers) })
 	})
-	listener := l2.NewListener(p.station.VLANInterface, p.addresses.Hear)
+	listener := arp.NewListener(p.station.VLANInterface, p.addresses.Hear)
 	p.add(elections, owners, listener, p.addresses)
-	return endpoint.Sources{ARP: listener.Counters, Addresses: p.addresses.Figures, Announcer: p.announcerFigures}
+	return metricsserver.Sources{ARP: listener.Counters, Addresses: p.addresses.Figures, Announcer: p.announcerFigures}
 }
 
 // live shows the world that the agent lives.
 func (p *process) live() {
 	p.add(&lease.Keeper{
 		Leases: p.client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: p.name, Node: p.publisher.Observed, OnRenew: p.metrics.Renewed,
-	}, endpoint.NewServer(p.flags.metricsAddress, p.metrics, p.health))
+	}, metricsserver.NewServer(p.flags.metricsAddress, p.metrics, p.health))
 }

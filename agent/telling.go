@@ -8,15 +8,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcer"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/candidacy"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/herald"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/tidings"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/eligibility"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/events"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/speaker"
 )
 
 // tellEvent has the addresses looked at when one moved, and tells people what happened.
-func (p *process) tellEvent(e herald.Event) {
-	if e.Kind == announcer.Took || e.Kind == announcer.Gave {
+func (p *process) tellEvent(e speaker.Event) {
+	if e.Kind == election.Took || e.Kind == election.Gave {
 		p.addresses.Wake()
 	}
 	if n, is := p.tidings.Of(e.Event, time.Now()); is {
@@ -27,7 +27,7 @@ func (p *process) tellEvent(e herald.Event) {
 }
 
 // subject is the object on which something is told; nil when it is not known, or not any more.
-func (p *process) subject(n tidings.Notice) *corev1.ObjectReference {
+func (p *process) subject(n events.Notice) *corev1.ObjectReference {
 	if n.Address.IsValid() {
 		return p.serviceOf(n.Address)
 	}
@@ -41,7 +41,7 @@ func (p *process) subject(n tidings.Notice) *corev1.ObjectReference {
 func (p *process) serviceOf(a netip.Addr) *corev1.ObjectReference {
 	services, _ := p.watcher.Services()
 	for _, s := range services {
-		if address, is := candidacy.Address(s); is && address == a {
+		if address, is := eligibility.Address(s); is && address == a {
 			return &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: s.Namespace, Name: s.Name, UID: s.UID}
 		}
 	}

@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/admission"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/admission"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
 // forger is a client of someone who may do everything to Services, and who may not publish addresses.

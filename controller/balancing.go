@@ -4,21 +4,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	appconfig "k8s.io/cloud-provider/app/config"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/admission"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/balancer"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/blockreport"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/controlplane"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/heartbeatkey"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/membership"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/orphans"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/services"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/admission"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/apiserver"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/blockreport"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/service"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/heartbeatkey"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/membership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 func (w *wiring) services(completed *appconfig.CompletedConfig) (loop, error) {
 	core := completed.SharedInformers.Core().V1()
-	return services.New(services.Config{
+	return service.New(service.Config{
 		Kube:      completed.Client,
 		Services:  core.Services(),
 		Nodes:     core.Nodes(),
@@ -31,9 +31,9 @@ func (w *wiring) services(completed *appconfig.CompletedConfig) (loop, error) {
 	}), nil
 }
 
-func (w *wiring) balancer(completed *appconfig.CompletedConfig) *balancer.Balancer {
+func (w *wiring) balancer(completed *appconfig.CompletedConfig) *reconcile.Balancer {
 	core := completed.SharedInformers.Core().V1()
-	return balancer.New(balancer.Config{
+	return reconcile.New(reconcile.Config{
 		Cloud:    w.api,
 		Account:  w.account,
 		Ledgers:  w.ledgers,
@@ -114,11 +114,11 @@ func (w *wiring) orphans(completed *appconfig.CompletedConfig) (loop, error) {
 
 // controlPlane is built without the option, too: it removes what it made while the option was on.
 func (w *wiring) controlPlane(completed *appconfig.CompletedConfig) (loop, error) {
-	certificates, err := controlplane.NewProbe(completed.Kubeconfig)
+	certificates, err := apiserver.NewProbe(completed.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	return controlplane.New(controlplane.Config{
+	return apiserver.New(apiserver.Config{
 		Kube:         completed.Client,
 		Services:     completed.SharedInformers.Core().V1().Services(),
 		Events:       completed.EventRecorder,

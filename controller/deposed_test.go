@@ -15,8 +15,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
 
 // quickElection replaces a stopped leader within seconds.
@@ -102,7 +102,7 @@ func following(first, second func(change) bool) func(change) bool {
 func (s *scene) lookingAtFree() func(change) bool {
 	return func(c change) bool {
 		return lookingAt(c) && slices.ContainsFunc(s.blocks(), func(b block) bool {
-			return b.tags[contract.TagService] != "" && b.status == string(ipblock.Unassigned) && b.id != orphanID
+			return b.tags[contract.TagService] != "" && b.status == string(plan.Unassigned) && b.id != orphanID
 		})
 	}
 }
@@ -125,7 +125,7 @@ func (s *scene) allPublished(names ...string) {
 // Service got one block.
 func (s *scene) boughtOnce() {
 	s.Helper()
-	s.until(ipblock.PurchaseSettles+patience, func() error {
+	s.until(plan.PurchaseSettles+patience, func() error {
 		if served := s.served(); len(served) < len(several) {
 			return fmt.Errorf("only %v have addresses", served)
 		}
@@ -147,7 +147,7 @@ func (s *scene) served() map[string]string {
 			continue
 		}
 		b := s.blockOf(service.Name)
-		if b.status != string(ipblock.Assigned) {
+		if b.status != string(plan.Assigned) {
 			s.Errorf("the block of %s: %+v", service.Name, b)
 		}
 		carried[service.Name] = b.id

@@ -10,7 +10,7 @@ import (
 	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/controller-manager/pkg/clientbuilder"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/handover"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/leader"
 )
 
 // Every client that the framework may build after us passes the handover, with credentials of each
@@ -72,7 +72,7 @@ func TestChangesAreFencedByTheElection(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := life.handover.MayChange()
-		var fenced *handover.FencedError
+		var fenced *leader.FencedError
 		if !elect && err != nil || elect && (!errors.As(err, &fenced) || fenced.Deadline != 7*time.Second) {
 			t.Errorf("with leader election %t: %v", elect, err)
 		}

@@ -13,8 +13,8 @@ import (
 	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/dryrun"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/handover"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/dryrun"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/leader"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 type life struct {
 	// ctx ends when the controllers have to.
 	ctx      context.Context
-	handover *handover.Handover
+	handover *leader.Handover
 	// direct reaches the Kubernetes API past the handover; nil before the framework has built its clients.
 	direct *rest.Config
 }
@@ -39,7 +39,7 @@ type life struct {
 func newLife(parent context.Context) (_ *life, end func()) {
 	told, forget := signal.NotifyContext(parent, syscall.SIGINT, syscall.SIGTERM)
 	ctx, stop := context.WithCancel(parent)
-	l := &life{ctx: ctx, handover: handover.New()}
+	l := &life{ctx: ctx, handover: leader.New()}
 	quiet := make(chan struct{})
 	go func() {
 		defer close(quiet)
@@ -75,7 +75,7 @@ func (l *life) quiesce(ctx context.Context) {
 func (l *life) guard(completed *appconfig.CompletedConfig, dry bool) error {
 	l.direct = rest.CopyConfig(completed.Kubeconfig)
 	if election := completed.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
-		l.handover.Elect(handover.Election{RenewDeadline: election.RenewDeadline.Duration, Lost: endDeposed})
+		l.handover.Elect(leader.Election{RenewDeadline: election.RenewDeadline.Duration, Lost: endDeposed})
 	}
 	wrap := l.handover.WrapKube
 	if dry {

@@ -20,9 +20,9 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
 var plane *controlplane.ControlPlane

@@ -6,38 +6,38 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/account"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/balancer"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/census"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/instances"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/membership"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/orphans"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/services"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/service"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/conditionmetrics"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/membership"
 )
 
 // allMetrics are the metrics of all packages.
 type allMetrics struct {
 	account    *account.Metrics
 	api        *pnap.Metrics
-	balancer   *balancer.Metrics
-	census     *census.Metrics
+	balancer   *reconcile.Metrics
+	census     *conditionmetrics.Metrics
 	instances  *instances.Metrics
 	membership *membership.Metrics
 	orphans    *orphans.Metrics
-	services   *services.Metrics
+	services   *service.Metrics
 }
 
 func newMetrics() allMetrics {
 	return allMetrics{
 		account:    account.NewMetrics(),
 		api:        pnap.NewMetrics(),
-		balancer:   balancer.NewMetrics(),
-		census:     census.NewMetrics(),
+		balancer:   reconcile.NewMetrics(),
+		census:     conditionmetrics.NewMetrics(),
 		instances:  instances.NewMetrics(),
 		membership: membership.NewMetrics(),
 		orphans:    orphans.NewMetrics(),
-		services:   services.NewMetrics(),
+		services:   service.NewMetrics(),
 	}
 }
 

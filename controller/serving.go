@@ -9,7 +9,7 @@ import (
 	genericcontrollermanager "k8s.io/controller-manager/app"
 	controllerhealthz "k8s.io/controller-manager/pkg/healthz"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/health"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/health"
 )
 
 // serve serves health, metrics and what else the framework does, in its place: it lets nobody ask for a

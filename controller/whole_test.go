@@ -14,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/controlplane"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/ledger"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/apiserver"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
 const (
@@ -173,7 +173,7 @@ func (s *scene) checkShared() {
 	}
 	s.delete("shared-b")
 	s.gone(s.space, "shared-b")
-	kept, err := ledger.NewStore(s.client).Get(s.Context(), pool.id)
+	kept, err := allocation.NewStore(s.client).Get(s.Context(), pool.id)
 	s.ok(err)
 	if rest := kept.Resting[b]; rest.Holder.Name != "shared-b" || len(kept.Held) != 2 {
 		s.Errorf("%s does not rest: %+v", b, kept)
@@ -207,14 +207,14 @@ func (s *scene) checkClass() {
 // checkControlPlane: the endpoint has an address, leads to the API server, and says what it knows of its certificate.
 func (s *scene) checkControlPlane() {
 	s.Helper()
-	address := s.published(metav1.NamespaceSystem, controlplane.ServiceName)
+	address := s.published(metav1.NamespaceSystem, apiserver.ServiceName)
 	endpoints, err := s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).List(s.Context(),
-		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + controlplane.ServiceName})
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + apiserver.ServiceName})
 	s.ok(err)
 	if len(endpoints.Items) != 1 || endpoints.Items[0].Endpoints[0].Addresses[0] != advertised() {
 		s.Errorf("the endpoint leads to %+v, want %s", endpoints.Items, advertised())
 	}
-	s.tells(patience, "Service", controlplane.ServiceName, "CertificateNotChecked", "--tls-san="+address.String())
+	s.tells(patience, "Service", apiserver.ServiceName, "CertificateNotChecked", "--tls-san="+address.String())
 	s.restoreControlPlane(endpoints.Items[0])
 }
 
@@ -222,13 +222,13 @@ func (s *scene) checkControlPlane() {
 func (s *scene) restoreControlPlane(slice discoveryv1.EndpointSlice) {
 	s.Helper()
 	services, slices := s.client.CoreV1().Services(metav1.NamespaceSystem), s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)
-	_, err := services.Patch(s.Context(), controlplane.ServiceName, types.MergePatchType, []byte(`{"spec":{"selector":{"app":"other"}}}`), metav1.PatchOptions{})
+	_, err := services.Patch(s.Context(), apiserver.ServiceName, types.MergePatchType, []byte(`{"spec":{"selector":{"app":"other"}}}`), metav1.PatchOptions{})
 	s.ok(err)
 	slice.Endpoints[0].Addresses[0] = "192.0.2.99"
 	_, err = slices.Update(s.Context(), &slice, metav1.UpdateOptions{})
 	s.ok(err)
 	s.until(patience, func() error {
-		if got := s.get(metav1.NamespaceSystem, controlplane.ServiceName).Spec.Selector; len(got) > 0 {
+		if got := s.get(metav1.NamespaceSystem, apiserver.ServiceName).Spec.Selector; len(got) > 0 {
 			return fmt.Errorf("the Service selects %v", got)
 		}
 		got, err := slices.Get(s.Context(), slice.Name, metav1.GetOptions{})
@@ -261,7 +261,7 @@ func (s *scene) retain(address netip.Addr) {
 	before := s.blockOf("kept")
 	s.delete("kept")
 	s.gone(s.space, "kept")
-	if b, err := s.find(before.id); err != nil || b.status != string(ipblock.Unassigned) || b.tags[contract.TagRetain] != contract.TagTrue {
+	if b, err := s.find(before.id); err != nil || b.status != string(plan.Unassigned) || b.tags[contract.TagRetain] != contract.TagTrue {
 		s.Errorf("the retained block: %+v, %v", b, err)
 	}
 	s.service("kept", "", contract.ServiceIPRetain, "true")
@@ -320,7 +320,7 @@ func (s *scene) drift() block {
 func (s *scene) checkDrift(lost block) {
 	s.Helper()
 	s.until(patience, func() error {
-		if b, err := s.find(lost.id); err != nil || b.status != string(ipblock.Assigned) {
+		if b, err := s.find(lost.id); err != nil || b.status != string(plan.Assigned) {
 			return fmt.Errorf("the block that somebody unassigned: %+v, %w", b, err)
 		}
 		return nil
@@ -377,7 +377,7 @@ func (s *scene) leaveNothing(foreign *corev1.Service) {
 	all := []string{"shared-a", "shared-c", "shared-d", "kept", "brought", "requested", "classed", "rotated", "patient"}
 	s.delete(append(all, "turned")...)
 	s.gone(s.space, all...)
-	s.gone(metav1.NamespaceSystem, controlplane.ServiceName)
+	s.gone(metav1.NamespaceSystem, apiserver.ServiceName)
 	if now := s.get(s.space, foreign.Name); now.ResourceVersion != foreign.ResourceVersion {
 		s.Errorf("the Service of another class was changed: %+v", now)
 	}
@@ -388,7 +388,7 @@ func (s *scene) leaveNothing(foreign *corev1.Service) {
 			s.Errorf("left in the account: %v", left)
 		}
 	}
-	if b, err := s.find(broughtID); err != nil || b.status != string(ipblock.Unassigned) || len(b.tags) != 1 {
+	if b, err := s.find(broughtID); err != nil || b.status != string(plan.Unassigned) || len(b.tags) != 1 {
 		s.Errorf("the brought block: %+v, %v", b, err)
 	}
 	if bought := s.bought(); bought != 7 {

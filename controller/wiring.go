@@ -14,18 +14,18 @@ import (
 	"k8s.io/controller-manager/controller"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/account"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/census"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/health"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/provider"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/health"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/instances"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/ledger"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/nodes"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/conditionmetrics"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/metadata"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
 
 // wiring holds the parts while the framework asks for them one after another.
@@ -38,9 +38,9 @@ type wiring struct {
 	inventory *instances.Inventory
 	account   *account.Account
 	buyer     *purchase.Buyer
-	ledgers   *ledger.Store
+	ledgers   *allocation.Store
 	// publisher is told of each network that is read, once it is there.
-	publisher atomic.Pointer[nodes.NetworkPublisher]
+	publisher atomic.Pointer[metadata.NetworkPublisher]
 }
 
 // connect builds what needs no Kubernetes client.
@@ -80,8 +80,8 @@ func (w *wiring) cloud(completed *appconfig.CompletedConfig) cloudprovider.Inter
 		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
 	}
 	klog.FromContext(w.loops.ctx).Info("Starting", "version", version.Get().GitVersion, "config", w.config.String())
-	w.ledgers = ledger.NewStore(completed.Client)
-	return cloud.New(instances.New(instances.Config{
+	w.ledgers = allocation.NewStore(completed.Client)
+	return provider.New(instances.New(instances.Config{
 		Inventory: w.inventory,
 		Nodes:     completed.SharedInformers.Core().V1().Nodes().Lister(),
 		Live:      completed.Client.CoreV1(),
@@ -147,7 +147,7 @@ func (w *wiring) networkPublisher(completed *appconfig.CompletedConfig) (loop, e
 	if announcer == "" {
 		announcer = contract.AnnouncerNone
 	}
-	publisher, err := nodes.NewNetworkPublisher(nodes.NetworkConfig{
+	publisher, err := metadata.NewNetworkPublisher(metadata.NetworkConfig{
 		Client:    completed.Client,
 		Nodes:     completed.SharedInformers.Core().V1().Nodes(),
 		Servers:   w.inventory,
@@ -164,22 +164,22 @@ func (w *wiring) networkPublisher(completed *appconfig.CompletedConfig) (loop, e
 }
 
 // noticeNetwork tells the publisher what somebody has read of a network.
-func (w *wiring) noticeNetwork(network ipblock.Network) {
+func (w *wiring) noticeNetwork(network plan.Network) {
 	if publisher := w.publisher.Load(); publisher != nil {
 		publisher.Notice(network)
 	}
 }
 
 func (w *wiring) labeller(completed *appconfig.CompletedConfig) (loop, error) {
-	return nodes.NewLabeller(completed.Client, completed.SharedInformers.Core().V1().Nodes(), completed.EventRecorder, w.config.ServiceNodeSelector)
+	return metadata.NewLabeller(completed.Client, completed.SharedInformers.Core().V1().Nodes(), completed.EventRecorder, w.config.ServiceNodeSelector)
 }
 
 func (w *wiring) agentWatch(completed *appconfig.CompletedConfig) (loop, error) {
-	return nodes.NewAgentWatch(completed.Client, completed.SharedInformers.Core().V1().Nodes(), completed.EventRecorder), nil
+	return metadata.NewAgentWatch(completed.Client, completed.SharedInformers.Core().V1().Nodes(), completed.EventRecorder), nil
 }
 
 // census tells as metrics what the conditions of Nodes and Services say.
 func (w *wiring) census(completed *appconfig.CompletedConfig) (loop, error) {
 	core := completed.SharedInformers.Core().V1()
-	return census.New(w.metrics.census, core.Nodes(), core.Services()), nil
+	return conditionmetrics.New(w.metrics.census, core.Nodes(), core.Services()), nil
 }

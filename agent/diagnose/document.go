@@ -9,8 +9,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // SchemaVersion is the version of the JSON and YAML document; it grows when a field changes its meaning or goes.
@@ -106,7 +106,7 @@ func (d Document) ExitCode(strict bool) int {
 
 // JSON writes the document for programs. It is harmless on a terminal, too, as text is.
 func (d Document) JSON(w io.Writer) error {
-	encoder := json.NewEncoder(textstyle.NewCleaner(w))
+	encoder := json.NewEncoder(text.NewCleaner(w))
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(d.Sum()); err != nil {

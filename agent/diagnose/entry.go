@@ -5,8 +5,8 @@ import (
 	"io"
 	"slices"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcement"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
 )
 
 // Entry is the declaration of a finding, told to a person.
@@ -15,7 +15,7 @@ type Entry struct{ check.Check }
 // Entries are all findings that a diagnosis may hold, in the order in which they stand there.
 func Entries() []Entry {
 	var entries []Entry
-	for _, c := range slices.Concat(check.Catalogue(), announcement.Catalogue()) {
+	for _, c := range slices.Concat(check.Catalogue(), vip.Catalogue()) {
 		entries = append(entries, Entry{c})
 	}
 	return entries

@@ -5,8 +5,8 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // npdLength is how much of a plugin's output node-problem-detector keeps (its option max_output_length).
@@ -33,7 +33,7 @@ func (d Document) NPD(w io.Writer) (int, error) {
 	if first := d.first(); first.ID != "" {
 		line = string(first.ID) + ": " + first.Cause
 	}
-	if _, err := fmt.Fprintln(w, shortened(textstyle.Clean(line), npdLength)); err != nil {
+	if _, err := fmt.Fprintln(w, shortened(text.Clean(line), npdLength)); err != nil {
 		return NPDUnknown, fmt.Errorf("write the diagnosis: %w", err)
 	}
 	return code, nil

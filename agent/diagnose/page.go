@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // minColumn is the narrowest column of wrapped text.
@@ -17,8 +17,8 @@ type page struct {
 }
 
 // prose writes text behind a prefix that takes columns columns, wrapped, with the further lines indented alike.
-func (p *page) prose(prefix string, columns int, text string) {
-	lines := textstyle.Wrap(textstyle.Clean(text), max(minColumn, p.style.width()-columns))
+func (p *page) prose(prefix string, columns int, s string) {
+	lines := text.Wrap(text.Clean(s), max(minColumn, p.style.width()-columns))
 	for i, line := range lines {
 		if i > 0 {
 			prefix = strings.Repeat(" ", columns)
@@ -28,8 +28,8 @@ func (p *page) prose(prefix string, columns int, text string) {
 }
 
 // copied writes a line that a person copies: a command, or a line of a file.
-func (p *page) copied(columns int, text string) {
-	p.line(strings.Repeat(" ", columns) + textstyle.Clean(strings.TrimRight(text, "\n")))
+func (p *page) copied(columns int, s string) {
+	p.line(strings.Repeat(" ", columns) + text.Clean(strings.TrimRight(s, "\n")))
 }
 
-func (p *page) line(text string) { fmt.Fprintln(p, strings.TrimRight(text, " ")) }
+func (p *page) line(s string) { fmt.Fprintln(p, strings.TrimRight(s, " ")) }

@@ -7,24 +7,24 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // Style is how text is written.
-type Style textstyle.Style
+type Style text.Style
 
-// StyleFor is the style that suits a writer, see textstyle.For.
+// StyleFor is the style that suits a writer, see text.For.
 func StyleFor(w io.Writer, lookUp func(string) (string, bool)) Style {
 	columns, isTerminal := 0, false
 	if file, isFile := w.(*os.File); isFile {
 		width, _, err := term.GetSize(int(file.Fd()))
 		columns, isTerminal = width, err == nil
 	}
-	return Style(textstyle.For(isTerminal, columns, lookUp))
+	return Style(text.For(isTerminal, columns, lookUp))
 }
 
-func (s Style) width() int { return max(textstyle.MinWidth, s.Width) }
+func (s Style) width() int { return max(text.MinWidth, s.Width) }
 
 // outcome writes an outcome as a glyph and a word, padded so that all are of one width.
 func (s Style) outcome(status check.Status) string {
@@ -40,11 +40,11 @@ func (s Style) outcome(status check.Status) string {
 		glyph, ascii, color = "–", "-", "2"
 	case check.Unknown:
 	}
-	glyph = textstyle.Style(s).Glyph(glyph, ascii)
+	glyph = text.Style(s).Glyph(glyph, ascii)
 	padding := strings.Repeat(" ", len(check.Unknown)-len(status))
 	return s.paint(glyph+" "+string(status), color) + padding
 }
 
-func (s Style) paint(text, color string) string { return textstyle.Style(s).Paint(text, color) }
+func (s Style) paint(word, color string) string { return text.Style(s).Paint(word, color) }
 
-func (s Style) heading(text string) string { return textstyle.Style(s).Heading(text) }
+func (s Style) heading(title string) string { return text.Style(s).Heading(title) }

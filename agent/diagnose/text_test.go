@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -166,7 +166,7 @@ func compare(t *testing.T, path, got string) {
 // TestEveryFaultIsTold renders every fault that the checks know: cause and ID must be there, and no line may be wider than
 // 80 columns but what is to be copied.
 func TestEveryFaultIsTold(t *testing.T) {
-	paths, err := filepath.Glob("../check/testdata/*.json")
+	paths, err := filepath.Glob("../verify/check/testdata/*.json")
 	if err != nil || len(paths) < 30 {
 		t.Fatalf("%d fixtures (%v), want those of the checks", len(paths), err)
 	}
@@ -183,20 +183,20 @@ func TestEveryFaultIsTold(t *testing.T) {
 			}
 			d.Findings = report.Findings
 			for _, tool := range append(lasting(), "", check.IPRoute2) {
-				var text bytes.Buffer
-				if err := d.Text(&text, Style{Unicode: true}, tool); err != nil {
+				var out bytes.Buffer
+				if err := d.Text(&out, Style{Unicode: true}, tool); err != nil {
 					t.Fatal(err)
 				}
-				tellsAll(t, text.String(), d)
-				noLineIsTooWide(t, text.String(), d)
+				tellsAll(t, out.String(), d)
+				noLineIsTooWide(t, out.String(), d)
 			}
 		})
 	}
 }
 
-func tellsAll(t *testing.T, text string, d Document) {
+func tellsAll(t *testing.T, printed string, d Document) {
 	t.Helper()
-	flat := strings.Join(strings.Fields(text), " ")
+	flat := strings.Join(strings.Fields(printed), " ")
 	for _, f := range d.Findings {
 		if !strings.Contains(flat, string(f.ID)) {
 			t.Errorf("%s is not told", f.ID)
@@ -210,7 +210,7 @@ func tellsAll(t *testing.T, text string, d Document) {
 	}
 }
 
-func noLineIsTooWide(t *testing.T, text string, d Document) {
+func noLineIsTooWide(t *testing.T, printed string, d Document) {
 	t.Helper()
 	copied := map[string]bool{}
 	for _, f := range d.Findings {
@@ -220,9 +220,9 @@ func noLineIsTooWide(t *testing.T, text string, d Document) {
 			}
 		}
 	}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(printed) {
 		line = strings.TrimRight(line, "\n")
-		if utf8.RuneCountInString(line) > textstyle.MinWidth && !copied[strings.TrimSpace(line)] {
+		if utf8.RuneCountInString(line) > text.MinWidth && !copied[strings.TrimSpace(line)] {
 			t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
 		}
 	}

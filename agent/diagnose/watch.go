@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
 // Watcher diagnoses again and again, and shows a diagnosis that differs from the last.

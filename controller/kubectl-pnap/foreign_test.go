@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/ledger"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -63,7 +63,7 @@ func (s scene) foreignReport() {
 // foreignLedger renames the holder of an address in the ledger of the pool's block.
 func (s scene) foreignLedger() {
 	s.Helper()
-	object, err := s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(s.Context(), ledger.NamePrefix+poolBlock, metav1.GetOptions{})
+	object, err := s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(s.Context(), allocation.NamePrefix+poolBlock, metav1.GetOptions{})
 	s.ok(err)
 	name, err := json.Marshal(hostile)
 	s.ok(err)

@@ -19,7 +19,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
 // kubelet serves what the API server asks of a kubelet when somebody runs a command in a pod (CRI streaming, protocol

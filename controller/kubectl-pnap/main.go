@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/client-go/util/exec"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // Exit codes, beside those that diagnose passes on.
@@ -42,10 +42,10 @@ func exitCode(w io.Writer, err error) int {
 	case errors.As(err, &ended):
 		return ended.Code
 	case errors.As(err, &usage):
-		_, _ = fmt.Fprintln(w, "kubectl pnap:", textstyle.Clean(err.Error()))
+		_, _ = fmt.Fprintln(w, "kubectl pnap:", text.Clean(err.Error()))
 		return exitUsage
 	default:
-		_, _ = fmt.Fprintln(w, "kubectl pnap:", textstyle.Clean(err.Error()))
+		_, _ = fmt.Fprintln(w, "kubectl pnap:", text.Clean(err.Error()))
 		return exitFailed
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/exec"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
 )
 
 var (

@@ -17,15 +17,15 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/account"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/blockreport"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/ledger"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/orphans"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/blockreport"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim/simtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
 // IDs of blocks.
@@ -147,9 +147,9 @@ func (s scene) service(name, address, block string, class *string, conditions ..
 
 func (s scene) ledgers() {
 	s.Helper()
-	l, _, err := ipblock.NewLedger(poolBlock, prefix("203.0.113.24/29")).Take(ipblock.Holder{Namespace: "shop", Name: "api", UID: "u"}, ipblock.Ask{Now: now()})
+	l, _, err := plan.NewLedger(poolBlock, prefix("203.0.113.24/29")).Take(plan.Holder{Namespace: "shop", Name: "api", UID: "u"}, plan.Ask{Now: now()})
 	s.ok(err)
-	_, err = ledger.NewStore(s.kube).Save(s.Context(), l)
+	_, err = allocation.NewStore(s.kube).Save(s.Context(), l)
 	s.ok(err)
 }
 
@@ -168,7 +168,7 @@ func (s scene) tellBlocks() {
 	clock.Advance(3*time.Hour - 2*time.Minute)
 	factory := informers.NewSharedInformerFactory(s.kube, 0)
 	collector := orphans.New(orphans.Config{
-		Account: account.New(account.Config{Cloud: client, Now: clock.Now}), Cloud: client, Ledgers: ledger.NewStore(s.kube), Kube: s.kube,
+		Account: account.New(account.Config{Cloud: client, Now: clock.Now}), Cloud: client, Ledgers: allocation.NewStore(s.kube), Kube: s.kube,
 		Services: factory.Core().V1().Services(), Events: record.NewFakeRecorder(100), Reports: blockreport.NewStore(s.kube),
 		Metrics: orphans.NewMetrics(), NetworkID: simtest.NetworkID, MaxBlocks: 3, Now: clock.Now,
 	})

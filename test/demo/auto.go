@@ -12,10 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/returnpath"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/vlan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/cluster"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/returnpath"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/vlan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
 )
 
 // disturbVLAN sets the interface down, as a careless person would.

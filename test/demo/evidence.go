@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/cluster"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
 )
 
 // steady is how many answers in a row end an outage: one alone may be luck while things still move.

@@ -14,9 +14,9 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/cluster"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
 // everyNode tells whether all Nodes pass a test, else what was seen of those that do not.

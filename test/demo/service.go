@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/cluster"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
 // How the client asks: often enough to see an outage to a tenth of a second, with a new connection each time.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
 )
 
 // TestStory tells the whole story beside both versions of kube-vip: with one of them of a Service without a class, with

@@ -3,28 +3,28 @@ package pages
 import (
 	"net/netip"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announcement"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
 )
 
 // Announcements adds what is said of addresses of Services that are not announced as they should be.
 func Announcements(examples map[check.ID][]check.Finding) {
 	for _, o := range observations() {
-		f := announcement.Judge(o)
+		f := vip.Judge(o)
 		examples[f.ID] = append(examples[f.ID], f)
 	}
 }
 
 // observations are one for each way in which the announcement of an address goes wrong, as srv-a sees it.
-func observations() []announcement.Observation {
+func observations() []vip.Observation {
 	const (
 		macB    = "02:00:00:00:00:0b"
 		foreign = "02:00:00:00:00:66"
 	)
-	seen := func(edit func(*announcement.Observation)) announcement.Observation {
-		o := announcement.Observation{
-			Target:    announcement.Target{Address: netip.AddrFrom4([4]byte{203, 0, 113, 3}), Service: "default/web"},
+	seen := func(edit func(*vip.Observation)) vip.Observation {
+		o := vip.Observation{
+			Target:    vip.Target{Address: netip.AddrFrom4([4]byte{203, 0, 113, 3}), Service: "default/web"},
 			Interface: "bond0.100", Node: "srv-a", Names: map[string]string{macB: "srv-b"},
 		}
 		edit(&o)
@@ -34,24 +34,24 @@ func observations() []announcement.Observation {
 		return kubevip.Lease{Name: "default/kubevip-web", Standing: standing, Holder: holder}
 	}
 	here := []string{"bond0.100"}
-	return []announcement.Observation{
-		seen(func(*announcement.Observation) {}),
-		seen(func(o *announcement.Observation) { o.Error = "operation not permitted" }),
-		seen(func(o *announcement.Observation) { o.Lease = lease(kubevip.Held, "srv-b") }),
-		seen(func(o *announcement.Observation) { o.Held, o.Lease = here, lease(kubevip.Held, "srv-b") }),
-		seen(func(o *announcement.Observation) { o.Held, o.MACs, o.Replied = here, []string{macB}, true }),
-		seen(func(o *announcement.Observation) { o.Held = []string{"bond0"} }),
-		seen(func(o *announcement.Observation) { o.Held, o.ReturnBy = here, "bond0.11" }),
-		seen(func(o *announcement.Observation) {
+	return []vip.Observation{
+		seen(func(*vip.Observation) {}),
+		seen(func(o *vip.Observation) { o.Error = "operation not permitted" }),
+		seen(func(o *vip.Observation) { o.Lease = lease(kubevip.Held, "srv-b") }),
+		seen(func(o *vip.Observation) { o.Held, o.Lease = here, lease(kubevip.Held, "srv-b") }),
+		seen(func(o *vip.Observation) { o.Held, o.MACs, o.Replied = here, []string{macB}, true }),
+		seen(func(o *vip.Observation) { o.Held = []string{"bond0"} }),
+		seen(func(o *vip.Observation) { o.Held, o.ReturnBy = here, "bond0.11" }),
+		seen(func(o *vip.Observation) {
 			o.MACs, o.Replied, o.Lease = []string{macB}, true, lease(kubevip.Held, "srv-c")
 		}),
-		seen(func(o *announcement.Observation) {
+		seen(func(o *vip.Observation) {
 			o.MACs, o.Replied, o.Foreign = []string{foreign}, true, []string{foreign}
 		}),
-		seen(func(o *announcement.Observation) {
+		seen(func(o *vip.Observation) {
 			o.MACs, o.Replied, o.Lease = []string{macB}, true, lease(kubevip.Expired, "srv-b")
 		}),
-		seen(func(o *announcement.Observation) {
+		seen(func(o *vip.Observation) {
 			o.MACs, o.Replied, o.Lease = []string{macB}, true, lease(kubevip.Missing, "")
 		}),
 	}

@@ -9,15 +9,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
 const root = "../../.."
 
 func rendered(t *testing.T) map[string]string {
 	t.Helper()
-	examples, err := Examples(filepath.Join(root, "agent/check/testdata"))
+	examples, err := Examples(filepath.Join(root, "agent/verify/check/testdata"))
 	if err != nil {
 		t.Fatal(err)
 	}

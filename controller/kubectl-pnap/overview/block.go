@@ -9,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // Block is an IP block that was bought for the cluster or brought to it.
@@ -51,7 +51,7 @@ func (b Block) Releasable() bool {
 // may be older, or missing.
 func blocksOf(f Facts) []Block {
 	blocks := []Block{}
-	ledgers := map[string]ipblock.Ledger{}
+	ledgers := map[string]plan.Ledger{}
 	for _, l := range f.Ledgers {
 		ledgers[l.BlockID] = l
 	}
@@ -66,7 +66,7 @@ func blocksOf(f Facts) []Block {
 		}
 	}
 	for _, l := range ledgers {
-		b := Block{ID: textstyle.Clean(l.BlockID), CIDR: l.CIDR.String(), For: "addresses of Services or nodes", Standing: contract.StandingInUse}
+		b := Block{ID: text.Clean(l.BlockID), CIDR: l.CIDR.String(), For: "addresses of Services or nodes", Standing: contract.StandingInUse}
 		b.count(l)
 		blocks = append(blocks, b)
 	}
@@ -83,19 +83,19 @@ func compareCIDR(a, b string) int {
 	return p.Addr().Compare(q.Addr())
 }
 
-func (b *Block) count(l ipblock.Ledger) {
+func (b *Block) count(l plan.Ledger) {
 	b.Used, b.Resting, b.Free = l.Count()
 	b.Holders = map[netip.Addr]string{}
 	for address, holder := range l.Held {
-		b.Holders[address] = textstyle.Clean(holder.String())
+		b.Holders[address] = text.Clean(holder.String())
 	}
 }
 
 func reported(r contract.ReportedBlock, f Facts) Block {
 	b := Block{
-		ID: textstyle.Clean(r.ID), Location: textstyle.Clean(r.Location), Status: textstyle.Clean(r.Status),
-		AssignedTo: textstyle.Clean(r.AssignedTo), For: textstyle.Clean(purpose(r, f.Services)),
-		Standing: textstyle.Clean(r.Standing), Created: r.Created, Unused: r.Since,
+		ID: text.Clean(r.ID), Location: text.Clean(r.Location), Status: text.Clean(r.Status),
+		AssignedTo: text.Clean(r.AssignedTo), For: text.Clean(purpose(r, f.Services)),
+		Standing: text.Clean(r.Standing), Created: r.Created, Unused: r.Since,
 	}
 	if r.CIDR.IsValid() {
 		b.CIDR = r.CIDR.String()

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // Node is a Node with its server.
@@ -41,8 +41,8 @@ func nodesOf(f Facts) []Node {
 
 func nodeOf(n *corev1.Node) Node {
 	node := Node{
-		Name: textstyle.Clean(n.Name), ServerID: textstyle.Clean(n.Annotations[contract.NodeServerID]),
-		Location:  textstyle.Clean(n.Labels[contract.NodeLocation]),
+		Name: text.Clean(n.Name), ServerID: text.Clean(n.Annotations[contract.NodeServerID]),
+		Location:  text.Clean(n.Labels[contract.NodeLocation]),
 		Announces: n.Labels[contract.NodeVLANReady] == contract.TagTrue,
 		VLANReady: nodeVerdict(n, contract.ConditionVLANReady), AnnouncementHealthy: nodeVerdict(n, contract.ConditionAnnouncementHealthy),
 	}
@@ -74,7 +74,7 @@ func nodeVerdict(n *corev1.Node, conditionType corev1.NodeConditionType) Verdict
 }
 
 func verdict(status, reason, message string, since time.Time) Verdict {
-	v := Verdict{Status: textstyle.Clean(status), Reason: textstyle.Clean(reason), Message: textstyle.Clean(message)}
+	v := Verdict{Status: text.Clean(status), Reason: text.Clean(reason), Message: text.Clean(message)}
 	if !since.IsZero() {
 		since = since.UTC()
 		v.Since = &since

@@ -7,9 +7,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // Facts are what was read of the cluster.
@@ -20,7 +20,7 @@ type Facts struct {
 	Nodes    []corev1.Node
 	Services []corev1.Service
 	// Ledgers say who holds addresses of shared and brought blocks.
-	Ledgers []ipblock.Ledger
+	Ledgers []plan.Ledger
 	// Report is what the controller tells of blocks; nil when it tells nothing.
 	Report *contract.BlockReport
 	// Leader is the Lease of the controller; nil when there is none.
@@ -104,7 +104,7 @@ func controllerOf(f Facts) Controller {
 		return c
 	}
 	if holder := f.Leader.Spec.HolderIdentity; holder != nil {
-		c.Leader = textstyle.Clean(*holder)
+		c.Leader = text.Clean(*holder)
 	}
 	renewed := f.Leader.Spec.RenewTime.UTC()
 	c.Renewed = &renewed
@@ -124,7 +124,7 @@ func networkOf(f Facts) Network {
 		if err != nil || !ok {
 			continue
 		}
-		n = Network{ID: textstyle.Clean(published.NetworkID), VLAN: published.VLAN, Announcer: textstyle.Clean(published.Announcer)}
+		n = Network{ID: text.Clean(published.NetworkID), VLAN: published.VLAN, Announcer: text.Clean(published.Announcer)}
 		for _, b := range published.Blocks {
 			if b.CIDR.Addr().Is4() {
 				n.Blocks++
@@ -135,7 +135,7 @@ func networkOf(f Facts) Network {
 	if f.Report != nil {
 		n.MaxBlocks = f.Report.MaxBlocks
 		if n.ID == "" {
-			n.ID = textstyle.Clean(f.Report.NetworkID)
+			n.ID = text.Clean(f.Report.NetworkID)
 		}
 	}
 	return n

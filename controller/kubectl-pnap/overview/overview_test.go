@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -71,8 +71,8 @@ func TestTextOfOthersIsHarmless(t *testing.T) {
 	}
 	foreign := service.DeepCopy()
 	foreign.Annotations[contract.ServiceIPAddress] = raw
-	pool := ipblock.NewLedger(raw, netip.MustParsePrefix("203.0.113.0/29"))
-	pool.Held = map[netip.Addr]ipblock.Holder{netip.MustParseAddr("203.0.113.2"): {Namespace: raw, Name: raw}}
+	pool := plan.NewLedger(raw, netip.MustParsePrefix("203.0.113.0/29"))
+	pool.Held = map[netip.Addr]plan.Holder{netip.MustParseAddr("203.0.113.2"): {Namespace: raw, Name: raw}}
 	other := pool
 	other.BlockID = "another" + raw
 	block := contract.ReportedBlock{ID: raw, Location: raw, Status: raw, AssignedTo: raw, Purpose: contract.PurposePool, Name: raw, Standing: raw}
@@ -82,7 +82,7 @@ func TestTextOfOthersIsHarmless(t *testing.T) {
 			node("other"+raw, map[string]string{contract.NodeReportedAddresses: reported(false)}),
 			node("third"+raw, map[string]string{contract.NodeReportedIdentity: `{"macs":["` + mac + `"]}`}),
 		},
-		Services: []corev1.Service{service, *foreign}, Ledgers: []ipblock.Ledger{pool, other},
+		Services: []corev1.Service{service, *foreign}, Ledgers: []plan.Ledger{pool, other},
 		Report: &contract.BlockReport{NetworkID: raw, Blocks: []contract.ReportedBlock{block}},
 		Leader: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &text, RenewTime: &metav1.MicroTime{Time: now}}},
 	})
@@ -164,14 +164,14 @@ func TestPurposes(t *testing.T) {
 
 // Blocks that a ledger alone knows are shown, and counted once where the report knows them too.
 func TestLedgersAndReportAreJoined(t *testing.T) {
-	pool := ipblock.NewLedger("b1", netip.MustParsePrefix("203.0.113.0/29"))
-	pool, _, err := pool.Take(ipblock.Holder{Namespace: "shop", Name: "web"}, ipblock.Ask{Now: now})
+	pool := plan.NewLedger("b1", netip.MustParsePrefix("203.0.113.0/29"))
+	pool, _, err := pool.Take(plan.Holder{Namespace: "shop", Name: "web"}, plan.Ask{Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := ipblock.NewLedger("b2", netip.MustParsePrefix("203.0.113.8/29"))
+	other := plan.NewLedger("b2", netip.MustParsePrefix("203.0.113.8/29"))
 	report := &contract.BlockReport{Blocks: []contract.ReportedBlock{{ID: "b1", CIDR: pool.CIDR, Purpose: contract.PurposePool, Name: "default", Standing: contract.StandingInUse}}}
-	blocks := Make(Facts{Report: report, Ledgers: []ipblock.Ledger{other, pool}}).Blocks
+	blocks := Make(Facts{Report: report, Ledgers: []plan.Ledger{other, pool}}).Blocks
 	if len(blocks) != 2 || blocks[0].ID != "b1" || blocks[0].Used != 1 || blocks[0].Free != 4 || blocks[0].Holders[netip.MustParseAddr("203.0.113.2")] != "shop/web" {
 		t.Fatalf("%+v", blocks)
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // Service is a Service that has an address of a phoenixNAP block, wants one or is giving one back.
@@ -76,9 +76,9 @@ func served(s *corev1.Service) bool {
 
 func serviceOf(s *corev1.Service, f Facts, blocks []Block) Service {
 	service := Service{
-		Namespace: textstyle.Clean(s.Namespace), Name: textstyle.Clean(s.Name),
-		Address:          textstyle.Clean(s.Annotations[contract.ServiceIPAddress]),
-		Block:            textstyle.Clean(s.Annotations[contract.ServiceIPBlock]),
+		Namespace: text.Clean(s.Namespace), Name: text.Clean(s.Name),
+		Address:          text.Clean(s.Annotations[contract.ServiceIPAddress]),
+		Block:            text.Clean(s.Annotations[contract.ServiceIPBlock]),
 		BlockAssigned:    serviceVerdict(s, contract.ServiceConditionBlockAssigned),
 		AddressPublished: serviceVerdict(s, contract.ServiceConditionAddressPublished),
 		Announced:        serviceVerdict(s, contract.ServiceConditionAnnounced),
@@ -127,7 +127,7 @@ func holders(nodes []corev1.Node, address netip.Addr) []string {
 		switch entry, watched := reported[address]; {
 		case !watched || entry.State != contract.AddressAnswered && entry.State != contract.AddressDuplicate:
 		case entry.Held:
-			found[textstyle.Clean(nodes[i].Name)] = true
+			found[text.Clean(nodes[i].Name)] = true
 		default:
 			if name := nodeOfMAC(nodes, entry.MAC); name != "" {
 				found[name] = true
@@ -147,7 +147,7 @@ func nodeOfMAC(nodes []corev1.Node, mac string) string {
 		raw := nodes[i].Annotations[contract.NodeReportedIdentity]
 		var id contract.Identity
 		if mac != "" && strings.Contains(raw, mac) && json.Unmarshal([]byte(raw), &id) == nil && slices.Contains(id.MACs, mac) {
-			return textstyle.Clean(nodes[i].Name)
+			return text.Clean(nodes[i].Name)
 		}
 	}
 	return ""

@@ -20,7 +20,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/reading"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 const (
@@ -54,7 +54,7 @@ func (r Runner) Run(ctx context.Context, node string, args []string, out, errOut
 	if err != nil {
 		return fmt.Errorf("reach pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	err = stream(ctx, executor, textstyle.NewCleaner(out), textstyle.NewCleaner(errOut))
+	err = stream(ctx, executor, text.NewCleaner(out), text.NewCleaner(errOut))
 	if refused(err) {
 		return fmt.Errorf("%s: %w", reading.Missing("create", "pods/exec", pod.Namespace, "Node "+node+" cannot be asked"), err)
 	}
@@ -62,7 +62,7 @@ func (r Runner) Run(ctx context.Context, node string, args []string, out, errOut
 }
 
 // stream copies what the program writes, and its end.
-func stream(ctx context.Context, executor remotecommand.Executor, out, errOut *textstyle.Cleaner) error {
+func stream(ctx context.Context, executor remotecommand.Executor, out, errOut *text.Cleaner) error {
 	err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: errOut})
 	if ctx.Err() != nil {
 		return err // what is cut short may still be written by the executor's goroutines

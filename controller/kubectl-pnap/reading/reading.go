@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/ledger"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -85,7 +85,7 @@ func (r *reader) services() error {
 }
 
 func (r *reader) ledgers() error {
-	all, err := ledger.NewStore(r.kube).List(r.ctx)
+	all, err := allocation.NewStore(r.kube).List(r.ctx)
 	r.facts.Ledgers = all
 	return err
 }

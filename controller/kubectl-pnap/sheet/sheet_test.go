@@ -10,7 +10,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 func TestStyleFollowsTheEnvironment(t *testing.T) {
@@ -37,7 +37,7 @@ func TestStyleFollowsTheEnvironment(t *testing.T) {
 func TestMarks(t *testing.T) {
 	for _, o := range []outcome{well, waiting, broken, unknown} {
 		plain, painted := Style{}.mark(o, "word"), Style{Color: true, Unicode: true}.mark(o, "word")
-		if textstyle.Columns(plain) != 6 || textstyle.Columns(painted) != 6 || !strings.Contains(painted, "word") || strings.ContainsFunc(plain, func(r rune) bool { return r > 126 }) {
+		if text.Columns(plain) != 6 || text.Columns(painted) != 6 || !strings.Contains(painted, "word") || strings.ContainsFunc(plain, func(r rune) bool { return r > 126 }) {
 			t.Errorf("%q, %q", plain, painted)
 		}
 	}

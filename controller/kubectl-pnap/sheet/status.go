@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/ipblock"
 )
 
 // staleLook is from when on what the controller tells of the account is called old: it tells it every five minutes.
@@ -56,7 +56,7 @@ func (s Style) network(o overview.Overview) string {
 		return s.paragraph("Public network: " + s.mark(unknown, "none is published on the Nodes"))
 	}
 	return s.paragraph(fmt.Sprintf("Public network: %s, VLAN %d, announced by %s, %d of %d IPv4 blocks",
-		n.ID, n.VLAN, cmp.Or(n.Announcer, contract.AnnouncerNone), n.Blocks, ipblock.NetworkBlockLimit))
+		n.ID, n.VLAN, cmp.Or(n.Announcer, contract.AnnouncerNone), n.Blocks, plan.NetworkBlockLimit))
 }
 
 func (s Style) nodes(o overview.Overview) string {

@@ -7,11 +7,11 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // Style is how a sheet is written.
-type Style textstyle.Style
+type Style text.Style
 
 // StyleFor is the style that suits a writer, see textstyle.For.
 func StyleFor(w io.Writer, lookUp func(string) (string, bool)) Style {
@@ -20,7 +20,7 @@ func StyleFor(w io.Writer, lookUp func(string) (string, bool)) Style {
 		width, _, err := term.GetSize(int(file.Fd()))
 		columns, isTerminal = width, err == nil
 	}
-	return Style(textstyle.For(isTerminal, columns, lookUp))
+	return Style(text.For(isTerminal, columns, lookUp))
 }
 
 // outcome is how well something is.
@@ -36,12 +36,12 @@ const (
 // mark writes a glyph before a word.
 func (s Style) mark(o outcome, word string) string {
 	glyphs := map[outcome][3]string{well: {"✔", "+", "32"}, waiting: {"!", "!", "33"}, broken: {"✖", "x", "1;31"}, unknown: {"?", "?", "36"}}
-	glyph := textstyle.Style(s).Glyph(glyphs[o][0], glyphs[o][1])
+	glyph := text.Style(s).Glyph(glyphs[o][0], glyphs[o][1])
 	return s.paint(glyph+" "+word, glyphs[o][2])
 }
 
-func (s Style) paint(text, color string) string { return textstyle.Style(s).Paint(text, color) }
+func (s Style) paint(word, color string) string { return text.Style(s).Paint(word, color) }
 
-func (s Style) heading(text string) string { return textstyle.Style(s).Heading(text) }
+func (s Style) heading(title string) string { return text.Style(s).Heading(title) }
 
-func (s Style) width() int { return max(textstyle.MinWidth, s.Width) }
+func (s Style) width() int { return max(text.MinWidth, s.Width) }

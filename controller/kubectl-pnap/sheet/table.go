@@ -3,7 +3,7 @@ package sheet
 import (
 	"strings"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/textstyle"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // gap stands between two columns of a table.
@@ -19,7 +19,7 @@ func (s Style) table(header []string, rows [][]string) string {
 	widths := make([]int, len(header))
 	for _, row := range all {
 		for i, cell := range row {
-			widths[i] = max(widths[i], textstyle.Columns(cell))
+			widths[i] = max(widths[i], text.Columns(cell))
 		}
 	}
 	indent := 0
@@ -30,15 +30,15 @@ func (s Style) table(header []string, rows [][]string) string {
 	for _, row := range all {
 		last := len(row) - 1
 		for i, cell := range row[:last] {
-			b.WriteString(cell + strings.Repeat(" ", widths[i]-textstyle.Columns(cell)) + gap)
+			b.WriteString(cell + strings.Repeat(" ", widths[i]-text.Columns(cell)) + gap)
 		}
-		b.WriteString(strings.Join(textstyle.Wrap(row[last], max(s.width()-indent, 20)), "\n"+strings.Repeat(" ", indent)))
+		b.WriteString(strings.Join(text.Wrap(row[last], max(s.width()-indent, 20)), "\n"+strings.Repeat(" ", indent)))
 		b.WriteString("\n")
 	}
 	return b.String()
 }
 
-// paragraph wraps a text, every line after the first indented.
-func (s Style) paragraph(text string) string {
-	return strings.Join(textstyle.Wrap(text, s.width()-len(gap)), "\n"+gap) + "\n"
+// paragraph wraps prose, every line after the first indented.
+func (s Style) paragraph(prose string) string {
+	return strings.Join(text.Wrap(prose, s.width()-len(gap)), "\n"+gap) + "\n"
 }

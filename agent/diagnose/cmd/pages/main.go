@@ -17,7 +17,7 @@ func main() {
 }
 
 func write() error {
-	examples, err := pages.Examples("agent/check/testdata")
+	examples, err := pages.Examples("agent/verify/check/testdata")
 	if err != nil {
 		return err
 	}

@@ -13,10 +13,10 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/demo"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/kernel"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
 func main() {
@@ -67,7 +67,7 @@ func prepare(ctx context.Context, kubeVIP string) error {
 			return fmt.Errorf("prepare %s: %w", name, err)
 		}
 	}
-	for _, pkg := range []string{"./controller", "./agent", "./test/pnapsim/cmd/pnapsim", "./test/lab/cmd/labd", "./test/cluster/cmd/backend"} {
+	for _, pkg := range []string{"./controller", "./agent", "./test/sim/pnapsim/cmd/pnapsim", "./test/env/lab/cmd/labd", "./test/env/cluster/cmd/backend"} {
 		if _, err := tools.Product(ctx, pkg); err != nil {
 			return fmt.Errorf("prepare %s: %w", pkg, err)
 		}

@@ -1,0 +1,126 @@
+package election
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// urgentGap is the least time between two heartbeats.
+const urgentGap = 5 * time.Millisecond
+
+// beat returns the heartbeat that is due, if one is.
+func (c *Core) beat() *Heartbeat {
+	due := c.now >= c.nextBeat || c.urgent && c.now-c.beatAt >= urgentGap
+	if !due {
+		return nil
+	}
+	c.beatAt, c.urgent = c.now, false
+	c.nextBeat = c.now + c.pause()
+	if !c.facts.Link || c.deposed() {
+		return nil
+	}
+	c.sequence++
+	if uint32(c.sequence) <= Refused { //nolint:gosec // the lower bits are wanted
+		c.sequence += 2
+	}
+	low := uint32(c.sequence) //nolint:gosec // the lower bits are wanted
+	c.sent[low%uint32(len(c.sent))] = sending{low, c.now}
+	h := &Heartbeat{Node: c.Node, Boot: c.Boot, Sequence: c.sequence, Seen: c.seen, Flags: c.flags()}
+	if c.view == nil {
+		return h
+	}
+	h.Number, h.Acks, h.Unfit = c.view.Number, c.acks(), c.unfit()
+	h.Wants, h.Released = c.lists()
+	return h
+}
+
+// pause is the time until the next regular heartbeat. A node that is not needed speaks seldom.
+func (c *Core) pause() time.Duration {
+	pause := c.rules.interval - time.Duration(c.random.Int64N(int64(c.rules.interval)/10))
+	if c.view != nil && len(c.members) >= c.rules.members && !c.view.has(c.Node) {
+		return 50 * pause
+	}
+	return pause
+}
+
+func (c *Core) flags() (f Flags) {
+	set := func(flag Flags, is bool) {
+		if is {
+			f |= flag
+		}
+	}
+	set(Candidate, c.facts.Candidate && !c.facts.Leaving)
+	set(Witness, c.facts.Witness)
+	set(Leaving, c.facts.Leaving)
+	set(Held, c.now < c.hold.until)
+	set(Handing, len(c.keeps) > 0)
+	set(NoAPI, c.desk.failures > 0)
+	set(Asking, c.facts.Link && !c.facts.Leaving && c.now >= c.hold.joinAt)
+	return f
+}
+
+// acks says whom this node supports, whom it does not hear and whom it refuses. It says nothing before it has read the
+// view: what its former life promised stands there.
+func (c *Core) acks() []Ack {
+	all := make([]Ack, 0, len(c.peers)+1)
+	for id, p := range c.peers {
+		switch {
+		case c.acknowledges(p):
+			all = append(all, Ack{id, p.supported})
+		case !c.rested() || !c.silent(id) || c.now-p.at > 10*c.rules.silence && !c.view.has(p.name):
+		case c.heard(p):
+			all = append(all, Ack{id, Refused})
+		default:
+			all = append(all, Ack{id, Unheard})
+		}
+	}
+	for _, id := range c.members {
+		if c.peers[id] == nil && id != c.id && c.rested() && c.silent(id) {
+			all = append(all, Ack{id, Unheard})
+		}
+	}
+	sortAcks(all)
+	return all
+}
+
+func sortAcks(all []Ack) {
+	slices.SortFunc(all, func(a, b Ack) int { return cmp.Compare(a.Node, b.Node) })
+}
+
+// lists are the addresses that this node waits for, and those that others wait for.
+func (c *Core) lists() (wants, released []netip.Addr) {
+	if c.waiting > 0 || c.stale {
+		for a, h := range c.holdings {
+			if !h.answering && !h.barred {
+				wants = append(wants, a)
+			}
+		}
+	}
+	for a := range c.releases {
+		if _, kept := c.keeps[a]; !kept && (c.holdings[a] == nil || !c.holdings[a].answering) {
+			released = append(released, a)
+		}
+	}
+	return firsts(wants), firsts(released)
+}
+
+func firsts(all []netip.Addr) []netip.Addr {
+	slices.SortFunc(all, netip.Addr.Compare)
+	return all[:min(len(all), MostListed)]
+}
+
+// unfit is the bitmap of addresses of the view that this node cannot serve.
+func (c *Core) unfit() []byte {
+	var bitmap []byte
+	for i, a := range c.addresses {
+		if fits, wanted := c.facts.Wanted[a]; wanted && !fits {
+			if bitmap == nil {
+				bitmap = make([]byte, (len(c.addresses)+7)/8)
+			}
+			bitmap[i/8] |= 1 << (i % 8)
+		}
+	}
+	return bitmap
+}

@@ -1,0 +1,305 @@
+package election
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// A walk lets a world of one to seven nodes start, lets everything go wrong at once for some seconds, heals it and looks
+// whether all is well again. Two answers for one address end it at any instant.
+type walk struct{ *world }
+
+func newWalk(seed uint64, r rules) *walk {
+	w := newWorld(seed, 0, 0, r)
+	nodes, addresses := 1+w.random.IntN(7), 1+w.random.IntN(4)
+	if w.chance(0.4) {
+		nodes = 2 + w.random.IntN(2)
+	}
+	w = newWorld(seed, nodes, addresses, r)
+	for _, m := range w.nodes {
+		m.facts.HasGateway = !w.chance(0.1)
+		m.facts.Witness = m.index > 0 && len(w.nodes) > 2 && w.chance(0.1)
+		m.facts.Candidate = !m.facts.Witness
+	}
+	return &walk{w}
+}
+
+// play lets the walk happen and returns what is wrong.
+func (w *walk) play() string {
+	for _, m := range w.nodes {
+		w.after(w.between(0, time.Second), m.start)
+	}
+	w.run(w.between(time.Second, 4*time.Second))
+	w.faults = 3 + w.random.IntN(14)
+	span := w.between(500*time.Millisecond, 6*time.Second)
+	for range w.faults {
+		w.after(w.between(0, span), w.disturb)
+	}
+	w.run(span + w.between(0, 3*time.Second))
+	w.heal()
+	if broken := w.recovers(); broken != "" {
+		return broken
+	}
+	return w.rests()
+}
+
+// any returns a node.
+func (w *world) any() *machine { return w.nodes[w.random.IntN(len(w.nodes))] }
+
+// lasting is how long a fault lasts: mostly about as long as what the rules count in.
+func (w *world) lasting() time.Duration {
+	if w.chance(0.3) {
+		return w.between(time.Second, 6*time.Second)
+	}
+	return w.between(20*time.Millisecond, 800*time.Millisecond)
+}
+
+// disturb does one thing that goes wrong, and often undoes it later.
+func (w *world) disturb() {
+	all := []func(m *machine, d time.Duration) string{
+		w.crash, w.crash, w.freeze, w.freeze, w.cutPair, w.cutPair, w.cutNode, w.split, w.split, w.lose, w.slow,
+		w.loseAPI, w.loseAPI, w.loseAPIOfAll, w.slowAPI, w.unready, w.leave, w.unfit, w.rewant, w.tamper, w.loseGateway, w.linkDown,
+	}
+	m, d := w.any(), w.lasting()
+	what := all[w.random.IntN(len(all))](m, d)
+	w.note("fault: %s %s for %s", what, m.name, d)
+}
+
+func (w *world) crash(m *machine, d time.Duration) string {
+	m.stop()
+	if w.chance(0.6) {
+		w.after(d, func() {
+			if !w.healed {
+				m.start()
+			}
+		})
+	}
+	return "crash"
+}
+
+func (w *world) freeze(m *machine, d time.Duration) string {
+	m.pause()
+	w.after(d, m.resume)
+	return "pause"
+}
+
+func (w *world) cutPair(m *machine, d time.Duration) string {
+	other := w.any()
+	both := w.chance(0.5)
+	m.deaf[other.index] = true
+	if both {
+		other.deaf[m.index] = true
+	}
+	w.after(d, func() {
+		m.deaf[other.index] = false
+		if both {
+			other.deaf[m.index] = false
+		}
+	})
+	return "no way from " + other.name + " to"
+}
+
+func (w *world) cutNode(m *machine, d time.Duration) string {
+	hear, speak, gateway := w.chance(0.7), w.chance(0.7), w.chance(0.7)
+	cut := func(is bool) {
+		if hear {
+			w.deafen(m, is)
+		}
+		if speak {
+			w.silence(m, is)
+		}
+		m.noGateway = is && gateway
+	}
+	cut(true)
+	w.after(d, func() { cut(false) })
+	return "cut"
+}
+
+// split parts the VLAN in two; the gateway may be on both sides, as with a pair of routers.
+func (w *world) split(_ *machine, d time.Duration) string {
+	side := make([]bool, len(w.nodes))
+	for i := range side {
+		side[i] = w.chance(0.5)
+	}
+	set := func(cut bool) {
+		for _, a := range w.nodes {
+			for _, b := range w.nodes {
+				if side[a.index] != side[b.index] {
+					a.deaf[b.index] = cut
+				}
+			}
+		}
+	}
+	set(true)
+	w.after(d, func() { set(false) })
+	return fmt.Sprintf("split %v", side)
+}
+
+func (w *world) lose(_ *machine, d time.Duration) string {
+	w.loss = w.random.Float64() * 0.6
+	w.after(d, func() { w.loss = 0 })
+	return fmt.Sprintf("loss %.2f", w.loss)
+}
+
+func (w *world) slow(_ *machine, d time.Duration) string {
+	w.delay = w.between(time.Millisecond, 400*time.Millisecond)
+	w.after(d, func() { w.delay = time.Millisecond })
+	return "delay " + w.delay.String()
+}
+
+func (w *world) loseAPI(m *machine, d time.Duration) string {
+	m.noAPI = true
+	w.after(d, func() {
+		m.noAPI = false
+		w.relist(m)
+	})
+	return "no API for"
+}
+
+func (w *world) loseAPIOfAll(_ *machine, d time.Duration) string {
+	w.apiDown = true
+	w.after(d, w.raiseAPI)
+	return "no API for all"
+}
+
+func (w *world) raiseAPI() {
+	w.apiDown = false
+	for _, m := range w.nodes {
+		w.relist(m)
+	}
+}
+
+func (w *world) slowAPI(_ *machine, d time.Duration) string {
+	w.apiDelay, w.apiLate = w.between(time.Millisecond, 500*time.Millisecond), w.random.Float64()*0.5
+	w.after(d, func() { w.apiDelay, w.apiLate = 10*time.Millisecond, 0 })
+	return "slow API " + w.apiDelay.String()
+}
+
+func (w *world) unready(m *machine, d time.Duration) string {
+	w.set(m, d, func(f *Facts, is bool) { f.Candidate = !is && !f.Witness })
+	return "unready"
+}
+
+func (w *world) linkDown(m *machine, d time.Duration) string {
+	w.isolate(m, true)
+	w.after(d, func() { w.isolate(m, false) })
+	w.set(m, d, func(f *Facts, is bool) { f.Link = !is })
+	return "link down"
+}
+
+// set changes the facts of a node for a time.
+func (w *world) set(m *machine, d time.Duration, change func(f *Facts, is bool)) {
+	tell := func(is bool) {
+		change(&m.facts, is)
+		if m.alive {
+			m.tell()
+		}
+	}
+	tell(true)
+	w.after(d, func() { tell(false) })
+}
+
+func (w *world) leave(m *machine, d time.Duration) string {
+	if m.alive {
+		m.facts.Leaving = true
+		m.tell()
+		w.after(d, func() {
+			if w.healed {
+				return
+			}
+			m.facts.Leaving = false
+			m.stop()
+			m.start()
+		})
+	}
+	return "leaving"
+}
+
+func (w *world) unfit(m *machine, d time.Duration) string {
+	a := address(w.random.IntN(w.addresses))
+	w.set(m, d, func(f *Facts, is bool) {
+		f.Wanted = map[netip.Addr]bool{}
+		if is {
+			f.Wanted[a] = false
+		}
+	})
+	return "no endpoint of " + a.String()
+}
+
+// rewant lets a Service go and come back.
+func (w *world) rewant(_ *machine, d time.Duration) string {
+	a := address(w.random.IntN(w.addresses))
+	if !w.wanted[a] {
+		return "nothing"
+	}
+	tell := func() {
+		for _, m := range w.nodes {
+			w.after(w.between(0, 300*time.Millisecond), func() {
+				if m.alive {
+					m.tell()
+				}
+			})
+		}
+	}
+	delete(w.wanted, a)
+	tell()
+	w.after(d, func() {
+		w.wanted[a] = true
+		tell()
+	})
+	return "without the Service " + a.String()
+}
+
+// tamper is a person who deletes or destroys the view, or brings back an old one. It is told at once to all: deleting the
+// view of nodes that cannot be reached is deleting what they go by.
+func (w *world) tamper(_ *machine, _ time.Duration) string {
+	whole := !w.apiDown && w.loss == 0 && w.delay == time.Millisecond && w.apiLate == 0
+	for _, m := range w.nodes {
+		whole = whole && m.alive && !m.paused && !m.noAPI && m.facts.Link && !slices.Contains(m.deaf, true)
+	}
+	if !whole || w.object.view == nil {
+		return "nothing"
+	}
+	o := object{true, w.object.version + 1, nil}
+	switch w.random.IntN(3) {
+	case 0:
+		o.exists = false
+	case 1:
+		old := *w.object.view
+		old.Number--
+		if old.sound() == nil { // what contradicts itself cannot be read: see ParseView
+			o.view = &old
+		}
+	}
+	w.store(o)
+	return "a person changed the view near"
+}
+
+func (w *world) loseGateway(m *machine, d time.Duration) string {
+	m.noGateway = true
+	w.after(d, func() { m.noGateway = false })
+	return "no gateway for"
+}
+
+// heal ends all faults but two: who is dead stays dead, and who leaves goes on to leave. What was to end later ends again,
+// which changes nothing.
+func (w *world) heal() {
+	w.loss, w.delay, w.apiDelay, w.apiLate = 0, time.Millisecond, 10*time.Millisecond, 0
+	for i := range w.addresses {
+		w.wanted[address(i)] = true
+	}
+	for _, m := range w.nodes {
+		w.deafen(m, false)
+		m.noGateway, m.noAPI = false, false
+		m.facts.Candidate, m.facts.Link, m.facts.Wanted = !m.facts.Witness, true, nil
+		m.resume()
+		if m.alive && !m.facts.Leaving {
+			m.tell()
+		}
+	}
+	w.raiseAPI()
+	w.healed = true
+	w.note("healed")
+}

@@ -1,0 +1,184 @@
+package election
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// holding is an address that the view gives to this node.
+type holding struct {
+	address netip.Addr
+	epoch   uint64
+	before  []string
+	// answering tells that no predecessor can answer: this node does while its lease is good.
+	answering bool
+	// barred tells that a newer view than ours gives the address to another node.
+	barred bool
+}
+
+// keep is an address for which this node answers until its successor is ready.
+type keep struct {
+	until     time.Duration
+	successor string
+}
+
+// release is an address that another node wants and for which this one does not answer.
+type release struct {
+	number uint64 // of the view by which it is wanted
+	at     time.Duration
+}
+
+// adopt takes a newer view.
+func (c *Core) adopt(v *View, version string) {
+	old := c.holdings
+	lease := c.lease
+	if c.view == nil {
+		c.desk.freshAt = c.now
+	}
+	c.view, c.version, c.changed, c.urgent = v, version, true, true
+	c.seen = max(c.seen, v.Number)
+	c.members = c.members[:0:0]
+	for _, m := range v.Members {
+		c.members = append(c.members, IDOf(m))
+	}
+	c.addresses = v.addresses()
+	c.holdings = map[netip.Addr]*holding{}
+	for a, owner := range v.Owners {
+		if owner.Node != c.Node {
+			continue
+		}
+		h := &holding{address: a, epoch: owner.Epoch, before: owner.Before}
+		if o := old[a]; o != nil && o.epoch == h.epoch && !o.barred {
+			h.answering = o.answering
+		}
+		c.holdings[a] = h
+	}
+	for _, a := range slices.SortedFunc(maps.Keys(old), netip.Addr.Compare) {
+		c.partWith(old[a], v.Owners[a], lease)
+	}
+	for a, k := range c.keeps {
+		if owner := v.Owners[a].Node; owner == "" || owner == c.Node {
+			delete(c.keeps, a)
+		} else {
+			k.successor = owner
+			c.keeps[a] = k
+		}
+	}
+	for _, p := range c.peers {
+		c.noteBehind(p)
+	}
+	c.noteMembership()
+	c.stale = true
+}
+
+// partWith ends a holding that the new view gives to another node: it is kept until the successor asks for it, and for no
+// longer than the support of the old view lasts.
+func (c *Core) partWith(h *holding, owner Owner, lease time.Duration) {
+	if now := c.holdings[h.address]; !h.answering || now != nil && now.answering {
+		return
+	}
+	if owner.Node == "" || owner.Node == c.Node || h.barred || lease <= c.now {
+		c.tellOf(Gave, h.address, owner.Node)
+		return
+	}
+	if !c.rules.frozenKeep {
+		lease = c.now + time.Hour
+	}
+	c.keeps[h.address] = keep{until: lease, successor: owner.Node}
+}
+
+// yieldTo ends what another node wants by a newer view, or by ours.
+func (c *Core) yieldTo(h *Heartbeat) {
+	if c.view == nil {
+		return
+	}
+	for _, a := range h.Wants {
+		newer := h.Number > c.view.Number
+		if !newer && c.view.Owners[a].Node != h.Node {
+			continue
+		}
+		if _, kept := c.keeps[a]; kept {
+			delete(c.keeps, a)
+			c.tellOf(Gave, a, h.Node)
+		}
+		if own := c.holdings[a]; newer && own != nil && !own.barred {
+			if own.answering {
+				c.tellOf(Gave, a, h.Node)
+			}
+			own.barred, own.answering = true, false
+		}
+		if r, listed := c.releases[a]; !listed || r.number < h.Number {
+			c.urgent = true
+		}
+		c.releases[a] = release{number: h.Number, at: c.now}
+		c.stale = true
+	}
+}
+
+// begin answers for addresses whose predecessors are known to have stopped, and ends what is kept for too long.
+func (c *Core) begin() {
+	for a, k := range c.keeps {
+		if k.until <= c.now {
+			delete(c.keeps, a)
+			c.tellOf(Gave, a, k.successor)
+			c.stale, c.urgent = true, true
+		}
+	}
+	for a, r := range c.releases {
+		if c.now-r.at > c.rules.behind {
+			delete(c.releases, a)
+		}
+	}
+	if c.view == nil || c.waiting == 0 && !c.stale || c.lease <= c.now || c.seen != c.view.Number {
+		return
+	}
+	for _, h := range c.holdings {
+		if h.answering || h.barred || !c.proven(h) {
+			continue
+		}
+		h.answering, c.stale, c.urgent = true, true, true
+		c.tellOf(Took, h.address, predecessor(h.before))
+	}
+}
+
+func predecessor(before []string) string {
+	if len(before) == 0 {
+		return ""
+	}
+	return before[len(before)-1]
+}
+
+// answers tells whether this node answers for anything while its lease is good.
+func (c *Core) answers() bool { return len(c.granted) > 0 }
+
+// grant says for which addresses the node answers.
+func (c *Core) grant() Grant {
+	if c.stale {
+		c.stale, c.waiting = false, 0
+		granted := make([]netip.Addr, 0, len(c.holdings)+len(c.keeps))
+		for a, h := range c.holdings {
+			if h.answering {
+				granted = append(granted, a)
+			} else {
+				c.waiting++
+			}
+		}
+		c.granted = slices.SortedFunc(slices.Values(slices.AppendSeq(granted, maps.Keys(c.keeps))), netip.Addr.Compare)
+	}
+	until := c.lease
+	for _, k := range c.keeps {
+		if c.lease <= c.now || k.until < until {
+			until = k.until
+		}
+	}
+	switch {
+	case !c.facts.Link || c.deposed():
+		return Grant{Until: never}
+	case c.lease <= c.now && len(c.keeps) > 0:
+		return Grant{Addresses: slices.SortedFunc(maps.Keys(c.keeps), netip.Addr.Compare), Until: until}
+	default:
+		return Grant{Addresses: c.granted, Until: until}
+	}
+}

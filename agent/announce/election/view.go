@@ -1,0 +1,127 @@
+package election
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// ViewKey is where the ConfigMap of a network holds its view.
+const ViewKey = "view.json"
+
+// View says which node answers for which address of one public network.
+type View struct {
+	// Number increases by one with every change.
+	Number uint64 `json:"number"`
+	// Members are the Nodes whose voices count, sorted.
+	Members []string `json:"members"`
+	// Changed is the number of the view in which the members changed last, Removed or Joined the Node that went or came then.
+	Changed uint64 `json:"changed"`
+	Removed string `json:"removed,omitempty"`
+	Joined  string `json:"joined,omitempty"`
+	// Owners has every address that is to be announced.
+	Owners map[netip.Addr]Owner `json:"owners"`
+}
+
+// Owner says who answers for an address.
+type Owner struct {
+	// Node that answers; empty when nobody can.
+	Node string `json:"node,omitempty"`
+	// Epoch is the number of the view that gave the address to it, Since the time.
+	Epoch uint64    `json:"epoch"`
+	Since time.Time `json:"since"`
+	// Before are the Nodes that may have answered by older views. When it is empty anybody may have.
+	Before []string `json:"before,omitempty"`
+}
+
+// ParseView reads what Encode wrote. The error says what is wrong with a view that somebody else wrote.
+func ParseView(raw string) (*View, error) {
+	v := &View{}
+	if err := json.Unmarshal([]byte(raw), v); err != nil {
+		return nil, fmt.Errorf("read the view: %w", err)
+	}
+	if err := v.sound(); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// sound says what in a view contradicts itself.
+func (v *View) sound() error {
+	switch {
+	case v.Number == 0 || v.Changed > v.Number:
+		return fmt.Errorf("the view has the number %d and members since %d: want numbers from 1, in that order", v.Number, v.Changed)
+	case len(v.Members) == 0 || !slices.IsSorted(v.Members) || len(slices.Compact(slices.Clone(v.Members))) != len(v.Members):
+		return fmt.Errorf("the view has the members %q: want one or more, sorted, each once", v.Members)
+	}
+	for address, owner := range v.Owners {
+		if owner.Epoch > v.Number {
+			return fmt.Errorf("the view has the number %d and an owner of %s since %d", v.Number, address, owner.Epoch)
+		}
+	}
+	return nil
+}
+
+// Encode returns the view as its ConfigMap holds it.
+func (v *View) Encode() (string, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("write the view: %w", err)
+	}
+	return string(raw), nil
+}
+
+// Stamp gives owners that have none yet the time since when they own.
+func (v *View) Stamp(now time.Time) {
+	for address, owner := range v.Owners {
+		if owner.Since.IsZero() {
+			owner.Since = now.UTC().Truncate(time.Millisecond)
+			v.Owners[address] = owner
+		}
+	}
+}
+
+// next returns a copy with the next number, to be changed. The lists of owners are shared and never changed in place.
+func (v *View) next() *View {
+	n := *v
+	n.Number++
+	n.Members = slices.Clone(v.Members)
+	n.Owners = maps.Clone(v.Owners)
+	if n.Owners == nil {
+		n.Owners = map[netip.Addr]Owner{}
+	}
+	return &n
+}
+
+// remove takes a member away.
+func (v *View) remove(member string) {
+	v.Members = slices.DeleteFunc(v.Members, func(m string) bool { return m == member })
+	v.Changed, v.Removed, v.Joined = v.Number, member, ""
+}
+
+// join adds a member.
+func (v *View) join(member string) {
+	i, _ := slices.BinarySearch(v.Members, member)
+	v.Members = slices.Insert(v.Members, i, member)
+	v.Changed, v.Removed, v.Joined = v.Number, "", member
+}
+
+// has tells whether a Node is a member.
+func (v *View) has(member string) bool {
+	_, found := slices.BinarySearch(v.Members, member)
+	return found
+}
+
+// addresses returns the addresses in their order.
+func (v *View) addresses() []netip.Addr {
+	return slices.SortedFunc(maps.Keys(v.Owners), netip.Addr.Compare)
+}
+
+// majority is the least number of members of which two sets always have one in common.
+func majority(members int) int { return members/2 + 1 }
+
+// blocking is the least number of members without whom there is no majority.
+func blocking(members int) int { return members - majority(members) + 1 }

@@ -1,0 +1,352 @@
+package election
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A world is a VLAN, an API server and some nodes in virtual time: what happens and when is drawn from a seed. Each node is
+// a real Core; everything around it is played. A node's clock has an offset and runs up to a hundredth too fast or slow.
+type world struct {
+	random *rand.Rand
+	now    time.Duration
+	queue  events
+	order  uint64
+	rules  rules
+	nodes  []*machine
+	object object
+	wanted map[netip.Addr]bool
+	// addresses is how many there are at most.
+	addresses int
+
+	// apiDown is for everyone; apiDelay the most that one way takes; apiLate the chance that a request is carried out long
+	// after it was given up.
+	apiDown  bool
+	apiDelay time.Duration
+	apiLate  float64
+	// lateAt is when the last of them was carried out.
+	lateAt time.Duration
+	// loss is the chance that a frame is lost on any way, delay the most that it takes.
+	loss  float64
+	delay time.Duration
+
+	violation string
+	overlap   time.Duration // the longest time of two answers
+	writes    int
+	moves     map[netip.Addr]int
+	faults    int
+	cutOff    *machine // whose answers reach nobody
+	healed    bool     // no fault lasts, and who is dead stays dead
+	log       []string
+	keepLog   bool
+}
+
+// machine is a server with an agent.
+type machine struct {
+	w      *world
+	index  int
+	name   string
+	core   *Core
+	facts  Facts
+	boot   uint64
+	offset time.Duration
+	rate   float64
+
+	alive, paused, noGateway, noAPI bool
+	waiting                         []Input           // what came while the process stood still
+	tick                            uint64            // the event that is the newest tick
+	deaf                            []bool            // frames of these are lost on the way to it
+	grant                           Grant             // in the time of its own clock
+	boots                           map[string]uint64 // the latest lives that it heard of: no former one is believed any more
+}
+
+type happening struct {
+	at    time.Duration
+	order uint64
+	do    func()
+}
+
+// events is a heap: the first is the next to happen.
+type events []happening
+
+func (e events) before(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].order < e[j].order
+}
+
+func (e *events) push(h happening) {
+	*e = append(*e, h)
+	all := *e
+	for i := len(all) - 1; i > 0 && all.before(i, (i-1)/2); i = (i - 1) / 2 {
+		all[i], all[(i-1)/2] = all[(i-1)/2], all[i]
+	}
+}
+
+func (e *events) pop() happening {
+	all := *e
+	first, last := all[0], len(all)-1
+	all[0] = all[last]
+	all[last] = happening{}
+	all = all[:last]
+	*e = all
+	for i := 0; 2*i+1 < last; {
+		least := 2*i + 1
+		if least+1 < last && all.before(least+1, least) {
+			least++
+		}
+		if !all.before(least, i) {
+			break
+		}
+		all[i], all[least] = all[least], all[i]
+		i = least
+	}
+	return first
+}
+
+// newWorld returns a world with nodes that are not started yet.
+func newWorld(seed uint64, nodes, addresses int, r rules) *world {
+	w := &world{random: rand.New(rand.NewPCG(seed, 1)), rules: r, delay: time.Millisecond, apiDelay: 10 * time.Millisecond,
+		addresses: addresses, wanted: map[netip.Addr]bool{}, moves: map[netip.Addr]int{}}
+	for i := range nodes {
+		w.nodes = append(w.nodes, &machine{w: w, index: i, name: fmt.Sprintf("node-%c", 'a'+i), deaf: make([]bool, nodes),
+			offset: time.Duration(w.random.Int64N(int64(time.Hour))), rate: 0.99 + w.random.Float64()*0.02,
+			facts: Facts{Link: true, Candidate: true, HasGateway: true, Known: true}})
+	}
+	for i := range addresses {
+		w.wanted[address(i)] = true
+	}
+	return w
+}
+
+func address(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{203, 0, byte(i / 200), byte(10 + i%200)})
+}
+
+// after lets something happen.
+func (w *world) after(d time.Duration, do func()) uint64 {
+	w.order++
+	w.queue.push(happening{w.now + max(d, 0), w.order, do})
+	return w.order
+}
+
+// run lets time pass, and stops at once where a rule is broken.
+func (w *world) run(d time.Duration) {
+	end := w.now + d
+	for len(w.queue) > 0 && w.queue[0].at <= end && w.violation == "" {
+		next := w.queue.pop()
+		w.now = next.at
+		next.do()
+	}
+	w.now = max(w.now, end)
+}
+
+func (w *world) note(format string, args ...any) {
+	if w.keepLog {
+		w.log = append(w.log, fmt.Sprintf("%9.4f ", w.now.Seconds())+fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *world) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(w.random.Int64N(int64(most-least)+1))
+}
+
+func (w *world) chance(p float64) bool { return p > 0 && w.random.Float64() < p }
+
+// start starts an agent.
+func (m *machine) start() {
+	if m.alive {
+		return
+	}
+	m.boot = m.w.order + 1
+	m.alive, m.paused, m.waiting, m.grant = true, false, nil, Grant{Until: never}
+	m.boots = map[string]uint64{}
+	m.core = New(Config{Node: m.name, Boot: m.boot, First: 1000 + uint64(m.w.now/time.Second), Seed: m.w.random.Uint64()})
+	m.core.rules = m.w.rules
+	m.facts.Leaving = false
+	m.tell()
+}
+
+// stop ends an agent at once.
+func (m *machine) stop() { m.alive, m.core, m.grant = false, nil, Grant{Until: never} }
+
+// pause lets the process stand still; what is sent to it waits.
+func (m *machine) pause() { m.paused = m.alive }
+
+func (m *machine) resume() {
+	if !m.paused {
+		return
+	}
+	m.paused = false
+	m.w.judge(m)
+	waiting := m.waiting
+	m.waiting = nil
+	for _, in := range waiting {
+		m.step(in)
+	}
+	m.step(Tick{})
+}
+
+// tell gives the node its facts.
+func (m *machine) tell() {
+	f := m.facts
+	f.Wanted = map[netip.Addr]bool{}
+	for a, fits := range m.w.wanted {
+		own, said := m.facts.Wanted[a]
+		f.Wanted[a] = fits && (own || !said)
+	}
+	m.step(f)
+}
+
+// clock is what the node's clock shows.
+func (m *machine) clock() time.Duration {
+	return m.offset + time.Duration(float64(m.w.now)*m.rate)
+}
+
+// step gives an input to the core and does what it asks for.
+func (m *machine) step(in Input) {
+	if !m.alive {
+		return
+	}
+	if m.paused {
+		if _, tick := in.(Tick); !tick {
+			m.waiting = append(m.waiting, in)
+		}
+		return
+	}
+	out := m.core.Step(m.clock(), in)
+	m.grant = out.Grant
+	m.w.judge(m)
+	if m.w.keepLog {
+		for _, e := range out.Events {
+			m.w.note("%s: %s %v %s", m.name, e.Kind, e.Address, e.Node)
+		}
+	}
+	if out.Send != nil {
+		m.w.broadcast(m, out.Send)
+	}
+	if out.AskGateway && !m.noGateway {
+		m.w.later(m, m.w.between(0, 2*m.w.delay), Gateway{})
+	}
+	switch {
+	case out.Read:
+		m.w.read(m)
+	case out.Write != nil:
+		m.w.write(m, out.Write)
+	}
+	if out.Done && m.facts.Leaving {
+		m.w.note("%s ends", m.name)
+		m.stop()
+		return
+	}
+	if out.Anew {
+		m.w.note("%s begins anew", m.name)
+		m.stop()
+		m.start()
+		return
+	}
+	tick := m.w.order + 1
+	m.tick = tick
+	wait := time.Duration(float64(out.Next-m.clock())/m.rate) + 1
+	m.w.after(wait, func() {
+		if m.tick == tick {
+			m.step(Tick{})
+		}
+	})
+}
+
+// answers tells whether a machine would answer for an address now.
+func (m *machine) answers(a netip.Addr) bool {
+	if !m.alive || m.paused || m.clock() >= m.grant.Until {
+		return false
+	}
+	_, found := slices.BinarySearchFunc(m.grant.Addresses, a, netip.Addr.Compare)
+	return found
+}
+
+// later gives an input to the agent that runs now, not to one that follows it.
+func (w *world) later(m *machine, d time.Duration, in Input) {
+	boot := m.boot
+	w.after(d, func() {
+		if m.boot == boot {
+			m.step(in)
+		}
+	})
+}
+
+// broadcast carries a heartbeat to the others.
+func (w *world) broadcast(from *machine, h *Heartbeat) {
+	for _, to := range w.nodes {
+		if to == from || !to.alive || to.deaf[from.index] || w.chance(w.loss) {
+			continue
+		}
+		if h.Boot < to.boots[h.Node] {
+			continue
+		}
+		to.boots[h.Node] = h.Boot
+		w.later(to, w.between(w.delay/10, w.delay), Heard{h})
+	}
+}
+
+// judge looks whether somebody else answers for what a machine answers for.
+func (w *world) judge(m *machine) {
+	if len(m.grant.Addresses) == 0 || !m.answers(m.grant.Addresses[0]) {
+		return
+	}
+	for _, other := range w.nodes {
+		if other == m || len(other.grant.Addresses) == 0 || !other.answers(other.grant.Addresses[0]) {
+			continue
+		}
+		for _, a := range m.grant.Addresses {
+			if other.answers(a) {
+				w.blame(m, other, a)
+				return
+			}
+		}
+	}
+}
+
+func (w *world) blame(m, other *machine, a netip.Addr) {
+	mine, others := m.grant.Until-m.clock(), other.grant.Until-other.clock()
+	w.overlap = max(w.overlap, min(mine, others))
+	if w.violation == "" {
+		w.violation = fmt.Sprintf("at %s %s and %s both answer for %s", w.now, m.name, other.name, a)
+		w.note("%s", w.violation)
+	}
+}
+
+// count counts addresses that change their owner.
+func (w *world) count(before, after *View) {
+	if before == nil {
+		return
+	}
+	for a, o := range after.Owners {
+		if was := before.Owners[a]; was.Node != "" && was.Node != o.Node {
+			w.moves[a]++
+		}
+	}
+}
+
+func describe(v *View) string {
+	lines := []string{fmt.Sprintf("view %d of %s", v.Number, strings.Join(v.Members, ","))}
+	for _, a := range v.addresses() {
+		o := v.Owners[a]
+		lines = append(lines, fmt.Sprintf("%s→%s(%d<%s)", a, o.Node, o.Epoch, strings.Join(o.Before, ",")))
+	}
+	return strings.Join(lines, " ")
+}
+
+// silentNow lists the wanted addresses for which nobody answers who is heard.
+func (w *world) silentNow() []netip.Addr {
+	var silent []netip.Addr
+	for a := range w.wanted {
+		if !slices.ContainsFunc(w.nodes, func(m *machine) bool { return m != w.cutOff && m.answers(a) }) {
+			silent = append(silent, a)
+		}
+	}
+	slices.SortFunc(silent, func(a, b netip.Addr) int { return cmp.Compare(a.String(), b.String()) })
+	return silent
+}

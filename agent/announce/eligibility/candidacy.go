@@ -1,0 +1,122 @@
+// Package eligibility tells whether a node can announce addresses of Services, and which addresses are to be announced.
+package eligibility
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// Situation is what is known of node and cluster.
+type Situation struct {
+	// Node is the Node, nil while it is unknown.
+	Node *corev1.Node
+	// View is that of the last sample; Sampled is false before there was one.
+	View    vip.View
+	Sampled bool
+	// Services are those of the type LoadBalancer; Listed is false before they were listed.
+	Services []*corev1.Service
+	Listed   bool
+	// Link tells that the VLAN interface is up.
+	Link bool
+	// LocalReady tells whether the node has a ready endpoint of the Service with that health check port.
+	LocalReady func(port int32) bool
+}
+
+// Network is the ID of the public network on which the agents announce; empty while they do not, or that is not known.
+func (s Situation) Network() string {
+	if !s.Sampled || s.View.Announcer != contract.AnnouncerAgent || s.View.Expected.Unreadable != "" {
+		return ""
+	}
+	return s.View.Expected.Network.NetworkID
+}
+
+// Facts are what the core of the announcer decides by.
+func (s Situation) Facts() election.Facts {
+	able := s.Sampled && s.View.Ready && s.Network() != "" && s.Node != nil
+	source, err := netip.ParseAddr(s.View.Report.Source)
+	willing := s.Node != nil && Willing(s.Node)
+	return election.Facts{
+		Link: s.Link, Candidate: able && willing, Witness: able && !willing,
+		HasGateway: err == nil && source.IsValid() && len(s.View.Expected.Network.Blocks) > 0,
+		Known:      s.Listed && s.Sampled, Wanted: s.wanted(),
+	}
+}
+
+// Willing tells whether a Node may carry the traffic of load balancers: it is not being deleted, it is not excluded from load
+// balancers, and nobody has asked it to hand its addresses over.
+func Willing(node *corev1.Node) bool {
+	return !contract.ExcludedFromLoadBalancers(node) && node.DeletionTimestamp == nil && node.Annotations[contract.NodeHandOver] != contract.TagTrue
+}
+
+// wanted are the addresses that are to be announced; false where this node cannot serve one.
+func (s Situation) wanted() map[netip.Addr]bool {
+	wanted := map[netip.Addr]bool{}
+	for _, service := range s.Services {
+		address, is := Address(service)
+		if !is || !s.announceable(address) {
+			continue
+		}
+		served := true
+		if port := localPort(service); port != 0 {
+			served = s.LocalReady(port)
+		}
+		// Of two Services with one address either will do.
+		wanted[address] = wanted[address] || served
+	}
+	return wanted
+}
+
+// Address is the address of a Service that is to be announced: the controller wrote it for this very Service, and its block is
+// assigned.
+func Address(service *corev1.Service) (address netip.Addr, is bool) {
+	a := service.Annotations
+	if service.Spec.Type != corev1.ServiceTypeLoadBalancer || service.DeletionTimestamp != nil ||
+		a[contract.ServiceIPBlockAssigned] != contract.TagTrue || a[contract.ServiceIPOwner] != string(service.UID) {
+		return netip.Addr{}, false
+	}
+	address, err := netip.ParseAddr(a[contract.ServiceIPAddress])
+	return address, err == nil && address.Is4()
+}
+
+// announceable tells whether an address may be that of a Service: whoever can write annotations of Services must not be able
+// to have the gateway's address announced, or that of a machine.
+func (s Situation) announceable(a netip.Addr) bool {
+	network := s.View.Expected.Network
+	if slices.Contains(network.IPs, a) {
+		return false
+	}
+	for _, b := range network.Blocks {
+		if b.CIDR.Contains(a) {
+			return a != b.Gateway && a != b.CIDR.Masked().Addr() && b.CIDR.Contains(a.Next())
+		}
+	}
+	return false
+}
+
+// localPort is the port on which kube-proxy tells whether the node has an endpoint; zero where any node will do.
+func localPort(service *corev1.Service) int32 {
+	if service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
+		return 0
+	}
+	return service.Spec.HealthCheckNodePort
+}
+
+// LocalPorts are those ports of the Services that are to be announced, sorted.
+func LocalPorts(services []*corev1.Service) []int32 {
+	var ports []int32
+	for _, service := range services {
+		if _, is := Address(service); is {
+			if port := localPort(service); port != 0 {
+				ports = append(ports, port)
+			}
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}

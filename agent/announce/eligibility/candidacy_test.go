@@ -1,0 +1,150 @@
+package eligibility
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+const network = "60473c2509268bc77fd06d29"
+
+var (
+	address = netip.MustParseAddr("203.0.113.3")
+	compare = cmpopts.EquateComparable(netip.Addr{})
+)
+
+// web is a Service whose address is to be announced.
+func web(change ...func(*corev1.Service)) *corev1.Service {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: types.UID("u1"), Annotations: map[string]string{
+			contract.ServiceIPAddress: address.String(), contract.ServiceIPBlockAssigned: "true", contract.ServiceIPOwner: "u1",
+		}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+	}
+	for _, c := range change {
+		c(s)
+	}
+	return s
+}
+
+func annotated(key, value string) func(*corev1.Service) {
+	return func(s *corev1.Service) { s.Annotations[key] = value }
+}
+
+// healthy is a node that can announce.
+func healthy(change ...func(*Situation)) Situation {
+	s := Situation{
+		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{}, Annotations: map[string]string{}}},
+		View: vip.View{
+			Ready: true, Announcer: contract.AnnouncerAgent, Report: check.Report{Source: "203.0.113.2"},
+			Expected: check.Expected{Published: true, Network: contract.NodeNetwork{
+				NetworkID: network, IPs: []netip.Addr{netip.MustParseAddr("203.0.113.2")},
+				Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("203.0.113.0/29"), Gateway: netip.MustParseAddr("203.0.113.1")}},
+			}},
+		},
+		Sampled: true, Listed: true, Link: true, LocalReady: func(int32) bool { return false },
+	}
+	for _, c := range change {
+		c(&s)
+	}
+	return s
+}
+
+func TestFacts(t *testing.T) {
+	good := election.Facts{Link: true, Candidate: true, HasGateway: true, Known: true, Wanted: map[netip.Addr]bool{}}
+	with := func(change func(*election.Facts)) election.Facts {
+		f := good
+		change(&f)
+		return f
+	}
+	witness := with(func(f *election.Facts) { f.Candidate, f.Witness = false, true })
+	for name, tc := range map[string]struct {
+		change func(*Situation)
+		want   election.Facts
+	}{
+		"healthy":               {func(*Situation) {}, good},
+		"its VLAN is not ready": {func(s *Situation) { s.View.Ready = false }, with(func(f *election.Facts) { f.Candidate = false })},
+		"not known":             {func(s *Situation) { s.Node = nil }, with(func(f *election.Facts) { f.Candidate = false })},
+		"not sampled":           {func(s *Situation) { s.Sampled = false }, with(func(f *election.Facts) { f.Candidate, f.Known = false, false })},
+		"excluded":              {func(s *Situation) { s.Node.Labels[corev1.LabelNodeExcludeBalancers] = "" }, witness},
+		"about to be serviced":  {func(s *Situation) { s.Node.Annotations[contract.NodeHandOver] = "true" }, witness},
+		"cordoned":              {func(s *Situation) { s.Node.Spec.Unschedulable = true }, good},
+		"being deleted":         {func(s *Situation) { s.Node.DeletionTimestamp = &metav1.Time{} }, witness},
+		"kube-vip announces":    {func(s *Situation) { s.View.Announcer = contract.AnnouncerKubeVIP }, with(func(f *election.Facts) { f.Candidate = false })},
+		"without an address":    {func(s *Situation) { s.View.Report.Source = "" }, with(func(f *election.Facts) { f.HasGateway = false })},
+		"no block yet":          {func(s *Situation) { s.View.Expected.Network.Blocks = nil }, with(func(f *election.Facts) { f.HasGateway = false })},
+		"no carrier":            {func(s *Situation) { s.Link = false }, with(func(f *election.Facts) { f.Link = false })},
+		"Services unknown":      {func(s *Situation) { s.Listed = false }, with(func(f *election.Facts) { f.Known = false })},
+	} {
+		if diff := cmp.Diff(tc.want, healthy(tc.change).Facts(), compare); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestNetwork(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Situation)
+		want   string
+	}{
+		"agents announce":    {func(*Situation) {}, network},
+		"kube-vip announces": {func(s *Situation) { s.View.Announcer = contract.AnnouncerKubeVIP }, ""},
+		"not this node":      {func(s *Situation) { s.View.Announcer = contract.AnnouncerNone }, ""},
+		"not sampled":        {func(s *Situation) { s.Sampled = false }, ""},
+		"unreadable":         {func(s *Situation) { s.View.Expected.Unreadable = "annotation x" }, ""},
+	} {
+		if got := healthy(tc.change).Network(); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestWanted(t *testing.T) {
+	local := func(port int32) func(*corev1.Service) {
+		return func(s *corev1.Service) {
+			s.Spec.ExternalTrafficPolicy, s.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, port
+		}
+	}
+	yes, no, none := map[netip.Addr]bool{address: true}, map[netip.Addr]bool{address: false}, map[netip.Addr]bool{}
+	for name, tc := range map[string]struct {
+		services []*corev1.Service
+		want     map[netip.Addr]bool
+	}{
+		"to be announced":            {[]*corev1.Service{web()}, yes},
+		"its block is not assigned":  {[]*corev1.Service{web(annotated(contract.ServiceIPBlockAssigned, "false"))}, none},
+		"copied from another":        {[]*corev1.Service{web(annotated(contract.ServiceIPOwner, "u2"))}, none},
+		"being deleted":              {[]*corev1.Service{web(func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} })}, none},
+		"of another type":            {[]*corev1.Service{web(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })}, none},
+		"no address":                 {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, ""))}, none},
+		"IPv6":                       {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "2001:db8::1"))}, none},
+		"the gateway's":              {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.1"))}, none},
+		"the network's":              {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.0"))}, none},
+		"that of all":                {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.7"))}, none},
+		"this node's":                {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.2"))}, none},
+		"of no block of the network": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "198.51.100.3"))}, none},
+		"local, with an endpoint":    {[]*corev1.Service{web(local(30001))}, yes},
+		"local, without":             {[]*corev1.Service{web(local(30002))}, no},
+		"two with one address":       {[]*corev1.Service{web(local(30002)), web()}, yes},
+	} {
+		s := healthy(func(s *Situation) {
+			s.Services, s.LocalReady = tc.services, func(port int32) bool { return port == 30001 }
+		})
+		if diff := cmp.Diff(tc.want, s.Facts().Wanted, compare); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	gone := web(local(30009), annotated(contract.ServiceIPBlockAssigned, "false"))
+	if diff := cmp.Diff([]int32{30001, 30002}, LocalPorts([]*corev1.Service{web(local(30002)), web(local(30001)), web(local(30002)), web(), gone})); diff != "" {
+		t.Errorf("ports to ask (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,83 @@
+package events
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+)
+
+var (
+	address = netip.MustParseAddr("203.0.113.3")
+	start   = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+)
+
+// TestNotices: what each event means to people, where it is told, and whom it names.
+func TestNotices(t *testing.T) {
+	for name, test := range map[string]struct {
+		event  election.Event
+		want   Notice // but for the message; the zero Notice for nothing
+		naming []string
+	}{
+		"taken from another node": {election.Event{Kind: election.Took, Address: address, Node: "b"},
+			Notice{Address: address, Type: corev1.EventTypeNormal, Reason: EventTakenOver}, []string{"Node a ", "Node b", address.String()}},
+		"the first to have it": {election.Event{Kind: election.Took, Address: address}, Notice{}, nil},
+		"its own again":        {election.Event{Kind: election.Took, Address: address, Node: "a"}, Notice{}, nil},
+		"given":                {election.Event{Kind: election.Gave, Address: address, Node: "b"}, Notice{}, nil},
+		"rebuilt":              {election.Event{Kind: election.Rebuilt}, Notice{}, nil},
+		"another one is silent": {election.Event{Kind: election.RemovedMember, Node: "b"},
+			Notice{Type: corev1.EventTypeWarning, Reason: EventUnheard}, []string{"Node b"}},
+		"another one comes": {election.Event{Kind: election.JoinedMember, Node: "b"},
+			Notice{Type: corev1.EventTypeNormal, Reason: EventJoined}, []string{"Node b"}},
+		"another one leaves": {election.Event{Kind: election.Parted, Node: "b"},
+			Notice{Type: corev1.EventTypeNormal, Reason: EventLeft}, []string{"Node b"}},
+		"no majority": {election.Event{Kind: election.Lapsed}, Notice{Type: corev1.EventTypeWarning, Reason: EventUnsupported}, nil},
+		"two agents":  {election.Event{Kind: election.Impostor}, Notice{Type: corev1.EventTypeWarning, Reason: EventTwice}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, told := New("a").Of(test.event, start)
+			if told != (test.want != Notice{}) {
+				t.Fatalf("told is %t: %+v", told, got)
+			}
+			for _, each := range test.naming {
+				if !strings.Contains(got.Message, each) {
+					t.Errorf("the message %q does not name %q", got.Message, each)
+				}
+			}
+			if told && got.Message == "" {
+				t.Error("there is no message")
+			}
+			if got.Message = ""; got != test.want {
+				t.Errorf("told is %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+// TestLimit: a node that takes over hundreds of addresses tells of some of them, and once that there are more; what happens to
+// nodes is told still. After a minute it tells again.
+func TestLimit(t *testing.T) {
+	tidings := New("a")
+	for round := range 3 {
+		now := start.Add(time.Duration(round) * window)
+		reasons := map[string]int{}
+		for i := range 500 {
+			n, told := tidings.Of(election.Event{Kind: election.Took, Address: address, Node: "b"}, now.Add(time.Duration(i)*time.Millisecond))
+			if told {
+				reasons[n.Reason]++
+			}
+		}
+		for range 100 {
+			if n, told := tidings.Of(election.Event{Kind: election.Impostor}, now.Add(window/2)); told {
+				reasons[n.Reason]++
+			}
+		}
+		if reasons[EventTakenOver] != mostOnServices || reasons[EventMany] != 1 || reasons[EventTwice] != mostOnNodes {
+			t.Errorf("in minute %d it tells %v, want %d takeovers, once that there are more, and %d other events", round, reasons, mostOnServices, mostOnNodes)
+		}
+	}
+}

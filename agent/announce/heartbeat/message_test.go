@@ -1,0 +1,322 @@
+//go:build linux
+
+package heartbeat
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+var (
+	from    = addressOf([6]byte{2, 0, 0, 0, 0, 1}, netip.MustParseAddr("192.0.2.2"))
+	compare = cmp.Options{cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()}
+)
+
+// keyOf makes a key that is the same for the same number.
+func keyOf(n byte) string {
+	return contract.FormatAnnouncerKey(contract.AnnouncerKey(bytes.Repeat([]byte{n}, contract.AnnouncerKeyLength)))
+}
+
+func ringOf(t testing.TB, numbers ...byte) *Ring {
+	t.Helper()
+	var content strings.Builder
+	for _, n := range numbers {
+		content.WriteString(keyOf(n))
+	}
+	ring, err := ParseKeys(content.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ring
+}
+
+func addresses(r *rand.Rand, most int) []netip.Addr {
+	var all []netip.Addr
+	for range r.IntN(most + 1) {
+		all = append(all, netip.AddrFrom4([4]byte{203, byte(r.IntN(256)), byte(r.IntN(256)), byte(r.IntN(256))}))
+	}
+	return all
+}
+
+// some makes a heartbeat, now and then one that takes several frames.
+func some(r *rand.Rand) *election.Heartbeat {
+	h := &election.Heartbeat{
+		Node: strings.Repeat("n", 1+r.IntN(mostName)), Boot: r.Uint64(), Sequence: 1 + r.Uint64N(1<<40), Number: r.Uint64(), Seen: r.Uint64(),
+		Flags: election.Flags(r.Uint32()), Wants: addresses(r, election.MostListed), Released: addresses(r, election.MostListed), //nolint:gosec // any
+		Unfit: make([]byte, r.IntN(100)),
+	}
+	for i := range r.IntN(mostAcks + 1) {
+		h.Acks = append(h.Acks, election.Ack{Node: election.ID(i)*7 + election.ID(r.IntN(7)), Sequence: r.Uint32()}) //nolint:gosec // small
+	}
+	return h
+}
+
+// framesOf are the frames in which a heartbeat is sent.
+func framesOf(h *election.Heartbeat, ring *Ring) (frames [][]byte) {
+	body, space := appendBody(nil, h), room(h.Node)
+	parts := slices.Collect(slices.Chunk(body, space))
+	for i, piece := range parts {
+		frames = append(frames, part{node: h.Node, boot: h.Boot, sequence: h.Sequence, index: i, parts: len(parts), body: piece}.appendFrame(nil, ring, from))
+	}
+	return frames
+}
+
+// listening is an ear that knows one key.
+func listening(t testing.TB) *ear {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, []byte(keyOf(1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return newEar(&Line{Config: Config{Node: "self", Boot: 7, Keys: NewKeyFile(path)}})
+}
+
+func TestRoundTrip(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 1))
+	ring := ringOf(t, 1)
+	several := 0
+	for i := range 100 {
+		e, want := listening(t), some(r)
+		frames := framesOf(want, ring)
+		r.Shuffle(len(frames), func(i, j int) { frames[i], frames[j] = frames[j], frames[i] })
+		if len(frames) > 1 {
+			several++
+		}
+		for at, frame := range frames {
+			if len(frame) > ethernetLength+mostFrame {
+				t.Fatalf("seed %d, heartbeat %d: a frame of %d bytes", seed, i, len(frame))
+			}
+			got, drop := e.take(append(frame, make([]byte, r.IntN(20))...), time.Now()) // Ethernet pads
+			last := at == len(frames)-1
+			if drop != Taken || (got != nil) != last {
+				t.Fatalf("seed %d, heartbeat %d, frame %d of %d: %s, %+v", seed, i, at+1, len(frames), drop, got)
+			}
+			if diff := cmp.Diff(want, got, compare); last && diff != "" {
+				t.Fatalf("seed %d, heartbeat %d (-want +got):\n%s", seed, i, diff)
+			}
+		}
+		if got, drop := e.take(frames[0], time.Now()); got != nil || drop != Replayed {
+			t.Fatalf("seed %d, heartbeat %d, heard again: %s, %+v", seed, i, drop, got)
+		}
+	}
+	if several == 0 {
+		t.Errorf("seed %d: no heartbeat took several frames", seed)
+	}
+}
+
+// TestLostPart: a heartbeat of which a part was lost is none, and those after it are heard.
+func TestLostPart(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	e, h := listening(t), some(r)
+	for len(framesOf(h, ringOf(t, 1))) < 3 {
+		h = some(r)
+	}
+	h.Sequence = 1
+	for _, frame := range framesOf(h, ringOf(t, 1))[1:] {
+		if got, drop := e.take(frame, time.Now()); got != nil || drop != Taken {
+			t.Fatalf("%s, %+v", drop, got)
+		}
+	}
+	h.Sequence = 2
+	var got *election.Heartbeat
+	for _, frame := range framesOf(h, ringOf(t, 1)) {
+		got, _ = e.take(frame, time.Now())
+	}
+	if diff := cmp.Diff(h, got, compare); diff != "" {
+		t.Errorf("the next (-want +got):\n%s", diff)
+	}
+}
+
+// TestOwn: what a switch gives back is not heard; another agent with our name is.
+func TestOwn(t *testing.T) {
+	for boot, want := range map[uint64]Drop{7: Own, 8: Taken, 6: Taken} {
+		got, drop := listening(t).take(framesOf(&election.Heartbeat{Node: "self", Boot: boot, Sequence: 2}, ringOf(t, 1))[0], time.Now())
+		if drop != want || (got != nil) != (want == Taken) {
+			t.Errorf("life %d: %s, %+v; want %s", boot, drop, got, want)
+		}
+	}
+}
+
+// TestHeaders: the checksums are those that the RFCs define: the sum over what they cover, themselves included, is all ones.
+func TestHeaders(t *testing.T) {
+	for _, source := range []address{from, addressOf([6]byte{2}, netip.Addr{})} {
+		frame := part{node: "n", parts: 1, body: []byte("odd")}.appendFrame(nil, ringOf(t, 1), source)
+		ip := frame[ethernetLength:]
+		if got := sum(ip[:ipv4Length], 0); got != 0xffff {
+			t.Errorf("the IPv4 header sums up to %#x", got)
+		}
+		if got := sum(ip[ipv4Length:], pseudoHeader(ip, len(ip)-ipv4Length)); got != 0xffff {
+			t.Errorf("UDP sums up to %#x", got)
+		}
+		if got := netip.AddrFrom4([4]byte(ip[12:16])); got != netip.AddrFrom4(source.ip) {
+			t.Errorf("it comes from %s, want %v", got, source.ip)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	h := &election.Heartbeat{Node: "node-a", Boot: 5, Sequence: 1, Acks: []election.Ack{{Node: 1, Sequence: 2}, {Node: 3}}, Wants: []netip.Addr{netip.MustParseAddr("203.0.113.3")}}
+	good := framesOf(h, ringOf(t, 1))[0]
+	const atBody = atName + len("node-a")
+	resign := func(change func(p []byte) []byte) []byte {
+		p := change(bytes.Clone(good[headersLength : len(good)-tagLength]))
+		frame := append(bytes.Clone(good[:headersLength]), append(p, ringOf(t, 1).keys[0].tag(p)...)...)
+		putHeaders(frame, from)
+		return frame
+	}
+	set := func(at int, to ...byte) []byte {
+		return resign(func(p []byte) []byte { copy(p[at:], to); return p })
+	}
+	flip := func(at int) []byte {
+		frame := bytes.Clone(good)
+		frame[at] ^= 0x40
+		return frame
+	}
+	for name, tc := range map[string]struct {
+		frame []byte
+		want  Drop
+	}{
+		"as it is":                  {good, Taken},
+		"another cluster":           {framesOf(h, ringOf(t, 2))[0], OtherKey},
+		"during a change of keys":   {framesOf(h, ringOf(t, 1, 2))[0], Taken},
+		"a flipped bit":             {flip(headersLength + atSequence), Forged},
+		"another signature":         {flip(len(good) - 1), Forged},
+		"another key's name":        {flip(headersLength + atKey), OtherKey},
+		"a later version":           {set(atVersion, Version+1), OtherVersion},
+		"something else":            {set(0, 'X'), Malformed},
+		"nothing":                   {nil, Malformed},
+		"to another port":           {flip(ethernetLength + ipv4Length + 3), Malformed},
+		"a fragment":                {flip(ethernetLength + 7), Malformed},
+		"no name":                   {set(atNameSize, 0), Malformed},
+		"a name beyond its end":     {set(atNameSize, 200), Malformed},
+		"another interval":          {set(atInterval, 1), OtherInterval},
+		"no part":                   {set(atParts, 0), Malformed},
+		"a part too many":           {set(atPart, 1), Malformed},
+		"too many parts":            {set(atParts, mostParts+1), Malformed},
+		"cut":                       {resign(func(p []byte) []byte { return p[:len(p)-1] }), Malformed},
+		"more than it says":         {resign(func(p []byte) []byte { return append(p, 0) }), Malformed},
+		"a list beyond its end":     {set(atBody+18, 0, 99), Malformed},
+		"acknowledged out of order": {set(atBody+20, 9), Malformed},
+	} {
+		if _, drop := listening(t).take(tc.frame, time.Now()); drop != tc.want {
+			t.Errorf("%s: %s, want %s", name, drop, tc.want)
+		}
+	}
+}
+
+func TestGuard(t *testing.T) {
+	now := time.Now()
+	var g guard
+	for i, step := range []struct {
+		node           string
+		boot, sequence uint64
+		after          time.Duration
+		want           bool
+	}{
+		{"a", 10, 5, 0, true},
+		{"a", 10, 5, 0, false},
+		{"a", 10, 4, 0, false},
+		{"b", 9, 1, 0, true},
+		{"a", 10, 6, 0, true},
+		{"a", 11, 1, 0, true},
+		{"a", 10, 7, 0, false},
+		{"a", 10, 8, forget - 1, false},
+		{"a", 10, 8, forget, true},
+		{"a", 10, 8, 2 * forget, false},
+	} {
+		if _, got := g.admit(part{node: step.node, boot: step.boot, sequence: step.sequence, parts: 1}, now.Add(step.after)); (got == Taken) != step.want {
+			t.Errorf("step %d, %+v: %s", i, step, got)
+		}
+	}
+}
+
+// FuzzTake: whatever is on the wire, reading it returns; what is taken says the same when it is said again.
+func FuzzTake(f *testing.F) {
+	h := &election.Heartbeat{Node: "node-a", Boot: 5, Sequence: 1, Acks: []election.Ack{{Node: 1, Sequence: 2}}, Wants: []netip.Addr{netip.MustParseAddr("203.0.113.3")}}
+	good := framesOf(h, ringOf(f, 1))[0]
+	f.Add(good, false)
+	f.Add(good[:60], true)
+	f.Add([]byte{}, true)
+	ring, names := ringOf(f, 1), interner{}
+	f.Fuzz(func(t *testing.T, frame []byte, sign bool) {
+		payload, ok := payloadOf(frame)
+		if !ok {
+			return
+		}
+		if sign && len(payload) >= atName+tagLength {
+			said := payload[:len(payload)-tagLength]
+			copy(said[atKey:], ring.keys[0].id[:])
+			copy(payload[len(said):], ring.keys[0].tag(said))
+		}
+		p, drop := parsePart(payload, ring, &names)
+		var got, again election.Heartbeat
+		if drop != Taken || !parseBody(p.body, &got) {
+			return
+		}
+		if !parseBody(appendBody(nil, &got), &again) || !cmp.Equal(got, again, compare) {
+			t.Errorf("%+v became %+v", got, again)
+		}
+	})
+}
+
+// large is a heartbeat in a cluster of a hundred nodes.
+func large() *election.Heartbeat {
+	h := &election.Heartbeat{Node: "worker-17.example.com", Sequence: 1, Unfit: make([]byte, 63)}
+	for i := range 99 {
+		h.Acks = append(h.Acks, election.Ack{Node: election.ID(i), Sequence: 9}) //nolint:gosec // small
+	}
+	return h
+}
+
+// TestFewAllocations: to say a heartbeat costs no garbage, to hear one what its receiver keeps.
+func TestFewAllocations(t *testing.T) {
+	h, ring, e := large(), ringOf(t, 1), listening(t)
+	var body, frame []byte
+	say := func() {
+		h.Sequence++
+		body = appendBody(body[:0], h)
+		frame = part{node: h.Node, boot: h.Boot, sequence: h.Sequence, parts: 1, body: body}.appendFrame(frame[:0], ring, from)
+	}
+	say()
+	if n := testing.AllocsPerRun(200, say); n > 0 {
+		t.Errorf("%v allocations to say a heartbeat, want none", n)
+	}
+	now := time.Now()
+	if n := testing.AllocsPerRun(200, func() {
+		say()
+		if _, drop := e.take(frame, now); drop != Taken {
+			t.Fatal(drop)
+		}
+	}); n > 10 {
+		t.Errorf("%v allocations to hear a heartbeat, want at most 10", n)
+	}
+}
+
+// BenchmarkHeartbeat says and hears one of a hundred nodes.
+func BenchmarkHeartbeat(b *testing.B) {
+	h, ring, e := large(), ringOf(b, 1), listening(b)
+	var body, frame []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		h.Sequence++
+		body = appendBody(body[:0], h)
+		frame = part{node: h.Node, boot: h.Boot, sequence: h.Sequence, parts: 1, body: body}.appendFrame(frame[:0], ring, from)
+		if _, drop := e.take(frame, time.Now()); drop != Taken {
+			b.Fatal(drop)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+//go:build linux
+
+package speaker
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+const (
+	// offEvery is how often members that are silent are looked up, offAfter how long one is silent before.
+	offEvery = 10 * time.Second
+	offAfter = 10 * time.Second
+)
+
+// watchOff looks up, now and then, whether members that are silent for long are certainly off.
+func (s *session) watchOff(ctx context.Context) error {
+	ticker := time.NewTicker(offEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		gone := map[string]bool{}
+		for _, member := range s.silent() {
+			off, err := s.Off(ctx, member)
+			if err != nil {
+				klog.FromContext(ctx).V(2).Info("It is not known whether a silent Node is off", "node", member, "reason", err.Error())
+				continue
+			}
+			if off {
+				gone[member] = true
+			}
+		}
+		s.mu.Lock()
+		changed := !maps.Equal(gone, s.gone)
+		s.gone = gone
+		s.mu.Unlock()
+		if changed {
+			s.Changed()
+		}
+	}
+}
+
+// silent returns the members that were not heard for long.
+func (s *session) silent() (members []string) {
+	state, now := s.State(), s.Clock()
+	if state.View == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, member := range state.View.Members {
+		last, heard := s.heard[member]
+		if !heard {
+			s.heard[member] = now
+		} else if member != s.Node && now-last >= offAfter {
+			members = append(members, member)
+		}
+	}
+	return members
+}

@@ -1,0 +1,165 @@
+// Package store keeps the view of the announcers, who announces which address, in one object of the API server that is
+// changed by compare-and-swap.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+const (
+	// watchAgain is the pause before a watch that ended is opened again, watchFor for how long the API server keeps one open.
+	watchAgain = time.Second
+	watchFor   = 5 * time.Minute
+)
+
+// ErrConflict tells that the view is another by now: read it and decide again.
+var ErrConflict = errors.New("the view was changed by another node")
+
+// Document is a view as it is stored.
+type Document struct {
+	// Version is that of the object; empty when there is none.
+	Version string
+	// View is the encoded view; empty when there is none for the network.
+	View string
+}
+
+// ConfigMaps are those of the namespace kube-system; the client of client-go is one.
+type ConfigMaps interface {
+	Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.ConfigMap, error)
+	Create(ctx context.Context, object *corev1.ConfigMap, options metav1.CreateOptions) (*corev1.ConfigMap, error)
+	Update(ctx context.Context, object *corev1.ConfigMap, options metav1.UpdateOptions) (*corev1.ConfigMap, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+}
+
+// Store is the view of one public network.
+type Store struct {
+	objects ConfigMaps
+	network string
+}
+
+// New returns the store of the network with that ID.
+func New(objects ConfigMaps, network string) *Store {
+	return &Store{objects: objects, network: network}
+}
+
+// ClientConfig is how to reach the API server for the view alone: with HTTP/1.1, so that a request that got no answer ends
+// its connection and the next one takes another, maybe to another API server; and without waiting behind other requests.
+func ClientConfig(base *rest.Config) *rest.Config {
+	config := rest.CopyConfig(base)
+	config.NextProtos = []string{"http/1.1"}
+	config.QPS, config.Burst = -1, 0
+	return config
+}
+
+// Read reads the view as it is now: a read without a version goes to etcd's majority.
+func (s *Store) Read(ctx context.Context) (Document, error) {
+	object, err := s.objects.Get(ctx, contract.AnnouncerView, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return Document{}, nil
+	case err != nil:
+		return Document{}, fmt.Errorf("read ConfigMap %s/%s: %w", metav1.NamespaceSystem, contract.AnnouncerView, err)
+	default:
+		return s.document(object), nil
+	}
+}
+
+func (s *Store) document(object *corev1.ConfigMap) Document {
+	return Document{Version: object.ResourceVersion, View: object.Data[s.network]}
+}
+
+// Write replaces the view whose version is that of d, and returns it as it is stored. It is ErrConflict when there is another
+// by now. After any other error it is not known whether it was written.
+func (s *Store) Write(ctx context.Context, d Document) (Document, error) {
+	object := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: contract.AnnouncerView, Namespace: metav1.NamespaceSystem, ResourceVersion: d.Version},
+		Data:       map[string]string{s.network: d.View},
+	}
+	var err error
+	if d.Version == "" {
+		object, err = s.objects.Create(ctx, object, metav1.CreateOptions{})
+	} else {
+		object, err = s.objects.Update(ctx, object, metav1.UpdateOptions{})
+	}
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
+		return Document{}, ErrConflict
+	case err != nil:
+		return Document{}, fmt.Errorf("write ConfigMap %s/%s: %w", metav1.NamespaceSystem, contract.AnnouncerView, err)
+	default:
+		return s.document(object), nil
+	}
+}
+
+// Watch calls changed with each state of the view that the API server tells of, until ctx ends. One may be missed or come
+// late: what has to be known for sure is read.
+func (s *Store) Watch(ctx context.Context, changed func(Document)) error {
+	for ctx.Err() == nil {
+		err := s.follow(ctx, changed)
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).V(2).Info("The view is not watched, trying again", "reason", err.Error())
+		}
+		timer := time.NewTimer(watchAgain)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+	return nil
+}
+
+// follow follows one watch to its end.
+func (s *Store) follow(ctx context.Context, changed func(Document)) error {
+	seconds := int64(watchFor / time.Second)
+	watcher, err := s.objects.Watch(ctx, metav1.ListOptions{
+		FieldSelector:  fields.OneTermEqualSelector(metav1.ObjectNameField, contract.AnnouncerView).String(),
+		TimeoutSeconds: &seconds,
+	})
+	if err != nil {
+		return fmt.Errorf("watch ConfigMap %s/%s: %w", metav1.NamespaceSystem, contract.AnnouncerView, err)
+	}
+	defer watcher.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case event, open := <-watcher.ResultChan():
+			if !open {
+				return nil
+			}
+			if err := s.take(event, changed); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *Store) take(event watch.Event, changed func(Document)) error {
+	switch object := event.Object.(type) {
+	case *corev1.ConfigMap:
+		if event.Type == watch.Deleted {
+			changed(Document{})
+		} else {
+			changed(s.document(object))
+		}
+		return nil
+	case *metav1.Status:
+		return apierrors.FromObject(object)
+	default:
+		return nil
+	}
+}

@@ -1,3 +1,0 @@
-// Package announcement judges, from what is heard on the wire, whether the addresses of Services are announced as they
-// should be.
-package announcement

@@ -1,0 +1,100 @@
+//go:build linux
+
+package ownership
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Journal writes the records of links. All keepers of a process share one: a record has several writers. The zero value is
+// ready to use.
+type Journal struct {
+	mu sync.Mutex
+}
+
+// Update reads the record of a link, lets change alter it, and writes it where it became another. A link without a record
+// counts as adopted from here on; one whose record became empty is left as a person had it.
+func (j *Journal) Update(index int, change func(*Record)) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	link, err := netlink.LinkByIndex(index)
+	if err != nil {
+		return fmt.Errorf("read the record of interface %d: %w", index, err)
+	}
+	alias, group := link.Attrs().Alias, int(link.Attrs().Group)
+	record, has, err := Read(alias, group)
+	if err != nil {
+		return fmt.Errorf("read the record of %s: %w", link.Attrs().Name, err)
+	}
+	if !has {
+		record.Alias = alias
+	}
+	change(&record)
+	wanted := record.Alias
+	if !record.Empty() {
+		if wanted, err = record.Encode(); err != nil {
+			return fmt.Errorf("%s: %w", link.Attrs().Name, err)
+		}
+	}
+	if wanted == alias {
+		return nil
+	}
+	return setAlias(index, wanted, record.Made && group == BirthGroup)
+}
+
+// Keep makes settings of a link hold, and notes in its record what they were before unless the agent made the link. It tells
+// whether anything was to be done.
+func (j *Journal) Keep(index int, wanted Settings) (changed bool, err error) {
+	has, err := ReadSettings(index)
+	if err != nil {
+		return false, err
+	}
+	missing := has.Missing(wanted)
+	if len(missing) == 0 {
+		return false, nil
+	}
+	before := Settings{}
+	for key := range missing {
+		before[key] = has[key]
+	}
+	if err := j.Update(index, func(r *Record) {
+		if !r.Made {
+			r.Changes(before)
+		}
+	}); err != nil {
+		return false, err
+	}
+	return true, WriteSettings(index, missing)
+}
+
+// Restore gives settings of a link the values that its record holds, and forgets those.
+func (j *Journal) Restore(index int, settings ...Setting) error {
+	link, err := netlink.LinkByIndex(index)
+	if err != nil {
+		return fmt.Errorf("read the record of interface %d: %w", index, err)
+	}
+	record, has, err := ParseRecord(link.Attrs().Alias)
+	if err != nil || !has {
+		return err
+	}
+	before := Settings{}
+	for _, s := range settings {
+		if value, noted := record.Before[s]; noted {
+			before[s] = value
+		}
+	}
+	if len(before) == 0 {
+		return nil
+	}
+	if err := WriteSettings(index, before); err != nil {
+		return err
+	}
+	return j.Update(index, func(r *Record) {
+		for s := range before {
+			delete(r.Before, s)
+		}
+	})
+}

@@ -1,0 +1,117 @@
+//go:build linux
+
+package ownership
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// inetConf is IFLA_INET_CONF (include/uapi/linux/if_link.h): in answers an array of all settings, in requests attributes
+// whose types are the settings' numbers.
+const inetConf = 1
+
+// ReadSettings returns the IPv4 settings of the link with that index, those of this package.
+func ReadSettings(index int) (Settings, error) {
+	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	request.AddData(linkHeader(index))
+	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	if err != nil {
+		return nil, fmt.Errorf("read the settings of interface %d: %w", index, err)
+	}
+	if len(messages) != 1 || len(messages[0]) < unix.SizeofIfInfomsg {
+		return nil, fmt.Errorf("read the settings of interface %d: %d messages instead of one", index, len(messages))
+	}
+	raw, err := nested(messages[0][unix.SizeofIfInfomsg:], unix.IFLA_AF_SPEC, unix.AF_INET, inetConf)
+	if err != nil {
+		return nil, fmt.Errorf("read the settings of interface %d: %w", index, err)
+	}
+	return parseSettings(raw)
+}
+
+// nested follows a path of attributes and returns the value of the last.
+func nested(raw []byte, path ...uint16) ([]byte, error) {
+	for _, wanted := range path {
+		attributes, err := nl.ParseRouteAttr(raw)
+		if err != nil {
+			return nil, fmt.Errorf("attributes before %d: %w", wanted, err)
+		}
+		found := false
+		for _, a := range attributes {
+			if a.Attr.Type&nl.NLA_TYPE_MASK == wanted {
+				raw, found = a.Value, true
+				break
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("no attribute %d: is IPv4 off on the interface?", wanted)
+		}
+	}
+	return raw, nil
+}
+
+// parseSettings reads the kernel's array: the value of setting n stands at place n-1, 32 bits each.
+func parseSettings(raw []byte) (Settings, error) {
+	values := Settings{}
+	for setting := range settingNames {
+		at := 4 * (int(setting) - 1)
+		if at+4 > len(raw) {
+			return nil, fmt.Errorf("the kernel does not know %s", setting)
+		}
+		values[setting] = int(int32(nl.NativeEndian().Uint32(raw[at : at+4])))
+	}
+	return values, nil
+}
+
+// WriteSettings changes IPv4 settings of the link with that index over netlink: it takes CAP_NET_ADMIN, and /proc/sys may be
+// read-only.
+func WriteSettings(index int, values Settings) error {
+	specification := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
+	conf := specification.AddRtAttr(unix.AF_INET, nil).AddRtAttr(inetConf, nil)
+	for setting, value := range values {
+		conf.AddRtAttr(int(setting), nl.Uint32Attr(uint32(int32(value))))
+	}
+	if err := setLink(index, specification); err != nil {
+		return fmt.Errorf("set %s of interface %d: %w", values, index, err)
+	}
+	return nil
+}
+
+// setAlias changes the alias of a link. With born the link also leaves BirthGroup.
+func setAlias(index int, alias string, born bool) error {
+	attributes := []*nl.RtAttr{nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(alias))}
+	if born {
+		attributes = append(attributes, nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(0)))
+	}
+	if err := setLink(index, attributes...); err != nil {
+		return fmt.Errorf("set the alias %q of interface %d: %w", alias, index, err)
+	}
+	return nil
+}
+
+func setLink(index int, attributes ...*nl.RtAttr) error {
+	request := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
+	request.AddData(linkHeader(index))
+	for _, a := range attributes {
+		request.AddData(a)
+	}
+	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	return err
+}
+
+func linkHeader(index int) *nl.IfInfomsg {
+	header := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	header.Index = int32(index)
+	return header
+}
+
+// Gone tells whether err says that a link, an address, a route or a rule does not exist (any more).
+func Gone(err error) bool {
+	var missing netlink.LinkNotFoundError
+	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EADDRNOTAVAIL) ||
+		errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT)
+}

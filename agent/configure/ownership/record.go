@@ -1,0 +1,145 @@
+package ownership
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxAlias is the longest alias that the kernel takes, in bytes (IFALIASZ less the final zero).
+const maxAlias = 255
+
+// BirthGroup is the group (IFLA_GROUP) that a link of the agent is born in: no kernel takes an alias with the order to make a
+// link, and one that is found in this group after a crash is the agent's. It leaves the group with its first record.
+const BirthGroup = 173
+
+// Record says what the agent did to a link. It stands in the link's alias, so it lives and dies with the link, survives the
+// agent, and needs no file. It is written before what it tells of is done: it may name more than was done, never less.
+type Record struct {
+	// Made tells that the agent made the link; otherwise it adopted it.
+	Made bool
+	// Down tells that the link was down when it was adopted.
+	Down bool
+	// Before are the values that settings of an adopted link had.
+	Before Settings
+	// Addresses are those that the agent put on the link.
+	Addresses []netip.Prefix
+	// Alias is the text that a person had given an adopted link.
+	Alias string
+}
+
+// joint stands between a person's alias and the record.
+const joint = " | "
+
+// ParseRecord reads the record in an alias. ok is false when there is none.
+func ParseRecord(alias string) (r Record, ok bool, err error) {
+	at := strings.LastIndex(alias, Owner+" ")
+	switch {
+	case at < 0:
+		return Record{}, false, nil
+	case at > 0 && !strings.HasSuffix(alias[:at], joint):
+		return Record{}, false, nil
+	case at > 0:
+		r.Alias = strings.TrimSuffix(alias[:at], joint)
+	}
+	words := strings.Fields(alias[at+len(Owner):])
+	if len(words) == 0 || words[0] != "made" && words[0] != "adopted" {
+		return Record{}, false, nil
+	}
+	r.Made = words[0] == "made"
+	for _, word := range words[1:] {
+		if err := r.read(word); err != nil {
+			return Record{}, true, fmt.Errorf("alias %q: %w", alias, err)
+		}
+	}
+	return r, true, nil
+}
+
+// read takes one word: "down", "ip=<prefix>" or "<setting>=<value>".
+func (r *Record) read(word string) error {
+	key, value, _ := strings.Cut(word, "=")
+	switch key {
+	case "down":
+		r.Down = true
+		return nil
+	case "ip":
+		prefix, err := netip.ParsePrefix(value)
+		if err != nil {
+			return fmt.Errorf("%q: %w", word, err)
+		}
+		r.Addresses = append(r.Addresses, prefix)
+		return nil
+	}
+	setting, known := settingNamed(key)
+	number, err := strconv.Atoi(value)
+	if !known || err != nil {
+		return fmt.Errorf("%q is no setting and its value", word)
+	}
+	if r.Before == nil {
+		r.Before = Settings{}
+	}
+	r.Before[setting] = number
+	return nil
+}
+
+// Encode writes the alias of a link with this record.
+func (r Record) Encode() (string, error) {
+	words := []string{Owner, "adopted"}
+	if r.Made {
+		words[1] = "made"
+	}
+	if r.Down {
+		words = append(words, "down")
+	}
+	if len(r.Before) > 0 {
+		words = append(words, r.Before.String())
+	}
+	for _, prefix := range r.Addresses {
+		words = append(words, "ip="+prefix.String())
+	}
+	alias := strings.Join(words, " ")
+	if r.Alias != "" {
+		alias = r.Alias + joint + alias
+	}
+	if len(alias) > maxAlias {
+		return "", fmt.Errorf("the record %q of what was changed is longer than an alias may be (%d bytes): shorten the alias of the interface", alias, maxAlias)
+	}
+	return alias, nil
+}
+
+// Read reads the record of a link from its alias and group. ok is false when the agent never touched the link.
+func Read(alias string, group int) (r Record, ok bool, err error) {
+	r, ok, err = ParseRecord(alias)
+	if err == nil && !ok && alias == "" && group == BirthGroup {
+		return Record{Made: true}, true, nil
+	}
+	return r, ok, err
+}
+
+// Empty tells that an adopted link was not changed.
+func (r Record) Empty() bool {
+	return !r.Made && !r.Down && len(r.Before) == 0 && len(r.Addresses) == 0
+}
+
+// Owns tells whether the agent put prefix on the link.
+func (r Record) Owns(prefix netip.Prefix) bool { return slices.Contains(r.Addresses, prefix) }
+
+// Changes notes what values settings had before they are changed; what was noted earlier is the older truth and stays.
+func (r *Record) Changes(before Settings) {
+	for key, value := range before {
+		if _, noted := r.Before[key]; noted {
+			continue
+		}
+		if r.Before == nil {
+			r.Before = Settings{}
+		}
+		r.Before[key] = value
+	}
+}
+
+// Forget takes addresses out of the record.
+func (r *Record) Forget(addresses []netip.Prefix) {
+	r.Addresses = slices.DeleteFunc(r.Addresses, func(p netip.Prefix) bool { return slices.Contains(addresses, p) })
+}

@@ -1,0 +1,117 @@
+package ownership
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var byValue = cmp.Options{cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmpopts.EquateEmpty()}
+
+func prefixes(texts ...string) []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+func TestRecordInAlias(t *testing.T) {
+	for alias, want := range map[string]Record{
+		"phoenixnap-agent made":                     {Made: true},
+		"phoenixnap-agent made ip=192.0.2.2/28":     {Made: true, Addresses: prefixes("192.0.2.2/28")},
+		"phoenixnap-agent adopted down":             {Down: true},
+		"to rack 7 | phoenixnap-agent adopted down": {Down: true, Alias: "to rack 7"},
+		"a | b | phoenixnap-agent made":             {Made: true, Alias: "a | b"},
+		"phoenixnap-agent adopted proxy_arp=1 rp_filter=-1 ip=192.0.2.2/28 ip=169.254.7.9/32": {
+			Before: Settings{ProxyARP: 1, RPFilter: -1}, Addresses: prefixes("192.0.2.2/28", "169.254.7.9/32")},
+	} {
+		got, ok, err := ParseRecord(alias)
+		if err != nil || !ok {
+			t.Errorf("%q: a record %t, %v", alias, ok, err)
+		}
+		if diff := cmp.Diff(want, got, byValue); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", alias, diff)
+		}
+		if again, err := want.Encode(); err != nil || again != alias {
+			t.Errorf("%+v is written as %q, %v; want %q", want, again, err, alias)
+		}
+	}
+}
+
+func TestNoRecord(t *testing.T) {
+	for _, alias := range []string{"", "uplink", "phoenixnap-agent", "phoenixnap-agent is nice", "see phoenixnap-agent made", "xphoenixnap-agent made"} {
+		if r, ok, err := ParseRecord(alias); ok || err != nil {
+			t.Errorf("%q is read as the record %+v, %v", alias, r, err)
+		}
+	}
+}
+
+func TestBrokenRecord(t *testing.T) {
+	for _, alias := range []string{"phoenixnap-agent made ip=192.0.2.2", "phoenixnap-agent made rp_filter=many", "phoenixnap-agent adopted mtu=1500"} {
+		if _, ok, err := ParseRecord(alias); !ok || err == nil || !strings.Contains(err.Error(), alias) {
+			t.Errorf("%q: a record %t, %v; want an error that quotes it", alias, ok, err)
+		}
+	}
+}
+
+func TestRecordTooLong(t *testing.T) {
+	r := Record{Alias: strings.Repeat("x", 240), Down: true}
+	if _, err := r.Encode(); err == nil {
+		t.Error("a record of more than 255 bytes is written")
+	}
+}
+
+func TestBirth(t *testing.T) {
+	for name, tc := range map[string]struct {
+		alias    string
+		group    int
+		ok, made bool
+	}{
+		"just born":         {"", BirthGroup, true, true},
+		"grown up":          {"phoenixnap-agent made", 0, true, true},
+		"foreign":           {"", 0, false, false},
+		"foreign, grouped":  {"mine", BirthGroup, false, false},
+		"adopted, grouped":  {"phoenixnap-agent adopted down", BirthGroup, true, false},
+		"foreign and alias": {"mine", 0, false, false},
+	} {
+		r, ok, err := Read(tc.alias, tc.group)
+		if err != nil || ok != tc.ok || r.Made != tc.made {
+			t.Errorf("%s: record %t, made %t, %v", name, ok, r.Made, err)
+		}
+	}
+}
+
+// TestFirstValueStays: what a setting was before is what it was before the first change.
+func TestFirstValueStays(t *testing.T) {
+	var r Record
+	r.Changes(Settings{RPFilter: 1})
+	r.Changes(Settings{RPFilter: 0, ARPIgnore: 8})
+	if diff := cmp.Diff(Settings{RPFilter: 1, ARPIgnore: 8}, r.Before); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// FuzzRecord: reading never panics, and what was read is written so that it reads the same.
+func FuzzRecord(f *testing.F) {
+	for _, seed := range []string{"phoenixnap-agent made ip=192.0.2.2/28", "a | phoenixnap-agent adopted down rp_filter=1", "phoenixnap-agent made ip=::1/128 ip=x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, alias string) {
+		first, ok, err := ParseRecord(alias)
+		if !ok || err != nil {
+			return
+		}
+		written, err := first.Encode()
+		if err != nil {
+			return
+		}
+		second, ok, err := ParseRecord(written)
+		if diff := cmp.Diff(first, second, byValue); !ok || err != nil || diff != "" {
+			t.Errorf("%q becomes %q: %v\n%s", alias, written, err, diff)
+		}
+	})
+}

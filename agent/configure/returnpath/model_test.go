@@ -1,0 +1,114 @@
+//go:build linux
+
+package returnpath
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
+)
+
+// model is a kernel in memory: it refuses what the kernel refuses.
+type model struct {
+	observed
+	// touched are actions on what is not the agent's.
+	touched []string
+}
+
+var errExists = errors.New("file exists")
+
+func (m *model) AddRule(r rule) error {
+	made := seenRule{rule: r, protocol: ownership.Protocol}
+	if slices.ContainsFunc(m.rules, func(s seenRule) bool {
+		return s.rule == made.rule && s.protocol == made.protocol && s.other == made.other
+	}) {
+		return errExists
+	}
+	m.rules = append(m.rules, made)
+	return nil
+}
+
+func (m *model) DeleteRule(r seenRule) error {
+	if belongsToOthers(r) {
+		m.touched = append(m.touched, r.String())
+	}
+	i := slices.IndexFunc(m.rules, func(s seenRule) bool { return s.rule == r.rule && s.protocol == r.protocol && s.other == r.other })
+	if i < 0 {
+		return errors.New("no such rule")
+	}
+	m.rules = slices.Delete(m.rules, i, i+1)
+	return nil
+}
+
+func (m *model) SetRoute(r route) error {
+	if m.link == nil || m.link.index != r.link || !m.link.up {
+		return errors.New("network is down")
+	}
+	m.routes = slices.DeleteFunc(m.routes, func(s seenRoute) bool {
+		if s.place() == r.place() && !s.ours() {
+			m.touched = append(m.touched, s.String())
+		}
+		return s.place() == r.place()
+	})
+	m.routes = append(m.routes, seenRoute{route: r, protocol: ownership.Protocol})
+	return nil
+}
+
+func (m *model) DeleteRoute(r seenRoute) error {
+	if !r.ours() {
+		m.touched = append(m.touched, r.String())
+	}
+	i := slices.IndexFunc(m.routes, func(s seenRoute) bool { return s.route == r.route && s.protocol == r.protocol })
+	if i < 0 {
+		return errors.New("no such route")
+	}
+	m.routes = slices.Delete(m.routes, i, i+1)
+	return nil
+}
+
+func (m *model) SetRuleset(r ruleset) error {
+	m.ruleset = r.lines()
+	return nil
+}
+
+func (m *model) Loosen(l link) error {
+	if m.link == nil || m.link.index != l.index {
+		return errors.New("no such device")
+	}
+	m.link.strict = false
+	return nil
+}
+
+func (m *model) apply(t *testing.T, actions []action) {
+	t.Helper()
+	for _, a := range actions {
+		if err := a.do(m); err != nil {
+			t.Errorf("%s: %v", a.text, err)
+		}
+	}
+}
+
+// belongsToOthers judges by the numbers that the documentation names.
+func belongsToOthers(r seenRule) bool {
+	return r.protocol != ownership.Protocol || r.priority < 1055 || r.priority > 1057
+}
+
+func (m *model) foreign() string {
+	var all []string
+	for _, r := range m.rules {
+		if belongsToOthers(r) {
+			all = append(all, fmt.Sprint(r.rule, r.protocol))
+		}
+	}
+	for _, r := range m.routes {
+		if !r.ours() {
+			all = append(all, fmt.Sprint(r.route, r.protocol))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}

@@ -1,0 +1,251 @@
+//go:build linux
+
+package returnpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+)
+
+const (
+	// maxDumps bounds the attempts at a listing that a change interrupted; its result may lack entries.
+	maxDumps = 5
+	// dumpPause lets the change that interrupted a listing finish.
+	dumpPause = 10 * time.Millisecond
+)
+
+// machine is the running kernel, in the network namespace of the process.
+type machine struct {
+	journal    *ownership.Journal
+	sysctlRoot string
+}
+
+// observe reads what the kernel has.
+func (m machine) observe(ctx context.Context, e check.Expected) (observed, error) {
+	var o observed
+	links, err := dump(ctx, netlink.LinkList)
+	if err != nil {
+		return observed{}, fmt.Errorf("list network interfaces: %w", err)
+	}
+	for _, l := range links {
+		o.links = append(o.links, l.Attrs().Name)
+	}
+	if o.link, err = m.find(links, e); err != nil {
+		return observed{}, err
+	}
+	rules, err := dump(ctx, func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_V4) })
+	if err != nil {
+		return observed{}, fmt.Errorf("list routing rules: %w", err)
+	}
+	for _, r := range rules {
+		o.rules = append(o.rules, ruleOf(r))
+	}
+	if o.routes, err = dump(ctx, readRoutes); err != nil {
+		return observed{}, fmt.Errorf("list routes: %w", err)
+	}
+	o.ruleset, err = readRuleset()
+	return o, err
+}
+
+// marker looks for who else uses the bits.
+func (m machine) marker(bits Bits) (string, error) { return readMarker(bits) }
+
+// dump repeats a listing that was interrupted.
+func dump[T any](ctx context.Context, list func() ([]T, error)) ([]T, error) {
+	var values []T
+	var err error
+	for range maxDumps {
+		if values, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return values, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(dumpPause):
+		}
+	}
+	return nil, err
+}
+
+// find returns the VLAN interface, nil when there is none: the one that a person named, else one with the VLAN ID of the
+// network, above a link that is no member of a bond.
+func (m machine) find(links []netlink.Link, e check.Expected) (*link, error) {
+	var found netlink.Link
+	for _, l := range links {
+		if matches(links, l, e) && (found == nil || l.Attrs().Name < found.Attrs().Name) {
+			found = l
+		}
+	}
+	if found == nil {
+		return nil, nil
+	}
+	a := found.Attrs()
+	strict, err := m.strict(a.Index)
+	switch {
+	case ownership.Gone(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return &link{index: a.Index, name: a.Name, up: a.RawFlags&unix.IFF_UP != 0, strict: strict}, nil
+}
+
+func matches(links []netlink.Link, l netlink.Link, e check.Expected) bool {
+	if e.Interface != "" {
+		return l.Attrs().Name == e.Interface
+	}
+	v, is := l.(*netlink.Vlan)
+	if !is || v.VlanId != e.Network.VLAN {
+		return false
+	}
+	for _, below := range links {
+		if below.Attrs().Index == v.ParentIndex && v.NetNsID < 0 {
+			return below.Attrs().MasterIndex == 0 && (e.Uplink == "" || e.Uplink == below.Attrs().Name)
+		}
+	}
+	return false
+}
+
+// strict tells whether the reverse path filter of an interface is strict: the greater of its own value and that of "all" is 1
+// (Documentation/networking/ip-sysctl.rst).
+func (m machine) strict(index int) (bool, error) {
+	own, err := ownership.ReadSettings(index)
+	if err != nil {
+		return false, err
+	}
+	path := filepath.Join(m.sysctlRoot, "net/ipv4/conf/all/rp_filter")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return false, fmt.Errorf("read rp_filter: %w", err)
+	}
+	all, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		return false, fmt.Errorf("read rp_filter from %s: %w", path, err)
+	}
+	return max(all, own[ownership.RPFilter]) == 1, nil
+}
+
+func ruleOf(r netlink.Rule) seenRule {
+	s := seenRule{rule: rule{priority: r.Priority, source: prefixOf(r.Src), mark: r.Mark, table: r.Table, noDefault: r.SuppressPrefixlen == 0},
+		protocol: int(r.Protocol), raw: r}
+	if r.Mask != nil {
+		s.mask = *r.Mask
+	}
+	s.other = r.Dst != nil || r.IifName != "" || r.OifName != "" || r.Tos != 0 || r.Invert || r.TunID != 0 || r.Goto >= 0 ||
+		r.Dport != nil || r.Sport != nil || r.IPProto != 0 || r.UIDRange != nil || r.SuppressIfgroup >= 0 || r.SuppressPrefixlen > 0 ||
+		r.Flow >= 0
+	return s
+}
+
+// readRoutes lists the routes outside the tables that every machine has.
+func readRoutes() ([]seenRoute, error) {
+	var routes []seenRoute
+	err := netlink.RouteListFilteredIter(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE,
+		func(r netlink.Route) bool {
+			if r.Table != check.TableMain && r.Table != check.TableLocal && r.Table != check.TableDefault {
+				routes = append(routes, routeOf(r))
+			}
+			return true
+		})
+	return routes, err
+}
+
+func routeOf(r netlink.Route) seenRoute {
+	s := seenRoute{route: route{table: r.Table, destination: prefixOf(r.Dst), link: r.LinkIndex, metric: r.Priority}, protocol: int(r.Protocol), raw: r}
+	if r.Dst == nil {
+		s.destination = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	if gateway, valid := netip.AddrFromSlice(r.Gw); valid {
+		s.gateway = gateway.Unmap()
+	}
+	s.other = r.Type != unix.RTN_UNICAST || len(r.MultiPath) > 0 || r.Tos != 0 || r.Src != nil || r.Encap != nil || r.Via != nil
+	return s
+}
+
+func prefixOf(n *net.IPNet) netip.Prefix {
+	if n == nil {
+		return netip.Prefix{}
+	}
+	addr, valid := netip.AddrFromSlice(n.IP)
+	bits, _ := n.Mask.Size()
+	if !valid {
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(addr.Unmap(), bits)
+}
+
+func netOf(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// AddRule implements kernel.
+func (m machine) AddRule(r rule) error {
+	raw := netlink.NewRule()
+	raw.Family, raw.Priority, raw.Table, raw.Protocol = netlink.FAMILY_V4, r.priority, r.table, ownership.Protocol
+	if r.source.IsValid() {
+		raw.Src = netOf(r.source)
+	}
+	if r.mask != 0 {
+		raw.Mark, raw.Mask = r.mark, &r.mask
+	}
+	if r.noDefault {
+		raw.SuppressPrefixlen = 0
+	}
+	if err := netlink.RuleAdd(raw); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("add the routing rule %q: %w", r, err)
+	}
+	return nil
+}
+
+// DeleteRule implements kernel.
+func (m machine) DeleteRule(r seenRule) error {
+	if err := netlink.RuleDel(&r.raw); err != nil && !ownership.Gone(err) {
+		return fmt.Errorf("delete the routing rule %q: %w", r, err)
+	}
+	return nil
+}
+
+// SetRoute implements kernel.
+func (m machine) SetRoute(r route) error {
+	raw := &netlink.Route{Table: r.table, Dst: netOf(r.destination), LinkIndex: r.link, Protocol: ownership.Protocol, Scope: netlink.SCOPE_LINK}
+	if r.gateway.IsValid() {
+		raw.Gw, raw.Scope, raw.Flags = r.gateway.AsSlice(), netlink.SCOPE_UNIVERSE, int(netlink.FLAG_ONLINK)
+	}
+	if err := netlink.RouteReplace(raw); err != nil {
+		return fmt.Errorf("set the route %q: %w", r, err)
+	}
+	return nil
+}
+
+// DeleteRoute implements kernel.
+func (m machine) DeleteRoute(r seenRoute) error {
+	if err := netlink.RouteDel(&r.raw); err != nil && !ownership.Gone(err) {
+		return fmt.Errorf("delete the route %q: %w", r, err)
+	}
+	return nil
+}
+
+// SetRuleset implements kernel.
+func (m machine) SetRuleset(r ruleset) error { return writeRuleset(r) }
+
+// Loosen implements kernel.
+func (m machine) Loosen(l link) error {
+	if _, err := m.journal.Keep(l.index, ownership.Settings{ownership.RPFilter: looseFilter}); err != nil {
+		return fmt.Errorf("make the reverse path filter of %s loose: %w", l.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package vlan
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+)
+
+// Kernel reads and changes the node's network. Every change may find its work done already and says nothing then.
+type Kernel interface {
+	// Look reads links and addresses.
+	Look(ctx context.Context) (Seen, error)
+	// Make makes a VLAN interface (802.1Q) in the group manage.BirthGroup and returns its index.
+	Make(name string, parent, id, mtu int) (index int, err error)
+	// Delete deletes a link that the agent made, and refuses any other.
+	Delete(index int) error
+	// Note changes the record of a link.
+	Note(index int, change func(*ownership.Record)) error
+	SetSettings(index int, settings ownership.Settings) error
+	SetUp(index int, up bool) error
+	SetMTU(index, mtu int) error
+	SetMAC(index int, mac string) error
+	// AddAddress adds an address; a link-local one has the scope link.
+	AddAddress(index int, prefix netip.Prefix) error
+	DeleteAddress(index int, prefix netip.Prefix) error
+}
+
+// Asker asks by ARP, see l2.Asker.
+type Asker interface {
+	Ask(ctx context.Context, interfaceName string, questions []arp.Question) ([]arp.Answer, error)
+}
+
+// action is one step of a plan.
+type action interface {
+	do(ctx context.Context, r *run) error
+	String() string
+}
+
+// run carries out a plan.
+type run struct {
+	kernel Kernel
+	asker  Asker
+	// made is the index of the link that the plan made; the plan could not know it.
+	made int
+}
+
+// on names the link of an action; the index is 0 for the one that the plan makes.
+type on struct {
+	index int
+	name  string
+}
+
+func (r *run) index(o on) int {
+	if o.index == 0 {
+		return r.made
+	}
+	return o.index
+}
+
+type makeLink struct {
+	name            string
+	parent, id, mtu int
+}
+
+func (a makeLink) do(_ context.Context, r *run) (err error) {
+	r.made, err = r.kernel.Make(a.name, a.parent, a.id, a.mtu)
+	return err
+}
+
+func (a makeLink) String() string { return fmt.Sprintf("made %s with VLAN ID %d", a.name, a.id) }
+
+type deleteLink struct{ on }
+
+func (a deleteLink) do(_ context.Context, r *run) error { return r.kernel.Delete(a.index) }
+func (a deleteLink) String() string                     { return "deleted " + a.name }
+
+// note writes down what is about to be changed.
+type note struct {
+	on
+	made, down bool
+	before     ownership.Settings
+	addresses  []netip.Prefix
+}
+
+func (a note) do(_ context.Context, r *run) error {
+	return r.kernel.Note(r.index(a.on), func(record *ownership.Record) {
+		record.Made = a.made
+		record.Down = record.Down || a.down
+		record.Changes(a.before)
+		for _, p := range a.addresses {
+			if !record.Owns(p) {
+				record.Addresses = append(record.Addresses, p)
+			}
+		}
+	})
+}
+
+func (a note) String() string { return "noted on " + a.name + " what changes" }
+
+// forget takes out of the record what is undone.
+type forget struct {
+	on
+	addresses []netip.Prefix
+	all       bool
+}
+
+func (a forget) do(_ context.Context, r *run) error {
+	return r.kernel.Note(r.index(a.on), func(record *ownership.Record) {
+		if a.all {
+			*record = ownership.Record{Alias: record.Alias}
+			return
+		}
+		record.Forget(a.addresses)
+	})
+}
+
+func (a forget) String() string { return "noted on " + a.name + " what is undone" }
+
+type setSettings struct {
+	on
+	settings ownership.Settings
+}
+
+func (a setSettings) do(_ context.Context, r *run) error {
+	return r.kernel.SetSettings(r.index(a.on), a.settings)
+}
+func (a setSettings) String() string { return fmt.Sprintf("set %s of %s", a.settings, a.name) }
+
+type setUp struct {
+	on
+	up bool
+}
+
+func (a setUp) do(_ context.Context, r *run) error { return r.kernel.SetUp(r.index(a.on), a.up) }
+func (a setUp) String() string {
+	if a.up {
+		return "brought up " + a.name
+	}
+	return "took down " + a.name
+}
+
+type setMTU struct {
+	on
+	mtu int
+}
+
+func (a setMTU) do(_ context.Context, r *run) error { return r.kernel.SetMTU(r.index(a.on), a.mtu) }
+func (a setMTU) String() string                     { return fmt.Sprintf("set MTU %d of %s", a.mtu, a.name) }
+
+type setMAC struct {
+	on
+	mac string
+}
+
+func (a setMAC) do(_ context.Context, r *run) error { return r.kernel.SetMAC(r.index(a.on), a.mac) }
+func (a setMAC) String() string                     { return "gave " + a.name + " the hardware address of its uplink" }
+
+type addAddress struct {
+	on
+	prefix netip.Prefix
+}
+
+// do asks the wire first (RFC 5227, section 2.1.1, in one short round): two machines with one address harm both.
+func (a addAddress) do(ctx context.Context, r *run) error {
+	if r.asker != nil && !a.prefix.Addr().IsLinkLocalUnicast() {
+		answers, err := r.asker.Ask(ctx, a.name, []arp.Question{{Target: a.prefix.Addr(), Source: netip.IPv4Unspecified()}})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		// A wire that cannot be asked, for want of a carrier, is no reason to leave a node without its address.
+		if err == nil && len(answers) == 1 && len(answers[0].MACs) > 0 {
+			return fmt.Errorf("%s is not put on %s: the machine with the hardware address %s answers for it; compare the servers' addresses in the network",
+				a.prefix.Addr(), a.name, answers[0].MACs[0])
+		}
+	}
+	return r.kernel.AddAddress(r.index(a.on), a.prefix)
+}
+
+func (a addAddress) String() string { return fmt.Sprintf("put %s on %s", a.prefix, a.name) }
+
+type deleteAddress struct {
+	on
+	prefix netip.Prefix
+}
+
+func (a deleteAddress) do(_ context.Context, r *run) error {
+	return r.kernel.DeleteAddress(r.index(a.on), a.prefix)
+}
+func (a deleteAddress) String() string { return fmt.Sprintf("took %s off %s", a.prefix, a.name) }

@@ -1,0 +1,234 @@
+package vlan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+)
+
+// model is a kernel in memory that refuses what a real one refuses. Aliases are kept encoded, as a real one does.
+type model struct {
+	links     []Link
+	group     map[int]int
+	addresses []check.Address
+	next      int
+	// left is how many changes are carried out until the agent is killed; negative: it lives.
+	left int
+	// changes counts what was changed.
+	changes int
+	// mu is passed by whoever hands the model over to another goroutine.
+	mu sync.Mutex
+}
+
+func (m *model) handOver() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+}
+
+var (
+	errKilled = errors.New("the agent was killed here")
+	// inherited are the settings that a new interface begins with: those of "default".
+	inherited = ownership.Settings{ownership.RPFilter: 1, ownership.ARPIgnore: 2, ownership.ARPFilter: 1, ownership.ARPAnnounce: 0, ownership.ProxyARP: 1,
+		ownership.AcceptLocal: 0, ownership.PromoteSecondaries: 0, ownership.SrcValidMark: 0}
+)
+
+func newModel() *model { return &model{group: map[int]int{}, next: 1, left: -1} }
+
+// add adds a link as a person would.
+func (m *model) add(l Link) *Link {
+	l.Index = m.next
+	m.next++
+	if l.VLAN != nil && l.Settings == nil {
+		l.Settings = cloned(inherited)
+	}
+	m.links = append(m.links, l)
+	return &m.links[len(m.links)-1]
+}
+
+func cloned(s ownership.Settings) ownership.Settings {
+	c := ownership.Settings{}
+	for key, value := range s {
+		c[key] = value
+	}
+	return c
+}
+
+// clone copies the world, not the fate of the agent.
+func (m *model) clone() *model {
+	c := newModel()
+	c.next, c.addresses = m.next, slices.Clone(m.addresses)
+	for _, l := range m.links {
+		l.Settings = cloned(l.Settings)
+		c.links = append(c.links, l)
+	}
+	for index, group := range m.group {
+		c.group[index] = group
+	}
+	return c
+}
+
+func (m *model) Look(context.Context) (Seen, error) {
+	m.handOver()
+	s := Seen{Addresses: slices.Clone(m.addresses)}
+	for _, l := range m.links {
+		l.Settings = cloned(l.Settings)
+		if l.VLAN == nil {
+			l.Settings = nil
+		}
+		var err error
+		if l.Record, l.Ours, err = ownership.Read(l.Alias, m.group[l.Index]); err != nil {
+			l.Unreadable = err.Error()
+		}
+		s.Links = append(s.Links, l)
+	}
+	return s, nil
+}
+
+func (m *model) change() error {
+	if m.left == 0 {
+		return errKilled
+	}
+	m.left--
+	m.changes++
+	return nil
+}
+
+func (m *model) link(index int) (*Link, error) {
+	for i := range m.links {
+		if m.links[i].Index == index {
+			return &m.links[i], m.change()
+		}
+	}
+	return nil, fmt.Errorf("no link %d", index)
+}
+
+func (m *model) Make(name string, parent, id, mtu int) (int, error) {
+	below, err := m.link(parent)
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range m.links {
+		if l.Name == name || l.VLAN != nil && l.Parent == parent && l.VLAN.ID == id && l.VLAN.Protocol == "802.1q" {
+			return 0, fmt.Errorf("make %s: file exists", name)
+		}
+	}
+	if mtu > below.MTU {
+		return 0, errors.New("MTU out of range")
+	}
+	made := m.add(Link{Link: check.Link{Name: name, Parent: parent, MTU: mtu, MAC: below.MAC, VLAN: &check.VLAN{ID: id, Protocol: "802.1q"}}})
+	m.group[made.Index] = ownership.BirthGroup
+	return made.Index, nil
+}
+
+func (m *model) Delete(index int) error {
+	l, err := m.link(index)
+	if err != nil {
+		return err
+	}
+	if record, ours, err := ownership.Read(l.Alias, m.group[index]); err != nil || !ours || !record.Made {
+		return fmt.Errorf("%s is not the agent's", l.Name)
+	}
+	m.remove(index)
+	return nil
+}
+
+// remove deletes a link with all that hangs on it.
+func (m *model) remove(index int) {
+	for _, l := range slices.Clone(m.links) {
+		if l.VLAN != nil && l.Parent == index {
+			m.remove(l.Index)
+		}
+	}
+	m.links = slices.DeleteFunc(m.links, func(l Link) bool { return l.Index == index })
+	m.addresses = slices.DeleteFunc(m.addresses, func(a check.Address) bool { return a.LinkIndex == index })
+	delete(m.group, index)
+}
+
+func (m *model) Note(index int, change func(*ownership.Record)) error {
+	l, err := m.link(index)
+	if err != nil {
+		return err
+	}
+	record, ours, err := ownership.Read(l.Alias, m.group[index])
+	if err != nil {
+		return err
+	}
+	if !ours {
+		record.Alias = l.Alias
+	}
+	change(&record)
+	if record.Made {
+		m.group[index] = 0
+	}
+	if l.Alias = record.Alias; !record.Empty() {
+		l.Alias, err = record.Encode()
+	}
+	return err
+}
+
+func (m *model) SetSettings(index int, settings ownership.Settings) error {
+	l, err := m.link(index)
+	if err != nil {
+		return err
+	}
+	for key, value := range settings {
+		l.Settings[key] = value
+	}
+	return nil
+}
+
+func (m *model) SetUp(index int, up bool) error {
+	l, err := m.link(index)
+	if err != nil {
+		return err
+	}
+	if up && !m.isUp(l.Parent) {
+		return errors.New("network is down")
+	}
+	l.Up = up
+	return nil
+}
+
+func (m *model) isUp(index int) bool {
+	return slices.ContainsFunc(m.links, func(l Link) bool { return l.Index == index && l.Up })
+}
+
+func (m *model) SetMTU(index, mtu int) error {
+	l, err := m.link(index)
+	if err == nil {
+		l.MTU = mtu
+	}
+	return err
+}
+
+func (m *model) SetMAC(index int, mac string) error {
+	l, err := m.link(index)
+	if err == nil {
+		l.MAC = mac
+	}
+	return err
+}
+
+func (m *model) AddAddress(index int, prefix netip.Prefix) error {
+	if _, err := m.link(index); err != nil {
+		return err
+	}
+	if a := (check.Address{LinkIndex: index, Prefix: prefix}); !slices.Contains(m.addresses, a) {
+		m.addresses = append(m.addresses, a)
+	}
+	return nil
+}
+
+func (m *model) DeleteAddress(index int, prefix netip.Prefix) error {
+	if _, err := m.link(index); err != nil {
+		return err
+	}
+	m.addresses = slices.DeleteFunc(m.addresses, func(a check.Address) bool { return a.LinkIndex == index && a.Prefix == prefix })
+	return nil
+}

@@ -1,0 +1,193 @@
+//go:build linux
+
+package examine
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// renewal is how long to wait for a renewal of kube-vip's lease: it renews every second or two.
+const renewal = 5 * time.Second
+
+// ExamineAddress diagnoses one address: who answers for it, who should, and what this node has to do with it. Of the node's
+// own checks only those are kept that are not well, for they may be the cause.
+func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diagnose.Document, error) {
+	s, d, err := e.look(ctx, address)
+	if err != nil {
+		return d, err
+	}
+	d.Findings = slices.DeleteFunc(slices.Clone(d.Findings), func(f check.Finding) bool { return f.Status == check.OK || f.Status == check.Skip })
+	d.Address = &diagnose.Address{Address: address, Role: roleOf(s.expected, address), Held: s.view.Snapshot.Holds(address)}
+	services := s.servicesWith(address)
+	target := vip.Target{Address: address}
+	for _, service := range services {
+		d.Address.Services = append(d.Address.Services, nameOf(service))
+		target.Service = d.Address.Services[0]
+	}
+	var names owners
+	var lease kubevip.Lease
+	if s.cluster.listed {
+		if names, err = e.askOthers(ctx, d.Address); err != nil {
+			d.APIServer = joined(d.APIServer, err.Error())
+		}
+		if lease = e.election(ctx, s, services); lease.Error != "" {
+			d.APIServer = joined(d.APIServer, "get Lease "+lease.Name+": "+lease.Error)
+		}
+	}
+	d.Address.Holders = append(agreed(s.agreement, address), holders(services, lease)...)
+	unasked, broken := vip.Unasked(s.view.Report, []vip.Target{target})
+	if broken {
+		d.Address.Unasked = "this node's own way to the public network is broken"
+		d.Findings = append(d.Findings, unasked...)
+		return d.Sum(), nil
+	}
+	observations, err := vip.Observe(ctx, e.Asker, e.Reader, s.view, []vip.Target{target})
+	if err != nil {
+		return d, fmt.Errorf("look %s up: %w", address, err)
+	}
+	o := observations[0]
+	o.Lease, o.Gone = lease, s.cluster.listed && len(services) == 0
+	name(&o, names)
+	d.Address.ReturnBy, d.Address.Unasked, d.Address.Claimants = o.ReturnBy, o.Error, claimants(o, names)
+	d.Findings = append(d.Findings, judge(o, d.Address.Role))
+	return d.Sum(), nil
+}
+
+// judge judges an observation. An address that no Service has and that this node does not carry ought to be silent.
+func judge(o vip.Observation, role string) check.Finding {
+	if !o.Gone || len(o.Held) > 0 || o.Error != "" {
+		return vip.Judge(o)
+	}
+	f := check.Finding{ID: vip.NothingStale, Severity: check.Error, Wire: true, Doc: check.DocOf(vip.NothingStale),
+		Title: fmt.Sprintf("nobody answers for %s, which no Service has", o.Address)}
+	switch {
+	case len(o.MACs) == 0:
+		f.Status, f.Observed = check.OK, "no answer"
+	case role != "":
+		f.Status, f.Observed = check.OK, "answered, as befits "+role
+	default:
+		f.Status, f.Reason, f.Observed = check.Warn, vip.ReasonStaleAddress, strings.Join(o.MACs, " and ")
+		f.Cause = fmt.Sprintf("%s is answered by %s, but no Service has it", o.Address, strings.Join(o.MACs, " and "))
+		f.Fixes = []check.Fix{{Tool: check.AnyTool, Commands: []string{fmt.Sprintf("ip address delete %s/32 dev %s", o.Address, o.Interface)},
+			Note: "on the node that answers, unless the address is used on purpose: kube-vip, when it is killed, leaves addresses behind"}}
+	}
+	return f
+}
+
+// roleOf says what an address is in the network beside that of a Service; empty when it is nothing else.
+func roleOf(expected check.Expected, address netip.Addr) string {
+	for _, b := range expected.Network.Blocks {
+		if b.Gateway == address {
+			return fmt.Sprintf("the gateway of block %s", b.CIDR)
+		}
+	}
+	if slices.Contains(expected.Network.IPs, address) {
+		return "this node's own address"
+	}
+	return ""
+}
+
+// servicesWith are the Services that have an address published, the first by name first.
+func (s scene) servicesWith(address netip.Addr) []*corev1.Service {
+	var found []*corev1.Service
+	for _, t := range s.cluster.targets() {
+		for _, service := range s.cluster.services {
+			if t.Address == address && t.Service == nameOf(service) {
+				found = append(found, service)
+			}
+		}
+	}
+	return found
+}
+
+func joined(text, more string) string { return strings.TrimPrefix(text+"; "+more, "; ") }
+
+func nameOf(s *corev1.Service) string { return s.Namespace + "/" + s.Name }
+
+// askOthers learns from all Nodes what their agents report; nil when they cannot be asked.
+func (e *Examiner) askOthers(ctx context.Context, a *diagnose.Address) (owners, error) {
+	names := owners{}
+	err := e.nodes(ctx, func(node *corev1.Node) {
+		names.learn(node)
+		if s, reported := sightingOf(node, a.Address); reported {
+			a.Sightings = append(a.Sightings, s)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return names.orNil(), nil
+}
+
+// election is that of kube-vip for the first of the Services; none where the agents announce.
+func (e *Examiner) election(ctx context.Context, s scene, services []*corev1.Service) kubevip.Lease {
+	if len(services) == 0 || s.view.Announcer == contract.AnnouncerAgent {
+		return kubevip.Lease{}
+	}
+	return e.elections.LookTwice(ctx, services[0], renewal)
+}
+
+// holders are the nodes that should announce an address, and who says so, the strongest word first.
+func holders(services []*corev1.Service, lease kubevip.Lease) []diagnose.Holder {
+	var found []diagnose.Holder
+	if lease.Holder != "" {
+		found = append(found, diagnose.Holder{Node: lease.Holder, Says: "Lease " + lease.Name + " (" + standing(lease.Standing) + ")"})
+	}
+	for _, s := range services {
+		if node := s.Annotations[kubevip.VIPHost]; node != "" {
+			found = append(found, diagnose.Holder{Node: node, Says: "annotation " + kubevip.VIPHost + " of Service " + nameOf(s)})
+		}
+	}
+	return found
+}
+
+func standing(s kubevip.Standing) string {
+	switch s {
+	case kubevip.Held:
+		return "renewed while we looked"
+	case kubevip.Released:
+		return "given back"
+	case kubevip.Expired:
+		return "expired"
+	case kubevip.Missing:
+		return "missing"
+	default:
+		return fmt.Sprintf("not renewed within %s", renewal)
+	}
+}
+
+// name tells an observation whose the hardware addresses are; without names nothing is known of them.
+func name(o *vip.Observation, names owners) {
+	if names == nil {
+		return
+	}
+	o.Names = map[string]string{}
+	for _, mac := range o.MACs {
+		if nodes := names[mac]; len(nodes) > 0 {
+			o.Names[mac] = strings.Join(nodes, " or ")
+		} else {
+			o.Foreign = append(o.Foreign, mac)
+		}
+	}
+}
+
+func claimants(o vip.Observation, names owners) []diagnose.Claimant {
+	var all []diagnose.Claimant
+	for _, mac := range o.MACs {
+		all = append(all, diagnose.Claimant{MAC: mac, Nodes: names[mac]})
+	}
+	return all
+}

@@ -1,0 +1,117 @@
+//go:build linux
+
+package examine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// pageSize bounds one answer to a question for all Nodes.
+const pageSize = 500
+
+// cluster is what the API server says.
+type cluster struct {
+	node     *corev1.Node
+	services []*corev1.Service
+	// listed tells that services are all there are.
+	listed bool
+	// err says why the API server was not or not fully asked; nil when it was, or needed not.
+	err error
+}
+
+func (c cluster) targets() []vip.Target { return vip.Targets(c.services) }
+
+// ask asks the API server. One that cannot be reached is no reason to give up: what can be judged without it is.
+func (e *Examiner) ask(ctx context.Context) cluster {
+	if e.Client == nil {
+		return cluster{err: e.NoClient}
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	defer cancel()
+	var c cluster
+	node, err := e.Client.CoreV1().Nodes().Get(ctx, e.Node, metav1.GetOptions{})
+	if err != nil {
+		c.err = fmt.Errorf("get Node %s: %w", e.Node, err)
+		if e.ByHand == nil {
+			return c
+		}
+	} else {
+		c.node = node
+	}
+	list, err := e.Client.CoreV1().Services("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		c.err = errors.Join(c.err, fmt.Errorf("list Services: %w", err))
+		return c
+	}
+	for i := range list.Items {
+		c.services = append(c.services, &list.Items[i])
+	}
+	c.listed = true
+	return c
+}
+
+// nodes calls use for all Nodes.
+func (e *Examiner) nodes(ctx context.Context, use func(*corev1.Node)) error {
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	defer cancel()
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := e.Client.CoreV1().Nodes().List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("list Nodes: %w", err)
+		}
+		for i := range page.Items {
+			use(&page.Items[i])
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// owners are the names of Nodes by the hardware addresses that their agents reported.
+type owners map[string][]string
+
+func (o owners) learn(node *corev1.Node) {
+	var identity contract.Identity
+	// A report that cannot be read names nobody.
+	if json.Unmarshal([]byte(node.Annotations[contract.NodeReportedIdentity]), &identity) != nil {
+		return
+	}
+	for _, mac := range identity.MACs {
+		if mac = strings.ToLower(mac); !slices.Contains(o[mac], node.Name) {
+			o[mac] = append(o[mac], node.Name)
+		}
+	}
+}
+
+// orNil is nil where no agent reported anything: then an address that is nobody's tells nothing.
+func (o owners) orNil() owners {
+	if len(o) == 0 {
+		return nil
+	}
+	return o
+}
+
+// sightingOf is what the agent of a Node reports of an address.
+func sightingOf(node *corev1.Node, address netip.Addr) (s diagnose.Sighting, reported bool) {
+	all, err := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
+	entry, reported := all[address]
+	if err != nil || !reported {
+		return diagnose.Sighting{}, false
+	}
+	return diagnose.Sighting{Node: node.Name, State: entry.State, MAC: entry.MAC, Held: entry.Held, Since: entry.Since}, true
+}

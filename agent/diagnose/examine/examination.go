@@ -1,0 +1,178 @@
+//go:build linux
+
+package examine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/sampler"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// nameAge is how long the owners of hardware addresses are believed: each look at them reads all Nodes.
+const nameAge = time.Minute
+
+// Config is what an Examiner works with.
+type Config struct {
+	// Node is the name of the Node that this machine is.
+	Node string
+	// Client asks the API server; nil when there is none to be asked, and NoClient says why. NoClient is nil when a person
+	// said all that is to be known.
+	Client   kubernetes.Interface
+	NoClient error
+	// Timeout bounds how long the API server is waited for.
+	Timeout time.Duration
+	// ByHand is what a person said of the network, in place of what the controller published; nil when they did not.
+	ByHand *check.Expected
+	// Interface and Uplink are names of links that a person fixed; empty: found.
+	Interface, Uplink string
+	// KubeVIPNamespace is where kube-vip runs.
+	KubeVIPNamespace string
+	Reader           sampler.Reader
+	Asker            sampler.Asker
+}
+
+// Examiner examines one node, once or again and again.
+type Examiner struct {
+	Config
+	elections *kubevip.Reader
+
+	// names are the owners of hardware addresses as they were at namedAt.
+	names   owners
+	namedAt time.Time
+}
+
+// New returns an examiner; it starts nothing.
+func New(config Config) *Examiner {
+	e := &Examiner{Config: config}
+	if config.Client != nil {
+		e.elections = kubevip.NewReader(config.Client.CoordinationV1(), config.KubeVIPNamespace, config.Node)
+	}
+	return e
+}
+
+// scene is what was seen at one moment.
+type scene struct {
+	cluster  cluster
+	expected check.Expected
+	view     vip.View
+	// agreement is what the agents have agreed on, see Examiner.agreement.
+	agreement *election.View
+}
+
+// look looks at the API server, the kernel and the wire. address is that of a Service beside those that are known, invalid
+// when there is none.
+func (e *Examiner) look(ctx context.Context, address netip.Addr) (scene, diagnose.Document, error) {
+	s := scene{cluster: e.ask(ctx)}
+	s.expected = e.expected(s.cluster)
+	if address.IsValid() && !slices.Contains(s.expected.Virtual, address) && !slices.Contains(s.expected.Network.IPs, address) {
+		s.expected.Virtual = append(s.expected.Virtual, address)
+	}
+	snapshot, err := sampler.Look(ctx, e.Reader, e.Asker, s.expected)
+	if err != nil {
+		return s, diagnose.Document{}, fmt.Errorf("examine the node: %w", err)
+	}
+	managed := managedOf(snapshot)
+	s.expected.Mark, s.expected.Mask = managed.mark, managed.mask
+	report := check.Evaluate(s.expected, snapshot)
+	s.view = vip.View{Node: e.Node, Report: report, Snapshot: snapshot, Expected: s.expected, Announcer: s.expected.Network.Announcer}
+	agreement, err := e.agreement(ctx, s)
+	if err != nil {
+		s.cluster.err = errors.Join(s.cluster.err, err)
+	}
+	s.agreement, s.view.Answers = agreement, ownedBy(agreement, e.Node)
+	d := diagnose.Document{
+		SchemaVersion: diagnose.SchemaVersion, Time: time.Now().UTC().Truncate(time.Second), Node: e.Node,
+		ServerID: s.expected.Network.ServerID, Network: s.expected.Describe(), Interface: report.Interface, Uplink: report.Uplink,
+		Renderer: snapshot.Renderer, Managed: managed.things, Findings: report.Findings,
+	}
+	if s.cluster.err != nil {
+		d.APIServer = s.cluster.err.Error()
+	}
+	return s, d, nil
+}
+
+// expected is what a person said, else what the controller published.
+func (e *Examiner) expected(c cluster) check.Expected {
+	var expected check.Expected
+	switch {
+	case e.ByHand != nil:
+		expected = *e.ByHand
+	case c.node != nil:
+		expected = check.ExpectedOf(c.node.Annotations, contract.NodeIPs(c.node))
+	default:
+		expected.Unreached = fmt.Sprint(c.err)
+	}
+	expected.Interface, expected.Uplink = e.Interface, e.Uplink
+	expected.Virtual = nil
+	for _, t := range c.targets() {
+		expected.Virtual = append(expected.Virtual, t.Address)
+	}
+	return expected
+}
+
+// Examine diagnoses the node, all addresses of Services, and those that the node carries for no Service.
+func (e *Examiner) Examine(ctx context.Context) (diagnose.Document, error) {
+	s, d, err := e.look(ctx, netip.Addr{})
+	if err != nil || s.view.Report.Interface == "" || s.view.Announcer == contract.AnnouncerNone {
+		return d.Sum(), err
+	}
+	targets, strays := s.cluster.targets(), s.strays()
+	unasked, broken := vip.Unasked(s.view.Report, targets)
+	if broken {
+		d.Findings = append(d.Findings, unasked...)
+		return d.Sum(), nil
+	}
+	all := slices.Concat(targets, strays)
+	observations, err := vip.Observe(ctx, e.Asker, e.Reader, s.view, all)
+	if err != nil {
+		return d, fmt.Errorf("look the addresses of Services up: %w", err)
+	}
+	names, err := e.ownersOf(ctx, s.cluster, observations)
+	if err != nil {
+		d.APIServer = joined(d.APIServer, err.Error())
+	}
+	for i, o := range observations {
+		o.Gone = i >= len(targets)
+		name(&o, names)
+		d.Findings = append(d.Findings, vip.Judge(o))
+	}
+	return d.Sum(), nil
+}
+
+// ownersOf are the owners of hardware addresses, where an observation has any; nil when they are not known.
+func (e *Examiner) ownersOf(ctx context.Context, c cluster, observations []vip.Observation) (owners, error) {
+	claimed := slices.ContainsFunc(observations, func(o vip.Observation) bool { return len(o.MACs) > 0 })
+	if !c.listed || !claimed {
+		return nil, nil
+	}
+	if time.Since(e.namedAt) < nameAge {
+		return e.names, nil
+	}
+	names := owners{}
+	if err := e.nodes(ctx, names.learn); err != nil {
+		return nil, err
+	}
+	e.names, e.namedAt = names.orNil(), time.Now()
+	return e.names, nil
+}
+
+// strays are addresses that this node carries for no Service; none are known while the Services are not.
+func (s scene) strays() []vip.Target {
+	if !s.cluster.listed {
+		return nil
+	}
+	return vip.Strays(s.cluster.services, s.view)
+}

@@ -1,2 +1,0 @@
-// Package endpoint serves the agent's metrics and health over HTTP.
-package endpoint

@@ -1,2 +1,0 @@
-// Package examination looks once at a node's way to the public network, or at one address of a Service, for a person who asks.
-package examination

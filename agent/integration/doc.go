@@ -1,2 +1,0 @@
-// Package integration holds the tests of the agent's parts together on a real kernel with 802.1Q.
-package integration

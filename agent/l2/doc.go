@@ -1,2 +1,0 @@
-// Package l2 asks by ARP who holds an address and listens to what is said, on sockets bound to one interface.
-package l2

@@ -1,3 +1,0 @@
-// Package netinfo reads what the kernel knows of a node's network, over netlink and /proc/sys, into the
-// values that package check judges.
-package netinfo

@@ -1,2 +1,0 @@
-// Package nodecond writes the agent's verdicts to its Node: its own conditions and annotations, nothing else.
-package nodecond

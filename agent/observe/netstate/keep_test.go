@@ -1,0 +1,89 @@
+//go:build linux
+
+package netstate
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+)
+
+// TestKept: what was read serves only while somebody watches, nothing was told, and it is not too old.
+func TestKept(t *testing.T) {
+	old := tables{links: []check.Link{{Index: 1, Name: "as it was"}}}
+	for name, tc := range map[string]struct {
+		watched bool
+		changes uint64
+		age     time.Duration
+		want    bool
+	}{
+		"settled":         {watched: true, changes: 7, age: keptFor / 2, want: true},
+		"told":            {watched: true, changes: 8, age: keptFor / 2},
+		"old":             {watched: true, changes: 7, age: keptFor},
+		"not watched":     {changes: 7, age: keptFor / 2},
+		"a bond is gone":  {watched: true, changes: 7},
+		"never been read": {watched: true, changes: 7},
+	} {
+		k := keeper{kept: old, after: 7, at: time.Now().Add(-tc.age)}
+		switch name {
+		case "a bond is gone":
+			k.kept = tables{links: []check.Link{{Index: 1 << 30, Bond: &check.Bond{}}}}
+		case "never been read":
+			k.at = time.Time{}
+		default:
+		}
+		k.watched.Store(tc.watched)
+		k.changes.Store(tc.changes)
+		got, err := k.read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept := got.links[0].Name == "as it was"; kept != tc.want {
+			t.Errorf("%s: the old tables serve: %t, want %t", name, kept, tc.want)
+		}
+		if !tc.want && (got.links[0].Name == "" || !k.at.IsZero() != tc.watched) {
+			t.Errorf("%s: read %+v, kept: %t", name, got.links[0], !k.at.IsZero())
+		}
+	}
+}
+
+// TestNewWatch: what changed while nobody watched is read, although nobody told of it.
+func TestNewWatch(t *testing.T) {
+	r := NewReader()
+	for range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		before := r.keeper.changes.Load()
+		ended := make(chan error, 1)
+		go func() { ended <- r.Watch(ctx, func() {}) }()
+		for !r.keeper.watched.Load() {
+			time.Sleep(time.Millisecond)
+		}
+		if r.keeper.changes.Load() == before {
+			t.Error("a watch that begins lets the old tables serve")
+		}
+		if _, err := r.Read(ctx); err != nil || r.keeper.at.IsZero() {
+			t.Errorf("nothing is kept while watched: %v", err)
+		}
+		cancel()
+		if err := <-ended; err != nil || r.keeper.watched.Load() {
+			t.Errorf("after its end the watch counts, or failed: %v", err)
+		}
+	}
+}
+
+// BenchmarkRead compares a read of everything with one that rests on what is kept.
+func BenchmarkRead(b *testing.B) {
+	for _, watched := range []bool{false, true} {
+		b.Run(map[bool]string{false: "anew", true: "kept"}[watched], func(b *testing.B) {
+			r := NewReader()
+			r.keeper.watched.Store(watched)
+			for b.Loop() {
+				if _, err := r.Read(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,167 @@
+//go:build linux
+
+package netstate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+)
+
+const (
+	// maxRoutes bounds what is kept of one table.
+	maxRoutes = 256
+	// maxPodRoutes is how many host routes to pods are kept of the main table: one is enough to ask how a reply of a pod
+	// would leave.
+	maxPodRoutes = 2
+)
+
+// readRouting reads the rules and the tables that they name.
+func readRouting(ctx context.Context, links []check.Link) (rules []check.Rule, routes map[int][]check.Route, err error) {
+	listed, err := dump(ctx, func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_V4) })
+	if err != nil {
+		return nil, nil, fmt.Errorf("list routing rules: %w", err)
+	}
+	wanted := map[int]bool{check.TableMain: true}
+	for _, r := range listed {
+		rules = append(rules, ruleOf(r))
+		wanted[r.Table] = true
+	}
+	for _, table := range []int{0, check.TableLocal, check.TableDefault} {
+		delete(wanted, table)
+	}
+	for range maxDumps {
+		if routes, err = readRoutes(links, wanted); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		case <-time.After(dumpPause):
+		}
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("list routes: %w", err)
+	}
+	return rules, routes, nil
+}
+
+// readRoutes goes through all routes once and keeps what can decide something.
+func readRoutes(links []check.Link, wanted map[int]bool) (map[int][]check.Route, error) {
+	tables := map[int][]check.Route{}
+	for table := range wanted {
+		tables[table] = nil
+	}
+	choice := choice{links: make(map[int]check.Link, len(links))}
+	for _, l := range links {
+		choice.links[l.Index] = l
+	}
+	all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
+	err := netlink.RouteListFilteredIter(netlink.FAMILY_V4, all, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+		if !wanted[r.Table] || len(tables[r.Table]) >= maxRoutes {
+			return true
+		}
+		for _, route := range routesOf(r) {
+			if r.Table != check.TableMain || choice.wants(route) {
+				tables[r.Table] = append(tables[r.Table], route)
+			}
+		}
+		return true
+	})
+	return tables, err
+}
+
+// choice decides which routes of the main table are kept.
+type choice struct {
+	links map[int]check.Link
+	pods  int
+}
+
+func (c *choice) wants(r check.Route) bool {
+	l := c.links[r.LinkIndex]
+	switch {
+	case r.Destination.Bits() <= 1, l.VLAN != nil, l.Bond != nil:
+		return true
+	case r.Destination.IsSingleIP() && !r.Gateway.IsValid() && l.Type == "veth" && c.pods < maxPodRoutes:
+		c.pods++
+		return true
+	default:
+		return false
+	}
+}
+
+func ruleOf(r netlink.Rule) check.Rule {
+	rule := check.Rule{
+		Priority: r.Priority, Source: prefixOf(r.Src), Destination: prefixOf(r.Dst), Iif: r.IifName, Oif: r.OifName,
+		Invert: r.Invert, Table: r.Table, Protocol: int(r.Protocol), Mark: r.Mark,
+	}
+	if r.Mask != nil {
+		rule.Mask = *r.Mask
+	}
+	return rule
+}
+
+// routesOf turns netlink's route into one value for each next hop.
+func routesOf(r netlink.Route) []check.Route {
+	route := check.Route{Destination: prefixOf(r.Dst), LinkIndex: r.LinkIndex, Type: routeType(r.Type), Metric: r.Priority, Protocol: int(r.Protocol)}
+	if r.Dst == nil {
+		route.Destination = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	if len(r.MultiPath) == 0 {
+		route.Gateway = addrOf(r.Gw)
+		return []check.Route{route}
+	}
+	routes := make([]check.Route, len(r.MultiPath))
+	for i, hop := range r.MultiPath {
+		routes[i] = route
+		routes[i].LinkIndex, routes[i].Gateway = hop.LinkIndex, addrOf(hop.Gw)
+	}
+	return routes
+}
+
+func routeType(number int) string {
+	switch number {
+	case unix.RTN_UNICAST:
+		return "unicast"
+	case unix.RTN_LOCAL:
+		return "local"
+	case unix.RTN_BLACKHOLE:
+		return "blackhole"
+	case unix.RTN_UNREACHABLE:
+		return "unreachable"
+	case unix.RTN_PROHIBIT:
+		return "prohibit"
+	case unix.RTN_THROW:
+		return "throw"
+	default:
+		return fmt.Sprintf("type %d", number)
+	}
+}
+
+func prefixOf(n *net.IPNet) netip.Prefix {
+	if n == nil {
+		return netip.Prefix{}
+	}
+	bits, _ := n.Mask.Size()
+	addr := addrOf(n.IP)
+	if !addr.IsValid() {
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(addr, bits)
+}
+
+func addrOf(ip net.IP) netip.Addr {
+	addr, valid := netip.AddrFromSlice(ip)
+	if !valid {
+		return netip.Addr{}
+	}
+	return addr.Unmap()
+}

@@ -1,0 +1,128 @@
+package sampler
+
+import (
+	"math"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/debounce"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+)
+
+const (
+	// wireSamples is how many bad samples in a row it takes to believe bad news from the wire.
+	wireSamples = 2
+	// recoverySamples is how many good samples in a row it takes to believe that a failure is over.
+	recoverySamples = 2
+	// ReasonConfirming is the reason of a check that waits for the sample that confirms it.
+	ReasonConfirming = "Confirming"
+)
+
+// Damper turns the reports of single samples into one that holds: what the kernel says of itself is believed at once, what
+// is missing on the wire only when it is missing twice, and a failure is over after two good samples. A check that comes
+// and goes must be good for longer each time, so that a loose cable does not make a node join and leave all day: however
+// it flaps, its state changes at most 60 times an hour.
+type Damper struct {
+	checks map[check.ID]*damped
+}
+
+// damped is what is remembered of one check.
+type damped struct {
+	value debounce.Value[check.Finding]
+	// failures are those that were believed.
+	failures debounce.Failures
+	// goodSince is when the row of good samples began, zero after a bad one.
+	goodSince time.Time
+}
+
+// NewDamper returns a damper that has seen nothing.
+func NewDamper() *Damper { return &Damper{checks: map[check.ID]*damped{}} }
+
+// Observe takes the report of a sample. again is when the next sample should come, to confirm this one; zero when there
+// is nothing to confirm.
+func (d *Damper) Observe(r check.Report, now time.Time) (report check.Report, again time.Duration) {
+	findings := make([]check.Finding, len(r.Findings))
+	for i, f := range r.Findings {
+		state := d.checks[f.ID]
+		if state == nil {
+			state = &damped{}
+			d.checks[f.ID] = state
+		}
+		held, wait := state.observe(f, now)
+		if findings[i] = held; wait > 0 && (again == 0 || wait < again) {
+			again = wait
+		}
+	}
+	r.Findings = findings
+	return r, again
+}
+
+func (d *damped) observe(f check.Finding, now time.Time) (held check.Finding, again time.Duration) {
+	class, before := classOf(f.Status), d.value.Class()
+	if isBad(class) {
+		d.goodSince = time.Time{}
+	} else if d.goodSince.IsZero() {
+		d.goodSince = now
+	}
+	needed, again := needed(f, before), confirm
+	if class == good && isBad(before) {
+		if wait := d.failures.Hold(now) - now.Sub(d.goodSince); wait > 0 {
+			needed, again = math.MaxInt, max(wait, confirm)
+		}
+	}
+	held, settled, waiting := d.value.Observe(f, class, needed)
+	switch {
+	case !settled:
+		held = unconfirmed(f)
+	case isBad(class) && isBad(d.value.Class()) && !isBad(before):
+		d.failures.Note(now)
+	default:
+	}
+	if !waiting {
+		again = 0
+	}
+	return held, again
+}
+
+const (
+	good    = "good"
+	skipped = "skipped"
+)
+
+// classOf puts good news together, so that a warning that comes or goes shows at once.
+func classOf(status check.Status) string {
+	switch status {
+	case check.OK, check.Warn:
+		return good
+	case check.Skip:
+		return skipped
+	case check.Unknown, check.Fail:
+		return string(status)
+	default:
+		return string(status)
+	}
+}
+
+func isBad(class string) bool { return class != "" && class != good && class != skipped }
+
+func needed(f check.Finding, held string) int {
+	switch classOf(f.Status) {
+	case skipped:
+		return 1
+	case good:
+		if held == "" || held == skipped {
+			return 1
+		}
+		return recoverySamples
+	default:
+		if f.Wire {
+			return wireSamples
+		}
+		return 1
+	}
+}
+
+func unconfirmed(f check.Finding) check.Finding {
+	f.Status, f.Reason = check.Unknown, ReasonConfirming
+	f.Cause = "not confirmed yet: " + f.Cause
+	return f
+}

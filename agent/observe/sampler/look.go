@@ -1,0 +1,76 @@
+package sampler
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+)
+
+// Reader reads the kernel.
+type Reader interface {
+	Read(ctx context.Context) (check.Snapshot, error)
+	Routes(s check.Snapshot, questions []check.RouteQuestion) []check.RouteAnswer
+}
+
+// Asker asks the wire.
+type Asker interface {
+	Ask(ctx context.Context, interfaceName string, questions []arp.Question) ([]arp.Answer, error)
+}
+
+// Look takes one full snapshot: the kernel, then the route look-ups and ARP questions that follow from it.
+func Look(ctx context.Context, reader Reader, asker Asker, expected check.Expected) (check.Snapshot, error) {
+	return look(ctx, reader, asker, expected, &wireMemory{})
+}
+
+// look takes a snapshot, with the answers of memory where these serve.
+func look(ctx context.Context, reader Reader, asker Asker, expected check.Expected, memory *wireMemory) (check.Snapshot, error) {
+	s, err := reader.Read(ctx)
+	if err != nil {
+		return s, err
+	}
+	link, asks, routes := check.Questions(expected, s)
+	s.Routes = reader.Routes(s, routes)
+	if answers, known := memory.recall(link, asks, time.Now()); known {
+		s.ARP = answers
+		return s, nil
+	}
+	s.ARP = ask(ctx, asker, link, asks)
+	*memory = wireMemory{link: link, asked: asks, answers: s.ARP, at: time.Now()}
+	return s, ctx.Err()
+}
+
+// wireMemory keeps the last ARP answers for the questions that they answer.
+type wireMemory struct {
+	link    string
+	asked   []check.Question
+	answers []check.ARPAnswer
+	at      time.Time
+}
+
+func (m *wireMemory) recall(link string, asks []check.Question, now time.Time) ([]check.ARPAnswer, bool) {
+	if m.answers == nil || link != m.link || now.Sub(m.at) >= wireAge || !slices.Equal(asks, m.asked) {
+		return nil, false
+	}
+	return m.answers, true
+}
+
+func ask(ctx context.Context, asker Asker, link string, questions []check.Question) []check.ARPAnswer {
+	converted := make([]arp.Question, len(questions))
+	for i, q := range questions {
+		converted[i] = arp.Question(q)
+	}
+	heard, err := asker.Ask(ctx, link, converted)
+	answers := make([]check.ARPAnswer, len(questions))
+	for i, q := range questions {
+		answers[i] = check.ARPAnswer{Target: q.Target, Source: q.Source}
+		if err != nil {
+			answers[i].Error = err.Error()
+			continue
+		}
+		answers[i].MACs, answers[i].Replied, answers[i].RTT, answers[i].Within = heard[i].MACs, heard[i].Replied, heard[i].RTT, heard[i].Within
+	}
+	return answers
+}

@@ -1,0 +1,155 @@
+package sampler
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+)
+
+const (
+	// eventDebounce gathers the burst of events that one change of the network makes.
+	eventDebounce = 100 * time.Millisecond
+	// pace is the least time between samples that events call for: a node on which pods come and go all the time is not
+	// looked at all the time.
+	pace = 500 * time.Millisecond
+	// confirm is the pause before the sample that confirms a change.
+	confirm = 500 * time.Millisecond
+	// wireAge is how long ARP answers serve samples that events call for: pods come and go on a busy node, and the
+	// gateway need not be asked for each.
+	wireAge = 5 * time.Second
+	// watchPause is the pause before a broken subscription to the kernel's events is made anew.
+	watchPause = time.Second
+)
+
+// Sample is what holds true of the node.
+type Sample struct {
+	// Report is damped: see Damper.
+	Report check.Report
+	// Snapshot is the one that the last sample saw.
+	Snapshot check.Snapshot
+	// Expected is what it was judged against.
+	Expected check.Expected
+}
+
+// Config is what a Monitor works with.
+type Config struct {
+	Reader Reader
+	Asker  Asker
+	// Expected returns what to expect at the moment.
+	Expected func() check.Expected
+	// Watch calls changed at each change that the kernel reports, until ctx ends.
+	Watch func(ctx context.Context, changed func()) error
+	// Interval is the time between samples without an event.
+	Interval time.Duration
+	// Tell receives each sample; it must not block.
+	Tell func(Sample)
+}
+
+// Monitor takes samples.
+type Monitor struct {
+	Config
+	wake   chan struct{}
+	damper *Damper
+	wire   wireMemory
+}
+
+// New returns a monitor; it starts nothing.
+func New(config Config) *Monitor {
+	return &Monitor{Config: config, wake: make(chan struct{}, 1), damper: NewDamper()}
+}
+
+// Changed asks for a sample soon, because something to be judged, or to judge by, has changed.
+func (m *Monitor) Changed() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run takes samples until ctx ends.
+func (m *Monitor) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return m.follow(ctx) })
+	group.Go(func() error { return m.loop(ctx) })
+	return group.Wait()
+}
+
+// follow keeps the subscription to the kernel's events, and asks for a sample when it had to be made anew.
+func (m *Monitor) follow(ctx context.Context) error {
+	for {
+		if err := m.Watch(ctx, m.Changed); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Watching the kernel")
+		}
+		if !pause(ctx, watchPause) {
+			return nil
+		}
+		m.Changed()
+	}
+}
+
+func (m *Monitor) loop(ctx context.Context) error {
+	fresh := true
+	for {
+		began := time.Now()
+		next := m.Interval
+		again := m.sample(ctx, fresh)
+		if again > 0 {
+			next = min(again, m.Interval)
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+			fresh = true
+		case <-m.wake:
+			timer.Stop()
+			if !pause(ctx, max(eventDebounce, pace-time.Since(began))) {
+				return nil
+			}
+			// One event may call for a sample, but a sample that is to confirm something asks the wire again.
+			fresh = again > 0
+			m.drain()
+		}
+	}
+}
+
+func (m *Monitor) drain() {
+	select {
+	case <-m.wake:
+	default:
+	}
+}
+
+// sample takes a sample; with fresh the wire is asked in any case. It returns when the next one should come to confirm it,
+// zero when nothing is to be confirmed.
+func (m *Monitor) sample(ctx context.Context, fresh bool) (again time.Duration) {
+	expected := m.Expected()
+	if fresh {
+		m.wire = wireMemory{}
+	}
+	s, err := look(ctx, m.Reader, m.Asker, expected, &m.wire)
+	if err != nil {
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Taking a sample")
+		}
+		return confirm
+	}
+	report, again := m.damper.Observe(check.Evaluate(expected, s), time.Now())
+	m.Tell(Sample{Report: report, Snapshot: s, Expected: expected})
+	return again
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

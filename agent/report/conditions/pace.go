@@ -1,0 +1,67 @@
+package conditions
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// writeBurst writes may follow each other at once, and one more for each writePause that passes: every write of a Node
+	// reaches every watcher of Nodes in the cluster, and somebody else may want our conditions to say something else.
+	writeBurst = 10
+	writePause = 5 * time.Second
+	// firstRetry and lastRetry bound the pause after a write that failed; it doubles in between. A tenth of it, more or
+	// less, is chance, so that a thousand agents do not meet an API server that comes back all at once.
+	firstRetry = 200 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// pace says when the next write is allowed. Its zero value allows writeBurst writes.
+type pace struct {
+	// spent writes count against the burst; the oldest is forgiven at forgiven plus writePause.
+	spent    int
+	forgiven time.Time
+	// failures are those in a row, retryAt is when the last of them is to be followed.
+	failures int
+	retryAt  time.Time
+}
+
+// wait returns how long the next write has to wait, 0 when it may go at once.
+func (p *pace) wait(now time.Time) time.Duration {
+	if now.Before(p.retryAt) {
+		return p.retryAt.Sub(now)
+	}
+	p.forgive(now)
+	if p.spent < writeBurst {
+		return 0
+	}
+	return p.forgiven.Add(writePause).Sub(now)
+}
+
+func (p *pace) forgive(now time.Time) {
+	passed := int(now.Sub(p.forgiven) / writePause)
+	if passed >= p.spent {
+		p.spent, p.forgiven = 0, now
+		return
+	}
+	p.spent, p.forgiven = p.spent-passed, p.forgiven.Add(time.Duration(passed)*writePause)
+}
+
+// wrote notes a write that succeeded.
+func (p *pace) wrote(now time.Time) {
+	p.forgive(now)
+	p.spent, p.failures, p.retryAt = p.spent+1, 0, time.Time{}
+}
+
+// failed notes a write that did not.
+func (p *pace) failed(now time.Time) {
+	pause := lastRetry
+	if p.failures < 10 {
+		pause = min(firstRetry<<p.failures, lastRetry)
+	}
+	p.failures++
+	p.retryAt = now.Add(pause - pause/10 + rand.N(pause/5))
+}
+
+// renew forgets failures: what was written to is gone, and something else stands in its place.
+func (p *pace) renew() { p.failures, p.retryAt = 0, time.Time{} }

@@ -1,0 +1,284 @@
+package conditions
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// Heartbeat is the time between writes of a condition that does not change, give or take a tenth: every write of a
+	// Node reaches every watcher of Nodes in the cluster.
+	Heartbeat = 5 * time.Minute
+	// writeTimeout bounds one request.
+	writeTimeout = 10 * time.Second
+)
+
+// Nodes writes Nodes; the client of client-go does.
+type Nodes interface {
+	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (*corev1.Node, error)
+}
+
+// Publisher keeps the Node saying what it was told last. It compares with the Node as it is, so conditions that were lost
+// with a deleted Node, or overwritten, come back.
+type Publisher struct {
+	nodes Nodes
+	name  string
+	// onTransition is called after a change of status was written, onWrite after each attempt.
+	onTransition func(*corev1.Node, Transition)
+	onWrite      func(error)
+
+	// wake tells that there may be something to write, replaced that there is another Node of that name.
+	wake, replaced chan struct{}
+	// unconfirmed are transitions whose write was not answered, refused the annotations that the API server does not take.
+	// Both belong to the goroutine of Run.
+	unconfirmed map[corev1.NodeConditionType]Transition
+	refused     map[string]string
+
+	mu   sync.Mutex
+	want desired
+	node *corev1.Node
+}
+
+// New returns a publisher for the Node of that name; it starts nothing. onTransition and onWrite must not block.
+func New(nodes Nodes, name string, onTransition func(*corev1.Node, Transition), onWrite func(error)) *Publisher {
+	return &Publisher{
+		nodes: nodes, name: name, onTransition: onTransition, onWrite: onWrite,
+		wake: make(chan struct{}, 1), replaced: make(chan struct{}, 1),
+		unconfirmed: map[corev1.NodeConditionType]Transition{}, refused: map[string]string{},
+		want: desired{conditions: map[corev1.NodeConditionType]Condition{}, annotations: map[string]string{}},
+	}
+}
+
+// Set says what a condition ought to be. A message is cut after MessageLimit bytes. What is not UTF-8, as the name of an
+// interface need not be, is replaced: the API server would store something else, and never be told enough.
+func (p *Publisher) Set(c Condition) {
+	c.Reason, c.Message = valid(c.Reason), cut(valid(c.Message), MessageLimit)
+	p.change(func() bool {
+		changed := p.want.conditions[c.Type] != c
+		p.want.conditions[c.Type] = c
+		return changed
+	})
+}
+
+// Annotate says what an annotation ought to be.
+func (p *Publisher) Annotate(key, value string) {
+	value = valid(value)
+	p.change(func() bool {
+		changed := p.want.annotations[key] != value
+		p.want.annotations[key] = value
+		return changed
+	})
+}
+
+// Observe tells the Node as it is; nil when there is none, and then nothing is written.
+func (p *Publisher) Observe(node *corev1.Node) {
+	p.change(func() bool {
+		if node != nil && p.node != nil && older(node, p.node) {
+			// A watch may lag behind the answer to our own write.
+			return false
+		}
+		if node != nil && (p.node == nil || p.node.UID != node.UID) {
+			poke(p.replaced)
+		}
+		p.node = node
+		return true
+	})
+}
+
+// Observed returns the Node as last seen, nil while there is none.
+func (p *Publisher) Observed() *corev1.Node {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.node
+}
+
+func (p *Publisher) change(apply func() bool) {
+	p.mu.Lock()
+	changed := apply()
+	p.mu.Unlock()
+	if changed {
+		poke(p.wake)
+	}
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// older compares resource versions of one and the same object, which are numbers that grow (Kubernetes API concepts,
+// "Resource versions"); a Node of another UID is never older.
+func older(a, b *corev1.Node) bool {
+	if a.UID != b.UID {
+		return false
+	}
+	left, errLeft := strconv.ParseUint(a.ResourceVersion, 10, 64)
+	right, errRight := strconv.ParseUint(b.ResourceVersion, 10, 64)
+	return errLeft == nil && errRight == nil && left < right
+}
+
+// Run writes until ctx ends.
+func (p *Publisher) Run(ctx context.Context) error {
+	var limit pace
+	// The first heartbeat is spread over the whole period, so that a rollout of the agents is no burst.
+	heartbeat := time.Now().Add(rand.N(Heartbeat))
+	for {
+		if !p.await(ctx, &limit) {
+			return nil
+		}
+		due := !time.Now().Before(heartbeat)
+		wrote, err := p.tryWrite(ctx, due)
+		switch {
+		case err != nil:
+			limit.failed(time.Now())
+			continue
+		case wrote:
+			limit.wrote(time.Now())
+		}
+		if due {
+			heartbeat = time.Now().Add(Heartbeat - Heartbeat/10 + rand.N(Heartbeat/5))
+		}
+		timer := time.NewTimer(time.Until(heartbeat))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-p.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// await waits until a write is allowed; false when ctx ended. News does not shorten the pause after a failure, only
+// another Node does, which has to learn everything.
+func (p *Publisher) await(ctx context.Context, limit *pace) bool {
+	for {
+		timer := time.NewTimer(limit.wait(time.Now()))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-p.replaced:
+			timer.Stop()
+			limit.renew()
+		case <-timer.C:
+			return true
+		}
+	}
+}
+
+// tryWrite writes and logs a failure, unless it only comes from the end of ctx.
+func (p *Publisher) tryWrite(ctx context.Context, heartbeat bool) (wrote bool, err error) {
+	wrote, err = p.write(ctx, heartbeat)
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Writing the Node's conditions")
+	}
+	return wrote, err
+}
+
+func (p *Publisher) write(ctx context.Context, heartbeat bool) (wrote bool, err error) {
+	if heartbeat {
+		clear(p.refused)
+	}
+	p.mu.Lock()
+	node := p.node
+	want := p.want.without(p.refused)
+	p.mu.Unlock()
+	if node == nil {
+		return false, nil
+	}
+	content, transitions := diff(want, node, time.Now(), heartbeat)
+	p.confirm(ctx, node, transitions)
+	if content.empty() {
+		return false, nil
+	}
+	updated, err := p.send(ctx, content)
+	if err != nil {
+		return false, err
+	}
+	p.mu.Lock()
+	// A newer version, or the deletion, may have been seen meanwhile.
+	if p.node == node || p.node != nil && !older(updated, p.node) {
+		p.node = updated
+	}
+	p.mu.Unlock()
+	for _, t := range transitions {
+		p.tell(ctx, updated, t)
+	}
+	return true, nil
+}
+
+// send patches the Node. Annotations that the API server refuses, because those of the Node are too long together or a
+// policy says so, keep no condition waiting: they are left out until they change or the next heartbeat.
+func (p *Publisher) send(ctx context.Context, content patch) (*corev1.Node, error) {
+	updated, err := p.patch(ctx, content)
+	if err == nil || !refusal(err) || content.Metadata.Annotations == nil {
+		return updated, err
+	}
+	annotations := content.Metadata.Annotations
+	content.Metadata.Annotations = nil
+	if !content.empty() {
+		refusedBy := err
+		if updated, err = p.patch(ctx, content); err != nil {
+			return nil, err
+		}
+		klog.FromContext(ctx).Error(refusedBy, "Annotations of the Node were refused; its conditions were written without them")
+	}
+	maps.Copy(p.refused, annotations)
+	return updated, err
+}
+
+func refusal(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+func (p *Publisher) patch(ctx context.Context, content patch) (*corev1.Node, error) {
+	raw, err := json.Marshal(content)
+	if err != nil {
+		return nil, fmt.Errorf("encode the patch of Node %s: %w", p.name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	updated, err := p.nodes.Patch(ctx, p.name, types.StrategicMergePatchType, raw, metav1.PatchOptions{}, "status")
+	p.onWrite(err)
+	if err != nil {
+		return nil, fmt.Errorf("patch the status of Node %s: %w", p.name, err)
+	}
+	return updated, nil
+}
+
+// confirm tells the transitions whose write was thought to have failed and yet shows on the Node: the answer was lost. The
+// transitions that are about to be written wait for their answer.
+func (p *Publisher) confirm(ctx context.Context, node *corev1.Node, next []Transition) {
+	waiting := make(map[corev1.NodeConditionType]Transition, len(next))
+	for _, t := range next {
+		waiting[t.Type] = t
+	}
+	for kind, t := range p.unconfirmed {
+		if _, again := waiting[kind]; !again && t.shows(node) {
+			p.tell(ctx, node, t)
+		}
+	}
+	p.unconfirmed = waiting
+}
+
+func (p *Publisher) tell(ctx context.Context, node *corev1.Node, t Transition) {
+	delete(p.unconfirmed, t.Type)
+	klog.FromContext(ctx).Info("Condition changed", "condition", t.Type, "status", t.Status, "was", t.From, "reason", t.Reason, "message", t.Message)
+	p.onTransition(node, t)
+}

@@ -1,0 +1,88 @@
+package metricsserver
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Announcer is how the agent announces addresses itself.
+type Announcer struct {
+	// Running tells that it does; else there are no metrics of it.
+	Running bool
+	// View is the number of the newest view that is known, of which there are Members.
+	View    uint64
+	Members int
+	// Addresses are those that this node answers for, and since when it owns them; the zero Time where that is not known.
+	Addresses []netip.Addr
+	Since     map[netip.Addr]time.Time
+	// Took and Gave count addresses that it began and ceased to answer for, APIFailures requests for the view that failed.
+	Took, Gave, APIFailures uint64
+	// Sent and Heard count frames of heartbeats, the latter by what became of them.
+	Sent  uint64
+	Heard map[string]uint64
+	// Requests count ARP requests by what became of them, Announced announcements.
+	Requests  map[string]uint64
+	Announced uint64
+}
+
+// Descriptions of the metrics of the announcer.
+var (
+	viewDesc = prometheus.NewDesc("phoenixnap_agent_announcer_view_number",
+		"Number of the newest view of the announcers that this node knows; the same on all nodes but for moments.", nil, nil)
+	membersDesc = prometheus.NewDesc("phoenixnap_agent_announcer_members",
+		"Nodes that take part in announcing addresses, by that view.", nil, nil)
+	announcedDesc = prometheus.NewDesc("phoenixnap_agent_announced_address",
+		"The addresses that this node answers for; always 1.", []string{"address"}, nil)
+	sinceDesc = prometheus.NewDesc("phoenixnap_agent_announced_since_timestamp_seconds",
+		"Since when this node owns each address that it answers for, in seconds since 1970.", []string{"address"}, nil)
+	movesDesc = prometheus.NewDesc("phoenixnap_agent_announcer_moves_total",
+		"Addresses that this node began (taken) and ceased (given) to answer for.", []string{"direction"}, nil)
+	viewFailuresDesc = prometheus.NewDesc("phoenixnap_agent_announcer_api_failures_total",
+		"Requests to the API server for the view that failed or were too late.", nil, nil)
+	beatsSentDesc = prometheus.NewDesc("phoenixnap_agent_heartbeats_sent_total",
+		"Frames of heartbeats that were sent.", nil, nil)
+	beatsHeardDesc = prometheus.NewDesc("phoenixnap_agent_heartbeats_heard_total",
+		"Frames of heartbeats that came, by what became of them: taken, or why not.", []string{"outcome"}, nil)
+	requestsDesc = prometheus.NewDesc("phoenixnap_agent_arp_requests_total",
+		"ARP requests that came, by what became of them: answered, or why not.", []string{"outcome"}, nil)
+	announcementsDesc = prometheus.NewDesc("phoenixnap_agent_announcements_total",
+		"Announcements of addresses; each is an ARP request and a reply.", nil, nil)
+)
+
+func announcerDescs() []*prometheus.Desc {
+	return []*prometheus.Desc{viewDesc, membersDesc, announcedDesc, sinceDesc, movesDesc, viewFailuresDesc, beatsSentDesc, beatsHeardDesc, requestsDesc, announcementsDesc}
+}
+
+func (m *Metrics) collectAnnouncer(out chan<- prometheus.Metric) {
+	if m.sources.Announcer == nil {
+		return
+	}
+	a := m.sources.Announcer()
+	if !a.Running {
+		return
+	}
+	gauge(out, viewDesc, float64(a.View))
+	gauge(out, membersDesc, float64(a.Members))
+	for i, address := range a.Addresses {
+		if i >= addressLimit {
+			break
+		}
+		gauge(out, announcedDesc, 1, address.String())
+		if since := a.Since[address]; !since.IsZero() {
+			gauge(out, sinceDesc, float64(since.UnixMilli())/1000, address.String())
+		}
+	}
+	counter(out, movesDesc, float64(a.Took), "taken")
+	counter(out, movesDesc, float64(a.Gave), "given")
+	counter(out, viewFailuresDesc, float64(a.APIFailures))
+	counter(out, beatsSentDesc, float64(a.Sent))
+	for outcome, n := range a.Heard {
+		counter(out, beatsHeardDesc, float64(n), outcome)
+	}
+	for outcome, n := range a.Requests {
+		counter(out, requestsDesc, float64(n), outcome)
+	}
+	counter(out, announcementsDesc, float64(a.Announced))
+}

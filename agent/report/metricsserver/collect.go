@@ -1,0 +1,96 @@
+package metricsserver
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{
+		checkDesc, gatewayDesc, addressesDesc, lastSampleDesc, infoDesc, packetsDesc, questionsDesc, machinesDesc, mismatchDesc, managedDesc, repairsDesc,
+	} {
+		out <- desc
+	}
+	for _, desc := range announcerDescs() {
+		out <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(out chan<- prometheus.Metric) {
+	m.collectNode(out)
+	m.collectWire(out)
+	m.collectManaged(out)
+	m.collectAnnouncer(out)
+}
+
+func gauge(out chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+}
+
+func counter(out chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
+}
+
+func (m *Metrics) collectNode(out chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	gauge(out, infoDesc, 1, m.version, m.node, m.identity.server, m.identity.network, m.identity.vlanInterface)
+	for o, n := range m.addresses {
+		gauge(out, addressesDesc, float64(n), string(o.id), o.reason)
+	}
+	if m.sampledAt.IsZero() {
+		return
+	}
+	gauge(out, lastSampleDesc, float64(m.sampledAt.UnixNano())/float64(time.Second))
+	for _, f := range m.checks {
+		gauge(out, checkDesc, level(f.Status), string(f.ID), string(f.Severity))
+	}
+	for gateway, rtt := range m.gateways {
+		gauge(out, gatewayDesc, rtt.Seconds(), gateway.String())
+	}
+}
+
+func (m *Metrics) collectWire(out chan<- prometheus.Metric) {
+	if m.sources.ARP != nil {
+		packets := m.sources.ARP()
+		counter(out, packetsDesc, float64(packets.Heard), "heard")
+		counter(out, packetsDesc, float64(packets.Sent), "sent")
+		counter(out, packetsDesc, float64(packets.Dropped), "dropped")
+	}
+	if m.sources.Addresses == nil {
+		return
+	}
+	figures := m.sources.Addresses()
+	counter(out, questionsDesc, float64(figures.Asked))
+	told := map[[2]string]bool{}
+	for _, a := range figures.Addresses {
+		key := [2]string{a.Address.String(), a.Service}
+		if a.Machines < 2 && a.Mismatch == 0 || told[key] || len(told) >= addressLimit {
+			continue
+		}
+		told[key] = true
+		if a.Machines > 1 {
+			gauge(out, machinesDesc, float64(a.Machines), key[0], key[1])
+		}
+		if a.Mismatch > 0 {
+			counter(out, mismatchDesc, a.Mismatch.Seconds(), key[0], key[1])
+		}
+	}
+}
+
+func (m *Metrics) collectManaged(out chan<- prometheus.Metric) {
+	if m.sources.Managed == nil {
+		return
+	}
+	for _, each := range m.sources.Managed() {
+		well := 0.0
+		if each.Well {
+			well = 1
+		}
+		gauge(out, managedDesc, well, each.Kind, each.Interface)
+		counter(out, repairsDesc, float64(each.Repairs), each.Kind)
+	}
+}

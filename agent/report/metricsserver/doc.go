@@ -1,0 +1,2 @@
+// Package metricsserver serves the agent's metrics and health over HTTP.
+package metricsserver

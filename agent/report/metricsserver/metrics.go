@@ -1,0 +1,177 @@
+package metricsserver
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+)
+
+// addressLimit is how many addresses have series of their own at most, lest a node of a cluster with many Services fill the
+// memory of who collects them.
+const addressLimit = 100
+
+// Metrics are the agent's figures. What is told of the node is of one and the same sample, and what is gone has no series.
+type Metrics struct {
+	registry      *prometheus.Registry
+	version, node string
+	writes        *prometheus.CounterVec
+	renewals      *prometheus.CounterVec
+	sources       Sources
+
+	mu        sync.Mutex
+	sampledAt time.Time
+	checks    []check.Finding
+	gateways  map[netip.Addr]time.Duration
+	identity  identity
+	addresses map[outcome]int
+}
+
+// identity is what phoenixnap_agent_info says beside version and Node.
+type identity struct{ server, network, vlanInterface string }
+
+// outcome is what was found of an address.
+type outcome struct {
+	id     check.ID
+	reason string
+}
+
+// Managed is something on the node that the agent keeps (--manage).
+type Managed struct {
+	// Kind is what --manage calls it.
+	Kind string
+	// Interface is the VLAN interface; empty when there is none.
+	Interface string
+	// Well tells that it is as it should be.
+	Well bool
+	// Repairs counts how often it was disturbed and mended.
+	Repairs int
+}
+
+// Sources are asked when somebody collects the metrics. Each may be nil, and then its metrics are absent.
+type Sources struct {
+	// ARP returns how many packets were heard and sent.
+	ARP func() arp.Counters
+	// Addresses returns what the watcher of addresses counted.
+	Addresses func() vip.Figures
+	// Managed returns what the agent keeps; nothing while it only watches.
+	Managed func() []Managed
+	// Announcer returns how the agent announces addresses itself.
+	Announcer func() Announcer
+}
+
+// Descriptions of the metrics that are made when somebody collects them.
+var (
+	checkDesc = prometheus.NewDesc("phoenixnap_agent_check",
+		"Outcome of each check: 0 good or not applicable, 1 warning, 2 not known, 3 failed.", []string{"id", "severity"}, nil)
+	gatewayDesc = prometheus.NewDesc("phoenixnap_agent_gateway_arp_seconds",
+		"Time from the ARP request to the reply of the gateway; absent while it is silent.", []string{"gateway"}, nil)
+	addressesDesc = prometheus.NewDesc("phoenixnap_agent_addresses",
+		"Number of addresses of Services by what was found of them.", []string{"id", "reason"}, nil)
+	lastSampleDesc = prometheus.NewDesc("phoenixnap_agent_last_sample_timestamp_seconds",
+		"When the last sample of the node was taken, in seconds of the epoch.", nil, nil)
+	infoDesc = prometheus.NewDesc("phoenixnap_agent_info",
+		"Version of the agent, its Node, the server and public network that the Node belongs to, and the VLAN interface; always 1.",
+		[]string{"version", "node", "server_id", "network_id", "interface"}, nil)
+	packetsDesc = prometheus.NewDesc("phoenixnap_agent_arp_packets_total",
+		"ARP packets on the VLAN interface: heard from other machines, sent by this one, dropped because they were malformed.", []string{"direction"}, nil)
+	questionsDesc = prometheus.NewDesc("phoenixnap_agent_address_questions_total",
+		"Questions who has an address of a Service; each is up to three ARP requests.", nil, nil)
+	machinesDesc = prometheus.NewDesc("phoenixnap_agent_address_machines",
+		"How many machines claim an address; absent where it is one or none.", []string{"address", "service"}, nil)
+	mismatchDesc = prometheus.NewDesc("phoenixnap_agent_address_mismatch_seconds_total",
+		"For how long the wire or the kernel have contradicted the lease of an address; absent where they never did.", []string{"address", "service"}, nil)
+	managedDesc = prometheus.NewDesc("phoenixnap_agent_managed",
+		"What the agent keeps on the node: 1 as it should be, 0 not.", []string{"kind", "interface"}, nil)
+	repairsDesc = prometheus.NewDesc("phoenixnap_agent_managed_repairs_total",
+		"How often what the agent keeps was disturbed and mended.", []string{"kind"}, nil)
+)
+
+// NewMetrics returns metrics in a registry of their own.
+func NewMetrics(version, nodeName string) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(), version: version, node: nodeName,
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phoenixnap_agent_node_writes_total",
+			Help: "Attempts to write the Node's conditions and annotations."}, []string{"result"}),
+		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phoenixnap_agent_lease_renewals_total",
+			Help: "Attempts to renew the agent's own Lease."}, []string{"result"}),
+	}
+	for _, counter := range []*prometheus.CounterVec{m.writes, m.renewals} {
+		counter.WithLabelValues(resultOf(nil))
+		counter.WithLabelValues("error")
+	}
+	m.registry.MustRegister(m, m.writes, m.renewals, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Ask sets what is asked when somebody collects the metrics. It is to be called before anything runs.
+func (m *Metrics) Ask(s Sources) { m.sources = s }
+
+// Gatherer is where the metrics are collected from.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+
+// Sample notes the outcome of a sample. Gateways are those of the network's blocks.
+func (m *Metrics) Sample(report check.Report, s check.Snapshot, expected check.Expected, now time.Time) {
+	gateways := map[netip.Addr]time.Duration{}
+	for _, a := range s.ARP {
+		for _, b := range expected.Network.Blocks {
+			if a.Target == b.Gateway && a.Replied {
+				gateways[a.Target] = a.RTT
+			}
+		}
+	}
+	server := expected.Network.ServerID
+	if server == "" {
+		server = s.Machine.ServerID
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sampledAt, m.checks, m.gateways = now, report.Findings, gateways
+	m.identity = identity{server: server, network: expected.Network.NetworkID, vlanInterface: report.Interface}
+}
+
+// Addresses notes what was found of the addresses of Services.
+func (m *Metrics) Addresses(findings []check.Finding) {
+	addresses := map[outcome]int{}
+	for _, f := range findings {
+		addresses[outcome{f.ID, f.Reason}]++
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.addresses = addresses
+}
+
+// Wrote notes an attempt to write the Node.
+func (m *Metrics) Wrote(err error) { m.writes.WithLabelValues(resultOf(err)).Inc() }
+
+// Renewed notes an attempt to renew the agent's Lease.
+func (m *Metrics) Renewed(err error) { m.renewals.WithLabelValues(resultOf(err)).Inc() }
+
+func resultOf(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}
+
+// level is the value of a check's metric.
+func level(status check.Status) float64 {
+	switch status {
+	case check.OK, check.Skip:
+		return 0
+	case check.Warn:
+		return 1
+	case check.Unknown:
+		return 2
+	case check.Fail:
+		return 3
+	default:
+		return 2
+	}
+}

@@ -1,0 +1,127 @@
+package metricsserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
+)
+
+const (
+	headerTimeout   = 5 * time.Second
+	requestTimeout  = 30 * time.Second
+	shutdownTimeout = 2 * time.Second
+	// headerLimit, in bytes, and scrapes at once: whoever can reach the port is not to cost the node more than this.
+	headerLimit = 8 << 10
+	scrapeLimit = 4
+)
+
+// Health is what /healthz and /readyz tell.
+type Health struct {
+	// Stale is the age of the last sample beyond which the agent is no longer alive.
+	Stale time.Duration
+
+	started time.Time
+	// lastSample counts from started, so that a step of the wall clock makes no sample look old; 0 is none.
+	lastSample atomic.Int64
+	ready      atomic.Bool
+}
+
+// NewHealth returns the health of an agent that starts at now.
+func NewHealth(stale time.Duration, now time.Time) *Health {
+	return &Health{Stale: stale, started: now}
+}
+
+// Sampled notes that a sample was taken.
+func (h *Health) Sampled(now time.Time) { h.lastSample.Store(max(1, int64(now.Sub(h.started)))) }
+
+// SetReady notes that the agent has seen its Node.
+func (h *Health) SetReady() { h.ready.Store(true) }
+
+// Alive returns an error when samples have ceased.
+func (h *Health) Alive(now time.Time) error {
+	last := h.started.Add(time.Duration(h.lastSample.Load()))
+	if age := now.Sub(last); age > h.Stale {
+		return fmt.Errorf("the last sample is %s old", age.Round(time.Second))
+	}
+	return nil
+}
+
+// Ready returns an error that names all that is missing until the agent has taken a sample and seen its Node. An API server
+// that goes away later takes nothing back: the agent goes on watching.
+func (h *Health) Ready() error {
+	var missing []error
+	if h.lastSample.Load() == 0 {
+		missing = append(missing, errors.New("sample: none has been taken yet"))
+	}
+	if !h.ready.Load() {
+		missing = append(missing, errors.New("node: the Node has not been read from the API server yet"))
+	}
+	return errors.Join(missing...)
+}
+
+// Server serves metrics and health on one address.
+type Server struct {
+	address string
+	handler http.Handler
+}
+
+// NewServer returns a server for address ("127.0.0.1:0" takes any free port; empty serves nothing). It starts nothing.
+func NewServer(address string, metrics *Metrics, health *Health) *Server {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: scrapeLimit}))
+	mux.Handle("GET /healthz", probe(func() error { return health.Alive(time.Now()) }))
+	mux.Handle("GET /readyz", probe(health.Ready))
+	return &Server{address: address, handler: mux}
+}
+
+func probe(healthy func() error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		text := "ok"
+		if err := healthy(); err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			text = err.Error()
+		}
+		// A client that went away is no matter.
+		_, _ = fmt.Fprintln(w, text)
+	})
+}
+
+// Run serves until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	if s.address == "" {
+		<-ctx.Done()
+		return nil
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", s.address)
+	if err != nil {
+		return fmt.Errorf("serve metrics on %s: %w; choose another address with --metrics-bind-address", s.address, err)
+	}
+	klog.FromContext(ctx).Info("Serving metrics and health", "address", listener.Addr().String())
+	server := &http.Server{
+		Handler: s.handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
+		IdleTimeout: requestTimeout, MaxHeaderBytes: headerLimit,
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve metrics: %w", err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-groupCtx.Done()
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		return server.Shutdown(bounded)
+	})
+	return group.Wait()
+}

@@ -1,0 +1,157 @@
+package metricsserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+func get(t *testing.T, s *Server, path string) (int, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	return w.Code, w.Body.String()
+}
+
+func TestHealth(t *testing.T) {
+	start := time.Now().Add(-2 * time.Minute)
+	h := NewHealth(time.Minute, start)
+	s := NewServer("", NewMetrics("v1", "srv-a"), h)
+	if code, body := get(t, s, "/healthz"); code != http.StatusServiceUnavailable {
+		t.Errorf("/healthz is %d %q two minutes after the start without a sample", code, body)
+	}
+	h.Sampled(time.Now())
+	if code, body := get(t, s, "/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz is %d %q after a sample", code, body)
+	}
+	if code, body := get(t, s, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "Node") {
+		t.Errorf("/readyz is %d %q before the Node was seen", code, body)
+	}
+	h.SetReady()
+	if code, _ := get(t, s, "/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz is %d after sample and Node", code)
+	}
+}
+
+// expect compares the metrics of the agent's own with lines, comments left out.
+func expect(t *testing.T, m *Metrics, lines ...string) {
+	t.Helper()
+	_, body := get(t, NewServer("", m, NewHealth(time.Minute, time.Now())), "/metrics")
+	var got []string
+	for line := range strings.Lines(body) {
+		if strings.HasPrefix(line, "phoenixnap_") {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	slices.Sort(lines)
+	slices.Sort(got)
+	if diff := cmp.Diff(lines, got); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	m := NewMetrics("v1", "srv-a")
+	counts := []string{
+		`phoenixnap_agent_node_writes_total{result="ok"} 0`, `phoenixnap_agent_node_writes_total{result="error"} 0`,
+		`phoenixnap_agent_lease_renewals_total{result="ok"} 0`, `phoenixnap_agent_lease_renewals_total{result="error"} 0`,
+	}
+	expect(t, m, append([]string{`phoenixnap_agent_info{interface="",network_id="",node="srv-a",server_id="",version="v1"} 1`}, counts...)...)
+
+	gateway := netip.MustParseAddr("192.0.2.1")
+	expected := check.Expected{Network: contract.NodeNetwork{NetworkID: "n1", Blocks: []contract.NetworkBlock{{Gateway: gateway}}}}
+	answered := check.Snapshot{
+		Machine: check.Machine{ServerID: "s1"},
+		ARP: []check.ARPAnswer{{Target: gateway, Replied: true, RTT: 2 * time.Millisecond}, {Target: gateway, Replied: true, RTT: 2 * time.Millisecond},
+			{Target: netip.MustParseAddr("192.0.2.9"), Replied: true}},
+	}
+	report := check.Report{Interface: "bond0.100", Findings: []check.Finding{{ID: "PN103", Status: check.Fail, Severity: check.Error},
+		{ID: "PN105", Status: check.Warn, Severity: check.Warning}, {ID: "PN201", Status: check.Skip, Severity: check.Error}}}
+	m.Sample(report, answered, expected, time.Unix(1700000000, 0))
+	m.Addresses([]check.Finding{{ID: "PN601", Reason: "NoAnswer"}, {ID: "PN601", Reason: "Answered"}, {ID: "PN601", Reason: "Answered"}})
+	m.Wrote(nil)
+	m.Wrote(errors.New("no"))
+	m.Renewed(nil)
+	counts = []string{
+		`phoenixnap_agent_node_writes_total{result="ok"} 1`, `phoenixnap_agent_node_writes_total{result="error"} 1`,
+		`phoenixnap_agent_lease_renewals_total{result="ok"} 1`, `phoenixnap_agent_lease_renewals_total{result="error"} 0`,
+		`phoenixnap_agent_info{interface="bond0.100",network_id="n1",node="srv-a",server_id="s1",version="v1"} 1`,
+		`phoenixnap_agent_check{id="PN103",severity="error"} 3`, `phoenixnap_agent_check{id="PN105",severity="warning"} 1`, `phoenixnap_agent_check{id="PN201",severity="error"} 0`,
+	}
+	expect(t, m, append([]string{
+		`phoenixnap_agent_gateway_arp_seconds{gateway="192.0.2.1"} 0.002`, `phoenixnap_agent_last_sample_timestamp_seconds 1.7e+09`,
+		`phoenixnap_agent_addresses{id="PN601",reason="Answered"} 2`, `phoenixnap_agent_addresses{id="PN601",reason="NoAnswer"} 1`,
+	}, counts...)...)
+
+	// What is gone has no series any more, and what the controller says of the server outweighs what the machine knows.
+	expected.Network.ServerID = "s1"
+	m.Sample(report, check.Snapshot{}, expected, time.Unix(1700000010, 0))
+	m.Addresses(nil)
+	expect(t, m, append([]string{`phoenixnap_agent_last_sample_timestamp_seconds 1.70000001e+09`}, counts...)...)
+}
+
+func TestMetricsOfSources(t *testing.T) {
+	m := NewMetrics("v1", "srv-a")
+	address := netip.MustParseAddr("203.0.113.5")
+	figures := vip.Figures{Asked: 7, Addresses: []vip.AddressFigures{
+		{Address: address, Service: "a/b", Machines: 1}, {Address: address, Service: "a/c", Machines: 2},
+		{Address: address, Service: "a/d", Machines: 1, Mismatch: 90 * time.Second},
+	}}
+	m.Ask(Sources{
+		ARP:       func() arp.Counters { return arp.Counters{Heard: 5, Sent: 6, Dropped: 1} },
+		Addresses: func() vip.Figures { return figures },
+		Managed: func() []Managed {
+			return []Managed{{Kind: "vlan", Interface: "bond0.100", Well: true, Repairs: 3}, {Kind: "return-path"}}
+		},
+	})
+	usual := []string{
+		`phoenixnap_agent_node_writes_total{result="ok"} 0`, `phoenixnap_agent_node_writes_total{result="error"} 0`,
+		`phoenixnap_agent_lease_renewals_total{result="ok"} 0`, `phoenixnap_agent_lease_renewals_total{result="error"} 0`,
+		`phoenixnap_agent_info{interface="",network_id="",node="srv-a",server_id="",version="v1"} 1`,
+		`phoenixnap_agent_arp_packets_total{direction="heard"} 5`, `phoenixnap_agent_arp_packets_total{direction="sent"} 6`,
+		`phoenixnap_agent_arp_packets_total{direction="dropped"} 1`, `phoenixnap_agent_address_questions_total 7`,
+		`phoenixnap_agent_managed{interface="bond0.100",kind="vlan"} 1`, `phoenixnap_agent_managed{interface="",kind="return-path"} 0`,
+		`phoenixnap_agent_managed_repairs_total{kind="vlan"} 3`, `phoenixnap_agent_managed_repairs_total{kind="return-path"} 0`,
+	}
+	expect(t, m, append([]string{
+		`phoenixnap_agent_address_machines{address="203.0.113.5",service="a/c"} 2`,
+		`phoenixnap_agent_address_mismatch_seconds_total{address="203.0.113.5",service="a/d"} 90`,
+	}, usual...)...)
+
+	figures.Addresses = nil
+	for range 10 * addressLimit {
+		address = address.Next()
+		figures.Addresses = append(figures.Addresses, vip.AddressFigures{Address: address, Machines: 2}, vip.AddressFigures{Address: address, Machines: 2})
+	}
+	_, body := get(t, NewServer("", m, NewHealth(time.Minute, time.Now())), "/metrics")
+	if n := strings.Count(body, "phoenixnap_agent_address_machines{"); n != addressLimit {
+		t.Errorf("%d addresses have series, want %d at most", n, addressLimit)
+	}
+}
+
+func TestServerEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	for _, address := range []string{"127.0.0.1:0", ""} {
+		if err := NewServer(address, NewMetrics("v1", "srv-a"), NewHealth(time.Minute, time.Now())).Run(ctx); err != nil {
+			t.Errorf("serving %q ended with %v, want nil", address, err)
+		}
+	}
+	if err := NewServer("192.0.2.1:1", NewMetrics("v1", "srv-a"), NewHealth(time.Minute, time.Now())).Run(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "--metrics-bind-address") {
+		t.Errorf("an address that is not ours gave %v, want an error that names the flag", err)
+	}
+}

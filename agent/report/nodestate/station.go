@@ -1,0 +1,246 @@
+// Package nodestate stands between the Node and the judges: it turns the Node into what to expect, and samples into
+// conditions, annotations and metrics.
+package nodestate
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/identity"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/sampler"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/conditions"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// Publisher writes to the Node.
+type Publisher interface {
+	Observe(node *corev1.Node)
+	Set(c conditions.Condition)
+	Annotate(key, value string)
+}
+
+// Metrics take figures.
+type Metrics interface {
+	Sample(report check.Report, s check.Snapshot, expected check.Expected, now time.Time)
+	Addresses(findings []check.Finding)
+}
+
+// Health takes signs of life.
+type Health interface {
+	Sampled(now time.Time)
+	SetReady()
+}
+
+// Config is what a Station works with.
+type Config struct {
+	// Interface and Uplink are names that a person fixed; usually empty.
+	Interface, Uplink string
+	// Mark and Mask are those of the return path where the agent manages it, see check.Expected.
+	Mark, Mask uint32
+	// TableBase makes the number of the routing table, see check.Expected.
+	TableBase int
+	Publisher Publisher
+	// Services returns the Services of the cluster; known is false before they were listed.
+	Services func() (services []*corev1.Service, known bool)
+	// Answers returns the addresses that the agent itself answers for at the moment, sorted; nil where it announces none.
+	Answers func() []netip.Addr
+	Metrics Metrics
+	Health  Health
+}
+
+// Station holds the Node's latest state and the latest sample.
+type Station struct {
+	Config
+	onExpectation func()
+	onSample      func()
+
+	mu          sync.Mutex
+	annotations map[string]string
+	addresses   []netip.Addr
+	sample      *sampler.Sample
+}
+
+// New returns a station.
+func New(config Config) *Station {
+	return &Station{Config: config, onExpectation: func() {}, onSample: func() {}}
+}
+
+// OnExpectation sets what is called when what to expect may have changed. It is to be called before anything runs.
+func (s *Station) OnExpectation(changed func()) { s.onExpectation = changed }
+
+// OnSample sets what is called after each sample. It is to be called before anything runs.
+func (s *Station) OnSample(sampled func()) { s.onSample = sampled }
+
+// ObserveNode takes a version of the Node, nil when it was deleted.
+func (s *Station) ObserveNode(node *corev1.Node) {
+	var annotations map[string]string
+	var addresses []netip.Addr
+	if node != nil {
+		annotations, addresses = node.Annotations, contract.NodeIPs(node)
+		s.Health.SetReady()
+	}
+	s.Publisher.Observe(node)
+	s.mu.Lock()
+	changed := !sameNetwork(s.annotations, annotations) || !slices.Equal(s.addresses, addresses)
+	s.annotations, s.addresses = annotations, addresses
+	s.mu.Unlock()
+	if changed {
+		s.onExpectation()
+	}
+}
+
+func sameNetwork(a, b map[string]string) bool {
+	for _, key := range []string{
+		contract.NodeServerID, contract.NodePublicNetworkID, contract.NodePublicNetworkVLAN, contract.NodePublicNetworkIPs,
+		contract.NodePublicNetworkMember, contract.NodePublicNetworkBlocks, contract.NodeAnnouncer,
+	} {
+		if a[key] != b[key] {
+			return false
+		}
+	}
+	return true
+}
+
+// Expected returns what to expect at the moment.
+func (s *Station) Expected() check.Expected {
+	s.mu.Lock()
+	annotations, addresses := s.annotations, s.addresses
+	s.mu.Unlock()
+	expected := check.ExpectedOf(annotations, addresses)
+	expected.Interface, expected.Uplink = s.Interface, s.Uplink
+	expected.Mark, expected.Mask, expected.TableBase = s.Mark, s.Mask, s.TableBase
+	expected.Virtual, _ = s.virtual()
+	return expected
+}
+
+// Hindrance says why the agent must not change the machine's network: it is not the server that its Node names.
+func (s *Station) Hindrance() string {
+	s.mu.Lock()
+	sample := s.sample
+	s.mu.Unlock()
+	if sample == nil {
+		return ""
+	}
+	// What the Node names may be newer than the sample was.
+	if f := check.Evaluate(s.Expected(), sample.Snapshot).Finding(check.Identity); f.Status == check.Fail {
+		return string(f.ID) + ": " + f.Cause
+	}
+	return ""
+}
+
+// virtual returns the addresses of Services; known is false before they were listed.
+func (s *Station) virtual() (addresses []netip.Addr, known bool) {
+	services, known := s.Services()
+	for _, t := range vip.Targets(services) {
+		addresses = append(addresses, t.Address)
+	}
+	return addresses, known
+}
+
+// Sample takes a sample: it becomes the condition VLANReady, the reported identity and metrics.
+func (s *Station) Sample(sample sampler.Sample) {
+	s.mu.Lock()
+	s.sample = &sample
+	s.mu.Unlock()
+	now := time.Now()
+	s.Health.Sampled(now)
+	s.Metrics.Sample(sample.Report, sample.Snapshot, sample.Expected, now)
+	s.set(contract.ConditionVLANReady, sample.Report.Verdict(), sampler.ReasonConfirming)
+	// Before the Services are known, an address of one could be taken for the machine's own.
+	if virtual, known := s.virtual(); known {
+		s.identify(identity.Of(sample.Snapshot, sample.Report, virtual))
+	}
+	s.onSample()
+}
+
+// VLANInterface is the name of the interface on the public network; empty while there is none.
+func (s *Station) VLANInterface() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sample == nil {
+		return ""
+	}
+	return s.sample.Report.Interface
+}
+
+// identify publishes the identity of the machine.
+func (s *Station) identify(id contract.Identity) {
+	// Strings and addresses always encode.
+	if raw, err := json.Marshal(id); err == nil {
+		s.Publisher.Annotate(contract.NodeReportedIdentity, string(raw))
+	}
+}
+
+// Addresses takes what was heard of the addresses of Services: it becomes the condition AnnouncementHealthy and metrics.
+func (s *Station) Addresses(findings []check.Finding, verdict check.Verdict) {
+	s.Metrics.Addresses(findings)
+	s.set(contract.ConditionAnnouncementHealthy, verdict, vip.ReasonConfirming)
+}
+
+// Reported publishes what is to be reported of the addresses.
+func (s *Station) Reported(r contract.ReportedAddresses) {
+	// Addresses, words and times always encode.
+	if raw, err := r.Encode(); err == nil {
+		s.Publisher.Annotate(contract.NodeReportedAddresses, raw)
+	}
+}
+
+// ReportedBefore returns what the Node says that its agent reported; known is false before the Node was seen. A report that
+// cannot be read is written anew.
+func (s *Station) ReportedBefore() (reported contract.ReportedAddresses, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reported, err := contract.ParseReportedAddresses(s.annotations[contract.NodeReportedAddresses])
+	if err != nil {
+		reported = nil
+	}
+	return reported, s.annotations != nil
+}
+
+// set publishes a verdict, unless it only waits for confirmation: until then the Node's condition stays as it is, so that
+// an agent that restarts changes nothing that holds.
+func (s *Station) set(conditionType corev1.NodeConditionType, v check.Verdict, confirming string) {
+	if v.Reason == confirming {
+		return
+	}
+	s.Publisher.Set(conditions.Condition{Type: conditionType, Status: statusOf(v.Status), Reason: v.Reason, Message: v.Message})
+}
+
+func statusOf(status check.Status) corev1.ConditionStatus {
+	switch status {
+	case check.OK:
+		return corev1.ConditionTrue
+	case check.Fail:
+		return corev1.ConditionFalse
+	case check.Unknown, check.Warn, check.Skip:
+		return corev1.ConditionUnknown
+	default:
+		return corev1.ConditionUnknown
+	}
+}
+
+// View returns what the announcement watcher needs; known is false before the first sample.
+func (s *Station) View() (view vip.View, known bool) {
+	s.mu.Lock()
+	sample := s.sample
+	s.mu.Unlock()
+	if sample == nil {
+		return vip.View{}, false
+	}
+	verdict := sample.Report.Verdict()
+	view = vip.View{
+		Ready: verdict.Status == check.OK, Why: verdict.Reason,
+		Report: sample.Report, Snapshot: sample.Snapshot, Expected: sample.Expected, Announcer: sample.Expected.Network.Announcer,
+	}
+	if s.Answers != nil {
+		view.Answers = s.Answers()
+	}
+	return view, true
+}

@@ -1,0 +1,173 @@
+package nodestate
+
+import (
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/sampler"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/conditions"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// board takes what a station says.
+type board struct {
+	node        *corev1.Node
+	conditions  map[corev1.NodeConditionType]conditions.Condition
+	annotations map[string]string
+	ready       bool
+}
+
+func (b *board) Observe(node *corev1.Node)                                      { b.node = node }
+func (b *board) Set(c conditions.Condition)                                     { b.conditions[c.Type] = c }
+func (b *board) Annotate(key, value string)                                     { b.annotations[key] = value }
+func (b *board) Sample(check.Report, check.Snapshot, check.Expected, time.Time) {}
+func (b *board) Addresses([]check.Finding)                                      {}
+func (b *board) Sampled(time.Time)                                              {}
+func (b *board) SetReady()                                                      { b.ready = true }
+
+// newStation returns a station whose Services the test may set, and counts changes of the expectation.
+func newStation(services *[]*corev1.Service) (s *Station, b *board, changes *int) {
+	b = &board{conditions: map[corev1.NodeConditionType]conditions.Condition{}, annotations: map[string]string{}}
+	s = New(Config{Publisher: b, Metrics: b, Health: b, Uplink: "bond7",
+		Services: func() ([]*corev1.Service, bool) { return *services, *services != nil }})
+	changes = new(int)
+	s.OnExpectation(func() { *changes++ })
+	return s, b, changes
+}
+
+func sample(status check.Status, reason string) sampler.Sample {
+	return sampler.Sample{
+		Report: check.Report{Interface: "bond0.100", Findings: []check.Finding{
+			{ID: check.VLANUp, Status: status, Severity: check.Error, Reason: reason, Cause: "it is so"}}},
+		Snapshot: check.Snapshot{Hostname: "srv-a", Links: []check.Link{{Index: 1, Name: "bond0.100", Type: "vlan"}},
+			Addresses: []check.Address{
+				{LinkIndex: 1, Prefix: netip.MustParsePrefix("192.0.2.2/28")},
+				{LinkIndex: 1, Prefix: netip.MustParsePrefix("203.0.113.3/29")},
+			}},
+	}
+}
+
+func TestSampleBecomesACondition(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status check.Status
+		want   corev1.ConditionStatus
+		reason string
+	}{
+		"well":    {check.OK, corev1.ConditionTrue, check.ReasonReady},
+		"warned":  {check.Warn, corev1.ConditionTrue, check.ReasonReady},
+		"failed":  {check.Fail, corev1.ConditionFalse, "VLANInterfaceDown"},
+		"unknown": {check.Unknown, corev1.ConditionUnknown, "VLANInterfaceDown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, b, _ := newStation(&[]*corev1.Service{})
+			s.Sample(sample(tc.status, "VLANInterfaceDown"))
+			if c := b.conditions[contract.ConditionVLANReady]; c.Status != tc.want || c.Reason != tc.reason {
+				t.Errorf("condition is %+v, want %s %s", c, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+// TestTheConditionNamesTheServer, once, so that who reads it knows which machine to look for in phoenixNAP's portal.
+func TestTheConditionNamesTheServer(t *testing.T) {
+	s, b, _ := newStation(&[]*corev1.Service{})
+	taken := sample(check.Fail, "VLANInterfaceDown")
+	taken.Report.Server = "0123456789abcdef01234567"
+	s.Sample(taken)
+	if c := b.conditions[contract.ConditionVLANReady]; strings.Count(c.Message, "0123456789abcdef01234567") != 1 {
+		t.Errorf("the message is %q, want the server in it once", c.Message)
+	}
+}
+
+// TestUnconfirmedChangesNothing: an agent that restarts while the gateway is silent leaves the condition as it stands.
+func TestUnconfirmedChangesNothing(t *testing.T) {
+	s, b, _ := newStation(&[]*corev1.Service{})
+	s.Sample(sample(check.Unknown, sampler.ReasonConfirming))
+	s.Addresses(nil, check.Verdict{Status: check.Unknown, Reason: vip.ReasonConfirming})
+	if len(b.conditions) != 0 {
+		t.Errorf("published %v, want nothing", b.conditions)
+	}
+}
+
+func TestIdentityWaitsForServices(t *testing.T) {
+	var services []*corev1.Service
+	s, b, _ := newStation(&services)
+	s.Sample(sample(check.OK, ""))
+	if got := b.annotations[contract.NodeReportedIdentity]; got != "" {
+		t.Errorf("reported %s before the Services are known", got)
+	}
+	services = []*corev1.Service{{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.3"}},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+	}}
+	s.Sample(sample(check.OK, ""))
+	var id contract.Identity
+	if err := json.Unmarshal([]byte(b.annotations[contract.NodeReportedIdentity]), &id); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]netip.Addr{netip.MustParseAddr("192.0.2.2")}, id.Addresses, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Errorf("addresses (-want +got):\n%s", diff)
+	}
+	if got := s.Expected(); len(got.Virtual) != 1 || got.Uplink != "bond7" {
+		t.Errorf("expects %+v, want the Service's address as virtual and the named uplink", got)
+	}
+}
+
+func TestOnlyTheNetworkChangesTheExpectation(t *testing.T) {
+	s, b, changes := newStation(&[]*corev1.Service{})
+	network, err := contract.NodeNetwork{NetworkID: "n1", VLAN: 100}.Annotations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", Annotations: network}}
+	s.ObserveNode(node)
+	other := node.DeepCopy()
+	other.Annotations["example.com/other"] = "changed"
+	s.ObserveNode(other)
+	if *changes != 1 || b.node != other || !b.ready {
+		t.Errorf("%d changes, observed %p, ready %t; want 1, the last Node, true", *changes, b.node, b.ready)
+	}
+	if e := s.Expected(); !e.Published || e.Network.VLAN != 100 {
+		t.Errorf("expects %+v, want VLAN 100", e)
+	}
+	s.ObserveNode(nil)
+	if *changes != 2 || s.Expected().Published {
+		t.Errorf("%d changes, published %t after the Node was deleted; want 2, false", *changes, s.Expected().Published)
+	}
+}
+
+// TestReportedAddresses: what is to be reported stands on the Node, and an agent that starts reads what the last one
+// reported.
+func TestReportedAddresses(t *testing.T) {
+	s, b, _ := newStation(&[]*corev1.Service{})
+	sampled := 0
+	s.OnSample(func() { sampled++ })
+	if _, known := s.ReportedBefore(); known || s.VLANInterface() != "" {
+		t.Error("something is known before the Node and a sample were seen")
+	}
+	want := contract.ReportedAddresses{netip.MustParseAddr("203.0.113.3"): {State: contract.AddressAnswered, MAC: "02:00:00:00:00:01", Held: true}}
+	s.Reported(want)
+	s.Sample(sample(check.OK, ""))
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{contract.NodeReportedAddresses: b.annotations[contract.NodeReportedAddresses]}}}
+	s.ObserveNode(node)
+	if got, known := s.ReportedBefore(); !known || !cmp.Equal(got, want) {
+		t.Errorf("reported before: %v, %t; want %v", got, known, want)
+	}
+	node.Annotations = map[string]string{contract.NodeReportedAddresses: "{"}
+	s.ObserveNode(node)
+	if got, known := s.ReportedBefore(); !known || len(got) != 0 {
+		t.Errorf("a report that cannot be read is read as %v, %t", got, known)
+	}
+	if sampled != 1 || s.VLANInterface() != "bond0.100" {
+		t.Errorf("%d samples told, interface %q", sampled, s.VLANInterface())
+	}
+}

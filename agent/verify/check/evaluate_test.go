@@ -1,0 +1,77 @@
+package check
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestGoodNode(t *testing.T) {
+	report := Evaluate(afflicted())
+	passedOver := []ID{StrictARP, MarkBits}
+	for _, f := range report.Findings {
+		if f.Status != OK && !slices.Contains(passedOver, f.ID) {
+			t.Errorf("%s is %s (%s%s), want OK", f.ID, f.Status, f.Cause, f.Because)
+		}
+	}
+	want := Verdict{Status: OK, Reason: ReasonReady, Message: "interface bond0.100 of server 0123456789abcdef01234567 is ready for the public network"}
+	if diff := cmp.Diff(want, report.Verdict()); diff != "" {
+		t.Errorf("verdict (-want +got):\n%s", diff)
+	}
+	if report.Interface != "bond0.100" || report.Uplink != "bond0" || report.Source != "192.0.2.2" {
+		t.Errorf("interface %q, uplink %q, source %q", report.Interface, report.Uplink, report.Source)
+	}
+	if f, found := report.FirstCause(); found {
+		t.Errorf("first cause %s %s of a healthy node", f.ID, f.Reason)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	for name, f := range faults() {
+		t.Run(name, func(t *testing.T) {
+			report := Evaluate(afflicted(f.inject))
+			got, found := report.FirstCause()
+			if !found || got.ID != f.id || got.Status != f.status || got.Reason != f.reason {
+				t.Errorf("first cause is %s %s %s (%s), want %s %s %s", got.ID, got.Status, got.Reason, got.Observed, f.id, f.status, f.reason)
+			}
+			if got.Cause == "" || len(got.Fixes) == 0 && f.status != Unknown {
+				t.Errorf("%s has cause %q and %d fixes; both must be there", got.ID, got.Cause, len(got.Fixes))
+			}
+			if v := report.Verdict(); v.Status != f.verdict() || v.Status != OK && v.Reason != f.reason {
+				t.Errorf("verdict is %s %s, want %s %s", v.Status, v.Reason, f.verdict(), f.reason)
+			}
+			checkGolden(t, name, report)
+		})
+	}
+}
+
+// checkGolden compares everything that is not well with testdata.
+func checkGolden(t *testing.T, name string, report Report) {
+	t.Helper()
+	report.Findings = slices.DeleteFunc(report.Findings, func(f Finding) bool { return f.Status == OK })
+	got, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".json")
+	if *update {
+		if err := os.WriteFile(path, append(got, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)+"\n"); diff != "" {
+		t.Errorf("report differs from %s; run go test ./agent/verify/check -update if it should (-want +got):\n%s", path, diff)
+	}
+}

@@ -1,0 +1,182 @@
+package vip
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+)
+
+// The checks of this group. They continue the catalogue of package check.
+const (
+	AddressAnswers  check.ID = "PN601"
+	HolderAnswers   check.ID = "PN602"
+	NothingStale    check.ID = "PN603"
+	SingleAnswer    check.ID = "PN604"
+	RightInterface  check.ID = "PN605"
+	ReturnByNetwork check.ID = "PN606"
+	RightNode       check.ID = "PN607"
+	OwnMachine      check.ID = "PN608"
+	LeaseAlive      check.ID = "PN609"
+)
+
+// Reasons of the condition AnnouncementHealthy.
+const (
+	// ReasonAnswered: every address that this node has to do with answers as it should.
+	ReasonAnswered = "Answered"
+	// ReasonNothingAnnounced: no Service has a published address.
+	ReasonNothingAnnounced = "NothingAnnounced"
+	// ReasonNoAnswer: nobody answers for an address.
+	ReasonNoAnswer = "NoAnswer"
+	// ReasonHolderSilent: the node that holds the lease of an address does not answer for it.
+	ReasonHolderSilent = "HolderSilent"
+	// ReasonStaleAddress: this node carries an address that it does not announce.
+	ReasonStaleAddress = "StaleAddress"
+	// ReasonDuplicate: two machines answer for an address.
+	ReasonDuplicate = "DuplicateAnswer"
+	// ReasonWrongInterface: this node carries an address on another interface than that of the VLAN.
+	ReasonWrongInterface = "WrongInterface"
+	// ReasonReturnPath: replies from an address would leave by another network.
+	ReasonReturnPath = "ReturnPathElsewhere"
+	// ReasonWrongNode: another node answers than the one that holds the lease.
+	ReasonWrongNode = "WrongNode"
+	// ReasonForeignOwner: a machine answers that is no Node of the cluster.
+	ReasonForeignOwner = "ForeignOwner"
+	// ReasonLeaseExpired: an address answers, but nobody renews its lease.
+	ReasonLeaseExpired = "LeaseExpired"
+	// ReasonLeaseMissing: an address answers, but it has no lease. A warning.
+	ReasonLeaseMissing = "LeaseMissing"
+	// ReasonVLANNotReady: the VLAN is not ready, so that the addresses cannot be judged.
+	ReasonVLANNotReady = "VLANNotReady"
+	// ReasonNotAsked: the wire could not be asked.
+	ReasonNotAsked = "NotAsked"
+	// ReasonNoKey: with agent://, the agent has no key to sign its heartbeats with, so it announces nothing. See that the Secret
+	// kube-system/phoenixnap-announcer is there and mounted.
+	ReasonNoKey = "NoHeartbeatKey"
+	// ReasonConfirming: a second look has to confirm what was seen.
+	ReasonConfirming = "Confirming"
+)
+
+// Catalogue declares the checks of an address of a Service. Package check has those of the node; these are judged by
+// Judge, one finding for each address.
+func Catalogue() []check.Check {
+	all := slices.Concat(wireChecks(), kernelChecks(), leaseChecks())
+	slices.SortFunc(all, func(a, b check.Check) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return all
+}
+
+// wireChecks are about who is heard on the wire.
+func wireChecks() []check.Check {
+	return []check.Check{
+		{
+			ID: AddressAnswers, Title: "a node answers for the address of a Service", Severity: check.Error, Wire: true,
+			Meaning: "Somebody answers ARP requests for the address of a Service on the VLAN interface.",
+			Causes: []string{
+				"kube-vip does not run on any node that is ready for the public network.",
+				"Newer versions of kube-vip announce a Service only while it has endpoints.",
+				"kube-vip was told of another class of load balancers (`lb_class_name`).",
+			},
+			Remedy:  "See that kube-vip runs on a node with the label `phoenixnap.com/vlan-ready`, and that the Service has endpoints.",
+			Reasons: []string{ReasonNoAnswer, ReasonNotAsked},
+		},
+		{
+			ID: SingleAnswer, Title: "one machine alone answers for the address of a Service", Severity: check.Error, Wire: true,
+			Meaning: "Two machines that answer for one address take traffic from each other.",
+			Causes: []string{
+				"kube-vip was killed on a node and left its address behind.",
+				"Two elections run at a time: kube-vip is installed twice, or with different settings of `svc_election`.",
+			},
+			Remedy:  "Delete the address on the node that does not hold the lease; the finding PN603 of that node says which it is.",
+			Reasons: []string{ReasonDuplicate},
+		},
+		{
+			ID: OwnMachine, Title: "a Node of the cluster answers for the address of a Service", Severity: check.Error, Wire: true,
+			Meaning: "The hardware address that answers belongs to a Node: one that an agent reported in `phoenixnap.com/reported-identity`.",
+			Causes: []string{
+				"Another machine in the public network was given the address by hand.",
+				"A server that was taken out of the cluster still runs and kept the address.",
+				"No agent runs on the Node that answers.",
+			},
+			Remedy:  "Find the server with that hardware address in phoenixNAP's portal and take the address off it.",
+			Reasons: []string{ReasonForeignOwner},
+		},
+	}
+}
+
+// kernelChecks are about what this node carries.
+func kernelChecks() []check.Check {
+	return []check.Check{
+		{
+			ID: NothingStale, Title: "this node carries no address that it does not announce", Severity: check.Error,
+			Meaning: "No interface of the node carries the address of a Service whose lease another node holds, or that no Service has any more. The kernel answers for whatever address it carries.",
+			Causes: []string{
+				"kube-vip was killed or stopped: it takes addresses back only when it ends in good order.",
+				"Somebody added the address by hand.",
+			},
+			Remedy:  "Delete the address from the interface: `ip address delete <address>/32 dev <interface>`.",
+			Reasons: []string{ReasonStaleAddress},
+		},
+		{
+			ID: RightInterface, Title: "the VLAN interface carries the address of a Service", Severity: check.Error,
+			Meaning: "The node that holds the address of a Service has it on the VLAN interface.",
+			Causes: []string{
+				"kube-vip's interface is not set, and it took that of the default route.",
+				"The annotation `kube-vip.io/serviceInterface` of the Service names another one. kube-vip notices a change of it only when it starts.",
+			},
+			Remedy:  "Set `vip_interface` (and `vip_servicesinterface` where it is used) of kube-vip, or the annotation, to the VLAN interface and restart kube-vip on that node.",
+			Reasons: []string{ReasonWrongInterface},
+		},
+		{
+			ID: ReturnByNetwork, Title: "replies from the address of a Service leave by the VLAN interface", Severity: check.Error,
+			Meaning: "The node that holds the address of a Service would send its replies by the VLAN interface.",
+			Causes:  []string{"The default route leaves by another network, and no rule sends what comes from the block back through it."},
+			Remedy:  "Make the gateway of the public network the default gateway, or let the agent keep the routes with `--manage=return-path`; see PN501.",
+			Reasons: []string{ReasonReturnPath},
+		},
+	}
+}
+
+// leaseChecks hold the wire against kube-vip's lease.
+func leaseChecks() []check.Check {
+	return []check.Check{
+		{
+			ID: HolderAnswers, Title: "the holder of the lease answers for the address of a Service", Severity: check.Error, Wire: true,
+			Meaning: "The node that holds kube-vip's lease for the Service answers for its address. kube-vip only watches its lease, not whether it is heard.",
+			Causes: []string{
+				"The kernel of that node does not answer: `arp_ignore`, `arp_filter`, or a firewall for ARP.",
+				"The address was taken off the interface by hand or by a reconfiguration of the network.",
+				"The node's VLAN is broken though it still reaches the API server.",
+			},
+			Remedy:  "Run `agent diagnose` on the holder. Restarting kube-vip there puts the address back; ending it there hands the address to another node.",
+			Reasons: []string{ReasonHolderSilent},
+		},
+		{
+			ID: RightNode, Title: "no other node answers for the address of a Service", Severity: check.Error, Wire: true,
+			Meaning: "The node that answers for the address of a Service is the one that holds kube-vip's lease for it.",
+			Causes:  []string{"A node kept the address when it lost the lease, and the new holder could not add it."},
+			Remedy:  "Delete the address on the node that answers; the finding PN603 of that node has the command.",
+			Reasons: []string{ReasonWrongNode},
+		},
+		{
+			ID: LeaseAlive, Title: "kube-vip's lease for the Service is alive", Severity: check.Error, Wire: true,
+			Meaning: "Somebody renews kube-vip's lease for a Service whose address answers. Without that the kernel goes on answering while nobody watches, and no other node takes over. A lease that cannot be found at all is a warning.",
+			Causes: []string{
+				"kube-vip was killed or stopped on the node that answers, and runs on no other.",
+				"kube-vip cannot reach the API server.",
+				"kube-vip runs in another namespace than the agent was told (`--kube-vip-namespace`), or elects by etcd.",
+			},
+			Remedy:  "See that kube-vip runs on the node that answers, and read its log.",
+			Reasons: []string{ReasonLeaseExpired, ReasonLeaseMissing},
+		},
+	}
+}
+
+// declared returns the declaration of a check.
+func declared(id check.ID) check.Check {
+	for _, c := range Catalogue() {
+		if c.ID == id {
+			return c
+		}
+	}
+	return check.Check{ID: id}
+}

@@ -1,0 +1,242 @@
+package vip
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
+)
+
+// Judge says what an observation means. What is nearer to the cause goes first: an address that this node carries against
+// the lease explains why two machines answer. The wire and the kernel are believed before the lease, which only says who
+// ought to answer; an address that this node holds counts as answered by it, for the kernel answers for addresses of its
+// own and a machine never hears its own reply.
+func Judge(o Observation) check.Finding {
+	held := o.held()
+	switch {
+	case o.Error != "":
+		f := o.finding(AddressAnswers, check.Unknown, ReasonNotAsked, o.Error)
+		f.Cause = o.String() + " could not be asked for: " + o.Error
+		return f
+	case len(held) > 0 && (o.Gone || o.led()):
+		return o.stale(held)
+	case o.Agents && len(o.carried()) > 0:
+		return o.stale(o.carried())
+	case len(o.foreign()) > 0:
+		return o.foreignOwner()
+	case len(o.MACs) > 1, len(held) > 0 && len(o.MACs) > 0:
+		return o.duplicate()
+	case len(held) > 0 && !o.here():
+		return o.wrongInterface(held)
+	case o.here() && o.ReturnBy != "" && o.ReturnBy != o.Interface:
+		return o.returnElsewhere()
+	case o.here(), o.Replied:
+		return o.answered()
+	case o.Lease.Standing == kubevip.Held:
+		return o.holderSilent()
+	default:
+		return o.silent()
+	}
+}
+
+// answered judges an address that one machine answers for: is it the one that ought to?
+func (o Observation) answered() check.Finding {
+	observed := "held by this node on " + o.Interface
+	if !o.here() {
+		observed = "answered by " + strings.Join(o.claimants(), " and ")
+	}
+	switch {
+	case !o.here() && o.leads(), !o.here() && o.led() && len(o.MACs) == 1 && o.Names[o.MACs[0]] != "" && o.Names[o.MACs[0]] != o.Lease.Holder:
+		return o.wrongNode(observed)
+	case o.Lease.Standing == kubevip.Expired, o.Lease.Standing == kubevip.Released, o.Lease.Standing == kubevip.Missing:
+		return o.leaseDead(observed)
+	default:
+		return o.finding(AddressAnswers, check.OK, ReasonAnswered, observed)
+	}
+}
+
+// Unasked are the findings for addresses that cannot be asked for, because the node's own way to the network is broken: a
+// consequence, to be passed over for its cause. broken is false where nothing keeps the node from asking.
+func Unasked(report check.Report, targets []Target) (findings []check.Finding, broken bool) {
+	address := report.Finding(check.NodeAddress)
+	because := address.Because
+	switch address.Status {
+	case check.OK, check.Warn:
+		return nil, false
+	case check.Fail, check.Unknown:
+		because = "because of " + string(check.NodeAddress)
+	case check.Skip:
+	default:
+	}
+	for _, t := range targets {
+		f := Observation{Target: t}.finding(AddressAnswers, check.Skip, "", "")
+		f.Because = because
+		findings = append(findings, f)
+	}
+	return findings, true
+}
+
+func (o Observation) finding(id check.ID, status check.Status, reason, observed string) check.Finding {
+	declaration := declared(id)
+	subject := o.Address.String()
+	if o.Service != "" {
+		subject += " of Service " + o.Service
+	}
+	title := strings.TrimSuffix(declaration.Title, "the address of a Service")
+	if title == declaration.Title {
+		title += ": "
+	}
+	return check.Finding{
+		ID: id, Title: title + subject, Status: status, Severity: declaration.Severity, Reason: reason, Observed: observed,
+		Wire: declaration.Wire, Doc: check.DocOf(id),
+	}
+}
+
+func (o Observation) stale(held []string) check.Finding {
+	f := o.finding(NothingStale, check.Fail, ReasonStaleAddress, "on "+join(held)+" of this node")
+	switch {
+	case o.Gone:
+		f.Expected = "not on this node: no Service has it"
+		f.Cause = fmt.Sprintf("this node carries %s on %s, which no Service has any more", o, join(held))
+	case o.Agents:
+		f.Expected = "on no interface: the agents announce addresses"
+		f.Cause = fmt.Sprintf("this node carries %s on %s, so its kernel answers beside the agent that announces it", o, join(held))
+	default:
+		f.Expected = "on Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
+		f.Cause = fmt.Sprintf("this node carries %s on %s, but the lease %s is held by Node %s", o, join(held), o.Lease.Name, o.Lease.Holder)
+	}
+	for _, name := range held {
+		f.Fixes = append(f.Fixes, check.Fix{Tool: check.AnyTool, Commands: []string{o.remove(name)},
+			Note: "on this node: kube-vip, when it is killed or stopped, leaves the address behind"})
+	}
+	return f
+}
+
+func (o Observation) foreignOwner() check.Finding {
+	f := o.finding(OwnMachine, check.Fail, ReasonForeignOwner, strings.Join(o.claimants(), " and "))
+	f.Expected = "a Node of the cluster"
+	f.Cause = fmt.Sprintf("%s is answered by %s, which is no Node of the cluster", o, strings.Join(o.foreign(), " and "))
+	f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: "find the server with this hardware address in phoenixNAP's portal and take the address off it; " +
+		"where it is a Node, see that the agent runs there"}}
+	return f
+}
+
+func (o Observation) duplicate() check.Finding {
+	claimants := strings.Join(o.claimants(), " and ")
+	f := o.finding(SingleAnswer, check.Fail, ReasonDuplicate, claimants)
+	f.Expected = "one machine"
+	f.Cause = fmt.Sprintf("%s is answered by %s", o, claimants)
+	note := "on the node that does not announce it: kube-vip, when it is killed, leaves the address behind; the holder is named by the Service's annotation kube-vip.io/vipHost"
+	switch {
+	case o.Lease.Rival != "":
+		f.Cause += fmt.Sprintf(", and kube-vip has elected twice: the lease %s is held by Node %s, and %s by Node %s",
+			o.Lease.Name, o.Lease.Holder, o.Lease.Rival, o.Lease.RivalHolder)
+		note = "after kube-vip was given one setting of svc_election on all nodes: on the node that goes on announcing it without the lease"
+	case o.Lease.Standing == kubevip.Held:
+		note = fmt.Sprintf("on the node that does not hold the lease %s, which is held by Node %s", o.Lease.Name, o.Lease.Holder)
+	}
+	f.Fixes = []check.Fix{{Tool: check.AnyTool, Commands: []string{o.remove(o.Interface)}, Note: note}}
+	return f
+}
+
+func (o Observation) wrongInterface(held []string) check.Finding {
+	f := o.finding(RightInterface, check.Fail, ReasonWrongInterface, "on "+join(held))
+	f.Expected = "on " + o.Interface
+	f.Cause = fmt.Sprintf("%s is on %s of this node instead of %s", o, join(held), o.Interface)
+	f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: fmt.Sprintf(
+		"set kube-vip's vip_interface, and the annotation kube-vip.io/serviceInterface where the Service has it, to %s (the default is the interface of the default route) and restart kube-vip on this node", o.Interface)}}
+	return f
+}
+
+func (o Observation) returnElsewhere() check.Finding {
+	f := o.finding(ReturnByNetwork, check.Fail, ReasonReturnPath, "by "+o.ReturnBy)
+	f.Expected = "by " + o.Interface
+	f.Cause = fmt.Sprintf("this node holds %s, but would send its replies by %s instead of %s", o, o.ReturnBy, o.Interface)
+	f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: "make the gateway of the public network the node's default gateway, or route by source and by connection mark " +
+		"(--manage=return-path does); see " + check.DocOf(check.ReturnPath)}}
+	return f
+}
+
+func (o Observation) wrongNode(observed string) check.Finding {
+	f := o.finding(RightNode, check.Fail, ReasonWrongNode, observed)
+	f.Expected = "Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
+	f.Cause = fmt.Sprintf("%s is %s, but the lease %s is held by Node %s", o, observed, o.Lease.Name, o.Lease.Holder)
+	f.Fixes = []check.Fix{{Tool: check.AnyTool, Commands: []string{o.remove(o.Interface)}, Note: "on the node that answers"}}
+	return f
+}
+
+// leaseDead judges an address that answers though nobody holds the lease. One that cannot be found may be elsewhere than
+// where it was looked for.
+func (o Observation) leaseDead(observed string) check.Finding {
+	if o.Lease.Standing == kubevip.Missing {
+		f := o.finding(LeaseAlive, check.Warn, ReasonLeaseMissing, observed+", and there is no lease "+o.Lease.Name)
+		f.Cause = fmt.Sprintf("%s is %s, but kube-vip's lease %s does not exist", o, observed, o.Lease.Name)
+		f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: "where kube-vip runs in another namespace than kube-system, tell the agent with --kube-vip-namespace"}}
+		return f
+	}
+	f := o.finding(LeaseAlive, check.Fail, ReasonLeaseExpired, observed+", and the lease "+o.Lease.Name+" is "+string(o.Lease.Standing))
+	f.Expected = "a lease that is renewed"
+	f.Cause = fmt.Sprintf("%s is %s, but nobody renews kube-vip's lease %s", o, observed, o.Lease.Name)
+	if o.Lease.Holder != "" {
+		f.Cause += ", which Node " + o.Lease.Holder + " held last"
+	}
+	f.Fixes = []check.Fix{o.restart("kube-vip must run on the node that answers, or the address must go there: " + o.remove(o.Interface))}
+	return f
+}
+
+func (o Observation) holderSilent() check.Finding {
+	f := o.finding(HolderAnswers, check.Fail, ReasonHolderSilent, o.silence())
+	f.Expected = "a reply by Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
+	f.Cause = fmt.Sprintf("Node %s holds the lease %s, but does not answer for %s", o.Lease.Holder, o.Lease.Name, o)
+	f.Fixes = []check.Fix{o.restart("run agent diagnose on Node " + o.Lease.Holder)}
+	return f
+}
+
+func (o Observation) silent() check.Finding {
+	f := o.finding(AddressAnswers, check.Fail, ReasonNoAnswer, o.silence())
+	f.Expected = "a reply by the node that announces it"
+	f.Cause = fmt.Sprintf("nobody answers for %s on %s", o, o.Interface)
+	f.Fixes = []check.Fix{o.restart("kube-vip must run on a node that is ready for the public network, and the Service must have endpoints")}
+	return f
+}
+
+func (o Observation) silence() string {
+	text := "no reply to ARP requests on " + o.Interface
+	if len(o.MACs) > 0 {
+		text += ", though it is announced by " + strings.Join(o.claimants(), " and ")
+	}
+	return text
+}
+
+func (o Observation) remove(interfaceName string) string {
+	return fmt.Sprintf("ip address delete %s/32 dev %s", o.Address, interfaceName)
+}
+
+func (o Observation) restart(note string) check.Fix {
+	if o.Agents {
+		return check.Fix{
+			Tool: check.AnyTool,
+			Commands: []string{
+				"kubectl --namespace kube-system get pods --output wide --selector app.kubernetes.io/name=phoenixnap-agent",
+				"kubectl --namespace kube-system get configmap phoenixnap-announcer --output yaml",
+			},
+			Note: "an agent must run on a node that is ready for the public network; the ConfigMap says which node is to announce the address",
+		}
+	}
+	return check.Fix{
+		Tool: check.AnyTool,
+		Commands: []string{
+			"kubectl --namespace kube-system get pods --output wide --selector app.kubernetes.io/name=kube-vip",
+			"kubectl get nodes --label-columns phoenixnap.com/vlan-ready",
+		},
+		Note: note,
+	}
+}
+
+func join(names []string) string {
+	sorted := slices.Clone(names)
+	slices.Sort(sorted)
+	return strings.Join(slices.Compact(sorted), ", ")
+}

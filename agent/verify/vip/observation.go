@@ -1,0 +1,213 @@
+package vip
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// ipvsInterface holds every service address on every node with kube-proxy in IPVS mode; it announces nothing.
+const ipvsInterface = "kube-ipvs0"
+
+// Observation is what one node saw of one address.
+type Observation struct {
+	Target
+	// Interface is the name of the VLAN interface.
+	Interface string
+	// Node is the name of the Node that observes; empty when it is not known.
+	Node string
+	// Held names the interfaces of this node that carry the address.
+	Held []string
+	// Agents tells that the agents announce addresses themselves, so that no interface is to carry one; Answers that the
+	// agent of this node answers for this address.
+	Agents, Answers bool
+	// MACs of other machines that claimed the address, sorted.
+	MACs []string
+	// Replied tells whether another machine replied when it was asked last.
+	Replied bool
+	// Asked is when it was asked last.
+	Asked time.Time
+	// Announced tells that another machine announces the address again and again, whether or not it replies.
+	Announced bool
+	// Names are the Nodes to which some of the MACs belong; Foreign are those that belong to no Node. A MAC that is in
+	// neither was not looked up.
+	Names   map[string]string
+	Foreign []string
+	// Lease is the election of kube-vip, as far as it is known and newer than the rest of the observation.
+	Lease kubevip.Lease
+	// LeaseAwaited tells that the Lease is not known yet, but will be soon.
+	LeaseAwaited bool
+	// Gone tells that no Service has the address any more.
+	Gone bool
+	// ReturnBy is the interface by which this node would send a reply from the address; looked up only where the address
+	// is held, else empty.
+	ReturnBy string
+	// Error says why the question could not be put; empty when it was.
+	Error string
+}
+
+// String names the address and its Service.
+func (o Observation) String() string {
+	if o.Service == "" {
+		return o.Address.String()
+	}
+	return fmt.Sprintf("%s (Service %s)", o.Address, o.Service)
+}
+
+// carried are the interfaces for which this node's kernel answers.
+func (o Observation) carried() []string {
+	return slices.DeleteFunc(slices.Clone(o.Held), func(name string) bool { return name == ipvsInterface })
+}
+
+// held are the interfaces on which this node answers, its kernel or its agent.
+func (o Observation) held() []string {
+	held := o.carried()
+	if o.Answers && !slices.Contains(held, o.Interface) {
+		held = append(held, o.Interface)
+	}
+	return held
+}
+
+// here tells whether this node answers on the VLAN interface.
+func (o Observation) here() bool { return o.Answers || slices.Contains(o.Held, o.Interface) }
+
+// leads tells whether this node holds the lease.
+func (o Observation) leads() bool {
+	return o.Lease.Standing == kubevip.Held && o.Node != "" && o.Lease.Holder == o.Node
+}
+
+// led tells whether another node holds the lease, and this one no lease of another election.
+func (o Observation) led() bool {
+	return o.Lease.Standing == kubevip.Held && o.Node != "" && o.Lease.Holder != o.Node && o.Lease.RivalHolder != o.Node
+}
+
+// foreign are the claimants that belong to no Node.
+func (o Observation) foreign() []string {
+	return slices.DeleteFunc(slices.Clone(o.MACs), func(mac string) bool { return !slices.Contains(o.Foreign, mac) })
+}
+
+// claimants names the machines that claim the address, this one first.
+func (o Observation) claimants() []string {
+	var all []string
+	if held := o.held(); len(held) > 0 {
+		all = append(all, fmt.Sprintf("this node (%s)", join(held)))
+	}
+	for _, mac := range o.MACs {
+		all = append(all, o.machine(mac))
+	}
+	return all
+}
+
+// machine names the owner of a MAC.
+func (o Observation) machine(mac string) string {
+	switch name := o.Names[mac]; {
+	case name != "":
+		return fmt.Sprintf("Node %s (%s)", name, mac)
+	case slices.Contains(o.Foreign, mac):
+		return mac + " (no Node)"
+	default:
+		return mac
+	}
+}
+
+// View is what the watcher needs to know of the node.
+type View struct {
+	// Ready tells whether the VLAN is ready; else nothing can be asked, and Why says why.
+	Ready bool
+	Why   string
+	// Report and Snapshot are those of the last sample of the node, taken against Expected.
+	Report   check.Report
+	Snapshot check.Snapshot
+	Expected check.Expected
+	// Announcer is the annotation contract.NodeAnnouncer.
+	Announcer string
+	// Node is the name of the Node; empty when it is not known.
+	Node string
+	// Answers are the addresses that the agent of this node answers for, sorted.
+	Answers []netip.Addr
+}
+
+// answers tells whether the agent of this node answers for an address.
+func (v View) answers(a netip.Addr) bool {
+	_, found := slices.BinarySearchFunc(v.Answers, a, netip.Addr.Compare)
+	return found
+}
+
+// source is the node's own address on the VLAN interface, invalid when there is none.
+func (v View) source() netip.Addr {
+	source, err := netip.ParseAddr(v.Report.Source)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return source
+}
+
+// mac is the hardware address of the VLAN interface; empty when it is not known.
+func (v View) mac() string {
+	if l := v.Snapshot.LinkNamed(v.Report.Interface); l != nil {
+		return l.MAC
+	}
+	return ""
+}
+
+// observe is what can be told of an address without the wire.
+func (v View) observe(router Router, t Target) Observation {
+	o := Observation{
+		Target: t, Interface: v.Report.Interface, Node: v.Node, Held: v.Snapshot.Holds(t.Address),
+		Agents: v.Announcer == contract.AnnouncerAgent, Answers: v.answers(t.Address),
+	}
+	o.ReturnBy = returnBy(router, v, o)
+	if !v.source().IsValid() {
+		o.Error = "the node has no address of its own on the VLAN interface"
+	}
+	return o
+}
+
+// returnBy looks up by which interface this node would answer a client from an address that it carries.
+func returnBy(router Router, view View, o Observation) string {
+	if !slices.Contains(o.Held, o.Interface) {
+		return ""
+	}
+	answers := router.Routes(view.Snapshot, []check.RouteQuestion{{Destination: check.Outside(), Source: o.Address}, {Destination: o.Address}})
+	switch {
+	case len(answers) < 2:
+		return ""
+	case answers[0].Interface == "" && !answers[1].Local:
+		return "" // the address has gone since the snapshot was taken
+	case answers[0].Interface == "":
+		return "no interface (" + answers[0].Error + ")"
+	default:
+		return answers[0].Interface
+	}
+}
+
+// Observe asks for the targets once. The sender address of the requests is the node's own, never that of a Service. Only
+// the end of ctx is an error; a question that could not be put is an observation.
+func Observe(ctx context.Context, asker Asker, router Router, view View, targets []Target) ([]Observation, error) {
+	source := view.source()
+	observations := make([]Observation, len(targets))
+	questions := make([]arp.Question, len(targets))
+	for i, t := range targets {
+		observations[i] = view.observe(router, t)
+		questions[i] = arp.Question{Target: t.Address, Source: source}
+	}
+	if !source.IsValid() || len(targets) == 0 {
+		return observations, nil
+	}
+	answers, err := asker.Ask(ctx, view.Report.Interface, questions)
+	for i := range observations {
+		if err != nil {
+			observations[i].Error = err.Error()
+			continue
+		}
+		observations[i].MACs, observations[i].Replied = answers[i].MACs, answers[i].Replied
+	}
+	return observations, ctx.Err()
+}

@@ -1,0 +1,228 @@
+package vip
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+const (
+	// nameAge is how long it is believed to which Node a hardware address belongs.
+	nameAge = 10 * time.Minute
+	// listPause is the shortest time between two listings of all Nodes, and how long it is believed that an address belongs
+	// to none: the agent of a new Node may report it any moment.
+	listPause = time.Minute
+	// pageSize bounds how many Nodes are in memory at a time.
+	pageSize = 50
+	// rosterTimeout bounds the requests of one look.
+	rosterTimeout = 15 * time.Second
+	// maxNames bounds how many hardware addresses are remembered.
+	maxNames = 64
+)
+
+// Roster tells to which Node a hardware address belongs, as the agents report it (contract.NodeReportedIdentity). An agent
+// watches its own Node alone, so the roster asks: first for the Nodes that are likely, by name; only where none of them has
+// the address, and machines contradict each other, it pages through all Nodes, at most once in a minute. It is safe for
+// concurrent use.
+type Roster struct {
+	nodes typedcorev1.NodeInterface
+	// onNews is called after something was looked up.
+	onNews func()
+	wake   chan struct{}
+
+	mu       sync.Mutex
+	names    map[string]named
+	wanted   map[string]inquiry
+	listedAt time.Time
+}
+
+// named is what is known of a hardware address.
+type named struct {
+	node string // empty: it belongs to no Node
+	at   time.Time
+}
+
+func (n named) old() bool {
+	if n.node == "" {
+		return time.Since(n.at) >= listPause
+	}
+	return time.Since(n.at) >= nameAge
+}
+
+// inquiry is what is wanted to be known of a hardware address.
+type inquiry struct {
+	likely   []string
+	thorough bool
+}
+
+// NewRoster returns a roster; it starts nothing.
+func NewRoster(nodes typedcorev1.NodeInterface) *Roster {
+	return &Roster{nodes: nodes, onNews: func() {}, wake: make(chan struct{}, 1), names: map[string]named{}, wanted: map[string]inquiry{}}
+}
+
+// OnNews sets what is called after something was looked up. It is to be called before Run.
+func (r *Roster) OnNews(news func()) { r.onNews = news }
+
+// Of returns the name of the Node to which a hardware address belongs; empty and known when it belongs to none. What is
+// not known is looked up by Run: among the likely Nodes and, if it is to be thorough, among all.
+func (r *Roster) Of(mac string, thorough bool, likely ...string) (node string, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found, known := r.names[mac]
+	if known && !found.old() {
+		return found.node, true
+	}
+	if len(r.wanted) < maxNames {
+		r.wanted[mac] = inquiry{likely: likely, thorough: thorough}
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
+	}
+	// What was known is believed until it is known better.
+	return found.node, known
+}
+
+// Run looks up what Of was asked for, until ctx ends.
+func (r *Roster) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.wake:
+		}
+		if err := r.Look(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Looking for the owner of a hardware address")
+		}
+		if ctx.Err() == nil {
+			r.onNews()
+		}
+	}
+}
+
+// Look looks up at once what Of was asked for.
+func (r *Roster) Look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, rosterTimeout)
+	defer cancel()
+	r.mu.Lock()
+	wanted := r.wanted
+	r.wanted = map[string]inquiry{}
+	r.mu.Unlock()
+	asked := map[string]bool{"": true}
+	for mac, about := range wanted {
+		for _, name := range about.likely {
+			if asked[name] {
+				continue
+			}
+			asked[name] = true
+			if err := r.get(ctx, name); err != nil {
+				return err
+			}
+		}
+		if !about.thorough || r.fresh(mac) {
+			delete(wanted, mac)
+		}
+	}
+	if len(wanted) == 0 || !r.mayList() {
+		return nil
+	}
+	return r.list(ctx, wanted)
+}
+
+// fresh tells whether the address is known by now.
+func (r *Roster) fresh(mac string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found, known := r.names[mac]
+	return known && !found.old()
+}
+
+func (r *Roster) mayList() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.listedAt.IsZero() && time.Since(r.listedAt) < listPause {
+		return false
+	}
+	r.listedAt = time.Now()
+	return true
+}
+
+func (r *Roster) get(ctx context.Context, name string) error {
+	node, err := r.nodes.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil // a lease may outlive its Node
+	}
+	if err != nil {
+		return fmt.Errorf("get Node %s: %w", name, err)
+	}
+	for _, mac := range macsOf(node) {
+		r.learn(mac, node.Name)
+	}
+	return nil
+}
+
+// list pages through all Nodes until the wanted addresses are found. What is in none of them belongs to no Node.
+func (r *Roster) list(ctx context.Context, wanted map[string]inquiry) error {
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := r.nodes.List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("list Nodes: %w", err)
+		}
+		for i := range page.Items {
+			for _, mac := range macsOf(&page.Items[i]) {
+				if _, is := wanted[mac]; is {
+					r.learn(mac, page.Items[i].Name)
+					delete(wanted, mac)
+				}
+			}
+		}
+		options.Continue = page.Continue
+		if len(wanted) == 0 {
+			return nil
+		}
+		if options.Continue == "" {
+			break
+		}
+	}
+	for mac := range wanted {
+		r.learn(mac, "")
+	}
+	return nil
+}
+
+func (r *Roster) learn(mac, node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.names[mac]; !known && len(r.names) >= maxNames {
+		oldest := ""
+		for m, n := range r.names {
+			if oldest == "" || n.at.Before(r.names[oldest].at) {
+				oldest = m
+			}
+		}
+		delete(r.names, oldest)
+	}
+	r.names[mac] = named{node: node, at: time.Now()}
+}
+
+// macsOf are the hardware addresses that the agent of a Node reports.
+func macsOf(node *corev1.Node) []string {
+	var id contract.Identity
+	// A report that cannot be read names nobody.
+	if json.Unmarshal([]byte(node.Annotations[contract.NodeReportedIdentity]), &id) != nil {
+		return nil
+	}
+	return slices.Clone(id.MACs)
+}

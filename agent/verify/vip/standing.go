@@ -1,0 +1,292 @@
+package vip
+
+import (
+	"slices"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/debounce"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+const (
+	// badSamples is how many looks in a row it takes to believe that an address is not announced as it should be: a takeover
+	// leaves it silent for a moment.
+	badSamples = 2
+	// confirm is the time between the two looks, if they are at the wire; confirmKernel that for what the kernel alone tells.
+	confirm       = 2 * time.Second
+	confirmKernel = 500 * time.Millisecond
+	// takeUp is how long an announcer has to take up the address of a new Service, or an agent that starts to hear it, before
+	// its silence counts.
+	takeUp = 15 * time.Second
+	// leaseWait is how long to wait for kube-vip's lease, which may tell more than the wire does.
+	leaseWait = 5 * time.Second
+	// handOver is how long the next holder may take when the last one gave the lease back: candidates look every 2 to 4.4 s
+	// with kube-vip's own settings (client-go's leaderelection: RetryPeriod and JitterFactor).
+	handOver = 6 * time.Second
+)
+
+// belief is what is believed of an address once enough samples said so.
+type belief struct {
+	finding check.Finding
+	entry   contract.ReportedAddress
+}
+
+// standing is what is remembered of an address from sample to sample.
+type standing struct {
+	value debounce.Value[belief]
+	// class is that of the last sample, since when it is so.
+	class      string
+	classSince time.Time
+	// counted is when the last look was counted towards that class; nextLook is when one is to come that confirms it, at the
+	// wire if atWire. Zero when there is nothing to confirm.
+	counted, nextLook time.Time
+	atWire            bool
+	// failures are those that were believed; goodSince is when the row of good samples began after the last.
+	failures  debounce.Failures
+	goodSince time.Time
+	// unsaid is since when the controller has not said what this node would report, see opinion.
+	unsaid time.Time
+	// involved tells that this node holds the address or ought to; suspicious that something else than one answer was
+	// seen last.
+	involved, suspicious bool
+	// held and macs are those of the last observation; movedAt is when they became so.
+	held, macs []string
+	movedAt    time.Time
+	// moved tells that the kernel carries the address now and did not at the last sample, or the other way round.
+	moved bool
+	// metAt is when the address was watched first, answeredOnce that it has answered since.
+	metAt        time.Time
+	answeredOnce bool
+	// goneAt is when no Service had the address any more; leftAt is when this node, which says that somebody answers, saw that
+	// none means to keep it while agents announce: they cease to answer at once.
+	goneAt, leftAt time.Time
+	// unasked says why the last question could not be put.
+	unasked string
+	// told is the finding that was told last as an event, toldAny that there was one.
+	told    check.Finding
+	toldAny bool
+	// leads tells that this node held the lease when it was last known.
+	leads bool
+
+	machines   int
+	mismatch   time.Duration
+	observedAt time.Time
+}
+
+// resume makes the standing of an address of which the last agent of this node reported something.
+func resume(entry contract.ReportedAddress) *standing {
+	st := &standing{}
+	if entry.State == contract.AddressAnswered {
+		st.told, st.toldAny = check.Finding{ID: AddressAnswers, Reason: ReasonAnswered}, true
+	}
+	return st
+}
+
+// meet notes what is known before the wire is asked.
+func (st *standing) meet(s subject, view View) {
+	held := Observation{Interface: view.Report.Interface, Held: view.Snapshot.Holds(s.Address), Answers: view.answers(s.Address)}.held()
+	st.moved = !slices.Equal(held, st.held)
+	if st.metAt.IsZero() {
+		st.metAt = time.Now()
+	}
+	st.involved = len(held) > 0 || len(st.held) > 0 || st.leads || s.named(view.Node)
+	switch {
+	case s.phase != gone:
+		st.goneAt = time.Time{}
+	case st.goneAt.IsZero():
+		st.goneAt = time.Now()
+	}
+}
+
+// wantsAnswer tells whether the address is to be asked for whatever is heard of it.
+func (st *standing) wantsAnswer(now time.Time) bool {
+	confirms := st.atWire && !st.nextLook.IsZero() && !now.Before(st.nextLook)
+	return confirms || st.moved || (st.involved && st.suspicious)
+}
+
+// notice compares an observation with the last one.
+func (st *standing) notice(o Observation, now time.Time) {
+	held, macs := o.held(), o.MACs
+	if len(held) == 0 && !o.Replied {
+		macs = nil // what is announced without an answer comes and goes
+	}
+	if st.movedAt.IsZero() || !slices.Equal(held, st.held) || !slices.Equal(macs, st.macs) {
+		st.movedAt = now
+	}
+	st.held, st.macs = held, macs
+	st.machines = len(o.MACs)
+	if len(held) > 0 {
+		st.machines++
+	}
+	st.suspicious = st.machines != 1 || (len(held) == 0 && !o.Replied)
+}
+
+// observe takes an observation and returns what is believed now; st.nextLook says whether it is to be confirmed.
+func (st *standing) observe(s subject, o Observation, mac, node string, now time.Time) opinion {
+	if o.Lease.Standing != "" {
+		st.leads = o.leads()
+		st.involved = st.involved || st.leads
+	}
+	sample := belief{entry: entryOf(o, mac)}
+	if s.phase == published || s.phase == gone && len(st.held) > 0 && now.Sub(st.goneAt) >= withdrawal {
+		sample.finding = Judge(o)
+	}
+	st.suspicious = st.suspicious || bad(sample) && !kernelAlone(sample.finding.ID)
+	st.answeredOnce = st.answeredOnce || sample.entry.State != contract.AddressSilent
+	if class := classOf(sample); class != st.class {
+		st.class, st.classSince, st.counted = class, now, time.Time{}
+	}
+	turnAt := st.turnAt(node, s, o)
+	held, settled := st.take(sample, o.Asked, latest(turnAt, st.leaseAt(o, sample)), now)
+	st.lookForEnd(held, now)
+	if !settled {
+		held = unconfirmed(sample)
+	}
+	switch {
+	case !settled || s.said(held.entry.State):
+		st.unsaid = time.Time{}
+	case st.unsaid.IsZero():
+		st.unsaid = now
+	}
+	st.account(held.finding, now)
+	return opinion{
+		subject: s, finding: held.finding, entry: held.entry, settled: settled, unsaid: st.unsaid, involved: st.involved,
+		atOnce: turnAt.IsZero(), expired: s.phase == gone && len(st.held) == 0 && now.Sub(st.goneAt) >= remembered,
+	}
+}
+
+// take counts a sample. Bad news counts when an announcer has had the time to take the address up, and is believed after a
+// second look some time later, not before last. What is believed to be bad may become another badness of its kind at once.
+// asked is when the wire was looked at.
+func (st *standing) take(sample belief, asked, last, now time.Time) (held belief, settled bool) {
+	st.nextLook, st.atWire = time.Time{}, !kernelAlone(sample.finding.ID) && sample.finding.Reason != ReasonNotAsked
+	held, settled = st.value.Held()
+	if !bad(sample) {
+		return st.recover(sample, now)
+	}
+	st.goodSince = time.Time{}
+	if settled && st.class == st.value.Class() {
+		held, settled, _ = st.value.Observe(sample, st.class, 1)
+		return held, settled
+	}
+	pause := confirm
+	switch {
+	case !st.atWire:
+		pause = confirmKernel
+	case !st.leftAt.IsZero():
+		pause = farewell
+	}
+	at := latest(st.counted.Add(pause), last)
+	if st.counted.IsZero() {
+		at = st.takenUpAt()
+	}
+	if now.Before(at) || st.atWire && !asked.After(st.counted) {
+		st.nextLook = latest(at, now)
+		return held, settled
+	}
+	wasBad := settled && bad(held)
+	held, settled, pending := st.value.Observe(sample, st.class, badSamples)
+	st.counted = now
+	if pending {
+		st.nextLook = latest(now.Add(pause), last)
+	} else if !wasBad {
+		st.failures.Note(now)
+	}
+	return held, settled
+}
+
+// recover takes a good sample. One is enough, unless the address failed so often of late that it must be well for a time.
+func (st *standing) recover(sample belief, now time.Time) (held belief, settled bool) {
+	if st.goodSince.IsZero() {
+		st.goodSince = now
+	}
+	held, settled = st.value.Held()
+	if well := st.goodSince.Add(st.failures.Hold(now)); settled && bad(held) && now.Before(well) {
+		st.nextLook = well
+		return held, settled
+	}
+	held, settled, _ = st.value.Observe(sample, st.class, 1)
+	return held, settled
+}
+
+// takenUpAt is when an announcer has had the time to take the address up.
+func (st *standing) takenUpAt() time.Time {
+	if st.answeredOnce || !st.leftAt.IsZero() {
+		return time.Time{}
+	}
+	return st.metAt.Add(takeUp)
+}
+
+// turnAt is when it is this node's turn to believe what every other node may see, too: the zero Time where it has to do with
+// the address, or alone put the question that shows it, or is waited for.
+func (st *standing) turnAt(node string, s subject, o Observation) time.Time {
+	if st.involved || !st.leftAt.IsZero() || o.Announced && !o.Replied {
+		return time.Time{}
+	}
+	return st.classSince.Add(turn(node, s.Address))
+}
+
+// leaseAt is when to believe that nobody or more than one answers though it is not known whether somebody should, or another
+// holder is about to be elected: the zero Time where the lease says all that it can.
+func (st *standing) leaseAt(o Observation, sample belief) time.Time {
+	switch id := sample.finding.ID; {
+	case sample.finding.Reason == ReasonNotAsked:
+		return time.Time{}
+	case id == AddressAnswers && o.Lease.Standing == kubevip.Released:
+		return st.classSince.Add(handOver)
+	case o.LeaseAwaited && (id == AddressAnswers || id == SingleAnswer):
+		return st.classSince.Add(leaseWait)
+	default:
+		return time.Time{}
+	}
+}
+
+// classOf puts samples together of which one may take the place of another at once.
+func classOf(b belief) string { return string(b.finding.Status) + " " + string(b.entry.State) }
+
+// kernelAlone tells whether a finding rests on what this node's kernel says of itself.
+func kernelAlone(id check.ID) bool { return id == RightInterface || id == ReturnByNetwork }
+
+// bad tells whether a sample is to be confirmed before it is believed.
+func bad(b belief) bool {
+	if b.finding.ID == "" {
+		return b.entry.State == contract.AddressSilent
+	}
+	return b.finding.Status != check.OK
+}
+
+func unconfirmed(b belief) belief {
+	if b.finding.ID != "" {
+		b.finding.Status, b.finding.Reason, b.finding.Cause = check.Unknown, ReasonConfirming, "not confirmed yet: "+b.finding.Cause
+	}
+	return b
+}
+
+// account adds the time since the last sample to that in which wire and lease contradicted each other.
+func (st *standing) account(f check.Finding, now time.Time) {
+	if slices.Contains([]check.ID{HolderAnswers, NothingStale, RightNode}, f.ID) && f.Status == check.Fail && !st.observedAt.IsZero() {
+		st.mismatch += now.Sub(st.observedAt)
+	}
+	st.observedAt = now
+}
+
+// news returns a finding that this node is to tell because it is another than the last one. Nodes that have nothing to do
+// with the address tell only what they report, too. That an address answers is told by the node that holds it, or after a
+// failure by whoever told that.
+func (st *standing) news(o opinion, reporting bool) (check.Finding, bool) {
+	f := o.finding
+	if !o.settled || o.service == nil || f.ID == "" || (st.toldAny && st.told.Reason == f.Reason && st.told.ID == f.ID) {
+		return check.Finding{}, false
+	}
+	if !o.involved && !reporting {
+		return check.Finding{}, false
+	}
+	first := !st.toldAny
+	if f.Status == check.OK && first && !o.entry.Held {
+		return check.Finding{}, false
+	}
+	st.told, st.toldAny = f, true
+	return f, true
+}

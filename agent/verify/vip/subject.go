@@ -1,0 +1,149 @@
+package vip
+
+import (
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// phase is where the address of a Service stands.
+type phase int
+
+const (
+	// published: a Service has the address and means to keep it.
+	published phase = iota
+	// leaving: its Service is being deleted or became one of another type. It may still answer, or already be silent;
+	// both are right.
+	leaving
+	// gone: no Service has it any more.
+	gone
+)
+
+const (
+	// remembered is how long an address is watched after its Service is gone: longer than the controller's quarantine.
+	remembered = 15 * time.Minute
+	// withdrawal is how long kube-vip has to take an address back when its Service is gone.
+	withdrawal = 15 * time.Second
+	// spread is within what time nodes that have nothing to do with an address say what they heard of it, one after the
+	// other, so that most find it said already.
+	spread = 10 * time.Second
+)
+
+// subject is an address that is watched.
+type subject struct {
+	Target
+	phase phase
+	// service has the address; nil when it is gone.
+	service *corev1.Service
+}
+
+// subjects are the addresses to be watched, in their order: those of Services, those of which this node still reports
+// something, and those that its kernel carries.
+func subjects(services []*corev1.Service, view View, reported contract.ReportedAddresses) []subject {
+	known := map[netip.Addr]subject{}
+	byName := map[string]*corev1.Service{}
+	for _, s := range services {
+		byName[s.Namespace+"/"+s.Name] = s
+		for _, a := range addressesOf(s) {
+			known[a] = subject{Target: Target{Address: a, Service: s.Namespace + "/" + s.Name}, phase: leaving, service: s}
+		}
+	}
+	// In reverse, so that the first of several Services with one address wins.
+	for _, t := range slices.Backward(Targets(services)) {
+		known[t.Address] = subject{Target: t, phase: published, service: byName[t.Service]}
+	}
+	for a := range reported {
+		if _, is := known[a]; !is && a.Is4() {
+			known[a] = subject{Target: Target{Address: a}, phase: gone}
+		}
+	}
+	for _, a := range strays(view) {
+		if _, is := known[a]; !is {
+			known[a] = subject{Target: Target{Address: a}, phase: gone}
+		}
+	}
+	all := make([]subject, 0, len(known))
+	for _, s := range known {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b subject) int { return a.Address.Compare(b.Address) })
+	return all
+}
+
+// addressesOf are all IPv4 addresses that a Service bears, for whatever reason.
+func addressesOf(s *corev1.Service) []netip.Addr {
+	texts := append([]string{s.Annotations[contract.ServiceIPAddress]}, strings.Split(s.Annotations[contract.KubeVIPAddresses], ",")...)
+	for _, ingress := range s.Status.LoadBalancer.Ingress {
+		texts = append(texts, ingress.IP)
+	}
+	var all []netip.Addr
+	for _, text := range texts {
+		if a, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil && a.Is4() {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// strays are addresses that the kernel carries as announcers add them, a single address (/32) of the network's blocks,
+// and that are not the node's own.
+func strays(view View) []netip.Addr {
+	network := view.Expected.Network
+	var all []netip.Addr
+	for _, a := range view.Snapshot.Addresses {
+		addr := a.Prefix.Addr()
+		if !addr.Is4() || !a.Prefix.IsSingleIP() || slices.Contains(network.IPs, addr) || slices.Contains(view.Expected.NodeAddresses, addr) {
+			continue
+		}
+		if l := view.Snapshot.LinkIndexed(a.LinkIndex); l == nil || l.Name == ipvsInterface {
+			continue
+		}
+		if slices.ContainsFunc(network.Blocks, func(b contract.NetworkBlock) bool { return b.CIDR.Contains(addr) }) {
+			all = append(all, addr)
+		}
+	}
+	return all
+}
+
+// named tells whether kube-vip wrote the name of a node on the Service as that of its announcer.
+func (s subject) named(node string) bool {
+	return s.service != nil && node != "" && strings.EqualFold(s.service.Annotations[kubevip.VIPHost], node)
+}
+
+// said tells whether the controller says of the Service already what this node would report, because other nodes have.
+func (s subject) said(state contract.AddressState) bool {
+	if s.service == nil {
+		return false
+	}
+	condition := meta.FindStatusCondition(s.service.Status.Conditions, contract.ServiceConditionAnnounced)
+	if condition == nil {
+		return false
+	}
+	switch state {
+	case contract.AddressAnswered:
+		return condition.Status == metav1.ConditionTrue || condition.Reason == contract.AnnouncedForeign
+	case contract.AddressSilent:
+		return condition.Reason == string(contract.AddressSilent) || condition.Reason == contract.AnnouncedHolderSilent
+	case contract.AddressDuplicate:
+		return condition.Reason == string(contract.AddressDuplicate) || condition.Reason == contract.AnnouncedForeign
+	default:
+		return false
+	}
+}
+
+// turn is how long a node waits before it says something of an address with which it has nothing to do. It differs from
+// node to node and from address to address.
+func turn(node string, address netip.Addr) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(node + "/" + address.String())) // never fails
+	return spread * time.Duration(h.Sum32()%1000) / 1000
+}

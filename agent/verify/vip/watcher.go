@@ -1,0 +1,282 @@
+package vip
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+const (
+	// retry is the pause before a sample that could not be taken is tried again.
+	retry = 2 * time.Second
+	// allKnown is how long it takes until there is something to say of every address.
+	allKnown = takeUp + spread + 5*time.Second
+	// breath is the shortest time between two samples, whatever is heard.
+	breath = 500 * time.Millisecond
+)
+
+// Asker asks the wire.
+type Asker interface {
+	Ask(ctx context.Context, interfaceName string, questions []arp.Question) ([]arp.Answer, error)
+}
+
+// Router looks up routes.
+type Router interface {
+	Routes(s check.Snapshot, questions []check.RouteQuestion) []check.RouteAnswer
+}
+
+// Elections tell how kube-vip's elections stand, see kubevip.Reader.
+type Elections interface {
+	Of(service *corev1.Service, evidence time.Time) kubevip.Lease
+}
+
+// Owners tell to which Node a hardware address belongs, see Roster.
+type Owners interface {
+	Of(mac string, thorough bool, likely ...string) (node string, known bool)
+}
+
+// Config is what a Watcher works with.
+type Config struct {
+	// Node is the name of the node.
+	Node   string
+	Asker  Asker
+	Router Router
+	// Elections and Owners may be nil: then leases and names are not known.
+	Elections Elections
+	Owners    Owners
+	// View returns the node's state; known is false before the first sample.
+	View func() (view View, known bool)
+	// Services returns the Services of the cluster; known is false before they were listed.
+	Services func() (services []*corev1.Service, known bool)
+	// Reported returns what the Node says that this agent reported, so that a new agent goes on where the last one ended;
+	// known is false before the Node was seen. It may be nil.
+	Reported func() (reported contract.ReportedAddresses, known bool)
+	// Interval is the time between samples of which nothing new is expected.
+	Interval time.Duration
+	// Tell receives the findings of each address and the verdict over all, Report what is to be reported, Event each
+	// change that this node is to tell; Report and Event may be nil. They must not block.
+	Tell   func([]check.Finding, check.Verdict)
+	Report func(contract.ReportedAddresses)
+	Event  func(Transition)
+}
+
+// Watcher watches the addresses of Services on the wire, in the kernel and in kube-vip's leases.
+type Watcher struct {
+	Config
+	ear  *Ear
+	wake chan struct{}
+
+	standings map[netip.Addr]*standing
+	// since is when all standings were begun anew: with the agent, or after the way to the network was broken.
+	since    time.Time
+	reported contract.ReportedAddresses
+	resumed  bool
+
+	mu      sync.Mutex
+	figures Figures
+}
+
+// New returns a watcher; it starts nothing.
+func New(c Config) *Watcher {
+	w := &Watcher{Config: c, wake: make(chan struct{}, 1), standings: map[netip.Addr]*standing{}}
+	w.ear = NewEar(w.Wake)
+	if w.Report == nil {
+		w.Report = func(contract.ReportedAddresses) {}
+	}
+	if w.Event == nil {
+		w.Event = func(Transition) {}
+	}
+	return w
+}
+
+// Hear takes a packet that was on the wire; it is for l2.Listener.
+func (w *Watcher) Hear(h arp.Heard) { w.ear.Hear(h) }
+
+// Wake asks for a sample soon, because something to be judged has changed.
+func (w *Watcher) Wake() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run watches until ctx ends.
+func (w *Watcher) Run(ctx context.Context) error {
+	for {
+		pause := w.sample(ctx)
+		begun := time.Now()
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+			continue
+		case <-w.wake:
+			timer.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(breath - time.Since(begun)):
+		}
+	}
+}
+
+// sample looks once. It returns when to look next.
+func (w *Watcher) sample(ctx context.Context) time.Duration {
+	view, services, ready := w.look()
+	if !ready {
+		return min(retry, w.Interval)
+	}
+	all := subjects(services, view, w.reported)
+	if view.Announcer == contract.AnnouncerNone {
+		all = nil
+	}
+	if len(all) > 0 && !view.Ready {
+		w.blind(view, all)
+		return w.Interval
+	}
+	now := time.Now()
+	if w.since.IsZero() {
+		w.since = now
+	}
+	w.attend(view, all, now)
+	if !w.ask(ctx, view, now) {
+		return min(retry, w.Interval)
+	}
+	opinions, findings := w.judge(view, all)
+	klog.FromContext(ctx).V(4).Info("Looked at announced addresses", "addresses", len(all))
+	w.publish(opinions, findings)
+	return w.pause(time.Now())
+}
+
+// pause is the time until the next sample.
+func (w *Watcher) pause(now time.Time) time.Duration {
+	pause := w.Interval
+	for _, st := range w.standings {
+		if !st.nextLook.IsZero() {
+			pause = min(pause, max(st.nextLook.Sub(now), 0))
+		}
+	}
+	if next := w.ear.Next(now); !next.IsZero() {
+		pause = min(pause, max(next.Sub(now), breath))
+	}
+	return pause
+}
+
+// look gathers what is needed; ready is false while something is not known.
+func (w *Watcher) look() (view View, services []*corev1.Service, ready bool) {
+	view, seen := w.View()
+	services, listed := w.Services()
+	if !seen || !listed {
+		return View{}, nil, false
+	}
+	view.Node = w.Node
+	if w.Reported != nil && !w.resumed {
+		reported, known := w.Reported()
+		if !known {
+			return View{}, nil, false
+		}
+		w.reported, w.resumed = reported, true
+	}
+	return view, services, true
+}
+
+// blind says that nothing is known, because the node's own way to the network is broken. What it reported of addresses
+// that are still published is taken back; what is gone is asked for when the way is mended.
+func (w *Watcher) blind(view View, all []subject) {
+	kept := contract.ReportedAddresses{}
+	for _, s := range all {
+		if entry, had := w.reported[s.Address]; had && s.phase == gone {
+			kept[s.Address] = entry
+		}
+		w.ear.Ask(s.Address)
+	}
+	w.standings, w.since = map[netip.Addr]*standing{}, time.Time{}
+	w.reported = kept
+	w.Report(kept)
+	w.Tell(nil, check.Verdict{Status: check.Unknown, Reason: ReasonVLANNotReady, Message: "the addresses cannot be asked for: " + view.Why})
+}
+
+// attend makes the ear follow the addresses, and has those asked for that are not well and with which this node has to do.
+func (w *Watcher) attend(view View, all []subject, now time.Time) {
+	involved := map[netip.Addr]bool{}
+	standings := make(map[netip.Addr]*standing, len(all))
+	for _, s := range all {
+		st := w.standings[s.Address]
+		if st == nil {
+			st = resume(w.reported[s.Address])
+		}
+		standings[s.Address] = st
+		st.meet(s, view)
+		st.part(s, view, w.reported[s.Address].State)
+		involved[s.Address] = st.involved
+	}
+	w.standings = standings
+	w.ear.Watch(involved)
+	for a, st := range standings {
+		if st.wantsAnswer(now) {
+			w.ear.Ask(a)
+		}
+	}
+}
+
+// ask puts the questions that are due. It returns false when ctx has ended.
+func (w *Watcher) ask(ctx context.Context, view View, now time.Time) bool {
+	source := view.source()
+	due := w.ear.Due(now)
+	if len(due) == 0 || !source.IsValid() {
+		return ctx.Err() == nil
+	}
+	questions := make([]arp.Question, len(due))
+	for i, a := range due {
+		questions[i] = arp.Question{Target: a, Source: source}
+	}
+	answers, err := w.Asker.Ask(ctx, view.Report.Interface, questions)
+	w.count(len(questions))
+	for i, a := range due {
+		if err != nil {
+			w.standings[a].unasked = err.Error()
+			w.ear.Unasked(a, now)
+			continue
+		}
+		w.standings[a].unasked = ""
+		w.ear.Answered(a, answers[i], now)
+	}
+	return ctx.Err() == nil
+}
+
+// publish tells what came out.
+func (w *Watcher) publish(opinions []opinion, findings []check.Finding) {
+	w.reported = report(w.reported, opinions, w.Node, time.Now())
+	for _, o := range opinions {
+		_, reporting := w.reported[o.Address]
+		if finding, changed := w.standings[o.Address].news(o, reporting); changed {
+			w.Event(Transition{Service: o.service, Node: w.Node, Finding: finding})
+		}
+	}
+	w.account(opinions)
+	w.Report(w.reported)
+	w.Tell(findings, Sum(w.confirmed(findings, time.Now())))
+}
+
+// confirmed leaves out what is not confirmed yet, so that a Service that is new does not hold up what there is to say of the
+// others. When all is new, nothing is said until all is known: an agent that restarts changes nothing that holds.
+func (w *Watcher) confirmed(findings []check.Finding, now time.Time) []check.Finding {
+	confirmed := slices.DeleteFunc(slices.Clone(findings), func(f check.Finding) bool { return f.Reason == ReasonConfirming })
+	if now.Sub(w.since) < allKnown || len(confirmed) == 0 {
+		return findings
+	}
+	return confirmed
+}

@@ -1,0 +1,383 @@
+package vip
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/debounce"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// world is a cluster of two nodes and a machine that is no Node. srv-1 announces the address of a Service.
+type world struct {
+	*segment
+	a, b, foreign *machine
+	address       netip.Addr
+}
+
+func newWorld(t *testing.T) *world {
+	s := newSegment(t)
+	w := &world{segment: s, a: s.node(1), b: s.node(2), foreign: s.machine(3), address: s.serve(3)}
+	w.a.hold(w.address)
+	return w
+}
+
+// TestStates makes each state of kube-vip and expects either node to name it, in time, and to take it back when it is over.
+func TestStates(t *testing.T) {
+	const soon, turns = 8 * time.Second, 30 * time.Second
+	for name, tc := range map[string]struct {
+		state func(w *world)
+		a, b  string // reasons
+		limit time.Duration
+	}{
+		"healthy": {func(*world) {}, ReasonAnswered, ReasonAnswered, soon},
+		"killed: the kernel keeps answering, another node takes over": {func(w *world) {
+			delete(w.a.announces, w.address)
+			w.b.hold(w.address)
+		}, ReasonStaleAddress, ReasonDuplicate, soon},
+		"killed, and nobody takes over": {func(w *world) {
+			delete(w.a.announces, w.address)
+			w.lease(w.address, kubevip.Expired, w.a.name)
+		}, ReasonLeaseExpired, "", soon},
+		"the address is taken by hand": {func(w *world) { delete(w.a.carries, w.address) }, ReasonHolderSilent, ReasonHolderSilent, turns},
+		"the kernel does not answer":   {func(w *world) { w.a.deaf = true }, ReasonAnswered, ReasonHolderSilent, turns},
+		"nobody":                       {func(w *world) { w.a.drop(w.address); w.lease(w.address, kubevip.Released, "") }, ReasonNoAnswer, ReasonNoAnswer, turns},
+		"a second claim":               {func(w *world) { w.b.carries[w.address] = []string{vif} }, ReasonDuplicate, ReasonStaleAddress, turns},
+		"a second claim, announced": {func(w *world) { w.b.carries[w.address] = []string{vif}; w.b.announces[w.address] = true },
+			ReasonDuplicate, ReasonStaleAddress, soon},
+		"a foreign claim, announced": {func(w *world) { w.foreign.carries[w.address] = []string{vif}; w.foreign.announces[w.address] = true },
+			ReasonForeignOwner, ReasonForeignOwner, turns},
+		"a foreign machine alone": {func(w *world) {
+			w.a.drop(w.address)
+			w.foreign.carries[w.address] = []string{vif}
+			w.foreign.announces[w.address] = true
+		}, ReasonForeignOwner, "", turns},
+		"the wrong interface": {func(w *world) { w.a.drop(w.address); w.a.carries[w.address] = []string{"bond0"} },
+			ReasonWrongInterface, ReasonHolderSilent, turns},
+		"no way back": {func(w *world) { w.a.returnBy = "bond0" }, ReasonReturnPath, ReasonAnswered, soon},
+		"another node answers": {func(w *world) { w.a.drop(w.address); w.b.hold(w.address); w.lease(w.address, kubevip.Held, w.a.name) },
+			ReasonWrongNode, ReasonStaleAddress, turns},
+		"the VLAN is broken":   {func(w *world) { w.a.ready = false }, ReasonVLANNotReady, ReasonAnswered, soon},
+		"nothing can be asked": {func(w *world) { w.lost = true }, ReasonNotAsked, ReasonNotAsked, turns},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				defer w.run()()
+				after(20 * time.Second)
+				w.expect("before", ReasonAnswered, ReasonAnswered)
+				w.change(func() { tc.state(w) })
+				after(tc.limit)
+				w.expect("after "+tc.limit.String(), tc.a, tc.b)
+				w.change(w.mend)
+				after(turns)
+				w.expect("mended", ReasonAnswered, ReasonAnswered)
+			})
+		})
+	}
+}
+
+// mend puts everything back to where it was.
+func (w *world) mend() {
+	for _, m := range w.machines {
+		m.drop(w.address)
+		m.deaf, m.ready, m.returnBy = false, true, vif
+	}
+	w.lost = false
+	w.a.hold(w.address)
+}
+
+func (w *world) expect(when, a, b string) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for m, want := range map[*machine]string{w.a: a, w.b: b} {
+		if want != "" && m.verdict.Reason != want {
+			w.t.Errorf("%s: the verdict of %s is %s (%s), want %s", when, m.name, m.verdict.Reason, m.verdict.Message, want)
+		}
+	}
+}
+
+// TestHandover: that an address moves from node to node in good order is no fault, for anybody, at any time.
+func TestHandover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.run()()
+		after(20 * time.Second)
+		from, to := w.a, w.b
+		for i := range 50 {
+			w.change(func() { from.drop(w.address); w.lease(w.address, kubevip.Released, "") })
+			after([]time.Duration{700 * time.Millisecond, 4400 * time.Millisecond}[i%2])
+			w.change(func() { to.hold(w.address) })
+			after(11*time.Second + 137*time.Millisecond)
+			from, to = to, from
+		}
+		if w.a.conditions != 1 || w.b.conditions != 1 {
+			t.Errorf("the verdicts changed %d and %d times: %s, %s", w.a.conditions, w.b.conditions, w.a.verdict.Message, w.b.verdict.Message)
+		}
+		for _, m := range []*machine{w.a, w.b} {
+			if slices.ContainsFunc(m.tells, func(reason string) bool { return reason != EventAnnounced }) {
+				t.Errorf("%s tells %v, want nothing but that it announces the address", m.name, m.tells)
+			}
+		}
+	})
+}
+
+// TestNewService: a Service whose address nobody has taken up yet changes nothing of what is said of the others, and is named
+// when there was time to take it up.
+func TestNewService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.run()()
+		after(time.Minute)
+		w.change(func() { w.a.deaf = true })
+		after(30 * time.Second)
+		w.expect("a fault", ReasonAnswered, ReasonHolderSilent)
+		w.change(func() { w.a.deaf = false; w.serve(4) })
+		for range 6 {
+			after(2 * time.Second)
+			w.expect("a new Service", ReasonAnswered, "")
+		}
+		after(takeUp + spread)
+		w.expect("that nobody takes up", ReasonNoAnswer, ReasonNoAnswer)
+		w.change(func() { w.b.hold(netip.AddrFrom4([4]byte{203, 0, 113, 4})) })
+		after(20 * time.Second)
+		w.expect("taken up", ReasonAnswered, ReasonAnswered)
+	})
+}
+
+// TestFlapping: an address that comes and goes all the time does not change the verdict all the time.
+func TestFlapping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.run()()
+		after(time.Minute)
+		begun := w.a.changes()
+		for range 180 {
+			w.change(func() { w.a.returnBy = "bond0" })
+			after(10 * time.Second)
+			w.change(func() { w.a.returnBy = vif })
+			after(10 * time.Second)
+		}
+		if got := w.a.changes() - begun; got < 16 || got > 60 {
+			t.Errorf("the verdict changed %d times in an hour of flapping, want 16 to 60", got)
+		}
+		after(debounce.LastHold + 10*time.Second)
+		w.expect("after the last", ReasonAnswered, ReasonAnswered)
+	})
+}
+
+// changes is how often the verdict has changed.
+func (m *machine) changes() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.conditions
+}
+
+// TestRequests: how many questions are on the wire does not grow with the number of nodes while the announcer is heard.
+func TestRequests(t *testing.T) {
+	const nodes, addresses, hours = 40, 5, 1
+	synctest.Test(t, func(t *testing.T) {
+		s := newSegment(t)
+		for n := range nodes {
+			s.node(n + 1)
+		}
+		for n := range addresses {
+			s.machines[n].hold(s.serve(n + 1))
+		}
+		stop := s.run()
+		after(time.Minute)
+		begun := s.asked()
+		after(hours * time.Hour)
+		stop()
+		// Each holder asks every 14 to 20 s whether somebody else answers, so does one of the others, and all of them
+		// every half an hour.
+		least, most := 2*addresses*hours*3600/20, 2*addresses*hours*3600/14+nodes*addresses*hours*2
+		if got := s.requests - begun; got < least || got > most {
+			t.Errorf("%d questions in %d h, want %d to %d", got, hours, least, most)
+		}
+		for _, m := range s.machines {
+			if m.conditions != 1 || m.verdict.Status != check.OK {
+				t.Errorf("%s: the verdict changed %d times and is %+v", m.name, m.conditions, m.verdict)
+			}
+		}
+	})
+}
+
+// TestFewReport: of many nodes a few report an address, as soon as the controller has said what they say.
+func TestFewReport(t *testing.T) {
+	const nodes = 40
+	synctest.Test(t, func(t *testing.T) {
+		s := newSegment(t)
+		for n := range nodes {
+			s.node(n + 1)
+		}
+		a := s.serve(3)
+		s.machines[0].hold(a)
+		stop := s.run()
+		defer stop()
+		for range 100 { // the controller: it says what is reported, a moment later
+			after(200 * time.Millisecond)
+			s.change(func() { s.control(a) })
+		}
+		// The holder dies with its network.
+		s.change(func() {
+			s.machines[0].ready = false
+			s.machines[0].drop(a)
+			s.lease(a, kubevip.Expired, s.machines[0].name)
+		})
+		for range 200 {
+			after(200 * time.Millisecond)
+			s.change(func() { s.control(a) })
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		reporting, writes, telling := 0, 0, 0
+		for _, m := range s.machines[1:] {
+			if entry, is := m.reported[a]; is {
+				reporting++
+				if entry.State != contract.AddressSilent {
+					t.Errorf("%s reports %+v, want it silent", m.name, entry)
+				}
+			}
+			writes, telling = writes+m.reports, telling+len(m.tells)
+			if m.verdict.Reason != ReasonNoAnswer {
+				t.Errorf("%s: verdict %+v", m.name, m.verdict)
+			}
+		}
+		if reporting < 1 || reporting > nodes/4 || writes > 2*reporting || telling < 1 || telling > reporting {
+			t.Errorf("%d of %d nodes report, with %d changes and %d events; want few of each", reporting, nodes-1, writes, telling)
+		}
+	})
+}
+
+// control says of the Service what the nodes report.
+func (s *segment) control(a netip.Addr) {
+	states := map[contract.AddressState]bool{}
+	for _, m := range s.machines {
+		if entry, is := m.reported[a]; is {
+			states[entry.State] = true
+		}
+	}
+	switch {
+	case states[contract.AddressAnswered]:
+		s.say(a, metav1.ConditionTrue, "Answered")
+	case states[contract.AddressSilent]:
+		s.say(a, metav1.ConditionFalse, "Silent")
+	default:
+		s.say(a, metav1.ConditionUnknown, "NotReported")
+	}
+}
+
+// TestGone: an address whose Service is gone is watched until the quarantine is over, by those who reported it, also by an
+// agent that was started meanwhile; and a node that goes on carrying it is told so.
+func TestGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.b.before = contract.ReportedAddresses{w.address: {State: contract.AddressAnswered, MAC: w.a.mac, Since: time.Now()}}
+		stop := w.run()
+		after(20 * time.Second)
+		w.change(func() { w.services = nil })
+		after(11 * time.Second)
+		if got := w.b.entry(w.address); got.State != contract.AddressAnswered || got.MAC != w.a.mac {
+			t.Errorf("srv-2 reports %+v while it is answered", got)
+		}
+		if w.a.said().Status != check.OK {
+			t.Errorf("srv-1 is blamed before kube-vip could withdraw the address: %+v", w.a.said())
+		}
+		after(20 * time.Second)
+		if w.a.said().Reason != ReasonStaleAddress {
+			t.Errorf("srv-1, which carries an address of no Service: %+v", w.a.said())
+		}
+		w.change(func() { w.a.drop(w.address) })
+		after(11 * time.Second)
+		if got := w.a.entry(w.address); got.State != contract.AddressSilent || got.Held {
+			t.Errorf("srv-1 reports %+v after it gave the address up", got)
+		}
+		if w.a.said().Reason != ReasonNothingAnnounced {
+			t.Errorf("srv-1 after it gave the address up: %+v", w.a.said())
+		}
+		after(time.Minute)
+		if got := w.b.entry(w.address); got.State != contract.AddressSilent {
+			t.Errorf("srv-2 reports %+v after nobody answers", got)
+		}
+		after(remembered)
+		stop()
+		if len(w.a.reported) > 0 || len(w.b.reported) > 0 {
+			t.Errorf("a quarter of an hour later there is reported: %v, %v", w.a.reported, w.b.reported)
+		}
+	})
+}
+
+// TestRestart: an agent that starts anew changes nothing that holds, and tells nothing again.
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		stop := w.run()
+		after(20 * time.Second)
+		stop()
+		if len(w.a.reported) != 1 || !w.a.reported[w.address].Held || !slices.Equal(w.a.tells, []string{EventAnnounced}) {
+			t.Fatalf("the first agent reports %v and tells %v", w.a.reported, w.a.tells)
+		}
+		first := w.a.reported
+		again := New(w.a.watcher.Config)
+		w.a.watcher, w.a.before, w.a.reports, w.a.tells = again, first, 0, nil
+		stop = w.run()
+		after(time.Minute)
+		stop()
+		if w.a.reports != 0 || len(w.a.tells) != 0 {
+			t.Errorf("the second agent reports %v (%d changes) and tells %v", w.a.reported, w.a.reports, w.a.tells)
+		}
+	})
+}
+
+// TestFlood: a storm of claims by ever other machines neither fills the memory nor makes the node ask without a pause.
+func TestFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		stop := w.run()
+		after(20 * time.Second)
+		before := w.asked()
+		for i := range 10_000 {
+			mac := "02:ff:" + time.Unix(int64(i), 0).UTC().Format("15:04:05")
+			w.mu.Lock()
+			w.broadcast(arp.Claim{Address: w.address, MAC: mac, Target: w.address})
+			w.mu.Unlock()
+			after(time.Millisecond)
+		}
+		o := Observation{Target: Target{Address: w.address}}
+		if w.a.watcher.ear.Tell(&o, time.Now()); len(o.MACs) > 2*maxClaimants {
+			t.Errorf("%d machines are remembered", len(o.MACs))
+		}
+		if asked := w.asked() - before; asked > 2*2*11 {
+			t.Errorf("%d questions in 10 s of flood", asked)
+		}
+		if v := w.a.said(); v.Reason != ReasonForeignOwner || len(v.Message) > 1024 {
+			t.Errorf("verdict %s with a message of %d bytes, want the foreign claims named", v.Reason, len(v.Message))
+		}
+		stop()
+	})
+}
+
+func TestFigures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		stop := w.run()
+		after(20 * time.Second)
+		w.change(func() { w.b.hold(w.address) })
+		after(30 * time.Second)
+		stop()
+		f := w.a.watcher.Figures()
+		if f.Asked == 0 || len(f.Addresses) != 1 || f.Addresses[0].Machines != 2 || f.Addresses[0].Mismatch < 15*time.Second || f.Addresses[0].Mismatch > 30*time.Second {
+			t.Errorf("figures of a node that carries an address against the lease for 30 s: %+v", f)
+		}
+	})
+}

@@ -1,0 +1,242 @@
+package arp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/mdlayher/ethernet"
+	"github.com/mdlayher/packet"
+	"github.com/vishvananda/netlink"
+)
+
+// Question asks who holds Target. Source is the sender address of the request: an address of the asking node, or 0.0.0.0
+// for a probe. It must never be an address that somebody else may hold, for every listener would learn it.
+type Question struct {
+	Target, Source netip.Addr
+}
+
+// Answer is what was heard about a target.
+type Answer struct {
+	// MACs claimed the target, sorted, in lower case, without our own; the first maxClaimants of them.
+	MACs []string
+	// Replied tells whether at least one claim was a reply to us; gratuitous ones are not.
+	Replied bool
+	// RTT is the round trip of the first reply, and Within the longest that it can have been. They are the same unless
+	// the request was repeated and some replies stayed away: then RTT is reckoned from the last request before the reply,
+	// Within from the first.
+	RTT, Within time.Duration
+}
+
+// maxClaimants bounds how many machines are named that claim one address: a flood of invented ones must not fill memory,
+// log and the Node's condition.
+const maxClaimants = 8
+
+// Asker puts questions on an interface.
+type Asker struct {
+	// Rounds is how often a question without an answer is repeated.
+	Rounds int
+	// Interval is the time between rounds, and how long the last one is listened to.
+	Interval time.Duration
+	// Listen opens the interface. Set in NewAsker; a test puts a wire of its own here.
+	Listen func(interfaceName string) (net.PacketConn, net.HardwareAddr, error)
+}
+
+// NewAsker returns an asker with the timing of the agent: three rounds, 300 ms apart. A duplicate holder has this
+// long to answer, too.
+func NewAsker() *Asker {
+	return &Asker{Rounds: 3, Interval: 300 * time.Millisecond, Listen: listen}
+}
+
+// listen opens a socket for ARP on an interface. It is opened anew for each set of questions, so that an interface that
+// was deleted and made again, or has a new hardware address, is no trouble.
+func listen(interfaceName string) (net.PacketConn, net.HardwareAddr, error) {
+	link, err := interfaceNamed(interfaceName)
+	if err != nil {
+		return nil, nil, fmt.Errorf("find interface %s: %w", interfaceName, err)
+	}
+	conn, err := packet.Listen(link, packet.Datagram, int(ethernet.EtherTypeARP), nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open a packet socket on %s (takes the capability NET_RAW): %w", interfaceName, err)
+	}
+	return conn, link.HardwareAddr, nil
+}
+
+// interfaceNamed finds an interface. Unlike net.InterfaceByName it does not list all of them, which may be hundreds.
+func interfaceNamed(name string) (*net.Interface, error) {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return nil, err
+	}
+	a := link.Attrs()
+	return &net.Interface{Index: a.Index, MTU: a.MTU, Name: a.Name, HardwareAddr: a.HardwareAddr, Flags: a.Flags}, nil
+}
+
+// Ask puts all questions at once and returns an answer for each target, in the order of the questions. It takes one
+// interval when every target replies in the first round, and at most Rounds intervals; when a reply comes only after a
+// request was repeated, up to as long again as that reply took.
+func (a *Asker) Ask(ctx context.Context, interfaceName string, questions []Question) ([]Answer, error) {
+	if len(questions) == 0 {
+		return nil, nil
+	}
+	conn, mac, err := a.Listen(interfaceName)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	s := &session{conn: conn, mac: mac, questions: questions, answers: make([]Answer, len(questions)), exchanges: make([]exchange, len(questions))}
+	for range a.Rounds {
+		if err = s.round(ctx, a.Interval); err != nil || s.complete() {
+			break
+		}
+	}
+	if until := s.outstanding(a.Interval / 3); err == nil && !until.IsZero() {
+		err = s.listen(ctx, until)
+	}
+	err = errors.Join(err, conn.Close())
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask by ARP on %s: %w", interfaceName, err)
+	}
+	for i := range s.answers {
+		s.answers[i].RTT, s.answers[i].Within = s.exchanges[i].roundTrip()
+	}
+	return s.answers, nil
+}
+
+// session is one set of questions on an open socket.
+type session struct {
+	conn      net.PacketConn
+	mac       net.HardwareAddr
+	questions []Question
+	answers   []Answer
+	exchanges []exchange
+}
+
+// exchange is when a target was asked, and when the machine that replied first did.
+type exchange struct {
+	requests, replies []time.Time
+	by                string
+}
+
+// doubtful tells that it is not known which request was replied to.
+func (e exchange) doubtful() bool {
+	return len(e.replies) > 0 && len(e.requests) > 1 && e.replies[0].After(e.requests[1]) && len(e.replies) < len(e.requests)
+}
+
+// roundTrip returns the least and the most that the first reply can have taken. Where each request got its reply, the first
+// reply is that to the first request.
+func (e exchange) roundTrip() (least, most time.Duration) {
+	if len(e.replies) == 0 {
+		return 0, 0
+	}
+	most = e.replies[0].Sub(e.requests[0])
+	if !e.doubtful() {
+		return most, most
+	}
+	for _, sent := range e.requests {
+		if sent.Before(e.replies[0]) {
+			least = e.replies[0].Sub(sent)
+		}
+	}
+	return least, most
+}
+
+// outstanding is until when to listen for replies that show which request the first one was for: the last is due when it
+// takes as long as the first can have taken. Zero when nothing is doubtful.
+func (s *session) outstanding(margin time.Duration) (until time.Time) {
+	for _, e := range s.exchanges {
+		if !e.doubtful() {
+			continue
+		}
+		_, most := e.roundTrip()
+		if due := e.requests[len(e.requests)-1].Add(most + margin); due.After(until) {
+			until = due
+		}
+	}
+	return until
+}
+
+// round asks for the targets that have not replied and listens for one interval.
+func (s *session) round(ctx context.Context, interval time.Duration) error {
+	sent := time.Now()
+	for i, q := range s.questions {
+		if s.answers[i].Replied {
+			continue
+		}
+		payload, err := request(s.mac, q.Source, q.Target)
+		if err != nil {
+			return err
+		}
+		if _, err := s.conn.WriteTo(payload, &packet.Addr{HardwareAddr: ethernet.Broadcast}); err != nil {
+			return err
+		}
+		s.exchanges[i].requests = append(s.exchanges[i].requests, sent)
+	}
+	return s.listen(ctx, sent.Add(interval))
+}
+
+// listen takes what comes until a time.
+func (s *session) listen(ctx context.Context, until time.Time) error {
+	if err := s.conn.SetReadDeadline(until); err != nil {
+		return err
+	}
+	buffer := make([]byte, 1500)
+	for ctx.Err() == nil {
+		n, _, err := s.conn.ReadFrom(buffer)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if claim, drop := Parse(buffer[:n]); drop == Kept {
+			s.note(claim, time.Now())
+		}
+	}
+	return ctx.Err()
+}
+
+func (s *session) note(claim Claim, now time.Time) {
+	if claim.MAC == s.mac.String() {
+		return
+	}
+	for i, q := range s.questions {
+		if q.Target != claim.Address {
+			continue
+		}
+		answer, e := &s.answers[i], &s.exchanges[i]
+		if at, known := slices.BinarySearch(answer.MACs, claim.MAC); !known && len(answer.MACs) < maxClaimants {
+			answer.MACs = slices.Insert(answer.MACs, at, claim.MAC)
+		}
+		// An announcer may go on sending gratuitous replies though the kernel below it does not answer.
+		if !claim.Reply || claim.Target == claim.Address || len(e.requests) == 0 {
+			continue
+		}
+		if answer.Replied = true; len(e.replies) == 0 {
+			e.by = claim.MAC
+		}
+		if e.by == claim.MAC && len(e.replies) < len(e.requests) {
+			e.replies = append(e.replies, now)
+		}
+	}
+}
+
+// complete tells whether another round would ask nothing. Probes expect silence, so they are not waited for twice when
+// everything else has replied: three rounds of a probe only matter on a lossy wire, where the next sample asks again.
+func (s *session) complete() bool {
+	for i, q := range s.questions {
+		if !s.answers[i].Replied && !q.Source.IsUnspecified() {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,221 @@
+package arp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/mdlayher/arp"
+)
+
+// wire is a segment with hosts that answer, as a packet connection. It keeps what was asked.
+type wire struct {
+	hosts []host
+
+	mu       sync.Mutex
+	asked    []*arp.Packet
+	inbox    chan []byte
+	deadline time.Time
+	changed  chan struct{}
+	failWith error
+}
+
+// host answers for an address after a delay; lost is how many requests it does not hear.
+type host struct {
+	address string
+	mac     string
+	after   time.Duration
+	lost    int
+	// gratuitous tells that it announces the address after that time instead of replying.
+	gratuitous bool
+}
+
+func newWire(hosts ...host) *wire {
+	return &wire{hosts: hosts, inbox: make(chan []byte, 64), changed: make(chan struct{}, 1)}
+}
+
+func (w *wire) WriteTo(payload []byte, _ net.Addr) (int, error) {
+	if w.failWith != nil {
+		return 0, w.failWith
+	}
+	p := &arp.Packet{}
+	if err := p.UnmarshalBinary(payload); err != nil {
+		return 0, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = append(w.asked, p)
+	for i := range w.hosts {
+		h := &w.hosts[i]
+		if h.address != p.TargetIP.String() {
+			continue
+		}
+		if h.lost > 0 {
+			h.lost--
+			continue
+		}
+		mac, err := net.ParseMAC(h.mac)
+		if err != nil {
+			return 0, err
+		}
+		receiver := p.SenderIP
+		if h.gratuitous {
+			receiver = p.TargetIP
+		}
+		reply, err := arp.NewPacket(arp.OperationReply, mac, p.TargetIP, p.SenderHardwareAddr, receiver)
+		if err != nil {
+			return 0, err
+		}
+		raw, err := reply.MarshalBinary()
+		if err != nil {
+			return 0, err
+		}
+		time.AfterFunc(h.after, func() { w.inbox <- raw })
+	}
+	return len(payload), nil
+}
+
+func (w *wire) ReadFrom(b []byte) (int, net.Addr, error) {
+	for {
+		w.mu.Lock()
+		left := time.Until(w.deadline)
+		w.mu.Unlock()
+		if left <= 0 {
+			return 0, nil, os.ErrDeadlineExceeded
+		}
+		select {
+		case raw := <-w.inbox:
+			return copy(b, raw), nil, nil
+		case <-w.changed:
+		case <-time.After(left):
+		}
+	}
+}
+
+func (w *wire) SetReadDeadline(t time.Time) error {
+	w.mu.Lock()
+	w.deadline = t
+	w.mu.Unlock()
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (w *wire) SetDeadline(time.Time) error      { return errors.ErrUnsupported }
+func (w *wire) SetWriteDeadline(time.Time) error { return errors.ErrUnsupported }
+func (w *wire) LocalAddr() net.Addr              { return nil }
+func (w *wire) Close() error                     { return nil }
+
+func (w *wire) asker() *Asker {
+	a := NewAsker()
+	a.Listen = func(string) (net.PacketConn, net.HardwareAddr, error) {
+		return w, net.HardwareAddr{2, 0, 0, 0, 0, 1}, nil
+	}
+	return a
+}
+
+const (
+	macA = "02:00:00:00:00:0a"
+	macB = "02:00:00:00:00:0b"
+)
+
+func question(target string) Question {
+	return Question{Target: netip.MustParseAddr(target), Source: netip.MustParseAddr("192.0.2.2")}
+}
+
+func TestAsk(t *testing.T) {
+	ms := time.Millisecond
+	probe := Question{Target: netip.MustParseAddr("192.0.2.2"), Source: netip.IPv4Unspecified()}
+	for name, tc := range map[string]struct {
+		hosts     []host
+		questions []Question
+		want      []Answer
+		took      time.Duration
+		requests  int
+	}{
+		"answered": {[]host{{"192.0.2.1", macA, 5 * ms, 0, false}}, []Question{question("192.0.2.1")},
+			[]Answer{{[]string{macA}, true, 5 * ms, 5 * ms}}, 300 * ms, 1},
+		"slow: the reply comes after the second request": {[]host{{"192.0.2.1", macA, 350 * ms, 0, false}}, []Question{question("192.0.2.1")},
+			[]Answer{{[]string{macA}, true, 350 * ms, 350 * ms}}, 750 * ms, 2},
+		"very slow": {[]host{{"192.0.2.1", macA, 700 * ms, 0, false}}, []Question{question("192.0.2.1")},
+			[]Answer{{[]string{macA}, true, 700 * ms, 700 * ms}}, 1400 * ms, 3},
+		"one gateway is slow, one is not": {[]host{{"192.0.2.1", macA, 320 * ms, 0, false}, {"192.0.2.5", macB, ms, 0, false}},
+			[]Question{question("192.0.2.1"), question("192.0.2.5")},
+			[]Answer{{[]string{macA}, true, 320 * ms, 320 * ms}, {[]string{macB}, true, ms, ms}}, 720 * ms, 3},
+		"announced, but no reply": {[]host{{"192.0.2.1", macA, ms, 0, true}}, []Question{question("192.0.2.1")},
+			[]Answer{{[]string{macA}, false, 0, 0}}, 900 * ms, 3},
+		"silent": {[]host{}, []Question{question("192.0.2.1")}, []Answer{{}}, 900 * ms, 3},
+		"two lost": {[]host{{"192.0.2.1", macA, 5 * ms, 2, false}}, []Question{question("192.0.2.1")},
+			[]Answer{{[]string{macA}, true, 5 * ms, 605 * ms}}, 1305 * ms, 3},
+		"two hosts claim it, one late": {[]host{{"192.0.2.1", macB, 200 * ms, 0, false}, {"192.0.2.1", macA, ms, 0, false}},
+			[]Question{question("192.0.2.1")}, []Answer{{[]string{macA, macB}, true, ms, ms}}, 300 * ms, 1},
+		"our own voice": {[]host{{"192.0.2.1", "02:00:00:00:00:01", ms, 0, false}}, []Question{question("192.0.2.1")}, []Answer{{}}, 900 * ms, 3},
+		"several": {[]host{{"192.0.2.1", macA, ms, 0, false}, {"192.0.2.5", macB, 2 * ms, 0, false}},
+			[]Question{question("192.0.2.1"), question("192.0.2.6"), question("192.0.2.5")},
+			[]Answer{{[]string{macA}, true, ms, ms}, {}, {[]string{macB}, true, 2 * ms, 2 * ms}}, 900 * ms, 5},
+		"silence after a probe is good": {[]host{{"192.0.2.1", macA, ms, 0, false}}, []Question{probe, question("192.0.2.1")},
+			[]Answer{{}, {[]string{macA}, true, ms, ms}}, 300 * ms, 2},
+		"nothing to ask": {[]host{}, nil, nil, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				// Channels belong to the bubble in which they are made.
+				w := newWire(tc.hosts...)
+				begin := time.Now()
+				got, err := w.asker().Ask(t.Context(), "bond0.100", tc.questions)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("answers (-want +got):\n%s", diff)
+				}
+				if took := time.Since(begin); took != tc.took {
+					t.Errorf("took %s, want %s", took, tc.took)
+				}
+				if len(w.asked) != tc.requests {
+					t.Errorf("sent %d requests, want %d", len(w.asked), tc.requests)
+				}
+				for _, p := range w.asked {
+					if p.SenderIP == p.TargetIP {
+						t.Errorf("asked for %s as %s: that would claim it", p.TargetIP, p.SenderIP)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAskEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		begin := time.Now()
+		_, err := newWire().asker().Ask(ctx, "bond0.100", []Question{question("192.0.2.1")})
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 50*time.Millisecond {
+			t.Errorf("ended after %s with %v, want 50ms and the context's error", time.Since(begin), err)
+		}
+	})
+}
+
+func TestAskTellsWhatFailed(t *testing.T) {
+	w := newWire()
+	w.failWith = net.ErrClosed
+	if _, err := w.asker().Ask(t.Context(), "bond0.100", []Question{question("192.0.2.1")}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("error is %v, want the socket's", err)
+	}
+}
+
+func TestAskOnAMissingInterface(t *testing.T) {
+	if _, err := NewAsker().Ask(t.Context(), "nonesuch0", []Question{question("192.0.2.1")}); err == nil {
+		t.Error("no error for an interface that is not there")
+	}
+}

@@ -1,0 +1,20 @@
+package arp
+
+import "time"
+
+// Heard is an ARP packet that was on the wire.
+type Heard struct {
+	Claim
+	// At is when it was heard.
+	At time.Time
+	// Own tells that this machine sent it.
+	Own bool
+}
+
+// Counters count packets since the listener was made.
+type Counters struct {
+	// Heard are those that other machines sent, Sent those of this machine: the kernel's and kube-vip's as well as ours.
+	Heard, Sent uint64
+	// Dropped are those that say nothing: malformed, or not about IPv4 addresses. Probes (RFC 5227) are among them.
+	Dropped uint64
+}

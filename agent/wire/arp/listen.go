@@ -1,0 +1,129 @@
+//go:build linux
+
+package arp
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+const (
+	// listenCheck is how often a listener looks whether its interface is still the same.
+	listenCheck = 10 * time.Second
+	// gather is the time after which a listener takes what has come meanwhile, all at once: waking up costs more than reading,
+	// and on a network with hundreds of addresses a hundred packets come in a second.
+	gather = time.Second
+	// atOnce is how many it takes then at most; a flood beyond that is lost to it, not to the node.
+	atOnce = 4096
+	// reopenPause is the pause before the interface is opened anew.
+	reopenPause = time.Second
+)
+
+// Wire is where packets come from.
+type Wire interface {
+	// Drain passes on what has come since, a number of packets at most, and does not wait for more. What it passes on is valid
+	// during the call.
+	Drain(limit int, take func(payload []byte)) error
+	Close() error
+}
+
+// Listener hears every ARP packet on one interface, what this machine itself sends included.
+type Listener struct {
+	// Interface returns the name of the interface at the moment; empty while there is none.
+	Interface func() string
+	// Hear is called with each packet that claims an address; it must not block.
+	Hear func(Heard)
+	// Open opens the interface. Set in NewListener; a test puts a wire of its own here.
+	Open func(interfaceName string) (Wire, *net.Interface, error)
+
+	heard, sent, dropped atomic.Uint64
+}
+
+// NewListener returns a listener; it starts nothing.
+func NewListener(interfaceName func() string, hear func(Heard)) *Listener {
+	return &Listener{Interface: interfaceName, Hear: hear, Open: openAll}
+}
+
+// Counters returns what was counted so far.
+func (l *Listener) Counters() Counters {
+	return Counters{Heard: l.heard.Load(), Sent: l.sent.Load(), Dropped: l.dropped.Load()}
+}
+
+// Run listens until ctx ends. An interface that goes is waited for; one that was made anew is opened anew.
+func (l *Listener) Run(ctx context.Context) error {
+	told := ""
+	for ctx.Err() == nil {
+		name := l.Interface()
+		if name != "" {
+			err := l.listen(ctx, name)
+			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != told {
+				// An interface that is away for long is told of once.
+				klog.FromContext(ctx).Info("ARP is not listened to, trying again", "interface", name, "reason", text)
+				told = text
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(reopenPause):
+		}
+	}
+	return nil
+}
+
+// listen reads from one socket until the interface is another or ctx ends.
+func (l *Listener) listen(ctx context.Context, name string) error {
+	wire, link, err := l.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = wire.Close() }()
+	klog.FromContext(ctx).V(2).Info("Listening to ARP", "interface", name)
+	own := link.HardwareAddr.String()
+	for l.Interface() == name && ctx.Err() == nil {
+		if err := l.listenFor(ctx, wire, own); err != nil {
+			return fmt.Errorf("listen to ARP on %s: %w", name, err)
+		}
+		current, err := interfaceNamed(name)
+		if err == nil && (current.Index != link.Index || current.HardwareAddr.String() != own) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// listenFor takes what comes until it is time to look at the interface; own is its hardware address.
+func (l *Listener) listenFor(ctx context.Context, wire Wire, own string) error {
+	ticker := time.NewTicker(gather)
+	defer ticker.Stop()
+	for range listenCheck / gather {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if err := wire.Drain(atOnce, func(payload []byte) { l.take(payload, own) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take passes on a packet.
+func (l *Listener) take(payload []byte, own string) {
+	claim, drop := Parse(payload)
+	switch {
+	case drop != Kept:
+		l.dropped.Add(1)
+		return
+	case claim.MAC == own:
+		l.sent.Add(1)
+	default:
+		l.heard.Add(1)
+	}
+	l.Hear(Heard{Claim: claim, At: time.Now(), Own: claim.MAC == own})
+}

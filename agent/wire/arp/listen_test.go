@@ -1,0 +1,160 @@
+//go:build linux
+
+package arp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// tap is the receiving side of a socket.
+type tap struct {
+	mu     sync.Mutex
+	frames [][]byte
+	failed error
+	closed bool
+}
+
+func (c *tap) put(frames ...[]byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.frames = append(c.frames, frames...)
+}
+
+func (c *tap) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = err
+}
+
+func (c *tap) Drain(limit int, take func([]byte)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(limit, len(c.frames))
+	for _, f := range c.frames[:n] {
+		take(f)
+	}
+	c.frames = c.frames[n:]
+	return c.failed
+}
+
+func (c *tap) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	return nil
+}
+
+// TestListener: packets of others and our own are told apart and counted, rubbish is dropped, and a socket that fails is
+// replaced until the context ends.
+func TestListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var heard []Heard
+		var taps []*tap
+		l := NewListener(func() string { return "bond0.100" }, func(h Heard) { heard = append(heard, h) })
+		l.Open = func(string) (Wire, *net.Interface, error) {
+			if len(taps) == 1 {
+				taps = append(taps, nil)
+				return nil, nil, errors.New("no such network interface")
+			}
+			c := &tap{}
+			taps = append(taps, c)
+			return c, &net.Interface{HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9}}, nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		synctest.Wait()
+		taps[0].put(goldenRequest, edited(func(b []byte) { b[13] = 9; b[7] = 2 }), goldenRequest[:20])
+		time.Sleep(25 * time.Second) // two looks at the interface
+		taps[0].fail(errors.New("network is down"))
+		time.Sleep(3500 * time.Millisecond) // one failed attempt, one that succeeds
+		synctest.Wait()
+		taps[2].put(goldenRequest)
+		time.Sleep(gather)
+		synctest.Wait()
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run returned %v after its context ended, want nil", err)
+		}
+		ours := Claim{Address: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:09", Reply: true, Target: netip.MustParseAddr("192.0.2.1")}
+		theirs := Claim{Address: ours.Address, MAC: "02:00:00:00:00:01", Target: ours.Target}
+		var claims []Claim
+		for _, h := range heard {
+			claims = append(claims, h.Claim)
+			if h.Own != (h.MAC == ours.MAC) {
+				t.Errorf("%+v: own is %t", h.Claim, h.Own)
+			}
+		}
+		if diff := cmp.Diff([]Claim{theirs, ours, theirs}, claims, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+			t.Errorf("heard (-want +got):\n%s", diff)
+		}
+		if !taps[0].closed || !taps[2].closed {
+			t.Error("a socket was left open")
+		}
+		if got, want := l.Counters(), (Counters{Heard: 2, Sent: 1, Dropped: 1}); got != want {
+			t.Errorf("counted %+v, want %+v", got, want)
+		}
+	})
+}
+
+// TestListenerFollowsTheName: without an interface nothing is opened, and another name is opened anew.
+func TestListenerFollowsTheName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var name atomic.Value
+		name.Store("")
+		var opened []string
+		l := NewListener(func() string { text, _ := name.Load().(string); return text }, func(Heard) {})
+		l.Open = func(interfaceName string) (Wire, *net.Interface, error) {
+			opened = append(opened, interfaceName)
+			return &tap{}, &net.Interface{}, nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		for _, step := range []string{"", "bond0.100", "vlan100"} {
+			name.Store(step)
+			time.Sleep(15 * time.Second)
+			synctest.Wait()
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{"bond0.100", "vlan100"}, opened); diff != "" {
+			t.Errorf("opened (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestFilterAssembles(t *testing.T) {
+	program, err := onlyARP()
+	if err != nil || program.Len != 4 {
+		t.Errorf("the filter is %+v, %v", program, err)
+	}
+}
+
+func TestAsks(t *testing.T) {
+	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	for name, tc := range map[string]struct {
+		claim Claim
+		asks  bool
+	}{
+		"request":            {Claim{Address: a, Target: b}, true},
+		"gratuitous request": {Claim{Address: a, Target: a}, false},
+		"reply":              {Claim{Address: a, Target: b, Reply: true}, false},
+	} {
+		if tc.claim.Asks() != tc.asks {
+			t.Errorf("%s: asks is %t", name, tc.claim.Asks())
+		}
+	}
+}

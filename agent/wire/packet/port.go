@@ -1,0 +1,162 @@
+//go:build linux
+
+package packet
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Link is an interface as it was when it was looked at.
+type Link struct {
+	Name  string
+	Index int
+	MAC   [6]byte
+	// Up tells that it is set up and has carrier.
+	Up bool
+	// Path tells apart the ways by which frames may leave: it changes when the link below, its carrier or the active member
+	// of a bond does.
+	Path string
+}
+
+// Look looks at an interface by name.
+func Look(name string) (Link, error) {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return Link{}, fmt.Errorf("find interface %s: %w", name, err)
+	}
+	a := l.Attrs()
+	if len(a.HardwareAddr) != 6 {
+		return Link{}, fmt.Errorf("interface %s has the hardware address %q: want one of Ethernet", name, a.HardwareAddr)
+	}
+	link := Link{Name: name, Index: a.Index, MAC: [6]byte(a.HardwareAddr), Up: isUp(a), Path: pathOf(l)}
+	if a.ParentIndex == 0 {
+		return link, nil
+	}
+	// That the link below cannot be read, because it is in another namespace, is no trouble.
+	if parent, err := netlink.LinkByIndex(a.ParentIndex); err == nil {
+		link.Path += "/" + pathOf(parent)
+	}
+	return link, nil
+}
+
+func isUp(a *netlink.LinkAttrs) bool {
+	return a.RawFlags&unix.IFF_UP != 0 && a.RawFlags&unix.IFF_LOWER_UP != 0
+}
+
+func pathOf(l netlink.Link) string {
+	a := l.Attrs()
+	path := fmt.Sprintf("%d:%s:%t", a.Index, a.HardwareAddr, isUp(a))
+	if bond, is := l.(*netlink.Bond); is {
+		path += fmt.Sprintf(":%d", bond.ActiveSlave)
+	}
+	return path
+}
+
+// Port is an open socket (packet(7)). One goroutine may receive while another sends.
+type Port struct {
+	Link
+	file   *os.File
+	raw    syscall.RawConn
+	closed atomic.Bool
+}
+
+// Open opens an interface for frames of one type (host byte order, such as unix.ETH_P_ARP) that the filter lets through. It
+// takes the capability NET_RAW. buffer is asked of the kernel for what is not yet received, in bytes; the limit of
+// net.core.rmem_max holds.
+func Open(name string, etherType uint16, filter []bpf.Instruction, buffer int) (*Port, error) {
+	link, err := Look(name)
+	if err != nil {
+		return nil, err
+	}
+	program, err := assemble(filter)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open a packet socket (takes the capability NET_RAW): %w", err)
+	}
+	// Until it is bound the socket gets nothing, so nothing comes unfiltered.
+	err = errors.Join(
+		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, program),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, buffer),
+		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian(etherType), Ifindex: link.Index}),
+	)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("bind a packet socket to %s: %w", name, err), unix.Close(fd))
+	}
+	p := &Port{Link: link, file: os.NewFile(uintptr(fd), "packet socket on "+name)}
+	if p.raw, err = p.file.SyscallConn(); err != nil {
+		return nil, errors.Join(fmt.Errorf("use the packet socket on %s: %w", name, err), p.file.Close())
+	}
+	return p, nil
+}
+
+func assemble(filter []bpf.Instruction) (*unix.SockFprog, error) {
+	raw, err := bpf.Assemble(filter)
+	if err != nil {
+		return nil, fmt.Errorf("assemble a packet filter: %w", err)
+	}
+	program := make([]unix.SockFilter, len(raw))
+	for i, instruction := range raw {
+		program[i] = unix.SockFilter{Code: instruction.Op, Jt: instruction.Jt, Jf: instruction.Jf, K: instruction.K}
+	}
+	return &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}, nil //nolint:gosec // a filter has a few instructions
+}
+
+func bigEndian(v uint16) uint16 { return v<<8 | v>>8 }
+
+// Close closes the socket; a Receive that waits returns os.ErrClosed.
+func (p *Port) Close() error {
+	p.closed.Store(true)
+	return p.file.Close()
+}
+
+// failed is what an error of the socket means: the runtime has no name for the one of a socket that was closed meanwhile.
+func (p *Port) failed(what string, err error) error {
+	if p.closed.Load() {
+		err = os.ErrClosed
+	}
+	return fmt.Errorf("%s on %s: %w", what, p.Name, err)
+}
+
+// SetReadDeadline makes a Receive that waits return os.ErrDeadlineExceeded at that time.
+func (p *Port) SetReadDeadline(t time.Time) error { return p.file.SetReadDeadline(t) }
+
+// Receive waits for at least one frame and fills the batch with those that are there. It allocates nothing.
+func (p *Port) Receive(b *Batch) error {
+	b.failure = nil
+	err := p.raw.Read(b.receive)
+	if err == nil {
+		err = b.failure
+	}
+	if err != nil {
+		return p.failed("receive", err)
+	}
+	return nil
+}
+
+// Send sends the frames of a batch. What the interface has no room for is lost, as it would be on the wire.
+func (p *Port) Send(b *Batch) error {
+	b.failure, b.sent = nil, 0
+	if b.count == 0 {
+		return nil
+	}
+	err := p.raw.Write(b.send)
+	if err == nil {
+		err = b.failure
+	}
+	if err != nil {
+		return p.failed("send", err)
+	}
+	return nil
+}

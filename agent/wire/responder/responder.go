@@ -1,0 +1,272 @@
+//go:build linux
+
+package responder
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/boottime"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
+)
+
+const (
+	// batch is how many frames are taken from and given to the kernel with one system call.
+	batch = 64
+	// receiveBuffer is asked of the kernel, in bytes: requests that wait while the process does not run.
+	receiveBuffer = 1 << 20
+	// reopenPause is the pause before an interface that could not be used is tried again, lookEvery the time between two looks
+	// at it when the kernel tells of no change.
+	reopenPause = 100 * time.Millisecond
+	lookEvery   = 10 * time.Second
+)
+
+// Config is what a Responder works with.
+type Config struct {
+	// Interface returns the name of the VLAN interface; empty while there is none.
+	Interface func() string
+	// Watch calls changed when a network interface may have changed, until ctx ends; see netinfo.Watch.
+	Watch func(ctx context.Context, changed func()) error
+	// Open opens the interface and Look looks at it. Set in New; a test that is in another network namespace replaces them.
+	Open func(interfaceName string) (*packet.Port, error)
+	Look func(interfaceName string) (packet.Link, error)
+	// Seed makes the jitter of announcements; nodes should have different ones.
+	Seed uint64
+}
+
+// Counters count since the responder was made.
+type Counters struct {
+	// Frames are the received frames by what became of them. Those that the kernel filters out, such as replies, are not
+	// among them.
+	Frames map[Verdict]uint64
+	// Announced are the addresses that were announced; each announcement is a request and a reply.
+	Announced uint64
+}
+
+// Responder answers for the addresses of its table and announces them.
+type Responder struct {
+	Config
+	table     atomic.Pointer[Table]
+	frames    [verdicts]atomic.Uint64
+	announced atomic.Uint64
+	granted   chan struct{}
+	changed   chan struct{}
+}
+
+// New returns a responder that holds nothing; it starts nothing.
+func New(c Config) *Responder {
+	r := &Responder{Config: c, granted: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	if r.Open == nil {
+		r.Open = Open
+	}
+	if r.Look == nil {
+		r.Look = packet.Look
+	}
+	return r
+}
+
+// Grant replaces the table. It holds from the next packet on; addresses that are new are announced at once. It does not
+// block.
+func (r *Responder) Grant(t *Table) {
+	before := r.table.Swap(t)
+	if !slices.Equal(before.Addresses(), t.Addresses()) {
+		wake(r.granted)
+	}
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Counters returns what was counted so far.
+func (r *Responder) Counters() Counters {
+	c := Counters{Frames: map[Verdict]uint64{}, Announced: r.announced.Load()}
+	for i := range r.frames {
+		c.Frames[Verdict(i)] = r.frames[i].Load() //nolint:gosec // an index of a small array
+	}
+	return c
+}
+
+// Run answers and announces until ctx ends. An interface that goes is waited for, one that was made anew or has another
+// hardware address is opened anew.
+func (r *Responder) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	if r.Watch != nil {
+		group.Go(func() error { return r.Watch(ctx, func() { wake(r.changed) }) })
+	}
+	group.Go(func() error {
+		r.keepOpen(ctx)
+		return nil
+	})
+	return group.Wait()
+}
+
+func (r *Responder) keepOpen(ctx context.Context) {
+	told := ""
+	for ctx.Err() == nil {
+		if name := r.Interface(); name != "" {
+			err := r.serve(ctx, name)
+			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != told {
+				// An interface that is away for long is told of once.
+				klog.FromContext(ctx).Info("No addresses are answered for, trying again", "interface", name, "reason", text)
+				told = text
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(reopenPause):
+		}
+	}
+}
+
+// serve works with one socket until the interface is another or ctx ends.
+func (r *Responder) serve(ctx context.Context, name string) error {
+	p, err := r.Open(name)
+	if err != nil {
+		return err
+	}
+	klog.FromContext(ctx).V(2).Info("Answering ARP requests", "interface", name, "mac", fmt.Sprintf("%x", p.MAC))
+	group, ctx := errgroup.WithContext(ctx)
+	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
+	defer stop()
+	group.Go(func() error { return r.answerAll(p) })
+	group.Go(func() error { return r.announceAll(ctx, p) })
+	return group.Wait()
+}
+
+// answerAll answers until the socket is closed or fails.
+func (r *Responder) answerAll(p *packet.Port) error {
+	in, out := packet.NewBatch(batch, frameLength), packet.NewBatch(batch, frameLength)
+	for {
+		if err := p.Receive(in); err != nil {
+			return err
+		}
+		r.decide(in, out, p.MAC)
+		if err := p.Send(out); err != nil {
+			return err
+		}
+	}
+}
+
+// decide fills out with the answers to in. It allocates nothing.
+func (r *Responder) decide(in, out *packet.Batch, own MAC) {
+	out.Reset()
+	held, now := r.table.Load(), boottime.Now()
+	var f frame
+	for i := range in.Len() {
+		verdict := answer(in.Received(i), own, held, now, &f)
+		if verdict == Answered {
+			out.Add(f[:])
+		}
+		r.frames[verdict].Add(1)
+	}
+}
+
+// moved says that a socket is to be opened anew.
+type moved struct{ name string }
+
+func (m moved) Error() string { return "interface " + m.name + " is another one now" }
+
+// announceAll announces what is due until ctx ends or the interface is another. A new way by which frames leave, such as
+// another member of a bond, makes all addresses be announced anew.
+func (r *Responder) announceAll(ctx context.Context, p *packet.Port) error {
+	plan, out := newSchedule(r.Seed), packet.NewBatch(batch, frameLength)
+	path := p.Path
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		plan.follow(r.table.Load(), time.Now())
+		due, next := plan.take(time.Now())
+		if err := r.announce(p, out, due); err != nil {
+			return err
+		}
+		timer := time.NewTimer(time.Until(next))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+			continue
+		case <-r.granted:
+			timer.Stop()
+			continue
+		case <-look.C:
+		case <-r.changed:
+		}
+		timer.Stop()
+		link, err := r.look(p)
+		if err != nil {
+			return err
+		}
+		if link.Path != path {
+			klog.FromContext(ctx).V(2).Info("Frames leave by another way, announcing anew", "interface", p.Name, "before", path, "now", link.Path)
+			path = link.Path
+			plan.beginAll(time.Now())
+		}
+	}
+}
+
+// look tells whether the interface is still the one of the socket.
+func (r *Responder) look(p *packet.Port) (packet.Link, error) {
+	link, err := r.Look(p.Name)
+	if err != nil {
+		return packet.Link{}, err
+	}
+	if link.Index != p.Index || link.MAC != p.MAC || r.Interface() != p.Name {
+		return packet.Link{}, moved{p.Name}
+	}
+	return link, nil
+}
+
+// announce announces addresses, those of which this node may still speak.
+func (r *Responder) announce(p *packet.Port, out *packet.Batch, addresses []netip.Addr) error {
+	if len(addresses) == 0 {
+		return nil
+	}
+	held := r.table.Load()
+	out.Reset()
+	for _, a := range addresses {
+		if !held.Holds(a, boottime.Now()) {
+			continue
+		}
+		var request, reply frame
+		announceRequest(&request, p.MAC, a)
+		announceReply(&reply, p.MAC, a)
+		out.Add(request[:])
+		out.Add(reply[:])
+		r.announced.Add(1)
+		if out.Full() {
+			if err := p.Send(out); err != nil {
+				return err
+			}
+			out.Reset()
+		}
+	}
+	return p.Send(out)
+}
+
+// Open opens an interface for ARP requests that other machines have sent: to all, or to this one alone. What the interface
+// sees because somebody made it promiscuous is for others.
+func Open(interfaceName string) (*packet.Port, error) {
+	return packet.Open(interfaceName, unix.ETH_P_ARP, []bpf.Instruction{
+		bpf.LoadExtension{Num: bpf.ExtType},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_BROADCAST, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.PACKET_HOST, SkipTrue: 3},
+		bpf.LoadAbsolute{Off: atOperation, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: operationRequest, SkipTrue: 1},
+		bpf.RetConstant{Val: frameLength},
+		bpf.RetConstant{Val: 0},
+	}, receiveBuffer)
+}

@@ -1,0 +1,152 @@
+// Package account is the controller's one picture of the phoenixNAP account: blocks and networks, each read once for all that ask, and the one lock for changes.
+package account
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+)
+
+const (
+	// DefaultWindow is how old an answer may be when it is used again.
+	DefaultWindow = 30 * time.Second
+	// failureWindow is how long a failure answers for further questions, so that a dead API is not asked
+	// once for every Service.
+	failureWindow = 3 * time.Second
+)
+
+// Cloud is what the package asks of the phoenixNAP API.
+type Cloud interface {
+	// Blocks lists the IP blocks that carry all the tags; without tags all blocks of the account.
+	Blocks(ctx context.Context, tags map[string]string) ([]plan.Block, error)
+	// Network returns one public network.
+	Network(ctx context.Context, id string) (plan.Network, error)
+	// Block reads one block as it is now.
+	Block(ctx context.Context, id string) (plan.Block, error)
+	// TagAssignments returns the values of a tag by the ID of the block that carries it.
+	TagAssignments(ctx context.Context, name string) (map[string]string, error)
+}
+
+// Config says what an Account works with.
+type Config struct {
+	// Cloud is the phoenixNAP API.
+	Cloud Cloud
+	// Window is how old an answer may be when it is used again; 0 means DefaultWindow.
+	Window time.Duration
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Metrics to count in; nil for none.
+	Metrics *Metrics
+	// OnNetwork receives each network that is read, whoever asked; nil for nobody. It must not block, nor ask the Account.
+	OnNetwork func(plan.Network)
+}
+
+// Listing is the blocks of the account at one instant. It is shared: do not change it.
+type Listing struct {
+	// Blocks are all blocks of the account, of whatever owner.
+	Blocks []plan.Block
+	// AskedAt is when the request was sent; what the list lacks may have come later. The API's list may
+	// lag behind its single objects by some seconds.
+	AskedAt time.Time
+}
+
+// Account answers from one list of blocks and one reading of each network, however many ask, and finds blocks
+// that the list does not show (see Find). It is safe for concurrent use.
+type Account struct {
+	*lookups
+	config  Config
+	listing *reading[Listing]
+	// change admits one change of the account at a time: the API refuses a second change of a public
+	// network while it is BUSY, and two purchases must not both take the last place in it.
+	change chan struct{}
+
+	mu       sync.Mutex
+	networks map[string]*reading[plan.Network]
+}
+
+// New returns an Account. It starts nothing and asks nobody.
+func New(config Config) *Account {
+	if config.Window == 0 {
+		config.Window = DefaultWindow
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	if config.OnNetwork == nil {
+		config.OnNetwork = func(plan.Network) {}
+	}
+	a := &Account{lookups: newLookups(config.Cloud, config.Now), config: config, change: make(chan struct{}, 1), networks: map[string]*reading[plan.Network]{}}
+	a.listing = newReading(config, objectBlocks, a.list)
+	return a
+}
+
+// list asks without a filter: one list serves all owners, and whether the API joins several tags by
+// "and" is not documented.
+func (a *Account) list(ctx context.Context, askedAt time.Time) (Listing, error) {
+	blocks, err := a.config.Cloud.Blocks(ctx, nil)
+	return Listing{Blocks: blocks, AskedAt: askedAt}, err
+}
+
+// Blocks returns all blocks of the account, asked for at or after the given time; for the zero time at
+// most one window ago, and never before the last change that Changed told of. Errors are those of the API.
+// A failure answers for 3 seconds, whoever asks.
+func (a *Account) Blocks(ctx context.Context, after time.Time) (Listing, error) {
+	listing, err := a.listing.get(ctx, after)
+	if err != nil {
+		return Listing{}, fmt.Errorf("look at the IP blocks of the account: %w", err)
+	}
+	return listing, nil
+}
+
+// Network returns a public network under the same terms as Blocks. It is shared: do not change it. Errors
+// are those of the API, also that the network is not accessible.
+func (a *Account) Network(ctx context.Context, id string, after time.Time) (plan.Network, error) {
+	network, err := a.network(id).get(ctx, after)
+	if err != nil {
+		return plan.Network{}, fmt.Errorf("look at public network %s: %w", id, err)
+	}
+	return network, nil
+}
+
+func (a *Account) network(id string) *reading[plan.Network] {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if known, ok := a.networks[id]; ok {
+		return known
+	}
+	r := newReading(a.config, objectNetwork, func(ctx context.Context, _ time.Time) (plan.Network, error) {
+		network, err := a.config.Cloud.Network(ctx, id)
+		if err == nil {
+			a.config.OnNetwork(network)
+		}
+		return network, err
+	})
+	a.networks[id] = r
+	return r
+}
+
+// Changed says that something of the account was changed, or may have been: nothing that was asked for
+// before counts as fresh any more.
+func (a *Account) Changed() {
+	a.forget()
+	a.listing.expire()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, network := range a.networks {
+		network.expire()
+	}
+}
+
+// Exclusive waits until no other change of the account is under way. The caller looks, decides and
+// changes before it calls done.
+func (a *Account) Exclusive(ctx context.Context) (done func(), err error) {
+	select {
+	case a.change <- struct{}{}:
+		return sync.OnceFunc(func() { <-a.change }), nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for another change of the account: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,172 @@
+package pnap
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoenixnap/go-sdk-bmc/ipapi/v3"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+)
+
+// BlockRequest is an IP block to buy.
+type BlockRequest struct {
+	// Location is the 3-letter code of the site.
+	Location string
+	// Size is the prefix length with its slash, such as "/29".
+	Size string
+	// Description is free text of at most 250 characters.
+	Description string
+	// Tags by name; the names must exist (see EnsureTags).
+	Tags map[string]string
+}
+
+// Blocks lists the IPv4 and IPv6 blocks of the account that carry all the given tags. The API is asked
+// to filter, but whether it joins several tags by "and" is not documented, so the answer is filtered again.
+func (c *Client) Blocks(ctx context.Context, tags map[string]string) ([]plan.Block, error) {
+	const op = "list IP blocks"
+	ctx = asking(ctx, op)
+	query := c.blocks.IPBlocksAPI.IpBlocksGet(ctx)
+	if len(tags) > 0 {
+		query = query.Tag(tagFilter(tags))
+	}
+	body, err := request(ctx, c, op, "", query.Execute)
+	if err != nil {
+		return nil, err
+	}
+	elements, err := decodeList(ctx, op, body, "id")
+	if err != nil {
+		return nil, err
+	}
+	blocks := make([]plan.Block, 0, len(elements))
+	for _, element := range elements {
+		if block := decodeBlock(element); carries(block.Tags, tags) {
+			blocks = append(blocks, block)
+		}
+	}
+	return blocks, nil
+}
+
+// Block returns the block with the given ID. Unlike the list it never lags.
+func (c *Client) Block(ctx context.Context, id string) (plan.Block, error) {
+	const op = "get IP block"
+	ctx = asking(ctx, op)
+	body, err := request(ctx, c, op, id, c.blocks.IPBlocksAPI.IpBlocksIpBlockIdGet(ctx, id).Execute)
+	if err != nil {
+		return plan.Block{}, err
+	}
+	element, err := decodeObject(op, id, body)
+	if err != nil {
+		return plan.Block{}, err
+	}
+	return decodeBlock(element), nil
+}
+
+// BuyBlock buys a block. It costs money and is not idempotent: after an error for which IsUnanswered
+// holds, the block may exist.
+func (c *Client) BuyBlock(ctx context.Context, wanted BlockRequest) (plan.Block, error) {
+	const op = "buy IP block"
+	ctx = asking(ctx, op)
+	name := wanted.Size + " in " + wanted.Location
+	order := ipapi.NewIpBlockCreate(wanted.Location, wanted.Size)
+	order.SetTags(tagRequests(wanted.Tags))
+	if wanted.Description != "" {
+		order.SetDescription(wanted.Description)
+	}
+	body, err := request(ctx, c, op, name, c.blocks.IPBlocksAPI.IpBlocksPost(ctx).IpBlockCreate(*order).Execute)
+	if err != nil {
+		c.forgetTagsAfter(err)
+		return plan.Block{}, err
+	}
+	element, err := decodeNew(op, name, body)
+	if err != nil {
+		return plan.Block{}, err
+	}
+	return decodeBlock(element), nil
+}
+
+// SetBlockTags replaces all tags of a block.
+func (c *Client) SetBlockTags(ctx context.Context, id string, tags map[string]string) error {
+	const op = "set tags of IP block"
+	ctx = asking(ctx, op)
+	call := c.blocks.IPBlocksAPI.IpBlocksIpBlockIdTagsPut(ctx, id).TagAssignmentRequest(tagRequests(tags))
+	_, err := request(ctx, c, op, id, call.Execute)
+	c.forgetTagsAfter(err)
+	return err
+}
+
+// DeleteBlock gives a block back. The API allows it for an unassigned block only.
+func (c *Client) DeleteBlock(ctx context.Context, id string) error {
+	const op = "delete IP block"
+	ctx = asking(ctx, op)
+	_, err := request(ctx, c, op, id, c.blocks.IPBlocksAPI.IpBlocksIpBlockIdDelete(ctx, id).Execute)
+	return err
+}
+
+func decodeBlock(o object) plan.Block {
+	cidr, err := netip.ParsePrefix(o.text("cidr"))
+	if err != nil {
+		cidr = netip.Prefix{}
+	}
+	created, err := time.Parse(time.RFC3339, o.text("createdOn"))
+	if err != nil {
+		created = time.Time{}
+	}
+	tags := map[string]string{}
+	for _, tag := range o.list("tags") {
+		if name := tag.text("name"); name != "" {
+			tags[name] = tag.text("value")
+		}
+	}
+	return plan.Block{
+		ID:           o.text("id"),
+		Location:     o.text("location"),
+		CIDR:         cidr,
+		Status:       plan.Status(o.text("status")),
+		ResourceID:   o.text("assignedResourceId"),
+		ResourceType: foldResourceType(o.text("assignedResourceType")),
+		Description:  o.text("description"),
+		Tags:         tags,
+		BringYourOwn: o.flag("isBringYourOwn"),
+		CreatedOn:    created,
+	}
+}
+
+// foldResourceType makes one of PUBLIC_NETWORK and "public network"; the API has been seen to write both.
+func foldResourceType(word string) string {
+	return strings.ReplaceAll(strings.ToLower(word), "_", " ")
+}
+
+func carries(have, want map[string]string) bool {
+	for name, value := range want {
+		if got, ok := have[name]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+func tagFilter(tags map[string]string) []string {
+	filter := make([]string, 0, len(tags))
+	for _, name := range slices.Sorted(maps.Keys(tags)) {
+		filter = append(filter, name+"."+tags[name])
+	}
+	return filter
+}
+
+// tagRequests never returns nil: the SDK would send null, which is no list.
+func tagRequests(tags map[string]string) []ipapi.TagAssignmentRequest {
+	requests := make([]ipapi.TagAssignmentRequest, 0, len(tags))
+	for _, name := range slices.Sorted(maps.Keys(tags)) {
+		tag := ipapi.NewTagAssignmentRequest(name)
+		if value := tags[name]; value != "" {
+			tag.SetValue(value)
+		}
+		requests = append(requests, *tag)
+	}
+	return requests
+}

@@ -1,0 +1,46 @@
+// Package provider presents the provider to the Kubernetes cloud-provider framework.
+package provider
+
+import (
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// Cloud implements cloudprovider.Interface. It holds what main has built and builds nothing itself.
+type Cloud struct{ instances cloudprovider.InstancesV2 }
+
+var _ cloudprovider.Interface = (*Cloud)(nil)
+
+// New returns the provider.
+func New(instances cloudprovider.InstancesV2) *Cloud { return &Cloud{instances: instances} }
+
+// Initialize implements cloudprovider.Interface. There is nothing to do: our own loops are controllers
+// of the framework and begin and end with them.
+func (*Cloud) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
+
+// LoadBalancer implements cloudprovider.Interface. Services have a controller of their own, which is not
+// the framework's.
+func (*Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
+
+// InstancesV2 implements cloudprovider.Interface.
+func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c.instances, true }
+
+// Instances implements cloudprovider.Interface; InstancesV2 has taken its place.
+func (*Cloud) Instances() (cloudprovider.Instances, bool) { return nil, false }
+
+// Zones implements cloudprovider.Interface; InstancesV2 has taken its place.
+func (*Cloud) Zones() (cloudprovider.Zones, bool) { return nil, false }
+
+// Clusters implements cloudprovider.Interface; phoenixNAP knows no clusters.
+func (*Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
+
+// Routes implements cloudprovider.Interface; phoenixNAP routes no pod networks.
+func (*Cloud) Routes() (cloudprovider.Routes, bool) { return nil, false }
+
+// ProviderName implements cloudprovider.Interface.
+func (*Cloud) ProviderName() string { return contract.ProviderName }
+
+// HasClusterID implements cloudprovider.Interface. The identity of the cluster is the UID of the
+// namespace kube-system, which always exists.
+func (*Cloud) HasClusterID() bool { return true }

@@ -1,4 +1,0 @@
-package controlplane
-
-// IsRoutable is isRoutable, for tests.
-var IsRoutable = isRoutable

@@ -1,0 +1,83 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+)
+
+// closedError is why a gate refuses a request.
+type closedError struct{}
+
+func (closedError) Error() string { return "the process is ending and makes no more changes" }
+
+// Unsent tells whoever classifies the error that nothing left the process.
+func (closedError) Unsent() bool { return true }
+
+// gate counts the requests that pass through it. Once it is closed it lets none pass.
+type gate struct {
+	mu     sync.Mutex
+	closed bool
+	inside int
+	idle   chan struct{} // closed when the gate is closed and nothing is inside
+}
+
+func newGate() *gate { return &gate{idle: make(chan struct{})} }
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.inside++
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside--
+	if g.closed && g.inside == 0 {
+		close(g.idle)
+	}
+}
+
+// close lets nothing pass any more.
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return
+	}
+	g.closed = true
+	if g.inside == 0 {
+		close(g.idle)
+	}
+}
+
+// drain waits until nothing is inside a closed gate.
+func (g *gate) drain(ctx context.Context) error {
+	select {
+	case <-g.idle:
+		return nil
+	case <-ctx.Done():
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return fmt.Errorf("%d changes are still without an answer: %w", g.inside, ctx.Err())
+	}
+}
+
+// pass sends the request if the gate is open. The answer counts as the end of it, without its body: by then
+// the server has done what it does.
+func (g *gate) pass(base http.RoundTripper, request *http.Request) (*http.Response, error) {
+	if !g.enter() {
+		if request.Body != nil {
+			_ = request.Body.Close() // http.RoundTripper must close it; there is nobody to tell
+		}
+		return nil, closedError{}
+	}
+	defer g.leave()
+	return base.RoundTrip(request)
+}

@@ -1,0 +1,240 @@
+// Package leader ends a leader's work before it gives its Lease back, so that the next leader finds no
+// change of the last one under way, and fences off a leader that lost its Lease without knowing.
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// lastRecords is how long objects may still be changed after the last change of the account.
+	lastRecords = 150 * time.Millisecond
+	// releaseAttempts bounds how often a Lease is read again after somebody else wrote it in between.
+	releaseAttempts = 3
+)
+
+// Handover stands between the process and the servers that it changes. It knows from the requests of the
+// leader election which Leases the process holds and under what name: the framework, which runs the
+// election, tells neither.
+type Handover struct {
+	cloud   *gate // changes of the account
+	objects *gate // changes of anything in the cluster but Leases
+	leases  *gate
+
+	mu sync.Mutex
+	// held has the identity that the process last wrote into each Lease. Whether it stands there still, the
+	// Lease itself must say.
+	held map[types.NamespacedName]string
+	// renewed has for each Lease that the process acquired when it sent the last renewal that a server accepted.
+	renewed map[types.NamespacedName]instant
+
+	election  *Election // nil without leader election
+	lost      bool      // a Lease was lost; successor is who holds it, if anyone
+	successor string
+	refused   bool // the last change was refused, and logged
+	releasing bool // the process gives its Leases back, so that it does not lose them
+}
+
+// Renewed is when the process sent the last renewal of a Lease that a server accepted; zero when none was.
+func (h *Handover) Renewed() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var last time.Time
+	for _, at := range h.renewed {
+		if at.monotonic.After(last) {
+			last = at.monotonic
+		}
+	}
+	return last
+}
+
+// New returns an open Handover: changes pass.
+func New() *Handover {
+	return &Handover{
+		cloud: newGate(), objects: newGate(), leases: newGate(),
+		held: map[types.NamespacedName]string{}, renewed: map[types.NamespacedName]instant{},
+	}
+}
+
+// roundTripper makes a function an http.RoundTripper.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+// WrapCloud puts the Handover around a transport to the phoenixNAP API.
+func (h *Handover) WrapCloud(base http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if !isChange(request.Method) {
+			return base.RoundTrip(request)
+		}
+		return h.cloud.pass(base, request)
+	})
+}
+
+// WrapKube puts the Handover around a transport to the Kubernetes API, that of the leader election included.
+func (h *Handover) WrapKube(base http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		key, isOne := leaseKey(request.URL.Path)
+		switch {
+		case request.Method == http.MethodGet && isOne:
+			return h.readLease(base, request, key)
+		case !isChange(request.Method):
+			return base.RoundTrip(request)
+		case !isLease(request.URL.Path):
+			return h.objects.pass(base, request)
+		}
+		return h.writeLease(base, request)
+	})
+}
+
+// writeLease passes on a request that writes a Lease. One that cannot be read passes too, but counts as no renewal.
+func (h *Handover) writeLease(base http.RoundTripper, request *http.Request) (*http.Response, error) {
+	key, ours := h.remember(request)
+	sent := clocks()
+	response, err := h.leases.pass(base, request)
+	if ours && err == nil && response.StatusCode < http.StatusMultipleChoices {
+		h.noteRenewal(key, sent)
+	}
+	return response, err
+}
+
+func isChange(method string) bool { return method != http.MethodGet && method != http.MethodHead }
+
+func isLease(path string) bool {
+	return strings.Contains(path, "/apis/coordination.k8s.io/") && strings.Contains(path, "/leases")
+}
+
+// remember notes under what name a Lease is about to be written; false when it has no holder, or cannot be read.
+// That it may fail to be written does not matter: a Lease is given back only when the name stands there.
+func (h *Handover) remember(request *http.Request) (types.NamespacedName, bool) {
+	lease, err := leaseIn(request)
+	if err != nil {
+		klog.FromContext(request.Context()).V(2).Info("A Lease that is written cannot be read, so it will not be given back early", "path", request.URL.Path, "err", err)
+		return types.NamespacedName{}, false
+	}
+	key, holder := types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}, holderOf(lease)
+	if holder == "" {
+		return key, false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held[key] = holder
+	return key, true
+}
+
+func leaseIn(request *http.Request) (*coordinationv1.Lease, error) {
+	if request.GetBody == nil {
+		return nil, errors.New("its body can be read only once")
+	}
+	body, err := request.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := io.ReadAll(body)
+	if err != nil {
+		return nil, err
+	}
+	return decodeLease(raw)
+}
+
+func decodeLease(raw []byte) (*coordinationv1.Lease, error) {
+	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	lease, ok := decoded.(*coordinationv1.Lease)
+	if !ok {
+		return nil, fmt.Errorf("it is a %T", decoded)
+	}
+	return lease, nil
+}
+
+func holderOf(lease *coordinationv1.Lease) string {
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// Quiesce refuses every further change, except of Leases, and waits until those under way have been
+// answered. Changes of the account come first: for a moment it can still be recorded in the cluster what
+// became of the last of them, which the next leader would otherwise have to find out. The error says how
+// many had no answer when ctx ended.
+func (h *Handover) Quiesce(ctx context.Context) error {
+	h.cloud.close()
+	err := h.cloud.drain(ctx)
+	select {
+	case <-time.After(lastRecords):
+	case <-ctx.Done():
+	}
+	h.objects.close()
+	return errors.Join(err, h.objects.drain(ctx))
+}
+
+// Release ends the election's renewals and gives back every Lease that the process still holds, so that
+// another replica need not wait for its end. leases must not go through WrapKube. The process has to end
+// afterwards.
+func (h *Handover) Release(ctx context.Context, leases coordinationclient.LeasesGetter) error {
+	h.leases.close()
+	h.mu.Lock()
+	h.releasing = true
+	h.mu.Unlock()
+	if err := h.leases.drain(ctx); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	held := maps.Clone(h.held)
+	h.mu.Unlock()
+	var problems []error
+	for key, identity := range held {
+		if err := giveBack(ctx, leases.Leases(key.Namespace), key.Name, identity); err != nil {
+			problems = append(problems, fmt.Errorf("give back the Lease %s: %w", key, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// giveBack empties the Lease by compare-and-swap if identity holds it.
+func giveBack(ctx context.Context, leases coordinationclient.LeaseInterface, name, identity string) error {
+	for attempt := 1; ; attempt++ {
+		lease, err := leases.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if holderOf(lease) != identity {
+			return nil
+		}
+		_, err = leases.Update(ctx, released(lease), metav1.UpdateOptions{})
+		if !apierrors.IsConflict(err) || attempt == releaseAttempts {
+			return err
+		}
+	}
+}
+
+// released is the Lease without a holder, valid for a second, as client-go's leader election gives it back.
+func released(lease *coordinationv1.Lease) *coordinationv1.Lease {
+	free := lease.DeepCopy()
+	nobody, second := "", int32(1)
+	free.Spec.HolderIdentity, free.Spec.LeaseDurationSeconds = &nobody, &second
+	return free
+}

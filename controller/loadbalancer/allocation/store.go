@@ -1,0 +1,118 @@
+// Package allocation stores who holds which address of an IP block: one ConfigMap for each block, changed by compare-and-swap.
+package allocation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+const (
+	// NamePrefix and the ID of the block make the name of its ConfigMap, in the namespace kube-system.
+	NamePrefix = "phoenixnap-ip-block-"
+	// Label is "true" on these ConfigMaps.
+	Label = contract.Prefix + "ip-block-ledger"
+)
+
+var (
+	// ErrConflict says that the stored ledger is not the one that was read: read it again and decide anew.
+	ErrConflict = errors.New("the ledger was changed meanwhile")
+	// ErrNotFound says that nothing is stored of the block.
+	ErrNotFound = errors.New("no ledger is stored")
+)
+
+// Store keeps ledgers in the cluster. It is safe for concurrent use, by several processes too.
+type Store struct {
+	configMaps typedcorev1.ConfigMapInterface
+}
+
+// NewStore returns a Store. It asks nobody.
+func NewStore(kube kubernetes.Interface) *Store {
+	return &Store{configMaps: kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)}
+}
+
+// List reads all ledgers as they are now, ordered by block ID. One that cannot be read is an error: an
+// address that it gives must not be given again.
+func (s *Store) List(ctx context.Context) ([]plan.Ledger, error) {
+	list, err := s.configMaps.List(ctx, metav1.ListOptions{LabelSelector: Label + "=true"})
+	if err != nil {
+		return nil, fmt.Errorf("list the ledgers of IP blocks: %w", err)
+	}
+	ledgers := make([]plan.Ledger, 0, len(list.Items))
+	for i := range list.Items {
+		read, err := decode(&list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		ledgers = append(ledgers, read)
+	}
+	slices.SortFunc(ledgers, func(a, b plan.Ledger) int { return cmp.Compare(a.BlockID, b.BlockID) })
+	return ledgers, nil
+}
+
+// Get reads the ledger of one block as it is now; ErrNotFound when none is stored.
+func (s *Store) Get(ctx context.Context, blockID string) (plan.Ledger, error) {
+	object, err := s.configMaps.Get(ctx, NamePrefix+blockID, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return plan.Ledger{}, fmt.Errorf("IP block %s: %w", blockID, ErrNotFound)
+	case err != nil:
+		return plan.Ledger{}, fmt.Errorf("read the ledger of IP block %s: %w", blockID, err)
+	}
+	return decode(object)
+}
+
+// Save stores the ledger and returns it with its new version. ErrConflict when what is stored is not the
+// version that l was made from; a ledger without a version is created.
+func (s *Store) Save(ctx context.Context, l plan.Ledger) (plan.Ledger, error) {
+	object, err := encode(l)
+	if err != nil {
+		return plan.Ledger{}, err
+	}
+	stored, err := s.write(ctx, object)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && l.Version != "":
+		return plan.Ledger{}, fmt.Errorf("save the ledger of IP block %s: %w (%w)", l.BlockID, ErrConflict, err)
+	case err != nil:
+		return plan.Ledger{}, fmt.Errorf("save the ledger of IP block %s: %w", l.BlockID, err)
+	}
+	l.Version = stored.ResourceVersion
+	return l, nil
+}
+
+func (s *Store) write(ctx context.Context, object *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+	if object.ResourceVersion == "" {
+		return s.configMaps.Create(ctx, object, metav1.CreateOptions{})
+	}
+	return s.configMaps.Update(ctx, object, metav1.UpdateOptions{})
+}
+
+// Delete removes the ledger of a block that is gone; ErrConflict when what is stored is not the version
+// that l was made from. That nothing is stored is no error.
+func (s *Store) Delete(ctx context.Context, l plan.Ledger) error {
+	if l.Version == "" {
+		return nil
+	}
+	err := s.configMaps.Delete(ctx, NamePrefix+l.BlockID, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{ResourceVersion: &l.Version},
+	})
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("delete the ledger of IP block %s: %w (%w)", l.BlockID, ErrConflict, err)
+	default:
+		return fmt.Errorf("delete the ledger of IP block %s: %w", l.BlockID, err)
+	}
+}

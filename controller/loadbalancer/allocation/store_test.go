@@ -1,0 +1,209 @@
+package allocation_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+)
+
+var plane *controlplane.ControlPlane
+
+func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &plane)) }
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func client(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	kube, err := kubernetes.NewForConfig(plane.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kube
+}
+
+// store is a Store on the control plane's real API server, emptied for the test.
+func store(t *testing.T) *allocation.Store {
+	t.Helper()
+	kube := client(t)
+	err := kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: allocation.Label})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return allocation.NewStore(kube)
+}
+
+func fresh(id string) plan.Ledger {
+	return plan.NewLedger(id, netip.MustParsePrefix("203.0.113.8/29"))
+}
+
+func take(t *testing.T, l plan.Ledger, name string) plan.Ledger {
+	t.Helper()
+	l, _, err := l.Take(plan.Holder{Namespace: "shop", Name: name, UID: "u-" + name}, plan.Ask{Now: noon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func save(t *testing.T, s *allocation.Store, l plan.Ledger) plan.Ledger {
+	t.Helper()
+	saved, err := s.Save(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return saved
+}
+
+func TestLifeOfALedger(t *testing.T) {
+	s := store(t)
+	if _, err := s.Get(t.Context(), "b1"); !errors.Is(err, allocation.ErrNotFound) {
+		t.Errorf("before anything is stored: %v", err)
+	}
+	first := save(t, s, take(t, fresh("b1"), "web"))
+	second := save(t, s, take(t, first, "api"))
+	if first.Version == "" || first.Version == second.Version {
+		t.Errorf("versions are %q and %q", first.Version, second.Version)
+	}
+	got, err := s.Get(t.Context(), "b1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(second, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+		t.Errorf("read (-saved +got):\n%s", diff)
+	}
+	if err := s.Delete(t.Context(), first); !errors.Is(err, allocation.ErrConflict) {
+		t.Errorf("an old version deletes: %v", err)
+	}
+	for range 2 {
+		if err := s.Delete(t.Context(), second); err != nil {
+			t.Errorf("delete: %v", err)
+		}
+	}
+	if _, err := s.Save(t.Context(), take(t, second, "www")); !errors.Is(err, allocation.ErrConflict) {
+		t.Errorf("a deleted ledger is saved: %v", err)
+	}
+}
+
+func TestListIsOrderedAndComplete(t *testing.T) {
+	s := store(t)
+	for _, id := range []string{"b3", "b1", "b2"} {
+		save(t, s, take(t, fresh(id), "web"))
+	}
+	configMaps := client(t).CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	stranger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: allocation.NamePrefix + "without-label"}}
+	if _, err := configMaps.Create(t.Context(), stranger, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := configMaps.Delete(t.Context(), stranger.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}()
+	ledgers, err := s.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, l := range ledgers {
+		ids = append(ids, l.BlockID)
+		if l.Version == "" || len(l.Held) != 1 {
+			t.Errorf("ledger is %v", l)
+		}
+	}
+	if diff := cmp.Diff([]string{"b1", "b2", "b3"}, ids); diff != "" {
+		t.Errorf("blocks (-want +got):\n%s", diff)
+	}
+}
+
+// TestDamagedLedgerHidesNothing: what cannot be read may give an address to somebody.
+func TestDamagedLedgerHidesNothing(t *testing.T) {
+	s := store(t)
+	save(t, s, fresh("b1"))
+	maps := client(t).CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	object, err := maps.Get(t.Context(), allocation.NamePrefix+"b1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object.Data["ledger.json"] = "{"
+	if _, err := maps.Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if ledgers, err := s.List(t.Context()); err == nil {
+		t.Errorf("the list is %v", ledgers)
+	}
+	if l, err := s.Get(t.Context(), "b1"); err == nil {
+		t.Errorf("the ledger is %v", l)
+	}
+}
+
+// TestOneOfTwoWritersWins: writers that read the same version race for the last address again and again;
+// each time exactly one of them wins, and no address is given twice.
+func TestOneOfTwoWritersWins(t *testing.T) {
+	s := store(t)
+	other := allocation.NewStore(client(t))
+	save(t, s, fresh("b1"))
+	for round := range 5 {
+		before, err := s.Get(t.Context(), "b1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		results := make([]error, 2)
+		var both sync.WaitGroup
+		for i, writer := range []*allocation.Store{s, other} {
+			wanted := take(t, before, fmt.Sprintf("s%d-%d", round, i))
+			both.Go(func() { _, results[i] = writer.Save(t.Context(), wanted) })
+		}
+		both.Wait()
+		wantOneWinner(t, results)
+		after, err := s.Get(t.Context(), "b1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(after.Held) != round+1 {
+			t.Errorf("after round %d %d addresses are given", round, len(after.Held))
+		}
+	}
+}
+
+// TestOneOfTwoCreatorsWins is the same for the first holder of a block.
+func TestOneOfTwoCreatorsWins(t *testing.T) {
+	s := store(t)
+	results := make([]error, 2)
+	var both sync.WaitGroup
+	for i, writer := range []*allocation.Store{s, allocation.NewStore(client(t))} {
+		wanted := take(t, fresh("b1"), fmt.Sprint("s", i))
+		both.Go(func() { _, results[i] = writer.Save(t.Context(), wanted) })
+	}
+	both.Wait()
+	wantOneWinner(t, results)
+}
+
+func wantOneWinner(t *testing.T, results []error) {
+	t.Helper()
+	winners := 0
+	for _, err := range results {
+		switch {
+		case err == nil:
+			winners++
+		case !errors.Is(err, allocation.ErrConflict):
+			t.Errorf("the loser was told %v", err)
+		}
+	}
+	if winners != 1 {
+		t.Errorf("%d of two writers won: %v", winners, results)
+	}
+}

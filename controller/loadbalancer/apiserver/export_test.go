@@ -1,0 +1,4 @@
+package apiserver
+
+// IsRoutable is isRoutable, for tests.
+var IsRoutable = isRoutable

@@ -1,0 +1,121 @@
+package apiserver
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// portName is the name of the one port, of the Service and of its EndpointSlices: endpoints belong to a port of a
+// Service by name. The API servers give theirs the same.
+const portName = "https"
+
+const (
+	// apiServerSlices selects the EndpointSlices that the API servers write, in the namespace default.
+	apiServerSlices = discoveryv1.LabelServiceName + "=" + kubernetesService
+	// ourSlices selects the EndpointSlices that we wrote, in the namespace kube-system.
+	ourSlices = discoveryv1.LabelManagedBy + "=" + ManagedBy + "," + discoveryv1.LabelServiceName + "=" + ServiceName
+)
+
+// mirror is an EndpointSlice to be written, without what depends on the Service.
+type mirror struct {
+	name      string
+	port      int32
+	endpoints []discoveryv1.Endpoint
+}
+
+// mirrors returns a mirror for each IPv4 slice of the API servers that has a port, ordered by name. Addresses that
+// an EndpointSlice must not hold are left out; a mirror may be empty.
+func mirrors(source []discoveryv1.EndpointSlice) []mirror {
+	var mirrored []mirror
+	for _, slice := range source {
+		port, found := apiPort(slice.Ports)
+		if slice.AddressType != discoveryv1.AddressTypeIPv4 || slice.DeletionTimestamp != nil || !found {
+			continue
+		}
+		mirrored = append(mirrored, mirror{name: ServiceName + "-" + slice.Name, port: port, endpoints: routable(slice.Endpoints)})
+	}
+	slices.SortFunc(mirrored, func(a, b mirror) int { return strings.Compare(a.name, b.name) })
+	return mirrored
+}
+
+// apiPort returns the TCP port named https, else the first TCP port.
+func apiPort(ports []discoveryv1.EndpointPort) (number int32, found bool) {
+	for _, port := range ports {
+		if port.Port == nil || (port.Protocol != nil && *port.Protocol != corev1.ProtocolTCP) {
+			continue
+		}
+		if port.Name != nil && *port.Name == portName {
+			return *port.Port, true
+		}
+		if !found {
+			number, found = *port.Port, true
+		}
+	}
+	return number, found
+}
+
+// routable returns the endpoints with the addresses that the API allows in an EndpointSlice, ordered by address.
+// Node and zone are left out: for the Service every API server is as good as any other.
+func routable(endpoints []discoveryv1.Endpoint) []discoveryv1.Endpoint {
+	kept := make([]discoveryv1.Endpoint, 0, len(endpoints))
+	for _, endpoint := range endpoints {
+		addresses := slices.DeleteFunc(slices.Clone(endpoint.Addresses), func(a string) bool { return !isRoutable(a) })
+		if len(addresses) > 0 {
+			kept = append(kept, discoveryv1.Endpoint{Addresses: addresses, Conditions: endpoint.Conditions})
+		}
+	}
+	slices.SortFunc(kept, func(a, b discoveryv1.Endpoint) int { return strings.Compare(a.Addresses[0], b.Addresses[0]) })
+	return kept
+}
+
+// isRoutable follows ValidateNonSpecialIP of k8s.io/kubernetes: no unspecified, loopback or link-local address, and no
+// multicast on the link.
+func isRoutable(address string) bool {
+	a, err := netip.ParseAddr(address)
+	return err == nil && a.Is4() && !a.IsUnspecified() && !a.IsLoopback() && !a.IsLinkLocalUnicast() && !a.IsLinkLocalMulticast()
+}
+
+// backends returns the addresses and ports of all API servers.
+func backends(mirrored []mirror) []netip.AddrPort {
+	var found []netip.AddrPort
+	for _, m := range mirrored {
+		for _, endpoint := range m.endpoints {
+			for _, address := range endpoint.Addresses {
+				if a, err := netip.ParseAddr(address); err == nil {
+					found = append(found, netip.AddrPortFrom(a, uint16(m.port))) //nolint:gosec // the API validates ports
+				}
+			}
+		}
+	}
+	return found
+}
+
+// slice returns the EndpointSlice of the mirror. It belongs to the Service and goes with it.
+func (m mirror) slice(service *corev1.Service) *discoveryv1.EndpointSlice {
+	name, protocol, port, yes := portName, corev1.ProtocolTCP, m.port, true
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: service.Namespace, Name: m.name,
+			Labels: map[string]string{discoveryv1.LabelServiceName: service.Name, discoveryv1.LabelManagedBy: ManagedBy},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Service", Name: service.Name, UID: service.UID, Controller: &yes,
+			}},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   m.endpoints,
+		Ports:       []discoveryv1.EndpointPort{{Name: &name, Protocol: &protocol, Port: &port}},
+	}
+}
+
+// outdated tells whether an EndpointSlice of ours says something else than it should.
+func outdated(have, want *discoveryv1.EndpointSlice) bool {
+	return !equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) ||
+		!equality.Semantic.DeepEqual(have.Ports, want.Ports) ||
+		!equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences)
+}

@@ -1,0 +1,289 @@
+package orphans_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+)
+
+const (
+	clusterUID   = "0d9aa9a1-3b1c-4c7e-9f35-0d6f6f6b3a11"
+	otherCluster = "0d9aa9a1-3b1c-4c7e-9f35-0d6f6f6b3a12"
+	networkID    = "60473c2509268bc77fd06d29"
+	otherNetwork = "60473c2509268bc77fd06d30"
+	blockID      = "60473c2509268bc77fd06d40"
+	accountID    = "shop-account"
+	grace        = time.Hour
+)
+
+// errCrash ends a look as the end of the process would.
+var errCrash = errors.New("crash")
+
+// specs are the OpenAPI documents that every exchange with the API is held to.
+var specs = sync.OnceValues(func() (*pnapsim.Specs, error) {
+	return pnapsim.LoadSpecs(context.Background(), "")
+})
+
+// world is a phoenixNAP account behind HTTP, a Kubernetes API in memory and a collector.
+type world struct {
+	t         *testing.T
+	clock     *pnapsim.ManualClock
+	sim       *pnapsim.Sim
+	kube      *fake.Clientset
+	informers informers.SharedInformerFactory
+	events    *record.FakeRecorder
+	client    *pnap.Client
+	config    orphans.Config
+	collector *orphans.Collector
+	heard     []string
+
+	// calls counts requests to the API through the collector; the one of number crashAt is its last.
+	calls, crashAt int
+}
+
+// option changes a world before it begins.
+type option func(*pnapsim.Config, *pnapsim.AccountSeed, *orphans.Config)
+
+// block seeds a block with the tags, assigned to a network or, with an empty name, to none.
+func block(id, cidr, network string, tags map[string]string) option {
+	return func(_ *pnapsim.Config, a *pnapsim.AccountSeed, _ *orphans.Config) {
+		a.Blocks = append(a.Blocks, pnapsim.BlockSeed{ID: id, Location: "ASH", CIDR: cidr, Network: network, Tags: tags})
+	}
+}
+
+func collecting(_ *pnapsim.Config, _ *pnapsim.AccountSeed, c *orphans.Config) { c.Collect = true }
+
+// ours are the tags of a block of this cluster, with one more.
+func ours(name, value string) map[string]string {
+	return map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID, name: value}
+}
+
+func newWorld(t *testing.T, options ...option) *world {
+	t.Helper()
+	w := &world{t: t, clock: pnapsim.NewManualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)), events: record.NewFakeRecorder(1000)}
+	w.kube = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: clusterUID}})
+	w.informers = informers.NewSharedInformerFactory(w.kube, 0)
+	seed := pnapsim.AccountSeed{
+		ID: accountID,
+		Clients: []pnapsim.ClientSeed{{ID: "ccm", Secret: "a-secret-that-must-not-leak", Judged: true, OwnershipTags: map[string]string{
+			contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
+		}}},
+		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: "ASH", VLAN: 20}, {ID: otherNetwork, Name: "other", Location: "ASH", VLAN: 21}},
+	}
+	documents, err := specs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	simulated := pnapsim.Config{Clock: w.clock, Specs: documents}
+	w.config = orphans.Config{
+		Ledgers: allocation.NewStore(w.kube), Kube: w.kube, Services: w.informers.Core().V1().Services(), Events: w.events,
+		Metrics: orphans.NewMetrics(), NetworkID: networkID, Grace: grace, Now: w.clock.Now,
+	}
+	for _, change := range options {
+		change(&simulated, &seed, &w.config)
+	}
+	w.sim = pnapsim.New(simulated)
+	if err := w.sim.Seed(pnapsim.Seed{Accounts: []pnapsim.AccountSeed{seed}}); err != nil {
+		t.Fatal(err)
+	}
+	w.connect(false)
+	t.Cleanup(w.checkViolations)
+	return w
+}
+
+func (w *world) connect(dryRun bool) {
+	server := httptest.NewServer(w.sim.Handler())
+	w.t.Cleanup(server.Close)
+	client, err := pnap.New(pnap.Config{
+		BaseURL: server.URL, TokenURL: server.URL + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: 2 * time.Second, DryRun: dryRun,
+		Credentials: func() (string, string, error) { return "ccm", "a-secret-that-must-not-leak", nil },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.client = client
+	w.restart()
+}
+
+// restart replaces the controller by one that knows nothing.
+func (w *world) restart() {
+	w.config.Cloud = crashing{w.client, w}
+	w.config.Account = account.New(account.Config{Cloud: w.client, Now: w.clock.Now})
+	w.collector = orphans.New(w.config)
+}
+
+// crashing is the API for a process that may end before or after any of its requests.
+type crashing struct {
+	*pnap.Client
+	w *world
+}
+
+func (c crashing) may(then func() error) error {
+	for _, step := range []func() error{then, func() error { return nil }} {
+		c.w.calls++
+		if c.w.calls == c.w.crashAt {
+			panic(errCrash)
+		}
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c crashing) UnassignBlock(ctx context.Context, networkID, blockID string) error {
+	return c.may(func() error { return c.Client.UnassignBlock(ctx, networkID, blockID) })
+}
+
+func (c crashing) DeleteBlock(ctx context.Context, id string) error {
+	return c.may(func() error { return c.Client.DeleteBlock(ctx, id) })
+}
+
+func (c crashing) Block(ctx context.Context, id string) (read plan.Block, err error) {
+	err = c.may(func() error {
+		read, err = c.Client.Block(ctx, id)
+		return err
+	})
+	return read, err
+}
+
+// look looks once and lets the time pass that the collector asks for. A crash begins a new process.
+func (w *world) look() error {
+	defer w.listen()
+	again, err := w.lookOnce()
+	if errors.Is(err, errCrash) {
+		w.restart()
+		again = time.Minute
+	}
+	w.clock.Advance(again)
+	return err
+}
+
+func (w *world) lookOnce() (again time.Duration, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			crash, ok := r.(error)
+			if !ok || !errors.Is(crash, errCrash) {
+				panic(r)
+			}
+			err = crash
+		}
+	}()
+	return w.collector.Look(w.t.Context())
+}
+
+// pass looks as often as the collector asks for in the given time.
+func (w *world) pass(d time.Duration) {
+	w.t.Helper()
+	for end := w.clock.Now().Add(d); w.clock.Now().Before(end); {
+		if err := w.look(); err != nil && !errors.Is(err, errCrash) {
+			w.t.Logf("%s: %v", w.clock.Now().Format(time.TimeOnly), err)
+		}
+	}
+}
+
+func (w *world) listen() {
+	for len(w.events.Events) > 0 {
+		w.heard = append(w.heard, <-w.events.Events)
+	}
+}
+
+// count returns how many events hold all the words.
+func (w *world) count(words ...string) int {
+	n := 0
+	for _, event := range w.heard {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(event, word) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// service makes a Service that both the API and, unless it is stale, the informer have.
+func (w *world) service(name string, stale bool, change ...func(*corev1.Service)) {
+	w.t.Helper()
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+	}
+	for _, c := range change {
+		c(service)
+	}
+	if _, err := w.kube.CoreV1().Services("shop").Create(w.t.Context(), service, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	if stale {
+		return
+	}
+	if err := w.config.Services.Informer().GetIndexer().Add(service); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// blocks returns the status of each block of the account by ID.
+func (w *world) blocks() map[string]string {
+	found := map[string]string{}
+	for _, b := range w.sim.State(accountID).Blocks {
+		id, _ := b["id"].(string)
+		status, _ := b["status"].(string)
+		found[id] = status
+	}
+	return found
+}
+
+// writes is how many requests changed, or tried to change, the account.
+func (w *world) writes() int {
+	n := 0
+	for _, entry := range w.sim.Log(0) {
+		if entry.Method != http.MethodGet && (strings.HasPrefix(entry.Path, "/ips/") || strings.HasPrefix(entry.Path, "/networks/")) {
+			n++
+		}
+	}
+	return n
+}
+
+// untouched fails when the account was changed at all.
+func (w *world) untouched() {
+	w.t.Helper()
+	if n := w.writes(); n != 0 {
+		w.t.Errorf("%d changes of the account, want none; heard %q", n, w.heard)
+	}
+}
+
+// gone fails when the block is still there or its end was not told exactly once.
+func (w *world) gone(id string) {
+	w.t.Helper()
+	if status, there := w.blocks()[id]; there {
+		w.t.Errorf("block %s is still there, %s; heard %q", id, status, w.heard)
+	}
+	if n := w.count("OrphanCollected", id); n != 1 {
+		w.t.Errorf("%d events about the end of %s, want one; heard %q", n, id, w.heard)
+	}
+}
+
+func (w *world) checkViolations() {
+	for _, v := range w.sim.Violations() {
+		w.t.Errorf("the API convicts: %s: %s", v.Rule, v.Detail)
+	}
+}

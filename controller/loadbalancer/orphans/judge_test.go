@@ -1,0 +1,130 @@
+package orphans
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
+)
+
+func TestJudge(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	long := strings.Repeat("n", 63)
+	f := facts{
+		cluster: "c", now: now, claims: map[string]bool{"shop_web": true, contract.ServiceTag(long, long): true},
+		held: map[string]bool{"held": true, "empty": false},
+		purchases: []recorded{
+			{raw: `{"nonce":"00112233445566aa","blockID":"fresh"}`, time: now.Add(-9 * time.Minute)},
+			{raw: `{"nonce":"00112233445566bb","blockID":"stale"}`, time: now.Add(-11 * time.Minute)},
+			{raw: `{"broken`},
+		},
+	}
+	for name, tc := range map[string]struct {
+		block plan.Block
+		want  standing
+	}{
+		"its Service exists":                     {plan.Block{Tags: map[string]string{"service": "shop_web"}}, inUse},
+		"its Service does not":                   {plan.Block{Tags: map[string]string{"service": "shop_other"}}, orphan},
+		"a name that is cut":                     {plan.Block{Tags: map[string]string{"service": contract.ServiceTag(long, long)}}, inUse},
+		"another name that is cut":               {plan.Block{Tags: map[string]string{"service": contract.ServiceTag(long, long+"x")}}, orphan},
+		"an empty tag":                           {plan.Block{Tags: map[string]string{"service": ""}}, unclear},
+		"v1, its Service exists":                 {plan.Block{Tags: map[string]string{"serviceNamespace": "shop", "serviceName": "web"}}, inUse},
+		"v1, its Service does not":               {plan.Block{Tags: map[string]string{"serviceNamespace": "shop", "serviceName": "x"}}, orphan},
+		"half of v1's tags":                      {plan.Block{Tags: map[string]string{"serviceName": "web"}}, unclear},
+		"the other half":                         {plan.Block{Tags: map[string]string{"serviceNamespace": "shop"}}, unclear},
+		"today's tag goes before v1's":           {plan.Block{Tags: map[string]string{"service": "shop_x", "serviceNamespace": "shop", "serviceName": "web"}}, orphan},
+		"retained":                               {plan.Block{Tags: map[string]string{"service": "shop_x", "retain": "true"}}, retained},
+		"retained for a Service that exists":     {plan.Block{Tags: map[string]string{"service": "shop_web", "retain": "true"}}, inUse},
+		"retain=false":                           {plan.Block{Tags: map[string]string{"service": "shop_x", "retain": "false"}}, orphan},
+		"a Service goes before a pool":           {plan.Block{ID: "held", Tags: map[string]string{"service": "shop_x", "pool": "default"}}, orphan},
+		"a pool's in use":                        {plan.Block{ID: "held", Tags: map[string]string{"pool": "default"}}, inUse},
+		"a pool's with an empty ledger":          {plan.Block{ID: "empty", Tags: map[string]string{"pool": "default"}}, empty},
+		"a pool's without a ledger":              {plan.Block{ID: "x", Tags: map[string]string{"pool": "default"}}, empty},
+		"the nodes' in use":                      {plan.Block{ID: "held", Tags: map[string]string{"nodes": "c"}}, inUse},
+		"the nodes' that nobody uses":            {plan.Block{ID: "x", Tags: map[string]string{"nodes": "c"}}, empty},
+		"the nodes' of another cluster":          {plan.Block{ID: "held", Tags: map[string]string{"nodes": "d"}}, unclear},
+		"no purpose":                             {plan.Block{ID: "x"}, unclear},
+		"a leftover of v1":                       {plan.Block{ID: "x", Tags: map[string]string{"delete": "true"}}, leftover},
+		"a leftover that is to be retained":      {plan.Block{ID: "x", Tags: map[string]string{"delete": "true", "retain": "true"}}, unclear},
+		"delete=false":                           {plan.Block{ID: "x", Tags: map[string]string{"delete": "false"}}, unclear},
+		"a purpose with an empty value counts":   {plan.Block{ID: "x", Tags: map[string]string{"delete": "true", "service": ""}}, unclear},
+		"bought a moment ago, by its ID":         {plan.Block{ID: "fresh", Tags: map[string]string{"service": "shop_x"}}, inUse},
+		"bought a moment ago, by its nonce":      {plan.Block{ID: "x", Description: "for x, purchase 00112233445566aa", Tags: map[string]string{"service": "shop_x"}}, inUse},
+		"an old purchase by its ID":              {plan.Block{ID: "stale", Tags: map[string]string{"service": "shop_x"}}, unclear},
+		"an old purchase by its nonce":           {plan.Block{ID: "x", Description: "purchase 00112233445566bb", Tags: map[string]string{"delete": "true"}}, unclear},
+		"a description that ends with no nonce":  {plan.Block{ID: "x", Description: "nonce", Tags: map[string]string{"service": "shop_x"}}, orphan},
+		"a purchase of the past for a live name": {plan.Block{ID: "stale", Tags: map[string]string{"service": "shop_web"}}, inUse},
+	} {
+		if got := judge(tc.block, f); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+	f.nodeBlock = "x"
+	for id, want := range map[string]standing{"x": inUse, "y": empty, "held": inUse} {
+		if got := judge(plan.Block{ID: id, Tags: map[string]string{"nodes": "c"}}, f); got != want {
+			t.Errorf("block %s of the nodes while memberships are managed: %s, want %s", id, got, want)
+		}
+	}
+}
+
+// Whatever tags blocks carry: what may be deleted is owned by no Service that is looked after, by no pool and
+// by no node, and is neither retained nor brought.
+func TestWhatIsCollectableIsNobodys(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test
+	pick := func(values ...string) string { return values[random.IntN(len(values))] }
+	collectable := map[standing]int{}
+	for range seeds.Count(t, 20_000) {
+		block := plan.Block{ID: pick("a", "b"), BringYourOwn: random.IntN(8) == 0, Tags: map[string]string{}}
+		for name, values := range map[string][]string{
+			contract.TagUsage: {contract.TagUsageAuto, contract.TagUsageAuto, contract.TagUsageAuto, "other"}, contract.TagCluster: {"c", "c", "c", "d"},
+			contract.TagService: {"", "n_a", "n_b"}, contract.TagServiceNamespace: {"", "n"}, contract.TagServiceName: {"", "a", "b"},
+			contract.TagPool: {"", "default"}, contract.TagNodes: {"", "c", "d"}, contract.TagRetain: {"", "true", "false"}, contract.TagDelete: {"", "true", "false"},
+		} {
+			if value := pick(values...); value != "" && (name == contract.TagUsage || name == contract.TagCluster || random.IntN(2) == 0) {
+				block.Tags[name] = value
+			}
+		}
+		f := facts{cluster: "c", claims: map[string]bool{}, held: map[string]bool{"a": random.IntN(2) == 0}}
+		var services []*corev1.Service
+		for _, name := range []string{"a", "b"} {
+			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
+			if random.IntN(2) == 0 {
+				service.Spec.Type = corev1.ServiceTypeLoadBalancer
+				services = append(services, service)
+			}
+			f.add(service)
+		}
+		if !plan.OfCluster(block, "c") {
+			continue // never judged, see Look
+		}
+		s := judge(block, f)
+		if s != orphan && s != leftover {
+			continue
+		}
+		collectable[s]++
+		owners := []plan.Owner{{Cluster: "c", Nodes: true}, {Cluster: "c", Pool: contract.PoolDefault}}
+		for _, service := range services {
+			owners = append(owners, plan.Owner{Cluster: "c", Namespace: service.Namespace, Name: service.Name})
+		}
+		for _, owner := range owners {
+			if owner.Owns(block) {
+				t.Fatalf("a block of %s may be deleted: %v is %s", owner, block.Tags, s)
+			}
+		}
+		if plan.Retained(block) {
+			t.Fatalf("a retained block may be deleted: %v is %s", block.Tags, s)
+		}
+	}
+	if collectable[orphan] < 100 || collectable[leftover] < 10 {
+		t.Errorf("hardly anything was judged collectable: %v", collectable)
+	}
+}

@@ -1,0 +1,81 @@
+package orphans_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+)
+
+// heard remembers the last report.
+type heard struct{ last contract.BlockReport }
+
+func (h *heard) Publish(_ context.Context, r contract.BlockReport) error {
+	h.last = r
+	return nil
+}
+
+// What is known of each block is told: what it was bought for, and whether anybody uses it. What is held against a block
+// is told once a second look has confirmed it, and a block of another cluster never.
+func TestBlocksAreReported(t *testing.T) {
+	const used, kept, pool, foreign, brought, named = "60473c2509268bc77fd06d41", "60473c2509268bc77fd06d42", "60473c2509268bc77fd06d43",
+		"60473c2509268bc77fd06d44", "60473c2509268bc77fd06d45", "60473c2509268bc77fd06d46"
+	var reports heard
+	retained := ours(contract.TagService, "shop_kept")
+	retained[contract.TagRetain] = contract.TagTrue
+	w := newWorld(t,
+		block(blockID, "203.0.113.0/29", "", ours(contract.TagService, "shop_gone")),
+		block(used, "203.0.113.8/29", "public", ours(contract.TagService, "shop_web")),
+		block(kept, "203.0.113.16/29", "", retained),
+		block(pool, "203.0.113.24/29", "public", ours(contract.TagPool, contract.PoolDefault)),
+		block(foreign, "203.0.113.32/29", "", map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: otherCluster}),
+		block(brought, "203.0.113.40/29", "", map[string]string{contract.TagCluster: clusterUID}),
+		block(named, "203.0.113.48/29", "", nil),
+		func(_ *pnapsim.Config, _ *pnapsim.AccountSeed, c *orphans.Config) {
+			c.Reports, c.Brought, c.MaxBlocks = &reports, []string{named}, 7
+		})
+	w.service("web", false)
+	standings := func() map[string]string {
+		t.Helper()
+		if _, err := w.collector.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]string{}
+		for _, b := range reports.last.Blocks {
+			found[b.ID] = b.Standing + " " + b.Purpose + " " + b.Name
+		}
+		return found
+	}
+	want := map[string]string{
+		blockID: "checking service shop_gone", used: "in-use service shop_web", kept: "retained service shop_kept", pool: "checking pool default",
+		brought: "brought  ", named: "brought  ",
+	}
+	if diff := cmp.Diff(want, standings()); diff != "" {
+		t.Error(diff)
+	}
+	seen := w.clock.Now()
+	w.clock.Advance(time.Minute)
+	want[blockID], want[pool] = "orphan service shop_gone", "empty pool default"
+	if diff := cmp.Diff(want, standings()); diff != "" {
+		t.Error(diff)
+	}
+	last := reports.last
+	last.Blocks = nil
+	if diff := cmp.Diff(contract.BlockReport{Looked: w.clock.Now(), NetworkID: networkID, MaxBlocks: 7}, last, cmpopts.EquateApproxTime(time.Second)); diff != "" {
+		t.Error(diff)
+	}
+	for _, b := range reports.last.Blocks {
+		if suspect := b.ID == blockID || b.ID == pool; suspect != (b.Since != nil) || suspect && b.Since.Sub(seen).Abs() > time.Second {
+			t.Errorf("%s is unused since %v", b.CIDR, b.Since)
+		}
+		if b.Location != "ASH" || !b.CIDR.IsValid() || (b.AssignedTo == networkID) != (b.ID == used || b.ID == pool) {
+			t.Errorf("block %+v", b)
+		}
+	}
+}

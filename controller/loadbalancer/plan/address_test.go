@@ -1,0 +1,88 @@
+package plan_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+)
+
+func TestAddressesOfABlock(t *testing.T) {
+	for _, test := range []struct {
+		cidr, gateway, service string
+		hosts                  int
+	}{
+		{"203.0.113.8/29", "203.0.113.9", "203.0.113.10", 5},
+		{"203.0.113.16/28", "203.0.113.17", "203.0.113.18", 13},
+		{"203.0.113.4/30", "203.0.113.5", "203.0.113.6", 1},
+		{"203.0.113.2/31", "203.0.113.2", "203.0.113.3", 1},
+		{"203.0.113.2/32", "", "", 0},
+		{"203.0.113.13/29", "203.0.113.9", "203.0.113.10", 5},
+		{"255.255.255.248/29", "255.255.255.249", "255.255.255.250", 5},
+		{"2001:db8::/64", "2001:db8::1", "2001:db8::2", -1},
+		{"", "", "", 0},
+	} {
+		t.Run(test.cidr, func(t *testing.T) {
+			cidr := prefix(test.cidr)
+			if got := plan.Gateway(cidr); got != addr(test.gateway) {
+				t.Errorf("gateway is %s, want %s", got, test.gateway)
+			}
+			if got := plan.ServiceAddress(cidr); got != addr(test.service) {
+				t.Errorf("Service address is %s, want %s", got, test.service)
+			}
+			if test.hosts < 0 {
+				return
+			}
+			if got := countHosts(cidr); got != test.hosts {
+				t.Errorf("%d addresses for hosts, want %d", got, test.hosts)
+			}
+		})
+	}
+}
+
+func countHosts(cidr netip.Prefix) int {
+	if !cidr.IsValid() {
+		return 0
+	}
+	hosts := 0
+	for a := cidr.Masked().Addr(); a.IsValid() && cidr.Contains(a); a = a.Next() {
+		if plan.IsHost(cidr, a) {
+			hosts++
+		}
+	}
+	return hosts
+}
+
+// FuzzServiceAddress: whatever the block, its Service address is a host's and not the gateway's.
+func FuzzServiceAddress(f *testing.F) {
+	for _, seed := range []string{"203.0.113.8/29", "0.0.0.0/0", "255.255.255.255/32", "2001:db8::/127", "::ffff:203.0.113.8/125"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		cidr, err := netip.ParsePrefix(raw)
+		if err != nil {
+			return
+		}
+		address := plan.ServiceAddress(cidr)
+		if !address.IsValid() {
+			return
+		}
+		if !cidr.Contains(address) || !plan.IsHost(cidr, address) || address == plan.Gateway(cidr) {
+			t.Errorf("block %s gives a Service %s with gateway %s", cidr, address, plan.Gateway(cidr))
+		}
+	})
+}
+
+func prefix(raw string) netip.Prefix {
+	if raw == "" {
+		return netip.Prefix{}
+	}
+	return netip.MustParsePrefix(raw)
+}
+
+func addr(raw string) netip.Addr {
+	if raw == "" {
+		return netip.Addr{}
+	}
+	return netip.MustParseAddr(raw)
+}

@@ -1,0 +1,270 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// Ensure decides the next step towards exactly one block that is assigned to the configured network.
+// Blocks too many are given back only after the kept one is assigned, see Duplicates, unless they take
+// its place in a full network.
+func Ensure(o Owner, w Wish, v View) Step {
+	network, readable := v.Networks[v.NetworkID]
+	if !readable {
+		return networkUnreadable(v)
+	}
+	owned := v.owned(o)
+	if len(owned) == 0 {
+		return withoutBlock(o, w, v, network)
+	}
+	kept, rest := keep(owned, w, v.NetworkID)
+	step := towardsAssigned(kept, w, v, network)
+	if step.Action == Refuse && step.Reason == NetworkFull && len(rest) > 0 {
+		if freeing := releaseAll(rest, v)[0]; freeing.Action != Done {
+			return freeing
+		}
+	}
+	return step
+}
+
+// Duplicates decides how to give back the blocks that Ensure does not keep, in the order of Release. It
+// is empty when there is at most one block, or the others are retained and on no network.
+func Duplicates(o Owner, w Wish, v View) []Step {
+	owned := v.owned(o)
+	if len(owned) < 2 {
+		return nil
+	}
+	_, rest := keep(owned, w, v.NetworkID)
+	return slices.DeleteFunc(releaseAll(rest, v), func(s Step) bool { return s.Action == Done })
+}
+
+// Retag decides which of the owner's blocks is to get other tags next, because the Service says whether
+// its block is to outlive it; due is false when none is. Of several blocks the one that Ensure keeps gets
+// the tag, and the others lose it only when nothing is to be retained.
+func Retag(o Owner, w Wish, v View, retain bool) (block Block, tags map[string]string, due bool) {
+	owned := v.owned(o)
+	if len(owned) == 0 {
+		return Block{}, nil, false
+	}
+	kept, rest := keep(owned, w, v.NetworkID)
+	candidates := []Sighting{kept}
+	if !retain {
+		candidates = append(candidates, rest...)
+	}
+	for _, s := range candidates {
+		if tags, differ := RetainTags(s.Block, retain); differ && !s.Hidden {
+			return s.Block, tags, true
+		}
+	}
+	return Block{}, nil, false
+}
+
+// keep chooses among several blocks of one Service: the one that holds the published address, else the
+// requested one, else one that was retained, else the one that is furthest on its way, else the one with
+// the lowest ID.
+func keep(owned []Sighting, w Wish, networkID string) (kept Sighting, rest []Sighting) {
+	ranked := slices.Clone(owned)
+	slices.SortStableFunc(ranked, func(a, b Sighting) int {
+		return cmp.Compare(keepRank(a, w, networkID), keepRank(b, w, networkID))
+	})
+	return ranked[0], ranked[1:]
+}
+
+func keepRank(s Sighting, w Wish, networkID string) int {
+	b := s.Block
+	switch {
+	case b.CIDR.IsValid() && w.Published.IsValid() && b.CIDR.Contains(w.Published):
+		return 0
+	case b.CIDR.IsValid() && w.Requested.IsValid() && b.CIDR.Contains(w.Requested):
+		return 1
+	case s.Hidden:
+		return 10
+	}
+	if elsewhere := b.ResourceID != "" && b.ResourceID != networkID; elsewhere && (b.Status == Assigned || b.Status == Assigning) {
+		return 8
+	}
+	if Retained(b) {
+		return 2
+	}
+	switch b.Status {
+	case Assigned:
+		return 3
+	case Assigning:
+		return 4
+	case Unassigned:
+		return 5
+	case Creating:
+		return 6
+	case Unassigning, ErrorAssigning, ErrorUnassigning:
+		return 7
+	default:
+		return 9
+	}
+}
+
+// towardsAssigned decides the next step for the block that is kept.
+func towardsAssigned(s Sighting, w Wish, v View, network Network) Step {
+	b := s.Block
+	if s.Hidden {
+		return Step{Action: Wait, Reason: DeletionUnverified, Block: b}
+	}
+	if b.ResourceID != "" && (b.ResourceID != v.NetworkID || b.ResourceType == resourceServer) {
+		return elsewhere(b, v)
+	}
+	switch b.Status {
+	case Creating:
+		return Step{Action: Wait, Reason: BlockCreating, Block: b}
+	case Assigning:
+		return Step{Action: Wait, Reason: BlockAssigning, Block: b}
+	case Unassigning:
+		return Step{Action: Wait, Reason: BlockUnassigning, Block: b}
+	case ErrorAssigning, ErrorUnassigning:
+		return unassign(b, v)
+	case Unassigned:
+		return assign(b, w, network)
+	case Assigned:
+		return assigned(b, w, network)
+	default:
+		return statusNotKnown(b)
+	}
+}
+
+// elsewhere decides about a block that another network or a server holds: while it moves nobody can tell
+// where to, afterwards a person must say.
+func elsewhere(b Block, v View) Step {
+	if b.Status == Unassigning {
+		return Step{Action: Wait, Reason: BlockUnassigning, Block: b}
+	}
+	return refuse(b, BlockElsewhere, "IP block %s (%s) of this Service is assigned to %s %s instead of public network %s; remove it there",
+		b.ID, b.CIDR, cmp.Or(b.ResourceType, "resource"), b.ResourceID, v.NetworkID)
+}
+
+func assign(b Block, w Wish, network Network) Step {
+	if step, bad := unfit(b, w, network); bad {
+		return step
+	}
+	switch network.Status {
+	case NetworkReady:
+	case NetworkBusy:
+		return Step{Action: Wait, Reason: NetworkChanging, Block: b, Network: network.ID}
+	case NetworkDeleting, NetworkError:
+		return networkUnusable(b, network)
+	default:
+		return networkUnusable(b, network)
+	}
+	if network.Listed(b.ID) {
+		// The network's view is ahead of or behind the block's; assigning twice would be refused.
+		return Step{Action: Wait, Reason: BlockAssigning, Block: b, Network: network.ID}
+	}
+	if network.IPv4Blocks() >= NetworkBlockLimit {
+		return networkFull(b, network)
+	}
+	return Step{Action: Assign, Reason: AssignmentDue, Block: b, Network: network.ID}
+}
+
+func assigned(b Block, w Wish, network Network) Step {
+	if b.ResourceID == "" && !network.Listed(b.ID) {
+		return Step{Action: Wait, Reason: BlockAssigning, Block: b, Network: network.ID}
+	}
+	if step, bad := unfit(b, w, network); bad {
+		return step
+	}
+	done := Step{
+		Action: Done, Reason: BlockAssigned, Block: b, Network: network.ID,
+		Address: serviceAddressIn(b.CIDR, w, network),
+	}
+	if refusal, refused := immovable(b, w); refused {
+		refusal.Network, refusal.Address = done.Network, done.Address
+		return refusal
+	}
+	return done
+}
+
+// immovable refuses what a wish would change of a block that is there and serves.
+func immovable(b Block, w Wish) (Step, bool) {
+	const remedy = "; that cannot be changed in place: set %s to %s, or delete the Service and create it again"
+	switch {
+	case w.SizeDemanded && w.Size != 0 && w.Size != SizeOf(b.CIDR):
+		return refuse(b, SizeMismatch, "IP block %s (%s) of this Service is a %s, not a %s"+remedy,
+			b.ID, b.CIDR, SizeOf(b.CIDR), w.Size, w.SizeSource, SizeOf(b.CIDR)), true
+	case w.Location != "" && !sameLocation(w.Location, b.Location):
+		return refuse(b, LocationMismatch, "IP block %s (%s) of this Service is in location %s, not in %s"+remedy,
+			b.ID, b.CIDR, b.Location, w.Location, w.LocationSource, b.Location), true
+	default:
+		return Step{}, false
+	}
+}
+
+// unfit refuses a block that could be assigned but would not serve.
+func unfit(b Block, w Wish, network Network) (Step, bool) {
+	if !sameLocation(b.Location, network.Location) {
+		return refuse(b, LocationMismatch, "IP block %s (%s) is in location %s but public network %s is in %s; set the location to %s and create the Service again",
+			b.ID, b.CIDR, b.Location, network.ID, network.Location, network.Location), true
+	}
+	if !ServiceAddress(b.CIDR).IsValid() || !b.CIDR.Addr().Is4() {
+		return refuse(b, BlockUnusable, "IP block %s (%s) has no IPv4 address for a Service; it must be a /31 or larger", b.ID, b.CIDR), true
+	}
+	switch address := serviceAddressIn(b.CIDR, w, network); {
+	case address.IsValid():
+	case w.Requested.IsValid():
+		return refuse(b, AddressRefused, "%s %s is no usable address of this Service's IP block %s (%s), or a server holds it; clear it or choose another",
+			w.requestedSource(), w.Requested, b.ID, b.CIDR), true
+	default:
+		return refuse(b, BlockUnusable, "servers hold every address of IP block %s (%s); take one off its server", b.ID, b.CIDR), true
+	}
+	return Step{}, false
+}
+
+func networkUnreadable(v View) Step {
+	return refuse(Block{}, NetworkUnusable, "public network %s cannot be read; check its ID, and that the credentials are those of the account that owns it",
+		v.NetworkID)
+}
+
+// Unproven refuses every conclusion from a view in which the configured public network could not be read; unproven is false
+// when it could. Credentials of another account get empty lists and 403 for every ID, as if everything were gone: only the
+// network tells the accounts apart.
+func Unproven(v View) (refusal Step, unproven bool) {
+	if _, readable := v.Networks[v.NetworkID]; readable {
+		return Step{}, false
+	}
+	return networkUnreadable(v), true
+}
+
+func networkFull(b Block, network Network) Step {
+	return refuse(b, NetworkFull, "public network %s has room for %d IPv4 blocks and all are taken or about to be; release one or use another network",
+		network.ID, NetworkBlockLimit)
+}
+
+// withoutBlock decides whether to buy. Everything that could make the purchase useless is refused here,
+// before it costs money.
+func withoutBlock(o Owner, w Wish, v View, network Network) Step {
+	if block, untagged := v.boughtUntagged(o); untagged && !v.purchaseOpen() {
+		return refuse(block, BlockRetagged, "IP block %s (%s) was bought for this Service but its tags do not say so any more; restore them or delete the Service and create it again",
+			block.ID, block.CIDR)
+	}
+	switch {
+	case v.purchaseOpen() && v.Purchase.BlockID == "":
+		return Step{Action: Wait, Reason: PurchaseUnanswered}
+	case v.purchaseOpen():
+		return Step{Action: Wait, Reason: BlockInvisible, Block: Block{ID: v.Purchase.BlockID}}
+	case w.Published.IsValid() && !w.Replace:
+		return refuse(Block{}, BlockLost, "the IP block of address %s is gone from the account; for a new address set the annotation %s to \"true\", or create the Service anew without an address",
+			w.Published, contract.ServiceIPReplace)
+	case w.Requested.IsValid():
+		return refuse(Block{}, AddressRefused, "%s %s lies in no IP block of this Service; clear it to get an address of a new block", w.requestedSource(), w.Requested)
+	case network.Status != NetworkReady && network.Status != NetworkBusy:
+		return networkUnusable(Block{}, network)
+	case w.Location == "":
+		return refuse(Block{}, LocationMissing, "no location to buy an IP block in; set %s", w.LocationSource)
+	case !sameLocation(w.Location, network.Location):
+		return refuse(Block{}, LocationMismatch, "location %s is not where public network %s is; set %s to %s", w.Location, network.ID, w.LocationSource, network.Location)
+	case network.IPv4Blocks()+w.Reserved >= NetworkBlockLimit:
+		return networkFull(Block{}, network)
+	case w.MaxBlocks > 0 && w.Bought >= w.MaxBlocks:
+		return refuse(Block{}, TooManyBlocks, "the cluster has %d IP blocks and may buy %d; raise --max-ip-blocks or release one", w.Bought, w.MaxBlocks)
+	default:
+		return Step{Action: Buy, Reason: PurchaseDue}
+	}
+}

@@ -1,0 +1,267 @@
+package plan_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+const net1 = "net1"
+
+// wish is a Service in ASH without special wishes.
+func wish(change ...func(*plan.Wish)) plan.Wish {
+	w := plan.Wish{Location: "ASH", LocationSource: "the option location"}
+	for _, c := range change {
+		c(&w)
+	}
+	return w
+}
+
+// view is an account with a network in ASH and the given blocks.
+func view(blocks []plan.Block, change ...func(*plan.View)) plan.View {
+	network := plan.Network{ID: net1, Location: "ASH", VLAN: 10, Status: plan.NetworkReady}
+	v := plan.View{Now: noon, NetworkID: net1, Networks: map[string]plan.Network{}}
+	for _, b := range blocks {
+		v.Sightings = append(v.Sightings, plan.Sighting{Block: b})
+		if b.ResourceID == net1 {
+			network.Blocks = append(network.Blocks, plan.NetworkBlock{ID: b.ID, CIDR: b.CIDR})
+		}
+	}
+	v.Networks[net1] = network
+	for _, c := range change {
+		c(&v)
+	}
+	return v
+}
+
+func block(id string, status plan.Status, change ...func(*plan.Block)) plan.Block {
+	b := plan.Block{ID: id, Location: "ASH", CIDR: prefix("203.0.113.8/29"), Status: status, Tags: shop.Tags()}
+	if status == plan.Assigned || status == plan.Assigning {
+		b.ResourceID, b.ResourceType = net1, "public network"
+	}
+	for _, c := range change {
+		c(&b)
+	}
+	return b
+}
+
+func in(resource, kind string) func(*plan.Block) {
+	return func(b *plan.Block) { b.ResourceID, b.ResourceType = resource, kind }
+}
+
+func cidr(raw string) func(*plan.Block) {
+	return func(b *plan.Block) { b.CIDR = prefix(raw) }
+}
+
+func purchase(age time.Duration, blockID string) func(*plan.View) {
+	return func(v *plan.View) {
+		v.Purchase = &contract.Purchase{Nonce: "n", Time: noon.Add(-age), BlockID: blockID}
+	}
+}
+
+func network(change func(*plan.Network)) func(*plan.View) {
+	return func(v *plan.View) {
+		n := v.Networks[net1]
+		change(&n)
+		v.Networks[net1] = n
+	}
+}
+
+func status(s plan.NetworkStatus) func(*plan.View) {
+	return network(func(n *plan.Network) { n.Status = s })
+}
+
+func foreign(count int) func(*plan.View) {
+	return network(func(n *plan.Network) {
+		for i := range count {
+			n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: fmt.Sprint("f", i), CIDR: prefix("198.51.100.0/29")})
+		}
+	})
+}
+
+func published(raw string) func(*plan.Wish) {
+	return func(w *plan.Wish) { w.Published = addr(raw) }
+}
+
+func requested(raw string) func(*plan.Wish) {
+	return func(w *plan.Wish) { w.Requested = addr(raw) }
+}
+
+func replace(w *plan.Wish) { w.Replace = true }
+
+func retained(b *plan.Block) { b.Tags = with(b.Tags, contract.TagRetain, contract.TagTrue) }
+
+func demanded(size plan.Size) func(*plan.Wish) {
+	return func(w *plan.Wish) {
+		w.Size, w.SizeSource, w.SizeDemanded = size, "the annotation phoenixnap.com/ip-block-size", true
+	}
+}
+
+func hidden(v *plan.View) { v.Sightings[0].Hidden = true }
+
+func blocks(b ...plan.Block) []plan.Block { return b }
+
+func TestEnsure(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		wish plan.Wish
+		view plan.View
+		// want is action, reason and block ID, and for Done the address.
+		want string
+	}{
+		{"nothing yet", wish(), view(nil), "buy PurchaseDue "},
+		{"nothing yet, network busy", wish(), view(nil, status(plan.NetworkBusy)), "buy PurchaseDue "},
+		{"creating", wish(), view(blocks(block("a", plan.Creating))), "wait BlockCreating a"},
+		{"unassigned", wish(), view(blocks(block("a", plan.Unassigned))), "assign AssignmentDue a"},
+		{"unassigned, network busy", wish(), view(blocks(block("a", plan.Unassigned)), status(plan.NetworkBusy)), "wait NetworkChanging a"},
+		{"unassigned, network lists it already", wish(), view(blocks(block("a", plan.Unassigned)), network(func(n *plan.Network) {
+			n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: "a"})
+		})), "wait BlockAssigning a"},
+		{"assigning", wish(), view(blocks(block("a", plan.Assigning))), "wait BlockAssigning a"},
+		{"assigning, resource not told yet", wish(), view(blocks(block("a", plan.Assigning, in("", "")))), "wait BlockAssigning a"},
+		{"assigned", wish(), view(blocks(block("a", plan.Assigned))), "done BlockAssigned a 203.0.113.10"},
+		{"assigned, location in small letters", wish(func(w *plan.Wish) { w.Location = "ash" }), view(blocks(block("a", plan.Assigned))), "done BlockAssigned a 203.0.113.10"},
+		{"assigned, resource never told, listed", wish(), view(blocks(block("a", plan.Assigned, in("", ""))), network(func(n *plan.Network) {
+			n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: "a"})
+		})), "done BlockAssigned a 203.0.113.10"},
+		{"assigned, to nobody knows what", wish(), view(blocks(block("a", plan.Assigned, in("", "")))), "wait BlockAssigning a"},
+		{"unassigning", wish(), view(blocks(block("a", plan.Unassigning))), "wait BlockUnassigning a"},
+		{"error assigning", wish(), view(blocks(block("a", plan.ErrorAssigning))), "unassign UnassignmentDue a"},
+		{"error unassigning", wish(), view(blocks(block("a", plan.ErrorUnassigning, in(net1, "public network")))), "unassign UnassignmentDue a"},
+		{"a word that is not known", wish(), view(blocks(block("a", "subnetted"))), "refuse StatusNotKnown a"},
+		{"listed but not readable", wish(), view(blocks(block("a", plan.Assigned)), hidden), "wait DeletionUnverified a"},
+		{"v1's block keeps its address", wish(requested("203.0.113.10")), view(blocks(block("a", plan.Assigned, func(b *plan.Block) { b.Tags = v1Tags() }))), "done BlockAssigned a 203.0.113.10"},
+
+		{"purchase without an answer", wish(), view(nil, purchase(59*time.Second, "")), "wait PurchaseUnanswered "},
+		{"purchase without an answer, long ago", wish(), view(nil, purchase(60*time.Second, "")), "buy PurchaseDue "},
+		{"purchase of a clock ahead", wish(), view(nil, purchase(-10*time.Second, "")), "wait PurchaseUnanswered "},
+		{"purchase without an answer, block found", wish(), view(blocks(block("a", plan.Unassigned)), purchase(time.Second, "")), "assign AssignmentDue a"},
+		{"purchase answered, block not visible", wish(), view(nil, purchase(time.Second, "a")), "wait BlockInvisible a"},
+		{"purchase answered, block gone", wish(), view(nil, purchase(time.Minute, "a")), "buy PurchaseDue "},
+		{"block bought, tags on their way", wish(), view(blocks(block("a", plan.Unassigned, func(b *plan.Block) { b.Tags = nil })), purchase(time.Second, "a")), "wait BlockInvisible a"},
+		{"block bought, tags taken away", wish(), view(blocks(block("a", plan.Unassigned, func(b *plan.Block) { b.Tags = nil })), purchase(time.Hour, "a")), "refuse BlockRetagged a"},
+
+		{"no location", wish(func(w *plan.Wish) { w.Location = "" }), view(nil), "refuse LocationMissing "},
+		{"location of another site", wish(func(w *plan.Wish) { w.Location = "SEA" }), view(nil), "refuse LocationMismatch "},
+		{"block in another site", wish(), view(blocks(block("a", plan.Unassigned, func(b *plan.Block) { b.Location = "SEA" }))), "refuse LocationMismatch a"},
+		{"network full", wish(), view(nil, foreign(10)), "refuse NetworkFull "},
+		{"network about to be full", wish(func(w *plan.Wish) { w.Reserved = 2 }), view(nil, foreign(8)), "refuse NetworkFull "},
+		{"one place left", wish(func(w *plan.Wish) { w.Reserved = 1 }), view(nil, foreign(8)), "buy PurchaseDue "},
+		{"network full, block bought", wish(), view(blocks(block("a", plan.Unassigned)), foreign(10)), "refuse NetworkFull a"},
+		{"network full of IPv6", wish(), view(nil, foreign(9), network(func(n *plan.Network) {
+			n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: "six", CIDR: prefix("2001:db8::/64")})
+		})), "buy PurchaseDue "},
+		{"limit reached", wish(func(w *plan.Wish) { w.MaxBlocks, w.Bought = 3, 3 }), view(nil), "refuse TooManyBlocks "},
+		{"limit not reached", wish(func(w *plan.Wish) { w.MaxBlocks, w.Bought = 3, 2 }), view(nil), "buy PurchaseDue "},
+		{"limit reached, block there", wish(func(w *plan.Wish) { w.MaxBlocks, w.Bought = 3, 3 }), view(blocks(block("a", plan.Unassigned))), "assign AssignmentDue a"},
+		{"network in error", wish(), view(nil, status(plan.NetworkError)), "refuse NetworkUnusable "},
+		{"network being deleted", wish(), view(blocks(block("a", plan.Unassigned)), status(plan.NetworkDeleting)), "refuse NetworkUnusable a"},
+		{"network in a state that is not known", wish(), view(nil, status("FROZEN")), "refuse NetworkUnusable "},
+		{"network not readable", wish(), view(nil, func(v *plan.View) { delete(v.Networks, net1) }), "refuse NetworkUnusable "},
+
+		{"user's address, no block", wish(requested("192.0.2.1")), view(nil), "refuse AddressRefused "},
+		{"user's address in the block", wish(requested("203.0.113.13")), view(blocks(block("a", plan.Assigned))), "done BlockAssigned a 203.0.113.13"},
+		{"user's address is the gateway", wish(requested("203.0.113.9")), view(blocks(block("a", plan.Assigned))), "refuse AddressRefused a"},
+		{"user's address is the broadcast", wish(requested("203.0.113.15")), view(blocks(block("a", plan.Unassigned))), "refuse AddressRefused a"},
+		{"user's address elsewhere", wish(requested("192.0.2.1"), published("203.0.113.10")), view(blocks(block("a", plan.Assigned))), "refuse AddressRefused a"},
+		{"published address stays", wish(requested("203.0.113.12"), published("203.0.113.12")), view(blocks(block("a", plan.Assigned))), "done BlockAssigned a 203.0.113.12"},
+		{"published address, block lost", wish(requested("203.0.113.10"), published("203.0.113.10")), view(nil), "refuse BlockLost "},
+		{"published address, block unassigned by somebody", wish(published("203.0.113.10")), view(blocks(block("a", plan.Unassigned))), "assign AssignmentDue a"},
+		{"block of two addresses", wish(), view(blocks(block("a", plan.Unassigned, cidr("203.0.113.8/31")))), "assign AssignmentDue a"},
+		{"block of IPv6", wish(), view(blocks(block("a", plan.Unassigned, cidr("2001:db8::/64")))), "refuse BlockUnusable a"},
+		{"block without addresses", wish(), view(blocks(block("a", plan.Unassigned, cidr("")))), "refuse BlockUnusable a"},
+
+		{"published address, block lost, to be replaced", wish(published("203.0.113.10"), replace), view(nil), "buy PurchaseDue "},
+		{"published address, block lost, to be replaced, tags taken away", wish(published("203.0.113.10"), replace), view(blocks(block("a", plan.Assigned, func(b *plan.Block) { b.Tags = nil })), purchase(time.Hour, "a")), "refuse BlockRetagged a"},
+		{"published address, block lost, to be replaced, address demanded", wish(published("203.0.113.10"), requested("203.0.113.10"), replace), view(nil), "refuse AddressRefused "},
+		{"the size that it has", wish(demanded(29)), view(blocks(block("a", plan.Assigned))), "done BlockAssigned a 203.0.113.10"},
+		{"another size", wish(demanded(28)), view(blocks(block("a", plan.Assigned))), "refuse SizeMismatch a 203.0.113.10"},
+		{"another size, block not on the network", wish(demanded(28)), view(blocks(block("a", plan.Unassigned))), "assign AssignmentDue a"},
+		{"another size, by an option", wish(func(w *plan.Wish) { w.Size = 28 }), view(blocks(block("a", plan.Assigned))), "done BlockAssigned a 203.0.113.10"},
+		{"another location", wish(func(w *plan.Wish) { w.Location = "SEA" }), view(blocks(block("a", plan.Assigned))), "refuse LocationMismatch a 203.0.113.10"},
+		{"another location, block not on the network", wish(func(w *plan.Wish) { w.Location = "SEA" }), view(blocks(block("a", plan.Unassigned))), "assign AssignmentDue a"},
+		{"no location, block there", wish(func(w *plan.Wish) { w.Location = "" }), view(blocks(block("a", plan.Assigned))), "done BlockAssigned a 203.0.113.10"},
+		{"retained by the Service before", wish(), view(blocks(block("a", plan.Unassigned, retained))), "assign AssignmentDue a"},
+
+		{"assigned to another network", wish(), view(blocks(block("a", plan.Assigned, in("net2", "public network")))), "refuse BlockElsewhere a"},
+		{"assigned to a server", wish(), view(blocks(block("a", plan.Assigned, in("s1", "server")))), "refuse BlockElsewhere a"},
+		{"leaving another network", wish(), view(blocks(block("a", plan.Unassigning, in("net2", "public network")))), "wait BlockUnassigning a"},
+
+		{"two: the published one is kept", wish(published("203.0.113.18")), view(blocks(block("a", plan.Assigned), block("b", plan.Unassigned, cidr("203.0.113.16/29")))), "assign AssignmentDue b"},
+		{"two: the user's one is kept", wish(requested("203.0.113.18")), view(blocks(block("a", plan.Assigned), block("b", plan.Unassigned, cidr("203.0.113.16/29")))), "assign AssignmentDue b"},
+		{"two: the assigned one is kept", wish(), view(blocks(block("a", plan.Unassigned), block("b", plan.Assigned, cidr("203.0.113.16/29")))), "done BlockAssigned b 203.0.113.18"},
+		{"two: the retained one is kept", wish(), view(blocks(block("a", plan.Assigned), block("b", plan.Unassigned, cidr("203.0.113.16/29"), retained))), "assign AssignmentDue b"},
+		{"two: the first one is kept", wish(), view(blocks(block("b", plan.Unassigned), block("a", plan.Unassigned))), "assign AssignmentDue a"},
+		{"two: the other one takes the last place", wish(published("203.0.113.18")), view(blocks(block("a", plan.Assigned), block("b", plan.Unassigned, cidr("203.0.113.16/29"))), foreign(9)), "unassign UnassignmentDue a"},
+		{"the same block twice", wish(), view(blocks(block("a", plan.Unassigned), block("a", plan.Unassigned))), "assign AssignmentDue a"},
+		{"somebody else's block is not taken", wish(), view(blocks(block("a", plan.Unassigned, func(b *plan.Block) { b.Tags = with(shop.Tags(), contract.TagCluster, "c2") }))), "buy PurchaseDue "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			step := plan.Ensure(shop, test.wish, test.view)
+			if diff := cmp.Diff(test.want, tell(step)); diff != "" {
+				t.Errorf("step (-want +got):\n%s%s", diff, step.Detail)
+			}
+			if (step.Action == plan.Refuse) != (step.Detail != "") {
+				t.Errorf("%s with detail %q", step.Action, step.Detail)
+			}
+		})
+	}
+}
+
+// tell says a step in few words.
+func tell(s plan.Step) string {
+	text := fmt.Sprintf("%s %s %s", s.Action, s.Reason, s.Block.ID)
+	if s.Address.IsValid() {
+		text += " " + s.Address.String()
+	}
+	return text
+}
+
+func TestRefusalsSayWhatToDo(t *testing.T) {
+	for _, test := range []struct {
+		step plan.Step
+		want string
+	}{
+		{
+			plan.Ensure(shop, wish(func(w *plan.Wish) { w.Location = "SEA" }), view(nil)),
+			"location SEA is not where public network net1 is; set the option location to ASH",
+		},
+		{
+			plan.Ensure(shop, wish(func(w *plan.Wish) {
+				w.Location, w.LocationSource = "", "the annotation phoenixnap.com/ip-location of the Service or the option location (PNAP_LOCATION)"
+			}), view(nil)),
+			"no location to buy an IP block in; set the annotation phoenixnap.com/ip-location of the Service or the option location (PNAP_LOCATION)",
+		},
+		{
+			plan.Ensure(shop, wish(demanded(28)), view(blocks(block("a", plan.Assigned)))),
+			"IP block a (203.0.113.8/29) of this Service is a /29, not a /28; that cannot be changed in place: set the annotation phoenixnap.com/ip-block-size to /29, or delete the Service and create it again",
+		},
+		{
+			plan.Ensure(shop, wish(published("203.0.113.10")), view(nil)),
+			`the IP block of address 203.0.113.10 is gone from the account; for a new address set the annotation phoenixnap.com/ip-replace to "true", or create the Service anew without an address`,
+		},
+		{
+			plan.Ensure(shop, wish(requested("192.0.2.1"), func(w *plan.Wish) { w.RequestedSource = "the annotation phoenixnap.com/requested-ip" }), view(nil)),
+			"the annotation phoenixnap.com/requested-ip 192.0.2.1 lies in no IP block of this Service; clear it to get an address of a new block",
+		},
+		{
+			plan.Ensure(shop, wish(), view(nil, foreign(10))),
+			"public network net1 has room for 10 IPv4 blocks and all are taken or about to be; release one or use another network",
+		},
+		{
+			plan.Ensure(shop, wish(), view(blocks(block("a", "subnetted")))),
+			`IP block a (203.0.113.8/29) is in state "subnetted", which is not known; look it up in the phoenixNAP portal`,
+		},
+	} {
+		if diff := cmp.Diff(test.want, test.step.Detail); diff != "" {
+			t.Errorf("sentence (-want +got):\n%s", diff)
+		}
+	}
+}

@@ -1,0 +1,332 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Quarantine is how long an address that was given back rests before it is given again without a report
+// that nobody answers for it any more.
+const Quarantine = 10 * time.Minute
+
+// Holder holds an address of a block: a Service, or a server for the nodes' own addresses (Namespace
+// empty, Name the server's ID).
+type Holder struct {
+	// Namespace of the Service; empty for a server.
+	Namespace string
+	// Name of the Service, or ID of the server.
+	Name string
+	// UID of the Service; empty for a server. A Service of the same name and another UID takes over what
+	// its predecessor held, but what is freed for the predecessor stays with the successor.
+	UID string
+}
+
+// String names the holder.
+func (h Holder) String() string {
+	if h.Namespace == "" {
+		return h.Name
+	}
+	return h.Namespace + "/" + h.Name
+}
+
+// sameName tells whether h and other bear the same name, whatever their UIDs.
+func (h Holder) sameName(other Holder) bool {
+	return h.Namespace == other.Namespace && h.Name == other.Name
+}
+
+// Rest is an address that was given back and is not given again yet.
+type Rest struct {
+	// Holder is who held it last.
+	Holder Holder
+	// Since is when it was given back.
+	Since time.Time
+}
+
+// Ledger says who holds which address of one block. It is a value: methods return new ledgers and change
+// nothing. An address has one holder, a holder one address, and none is the network's, the gateway's or
+// the broadcast address; Check tells.
+type Ledger struct {
+	// BlockID is the API's ID of the block.
+	BlockID string
+	// CIDR is the block.
+	CIDR netip.Prefix
+	// Closed tells that the block is being released: no address of it is given any more.
+	Closed bool
+	// AssignedHere tells that this controller assigned a block that was brought, so that it is the one to
+	// unassign it again. It says nothing about blocks that were bought.
+	AssignedHere bool
+	// Held are the addresses that are given.
+	Held map[netip.Addr]Holder
+	// Resting are the addresses in quarantine.
+	Resting map[netip.Addr]Rest
+	// Version is the store's word for the state that was read; empty when nothing is stored yet.
+	Version string
+}
+
+// NewLedger is the ledger of a block of which nothing is given yet.
+func NewLedger(blockID string, cidr netip.Prefix) Ledger {
+	return Ledger{BlockID: blockID, CIDR: cidr.Masked()}
+}
+
+// Ask is the wish for one address of a block.
+type Ask struct {
+	// Wanted is the address to be given; the zero Addr for any.
+	Wanted netip.Addr
+	// Silent tells whether it is reported that nobody answers for an address; nil when nothing is.
+	Silent func(netip.Addr) bool
+	// Barred tells whether an address is in use in ways that no ledger knows, such as by a server that a
+	// person joined to the network; nil when none is.
+	Barred func(netip.Addr) bool
+	// Now is the time of the wish.
+	Now time.Time
+}
+
+func (a Ask) silent(address netip.Addr) bool { return a.Silent != nil && a.Silent(address) }
+
+func (a Ask) barred(address netip.Addr) bool { return a.Barred != nil && a.Barred(address) }
+
+// Grant is an address that was given.
+type Grant struct {
+	// Address that was given.
+	Address netip.Addr
+	// Reused tells that it had rested for all of its Quarantine without a report that it is silent: that
+	// is worth an event.
+	Reused bool
+}
+
+// Why an address is not given. The errors that Take returns wrap one of them.
+var (
+	// ErrClosed: the block is being released.
+	ErrClosed = errors.New("the IP block is being released")
+	// ErrFull: every address has a holder.
+	ErrFull = errors.New("all addresses of the IP block are given")
+	// ErrResting: only addresses in quarantine are left, or the wanted one is. RestEnds tells until when.
+	ErrResting = errors.New("the address was given back a moment ago and rests")
+	// ErrTaken: another holder has the wanted address.
+	ErrTaken = errors.New("the address is given to another")
+	// ErrNoHost: no host may have the wanted address.
+	ErrNoHost = errors.New("no host may have the address")
+)
+
+// AddressOf returns the address that bears the holder's name, whatever its UID.
+func (l Ledger) AddressOf(h Holder) (netip.Addr, bool) {
+	for _, address := range slices.SortedFunc(maps.Keys(l.Held), netip.Addr.Compare) {
+		if l.Held[address].sameName(h) {
+			return address, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// Empty tells whether no address is given. Addresses may still rest.
+func (l Ledger) Empty() bool { return len(l.Held) == 0 }
+
+// Take gives the holder an address: the one that bears its name already, else the wanted one, else the
+// lowest one that is free, addresses that rested before last. The holder keeps what it has even when it wants another;
+// Free that first. On an error the ledger is returned unchanged.
+func (l Ledger) Take(h Holder, ask Ask) (Ledger, Grant, error) {
+	if held, found := l.AddressOf(h); found {
+		return l.give(held, h), Grant{Address: held}, nil
+	}
+	if l.Closed {
+		return l, Grant{}, fmt.Errorf("IP block %s: %w", l.BlockID, ErrClosed)
+	}
+	if ask.Wanted.IsValid() {
+		return l.takeWanted(h, ask)
+	}
+	var reused netip.Addr
+	for address := range l.hosts() {
+		if err := l.refusal(address, h, ask); err != nil {
+			continue
+		}
+		if _, rested := l.Resting[address]; !rested {
+			return l.give(address, h), Grant{Address: address}, nil
+		}
+		if !reused.IsValid() || l.restedLonger(address, reused) {
+			reused = address
+		}
+	}
+	if reused.IsValid() {
+		return l.give(reused, h), l.grant(reused, h, ask), nil
+	}
+	if l.restingOnly(ask) {
+		return l, Grant{}, fmt.Errorf("IP block %s: %w", l.BlockID, ErrResting)
+	}
+	return l, Grant{}, fmt.Errorf("IP block %s: %w", l.BlockID, ErrFull)
+}
+
+func (l Ledger) takeWanted(h Holder, ask Ask) (Ledger, Grant, error) {
+	if err := l.refusal(ask.Wanted, h, ask); err != nil {
+		return l, Grant{}, fmt.Errorf("IP block %s, address %s: %w", l.BlockID, ask.Wanted, err)
+	}
+	return l.give(ask.Wanted, h), l.grant(ask.Wanted, h, ask), nil
+}
+
+// refusal says why the holder may not have the address now; nil when it may.
+func (l Ledger) refusal(address netip.Addr, h Holder, ask Ask) error {
+	_, held := l.Held[address]
+	switch {
+	case !IsHost(l.CIDR, address):
+		return ErrNoHost
+	case held, ask.barred(address):
+		return ErrTaken
+	case l.rests(address, h, ask):
+		return ErrResting
+	default:
+		return nil
+	}
+}
+
+// rests tells whether the address is in quarantine. Who held it last may have it back at once: what may
+// still answer for it answers for the same name.
+func (l Ledger) rests(address netip.Addr, h Holder, ask Ask) bool {
+	rest, resting := l.Resting[address]
+	return resting && !rest.Holder.sameName(h) && !ask.silent(address) && ask.Now.Before(rest.Since.Add(Quarantine))
+}
+
+func (l Ledger) grant(address netip.Addr, h Holder, ask Ask) Grant {
+	rest, rested := l.Resting[address]
+	return Grant{Address: address, Reused: rested && !rest.Holder.sameName(h) && !ask.silent(address)}
+}
+
+func (l Ledger) restedLonger(address, than netip.Addr) bool {
+	return l.Resting[address].Since.Before(l.Resting[than].Since)
+}
+
+// restingOnly tells whether waiting for the quarantine alone makes an address free.
+func (l Ledger) restingOnly(ask Ask) bool {
+	for address := range l.Resting {
+		if !ask.barred(address) {
+			return true
+		}
+	}
+	return false
+}
+
+// RestEnds is when the first of the resting addresses may be given again without a report; the zero Time
+// when none rests.
+func (l Ledger) RestEnds() time.Time {
+	var first time.Time
+	for _, rest := range l.Resting {
+		if end := rest.Since.Add(Quarantine); first.IsZero() || end.Before(first) {
+			first = end
+		}
+	}
+	return first
+}
+
+// Free takes every address of the holder back; they rest from now on. A holder with a UID frees only what
+// is given to that UID, so that the end of an old Service takes nothing from a new one of its name.
+func (l Ledger) Free(h Holder, now time.Time) Ledger {
+	freed := l.clone()
+	for address, holder := range l.Held {
+		if !holder.sameName(h) || (h.UID != "" && holder.UID != h.UID) {
+			continue
+		}
+		delete(freed.Held, address)
+		freed.Resting[address] = Rest{Holder: holder, Since: now}
+	}
+	return freed
+}
+
+// Settle ends the rest of addresses that are reported silent or have rested long enough.
+func (l Ledger) Settle(silent func(netip.Addr) bool, now time.Time) Ledger {
+	settled := l.clone()
+	for address, rest := range l.Resting {
+		if (silent != nil && silent(address)) || !now.Before(rest.Since.Add(Quarantine)) {
+			delete(settled.Resting, address)
+		}
+	}
+	return settled
+}
+
+// Spent tells whether the ledger of a block that stays in the account may be forgotten: no address is
+// given and none rests any more.
+func (l Ledger) Spent(silent func(netip.Addr) bool, now time.Time) bool {
+	return l.Empty() && len(l.Settle(silent, now).Resting) == 0
+}
+
+// Close marks the block as being released.
+func (l Ledger) Close() Ledger {
+	closed := l.clone()
+	closed.Closed = true
+	return closed
+}
+
+// Reopen takes the mark of Close off.
+func (l Ledger) Reopen() Ledger {
+	opened := l.clone()
+	opened.Closed = false
+	return opened
+}
+
+// Count tells how many addresses are given, rest and are free, for metrics.
+func (l Ledger) Count() (held, resting, free int) {
+	for range l.hosts() {
+		free++
+	}
+	return len(l.Held), len(l.Resting), free - len(l.Held) - len(l.Resting)
+}
+
+// Check says which rule the ledger breaks; nil when it breaks none.
+func (l Ledger) Check() error {
+	if l.BlockID == "" || !l.CIDR.IsValid() || !l.CIDR.Addr().Is4() || l.CIDR != l.CIDR.Masked() {
+		return fmt.Errorf("IP block %q (%s) is none that can be kept a ledger of", l.BlockID, l.CIDR)
+	}
+	holders := map[Holder]netip.Addr{}
+	for address, holder := range l.Held {
+		name := Holder{Namespace: holder.Namespace, Name: holder.Name}
+		_, resting := l.Resting[address]
+		other, twice := holders[name]
+		switch {
+		case !IsHost(l.CIDR, address):
+			return fmt.Errorf("%s holds %s, which no host may have in %s", holder, address, l.CIDR)
+		case holder.Name == "":
+			return fmt.Errorf("address %s has a holder without a name", address)
+		case resting:
+			return fmt.Errorf("address %s is held by %s and rests as well", address, holder)
+		case twice:
+			return fmt.Errorf("%s holds %s and %s", holder, other, address)
+		}
+		holders[name] = address
+	}
+	for address := range l.Resting {
+		if !IsHost(l.CIDR, address) {
+			return fmt.Errorf("address %s rests, which no host may have in %s", address, l.CIDR)
+		}
+	}
+	return nil
+}
+
+func (l Ledger) give(address netip.Addr, h Holder) Ledger {
+	given := l.clone()
+	given.Held[address] = h
+	delete(given.Resting, address)
+	return given
+}
+
+func (l Ledger) clone() Ledger {
+	held, resting := l.Held, l.Resting
+	l.Held, l.Resting = map[netip.Addr]Holder{}, map[netip.Addr]Rest{}
+	maps.Copy(l.Held, held)
+	maps.Copy(l.Resting, resting)
+	return l
+}
+
+// hosts yields the addresses that hosts may hold, lowest first.
+func (l Ledger) hosts() func(yield func(netip.Addr) bool) {
+	return func(yield func(netip.Addr) bool) {
+		if !l.CIDR.IsValid() || !l.CIDR.Addr().Is4() {
+			return
+		}
+		for a := l.CIDR.Masked().Addr(); a.IsValid() && l.CIDR.Contains(a); a = a.Next() {
+			if IsHost(l.CIDR, a) && !yield(a) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package plan_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
+)
+
+func holder(name string) plan.Holder {
+	return plan.Holder{Namespace: "shop", Name: name, UID: "uid-" + name}
+}
+
+func silentFor(raw ...string) func(netip.Addr) bool {
+	return func(a netip.Addr) bool {
+		for _, r := range raw {
+			if a == addr(r) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// ledger29 is the ledger of 203.0.113.8/29, whose hosts are .10 to .14, with the given holders.
+func ledger29(held map[string]string, change ...func(*plan.Ledger)) plan.Ledger {
+	l := plan.NewLedger("a", prefix("203.0.113.8/29"))
+	l.Held, l.Resting = map[netip.Addr]plan.Holder{}, map[netip.Addr]plan.Rest{}
+	for address, name := range held {
+		l.Held[addr(address)] = holder(name)
+	}
+	for _, c := range change {
+		c(&l)
+	}
+	return l
+}
+
+func resting(address, name string, age time.Duration) func(*plan.Ledger) {
+	return func(l *plan.Ledger) {
+		l.Resting[addr(address)] = plan.Rest{Holder: holder(name), Since: noon.Add(-age)}
+	}
+}
+
+func closed(l *plan.Ledger) { l.Closed = true }
+
+var full29 = map[string]string{
+	"203.0.113.10": "h0", "203.0.113.11": "h1", "203.0.113.12": "h2", "203.0.113.13": "h3", "203.0.113.14": "h4",
+}
+
+// four29 leaves 203.0.113.12.
+var four29 = map[string]string{"203.0.113.10": "h0", "203.0.113.11": "h1", "203.0.113.13": "h3", "203.0.113.14": "h4"}
+
+func TestTake(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		ledger plan.Ledger
+		ask    plan.Ask
+		want   string
+		fails  error
+		reused bool
+	}{
+		{name: "the first", ledger: ledger29(nil), want: "203.0.113.10"},
+		{name: "the zero maps", ledger: plan.NewLedger("a", prefix("203.0.113.8/29")), want: "203.0.113.10"},
+		{name: "the next", ledger: ledger29(map[string]string{"203.0.113.10": "api"}), want: "203.0.113.11"},
+		{name: "what it has", ledger: ledger29(map[string]string{"203.0.113.12": "web"}), want: "203.0.113.12"},
+		{name: "what it has, though it wants another", ledger: ledger29(map[string]string{"203.0.113.12": "web"}), ask: plan.Ask{Wanted: addr("203.0.113.13")}, want: "203.0.113.12"},
+		{name: "what it has, though the block is closed", ledger: ledger29(map[string]string{"203.0.113.12": "web"}, closed), want: "203.0.113.12"},
+		{name: "the wanted one", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("203.0.113.13")}, want: "203.0.113.13"},
+		{name: "the wanted one is another's", ledger: ledger29(map[string]string{"203.0.113.13": "api"}), ask: plan.Ask{Wanted: addr("203.0.113.13")}, fails: plan.ErrTaken},
+		{name: "the wanted one is the network's", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("203.0.113.8")}, fails: plan.ErrNoHost},
+		{name: "the wanted one is the gateway", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("203.0.113.9")}, fails: plan.ErrNoHost},
+		{name: "the wanted one is the broadcast", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("203.0.113.15")}, fails: plan.ErrNoHost},
+		{name: "the wanted one is elsewhere", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("198.51.100.2")}, fails: plan.ErrNoHost},
+		{name: "the wanted one is a server's", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("203.0.113.13"), Barred: silentFor("203.0.113.13")}, fails: plan.ErrTaken},
+		{name: "a server's is passed over", ledger: ledger29(nil), ask: plan.Ask{Barred: silentFor("203.0.113.10")}, want: "203.0.113.11"},
+		{name: "full", ledger: ledger29(full29), fails: plan.ErrFull},
+		{name: "full but for a server's", ledger: ledger29(four29), ask: plan.Ask{Barred: silentFor("203.0.113.12")}, fails: plan.ErrFull},
+		{name: "closed", ledger: ledger29(nil, closed), fails: plan.ErrClosed},
+		{name: "resting ones last", ledger: ledger29(nil, resting("203.0.113.10", "api", time.Hour)), want: "203.0.113.11"},
+		{name: "only one that rests", ledger: ledger29(four29, resting("203.0.113.12", "api", 10*time.Minute-1)), fails: plan.ErrResting},
+		{name: "only one that has rested", ledger: ledger29(four29, resting("203.0.113.12", "api", 10*time.Minute)), want: "203.0.113.12", reused: true},
+		{name: "only one that is silent", ledger: ledger29(four29, resting("203.0.113.12", "api", time.Second)), ask: plan.Ask{Silent: silentFor("203.0.113.12")}, want: "203.0.113.12"},
+		{name: "its own back at once", ledger: ledger29(four29, resting("203.0.113.12", "web", time.Second)), want: "203.0.113.12"},
+		{name: "the wanted one rests", ledger: ledger29(nil, resting("203.0.113.12", "api", time.Second)), ask: plan.Ask{Wanted: addr("203.0.113.12")}, fails: plan.ErrResting},
+		{name: "the wanted one has rested", ledger: ledger29(nil, resting("203.0.113.12", "api", time.Hour)), ask: plan.Ask{Wanted: addr("203.0.113.12")}, want: "203.0.113.12", reused: true},
+		{name: "the one that rested longest", ledger: ledger29(map[string]string{"203.0.113.10": "h0", "203.0.113.11": "h1", "203.0.113.12": "h2"},
+			resting("203.0.113.13", "x", time.Hour), resting("203.0.113.14", "y", 2*time.Hour)), want: "203.0.113.14", reused: true},
+		{name: "of a /30", ledger: plan.NewLedger("a", prefix("203.0.113.4/30")), want: "203.0.113.6"},
+		{name: "of a /31", ledger: plan.NewLedger("a", prefix("203.0.113.4/31")), want: "203.0.113.5"},
+		{name: "of IPv6, which is never given", ledger: plan.NewLedger("a", prefix("2001:db8::/64")), fails: plan.ErrFull},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := fmt.Sprint(test.ledger)
+			test.ask.Now = noon
+			after, grant, err := test.ledger.Take(holder("web"), test.ask)
+			if !errors.Is(err, test.fails) {
+				t.Fatalf("error is %v, want %v", err, test.fails)
+			}
+			if grant.Address != addr(test.want) || grant.Reused != test.reused {
+				t.Errorf("granted %v, want %s, reused %t", grant, test.want, test.reused)
+			}
+			if got := fmt.Sprint(test.ledger); got != before {
+				t.Errorf("the ledger was changed from %s to %s", before, got)
+			}
+			if err != nil {
+				if diff := cmp.Diff(test.ledger, after, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+					t.Errorf("a refusal changed the ledger:\n%s", diff)
+				}
+				return
+			}
+			if err := after.Check(); err != nil {
+				t.Error(err)
+			}
+			if held, ok := after.AddressOf(holder("web")); !ok || held != grant.Address {
+				t.Errorf("the ledger gives %s", held)
+			}
+		})
+	}
+}
+
+func TestFreeIsForTheUIDThatHolds(t *testing.T) {
+	l := ledger29(map[string]string{"203.0.113.10": "web"})
+	successor := holder("web")
+	successor.UID = "new"
+	l, grant, err := l.Take(successor, plan.Ask{Now: noon})
+	if err != nil || grant.Address != addr("203.0.113.10") {
+		t.Fatalf("the successor got %v, %v", grant, err)
+	}
+	if l = l.Free(holder("web"), noon); l.Empty() {
+		t.Error("the end of the old Service took the address from the new one")
+	}
+	if l = l.Free(successor, noon); !l.Empty() || len(l.Resting) != 1 {
+		t.Errorf("the address does not rest: %v", l)
+	}
+	if again := l.Free(successor, noon.Add(time.Hour)); again.Resting[grant.Address].Since != noon {
+		t.Error("freeing twice began a new rest")
+	}
+	if end := l.RestEnds(); end != noon.Add(plan.Quarantine) {
+		t.Errorf("the rest ends at %s", end)
+	}
+	if l = l.Settle(nil, noon.Add(plan.Quarantine)); len(l.Resting) != 0 {
+		t.Errorf("the rest has not ended: %v", l)
+	}
+}
+
+func TestCheckConvicts(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		ledger plan.Ledger
+		ok     bool
+	}{
+		{"empty", ledger29(nil), true},
+		{"full", ledger29(full29), true},
+		{"closed, with a holder", ledger29(full29, closed), true},
+		{"no block", plan.Ledger{CIDR: prefix("203.0.113.8/29")}, false},
+		{"no CIDR", plan.Ledger{BlockID: "a"}, false},
+		{"CIDR with host bits", plan.Ledger{BlockID: "a", CIDR: prefix("203.0.113.10/29")}, false},
+		{"gateway held", ledger29(map[string]string{"203.0.113.9": "web"}), false},
+		{"address of another block held", ledger29(map[string]string{"203.0.113.16": "web"}), false},
+		{"two addresses", ledger29(map[string]string{"203.0.113.10": "web", "203.0.113.11": "web"}), false},
+		{"holder without a name", ledger29(nil, func(l *plan.Ledger) { l.Held[addr("203.0.113.10")] = plan.Holder{UID: "u"} }), false},
+		{"held and resting", ledger29(map[string]string{"203.0.113.10": "web"}, resting("203.0.113.10", "api", 0)), false},
+		{"broadcast rests", ledger29(nil, resting("203.0.113.15", "api", 0)), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if err := test.ledger.Check(); (err == nil) != test.ok {
+				t.Errorf("said %v", err)
+			}
+		})
+	}
+}
+
+// TestLedgerKeepsItsRules: whatever is taken, freed, closed and settled, no address has two holders, no
+// holder two addresses, and a count adds up.
+func TestLedgerKeepsItsRules(t *testing.T) {
+	for seed := range uint64(seeds.Count(t, 300)) {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		l := plan.NewLedger("a", netip.PrefixFrom(addr("203.0.113.0"), 28+rng.IntN(4)).Masked())
+		hosts := plan.SizeOf(l.CIDR).Hosts()
+		now := noon
+		for range 60 {
+			h := holder(fmt.Sprint("s", rng.IntN(8)))
+			switch rng.IntN(6) {
+			case 0, 1:
+				wanted := netip.Addr{}
+				if rng.IntN(3) == 0 {
+					wanted = netip.AddrFrom4([4]byte{203, 0, 113, byte(rng.IntN(20))})
+				}
+				l, _, _ = l.Take(h, plan.Ask{Wanted: wanted, Now: now, Silent: func(netip.Addr) bool { return rng.IntN(2) == 0 }})
+			case 2:
+				l = l.Free(h, now)
+			case 3:
+				l = l.Settle(nil, now)
+			case 4:
+				l = l.Reopen()
+			case 5:
+				if l.Empty() {
+					l = l.Close()
+				}
+			}
+			now = now.Add(time.Duration(rng.IntN(300)) * time.Second)
+			if err := l.Check(); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			held, resting, free := l.Count()
+			if held+resting+free != hosts || free < 0 {
+				t.Fatalf("seed %d: %d held, %d resting, %d free of %d", seed, held, resting, free, hosts)
+			}
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for raw, hosts := range map[string]int{"/28": 13, "/29": 5, "/30": 1} {
+		size, err := plan.ParseSize(raw)
+		if err != nil || size.String() != raw || size.Hosts() != hosts {
+			t.Errorf("%s is %s with %d hosts, %v", raw, size, size.Hosts(), err)
+		}
+	}
+	for _, raw := range []string{"", "29", "/27", "/31", "/029", "/+29", " /29", "/29 ", "//29", "/2９"} {
+		if size, err := plan.ParseSize(raw); err == nil {
+			t.Errorf("%q is read as %s", raw, size)
+		}
+	}
+	for _, cidr := range []string{"203.0.113.0/28", "203.0.113.0/29", "203.0.113.0/30", "203.0.113.0/31", "203.0.113.0/32"} {
+		if got, want := plan.SizeOf(prefix(cidr)).Hosts(), countHosts(prefix(cidr)); got != want {
+			t.Errorf("%s has %d hosts, want %d", cidr, got, want)
+		}
+	}
+}

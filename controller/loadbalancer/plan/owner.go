@@ -1,0 +1,115 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// Owner is what a bought block is for: a Service, a pool of shared addresses, or the nodes' own
+// addresses. Exactly one of Name, Pool and Nodes is set. It is comparable and may be the key of a map.
+type Owner struct {
+	// Cluster is the UID of the namespace kube-system.
+	Cluster string
+	// Namespace and Name of the Service of a dedicated block.
+	Namespace, Name string
+	// Pool is the name of the pool of a shared block, such as contract.PoolDefault.
+	Pool string
+	// Nodes marks the block from which nodes get their own addresses.
+	Nodes bool
+}
+
+// String says in words what the block is for.
+func (o Owner) String() string {
+	switch {
+	case o.Nodes:
+		return "nodes"
+	case o.Pool != "":
+		return "pool " + o.Pool
+	default:
+		return "Service " + o.Namespace + "/" + o.Name
+	}
+}
+
+// Tag is the name and value of the tag that tells the owner's blocks from others of the cluster.
+func (o Owner) Tag() (name, value string) {
+	switch {
+	case o.Nodes:
+		return contract.TagNodes, o.Cluster
+	case o.Pool != "":
+		return contract.TagPool, o.Pool
+	default:
+		return contract.TagService, contract.ServiceTag(o.Namespace, o.Name)
+	}
+}
+
+// Tags are what a block bought for the owner carries.
+func (o Owner) Tags() map[string]string {
+	name, value := o.Tag()
+	return map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: o.Cluster, name: value}
+}
+
+// Owns tells whether the block is provably the owner's: bought by this provider, for this cluster and for
+// this purpose. A block that the account's owner brought is nobody's. No two owners own the same block: a
+// tag of a Service goes before one of a pool, and that before one of the nodes. Blocks of v1 of this
+// provider carry two tags, namespace and name, in the place of one; they count, with their tags as they are.
+func (o Owner) Owns(b Block) bool {
+	if !OfCluster(b, o.Cluster) {
+		return false
+	}
+	switch {
+	case o.Nodes:
+		return !taggedForService(b) && b.Tags[contract.TagPool] == "" && b.Tags[contract.TagNodes] == o.Cluster
+	case o.Pool != "":
+		return !taggedForService(b) && b.Tags[contract.TagPool] == o.Pool
+	default:
+		return o.ownsAsService(b)
+	}
+}
+
+func (o Owner) ownsAsService(b Block) bool {
+	if service, tagged := b.Tags[contract.TagService]; tagged {
+		return o.Name != "" && service == contract.ServiceTag(o.Namespace, o.Name)
+	}
+	namespace, name := b.Tags[contract.TagServiceNamespace], b.Tags[contract.TagServiceName]
+	return name != "" && namespace == o.Namespace && name == o.Name
+}
+
+func taggedForService(b Block) bool {
+	_, tagged := b.Tags[contract.TagService]
+	return tagged || b.Tags[contract.TagServiceName] != ""
+}
+
+// OfCluster tells whether this provider bought the block for the cluster, for whichever purpose.
+func OfCluster(b Block, cluster string) bool {
+	return cluster != "" && !b.BringYourOwn &&
+		b.Tags[contract.TagUsage] == contract.TagUsageAuto && b.Tags[contract.TagCluster] == cluster
+}
+
+// Brought tells whether a Service of the cluster may name the block by its ID: it carries the tag of the
+// cluster, or its ID is among the configured ones. A block that this provider bought, for whichever
+// cluster, belongs to the life of something else and may not be named.
+func Brought(b Block, cluster string, configured []string) bool {
+	if b.ID == "" || b.Tags[contract.TagUsage] == contract.TagUsageAuto {
+		return false
+	}
+	return (cluster != "" && b.Tags[contract.TagCluster] == cluster) || slices.Contains(configured, b.ID)
+}
+
+// Retained tells whether the block outlives its Service: it is never deleted.
+func Retained(b Block) bool { return b.Tags[contract.TagRetain] == contract.TagTrue }
+
+// RetainTags returns all tags that the block is to carry when it is, or is no longer, to outlive its
+// Service, and whether that differs from what it carries.
+func RetainTags(b Block, retain bool) (tags map[string]string, differ bool) {
+	tags = make(map[string]string, len(b.Tags)+1)
+	for name, value := range b.Tags {
+		if name != contract.TagRetain {
+			tags[name] = value
+		}
+	}
+	if retain {
+		tags[contract.TagRetain] = contract.TagTrue
+	}
+	return tags, retain != Retained(b)
+}

@@ -1,0 +1,255 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// PoolBlock is one block that addresses may be given of, with its ledger.
+type PoolBlock struct {
+	// Sighting is the block as the account shows it.
+	Sighting Sighting
+	// Gone tells that the account does not have the block any more: neither the list nor a look-up by ID
+	// knows it. The ledger is what is left of it.
+	Gone bool
+	// Foreign tells that the block's tags do not say any more that it is the pool's: who has an address of
+	// it keeps that, and nobody gets one.
+	Foreign bool
+	// Ledger of the block; NewLedger when nothing is recorded yet.
+	Ledger Ledger
+}
+
+// PlaceWish is what the holder of an address in a pool is to get.
+type PlaceWish struct {
+	// Published is the address that the holder has already; the zero Addr when it has none. It never
+	// gives the holder anything that a ledger gives to another.
+	Published netip.Addr
+	// Requested is the address that the user asks for; the zero Addr when there is none.
+	Requested netip.Addr
+	// RequestedSource says in words where it was asked for.
+	RequestedSource string
+	// Replace allows another address in the place of a published one whose block is gone.
+	Replace bool
+	// NetworkID is the ID of the configured public network: blocks that another one holds give nothing.
+	NetworkID string
+	// Silent and Barred are as in Ask.
+	Silent, Barred func(netip.Addr) bool
+	// Now is the time of the decision.
+	Now time.Time
+}
+
+// PlaceAction is what a Placement asks for.
+type PlaceAction int
+
+const (
+	// PlaceWait asks to decide again later, at Until when that is known.
+	PlaceWait PlaceAction = iota
+	// PlaceHere says that the holder has Address in Block, once every ledger in Save is stored. Nothing
+	// is to be stored when Save is empty.
+	PlaceHere
+	// PlaceBuy says that no block has a free address: one more is to be bought for the pool, see Extend.
+	PlaceBuy
+	// PlaceRefuse says that nothing can be given; Detail is a sentence for the user.
+	PlaceRefuse
+)
+
+func (a PlaceAction) String() string {
+	switch a {
+	case PlaceWait:
+		return "wait"
+	case PlaceHere:
+		return "here"
+	case PlaceBuy:
+		return "buy"
+	case PlaceRefuse:
+		return "refuse"
+	default:
+		return "unknown action"
+	}
+}
+
+// Placement is a decision about the address of one holder.
+type Placement struct {
+	// Action to take.
+	Action PlaceAction
+	// Reason for it.
+	Reason Reason
+	// Block and Address of the holder, for PlaceHere.
+	Block   Block
+	Address netip.Addr
+	// Save are the ledgers that differ from what is stored, the one that gives the address first. Each is
+	// stored by compare-and-swap; when one fails nothing may be published and the decision is to be made anew.
+	Save []Ledger
+	// Reused is as in Grant.
+	Reused bool
+	// Until is when waiting ends at the latest; the zero Time when that is not known.
+	Until time.Time
+	// Detail is the sentence of a PlaceRefuse.
+	Detail string
+}
+
+// Place decides which address of the blocks the holder gets. The blocks are those of a pool, or a single
+// one that was brought, for which PlaceBuy means that it is full; ledgers of blocks that are gone belong to
+// them. coming tells that one more block is on its way. Fuller blocks are filled first, so that others
+// become empty and can be given back; a block that is being given back is taken up again before another is
+// bought. Of several placements that are decided at once, the compare-and-swap admits one.
+func Place(h Holder, w PlaceWish, blocks []PoolBlock, coming bool) Placement {
+	p := placing{holder: h, wish: w, blocks: normal(blocks)}
+	if refusal, refused := p.lost(); refused {
+		return refusal
+	}
+	if kept := p.kept(); kept >= 0 {
+		return p.keep(kept)
+	}
+	p.leaveAll(-1)
+	if w.Requested.IsValid() {
+		return p.placeRequested()
+	}
+	return p.placeAnywhere(coming)
+}
+
+// normal orders the blocks by ID and gives those a ledger that have none.
+func normal(blocks []PoolBlock) []PoolBlock {
+	ordered := slices.Clone(blocks)
+	for i, b := range ordered {
+		if b.Ledger.BlockID == "" {
+			ordered[i].Ledger = NewLedger(b.Sighting.Block.ID, b.Sighting.Block.CIDR)
+		}
+	}
+	slices.SortFunc(ordered, func(a, b PoolBlock) int { return cmp.Compare(a.Ledger.BlockID, b.Ledger.BlockID) })
+	return ordered
+}
+
+// placing is one Place on the way to its decision.
+type placing struct {
+	holder Holder
+	wish   PlaceWish
+	blocks []PoolBlock
+	// left are the ledgers in which the holder gave up an address, by the index of their block.
+	left map[int]Ledger
+}
+
+func (p *placing) ask(wanted netip.Addr) Ask {
+	return Ask{Wanted: wanted, Silent: p.wish.Silent, Barred: p.wish.Barred, Now: p.wish.Now}
+}
+
+// lost refuses a holder whose published address is gone together with its block.
+func (p *placing) lost() (Placement, bool) {
+	if p.wish.Replace || !p.wish.Published.IsValid() {
+		return Placement{}, false
+	}
+	for _, b := range p.blocks {
+		held, holds := b.Ledger.AddressOf(p.holder)
+		if b.Gone && holds && held == p.wish.Published {
+			return p.refuse(BlockLost, "the IP block %s (%s) of address %s is gone from the account; for a new address set the annotation %s to \"true\", or create the Service anew without an address",
+				b.Ledger.BlockID, b.Ledger.CIDR, held, contract.ServiceIPReplace), true
+		}
+	}
+	return Placement{}, false
+}
+
+// kept returns the index of the block in which the holder keeps an address: the published one, else the
+// first; -1 when it holds none in a block that exists.
+func (p *placing) kept() int {
+	kept := -1
+	for i, b := range p.blocks {
+		held, holds := b.Ledger.AddressOf(p.holder)
+		switch {
+		case !holds || b.Gone:
+		case held == p.wish.Published:
+			return i
+		case kept < 0:
+			kept = i
+		}
+	}
+	return kept
+}
+
+func (p *placing) keep(i int) Placement {
+	b := p.blocks[i]
+	held, _ := b.Ledger.AddressOf(p.holder)
+	if b.Sighting.Hidden {
+		return Placement{Action: PlaceWait, Reason: DeletionUnverified, Block: b.Sighting.Block, Address: held}
+	}
+	if requested := p.wish.Requested; requested.IsValid() && requested != held {
+		if held != p.wish.Published {
+			p.leaveAll(-1)
+			return p.placeRequested()
+		}
+		refusal := p.refuse(AddressRefused, "the Service has address %s; that cannot be changed in place to %s: set %s to %s or clear it, or delete the Service and create it again",
+			held, requested, p.wish.RequestedSource, held)
+		refusal.Block, refusal.Address = b.Sighting.Block, held
+		return refusal
+	}
+	p.leaveAll(i)
+	var given []Ledger
+	if b.Ledger.Held[held] != p.holder || b.Ledger.Closed {
+		given = append(given, b.Ledger.Reopen().give(held, p.holder))
+	}
+	return p.here(i, held, given)
+}
+
+// leaveAll frees what the holder has, except in the block with the given index.
+func (p *placing) leaveAll(except int) {
+	p.left = map[int]Ledger{}
+	for i, b := range p.blocks {
+		if _, holds := b.Ledger.AddressOf(p.holder); holds && i != except {
+			// Whoever bears the name gives up what the name holds, whichever UID it was given to.
+			p.left[i] = b.Ledger.Free(Holder{Namespace: p.holder.Namespace, Name: p.holder.Name}, p.wish.Now)
+		}
+	}
+}
+
+// ledger is the ledger of a block after leaveAll.
+func (p *placing) ledger(i int) Ledger {
+	if left, changed := p.left[i]; changed {
+		return left
+	}
+	return p.blocks[i].Ledger
+}
+
+// here says that the holder has the address; given is what is to be stored for that, if anything.
+func (p *placing) here(i int, address netip.Addr, given []Ledger) Placement {
+	save := given
+	for _, j := range slices.Sorted(maps.Keys(p.left)) {
+		if j != i {
+			save = append(save, p.left[j])
+		}
+	}
+	return Placement{Action: PlaceHere, Reason: BlockAssigned, Block: p.blocks[i].Sighting.Block, Address: address, Save: save}
+}
+
+func (p *placing) placeRequested() Placement {
+	requested := p.wish.Requested
+	for i, b := range p.blocks {
+		if !b.Ledger.CIDR.Contains(requested) || !p.usable(b) {
+			continue
+		}
+		given, grant, err := p.ledger(i).Reopen().Take(p.holder, p.ask(requested))
+		switch {
+		case err == nil:
+			placement := p.here(i, grant.Address, []Ledger{given})
+			placement.Reused = grant.Reused
+			return placement
+		case errors.Is(err, ErrResting):
+			return Placement{Action: PlaceWait, Reason: AddressResting, Block: b.Sighting.Block, Until: b.Ledger.Resting[requested].Since.Add(Quarantine)}
+		case errors.Is(err, ErrTaken):
+			return p.refuse(AddressRefused, "%s %s is in use by another; clear it or choose another address", p.wish.RequestedSource, requested)
+		default:
+			return p.refuse(AddressRefused, "%s %s is no usable address of IP block %s (%s); clear it or choose another address",
+				p.wish.RequestedSource, requested, b.Ledger.BlockID, b.Ledger.CIDR)
+		}
+	}
+	return p.refuse(AddressRefused, "%s %s lies in no IP block from which it could be given; clear it to get any address", p.wish.RequestedSource, requested)
+}
+
+func (p *placing) refuse(reason Reason, format string, args ...any) Placement {
+	return Placement{Action: PlaceRefuse, Reason: reason, Detail: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,120 @@
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+)
+
+func TestExtend(t *testing.T) {
+	ours := func(b *plan.Block) { b.Tags = pool.Tags() }
+	described := func(text string) func(*plan.Block) {
+		return func(b *plan.Block) { b.Description = text }
+	}
+	for _, test := range []struct {
+		name string
+		wish plan.Wish
+		view plan.View
+		want string
+	}{
+		{"no block yet", wish(), view(nil), "buy PurchaseDue "},
+		{"one more", wish(), view(blocks(block("a", plan.Assigned, ours))), "buy PurchaseDue "},
+		{"purchase without an answer", wish(), view(blocks(block("a", plan.Assigned, ours)), purchase(time.Second, "")), "wait PurchaseUnanswered "},
+		{"purchase without an answer, block found by its nonce", wish(), view(blocks(block("a", plan.Assigned, ours, described("… purchase n"))), purchase(time.Second, "")), "buy PurchaseDue "},
+		{"purchase without an answer, somebody else's block bears the nonce", wish(), view(blocks(block("a", plan.Assigned, described("… purchase n"))), purchase(time.Second, "")), "wait PurchaseUnanswered "},
+		{"purchase answered, not visible", wish(), view(blocks(block("a", plan.Assigned, ours)), purchase(time.Second, "b")), "wait BlockInvisible b"},
+		{"purchase answered, visible", wish(), view(blocks(block("a", plan.Assigned, ours), block("b", plan.Creating, ours)), purchase(time.Second, "b")), "buy PurchaseDue "},
+		{"purchase answered, tags on their way", wish(), view(blocks(block("b", plan.Creating, func(b *plan.Block) { b.Tags = nil })), purchase(time.Second, "b")), "wait BlockInvisible b"},
+		{"purchase answered, tags taken away", wish(), view(blocks(block("b", plan.Assigned, func(b *plan.Block) { b.Tags = nil })), purchase(time.Hour, "b")), "refuse BlockRetagged b"},
+		{"network full", wish(), view(nil, foreign(10)), "refuse NetworkFull "},
+		{"limit reached", wish(func(w *plan.Wish) { w.MaxBlocks, w.Bought = 1, 1 }), view(nil), "refuse TooManyBlocks "},
+		{"no location", wish(func(w *plan.Wish) { w.Location = "" }), view(nil), "refuse LocationMissing "},
+		{"network not readable", wish(), view(nil, func(v *plan.View) { delete(v.Networks, net1) }), "refuse NetworkUnusable "},
+		{"a published address does not matter", wish(published("203.0.113.10"), requested("203.0.113.10")), view(nil), "buy PurchaseDue "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			step := plan.Extend(pool, test.wish, test.view)
+			if diff := cmp.Diff(test.want, tell(step)); diff != "" {
+				t.Errorf("step (-want +got):\n%s%s", diff, step.Detail)
+			}
+		})
+	}
+}
+
+func TestBroughtBlocksAreNeverDeleted(t *testing.T) {
+	for _, test := range []struct {
+		status       plan.Status
+		resource     string
+		assignedHere bool
+		ensure       string
+		release      string
+	}{
+		{plan.Unassigned, "", false, "assign AssignmentDue a", "done BlockKept a"},
+		{plan.Unassigned, "", true, "assign AssignmentDue a", "done BlockKept a"},
+		{plan.Assigned, net1, false, "done BlockAssigned a", "done BlockKept a"},
+		{plan.Assigned, net1, true, "done BlockAssigned a", "unassign UnassignmentDue a"},
+		{plan.Assigned, "net2", false, "refuse BlockElsewhere a", "done BlockKept a"},
+		{plan.Assigned, "net2", true, "refuse BlockElsewhere a", "done BlockKept a"},
+		{plan.Assigning, net1, true, "wait BlockAssigning a", "wait BlockAssigning a"},
+		{plan.Unassigning, net1, true, "wait BlockUnassigning a", "wait BlockUnassigning a"},
+		{plan.ErrorAssigning, net1, false, "refuse BlockInErrorState a", "done BlockKept a"},
+		{plan.ErrorAssigning, net1, true, "unassign UnassignmentDue a", "unassign UnassignmentDue a"},
+		{plan.ErrorUnassigning, net1, true, "unassign UnassignmentDue a", "unassign UnassignmentDue a"},
+		{"subnetted", "", true, "refuse StatusNotKnown a", "refuse StatusNotKnown a"},
+	} {
+		b := block("a", test.status, in(test.resource, "public network"), func(b *plan.Block) { b.Tags = nil })
+		v := view(blocks(b))
+		step := plan.EnsureBrought(v.Sightings[0], test.assignedHere, v)
+		step.Address = addr("")
+		if got := tell(step); got != test.ensure {
+			t.Errorf("%s in %q, assigned here %t: ensure %s, want %s", test.status, test.resource, test.assignedHere, got, test.ensure)
+		}
+		if got := tell(plan.ReleaseBrought(v.Sightings[0], test.assignedHere, v)); got != test.release {
+			t.Errorf("%s in %q, assigned here %t: release %s, want %s", test.status, test.resource, test.assignedHere, got, test.release)
+		}
+	}
+}
+
+func TestOneBlockOfAPool(t *testing.T) {
+	for status, want := range map[plan.Status][2]string{
+		plan.Creating:         {"wait BlockCreating a", "wait BlockCreating a"},
+		plan.Unassigned:       {"assign AssignmentDue a", "delete DeletionDue a"},
+		plan.Assigning:        {"wait BlockAssigning a", "wait BlockAssigning a"},
+		plan.Assigned:         {"done BlockAssigned a 203.0.113.10", "unassign UnassignmentDue a"},
+		plan.Unassigning:      {"wait BlockUnassigning a", "wait BlockUnassigning a"},
+		plan.ErrorAssigning:   {"unassign UnassignmentDue a", "unassign UnassignmentDue a"},
+		plan.ErrorUnassigning: {"unassign UnassignmentDue a", "unassign UnassignmentDue a"},
+	} {
+		v := view(blocks(block("a", status, func(b *plan.Block) { b.Tags = pool.Tags() })))
+		if got := tell(plan.EnsureBlock(v.Sightings[0], v)); got != want[0] {
+			t.Errorf("%s: ensure %s, want %s", status, got, want[0])
+		}
+		if got := tell(plan.ReleaseBlock(v.Sightings[0], v)); got != want[1] {
+			t.Errorf("%s: release %s, want %s", status, got, want[1])
+		}
+	}
+}
+
+// The servers that hold addresses of a block are its users, or the ledger passes them over: its assignment goes on.
+func TestServersMayHoldEveryAddress(t *testing.T) {
+	for status, want := range map[plan.Status]string{
+		plan.Assigned: "done BlockAssigned a", plan.Unassigned: "assign AssignmentDue a",
+	} {
+		v := view(blocks(block("a", status, func(b *plan.Block) { b.Tags = pool.Tags() })))
+		network := v.Networks[net1]
+		member := plan.Member{ServerID: "s"}
+		for host := v.Sightings[0].Block.CIDR.Addr(); v.Sightings[0].Block.CIDR.Contains(host); host = host.Next() {
+			member.IPs = append(member.IPs, host)
+		}
+		network.Members = []plan.Member{member}
+		v.Networks[net1] = network
+		step := plan.EnsureBlock(v.Sightings[0], v)
+		step.Address = addr("")
+		if got := tell(step); got != want {
+			t.Errorf("%s: %s, want %s", status, got, want)
+		}
+	}
+}

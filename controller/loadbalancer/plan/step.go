@@ -1,0 +1,143 @@
+package plan
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Action is what a Step asks for.
+type Action int
+
+const (
+	// Wait asks to look again later; nothing is to be done now.
+	Wait Action = iota
+	// Buy asks for a new block.
+	Buy
+	// Assign asks to assign Block to Network.
+	Assign
+	// Unassign asks to unassign Block from Network, without force.
+	Unassign
+	// Delete asks to delete Block, which is unassigned.
+	Delete
+	// Refuse says that nothing may be done; Detail is a sentence for the user.
+	Refuse
+	// Done says that the goal is reached: for Ensure, Block is assigned and Address is the Service's;
+	// for Release, no block is left.
+	Done
+)
+
+func (a Action) String() string {
+	switch a {
+	case Wait:
+		return "wait"
+	case Buy:
+		return "buy"
+	case Assign:
+		return "assign"
+	case Unassign:
+		return "unassign"
+	case Delete:
+		return "delete"
+	case Refuse:
+		return "refuse"
+	case Done:
+		return "done"
+	default:
+		return "unknown action"
+	}
+}
+
+// Reason is one word for where a block stands. The same words are the reasons of the Service condition.
+type Reason string
+
+// Where a block stands on the way to being assigned, and on the way back.
+const (
+	// PurchaseDue: no block yet, one is to be bought.
+	PurchaseDue Reason = "PurchaseDue"
+	// PurchaseUnanswered: a block may have been bought; nobody knows yet.
+	PurchaseUnanswered Reason = "PurchaseUnanswered"
+	// BlockCreating: the API is creating the block.
+	BlockCreating Reason = "BlockCreating"
+	// BlockInvisible: the block's ID is known, but the API does not show the block.
+	BlockInvisible Reason = "BlockInvisible"
+	// AssignmentDue: the block can be assigned now.
+	AssignmentDue Reason = "AssignmentDue"
+	// BlockAssigning: the API is assigning the block.
+	BlockAssigning Reason = "BlockAssigning"
+	// BlockAssigned: the block is assigned to the public network.
+	BlockAssigned Reason = "BlockAssigned"
+	// UnassignmentDue: the block can be unassigned now.
+	UnassignmentDue Reason = "UnassignmentDue"
+	// BlockUnassigning: the API is unassigning the block.
+	BlockUnassigning Reason = "BlockUnassigning"
+	// DeletionDue: the block is unassigned and can be deleted now.
+	DeletionDue Reason = "DeletionDue"
+	// DeletionUnverified: the block cannot be read any more but the list still names it.
+	DeletionUnverified Reason = "DeletionUnverified"
+	// NoBlock: nothing of the Service is left in the account.
+	NoBlock Reason = "NoBlock"
+	// BlockKept: the block is given up and stays in the account, for it was brought or is retained.
+	BlockKept Reason = "BlockKept"
+	// AddressResting: the only addresses left in the pool were given back a moment ago; the message says until when the Service
+	// waits at the latest.
+	AddressResting Reason = "AddressResting"
+	// NetworkChanging: the public network is taking in another change.
+	NetworkChanging Reason = "NetworkChanging"
+	// NetworkUnreadable: the network that holds the block cannot be read.
+	NetworkUnreadable Reason = "NetworkUnreadable"
+)
+
+// Why something is refused. Each needs a person, or a change elsewhere.
+const (
+	// LocationMissing: neither an option nor the annotation names a location.
+	LocationMissing Reason = "LocationMissing"
+	// LocationMismatch: the location asked for is not that of the public network or of the block.
+	LocationMismatch Reason = "LocationMismatch"
+	// NetworkFull: the public network holds ten IPv4 blocks, which is all that it can.
+	NetworkFull Reason = "NetworkFull"
+	// NetworkUnusable: the public network cannot be read or is in an error state.
+	NetworkUnusable Reason = "NetworkUnusable"
+	// TooManyBlocks: the option maxIPBlocks allows no further purchase.
+	TooManyBlocks Reason = "TooManyBlocks"
+	// AddressRefused: the address asked for is in no block that may be used, is reserved, or somebody has it.
+	AddressRefused Reason = "AddressRefused"
+	// BlockElsewhere: the block is assigned to something else than the public network; remove it there.
+	BlockElsewhere Reason = "BlockElsewhere"
+	// BlockLost: the block was deleted outside of the cluster, and no replacement is allowed.
+	BlockLost Reason = "BlockLost"
+	// BlockRetagged: the tags of the block were changed outside of the cluster, so that it is not touched.
+	BlockRetagged Reason = "BlockRetagged"
+	// BlockUnusable: the block that the Service names is not in the account, is full, too small, or may not be named.
+	BlockUnusable Reason = "BlockUnusable"
+	// MemberHoldsIP: a server has an address of the block, so that it cannot be unassigned.
+	MemberHoldsIP Reason = "MemberHoldsAddress"
+	// StatusNotKnown: the API tells a state of the block that this version does not know.
+	StatusNotKnown Reason = "StatusNotKnown"
+	// PurchaseRefused: phoenixNAP refused the purchase; the message repeats why.
+	PurchaseRefused Reason = "PurchaseRefused"
+	// LocationNotOnSale: phoenixNAP sells no blocks at that location.
+	LocationNotOnSale Reason = "LocationNotOnSale"
+	// SizeMismatch: the Service has an address from a block of another size than it asks for.
+	SizeMismatch Reason = "SizeMismatch"
+	// BlockInError: the block is in an error state that only the portal can end.
+	BlockInError Reason = "BlockInErrorState"
+)
+
+// Step is one decision: at most one change of the account.
+type Step struct {
+	// Action to take.
+	Action Action
+	// Reason for it.
+	Reason Reason
+	// Block that it is about; the zero Block for Buy and where there is none.
+	Block Block
+	// Network is the ID of the public network to change, for Assign and Unassign.
+	Network string
+	// Address of the Service, for Done of Ensure. A Refuse carries it as well when the block is assigned
+	// and only a change that was asked for is refused: the published address goes on working.
+	Address netip.Addr
+	// Detail is the sentence of a Refuse.
+	Detail string
+	// Until is when a Wait ends at the latest; the zero Time when that is not known.
+	Until time.Time
+}

@@ -1,0 +1,312 @@
+// Package purchase buys IP blocks such that a crash at any moment never leads to a second purchase.
+package purchase
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+const (
+	// DefaultSize is the smallest size of which network, gateway and broadcast leave more than one address.
+	DefaultSize plan.Size = 29
+	// intentLife is how old a recorded intent may be when the purchase is sent. A process that was
+	// frozen in between must look again: somebody else may lead by now.
+	intentLife = 10 * time.Second
+	// tagsSettle is how long after their creation tags may be refused (phoenixNAP Tag Manager API, which
+	// is eventually consistent).
+	tagsSettle = time.Minute
+	// locationsLife is how long a location that was on sale is not asked for again.
+	locationsLife = time.Hour
+	// recordTimeout bounds the writing down of a purchase that was made while the process is ending.
+	recordTimeout = 10 * time.Second
+	// defaultInterval is how soon a purchase is tried again that only time keeps from being made.
+	defaultInterval = 3 * time.Second
+)
+
+// Cloud is what the package asks of the phoenixNAP API.
+type Cloud interface {
+	// Locations are the codes of the sites that sell.
+	Locations(ctx context.Context) ([]string, error)
+	// EnsureTags creates the tags that the account lacks.
+	EnsureTags(ctx context.Context, names ...string) error
+	// BuyBlock buys a block; it costs money and is not idempotent.
+	BuyBlock(ctx context.Context, wanted pnap.BlockRequest) (plan.Block, error)
+}
+
+var _ Cloud = (*pnap.Client)(nil)
+
+// Record is where the intent to buy for one owner is written down: an annotation of a Service, or of a
+// ConfigMap (see NewConfigMap). It stands for the version of the object on which the purchase was decided.
+type Record interface {
+	// Load reads the recorded purchase afresh; nil when there is none. A record that cannot be understood
+	// is an error.
+	Load(ctx context.Context) (*contract.Purchase, error)
+	// Save replaces the recorded purchase by compare-and-swap; nil removes it. ErrOutdated when the
+	// object is not the version any more that was read, loaded or saved last.
+	Save(ctx context.Context, purchase *contract.Purchase) error
+}
+
+// Order is one block to buy. That one is due was decided by ipblock.Ensure or ipblock.Extend on the
+// version of the object that the Record stands for.
+type Order struct {
+	// Owner of the block.
+	Owner plan.Owner
+	// Location is the code of the site.
+	Location string
+	// LocationSource says in words where a location can be set.
+	LocationSource string
+	// Size of the block; 0 means DefaultSize.
+	Size plan.Size
+	// Subject is whom a refusal is remembered for, such as the UID of the Service, so that one that takes
+	// its name begins anew; empty means the owner.
+	Subject string
+}
+
+func (o Order) size() plan.Size {
+	if o.Size == 0 {
+		return DefaultSize
+	}
+	return o.Size
+}
+
+func (o Order) subject() string {
+	if o.Subject == "" {
+		return o.Owner.String()
+	}
+	return o.Subject
+}
+
+// description tells a person in the portal whose block it is; the API allows 250 characters. It ends
+// with the nonce.
+func (o Order) description(nonce string) string {
+	const most = 250
+	whose := fmt.Sprintf("Kubernetes cluster %s, %s", o.Owner.Cluster, o.Owner)
+	tail := ", purchase " + nonce
+	return whose[:min(len(whose), most-len(tail))] + tail
+}
+
+// Config says what a Buyer works with.
+type Config struct {
+	// Cloud is the phoenixNAP API.
+	Cloud Cloud
+	// Interval after which a purchase is tried again that only time keeps from being made; 0 means 3 seconds.
+	Interval time.Duration
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Buyer buys. Its callers hold the lock of the account (see account.Exclusive) from the look on which
+// they decided until Buy returns.
+type Buyer struct {
+	config Config
+
+	mu sync.Mutex
+	// tagsSince is when the tags were first ensured by this process.
+	tagsSince time.Time
+	// onSale are the locations that were on sale, and when that was seen.
+	onSale   map[string]time.Time
+	refusals map[string]refusal
+}
+
+// New returns a Buyer. It starts nothing and asks nobody.
+func New(config Config) *Buyer {
+	if config.Interval == 0 {
+		config.Interval = defaultInterval
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	return &Buyer{config: config, onSale: map[string]time.Time{}, refusals: map[string]refusal{}}
+}
+
+// Buy buys a block. The intent is recorded first, by compare-and-swap, so that whoever comes after a
+// crash knows that a block may exist which no list shows yet.
+//
+// Errors: *Pause when time alone helps, also when the outcome of the purchase is not known; *Refused when
+// a person must act; ErrOutdated (wrapped) when the record changed, so that the decision is to be made
+// anew; a dry run passes through (pnap.IsDryRun) and leaves no intent behind; everything else is a
+// failure of a look-up or of the record before anything was bought, or the API's wish for a pause
+// (pnap.Error with RetryAfter).
+func (b *Buyer) Buy(ctx context.Context, order Order, record Record) (plan.Block, error) {
+	if err := b.resting(order); err != nil {
+		return plan.Block{}, err
+	}
+	if err := b.checkLocation(ctx, order); err != nil {
+		return plan.Block{}, err
+	}
+	if err := b.ensureTags(ctx, order); err != nil {
+		return plan.Block{}, err
+	}
+	intent, err := b.newIntent()
+	if err != nil {
+		return plan.Block{}, err
+	}
+	if err := record.Save(ctx, &intent); err != nil {
+		return plan.Block{}, fmt.Errorf("record the intent to buy an IP block for %s: %w", order.Owner, err)
+	}
+	if b.config.Now().Sub(intent.Time) > intentLife {
+		return plan.Block{}, &Pause{Reason: plan.PurchaseUnanswered, After: b.config.Interval}
+	}
+	block, err := b.config.Cloud.BuyBlock(ctx, pnap.BlockRequest{
+		Location:    order.Location,
+		Size:        order.size().String(),
+		Description: order.description(intent.Nonce),
+		Tags:        order.Owner.Tags(),
+	})
+	return b.settle(ctx, order, record, intent, block, err)
+}
+
+// checkLocation asks the API whether it sells in the location.
+func (b *Buyer) checkLocation(ctx context.Context, order Order) error {
+	if b.wasOnSale(order.Location) {
+		return nil
+	}
+	locations, err := b.config.Cloud.Locations(ctx)
+	if err != nil {
+		return fmt.Errorf("check location %s: %w", order.Location, err)
+	}
+	if !slices.ContainsFunc(locations, func(l string) bool { return strings.EqualFold(l, order.Location) }) {
+		return &Refused{Reason: plan.LocationNotOnSale, Detail: fmt.Sprintf("phoenixNAP has no location %q; set %s to one of %s",
+			order.Location, order.LocationSource, strings.Join(locations, ", "))}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.onSale[strings.ToUpper(order.Location)] = b.config.Now()
+	return nil
+}
+
+func (b *Buyer) wasOnSale(location string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	seen, known := b.onSale[strings.ToUpper(location)]
+	return known && b.config.Now().Sub(seen) < locationsLife
+}
+
+func (b *Buyer) ensureTags(ctx context.Context, order Order) error {
+	purpose, _ := order.Owner.Tag()
+	if err := b.config.Cloud.EnsureTags(ctx, contract.TagUsage, contract.TagCluster, purpose); err != nil {
+		return fmt.Errorf("create the tags of IP blocks: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.tagsSince.IsZero() {
+		b.tagsSince = b.config.Now()
+	}
+	return nil
+}
+
+func (b *Buyer) newIntent() (contract.Purchase, error) {
+	var nonce [8]byte
+	if _, err := rand.Read(nonce[:]); err != nil {
+		return contract.Purchase{}, fmt.Errorf("make a nonce for a purchase: %w", err)
+	}
+	return contract.Purchase{Nonce: hex.EncodeToString(nonce[:]), Time: b.config.Now().UTC()}, nil
+}
+
+// settle records what became of a purchase.
+func (b *Buyer) settle(ctx context.Context, order Order, record Record, intent contract.Purchase, block plan.Block, failure error) (plan.Block, error) {
+	// What was paid for is written down even when the process is ending.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	logger := klog.FromContext(ctx)
+	switch {
+	case failure == nil:
+		logger.Info("Bought an IP block", "owner", order.Owner, "block", block.ID, "cidr", block.CIDR, "location", block.Location, "nonce", intent.Nonce)
+		intent.BlockID = block.ID
+		b.amend(ctx, order, record, intent)
+		return block, nil
+	case nothingSent(failure):
+		return plan.Block{}, b.notBought(ctx, order, record, intent, failure)
+	default:
+		logger.Error(failure, "Purchase of an IP block has no answer", "owner", order.Owner, "nonce", intent.Nonce)
+		// The time without purchases counts from now: the request may have been under way for long.
+		intent.Time = b.config.Now().UTC()
+		b.amend(ctx, order, record, intent)
+		return plan.Block{}, &Pause{Reason: plan.PurchaseUnanswered, After: b.config.Interval, Cause: failure}
+	}
+}
+
+// nothingSent tells that certainly nothing was bought.
+func nothingSent(failure error) bool { return pnap.IsDryRun(failure) || pnap.IsRefused(failure) }
+
+// notBought takes the intent back, for the API said clearly that it sold nothing. That may make the
+// caller's queue call again at once: the next purchase must rest. A dry run has nothing to rest from.
+func (b *Buyer) notBought(ctx context.Context, order Order, record Record, intent contract.Purchase, refusal error) error {
+	var answer error
+	if pnap.IsDryRun(refusal) {
+		answer = refusal
+	} else {
+		answer = b.judgeRefusal(order, refusal)
+	}
+	if err := b.replace(ctx, record, intent.Nonce, nil); err != nil {
+		return fmt.Errorf("take back the intent to buy after a refusal: %w", errors.Join(err, refusal))
+	}
+	return answer
+}
+
+// judgeRefusal makes the next purchase rest and says what the refusal means.
+func (b *Buyer) judgeRefusal(order Order, refusal error) error {
+	var failure *pnap.Error
+	errors.As(refusal, &failure)
+	switch {
+	case failure != nil && failure.StatusCode == http.StatusBadRequest && b.tagsFresh():
+		return b.rest(order, &Pause{Reason: TagsFresh, After: b.config.Interval, Cause: refusal})
+	case failure != nil && failure.RetryAfter > 0:
+		return b.rest(order, &Pause{Reason: APIPaused, After: failure.RetryAfter, Cause: refusal})
+	}
+	refused := b.restLonger(order, refusedText(refusal))
+	if failure == nil || failure.StatusCode == 0 { // never sent: that is no word of the API
+		return refusal
+	}
+	return refused
+}
+
+func (b *Buyer) tagsFresh() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.config.Now().Sub(b.tagsSince) < tagsSettle
+}
+
+func refusedText(refusal error) string {
+	return "phoenixNAP refused to sell an IP block: " + refusal.Error()
+}
+
+// amend writes down what became of an intent. Failing that costs time, no money: the intent stands, and
+// tags and nonce find the block.
+func (b *Buyer) amend(ctx context.Context, order Order, record Record, intent contract.Purchase) {
+	if err := b.replace(ctx, record, intent.Nonce, &intent); err != nil {
+		klog.FromContext(ctx).Error(err, "Outcome of a purchase not recorded", "owner", order.Owner, "nonce", intent.Nonce, "block", intent.BlockID)
+	}
+}
+
+// replace saves over the intent with the given nonce, also when the object changed otherwise meanwhile.
+// The intent of somebody else stays.
+func (b *Buyer) replace(ctx context.Context, record Record, nonce string, purchase *contract.Purchase) error {
+	const tries = 5
+	err := record.Save(ctx, purchase)
+	for i := 1; i < tries && errors.Is(err, ErrOutdated); i++ {
+		var found *contract.Purchase
+		if found, err = record.Load(ctx); err != nil {
+			return err
+		}
+		if found == nil || found.Nonce != nonce {
+			return nil
+		}
+		err = record.Save(ctx, purchase)
+	}
+	return err
+}

@@ -1,0 +1,149 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cloud-provider/api"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// act carries out a step that changes the account and returns where that leaves the block. service is
+// whom events tell of it; nil when there is none.
+func (b *Balancer) act(ctx context.Context, service *corev1.Service, step plan.Step) (plan.Reason, error) {
+	var err error
+	var reason plan.Reason
+	switch step.Action {
+	case plan.Assign:
+		err, reason = b.config.Cloud.AssignBlock(ctx, step.Network, step.Block.ID), plan.BlockAssigning
+	case plan.Unassign:
+		err, reason = b.config.Cloud.UnassignBlock(ctx, step.Network, step.Block.ID), plan.BlockUnassigning
+	case plan.Delete:
+		err, reason = b.config.Cloud.DeleteBlock(ctx, step.Block.ID), plan.DeletionUnverified
+	case plan.Wait, plan.Buy, plan.Refuse, plan.Done:
+		return "", fmt.Errorf("%q changes nothing in the account", step.Action)
+	default:
+		return "", fmt.Errorf("%q is no known action", step.Action)
+	}
+	b.changed()
+	switch {
+	case err == nil:
+		b.rests.tried(step)
+		b.tell(ctx, service, step)
+		return reason, nil
+	case pnap.IsConflict(err) && step.Action != plan.Delete:
+		b.rests.refused(step)
+		return plan.NetworkChanging, nil
+	case pnap.IsInaccessible(err) && step.Action == plan.Delete:
+		// Somebody was faster, or the block may not be seen any more: the next look tells.
+		return reason, nil
+	case pnap.IsConflict(err):
+		b.rests.refused(step)
+	}
+	return "", fmt.Errorf("%s IP block %s (%s): %w", step.Action, step.Block.ID, step.Block.CIDR, err)
+}
+
+// tell tells the log and the user what was done to the account.
+func (b *Balancer) tell(ctx context.Context, service *corev1.Service, step plan.Step) {
+	logger := klog.FromContext(ctx).WithValues("action", step.Action, "block", step.Block.ID, "cidr", step.Block.CIDR, "network", step.Network)
+	if service == nil {
+		logger.Info("Changed an IP block")
+		return
+	}
+	logger.Info("Changed an IP block", "service", klog.KObj(service))
+	block := step.Block.ID + " (" + step.Block.CIDR.String() + ")"
+	switch step.Action {
+	case plan.Assign:
+		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventAssigning, "Assigning IP block %s to public network %s", block, step.Network)
+	case plan.Unassign:
+		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventUnassigned, "Unassigning IP block %s from public network %s", block, step.Network)
+	case plan.Delete:
+		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventReleased, "Released IP block %s", block)
+	case plan.Wait, plan.Buy, plan.Refuse, plan.Done:
+	default:
+	}
+}
+
+// takeFirst takes the first of the steps that the API does not refuse: a block that is stuck must not
+// keep others. It returns where the block stands now; empty when no step can be taken.
+func (b *Balancer) takeFirst(ctx context.Context, service *corev1.Service, steps []plan.Step) (plan.Reason, error) {
+	var refusals []error
+	for _, step := range steps {
+		if (step.Action != plan.Unassign && step.Action != plan.Delete) || b.rests.inError(step) || b.rests.inConflict(step) {
+			continue
+		}
+		reason, err := b.act(ctx, service, step)
+		if err == nil {
+			return reason, nil
+		}
+		if !pnap.IsRefused(err) {
+			return "", err
+		}
+		refusals = append(refusals, err)
+	}
+	return "", errors.Join(refusals...)
+}
+
+// retag sets the tags of a block. The tag that marks a block as retained must exist before, and a new one
+// may be refused for some seconds.
+func (b *Balancer) retag(ctx context.Context, service *corev1.Service, block plan.Block, tags map[string]string) error {
+	if tags[contract.TagRetain] != "" {
+		if err := b.config.Cloud.EnsureTags(ctx, contract.TagRetain); err != nil {
+			return fmt.Errorf("create tag %s: %w", contract.TagRetain, err)
+		}
+	}
+	err := b.config.Cloud.SetBlockTags(ctx, block.ID, tags)
+	b.changed()
+	if err != nil {
+		return fmt.Errorf("set the tags of IP block %s (%s): %w", block.ID, block.CIDR, err)
+	}
+	klog.FromContext(ctx).Info("Changed the tags of an IP block", "service", klog.KObj(service), "block", block.ID, "tags", tags)
+	if tags[contract.TagRetain] != "" {
+		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventRetained, "IP block %s (%s) outlives this Service", block.ID, block.CIDR)
+	}
+	return nil
+}
+
+// retry asks to be called again, soon after a change and then ever more seldom.
+func (b *Balancer) retry(service *corev1.Service, reason plan.Reason) error {
+	pause := b.pace.next(service.UID, reason, b.config.Now())
+	if reason == plan.NetworkChanging {
+		pause = max(pause, conflictRest)
+	}
+	return api.NewRetryError(words(reason), pause)
+}
+
+// pacing turns an error which time alone heals into a request to call again.
+func (b *Balancer) pacing(service *corev1.Service, err error) error {
+	var again *api.RetryError
+	var pause *purchase.Pause
+	var failure *pnap.Error
+	switch {
+	case err == nil:
+		b.pace.arrived(service.UID)
+		return nil
+	case errors.As(err, &again):
+		return again
+	case errors.As(err, &pause):
+		return api.NewRetryError(words(pause.Reason), pause.After)
+	case pnap.IsDryRun(err):
+		return err
+	case errors.As(err, &failure) && failure.RetryAfter > 0:
+		return api.NewRetryError(words(purchase.APIPaused), failure.RetryAfter)
+	case errors.Is(err, errOutdated), errors.Is(err, purchase.ErrOutdated):
+		return api.NewRetryError(words(reasonOutdated), time.Second)
+	case errors.Is(err, allocation.ErrConflict):
+		return api.NewRetryError(words(reasonLedger), firstPause)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,74 @@
+package reconcile
+
+import (
+	"cmp"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// decideBrought decides about an address of a block that the user brought. It is never deleted and its
+// tags are never touched; several Services may share it.
+func (b *Balancer) decideBrought(s scene) verdict {
+	held, _, _ := s.held()
+	id := cmp.Or(s.intent.blockID, held.BlockID)
+	sighting, seen := s.sighting(id)
+	switch {
+	case !seen && !s.close:
+		return verdict{step: plan.Step{Action: plan.Wait, Reason: plan.BlockInvisible}}
+	case !seen && s.published().IsValid():
+		return refused(plan.BlockLost, "IP block %s of address %s is gone from the account; name another one in annotation %s and set %s to \"true\"",
+			id, s.published(), contract.ServiceIPBlockID, contract.ServiceIPReplace)
+	case !seen || sighting.Hidden:
+		return refused(plan.BlockUnusable, "IP block %s, which annotation %s names, is not in the account", id, contract.ServiceIPBlockID)
+	case !plan.Brought(sighting.Block, s.owner.Cluster, b.config.OwnBlocks):
+		return refused(plan.BlockUnusable, "IP block %s may not be named in annotation %s: give it the tag %s=%s, or list it in the option ownIPBlocks",
+			id, contract.ServiceIPBlockID, contract.TagCluster, s.owner.Cluster)
+	}
+	l, stored := s.ledger(id)
+	if !stored {
+		l = plan.NewLedger(id, sighting.Block.CIDR)
+	}
+	return b.placeBrought(s, sighting, l)
+}
+
+func (b *Balancer) placeBrought(s scene, sighting plan.Sighting, l plan.Ledger) verdict {
+	blocks := []plan.PoolBlock{{Sighting: sighting, Ledger: l}}
+	step := plan.EnsureBrought(sighting, l.AssignedHere, s.view(nil))
+	if step.Action == plan.Refuse {
+		return verdict{step: step}
+	}
+	placement := plan.Place(s.holder, s.placeWish(), blocks, false)
+	v := verdict{step: step}
+	switch placement.Action {
+	case plan.PlaceBuy:
+		return refused(plan.BlockUnusable, "all addresses of IP block %s (%s), which annotation %s names, are in use; name another block",
+			l.BlockID, l.CIDR, contract.ServiceIPBlockID)
+	case plan.PlaceHere:
+		v.step.Address, v.save, v.reused = placement.Address, placement.Save, placement.Reused
+	case plan.PlaceWait, plan.PlaceRefuse:
+		return verdict{step: stepOf(placement)}
+	default:
+		return refused(reasonAnnotations, "the block answers %s", placement.Action)
+	}
+	if v.step.Action == plan.Assign && !l.AssignedHere {
+		v.save = b.assignedHere(v.save, l)
+	}
+	v.save = append(v.save, s.leave(l.BlockID)...)
+	if v.step.Action == plan.Done {
+		v.surplus = actionable(plan.Release(s.owner, s.view(s.purchase)))
+	}
+	return v
+}
+
+// assignedHere records that the controller is about to assign the block, so that it is the one to unassign it.
+func (b *Balancer) assignedHere(save []plan.Ledger, l plan.Ledger) []plan.Ledger {
+	for i := range save {
+		if save[i].BlockID == l.BlockID {
+			save[i].AssignedHere = true
+			return save
+		}
+	}
+	l.AssignedHere = true
+	return append(save, l)
+}

@@ -1,0 +1,144 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// Reasons of the condition BlockAssigned that are not states of a block.
+const (
+	// reasonLookupFailed: the account could not be looked at.
+	reasonLookupFailed plan.Reason = "LookupFailed"
+	// reasonReleaseFailed: a step of the release was not carried out.
+	reasonReleaseFailed plan.Reason = "ReleaseFailed"
+	// reasonNoNodeReady: the block is assigned, but no node can carry its traffic yet.
+	reasonNoNodeReady plan.Reason = "NoNodeReady"
+	// reasonOutdated: the Service changed while it was worked on.
+	reasonOutdated plan.Reason = "ServiceChanged"
+	// reasonLedger: the record of addresses changed while it was worked on.
+	reasonLedger plan.Reason = "LedgerChanged"
+	// reasonResting: the API failed to move the block and is not asked again for a while.
+	reasonResting plan.Reason = "BlockInError"
+	// reasonSurplus: a block is given back that the Service does not keep.
+	reasonSurplus plan.Reason = "SurplusBlock"
+	// reasonRetagging: the tags of the block are being changed.
+	reasonRetagging plan.Reason = "BlockRetagging"
+	// reasonAnnounced: the address still answers though it is withdrawn.
+	reasonAnnounced plan.Reason = "AddressAnswers"
+	// reasonAnnotations: annotations or spec.loadBalancerIP ask for what cannot be understood.
+	reasonAnnotations plan.Reason = "AnnotationsRefused"
+	// reasonAllocation: the Service asks for an address from elsewhere than where its own is.
+	reasonAllocation plan.Reason = "AllocationMismatch"
+)
+
+// Reasons of the conditions AddressPublished and Announced, beside the states of addresses.
+const (
+	// reasonPublished: the address is in the status of the Service.
+	reasonPublished = "Published"
+	// reasonBlockNotReady: the IP block is not assigned yet.
+	reasonBlockNotReady = "BlockNotAssigned"
+	// reasonNotReported: no agent has reported the address yet.
+	reasonNotReported    = "NotReported"
+	messagePublished     = "the address is in the status of the Service"
+	messageBlockNotReady = "the address is published once its IP block is assigned"
+)
+
+// conditionTypes are the conditions that the controller writes on Services.
+func conditionTypes() []string {
+	return []string{contract.ServiceConditionBlockAssigned, contract.ServiceConditionAddressPublished, contract.ServiceConditionAnnounced}
+}
+
+// blockCondition says where the block of the Service stands.
+func blockCondition(reason plan.Reason, message string) metav1.Condition {
+	condition := metav1.Condition{
+		Type: contract.ServiceConditionBlockAssigned, Status: metav1.ConditionFalse, Reason: string(reason), Message: message,
+	}
+	if reason == plan.BlockAssigned {
+		condition.Status = metav1.ConditionTrue
+	}
+	return condition
+}
+
+// publishedCondition says whether the address stands in the status, and what keeps it from there.
+func publishedCondition(published bool, reason plan.Reason, message string) metav1.Condition {
+	if published {
+		return metav1.Condition{Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionTrue, Reason: reasonPublished, Message: messagePublished}
+	}
+	return metav1.Condition{Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionFalse, Reason: string(reason), Message: message}
+}
+
+// say writes those of the conditions that the Service does not say already. It tells whether there was
+// any. A Service that is gone needs no condition, and one that has changed gets it on the next look.
+func (b *Balancer) say(ctx context.Context, service *corev1.Service, conditions ...metav1.Condition) (changed bool) {
+	if service == nil {
+		return false
+	}
+	changes := differingConditions(service, conditions, b.config.Now())
+	if len(changes) == 0 {
+		return false
+	}
+	err := b.patchStatus(ctx, service, map[string]any{"conditions": changes})
+	if err != nil && !errors.Is(err, errOutdated) {
+		// A condition that is not written must not hide what else there is to say.
+		klog.FromContext(ctx).Error(err, "Conditions not written", "service", klog.KObj(service))
+	}
+	return err == nil
+}
+
+// note says where the block of a Service stands that has no published address, or is about to lose it.
+func (b *Balancer) note(ctx context.Context, service *corev1.Service, reason plan.Reason, message string) (changed bool) {
+	if service == nil {
+		return false
+	}
+	published := len(service.Status.LoadBalancer.Ingress) > 0 && claimed(service).IsValid() && hasAddress(service, claimed(service))
+	return b.say(ctx, service, blockCondition(reason, message), publishedCondition(published, reasonBlockNotReady, messageBlockNotReady))
+}
+
+// differingConditions are those that the Service does not say, each with the time of its last transition.
+func differingConditions(service *corev1.Service, conditions []metav1.Condition, now time.Time) []metav1.Condition {
+	var changes []metav1.Condition
+	for _, condition := range conditions {
+		condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+		old := meta.FindStatusCondition(service.Status.Conditions, condition.Type)
+		if old != nil && old.Status == condition.Status {
+			if old.Reason == condition.Reason && old.Message == condition.Message {
+				continue
+			}
+			condition.LastTransitionTime = old.LastTransitionTime
+		}
+		changes = append(changes, condition)
+	}
+	return changes
+}
+
+// patchStatus writes the status of exactly the version of the Service that was read: one that another
+// sync is clearing up at this moment must not get it back.
+func (b *Balancer) patchStatus(ctx context.Context, service *corev1.Service, status map[string]any) error {
+	metadata := map[string]any{"uid": service.UID, "resourceVersion": service.ResourceVersion}
+	_, err := b.send(ctx, service, types.StrategicMergePatchType, map[string]any{"metadata": metadata, "status": status}, "status")
+	return err
+}
+
+// silence takes the controller's conditions off a Service.
+func (b *Balancer) silence(ctx context.Context, service *corev1.Service) error {
+	var ours []map[string]string
+	for _, kind := range conditionTypes() {
+		if meta.FindStatusCondition(service.Status.Conditions, kind) != nil {
+			ours = append(ours, map[string]string{"$patch": "delete", "type": kind})
+		}
+	}
+	if len(ours) == 0 {
+		return nil
+	}
+	return b.patchStatus(ctx, service, map[string]any{"conditions": ours})
+}

@@ -1,0 +1,192 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// node is a Node; ready is the status of its condition, empty for a node without an agent, and vlan the
+// interface that its agent reports, "-" for a report without one.
+func node(network string, ready corev1.ConditionStatus, vlan string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		contract.NodePublicNetworkID: network, contract.NodePublicNetworkMember: fmt.Sprint(network != ""),
+	}}}
+	if ready != "" {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: ready}}
+	}
+	switch vlan {
+	case "":
+	case "-":
+		n.Annotations[contract.NodeReportedIdentity] = `{"hostname":"n"}`
+	case "garbage":
+		n.Annotations[contract.NodeReportedIdentity] = `{`
+	default:
+		n.Annotations[contract.NodeReportedIdentity] = `{"vlanInterface":"` + vlan + `"}`
+	}
+	return n
+}
+
+func TestAnyNodeReadyAndCommonInterface(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		nodes []*corev1.Node
+		ready bool
+		vlan  string
+	}{
+		{"no node", nil, true, ""},
+		{"no agent", []*corev1.Node{node("net1", "", ""), node("net1", "", "")}, true, ""},
+		{"one of two ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "True", "bond0.20")}, true, "bond0.20"},
+		{"none ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "Unknown", "bond0.20")}, false, "bond0.20"},
+		{"ready node is no member", []*corev1.Node{node("", "True", "bond0.20")}, false, ""},
+		{"ready node is in another network", []*corev1.Node{node("net2", "True", "bond0.21"), node("net1", "False", "bond0.20")}, false, "bond0.20"},
+		{"agent on one node only, not ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "", "")}, false, "bond0.20"},
+		{"names differ", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "True", "vlan20")}, true, ""},
+		{"one reports none", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "False", "-")}, true, ""},
+		{"one reports garbage", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "True", "garbage")}, true, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := anyNodeReady(test.nodes, "net1"); got != test.ready {
+				t.Errorf("ready is %t, want %t", got, test.ready)
+			}
+			if got := commonInterface(test.nodes, "net1"); got != test.vlan {
+				t.Errorf("interface is %q, want %q", got, test.vlan)
+			}
+		})
+	}
+}
+
+func TestRestsOfABlockInError(t *testing.T) {
+	now := noon
+	r := newRests(func() time.Time { return now })
+	stuck := plan.Step{Action: plan.Unassign, Block: plan.Block{ID: "a", Status: plan.ErrorUnassigning}}
+	other := plan.Step{Action: plan.Unassign, Block: plan.Block{ID: "a", Status: plan.Assigned}}
+	var tries []time.Duration
+	for ; now.Sub(noon) < time.Hour; now = now.Add(30 * time.Second) {
+		if !r.inError(stuck) {
+			r.tried(stuck)
+			tries = append(tries, now.Sub(noon))
+		}
+		if r.inError(other) {
+			t.Fatal("a block that is not in error rests")
+		}
+	}
+	want := []time.Duration{0, time.Minute, 3 * time.Minute, 7 * time.Minute, 15 * time.Minute, 31 * time.Minute, 47 * time.Minute}
+	if diff := cmp.Diff(want, tries); diff != "" {
+		t.Errorf("tries (-want +got):\n%s", diff)
+	}
+	r.tried(plan.Step{Action: plan.Delete, Block: plan.Block{ID: "a"}})
+	if len(r.errors) != 0 {
+		t.Errorf("a deleted block is remembered: %v", r.errors)
+	}
+}
+
+func TestConflictRests(t *testing.T) {
+	now := noon
+	r := newRests(func() time.Time { return now })
+	step := plan.Step{Action: plan.Assign, Reason: plan.AssignmentDue, Block: plan.Block{ID: "a"}}
+	r.refused(step)
+	for _, test := range []struct {
+		after time.Duration
+		want  plan.Reason
+	}{{0, plan.NetworkChanging}, {time.Second, plan.NetworkChanging}, {conflictRest, plan.AssignmentDue}} {
+		now = noon.Add(test.after)
+		if got := r.standing(step); got != test.want {
+			t.Errorf("%s after a conflict the block stands at %s, want %s", test.after, got, test.want)
+		}
+	}
+}
+
+func TestPaceGrowsWithTheWait(t *testing.T) {
+	p, now := newPace(), noon
+	if !p.freshness("a", now).IsZero() {
+		t.Error("who waits for nothing wants a fresh picture")
+	}
+	var pauses []time.Duration
+	for now.Sub(noon) < 20*time.Second {
+		pause := p.next("a", plan.BlockAssigning, now)
+		if fresh := p.freshness("a", now); now.Sub(fresh) != pause/2 {
+			t.Errorf("waiting %s wants a picture %s old", pause, now.Sub(fresh))
+		}
+		pauses = append(pauses, pause)
+		now = now.Add(pause)
+	}
+	if !slices.IsSorted(pauses) || pauses[0] != firstPause || pauses[len(pauses)-1] != lastPause || len(pauses) > 25 {
+		t.Errorf("pauses %v", pauses)
+	}
+	if got := p.next("a", plan.BlockAssigned, now); got != firstPause {
+		t.Errorf("after a change the pause is %s", got)
+	}
+	p.arrived("a")
+	if !p.freshness("a", now).IsZero() {
+		t.Error("who has arrived wants a fresh picture")
+	}
+}
+
+func TestConditionChangesOnlyWhenSomethingElseIsSaid(t *testing.T) {
+	service := &corev1.Service{}
+	waiting := func(now time.Time, reason plan.Reason) bool {
+		changes := differingConditions(service, []metav1.Condition{blockCondition(reason, words(reason))}, now)
+		if len(changes) > 0 {
+			service.Status.Conditions = changes
+		}
+		return len(changes) > 0
+	}
+	if !waiting(noon, plan.BlockCreating) || waiting(noon.Add(time.Minute), plan.BlockCreating) {
+		t.Error("the first condition is no change, or the same one is")
+	}
+	if !waiting(noon.Add(2*time.Minute), plan.BlockAssigning) || !service.Status.Conditions[0].LastTransitionTime.Time.Equal(noon) {
+		t.Errorf("another reason: %+v; the time of transition is that of the status", service.Status.Conditions[0])
+	}
+	if !waiting(noon.Add(3*time.Minute), plan.BlockAssigned) || !service.Status.Conditions[0].LastTransitionTime.Time.Equal(noon.Add(3*time.Minute)) {
+		t.Errorf("assigned: %+v", service.Status.Conditions[0])
+	}
+}
+
+// TestEveryReasonHasWords: a state without words of its own would look like another.
+func TestEveryReasonHasWords(t *testing.T) {
+	for _, reason := range []plan.Reason{
+		plan.PurchaseDue, plan.PurchaseUnanswered, plan.BlockCreating, plan.BlockInvisible, plan.AssignmentDue,
+		plan.BlockAssigning, plan.BlockAssigned, plan.UnassignmentDue, plan.BlockUnassigning, plan.DeletionDue,
+		plan.DeletionUnverified, plan.NoBlock, plan.NetworkChanging, plan.NetworkUnreadable, reasonLookupFailed,
+		reasonReleaseFailed, reasonNoNodeReady, purchase.TagsFresh, reasonOutdated, reasonResting, purchase.APIPaused,
+		plan.BlockKept, plan.AddressResting, reasonLedger, reasonSurplus, reasonRetagging, reasonAnnounced,
+	} {
+		if words(reason) == words("") {
+			t.Errorf("reason %s has no words", reason)
+		}
+	}
+}
+
+func TestWithdrawalLeavesWhatUsersChose(t *testing.T) {
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			contract.ServiceIPAddress: "203.0.113.10", contract.KubeVIPAddresses: "192.0.2.1", contract.KubeVIPInterface: "eth9", "team": "a",
+		}},
+		Spec: corev1.ServiceSpec{LoadBalancerIP: "192.0.2.1"},
+	}
+	want := patch{annotations: map[string]any{contract.ServiceIPAddress: nil}}
+	if diff := cmp.Diff(want, withdrawal(service, "bond0.20"), cmp.AllowUnexported(patch{})); diff != "" {
+		t.Errorf("patch (-want +got):\n%s", diff)
+	}
+	service.Annotations[contract.KubeVIPAddresses], service.Annotations[contract.KubeVIPInterface] = "203.0.113.10", "bond0.20"
+	service.Spec.LoadBalancerIP = "203.0.113.10"
+	want = patch{
+		annotations: map[string]any{contract.ServiceIPAddress: nil, contract.KubeVIPAddresses: nil, contract.KubeVIPInterface: nil},
+		spec:        map[string]any{"loadBalancerIP": nil},
+	}
+	if diff := cmp.Diff(want, withdrawal(service, "bond0.20"), cmp.AllowUnexported(patch{})); diff != "" {
+		t.Errorf("patch (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,84 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// Astray returns the Services that are not as they should be, though no event of Kubernetes tells of it:
+// their block was changed behind our back, what hindered them is gone, or agents report otherwise than
+// their condition says. It is one look at the account for all of them. Then it sweeps, see Sweep.
+func (b *Balancer) Astray(ctx context.Context) ([]types.NamespacedName, error) {
+	services, err := b.config.Services.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list Services: %w", err)
+	}
+	now := b.config.Now()
+	if _, err := b.config.Account.Blocks(ctx, now); err != nil {
+		return nil, err
+	}
+	if _, err := b.config.Account.Network(ctx, b.config.NetworkID, now); err != nil {
+		return nil, err
+	}
+	var found []types.NamespacedName
+	var problems []error
+	for _, service := range services {
+		if !wantsBlock(service) {
+			continue
+		}
+		astray, err := b.astray(ctx, service)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("look for the IP block of Service %s/%s: %w", service.Namespace, service.Name, err))
+			continue
+		}
+		if astray {
+			found = append(found, types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
+		}
+	}
+	if err := b.Sweep(ctx); err != nil {
+		problems = append(problems, err)
+	}
+	return found, errors.Join(problems...)
+}
+
+// astray tells whether Ensure would change anything.
+func (b *Balancer) astray(ctx context.Context, service *corev1.Service) (bool, error) {
+	s, err := b.sceneToEnsure(ctx, service)
+	if err != nil {
+		return false, err
+	}
+	if s, err = b.look(ctx, s, depth{}); err != nil {
+		return false, err
+	}
+	v := b.decide(s)
+	switch v.step.Action {
+	case plan.Done:
+		ready := hasAddress(service, v.step.Address) || anyNodeReady(s.nodes, s.networkID)
+		return !v.settled(s) || !publication(s, v.step).empty() || ready && !hasAddress(service, v.step.Address) ||
+			len(differingConditions(service, publishedConditions(s, v, ready), s.now)) > 0, nil
+	case plan.Wait:
+		return s.published().IsValid(), nil
+	case plan.Refuse:
+		return !says(service, blockCondition(v.step.Reason, v.step.Detail)), nil
+	case plan.Buy, plan.Assign, plan.Unassign, plan.Delete:
+		return true, nil
+	default:
+		return true, nil
+	}
+}
+
+// says tells whether the Service has the condition already.
+func says(service *corev1.Service, condition metav1.Condition) bool {
+	have := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
+	return have != nil && have.Reason == condition.Reason && have.Message == condition.Message
+}

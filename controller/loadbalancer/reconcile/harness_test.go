@@ -1,0 +1,364 @@
+package reconcile_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	ktesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	servicehelper "k8s.io/cloud-provider/service/helpers"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+)
+
+const (
+	clusterUID   = "0d9aa9a1-3b1c-4c7e-9f35-0d6f6f6b3a11"
+	networkID    = "60473c2509268bc77fd06d29"
+	otherNetwork = "60473c2509268bc77fd06d30"
+	serverID     = "60473c2509268bc77fd06d31"
+	clientID     = "ccm"
+	strangerID   = "stranger" // the client of an account that has nothing
+	clientSecret = "a-secret-that-must-not-leak"
+	accountID    = "shop-account"
+	interval     = 3 * time.Second
+	firstBackoff = 5 * time.Second // the framework's pauses after errors
+	lastBackoff  = 5 * time.Minute
+)
+
+var (
+	servicesResource   = corev1.SchemeGroupVersion.WithResource("services")
+	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
+)
+
+// world is a phoenixNAP account behind HTTP, a Kubernetes API in memory that knows compare-and-swap, and
+// the service controller reduced to what it asks of a balancer.
+type world struct {
+	t     *testing.T
+	clock *pnapsim.ManualClock
+	sim   *pnapsim.Sim
+	kube  *fake.Clientset
+	// tracker keeps the Services. The clientset's own one builds a REST mapper for each write, which took
+	// half the time of these tests.
+	tracker ktesting.ObjectTracker
+	client  *pnap.Client
+	url     string
+	events  *record.FakeRecorder
+	lb      *reconcile.Balancer
+	config  reconcile.Config
+
+	services, nodes cache.Indexer
+	// step counts what may crash; crashAt is the number of the one that does.
+	step, crashAt int
+	versions      int
+	// failures are the errors in a row.
+	failures int
+	said     []string
+}
+
+// option changes a world before it begins.
+type option func(*pnapsim.Config, *pnapsim.AccountSeed, *reconcile.Config)
+
+// specs are the OpenAPI documents that every exchange with the API is held to.
+var specs = sync.OnceValues(func() (*pnapsim.Specs, error) {
+	return pnapsim.LoadSpecs(context.Background(), "")
+})
+
+func newWorld(t *testing.T, options ...option) *world {
+	t.Helper()
+	w := &world{
+		t: t, clock: pnapsim.NewManualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+		events:   record.NewFakeRecorder(1000),
+		services: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+		nodes:    cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
+	}
+	account := pnapsim.AccountSeed{
+		ID: accountID,
+		Clients: []pnapsim.ClientSeed{{ID: clientID, Secret: clientSecret, Judged: true, OwnershipTags: map[string]string{
+			contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
+		}}},
+		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: "ASH", VLAN: 20}, {ID: otherNetwork, Name: "other", Location: "ASH", VLAN: 21}},
+		Blocks:   []pnapsim.BlockSeed{{Name: "nodes", Location: "ASH", CIDR: "203.0.113.0/29", Network: "public"}},
+		Servers: []pnapsim.ServerSeed{{ID: serverID, Hostname: "node-1", Location: "ASH", NetworkType: "PRIVATE_ONLY",
+			Networks: []pnapsim.MembershipSeed{{Network: "public", IPs: []string{"203.0.113.2"}}}}},
+	}
+	documents, err := specs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	simulated := pnapsim.Config{Clock: w.clock, Specs: documents}
+	w.config = reconcile.Config{
+		NetworkID: networkID, Location: "ASH", Now: w.clock.Now, Events: w.events,
+		Services: corelisters.NewServiceLister(w.services), Nodes: corelisters.NewNodeLister(w.nodes),
+	}
+	for _, change := range options {
+		change(&simulated, &account, &w.config)
+	}
+	w.sim = pnapsim.New(simulated)
+	stranger := pnapsim.AccountSeed{ID: "another-account", Clients: []pnapsim.ClientSeed{{ID: strangerID, Secret: clientSecret, Judged: true}}}
+	if err := w.sim.Seed(pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account, stranger}}); err != nil {
+		t.Fatal(err)
+	}
+	w.startCluster()
+	w.startClient()
+	w.restart()
+	t.Cleanup(w.checkViolations)
+	return w
+}
+
+func (w *world) startCluster() {
+	w.kube = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: clusterUID}})
+	w.tracker = ktesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
+	w.kube.PrependReactor("patch", "services", w.patchService)
+	w.kube.PrependReactor("get", "services", func(action ktesting.Action) (bool, runtime.Object, error) {
+		w.mayCrash()
+		return ktesting.ObjectReaction(w.tracker)(action)
+	})
+	for verb, react := range map[string]ktesting.ReactionFunc{
+		"get": w.readConfigMap, "list": w.readConfigMap, "create": w.writeConfigMap, "update": w.writeConfigMap, "delete": w.writeConfigMap,
+	} {
+		w.kube.PrependReactor(verb, "configmaps", react)
+	}
+	w.config.Kube = w.kube
+}
+
+func (w *world) startClient() {
+	server := httptest.NewServer(w.sim.Handler())
+	w.t.Cleanup(server.Close)
+	w.url = server.URL
+	w.connect(clientID, false)
+}
+
+func (w *world) connect(as string, dryRun bool) {
+	client, err := pnap.New(pnap.Config{
+		BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: 2 * time.Second, DryRun: dryRun,
+		Credentials: func() (string, string, error) { return as, clientSecret, nil },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.client = client
+}
+
+// dryRun replaces the controller by one that changes nothing.
+func (w *world) dryRun() {
+	w.connect(clientID, true)
+	w.restart()
+}
+
+// restart replaces the controller by a new one that knows nothing.
+func (w *world) restart() {
+	w.restartWith(crashing{Client: w.client, world: w})
+}
+
+// cloud is everything that the balancer and what it works with ask of the API.
+type cloud interface {
+	reconcile.Cloud
+	purchase.Cloud
+	account.Cloud
+}
+
+// restartWith is restart with another way to the API.
+func (w *world) restartWith(api cloud) {
+	config := w.config
+	config.Cloud = api
+	config.Account = account.New(account.Config{Cloud: api, Now: config.Now})
+	config.Ledgers = allocation.NewStore(w.kube)
+	config.Buyer = purchase.New(purchase.Config{Cloud: api, Interval: interval, Now: config.Now})
+	w.lb = reconcile.New(config)
+}
+
+func (w *world) readConfigMap(action ktesting.Action) (bool, runtime.Object, error) {
+	w.mayCrash()
+	return ktesting.ObjectReaction(w.tracker)(action)
+}
+
+// writeConfigMap compares resource versions, as the API server does and the tracker does not.
+func (w *world) writeConfigMap(action ktesting.Action) (bool, runtime.Object, error) {
+	w.mayCrash()
+	defer w.mayCrash()
+	w.versions++
+	switch a := action.(type) {
+	case ktesting.CreateAction:
+		return w.storeConfigMap(action, a.GetObject())
+	case ktesting.DeleteActionImpl:
+		have := w.configMap(a.GetName())
+		demanded := a.DeleteOptions.Preconditions
+		if have != nil && demanded != nil && demanded.ResourceVersion != nil && *demanded.ResourceVersion != have.ResourceVersion {
+			return true, nil, apierrors.NewConflict(configMapsResource.GroupResource(), a.GetName(), errors.New("the object has been modified"))
+		}
+		return ktesting.ObjectReaction(w.tracker)(action)
+	default:
+		return true, nil, fmt.Errorf("the API was asked %T", action)
+	}
+}
+
+func (w *world) storeConfigMap(action ktesting.Action, object runtime.Object) (bool, runtime.Object, error) {
+	written, ok := object.(*corev1.ConfigMap)
+	if !ok {
+		return true, nil, fmt.Errorf("the API was given %T", object)
+	}
+	have := w.configMap(written.Name)
+	if action.GetVerb() == "update" && have != nil && written.ResourceVersion != "" && have.ResourceVersion != written.ResourceVersion {
+		return true, nil, apierrors.NewConflict(configMapsResource.GroupResource(), written.Name, errors.New("the object has been modified"))
+	}
+	written.ResourceVersion = strconv.Itoa(w.versions)
+	return ktesting.ObjectReaction(w.tracker)(action)
+}
+
+func (w *world) configMap(name string) *corev1.ConfigMap {
+	object, err := w.tracker.Get(configMapsResource, metav1.NamespaceSystem, name)
+	if err != nil {
+		return nil
+	}
+	found, ok := object.(*corev1.ConfigMap)
+	if !ok {
+		w.t.Fatalf("the API holds %T in the place of a ConfigMap", object)
+	}
+	return found
+}
+
+// ledgers are the ledgers as they are stored.
+func (w *world) ledgers() []plan.Ledger {
+	w.t.Helper()
+	crashAt := w.crashAt
+	w.crashAt = 0
+	defer func() { w.crashAt = crashAt }()
+	all, err := allocation.NewStore(w.kube).List(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+// patchService does what the API server does and the tracker does not: it compares UID and resource
+// version, and gives every version a number of its own.
+func (w *world) patchService(action ktesting.Action) (bool, runtime.Object, error) {
+	w.mayCrash()
+	patch, ok := action.(ktesting.PatchAction)
+	if !ok {
+		return false, nil, nil
+	}
+	var body struct {
+		Metadata struct {
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(patch.GetPatch(), &body); err != nil {
+		return true, nil, err
+	}
+	have := w.stored(patch.GetNamespace(), patch.GetName())
+	if have == nil {
+		return true, nil, apierrors.NewNotFound(servicesResource.GroupResource(), patch.GetName())
+	}
+	conflict := (body.Metadata.UID != "" && body.Metadata.UID != have.UID) ||
+		(body.Metadata.ResourceVersion != "" && body.Metadata.ResourceVersion != have.ResourceVersion)
+	if conflict {
+		return true, nil, apierrors.NewConflict(servicesResource.GroupResource(), have.Name, errors.New("the object has been modified"))
+	}
+	if _, _, err := ktesting.ObjectReaction(w.tracker)(action); err != nil {
+		return true, nil, err
+	}
+	patched := w.stored(patch.GetNamespace(), patch.GetName())
+	w.store(patched)
+	w.mayCrash()
+	return true, patched.DeepCopy(), nil
+}
+
+func (w *world) stored(namespace, name string) *corev1.Service {
+	object, err := w.tracker.Get(servicesResource, namespace, name)
+	if err != nil {
+		return nil
+	}
+	service, ok := object.(*corev1.Service)
+	if !ok {
+		w.t.Fatalf("the API holds %T in the place of a Service", object)
+	}
+	return service.DeepCopy()
+}
+
+func (w *world) store(service *corev1.Service) {
+	w.versions++
+	service.ResourceVersion = strconv.Itoa(w.versions)
+	if err := w.tracker.Update(servicesResource, service, service.Namespace); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// service creates a Service of type LoadBalancer in the namespace shop.
+func (w *world) service(name string, change ...func(*corev1.Service)) *corev1.Service {
+	w.t.Helper()
+	w.versions++
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: name, UID: types.UID(fmt.Sprint("uid-", name, "-", w.versions)), ResourceVersion: strconv.Itoa(w.versions),
+			Finalizers: []string{servicehelper.LoadBalancerCleanupFinalizer},
+		},
+		Spec: corev1.ServiceSpec{
+			Type:  corev1.ServiceTypeLoadBalancer,
+			Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}, {Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}},
+		},
+	}
+	for _, c := range change {
+		c(service)
+	}
+	if err := w.tracker.Create(servicesResource, service, "shop"); err != nil {
+		w.t.Fatal(err)
+	}
+	w.refresh()
+	return service
+}
+
+// edit changes a Service as a user does.
+func (w *world) edit(name string, change func(*corev1.Service)) {
+	service := w.get(name)
+	change(service)
+	w.store(service)
+	w.refresh()
+}
+
+// delete marks a Service as going, as the API server does while finalizers hold it.
+func (w *world) delete(name string) {
+	w.edit(name, func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()} })
+}
+
+func (w *world) get(name string) *corev1.Service { return w.stored("shop", name) }
+
+// refresh brings the informers' copies up to date.
+func (w *world) refresh() {
+	object, err := w.tracker.List(servicesResource, corev1.SchemeGroupVersion.WithKind("Service"), "shop")
+	list, ok := object.(*corev1.ServiceList)
+	if err != nil || !ok {
+		w.t.Fatalf("list Services: %T, %v", object, err)
+	}
+	var copies []any
+	for i := range list.Items {
+		copies = append(copies, list.Items[i].DeepCopy())
+	}
+	if err := w.services.Replace(copies, ""); err != nil {
+		w.t.Fatal(err)
+	}
+}

@@ -1,0 +1,199 @@
+package reconcile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// intent is what the author of a Service asks for, as far as it can be told without the account.
+type intent struct {
+	// shared tells that an address of the pool will do; false for a block of its own. Demanded tells that
+	// the Service itself says so and not an option, a change of which does not disturb what is there.
+	shared, allocationDemanded bool
+	// blockID names a block that the user brings; empty for one that is bought.
+	blockID string
+	// size of the block to buy, such as "/29", and in words where it can be set.
+	size, sizeSource string
+	sizeDemanded     bool
+	// retain tells that the block outlives the Service.
+	retain bool
+	// replace tells that a new address may take the place of one that is gone.
+	replace bool
+	// requested is the address that the Service is to get, and in words where it was asked for; the zero
+	// Addr when any will do.
+	requested       netip.Addr
+	requestedSource string
+	// location in which to buy, and in words where it was or can be set.
+	location, locationSource string
+}
+
+// usersAnnotations are what a user may write, apart from the location, which may have another name.
+func usersAnnotations() []string {
+	return []string{
+		contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPBlockID, contract.ServiceIPRetain,
+		contract.ServiceRequestedIP, contract.ServiceIPReplace,
+	}
+}
+
+// ourAnnotations are what the controller writes. They are output: what somebody else writes there is
+// corrected and asks for nothing.
+func ourAnnotations() []string {
+	return []string{
+		contract.ServiceIPAddress, contract.ServiceIPBlock, contract.ServiceIPGateway, contract.ServiceIPBlockAssigned,
+		contract.ServiceIPPurchase, contract.ServiceIPOwner, contract.ServiceAnnouncedBy, contract.ServiceAnnouncedSince,
+	}
+}
+
+// blockSizes are the sizes that can be bought and have an address for a Service. A /31 has one too, but
+// the API sells it for servers alone.
+func blockSizes() []string { return []string{"/28", "/29", "/30"} }
+
+// reading collects the problems of a Service's annotations, so that all are told at once.
+type reading struct {
+	service  *corev1.Service
+	problems []error
+}
+
+func (r *reading) problem(format string, args ...any) {
+	r.problems = append(r.problems, fmt.Errorf(format, args...))
+}
+
+// value returns an annotation without the blanks around it.
+func (r *reading) value(name string) string { return strings.TrimSpace(r.service.Annotations[name]) }
+
+// intent reads what the Service asks for. The error names every problem and its remedy. What could be
+// read is returned beside it.
+func (b *Balancer) intent(service *corev1.Service) (intent, error) {
+	r := &reading{service: service}
+	r.knownNames(b.config.LocationAnnotation)
+	wanted := intent{
+		shared:  r.oneOf(contract.ServiceIPAllocation, b.config.Allocation, contract.AllocationDedicated, contract.AllocationShared) == contract.AllocationShared,
+		blockID: r.value(contract.ServiceIPBlockID),
+		size:    r.oneOf(contract.ServiceIPBlockSize, b.config.BlockSize, blockSizes()...),
+		retain:  r.flag(contract.ServiceIPRetain),
+		replace: r.flag(contract.ServiceIPReplace),
+	}
+	wanted.allocationDemanded = r.value(contract.ServiceIPAllocation) != ""
+	wanted.sizeSource = "the option ipBlockSize (PNAP_IP_BLOCK_SIZE)"
+	if wanted.sizeDemanded = r.value(contract.ServiceIPBlockSize) != ""; wanted.sizeDemanded {
+		wanted.sizeSource = "the annotation " + contract.ServiceIPBlockSize + " of the Service"
+	}
+	if wanted.blockID != "" {
+		wanted.shared = false
+	}
+	wanted.requested, wanted.requestedSource = r.requested()
+	wanted.location, wanted.locationSource = b.location(service)
+	r.contradictions(wanted, b.config.BlockSize, b.config.LocationAnnotation)
+	return wanted, errors.Join(r.problems...)
+}
+
+// knownNames refuses annotations that look like ours and mean nothing: a misspelt one would otherwise be
+// overlooked until it has cost money.
+func (r *reading) knownNames(location string) {
+	users := append(usersAnnotations(), location)
+	for _, name := range slices.Sorted(maps.Keys(r.service.Annotations)) {
+		local, ours := strings.CutPrefix(name, contract.Prefix)
+		if !ours || (!strings.HasPrefix(local, "ip-") && !strings.HasPrefix(local, "requested-")) {
+			continue
+		}
+		switch {
+		case slices.Contains(users, name), slices.Contains(ourAnnotations(), name):
+		case name == contract.ServiceIPLocation:
+			r.problem("annotation %s has no meaning here: the option annotationIPLocation names %s instead", name, location)
+		default:
+			r.problem("annotation %s is not known; known are %s", name, strings.Join(users, ", "))
+		}
+	}
+}
+
+// oneOf reads an annotation with few values; standard where it is empty.
+func (r *reading) oneOf(name, standard string, values ...string) string {
+	value := cmp.Or(r.value(name), standard)
+	if !slices.Contains(values, value) {
+		r.problem("annotation %s is %q; it must be one of %s", name, value, strings.Join(values, ", "))
+		return standard
+	}
+	return value
+}
+
+func (r *reading) flag(name string) bool {
+	switch value := r.value(name); value {
+	case "", "false":
+		return false
+	case contract.TagTrue:
+		return true
+	default:
+		r.problem(`annotation %s is %q; it must be "true" or "false"`, name, value)
+		return false
+	}
+}
+
+// requested returns the address that the user asks for, in the annotation or in spec.loadBalancerIP.
+func (r *reading) requested() (netip.Addr, string) {
+	annotation, spec := r.value(contract.ServiceRequestedIP), usersLoadBalancerIP(r.service)
+	fromAnnotation := r.address("annotation "+contract.ServiceRequestedIP, annotation)
+	fromSpec := r.address("spec.loadBalancerIP", spec)
+	switch {
+	case fromAnnotation.IsValid() && fromSpec.IsValid() && fromAnnotation != fromSpec:
+		r.problem("annotation %s asks for address %s and spec.loadBalancerIP for %s; clear one of them", contract.ServiceRequestedIP, fromAnnotation, fromSpec)
+		return netip.Addr{}, ""
+	case fromAnnotation.IsValid():
+		return fromAnnotation, "annotation " + contract.ServiceRequestedIP
+	default:
+		return fromSpec, "spec.loadBalancerIP"
+	}
+}
+
+func (r *reading) address(field, raw string) netip.Addr {
+	if raw == "" {
+		return netip.Addr{}
+	}
+	address, err := netip.ParseAddr(raw)
+	if err != nil || !address.Unmap().Is4() {
+		r.problem("%s %q is no IPv4 address; clear it", field, raw)
+		return netip.Addr{}
+	}
+	return address.Unmap()
+}
+
+// contradictions refuses combinations of which one half would have to be ignored.
+func (r *reading) contradictions(wanted intent, poolSize, location string) {
+	if wanted.blockID != "" {
+		for _, name := range []string{contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPRetain, contract.ServiceIPReplace, location} {
+			if r.value(name) != "" {
+				r.problem("annotations %s and %s exclude each other: a block of one's own is used as it is; remove one", contract.ServiceIPBlockID, name)
+			}
+		}
+		return
+	}
+	if wanted.shared && wanted.retain {
+		r.problem("annotation %s needs a block of the Service's own, and its allocation is %s; set %s to %s or remove it",
+			contract.ServiceIPRetain, contract.AllocationShared, contract.ServiceIPAllocation, contract.AllocationDedicated)
+	}
+	if wanted.shared && wanted.size != poolSize {
+		r.problem("annotation %s has no meaning for a shared block, whose size is the option ipBlockSize (%s); remove it", contract.ServiceIPBlockSize, poolSize)
+	}
+}
+
+// location returns where to buy, in upper case as the API spells it, and where that was or can be set.
+// The option overrides the annotation.
+func (b *Balancer) location(service *corev1.Service) (location, source string) {
+	const option = "the option location (PNAP_LOCATION)"
+	if b.config.Location != "" {
+		return strings.ToUpper(b.config.Location), option
+	}
+	annotation := "the annotation " + b.config.LocationAnnotation + " of the Service"
+	if value := strings.TrimSpace(service.Annotations[b.config.LocationAnnotation]); value != "" {
+		return strings.ToUpper(value), annotation
+	}
+	return "", annotation + " or " + option
+}

@@ -1,0 +1,67 @@
+package reconcile_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+)
+
+// lose deletes the block of a published Service in the portal and lets the controller find out.
+func (w *world) lose(name string) {
+	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
+	w.clock.Advance(5 * time.Minute)
+	_ = w.refused(name, 10*time.Minute)
+}
+
+// announces tells what an announcer would answer for.
+func (w *world) announces(name string) (annotation, spec string, statuses int) {
+	service := w.get(name)
+	return service.Annotations[contract.KubeVIPAddresses], service.Spec.LoadBalancerIP, len(service.Status.LoadBalancer.Ingress)
+}
+
+// TestAddressOfALostBlockIsWithdrawn: phoenixNAP may sell the addresses to anybody, so nobody may answer for
+// them any more.
+func TestAddressOfALostBlockIsWithdrawn(t *testing.T) {
+	w := newWorld(t)
+	w.service("web")
+	w.settle("web")
+	address := w.address("web")
+	w.lose("web")
+	if annotation, spec, statuses := w.announces("web"); annotation != "" || spec != "" || statuses != 0 {
+		t.Errorf("kube-vip is told %q and %q, and %d addresses stand in the status", annotation, spec, statuses)
+	}
+	if reason := w.condition("web").Reason; reason != "BlockLost" {
+		t.Errorf("the condition says %s", reason)
+	}
+	version := w.get("web").ResourceVersion
+	_ = w.refused("web", 30*time.Minute)
+	if w.get("web").ResourceVersion != version {
+		t.Error("a Service whose address was withdrawn is written to again and again")
+	}
+
+	w.edit("web", func(s *corev1.Service) { s.Annotations[contract.ServiceIPReplace] = "true" })
+	w.settle("web")
+	if annotation, spec, statuses := w.announces("web"); annotation != w.address("web") || spec != w.address("web") || statuses != 1 {
+		t.Errorf("after %s the address is %s, kube-vip is told %q and %q, and %d addresses stand in the status", address, w.address("web"), annotation, spec, statuses)
+	}
+}
+
+// TestAddressIsKeptWhileTheNetworkCannotBeRead: credentials of another account show no block and no network; they prove
+// nothing.
+func TestAddressIsKeptWhileTheNetworkCannotBeRead(t *testing.T) {
+	w := newWorld(t)
+	w.service("web")
+	w.settle("web")
+	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
+	w.arm(pnapsim.Fault{Method: http.MethodGet, Path: "/networks/v1/public-networks/*", Times: -1, Action: pnapsim.FaultStatus, Status: http.StatusForbidden})
+	w.clock.Advance(5 * time.Minute)
+	_ = w.refused("web", 10*time.Minute)
+	if annotation, spec, statuses := w.announces("web"); annotation == "" || spec == "" || statuses != 1 {
+		t.Errorf("kube-vip is told %q and %q, and %d addresses stand in the status", annotation, spec, statuses)
+	}
+}

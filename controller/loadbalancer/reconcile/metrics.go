@@ -1,0 +1,79 @@
+package reconcile
+
+import (
+	"k8s.io/component-base/metrics"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+)
+
+// The kinds of repairs that are counted.
+const (
+	// repairReassigned: a block was taken off the network behind our back and is assigned again.
+	repairReassigned = "reassigned"
+	// repairReplaced: a block was deleted behind our back and another one was bought.
+	repairReplaced = "replaced"
+	// repairRepublished: somebody changed the published address on the Service.
+	repairRepublished = "republished"
+)
+
+// Metrics count what becomes of blocks and addresses.
+type Metrics struct {
+	blocks    *metrics.GaugeVec
+	addresses *metrics.GaugeVec
+	repairs   *metrics.CounterVec
+}
+
+// NewMetrics returns metrics that are not registered yet.
+func NewMetrics() *Metrics {
+	return &Metrics{
+		blocks: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "phoenixnap_ip_blocks", StabilityLevel: metrics.ALPHA,
+			Help: "IP blocks that were bought for this cluster, by the state that the API tells.",
+		}, []string{"state"}),
+		addresses: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "phoenixnap_pool_addresses", StabilityLevel: metrics.ALPHA,
+			Help: "Addresses of shared and brought IP blocks: used by a Service, resting after their release, or free.",
+		}, []string{"use"}),
+		repairs: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "phoenixnap_drift_repairs_total", StabilityLevel: metrics.ALPHA,
+			Help: "Changes made outside of the cluster, or by hand, that were repaired, by kind.",
+		}, []string{"kind"}),
+	}
+}
+
+// Register registers the metrics with a registry.
+func (m *Metrics) Register(register func(metrics.Registerable) error) error {
+	for _, metric := range []metrics.Registerable{m.blocks, m.addresses, m.repairs} {
+		if err := register(metric); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Metrics) repaired(kind string) { m.repairs.WithLabelValues(kind).Inc() }
+
+// observe tells what one look at the account showed.
+func (m *Metrics) observe(s scene) {
+	states := map[string]int{}
+	for _, block := range s.blocks {
+		if plan.OfCluster(block, s.owner.Cluster) {
+			states[string(block.Status)]++
+		}
+	}
+	m.blocks.Reset()
+	for state, count := range states {
+		m.blocks.WithLabelValues(state).Set(float64(count))
+	}
+	used, resting, free := 0, 0, 0
+	for _, l := range s.ledgers {
+		if holdsForServers(l) {
+			continue
+		}
+		u, r, f := l.Count()
+		used, resting, free = used+u, resting+r, free+f
+	}
+	m.addresses.WithLabelValues("used").Set(float64(used))
+	m.addresses.WithLabelValues("resting").Set(float64(resting))
+	m.addresses.WithLabelValues("free").Set(float64(free))
+}

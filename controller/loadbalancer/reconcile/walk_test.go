@@ -1,0 +1,216 @@
+package reconcile_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+)
+
+// modes are the ways in which a Service gets its address: what it asks for, the world that it needs and
+// what is left when it is gone.
+func modes() map[string]struct {
+	ask    func(*corev1.Service)
+	option option
+	buys   int
+	left   []string
+} {
+	type mode = struct {
+		ask    func(*corev1.Service)
+		option option
+		buys   int
+		left   []string
+	}
+	return map[string]mode{
+		"dedicated": {ask: annotated(), option: withBlocks(), buys: 1},
+		"shared":    {ask: inPool(), option: withBlocks(), buys: 1},
+		"retained":  {ask: annotated(contract.ServiceIPRetain, "true"), option: withBlocks(), buys: 1, left: []string{"203.0.113.8/29 unassigned"}},
+		"brought":   {ask: inBlock(broughtID), option: broughtBlock("", ofCluster()), left: []string{"203.0.113.64/29 unassigned"}},
+	}
+}
+
+// TestCrashAnywhere kills the process before and after every single thing that leaves it, once each,
+// during the whole life of a Service, with lists that lag. By default every fourth place is tried, others in
+// each mode.
+func TestCrashAnywhere(t *testing.T) {
+	stride := 4
+	if seeds.Count(t, 1) > 1 {
+		stride = 1
+	}
+	for name := range modes() {
+		places := liveWithCrash(t, name, 0)
+		if places < 40 {
+			t.Fatalf("%s: only %d places to crash at; the test does not see them all", name, places)
+		}
+		for at := len(name) % stride; at < places; at += stride {
+			t.Run(fmt.Sprint(name, " at ", at+1), func(t *testing.T) {
+				t.Parallel()
+				if steps := liveWithCrash(t, name, at+1); steps <= at {
+					t.Errorf("ended after %d steps, without a crash", steps)
+				}
+			})
+		}
+	}
+}
+
+// liveWithCrash lets a Service live and die and returns how many places there were to crash at.
+func liveWithCrash(t *testing.T, name string, at int) (places int) {
+	mode := modes()[name]
+	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.ListLag = pnapsim.Duration(8 * time.Second) }), mode.option)
+	w.crashAt = at
+	w.service("web", mode.ask)
+	w.toEnd("web")
+	w.wantPurchases(mode.buys)
+	if got := w.address("web"); got != "203.0.113.10" && got != "203.0.113.66" {
+		t.Errorf("address is %q", got)
+	}
+	w.delete("web")
+	w.toEnd("web")
+	places = w.step
+	w.crashAt = 0
+	w.sweep()
+	w.wantBlocks(mode.left...)
+	if left := w.ledgers(); len(left) != 0 {
+		t.Errorf("ledgers are left: %v", left)
+	}
+	return places
+}
+
+// toEnd is settle with crashes.
+func (w *world) toEnd(name string) {
+	w.t.Helper()
+	start := w.clock.Now()
+	for w.clock.Now().Sub(start) < 6*time.Hour {
+		done, err := w.syncOrCrash(name)
+		if done {
+			return
+		}
+		w.said = append(w.said, err.Error())
+		w.clock.Advance(w.pauseAfter(err))
+	}
+	w.t.Fatalf("Service %s is not settled; it said %q and the account holds %s", name, w.said[max(0, len(w.said)-3):], w.blocks())
+}
+
+// TestRandomWalk lets Services of all kinds come, change and go under random switches, latencies, faults,
+// crashes and edits in the portal. Nothing may leak, be bought twice, or be given to two.
+func TestRandomWalk(t *testing.T) {
+	count := seeds.Count(t, 12)
+	for seed := range uint64(count) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			walk(t, seed)
+		})
+	}
+}
+
+func walk(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 11))
+	w := newWorld(t, func(config *pnapsim.Config, _ *pnapsim.AccountSeed, _ *reconcile.Config) {
+		config.Switches, config.Latency = pnapsim.RandomSwitches(rng), randomLatency(rng)
+	}, broughtBlock("", ofCluster()))
+	kinds := slices.Sorted(maps.Keys(modes()))
+	var names []string
+	for i := range 1 + rng.IntN(4) {
+		name := fmt.Sprint(kinds[rng.IntN(len(kinds))], i)
+		names = append(names, name)
+		w.service(name, modes()[strings.TrimRight(name, "0123456789")].ask)
+	}
+	desk := newDesk(w)
+	w.troubled(rng, desk, names, 10+rng.IntN(40*len(names)))
+	desk.undo()
+	if sound := desk.sound(names); len(sound) > 0 {
+		w.troubled(rng, nil, sound, 10*len(names))
+	}
+	w.wantAddressesOnce(desk.sound(names)...)
+	if bought := w.sim.Money(accountID).Purchases; bought > len(names)+desk.taken {
+		t.Errorf("%d blocks were bought for %d Services; people took %d away", bought, len(names), desk.taken)
+	}
+	for _, name := range names {
+		if w.get(name) != nil {
+			w.edit(name, func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPRetain) })
+			w.delete(name)
+		}
+	}
+	w.troubled(rng, nil, names, 20*len(names))
+	w.sim.Disarm()
+	w.crashAt = 0
+	w.clock.Advance(20 * time.Minute)
+	for _, name := range names {
+		w.settleIfThere(name)
+	}
+	w.sweep()
+	w.wantBlocks("203.0.113.64/29 unassigned")
+	w.sim.LeakCheck(clientID)
+}
+
+// troubled syncs one or the other of the Services, so many times, amid faults and crashes, and edits if somebody
+// sits at the desk.
+func (w *world) troubled(rng *rand.Rand, desk *desk, names []string, times int) {
+	for range times {
+		if rng.IntN(6) == 0 {
+			w.arm(randomFault(rng))
+		}
+		if rng.IntN(12) == 0 {
+			w.crashAt = w.step + 1 + rng.IntN(10)
+		}
+		if rng.IntN(25) == 0 && desk != nil {
+			desk.edit(rng, names)
+		}
+		name := names[rng.IntN(len(names))]
+		done, err := w.syncOrCrash(name)
+		pause := firstLook
+		if !done {
+			w.said = append(w.said, err.Error())
+			pause = w.pauseAfter(err)
+		}
+		if desk == nil {
+			w.wantAddressesOnce(names...)
+		} else {
+			w.wantAddressesOnce(desk.sound(names)...)
+		}
+		w.clock.Advance(pause)
+	}
+}
+
+func (w *world) settleIfThere(name string) {
+	if w.get(name) != nil {
+		w.settle(name)
+	}
+}
+
+func randomLatency(rng *rand.Rand) *pnapsim.Latency {
+	latency := pnapsim.DefaultLatency()
+	upTo := func(limit time.Duration) pnapsim.Duration { return pnapsim.Duration(rng.Int64N(int64(limit))) }
+	latency.BlockCreate, latency.Assign, latency.Unassign = upTo(10*time.Second), upTo(5*time.Minute), upTo(5*time.Minute)
+	latency.TagPropagation, latency.ListLag = upTo(30*time.Second), upTo(10*time.Second)
+	return &latency
+}
+
+func randomFault(rng *rand.Rand) pnapsim.Fault {
+	places := []pnapsim.Fault{
+		{Method: http.MethodPost, Path: blocksPath}, {Method: http.MethodGet, Path: blocksPath}, {Method: http.MethodGet, Path: blockPath},
+		{Method: http.MethodDelete, Path: blockPath}, {Method: http.MethodPost, Path: assignPath}, {Method: http.MethodDelete, Path: unassignPath},
+		{Method: http.MethodGet, Path: "/networks/v1/public-networks/*"}, {Path: "/tag-manager/v1/tags"},
+	}
+	actions := []pnapsim.Fault{
+		{Action: pnapsim.FaultStatus, Status: 500}, {Action: pnapsim.FaultStatus, Status: 503}, {Action: pnapsim.FaultStatus, Status: 409},
+		{Action: pnapsim.FaultStatus, Status: 401}, {Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 11}, {Action: pnapsim.FaultHTML},
+		{Action: pnapsim.FaultReset}, {Action: pnapsim.FaultLost}, {Action: pnapsim.FaultEmpty}, {Action: pnapsim.FaultTruncate},
+		{Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError}, {Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeLate, Delay: pnapsim.Duration(2 * time.Minute)},
+	}
+	f, action := places[rng.IntN(len(places))], actions[rng.IntN(len(actions))]
+	f.Action, f.Status, f.RetryAfter, f.Outcome, f.Delay = action.Action, action.Status, action.RetryAfter, action.Outcome, action.Delay
+	f.Times = 1 + rng.IntN(3)
+	return f
+}

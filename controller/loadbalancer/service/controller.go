@@ -1,0 +1,274 @@
+// Package service keeps every Service of type LoadBalancer that is ours on its way to a published address
+// and back.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/cloud-provider/api"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+)
+
+// Pauses of the queue. Those after errors are the framework's.
+const (
+	firstBackoff = 5 * time.Second
+	lastBackoff  = 5 * time.Minute
+	// leastPause keeps a request to be called again at once from spinning.
+	leastPause = 50 * time.Millisecond
+	// conflictPause lets the informer catch up.
+	conflictPause = time.Second
+	// defaultDriftEvery finds what was changed outside of the cluster within minutes.
+	defaultDriftEvery = time.Minute
+)
+
+// Balancer is what carries out one step at a time for a Service.
+type Balancer interface {
+	// Ensure takes the Service a step nearer to a published address. A status is written where it differs,
+	// beside an error too. *api.RetryError means to wait and call again; any other error that somebody has
+	// to act, or that time may heal. One with a method Told() bool that holds has been told to users.
+	Ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error)
+	// Release takes the Service a step nearer to having nothing of ours. nil means that nothing is left;
+	// *api.RetryError to wait and call again.
+	Release(ctx context.Context, service *corev1.Service) error
+	// Astray returns the Services whose block is not where it should be.
+	Astray(ctx context.Context) ([]types.NamespacedName, error)
+}
+
+// Config says what a Controller works with.
+type Config struct {
+	// Kube patches Services, and lists EndpointSlices before it is said that an announcer ignores one.
+	Kube kubernetes.Interface
+	// Services and Nodes are watched.
+	Services coreinformers.ServiceInformer
+	Nodes    coreinformers.NodeInformer
+	// Balancer does the work.
+	Balancer Balancer
+	// Events receives what users are told.
+	Events record.EventRecorder
+	// Metrics are counted; nil for metrics that nobody exposes.
+	Metrics *Metrics
+	// Workers is how many Services are worked on at a time (--concurrent-service-syncs); 0 means 1.
+	Workers int
+	// DriftEvery is the time between two looks for what was changed outside of the cluster; 0 means a
+	// minute.
+	DriftEvery time.Duration
+	// Selector chooses the Nodes that may carry traffic of Services; nil for all.
+	Selector labels.Selector
+	// Announcer is contract.AnnouncerKubeVIP, contract.AnnouncerAgent or contract.AnnouncerNone.
+	Announcer string
+}
+
+// Controller is our service controller, in the place of the framework's
+// (k8s.io/cloud-provider/controllers/service). docs/decisions/0002-service-controller.md says why.
+type Controller struct {
+	kube            kubernetes.Interface
+	services        corelisters.ServiceLister
+	nodes           corelisters.NodeLister
+	serviceInformer cache.SharedIndexInformer
+	nodeInformer    cache.SharedIndexInformer
+	balancer        Balancer
+	events          record.EventRecorder
+	metrics         *Metrics
+	workers         int
+	driftEvery      time.Duration
+	selector        labels.Selector
+	announcer       string
+
+	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	lives *lives
+	alarm *alarm
+	pass  *pass
+}
+
+// New returns a Controller. It makes its informers known to their factory and starts nothing.
+func New(config Config) *Controller {
+	c := &Controller{
+		kube: config.Kube, services: config.Services.Lister(), nodes: config.Nodes.Lister(),
+		serviceInformer: config.Services.Informer(), nodeInformer: config.Nodes.Informer(),
+		balancer: config.Balancer, events: config.Events, metrics: config.Metrics,
+		workers: max(config.Workers, 1), driftEvery: config.DriftEvery, selector: config.Selector, announcer: config.Announcer,
+		lives: newLives(), alarm: newAlarm(),
+	}
+	if c.metrics == nil {
+		c.metrics = NewMetrics()
+	}
+	if c.driftEvery == 0 {
+		c.driftEvery = defaultDriftEvery
+	}
+	if c.selector == nil {
+		c.selector = labels.Everything()
+	}
+	c.pass = newPass(c.metrics)
+	return c
+}
+
+// watch has Services put into the queue. It returns what tells that the informers' first lists went through.
+func (c *Controller) watch() ([]cache.InformerSynced, error) {
+	services, err := c.serviceInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: c.serviceAdded, UpdateFunc: c.serviceChanged, DeleteFunc: c.serviceGone,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch Services: %w", err)
+	}
+	nodes, err := c.nodeInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { c.alarm.ring(true) }, UpdateFunc: c.nodeChanged, DeleteFunc: func(any) { c.alarm.ring(true) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch Nodes: %w", err)
+	}
+	return []cache.InformerSynced{services.HasSynced, nodes.HasSynced}, nil
+}
+
+func (c *Controller) serviceAdded(added any) {
+	if service, ok := added.(*corev1.Service); ok && claimOn(service) != foreign {
+		c.queue.Add(nameOf(service))
+	}
+}
+
+func (c *Controller) serviceChanged(before, after any) {
+	was, ok := before.(*corev1.Service)
+	is, ok2 := after.(*corev1.Service)
+	if !ok || !ok2 || !concerns(was, is, c.lives.published(is)) {
+		return
+	}
+	if claimOn(was) == foreign && claimOn(is) == wanted {
+		c.lives.ask(is, time.Now())
+	}
+	c.queue.Add(nameOf(is))
+}
+
+// serviceGone looks for Services that went without being released: somebody took the finalizer away.
+func (c *Controller) serviceGone(last any) {
+	if unknown, ok := last.(cache.DeletedFinalStateUnknown); ok {
+		last = unknown.Obj
+	}
+	if service, ok := last.(*corev1.Service); ok && c.lives.vanish(service) {
+		c.queue.Add(nameOf(service))
+	}
+}
+
+// Run works until ctx ends. Then it waits for what is under way and returns nil. It may be called once.
+func (c *Controller) Run(ctx context.Context) error {
+	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstBackoff, lastBackoff),
+		workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{Name: "service"},
+	)
+	defer c.queue.ShutDown()
+	synced, err := c.watch()
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // the informers have ended with everything else
+		}
+		return err
+	}
+	if !cache.WaitForNamedCacheSyncWithContext(ctx, synced...) {
+		return nil
+	}
+	var running sync.WaitGroup
+	for range c.workers {
+		running.Go(func() { c.work(ctx) })
+	}
+	running.Go(func() { c.watchNodes(ctx) })
+	running.Go(func() { c.watchDrift(ctx) })
+	<-ctx.Done()
+	c.queue.ShutDown()
+	running.Wait()
+	return nil
+}
+
+// work takes Services from the queue, one at a time.
+func (c *Controller) work(ctx context.Context) {
+	for {
+		key, shutdown := c.queue.Get()
+		if shutdown {
+			return
+		}
+		if ctx.Err() == nil {
+			began := time.Now()
+			again, err := c.sync(ctx, key)
+			c.pass.done(key, time.Since(began), err != nil && !isWaiting(err))
+			c.settle(ctx, key, again, err)
+		}
+		c.queue.Done(key)
+	}
+}
+
+// settle decides when a Service is looked at again.
+func (c *Controller) settle(ctx context.Context, key types.NamespacedName, again time.Duration, err error) {
+	logger := klog.FromContext(ctx)
+	pause, waits := waitOf(err)
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		c.queue.Forget(key)
+		if again > 0 {
+			c.queue.AddAfter(key, again)
+		}
+	case waits:
+		c.queue.Forget(key)
+		c.queue.AddAfter(key, pause)
+		logger.V(2).Info("Service waits", "service", key, "again", pause, "reason", err.Error())
+	case pnap.IsDryRun(err):
+		c.queue.Forget(key)
+		logger.Info("Dry run", "service", key, "reason", err.Error())
+	default:
+		c.queue.AddRateLimited(key)
+		logger.Error(err, "Service not synced", "service", key, "failures", c.queue.NumRequeues(key))
+	}
+}
+
+// waitOf tells whether an error is none, but asks to call again, and after how long. A lost compare-and-swap
+// is one: somebody else has written, and the informer is about to say what.
+func waitOf(err error) (pause time.Duration, waits bool) {
+	var retry *api.RetryError
+	switch {
+	case errors.As(err, &retry):
+		return max(retry.RetryAfter(), leastPause), true
+	case apierrors.IsConflict(err):
+		return conflictPause, true
+	default:
+		return 0, false
+	}
+}
+
+func isWaiting(err error) bool {
+	_, waits := waitOf(err)
+	return waits
+}
+
+// watchDrift looks for what was changed outside of the cluster.
+func (c *Controller) watchDrift(ctx context.Context) {
+	ticker := time.NewTicker(c.driftEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		astray, err := c.balancer.Astray(ctx)
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Drift not looked for")
+		}
+		for _, key := range astray {
+			klog.FromContext(ctx).V(2).Info("IP block astray", "service", key)
+			c.queue.Add(key)
+		}
+	}
+}

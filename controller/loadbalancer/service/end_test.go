@@ -1,0 +1,23 @@
+package service
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+// TestAnEndBeforeTheStartIsNoError: a process that is told to end while it starts ends quietly.
+func TestAnEndBeforeTheStartIsNoError(t *testing.T) {
+	kube := fake.NewClientset()
+	factory := informers.NewSharedInformerFactory(kube, 0)
+	controller := New(Config{Kube: kube, Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes()})
+	ctx, cancel := context.WithCancel(t.Context())
+	factory.Start(ctx.Done())
+	cancel()
+	factory.Shutdown()
+	if err := controller.Run(ctx); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}

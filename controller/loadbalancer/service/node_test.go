@@ -1,0 +1,127 @@
+package service
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+func nodeWith(change func(*corev1.Node)) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"edge": "yes"}, Annotations: map[string]string{contract.NodePublicNetworkMember: "true"}},
+		Spec:       corev1.NodeSpec{ProviderID: "phoenixnap://60473c2509268bc77fd06d31"},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue},
+		}},
+	}
+	change(node)
+	return node
+}
+
+func TestNodesThatMatter(t *testing.T) {
+	c := &Controller{selector: labels.SelectorFromSet(labels.Set{"edge": "yes"})}
+	for name, tc := range map[string]struct {
+		change  func(*corev1.Node)
+		carries bool
+		matters bool
+	}{
+		"nothing":                {func(*corev1.Node) {}, true, false},
+		"heartbeat":              {func(n *corev1.Node) { n.Status.Conditions[1].LastHeartbeatTime = metav1.Now() }, true, false},
+		"not ready":              {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, true, false},
+		"an unrelated label":     {func(n *corev1.Node) { n.Labels["a"] = "b" }, true, false},
+		"unselected":             {func(n *corev1.Node) { delete(n.Labels, "edge") }, false, true},
+		"excluded":               {func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "true" }, false, true},
+		"excluded, empty value":  {func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" }, false, true},
+		"not excluded":           {func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "false" }, true, false},
+		"about to be deleted":    {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: toBeDeleted}} }, false, true},
+		"being deleted":          {func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }, false, true},
+		"VLAN not ready":         {func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionUnknown }, true, true},
+		"no word of the VLAN":    {func(n *corev1.Node) { n.Status.Conditions = n.Status.Conditions[:1] }, true, true},
+		"no member any more":     {func(n *corev1.Node) { n.Annotations[contract.NodePublicNetworkMember] = "false" }, true, true},
+		"another network":        {func(n *corev1.Node) { n.Annotations[contract.NodePublicNetworkID] = "x" }, true, true},
+		"another server":         {func(n *corev1.Node) { n.Spec.ProviderID = "phoenixnap://60473c2509268bc77fd06d32" }, true, true},
+		"another VLAN interface": {func(n *corev1.Node) { n.Annotations[contract.NodeReportedIdentity] = "{}" }, true, true},
+	} {
+		node := nodeWith(tc.change)
+		if got := carries(node, c.selector); got != tc.carries {
+			t.Errorf("%s: carries traffic %v, want %v", name, got, tc.carries)
+		}
+		if got := c.bearingOf(node) != c.bearingOf(nodeWith(func(*corev1.Node) {})); got != tc.matters {
+			t.Errorf("%s: matters %v, want %v", name, got, tc.matters)
+		}
+	}
+}
+
+func TestReportChanges(t *testing.T) {
+	report := func(raw string) *corev1.Node {
+		return nodeWith(func(n *corev1.Node) { n.Annotations[contract.NodeReportedAddresses] = raw })
+	}
+	const answered = `{"203.0.113.10":{"state":"Answered","mac":"02:00:00:00:00:01","since":"2026-03-01T12:00:00Z"}}`
+	const later = `{"203.0.113.10":{"state":"Answered","mac":"02:00:00:00:00:01","since":"2026-03-01T13:00:00Z"}}`
+	const silent = `{"203.0.113.10":{"state":"Silent","since":"2026-03-01T12:00:00Z"},"203.0.113.11":{"state":"Silent","since":"2026-03-01T12:00:00Z"}}`
+	first, second := netip.MustParseAddr("203.0.113.10"), netip.MustParseAddr("203.0.113.11")
+	for name, tc := range map[string]struct {
+		before, after string
+		want          []netip.Addr
+	}{
+		"the same": {answered, answered, nil},
+		"later":    {answered, later, nil},
+		"new":      {"", answered, []netip.Addr{first}},
+		"no more":  {answered, "", []netip.Addr{first}},
+		"changed":  {answered, silent, []netip.Addr{first, second}},
+		"unclear":  {answered, "{", []netip.Addr{first}},
+		"moved":    {answered, strings.ReplaceAll(answered, "00:01", "00:02"), []netip.Addr{first}},
+		"held":     {answered, strings.ReplaceAll(answered, `"since"`, `"held":true,"since"`), []netip.Addr{first}},
+	} {
+		got := reportChanges(report(tc.before), report(tc.after))
+		slices.SortFunc(got, netip.Addr.Compare)
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func TestAlarmKnowsWhomItConcerns(t *testing.T) {
+	address := netip.MustParseAddr("203.0.113.10")
+	published := withIngress(corev1.LoadBalancerIngress{IP: address.String()})
+	waiting := func(s *corev1.Service) {
+		s.Status.Conditions = []metav1.Condition{{Type: contract.ServiceConditionBlockAssigned, Reason: string(plan.AddressResting)}}
+	}
+	for name, tc := range map[string]struct {
+		ring    func(*alarm)
+		service *corev1.Service
+		want    bool
+	}{
+		"all":                        {func(a *alarm) { a.ring(true) }, serviceWith(), true},
+		"all, but it is foreign":     {func(a *alarm) { a.ring(true) }, serviceWith(ofClass("x/y")), false},
+		"all, but it leaves":         {func(a *alarm) { a.ring(true) }, serviceWith(deleted, heldBy(frameworks)), false},
+		"its address":                {func(a *alarm) { a.ring(false, address) }, serviceWith(published), true},
+		"its address, not in status": {func(a *alarm) { a.ring(false, address) }, serviceWith(annotated(contract.ServiceIPAddress, address.String())), true},
+		"its address, and it leaves": {func(a *alarm) { a.ring(false, address) }, serviceWith(published, deleted, heldBy(frameworks)), true},
+		"another address":            {func(a *alarm) { a.ring(false, address.Next()) }, serviceWith(published), false},
+		"no address":                 {func(a *alarm) { a.ring(false, address) }, serviceWith(), false},
+		"it waits for any":           {func(a *alarm) { a.ring(false, address) }, serviceWith(waiting), true},
+	} {
+		a := newAlarm()
+		tc.ring(a)
+		since, concerned := a.silence()
+		if got := concerned(tc.service); got != tc.want {
+			t.Errorf("%s: concerned %v, want %v", name, got, tc.want)
+		}
+		if since.IsZero() || time.Since(since) > time.Minute {
+			t.Errorf("%s: rang at %s", name, since)
+		}
+		if _, concerned := a.silence(); concerned(tc.service) {
+			t.Errorf("%s: it rings on", name)
+		}
+	}
+}

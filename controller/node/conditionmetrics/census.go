@@ -1,0 +1,35 @@
+// Package conditionmetrics tells as metrics what the conditions of Nodes and Services say, so that alerts can name the object.
+package conditionmetrics
+
+import (
+	"context"
+
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Census lets Metrics tell what the informers have.
+type Census struct {
+	metrics *Metrics
+	source  source
+	synced  []cache.InformerSynced
+}
+
+// New returns a Census. It starts nothing.
+func New(m *Metrics, nodes coreinformers.NodeInformer, services coreinformers.ServiceInformer) *Census {
+	return &Census{
+		metrics: m, source: source{nodes: nodes.Lister(), services: services.Lister()},
+		synced: []cache.InformerSynced{nodes.Informer().HasSynced, services.Informer().HasSynced},
+	}
+}
+
+// Run tells from when the informers are filled until ctx ends, and then returns nil.
+func (c *Census) Run(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		return nil
+	}
+	c.metrics.source.Store(&c.source)
+	defer c.metrics.source.Store(nil)
+	<-ctx.Done()
+	return nil
+}

@@ -1,0 +1,99 @@
+package conditionmetrics
+
+import (
+	"strings"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// Metrics are made when somebody collects them, from what the informers have. They are absent while no Census runs: only
+// the leader tells, so that nothing is told twice.
+type Metrics struct {
+	metrics.BaseStableCollector
+
+	source   atomic.Pointer[source]
+	node     *metrics.Desc
+	service  *metrics.Desc
+	deletion *metrics.Desc
+}
+
+// source is where the objects are.
+type source struct {
+	nodes    corelisters.NodeLister
+	services corelisters.ServiceLister
+}
+
+// NewMetrics returns metrics that are not registered; register them with CustomRegister of a registry.
+func NewMetrics() *Metrics {
+	return &Metrics{
+		node: metrics.NewDesc("phoenixnap_node_condition",
+			"What the conditions VLANReady and AnnouncementHealthy of a Node say; always 1.",
+			[]string{"node", "condition", "status", "reason"}, nil, metrics.ALPHA, ""),
+		service: metrics.NewDesc("phoenixnap_service_condition",
+			"What the conditions BlockAssigned, AddressPublished and Announced of a Service say; always 1.",
+			[]string{"namespace", "service", "condition", "status", "reason"}, nil, metrics.ALPHA, ""),
+		deletion: metrics.NewDesc("phoenixnap_service_deletion_timestamp_seconds",
+			"When the deletion of a Service was asked for that has not given its address back yet, in seconds since 1970.",
+			[]string{"namespace", "service"}, nil, metrics.ALPHA, ""),
+	}
+}
+
+// DescribeWithStability implements metrics.StableCollector.
+func (m *Metrics) DescribeWithStability(out chan<- *metrics.Desc) {
+	for _, each := range []*metrics.Desc{m.node, m.service, m.deletion} {
+		out <- each
+	}
+}
+
+// CollectWithStability implements metrics.StableCollector.
+func (m *Metrics) CollectWithStability(out chan<- metrics.Metric) {
+	from := m.source.Load()
+	if from == nil {
+		return
+	}
+	nodes, err := from.nodes.List(labels.Everything())
+	if err != nil {
+		klog.Background().Error(err, "Nodes are not counted")
+	}
+	for _, node := range nodes {
+		m.ofNode(node, out)
+	}
+	services, err := from.services.List(labels.Everything())
+	if err != nil {
+		klog.Background().Error(err, "Services are not counted")
+	}
+	for _, service := range services {
+		m.ofService(service, out)
+	}
+}
+
+func (m *Metrics) ofNode(node *corev1.Node, out chan<- metrics.Metric) {
+	for _, c := range node.Status.Conditions {
+		if name, ours := strings.CutPrefix(string(c.Type), contract.Prefix); ours {
+			out <- metrics.NewLazyConstMetric(m.node, metrics.GaugeValue, 1, node.Name, name, string(c.Status), c.Reason)
+		}
+	}
+}
+
+func (m *Metrics) ofService(service *corev1.Service, out chan<- metrics.Metric) {
+	held := false
+	for _, c := range service.Status.Conditions {
+		name, ours := strings.CutPrefix(c.Type, contract.Prefix)
+		if !ours {
+			continue
+		}
+		held = true
+		out <- metrics.NewLazyConstMetric(m.service, metrics.GaugeValue, 1, service.Namespace, service.Name, name, string(c.Status), c.Reason)
+	}
+	if held && service.DeletionTimestamp != nil {
+		asked := float64(service.DeletionTimestamp.Unix())
+		out <- metrics.NewLazyConstMetric(m.deletion, metrics.GaugeValue, asked, service.Namespace, service.Name)
+	}
+}

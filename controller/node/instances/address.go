@@ -1,0 +1,170 @@
+package instances
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+)
+
+// nodeAddresses returns the addresses of a Node: hostname, internal, external, in a stable order. The
+// hostname is the kubelet's, since a server can be renamed in the portal while the machine runs.
+func nodeAddresses(node *corev1.Node, server pnap.Server) []corev1.NodeAddress {
+	reported := reportedIdentity(node)
+	external := externalIPs(server, reported)
+	internal := slices.Clone(server.PrivateIPs)
+	if len(internal)+len(external) == 0 {
+		internal = reported.private()
+	}
+	for _, ip := range providedNodeIPs(node) {
+		if slices.Contains(internal, ip) || slices.Contains(external, ip) {
+			continue
+		}
+		if ip.IsPrivate() {
+			internal = append(internal, ip)
+		} else {
+			external = append(external, ip)
+		}
+	}
+	addresses := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: hostname(node)}}
+	addresses = appendIPs(addresses, corev1.NodeInternalIP, steady(internal, node, corev1.NodeInternalIP))
+	return appendIPs(addresses, corev1.NodeExternalIP, steady(external, node, corev1.NodeExternalIP))
+}
+
+// steady puts those addresses first that the Node has already, in the order that they have there: the first one
+// is what others use, and nothing is to be written because the API lists them in another order.
+func steady(ips []netip.Addr, node *corev1.Node, kind corev1.NodeAddressType) []netip.Addr {
+	place := func(ip netip.Addr) int {
+		at := slices.Index(node.Status.Addresses, corev1.NodeAddress{Type: kind, Address: ip.String()})
+		if at < 0 {
+			return len(node.Status.Addresses)
+		}
+		return at
+	}
+	ordered := slices.Clone(ips)
+	slices.SortStableFunc(ordered, func(a, b netip.Addr) int { return place(a) - place(b) })
+	return ordered
+}
+
+// withoutNetwork tells that the API cannot know an address of the server: it was ordered without
+// networks, or with networks that its owner configures.
+func withoutNetwork(server pnap.Server) bool {
+	return server.NetworkType == "NONE" || server.NetworkType == "USER_DEFINED"
+}
+
+func hostname(node *corev1.Node) string {
+	if name := node.Labels[corev1.LabelHostname]; name != "" {
+		return name
+	}
+	return node.Name
+}
+
+func appendIPs(addresses []corev1.NodeAddress, kind corev1.NodeAddressType, ips []netip.Addr) []corev1.NodeAddress {
+	for _, ip := range ips {
+		address := corev1.NodeAddress{Type: kind, Address: ip.String()}
+		if !slices.Contains(addresses, address) {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}
+
+// externalIPs picks the public addresses that the machine is likely to hold. The API lists every usable
+// address of a server's block, of which an installation configures the first; where the agent reports
+// the machine's addresses, those count.
+func externalIPs(server pnap.Server, reported identity) []netip.Addr {
+	var joined []netip.Addr
+	var external []netip.Addr
+	for _, membership := range server.PublicNetworks {
+		joined = append(joined, membership.IPs...)
+	}
+	own := slices.DeleteFunc(slices.Clone(server.PublicIPs), func(ip netip.Addr) bool {
+		return ip == server.GatewayAddress || slices.Contains(joined, ip)
+	})
+	external = append(external, pick(own, reported)...)
+	for _, membership := range server.PublicNetworks {
+		if membership.Status == pnap.MembershipAssigned {
+			external = append(external, pick(membership.IPs, reported)...)
+		}
+	}
+	return external
+}
+
+// pick returns those addresses that the machine reports, else the lowest of each family.
+func pick(ips []netip.Addr, reported identity) []netip.Addr {
+	ips = slices.Clone(ips)
+	slices.SortFunc(ips, netip.Addr.Compare) // the API promises no order
+	held := slices.DeleteFunc(slices.Clone(ips), func(ip netip.Addr) bool { return !reported.addresses[ip.Unmap()] })
+	if len(held) > 0 {
+		return held
+	}
+	var first []netip.Addr
+	for _, ip := range ips {
+		if !slices.ContainsFunc(first, func(other netip.Addr) bool { return other.Is4() == ip.Is4() }) {
+			first = append(first, ip)
+		}
+	}
+	return first
+}
+
+// private returns the reported addresses that are private, for a server whose networks the API does not
+// know. Public ones are left out: they may be addresses of Services.
+func (i identity) private() []netip.Addr {
+	var ips []netip.Addr
+	for ip := range i.addresses {
+		if ip.IsPrivate() {
+			ips = append(ips, ip)
+		}
+	}
+	slices.SortFunc(ips, netip.Addr.Compare)
+	return ips
+}
+
+// providedNodeIPs are the addresses that the kubelet was given with --node-ip. The framework refuses a
+// Node whose addresses lack one of them, for ever. A kubelet gains nothing by a lie here: it may write
+// its Node's addresses itself.
+func providedNodeIPs(node *corev1.Node) []netip.Addr {
+	var ips []netip.Addr
+	for _, text := range strings.Split(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], ",") {
+		if ip, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil {
+			ips = append(ips, ip)
+		}
+	}
+	return ips
+}
+
+// allAddresses returns every address that the API tells of a server, each once.
+func allAddresses(server pnap.Server) []netip.Addr {
+	all := slices.Concat(server.PrivateIPs, server.PublicIPs)
+	for _, membership := range server.PublicNetworks {
+		all = append(all, membership.IPs...)
+	}
+	var each []netip.Addr
+	for _, ip := range all {
+		if !slices.Contains(each, ip) {
+			each = append(each, ip)
+		}
+	}
+	return each
+}
+
+// foreignNodeIPs are those addresses of --node-ip that the API does not tell of the server.
+func foreignNodeIPs(node *corev1.Node, server pnap.Server) []netip.Addr {
+	known := allAddresses(server)
+	return slices.DeleteFunc(providedNodeIPs(node), func(ip netip.Addr) bool { return slices.Contains(known, ip) })
+}
+
+func join(ips []netip.Addr) string {
+	if len(ips) == 0 {
+		return "none"
+	}
+	texts := make([]string, len(ips))
+	for i, ip := range ips {
+		texts[i] = ip.String()
+	}
+	return strings.Join(texts, ", ")
+}

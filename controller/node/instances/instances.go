@@ -1,0 +1,352 @@
+// Package instances answers Kubernetes' questions about the server behind a Node.
+package instances
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// Networks reads a public network, asked for at or after the given time; *account.Account is one.
+type Networks interface {
+	Network(ctx context.Context, id string, after time.Time) (plan.Network, error)
+}
+
+// Config says what Instances works with.
+type Config struct {
+	// Inventory is the shared list of servers.
+	Inventory *Inventory
+	// Nodes is the shared cache of Nodes.
+	Nodes corelisters.NodeLister
+	// Live reads one Node past the cache. It is asked once, before a Node is given up.
+	Live corev1client.NodesGetter
+	// Networks reads public networks, and NetworkID is the ID of the one that is configured; empty where Services get no
+	// addresses.
+	Networks  Networks
+	NetworkID string
+	// Events are recorded on Nodes.
+	Events record.EventRecorder
+	// Metrics may be nil.
+	Metrics *Metrics
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Instances implements cloudprovider.InstancesV2 from the shared inventory.
+type Instances struct {
+	inventory *Inventory
+	nodes     corelisters.NodeLister
+	live      corev1client.NodesGetter
+	crier     *crier
+	gate      *gate
+	metrics   *Metrics
+	networks  Networks
+	networkID string
+}
+
+var _ cloudprovider.InstancesV2 = (*Instances)(nil)
+
+// New returns the instances of the account that the inventory tells of.
+func New(config Config) *Instances {
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	if config.Metrics == nil {
+		config.Metrics = NewMetrics()
+	}
+	return &Instances{
+		inventory: config.Inventory, nodes: config.Nodes, live: config.Live,
+		crier: newCrier(config.Events, config.Now), gate: newGate(), metrics: config.Metrics,
+		networks: config.Networks, networkID: config.NetworkID,
+	}
+}
+
+// InstanceExists reports false, and Kubernetes then deletes the Node at once, only when the server is
+// proven gone: missing from a fresh and non-empty list and inaccessible by its ID, or released to its
+// reservation; twice, at least 30 seconds apart, both times since the Node was created; not one of many that
+// vanish together; from a list that has not just lost more than half of its length; in an account in which the
+// configured public network can be read; and the Node, read live, is still the one in question and not ready. Whatever
+// else is not plain existence is an error, which leaves the Node alone.
+func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
+	id, list, err := i.locate(ctx, node)
+	if err != nil {
+		return false, err
+	}
+	defer func() { i.metrics.stands(i.gate.standing(list.AskedAt)) }()
+	missing, err := i.isMissing(ctx, id, list)
+	if err != nil {
+		if ctx.Err() == nil {
+			i.crier.warn(node, ReasonPossibleNodeDeletion,
+				"phoenixNAP server %s is not in the list of servers, and it cannot be looked up by its ID: the Node is kept", id)
+		}
+		return false, err
+	}
+	if !missing {
+		i.gate.present(id)
+		return true, nil
+	}
+	return i.decide(ctx, node, id, list)
+}
+
+// isMissing asks both witnesses, the list and the server's own resource.
+func (i *Instances) isMissing(ctx context.Context, id string, list List) (bool, error) {
+	if server, ok := list.ByID[id]; ok {
+		return server.Status == pnap.ServerReserved, nil
+	}
+	server, err := i.inventory.Server(ctx, id)
+	switch {
+	case err == nil:
+		return server.Status == pnap.ServerReserved, nil
+	case pnap.IsInaccessible(err):
+		return true, nil
+	default:
+		return false, err
+	}
+}
+
+func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, list List) (bool, error) {
+	created := node.CreationTimestamp.Time
+	if list.AskedAt.Before(created) {
+		return false, fmt.Errorf("server %s of node %s is not in a list that is older than the Node: to be looked at again", id, node.Name)
+	}
+	others, err := i.knownServers(list)
+	if err != nil {
+		return false, err
+	}
+	if err := i.proveAccount(ctx, list, others); err != nil {
+		if ctx.Err() == nil {
+			i.crier.warn(node, ReasonPossibleNodeDeletion, "phoenixNAP server %s is missing, but the Node is kept: %s; "+
+				"check that the credentials are those of the account that owns the servers, or delete the Node yourself", id, i.reasonOf(err))
+		}
+		return false, fmt.Errorf("server %s of node %s is missing, and nothing proves that the account is the right one: %w", id, node.Name, err)
+	}
+	result, count, changed := i.gate.absent(id, created, list, others)
+	if result != gone {
+		return false, i.keep(ctx, node, id, result, count, changed)
+	}
+	if err := i.confirm(ctx, node); err != nil {
+		return false, err
+	}
+	if changed {
+		klog.FromContext(ctx).Info("Server is gone, its Node may be deleted", "node", node.Name, "server", id)
+		i.crier.warn(node, ReasonPossibleNodeDeletion, "phoenixNAP server %s is gone: it was missing twice; the Node will be deleted", id)
+	}
+	return false, nil
+}
+
+// errNoServer is the doubt about an account where no public network is configured that could prove it.
+var errNoServer = errors.New("no server of this cluster is in the list of servers")
+
+// proveAccount returns an error unless the list of servers is certainly that of the cluster's account. Credentials of another
+// account list other servers and answer 403 for every ID, as if all of ours were gone. The configured public network is
+// readable in the right account only; without one, a listed server that any Node names is the proof.
+func (i *Instances) proveAccount(ctx context.Context, list List, servers map[string]bool) error {
+	if i.networkID != "" {
+		_, err := i.networks.Network(ctx, i.networkID, list.AskedAt)
+		return err
+	}
+	for id := range servers {
+		if _, listed := list.ByID[id]; listed {
+			return nil
+		}
+	}
+	return errNoServer
+}
+
+// reasonOf shortens an error to what an event repeats. The API's words differ from one attempt to the next.
+func (i *Instances) reasonOf(err error) string {
+	if errors.Is(err, errNoServer) {
+		return err.Error()
+	}
+	return fmt.Sprintf("public network %s, which proves the account, cannot be read", i.networkID)
+}
+
+// keep tells why a Node is not given up although its server is missing.
+func (i *Instances) keep(ctx context.Context, node *corev1.Node, id string, result verdict, count string, changed bool) error {
+	logger := klog.FromContext(ctx)
+	if result == held {
+		if changed {
+			logger.Info("Deletion of a Node is held back because many servers vanish at once", "node", node.Name, "server", id, "missing", count)
+			i.crier.warn(node, ReasonPossibleNodeDeletion,
+				"phoenixNAP server %s is missing, but so are many (%s): the Node is kept; check the credentials, or delete the Node yourself", id, count)
+		}
+		return fmt.Errorf("server %s is missing, and with it too many to believe it (%s)", id, count)
+	}
+	if changed {
+		logger.Info("Server is missing", "node", node.Name, "server", id, "confirmAfter", confirmAfter)
+		i.crier.warn(node, ReasonPossibleNodeDeletion,
+			"phoenixNAP server %s is missing; the Node will be deleted if that is confirmed after %s", id, confirmAfter)
+	}
+	return fmt.Errorf("server %s is missing, to be confirmed after %s", id, confirmAfter)
+}
+
+// confirm reads the Node past the cache: whoever is asked about a Node that was replaced or that is ready
+// by now does not say that it is gone. A Node that is not there any more needs no confirmation.
+func (i *Instances) confirm(ctx context.Context, node *corev1.Node) error {
+	current, err := i.live.Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read node %s before it is given up: %w", node.Name, err)
+	case current.UID != node.UID || current.Spec.ProviderID != node.Spec.ProviderID:
+		return fmt.Errorf("node %s was replaced while its server was looked for", node.Name)
+	}
+	if ready := contract.FindNodeCondition(current, corev1.NodeReady); ready != nil && ready.Status == corev1.ConditionTrue {
+		return fmt.Errorf("node %s is ready although its server cannot be found: the Node is kept", node.Name)
+	}
+	return nil
+}
+
+// knownServers returns the servers that Nodes name, with true for those that the list lacks.
+func (i *Instances) knownServers(list List) (map[string]bool, error) {
+	nodes, err := i.nodes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list Nodes: %w", err)
+	}
+	known := map[string]bool{}
+	for _, node := range nodes {
+		if id, err := contract.ParseProviderID(node.Spec.ProviderID); err == nil {
+			server, ok := list.ByID[id]
+			known[id] = !ok || server.Status == pnap.ServerReserved
+		}
+	}
+	return known, nil
+}
+
+// InstanceShutdown reports whether the server is powered off. Any other state, known or not, is not.
+func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
+	id, list, err := i.locate(ctx, node)
+	if err != nil {
+		return false, err
+	}
+	server, ok := list.ByID[id]
+	if !ok {
+		if server, err = i.inventory.Server(ctx, id); err != nil {
+			return false, err
+		}
+	}
+	return server.Status == pnap.ServerPoweredOff, nil
+}
+
+// locate returns the ID of the Node's server and a list that may be trusted. A list without any server
+// is not: the account that runs this Node has at least one.
+func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List, error) {
+	id, err := contract.ParseProviderID(node.Spec.ProviderID)
+	if err != nil {
+		return "", List{}, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	list, err := i.inventory.List(ctx)
+	if err != nil {
+		return "", List{}, err
+	}
+	if len(list.ByID) == 0 {
+		return "", List{}, errors.New("the list of servers is empty: check that the credentials are of the account that owns the servers")
+	}
+	return id, list, nil
+}
+
+// InstanceMetadata returns what the framework writes to the Node: provider ID, type, region, zone, addresses
+// and labels. It never returns nil without an error.
+func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	age := i.inventory.window
+	if node.Spec.ProviderID != "" { // the framework asks about every Node every five minutes
+		age = max(age, Unhurried)
+	}
+	list, err := i.inventory.Recent(ctx, age)
+	if err != nil {
+		return nil, err
+	}
+	server, err := i.find(ctx, node, list)
+	if err != nil {
+		return nil, err
+	}
+	i.metrics.stands(i.gate.standing(list.AskedAt))
+	addresses := nodeAddresses(node, server)
+	if len(addresses) < 2 && !withoutNetwork(server) { // the hostname alone is no address that anybody could reach
+		return nil, fmt.Errorf("server %s of node %s has no address: connect it to a network or start the kubelet with --node-ip", server.ID, node.Name)
+	}
+	i.checkNodeIP(node, server)
+	providerID := node.Spec.ProviderID // immutable once set
+	if providerID == "" {
+		providerID = contract.ProviderID(server.ID)
+	}
+	return &cloudprovider.InstanceMetadata{
+		ProviderID:       providerID,
+		InstanceType:     labelValue(server.Type),
+		NodeAddresses:    addresses,
+		Zone:             Zone(node, server),
+		Region:           labelValue(server.Location),
+		AdditionalLabels: Labels(server),
+	}, nil
+}
+
+// checkNodeIP warns about a --node-ip that is no address of the server. The API knows the addresses that a
+// server was given, not those of networks that its owner configures.
+func (i *Instances) checkNodeIP(node *corev1.Node, server pnap.Server) {
+	foreign := foreignNodeIPs(node, server)
+	if len(foreign) == 0 || withoutNetwork(server) {
+		return
+	}
+	i.crier.warn(node, ReasonMisconfiguredInternalIP,
+		"the kubelet's --node-ip %s is no address of phoenixNAP server %s, which has %s; it is kept among the Node's addresses: correct --node-ip unless the address is meant",
+		join(foreign), server.ID, join(allAddresses(server)))
+}
+
+// find returns the server of a Node. A Node whose server cannot be named gets an event that says why.
+func (i *Instances) find(ctx context.Context, node *corev1.Node, list List) (pnap.Server, error) {
+	if node.Spec.ProviderID != "" {
+		id, err := contract.ParseProviderID(node.Spec.ProviderID)
+		if err != nil {
+			return pnap.Server{}, fmt.Errorf("node %s: %w", node.Name, err)
+		}
+		if server, ok := list.ByID[id]; ok {
+			return server, nil
+		}
+		return i.inventory.Server(ctx, id)
+	}
+	claimed, err := i.claimed(node)
+	if err != nil {
+		return pnap.Server{}, err
+	}
+	server, err := match(node, list.ByID, claimed)
+	var failure *matchError
+	if errors.As(err, &failure) {
+		i.crier.warn(node, failure.reason, "%s", failure.text)
+	}
+	if err != nil {
+		return pnap.Server{}, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	klog.FromContext(ctx).Info("Found the server of a Node", "node", node.Name, "server", server.ID, "hostname", server.Hostname)
+	return server, nil
+}
+
+// claimed returns the servers that other Nodes' provider IDs name, with those Nodes' names.
+func (i *Instances) claimed(node *corev1.Node) (map[string]string, error) {
+	nodes, err := i.nodes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list Nodes: %w", err)
+	}
+	owners := map[string]string{}
+	for _, other := range nodes {
+		if id, err := contract.ParseProviderID(other.Spec.ProviderID); err == nil && other.Name != node.Name {
+			owners[id] = other.Name
+		}
+	}
+	return owners, nil
+}

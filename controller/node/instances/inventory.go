@@ -1,0 +1,225 @@
+package instances
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+)
+
+const (
+	// DefaultWindow is how old a list of servers may be when it is used again.
+	DefaultWindow = 15 * time.Second
+	// Unhurried is the age of a list that does for what is looked at again anyway. It is longer than the
+	// period in which annotations are kept, so that it costs no request.
+	Unhurried = 45 * time.Second
+	// failureWindow is how long a failed list answers for further ones, so that a dead API is not asked
+	// once for every Node.
+	failureWindow = 3 * time.Second
+	// lookupTimeout bounds a look-up by ID: they come one after another, for each Node that is not ready.
+	lookupTimeout = 10 * time.Second
+)
+
+// Source is what the inventory asks of the API.
+type Source interface {
+	Servers(ctx context.Context) ([]pnap.Server, error)
+	Server(ctx context.Context, id string) (pnap.Server, error)
+}
+
+// List is the servers of the account at one instant. It is shared: do not change it.
+type List struct {
+	// ByID holds the servers.
+	ByID map[string]pnap.Server
+	// AskedAt is when the request was sent; what it lacks may have come later.
+	AskedAt time.Time
+	// Peak is the number of servers in the longest list of the last ten minutes, this one included.
+	Peak int
+}
+
+// Inventory serves all Nodes from one list of servers: one request for each window, however many ask.
+type Inventory struct {
+	source  Source
+	window  time.Duration
+	now     func() time.Time
+	flight  singleflight.Group
+	metrics *Metrics
+
+	mu      sync.Mutex
+	list    List
+	listErr error
+	failed  time.Time
+	single  map[string]lookup
+	lengths []length
+
+	lookupErr    error
+	lookupFailed time.Time
+}
+
+// length is how many servers a list had.
+type length struct {
+	at    time.Time
+	count int
+}
+
+// lookup is the answer about one server, also a negative one.
+type lookup struct {
+	server  pnap.Server
+	err     error
+	askedAt time.Time
+}
+
+// InventoryConfig says what an Inventory works with.
+type InventoryConfig struct {
+	// Source is the API.
+	Source Source
+	// Window is how old a list may be when it is used again; 0 means DefaultWindow.
+	Window time.Duration
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Metrics count the lists; nil for none.
+	Metrics *Metrics
+}
+
+// NewInventory returns an inventory that has not asked yet.
+func NewInventory(config InventoryConfig) *Inventory {
+	if config.Window == 0 {
+		config.Window = DefaultWindow
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	if config.Metrics == nil {
+		config.Metrics = NewMetrics()
+	}
+	return &Inventory{
+		source: config.Source, window: config.Window, now: config.Now, metrics: config.Metrics, single: map[string]lookup{},
+	}
+}
+
+// List returns the servers of the account, at most one window old.
+func (i *Inventory) List(ctx context.Context) (List, error) { return i.Recent(ctx, i.window) }
+
+// Recent is List for who is content with a list of the given age.
+func (i *Inventory) Recent(ctx context.Context, age time.Duration) (List, error) {
+	if list, ok, err := i.recentList(age); ok {
+		i.metrics.used("hit")
+		return list, err
+	}
+	// The request serves all that wait, so it must not end because the first of them gives up.
+	detached := context.WithoutCancel(ctx)
+	result := i.flight.DoChan("list", func() (any, error) { return i.fetchList(detached) })
+	select {
+	case <-ctx.Done():
+		return List{}, ctx.Err()
+	case answer := <-result:
+		if answer.Err != nil {
+			return List{}, answer.Err
+		}
+		list, _ := answer.Val.(List) // fetchList returns nothing else
+		return list, nil
+	}
+}
+
+// recentList returns the last outcome, if it is recent enough to be used again.
+func (i *Inventory) recentList(age time.Duration) (List, bool, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.list.ByID != nil && i.now().Sub(i.list.AskedAt) < age {
+		return i.list, true, nil
+	}
+	if i.listErr != nil && i.now().Sub(i.failed) < failureWindow {
+		return List{}, true, i.listErr
+	}
+	return List{}, false, nil
+}
+
+func (i *Inventory) fetchList(ctx context.Context) (List, error) {
+	if list, ok, err := i.recentList(i.window); ok { // another request ended between the look and the flight
+		return list, err
+	}
+	askedAt := i.now()
+	servers, err := i.source.Servers(ctx)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err != nil {
+		i.listErr, i.failed = err, i.now()
+		i.metrics.used("failed")
+		return List{}, err
+	}
+	i.metrics.fetched(askedAt)
+	byID := make(map[string]pnap.Server, len(servers))
+	for _, server := range servers {
+		byID[server.ID] = server
+	}
+	i.list, i.listErr = List{ByID: byID, AskedAt: askedAt, Peak: i.peak(askedAt, len(byID))}, nil
+	return i.list, nil
+}
+
+// peak records the length of a list and returns the greatest of the window. The last one before counts
+// however old it is.
+func (i *Inventory) peak(at time.Time, count int) int {
+	last := len(i.lengths) - 1
+	old := 0
+	for old < last && at.Sub(i.lengths[old].at) >= breakerWindow {
+		old++
+	}
+	i.lengths = append(i.lengths[old:], length{at: at, count: count})
+	return slices.MaxFunc(i.lengths, func(a, b length) int { return a.count - b.count }).count
+}
+
+// Server looks one server up by its ID, past the list. Answers are kept for one window, refusals too. After
+// a look-up that got no answer the next ones fail at once for a while, so that one dead end does not keep
+// the other Nodes waiting.
+func (i *Inventory) Server(ctx context.Context, id string) (pnap.Server, error) {
+	known, err := i.recentLookup(id)
+	if err != nil {
+		return pnap.Server{}, fmt.Errorf("server %s is not looked up because another look-up just failed: %w", id, err)
+	}
+	if known != nil {
+		return known.server, known.err
+	}
+	askedAt := i.now()
+	limited, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	server, err := i.source.Server(limited, id)
+	if ctx.Err() == nil {
+		i.keepLookup(id, lookup{server: server, err: err, askedAt: askedAt})
+	}
+	return server, err
+}
+
+func (i *Inventory) keepLookup(id string, answer lookup) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case answer.err == nil || pnap.IsInaccessible(answer.err):
+		i.single[id] = answer
+		i.lookupErr = nil
+	case pnap.IsUnanswered(answer.err):
+		i.lookupErr, i.lookupFailed = answer.err, i.now()
+	}
+}
+
+// recentLookup returns a recent answer about the server, nil when there is none, or the recent failure of
+// any look-up.
+func (i *Inventory) recentLookup(id string) (*lookup, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for other, known := range i.single {
+		if i.now().Sub(known.askedAt) >= i.window {
+			delete(i.single, other)
+		}
+	}
+	if known, ok := i.single[id]; ok {
+		return &known, nil
+	}
+	if i.lookupErr != nil && i.now().Sub(i.lookupFailed) < failureWindow {
+		return nil, i.lookupErr
+	}
+	return nil, nil
+}

@@ -1,0 +1,294 @@
+package membership
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// change takes the lock of the account, looks again and acts. With audit it also looks for bought blocks that nodes do
+// not need, once nothing else is to be done.
+func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, err error) {
+	done, err := m.config.Account.Exclusive(ctx)
+	if err != nil {
+		return soon, err
+	}
+	defer done()
+	list, err := m.config.Servers.List(ctx)
+	if err != nil {
+		return soon, err
+	}
+	seen, err := m.look(ctx, list, m.config.Now())
+	if err != nil {
+		return soon, err
+	}
+	steps := m.tellRefusals(seen.picture, decide(seen.picture))
+	idle := audit && m.isIdle(seen.picture)
+	if steps, err = m.confirm(ctx, seen, steps, &idle); err != nil {
+		return soon, err
+	}
+	if seen.network.Status != plan.NetworkReady {
+		klog.FromContext(ctx).V(2).Info("Memberships wait for the public network", "network", seen.network.ID, "status", seen.network.Status)
+		return soon, nil
+	}
+	p := &pass{Manager: m, scene: seen}
+	if audit && len(steps) == 0 {
+		return soon, p.audit(ctx, idle)
+	}
+	for i, each := range steps {
+		if i == maxChanges {
+			break
+		}
+		if err := p.take(ctx, each); err != nil {
+			return soon, err
+		}
+	}
+	return soon, nil
+}
+
+// confirm drops the steps that the Nodes, read live, do not bear out, and corrects whether no Node is wanted.
+func (m *Manager) confirm(ctx context.Context, seen scene, steps []step, idle *bool) ([]step, error) {
+	takes := *idle
+	for _, each := range steps {
+		takes = takes || each.takesAway()
+	}
+	if !takes {
+		return steps, nil
+	}
+	live, err := m.confirmWanted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	*idle = *idle && len(live) == 0
+	var confirmed []step
+	for _, each := range steps {
+		recorded := seen.roster.members[each.server]
+		if _, isWanted := live[each.server]; isWanted && each.takesAway() && recorded.Network == seen.network.ID {
+			continue
+		}
+		confirmed = append(confirmed, each)
+	}
+	return confirmed, nil
+}
+
+// pass is one pass of changes under the lock of the account. Its roster and ledger follow what is saved.
+type pass struct {
+	*Manager
+	scene
+	// source of addresses; nil until the first server joins.
+	source *source
+}
+
+// nodeOf finds any Node of a server, wanted or not.
+func (p *pass) nodeOf(serverID string) *corev1.Node {
+	for _, node := range p.nodes {
+		if id, err := contract.ParseProviderID(node.Spec.ProviderID); err == nil && id == serverID {
+			return node
+		}
+	}
+	return nil
+}
+
+func (p *pass) take(ctx context.Context, s step) error {
+	switch s.kind {
+	case join:
+		return p.join(ctx, s)
+	case leave:
+		return p.leave(ctx, s)
+	case forget:
+		return p.forget(ctx, s.server)
+	case lost:
+		return p.confirmLost(ctx, s.server)
+	case refuse: // told before
+		return nil
+	default:
+		return fmt.Errorf("unknown step %d", s.kind)
+	}
+}
+
+// join records the address and the server before the API is asked, so that whoever comes after a crash
+// joins with the same address and knows whose membership it is.
+func (p *pass) join(ctx context.Context, s step) error {
+	node := p.wanted[s.server]
+	address, ok, err := p.address(ctx, s.server, node)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return nil
+	}
+	record := joined{Network: p.network.ID, Address: address, Node: node.Name, Since: p.config.Now().UTC()}
+	if known, ours := p.roster.members[s.server]; !ours || known.Address != address || known.Network != record.Network {
+		if p.roster, err = p.store.save(ctx, p.roster.with(s.server, record)); err != nil {
+			return err
+		}
+	}
+	var ips []netip.Addr
+	if address.IsValid() {
+		ips = []netip.Addr{address}
+	}
+	err = p.config.Cloud.JoinNetwork(ctx, s.server, p.network.ID, ips, len(ips) == 0)
+	p.touch(s.server, err)
+	switch {
+	case err == nil:
+		klog.FromContext(ctx).Info("Server joins the public network", "node", node.Name, "server", s.server, "network", p.network.ID, "addresses", ips)
+		p.teller.tell(node, corev1.EventTypeNormal, ReasonJoining, fmt.Sprintf("phoenixNAP server %s joins public network %s%s", s.server, p.network.ID, with(address)))
+		return nil
+	case pnap.IsDryRun(err):
+		p.teller.tell(node, corev1.EventTypeNormal, ReasonDryRun, err.Error())
+		return p.unrecord(ctx, s.server, true)
+	default:
+		return p.judge(node, ReasonJoinRefused, err)
+	}
+}
+
+func with(address netip.Addr) string {
+	if !address.IsValid() {
+		return " without an address"
+	}
+	return " with address " + address.String()
+}
+
+// touch remembers that the server was, or may have been, changed.
+func (p *pass) touch(serverID string, err error) {
+	now := p.config.Now()
+	if err == nil || pnap.IsUnanswered(err) || pnap.IsConflict(err) {
+		p.touched[serverID] = now
+	}
+	if err != nil && (pnap.IsDryRun(err) || pnap.IsRefused(err) && !pnap.IsConflict(err)) {
+		p.rests[serverID] = now.Add(refusedRest)
+	}
+	p.config.Account.Changed()
+}
+
+// judge tells a refusal on the Node; a conflict passes with time, and everything else is looked at again.
+func (p *pass) judge(node *corev1.Node, reason string, err error) error {
+	switch {
+	case pnap.IsConflict(err):
+		return nil // the server or the network is changing
+	case pnap.IsRefused(err):
+		p.teller.tell(node, corev1.EventTypeWarning, reason, fmt.Sprintf("the phoenixNAP API refused: %v; tried again every %v", err, refusedRest))
+		return nil
+	default:
+		return err
+	}
+}
+
+func (p *pass) leave(ctx context.Context, s step) error {
+	node := p.nodeOf(s.server)
+	err := p.config.Cloud.LeaveNetwork(ctx, s.server, s.network)
+	p.touch(s.server, err)
+	switch {
+	case err == nil:
+		klog.FromContext(ctx).Info("Server leaves the public network", "server", s.server, "network", s.network)
+		p.teller.tell(node, corev1.EventTypeNormal, ReasonLeaving,
+			fmt.Sprintf("phoenixNAP server %s leaves public network %s: the Node is not selected to carry load-balancer traffic", s.server, s.network))
+		return nil
+	case pnap.IsDryRun(err):
+		p.teller.tell(node, corev1.EventTypeNormal, ReasonDryRun, err.Error())
+		return nil
+	default:
+		return p.judge(node, ReasonLeaveRefused, err)
+	}
+}
+
+// forget takes a server off the record; its address rests before another gets it.
+func (p *pass) forget(ctx context.Context, serverID string) error {
+	klog.FromContext(ctx).Info("Server is no member by our hand any more", "server", serverID, "network", p.network.ID)
+	return p.unrecord(ctx, serverID, false)
+}
+
+// confirmLost forgets a server once the API says by its ID that there is none, or that it was released.
+func (p *pass) confirmLost(ctx context.Context, serverID string) error {
+	server, err := p.config.Servers.Server(ctx, serverID)
+	switch {
+	case pnap.IsInaccessible(err), err == nil && server.Status == pnap.ServerReserved:
+		return p.forget(ctx, serverID)
+	case err != nil:
+		return err
+	default:
+		return nil // a list that lacks a server which is there
+	}
+}
+
+// unrecord takes a server off the ledger and off the roster, in this order, so that no address stays given
+// without anybody who would free it. An address that never left the controller need not rest.
+func (p *pass) unrecord(ctx context.Context, serverID string, unused bool) error {
+	recorded, known := p.roster.members[serverID]
+	if !known {
+		return nil
+	}
+	if recorded.Address.IsValid() {
+		if err := p.free(ctx, serverID, recorded.Address, unused); err != nil {
+			return err
+		}
+	}
+	saved, err := p.store.save(ctx, p.roster.without(serverID))
+	if err != nil {
+		return err
+	}
+	p.roster = saved
+	return nil
+}
+
+// publish keeps the annotation contract.NodeMembershipManaged and tells who has joined and left.
+func (m *Manager) publish(ctx context.Context, seen scene) error {
+	m.teller.keep(seen.nodes)
+	var problems []error
+	for _, node := range seen.nodes {
+		id, err := contract.ParseProviderID(node.Spec.ProviderID)
+		if err != nil {
+			continue
+		}
+		problems = append(problems, m.annotate(ctx, node, managed(seen.picture, id)))
+	}
+	return errors.Join(problems...)
+}
+
+// managed tells whether a server is a member by our hand.
+func managed(p picture, serverID string) bool {
+	recorded, ours := p.roster.members[serverID]
+	if !ours || recorded.Network != p.network.ID {
+		return false
+	}
+	entry, member := membershipOf(p.servers[serverID], p.network.ID)
+	return member && entry.Status == pnap.MembershipAssigned && given(recorded, entry)
+}
+
+func (m *Manager) annotate(ctx context.Context, node *corev1.Node, isManaged bool) error {
+	was := node.Annotations[contract.NodeMembershipManaged] == contract.TagTrue
+	if was == isManaged {
+		return nil
+	}
+	var value any
+	reason, text := ReasonLeft, "the server is no member of public network "+m.config.NetworkID+" by the controller's hand any more"
+	if isManaged {
+		value, reason, text = contract.TagTrue, ReasonJoined, "the server is a member of public network "+m.config.NetworkID
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{contract.NodeMembershipManaged: value}}})
+	if err != nil {
+		return fmt.Errorf("encode patch of node %s: %w", node.Name, err)
+	}
+	if _, err := m.config.Kube.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("patch node %s: %w", node.Name, err)
+	}
+	klog.FromContext(ctx).Info("Membership of a Node changed", "node", node.Name, "network", m.config.NetworkID, "managed", isManaged)
+	m.teller.tell(node, corev1.EventTypeNormal, reason, text)
+	return nil
+}

@@ -1,0 +1,208 @@
+package membership
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// leaveAfter is how long a server must be unwanted before it leaves: a Node that is deleted and registers
+// anew, or a label that is edited twice, cuts off nobody.
+const leaveAfter = 5 * time.Minute
+
+// kind is what a step does.
+type kind int
+
+const (
+	// forget takes a server off the record: it is no member any more, or by the hand of another.
+	forget kind = iota
+	// lost takes a server off the record once a look-up by ID confirms that there is none.
+	lost
+	// leave takes a server out of the network that it was joined to.
+	leave
+	// join makes a server a member.
+	join
+	// refuse says on the Node why its server cannot join.
+	refuse
+)
+
+// step is one thing to do about one server.
+type step struct {
+	kind kind
+	// server is its ID.
+	server string
+	// network to leave.
+	network string
+	// text of a refuse.
+	text string
+}
+
+// picture is everything that a decision looks at.
+type picture struct {
+	now     time.Time
+	network plan.Network
+	// servers of the account, by ID.
+	servers map[string]pnap.Server
+	// wanted are the Nodes whose servers are to be members, by server ID.
+	wanted map[string]*corev1.Node
+	roster roster
+	// unsettled tells of a server that was changed or refused too lately to be touched again.
+	unsettled func(serverID string) bool
+	// unwantedFor is how long a recorded server has been unwanted.
+	unwantedFor func(serverID string) time.Duration
+}
+
+// wanted returns the Nodes whose servers are to be members, by server ID.
+func wanted(nodes []*corev1.Node, selector labels.Selector) map[string]*corev1.Node {
+	byServer := map[string]*corev1.Node{}
+	for _, node := range nodes {
+		id, err := contract.ParseProviderID(node.Spec.ProviderID)
+		if err == nil && node.DeletionTimestamp == nil && selector.Matches(labels.Set(node.Labels)) {
+			byServer[id] = node
+		}
+	}
+	return byServer
+}
+
+// decide returns what is to be done, what takes away before what gives, then by server ID.
+func decide(p picture) []step {
+	ids := map[string]bool{}
+	for id := range p.wanted {
+		ids[id] = true
+	}
+	for id := range p.roster.members {
+		ids[id] = true
+	}
+	var steps []step
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		if p.unsettled(id) {
+			continue
+		}
+		if s, due := p.about(id); due {
+			steps = append(steps, s)
+		}
+	}
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.kind, b.kind) })
+	return steps
+}
+
+// about decides about one server.
+func (p picture) about(id string) (step, bool) {
+	recorded, ours := p.roster.members[id]
+	elsewhere := ours && recorded.Network != p.network.ID
+	_, isWanted := p.wanted[id]
+	switch {
+	case isWanted && !elsewhere:
+		return p.towards(id)
+	case ours:
+		return p.away(id, recorded)
+	default:
+		return step{}, false
+	}
+}
+
+// towards decides about a server that is to be a member.
+func (p picture) towards(id string) (step, bool) {
+	server, listed := p.servers[id]
+	if !listed {
+		return step{}, false
+	}
+	if _, member := membershipOf(server, p.network.ID); member {
+		return step{}, false
+	}
+	if !strings.EqualFold(server.Location, p.network.Location) {
+		return step{kind: refuse, server: id, text: fmt.Sprintf("phoenixNAP server %s is in location %s, public network %s in %s: it cannot join; exclude the Node with --service-node-selector",
+			id, server.Location, p.network.ID, p.network.Location)}, true
+	}
+	if server.Status != pnap.ServerPoweredOn && server.Status != pnap.ServerPoweredOff {
+		return step{}, false // it takes no change of its networks now
+	}
+	return step{kind: join, server: id}, true
+}
+
+// away decides about a server that was joined and is not to be a member of that network any more.
+func (p picture) away(id string, recorded joined) (step, bool) {
+	server, listed := p.servers[id]
+	if !listed {
+		return step{kind: lost, server: id}, p.unwantedFor(id) >= leaveAfter
+	}
+	entry, member := membershipOf(server, recorded.Network)
+	switch {
+	case !member && recorded.Network == p.network.ID && listsMember(p.network, id):
+		return step{}, false // the network's view lags behind
+	case !member:
+		return step{kind: forget, server: id}, true
+	case entry.Status != pnap.MembershipAssigned:
+		return step{}, false
+	case !given(recorded, entry):
+		return step{kind: forget, server: id}, true
+	default:
+		return step{kind: leave, server: id, network: recorded.Network}, p.unwantedFor(id) >= leaveAfter
+	}
+}
+
+// given tells whether a membership is still the one that the controller made: a person who gives a server
+// other addresses has made it theirs.
+func given(recorded joined, entry pnap.Membership) bool {
+	if !recorded.Address.IsValid() || len(entry.IPs) == 0 {
+		return true
+	}
+	return slices.Contains(entry.IPs, recorded.Address)
+}
+
+func membershipOf(server pnap.Server, networkID string) (pnap.Membership, bool) {
+	at := slices.IndexFunc(server.PublicNetworks, func(m pnap.Membership) bool { return m.NetworkID == networkID })
+	if at < 0 {
+		return pnap.Membership{}, false
+	}
+	return server.PublicNetworks[at], true
+}
+
+func listsMember(network plan.Network, serverID string) bool {
+	return slices.ContainsFunc(network.Members, func(m plan.Member) bool { return m.ServerID == serverID })
+}
+
+// user returns a server that has an address of the block, or is recorded to get one, and that address: the lowest one
+// in use.
+func (p picture) user(b plan.Block) (serverID string, address netip.Addr, found bool) {
+	note := func(id string, ips ...netip.Addr) {
+		for _, ip := range ips {
+			if b.CIDR.IsValid() && b.CIDR.Contains(ip) && (!found || ip.Less(address)) {
+				serverID, address, found = id, ip, true
+			}
+		}
+	}
+	for _, member := range p.network.Members {
+		note(member.ServerID, member.IPs...)
+	}
+	for id, server := range p.servers {
+		for _, entry := range server.PublicNetworks {
+			note(id, entry.IPs...)
+		}
+	}
+	for id, recorded := range p.roster.members {
+		note(id, recorded.Address)
+	}
+	return serverID, address, found
+}
+
+// used reports whether a server uses an address of the block.
+func (p picture) used(b plan.Block) bool {
+	_, _, found := p.user(b)
+	return found
+}
+
+// takesAway tells whether the step ends a membership or its record: such a step is never taken on the
+// word of a cache.
+func (s step) takesAway() bool { return s.kind == forget || s.kind == lost || s.kind == leave }

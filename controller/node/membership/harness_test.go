@@ -1,0 +1,348 @@
+package membership
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
+)
+
+// The observer looks at the account for the test: faults that are armed for the Manager do not hit it.
+const (
+	observerID     = "observer"
+	observerSecret = "nT8vQ2xLr5KcYw1d"
+)
+
+const clusterUID = "0b5c6b1e-5f0e-4a57-9d7e-6a0f5b1c2d3e"
+
+// world is a Manager over the simulated API and an API server that keeps ConfigMaps by compare-and-swap.
+type world struct {
+	t       *testing.T
+	sim     *pnapsim.Sim
+	url     string
+	kube    *fake.Clientset
+	events  *record.FakeRecorder
+	config  Config
+	dryRun  bool
+	manager *Manager
+}
+
+// seedOf is an account whose servers are no members yet, with a node block of the given size in the network.
+func seedOf(servers int, nodeBlock string, client func(*pnapsim.ClientSeed)) pnapsim.Seed {
+	seed := simtest.Seed()
+	a := &seed.Accounts[0]
+	if client != nil {
+		client(&a.Clients[0])
+	}
+	a.Clients = append(a.Clients, pnapsim.ClientSeed{ID: observerID, Secret: observerSecret})
+	a.Blocks = nil
+	if nodeBlock != "" {
+		a.Blocks = []pnapsim.BlockSeed{{ID: simtest.NodeBlockID, Name: "nodes", Location: "ASH", CIDR: nodeBlock, Network: simtest.NetworkID}}
+	}
+	a.Servers = nil
+	for i := range servers {
+		a.Servers = append(a.Servers, pnapsim.ServerSeed{
+			ID: serverID(i), Hostname: nodeName(i), Location: "ASH", NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{fmt.Sprintf("10.0.0.%d", 11+i)},
+		})
+	}
+	return seed
+}
+
+func serverID(i int) string { return fmt.Sprintf("5fa54d1e91867c03a0a7b4%02x", i) }
+
+func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
+
+func newWorld(t *testing.T, seed pnapsim.Seed, change func(*Config)) *world {
+	t.Helper()
+	return newWorldOf(t, pnapsim.Config{}, seed, change)
+}
+
+// never is a list lag that outlasts every test: the list does not even show what was seeded.
+const never = 1000 * time.Hour
+
+// lagging is an API whose list of blocks is late; blocks by ID and tags are not.
+func lagging(lag time.Duration) pnapsim.Config {
+	latency := pnapsim.DefaultLatency()
+	latency.ListLag = pnapsim.Duration(lag)
+	return pnapsim.Config{Latency: &latency}
+}
+
+func newWorldOf(t *testing.T, simulated pnapsim.Config, seed pnapsim.Seed, change func(*Config)) *world {
+	t.Helper()
+	sim, url := simtest.New(t, simulated, seed)
+	w := &world{t: t, sim: sim, url: url, kube: fake.NewClientset(), events: record.NewFakeRecorder(10000)}
+	keepVersions(w.kube)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: clusterUID}}
+	if _, err := w.kube.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	selector, err := labels.Parse("edge=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.config = Config{
+		Kube: w.kube, Events: w.events, NetworkID: simtest.NetworkID, NodeIPBlock: simtest.NodeBlockID, Selector: selector, Now: sim.Clock().Now,
+	}
+	if change != nil {
+		change(&w.config)
+	}
+	return w
+}
+
+// keepVersions gives ConfigMaps versions and refuses changes of old ones, as an API server does.
+func keepVersions(kube *fake.Clientset) {
+	version := 0
+	stored := func(namespace, name string) string {
+		object, err := kube.Tracker().Get(corev1.SchemeGroupVersion.WithResource("configmaps"), namespace, name)
+		if err != nil {
+			return ""
+		}
+		configMap, _ := object.(*corev1.ConfigMap)
+		return configMap.ResourceVersion
+	}
+	conflict := func(name string) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewConflict(corev1.Resource("configmaps"), name, nil)
+	}
+	write := func(action clienttesting.Action) (bool, runtime.Object, error) {
+		create, _ := action.(clienttesting.CreateAction) // an update has the same method
+		object, _ := create.GetObject().(*corev1.ConfigMap)
+		if action.GetVerb() == "update" && object.ResourceVersion != stored(object.Namespace, object.Name) {
+			return conflict(object.Name)
+		}
+		version++
+		object.ResourceVersion = strconv.Itoa(version)
+		return false, nil, nil
+	}
+	kube.PrependReactor("create", "configmaps", write)
+	kube.PrependReactor("update", "configmaps", write)
+	kube.PrependReactor("delete", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		remove, _ := action.(clienttesting.DeleteActionImpl)
+		wanted := remove.DeleteOptions.Preconditions
+		if wanted != nil && wanted.ResourceVersion != nil && *wanted.ResourceVersion != stored(action.GetNamespace(), remove.Name) {
+			return conflict(remove.Name)
+		}
+		return false, nil, nil
+	})
+}
+
+// start makes a new Manager, as a new process does.
+func (w *world) start() {
+	w.t.Helper()
+	api, err := pnap.New(pnap.Config{
+		BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, HTTPTimeout: 5 * time.Second, Now: w.sim.Clock().Now, DryRun: w.dryRun, RequestsPerSecond: 100000,
+		Credentials: func() (string, string, error) { return simtest.ClientID, simtest.ClientSecret, nil },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	config := w.config
+	config.Nodes = informers.NewSharedInformerFactory(w.kube, 0).Core().V1().Nodes()
+	config.Servers = instances.NewInventory(instances.InventoryConfig{Source: api, Now: w.sim.Clock().Now})
+	config.Account = account.New(account.Config{Cloud: api, Now: w.sim.Clock().Now})
+	config.Cloud, config.Ledgers = api, allocation.NewStore(w.kube)
+	config.Buyer = purchase.New(purchase.Config{Cloud: api, Now: w.sim.Clock().Now})
+	if w.manager, err = New(config); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// node adds the Node of a server; edge tells whether it is selected.
+func (w *world) node(i int, edge bool) {
+	w.t.Helper()
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), UID: types.UID(nodeName(i)), Labels: map[string]string{"edge": strconv.FormatBool(edge)}},
+		Spec:       corev1.NodeSpec{ProviderID: contract.ProviderID(serverID(i))},
+	}
+	if _, err := w.kube.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) get(i int) *corev1.Node {
+	w.t.Helper()
+	node, err := w.kube.CoreV1().Nodes().Get(w.t.Context(), nodeName(i), metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return node
+}
+
+func (w *world) selectNode(i int, edge bool) {
+	w.t.Helper()
+	node := w.get(i)
+	node.Labels["edge"] = strconv.FormatBool(edge)
+	if _, err := w.kube.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// sync shows the Manager the Nodes as they are and lets it look once.
+func (w *world) sync() (time.Duration, error) {
+	w.t.Helper()
+	list, err := w.kube.CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	items := make([]any, len(list.Items))
+	for i := range list.Items {
+		items[i] = &list.Items[i]
+	}
+	if err := w.manager.config.Nodes.Informer().GetIndexer().Replace(items, ""); err != nil {
+		w.t.Fatal(err)
+	}
+	return w.manager.Sync(w.t.Context())
+}
+
+// run lets the Manager work for a while of the model's time; every error fails the test.
+func (w *world) run(d time.Duration) {
+	w.t.Helper()
+	for until := w.sim.Clock().Now().Add(d); w.sim.Clock().Now().Before(until); {
+		again, err := w.sync()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.sim.Advance(again)
+	}
+}
+
+// servers are the account's servers as the API tells them.
+func (w *world) servers() map[string]pnap.Server {
+	w.t.Helper()
+	api, err := pnap.New(pnap.Config{BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, Now: w.sim.Clock().Now, RequestsPerSecond: 100000,
+		Credentials: func() (string, string, error) { return observerID, observerSecret, nil }})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	list, err := api.Servers(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	byID := map[string]pnap.Server{}
+	for _, server := range list {
+		byID[server.ID] = server
+	}
+	return byID
+}
+
+// member tells the addresses and the status of a server's membership; "none" when it is none.
+func (w *world) member(i int) string {
+	w.t.Helper()
+	entry, member := membershipOf(w.servers()[serverID(i)], simtest.NetworkID)
+	if !member {
+		return "none"
+	}
+	return strings.Join(append(texts(entry.IPs), entry.Status), " ")
+}
+
+func texts(ips []netip.Addr) []string {
+	var all []string
+	for _, ip := range ips {
+		all = append(all, ip.String())
+	}
+	return all
+}
+
+func (w *world) expectMember(i int, want string) {
+	w.t.Helper()
+	if got := w.member(i); got != want {
+		w.t.Errorf("membership of %s: %s, want %s", nodeName(i), got, want)
+	}
+}
+
+func (w *world) expectRoster(want ...int) {
+	w.t.Helper()
+	read, err := newRosterStore(w.kube).load(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var got, ids []string
+	for id := range read.members {
+		got = append(got, id)
+	}
+	for _, i := range want {
+		ids = append(ids, serverID(i))
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, ids) {
+		w.t.Errorf("recorded %v, want %v", got, ids)
+	}
+}
+
+// told returns the events so far, and forgets them.
+func (w *world) told() []string {
+	var all []string
+	for len(w.events.Events) > 0 {
+		all = append(all, <-w.events.Events)
+	}
+	return all
+}
+
+// expectTold expects events that begin with the given words, in any order, and no others.
+func (w *world) expectTold(want ...string) {
+	w.t.Helper()
+	got := w.told()
+	rest := slices.Clone(got)
+	for _, prefix := range want {
+		at := slices.IndexFunc(rest, func(text string) bool { return strings.HasPrefix(text, prefix) })
+		if at < 0 {
+			w.t.Errorf("no event %q among %q", prefix, got)
+			continue
+		}
+		rest = slices.Delete(rest, at, at+1)
+	}
+	if len(rest) > 0 {
+		w.t.Errorf("further events %q", rest)
+	}
+}
+
+func (w *world) ledger() plan.Ledger {
+	w.t.Helper()
+	read, err := allocation.NewStore(w.kube).Get(w.t.Context(), simtest.NodeBlockID)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return read
+}
+
+func (w *world) edit(e pnapsim.Edit) {
+	w.t.Helper()
+	if err := w.sim.OutOfBand(e); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// changes counts the requests so far that changed something.
+func (w *world) changes() int {
+	count := 0
+	for _, entry := range w.sim.Log(0) {
+		if entry.Method != http.MethodGet && !strings.Contains(entry.Path, "token") {
+			count++
+		}
+	}
+	return count
+}

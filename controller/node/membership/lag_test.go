@@ -1,0 +1,133 @@
+package membership
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
+)
+
+// lags are how late the list of blocks may be.
+var lags = []time.Duration{0, 30 * time.Second, 90 * time.Second, 30 * time.Minute, never}
+
+const blocksPath = "/ips/v1/ip-blocks"
+
+// ownedBy lets the client change blocks that carry the cluster's tags, though the test seeded them.
+func ownedBy(c *pnapsim.ClientSeed) {
+	c.OwnershipTags = map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID}
+}
+
+func buys(c *Config) { c.NodeIPBlock = "" }
+
+func (w *world) purchases() int { return w.sim.Money(simtest.AccountID).Purchases }
+
+func (w *world) expectPurchases(want int) {
+	w.t.Helper()
+	if got := w.purchases(); got != want {
+		w.t.Errorf("%d purchases, want %d", got, want)
+	}
+}
+
+// loseRecord deletes the ConfigMap that records the purchase.
+func (w *world) loseRecord() {
+	w.t.Helper()
+	err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(w.t.Context(), purchase.NodesName, metav1.DeleteOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Whatever the list of blocks shows and whatever becomes of the answer, of the record and of the process: one block
+// is bought, serves all nodes, and is given back.
+func TestNodeBlockIsBoughtOnceUnderAnyLag(t *testing.T) {
+	for _, lag := range lags {
+		for name, test := range map[string]struct {
+			lost   bool
+			change func(*world)
+		}{
+			"undisturbed":            {change: func(*world) {}},
+			"answer lost":            {change: func(*world) {}, lost: true},
+			"answer lost, restarted": {change: (*world).start, lost: true},
+			"record lost":            {change: (*world).loseRecord},
+		} {
+			t.Run(fmt.Sprintf("lag %s, %s", lag, name), func(t *testing.T) {
+				t.Parallel()
+				boughtOnce(t, lag, test.lost, test.change)
+			})
+		}
+	}
+}
+
+func boughtOnce(t *testing.T, lag time.Duration, lost bool, change func(*world)) {
+	w := newWorldOf(t, lagging(lag), seedOf(3, "", ownedBy), buys)
+	for i := range 3 {
+		w.node(i, i < 2)
+	}
+	if lost {
+		if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Action: pnapsim.FaultLost}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.start()
+	for w.purchases() == 0 {
+		again, _ := w.sync()
+		w.sim.Advance(again)
+	}
+	change(w)
+	w.run(20 * time.Minute)
+	w.expectPurchases(1)
+	w.expectMember(0, "203.0.113.2 assigned")
+	w.expectMember(1, "203.0.113.3 assigned")
+	w.selectNode(0, false)
+	w.selectNode(1, false)
+	w.run(40 * time.Minute)
+	w.expectMember(0, "none")
+	w.expectPurchases(1)
+	if leaks := w.sim.LeakCheck(simtest.ClientID); len(leaks) > 0 {
+		t.Errorf("blocks %v are left", leaks)
+	}
+	// The list may still show the block that is gone. It is in no one's way.
+	w.selectNode(0, true)
+	w.run(5 * time.Minute)
+	w.expectPurchases(2)
+	if got := w.member(0); got == "none" {
+		t.Error("the server is no member again")
+	}
+}
+
+// --max-ip-blocks counts blocks that the list does not show.
+func TestUnlistedBlocksCount(t *testing.T) {
+	seed := seedOf(1, "203.0.113.0/28", ownedBy)
+	seed.Accounts[0].Blocks[0].Network = ""
+	seed.Accounts[0].Blocks[0].Tags = map[string]string{
+		contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID, contract.TagService: "shop_web",
+	}
+	w := newWorldOf(t, lagging(never), seed, func(c *Config) { c.NodeIPBlock, c.MaxBlocks = "", 1 })
+	w.node(0, true)
+	w.start()
+	w.run(10 * time.Minute)
+	w.expectPurchases(0)
+	w.expectTold("Warning NodeBlockUnavailable no block for the nodes' own addresses can be bought: the cluster has 1 IP blocks")
+}
+
+// A block that the user names is found by its ID.
+func TestUnlistedBroughtBlockIsFound(t *testing.T) {
+	w := newWorldOf(t, lagging(never), seedOf(1, "203.0.113.0/28", nil), nil)
+	w.node(0, true)
+	w.start()
+	w.run(3 * time.Minute)
+	w.expectMember(0, "203.0.113.2 assigned")
+	w.selectNode(0, false)
+	w.run(10 * time.Minute)
+	w.expectMember(0, "none")
+	if held := w.ledger().Held; len(held) > 0 {
+		t.Errorf("addresses are held by %v", held)
+	}
+}

@@ -1,0 +1,105 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
+)
+
+// scene is a picture and what it was made from.
+type scene struct {
+	picture
+	nodes []*corev1.Node
+}
+
+// patience is how old the list of servers may be: others ask often enough unless a change is awaited.
+func (m *Manager) patience() time.Duration {
+	for _, at := range m.touched {
+		if m.config.Now().Sub(at) < 2*time.Minute {
+			return instances.DefaultWindow
+		}
+	}
+	return instances.Unhurried
+}
+
+// look makes a picture; the network is not older than after.
+func (m *Manager) look(ctx context.Context, list instances.List, after time.Time) (scene, error) {
+	if len(list.ByID) == 0 {
+		return scene{}, errors.New("the list of servers is empty: check that the credentials are of the account that owns the servers")
+	}
+	network, err := m.config.Account.Network(ctx, m.config.NetworkID, after)
+	if err != nil {
+		return scene{}, err
+	}
+	recorded, err := m.store.load(ctx)
+	if err != nil {
+		return scene{}, err
+	}
+	nodes, err := m.lister.List(labels.Everything())
+	if err != nil {
+		return scene{}, fmt.Errorf("list Nodes: %w", err)
+	}
+	now := m.config.Now()
+	return scene{nodes: nodes, picture: picture{
+		now: now, network: network, servers: list.ByID, roster: recorded, wanted: wanted(nodes, m.config.Selector),
+		unsettled: func(id string) bool {
+			return !list.AskedAt.After(m.touched[id]) || now.Before(m.rests[id])
+		},
+		unwantedFor: func(id string) time.Duration {
+			since, unwanted := m.unwanted[id]
+			if !unwanted {
+				return 0
+			}
+			return now.Sub(since)
+		},
+	}}, nil
+}
+
+// remember keeps since when recorded servers are unwanted, by our own clock.
+func (m *Manager) remember(p picture) {
+	unwanted := map[string]time.Time{}
+	for id, recorded := range p.roster.members {
+		if _, isWanted := p.wanted[id]; isWanted && recorded.Network == p.network.ID {
+			continue
+		}
+		since, known := m.unwanted[id]
+		if !known {
+			since = p.now
+		}
+		unwanted[id] = since
+	}
+	m.unwanted = unwanted
+	maps.DeleteFunc(m.touched, func(_ string, at time.Time) bool { return p.now.Sub(at) > time.Hour })
+	maps.DeleteFunc(m.rests, func(_ string, until time.Time) bool { return p.now.After(until) })
+	switch {
+	case len(p.wanted) > 0:
+		m.idle = time.Time{}
+	case m.idle.IsZero():
+		m.idle = p.now
+	}
+}
+
+// confirmWanted lists the Nodes past the cache and returns which are wanted. No Node at all is not believed:
+// a cluster that is being restored looks like that.
+func (m *Manager) confirmWanted(ctx context.Context) (map[string]*corev1.Node, error) {
+	list, err := m.config.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list Nodes before servers leave the public network: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return nil, errors.New("the cluster has no Node at all: servers stay in the public network")
+	}
+	nodes := make([]*corev1.Node, len(list.Items))
+	for i := range list.Items {
+		nodes[i] = &list.Items[i]
+	}
+	return wanted(nodes, m.config.Selector), nil
+}

@@ -1,0 +1,269 @@
+// Package membership joins the servers of Nodes to the public network, and takes out again what it joined.
+package membership
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
+)
+
+const (
+	// period is how often memberships are looked at when nothing happens.
+	period = 30 * time.Second
+	// soon is when to look again after a change, or while one is waited for.
+	soon = 5 * time.Second
+	// settle lets several Nodes that appear at once be served by one look.
+	settle = time.Second
+	// maxChanges is the most changes in one pass: other changes of the account wait meanwhile.
+	maxChanges = 10
+	// waitRest is how long a server is left alone for which there is no address.
+	waitRest = time.Minute
+	// refusedRest is how long a server is left alone after the API refused to change its membership.
+	refusedRest = 5 * time.Minute
+)
+
+// Servers is the shared list of servers.
+type Servers interface {
+	List(ctx context.Context) (instances.List, error)
+	Recent(ctx context.Context, age time.Duration) (instances.List, error)
+	Server(ctx context.Context, id string) (pnap.Server, error)
+}
+
+// Account is the shared picture of the account, with its lock.
+type Account interface {
+	Blocks(ctx context.Context, after time.Time) (account.Listing, error)
+	Network(ctx context.Context, id string, after time.Time) (plan.Network, error)
+	Block(ctx context.Context, id string, after time.Time) (block plan.Block, found bool, err error)
+	Tagged(ctx context.Context, name string, after time.Time) (map[string]string, error)
+	Find(ctx context.Context, s account.Search) ([]plan.Sighting, error)
+	Unlisted(ctx context.Context, cluster string, known []plan.Block, after time.Time) ([]plan.Block, error)
+	Changed()
+	Exclusive(ctx context.Context) (done func(), err error)
+}
+
+// Cloud is what the package changes.
+type Cloud interface {
+	JoinNetwork(ctx context.Context, serverID, networkID string, ips []netip.Addr, force bool) error
+	LeaveNetwork(ctx context.Context, serverID, networkID string) error
+	AssignBlock(ctx context.Context, networkID, blockID string) error
+	UnassignBlock(ctx context.Context, networkID, blockID string) error
+	DeleteBlock(ctx context.Context, id string) error
+}
+
+// Buyer buys the node block.
+type Buyer interface {
+	Buy(ctx context.Context, order purchase.Order, record purchase.Record) (plan.Block, error)
+}
+
+// Ledgers say who holds which address of the node block.
+type Ledgers interface {
+	Get(ctx context.Context, blockID string) (plan.Ledger, error)
+	Save(ctx context.Context, l plan.Ledger) (plan.Ledger, error)
+	Delete(ctx context.Context, l plan.Ledger) error
+}
+
+// Config says what a Manager works with.
+type Config struct {
+	// Kube reads Nodes live, patches their annotation and keeps the record of joined servers.
+	Kube kubernetes.Interface
+	// Nodes is the shared informer.
+	Nodes   coreinformers.NodeInformer
+	Events  record.EventRecorder
+	Servers Servers
+	Account Account
+	Cloud   Cloud
+	Buyer   Buyer
+	Ledgers Ledgers
+	// NetworkID is the ID of the public network.
+	NetworkID string
+	// NodeIPBlock is the ID of the block from which nodes get their addresses; empty for one that is bought.
+	NodeIPBlock string
+	// WithoutAddress joins servers without an address.
+	WithoutAddress bool
+	// Selector selects the Nodes whose servers are to be members; nil means all.
+	Selector labels.Selector
+	// MaxBlocks is the most blocks that may be bought for the cluster; 0 for no limit but the network's.
+	MaxBlocks int
+	// Metrics may be nil.
+	Metrics *Metrics
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Manager keeps the memberships of the cluster's servers.
+type Manager struct {
+	config Config
+	lister corelisters.NodeLister
+	synced cache.InformerSynced
+	wake   chan struct{}
+	store  rosterStore
+	teller *teller
+
+	// What follows belongs to the goroutine of Run.
+
+	// cluster is the UID of the namespace kube-system; empty until it was read. namespace is the object itself.
+	cluster   string
+	namespace *corev1.Namespace
+	// touched is when a server was changed: a list that is older says nothing of it.
+	touched map[string]time.Time
+	// rests is until when a server is left alone after a refusal.
+	rests map[string]time.Time
+	// unwanted is since when a recorded server is unwanted, idle since when no Node is wanted at all.
+	unwanted map[string]time.Time
+	idle     time.Time
+	// wasIdle is whether the last look found no Node wanted for a while.
+	wasIdle bool
+	// auditAt is when bought blocks that nodes do not need are looked for next. surplus is since when each is too many,
+	// and reports what was last reported of it, by block ID.
+	auditAt time.Time
+	surplus map[string]time.Time
+	reports map[string]report
+}
+
+// New returns a Manager. It registers with the informer and starts nothing.
+func New(config Config) (*Manager, error) {
+	if config.Selector == nil {
+		config.Selector = labels.Everything()
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	if config.Metrics == nil {
+		config.Metrics = NewMetrics()
+	}
+	m := &Manager{
+		config: config, lister: config.Nodes.Lister(), wake: make(chan struct{}, 1),
+		store: newRosterStore(config.Kube), teller: newTeller(config.Events),
+		touched: map[string]time.Time{}, rests: map[string]time.Time{}, unwanted: map[string]time.Time{},
+		surplus: map[string]time.Time{}, reports: map[string]report{},
+	}
+	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { m.poke() },
+		UpdateFunc: func(before, after any) { m.compare(before, after) },
+		DeleteFunc: func(any) { m.poke() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch Nodes: %w", err)
+	}
+	m.synced = registration.HasSynced
+	return m, nil
+}
+
+// Name of the manager among the framework's controllers.
+func (*Manager) Name() string { return "phoenixnap-membership" }
+
+func (m *Manager) poke() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// compare passes over heartbeats.
+func (m *Manager) compare(before, after any) {
+	a, okA := before.(*corev1.Node)
+	b, okB := after.(*corev1.Node)
+	if okA && okB && a.Spec.ProviderID == b.Spec.ProviderID && maps.Equal(a.Labels, b.Labels) {
+		return
+	}
+	m.poke()
+}
+
+// Run keeps memberships until ctx ends, and then returns nil.
+func (m *Manager) Run(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), m.synced) {
+		return nil
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	next := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-m.wake:
+			if early := time.Now().Add(settle); early.Before(next) {
+				next = early
+				timer.Reset(settle)
+			}
+		case <-timer.C:
+			again, err := m.Sync(ctx)
+			if err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "Memberships are not up to date")
+			}
+			next = time.Now().Add(again)
+			timer.Reset(again)
+		}
+	}
+}
+
+// Sync looks once, does what is due and returns when to look again. Nothing is asked of the API in steady
+// state beyond what is read for others anyway.
+func (m *Manager) Sync(ctx context.Context) (again time.Duration, err error) {
+	list, err := m.config.Servers.Recent(ctx, m.patience())
+	if err != nil {
+		return soon, err
+	}
+	seen, err := m.look(ctx, list, time.Time{})
+	if err != nil {
+		return soon, err
+	}
+	m.remember(seen.picture)
+	if err := m.publish(ctx, seen); err != nil {
+		return soon, err
+	}
+	m.config.Metrics.set(seen.picture)
+	steps := m.tellRefusals(seen.picture, decide(seen.picture))
+	audit, err := m.auditDue(ctx, seen.picture)
+	switch {
+	case len(steps) > 0 || audit:
+		return m.change(ctx, audit)
+	case err != nil:
+		return soon, err
+	default:
+		return m.pause(seen.picture), nil
+	}
+}
+
+// pause is how long nothing is to be done: shorter while a change is awaited.
+func (m *Manager) pause(p picture) time.Duration {
+	for id := range p.wanted {
+		if entry, member := membershipOf(p.servers[id], p.network.ID); member && entry.Status != pnap.MembershipAssigned {
+			return soon
+		}
+		if p.now.Sub(m.touched[id]) < period {
+			return soon
+		}
+	}
+	return period
+}
+
+// tellRefusals says on the Nodes why servers cannot join, and returns the other steps.
+func (m *Manager) tellRefusals(p picture, steps []step) []step {
+	var others []step
+	for _, each := range steps {
+		if each.kind == refuse {
+			m.teller.tell(p.wanted[each.server], corev1.EventTypeWarning, ReasonJoinRefused, each.text)
+			continue
+		}
+		others = append(others, each)
+	}
+	return others
+}

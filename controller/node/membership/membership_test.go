@@ -1,0 +1,313 @@
+package membership
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
+)
+
+func TestSelectedServersJoinAndLeave(t *testing.T) {
+	w := newWorld(t, seedOf(3, "203.0.113.0/28", nil), nil)
+	w.node(0, true)
+	w.node(1, true)
+	w.node(2, false)
+	w.start()
+	w.run(2 * time.Minute)
+	w.expectMember(0, "203.0.113.2 assigned")
+	w.expectMember(1, "203.0.113.3 assigned")
+	w.expectMember(2, "none")
+	w.expectRoster(0, 1)
+	w.expectTold("Normal PublicNetworkJoining", "Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal PublicNetworkJoined")
+	if got := w.get(0).Annotations[contract.NodeMembershipManaged]; got != "true" {
+		t.Errorf("annotation %q", got)
+	}
+
+	w.selectNode(0, false)
+	w.run(4 * time.Minute)
+	w.expectMember(0, "203.0.113.2 assigned") // the label may have been edited by mistake
+	w.run(3 * time.Minute)
+	w.expectMember(0, "none")
+	w.expectMember(1, "203.0.113.3 assigned")
+	w.expectRoster(1)
+	w.expectTold("Normal PublicNetworkLeaving", "Normal PublicNetworkLeft")
+	if got, ok := w.get(0).Annotations[contract.NodeMembershipManaged]; ok {
+		t.Errorf("annotation %q is left", got)
+	}
+
+	// The address of the one that left rests before another server gets it.
+	w.selectNode(2, true)
+	w.run(2 * time.Minute)
+	w.expectMember(2, "203.0.113.4 assigned")
+	if _, rests := w.ledger().Resting[netip.MustParseAddr("203.0.113.2")]; !rests {
+		t.Errorf("the address of the server that left does not rest: %+v", w.ledger())
+	}
+}
+
+func TestSteadyStateChangesAndAsksNothingOfItsOwn(t *testing.T) {
+	w := newWorld(t, seedOf(2, "203.0.113.0/28", nil), nil)
+	w.node(0, true)
+	w.node(1, false)
+	w.start()
+	w.run(5 * time.Minute)
+	before, changes := len(w.sim.Log(0)), w.changes()
+	w.run(10 * time.Minute)
+	// The list of servers and the network are shared with others: one request each in 30 seconds, and tokens.
+	if calls := len(w.sim.Log(0)) - before; calls > 42 || w.changes() != changes {
+		t.Errorf("%d requests in ten minutes, %d changes", calls, w.changes()-changes)
+	}
+}
+
+func TestForeignMembershipsAreLeftAlone(t *testing.T) {
+	seed := seedOf(2, "203.0.113.0/28", nil)
+	seed.Accounts[0].Servers[0].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID, IPs: []string{"203.0.113.2"}}}
+	w := newWorld(t, seed, nil)
+	w.node(0, false)
+	w.node(1, true)
+	w.start()
+	w.run(15 * time.Minute)
+	w.expectMember(0, "203.0.113.2 assigned")
+	w.expectMember(1, "203.0.113.3 assigned") // not the address that the other has without an entry in the ledger
+	w.expectRoster(1)
+	// Who is given other addresses by hand is theirs from then on.
+	w.edit(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID(1), Network: simtest.NetworkID})
+	w.edit(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: serverID(1), Network: simtest.NetworkID, IPs: []string{"203.0.113.9"}})
+	w.selectNode(1, false)
+	w.run(15 * time.Minute)
+	w.expectMember(1, "203.0.113.9 assigned")
+	w.expectRoster()
+}
+
+func TestLostMembershipIsRenewedWithItsAddress(t *testing.T) {
+	w := newWorld(t, seedOf(2, "203.0.113.0/28", nil), nil)
+	w.node(0, true)
+	w.node(1, true)
+	w.start()
+	w.run(2 * time.Minute)
+	w.edit(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID(0), Network: simtest.NetworkID})
+	w.run(3 * time.Minute)
+	w.expectMember(0, "203.0.113.2 assigned")
+}
+
+func TestServerOfADeletedNodeLeaves(t *testing.T) {
+	w := newWorld(t, seedOf(3, "203.0.113.0/28", nil), nil)
+	for i := range 3 {
+		w.node(i, true)
+	}
+	w.start()
+	w.run(2 * time.Minute)
+	if err := w.kube.CoreV1().Nodes().Delete(t.Context(), nodeName(0), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.kube.CoreV1().Nodes().Delete(t.Context(), nodeName(1), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.edit(pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: serverID(1)})
+	w.run(10 * time.Minute)
+	w.expectMember(0, "none")
+	w.expectRoster(2)
+	if held := w.ledger().Held; len(held) != 1 {
+		t.Errorf("addresses are held by %v", held)
+	}
+}
+
+// A cluster without any Node is being restored, or its cache is: nobody leaves.
+func TestNoNodeAtAllIsNotBelieved(t *testing.T) {
+	w := newWorld(t, seedOf(1, "203.0.113.0/28", nil), nil)
+	w.node(0, true)
+	w.start()
+	w.run(2 * time.Minute)
+	if err := w.kube.CoreV1().Nodes().Delete(t.Context(), nodeName(0), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	failures := 0
+	for range 100 {
+		if _, err := w.sync(); err != nil {
+			failures++
+		}
+		w.sim.Advance(10 * time.Second)
+	}
+	w.expectMember(0, "203.0.113.2 assigned")
+	if failures == 0 {
+		t.Error("no error tells why")
+	}
+}
+
+// The cache lags behind: the Nodes, read live, are still selected.
+func TestNobodyLeavesOnTheWordOfTheCache(t *testing.T) {
+	w := newWorld(t, seedOf(2, "203.0.113.0/28", nil), nil)
+	w.node(0, true)
+	w.node(1, true)
+	w.start()
+	w.run(2 * time.Minute)
+	stale := w.get(0)
+	stale.Labels["edge"] = "false"
+	indexer := w.manager.config.Nodes.Informer().GetIndexer()
+	for range 60 {
+		if err := indexer.Update(stale); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.manager.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.sim.Advance(10 * time.Second)
+	}
+	w.expectMember(0, "203.0.113.2 assigned")
+}
+
+func TestFullNodeBlockIsTold(t *testing.T) {
+	w := newWorld(t, seedOf(2, "203.0.113.0/30", nil), nil)
+	w.node(0, true)
+	w.node(1, true)
+	w.start()
+	w.run(30 * time.Minute)
+	w.expectMember(0, "203.0.113.2 assigned")
+	w.expectMember(1, "none")
+	w.expectTold("Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Warning NodeBlockFull")
+	before := len(w.sim.Log(0))
+	w.run(10 * time.Minute)
+	if calls := len(w.sim.Log(0)) - before; calls > 120 {
+		t.Errorf("%d requests in ten minutes while the block is full", calls)
+	}
+}
+
+func TestServerElsewhereIsTold(t *testing.T) {
+	seed := seedOf(2, "203.0.113.0/28", nil)
+	seed.Accounts[0].Servers[0].Location = "PHX"
+	w := newWorld(t, seed, nil)
+	w.node(0, true)
+	w.node(1, true)
+	w.start()
+	w.run(10 * time.Minute)
+	w.expectMember(1, "203.0.113.2 assigned")
+	w.expectTold("Warning PublicNetworkJoinRefused", "Normal PublicNetworkJoining", "Normal PublicNetworkJoined")
+}
+
+// The user's block is assigned if need be, and never deleted.
+func TestBroughtBlockIsAssigned(t *testing.T) {
+	seed := seedOf(1, "203.0.113.0/28", nil)
+	seed.Accounts[0].Blocks[0].Network, seed.Accounts[0].Blocks[0].Grants = "", []string{pnapsim.GrantAssign}
+	w := newWorld(t, seed, nil)
+	w.node(0, true)
+	w.start()
+	w.run(5 * time.Minute)
+	w.expectMember(0, "203.0.113.2 assigned")
+	if !w.ledger().AssignedHere {
+		t.Error("nobody knows who assigned the block")
+	}
+}
+
+func TestUnusableNodeBlockIsTold(t *testing.T) {
+	for name, test := range map[string]struct {
+		id   string
+		tags map[string]string
+	}{
+		"missing":     {id: "0123456789abcdef01234567"},
+		"a Service's": {id: simtest.NodeBlockID, tags: map[string]string{"usage": contract.TagUsageAuto, "cluster": clusterUID, "service": "shop_web"}},
+		"a pool's":    {id: simtest.NodeBlockID, tags: map[string]string{"usage": contract.TagUsageAuto, "cluster": clusterUID, "pool": "default"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seed := seedOf(1, "203.0.113.0/28", nil)
+			seed.Accounts[0].Blocks[0].Tags = test.tags
+			w := newWorld(t, seed, func(c *Config) { c.NodeIPBlock = test.id })
+			w.node(0, true)
+			w.start()
+			w.run(10 * time.Minute)
+			w.expectMember(0, "none")
+			w.expectTold("Warning NodeBlockUnavailable --node-ip-block names IP block " + test.id)
+		})
+	}
+}
+
+// Without a block of the user's one is bought, serves all, and is given back when no Node is selected any more.
+func TestNodeBlockIsBoughtAndGivenBack(t *testing.T) {
+	one := 1
+	w := newWorld(t, seedOf(3, "", func(c *pnapsim.ClientSeed) { c.MaxPurchases = &one }), func(c *Config) { c.NodeIPBlock = "" })
+	for i := range 3 {
+		w.node(i, i < 2)
+	}
+	w.start()
+	w.run(5 * time.Minute)
+	w.expectMember(0, "203.0.113.2 assigned")
+	w.expectMember(1, "203.0.113.3 assigned")
+	w.selectNode(0, false)
+	w.selectNode(1, false)
+	w.run(40 * time.Minute)
+	w.expectMember(0, "none")
+	w.expectRoster()
+	if leaks := w.sim.LeakCheck(simtest.ClientID); len(leaks) > 0 {
+		t.Errorf("blocks %v are left", leaks)
+	}
+	list, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{LabelSelector: "phoenixnap.com/ip-block-ledger=true"})
+	if err != nil || len(list.Items) > 0 {
+		t.Errorf("ledgers are left: %v, %v", list.Items, err)
+	}
+}
+
+func TestJoiningWithoutAddresses(t *testing.T) {
+	w := newWorld(t, seedOf(2, "", func(c *pnapsim.ClientSeed) { c.AllowForce = []string{pnapsim.ForceJoin} }),
+		func(c *Config) { c.NodeIPBlock, c.WithoutAddress = "", true })
+	w.node(0, true)
+	w.node(1, true)
+	w.start()
+	w.run(3 * time.Minute)
+	w.expectMember(0, "assigned")
+	w.selectNode(0, false)
+	w.run(8 * time.Minute)
+	w.expectMember(0, "none")
+	w.expectMember(1, "assigned")
+}
+
+func TestDryRunChangesNothing(t *testing.T) {
+	for name, block := range map[string]string{"with a block": simtest.NodeBlockID, "without": ""} {
+		t.Run(name, func(t *testing.T) {
+			cidr := "203.0.113.0/28"
+			if block == "" {
+				cidr = ""
+			}
+			w := newWorld(t, seedOf(1, cidr, nil), func(c *Config) { c.NodeIPBlock = block })
+			w.dryRun = true
+			w.node(0, true)
+			w.start()
+			w.run(20 * time.Minute)
+			if changes := w.changes(); changes != 0 {
+				t.Errorf("%d changes", changes)
+			}
+			w.expectTold("Normal DryRun dry run: would")
+			w.expectRoster()
+		})
+	}
+}
+
+// A refusal is told once and the server is left alone for a while.
+func TestRefusalIsTold(t *testing.T) {
+	w := newWorld(t, seedOf(1, "203.0.113.0/28", nil), nil)
+	w.node(0, true)
+	if err := w.sim.Arm(pnapsim.Fault{Method: "POST", Path: "/bmc/v1/servers/*/network-configuration/public-network-configuration/public-networks", Action: pnapsim.FaultStatus, Status: 400, Times: 3}); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	w.run(14 * time.Minute)
+	if got := w.changes(); got != 3 {
+		t.Errorf("%d requests to join in 14 minutes, want 3", got)
+	}
+	w.expectTold("Warning PublicNetworkJoinRefused")
+	w.run(4 * time.Minute)
+	w.expectMember(0, "203.0.113.2 assigned")
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	w := newWorld(t, seedOf(1, "203.0.113.0/28", nil), nil)
+	w.start()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.manager.Run(ctx); err != nil {
+		t.Error(err)
+	}
+}

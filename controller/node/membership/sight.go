@@ -1,0 +1,198 @@
+package membership
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// blocks is what a pass knows of the account's blocks.
+type blocks struct {
+	// View has all blocks that the list shows, and those for the nodes that it does not.
+	plan.View
+	// nodes are the blocks that were bought for the nodes and can be read by their ID.
+	nodes []plan.Sighting
+	// doubtful says that the list and the index of the tag name a block for the nodes that cannot be read by its ID:
+	// nothing is bought in its place.
+	doubtful bool
+	// record is where purchases for the nodes are recorded. unreadable is why its content is not known; nothing is
+	// bought or given back then.
+	record     *purchase.ConfigMap
+	unreadable error
+}
+
+// recorded is the ID of the block that the recorded purchase names; empty when it names none.
+func (b blocks) recorded() string {
+	if b.Purchase == nil {
+		return ""
+	}
+	return b.Purchase.BlockID
+}
+
+func (b blocks) all() []plan.Block {
+	all := make([]plan.Block, 0, len(b.Sightings))
+	for _, s := range b.Sightings {
+		all = append(all, s.Block)
+	}
+	return all
+}
+
+// sight finds the blocks that matter to the nodes: by the ID that the purchase recorded or the user named, in the list
+// and, where that shows none or every one is wanted, by the index of the tag. Each is read by its ID, because the list
+// may omit a new block and show a deleted one for any time.
+func (p *pass) sight(ctx context.Context, every bool) (blocks, error) {
+	if err := p.identify(ctx); err != nil {
+		return blocks{}, err
+	}
+	seen := blocks{record: purchase.NewConfigMap(p.config.Kube, purchase.NodesName)}
+	seen.View = plan.View{Now: p.config.Now(), NetworkID: p.network.ID}
+	seen.Purchase, seen.unreadable = seen.record.Load(ctx)
+	var err error
+	if seen.Sightings, err = p.sightListed(ctx, seen.recorded()); err != nil {
+		return blocks{}, err
+	}
+	search := account.Search{Seen: seen.Sightings, IDs: []string{seen.recorded(), p.config.NodeIPBlock}, After: p.now}
+	if seen.Sightings, err = p.config.Account.Find(ctx, search); err != nil {
+		return blocks{}, err
+	}
+	if every || !slices.ContainsFunc(seen.Sightings, p.isReadable) {
+		search.Seen, search.Owners = seen.Sightings, []plan.Owner{p.owner()}
+		if seen.Sightings, err = p.config.Account.Find(ctx, search); err != nil {
+			return blocks{}, err
+		}
+	}
+	if err := p.sort(ctx, &seen); err != nil {
+		return blocks{}, err
+	}
+	seen.Networks, err = p.networks(ctx, seen.nodes)
+	return seen, err
+}
+
+// isReadable reports whether a block was bought for the nodes and can be read by its ID.
+func (p *pass) isReadable(s plan.Sighting) bool { return !s.Hidden && p.owner().Owns(s.Block) }
+
+// sightListed takes the list, in which the blocks that matter are as their IDs show them.
+func (p *pass) sightListed(ctx context.Context, recorded string) ([]plan.Sighting, error) {
+	listing, err := p.config.Account.Blocks(ctx, p.now)
+	if err != nil {
+		return nil, err
+	}
+	sightings := make([]plan.Sighting, 0, len(listing.Blocks))
+	for _, listed := range listing.Blocks {
+		s := plan.Sighting{Block: listed}
+		if p.owner().Owns(listed) || listed.ID == p.config.NodeIPBlock || listed.ID == recorded {
+			block, found, err := p.config.Account.Block(ctx, listed.ID, p.now)
+			if err != nil {
+				return nil, err
+			}
+			if s.Hidden = !found; found {
+				s.Block = block
+			}
+		}
+		sightings = append(sightings, s)
+	}
+	return sightings, nil
+}
+
+// sort picks the blocks for the nodes. One that is not to be read by its ID and not in the index of the tag either is
+// gone, however long the list goes on showing it.
+func (p *pass) sort(ctx context.Context, seen *blocks) error {
+	hidden := func(s plan.Sighting) bool { return s.Hidden && p.owner().Owns(s.Block) }
+	if slices.ContainsFunc(seen.Sightings, hidden) {
+		tagged, err := p.config.Account.Tagged(ctx, contract.TagNodes, p.now)
+		if err != nil {
+			return err
+		}
+		seen.Sightings = slices.DeleteFunc(slices.Clone(seen.Sightings), func(s plan.Sighting) bool {
+			return hidden(s) && tagged[s.Block.ID] != p.cluster
+		})
+		seen.doubtful = slices.ContainsFunc(seen.Sightings, hidden)
+	}
+	for _, s := range seen.Sightings {
+		if p.isReadable(s) {
+			seen.nodes = append(seen.nodes, s)
+		}
+	}
+	return nil
+}
+
+// networks are the configured network and those that hold one of the blocks, if they can be read.
+func (p *pass) networks(ctx context.Context, bought []plan.Sighting) (map[string]plan.Network, error) {
+	networks := map[string]plan.Network{p.network.ID: p.network}
+	for _, s := range bought {
+		id := s.Block.ResourceID
+		if _, known := networks[id]; known || id == "" || s.Block.ResourceType == "server" {
+			continue
+		}
+		network, err := p.config.Account.Network(ctx, id, p.now)
+		switch {
+		case err == nil:
+			networks[id] = network
+		case !pnap.IsInaccessible(err):
+			return nil, err
+		}
+	}
+	return networks, nil
+}
+
+// identify reads the identity of the cluster once.
+func (m *Manager) identify(ctx context.Context) error {
+	if m.cluster != "" {
+		return nil
+	}
+	namespace, err := m.config.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read the UID of namespace %s, which names the cluster: %w", metav1.NamespaceSystem, err)
+	}
+	if namespace.UID == "" {
+		return fmt.Errorf("namespace %s has no UID to name the cluster by", metav1.NamespaceSystem)
+	}
+	m.cluster, m.namespace = string(namespace.UID), namespace
+	return nil
+}
+
+// adopt records the block that is kept, so that it is found by its ID from now on. A purchase that may yet show its
+// block stays recorded.
+func (p *pass) adopt(ctx context.Context, seen blocks, b plan.Block) error {
+	if !seen.adopts(b) {
+		return nil
+	}
+	next := contract.Purchase{Nonce: nonceOf(b), Time: p.config.Now().UTC().Truncate(time.Second), BlockID: b.ID}
+	if seen.Purchase != nil && seen.Purchase.Nonce == next.Nonce {
+		next.Time = seen.Purchase.Time
+	}
+	return seen.record.Save(ctx, &next)
+}
+
+// adopts reports whether the block is to be recorded in the place of what is recorded. That which cannot be read stays;
+// whatever needs it fails and says so.
+func (b blocks) adopts(kept plan.Block) bool {
+	return b.unreadable == nil && b.recorded() != kept.ID && (!b.PurchaseOpen() || b.shows(kept))
+}
+
+// shows reports whether the last purchase is known to be this block, or another one that can be read.
+func (b blocks) shows(kept plan.Block) bool {
+	if b.recorded() == "" {
+		return nonceOf(kept) == b.Purchase.Nonce
+	}
+	return slices.ContainsFunc(b.nodes, func(s plan.Sighting) bool { return s.Block.ID == b.recorded() })
+}
+
+// nonceOf returns the nonce at the end of the description of a block that was bought; its ID when there is no
+// description.
+func nonceOf(b plan.Block) string {
+	if words := strings.Fields(b.Description); len(words) > 0 {
+		return words[len(words)-1]
+	}
+	return b.ID
+}

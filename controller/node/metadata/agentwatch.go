@@ -1,0 +1,167 @@
+package metadata
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+const (
+	// agentPeriod is how often the Leases of the agents are read: one request, however many Nodes.
+	agentPeriod = 30 * time.Second
+	// agentPeriodUnreachable is the same while some Node is not heard of.
+	agentPeriodUnreachable = 10 * time.Second
+)
+
+// AgentWatch calls the conditions of agents that are silent Unknown: it is their only second writer. An
+// agent that is heard of again writes its own conditions anew.
+type AgentWatch struct {
+	client kubernetes.Interface
+	nodes  corelisters.NodeLister
+	synced cache.InformerSynced
+	events record.EventRecorder
+
+	// heard belongs to the goroutine of Run.
+	heard map[string]*hearing
+}
+
+// NewAgentWatch returns a watch over the agents of the Nodes. It starts nothing.
+func NewAgentWatch(client kubernetes.Interface, nodes coreinformers.NodeInformer, events record.EventRecorder) *AgentWatch {
+	return &AgentWatch{
+		client: client, nodes: nodes.Lister(), synced: nodes.Informer().HasSynced, events: events, heard: map[string]*hearing{},
+	}
+}
+
+// Name of the watch among the framework's controllers.
+func (*AgentWatch) Name() string { return "phoenixnap-agent-watch" }
+
+// Run watches until ctx ends, and then returns nil. After a start it listens for 3 minutes before it calls
+// anybody silent: how long before nobody heard it is not known.
+func (w *AgentWatch) Run(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), w.synced) {
+		return nil
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		period, err := w.sync(ctx, time.Now())
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Conditions of silent agents are not up to date")
+		}
+		timer.Reset(period)
+	}
+}
+
+// sync looks once and returns when to look again.
+func (w *AgentWatch) sync(ctx context.Context, now time.Time) (period time.Duration, err error) {
+	nodes, err := w.nodes.List(labels.Everything())
+	if err != nil {
+		return agentPeriod, fmt.Errorf("list Nodes: %w", err)
+	}
+	period = agentPeriod
+	watched := nodes[:0:0]
+	heard := map[string]*hearing{}
+	for _, node := range nodes {
+		if len(unknown(node, ReasonAgentSilent, now)) == 0 {
+			// No agent, or it is not believed anyway. What is known of it is kept for the time when it speaks again.
+			if before := w.heard[node.Name]; before != nil {
+				heard[node.Name] = before
+			}
+			continue
+		}
+		watched = append(watched, node)
+		if ready := contract.FindNodeCondition(node, corev1.NodeReady); ready != nil && ready.Status == corev1.ConditionUnknown {
+			period = agentPeriodUnreachable
+		}
+	}
+	if err := w.listen(ctx, watched, heard, now); err != nil {
+		return period, err
+	}
+	var problems []error
+	for _, node := range watched {
+		if reason := doubt(node, *w.heard[node.Name], now); reason != "" {
+			problems = append(problems, w.discredit(ctx, node, reason, now))
+		}
+	}
+	return period, errors.Join(problems...)
+}
+
+// listen reads the Leases and remembers since when each agent is silent, beside what is in heard. Leases that cannot be read make
+// nobody silent: the clock of each agent stands until they can.
+func (w *AgentWatch) listen(ctx context.Context, nodes []*corev1.Node, heard map[string]*hearing, now time.Time) error {
+	before := w.heard
+	w.heard = heard
+	if len(nodes) == 0 {
+		return nil
+	}
+	renewed, err := w.leases(ctx)
+	if err != nil {
+		return err // begin anew: what happened meanwhile is not known
+	}
+	for _, node := range nodes {
+		written, _ := lastWritten(node)
+		next := hear(before[node.Name], sign{renewed: renewed[node.Name], written: written}, now)
+		heard[node.Name] = &next
+	}
+	return nil
+}
+
+// leases returns when each agent renewed its Lease last, by its own clock.
+func (w *AgentWatch) leases(ctx context.Context) (map[string]time.Time, error) {
+	list, err := w.client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list the agents' Leases: %w", err)
+	}
+	renewed := map[string]time.Time{}
+	for i := range list.Items {
+		lease := &list.Items[i]
+		if node, ok := strings.CutPrefix(lease.Name, contract.AgentLeasePrefix); ok && lease.Spec.RenewTime != nil {
+			renewed[node] = lease.Spec.RenewTime.Time
+		}
+	}
+	return renewed, nil
+}
+
+// discredit writes the conditions, unless the Node changed meanwhile: the agent may have written it.
+func (w *AgentWatch) discredit(ctx context.Context, node *corev1.Node, reason string, now time.Time) error {
+	conditions := unknown(node, reason, now)
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion},
+		"status":   map[string]any{"conditions": conditions},
+	})
+	if err != nil {
+		return fmt.Errorf("encode the conditions of node %s: %w", node.Name, err)
+	}
+	_, err = w.client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return nil // looked at again next time
+	case err != nil:
+		return fmt.Errorf("patch the conditions of node %s: %w", node.Name, err)
+	}
+	klog.FromContext(ctx).Info("Conditions of a Node are Unknown because its agent is silent", "node", node.Name, "reason", reason)
+	w.events.Event(node, corev1.EventTypeWarning, reason, conditions[0].Message+": its conditions are Unknown")
+	return nil
+}

@@ -1,0 +1,267 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// skew is how far the clocks of the machines in these tests are behind ours.
+const skew = 4 * time.Hour
+
+// post is an AgentWatch at work on a fake API server, in a synctest bubble.
+type post struct {
+	t      *testing.T
+	client *fake.Clientset
+	events *record.FakeRecorder
+}
+
+func newPost(t *testing.T, nodes ...*corev1.Node) (p *post, stop func()) {
+	t.Helper()
+	return newPostOn(t, fake.NewClientset(), nodes...)
+}
+
+func newPostOn(t *testing.T, client *fake.Clientset, nodes ...*corev1.Node) (p *post, stop func()) {
+	t.Helper()
+	p = &post{t: t, client: client, events: record.NewFakeRecorder(100)}
+	for _, node := range nodes {
+		if _, err := p.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		p.renew(node.Name)
+	}
+	factory := informers.NewSharedInformerFactory(p.client, 0)
+	watch := NewAgentWatch(p.client, factory.Core().V1().Nodes(), p.events)
+	ctx, cancel := context.WithCancel(t.Context())
+	factory.Start(ctx.Done())
+	done := make(chan error)
+	go func() { done <- watch.Run(ctx) }()
+	pass(time.Second)
+	return p, func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		factory.Shutdown()
+	}
+}
+
+// watchedNode is a Node whose agent says that all is well, and which has a condition of its own.
+func watchedNode(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+		{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue, Reason: "AllChecksPassed"},
+		{Type: contract.ConditionAnnouncementHealthy, Status: corev1.ConditionFalse, Reason: "NoAnswer"},
+	}}}
+}
+
+func (p *post) renew(node string) {
+	p.t.Helper()
+	now := metav1.NewMicroTime(time.Now().Add(-skew))
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: contract.AgentLeasePrefix + node, Namespace: metav1.NamespaceSystem},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: &now},
+	}
+	leases := p.client.CoordinationV1().Leases(metav1.NamespaceSystem)
+	if _, err := leases.Update(p.t.Context(), lease, metav1.UpdateOptions{}); err == nil {
+		return
+	}
+	if _, err := leases.Create(p.t.Context(), lease, metav1.CreateOptions{}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// live lets an agent renew its Lease every 30 seconds for a while.
+func (p *post) live(node string, d time.Duration) {
+	p.t.Helper()
+	for passed := time.Duration(0); passed < d; passed += 30 * time.Second {
+		p.renew(node)
+		pass(30 * time.Second)
+	}
+}
+
+func (p *post) set(node string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) {
+	p.t.Helper()
+	object, err := p.client.CoreV1().Nodes().Get(p.t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	condition := contract.FindNodeCondition(object, kind)
+	condition.Status, condition.Reason, condition.LastHeartbeatTime = status, reason, metav1.NewTime(time.Now().Add(-skew))
+	if _, err := p.client.CoreV1().Nodes().UpdateStatus(p.t.Context(), object, metav1.UpdateOptions{}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// reasons returns status and reason of both conditions of the agent.
+func (p *post) reasons(node string) string {
+	p.t.Helper()
+	synctest.Wait()
+	object, err := p.client.CoreV1().Nodes().Get(p.t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if ready := contract.FindNodeCondition(object, corev1.NodeReady); len(object.Status.Conditions) != 3 || ready == nil {
+		p.t.Errorf("%s has conditions %v", node, object.Status.Conditions)
+	}
+	var parts []string
+	for _, kind := range agentConditions() {
+		condition := contract.FindNodeCondition(object, kind)
+		parts = append(parts, string(condition.Status)+"/"+condition.Reason)
+	}
+	return strings.Join(parts, " ")
+}
+
+func (p *post) expect(node, want string) {
+	p.t.Helper()
+	if got := p.reasons(node); got != want {
+		p.t.Errorf("%s: %s, want %s", node, got, want)
+	}
+}
+
+const (
+	well   = "True/AllChecksPassed False/NoAnswer"
+	silent = "Unknown/AgentSilent Unknown/AgentSilent"
+	dead   = "Unknown/NodeUnreachable Unknown/NodeUnreachable"
+)
+
+func TestSilentAgentIsNotBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, stop := newPost(t, watchedNode("a"), watchedNode("b"))
+		defer stop()
+		for range 4 {
+			p.renew("b")
+			pass(30 * time.Second)
+		}
+		p.expect("a", well)
+		p.live("b", 2*time.Minute)
+		p.expect("a", silent)
+		p.expect("b", well)
+		if text := <-p.events.Events; !strings.HasPrefix(text, "Warning AgentSilent ") {
+			t.Errorf("event %q", text)
+		}
+		// Once said, it is not said again; when the agent writes anew it is believed anew.
+		p.live("b", 10*time.Minute)
+		p.renew("a")
+		p.set("a", contract.ConditionVLANReady, corev1.ConditionTrue, "AllChecksPassed")
+		p.set("a", contract.ConditionAnnouncementHealthy, corev1.ConditionFalse, "NoAnswer")
+		p.renew("b")
+		pass(90 * time.Second)
+		p.expect("a", well)
+		if len(p.events.Events) > 0 {
+			t.Errorf("further event %q", <-p.events.Events)
+		}
+	})
+}
+
+func TestUnreachableNodeIsNotBelievedSooner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, stop := newPost(t, watchedNode("a"))
+		defer stop()
+		p.live("a", 2*time.Minute)
+		pass(20 * time.Second)
+		p.set("a", corev1.NodeReady, corev1.ConditionUnknown, "NodeStatusUnknown")
+		pass(90 * time.Second)
+		p.expect("a", dead)
+	})
+}
+
+// An agent that outlives its kubelet is not contradicted: the two would write by turns for ever.
+func TestAgentThatOutlivesItsKubeletIsNotContradicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, stop := newPost(t, watchedNode("a"))
+		defer stop()
+		p.set("a", corev1.NodeReady, corev1.ConditionUnknown, "NodeStatusUnknown")
+		p.live("a", 20*time.Minute)
+		p.expect("a", well)
+		if len(p.events.Events) > 0 {
+			t.Errorf("event %q", <-p.events.Events)
+		}
+	})
+}
+
+// The heartbeat of a condition is a sign of life as well; a Lease that is not there is none of death.
+func TestHeartbeatIsASignOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, stop := newPost(t, watchedNode("a"))
+		defer stop()
+		if err := p.client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(t.Context(), contract.AgentLeasePrefix+"a", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			pass(150 * time.Second)
+			p.set("a", contract.ConditionVLANReady, corev1.ConditionTrue, "AllChecksPassed")
+		}
+		p.expect("a", well)
+		pass(leaselessAfter + time.Minute)
+		p.expect("a", silent)
+	})
+}
+
+// An agent that may not renew its Lease contradicts us once, and from then on its heartbeat is enough: the two do not write by
+// turns for ever.
+func TestAgentWithoutALeaseIsContradictedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, stop := newPost(t, watchedNode("a"))
+		defer stop()
+		pass(silentAfter + time.Minute)
+		p.expect("a", silent)
+		for range 20 { // heartbeats as late as they come
+			p.set("a", contract.ConditionVLANReady, corev1.ConditionTrue, "AllChecksPassed")
+			p.set("a", contract.ConditionAnnouncementHealthy, corev1.ConditionFalse, "NoAnswer")
+			pass(330 * time.Second)
+			p.expect("a", well)
+		}
+		if n := len(p.events.Events); n != 1 {
+			t.Errorf("%d events, want that of the first silence alone", n)
+		}
+		// The Lease is renewed again: what counts is the Lease again.
+		p.renew("a")
+		pass(silentAfter + time.Minute)
+		p.expect("a", silent)
+	})
+}
+
+// As long as Leases cannot be read nobody is silent, and for 3 minutes after.
+func TestUnreadableLeasesSilenceNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("the API server is away")
+		})
+		p, stop := newPostOn(t, client, watchedNode("a"))
+		defer stop()
+		pass(20 * time.Minute)
+		p.expect("a", well)
+	})
+}
+
+// A Node without an agent gets no condition, and nobody reads Leases for it.
+func TestNodeWithoutAgentIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := watchedNode("a")
+		node.Status.Conditions = node.Status.Conditions[:1]
+		p, stop := newPost(t, node)
+		defer stop()
+		p.client.ClearActions()
+		pass(10 * time.Minute)
+		synctest.Wait()
+		for _, action := range p.client.Actions() {
+			t.Errorf("unexpected %s of %s", action.GetVerb(), action.GetResource().Resource)
+		}
+	})
+}

@@ -1,0 +1,48 @@
+package metadata
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
+)
+
+// TestOneRefusedNodeKeepsNoOtherWaiting: a Node that cannot be written must not end the pass over all Nodes.
+func TestOneRefusedNodeKeepsNoOtherWaiting(t *testing.T) {
+	const refused = 8 // a pass that ended at the first of them would need one for each, 5 s apart
+	d := newDesk(t, serverNode("good", simtest.Server1ID))
+	for i := range refused {
+		if err := d.client.Tracker().Add(serverNode(fmt.Sprint("refused-", i), simtest.Server2ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var mu sync.Mutex
+	tried := map[string]bool{}
+	d.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch, ok := action.(clienttesting.PatchAction)
+		if !ok || patch.GetName() == "good" {
+			return false, nil, nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		tried[patch.GetName()] = true
+		return true, nil, errors.New("denied by a webhook")
+	})
+	d.config.Window = time.Hour
+	d.run()
+	d.eventually("good", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
+	d.eventually("good", func(map[string]string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(tried) < refused {
+			return fmt.Errorf("%d of %d Nodes were tried", len(tried), refused)
+		}
+		return nil
+	})
+}

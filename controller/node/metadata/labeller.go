@@ -1,0 +1,240 @@
+package metadata
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+const (
+	labelTrue = "true"
+	// retryAfter follows a patch that failed.
+	retryAfter = time.Second
+)
+
+// Labeller keeps the label contract.NodeVLANReady on the Nodes whose agents say that they can carry
+// traffic of the public network.
+type Labeller struct {
+	client   kubernetes.Interface
+	nodes    corelisters.NodeLister
+	synced   cache.InformerSynced
+	events   record.EventRecorder
+	selector labels.Selector
+	wake     chan struct{}
+
+	// seen belongs to the goroutine of Run.
+	seen map[string]sighting
+}
+
+// sighting is since when a Node is in a state, and when it lost the label within memory.
+type sighting struct {
+	state readiness
+	since time.Time
+	lost  []time.Time
+}
+
+// NewLabeller returns a labeller. It registers with the informer and starts nothing. Nodes that
+// selector does not match never get the label; nil matches all.
+func NewLabeller(client kubernetes.Interface, nodes coreinformers.NodeInformer, events record.EventRecorder, selector labels.Selector) (*Labeller, error) {
+	if selector == nil {
+		selector = labels.Everything()
+	}
+	l := &Labeller{
+		client: client, nodes: nodes.Lister(), events: events, selector: selector,
+		wake: make(chan struct{}, 1), seen: map[string]sighting{},
+	}
+	registration, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { l.poke() },
+		UpdateFunc: func(before, after any) { l.compare(before, after) },
+		DeleteFunc: func(any) { l.poke() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch Nodes: %w", err)
+	}
+	l.synced = registration.HasSynced
+	return l, nil
+}
+
+// Name of the labeller among the framework's controllers.
+func (l *Labeller) Name() string { return "phoenixnap-vlan-ready" }
+
+func (l *Labeller) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// compare passes over heartbeats, which are most of what happens to Nodes.
+func (l *Labeller) compare(before, after any) {
+	a, okA := before.(*corev1.Node)
+	b, okB := after.(*corev1.Node)
+	if okA && okB && l.readiness(a) == l.readiness(b) && shaky(a) == shaky(b) && maps.Equal(a.Labels, b.Labels) && a.DeletionTimestamp.Equal(b.DeletionTimestamp) {
+		return
+	}
+	l.poke()
+}
+
+func (l *Labeller) readiness(node *corev1.Node) readiness {
+	return readinessOf(node, l.selector.Matches(labels.Set(node.Labels)) && !contract.ExcludedFromLoadBalancers(node))
+}
+
+// shaky tells whether the kubelet calls the Node not Ready.
+func shaky(node *corev1.Node) bool {
+	kubelet := contract.FindNodeCondition(node, corev1.NodeReady)
+	return kubelet != nil && kubelet.Status != corev1.ConditionTrue
+}
+
+// Run keeps the label until ctx ends, and then returns nil.
+func (l *Labeller) Run(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), l.synced) {
+		return nil
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.wake:
+		case <-timer.C:
+		}
+		again, err := l.sync(ctx, time.Now())
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Label of Nodes is not up to date", "label", contract.NodeVLANReady)
+			again = retryAfter
+		}
+		timer.Stop()
+		if again > 0 {
+			timer.Reset(again)
+		}
+	}
+}
+
+// sync decides and acts once. Labels are given before any is taken, and none is taken when giving
+// failed, so that at no instant fewer Nodes have it than decided.
+func (l *Labeller) sync(ctx context.Context, now time.Time) (again time.Duration, err error) {
+	nodes, err := l.nodes.List(labels.Everything())
+	if err != nil {
+		return 0, fmt.Errorf("list Nodes: %w", err)
+	}
+	byName := make(map[string]*corev1.Node, len(nodes))
+	for _, node := range nodes {
+		byName[node.Name] = node
+	}
+	decided := decide(l.observe(nodes, now), now)
+	for _, name := range decided.give {
+		if err := l.give(ctx, byName[name]); err != nil {
+			return 0, err
+		}
+	}
+	if len(decided.take) > 0 {
+		if err := l.confirm(ctx, decided.supports); err != nil {
+			return 0, err
+		}
+	}
+	for _, name := range decided.take {
+		if err := l.take(ctx, name, now); err != nil {
+			return 0, err
+		}
+	}
+	return decided.again, nil
+}
+
+// confirm asks the API server itself for a Node that has the label and is ready: nothing is taken on the word of a cache.
+func (l *Labeller) confirm(ctx context.Context, supports []string) error {
+	for _, name := range supports {
+		node, err := l.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("get Node %s: %w", name, err)
+		}
+		if l.readiness(node) == ready && node.Labels[contract.NodeVLANReady] == labelTrue && node.DeletionTimestamp == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("none of the Nodes %v is ready any more, so no other one loses label %s", supports, contract.NodeVLANReady)
+}
+
+// observe turns Nodes into values and remembers since when each is in its state.
+func (l *Labeller) observe(nodes []*corev1.Node, now time.Time) []vlanNode {
+	seen := make(map[string]sighting, len(nodes))
+	observed := make([]vlanNode, 0, len(nodes))
+	for _, node := range nodes {
+		if node.DeletionTimestamp != nil {
+			continue
+		}
+		current := sighting{state: l.readiness(node), since: now}
+		if last, ok := l.seen[node.Name]; ok && last.state == current.state {
+			current.since = last.since
+		}
+		current.lost = slices.DeleteFunc(l.seen[node.Name].lost, func(at time.Time) bool { return now.Sub(at) >= memory })
+		seen[node.Name] = current
+		observed = append(observed, vlanNode{
+			name: node.Name, labelled: node.Labels[contract.NodeVLANReady] == labelTrue, state: current.state, since: current.since, shaky: shaky(node), lost: current.lost,
+		})
+	}
+	l.seen = seen
+	return observed
+}
+
+func (l *Labeller) give(ctx context.Context, node *corev1.Node) error {
+	given := labelTrue
+	if err := patchMetadata(ctx, l.client, node.Name, nil, map[string]*string{contract.NodeVLANReady: &given}); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Node may announce addresses", "node", node.Name, "label", contract.NodeVLANReady)
+	l.events.Event(node, corev1.EventTypeNormal, ReasonAdmitted, "The node is ready for the public network: label "+contract.NodeVLANReady+" added")
+	return nil
+}
+
+// take removes the label, unless the API server says that the Node is well after all.
+func (l *Labeller) take(ctx context.Context, name string, now time.Time) error {
+	node, err := l.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get Node %s: %w", name, err)
+	}
+	if state := l.readiness(node); state != notReady && state != doubtful {
+		return nil // the cache learns of it, and then it is decided again
+	}
+	if err := patchMetadata(ctx, l.client, name, nil, map[string]*string{contract.NodeVLANReady: nil}); err != nil {
+		return err
+	}
+	seen := l.seen[name]
+	seen.lost = append(seen.lost, now)
+	l.seen[name] = seen
+	klog.FromContext(ctx).Info("Node may not announce addresses any more", "node", name, "label", contract.NodeVLANReady, "reason", why(node))
+	l.events.Eventf(node, corev1.EventTypeWarning, ReasonExcluded,
+		"The node is not ready for the public network (%s): label %s removed", why(node), contract.NodeVLANReady)
+	return nil
+}
+
+// why names the reason that the agent gives.
+func why(node *corev1.Node) string {
+	condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
+	switch {
+	case condition == nil:
+		return "no condition"
+	case condition.Status == corev1.ConditionTrue:
+		return "the Node is silent, not selected or excluded from load balancers"
+	default:
+		return condition.Reason
+	}
+}

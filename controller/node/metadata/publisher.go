@@ -1,0 +1,279 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+const (
+	// DefaultNetworkWindow is how often the API is asked, and so how old an annotation may be. What agents conclude from it is to
+	// be known within 30 s.
+	DefaultNetworkWindow = 25 * time.Second
+	// settle lets several Nodes that register at once be served by one look at the API.
+	settle = time.Second
+	// afterFailure is when a look at the API that failed, or that met a network in the middle of a change, is repeated.
+	afterFailure = 5 * time.Second
+	// maxMembershipIPs bounds the annotation public-network-ips.
+	maxMembershipIPs = 64
+)
+
+// Servers is the shared list of servers.
+type Servers interface {
+	List(ctx context.Context) (instances.List, error)
+}
+
+// Networks is the shared picture of the public networks.
+type Networks interface {
+	// Network returns a network that was asked for at or after the given time.
+	Network(ctx context.Context, id string, after time.Time) (plan.Network, error)
+}
+
+// NetworkConfig says what a NetworkPublisher works with.
+type NetworkConfig struct {
+	// Client patches Nodes.
+	Client kubernetes.Interface
+	// Nodes is the shared informer.
+	Nodes coreinformers.NodeInformer
+	// Servers and Networks are asked once for each window, however many Nodes there are.
+	Servers  Servers
+	Networks Networks
+	// Events are recorded on Nodes.
+	Events record.EventRecorder
+	// NetworkID is the ID of the public network; empty when load balancers are off.
+	NetworkID string
+	// Announcer is the value of the annotation of that name.
+	Announcer string
+	// Selector selects the Nodes that may announce; the others are told AnnouncerNone. nil means all.
+	Selector labels.Selector
+	// ManagesMembership tells that the controller joins servers to the network itself: then their absence
+	// is not reported here.
+	ManagesMembership bool
+	// Window is how often the API is asked; 0 means DefaultNetworkWindow.
+	Window time.Duration
+}
+
+// NetworkPublisher keeps the annotations of contract.NodeNetwork and the labels of instances.Labels on
+// every Node that has a provider ID, gives those without a zone one, and says which of them lack membership.
+type NetworkPublisher struct {
+	config NetworkConfig
+	wake   chan struct{}
+	synced cache.InformerSynced
+
+	// latest is what was last noticed of the network, in a form that can be compared.
+	latest atomic.Pointer[string]
+
+	// What follows belongs to the goroutine of Run: the network as last read, and the Nodes whose lack of
+	// membership was told, with what was said.
+	network plan.Network
+	told    map[types.UID]string
+	// withheld tells that the network changes, so that a block of it is not told to Nodes yet.
+	withheld bool
+}
+
+// NewNetworkPublisher returns a publisher. It registers with the informer and starts nothing.
+func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
+	if config.Window == 0 {
+		config.Window = DefaultNetworkWindow
+	}
+	if config.Selector == nil {
+		config.Selector = labels.Everything()
+	}
+	p := &NetworkPublisher{config: config, wake: make(chan struct{}, 1), told: map[types.UID]string{}}
+	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { p.register(object) },
+		UpdateFunc: func(_, object any) { p.register(object) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch Nodes: %w", err)
+	}
+	p.synced = registration.HasSynced
+	return p, nil
+}
+
+// Name of the publisher among the framework's controllers.
+func (p *NetworkPublisher) Name() string { return "phoenixnap-node-network" }
+
+// register wakes Run for a Node that has a server and was not told of it yet.
+func (p *NetworkPublisher) register(object any) {
+	node, ok := object.(*corev1.Node)
+	if !ok || node.Spec.ProviderID == "" || node.Annotations[contract.NodeServerID] != "" {
+		return
+	}
+	p.poke()
+}
+
+// Notice takes a network as somebody has read it: a change of its state, its blocks or its members is told to the Nodes
+// soon, not only after the window. It never blocks.
+func (p *NetworkPublisher) Notice(network plan.Network) {
+	if network.ID != p.config.NetworkID {
+		return
+	}
+	seen := fmt.Sprint(network.Status, network.Blocks, network.Members)
+	if before := p.latest.Swap(&seen); before == nil || *before != seen {
+		p.poke()
+	}
+}
+
+func (p *NetworkPublisher) poke() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run publishes until ctx ends, and then returns nil.
+func (p *NetworkPublisher) Run(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), p.synced) {
+		return nil
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	next := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.wake:
+			if early := time.Now().Add(settle); early.Before(next) {
+				next = early
+				timer.Reset(settle)
+			}
+		case <-timer.C:
+			pause := p.config.Window
+			err := p.sync(ctx)
+			if err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "Node annotations are not up to date")
+			}
+			if err != nil || p.withheld {
+				pause = min(pause, afterFailure)
+			}
+			next = time.Now().Add(pause)
+			timer.Reset(pause)
+		}
+	}
+}
+
+// sync brings the annotations of all Nodes in line with the API.
+func (p *NetworkPublisher) sync(ctx context.Context) error {
+	list, err := p.config.Servers.List(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.refresh(ctx); err != nil {
+		return err
+	}
+	nodes, err := p.config.Nodes.Lister().List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list Nodes: %w", err)
+	}
+	blocks := usableBlocks(p.network, published(nodes, p.config.NetworkID))
+	p.withheld = p.network.Status != plan.NetworkReady && len(blocks) < len(p.network.Blocks)
+	var problems []error
+	for _, node := range nodes {
+		if server, ok := serverOf(node, list); ok {
+			problems = append(problems, p.publish(ctx, node, server, blocks))
+		}
+	}
+	p.tellMissing(nodes, list)
+	return errors.Join(problems...)
+}
+
+// refresh reads the network, unless somebody did within the window of the shared picture: Nodes that join in
+// between are told what is known. What was withheld is asked for anew.
+func (p *NetworkPublisher) refresh(ctx context.Context) error {
+	if p.config.NetworkID == "" {
+		return nil
+	}
+	var after time.Time
+	if p.withheld {
+		after = time.Now().Add(-settle)
+	}
+	network, err := p.config.Networks.Network(ctx, p.config.NetworkID, after)
+	if err != nil {
+		return err
+	}
+	if !isVLAN(network.VLAN) {
+		return fmt.Errorf("public network %s: the API names no usable VLAN ID: %d", network.ID, network.VLAN)
+	}
+	p.network = network
+	return nil
+}
+
+// publish patches what differs. A Node that vanishes meanwhile is no problem of ours, but a patch that
+// fails is reported for every Node and repeated in the next window.
+func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, server pnap.Server, blocks []contract.NetworkBlock) error {
+	desired := withoutNetwork(server)
+	if p.config.NetworkID != "" {
+		facts := describe(server, p.network, blocks, p.announcer(node))
+		facts.IPs = firstOf(facts.IPs, maxMembershipIPs)
+		var err error
+		if desired, err = facts.Annotations(); err != nil {
+			return err
+		}
+	}
+	patch, relabel := changes(node.Annotations, desired), labelChanges(node.Labels, instances.Labels(server))
+	if len(patch)+len(relabel) == 0 {
+		return p.locate(ctx, node, server)
+	}
+	klog.FromContext(ctx).V(2).Info("Publishing server and public network to a Node", "node", node.Name, "server", server.ID,
+		"annotations", len(patch), "labels", len(relabel))
+	return patchMetadata(ctx, p.config.Client, node.Name, patch, relabel)
+}
+
+// locate gives a Node its zone, where it has none. A Node that changed meanwhile is looked at again in the next window.
+func (p *NetworkPublisher) locate(ctx context.Context, node *corev1.Node, server pnap.Server) error {
+	zone := zoneChanges(node, server)
+	if len(zone) == 0 {
+		return nil
+	}
+	err := labelUnchanged(ctx, p.config.Client, node, zone)
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+func (p *NetworkPublisher) announcer(node *corev1.Node) string {
+	if !p.config.Selector.Matches(labels.Set(node.Labels)) {
+		return contract.AnnouncerNone
+	}
+	return p.config.Announcer
+}
+
+func serverOf(node *corev1.Node, list instances.List) (pnap.Server, bool) {
+	id, err := contract.ParseProviderID(node.Spec.ProviderID)
+	if err != nil {
+		return pnap.Server{}, false
+	}
+	server, ok := list.ByID[id]
+	return server, ok
+}
+
+// published collects the blocks that Nodes were told of, so that they outlive a restart.
+func published(nodes []*corev1.Node, networkID string) []contract.NetworkBlock {
+	var blocks []contract.NetworkBlock
+	for _, node := range nodes {
+		if facts, ok, err := contract.ParseNodeNetwork(node.Annotations); err == nil && ok && facts.NetworkID == networkID {
+			blocks = append(blocks, facts.Blocks...)
+		}
+	}
+	return blocks
+}

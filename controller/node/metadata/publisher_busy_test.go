@@ -1,0 +1,151 @@
+package metadata
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
+)
+
+// changing is a network that is BUSY until a time.
+type changing struct {
+	until time.Time
+	asked atomic.Int32
+	stale atomic.Bool // it was content with an old picture while blocks were withheld
+}
+
+func (c *changing) Network(_ context.Context, id string, after time.Time) (plan.Network, error) {
+	asked := c.asked.Add(1)
+	network := plan.Network{
+		ID: id, VLAN: 20, Status: plan.NetworkReady,
+		Blocks: []plan.NetworkBlock{{ID: "b", CIDR: netip.MustParsePrefix("203.0.113.0/28")}},
+	}
+	if time.Now().Before(c.until) {
+		network.Status = plan.NetworkBusy
+	}
+	if asked > 1 && time.Now().Before(c.until.Add(afterFailure)) && after.IsZero() {
+		c.stale.Store(true)
+	}
+	return network, nil
+}
+
+type oneServer struct{}
+
+func (oneServer) List(context.Context) (instances.List, error) {
+	return instances.List{ByID: map[string]pnap.Server{simtest.Server1ID: {ID: simtest.Server1ID}}}, nil
+}
+
+// A Node that registers while the network is in the middle of a change learns of its blocks soon after that, however the
+// change falls into the windows; once all is told, the network is asked for no more than before.
+func TestABusyNetworkIsLookedAtAgainSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(serverNode("node-1", simtest.Server1ID))
+		networks := &changing{until: time.Now().Add(DefaultNetworkWindow + time.Second)}
+		factory := informers.NewSharedInformerFactory(client, 0)
+		publisher, err := NewNetworkPublisher(NetworkConfig{
+			Client: client, Nodes: factory.Core().V1().Nodes(), Servers: oneServer{}, Networks: networks,
+			Events: record.NewFakeRecorder(100), NetworkID: simtest.NetworkID, Announcer: contract.AnnouncerKubeVIP,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		factory.StartWithContext(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- publisher.Run(ctx) }()
+		time.Sleep(time.Until(networks.until) + afterFailure + settle)
+		synctest.Wait()
+		node, err := client.CoreV1().Nodes().Get(ctx, "node-1", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told := node.Annotations[contract.NodePublicNetworkBlocks]; !strings.Contains(told, "203.0.113.0/28") {
+			t.Errorf("told is %q, %v after the network was ready", told, afterFailure)
+		}
+		if networks.stale.Load() {
+			t.Error("an old picture was good enough while blocks were withheld")
+		}
+		before := networks.asked.Load()
+		time.Sleep(10 * DefaultNetworkWindow)
+		synctest.Wait()
+		if more := networks.asked.Load() - before; more > 10 {
+			t.Errorf("%d looks in ten windows", more)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		factory.Shutdown()
+	})
+}
+
+// growing is a network that holds a second block from a time on.
+type growing struct{ since time.Time }
+
+func (g growing) now() plan.Network {
+	network := plan.Network{
+		ID: simtest.NetworkID, VLAN: 20, Status: plan.NetworkReady,
+		Blocks: []plan.NetworkBlock{{ID: "a", CIDR: netip.MustParsePrefix("203.0.113.0/28")}},
+	}
+	if !time.Now().Before(g.since) {
+		network.Blocks = append(network.Blocks, plan.NetworkBlock{ID: "b", CIDR: netip.MustParsePrefix("198.51.100.8/29")})
+	}
+	return network
+}
+
+func (g growing) Network(context.Context, string, time.Time) (plan.Network, error) {
+	return g.now(), nil
+}
+
+// What somebody has read of the network is told to the Nodes at once: the agents are to know a block when its first address
+// is published.
+func TestANoticedBlockIsToldSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(serverNode("node-1", simtest.Server1ID))
+		network := growing{since: time.Now().Add(DefaultNetworkWindow / 3)}
+		factory := informers.NewSharedInformerFactory(client, 0)
+		publisher, err := NewNetworkPublisher(NetworkConfig{
+			Client: client, Nodes: factory.Core().V1().Nodes(), Servers: oneServer{}, Networks: network,
+			Events: record.NewFakeRecorder(100), NetworkID: simtest.NetworkID, Announcer: contract.AnnouncerKubeVIP,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		factory.StartWithContext(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- publisher.Run(ctx) }()
+		publisher.Notice(network.now())
+		time.Sleep(time.Until(network.since))
+		publisher.Notice(plan.Network{ID: "another", Status: plan.NetworkReady})
+		publisher.Notice(network.now())
+		time.Sleep(settle + time.Millisecond)
+		synctest.Wait()
+		node, err := client.CoreV1().Nodes().Get(ctx, "node-1", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told := node.Annotations[contract.NodePublicNetworkBlocks]; !strings.Contains(told, "198.51.100.8/29") {
+			t.Errorf("told is %q, %v after the block was noticed", told, settle)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		factory.Shutdown()
+	})
+}

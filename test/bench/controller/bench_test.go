@@ -1,0 +1,40 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
+)
+
+// report prints figures and fails the test for every broken limit.
+func report(t *testing.T, figures []Figure, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Report(t.Output(), figures); err != nil {
+		t.Error(err)
+	}
+}
+
+// The small version of what make bench measures: the calls do not depend on how many Nodes and Services there are.
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	figures, err := MeasureFleet(t.Context(), t.TempDir(), t.Output(), Fleet{
+		Nodes: 60, Services: 20, Published: 20, Settle: 3 * time.Second, Steady: 20 * time.Second, Within: 90 * time.Second,
+	}, simtest.Specs(t))
+	report(t, figures, err)
+}
+
+func TestPublication(t *testing.T) {
+	t.Parallel()
+	figures, err := MeasurePublication(t.Context(), t.TempDir(), 3, simtest.Specs(t))
+	report(t, figures, err)
+}
+
+func TestCalls(t *testing.T) {
+	t.Parallel()
+	figures, err := MeasureCalls(t.Context(), t.TempDir(), t.Output(), 10, simtest.Specs(t))
+	report(t, figures, err)
+}

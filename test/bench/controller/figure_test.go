@@ -1,0 +1,34 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestReport(t *testing.T) {
+	var out strings.Builder
+	err := Report(&out, []Figure{
+		limited("calls_made", 3, "calls", 3), told("took", 1.2345, "s"), limited("writes", 1, "calls", 0), limited("memory", 200.4, "MiB", 200),
+	})
+	if want := "figure calls_made 3 calls\nfigure took 1.23 s\nfigure writes 1 calls\nfigure memory 200.40 MiB\n"; out.String() != want {
+		t.Errorf("printed %q, want %q", out.String(), want)
+	}
+	if want := "writes is 1 calls, more than 0\nmemory is 200.4 MiB, more than 200"; err == nil || err.Error() != want {
+		t.Errorf("broken limits are %v, want %q", err, want)
+	}
+	if err := Report(&out, []Figure{limited("calls_made", 3, "calls", 3)}); err != nil {
+		t.Errorf("a figure at its limit: %v", err)
+	}
+}
+
+func TestPeakOf(t *testing.T) {
+	got, err := peakOf("Name:\tx\nVmPeak:\t 999999 kB\nVmHWM:\t  102400 kB\nVmRSS:\t 1 kB\n")
+	if err != nil || got != 100 {
+		t.Errorf("peak is %g, %v; want 100 MiB", got, err)
+	}
+	for _, status := range []string{"", "VmHWM:", "VmHWM:\t1 MB\n", "VmHWM:\tmuch kB\n"} {
+		if got, err := peakOf(status); err == nil {
+			t.Errorf("peak of %q is %g, want an error", status, got)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+)
+
+// Limits that the figures must keep.
+const (
+	maxInitCalls    = 3
+	maxJoinWrites   = 0
+	maxSteadyCalls  = 2 // a minute, of any operation
+	maxResident     = 200
+	maxServiceCalls = 8
+	maxSharedWrites = 0
+	maxOverhead     = 2 * time.Second
+)
+
+// Room is how many Services find room in shared blocks on a network: ten blocks, one of them the nodes' own, and
+// thirteen usable addresses in a /28.
+const Room = 9 * 13
+
+// Fleet says how large a fleet is and how long it is watched.
+type Fleet struct {
+	// Nodes that register at once.
+	Nodes int
+	// Services that share blocks, more than the network has room for.
+	Services int
+	// Published is how many of the Services find room.
+	Published int
+	// Settle is how long the fleet may take after everything is published, before Steady is measured.
+	Settle, Steady time.Duration
+	// Within bounds each wait.
+	Within time.Duration
+}
+
+// MeasureFleet measures many Nodes that register at once, one that joins later, many Services, and then that
+// nothing happens. Logs go to dir, remarks to out.
+func MeasureFleet(ctx context.Context, dir string, out io.Writer, f Fleet, specs *pnapsim.Specs) (_ []Figure, err error) {
+	r, err := start(ctx, dir, setting{servers: f.Nodes + 1, latency: &pnapsim.Latency{}, shared: true, size: "/28", specs: specs})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.stop()) }()
+	measures := []func(context.Context, io.Writer, Fleet) ([]Figure, error){r.initialise, r.join, r.fill, r.idle}
+	var figures []Figure
+	for _, measure := range measures {
+		more, err := measure(ctx, out, f)
+		figures = append(figures, more...)
+		if err != nil {
+			return figures, err
+		}
+	}
+	return figures, r.broken()
+}
+
+func (r *rig) initialise(ctx context.Context, _ io.Writer, f Fleet) ([]Figure, error) {
+	mark, begin := r.mark(), time.Now()
+	if err := r.register(ctx, 0, f.Nodes); err != nil {
+		return nil, fmt.Errorf("register %d Nodes: %w", f.Nodes, err)
+	}
+	if err := r.initialised(ctx, f.Nodes, f.Within); err != nil {
+		return nil, err
+	}
+	took, made := time.Since(begin), r.since(mark).ofServers()
+	return []Figure{
+		limited(fmt.Sprintf("init_%d_nodes_cloud_calls", f.Nodes), float64(len(made)), "calls", maxInitCalls),
+		told(fmt.Sprintf("init_%d_nodes_took", f.Nodes), took.Seconds(), "s"),
+	}, nil
+}
+
+// join has one more Node register.
+func (r *rig) join(ctx context.Context, out io.Writer, f Fleet) ([]Figure, error) {
+	mark := r.mark()
+	if err := r.register(ctx, f.Nodes, 1); err != nil {
+		return nil, fmt.Errorf("register one more Node: %w", err)
+	}
+	if err := r.initialised(ctx, f.Nodes+1, f.Within); err != nil {
+		return nil, err
+	}
+	made := r.since(mark).writes()
+	_, _ = fmt.Fprint(out, made)
+	return []Figure{limited("join_node_cloud_writes", float64(len(made)), "calls", maxJoinWrites)}, nil
+}
+
+// fill creates the Services and waits until as many of them are published as the network has room for.
+func (r *rig) fill(ctx context.Context, _ io.Writer, f Fleet) ([]Figure, error) {
+	if f.Services == 0 {
+		return nil, nil
+	}
+	begin := time.Now()
+	if err := r.createServices(ctx, f.Services); err != nil {
+		return nil, fmt.Errorf("create %d Services: %w", f.Services, err)
+	}
+	err := r.eventually(ctx, time.Second, f.Within, func(ctx context.Context) error {
+		published, err := r.published(ctx)
+		if err == nil && published != f.Published {
+			err = fmt.Errorf("%d of %d Services are published", published, f.Published)
+		}
+		return err
+	})
+	return []Figure{told(fmt.Sprintf("publish_%d_services_took", f.Published), time.Since(begin).Seconds(), "s")}, err
+}
+
+// idle watches how nothing happens.
+func (r *rig) idle(ctx context.Context, out io.Writer, f Fleet) ([]Figure, error) {
+	if err := pause(ctx, f.Settle); err != nil {
+		return nil, err
+	}
+	mark := r.mark()
+	if err := pause(ctx, f.Steady); err != nil {
+		return nil, err
+	}
+	made := r.since(mark).api()
+	operation, perMinute := made.busiest()
+	_, _ = fmt.Fprintf(out, "busiest operation of the steady state: %s\n", operation)
+	if perMinute > maxSteadyCalls {
+		_, _ = fmt.Fprint(out, made)
+	}
+	peak, err := resident(r.controller.PID())
+	return []Figure{
+		limited("steady_cloud_calls_per_minute", float64(perMinute), "calls/min", maxSteadyCalls),
+		told("steady_cloud_writes", float64(len(made.writes())), "calls"),
+		limited(fmt.Sprintf("controller_rss_%d_nodes", f.Nodes), peak, "MiB", maxResident),
+	}, errors.Join(err, r.alive())
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

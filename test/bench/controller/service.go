@@ -1,0 +1,93 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+func (r *rig) services() typedcorev1.ServiceInterface {
+	return r.kube.CoreV1().Services(metav1.NamespaceDefault)
+}
+
+func (r *rig) createService(ctx context.Context, name string) error {
+	_, err := r.services().Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// createServices creates many at once.
+func (r *rig) createServices(ctx context.Context, count int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for i := range count {
+		group.Go(func() error { return r.createService(ctx, fmt.Sprintf("web-%03d", i)) })
+	}
+	return group.Wait()
+}
+
+// publish creates a Service and returns how long it took until its address was published.
+func (r *rig) publish(ctx context.Context, name string) (time.Duration, error) {
+	watch, err := r.services().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	if err != nil {
+		return 0, fmt.Errorf("watch Service %s: %w", name, err)
+	}
+	defer watch.Stop()
+	begin := time.Now()
+	if err := r.createService(ctx, name); err != nil {
+		return 0, err
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case event := <-watch.ResultChan():
+			if service, isService := event.Object.(*corev1.Service); isService && len(service.Status.LoadBalancer.Ingress) > 0 {
+				return time.Since(begin), nil
+			}
+		case <-timer.C:
+			return 0, fmt.Errorf("no address for Service %s after %s (controller's log: %s)", name, patience, r.log)
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+}
+
+// remove deletes a Service and returns how long it took until it was gone.
+func (r *rig) remove(ctx context.Context, name string, within time.Duration) (time.Duration, error) {
+	begin := time.Now()
+	if err := r.services().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return 0, err
+	}
+	err := r.eventually(ctx, 50*time.Millisecond, within, func(ctx context.Context) error {
+		_, err := r.services().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("not gone: Service %s (%w)", name, err)
+	})
+	return time.Since(begin), err
+}
+
+// published counts the Services that have an address.
+func (r *rig) published(ctx context.Context) (int, error) {
+	list, err := r.services().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	count := 0
+	for i := range list.Items {
+		if len(list.Items[i].Status.LoadBalancer.Ingress) > 0 {
+			count++
+		}
+	}
+	return count, nil
+}

@@ -1,0 +1,178 @@
+//go:build linux
+
+package failover
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+)
+
+// apiPort is where nodes reach the API server, on the loopback interface of each namespace.
+const apiPort = 6443
+
+// cluster is the API server, as the contenders use it.
+type cluster struct {
+	plane *controlplane.ControlPlane
+	kube  kubernetes.Interface
+	dir   string
+	nodes int
+}
+
+// newCluster starts a control plane with the shipped rights and policies.
+func newCluster(ctx context.Context, dir string, nodes int) (*cluster, error) {
+	plane, err := controlplane.Start(ctx, controlplane.Options{})
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{plane: plane, dir: dir, nodes: nodes}
+	if err := c.furnish(ctx); err != nil {
+		_ = plane.Stop() // the first error says more
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *cluster) furnish(ctx context.Context) (err error) {
+	if c.kube, err = kubernetes.NewForConfig(c.plane.Config()); err != nil {
+		return fmt.Errorf("client of the control plane: %w", err)
+	}
+	root, err := tools.ModuleRoot()
+	if err != nil {
+		return err
+	}
+	if err := c.plane.ApplyFiles(ctx, filepath.Join(root, "deploy/overlays/kubeadm-agent"), filepath.Join(root, "deploy/kube-vip/kube-vip.yaml")); err != nil {
+		return err
+	}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "echo", Annotations: map[string]string{contract.KubeVIPAddresses: virtual.String()}},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerIP: virtual.String(),
+			Ports: []corev1.ServicePort{{Port: echoPort, Protocol: corev1.ProtocolUDP}},
+		},
+	}
+	if _, err := c.kube.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create the Service: %w", err)
+	}
+	return nil
+}
+
+// kubeconfig writes the kubeconfig of a program on a node.
+func (c *cluster) kubeconfig(path string, config *rest.Config) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return controlplane.WriteKubeconfig(path, config, fmt.Sprintf("https://127.0.0.1:%d", apiPort))
+}
+
+// agent is the agents' announcer, with the rights of the shipped ServiceAccount.
+func (c *cluster) agent(ctx context.Context) (contender, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return contender{}, fmt.Errorf("find this program: %w", err)
+	}
+	keys := filepath.Join(c.dir, "key")
+	if err := os.WriteFile(keys, []byte(contract.FormatAnnouncerKey(contract.AnnouncerKey{1, 2, 3})), 0o600); err != nil {
+		return contender{}, err
+	}
+	config := func(i int) string { return filepath.Join(c.dir, "agent-"+nodeName(i), "kubeconfig") }
+	for i := range c.nodes {
+		token, err := c.plane.ServiceAccountOn(ctx, metav1.NamespaceSystem, "phoenixnap-agent", nodeName(i))
+		if err != nil {
+			return contender{}, err
+		}
+		if err := c.kubeconfig(config(i), token); err != nil {
+			return contender{}, err
+		}
+	}
+	return contender{
+		name: "agent",
+		command: func(i int) (argv, env []string) {
+			return []string{self, NodeCommand, "-name", nodeName(i), "-source", nodeAddress(i).String(), "-keys", keys, "-kubeconfig", config(i)}, nil
+		},
+		clean:   func(context.Context) error { return nil },
+		settled: c.allMembers,
+	}, nil
+}
+
+// allMembers tells whether every node is a member of the announcers' view.
+func (c *cluster) allMembers(ctx context.Context) bool {
+	d, err := store.New(c.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem), networkID).Read(ctx)
+	if err != nil || d.View == "" {
+		return false
+	}
+	view, err := election.ParseView(d.View)
+	return err == nil && len(view.Members) == c.nodes
+}
+
+// timers are those of kube-vip's election, in seconds, and the pause between its announcements.
+type timers struct {
+	name                   string
+	lease, deadline, retry int
+	announce               time.Duration
+}
+
+// kubeVIPTimers are kube-vip's: what it has without being told (v1.0.0), and the fastest that it takes: its election works
+// with whole seconds, of which the lease must be longer than the deadline, and that longer than 1.2 retries (client-go,
+// leaderelection); an announcement every 500 ms is the fastest that is not ignored.
+func kubeVIPTimers() []timers {
+	return []timers{
+		{name: "kube_vip", lease: 5, deadline: 3, retry: 1, announce: 3 * time.Second},
+		{name: "kube_vip_fast", lease: 3, deadline: 2, retry: 1, announce: 500 * time.Millisecond},
+	}
+}
+
+// kubeVIP is the real kube-vip.
+func (c *cluster) kubeVIP(ctx context.Context, s *segment, t timers) (contender, error) {
+	program, err := tools.Binary(ctx, "kube-vip-v1.0.0")
+	if err != nil {
+		return contender{}, err
+	}
+	token, err := c.plane.ServiceAccount(ctx, metav1.NamespaceSystem, "kube-vip")
+	if err != nil {
+		return contender{}, err
+	}
+	home := filepath.Join(c.dir, "home")
+	if err := c.kubeconfig(filepath.Join(home, ".kube", "config"), token); err != nil {
+		return contender{}, err
+	}
+	return contender{
+		name: t.name,
+		command: func(i int) (argv, env []string) {
+			return []string{program, "manager"}, []string{
+				"HOME=" + home, "vip_arp=true", "vip_interface=" + publicLink, "vip_subnet=32", "svc_enable=true", "svc_election=true",
+				"cp_enable=false", "cp_namespace=kube-system", "vip_nodename=" + nodeName(i), "prometheus_server=127.0.0.1:0",
+				fmt.Sprintf("vip_leaseduration=%d", t.lease), fmt.Sprintf("vip_renewdeadline=%d", t.deadline), fmt.Sprintf("vip_retryperiod=%d", t.retry),
+				fmt.Sprintf("vip_arpRate=%d", t.announce.Milliseconds()),
+			}
+		},
+		clean: func(ctx context.Context) error { return c.afterKubeVIP(ctx, s) },
+	}, nil
+}
+
+// afterKubeVIP removes what killed kube-vips have left: addresses and leases.
+func (c *cluster) afterKubeVIP(ctx context.Context, s *segment) error {
+	for _, node := range s.nodes {
+		if err := removeAddress(node, virtual); err != nil {
+			return err
+		}
+	}
+	err := c.kube.CoordinationV1().Leases(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("delete kube-vip's leases: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+//go:build linux
+
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
+)
+
+// contender is a kind of announcer: a program on each node.
+type contender struct {
+	// name is that in figures.
+	name string
+	// command is the program of a node.
+	command func(i int) (argv, env []string)
+	// clean removes what killed programs have left; it is called while none runs.
+	clean func(ctx context.Context) error
+	// settled tells whether all nodes take part; nil where that shows nowhere.
+	settled func(ctx context.Context) bool
+}
+
+// fleet is the programs of a contender that run.
+type fleet struct {
+	contender contender
+	nodes     []*space.Space
+	dir       string
+	programs  []*exec.Cmd
+}
+
+// start starts the program on every node.
+func (f *fleet) start() error {
+	f.programs = make([]*exec.Cmd, len(f.nodes))
+	for i, node := range f.nodes {
+		log, err := os.OpenFile(filepath.Join(f.dir, f.contender.name+"-"+node.Name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			return err
+		}
+		argv, env := f.contender.command(i)
+		cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // it is ended by a fault, or by stop
+		cmd.Env, cmd.Stdout, cmd.Stderr = append(node.Environment(), env...), log, log
+		err = errors.Join(node.Start(cmd), log.Close())
+		if err != nil {
+			return fmt.Errorf("start %s on %s: %w", f.contender.name, node.Name, err)
+		}
+		f.programs[i] = cmd
+	}
+	return nil
+}
+
+// signal sends a signal to the program of a node.
+func (f *fleet) signal(i int, signal syscall.Signal) error {
+	if err := f.programs[i].Process.Signal(signal); err != nil {
+		return fmt.Errorf("signal %s on %s: %w", f.contender.name, f.nodes[i].Name, err)
+	}
+	return nil
+}
+
+// stop kills every program and removes what they have left.
+func (f *fleet) stop(ctx context.Context) error {
+	for _, p := range f.programs {
+		if p != nil {
+			_ = p.Process.Kill() // one that has ended already
+			_ = p.Wait()         // how it ended was decided here
+		}
+	}
+	f.programs = nil
+	return f.contender.clean(ctx)
+}

@@ -1,0 +1,96 @@
+//go:build linux
+
+package failover
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/heartbeat"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/speaker"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/boottime"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
+)
+
+// networkID is that of the public network.
+const networkID = "60473c2509268bc77fd06d29"
+
+// NodeCommand is the argument with which the program is the announcer of one node.
+const NodeCommand = "node"
+
+// RunNode announces the address of the Service on one node until ctx ends: the agent's announcer as it is shipped, without
+// the agent's checks of the VLAN interface, which a veth is not.
+func RunNode(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet(NodeCommand, flag.ContinueOnError)
+	name := flags.String("name", "", "name of the Node")
+	source := flags.String("source", "", "its address on the public network")
+	keys := flags.String("keys", "", "file with the key of the heartbeats")
+	kubeconfig := flags.String("kubeconfig", "", "how to reach the API server")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	own, err := netip.ParseAddr(*source)
+	if err != nil {
+		return fmt.Errorf("--source: %w", err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(store.ClientConfig(config))
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	seed := fnv.New64a()
+	_, _ = seed.Write([]byte(*name)) // never fails
+	public := func() string { return publicLink }
+	var h *speaker.Herald
+	h = speaker.New(speaker.Config{
+		Node:    *name,
+		NewCore: func(c election.Config) speaker.Core { return election.New(c) },
+		NewStore: func(network string) speaker.Store {
+			return store.New(client.CoreV1().ConfigMaps(metav1.NamespaceSystem), network)
+		},
+		Line: heartbeat.Config{Interface: public, Source: func() netip.Addr { return own }, Keys: heartbeat.NewKeyFile(*keys)},
+		Responder: responder.New(responder.Config{Interface: public, Seed: seed.Sum64(), Watch: func(ctx context.Context, changed func()) error {
+			return netstate.Watch(ctx, func() {
+				changed()
+				h.Changed()
+			})
+		}}),
+		Network:    func() string { return networkID },
+		Facts:      facts,
+		AskGateway: func(ctx context.Context) bool { return askGateway(ctx, own) },
+		Off:        func(context.Context, string) (bool, error) { return false, nil },
+		Clock:      boottime.Now,
+	})
+	return h.Run(ctx)
+}
+
+// facts are those of a node that can announce the one address.
+func facts() election.Facts {
+	link, err := packet.Look(publicLink)
+	return election.Facts{
+		Link: err == nil && link.Up, Candidate: true, HasGateway: true, Known: true, Wanted: map[netip.Addr]bool{virtual: true},
+	}
+}
+
+func askGateway(ctx context.Context, own netip.Addr) bool {
+	asker := arp.NewAsker()
+	asker.Rounds, asker.Interval = 2, 150*time.Millisecond
+	answers, err := asker.Ask(ctx, publicLink, []arp.Question{{Target: gateway, Source: own}})
+	return err == nil && answers[0].Replied
+}

@@ -1,0 +1,263 @@
+//go:build linux
+
+package failover
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+)
+
+// The network: nodes, gateway and a bridge between them that stands for the provider's switch, and a client beyond the
+// gateway.
+const (
+	publicLink = "public" // of a node, in the place of its VLAN interface
+	echoPort   = 7000
+)
+
+var (
+	block         = netip.MustParsePrefix("203.0.113.0/27")
+	gateway       = netip.MustParseAddr("203.0.113.1")
+	virtual       = netip.MustParseAddr("203.0.113.20") // of the Service
+	clientNet     = netip.MustParsePrefix("198.51.100.1/24")
+	clientAddress = netip.MustParsePrefix("198.51.100.10/24")
+)
+
+// nodeAddress is the address of a node on the public network.
+func nodeAddress(i int) netip.Addr { return netip.AddrFrom4([4]byte{203, 0, 113, byte(2 + i)}) }
+
+// segment is the network.
+type segment struct {
+	wire, gateway, client, witness *space.Space
+	nodes                          []*space.Space
+	macs                           [][6]byte // of the nodes
+}
+
+// newSegment builds the network with a number of nodes.
+func newSegment(nodes int) (s *segment, err error) {
+	s = &segment{}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	for name, host := range map[string]**space.Space{"switch": &s.wire, "gateway": &s.gateway, "client": &s.client, "witness": &s.witness} {
+		if *host, err = space.Open(name); err != nil {
+			return nil, err
+		}
+	}
+	if err = s.bridge(); err != nil {
+		return nil, err
+	}
+	for i := range nodes {
+		node, err := space.Open(nodeName(i))
+		if err != nil {
+			return nil, err
+		}
+		s.nodes = append(s.nodes, node)
+		if err := s.attach(i); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.route()
+}
+
+func nodeName(i int) string { return fmt.Sprintf("node-%c", 'a'+i) }
+
+func (s *segment) close() {
+	for _, each := range append(slices.Clone(s.nodes), s.wire, s.gateway, s.client, s.witness) {
+		if each != nil {
+			each.Close()
+		}
+	}
+}
+
+func (s *segment) bridge() error {
+	bridge := netlink.NewLinkAttrs()
+	bridge.Name = "br"
+	if err := s.wire.Net.LinkAdd(&netlink.Bridge{LinkAttrs: bridge}); err != nil {
+		return fmt.Errorf("make the switch: %w", err)
+	}
+	return up(s.wire, "br")
+}
+
+// cable connects two hosts.
+func cable(a *space.Space, nameA string, b *space.Space, nameB string) error {
+	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nameA}, PeerName: nameB, PeerNamespace: netlink.NsFd(b.Fd())}
+	if err := a.Net.LinkAdd(pair); err != nil {
+		return fmt.Errorf("connect %s with %s: %w", a.Name, b.Name, err)
+	}
+	return errors.Join(up(a, nameA), up(b, nameB))
+}
+
+func up(h *space.Space, name string) error {
+	link, err := h.Net.LinkByName(name)
+	if err == nil {
+		err = h.Net.LinkSetUp(link)
+	}
+	if err != nil {
+		return fmt.Errorf("host %s: set %s up: %w", h.Name, name, err)
+	}
+	return nil
+}
+
+func addressed(h *space.Space, name string, address netip.Prefix) error {
+	link, err := h.Net.LinkByName(name)
+	if err == nil {
+		err = h.Net.AddrAdd(link, &netlink.Addr{IPNet: ipNet(address)})
+	}
+	if err != nil {
+		return fmt.Errorf("host %s: give %s the address %s: %w", h.Name, name, address, err)
+	}
+	return nil
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// plug connects a host with the switch.
+func (s *segment) plug(h *space.Space, link, port string) error {
+	if err := cable(h, link, s.wire, port); err != nil {
+		return err
+	}
+	member, err := s.wire.Net.LinkByName(port)
+	if err != nil {
+		return fmt.Errorf("find port %s: %w", port, err)
+	}
+	bridge, err := s.wire.Net.LinkByName("br")
+	if err != nil {
+		return fmt.Errorf("find the switch: %w", err)
+	}
+	if err := s.wire.Net.LinkSetMaster(member, bridge); err != nil {
+		return fmt.Errorf("plug %s into the switch: %w", port, err)
+	}
+	return nil
+}
+
+func portOf(i int) string { return fmt.Sprintf("port-%c", 'a'+i) }
+
+// attach makes a node: one interface on the public network by which replies leave, and kube-proxy's part, which sends what
+// comes for the Service to its only endpoint, an echo on the node itself.
+func (s *segment) attach(i int) error {
+	node := s.nodes[i]
+	if err := s.plug(node, publicLink, portOf(i)); err != nil {
+		return err
+	}
+	if err := addressed(node, publicLink, netip.PrefixFrom(nodeAddress(i), block.Bits())); err != nil {
+		return err
+	}
+	if err := defaultRoute(node, gateway); err != nil {
+		return err
+	}
+	link, err := node.Net.LinkByName(publicLink)
+	if err != nil {
+		return fmt.Errorf("host %s: find %s: %w", node.Name, publicLink, err)
+	}
+	s.macs = append(s.macs, [6]byte(link.Attrs().HardwareAddr))
+	rules := fmt.Sprintf("table ip service {\n chain prerouting {\n  type nat hook prerouting priority dstnat\n  ip daddr %s udp dport %d dnat to %s:%d\n }\n}\n",
+		virtual, echoPort, nodeAddress(i), echoPort)
+	return load(node, rules)
+}
+
+// load runs nft (nftables) in a host.
+func load(h *space.Space, rules string) error {
+	nft, err := tools.Program("nft")
+	if err != nil {
+		return err
+	}
+	var output strings.Builder
+	cmd := exec.Command(nft, "-f", "-") //nolint:noctx // it ends at once
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(rules), &output, &output
+	if err = h.Start(cmd); err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		return fmt.Errorf("host %s: load nftables rules: %w: %s", h.Name, err, output.String())
+	}
+	return nil
+}
+
+func defaultRoute(h *space.Space, via netip.Addr) error {
+	if err := h.Net.RouteAdd(&netlink.Route{Gw: via.AsSlice(), Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}); err != nil {
+		return fmt.Errorf("host %s: default route by %s: %w", h.Name, via, err)
+	}
+	return nil
+}
+
+// route makes the gateway. Its ARP entries are kept for hours, as routers keep theirs: only an announcement moves an address.
+func (s *segment) route() error {
+	err := errors.Join(
+		s.plug(s.gateway, publicLink, "port-gateway"),
+		addressed(s.gateway, publicLink, netip.PrefixFrom(gateway, block.Bits())),
+		s.plug(s.witness, publicLink, "port-witness"),
+		addressed(s.witness, publicLink, netip.PrefixFrom(witnessAddress, block.Bits())),
+		cable(s.gateway, "clients", s.client, "eth0"),
+		addressed(s.gateway, "clients", clientNet),
+		addressed(s.client, "eth0", clientAddress),
+	)
+	if err != nil {
+		return err
+	}
+	for name, value := range map[string]string{
+		"ipv4/ip_forward": "1",
+		"ipv4/neigh/" + publicLink + "/base_reachable_time_ms": "14400000",
+		"ipv4/neigh/" + publicLink + "/delay_first_probe_time": "14400",
+		"ipv4/conf/" + publicLink + "/send_redirects":          "0",
+	} {
+		if err := s.gateway.Sysctl(name, value); err != nil {
+			return err
+		}
+	}
+	return defaultRoute(s.client, clientNet.Addr())
+}
+
+// cut cuts the port of a node, or mends it: nothing passes in either direction, and the node's own interface stays up.
+func (s *segment) cut(i int, off bool) error {
+	port, err := s.wire.Net.LinkByName(portOf(i))
+	if err != nil {
+		return fmt.Errorf("find port %s: %w", portOf(i), err)
+	}
+	if off {
+		err = s.wire.Net.LinkSetNoMaster(port)
+	} else {
+		var bridge netlink.Link
+		if bridge, err = s.wire.Net.LinkByName("br"); err == nil {
+			err = s.wire.Net.LinkSetMaster(port, bridge)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("switch port %s: %w", portOf(i), err)
+	}
+	return nil
+}
+
+// removeAddress takes an address off a node; that it is not there is no error.
+func removeAddress(node *space.Space, address netip.Addr) error {
+	all, err := node.Net.AddrList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("host %s: list addresses: %w", node.Name, err)
+	}
+	for _, a := range all {
+		if have, _ := netip.AddrFromSlice(a.IP.To4()); have != address {
+			continue
+		}
+		link, err := node.Net.LinkByIndex(a.LinkIndex)
+		if err == nil {
+			err = node.Net.AddrDel(link, &a)
+		}
+		if err != nil {
+			return fmt.Errorf("host %s: remove %s: %w", node.Name, address, err)
+		}
+	}
+	return nil
+}

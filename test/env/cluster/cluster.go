@@ -1,0 +1,301 @@
+//go:build linux
+
+// Package cluster is a small Kubernetes cluster on simulated phoenixNAP servers: a real control plane, the
+// shipped controller and agents, real kube-vip and kube-proxy, and a simulated account behind the API.
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+)
+
+// kubeSystem is where the ServiceAccounts are.
+const kubeSystem = "kube-system"
+
+// ServiceAccounts of the manifests.
+const (
+	controllerAccount = "phoenixnap-cloud-controller-manager"
+	agentAccount      = "phoenixnap-agent"
+	kubeVIPAccount    = "kube-vip"
+)
+
+// Options say what the cluster is made of.
+type Options struct {
+	// Dir keeps logs and kubeconfigs.
+	Dir string
+	// Announcer is who announces addresses: contract.AnnouncerAgent, or kube-vip where it is empty.
+	Announcer string
+	// KubeVIP is the version of kube-vip, v1.0.0 or v0.9.1.
+	KubeVIP string
+	// KubeVIPSettings replace settings of the shipped manifest of kube-vip: name of the variable → value.
+	KubeVIPSettings map[string]string
+	// Class is the spec.loadBalancerClass of the Service; empty for none.
+	Class string
+	// Scale is how many seconds of the account's time pass in a second; 0 means 1.
+	Scale float64
+	// Servers is how many servers the account has, at most as many as the block of the nodes has room for; 0 means 2.
+	Servers int
+	// Account, where not nil, changes what the account holds before it is simulated.
+	Account func(*pnapsim.AccountSeed)
+	// Client is the API client of the controller, one of the account's; the zero value is the one that every account has.
+	Client pnapsim.ClientSeed
+	// MemoryMiB is the memory of the virtual machine where the lab is in one; 0 leaves it to the lab.
+	MemoryMiB int
+	// Files are more files for the servers: name below lab.Path → path on this machine.
+	Files map[string]string
+	// Programs are more programs of this machine that the servers find in their PATH.
+	Programs []string
+	// Kubelets leaves all that the manifests say to kubelets and to whoever applies them: the API server is left as it starts,
+	// and the servers get Files and kube-proxy alone, and reach the account's API as the controller's pod has to.
+	Kubelets bool
+	// AgentFlags are added to the command line of every agent.
+	AgentFlags []string
+	// Auto begins with servers as phoenixNAP delivers them, outside of the public network and without its VLAN: the controller
+	// joins them, and the agents configure them. Their default route leads into the private network, from which no way
+	// leads to clients.
+	Auto bool
+}
+
+// Cluster is what has been started so far. Its Start methods are to be called in the order in which they
+// stand here; Stop ends whatever was started.
+type Cluster struct {
+	// Sim is the simulated account.
+	Sim *Simulator
+	// ControlPlane is etcd and kube-apiserver.
+	ControlPlane *controlplane.ControlPlane
+	// Kube is a client with all rights.
+	Kube kubernetes.Interface
+	// Lab is the network with its servers.
+	Lab *lab.Lab
+	// Servers are the servers of the account.
+	Servers []Server
+
+	options    Options
+	root       string
+	guest      bool // the account is another cluster's
+	controller *subprocess.Process
+	managers   []*subprocess.Process
+	supervisor *supervisor
+	heartbeats map[string]context.CancelFunc
+	beating    sync.WaitGroup
+}
+
+// New prepares a cluster; it starts nothing.
+func New(o Options) (*Cluster, error) {
+	root, err := tools.ModuleRoot()
+	if err != nil {
+		return nil, fmt.Errorf("find the source tree: %w", err)
+	}
+	if o.Scale == 0 {
+		o.Scale = 1
+	}
+	if o.Servers == 0 {
+		o.Servers = 2
+	}
+	if o.Client.ID == "" {
+		o.Client = pnapsim.ClientSeed{ID: clientID, Secret: clientSecret}
+	}
+	all, err := servers(o.Servers)
+	if err != nil {
+		return nil, err
+	}
+	if o.Auto {
+		bare(all)
+	}
+	return &Cluster{options: o, root: root, Servers: all, heartbeats: map[string]context.CancelFunc{}}, nil
+}
+
+// StartAccount starts the simulated phoenixNAP account: a public network and the servers in it.
+func (c *Cluster) StartAccount(ctx context.Context) error {
+	account := seed(c.Servers)
+	if c.options.Account != nil {
+		c.options.Account(&account.Accounts[0])
+	}
+	sim, err := startSimulator(ctx, c.options.Dir, account, c.options.Scale)
+	c.Sim = sim
+	return err
+}
+
+// ShareAccount puts the cluster into the account of another one, which has to be stopped after it, in place of StartAccount.
+func (c *Cluster) ShareAccount(of *Cluster) { c.Sim, c.guest = of.Sim, true }
+
+// StartControlPlane starts etcd and kube-apiserver with what users install: the rights of the programs, and the policies that
+// confine them. Nobody makes pods of the Deployment and the DaemonSet; the programs are started later.
+func (c *Cluster) StartControlPlane(ctx context.Context) error {
+	cp, err := controlplane.Start(ctx, controlplane.Options{
+		LogDir: c.options.Dir, Names: []string{management.Addr().String()},
+	})
+	if err != nil {
+		return fmt.Errorf("start the control plane: %w", err)
+	}
+	c.ControlPlane = cp
+	if c.Kube, err = kubernetes.NewForConfig(cp.Config()); err != nil {
+		return fmt.Errorf("client of the control plane: %w", err)
+	}
+	if err := controlplane.WriteKubeconfig(c.AdminKubeconfig(), cp.Config(), ""); err != nil {
+		return fmt.Errorf("write the kubeconfig: %w", err)
+	}
+	if c.options.Kubelets {
+		return nil
+	}
+	if c.options.Announcer == contract.AnnouncerAgent {
+		return cp.ApplyFiles(ctx, filepath.Join(c.root, "deploy/overlays/kubeadm-agent"))
+	}
+	return cp.ApplyFiles(ctx, filepath.Join(c.root, "deploy/overlays/kubeadm"), c.kubeVIPManifest())
+}
+
+// AdminKubeconfig is the path of a kubeconfig with all rights.
+func (c *Cluster) AdminKubeconfig() string { return filepath.Join(c.options.Dir, "admin.kubeconfig") }
+
+func (c *Cluster) kubeVIPManifest() string {
+	return filepath.Join(c.root, "deploy/kube-vip/kube-vip.yaml")
+}
+
+// StartController starts the shipped controller as the ServiceAccount of its manifest.
+func (c *Cluster) StartController(ctx context.Context) error {
+	program, err := tools.Product(ctx, "./controller")
+	if err != nil {
+		return fmt.Errorf("build the controller: %w", err)
+	}
+	config, err := c.ControlPlane.ServiceAccount(ctx, kubeSystem, controllerAccount)
+	if err != nil {
+		return fmt.Errorf("token of the controller: %w", err)
+	}
+	kubeconfig := filepath.Join(c.options.Dir, "controller.kubeconfig")
+	if err := controlplane.WriteKubeconfig(kubeconfig, config, ""); err != nil {
+		return fmt.Errorf("kubeconfig of the controller: %w", err)
+	}
+	secret := filepath.Join(c.options.Dir, "cloud-sa.json")
+	if err := os.WriteFile(secret, c.cloudConfig(c.Sim.URL), 0o600); err != nil {
+		return fmt.Errorf("config secret of the controller: %w", err)
+	}
+	port, err := freePort(ctx)
+	if err != nil {
+		return err
+	}
+	c.controller, err = c.background("controller", program,
+		"--cloud-provider=phoenixnap", "--cloud-config="+secret, "--kubeconfig="+kubeconfig,
+		"--leader-elect=false", "--authentication-skip-lookup=true",
+		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port), "--cert-dir="+filepath.Join(c.options.Dir, "controller-certs"), "--v=2")
+	return err
+}
+
+// cloudConfig is the file cloud-sa.json of the secret pnap-cloud-config, for who reaches the API at a URL.
+func (c *Cluster) cloudConfig(url string) []byte {
+	membership := ""
+	if c.options.Auto {
+		membership = fmt.Sprintf(",\n  \"manageMembership\": true,\n  \"nodeIPBlock\": %q", NodeBlockID)
+	}
+	return fmt.Appendf(nil, `{
+  "clientID": %q,
+  "clientSecret": %q,
+  "location": %q,
+  "base-url": %q,
+  "loadbalancer": "%s://%s"%s
+}
+`, c.options.Client.ID, c.options.Client.Secret, Location, url, cmp.Or(c.options.Announcer, contract.AnnouncerKubeVIP), NetworkID, membership)
+}
+
+// background starts a program of the host that Stop ends; its output goes to <name>.log.
+func (c *Cluster) background(name, program string, args ...string) (*subprocess.Process, error) {
+	log, err := os.Create(c.logFile(name))
+	if err != nil {
+		return nil, fmt.Errorf("log of %s: %w", name, err)
+	}
+	defer log.Close()
+	// Not CommandContext: it outlives the context of its start and ends with Stop.
+	cmd := exec.Command(program, args...) //nolint:noctx // see above
+	cmd.Dir, cmd.Stdout, cmd.Stderr = c.options.Dir, log, log
+	process, err := subprocess.Start(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return process, nil
+}
+
+func (c *Cluster) logFile(name string) string { return filepath.Join(c.options.Dir, name+".log") }
+
+// nodeConfig is the client of a server's kubelet.
+func (c *Cluster) nodeConfig(name string) (*rest.Config, error) {
+	config, err := c.ControlPlane.User("system:node:"+name, "system:nodes")
+	if err != nil {
+		return nil, fmt.Errorf("certificate of node %s: %w", name, err)
+	}
+	return config, nil
+}
+
+// beat keeps a Node ready until silence.
+func (c *Cluster) beat(ctx context.Context, k *kubelet) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.heartbeats[k.name] = cancel
+	c.beating.Go(func() { k.run(ctx) })
+}
+
+// silence ends the heartbeat of a server's Node.
+func (c *Cluster) silence(server string) {
+	if cancel := c.heartbeats[server]; cancel != nil {
+		cancel()
+	}
+}
+
+// Stop ends everything that was started, the newest first.
+func (c *Cluster) Stop() error {
+	var errs []error
+	if c.supervisor != nil {
+		c.supervisor.stop()
+	}
+	for _, s := range c.Servers {
+		c.silence(s.Name)
+	}
+	c.beating.Wait()
+	if c.controller != nil {
+		errs = append(errs, c.controller.Stop(10*time.Second))
+	}
+	for _, m := range c.managers {
+		errs = append(errs, m.Stop(10*time.Second))
+	}
+	if c.Lab != nil {
+		errs = append(errs, c.Lab.Stop())
+	}
+	if c.ControlPlane != nil {
+		errs = append(errs, c.ControlPlane.Stop())
+	}
+	if c.Sim != nil && !c.guest {
+		errs = append(errs, c.Sim.stop())
+	}
+	return errors.Join(errs...)
+}
+
+// freePort finds a port that nobody listens on. The controller cannot tell which port it took, so there is a
+// moment in which another program may take it; the controller then ends with a clear error.
+func freePort(ctx context.Context) (int, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer listener.Close() //nolint:errcheck // it has served its purpose
+	address, ok := listener.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, fmt.Errorf("find a free port: %v is no TCP address", listener.Addr())
+	}
+	return address.Port, nil
+}

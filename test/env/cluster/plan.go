@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+)
+
+// The simulated account.
+const (
+	// Account is the account's name in the simulator.
+	Account = "demo"
+	// Location is the site of everything.
+	Location = "ASH"
+	// NetworkID is the ID of the public network.
+	NetworkID = "60473c2509268bc77fd06d29"
+	// NodeBlockID is the ID of the user's own block, from which the servers have their addresses.
+	NodeBlockID = "60473a6115e34466c9f8f083"
+	// VLAN is the VLAN ID of the public network.
+	VLAN = 56
+
+	clientID     = "ccm"
+	clientSecret = "a-secret-that-must-not-leak"
+)
+
+// PublicInterface is the name of the VLAN interface on the public network.
+const PublicInterface = "bond0.56"
+
+// Server is one of the cluster's servers.
+type Server struct {
+	wire.Server
+	// Public is its address on the public network, from the user's node block; the zero value where the controller is to
+	// choose it.
+	Public netip.Prefix
+}
+
+// PodAddress is where the backend of the server listens.
+func (s Server) PodAddress() netip.Addr {
+	host := s.Pods.Masked().Addr().As4()
+	host[3] = 10
+	return netip.AddrFrom4(host)
+}
+
+// servers are the bare servers of the account, srv-a, srv-b and so on. Each has an address of the node block, after the
+// gateway's.
+func servers(count int) ([]Server, error) {
+	all := make([]Server, count)
+	public := nodeGateway
+	for i := range all {
+		number := byte(i + 1)
+		if public = public.Next(); !nodeBlock.Contains(public.Next()) { // the last address is the broadcast address
+			return nil, fmt.Errorf("%d servers: block %s has room for %d", count, nodeBlock, i)
+		}
+		all[i] = Server{
+			Server: wire.Server{
+				Name: "srv-" + string(rune('a'+i)), ID: fmt.Sprintf("66a1f0c2b5d3e4f5a6b7c8%02x", number),
+				Private: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, 10 + number}), management.Bits()),
+				Pods:    netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, number, 0}), 24),
+			},
+			Public: netip.PrefixFrom(public, nodeBlock.Bits()),
+		}
+	}
+	return all, nil
+}
+
+// bare makes the servers ones that nobody has set up for the public network.
+func bare(all []Server) {
+	for i := range all {
+		all[i].Public, all[i].Router = netip.Prefix{}, management.Addr()
+	}
+}
+
+// nodeBlock is the user's block for the servers' own addresses; its first usable address is the gateway.
+var (
+	nodeBlock   = netip.MustParsePrefix("203.0.113.0/29")
+	nodeGateway = netip.MustParseAddr("203.0.113.1")
+	// management is where servers reach the API server, over the private network.
+	management = netip.MustParsePrefix("10.0.0.1/24")
+	clientNet  = netip.MustParsePrefix("198.51.100.0/24")
+	podRange   = netip.MustParsePrefix("10.244.0.0/16")
+)
+
+// privateVLAN is the VLAN ID of the account's private network.
+const privateVLAN = 4
+
+// seed is the account as its user set it up in the portal: a public network with a block for the nodes, and
+// the servers with an address as its members. The controller's client is judged by all rules of the simulator.
+func seed(all []Server) pnapsim.Seed {
+	account := pnapsim.AccountSeed{
+		ID: Account,
+		Clients: []pnapsim.ClientSeed{{
+			ID: clientID, Secret: clientSecret, Judged: true, RequestsPerMinute: 600,
+		}},
+		Networks: []pnapsim.NetworkSeed{{ID: NetworkID, Name: "public", Location: Location, VLAN: VLAN}},
+		Blocks: []pnapsim.BlockSeed{{
+			ID: NodeBlockID, Name: "addresses of the nodes", Location: Location, CIDR: nodeBlock.String(), Network: NetworkID,
+		}},
+	}
+	for _, s := range all {
+		server := pnapsim.ServerSeed{
+			ID: s.ID, Hostname: s.Name, Location: Location, Type: "s1.c1.small", NetworkType: "PRIVATE_ONLY",
+			PrivateIPs: []string{s.Private.Addr().String()}, Gateway: s.Router.String(),
+		}
+		if s.Public.IsValid() {
+			server.Gateway = nodeGateway.String()
+			server.Networks = []pnapsim.MembershipSeed{{Network: NetworkID, IPs: []string{s.Public.Addr().String()}}}
+		}
+		account.Servers = append(account.Servers, server)
+	}
+	return pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}}
+}
+
+// Gateway is the gateway of the block of the nodes.
+func Gateway() netip.Addr { return nodeGateway }
+
+// Management is the address on the private network at which the servers reach the API server.
+func Management() netip.Prefix { return management }

@@ -1,0 +1,343 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+)
+
+// Names of the files that the servers find in the lab's directory.
+const (
+	kubeVIPFile = "kube-vip"
+	proxyFile   = "kube-proxy"
+	agentFile   = "phoenixnap-agent"
+	backendFile = "backend"
+	proxyConfig = "kube-proxy.kubeconfig"
+	kubeVIPHome = "kube-vip"
+	servicePort = 80
+)
+
+// Ports on which the backend of every server listens: the first for HTTP and for UDP, the other for HTTP.
+const (
+	BackendPort      = 8080
+	OtherBackendPort = 8081
+)
+
+// StartServers builds the network with the servers, each with the programs that it will need, and configures
+// their VLAN interfaces as the user would, where the servers have an address for them.
+func (c *Cluster) StartServers(ctx context.Context) error {
+	files, err := c.serverFiles(ctx)
+	if err != nil {
+		return err
+	}
+	log, err := os.Create(c.logFile("lab"))
+	if err != nil {
+		return fmt.Errorf("log of the lab: %w", err)
+	}
+	config := lab.Config{
+		PrivateVLAN: privateVLAN, Management: management, ClientNet: clientNet,
+		HostPorts: []uint16{uint16(c.ControlPlane.Port())}, //nolint:gosec // a TCP port
+		FeedURL:   c.Sim.URL, Files: files, Programs: append([]string{"nft", "setpriv"}, c.options.Programs...), Log: log,
+		MemoryMiB: c.options.MemoryMiB,
+	}
+	if c.options.Kubelets {
+		port, err := c.Sim.port()
+		if err != nil {
+			return err
+		}
+		config.Machine, config.HostPorts = true, append(config.HostPorts, port)
+	}
+	for _, s := range c.Servers {
+		config.Servers = append(config.Servers, s.Server)
+	}
+	if c.Lab, err = lab.Start(ctx, config); err != nil {
+		return fmt.Errorf("%w (its log: %s)", err, log.Name())
+	}
+	for _, s := range c.Servers {
+		if !s.Public.IsValid() {
+			continue
+		}
+		if err := c.Lab.ConfigureVLAN(ctx, lab.VLAN{Server: s.Name, ID: VLAN, Address: s.Public, Gateway: nodeGateway}); err != nil {
+			return fmt.Errorf("configure VLAN %d on %s: %w", VLAN, s.Name, err)
+		}
+	}
+	return nil
+}
+
+// serverFiles are the programs and kubeconfigs of the servers: name in the lab → path on this machine.
+func (c *Cluster) serverFiles(ctx context.Context) (map[string]string, error) {
+	files := map[string]string{}
+	maps.Copy(files, c.options.Files)
+	for name, build := range map[string]func() (string, error){
+		kubeVIPFile + ".bin": func() (string, error) { return tools.Binary(ctx, "kube-vip-"+c.options.KubeVIP) },
+		proxyFile:            func() (string, error) { return tools.Binary(ctx, "kube-proxy") },
+		agentFile:            func() (string, error) { return tools.Product(ctx, "./agent") },
+		backendFile:          func() (string, error) { return tools.Product(ctx, "./test/env/cluster/cmd/backend") },
+	} {
+		if c.options.Kubelets && name != proxyFile || c.options.Announcer == contract.AnnouncerAgent && name == kubeVIPFile+".bin" {
+			continue
+		}
+		path, err := build()
+		if err != nil {
+			return nil, fmt.Errorf("program %s of the servers: %w", name, err)
+		}
+		files[name] = path
+	}
+	for name, user := range c.users() {
+		config, err := user(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("credentials %s: %w", name, err)
+		}
+		path := filepath.Join(c.options.Dir, "servers", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return nil, fmt.Errorf("credentials %s: %w", name, err)
+		}
+		if err := controlplane.WriteKubeconfig(path, config, c.apiServerFromServers()); err != nil {
+			return nil, fmt.Errorf("credentials %s: %w", name, err)
+		}
+		files[name] = path
+	}
+	return files, nil
+}
+
+// users are whom the servers' programs are for the API server, by the name of the kubeconfig. Each agent is the pod on its
+// own Node.
+func (c *Cluster) users() map[string]func(context.Context) (*rest.Config, error) {
+	if c.options.Kubelets {
+		return c.kubeletUsers()
+	}
+	users := map[string]func(context.Context) (*rest.Config, error){
+		proxyConfig: func(context.Context) (*rest.Config, error) { return c.ControlPlane.User("system:kube-proxy") },
+	}
+	if c.options.Announcer != contract.AnnouncerAgent {
+		users[kubeVIPHome+"/.kube/config"] = func(ctx context.Context) (*rest.Config, error) {
+			return c.ControlPlane.ServiceAccount(ctx, kubeSystem, kubeVIPAccount)
+		}
+	}
+	for _, s := range c.Servers {
+		users[agentConfig(s.Name)] = func(ctx context.Context) (*rest.Config, error) {
+			return c.ControlPlane.ServiceAccountOn(ctx, kubeSystem, agentAccount, s.Name)
+		}
+	}
+	return users
+}
+
+// agentConfig is the name of the kubeconfig of a server's agent.
+func agentConfig(server string) string { return "agent-" + server + ".kubeconfig" }
+
+// apiServerFromServers is where the servers reach the API server: over their private network.
+func (c *Cluster) apiServerFromServers() string {
+	return "https://" + netip.AddrPortFrom(management.Addr(), uint16(c.ControlPlane.Port())).String() //nolint:gosec // a TCP port
+}
+
+// JoinServers registers the servers as Nodes, as their kubelets would, and starts kube-proxy and a backend on each.
+func (c *Cluster) JoinServers(ctx context.Context) error {
+	if err := c.RegisterNodes(ctx); err != nil {
+		return err
+	}
+	for _, s := range c.Servers {
+		if err := c.StartPrograms(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RegisterNodes registers the servers as Nodes, as their kubelets would; nothing runs on them.
+func (c *Cluster) RegisterNodes(ctx context.Context) error {
+	for _, s := range c.Servers {
+		if err := c.RegisterNode(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RegisterNode registers one server as a Node and keeps that ready.
+func (c *Cluster) RegisterNode(ctx context.Context, s Server) error {
+	config, err := c.nodeConfig(s.Name)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("client of node %s: %w", s.Name, err)
+	}
+	k := &kubelet{client: client, name: s.Name, ip: s.Private.Addr()}
+	if err := k.register(ctx); err != nil {
+		return err
+	}
+	c.beat(ctx, k)
+	return nil
+}
+
+// StartPrograms starts kube-proxy and a backend on a server.
+func (c *Cluster) StartPrograms(ctx context.Context, s Server) error {
+	if _, err := c.Lab.StartProcess(ctx, lab.Program{
+		Host: lab.PodOf(s.Name), Name: "backend-" + s.Name,
+		Args: []string{
+			lab.Path(backendFile), "--listen", fmt.Sprintf(":%d,:%d", BackendPort, OtherBackendPort), "--udp", fmt.Sprintf(":%d", BackendPort),
+			"--name", s.Name,
+		},
+	}); err != nil {
+		return fmt.Errorf("start the backend on %s: %w", s.Name, err)
+	}
+	return c.StartProxy(ctx, s)
+}
+
+// StartProxy starts kube-proxy on a server.
+func (c *Cluster) StartProxy(ctx context.Context, s Server) error {
+	// Makes the kernel load nf_tables: two kube-proxies that ask for it at the same instant may be refused.
+	if out, err := c.Lab.Exec(ctx, s.Name, "nft", "list", "tables"); err != nil || out.Code != 0 {
+		return fmt.Errorf("nftables on %s: exit code %d, %s: %w", s.Name, out.Code, out.Stderr, err)
+	}
+	if _, err := c.Lab.StartProcess(ctx, lab.Program{
+		Host: s.Name, Name: "kube-proxy-" + s.Name,
+		Args: []string{
+			lab.Path(proxyFile), "--kubeconfig=" + lab.Path(proxyConfig), "--hostname-override=" + s.Name,
+			"--proxy-mode=nftables", "--cluster-cidr=" + podRange.String(),
+			// The kernel's limits are not the namespace's to change.
+			"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
+			"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249",
+		},
+	}); err != nil {
+		return fmt.Errorf("start kube-proxy on %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// asPod leaves a program the capabilities that the agent's container has, as a container runtime does.
+func asPod(capabilities string) []string {
+	return []string{"setpriv", "--bounding-set", "-all," + capabilities, "--inh-caps", "-all", "--no-new-privs"}
+}
+
+// StartAgents starts the shipped agent on every server as the ServiceAccount of its manifest.
+func (c *Cluster) StartAgents(ctx context.Context) error {
+	for _, s := range c.Servers {
+		if err := c.StartAgent(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StartAgent starts the shipped agent on one server.
+func (c *Cluster) StartAgent(ctx context.Context, s Server) error {
+	prefix, flags := asPod("+net_raw"), c.options.AgentFlags
+	if c.options.Auto {
+		prefix, flags = asPod("+net_raw,+net_admin"), append([]string{"--manage=vlan,return-path"}, flags...)
+	}
+	if _, err := c.Lab.StartProcess(ctx, lab.Program{
+		Host: s.Name, Name: "agent-" + s.Name, Args: slices.Concat(prefix, c.agentCommand("run", s.Name), flags),
+	}); err != nil {
+		return fmt.Errorf("start the agent on %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// AnnouncerKeyFile is the file of the servers that HandOverKey writes, for the agents' flag --announcer-key-file.
+const AnnouncerKeyFile = "announcer.key"
+
+// HandOverKey waits for the Secret with the agents' key, which the controller makes, and puts it where a pod has it mounted.
+func (c *Cluster) HandOverKey(ctx context.Context) error {
+	var last error
+	for {
+		secret, err := c.Kube.CoreV1().Secrets(kubeSystem).Get(ctx, contract.AnnouncerSecret, metav1.GetOptions{})
+		if err == nil {
+			return c.Lab.WriteFile(ctx, AnnouncerKeyFile, secret.Data[contract.AnnouncerSecretKey], 0o600)
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("key of the agents: %w", last)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// Diagnose runs `agent diagnose` on a server.
+func (c *Cluster) Diagnose(ctx context.Context, server string, flags ...string) (lab.Output, error) {
+	return c.Lab.Exec(ctx, server, append(c.agentCommand("diagnose", server), flags...)...)
+}
+
+func (c *Cluster) agentCommand(command, server string) []string {
+	return []string{lab.Path(agentFile), command, "--node-name", server, "--kubeconfig", lab.Path(agentConfig(server))}
+}
+
+// SuperviseKubeVIP begins to run kube-vip wherever the shipped DaemonSet would.
+func (c *Cluster) SuperviseKubeVIP(ctx context.Context) error {
+	shipped, err := loadWorkload(c.kubeVIPManifest())
+	if err != nil {
+		return err
+	}
+	c.supervisor = &supervisor{
+		workload: shipped, programs: c.Lab, program: lab.Path(kubeVIPFile + ".bin"),
+		override: map[string]string{
+			"vip_interface": PublicInterface, // the line that the manifest asks its user to edit
+			// Outside of a pod kube-vip v1.0.0 looks for its kubeconfig below HOME, newer ones where told.
+			"HOME": lab.Path(kubeVIPHome), "k8s_config_file": lab.Path(kubeVIPHome + "/.kube/config"),
+			"cp_namespace": kubeSystem,
+		},
+		running: map[string]int{}, dead: map[string]bool{},
+	}
+	maps.Copy(c.supervisor.override, c.options.KubeVIPSettings)
+	return c.supervisor.start(context.WithoutCancel(ctx), c.Kube)
+}
+
+// KubeVIPRunsOn tells whether the supervisor has kube-vip running on a server.
+func (c *Cluster) KubeVIPRunsOn(server string) bool { return c.supervisor.runsOn(server) }
+
+// Kill takes a server away at once: all its processes and its port on the switch. The endpoint of its backend is
+// marked as not ready, as the endpoint slice controller does when a Node is gone.
+func (c *Cluster) Kill(ctx context.Context, server string) error {
+	if err := c.TakeAway(ctx, server); err != nil {
+		return err
+	}
+	return c.setEndpointReady(ctx, server, false)
+}
+
+// TakeAway is Kill without regard to endpoints.
+func (c *Cluster) TakeAway(ctx context.Context, server string) error {
+	if c.supervisor != nil {
+		c.supervisor.forget(server)
+	}
+	c.silence(server)
+	return c.Lab.KillServer(ctx, server)
+}
+
+// CopyLogs copies what the servers' programs have written so far into the directory of logs, and returns where.
+func (c *Cluster) CopyLogs(ctx context.Context) (string, error) {
+	processes, err := c.Lab.Processes(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(c.options.Dir, "servers")
+	for _, p := range processes {
+		raw, err := c.Lab.Log(ctx, p.Name)
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(dir, p.Name+".log"), raw, 0o600); err != nil {
+			return "", fmt.Errorf("copy the log of %s: %w", p.Name, err)
+		}
+	}
+	return dir, nil
+}

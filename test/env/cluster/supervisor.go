@@ -1,0 +1,196 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+)
+
+// terminationGrace is how long a pod has between SIGTERM and SIGKILL (terminationGracePeriodSeconds).
+const terminationGrace = 30 * time.Second
+
+// awaitExit is how long one look for the end of a program lasts. The lab ends after those that are under way.
+const awaitExit = 3 * time.Second
+
+// processes is what the supervisor needs of the lab.
+type processes interface {
+	StartProcess(ctx context.Context, p lab.Program) (int, error)
+	Signal(ctx context.Context, id int, signal syscall.Signal) error
+	Await(ctx context.Context, id int, timeout time.Duration) (lab.Process, error)
+}
+
+// supervisor stands in for the DaemonSet controller and the kubelets: it keeps one instance of kube-vip on
+// every live server whose Node the DaemonSet's node affinity admits, starts it again when it crashes, and ends it with
+// SIGTERM where it is not admitted any more. It looks at nothing else.
+type supervisor struct {
+	workload workload
+	programs processes
+	program  string
+	override map[string]string
+
+	mu      sync.Mutex
+	running map[string]int // process ID by server
+	dead    map[string]bool
+
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// start begins to watch Nodes.
+func (s *supervisor) start(ctx context.Context, client kubernetes.Interface) error {
+	ctx, s.cancel = context.WithCancel(ctx)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	informer := factory.Core().V1().Nodes().Informer()
+	changed := make(chan *corev1.Node, 64)
+	tell := func(obj any, gone bool) {
+		if node, ok := obj.(*corev1.Node); ok {
+			if gone { // as one that no pod may run on
+				node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+			}
+			select {
+			case changed <- node:
+			case <-ctx.Done():
+			}
+		}
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { tell(obj, false) }, UpdateFunc: func(_, obj any) { tell(obj, false) },
+		DeleteFunc: func(obj any) {
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			tell(obj, true)
+		},
+	}); err != nil {
+		return fmt.Errorf("watch nodes: %w", err)
+	}
+	factory.Start(ctx.Done())
+	s.done.Go(func() {
+		defer factory.Shutdown()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case node := <-changed:
+				if err := s.sync(ctx, node); err != nil && ctx.Err() == nil {
+					klog.FromContext(ctx).Error(err, "supervise kube-vip", "node", node.Name)
+				}
+			}
+		}
+	})
+	return nil
+}
+
+// stop ends the watch, not the programs.
+func (s *supervisor) stop() {
+	if s.cancel != nil {
+		s.cancel()
+	}
+	s.done.Wait()
+}
+
+// forget makes the supervisor leave a dead server alone.
+func (s *supervisor) forget(server string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead[server] = true
+	delete(s.running, server)
+}
+
+// runsOn tells whether kube-vip runs on the server.
+func (s *supervisor) runsOn(server string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, running := s.running[server]
+	return running
+}
+
+// sync brings one server to where its Node says it should be.
+func (s *supervisor) sync(ctx context.Context, node *corev1.Node) error {
+	admitted, err := s.workload.mayRunOn(node)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, running := s.running[node.Name]
+	switch {
+	case s.dead[node.Name], admitted == running:
+		return nil
+	case admitted:
+		return s.run(ctx, node.Name)
+	default:
+		delete(s.running, node.Name)
+		return s.end(ctx, id)
+	}
+}
+
+func (s *supervisor) run(ctx context.Context, server string) error {
+	env, err := s.workload.environment(server, s.override)
+	if err != nil {
+		return err
+	}
+	id, err := s.programs.StartProcess(ctx, lab.Program{
+		Host: server, Name: "kube-vip-" + server, Args: append([]string{s.program}, s.workload.container.Args...), Env: env,
+	})
+	if err != nil {
+		return fmt.Errorf("start kube-vip on %s: %w", server, err)
+	}
+	s.running[server] = id
+	s.done.Go(func() { s.restart(ctx, server, id) })
+	return nil
+}
+
+// restart waits for the end of a program that nobody asked for, and starts it again, as a kubelet does.
+func (s *supervisor) restart(ctx context.Context, server string, id int) {
+	for {
+		process, err := s.programs.Await(ctx, id, awaitExit)
+		if err != nil {
+			return
+		}
+		if process.Exited {
+			break
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running[server] != id {
+		return // it was ended, or its server is gone
+	}
+	delete(s.running, server)
+	klog.FromContext(ctx).Info("kube-vip ended by itself and is started again", "node", server)
+	if err := s.run(ctx, server); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "supervise kube-vip", "node", server)
+	}
+}
+
+func (s *supervisor) end(ctx context.Context, id int) error {
+	if err := s.programs.Signal(ctx, id, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("end kube-vip: %w", err)
+	}
+	process, err := s.programs.Await(ctx, id, terminationGrace)
+	if err != nil {
+		return fmt.Errorf("wait for the end of kube-vip: %w", err)
+	}
+	if process.Exited {
+		return nil
+	}
+	if err := s.programs.Signal(ctx, id, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill kube-vip: %w", err)
+	}
+	return errors.New("kube-vip outlived its grace period and was killed")
+}

@@ -1,0 +1,161 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
+)
+
+// readyPoll is how often the API server is asked while it starts.
+const readyPoll = 50 * time.Millisecond
+
+// server is one of the two processes.
+type server struct {
+	name    string
+	process *subprocess.Process
+	log     string
+}
+
+// startServer starts a program whose output goes to a file. It outlives ctx.
+func startServer(ctx context.Context, program, log string, args []string) (*server, error) {
+	file, err := os.Create(log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, args...)
+	cmd.Stdout, cmd.Stderr = file, file
+	// Variables such as ETCD_NAME would configure etcd; proxies are of no use on loopback.
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(log), "TMPDIR=" + os.TempDir()}
+	process, err := subprocess.Start(cmd)
+	if err != nil {
+		return nil, err
+	}
+	name, _, _ := strings.Cut(filepath.Base(log), ".")
+	return &server{name: name, process: process, log: log}, nil
+}
+
+// watch returns an error if the server ends before ready is closed.
+func (s *server) watch(ctx context.Context, ready <-chan struct{}) error {
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return nil
+	case <-s.process.Done():
+		err := s.process.Wait()
+		if err == nil {
+			err = errors.New("exit status 0")
+		}
+		return fmt.Errorf("%s ended: %w: its log ends with: %s", s.name, err, s.lastLines())
+	}
+}
+
+// lastLines returns the end of the log in one line, for an error.
+func (s *server) lastLines() string {
+	content, err := os.ReadFile(s.log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return strings.Join(lines[max(0, len(lines)-5):], "; ")
+}
+
+// untilReady asks until /readyz says ok and the namespaces default and kube-system are there.
+func untilReady(ctx context.Context, config *rest.Config) error {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	ticker := time.NewTicker(readyPoll)
+	defer ticker.Stop()
+	for {
+		err := readyOnce(ctx, client)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w (last answer: %w)", context.Cause(ctx), err)
+		case <-ticker.C:
+		}
+	}
+}
+
+func readyOnce(ctx context.Context, client kubernetes.Interface) error {
+	if err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+		return err
+	}
+	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+		if _, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// etcdArguments has etcd serve on loopback over TLS and let in only holders of a certificate of its own
+// authority. Nothing is synced to disk: the data live as long as the process.
+func etcdArguments(dir string, clientPort, peerPort int) []string {
+	client, peer := fmt.Sprintf("https://127.0.0.1:%d", clientPort), fmt.Sprintf("https://127.0.0.1:%d", peerPort)
+	tls := func(prefix string) []string {
+		return []string{
+			"--" + prefix + "cert-file=" + filepath.Join(dir, etcdServerFile+".crt"),
+			"--" + prefix + "key-file=" + filepath.Join(dir, etcdServerFile+".key"),
+			"--" + prefix + "trusted-ca-file=" + filepath.Join(dir, etcdAuthorityFile+".crt"),
+			"--" + prefix + "client-cert-auth",
+		}
+	}
+	return slices.Concat(tls(""), tls("peer-"), []string{
+		"--name=etcd",
+		"--data-dir=" + filepath.Join(dir, "etcd"),
+		"--listen-client-urls=" + client,
+		"--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer,
+		"--initial-advertise-peer-urls=" + peer,
+		"--initial-cluster=etcd=" + peer,
+		"--socket-reuse-port",
+		"--unsafe-no-fsync",
+		"--log-level=warn",
+	})
+}
+
+// apiServerArguments has kube-apiserver serve on loopback. A loopback address cannot be an endpoint of the
+// Service "kubernetes", hence no endpoint reconciler.
+func apiServerArguments(dir string, etcdPort, port int) []string {
+	file := func(name string) string { return filepath.Join(dir, name) }
+	return []string{
+		fmt.Sprintf("--etcd-servers=https://127.0.0.1:%d", etcdPort),
+		"--etcd-cafile=" + file(etcdAuthorityFile+".crt"),
+		"--etcd-certfile=" + file(etcdClientFile+".crt"),
+		"--etcd-keyfile=" + file(etcdClientFile+".key"),
+		"--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", port),
+		"--permit-port-sharing",
+		"--endpoint-reconciler-type=none",
+		"--cert-dir=" + dir,
+		"--tls-cert-file=" + file(apiServerFile+".crt"),
+		"--tls-private-key-file=" + file(apiServerFile+".key"),
+		"--client-ca-file=" + file(authorityFile+".crt"),
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + file(serviceAccountFile+".key"),
+		"--service-account-signing-key-file=" + file(serviceAccountFile+".key"),
+		"--service-cluster-ip-range=" + ServiceCIDR,
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged",
+	}
+}

@@ -1,0 +1,29 @@
+//go:build linux
+
+// Command prepare makes ready what tests and the network lab need of the system: packages, the tools that
+// configure a network, and the parts of a virtual machine. It says before what it installs.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/fixes"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := kernel.Prepare(ctx, "nft", "iptables", "ip", "bridge", "tc", "setpriv", "dbus-daemon")
+	if err == nil {
+		_, err = fixes.Unpack(ctx)
+	}
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "prepare:", err)
+		os.Exit(1)
+	}
+}

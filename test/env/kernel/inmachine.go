@@ -1,0 +1,126 @@
+//go:build linux
+
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/machine"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
+)
+
+// binary is where the test binary stands in the machine.
+const binary = "/test/package.test"
+
+// runInMachine compiles the tests of the package in the working directory as a static binary and runs them in the
+// virtual machine, in the same directory and with the same flags.
+func runInMachine(ctx context.Context, o options) (int, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return 0, fmt.Errorf("find the package to test: %w", err)
+	}
+	flags, err := translate(os.Args[1:])
+	if err != nil {
+		return 0, err
+	}
+	temp, err := os.MkdirTemp("", "pnap-test-")
+	if err != nil {
+		return 0, fmt.Errorf("compile the tests: %w", err)
+	}
+	defer os.RemoveAll(temp) //nolint:errcheck // the temporary directory belongs to the system from here on
+	compiled := filepath.Join(temp, "package.test")
+	if err := compile(ctx, compiled); err != nil {
+		return 0, err
+	}
+	o.files[binary] = compiled
+	if err := addPackage(o.files, dir); err != nil {
+		return 0, err
+	}
+	result, err := machine.Run(ctx, machine.Config{
+		Command: append([]string{binary}, flags.guest...), Dir: dir, Env: passed(os.Environ()),
+		Files: o.files, Programs: o.programs, MemoryMiB: o.memoryMiB, TimeLimit: flags.limit(),
+		Fetch: flags.fetched(), Stdout: os.Stdout, Stderr: os.Stderr,
+	})
+	if err != nil {
+		return 0, err
+	}
+	return result.ExitCode, flags.store(result.Files)
+}
+
+// compile builds the test binary again: without cgo, because the machine has no C library.
+func compile(ctx context.Context, out string) error {
+	args := []string{"test", "-c", "-o", out}
+	if mode := testing.CoverMode(); mode != "" {
+		args = append(args, "-cover", "-covermode="+mode)
+	}
+	if tags := buildTags(); tags != "" {
+		args = append(args, "-tags="+tags)
+	}
+	var output strings.Builder
+	cmd := exec.CommandContext(ctx, "go", append(args, ".")...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := subprocess.Run(cmd); err != nil {
+		return fmt.Errorf("compile the tests with go test -c: %w\n%s", err, output.String())
+	}
+	return nil
+}
+
+// buildTags are those that this binary was built with.
+func buildTags() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "-tags" {
+			return s.Value
+		}
+	}
+	return ""
+}
+
+// addPackage adds what tests may read from their own directory: its files and testdata, not the packages below.
+func addPackage(files map[string]string, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("list the files of the package: %w", err)
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() || e.Name() == "testdata" {
+			p := filepath.Join(dir, e.Name())
+			files[p] = p
+		}
+	}
+	return nil
+}
+
+// passed selects the variables that tests may depend on.
+func passed(environment []string) []string {
+	var env []string
+	for _, e := range environment {
+		name, _, _ := strings.Cut(e, "=")
+		if name != Variable && (strings.HasPrefix(name, "PNAP_") || name == "TZ" || name == "GODEBUG" || name == "CI") {
+			env = append(env, e)
+		}
+	}
+	return env
+}
+
+// bootAllowance is what starting and stopping the machine may take beyond the tests' own time limit, on a busy
+// computer.
+const bootAllowance = 2 * time.Minute
+
+// withoutLimit ends the machine when the tests have no time limit (-timeout=0).
+const withoutLimit = 2 * time.Hour
+
+var errFuzz = errors.New("fuzzing does not work in the virtual machine: run go test without -fuzz, or on a kernel with 802.1Q")

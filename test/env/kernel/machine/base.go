@@ -1,0 +1,173 @@
+//go:build linux
+
+package machine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/initramfs"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+)
+
+// metaPackage is the Debian package that depends on the newest kernel for virtual machines.
+const metaPackage = "linux-image-cloud-amd64"
+
+// wanted are the modules that tests, the lab, kube-proxy (modes nftables and iptables) and kube-vip need, and the machine itself.
+var wanted = []string{
+	"8021q", "bonding", "bridge", "dummy", "macvlan", "veth", "overlay", "br_netfilter", "sch_netem",
+	"virtio_pci", "virtio_net", "virtio_blk", "virtio_console", "virtio_rng",
+	"nf_tables", "nft_meta_bridge", "nft_chain_nat", "nft_compat", "nft_ct", "nft_fib", "nft_fib_inet", "nft_fib_ipv4", "nft_fib_ipv6",
+	"nft_hash", "nft_limit", "nft_log", "nft_masq", "nft_nat", "nft_numgen", "nft_objref", "nft_redir",
+	"nft_reject", "nft_reject_inet", "nft_reject_ipv4", "nft_reject_ipv6",
+	"nf_conntrack", "nf_conntrack_netlink", "nf_log_syslog", "nf_nat", "nfnetlink_log",
+	"x_tables", "xt_addrtype", "xt_comment", "xt_connmark", "xt_conntrack", "xt_mark", "xt_MASQUERADE", "xt_nat", "xt_tcpudp",
+	"xt_statistic", "xt_limit", "ipt_REJECT",
+}
+
+// base is what every machine boots from.
+type base struct {
+	// kernel and archive are host paths of the kernel image and of the initramfs without files and command.
+	kernel, archive string
+}
+
+// Prepare installs the packages that a machine with these programs of the system needs, and makes what every machine boots
+// from. Run does the same when it was not done before.
+func Prepare(ctx context.Context, programs []string) error {
+	_, err := prepare(ctx, programs)
+	return err
+}
+
+// prepare makes the base once and finds it in the cache from then on.
+func prepare(ctx context.Context, programs []string) (base, error) {
+	if err := tools.Packages(ctx, append([]string{emulatorProgram, "mke2fs", "busybox"}, programs...)...); err != nil {
+		return base{}, err
+	}
+	init, err := tools.Product(ctx, "./test/env/kernel/cmd/guestinit")
+	if err != nil {
+		return base{}, err
+	}
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		return base{}, fmt.Errorf("find busybox (install the package busybox-static): %w", err)
+	}
+	cache, err := tools.CacheDir()
+	if err != nil {
+		return base{}, err
+	}
+	cache = filepath.Join(cache, "machine")
+	tree, err := kernelTree(ctx, cache)
+	if err != nil {
+		return base{}, err
+	}
+	return assemble(cache, tree, initramfs.Base{Busybox: busybox, Init: init, Wanted: wanted})
+}
+
+// assemble writes the initramfs of a kernel tree unless the cache holds one made of the same parts.
+func assemble(cache, tree string, parts initramfs.Base) (base, error) {
+	version, err := onlyEntry(filepath.Join(tree, "lib/modules"))
+	if err != nil {
+		return base{}, err
+	}
+	parts.Modules = filepath.Join(tree, "lib/modules", version)
+	key, err := keyOf(parts)
+	if err != nil {
+		return base{}, err
+	}
+	b := base{
+		kernel:  filepath.Join(tree, "boot", "vmlinuz-"+version),
+		archive: filepath.Join(cache, "base-"+version+"-"+key+".cpio"),
+	}
+	if _, err := os.Stat(b.archive); err == nil {
+		return b, nil
+	}
+	return b, writeAtomically(b.archive, parts.Write)
+}
+
+// keyOf names the contents of an initramfs.
+func keyOf(parts initramfs.Base) (string, error) {
+	hash := sha256.New()
+	for _, name := range []string{parts.Init, parts.Busybox} {
+		f, err := os.Open(name)
+		if err != nil {
+			return "", fmt.Errorf("initramfs: %w", err)
+		}
+		_, err = io.Copy(hash, f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return "", fmt.Errorf("initramfs: read %s: %w", name, err)
+		}
+	}
+	fmt.Fprintln(hash, "layout 2", parts.Modules, parts.Wanted)
+	return hex.EncodeToString(hash.Sum(nil))[:16], nil
+}
+
+// kernelTree is the directory of the unpacked kernel package. The first one found serves from then on, so that a
+// machine that was prepared once needs no package archive any more.
+func kernelTree(ctx context.Context, cache string) (string, error) {
+	record := filepath.Join(cache, "kernel")
+	if known, err := os.ReadFile(record); err == nil {
+		if _, err := os.Stat(filepath.Join(string(known), "boot")); err == nil {
+			return string(known), nil
+		}
+	}
+	box, err := tools.Default()
+	if err != nil {
+		return "", err
+	}
+	name, err := box.DebianDependency(ctx, metaPackage, "linux-image-")
+	if err != nil {
+		return "", err
+	}
+	tree, err := box.DebianPackage(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	return tree, writeAtomically(record, func(w io.Writer) error {
+		_, err := io.WriteString(w, tree)
+		return err
+	})
+}
+
+// onlyEntry is the newest name in a directory that normally holds one.
+func onlyEntry(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", fmt.Errorf("kernel package: %w", err)
+	}
+	if len(entries) == 0 {
+		return "", fmt.Errorf("kernel package: %s is empty", dir)
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return slices.Max(names), nil
+}
+
+// writeAtomically writes a file under another name and then moves it to its place, so that nobody reads half.
+func writeAtomically(path string, write func(io.Writer) error) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+//go:build linux
+
+package machine
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/guest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
+)
+
+// emulatorProgram is QEMU for the only architecture that the kernel package is taken for.
+const emulatorProgram = "qemu-system-x86_64"
+
+// emulator is one QEMU process to be.
+type emulator struct {
+	kernel, initrd, disk string
+	memoryMiB            int
+	network              bool
+}
+
+// kernelArguments: no mitigations and no self-tests to wait for, panic switches the machine off, and the emulated time stamp
+// counter is good enough as a clock. The check of the timer takes a busy computer for broken hardware, and panics.
+const kernelArguments = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable random.trust_cpu=on no_timer_check"
+
+// firstStream is the number of the first file descriptor that a child process gets beyond the standard three.
+const firstStream = 3
+
+// arguments is QEMU's command line. The streams are connected sockets that QEMU inherits: no path to choose, to
+// shorten or to clean up.
+func (e emulator) arguments() []string {
+	args := []string{
+		// Software emulation always: it is the only kind that works alike everywhere, also where /dev/kvm only exists.
+		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(e.memoryMiB),
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-kernel", e.kernel, "-initrd", e.initrd, "-append", kernelArguments,
+		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
+		"-chardev", socket("console", firstStream), "-serial", "chardev:console",
+		"-chardev", socket("link", firstStream+1),
+		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=link,name=" + guest.Port,
+	}
+	if e.disk != "" {
+		args = append(args, "-drive", "file="+strings.ReplaceAll(e.disk, ",", ",,")+",format=raw,if=virtio,readonly=on")
+	}
+	if e.network {
+		args = append(args, "-netdev", "user,id=host,ipv6=off", "-device", "virtio-net-pci,netdev=host")
+	}
+	return args
+}
+
+func socket(id string, fd int) string { return fmt.Sprintf("socket,id=%s,fd=%d,server=off", id, fd) }
+
+// stopAllowance is what QEMU gets to end by itself.
+const stopAllowance = 10 * time.Second
+
+const (
+	// bootLimit is what a machine may take to boot; a busy computer takes a few seconds.
+	bootLimit = time.Minute
+	// bootAttempts is how often a machine is switched on until it boots.
+	bootAttempts = 3
+)
+
+// errNotBooted says that nothing of the command has run yet, so that the machine may be switched on again.
+var errNotBooted = fmt.Errorf("it has not booted within %s", bootLimit)
+
+// run boots the machine until its command has ended. Under software emulation the kernel comes to a stand while it boots,
+// rarely and without a word; then the machine is switched off and on again.
+func (e emulator) run(ctx context.Context, stdout, stderr io.Writer) (result guest.Result, err error) {
+	for range bootAttempts {
+		if result, err = e.boot(ctx, stdout, stderr); !errors.Is(err, errNotBooted) {
+			break
+		}
+	}
+	return result, err
+}
+
+// boot runs the machine once.
+func (e emulator) boot(ctx context.Context, stdout, stderr io.Writer) (guest.Result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watchdog := time.AfterFunc(bootLimit, func() { cancel(errNotBooted) })
+	defer watchdog.Stop()
+	console, link, remote, err := openLines()
+	if err != nil {
+		return guest.Result{}, err
+	}
+	defer link.Close()
+	var own, screen tail // what QEMU itself and the kernel have to say
+	cmd := exec.CommandContext(ctx, emulatorProgram, e.arguments()...)
+	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = remote, &own, &own
+	qemu, err := subprocess.Start(cmd)
+	closeAll(remote)
+	if err != nil {
+		closeAll([]*os.File{console})
+		return guest.Result{}, err
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() { copyAll(&screen, console) })
+	result, err := receive(link, orDiscard(stdout), orDiscard(stderr), func() { watchdog.Stop() })
+	err = errors.Join(err, qemu.Stop(stopAllowance))
+	watching.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	if err != nil {
+		return guest.Result{}, fmt.Errorf("virtual machine: %w%s%s", err, own.evidence(), screen.evidence())
+	}
+	return result, nil
+}
+
+// receive passes the output on until the result comes. A writer that fails does not hold the machine up; its error
+// is returned at the end. started is called when the machine has booted.
+func receive(link io.Reader, stdout, stderr io.Writer, started func()) (guest.Result, error) {
+	frames := bufio.NewReaderSize(link, 64<<10)
+	var failed error
+	for {
+		stream, data, err := guest.ReadFrame(frames)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return guest.Result{}, errors.New("it ended without a result")
+		}
+		if err != nil {
+			return guest.Result{}, err
+		}
+		switch stream {
+		case guest.Started:
+			started()
+		case guest.Stdout:
+			_, err = stdout.Write(data)
+		case guest.Stderr:
+			_, err = stderr.Write(data)
+		case guest.ResultJSON:
+			result, err := decode(data)
+			return result, errors.Join(err, failed)
+		default:
+			err = fmt.Errorf("frame of an unknown stream %d", stream)
+		}
+		if failed == nil {
+			failed = err
+		}
+	}
+}
+
+// decode reads what the init program reported.
+func decode(data []byte) (guest.Result, error) {
+	var r guest.Result
+	if err := json.Unmarshal(data, &r); err != nil {
+		return guest.Result{}, fmt.Errorf("read the result: %w", err)
+	}
+	if r.Error != "" {
+		return r, errors.New(r.Error)
+	}
+	return r, nil
+}
+
+// openLines makes the machine's serial lines; remote are QEMU's ends, in the order of their numbers.
+func openLines() (console, link *os.File, remote []*os.File, err error) {
+	var local []*os.File
+	for range 2 {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			closeAll(append(local, remote...))
+			return nil, nil, nil, fmt.Errorf("open a serial line of the virtual machine: %w", err)
+		}
+		remote = append(remote, os.NewFile(uintptr(pair[0]), "machine"))
+		local = append(local, os.NewFile(uintptr(pair[1]), "host"))
+	}
+	return local[0], local[1], remote, nil
+}
+
+// copyAll copies until QEMU is gone.
+func copyAll(w io.Writer, r *os.File) {
+	defer r.Close()
+	_, _ = io.Copy(w, r)
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// tail keeps the last few kilobytes written to it.
+type tail struct{ data []byte }
+
+const tailSize = 4096
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.data = append(t.data, p...)
+	if extra := len(t.data) - tailSize; extra > 0 {
+		t.data = append([]byte(nil), t.data[extra:]...)
+	}
+	return len(p), nil
+}
+
+// evidence is the text for the end of an error message.
+func (t *tail) evidence() string {
+	if text := strings.TrimSpace(string(t.data)); text != "" {
+		return "\n" + text
+	}
+	return ""
+}
+
+func orDiscard(w io.Writer) io.Writer {
+	if w == nil {
+		return io.Discard
+	}
+	return w
+}

@@ -1,0 +1,273 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/rpc"
+	"path"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/probe"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
+)
+
+// What callers give and get; see package wire for each field.
+type (
+	// VLAN is the user's configuration of a VLAN interface.
+	VLAN = wire.VLAN
+	// Fault is a way in which a VLAN interface breaks.
+	Fault = wire.Fault
+	// Program is a program to run.
+	Program = wire.Program
+	// Output is how a program ended.
+	Output = wire.Output
+	// Process is a long-lived program.
+	Process = wire.Process
+	// Probe describes requests from the client, by HTTP or UDP.
+	Probe = wire.Probe
+	// Attempt is one of them.
+	Attempt = wire.Attempt
+	// Outage is a stretch without an answer.
+	Outage = probe.Outage
+	// Claim is an ARP packet that says who has an address.
+	Claim = wire.Claim
+	// Claims are all of them with the conflicts among them.
+	Claims = wire.Claims
+	// Neighbour is an entry of an ARP table.
+	Neighbour = wire.Neighbour
+)
+
+// Hosts besides the servers, and the faults.
+const (
+	Switch     = wire.Switch
+	Gateway    = wire.Gateway
+	Client     = wire.Client
+	Management = wire.Management
+
+	LinkDown    = wire.LinkDown
+	LinkDeleted = wire.LinkDeleted
+	WrongVLAN   = wire.WrongVLAN
+)
+
+// PodOf is the host name of a server's pod.
+func PodOf(server string) string { return server + wire.PodSuffix }
+
+// Path is where a file of Config.Files or WriteFile appears on every host.
+func Path(name string) string { return path.Join(wire.Directory, name) }
+
+// Outages finds the stretches of failed attempts.
+func Outages(attempts []Attempt) []Outage { return probe.Outages(attempts) }
+
+// callCounter numbers the calls that can be cancelled.
+type callCounter struct{ last atomic.Uint64 }
+
+func (c *callCounter) next() uint64 { return c.last.Add(1) }
+
+// call calls the daemon. When the context ends it returns at once; the daemon finishes or is told to cancel.
+func (l *Lab) call(ctx context.Context, method string, args, reply any) error {
+	c := l.client.Go(wire.Service+"."+method, args, reply, make(chan *rpc.Call, 1))
+	select {
+	case <-c.Done:
+	case <-ctx.Done():
+		return fmt.Errorf("lab: %s: %w", method, context.Cause(ctx))
+	}
+	if errors.Is(c.Error, rpc.ErrShutdown) || errors.Is(c.Error, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("lab: %s: the lab has ended: %w", method, c.Error)
+	}
+	if c.Error != nil {
+		return fmt.Errorf("lab: %s: %w", method, c.Error)
+	}
+	return nil
+}
+
+// do calls a method without an answer.
+func (l *Lab) do(ctx context.Context, method string, args any) error {
+	var nothing wire.Nothing
+	return l.call(ctx, method, args, &nothing)
+}
+
+// Exec runs a program on a host to its end. An exit code other than 0 is a result, not an error.
+func (l *Lab) Exec(ctx context.Context, host string, args ...string) (Output, error) {
+	return l.ExecProgram(ctx, Program{Host: host, Args: args})
+}
+
+// ExecProgram is Exec with environment, standard input and time limit.
+func (l *Lab) ExecProgram(ctx context.Context, p Program) (Output, error) {
+	p.Call = l.calls.next()
+	var out Output
+	err := l.call(ctx, "Exec", p, &out)
+	if ctx.Err() != nil {
+		l.client.Go(wire.Service+".Cancel", p.Call, new(wire.Nothing), make(chan *rpc.Call, 1))
+	}
+	return out, err
+}
+
+// StartProcess starts a long-lived program and returns its ID. What it writes goes to the log of its name.
+func (l *Lab) StartProcess(ctx context.Context, p Program) (int, error) {
+	var id int
+	err := l.call(ctx, "StartProcess", p, &id)
+	return id, err
+}
+
+// Signal sends a signal to a program of StartProcess; it is no error that the program has ended.
+func (l *Lab) Signal(ctx context.Context, id int, signal syscall.Signal) error {
+	return l.do(ctx, "Signal", wire.Signal{ID: id, Number: int(signal)})
+}
+
+// Await waits until a program has ended, at most for a time (0: just look), and returns its state; Exited says
+// whether it has.
+func (l *Lab) Await(ctx context.Context, id int, timeout time.Duration) (Process, error) {
+	var p Process
+	if err := l.call(ctx, "Await", wire.Await{ID: id, Timeout: timeout}, &p); err != nil {
+		return Process{}, err
+	}
+	skew, err := l.skew(ctx)
+	return here(p, skew), err
+}
+
+// ProcessExited tells whether a program has ended, and with which exit code.
+func (l *Lab) ProcessExited(ctx context.Context, id int) (exited bool, code int, err error) {
+	p, err := l.Await(ctx, id, 0)
+	return p.Exited, p.Code, err
+}
+
+// Processes lists the programs that were started on a host, or on all hosts when the name is empty.
+func (l *Lab) Processes(ctx context.Context, host string) ([]Process, error) {
+	var all []Process
+	if err := l.call(ctx, "Processes", host, &all); err != nil {
+		return nil, err
+	}
+	skew, err := l.skew(ctx)
+	for i := range all {
+		all[i] = here(all[i], skew)
+	}
+	return all, err
+}
+
+// Log returns what the programs of a name have written.
+func (l *Lab) Log(ctx context.Context, name string) ([]byte, error) {
+	var data []byte
+	err := l.call(ctx, "Log", name, &data)
+	return data, err
+}
+
+// WriteFile writes a small file /lab/<name> that every host sees.
+func (l *Lab) WriteFile(ctx context.Context, name string, data []byte, mode uint32) error {
+	return l.do(ctx, "WriteFile", wire.File{Path: Path(name), Data: data, Mode: mode})
+}
+
+// WriteHostFile writes a file at a path as one host sees it; /run, with HOME and TMPDIR, is each host's own.
+func (l *Lab) WriteHostFile(ctx context.Context, host, path string, data []byte, mode uint32) error {
+	return l.do(ctx, "WriteFile", wire.File{Host: host, Path: path, Data: data, Mode: mode})
+}
+
+// ReadFile reads a file as a host sees it.
+func (l *Lab) ReadFile(ctx context.Context, host, path string) ([]byte, error) {
+	var data []byte
+	err := l.call(ctx, "ReadFile", wire.File{Host: host, Path: path}, &data)
+	return data, err
+}
+
+// ConfigureVLAN carries out the user's configuration step on a server: interface, address, default route, kernel
+// settings. It is remembered for Mend and ReviveServer.
+func (l *Lab) ConfigureVLAN(ctx context.Context, v VLAN) error { return l.do(ctx, "ConfigureVLAN", v) }
+
+// Break breaks the VLAN interfaces that were configured on a server.
+func (l *Lab) Break(ctx context.Context, server string, fault Fault) error {
+	return l.do(ctx, "Break", wire.Break{Server: server, Fault: fault})
+}
+
+// Mend restores what was configured.
+func (l *Lab) Mend(ctx context.Context, server string) error { return l.do(ctx, "Mend", server) }
+
+// KillServer takes a server away at once: its port goes down, every process on it and its pod dies by SIGKILL.
+func (l *Lab) KillServer(ctx context.Context, server string) error {
+	return l.do(ctx, "KillServer", server)
+}
+
+// ReviveServer switches a killed server on: networks as configured, no processes, nothing kept in the kernel.
+func (l *Lab) ReviveServer(ctx context.Context, server string) error {
+	return l.do(ctx, "ReviveServer", server)
+}
+
+// StartProbe begins to ask a server from the client, beyond the gateway.
+func (l *Lab) StartProbe(ctx context.Context, p Probe) (int, error) {
+	var id int
+	err := l.call(ctx, "StartProbe", p, &id)
+	return id, err
+}
+
+// ProbeResults returns the attempts of a probe so far, in the order of their beginning.
+func (l *Lab) ProbeResults(ctx context.Context, id int) ([]Attempt, error) {
+	return l.attempts(ctx, "ProbeResults", id)
+}
+
+// StopProbe ends a probe and returns all its attempts.
+func (l *Lab) StopProbe(ctx context.Context, id int) ([]Attempt, error) {
+	return l.attempts(ctx, "StopProbe", id)
+}
+
+func (l *Lab) attempts(ctx context.Context, method string, id int) ([]Attempt, error) {
+	var all []Attempt
+	if err := l.call(ctx, method, id, &all); err != nil {
+		return nil, err
+	}
+	skew, err := l.skew(ctx)
+	for i := range all {
+		all[i].At = all[i].At.Add(-skew)
+	}
+	return all, err
+}
+
+// ARPClaims returns what the gateway's VLAN interfaces have seen since a time.
+func (l *Lab) ARPClaims(ctx context.Context, since time.Time) (Claims, error) {
+	skew, err := l.skew(ctx)
+	if err != nil {
+		return Claims{}, err
+	}
+	var c Claims
+	if err := l.call(ctx, "Claims", since.Add(skew), &c); err != nil {
+		return Claims{}, err
+	}
+	for i := range c.Claims {
+		c.Claims[i].At = c.Claims[i].At.Add(-skew)
+	}
+	for i := range c.Conflicts {
+		c.Conflicts[i].First.At = c.Conflicts[i].First.At.Add(-skew)
+		c.Conflicts[i].Second.At = c.Conflicts[i].Second.At.Add(-skew)
+	}
+	return c, nil
+}
+
+// Neighbours returns the ARP table of a host, such as the gateway's.
+func (l *Lab) Neighbours(ctx context.Context, host string) ([]Neighbour, error) {
+	var all []Neighbour
+	err := l.call(ctx, "Neighbours", host, &all)
+	return all, err
+}
+
+// skew is by how much the daemon's clock is ahead of ours.
+func (l *Lab) skew(ctx context.Context) (time.Duration, error) {
+	asked := time.Now().Round(0) // without the monotonic clock, which the other side does not share
+	var remote time.Time
+	if err := l.call(ctx, "Clock", wire.Nothing(false), &remote); err != nil {
+		return 0, err
+	}
+	took := time.Now().Round(0).Sub(asked)
+	return remote.Sub(asked.Add(took / 2)), nil
+}
+
+// here translates the times of a process to our clock.
+func here(p Process, skew time.Duration) Process {
+	p.Start = p.Start.Add(-skew)
+	if p.Exited {
+		p.End = p.End.Add(-skew)
+	}
+	return p
+}

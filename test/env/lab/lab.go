@@ -1,0 +1,156 @@
+//go:build linux
+
+// Package lab is a network of servers, a switch, a gateway and a client on which real programs run: in namespaces of
+// this machine where its kernel has 802.1Q, else inside a virtual machine. The caller does not notice which.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"net/rpc"
+	"sync"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
+)
+
+// Server is a bare-metal server of the lab.
+type Server = wire.Server
+
+// Config describes a lab.
+type Config struct {
+	// Servers are the servers. Nothing but the private network is configured on them.
+	Servers []Server
+	// PrivateVLAN is the VLAN ID of the private network; 0 means 4.
+	PrivateVLAN int
+	// Management is the address on the private network at which HostPorts are reached; the default is 10.0.0.1/24.
+	Management netip.Prefix
+	// ClientNet is the network of the client beyond the gateway; the default is 198.51.100.0/24 (RFC 5737), in which
+	// the gateway is .1 and the client .10.
+	ClientNet netip.Prefix
+	// HostPorts are TCP ports on this machine's loopback interface that servers reach, through their private VLAN
+	// only, at the same port of Management.
+	HostPorts []uint16
+	// FeedURL is where the simulated API serves its data plane, on this machine's loopback interface; the path is
+	// that of package dataplane. Without it no VLAN is ever open and the gateway serves no block.
+	FeedURL string
+	// Files are handed over: name → path on this machine. Each appears as /lab/<name> on every host.
+	Files map[string]string
+	// Programs are programs of this machine, such as nft, that the hosts find in their PATH.
+	Programs []string
+	// Machine has the lab in a virtual machine even where this machine's kernel would do, for programs that change more than
+	// namespaces keep to themselves, such as a kubelet.
+	Machine bool
+	// MemoryMiB is the memory of the virtual machine where there is one; 0 means 1024.
+	MemoryMiB int
+	// TimeLimit ends the lab where it is in a virtual machine; 0 means 2 hours.
+	TimeLimit time.Duration
+	// Log receives what the lab's daemon has to say; nil discards it.
+	Log io.Writer
+}
+
+// Lab is a running lab. Its methods may be called at the same time. The times that they return are by the caller's
+// clock, exact to about the duration of a call.
+type Lab struct {
+	// Uplink says what bond0 of the servers is: "bonding" (a real bond) or "veth" (the uplink itself).
+	Uplink string
+	// InMachine tells that the lab is in a virtual machine.
+	InMachine bool
+	// Built is how long the daemon took to build the network.
+	Built time.Duration
+
+	client *rpc.Client
+	end    context.CancelFunc
+	ended  chan struct{}
+	err    error // how the place ended; valid when ended is closed
+	calls  callCounter
+	stop   sync.Once
+	result error
+}
+
+// stopAllowance is what the lab may take to end by itself before it is killed.
+const stopAllowance = 20 * time.Second
+
+// Start builds a lab and returns when it stands. The context bounds the start only; Stop ends the lab.
+func Start(ctx context.Context, c Config) (*Lab, error) {
+	c.setDefaults()
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start the lab: %w", err)
+	}
+	defer func() { _ = listener.Close() }()
+	l, err := launch(ctx, c, listener)
+	if err != nil {
+		return nil, fmt.Errorf("start the lab: %w", err)
+	}
+	var built wire.Topology
+	if err := l.call(ctx, "SetUp", c.setup(l.hostAddress()), &built); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the lab: %w", err), l.Stop())
+	}
+	l.Uplink, l.Built = built.Uplink, built.Took
+	return l, nil
+}
+
+func (c *Config) setDefaults() {
+	if c.PrivateVLAN == 0 {
+		c.PrivateVLAN = 4
+	}
+	if !c.Management.IsValid() {
+		c.Management = netip.MustParsePrefix("10.0.0.1/24")
+	}
+	if !c.ClientNet.IsValid() {
+		c.ClientNet = netip.MustParsePrefix("198.51.100.0/24")
+	}
+	if c.MemoryMiB == 0 {
+		c.MemoryMiB = 1024
+	}
+	if c.TimeLimit == 0 {
+		c.TimeLimit = 2 * time.Hour
+	}
+	if c.Log == nil {
+		c.Log = io.Discard
+	}
+}
+
+// setup is what the daemon has to know.
+func (c *Config) setup(host string) wire.Setup {
+	return wire.Setup{
+		Servers: c.Servers, PrivateVLAN: c.PrivateVLAN, Management: c.Management, ClientNet: c.ClientNet,
+		Host: host, HostPorts: c.HostPorts, FeedURL: c.FeedURL,
+	}
+}
+
+// Stop removes the lab with everything that runs in it and returns when nothing of it is left. It may be called
+// again.
+func (l *Lab) Stop() error {
+	l.stop.Do(func() { l.result = l.shutDown() })
+	return l.result
+}
+
+func (l *Lab) shutDown() error {
+	defer l.end()
+	if err := l.client.Close(); err != nil && !errors.Is(err, rpc.ErrShutdown) {
+		return fmt.Errorf("stop the lab: %w", err)
+	}
+	timer := time.NewTimer(stopAllowance)
+	defer timer.Stop()
+	select {
+	case <-l.ended:
+	case <-timer.C:
+		l.end()
+		<-l.ended
+		return fmt.Errorf("stop the lab: it did not end within %s and was killed", stopAllowance)
+	}
+	if l.err != nil {
+		return fmt.Errorf("the lab ended: %w", l.err)
+	}
+	return nil
+}
+
+// Done is closed when the lab has ended, be it by Stop or by itself.
+func (l *Lab) Done() <-chan struct{} { return l.ended }

@@ -1,0 +1,204 @@
+//go:build linux
+
+package lab
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/rpc"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/guest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/machine"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
+)
+
+// DaemonVariable is an environment variable that names the daemon's binary, so that it is not built.
+const DaemonVariable = "PNAP_LABD"
+
+const loopback = "127.0.0.1"
+
+// launch starts the daemon at its place and waits until it has called back.
+func launch(ctx context.Context, c Config, listener net.Listener) (*Lab, error) {
+	inPlace := false
+	if !c.Machine {
+		var err error
+		if inPlace, err = kernel.InPlace(ctx); err != nil {
+			return nil, err
+		}
+	}
+	daemon, err := daemonBinary(ctx)
+	if err != nil {
+		return nil, err
+	}
+	token := rand.Text()
+	// The lab outlives the context of its start.
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	l := &Lab{InMachine: !inPlace, end: end, ended: make(chan struct{})}
+	place := c.inMachine
+	if inPlace {
+		place = c.inPlace
+	}
+	address := net.JoinHostPort(l.hostAddress(), portOf(listener))
+	go func() {
+		defer close(l.ended)
+		l.err = place(running, daemon, address, token)
+	}()
+	conn, err := l.accept(ctx, listener, token)
+	if err != nil {
+		end()
+		<-l.ended
+		return nil, errors.Join(err, l.err)
+	}
+	l.client = rpc.NewClient(conn)
+	return l, nil
+}
+
+func daemonBinary(ctx context.Context) (string, error) {
+	if binary := os.Getenv(DaemonVariable); binary != "" {
+		return binary, nil
+	}
+	return tools.Product(ctx, "./test/env/lab/cmd/labd")
+}
+
+// hostAddress is this machine's loopback address as the daemon reaches it.
+func (l *Lab) hostAddress() string {
+	if l.InMachine {
+		return guest.HostAddress
+	}
+	return loopback
+}
+
+// inMachine runs the daemon in a virtual machine until that ends.
+func (c Config) inMachine(ctx context.Context, daemon, address, token string) error {
+	files := map[string]string{"/sbin/labd": daemon}
+	for name, source := range c.Files {
+		files[path.Join(wire.Directory, name)] = source
+	}
+	result, err := machine.Run(ctx, machine.Config{
+		Command: []string{"/sbin/labd", "--dial", address, "--logs", "/var/log/lab"},
+		Env:     []string{wire.TokenVariable + "=" + token},
+		Files:   files, Programs: c.Programs, Modules: []string{"8021q", "bonding", "bridge", "veth"},
+		Network: true, MemoryMiB: c.MemoryMiB, TimeLimit: c.TimeLimit, Stdout: c.Log, Stderr: c.Log,
+	})
+	if err != nil {
+		return err
+	}
+	return ended(result.ExitCode)
+}
+
+// inPlace runs the daemon in namespaces of this machine until it ends. As the first process of its own process
+// namespace it takes everything that it has started with it.
+func (c Config) inPlace(ctx context.Context, daemon, address, token string) error {
+	if err := kernel.Require(ctx, c.Programs...); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "pnap-lab-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // the temporary directory belongs to the system from here on
+	args := []string{"--dial", address, "--logs", filepath.Join(dir, "logs"), "--root", filepath.Join(dir, "root")}
+	for _, sub := range []string{"logs", "root"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	for name, source := range c.Files {
+		absolute, err := filepath.Abs(source)
+		if err != nil {
+			return err
+		}
+		args = append(args, "--file", name+"="+absolute)
+	}
+	cmd := exec.CommandContext(ctx, daemon, args...)
+	cmd.Env = append(os.Environ(), wire.TokenVariable+"="+token)
+	cmd.Stdout, cmd.Stderr = c.Log, c.Log
+	cmd.SysProcAttr = kernel.Isolation(syscall.CLONE_NEWNS | syscall.CLONE_NEWPID)
+	p, err := subprocess.Start(cmd)
+	if err != nil {
+		return err
+	}
+	return p.Wait()
+}
+
+func ended(code int) error {
+	if code != 0 {
+		return fmt.Errorf("the lab's daemon ended with exit code %d; its log says why", code)
+	}
+	return nil
+}
+
+// greetingLimit is what a connection may take to say its token.
+const greetingLimit = 30 * time.Second
+
+// accept waits for the daemon's connection; others are refused.
+func (l *Lab) accept(ctx context.Context, listener net.Listener, token string) (net.Conn, error) {
+	accepted := make(chan net.Conn)
+	go func() {
+		defer close(accepted)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			if greeted(conn, token) {
+				accepted <- conn
+				return
+			}
+			conn.Close()
+		}
+	}()
+	select {
+	case conn := <-accepted:
+		return conn, nil
+	case <-l.ended:
+		return nil, l.abandon(listener, accepted, errors.New("the lab's daemon ended before it called back"))
+	case <-ctx.Done():
+		return nil, l.abandon(listener, accepted, fmt.Errorf("wait for the lab's daemon: %w", context.Cause(ctx)))
+	}
+}
+
+// abandon ends the wait for a connection.
+func (l *Lab) abandon(listener net.Listener, accepted <-chan net.Conn, reason error) error {
+	_ = listener.Close()
+	if conn, ok := <-accepted; ok {
+		conn.Close()
+	}
+	return reason
+}
+
+// greeted reads the token, byte by byte: what follows it belongs to the calls.
+func greeted(conn net.Conn, token string) bool {
+	if conn.SetReadDeadline(time.Now().Add(greetingLimit)) != nil {
+		return false
+	}
+	line, err := bufio.NewReaderSize(oneByte{conn}, 16).ReadString('\n')
+	return err == nil && strings.TrimSpace(line) == token && conn.SetReadDeadline(time.Time{}) == nil
+}
+
+// oneByte keeps a buffered reader from reading ahead.
+type oneByte struct{ conn net.Conn }
+
+func (o oneByte) Read(p []byte) (int, error) { return o.conn.Read(p[:1]) }
+
+func portOf(listener net.Listener) string {
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return ""
+	}
+	return port
+}

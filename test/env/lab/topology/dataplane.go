@@ -1,0 +1,199 @@
+//go:build linux
+
+package topology
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/dataplane"
+)
+
+// Apply makes switch and gateway follow the data plane: what is gone there is closed here before anything is opened.
+func (n *Network) Apply(state dataplane.DataPlane) error {
+	want, err := planFor(state)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return errors.Join(n.applyPorts(want), n.applyGateways(want))
+}
+
+// applyPorts opens and closes VLANs on the ports of servers.
+func (n *Network) applyPorts(want plan) error {
+	remove, add := difference(n.have.open, want.open, func(a, b portVLAN) int {
+		return cmp.Or(cmp.Compare(a.server, b.server), cmp.Compare(a.vlan, b.vlan))
+	})
+	n.have.open = want.open
+	var errs []error
+	for _, pv := range remove {
+		errs = append(errs, n.setPort(pv, false))
+	}
+	for _, pv := range add {
+		errs = append(errs, n.setPort(pv, true))
+	}
+	return errors.Join(errs...)
+}
+
+func (n *Network) setPort(pv portVLAN, open bool) error {
+	for _, s := range n.servers {
+		if s.ID == pv.server {
+			return n.vlan(s.port(), pv.vlan, tagged, open)
+		}
+	}
+	return nil
+}
+
+// applyGateways gives and takes the gateway's VLANs and addresses.
+func (n *Network) applyGateways(want plan) error {
+	gone, more := difference(n.have.gateways, want.gateways, func(a, b gatewayAddress) int {
+		return cmp.Or(cmp.Compare(a.vlan, b.vlan), a.address.Addr().Compare(b.address.Addr()))
+	})
+	dropped, added := difference(n.have.trunk, want.trunk, cmp.Compare[int])
+	n.have.gateways, n.have.trunk = want.gateways, want.trunk
+	var errs []error
+	for _, g := range gone {
+		errs = append(errs, n.withdraw(g))
+	}
+	for _, id := range dropped {
+		errs = append(errs, n.dropTrunk(id))
+	}
+	for _, id := range added {
+		errs = append(errs, n.addTrunk(id))
+	}
+	for _, g := range more {
+		errs = append(errs, addressed(n.hosts[wire.Gateway], gatewayLink(g.vlan), g.address))
+	}
+	return errors.Join(errs...)
+}
+
+// gatewayLink is the gateway's interface on a VLAN.
+func gatewayLink(id int) string { return fmt.Sprintf("eth0.%d", id) }
+
+// cacheAge is the age of ARP entries on routers of carriers: only an announcement moves an address earlier.
+const (
+	cacheAgeMilliseconds = "14400000"
+	cacheAgeSeconds      = "14400"
+)
+
+// addTrunk brings a VLAN to the gateway.
+func (n *Network) addTrunk(id int) error {
+	if err := n.vlan("p-gateway", id, tagged, true); err != nil {
+		return err
+	}
+	h := n.hosts[wire.Gateway]
+	parent, err := h.Net.LinkByName("eth0")
+	if err != nil {
+		return fmt.Errorf("gateway: find eth0: %w", err)
+	}
+	if err := tag(h, parent, gatewayLink(id), id); err != nil {
+		return err
+	}
+	neighbours := "ipv4/neigh/" + gatewayLink(id)
+	if err := sysctls(h, map[string]string{
+		neighbours + "/base_reachable_time_ms": cacheAgeMilliseconds,
+		// A changed entry is used as it is; the kernel would soon ask whether it is still true, a router does not.
+		neighbours + "/delay_first_probe_time":             cacheAgeSeconds,
+		"ipv4/conf/" + gatewayLink(id) + "/send_redirects": "0",
+	}); err != nil {
+		return err
+	}
+	link, err := h.Net.LinkByName(gatewayLink(id))
+	if err != nil {
+		return fmt.Errorf("gateway: find %s: %w", gatewayLink(id), err)
+	}
+	if err := up(h, link); err != nil {
+		return err
+	}
+	stop, err := n.watch(h, id, link)
+	if err != nil {
+		return err
+	}
+	n.watches[id] = stop
+	return nil
+}
+
+func (n *Network) dropTrunk(id int) error {
+	if stop, ok := n.watches[id]; ok {
+		stop()
+		delete(n.watches, id)
+	}
+	return errors.Join(remove(n.hosts[wire.Gateway], gatewayLink(id)), n.vlan("p-gateway", id, tagged, false))
+}
+
+// withdraw takes a block from the gateway, and what it has learned about the block's addresses.
+func (n *Network) withdraw(g gatewayAddress) error {
+	h := n.hosts[wire.Gateway]
+	link, err := h.Net.LinkByName(gatewayLink(g.vlan))
+	if err != nil {
+		return fmt.Errorf("gateway: find %s: %w", gatewayLink(g.vlan), err)
+	}
+	if err := h.Net.AddrDel(link, &netlink.Addr{IPNet: ipNet(g.address)}); err != nil {
+		return fmt.Errorf("gateway: withdraw %s: %w", g.address, err)
+	}
+	return forget(h, link, g.address)
+}
+
+// forget deletes the ARP entries of a block. An entry may vanish by itself meanwhile.
+func forget(h *space.Space, link netlink.Link, block netip.Prefix) error {
+	entries, err := h.Net.NeighList(link.Attrs().Index, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("gateway: list ARP entries: %w", err)
+	}
+	for _, e := range entries {
+		if ip, ok := netip.AddrFromSlice(e.IP); ok && block.Contains(ip.Unmap()) {
+			_ = h.Net.NeighDel(&e)
+		}
+	}
+	return nil
+}
+
+// Neighbours is the ARP table of a host.
+func (n *Network) Neighbours(host string) ([]wire.Neighbour, error) {
+	h, err := n.Host(host)
+	if err != nil {
+		return nil, err
+	}
+	links, err := h.Net.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("host %s: list links: %w", host, err)
+	}
+	var all []wire.Neighbour
+	for _, link := range links {
+		entries, err := h.Net.NeighList(link.Attrs().Index, netlink.FAMILY_V4)
+		if err != nil {
+			return nil, fmt.Errorf("host %s: list ARP entries: %w", host, err)
+		}
+		for _, e := range entries {
+			if ip, ok := netip.AddrFromSlice(e.IP); ok && e.State != netlink.NUD_NOARP {
+				all = append(all, wire.Neighbour{
+					Interface: link.Attrs().Name, IP: ip.Unmap(), MAC: e.HardwareAddr.String(), State: stateName(e.State),
+				})
+			}
+		}
+	}
+	return all, nil
+}
+
+// stateName is the kernel's word for the state of an ARP entry (include/uapi/linux/neighbour.h).
+func stateName(state int) string {
+	for _, s := range []struct {
+		bit  int
+		name string
+	}{
+		{netlink.NUD_PERMANENT, "PERMANENT"}, {netlink.NUD_REACHABLE, "REACHABLE"}, {netlink.NUD_STALE, "STALE"},
+		{netlink.NUD_DELAY, "DELAY"}, {netlink.NUD_PROBE, "PROBE"}, {netlink.NUD_FAILED, "FAILED"}, {netlink.NUD_INCOMPLETE, "INCOMPLETE"},
+	} {
+		if state&s.bit != 0 {
+			return s.name
+		}
+	}
+	return fmt.Sprintf("state %#x", state)
+}

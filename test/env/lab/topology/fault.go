@@ -1,0 +1,135 @@
+//go:build linux
+
+package topology
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
+)
+
+// Break breaks every VLAN interface that the user has configured on a server.
+func (n *Network) Break(b wire.Break) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s, h, err := n.alive(b.Server)
+	if err != nil {
+		return err
+	}
+	if len(s.vlans) == 0 {
+		return fmt.Errorf("server %s: break %s: no VLAN is configured there", s.Name, b.Fault)
+	}
+	for _, v := range s.vlans {
+		if err := n.breakVLAN(h, v, b.Fault); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Network) breakVLAN(h *space.Space, v wire.VLAN, fault wire.Fault) error {
+	switch fault {
+	case wire.LinkDown:
+		link, err := h.Net.LinkByName(vlanLink(v.ID))
+		if err == nil {
+			err = h.Net.LinkSetDown(link)
+		}
+		if err != nil {
+			return fmt.Errorf("host %s: set %s down: %w", h.Name, vlanLink(v.ID), err)
+		}
+		return nil
+	case wire.LinkDeleted:
+		return remove(h, vlanLink(v.ID))
+	case wire.WrongVLAN:
+		if err := remove(h, vlanLink(v.ID)); err != nil {
+			return err
+		}
+		if err := n.addTagged(h, v.ID, wrongID(v.ID), v.Address); err != nil {
+			return err
+		}
+		return n.routeOut(h, v)
+	default:
+		return fmt.Errorf("unknown fault %q", fault)
+	}
+}
+
+// wrongID is a VLAN ID other than the right one, and another one for each, so that several interfaces can be wrong.
+func wrongID(id int) int { return (id+999)%4094 + 1 }
+
+// Mend restores what the user has configured. An interface that was only down keeps what others have put on it.
+func (n *Network) Mend(name string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s, h, err := n.alive(name)
+	if err != nil {
+		return err
+	}
+	for _, v := range s.vlans {
+		if err := n.mendVLAN(h, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Network) mendVLAN(h *space.Space, v wire.VLAN) error {
+	if !isTagged(h, v.ID) {
+		return n.configure(h, v)
+	}
+	if err := addressed(h, vlanLink(v.ID), v.Address); err != nil {
+		return err
+	}
+	return n.routeOut(h, v)
+}
+
+// Kill takes a server away at once: its port goes down and every process on it dies.
+func (n *Network) Kill(name string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s, h, err := n.alive(name)
+	if err != nil {
+		return err
+	}
+	s.dead = true
+	sw := n.hosts[wire.Switch]
+	port, err := sw.Net.LinkByName(s.port())
+	if err == nil {
+		err = sw.Net.LinkSetDown(port)
+	}
+	return errors.Join(err, h.Kill(), n.hosts[s.pod()].Kill())
+}
+
+// Revive switches a killed server on again. As after a real restart, only what the user has configured is there.
+func (n *Network) Revive(name string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s, ok := n.servers[name]
+	if !ok || !s.dead {
+		return fmt.Errorf("revive %s: no such server was killed", name)
+	}
+	// Namespaces are removed some time after the last process; the port must be free now.
+	if err := remove(n.hosts[wire.Switch], s.port()); err != nil {
+		return err
+	}
+	n.hosts[s.pod()].Close()
+	n.hosts[s.Name].Close()
+	if err := n.buildServer(s); err != nil {
+		return err
+	}
+	s.dead = false
+	return nil
+}
+
+// isTagged tells whether bond0.<id> exists and carries that VLAN.
+func isTagged(h *space.Space, id int) bool {
+	link, err := h.Net.LinkByName(vlanLink(id))
+	if err != nil {
+		return false
+	}
+	vlan, ok := link.(*netlink.Vlan)
+	return ok && vlan.VlanId == id
+}

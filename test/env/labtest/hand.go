@@ -1,0 +1,133 @@
+//go:build linux
+
+// Package labtest is a lab in the hand of a test: what fails there fails the test.
+package labtest
+
+import (
+	"context"
+	"net"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/dataplane"
+)
+
+// logEnd is how much of a program's log is shown, in bytes.
+const logEnd = 3000
+
+// Hand holds a lab. Its methods end the test when they fail.
+type Hand struct {
+	// T is the test that goes on, which a subtest may take the place of.
+	T   *testing.T
+	Lab *lab.Lab
+}
+
+// Begin starts the lab, with a data plane that never changes, for as long as the test lasts. explain is called when the test has
+// failed, before the lab goes.
+func (h *Hand) Begin(c lab.Config, state dataplane.DataPlane, explain func()) {
+	h.T.Helper()
+	server := httptest.NewServer(feed(state))
+	h.T.Cleanup(server.Close)
+	c.FeedURL, c.HostPorts = server.URL, append(c.HostPorts, portOf(server.Listener))
+	var err error
+	h.Lab, err = lab.Start(h.T.Context(), c)
+	h.Must("start the lab", err)
+	h.T.Cleanup(func() {
+		if h.T.Failed() {
+			explain()
+		}
+		if err := h.Lab.Stop(); err != nil {
+			h.T.Error(err)
+		}
+	})
+}
+
+func portOf(listener net.Listener) uint16 {
+	at, _ := netip.ParseAddrPort(listener.Addr().String()) // that of a TCP listener is one
+	return at.Port()
+}
+
+// Must ends the test on an error.
+func (h *Hand) Must(what string, err error) {
+	h.T.Helper()
+	if err != nil {
+		h.T.Fatalf("%s: %v", what, err)
+	}
+}
+
+// Start starts a program that goes on, and returns its ID.
+func (h *Hand) Start(p lab.Program) int {
+	h.T.Helper()
+	id, err := h.Lab.StartProcess(h.T.Context(), p)
+	h.Must("start "+p.Name, err)
+	return id
+}
+
+// Run runs a program that must succeed, and returns what it wrote.
+func (h *Hand) Run(host string, args ...string) string {
+	h.T.Helper()
+	what := host + ": " + strings.Join(args, " ")
+	out, err := h.Lab.Exec(h.T.Context(), host, args...)
+	h.Must(what, err)
+	if out.Code != 0 {
+		h.T.Fatalf("%s: exit code %d\n%s%s", what, out.Code, out.Stdout, out.Stderr)
+	}
+	return string(out.Stdout)
+}
+
+// Sh runs a line of shell that must succeed.
+func (h *Hand) Sh(host, line string) string {
+	h.T.Helper()
+	return h.Run(host, "busybox", "sh", "-c", line)
+}
+
+// IP runs ip, which must succeed.
+func (h *Hand) IP(host string, args ...string) string {
+	h.T.Helper()
+	return h.Run(host, append([]string{"ip"}, args...)...)
+}
+
+// PrintLogs shows the ends of the logs of all programs, and what some commands say on some hosts. It is for a test that failed.
+func (h *Hand) PrintLogs(hosts []string, commands ...[]string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.T.Context()), 30*time.Second)
+	defer cancel()
+	for _, host := range hosts {
+		for _, args := range commands {
+			out, err := h.Lab.Exec(ctx, host, args...)
+			h.T.Logf("%s: %s: %s%s (%v)", host, strings.Join(args, " "), out.Stdout, out.Stderr, err)
+		}
+	}
+	processes, err := h.Lab.Processes(ctx, "")
+	if err != nil {
+		h.T.Log(err)
+	}
+	for _, p := range processes {
+		raw, err := h.Lab.Log(ctx, p.Name)
+		h.T.Logf("%s on %s (ended %t): ... %s (%v)", p.Name, p.Host, p.Exited, raw[max(0, len(raw)-logEnd):], err)
+	}
+}
+
+// PrintNodes shows what Nodes say of themselves and report of addresses. It is for a test that failed.
+func (h *Hand) PrintNodes(kube kubernetes.Interface) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.T.Context()), 10*time.Second)
+	defer cancel()
+	nodes, err := kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		h.T.Log(err)
+		return
+	}
+	for _, node := range nodes.Items {
+		h.T.Logf("%s reports %s", node.Name, node.Annotations[contract.NodeReportedAddresses])
+		for _, c := range node.Status.Conditions {
+			h.T.Logf("%s: %s %s %s: %s", node.Name, c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+}

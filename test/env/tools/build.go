@@ -1,0 +1,189 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
+)
+
+// Binary returns the path of a program of Names. It is built on first use and kept under a name that changes
+// with its sources and the Go toolchain. $KUBEBUILDER_ASSETS replaces etcd, kube-apiserver, kubectl and, if it
+// holds one, kube-proxy; $KUBE_VIP_BINARY replaces kube-vip. $PNAP_KUBERNETES_MINOR chooses another kube-apiserver
+// than the newest of Minors, and an older one is always built.
+func (b *Toolbox) Binary(ctx context.Context, name string) (string, error) {
+	name, err := ofMinor(name, os.Getenv(MinorVariable))
+	if err != nil {
+		return "", err
+	}
+	s, err := specOf(name)
+	if err != nil {
+		return "", err
+	}
+	if path, err := replacement(name, s.asset, os.Getenv); path != "" || err != nil {
+		return path, err
+	}
+	toolchain, err := goToolchain(ctx, filepath.Join(b.Root, s.dir))
+	if err != nil {
+		return "", err
+	}
+	r, err := recipeFor(b.Root, name, toolchain)
+	if err != nil {
+		return "", err
+	}
+	return b.build(ctx, r)
+}
+
+// replacement is the program that the environment names instead of the built one, or "".
+func replacement(name string, a asset, getenv func(string) string) (string, error) {
+	if strings.HasPrefix(name, kubeVIPPrefix) {
+		return existing(kubeVIPVariable, getenv(kubeVIPVariable))
+	}
+	assets := getenv(assetsVariable)
+	if assets == "" || a == notAsset {
+		return "", nil
+	}
+	path, err := existing(assetsVariable, filepath.Join(assets, name))
+	if a == mayBeAsset && errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return path, err
+}
+
+// existing returns the absolute path of a program that variable led to.
+func existing(variable, path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("%s is set, but %s is not there (correct it or unset it): %w", variable, path, err)
+	}
+	if info.IsDir() || info.Mode().Perm()&0o111 == 0 {
+		return "", fmt.Errorf("%s is set, but %s is no executable file: correct it or unset it", variable, path)
+	}
+	return filepath.Abs(path)
+}
+
+// build makes the program of a recipe unless the cache holds it.
+func (b *Toolbox) build(ctx context.Context, r recipe) (string, error) {
+	dir := filepath.Join(b.Cache, "tools")
+	path := filepath.Join(dir, r.name+"-"+r.key)
+	if isFile(path) {
+		return path, nil
+	}
+	release, err := b.lock(ctx, filepath.Base(path))
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	if isFile(path) {
+		return path, nil
+	}
+	b.say("building %s (about %s the first time)", r.title(), minutes(r.minutes))
+	err = replaceFile(path, func(temporary string) error {
+		return b.goBuild(ctx, filepath.Join(b.Root, r.dir), r.pkg, temporary, r.ldflags, r.tags)
+	})
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w", r.title(), err)
+	}
+	return path, nil
+}
+
+// replaceFile has fill write a temporary file beside path and renames it to path in one step; when fill fails,
+// nothing is left.
+func replaceFile(path string, fill func(temporary string) error) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	temporary := filepath.Join(dir, filepath.Base(path))
+	if err := fill(temporary); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+// goBuild builds a static program from the module in dir. The output of go build becomes the error's text.
+func (b *Toolbox) goBuild(ctx context.Context, dir, pkg, out, ldflags, tags string) error {
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return err
+	}
+	args := append([]string{"build", "-buildvcs=false", "-o", out}, buildFlags(ldflags, tags)...)
+	_, err := runGo(ctx, dir, append(args, pkg)...)
+	return err
+}
+
+// goToolchain is what decides about the code that the go command makes in dir.
+func goToolchain(ctx context.Context, dir string) (string, error) {
+	return runGo(ctx, dir, "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOFLAGS", "GOEXPERIMENT")
+}
+
+// runGo runs the go command in dir and returns its standard output.
+func runGo(ctx context.Context, dir string, args ...string) (string, error) {
+	program, err := exec.LookPath("go")
+	if err != nil {
+		return "", errors.New("no Go in PATH: install Go 1.26 or later from https://go.dev/dl and add its bin directory to PATH")
+	}
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
+	// A workspace would replace the pinned versions of the nested modules.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "PWD="+dir)
+	if err := subprocess.Run(cmd); err != nil {
+		return "", fmt.Errorf("go %s in %s: %w: %s", args[0], dir, causeOf(ctx, err), remedy(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
+// causeOf prefers the reason why a context ended to "signal: interrupt".
+func causeOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// remedy adds to the last lines of the go command's complaint what helps in the cases that depend on the machine.
+func remedy(stderr string) string {
+	text := lastLines(stderr, 10)
+	switch {
+	case strings.Contains(text, "no space left on device"):
+		return text + " (free some space: a first build of all tools takes about 5 GB in the Go build cache)"
+	case strings.Contains(text, "signal: killed"), strings.Contains(text, "cannot allocate memory"):
+		return text + " (not enough memory: a linker takes up to 2 GB; run with GOMAXPROCS=1 or add memory)"
+	case strings.Contains(text, "dial tcp"), strings.Contains(text, "no such host"):
+		return text + " (the module proxy cannot be reached: connect to the network or set GOPROXY)"
+	default:
+		return text
+	}
+}
+
+// lastLines returns at most n lines from the end of text, joined into one.
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "; ")
+}
+
+func minutes(n int) string {
+	if n == 1 {
+		return "1 minute"
+	}
+	return fmt.Sprintf("%d minutes", n)
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}

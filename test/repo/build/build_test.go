@@ -1,0 +1,52 @@
+package build
+
+import (
+	"debug/elf"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestBuiltProgramsStart builds each program for this machine as a user does, and starts it. Static means that nothing
+// of the machine is needed to run it; a version is stamped that the Kubernetes libraries accept.
+func TestBuiltProgramsStart(t *testing.T) {
+	dist := t.TempDir()
+	for name, args := range map[string][]string{
+		"phoenixnap-cloud-controller-manager": {"--version"},
+		"phoenixnap-agent":                    {"--version"},
+		"pnapsim":                             {"--help"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program := filepath.Join(dist, name+"-"+runtime.GOOS+"-"+runtime.GOARCH)
+			cmd := exec.CommandContext(t.Context(), "make", "--no-print-directory", "DIST="+dist, program)
+			cmd.Dir = "../../.."
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("make: %v\n%s", err, out)
+			}
+			out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %v\n%s", args, err, out)
+			}
+			if args[0] == "--version" && !strings.Contains(string(out), " v") {
+				t.Errorf("its version is %q, want one that begins with v", out)
+			}
+			if !static(t, program) {
+				t.Errorf("%s needs shared libraries", name)
+			}
+			checkAdvisories(t, program)
+		})
+	}
+}
+
+func static(t *testing.T, program string) bool {
+	t.Helper()
+	file, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // only read
+	return !slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+}

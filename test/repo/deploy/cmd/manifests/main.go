@@ -1,0 +1,35 @@
+// Command manifests renders every overlay below deploy/overlays to deploy/rendered/<overlay>/deployment.yaml, the file that
+// users apply. With -version, it first writes that version of the images into deploy/base.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/deploy"
+)
+
+func main() {
+	version := flag.String("version", "", "version of the images, such as v2.0.0; empty keeps what stands in deploy/base")
+	flag.Parse()
+	if err := run(context.Background(), *version); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "manifests:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, version string) error {
+	root, err := tools.ModuleRoot()
+	if err != nil {
+		return err
+	}
+	if version != "" {
+		if err := deploy.Stamp(root, version); err != nil {
+			return err
+		}
+	}
+	return deploy.Write(ctx, root)
+}

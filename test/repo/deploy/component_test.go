@@ -1,0 +1,83 @@
+package deploy
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+)
+
+// composedText is what a user gets who adds a component to an overlay, in a directory of his own.
+func composedText(t *testing.T, overlay, component string) []byte {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	relative, err := filepath.Rel(dir, filepath.Join(sourceTree(t), "deploy"))
+	must(t, err)
+	text := fmt.Sprintf("resources: [%[1]s/overlays/%[2]s]\ncomponents: [%[1]s/components/%[3]s]\n", filepath.ToSlash(relative), overlay, component)
+	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600))
+	manifests, err := controlplane.Read(t.Context(), dir)
+	must(t, err)
+	return manifests[0].Data
+}
+
+// composed are its workloads.
+func composed(t *testing.T, overlay, component string) (*appsv1.Deployment, *appsv1.DaemonSet) {
+	t.Helper()
+	var deployment *appsv1.Deployment
+	var daemonSet *appsv1.DaemonSet
+	for _, o := range documents(t, string(composedText(t, overlay, component))) {
+		raw, err := o.MarshalJSON()
+		must(t, err)
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
+		must(t, err)
+		switch typed := object.(type) {
+		case *appsv1.Deployment:
+			deployment = typed
+		case *appsv1.DaemonSet:
+			daemonSet = typed
+		}
+	}
+	return deployment, daemonSet
+}
+
+// TestMetricsComponent: a Prometheus in the cluster reaches what it serves, and so do the probes.
+func TestMetricsComponent(t *testing.T) {
+	deployment, daemonSet := composed(t, "kubeadm", "metrics")
+	for _, container := range []corev1.Container{deployment.Spec.Template.Spec.Containers[0], daemonSet.Spec.Template.Spec.Containers[0]} {
+		if len(container.Ports) != 1 || container.Ports[0].Name != "metrics" || container.Ports[0].ContainerPort != container.LivenessProbe.HTTPGet.Port.IntVal {
+			t.Errorf("%s: ports %v, probe %v", container.Name, container.Ports, container.LivenessProbe.HTTPGet)
+		}
+		if container.LivenessProbe.HTTPGet.Host != "" || container.ReadinessProbe.HTTPGet.Host != "" {
+			t.Errorf("%s: a probe asks %s", container.Name, container.LivenessProbe.HTTPGet.Host)
+		}
+		if !slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "HOST_IP" }) {
+			t.Errorf("%s does not know its address", container.Name)
+		}
+	}
+	if args := daemonSet.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--metrics-bind-address=$(HOST_IP):10298") || len(args) != 2 {
+		t.Errorf("the agent's arguments are %v", args)
+	}
+}
+
+// TestComponentsCompose puts one component onto the result of another.
+func TestComponentsCompose(t *testing.T) {
+	for component, holds := range map[string]func(*appsv1.Deployment, *appsv1.DaemonSet) bool{
+		"single": func(d *appsv1.Deployment, _ *appsv1.DaemonSet) bool { return *d.Spec.Replicas == 1 },
+		"manage-vlan": func(_ *appsv1.Deployment, s *appsv1.DaemonSet) bool {
+			return len(s.Spec.Template.Spec.Containers[0].Args) == 4
+		},
+	} {
+		deployment, daemonSet := composed(t, "k3s-agent", component)
+		if !holds(deployment, daemonSet) {
+			t.Errorf("%s on k3s-agent: %v, %v", component, deployment.Spec, daemonSet.Spec)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package deploy
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	componenthelpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+)
+
+// restricted makes a namespace in which the API server enforces the restricted profile of the Pod Security Standards.
+func restricted(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(cp.Config())
+	must(t, err)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "restricted", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		must(t, err)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	if _, err := client.CoreV1().ServiceAccounts("restricted").Create(t.Context(), account, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		must(t, err)
+	}
+	return client
+}
+
+// TestPrivileges asks the API server what keeps the pods from the restricted profile, and expects no more than is needed.
+func TestPrivileges(t *testing.T) {
+	client := restricted(t)
+	const hostNetwork = "host namespaces (hostNetwork=true)"
+	root := []string{hostNetwork, `probe or lifecycle host (container "agent" uses probe or lifecycle host "127.0.0.1")`, `unrestricted capabilities (container "agent" must not include "NET_RAW" in securityContext.capabilities.add)`,
+		"runAsNonRoot != true (pod or container \"agent\" must set securityContext.runAsNonRoot=true)", `runAsUser=0 (container "agent" must not set runAsUser=0)`}
+	managing := slices.Clone(root)
+	managing[2] = `unrestricted capabilities (container "agent" must not include "NET_ADMIN", "NET_RAW" in securityContext.capabilities.add)`
+	for _, tc := range []struct {
+		who  string
+		spec corev1.PodSpec
+		want []string
+	}{
+		{"controller", controller(t, "kubeadm").Spec.Template.Spec, []string{hostNetwork}},
+		{"agent", agent(t, "kubeadm").Spec.Template.Spec, root},
+		{"agent that manages", agent(t, "kubeadm-manage-vlan").Spec.Template.Spec, managing},
+	} {
+		tc.spec.ServiceAccountName, tc.spec.PriorityClassName = "default", ""
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}, Spec: tc.spec}
+		_, err := client.CoreV1().Pods("restricted").Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v, want it refused", tc.who, err)
+			continue
+		}
+		_, violations, _ := strings.Cut(err.Error(), `violates PodSecurity "restricted:latest": `)
+		if violations != strings.Join(tc.want, ", ") {
+			t.Errorf("%s violates: %s\nwant: %s", tc.who, violations, strings.Join(tc.want, ", "))
+		}
+	}
+}
+
+// TestContainers: nothing can be written to, and nothing may grow without bounds.
+func TestContainers(t *testing.T) {
+	for _, overlay := range overlays(t) {
+		for _, spec := range []corev1.PodSpec{controller(t, overlay).Spec.Template.Spec, agent(t, overlay).Spec.Template.Spec} {
+			for _, c := range spec.Containers {
+				if s := c.SecurityContext; s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
+					t.Errorf("%s: the root file system of %s can be written to", overlay, c.Name)
+				}
+				if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() || !c.Resources.Limits.Cpu().IsZero() {
+					t.Errorf("%s: resources of %s: %v", overlay, c.Name, c.Resources)
+				}
+				if c.LivenessProbe == nil || c.ReadinessProbe == nil {
+					t.Errorf("%s: probes of %s: %v, %v", overlay, c.Name, c.LivenessProbe, c.ReadinessProbe)
+				}
+			}
+			if spec.DNSPolicy != corev1.DNSDefault || !spec.HostNetwork {
+				t.Errorf("%s: network of the host %t, DNS policy %s", overlay, spec.HostNetwork, spec.DNSPolicy)
+			}
+		}
+	}
+}
+
+// TestWhatAgentsRequest: an agent that announces has to send a heartbeat ten times a second, on a busy node too. The chart,
+// which is the same otherwise, leaves the last word to its user.
+func TestWhatAgentsRequest(t *testing.T) {
+	requests := func(name string, daemonSet *appsv1.DaemonSet, want string) {
+		t.Helper()
+		spec := daemonSet.Spec.Template.Spec
+		if got := spec.Containers[0].Resources.Requests.Cpu().String(); got != want || spec.PriorityClassName != "system-node-critical" {
+			t.Errorf("%s: the agent requests %s of CPU with the priority %s, want %s", name, got, spec.PriorityClassName, want)
+		}
+	}
+	announces := func(d *appsv1.DaemonSet) bool {
+		return slices.ContainsFunc(d.Spec.Template.Spec.Containers[0].Args, func(arg string) bool {
+			return strings.HasPrefix(arg, "--announcer-key-file=")
+		})
+	}
+	announcing := 0
+	for _, overlay := range overlays(t) {
+		want := "10m"
+		if announces(agent(t, overlay)) {
+			announcing++
+			want = "100m"
+		}
+		requests(overlay, agent(t, overlay), want)
+	}
+	if announcing < 2 {
+		t.Errorf("%d overlays have the agents announce", announcing)
+	}
+	for set, want := range map[string]string{
+		"announcer=kube-vip": "10m", "announcer=none": "10m", "announcer=agent": "100m",
+		"announcer=agent,agent.resources.requests.cpu=250m": "250m", "agent.resources.requests.cpu=20m": "20m",
+		"announcer=agent,agent.resources.requests.memory=64Mi": "100m",
+	} {
+		text, err := template(t, "--set", set)
+		must(t, err)
+		daemonSet := typed[*appsv1.DaemonSet](t, text)
+		requests(set, daemonSet, want)
+		if limits := daemonSet.Spec.Template.Spec.Containers[0].Resources.Limits; limits.Memory().String() != "96Mi" || len(limits) != 1 {
+			t.Errorf("%s: limits %v", set, limits)
+		}
+	}
+}
+
+// typed is the only object of a type in a manifest.
+func typed[T runtime.Object](t *testing.T, text string) (found T) {
+	t.Helper()
+	for _, o := range documents(t, text) {
+		raw, err := o.MarshalJSON()
+		must(t, err)
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
+		must(t, err)
+		if one, ok := object.(T); ok {
+			found = one
+		}
+	}
+	return found
+}
+
+// node is a Node with a label and taints, each of the form key:effect.
+func node(label, value string, taints ...string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"kubernetes.io/os": "linux"}}}
+	if label != "" {
+		n.Labels[label] = value
+	}
+	for _, taint := range taints {
+		key, effect, _ := strings.Cut(taint, ":")
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffect(effect), Value: "true"})
+	}
+	return n
+}
+
+// runsOn is what the scheduler decides by labels and taints.
+func runsOn(t *testing.T, spec corev1.PodSpec, n *corev1.Node) bool {
+	t.Helper()
+	match, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}).Match(n)
+	must(t, err)
+	_, untolerated := componenthelpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, spec.Tolerations, func(taint *corev1.Taint) bool {
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule
+	}, false)
+	return match && !untolerated
+}
+
+// TestScheduling: the controller starts on control-plane nodes that nobody has initialised yet and that have no network, the
+// agent everywhere.
+func TestScheduling(t *testing.T) {
+	const (
+		label         = "node-role.kubernetes.io/control-plane"
+		uninitialized = "node.cloudprovider.kubernetes.io/uninitialized:NoSchedule"
+		notReady      = "node.kubernetes.io/not-ready:NoSchedule"
+	)
+	for name, tc := range map[string]struct {
+		node *corev1.Node
+		// by overlay
+		kubeadm, k3s bool
+	}{
+		"a new control-plane node of kubeadm": {node(label, "", label+":NoSchedule", uninitialized, notReady), true, false},
+		"a new server of k3s":                 {node(label, "true", uninitialized, notReady), false, true},
+		"a server of k3s that has taints":     {node(label, "true", "CriticalAddonsOnly:NoExecute", "node-role.kubernetes.io/etcd:NoExecute"), false, true},
+		"a worker":                            {node("", ""), false, false},
+		"a new worker":                        {node("", "", uninitialized, notReady), false, false},
+		"a control-plane node that fails":     {node(label, "", "node.kubernetes.io/unreachable:NoExecute"), false, false},
+		"a node that somebody drains":         {node(label, "", "node.kubernetes.io/unschedulable:NoSchedule"), false, false},
+	} {
+		for overlay, want := range map[string]bool{"kubeadm": tc.kubeadm, "k3s": tc.k3s} {
+			if got := runsOn(t, controller(t, overlay).Spec.Template.Spec, tc.node); got != want {
+				t.Errorf("%s: the controller of %s runs there: %t, want %t", name, overlay, got, want)
+			}
+			if !runsOn(t, agent(t, overlay).Spec.Template.Spec, tc.node) {
+				t.Errorf("%s: the agent of %s does not run there", name, overlay)
+			}
+		}
+	}
+}
+
+// TestArguments: the programs know every flag that the manifests give.
+func TestArguments(t *testing.T) {
+	for _, overlay := range []string{"kubeadm-manage-vlan", "k3s"} {
+		for pkg, spec := range map[string]corev1.PodSpec{"./controller": controller(t, overlay).Spec.Template.Spec, "./agent": agent(t, overlay).Spec.Template.Spec} {
+			program, err := tools.Product(t.Context(), pkg)
+			must(t, err)
+			args := slices.Clone(spec.Containers[0].Args)
+			for i := range args { // as the kubelet does
+				args[i] = strings.ReplaceAll(args[i], "$(HOST_IP)", "192.0.2.1")
+			}
+			if out, err := exec.CommandContext(t.Context(), program, append(slices.Clone(args), "--help")...).CombinedOutput(); err != nil {
+				t.Errorf("%s %v: %v\n%s", pkg, args, err, out)
+			}
+			if _, err := exec.CommandContext(t.Context(), program, append(slices.Clone(args), "--no-such-flag", "--help")...).CombinedOutput(); err == nil {
+				t.Errorf("%s takes any flag", pkg)
+			}
+		}
+	}
+}

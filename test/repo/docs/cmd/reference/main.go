@@ -1,0 +1,52 @@
+// Command reference writes the tables of docs/reference from the code. It is run at the root of the repository, by make docs.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/reference"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/source"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := write(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "reference:", err)
+		os.Exit(1)
+	}
+}
+
+func write(ctx context.Context) error {
+	constants, err := source.Constants(".", "agent", "controller", "pkg")
+	if err != nil {
+		return err
+	}
+	help := map[string]string{}
+	for _, command := range []string{"run", "diagnose"} {
+		out, err := exec.CommandContext(ctx, "go", "run", "./agent", command, "--help").Output()
+		if err != nil {
+			return fmt.Errorf("ask the agent for the flags of %s: %w", command, err)
+		}
+		help[command] = string(out)
+	}
+	tables, err := reference.Tables(".", constants, help)
+	if err != nil {
+		return err
+	}
+	pages, err := reference.Pages(".", tables)
+	if err != nil {
+		return err
+	}
+	for path, content := range pages {
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			return fmt.Errorf("write a page: %w", err)
+		}
+	}
+	return nil
+}

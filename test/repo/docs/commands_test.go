@@ -1,0 +1,207 @@
+package docs
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+)
+
+// others are programs that are neither ours nor of Kubernetes: they are only told from misspelt ones.
+var others = []string{"apt-get", "cat", "chmod", "cosign", "cp", "curl", "export", "git", "grep", "head", "ifdown", "ifup", "install", "ip", "ipvsadm", "jq", "k3s", "kubeadm", "networkctl", "netplan", "nft", "nmcli", "ping",
+	"podman", "rm", "sed", "sh", "sha256sum", "sudo", "sysctl", "systemctl", "tail", "tcpdump", "xargs", "arping", "bridge", "ethtool", "cd", "mkdir", "mv", "echo", "ls", "modprobe",
+	"while", "do", "done", "printf", "ln"}
+
+// TestWhatThePagesTellToDoWorks tries it against a real API server on which this project is installed.
+func TestWhatThePagesTellToDoWorks(t *testing.T) {
+	bench := newBench(t)
+	t.Run("commands", bench.commands)
+	t.Run("manifests", bench.manifests)
+}
+
+// commands gives every command of README and docs to the program that it is for: kubectl runs (changes as a dry run of the
+// server), ours read their flags, targets of make and packages of Go have to exist.
+func (b *bench) commands(t *testing.T) {
+	asked := map[string]int{}
+	done := map[string]bool{}
+	for _, s := range snippets(t) {
+		words := s.words
+		if words[0] == "sudo" {
+			words = words[1:]
+		}
+		key := strings.Join(words, "\x00")
+		if done[key] {
+			continue
+		}
+		done[key] = true
+		program := programOf(words[0])
+		asked[program]++
+		var problem string
+		switch program {
+		case "kubectl":
+			problem = b.kubectl(t, words[1:])
+		case "agent", "controller":
+			problem = b.flags(t, program, words[1:])
+		case "make":
+			problem = target(t, words[1:])
+		case "go":
+			problem = b.goCommand(t, words[1:])
+		case "docker":
+			problem = b.image(t, words[1:])
+		case "helm":
+			problem = helm(t, words[1:])
+		default:
+			if !slices.Contains(others, program) {
+				problem = "a program that this test does not know"
+			}
+		}
+		if problem != "" {
+			t.Errorf("%s: %s: %s", s.page, strings.Join(s.words, " "), problem)
+		}
+	}
+	for program, least := range map[string]int{"kubectl": 40, "agent": 8, "make": 8, "go": 5, "helm": 1} {
+		if asked[program] < least {
+			t.Errorf("only %d commands of %s found; the pattern is out of date", asked[program], program)
+		}
+	}
+}
+
+// programOf names the program of a path.
+func programOf(path string) string {
+	base := filepath.Base(path)
+	switch {
+	case strings.HasPrefix(base, "phoenixnap-agent"):
+		return "agent"
+	case strings.HasPrefix(base, "phoenixnap-cloud-controller-manager"):
+		return "controller"
+	default:
+		return base
+	}
+}
+
+// flags has one of our programs read its command and flags; --help keeps it from doing anything.
+func (b *bench) flags(t *testing.T, program string, args []string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, b.programs[program], append(slices.Clone(args), "--help")...).CombinedOutput()
+	if err != nil {
+		return err.Error() + ": " + string(out)
+	}
+	if command := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") }); program == "agent" && command >= 0 &&
+		!strings.Contains(string(out), "phoenixnap-agent "+args[command]) {
+		return "there is no command " + args[command]
+	}
+	return ""
+}
+
+// image holds a run of our image against the manifests, and has the program read the flags behind it.
+func (b *bench) image(t *testing.T, args []string) string {
+	t.Helper()
+	at := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "phoenixnap/") })
+	if at < 0 {
+		return "no image of ours is named"
+	}
+	name, tag, _ := strings.Cut(args[at], ":")
+	manifests := corpus(t, []string{".yaml"}, "", "deploy/base")
+	if !strings.Contains(manifests, "image: "+name+"\n") || !strings.Contains(manifests, "newTag: "+tag+"\n") {
+		return "deploy/base has no image " + args[at]
+	}
+	return b.flags(t, programOf(name), args[at+1:])
+}
+
+// helm renders what would be installed.
+func helm(t *testing.T, args []string) string {
+	t.Helper()
+	program, err := tools.Binary(t.Context(), "helm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if args[0] != "upgrade" || args[1] != "--install" {
+		return "a command that this test does not know"
+	}
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"template", "--kube-version", "1.36.0"}, args[2:]...)...)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "HOME="+t.TempDir())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return err.Error() + ": " + string(out)
+	}
+	return ""
+}
+
+// target finds the target of a make command in the Makefile.
+func target(t *testing.T, args []string) string {
+	t.Helper()
+	makefile := read(t, "Makefile")
+	for _, arg := range args {
+		if strings.HasPrefix(arg, "-") {
+			continue
+		}
+		if name, _, ok := strings.Cut(arg, "="); ok {
+			if !regexp.MustCompile(`\$\(` + name + `[):]|\b` + name + ` \?=|\(if \$\(` + name + `\)`).MatchString(makefile) {
+				return "the Makefile has no use for the variable " + name
+			}
+			continue
+		}
+		if !strings.Contains(makefile, "\n"+arg+":") {
+			return "the Makefile has no target " + arg
+		}
+	}
+	return ""
+}
+
+// goCommand finds the packages and the tests that a go command names.
+func (b *bench) goCommand(t *testing.T, args []string) string {
+	t.Helper()
+	if of := strings.TrimPrefix(args[min(1, len(args)-1)], "./"); args[0] == "run" && b.programs[of] != "" {
+		return b.flags(t, of, args[2:])
+	}
+	var dirs []string
+	for i, arg := range args {
+		if strings.HasPrefix(arg, "./") && !slices.Contains(args[:i], "--help") {
+			dir := strings.TrimSuffix(strings.TrimSuffix(arg, "..."), "/")
+			if info, err := os.Stat(filepath.Join(root, dir)); err != nil || !info.IsDir() {
+				return "there is no " + dir
+			}
+			dirs = append(dirs, dir)
+			if args[0] == "run" {
+				return goFlags(t, dir, args[i+1:])
+			}
+		}
+	}
+	chosen := slices.Index(args, "-run")
+	if chosen >= 0 && args[chosen+1] == "^$" { // benchmarks alone
+		chosen = slices.Index(args, "-bench")
+	}
+	if chosen >= 0 && len(dirs) == 1 {
+		pattern, _, _ := strings.Cut(args[chosen+1], "/")
+		for name := range testsIn(t, strings.TrimPrefix(dirs[0], "./")) {
+			if regexp.MustCompile(pattern).MatchString(name) {
+				return ""
+			}
+		}
+		return "no test there is called " + pattern
+	}
+	return ""
+}
+
+// goFlags finds the flags of a program of the project in its source.
+func goFlags(t *testing.T, dir string, args []string) string {
+	t.Helper()
+	source := corpus(t, []string{".go"}, "_test.go", dir)
+	for _, arg := range args {
+		if name := strings.TrimLeft(arg, "-"); name != arg {
+			name, _, _ = strings.Cut(name, "=")
+			if !strings.Contains(source, `"`+name+`"`) {
+				return dir + " has no flag " + arg
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,248 @@
+package docs
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+)
+
+// bench is where the commands of the pages are tried.
+type bench struct {
+	programs   map[string]string
+	kubeconfig string
+	// secret is a file with the Secret that the guide of the installation shows.
+	secret string
+}
+
+// onTheCluster are what the pages speak of, by the names that they use.
+const onTheCluster = `
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: worker-1}}
+- {apiVersion: v1, kind: Node, metadata: {name: server-2}}
+- {apiVersion: v1, kind: Node, metadata: {name: srv-a}}
+- {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: default}, spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: nginx}]}}}}
+- {apiVersion: v1, kind: Service, metadata: {name: web, namespace: default}, spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, selector: {app: web}, ports: [{port: 80}]}}
+- {apiVersion: v1, kind: Service, metadata: {name: phoenixnap-control-plane, namespace: kube-system}, spec: {ports: [{port: 443}]}}
+- {apiVersion: apps/v1, kind: Deployment, metadata: {name: cloud-provider-phoenixnap, namespace: kube-system}, spec: {selector: {matchLabels: {app: v1}}, template: {metadata: {labels: {app: v1}}, spec: {containers: [{name: v1, image: v1}]}}}}
+- {apiVersion: v1, kind: Secret, metadata: {name: phoenixnap-cloud-config, namespace: kube-system}}
+- {apiVersion: v1, kind: ServiceAccount, metadata: {name: cloud-controller-manager, namespace: kube-system}}
+- {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: "system:cloud-controller-manager"}}
+- {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: "system:cloud-controller-manager"}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:cloud-controller-manager"}}
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: phoenixnap-announcer, namespace: kube-system}}
+- {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: phoenixnap-cloud-controller-manager, namespace: kube-system}, spec: {holderIdentity: server-1}}
+`
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{programs: map[string]string{"agent": program(t, "./agent"), "controller": program(t, "./controller")}}
+	var err error
+	if b.programs["kubectl"], err = tools.Binary(t.Context(), "kubectl"); err != nil {
+		t.Fatal(err)
+	}
+	plane := controlplane.ForTest(t)
+	b.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := controlplane.WriteKubeconfig(b.kubeconfig, plane.Config(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := plane.Apply(t.Context(), controlplane.Manifest{Name: "what the pages speak of", Data: []byte(onTheCluster)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"apply", "-k", "deploy/overlays/kubeadm"}, {"apply", "-f", "deploy/kube-vip/kube-vip.yaml"}} {
+		if out, err := b.run(t.Context(), t, 30*time.Second, nil, args...); err != nil {
+			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	b.keepSecret(t)
+	return b
+}
+
+// keepSecret writes the Secret that the guide of the installation shows into a file, as it says.
+func (b *bench) keepSecret(t *testing.T) {
+	t.Helper()
+	b.secret = filepath.Join(t.TempDir(), "secret.yaml")
+	for _, each := range blocks(t) {
+		if each.page == "docs/guides/install.md" && each.language == "yaml" && strings.Contains(each.text, "kind: Secret\n") {
+			if err := os.WriteFile(b.secret, []byte(each.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// run calls kubectl in the root of the project.
+func (b *bench) run(ctx context.Context, t *testing.T, limit time.Duration, in []byte, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, b.programs["kubectl"], args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+b.kubeconfig, "HOME="+t.TempDir())
+	cmd.Stdin = bytes.NewReader(in)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// How the verbs of kubectl are tried.
+var (
+	reads   = []string{"get", "describe", "events", "version", "cluster-info", "api-resources", "auth", "explain", "top", "config", "kustomize"}
+	changes = []string{"apply", "create", "expose", "patch", "taint", "label", "annotate", "delete", "scale", "replace", "cordon", "uncordon", "drain", "set", "run"}
+	// inPods need a pod, which nothing starts here. They wait a second for it.
+	inPods = []string{"exec", "logs", "port-forward"}
+	// absent is what they say then, and what a drain or a rollout says that has nobody who carries it out.
+	absent = regexp.MustCompile(`timed out waiting|No resources found|not found|exceeded its progress deadline|pods? .*(not exist|no pods)`)
+)
+
+// kubectl tries one command and says what is wrong with it.
+func (b *bench) kubectl(t *testing.T, args []string) string {
+	t.Helper()
+	verb, at := verbOf(args)
+	inside := args
+	if dashes := slices.Index(args, "--"); dashes >= 0 {
+		inside = args[:dashes]
+		if command := args[dashes+1:]; programOf(command[0]) == "agent" {
+			if problem := b.flags(t, "agent", command[1:]); problem != "" {
+				return problem
+			}
+		}
+	}
+	inside = b.withSecret(inside)
+	limit, watching := 30*time.Second, slices.Contains(inside, "--watch") || slices.Contains(inside, "-w")
+	switch {
+	case verb == "pnap":
+		return b.plugin(t, args[at+1:])
+	case slices.Contains(reads, verb) && watching:
+		limit = time.Second
+	case slices.Contains(reads, verb):
+	case slices.Contains(changes, verb):
+		inside = append(slices.Clone(inside), "--dry-run=server")
+	case slices.Contains(inPods, verb):
+		inside = append(slices.Clone(inside), "--pod-running-timeout=1s")
+	case verb == "rollout" && slices.Contains(inside, "restart"):
+	case verb == "rollout" && slices.Contains(inside, "status"), verb == "wait":
+		inside = append(slices.Clone(inside), "--timeout=1s")
+	default:
+		return "a verb that this test does not know: " + verb
+	}
+	if verb == "exec" {
+		inside = append(inside, "--", "true")
+	}
+	var in []byte
+	if slices.Contains(inside, "-") {
+		in = []byte(read(t, "deploy/rendered/kubeadm/deployment.yaml")) // what the pipe before it would hand over
+	}
+	out, err := b.run(t.Context(), t, limit, in, inside...)
+	switch {
+	case err == nil, watching && (out == "" || strings.Contains(out, "NAME")):
+		return ""
+	case (slices.Contains(inPods, verb) || verb == "rollout" || verb == "wait") && absent.MatchString(out):
+		return ""
+	case slices.Contains(changes, verb) && strings.Contains(out, "already exists"):
+		return "" // what the page is about to create is there, for other pages speak of it
+	case slices.Contains(changes, verb) && strings.Contains(out, "ensure CRDs are installed first"):
+		return "" // kinds of the Prometheus operator, which is not installed here
+	}
+	return fmt.Sprintf("%v: %s", err, out)
+}
+
+// withSecret puts the file that the guide shows in the place of secret.yaml.
+func (b *bench) withSecret(args []string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if arg == "secret.yaml" {
+			args[i] = b.secret
+		}
+	}
+	return args
+}
+
+// verbOf finds the verb behind the flags that may stand before it.
+func verbOf(args []string) (verb string, at int) {
+	for i := 0; i < len(args); i++ {
+		switch {
+		case args[i] == "-n" || args[i] == "--namespace" || args[i] == "--kubeconfig":
+			i++
+		case !strings.HasPrefix(args[i], "-"):
+			return args[i], i
+		}
+	}
+	return "", len(args)
+}
+
+// plugin has the plugin of kubectl read its flags.
+func (b *bench) plugin(t *testing.T, args []string) string {
+	t.Helper()
+	const pkg = "./controller/kubectl-pnap"
+	if sources, err := filepath.Glob(filepath.Join(root, pkg, "*.go")); err != nil || len(sources) == 0 {
+		return "" // the plugin is a program of its own, which may be left out of a tree
+	}
+	if b.programs["pnap"] == "" {
+		b.programs["pnap"] = program(t, pkg)
+	}
+	return b.flags(t, "pnap", args)
+}
+
+// manifests has the API server check what pages show as YAML. A part of a Service becomes a whole one.
+func (b *bench) manifests(t *testing.T) {
+	checked := 0
+	for _, each := range blocks(t) {
+		if each.language != "yaml" {
+			continue
+		}
+		for _, document := range strings.Split(each.text, "\n---\n") {
+			manifest, foreign, err := whole(document)
+			if err != nil {
+				t.Errorf("%s: %v in\n%s", each.page, err, document)
+			}
+			if foreign || err != nil {
+				continue
+			}
+			checked++
+			if out, err := b.run(t.Context(), t, 30*time.Second, manifest, "apply", "--dry-run=server", "-f", "-"); err != nil {
+				t.Errorf("%s: %v: %s\n%s", each.page, err, out, document)
+			}
+		}
+	}
+	if checked < 5 {
+		t.Errorf("only %d manifests found", checked)
+	}
+}
+
+// whole makes a manifest of what a page shows; foreign ones are no objects of the API server.
+func whole(document string) (manifest []byte, foreign bool, err error) {
+	object := map[string]any{}
+	if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil {
+		return nil, false, fmt.Errorf("read a manifest: %w", err)
+	}
+	version, _ := object["apiVersion"].(string)
+	if strings.HasPrefix(version, "kubeadm.k8s.io/") || strings.HasPrefix(version, "kustomize.config.k8s.io/") {
+		return nil, true, nil
+	}
+	if object["kind"] == nil {
+		object["apiVersion"], object["kind"] = "v1", "Service"
+		metadata, _ := object["metadata"].(map[string]any)
+		if metadata == nil {
+			metadata = map[string]any{}
+		}
+		metadata["name"], object["metadata"] = "part", metadata
+		if object["spec"] == nil {
+			object["spec"] = map[string]any{"type": "LoadBalancer", "ports": []any{map[string]any{"port": 80}}}
+		}
+	}
+	manifest, err = yaml.Marshal(object)
+	return manifest, false, err
+}

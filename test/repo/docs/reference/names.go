@@ -1,0 +1,149 @@
+package reference
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/source"
+)
+
+// Selection says which constants a table lists.
+type Selection struct {
+	table string
+	// head of the first column.
+	head string
+	// of are the constants: package and the comment of their declaration, or package and name.
+	of []choice
+	// extra says more about a constant than its comment, in a column of its own.
+	extra func(source.Constant) string
+	// extraHead is the head of that column.
+	extraHead string
+}
+
+// choice selects constants of a package by the beginning of the comment of their declaration or by their names.
+type choice struct {
+	pkg, block string
+	names      []string
+}
+
+func (c choice) takes(k source.Constant) bool {
+	if k.Package != c.pkg {
+		return false
+	}
+	if len(c.names) > 0 {
+		return slices.Contains(c.names, k.Name)
+	}
+	return !k.Alone && strings.HasPrefix(k.Block, c.block)
+}
+
+const contract = "pkg/contract"
+
+// namesTables are the tables of the page of names.
+func namesTables() []Selection {
+	return []Selection{
+		{table: "service-annotations-of-users", head: "annotation", of: []choice{{pkg: contract, block: "Service annotations that a user writes"}}},
+		{table: "service-annotations-of-the-controller", head: "annotation", of: []choice{{pkg: contract, block: "Service annotations that the controller writes"}}},
+		{table: "service-class-and-finalizer", head: "name", of: []choice{{pkg: contract, names: []string{"LoadBalancerClass", "LoadBalancerFinalizer"}}}},
+		{table: "service-conditions", head: "condition", of: []choice{{pkg: contract, block: "Types of the Service conditions"}}},
+		{table: "node-annotations-of-the-controller", head: "annotation", of: []choice{
+			{pkg: contract, block: "Node annotations that the controller writes"}, {pkg: contract, names: []string{"NodeMembershipManaged"}}}},
+		{table: "node-annotations-of-users", head: "annotation", of: []choice{{pkg: contract, names: []string{"NodeHandOver"}}}},
+		{table: "node-labels", head: "label", of: []choice{{pkg: contract, names: []string{"NodeVLANReady"}}, {pkg: contract, block: "Further labels of a Node"}}},
+		{table: "node-annotations-of-the-agent", head: "annotation", of: []choice{{pkg: contract, names: []string{"NodeReportedIdentity", "NodeReportedAddresses"}}}},
+		{table: "node-conditions", head: "condition", of: []choice{{pkg: contract, block: "Types of the Node conditions"}}},
+		{table: "tags", head: "tag", of: []choice{{pkg: contract, names: []string{
+			"TagUsage", "TagCluster", "TagService", "TagPool", "TagNodes", "TagRetain", "TagServiceNamespace", "TagServiceName", "TagDelete"}}}},
+	}
+}
+
+// conditionTables are the tables of the reasons of conditions.
+func conditionTables() []Selection {
+	return []Selection{
+		{table: "reasons-on-the-way", head: "reason", of: []choice{{pkg: "controller/loadbalancer/plan", block: "Where a block stands"}, {pkg: "controller/loadbalancer/purchase", block: "Why a purchase waits"}}},
+		{table: "reasons-of-refusals", head: "reason", of: []choice{{pkg: "controller/loadbalancer/plan", block: "Why something is refused"},
+			{pkg: "controller/loadbalancer/reconcile", names: []string{"reasonAnnotations", "reasonAllocation"}}}},
+		{table: "reasons-of-trouble", head: "reason", of: []choice{{pkg: "controller/loadbalancer/reconcile", names: []string{
+			"reasonLookupFailed", "reasonReleaseFailed", "reasonNoNodeReady", "reasonOutdated", "reasonLedger", "reasonResting", "reasonSurplus", "reasonRetagging", "reasonAnnounced"}}}},
+		{table: "reasons-of-publication", head: "reason", of: []choice{{pkg: "controller/loadbalancer/service", block: "Reasons of the condition"},
+			{pkg: "controller/loadbalancer/reconcile", names: []string{"reasonBlockNotReady", "reasonNoNodeReady", "reasonPublished"}}}},
+		{table: "reasons-of-the-announcement", head: "reason", of: []choice{{pkg: contract, block: "The states that agents report"},
+			{pkg: contract, block: "Reasons of the Service condition"}, {pkg: "controller/loadbalancer/reconcile", names: []string{"reasonNotReported"}}}},
+		{table: "reasons-of-the-agent", head: "reason", of: []choice{{pkg: "agent/verify/check", names: []string{"ReasonReady"}}, {pkg: "agent/observe/sampler", names: []string{"ReasonConfirming"}},
+			{pkg: "controller/node/metadata", names: []string{"ReasonAgentSilent", "ReasonNodeUnreachable"}}}},
+		{table: "reasons-of-announcements", head: "reason", of: []choice{{pkg: "agent/verify/vip", block: "Reasons of the condition AnnouncementHealthy"}}},
+	}
+}
+
+var eventType = regexp.MustCompile(`^\((Normal|Warning)\)`)
+
+// EventType is the type of an event, which stands in the comment of its reason.
+func EventType(c source.Constant) string {
+	match := eventType.FindStringSubmatch(c.Comment)
+	if match == nil {
+		return ""
+	}
+	return match[1]
+}
+
+// eventTables are the tables of events, by the object that they are told on.
+func eventTables(constants []source.Constant) []Selection {
+	on := map[string]string{
+		"events-on-services": "Services", "events-on-nodes": "Node", "events-on-the-namespace": "Namespace", "events-on-the-endpoint": "Service kube-system/",
+	}
+	var tables []Selection
+	for name, object := range on {
+		t := Selection{table: name, head: "reason", extraHead: "type, from", extra: func(c source.Constant) string {
+			from, _, _ := strings.Cut(c.Package, "/")
+			return EventType(c) + ", " + from
+		}}
+		for _, c := range constants {
+			if told := EventObject(c); told != "" && strings.HasPrefix(told, object) && !slices.ContainsFunc(t.of, func(each choice) bool { return each.takes(c) }) {
+				t.of = append(t.of, choice{pkg: c.Package, block: c.Block})
+			}
+		}
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+var eventObject = regexp.MustCompile(`^Reasons of the events on (?:the |a )?(.*)`)
+
+// EventObject is what the events of a reason are told on; empty for a constant that is no reason of an event.
+func EventObject(c source.Constant) string {
+	match := eventObject.FindStringSubmatch(c.Block)
+	if match == nil {
+		return ""
+	}
+	return match[1]
+}
+
+// write makes the table of a selection.
+func (s Selection) write(w writer, constants []source.Constant) (string, error) {
+	var rows [][]string
+	for _, choice := range s.of {
+		before := len(rows)
+		for _, c := range constants {
+			if !choice.takes(c) {
+				continue
+			}
+			if c.Comment == "" {
+				return "", fmt.Errorf("%s.%s has no comment that says what %s means to a user", c.Package, c.Name, c.Value)
+			}
+			row := []string{code(c.Value), w.meaning(c)}
+			if s.extra != nil {
+				row = slices.Insert(row, 1, s.extra(c))
+			}
+			rows = append(rows, row)
+		}
+		if len(rows) == before {
+			return "", fmt.Errorf("table %s: nothing in %s is selected by %q or %q", s.table, choice.pkg, choice.block, choice.names)
+		}
+	}
+	head := []string{s.head, "meaning"}
+	if s.extra != nil {
+		head = slices.Insert(head, 1, s.extraHead)
+	}
+	return table(head, rows), nil
+}

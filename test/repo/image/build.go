@@ -1,0 +1,157 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
+)
+
+// BaseVariable is the environment variable that names the base image of what tests and releases build. Without it that
+// is Scratch, which needs no registry.
+const BaseVariable = "BASE_IMAGE"
+
+// Scratch is the empty base image.
+const Scratch = "scratch"
+
+// Builder builds images without a daemon and without a registry, in a store of its own.
+type Builder struct {
+	// Root is the root of the source tree, Dir a directory for binaries and the store.
+	Root, Dir string
+	// Stamp is what the programs say of themselves.
+	Stamp Stamp
+	// Base is the base image; empty means Scratch.
+	Base string
+	// Log receives what the programs that are called say.
+	Log io.Writer
+}
+
+// NewBuilder is a builder of the source tree around the working directory, for the state that make tells. What it needs
+// of the system is installed.
+func NewBuilder(ctx context.Context, dir string, log io.Writer) (*Builder, error) {
+	if err := tools.Packages(ctx, "make", "git", "buildah"); err != nil {
+		return nil, err
+	}
+	root, err := tools.ModuleRoot()
+	if err != nil {
+		return nil, err
+	}
+	b := &Builder{Root: root, Dir: dir, Base: os.Getenv(BaseVariable), Log: log}
+	var out strings.Builder
+	if err := b.run(ctx, &out, []string{"make", "-s", "-C", root, "version"}); err != nil {
+		return nil, err
+	}
+	b.Stamp, err = ParseStamp(out.String())
+	return b, err
+}
+
+// Engine is the builder's own: root or a user with subordinate IDs needs no daemon for it.
+func (b *Builder) Engine() Engine {
+	return Engine{Name: "buildah", Isolation: "chroot", Global: []string{
+		"--root", filepath.Join(b.Dir, "store"), "--runroot", filepath.Join(b.Dir, "run"), "--storage-driver", "vfs",
+	}}
+}
+
+// Request is what has to be built for an image.
+func (b *Builder) Request(i Image, reference string, platforms []Platform) Request {
+	base := b.Base
+	if base == "" {
+		base = Scratch
+	}
+	return Request{
+		Image: i, Stamp: b.Stamp, Reference: reference, Platforms: platforms,
+		Root: b.Root, Context: b.binaries(), Prebuilt: true, BaseImage: base,
+	}
+}
+
+func (b *Builder) binaries() string { return filepath.Join(b.Dir, "bin") }
+
+// Archive builds an image for platforms and writes it to path as an OCI archive, under a reference such as
+// example.com/name:v1. Equal sources make an equal archive.
+func (b *Builder) Archive(ctx context.Context, i Image, reference, path string, platforms ...Platform) error {
+	if err := b.compile(ctx, i, platforms); err != nil {
+		return err
+	}
+	return b.Pack(ctx, b.Request(i, reference, platforms), path)
+}
+
+// Pack builds what is requested and writes it to path as an OCI archive.
+func (b *Builder) Pack(ctx context.Context, r Request, path string) error {
+	engine, layout := b.Engine(), filepath.Join(b.Dir, "layout", r.Image.Name)
+	// buildah adds to a layout that is there.
+	if err := errors.Join(os.RemoveAll(layout), os.MkdirAll(filepath.Dir(layout), 0o755)); err != nil {
+		return fmt.Errorf("build the image %s: %w", r.Image.Name, err)
+	}
+	steps := slices.Concat(engine.Build(r), engine.Push(r, "oci:"+layout+":"+r.Reference))
+	if err := Do(ctx, steps, b.Log); err != nil {
+		return fmt.Errorf("build the image %s: %w", r.Image.Name, err)
+	}
+	if err := pack(layout, path); err != nil {
+		return fmt.Errorf("pack the image %s: %w", r.Image.Name, err)
+	}
+	return nil
+}
+
+// compile makes the binaries as `make build` does.
+func (b *Builder) compile(ctx context.Context, i Image, platforms []Platform) error {
+	line := slices.Concat([]string{
+		"make", "-s", "-C", b.Root, "DIST=" + b.binaries(),
+		"VERSION=" + b.Stamp.Version, "COMMIT=" + b.Stamp.Commit,
+	}, i.Targets(b.binaries(), platforms))
+	if err := b.run(ctx, b.Log, line); err != nil {
+		return fmt.Errorf("build the binaries of %s: %w", i.Name, err)
+	}
+	return nil
+}
+
+// Remove gives the space of store and binaries back.
+func (b *Builder) Remove(ctx context.Context) error {
+	engine := b.Engine()
+	steps := []Step{{Args: engine.line("rm", "--all")}, {Args: engine.line("rmi", "--all", "--force")}}
+	return errors.Join(Do(ctx, steps, b.Log), os.RemoveAll(b.Dir))
+}
+
+// Do runs command lines one after the other.
+func Do(ctx context.Context, steps []Step, log io.Writer) error {
+	for _, s := range steps {
+		out := log
+		if s.MayFail {
+			out = nil
+		}
+		if err := run(ctx, out, out, s.Args); err != nil && (!s.MayFail || ctx.Err() != nil) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Builder) run(ctx context.Context, out io.Writer, line []string) error {
+	return run(ctx, out, b.Log, line)
+}
+
+// run runs a program; what it complained of becomes the error's text.
+func run(ctx context.Context, out, log io.Writer, line []string) error {
+	var complaint strings.Builder
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+	cmd.Stdout, cmd.Stderr = out, io.Writer(&complaint)
+	if log != nil {
+		cmd.Stderr = io.MultiWriter(log, &complaint)
+	}
+	// Tests run under make, whose options are not meant for the make that they call.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "MAKEFLAGS=") || strings.HasPrefix(v, "MAKELEVEL=") || strings.HasPrefix(v, "MFLAGS=")
+	})
+	if err := subprocess.Run(cmd); err != nil {
+		lines := strings.Split(strings.TrimSpace(complaint.String()), "\n")
+		return fmt.Errorf("%s: %w: %s", strings.Join(line, " "), err, strings.Join(lines[max(0, len(lines)-5):], "; "))
+	}
+	return nil
+}

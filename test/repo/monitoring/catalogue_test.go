@@ -1,0 +1,128 @@
+package monitoring
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/metrics"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/metricsserver"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/service"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/conditionmetrics"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/membership"
+)
+
+// catalogue is the labels of each metric, by name.
+type catalogue map[string][]string
+
+// exposed is what both programs register, and what is used of the framework's; that the framework exposes it is seen by
+// the test of the whole controller.
+func exposed(t *testing.T) catalogue {
+	t.Helper()
+	all := catalogue{"leader_election_master_status": {"name"}}
+	all.add(t, registered(t))
+	agent := metricsserver.NewMetrics("v0.0.0", "node-1")
+	all.add(t, describe(agent))
+	families, err := agent.Gatherer().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			labels := []string{}
+			for _, pair := range metric.GetLabel() {
+				labels = append(labels, pair.GetName())
+			}
+			all[family.GetName()] = labels
+		}
+	}
+	return all
+}
+
+// registered are the descriptions of the controller's metrics.
+func registered(t *testing.T) []string {
+	t.Helper()
+	registry := metrics.NewKubeRegistry()
+	var descriptions []string
+	register := func(r metrics.Registerable) error {
+		if err := registry.Register(r); err != nil {
+			return err
+		}
+		descriptions = append(descriptions, describe(r)...)
+		return nil
+	}
+	for _, each := range []interface {
+		Register(func(metrics.Registerable) error) error
+	}{
+		account.NewMetrics(), reconcile.NewMetrics(), instances.NewMetrics(), membership.NewMetrics(), orphans.NewMetrics(), pnap.NewMetrics(), service.NewMetrics(),
+	} {
+		if err := each.Register(register); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conditions := conditionmetrics.NewMetrics()
+	if err := registry.CustomRegister(conditions); err != nil {
+		t.Fatal(err)
+	}
+	return append(descriptions, describe(conditions)...)
+}
+
+// describe returns the descriptions of a collector as client_golang writes them: there is no other way to read one.
+func describe(c prometheus.Collector) []string {
+	out := make(chan *prometheus.Desc)
+	go func() {
+		c.Describe(out)
+		close(out)
+	}()
+	var descriptions []string
+	for each := range out {
+		descriptions = append(descriptions, each.String())
+	}
+	return descriptions
+}
+
+var description = regexp.MustCompile(`^Desc\{fqName: "([a-z0-9_]+)", help: .*variableLabels: \{([a-z_,]*)\}\}$`)
+
+func (c catalogue) add(t *testing.T, descriptions []string) {
+	t.Helper()
+	for _, each := range descriptions {
+		found := description.FindStringSubmatch(each)
+		if found == nil {
+			t.Fatalf("%q is no description of a metric", each)
+		}
+		c[found[1]] = strings.FieldsFunc(found[2], func(r rune) bool { return r == ',' })
+	}
+}
+
+// carries tells whether any metric has the label.
+func (c catalogue) carries(label string) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(c)), func(labels []string) bool { return slices.Contains(labels, label) })
+}
+
+func TestCatalogueIsComplete(t *testing.T) {
+	all := exposed(t)
+	for name, labels := range map[string][]string{
+		"phoenixnap_ip_blocks":                           {"state"},
+		"phoenixnap_service_condition":                   {"namespace", "service", "condition", "status", "reason"},
+		"phoenixnap_agent_check":                         {"id", "severity"},
+		"phoenixnap_agent_node_writes_total":             {"result"},
+		"phoenixnap_orphan_ip_blocks_collected_total":    {},
+		"phoenixnap_agent_last_sample_timestamp_seconds": {},
+	} {
+		if got, known := all[name]; !known || !slices.Equal(got, labels) {
+			t.Errorf("%s has the labels %q, want %q", name, got, labels)
+		}
+	}
+	if len(all) < 35 {
+		t.Errorf("only %d metrics are known", len(all))
+	}
+}

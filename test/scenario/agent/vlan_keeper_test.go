@@ -1,0 +1,189 @@
+//go:build linux
+
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/vlan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+)
+
+const (
+	// vlanKeeperVariable makes a process of this test binary the keeper of its network namespace.
+	vlanKeeperVariable = "PNAP_VLAN_KEEPER"
+	// vlanKeeperDies is after how many changes of the network that process is killed.
+	vlanKeeperDies = "PNAP_VLAN_KEEPER_DIES"
+	// nobody owns nothing, so that nothing but its capabilities helps the keeper: it cannot write below /proc/sys either.
+	nobody = 65534
+)
+
+// mortal kills its process after some changes.
+type mortal struct {
+	vlan.Kernel
+	left atomic.Int64
+}
+
+func (m *mortal) tick() {
+	if m.left.Add(-1) == 0 {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+}
+
+func (m *mortal) Make(name string, parent, id, mtu int) (int, error) {
+	defer m.tick()
+	return m.Kernel.Make(name, parent, id, mtu)
+}
+
+func (m *mortal) Note(index int, change func(*ownership.Record)) error {
+	defer m.tick()
+	return m.Kernel.Note(index, change)
+}
+
+func (m *mortal) SetSettings(index int, s ownership.Settings) error {
+	defer m.tick()
+	return m.Kernel.SetSettings(index, s)
+}
+
+func (m *mortal) SetUp(index int, up bool) error {
+	defer m.tick()
+	return m.Kernel.SetUp(index, up)
+}
+
+// TestVLANKeeperProcess is the body of a keeper's process; in any other it has nothing to test. Expectations come in on the
+// standard input, events go out on the standard output, a line of JSON each.
+func TestVLANKeeperProcess(t *testing.T) {
+	if os.Getenv(vlanKeeperVariable) == "" {
+		return
+	}
+	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGTERM)
+	defer stop()
+	kernel := &mortal{Kernel: vlan.System{Journal: &ownership.Journal{}}}
+	if dies, err := strconv.Atoi(os.Getenv(vlanKeeperDies)); err == nil {
+		kernel.left.Store(int64(dies))
+	}
+	var expected atomic.Pointer[check.Expected]
+	expected.Store(&check.Expected{})
+	out := json.NewEncoder(os.Stdout)
+	keeper := vlan.New(vlan.Config{
+		Expected: func() check.Expected { return *expected.Load() }, Kernel: kernel, Asker: arp.NewAsker(), Watch: netstate.Watch,
+		Tell: func(e vlan.Event) { _ = out.Encode(e) },
+	})
+	go func() {
+		lines := json.NewDecoder(os.Stdin)
+		for {
+			var e check.Expected
+			if lines.Decode(&e) != nil {
+				return
+			}
+			expected.Store(&e)
+			keeper.Wake()
+		}
+	}()
+	if err := keeper.Run(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// vlanKeeper is a keeper's process in the node's namespace. It has the capabilities NET_ADMIN and NET_RAW and is nobody.
+type vlanKeeper struct {
+	n      *network
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	mu     sync.Mutex
+	events []vlan.Event
+	ended  chan struct{}
+}
+
+// startVLANKeeper starts a process in the namespace of the calling thread; it dies after some changes unless dies is 0.
+func startVLANKeeper(n *network, dies int) *vlanKeeper {
+	n.t.Helper()
+	self, err := os.Executable()
+	n.must("find the test binary", err)
+	cmd := exec.CommandContext(context.WithoutCancel(n.t.Context()), self, "-test.run=^TestVLANKeeperProcess$", "-test.timeout=5m")
+	cmd.Env = append(os.Environ(), vlanKeeperVariable+"=1", vlanKeeperDies+"="+strconv.Itoa(dies))
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, AmbientCaps: []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW},
+	}
+	cmd.Stderr = os.Stderr
+	k := &vlanKeeper{n: n, cmd: cmd, ended: make(chan struct{})}
+	k.stdin, err = cmd.StdinPipe()
+	n.must("pipe", err)
+	stdout, err := cmd.StdoutPipe()
+	n.must("pipe", err)
+	n.must("start the keeper", cmd.Start())
+	go k.read(stdout)
+	n.t.Cleanup(k.kill)
+	return k
+}
+
+func (k *vlanKeeper) read(stdout io.Reader) {
+	defer close(k.ended)
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		var e vlan.Event
+		if json.Unmarshal(lines.Bytes(), &e) == nil && e.Reason != "" {
+			k.mu.Lock()
+			k.events = append(k.events, e)
+			k.mu.Unlock()
+		}
+	}
+	_ = k.cmd.Wait() // it is killed
+}
+
+// kill ends the process without a chance to tidy up.
+func (k *vlanKeeper) kill() {
+	_ = k.cmd.Process.Kill()
+	<-k.ended
+}
+
+// died waits for the process to have died by itself.
+func (k *vlanKeeper) died() {
+	k.n.t.Helper()
+	select {
+	case <-k.ended:
+	case <-time.After(time.Minute):
+		k.n.t.Fatal("the keeper lives after a minute")
+	}
+}
+
+func (k *vlanKeeper) expect(e check.Expected) {
+	k.n.t.Helper()
+	k.n.must("tell what to expect", json.NewEncoder(k.stdin).Encode(e))
+}
+
+// told tells whether an event with that reason was told.
+func (k *vlanKeeper) told(reason string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, e := range k.events {
+		if e.Reason == reason {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *vlanKeeper) history() []vlan.Event {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]vlan.Event(nil), k.events...)
+}

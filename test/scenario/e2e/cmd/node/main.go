@@ -1,0 +1,44 @@
+//go:build linux
+
+// Command node makes a server of the lab a node: node SPEC, where SPEC is a file with the node.Spec as JSON.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/e2e/node"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "node:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) != 1 {
+		return errors.New("usage: node SPEC")
+	}
+	raw, err := os.ReadFile(args[0])
+	if err != nil {
+		return err
+	}
+	var spec node.Spec
+	if err := json.Unmarshal(raw, &spec); err != nil {
+		return fmt.Errorf("%s: %w", args[0], err)
+	}
+	if err := spec.Assemble(); err != nil {
+		return err
+	}
+	return spec.Run(ctx, os.Stdout)
+}

@@ -1,0 +1,117 @@
+//go:build linux && e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/image"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/e2e/node"
+)
+
+// Names of images. Those of the project are what the manifests say.
+const (
+	registry = "phoenixnap"
+	// hub is the registry of names that name none, by which containerd knows them.
+	hub          = "docker.io/"
+	kubeVIPImage = "ghcr.io/kube-vip/kube-vip:v1.0.0"
+	webImage     = "local.test/web:e2e"
+	// newerTag is the tag of the images that the cluster is upgraded to.
+	newerTag = "v9.9.9"
+)
+
+// archives are the images of the cluster as files of this machine, by the name of the file.
+type archives struct {
+	dir string
+	// first are there before the kubelet starts; newer comes with the upgrade.
+	first, newer []string
+	// digests are what a registry would call the images of the project, by their names.
+	digests map[string]string
+}
+
+// buildImages builds the images of the project with the tags that the manifests name, those of a newer version, and those
+// that a cluster takes from elsewhere.
+func buildImages(t *testing.T, dir, shippedTag string) *archives {
+	t.Helper()
+	builder, err := image.NewBuilder(t.Context(), filepath.Join(dir, "build"), io.Discard)
+	check(t, err)
+	t.Cleanup(func() { check(t, builder.Remove(context.WithoutCancel(t.Context()))) })
+	all := &archives{dir: filepath.Join(dir, "images"), digests: map[string]string{}}
+	for _, i := range image.Images() {
+		all.first = append(all.first, i.Name+".tar")
+		all.digests[i.Name] = build(t, builder, i, hub+registry+"/"+i.Name+":"+shippedTag, filepath.Join(all.dir, i.Name+".tar"), image.Platforms()...) // as a release does
+	}
+	for reference, program := range map[string]func() (string, error){
+		node.PauseImage: func() (string, error) { return tools.Product(t.Context(), "./test/scenario/e2e/cmd/pause") },
+		webImage:        func() (string, error) { return tools.Product(t.Context(), "./test/env/cluster/cmd/backend") },
+		kubeVIPImage:    func() (string, error) { return tools.Binary(t.Context(), "kube-vip-v1.0.0") },
+	} {
+		path, err := program()
+		check(t, err)
+		all.first = append(all.first, all.pack(t, builder, reference, path))
+	}
+	builder.Stamp.Version = newerTag
+	for _, i := range image.Images() {
+		all.newer = append(all.newer, i.Name+"-newer.tar")
+		build(t, builder, i, hub+registry+"/"+i.Name+":"+newerTag, filepath.Join(all.dir, i.Name+"-newer.tar"), image.Platforms()[0])
+	}
+	return all
+}
+
+// build builds an image and returns its digest.
+func build(t *testing.T, b *image.Builder, i image.Image, reference, path string, platforms ...image.Platform) string {
+	t.Helper()
+	check(t, b.Archive(t.Context(), i, reference, path, platforms...))
+	a, err := image.Open(path)
+	check(t, err)
+	return a.Digest
+}
+
+// pack puts one program into an image of its own and returns the name of the archive.
+func (a *archives) pack(t *testing.T, b *image.Builder, reference, program string) string {
+	t.Helper()
+	name := filepath.Base(filepath.Dir(reference)) + "-" + filepath.Base(program)
+	contents := filepath.Join(b.Dir, "program-"+name)
+	check(t, os.MkdirAll(contents, 0o755))
+	check(t, os.Link(program, filepath.Join(contents, "program")))
+	r := b.Request(image.Image{Name: name, Dockerfile: "test/scenario/e2e/Dockerfile.program"}, reference, image.Platforms()[:1])
+	r.Context = contents
+	check(t, b.Pack(t.Context(), r, filepath.Join(a.dir, name+".tar")))
+	return name + ".tar"
+}
+
+// files are the archives for the lab: below the tree of the nodes, where they appear as node.Images.
+func (a *archives) files(tree string) map[string]string {
+	files := map[string]string{}
+	for _, name := range append(append([]string{}, a.first...), a.newer...) {
+		files[tree+node.Images+"/"+name] = filepath.Join(a.dir, name)
+	}
+	return files
+}
+
+// onNode are archives as containerd finds them.
+func onNode(names []string) []string {
+	var paths []string
+	for _, name := range names {
+		paths = append(paths, node.Images+"/"+name)
+	}
+	return paths
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func figure(t *testing.T, name string, value float64, unit string) {
+	t.Helper()
+	t.Logf("figure e2e_%s %s %s", name, fmt.Sprintf("%.2f", value), unit)
+}

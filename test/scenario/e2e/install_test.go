@@ -1,0 +1,216 @@
+//go:build linux && e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+	"sigs.k8s.io/yaml"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+)
+
+// limit is what a step may take on a busy machine under emulation; on a quiet one the longest takes a minute.
+const limit = 10 * time.Minute
+
+func prefix(address [4]byte, bits int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4(address), bits)
+}
+
+// TestInstall is the life of an installation: the guides install, upgrade and uninstall, step by step, with a client beyond
+// the gateway that asks all the time.
+func TestInstall(t *testing.T) {
+	s := newSite(t)
+	s.registered()
+	s.tainted()
+	s.install()
+	address, probe := s.serve()
+	s.allowed()
+	s.upgrade(address, probe)
+	s.allowed()
+	s.uninstall(probe)
+	s.undisturbed()
+}
+
+// tainted expects what the guide shows before anything is installed.
+func (s *site) tainted() {
+	s.Helper()
+	for _, n := range s.nodes() {
+		if !isTainted(n) || n.Spec.ProviderID != "" {
+			s.Errorf("Node %s before the installation: taints %v, provider ID %q", n.Name, n.Spec.Taints, n.Spec.ProviderID)
+		}
+	}
+}
+
+func isTainted(n corev1.Node) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
+}
+
+func (s *site) nodes() []corev1.Node {
+	s.Helper()
+	list, err := s.Kube.CoreV1().Nodes().List(s.Context(), metav1.ListOptions{})
+	check(s.T, err)
+	if len(list.Items) != len(s.Servers) {
+		s.Fatalf("%d Nodes, want %d", len(list.Items), len(s.Servers))
+	}
+	return list.Items
+}
+
+// install follows docs/guides/install.md from its step 3 on.
+func (s *site) install() {
+	s.Helper()
+	began := time.Now()
+	s.run("kubectl apply -f " + s.secret())
+	s.run("kubectl apply -k deploy/overlays/kubeadm")
+	initialised := s.eventually(limit, "Nodes initialised", func() (bool, string) {
+		for _, n := range s.nodes() {
+			if isTainted(n) || n.Spec.ProviderID == "" {
+				return false, fmt.Sprintf("%s: provider ID %q, taints %v; pods:\n%s", n.Name, n.Spec.ProviderID, n.Spec.Taints, s.pods())
+			}
+		}
+		return true, ""
+	})
+	figure(s.T, "nodes_initialised_after", initialised.Sub(began).Seconds(), "s")
+	s.rolledOut()
+	s.checkServers()
+	ready := s.eventually(limit, "Nodes ready for the public network", func() (bool, string) {
+		for _, n := range s.nodes() {
+			if n.Labels[contract.NodeVLANReady] != "true" {
+				return false, fmt.Sprintf("%s: %+v", n.Name, contract.FindNodeCondition(&n, contract.ConditionVLANReady))
+			}
+		}
+		return true, ""
+	})
+	figure(s.T, "nodes_ready_after", ready.Sub(began).Seconds(), "s")
+	s.run("kubectl apply -f deploy/kube-vip/kube-vip.yaml")
+	s.run("kubectl -n kube-system rollout status daemonset/kube-vip --timeout=10m")
+	s.Log(s.run("kubectl get nodes -L topology.kubernetes.io/region," + contract.NodeVLANReady))
+}
+
+// rolledOut waits as the guides say.
+func (s *site) rolledOut() {
+	s.Helper()
+	s.run("kubectl -n kube-system rollout status deployment/phoenixnap-cloud-controller-manager --timeout=10m")
+	s.run("kubectl -n kube-system rollout status daemonset/phoenixnap-agent --timeout=10m")
+}
+
+// secret fills in the template as a user does.
+func (s *site) secret() string {
+	s.Helper()
+	raw, err := os.ReadFile(filepath.Join(s.root, "deploy/template/secret.yaml"))
+	check(s.T, err)
+	var secret corev1.Secret
+	check(s.T, yaml.UnmarshalStrict(raw, &secret))
+	config, err := s.CloudConfig()
+	check(s.T, err)
+	secret.StringData["cloud-sa.json"] = string(config)
+	filled, err := yaml.Marshal(secret)
+	check(s.T, err)
+	path := filepath.Join(s.TempDir(), "secret.yaml")
+	check(s.T, os.WriteFile(path, filled, 0o600))
+	return path
+}
+
+// checkServers expects every Node to be the server of its name.
+func (s *site) checkServers() {
+	s.Helper()
+	for _, n := range s.nodes() {
+		i := slices.IndexFunc(s.Servers, func(server cluster.Server) bool { return server.Name == n.Name })
+		if want := "phoenixnap://" + s.Servers[i].ID; n.Spec.ProviderID != want || n.Labels[corev1.LabelTopologyRegion] != cluster.Location {
+			s.Errorf("Node %s has provider ID %q and region %q, want %s and %s", n.Name, n.Spec.ProviderID, n.Labels[corev1.LabelTopologyRegion], want, cluster.Location)
+		}
+		if zone := n.Labels[corev1.LabelTopologyZone]; zone != cluster.Location {
+			s.Errorf("Node %s has zone %q, want %s", n.Name, zone, cluster.Location)
+		}
+		if !slices.Contains(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: s.Servers[i].Private.Addr().String()}) {
+			s.Errorf("Node %s has the addresses %v, without its server's own", n.Name, n.Status.Addresses)
+		}
+	}
+}
+
+// patience is how long the client waits for an answer. The machine that emulates all servers may stand still for a second or
+// two while containers start; an address that is lost is lost for longer and is seen on the wire, too.
+const patience = 5 * time.Second
+
+// web is a workload with a Service that anybody might have.
+const web = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists}]
+      affinity:
+        podAntiAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            - {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}}
+      containers:
+        - name: web
+          image: ` + webImage + `
+          args: [--listen=:8080, --name=web]
+          ports: [{containerPort: 8080}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  type: LoadBalancer
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080}]
+`
+
+// serve publishes a Service and has the client ask it every tenth of a second from then on.
+func (s *site) serve() (netip.Addr, int) {
+	s.Helper()
+	path := filepath.Join(s.TempDir(), "web.yaml")
+	check(s.T, os.WriteFile(path, []byte(web), 0o600))
+	s.run("kubectl apply -f " + path)
+	began := time.Now()
+	var address netip.Addr
+	published := s.eventually(limit, "address published", func() (bool, string) {
+		service, err := s.Kube.CoreV1().Services(metav1.NamespaceDefault).Get(s.Context(), "web", metav1.GetOptions{})
+		if err != nil || len(service.Status.LoadBalancer.Ingress) == 0 {
+			return false, fmt.Sprint(err, s.describe())
+		}
+		address, err = netip.ParseAddr(service.Status.LoadBalancer.Ingress[0].IP)
+		return err == nil, fmt.Sprint(err)
+	})
+	figure(s.T, "service_published_after", published.Sub(began).Seconds(), "s")
+	probe, err := s.Lab.StartProbe(s.Context(), lab.Probe{URL: "http://" + address.String() + "/", Interval: 100 * time.Millisecond, Timeout: patience})
+	check(s.T, err)
+	answered := s.eventually(limit, "the client beyond the gateway got an answer", func() (bool, string) {
+		attempts, err := s.Lab.ProbeResults(s.Context(), probe)
+		check(s.T, err)
+		if len(attempts) == 0 {
+			return false, "no request yet"
+		}
+		last := attempts[len(attempts)-1]
+		return slices.ContainsFunc(attempts, func(a lab.Attempt) bool { return a.OK }), last.Error + "\n" + s.pods()
+	})
+	figure(s.T, "service_answered_after", answered.Sub(began).Seconds(), "s")
+	return address, probe
+}
+
+func (s *site) describe() string {
+	out, _ := s.try("kubectl describe service web")
+	return out
+}
+
+func (s *site) pods() string {
+	out, _ := s.try("kubectl get pods -A -o wide")
+	return out
+}

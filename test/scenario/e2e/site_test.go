@@ -1,0 +1,183 @@
+//go:build linux && e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/e2e/node"
+)
+
+const (
+	// tree is the directory of the nodes' root file system among the lab's files.
+	tree = "node"
+	// program is command node among the lab's files.
+	program = "make-node"
+	// memoryMiB is that of the machine that holds all servers.
+	memoryMiB = 3072
+	// scale is how much faster the account's time passes.
+	scale = 10
+)
+
+// site is a cluster with real kubelets on servers of a simulated account.
+type site struct {
+	*testing.T
+	*cluster.Cluster
+	root    string
+	kubectl string
+	images  *archives
+	began   time.Time
+}
+
+// newSite starts everything that a user has before he installs us, and returns when the kubelets have registered their Nodes.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	root, err := tools.ModuleRoot()
+	check(t, err)
+	dir := t.TempDir()
+	s := &site{T: t, root: root, images: buildImages(t, dir, shippedTag(t, root))}
+	s.kubectl, err = tools.Binary(t.Context(), "kubectl")
+	check(t, err)
+	files, err := node.Tree(t.Context(), tree)
+	check(t, err)
+	for name, path := range s.images.files(tree) {
+		files[name] = path
+	}
+	files[program], err = tools.Product(t.Context(), "./test/scenario/e2e/cmd/node")
+	check(t, err)
+	s.Cluster, err = cluster.New(cluster.Options{Dir: dir, Kubelets: true, Scale: scale, MemoryMiB: memoryMiB, Files: files})
+	check(t, err)
+	t.Cleanup(s.end)
+	s.began = time.Now()
+	for _, start := range []func(context.Context) error{s.StartAccount, s.StartControlPlane, s.PublishAPIServer, s.StartManagers, s.StartServers} {
+		check(t, start(t.Context()))
+	}
+	for _, server := range s.Servers {
+		s.switchOn(server)
+	}
+	return s
+}
+
+// switchOn starts containerd, kubelet and kube-proxy on a server, and gives the Node the label of control-plane nodes, as
+// kubeadm does.
+func (s *site) switchOn(server cluster.Server) {
+	s.Helper()
+	pods := server.Pods.Masked().Addr().As4()
+	pods[3] = 128 // the lab's own pod has an address of the lower half
+	spec, err := json.Marshal(node.Spec{
+		Name: server.Name, Address: server.Private.Addr(), Pods: prefix(pods, 25),
+		Kubeconfig: lab.Path(cluster.KubeletConfig(server.Name)), Images: onNode(s.images.first),
+		Tree: []string{"/payload" + lab.Path(tree), lab.Path(tree)},
+	})
+	check(s.T, err)
+	check(s.T, s.Lab.WriteFile(s.Context(), "node-"+server.Name+".json", spec, 0o600))
+	check(s.T, s.StartProxy(s.Context(), server))
+	_, err = s.Lab.StartProcess(s.Context(), lab.Program{
+		Host: server.Name, Name: "node-" + server.Name, Args: []string{lab.Path(program), lab.Path("node-" + server.Name + ".json")},
+	})
+	check(s.T, err)
+}
+
+// registered waits for the Nodes and labels them.
+func (s *site) registered() {
+	s.Helper()
+	for _, server := range s.Servers {
+		s.eventually(limit, "Node "+server.Name+" registered", func() (bool, string) {
+			patch := []byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`)
+			_, err := s.Kube.CoreV1().Nodes().Patch(s.Context(), server.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			return err == nil, fmt.Sprint(err)
+		})
+	}
+}
+
+// end keeps the logs where the test failed, and stops everything.
+func (s *site) end() {
+	ctx := context.WithoutCancel(s.Context())
+	if s.Failed() {
+		s.keepLogs(ctx)
+	}
+	if err := s.Stop(); err != nil {
+		s.Error(err)
+	}
+}
+
+// run runs a command line of the documentation in the root of the source tree. kubectl is our own.
+func (s *site) run(line string) string {
+	s.Helper()
+	out, err := s.try(line)
+	if err != nil {
+		s.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return out
+}
+
+func (s *site) try(line string) (string, error) {
+	args := strings.Fields(line)
+	if args[0] == "kubectl" {
+		args[0] = s.kubectl
+	}
+	ctx, cancel := context.WithTimeout(s.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.Env = s.root, append(os.Environ(), "KUBECONFIG="+s.AdminKubeconfig())
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// eventually looks until something holds, and returns when that was.
+func (s *site) eventually(limit time.Duration, what string, look func() (ok bool, seen string)) time.Time {
+	s.Helper()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); ; {
+		ok, seen := look()
+		if ok {
+			s.Logf("%6.1f s %s", time.Since(s.began).Seconds(), what)
+			return time.Now()
+		}
+		if time.Now().After(deadline) {
+			s.Fatalf("not within %s: %s; last seen: %s", limit, what, seen)
+		}
+		select {
+		case <-tick.C:
+		case <-s.Context().Done():
+			s.Fatal(context.Cause(s.Context()))
+		}
+	}
+}
+
+// shippedTag is the version that the manifests name.
+func shippedTag(t *testing.T, root string) string {
+	t.Helper()
+	manifests, err := controlplane.Read(t.Context(), filepath.Join(root, "deploy/overlays/kubeadm"))
+	check(t, err)
+	var tags []string
+	for _, m := range manifests {
+		for line := range strings.Lines(string(m.Data)) {
+			_, image, is := strings.Cut(line, "image: "+registry+"/")
+			if _, tag, tagged := strings.Cut(strings.TrimSpace(image), ":"); is && tagged && !slices.Contains(tags, tag) {
+				tags = append(tags, tag)
+			}
+		}
+	}
+	if len(tags) != 1 {
+		t.Fatalf("the manifests name the versions %v, want one", tags)
+	}
+	return tags[0]
+}

@@ -1,0 +1,426 @@
+//go:build linux
+
+package kubevip
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+)
+
+// The versions of kube-vip.
+func versions() []string { return []string{"v0.9.1", "v1.0.0"} }
+
+// sighting is what an agent said of an address: the ID of a finding, or fine.
+type sighting struct {
+	node, id string
+	address  netip.Addr
+}
+
+// healthy is the state to begin with.
+const healthy = "announced as it should be"
+
+// fine stands for the finding of an address that is announced as it should be.
+const fine = "OK"
+
+// expectation is a sighting to come, by one of several nodes.
+type expectation struct {
+	version, state string
+	id             string
+	address        netip.Addr
+	nodes          []string
+	since          time.Time
+	seen           time.Time
+	by             string
+}
+
+// side is one version of kube-vip on two servers, with processes of its own for each namespace, so that each can be broken
+// by itself.
+type side struct {
+	*rig
+	version, x, y, z string
+	processes        map[string]int // by server and namespace
+	addresses        map[string]netip.Addr
+}
+
+func (s *side) namespace(of string) string { return strings.ReplaceAll(s.version, ".", "-") + "-" + of }
+
+func (s *side) announce(server, namespace string) {
+	s.processes[server+"/"+namespace] = s.kubeVIP(s.version, server, s.namespace(namespace))
+}
+
+// revive starts every kube-vip anew that ended by itself, as kubelet does. v0.9.1 can crash when a Service changes that it is just
+// taking in (a nil pointer in findServiceInstance).
+func (s *side) revive() {
+	s.T.Helper()
+	for key, id := range s.processes {
+		exited, code, err := s.Lab.ProcessExited(s.T.Context(), id)
+		s.Must("look at kube-vip", err)
+		if server, namespace, _ := strings.Cut(key, "/"); exited {
+			s.T.Logf("kube-vip %s for %s on %s ended with %d: starting it anew", s.version, namespace, server, code)
+			s.announce(server, namespace)
+		}
+	}
+}
+
+func (s *side) service(namespace, name string, annotations map[string]string) {
+	s.addresses[namespace+"/"+name] = s.serve(s.namespace(namespace), name, annotations)
+}
+
+func (s *side) signal(server, namespace string, signal syscall.Signal) {
+	s.T.Helper()
+	s.Must("signal kube-vip", s.Lab.Signal(s.T.Context(), s.processes[server+"/"+namespace], signal))
+}
+
+// expect makes an expectation as of now.
+func (s *side) expect(state, id, of string, nodes ...string) *expectation {
+	return &expectation{version: s.version, state: state, id: id, address: s.addresses[of], nodes: nodes, since: time.Now()}
+}
+
+// others are all servers but one.
+func (s *side) others(but string) []string {
+	var names []string
+	for _, server := range s.servers {
+		if server.Name != but {
+			names = append(names, server.Name)
+		}
+	}
+	return names
+}
+
+// begin starts kube-vip and creates Services that are announced as they should be.
+func (s *side) begin() (want []*expectation) {
+	for _, namespace := range []string{"stopped", "killed", "dead", "plain"} {
+		s.announce(s.x, namespace)
+	}
+	s.announce(s.z, "deaf")
+	for _, name := range []string{"stopped/web", "killed/web", "dead/web", "dead/gone", "plain/web", "plain/foreign", "plain/second"} {
+		namespace, service, _ := strings.Cut(name, "/")
+		s.service(namespace, service, nil)
+		want = append(want, s.expect(healthy, fine, name, s.x))
+	}
+	s.service("deaf", "web", nil)
+	return append(want, s.expect(healthy, fine, "deaf/web", s.z))
+}
+
+// breakAll makes every state but the missing return path.
+func (s *side) breakAll(gatewayLink string) (want []*expectation) {
+	s.announce(s.y, "stopped")
+	s.announce(s.y, "killed")
+	s.Sh(s.z, "echo 8 > /proc/sys/net/ipv4/conf/"+publicLink+"/arp_ignore")
+	want = append(want, s.expect("the holder's kernel does not answer", "PN602", "deaf/web", s.others(s.z)...))
+	s.service("plain", "side", map[string]string{contract.KubeVIPInterface: privateLink})
+	want = append(want, s.expect("on the wrong interface", "PN605", "plain/side", s.x))
+	s.service("nobody", "web", nil)
+	want = append(want, s.expect("kube-vip runs nowhere", "PN601", "nobody/web", s.others(s.z)...))
+	s.claim(lab.Gateway, gatewayLink, s.addresses["plain/foreign"])
+	want = append(want, s.expect("a foreign machine claims it", "PN608", "plain/foreign", s.x))
+	s.claim(s.y, publicLink, s.addresses["plain/second"])
+	want = append(want, s.expect("a second Node claims it: there", "PN603", "plain/second", s.y), s.expect("a second Node claims it: the holder", "PN604", "plain/second", s.x))
+	time.Sleep(3 * time.Second) // so that the second kube-vip of each namespace is there to take over
+	s.signal(s.x, "stopped", syscall.SIGSTOP)
+	want = append(want, s.expect("stopped (SIGSTOP): there", "PN603", "stopped/web", s.x), s.expect("stopped (SIGSTOP): the next holder", "PN604", "stopped/web", s.y))
+	s.signal(s.x, "killed", syscall.SIGKILL)
+	want = append(want, s.expect("killed (SIGKILL): there", "PN603", "killed/web", s.x), s.expect("killed (SIGKILL): the next holder", "PN604", "killed/web", s.y))
+	s.signal(s.x, "dead", syscall.SIGKILL)
+	want = append(want, s.expect("the lease expires", "PN609", "dead/web", s.x))
+	s.deleteService(s.namespace("dead"), "gone")
+	return append(want, s.expect("left behind by a Service that is gone", "PN603", "dead/gone", s.x))
+}
+
+// mend puts right what can be put right.
+func (s *side) mend(gatewayLink string) (want []*expectation) {
+	s.signal(s.x, "stopped", syscall.SIGCONT)
+	s.IP(lab.Gateway, "address", "delete", s.addresses["plain/foreign"].String()+"/32", "dev", gatewayLink)
+	s.IP(s.y, "address", "delete", s.addresses["plain/second"].String()+"/32", "dev", publicLink)
+	want = append(want, s.expect("goes on (SIGCONT)", fine, "stopped/web", s.y),
+		s.expect("the foreign machine gives it up", fine, "plain/foreign", s.x), s.expect("the second Node gives it up", fine, "plain/second", s.x))
+	return want
+}
+
+// TestStates: the agents name each state that kube-vip can be in.
+func TestStates(t *testing.T) {
+	r := newRig(t, versions(), 5)
+	gatewayLink := r.gatewayLink()
+	w := newWitness(r)
+	var sides []*side
+	var want []*expectation
+	for i, version := range versions() {
+		s := &side{rig: r, version: version, x: r.servers[2*i].Name, y: r.servers[2*i+1].Name, z: r.servers[4].Name,
+			processes: map[string]int{}, addresses: map[string]netip.Addr{}}
+		sides = append(sides, s)
+		want = append(want, s.begin()...)
+	}
+	w.meanwhile = func() {
+		for _, s := range sides {
+			s.revive()
+		}
+	}
+	w.await(want, 3*time.Minute)
+	w.awaitHealthy(time.Minute)
+	w.meanwhile = func() {}
+	all := want
+	for _, phase := range []func(*side) []*expectation{
+		func(s *side) []*expectation { return s.breakAll(gatewayLink) },
+		func(s *side) []*expectation { return s.mend(gatewayLink) },
+		func(s *side) []*expectation {
+			s.IP(s.x, "route", "replace", "default", "via", apiServer, "dev", privateLink)
+			return []*expectation{s.expect("no way back", "PN606", "plain/web", s.x)}
+		},
+	} {
+		w.forget()
+		want = nil
+		for _, s := range sides {
+			want = append(want, phase(s)...)
+		}
+		w.await(want, 2*time.Minute)
+		all = append(all, want...)
+	}
+	w.wantReports(sides)
+	fmt.Fprint(t.Output(), "\n"+header()+table(all)+figures(all))
+	for _, e := range all {
+		if took := e.took(); *hold && e.state != healthy && took > limit {
+			t.Errorf("%s: %s of %s was said after %s, want it within %s", e.version, e.state, e.address, took, limit)
+		}
+	}
+}
+
+// limit is the time within which every state is named, and taken back.
+const limit = 30 * time.Second
+
+// hold is for a machine that does nothing else meanwhile.
+var hold = flag.Bool("hold", false, "hold the times to their limit")
+
+// gatewayLink is the gateway's interface in the public network.
+func (r *rig) gatewayLink() string {
+	r.T.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		for line := range strings.Lines(r.IP(lab.Gateway, "-4", "-o", "address")) {
+			fields := strings.Fields(line)
+			if len(fields) > 3 && strings.HasPrefix(fields[3], nodeGateway+"/") {
+				return fields[1]
+			}
+		}
+	}
+	r.T.Fatal("the gateway has no interface with " + nodeGateway)
+	return ""
+}
+
+// witness reads what the agents say, all the time: events on Services and conditions of Nodes.
+type witness struct {
+	*rig
+	// meanwhile is done again and again while something is awaited.
+	meanwhile func()
+
+	mu    sync.Mutex
+	seen  map[sighting]time.Time
+	after time.Time
+	err   error // of the last look
+}
+
+// newWitness begins to read; it ends with the test.
+func newWitness(r *rig) *witness {
+	w := &witness{rig: r, meanwhile: func() {}, seen: map[sighting]time.Time{}}
+	ctx, cancel := context.WithCancel(r.T.Context())
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for ctx.Err() == nil {
+			err := w.look(ctx)
+			w.mu.Lock()
+			w.err = err
+			w.mu.Unlock()
+			select {
+			case <-ctx.Done():
+			case <-time.After(300 * time.Millisecond):
+			}
+		}
+	})
+	r.T.Cleanup(func() { cancel(); reading.Wait() })
+	return w
+}
+
+// forget makes only what is said from now on count.
+func (w *witness) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen, w.after = map[sighting]time.Time{}, time.Now()
+}
+
+var (
+	findingOf = regexp.MustCompile(`PN\d+`)
+	addressIn = regexp.MustCompile(`203\.0\.113\.\d+`)
+)
+
+// look reads once.
+func (w *witness) look(ctx context.Context) error {
+	events, err := w.kube.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Service"})
+	if err != nil {
+		return fmt.Errorf("read events: %w", err)
+	}
+	nodes, err := w.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("read Nodes: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range events.Items {
+		// Times of events are in whole seconds.
+		if e.LastTimestamp.Add(time.Second).Before(w.after) {
+			continue
+		}
+		id := findingOf.FindString(e.Message)
+		if e.Reason == "AddressAnnounced" {
+			id = fine
+		}
+		w.note(e.Source.Host, id, e.Message)
+	}
+	for i := range nodes.Items {
+		condition := contract.FindNodeCondition(&nodes.Items[i], contract.ConditionAnnouncementHealthy)
+		if condition == nil || condition.Status != corev1.ConditionFalse {
+			continue
+		}
+		for cause := range strings.SplitSeq(condition.Message, "; ") {
+			w.note(nodes.Items[i].Name, findingOf.FindString(cause), cause)
+		}
+	}
+	return nil
+}
+
+func (w *witness) note(node, id, text string) {
+	address, err := netip.ParseAddr(addressIn.FindString(text))
+	key := sighting{node: node, id: id, address: address}
+	if _, known := w.seen[key]; err == nil && id != "" && !known {
+		w.seen[key] = time.Now()
+	}
+}
+
+// await waits until all is seen that is wanted.
+func (w *witness) await(want []*expectation, limit time.Duration) {
+	w.T.Helper()
+	for deadline := time.Now().Add(limit); ; time.Sleep(500 * time.Millisecond) {
+		w.meanwhile()
+		missing := slices.DeleteFunc(slices.Clone(want), w.met)
+		if len(missing) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.T.Fatalf("not said within %s:\n%s(%v)", limit, table(missing), w.err)
+		}
+	}
+}
+
+func (w *witness) met(e *expectation) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, node := range e.nodes {
+		if at, seen := w.seen[sighting{node: node, id: e.id, address: e.address}]; seen && e.seen.IsZero() {
+			e.seen, e.by = at, node
+		}
+	}
+	return !e.seen.IsZero()
+}
+
+// awaitHealthy waits until every Node finds all addresses in order.
+func (w *witness) awaitHealthy(limit time.Duration) {
+	w.T.Helper()
+	for deadline := time.Now().Add(limit); ; time.Sleep(500 * time.Millisecond) {
+		w.meanwhile()
+		nodes, err := w.kube.CoreV1().Nodes().List(w.T.Context(), metav1.ListOptions{})
+		w.Must("read Nodes", err)
+		var ill []string
+		for i := range nodes.Items {
+			if c := contract.FindNodeCondition(&nodes.Items[i], contract.ConditionAnnouncementHealthy); c == nil || c.Status != corev1.ConditionTrue {
+				ill = append(ill, fmt.Sprintf("%s: %+v", nodes.Items[i].Name, c))
+			}
+		}
+		if len(ill) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.T.Fatalf("not healthy within %s: %s", limit, strings.Join(ill, "\n"))
+		}
+	}
+}
+
+// wantReports expects the holders of addresses to report them, in the time that a verdict may take.
+func (w *witness) wantReports(sides []*side) {
+	w.T.Helper()
+	deadline := time.Now().Add(limit)
+	for _, s := range sides {
+		for name, holder := range map[string]string{"plain/web": s.x, "stopped/web": s.y} {
+			entry := w.reportOf(holder, s.addresses[name])
+			for ; !entry.Held || entry.State != contract.AddressAnswered || entry.MAC == ""; entry = w.reportOf(holder, s.addresses[name]) {
+				if time.Now().After(deadline) {
+					w.T.Errorf("%s reports %+v of %s (%s), which it holds", holder, entry, s.addresses[name], name)
+					break
+				}
+				<-time.After(300 * time.Millisecond)
+			}
+		}
+	}
+}
+
+// reportOf is what a Node says of an address.
+func (w *witness) reportOf(node string, address netip.Addr) contract.ReportedAddress {
+	w.T.Helper()
+	n, err := w.kube.CoreV1().Nodes().Get(w.T.Context(), node, metav1.GetOptions{})
+	w.Must("read Node", err)
+	reported, err := contract.ParseReportedAddresses(n.Annotations[contract.NodeReportedAddresses])
+	w.Must("read the report", err)
+	return reported[address]
+}
+
+// took is the time from the state to its naming.
+func (e *expectation) took() time.Duration { return e.seen.Sub(e.since) }
+
+// figures are the longest times: until a state is named, and until it is taken back.
+func figures(all []*expectation) string {
+	var named, mended time.Duration
+	states := map[string]bool{}
+	for _, e := range all {
+		switch {
+		case e.state == healthy:
+		case e.id == fine:
+			mended = max(mended, e.took())
+		default:
+			named = max(named, e.took())
+			states[e.version+e.state] = true
+		}
+	}
+	return fmt.Sprintf("figure kubevip_states_named %d states\nfigure kubevip_state_to_condition_max %.1f s\nfigure kubevip_mended_to_condition_max %.1f s\n",
+		len(states), named.Seconds(), mended.Seconds())
+}
+
+// header names the columns of the table.
+func header() string {
+	return fmt.Sprintf("%-8s %-42s %-5s %-14s %s\n%s\n", "kube-vip", "state", "first", "address", "told after", strings.Repeat("-", 100))
+}
+
+// table prints expectations: state → finding → seconds.
+func table(all []*expectation) string {
+	var text strings.Builder
+	for _, e := range all {
+		took := "not seen"
+		if !e.seen.IsZero() {
+			took = fmt.Sprintf("%5.1f s by %s", e.seen.Sub(e.since).Seconds(), e.by)
+		}
+		fmt.Fprintf(&text, "%-8s %-42s %-5s %-14s %s\n", e.version, e.state, e.id, e.address, took)
+	}
+	return text.String()
+}

@@ -1,0 +1,298 @@
+//go:build linux
+
+package returnpath
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/returnpath"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+)
+
+const (
+	// attempt is how long a client waits for an answer.
+	attempt = time.Second
+	// pace is the time between two clients of a probe; an emulated machine has to serve them all.
+	pace = 150 * time.Millisecond
+	// limit is how long a repair may take.
+	limit = 2 * time.Second
+	// steady is how many answers in a row end an outage.
+	steady = 5
+	// patience is how long is waited for them.
+	patience = 20 * time.Second
+)
+
+// TestReplies asks by every way, with kube-proxy in both of its modes: unmanaged, the anti-spoofing of the default network eats
+// the replies; managed, all arrive; without the agent's work again none.
+func TestReplies(t *testing.T) {
+	r := newRig(t)
+	r.createServices()
+	fmt.Fprintf(t.Output(), "%-10s %-52s %-12s %-12s %s\n", "kube-proxy", "asked", "unmanaged", "managed", "after cleanup")
+	for _, mode := range []string{"nftables", "iptables"} {
+		r.proxyMode(mode)
+		r.waitForProxy(mode)
+		drops := r.dropped()
+		unmanaged := r.ask()
+		r.diagnosed(check.Warn)
+		if drops = r.dropped() - drops; drops == 0 {
+			t.Errorf("%s: the upstream dropped nothing: the clients go without an answer for another reason", mode)
+		}
+		t.Logf("%s: the upstream dropped %d packets with a foreign source", mode, drops)
+		agent := r.manage()
+		managed := r.ask()
+		r.inside(mode)
+		r.diagnosed(check.OK)
+		if mode == "nftables" {
+			r.disturb()
+		}
+		r.Must("end the agent", r.Lab.Signal(t.Context(), agent, syscall.SIGTERM))
+		_, err := r.Lab.Await(t.Context(), agent, 10*time.Second)
+		r.Must("wait for its end", err)
+		r.Run(holder, agentCleanup()...)
+		cleaned := r.ask()
+		for i, w := range ways() {
+			fmt.Fprintf(t.Output(), "%-10s %-52s %-12s %-12s %s\n", mode, w.name, word(unmanaged[i]), word(managed[i]), word(cleaned[i]))
+			if unmanaged[i] != "" || cleaned[i] != "" {
+				t.Errorf("%s: %s: unmanaged answered by %q, after cleanup by %q: the upstream is to drop these replies", mode, w.name, unmanaged[i], cleaned[i])
+			}
+			if managed[i] != w.answer {
+				t.Errorf("%s: %s: managed, %q answers, want %q", mode, w.name, managed[i], w.answer)
+			}
+		}
+	}
+}
+
+func word(answer string) string {
+	if answer == "" {
+		return "no answer"
+	}
+	return "answered"
+}
+
+// ask sends some clients on every way and returns who answered, in the order of the ways.
+func (r *rig) ask() []string {
+	r.T.Helper()
+	probes := make([]int, len(ways()))
+	for i, w := range ways() {
+		id, err := r.Lab.StartProbe(r.T.Context(), lab.Probe{URL: w.url(), Interval: 4 * pace, Timeout: attempt})
+		r.Must("probe "+w.url(), err)
+		probes[i] = id
+	}
+	time.Sleep(2 * attempt)
+	answers := make([]string, len(probes))
+	for i, id := range probes {
+		attempts, err := r.Lab.StopProbe(r.T.Context(), id)
+		r.Must("stop the probe", err)
+		if len(attempts) == 0 {
+			r.T.Errorf("%s: nobody asked", ways()[i].name)
+		}
+		for _, a := range attempts {
+			if a.OK {
+				answers[i] = strings.TrimSpace(strings.TrimPrefix(a.Body, "hello from "))
+			}
+		}
+	}
+	return answers
+}
+
+// dropped counts the packets that the routers took for spoofed (TcpExt IPReversePathFilter, net/ipv4/proc.c).
+func (r *rig) dropped() int {
+	r.T.Helper()
+	names, values, _ := strings.Cut(r.Run(lab.Gateway, "grep", "^TcpExt:", "/proc/net/netstat"), "\n")
+	i := slices.Index(strings.Fields(names), "IPReversePathFilter")
+	if i < 0 {
+		r.T.Fatal("the kernel does not count what its reverse path filter drops")
+	}
+	count, err := strconv.Atoi(strings.Fields(values)[i])
+	r.Must("read a counter", err)
+	return count
+}
+
+// waitForProxy waits until kube-proxy serves all ways on both nodes: a pod of the node that does not run the endpoint is
+// answered within the cluster.
+func (r *rig) waitForProxy(mode string) {
+	r.T.Helper()
+	for _, w := range ways() {
+		pod := lab.PodOf(holder)
+		if w.endpoint == holder {
+			pod = lab.PodOf(other)
+		}
+		r.within(60*time.Second, fmt.Sprintf("with kube-proxy in mode %s %s is answered by %s within the cluster", mode, w.url(), w.answer), func(ctx context.Context) bool {
+			return strings.Contains(r.fetch(ctx, pod, w.url()), w.answer)
+		})
+	}
+}
+
+// manage starts the shipped agent on the holder and waits until it tells that it has made everything.
+func (r *rig) manage() int {
+	r.T.Helper()
+	events := r.kube.CoreV1().Events(metav1.NamespaceDefault)
+	r.Must("forget earlier events", events.DeleteCollection(r.T.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	id := r.Start(lab.Program{Host: holder, Name: "agent", Args: agentRun()})
+	r.within(30*time.Second, "the Node has the event "+returnpath.ReasonManaged, func(ctx context.Context) bool {
+		list, err := events.List(ctx, metav1.ListOptions{})
+		return err == nil && slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
+			return e.Reason == returnpath.ReasonManaged && e.InvolvedObject.Name == holder
+		})
+	})
+	return id
+}
+
+// inside holds what must stay as it is within the cluster while the way of replies is managed.
+func (r *rig) inside(mode string) {
+	r.T.Helper()
+	r.waitForProxy(mode)
+	// The other node's pod asks the holder's program at its public address.
+	if got := r.fetch(r.T.Context(), lab.PodOf(other), fmt.Sprintf("http://%s:%d/", nodeIP, hostPort)); !strings.Contains(got, "the node") {
+		r.T.Errorf("a pod of the other node gets %q from %s", got, nodeIP)
+	}
+	way := r.Run(holder, "ip", "route", "get", clientIP, "from", podOf(holder).String(), "iif", "pod0")
+	if !strings.Contains(way, fmt.Sprintf("dev bond0.%d", defaultVLAN)) {
+		r.T.Errorf("what a pod begins itself leaves by another way than the default route: %s", way)
+	}
+}
+
+// diagnosed holds that a diagnosis tells the ways of replies as they are: of the node's own programs and of pods.
+func (r *rig) diagnosed(want check.Status) {
+	r.T.Helper()
+	out, err := r.Lab.Exec(r.T.Context(), holder, lab.Path("agent"), "diagnose", "--node-name", holder, "--kubeconfig", lab.Path("agent.kubeconfig"), "-o", "json")
+	r.Must("diagnose", err)
+	var document struct {
+		Checks []check.Finding `json:"checks"`
+	}
+	r.Must(fmt.Sprintf("read the diagnosis %s%s", out.Stdout, out.Stderr), json.Unmarshal(out.Stdout, &document))
+	judged := 0
+	for _, f := range document.Checks {
+		wanted, tells := map[check.ID]check.Status{
+			check.ReversePath: check.OK, check.ReturnPath: want, check.ServiceReplies: want,
+		}[f.ID]
+		if !tells {
+			continue
+		}
+		if judged++; f.Status != wanted {
+			r.T.Errorf("%s is %s, want %s: %s %s (%s)", f.ID, f.Status, wanted, f.Cause, f.Because, f.Observed)
+		}
+	}
+	if judged != 3 {
+		r.T.Errorf("%d findings were judged, want 3", judged)
+	}
+}
+
+// disturb takes parts of the managed way away while clients ask, and measures how long they go without an answer.
+func (r *rig) disturb() {
+	r.T.Helper()
+	worst := time.Duration(0)
+	for _, d := range []struct{ name, commands string }{
+		{"rules deleted", "rule delete pref 1055\nrule delete pref 1055\nrule delete pref 1055\nrule delete pref 1057\n"},
+		{"routing tables flushed", "route flush table 1100\nroute flush table 5196\nroute flush table 9292\n"},
+		{"interface down and up", "link set bond0.100 down\nlink set bond0.100 up\n"},
+	} {
+		worst = max(worst, r.shortest(d.name, lab.Program{Host: holder, Args: []string{"ip", "-batch", "-"}, Stdin: []byte(d.commands)}))
+	}
+	worst = max(worst, r.shortest("nftables table deleted", lab.Program{Host: holder, Args: []string{"nft", "delete", "table", "ip", "phoenixnap"}}))
+	fmt.Fprintf(r.T.Output(), "figure return_path_repaired_max %.2f s\n", worst.Seconds())
+	if worst > limit {
+		r.T.Errorf("a repair took %v, want at most %s", worst, limit)
+	}
+}
+
+// shortest measures again, with fewer clients, what took too long: other tests may share the processors of this computer, and an
+// emulated machine that has fallen behind its clients does not catch up.
+func (r *rig) shortest(name string, disturbance lab.Program) time.Duration {
+	r.T.Helper()
+	best := r.outage(name, disturbance, pace)
+	for slower := 2 * pace; best > limit && slower <= 4*pace; slower *= 2 {
+		best = min(best, r.outage(name, disturbance, slower))
+	}
+	return best
+}
+
+// outage is the longest time without an answer around a disturbance, over all ways; at least patience where one is not answered
+// steadily before it or after it.
+func (r *rig) outage(name string, disturbance lab.Program, pace time.Duration) time.Duration {
+	r.T.Helper()
+	probes := map[way]int{}
+	for _, w := range ways() {
+		id, err := r.Lab.StartProbe(r.T.Context(), lab.Probe{URL: w.url(), Interval: pace, Timeout: attempt})
+		r.Must("probe", err)
+		probes[w] = id
+	}
+	from, answered := r.answered(probes, "before "+name)
+	if answered {
+		out, err := r.Lab.ExecProgram(r.T.Context(), disturbance)
+		r.Must(name, err)
+		if out.Code != 0 {
+			r.T.Errorf("%s: exit code %d: %s", name, out.Code, out.Stderr)
+		}
+		time.Sleep(attempt)
+		_, answered = r.answered(probes, "after "+name)
+	}
+	worst := time.Duration(0)
+	for w, id := range probes {
+		attempts, err := r.Lab.StopProbe(r.T.Context(), id)
+		r.Must("stop the probe", err)
+		worst = max(worst, longest(slices.DeleteFunc(attempts, func(a lab.Attempt) bool { return a.At.Before(from[w]) })))
+	}
+	if !answered {
+		return max(worst, patience)
+	}
+	r.T.Logf("%-24s clients without an answer for %v", name, worst.Round(time.Millisecond))
+	return worst
+}
+
+// answered waits until every way was answered steadily, and returns since when each is.
+func (r *rig) answered(probes map[way]int, when string) (since map[way]time.Time, all bool) {
+	since = map[way]time.Time{}
+	for late := time.Now().Add(patience); len(since) < len(probes); time.Sleep(50 * time.Millisecond) {
+		var open []string
+		for w, id := range probes {
+			if _, known := since[w]; known {
+				continue
+			}
+			attempts, err := r.Lab.ProbeResults(r.T.Context(), id)
+			r.Must("results of the probe", err)
+			last := attempts[max(0, len(attempts)-steady):]
+			failed := slices.IndexFunc(last, func(a lab.Attempt) bool { return !a.OK })
+			switch {
+			case failed >= 0:
+				open = append(open, w.name+": "+last[failed].Error)
+			case len(last) < steady:
+				open = append(open, fmt.Sprintf("%s: %d answers", w.name, len(last)))
+			default:
+				since[w] = last[0].At
+			}
+		}
+		if time.Now().After(late) && len(open) > 0 {
+			r.T.Logf("%s: not answered steadily within %s: %s", when, patience, strings.Join(open, "; "))
+			return since, false
+		}
+	}
+	return since, true
+}
+
+// longest is the longest time from the beginning of a failed attempt to that of the next that was answered.
+func longest(attempts []lab.Attempt) time.Duration {
+	worst := time.Duration(0)
+	var since time.Time
+	for _, a := range attempts {
+		switch {
+		case a.OK && !since.IsZero():
+			worst, since = max(worst, a.At.Sub(since)), time.Time{}
+		case !a.OK && since.IsZero():
+			since = a.At
+		}
+	}
+	return worst
+}

@@ -1,0 +1,269 @@
+package walk
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
+)
+
+// TestWalk walks with different seeds side by side and prints what they found.
+func TestWalk(t *testing.T) {
+	count := &counts{}
+	specs := simtest.Specs(t)
+	t.Run("seeds", func(t *testing.T) {
+		for seed := range uint64(seeds.Count(t, 10)) {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { newWorld(t, seed, count, specs).walk() })
+			})
+		}
+	})
+	for _, figure := range []struct {
+		name  string
+		value int64
+		unit  string
+		zero  bool
+	}{
+		{name: "walk_seeds", value: count.seeds.Load(), unit: "seeds"},
+		{name: "walk_faults_injected", value: count.faults.Load(), unit: "faults"},
+		{name: "walk_purchases", value: count.purchases.Load(), unit: "blocks"},
+		{name: "walk_addresses_published", value: count.published.Load(), unit: "addresses"},
+		{name: "walk_leaked_blocks", value: count.leaked.Load(), unit: "blocks", zero: true},
+		{name: "walk_double_purchases", value: count.doubles.Load(), unit: "blocks", zero: true},
+		{name: "walk_extra_blocks", value: count.extra.Load(), unit: "blocks"},
+		{name: "walk_extra_blocks_collapsed", value: count.collapsed.Load(), unit: "blocks"},
+		{name: "walk_addresses_given_twice", value: count.twice.Load(), unit: "addresses", zero: true},
+		{name: "walk_nodes_wrongly_deleted", value: count.nodesLost.Load(), unit: "Nodes", zero: true},
+	} {
+		_, _ = fmt.Fprintf(t.Output(), "figure %s %d %s\n", figure.name, figure.value, figure.unit)
+		if figure.zero && figure.value != 0 {
+			t.Errorf("%s is %d, want 0", figure.name, figure.value)
+		}
+	}
+	// A walk that meets no trouble and gets nothing done proves nothing.
+	if count.faults.Load() < 10*count.seeds.Load() || count.published.Load() < count.seeds.Load() {
+		t.Errorf("%d faults and %d addresses in %d walks: too few", count.faults.Load(), count.published.Load(), count.seeds.Load())
+	}
+}
+
+// steps is how many things happen in a walk.
+const steps = 40
+
+// walk lives through trouble, then through a calm in which everything has to come to its end.
+func (w *world) walk() {
+	w.count.seeds.Add(1)
+	for i := range serverCount {
+		w.register(i)
+	}
+	w.process = w.live(0)
+	for range steps {
+		w.happen()
+		w.pause()
+	}
+	w.calm()
+	w.checkServices()
+	w.end()
+	w.checkEnd()
+	for _, violation := range w.sim.Violations() {
+		if !w.isExcused(violation) {
+			w.fail("rule broken: %s", violation)
+		}
+	}
+	for _, entry := range w.sim.Log(0) {
+		if entry.Fault != "" {
+			w.count.faults.Add(1)
+		}
+	}
+	w.process.bury()
+	if w.t.Failed() {
+		w.t.Log(strings.Join(w.history, "\n"))
+	}
+	time.Sleep(10 * time.Minute) // for what sleeps where nobody can wake it
+}
+
+// isExcused tells whether nobody could have known better: a stopped process bought while its successor had bought, or
+// was about to buy after its last look.
+func (w *world) isExcused(v pnapsim.Violation) bool {
+	switch v.Rule {
+	case "needless-purchase":
+		return slices.ContainsFunc(w.lateCIDRs, func(cidr string) bool { return strings.Contains(v.String(), "purchase of "+cidr+" ") })
+	case "repeated-post":
+		return slices.ContainsFunc(w.thaws, func(at time.Time) bool { return v.Time.Sub(at).Abs() < time.Minute })
+	default:
+		return false
+	}
+}
+
+// pause lets time pass, in which a process that is lost gets a successor, as after a lease has run out.
+func (w *world) pause() {
+	limit := 20 * time.Second
+	if w.random.IntN(4) == 0 {
+		limit = 4 * time.Minute
+	}
+	time.Sleep(time.Duration(w.random.Int64N(int64(limit))))
+	w.look()
+}
+
+// look is what an observer sees at any time: no address twice, no block too many for long, and a live controller.
+func (w *world) look() {
+	synctest.Wait()
+	holders := map[string]string{}
+	for _, service := range w.services() {
+		for _, ingress := range service.Status.LoadBalancer.Ingress {
+			if other, taken := holders[ingress.IP]; taken && !w.told[ingress.IP] {
+				w.told[ingress.IP] = true
+				w.count.twice.Add(1)
+				w.fail("%s and %s have %s", other, service.Name, ingress.IP)
+			}
+			holders[ingress.IP] = service.Name
+		}
+	}
+	w.watchExtras()
+	if w.process.isLost() {
+		w.succeed()
+	}
+}
+
+// watchExtras notes which blocks too many are gone.
+func (w *world) watchExtras() {
+	have := map[string]int{}
+	for _, b := range w.ours() {
+		have[b.owner()]++
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for owner := range w.extras {
+		if have[owner] <= 1 {
+			delete(w.extras, owner)
+			w.count.collapsed.Add(1)
+		}
+	}
+}
+
+// succeed starts the next process. The one before may be stopped and still have a purchase to make.
+func (w *world) succeed() {
+	lost := w.process
+	w.did("a new process takes over")
+	w.count.faults.Add(1)
+	w.sim.ClientRestarted(clientID)
+	w.process = w.live(0)
+	if lost.isDead() {
+		lost.bury()
+		return
+	}
+	// It is buried at the end of the walk, when it has gone on.
+	w.stopped = append(w.stopped, lost)
+}
+
+// calm ends all trouble and gives everything the time that it may take.
+func (w *world) calm() {
+	w.did("calm")
+	w.sim.Disarm()
+	w.ready()
+	w.process.mu.Lock()
+	w.process.dieAt, w.process.freeze = 0, 0
+	w.process.mu.Unlock()
+	for range 2 {
+		time.Sleep(collapse)
+		w.look()
+	}
+	w.mu.Lock()
+	late := len(w.extras)
+	w.mu.Unlock()
+	if late > 0 {
+		w.fail("%d blocks too many are still there: %v", late, w.ours())
+	}
+	time.Sleep(30 * time.Minute)
+	w.look()
+}
+
+// checkServices: each Service is published in an assigned block, or says why not.
+func (w *world) checkServices() {
+	for _, service := range w.services() {
+		if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+			if len(service.Status.LoadBalancer.Ingress) > 0 || service.Annotations[contract.ServiceIPAddress] != "" {
+				w.fail("Service %s is of type %s and has %v", service.Name, service.Spec.Type, service.Status.LoadBalancer)
+			}
+			continue
+		}
+		if len(service.Status.LoadBalancer.Ingress) == 0 {
+			if explanation(&service) == "" {
+				w.fail("Service %s has neither an address nor a reason: %v; the account has %v", service.Name, service.Status.Conditions, w.ours())
+			}
+			continue
+		}
+		w.count.published.Add(1)
+		if address := service.Status.LoadBalancer.Ingress[0].IP; !w.isServed(address) {
+			if explanation(&service) == "" {
+				w.fail("Service %s has %s, which no assigned block has: %v; conditions %v", service.Name, address, w.blocks(), service.Status.Conditions)
+			}
+		}
+	}
+}
+
+// explanation is the reason of a condition of ours that is not True.
+func explanation(service *corev1.Service) string {
+	for _, condition := range service.Status.Conditions {
+		if strings.HasPrefix(condition.Type, contract.Prefix) && condition.Type != contract.ServiceConditionAnnounced && condition.Status != metav1.ConditionTrue {
+			return condition.Reason
+		}
+	}
+	return ""
+}
+
+// isServed tells whether an assigned block holds an address.
+func (w *world) isServed(address string) bool {
+	ip, err := netip.ParseAddr(address)
+	return err == nil && slices.ContainsFunc(w.blocks(), func(b block) bool {
+		cidr, err := netip.ParsePrefix(b.cidr)
+		return err == nil && cidr.Contains(ip) && b.status == "assigned"
+	})
+}
+
+// end deletes every Service and Node and waits.
+func (w *world) end() {
+	for _, service := range w.services() {
+		w.unretain(service.Name)
+		w.remove(service.Name)
+	}
+	time.Sleep(40 * time.Minute)
+	w.look()
+}
+
+// isReported tells whether a block is left that a stopped process bought for a Service which was gone by then, where the
+// user wants such blocks to be reported only.
+func (w *world) isReported(b block) bool {
+	return w.late[b.id] && !w.collect && w.events.has("OrphanedIPBlock")
+}
+
+// checkEnd: nothing of ours is left, and all that was not ours is as it was.
+func (w *world) checkEnd() {
+	if left := w.services(); len(left) > 0 {
+		w.fail("Services are still there: %v %v", left[0].Name, left[0].Status.Conditions)
+	}
+	left := slices.DeleteFunc(w.ours(), func(b block) bool { return b.tags[contract.TagRetain] == "true" || w.isReported(b) })
+	if len(left) > 0 {
+		w.count.leaked.Add(int64(len(left)))
+		w.fail("blocks are left: %v", left)
+	}
+	for _, b := range w.blocks() {
+		if b.tags[contract.TagCluster] == otherCluster && b.status != "unassigned" {
+			w.fail("a block of another cluster is %s", b)
+		}
+	}
+	for _, p := range w.stopped {
+		p.bury()
+	}
+}

@@ -1,0 +1,337 @@
+package walk
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+)
+
+const (
+	clusterUID   = "0d9aa9a1-3b1c-4c7e-9f35-0d6f6f6b3a11"
+	otherCluster = "7c0a5a0e-55a2-4d3c-8f57-6a1d2b3c4d5e"
+	networkID    = "60473c2509268bc77fd06d29"
+	nodeBlockID  = "60473c2509268bc77fd06d41"
+	broughtID    = "60473c2509268bc77fd06d40"
+	location     = "ASH"
+	accountID    = "walk"
+	clientID     = "walk-client"
+	clientSecret = "pR7sKw2Vn9Qy4Hb6"
+	namespace    = "shop"
+	blocksPath   = "/ips/v1/ip-blocks"
+	orphanGrace  = 10 * time.Minute
+	// collapse is within what time a block too many must be gone.
+	collapse = 5 * time.Minute
+)
+
+// counts are what a walk found, summed up over all walks.
+type counts struct {
+	seeds, faults, leaked, doubles, extra, collapsed, twice, nodesLost, published, purchases atomic.Int64
+}
+
+// world is an account, a cluster and the life of a controller between them.
+type world struct {
+	t       *testing.T
+	seed    uint64
+	random  *rand.Rand
+	sim     *pnapsim.Sim
+	handler http.Handler
+	store   *store
+	kube    *fake.Clientset // the users' client
+	events  *events
+	collect bool // orphans
+	manages bool // memberships
+	count   *counts
+	process *process
+
+	mu sync.Mutex
+	// extras are the owners for which a stopped process bought a block too many. late are the blocks that stopped
+	// processes bought, by ID, and lateCIDRs theirs: nobody can keep such a purchase from being made.
+	extras    map[string]bool
+	late      map[string]bool
+	lateCIDRs []string
+	thaws     []time.Time
+	// seen are the purchases that were judged.
+	seen map[string]bool
+	// history is what was done, for a person who wonders how a walk came to its end.
+	history []string
+	// told are addresses whose double use was told.
+	told map[string]bool
+	// stopped are processes that stood still when another one took over.
+	stopped []*process
+}
+
+func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *world {
+	w := &world{
+		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0x77616c6b)), store: newStore(), events: &events{reasons: map[string]int{}},
+		count: count, extras: map[string]bool{}, late: map[string]bool{}, seen: map[string]bool{}, told: map[string]bool{},
+	}
+	w.collect, w.manages = w.random.IntN(2) == 0, w.random.IntN(2) == 0
+	latency, switches := w.latency(), pnapsim.RandomSwitches(w.random)
+	w.sim = pnapsim.New(pnapsim.Config{
+		Clock: pnapsim.NewRealClock(1), Latency: &latency, Switches: switches, Specs: specs, RandomSeed: seed,
+	})
+	if err := w.sim.Seed(seedAccount()); err != nil {
+		t.Fatal(err)
+	}
+	w.handler = w.sim.Handler()
+	w.kube = &fake.Clientset{}
+	w.kube.AddReactor("*", "*", ktesting.ObjectReaction(w.store))
+	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: clusterUID}})
+	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	return w
+}
+
+func (w *world) make(object *corev1.Namespace) {
+	if _, err := w.kube.CoreV1().Namespaces().Create(w.t.Context(), object, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) latency() pnapsim.Latency {
+	latency := pnapsim.DefaultLatency()
+	upTo := func(limit time.Duration) pnapsim.Duration { return pnapsim.Duration(w.random.Int64N(int64(limit))) }
+	latency.BlockCreate, latency.Assign, latency.Unassign = upTo(10*time.Second), upTo(2*time.Minute), upTo(2*time.Minute)
+	latency.TagPropagation, latency.ListLag = upTo(20*time.Second), upTo(10*time.Second)
+	return latency
+}
+
+func serverID(i int) string { return fmt.Sprintf("60473c2509268bc77fd06e%02x", i) }
+
+func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
+
+// serverCount is how many servers the account has; Nodes come and go among them.
+const serverCount = 5
+
+// seedAccount has a network with the nodes' own block and a brought one, and blocks of others that nobody may touch.
+func seedAccount() pnapsim.Seed {
+	seed := pnapsim.AccountSeed{
+		ID: accountID,
+		Clients: []pnapsim.ClientSeed{{ID: clientID, Secret: clientSecret, Judged: true, OwnershipTags: map[string]string{
+			contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
+		}}},
+		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: location, VLAN: 20}},
+		Blocks: []pnapsim.BlockSeed{
+			{ID: nodeBlockID, Name: "nodes", Location: location, CIDR: "198.51.100.0/28", Network: networkID},
+			{ID: broughtID, Name: "brought", Location: location, CIDR: "198.51.100.16/29", Grants: []string{"assign", "unassign"}},
+			{Name: "of another cluster", Location: location, CIDR: "198.51.100.32/29", Tags: map[string]string{
+				contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: otherCluster, contract.TagService: namespace + "_a",
+			}},
+			{Name: "of nobody", Location: location, CIDR: "198.51.100.40/29"},
+		},
+	}
+	own := netip.MustParseAddr("198.51.100.2")
+	for i := range serverCount {
+		server := pnapsim.ServerSeed{
+			ID: serverID(i), Hostname: nodeName(i), Location: location, NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{fmt.Sprintf("10.0.0.%d", 11+i)},
+			Networks: []pnapsim.MembershipSeed{{Network: networkID, IPs: []string{own.String()}}},
+		}
+		switch i {
+		case serverCount - 1:
+			server.ReservationID = "60473c2509268bc77fd06f00" // it lives on when it is deprovisioned
+		case serverCount - 2, serverCount - 3:
+			server.Networks = nil // to be joined, where memberships are managed
+		}
+		seed.Servers = append(seed.Servers, server)
+		own = own.Next()
+	}
+	return pnapsim.Seed{Accounts: []pnapsim.AccountSeed{seed}}
+}
+
+// did notes what happened.
+func (w *world) did(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.history = append(w.history, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// fail notes what must not be; how it came to this is told at the end of the walk.
+func (w *world) fail(format string, args ...any) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.t.Errorf("seed %d: %s: %s", w.seed, time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
+	w.history = append(w.history, "FAILED: "+fmt.Sprintf(format, args...))
+}
+
+// block is one of the account as its owner sees it.
+type block struct {
+	id, status, cidr string
+	tags             map[string]string
+	// ours tells that it bears our tags.
+	ours bool
+}
+
+func (b block) owner() string {
+	for _, name := range []string{contract.TagService, contract.TagPool} {
+		if value := b.tags[name]; value != "" {
+			return name + "=" + value
+		}
+	}
+	return ""
+}
+
+func (b block) String() string { return fmt.Sprintf("%s %s %s %v", b.id, b.cidr, b.status, b.tags) }
+
+// blocks are all of the account.
+func (w *world) blocks() []block {
+	var all []block
+	for _, raw := range w.sim.State(accountID).Blocks {
+		b := block{id: text(raw["id"]), status: text(raw["status"]), cidr: text(raw["cidr"]), tags: map[string]string{}}
+		for _, tag := range objects(raw["tags"]) {
+			b.tags[text(tag["name"])] = text(tag["value"])
+		}
+		b.ours = b.tags[contract.TagUsage] == contract.TagUsageAuto && b.tags[contract.TagCluster] == clusterUID
+		all = append(all, b)
+	}
+	return all
+}
+
+// ours are the blocks that bear our tags.
+func (w *world) ours() []block {
+	return slices.DeleteFunc(w.blocks(), func(b block) bool { return !b.ours })
+}
+
+// judgePurchase holds a purchase against what the account had before. A stopped process cannot know what its successor
+// did meanwhile: what it bought too many has to go.
+func (w *world) judgePurchase(before []block, stopped bool) {
+	if stopped {
+		w.mu.Lock()
+		w.thaws = append(w.thaws, time.Now())
+		w.mu.Unlock()
+	}
+	for _, bought := range w.ours() {
+		if slices.ContainsFunc(before, func(b block) bool { return b.id == bought.id }) || !w.isNew(bought.id) {
+			continue
+		}
+		w.count.purchases.Add(1)
+		w.did("bought %s", bought)
+		if stopped {
+			w.mu.Lock()
+			w.late[bought.id] = true
+			w.lateCIDRs = append(w.lateCIDRs, bought.cidr)
+			w.mu.Unlock()
+		}
+		for _, b := range before {
+			if !b.ours || b.owner() != bought.owner() || strings.HasPrefix(bought.owner(), contract.TagPool) {
+				continue
+			}
+			if stopped {
+				w.mu.Lock()
+				w.extras[bought.owner()] = true
+				w.mu.Unlock()
+				w.count.extra.Add(1)
+			} else {
+				w.count.doubles.Add(1)
+				w.fail("a second purchase for %s: %s beside %s", bought.owner(), bought, b)
+			}
+			break
+		}
+	}
+}
+
+// isNew tells whether a purchase was not judged yet.
+func (w *world) isNew(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known := w.seen[id]
+	w.seen[id] = true
+	return !known
+}
+
+// judgeAction holds what a process is about to do to a Node against the account.
+func (w *world) judgeAction(action ktesting.Action) {
+	deletion, isDeletion := action.(ktesting.DeleteAction)
+	if !isDeletion || action.GetVerb() != "delete" || action.GetResource().Resource != "nodes" {
+		return
+	}
+	name := deletion.GetName()
+	node, err := w.store.Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", name)
+	if err != nil {
+		return
+	}
+	deleted, isNode := node.(*corev1.Node)
+	if !isNode {
+		return
+	}
+	id, err := contract.ParseProviderID(deleted.Spec.ProviderID)
+	if err != nil {
+		w.count.nodesLost.Add(1)
+		w.fail("Node %s is deleted, whose provider ID is %q", name, deleted.Spec.ProviderID)
+		return
+	}
+	falsehoods, err := w.sim.Claim(pnapsim.Claim{Client: clientID, Kind: pnapsim.ClaimServerGone, Server: id})
+	if err != nil || len(falsehoods) > 0 {
+		w.count.nodesLost.Add(1)
+		w.fail("Node %s is deleted: %v %v", name, falsehoods, err)
+		return
+	}
+	w.did("Node %s is deleted", name)
+}
+
+// services are those of the cluster.
+func (w *world) services() []corev1.Service {
+	list, err := w.kube.CoreV1().Services(namespace).List(context.WithoutCancel(w.t.Context()), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// events counts what users are told, by reason.
+type events struct {
+	mu      sync.Mutex
+	reasons map[string]int
+}
+
+func (e *events) Event(_ runtime.Object, _, reason, _ string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.reasons[reason]++
+}
+
+func (e *events) has(reason string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.reasons[reason] > 0
+}
+
+func (e *events) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
+	e.Event(object, kind, reason, fmt.Sprintf(format, args...))
+}
+
+func (e *events) AnnotatedEventf(object runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
+	e.Eventf(object, kind, reason, format, args...)
+}
+
+func text(value any) string {
+	s, _ := value.(string)
+	return s
+}
+
+func objects(value any) []map[string]any {
+	var all []map[string]any
+	list, _ := value.([]any)
+	for _, each := range list {
+		if o, isObject := each.(map[string]any); isObject {
+			all = append(all, o)
+		}
+	}
+	return all
+}

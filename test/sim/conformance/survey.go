@@ -1,0 +1,142 @@
+// Package conformance asks a real phoenixNAP account what nobody documents of the service, and says which switches of the
+// simulator that confirms.
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+)
+
+// Finding is what is known of one switch of the simulator.
+type Finding struct {
+	// Switch is its name (see pnapsim.Switches).
+	Switch string
+	// Value is what the service does; empty when that was not found out.
+	Value string
+	// Why is what was seen, or what is missing to see it.
+	Why string
+}
+
+// Options say how far a survey may go.
+type Options struct {
+	// Location in which to buy.
+	Location string
+	// Server, when set, is joined to the network of the survey for some minutes.
+	Server string
+	// FullNetwork, when set, is a public network that holds ten IPv4 blocks, to which an eleventh is offered.
+	FullNetwork string
+	// Confirm is shown what is about to be bought; false ends the survey before that.
+	Confirm func(offer string) bool
+	// Say receives a line for each step that changes something; nil for nobody.
+	Say func(format string, args ...any)
+	// Wait lets time pass between two looks; nil waits.
+	Wait func(ctx context.Context, d time.Duration) error
+}
+
+const (
+	// look is the time between two looks at something that is changing, and patience how long it may take.
+	look     = 3 * time.Second
+	patience = 15 * time.Minute
+)
+
+// Survey asks one account. It is for one goroutine.
+type Survey struct {
+	account *Account
+	options Options
+	found   map[string]Finding
+	// made is what has to go again.
+	made made
+}
+
+// New returns a Survey. It asks nobody.
+func New(account *Account, options Options) *Survey {
+	if options.Say == nil {
+		options.Say = func(string, ...any) {}
+	}
+	if options.Wait == nil {
+		options.Wait = wait
+	}
+	return &Survey{account: account, options: options, found: map[string]Finding{}}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// found notes the value of a switch.
+func (s *Survey) note(name string, value any, format string, args ...any) {
+	s.found[name] = Finding{Switch: name, Value: fmt.Sprint(value), Why: fmt.Sprintf(format, args...)}
+}
+
+// refusal notes the code with which something was refused that must not succeed.
+func (s *Survey) refusal(name string, got answer, what string) {
+	if got.accepted() {
+		s.found[name] = Finding{Switch: name, Why: what + " was not refused: " + got.String()}
+		return
+	}
+	s.note(name, got.code, "%s: %s", what, got)
+}
+
+// Findings are what is known of every switch, in the order of the simulator.
+func (s *Survey) Findings() []Finding {
+	var all []Finding
+	for _, name := range pnapsim.SwitchNames() {
+		finding, known := s.found[name]
+		if !known {
+			finding = Finding{Switch: name, Why: missing(name)}
+		}
+		all = append(all, finding)
+	}
+	return all
+}
+
+// missing says what it takes to find out about a switch.
+func missing(name string) string {
+	switch name {
+	case "deleteErrorState":
+		return "nobody can bring a block into an error state; look at one when it happens"
+	case "overLimit":
+		return "needs --buy and --full-network, a public network that holds ten IPv4 blocks"
+	case "quotaCode":
+		return "needs an account that has reached its quota of IP blocks"
+	case "memberAddress", "first31IsGateway":
+		return "needs --buy and --server, a server that may be joined to a network for some minutes"
+	default:
+		return "needs --buy"
+	}
+}
+
+// until looks until done says so.
+func (s *Survey) until(ctx context.Context, what string, done func() (bool, error)) error {
+	for waited := time.Duration(0); ; waited += look {
+		ended, err := done()
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if ended {
+			return nil
+		}
+		if waited >= patience {
+			return fmt.Errorf("%s: not within %s", what, patience)
+		}
+		if err := s.options.Wait(ctx, look); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+}
+
+// errRefused says that the service refused what the survey needs to go on.
+var errRefused = errors.New("refused")
+
+func refused(what string, got answer) error { return fmt.Errorf("%s is %w: %s", what, errRefused, got) }
