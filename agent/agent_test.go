@@ -198,7 +198,7 @@ func TestUsage(t *testing.T) {
 		"unknown output":          {[]string{"diagnose", "-o", "xml"}, nil, diagnose.ExitUsage},
 		"VLAN out of range":       {[]string{"diagnose", "--vlan", "5000"}, nil, diagnose.ExitUsage},
 		"block without VLAN":      {[]string{"diagnose", "--network", "192.0.2.0/28"}, nil, diagnose.ExitUsage},
-		"broken environment":      {[]string{"run"}, map[string]string{"INTERVAL": "soon"}, diagnose.ExitUsage},
+		"broken environment":      {[]string{"run"}, map[string]string{"PNAP_AGENT_INTERVAL": "soon"}, diagnose.ExitUsage},
 		"interval zero":           {[]string{"run", "--interval", "0s"}, nil, diagnose.ExitUsage},
 		"unknown thing to manage": {[]string{"run", "--manage", "dns"}, nil, diagnose.ExitUsage},
 		"marks without bits":      {[]string{"run", "--mark", "0"}, nil, diagnose.ExitUsage},
@@ -220,7 +220,10 @@ func TestUsage(t *testing.T) {
 func TestFlagOutweighsEnvironment(t *testing.T) {
 	command := newDiagnoseCommand()
 	must(t, command.ParseFlags([]string{"--uplink", "bond1"}))
-	environment := map[string]string{"OUTPUT": "xml", "NETWORK": "10.0.0.0/8", "UPLINK": "bond2", "INTERFACE": "bond1.100", "NODE_NAME": ""}
+	environment := map[string]string{
+		"OUTPUT": "xml", "NETWORK": "10.0.0.0/8", "PNAP_AGENT_OUTPUT": "xml", "INTERFACE": "eth0", "MANAGE": "vlan",
+		"PNAP_AGENT_UPLINK": "bond2", "PNAP_AGENT_INTERFACE": "bond1.100", "PNAP_AGENT_NODE_NAME": "",
+	}
 	must(t, fromEnvironment(command.Flags(), func(name string) (string, bool) {
 		value, set := environment[name]
 		return value, set

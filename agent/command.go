@@ -29,8 +29,8 @@ func newCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "phoenixnap-agent",
 		Short: "Checks a node's way to a phoenixNAP public network",
-		Long: "Checks a node's way to a phoenixNAP public network.\n\nThe flags of run, and what diagnose has in common with it, may also be given as environment variables of\n" +
-			"the same name in capitals: --node-name as NODE_NAME. A flag outweighs the environment.",
+		Long: "Checks a node's way to a phoenixNAP public network.\n\nThe flags of run, and what diagnose has in common with it, may also be given as environment variables:\n" +
+			"--node-name as PNAP_AGENT_NODE_NAME, and --kubeconfig as KUBECONFIG. A flag takes precedence over the environment.",
 		Version: version.Get().GitVersion,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -53,8 +53,8 @@ func newCommand() *cobra.Command {
 	return command
 }
 
-// fromEnvironment sets the flags that were not given from the variables of the same name. What only a person gives who asks
-// for a diagnosis is not looked for there: a shell may well have a variable NETWORK or OUTPUT of its own.
+// fromEnvironment sets the flags that were not given from environment variables. Flags of diagnose that run does not have
+// are given on the command line only.
 func fromEnvironment(flags *pflag.FlagSet, lookUp func(string) (string, bool)) error {
 	shared := map[string]bool{}
 	newRunCommand().Flags().VisitAll(func(f *pflag.Flag) { shared[f.Name] = true })
@@ -75,8 +75,15 @@ func fromEnvironment(flags *pflag.FlagSet, lookUp func(string) (string, bool)) e
 	return nil
 }
 
+// environmentPrefix keeps a variable such as INTERFACE or MARK, which other software sets, from changing the agent.
+const environmentPrefix = "PNAP_AGENT_"
+
+// variable returns the environment variable of a flag. KUBECONFIG has no prefix, because kubectl and client-go read it, too.
 func variable(flagName string) string {
-	return strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
+	if flagName == "kubeconfig" {
+		return "KUBECONFIG"
+	}
+	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
 }
 
 // nodeFlags are the flags that both commands have.

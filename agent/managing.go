@@ -153,11 +153,11 @@ func standing(keepers []keeper) (managed []metricsserver.Managed) {
 		case *vlanKeeper:
 			s := k.Status()
 			managed = append(managed, metricsserver.Managed{
-				Kind: manageVLAN, Interface: s.Interface, Well: s.Interface != "" && s.Problem == "", Repairs: int(k.repairs.Load()),
+				Kind: manageVLAN, Interface: s.Interface, Healthy: s.Interface != "" && s.Problem == "", Repairs: int(k.repairs.Load()),
 			})
 		case *returnpath.Keeper:
 			s := k.Status()
-			managed = append(managed, metricsserver.Managed{Kind: manageReturnPath, Interface: s.Interface, Well: s.Managing && s.Problem == "", Repairs: s.Repairs})
+			managed = append(managed, metricsserver.Managed{Kind: manageReturnPath, Interface: s.Interface, Healthy: s.Managing && s.Problem == "", Repairs: s.Repairs})
 		}
 	}
 	return managed

@@ -43,7 +43,7 @@ type Claimant struct {
 type Holder struct {
 	Node string `json:"node"`
 	// Says is where that stands, such as "annotation kube-vip.io/vipHost of Service default/web".
-	Says string `json:"says"`
+	Source string `json:"source"`
 }
 
 // Sighting is what the agent of a Node reports of the address.
@@ -122,7 +122,7 @@ func (a *Address) claimants() []string {
 func (a *Address) holders() []string {
 	var lines []string
 	for _, h := range a.Holders {
-		lines = append(lines, fmt.Sprintf("Node %s, says the %s", h.Node, h.Says))
+		lines = append(lines, fmt.Sprintf("Node %s, says the %s", h.Node, h.Source))
 	}
 	if lines == nil {
 		return []string{"not known"}

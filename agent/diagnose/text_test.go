@@ -90,7 +90,7 @@ func duplicate() Document {
 		Sightings: []Sighting{
 			{Node: "worker-2", State: contract.AddressDuplicate, MAC: "02:00:00:00:00:01", Held: true, Since: time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC)},
 			{Node: "worker-3", State: contract.AddressSilent, Since: time.Date(2026, 3, 4, 5, 1, 2, 0, time.UTC)}},
-		Holders: []Holder{{Node: "worker-2", Says: "annotation kube-vip.io/vipHost of Service default/web"}},
+		Holders: []Holder{{Node: "worker-2", Source: "annotation kube-vip.io/vipHost of Service default/web"}},
 	}
 	d.Findings = []check.Finding{{ID: "PN604", Title: "one node alone answers for 203.0.113.3 (Service default/web)", Status: check.Fail, Severity: check.Error,
 		Cause: "203.0.113.3 is answered by this node and 02:00:00:00:00:07"}}

@@ -94,7 +94,7 @@ func (p *plugin) newStatusCommand() *cobra.Command {
 		Use:     "status",
 		Short:   "Shows nodes with their servers, Services with their addresses, and IP blocks",
 		Long:    "Shows nodes with their servers, Services with their addresses, IP blocks with their use, and what is not well.\n\nExit codes: 0 everything could be shown, 1 something could not, 2 wrong usage.",
-		Example: "  kubectl pnap status\n  kubectl pnap status -o json | jq '.services[] | select(.well | not)'",
+		Example: "  kubectl pnap status\n  kubectl pnap status -o json | jq '.services[] | select(.healthy | not)'",
 		Args:    none,
 		RunE:    func(c *cobra.Command, _ []string) error { return p.show(c, sheet.Style.Status) },
 	}

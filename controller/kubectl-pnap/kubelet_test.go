@@ -40,7 +40,7 @@ func newKubelet(t *testing.T, node string) (*kubelet, int32) {
 		t.Fatal(err)
 	}
 	k := &kubelet{T: t, program: program, asked: make(chan []string, 10)}
-	k.env = []string{"NODE_NAME=" + node, "KUBECONFIG=" + kubeconfig(t, plane.Config())}
+	k.env = []string{"PNAP_AGENT_NODE_NAME=" + node, "KUBECONFIG=" + kubeconfig(t, plane.Config())}
 	server := httptest.NewTLSServer(http.HandlerFunc(k.exec))
 	t.Cleanup(server.Close)
 	address, ok := server.Listener.Addr().(*net.TCPAddr)

@@ -144,11 +144,11 @@ func (e *Examiner) election(ctx context.Context, s scene, services []*corev1.Ser
 func holders(services []*corev1.Service, lease kubevip.Lease) []diagnose.Holder {
 	var found []diagnose.Holder
 	if lease.Holder != "" {
-		found = append(found, diagnose.Holder{Node: lease.Holder, Says: "Lease " + lease.Name + " (" + standing(lease.Standing) + ")"})
+		found = append(found, diagnose.Holder{Node: lease.Holder, Source: "Lease " + lease.Name + " (" + standing(lease.Standing) + ")"})
 	}
 	for _, s := range services {
 		if node := s.Annotations[kubevip.VIPHost]; node != "" {
-			found = append(found, diagnose.Holder{Node: node, Says: "annotation " + kubevip.VIPHost + " of Service " + nameOf(s)})
+			found = append(found, diagnose.Holder{Node: node, Source: "annotation " + kubevip.VIPHost + " of Service " + nameOf(s)})
 		}
 	}
 	return found

@@ -90,8 +90,8 @@ func TestHolders(t *testing.T) {
 	} {
 		got := holders([]*corev1.Service{service}, kubevip.Lease{Name: "shop/kubevip-web", Holder: "srv-b", Standing: standing})
 		want := []diagnose.Holder{
-			{Node: "srv-b", Says: "Lease shop/kubevip-web (" + says + ")"},
-			{Node: "srv-a", Says: "annotation kube-vip.io/vipHost of Service shop/web"},
+			{Node: "srv-b", Source: "Lease shop/kubevip-web (" + says + ")"},
+			{Node: "srv-a", Source: "annotation kube-vip.io/vipHost of Service shop/web"},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", standing, diff)

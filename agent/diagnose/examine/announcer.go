@@ -56,5 +56,5 @@ func agreed(view *election.View, address netip.Addr) []diagnose.Holder {
 		return nil
 	}
 	owner := view.Owners[address]
-	return []diagnose.Holder{{Node: owner.Node, Says: fmt.Sprintf("ConfigMap %s (since %s)", contract.AnnouncerView, owner.Since.UTC().Format(time.RFC3339))}}
+	return []diagnose.Holder{{Node: owner.Node, Source: fmt.Sprintf("ConfigMap %s (since %s)", contract.AnnouncerView, owner.Since.UTC().Format(time.RFC3339))}}
 }

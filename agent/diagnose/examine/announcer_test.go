@@ -56,7 +56,7 @@ func TestAgreement(t *testing.T) {
 			t.Errorf("%s: announced by srv-a (-want +got):\n%s", name, diff)
 		}
 	}
-	want := []diagnose.Holder{{Node: "srv-a", Says: "ConfigMap phoenixnap-announcer (since 2026-03-01T12:00:00Z)"}}
+	want := []diagnose.Holder{{Node: "srv-a", Source: "ConfigMap phoenixnap-announcer (since 2026-03-01T12:00:00Z)"}}
 	if diff := cmp.Diff(want, agreed(view, one)); diff != "" {
 		t.Errorf("holders (-want +got):\n%s", diff)
 	}

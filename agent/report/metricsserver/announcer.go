@@ -43,7 +43,7 @@ var (
 		"Requests to the API server for the view that failed or were too late.", nil, nil)
 	beatsSentDesc = prometheus.NewDesc("phoenixnap_agent_heartbeats_sent_total",
 		"Frames of heartbeats that were sent.", nil, nil)
-	beatsHeardDesc = prometheus.NewDesc("phoenixnap_agent_heartbeats_heard_total",
+	beatsHeardDesc = prometheus.NewDesc("phoenixnap_agent_heartbeats_received_total",
 		"Frames of heartbeats that came, by what became of them: taken, or why not.", []string{"outcome"}, nil)
 	requestsDesc = prometheus.NewDesc("phoenixnap_agent_arp_requests_total",
 		"ARP requests that came, by what became of them: answered, or why not.", []string{"outcome"}, nil)

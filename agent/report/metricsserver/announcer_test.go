@@ -32,7 +32,7 @@ func TestMetricsOfTheAnnouncer(t *testing.T) {
 		`phoenixnap_agent_announced_since_timestamp_seconds{address="203.0.113.5"} 1.7000000005e+09`,
 		`phoenixnap_agent_announcer_moves_total{direction="taken"} 4`, `phoenixnap_agent_announcer_moves_total{direction="given"} 2`,
 		"phoenixnap_agent_announcer_api_failures_total 1", "phoenixnap_agent_heartbeats_sent_total 90",
-		`phoenixnap_agent_heartbeats_heard_total{outcome="taken"} 180`, `phoenixnap_agent_arp_requests_total{outcome="answered"} 8`,
+		`phoenixnap_agent_heartbeats_received_total{outcome="taken"} 180`, `phoenixnap_agent_arp_requests_total{outcome="answered"} 8`,
 		"phoenixnap_agent_announcements_total 5",
 	} {
 		if !strings.Contains(body, want+"\n") {

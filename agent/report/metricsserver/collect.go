@@ -1,15 +1,18 @@
 package metricsserver
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		checkDesc, gatewayDesc, addressesDesc, lastSampleDesc, infoDesc, packetsDesc, questionsDesc, machinesDesc, mismatchDesc, managedDesc, repairsDesc,
+		checkDesc, gatewayDesc, addressesDesc, lastSampleDesc, infoDesc, packetsDesc, probesDesc, machinesDesc, mismatchDesc, managedDesc, repairsDesc,
 	} {
 		out <- desc
 	}
@@ -46,10 +49,22 @@ func (m *Metrics) collectNode(out chan<- prometheus.Metric) {
 	}
 	gauge(out, lastSampleDesc, float64(m.sampledAt.UnixNano())/float64(time.Second))
 	for _, f := range m.checks {
-		gauge(out, checkDesc, level(f.Status), string(f.ID), string(f.Severity))
+		collectCheck(out, f)
 	}
 	for gateway, rtt := range m.gateways {
 		gauge(out, gatewayDesc, rtt.Seconds(), gateway.String())
+	}
+}
+
+// collectCheck makes a state set: one series for each status, so that an alert names the status and not a number
+// (https://prometheus.io/docs/specs/om/open_metrics_spec/#stateset).
+func collectCheck(out chan<- prometheus.Metric, f check.Finding) {
+	for _, status := range []check.Status{check.OK, check.Skip, check.Warn, check.Unknown, check.Fail} {
+		value := 0.0
+		if f.Status == status {
+			value = 1
+		}
+		gauge(out, checkDesc, value, string(f.ID), string(f.Severity), strings.ToLower(string(status)))
 	}
 }
 
@@ -64,7 +79,7 @@ func (m *Metrics) collectWire(out chan<- prometheus.Metric) {
 		return
 	}
 	figures := m.sources.Addresses()
-	counter(out, questionsDesc, float64(figures.Asked))
+	counter(out, probesDesc, float64(figures.Asked))
 	told := map[[2]string]bool{}
 	for _, a := range figures.Addresses {
 		key := [2]string{a.Address.String(), a.Service}
@@ -87,7 +102,7 @@ func (m *Metrics) collectManaged(out chan<- prometheus.Metric) {
 	}
 	for _, each := range m.sources.Managed() {
 		well := 0.0
-		if each.Well {
+		if each.Healthy {
 			well = 1
 		}
 		gauge(out, managedDesc, well, each.Kind, each.Interface)

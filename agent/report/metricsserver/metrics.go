@@ -48,8 +48,8 @@ type Managed struct {
 	Kind string
 	// Interface is the VLAN interface; empty when there is none.
 	Interface string
-	// Well tells that it is as it should be.
-	Well bool
+	// Healthy is whether it is as it should be.
+	Healthy bool
 	// Repairs counts how often it was disturbed and mended.
 	Repairs int
 }
@@ -69,7 +69,8 @@ type Sources struct {
 // Descriptions of the metrics that are made when somebody collects them.
 var (
 	checkDesc = prometheus.NewDesc("phoenixnap_agent_check",
-		"Outcome of each check: 0 good or not applicable, 1 warning, 2 not known, 3 failed.", []string{"id", "severity"}, nil)
+		"State of each check: 1 for the status that it has (ok, skip, warn, unknown or fail), 0 for the others.",
+		[]string{"id", "severity", "status"}, nil)
 	gatewayDesc = prometheus.NewDesc("phoenixnap_agent_gateway_arp_seconds",
 		"Time from the ARP request to the reply of the gateway; absent while it is silent.", []string{"gateway"}, nil)
 	addressesDesc = prometheus.NewDesc("phoenixnap_agent_addresses",
@@ -81,8 +82,8 @@ var (
 		[]string{"version", "node", "server_id", "network_id", "interface"}, nil)
 	packetsDesc = prometheus.NewDesc("phoenixnap_agent_arp_packets_total",
 		"ARP packets on the VLAN interface: heard from other machines, sent by this one, dropped because they were malformed.", []string{"direction"}, nil)
-	questionsDesc = prometheus.NewDesc("phoenixnap_agent_address_questions_total",
-		"Questions who has an address of a Service; each is up to three ARP requests.", nil, nil)
+	probesDesc = prometheus.NewDesc("phoenixnap_agent_arp_probes_total",
+		"Probes of addresses of Services; each sends up to three ARP requests.", nil, nil)
 	machinesDesc = prometheus.NewDesc("phoenixnap_agent_address_machines",
 		"How many machines claim an address; absent where it is one or none.", []string{"address", "service"}, nil)
 	mismatchDesc = prometheus.NewDesc("phoenixnap_agent_address_mismatch_seconds_total",
@@ -158,20 +159,4 @@ func resultOf(err error) string {
 		return "error"
 	}
 	return "ok"
-}
-
-// level is the value of a check's metric.
-func level(status check.Status) float64 {
-	switch status {
-	case check.OK, check.Skip:
-		return 0
-	case check.Warn:
-		return 1
-	case check.Unknown:
-		return 2
-	case check.Fail:
-		return 3
-	default:
-		return 2
-	}
 }

@@ -3,6 +3,7 @@ package metricsserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -89,8 +90,10 @@ func TestMetrics(t *testing.T) {
 		`phoenixnap_agent_node_writes_total{result="ok"} 1`, `phoenixnap_agent_node_writes_total{result="error"} 1`,
 		`phoenixnap_agent_lease_renewals_total{result="ok"} 1`, `phoenixnap_agent_lease_renewals_total{result="error"} 0`,
 		`phoenixnap_agent_info{interface="bond0.100",network_id="n1",node="srv-a",server_id="s1",version="v1"} 1`,
-		`phoenixnap_agent_check{id="PN103",severity="error"} 3`, `phoenixnap_agent_check{id="PN105",severity="warning"} 1`, `phoenixnap_agent_check{id="PN201",severity="error"} 0`,
 	}
+	counts = append(counts, checkSeries("PN103", "error", "fail")...)
+	counts = append(counts, checkSeries("PN105", "warning", "warn")...)
+	counts = append(counts, checkSeries("PN201", "error", "skip")...)
 	expect(t, m, append([]string{
 		`phoenixnap_agent_gateway_arp_seconds{gateway="192.0.2.1"} 0.002`, `phoenixnap_agent_last_sample_timestamp_seconds 1.7e+09`,
 		`phoenixnap_agent_addresses{id="PN601",reason="Answered"} 2`, `phoenixnap_agent_addresses{id="PN601",reason="NoAnswer"} 1`,
@@ -101,6 +104,19 @@ func TestMetrics(t *testing.T) {
 	m.Sample(report, check.Snapshot{}, expected, time.Unix(1700000010, 0))
 	m.Addresses(nil)
 	expect(t, m, append([]string{`phoenixnap_agent_last_sample_timestamp_seconds 1.70000001e+09`}, counts...)...)
+}
+
+// checkSeries is the state set of a check.
+func checkSeries(id, severity, current string) []string {
+	var series []string
+	for _, status := range []string{"ok", "skip", "warn", "unknown", "fail"} {
+		value := 0
+		if status == current {
+			value = 1
+		}
+		series = append(series, fmt.Sprintf("phoenixnap_agent_check{id=%q,severity=%q,status=%q} %d", id, severity, status, value))
+	}
+	return series
 }
 
 func TestMetricsOfSources(t *testing.T) {
@@ -114,7 +130,7 @@ func TestMetricsOfSources(t *testing.T) {
 		ARP:       func() arp.Counters { return arp.Counters{Heard: 5, Sent: 6, Dropped: 1} },
 		Addresses: func() vip.Figures { return figures },
 		Managed: func() []Managed {
-			return []Managed{{Kind: "vlan", Interface: "bond0.100", Well: true, Repairs: 3}, {Kind: "return-path"}}
+			return []Managed{{Kind: "vlan", Interface: "bond0.100", Healthy: true, Repairs: 3}, {Kind: "return-path"}}
 		},
 	})
 	usual := []string{
@@ -122,7 +138,7 @@ func TestMetricsOfSources(t *testing.T) {
 		`phoenixnap_agent_lease_renewals_total{result="ok"} 0`, `phoenixnap_agent_lease_renewals_total{result="error"} 0`,
 		`phoenixnap_agent_info{interface="",network_id="",node="srv-a",server_id="",version="v1"} 1`,
 		`phoenixnap_agent_arp_packets_total{direction="heard"} 5`, `phoenixnap_agent_arp_packets_total{direction="sent"} 6`,
-		`phoenixnap_agent_arp_packets_total{direction="dropped"} 1`, `phoenixnap_agent_address_questions_total 7`,
+		`phoenixnap_agent_arp_packets_total{direction="dropped"} 1`, `phoenixnap_agent_arp_probes_total 7`,
 		`phoenixnap_agent_managed{interface="bond0.100",kind="vlan"} 1`, `phoenixnap_agent_managed{interface="",kind="return-path"} 0`,
 		`phoenixnap_agent_managed_repairs_total{kind="vlan"} 3`, `phoenixnap_agent_managed_repairs_total{kind="return-path"} 0`,
 	}

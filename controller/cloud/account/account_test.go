@@ -359,11 +359,11 @@ func TestMetricsTellTheAge(t *testing.T) {
 		t.Fatal("no error")
 	}
 	const want = `
-# HELP phoenixnap_account_looks_total [ALPHA] How often the account was looked at, by object and result: hit (a recent picture was used), fetched or failed.
-# TYPE phoenixnap_account_looks_total counter
-phoenixnap_account_looks_total{object="ip-blocks",result="fetched"} 1
-phoenixnap_account_looks_total{object="ip-blocks",result="hit"} 2
-phoenixnap_account_looks_total{object="public-network",result="failed"} 1
+# HELP phoenixnap_account_reads_total [ALPHA] How often the account was read, by object and result: hit (answered from the cache), fetched or failed.
+# TYPE phoenixnap_account_reads_total counter
+phoenixnap_account_reads_total{object="ip-blocks",result="fetched"} 1
+phoenixnap_account_reads_total{object="ip-blocks",result="hit"} 2
+phoenixnap_account_reads_total{object="public-network",result="failed"} 1
 # HELP phoenixnap_account_timestamp_seconds [ALPHA] When the picture in use of the account was asked for, in seconds since 1970, by object: ip-blocks or public-network. Its age is the time since then.
 # TYPE phoenixnap_account_timestamp_seconds gauge
 phoenixnap_account_timestamp_seconds{object="ip-blocks"} 1.7723664e+09

@@ -22,7 +22,7 @@ const (
 // Metrics are the metrics of an Account. They count only once they are registered. A nil Metrics counts nothing.
 type Metrics struct {
 	asked *metrics.GaugeVec
-	looks *metrics.CounterVec
+	reads *metrics.CounterVec
 }
 
 // NewMetrics returns metrics that are not registered.
@@ -33,9 +33,9 @@ func NewMetrics() *Metrics {
 			Help:           "When the picture in use of the account was asked for, in seconds since 1970, by object: ip-blocks or public-network. Its age is the time since then.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"object"}),
-		looks: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "phoenixnap_account_looks_total",
-			Help:           "How often the account was looked at, by object and result: hit (a recent picture was used), fetched or failed.",
+		reads: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "phoenixnap_account_reads_total",
+			Help:           "How often the account was read, by object and result: hit (answered from the cache), fetched or failed.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"object", "result"}),
 	}
@@ -43,7 +43,7 @@ func NewMetrics() *Metrics {
 
 // Register hands each metric to register.
 func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	for _, each := range []metrics.Registerable{m.asked, m.looks} {
+	for _, each := range []metrics.Registerable{m.asked, m.reads} {
 		if err := register(each); err != nil {
 			return err
 		}
@@ -53,19 +53,19 @@ func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 
 func (m *Metrics) hit(object string) {
 	if m != nil {
-		m.looks.WithLabelValues(object, resultHit).Inc()
+		m.reads.WithLabelValues(object, resultHit).Inc()
 	}
 }
 
 func (m *Metrics) fetched(object string, askedAt time.Time) {
 	if m != nil {
-		m.looks.WithLabelValues(object, resultFetched).Inc()
+		m.reads.WithLabelValues(object, resultFetched).Inc()
 		m.asked.WithLabelValues(object).Set(float64(askedAt.UnixNano()) / float64(time.Second))
 	}
 }
 
 func (m *Metrics) failed(object string) {
 	if m != nil {
-		m.looks.WithLabelValues(object, resultFailed).Inc()
+		m.reads.WithLabelValues(object, resultFailed).Inc()
 	}
 }

@@ -125,7 +125,7 @@ func TestStateOfAService(t *testing.T) {
 		service := corev1.Service{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: tc.deleted}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
 		service.Status.Conditions = tc.conditions
 		got := Make(Facts{Now: now, Services: []corev1.Service{service}}).Services[0]
-		if got.State != tc.state || got.Well != tc.well || (got.Going != nil) != (tc.deleted != nil) {
+		if got.State != tc.state || got.Healthy != tc.well || (got.Going != nil) != (tc.deleted != nil) {
 			t.Errorf("%v: %+v, want %s, well %v", tc.conditions, got, tc.state, tc.well)
 		}
 	}

@@ -26,8 +26,8 @@ type Service struct {
 	BlockID string `json:"blockID,omitempty"`
 	// On are the Nodes that answer for the address, as the agents report; more than one is a fault.
 	On []string `json:"on,omitempty"`
-	// Well tells whether the address is published and answered.
-	Well bool `json:"well"`
+	// Healthy is whether the address is published and answered.
+	Healthy bool `json:"healthy"`
 	// State is the word of the first condition that says something is left to do; Answered when nothing is.
 	State string `json:"state"`
 	// Since is when that began.
@@ -99,7 +99,7 @@ func serviceOf(s *corev1.Service, f Facts, blocks []Block) Service {
 		service.On = holders(f.Nodes, address)
 	}
 	decides := service.deciding()
-	service.Well = service.Going == nil && service.AddressPublished.True() && service.Announced.True()
+	service.Healthy = service.Going == nil && service.AddressPublished.True() && service.Announced.True()
 	service.State, service.Since = cmp.Or(decides.Reason, "Pending"), decides.Since
 	return service
 }

@@ -26,7 +26,7 @@ func (s Style) remarks(o overview.Overview) string {
 		}
 	}
 	for _, service := range o.Services {
-		if !service.Well {
+		if !service.Healthy {
 			say("Service %s/%s: %s%s", service.Namespace, service.Name, cmp.Or(service.Message(), service.State), hint(service))
 		}
 	}

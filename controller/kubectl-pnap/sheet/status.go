@@ -105,7 +105,7 @@ func (s Style) state(service overview.Service) string {
 	switch {
 	case service.Going != nil:
 		return s.mark(waiting, "going: "+service.State)
-	case service.Well:
+	case service.Healthy:
 		return s.mark(well, service.State)
 	case service.AddressPublished.True() && service.Announced.Status == "False", service.BlockAssigned.Status == "False" && service.Address != "":
 		return s.mark(broken, service.State)

@@ -36,7 +36,7 @@ func NewMetrics() *Metrics {
 			Buckets: metrics.ExponentialBuckets(0.001, 2, 15), // 1 ms to 16 s
 		}),
 		publish: metrics.NewHistogram(&metrics.HistogramOpts{
-			Name: "phoenixnap_service_publish_seconds", StabilityLevel: metrics.ALPHA,
+			Name: "phoenixnap_service_publish_duration_seconds", StabilityLevel: metrics.ALPHA,
 			Help:    "Time in seconds from the creation of a Service, or its change to the type LoadBalancer, to its published address.",
 			Buckets: metrics.ExponentialBuckets(0.5, 2, 14), // 0.5 s to 68 min
 		}),

@@ -304,7 +304,7 @@ func TestMetrics(t *testing.T) {
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			got[family.GetName()] = metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
-			if family.GetName() == "phoenixnap_service_publish_seconds" {
+			if family.GetName() == "phoenixnap_service_publish_duration_seconds" {
 				got["seconds"] = metric.GetHistogram().GetSampleSum()
 			}
 		}
@@ -312,7 +312,7 @@ func TestMetrics(t *testing.T) {
 	seconds := got["seconds"]
 	delete(got, "seconds")
 	want := map[string]float64{
-		"phoenixnap_service_publish_seconds": 2, "service_controller_loadbalancer_sync_total": 8, "service_controller_nodesync_error_total": 0,
+		"phoenixnap_service_publish_duration_seconds": 2, "service_controller_loadbalancer_sync_total": 8, "service_controller_nodesync_error_total": 0,
 		"service_controller_nodesync_latency_seconds": 1, "service_controller_update_loadbalancer_host_latency_seconds": 2,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -22,14 +22,14 @@ func NewMetrics() *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}),
 		lists: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "phoenixnap_server_list_uses_total",
-			Help:           "How often the list of servers was wanted, by result: hit (a recent one was used), fetched or failed.",
+			Name:           "phoenixnap_server_list_hits_total",
+			Help:           "How often the list of servers was read, by result: hit (answered from the cache), fetched or failed.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"result"}),
 		missing: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "phoenixnap_node_deletion_breaker",
-			Help: "Servers of Nodes that are missing, by state: suspect (to be confirmed), held (too many vanish at once, " +
-				"so their Nodes are kept) or gone (their Nodes may be deleted).",
+			Name: "phoenixnap_missing_servers",
+			Help: "Number of servers of Nodes that are missing, by state: suspect (to be confirmed), held (too many are missing " +
+				"at once, so their Nodes are kept) or gone (their Nodes may be deleted).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"state"}),
 	}

@@ -13,9 +13,9 @@ import (
 const (
 	leads    = `leader_election_master_status{name="phoenixnap-cloud-controller-manager",instance="a"} 1x60`
 	waits    = `leader_election_master_status{name="phoenixnap-cloud-controller-manager",instance="a"} 0x60`
-	fetched  = `phoenixnap_account_looks_total{object="ip-blocks",result="fetched"} 0+1x60`
-	stalled  = `phoenixnap_account_looks_total{object="ip-blocks",result="fetched"} 0+1x20 20x40`
-	failed   = `phoenixnap_account_looks_total{object="ip-blocks",result="failed"} 0x20 1+1x40`
+	fetched  = `phoenixnap_account_reads_total{object="ip-blocks",result="fetched"} 0+1x60`
+	stalled  = `phoenixnap_account_reads_total{object="ip-blocks",result="fetched"} 0+1x20 20x40`
+	failed   = `phoenixnap_account_reads_total{object="ip-blocks",result="failed"} 0x20 1+1x40`
 	web      = `namespace="shop",service="web"`
 	infoA    = `phoenixnap_agent_info{instance="10.0.0.1:10298",node="a",server_id="s",version="v1"} 1x120`
 	instance = `instance="10.0.0.1:10298"`
@@ -47,7 +47,7 @@ func members(instance string, n int) string {
 }
 
 func heard(outcome string) string {
-	return `phoenixnap_agent_heartbeats_heard_total{` + instance + `,outcome="` + outcome + `"} 0+600x60`
+	return `phoenixnap_agent_heartbeats_received_total{` + instance + `,outcome="` + outcome + `"} 0+600x60`
 }
 
 func ofService(condition, status, reason string) map[string]string {
@@ -113,8 +113,8 @@ func controllerAlertCases() []alertCase {
 			labels: ofNode(vlan, "Unknown", "AgentSilent"), quiet: []string{nodeSeries(vlan, "Unknown", "NodeUnreachable")},
 		},
 		{
-			alert: "PhoenixNAPServersMissing", fires: []string{`phoenixnap_node_deletion_breaker{state="held"} 7x60`}, at: "6m", silentAt: "4m",
-			labels: map[string]string{"state": "held"}, value: "7", quiet: []string{`phoenixnap_node_deletion_breaker{state="gone"} 7x60`},
+			alert: "PhoenixNAPServersMissing", fires: []string{`phoenixnap_missing_servers{state="held"} 7x60`}, at: "6m", silentAt: "4m",
+			labels: map[string]string{"state": "held"}, value: "7", quiet: []string{`phoenixnap_missing_servers{state="gone"} 7x60`},
 		},
 	}
 }

@@ -113,7 +113,7 @@ func TestCatalogueIsComplete(t *testing.T) {
 	for name, labels := range map[string][]string{
 		"phoenixnap_ip_blocks":                           {"state"},
 		"phoenixnap_service_condition":                   {"namespace", "service", "condition", "status", "reason"},
-		"phoenixnap_agent_check":                         {"id", "severity"},
+		"phoenixnap_agent_check":                         {"id", "severity", "status"},
 		"phoenixnap_agent_node_writes_total":             {"result"},
 		"phoenixnap_orphan_ip_blocks_collected_total":    {},
 		"phoenixnap_agent_last_sample_timestamp_seconds": {},

@@ -33,8 +33,8 @@ type Fault struct {
 	Reason string
 	// Told says where it is to be read.
 	Told Channel
-	// Level of the metric: 1 for a warning, 3 for a failure. Only for ByMetric.
-	Level int
+	// Status that the metric gives: check.Warn or check.Fail. Only for ByMetric.
+	Status check.Status
 	// Flags of `agent diagnose`, where it needs more than its own.
 	Flags []string
 	// Event tells that the kernel tells the agent of both fault and mending; else it has to look, or hears from the API server.

@@ -60,8 +60,8 @@ func TestFaultsAreDeclared(t *testing.T) {
 		if f.make == nil || f.mend == nil {
 			t.Errorf("%q cannot be made and mended", f.Name)
 		}
-		if (f.Told == ByMetric) != (f.Level > 0) {
-			t.Errorf("%q: told by %s with level %d", f.Name, f.Told, f.Level)
+		if (f.Told == ByMetric) != (f.Status != "") {
+			t.Errorf("%q: reported by %s with status %q", f.Name, f.Told, f.Status)
 		}
 	}
 }

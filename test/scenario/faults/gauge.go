@@ -24,18 +24,25 @@ const (
 	grace = 30 * time.Second
 )
 
-// awaitMetric waits on the server until a check's gauge has a level; of all checks where no ID is given.
-func (s *site) awaitMetric(ctx context.Context, id check.ID, level int, within time.Duration) error {
+// awaitStatus waits on the server until the metric of a check has a status.
+func (s *site) awaitStatus(ctx context.Context, id check.ID, status check.Status, within time.Duration) error {
+	labels := fmt.Sprintf("id=%q,.*status=%q", id, strings.ToLower(string(status)))
+	return s.awaitMetric(ctx, labels, 1, within)
+}
+
+// awaitHealthy waits on the server until no check warns, fails or is unknown.
+func (s *site) awaitHealthy(ctx context.Context, within time.Duration) error {
+	return s.awaitMetric(ctx, `status="(warn|unknown|fail)"`, 0, within)
+}
+
+func (s *site) awaitMetric(ctx context.Context, labels string, value int, within time.Duration) error {
 	args := []string{
 		lab.Path(awaitFile), "--url", "http://" + metricsAddress + "/metrics", "--metric", "phoenixnap_agent_check",
-		"--value", strconv.Itoa(level), "--within", within.String(),
-	}
-	if id != "" {
-		args = append(args, "--label", fmt.Sprintf("id=%q", id))
+		"--labels", labels, "--value", strconv.Itoa(value), "--within", within.String(),
 	}
 	out, err := s.cluster.Lab.ExecProgram(ctx, lab.Program{Host: s.server.Name, Args: args, Timeout: within + grace})
 	if err != nil {
-		return fmt.Errorf("metric of %s on %s: %w", id, s.server.Name, err)
+		return fmt.Errorf("metric {%s} on %s: %w", labels, s.server.Name, err)
 	}
 	if out.Code != 0 {
 		return fmt.Errorf("metrics on %s: %s", s.server.Name, strings.TrimSpace(string(out.Stderr)))

@@ -2,7 +2,10 @@
 
 package faults
 
-import "github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+import (
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+)
 
 // remade deletes the VLAN interface, makes another in its place and gives it address and route.
 func remade(link string) action {
@@ -24,15 +27,15 @@ func linkFaults() []Fault {
 			make: remade("eth0 name bond0.56 type vlan id 56"), mend: anew},
 		{Name: "VLAN interface with tags of 802.1ad", ID: "PN102", Reason: "WrongVLANProtocol", Told: ByCondition, Event: true,
 			make: remade("bond0 name bond0.56 type vlan protocol 802.1ad id 56"), mend: anew},
-		{Name: "MTU of jumbo frames", ID: "PN105", Reason: "UnusualMTU", Told: ByMetric, Level: 1, Event: true, Short: true,
+		{Name: "MTU of jumbo frames", ID: "PN105", Reason: "UnusualMTU", Told: ByMetric, Status: check.Warn, Event: true, Short: true,
 			make: here("ip link set eth0 mtu 9000\nip link set bond0 mtu 9000\nip link set bond0.56 mtu 9000"),
 			mend: here("ip link set bond0.56 mtu 1500\nip link set bond0 mtu 1500\nip link set eth0 mtu 1500")},
-		{Name: "MTU too small", ID: "PN105", Reason: "UnusualMTU", Told: ByMetric, Level: 1, Event: true,
+		{Name: "MTU too small", ID: "PN105", Reason: "UnusualMTU", Told: ByMetric, Status: check.Warn, Event: true,
 			make: here("ip link set bond0.56 mtu 1200"), mend: here("ip link set bond0.56 mtu 1500")},
-		{Name: "hardware address of its own", ID: "PN106", Reason: "ForeignHardwareAddress", Told: ByMetric, Level: 1, Event: true,
+		{Name: "hardware address of its own", ID: "PN106", Reason: "ForeignHardwareAddress", Told: ByMetric, Status: check.Warn, Event: true,
 			make: here("ip link set bond0.56 address 02:50:4e:ff:ff:01"),
 			mend: here("ip link set bond0.56 address $(cat /sys/class/net/bond0/address)")},
-		{Name: "second interface for the VLAN", ID: "PN107", Reason: "SecondVLANInterface", Told: ByMetric, Level: 1, Event: true, Short: true,
+		{Name: "second interface for the VLAN", ID: "PN107", Reason: "SecondVLANInterface", Told: ByMetric, Status: check.Warn, Event: true, Short: true,
 			make: here("ip link add link pod0 name public0 type vlan id 56\nip link set public0 up"), mend: here("ip link delete public0")},
 		{Name: "second interface below the bond takes the frames", ID: "PN107", Reason: "FramesTaken", Told: ByCondition, Short: true,
 			make: here("ip link add link eth0 name public0 type vlan id 56\nip link set public0 up"), mend: here("ip link delete public0")},
@@ -44,11 +47,11 @@ var byHand = []string{"--vlan", "56", "--network", "203.0.113.0/29"}
 
 func bondFaults() []Fault {
 	return []Fault{
-		{Name: "bond set down", ID: "PN101", Reason: "UplinkDown", Told: ByMetric, Level: 3, Flags: byHand, Event: true, Short: true,
+		{Name: "bond set down", ID: "PN101", Reason: "UplinkDown", Told: ByMetric, Status: check.Fail, Flags: byHand, Event: true, Short: true,
 			make: here("ip link set bond0 down"), mend: then(here("ip link set bond0 up"), restore)},
-		{Name: "cable of the bond cut", ID: "PN101", Reason: "UplinkNoCarrier", Told: ByMetric, Level: 3, Flags: byHand, Event: true,
+		{Name: "cable of the bond cut", ID: "PN101", Reason: "UplinkNoCarrier", Told: ByMetric, Status: check.Fail, Flags: byHand, Event: true,
 			make: onSwitch("ip link set p-$SERVER down"), mend: onSwitch("ip link set p-$SERVER up")},
-		{Name: "member of the bond without carrier", ID: "PN104", Reason: "BondDegraded", Told: ByMetric, Level: 1, Event: true, Short: true,
+		{Name: "member of the bond without carrier", ID: "PN104", Reason: "BondDegraded", Told: ByMetric, Status: check.Warn, Event: true, Short: true,
 			make: here("ip link add eth1 type veth peer name cable1\nip link set eth1 master bond0\nip link set eth1 up"),
 			mend: here("ip link delete eth1")},
 	}

@@ -64,7 +64,7 @@ func (t *trial) find(ctx context.Context, f Fault, begun time.Time, r *Result) e
 	case ByCondition:
 		return t.findInCondition(ctx, f, begun, limit, r)
 	case ByMetric:
-		if err := t.awaitMetric(ctx, f.ID, f.Level, limit); err != nil {
+		if err := t.awaitStatus(ctx, f.ID, f.Status, limit); err != nil {
 			return err
 		}
 		r.Seen = time.Since(begun)
@@ -112,7 +112,7 @@ func (t *trial) mend(ctx context.Context, f Fault, r *Result) error {
 		}
 		r.Mended = ready.Sub(begun)
 	case ByMetric:
-		if err := t.awaitMetric(ctx, "", 0, slowPatience); err != nil {
+		if err := t.awaitHealthy(ctx, slowPatience); err != nil {
 			return fmt.Errorf("after mending: %w", err)
 		}
 		r.Mended = time.Since(begun)
@@ -131,5 +131,5 @@ func (t *trial) well(ctx context.Context, within time.Duration) error {
 	if _, err := t.watcher.await(ctx, t.server.Name, within, isReady); err != nil {
 		return err
 	}
-	return t.awaitMetric(ctx, "", 0, within)
+	return t.awaitHealthy(ctx, within)
 }

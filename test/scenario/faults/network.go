@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
@@ -55,11 +56,11 @@ func networkFaults() []Fault {
 			make: onSwitch("bridge vlan delete dev p-$SERVER vid 56"), mend: onSwitch("bridge vlan add dev p-$SERVER vid 56")},
 		{Name: "gateway gone", ID: "PN301", Reason: silent, Told: ByCondition, Alone: true,
 			make: atGateway("ip address delete $GATEWAY/$BITS dev eth0.56"), mend: atGateway("ip address add $GATEWAY/$BITS dev eth0.56")},
-		{Name: "another server answers for the gateway", ID: "PN302", Reason: "GatewayAnsweredTwice", Told: ByMetric, Level: 1, Alone: true,
+		{Name: "another server answers for the gateway", ID: "PN302", Reason: "GatewayAnsweredTwice", Told: ByMetric, Status: check.Warn, Alone: true,
 			make: nextDoor("ip address add $GATEWAY/32 dev bond0.56"), mend: nextDoor("ip address delete $GATEWAY/32 dev bond0.56")},
 		{Name: "server holds the address of the gateway", ID: "PN302", Reason: "GatewayHeldHere", Told: ByCondition, Event: true, Alone: true,
 			make: here("ip address add $GATEWAY/32 dev bond0.56"), mend: here("ip address delete $GATEWAY/32 dev bond0.56")},
-		{Name: "gateway slow", ID: "PN303", Reason: "GatewaySlow", Told: ByMetric, Level: 1, Alone: true,
+		{Name: "gateway slow", ID: "PN303", Reason: "GatewaySlow", Told: ByMetric, Status: check.Warn, Alone: true,
 			make: atGateway("tc qdisc add dev eth0.56 root netem delay 150ms"), mend: atGateway("tc qdisc delete dev eth0.56 root")},
 	}
 }

@@ -50,6 +50,14 @@ func Flags(help string) []Flag {
 	return flags
 }
 
+// agentVariable is the environment variable that the agent reads for a flag.
+func agentVariable(flag string) string {
+	if flag == "kubeconfig" {
+		return "KUBECONFIG"
+	}
+	return "PNAP_AGENT_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
 // agentFlags is the table of the flags of an agent's command. Those of klog are the same for all programs of Kubernetes.
 func agentFlags(help string, environment bool) (string, error) {
 	var rows [][]string
@@ -62,7 +70,7 @@ func agentFlags(help string, environment bool) (string, error) {
 			names = append(names, "-"+f.Letter)
 		}
 		if environment {
-			names = append(names, strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")))
+			names = append(names, agentVariable(f.Name))
 		}
 		rows = append(rows, []string{codes(names...), marked(f.Usage), code(f.Default)})
 	}

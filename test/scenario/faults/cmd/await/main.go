@@ -1,6 +1,6 @@
-// Command await waits until every sample of a metric, or those with a label, have a value:
+// Command await waits until every sample of a metric, or those whose labels match, have a value:
 //
-//	await --url http://127.0.0.1:9808/metrics --metric phoenixnap_agent_check --label 'id="PN105"' --value 1 --within 30s
+//	await --url http://127.0.0.1:9808/metrics --metric phoenixnap_agent_check --labels 'id="PN105",.*status="warn"' --value 1 --within 30s
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -23,12 +24,17 @@ const every = 100 * time.Millisecond
 func main() {
 	url := flag.String("url", "", "where the metrics are served")
 	metric := flag.String("metric", "", "name of the metric")
-	label := flag.String("label", "", "label that a sample must have, as it is written: name=\"value\"")
+	labels := flag.String("labels", "", "regular expression that the labels of a sample must match, as Prometheus writes them: name=\"value\"")
 	value := flag.Float64("value", 0, "value to wait for")
 	within := flag.Duration("within", 30*time.Second, "how long to wait")
 	flag.Parse()
+	pattern, err := regexp.Compile(*labels)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "await: --labels:", err)
+		os.Exit(1)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), *within)
-	err := await(ctx, *url, sample{metric: *metric, label: *label, value: *value})
+	err = await(ctx, *url, sample{metric: *metric, labels: pattern, value: *value})
 	cancel()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "await:", err)
@@ -75,8 +81,9 @@ func look(ctx context.Context, url string, want sample) error {
 
 // sample is what to wait for.
 type sample struct {
-	metric, label string
-	value         float64
+	metric string
+	labels *regexp.Regexp
+	value  float64
 }
 
 // in looks for samples in the text format of Prometheus. At least one must be there, and all must have the value.
@@ -88,7 +95,7 @@ func (want sample) in(text io.Reader) error {
 		line := lines.Text()
 		rest, isSample := strings.CutPrefix(line, want.metric+"{")
 		labels, number, complete := strings.Cut(rest, "} ")
-		if !isSample || !complete || !strings.Contains(","+labels+",", ","+want.label) {
+		if !isSample || !complete || !want.labels.MatchString(labels) {
 			continue
 		}
 		found++
@@ -100,7 +107,7 @@ func (want sample) in(text io.Reader) error {
 		return fmt.Errorf("read metrics: %w", err)
 	}
 	if found == 0 {
-		return fmt.Errorf("no sample of %s{%s}", want.metric, want.label)
+		return fmt.Errorf("no sample of %s{%s}", want.metric, want.labels)
 	}
 	if len(others) > 0 {
 		return fmt.Errorf("want %g, have %s", want.value, strings.Join(others, ", "))
