@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -13,38 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kubefake"
 )
 
-var plane *controlplane.ControlPlane
-
-func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &plane)) }
-
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
-func client(t *testing.T) kubernetes.Interface {
-	t.Helper()
-	kube, err := kubernetes.NewForConfig(plane.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kube
-}
-
-// store is a Store on the control plane's real API server, emptied for the test.
-func store(t *testing.T) *allocation.Store {
-	t.Helper()
-	kube := client(t)
-	err := kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: allocation.Label})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return allocation.NewStore(kube)
-}
 
 func fresh(id string) plan.Ledger {
 	return plan.NewLedger(id, netip.MustParsePrefix("203.0.113.8/29"))
@@ -69,7 +43,7 @@ func save(t *testing.T, s *allocation.Store, l plan.Ledger) plan.Ledger {
 }
 
 func TestLifeOfALedger(t *testing.T) {
-	s := store(t)
+	s := allocation.NewStore(kubefake.NewStore().Client())
 	if _, err := s.Get(t.Context(), "b1"); !errors.Is(err, allocation.ErrNotFound) {
 		t.Errorf("before anything is stored: %v", err)
 	}
@@ -99,11 +73,12 @@ func TestLifeOfALedger(t *testing.T) {
 }
 
 func TestListIsOrderedAndComplete(t *testing.T) {
-	s := store(t)
+	client := kubefake.NewStore().Client()
+	s := allocation.NewStore(client)
 	for _, id := range []string{"b3", "b1", "b2"} {
 		save(t, s, take(t, fresh(id), "web"))
 	}
-	configMaps := client(t).CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	stranger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: allocation.NamePrefix + "without-label"}}
 	if _, err := configMaps.Create(t.Context(), stranger, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -131,9 +106,10 @@ func TestListIsOrderedAndComplete(t *testing.T) {
 
 // TestDamagedLedgerHidesNothing: what cannot be read may give an address to somebody.
 func TestDamagedLedgerHidesNothing(t *testing.T) {
-	s := store(t)
+	client := kubefake.NewStore().Client()
+	s := allocation.NewStore(client)
 	save(t, s, fresh("b1"))
-	maps := client(t).CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	object, err := maps.Get(t.Context(), allocation.NamePrefix+"b1", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -153,8 +129,9 @@ func TestDamagedLedgerHidesNothing(t *testing.T) {
 // TestOneOfTwoWritersWins: writers that read the same version race for the last address again and again;
 // each time exactly one of them wins, and no address is given twice.
 func TestOneOfTwoWritersWins(t *testing.T) {
-	s := store(t)
-	other := allocation.NewStore(client(t))
+	api := kubefake.NewStore()
+	s := allocation.NewStore(api.Client())
+	other := allocation.NewStore(api.Client())
 	save(t, s, fresh("b1"))
 	for round := range 5 {
 		before, err := s.Get(t.Context(), "b1")
@@ -181,10 +158,11 @@ func TestOneOfTwoWritersWins(t *testing.T) {
 
 // TestOneOfTwoCreatorsWins is the same for the first holder of a block.
 func TestOneOfTwoCreatorsWins(t *testing.T) {
-	s := store(t)
+	api := kubefake.NewStore()
 	results := make([]error, 2)
 	var both sync.WaitGroup
-	for i, writer := range []*allocation.Store{s, allocation.NewStore(client(t))} {
+	for i := range results {
+		writer := allocation.NewStore(api.Client())
 		wanted := take(t, fresh("b1"), fmt.Sprint("s", i))
 		both.Go(func() { _, results[i] = writer.Save(t.Context(), wanted) })
 	}

@@ -2,7 +2,6 @@ package purchase_test
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -15,25 +14,13 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kubefake"
 )
 
-var plane *controlplane.ControlPlane
-
-func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &plane)) }
-
-// configMap returns the record and a client of the real API server, on which the ConfigMap does not exist.
-func configMap(t *testing.T, name string) (*purchase.ConfigMap, kubernetes.Interface) {
-	t.Helper()
-	kube, err := kubernetes.NewForConfig(plane.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return purchase.NewConfigMap(kube, name), kube
+// configMap returns the record and a client of the API, on which the ConfigMap does not exist.
+func configMap(name string) (*purchase.ConfigMap, kubernetes.Interface) {
+	client := kubefake.NewStore().Client()
+	return purchase.NewConfigMap(client, name), client
 }
 
 func wantRecorded(t *testing.T, r purchase.Record, want *contract.Purchase) {
@@ -52,7 +39,7 @@ func TestRecordInAConfigMap(t *testing.T) {
 	if name != "phoenixnap-pool-default" {
 		t.Errorf("the name is %s", name)
 	}
-	r, kube := configMap(t, name)
+	r, kube := configMap(name)
 	wantRecorded(t, r, nil)
 	intent := &contract.Purchase{Nonce: "n1", Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	if err := r.Save(t.Context(), intent); err != nil {
@@ -73,7 +60,7 @@ func TestRecordInAConfigMap(t *testing.T) {
 // TestOneOfTwoBuyersRecords: of two that decided on the same version, one may buy; also on the first time,
 // when the ConfigMap does not exist.
 func TestOneOfTwoBuyersRecords(t *testing.T) {
-	first, kube := configMap(t, purchase.NodesName)
+	first, kube := configMap(purchase.NodesName)
 	second := purchase.NewConfigMap(kube, purchase.NodesName)
 	for round := range 4 {
 		results := make([]error, 2)
@@ -99,7 +86,7 @@ func TestOneOfTwoBuyersRecords(t *testing.T) {
 }
 
 func TestUnreadableRecordIsNamed(t *testing.T) {
-	r, kube := configMap(t, purchase.NodesName)
+	r, kube := configMap(purchase.NodesName)
 	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: purchase.NodesName, Annotations: map[string]string{contract.ServiceIPPurchase: "soon"}}}
 	if _, err := kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(t.Context(), broken, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -110,11 +97,11 @@ func TestUnreadableRecordIsNamed(t *testing.T) {
 	}
 }
 
-// TestPurchaseRecordedOnTheAPIServer is a whole purchase for a pool.
-func TestPurchaseRecordedOnTheAPIServer(t *testing.T) {
+// TestPurchaseRecordedInAConfigMap is a whole purchase for a pool.
+func TestPurchaseRecordedInAConfigMap(t *testing.T) {
 	w := newWorld(t)
 	w.oldTags()
-	r, _ := configMap(t, purchase.PoolName("default"))
+	r, _ := configMap(purchase.PoolName("default"))
 	wantRecorded(t, r, nil)
 	block, err := w.buyer.Buy(t.Context(), order(pool), r)
 	if err != nil {

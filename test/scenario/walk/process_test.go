@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
@@ -52,14 +51,7 @@ func newProcess(w *world) *process {
 		}
 		return handled, object, err
 	})
-	p.kube.AddWatchReactor("*", func(action ktesting.Action) (bool, watch.Interface, error) {
-		watched, isWatch := action.(ktesting.WatchActionImpl)
-		if !isWatch {
-			return false, nil, nil
-		}
-		found, err := w.store.Watch(action.GetResource(), action.GetNamespace(), watched.ListOptions)
-		return true, found, err
-	})
+	p.kube.AddWatchReactor("*", w.store.ReactToWatch)
 	p.shared = informers.NewSharedInformerFactory(p.kube, 0)
 	return p
 }

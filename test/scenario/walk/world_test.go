@@ -20,6 +20,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
@@ -52,7 +53,7 @@ type world struct {
 	random  *rand.Rand
 	sim     *pnapsim.Sim
 	handler http.Handler
-	store   *store
+	store   *kubefake.Store
 	kube    *fake.Clientset // the users' client
 	events  *events
 	collect bool // orphans
@@ -79,7 +80,7 @@ type world struct {
 
 func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *world {
 	w := &world{
-		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0x77616c6b)), store: newStore(), events: &events{reasons: map[string]int{}},
+		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0x77616c6b)), store: kubefake.NewStore(), events: &events{reasons: map[string]int{}},
 		count: count, extras: map[string]bool{}, late: map[string]bool{}, seen: map[string]bool{}, told: map[string]bool{},
 	}
 	w.collect, w.manages = w.random.IntN(2) == 0, w.random.IntN(2) == 0
@@ -91,8 +92,7 @@ func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *w
 		t.Fatal(err)
 	}
 	w.handler = w.sim.Handler()
-	w.kube = &fake.Clientset{}
-	w.kube.AddReactor("*", "*", ktesting.ObjectReaction(w.store))
+	w.kube = w.store.Client()
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: clusterUID}})
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	return w

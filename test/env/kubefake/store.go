@@ -1,4 +1,6 @@
-package walk
+// Package kubefake is a Kubernetes API in memory that does what the tracker of client-go leaves out and controllers rely
+// on: UIDs, resource versions with compare-and-swap, preconditions, and finalizers that hold an object.
+package kubefake
 
 import (
 	"fmt"
@@ -16,26 +18,28 @@ import (
 	ktesting "k8s.io/client-go/testing"
 )
 
-// store is a Kubernetes API in memory that does what the tracker of client-go leaves out and the controller relies
-// on: UIDs, resource versions with compare-and-swap, preconditions, and finalizers that hold an object.
-type store struct {
+// Store holds the objects of a cluster. Any number of clients can work on it, as processes do on one API server.
+type Store struct {
 	ktesting.ObjectTracker
 
 	mu      sync.Mutex
 	version int64
 }
 
-func newStore() *store {
-	return &store{ObjectTracker: ktesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())}
+// NewStore returns an empty Store.
+func NewStore() *Store {
+	return &Store{ObjectTracker: ktesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())}
 }
 
-func (s *store) next() string {
+func (s *Store) next() string {
 	s.version++
 	return strconv.FormatInt(s.version, 10)
 }
 
 // Create implements ktesting.ObjectTracker.
-func (s *store) Create(gvr schema.GroupVersionResource, object runtime.Object, namespace string, _ ...metav1.CreateOptions) error {
+func (s *Store) Create(
+	gvr schema.GroupVersionResource, object runtime.Object, namespace string, _ ...metav1.CreateOptions,
+) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	object = object.DeepCopyObject()
@@ -55,17 +59,21 @@ func (s *store) Create(gvr schema.GroupVersionResource, object runtime.Object, n
 }
 
 // Update implements ktesting.ObjectTracker.
-func (s *store) Update(gvr schema.GroupVersionResource, object runtime.Object, namespace string, _ ...metav1.UpdateOptions) error {
+func (s *Store) Update(
+	gvr schema.GroupVersionResource, object runtime.Object, namespace string, _ ...metav1.UpdateOptions,
+) error {
 	return s.replace(gvr, object, namespace)
 }
 
 // Patch implements ktesting.ObjectTracker: the object is patched already, so a resource version or UID that the patch
 // named stands in it.
-func (s *store) Patch(gvr schema.GroupVersionResource, object runtime.Object, namespace string, _ ...metav1.PatchOptions) error {
+func (s *Store) Patch(
+	gvr schema.GroupVersionResource, object runtime.Object, namespace string, _ ...metav1.PatchOptions,
+) error {
 	return s.replace(gvr, object, namespace)
 }
 
-func (s *store) replace(gvr schema.GroupVersionResource, object runtime.Object, namespace string) error {
+func (s *Store) replace(gvr schema.GroupVersionResource, object runtime.Object, namespace string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	object = object.DeepCopyObject()
@@ -80,7 +88,7 @@ func (s *store) replace(gvr schema.GroupVersionResource, object runtime.Object, 
 	switch {
 	case changed.GetResourceVersion() != "" && changed.GetResourceVersion() != stored.GetResourceVersion(),
 		changed.GetUID() != "" && changed.GetUID() != stored.GetUID():
-		return apierrors.NewConflict(gvr.GroupResource(), changed.GetName(), fmt.Errorf("it is at %s now, not at %s", stored.GetResourceVersion(), changed.GetResourceVersion()))
+		return conflict(gvr, changed, stored)
 	case stored.GetDeletionTimestamp() != nil && len(changed.GetFinalizers()) > len(stored.GetFinalizers()):
 		return apierrors.NewInvalid(schema.GroupKind{Group: gvr.Group, Kind: gvr.Resource}, changed.GetName(), nil)
 	}
@@ -97,7 +105,12 @@ func (s *store) replace(gvr schema.GroupVersionResource, object runtime.Object, 
 	return nil
 }
 
-func (s *store) stored(gvr schema.GroupVersionResource, namespace, name string) (metav1.Object, error) {
+func conflict(gvr schema.GroupVersionResource, changed, stored metav1.Object) error {
+	reason := fmt.Errorf("it is at %s now, not at %s", stored.GetResourceVersion(), changed.GetResourceVersion())
+	return apierrors.NewConflict(gvr.GroupResource(), changed.GetName(), reason)
+}
+
+func (s *Store) stored(gvr schema.GroupVersionResource, namespace, name string) (metav1.Object, error) {
 	object, err := s.Get(gvr, namespace, name)
 	if err != nil {
 		return nil, err
@@ -106,7 +119,7 @@ func (s *store) stored(gvr schema.GroupVersionResource, namespace, name string) 
 }
 
 // Delete implements ktesting.ObjectTracker.
-func (s *store) Delete(gvr schema.GroupVersionResource, namespace, name string, options ...metav1.DeleteOptions) error {
+func (s *Store) Delete(gvr schema.GroupVersionResource, namespace, name string, options ...metav1.DeleteOptions) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	object, err := s.Get(gvr, namespace, name)
