@@ -45,6 +45,12 @@ demo: go ## From two bare servers to a public address that answers, told step by
 test: prepare ## Run all tests
 	$(TEST) $(TESTFLAGS) ./...
 
+# The packages whose tests start no control plane, no virtual machine and no program that would be built or downloaded first.
+UNIT = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '$$1 ~ /\.test$$/ && !/\/test\/env\/(controlplane|kernel|lab|cluster|tools)( |$$)/ {sub(/\.test$$/, "", $$1); print $$1}')
+.PHONY: unit
+unit: go ## Run the tests that need nothing but Go, with fewer random starts and without the race detector; takes a minute or two
+	go test -short $(UNIT)
+
 .PHONY: test-long
 test-long: prepare ## Run all tests, random walks with fifty times as many seeds, the announcer's model with 100,000
 	PNAP_SEED_FACTOR=50 $(TEST) $(TESTFLAGS) -timeout 120m ./...
@@ -56,7 +62,7 @@ test-minors: prepare ## Run the controller's tests against kube-apiservers of th
 
 # The packages whose tests start a control plane.
 MINORS ?= 1.36 1.35 1.34
-ON_CONTROL_PLANE = $(shell go list -f '{{range .TestImports}}{{println . $$.ImportPath}}{{end}}{{range .XTestImports}}{{println . $$.ImportPath}}{{end}}' ./controller/... ./test/env/controlplane | awk '$$1 ~ /\/test\/controlplane$$/ {print $$2}') ./test/env/controlplane
+ON_CONTROL_PLANE = $(shell go list -f '{{range .TestImports}}{{println . $$.ImportPath}}{{end}}{{range .XTestImports}}{{println . $$.ImportPath}}{{end}}' ./controller/... ./test/env/controlplane | awk '$$1 ~ /\/test\/env\/controlplane$$/ {print $$2}') ./test/env/controlplane
 .PHONY: test-minor
 test-minor: go
 	@echo "Kubernetes $(MINOR): $$(PNAP_KUBERNETES_MINOR=$(MINOR) go run ./test/env/tools/cmd/tools kube-apiserver)"

@@ -26,8 +26,8 @@ func TestKubefakeAnswersAsTheAPIServer(t *testing.T) {
 
 // step is a call, and the reason of the error that it got.
 type step struct {
-	call   string
-	reason metav1.StatusReason
+	Call   string
+	Reason metav1.StatusReason
 }
 
 // compareAndSwap takes a ConfigMap through its life, with every call also on an outdated version.

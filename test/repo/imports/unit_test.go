@@ -1,0 +1,51 @@
+package imports
+
+import (
+	"bytes"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// heavy are the packages that start control planes and virtual machines, and build or download programs.
+var heavy = []string{
+	"/test/env/controlplane", "/test/env/kernel", "/test/env/lab", "/test/env/cluster", "/test/env/tools",
+}
+
+// TestUnitNeedsGoOnly: what `make unit` runs works on a fresh clone, and prepares nothing.
+func TestUnitNeedsGoOnly(t *testing.T) {
+	script := output(t, "make", "--no-print-directory", "--dry-run", "unit")
+	for _, program := range []string{"go run", "prepare"} {
+		if strings.Contains(script, program) {
+			t.Errorf("make unit runs %q", program)
+		}
+	}
+	chosen := slices.DeleteFunc(strings.Fields(script), func(word string) bool { return !strings.HasPrefix(word, module+"/") })
+	for _, pure := range []string{
+		"/agent/verify/check", "/agent/announce/election", "/controller/loadbalancer/plan",
+		"/controller/loadbalancer/purchase", "/controller/loadbalancer/allocation", "/pkg/contract",
+	} {
+		if !slices.Contains(chosen, module+pure) {
+			t.Errorf("make unit leaves out %s", pure)
+		}
+	}
+	for _, dependency := range strings.Fields(output(t, "go", slices.Concat([]string{"list", "-test", "-deps"}, chosen)...)) {
+		if matchesAny(dependency, heavy) {
+			t.Errorf("a test of make unit depends on %s", dependency)
+		}
+	}
+}
+
+func output(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir = "../../.."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", program, err, stderr.String())
+	}
+	return string(out)
+}
