@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// becauseOf stands before the check that is to blame for a skipped one.
+const becauseOf = "because of "
+
 // outcome is what a judge says; the engine adds what the catalogue declares.
 type outcome struct {
 	status             Status
@@ -50,7 +53,7 @@ func Evaluate(expected Expected, snapshot Snapshot) Report {
 	for _, c := range Catalogue() {
 		f := c.finding()
 		if blame, blocked := blamed(c, deeper); blocked {
-			f.Status, f.Because = Skip, "because of "+string(blame)
+			f.Status, f.Because = Skip, becauseOf+string(blame)
 			deeper[c.ID] = blame
 		} else {
 			fill(&f, c.judge(v))
