@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Check is one entry of the catalogue.
+// Check is one entry of the catalogue; each group lies in a file of its own. A number is never used again for another check.
 type Check struct {
 	ID       ID
 	Title    string
@@ -24,38 +24,6 @@ type Check struct {
 	Reasons []string
 	judge   func(view) outcome
 }
-
-// The checks. A number is never used again for something else.
-const (
-	NetworkPublished ID = "PN000"
-	Membership       ID = "PN001"
-	BlockAssigned    ID = "PN002"
-	Identity         ID = "PN003"
-	UplinkUp         ID = "PN101"
-	VLANInterface    ID = "PN102"
-	VLANUp           ID = "PN103"
-	BondHealthy      ID = "PN104"
-	MTU              ID = "PN105"
-	HardwareAddress  ID = "PN106"
-	VLANAlone        ID = "PN107"
-	NodeAddress      ID = "PN201"
-	NoDuplicate      ID = "PN202"
-	BlocksHere       ID = "PN203"
-	GatewayAnswers   ID = "PN301"
-	GatewayAlone     ID = "PN302"
-	GatewayLatency   ID = "PN303"
-	ReversePath      ID = "PN401"
-	ARPAnswering     ID = "PN402"
-	ARPSource        ID = "PN403"
-	StrictARP        ID = "PN404"
-	Forwarding       ID = "PN405"
-	ProxyARP         ID = "PN406"
-	Oddities         ID = "PN407"
-	ReturnPath       ID = "PN501"
-	ServiceReplies   ID = "PN502"
-	RoutingTables    ID = "PN503"
-	MarkBits         ID = "PN504"
-)
 
 // Catalogue lists all checks in the order in which they are judged: causes before consequences.
 func Catalogue() []Check {

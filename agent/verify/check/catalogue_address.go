@@ -1,5 +1,12 @@
 package check
 
+// Checks about the node's own address.
+const (
+	NodeAddress ID = "PN201"
+	NoDuplicate ID = "PN202"
+	BlocksHere  ID = "PN203"
+)
+
 // addressChecks are about the node's own address.
 func addressChecks() []Check {
 	return []Check{

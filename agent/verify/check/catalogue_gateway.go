@@ -1,5 +1,12 @@
 package check
 
+// Checks about the routers of the blocks.
+const (
+	GatewayAnswers ID = "PN301"
+	GatewayAlone   ID = "PN302"
+	GatewayLatency ID = "PN303"
+)
+
 // gatewayChecks are about the routers of the blocks.
 func gatewayChecks() []Check {
 	return []Check{

@@ -1,5 +1,16 @@
 package check
 
+// Checks about settings of the kernel.
+const (
+	ReversePath  ID = "PN401"
+	ARPAnswering ID = "PN402"
+	ARPSource    ID = "PN403"
+	StrictARP    ID = "PN404"
+	Forwarding   ID = "PN405"
+	ProxyARP     ID = "PN406"
+	Oddities     ID = "PN407"
+)
+
 // kernelChecks are about settings of the kernel.
 func kernelChecks() []Check {
 	return []Check{

@@ -1,5 +1,16 @@
 package check
 
+// Checks about the uplink and the VLAN interface.
+const (
+	UplinkUp        ID = "PN101"
+	VLANInterface   ID = "PN102"
+	VLANUp          ID = "PN103"
+	BondHealthy     ID = "PN104"
+	MTU             ID = "PN105"
+	HardwareAddress ID = "PN106"
+	VLANAlone       ID = "PN107"
+)
+
 // linkChecks are about the uplink and the VLAN interface.
 func linkChecks() []Check {
 	return []Check{

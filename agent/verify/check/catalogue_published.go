@@ -1,5 +1,13 @@
 package check
 
+// Checks about what the controller says of the network, and of the server.
+const (
+	NetworkPublished ID = "PN000"
+	Membership       ID = "PN001"
+	BlockAssigned    ID = "PN002"
+	Identity         ID = "PN003"
+)
+
 // publishedChecks are about what the controller says of the network, and of the server.
 func publishedChecks() []Check {
 	return []Check{

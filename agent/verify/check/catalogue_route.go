@@ -1,5 +1,13 @@
 package check
 
+// Checks about the route of replies.
+const (
+	ReturnPath     ID = "PN501"
+	ServiceReplies ID = "PN502"
+	RoutingTables  ID = "PN503"
+	MarkBits       ID = "PN504"
+)
+
 // routeChecks are about the way of replies.
 func routeChecks() []Check {
 	return []Check{
