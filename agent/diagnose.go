@@ -17,7 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
@@ -164,10 +166,10 @@ func (p presenter) change(d diagnose.Document, changes []string) error {
 
 // watchDiagnosis diagnoses until ctx ends, and ends with the exit code of the last diagnosis.
 func watchDiagnosis(ctx context.Context, look func(context.Context) (diagnose.Document, error), show presenter) error {
-	changed := make(chan struct{}, 1)
+	changed := loop.NewWake()
 	watching, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- watchKernel(watching, changed) }()
+	go func() { done <- netstate.Watch(watching, changed.Signal) }()
 	last, err := diagnose.Watcher{Interval: show.flags.watch, Changed: changed, Look: look, Show: show.change}.Run(ctx)
 	stop()
 	return ended(last.ExitCode(show.flags.strict), errors.Join(err, <-done))

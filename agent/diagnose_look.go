@@ -50,13 +50,3 @@ func (f *diagnoseFlags) examination() (c examine.Config, err error) {
 
 // inCluster tells whether the process runs in a pod with a ServiceAccount.
 func inCluster() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
-
-// watchKernel calls for a look whenever the kernel reports a change.
-func watchKernel(ctx context.Context, changed chan<- struct{}) error {
-	return netstate.Watch(ctx, func() {
-		select {
-		case changed <- struct{}{}:
-		default: // a look is called for already
-		}
-	})
-}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 // Watcher diagnoses again and again, and shows a diagnosis that differs from the last.
@@ -13,7 +14,7 @@ type Watcher struct {
 	// Interval is the time between looks when nothing changes.
 	Interval time.Duration
 	// Changed calls for a look at once; nil when there is nobody to call.
-	Changed <-chan struct{}
+	Changed loop.Wake
 	// Look diagnoses once.
 	Look func(context.Context) (Document, error)
 	// Show receives a diagnosis that differs from the last, and how; the first differs in nothing.
@@ -39,11 +40,8 @@ func (w Watcher) Run(ctx context.Context) (last Document, err error) {
 			}
 		}
 		last = now
-		select {
-		case <-ctx.Done():
+		if w.Changed.Wait(ctx, w.Interval) == loop.Ended {
 			return last, nil
-		case <-w.Changed:
-		case <-time.After(w.Interval):
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -101,7 +102,7 @@ type Keeper struct {
 		marker(bits Bits) (string, error)
 		restoreFilters(ctx context.Context) error
 	}
-	wake chan struct{}
+	wake loop.Wake
 	// unmarked is when somebody else's marks were last looked for and not found. Only the loop touches it.
 	unmarked time.Time
 
@@ -129,16 +130,11 @@ func New(config Config) *Keeper {
 	if config.Tell == nil {
 		config.Tell = func(Notice) {}
 	}
-	return &Keeper{config: config, machine: machine{config.Journal, config.SysctlRoot}, wake: make(chan struct{}, 1)}
+	return &Keeper{config: config, machine: machine{config.Journal, config.SysctlRoot}, wake: loop.NewWake()}
 }
 
 // Wake asks for a look soon, because what to expect may have changed.
-func (k *Keeper) Wake() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
-}
+func (k *Keeper) Wake() { k.wake.Signal() }
 
 // Status returns what is managed at the moment.
 func (k *Keeper) Status() Status {
@@ -163,7 +159,7 @@ func (k *Keeper) follow(ctx context.Context, watch func(context.Context, func())
 		if err := watch(ctx, k.Wake); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Watching the kernel for the return path")
 		}
-		if !pause(ctx, watchPause) {
+		if !loop.Sleep(ctx, watchPause) {
 			return nil
 		}
 		k.Wake()
@@ -177,32 +173,15 @@ func (k *Keeper) loop(ctx context.Context) error {
 			klog.FromContext(ctx).Error(err, "Keeping the return path")
 			next = retryAfter
 		}
-		timer := time.NewTimer(next)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		switch k.wake.Wait(ctx, next) {
+		case loop.Ended:
 			return nil
-		case <-timer.C:
-		case <-k.wake:
-			timer.Stop()
-			if !pause(ctx, debounce) {
+		case loop.Due:
+		case loop.Woken:
+			if !k.wake.Debounce(ctx, debounce) {
 				return nil
 			}
-			// What has happened until now is seen by this look.
-			select {
-			case <-k.wake:
-			default:
-			}
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -72,10 +73,8 @@ func dump[T any](ctx context.Context, list func() ([]T, error)) ([]T, error) {
 		if values, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return values, err
 		}
-		select {
-		case <-ctx.Done():
+		if !loop.Sleep(ctx, dumpPause) {
 			return nil, ctx.Err()
-		case <-time.After(dumpPause):
 		}
 	}
 	return nil, err

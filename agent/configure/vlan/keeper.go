@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -45,13 +46,13 @@ type Config struct {
 // Keeper makes and keeps the VLAN interface.
 type Keeper struct {
 	Config
-	wake chan struct{}
+	wake loop.Wake
 
 	// Only Run's loop uses these.
 	uplink   uplinkMemory
 	absent   time.Time
 	spending budget
-	retry    time.Duration
+	failures int
 
 	mu     sync.Mutex
 	status Status
@@ -72,16 +73,11 @@ func New(config Config) *Keeper {
 	if config.Hindrance == nil {
 		config.Hindrance = func() string { return "" }
 	}
-	return &Keeper{Config: config, wake: make(chan struct{}, 1), retry: firstRetry}
+	return &Keeper{Config: config, wake: loop.NewWake()}
 }
 
 // Wake asks for a look soon.
-func (k *Keeper) Wake() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
-}
+func (k *Keeper) Wake() { k.wake.Signal() }
 
 // Status returns what is managed at the moment.
 func (k *Keeper) Status() Status {
@@ -104,7 +100,7 @@ func (k *Keeper) follow(ctx context.Context) error {
 		if err := k.Watch(ctx, k.Wake); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Watching the kernel")
 		}
-		if !pause(ctx, watchPause) {
+		if !loop.Sleep(ctx, watchPause) {
 			return nil
 		}
 		k.Wake()
@@ -113,18 +109,14 @@ func (k *Keeper) follow(ctx context.Context) error {
 
 func (k *Keeper) loop(ctx context.Context) error {
 	for {
-		timer := time.NewTimer(k.once(ctx))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		switch k.wake.Wait(ctx, k.once(ctx)) {
+		case loop.Ended:
 			return nil
-		case <-timer.C:
-		case <-k.wake:
-			timer.Stop()
-			if !pause(ctx, debounce) {
+		case loop.Due:
+		case loop.Woken:
+			if !k.wake.Debounce(ctx, debounce) {
 				return nil
 			}
-			k.drain()
 		}
 	}
 }
@@ -134,21 +126,15 @@ func (k *Keeper) once(ctx context.Context) time.Duration {
 	due, err := k.look(ctx)
 	switch {
 	case err != nil:
-		due, k.retry = k.retry, min(2*k.retry, Interval)
+		due = loop.Backoff(firstRetry, Interval, k.failures)
+		k.failures++
 		return due
 	case due > 0:
-		k.retry = firstRetry
+		k.failures = 0
 		return min(due, Interval)
 	default:
-		k.retry = firstRetry
+		k.failures = 0
 		return Interval
-	}
-}
-
-func (k *Keeper) drain() {
-	select {
-	case <-k.wake:
-	default:
 	}
 }
 
@@ -263,13 +249,4 @@ func texts(actions []action) string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

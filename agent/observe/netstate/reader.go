@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -66,10 +67,8 @@ func dump[T any](ctx context.Context, list func() ([]T, error)) ([]T, error) {
 		if !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return values, err
 		}
-		select {
-		case <-ctx.Done():
+		if !loop.Sleep(ctx, dumpPause) {
 			return nil, ctx.Err()
-		case <-time.After(dumpPause):
 		}
 	}
 	return nil, err

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -42,10 +42,8 @@ func readRouting(ctx context.Context, links []check.Link) (rules []check.Rule, r
 		if routes, err = readRoutes(links, wanted); !errors.Is(err, netlink.ErrDumpInterrupted) {
 			break
 		}
-		select {
-		case <-ctx.Done():
+		if !loop.Sleep(ctx, dumpPause) {
 			return nil, nil, ctx.Err()
-		case <-time.After(dumpPause):
 		}
 	}
 	if err != nil {

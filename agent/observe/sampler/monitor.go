@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -52,23 +53,18 @@ type Config struct {
 // Monitor takes samples.
 type Monitor struct {
 	Config
-	wake   chan struct{}
+	wake   loop.Wake
 	damper *Damper
 	wire   wireMemory
 }
 
 // New returns a monitor; it starts nothing.
 func New(config Config) *Monitor {
-	return &Monitor{Config: config, wake: make(chan struct{}, 1), damper: NewDamper()}
+	return &Monitor{Config: config, wake: loop.NewWake(), damper: NewDamper()}
 }
 
 // Changed asks for a sample soon, because something to be judged, or to judge by, has changed.
-func (m *Monitor) Changed() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
-}
+func (m *Monitor) Changed() { m.wake.Signal() }
 
 // Run takes samples until ctx ends.
 func (m *Monitor) Run(ctx context.Context) error {
@@ -84,7 +80,7 @@ func (m *Monitor) follow(ctx context.Context) error {
 		if err := m.Watch(ctx, m.Changed); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Watching the kernel")
 		}
-		if !pause(ctx, watchPause) {
+		if !loop.Sleep(ctx, watchPause) {
 			return nil
 		}
 		m.Changed()
@@ -100,29 +96,18 @@ func (m *Monitor) loop(ctx context.Context) error {
 		if again > 0 {
 			next = min(again, m.Interval)
 		}
-		timer := time.NewTimer(next)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		switch m.wake.Wait(ctx, next) {
+		case loop.Ended:
 			return nil
-		case <-timer.C:
+		case loop.Due:
 			fresh = true
-		case <-m.wake:
-			timer.Stop()
-			if !pause(ctx, max(eventDebounce, pace-time.Since(began))) {
+		case loop.Woken:
+			if !m.wake.Debounce(ctx, max(eventDebounce, pace-time.Since(began))) {
 				return nil
 			}
 			// One event may call for a sample, but a sample that is to confirm something asks the wire again.
 			fresh = again > 0
-			m.drain()
 		}
-	}
-}
-
-func (m *Monitor) drain() {
-	select {
-	case <-m.wake:
-	default:
 	}
 }
 
@@ -143,13 +128,4 @@ func (m *Monitor) sample(ctx context.Context, fresh bool) (again time.Duration) 
 	report, again := m.damper.Observe(check.Evaluate(expected, s), time.Now())
 	m.Tell(Sample{Report: report, Snapshot: s, Expected: expected})
 	return again
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
