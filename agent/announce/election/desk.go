@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 // desk knows what was asked of the API server.
@@ -52,7 +54,7 @@ func (h *hold) follow(ready bool, now time.Duration, r rules) {
 		}
 		h.strikes, h.strikeAt = h.strikes+1, now
 	case !h.ready && ready && h.strikes > 0:
-		h.until = max(h.until, now+double(r.hold, h.strikes-1, r.holdMost))
+		h.until = max(h.until, now+loop.Backoff(r.hold, r.holdMost, h.strikes-1))
 	}
 	h.ready = ready
 }
@@ -65,14 +67,10 @@ func (c *Core) noteMembership() {
 			h.removals = 0
 		}
 		h.removals, h.removedAt = h.removals+1, c.now
-		h.joinAt = c.now + double(c.rules.rejoin, h.removals-1, c.rules.hold)
-		h.until = max(h.until, c.now+double(c.rules.hold, h.removals-1, c.rules.holdMost))
+		h.joinAt = c.now + loop.Backoff(c.rules.rejoin, c.rules.hold, h.removals-1)
+		h.until = max(h.until, c.now+loop.Backoff(c.rules.hold, c.rules.holdMost, h.removals-1))
 	}
 	h.member = member
-}
-
-func double(first time.Duration, times int, most time.Duration) time.Duration {
-	return min(first<<min(times, 20), most)
 }
 
 // takeRead takes what was read of the view.
@@ -159,7 +157,7 @@ func (c *Core) noteWritten(v *View) {
 
 func (c *Core) fail() {
 	c.desk.failures++
-	c.desk.after = c.now + double(c.rules.interval, c.desk.failures-1, 20*c.rules.interval)
+	c.desk.after = c.now + loop.Backoff(c.rules.interval, 20*c.rules.interval, c.desk.failures-1)
 	c.desk.want, c.urgent = true, c.urgent || c.desk.failures == 1
 }
 

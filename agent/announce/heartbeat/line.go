@@ -18,6 +18,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -107,10 +108,7 @@ func (l *Line) Run(ctx context.Context) error {
 				told = text
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(reopenPause):
-		}
+		loop.Sleep(ctx, reopenPause)
 	}
 	return nil
 }

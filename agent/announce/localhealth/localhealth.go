@@ -14,6 +14,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -32,7 +34,7 @@ type Asker struct {
 	// ports returns the ports to ask.
 	ports   func() []int32
 	changed func()
-	wake    chan struct{}
+	wake    loop.Wake
 	// ask puts one question. An error says that there was no answer.
 	ask func(ctx context.Context, port int32) (ready bool, err error)
 
@@ -46,7 +48,7 @@ type Asker struct {
 func New(ports func() []int32, addresses func() []netip.Addr, changed func()) *Asker {
 	client := &http.Client{Timeout: timeout}
 	return &Asker{
-		ports: ports, changed: changed, wake: make(chan struct{}, 1), ready: map[int32]bool{}, silence: map[int32]int{},
+		ports: ports, changed: changed, wake: loop.NewWake(), ready: map[int32]bool{}, silence: map[int32]int{},
 		ask: func(ctx context.Context, port int32) (bool, error) {
 			return askAny(ctx, client, append([]netip.Addr{loopback}, addresses()...), port)
 		},
@@ -61,12 +63,7 @@ func (a *Asker) Ready(port int32) bool {
 }
 
 // Changed says that there may be other ports to ask.
-func (a *Asker) Changed() {
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
-}
+func (a *Asker) Changed() { a.wake.Signal() }
 
 // Run asks until ctx ends.
 func (a *Asker) Run(ctx context.Context) error {
@@ -74,23 +71,13 @@ func (a *Asker) Run(ctx context.Context) error {
 		began, ports := time.Now(), a.ports()
 		a.round(ctx, ports)
 		if len(ports) == 0 {
-			pause(ctx, idle, a.wake)
+			a.wake.Wait(ctx, idle)
 		} else {
 			// However often something changes, nobody is asked more often for it.
-			pause(ctx, every-time.Since(began), nil)
+			loop.Sleep(ctx, every-time.Since(began))
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, most time.Duration, wake <-chan struct{}) {
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-wake:
-	}
 }
 
 // round asks every port once, all at a time.

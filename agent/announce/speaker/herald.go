@@ -19,6 +19,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/heartbeat"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -85,7 +86,7 @@ type Event struct {
 // Herald announces the addresses that the nodes agree on.
 type Herald struct {
 	Config
-	wake chan struct{}
+	wake loop.Wake
 
 	mu    sync.Mutex
 	state State
@@ -117,16 +118,11 @@ func New(c Config) *Herald {
 	if c.Tell == nil {
 		c.Tell = func(Event) {}
 	}
-	return &Herald{Config: c, wake: make(chan struct{}, 1), past: heartbeat.Counters{Heard: map[heartbeat.Drop]uint64{}}}
+	return &Herald{Config: c, wake: loop.NewWake(), past: heartbeat.Counters{Heard: map[heartbeat.Drop]uint64{}}}
 }
 
 // Changed says that Network or Facts may return something else now. It does not block.
-func (h *Herald) Changed() {
-	select {
-	case h.wake <- struct{}{}:
-	default:
-	}
-}
+func (h *Herald) Changed() { h.wake.Signal() }
 
 // State returns how the herald stands.
 func (h *Herald) State() State {
@@ -183,26 +179,15 @@ func (h *Herald) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		network := h.Network()
 		if network == "" {
-			h.pause(ctx, idle)
+			h.wake.Wait(ctx, idle)
 			continue
 		}
 		if err := h.session(ctx, network); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "No addresses are announced, trying again")
-			h.pause(ctx, again)
+			h.wake.Wait(ctx, again)
 		}
 	}
 	return nil
-}
-
-// pause waits, or until something has changed.
-func (h *Herald) pause(ctx context.Context, most time.Duration) {
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-h.wake:
-	}
 }
 
 var (

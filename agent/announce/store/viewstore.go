@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -112,12 +113,7 @@ func (s *Store) Watch(ctx context.Context, changed func(Document)) error {
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).V(2).Info("The view is not watched, trying again", "reason", err.Error())
 		}
-		timer := time.NewTimer(watchAgain)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-		case <-timer.C:
-		}
+		loop.Sleep(ctx, watchAgain)
 	}
 	return nil
 }

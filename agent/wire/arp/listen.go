@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -67,10 +69,7 @@ func (l *Listener) Run(ctx context.Context) error {
 				told = text
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(reopenPause):
-		}
+		loop.Sleep(ctx, reopenPause)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/boottime"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -58,13 +59,13 @@ type Responder struct {
 	table     atomic.Pointer[Table]
 	frames    [verdicts]atomic.Uint64
 	announced atomic.Uint64
-	granted   chan struct{}
-	changed   chan struct{}
+	granted   loop.Wake
+	changed   loop.Wake
 }
 
 // New returns a responder that holds nothing; it starts nothing.
 func New(c Config) *Responder {
-	r := &Responder{Config: c, granted: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	r := &Responder{Config: c, granted: loop.NewWake(), changed: loop.NewWake()}
 	if r.Open == nil {
 		r.Open = Open
 	}
@@ -79,14 +80,7 @@ func New(c Config) *Responder {
 func (r *Responder) Grant(t *Table) {
 	before := r.table.Swap(t)
 	if !slices.Equal(before.Addresses(), t.Addresses()) {
-		wake(r.granted)
-	}
-}
-
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		r.granted.Signal()
 	}
 }
 
@@ -104,7 +98,7 @@ func (r *Responder) Counters() Counters {
 func (r *Responder) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if r.Watch != nil {
-		group.Go(func() error { return r.Watch(ctx, func() { wake(r.changed) }) })
+		group.Go(func() error { return r.Watch(ctx, r.changed.Signal) })
 	}
 	group.Go(func() error {
 		r.keepOpen(ctx)
@@ -124,10 +118,7 @@ func (r *Responder) keepOpen(ctx context.Context) {
 				told = text
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(reopenPause):
-		}
+		loop.Sleep(ctx, reopenPause)
 	}
 }
 
