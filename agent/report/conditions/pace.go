@@ -1,8 +1,9 @@
 package conditions
 
 import (
-	"math/rand/v2"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -55,12 +56,8 @@ func (p *pace) wrote(now time.Time) {
 
 // failed notes a write that did not.
 func (p *pace) failed(now time.Time) {
-	pause := lastRetry
-	if p.failures < 10 {
-		pause = min(firstRetry<<p.failures, lastRetry)
-	}
+	p.retryAt = now.Add(loop.Jitter(loop.Backoff(firstRetry, lastRetry, p.failures), 10))
 	p.failures++
-	p.retryAt = now.Add(pause - pause/10 + rand.N(pause/5))
 }
 
 // renew forgets failures: what was written to is gone, and something else stands in its place.

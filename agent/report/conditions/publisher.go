@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -40,7 +42,7 @@ type Publisher struct {
 	onWrite      func(error)
 
 	// wake tells that there may be something to write, replaced that there is another Node of that name.
-	wake, replaced chan struct{}
+	wake, replaced loop.Wake
 	// unconfirmed are transitions whose write was not answered, refused the annotations that the API server does not take.
 	// Both belong to the goroutine of Run.
 	unconfirmed map[corev1.NodeConditionType]Transition
@@ -55,7 +57,7 @@ type Publisher struct {
 func New(nodes Nodes, name string, onTransition func(*corev1.Node, Transition), onWrite func(error)) *Publisher {
 	return &Publisher{
 		nodes: nodes, name: name, onTransition: onTransition, onWrite: onWrite,
-		wake: make(chan struct{}, 1), replaced: make(chan struct{}, 1),
+		wake: loop.NewWake(), replaced: loop.NewWake(),
 		unconfirmed: map[corev1.NodeConditionType]Transition{}, refused: map[string]string{},
 		want: desired{conditions: map[corev1.NodeConditionType]Condition{}, annotations: map[string]string{}},
 	}
@@ -90,7 +92,7 @@ func (p *Publisher) Observe(node *corev1.Node) {
 			return false
 		}
 		if node != nil && (p.node == nil || p.node.UID != node.UID) {
-			poke(p.replaced)
+			p.replaced.Signal()
 		}
 		p.node = node
 		return true
@@ -109,14 +111,7 @@ func (p *Publisher) change(apply func() bool) {
 	changed := apply()
 	p.mu.Unlock()
 	if changed {
-		poke(p.wake)
-	}
-}
-
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		p.wake.Signal()
 	}
 }
 
@@ -150,17 +145,11 @@ func (p *Publisher) Run(ctx context.Context) error {
 			limit.wrote(time.Now())
 		}
 		if due {
-			heartbeat = time.Now().Add(Heartbeat - Heartbeat/10 + rand.N(Heartbeat/5))
+			heartbeat = time.Now().Add(loop.Jitter(Heartbeat, 10))
 		}
-		timer := time.NewTimer(time.Until(heartbeat))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if p.wake.Wait(ctx, time.Until(heartbeat)) == loop.Ended {
 			return nil
-		case <-p.wake:
-		case <-timer.C:
 		}
-		timer.Stop()
 	}
 }
 
@@ -168,16 +157,13 @@ func (p *Publisher) Run(ctx context.Context) error {
 // another Node does, which has to learn everything.
 func (p *Publisher) await(ctx context.Context, limit *pace) bool {
 	for {
-		timer := time.NewTimer(limit.wait(time.Now()))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		switch p.replaced.Wait(ctx, limit.wait(time.Now())) {
+		case loop.Ended:
 			return false
-		case <-p.replaced:
-			timer.Stop()
-			limit.renew()
-		case <-timer.C:
+		case loop.Due:
 			return true
+		case loop.Woken:
+			limit.renew()
 		}
 	}
 }

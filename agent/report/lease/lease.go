@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -57,35 +58,23 @@ type Keeper struct {
 // Run renews until ctx ends. A failed renewal is logged and tried again soon.
 func (k *Keeper) Run(ctx context.Context) error {
 	failures := 0
-	for {
-		pause := nodePause
-		if k.Node() != nil {
-			err := k.attempt(ctx)
-			switch {
-			case err != nil && ctx.Err() == nil:
-				klog.FromContext(ctx).Error(err, "Renewing the agent's Lease")
-				pause = retryAfter(failures)
-				failures++
-			default:
-				pause, failures = Period+rand.N(Period/10)-Period/20, 0
-			}
+	return loop.Run(ctx, func(ctx context.Context) time.Duration {
+		if k.Node() == nil {
+			return nodePause
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
+		if err := k.attempt(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Renewing the agent's Lease")
+			failures++
+			return retryAfter(failures - 1)
 		}
-	}
+		failures = 0
+		return loop.Jitter(Period, 20)
+	})
 }
 
 // retryAfter is the pause after a failure that so many others preceded.
 func retryAfter(failures int) time.Duration {
-	pause := lastRetry
-	if failures < 8 {
-		pause = min(firstRetry<<failures, lastRetry)
-	}
+	pause := loop.Backoff(firstRetry, lastRetry, failures)
 	return pause - rand.N(pause/4)
 }
 

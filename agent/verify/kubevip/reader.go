@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -30,7 +32,7 @@ type Reader struct {
 	node      string
 	// onRead is called after Leases were read.
 	onRead func()
-	wake   chan struct{}
+	wake   loop.Wake
 
 	mu      sync.Mutex
 	records map[string]*record
@@ -41,7 +43,7 @@ type Reader struct {
 func NewReader(leases coordinationclient.LeasesGetter, namespace, node string) *Reader {
 	return &Reader{
 		leases: leases, namespace: namespace, node: strings.ToLower(node),
-		onRead: func() {}, wake: make(chan struct{}, 1), records: map[string]*record{},
+		onRead: func() {}, wake: loop.NewWake(), records: map[string]*record{},
 	}
 }
 
@@ -50,16 +52,7 @@ func (r *Reader) OnRead(read func()) { r.onRead = read }
 
 // Run reads what Of was asked for, until ctx ends. An API server that does not answer holds nobody up but Run.
 func (r *Reader) Run(ctx context.Context) error {
-	for {
-		timer := time.NewTimer(r.pause())
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		case <-r.wake:
-			timer.Stop()
-		}
+	for r.wake.Wait(ctx, r.pause()) != loop.Ended {
 		keys := r.wanted()
 		for _, key := range keys {
 			r.fetch(ctx, key)
@@ -68,6 +61,7 @@ func (r *Reader) Run(ctx context.Context) error {
 			r.onRead()
 		}
 	}
+	return nil
 }
 
 // Of returns what is known of the election for a Service, and has Run look again when that is old. evidence is when the wire
@@ -81,10 +75,7 @@ func (r *Reader) Of(service *corev1.Service, evidence time.Time) Lease {
 		return known
 	})
 	if early { // once both Leases are asked for: Run then reads them together and tells it once
-		select {
-		case r.wake <- struct{}{}:
-		default:
-		}
+		r.wake.Signal()
 	}
 	return lease
 }

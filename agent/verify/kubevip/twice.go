@@ -5,6 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 // LookTwice is Look for a person who waits: where one look does not tell whether anybody renews the Lease, it looks again
@@ -14,10 +16,8 @@ func (r *Reader) LookTwice(ctx context.Context, service *corev1.Service, after t
 	if lease.Standing != "" || lease.Error != "" {
 		return lease
 	}
-	select {
-	case <-ctx.Done():
+	if !loop.Sleep(ctx, after) {
 		return lease
-	case <-time.After(after):
 	}
 	r.mu.Lock()
 	for _, known := range r.records {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -39,7 +40,7 @@ type Roster struct {
 	nodes typedcorev1.NodeInterface
 	// onNews is called after something was looked up.
 	onNews func()
-	wake   chan struct{}
+	wake   loop.Wake
 
 	mu       sync.Mutex
 	names    map[string]named
@@ -68,7 +69,7 @@ type inquiry struct {
 
 // NewRoster returns a roster; it starts nothing.
 func NewRoster(nodes typedcorev1.NodeInterface) *Roster {
-	return &Roster{nodes: nodes, onNews: func() {}, wake: make(chan struct{}, 1), names: map[string]named{}, wanted: map[string]inquiry{}}
+	return &Roster{nodes: nodes, onNews: func() {}, wake: loop.NewWake(), names: map[string]named{}, wanted: map[string]inquiry{}}
 }
 
 // OnNews sets what is called after something was looked up. It is to be called before Run.
@@ -85,10 +86,7 @@ func (r *Roster) Of(mac string, thorough bool, likely ...string) (node string, k
 	}
 	if len(r.wanted) < maxNames {
 		r.wanted[mac] = inquiry{likely: likely, thorough: thorough}
-		select {
-		case r.wake <- struct{}{}:
-		default:
-		}
+		r.wake.Signal()
 	}
 	// What was known is believed until it is known better.
 	return found.node, known
@@ -96,12 +94,7 @@ func (r *Roster) Of(mac string, thorough bool, likely ...string) (node string, k
 
 // Run looks up what Of was asked for, until ctx ends.
 func (r *Roster) Run(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-r.wake:
-		}
+	for r.wake.Await(ctx) {
 		if err := r.Look(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Looking for the owner of a hardware address")
 		}
@@ -109,6 +102,7 @@ func (r *Roster) Run(ctx context.Context) error {
 			r.onNews()
 		}
 	}
+	return nil
 }
 
 // Look looks up at once what Of was asked for.

@@ -14,6 +14,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -74,7 +75,7 @@ type Config struct {
 type Watcher struct {
 	Config
 	ear  *Ear
-	wake chan struct{}
+	wake loop.Wake
 
 	standings map[netip.Addr]*standing
 	// since is when all standings were begun anew: with the agent, or after the way to the network was broken.
@@ -88,7 +89,7 @@ type Watcher struct {
 
 // New returns a watcher; it starts nothing.
 func New(c Config) *Watcher {
-	w := &Watcher{Config: c, wake: make(chan struct{}, 1), standings: map[netip.Addr]*standing{}}
+	w := &Watcher{Config: c, wake: loop.NewWake(), standings: map[netip.Addr]*standing{}}
 	w.ear = NewEar(w.Wake)
 	if w.Report == nil {
 		w.Report = func(contract.ReportedAddresses) {}
@@ -103,32 +104,21 @@ func New(c Config) *Watcher {
 func (w *Watcher) Hear(h arp.Heard) { w.ear.Hear(h) }
 
 // Wake asks for a sample soon, because something to be judged has changed.
-func (w *Watcher) Wake() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
+func (w *Watcher) Wake() { w.wake.Signal() }
 
 // Run watches until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
 	for {
 		pause := w.sample(ctx)
 		begun := time.Now()
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		switch w.wake.Wait(ctx, pause) {
+		case loop.Ended:
 			return nil
-		case <-timer.C:
-			continue
-		case <-w.wake:
-			timer.Stop()
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(breath - time.Since(begun)):
+		case loop.Due:
+		case loop.Woken:
+			if !loop.Sleep(ctx, breath-time.Since(begun)) {
+				return nil
+			}
 		}
 	}
 }
