@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -180,10 +182,7 @@ func holderOf(lease *coordinationv1.Lease) string {
 func (h *Handover) Quiesce(ctx context.Context) error {
 	h.cloud.close()
 	err := h.cloud.drain(ctx)
-	select {
-	case <-time.After(lastRecords):
-	case <-ctx.Done():
-	}
+	loop.Sleep(ctx, lastRecords)
 	h.objects.close()
 	return errors.Join(err, h.objects.drain(ctx))
 }

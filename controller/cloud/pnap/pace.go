@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -40,7 +42,7 @@ func (h *holdOff) start(header http.Header) {
 	defer h.mu.Unlock()
 	pause := retryAfter(header, h.now())
 	if pause == 0 {
-		pause = doubled(defaultPause, h.inARow, longestDefaultPause)
+		pause = loop.Backoff(defaultPause, longestDefaultPause, h.inARow)
 		h.inARow++
 	}
 	if until := h.now().Add(min(pause, longestPause)); until.After(h.until) {
@@ -71,11 +73,6 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 		return max(date.Sub(now), 0)
 	}
 	return 0
-}
-
-// doubled is first, doubled times times, but not more than longest.
-func doubled(first time.Duration, times int, longest time.Duration) time.Duration {
-	return min(first<<min(times, 20), longest)
 }
 
 // backoff remembers which requests failed, each by itself: an object that the API cannot serve must not
@@ -123,7 +120,7 @@ func (b *backoff) failed(key, why string) {
 	defer b.mu.Unlock()
 	b.forget()
 	failures := b.fates[key].failures
-	pause := float64(doubled(firstBackoff, failures, longestBackoff)) * (0.75 + b.jitter()/2)
+	pause := float64(loop.Backoff(firstBackoff, longestBackoff, failures)) * (0.75 + b.jitter()/2)
 	b.fates[key] = fate{failures: failures + 1, why: why, at: b.now(), until: b.now().Add(time.Duration(pause))}
 }
 

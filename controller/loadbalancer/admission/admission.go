@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -49,20 +51,13 @@ func New(bindings RoleBindings, announcing bool) *Reconciler {
 
 // Run keeps the subject until ctx ends.
 func (r *Reconciler) Run(ctx context.Context) error {
-	for {
-		pause := lookEvery
+	return loop.Run(ctx, func(ctx context.Context) time.Duration {
 		if err := r.Sync(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to switch the admission policies for Services, trying again", "announcing", r.announcing)
-			pause = retryEvery
+			return retryEvery
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		}
-	}
+		return lookEvery
+	})
 }
 
 // Sync writes the subject where it is not the right one. Without the RoleBinding the policies are not installed, which is

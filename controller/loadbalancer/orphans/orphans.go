@@ -20,6 +20,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/blockreport"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -145,20 +146,13 @@ func (c *Collector) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced) {
 		return nil
 	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
+	return loop.Run(ctx, func(ctx context.Context) time.Duration {
 		again, err := c.Look(ctx)
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Orphaned IP blocks are not looked for")
 		}
-		timer.Reset(again)
-	}
+		return again
+	})
 }
 
 // Look looks at the account once, reports, and takes at most one step towards giving one orphan back. It returns when

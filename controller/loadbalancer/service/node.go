@@ -15,6 +15,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 // toBeDeleted is the taint that the cluster autoscaler puts on a Node before it deletes it.
@@ -89,10 +90,10 @@ type alarm struct {
 	since     time.Time
 	all       bool
 	addresses map[string]bool
-	rings     chan struct{}
+	rings     loop.Wake
 }
 
-func newAlarm() *alarm { return &alarm{addresses: map[string]bool{}, rings: make(chan struct{}, 1)} }
+func newAlarm() *alarm { return &alarm{addresses: map[string]bool{}, rings: loop.NewWake()} }
 
 // ring says that all Services have to be looked at, or those with an address.
 func (a *alarm) ring(all bool, addresses ...netip.Addr) {
@@ -108,10 +109,7 @@ func (a *alarm) ring(all bool, addresses ...netip.Addr) {
 	for _, address := range addresses {
 		a.addresses[address.String()] = true
 	}
-	select {
-	case a.rings <- struct{}{}:
-	default:
-	}
+	a.rings.Signal()
 }
 
 // silence returns what was collected and begins anew.
@@ -149,17 +147,10 @@ func (c *Controller) nodeChanged(before, after any) {
 
 // watchNodes puts Services into the queue after changes of Nodes, in passes some time apart.
 func (c *Controller) watchNodes(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-c.alarm.rings:
-		}
+	for c.alarm.rings.Await(ctx) {
 		c.passOverServices(ctx)
-		select {
-		case <-ctx.Done():
+		if !loop.Sleep(ctx, betweenPasses) {
 			return
-		case <-time.After(betweenPasses):
 		}
 	}
 }

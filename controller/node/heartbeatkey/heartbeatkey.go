@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -36,20 +37,13 @@ func New(secrets Secrets) *Keeper { return &Keeper{secrets: secrets} }
 
 // Run keeps the Secret until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
-	for {
-		pause := lookEvery
+	return loop.Run(ctx, func(ctx context.Context) time.Duration {
 		if err := k.Sync(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "The agents may have no key for their heartbeats, trying again")
-			pause = retryEvery
+			return retryEvery
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		}
-	}
+		return lookEvery
+	})
 }
 
 // Sync makes the Secret where it is missing. That it holds no key is an error which only a person can mend.

@@ -22,6 +22,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -112,7 +113,7 @@ type Manager struct {
 	config Config
 	lister corelisters.NodeLister
 	synced cache.InformerSynced
-	wake   chan struct{}
+	wake   loop.Wake
 	store  rosterStore
 	teller *teller
 
@@ -149,15 +150,15 @@ func New(config Config) (*Manager, error) {
 		config.Metrics = NewMetrics()
 	}
 	m := &Manager{
-		config: config, lister: config.Nodes.Lister(), wake: make(chan struct{}, 1),
+		config: config, lister: config.Nodes.Lister(), wake: loop.NewWake(),
 		store: newRosterStore(config.Kube), teller: newTeller(config.Events),
 		touched: map[string]time.Time{}, rests: map[string]time.Time{}, unwanted: map[string]time.Time{},
 		surplus: map[string]time.Time{}, reports: map[string]report{},
 	}
 	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { m.poke() },
+		AddFunc:    func(any) { m.wake.Signal() },
 		UpdateFunc: func(before, after any) { m.compare(before, after) },
-		DeleteFunc: func(any) { m.poke() },
+		DeleteFunc: func(any) { m.wake.Signal() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch Nodes: %w", err)
@@ -169,13 +170,6 @@ func New(config Config) (*Manager, error) {
 // Name of the manager among the framework's controllers.
 func (*Manager) Name() string { return "phoenixnap-membership" }
 
-func (m *Manager) poke() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
-}
-
 // compare passes over heartbeats.
 func (m *Manager) compare(before, after any) {
 	a, okA := before.(*corev1.Node)
@@ -183,7 +177,7 @@ func (m *Manager) compare(before, after any) {
 	if okA && okB && a.Spec.ProviderID == b.Spec.ProviderID && maps.Equal(a.Labels, b.Labels) {
 		return
 	}
-	m.poke()
+	m.wake.Signal()
 }
 
 // Run keeps memberships until ctx ends, and then returns nil.
@@ -191,27 +185,13 @@ func (m *Manager) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), m.synced) {
 		return nil
 	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	next := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-m.wake:
-			if early := time.Now().Add(settle); early.Before(next) {
-				next = early
-				timer.Reset(settle)
-			}
-		case <-timer.C:
-			again, err := m.Sync(ctx)
-			if err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "Memberships are not up to date")
-			}
-			next = time.Now().Add(again)
-			timer.Reset(again)
+	return m.wake.Run(ctx, settle, func(ctx context.Context) time.Duration {
+		again, err := m.Sync(ctx)
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Memberships are not up to date")
 		}
-	}
+		return again
+	})
 }
 
 // Sync looks once, does what is due and returns when to look again. Nothing is asked of the API in steady

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -58,20 +59,13 @@ func (w *AgentWatch) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), w.synced) {
 		return nil
 	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
+	return loop.Run(ctx, func(ctx context.Context) time.Duration {
 		period, err := w.sync(ctx, time.Now())
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Conditions of silent agents are not up to date")
 		}
-		timer.Reset(period)
-	}
+		return period
+	})
 }
 
 // sync looks once and returns when to look again.

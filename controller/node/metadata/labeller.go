@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -35,7 +36,7 @@ type Labeller struct {
 	synced   cache.InformerSynced
 	events   record.EventRecorder
 	selector labels.Selector
-	wake     chan struct{}
+	wake     loop.Wake
 
 	// seen belongs to the goroutine of Run.
 	seen map[string]sighting
@@ -56,12 +57,12 @@ func NewLabeller(client kubernetes.Interface, nodes coreinformers.NodeInformer, 
 	}
 	l := &Labeller{
 		client: client, nodes: nodes.Lister(), events: events, selector: selector,
-		wake: make(chan struct{}, 1), seen: map[string]sighting{},
+		wake: loop.NewWake(), seen: map[string]sighting{},
 	}
 	registration, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { l.poke() },
+		AddFunc:    func(any) { l.wake.Signal() },
 		UpdateFunc: func(before, after any) { l.compare(before, after) },
-		DeleteFunc: func(any) { l.poke() },
+		DeleteFunc: func(any) { l.wake.Signal() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch Nodes: %w", err)
@@ -73,13 +74,6 @@ func NewLabeller(client kubernetes.Interface, nodes coreinformers.NodeInformer, 
 // Name of the labeller among the framework's controllers.
 func (l *Labeller) Name() string { return "phoenixnap-vlan-ready" }
 
-func (l *Labeller) poke() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
-
 // compare passes over heartbeats, which are most of what happens to Nodes.
 func (l *Labeller) compare(before, after any) {
 	a, okA := before.(*corev1.Node)
@@ -87,7 +81,7 @@ func (l *Labeller) compare(before, after any) {
 	if okA && okB && l.readiness(a) == l.readiness(b) && shaky(a) == shaky(b) && maps.Equal(a.Labels, b.Labels) && a.DeletionTimestamp.Equal(b.DeletionTimestamp) {
 		return
 	}
-	l.poke()
+	l.wake.Signal()
 }
 
 func (l *Labeller) readiness(node *corev1.Node) readiness {
@@ -105,25 +99,19 @@ func (l *Labeller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), l.synced) {
 		return nil
 	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-l.wake:
-		case <-timer.C:
-		}
+	for ctx.Err() == nil {
 		again, err := l.sync(ctx, time.Now())
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Label of Nodes is not up to date", "label", contract.NodeVLANReady)
 			again = retryAfter
 		}
-		timer.Stop()
 		if again > 0 {
-			timer.Reset(again)
+			l.wake.Wait(ctx, again)
+		} else {
+			l.wake.Await(ctx)
 		}
 	}
+	return nil
 }
 
 // sync decides and acts once. Labels are given before any is taken, and none is taken when giving

@@ -21,6 +21,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -74,7 +75,7 @@ type NetworkConfig struct {
 // every Node that has a provider ID, gives those without a zone one, and says which of them lack membership.
 type NetworkPublisher struct {
 	config NetworkConfig
-	wake   chan struct{}
+	wake   loop.Wake
 	synced cache.InformerSynced
 
 	// latest is what was last noticed of the network, in a form that can be compared.
@@ -96,7 +97,7 @@ func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
 	if config.Selector == nil {
 		config.Selector = labels.Everything()
 	}
-	p := &NetworkPublisher{config: config, wake: make(chan struct{}, 1), told: map[types.UID]string{}}
+	p := &NetworkPublisher{config: config, wake: loop.NewWake(), told: map[types.UID]string{}}
 	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { p.register(object) },
 		UpdateFunc: func(_, object any) { p.register(object) },
@@ -117,7 +118,7 @@ func (p *NetworkPublisher) register(object any) {
 	if !ok || node.Spec.ProviderID == "" || node.Annotations[contract.NodeServerID] != "" {
 		return
 	}
-	p.poke()
+	p.wake.Signal()
 }
 
 // Notice takes a network as somebody has read it: a change of its state, its blocks or its members is told to the Nodes
@@ -128,14 +129,7 @@ func (p *NetworkPublisher) Notice(network plan.Network) {
 	}
 	seen := fmt.Sprint(network.Status, network.Blocks, network.Members)
 	if before := p.latest.Swap(&seen); before == nil || *before != seen {
-		p.poke()
-	}
-}
-
-func (p *NetworkPublisher) poke() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
+		p.wake.Signal()
 	}
 }
 
@@ -144,31 +138,16 @@ func (p *NetworkPublisher) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), p.synced) {
 		return nil
 	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	next := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.wake:
-			if early := time.Now().Add(settle); early.Before(next) {
-				next = early
-				timer.Reset(settle)
-			}
-		case <-timer.C:
-			pause := p.config.Window
-			err := p.sync(ctx)
-			if err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "Node annotations are not up to date")
-			}
-			if err != nil || p.withheld {
-				pause = min(pause, afterFailure)
-			}
-			next = time.Now().Add(pause)
-			timer.Reset(pause)
+	return p.wake.Run(ctx, settle, func(ctx context.Context) time.Duration {
+		err := p.sync(ctx)
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Node annotations are not up to date")
 		}
-	}
+		if err != nil || p.withheld {
+			return min(p.config.Window, afterFailure)
+		}
+		return p.config.Window
+	})
 }
 
 // sync brings the annotations of all Nodes in line with the API.
