@@ -67,11 +67,7 @@ func servicesOf(f Facts, blocks []Block) []Service {
 
 // served tells whether the Service is ours: it wants an address of us, or one of our conditions still says something.
 func served(s *corev1.Service) bool {
-	class := s.Spec.LoadBalancerClass
-	wants := s.Spec.Type == corev1.ServiceTypeLoadBalancer && (class == nil || *class == contract.LoadBalancerClass)
-	return wants || slices.ContainsFunc([]string{contract.ServiceConditionBlockAssigned, contract.ServiceConditionAddressPublished}, func(name string) bool {
-		return meta.FindStatusCondition(s.Status.Conditions, name) != nil
-	})
+	return contract.Served(s) || contract.HasOwnedConditions(s)
 }
 
 func serviceOf(s *corev1.Service, f Facts, blocks []Block) Service {

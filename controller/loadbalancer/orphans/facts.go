@@ -18,10 +18,8 @@ import (
 // claims tells whether a block of the Service is looked after: the Service is to have an address from us, or has not
 // given one back yet. A Service of another class is somebody else's, and so is the framework's finalizer on it.
 func claims(s *corev1.Service) bool {
-	class := s.Spec.LoadBalancerClass
-	ours := class == nil || *class == contract.LoadBalancerClass
-	return slices.Contains(s.Finalizers, contract.LoadBalancerFinalizer) ||
-		(ours && s.Spec.Type == corev1.ServiceTypeLoadBalancer) ||
+	ours := s.Spec.LoadBalancerClass == nil || contract.HasOwnClass(s)
+	return slices.Contains(s.Finalizers, contract.LoadBalancerFinalizer) || contract.Served(s) ||
 		(ours && slices.Contains(s.Finalizers, servicehelper.LoadBalancerCleanupFinalizer))
 }
 

@@ -182,10 +182,3 @@ func poolOwner(cluster string) plan.Owner {
 func holderOf(service *corev1.Service) plan.Holder {
 	return plan.Holder{Namespace: service.Namespace, Name: service.Name, UID: string(service.UID)}
 }
-
-// wantsBlock tells whether a Service is ours to serve and stays so.
-func wantsBlock(service *corev1.Service) bool {
-	class := service.Spec.LoadBalancerClass
-	return service.DeletionTimestamp == nil && service.Spec.Type == corev1.ServiceTypeLoadBalancer &&
-		(class == nil || *class == contract.LoadBalancerClass)
-}

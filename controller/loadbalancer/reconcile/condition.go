@@ -53,11 +53,6 @@ const (
 	messageBlockNotReady = "the address is published once its IP block is assigned"
 )
 
-// conditionTypes are the conditions that the controller writes on Services.
-func conditionTypes() []string {
-	return []string{contract.ServiceConditionBlockAssigned, contract.ServiceConditionAddressPublished, contract.ServiceConditionAnnounced}
-}
-
 // blockCondition says where the block of the Service stands.
 func blockCondition(reason plan.Reason, message string) metav1.Condition {
 	condition := metav1.Condition{
@@ -132,7 +127,7 @@ func (b *Balancer) patchStatus(ctx context.Context, service *corev1.Service, sta
 // silence takes the controller's conditions off a Service.
 func (b *Balancer) silence(ctx context.Context, service *corev1.Service) error {
 	var ours []map[string]string
-	for _, kind := range conditionTypes() {
+	for _, kind := range contract.OwnedServiceConditions() {
 		if meta.FindStatusCondition(service.Status.Conditions, kind) != nil {
 			ours = append(ours, map[string]string{"$patch": "delete", "type": kind})
 		}

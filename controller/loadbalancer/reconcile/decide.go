@@ -186,7 +186,7 @@ func (b *Balancer) decideDedicated(s scene) verdict {
 // retagged returns the block of the account that holds the published address and belongs to nobody known:
 // somebody took our tags off it. One that bears the tags of another owner was given back and bought anew.
 func (s scene) retagged(published netip.Addr) (plan.Block, bool) {
-	if !published.IsValid() || !ownLife(s.service) {
+	if !published.IsValid() || !contract.WrittenForThis(s.service) {
 		return plan.Block{}, false
 	}
 	for _, block := range s.blocks {
@@ -271,7 +271,7 @@ func (s scene) needsPlace(block plan.Block) bool {
 		return true
 	}
 	return slices.ContainsFunc(s.services, func(other *corev1.Service) bool {
-		return other.UID != s.service.UID && wantsBlock(other) && ownerOf(other, s.owner.Cluster).Owns(block)
+		return other.UID != s.service.UID && contract.WantsAddress(other) && ownerOf(other, s.owner.Cluster).Owns(block)
 	})
 }
 

@@ -33,7 +33,7 @@ func (b *Balancer) Astray(ctx context.Context) ([]types.NamespacedName, error) {
 	var found []types.NamespacedName
 	var problems []error
 	for _, service := range services {
-		if !wantsBlock(service) {
+		if !contract.WantsAddress(service) {
 			continue
 		}
 		astray, err := b.astray(ctx, service)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // Ensure takes the Service one step nearer to a published address: at most one change of the account. It
@@ -29,7 +30,7 @@ func (b *Balancer) Ensure(ctx context.Context, service *corev1.Service) (*corev1
 // ensure first decides on the picture at hand, which costs nothing. Only when that is not enough it looks
 // closely, with the account to itself.
 func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
-	if !wantsBlock(service) {
+	if !contract.WantsAddress(service) {
 		return nil, b.retry(service, reasonOutdated)
 	}
 	start := b.config.Now()
@@ -81,7 +82,7 @@ func (b *Balancer) lookClosely(ctx context.Context, service *corev1.Service) (sc
 	if err != nil {
 		return scene{}, err
 	}
-	if live == nil || !wantsBlock(live) {
+	if live == nil || !contract.WantsAddress(live) {
 		return scene{}, b.retry(service, reasonOutdated)
 	}
 	s, err := b.sceneToEnsure(ctx, live)

@@ -44,15 +44,6 @@ func usersAnnotations() []string {
 	}
 }
 
-// ourAnnotations are what the controller writes. They are output: what somebody else writes there is
-// corrected and asks for nothing.
-func ourAnnotations() []string {
-	return []string{
-		contract.ServiceIPAddress, contract.ServiceIPBlock, contract.ServiceIPGateway, contract.ServiceIPBlockAssigned,
-		contract.ServiceIPPurchase, contract.ServiceIPOwner, contract.ServiceAnnouncedBy, contract.ServiceAnnouncedSince,
-	}
-}
-
 // blockSizes are the sizes that can be bought and have an address for a Service. A /31 has one too, but
 // the API sells it for servers alone.
 func blockSizes() []string { return []string{"/28", "/29", "/30"} }
@@ -106,7 +97,7 @@ func (r *reading) knownNames(location string) {
 			continue
 		}
 		switch {
-		case slices.Contains(users, name), slices.Contains(ourAnnotations(), name):
+		case slices.Contains(users, name), slices.Contains(contract.OwnedServiceAnnotations(), name):
 		case name == contract.ServiceIPLocation:
 			r.problem("annotation %s has no meaning here: the option annotationIPLocation names %s instead", name, location)
 		default:

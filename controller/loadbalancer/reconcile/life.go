@@ -13,12 +13,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// ownLife tells whether the controller's annotations were written for this very Service. On one that was
-// restored from a backup or copied they tell of another life.
-func ownLife(service *corev1.Service) bool {
-	return service.UID != "" && service.Annotations[contract.ServiceIPOwner] == string(service.UID)
-}
-
 // claimed returns the address that the controller's annotation names, whoever wrote it; the zero Addr when
 // there is none.
 func claimed(service *corev1.Service) netip.Addr {
@@ -40,7 +34,7 @@ func usersLoadBalancerIP(service *corev1.Service) string {
 // recordedPurchase reads the intent to buy that stands on the Service; nil when there is none, or one of
 // another life.
 func recordedPurchase(service *corev1.Service) (*contract.Purchase, error) {
-	if !ownLife(service) {
+	if !contract.WrittenForThis(service) {
 		return nil, nil
 	}
 	recorded, err := contract.ParsePurchase(service.Annotations[contract.ServiceIPPurchase])

@@ -32,14 +32,14 @@ func (b *Balancer) release(ctx context.Context, service *corev1.Service) error {
 	known := service
 	switch {
 	case live == nil:
-	case live.UID == service.UID && wantsBlock(live):
+	case live.UID == service.UID && contract.WantsAddress(live):
 		return b.retry(service, reasonOutdated)
 	case live.UID == service.UID:
 		if live, err = b.withdraw(ctx, live); err != nil {
 			return err
 		}
 		known = live
-	case wantsBlock(live):
+	case contract.WantsAddress(live):
 		// The Service was deleted and created again; the new one takes over what it had, address and all.
 		return nil
 	default:
@@ -202,7 +202,7 @@ func (b *Balancer) closeIfLast(s scene, l plan.Ledger) plan.Ledger {
 // awaited tells whether another Service waits for an address of the pool.
 func (b *Balancer) awaited(s scene) bool {
 	return slices.ContainsFunc(s.services, func(other *corev1.Service) bool {
-		if other.UID == s.service.UID || !wantsBlock(other) {
+		if other.UID == s.service.UID || !contract.WantsAddress(other) {
 			return false
 		}
 		wanted, err := b.intent(other)

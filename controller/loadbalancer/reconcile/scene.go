@@ -208,7 +208,7 @@ func (b *Balancer) sightHidden(ctx context.Context, s *scene, after time.Time) e
 
 // sightUnlisted looks for blocks of the cluster that the list lacks, where a purchase may follow that they forbid.
 func (b *Balancer) sightUnlisted(ctx context.Context, s scene, after time.Time) ([]plan.Block, error) {
-	if b.config.MaxBlocks == 0 || !wantsBlock(s.service) || len(s.owned()) > 0 {
+	if b.config.MaxBlocks == 0 || !contract.WantsAddress(s.service) || len(s.owned()) > 0 {
 		return nil, nil
 	}
 	return b.config.Account.Unlisted(ctx, s.owner.Cluster, s.blocks, after)
@@ -304,7 +304,7 @@ func (s scene) published() netip.Addr {
 	}
 	_, held, _ := s.held()
 	confirmed := held == claim || slices.ContainsFunc(s.owned(), func(i plan.Sighting) bool { return i.Block.CIDR.Contains(claim) })
-	if ownLife(s.service) || confirmed {
+	if contract.WrittenForThis(s.service) || confirmed {
 		return claim
 	}
 	return netip.Addr{}
@@ -312,7 +312,7 @@ func (s scene) published() netip.Addr {
 
 // rubbish tells whether the Service bears annotations of another life that nothing of its own confirms.
 func (s scene) rubbish() bool {
-	if ownLife(s.service) || s.published().IsValid() {
+	if contract.WrittenForThis(s.service) || s.published().IsValid() {
 		return false
 	}
 	return s.written()
@@ -320,7 +320,7 @@ func (s scene) rubbish() bool {
 
 // written reports whether the Service has an annotation that only the controller writes, for this Service or another.
 func (s scene) written() bool {
-	return slices.ContainsFunc(ourAnnotations(), func(name string) bool { _, there := s.service.Annotations[name]; return there })
+	return slices.ContainsFunc(contract.OwnedServiceAnnotations(), func(name string) bool { _, there := s.service.Annotations[name]; return there })
 }
 
 // view is what controller/loadbalancer/plan looks at, for the Service itself or for its pool.

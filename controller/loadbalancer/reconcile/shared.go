@@ -93,7 +93,7 @@ func (s scene) barred(address netip.Addr) bool {
 		}
 	}
 	return slices.ContainsFunc(s.services, func(other *corev1.Service) bool {
-		return other.UID != s.service.UID && ownLife(other) && claimed(other) == address &&
+		return other.UID != s.service.UID && contract.WrittenForThis(other) && claimed(other) == address &&
 			(other.Namespace != s.service.Namespace || other.Name != s.service.Name) && s.credible(other, address)
 	})
 }
@@ -108,7 +108,7 @@ func (s scene) credible(other *corev1.Service, address netip.Addr) bool {
 		}
 		provided = provided || holds
 	}
-	return wantsBlock(other) && !provided
+	return contract.WantsAddress(other) && !provided
 }
 
 // poolBlocks returns the blocks of the pool with their ledgers, and those that are gone, or are the pool's no

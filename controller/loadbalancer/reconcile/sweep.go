@@ -209,7 +209,7 @@ func (b *Balancer) sweepBrought(ctx context.Context, s scene, l plan.Ledger, sig
 // named tells whether a Service that is served names the block.
 func (b *Balancer) named(s scene, blockID string) bool {
 	return slices.ContainsFunc(s.services, func(service *corev1.Service) bool {
-		return wantsBlock(service) && service.Annotations[contract.ServiceIPBlockID] == blockID
+		return contract.WantsAddress(service) && service.Annotations[contract.ServiceIPBlockID] == blockID
 	})
 }
 

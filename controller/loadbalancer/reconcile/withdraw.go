@@ -13,13 +13,11 @@ import (
 // its owner stay until nothing is left that they would find.
 func withdrawal(service *corev1.Service, vlanInterface string) patch {
 	address := service.Annotations[contract.ServiceIPAddress]
-	wanted := map[string]any{
-		contract.ServiceIPAddress:       nil,
-		contract.ServiceIPBlock:         nil,
-		contract.ServiceIPGateway:       nil,
-		contract.ServiceIPBlockAssigned: nil,
-		contract.ServiceAnnouncedBy:     nil,
-		contract.ServiceAnnouncedSince:  nil,
+	wanted := map[string]any{}
+	for _, name := range contract.OwnedServiceAnnotations() {
+		if name != contract.ServiceIPPurchase && name != contract.ServiceIPOwner {
+			wanted[name] = nil
+		}
 	}
 	if address != "" && service.Annotations[contract.KubeVIPAddresses] == address {
 		wanted[contract.KubeVIPAddresses] = nil
@@ -72,7 +70,7 @@ func (b *Balancer) clear(ctx context.Context, live *corev1.Service) error {
 	}
 	klog.FromContext(ctx).Info("No IP block is left", "service", klog.KObj(live))
 	wanted := map[string]any{}
-	for _, name := range ourAnnotations() {
+	for _, name := range contract.OwnedServiceAnnotations() {
 		wanted[name] = nil
 	}
 	if live.DeletionTimestamp != nil {

@@ -29,7 +29,7 @@ const (
 // judgeAnnouncer warns once when kube-vip ignores a Service of our class, which it does unless it was told of
 // the class. again is when to look next; 0 for never.
 func (c *Controller) judgeAnnouncer(ctx context.Context, service *corev1.Service, life *life, status *corev1.LoadBalancerStatus) (again time.Duration) {
-	if c.announcer != contract.AnnouncerKubeVIP || !isOwnClass(service) || life.announcerSeen || life.publishedAt.IsZero() {
+	if c.announcer != contract.AnnouncerKubeVIP || !contract.HasOwnClass(service) || life.announcerSeen || life.publishedAt.IsZero() {
 		return 0
 	}
 	if rest := announcerHas - time.Since(life.publishedAt); rest > 0 {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
@@ -27,31 +26,20 @@ const (
 // claimOn decides what there is to do about a Service, from the Service alone.
 func claimOn(service *corev1.Service) claim {
 	switch {
-	case service.DeletionTimestamp == nil && isServed(service):
+	case contract.WantsAddress(service):
 		return wanted
 	case len(ownFinalizers(service)) > 0:
 		return leaving
-	case !isServed(service) && bearsMarks(service):
+	case !contract.Served(service) && contract.HasOwnedFields(service):
 		return leaving
 	default:
 		return foreign
 	}
 }
 
-// isServed tells whether the Service asks for a load balancer of a class that is ours: none, or
-// contract.LoadBalancerClass.
-func isServed(service *corev1.Service) bool {
-	return service.Spec.Type == corev1.ServiceTypeLoadBalancer &&
-		(service.Spec.LoadBalancerClass == nil || isOwnClass(service))
-}
-
-func isOwnClass(service *corev1.Service) bool {
-	return service.Spec.LoadBalancerClass != nil && *service.Spec.LoadBalancerClass == contract.LoadBalancerClass
-}
-
 // finalizerFor returns the finalizer that holds a Service while we serve it.
 func finalizerFor(service *corev1.Service) string {
-	if isOwnClass(service) {
+	if contract.HasOwnClass(service) {
 		return contract.LoadBalancerFinalizer
 	}
 	return servicehelper.LoadBalancerCleanupFinalizer
@@ -70,7 +58,7 @@ func ownFinalizers(service *corev1.Service) []string {
 		case contract.LoadBalancerFinalizer:
 			return false
 		case servicehelper.LoadBalancerCleanupFinalizer:
-			return !isServed(service) && !holdsWithOurs(service)
+			return !contract.Served(service) && !holdsWithOurs(service)
 		default:
 			return true
 		}
@@ -78,7 +66,7 @@ func ownFinalizers(service *corev1.Service) []string {
 }
 
 func holdsWithOurs(service *corev1.Service) bool {
-	return addedByUs(service) || (service.Spec.LoadBalancerClass == nil && bearsMarks(service))
+	return addedByUs(service) || (service.Spec.LoadBalancerClass == nil && contract.HasOwnedFields(service))
 }
 
 // addedByUs tells whether the API server recorded us as the one who set the framework's finalizer
@@ -88,27 +76,4 @@ func addedByUs(service *corev1.Service) bool {
 	return slices.ContainsFunc(service.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
 		return entry.Manager == fieldManager && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), path)
 	})
-}
-
-// marks are the annotations that only the controller writes and that go when the Service leaves.
-// Annotations of kube-vip are not among them: users write those too.
-func marks() []string {
-	return []string{
-		contract.ServiceIPAddress, contract.ServiceIPBlock, contract.ServiceIPGateway,
-		contract.ServiceIPBlockAssigned, contract.ServiceIPPurchase, contract.ServiceIPOwner,
-		contract.ServiceAnnouncedBy, contract.ServiceAnnouncedSince,
-	}
-}
-
-// conditions are the types of the conditions that the controller writes on Services.
-func conditions() []string {
-	return []string{
-		contract.ServiceConditionBlockAssigned, contract.ServiceConditionAddressPublished, contract.ServiceConditionAnnounced,
-	}
-}
-
-// bearsMarks tells whether the controller has written on the Service.
-func bearsMarks(service *corev1.Service) bool {
-	return slices.ContainsFunc(marks(), func(name string) bool { return service.Annotations[name] != "" }) ||
-		slices.ContainsFunc(conditions(), func(name string) bool { return meta.FindStatusCondition(service.Status.Conditions, name) != nil })
 }

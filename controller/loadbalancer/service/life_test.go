@@ -126,7 +126,7 @@ func TestFinalizerOfOursIsKnownWithoutMarks(t *testing.T) {
 	web.Status.Conditions = nil
 	c.writeStatus(web)
 	c.patch("web", `{"spec":{"type":"ClusterIP"}}`)
-	if web = c.get("web"); bearsMarks(web) {
+	if web = c.get("web"); contract.HasOwnedFields(web) {
 		t.Fatalf("it bears marks: %s", describe(web))
 	}
 	c.shop.set(func(s *shop) { s.fail = nil })

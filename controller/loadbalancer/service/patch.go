@@ -70,7 +70,7 @@ func lettingGo(service *corev1.Service, finalizers []string) object {
 	if len(finalizers) > 0 {
 		metadata["$deleteFromPrimitiveList/finalizers"] = finalizers
 	}
-	if !isServed(service) {
+	if !contract.Served(service) {
 		if annotations := annotationsToDrop(service); len(annotations) > 0 {
 			metadata["annotations"] = annotations
 		}
@@ -90,7 +90,7 @@ func lettingGo(service *corev1.Service, finalizers []string) object {
 
 func annotationsToDrop(service *corev1.Service) object {
 	drop := object{}
-	for _, name := range marks() {
+	for _, name := range contract.OwnedServiceAnnotations() {
 		if _, has := service.Annotations[name]; has {
 			drop[name] = nil
 		}
@@ -100,7 +100,7 @@ func annotationsToDrop(service *corev1.Service) object {
 
 func conditionsToDrop(service *corev1.Service) []object {
 	var drop []object
-	for _, name := range conditions() {
+	for _, name := range contract.OwnedServiceConditions() {
 		if meta.FindStatusCondition(service.Status.Conditions, name) != nil {
 			drop = append(drop, object{"$patch": "delete", "type": name})
 		}

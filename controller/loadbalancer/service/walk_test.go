@@ -121,7 +121,7 @@ func (w *walk) check() {
 	for i := range 4 {
 		name := fmt.Sprintf("web-%d", i)
 		service := w.get(name)
-		if service == nil || !isServed(service) || service.DeletionTimestamp != nil {
+		if service == nil || !contract.WantsAddress(service) {
 			w.checkForeign(name, service)
 			continue
 		}
@@ -140,7 +140,7 @@ func (w *walk) checkForeign(name string, service *corev1.Service) {
 	if service == nil {
 		return
 	}
-	if bearsMarks(service) || slices.Contains(service.Finalizers, ours) {
+	if contract.HasOwnedFields(service) || slices.Contains(service.Finalizers, ours) {
 		w.t.Errorf("%s bears something of ours: %s", name, describe(service))
 	}
 	if service.DeletionTimestamp != nil && !slices.Contains(service.Finalizers, frameworks) {

@@ -1,0 +1,58 @@
+package contract
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+)
+
+// OwnedServiceAnnotations are the annotations of a Service that only the controller writes and that it removes when the
+// Service leaves. They are output: other values are corrected and ask for nothing. Annotations of kube-vip are not
+// among them, because users write those too.
+func OwnedServiceAnnotations() []string {
+	return []string{
+		ServiceIPAddress, ServiceIPBlock, ServiceIPGateway, ServiceIPBlockAssigned,
+		ServiceIPPurchase, ServiceIPOwner, ServiceAnnouncedBy, ServiceAnnouncedSince,
+	}
+}
+
+// OwnedServiceConditions are the types of the Service conditions that the controller writes.
+func OwnedServiceConditions() []string {
+	return []string{ServiceConditionBlockAssigned, ServiceConditionAddressPublished, ServiceConditionAnnounced}
+}
+
+// Served reports whether a Service is ours: of type LoadBalancer, and of no class or of LoadBalancerClass.
+func Served(service *corev1.Service) bool {
+	return service.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		(service.Spec.LoadBalancerClass == nil || HasOwnClass(service))
+}
+
+// HasOwnClass reports whether the Service names LoadBalancerClass.
+func HasOwnClass(service *corev1.Service) bool {
+	return service.Spec.LoadBalancerClass != nil && *service.Spec.LoadBalancerClass == LoadBalancerClass
+}
+
+// WantsAddress reports whether a Service is ours and is not being deleted.
+func WantsAddress(service *corev1.Service) bool {
+	return service.DeletionTimestamp == nil && Served(service)
+}
+
+// HasOwnedFields reports whether the controller has written on the Service, whether it still serves it or not.
+func HasOwnedFields(service *corev1.Service) bool {
+	return slices.ContainsFunc(OwnedServiceAnnotations(), func(name string) bool { return service.Annotations[name] != "" }) ||
+		HasOwnedConditions(service)
+}
+
+// HasOwnedConditions reports whether the Service has a condition that the controller wrote.
+func HasOwnedConditions(service *corev1.Service) bool {
+	return slices.ContainsFunc(OwnedServiceConditions(), func(name string) bool {
+		return meta.FindStatusCondition(service.Status.Conditions, name) != nil
+	})
+}
+
+// WrittenForThis reports whether the owned annotations were written for this very Service. On one that was restored
+// from a backup or copied they describe another Service.
+func WrittenForThis(service *corev1.Service) bool {
+	return service.UID != "" && service.Annotations[ServiceIPOwner] == string(service.UID)
+}
