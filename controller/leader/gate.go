@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 )
 
 // closedError is why a gate refuses a request.
@@ -12,8 +14,8 @@ type closedError struct{}
 
 func (closedError) Error() string { return "the process is ending and makes no more changes" }
 
-// Unsent tells whoever classifies the error that nothing left the process.
-func (closedError) Unsent() bool { return true }
+// Is reports whether target is pnap.ErrUnsent: nothing left the process.
+func (closedError) Is(target error) bool { return target == pnap.ErrUnsent }
 
 // gate counts the requests that pass through it. Once it is closed it lets none pass.
 type gate struct {

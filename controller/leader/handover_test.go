@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 )
 
 const (
@@ -58,8 +60,7 @@ func send(ctx context.Context, t *testing.T, to http.RoundTripper, method, path 
 }
 
 func refused(err error) bool {
-	var unsent interface{ Unsent() bool }
-	return errors.As(err, &unsent) && unsent.Unsent()
+	return errors.Is(err, pnap.ErrUnsent)
 }
 
 // A change under way is waited for, the next is refused; reads and the election go on.

@@ -48,8 +48,8 @@ type Config struct {
 	// RequestsPerSecond is the budget of requests on average; twice as many may be sent at once. Who
 	// exceeds it waits, at most until the context or HTTPTimeout ends. 0 means that there is none.
 	RequestsPerSecond int
-	// Wrap, when set, is put around what sends requests, tokens and pauses behind it. An error of it that
-	// has a method "Unsent() bool" which returns true counts as a request that never left.
+	// Wrap, when set, is put around what sends requests, tokens and pauses behind it. An error of it in
+	// which errors.Is finds ErrUnsent counts as a request that never left.
 	Wrap func(http.RoundTripper) http.RoundTripper
 	// Fence, when set, is asked immediately before a request that changes something is sent; its error is the
 	// cause for which the request never left. It is asked again before each write to the connection of such

@@ -133,7 +133,7 @@ func classify(op, object string, response *http.Response, err error, redact func
 }
 
 func unanswered(op, object string, err error, redact func(string) string) *Error {
-	e := &Error{Op: op, Object: object, unsent: isUnsent(err), cause: err}
+	e := &Error{Op: op, Object: object, unsent: errors.Is(err, ErrUnsent), cause: err}
 	if err != nil {
 		e.Message = redact(err.Error())
 	}

@@ -118,7 +118,7 @@ func TestFenceAfterTheBudget(t *testing.T) {
 			if err == nil {
 				_ = response.Body.Close()
 			}
-			if (err == nil) != sent || !sent && !isUnsent(err) {
+			if (err == nil) != sent || !sent && !errors.Is(err, ErrUnsent) {
 				t.Errorf("change %d: %v, want it sent %t", i, err, sent)
 			}
 		}
@@ -159,7 +159,7 @@ func TestConnectionsAskTheFence(t *testing.T) {
 				before := arrived.Load()
 				fence.most = fence.asked.Load() + 1 // the one before the request
 				err := change(t.Context(), t, tr, server.URL)
-				if !errors.Is(err, errNotLeading) || isUnsent(err) || arrived.Load() != before {
+				if !errors.Is(err, errNotLeading) || errors.Is(err, ErrUnsent) || arrived.Load() != before {
 					t.Errorf("%v, %d changes arrived", err, arrived.Load()-before)
 				}
 			})

@@ -199,7 +199,7 @@ func TestBudget(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if err := ask(ctx); !isUnsent(err) || !strings.Contains(err.Error(), "budget") || sent != 50 {
+		if err := ask(ctx); !errors.Is(err, ErrUnsent) || !strings.Contains(err.Error(), "budget") || sent != 50 {
 			t.Errorf("without time to wait: %v after %d requests", err, sent)
 		}
 	})

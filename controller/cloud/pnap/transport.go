@@ -15,6 +15,10 @@ import (
 // maxBody bounds an answer. A list of a thousand servers has about 3 MB.
 const maxBody = 64 << 20
 
+// ErrUnsent is what errors.Is finds in the error of a request that never left. A RoundTripper that Config.Wrap adds
+// reports a request that it did not send by an error of which errors.Is finds it too.
+var ErrUnsent = errors.New("the request was not sent")
+
 // unsentError is why a request never left: cause, or the reason for which it is held back.
 type unsentError struct {
 	cause      error
@@ -32,13 +36,8 @@ func (e *unsentError) Error() string {
 
 func (e *unsentError) Unwrap() error { return e.cause }
 
-// Unsent tells that nothing was sent. A RoundTripper that Config.Wrap adds may say the same of its errors.
-func (e *unsentError) Unsent() bool { return true }
-
-func isUnsent(err error) bool {
-	var unsent interface{ Unsent() bool }
-	return errors.As(err, &unsent) && unsent.Unsent()
-}
+// Is reports whether target is ErrUnsent.
+func (e *unsentError) Is(target error) bool { return target == ErrUnsent }
 
 // errDryRun is the fate of every change in a dry run.
 var errDryRun = errors.New("dry run")
@@ -200,7 +199,7 @@ func (t *transport) send(request *http.Request, body io.ReadCloser, token string
 	}
 	op, began := operationOf(ctx), t.now()
 	response, err := t.base.RoundTrip(outgoing)
-	if isUnsent(err) {
+	if errors.Is(err, ErrUnsent) {
 		t.metrics.request(op, codeUnsent)
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
@@ -97,7 +97,7 @@ func TestNothingIsReleasedOnTheWordOfAnotherAccount(t *testing.T) {
 			if now := w.holdings(); now != had {
 				t.Errorf("blocks and ledgers were %s and are %s", had, now)
 			}
-			refusal := new(reconcile.Refusal)
+			refusal := new(plan.Refusal)
 			if _, err := w.sync("web"); !errors.As(err, &refusal) {
 				t.Errorf("said %v", err)
 			}

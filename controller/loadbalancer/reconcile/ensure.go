@@ -20,7 +20,7 @@ import (
 // error is to be written as well: the address works, and something else is to be done or cannot be had.
 //
 // Errors: *api.RetryError while something takes its time, to be called again after its RetryAfter; one
-// for which pnap.IsDryRun holds, unchanged; *Refusal when a person has to act; anything else is a failure of
+// for which pnap.IsDryRun holds, unchanged; *plan.Refusal when a person has to act; anything else is a failure of
 // the API or the cluster, to be tried again after a pause.
 func (b *Balancer) Ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
 	status, err := b.ensure(ctx, service)

@@ -165,7 +165,7 @@ func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v verdi
 		}
 		return b.retry(service, reasonSurplus)
 	default:
-		return &Refusal{Reason: v.objection.Reason, Detail: v.objection.Detail, told: told}
+		return &plan.Refusal{Reason: v.objection.Reason, Detail: v.objection.Detail, Reported: told}
 	}
 }
 

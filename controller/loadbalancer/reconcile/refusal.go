@@ -9,28 +9,11 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 )
 
-// Refusal is the error of a Service for which nothing more is done until a person has acted.
-type Refusal struct {
-	// Reason is the reason of the condition BlockAssigned.
-	Reason plan.Reason
-	// Detail is a sentence for the user: what is refused, and what to do.
-	Detail string
-
-	told bool
-}
-
-// Error is the sentence for the user.
-func (r *Refusal) Error() string { return r.Detail }
-
-// Told tells whether the Service says the same in its condition, with an event when that changed. Nobody has
-// to tell users again.
-func (r *Refusal) Told() bool { return r.told }
-
 // refuse says what a person has to change.
 func (b *Balancer) refuse(ctx context.Context, service *corev1.Service, step plan.Step) error {
 	told := b.tellRefusal(ctx, service, service, step)
 	b.pace.arrived(service.UID)
-	return &Refusal{Reason: step.Reason, Detail: step.Detail, told: told}
+	return &plan.Refusal{Reason: step.Reason, Detail: step.Detail, Reported: told}
 }
 
 // refuseRelease says what a person has to do before the release can go on. live is nil when the Service is
@@ -38,7 +21,7 @@ func (b *Balancer) refuse(ctx context.Context, service *corev1.Service, step pla
 func (b *Balancer) refuseRelease(ctx context.Context, known, live *corev1.Service, step plan.Step) error {
 	told := b.tellRefusal(ctx, known, live, step)
 	klog.FromContext(ctx).V(2).Info("Release refused", "service", klog.KObj(known), "reason", step.Reason)
-	return &Refusal{Reason: step.Reason, Detail: step.Detail, told: told}
+	return &plan.Refusal{Reason: step.Reason, Detail: step.Detail, Reported: told}
 }
 
 // tellRefusal writes a refusal on the Service and, when it did not say that before, sends an event. It

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
@@ -58,8 +58,8 @@ func TestRefusalIsToldOnce(t *testing.T) {
 			for _, want := range []int{1, 1} {
 				for _, state := range []contract.AddressState{contract.AddressSilent, contract.AddressAnswered} {
 					w.report("203.0.113.10", state) // what the conditions say beside it changes
-					var refusal *reconcile.Refusal
-					if err := w.refused("web", time.Minute); !errors.As(err, &refusal) || !refusal.Told() || refusal.Reason == "" {
+					var refusal *plan.Refusal
+					if err := w.refused("web", time.Minute); !errors.As(err, &refusal) || !refusal.Reported || refusal.Reason == "" {
 						t.Errorf("said %#v", err)
 					}
 				}
@@ -86,8 +86,8 @@ func TestRefusalThatIsWrittenNowhereIsNotTold(t *testing.T) {
 	}
 	w.refresh()
 	w.clock.Advance(time.Minute)
-	var refusal *reconcile.Refusal
-	if err := w.lb.Release(t.Context(), last); !errors.As(err, &refusal) || refusal.Told() {
+	var refusal *plan.Refusal
+	if err := w.lb.Release(t.Context(), last); !errors.As(err, &refusal) || refusal.Reported {
 		t.Errorf("said %#v", err)
 	}
 }

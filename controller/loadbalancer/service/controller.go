@@ -40,8 +40,8 @@ const (
 // Balancer is what carries out one step at a time for a Service.
 type Balancer interface {
 	// Ensure takes the Service a step nearer to a published address. A status is written where it differs,
-	// beside an error too. *api.RetryError means to wait and call again; any other error that somebody has
-	// to act, or that time may heal. One with a method Told() bool that holds has been told to users.
+	// beside an error too. *api.RetryError means to wait and call again; *plan.Refusal that a person
+	// has to act; any other error that time may heal.
 	Ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error)
 	// Release takes the Service a step nearer to having nothing of ours. nil means that nothing is left;
 	// *api.RetryError to wait and call again.

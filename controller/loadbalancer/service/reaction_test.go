@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -69,12 +70,10 @@ func editNode(t *testing.T, w *clocked, change func(*corev1.Node)) {
 	}
 }
 
-// refused is an error of which the balancer has told users, or not.
-type refused struct{ told bool }
-
-func (refused) Error() string { return "no location to buy an IP block in" }
-
-func (r refused) Told() bool { return r.told }
+// refused is a refusal that the balancer has reported to users, or not.
+func refused(reported bool) error {
+	return &plan.Refusal{Detail: "no location to buy an IP block in", Reported: reported}
+}
 
 // TestWhatTheBalancerToldIsNotToldTwice: a refusal that has its event and condition is backed off from without
 // another event; one that has none is told of like any error.
@@ -83,9 +82,9 @@ func TestWhatTheBalancerToldIsNotToldTwice(t *testing.T) {
 		err    error
 		events bool
 	}{
-		"told":             {refused{told: true}, false},
-		"told, and joined": {errors.Join(errors.New("while it is published"), refused{told: true}), false},
-		"not told":         {refused{}, true},
+		"told":             {refused(true), false},
+		"told, and joined": {errors.Join(errors.New("while it is published"), refused(true)), false},
+		"not told":         {refused(false), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inTime(t, Config{}, func(w *clocked) {

@@ -8,15 +8,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 )
 
 // wasTold tells whether the balancer told users of its error, so that they need not hear it again.
 func wasTold(err error) bool {
-	var teller interface {
-		error
-		Told() bool
-	}
-	return errors.As(err, &teller) && teller.Told()
+	var refusal *plan.Refusal
+	return errors.As(err, &refusal) && refusal.Reported
 }
 
 // tellWaiting tells users once that a Service waits, when it has done so for a while. A release is told of
