@@ -16,18 +16,23 @@ const silenceWaited = 10 * time.Second
 
 // answering tells whether to wait for the agents to stop answering for the address of a Service that is
 // leaving. kube-vip is not waited for: it withdraws an address only after the Service is gone.
-func (b *Balancer) answering(s scene) bool {
-	if b.config.Announcer != contract.AnnouncerAgent {
-		return false
+// since is what is to be remembered as the time from which the Service is leaving; the zero Time where nothing is.
+func (s scene) answering() (answers bool, since time.Time) {
+	if s.options.announcer != contract.AnnouncerAgent {
+		return false, time.Time{}
 	}
-	since := b.pace.leavingSince(s.service.UID, s.now)
-	if s.service.DeletionTimestamp != nil && s.service.DeletionTimestamp.Time.Before(since) {
-		since = s.service.DeletionTimestamp.Time
+	since = s.leavingSince
+	if since.IsZero() {
+		since = s.now
 	}
-	if s.now.Sub(since) >= silenceWaited {
-		return false
+	began := since
+	if s.service.DeletionTimestamp != nil && s.service.DeletionTimestamp.Time.Before(began) {
+		began = s.service.DeletionTimestamp.Time
 	}
-	return slices.ContainsFunc(s.nodes, s.hears)
+	if s.now.Sub(began) >= silenceWaited {
+		return false, since
+	}
+	return slices.ContainsFunc(s.nodes, s.hears), since
 }
 
 // hears tells whether the agent of a Node reports that somebody answers for an address of the Service.

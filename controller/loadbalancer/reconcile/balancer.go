@@ -104,6 +104,14 @@ type Config struct {
 	Now func() time.Time
 }
 
+// options returns those settings that decisions look at.
+func (c Config) options() options {
+	return options{
+		announcer: c.Announcer, location: c.Location, locationAnnotation: c.LocationAnnotation, allocation: c.Allocation,
+		blockSize: c.BlockSize, ownBlocks: c.OwnBlocks, nodeBlock: c.NodeBlock, maxBlocks: c.MaxBlocks,
+	}
+}
+
 // Balancer ensures and releases public addresses of Services. It is safe for concurrent use.
 type Balancer struct {
 	config  Config

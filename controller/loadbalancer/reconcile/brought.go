@@ -9,7 +9,7 @@ import (
 
 // decideBrought decides about an address of a block that the user brought. It is never deleted and its
 // tags are never touched; several Services may share it.
-func (b *Balancer) decideBrought(s scene) verdict {
+func decideBrought(s scene) verdict {
 	held, _, _ := s.held()
 	id := cmp.Or(s.intent.blockID, held.BlockID)
 	sighting, seen := s.sighting(id)
@@ -21,7 +21,7 @@ func (b *Balancer) decideBrought(s scene) verdict {
 			id, s.published(), contract.ServiceIPBlockID, contract.ServiceIPReplace)
 	case !seen || sighting.Hidden:
 		return refused(plan.BlockUnusable, "IP block %s, which annotation %s names, is not in the account", id, contract.ServiceIPBlockID)
-	case !plan.Brought(sighting.Block, s.owner.Cluster, b.config.OwnBlocks):
+	case !plan.Brought(sighting.Block, s.owner.Cluster, s.options.ownBlocks):
 		return refused(plan.BlockUnusable, "IP block %s may not be named in annotation %s: give it the tag %s=%s, or list it in the option ownIPBlocks",
 			id, contract.ServiceIPBlockID, contract.TagCluster, s.owner.Cluster)
 	}
@@ -29,10 +29,10 @@ func (b *Balancer) decideBrought(s scene) verdict {
 	if !stored {
 		l = plan.NewLedger(id, sighting.Block.CIDR)
 	}
-	return b.placeBrought(s, sighting, l)
+	return placeBrought(s, sighting, l)
 }
 
-func (b *Balancer) placeBrought(s scene, sighting plan.Sighting, l plan.Ledger) verdict {
+func placeBrought(s scene, sighting plan.Sighting, l plan.Ledger) verdict {
 	blocks := []plan.PoolBlock{{Sighting: sighting, Ledger: l}}
 	step := plan.EnsureBrought(sighting, l.AssignedHere, s.view(nil))
 	if step.Action == plan.Refuse {
@@ -52,7 +52,7 @@ func (b *Balancer) placeBrought(s scene, sighting plan.Sighting, l plan.Ledger) 
 		return refused(reasonAnnotations, "the block answers %s", placement.Action)
 	}
 	if v.step.Action == plan.Assign && !l.AssignedHere {
-		v.save = b.assignedHere(v.save, l)
+		v.save = assignedHere(v.save, l)
 	}
 	v.save = append(v.save, s.leave(l.BlockID)...)
 	if v.step.Action == plan.Done {
@@ -62,7 +62,7 @@ func (b *Balancer) placeBrought(s scene, sighting plan.Sighting, l plan.Ledger) 
 }
 
 // assignedHere records that the controller is about to assign the block, so that it is the one to unassign it.
-func (b *Balancer) assignedHere(save []plan.Ledger, l plan.Ledger) []plan.Ledger {
+func assignedHere(save []plan.Ledger, l plan.Ledger) []plan.Ledger {
 	for i := range save {
 		if save[i].BlockID == l.BlockID {
 			save[i].AssignedHere = true

@@ -62,13 +62,13 @@ func (a allocationKind) String() string {
 
 // decide decides what comes next for a Service that is to have an address. What was asked for and cannot
 // be had never takes a published address away: then everything goes on as if it had not been asked for.
-func (b *Balancer) decide(s scene) verdict {
-	wanted := b.decideWanted(s)
+func decide(s scene) verdict {
+	wanted := decideWanted(s)
 	if wanted.step.Action != plan.Refuse || !s.published().IsValid() {
 		return wanted
 	}
 	s.intent, s.problem = s.intent.undemanding(), nil
-	kept := b.decideAs(s, s.allocation(b.config.OwnBlocks))
+	kept := decideAs(s, s.allocation(s.options.ownBlocks))
 	if kept.step.Action == plan.Refuse || kept.step.Action == plan.Buy {
 		return wanted
 	}
@@ -76,28 +76,28 @@ func (b *Balancer) decide(s scene) verdict {
 	return kept
 }
 
-func (b *Balancer) decideWanted(s scene) verdict {
+func decideWanted(s scene) verdict {
 	if s.problem != nil {
 		return refused(reasonAnnotations, "%s", oneLine(s.problem))
 	}
-	is := s.allocation(b.config.OwnBlocks)
+	is := s.allocation(s.options.ownBlocks)
 	if moved, detail := s.moved(is); moved {
 		return refused(reasonAllocation, "%s", detail)
 	}
-	return b.decideAs(s, is)
+	return decideAs(s, is)
 }
 
-func (b *Balancer) decideAs(s scene, is allocationKind) verdict {
+func decideAs(s scene, is allocationKind) verdict {
 	if refusal, unproven := plan.Unproven(s.view(nil)); unproven {
 		return verdict{step: refusal}
 	}
 	switch is {
 	case shared:
-		return b.decideShared(s)
+		return decideShared(s)
 	case brought:
-		return b.decideBrought(s)
+		return decideBrought(s)
 	case dedicated:
-		return b.decideDedicated(s)
+		return decideDedicated(s)
 	default:
 		return refused(reasonAnnotations, "the Service asks for %s", is)
 	}
@@ -167,8 +167,8 @@ func (s scene) moved(is allocationKind) (moved bool, detail string) {
 }
 
 // decideDedicated decides about a block of the Service's own.
-func (b *Balancer) decideDedicated(s scene) verdict {
-	wish, view := b.wish(s), s.view(s.purchase)
+func decideDedicated(s scene) verdict {
+	wish, view := s.wish(), s.view(s.purchase)
 	v := verdict{step: plan.Ensure(s.owner, wish, view), owner: s.owner, save: s.leave("")}
 	if v.step.Action == plan.Buy || v.step.Reason == plan.BlockLost {
 		if retagged, is := s.retagged(wish.Published); is {
@@ -227,7 +227,7 @@ func actionable(steps []plan.Step) []plan.Step {
 }
 
 // wish is what the Service is to get, for controller/loadbalancer/plan.
-func (b *Balancer) wish(s scene) plan.Wish {
+func (s scene) wish() plan.Wish {
 	size, err := plan.ParseSize(s.intent.size)
 	if err != nil {
 		size = 0
@@ -236,7 +236,7 @@ func (b *Balancer) wish(s scene) plan.Wish {
 		Location: s.intent.location, LocationSource: s.intent.locationSource,
 		Published: s.published(), Requested: s.intent.requested, RequestedSource: s.intent.requestedSource,
 		Size: size, SizeSource: s.intent.sizeSource, SizeDemanded: s.intent.sizeDemanded,
-		Replace: s.intent.replace, MaxBlocks: b.config.MaxBlocks, Bought: s.bought(), Reserved: s.reserved(),
+		Replace: s.intent.replace, MaxBlocks: s.options.maxBlocks, Bought: s.bought(), Reserved: s.reserved(),
 	}
 }
 

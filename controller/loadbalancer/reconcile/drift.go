@@ -60,7 +60,7 @@ func (b *Balancer) astray(ctx context.Context, service *corev1.Service) (bool, e
 	if s, err = b.look(ctx, s, depth{}); err != nil {
 		return false, err
 	}
-	v := b.decide(s)
+	v := decide(s)
 	switch v.step.Action {
 	case plan.Done:
 		ready := hasAddress(service, v.step.Address) || anyNodeReady(s.nodes, s.networkID)

@@ -38,7 +38,7 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 	if err != nil {
 		return nil, b.lookupFailed(service, err)
 	}
-	if v := b.decide(s); v.settled(s) {
+	if v := decide(s); v.settled(s) {
 		return b.carryOut(ctx, s, v)
 	}
 	done, err := b.config.Account.Exclusive(ctx)
@@ -49,12 +49,12 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 	if s, err = b.lookClosely(ctx, service); err != nil {
 		return nil, b.lookupFailed(service, err)
 	}
-	v := b.decide(s)
+	v := decide(s)
 	if v.changesAccount() && !s.fresh(start) {
 		if s, err = b.look(ctx, s, depth{after: start, close: true}); err != nil {
 			return nil, b.lookupFailed(service, err)
 		}
-		v = b.decide(s)
+		v = decide(s)
 	}
 	return b.carryOut(ctx, s, v)
 }
@@ -170,14 +170,14 @@ func (b *Balancer) advance(ctx context.Context, s scene, v verdict) error {
 
 // buy buys a block for the Service or its pool.
 func (b *Balancer) buy(ctx context.Context, s scene, v verdict) error {
-	wish, record := b.wish(s), purchase.Record(&serviceRecord{balancer: b, service: s.service})
+	wish, record := s.wish(), purchase.Record(&serviceRecord{balancer: b, service: s.service})
 	order := purchase.Order{Owner: v.owner, Location: wish.Location, LocationSource: wish.LocationSource, Size: wish.Size, Subject: string(s.service.UID)}
 	if v.owner.Pool != "" {
 		pool := b.poolRecord()
 		if _, err := pool.Load(ctx); err != nil {
 			return err
 		}
-		record, order.Subject, order.Size = pool, "", b.poolWish(s).Size
+		record, order.Subject, order.Size = pool, "", s.poolWish().Size
 	}
 	block, err := b.config.Buyer.Buy(ctx, order, record)
 	b.changed()

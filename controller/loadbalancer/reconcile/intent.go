@@ -14,6 +14,24 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
+// options are the settings of the controller that decisions look at. The zero value of none of them means a default.
+type options struct {
+	// announcer is contract.AnnouncerKubeVIP or contract.AnnouncerAgent.
+	announcer string
+	// location in which all blocks are bought; empty leaves it to the annotation locationAnnotation of each Service.
+	location, locationAnnotation string
+	// allocation of Services that name none: contract.AllocationDedicated or contract.AllocationShared.
+	allocation string
+	// blockSize of blocks to buy where the Service names none, such as "/29".
+	blockSize string
+	// ownBlocks are the IDs of brought blocks that Services may name though they have no tag of the cluster.
+	ownBlocks []string
+	// nodeBlock is the ID of the block from which nodes get their own addresses; empty when there is none.
+	nodeBlock string
+	// maxBlocks is the most blocks that may be bought for the cluster; 0 for what the network holds.
+	maxBlocks int
+}
+
 // intent is what the author of a Service asks for, as far as it can be told without the account.
 type intent struct {
 	// shared tells that an address of the pool will do; false for a block of its own. Demanded tells that
@@ -61,15 +79,15 @@ func (r *reading) problem(format string, args ...any) {
 // value returns an annotation without the blanks around it.
 func (r *reading) value(name string) string { return strings.TrimSpace(r.service.Annotations[name]) }
 
-// intent reads what the Service asks for. The error names every problem and its remedy. What could be
+// readIntent reads what the Service asks for. The error names every problem and its remedy. What could be
 // read is returned beside it.
-func (b *Balancer) intent(service *corev1.Service) (intent, error) {
+func readIntent(service *corev1.Service, o options) (intent, error) {
 	r := &reading{service: service}
-	r.knownNames(b.config.LocationAnnotation)
+	r.knownNames(o.locationAnnotation)
 	wanted := intent{
-		shared:  r.oneOf(contract.ServiceIPAllocation, b.config.Allocation, contract.AllocationDedicated, contract.AllocationShared) == contract.AllocationShared,
+		shared:  r.oneOf(contract.ServiceIPAllocation, o.allocation, contract.AllocationDedicated, contract.AllocationShared) == contract.AllocationShared,
 		blockID: r.value(contract.ServiceIPBlockID),
-		size:    r.oneOf(contract.ServiceIPBlockSize, b.config.BlockSize, blockSizes()...),
+		size:    r.oneOf(contract.ServiceIPBlockSize, o.blockSize, blockSizes()...),
 		retain:  r.flag(contract.ServiceIPRetain),
 		replace: r.flag(contract.ServiceIPReplace),
 	}
@@ -82,8 +100,8 @@ func (b *Balancer) intent(service *corev1.Service) (intent, error) {
 		wanted.shared = false
 	}
 	wanted.requested, wanted.requestedSource = r.requested()
-	wanted.location, wanted.locationSource = b.location(service)
-	r.contradictions(wanted, b.config.BlockSize, b.config.LocationAnnotation)
+	wanted.location, wanted.locationSource = o.locationOf(service)
+	r.contradictions(wanted, o.blockSize, o.locationAnnotation)
 	return wanted, errors.Join(r.problems...)
 }
 
@@ -175,15 +193,15 @@ func (r *reading) contradictions(wanted intent, poolSize, location string) {
 	}
 }
 
-// location returns where to buy, in upper case as the API spells it, and where that was or can be set.
+// locationOf returns where to buy, in upper case as the API spells it, and where that was or can be set.
 // The option overrides the annotation.
-func (b *Balancer) location(service *corev1.Service) (location, source string) {
+func (o options) locationOf(service *corev1.Service) (location, source string) {
 	const option = "the option location (PNAP_LOCATION)"
-	if b.config.Location != "" {
-		return strings.ToUpper(b.config.Location), option
+	if o.location != "" {
+		return strings.ToUpper(o.location), option
 	}
-	annotation := "the annotation " + b.config.LocationAnnotation + " of the Service"
-	if value := strings.TrimSpace(service.Annotations[b.config.LocationAnnotation]); value != "" {
+	annotation := "the annotation " + o.locationAnnotation + " of the Service"
+	if value := strings.TrimSpace(service.Annotations[o.locationAnnotation]); value != "" {
 		return strings.ToUpper(value), annotation
 	}
 	return "", annotation + " or " + option

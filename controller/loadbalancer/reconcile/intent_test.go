@@ -87,9 +87,8 @@ func TestIntent(t *testing.T) {
 		{name: "annotations of others", annotations: map[string]string{"phoenixnap.com/team": "a", "example.com/ip-x": "b"}, check: func(intent) bool { return true }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := New(test.config)
 			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}, Spec: corev1.ServiceSpec{LoadBalancerIP: test.address}}
-			got, err := b.intent(service)
+			got, err := readIntent(service, New(test.config).config.options())
 			if test.problems == nil {
 				if err != nil || !test.check(got) {
 					t.Errorf("intent %+v, %v", got, err)

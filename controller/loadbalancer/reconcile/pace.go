@@ -79,14 +79,16 @@ func (p *pace) arrived(uid types.UID) {
 	delete(p.leaving, uid)
 }
 
-// leavingSince returns since when the Service is known to leave: now, when that is news.
-func (p *pace) leavingSince(uid types.UID, now time.Time) time.Time {
+// leavingSince returns since when the Service is known to leave; the zero Time when it is not.
+func (p *pace) leavingSince(uid types.UID) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	since, known := p.leaving[uid]
-	if !known {
-		since = now
-		p.leaving[uid] = since
-	}
-	return since
+	return p.leaving[uid]
+}
+
+// leaves records since when the Service leaves.
+func (p *pace) leaves(uid types.UID, since time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leaving[uid] = since
 }

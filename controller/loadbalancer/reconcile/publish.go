@@ -102,7 +102,7 @@ func publication(s scene, step plan.Step) patch {
 
 // forKubeVIP is what kube-vip reads. Where the agents announce, it must not: what was written for it before is taken back.
 func forKubeVIP(s scene, address string) map[string]any {
-	if s.announcer == contract.AnnouncerAgent {
+	if s.options.announcer == contract.AnnouncerAgent {
 		if s.service.Annotations[contract.KubeVIPAddresses] == address {
 			return map[string]any{contract.KubeVIPAddresses: nil}
 		}
@@ -118,7 +118,7 @@ func forKubeVIP(s scene, address string) map[string]any {
 // forPeople names the Node that announces the address, where kube-vip does not write that itself.
 func forPeople(s scene, address netip.Addr) map[string]any {
 	wanted := map[string]any{contract.ServiceAnnouncedBy: nil, contract.ServiceAnnouncedSince: nil}
-	if s.announcer != contract.AnnouncerAgent {
+	if s.options.announcer != contract.AnnouncerAgent {
 		return wanted
 	}
 	node, since := announcerOf(s.nodes, address)

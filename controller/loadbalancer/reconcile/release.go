@@ -74,13 +74,13 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 		b.note(ctx, live, reasonLookupFailed, words(reasonLookupFailed))
 		return fmt.Errorf("look for the IP block of Service %s/%s: %w", known.Namespace, known.Name, err)
 	}
-	f := b.farewellOf(s, live)
+	f := b.planRelease(s, live)
 	if !f.waits() && !s.fresh(start) {
 		if s, err = b.look(ctx, s, depth{after: start, close: true}); err != nil {
 			b.note(ctx, live, reasonLookupFailed, words(reasonLookupFailed))
 			return fmt.Errorf("look for the IP block of Service %s/%s: %w", known.Namespace, known.Name, err)
 		}
-		f = b.farewellOf(s, live)
+		f = b.planRelease(s, live)
 	}
 	acted, err := b.giveBackOnce(ctx, s, f)
 	if err != nil {
@@ -94,7 +94,7 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 		if s, err = b.look(ctx, s, depth{after: start, close: true}); err != nil {
 			return fmt.Errorf("verify the deletion of the IP block of Service %s/%s: %w", known.Namespace, known.Name, err)
 		}
-		f, acted = b.farewellOf(s, live), ""
+		f, acted = b.planRelease(s, live), ""
 		if err := b.dropLedgers(ctx, f.drop); err != nil {
 			return err
 		}
@@ -120,6 +120,9 @@ func (b *Balancer) lookToRelease(ctx context.Context, known *corev1.Service, now
 type farewell struct {
 	// answering tells that an agent still answers for the address, which it is given a moment to stop.
 	answering bool
+	// leavingSince is since when the Service is known to leave, for the next decision; the zero Time when nothing is to be
+	// remembered.
+	leavingSince time.Time
 	// save are the ledgers in which the Service gives up its addresses.
 	save []plan.Ledger
 	// retag is the block whose tags are to be set, if any, and tags are all that it is to carry.
@@ -149,21 +152,31 @@ func (f farewell) next() plan.Step {
 	return plan.Step{Action: plan.Done, Reason: plan.NoBlock}
 }
 
+// planRelease decides what is left to do and records what the decision notes of the history.
+func (b *Balancer) planRelease(s scene, live *corev1.Service) farewell {
+	f := farewellOf(s, live)
+	if !f.leavingSince.IsZero() {
+		b.pace.leaves(s.service.UID, f.leavingSince)
+	}
+	return f
+}
+
 // farewellOf decides what is left to do. live is the Service as it is now; nil when it is gone, and with
 // it what its author wanted.
-func (b *Balancer) farewellOf(s scene, live *corev1.Service) farewell {
+func farewellOf(s scene, live *corev1.Service) farewell {
 	if refusal, unproven := plan.Unproven(s.view(nil)); unproven && !s.ours && s.hadSomething() {
 		refusal.Detail += "; nothing of this Service is given back until then"
 		return farewell{steps: []plan.Step{refusal}}
 	}
-	f := farewell{answering: b.answering(s)}
+	var f farewell
+	f.answering, f.leavingSince = s.answering()
 	for _, l := range s.ledgers {
 		freed := l.Free(s.holder, s.now)
 		switch {
 		case len(freed.Held) != len(l.Held):
-			f.save = append(f.save, b.closeIfLast(s, freed))
+			f.save = append(f.save, s.closeIfLast(freed))
 		case l.Closed && l.Empty() && bears(l, s.holder):
-			f.settle(s, l, b.config.OwnBlocks)
+			f.settle(s, l)
 		}
 	}
 	if retain, told := retaining(live); told {
@@ -182,7 +195,7 @@ func (s scene) hadSomething() bool {
 
 // closeIfLast marks the block of a ledger as being given back when nobody has an address of it any more
 // and nobody waits for one. A brought block stays as it is, unless the controller assigned it.
-func (b *Balancer) closeIfLast(s scene, l plan.Ledger) plan.Ledger {
+func (s scene) closeIfLast(l plan.Ledger) plan.Ledger {
 	if !l.Empty() {
 		return l
 	}
@@ -193,19 +206,19 @@ func (b *Balancer) closeIfLast(s scene, l plan.Ledger) plan.Ledger {
 		}
 		return l
 	}
-	if b.awaited(s) {
+	if s.awaited() {
 		return l
 	}
 	return l.Close()
 }
 
 // awaited tells whether another Service waits for an address of the pool.
-func (b *Balancer) awaited(s scene) bool {
+func (s scene) awaited() bool {
 	return slices.ContainsFunc(s.services, func(other *corev1.Service) bool {
 		if other.UID == s.service.UID || !contract.WantsAddress(other) {
 			return false
 		}
-		wanted, err := b.intent(other)
+		wanted, err := readIntent(other, s.options)
 		if err != nil || !wanted.shared {
 			return false
 		}
@@ -217,7 +230,7 @@ func (b *Balancer) awaited(s scene) bool {
 }
 
 // settle adds what is left to do for a closed ledger.
-func (f *farewell) settle(s scene, l plan.Ledger, ownBlocks []string) {
+func (f *farewell) settle(s scene, l plan.Ledger) {
 	sighting, seen := s.sighting(l.BlockID)
 	if !seen {
 		f.drop = append(f.drop, l)
@@ -227,7 +240,7 @@ func (f *farewell) settle(s scene, l plan.Ledger, ownBlocks []string) {
 	switch {
 	case s.pool().Owns(sighting.Block):
 		step = plan.ReleaseBlock(sighting, s.view(nil))
-	case plan.Brought(sighting.Block, s.owner.Cluster, ownBlocks):
+	case plan.Brought(sighting.Block, s.owner.Cluster, s.options.ownBlocks):
 		step = plan.ReleaseBrought(sighting, l.AssignedHere, s.view(nil))
 	}
 	switch {

@@ -46,13 +46,15 @@ type scene struct {
 	sightings []plan.Sighting
 	networks  map[string]plan.Network
 	networkID string
-	// announcer is contract.AnnouncerKubeVIP or contract.AnnouncerAgent.
-	announcer string
-	ledgers   []plan.Ledger
-	nodes     []*corev1.Node
-	services  []*corev1.Service
+	// options are how the controller is configured.
+	options  options
+	ledgers  []plan.Ledger
+	nodes    []*corev1.Node
+	services []*corev1.Service
 	// restingSince is since when the Service waits for an address in quarantine; now when it does not.
 	restingSince time.Time
+	// leavingSince is since when the Service is known to be on its way out; the zero Time when that is news.
+	leavingSince time.Time
 	now          time.Time
 }
 
@@ -71,9 +73,10 @@ func (b *Balancer) sceneOf(ctx context.Context, service *corev1.Service) (scene,
 	if err != nil {
 		return scene{}, err
 	}
-	s := scene{service: service, owner: owner, holder: holderOf(service), networkID: b.config.NetworkID, announcer: b.config.Announcer, now: b.config.Now()}
+	s := scene{service: service, owner: owner, holder: holderOf(service), networkID: b.config.NetworkID, options: b.config.options(), now: b.config.Now()}
 	s.restingSince = b.pace.since(service.UID, plan.AddressResting, s.now)
-	s.intent, s.problem = b.intent(service)
+	s.leavingSince = b.pace.leavingSince(service.UID)
+	s.intent, s.problem = readIntent(service, s.options)
 	if s.nodes, err = b.config.Nodes.List(labels.Everything()); err != nil {
 		return scene{}, fmt.Errorf("list Nodes: %w", err)
 	}

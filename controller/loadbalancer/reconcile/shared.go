@@ -13,7 +13,7 @@ import (
 
 // decideShared decides about an address of the pool. Ledgers say who holds which; what stands on Services
 // is output and gives nobody the address of another.
-func (b *Balancer) decideShared(s scene) verdict {
+func decideShared(s scene) verdict {
 	blocks, known := s.poolBlocks()
 	if !known {
 		return verdict{step: plan.Step{Action: plan.Wait, Reason: plan.BlockInvisible}}
@@ -21,9 +21,9 @@ func (b *Balancer) decideShared(s scene) verdict {
 	published := s.published()
 	_, _, holds := s.held()
 	if published.IsValid() && !holds && !s.intent.replace && !contains(blocks, published) {
-		return b.lost(s, published)
+		return s.lost(published)
 	}
-	extend := plan.Extend(s.pool(), b.poolWish(s), s.view(s.poolPurchase))
+	extend := plan.Extend(s.pool(), s.poolWish(), s.view(s.poolPurchase))
 	v := verdict{owner: s.pool()}
 	placement := plan.Place(s.holder, s.placeWish(), blocks, extend.Action == plan.Wait)
 	switch placement.Action {
@@ -32,12 +32,12 @@ func (b *Balancer) decideShared(s scene) verdict {
 	case plan.PlaceWait, plan.PlaceRefuse:
 		v.step = s.insteadOfResting(stepOf(placement), s.grow(blocks, extend))
 		if placement.Reason == plan.BlockLost {
-			return b.lost(s, published)
+			return s.lost(published)
 		}
 	case plan.PlaceHere:
 		sighting, _ := s.sighting(placement.Block.ID)
 		if !s.pool().Owns(sighting.Block) {
-			return b.lost(s, placement.Address)
+			return s.lost(placement.Address)
 		}
 		v.step = plan.EnsureBlock(sighting, s.view(s.poolPurchase))
 		v.step.Address, v.save, v.reused = placement.Address, placement.Save, placement.Reused
@@ -52,7 +52,7 @@ func (b *Balancer) decideShared(s scene) verdict {
 }
 
 // lost refuses a Service whose published address is in no block any more.
-func (b *Balancer) lost(s scene, published netip.Addr) verdict {
+func (s scene) lost(published netip.Addr) verdict {
 	if retagged, is := s.retagged(published); is {
 		return refused(plan.BlockRetagged, "IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them or delete the Service and create it again",
 			retagged.ID, retagged.CIDR, published)
@@ -62,9 +62,9 @@ func (b *Balancer) lost(s scene, published netip.Addr) verdict {
 }
 
 // poolWish is what a block for the pool is to be like. Its size is the option's.
-func (b *Balancer) poolWish(s scene) plan.Wish {
-	wish := b.wish(s)
-	if size, err := plan.ParseSize(b.config.BlockSize); err == nil {
+func (s scene) poolWish() plan.Wish {
+	wish := s.wish()
+	if size, err := plan.ParseSize(s.options.blockSize); err == nil {
 		wish.Size = size
 	}
 	wish.SizeDemanded = false

@@ -19,28 +19,37 @@ import (
 // withdrawalAllowed is how long kube-vip has to take back an address whose Service is gone, before that is told.
 const withdrawalAllowed = 45 * time.Second
 
-// staleness remembers which addresses answer though no Service has them.
-type staleness struct {
-	mu   sync.Mutex
-	seen map[netip.Addr]sighted
-}
-
+// sighted is what is remembered of an address that answers though no Service has it.
 type sighted struct {
 	since time.Time
 	told  bool
 }
 
+// staleness keeps what is remembered of addresses that answer though no Service has them.
+type staleness struct {
+	mu   sync.Mutex
+	seen map[netip.Addr]sighted
+}
+
 func newStaleness() *staleness { return &staleness{seen: map[netip.Addr]sighted{}} }
 
-// due notes the addresses that answer at the moment, and returns those of them that have done so for long enough and were
-// not told of yet.
+// due returns the addresses that are to be told of now and records that they are.
 func (s *staleness) due(answering []netip.Addr, now time.Time) []netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var due []netip.Addr
-	next := make(map[netip.Addr]sighted, len(answering))
+	due, next := dueStale(s.seen, answering, now)
+	s.seen = next
+	return due
+}
+
+// dueStale returns those of the addresses that answer at the moment which have done so for long enough and were not told
+// of yet, and what is to be remembered of all of them. remembered is what it returned the last time.
+func dueStale(
+	remembered map[netip.Addr]sighted, answering []netip.Addr, now time.Time,
+) (due []netip.Addr, next map[netip.Addr]sighted) {
+	next = make(map[netip.Addr]sighted, len(answering))
 	for _, a := range answering {
-		seen, known := s.seen[a]
+		seen, known := remembered[a]
 		if !known {
 			seen.since = now
 		}
@@ -50,8 +59,7 @@ func (s *staleness) due(answering []netip.Addr, now time.Time) []netip.Addr {
 		}
 		next[a] = seen
 	}
-	s.seen = next
-	return due
+	return due, next
 }
 
 // tellStale tells of addresses that answer though they were given back: an announcer was killed, or somebody took one by

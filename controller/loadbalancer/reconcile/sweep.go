@@ -23,7 +23,7 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := scene{service: &corev1.Service{}, owner: plan.Owner{Cluster: cluster}, networkID: b.config.NetworkID, now: b.config.Now()}
+	s := scene{service: &corev1.Service{}, owner: plan.Owner{Cluster: cluster}, networkID: b.config.NetworkID, options: b.config.options(), now: b.config.Now()}
 	s.intent.shared = true
 	if s.services, err = b.config.Services.List(labels.Everything()); err != nil {
 		return fmt.Errorf("list Services: %w", err)
@@ -35,7 +35,7 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 	if err := b.tellStale(ctx, s); err != nil {
 		return fmt.Errorf("look for addresses that answer: %w", err)
 	}
-	if !b.unswept(s) {
+	if !s.unswept() {
 		return nil
 	}
 	done, err := b.config.Account.Exclusive(ctx)
@@ -47,15 +47,15 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 }
 
 // unswept tells whether there is something to look at closely.
-func (b *Balancer) unswept(s scene) bool {
+func (s scene) unswept() bool {
 	for _, l := range s.ledgers {
-		if !b.keptElsewhere(l) && (l.Closed || l.Empty() || !s.listed(l.BlockID) || len(s.leftBehind(l)) > 0) {
+		if !s.keptElsewhere(l) && (l.Closed || l.Empty() || !s.listed(l.BlockID) || len(s.leftBehind(l)) > 0) {
 			return true
 		}
 	}
 	return slices.ContainsFunc(s.blocks, func(block plan.Block) bool {
 		_, stored := s.ledger(block.ID)
-		return s.pool().Owns(block) && !stored && !b.awaited(s)
+		return s.pool().Owns(block) && !stored && !s.awaited()
 	})
 }
 
@@ -140,7 +140,7 @@ func (s scene) emptyPool() []plan.Ledger {
 // sweepBlock closes the ledger of an empty block that nobody waits for, and then gives the block back.
 func (b *Balancer) sweepBlock(ctx context.Context, s scene, l plan.Ledger) (bool, error) {
 	if !l.Closed {
-		if b.awaited(s) {
+		if s.awaited() {
 			return false, nil
 		}
 		return true, b.ledgers.save(ctx, l.Close())
@@ -158,7 +158,7 @@ func (b *Balancer) sweepBlock(ctx context.Context, s scene, l plan.Ledger) (bool
 // that nobody uses and of which no address rests.
 func (b *Balancer) sweepLedgers(ctx context.Context, s scene) error {
 	for _, l := range s.ledgers {
-		if !l.Empty() || b.keptElsewhere(l) || s.pool().Owns(s.block(l.BlockID)) {
+		if !l.Empty() || s.keptElsewhere(l) || s.pool().Owns(s.block(l.BlockID)) {
 			continue
 		}
 		block, found, err := b.config.Account.Block(ctx, l.BlockID, s.now)
@@ -181,10 +181,10 @@ func (b *Balancer) sweepLedgers(ctx context.Context, s scene) error {
 // sweepBrought gives up a brought block that nobody uses any more. Its ledger goes when no address rests.
 func (b *Balancer) sweepBrought(ctx context.Context, s scene, l plan.Ledger, sighting plan.Sighting) (bool, error) {
 	rested := l.Spent(nil, s.now)
-	if sighting.Hidden || b.named(s, l.BlockID) {
+	if sighting.Hidden || s.named(l.BlockID) {
 		return false, nil
 	}
-	if !plan.Brought(sighting.Block, s.owner.Cluster, b.config.OwnBlocks) {
+	if !plan.Brought(sighting.Block, s.owner.Cluster, s.options.ownBlocks) {
 		if rested { // nobody may name it any more; where it is, is its owner's business
 			return true, b.ledgers.remove(ctx, l)
 		}
@@ -207,7 +207,7 @@ func (b *Balancer) sweepBrought(ctx context.Context, s scene, l plan.Ledger, sig
 }
 
 // named tells whether a Service that is served names the block.
-func (b *Balancer) named(s scene, blockID string) bool {
+func (s scene) named(blockID string) bool {
 	return slices.ContainsFunc(s.services, func(service *corev1.Service) bool {
 		return contract.WantsAddress(service) && service.Annotations[contract.ServiceIPBlockID] == blockID
 	})
@@ -223,8 +223,8 @@ func (s scene) block(id string) plan.Block {
 }
 
 // keptElsewhere tells whether the ledger is that of the nodes' own addresses, which is not ours to judge.
-func (b *Balancer) keptElsewhere(l plan.Ledger) bool {
-	return l.BlockID == b.config.NodeBlock || holdsForServers(l)
+func (s scene) keptElsewhere(l plan.Ledger) bool {
+	return l.BlockID == s.options.nodeBlock || holdsForServers(l)
 }
 
 // holdsForServers tells whether the ledger is that of the nodes' own addresses.
