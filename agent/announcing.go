@@ -79,7 +79,7 @@ func (p *process) announce(views store.ConfigMaps) {
 	p.local = localhealth.New(p.localPorts, p.nodeAddresses, func() { p.herald.Changed() })
 	p.herald = speaker.New(speaker.Config{
 		Node:     p.name,
-		NewCore:  func(c election.Config) speaker.Core { return election.New(c) },
+		NewCore:  func(c election.Config) speaker.Election { return election.New(c) },
 		NewStore: func(networkID string) speaker.Store { return store.New(views, networkID) },
 		Line: heartbeat.Config{
 			Interface: p.station.VLANInterface, Source: p.ownAddress, Keys: heartbeat.NewKeyFile(p.flags.announce.keyFile), Interval: p.flags.announce.interval,
@@ -108,14 +108,14 @@ func seedOf(name string) uint64 {
 // announcedNetwork is the network on which the agents announce, empty while others do. It is asked for often, hence apart
 // from what takes a look at the kernel.
 func (p *process) announcedNetwork() string {
-	s := eligibility.Situation{}
+	s := eligibility.State{}
 	s.View, s.Sampled = p.station.View()
 	return s.Network()
 }
 
 // situation is what is known of node and cluster.
-func (p *process) situation() eligibility.Situation {
-	s := eligibility.Situation{Node: p.watcher.Node(), LocalReady: p.local.Ready}
+func (p *process) situation() eligibility.State {
+	s := eligibility.State{Node: p.watcher.Node(), LocalReady: p.local.Ready}
 	s.View, s.Sampled = p.station.View()
 	s.Services, s.Listed = p.watcher.Services()
 	if link, err := packet.Look(s.View.Report.Interface); err == nil {
@@ -160,7 +160,7 @@ func (p *process) askGateway(ctx context.Context) bool {
 			questions = append(questions, arp.Question{Target: b.Gateway, Source: p.ownAddress()})
 		}
 	}
-	asker := arp.NewAsker()
+	asker := arp.NewProber()
 	asker.Rounds, asker.Interval = gatewayRounds, gatewayInterval
 	answers, err := asker.Ask(ctx, view.Report.Interface, questions)
 	if err != nil {

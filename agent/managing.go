@@ -108,12 +108,12 @@ type keeper interface {
 
 // vlanKeeper counts its repairs.
 type vlanKeeper struct {
-	*vlan.Keeper
+	*vlan.Reconciler
 	repairs atomic.Int64
 }
 
 // keepers are those of what is managed; event tells on the Node.
-func (m managing) keepers(st *nodestate.Station, asker *arp.Asker, event func(warning bool, reason, message string)) (keepers []keeper) {
+func (m managing) keepers(st *nodestate.NodeState, asker *arp.Prober, event func(warning bool, reason, message string)) (keepers []keeper) {
 	// One journal: both write the record of the VLAN interface.
 	journal := &ownership.Journal{}
 	expected := func() check.Expected {
@@ -125,8 +125,8 @@ func (m managing) keepers(st *nodestate.Station, asker *arp.Asker, event func(wa
 	}
 	if m.vlan {
 		k := &vlanKeeper{}
-		k.Keeper = vlan.New(vlan.Config{
-			Expected: expected, Kernel: vlan.System{Journal: journal}, Asker: asker, Watch: netstate.Watch, Hindrance: st.Hindrance,
+		k.Reconciler = vlan.New(vlan.Config{
+			Expected: expected, Kernel: vlan.System{Journal: journal}, Asker: asker, Watch: netstate.Watch, Hindrance: st.BlockedReason,
 			Tell: func(e vlan.Event) {
 				if e.Reason == vlan.ReasonRepaired {
 					k.repairs.Add(1)
@@ -138,7 +138,7 @@ func (m managing) keepers(st *nodestate.Station, asker *arp.Asker, event func(wa
 	}
 	if m.returnPath {
 		keepers = append(keepers, returnpath.New(returnpath.Config{
-			Expected: expected, Bits: m.bits, Journal: journal, Hindrance: st.Hindrance,
+			Expected: expected, Bits: m.bits, Journal: journal, Hindrance: st.BlockedReason,
 			Watches: []func(context.Context, func()) error{netstate.Watch, returnpath.WatchTable},
 			Tell:    func(n returnpath.Notice) { event(n.Warning, n.Reason, n.Message) },
 		}))
@@ -155,7 +155,7 @@ func standing(keepers []keeper) (managed []metricsserver.Managed) {
 			managed = append(managed, metricsserver.Managed{
 				Kind: manageVLAN, Interface: s.Interface, Healthy: s.Interface != "" && s.Problem == "", Repairs: int(k.repairs.Load()),
 			})
-		case *returnpath.Keeper:
+		case *returnpath.Reconciler:
 			s := k.Status()
 			managed = append(managed, metricsserver.Managed{Kind: manageReturnPath, Interface: s.Interface, Healthy: s.Managing && s.Problem == "", Repairs: s.Repairs})
 		}

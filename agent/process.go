@@ -59,13 +59,13 @@ type process struct {
 	health    *metricsserver.Health
 	publisher *conditions.Publisher
 	watcher   *nodewatch.Watcher
-	station   *nodestate.Station
+	station   *nodestate.NodeState
 	reader    *netstate.Reader
-	asker     *arp.Asker
+	asker     *arp.Prober
 	responder *responder.Responder
-	herald    *speaker.Herald
+	herald    *speaker.Speaker
 	addresses *vip.Watcher
-	tidings   *events.Tidings
+	tidings   *events.Recorder
 	local     *localhealth.Asker
 
 	parts []part
@@ -74,7 +74,7 @@ type process struct {
 // newProcess builds the agent of a Node; it starts nothing.
 func newProcess(name string, f runFlags, managed managing, clients clients, recorder record.EventRecorder) *process {
 	p := &process{
-		name: name, flags: f, client: clients.main, recorder: recorder, reader: netstate.NewReader(), asker: arp.NewAsker(),
+		name: name, flags: f, client: clients.main, recorder: recorder, reader: netstate.NewReader(), asker: arp.NewProber(),
 		metrics: metricsserver.NewMetrics(version.Get().GitVersion, name),
 		health:  metricsserver.NewHealth(max(staleFloor, staleFactor*f.interval), time.Now()),
 	}
@@ -108,7 +108,7 @@ func (p *process) followNode(managed managing) {
 }
 
 // sample judges the node's own way to the public network.
-func (p *process) sample() *sampler.Monitor {
+func (p *process) sample() *sampler.Sampler {
 	samples := sampler.New(sampler.Config{
 		Reader: p.reader, Asker: p.asker, Expected: p.station.Expected, Watch: p.reader.Watch, Interval: p.flags.interval, Tell: p.station.Sample,
 	})
@@ -128,7 +128,7 @@ func (p *process) keep(managed managing) []keeper {
 // listen judges the announcement of addresses, each time that the node was judged, too.
 func (p *process) listen(keepers []keeper) metricsserver.Sources {
 	elections := kubevip.NewReader(p.client.CoordinationV1(), p.flags.kubeVIPNamespace, p.name)
-	owners := vip.NewRoster(p.client.CoreV1().Nodes())
+	owners := vip.NewMACTable(p.client.CoreV1().Nodes())
 	p.addresses = vip.New(vip.Config{
 		Node: p.name, Asker: p.asker, Router: p.reader, Elections: elections, Owners: owners,
 		View: p.station.View, Services: p.watcher.Services, Reported: p.station.ReportedBefore, Interval: p.flags.announcementInterval,
@@ -154,7 +154,7 @@ func (p *process) listen(keepers []keeper) metricsserver.Sources {
 
 // live shows the world that the agent lives.
 func (p *process) live() {
-	p.add(&lease.Keeper{
+	p.add(&lease.Renewer{
 		Leases: p.client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: p.name, Node: p.publisher.Observed, OnRenew: p.metrics.Renewed,
 	}, metricsserver.NewServer(p.flags.metricsAddress, p.metrics, p.health))
 }

@@ -16,7 +16,7 @@ import (
 
 // tellEvent has the addresses looked at when one moved, and tells people what happened.
 func (p *process) tellEvent(e speaker.Event) {
-	if e.Kind == election.Took || e.Kind == election.Gave {
+	if e.Kind == election.BecameOwner || e.Kind == election.LostOwnership {
 		p.addresses.Wake()
 	}
 	if n, is := p.tidings.Of(e.Event, time.Now()); is {

@@ -30,7 +30,7 @@ const (
 type life struct {
 	// ctx ends when the controllers have to.
 	ctx      context.Context
-	handover *leader.Handover
+	handover *leader.Leadership
 	// direct reaches the Kubernetes API past the handover; nil before the framework has built its clients.
 	direct *rest.Config
 }

@@ -40,7 +40,7 @@ type Election struct {
 
 // Elect has MayChange refuse what the process may not do while another replica may be the leader. Without it,
 // as without leader election, MayChange refuses nothing.
-func (h *Handover) Elect(election Election) {
+func (h *Leadership) Elect(election Election) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.election = &election
@@ -50,7 +50,7 @@ func (h *Handover) Elect(election Election) {
 // of the election. The time of a renewal is that before its request was sent, so that no other replica counts
 // from an earlier one. It must be called immediately before a change is sent: a process can be stopped for any
 // time between a decision and the request, and goes on without knowing. What was sent before cannot be called back.
-func (h *Handover) MayChange() error {
+func (h *Leadership) MayChange() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.election == nil {
@@ -88,7 +88,7 @@ func (i instant) since(earlier instant) time.Duration {
 }
 
 // noteRenewal notes that a server accepted a Lease that names the process as its holder.
-func (h *Handover) noteRenewal(key types.NamespacedName, sent instant) {
+func (h *Leadership) noteRenewal(key types.NamespacedName, sent instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.renewed[key] = sent
@@ -97,7 +97,7 @@ func (h *Handover) noteRenewal(key types.NamespacedName, sent instant) {
 // readLease passes on a request that reads one Lease. If that Lease was acquired by the process and has another
 // holder, the process leads no longer: the leader election would find out, but go on trying until its deadline.
 // An empty holder counts too, because another replica may have led, and ended, in the meantime.
-func (h *Handover) readLease(base http.RoundTripper, request *http.Request, key types.NamespacedName) (*http.Response, error) {
+func (h *Leadership) readLease(base http.RoundTripper, request *http.Request, key types.NamespacedName) (*http.Response, error) {
 	response, err := base.RoundTrip(request)
 	if err != nil || response.StatusCode != http.StatusOK {
 		return response, err
@@ -114,7 +114,7 @@ func (h *Handover) readLease(base http.RoundTripper, request *http.Request, key 
 	return response, nil
 }
 
-func (h *Handover) noteHolder(key types.NamespacedName, holder string) {
+func (h *Leadership) noteHolder(key types.NamespacedName, holder string) {
 	h.mu.Lock()
 	_, acquired := h.renewed[key]
 	if !acquired || holder == h.held[key] || h.election == nil || h.lost || h.releasing {

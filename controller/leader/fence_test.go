@@ -35,7 +35,7 @@ func (s *store) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // candidate is a process that is elected through a store.
 type candidate struct {
-	*Handover
+	*Leadership
 	t     *testing.T
 	store *store
 	lost  []string // the holders that ended it
@@ -43,7 +43,7 @@ type candidate struct {
 
 func newCandidate(t *testing.T) *candidate {
 	t.Helper()
-	c := &candidate{Handover: New(), t: t, store: &store{t: t, status: http.StatusOK}}
+	c := &candidate{Leadership: New(), t: t, store: &store{t: t, status: http.StatusOK}}
 	c.Elect(Election{RenewDeadline: deadline, Lost: func(holder string) { c.lost = append(c.lost, holder) }})
 	return c
 }

@@ -1,6 +1,6 @@
 // Package election decides which node answers for which address of a Service: the pure core of the agents' own announcer.
 //
-// A [Core] is what one node knows. It is stepped with a time and an [Input] and returns an [Output]; it has no clock, no
+// A [Election] is what one node knows. It is stepped with a time and an [Input] and returns an [Output]; it has no clock, no
 // goroutine and no I/O, so a test can lay every course of events before it.
 //
 // The owners of all addresses of a public network stand in one API object, the [View]. It is changed only by

@@ -31,7 +31,7 @@ type peer struct {
 }
 
 // hear takes a heartbeat.
-func (c *Core) hear(h *Heartbeat) {
+func (c *Election) hear(h *Heartbeat) {
 	id := IDOf(h.Node)
 	if h.Node == c.Node {
 		c.hearSelf(h)
@@ -46,7 +46,7 @@ func (c *Core) hear(h *Heartbeat) {
 		c.peers[id] = p
 	case h.Boot < p.last.Boot && c.heard(p), h.Boot == p.last.Boot && h.Sequence <= p.last.Sequence:
 		return // a former life, or overtaken on the way
-	case c.now-p.at >= c.rules.silence:
+	case c.now-p.at >= c.rules.suspectTimeout:
 		p.since = c.now
 	}
 	c.noteFlags(p, h)
@@ -67,14 +67,14 @@ func (c *Core) hear(h *Heartbeat) {
 }
 
 // noteFlags notes what makes the answers to a heartbeat urgent, and the state of a node new.
-func (c *Core) noteFlags(p *peer, h *Heartbeat) {
+func (c *Election) noteFlags(p *peer, h *Heartbeat) {
 	if p.last == nil || p.last.Flags != h.Flags || p.last.Number != h.Number || !slices.Equal(p.last.Unfit, h.Unfit) {
 		c.changed = true
 	}
 }
 
 // countAck counts the acknowledgement in a node's newest heartbeat, if it counts.
-func (c *Core) countAck(p *peer) {
+func (c *Election) countAck(p *peer) {
 	sequence, said := p.last.says(c.id)
 	if !said || sequence <= Refused || c.view == nil {
 		return
@@ -92,7 +92,7 @@ func (c *Core) countAck(p *peer) {
 	p.ackedAt = max(p.ackedAt, sent.at)
 }
 
-func (c *Core) noteBehind(p *peer) {
+func (c *Election) noteBehind(p *peer) {
 	switch {
 	case c.view == nil || p.last.Number >= c.view.Number:
 		p.behindSince = never
@@ -102,39 +102,41 @@ func (c *Core) noteBehind(p *peer) {
 }
 
 // hearSelf takes a heartbeat of another agent with our own name: the one that was started later stays.
-func (c *Core) hearSelf(h *Heartbeat) {
+func (c *Election) hearSelf(h *Heartbeat) {
 	if h.Boot <= c.Boot || !c.rules.yields {
 		return
 	}
-	if c.now-c.impostorAt >= c.rules.silence {
-		c.tell(Impostor, "")
+	if c.now-c.duplicateAt >= c.rules.suspectTimeout {
+		c.record(DuplicateMember, "")
 	}
-	c.impostorAt = c.now
+	c.duplicateAt = c.now
 }
 
 // deposed tells whether a later agent of our own name is heard.
-func (c *Core) deposed() bool { return c.now-c.impostorAt < c.rules.silence }
+func (c *Election) deposed() bool { return c.now-c.duplicateAt < c.rules.suspectTimeout }
 
-// rested tells whether this agent is long enough at work to have a voice: nobody supports a former life of it, and what
+// startedUp tells whether this agent is long enough at work to have a voice: nobody supports a former life of it, and what
 // it does not hear is silent.
-func (c *Core) rested() bool { return !c.rules.restQuietly || c.now-c.begun >= c.rules.silence }
+func (c *Election) startedUp() bool {
+	return !c.rules.startUpDelay || c.now-c.begun >= c.rules.suspectTimeout
+}
 
-// acknowledged tells whether a node is supported at the moment.
-func (c *Core) acknowledges(p *peer) bool {
-	return p != nil && c.now-p.supportedAt < c.rules.silence
+// acknowledge tells whether a node is supported at the moment.
+func (c *Election) acknowledges(p *peer) bool {
+	return p != nil && c.now-p.supportedAt < c.rules.suspectTimeout
 }
 
 // silent tells whether a node has not been supported for long enough.
-func (c *Core) silent(id ID) bool {
+func (c *Election) silent(id ID) bool {
 	last := c.resumed
 	if p := c.peers[id]; p != nil {
 		last = max(last, p.supportedAt)
 	}
-	return c.now-last >= c.rules.silence
+	return c.now-last >= c.rules.suspectTimeout
 }
 
 // noteSilent notes who has become silent, which others are waiting to be told, and who has not.
-func (c *Core) noteSilent() {
+func (c *Election) noteSilent() {
 	for id, p := range c.peers {
 		if silent := c.silent(id); silent != p.silent {
 			p.silent, c.urgent, c.changed = silent, true, true
@@ -143,12 +145,12 @@ func (c *Core) noteSilent() {
 }
 
 // heard tells whether anything is heard of a node.
-func (c *Core) heard(p *peer) bool { return p != nil && c.now-p.at < c.rules.silence }
+func (c *Election) heard(p *peer) bool { return p != nil && c.now-p.at < c.rules.suspectTimeout }
 
 // forget drops nodes that are not heard any more and have no voice.
-func (c *Core) forget() {
+func (c *Election) forget() {
 	for id, p := range c.peers {
-		if c.now-p.at > c.rules.holdMost && (c.view == nil || !c.view.has(p.name)) {
+		if c.now-p.at > c.rules.holdDownMax && (c.view == nil || !c.view.has(p.name)) {
 			delete(c.peers, id)
 		}
 	}

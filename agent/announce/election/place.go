@@ -29,11 +29,11 @@ type candidate struct {
 
 // placing knows who takes addresses in a view that is made.
 type placing struct {
-	core       *Core
+	core       *Election
 	candidates []*candidate
 }
 
-func (c *Core) placing(next *View) *placing {
+func (c *Election) placing(next *View) *placing {
 	p := &placing{core: c}
 	loads := map[string]int{}
 	for _, owner := range next.Owners {
@@ -49,7 +49,7 @@ func (c *Core) placing(next *View) *placing {
 }
 
 // standing returns the flags of a member as far as it can take addresses; other is nil for this node.
-func (c *Core) standing(m string) (flags Flags, other *peer) {
+func (c *Election) standing(m string) (flags Flags, other *peer) {
 	if m == c.Node {
 		return c.flags(), nil
 	}
@@ -60,7 +60,7 @@ func (c *Core) standing(m string) (flags Flags, other *peer) {
 	return p.last.Flags, p
 }
 
-func (c *Core) isBehind(p *peer) bool {
+func (c *Election) isBehind(p *peer) bool {
 	return p.behindSince != never && c.now-p.behindSince >= c.rules.behind
 }
 
@@ -68,7 +68,7 @@ func (c *Core) isBehind(p *peer) bool {
 func (p *placing) fits(k *candidate, a netip.Addr) bool { return p.core.fits(k.peer, a) }
 
 // fits tells whether a node, nil for this one, can serve an address, as far as is known.
-func (c *Core) fits(other *peer, a netip.Addr) bool {
+func (c *Election) fits(other *peer, a netip.Addr) bool {
 	if other == nil {
 		fits, wanted := c.facts.Wanted[a]
 		return fits || !wanted
@@ -108,7 +108,7 @@ func (p *placing) better(k, than *candidate, subject string) bool {
 }
 
 // untended tells whether an address wants a better owner, and whether one is new.
-func (c *Core) untended() (misplaced, fresh bool) {
+func (c *Election) untended() (misplaced, fresh bool) {
 	if c.facts.Known {
 		for a := range c.facts.Wanted {
 			if _, known := c.view.Owners[a]; !known {
@@ -118,7 +118,7 @@ func (c *Core) untended() (misplaced, fresh bool) {
 		}
 	}
 	if !fresh {
-		c.desk.freshAt = c.now
+		c.api.freshAt = c.now
 	}
 	var p *placing
 	unable := map[string]bool{}
@@ -138,7 +138,7 @@ func (c *Core) untended() (misplaced, fresh bool) {
 
 // misplaced tells whether the owner of an address is none, or is heard and cannot serve it. An owner that is not heard is
 // the matter of a removal.
-func (c *Core) misplaced(a netip.Addr, owner Owner, unable map[string]bool) bool {
+func (c *Election) misplaced(a netip.Addr, owner Owner, unable map[string]bool) bool {
 	if owner.Node == "" {
 		return true
 	}
@@ -157,7 +157,7 @@ func (c *Core) misplaced(a netip.Addr, owner Owner, unable map[string]bool) bool
 }
 
 // unwanted tells whether an address is to be dropped.
-func (c *Core) unwanted() bool {
+func (c *Election) unwanted() bool {
 	if !c.facts.Known {
 		return false
 	}
@@ -170,7 +170,7 @@ func (c *Core) unwanted() bool {
 }
 
 // tending gives owners to addresses that want one, and drops those that nobody wants.
-func (c *Core) tending() *proposal {
+func (c *Election) tending() *proposal {
 	next := c.view.next()
 	dropped := false
 	if since, unwanted := c.pending["drop"]; unwanted && c.now-since >= c.rules.drop {
@@ -190,7 +190,7 @@ func (c *Core) tending() *proposal {
 	return c.tended(next, p, moved || dropped)
 }
 
-func (c *Core) drop(next *View) bool {
+func (c *Election) drop(next *View) bool {
 	dropped := false
 	for _, a := range c.addresses {
 		if _, wanted := c.facts.Wanted[a]; !wanted {
@@ -202,7 +202,7 @@ func (c *Core) drop(next *View) bool {
 }
 
 // tended adds the addresses that are new.
-func (c *Core) tended(next *View, p *placing, changed bool) *proposal {
+func (c *Election) tended(next *View, p *placing, changed bool) *proposal {
 	if c.facts.Known {
 		fresh := make([]netip.Addr, 0, len(c.facts.Wanted))
 		for a := range c.facts.Wanted {

@@ -6,8 +6,8 @@ import (
 )
 
 // changes lists what is to be done by one node or another, the urgent first.
-func (c *Core) changes() []change {
-	if c.desk.absent {
+func (c *Election) changes() []change {
+	if c.api.absent {
 		return c.rebuilding()
 	}
 	if c.view == nil || c.seen != c.view.Number {
@@ -19,33 +19,33 @@ func (c *Core) changes() []change {
 	var all []change
 	for _, m := range c.view.Members {
 		if m != c.Node && c.removable(m) {
-			all = append(all, change{"remove/" + m, 0, c.rules.step, func() *proposal { return c.removal(m, RemovedMember) }})
+			all = append(all, change{"remove/" + m, 0, c.rules.step, func() *proposal { return c.removal(m, MemberFailed) }})
 		}
 	}
 	if len(all) > 0 {
 		return all
 	}
 	if misplaced, fresh := c.untended(); misplaced || fresh && !c.gathering() {
-		all = append(all, change{"tend", 0, c.rules.easy, c.tending})
+		all = append(all, change{"tend", 0, c.rules.relaxed, c.tending})
 	}
 	if c.unwanted() {
-		all = append(all, change{"drop", c.rules.drop, c.rules.easy, c.tending})
+		all = append(all, change{"drop", c.rules.drop, c.rules.relaxed, c.tending})
 	}
 	if m := c.parting(); m != "" {
-		all = append(all, change{"part/" + m, 0, c.rules.easy, func() *proposal { return c.removal(m, Parted) }})
+		all = append(all, change{"part/" + m, 0, c.rules.relaxed, func() *proposal { return c.removal(m, MemberLeft) }})
 	}
 	if m := c.joining(); m != "" {
-		all = append(all, change{"join/" + m, c.rules.interval, c.rules.easy, func() *proposal { return c.joined(m) }})
+		all = append(all, change{"join/" + m, c.rules.interval, c.rules.relaxed, func() *proposal { return c.joined(m) }})
 	}
 	return all
 }
 
 // rebuilding is for an object that is missing or cannot be read. Whoever knows the newest view restores it; a new one is
 // made where for some time nobody is heard who knows it.
-func (c *Core) rebuilding() []change {
+func (c *Election) rebuilding() []change {
 	if c.view != nil && c.view.Number == c.seen {
-		return []change{{"restore", 0, c.rules.easy, func() *proposal {
-			return c.propose(c.view.next(), Event{Kind: Rebuilt})
+		return []change{{"restore", 0, c.rules.relaxed, func() *proposal {
+			return c.propose(c.view.next(), Event{Kind: ViewRebuilt})
 		}}}
 	}
 	for _, p := range c.peers {
@@ -56,56 +56,56 @@ func (c *Core) rebuilding() []change {
 	return []change{{"rebuild", c.rules.cold, 0, func() *proposal {
 		number := max(c.First, c.seen+1)
 		return c.propose(&View{Number: number, Members: []string{c.Node}, Changed: number, Joined: c.Node,
-			Owners: map[netip.Addr]Owner{}}, Event{Kind: Rebuilt})
+			Owners: map[netip.Addr]Owner{}}, Event{Kind: ViewRebuilt})
 	}}}
 }
 
 // catchingUp is for a view whose number is lower than what somebody has seen, of an object that was deleted since: it gets
 // a higher one.
-func (c *Core) catchingUp() []change {
-	if c.view == nil || c.desk.chased < c.rules.chase {
+func (c *Election) catchingUp() []change {
+	if c.view == nil || c.api.chased < c.rules.chase {
 		return nil
 	}
-	return []change{{"catch up", 0, c.rules.easy, func() *proposal {
+	return []change{{"catch up", 0, c.rules.relaxed, func() *proposal {
 		next := c.view.next()
 		next.Number = c.seen + 1
-		return c.propose(next, Event{Kind: Rebuilt})
+		return c.propose(next, Event{Kind: ViewRebuilt})
 	}}}
 }
 
 // succession is for a node that is no member: it takes over when all members are certainly off.
-func (c *Core) succession() []change {
+func (c *Election) succession() []change {
 	for _, m := range c.view.Members {
 		if !c.facts.Gone[m] {
 			return nil
 		}
 	}
-	return []change{{"succeed", c.rules.silence, 0, func() *proposal {
+	return []change{{"succeed", c.rules.suspectTimeout, 0, func() *proposal {
 		next := c.view.next()
 		next.Members, next.Changed, next.Removed, next.Joined = []string{c.Node}, next.Number, "", c.Node
 		for a, o := range next.Owners {
 			next.Owners[a] = Owner{Epoch: next.Number, Since: o.Since}
 		}
-		return c.propose(next, Event{Kind: JoinedMember, Node: c.Node})
+		return c.propose(next, Event{Kind: MemberJoined, Node: c.Node})
 	}}}
 }
 
 // removable tells whether a member is to be removed: it is silent, and it can find no majority.
-func (c *Core) removable(m string) bool {
+func (c *Election) removable(m string) bool {
 	id := IDOf(m)
-	if !c.silent(id) && !c.gone(id) || !c.connected() || c.rules.settledRemoval && c.settled() < c.view.Changed && !c.lost(id) {
+	if !c.silent(id) && !c.gone(id) || !c.connected() || c.rules.stableRemoval && c.stable() < c.view.Changed && !c.lost(id) {
 		return false
 	}
-	return !c.rules.votes || c.votes(id, c.members, 0, true) >= c.rules.blocking(len(c.members))
+	return !c.rules.quorum || c.quorum(id, c.members, 0, true) >= c.rules.blocking(len(c.members))
 }
 
 // lost tells whether a member can find a majority neither by the view nor by that before the members changed, although it has
 // not been seen that a majority knows of the change: who was removed then, and is alive, has to say so, too. Otherwise a node
 // that dies just after another one was removed would leave a view whose members can never agree.
-func (c *Core) lost(id ID) bool { return c.view.Removed != "" && c.blocked(id, c.view.Changed) }
+func (c *Election) lost(id ID) bool { return c.view.Removed != "" && c.blocked(id, c.view.Changed) }
 
 // removal removes a member, for a reason, and gives its addresses to others.
-func (c *Core) removal(m string, why EventKind) *proposal {
+func (c *Election) removal(m string, why EventKind) *proposal {
 	next := c.view.next()
 	next.remove(m)
 	taken := c.placing(next)
@@ -118,8 +118,8 @@ func (c *Core) removal(m string, why EventKind) *proposal {
 }
 
 // parting is a member that leaves, or a witness that is not needed, and owns nothing; empty when there is none.
-func (c *Core) parting() string {
-	if len(c.members) < 2 || c.settled() < c.view.Changed {
+func (c *Election) parting() string {
+	if len(c.members) < 2 || c.stable() < c.view.Changed {
 		return ""
 	}
 	owns := map[string]bool{}
@@ -140,7 +140,7 @@ func (c *Core) parting() string {
 }
 
 // witnesses counts the members that can never take addresses.
-func (c *Core) witnesses() int {
+func (c *Election) witnesses() int {
 	n := 0
 	for _, id := range c.members {
 		if id == c.id && c.facts.Witness {
@@ -153,13 +153,13 @@ func (c *Core) witnesses() int {
 }
 
 // surplus tells whether there is a witness too many: one is of use where the others are even in number, and more never.
-func (c *Core) surplus(witnesses int) bool {
+func (c *Election) surplus(witnesses int) bool {
 	return witnesses > 1 || witnesses == 1 && (len(c.members)-1)%2 == 1
 }
 
 // joining is a node that is to become a member: it hears a majority of the members, and they hear it. It is empty when there
 // is none.
-func (c *Core) joining() string {
+func (c *Election) joining() string {
 	if len(c.members) >= c.rules.members || c.rules.establishedJoin && c.agreed() < c.view.Changed {
 		return ""
 	}
@@ -179,7 +179,7 @@ func (c *Core) joining() string {
 }
 
 // mutual tells whether a majority of the members and a node hear each other.
-func (c *Core) mutual(p *peer) bool {
+func (c *Election) mutual(p *peer) bool {
 	n := 0
 	for _, id := range c.members {
 		if !p.last.hears(id) {
@@ -196,8 +196,8 @@ func (c *Core) mutual(p *peer) bool {
 
 // gathering tells whether addresses that are new wait for nodes that are about to become members, so that those who start
 // first do not get all of them. It does not last: a node may ask for ever.
-func (c *Core) gathering() bool {
-	if c.now-c.desk.freshAt >= c.rules.gather {
+func (c *Election) gathering() bool {
+	if c.now-c.api.freshAt >= c.rules.gather {
 		return false
 	}
 	for _, p := range c.peers {
@@ -209,28 +209,28 @@ func (c *Core) gathering() bool {
 }
 
 // collides tells whether the ID of a node is that of a member.
-func (c *Core) collides(id ID) bool { return id == c.id || slices.Contains(c.members, id) }
+func (c *Election) collides(id ID) bool { return id == c.id || slices.Contains(c.members, id) }
 
-func (c *Core) joined(m string) *proposal {
+func (c *Election) joined(m string) *proposal {
 	next := c.view.next()
 	next.join(m)
-	return c.propose(next, Event{Kind: JoinedMember, Node: m})
+	return c.propose(next, Event{Kind: MemberJoined, Node: m})
 }
 
 // propose makes a proposal of a view.
-func (c *Core) propose(next *View, events ...Event) *proposal {
+func (c *Election) propose(next *View, events ...Event) *proposal {
 	version := c.version
-	if c.desk.absent {
-		version = c.desk.version
+	if c.api.absent {
+		version = c.api.version
 	}
 	return &proposal{view: next, version: version, events: events}
 }
 
 // moved is the owner of an address after another one.
-func (c *Core) moved(before Owner, to string, number uint64) Owner {
+func (c *Election) moved(before Owner, to string, number uint64) Owner {
 	next := Owner{Node: to, Epoch: number}
 	switch {
-	case c.settled() >= before.Epoch && before.Node != "":
+	case c.stable() >= before.Epoch && before.Node != "":
 		next.Before = []string{before.Node}
 	case len(before.Before) > 0:
 		next.Before = before.Before

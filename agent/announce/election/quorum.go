@@ -6,20 +6,20 @@ import (
 )
 
 // renew says until when this node is supported by a majority of the members.
-func (c *Core) renew() {
+func (c *Election) renew() {
 	c.lease = c.supportedUntil()
 	if c.lease > c.now {
-		c.lapsed = false
-	} else if !c.lapsed {
-		c.lapsed = true
-		if len(c.holdings) > 0 && c.answers() {
-			c.tell(Lapsed, "")
+		c.leaseLost = false
+	} else if !c.leaseLost {
+		c.leaseLost = true
+		if len(c.owned) > 0 && c.answers() {
+			c.record(LeaseLost, "")
 		}
 	}
 }
 
-func (c *Core) supportedUntil() time.Duration {
-	if c.view == nil || !c.view.has(c.Node) || !c.rested() || c.deposed() || !c.facts.Link {
+func (c *Election) supportedUntil() time.Duration {
+	if c.view == nil || !c.view.has(c.Node) || !c.startedUp() || c.deposed() || !c.facts.Link {
 		return never
 	}
 	others := c.rules.majority(len(c.view.Members)) - 1
@@ -50,8 +50,8 @@ type mark struct {
 	at     time.Duration
 }
 
-// agree notes the highest number that a majority of the members is known to have seen.
-func (c *Core) agree() {
+// acknowledge notes the highest number that a majority of the members is known to have seen.
+func (c *Election) acknowledge() {
 	if c.view == nil {
 		return
 	}
@@ -73,30 +73,30 @@ func (c *Core) agree() {
 	if agreed := numbers[n-1]; agreed > c.agreed() {
 		c.marks = append(c.marks, mark{agreed, c.now})
 	}
-	for len(c.marks) > 1 && c.marks[1].at <= c.now-c.rules.silence {
+	for len(c.marks) > 1 && c.marks[1].at <= c.now-c.rules.suspectTimeout {
 		c.marks = c.marks[1:]
 	}
 }
 
 // agreed is the highest number that a majority of the members is known to have seen.
-func (c *Core) agreed() uint64 {
+func (c *Election) agreed() uint64 {
 	if len(c.marks) == 0 {
 		return 0
 	}
 	return c.marks[len(c.marks)-1].number
 }
 
-// settled is the highest number that a majority has been known to have seen for longer than a lease: nobody is supported
+// stable is the highest number that a majority has been known to have seen for longer than a lease: nobody is supported
 // any more by a view older than it.
-func (c *Core) settled() uint64 {
-	if len(c.marks) == 0 || c.marks[0].at > c.now-c.rules.silence {
+func (c *Election) stable() uint64 {
+	if len(c.marks) == 0 || c.marks[0].at > c.now-c.rules.suspectTimeout {
 		return 0
 	}
 	return c.marks[0].number
 }
 
-// votes counts the members that do not support a node, and those that are certainly off.
-func (c *Core) votes(against ID, among []ID, seen uint64, fresh bool) int {
+// quorum counts the members that do not support a node, and those that are certainly off.
+func (c *Election) quorum(against ID, among []ID, seen uint64, fresh bool) int {
 	n := 0
 	for _, id := range among {
 		p := c.peers[id]
@@ -116,21 +116,21 @@ func (c *Core) votes(against ID, among []ID, seen uint64, fresh bool) int {
 }
 
 // proven tells whether no predecessor can answer for an address that the view gives to this node.
-func (c *Core) proven(h *holding) bool {
-	if !c.rules.proof || c.settled() >= h.epoch || !c.rules.settledProof && c.agreed() >= h.epoch {
+func (c *Election) proven(h *ownership) bool {
+	if !c.rules.proof || c.stable() >= h.epoch || !c.rules.stableProof && c.agreed() >= h.epoch {
 		return true
 	}
-	for _, name := range h.before {
+	for _, name := range h.predecessors {
 		if name != c.Node && !c.stopped(name, h) {
 			return false
 		}
 	}
-	return len(h.before) > 0
+	return len(h.predecessors) > 0
 }
 
 // stopped tells whether a predecessor is known not to answer for an address by any view older than the one that gave the
 // address to this node.
-func (c *Core) stopped(name string, h *holding) bool {
+func (c *Election) stopped(name string, h *ownership) bool {
 	id := IDOf(name)
 	if c.gone(id) {
 		return true
@@ -145,20 +145,20 @@ func (c *Core) stopped(name string, h *holding) bool {
 
 // blocked tells whether so many members have seen a view and do not support a node that it finds no majority by an older
 // one. It needs to know who the members of that older view were.
-func (c *Core) blocked(id ID, epoch uint64) bool {
+func (c *Election) blocked(id ID, epoch uint64) bool {
 	among := c.members
 	if !c.rules.blockedProof {
 		epoch = 0
 	}
 	switch {
-	case c.view.Changed < epoch && c.settled() >= c.view.Changed, epoch == 0:
+	case c.view.Changed < epoch && c.stable() >= c.view.Changed, epoch == 0:
 	case c.view.Changed == epoch && c.view.Removed != "":
 		among = append(slices.Clip(among), IDOf(c.view.Removed))
 	default:
 		return false
 	}
-	return c.votes(id, among, epoch, false) >= c.rules.blocking(len(among))
+	return c.quorum(id, among, epoch, false) >= c.rules.blocking(len(among))
 }
 
 // gone tells whether a node is certainly off.
-func (c *Core) gone(id ID) bool { return c.goneIDs[id] }
+func (c *Election) gone(id ID) bool { return c.goneIDs[id] }

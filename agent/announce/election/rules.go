@@ -6,23 +6,23 @@ import "time"
 type rules struct {
 	// interval is the time between two heartbeats; up to a tenth of it is taken off by chance.
 	interval time.Duration
-	// silence is for how long a node must not have been acknowledged to be called silent.
-	silence time.Duration
+	// suspectTimeout is for how long a node must not have been acknowledged to be called silent.
+	suspectTimeout time.Duration
 	// lease is how long an acknowledged heartbeat is good for, from when it was sent. It is shorter than silence by more than
 	// clocks of two machines drift apart meanwhile.
 	lease time.Duration
 	// step is the time by which each further deputy waits longer for the death of a member, easy that for what is not urgent.
-	step, easy time.Duration
+	step, relaxed time.Duration
 	// drop is how long an address must be unwanted before it is dropped.
 	drop time.Duration
-	// hold is how long a node that was not ready takes no address that another one can take; it doubles up to holdMost.
-	hold, holdMost time.Duration
+	// holdDown is how long a node that was not ready takes no address that another one can take; it doubles up to holdDownMax.
+	holdDown, holdDownMax time.Duration
 	// cold is how long nobody may have been heard before a view is made from nothing.
 	cold time.Duration
 	// behind is for how long a node may work with an old view before its addresses are given to others.
 	behind time.Duration
-	// rejoin is the pause before a node that was removed is taken in again; it doubles up to hold.
-	rejoin time.Duration
+	// rejoinDelay is the pause before a node that was removed is taken in again; it doubles up to hold.
+	rejoinDelay time.Duration
 	// gather is how long addresses that are new wait for nodes that are about to become members.
 	gather time.Duration
 	// members is the most members of a view.
@@ -34,16 +34,16 @@ type rules struct {
 
 	// newerVoids: an acknowledgement does not count when its sender or this node has seen a newer view.
 	// sentTime: it counts from when the acknowledged heartbeat was sent, not from when it came back.
-	// restQuietly: an agent that starts has no voice for as long as its former life may be supported.
-	newerVoids, sentTime, restQuietly bool
-	// proof: a new owner waits until its predecessor cannot answer. settledProof: that a majority has seen the new view proves
+	// startUpDelay: an agent that starts has no voice for as long as its former life may be supported.
+	newerVoids, sentTime, startUpDelay bool
+	// proof: a new owner waits until its predecessor cannot answer. stableProof: that a majority has seen the new view proves
 	// it only after a lease. blockedProof: those who say that they do not hear it have to have seen the new view.
-	// frozenKeep: what is handed over is answered for no longer than the lease of the old view lasts.
-	proof, settledProof, blockedProof, frozenKeep bool
-	// votes: who finds a majority is not removed. settledRemoval: no member is removed before the last change of the members
+	// boundedDraining: what is handed over is answered for no longer than the lease of the old view lasts.
+	proof, stableProof, blockedProof, boundedDraining bool
+	// quorum: who finds a majority is not removed. stableRemoval: no member is removed before the last change of the members
 	// has been seen by a majority for a lease. establishedJoin: none comes before a majority has seen that, and
 	// hears it.
-	votes, settledRemoval, establishedJoin bool
+	quorum, stableRemoval, establishedJoin bool
 	// mutual: who does not hear us is not supported. askGateway: only those remove others whom the gateway answers.
 	// yields: an agent is silent that hears a later one of its own name.
 	mutual, askGateway, yields bool
@@ -51,25 +51,25 @@ type rules struct {
 
 func standardRules() rules {
 	return rules{
-		interval: StandardInterval,
-		silence:  300 * time.Millisecond,
-		lease:    290 * time.Millisecond,
-		step:     100 * time.Millisecond,
-		easy:     500 * time.Millisecond,
-		drop:     500 * time.Millisecond,
-		hold:     10 * time.Second,
-		holdMost: 5 * time.Minute,
-		cold:     2 * time.Second,
-		behind:   time.Second,
-		rejoin:   500 * time.Millisecond,
-		gather:   5 * time.Second,
-		members:  120,
-		chase:    5,
-		majority: majority,
-		blocking: blocking,
+		interval:       StandardInterval,
+		suspectTimeout: 300 * time.Millisecond,
+		lease:          290 * time.Millisecond,
+		step:           100 * time.Millisecond,
+		relaxed:        500 * time.Millisecond,
+		drop:           500 * time.Millisecond,
+		holdDown:       10 * time.Second,
+		holdDownMax:    5 * time.Minute,
+		cold:           2 * time.Second,
+		behind:         time.Second,
+		rejoinDelay:    500 * time.Millisecond,
+		gather:         5 * time.Second,
+		members:        120,
+		chase:          5,
+		majority:       majority,
+		blocking:       blocking,
 
-		newerVoids: true, proof: true, settledProof: true, blockedProof: true, votes: true, settledRemoval: true, establishedJoin: true,
-		restQuietly: true, frozenKeep: true, mutual: true, askGateway: true, yields: true, sentTime: true,
+		newerVoids: true, proof: true, stableProof: true, blockedProof: true, quorum: true, stableRemoval: true, establishedJoin: true,
+		startUpDelay: true, boundedDraining: true, mutual: true, askGateway: true, yields: true, sentTime: true,
 	}
 }
 
@@ -79,9 +79,9 @@ func (r rules) paced(interval time.Duration) rules {
 		return r
 	}
 	standard := r.interval
-	for _, d := range []*time.Duration{&r.interval, &r.silence, &r.lease, &r.step, &r.easy, &r.drop, &r.cold, &r.behind, &r.rejoin, &r.gather} {
+	for _, d := range []*time.Duration{&r.interval, &r.suspectTimeout, &r.lease, &r.step, &r.relaxed, &r.drop, &r.cold, &r.behind, &r.rejoinDelay, &r.gather} {
 		*d = time.Duration(float64(*d) * float64(interval) / float64(standard))
 	}
-	r.hold, r.holdMost = max(r.hold, 10*r.silence), max(r.holdMost, 100*r.silence)
+	r.holdDown, r.holdDownMax = max(r.holdDown, 10*r.suspectTimeout), max(r.holdDownMax, 100*r.suspectTimeout)
 	return r
 }

@@ -8,16 +8,16 @@ import (
 // TestPaced: another interval changes the times and not what they are to each other.
 func TestPaced(t *testing.T) {
 	standard := standardRules()
-	if standardRules().paced(0).silence != standard.silence || standard.paced(StandardInterval).lease != standard.lease {
+	if standardRules().paced(0).suspectTimeout != standard.suspectTimeout || standard.paced(StandardInterval).lease != standard.lease {
 		t.Error("the standard interval changes something")
 	}
 	for _, factor := range []int{2, 5, 50} {
 		slower := func(d time.Duration) time.Duration { return time.Duration(factor) * d }
 		r := standard.paced(slower(StandardInterval))
-		if r.interval != slower(standard.interval) || r.silence != slower(standard.silence) || r.lease != slower(standard.lease) || r.cold != slower(standard.cold) {
+		if r.interval != slower(standard.interval) || r.suspectTimeout != slower(standard.suspectTimeout) || r.lease != slower(standard.lease) || r.cold != slower(standard.cold) {
 			t.Errorf("%d times as slow: %+v", factor, r)
 		}
-		if r.lease >= r.silence || r.hold < r.silence || r.holdMost < r.hold {
+		if r.lease >= r.suspectTimeout || r.holdDown < r.suspectTimeout || r.holdDownMax < r.holdDown {
 			t.Errorf("%d times as slow, and the order is lost: %+v", factor, r)
 		}
 	}

@@ -143,7 +143,7 @@ func (w *world) deafen(m *machine, cut bool) {
 	}
 }
 
-// silence lets nobody hear a machine.
+// suspectTimeout lets nobody hear a machine.
 func (w *world) silence(m *machine, cut bool) {
 	for _, other := range w.nodes {
 		other.deaf[m.index] = cut

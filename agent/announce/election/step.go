@@ -81,9 +81,9 @@ type Output struct {
 	Events []Event
 	// Done tells a node that is leaving that its agent may end.
 	Done bool
-	// Anew tells a node that was silent because of a later agent of its name, which is gone, that it may begin anew, as a Core
+	// Restart tells a node that was silent because of a later agent of its name, which is gone, that it may begin anew, as a Core
 	// with a later Boot: others believe no former life.
-	Anew bool
+	Restart bool
 	// Next is when the next Tick is due.
 	Next time.Duration
 }
@@ -108,21 +108,21 @@ type EventKind string
 
 // The kinds of events.
 const (
-	// Took: the node began to answer for Address; Node is the predecessor, if there was one.
-	Took EventKind = "Took"
-	// Gave: the node ended to answer for Address; Node is the successor, if there is one.
-	Gave EventKind = "Gave"
-	// Lapsed: the node owns addresses and ceased to answer, as no majority of the members acknowledges it.
-	Lapsed EventKind = "Lapsed"
-	// RemovedMember, Parted and JoinedMember: this node changed the members by Node, which is silent, has handed all over, or
+	// BecameOwner: the node began to answer for Address; Node is the predecessor, if there was one.
+	BecameOwner EventKind = "BecameOwner"
+	// LostOwnership: the node ended to answer for Address; Node is the successor, if there is one.
+	LostOwnership EventKind = "LostOwnership"
+	// LeaseLost: the node owns addresses and ceased to answer, as no majority of the members acknowledges it.
+	LeaseLost EventKind = "LeaseLost"
+	// MemberFailed, Parted and JoinedMember: this node changed the members by Node, which is silent, has handed all over, or
 	// takes part now.
-	RemovedMember EventKind = "RemovedMember"
-	Parted        EventKind = "Parted"
-	JoinedMember  EventKind = "JoinedMember"
-	// Rebuilt: this node wrote a view where there was none, or none that could be read.
-	Rebuilt EventKind = "Rebuilt"
-	// Impostor: another agent uses the name of this Node and was started later; this one does not answer.
-	Impostor EventKind = "Impostor"
+	MemberFailed EventKind = "MemberFailed"
+	MemberLeft   EventKind = "MemberLeft"
+	MemberJoined EventKind = "MemberJoined"
+	// ViewRebuilt: this node wrote a view where there was none, or none that could be read.
+	ViewRebuilt EventKind = "ViewRebuilt"
+	// DuplicateMember: another agent uses the name of this Node and was started later; this one does not answer.
+	DuplicateMember EventKind = "DuplicateMember"
 )
 
 // Event is something to tell.

@@ -172,7 +172,7 @@ func TestLateAnswer(t *testing.T) {
 			told := 0
 			count := func(out Output) Output {
 				for _, e := range out.Events {
-					if e.Kind == Rebuilt {
+					if e.Kind == ViewRebuilt {
 						told++
 					}
 				}

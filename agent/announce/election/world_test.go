@@ -51,7 +51,7 @@ type machine struct {
 	w      *world
 	index  int
 	name   string
-	core   *Core
+	core   *Election
 	facts  Facts
 	boot   uint64
 	offset time.Duration
@@ -190,7 +190,7 @@ func (m *machine) resume() {
 	m.step(Tick{})
 }
 
-// tell gives the node its facts.
+// record gives the node its facts.
 func (m *machine) tell() {
 	f := m.facts
 	f.Wanted = map[netip.Addr]bool{}
@@ -242,7 +242,7 @@ func (m *machine) step(in Input) {
 		m.stop()
 		return
 	}
-	if out.Anew {
+	if out.Restart {
 		m.w.note("%s begins anew", m.name)
 		m.stop()
 		m.start()

@@ -75,13 +75,13 @@ func framesOf(h *election.Heartbeat, ring *Ring) (frames [][]byte) {
 }
 
 // listening is an ear that knows one key.
-func listening(t testing.TB) *ear {
+func listening(t testing.TB) *receiver {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(path, []byte(keyOf(1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return newEar(&Line{Config: Config{Node: "self", Boot: 7, Keys: NewKeyFile(path)}})
+	return newReceiver(&Transport{Config: Config{Node: "self", Boot: 7, Keys: NewKeyFile(path)}})
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -220,7 +220,7 @@ func TestRefused(t *testing.T) {
 
 func TestGuard(t *testing.T) {
 	now := time.Now()
-	var g guard
+	var g replayWindow
 	for i, step := range []struct {
 		node           string
 		boot, sequence uint64

@@ -32,10 +32,10 @@ const (
 
 // session is the life of one core.
 type session struct {
-	*Herald
+	*Speaker
 	network string
-	core    Core
-	line    *heartbeat.Line
+	core    Election
+	line    *heartbeat.Transport
 	store   Store
 	inbox   chan election.Input
 	// requests are those to the API server and to the gateway that are under way.
@@ -128,7 +128,7 @@ func (s *session) run(outer, ctx context.Context) error {
 		if !s.leaving && s.Network() != s.network {
 			return errElsewhere
 		}
-		if out.Anew {
+		if out.Restart {
 			return errAnew
 		}
 	}
@@ -183,7 +183,7 @@ func (s *session) step(ctx context.Context, in election.Input) election.Output {
 		s.askGateway(ctx)
 	}
 	for _, e := range out.Events {
-		s.tell(ctx, e)
+		s.record(ctx, e)
 	}
 	return out
 }
@@ -285,8 +285,8 @@ func (s *session) askGateway(ctx context.Context) {
 	})
 }
 
-// tell tells of an event, in the log and to whoever wants to know.
-func (s *session) tell(ctx context.Context, e election.Event) {
+// record tells of an event, in the log and to whoever wants to know.
+func (s *session) record(ctx context.Context, e election.Event) {
 	log := klog.FromContext(ctx)
 	var number uint64
 	s.note(func(state *State) {
@@ -294,23 +294,23 @@ func (s *session) tell(ctx context.Context, e election.Event) {
 			number = state.View.Number
 		}
 		switch e.Kind {
-		case election.Took:
+		case election.BecameOwner:
 			state.Took++
-		case election.Gave:
+		case election.LostOwnership:
 			state.Gave++
-		case election.Lapsed, election.RemovedMember, election.Parted, election.JoinedMember, election.Rebuilt, election.Impostor:
+		case election.LeaseLost, election.MemberFailed, election.MemberLeft, election.MemberJoined, election.ViewRebuilt, election.DuplicateMember:
 		}
 	})
 	switch e.Kind {
-	case election.Took:
+	case election.BecameOwner:
 		log.Info("Answering for an address", "address", e.Address, "before", e.Node, "view", number)
-	case election.Gave:
+	case election.LostOwnership:
 		log.Info("Ceased to answer for an address", "address", e.Address, "now", e.Node, "view", number)
-	case election.Lapsed:
+	case election.LeaseLost:
 		log.Info("Ceased to answer, no majority of the nodes hears this one", "view", number)
-	case election.Impostor:
+	case election.DuplicateMember:
 		log.Info("Answering for nothing: another agent has the name of this Node and was started later")
-	case election.RemovedMember, election.Parted, election.JoinedMember, election.Rebuilt:
+	case election.MemberFailed, election.MemberLeft, election.MemberJoined, election.ViewRebuilt:
 		log.Info("The view of the announcers changed", "event", e.Kind, "node", e.Node, "view", number)
 	}
 	s.Tell(Event{Event: e, Number: number})

@@ -16,32 +16,32 @@ import (
 )
 
 // failed notes what could not be done and returns it.
-func (k *Keeper) failed(err error) error {
+func (k *Reconciler) failed(err error) error {
 	problem := strings.ReplaceAll(err.Error(), "\n", "; ")
 	k.mu.Lock()
 	k.status.Managing, k.status.Problem, k.status.Clash = false, problem, false
 	k.mu.Unlock()
-	k.tell(Notice{Warning: true, Reason: ReasonFailed, Message: "the way of replies cannot be kept: " + problem})
+	k.record(Notice{Warning: true, Reason: ReasonFailed, Message: "the way of replies cannot be kept: " + problem})
 	return err
 }
 
-// hindered notes that nothing is done for a reason that others tell of.
-func (k *Keeper) hindered(why string) {
+// blocked notes that nothing is done for a reason that others tell of.
+func (k *Reconciler) blocked(why string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.status.Managing, k.status.Problem, k.status.Clash = false, why, false
 }
 
 // clashed notes that nothing is done because of somebody else.
-func (k *Keeper) clashed(problem string) {
+func (k *Reconciler) clashed(problem string) {
 	k.mu.Lock()
 	k.status.Managing, k.status.Problem, k.status.Clash = false, problem, true
 	k.mu.Unlock()
-	k.tell(Notice{Warning: true, Reason: ReasonMarkClash, Message: "the way of replies is not managed: " + problem})
+	k.record(Notice{Warning: true, Reason: ReasonMarkClash, Message: "the way of replies is not managed: " + problem})
 }
 
 // succeeded notes that the kernel is as it shall be, after the changes that were done.
-func (k *Keeper) succeeded(t target, o observed, done []string) {
+func (k *Reconciler) succeeded(t target, o observed, done []string) {
 	status := Status{Managing: len(t.blocks) > 0 && o.link != nil && o.link.up}
 	for _, b := range t.blocks {
 		status.Blocks = append(status.Blocks, b.CIDR.Masked())
@@ -69,7 +69,7 @@ func (k *Keeper) succeeded(t target, o observed, done []string) {
 		k.forget()
 		return
 	}
-	k.tell(notice)
+	k.record(notice)
 }
 
 // judge says what a pass that went well is worth telling. same tells that the same blocks were kept before.
@@ -104,8 +104,8 @@ func list(blocks []netip.Prefix) string {
 	return strings.Join(texts, ", ")
 }
 
-// tell hands a notice on, unless it is the one that was told last.
-func (k *Keeper) tell(n Notice) {
+// record hands a notice on, unless it is the one that was told last.
+func (k *Reconciler) record(n Notice) {
 	k.mu.Lock()
 	same := k.told == n
 	k.told = n
@@ -116,7 +116,7 @@ func (k *Keeper) tell(n Notice) {
 }
 
 // forget lets a failure that comes again after a while be told again.
-func (k *Keeper) forget() {
+func (k *Reconciler) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.told = Notice{}

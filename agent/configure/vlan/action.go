@@ -28,8 +28,8 @@ type Kernel interface {
 	DeleteAddress(index int, prefix netip.Prefix) error
 }
 
-// Asker asks by ARP, see l2.Asker.
-type Asker interface {
+// Prober asks by ARP, see l2.Prober.
+type Prober interface {
 	Ask(ctx context.Context, interfaceName string, questions []arp.Question) ([]arp.Answer, error)
 }
 
@@ -42,7 +42,7 @@ type action interface {
 // run carries out a plan.
 type run struct {
 	kernel Kernel
-	asker  Asker
+	asker  Prober
 	// made is the index of the link that the plan made; the plan could not know it.
 	made int
 }

@@ -30,7 +30,7 @@ func (note) silent()   {}
 func (forget) silent() {}
 
 // announce tells what was done.
-func (k *Keeper) announce(ctx context.Context, w want, before Seen, done []action) {
+func (k *Reconciler) announce(ctx context.Context, w want, before Seen, done []action) {
 	text := texts(done)
 	if text == "" {
 		return
@@ -43,21 +43,21 @@ func (k *Keeper) announce(ctx context.Context, w want, before Seen, done []actio
 	case target != nil && target.Ours:
 		reason = ReasonRepaired
 	}
-	k.tell(ctx, Event{Reason: reason, Message: text})
+	k.record(ctx, Event{Reason: reason, Message: text})
 }
 
 // report keeps the status, and tells when something new stands in the way.
-func (k *Keeper) report(ctx context.Context, status Status, reason string) {
+func (k *Reconciler) report(ctx context.Context, status Status, reason string) {
 	k.mu.Lock()
 	news := status.Problem != "" && status.Problem != k.status.Problem
 	k.status = status
 	k.mu.Unlock()
 	if news {
-		k.tell(ctx, Event{Warning: true, Reason: reason, Message: status.Problem})
+		k.record(ctx, Event{Warning: true, Reason: reason, Message: status.Problem})
 	}
 }
 
-func (k *Keeper) tell(ctx context.Context, e Event) {
+func (k *Reconciler) record(ctx context.Context, e Event) {
 	klog.FromContext(ctx).Info("The VLAN interface is managed", "warning", e.Warning, "reason", e.Reason, "message", e.Message)
 	if k.Tell != nil {
 		k.Tell(e)

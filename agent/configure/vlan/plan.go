@@ -23,7 +23,7 @@ func plan(w want, s Seen) (actions []action, problems []string) {
 		return actions, nil
 	}
 	if target == nil {
-		if problems = w.obstacles(s); len(problems) > 0 {
+		if problems = w.blockedReasons(s); len(problems) > 0 {
 			return actions, problems
 		}
 		made := w.unmade(s)
@@ -66,8 +66,8 @@ func (w want) mtu(s Seen) int {
 	return publicMTU
 }
 
-// obstacles say why the interface cannot be made beside what a person made.
-func (w want) obstacles(s Seen) []string {
+// blockedReasons say why the interface cannot be made beside what a person made.
+func (w want) blockedReasons(s Seen) []string {
 	var problems []string
 	for _, l := range s.Links {
 		if l.Ours && l.Record.Made {
@@ -119,7 +119,7 @@ func (w want) keep(l Link, s Seen) (actions []action, problems []string) {
 	if a := w.firstRecord(l, s, add); a != nil {
 		actions = append(actions, *a)
 	}
-	actions = append(actions, w.mendLink(l, s)...)
+	actions = append(actions, w.repairLink(l, s)...)
 	for _, p := range add {
 		actions = append(actions, addAddress{on{l.Index, l.Name}, p})
 	}
@@ -228,9 +228,9 @@ func (w want) raise(l Link, s Seen) bool {
 	return !l.Up && parent != nil && parent.Up
 }
 
-// mendLink makes the interface itself right. The MTU and the hardware address of an interface that a person made are
+// repairLink makes the interface itself right. The MTU and the hardware address of an interface that a person made are
 // theirs; the findings speak of them.
-func (w want) mendLink(l Link, s Seen) []action {
+func (w want) repairLink(l Link, s Seen) []action {
 	var actions []action
 	if mtu := w.mtu(s); l.Record.Made && l.MTU != mtu {
 		actions = append(actions, setMTU{on{l.Index, l.Name}, mtu})

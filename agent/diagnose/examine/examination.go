@@ -41,7 +41,7 @@ type Config struct {
 	// KubeVIPNamespace is where kube-vip runs.
 	KubeVIPNamespace string
 	Reader           sampler.Reader
-	Asker            sampler.Asker
+	Asker            sampler.Prober
 }
 
 // Examiner examines one node, once or again and again.
@@ -174,5 +174,5 @@ func (s scene) strays() []vip.Target {
 	if !s.cluster.listed {
 		return nil
 	}
-	return vip.Strays(s.cluster.services, s.view)
+	return vip.StaleAddresses(s.cluster.services, s.view)
 }

@@ -15,18 +15,18 @@ type Reader interface {
 	Routes(s check.Snapshot, questions []check.RouteQuestion) []check.RouteAnswer
 }
 
-// Asker asks the wire.
-type Asker interface {
+// Prober asks the wire.
+type Prober interface {
 	Ask(ctx context.Context, interfaceName string, questions []arp.Question) ([]arp.Answer, error)
 }
 
 // Look takes one full snapshot: the kernel, then the route look-ups and ARP questions that follow from it.
-func Look(ctx context.Context, reader Reader, asker Asker, expected check.Expected) (check.Snapshot, error) {
+func Look(ctx context.Context, reader Reader, asker Prober, expected check.Expected) (check.Snapshot, error) {
 	return look(ctx, reader, asker, expected, &wireMemory{})
 }
 
 // look takes a snapshot, with the answers of memory where these serve.
-func look(ctx context.Context, reader Reader, asker Asker, expected check.Expected, memory *wireMemory) (check.Snapshot, error) {
+func look(ctx context.Context, reader Reader, asker Prober, expected check.Expected, memory *wireMemory) (check.Snapshot, error) {
 	s, err := reader.Read(ctx)
 	if err != nil {
 		return s, err
@@ -57,7 +57,7 @@ func (m *wireMemory) recall(link string, asks []check.Question, now time.Time) (
 	return m.answers, true
 }
 
-func ask(ctx context.Context, asker Asker, link string, questions []check.Question) []check.ARPAnswer {
+func ask(ctx context.Context, asker Prober, link string, questions []check.Question) []check.ARPAnswer {
 	converted := make([]arp.Question, len(questions))
 	for i, q := range questions {
 		converted[i] = arp.Question(q)

@@ -128,7 +128,7 @@ func older(a, b *corev1.Node) bool {
 
 // Run writes until ctx ends.
 func (p *Publisher) Run(ctx context.Context) error {
-	var limit pace
+	var limit rate
 	// The first heartbeat is spread over the whole period, so that a rollout of the agents is no burst.
 	heartbeat := time.Now().Add(rand.N(Heartbeat))
 	for {
@@ -155,7 +155,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 
 // await waits until a write is allowed; false when ctx ended. News does not shorten the pause after a failure, only
 // another Node does, which has to learn everything.
-func (p *Publisher) await(ctx context.Context, limit *pace) bool {
+func (p *Publisher) await(ctx context.Context, limit *rate) bool {
 	for {
 		switch p.replaced.Wait(ctx, limit.wait(time.Now())) {
 		case loop.Ended:
@@ -204,7 +204,7 @@ func (p *Publisher) write(ctx context.Context, heartbeat bool) (wrote bool, err 
 	}
 	p.mu.Unlock()
 	for _, t := range transitions {
-		p.tell(ctx, updated, t)
+		p.record(ctx, updated, t)
 	}
 	return true, nil
 }
@@ -257,13 +257,13 @@ func (p *Publisher) confirm(ctx context.Context, node *corev1.Node, next []Trans
 	}
 	for kind, t := range p.unconfirmed {
 		if _, again := waiting[kind]; !again && t.shows(node) {
-			p.tell(ctx, node, t)
+			p.record(ctx, node, t)
 		}
 	}
 	p.unconfirmed = waiting
 }
 
-func (p *Publisher) tell(ctx context.Context, node *corev1.Node, t Transition) {
+func (p *Publisher) record(ctx context.Context, node *corev1.Node, t Transition) {
 	delete(p.unconfirmed, t.Type)
 	klog.FromContext(ctx).Info("Condition changed", "condition", t.Type, "status", t.Status, "was", t.From, "reason", t.Reason, "message", t.Message)
 	p.onTransition(node, t)

@@ -39,8 +39,8 @@ type Leases interface {
 	Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error)
 }
 
-// Keeper renews the Lease of one agent.
-type Keeper struct {
+// Renewer renews the Lease of one agent.
+type Renewer struct {
 	// Leases is the client for the namespace of the Lease, kube-system.
 	Leases Leases
 	// NodeName names the Node; the Lease is contract.AgentLeasePrefix and that name.
@@ -56,7 +56,7 @@ type Keeper struct {
 }
 
 // Run renews until ctx ends. A failed renewal is logged and tried again soon.
-func (k *Keeper) Run(ctx context.Context) error {
+func (k *Renewer) Run(ctx context.Context) error {
 	failures := 0
 	return loop.Run(ctx, func(ctx context.Context) time.Duration {
 		if k.Node() == nil {
@@ -78,7 +78,7 @@ func retryAfter(failures int) time.Duration {
 	return pause - rand.N(pause/4)
 }
 
-func (k *Keeper) attempt(ctx context.Context) error {
+func (k *Renewer) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	err := k.Renew(ctx)
@@ -89,7 +89,7 @@ func (k *Keeper) attempt(ctx context.Context) error {
 }
 
 // Renew writes the Lease once, creating it where there is none.
-func (k *Keeper) Renew(ctx context.Context) error {
+func (k *Renewer) Renew(ctx context.Context) error {
 	name := contract.AgentLeasePrefix + k.NodeName
 	if k.current == nil {
 		existing, err := k.Leases.Get(ctx, name, metav1.GetOptions{})
@@ -113,7 +113,7 @@ func (k *Keeper) Renew(ctx context.Context) error {
 	return nil
 }
 
-func (k *Keeper) create(ctx context.Context, name string) error {
+func (k *Renewer) create(ctx context.Context, name string) error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	k.fill(lease)
 	created, err := k.Leases.Create(ctx, lease, metav1.CreateOptions{})
@@ -126,7 +126,7 @@ func (k *Keeper) create(ctx context.Context, name string) error {
 
 // fill sets what the Lease says. An owner that is no more would have the garbage collector delete the Lease, so it is
 // replaced when another Node has taken the name.
-func (k *Keeper) fill(lease *coordinationv1.Lease) {
+func (k *Renewer) fill(lease *coordinationv1.Lease) {
 	now, seconds := metav1.NowMicro(), int32(Duration/time.Second)
 	lease.Spec.HolderIdentity = &k.NodeName
 	lease.Spec.LeaseDurationSeconds = &seconds

@@ -16,9 +16,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-func newKeeper(client *fake.Clientset) *Keeper {
+func newKeeper(client *fake.Clientset) *Renewer {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", UID: "u1"}}
-	return &Keeper{Leases: client.CoordinationV1().Leases("kube-system"), NodeName: "srv-a", Node: func() *corev1.Node { return node }}
+	return &Renewer{Leases: client.CoordinationV1().Leases("kube-system"), NodeName: "srv-a", Node: func() *corev1.Node { return node }}
 }
 
 func read(t *testing.T, client *fake.Clientset) *coordinationv1.Lease {

@@ -24,9 +24,9 @@ func (w *Watcher) judge(view View, all []subject) (opinions []opinion, findings 
 }
 
 // observation is all that is known of an address.
-func (w *Watcher) observation(view View, s subject, st *standing, now time.Time) Observation {
+func (w *Watcher) observation(view View, s subject, st *addressState, now time.Time) Observation {
 	o := view.observe(w.Router, s.Target)
-	changedAt := w.ear.Tell(&o, now)
+	changedAt := w.ear.Record(&o, now)
 	o.Gone = s.phase == gone
 	if o.Error == "" {
 		o.Error = st.unasked
@@ -49,7 +49,7 @@ func (w *Watcher) observation(view View, s subject, st *standing, now time.Time)
 
 // concerned tells whether the node asks the API server about an address: it has to do with it, reports it, or sees that
 // something is wrong that nobody has told yet.
-func (w *Watcher) concerned(view View, s subject, st *standing, o Observation) bool {
+func (w *Watcher) concerned(view View, s subject, st *addressState, o Observation) bool {
 	_, reporting := w.reported[s.Address]
 	return st.involved || reporting || (st.suspicious && !s.said(entryOf(o, view.mac()).State))
 }

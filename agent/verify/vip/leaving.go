@@ -15,7 +15,7 @@ const (
 )
 
 // part notes whether the address leaves while agents announce and this node says that somebody answers.
-func (st *standing) part(s subject, view View, said contract.AddressState) {
+func (st *addressState) part(s subject, view View, said contract.AddressState) {
 	switch {
 	case s.phase == published || view.Announcer != contract.AnnouncerAgent || said == "" || said == contract.AddressSilent:
 		st.leftAt = time.Time{}
@@ -26,7 +26,7 @@ func (st *standing) part(s subject, view View, said contract.AddressState) {
 }
 
 // lookForEnd has the address of a Service that leaves asked for again soon, until it is believed that nobody answers.
-func (st *standing) lookForEnd(held belief, now time.Time) {
+func (st *addressState) lookForEnd(held belief, now time.Time) {
 	if st.leftAt.IsZero() || now.Sub(st.leftAt) > farewells || held.entry.State == contract.AddressSilent {
 		return
 	}

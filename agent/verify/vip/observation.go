@@ -190,7 +190,7 @@ func returnBy(router Router, view View, o Observation) string {
 
 // Observe asks for the targets once. The sender address of the requests is the node's own, never that of a Service. Only
 // the end of ctx is an error; a question that could not be put is an observation.
-func Observe(ctx context.Context, asker Asker, router Router, view View, targets []Target) ([]Observation, error) {
+func Observe(ctx context.Context, asker Prober, router Router, view View, targets []Target) ([]Observation, error) {
 	source := view.source()
 	observations := make([]Observation, len(targets))
 	questions := make([]arp.Question, len(targets))

@@ -129,16 +129,16 @@ func (s *segment) gratuitous() {
 	defer s.mu.Unlock()
 	for _, m := range s.machines {
 		for a := range m.announces {
-			s.broadcast(arp.Claim{Address: a, MAC: m.mac, Target: a, Reply: true})
+			s.broadcast(arp.Announcement{Address: a, MAC: m.mac, Target: a, Reply: true})
 		}
 	}
 }
 
 // broadcast reaches every machine, the sender's own listener included.
-func (s *segment) broadcast(c arp.Claim) {
+func (s *segment) broadcast(c arp.Announcement) {
 	for _, m := range s.machines {
 		if m.watcher != nil {
-			m.watcher.Hear(arp.Heard{Claim: c, At: time.Now(), Own: c.MAC == m.mac})
+			m.watcher.Hear(arp.Heard{Announcement: c, At: time.Now(), Own: c.MAC == m.mac})
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (m *machine) Ask(ctx context.Context, _ string, questions []arp.Question) (
 	answers := make([]arp.Answer, len(questions))
 	for i, q := range questions {
 		m.requests++
-		m.broadcast(arp.Claim{Address: m.ip, MAC: m.mac, Target: q.Target})
+		m.broadcast(arp.Announcement{Address: m.ip, MAC: m.mac, Target: q.Target})
 		for _, other := range m.machines {
 			if other != m && !other.deaf && (other.answers[q.Target] || slices.Contains(other.carries[q.Target], vif)) {
 				answers[i].MACs, answers[i].Replied = append(answers[i].MACs, other.mac), true

@@ -66,7 +66,7 @@ func subjects(services []*corev1.Service, view View, reported contract.ReportedA
 			known[a] = subject{Target: Target{Address: a}, phase: gone}
 		}
 	}
-	for _, a := range strays(view) {
+	for _, a := range staleAddresses(view) {
 		if _, is := known[a]; !is {
 			known[a] = subject{Target: Target{Address: a}, phase: gone}
 		}
@@ -94,9 +94,9 @@ func addressesOf(s *corev1.Service) []netip.Addr {
 	return all
 }
 
-// strays are addresses that the kernel carries as announcers add them, a single address (/32) of the network's blocks,
+// staleAddresses are addresses that the kernel carries as announcers add them, a single address (/32) of the network's blocks,
 // and that are not the node's own.
-func strays(view View) []netip.Addr {
+func staleAddresses(view View) []netip.Addr {
 	network := view.Expected.Network
 	var all []netip.Addr
 	for _, a := range view.Snapshot.Addresses {

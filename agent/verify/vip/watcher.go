@@ -26,8 +26,8 @@ const (
 	breath = 500 * time.Millisecond
 )
 
-// Asker asks the wire.
-type Asker interface {
+// Prober asks the wire.
+type Prober interface {
 	Ask(ctx context.Context, interfaceName string, questions []arp.Question) ([]arp.Answer, error)
 }
 
@@ -50,7 +50,7 @@ type Owners interface {
 type Config struct {
 	// Node is the name of the node.
 	Node   string
-	Asker  Asker
+	Asker  Prober
 	Router Router
 	// Elections and Owners may be nil: then leases and names are not known.
 	Elections Elections
@@ -64,7 +64,7 @@ type Config struct {
 	Reported func() (reported contract.ReportedAddresses, known bool)
 	// Interval is the time between samples of which nothing new is expected.
 	Interval time.Duration
-	// Tell receives the findings of each address and the verdict over all, Report what is to be reported, Event each
+	// Record receives the findings of each address and the verdict over all, Report what is to be reported, Event each
 	// change that this node is to tell; Report and Event may be nil. They must not block.
 	Tell   func([]check.Finding, check.Verdict)
 	Report func(contract.ReportedAddresses)
@@ -74,10 +74,10 @@ type Config struct {
 // Watcher watches the addresses of Services on the wire, in the kernel and in kube-vip's leases.
 type Watcher struct {
 	Config
-	ear  *Ear
+	ear  *Scheduler
 	wake loop.Wake
 
-	standings map[netip.Addr]*standing
+	standings map[netip.Addr]*addressState
 	// since is when all standings were begun anew: with the agent, or after the way to the network was broken.
 	since    time.Time
 	reported contract.ReportedAddresses
@@ -89,8 +89,8 @@ type Watcher struct {
 
 // New returns a watcher; it starts nothing.
 func New(c Config) *Watcher {
-	w := &Watcher{Config: c, wake: loop.NewWake(), standings: map[netip.Addr]*standing{}}
-	w.ear = NewEar(w.Wake)
+	w := &Watcher{Config: c, wake: loop.NewWake(), standings: map[netip.Addr]*addressState{}}
+	w.ear = NewScheduler(w.Wake)
 	if w.Report == nil {
 		w.Report = func(contract.ReportedAddresses) {}
 	}
@@ -193,7 +193,7 @@ func (w *Watcher) blind(view View, all []subject) {
 		}
 		w.ear.Ask(s.Address)
 	}
-	w.standings, w.since = map[netip.Addr]*standing{}, time.Time{}
+	w.standings, w.since = map[netip.Addr]*addressState{}, time.Time{}
 	w.reported = kept
 	w.Report(kept)
 	w.Tell(nil, check.Verdict{Status: check.Unknown, Reason: ReasonVLANNotReady, Message: "the addresses cannot be asked for: " + view.Why})
@@ -202,7 +202,7 @@ func (w *Watcher) blind(view View, all []subject) {
 // attend makes the ear follow the addresses, and has those asked for that are not well and with which this node has to do.
 func (w *Watcher) attend(view View, all []subject, now time.Time) {
 	involved := map[netip.Addr]bool{}
-	standings := make(map[netip.Addr]*standing, len(all))
+	standings := make(map[netip.Addr]*addressState, len(all))
 	for _, s := range all {
 		st := w.standings[s.Address]
 		if st == nil {

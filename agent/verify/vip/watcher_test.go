@@ -349,12 +349,12 @@ func TestFlood(t *testing.T) {
 		for i := range 10_000 {
 			mac := "02:ff:" + time.Unix(int64(i), 0).UTC().Format("15:04:05")
 			w.mu.Lock()
-			w.broadcast(arp.Claim{Address: w.address, MAC: mac, Target: w.address})
+			w.broadcast(arp.Announcement{Address: w.address, MAC: mac, Target: w.address})
 			w.mu.Unlock()
 			after(time.Millisecond)
 		}
 		o := Observation{Target: Target{Address: w.address}}
-		if w.a.watcher.ear.Tell(&o, time.Now()); len(o.MACs) > 2*maxClaimants {
+		if w.a.watcher.ear.Record(&o, time.Now()); len(o.MACs) > 2*maxClaimants {
 			t.Errorf("%d machines are remembered", len(o.MACs))
 		}
 		if asked := w.asked() - before; asked > 2*2*11 {

@@ -37,8 +37,8 @@ type Answer struct {
 // log and the Node's condition.
 const maxClaimants = 8
 
-// Asker puts questions on an interface.
-type Asker struct {
+// Prober puts questions on an interface.
+type Prober struct {
 	// Rounds is how often a question without an answer is repeated.
 	Rounds int
 	// Interval is the time between rounds, and how long the last one is listened to.
@@ -47,10 +47,10 @@ type Asker struct {
 	Listen func(interfaceName string) (net.PacketConn, net.HardwareAddr, error)
 }
 
-// NewAsker returns an asker with the timing of the agent: three rounds, 300 ms apart. A duplicate holder has this
+// NewProber returns an asker with the timing of the agent: three rounds, 300 ms apart. A duplicate holder has this
 // long to answer, too.
-func NewAsker() *Asker {
-	return &Asker{Rounds: 3, Interval: 300 * time.Millisecond, Listen: listen}
+func NewProber() *Prober {
+	return &Prober{Rounds: 3, Interval: 300 * time.Millisecond, Listen: listen}
 }
 
 // listen opens a socket for ARP on an interface. It is opened anew for each set of questions, so that an interface that
@@ -80,7 +80,7 @@ func interfaceNamed(name string) (*net.Interface, error) {
 // Ask puts all questions at once and returns an answer for each target, in the order of the questions. It takes one
 // interval when every target replies in the first round, and at most Rounds intervals; when a reply comes only after a
 // request was repeated, up to as long again as that reply took.
-func (a *Asker) Ask(ctx context.Context, interfaceName string, questions []Question) ([]Answer, error) {
+func (a *Prober) Ask(ctx context.Context, interfaceName string, questions []Question) ([]Answer, error) {
 	if len(questions) == 0 {
 		return nil, nil
 	}
@@ -205,7 +205,7 @@ func (s *session) listen(ctx context.Context, until time.Time) error {
 	return ctx.Err()
 }
 
-func (s *session) note(claim Claim, now time.Time) {
+func (s *session) note(claim Announcement, now time.Time) {
 	if claim.MAC == s.mac.String() {
 		return
 	}

@@ -115,8 +115,8 @@ func (w *wire) SetWriteDeadline(time.Time) error { return errors.ErrUnsupported 
 func (w *wire) LocalAddr() net.Addr              { return nil }
 func (w *wire) Close() error                     { return nil }
 
-func (w *wire) asker() *Asker {
-	a := NewAsker()
+func (w *wire) asker() *Prober {
+	a := NewProber()
 	a.Listen = func(string) (net.PacketConn, net.HardwareAddr, error) {
 		return w, net.HardwareAddr{2, 0, 0, 0, 0, 1}, nil
 	}
@@ -215,7 +215,7 @@ func TestAskTellsWhatFailed(t *testing.T) {
 }
 
 func TestAskOnAMissingInterface(t *testing.T) {
-	if _, err := NewAsker().Ask(t.Context(), "nonesuch0", []Question{question("192.0.2.1")}); err == nil {
+	if _, err := NewProber().Ask(t.Context(), "nonesuch0", []Question{question("192.0.2.1")}); err == nil {
 		t.Error("no error for an interface that is not there")
 	}
 }

@@ -14,8 +14,8 @@ const (
 	macLength        = 6
 )
 
-// Claim is what a received ARP packet says: MAC holds Address.
-type Claim struct {
+// Announcement is what a received ARP packet says: MAC holds Address.
+type Announcement struct {
 	Address netip.Addr
 	MAC     string
 	// Reply tells a reply from a request; both claim the sender's address (RFC 5227, section 2.1.1).
@@ -25,7 +25,7 @@ type Claim struct {
 }
 
 // Asks tells whether the packet asks for an address, other than by announcing its own.
-func (c Claim) Asks() bool { return !c.Reply && c.Target != c.Address }
+func (c Announcement) Asks() bool { return !c.Reply && c.Target != c.Address }
 
 // Drop is the reason for which a received packet is no claim.
 type Drop string
@@ -41,26 +41,26 @@ const (
 )
 
 // Parse reads the payload of an Ethernet frame of type ARP. Whatever is on the wire, it returns.
-func Parse(payload []byte) (Claim, Drop) {
+func Parse(payload []byte) (Announcement, Drop) {
 	var p arp.Packet
 	// Lengths other than Ethernet's and IPv4's are refused before the library trusts them.
 	if len(payload) >= 6 && (payload[4] != macLength || payload[5] != net.IPv4len) {
-		return Claim{}, NotEthernet
+		return Announcement{}, NotEthernet
 	}
 	if err := p.UnmarshalBinary(payload); err != nil {
-		return Claim{}, Malformed
+		return Announcement{}, Malformed
 	}
 	switch {
 	case p.HardwareType != hardwareEthernet, p.ProtocolType != uint16(ethernet.EtherTypeIPv4):
-		return Claim{}, NotEthernet
+		return Announcement{}, NotEthernet
 	case p.Operation != arp.OperationRequest && p.Operation != arp.OperationReply:
-		return Claim{}, NotAddressed
+		return Announcement{}, NotAddressed
 	case p.SenderIP.IsUnspecified():
-		return Claim{}, Probe
+		return Announcement{}, Probe
 	case !unicast(p.SenderHardwareAddr):
-		return Claim{}, BadSender
+		return Announcement{}, BadSender
 	}
-	return Claim{Address: p.SenderIP, MAC: p.SenderHardwareAddr.String(), Reply: p.Operation == arp.OperationReply, Target: p.TargetIP}, Kept
+	return Announcement{Address: p.SenderIP, MAC: p.SenderHardwareAddr.String(), Reply: p.Operation == arp.OperationReply, Target: p.TargetIP}, Kept
 }
 
 func unicast(mac net.HardwareAddr) bool {

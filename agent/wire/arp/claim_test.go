@@ -42,27 +42,27 @@ func edited(edit func([]byte)) []byte {
 }
 
 func TestParse(t *testing.T) {
-	sender := Claim{Address: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:01", Target: netip.MustParseAddr("192.0.2.1")}
+	sender := Announcement{Address: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:01", Target: netip.MustParseAddr("192.0.2.1")}
 	reply := sender
 	reply.Reply = true
 	for name, tc := range map[string]struct {
 		payload []byte
-		want    Claim
+		want    Announcement
 		drop    Drop
 	}{
 		"request":                   {goldenRequest, sender, Kept},
 		"reply":                     {edited(func(b []byte) { b[7] = 2 }), reply, Kept},
 		"padded as on Ethernet":     {append(bytes.Clone(goldenRequest), make([]byte, 18)...), sender, Kept},
-		"empty":                     {nil, Claim{}, Malformed},
-		"short":                     {goldenRequest[:27], Claim{}, Malformed},
-		"other hardware":            {edited(func(b []byte) { b[1] = 6 }), Claim{}, NotEthernet},
-		"other protocol":            {edited(func(b []byte) { b[2] = 0x86 }), Claim{}, NotEthernet},
-		"hardware length zero":      {edited(func(b []byte) { b[4] = 0 }), Claim{}, NotEthernet},
-		"protocol length sixteen":   {edited(func(b []byte) { b[5] = 16 }), Claim{}, NotEthernet},
-		"reverse request":           {edited(func(b []byte) { b[7] = 3 }), Claim{}, NotAddressed},
-		"probe":                     {edited(func(b []byte) { copy(b[14:18], []byte{0, 0, 0, 0}) }), Claim{}, Probe},
-		"sender without an address": {edited(func(b []byte) { copy(b[8:14], make([]byte, 6)) }), Claim{}, BadSender},
-		"sender is broadcast":       {edited(func(b []byte) { copy(b[8:14], bytes.Repeat([]byte{0xff}, 6)) }), Claim{}, BadSender},
+		"empty":                     {nil, Announcement{}, Malformed},
+		"short":                     {goldenRequest[:27], Announcement{}, Malformed},
+		"other hardware":            {edited(func(b []byte) { b[1] = 6 }), Announcement{}, NotEthernet},
+		"other protocol":            {edited(func(b []byte) { b[2] = 0x86 }), Announcement{}, NotEthernet},
+		"hardware length zero":      {edited(func(b []byte) { b[4] = 0 }), Announcement{}, NotEthernet},
+		"protocol length sixteen":   {edited(func(b []byte) { b[5] = 16 }), Announcement{}, NotEthernet},
+		"reverse request":           {edited(func(b []byte) { b[7] = 3 }), Announcement{}, NotAddressed},
+		"probe":                     {edited(func(b []byte) { copy(b[14:18], []byte{0, 0, 0, 0}) }), Announcement{}, Probe},
+		"sender without an address": {edited(func(b []byte) { copy(b[8:14], make([]byte, 6)) }), Announcement{}, BadSender},
+		"sender is broadcast":       {edited(func(b []byte) { copy(b[8:14], bytes.Repeat([]byte{0xff}, 6)) }), Announcement{}, BadSender},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, drop := Parse(tc.payload)
@@ -82,7 +82,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		claim, drop := Parse(payload)
 		if drop != Kept {
-			if claim != (Claim{}) {
+			if claim != (Announcement{}) {
 				t.Errorf("dropped (%s), but claims %+v", drop, claim)
 			}
 			return

@@ -20,7 +20,7 @@ func TestAskNamesFewOfManyClaimants(t *testing.T) {
 		}
 		w := newWire(hosts...)
 		w.inbox = make(chan []byte, claimants)
-		asker := NewAsker()
+		asker := NewProber()
 		asker.Listen = func(string) (net.PacketConn, net.HardwareAddr, error) {
 			return w, net.HardwareAddr{2, 0, 0, 0, 0, 1}, nil
 		}

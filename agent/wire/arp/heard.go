@@ -4,7 +4,7 @@ import "time"
 
 // Heard is an ARP packet that was on the wire.
 type Heard struct {
-	Claim
+	Announcement
 	// At is when it was heard.
 	At time.Time
 	// Own tells that this machine sent it.

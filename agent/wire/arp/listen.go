@@ -124,5 +124,5 @@ func (l *Listener) take(payload []byte, own string) {
 	default:
 		l.heard.Add(1)
 	}
-	l.Hear(Heard{Claim: claim, At: time.Now(), Own: claim.MAC == own})
+	l.Hear(Heard{Announcement: claim, At: time.Now(), Own: claim.MAC == own})
 }

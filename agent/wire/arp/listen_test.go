@@ -86,16 +86,16 @@ func TestListener(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Errorf("Run returned %v after its context ended, want nil", err)
 		}
-		ours := Claim{Address: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:09", Reply: true, Target: netip.MustParseAddr("192.0.2.1")}
-		theirs := Claim{Address: ours.Address, MAC: "02:00:00:00:00:01", Target: ours.Target}
-		var claims []Claim
+		ours := Announcement{Address: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:09", Reply: true, Target: netip.MustParseAddr("192.0.2.1")}
+		theirs := Announcement{Address: ours.Address, MAC: "02:00:00:00:00:01", Target: ours.Target}
+		var claims []Announcement
 		for _, h := range heard {
-			claims = append(claims, h.Claim)
+			claims = append(claims, h.Announcement)
 			if h.Own != (h.MAC == ours.MAC) {
-				t.Errorf("%+v: own is %t", h.Claim, h.Own)
+				t.Errorf("%+v: own is %t", h.Announcement, h.Own)
 			}
 		}
-		if diff := cmp.Diff([]Claim{theirs, ours, theirs}, claims, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		if diff := cmp.Diff([]Announcement{theirs, ours, theirs}, claims, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 			t.Errorf("heard (-want +got):\n%s", diff)
 		}
 		if !taps[0].closed || !taps[2].closed {
@@ -146,12 +146,12 @@ func TestFilterAssembles(t *testing.T) {
 func TestAsks(t *testing.T) {
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	for name, tc := range map[string]struct {
-		claim Claim
+		claim Announcement
 		asks  bool
 	}{
-		"request":            {Claim{Address: a, Target: b}, true},
-		"gratuitous request": {Claim{Address: a, Target: a}, false},
-		"reply":              {Claim{Address: a, Target: b, Reply: true}, false},
+		"request":            {Announcement{Address: a, Target: b}, true},
+		"gratuitous request": {Announcement{Address: a, Target: a}, false},
+		"reply":              {Announcement{Address: a, Target: b, Reply: true}, false},
 	} {
 		if tc.claim.Asks() != tc.asks {
 			t.Errorf("%s: asks is %t", name, tc.claim.Asks())

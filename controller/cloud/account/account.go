@@ -128,9 +128,9 @@ func (a *Account) network(id string) *reading[plan.Network] {
 	return r
 }
 
-// Changed says that something of the account was changed, or may have been: nothing that was asked for
+// Invalidate says that something of the account was changed, or may have been: nothing that was asked for
 // before counts as fresh any more.
-func (a *Account) Changed() {
+func (a *Account) Invalidate() {
 	a.forget()
 	a.listing.expire()
 	a.mu.Lock()
@@ -140,9 +140,9 @@ func (a *Account) Changed() {
 	}
 }
 
-// Exclusive waits until no other change of the account is under way. The caller looks, decides and
+// Lock waits until no other change of the account is under way. The caller looks, decides and
 // changes before it calls done.
-func (a *Account) Exclusive(ctx context.Context) (done func(), err error) {
+func (a *Account) Lock(ctx context.Context) (done func(), err error) {
 	select {
 	case a.change <- struct{}{}:
 		return sync.OnceFunc(func() { <-a.change }), nil

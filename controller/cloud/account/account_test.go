@@ -214,7 +214,7 @@ func TestChangedEndsFreshness(t *testing.T) {
 		now := time.Now()
 		mustSee(t, ask, a, time.Time{}, 0)
 		c.change()
-		a.Changed()
+		a.Invalidate()
 		mustSee(t, ask, a, now, 1)
 		wantCalls(t, c, 2)
 	})
@@ -227,7 +227,7 @@ func TestChangedWhileARequestIsUnderWay(t *testing.T) {
 		all.Go(func() { mustSee(t, ask, a, time.Time{}, 1) })
 		synctest.Wait()
 		c.change()
-		a.Changed()
+		a.Invalidate()
 		all.Wait()
 		wantCalls(t, c, 2)
 	})
@@ -238,7 +238,7 @@ func TestFailureAnswersForAWhile(t *testing.T) {
 		broken := errors.New("broken")
 		mustSee(t, ask, a, time.Time{}, 0)
 		c.fail(broken)
-		a.Changed()
+		a.Invalidate()
 		for range 30 {
 			if _, err := ask(t.Context(), a, time.Now()); !errors.Is(err, broken) {
 				t.Errorf("said %v", err)
@@ -306,7 +306,7 @@ func TestOneChangeAtATime(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				done, err := a.Exclusive(t.Context())
+				done, err := a.Lock(t.Context())
 				if err != nil {
 					t.Error(err)
 					return
@@ -327,14 +327,14 @@ func TestOneChangeAtATime(t *testing.T) {
 		if most != 1 {
 			t.Errorf("%d changes at a time", most)
 		}
-		done, err := a.Exclusive(t.Context())
+		done, err := a.Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer done()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := a.Exclusive(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := a.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("said %v", err)
 		}
 	})

@@ -80,7 +80,7 @@ func TestFind(t *testing.T) {
 			if len(test.asked) == 0 {
 				return
 			}
-			a.Changed()
+			a.Invalidate()
 			if _, err := a.Find(t.Context(), test.search); err != nil || len(api.asked) != 2*len(test.asked) {
 				t.Errorf("asked %v after a change, %v", api.asked, err)
 			}

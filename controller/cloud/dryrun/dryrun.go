@@ -33,7 +33,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method == http.MethodGet || request.Method == http.MethodHead || isReal(request.URL.Path) {
 		return t.base.RoundTrip(request)
 	}
-	t.tell(request)
+	t.record(request)
 	dry, err := dryCopy(request)
 	if err != nil {
 		return nil, fmt.Errorf("dry run of %s %s: %w", request.Method, request.URL.Path, err)
@@ -51,8 +51,8 @@ func isReal(path string) bool {
 	return false
 }
 
-// tell logs each change once; with --v=2 each attempt.
-func (t *transport) tell(request *http.Request) {
+// record logs each change once; with --v=2 each attempt.
+func (t *transport) record(request *http.Request) {
 	what := request.Method + " " + request.URL.Path
 	t.mu.Lock()
 	level := klog.Level(0)

@@ -82,11 +82,11 @@ type backoff struct {
 	jitter func() float64 // from 0 up to 1
 
 	mu    sync.Mutex
-	fates map[string]fate
+	fates map[string]failureRecord
 }
 
-// fate is what became of a request lately.
-type fate struct {
+// failureRecord is what became of a request lately.
+type failureRecord struct {
 	failures int
 	why      string
 	at       time.Time
@@ -94,7 +94,7 @@ type fate struct {
 }
 
 func newBackoff(now func() time.Time) *backoff {
-	return &backoff{now: now, jitter: rand.Float64, fates: map[string]fate{}}
+	return &backoff{now: now, jitter: rand.Float64, fates: map[string]failureRecord{}}
 }
 
 // keyOf tells requests apart by method, address and body.
@@ -121,7 +121,7 @@ func (b *backoff) failed(key, why string) {
 	b.forget()
 	failures := b.fates[key].failures
 	pause := float64(loop.Backoff(firstBackoff, longestBackoff, failures)) * (0.75 + b.jitter()/2)
-	b.fates[key] = fate{failures: failures + 1, why: why, at: b.now(), until: b.now().Add(time.Duration(pause))}
+	b.fates[key] = failureRecord{failures: failures + 1, why: why, at: b.now(), until: b.now().Add(time.Duration(pause))}
 }
 
 // conflict notes a 409.
@@ -129,7 +129,7 @@ func (b *backoff) conflict(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forget()
-	b.fates[key] = fate{why: "answer " + strconv.Itoa(http.StatusConflict), at: b.now(), until: b.now().Add(conflictPause)}
+	b.fates[key] = failureRecord{why: "answer " + strconv.Itoa(http.StatusConflict), at: b.now(), until: b.now().Add(conflictPause)}
 }
 
 func (b *backoff) succeeded(key string) {

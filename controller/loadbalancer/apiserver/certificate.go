@@ -70,7 +70,7 @@ type sight struct {
 }
 
 // look asks all API servers.
-func (k *Keeper) look(ctx context.Context, servers []netip.AddrPort, address netip.Addr) []sight {
+func (k *Reconciler) look(ctx context.Context, servers []netip.AddrPort, address netip.Addr) []sight {
 	sights := make([]sight, 0, len(servers))
 	for _, server := range servers {
 		names, err := k.config.Certificates.Names(ctx, server, address)

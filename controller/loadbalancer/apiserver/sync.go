@@ -13,7 +13,7 @@ import (
 )
 
 // sync reads everything from the API and puts right what is not as it should be. Each of its steps may be the last.
-func (k *Keeper) sync(ctx context.Context) error {
+func (k *Reconciler) sync(ctx context.Context) error {
 	service, err := k.read(ctx, metav1.NamespaceSystem, ServiceName)
 	switch {
 	case err != nil:
@@ -21,7 +21,7 @@ func (k *Keeper) sync(ctx context.Context) error {
 	case !k.config.Enabled:
 		return k.remove(ctx, service)
 	case service != nil && !managed(service):
-		k.tell(service, corev1.EventTypeWarning, eventForeign, "The control-plane endpoint needs a Service of this name, but this one lacks the label "+
+		k.record(service, corev1.EventTypeWarning, eventForeign, "The control-plane endpoint needs a Service of this name, but this one lacks the label "+
 			labelManagedBy+"="+ManagedBy+" and is left alone. Rename it, or add the label to hand it over")
 		return nil
 	case service != nil && service.DeletionTimestamp != nil:
@@ -33,7 +33,7 @@ func (k *Keeper) sync(ctx context.Context) error {
 
 // keep has the Service and its slices follow the API servers. A Service is made only when there is something for it to
 // lead to, for it costs money.
-func (k *Keeper) keep(ctx context.Context, service *corev1.Service) error {
+func (k *Reconciler) keep(ctx context.Context, service *corev1.Service) error {
 	source, err := k.config.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: apiServerSlices})
 	if err != nil {
 		return fmt.Errorf("list the EndpointSlices of the API servers: %w", err)
@@ -43,7 +43,7 @@ func (k *Keeper) keep(ctx context.Context, service *corev1.Service) error {
 	if service == nil && len(servers) == 0 {
 		kubernetes, err := k.read(ctx, metav1.NamespaceDefault, kubernetesService)
 		if err == nil && kubernetes != nil {
-			k.tellNotRoutable(kubernetes)
+			k.recordNotRoutable(kubernetes)
 		}
 		return err
 	}
@@ -55,7 +55,7 @@ func (k *Keeper) keep(ctx context.Context, service *corev1.Service) error {
 		return err
 	}
 	if len(servers) == 0 {
-		k.tellNotRoutable(service)
+		k.recordNotRoutable(service)
 		return nil
 	}
 	k.inspect(ctx, service, servers)
@@ -63,7 +63,7 @@ func (k *Keeper) keep(ctx context.Context, service *corev1.Service) error {
 }
 
 // read returns a Service as the API has it now; nil when there is none.
-func (k *Keeper) read(ctx context.Context, namespace, name string) (*corev1.Service, error) {
+func (k *Reconciler) read(ctx context.Context, namespace, name string) (*corev1.Service, error) {
 	service, err := k.config.Kube.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -75,7 +75,7 @@ func (k *Keeper) read(ctx context.Context, namespace, name string) (*corev1.Serv
 }
 
 // keepService creates the Service, or puts right what is ours in it. A port of 0 is not known and left as it is.
-func (k *Keeper) keepService(ctx context.Context, have *corev1.Service, port int32) (*corev1.Service, error) {
+func (k *Reconciler) keepService(ctx context.Context, have *corev1.Service, port int32) (*corev1.Service, error) {
 	services := k.config.Kube.CoreV1().Services(metav1.NamespaceSystem)
 	if have == nil {
 		made, err := services.Create(ctx, newService(port), metav1.CreateOptions{})
@@ -101,7 +101,7 @@ func (k *Keeper) keepService(ctx context.Context, have *corev1.Service, port int
 }
 
 // keepSlices writes the slices that are missing or outdated, and then deletes those that no API server needs.
-func (k *Keeper) keepSlices(ctx context.Context, service *corev1.Service, mirrored []mirror) error {
+func (k *Reconciler) keepSlices(ctx context.Context, service *corev1.Service, mirrored []mirror) error {
 	slices := k.config.Kube.DiscoveryV1().EndpointSlices(service.Namespace)
 	listed, err := slices.List(ctx, metav1.ListOptions{LabelSelector: ourSlices})
 	if err != nil {
@@ -125,7 +125,7 @@ func (k *Keeper) keepSlices(ctx context.Context, service *corev1.Service, mirror
 	return nil
 }
 
-func (k *Keeper) keepSlice(ctx context.Context, have, want *discoveryv1.EndpointSlice) error {
+func (k *Reconciler) keepSlice(ctx context.Context, have, want *discoveryv1.EndpointSlice) error {
 	slices := k.config.Kube.DiscoveryV1().EndpointSlices(want.Namespace)
 	var err error
 	switch {
@@ -145,7 +145,7 @@ func (k *Keeper) keepSlice(ctx context.Context, have, want *discoveryv1.Endpoint
 }
 
 // deleteSlice deletes exactly the slice that was read.
-func (k *Keeper) deleteSlice(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
+func (k *Reconciler) deleteSlice(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &slice.UID, ResourceVersion: &slice.ResourceVersion}}
 	err := k.config.Kube.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, options)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -156,7 +156,7 @@ func (k *Keeper) deleteSlice(ctx context.Context, slice *discoveryv1.EndpointSli
 }
 
 // remove deletes what an enabled keeper made, and nothing else. The address is given back as with any Service.
-func (k *Keeper) remove(ctx context.Context, service *corev1.Service) error {
+func (k *Reconciler) remove(ctx context.Context, service *corev1.Service) error {
 	if service != nil && !managed(service) {
 		return nil
 	}
@@ -181,26 +181,26 @@ func (k *Keeper) remove(ctx context.Context, service *corev1.Service) error {
 }
 
 // inspect tells whether clients will accept the API servers' certificates at the published address.
-func (k *Keeper) inspect(ctx context.Context, service *corev1.Service, servers []netip.AddrPort) {
+func (k *Reconciler) inspect(ctx context.Context, service *corev1.Service, servers []netip.AddrPort) {
 	address, published := publishedAt(service)
 	if !published {
 		k.told = ""
 		return
 	}
 	v := judge(k.look(ctx, servers, address), address, service.Spec.Ports[0].Port)
-	k.tell(service, v.eventType, v.reason, v.text)
+	k.record(service, v.eventType, v.reason, v.text)
 }
 
-// tell sends an event when it says something else than the last one.
-func (k *Keeper) tell(service *corev1.Service, eventType, reason, text string) {
+// record sends an event when it says something else than the last one.
+func (k *Reconciler) record(service *corev1.Service, eventType, reason, text string) {
 	if said := string(service.UID) + reason + text; said != k.told {
 		k.told = said
 		k.config.Events.Event(service, eventType, reason, text)
 	}
 }
 
-func (k *Keeper) tellNotRoutable(service *corev1.Service) {
-	k.tell(service, corev1.EventTypeWarning, eventNotRoutable, "No API server advertises an IPv4 address that other machines can reach (Service default/kubernetes), "+
+func (k *Reconciler) recordNotRoutable(service *corev1.Service) {
+	k.record(service, corev1.EventTypeWarning, eventNotRoutable, "No API server advertises an IPv4 address that other machines can reach (Service default/kubernetes), "+
 		"so the control-plane endpoint leads nowhere. Start kube-apiserver with --advertise-address set to an address of the node")
 }
 

@@ -34,7 +34,7 @@ func (r rest) after(now time.Time) rest {
 // collect takes one step towards giving a block back. Everything that speaks for it is looked at again first, with the
 // account locked against all other changes: a Service that appeared meanwhile saves its block.
 func (c *Collector) collect(ctx context.Context, s *suspicion) (again time.Duration, err error) {
-	done, err := c.config.Account.Exclusive(ctx)
+	done, err := c.config.Account.Lock(ctx)
 	if err != nil {
 		return c.config.Interval, err
 	}
@@ -61,7 +61,7 @@ func (c *Collector) lookAgain(ctx context.Context, s *suspicion) (plan.View, boo
 	asked := c.config.Now()
 	block, err := c.config.Cloud.Block(ctx, s.block.ID)
 	if pnap.IsInaccessible(err) {
-		c.config.Account.Changed() // so that the next look does not see it in an old list
+		c.config.Account.Invalidate() // so that the next look does not see it in an old list
 		return plan.View{}, false, nil
 	}
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Collector) networks(ctx context.Context, block plan.Block, after time.T
 // postpone leaves a block for later that waits for something or needs a person.
 func (c *Collector) postpone(s *suspicion, step plan.Step) {
 	if step.Action == plan.Refuse {
-		c.complain(s, corev1.EventTypeWarning, eventStuck, step.Detail)
+		c.recordError(s, corev1.EventTypeWarning, eventStuck, step.Detail)
 		s.rest = s.rest.after(c.config.Now())
 	}
 }
@@ -119,12 +119,12 @@ func (c *Collector) act(ctx context.Context, s *suspicion, step plan.Step) (agai
 		logger.Info("Unassigning an IP block that nobody uses", "network", step.Network)
 		err = c.config.Cloud.UnassignBlock(ctx, step.Network, s.block.ID)
 	}
-	c.config.Account.Changed()
+	c.config.Account.Invalidate()
 	inError := s.block.Status == plan.ErrorAssigning || s.block.Status == plan.ErrorUnassigning
 	switch {
 	case pnap.IsDryRun(err):
 		s.deletion, s.rest = false, rest{until: c.config.Now().Add(retell)}
-		c.tell(corev1.EventTypeNormal, eventDryRun, err.Error())
+		c.record(corev1.EventTypeNormal, eventDryRun, err.Error())
 		return c.config.Interval, nil
 	case err != nil:
 		s.rest = s.rest.after(c.config.Now())
@@ -135,16 +135,16 @@ func (c *Collector) act(ctx context.Context, s *suspicion, step plan.Step) (agai
 	return stepPause, nil
 }
 
-// complain tells once what keeps a block from being given back.
-func (c *Collector) complain(s *suspicion, eventType, reason, text string) {
+// recordError tells once what keeps a block from being given back.
+func (c *Collector) recordError(s *suspicion, eventType, reason, text string) {
 	if s.problem != text {
 		s.problem = text
-		c.tell(eventType, reason, text)
+		c.record(eventType, reason, text)
 	}
 }
 
 func (c *Collector) collected(ctx context.Context, s *suspicion) {
 	klog.FromContext(ctx).Info("Gave an IP block back that nobody used", "block", s.block.ID, "cidr", s.block.CIDR, "standing", s.standing)
 	c.config.Metrics.collected.Inc()
-	c.tell(corev1.EventTypeNormal, eventCollected, fmt.Sprintf("IP block %s (%s) was deleted: %s", s.block.ID, s.block.CIDR, accusation(s.standing, s.block)))
+	c.record(corev1.EventTypeNormal, eventCollected, fmt.Sprintf("IP block %s (%s) was deleted: %s", s.block.ID, s.block.CIDR, accusation(s.standing, s.block)))
 }

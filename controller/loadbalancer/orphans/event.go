@@ -31,11 +31,11 @@ func (c *Collector) report(s *suspicion) {
 	if !b.CreatedOn.IsZero() {
 		age = "created " + b.CreatedOn.UTC().Format(time.RFC3339)
 	}
-	c.tell(corev1.EventTypeWarning, eventOrphaned, fmt.Sprintf("IP block %s (%s, %s): %s. %s", b.ID, b.CIDR, age, accusation(s.standing, b), c.remedy(s.standing)))
+	c.record(corev1.EventTypeWarning, eventOrphaned, fmt.Sprintf("IP block %s (%s, %s): %s. %s", b.ID, b.CIDR, age, accusation(s.standing, b), c.remedy(s.standing)))
 }
 
 // accusation says what is wrong with a block.
-func accusation(s standing, b plan.Block) string {
+func accusation(s blockState, b plan.Block) string {
 	service, _ := serviceOf(b)
 	switch s {
 	case orphan:
@@ -54,7 +54,7 @@ func accusation(s standing, b plan.Block) string {
 }
 
 // remedy says what becomes of the block, or what to do.
-func (c *Collector) remedy(s standing) string {
+func (c *Collector) remedy(s blockState) string {
 	switch {
 	case s == leftover, s == orphan && c.config.Collect:
 		return "It is going to be deleted"
@@ -67,6 +67,6 @@ func (c *Collector) remedy(s standing) string {
 	}
 }
 
-func (c *Collector) tell(eventType, reason, text string) {
+func (c *Collector) record(eventType, reason, text string) {
 	c.config.Events.Event(c.namespace, eventType, reason, text)
 }

@@ -8,27 +8,27 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// standing is what a block of the cluster is, seen from the cluster. It is the label of the metric.
-type standing string
+// blockState is what a block of the cluster is, seen from the cluster. It is the label of the metric.
+type blockState string
 
 const (
 	// inUse: somebody in the cluster has to do with it.
-	inUse standing = "in-use"
+	inUse blockState = "in-use"
 	// retained: it outlives its Service because a user wanted it to.
-	retained standing = "retained"
+	retained blockState = "retained"
 	// orphan: the Service that its tags name does not exist.
-	orphan standing = "orphan"
+	orphan blockState = "orphan"
 	// leftover: phoenixnap/k8s-cloud-provider-bmc v1 had decided to delete it, and took the Service's tags off.
-	leftover standing = "leftover"
+	leftover blockState = "leftover"
 	// empty: it is a pool's or the nodes', and nobody holds an address of it.
-	empty standing = "empty"
+	empty blockState = "empty"
 	// unclear: it was bought for this cluster, but its tags do not say for what, or a recorded purchase says something
 	// else. It is never given back.
-	unclear standing = "unclear"
+	unclear blockState = "unclear"
 )
 
 // suspect tells whether a block of that standing is reported.
-func (s standing) suspect() bool {
+func (s blockState) suspect() bool {
 	switch s {
 	case orphan, leftover, empty, unclear:
 		return true
@@ -67,7 +67,7 @@ type recorded struct {
 const purchaseFresh = 10 * plan.PurchaseSettles
 
 // judge says what a block of the cluster is. It trusts tags and recorded purchases alone.
-func judge(b plan.Block, f facts) standing {
+func judge(b plan.Block, f facts) blockState {
 	named, fresh := f.purchased(b)
 	switch {
 	case fresh:
@@ -82,7 +82,7 @@ func judge(b plan.Block, f facts) standing {
 }
 
 // byPurpose follows ipblock.Owner.Owns: a tag of a Service goes before one of a pool, and that before one of the nodes.
-func (f facts) byPurpose(b plan.Block) standing {
+func (f facts) byPurpose(b plan.Block) blockState {
 	service, tagged := serviceOf(b)
 	pool, nodes := b.Tags[contract.TagPool], b.Tags[contract.TagNodes]
 	switch {

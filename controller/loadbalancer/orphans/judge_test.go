@@ -28,7 +28,7 @@ func TestJudge(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		block plan.Block
-		want  standing
+		want  blockState
 	}{
 		"its Service exists":                     {plan.Block{Tags: map[string]string{"service": "shop_web"}}, inUse},
 		"its Service does not":                   {plan.Block{Tags: map[string]string{"service": "shop_other"}}, orphan},
@@ -67,7 +67,7 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	f.nodeBlock = "x"
-	for id, want := range map[string]standing{"x": inUse, "y": empty, "held": inUse} {
+	for id, want := range map[string]blockState{"x": inUse, "y": empty, "held": inUse} {
 		if got := judge(plan.Block{ID: id, Tags: map[string]string{"nodes": "c"}}, f); got != want {
 			t.Errorf("block %s of the nodes while memberships are managed: %s, want %s", id, got, want)
 		}
@@ -81,7 +81,7 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test
 	pick := func(values ...string) string { return values[random.IntN(len(values))] }
-	collectable := map[standing]int{}
+	collectable := map[blockState]int{}
 	for range seeds.Count(t, 20_000) {
 		block := plan.Block{ID: pick("a", "b"), BringYourOwn: random.IntN(8) == 0, Tags: map[string]string{}}
 		for name, values := range map[string][]string{

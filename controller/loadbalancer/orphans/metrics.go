@@ -36,8 +36,8 @@ func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 	return nil
 }
 
-func (m *Metrics) stand(counts map[standing]int) {
-	for _, s := range []standing{orphan, leftover, empty, unclear, retained} {
+func (m *Metrics) stand(counts map[blockState]int) {
+	for _, s := range []blockState{orphan, leftover, empty, unclear, retained} {
 		m.blocks.WithLabelValues(string(s)).Set(float64(counts[s]))
 	}
 }

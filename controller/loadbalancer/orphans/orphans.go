@@ -36,10 +36,10 @@ type Account interface {
 	Blocks(ctx context.Context, after time.Time) (account.Listing, error)
 	// Network returns a public network under the same terms.
 	Network(ctx context.Context, id string, after time.Time) (plan.Network, error)
-	// Changed says that nothing that was read before counts as fresh any more.
-	Changed()
-	// Exclusive admits one change at a time.
-	Exclusive(ctx context.Context) (done func(), err error)
+	// Invalidate says that nothing that was read before counts as fresh any more.
+	Invalidate()
+	// Lock admits one change at a time.
+	Lock(ctx context.Context) (done func(), err error)
 }
 
 // Cloud is what the package asks of the phoenixNAP API itself.
@@ -113,7 +113,7 @@ type Collector struct {
 // suspicion is a block that nobody seems to use.
 type suspicion struct {
 	block    plan.Block
-	standing standing
+	standing blockState
 	// since is when it was seen so first, looks in how many lists in a row, and seen when the last of them was asked for.
 	since time.Time
 	looks int
@@ -214,7 +214,7 @@ func (c *Collector) factsFor(ctx context.Context, cluster string, ours []plan.Bl
 // confirmed. One block that cannot be read does not hide the others.
 func (c *Collector) remember(ctx context.Context, ours []plan.Block, f facts, askedAt time.Time) error {
 	var problems []error
-	counts := map[standing]int{}
+	counts := map[blockState]int{}
 	for _, block := range ours {
 		s := judge(block, f)
 		if !s.suspect() {
@@ -300,11 +300,11 @@ func (c *Collector) due() *suspicion {
 }
 
 // collectable tells whether blocks of that standing are given back. That a leftover of v1 is deleted was decided by v1.
-func (c *Collector) collectable(s standing) bool {
+func (c *Collector) collectable(s blockState) bool {
 	return s == leftover || (s == orphan && c.config.Collect)
 }
 
-func (c *Collector) graceOf(s standing) time.Duration {
+func (c *Collector) graceOf(s blockState) time.Duration {
 	if s == leftover {
 		return 0
 	}

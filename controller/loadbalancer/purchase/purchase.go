@@ -142,7 +142,7 @@ func New(config Config) *Buyer {
 // failure of a look-up or of the record before anything was bought, or the API's wish for a pause
 // (pnap.Error with RetryAfter).
 func (b *Buyer) Buy(ctx context.Context, order Order, record Record) (plan.Block, error) {
-	if err := b.resting(order); err != nil {
+	if err := b.backingOff(order); err != nil {
 		return plan.Block{}, err
 	}
 	if err := b.checkLocation(ctx, order); err != nil {
@@ -264,11 +264,11 @@ func (b *Buyer) judgeRefusal(order Order, refusal error) error {
 	errors.As(refusal, &failure)
 	switch {
 	case failure != nil && failure.StatusCode == http.StatusBadRequest && b.tagsFresh():
-		return b.rest(order, &Pause{Reason: TagsFresh, After: b.config.Interval, Cause: refusal})
+		return b.backOff(order, &Pause{Reason: TagsFresh, After: b.config.Interval, Cause: refusal})
 	case failure != nil && failure.RetryAfter > 0:
-		return b.rest(order, &Pause{Reason: APIPaused, After: failure.RetryAfter, Cause: refusal})
+		return b.backOff(order, &Pause{Reason: APIPaused, After: failure.RetryAfter, Cause: refusal})
 	}
-	refused := b.restLonger(order, refusedText(refusal))
+	refused := b.backOffLonger(order, refusedText(refusal))
 	if failure == nil || failure.StatusCode == 0 { // never sent: that is no word of the API
 		return refusal
 	}

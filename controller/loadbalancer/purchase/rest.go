@@ -31,8 +31,8 @@ func (r refusal) about(order Order) bool {
 	return r.location == order.Location && r.size == order.size()
 }
 
-// resting tells what a purchase is refused with that was refused lately; nil when it may be tried.
-func (b *Buyer) resting(order Order) error {
+// backingOff tells what a purchase is refused with that was refused lately; nil when it may be tried.
+func (b *Buyer) backingOff(order Order) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	last, known := b.refusals[order.subject()]
@@ -47,15 +47,15 @@ func (b *Buyer) resting(order Order) error {
 	return last.answer
 }
 
-// rest makes the next purchase wait as long as the pause says, and returns the pause.
-func (b *Buyer) rest(order Order, pause *Pause) error {
+// backOff makes the next purchase wait as long as the pause says, and returns the pause.
+func (b *Buyer) backOff(order Order, pause *Pause) error {
 	b.remember(order, refusal{until: b.config.Now().Add(pause.After), answer: pause})
 	return pause
 }
 
-// restLonger makes the next purchase wait for a time that doubles with each refusal, and returns the
+// backOffLonger makes the next purchase wait for a time that doubles with each refusal, and returns the
 // refusal with the given sentence.
-func (b *Buyer) restLonger(order Order, detail string) error {
+func (b *Buyer) backOffLonger(order Order, detail string) error {
 	b.mu.Lock()
 	last := b.refusals[order.subject()]
 	b.mu.Unlock()

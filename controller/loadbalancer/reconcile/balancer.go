@@ -38,8 +38,8 @@ type Account interface {
 	Block(ctx context.Context, id string, after time.Time) (block plan.Block, found bool, err error)
 	Find(ctx context.Context, s account.Search) ([]plan.Sighting, error)
 	Unlisted(ctx context.Context, cluster string, known []plan.Block, after time.Time) ([]plan.Block, error)
-	Changed()
-	Exclusive(ctx context.Context) (done func(), err error)
+	Invalidate()
+	Lock(ctx context.Context) (done func(), err error)
 }
 
 // Ledgers store who holds which address of a block; *ledger.Store is one.
@@ -176,7 +176,7 @@ func (b *Balancer) cluster(ctx context.Context) (string, error) {
 
 // changed says that the account was changed, or may have been: everything is to be looked at anew.
 func (b *Balancer) changed() {
-	b.config.Account.Changed()
+	b.config.Account.Invalidate()
 }
 
 func ownerOf(service *corev1.Service, cluster string) plan.Owner {

@@ -41,7 +41,7 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 	if v := decide(s); v.settled(s) {
 		return b.carryOut(ctx, s, v)
 	}
-	done, err := b.config.Account.Exclusive(ctx)
+	done, err := b.config.Account.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func (b *Balancer) release(ctx context.Context, service *corev1.Service) error {
 	default:
 		live = nil
 	}
-	done, err := b.config.Account.Exclusive(ctx)
+	done, err := b.config.Account.Lock(ctx)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 	if !s.unswept() {
 		return nil
 	}
-	done, err := b.config.Account.Exclusive(ctx)
+	done, err := b.config.Account.Lock(ctx)
 	if err != nil {
 		return err
 	}

@@ -28,15 +28,15 @@ type Secrets interface {
 	Create(ctx context.Context, secret *corev1.Secret, options metav1.CreateOptions) (*corev1.Secret, error)
 }
 
-// Keeper makes the Secret where it is missing. It changes none that is there: a person may have put a key of his own into it,
+// Reconciler makes the Secret where it is missing. It changes none that is there: a person may have put a key of his own into it,
 // or be about to replace one.
-type Keeper struct{ secrets Secrets }
+type Reconciler struct{ secrets Secrets }
 
 // New returns a keeper; it starts nothing.
-func New(secrets Secrets) *Keeper { return &Keeper{secrets: secrets} }
+func New(secrets Secrets) *Reconciler { return &Reconciler{secrets: secrets} }
 
 // Run keeps the Secret until ctx ends.
-func (k *Keeper) Run(ctx context.Context) error {
+func (k *Reconciler) Run(ctx context.Context) error {
 	return loop.Run(ctx, func(ctx context.Context) time.Duration {
 		if err := k.Sync(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "The agents may have no key for their heartbeats, trying again")
@@ -47,7 +47,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 }
 
 // Sync makes the Secret where it is missing. That it holds no key is an error which only a person can mend.
-func (k *Keeper) Sync(ctx context.Context) error {
+func (k *Reconciler) Sync(ctx context.Context) error {
 	secret, err := k.secrets.Get(ctx, contract.AnnouncerSecret, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -62,7 +62,7 @@ func (k *Keeper) Sync(ctx context.Context) error {
 	return nil
 }
 
-func (k *Keeper) create(ctx context.Context) error {
+func (k *Reconciler) create(ctx context.Context) error {
 	var key contract.AnnouncerKey
 	_, _ = rand.Read(key[:]) // never fails (crypto/rand)
 	_, err := k.secrets.Create(ctx, &corev1.Secret{

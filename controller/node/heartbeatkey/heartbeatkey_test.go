@@ -32,7 +32,7 @@ func stored(t *testing.T, client *fake.Clientset) []contract.AnnouncerKey {
 	return keys
 }
 
-func keeper(client *fake.Clientset) *Keeper {
+func keeper(client *fake.Clientset) *Reconciler {
 	return New(client.CoreV1().Secrets(metav1.NamespaceSystem))
 }
 

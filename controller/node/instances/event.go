@@ -26,35 +26,35 @@ const (
 // Node that cannot be initialised once every few seconds.
 const repeatAfter = 10 * time.Minute
 
-// crier warns about Nodes, each state of affairs once in repeatAfter.
-type crier struct {
+// eventLimiter warns about Nodes, each state of affairs once in repeatAfter.
+type eventLimiter struct {
 	events record.EventRecorder
 	now    func() time.Time
 
 	mu   sync.Mutex
-	said map[cry]time.Time
+	said map[limitedEvent]time.Time
 }
 
-// cry is one warning about one Node.
-type cry struct {
+// limitedEvent is one warning about one Node.
+type limitedEvent struct {
 	node         types.UID
 	name         string
 	reason, text string
 }
 
-func newCrier(events record.EventRecorder, now func() time.Time) *crier {
-	return &crier{events: events, now: now, said: map[cry]time.Time{}}
+func newEventLimiter(events record.EventRecorder, now func() time.Time) *eventLimiter {
+	return &eventLimiter{events: events, now: now, said: map[limitedEvent]time.Time{}}
 }
 
 // warn records an event unless the same was recorded a short while ago.
-func (c *crier) warn(node *corev1.Node, reason, format string, args ...any) {
-	each := cry{node: node.UID, name: node.Name, reason: reason, text: fmt.Sprintf(format, args...)}
+func (c *eventLimiter) warn(node *corev1.Node, reason, format string, args ...any) {
+	each := limitedEvent{node: node.UID, name: node.Name, reason: reason, text: fmt.Sprintf(format, args...)}
 	if c.fresh(each) {
 		c.events.Event(node, corev1.EventTypeWarning, reason, each.text)
 	}
 }
 
-func (c *crier) fresh(each cry) bool {
+func (c *eventLimiter) fresh(each limitedEvent) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()

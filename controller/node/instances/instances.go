@@ -52,7 +52,7 @@ type Instances struct {
 	inventory *Inventory
 	nodes     corelisters.NodeLister
 	live      corev1client.NodesGetter
-	crier     *crier
+	crier     *eventLimiter
 	gate      *gate
 	metrics   *Metrics
 	networks  Networks
@@ -71,7 +71,7 @@ func New(config Config) *Instances {
 	}
 	return &Instances{
 		inventory: config.Inventory, nodes: config.Nodes, live: config.Live,
-		crier: newCrier(config.Events, config.Now), gate: newGate(), metrics: config.Metrics,
+		crier: newEventLimiter(config.Events, config.Now), gate: newGate(), metrics: config.Metrics,
 		networks: config.Networks, networkID: config.NetworkID,
 	}
 }

@@ -22,7 +22,7 @@ import (
 // change takes the lock of the account, looks again and acts. With audit it also looks for bought blocks that nodes do
 // not need, once nothing else is to be done.
 func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, err error) {
-	done, err := m.config.Account.Exclusive(ctx)
+	done, err := m.config.Account.Lock(ctx)
 	if err != nil {
 		return soon, err
 	}
@@ -35,7 +35,7 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 	if err != nil {
 		return soon, err
 	}
-	steps := m.tellRefusals(seen.picture, decide(seen.picture))
+	steps := m.recordRefusals(seen.picture, decide(seen.picture))
 	idle := audit && m.isIdle(seen.picture)
 	if steps, err = m.confirm(ctx, seen, steps, &idle); err != nil {
 		return soon, err
@@ -44,7 +44,7 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 		klog.FromContext(ctx).V(2).Info("Memberships wait for the public network", "network", seen.network.ID, "status", seen.network.Status)
 		return soon, nil
 	}
-	p := &pass{Manager: m, scene: seen}
+	p := &pass{Manager: m, observed: seen}
 	if audit && len(steps) == 0 {
 		return soon, p.audit(ctx, idle)
 	}
@@ -60,7 +60,7 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 }
 
 // confirm drops the steps that the Nodes, read live, do not bear out, and corrects whether no Node is wanted.
-func (m *Manager) confirm(ctx context.Context, seen scene, steps []step, idle *bool) ([]step, error) {
+func (m *Manager) confirm(ctx context.Context, seen observed, steps []step, idle *bool) ([]step, error) {
 	takes := *idle
 	for _, each := range steps {
 		takes = takes || each.takesAway()
@@ -87,7 +87,7 @@ func (m *Manager) confirm(ctx context.Context, seen scene, steps []step, idle *b
 // pass is one pass of changes under the lock of the account. Its roster and ledger follow what is saved.
 type pass struct {
 	*Manager
-	scene
+	observed
 	// source of addresses; nil until the first server joins.
 	source *source
 }
@@ -145,10 +145,10 @@ func (p *pass) join(ctx context.Context, s step) error {
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).Info("Server joins the public network", "node", node.Name, "server", s.server, "network", p.network.ID, "addresses", ips)
-		p.teller.tell(node, corev1.EventTypeNormal, ReasonJoining, fmt.Sprintf("phoenixNAP server %s joins public network %s%s", s.server, p.network.ID, with(address)))
+		p.teller.record(node, corev1.EventTypeNormal, ReasonJoining, fmt.Sprintf("phoenixNAP server %s joins public network %s%s", s.server, p.network.ID, with(address)))
 		return nil
 	case pnap.IsDryRun(err):
-		p.teller.tell(node, corev1.EventTypeNormal, ReasonDryRun, err.Error())
+		p.teller.record(node, corev1.EventTypeNormal, ReasonDryRun, err.Error())
 		return p.unrecord(ctx, s.server, true)
 	default:
 		return p.judge(node, ReasonJoinRefused, err)
@@ -171,7 +171,7 @@ func (p *pass) touch(serverID string, err error) {
 	if err != nil && (pnap.IsDryRun(err) || pnap.IsRefused(err) && !pnap.IsConflict(err)) {
 		p.rests[serverID] = now.Add(refusedRest)
 	}
-	p.config.Account.Changed()
+	p.config.Account.Invalidate()
 }
 
 // judge tells a refusal on the Node; a conflict passes with time, and everything else is looked at again.
@@ -180,7 +180,7 @@ func (p *pass) judge(node *corev1.Node, reason string, err error) error {
 	case pnap.IsConflict(err):
 		return nil // the server or the network is changing
 	case pnap.IsRefused(err):
-		p.teller.tell(node, corev1.EventTypeWarning, reason, fmt.Sprintf("the phoenixNAP API refused: %v; tried again every %v", err, refusedRest))
+		p.teller.record(node, corev1.EventTypeWarning, reason, fmt.Sprintf("the phoenixNAP API refused: %v; tried again every %v", err, refusedRest))
 		return nil
 	default:
 		return err
@@ -194,11 +194,11 @@ func (p *pass) leave(ctx context.Context, s step) error {
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).Info("Server leaves the public network", "server", s.server, "network", s.network)
-		p.teller.tell(node, corev1.EventTypeNormal, ReasonLeaving,
+		p.teller.record(node, corev1.EventTypeNormal, ReasonLeaving,
 			fmt.Sprintf("phoenixNAP server %s leaves public network %s: the Node is not selected to carry load-balancer traffic", s.server, s.network))
 		return nil
 	case pnap.IsDryRun(err):
-		p.teller.tell(node, corev1.EventTypeNormal, ReasonDryRun, err.Error())
+		p.teller.record(node, corev1.EventTypeNormal, ReasonDryRun, err.Error())
 		return nil
 	default:
 		return p.judge(node, ReasonLeaveRefused, err)
@@ -245,7 +245,7 @@ func (p *pass) unrecord(ctx context.Context, serverID string, unused bool) error
 }
 
 // publish keeps the annotation contract.NodeMembershipManaged and tells who has joined and left.
-func (m *Manager) publish(ctx context.Context, seen scene) error {
+func (m *Manager) publish(ctx context.Context, seen observed) error {
 	m.teller.keep(seen.nodes)
 	var problems []error
 	for _, node := range seen.nodes {
@@ -289,6 +289,6 @@ func (m *Manager) annotate(ctx context.Context, node *corev1.Node, isManaged boo
 		return fmt.Errorf("patch node %s: %w", node.Name, err)
 	}
 	klog.FromContext(ctx).Info("Membership of a Node changed", "node", node.Name, "network", m.config.NetworkID, "managed", isManaged)
-	m.teller.tell(node, corev1.EventTypeNormal, reason, text)
+	m.teller.record(node, corev1.EventTypeNormal, reason, text)
 	return nil
 }

@@ -39,7 +39,7 @@ func (p *pass) address(ctx context.Context, serverID string, node *corev1.Node) 
 	}
 	if !p.source.usable {
 		if p.source.reason != "" {
-			p.teller.tell(node, eventType(p.source.reason), p.source.reason, p.source.text)
+			p.teller.record(node, eventType(p.source.reason), p.source.reason, p.source.text)
 			p.rests[serverID] = p.config.Now().Add(waitRest)
 		}
 		return netip.Addr{}, false, nil
@@ -64,7 +64,7 @@ func (p *pass) allot(ctx context.Context, serverID string, node *corev1.Node) (n
 		p.rests[serverID] = p.config.Now().Add(waitRest)
 		return netip.Addr{}, false, nil
 	case errors.Is(err, plan.ErrFull), errors.Is(err, plan.ErrClosed):
-		p.teller.tell(node, corev1.EventTypeWarning, ReasonNodeBlockFull, fmt.Sprintf(
+		p.teller.record(node, corev1.EventTypeWarning, ReasonNodeBlockFull, fmt.Sprintf(
 			"IP block %s (%s) has no address left for this node: name a larger block with --node-ip-block, do without addresses with --node-address=none, or select fewer nodes with --service-node-selector",
 			p.source.block.ID, p.source.block.CIDR))
 		p.rests[serverID] = p.config.Now().Add(waitRest)

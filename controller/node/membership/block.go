@@ -134,7 +134,7 @@ func (p *pass) apply(ctx context.Context, s plan.Step) error {
 	case plan.Wait, plan.Buy, plan.Refuse, plan.Done:
 		return nil
 	}
-	p.config.Account.Changed()
+	p.config.Account.Invalidate()
 	if err == nil {
 		klog.FromContext(ctx).Info("Changing a block of the nodes' own addresses", "action", s.Action, "block", s.Block.ID, "cidr", s.Block.CIDR, "network", s.Network)
 	}
@@ -173,7 +173,7 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 	_, err = p.config.Buyer.Buy(ctx, purchase.Order{
 		Owner: p.owner(), Location: wish.Location, LocationSource: wish.LocationSource, Size: nodeBlockSize,
 	}, seen.record)
-	p.config.Account.Changed()
+	p.config.Account.Invalidate()
 	return bargain(err)
 }
 

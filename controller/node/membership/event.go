@@ -39,20 +39,20 @@ const (
 	ReasonNodeBlockSurplus = "NodeBlockSurplus"
 )
 
-// teller records events on Nodes, each state of affairs once.
-type teller struct {
+// recorder records events on Nodes, each state of affairs once.
+type recorder struct {
 	events record.EventRecorder
 
 	mu   sync.Mutex
 	said map[types.UID]string
 }
 
-func newTeller(events record.EventRecorder) *teller {
-	return &teller{events: events, said: map[types.UID]string{}}
+func newRecorder(events record.EventRecorder) *recorder {
+	return &recorder{events: events, said: map[types.UID]string{}}
 }
 
-// tell records an event unless it is the last that was told of the Node. A nil Node has nobody to tell.
-func (t *teller) tell(node *corev1.Node, kind, reason, text string) {
+// record records an event unless it is the last that was told of the Node. A nil Node has nobody to tell.
+func (t *recorder) record(node *corev1.Node, kind, reason, text string) {
 	if node == nil {
 		return
 	}
@@ -66,7 +66,7 @@ func (t *teller) tell(node *corev1.Node, kind, reason, text string) {
 }
 
 // keep forgets the Nodes that are not among those given.
-func (t *teller) keep(nodes []*corev1.Node) {
+func (t *recorder) keep(nodes []*corev1.Node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	kept := map[types.UID]string{}

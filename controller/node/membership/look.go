@@ -14,8 +14,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
 )
 
-// scene is a picture and what it was made from.
-type scene struct {
+// observed is a picture and what it was made from.
+type observed struct {
 	picture
 	nodes []*corev1.Node
 }
@@ -31,24 +31,24 @@ func (m *Manager) patience() time.Duration {
 }
 
 // look makes a picture; the network is not older than after.
-func (m *Manager) look(ctx context.Context, list instances.List, after time.Time) (scene, error) {
+func (m *Manager) look(ctx context.Context, list instances.List, after time.Time) (observed, error) {
 	if len(list.ByID) == 0 {
-		return scene{}, errors.New("the list of servers is empty: check that the credentials are of the account that owns the servers")
+		return observed{}, errors.New("the list of servers is empty: check that the credentials are of the account that owns the servers")
 	}
 	network, err := m.config.Account.Network(ctx, m.config.NetworkID, after)
 	if err != nil {
-		return scene{}, err
+		return observed{}, err
 	}
 	recorded, err := m.store.load(ctx)
 	if err != nil {
-		return scene{}, err
+		return observed{}, err
 	}
 	nodes, err := m.lister.List(labels.Everything())
 	if err != nil {
-		return scene{}, fmt.Errorf("list Nodes: %w", err)
+		return observed{}, fmt.Errorf("list Nodes: %w", err)
 	}
 	now := m.config.Now()
-	return scene{nodes: nodes, picture: picture{
+	return observed{nodes: nodes, picture: picture{
 		now: now, network: network, servers: list.ByID, roster: recorded, wanted: wanted(nodes, m.config.Selector),
 		unsettled: func(id string) bool {
 			return !list.AskedAt.After(m.touched[id]) || now.Before(m.rests[id])

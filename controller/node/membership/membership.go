@@ -55,8 +55,8 @@ type Account interface {
 	Tagged(ctx context.Context, name string, after time.Time) (map[string]string, error)
 	Find(ctx context.Context, s account.Search) ([]plan.Sighting, error)
 	Unlisted(ctx context.Context, cluster string, known []plan.Block, after time.Time) ([]plan.Block, error)
-	Changed()
-	Exclusive(ctx context.Context) (done func(), err error)
+	Invalidate()
+	Lock(ctx context.Context) (done func(), err error)
 }
 
 // Cloud is what the package changes.
@@ -115,7 +115,7 @@ type Manager struct {
 	synced cache.InformerSynced
 	wake   loop.Wake
 	store  rosterStore
-	teller *teller
+	teller *recorder
 
 	// What follows belongs to the goroutine of Run.
 
@@ -151,7 +151,7 @@ func New(config Config) (*Manager, error) {
 	}
 	m := &Manager{
 		config: config, lister: config.Nodes.Lister(), wake: loop.NewWake(),
-		store: newRosterStore(config.Kube), teller: newTeller(config.Events),
+		store: newRosterStore(config.Kube), teller: newRecorder(config.Events),
 		touched: map[string]time.Time{}, rests: map[string]time.Time{}, unwanted: map[string]time.Time{},
 		surplus: map[string]time.Time{}, reports: map[string]report{},
 	}
@@ -210,7 +210,7 @@ func (m *Manager) Sync(ctx context.Context) (again time.Duration, err error) {
 		return soon, err
 	}
 	m.config.Metrics.set(seen.picture)
-	steps := m.tellRefusals(seen.picture, decide(seen.picture))
+	steps := m.recordRefusals(seen.picture, decide(seen.picture))
 	audit, err := m.auditDue(ctx, seen.picture)
 	switch {
 	case len(steps) > 0 || audit:
@@ -235,12 +235,12 @@ func (m *Manager) pause(p picture) time.Duration {
 	return period
 }
 
-// tellRefusals says on the Nodes why servers cannot join, and returns the other steps.
-func (m *Manager) tellRefusals(p picture, steps []step) []step {
+// recordRefusals says on the Nodes why servers cannot join, and returns the other steps.
+func (m *Manager) recordRefusals(p picture, steps []step) []step {
 	var others []step
 	for _, each := range steps {
 		if each.kind == refuse {
-			m.teller.tell(p.wanted[each.server], corev1.EventTypeWarning, ReasonJoinRefused, each.text)
+			m.teller.record(p.wanted[each.server], corev1.EventTypeWarning, ReasonJoinRefused, each.text)
 			continue
 		}
 		others = append(others, each)

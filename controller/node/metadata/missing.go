@@ -30,8 +30,8 @@ func missingMembership(server pnap.Server, network plan.Network) string {
 		server.ID, network.ID)
 }
 
-// tellMissing records an event for every Node that lacks membership, once for each state of affairs.
-func (p *NetworkPublisher) tellMissing(nodes []*corev1.Node, list instances.List) {
+// recordMissing records an event for every Node that lacks membership, once for each state of affairs.
+func (p *NetworkPublisher) recordMissing(nodes []*corev1.Node, list instances.List) {
 	if p.config.NetworkID == "" || p.config.ManagesMembership {
 		return
 	}

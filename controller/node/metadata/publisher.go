@@ -171,7 +171,7 @@ func (p *NetworkPublisher) sync(ctx context.Context) error {
 			problems = append(problems, p.publish(ctx, node, server, blocks))
 		}
 	}
-	p.tellMissing(nodes, list)
+	p.recordMissing(nodes, list)
 	return errors.Join(problems...)
 }
 

@@ -57,10 +57,10 @@ func RunNode(ctx context.Context, args []string) error {
 	seed := fnv.New64a()
 	_, _ = seed.Write([]byte(*name)) // never fails
 	public := func() string { return publicLink }
-	var h *speaker.Herald
+	var h *speaker.Speaker
 	h = speaker.New(speaker.Config{
 		Node:    *name,
-		NewCore: func(c election.Config) speaker.Core { return election.New(c) },
+		NewCore: func(c election.Config) speaker.Election { return election.New(c) },
 		NewStore: func(network string) speaker.Store {
 			return store.New(client.CoreV1().ConfigMaps(metav1.NamespaceSystem), network)
 		},
@@ -89,7 +89,7 @@ func facts() election.Facts {
 }
 
 func askGateway(ctx context.Context, own netip.Addr) bool {
-	asker := arp.NewAsker()
+	asker := arp.NewProber()
 	asker.Rounds, asker.Interval = 2, 150*time.Millisecond
 	answers, err := asker.Ask(ctx, publicLink, []arp.Question{{Target: gateway, Source: own}})
 	return err == nil && answers[0].Replied

@@ -44,7 +44,7 @@ func TestAnnouncement(t *testing.T) {
 			e := expected()
 			e.Virtual = []netip.Addr{netip.MustParseAddr(serviceVIP)}
 			s, report := n.look(e)
-			seen, err := vip.Observe(t.Context(), arp.NewAsker(), netstate.NewReader(),
+			seen, err := vip.Observe(t.Context(), arp.NewProber(), netstate.NewReader(),
 				vip.View{Report: report, Snapshot: s}, []vip.Target{{Address: e.Virtual[0], Service: "default/web"}})
 			n.must("observe", err)
 			if f := vip.Judge(seen[0]); f.Status != tc.status || f.Reason != tc.reason {

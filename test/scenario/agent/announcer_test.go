@@ -283,7 +283,7 @@ func TestHeartbeats(t *testing.T) {
 	}
 	var mu sync.Mutex
 	heard := map[uint64]*election.Heartbeat{}
-	line := func(name, vif string, where inside, keys string, source netip.Addr) *heartbeat.Line {
+	line := func(name, vif string, where inside, keys string, source netip.Addr) *heartbeat.Transport {
 		l := heartbeat.New(heartbeat.Config{
 			Node: name, Boot: 1, Interval: time.Second, Interface: func() string { return vif }, Source: func() netip.Addr { return source }, Keys: heartbeat.NewKeyFile(keys),
 			Hear: func(h *election.Heartbeat) {
@@ -310,7 +310,7 @@ func TestHeartbeats(t *testing.T) {
 	for i := range acks {
 		acks[i] = election.Ack{Node: election.ID(i), Sequence: 7} //nolint:gosec // small
 	}
-	for i, l := range []*heartbeat.Line{with, without, stranger} {
+	for i, l := range []*heartbeat.Transport{with, without, stranger} {
 		sequence, name := uint64(100*(i+1)), fmt.Sprintf("node-%c", 'b'+i) //nolint:gosec // small
 		for deadline := time.Now().Add(10 * time.Second); ; {
 			sequence++

@@ -46,7 +46,7 @@ func TestListener(t *testing.T) {
 			heard = nil
 			mu.Unlock()
 			n.in(n.gateway, func() {
-				_, err := arp.NewAsker().Ask(ctx, "port1.100", []arp.Question{{Target: node, Source: gateway}})
+				_, err := arp.NewProber().Ask(ctx, "port1.100", []arp.Question{{Target: node, Source: gateway}})
 				n.must("ask", err)
 			})
 			mu.Lock()

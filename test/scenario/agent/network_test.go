@@ -153,7 +153,7 @@ func (n *network) sysctl(key, value string) {
 // look takes a real snapshot of the node and judges it.
 func (n *network) look(e check.Expected) (check.Snapshot, check.Report) {
 	n.t.Helper()
-	s, err := sampler.Look(n.t.Context(), netstate.NewReader(), arp.NewAsker(), e)
+	s, err := sampler.Look(n.t.Context(), netstate.NewReader(), arp.NewProber(), e)
 	n.must("look", err)
 	return s, check.Evaluate(e, s)
 }

@@ -56,7 +56,7 @@ func (n *network) findings() findings {
 	for _, f := range report.Findings {
 		found.Checks[f.ID] = fmt.Sprint(f.Status, " ", f.Reason)
 	}
-	seen, err := vip.Observe(n.t.Context(), arp.NewAsker(), netstate.NewReader(),
+	seen, err := vip.Observe(n.t.Context(), arp.NewProber(), netstate.NewReader(),
 		vip.View{Report: report, Snapshot: s}, []vip.Target{{Address: e.Virtual[0], Service: "default/web"}})
 	n.must("observe", err)
 	f := vip.Judge(seen[0])

@@ -34,12 +34,12 @@ type server struct {
 	*network
 	expected check.Expected
 	reader   *netstate.Reader
-	asker    *arp.Asker
+	asker    *arp.Prober
 }
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	s := &server{network: newNetwork(t), reader: netstate.NewReader(), asker: arp.NewAsker()}
+	s := &server{network: newNetwork(t), reader: netstate.NewReader(), asker: arp.NewProber()}
 	s.asker.Interval = 150 * time.Millisecond
 	s.must("add a second cable", netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eno2"}, PeerName: "port2"}))
 	s.must("move its far end", netlink.LinkSetNsFd(s.link("port2"), int(s.gateway)))

@@ -23,7 +23,7 @@ import (
 type inside struct {
 	node   netns.NsHandle
 	reader *netstate.Reader
-	asker  *arp.Asker
+	asker  *arp.Prober
 }
 
 // at runs do on a thread that ends with it, for its namespace is another's.

@@ -10,8 +10,8 @@ import (
 // urgentGap is the least time between two heartbeats.
 const urgentGap = 5 * time.Millisecond
 
-// beat returns the heartbeat that is due, if one is.
-func (c *Core) beat() *Heartbeat {
+// heartbeat returns the heartbeat that is due, if one is.
+func (c *Election) heartbeat() *Heartbeat {
 	due := c.now >= c.nextBeat || c.urgent && c.now-c.beatAt >= urgentGap
 	if !due {
 		return nil
@@ -37,7 +37,7 @@ func (c *Core) beat() *Heartbeat {
 }
 
 // pause is the time until the next regular heartbeat. A node that is not needed speaks seldom.
-func (c *Core) pause() time.Duration {
+func (c *Election) pause() time.Duration {
 	pause := c.rules.interval - time.Duration(c.random.Int64N(int64(c.rules.interval)/10))
 	if c.view != nil && len(c.members) >= c.rules.members && !c.view.has(c.Node) {
 		return 50 * pause
@@ -45,7 +45,7 @@ func (c *Core) pause() time.Duration {
 	return pause
 }
 
-func (c *Core) flags() (f Flags) {
+func (c *Election) flags() (f Flags) {
 	set := func(flag Flags, is bool) {
 		if is {
 			f |= flag
@@ -54,22 +54,22 @@ func (c *Core) flags() (f Flags) {
 	set(Candidate, c.facts.Candidate && !c.facts.Leaving)
 	set(Witness, c.facts.Witness)
 	set(Leaving, c.facts.Leaving)
-	set(Held, c.now < c.hold.until)
-	set(Handing, len(c.keeps) > 0)
-	set(NoAPI, c.desk.failures > 0)
-	set(Asking, c.facts.Link && !c.facts.Leaving && c.now >= c.hold.joinAt)
+	set(Held, c.now < c.holdDown.until)
+	set(Handing, len(c.draining) > 0)
+	set(NoAPI, c.api.failures > 0)
+	set(Asking, c.facts.Link && !c.facts.Leaving && c.now >= c.holdDown.joinAt)
 	return f
 }
 
 // acks says whom this node supports, whom it does not hear and whom it refuses. It says nothing before it has read the
 // view: what its former life promised stands there.
-func (c *Core) acks() []Ack {
+func (c *Election) acks() []Ack {
 	all := make([]Ack, 0, len(c.peers)+1)
 	for id, p := range c.peers {
 		switch {
 		case c.acknowledges(p):
 			all = append(all, Ack{id, p.supported})
-		case !c.rested() || !c.silent(id) || c.now-p.at > 10*c.rules.silence && !c.view.has(p.name):
+		case !c.startedUp() || !c.silent(id) || c.now-p.at > 10*c.rules.suspectTimeout && !c.view.has(p.name):
 		case c.heard(p):
 			all = append(all, Ack{id, Refused})
 		default:
@@ -77,7 +77,7 @@ func (c *Core) acks() []Ack {
 		}
 	}
 	for _, id := range c.members {
-		if c.peers[id] == nil && id != c.id && c.rested() && c.silent(id) {
+		if c.peers[id] == nil && id != c.id && c.startedUp() && c.silent(id) {
 			all = append(all, Ack{id, Unheard})
 		}
 	}
@@ -90,16 +90,16 @@ func sortAcks(all []Ack) {
 }
 
 // lists are the addresses that this node waits for, and those that others wait for.
-func (c *Core) lists() (wants, released []netip.Addr) {
+func (c *Election) lists() (wants, released []netip.Addr) {
 	if c.waiting > 0 || c.stale {
-		for a, h := range c.holdings {
-			if !h.answering && !h.barred {
+		for a, h := range c.owned {
+			if !h.answering && !h.fenced {
 				wants = append(wants, a)
 			}
 		}
 	}
 	for a := range c.releases {
-		if _, kept := c.keeps[a]; !kept && (c.holdings[a] == nil || !c.holdings[a].answering) {
+		if _, kept := c.draining[a]; !kept && (c.owned[a] == nil || !c.owned[a].answering) {
 			released = append(released, a)
 		}
 	}
@@ -112,7 +112,7 @@ func firsts(all []netip.Addr) []netip.Addr {
 }
 
 // unfit is the bitmap of addresses of the view that this node cannot serve.
-func (c *Core) unfit() []byte {
+func (c *Election) unfit() []byte {
 	var bitmap []byte
 	for i, a := range c.addresses {
 		if fits, wanted := c.facts.Wanted[a]; wanted && !fits {

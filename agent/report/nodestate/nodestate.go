@@ -55,8 +55,8 @@ type Config struct {
 	Health  Health
 }
 
-// Station holds the Node's latest state and the latest sample.
-type Station struct {
+// NodeState holds the Node's latest state and the latest sample.
+type NodeState struct {
 	Config
 	onExpectation func()
 	onSample      func()
@@ -68,18 +68,18 @@ type Station struct {
 }
 
 // New returns a station.
-func New(config Config) *Station {
-	return &Station{Config: config, onExpectation: func() {}, onSample: func() {}}
+func New(config Config) *NodeState {
+	return &NodeState{Config: config, onExpectation: func() {}, onSample: func() {}}
 }
 
 // OnExpectation sets what is called when what to expect may have changed. It is to be called before anything runs.
-func (s *Station) OnExpectation(changed func()) { s.onExpectation = changed }
+func (s *NodeState) OnExpectation(changed func()) { s.onExpectation = changed }
 
 // OnSample sets what is called after each sample. It is to be called before anything runs.
-func (s *Station) OnSample(sampled func()) { s.onSample = sampled }
+func (s *NodeState) OnSample(sampled func()) { s.onSample = sampled }
 
 // ObserveNode takes a version of the Node, nil when it was deleted.
-func (s *Station) ObserveNode(node *corev1.Node) {
+func (s *NodeState) ObserveNode(node *corev1.Node) {
 	var annotations map[string]string
 	var addresses []netip.Addr
 	if node != nil {
@@ -109,7 +109,7 @@ func sameNetwork(a, b map[string]string) bool {
 }
 
 // Expected returns what to expect at the moment.
-func (s *Station) Expected() check.Expected {
+func (s *NodeState) Expected() check.Expected {
 	s.mu.Lock()
 	annotations, addresses := s.annotations, s.addresses
 	s.mu.Unlock()
@@ -120,8 +120,8 @@ func (s *Station) Expected() check.Expected {
 	return expected
 }
 
-// Hindrance says why the agent must not change the machine's network: it is not the server that its Node names.
-func (s *Station) Hindrance() string {
+// BlockedReason says why the agent must not change the machine's network: it is not the server that its Node names.
+func (s *NodeState) BlockedReason() string {
 	s.mu.Lock()
 	sample := s.sample
 	s.mu.Unlock()
@@ -136,7 +136,7 @@ func (s *Station) Hindrance() string {
 }
 
 // virtual returns the addresses of Services; known is false before they were listed.
-func (s *Station) virtual() (addresses []netip.Addr, known bool) {
+func (s *NodeState) virtual() (addresses []netip.Addr, known bool) {
 	services, known := s.Services()
 	for _, t := range vip.Targets(services) {
 		addresses = append(addresses, t.Address)
@@ -145,7 +145,7 @@ func (s *Station) virtual() (addresses []netip.Addr, known bool) {
 }
 
 // Sample takes a sample: it becomes the condition VLANReady, the reported identity and metrics.
-func (s *Station) Sample(sample sampler.Sample) {
+func (s *NodeState) Sample(sample sampler.Sample) {
 	s.mu.Lock()
 	s.sample = &sample
 	s.mu.Unlock()
@@ -161,7 +161,7 @@ func (s *Station) Sample(sample sampler.Sample) {
 }
 
 // VLANInterface is the name of the interface on the public network; empty while there is none.
-func (s *Station) VLANInterface() string {
+func (s *NodeState) VLANInterface() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sample == nil {
@@ -171,7 +171,7 @@ func (s *Station) VLANInterface() string {
 }
 
 // identify publishes the identity of the machine.
-func (s *Station) identify(id contract.Identity) {
+func (s *NodeState) identify(id contract.Identity) {
 	// Strings and addresses always encode.
 	if raw, err := json.Marshal(id); err == nil {
 		s.Publisher.Annotate(contract.NodeReportedIdentity, string(raw))
@@ -179,13 +179,13 @@ func (s *Station) identify(id contract.Identity) {
 }
 
 // Addresses takes what was heard of the addresses of Services: it becomes the condition AnnouncementHealthy and metrics.
-func (s *Station) Addresses(findings []check.Finding, verdict check.Verdict) {
+func (s *NodeState) Addresses(findings []check.Finding, verdict check.Verdict) {
 	s.Metrics.Addresses(findings)
 	s.set(contract.ConditionAnnouncementHealthy, verdict, vip.ReasonConfirming)
 }
 
 // Reported publishes what is to be reported of the addresses.
-func (s *Station) Reported(r contract.ReportedAddresses) {
+func (s *NodeState) Reported(r contract.ReportedAddresses) {
 	// Addresses, words and times always encode.
 	if raw, err := r.Encode(); err == nil {
 		s.Publisher.Annotate(contract.NodeReportedAddresses, raw)
@@ -194,7 +194,7 @@ func (s *Station) Reported(r contract.ReportedAddresses) {
 
 // ReportedBefore returns what the Node says that its agent reported; known is false before the Node was seen. A report that
 // cannot be read is written anew.
-func (s *Station) ReportedBefore() (reported contract.ReportedAddresses, known bool) {
+func (s *NodeState) ReportedBefore() (reported contract.ReportedAddresses, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reported, err := contract.ParseReportedAddresses(s.annotations[contract.NodeReportedAddresses])
@@ -206,7 +206,7 @@ func (s *Station) ReportedBefore() (reported contract.ReportedAddresses, known b
 
 // set publishes a verdict, unless it only waits for confirmation: until then the Node's condition stays as it is, so that
 // an agent that restarts changes nothing that holds.
-func (s *Station) set(conditionType corev1.NodeConditionType, v check.Verdict, confirming string) {
+func (s *NodeState) set(conditionType corev1.NodeConditionType, v check.Verdict, confirming string) {
 	if v.Reason == confirming {
 		return
 	}
@@ -227,7 +227,7 @@ func statusOf(status check.Status) corev1.ConditionStatus {
 }
 
 // View returns what the announcement watcher needs; known is false before the first sample.
-func (s *Station) View() (view vip.View, known bool) {
+func (s *NodeState) View() (view vip.View, known bool) {
 	s.mu.Lock()
 	sample := s.sample
 	s.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Situation is what is known of node and cluster.
-type Situation struct {
+// State is what is known of node and cluster.
+type State struct {
 	// Node is the Node, nil while it is unknown.
 	Node *corev1.Node
 	// View is that of the last sample; Sampled is false before there was one.
@@ -29,7 +29,7 @@ type Situation struct {
 }
 
 // Network is the ID of the public network on which the agents announce; empty while they do not, or that is not known.
-func (s Situation) Network() string {
+func (s State) Network() string {
 	if !s.Sampled || s.View.Announcer != contract.AnnouncerAgent || s.View.Expected.Unreadable != "" {
 		return ""
 	}
@@ -37,10 +37,10 @@ func (s Situation) Network() string {
 }
 
 // Facts are what the core of the announcer decides by.
-func (s Situation) Facts() election.Facts {
+func (s State) Facts() election.Facts {
 	able := s.Sampled && s.View.Ready && s.Network() != "" && s.Node != nil
 	source, err := netip.ParseAddr(s.View.Report.Source)
-	willing := s.Node != nil && Willing(s.Node)
+	willing := s.Node != nil && Eligible(s.Node)
 	return election.Facts{
 		Link: s.Link, Candidate: able && willing, Witness: able && !willing,
 		HasGateway: err == nil && source.IsValid() && len(s.View.Expected.Network.Blocks) > 0,
@@ -48,14 +48,14 @@ func (s Situation) Facts() election.Facts {
 	}
 }
 
-// Willing tells whether a Node may carry the traffic of load balancers: it is not being deleted, it is not excluded from load
+// Eligible tells whether a Node may carry the traffic of load balancers: it is not being deleted, it is not excluded from load
 // balancers, and nobody has asked it to hand its addresses over.
-func Willing(node *corev1.Node) bool {
+func Eligible(node *corev1.Node) bool {
 	return !contract.ExcludedFromLoadBalancers(node) && node.DeletionTimestamp == nil && node.Annotations[contract.NodeHandOver] != contract.TagTrue
 }
 
 // wanted are the addresses that are to be announced; false where this node cannot serve one.
-func (s Situation) wanted() map[netip.Addr]bool {
+func (s State) wanted() map[netip.Addr]bool {
 	wanted := map[netip.Addr]bool{}
 	for _, service := range s.Services {
 		address, is := Address(service)
@@ -86,7 +86,7 @@ func Address(service *corev1.Service) (address netip.Addr, is bool) {
 
 // announceable tells whether an address may be that of a Service: whoever can write annotations of Services must not be able
 // to have the gateway's address announced, or that of a machine.
-func (s Situation) announceable(a netip.Addr) bool {
+func (s State) announceable(a netip.Addr) bool {
 	network := s.View.Expected.Network
 	if slices.Contains(network.IPs, a) {
 		return false

@@ -65,9 +65,9 @@ func refused(err error) bool {
 
 // A change under way is waited for, the next is refused; reads and the election go on.
 func TestQuiesceWaitsForChangesUnderWay(t *testing.T) {
-	for name, wrap := range map[string]func(*Handover) func(http.RoundTripper) http.RoundTripper{
-		"Kubernetes": func(h *Handover) func(http.RoundTripper) http.RoundTripper { return h.WrapKube },
-		"phoenixNAP": func(h *Handover) func(http.RoundTripper) http.RoundTripper { return h.WrapCloud },
+	for name, wrap := range map[string]func(*Leadership) func(http.RoundTripper) http.RoundTripper{
+		"Kubernetes": func(h *Leadership) func(http.RoundTripper) http.RoundTripper { return h.WrapKube },
+		"phoenixNAP": func(h *Leadership) func(http.RoundTripper) http.RoundTripper { return h.WrapCloud },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -25,8 +25,8 @@ type Config struct {
 // StandardInterval is the usual time between two heartbeats.
 const StandardInterval = 100 * time.Millisecond
 
-// Core is what one node knows. It belongs to one goroutine.
-type Core struct {
+// Election is what one node knows. It belongs to one goroutine.
+type Election struct {
 	Config
 	id     ID
 	rules  rules
@@ -40,8 +40,8 @@ type Core struct {
 	goneIDs   map[ID]bool
 	gatewayAt time.Duration
 	peers     map[ID]*peer
-	// impostorAt is when a later agent of the same name was last heard.
-	impostorAt time.Duration
+	// duplicateAt is when a later agent of the same name was last heard.
+	duplicateAt time.Duration
 
 	// view is the newest that is known, version that of its object, members and addresses are taken from it.
 	view      *View
@@ -52,18 +52,18 @@ type Core struct {
 	seen  uint64
 	marks []mark
 
-	holdings map[netip.Addr]*holding
-	keeps    map[netip.Addr]keep
-	releases map[netip.Addr]release
-	waiting  int // holdings that do not answer
-	granted  []netip.Addr
-	stale    bool // granted is
-	lease    time.Duration
-	lapsed   bool
+	owned     map[netip.Addr]*ownership
+	draining  map[netip.Addr]draining
+	releases  map[netip.Addr]release
+	waiting   int // owned that do not answer
+	granted   []netip.Addr
+	stale     bool // granted is
+	lease     time.Duration
+	leaseLost bool
 
-	desk    desk
-	hold    hold
-	pending map[string]time.Duration
+	api      apiState
+	holdDown holdDown
+	pending  map[string]time.Duration
 
 	sequence uint64
 	sent     [32]sending
@@ -84,20 +84,20 @@ type sending struct {
 }
 
 // New returns a core that knows nothing yet.
-func New(config Config) *Core {
-	return &Core{
+func New(config Config) *Election {
+	return &Election{
 		Config: config, id: IDOf(config.Node), rules: standardRules().paced(config.Interval),
 		random: rand.New(rand.NewPCG(config.Seed, config.Boot)), //nolint:gosec // jitter is no secret
-		begun:  never, resumed: never, gatewayAt: never, impostorAt: never, lease: never, lapsed: true, beatAt: never,
-		peers: map[ID]*peer{}, holdings: map[netip.Addr]*holding{}, keeps: map[netip.Addr]keep{}, releases: map[netip.Addr]release{},
-		pending: map[string]time.Duration{}, hold: hold{strikeAt: never, joinAt: never, removedAt: never}, desk: desk{askedAt: never},
+		begun:  never, resumed: never, gatewayAt: never, duplicateAt: never, lease: never, leaseLost: true, beatAt: never,
+		peers: map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{}, releases: map[netip.Addr]release{},
+		pending: map[string]time.Duration{}, holdDown: holdDown{strikeAt: never, joinAt: never, removedAt: never}, api: apiState{askedAt: never},
 		// Any start will do that differs from that of the life before, and leaves room for Unheard and Refused.
 		sequence: config.Boot*0x9e3779b97f4a7c15>>33 | 2,
 	}
 }
 
 // Step takes an input and says what is to be done.
-func (c *Core) Step(now time.Duration, in Input) Output {
+func (c *Election) Step(now time.Duration, in Input) Output {
 	c.pass(now)
 	ticked := false
 	switch in := in.(type) {
@@ -115,7 +115,7 @@ func (c *Core) Step(now time.Duration, in Input) Output {
 		c.takeFacts(in)
 	}
 	c.noteSilent()
-	c.agree()
+	c.acknowledge()
 	c.renew()
 	c.begin()
 	var out Output
@@ -126,32 +126,32 @@ func (c *Core) Step(now time.Duration, in Input) Output {
 	}
 	c.ask(&out)
 	out.Grant = c.grant()
-	out.Send = c.beat()
+	out.Send = c.heartbeat()
 	out.Events, c.events = c.events, nil
 	out.Done = c.done()
-	out.Anew = c.impostorAt != never && !c.deposed() && !c.facts.Leaving
+	out.Restart = c.duplicateAt != never && !c.deposed() && !c.facts.Leaving
 	out.Next = c.next()
 	return out
 }
 
 // pass notes the time. Whoever stood still cannot say that others were silent meanwhile.
-func (c *Core) pass(now time.Duration) {
+func (c *Election) pass(now time.Duration) {
 	if c.begun == never {
 		c.begun, c.stepped, c.nextBeat = now, now, now
-		if c.rules.restQuietly {
+		if c.rules.startUpDelay {
 			c.resumed = now
 		}
-		c.hold.until = now + c.rules.hold
+		c.holdDown.until = now + c.rules.holdDown
 	}
 	c.now = max(now, c.stepped)
-	if c.now-c.stepped >= c.rules.silence {
+	if c.now-c.stepped >= c.rules.suspectTimeout {
 		c.resumed = c.now
 	}
 	c.stepped = c.now
 }
 
-func (c *Core) takeFacts(f Facts) {
-	c.hold.follow(f.Link && f.Candidate, c.now, c.rules)
+func (c *Election) takeFacts(f Facts) {
+	c.holdDown.observe(f.Link && f.Candidate, c.now, c.rules)
 	c.facts = f
 	c.goneIDs = nil
 	for name := range f.Gone {
@@ -163,28 +163,28 @@ func (c *Core) takeFacts(f Facts) {
 	c.urgent, c.changed = true, true
 }
 
-func (c *Core) tell(kind EventKind, node string) { c.tellOf(kind, netip.Addr{}, node) }
+func (c *Election) record(kind EventKind, node string) { c.recordAddress(kind, netip.Addr{}, node) }
 
-func (c *Core) tellOf(kind EventKind, address netip.Addr, node string) {
+func (c *Election) recordAddress(kind EventKind, address netip.Addr, node string) {
 	c.events = append(c.events, Event{Kind: kind, Address: address, Node: node})
 }
 
 // done tells a node that is leaving that nobody waits for it any more.
-func (c *Core) done() bool {
+func (c *Election) done() bool {
 	if !c.facts.Leaving {
 		return false
 	}
 	if c.view == nil || !c.facts.Link {
 		return true
 	}
-	if len(c.holdings) > 0 || c.view.has(c.Node) {
-		return len(c.keeps) == 0 && !c.company()
+	if len(c.owned) > 0 || c.view.has(c.Node) {
+		return len(c.draining) == 0 && !c.company()
 	}
-	return len(c.keeps) == 0
+	return len(c.draining) == 0
 }
 
 // company tells whether another member is heard that could take over from this node.
-func (c *Core) company() bool {
+func (c *Election) company() bool {
 	for _, id := range c.members {
 		if p := c.peers[id]; c.heard(p) && !p.last.Flags.Has(Leaving) {
 			return true
@@ -194,26 +194,26 @@ func (c *Core) company() bool {
 }
 
 // next is when the next tick is due.
-func (c *Core) next() time.Duration {
+func (c *Election) next() time.Duration {
 	at := c.nextBeat
 	if c.urgent {
 		at = min(at, c.beatAt+urgentGap)
 	}
 	for id, p := range c.peers {
 		last := max(p.supportedAt, c.resumed)
-		if due := last + c.rules.silence; due > c.now && due < at && c.view != nil && !c.gone(id) {
+		if due := last + c.rules.suspectTimeout; due > c.now && due < at && c.view != nil && !c.gone(id) {
 			at = due
 		}
 	}
-	for _, k := range c.keeps {
+	for _, k := range c.draining {
 		at = min(at, k.until)
 	}
 	if len(c.marks) > 0 && c.waiting > 0 {
-		if due := c.marks[len(c.marks)-1].at + c.rules.silence; due > c.now {
+		if due := c.marks[len(c.marks)-1].at + c.rules.suspectTimeout; due > c.now {
 			at = min(at, due)
 		}
 	}
-	if due := c.desk.due; due > c.now {
+	if due := c.api.due; due > c.now {
 		at = min(at, due)
 	}
 	return max(at, c.now+time.Millisecond)

@@ -8,23 +8,23 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Census lets Metrics tell what the informers have.
-type Census struct {
+// Collector lets Metrics tell what the informers have.
+type Collector struct {
 	metrics *Metrics
 	source  source
 	synced  []cache.InformerSynced
 }
 
 // New returns a Census. It starts nothing.
-func New(m *Metrics, nodes coreinformers.NodeInformer, services coreinformers.ServiceInformer) *Census {
-	return &Census{
+func New(m *Metrics, nodes coreinformers.NodeInformer, services coreinformers.ServiceInformer) *Collector {
+	return &Collector{
 		metrics: m, source: source{nodes: nodes.Lister(), services: services.Lister()},
 		synced: []cache.InformerSynced{nodes.Informer().HasSynced, services.Informer().HasSynced},
 	}
 }
 
 // Run tells from when the informers are filled until ctx ends, and then returns nil.
-func (c *Census) Run(ctx context.Context) error {
+func (c *Collector) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		return nil
 	}

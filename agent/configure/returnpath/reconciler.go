@@ -93,8 +93,8 @@ type Config struct {
 	SysctlRoot string
 }
 
-// Keeper makes and keeps the way of replies.
-type Keeper struct {
+// Reconciler makes and keeps the way of replies.
+type Reconciler struct {
 	config  Config
 	machine interface {
 		kernel
@@ -114,7 +114,7 @@ type Keeper struct {
 }
 
 // New returns a keeper; it starts nothing.
-func New(config Config) *Keeper {
+func New(config Config) *Reconciler {
 	if config.Journal == nil {
 		config.Journal = &ownership.Journal{}
 	}
@@ -130,21 +130,21 @@ func New(config Config) *Keeper {
 	if config.Tell == nil {
 		config.Tell = func(Notice) {}
 	}
-	return &Keeper{config: config, machine: machine{config.Journal, config.SysctlRoot}, wake: loop.NewWake()}
+	return &Reconciler{config: config, machine: machine{config.Journal, config.SysctlRoot}, wake: loop.NewWake()}
 }
 
 // Wake asks for a look soon, because what to expect may have changed.
-func (k *Keeper) Wake() { k.wake.Signal() }
+func (k *Reconciler) Wake() { k.wake.Signal() }
 
 // Status returns what is managed at the moment.
-func (k *Keeper) Status() Status {
+func (k *Reconciler) Status() Status {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.status
 }
 
 // Run keeps the way of replies until ctx ends. What it made stays: traffic goes on while the agent restarts.
-func (k *Keeper) Run(ctx context.Context) error {
+func (k *Reconciler) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, watch := range k.config.Watches {
 		group.Go(func() error { return k.follow(ctx, watch) })
@@ -154,7 +154,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 }
 
 // follow keeps a subscription to the kernel's events, and asks for a look when it had to be made anew.
-func (k *Keeper) follow(ctx context.Context, watch func(context.Context, func()) error) error {
+func (k *Reconciler) follow(ctx context.Context, watch func(context.Context, func()) error) error {
 	for {
 		if err := watch(ctx, k.Wake); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Watching the kernel for the return path")
@@ -166,7 +166,7 @@ func (k *Keeper) follow(ctx context.Context, watch func(context.Context, func())
 	}
 }
 
-func (k *Keeper) loop(ctx context.Context) error {
+func (k *Reconciler) loop(ctx context.Context) error {
 	for {
 		next := interval
 		if err := k.Reconcile(ctx); err != nil && ctx.Err() == nil {
@@ -186,14 +186,14 @@ func (k *Keeper) loop(ctx context.Context) error {
 }
 
 // Reconcile looks once and makes what is missing. While nothing is published, it changes nothing.
-func (k *Keeper) Reconcile(ctx context.Context) error {
+func (k *Reconciler) Reconcile(ctx context.Context) error {
 	e := k.config.Expected()
 	t, known := targetOf(e, k.config.Bits)
 	if !known {
 		return nil
 	}
 	if why := k.config.Hindrance(); why != "" {
-		k.hindered(why)
+		k.blocked(why)
 		return nil
 	}
 	o, err := k.machine.observe(ctx, e)
@@ -214,7 +214,7 @@ func (k *Keeper) Reconcile(ctx context.Context) error {
 }
 
 // marker is who else marks with our bits, looked for now and then. That it cannot be found out is no hindrance.
-func (k *Keeper) marker(ctx context.Context) string {
+func (k *Reconciler) marker(ctx context.Context) string {
 	if time.Since(k.unmarked) < markerAge {
 		return ""
 	}
@@ -230,7 +230,7 @@ func (k *Keeper) marker(ctx context.Context) string {
 }
 
 // act carries actions out. One that fails does not keep the rest from being done.
-func (k *Keeper) act(ctx context.Context, actions []action) (done []string, err error) {
+func (k *Reconciler) act(ctx context.Context, actions []action) (done []string, err error) {
 	var errs []error
 	for _, a := range actions {
 		if err := a.do(k.machine); err != nil {
@@ -245,7 +245,7 @@ func (k *Keeper) act(ctx context.Context, actions []action) (done []string, err 
 
 // Cleanup removes what was made, by this process or an earlier one, and nothing else. The reverse path filter of the VLAN
 // interface becomes what it was.
-func (k *Keeper) Cleanup(ctx context.Context) error {
+func (k *Reconciler) Cleanup(ctx context.Context) error {
 	o, err := k.machine.observe(ctx, k.config.Expected())
 	if err != nil {
 		return fmt.Errorf("remove the return path: %w", err)

@@ -59,7 +59,7 @@ func (s scanning) marker(bits Bits) (string, error) { return s.scan(bits) }
 
 // bench is a keeper on a kernel in memory.
 type bench struct {
-	*Keeper
+	*Reconciler
 	kernel    *memory
 	expected  check.Expected
 	hindrance string
@@ -69,7 +69,7 @@ type bench struct {
 func newBench() *bench {
 	b := &bench{kernel: &memory{}, expected: expected(blocks[0], blocks[1])}
 	b.kernel.link = &link{index: 6, name: "bond0.100", up: true, strict: true}
-	b.Keeper = New(Config{
+	b.Reconciler = New(Config{
 		Expected: func() check.Expected { return b.expected }, Hindrance: func() string { return b.hindrance },
 		Tell: func(n Notice) { b.told = append(b.told, n.Reason) },
 	})

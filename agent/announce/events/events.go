@@ -52,18 +52,18 @@ type Notice struct {
 	Type, Reason, Message string
 }
 
-// Tidings knows what was told of late. It belongs to one goroutine.
-type Tidings struct {
+// Recorder knows what was told of late. It belongs to one goroutine.
+type Recorder struct {
 	node  string
 	since time.Time
 	told  map[bool]int // by whether it was on a Service
 }
 
 // New returns the tidings of the node of that name.
-func New(node string) *Tidings { return &Tidings{node: node, told: map[bool]int{}} }
+func New(node string) *Recorder { return &Recorder{node: node, told: map[bool]int{}} }
 
 // Of returns what is to be told of an event, if anything is.
-func (t *Tidings) Of(e election.Event, now time.Time) (n Notice, is bool) {
+func (t *Recorder) Of(e election.Event, now time.Time) (n Notice, is bool) {
 	if n, is = noticeOf(t.node, e); !is {
 		return Notice{}, false
 	}
@@ -90,25 +90,25 @@ func (t *Tidings) Of(e election.Event, now time.Time) (n Notice, is bool) {
 // watches the wire.
 func noticeOf(node string, e election.Event) (n Notice, is bool) {
 	switch e.Kind {
-	case election.Took:
+	case election.BecameOwner:
 		if e.Node == "" || e.Node == node {
 			return Notice{}, false
 		}
 		n = onService(e.Address, corev1.EventTypeNormal, EventTakenOver, fmt.Sprintf("Node %s answers for %s in the place of Node %s", node, e.Address, e.Node))
-	case election.RemovedMember:
+	case election.MemberFailed:
 		n = onNode(corev1.EventTypeWarning, EventUnheard, fmt.Sprintf(
 			"The agent of Node %s is not heard by a majority of the nodes on the public network any more: its addresses go to others", e.Node))
-	case election.JoinedMember:
+	case election.MemberJoined:
 		n = onNode(corev1.EventTypeNormal, EventJoined, fmt.Sprintf("Node %s takes part in announcing addresses", e.Node))
-	case election.Parted:
+	case election.MemberLeft:
 		n = onNode(corev1.EventTypeNormal, EventLeft, fmt.Sprintf("Node %s handed its addresses over and takes no part in announcing any more", e.Node))
-	case election.Lapsed:
+	case election.LeaseLost:
 		n = onNode(corev1.EventTypeWarning, EventUnsupported,
 			"Answers for no address: no majority of the nodes that announce addresses acknowledges this one on the public network")
-	case election.Impostor:
+	case election.DuplicateMember:
 		n = onNode(corev1.EventTypeWarning, EventTwice,
 			"Two agents use the name of this Node, on two machines or one: the one that was started first answers for no address. End one of them")
-	case election.Gave, election.Rebuilt:
+	case election.LostOwnership, election.ViewRebuilt:
 		return Notice{}, false
 	}
 	return n, n.Reason != ""

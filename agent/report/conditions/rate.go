@@ -17,8 +17,8 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// pace says when the next write is allowed. Its zero value allows writeBurst writes.
-type pace struct {
+// rate says when the next write is allowed. Its zero value allows writeBurst writes.
+type rate struct {
 	// spent writes count against the burst; the oldest is forgiven at forgiven plus writePause.
 	spent    int
 	forgiven time.Time
@@ -28,7 +28,7 @@ type pace struct {
 }
 
 // wait returns how long the next write has to wait, 0 when it may go at once.
-func (p *pace) wait(now time.Time) time.Duration {
+func (p *rate) wait(now time.Time) time.Duration {
 	if now.Before(p.retryAt) {
 		return p.retryAt.Sub(now)
 	}
@@ -39,7 +39,7 @@ func (p *pace) wait(now time.Time) time.Duration {
 	return p.forgiven.Add(writePause).Sub(now)
 }
 
-func (p *pace) forgive(now time.Time) {
+func (p *rate) forgive(now time.Time) {
 	passed := int(now.Sub(p.forgiven) / writePause)
 	if passed >= p.spent {
 		p.spent, p.forgiven = 0, now
@@ -49,16 +49,16 @@ func (p *pace) forgive(now time.Time) {
 }
 
 // wrote notes a write that succeeded.
-func (p *pace) wrote(now time.Time) {
+func (p *rate) wrote(now time.Time) {
 	p.forgive(now)
 	p.spent, p.failures, p.retryAt = p.spent+1, 0, time.Time{}
 }
 
 // failed notes a write that did not.
-func (p *pace) failed(now time.Time) {
+func (p *rate) failed(now time.Time) {
 	p.retryAt = now.Add(loop.Jitter(loop.Backoff(firstRetry, lastRetry, p.failures), 10))
 	p.failures++
 }
 
 // renew forgets failures: what was written to is gone, and something else stands in its place.
-func (p *pace) renew() { p.failures, p.retryAt = 0, time.Time{} }
+func (p *rate) renew() { p.failures, p.retryAt = 0, time.Time{} }

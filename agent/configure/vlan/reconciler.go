@@ -32,8 +32,8 @@ type Config struct {
 	// Expected returns what the controller published.
 	Expected func() check.Expected
 	Kernel   Kernel
-	// Asker asks the wire whether an address is in use before it is put on the interface; nil asks nobody.
-	Asker Asker
+	// Prober asks the wire whether an address is in use before it is put on the interface; nil asks nobody.
+	Asker Prober
 	// Watch calls changed at each change that the kernel reports, until ctx ends.
 	Watch func(ctx context.Context, changed func()) error
 	// Hindrance says why nothing may be changed at the moment, such as a machine that is not the server which its Node
@@ -43,8 +43,8 @@ type Config struct {
 	Tell func(Event)
 }
 
-// Keeper makes and keeps the VLAN interface.
-type Keeper struct {
+// Reconciler makes and keeps the VLAN interface.
+type Reconciler struct {
 	Config
 	wake loop.Wake
 
@@ -69,25 +69,25 @@ type Status struct {
 }
 
 // New returns a keeper; it starts nothing.
-func New(config Config) *Keeper {
+func New(config Config) *Reconciler {
 	if config.Hindrance == nil {
 		config.Hindrance = func() string { return "" }
 	}
-	return &Keeper{Config: config, wake: loop.NewWake()}
+	return &Reconciler{Config: config, wake: loop.NewWake()}
 }
 
 // Wake asks for a look soon.
-func (k *Keeper) Wake() { k.wake.Signal() }
+func (k *Reconciler) Wake() { k.wake.Signal() }
 
 // Status returns what is managed at the moment.
-func (k *Keeper) Status() Status {
+func (k *Reconciler) Status() Status {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.status
 }
 
 // Run keeps the interface until ctx ends. It leaves everything as it is then.
-func (k *Keeper) Run(ctx context.Context) error {
+func (k *Reconciler) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return k.follow(ctx) })
 	group.Go(func() error { return k.loop(ctx) })
@@ -95,7 +95,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 }
 
 // follow keeps the subscription to the kernel's events.
-func (k *Keeper) follow(ctx context.Context) error {
+func (k *Reconciler) follow(ctx context.Context) error {
 	for {
 		if err := k.Watch(ctx, k.Wake); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Watching the kernel")
@@ -107,7 +107,7 @@ func (k *Keeper) follow(ctx context.Context) error {
 	}
 }
 
-func (k *Keeper) loop(ctx context.Context) error {
+func (k *Reconciler) loop(ctx context.Context) error {
 	for {
 		switch k.wake.Wait(ctx, k.once(ctx)) {
 		case loop.Ended:
@@ -122,7 +122,7 @@ func (k *Keeper) loop(ctx context.Context) error {
 }
 
 // once takes a look and returns when the next is due.
-func (k *Keeper) once(ctx context.Context) time.Duration {
+func (k *Reconciler) once(ctx context.Context) time.Duration {
 	due, err := k.look(ctx)
 	switch {
 	case err != nil:
@@ -139,7 +139,7 @@ func (k *Keeper) once(ctx context.Context) time.Duration {
 }
 
 // look takes one look and does what is to be done. A positive due is when to look again at the latest.
-func (k *Keeper) look(ctx context.Context) (due time.Duration, err error) {
+func (k *Reconciler) look(ctx context.Context) (due time.Duration, err error) {
 	seen, err := k.Kernel.Look(ctx)
 	if err != nil {
 		k.report(ctx, Status{Problem: err.Error()}, ReasonNotConfigured)
@@ -159,7 +159,7 @@ func (k *Keeper) look(ctx context.Context) (due time.Duration, err error) {
 		k.report(ctx, status, ReasonDisputed)
 		return wait, nil
 	}
-	done, err := k.carryOut(ctx, actions)
+	done, err := k.apply(ctx, actions)
 	k.announce(ctx, d.want, seen, done)
 	if err != nil {
 		problems = append(problems, err.Error())
@@ -192,7 +192,7 @@ type decision struct {
 	hindrance string
 }
 
-func (k *Keeper) decide(seen Seen, now time.Time) decision {
+func (k *Reconciler) decide(seen Seen, now time.Time) decision {
 	e, hindrance := k.Expected(), k.Hindrance()
 	switch {
 	case e.Unreadable != "":
@@ -203,7 +203,7 @@ func (k *Keeper) decide(seen Seen, now time.Time) decision {
 	case hindrance != "":
 		return decision{hindrance: hindrance}
 	case !e.Network.Member:
-		wait := k.farewell(now)
+		wait := k.cleanUp(now)
 		return decision{act: wait == 0, due: wait}
 	}
 	k.absent = time.Time{}
@@ -218,15 +218,15 @@ func (k *Keeper) decide(seen Seen, now time.Time) decision {
 	return decision{act: true, want: wanted(e, uplink.Link)}
 }
 
-// farewell returns how long what is there has to stay after the membership ended, 0 when its time is over.
-func (k *Keeper) farewell(now time.Time) time.Duration {
+// cleanUp returns how long what is there has to stay after the membership ended, 0 when its time is over.
+func (k *Reconciler) cleanUp(now time.Time) time.Duration {
 	if k.absent.IsZero() {
 		k.absent = now
 	}
 	return max(0, Grace-now.Sub(k.absent))
 }
 
-func (k *Keeper) carryOut(ctx context.Context, actions []action) (done []action, err error) {
+func (k *Reconciler) apply(ctx context.Context, actions []action) (done []action, err error) {
 	r := &run{kernel: k.Kernel, asker: k.Asker}
 	for _, a := range actions {
 		if ctx.Err() != nil {

@@ -32,11 +32,11 @@ const (
 	maxNames = 64
 )
 
-// Roster tells to which Node a hardware address belongs, as the agents report it (contract.NodeReportedIdentity). An agent
+// MACTable tells to which Node a hardware address belongs, as the agents report it (contract.NodeReportedIdentity). An agent
 // watches its own Node alone, so the roster asks: first for the Nodes that are likely, by name; only where none of them has
 // the address, and machines contradict each other, it pages through all Nodes, at most once in a minute. It is safe for
 // concurrent use.
-type Roster struct {
+type MACTable struct {
 	nodes typedcorev1.NodeInterface
 	// onNews is called after something was looked up.
 	onNews func()
@@ -67,17 +67,17 @@ type inquiry struct {
 	thorough bool
 }
 
-// NewRoster returns a roster; it starts nothing.
-func NewRoster(nodes typedcorev1.NodeInterface) *Roster {
-	return &Roster{nodes: nodes, onNews: func() {}, wake: loop.NewWake(), names: map[string]named{}, wanted: map[string]inquiry{}}
+// NewMACTable returns a roster; it starts nothing.
+func NewMACTable(nodes typedcorev1.NodeInterface) *MACTable {
+	return &MACTable{nodes: nodes, onNews: func() {}, wake: loop.NewWake(), names: map[string]named{}, wanted: map[string]inquiry{}}
 }
 
 // OnNews sets what is called after something was looked up. It is to be called before Run.
-func (r *Roster) OnNews(news func()) { r.onNews = news }
+func (r *MACTable) OnNews(news func()) { r.onNews = news }
 
 // Of returns the name of the Node to which a hardware address belongs; empty and known when it belongs to none. What is
 // not known is looked up by Run: among the likely Nodes and, if it is to be thorough, among all.
-func (r *Roster) Of(mac string, thorough bool, likely ...string) (node string, known bool) {
+func (r *MACTable) Of(mac string, thorough bool, likely ...string) (node string, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found, known := r.names[mac]
@@ -93,7 +93,7 @@ func (r *Roster) Of(mac string, thorough bool, likely ...string) (node string, k
 }
 
 // Run looks up what Of was asked for, until ctx ends.
-func (r *Roster) Run(ctx context.Context) error {
+func (r *MACTable) Run(ctx context.Context) error {
 	for r.wake.Await(ctx) {
 		if err := r.Look(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Looking for the owner of a hardware address")
@@ -106,7 +106,7 @@ func (r *Roster) Run(ctx context.Context) error {
 }
 
 // Look looks up at once what Of was asked for.
-func (r *Roster) Look(ctx context.Context) error {
+func (r *MACTable) Look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rosterTimeout)
 	defer cancel()
 	r.mu.Lock()
@@ -135,14 +135,14 @@ func (r *Roster) Look(ctx context.Context) error {
 }
 
 // fresh tells whether the address is known by now.
-func (r *Roster) fresh(mac string) bool {
+func (r *MACTable) fresh(mac string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found, known := r.names[mac]
 	return known && !found.old()
 }
 
-func (r *Roster) mayList() bool {
+func (r *MACTable) mayList() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.listedAt.IsZero() && time.Since(r.listedAt) < listPause {
@@ -152,7 +152,7 @@ func (r *Roster) mayList() bool {
 	return true
 }
 
-func (r *Roster) get(ctx context.Context, name string) error {
+func (r *MACTable) get(ctx context.Context, name string) error {
 	node, err := r.nodes.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil // a lease may outlive its Node
@@ -167,7 +167,7 @@ func (r *Roster) get(ctx context.Context, name string) error {
 }
 
 // list pages through all Nodes until the wanted addresses are found. What is in none of them belongs to no Node.
-func (r *Roster) list(ctx context.Context, wanted map[string]inquiry) error {
+func (r *MACTable) list(ctx context.Context, wanted map[string]inquiry) error {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := r.nodes.List(ctx, options)
@@ -196,7 +196,7 @@ func (r *Roster) list(ctx context.Context, wanted map[string]inquiry) error {
 	return nil
 }
 
-func (r *Roster) learn(mac, node string) {
+func (r *MACTable) learn(mac, node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, known := r.names[mac]; !known && len(r.names) >= maxNames {

@@ -63,8 +63,8 @@ type Config struct {
 	Enabled bool
 }
 
-// Keeper keeps the Service and its EndpointSlices.
-type Keeper struct {
+// Reconciler keeps the Service and its EndpointSlices.
+type Reconciler struct {
 	config Config
 	synced []cache.InformerSynced
 	queue  workqueue.TypedRateLimitingInterface[string]
@@ -75,8 +75,8 @@ type Keeper struct {
 }
 
 // New returns a keeper. It registers with the informer and starts nothing.
-func New(config Config) (*Keeper, error) {
-	k := &Keeper{config: config, queue: workqueue.NewTypedRateLimitingQueue(
+func New(config Config) (*Reconciler, error) {
+	k := &Reconciler{config: config, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))}
 	registration, err := config.Services.Informer().AddEventHandler(k.wakeFor(isOurs))
 	if err != nil {
@@ -90,7 +90,7 @@ func New(config Config) (*Keeper, error) {
 }
 
 // watchSlices prepares the watch of the selected EndpointSlices of a namespace.
-func (k *Keeper) watchSlices(namespace, selector string) error {
+func (k *Reconciler) watchSlices(namespace, selector string) error {
 	informer := informers.NewSharedInformerFactoryWithOptions(k.config.Kube, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }),
 	).Discovery().V1().EndpointSlices().Informer()
@@ -104,10 +104,10 @@ func (k *Keeper) watchSlices(namespace, selector string) error {
 }
 
 // Name of the keeper among the framework's controllers.
-func (k *Keeper) Name() string { return "phoenixnap-control-plane" }
+func (k *Reconciler) Name() string { return "phoenixnap-control-plane" }
 
 // wakeFor returns a handler that asks for a look at everything; there is but one item to be kept.
-func (k *Keeper) wakeFor(concerns func(object any) bool) cache.ResourceEventHandler {
+func (k *Reconciler) wakeFor(concerns func(object any) bool) cache.ResourceEventHandler {
 	wake := func(any) { k.queue.Add(ServiceName) }
 	return cache.FilteringResourceEventHandler{FilterFunc: concerns, Handler: cache.ResourceEventHandlerFuncs{
 		AddFunc: wake, UpdateFunc: func(any, any) { k.queue.Add(ServiceName) }, DeleteFunc: wake,
@@ -125,7 +125,7 @@ func isOurs(object any) bool {
 
 // Run keeps the endpoint until ctx ends, and then returns nil. A keeper that is not enabled returns as soon as
 // nothing is left.
-func (k *Keeper) Run(ctx context.Context) error {
+func (k *Reconciler) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, k.queue.ShutDown)
 	defer stop()
 	if k.config.Enabled {
@@ -145,7 +145,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 }
 
 // next looks at everything once; false says that there is nothing more to be done.
-func (k *Keeper) next(ctx context.Context) bool {
+func (k *Reconciler) next(ctx context.Context) bool {
 	item, ended := k.queue.Get()
 	if ended {
 		return false

@@ -32,8 +32,8 @@ const (
 	idle = 30 * time.Second
 )
 
-// Core decides, see announcer.Core.
-type Core interface {
+// Election decides, see announcer.Election.
+type Election interface {
 	Step(now time.Duration, in election.Input) election.Output
 }
 
@@ -55,7 +55,7 @@ type Config struct {
 	// Node is the name of the Node.
 	Node string
 	// NewCore makes the core of a session, NewStore the store of a network's view.
-	NewCore  func(election.Config) Core
+	NewCore  func(election.Config) Election
 	NewStore func(networkID string) Store
 	// Line is how heartbeats go, and how often; the herald fills in Node, Boot and Hear.
 	Line heartbeat.Config
@@ -83,14 +83,14 @@ type Event struct {
 	Number uint64
 }
 
-// Herald announces the addresses that the nodes agree on.
-type Herald struct {
+// Speaker announces the addresses that the nodes agree on.
+type Speaker struct {
 	Config
 	wake loop.Wake
 
 	mu    sync.Mutex
 	state State
-	line  *heartbeat.Line
+	line  *heartbeat.Transport
 	past  heartbeat.Counters // of lines before this one
 }
 
@@ -114,25 +114,25 @@ type State struct {
 }
 
 // New returns a herald; it starts nothing.
-func New(c Config) *Herald {
+func New(c Config) *Speaker {
 	if c.Tell == nil {
 		c.Tell = func(Event) {}
 	}
-	return &Herald{Config: c, wake: loop.NewWake(), past: heartbeat.Counters{Heard: map[heartbeat.Drop]uint64{}}}
+	return &Speaker{Config: c, wake: loop.NewWake(), past: heartbeat.Counters{Heard: map[heartbeat.Drop]uint64{}}}
 }
 
 // Changed says that Network or Facts may return something else now. It does not block.
-func (h *Herald) Changed() { h.wake.Signal() }
+func (h *Speaker) Changed() { h.wake.Signal() }
 
 // State returns how the herald stands.
-func (h *Herald) State() State {
+func (h *Speaker) State() State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state
 }
 
 // Answers tells whether this node answers for an address at the moment.
-func (h *Herald) Answers(a netip.Addr) bool {
+func (h *Speaker) Answers(a netip.Addr) bool {
 	s := h.State()
 	if h.Clock() >= s.Until {
 		return false
@@ -146,13 +146,13 @@ func (h *Herald) Answers(a netip.Addr) bool {
 }
 
 // Heartbeats returns what was sent and heard since the herald was made.
-func (h *Herald) Heartbeats() heartbeat.Counters {
+func (h *Speaker) Heartbeats() heartbeat.Counters {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.sum()
 }
 
-func (h *Herald) sum() heartbeat.Counters {
+func (h *Speaker) sum() heartbeat.Counters {
 	total := heartbeat.Counters{Sent: h.past.Sent, Heard: map[heartbeat.Drop]uint64{}}
 	for drop, n := range h.past.Heard {
 		total.Heard[drop] = n
@@ -168,14 +168,14 @@ func (h *Herald) sum() heartbeat.Counters {
 	return total
 }
 
-func (h *Herald) note(change func(*State)) {
+func (h *Speaker) note(change func(*State)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	change(&h.state)
 }
 
 // Run announces until ctx ends. Then it hands its addresses over, which takes a moment.
-func (h *Herald) Run(ctx context.Context) error {
+func (h *Speaker) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		network := h.Network()
 		if network == "" {
@@ -199,12 +199,12 @@ var (
 
 // session announces on one network until ctx ends, the network is another, or it is to begin anew. What it starts goes on
 // after ctx until the addresses are handed over.
-func (h *Herald) session(ctx context.Context, network string) error {
+func (h *Speaker) session(ctx context.Context, network string) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	started := time.Now()
 	boot := uint64(started.UnixMicro()) //nolint:gosec // after 1970
-	s := &session{Herald: h, network: network, inbox: make(chan election.Input, inbox), heard: map[string]time.Duration{}}
+	s := &session{Speaker: h, network: network, inbox: make(chan election.Input, inbox), heard: map[string]time.Duration{}}
 	line := h.Line
 	line.Node, line.Boot, line.Hear = h.Node, boot, s.hear
 	s.line, s.store = heartbeat.New(line), h.NewStore(network)
@@ -232,14 +232,14 @@ func (h *Herald) session(ctx context.Context, network string) error {
 	return nil
 }
 
-func (h *Herald) begin(line *heartbeat.Line) {
+func (h *Speaker) begin(line *heartbeat.Transport) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.line, h.state.Running = line, true
 }
 
 // end takes all grants back: nothing is answered for between two sessions.
-func (h *Herald) end() {
+func (h *Speaker) end() {
 	h.Responder.Grant(nil)
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -31,7 +31,7 @@ const (
 	maxClaimants = 8
 )
 
-// Ear remembers what was heard of the watched addresses and says when to ask for one. It is safe for concurrent use.
+// Scheduler remembers what was heard of the watched addresses and says when to ask for one. It is safe for concurrent use.
 //
 // An address that is announced again and again (kube-vip does every 3 s) is asked for by its holder, and by one other node of
 // the network, every 14 to 20 s: whoever hears another ask lets its own question wait. So the questions on the wire grow with
@@ -39,16 +39,16 @@ const (
 // question that each node puts in half an hour whatever it hears. News is asked for at once, by nodes that have to do with
 // the address, and within 3 s by the others. An address that is not announced again, whose kernel alone answers, is asked
 // for by every node: addresses × nodes/45.
-type Ear struct {
+type Scheduler struct {
 	// news is called when something is heard that calls for a question.
 	news func()
 
 	mu        sync.Mutex
-	addresses map[netip.Addr]*hearing
+	addresses map[netip.Addr]*schedule
 }
 
-// hearing is what was heard of one address.
-type hearing struct {
+// schedule is what was heard of one address.
+type schedule struct {
 	// involved tells that this node holds the address or ought to.
 	involved bool
 	// answer is that to the last question of ours, put at askedAt; zero when there was none yet.
@@ -98,24 +98,26 @@ func (r rhythm) missed() time.Time {
 	return r.last.Add(freshness)
 }
 
-// NewEar returns an ear that has heard nothing. news must not block.
-func NewEar(news func()) *Ear { return &Ear{news: news, addresses: map[netip.Addr]*hearing{}} }
+// NewScheduler returns an ear that has heard nothing. news must not block.
+func NewScheduler(news func()) *Scheduler {
+	return &Scheduler{news: news, addresses: map[netip.Addr]*schedule{}}
+}
 
 // Watch sets the addresses to be remembered; involved tells of each whether this node has to do with it.
-func (e *Ear) Watch(involved map[netip.Addr]bool) {
+func (e *Scheduler) Watch(involved map[netip.Addr]bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	maps.DeleteFunc(e.addresses, func(a netip.Addr, _ *hearing) bool { _, watched := involved[a]; return !watched })
+	maps.DeleteFunc(e.addresses, func(a netip.Addr, _ *schedule) bool { _, watched := involved[a]; return !watched })
 	for a, is := range involved {
 		if e.addresses[a] == nil {
-			e.addresses[a] = &hearing{heard: map[string]time.Time{}}
+			e.addresses[a] = &schedule{heard: map[string]time.Time{}}
 		}
 		e.addresses[a].involved = is
 	}
 }
 
 // Hear takes a packet.
-func (e *Ear) Hear(h arp.Heard) {
+func (e *Scheduler) Hear(h arp.Heard) {
 	e.mu.Lock()
 	if h.Asks() && !h.Own {
 		e.addresses[h.Target].postpone(h.MAC, h.At)
@@ -129,7 +131,7 @@ func (e *Ear) Hear(h arp.Heard) {
 
 // postpone lets our question wait, because another node asks. It does so only while all is well as far as is known: one
 // machine replied and goes on announcing the address. What that machine asks itself says nothing of its own answers.
-func (h *hearing) postpone(asker string, now time.Time) {
+func (h *schedule) postpone(asker string, now time.Time) {
 	if h == nil || h.due(now) || !h.answer.Replied || len(h.answer.MACs) != 1 || h.answer.MACs[0] == asker || !h.others.fresh(now) {
 		return
 	}
@@ -139,7 +141,7 @@ func (h *hearing) postpone(asker string, now time.Time) {
 }
 
 // claim remembers who announced the address. It tells whether that is news.
-func (h *hearing) claim(p arp.Heard) bool {
+func (h *schedule) claim(p arp.Heard) bool {
 	switch {
 	case h == nil:
 		return false
@@ -165,7 +167,7 @@ func (h *hearing) claim(p arp.Heard) bool {
 }
 
 // announced takes what this machine sent: announcements, and replies of its kernel, which say nothing of the announcer.
-func (h *hearing) announced(p arp.Heard) (news bool) {
+func (h *schedule) announced(p arp.Heard) (news bool) {
 	if p.Target != p.Address {
 		return false
 	}
@@ -176,7 +178,7 @@ func (h *hearing) announced(p arp.Heard) (news bool) {
 }
 
 // oldest is the machine that was heard longest ago.
-func (h *hearing) oldest() (mac string) {
+func (h *schedule) oldest() (mac string) {
 	for m, at := range h.heard {
 		if mac == "" || at.Before(h.heard[mac]) {
 			mac = m
@@ -186,7 +188,7 @@ func (h *hearing) oldest() (mac string) {
 }
 
 // soon has the address asked for: at once where the node has to do with it.
-func (h *hearing) soon(now time.Time) {
+func (h *schedule) soon(now time.Time) {
 	next := now
 	if !h.involved {
 		next = now.Add(rand.N(scatter))
@@ -196,10 +198,10 @@ func (h *hearing) soon(now time.Time) {
 	}
 }
 
-func (h *hearing) due(now time.Time) bool { return !now.Before(h.next) }
+func (h *schedule) due(now time.Time) bool { return !now.Before(h.next) }
 
 // Due returns the addresses to be asked for now, in their order.
-func (e *Ear) Due(now time.Time) []netip.Addr {
+func (e *Scheduler) Due(now time.Time) []netip.Addr {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var due []netip.Addr
@@ -221,7 +223,7 @@ func (e *Ear) Due(now time.Time) []netip.Addr {
 }
 
 // Next is when an address is to be asked for, or missed, next; the zero Time when none is watched.
-func (e *Ear) Next(now time.Time) time.Time {
+func (e *Scheduler) Next(now time.Time) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var first time.Time
@@ -243,7 +245,7 @@ func (e *Ear) Next(now time.Time) time.Time {
 }
 
 // Ask has an address asked for at the next opportunity.
-func (e *Ear) Ask(a netip.Addr) {
+func (e *Scheduler) Ask(a netip.Addr) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if h := e.addresses[a]; h != nil {
@@ -252,7 +254,7 @@ func (e *Ear) Ask(a netip.Addr) {
 }
 
 // Answered takes the answer to a question that was put at a time. What was heard before is history.
-func (e *Ear) Answered(a netip.Addr, answer arp.Answer, at time.Time) {
+func (e *Scheduler) Answered(a netip.Addr, answer arp.Answer, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	h := e.addresses[a]
@@ -264,7 +266,7 @@ func (e *Ear) Answered(a netip.Addr, answer arp.Answer, at time.Time) {
 }
 
 // Proven is when there was evidence last that somebody has the address: a reply to a question of ours, or an announcement.
-func (e *Ear) Proven(a netip.Addr) time.Time {
+func (e *Scheduler) Proven(a netip.Addr) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	h := e.addresses[a]
@@ -278,7 +280,7 @@ func (e *Ear) Proven(a netip.Addr) time.Time {
 }
 
 // Unasked notes that the question could not be put.
-func (e *Ear) Unasked(a netip.Addr, at time.Time) {
+func (e *Scheduler) Unasked(a netip.Addr, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if h := e.addresses[a]; h != nil {
@@ -286,9 +288,9 @@ func (e *Ear) Unasked(a netip.Addr, at time.Time) {
 	}
 }
 
-// Tell notes on an observation what was heard of its address. It returns when there was news last of who announces it, this
+// Record notes on an observation what was heard of its address. It returns when there was news last of who announces it, this
 // machine included.
-func (e *Ear) Tell(o *Observation, now time.Time) (changedAt time.Time) {
+func (e *Scheduler) Record(o *Observation, now time.Time) (changedAt time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	h := e.addresses[o.Address]
@@ -302,7 +304,7 @@ func (e *Ear) Tell(o *Observation, now time.Time) (changedAt time.Time) {
 }
 
 // pause is the time until the address is asked for if there is no news.
-func (h *hearing) pause(now time.Time) time.Duration {
+func (h *schedule) pause(now time.Time) time.Duration {
 	if h.involved || h.others.fresh(now) {
 		return askAgain + rand.N(askMore)
 	}

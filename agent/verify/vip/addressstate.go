@@ -33,8 +33,8 @@ type belief struct {
 	entry   contract.ReportedAddress
 }
 
-// standing is what is remembered of an address from sample to sample.
-type standing struct {
+// addressState is what is remembered of an address from sample to sample.
+type addressState struct {
 	value debounce.Value[belief]
 	// class is that of the last sample, since when it is so.
 	class      string
@@ -76,8 +76,8 @@ type standing struct {
 }
 
 // resume makes the standing of an address of which the last agent of this node reported something.
-func resume(entry contract.ReportedAddress) *standing {
-	st := &standing{}
+func resume(entry contract.ReportedAddress) *addressState {
+	st := &addressState{}
 	if entry.State == contract.AddressAnswered {
 		st.told, st.toldAny = check.Finding{ID: AddressAnswers, Reason: ReasonAnswered}, true
 	}
@@ -85,7 +85,7 @@ func resume(entry contract.ReportedAddress) *standing {
 }
 
 // meet notes what is known before the wire is asked.
-func (st *standing) meet(s subject, view View) {
+func (st *addressState) meet(s subject, view View) {
 	held := Observation{Interface: view.Report.Interface, Held: view.Snapshot.Holds(s.Address), Answers: view.answers(s.Address)}.held()
 	st.moved = !slices.Equal(held, st.held)
 	if st.metAt.IsZero() {
@@ -101,13 +101,13 @@ func (st *standing) meet(s subject, view View) {
 }
 
 // wantsAnswer tells whether the address is to be asked for whatever is heard of it.
-func (st *standing) wantsAnswer(now time.Time) bool {
+func (st *addressState) wantsAnswer(now time.Time) bool {
 	confirms := st.atWire && !st.nextLook.IsZero() && !now.Before(st.nextLook)
 	return confirms || st.moved || (st.involved && st.suspicious)
 }
 
 // notice compares an observation with the last one.
-func (st *standing) notice(o Observation, now time.Time) {
+func (st *addressState) notice(o Observation, now time.Time) {
 	held, macs := o.held(), o.MACs
 	if len(held) == 0 && !o.Replied {
 		macs = nil // what is announced without an answer comes and goes
@@ -124,7 +124,7 @@ func (st *standing) notice(o Observation, now time.Time) {
 }
 
 // observe takes an observation and returns what is believed now; st.nextLook says whether it is to be confirmed.
-func (st *standing) observe(s subject, o Observation, mac, node string, now time.Time) opinion {
+func (st *addressState) observe(s subject, o Observation, mac, node string, now time.Time) opinion {
 	if o.Lease.Standing != "" {
 		st.leads = o.leads()
 		st.involved = st.involved || st.leads
@@ -160,7 +160,7 @@ func (st *standing) observe(s subject, o Observation, mac, node string, now time
 // take counts a sample. Bad news counts when an announcer has had the time to take the address up, and is believed after a
 // second look some time later, not before last. What is believed to be bad may become another badness of its kind at once.
 // asked is when the wire was looked at.
-func (st *standing) take(sample belief, asked, last, now time.Time) (held belief, settled bool) {
+func (st *addressState) take(sample belief, asked, last, now time.Time) (held belief, settled bool) {
 	st.nextLook, st.atWire = time.Time{}, !kernelAlone(sample.finding.ID) && sample.finding.Reason != ReasonNotAsked
 	held, settled = st.value.Held()
 	if !bad(sample) {
@@ -198,7 +198,7 @@ func (st *standing) take(sample belief, asked, last, now time.Time) (held belief
 }
 
 // recover takes a good sample. One is enough, unless the address failed so often of late that it must be well for a time.
-func (st *standing) recover(sample belief, now time.Time) (held belief, settled bool) {
+func (st *addressState) recover(sample belief, now time.Time) (held belief, settled bool) {
 	if st.goodSince.IsZero() {
 		st.goodSince = now
 	}
@@ -212,7 +212,7 @@ func (st *standing) recover(sample belief, now time.Time) (held belief, settled 
 }
 
 // takenUpAt is when an announcer has had the time to take the address up.
-func (st *standing) takenUpAt() time.Time {
+func (st *addressState) takenUpAt() time.Time {
 	if st.answeredOnce || !st.leftAt.IsZero() {
 		return time.Time{}
 	}
@@ -221,7 +221,7 @@ func (st *standing) takenUpAt() time.Time {
 
 // turnAt is when it is this node's turn to believe what every other node may see, too: the zero Time where it has to do with
 // the address, or alone put the question that shows it, or is waited for.
-func (st *standing) turnAt(node string, s subject, o Observation) time.Time {
+func (st *addressState) turnAt(node string, s subject, o Observation) time.Time {
 	if st.involved || !st.leftAt.IsZero() || o.Announced && !o.Replied {
 		return time.Time{}
 	}
@@ -230,7 +230,7 @@ func (st *standing) turnAt(node string, s subject, o Observation) time.Time {
 
 // leaseAt is when to believe that nobody or more than one answers though it is not known whether somebody should, or another
 // holder is about to be elected: the zero Time where the lease says all that it can.
-func (st *standing) leaseAt(o Observation, sample belief) time.Time {
+func (st *addressState) leaseAt(o Observation, sample belief) time.Time {
 	switch id := sample.finding.ID; {
 	case sample.finding.Reason == ReasonNotAsked:
 		return time.Time{}
@@ -265,7 +265,7 @@ func unconfirmed(b belief) belief {
 }
 
 // account adds the time since the last sample to that in which wire and lease contradicted each other.
-func (st *standing) account(f check.Finding, now time.Time) {
+func (st *addressState) account(f check.Finding, now time.Time) {
 	if slices.Contains([]check.ID{HolderAnswers, NothingStale, RightNode}, f.ID) && f.Status == check.Fail && !st.observedAt.IsZero() {
 		st.mismatch += now.Sub(st.observedAt)
 	}
@@ -275,7 +275,7 @@ func (st *standing) account(f check.Finding, now time.Time) {
 // news returns a finding that this node is to tell because it is another than the last one. Nodes that have nothing to do
 // with the address tell only what they report, too. That an address answers is told by the node that holds it, or after a
 // failure by whoever told that.
-func (st *standing) news(o opinion, reporting bool) (check.Finding, bool) {
+func (st *addressState) news(o opinion, reporting bool) (check.Finding, bool) {
 	f := o.finding
 	if !o.settled || o.service == nil || f.ID == "" || (st.toldAny && st.told.Reason == f.Reason && st.told.ID == f.ID) {
 		return check.Finding{}, false

@@ -25,7 +25,7 @@ type life struct {
 	expected  check.Expected
 	hindrance string
 	events    []Event
-	*Keeper
+	*Reconciler
 }
 
 func network() contract.NodeNetwork {
@@ -48,7 +48,7 @@ func live(t *testing.T, prepare func(*life), tell func(*life)) {
 			Watch: func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil },
 			Tell:  func(e Event) { l.events = append(l.events, e) },
 		}
-		l.Keeper = New(config)
+		l.Reconciler = New(config)
 		if prepare != nil {
 			prepare(l)
 		}

@@ -62,8 +62,8 @@ type Counters struct {
 	Heard map[Drop]uint64
 }
 
-// Line is the way to the other agents and from them.
-type Line struct {
+// Transport is the way to the other agents and from them.
+type Transport struct {
 	Config
 	sent  atomic.Uint64
 	heard [drops]atomic.Uint64
@@ -76,8 +76,8 @@ type Line struct {
 }
 
 // New returns a line; it starts nothing.
-func New(c Config) *Line {
-	l := &Line{Config: c, out: packet.NewBatch(batch, ethernetLength+mostFrame), signer: user{file: c.Keys}}
+func New(c Config) *Transport {
+	l := &Transport{Config: c, out: packet.NewBatch(batch, ethernetLength+mostFrame), signer: user{file: c.Keys}}
 	if l.Open == nil {
 		l.Open = Open
 	}
@@ -88,7 +88,7 @@ func New(c Config) *Line {
 }
 
 // Counters returns what was counted so far.
-func (l *Line) Counters() Counters {
+func (l *Transport) Counters() Counters {
 	c := Counters{Sent: l.sent.Load(), Heard: map[Drop]uint64{}}
 	for i := range l.heard {
 		c.Heard[Drop(i)] = l.heard[i].Load() //nolint:gosec // an index of a small array
@@ -97,8 +97,8 @@ func (l *Line) Counters() Counters {
 }
 
 // Run hears until ctx ends. An interface that goes is waited for; one that was made anew is opened anew.
-func (l *Line) Run(ctx context.Context) error {
-	told, ear := "", newEar(l)
+func (l *Transport) Run(ctx context.Context) error {
+	told, ear := "", newReceiver(l)
 	for ctx.Err() == nil {
 		if name := l.Interface(); name != "" {
 			err := l.listen(ctx, name, ear)
@@ -114,7 +114,7 @@ func (l *Line) Run(ctx context.Context) error {
 }
 
 // listen hears on one socket until the interface is another or ctx ends.
-func (l *Line) listen(ctx context.Context, name string, ear *ear) error {
+func (l *Transport) listen(ctx context.Context, name string, ear *receiver) error {
 	p, err := l.Open(name)
 	if err != nil {
 		return err
@@ -144,14 +144,14 @@ func (l *Line) listen(ctx context.Context, name string, ear *ear) error {
 }
 
 // use sets the socket to send on.
-func (l *Line) use(p *packet.Port) {
+func (l *Transport) use(p *packet.Port) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.port = p
 }
 
 // Send tells the others.
-func (l *Line) Send(h *election.Heartbeat) error {
+func (l *Transport) Send(h *election.Heartbeat) error {
 	if err := check(h); err != nil {
 		return fmt.Errorf("send a heartbeat: %w", err)
 	}
@@ -179,23 +179,23 @@ func (l *Line) Send(h *election.Heartbeat) error {
 }
 
 // interval is that of the line, in milliseconds.
-func (l *Line) interval() uint16 { return uint16(l.Interval / time.Millisecond) } //nolint:gosec // a minute and less
+func (l *Transport) interval() uint16 { return uint16(l.Interval / time.Millisecond) } //nolint:gosec // a minute and less
 
-// ear takes frames apart. It belongs to one goroutine.
-type ear struct {
-	line  *Line
+// receiver takes frames apart. It belongs to one goroutine.
+type receiver struct {
+	line  *Transport
 	in    *packet.Batch
 	keys  user
 	names interner
-	guard guard
+	guard replayWindow
 }
 
-func newEar(l *Line) *ear {
-	return &ear{line: l, in: packet.NewBatch(batch, ethernetLength+mostFrame), keys: user{file: l.Keys}}
+func newReceiver(l *Transport) *receiver {
+	return &receiver{line: l, in: packet.NewBatch(batch, ethernetLength+mostFrame), keys: user{file: l.Keys}}
 }
 
 // hear takes what comes until a time.
-func (e *ear) hear(p *packet.Port, until time.Time) error {
+func (e *receiver) hear(p *packet.Port, until time.Time) error {
 	if err := p.SetReadDeadline(until); err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (e *ear) hear(p *packet.Port, until time.Time) error {
 }
 
 // take reads a frame. It returns a heartbeat when one is complete.
-func (e *ear) take(frame []byte, now time.Time) (*election.Heartbeat, Drop) {
+func (e *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop) {
 	ring, err := e.keys.newest()
 	if err != nil {
 		return nil, OtherKey

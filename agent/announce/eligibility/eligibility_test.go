@@ -42,8 +42,8 @@ func annotated(key, value string) func(*corev1.Service) {
 }
 
 // healthy is a node that can announce.
-func healthy(change ...func(*Situation)) Situation {
-	s := Situation{
+func healthy(change ...func(*State)) State {
+	s := State{
 		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{}, Annotations: map[string]string{}}},
 		View: vip.View{
 			Ready: true, Announcer: contract.AnnouncerAgent, Report: check.Report{Source: "203.0.113.2"},
@@ -69,22 +69,22 @@ func TestFacts(t *testing.T) {
 	}
 	witness := with(func(f *election.Facts) { f.Candidate, f.Witness = false, true })
 	for name, tc := range map[string]struct {
-		change func(*Situation)
+		change func(*State)
 		want   election.Facts
 	}{
-		"healthy":               {func(*Situation) {}, good},
-		"its VLAN is not ready": {func(s *Situation) { s.View.Ready = false }, with(func(f *election.Facts) { f.Candidate = false })},
-		"not known":             {func(s *Situation) { s.Node = nil }, with(func(f *election.Facts) { f.Candidate = false })},
-		"not sampled":           {func(s *Situation) { s.Sampled = false }, with(func(f *election.Facts) { f.Candidate, f.Known = false, false })},
-		"excluded":              {func(s *Situation) { s.Node.Labels[corev1.LabelNodeExcludeBalancers] = "" }, witness},
-		"about to be serviced":  {func(s *Situation) { s.Node.Annotations[contract.NodeHandOver] = "true" }, witness},
-		"cordoned":              {func(s *Situation) { s.Node.Spec.Unschedulable = true }, good},
-		"being deleted":         {func(s *Situation) { s.Node.DeletionTimestamp = &metav1.Time{} }, witness},
-		"kube-vip announces":    {func(s *Situation) { s.View.Announcer = contract.AnnouncerKubeVIP }, with(func(f *election.Facts) { f.Candidate = false })},
-		"without an address":    {func(s *Situation) { s.View.Report.Source = "" }, with(func(f *election.Facts) { f.HasGateway = false })},
-		"no block yet":          {func(s *Situation) { s.View.Expected.Network.Blocks = nil }, with(func(f *election.Facts) { f.HasGateway = false })},
-		"no carrier":            {func(s *Situation) { s.Link = false }, with(func(f *election.Facts) { f.Link = false })},
-		"Services unknown":      {func(s *Situation) { s.Listed = false }, with(func(f *election.Facts) { f.Known = false })},
+		"healthy":               {func(*State) {}, good},
+		"its VLAN is not ready": {func(s *State) { s.View.Ready = false }, with(func(f *election.Facts) { f.Candidate = false })},
+		"not known":             {func(s *State) { s.Node = nil }, with(func(f *election.Facts) { f.Candidate = false })},
+		"not sampled":           {func(s *State) { s.Sampled = false }, with(func(f *election.Facts) { f.Candidate, f.Known = false, false })},
+		"excluded":              {func(s *State) { s.Node.Labels[corev1.LabelNodeExcludeBalancers] = "" }, witness},
+		"about to be serviced":  {func(s *State) { s.Node.Annotations[contract.NodeHandOver] = "true" }, witness},
+		"cordoned":              {func(s *State) { s.Node.Spec.Unschedulable = true }, good},
+		"being deleted":         {func(s *State) { s.Node.DeletionTimestamp = &metav1.Time{} }, witness},
+		"kube-vip announces":    {func(s *State) { s.View.Announcer = contract.AnnouncerKubeVIP }, with(func(f *election.Facts) { f.Candidate = false })},
+		"without an address":    {func(s *State) { s.View.Report.Source = "" }, with(func(f *election.Facts) { f.HasGateway = false })},
+		"no block yet":          {func(s *State) { s.View.Expected.Network.Blocks = nil }, with(func(f *election.Facts) { f.HasGateway = false })},
+		"no carrier":            {func(s *State) { s.Link = false }, with(func(f *election.Facts) { f.Link = false })},
+		"Services unknown":      {func(s *State) { s.Listed = false }, with(func(f *election.Facts) { f.Known = false })},
 	} {
 		if diff := cmp.Diff(tc.want, healthy(tc.change).Facts(), compare); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -94,14 +94,14 @@ func TestFacts(t *testing.T) {
 
 func TestNetwork(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*Situation)
+		change func(*State)
 		want   string
 	}{
-		"agents announce":    {func(*Situation) {}, network},
-		"kube-vip announces": {func(s *Situation) { s.View.Announcer = contract.AnnouncerKubeVIP }, ""},
-		"not this node":      {func(s *Situation) { s.View.Announcer = contract.AnnouncerNone }, ""},
-		"not sampled":        {func(s *Situation) { s.Sampled = false }, ""},
-		"unreadable":         {func(s *Situation) { s.View.Expected.Unreadable = "annotation x" }, ""},
+		"agents announce":    {func(*State) {}, network},
+		"kube-vip announces": {func(s *State) { s.View.Announcer = contract.AnnouncerKubeVIP }, ""},
+		"not this node":      {func(s *State) { s.View.Announcer = contract.AnnouncerNone }, ""},
+		"not sampled":        {func(s *State) { s.Sampled = false }, ""},
+		"unreadable":         {func(s *State) { s.View.Expected.Unreadable = "annotation x" }, ""},
 	} {
 		if got := healthy(tc.change).Network(); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
@@ -136,7 +136,7 @@ func TestWanted(t *testing.T) {
 		"local, without":             {[]*corev1.Service{web(local(30002))}, no},
 		"two with one address":       {[]*corev1.Service{web(local(30002)), web()}, yes},
 	} {
-		s := healthy(func(s *Situation) {
+		s := healthy(func(s *State) {
 			s.Services, s.LocalReady = tc.services, func(port int32) bool { return port == 30001 }
 		})
 		if diff := cmp.Diff(tc.want, s.Facts().Wanted, compare); diff != "" {

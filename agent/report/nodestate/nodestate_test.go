@@ -35,7 +35,7 @@ func (b *board) Sampled(time.Time)                                              
 func (b *board) SetReady()                                                      { b.ready = true }
 
 // newStation returns a station whose Services the test may set, and counts changes of the expectation.
-func newStation(services *[]*corev1.Service) (s *Station, b *board, changes *int) {
+func newStation(services *[]*corev1.Service) (s *NodeState, b *board, changes *int) {
 	b = &board{conditions: map[corev1.NodeConditionType]conditions.Condition{}, annotations: map[string]string{}}
 	s = New(Config{Publisher: b, Metrics: b, Health: b, Uplink: "bond7",
 		Services: func() ([]*corev1.Service, bool) { return *services, *services != nil }})

@@ -17,16 +17,16 @@ const (
 	ReasonConfirming = "Confirming"
 )
 
-// Damper turns the reports of single samples into one that holds: what the kernel says of itself is believed at once, what
+// Dampener turns the reports of single samples into one that holds: what the kernel says of itself is believed at once, what
 // is missing on the wire only when it is missing twice, and a failure is over after two good samples. A check that comes
 // and goes must be good for longer each time, so that a loose cable does not make a node join and leave all day: however
 // it flaps, its state changes at most 60 times an hour.
-type Damper struct {
-	checks map[check.ID]*damped
+type Dampener struct {
+	checks map[check.ID]*dampened
 }
 
-// damped is what is remembered of one check.
-type damped struct {
+// dampened is what is remembered of one check.
+type dampened struct {
 	value debounce.Value[check.Finding]
 	// failures are those that were believed.
 	failures debounce.Failures
@@ -34,17 +34,17 @@ type damped struct {
 	goodSince time.Time
 }
 
-// NewDamper returns a damper that has seen nothing.
-func NewDamper() *Damper { return &Damper{checks: map[check.ID]*damped{}} }
+// NewDampener returns a damper that has seen nothing.
+func NewDampener() *Dampener { return &Dampener{checks: map[check.ID]*dampened{}} }
 
 // Observe takes the report of a sample. again is when the next sample should come, to confirm this one; zero when there
 // is nothing to confirm.
-func (d *Damper) Observe(r check.Report, now time.Time) (report check.Report, again time.Duration) {
+func (d *Dampener) Observe(r check.Report, now time.Time) (report check.Report, again time.Duration) {
 	findings := make([]check.Finding, len(r.Findings))
 	for i, f := range r.Findings {
 		state := d.checks[f.ID]
 		if state == nil {
-			state = &damped{}
+			state = &dampened{}
 			d.checks[f.ID] = state
 		}
 		held, wait := state.observe(f, now)
@@ -56,7 +56,7 @@ func (d *Damper) Observe(r check.Report, now time.Time) (report check.Report, ag
 	return r, again
 }
 
-func (d *damped) observe(f check.Finding, now time.Time) (held check.Finding, again time.Duration) {
+func (d *dampened) observe(f check.Finding, now time.Time) (held check.Finding, again time.Duration) {
 	class, before := classOf(f.Status), d.value.Class()
 	if isBad(class) {
 		d.goodSince = time.Time{}

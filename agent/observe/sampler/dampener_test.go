@@ -36,7 +36,7 @@ func TestDamper(t *testing.T) {
 		"waits for the next":  {wire, []check.Status{check.OK, check.Fail}, []check.Status{check.OK, check.OK}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := NewDamper()
+			d := NewDampener()
 			var got []check.Status
 			var again time.Duration
 			for _, status := range tc.samples {
@@ -106,7 +106,7 @@ func TestWhoeverFlapsInStep(t *testing.T) {
 func TestFlapsOfAnyRhythm(t *testing.T) {
 	for seed := range uint64(seeds.Count(t, 100)) {
 		random := rand.New(rand.NewPCG(seed, 3))
-		d, now := NewDamper(), start
+		d, now := NewDampener(), start
 		finding := check.Finding{ID: check.GatewayAnswers, Severity: check.Error, Wire: random.IntN(2) == 0}
 		var changes []time.Time
 		last := check.OK

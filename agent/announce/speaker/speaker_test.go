@@ -31,7 +31,7 @@ var address = netip.MustParseAddr("203.0.113.3")
 // stage is a herald without a wire: the only node of a cluster, with a core, a store and keys as they are shipped.
 type stage struct {
 	*testing.T
-	*Herald
+	*Speaker
 	stores map[string]*memory // by network
 	begun  time.Time
 	end    context.CancelFunc
@@ -131,7 +131,7 @@ func start(t *testing.T, keys string, change ...func(*stage, *Config)) *stage {
 	s.facts = election.Facts{Link: true, Candidate: true, Known: true, Wanted: map[netip.Addr]bool{address: true}}
 	c := Config{
 		Node:     "node-a",
-		NewCore:  func(c election.Config) Core { return election.New(c) },
+		NewCore:  func(c election.Config) Election { return election.New(c) },
 		NewStore: func(id string) Store { return s.stores[id] },
 		Line: heartbeat.Config{
 			Interface: func() string { return "none" }, Source: func() netip.Addr { return netip.Addr{} }, Keys: heartbeat.NewKeyFile(keys),
@@ -160,10 +160,10 @@ func start(t *testing.T, keys string, change ...func(*stage, *Config)) *stage {
 	for _, each := range change {
 		each(s, &c)
 	}
-	s.Herald = New(c)
+	s.Speaker = New(c)
 	var ctx context.Context
 	ctx, s.end = context.WithCancel(t.Context())
-	go func() { s.ended <- s.Herald.Run(ctx) }()
+	go func() { s.ended <- s.Speaker.Run(ctx) }()
 	t.Cleanup(func() {
 		s.end()
 		if err := <-s.ended; err != nil {
@@ -266,7 +266,7 @@ func TestAnotherNetwork(t *testing.T) {
 
 // haunted is a core that hears, while the test wants it to, a later agent of its own name before whatever else comes.
 type haunted struct {
-	Core
+	Election
 	config election.Config
 	by     func() bool
 	times  uint64
@@ -275,9 +275,9 @@ type haunted struct {
 func (h *haunted) Step(now time.Duration, in election.Input) election.Output {
 	if h.by() {
 		h.times++
-		h.Core.Step(now, election.Heard{Heartbeat: &election.Heartbeat{Node: h.config.Node, Boot: h.config.Boot + 1, Sequence: h.times}})
+		h.Election.Step(now, election.Heard{Heartbeat: &election.Heartbeat{Node: h.config.Node, Boot: h.config.Boot + 1, Sequence: h.times}})
 	}
-	return h.Core.Step(now, in)
+	return h.Election.Step(now, in)
 }
 
 // TestLaterAgent: beside a later agent of its name it is silent. When that has gone it answers again, in a new life, because
@@ -288,9 +288,9 @@ func TestLaterAgent(t *testing.T) {
 		var there atomic.Bool
 		var lives []uint64
 		s := start(t, keys, func(_ *stage, c *Config) {
-			c.NewCore = func(c election.Config) Core {
+			c.NewCore = func(c election.Config) Election {
 				lives = append(lives, c.Boot)
-				return &haunted{Core: election.New(c), config: c, by: there.Load}
+				return &haunted{Election: election.New(c), config: c, by: there.Load}
 			}
 		})
 		pass(15 * time.Second)

@@ -30,10 +30,10 @@ func (i *interner) intern(raw []byte) string {
 	return name
 }
 
-// guard refuses what was heard before and puts parts together. What an eavesdropper recorded of a node that is silent now is
+// replayWindow refuses what was heard before and puts parts together. What an eavesdropper recorded of a node that is silent now is
 // believed by an agent that was started after that; he can delay a takeover with it, as he can with ARP, but it moves no
 // address.
-type guard struct{ last map[string]*record }
+type replayWindow struct{ last map[string]*record }
 
 // record is what was heard of a node.
 type record struct {
@@ -46,7 +46,7 @@ type record struct {
 
 // admit takes a part. body is that of the heartbeat that is complete with it, nil when none is. The part's body may be used
 // again afterwards.
-func (g *guard) admit(p part, now time.Time) (body []byte, drop Drop) {
+func (g *replayWindow) admit(p part, now time.Time) (body []byte, drop Drop) {
 	last := g.last[p.node]
 	switch {
 	case last == nil:
@@ -88,7 +88,7 @@ func (r *record) assemble(p part) []byte {
 	return body
 }
 
-func (g *guard) makeRoom(now time.Time) {
+func (g *replayWindow) makeRoom(now time.Time) {
 	if g.last == nil {
 		g.last = map[string]*record{}
 	}

@@ -31,10 +31,10 @@ const (
 	releaseAttempts = 3
 )
 
-// Handover stands between the process and the servers that it changes. It knows from the requests of the
+// Leadership stands between the process and the servers that it changes. It knows from the requests of the
 // leader election which Leases the process holds and under what name: the framework, which runs the
 // election, tells neither.
-type Handover struct {
+type Leadership struct {
 	cloud   *gate // changes of the account
 	objects *gate // changes of anything in the cluster but Leases
 	leases  *gate
@@ -54,7 +54,7 @@ type Handover struct {
 }
 
 // Renewed is when the process sent the last renewal of a Lease that a server accepted; zero when none was.
-func (h *Handover) Renewed() time.Time {
+func (h *Leadership) Renewed() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var last time.Time
@@ -67,8 +67,8 @@ func (h *Handover) Renewed() time.Time {
 }
 
 // New returns an open Handover: changes pass.
-func New() *Handover {
-	return &Handover{
+func New() *Leadership {
+	return &Leadership{
 		cloud: newGate(), objects: newGate(), leases: newGate(),
 		held: map[types.NamespacedName]string{}, renewed: map[types.NamespacedName]instant{},
 	}
@@ -81,7 +81,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // WrapCloud puts the Handover around a transport to the phoenixNAP API.
-func (h *Handover) WrapCloud(base http.RoundTripper) http.RoundTripper {
+func (h *Leadership) WrapCloud(base http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if !isChange(request.Method) {
 			return base.RoundTrip(request)
@@ -91,7 +91,7 @@ func (h *Handover) WrapCloud(base http.RoundTripper) http.RoundTripper {
 }
 
 // WrapKube puts the Handover around a transport to the Kubernetes API, that of the leader election included.
-func (h *Handover) WrapKube(base http.RoundTripper) http.RoundTripper {
+func (h *Leadership) WrapKube(base http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		key, isOne := leaseKey(request.URL.Path)
 		switch {
@@ -107,7 +107,7 @@ func (h *Handover) WrapKube(base http.RoundTripper) http.RoundTripper {
 }
 
 // writeLease passes on a request that writes a Lease. One that cannot be read passes too, but counts as no renewal.
-func (h *Handover) writeLease(base http.RoundTripper, request *http.Request) (*http.Response, error) {
+func (h *Leadership) writeLease(base http.RoundTripper, request *http.Request) (*http.Response, error) {
 	key, ours := h.remember(request)
 	sent := clocks()
 	response, err := h.leases.pass(base, request)
@@ -125,7 +125,7 @@ func isLease(path string) bool {
 
 // remember notes under what name a Lease is about to be written; false when it has no holder, or cannot be read.
 // That it may fail to be written does not matter: a Lease is given back only when the name stands there.
-func (h *Handover) remember(request *http.Request) (types.NamespacedName, bool) {
+func (h *Leadership) remember(request *http.Request) (types.NamespacedName, bool) {
 	lease, err := leaseIn(request)
 	if err != nil {
 		klog.FromContext(request.Context()).V(2).Info("A Lease that is written cannot be read, so it will not be given back early", "path", request.URL.Path, "err", err)
@@ -179,7 +179,7 @@ func holderOf(lease *coordinationv1.Lease) string {
 // answered. Changes of the account come first: for a moment it can still be recorded in the cluster what
 // became of the last of them, which the next leader would otherwise have to find out. The error says how
 // many had no answer when ctx ended.
-func (h *Handover) Quiesce(ctx context.Context) error {
+func (h *Leadership) Quiesce(ctx context.Context) error {
 	h.cloud.close()
 	err := h.cloud.drain(ctx)
 	loop.Sleep(ctx, lastRecords)
@@ -190,7 +190,7 @@ func (h *Handover) Quiesce(ctx context.Context) error {
 // Release ends the election's renewals and gives back every Lease that the process still holds, so that
 // another replica need not wait for its end. leases must not go through WrapKube. The process has to end
 // afterwards.
-func (h *Handover) Release(ctx context.Context, leases coordinationclient.LeasesGetter) error {
+func (h *Leadership) Release(ctx context.Context, leases coordinationclient.LeasesGetter) error {
 	h.leases.close()
 	h.mu.Lock()
 	h.releasing = true

@@ -39,7 +39,7 @@ type Sample struct {
 // Config is what a Monitor works with.
 type Config struct {
 	Reader Reader
-	Asker  Asker
+	Asker  Prober
 	// Expected returns what to expect at the moment.
 	Expected func() check.Expected
 	// Watch calls changed at each change that the kernel reports, until ctx ends.
@@ -50,24 +50,24 @@ type Config struct {
 	Tell func(Sample)
 }
 
-// Monitor takes samples.
-type Monitor struct {
+// Sampler takes samples.
+type Sampler struct {
 	Config
 	wake   loop.Wake
-	damper *Damper
+	damper *Dampener
 	wire   wireMemory
 }
 
 // New returns a monitor; it starts nothing.
-func New(config Config) *Monitor {
-	return &Monitor{Config: config, wake: loop.NewWake(), damper: NewDamper()}
+func New(config Config) *Sampler {
+	return &Sampler{Config: config, wake: loop.NewWake(), damper: NewDampener()}
 }
 
 // Changed asks for a sample soon, because something to be judged, or to judge by, has changed.
-func (m *Monitor) Changed() { m.wake.Signal() }
+func (m *Sampler) Changed() { m.wake.Signal() }
 
 // Run takes samples until ctx ends.
-func (m *Monitor) Run(ctx context.Context) error {
+func (m *Sampler) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.follow(ctx) })
 	group.Go(func() error { return m.loop(ctx) })
@@ -75,7 +75,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 }
 
 // follow keeps the subscription to the kernel's events, and asks for a sample when it had to be made anew.
-func (m *Monitor) follow(ctx context.Context) error {
+func (m *Sampler) follow(ctx context.Context) error {
 	for {
 		if err := m.Watch(ctx, m.Changed); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Watching the kernel")
@@ -87,7 +87,7 @@ func (m *Monitor) follow(ctx context.Context) error {
 	}
 }
 
-func (m *Monitor) loop(ctx context.Context) error {
+func (m *Sampler) loop(ctx context.Context) error {
 	fresh := true
 	for {
 		began := time.Now()
@@ -113,7 +113,7 @@ func (m *Monitor) loop(ctx context.Context) error {
 
 // sample takes a sample; with fresh the wire is asked in any case. It returns when the next one should come to confirm it,
 // zero when nothing is to be confirmed.
-func (m *Monitor) sample(ctx context.Context, fresh bool) (again time.Duration) {
+func (m *Sampler) sample(ctx context.Context, fresh bool) (again time.Duration) {
 	expected := m.Expected()
 	if fresh {
 		m.wire = wireMemory{}

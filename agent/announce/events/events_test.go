@@ -23,20 +23,20 @@ func TestNotices(t *testing.T) {
 		want   Notice // but for the message; the zero Notice for nothing
 		naming []string
 	}{
-		"taken from another node": {election.Event{Kind: election.Took, Address: address, Node: "b"},
+		"taken from another node": {election.Event{Kind: election.BecameOwner, Address: address, Node: "b"},
 			Notice{Address: address, Type: corev1.EventTypeNormal, Reason: EventTakenOver}, []string{"Node a ", "Node b", address.String()}},
-		"the first to have it": {election.Event{Kind: election.Took, Address: address}, Notice{}, nil},
-		"its own again":        {election.Event{Kind: election.Took, Address: address, Node: "a"}, Notice{}, nil},
-		"given":                {election.Event{Kind: election.Gave, Address: address, Node: "b"}, Notice{}, nil},
-		"rebuilt":              {election.Event{Kind: election.Rebuilt}, Notice{}, nil},
-		"another one is silent": {election.Event{Kind: election.RemovedMember, Node: "b"},
+		"the first to have it": {election.Event{Kind: election.BecameOwner, Address: address}, Notice{}, nil},
+		"its own again":        {election.Event{Kind: election.BecameOwner, Address: address, Node: "a"}, Notice{}, nil},
+		"given":                {election.Event{Kind: election.LostOwnership, Address: address, Node: "b"}, Notice{}, nil},
+		"rebuilt":              {election.Event{Kind: election.ViewRebuilt}, Notice{}, nil},
+		"another one is silent": {election.Event{Kind: election.MemberFailed, Node: "b"},
 			Notice{Type: corev1.EventTypeWarning, Reason: EventUnheard}, []string{"Node b"}},
-		"another one comes": {election.Event{Kind: election.JoinedMember, Node: "b"},
+		"another one comes": {election.Event{Kind: election.MemberJoined, Node: "b"},
 			Notice{Type: corev1.EventTypeNormal, Reason: EventJoined}, []string{"Node b"}},
-		"another one leaves": {election.Event{Kind: election.Parted, Node: "b"},
+		"another one leaves": {election.Event{Kind: election.MemberLeft, Node: "b"},
 			Notice{Type: corev1.EventTypeNormal, Reason: EventLeft}, []string{"Node b"}},
-		"no majority": {election.Event{Kind: election.Lapsed}, Notice{Type: corev1.EventTypeWarning, Reason: EventUnsupported}, nil},
-		"two agents":  {election.Event{Kind: election.Impostor}, Notice{Type: corev1.EventTypeWarning, Reason: EventTwice}, nil},
+		"no majority": {election.Event{Kind: election.LeaseLost}, Notice{Type: corev1.EventTypeWarning, Reason: EventUnsupported}, nil},
+		"two agents":  {election.Event{Kind: election.DuplicateMember}, Notice{Type: corev1.EventTypeWarning, Reason: EventTwice}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, told := New("a").Of(test.event, start)
@@ -66,13 +66,13 @@ func TestLimit(t *testing.T) {
 		now := start.Add(time.Duration(round) * window)
 		reasons := map[string]int{}
 		for i := range 500 {
-			n, told := tidings.Of(election.Event{Kind: election.Took, Address: address, Node: "b"}, now.Add(time.Duration(i)*time.Millisecond))
+			n, told := tidings.Of(election.Event{Kind: election.BecameOwner, Address: address, Node: "b"}, now.Add(time.Duration(i)*time.Millisecond))
 			if told {
 				reasons[n.Reason]++
 			}
 		}
 		for range 100 {
-			if n, told := tidings.Of(election.Event{Kind: election.Impostor}, now.Add(window/2)); told {
+			if n, told := tidings.Of(election.Event{Kind: election.DuplicateMember}, now.Add(window/2)); told {
 				reasons[n.Reason]++
 			}
 		}

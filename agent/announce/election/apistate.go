@@ -8,8 +8,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
-// desk knows what was asked of the API server.
-type desk struct {
+// apiState knows what was asked of the API server.
+type apiState struct {
 	// busy tells that an answer is outstanding; want that the view is to be read, and not before after.
 	busy, want bool
 	after      time.Duration
@@ -34,8 +34,8 @@ type desk struct {
 	written *proposal
 }
 
-// hold keeps a node from taking addresses soon after it failed.
-type hold struct {
+// holdDown keeps a node from taking addresses soon after it failed.
+type holdDown struct {
 	ready    bool
 	until    time.Duration
 	strikes  int
@@ -46,77 +46,77 @@ type hold struct {
 	removals          int
 }
 
-func (h *hold) follow(ready bool, now time.Duration, r rules) {
+func (h *holdDown) observe(ready bool, now time.Duration, r rules) {
 	switch {
 	case h.ready && !ready:
-		if h.strikeAt != never && now-h.strikeAt > 4*r.holdMost {
+		if h.strikeAt != never && now-h.strikeAt > 4*r.holdDownMax {
 			h.strikes = 0
 		}
 		h.strikes, h.strikeAt = h.strikes+1, now
 	case !h.ready && ready && h.strikes > 0:
-		h.until = max(h.until, now+loop.Backoff(r.hold, r.holdMost, h.strikes-1))
+		h.until = max(h.until, now+loop.Backoff(r.holdDown, r.holdDownMax, h.strikes-1))
 	}
 	h.ready = ready
 }
 
 // noteMembership follows whether this node is a member.
-func (c *Core) noteMembership() {
-	h, member := &c.hold, c.view.has(c.Node)
+func (c *Election) noteMembership() {
+	h, member := &c.holdDown, c.view.has(c.Node)
 	if h.member && !member && !c.facts.Leaving && !c.facts.Witness {
-		if h.removedAt != never && c.now-h.removedAt > 4*c.rules.holdMost {
+		if h.removedAt != never && c.now-h.removedAt > 4*c.rules.holdDownMax {
 			h.removals = 0
 		}
 		h.removals, h.removedAt = h.removals+1, c.now
-		h.joinAt = c.now + loop.Backoff(c.rules.rejoin, c.rules.hold, h.removals-1)
-		h.until = max(h.until, c.now+loop.Backoff(c.rules.hold, c.rules.holdMost, h.removals-1))
+		h.joinAt = c.now + loop.Backoff(c.rules.rejoinDelay, c.rules.holdDown, h.removals-1)
+		h.until = max(h.until, c.now+loop.Backoff(c.rules.holdDown, c.rules.holdDownMax, h.removals-1))
 	}
 	h.member = member
 }
 
 // takeRead takes what was read of the view.
-func (c *Core) takeRead(r Read) {
+func (c *Election) takeRead(r Read) {
 	if r.Asked {
-		c.desk.busy = false
+		c.api.busy = false
 	}
 	switch {
 	case r.Err != nil:
 		c.fail()
 		return
 	case r.Asked:
-		c.desk.failures, c.desk.want = 0, false
+		c.api.failures, c.api.want = 0, false
 	}
 	c.changed = true
 	switch {
 	case r.View != nil && (c.view == nil || r.View.Number > c.view.Number):
-		c.desk.absent, c.desk.older = false, 0
+		c.api.absent, c.api.older = false, 0
 		c.noteWritten(r.View)
 		c.adopt(r.View, r.Version)
 	case r.View != nil && same(r.View, c.view):
-		c.desk.absent, c.desk.older = false, 0
+		c.api.absent, c.api.older = false, 0
 		c.version = r.Version
-	case r.View == nil || c.desk.older >= 1 && r.Asked:
-		c.desk.absent, c.desk.version = true, r.Version
+	case r.View == nil || c.api.older >= 1 && r.Asked:
+		c.api.absent, c.api.version = true, r.Version
 		if !r.Asked {
-			c.desk.absent, c.desk.want = false, true // a watch may be late
+			c.api.absent, c.api.want = false, true // a watch may be late
 		}
 	case r.Asked:
-		c.desk.older++
-		c.desk.want = true
+		c.api.older++
+		c.api.want = true
 	default:
-		c.desk.want = true
+		c.api.want = true
 	}
 	switch {
 	case c.seen <= c.number():
-		c.desk.chased = 0
+		c.api.chased = 0
 	case r.Asked:
-		c.desk.chased++
-		c.desk.after = c.now + c.rules.interval/2
+		c.api.chased++
+		c.api.after = c.now + c.rules.interval/2
 	}
-	c.desk.again = c.now + c.rules.easy
+	c.api.again = c.now + c.rules.relaxed
 }
 
 // number is that of the view that is known, zero when none is.
-func (c *Core) number() uint64 {
+func (c *Election) number() uint64 {
 	if c.view == nil {
 		return 0
 	}
@@ -130,13 +130,13 @@ func same(a, b *View) bool {
 }
 
 // takeWrote takes the answer to a change. A change of which it is not known whether it was made is looked for.
-func (c *Core) takeWrote(w Wrote) {
-	c.desk.busy, c.changed = false, true
+func (c *Election) takeWrote(w Wrote) {
+	c.api.busy, c.changed = false, true
 	if w.Err != nil || w.View == nil {
-		c.desk.want = true
+		c.api.want = true
 		return
 	}
-	c.desk.failures, c.desk.absent = 0, false
+	c.api.failures, c.api.absent = 0, false
 	c.noteWritten(w.View)
 	if c.view == nil || w.View.Number > c.view.Number {
 		c.adopt(w.View, w.Version)
@@ -144,52 +144,52 @@ func (c *Core) takeWrote(w Wrote) {
 }
 
 // noteWritten tells of the change that was asked for, once it shows in a view that it was made, or another one in its place.
-func (c *Core) noteWritten(v *View) {
-	p := c.desk.written
+func (c *Election) noteWritten(v *View) {
+	p := c.api.written
 	if p == nil || v.Number < p.view.Number {
 		return
 	}
-	c.desk.written = nil
+	c.api.written = nil
 	if same(v, p.view) {
 		c.events = append(c.events, p.events...)
 	}
 }
 
-func (c *Core) fail() {
-	c.desk.failures++
-	c.desk.after = c.now + loop.Backoff(c.rules.interval, 20*c.rules.interval, c.desk.failures-1)
-	c.desk.want, c.urgent = true, c.urgent || c.desk.failures == 1
+func (c *Election) fail() {
+	c.api.failures++
+	c.api.after = c.now + loop.Backoff(c.rules.interval, 20*c.rules.interval, c.api.failures-1)
+	c.api.want, c.urgent = true, c.urgent || c.api.failures == 1
 }
 
 // ask asks for what is due of the API server: a read where something newer is known to exist, else the change that was
 // decided on.
-func (c *Core) ask(out *Output) {
-	if c.desk.busy || !c.facts.Link {
+func (c *Election) ask(out *Output) {
+	if c.api.busy || !c.facts.Link {
 		return
 	}
-	if p := c.desk.proposal; p != nil {
-		c.desk.proposal, c.desk.busy, c.desk.written = nil, true, p
+	if p := c.api.proposal; p != nil {
+		c.api.proposal, c.api.busy, c.api.written = nil, true, p
 		out.Write = &Write{View: p.view, Version: p.version}
 		return
 	}
 	missing := c.view == nil || c.seen > c.view.Number
-	if c.desk.absent {
-		missing = c.now >= c.desk.again
+	if c.api.absent {
+		missing = c.now >= c.api.again
 	}
-	if !c.desk.want && !missing {
+	if !c.api.want && !missing {
 		return
 	}
-	if c.now >= c.desk.after {
-		out.Read, c.desk.busy = true, true
+	if c.now >= c.api.after {
+		out.Read, c.api.busy = true, true
 		return
 	}
-	c.wake(c.desk.after)
+	c.wake(c.api.after)
 }
 
 // wake makes a tick due.
-func (c *Core) wake(at time.Duration) {
-	if c.desk.due <= c.now || at < c.desk.due {
-		c.desk.due = at
+func (c *Election) wake(at time.Duration) {
+	if c.api.due <= c.now || at < c.api.due {
+		c.api.due = at
 	}
 }
 
@@ -201,10 +201,10 @@ type proposal struct {
 }
 
 // decide decides what is to be changed, when it is this node's turn.
-func (c *Core) decide(out *Output) {
-	c.desk.due, c.desk.proposal = 0, nil
+func (c *Election) decide(out *Output) {
+	c.api.due, c.api.proposal = 0, nil
 	c.askGateway(out)
-	if c.desk.busy || c.desk.want || !c.facts.Link || !c.rested() || c.deposed() || c.facts.Leaving {
+	if c.api.busy || c.api.want || !c.facts.Link || !c.startedUp() || c.deposed() || c.facts.Leaving {
 		return
 	}
 	current := map[string]bool{}
@@ -213,9 +213,9 @@ func (c *Core) decide(out *Output) {
 	}()
 	for _, change := range c.changes() {
 		current[change.subject] = true
-		if c.due(change) && c.desk.proposal == nil {
+		if c.due(change) && c.api.proposal == nil {
 			if p := change.make(); p != nil {
-				c.desk.proposal = p
+				c.api.proposal = p
 			}
 		}
 	}
@@ -230,7 +230,7 @@ type change struct {
 }
 
 // due tells whether it is this node's turn to make a change.
-func (c *Core) due(ch change) bool {
+func (c *Election) due(ch change) bool {
 	since, known := c.pending[ch.subject]
 	if !known {
 		since = c.now
@@ -245,7 +245,7 @@ func (c *Core) due(ch change) bool {
 }
 
 // rank is how many other members are to make a change rather than this node.
-func (c *Core) rank(subject string) int {
+func (c *Election) rank(subject string) int {
 	own, rank := score(c.Node, subject), 0
 	if c.view == nil {
 		return 0
@@ -255,7 +255,7 @@ func (c *Core) rank(subject string) int {
 		if !c.acknowledges(p) || p.last.Flags&(NoAPI|Leaving) != 0 || p.last.Number < c.view.Number {
 			continue
 		}
-		if score(p.name, subject) > own || c.desk.failures > 0 {
+		if score(p.name, subject) > own || c.api.failures > 0 {
 			rank++
 		}
 	}
@@ -263,8 +263,8 @@ func (c *Core) rank(subject string) int {
 }
 
 // askGateway asks for a sign of the gateway while a member is about to become silent.
-func (c *Core) askGateway(out *Output) {
-	if c.view == nil || !c.facts.HasGateway || c.now-max(c.gatewayAt, c.desk.askedAt) < c.rules.interval/2 {
+func (c *Election) askGateway(out *Output) {
+	if c.view == nil || !c.facts.HasGateway || c.now-max(c.gatewayAt, c.api.askedAt) < c.rules.interval/2 {
 		return
 	}
 	for _, id := range c.members {
@@ -272,13 +272,13 @@ func (c *Core) askGateway(out *Output) {
 			continue
 		}
 		if p := c.peers[id]; p == nil || c.now-p.supportedAt >= c.rules.interval*3/2 {
-			out.AskGateway, c.desk.askedAt = true, c.now
+			out.AskGateway, c.api.askedAt = true, c.now
 			return
 		}
 	}
 }
 
 // connected tells whether this node is in touch with the network: the gateway answers it, or there is none.
-func (c *Core) connected() bool {
-	return !c.rules.askGateway || !c.facts.HasGateway || c.now-c.gatewayAt < c.rules.silence
+func (c *Election) connected() bool {
+	return !c.rules.askGateway || !c.facts.HasGateway || c.now-c.gatewayAt < c.rules.suspectTimeout
 }

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// holding is an address that the view gives to this node.
-type holding struct {
-	address netip.Addr
-	epoch   uint64
-	before  []string
+// ownership is an address that the view gives to this node.
+type ownership struct {
+	address      netip.Addr
+	epoch        uint64
+	predecessors []string
 	// answering tells that no predecessor can answer: this node does while its lease is good.
 	answering bool
-	// barred tells that a newer view than ours gives the address to another node.
-	barred bool
+	// fenced tells that a newer view than ours gives the address to another node.
+	fenced bool
 }
 
-// keep is an address for which this node answers until its successor is ready.
-type keep struct {
+// draining is an address for which this node answers until its successor is ready.
+type draining struct {
 	until     time.Duration
 	successor string
 }
@@ -31,11 +31,11 @@ type release struct {
 }
 
 // adopt takes a newer view.
-func (c *Core) adopt(v *View, version string) {
-	old := c.holdings
+func (c *Election) adopt(v *View, version string) {
+	old := c.owned
 	lease := c.lease
 	if c.view == nil {
-		c.desk.freshAt = c.now
+		c.api.freshAt = c.now
 	}
 	c.view, c.version, c.changed, c.urgent = v, version, true, true
 	c.seen = max(c.seen, v.Number)
@@ -44,26 +44,26 @@ func (c *Core) adopt(v *View, version string) {
 		c.members = append(c.members, IDOf(m))
 	}
 	c.addresses = v.addresses()
-	c.holdings = map[netip.Addr]*holding{}
+	c.owned = map[netip.Addr]*ownership{}
 	for a, owner := range v.Owners {
 		if owner.Node != c.Node {
 			continue
 		}
-		h := &holding{address: a, epoch: owner.Epoch, before: owner.Before}
-		if o := old[a]; o != nil && o.epoch == h.epoch && !o.barred {
+		h := &ownership{address: a, epoch: owner.Epoch, predecessors: owner.Before}
+		if o := old[a]; o != nil && o.epoch == h.epoch && !o.fenced {
 			h.answering = o.answering
 		}
-		c.holdings[a] = h
+		c.owned[a] = h
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(old), netip.Addr.Compare) {
 		c.partWith(old[a], v.Owners[a], lease)
 	}
-	for a, k := range c.keeps {
+	for a, k := range c.draining {
 		if owner := v.Owners[a].Node; owner == "" || owner == c.Node {
-			delete(c.keeps, a)
+			delete(c.draining, a)
 		} else {
 			k.successor = owner
-			c.keeps[a] = k
+			c.draining[a] = k
 		}
 	}
 	for _, p := range c.peers {
@@ -75,22 +75,22 @@ func (c *Core) adopt(v *View, version string) {
 
 // partWith ends a holding that the new view gives to another node: it is kept until the successor asks for it, and for no
 // longer than the support of the old view lasts.
-func (c *Core) partWith(h *holding, owner Owner, lease time.Duration) {
-	if now := c.holdings[h.address]; !h.answering || now != nil && now.answering {
+func (c *Election) partWith(h *ownership, owner Owner, lease time.Duration) {
+	if now := c.owned[h.address]; !h.answering || now != nil && now.answering {
 		return
 	}
-	if owner.Node == "" || owner.Node == c.Node || h.barred || lease <= c.now {
-		c.tellOf(Gave, h.address, owner.Node)
+	if owner.Node == "" || owner.Node == c.Node || h.fenced || lease <= c.now {
+		c.recordAddress(LostOwnership, h.address, owner.Node)
 		return
 	}
-	if !c.rules.frozenKeep {
+	if !c.rules.boundedDraining {
 		lease = c.now + time.Hour
 	}
-	c.keeps[h.address] = keep{until: lease, successor: owner.Node}
+	c.draining[h.address] = draining{until: lease, successor: owner.Node}
 }
 
 // yieldTo ends what another node wants by a newer view, or by ours.
-func (c *Core) yieldTo(h *Heartbeat) {
+func (c *Election) yieldTo(h *Heartbeat) {
 	if c.view == nil {
 		return
 	}
@@ -99,15 +99,15 @@ func (c *Core) yieldTo(h *Heartbeat) {
 		if !newer && c.view.Owners[a].Node != h.Node {
 			continue
 		}
-		if _, kept := c.keeps[a]; kept {
-			delete(c.keeps, a)
-			c.tellOf(Gave, a, h.Node)
+		if _, kept := c.draining[a]; kept {
+			delete(c.draining, a)
+			c.recordAddress(LostOwnership, a, h.Node)
 		}
-		if own := c.holdings[a]; newer && own != nil && !own.barred {
+		if own := c.owned[a]; newer && own != nil && !own.fenced {
 			if own.answering {
-				c.tellOf(Gave, a, h.Node)
+				c.recordAddress(LostOwnership, a, h.Node)
 			}
-			own.barred, own.answering = true, false
+			own.fenced, own.answering = true, false
 		}
 		if r, listed := c.releases[a]; !listed || r.number < h.Number {
 			c.urgent = true
@@ -118,11 +118,11 @@ func (c *Core) yieldTo(h *Heartbeat) {
 }
 
 // begin answers for addresses whose predecessors are known to have stopped, and ends what is kept for too long.
-func (c *Core) begin() {
-	for a, k := range c.keeps {
+func (c *Election) begin() {
+	for a, k := range c.draining {
 		if k.until <= c.now {
-			delete(c.keeps, a)
-			c.tellOf(Gave, a, k.successor)
+			delete(c.draining, a)
+			c.recordAddress(LostOwnership, a, k.successor)
 			c.stale, c.urgent = true, true
 		}
 	}
@@ -134,12 +134,12 @@ func (c *Core) begin() {
 	if c.view == nil || c.waiting == 0 && !c.stale || c.lease <= c.now || c.seen != c.view.Number {
 		return
 	}
-	for _, h := range c.holdings {
-		if h.answering || h.barred || !c.proven(h) {
+	for _, h := range c.owned {
+		if h.answering || h.fenced || !c.proven(h) {
 			continue
 		}
 		h.answering, c.stale, c.urgent = true, true, true
-		c.tellOf(Took, h.address, predecessor(h.before))
+		c.recordAddress(BecameOwner, h.address, predecessor(h.predecessors))
 	}
 }
 
@@ -151,24 +151,24 @@ func predecessor(before []string) string {
 }
 
 // answers tells whether this node answers for anything while its lease is good.
-func (c *Core) answers() bool { return len(c.granted) > 0 }
+func (c *Election) answers() bool { return len(c.granted) > 0 }
 
 // grant says for which addresses the node answers.
-func (c *Core) grant() Grant {
+func (c *Election) grant() Grant {
 	if c.stale {
 		c.stale, c.waiting = false, 0
-		granted := make([]netip.Addr, 0, len(c.holdings)+len(c.keeps))
-		for a, h := range c.holdings {
+		granted := make([]netip.Addr, 0, len(c.owned)+len(c.draining))
+		for a, h := range c.owned {
 			if h.answering {
 				granted = append(granted, a)
 			} else {
 				c.waiting++
 			}
 		}
-		c.granted = slices.SortedFunc(slices.Values(slices.AppendSeq(granted, maps.Keys(c.keeps))), netip.Addr.Compare)
+		c.granted = slices.SortedFunc(slices.Values(slices.AppendSeq(granted, maps.Keys(c.draining))), netip.Addr.Compare)
 	}
 	until := c.lease
-	for _, k := range c.keeps {
+	for _, k := range c.draining {
 		if c.lease <= c.now || k.until < until {
 			until = k.until
 		}
@@ -176,8 +176,8 @@ func (c *Core) grant() Grant {
 	switch {
 	case !c.facts.Link || c.deposed():
 		return Grant{Until: never}
-	case c.lease <= c.now && len(c.keeps) > 0:
-		return Grant{Addresses: slices.SortedFunc(maps.Keys(c.keeps), netip.Addr.Compare), Until: until}
+	case c.lease <= c.now && len(c.draining) > 0:
+		return Grant{Addresses: slices.SortedFunc(maps.Keys(c.draining), netip.Addr.Compare), Until: until}
 	default:
 		return Grant{Addresses: c.granted, Until: until}
 	}
