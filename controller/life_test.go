@@ -41,6 +41,12 @@ func (p *process) says(text string) {
 // Leader and standby: the leader is told to end while it is at work. It finishes what is under way, gives
 // the Lease back, and does nothing afterwards; the standby goes on within seconds. A standby that is told
 // to end leaves the Lease alone.
+//
+//proves:known-bugs/leader-election-rights
+//proves:known-bugs/lease-not-released
+//proves:known-bugs/port-clash
+//proves:known-bugs/endless-loops
+//proves:service-changes/restart
 func TestHandOver(t *testing.T) {
 	_, url := simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)}, simtest.Seed())
 	client := admin(t)
@@ -176,6 +182,9 @@ func (p *process) detail() (int, string) {
 
 // The controller starts and stays while the API is down; it is healthy, and its health detail says what is
 // the matter. Its log is JSON when asked for, from the first line to the last.
+//
+//proves:known-bugs/start-without-api
+//proves:service-changes/api-down
 func TestTheAPIIsDown(t *testing.T) {
 	sim, url := simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)}, simtest.Seed())
 	if err := sim.Arm(pnapsim.Fault{Action: pnapsim.FaultStatus, Status: http.StatusServiceUnavailable, Times: -1, Path: "/bmc/v1/*"}); err != nil {

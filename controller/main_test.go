@@ -155,6 +155,9 @@ func labelled(node *corev1.Node, want bool) error {
 // The whole life with the phoenixNAP API down at first: Nodes are initialised and told of the network,
 // the label follows the agents, a Service gets and loses its address, and nothing that the shipped
 // ServiceAccount may not do is ever tried.
+//
+//proves:known-bugs/zone-overwritten
+//proves:known-bugs/secrets-in-events
 func TestControllerAgainstARealControlPlane(t *testing.T) {
 	sim, url := simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)}, simtest.Seed())
 	if err := sim.Arm(pnapsim.Fault{Action: pnapsim.FaultStatus, Status: http.StatusServiceUnavailable, Times: 4}); err != nil {
@@ -232,6 +235,9 @@ func checkService(t *testing.T, client kubernetes.Interface, sim *pnapsim.Sim) {
 }
 
 // Wrong input gets one sentence for each thing that is wrong, and exit code 1.
+//
+//proves:known-bugs/misspelt-scheme
+//proves:known-bugs/provider-name
 func TestWrongInput(t *testing.T) {
 	path := binary(t)
 	secret := filepath.Join(t.TempDir(), "cloud.json")
@@ -276,6 +282,7 @@ func withoutLog(text string) string {
 	return kept.String()
 }
 
+//proves:known-bugs/missing-flags
 func TestHelpShowsOurFlagsInASectionOfTheirOwn(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), binary(t), "--help").Output()
 	if err != nil {

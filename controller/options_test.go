@@ -11,6 +11,8 @@ import (
 
 // TestEveryOptionHasAnEffect: an option that is read, checked and logged, and then never handed to what it is
 // to control, does nothing and tells nobody. Whatever stands in config.Config is used by the wiring.
+//
+//proves:known-bugs/unused-options
 func TestEveryOptionHasAnEffect(t *testing.T) {
 	used := map[string]bool{}
 	notTests := func(file fs.FileInfo) bool { return !strings.HasSuffix(file.Name(), "_test.go") }

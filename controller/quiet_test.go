@@ -14,6 +14,8 @@ import (
 
 // A life without trouble, from the first Node to the end of a Service, leaves no error in the log, and nothing
 // that fmt writes in the place of an argument that it cannot print.
+//
+//proves:known-bugs/noisy-log
 func TestALifeWithoutTroubleIsQuiet(t *testing.T) {
 	sim, url := simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)}, simtest.Seed())
 	client := admin(t)

@@ -40,6 +40,7 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
+//proves:known-bugs/missing-flags
 func TestPrecedence(t *testing.T) {
 	const field = `{` + credentials1 + `,"location":"PHX"}`
 	env := map[string]string{"PNAP_LOCATION": "SEA"}
@@ -68,6 +69,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/unused-options
 func TestAllOptions(t *testing.T) {
 	yaml := `
 clientID: 0123456789abcdef
@@ -143,6 +145,7 @@ func TestStringShowsEveryOption(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/bad-selector
 func TestRefusals(t *testing.T) {
 	const (
 		ok = credentials1
@@ -238,6 +241,7 @@ func TestSecretsAreMasked(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/changed-credentials
 func TestCredentialsFollowTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cloud.json")
 	write(t, path, `{`+credentials1+`}`)
@@ -276,6 +280,8 @@ func TestCredentialsFollowTheFile(t *testing.T) {
 
 // The kubelet replaces a mounted Secret by pointing the link "..data" at another directory, whose file may
 // well have the size and the time of the one before.
+//
+//proves:known-bugs/changed-credentials
 func TestCredentialsFollowTheLinksOfTheKubelet(t *testing.T) {
 	dir := t.TempDir()
 	stamp := time.Now().Add(-time.Hour)
@@ -313,6 +319,8 @@ func TestCredentialsFollowTheLinksOfTheKubelet(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/misspelt-scheme
+//proves:known-bugs/three-slashes
 func TestParseLoadBalancer(t *testing.T) {
 	tests := map[string]struct {
 		want LoadBalancer

@@ -17,6 +17,7 @@ var compareAddresses = cmp.Options{
 	cmpopts.EquateEmpty(),
 }
 
+//proves:known-bugs/capi-provider-ids
 func TestParseProviderID(t *testing.T) {
 	const id = "0123456789abcdef01234567"
 	for _, tc := range []struct {
@@ -40,6 +41,7 @@ func TestParseProviderID(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/capi-provider-ids
 func FuzzProviderID(f *testing.F) {
 	f.Add("phoenixnap://0123456789abcdef01234567")
 	f.Add("bmc://servers/0123456789abcdef01234567")
@@ -59,6 +61,7 @@ func FuzzProviderID(f *testing.F) {
 	})
 }
 
+//proves:known-bugs/tag-characters
 func TestServiceTag(t *testing.T) {
 	legal := regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 	long := strings.Repeat("n", 63)

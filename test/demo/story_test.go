@@ -18,6 +18,9 @@ import (
 
 // TestStory tells the whole story beside both versions of kube-vip: with one of them of a Service without a class, with
 // the other of one of the controller's own class, which kube-vip serves because the example manifest names it.
+//
+//proves:service-changes/node-dies
+//proves:service-changes/vlan-lost
 func TestStory(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -95,6 +95,9 @@ func (w *world) holder(a netip.Addr) *machine {
 }
 
 // TestOneFault lets one thing go wrong in a world at rest and measures for how long an address is silent.
+//
+//proves:service-changes/node-dies
+//proves:service-changes/vlan-lost
 func TestOneFault(t *testing.T) {
 	var longest time.Duration
 	for name, s := range scenarios {

@@ -233,6 +233,7 @@ func TestChangedWhileARequestIsUnderWay(t *testing.T) {
 	})
 }
 
+//proves:known-bugs/failing-api-storm
 func TestFailureAnswersForAWhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cloud, a *account.Account, ask look) {
 		broken := errors.New("broken")
@@ -298,6 +299,7 @@ func TestErrorsOfTheAPIPassThrough(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/busy-network
 func TestOneChangeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := account.New(account.Config{Cloud: &cloud{}})

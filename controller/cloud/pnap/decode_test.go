@@ -24,6 +24,7 @@ func addrs(texts ...string) []netip.Addr {
 	return all
 }
 
+//proves:known-bugs/ranges-and-ipv6
 func TestExpandRange(t *testing.T) {
 	for text, want := range map[string][]netip.Addr{
 		"10.0.0.4":                          addrs("10.0.0.4"),
@@ -45,6 +46,7 @@ func TestExpandRange(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/ranges-and-ipv6
 func FuzzExpandRange(f *testing.F) {
 	for _, seed := range []string{"10.0.0.4", "182.16.0.146 - 182.16.0.148", "2001:db8::1 - 2001:db8::2", " - "} {
 		f.Add(seed)
@@ -74,6 +76,8 @@ const fullServer = `{"id":"5f0000000000000000000001","status":"powered-on","host
    {"id":"60000000000000000000000a","ips":["203.0.113.3"],"statusDescription":"assigned","x-future":{}}, 7]}},"x-future":{"y":1}}`
 
 // One odd element must not hide the others, and an odd property must not hide its element.
+//
+//proves:known-bugs/odd-element
 func TestServersAreDecodedOneByOne(t *testing.T) {
 	s := newService(t, raw(200, "application/json", `[`+fullServer+`,
 		{"status":"powered-on"}, null, 5, "text", {"id":7},
@@ -97,6 +101,7 @@ func TestServersAreDecodedOneByOne(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/empty-body
 func TestListsThatAreNone(t *testing.T) {
 	for _, body := range []string{`null`, `{}`, `"x"`, ``, `[{"id":"a"}`} {
 		servers, err := clientOf(t, newService(t, raw(200, "application/json", body))).Servers(t.Context())
@@ -106,6 +111,7 @@ func TestListsThatAreNone(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/wrong-object
 func TestAnswerAboutAnotherObject(t *testing.T) {
 	client := clientOf(t, newService(t, raw(200, "application/json", `{"id":"b2","status":"unassigned"}`)))
 	if block, err := client.Block(t.Context(), "b1"); err == nil {
@@ -113,6 +119,8 @@ func TestAnswerAboutAnotherObject(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/disagreeing-views
+//proves:known-bugs/tag-filter-or
 func TestBlocksAreFilteredOnOurSide(t *testing.T) {
 	var query string
 	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
@@ -141,6 +149,7 @@ func TestBlocksAreFilteredOnOurSide(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/missing-field
 func TestNetwork(t *testing.T) {
 	client := clientOf(t, newService(t, raw(200, "application/json", `{"id":"n1","name":"net","location":"ASH","vlanId":100,"status":"BUSY",
 		"ipBlocks":[{"id":"b1","cidr":"203.0.113.8/29","usedIpsCount":"2"}],
@@ -158,6 +167,8 @@ func TestNetwork(t *testing.T) {
 }
 
 // The API answers 202 with a text in the place of an object.
+//
+//proves:known-bugs/text-answer
 func TestAcceptedWithText(t *testing.T) {
 	for _, contentType := range []string{"application/json", "text/plain"} {
 		client := clientOf(t, newService(t, raw(202, contentType, `"The specified IP block is being removed"`)))
@@ -167,6 +178,7 @@ func TestAcceptedWithText(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/force-unassign
 func TestUnassignNeverForces(t *testing.T) {
 	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.URL.RawQuery, "force") {
@@ -179,6 +191,7 @@ func TestUnassignNeverForces(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/new-tags-refused
 func TestEnsureTagsAcceptsThatAnotherWasFaster(t *testing.T) {
 	created := []string{}
 	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
@@ -207,6 +220,7 @@ func TestTagAssignments(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/missing-field
 func FuzzDecodeServer(f *testing.F) {
 	f.Add(`[` + fullServer + `]`)
 	f.Add(`[{"id":"x","networkConfiguration":5}]`)
@@ -224,6 +238,8 @@ func FuzzDecodeServer(f *testing.F) {
 }
 
 // Whatever stands in a list, an element that can be read is kept, in its place.
+//
+//proves:known-bugs/odd-element
 func FuzzDecodeList(f *testing.F) {
 	f.Add([]byte(`5`), []byte(`{"id":7}`))
 	f.Add([]byte(`null`), []byte(`{"id":"x","tags":[null,5,{"name":"a"}],"ips":{}}`))

@@ -7,6 +7,8 @@ import (
 
 // TestWordsAreNoStatus: a client that looks for "Not Found" in the text of an error takes the page of a proxy,
 // or the name of a host, for the word of the API that a server is gone.
+//
+//proves:known-bugs/not-found-text
 func TestWordsAreNoStatus(t *testing.T) {
 	for name, api := range map[string]http.HandlerFunc{
 		"502 page of a proxy":             raw(502, "text/html", "<h1>404 Not Found</h1>"),

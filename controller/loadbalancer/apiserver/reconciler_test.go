@@ -67,6 +67,7 @@ func TestACertificateThatCannotBeReadIsNotCalledBad(t *testing.T) {
 	w.hear("Normal", "CertificateNotChecked", named, "certSANs")
 }
 
+//proves:known-bugs/control-plane-port
 func TestThePortMayBeChosen(t *testing.T) {
 	w := newWorld(t)
 	w.start(func(c *keeper.Config) { c.Port = 443 })

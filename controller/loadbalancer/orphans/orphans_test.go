@@ -19,6 +19,8 @@ import (
 // web is the block of a Service that does not exist, assigned to the public network.
 var web = block(blockID, "203.0.113.8/29", "public", ours(contract.TagService, "shop_web"))
 
+//proves:known-bugs/orphans
+//proves:service-changes/finalizer
 func TestAnOrphanIsReportedAndLeftAlone(t *testing.T) {
 	w := newWorld(t, web)
 	w.pass(5 * time.Minute)
@@ -37,6 +39,8 @@ func TestAnOrphanIsReportedAndLeftAlone(t *testing.T) {
 	w.untouched()
 }
 
+//proves:known-bugs/orphans
+//proves:known-bugs/force-unassign
 func TestAnOrphanIsCollectedAfterItsGrace(t *testing.T) {
 	w := newWorld(t, web, collecting)
 	w.pass(grace - time.Minute)
@@ -50,6 +54,7 @@ func TestAnOrphanIsCollectedAfterItsGrace(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/delete-tag
 func TestALeftoverOfV1IsCollectedAtOnce(t *testing.T) {
 	w := newWorld(t,
 		block(blockID, "203.0.113.8/29", "other", ours(contract.TagDelete, "true")), // not the configured network
@@ -64,6 +69,8 @@ func TestALeftoverOfV1IsCollectedAtOnce(t *testing.T) {
 }
 
 // Each of these blocks is somebody's, or it is not known whose: nothing may be changed, whatever the options.
+//
+//proves:known-bugs/users-tags
 func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 	with := func(tags map[string]string, name, value string) map[string]string {
 		tags[name] = value
@@ -270,6 +277,8 @@ func TestACrashAtAnyRequestLosesNothing(t *testing.T) {
 }
 
 // A list that shows a deleted block for ten seconds leads to no report and no second deletion.
+//
+//proves:known-bugs/late-list
 func TestAListThatLagsIsNotBelieved(t *testing.T) {
 	w := newWorld(t, web, collecting, func(s *pnapsim.Config, _ *pnapsim.AccountSeed, _ *orphans.Config) {
 		latency := pnapsim.DefaultLatency()

@@ -30,6 +30,7 @@ func with(tags map[string]string, changes ...string) map[string]string {
 	return tags
 }
 
+//proves:known-bugs/lookup-by-name
 func TestOwnsOnlyWhatIsProvable(t *testing.T) {
 	for _, test := range []struct {
 		name         string
@@ -65,6 +66,8 @@ func TestOwnsOnlyWhatIsProvable(t *testing.T) {
 }
 
 // TestOwnersShareNothing: of all owners at most one owns a block, whatever tags it carries together.
+//
+//proves:known-bugs/lookup-by-name
 func TestOwnersShareNothing(t *testing.T) {
 	owners := map[string]plan.Owner{
 		"web": shop, "api": {Cluster: "c1", Namespace: "shop", Name: "api"},

@@ -12,6 +12,10 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
+//proves:known-bugs/two-blocks
+//proves:known-bugs/stuck-block
+//proves:known-bugs/wrong-network-unassigned
+//proves:known-bugs/new-state
 func TestRelease(t *testing.T) {
 	otherNetwork := func(s plan.NetworkStatus) func(*plan.View) {
 		return func(v *plan.View) { v.Networks["net2"] = plan.Network{ID: "net2", Location: "SEA", Status: s} }

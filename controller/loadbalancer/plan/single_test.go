@@ -44,6 +44,7 @@ func TestExtend(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/user-block-deleted
 func TestBroughtBlocksAreNeverDeleted(t *testing.T) {
 	for _, test := range []struct {
 		status       plan.Status

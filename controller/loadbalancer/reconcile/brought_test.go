@@ -28,6 +28,8 @@ func ofCluster() map[string]string { return map[string]string{contract.TagCluste
 func inBlock(id string) func(*corev1.Service) { return annotated(contract.ServiceIPBlockID, id) }
 
 // TestBroughtBlockIsGivenBackAsItWas: several Services use it; who assigned it unassigns it.
+//
+//proves:known-bugs/user-block-deleted
 func TestBroughtBlockIsGivenBackAsItWas(t *testing.T) {
 	for _, test := range []struct{ network, status string }{{"", "unassigned"}, {"public", "assigned"}} {
 		t.Run(test.status, func(t *testing.T) {
@@ -56,6 +58,7 @@ func TestBroughtBlockIsGivenBackAsItWas(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/user-block-deleted
 func TestOnlyBroughtBlocksMayBeNamed(t *testing.T) {
 	for name, test := range map[string]struct {
 		tags    map[string]string
@@ -101,6 +104,9 @@ func TestFullBroughtBlockIsRefused(t *testing.T) {
 }
 
 // TestRetainedBlockComesBack: it outlives the Service and serves the next one of its name, and only that.
+//
+//proves:known-bugs/address-lost-on-recreate
+//proves:service-changes/recreate-retained
 func TestRetainedBlockComesBack(t *testing.T) {
 	w := newWorld(t)
 	retained := annotated(contract.ServiceIPRetain, "true")
@@ -134,6 +140,8 @@ func TestRetainedBlockComesBack(t *testing.T) {
 
 // TestRetainingIsDecidedByTheLastWord: what the Service says when it goes counts, and the tag where it
 // says nothing that can be understood.
+//
+//proves:service-changes/ip-retain
 func TestRetainingIsDecidedByTheLastWord(t *testing.T) {
 	for _, test := range []struct {
 		before, after string
@@ -161,6 +169,11 @@ func TestRetainingIsDecidedByTheLastWord(t *testing.T) {
 
 // TestWhatCannotChangeInPlaceIsRefusedAndTheAddressStays: whatever is asked for, a published address goes on
 // working, and is repaired.
+//
+//proves:known-bugs/silent-changes
+//proves:service-changes/other-address
+//proves:service-changes/allocation
+//proves:service-changes/misread
 func TestWhatCannotChangeInPlaceIsRefusedAndTheAddressStays(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Service){
 		"size":            annotated(contract.ServiceIPBlockSize, "/28"),

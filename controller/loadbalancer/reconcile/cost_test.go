@@ -60,6 +60,8 @@ func TestDedicatedServiceCostsFewCalls(t *testing.T) {
 
 // TestManyServicesCostNoMoreThanOne: after a restart, and then every minute, one list and one network serve
 // all Services; nothing is written.
+//
+//proves:known-bugs/needless-writes
 func TestManyServicesCostNoMoreThanOne(t *testing.T) {
 	w := newWorld(t, configured(func(c *reconcile.Config) { c.Allocation, c.BlockSize = contract.AllocationShared, "/28" }))
 	var names []string

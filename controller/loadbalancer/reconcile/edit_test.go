@@ -12,6 +12,13 @@ import (
 
 // TestEditsThatCostNothing: after each of them the Service has the address that it had, nothing was asked of the account that
 // changes it, and nothing is refused.
+//
+//proves:service-changes/ports
+//proves:service-changes/labels
+//proves:service-changes/traffic-policy
+//proves:service-changes/ip-replace
+//proves:service-changes/no-wish
+//proves:service-changes/written-by-controller
 func TestEditsThatCostNothing(t *testing.T) {
 	for name, edit := range map[string]func(*corev1.Service){
 		"ports": func(s *corev1.Service) {
@@ -57,6 +64,8 @@ func TestEditsThatCostNothing(t *testing.T) {
 }
 
 // TestAnotherAddressOfTheOwnBlock is the one change of address that is made in place.
+//
+//proves:service-changes/own-address
 func TestAnotherAddressOfTheOwnBlock(t *testing.T) {
 	for name, edit := range map[string]func(*corev1.Service){
 		"annotation": annotated(contract.ServiceRequestedIP, "203.0.113.13"),
@@ -82,6 +91,8 @@ func TestAnotherAddressOfTheOwnBlock(t *testing.T) {
 }
 
 // TestOptionsBindNewServicesOnly: a controller that starts with other options leaves addresses as they are.
+//
+//proves:service-changes/defaults
 func TestOptionsBindNewServicesOnly(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")

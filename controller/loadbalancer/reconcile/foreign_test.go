@@ -27,6 +27,8 @@ func copyOf(other *corev1.Service) func(*corev1.Service) {
 }
 
 // TestCopiedServiceGetsItsOwnAddress: a copy never touches, and is never told, what the original has.
+//
+//proves:known-bugs/copied-service
 func TestCopiedServiceGetsItsOwnAddress(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Service){"dedicated": annotated(), "shared": inPool()} {
 		t.Run(name, func(t *testing.T) {
@@ -55,6 +57,8 @@ func TestCopiedServiceGetsItsOwnAddress(t *testing.T) {
 }
 
 // TestRestoredServiceKeepsWhatIsStillThere: a Service that was restored under its name has another UID.
+//
+//proves:known-bugs/copied-service
 func TestRestoredServiceKeepsWhatIsStillThere(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Service){"dedicated": annotated(), "shared": inPool()} {
 		t.Run(name, func(t *testing.T) {
@@ -79,6 +83,8 @@ func TestRestoredServiceKeepsWhatIsStillThere(t *testing.T) {
 }
 
 // TestRestoredServiceWithoutItsBlockGetsANewOne: nothing of that life is left but its traces.
+//
+//proves:known-bugs/copied-service
 func TestRestoredServiceWithoutItsBlockGetsANewOne(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
@@ -94,6 +100,8 @@ func TestRestoredServiceWithoutItsBlockGetsANewOne(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/block-deleted-in-portal
+//proves:service-changes/block-replaced
 func TestVanishedBlockIsReplacedOnlyWhenAsked(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
@@ -125,6 +133,8 @@ func TestVanishedBlockIsReplacedOnlyWhenAsked(t *testing.T) {
 
 // TestAccountOfVersion1IsTakenOver: phoenixnap/k8s-cloud-provider-bmc v1 leaves four tags on a block, the address in the spec, no annotation,
 // and a status with the address, with an empty one, or none.
+//
+//proves:known-bugs/v1-blocks
 func TestAccountOfVersion1IsTakenOver(t *testing.T) {
 	v1 := func(service string) map[string]string {
 		return map[string]string{

@@ -11,6 +11,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
+//proves:known-bugs/late-validation
+//proves:known-bugs/wrong-annotation-named
 func TestIntent(t *testing.T) {
 	for _, test := range []struct {
 		name        string

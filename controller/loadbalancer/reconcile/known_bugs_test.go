@@ -19,6 +19,8 @@ import (
 
 // TestANodeWithoutAServerKeepsNoServiceWaiting: one Node that is not initialised, or whose server is gone,
 // must not fail the update of every Service.
+//
+//proves:known-bugs/one-node-blocks-services
 func TestANodeWithoutAServerKeepsNoServiceWaiting(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
@@ -50,6 +52,8 @@ func TestANodeWithoutAServerKeepsNoServiceWaiting(t *testing.T) {
 
 // TestDeletionThatIsRefusedAtFirst: right after a block was unassigned, the API refuses to delete it for a
 // while; and it says 403 of what it holds as well as of what is gone.
+//
+//proves:known-bugs/deletion-refused
 func TestDeletionThatIsRefusedAtFirst(t *testing.T) {
 	for _, status := range []int{400, 403, 404, 409, 422} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -70,6 +74,8 @@ func TestDeletionThatIsRefusedAtFirst(t *testing.T) {
 
 // TestADeletedServiceLeavesNeitherOfTwoBlocks: a deletion that finds more than it expects gives back all of it,
 // in whatever states the blocks are.
+//
+//proves:known-bugs/two-blocks
 func TestADeletedServiceLeavesNeitherOfTwoBlocks(t *testing.T) {
 	w := newWorld(t, withBlocks(
 		pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: ours("web"), Network: "public"},
@@ -85,6 +91,8 @@ func TestADeletedServiceLeavesNeitherOfTwoBlocks(t *testing.T) {
 
 // TestAnotherClustersPoolIsNotUsed: what other clusters of the account share is not for Services of this one,
 // though everything but the cluster is the same.
+//
+//proves:known-bugs/lookup-by-name
 func TestAnotherClustersPoolIsNotUsed(t *testing.T) {
 	tags := map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "another", contract.TagPool: contract.PoolDefault}
 	w := newWorld(t, withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.64/29", Tags: tags, Network: "public"}))
@@ -99,6 +107,8 @@ func TestAnotherClustersPoolIsNotUsed(t *testing.T) {
 
 // TestAddressOfAServerIsGivenToNoService: in the portal, a server may be given any address of a block, which the
 // API believes to be free.
+//
+//proves:known-bugs/portal-address-reused
 func TestAddressOfAServerIsGivenToNoService(t *testing.T) {
 	w := newWorld(t)
 	w.service("one", inPool())
@@ -116,6 +126,8 @@ func TestAddressOfAServerIsGivenToNoService(t *testing.T) {
 }
 
 // TestNothingWrittenOnAServiceKeepsItFromGoing: a deletion reads IDs and tags, never what a user can break.
+//
+//proves:known-bugs/blocked-deletion
 func TestNothingWrittenOnAServiceKeepsItFromGoing(t *testing.T) {
 	for _, value := range []string{"nonsense", "", "{", broughtID, "-1", "\x00"} {
 		t.Run(fmt.Sprintf("%q", value), func(t *testing.T) {
@@ -142,6 +154,8 @@ func TestNothingWrittenOnAServiceKeepsItFromGoing(t *testing.T) {
 }
 
 // TestWhatIsWrongIsToldBeforeThePurchase: everything that can be known beforehand costs nothing.
+//
+//proves:known-bugs/late-validation
 func TestWhatIsWrongIsToldBeforeThePurchase(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*corev1.Service)
@@ -177,6 +191,8 @@ func TestWhatIsWrongIsToldBeforeThePurchase(t *testing.T) {
 
 // TestDeletionAndCollapseAreQuick: beyond what the API takes, a deletion is complete within half a minute, and
 // a block too many is gone within five.
+//
+//proves:known-bugs/slow-deletion
 func TestDeletionAndCollapseAreQuick(t *testing.T) {
 	quick := func(config *pnapsim.Config, _ *pnapsim.AccountSeed, _ *reconcile.Config) {
 		config.Latency = &pnapsim.Latency{}

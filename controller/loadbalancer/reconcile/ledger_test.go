@@ -62,6 +62,8 @@ func (w *world) releasing(name string) {
 
 // TestReleaseEndsWhenItsBlockIsWantedAgain: who comes next takes over the block that is being given back, and
 // nobody waits any more for it to go.
+//
+//proves:service-changes/type-back
 func TestReleaseEndsWhenItsBlockIsWantedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.service("one", inPool())

@@ -26,6 +26,8 @@ func (w *world) announces(name string) (annotation, spec string, statuses int) {
 
 // TestAddressOfALostBlockIsWithdrawn: phoenixNAP may sell the addresses to anybody, so nobody may answer for
 // them any more.
+//
+//proves:service-changes/block-deleted
 func TestAddressOfALostBlockIsWithdrawn(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
@@ -53,6 +55,8 @@ func TestAddressOfALostBlockIsWithdrawn(t *testing.T) {
 
 // TestAddressIsKeptWhileTheNetworkCannotBeRead: credentials of another account show no block and no network; they prove
 // nothing.
+//
+//proves:service-changes/api-down
 func TestAddressIsKeptWhileTheNetworkCannotBeRead(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")

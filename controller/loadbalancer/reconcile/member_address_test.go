@@ -9,6 +9,8 @@ import (
 
 // TestAddressOfAServerIsNotTakenByADedicatedBlock: a server that was given the address in the portal answers for it,
 // so the Service needs another one of its block. What is published stays.
+//
+//proves:known-bugs/portal-address-reused
 func TestAddressOfAServerIsNotTakenByADedicatedBlock(t *testing.T) {
 	w := newWorld(t, withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: ours("web"), Network: "public"}))
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID, Network: networkID})

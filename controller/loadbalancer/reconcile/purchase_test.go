@@ -21,6 +21,10 @@ import (
 
 // TestPurchaseWithoutAnAnswerBuysOnce: whatever happens to the answer, and however late lists are, there
 // is one purchase, and deleting in the middle leaves nothing.
+//
+//proves:known-bugs/lost-purchase-answer
+//proves:known-bugs/late-list
+//proves:known-bugs/deleted-before-written
 func TestPurchaseWithoutAnAnswerBuysOnce(t *testing.T) {
 	for _, lag := range []time.Duration{0, 10 * time.Second} {
 		for _, fault := range []pnapsim.Fault{
@@ -70,6 +74,8 @@ func purchaseUnder(t *testing.T, fault pnapsim.Fault, lag time.Duration, restart
 	}
 }
 
+//proves:known-bugs/lookup-error-buys
+//proves:service-changes/api-down
 func TestNothingIsBoughtWhileLookupsFail(t *testing.T) {
 	for _, path := range []string{
 		blocksPath, "/tag-manager/v1/tags", "/networks/v1/public-networks/*", "/location-api/v1/locations",
@@ -116,6 +122,7 @@ func TestRefusedPurchaseIsToldAndForgotten(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/network-full
 func TestFullNetworkRefusesBeforeThePurchase(t *testing.T) {
 	var foreign []pnapsim.BlockSeed
 	for i := range 8 {
@@ -137,6 +144,8 @@ func TestFullNetworkRefusesBeforeThePurchase(t *testing.T) {
 }
 
 // TestLastPlaceIsNotSoldTwice: a block that is bought and not yet assigned takes a place as well.
+//
+//proves:known-bugs/network-full
 func TestLastPlaceIsNotSoldTwice(t *testing.T) {
 	var foreign []pnapsim.BlockSeed
 	for i := range 8 {
@@ -183,6 +192,8 @@ func TestMaxBlocksCountsWhatTheListLacks(t *testing.T) {
 	w.wantPurchases(0)
 }
 
+//proves:known-bugs/stale-copies
+//proves:known-bugs/created-while-deleted
 func TestStaleCopyBuysNothing(t *testing.T) {
 	w := newWorld(t)
 	stale := w.service("web")
@@ -213,6 +224,9 @@ func TestStaleCopyBuysNothing(t *testing.T) {
 
 // TestServiceCreatedAgainTakesOver: when a Service goes without its finalizer and another takes its name,
 // the framework deletes the load balancer of the old one; the new one keeps block and address.
+//
+//proves:known-bugs/address-lost-on-recreate
+//proves:service-changes/recreate
 func TestServiceCreatedAgainTakesOver(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
@@ -252,6 +266,8 @@ func TestServiceGoneWithoutFinalizer(t *testing.T) {
 	t.Errorf("the account still holds %s", w.blocks())
 }
 
+//proves:known-bugs/users-tags
+//proves:service-changes/block-retagged
 func TestRetaggedBlockIsNotTouched(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
@@ -268,6 +284,8 @@ func TestRetaggedBlockIsNotTouched(t *testing.T) {
 
 // TestFrozenProcessBuysNothing: between the recorded intent and the purchase lies a moment in which a
 // process may be stopped for long; afterwards somebody else may lead.
+//
+//proves:known-bugs/two-controllers
 func TestFrozenProcessBuysNothing(t *testing.T) {
 	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.TagPropagation = 0 }))
 	w.service("web")

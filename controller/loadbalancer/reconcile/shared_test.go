@@ -104,6 +104,8 @@ func (w *world) wantAddressesOnce(names ...string) {
 	}
 }
 
+//proves:known-bugs/block-per-address
+//proves:service-changes/delete-shared
 func TestServicesShareABlock(t *testing.T) {
 	w := newWorld(t, configured(func(c *reconcile.Config) { c.Allocation = contract.AllocationShared }))
 	var names []string
@@ -152,6 +154,9 @@ func TestSecondSharedServiceCostsNothing(t *testing.T) {
 }
 
 // TestReleasedAddressRests: an address that was given back is not given to another at once.
+//
+//proves:known-bugs/early-reuse
+//proves:service-changes/delete-shared
 func TestReleasedAddressRests(t *testing.T) {
 	w := newWorld(t)
 	w.service("keeper", inPool())
@@ -191,6 +196,7 @@ func TestReleasedAddressRests(t *testing.T) {
 	w.wantAddressesOnce("keeper", "two", "more0", "more1", "last")
 }
 
+//proves:known-bugs/early-reuse
 func TestRestedAddressIsReusedWithAnEvent(t *testing.T) {
 	w := newWorld(t, configured(func(c *reconcile.Config) { c.BlockSize = "/30"; c.MaxBlocks = 1 }))
 	w.service("one", inPool())
@@ -212,6 +218,8 @@ func TestRestedAddressIsReusedWithAnEvent(t *testing.T) {
 }
 
 // TestEditedAddressOfAnother: what stands on a Service gives nobody the address of another.
+//
+//proves:known-bugs/preset-load-balancer-ip
 func TestEditedAddressOfAnother(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"one", "two"} {
@@ -263,6 +271,8 @@ func TestLostLedgerGivesNothingTwice(t *testing.T) {
 }
 
 // TestPoolBlockBehindOurBack: unassigned it is assigned again, deleted it is not replaced unasked.
+//
+//proves:known-bugs/never-looked-again
 func TestPoolBlockBehindOurBack(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"one", "two"} {
@@ -358,6 +368,8 @@ func TestStuckUnassignmentOfThePoolIsWaitedFor(t *testing.T) {
 }
 
 // TestFortyFiveServicesFitBesideTheNodeBlock fills the network.
+//
+//proves:known-bugs/block-per-address
 func TestFortyFiveServicesFitBesideTheNodeBlock(t *testing.T) {
 	w := newWorld(t, configured(func(c *reconcile.Config) { c.Allocation = contract.AllocationShared }))
 	var names []string

@@ -14,6 +14,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
+//proves:known-bugs/deleted-before-written
 func TestDeletedBeforeItsAddressWasWrittenLeavesNothing(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -43,6 +44,7 @@ func TestDeletedBeforeItsAddressWasWrittenLeavesNothing(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/mark-removed-first
 func TestFailingReleaseIsTakenUpAgain(t *testing.T) {
 	for _, test := range []struct{ name, method, path string }{
 		{"list fails", http.MethodGet, blocksPath},
@@ -70,6 +72,8 @@ func TestFailingReleaseIsTakenUpAgain(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/blocked-deletion
+//proves:known-bugs/gone-load-balancer
 func TestNothingBlocksDeletionForEver(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -131,6 +135,7 @@ func TestNothingBlocksDeletionForEver(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/two-controllers
 func TestTwoBlocksOfOneServiceCollapse(t *testing.T) {
 	w := newWorld(t, withBlocks(
 		pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: ours("web")},
@@ -142,6 +147,7 @@ func TestTwoBlocksOfOneServiceCollapse(t *testing.T) {
 	w.wantPurchases(0)
 }
 
+//proves:known-bugs/two-controllers
 func TestPublishedAddressSurvivesADuplicate(t *testing.T) {
 	w := newWorld(t, withBlocks(
 		pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: ours("web"), Network: "public"},
@@ -158,6 +164,7 @@ func TestPublishedAddressSurvivesADuplicate(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/stuck-block
 func TestStuckBlockDoesNotKeepOthers(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"one", "two", "three"} {
@@ -184,6 +191,8 @@ func TestStuckBlockDoesNotKeepOthers(t *testing.T) {
 }
 
 // TestNoDeletionInAWrongState: the simulator refuses it; what counts is that it is not even tried.
+//
+//proves:known-bugs/delete-in-wrong-state
 func TestNoDeletionInAWrongState(t *testing.T) {
 	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.BlockCreate = pnapsim.Duration(time.Minute) }))
 	w.service("web")
@@ -201,6 +210,7 @@ func TestNoDeletionInAWrongState(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/wrong-network-unassigned
 func TestBlockIsUnassignedFromTheNetworkThatHoldsIt(t *testing.T) {
 	w := newWorld(t, withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: ours("web"), Network: "other"}))
 	w.service("web")
@@ -212,6 +222,8 @@ func TestBlockIsUnassignedFromTheNetworkThatHoldsIt(t *testing.T) {
 	w.wantBlocks()
 }
 
+//proves:known-bugs/delete-tag
+//proves:known-bugs/users-tags
 func TestTagsOfUsersMeanNothing(t *testing.T) {
 	w := newWorld(t, withBlocks(
 		pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: map[string]string{"delete": "false", contract.TagUsage: contract.TagUsageAuto}},
@@ -226,6 +238,7 @@ func TestTagsOfUsersMeanNothing(t *testing.T) {
 	w.wantBlocks("203.0.113.8/29 unassigned", "203.0.113.16/29 unassigned", "203.0.113.32/28 unassigned")
 }
 
+//proves:known-bugs/new-tags-refused
 func TestFreshTagsAreWaitedFor(t *testing.T) {
 	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.TagPropagation = pnapsim.Duration(25 * time.Second) }))
 	w.service("web")
@@ -240,6 +253,7 @@ func TestFreshTagsAreWaitedFor(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/tag-filter-or
 func TestTagFilterMayMeanOr(t *testing.T) {
 	w := newWorld(t,
 		func(config *pnapsim.Config, _ *pnapsim.AccountSeed, _ *reconcile.Config) {
@@ -256,6 +270,7 @@ func TestTagFilterMayMeanOr(t *testing.T) {
 	w.wantBlocks("203.0.113.8/29 unassigned", "203.0.113.16/29 unassigned")
 }
 
+//proves:known-bugs/two-controllers
 func TestTwoControllersBuyOnce(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
@@ -271,6 +286,7 @@ func TestTwoControllersBuyOnce(t *testing.T) {
 	w.wantBlocks("203.0.113.8/29 assigned")
 }
 
+//proves:known-bugs/busy-network
 func TestBusyNetworkIsWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	w.arm(pnapsim.Fault{Method: http.MethodPost, Path: assignPath, Times: 5, Action: pnapsim.FaultStatus, Status: 409})
@@ -291,6 +307,7 @@ func TestBusyNetworkIsWaitedFor(t *testing.T) {
 	w.wantBlocks()
 }
 
+//proves:known-bugs/v1-blocks
 func TestBlocksOfVersion1AreAdopted(t *testing.T) {
 	v1 := map[string]string{
 		contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,

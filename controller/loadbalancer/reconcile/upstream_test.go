@@ -45,6 +45,7 @@ func slow(change func(*pnapsim.Latency)) option {
 	}
 }
 
+//proves:known-bugs/empty-ip
 func TestStatusNeverHasAnEmptyIP(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
@@ -63,6 +64,8 @@ func TestStatusNeverHasAnEmptyIP(t *testing.T) {
 	t.Error("the Service never got its status")
 }
 
+//proves:known-bugs/waiting-backs-off
+//proves:known-bugs/disagreeing-views
 func TestSlowAssignmentIsWaitedForWithoutBackOff(t *testing.T) {
 	for _, from := range []string{"assigning", "assigned"} {
 		t.Run("resource told from "+from, func(t *testing.T) {
@@ -78,6 +81,7 @@ func TestSlowAssignmentIsWaitedForWithoutBackOff(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/published-early
 func TestAddressIsNotPublishedBeforeItWorks(t *testing.T) {
 	w := newWorld(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{
@@ -117,6 +121,7 @@ func TestAddressIsNotPublishedBeforeItWorks(t *testing.T) {
 	w.settle("web") // what is published stays, whatever becomes of nodes
 }
 
+//proves:known-bugs/user-load-balancer-ip
 func TestUsersLoadBalancerIPCostsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.service("web", func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.7" })
@@ -135,6 +140,9 @@ func TestUsersLoadBalancerIPCostsNothing(t *testing.T) {
 	w.settle("web")
 }
 
+//proves:known-bugs/block-deleted-in-portal
+//proves:known-bugs/gone-load-balancer
+//proves:service-changes/block-deleted
 func TestVanishedBlockIsReportedAndDeletionStillWorks(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
@@ -162,6 +170,8 @@ func TestVanishedBlockIsReportedAndDeletionStillWorks(t *testing.T) {
 	w.settle("web")
 }
 
+//proves:known-bugs/location-mismatch
+//proves:known-bugs/unread-annotation
 func TestLocationIsCheckedBeforeThePurchase(t *testing.T) {
 	for _, test := range []struct {
 		name, option, annotation string
@@ -188,6 +198,8 @@ func TestLocationIsCheckedBeforeThePurchase(t *testing.T) {
 	})
 }
 
+//proves:known-bugs/never-looked-again
+//proves:service-changes/block-unassigned
 func TestDriftIsRepaired(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")

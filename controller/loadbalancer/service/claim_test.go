@@ -56,6 +56,7 @@ func finalizerSetBy(manager string) change {
 	}
 }
 
+//proves:known-bugs/foreign-finalizer
 func TestClaim(t *testing.T) {
 	for name, tc := range map[string]struct {
 		service *corev1.Service
@@ -98,6 +99,9 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/own-writes
+//proves:known-bugs/traffic-policy
+//proves:service-changes/traffic-policy
 func TestConcerns(t *testing.T) {
 	vip, proxy := corev1.LoadBalancerIPModeVIP, corev1.LoadBalancerIPModeProxy
 	ingress := corev1.LoadBalancerIngress{IP: "203.0.113.10", IPMode: &vip, Ports: []corev1.PortStatus{{Port: 80, Protocol: corev1.ProtocolTCP}}}
@@ -149,6 +153,7 @@ func TestConcerns(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/unsupported-features
 func TestUnsupported(t *testing.T) {
 	policy := func(p corev1.IPFamilyPolicy, families ...corev1.IPFamily) change {
 		return func(s *corev1.Service) { s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = &p, families }
@@ -193,6 +198,7 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/unstable-errors
 func TestStable(t *testing.T) {
 	for in, want := range map[string]string{
 		"list IP blocks: no answer: read tcp 10.0.0.1:40312->203.0.113.9:443: i/o timeout": "list IP blocks: no answer: read tcp 203.0.113.9:443: i/o timeout",

@@ -17,6 +17,8 @@ import (
 
 // TestAServiceThatWaitsKeepsNoOtherWaiting: a provider that waits inside of a sync, or works off what fails
 // first, lets one slow load balancer block all others.
+//
+//proves:known-bugs/blocking-sync
 func TestAServiceThatWaitsKeepsNoOtherWaiting(t *testing.T) {
 	inTime(t, Config{Workers: 1}, func(w *clocked) {
 		w.shop.set(func(s *shop) {
@@ -54,6 +56,8 @@ func (mute) Ensure(context.Context, *corev1.Service) (*corev1.LoadBalancerStatus
 }
 
 // TestNoStatusIsAnError: no status and no error would be published as the end of an address.
+//
+//proves:known-bugs/no-status-no-error
 func TestNoStatusIsAnError(t *testing.T) {
 	service := serviceWith(heldBy(frameworks), withIngress(corev1.LoadBalancerIngress{IP: "203.0.113.10"}))
 	kube := fake.NewClientset(service)

@@ -16,6 +16,7 @@ import (
 
 func hasGone(s *corev1.Service) bool { return s == nil }
 
+//proves:known-bugs/udp
 func TestTheWholeLife(t *testing.T) {
 	c := newCluster(t)
 	c.shop.waits = 3
@@ -51,6 +52,8 @@ func TestTheWholeLife(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/type-change-leftovers
+//proves:service-changes/type-back
 func TestAChangeOfTypeAndBack(t *testing.T) {
 	c := newCluster(t)
 	c.shop.waits = 2
@@ -72,6 +75,7 @@ func TestAChangeOfTypeAndBack(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/load-balancer-class
 func TestOurClass(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -89,6 +93,8 @@ func TestOurClass(t *testing.T) {
 
 // TestAForeignClassIsLeftAlone: the framework's service controller would call the provider's deletion and strip
 // the finalizer of the other class's controller, whose load balancer nobody would ever delete.
+//
+//proves:known-bugs/foreign-finalizer
 func TestAForeignClassIsLeftAlone(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -134,6 +140,7 @@ func TestFinalizerOfOursIsKnownWithoutMarks(t *testing.T) {
 	c.await("web", "let go", func(s *corev1.Service) bool { return len(s.Finalizers) == 0 })
 }
 
+//proves:known-bugs/orphans
 func TestWhatHappenedWhileTheControllerWasDown(t *testing.T) {
 	c := newCluster(t)
 	stop := c.start()
@@ -183,6 +190,8 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 
 // TestAFinalizerTakenByHand: whoever strips the finalizer of a Service must not leak what it has while the
 // controller looks on.
+//
+//proves:known-bugs/orphans
 func TestAFinalizerTakenByHand(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -213,6 +222,7 @@ func TestAFinalizerTakenByHand(t *testing.T) {
 	c.await("turns", "released though another has its name", func(s *corev1.Service) bool { return s != nil && !c.shop.holds("turns") })
 }
 
+//proves:service-changes/written-by-controller
 func TestAStatusEditedByHandIsRestored(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -228,6 +238,8 @@ func TestAStatusEditedByHandIsRestored(t *testing.T) {
 }
 
 // TestKubeVIPIsNotFoughtOver: kube-vip writes its annotation and the same status without ipMode.
+//
+//proves:known-bugs/own-writes
 func TestKubeVIPIsNotFoughtOver(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -267,6 +279,7 @@ func TestFromABackup(t *testing.T) {
 	c.await("plain", "let go", func(s *corev1.Service) bool { return len(s.Finalizers)+len(s.Annotations) == 0 })
 }
 
+//proves:known-bugs/unsupported-features
 func TestWhatCannotBeServed(t *testing.T) {
 	const annotation = "service.beta.kubernetes.io/do-loadbalancer-enable-proxy-protocol"
 	c := newCluster(t)

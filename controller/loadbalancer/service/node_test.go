@@ -27,6 +27,8 @@ func nodeWith(change func(*corev1.Node)) *corev1.Node {
 	return node
 }
 
+//proves:known-bugs/flapping-nodes
+//proves:known-bugs/missed-nodes
 func TestNodesThatMatter(t *testing.T) {
 	c := &Controller{selector: labels.SelectorFromSet(labels.Set{"edge": "yes"})}
 	for name, tc := range map[string]struct {

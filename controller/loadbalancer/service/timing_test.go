@@ -22,6 +22,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
+//proves:known-bugs/waiting-backs-off
+//proves:known-bugs/slow-deletion
 func TestWaitingIsNoFailure(t *testing.T) {
 	inTime(t, Config{}, func(w *clocked) {
 		w.shop.set(func(s *shop) { s.waits, s.pause = 4, 3*time.Second })
@@ -44,6 +46,7 @@ func TestWaitingIsNoFailure(t *testing.T) {
 	})
 }
 
+//proves:known-bugs/unstable-errors
 func TestErrorsBackOffAndAWaitEndsThat(t *testing.T) {
 	inTime(t, Config{}, func(w *clocked) {
 		broken := true
@@ -90,6 +93,8 @@ func TestALongWaitIsToldOnce(t *testing.T) {
 	})
 }
 
+//proves:known-bugs/flapping-nodes
+//proves:known-bugs/missed-nodes
 func TestChangesOfNodesAreCollected(t *testing.T) {
 	inTime(t, Config{Workers: 2}, func(w *clocked) {
 		for i := range 10 {
@@ -159,6 +164,7 @@ func TestReportsOfAgentsReachTheServicesConcerned(t *testing.T) {
 	}, nodeWith(func(*corev1.Node) {}))
 }
 
+//proves:known-bugs/never-looked-again
 func TestDriftIsLookedFor(t *testing.T) {
 	inTime(t, Config{DriftEvery: time.Minute}, func(w *clocked) {
 		w.create("web")
@@ -211,6 +217,8 @@ func TestAnnouncerThatIgnoresTheClass(t *testing.T) {
 	}, slice("ignored"), slice("taken"), slice("plain"), slice("answering"))
 }
 
+//proves:known-bugs/stale-copies
+//proves:known-bugs/endless-loops
 func TestManyCallersStopTogether(t *testing.T) {
 	inTime(t, Config{Workers: 5}, func(w *clocked) {
 		w.shop.set(func(s *shop) {

@@ -45,6 +45,9 @@ func TestNodePortsAreLeftAlone(t *testing.T) {
 
 // Test_ServiceLoadBalancerEnableLoadBalancerClass and its neighbours: the class cannot be changed, only left by way
 // of another type, and a Service follows it there.
+//
+//proves:known-bugs/load-balancer-class
+//proves:service-changes/class
 func TestTheClassChangesByWayOfAnotherType(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -72,6 +75,10 @@ func TestTheClassChangesByWayOfAnotherType(t *testing.T) {
 }
 
 // Test_ServiceLoadBalancerIPMode: the mode that was published is kept, and kept when ports change.
+//
+//proves:known-bugs/udp
+//proves:known-bugs/traffic-policy
+//proves:service-changes/ports
 func TestPortsFollowTheSpecInOrder(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -89,6 +96,8 @@ func TestPortsFollowTheSpecInOrder(t *testing.T) {
 }
 
 // Test_LoadBalancer's finalizer cases of the framework's own tests: other finalizers stay where they are.
+//
+//proves:known-bugs/other-finalizers
 func TestOtherFinalizersStay(t *testing.T) {
 	c := newCluster(t)
 	c.start()

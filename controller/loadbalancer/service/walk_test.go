@@ -19,6 +19,8 @@ import (
 
 // TestWalk lets users, other controllers and a failing balancer do what they like, and holds what it comes to
 // against what the Services say in the end.
+//
+//proves:known-bugs/stale-copies
 func TestWalk(t *testing.T) {
 	for range seeds.Count(t, 12) {
 		seed := rand.Uint64()

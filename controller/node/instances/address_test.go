@@ -14,6 +14,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
+//proves:known-bugs/block-as-external
+//proves:known-bugs/ranges-and-ipv6
+//proves:known-bugs/node-ip
 func TestNodeAddresses(t *testing.T) {
 	membership := func(status string, ips ...string) []pnap.Membership {
 		return []pnap.Membership{{NetworkID: "n", Status: status, IPs: addrs(ips...)}}
@@ -79,6 +82,7 @@ func TestHostnameIsTheKubelets(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/labels-once
 func TestLabels(t *testing.T) {
 	got := Labels(pnap.Server{OS: "ubuntu/jammy", NetworkType: "PRIVATE_ONLY", Location: "ASH", Type: "s2.c1.medium"})
 	want := map[string]string{
@@ -92,6 +96,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/labels-once
 func FuzzLabelValue(f *testing.F) {
 	for _, seed := range []string{"ubuntu/jammy", "", "--", strings.Repeat("é", 80), "x" + strings.Repeat("-", 70) + "y"} {
 		f.Add(seed)

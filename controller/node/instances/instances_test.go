@@ -142,6 +142,7 @@ func (w *world) expectNoEvent() {
 	}
 }
 
+//proves:known-bugs/request-per-node
 func TestOneListServesAll(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	var all sync.WaitGroup
@@ -162,6 +163,8 @@ func TestOneListServesAll(t *testing.T) {
 }
 
 // What the framework asks about Nodes that are initialised already costs no list of its own.
+//
+//proves:known-bugs/request-per-node
 func TestMetadataOfInitialisedNodesIsUnhurried(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	known, fresh := w.node("node-1", simtest.Server1ID), w.node("node-2", "")
@@ -180,6 +183,7 @@ func TestMetadataOfInitialisedNodesIsUnhurried(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/failing-api-storm
 func TestFailedListIsNotAskedForEveryNode(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	w.arm(pnapsim.Fault{Path: "/bmc/v1/servers", Action: pnapsim.FaultStatus, Status: 503, Times: -1})
@@ -206,6 +210,7 @@ func TestListOutlivesItsFirstCaller(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/forbidden-gone
 func TestVanishedServer(t *testing.T) {
 	for _, missing := range []int{403, 404} {
 		t.Run(fmt.Sprint(missing), func(t *testing.T) {
@@ -243,6 +248,7 @@ func checkGone(t *testing.T, w *world, node *corev1.Node) {
 	w.expectEvent("Warning PossibleNodeDeletion", "will be deleted")
 }
 
+//proves:known-bugs/released-reserved
 func TestReservedServerIsGone(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	node := w.node("node-1", simtest.Server1ID)
@@ -250,6 +256,9 @@ func TestReservedServerIsGone(t *testing.T) {
 	checkGone(t, w, node)
 }
 
+//proves:known-bugs/unknown-state
+//proves:known-bugs/shut-down-nodes
+//proves:known-bugs/new-state
 func TestStatesThatAreNotGone(t *testing.T) {
 	for _, status := range []string{"creating", "powered-on", "powered-off", "rebooting", "resetting", "deleting", "error", "reinstating", "quantum"} {
 		t.Run(status, func(t *testing.T) {
@@ -271,6 +280,8 @@ func TestStatesThatAreNotGone(t *testing.T) {
 }
 
 // Revoked permission, an API that fails, an empty list: no Node may go, however long it lasts.
+//
+//proves:known-bugs/forbidden-gone
 func TestDoubtKeepsNodes(t *testing.T) {
 	list, one := "/bmc/v1/servers", "/bmc/v1/servers/*"
 	for name, faults := range map[string][]pnapsim.Fault{
@@ -304,6 +315,8 @@ func TestDoubtKeepsNodes(t *testing.T) {
 }
 
 // A list that has lost a server for a while is contradicted by the server itself.
+//
+//proves:known-bugs/half-list
 func TestListThatOmitsAServer(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	node := w.node("node-1", simtest.Server1ID)
@@ -316,6 +329,7 @@ func TestListThatOmitsAServer(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/lost-permission
 func TestEmptyAccountKeepsNodes(t *testing.T) {
 	seed := simtest.Seed()
 	seed.Accounts[0].Servers = nil
@@ -329,6 +343,8 @@ func TestEmptyAccountKeepsNodes(t *testing.T) {
 }
 
 // Credentials of another account, which has servers of its own, make all of ours vanish at once.
+//
+//proves:known-bugs/lost-permission
 func TestWrongAccountKeepsNodes(t *testing.T) {
 	seed := simtest.Seed()
 	for i := range seed.Accounts[0].Servers {
@@ -352,6 +368,8 @@ func TestWrongAccountKeepsNodes(t *testing.T) {
 }
 
 // One server without a required property must not keep others from being managed.
+//
+//proves:known-bugs/odd-element
 func TestOddServerHidesNoOther(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	w.arm(pnapsim.Fault{Path: "/bmc/v1/servers", Action: pnapsim.FaultDropField, Field: "hostname", Element: 0, Times: -1})
@@ -361,6 +379,8 @@ func TestOddServerHidesNoOther(t *testing.T) {
 }
 
 // Missing from the list is one witness; a lookup by ID that fails is not the other.
+//
+//proves:known-bugs/forbidden-gone
 func TestFailedLookupIsNoProof(t *testing.T) {
 	for name, fault := range map[string]pnapsim.Fault{
 		"500":  {Action: pnapsim.FaultStatus, Status: 500},

@@ -12,6 +12,9 @@ import (
 
 // TestServerWithoutAnAddressYet: the framework takes the taint off a Node whose list of addresses is empty, and
 // pods are scheduled onto a Node that nobody can reach.
+//
+//proves:known-bugs/addresses-late
+//proves:known-bugs/metadata-nil
 func TestServerWithoutAnAddressYet(t *testing.T) {
 	seed := simtest.Seed()
 	seed.Accounts[0].Servers = append(seed.Accounts[0].Servers, pnapsim.ServerSeed{Hostname: "n", Location: "ASH", NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.9"}})
@@ -29,6 +32,8 @@ func TestServerWithoutAnAddressYet(t *testing.T) {
 
 // TestRenamedServerStaysItsNode: who looks for a server by its name though its ID is known loses it when it is
 // renamed in the portal, or finds another one that has the name now.
+//
+//proves:known-bugs/server-renamed
 func TestRenamedServerStaysItsNode(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	node := w.node("node-1", simtest.Server1ID)
@@ -49,6 +54,8 @@ func TestRenamedServerStaysItsNode(t *testing.T) {
 
 // TestAddressesDoNotDependOnTheOrderOfTheAPI: an API that lists addresses now in this order and now in that must
 // not change the addresses of Nodes every five minutes, let alone which of them is the first.
+//
+//proves:known-bugs/address-order
 func TestAddressesDoNotDependOnTheOrderOfTheAPI(t *testing.T) {
 	server := pnap.Server{
 		PrivateIPs: addrs("10.0.0.11", "192.168.0.11", "172.16.0.11"),

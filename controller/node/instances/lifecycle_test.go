@@ -100,6 +100,9 @@ func cluster() (pnapsim.Seed, []string) {
 
 // Two minutes of any failure while no Node is ready: none is deleted, and the failure of one element keeps
 // nobody else from being initialised.
+//
+//proves:known-bugs/nil-answer
+//proves:known-bugs/no-timeout
 func TestTwoMinutesOfFailureDeleteNoNode(t *testing.T) {
 	const list, one = "/bmc/v1/servers", "/bmc/v1/servers/*"
 	status := func(path string, code int) pnapsim.Fault {
@@ -172,6 +175,10 @@ func TestTwoMinutesOfFailureDeleteNoNode(t *testing.T) {
 
 // A server that is really deprovisioned loses its Node within three minutes of not being ready, with the
 // framework's default periods; also where it lives on as reserved.
+//
+//proves:known-bugs/no-grace
+//proves:known-bugs/not-found-error
+//proves:known-bugs/released-reserved
 func TestDeprovisionedServerLosesItsNode(t *testing.T) {
 	for name, reservation := range map[string]string{"hourly": "", "reserved": "68f1c3a2b4d5e6f708192a3b"} {
 		t.Run(name, func(t *testing.T) {
@@ -195,6 +202,8 @@ func TestDeprovisionedServerLosesItsNode(t *testing.T) {
 }
 
 // Whoever is asked about a Node from a cache that lags behind does not give up the Node that is there now.
+//
+//proves:known-bugs/stale-cache
 func TestGoneIsConfirmedLive(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*corev1.Node)
@@ -238,6 +247,9 @@ func TestGoneIsConfirmedLive(t *testing.T) {
 }
 
 // A list that was asked for before a Node was created says nothing about its server.
+//
+//proves:known-bugs/stale-cache
+//proves:known-bugs/joining-node
 func TestListOlderThanTheNodeIsNoWitness(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	if _, err := w.inventory.List(t.Context()); err != nil {
@@ -280,6 +292,8 @@ func TestWarningsAreNotRepeated(t *testing.T) {
 }
 
 // A --node-ip that the server does not have is kept, and told.
+//
+//proves:known-bugs/node-ip
 func TestForeignNodeIPIsTold(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	node := w.node("node-1", "")
@@ -303,6 +317,8 @@ func TestForeignNodeIPIsTold(t *testing.T) {
 }
 
 // The longest list of the last ten minutes is remembered, and the last one however old it is.
+//
+//proves:known-bugs/half-list
 func TestPeakOfTheLists(t *testing.T) {
 	i := NewInventory(InventoryConfig{})
 	for _, each := range []struct {

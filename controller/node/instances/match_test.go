@@ -34,6 +34,7 @@ func newNode(name string, identities ...contract.Identity) *corev1.Node {
 	return node
 }
 
+//proves:known-bugs/same-name
 func TestMatch(t *testing.T) {
 	server := func(id, hostname, ip string) pnap.Server {
 		return pnap.Server{ID: id, Hostname: hostname, PrivateIPs: addrs(ip), Status: pnap.ServerPoweredOn, Location: "ASH"}

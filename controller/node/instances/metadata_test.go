@@ -10,6 +10,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
+//proves:known-bugs/missing-zone
 func TestMetadata(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	got, err := w.InstanceMetadata(t.Context(), w.node("node-1", ""))
@@ -26,6 +27,8 @@ func TestMetadata(t *testing.T) {
 
 // Type, region and zone are the server's own, made legal where need be. A zone that the Node has stays, since volumes may be
 // bound to it; the label of old counts first, as for the framework.
+//
+//proves:known-bugs/zone-overwritten
 func TestMetadataNamesTypeAndPlace(t *testing.T) {
 	const ga, beta = corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone
 	for name, test := range map[string]struct {
@@ -57,6 +60,8 @@ func TestMetadataNamesTypeAndPlace(t *testing.T) {
 }
 
 // Whatever networks a server was ordered with, its Node is initialised.
+//
+//proves:known-bugs/missing-address
 func TestServersOfAllNetworkTypesInitialise(t *testing.T) {
 	own := []string{"198.51.100.1", "198.51.100.2", "198.51.100.3", "198.51.100.4", "198.51.100.5", "198.51.100.6"}
 	network := []pnapsim.MembershipSeed{{Network: simtest.NetworkID, IPs: []string{"203.0.113.4 - 203.0.113.9"}}}
@@ -83,6 +88,8 @@ func TestServersOfAllNetworkTypesInitialise(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/server-renamed
+//proves:known-bugs/capi-provider-ids
 func TestMetadataKeepsTheProviderID(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	for _, form := range []string{simtest.Server2ID, "bmc://servers/" + simtest.Server2ID} {
@@ -95,6 +102,7 @@ func TestMetadataKeepsTheProviderID(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/foreign-nodes
 func TestNodeOfAnotherProvider(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	node := newNode("node-1")
@@ -109,6 +117,8 @@ func TestNodeOfAnotherProvider(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/same-name
+//proves:known-bugs/metadata-nil
 func TestServerNotFoundIsToldOnTheNode(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	w.node("node-1", simtest.Server1ID)

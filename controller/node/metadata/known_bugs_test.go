@@ -14,6 +14,8 @@ import (
 )
 
 // TestOneRefusedNodeKeepsNoOtherWaiting: a Node that cannot be written must not end the pass over all Nodes.
+//
+//proves:known-bugs/one-node-fails
 func TestOneRefusedNodeKeepsNoOtherWaiting(t *testing.T) {
 	const refused = 8 // a pass that ended at the first of them would need one for each, 5 s apart
 	d := newDesk(t, serverNode("good", simtest.Server1ID))

@@ -112,6 +112,7 @@ func (b *bed) after(d time.Duration, name string, want bool) {
 	}
 }
 
+//proves:service-changes/vlan-lost
 func TestLabelFollowsTheCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, readyNode("a", corev1.ConditionTrue, false), readyNode("b", corev1.ConditionTrue, true))
@@ -185,6 +186,7 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	})
 }
 
+//proves:known-bugs/missed-nodes
 func TestSelectorLimitsTheLabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		edge := readyNode("edge", corev1.ConditionTrue, false)
@@ -252,6 +254,8 @@ func TestRefusedPatchIsRepeated(t *testing.T) {
 }
 
 // TestExcludedNodeLosesTheLabel: who takes a node out of load balancing, as before maintenance, takes kube-vip's addresses off it.
+//
+//proves:service-changes/node-excluded
 func TestExcludedNodeLosesTheLabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, labels.Everything(), readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))

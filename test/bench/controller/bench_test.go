@@ -19,6 +19,9 @@ func report(t *testing.T, figures []Figure, err error) {
 }
 
 // The small version of what make bench measures: the calls do not depend on how many Nodes and Services there are.
+//
+//proves:known-bugs/request-per-node
+//proves:known-bugs/one-by-one
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	figures, err := MeasureFleet(t.Context(), t.TempDir(), t.Output(), Fleet{
@@ -33,6 +36,7 @@ func TestPublication(t *testing.T) {
 	report(t, figures, err)
 }
 
+//proves:known-bugs/all-servers-on-join
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	figures, err := MeasureCalls(t.Context(), t.TempDir(), t.Output(), 10, simtest.Specs(t))

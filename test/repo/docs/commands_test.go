@@ -2,6 +2,9 @@ package docs
 
 import (
 	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -204,4 +207,26 @@ func goFlags(t *testing.T, dir string, args []string) string {
 		}
 	}
 	return ""
+}
+
+// testsIn returns the tests and fuzz functions of a package.
+func testsIn(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, path := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range file.Decls {
+			if function, ok := decl.(*ast.FuncDecl); ok && function.Recv == nil {
+				names[function.Name.Name] = true
+			}
+		}
+	}
+	return names
 }

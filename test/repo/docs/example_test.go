@@ -19,6 +19,8 @@ import (
 
 // TestExamplesOfTheSecretAreAccepted gives every secret that a page shows to the controller's own reader: the file itself, or
 // what a Secret holds.
+//
+//proves:known-bugs/broken-examples
 func TestExamplesOfTheSecretAreAccepted(t *testing.T) {
 	found := 0
 	for _, b := range blocks(t) {
@@ -65,6 +67,8 @@ func TestJSONOfThePagesIsJSON(t *testing.T) {
 
 // TestManifestsAreStrict: a key that stands twice in a mapping makes a manifest that some tools refuse, and a
 // wildcard grants what nobody asked for.
+//
+//proves:known-bugs/loose-manifests
 func TestManifestsAreStrict(t *testing.T) {
 	objects := 0
 	if err := filepath.WalkDir(filepath.Join(root, "deploy"), func(path string, _ fs.DirEntry, err error) error {

@@ -14,6 +14,8 @@ import (
 var link = regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
 
 // TestLinksLeadSomewhere follows every link to a file of the project, and to a heading of a page.
+//
+//proves:known-bugs/broken-examples
 func TestLinksLeadSomewhere(t *testing.T) {
 	headings := map[string]map[string]bool{}
 	for _, page := range pages(t) {

@@ -82,6 +82,7 @@ var rules = []rule{
 	},
 }
 
+//proves:known-bugs/agent-credentials
 func TestImportRules(t *testing.T) {
 	packages := list(t)
 	for _, r := range rules {

@@ -32,8 +32,12 @@ func addressKinds() []kind {
 			r.create(loadBalancer("pooled-1", shared()))
 			r.create(loadBalancer("pooled-2", shared()))
 		}, checkShared},
+		//proves:service-changes/other-address
 		{"own block", prepareOwn, checkOwn},
+		//proves:service-changes/own-address
 		{"loadBalancerIP", func(r *rig) { r.create(loadBalancer("requesting")) }, checkLoadBalancerIP},
+		//proves:service-changes/ip-retain
+		//proves:service-changes/recreate-retained
 		{"retained block", func(r *rig) { r.create(retainedService()) }, checkRetained},
 	}
 }

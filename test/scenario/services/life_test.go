@@ -23,7 +23,11 @@ import (
 // lifeKinds differ in what happens to the Service. Their Services begin late, when there is room in the network.
 func lifeKinds() []kind {
 	return []kind{
+		//proves:service-changes/type-away
+		//proves:service-changes/type-back
 		{"type changed back and forth", nil, checkType},
+		//proves:service-changes/delete
+		//proves:service-changes/recreate
 		{"deleted and made again", nil, checkAgain},
 		{"two clusters in one account", nil, checkNeighbours},
 	}

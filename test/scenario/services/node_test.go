@@ -23,8 +23,12 @@ func nodeKinds() []kind {
 		return func(r *rig) { r.create(loadBalancer(name, shared())) }
 	}
 	return []kind{
+		//proves:service-changes/node-joins
 		{"node added", prepare("added"), checkAdded},
+		//proves:service-changes/node-drained
+		//proves:service-changes/node-excluded
 		{"node drained", prepare("drained"), checkDrained},
+		//proves:service-changes/node-dies
 		{"node removed", prepare("removed"), checkRemoved},
 	}
 }

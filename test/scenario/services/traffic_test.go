@@ -17,12 +17,17 @@ import (
 // trafficKinds differ in what passes to the backends.
 func trafficKinds() []kind {
 	return []kind{
+		//proves:service-changes/labels
 		{"TCP", func(r *rig) { r.create(loadBalancer("tcp")) }, checkTCP},
 		{"UDP", func(r *rig) { r.create(udpService()) }, checkUDP},
 		{"TCP and UDP", func(r *rig) { r.create(bothService()) }, checkBoth},
+		//proves:service-changes/ports
 		{"several and changing ports", func(r *rig) { r.create(portsService()) }, checkPorts},
+		//proves:service-changes/traffic-policy
 		{"externalTrafficPolicy Local", func(r *rig) { r.create(localService(), r.Servers[1].Name) }, checkLocal},
+		//proves:service-changes/traffic-policy
 		{"loadBalancerSourceRanges", func(r *rig) { r.create(rangesService()) }, checkRanges},
+		//proves:service-changes/traffic-policy
 		{"sessionAffinity ClientIP", func(r *rig) { r.create(affinityService()) }, checkAffinity},
 	}
 }

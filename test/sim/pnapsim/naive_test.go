@@ -95,6 +95,7 @@ func TestAPIDownPanics(t *testing.T) {
 	}
 }
 
+//proves:known-bugs/kind-simulator
 func TestNaiveLives(t *testing.T) {
 	slow := pnapsim.DefaultLatency()
 	slow.Assign = pnapsim.Duration(time.Minute)
@@ -258,7 +259,9 @@ func TestFreshTag(t *testing.T) {
 	p.must(http.StatusCreated, http.MethodPost, "/ips/v1/ip-blocks", tagged)
 }
 
+//
 //nolint:bodyclose // the SDK has read and closed it
+//proves:known-bugs/kind-simulator
 func TestNaiveBeliefs(t *testing.T) {
 	revoked := pnapsim.Fault{Path: "/*/*/*/*", Action: pnapsim.FaultStatus, Status: http.StatusForbidden, Times: -1, For: pnapsim.Duration(2 * time.Minute)}
 	revokedList := revoked

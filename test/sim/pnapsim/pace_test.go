@@ -26,6 +26,7 @@ func foreign(grants ...string) func(*pnapsim.AccountSeed) {
 	}
 }
 
+//proves:known-bugs/kind-simulator
 func TestNaivePurchases(t *testing.T) {
 	one := 1
 	lost := pnapsim.Fault{Method: http.MethodPost, Path: "/ips/v1/ip-blocks", Action: pnapsim.FaultLost}
