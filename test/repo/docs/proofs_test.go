@@ -13,8 +13,8 @@ import (
 // bugsPage speaks of other projects.
 const bugsPage = "docs/explanation/known-bugs.md"
 
-// A row of these pages ends in a comment with its key, and whatever proves it says so in a directive: above a test, or above
-// the entry of a table of subtests. So no page names a test.
+// A row of these pages ends in a comment with its key, and whatever proves it says so in a directive: above a test, or
+// above the entry of a table of subtests. So no page names a test.
 var (
 	rowKey    = regexp.MustCompile(`<!-- row: ([a-z0-9-]+) --> \|$`)
 	directive = regexp.MustCompile(`^\s*//proves:(\S+)$`)
