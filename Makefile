@@ -45,11 +45,13 @@ demo: go ## From two bare servers to a public address that answers, told step by
 test: prepare ## Run all tests
 	$(TEST) $(TESTFLAGS) ./...
 
-# The packages whose tests start no control plane, no virtual machine and no program that would be built or downloaded first.
-UNIT = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '$$1 ~ /\.test$$/ && !/\/test\/env\/(controlplane|kernel|lab|cluster|tools)( |$$)/ {sub(/\.test$$/, "", $$1); print $$1}')
+# The packages whose tests start no control plane and no virtual machine, and build or download nothing.
+HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/portability
+UNIT = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
+	awk '$$1 ~ /\.test$$/ && !/\/test\/($(subst /,\/,$(HEAVY)))( |$$)/ {sub(/\.test$$/, "", $$1); print $$1}')
 .PHONY: unit
-unit: go ## Run the tests that need nothing but Go, with fewer random starts and without the race detector; takes a minute or two
-	go test -short $(UNIT)
+unit: go ## Run the tests that need nothing but Go, without the race detector; takes a minute or two
+	go test $(UNIT)
 
 .PHONY: test-long
 test-long: prepare ## Run all tests, random walks with fifty times as many seeds, the announcer's model with 100,000
@@ -104,6 +106,10 @@ run-local: go ## Run the controller here: CCM_SECRET, KUBECONFIG, PNAP_LOCATION,
 lint: go ## Run the linters and check that go.mod is tidy
 	$(DEV) golangci-lint run ./...
 	go mod tidy -diff
+
+.PHONY: figures
+figures: go ## Measure the repository: lines, packages, lengths of functions, documentation, words, files that a new check touches
+	@go run ./test/repo/figures/cmd/figures
 
 .PHONY: docs
 docs: go ## Write the reference (findings, options, names, conditions, events) from the code

@@ -13,9 +13,6 @@ import (
 // TestBuiltProgramsStart builds each program for this machine as a user does, and starts it. Static means that nothing
 // of the machine is needed to run it; a version is stamped that the Kubernetes libraries accept.
 func TestBuiltProgramsStart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds every program")
-	}
 	dist := t.TempDir()
 	for name, args := range map[string][]string{
 		"phoenixnap-cloud-controller-manager": {"--version"},

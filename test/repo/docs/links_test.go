@@ -5,6 +5,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -66,7 +67,7 @@ func TestEveryPageIsReachable(t *testing.T) {
 		}
 	}
 	for _, page := range pages(t) {
-		if page != "README.md" && !reached[page] {
+		if !slices.Contains(elsewhere, page) && !reached[page] {
 			t.Errorf("no link leads from docs/README.md to %s", page)
 		}
 	}

@@ -5,9 +5,6 @@ import "testing"
 // TestItCompilesOnOtherSystems: the agent and what needs a Linux kernel are for Linux; all else has to compile everywhere, so
 // that `go build ./... && go test ./...` works on the machine of any developer.
 func TestItCompilesOnOtherSystems(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it checks the types of every package for each system")
-	}
 	for _, system := range []string{"windows", "darwin"} {
 		t.Run(system, func(t *testing.T) {
 			t.Parallel()

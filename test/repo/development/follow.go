@@ -1,0 +1,118 @@
+package development
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// parts are what a copy of the repository consists of.
+var parts = []string{"Makefile", "go.mod", "go.sum", "agent", "controller", "pkg", "deploy", "docs", "test"}
+
+// follow makes the changes of a walk-through in the repository at root, but not the one of the file that is left out, and
+// runs its commands. The last command is the test.
+func (w Walkthrough) follow(ctx context.Context, root, leftOut string) error {
+	for _, s := range w.steps {
+		if s.change != nil && s.change.file != leftOut {
+			if err := s.change.apply(root); err != nil {
+				return fmt.Errorf("%s: %w", w.Title, err)
+			}
+		}
+		for _, command := range s.commands {
+			if err := run(ctx, root, command); err != nil {
+				return fmt.Errorf("%s: %w", w.Title, err)
+			}
+		}
+	}
+	return nil
+}
+
+func run(ctx context.Context, root, command string) error {
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", command, err, out)
+	}
+	return nil
+}
+
+// Touched follows the walk-through with that title in a copy of the repository and names the files that are new or
+// different then.
+func Touched(ctx context.Context, root, title string) ([]string, error) {
+	walkthroughs, err := Walkthroughs(root)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(walkthroughs, func(w Walkthrough) bool { return w.Title == title })
+	if at < 0 {
+		return nil, fmt.Errorf("%s has no section %q", Page, title)
+	}
+	elsewhere, err := os.MkdirTemp("", "walkthrough-")
+	if err != nil {
+		return nil, fmt.Errorf("copy the repository: %w", err)
+	}
+	defer os.RemoveAll(elsewhere) //nolint:errcheck // the system clears what is left of it
+	if err := copyTree(root, elsewhere); err != nil {
+		return nil, err
+	}
+	if err := walkthroughs[at].follow(ctx, elsewhere, ""); err != nil {
+		return nil, err
+	}
+	return differences(root, elsewhere)
+}
+
+func copyTree(from, to string) error {
+	for _, part := range parts {
+		source, target := filepath.Join(from, part), filepath.Join(to, part)
+		info, err := os.Stat(source)
+		if err == nil && info.IsDir() {
+			err = os.CopyFS(target, os.DirFS(source))
+		} else if err == nil {
+			err = copyFile(source, target)
+		}
+		if err != nil {
+			return fmt.Errorf("copy the repository: %w", err)
+		}
+	}
+	return nil
+}
+
+func copyFile(from, to string) error {
+	raw, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, raw, 0o644)
+}
+
+// differences names the files of the copy that the original has with other content, or not at all.
+func differences(original, changed string) ([]string, error) {
+	var names []string
+	err := filepath.WalkDir(changed, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(changed, path)
+		if err != nil {
+			return err
+		}
+		have, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		before, err := os.ReadFile(filepath.Join(original, name))
+		if err != nil || string(before) != string(have) {
+			names = append(names, strings.ReplaceAll(name, `\`, "/"))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("compare the copy with the repository: %w", err)
+	}
+	return names, nil
+}

@@ -1,0 +1,48 @@
+// Command figures measures the repository itself, one figure a line. It is run at the root, by make figures.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/development"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/figures"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/words"
+)
+
+func main() {
+	list := flag.Bool("words", false, "list the forbidden words with their places instead")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, *list)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "figures:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, list bool) error {
+	if list {
+		return listWords()
+	}
+	if err := figures.Print(os.Stdout, "."); err != nil {
+		return err
+	}
+	touched, err := development.Touched(ctx, ".", development.AddACheck)
+	if err == nil {
+		fmt.Fprintln(os.Stdout, figures.Count("new_check_files", len(touched), "files"))
+	}
+	return err
+}
+
+func listWords() error {
+	found, err := words.Find(".")
+	for _, f := range found {
+		fmt.Fprintln(os.Stdout, f)
+	}
+	return err
+}

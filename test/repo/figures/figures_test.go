@@ -1,0 +1,86 @@
+package figures
+
+import "testing"
+
+const root = "../../.."
+
+// TestFunctionsStayShort keeps what makes the code easy to read. A function that grows is to be divided.
+func TestFunctionsStayShort(t *testing.T) {
+	shipped, err := productFiles(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sorted, err := functions(shipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sorted) < 1000 {
+		t.Fatalf("only %d functions found", len(sorted))
+	}
+	for _, limit := range []struct {
+		name string
+		part float64
+		max  int
+	}{{"median", 0.5, 10}, {"95th percentile", 0.95, 30}, {"maximum", 1, 70}} {
+		if got := percentile(sorted, limit.part); got.lines > limit.max {
+			t.Errorf("the %s is %d lines (%s in %s), want at most %d", limit.name, got.lines, got.name, got.file, limit.max)
+		}
+	}
+}
+
+func TestExportedNamesAreDocumented(t *testing.T) {
+	shipped, err := productFiles(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := documented(shipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if docs.exported < 500 {
+		t.Fatalf("only %d exported names found", docs.exported)
+	}
+	for _, name := range docs.undocumented {
+		t.Errorf("%s has no comment", name)
+	}
+}
+
+func TestDocumented(t *testing.T) {
+	docs, err := documented([]file{{"p.go", []byte(`package p
+
+// A is one.
+type A struct{}
+
+func (A) B() {}
+
+func (c) C() {}
+
+// All of them.
+const (
+	D = 1
+	e = 2
+)
+
+var F int
+`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if docs.exported != 4 || len(docs.undocumented) != 2 {
+		t.Errorf("%d exported, without a comment %q", docs.exported, docs.undocumented)
+	}
+}
+
+func TestColumns(t *testing.T) {
+	for line, want := range map[string]int{"": 0, "\tx": 5, "→": 1} {
+		if got := columns(line); got != want {
+			t.Errorf("%q has %d columns, want %d", line, got, want)
+		}
+	}
+}
+
+func TestFigureIsALine(t *testing.T) {
+	if got := percent("long_lines_percent", 1.234).String(); got != "figure long_lines_percent 1.23 %" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,39 @@
+package words
+
+import "testing"
+
+func TestWordsAreFound(t *testing.T) {
+	const source = "package p\n\n// P tells nothing.\nconst mend = \"do it\\n\" + `one\nshall`\n"
+	found := search("p.go", proseOfGo(source))
+	want := []Finding{
+		{File: "p.go", Line: 3, Word: "tells", Instead: "reports, reported, says"},
+		{File: "p.go", Line: 5, Word: "shall", Instead: "must, will"},
+	}
+	if len(found) != len(want) || found[0] != want[0] || found[1] != want[1] {
+		t.Errorf("found %v, want %v", found, want)
+	}
+}
+
+func TestExceptionsAreOfALineOrAFile(t *testing.T) {
+	for _, test := range []struct {
+		file, line string
+		want       int
+	}{
+		{"docs/a.md", "somebody", 1},
+		{"docs/a.md", "it runs as the user nobody", 0},
+		{"test/repo/words/words.go", "somebody", 0},
+		{"docs/a.md", "standalone", 0},
+	} {
+		if found := search(test.file, wholeText(test.line)); len(found) != test.want {
+			t.Errorf("%s, %q: found %v", test.file, test.line, found)
+		}
+	}
+}
+
+func TestEveryExceptionHasAReason(t *testing.T) {
+	for _, e := range exceptions {
+		if e.why == "" || e.file == "" && e.text == "" {
+			t.Errorf("the exception %+v allows everything, or says no reason", e)
+		}
+	}
+}
