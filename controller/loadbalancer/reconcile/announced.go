@@ -18,20 +18,20 @@ import (
 // mostNames bounds how many Nodes a condition names.
 const mostNames = 5
 
-// hearsay is what the agent of one Node reports of an address.
-type hearsay struct {
+// addressReport is what the agent of one Node reports of an address.
+type addressReport struct {
 	contract.ReportedAddress
 	node string
 }
 
-// hearsayOf gathers what agents report of an address. A Node whose agent is silent, or does not know the state of its own
+// reportsOf gathers what agents report of an address. A Node whose agent is silent, or does not know the state of its own
 // network, is no witness: what its annotation says may be long past.
-func hearsayOf(nodes []*corev1.Node, address netip.Addr) []hearsay {
-	var all []hearsay
+func reportsOf(nodes []*corev1.Node, address netip.Addr) []addressReport {
+	var all []addressReport
 	text := address.String()
 	for _, node := range nodes {
 		raw := node.Annotations[contract.NodeReportedAddresses]
-		if !strings.Contains(raw, text) || !isWitness(node) {
+		if !strings.Contains(raw, text) || !reportsNetwork(node) {
 			continue // most Nodes report a few addresses or none; they need not be decoded
 		}
 		reported, err := contract.ParseReportedAddresses(raw)
@@ -39,19 +39,19 @@ func hearsayOf(nodes []*corev1.Node, address netip.Addr) []hearsay {
 			continue // an agent of another version; the others are heard
 		}
 		if entry, watched := reported[address]; watched {
-			all = append(all, hearsay{ReportedAddress: entry, node: node.Name})
+			all = append(all, addressReport{ReportedAddress: entry, node: node.Name})
 		}
 	}
 	return all
 }
 
-func isWitness(node *corev1.Node) bool {
+func reportsNetwork(node *corev1.Node) bool {
 	condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
 	return condition == nil || condition.Status != corev1.ConditionUnknown
 }
 
-// saying are the names of those who report a state.
-func saying(all []hearsay, state contract.AddressState) []string {
+// reporting are the names of those who report a state.
+func reporting(all []addressReport, state contract.AddressState) []string {
 	var said []string
 	for _, h := range all {
 		if h.State == state {
@@ -63,21 +63,21 @@ func saying(all []hearsay, state contract.AddressState) []string {
 
 // silent tells whether it is reported that nobody answers for the address, and nobody reports otherwise.
 func silent(nodes []*corev1.Node, address netip.Addr) bool {
-	all := hearsayOf(nodes, address)
-	return len(all) > 0 && len(saying(all, contract.AddressSilent)) == len(all)
+	all := reportsOf(nodes, address)
+	return len(all) > 0 && len(reporting(all, contract.AddressSilent)) == len(all)
 }
 
 // announcement is the condition that says which Node answers for the address. before is what the Service says now: it
 // stays as it is while the same Node announces the address, whoever else comes to report that.
 func announcement(nodes []*corev1.Node, address netip.Addr, before *metav1.Condition) metav1.Condition {
-	all := hearsayOf(nodes, address)
-	quiet := saying(all, contract.AddressSilent)
+	all := reportsOf(nodes, address)
+	quiet := reporting(all, contract.AddressSilent)
 	condition := metav1.Condition{Type: contract.ServiceConditionAnnounced, Status: metav1.ConditionFalse}
 	switch {
-	case len(saying(all, contract.AddressDuplicate)) > 0:
+	case len(reporting(all, contract.AddressDuplicate)) > 0:
 		condition.Reason = string(contract.AddressDuplicate)
-		condition.Message = "more than one machine answers for the address, say the agents of " + names(saying(all, contract.AddressDuplicate))
-	case len(saying(all, contract.AddressAnswered)) > 0:
+		condition.Message = "more than one machine answers for the address, say the agents of " + names(reporting(all, contract.AddressDuplicate))
+	case len(reporting(all, contract.AddressAnswered)) > 0:
 		return answered(nodes, all, before)
 	case len(quiet) > 0:
 		condition.Reason = string(contract.AddressSilent)
@@ -90,9 +90,9 @@ func announcement(nodes []*corev1.Node, address netip.Addr, before *metav1.Condi
 }
 
 // answered is the condition for an address of which somebody says that one machine answers.
-func answered(nodes []*corev1.Node, all []hearsay, before *metav1.Condition) metav1.Condition {
+func answered(nodes []*corev1.Node, all []addressReport, before *metav1.Condition) metav1.Condition {
 	condition := metav1.Condition{Type: contract.ServiceConditionAnnounced, Status: metav1.ConditionFalse}
-	quiet := saying(all, contract.AddressSilent)
+	quiet := reporting(all, contract.AddressSilent)
 	if holder, alone := unheard(all); alone && len(quiet) > 0 {
 		condition.Reason = contract.AnnouncedHolderSilent
 		condition.Message = "Node " + holder + " holds the address, but the agents of " + names(quiet) + " do not hear it"
@@ -118,7 +118,7 @@ func answered(nodes []*corev1.Node, all []hearsay, before *metav1.Condition) met
 }
 
 // machine is the Node that answers by this report; empty when it is not known.
-func (h hearsay) machine(nodes []*corev1.Node) string {
+func (h addressReport) machine(nodes []*corev1.Node) string {
 	if h.Held {
 		return h.node
 	}
@@ -130,12 +130,12 @@ func announcerOf(nodes []*corev1.Node, address netip.Addr) (node string, since t
 	if announcement(nodes, address, nil).Status != metav1.ConditionTrue {
 		return "", time.Time{}
 	}
-	latest := latestAnswer(hearsayOf(nodes, address))
+	latest := latestAnswer(reportsOf(nodes, address))
 	return latest.machine(nodes), latest.Since
 }
 
 // unheard tells whether those alone say that the address is answered who hold it themselves, and names the latest of them.
-func unheard(all []hearsay) (holder string, alone bool) {
+func unheard(all []addressReport) (holder string, alone bool) {
 	for _, h := range all {
 		if h.State == contract.AddressAnswered && !h.Held {
 			return "", false
@@ -146,8 +146,8 @@ func unheard(all []hearsay) (holder string, alone bool) {
 
 // latestAnswer is the report of an answer that is the newest: a Node that was cut off may not have taken its own back. Of
 // several the one by the holder counts, then the first by name.
-func latestAnswer(all []hearsay) hearsay {
-	var latest hearsay
+func latestAnswer(all []addressReport) addressReport {
+	var latest addressReport
 	for _, h := range all {
 		if h.State != contract.AddressAnswered {
 			continue

@@ -153,7 +153,7 @@ func TestAnnouncedBy(t *testing.T) {
 		{contract.AnnouncerAgent, byA, "a", early},
 		{contract.AnnouncerKubeVIP, byA, "", ""},
 	} {
-		wanted := forPeople(scene{service: service, nodes: step.nodes, options: options{announcer: step.announcer}}, address)
+		wanted := forPeople(observed{service: service, nodes: step.nodes, options: options{announcer: step.announcer}}, address)
 		service.Annotations = map[string]string{}
 		for name, value := range wanted {
 			if text, is := value.(string); is {

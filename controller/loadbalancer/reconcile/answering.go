@@ -17,7 +17,7 @@ const silenceWaited = 10 * time.Second
 // answering tells whether to wait for the agents to stop answering for the address of a Service that is
 // leaving. kube-vip is not waited for: it withdraws an address only after the Service is gone.
 // since is what is to be remembered as the time from which the Service is leaving; the zero Time where nothing is.
-func (s scene) answering() (answers bool, since time.Time) {
+func (s observed) answering() (answers bool, since time.Time) {
 	if s.options.announcer != contract.AnnouncerAgent {
 		return false, time.Time{}
 	}
@@ -32,26 +32,26 @@ func (s scene) answering() (answers bool, since time.Time) {
 	if s.now.Sub(began) >= silenceWaited {
 		return false, since
 	}
-	return slices.ContainsFunc(s.nodes, s.hears), since
+	return slices.ContainsFunc(s.nodes, s.reportedBy), since
 }
 
-// hears tells whether the agent of a Node reports that somebody answers for an address of the Service.
-func (s scene) hears(node *corev1.Node) bool {
+// reportedBy reports whether the agent of a Node reports that somebody answers for an address of the Service.
+func (s observed) reportedBy(node *corev1.Node) bool {
 	reported, err := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
 	if err != nil {
 		return false // an agent of another version; the others are heard
 	}
 	for address, entry := range reported {
-		if (entry.State == contract.AddressAnswered || entry.State == contract.AddressDuplicate) && s.had(address) {
+		if (entry.State == contract.AddressAnswered || entry.State == contract.AddressDuplicate) && s.hadAddress(address) {
 			return true
 		}
 	}
 	return false
 }
 
-// had tells whether the address is, or was until a moment ago, that of the Service. A Service that became one
-// of another type bears neither annotation nor status any more.
-func (s scene) had(address netip.Addr) bool {
+// hadAddress reports whether the address is, or was until a moment ago, that of the Service. A Service that became one
+// of another type has neither annotation nor status any more.
+func (s observed) hadAddress(address netip.Addr) bool {
 	if lastAddress(s.service) == address {
 		return true
 	}
@@ -63,8 +63,8 @@ func (s scene) had(address netip.Addr) bool {
 	return slices.ContainsFunc(s.owned(), func(i plan.Sighting) bool { return i.Block.CIDR.Contains(address) })
 }
 
-// lastAddress is the address that the Service bears, in our annotation or in its status; the zero Addr when it
-// bears none.
+// lastAddress is the address of the Service, in our annotation or in its status; the zero Addr when it
+// has none.
 func lastAddress(service *corev1.Service) netip.Addr {
 	if address := claimed(service); address.IsValid() {
 		return address

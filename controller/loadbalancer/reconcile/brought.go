@@ -9,20 +9,20 @@ import (
 
 // decideBrought decides about an address of a block that the user brought. It is never deleted and its
 // tags are never touched; several Services may share it.
-func decideBrought(s scene) verdict {
+func decideBrought(s observed) servicePlan {
 	held, _, _ := s.held()
-	id := cmp.Or(s.intent.blockID, held.BlockID)
+	id := cmp.Or(s.desired.blockID, held.BlockID)
 	sighting, seen := s.sighting(id)
 	switch {
-	case !seen && !s.close:
-		return verdict{step: plan.Step{Action: plan.Wait, Reason: plan.BlockInvisible}}
+	case !seen && !s.live:
+		return servicePlan{step: plan.Step{Action: plan.Wait, Reason: plan.BlockInvisible}}
 	case !seen && s.published().IsValid():
-		return refused(plan.BlockLost, "IP block %s of address %s is gone from the account; name another one in annotation %s and set %s to \"true\"",
+		return refusedPlan(plan.BlockLost, "IP block %s of address %s is gone from the account; name another one in annotation %s and set %s to \"true\"",
 			id, s.published(), contract.ServiceIPBlockID, contract.ServiceIPReplace)
 	case !seen || sighting.Hidden:
-		return refused(plan.BlockUnusable, "IP block %s, which annotation %s names, is not in the account", id, contract.ServiceIPBlockID)
+		return refusedPlan(plan.BlockUnusable, "IP block %s, which annotation %s names, is not in the account", id, contract.ServiceIPBlockID)
 	case !plan.Brought(sighting.Block, s.owner.Cluster, s.options.ownBlocks):
-		return refused(plan.BlockUnusable, "IP block %s may not be named in annotation %s: give it the tag %s=%s, or list it in the option ownIPBlocks",
+		return refusedPlan(plan.BlockUnusable, "IP block %s may not be named in annotation %s: give it the tag %s=%s, or list it in the option ownIPBlocks",
 			id, contract.ServiceIPBlockID, contract.TagCluster, s.owner.Cluster)
 	}
 	l, stored := s.ledger(id)
@@ -32,24 +32,24 @@ func decideBrought(s scene) verdict {
 	return placeBrought(s, sighting, l)
 }
 
-func placeBrought(s scene, sighting plan.Sighting, l plan.Ledger) verdict {
+func placeBrought(s observed, sighting plan.Sighting, l plan.Ledger) servicePlan {
 	blocks := []plan.PoolBlock{{Sighting: sighting, Ledger: l}}
 	step := plan.EnsureBrought(sighting, l.AssignedHere, s.view(nil))
 	if step.Action == plan.Refuse {
-		return verdict{step: step}
+		return servicePlan{step: step}
 	}
 	placement := plan.Place(s.holder, s.placeWish(), blocks, false)
-	v := verdict{step: step}
+	v := servicePlan{step: step}
 	switch placement.Action {
 	case plan.PlaceBuy:
-		return refused(plan.BlockUnusable, "all addresses of IP block %s (%s), which annotation %s names, are in use; name another block",
+		return refusedPlan(plan.BlockUnusable, "all addresses of IP block %s (%s), which annotation %s names, are in use; name another block",
 			l.BlockID, l.CIDR, contract.ServiceIPBlockID)
 	case plan.PlaceHere:
 		v.step.Address, v.save, v.reused = placement.Address, placement.Save, placement.Reused
 	case plan.PlaceWait, plan.PlaceRefuse:
-		return verdict{step: stepOf(placement)}
+		return servicePlan{step: stepOf(placement)}
 	default:
-		return refused(reasonAnnotations, "the block answers %s", placement.Action)
+		return refusedPlan(reasonAnnotations, "the block answers %s", placement.Action)
 	}
 	if v.step.Action == plan.Assign && !l.AssignedHere {
 		v.save = assignedHere(v.save, l)

@@ -12,8 +12,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// verdict is what comes next for a Service. It changes the account in at most one way.
-type verdict struct {
+// servicePlan is what comes next for a Service. It changes the account in at most one way.
+type servicePlan struct {
 	// step is what comes next for the block of the Service.
 	step plan.Step
 	// owner is for whom a block is bought.
@@ -27,16 +27,16 @@ type verdict struct {
 	tags  map[string]string
 	// surplus are the steps that give back blocks which the Service does not keep.
 	surplus []plan.Step
-	// objection is what was asked for and cannot be had, while the published address goes on working; its
+	// rejected is what was asked for and cannot be had, while the published address goes on working; its
 	// Action is Refuse or, when there is none, Wait.
-	objection plan.Step
+	rejected plan.Step
 }
 
-func refused(reason plan.Reason, format string, args ...any) verdict {
-	return verdict{step: plan.Step{Action: plan.Refuse, Reason: reason, Detail: fmt.Sprintf(format, args...)}}
+func refusedPlan(reason plan.Reason, format string, args ...any) servicePlan {
+	return servicePlan{step: plan.Step{Action: plan.Refuse, Reason: reason, Detail: fmt.Sprintf(format, args...)}}
 }
 
-func (v verdict) objects() bool { return v.objection.Action == plan.Refuse }
+func (v servicePlan) rejects() bool { return v.rejected.Action == plan.Refuse }
 
 // allocationKind is where the address of a Service comes from.
 type allocationKind int
@@ -62,34 +62,34 @@ func (a allocationKind) String() string {
 
 // decide decides what comes next for a Service that is to have an address. What was asked for and cannot
 // be had never takes a published address away: then everything goes on as if it had not been asked for.
-func decide(s scene) verdict {
+func decide(s observed) servicePlan {
 	wanted := decideWanted(s)
 	if wanted.step.Action != plan.Refuse || !s.published().IsValid() {
 		return wanted
 	}
-	s.intent, s.problem = s.intent.undemanding(), nil
+	s.desired, s.problem = s.desired.withoutOptionalRequests(), nil
 	kept := decideAs(s, s.allocation(s.options.ownBlocks))
 	if kept.step.Action == plan.Refuse || kept.step.Action == plan.Buy {
 		return wanted
 	}
-	kept.tags, kept.objection = nil, wanted.step
+	kept.tags, kept.rejected = nil, wanted.step
 	return kept
 }
 
-func decideWanted(s scene) verdict {
+func decideWanted(s observed) servicePlan {
 	if s.problem != nil {
-		return refused(reasonAnnotations, "%s", oneLine(s.problem))
+		return refusedPlan(reasonAnnotations, "%s", oneLine(s.problem))
 	}
 	is := s.allocation(s.options.ownBlocks)
 	if moved, detail := s.moved(is); moved {
-		return refused(reasonAllocation, "%s", detail)
+		return refusedPlan(reasonAllocation, "%s", detail)
 	}
 	return decideAs(s, is)
 }
 
-func decideAs(s scene, is allocationKind) verdict {
+func decideAs(s observed, is allocationKind) servicePlan {
 	if refusal, unproven := plan.Unproven(s.view(nil)); unproven {
-		return verdict{step: refusal}
+		return servicePlan{step: refusal}
 	}
 	switch is {
 	case shared:
@@ -99,23 +99,23 @@ func decideAs(s scene, is allocationKind) verdict {
 	case dedicated:
 		return decideDedicated(s)
 	default:
-		return refused(reasonAnnotations, "the Service asks for %s", is)
+		return refusedPlan(reasonAnnotations, "the Service asks for %s", is)
 	}
 }
 
-// undemanding is the intent without anything that a block which is there might not fulfil.
-func (i intent) undemanding() intent {
-	return intent{shared: i.shared, size: i.size}
+// withoutOptionalRequests is what is desired, without anything that a block which is there might not fulfil.
+func (i desired) withoutOptionalRequests() desired {
+	return desired{shared: i.shared, size: i.size}
 }
 
 // allocation tells where the address of the Service comes from: from where it is published, else from
 // where something is already that the user does not object to, else from where it was asked for.
-func (s scene) allocation(ownBlocks []string) allocationKind {
+func (s observed) allocation(ownBlocks []string) allocationKind {
 	asked := dedicated
 	switch {
-	case s.intent.blockID != "":
+	case s.desired.blockID != "":
 		asked = brought
-	case s.intent.shared:
+	case s.desired.shared:
 		asked = shared
 	}
 	published, owned := s.published(), s.owned()
@@ -123,9 +123,9 @@ func (s scene) allocation(ownBlocks []string) allocationKind {
 	switch {
 	case published.IsValid() && slices.ContainsFunc(owned, func(i plan.Sighting) bool { return i.Block.CIDR.Contains(published) }):
 		return dedicated
-	case holds && (held == published || !s.intent.demanding()):
+	case holds && (held == published || !s.desired.namesAllocation()):
 		return s.ledgerKind(ledger, ownBlocks)
-	case len(owned) > 0 && !s.intent.demanding():
+	case len(owned) > 0 && !s.desired.namesAllocation():
 		return dedicated
 	default:
 		return asked
@@ -133,21 +133,21 @@ func (s scene) allocation(ownBlocks []string) allocationKind {
 }
 
 // demanding tells whether the Service itself says where its address is to come from.
-func (i intent) demanding() bool { return i.blockID != "" || i.allocationDemanded }
+func (i desired) namesAllocation() bool { return i.blockID != "" || i.allocationDemanded }
 
-func (s scene) ledgerKind(l plan.Ledger, ownBlocks []string) allocationKind {
+func (s observed) ledgerKind(l plan.Ledger, ownBlocks []string) allocationKind {
 	sighting, seen := s.sighting(l.BlockID)
 	if seen && !s.pool().Owns(sighting.Block) && plan.Brought(sighting.Block, s.owner.Cluster, ownBlocks) {
 		return brought
 	}
-	if !seen && l.BlockID == s.intent.blockID {
+	if !seen && l.BlockID == s.desired.blockID {
 		return brought
 	}
 	return shared
 }
 
 // moved tells whether the Service asks for an address from elsewhere than where its published one is.
-func (s scene) moved(is allocationKind) (moved bool, detail string) {
+func (s observed) moved(is allocationKind) (moved bool, detail string) {
 	published := s.published()
 	if !published.IsValid() {
 		return false, ""
@@ -155,11 +155,11 @@ func (s scene) moved(is allocationKind) (moved bool, detail string) {
 	const remedy = "; that cannot be changed in place: take the change back, or delete the Service and create it again"
 	ledger, held, holds := s.held()
 	switch {
-	case is != brought && s.intent.blockID != "":
-		return true, fmt.Sprintf("the Service has address %s of %s and not of IP block %s"+remedy, published, is, s.intent.blockID)
-	case is == brought && s.intent.blockID != ledger.BlockID && holds && held == published:
+	case is != brought && s.desired.blockID != "":
+		return true, fmt.Sprintf("the Service has address %s of %s and not of IP block %s"+remedy, published, is, s.desired.blockID)
+	case is == brought && s.desired.blockID != ledger.BlockID && holds && held == published:
 		return true, fmt.Sprintf("the Service has address %s of IP block %s, which annotation %s does not name any more"+remedy, published, ledger.BlockID, contract.ServiceIPBlockID)
-	case is == dedicated && s.intent.allocationDemanded && s.intent.shared, is == shared && s.intent.allocationDemanded && !s.intent.shared:
+	case is == dedicated && s.desired.allocationDemanded && s.desired.shared, is == shared && s.desired.allocationDemanded && !s.desired.shared:
 		return true, fmt.Sprintf("the Service has address %s of %s, and annotation %s asks for another kind"+remedy, published, is, contract.ServiceIPAllocation)
 	default:
 		return false, ""
@@ -167,25 +167,25 @@ func (s scene) moved(is allocationKind) (moved bool, detail string) {
 }
 
 // decideDedicated decides about a block of the Service's own.
-func decideDedicated(s scene) verdict {
+func decideDedicated(s observed) servicePlan {
 	wish, view := s.wish(), s.view(s.purchase)
-	v := verdict{step: plan.Ensure(s.owner, wish, view), owner: s.owner, save: s.leave("")}
+	v := servicePlan{step: plan.Ensure(s.owner, wish, view), owner: s.owner, save: s.leave("")}
 	if v.step.Action == plan.Buy || v.step.Reason == plan.BlockLost {
 		if retagged, is := s.retagged(wish.Published); is {
-			return refused(plan.BlockRetagged, "IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them or delete the Service and create it again",
+			return refusedPlan(plan.BlockRetagged, "IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them or delete the Service and create it again",
 				retagged.ID, retagged.CIDR, wish.Published)
 		}
 	}
 	if v.step.Action == plan.Done {
 		v.surplus = actionable(plan.Duplicates(s.owner, wish, view))
-		v.retag, v.tags, _ = plan.Retag(s.owner, wish, view, s.intent.retain)
+		v.retag, v.tags, _ = plan.Retag(s.owner, wish, view, s.desired.retain)
 	}
 	return v
 }
 
 // retagged returns the block of the account that holds the published address and belongs to nobody known:
 // somebody took our tags off it. One that bears the tags of another owner was given back and bought anew.
-func (s scene) retagged(published netip.Addr) (plan.Block, bool) {
+func (s observed) retagged(published netip.Addr) (plan.Block, bool) {
 	if !published.IsValid() || !contract.WrittenForThis(s.service) {
 		return plan.Block{}, false
 	}
@@ -210,7 +210,7 @@ func purposed(block plan.Block) bool {
 }
 
 // leave frees what the Service holds in ledgers of other blocks than the given ones.
-func (s scene) leave(except ...string) []plan.Ledger {
+func (s observed) leave(except ...string) []plan.Ledger {
 	var left []plan.Ledger
 	for _, l := range s.ledgers {
 		if _, holds := l.AddressOf(s.holder); holds && !slices.Contains(except, l.BlockID) {
@@ -227,21 +227,21 @@ func actionable(steps []plan.Step) []plan.Step {
 }
 
 // wish is what the Service is to get, for controller/loadbalancer/plan.
-func (s scene) wish() plan.Wish {
-	size, err := plan.ParseSize(s.intent.size)
+func (s observed) wish() plan.Wish {
+	size, err := plan.ParseSize(s.desired.size)
 	if err != nil {
 		size = 0
 	}
 	return plan.Wish{
-		Location: s.intent.location, LocationSource: s.intent.locationSource,
-		Published: s.published(), Requested: s.intent.requested, RequestedSource: s.intent.requestedSource,
-		Size: size, SizeSource: s.intent.sizeSource, SizeDemanded: s.intent.sizeDemanded,
-		Replace: s.intent.replace, MaxBlocks: s.options.maxBlocks, Bought: s.bought(), Reserved: s.reserved(),
+		Location: s.desired.location, LocationSource: s.desired.locationSource,
+		Published: s.published(), Requested: s.desired.requested, RequestedSource: s.desired.requestedSource,
+		Size: size, SizeSource: s.desired.sizeSource, SizeDemanded: s.desired.sizeDemanded,
+		Replace: s.desired.replace, MaxBlocks: s.options.maxBlocks, Bought: s.bought(), Reserved: s.reserved(),
 	}
 }
 
 // bought counts the blocks that the cluster has bought and still has.
-func (s scene) bought() int {
+func (s observed) bought() int {
 	count := 0
 	for _, block := range slices.Concat(s.blocks, s.unlisted) {
 		if plan.OfCluster(block, s.owner.Cluster) {
@@ -253,7 +253,7 @@ func (s scene) bought() int {
 
 // reserved counts the blocks of others that are bought and not yet in the network: each will need a
 // place in it.
-func (s scene) reserved() int {
+func (s observed) reserved() int {
 	network := s.networks[s.networkID]
 	reserved := 0
 	for _, block := range slices.Concat(s.blocks, s.unlisted) {
@@ -266,7 +266,7 @@ func (s scene) reserved() int {
 
 // needsPlace tells whether a block waits for its place in the network: it is the pool's or the nodes', or
 // that of another Service which is served.
-func (s scene) needsPlace(block plan.Block) bool {
+func (s observed) needsPlace(block plan.Block) bool {
 	if s.pool().Owns(block) || (plan.Owner{Cluster: s.owner.Cluster, Nodes: true}).Owns(block) {
 		return true
 	}
@@ -275,11 +275,11 @@ func (s scene) needsPlace(block plan.Block) bool {
 	})
 }
 
-// settled tells whether nothing but the Service itself is to be written, so that the picture at hand
+// upToDate reports whether nothing but the Service itself is to be written, so that the picture at hand
 // will do. Whatever changes the account, or concludes that something is not there, is decided on a close
 // look.
-func (v verdict) settled(s scene) bool {
-	if s.rubbish() || len(v.save) > 0 || v.tags != nil || len(v.surplus) > 0 {
+func (v servicePlan) upToDate(s observed) bool {
+	if s.hasForeignFields() || len(v.save) > 0 || v.tags != nil || len(v.surplus) > 0 {
 		return false
 	}
 	switch v.step.Action {
@@ -302,8 +302,8 @@ func (v verdict) settled(s scene) bool {
 	}
 }
 
-// changesAccount tells whether carrying the verdict out changes the account.
-func (v verdict) changesAccount() bool {
+// changesAccount reports whether applying the plan changes the account.
+func (v servicePlan) changesAccount() bool {
 	switch v.step.Action {
 	case plan.Buy, plan.Assign, plan.Unassign, plan.Delete:
 		return true
@@ -316,5 +316,5 @@ func (v verdict) changesAccount() bool {
 	}
 }
 
-// fresh tells whether the scene was looked at since the given time.
-func (s scene) fresh(since time.Time) bool { return s.close && !s.askedAt.Before(since) }
+// fresh reports whether the account was read live since the given time.
+func (s observed) fresh(since time.Time) bool { return s.live && !s.askedAt.Before(since) }

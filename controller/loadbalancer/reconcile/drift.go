@@ -53,18 +53,18 @@ func (b *Balancer) Astray(ctx context.Context) ([]types.NamespacedName, error) {
 
 // astray tells whether Ensure would change anything.
 func (b *Balancer) astray(ctx context.Context, service *corev1.Service) (bool, error) {
-	s, err := b.sceneToEnsure(ctx, service)
+	s, err := b.beginToEnsure(ctx, service)
 	if err != nil {
 		return false, err
 	}
-	if s, err = b.look(ctx, s, depth{}); err != nil {
+	if s, err = b.observe(ctx, s, depth{}); err != nil {
 		return false, err
 	}
 	v := decide(s)
 	switch v.step.Action {
 	case plan.Done:
 		ready := hasAddress(service, v.step.Address) || anyNodeReady(s.nodes, s.networkID)
-		return !v.settled(s) || !publication(s, v.step).empty() || ready && !hasAddress(service, v.step.Address) ||
+		return !v.upToDate(s) || !publication(s, v.step).empty() || ready && !hasAddress(service, v.step.Address) ||
 			len(differingConditions(service, publishedConditions(s, v, ready), s.now)) > 0, nil
 	case plan.Wait:
 		return s.published().IsValid(), nil

@@ -86,7 +86,7 @@ func (r *serviceRecord) Save(ctx context.Context, intent *contract.Purchase) err
 		}
 		wanted = map[string]any{contract.ServiceIPPurchase: encoded, contract.ServiceIPOwner: string(r.service.UID)}
 	}
-	updated, err := r.balancer.apply(ctx, r.service, patch{exactly: true, annotations: wanted})
+	updated, err := r.balancer.patchService(ctx, r.service, patch{exactly: true, annotations: wanted})
 	if errors.Is(err, errOutdated) {
 		return fmt.Errorf("%w (%w)", purchase.ErrOutdated, err)
 	}

@@ -54,7 +54,7 @@ func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 func (m *Metrics) repaired(kind string) { m.repairs.WithLabelValues(kind).Inc() }
 
 // observe tells what one look at the account showed.
-func (m *Metrics) observe(s scene) {
+func (m *Metrics) observe(s observed) {
 	states := map[string]int{}
 	for _, block := range s.blocks {
 		if plan.OfCluster(block, s.owner.Cluster) {

@@ -20,25 +20,25 @@ import (
 
 // publish tells the address of an assigned block: first to the announcer, by one patch of the Service,
 // then to users, by the status, once a node can carry the traffic.
-func (b *Balancer) publish(ctx context.Context, s scene, v verdict) (*corev1.LoadBalancerStatus, error) {
+func (b *Balancer) publish(ctx context.Context, s observed, v servicePlan) (*corev1.LoadBalancerStatus, error) {
 	changes := publication(s, v.step)
-	service, err := b.apply(ctx, s.service, changes)
+	service, err := b.patchService(ctx, s.service, changes)
 	if err != nil {
 		return nil, err
 	}
 	b.tellPublished(ctx, s, v.step, changes)
 	status := statusFor(service, v.step.Address)
 	ready := hasAddress(service, v.step.Address) || anyNodeReady(s.nodes, s.networkID)
-	said := says(service, blockCondition(v.objection.Reason, v.objection.Detail))
+	said := says(service, blockCondition(v.rejected.Reason, v.rejected.Detail))
 	changed := b.say(ctx, service, publishedConditions(s, v, ready)...)
-	if v.objects() && changed && !said {
-		b.config.Events.Event(service, corev1.EventTypeWarning, eventOf(v.objection.Reason), v.objection.Detail)
+	if v.rejects() && changed && !said {
+		b.config.Events.Event(service, corev1.EventTypeWarning, eventOf(v.rejected.Reason), v.rejected.Detail)
 	}
 	if !ready {
 		status = nil
 	}
 	switch {
-	case v.objects() || v.tags != nil || len(v.surplus) > 0:
+	case v.rejects() || v.tags != nil || len(v.surplus) > 0:
 		return status, b.besides(ctx, service, v, said || changed)
 	case !ready:
 		return nil, b.retry(service, reasonNoNodeReady)
@@ -48,16 +48,16 @@ func (b *Balancer) publish(ctx context.Context, s scene, v verdict) (*corev1.Loa
 }
 
 // publishedConditions are what the Service says once its block is assigned.
-func publishedConditions(s scene, v verdict, ready bool) []metav1.Condition {
+func publishedConditions(s observed, v servicePlan, ready bool) []metav1.Condition {
 	block := blockCondition(plan.BlockAssigned, words(plan.BlockAssigned))
-	if v.objects() {
-		block.Reason, block.Message = string(v.objection.Reason), v.objection.Detail
+	if v.rejects() {
+		block.Reason, block.Message = string(v.rejected.Reason), v.rejected.Detail
 	}
 	published := publishedCondition(ready, reasonNoNodeReady, words(reasonNoNodeReady))
 	return []metav1.Condition{block, published, announcement(s.nodes, v.step.Address, announced(s.service))}
 }
 
-func (b *Balancer) tellPublished(ctx context.Context, s scene, step plan.Step, changes patch) {
+func (b *Balancer) tellPublished(ctx context.Context, s observed, step plan.Step, changes patch) {
 	if changes.empty() {
 		return
 	}
@@ -78,7 +78,7 @@ func (b *Balancer) tellPublished(ctx context.Context, s scene, step plan.Step, c
 
 // publication is what the Service's metadata and spec lack. It is a compare-and-swap, because "where the
 // user left it empty" is judged on the version that was read.
-func publication(s scene, step plan.Step) patch {
+func publication(s observed, step plan.Step) patch {
 	service, address := s.service, step.Address.String()
 	wanted := map[string]any{
 		contract.ServiceIPAddress:       address,
@@ -101,7 +101,7 @@ func publication(s scene, step plan.Step) patch {
 }
 
 // forKubeVIP is what kube-vip reads. Where the agents announce, it must not: what was written for it before is taken back.
-func forKubeVIP(s scene, address string) map[string]any {
+func forKubeVIP(s observed, address string) map[string]any {
 	if s.options.announcer == contract.AnnouncerAgent {
 		if s.service.Annotations[contract.KubeVIPAddresses] == address {
 			return map[string]any{contract.KubeVIPAddresses: nil}
@@ -116,7 +116,7 @@ func forKubeVIP(s scene, address string) map[string]any {
 }
 
 // forPeople names the Node that announces the address, where kube-vip does not write that itself.
-func forPeople(s scene, address netip.Addr) map[string]any {
+func forPeople(s observed, address netip.Addr) map[string]any {
 	wanted := map[string]any{contract.ServiceAnnouncedBy: nil, contract.ServiceAnnouncedSince: nil}
 	if s.options.announcer != contract.AnnouncerAgent {
 		return wanted
@@ -151,8 +151,8 @@ func hasAddress(service *corev1.Service, address netip.Addr) bool {
 }
 
 // besides does what remains to be done for a Service whose address is published already: one change of the
-// account for each call. told tells whether users know of the objection.
-func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v verdict, told bool) error {
+// account for each call. told reports whether users know of the rejected request.
+func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v servicePlan, told bool) error {
 	switch {
 	case v.tags != nil:
 		if err := b.retag(ctx, service, v.retag, v.tags); err != nil && !isBadRequest(err) {
@@ -165,7 +165,7 @@ func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v verdi
 		}
 		return b.retry(service, reasonSurplus)
 	default:
-		return &plan.Refusal{Reason: v.objection.Reason, Detail: v.objection.Detail, Reported: told}
+		return &plan.Refusal{Reason: v.rejected.Reason, Detail: v.rejected.Detail, Reported: told}
 	}
 }
 
@@ -180,5 +180,5 @@ func (b *Balancer) markUnassigned(ctx context.Context, service *corev1.Service, 
 	if service.Annotations[contract.ServiceIPBlockAssigned] != "true" || step.Block.ID == "" || step.Block.Status == plan.Assigned {
 		return service, nil
 	}
-	return b.apply(ctx, service, patch{annotations: map[string]any{contract.ServiceIPBlockAssigned: "false"}})
+	return b.patchService(ctx, service, patch{annotations: map[string]any{contract.ServiceIPBlockAssigned: "false"}})
 }

@@ -59,30 +59,30 @@ func (b *Balancer) withdraw(ctx context.Context, live *corev1.Service) (*corev1.
 	if live.DeletionTimestamp != nil {
 		return live, nil
 	}
-	s, err := b.sceneOf(ctx, live)
+	s, err := b.beginObservation(ctx, live)
 	if err != nil {
 		return nil, err
 	}
-	return b.apply(ctx, live, withdrawal(live, commonInterface(s.nodes, s.networkID)))
+	return b.patchService(ctx, live, withdrawal(live, commonInterface(s.nodes, s.networkID)))
 }
 
-// giveBack looks, decides and acts. live is the Service to write on; nil when it is gone.
+// giveBack observes, decides and applies. live is the Service to write on; nil when it is gone.
 func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) error {
 	start := b.config.Now()
-	s, err := b.lookToRelease(ctx, known, start)
+	s, err := b.observeToRelease(ctx, known, start)
 	if err != nil {
 		b.note(ctx, live, reasonLookupFailed, words(reasonLookupFailed))
 		return fmt.Errorf("look for the IP block of Service %s/%s: %w", known.Namespace, known.Name, err)
 	}
 	f := b.planRelease(s, live)
 	if !f.waits() && !s.fresh(start) {
-		if s, err = b.look(ctx, s, depth{after: start, close: true}); err != nil {
+		if s, err = b.observe(ctx, s, depth{after: start, live: true}); err != nil {
 			b.note(ctx, live, reasonLookupFailed, words(reasonLookupFailed))
 			return fmt.Errorf("look for the IP block of Service %s/%s: %w", known.Namespace, known.Name, err)
 		}
 		f = b.planRelease(s, live)
 	}
-	acted, err := b.giveBackOnce(ctx, s, f)
+	acted, err := b.applyRelease(ctx, s, f)
 	if err != nil {
 		if !pnap.IsDryRun(err) {
 			b.note(ctx, live, reasonReleaseFailed, words(reasonReleaseFailed))
@@ -91,7 +91,7 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 	}
 	if acted == plan.DeletionUnverified {
 		// Deleting is done at once: look whether that was the last of it.
-		if s, err = b.look(ctx, s, depth{after: start, close: true}); err != nil {
+		if s, err = b.observe(ctx, s, depth{after: start, live: true}); err != nil {
 			return fmt.Errorf("verify the deletion of the IP block of Service %s/%s: %w", known.Namespace, known.Name, err)
 		}
 		f, acted = b.planRelease(s, live), ""
@@ -102,22 +102,22 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 	return b.conclude(ctx, known, live, f, acted)
 }
 
-func (b *Balancer) lookToRelease(ctx context.Context, known *corev1.Service, now time.Time) (scene, error) {
-	s, err := b.sceneOf(ctx, known)
+func (b *Balancer) observeToRelease(ctx context.Context, known *corev1.Service, now time.Time) (observed, error) {
+	s, err := b.beginObservation(ctx, known)
 	if err != nil {
-		return scene{}, err
+		return observed{}, err
 	}
 	s.purchase = purchaseToRelease(ctx, known)
-	s.intent.blockID = "" // what was asked for matters no more, only what is held
+	s.desired.blockID = "" // what was asked for matters no more, only what is held
 	after := b.pace.freshness(known.UID, s.now)
 	if after.IsZero() {
 		after = now
 	}
-	return b.look(ctx, s, depth{after: after, close: true})
+	return b.observe(ctx, s, depth{after: after, live: true})
 }
 
-// farewell is what is left to do until a Service has nothing any more.
-type farewell struct {
+// releasePlan is what is left to do until a Service has nothing any more.
+type releasePlan struct {
 	// answering tells that an agent still answers for the address, which it is given a moment to stop.
 	answering bool
 	// leavingSince is since when the Service is known to leave, for the next decision; the zero Time when nothing is to be
@@ -135,13 +135,13 @@ type farewell struct {
 }
 
 // waits tells whether time alone goes on.
-func (f farewell) waits() bool {
+func (f releasePlan) waits() bool {
 	return f.answering || (len(f.save) == 0 && f.tags == nil && len(f.drop) == 0 && len(f.steps) > 0 && f.next().Action == plan.Wait)
 }
 
 // next is the step that comes first: one that can be taken, else one that waits, else a refusal. Done
 // when nothing is left.
-func (f farewell) next() plan.Step {
+func (f releasePlan) next() plan.Step {
 	for _, kinds := range [][]plan.Action{{plan.Delete, plan.Unassign}, {plan.Wait}, {plan.Refuse}} {
 		for _, step := range f.steps {
 			if slices.Contains(kinds, step.Action) {
@@ -153,30 +153,30 @@ func (f farewell) next() plan.Step {
 }
 
 // planRelease decides what is left to do and records what the decision notes of the history.
-func (b *Balancer) planRelease(s scene, live *corev1.Service) farewell {
-	f := farewellOf(s, live)
+func (b *Balancer) planRelease(s observed, live *corev1.Service) releasePlan {
+	f := planOf(s, live)
 	if !f.leavingSince.IsZero() {
 		b.pace.leaves(s.service.UID, f.leavingSince)
 	}
 	return f
 }
 
-// farewellOf decides what is left to do. live is the Service as it is now; nil when it is gone, and with
+// planOf decides what is left to do. live is the Service as it is now; nil when it is gone, and with
 // it what its author wanted.
-func farewellOf(s scene, live *corev1.Service) farewell {
+func planOf(s observed, live *corev1.Service) releasePlan {
 	if refusal, unproven := plan.Unproven(s.view(nil)); unproven && !s.ours && s.hadSomething() {
 		refusal.Detail += "; nothing of this Service is given back until then"
-		return farewell{steps: []plan.Step{refusal}}
+		return releasePlan{steps: []plan.Step{refusal}}
 	}
-	var f farewell
+	var f releasePlan
 	f.answering, f.leavingSince = s.answering()
 	for _, l := range s.ledgers {
 		freed := l.Free(s.holder, s.now)
 		switch {
 		case len(freed.Held) != len(l.Held):
 			f.save = append(f.save, s.closeIfLast(freed))
-		case l.Closed && l.Empty() && bears(l, s.holder):
-			f.settle(s, l)
+		case l.Closed && l.Empty() && knows(l, s.holder):
+			f.addClosed(s, l)
 		}
 	}
 	if retain, told := retaining(live); told {
@@ -188,14 +188,14 @@ func farewellOf(s scene, live *corev1.Service) farewell {
 
 // hadSomething reports whether there may be anything to give back: the controller wrote on the Service, which it does before
 // it buys, or a ledger names it. A Service that never had anything goes in any account.
-func (s scene) hadSomething() bool {
+func (s observed) hadSomething() bool {
 	return s.written() || len(s.service.Status.LoadBalancer.Ingress) > 0 ||
-		slices.ContainsFunc(s.ledgers, func(l plan.Ledger) bool { return bears(l, s.holder) })
+		slices.ContainsFunc(s.ledgers, func(l plan.Ledger) bool { return knows(l, s.holder) })
 }
 
 // closeIfLast marks the block of a ledger as being given back when nobody has an address of it any more
 // and nobody waits for one. A brought block stays as it is, unless the controller assigned it.
-func (s scene) closeIfLast(l plan.Ledger) plan.Ledger {
+func (s observed) closeIfLast(l plan.Ledger) plan.Ledger {
 	if !l.Empty() {
 		return l
 	}
@@ -213,12 +213,12 @@ func (s scene) closeIfLast(l plan.Ledger) plan.Ledger {
 }
 
 // awaited tells whether another Service waits for an address of the pool.
-func (s scene) awaited() bool {
+func (s observed) awaited() bool {
 	return slices.ContainsFunc(s.services, func(other *corev1.Service) bool {
 		if other.UID == s.service.UID || !contract.WantsAddress(other) {
 			return false
 		}
-		wanted, err := readIntent(other, s.options)
+		wanted, err := readDesired(other, s.options)
 		if err != nil || !wanted.shared {
 			return false
 		}
@@ -229,8 +229,8 @@ func (s scene) awaited() bool {
 	})
 }
 
-// settle adds what is left to do for a closed ledger.
-func (f *farewell) settle(s scene, l plan.Ledger) {
+// addClosed adds what is left to do for a closed ledger.
+func (f *releasePlan) addClosed(s observed, l plan.Ledger) {
 	sighting, seen := s.sighting(l.BlockID)
 	if !seen {
 		f.drop = append(f.drop, l)
@@ -253,7 +253,7 @@ func (f *farewell) settle(s scene, l plan.Ledger) {
 }
 
 // onNetwork tells whether the addresses of the block can be reached through the public network.
-func (s scene) onNetwork(block plan.Block) bool {
+func (s observed) onNetwork(block plan.Block) bool {
 	return block.ResourceID == s.networkID || s.networks[s.networkID].Listed(block.ID)
 }
 
@@ -273,9 +273,9 @@ func retaining(live *corev1.Service) (retain, told bool) {
 	}
 }
 
-// giveBackOnce does one of the things that are left to do. It returns where that leaves the Service; empty
+// applyRelease does one of the things that are left to do. It returns where that leaves the Service; empty
 // when there was nothing that could be done.
-func (b *Balancer) giveBackOnce(ctx context.Context, s scene, f farewell) (plan.Reason, error) {
+func (b *Balancer) applyRelease(ctx context.Context, s observed, f releasePlan) (plan.Reason, error) {
 	switch {
 	case f.answering:
 		return reasonAnnounced, nil
@@ -303,7 +303,7 @@ func (b *Balancer) dropLedgers(ctx context.Context, all []plan.Ledger) error {
 }
 
 // conclude says what the release waits for, or clears up after it.
-func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, f farewell, acted plan.Reason) error {
+func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, f releasePlan, acted plan.Reason) error {
 	step := f.next()
 	switch {
 	case acted != "":

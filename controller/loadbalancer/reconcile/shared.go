@@ -13,18 +13,18 @@ import (
 
 // decideShared decides about an address of the pool. Ledgers say who holds which; what stands on Services
 // is output and gives nobody the address of another.
-func decideShared(s scene) verdict {
+func decideShared(s observed) servicePlan {
 	blocks, known := s.poolBlocks()
 	if !known {
-		return verdict{step: plan.Step{Action: plan.Wait, Reason: plan.BlockInvisible}}
+		return servicePlan{step: plan.Step{Action: plan.Wait, Reason: plan.BlockInvisible}}
 	}
 	published := s.published()
 	_, _, holds := s.held()
-	if published.IsValid() && !holds && !s.intent.replace && !contains(blocks, published) {
+	if published.IsValid() && !holds && !s.desired.replace && !contains(blocks, published) {
 		return s.lost(published)
 	}
 	extend := plan.Extend(s.pool(), s.poolWish(), s.view(s.poolPurchase))
-	v := verdict{owner: s.pool()}
+	v := servicePlan{owner: s.pool()}
 	placement := plan.Place(s.holder, s.placeWish(), blocks, extend.Action == plan.Wait)
 	switch placement.Action {
 	case plan.PlaceBuy:
@@ -42,7 +42,7 @@ func decideShared(s scene) verdict {
 		v.step = plan.EnsureBlock(sighting, s.view(s.poolPurchase))
 		v.step.Address, v.save, v.reused = placement.Address, placement.Save, placement.Reused
 	default:
-		return refused(reasonAnnotations, "the pool answers %s", placement.Action)
+		return refusedPlan(reasonAnnotations, "the pool answers %s", placement.Action)
 	}
 	v.save = append(v.save, s.leave(poolIDs(blocks)...)...)
 	if v.step.Action == plan.Done {
@@ -52,17 +52,17 @@ func decideShared(s scene) verdict {
 }
 
 // lost refuses a Service whose published address is in no block any more.
-func (s scene) lost(published netip.Addr) verdict {
+func (s observed) lost(published netip.Addr) servicePlan {
 	if retagged, is := s.retagged(published); is {
-		return refused(plan.BlockRetagged, "IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them or delete the Service and create it again",
+		return refusedPlan(plan.BlockRetagged, "IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them or delete the Service and create it again",
 			retagged.ID, retagged.CIDR, published)
 	}
-	return refused(plan.BlockLost, "the IP block of address %s is gone from the account; for a new address set the annotation %s to \"true\", or create the Service anew without an address",
+	return refusedPlan(plan.BlockLost, "the IP block of address %s is gone from the account; for a new address set the annotation %s to \"true\", or create the Service anew without an address",
 		published, contract.ServiceIPReplace)
 }
 
 // poolWish is what a block for the pool is to be like. Its size is the option's.
-func (s scene) poolWish() plan.Wish {
+func (s observed) poolWish() plan.Wish {
 	wish := s.wish()
 	if size, err := plan.ParseSize(s.options.blockSize); err == nil {
 		wish.Size = size
@@ -72,21 +72,21 @@ func (s scene) poolWish() plan.Wish {
 }
 
 // placeWish is what the Service is to get of the pool or of a brought block.
-func (s scene) placeWish() plan.PlaceWish {
+func (s observed) placeWish() plan.PlaceWish {
 	return plan.PlaceWish{
-		Published: s.published(), Requested: s.intent.requested, RequestedSource: s.intent.requestedSource, Replace: s.intent.replace,
-		NetworkID: s.networkID, Silent: func(a netip.Addr) bool { return silent(s.nodes, a) }, Barred: s.barred, Now: s.now,
+		Published: s.published(), Requested: s.desired.requested, RequestedSource: s.desired.requestedSource, Replace: s.desired.replace,
+		NetworkID: s.networkID, Silent: func(a netip.Addr) bool { return silent(s.nodes, a) }, Barred: s.unavailable, Now: s.now,
 	}
 }
 
-// barred tells whether an address is in use in ways that no ledger knows: by a member of the network, or
+// unavailable reports whether an address is in use in ways that no ledger knows: by a member of the network, or
 // by another Service that was told it before its ledger was lost.
 //
 // The claim of a Service is an annotation, and its author may write any. It counts where a ledger confirms it,
 // as that of a block which is gone may, whose addresses were sold again; and where it gains nothing: the
 // Service is served and has no address, in a ledger or a block of its own, so that it could have asked for
 // this one and would get it.
-func (s scene) barred(address netip.Addr) bool {
+func (s observed) unavailable(address netip.Addr) bool {
 	for _, member := range s.networks[s.networkID].Members {
 		if slices.Contains(member.IPs, address) {
 			return true
@@ -99,7 +99,7 @@ func (s scene) barred(address netip.Addr) bool {
 }
 
 // credible tells whether the claim of another Service to an address keeps that from others.
-func (s scene) credible(other *corev1.Service, address netip.Addr) bool {
+func (s observed) credible(other *corev1.Service, address netip.Addr) bool {
 	provided := slices.ContainsFunc(s.blocks, ownerOf(other, s.owner.Cluster).Owns)
 	for _, l := range s.ledgers {
 		held, holds := l.AddressOf(holderOf(other))
@@ -113,14 +113,14 @@ func (s scene) credible(other *corev1.Service, address netip.Addr) bool {
 
 // poolBlocks returns the blocks of the pool with their ledgers, and those that are gone, or are the pool's no
 // more, and in which the Service holds an address. known is false when a look by ID must tell which that is.
-func (s scene) poolBlocks() (blocks []plan.PoolBlock, known bool) {
+func (s observed) poolBlocks() (blocks []plan.PoolBlock, known bool) {
 	for _, i := range s.sightings {
 		if !s.pool().Owns(i.Block) || !i.Block.CIDR.IsValid() {
 			continue
 		}
 		l, stored := s.ledger(i.Block.ID)
 		if !stored {
-			if !s.close {
+			if !s.live {
 				return nil, false
 			}
 			l = plan.NewLedger(i.Block.ID, i.Block.CIDR)
@@ -131,7 +131,7 @@ func (s scene) poolBlocks() (blocks []plan.PoolBlock, known bool) {
 		if _, holds := l.AddressOf(s.holder); !holds || slices.Contains(poolIDs(blocks), l.BlockID) {
 			continue
 		}
-		if !s.close {
+		if !s.live {
 			return nil, false
 		}
 		sighting, seen := s.sighting(l.BlockID)
@@ -142,7 +142,7 @@ func (s scene) poolBlocks() (blocks []plan.PoolBlock, known bool) {
 
 // poolGrows tells whether a block of the pool is on its way to the network. The next one is bought only
 // when it is there: the network takes in one after the other anyway, and some who wait may have gone by then.
-func (s scene) poolGrows(blocks []plan.PoolBlock) (reason plan.Reason, grows bool) {
+func (s observed) poolGrows(blocks []plan.PoolBlock) (reason plan.Reason, grows bool) {
 	for _, p := range blocks {
 		if p.Gone || p.Foreign || p.Ledger.Closed || p.Sighting.Hidden {
 			continue
@@ -160,7 +160,7 @@ func (s scene) poolGrows(blocks []plan.PoolBlock) (reason plan.Reason, grows boo
 }
 
 // grow is what extends the pool: a purchase, or the wait for a block that is on its way.
-func (s scene) grow(blocks []plan.PoolBlock, extend plan.Step) plan.Step {
+func (s observed) grow(blocks []plan.PoolBlock, extend plan.Step) plan.Step {
 	if reason, coming := s.poolGrows(blocks); coming && extend.Action == plan.Buy {
 		return plan.Step{Action: plan.Wait, Reason: reason}
 	}
@@ -173,10 +173,10 @@ const restPatience = 30 * time.Second
 
 // insteadOfResting returns the step that serves the Service sooner than a wait for the end of a quarantine does. A requested
 // address cannot be bought, and where the pool cannot grow there is nothing but to wait.
-func (s scene) insteadOfResting(wait, grow plan.Step) plan.Step {
+func (s observed) insteadOfResting(wait, grow plan.Step) plan.Step {
 	bounded := s.restingSince.Add(restPatience)
 	switch {
-	case wait.Reason != plan.AddressResting, s.intent.requested.IsValid(), grow.Action == plan.Refuse:
+	case wait.Reason != plan.AddressResting, s.desired.requested.IsValid(), grow.Action == plan.Refuse:
 		return wait
 	case !wait.Until.After(bounded):
 		return wait

@@ -65,18 +65,18 @@ func dueStale(
 // tellStale tells of addresses that answer though they were given back: an announcer was killed, or somebody took one by
 // hand. They rest in their ledgers meanwhile. It is told on the Service that had the address last, or, when that is gone,
 // on the Nodes that answer.
-func (b *Balancer) tellStale(ctx context.Context, s scene) error {
+func (b *Balancer) tellStale(ctx context.Context, s observed) error {
 	nodes, err := b.config.Nodes.List(labels.Everything())
 	if err != nil {
 		return err
 	}
 	s.nodes = nodes
-	for _, address := range b.stale.due(s.answeringUnborne(), s.now) {
-		all := hearsayOf(nodes, address)
+	for _, address := range b.stale.due(s.answeringUnassigned(), s.now) {
+		all := reportsOf(nodes, address)
 		where := names(answerers(nodes, all))
 		klog.FromContext(ctx).Info("An address answers that no Service has", "address", address, "nodes", where)
 		text := "Address %s was given back, but still answers (%s); it rests until it is silent. Delete it there: ip address delete %s/32 dev <interface>"
-		if service := s.lastBearer(address); service != nil {
+		if service := s.lastOwner(address); service != nil {
 			b.config.Events.Eventf(service, corev1.EventTypeWarning, eventStale, text, address, where, address)
 			continue
 		}
@@ -91,17 +91,17 @@ func (b *Balancer) tellStale(ctx context.Context, s scene) error {
 	return nil
 }
 
-// answeringUnborne are the addresses of blocks of the cluster that answer though no Service bears them, in their order.
-func (s scene) answeringUnborne() []netip.Addr {
+// answeringUnassigned are the addresses of blocks of the cluster that answer though no Service has them, in their order.
+func (s observed) answeringUnassigned() []netip.Addr {
 	found := map[netip.Addr]bool{}
 	for _, node := range s.nodes {
-		if !isWitness(node) {
+		if !reportsNetwork(node) {
 			continue
 		}
 		// A report that cannot be read says nothing of any address.
 		reported, _ := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
 		for address, entry := range reported {
-			if entry.State != contract.AddressSilent && s.ownsAddress(address) && !s.borne(address) {
+			if entry.State != contract.AddressSilent && s.ownsAddress(address) && !s.assigned(address) {
 				found[address] = true
 			}
 		}
@@ -115,14 +115,14 @@ func (s scene) answeringUnborne() []netip.Addr {
 }
 
 // ownsAddress tells whether the address lies in a block of the cluster, or in one of which a ledger is kept.
-func (s scene) ownsAddress(address netip.Addr) bool {
+func (s observed) ownsAddress(address netip.Addr) bool {
 	return slices.ContainsFunc(s.blocks, func(b plan.Block) bool {
 		return plan.OfCluster(b, s.owner.Cluster) && b.CIDR.IsValid() && b.CIDR.Contains(address)
 	}) || slices.ContainsFunc(s.ledgers, func(l plan.Ledger) bool { return l.CIDR.IsValid() && l.CIDR.Contains(address) })
 }
 
-// borne tells whether a Service bears the address still, in whatever way: one that is leaving may answer for it.
-func (s scene) borne(address netip.Addr) bool {
+// assigned reports whether a Service has the address still, in whatever way: one that is leaving may answer for it.
+func (s observed) assigned(address netip.Addr) bool {
 	return slices.ContainsFunc(s.services, func(service *corev1.Service) bool {
 		if lastAddress(service) == address {
 			return true
@@ -131,8 +131,8 @@ func (s scene) borne(address netip.Addr) bool {
 	})
 }
 
-// lastBearer is the Service that had the address last and lives on; nil when it is gone.
-func (s scene) lastBearer(address netip.Addr) *corev1.Service {
+// lastOwner is the Service that had the address last and lives on; nil when it is gone.
+func (s observed) lastOwner(address netip.Addr) *corev1.Service {
 	for _, l := range s.ledgers {
 		rest, resting := l.Resting[address]
 		if !resting {
@@ -149,7 +149,7 @@ func (s scene) lastBearer(address netip.Addr) *corev1.Service {
 
 // answerers are the Nodes that answer for an address: those that hold it, else those to which the hardware address belongs
 // that answers, else those that hear it.
-func answerers(nodes []*corev1.Node, all []hearsay) []string {
+func answerers(nodes []*corev1.Node, all []addressReport) []string {
 	var held, owners, hearing []string
 	for _, h := range all {
 		if h.State == contract.AddressSilent {

@@ -23,12 +23,12 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := scene{service: &corev1.Service{}, owner: plan.Owner{Cluster: cluster}, networkID: b.config.NetworkID, options: b.config.options(), now: b.config.Now()}
-	s.intent.shared = true
+	s := observed{service: &corev1.Service{}, owner: plan.Owner{Cluster: cluster}, networkID: b.config.NetworkID, options: b.config.options(), now: b.config.Now()}
+	s.desired.shared = true
 	if s.services, err = b.config.Services.List(labels.Everything()); err != nil {
 		return fmt.Errorf("list Services: %w", err)
 	}
-	if s, err = b.look(ctx, s, depth{}); err != nil {
+	if s, err = b.observe(ctx, s, depth{}); err != nil {
 		return fmt.Errorf("look for what to sweep: %w", err)
 	}
 	b.config.Metrics.observe(s)
@@ -46,8 +46,8 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 	return b.sweep(ctx, s)
 }
 
-// unswept tells whether there is something to look at closely.
-func (s scene) unswept() bool {
+// unswept tells whether there is something to read live.
+func (s observed) unswept() bool {
 	for _, l := range s.ledgers {
 		if !s.keptElsewhere(l) && (l.Closed || l.Empty() || !s.listed(l.BlockID) || len(s.leftBehind(l)) > 0) {
 			return true
@@ -59,9 +59,9 @@ func (s scene) unswept() bool {
 	})
 }
 
-// sweep looks closely and does the first thing that is due.
-func (b *Balancer) sweep(ctx context.Context, s scene) error {
-	s, err := b.look(ctx, s, depth{after: s.now, close: true})
+// sweep reads the account live and does the first thing that is due.
+func (b *Balancer) sweep(ctx context.Context, s observed) error {
+	s, err := b.observe(ctx, s, depth{after: s.now, live: true})
 	if err != nil {
 		return fmt.Errorf("look for what to sweep: %w", err)
 	}
@@ -84,8 +84,8 @@ func (b *Balancer) sweep(ctx context.Context, s scene) error {
 	return b.sweepLedgers(ctx, s)
 }
 
-// leftBehind are the holders of a ledger whose Service is gone, or bears another UID, as the informer shows.
-func (s scene) leftBehind(l plan.Ledger) []plan.Holder {
+// leftBehind are the holders of a ledger whose Service is gone, or has another UID, as the informer shows.
+func (s observed) leftBehind(l plan.Ledger) []plan.Holder {
 	var left []plan.Holder
 	for _, h := range l.Held {
 		if h.Namespace == "" {
@@ -101,7 +101,7 @@ func (s scene) leftBehind(l plan.Ledger) []plan.Holder {
 }
 
 // freeGone frees what Services hold that are certainly gone: each is looked for afresh.
-func (b *Balancer) freeGone(ctx context.Context, s scene, l plan.Ledger) (bool, error) {
+func (b *Balancer) freeGone(ctx context.Context, s observed, l plan.Ledger) (bool, error) {
 	freed := l
 	for _, h := range s.leftBehind(l) {
 		_, err := b.config.Kube.CoreV1().Services(h.Namespace).Get(ctx, h.Name, metav1.GetOptions{})
@@ -120,7 +120,7 @@ func (b *Balancer) freeGone(ctx context.Context, s scene, l plan.Ledger) (bool, 
 }
 
 // emptyPool returns the ledgers of those blocks of the pool that nobody has an address of.
-func (s scene) emptyPool() []plan.Ledger {
+func (s observed) emptyPool() []plan.Ledger {
 	var empty []plan.Ledger
 	for _, i := range s.sightings {
 		if !s.pool().Owns(i.Block) || !i.Block.CIDR.IsValid() {
@@ -138,7 +138,7 @@ func (s scene) emptyPool() []plan.Ledger {
 }
 
 // sweepBlock closes the ledger of an empty block that nobody waits for, and then gives the block back.
-func (b *Balancer) sweepBlock(ctx context.Context, s scene, l plan.Ledger) (bool, error) {
+func (b *Balancer) sweepBlock(ctx context.Context, s observed, l plan.Ledger) (bool, error) {
 	if !l.Closed {
 		if s.awaited() {
 			return false, nil
@@ -156,7 +156,7 @@ func (b *Balancer) sweepBlock(ctx context.Context, s scene, l plan.Ledger) (bool
 
 // sweepLedgers deletes ledgers that say nothing any more: of blocks that are gone, and of brought blocks
 // that nobody uses and of which no address rests.
-func (b *Balancer) sweepLedgers(ctx context.Context, s scene) error {
+func (b *Balancer) sweepLedgers(ctx context.Context, s observed) error {
 	for _, l := range s.ledgers {
 		if !l.Empty() || s.keptElsewhere(l) || s.pool().Owns(s.block(l.BlockID)) {
 			continue
@@ -179,7 +179,7 @@ func (b *Balancer) sweepLedgers(ctx context.Context, s scene) error {
 }
 
 // sweepBrought gives up a brought block that nobody uses any more. Its ledger goes when no address rests.
-func (b *Balancer) sweepBrought(ctx context.Context, s scene, l plan.Ledger, sighting plan.Sighting) (bool, error) {
+func (b *Balancer) sweepBrought(ctx context.Context, s observed, l plan.Ledger, sighting plan.Sighting) (bool, error) {
 	rested := l.Spent(nil, s.now)
 	if sighting.Hidden || s.named(l.BlockID) {
 		return false, nil
@@ -190,7 +190,7 @@ func (b *Balancer) sweepBrought(ctx context.Context, s scene, l plan.Ledger, sig
 		}
 		return false, nil
 	}
-	networks, err := b.readNetworks(ctx, scene{networkID: s.networkID, sightings: []plan.Sighting{sighting}}, s.now)
+	networks, err := b.readNetworks(ctx, observed{networkID: s.networkID, sightings: []plan.Sighting{sighting}}, s.now)
 	if err != nil {
 		return false, err
 	}
@@ -207,13 +207,13 @@ func (b *Balancer) sweepBrought(ctx context.Context, s scene, l plan.Ledger, sig
 }
 
 // named tells whether a Service that is served names the block.
-func (s scene) named(blockID string) bool {
+func (s observed) named(blockID string) bool {
 	return slices.ContainsFunc(s.services, func(service *corev1.Service) bool {
 		return contract.WantsAddress(service) && service.Annotations[contract.ServiceIPBlockID] == blockID
 	})
 }
 
-func (s scene) block(id string) plan.Block {
+func (s observed) block(id string) plan.Block {
 	for _, block := range s.blocks {
 		if block.ID == id {
 			return block
@@ -223,7 +223,7 @@ func (s scene) block(id string) plan.Block {
 }
 
 // keptElsewhere tells whether the ledger is that of the nodes' own addresses, which is not ours to judge.
-func (s scene) keptElsewhere(l plan.Ledger) bool {
+func (s observed) keptElsewhere(l plan.Ledger) bool {
 	return l.BlockID == s.options.nodeBlock || holdsForServers(l)
 }
 

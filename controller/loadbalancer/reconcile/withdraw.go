@@ -34,7 +34,7 @@ func withdrawal(service *corev1.Service, vlanInterface string) patch {
 
 // removeForeign takes off a Service what the controller wrote on another one, of which this is a copy:
 // whoever announces it would answer for an address of somebody else.
-func (b *Balancer) removeForeign(ctx context.Context, s scene) (*corev1.Service, error) {
+func (b *Balancer) removeForeign(ctx context.Context, s observed) (*corev1.Service, error) {
 	foreign := s.service.Annotations[contract.ServiceIPAddress]
 	changes := withdrawal(s.service, commonInterface(s.nodes, s.networkID))
 	changes.exactly = true
@@ -43,7 +43,7 @@ func (b *Balancer) removeForeign(ctx context.Context, s scene) (*corev1.Service,
 			changes.annotations[name] = nil
 		}
 	}
-	service, err := b.apply(ctx, s.service, changes)
+	service, err := b.patchService(ctx, s.service, changes)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (b *Balancer) clear(ctx context.Context, live *corev1.Service) error {
 		// kube-vip goes by these until the object is gone.
 		wanted = map[string]any{contract.ServiceIPPurchase: nil, contract.ServiceIPAddress: nil, contract.ServiceIPOwner: nil}
 	}
-	cleared, err := b.apply(ctx, live, patch{annotations: differing(live.Annotations, wanted)})
+	cleared, err := b.patchService(ctx, live, patch{annotations: differing(live.Annotations, wanted)})
 	if err != nil {
 		return err
 	}

@@ -32,8 +32,8 @@ type options struct {
 	maxBlocks int
 }
 
-// intent is what the author of a Service asks for, as far as it can be told without the account.
-type intent struct {
+// desired is what the author of a Service asks for, as far as it can be told without the account.
+type desired struct {
 	// shared tells that an address of the pool will do; false for a block of its own. Demanded tells that
 	// the Service itself says so and not an option, a change of which does not disturb what is there.
 	shared, allocationDemanded bool
@@ -79,12 +79,12 @@ func (r *reading) problem(format string, args ...any) {
 // value returns an annotation without the blanks around it.
 func (r *reading) value(name string) string { return strings.TrimSpace(r.service.Annotations[name]) }
 
-// readIntent reads what the Service asks for. The error names every problem and its remedy. What could be
+// readDesired reads what the Service asks for. The error names every problem and its remedy. What could be
 // read is returned beside it.
-func readIntent(service *corev1.Service, o options) (intent, error) {
+func readDesired(service *corev1.Service, o options) (desired, error) {
 	r := &reading{service: service}
 	r.knownNames(o.locationAnnotation)
-	wanted := intent{
+	wanted := desired{
 		shared:  r.oneOf(contract.ServiceIPAllocation, o.allocation, contract.AllocationDedicated, contract.AllocationShared) == contract.AllocationShared,
 		blockID: r.value(contract.ServiceIPBlockID),
 		size:    r.oneOf(contract.ServiceIPBlockSize, o.blockSize, blockSizes()...),
@@ -175,7 +175,7 @@ func (r *reading) address(field, raw string) netip.Addr {
 }
 
 // contradictions refuses combinations of which one half would have to be ignored.
-func (r *reading) contradictions(wanted intent, poolSize, location string) {
+func (r *reading) contradictions(wanted desired, poolSize, location string) {
 	if wanted.blockID != "" {
 		for _, name := range []string{contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPRetain, contract.ServiceIPReplace, location} {
 			if r.value(name) != "" {

@@ -12,15 +12,15 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// withhold refuses the Service. When its block is lost, the published address is withdrawn as well: phoenixNAP
+// reject refuses the Service. When its block is lost, the published address is withdrawn as well: phoenixNAP
 // may sell it to anybody, and whoever announces it would answer in their place. What tells that there was
 // one stays, so that another one is bought only where the user allows it.
-func (b *Balancer) withhold(ctx context.Context, s scene, step plan.Step) (*corev1.LoadBalancerStatus, error) {
+func (b *Balancer) reject(ctx context.Context, s observed, step plan.Step) (*corev1.LoadBalancerStatus, error) {
 	address := s.published()
 	if step.Reason != plan.BlockLost || !s.abandoned(address) {
 		return nil, b.refuse(ctx, s.service, step)
 	}
-	service, err := b.apply(ctx, s.service, silence(s.service, address))
+	service, err := b.patchService(ctx, s.service, silence(s.service, address))
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (b *Balancer) withhold(ctx context.Context, s scene, step plan.Step) (*core
 // abandoned tells whether an address certainly leads to nobody of ours: the public network can be read, so the
 // credentials are those of the right account, and none of its blocks has the address, or one that bears
 // somebody else's tags.
-func (s scene) abandoned(address netip.Addr) bool {
+func (s observed) abandoned(address netip.Addr) bool {
 	network, readable := s.networks[s.networkID]
 	if !readable || !address.IsValid() {
 		return false
@@ -44,7 +44,7 @@ func (s scene) abandoned(address netip.Addr) bool {
 }
 
 // anothers tells whether a block bears the tags of another Service of the cluster.
-func (s scene) anothers(blockID string) bool {
+func (s observed) anothers(blockID string) bool {
 	block := s.block(blockID)
 	return plan.OfCluster(block, s.owner.Cluster) && !s.owner.Owns(block) && purposed(block)
 }

@@ -48,7 +48,7 @@ func (p patch) empty() bool { return len(p.annotations) == 0 && len(p.spec) == 0
 
 // apply patches the Service and returns the new version. errOutdated when the compare-and-swap failed
 // or the Service is gone.
-func (b *Balancer) apply(ctx context.Context, service *corev1.Service, p patch) (*corev1.Service, error) {
+func (b *Balancer) patchService(ctx context.Context, service *corev1.Service, p patch) (*corev1.Service, error) {
 	if p.empty() {
 		return service, nil
 	}

@@ -17,6 +17,124 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
+// applyPlan does what the plan says.
+func (b *Balancer) applyPlan(ctx context.Context, s observed, v servicePlan) (*corev1.LoadBalancerStatus, error) {
+	klog.FromContext(ctx).V(2).Info("Decided about a Service", "service", klog.KObj(s.service), "live", s.live,
+		"action", v.step.Action, "reason", v.step.Reason, "block", v.step.Block.ID)
+	var err error
+	if s.service, err = b.prepare(ctx, s, v); err != nil {
+		return nil, err
+	}
+	switch v.step.Action {
+	case plan.Done:
+		return b.publish(ctx, s, v)
+	case plan.Buy:
+		return nil, b.buy(ctx, s, v)
+	case plan.Refuse:
+		return b.reject(ctx, s, v.step)
+	case plan.Wait:
+		return nil, b.waitUntil(ctx, s.service, v.step)
+	case plan.Assign, plan.Unassign, plan.Delete:
+		return nil, b.advance(ctx, s, v)
+	default:
+		return nil, fmt.Errorf("no way to apply %q for Service %s/%s", v.step.Action, s.service.Namespace, s.service.Name)
+	}
+}
+
+// prepare writes what must stand before anything else is done.
+func (b *Balancer) prepare(ctx context.Context, s observed, v servicePlan) (*corev1.Service, error) {
+	service := s.service
+	var err error
+	if s.live && s.hasForeignFields() {
+		if service, err = b.removeForeign(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	if len(v.save) > 0 {
+		if err := b.ledgers.save(ctx, v.save...); err != nil {
+			return nil, err
+		}
+		if v.reused {
+			b.config.Events.Eventf(service, corev1.EventTypeNormal, eventReused,
+				"Address %s was given back more than %s ago and no agent reports that it is silent", v.step.Address, plan.Quarantine)
+		}
+	}
+	return b.markUnassigned(ctx, service, v.step)
+}
+
+// advance changes the account.
+func (b *Balancer) advance(ctx context.Context, s observed, v servicePlan) error {
+	if standing := b.rests.standing(v.step); standing != v.step.Reason {
+		return b.wait(ctx, s.service, standing)
+	}
+	reason, err := b.act(ctx, s.service, v.step)
+	if err != nil {
+		return err
+	}
+	if v.step.Action == plan.Assign && reason == plan.BlockAssigning && s.published().IsValid() {
+		b.config.Metrics.repaired(repairReassigned)
+	}
+	return b.wait(ctx, s.service, reason)
+}
+
+// buy buys a block for the Service or its pool.
+func (b *Balancer) buy(ctx context.Context, s observed, v servicePlan) error {
+	wish, record := s.wish(), purchase.Record(&serviceRecord{balancer: b, service: s.service})
+	order := purchase.Order{Owner: v.owner, Location: wish.Location, LocationSource: wish.LocationSource, Size: wish.Size, Subject: string(s.service.UID)}
+	if v.owner.Pool != "" {
+		pool := b.poolRecord()
+		if _, err := pool.Load(ctx); err != nil {
+			return err
+		}
+		record, order.Subject, order.Size = pool, "", s.poolWish().Size
+	}
+	block, err := b.config.Buyer.Buy(ctx, order, record)
+	b.changed()
+	service := s.service
+	if own, is := record.(*serviceRecord); is {
+		service = own.service
+	}
+	if err != nil {
+		return b.notBought(ctx, service, err)
+	}
+	b.config.Events.Eventf(service, corev1.EventTypeNormal, eventBought, "Bought IP block %s (%s) in %s", block.ID, block.CIDR, block.Location)
+	if s.published().IsValid() {
+		b.config.Metrics.repaired(repairReplaced)
+	}
+	return b.wait(ctx, service, plan.BlockCreating)
+}
+
+// notBought says on the Service why nothing was bought, or that nobody knows.
+func (b *Balancer) notBought(ctx context.Context, service *corev1.Service, failure error) error {
+	var pause *purchase.Pause
+	var refusal *purchase.Refused
+	switch {
+	case errors.As(failure, &pause):
+		b.note(ctx, service, pause.Reason, words(pause.Reason))
+	case errors.As(failure, &refusal):
+		return b.refuse(ctx, service, plan.Step{Action: plan.Refuse, Reason: refusal.Reason, Detail: refusal.Detail})
+	}
+	return failure
+}
+
+// waitUntil is wait for a step whose end may be known: then the condition names the time, and nothing is asked before.
+func (b *Balancer) waitUntil(ctx context.Context, service *corev1.Service, step plan.Step) error {
+	err := b.retry(service, step.Reason)
+	left := step.Until.Sub(b.config.Now())
+	if left <= 0 { // not known, or it ended a moment ago
+		b.note(ctx, service, step.Reason, words(step.Reason))
+		return err
+	}
+	b.note(ctx, service, step.Reason, words(step.Reason)+", until "+step.Until.UTC().Format(time.RFC3339)+" at the latest")
+	return api.NewRetryError(words(step.Reason), left)
+}
+
+// wait says why nothing more can be done now and asks to be called again.
+func (b *Balancer) wait(ctx context.Context, service *corev1.Service, reason plan.Reason) error {
+	b.note(ctx, service, reason, words(reason))
+	return b.retry(service, reason)
+}
+
 // act carries out a step that changes the account and returns where that leaves the block. service is
 // whom events tell of it; nil when there is none.
 func (b *Balancer) act(ctx context.Context, service *corev1.Service, step plan.Step) (plan.Reason, error) {

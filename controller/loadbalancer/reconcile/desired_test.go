@@ -21,35 +21,35 @@ func TestIntent(t *testing.T) {
 		config      Config
 		// problems are parts of the error, one for each problem; check looks at what was read otherwise.
 		problems []string
-		check    func(intent) bool
+		check    func(desired) bool
 	}{
-		{name: "nothing", check: func(i intent) bool { return !i.shared && i.size == "/29" && !i.demanding() }},
+		{name: "nothing", check: func(i desired) bool { return !i.shared && i.size == "/29" && !i.namesAllocation() }},
 		{
 			name: "options", config: Config{Allocation: contract.AllocationShared, BlockSize: "/28"},
-			check: func(i intent) bool { return i.shared && i.size == "/28" && !i.demanding() && !i.sizeDemanded },
+			check: func(i desired) bool { return i.shared && i.size == "/28" && !i.namesAllocation() && !i.sizeDemanded },
 		},
 		{
 			name:   "annotations before options",
 			config: Config{Allocation: contract.AllocationShared}, annotations: map[string]string{contract.ServiceIPAllocation: "dedicated", contract.ServiceIPBlockSize: "/30", contract.ServiceIPRetain: "true", contract.ServiceIPReplace: "true"},
-			check: func(i intent) bool {
-				return !i.shared && i.size == "/30" && i.retain && i.replace && i.demanding() && i.sizeDemanded
+			check: func(i desired) bool {
+				return !i.shared && i.size == "/30" && i.retain && i.replace && i.namesAllocation() && i.sizeDemanded
 			},
 		},
 		{
 			name: "brought block in a cluster that shares", config: Config{Allocation: contract.AllocationShared},
 			annotations: map[string]string{contract.ServiceIPBlockID: "b1", contract.ServiceRequestedIP: "203.0.113.10"},
-			check: func(i intent) bool {
+			check: func(i desired) bool {
 				return !i.shared && i.blockID == "b1" && i.requested == netip.MustParseAddr("203.0.113.10")
 			},
 		},
-		{name: "address in the spec", address: "203.0.113.10", check: func(i intent) bool { return i.requestedSource == "spec.loadBalancerIP" && i.requested.IsValid() }},
+		{name: "address in the spec", address: "203.0.113.10", check: func(i desired) bool { return i.requestedSource == "spec.loadBalancerIP" && i.requested.IsValid() }},
 		{
 			name: "our own address in the spec", address: "203.0.113.10", annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.10"},
-			check: func(i intent) bool { return !i.requested.IsValid() },
+			check: func(i desired) bool { return !i.requested.IsValid() },
 		},
 		{
 			name: "another location annotation", config: Config{LocationAnnotation: "phoenixnap.com/ip-where"},
-			annotations: map[string]string{"phoenixnap.com/ip-where": "ash"}, check: func(i intent) bool { return i.location == "ASH" },
+			annotations: map[string]string{"phoenixnap.com/ip-where": "ash"}, check: func(i desired) bool { return i.location == "ASH" },
 		},
 		{
 			name: "the usual location annotation where another is configured", config: Config{LocationAnnotation: "example.com/site"},
@@ -86,11 +86,11 @@ func TestIntent(t *testing.T) {
 			name: "two addresses", address: "203.0.113.10", annotations: map[string]string{contract.ServiceRequestedIP: "203.0.113.11"},
 			problems: []string{"clear one of them"},
 		},
-		{name: "annotations of others", annotations: map[string]string{"phoenixnap.com/team": "a", "example.com/ip-x": "b"}, check: func(intent) bool { return true }},
+		{name: "annotations of others", annotations: map[string]string{"phoenixnap.com/team": "a", "example.com/ip-x": "b"}, check: func(desired) bool { return true }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}, Spec: corev1.ServiceSpec{LoadBalancerIP: test.address}}
-			got, err := readIntent(service, New(test.config).config.options())
+			got, err := readDesired(service, New(test.config).config.options())
 			if test.problems == nil {
 				if err != nil || !test.check(got) {
 					t.Errorf("intent %+v, %v", got, err)

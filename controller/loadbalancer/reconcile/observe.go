@@ -18,20 +18,20 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// scene is everything that a decision about one Service looks at.
-type scene struct {
+// observed is everything that a decision about one Service looks at.
+type observed struct {
 	service *corev1.Service
 	owner   plan.Owner
 	holder  plan.Holder
-	intent  intent
-	// problem is what is wrong with the intent.
+	desired desired
+	// problem is what is wrong with what is desired.
 	problem error
 	// purchase and poolPurchase are the recorded intents to buy, for the Service and for the pool. The
-	// latter is read in close looks alone.
+	// latter is read only when the account is read live.
 	purchase, poolPurchase *contract.Purchase
 
-	// close tells that blocks were read by ID and ledgers afresh, see depth.
-	close bool
+	// live is true when blocks were read by ID and ledgers afresh, see depth.
+	live bool
 	// askedAt is when the list of blocks was asked for.
 	askedAt time.Time
 	// blocks are all blocks of the account, as listed.
@@ -58,58 +58,58 @@ type scene struct {
 	now          time.Time
 }
 
-// depth says how closely to look.
+// depth is how current an observation has to be.
 type depth struct {
 	// after is the time since which the account must have been looked at; zero for whatever is known.
 	after time.Time
-	// close asks for blocks by ID, the tags' own index and live ledgers: nothing is bought, deleted or
+	// live asks for blocks by ID, the tags' own index and live ledgers: nothing is bought, deleted or
 	// given without.
-	close bool
+	live bool
 }
 
-// sceneOf begins a scene with what can be told without the account.
-func (b *Balancer) sceneOf(ctx context.Context, service *corev1.Service) (scene, error) {
+// beginObservation observes what can be known without the account.
+func (b *Balancer) beginObservation(ctx context.Context, service *corev1.Service) (observed, error) {
 	owner, err := b.owner(ctx, service)
 	if err != nil {
-		return scene{}, err
+		return observed{}, err
 	}
-	s := scene{service: service, owner: owner, holder: holderOf(service), networkID: b.config.NetworkID, options: b.config.options(), now: b.config.Now()}
+	s := observed{service: service, owner: owner, holder: holderOf(service), networkID: b.config.NetworkID, options: b.config.options(), now: b.config.Now()}
 	s.restingSince = b.pace.since(service.UID, plan.AddressResting, s.now)
 	s.leavingSince = b.pace.leavingSince(service.UID)
-	s.intent, s.problem = readIntent(service, s.options)
+	s.desired, s.problem = readDesired(service, s.options)
 	if s.nodes, err = b.config.Nodes.List(labels.Everything()); err != nil {
-		return scene{}, fmt.Errorf("list Nodes: %w", err)
+		return observed{}, fmt.Errorf("list Nodes: %w", err)
 	}
 	if s.services, err = b.config.Services.List(labels.Everything()); err != nil {
-		return scene{}, fmt.Errorf("list Services: %w", err)
+		return observed{}, fmt.Errorf("list Services: %w", err)
 	}
 	return s, nil
 }
 
-// look completes a scene by a look at the account and the ledgers.
-func (b *Balancer) look(ctx context.Context, s scene, d depth) (scene, error) {
+// observe completes an observation with the account and the ledgers.
+func (b *Balancer) observe(ctx context.Context, s observed, d depth) (observed, error) {
 	listing, err := b.config.Account.Blocks(ctx, d.after)
 	if err != nil {
-		return scene{}, err
+		return observed{}, err
 	}
-	s.close, s.askedAt, s.blocks, s.sightings, s.unlisted = d.close, listing.AskedAt, listing.Blocks, nil, nil
-	if s.ledgers, err = b.ledgers.list(ctx, d.close); err != nil {
-		return scene{}, err
+	s.live, s.askedAt, s.blocks, s.sightings, s.unlisted = d.live, listing.AskedAt, listing.Blocks, nil, nil
+	if s.ledgers, err = b.ledgers.list(ctx, d.live); err != nil {
+		return observed{}, err
 	}
-	if d.close && s.wantsPool() {
+	if d.live && s.wantsPool() {
 		if s.poolPurchase, err = b.poolRecord().Load(ctx); err != nil {
-			return scene{}, err
+			return observed{}, err
 		}
 	}
 	if err := b.sightListed(ctx, &s, d); err != nil {
-		return scene{}, err
+		return observed{}, err
 	}
-	if d.close {
+	if d.live {
 		if err := b.sightHidden(ctx, &s, d.after); err != nil {
-			return scene{}, err
+			return observed{}, err
 		}
 		if s.unlisted, err = b.sightUnlisted(ctx, s, d.after); err != nil {
-			return scene{}, err
+			return observed{}, err
 		}
 	}
 	s.ours = s.ours || s.showsOurs()
@@ -118,7 +118,7 @@ func (b *Balancer) look(ctx context.Context, s scene, d depth) (scene, error) {
 }
 
 // showsOurs reports whether a block carries the tag of this cluster.
-func (s scene) showsOurs() bool {
+func (s observed) showsOurs() bool {
 	return slices.ContainsFunc(s.blocks, func(b plan.Block) bool { return plan.OfCluster(b, s.owner.Cluster) }) ||
 		slices.ContainsFunc(s.sightings, func(i plan.Sighting) bool { return plan.OfCluster(i.Block, s.owner.Cluster) })
 }
@@ -127,42 +127,42 @@ func (b *Balancer) poolRecord() *purchase.ConfigMap {
 	return purchase.NewConfigMap(b.config.Kube, purchase.PoolName(contract.PoolDefault))
 }
 
-func (s scene) pool() plan.Owner { return poolOwner(s.owner.Cluster) }
+func (s observed) pool() plan.Owner { return poolOwner(s.owner.Cluster) }
 
 // wantsPool tells whether the pool matters to the Service: it is to get an address of it, or holds an
 // address already.
-func (s scene) wantsPool() bool {
+func (s observed) wantsPool() bool {
 	_, _, holds := s.held()
-	return s.intent.blockID == "" && (s.intent.shared || holds)
+	return s.desired.blockID == "" && (s.desired.shared || holds)
 }
 
 // relevant tells whether a block matters to the Service: it is its own, of its pool, named by it, or one
 // of which it holds an address.
-func (s scene) relevant(block plan.Block) bool {
-	if s.owner.Owns(block) || (s.intent.blockID != "" && block.ID == s.intent.blockID) || (s.wantsPool() && s.pool().Owns(block)) {
+func (s observed) relevant(block plan.Block) bool {
+	if s.owner.Owns(block) || (s.desired.blockID != "" && block.ID == s.desired.blockID) || (s.wantsPool() && s.pool().Owns(block)) {
 		return true
 	}
 	l, stored := s.ledger(block.ID)
-	return stored && bears(l, s.holder)
+	return stored && knows(l, s.holder)
 }
 
-// bears tells whether the ledger knows the holder: an address is given to it, or rests after it.
-func bears(l plan.Ledger, h plan.Holder) bool {
+// knows reports whether the ledger knows the holder: an address is given to it, or rests after it.
+func knows(l plan.Ledger, h plan.Holder) bool {
 	if _, holds := l.AddressOf(h); holds {
 		return true
 	}
 	return l.Closed && slices.ContainsFunc(slices.Collect(maps.Values(l.Resting)), func(r plan.Rest) bool { return r.Holder == h })
 }
 
-// sightListed takes the listed blocks that matter; in a close look each is read by its ID, because a list
+// sightListed takes the listed blocks that matter; live, each is read by its ID, because a list
 // may lag behind. A block of the pool that is assigned and in use needs no second look.
-func (b *Balancer) sightListed(ctx context.Context, s *scene, d depth) error {
+func (b *Balancer) sightListed(ctx context.Context, s *observed, d depth) error {
 	for _, listed := range s.blocks {
 		if !s.relevant(listed) {
 			continue
 		}
 		sighting := plan.Sighting{Block: listed}
-		if d.close && !s.inUse(listed) {
+		if d.live && !s.inUse(listed) {
 			block, found, err := b.config.Account.Block(ctx, listed.ID, d.after)
 			if err != nil {
 				return err
@@ -177,22 +177,22 @@ func (b *Balancer) sightListed(ctx context.Context, s *scene, d depth) error {
 }
 
 // inUse tells whether the block is an assigned one of the pool with an open ledger.
-func (s scene) inUse(block plan.Block) bool {
+func (s observed) inUse(block plan.Block) bool {
 	l, stored := s.ledger(block.ID)
 	return stored && !l.Closed && block.Status == plan.Assigned && s.pool().Owns(block) && s.service.DeletionTimestamp == nil
 }
 
 // sightHidden looks for blocks that the list does not show: those that a purchase recorded, that a ledger
 // or the user names and, where nothing is known of a purchase, those that the index of the tag names.
-func (b *Balancer) sightHidden(ctx context.Context, s *scene, after time.Time) error {
-	ids := []string{s.intent.blockID}
+func (b *Balancer) sightHidden(ctx context.Context, s *observed, after time.Time) error {
+	ids := []string{s.desired.blockID}
 	for _, recorded := range []*contract.Purchase{s.purchase, s.poolPurchase} {
 		if recorded != nil {
 			ids = append(ids, recorded.BlockID)
 		}
 	}
 	for _, l := range s.ledgers {
-		if bears(l, s.holder) {
+		if knows(l, s.holder) {
 			ids = append(ids, l.BlockID)
 		}
 	}
@@ -210,7 +210,7 @@ func (b *Balancer) sightHidden(ctx context.Context, s *scene, after time.Time) e
 }
 
 // sightUnlisted looks for blocks of the cluster that the list lacks, where a purchase may follow that they forbid.
-func (b *Balancer) sightUnlisted(ctx context.Context, s scene, after time.Time) ([]plan.Block, error) {
+func (b *Balancer) sightUnlisted(ctx context.Context, s observed, after time.Time) ([]plan.Block, error) {
 	if b.config.MaxBlocks == 0 || !contract.WantsAddress(s.service) || len(s.owned()) > 0 {
 		return nil, nil
 	}
@@ -218,7 +218,7 @@ func (b *Balancer) sightUnlisted(ctx context.Context, s scene, after time.Time) 
 }
 
 // owners are those whose blocks may serve the Service.
-func (s scene) owners() []plan.Owner {
+func (s observed) owners() []plan.Owner {
 	var owners []plan.Owner
 	if s.owner.Name != "" {
 		owners = append(owners, s.owner)
@@ -230,7 +230,7 @@ func (s scene) owners() []plan.Owner {
 }
 
 // readNetworks reads the configured network and those that hold one of the blocks that matter.
-func (b *Balancer) readNetworks(ctx context.Context, s scene, after time.Time) (map[string]plan.Network, error) {
+func (b *Balancer) readNetworks(ctx context.Context, s observed, after time.Time) (map[string]plan.Network, error) {
 	networks := map[string]plan.Network{}
 	ids := []string{s.networkID}
 	for _, i := range s.sightings {
@@ -253,11 +253,11 @@ func (b *Balancer) readNetworks(ctx context.Context, s scene, after time.Time) (
 }
 
 // listed tells whether the list of blocks names the block. A new block may take some seconds to show.
-func (s scene) listed(blockID string) bool {
+func (s observed) listed(blockID string) bool {
 	return slices.ContainsFunc(s.blocks, func(b plan.Block) bool { return b.ID == blockID })
 }
 
-func (s scene) sighting(blockID string) (plan.Sighting, bool) {
+func (s observed) sighting(blockID string) (plan.Sighting, bool) {
 	for _, i := range s.sightings {
 		if i.Block.ID == blockID {
 			return i, true
@@ -266,7 +266,7 @@ func (s scene) sighting(blockID string) (plan.Sighting, bool) {
 	return plan.Sighting{}, false
 }
 
-func (s scene) ledger(blockID string) (plan.Ledger, bool) {
+func (s observed) ledger(blockID string) (plan.Ledger, bool) {
 	for _, l := range s.ledgers {
 		if l.BlockID == blockID {
 			return l, true
@@ -277,7 +277,7 @@ func (s scene) ledger(blockID string) (plan.Ledger, bool) {
 
 // held returns the ledger in which the Service has an address; with several the one of the published
 // address goes first.
-func (s scene) held() (l plan.Ledger, address netip.Addr, holds bool) {
+func (s observed) held() (l plan.Ledger, address netip.Addr, holds bool) {
 	claim := claimed(s.service)
 	for _, candidate := range s.ledgers {
 		if a, found := candidate.AddressOf(s.holder); found && (!holds || a == claim) {
@@ -288,7 +288,7 @@ func (s scene) held() (l plan.Ledger, address netip.Addr, holds bool) {
 }
 
 // owned returns the blocks that are the Service's own.
-func (s scene) owned() []plan.Sighting {
+func (s observed) owned() []plan.Sighting {
 	var owned []plan.Sighting
 	for _, i := range s.sightings {
 		if s.owner.Owns(i.Block) {
@@ -300,7 +300,7 @@ func (s scene) owned() []plan.Sighting {
 
 // published returns the address that the Service has already: the one that its annotation names, if that was
 // written for this Service or a block or ledger of its own confirms it; the zero Addr when there is none.
-func (s scene) published() netip.Addr {
+func (s observed) published() netip.Addr {
 	claim := claimed(s.service)
 	if !claim.IsValid() {
 		return netip.Addr{}
@@ -313,8 +313,8 @@ func (s scene) published() netip.Addr {
 	return netip.Addr{}
 }
 
-// rubbish tells whether the Service bears annotations of another life that nothing of its own confirms.
-func (s scene) rubbish() bool {
+// hasForeignFields reports whether the Service has annotations of another life that nothing of its own confirms.
+func (s observed) hasForeignFields() bool {
 	if contract.WrittenForThis(s.service) || s.published().IsValid() {
 		return false
 	}
@@ -322,11 +322,11 @@ func (s scene) rubbish() bool {
 }
 
 // written reports whether the Service has an annotation that only the controller writes, for this Service or another.
-func (s scene) written() bool {
+func (s observed) written() bool {
 	return slices.ContainsFunc(contract.OwnedServiceAnnotations(), func(name string) bool { _, there := s.service.Annotations[name]; return there })
 }
 
 // view is what controller/loadbalancer/plan looks at, for the Service itself or for its pool.
-func (s scene) view(recorded *contract.Purchase) plan.View {
+func (s observed) view(recorded *contract.Purchase) plan.View {
 	return plan.View{Now: s.now, Sightings: s.sightings, Networks: s.networks, NetworkID: s.networkID, Purchase: recorded}
 }
