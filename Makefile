@@ -38,7 +38,7 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: demo
-demo: go ## From two bare servers to a public address that answers, told step by step (KEEP=1 leaves it running, AUTO=1 configures no VLAN by hand)
+demo: go ## From two bare servers to a public address that answers, shown step by step (KEEP=1 leaves it running, AUTO=1 configures no VLAN by hand)
 	go run ./test/demo/cmd/demo $(if $(KEEP),--keep) $(if $(AUTO),--auto)
 
 .PHONY: test
@@ -86,7 +86,7 @@ bench-scale: go ## Count what the agents of 100 nodes that announce 500 addresse
 	PNAP_SEED_FACTOR=100 go test ./agent/announce/election -run 'TestScale$$' -count=1 -timeout 20m -v | grep -v '^ *\(=== \|--- PASS\)'
 
 .PHONY: faults
-faults: prepare ## Break servers of the lab, and kube-vip on them, in every way that has a finding, and measure when it is told; takes about ten minutes
+faults: prepare ## Break servers of the lab, and kube-vip on them, in every way that has a finding, and measure when it is reported; takes about ten minutes
 	go run ./test/scenario/faults/cmd/faults
 	go test ./test/scenario/kubevip -run TestStates -count=1 -v -hold | sed -e '/^ *\(=== \|--- PASS\)/d' -e 's/^    //'
 
@@ -95,7 +95,7 @@ walk: go ## Walk 200 random walks of the controller and print what they found (a
 	PNAP_SEED_FACTOR=20 go test ./test/scenario/walk -run TestWalk -count=1 -timeout 60m -v | grep -v '^ *\(=== \|--- PASS\)'
 
 .PHONY: conformance-live
-conformance-live: go ## Ask a real phoenixNAP account what nobody documents of it; reads only, unless ARGS='--buy …' (--help tells)
+conformance-live: go ## Ask a real phoenixNAP account what is not documented about it; reads only, unless ARGS='--buy …' (see --help)
 	go run ./test/sim/conformance/cmd/conformance $(ARGS)
 
 .PHONY: run-local
@@ -140,7 +140,7 @@ images: $(if $(PREBUILT),$(PACKED)) go ## Build the images with docker, podman o
 		-engine "$(ENGINE)" -base "$(BASE_IMAGE)" $(if $(PREBUILT),-prebuilt $(DIST)) $(if $(PUSH),-push) $(ARGS)
 
 .PHONY: services
-services: prepare ## Serve every kind of Service through kube-vip and through the agents, and tell what edits cost; takes about fifteen minutes
+services: prepare ## Serve every kind of Service through kube-vip and through the agents, and show what edits cost; takes about fifteen minutes
 	go test -tags services ./test/scenario/services -count=1 -timeout 40m -v
 
 .PHONY: e2e
