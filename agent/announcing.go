@@ -17,7 +17,6 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/eligibility"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/events"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/heartbeat"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/localhealth"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/speaker"
@@ -67,35 +66,38 @@ func (f *announceFlags) check() error {
 	return nil
 }
 
-// announce announces addresses together with the agents of other nodes, while the controller has the agents do so.
-func (p *process) announce(views store.ConfigMaps) {
-	p.responder = responder.New(responder.Config{Interface: p.station.VLANInterface, Seed: seedOf(p.name), Watch: func(ctx context.Context, changed func()) error {
-		return netstate.Watch(ctx, func() {
-			changed()
-			p.herald.Changed()
-		})
-	}})
-	p.tidings = events.New(p.name)
-	p.local = localhealth.New(p.localPorts, p.nodeAddresses, func() { p.herald.Changed() })
-	p.herald = speaker.New(speaker.Config{
-		Node:     p.name,
+// announcer announces addresses together with the agents of other nodes, while the controller has the agents do so.
+type announcer struct {
+	*shared
+	responder *responder.Responder
+	herald    *speaker.Speaker
+}
+
+// newAnnouncer returns the announcer and the parts that it runs.
+func newAnnouncer(s *shared, views store.ConfigMaps) (*announcer, []part) {
+	local := localhealth.New(s.wakes.localHealth, s.localPorts, s.nodeAddresses, s.wakes.announcer.Signal)
+	answering := responder.New(responder.Config{Interface: s.station.VLANInterface, Seed: seedOf(s.name), Watch: s.watchLinks})
+	herald := speaker.New(speaker.Config{
+		Node:     s.name,
 		NewCore:  func(c election.Config) speaker.Election { return election.New(c) },
 		NewStore: func(networkID string) speaker.Store { return store.New(views, networkID) },
 		Line: heartbeat.Config{
-			Interface: p.station.VLANInterface, Source: p.ownAddress, Keys: heartbeat.NewKeyFile(p.flags.announce.keyFile), Interval: p.flags.announce.interval,
+			Interface: s.station.VLANInterface, Source: s.ownAddress, Keys: heartbeat.NewKeyFile(s.flags.announce.keyFile), Interval: s.flags.announce.interval,
 		},
-		Responder:  p.responder,
-		Network:    p.announcedNetwork,
-		Facts:      func() election.Facts { return p.situation().Facts() },
-		AskGateway: p.askGateway, Off: p.off, Tell: p.tellEvent, Clock: boottime.Now,
+		Responder:  answering,
+		Network:    s.announcedNetwork,
+		Facts:      func() election.Facts { return s.situation(local.Ready).Facts() },
+		AskGateway: s.askGateway, Off: s.off, Tell: newTeller(s).tell, Clock: boottime.Now, Signals: s.wakes.announcer,
 	})
-	p.add(p.local, p.herald)
+	return &announcer{shared: s, responder: answering, herald: herald}, []part{local, herald}
 }
 
-// announceAnew says that what this node announces may be to change.
-func (p *process) announceAnew() {
-	p.local.Changed()
-	p.herald.Changed()
+// watchLinks reports changes of the kernel's interfaces to the responder, and to the announcer as well.
+func (s *shared) watchLinks(ctx context.Context, changed func()) error {
+	return netstate.Watch(ctx, func() {
+		changed()
+		s.wakes.announcer.Signal()
+	})
 }
 
 // seedOf makes a number that differs from node to node.
@@ -107,43 +109,43 @@ func seedOf(name string) uint64 {
 
 // announcedNetwork is the network on which the agents announce, empty while others do. It is asked for often, hence apart
 // from what takes a look at the kernel.
-func (p *process) announcedNetwork() string {
-	s := eligibility.State{}
-	s.View, s.Sampled = p.station.View()
-	return s.Network()
+func (s *shared) announcedNetwork() string {
+	known := eligibility.State{}
+	known.View, known.Sampled = s.station.View()
+	return known.Network()
 }
 
 // situation is what is known of node and cluster.
-func (p *process) situation() eligibility.State {
-	s := eligibility.State{Node: p.watcher.Node(), LocalReady: p.local.Ready}
-	s.View, s.Sampled = p.station.View()
-	s.Services, s.Listed = p.watcher.Services()
-	if link, err := packet.Look(s.View.Report.Interface); err == nil {
-		s.Link = link.Up
+func (s *shared) situation(localReady func(port int32) bool) eligibility.State {
+	known := eligibility.State{Node: s.node.Node(), LocalReady: localReady}
+	known.View, known.Sampled = s.station.View()
+	known.Services, known.Listed = s.services.Services()
+	if link, err := packet.Look(known.View.Report.Interface); err == nil {
+		known.Link = link.Up
 	}
-	return s
+	return known
 }
 
 // localPorts are what kube-proxy is to be asked about, while the agents announce.
-func (p *process) localPorts() []int32 {
-	if p.announcedNetwork() == "" {
+func (s *shared) localPorts() []int32 {
+	if s.announcedNetwork() == "" {
 		return nil
 	}
-	services, _ := p.watcher.Services()
+	services, _ := s.services.Services()
 	return eligibility.LocalPorts(services)
 }
 
 // nodeAddresses are those of the Node's status.
-func (p *process) nodeAddresses() []netip.Addr {
-	if node := p.watcher.Node(); node != nil {
+func (s *shared) nodeAddresses() []netip.Addr {
+	if node := s.node.Node(); node != nil {
 		return contract.NodeIPs(node)
 	}
 	return nil
 }
 
 // ownAddress is the node's address on the VLAN interface, invalid where it has none.
-func (p *process) ownAddress() netip.Addr {
-	view, _ := p.station.View()
+func (s *shared) ownAddress() netip.Addr {
+	view, _ := s.station.View()
 	address, err := netip.ParseAddr(view.Report.Source)
 	if err != nil {
 		return netip.Addr{}
@@ -152,12 +154,12 @@ func (p *process) ownAddress() netip.Addr {
 }
 
 // askGateway asks for the gateways of the public network.
-func (p *process) askGateway(ctx context.Context) bool {
-	view, _ := p.station.View()
+func (s *shared) askGateway(ctx context.Context) bool {
+	view, _ := s.station.View()
 	var questions []arp.Question
 	for _, b := range view.Expected.Network.Blocks {
 		if len(questions) < mostGateways {
-			questions = append(questions, arp.Question{Target: b.Gateway, Source: p.ownAddress()})
+			questions = append(questions, arp.Question{Target: b.Gateway, Source: s.ownAddress()})
 		}
 	}
 	asker := arp.NewProber()
@@ -175,8 +177,8 @@ func (p *process) askGateway(ctx context.Context) bool {
 }
 
 // off tells whether a Node is certainly off: somebody has deleted it, or whoever knows machines says that this one is off.
-func (p *process) off(ctx context.Context, name string) (bool, error) {
-	node, err := p.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+func (s *shared) off(ctx context.Context, name string) (bool, error) {
+	node, err := s.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil
@@ -192,35 +194,43 @@ func (p *process) off(ctx context.Context, name string) (bool, error) {
 }
 
 // answers are the addresses that this node answers for at the moment, sorted.
-func (p *process) answers() []netip.Addr {
-	state := p.herald.State()
+func (a *announcer) answers() []netip.Addr {
+	state := a.herald.State()
 	if boottime.Now() >= state.Until {
 		return nil
 	}
 	return state.Addresses
 }
 
-// tellAddresses tells what was found of the addresses. That this node cannot announce any goes before: it is what a person
-// can mend.
-func (p *process) tellAddresses(findings []check.Finding, verdict check.Verdict) {
-	if state := p.herald.State(); state.Running && state.Problem != "" {
-		verdict = check.Verdict{Status: check.Fail, Reason: vip.ReasonNoKey, Message: "this node announces no addresses: " + state.Problem}
+// view is the state of the node with the addresses that the node itself answers for.
+func (a *announcer) view() (view vip.View, known bool) {
+	if view, known = a.station.View(); known {
+		view.Answers = a.answers()
 	}
-	p.station.Addresses(findings, verdict)
+	return view, known
 }
 
-// announcerFigures are what metrics say of the announcer.
-func (p *process) announcerFigures() metricsserver.Announcer {
-	state, beats, packets := p.herald.State(), p.herald.Heartbeats(), p.responder.Counters()
+// tellAddresses tells what was found of the addresses. That this node cannot announce any goes before: it is what a person
+// can mend.
+func (a *announcer) tellAddresses(findings []check.Finding, verdict check.Verdict) {
+	if state := a.herald.State(); state.Running && state.Problem != "" {
+		verdict = check.Verdict{Status: check.Fail, Reason: vip.ReasonNoKey, Message: "this node announces no addresses: " + state.Problem}
+	}
+	a.station.Addresses(findings, verdict)
+}
+
+// figures are what metrics say of the announcer.
+func (a *announcer) figures() metricsserver.Announcer {
+	state, beats, packets := a.herald.State(), a.herald.Heartbeats(), a.responder.Counters()
 	figures := metricsserver.Announcer{
-		Running: state.Running, Addresses: p.answers(), Took: state.Took, Gave: state.Gave, APIFailures: state.APIFailures,
+		Running: state.Running, Addresses: a.answers(), Took: state.Took, Gave: state.Gave, APIFailures: state.APIFailures,
 		Sent: beats.Sent, Announced: packets.Announced, Heard: map[string]uint64{"no_room": state.Lost}, Requests: map[string]uint64{},
 	}
 	if state.View != nil {
 		figures.View, figures.Members = state.View.Number, len(state.View.Members)
 		figures.Since = make(map[netip.Addr]time.Time, len(figures.Addresses))
-		for _, a := range figures.Addresses {
-			figures.Since[a] = state.View.Owners[a].Since
+		for _, address := range figures.Addresses {
+			figures.Since[address] = state.View.Owners[address].Since
 		}
 	}
 	for drop, n := range beats.Heard {

@@ -100,20 +100,14 @@ func (m managing) marks() (mark, mask uint32) {
 	return m.bits.Value(0), uint32(m.bits)
 }
 
-// keeper keeps one part of the node's network.
-type keeper interface {
-	Run(ctx context.Context) error
-	Wake()
-}
-
 // vlanKeeper counts its repairs.
 type vlanKeeper struct {
 	*vlan.Reconciler
-	repairs atomic.Int64
+	repairs *atomic.Int64
 }
 
 // keepers are those of what is managed; event tells on the Node.
-func (m managing) keepers(st *nodestate.NodeState, asker *arp.Prober, event func(warning bool, reason, message string)) (keepers []keeper) {
+func (m managing) keepers(wakes wakes, st *nodestate.NodeState, asker *arp.Prober, event func(warning bool, reason, message string)) (keepers []part) {
 	// One journal: both write the record of the VLAN interface.
 	journal := &ownership.Journal{}
 	expected := func() check.Expected {
@@ -124,33 +118,35 @@ func (m managing) keepers(st *nodestate.NodeState, asker *arp.Prober, event func
 		return st.Expected()
 	}
 	if m.vlan {
-		k := &vlanKeeper{}
-		k.Reconciler = vlan.New(vlan.Config{
+		repairs := &atomic.Int64{}
+		k := vlan.New(vlan.Config{
 			Expected: expected, Kernel: vlan.System{Journal: journal}, Asker: asker, Watch: netstate.Watch, Hindrance: st.BlockedReason,
 			Tell: func(e vlan.Event) {
 				if e.Reason == vlan.ReasonRepaired {
-					k.repairs.Add(1)
+					repairs.Add(1)
 				}
 				event(e.Warning, e.Reason, e.Message)
 			},
+			Signals: wakes.vlan,
 		})
-		keepers = append(keepers, k)
+		keepers = append(keepers, vlanKeeper{Reconciler: k, repairs: repairs})
 	}
 	if m.returnPath {
 		keepers = append(keepers, returnpath.New(returnpath.Config{
 			Expected: expected, Bits: m.bits, Journal: journal, Hindrance: st.BlockedReason,
 			Watches: []func(context.Context, func()) error{netstate.Watch, returnpath.WatchTable},
 			Tell:    func(n returnpath.Notice) { event(n.Warning, n.Reason, n.Message) },
+			Signals: wakes.returnPath,
 		}))
 	}
 	return keepers
 }
 
 // standing is what is managed at the moment, for metrics.
-func standing(keepers []keeper) (managed []metricsserver.Managed) {
+func standing(keepers []part) (managed []metricsserver.Managed) {
 	for _, k := range keepers {
 		switch k := k.(type) {
-		case *vlanKeeper:
+		case vlanKeeper:
 			s := k.Status()
 			managed = append(managed, metricsserver.Managed{
 				Kind: manageVLAN, Interface: s.Interface, Healthy: s.Interface != "" && s.Problem == "", Repairs: int(k.repairs.Load()),
@@ -161,13 +157,6 @@ func standing(keepers []keeper) (managed []metricsserver.Managed) {
 		}
 	}
 	return managed
-}
-
-// wakeAll wakes keepers.
-func wakeAll(keepers []keeper) {
-	for _, k := range keepers {
-		k.Wake()
-	}
 }
 
 // onNode tells events on the Node; while it is not known nobody can be told.

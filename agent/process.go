@@ -4,18 +4,15 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/version"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/events"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/localhealth"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/speaker"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/sampler"
@@ -27,7 +24,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 // staleFactor and staleFloor make the age of the last sample at which the agent calls itself dead.
@@ -48,113 +45,119 @@ type part interface {
 	Run(ctx context.Context) error
 }
 
-// process is the agent put together. Its methods add parts, each of which uses those before it.
-type process struct {
-	name     string
-	flags    runFlags
-	client   kubernetes.Interface
-	recorder record.EventRecorder
+// wakes wake the loops of the agent. They exist before the parts that run these loops: parts wake each other.
+type wakes struct {
+	samples, addresses     loop.Wake
+	localHealth, announcer loop.Wake
+	vlan, returnPath       loop.Wake
+}
 
+func newWakes() wakes {
+	return wakes{
+		samples: loop.NewWake(), addresses: loop.NewWake(), localHealth: loop.NewWake(), announcer: loop.NewWake(),
+		vlan: loop.NewWake(), returnPath: loop.NewWake(),
+	}
+}
+
+// announce says that what this node announces may have to change.
+func (w wakes) announce() {
+	w.localHealth.Signal()
+	w.announcer.Signal()
+}
+
+// keep says that what is managed may have to change.
+func (w wakes) keep() {
+	w.vlan.Signal()
+	w.returnPath.Signal()
+}
+
+// onServices follows a change of Services.
+func (w wakes) onServices() {
+	w.announce()
+	w.addresses.Signal()
+}
+
+// onExpectation follows a change of what to expect of the node.
+func (w wakes) onExpectation() {
+	w.samples.Signal()
+	w.keep()
+	w.announce()
+}
+
+// onSample returns what follows each sample. Until the first one, what is managed waits to know which machine this is.
+func (w wakes) onSample() func() {
+	first := sync.OnceFunc(w.keep)
+	return func() {
+		w.addresses.Signal()
+		w.announce()
+		first()
+	}
+}
+
+// shared is what all parts of the agent use: the way to the API server, what is known of the node, and what is reported.
+type shared struct {
+	name      string
+	flags     runFlags
+	client    kubernetes.Interface
+	recorder  record.EventRecorder
+	wakes     wakes
 	metrics   *metricsserver.Metrics
 	health    *metricsserver.Health
 	publisher *conditions.Publisher
-	watcher   *nodewatch.Watcher
+	services  *nodewatch.ServiceWatcher
 	station   *nodestate.NodeState
+	node      *nodewatch.NodeWatcher
 	reader    *netstate.Reader
 	asker     *arp.Prober
-	responder *responder.Responder
-	herald    *speaker.Speaker
-	addresses *vip.Watcher
-	tidings   *events.Recorder
-	local     *localhealth.Asker
-
-	parts []part
 }
 
-// newProcess builds the agent of a Node; it starts nothing.
-func newProcess(name string, f runFlags, managed managing, clients clients, recorder record.EventRecorder) *process {
-	p := &process{
-		name: name, flags: f, client: clients.main, recorder: recorder, reader: netstate.NewReader(), asker: arp.NewProber(),
-		metrics: metricsserver.NewMetrics(version.Get().GitVersion, name),
-		health:  metricsserver.NewHealth(max(staleFloor, staleFactor*f.interval), time.Now()),
-	}
-	p.followNode(managed)
-	samples, keepers := p.sample(), p.keep(managed)
-	p.announce(clients.views)
-	p.station.OnExpectation(func() {
-		samples.Changed()
-		wakeAll(keepers)
-		p.announceAnew()
-	})
-	sources := p.listen(keepers)
-	sources.Managed = func() []metricsserver.Managed { return standing(keepers) }
-	p.metrics.Ask(sources)
-	p.live()
-	return p
-}
-
-func (p *process) add(parts ...part) { p.parts = append(p.parts, parts...) }
-
-// followNode reads the Node and the Services, and writes what is found to the Node.
-func (p *process) followNode(managed managing) {
-	p.publisher = conditions.New(p.client.CoreV1().Nodes(), p.name, conditions.Recorder(p.recorder), p.metrics.Wrote)
-	p.watcher = nodewatch.New(p.client, p.name, func(node *corev1.Node) { p.station.ObserveNode(node) })
+// newShared returns what follows a Node and the Services, and writes what is found to the Node. It starts nothing.
+func newShared(name string, f runFlags, managed managing, client kubernetes.Interface, recorder record.EventRecorder) *shared {
+	wakes := newWakes()
+	metrics := metricsserver.NewMetrics(version.Get().GitVersion, name)
+	health := metricsserver.NewHealth(max(staleFloor, staleFactor*f.interval), time.Now())
+	publisher := conditions.New(client.CoreV1().Nodes(), name, conditions.Recorder(recorder), metrics.Wrote)
+	services := nodewatch.NewServiceWatcher(client, wakes.onServices)
 	mark, mask := managed.marks()
-	p.station = nodestate.New(nodestate.Config{
-		Interface: p.flags.iface, Uplink: p.flags.uplink, Mark: mark, Mask: mask, TableBase: managed.tableBase,
-		Publisher: p.publisher, Services: p.watcher.Services, Metrics: p.metrics, Health: p.health, Answers: p.answers,
+	station := nodestate.New(nodestate.Config{
+		Interface: f.iface, Uplink: f.uplink, Mark: mark, Mask: mask, TableBase: managed.tableBase,
+		Publisher: publisher, Services: services.Services, Metrics: metrics, Health: health,
+		OnExpectation: wakes.onExpectation, OnSample: wakes.onSample(),
 	})
-	p.add(p.watcher, p.publisher)
-}
-
-// sample judges the node's own way to the public network.
-func (p *process) sample() *sampler.Sampler {
-	samples := sampler.New(sampler.Config{
-		Reader: p.reader, Asker: p.asker, Expected: p.station.Expected, Watch: p.reader.Watch, Interval: p.flags.interval, Tell: p.station.Sample,
-	})
-	p.add(samples)
-	return samples
-}
-
-// keep configures what the agent is to configure itself.
-func (p *process) keep(managed managing) []keeper {
-	keepers := managed.keepers(p.station, p.asker, onNode(p.recorder, p.publisher.Observed))
-	for _, k := range keepers {
-		p.add(k)
+	return &shared{
+		name: name, flags: f, client: client, recorder: recorder, wakes: wakes, metrics: metrics, health: health,
+		publisher: publisher, services: services, station: station, node: nodewatch.NewNodeWatcher(client, name, station.ObserveNode),
+		reader: netstate.NewReader(), asker: arp.NewProber(),
 	}
-	return keepers
 }
 
-// listen judges the announcement of addresses, each time that the node was judged, too.
-func (p *process) listen(keepers []keeper) metricsserver.Sources {
-	elections := kubevip.NewReader(p.client.CoordinationV1(), p.flags.kubeVIPNamespace, p.name)
-	owners := vip.NewMACTable(p.client.CoreV1().Nodes())
-	p.addresses = vip.New(vip.Config{
-		Node: p.name, Asker: p.asker, Router: p.reader, Elections: elections, Owners: owners,
-		View: p.station.View, Services: p.watcher.Services, Reported: p.station.ReportedBefore, Interval: p.flags.announcementInterval,
-		Tell: p.tellAddresses, Report: p.station.Reported, Event: vip.Recorder(p.recorder),
+// newParts returns all parts of the agent, each built of those before it. It starts nothing.
+func newParts(s *shared, managed managing, views store.ConfigMaps) []part {
+	samples := sampler.New(sampler.Config{
+		Reader: s.reader, Asker: s.asker, Expected: s.station.Expected, Watch: s.reader.Watch, Interval: s.flags.interval,
+		Tell: s.station.Sample, Signals: s.wakes.samples,
 	})
-	p.watcher.OnServices(func() {
-		p.announceAnew()
-		p.addresses.Wake()
-	})
-	elections.OnRead(p.addresses.Wake)
-	owners.OnNews(p.addresses.Wake)
-	var seen sync.Once
-	p.station.OnSample(func() {
-		p.addresses.Wake()
-		p.announceAnew()
-		// Until now keepers have waited to know which machine this is.
-		seen.Do(func() { wakeAll(keepers) })
-	})
-	listener := arp.NewListener(p.station.VLANInterface, p.addresses.Hear)
-	p.add(elections, owners, listener, p.addresses)
-	return metricsserver.Sources{ARP: listener.Counters, Addresses: p.addresses.Figures, Announcer: p.announcerFigures}
+	keepers := managed.keepers(s.wakes, s.station, s.asker, onNode(s.recorder, s.publisher.Observed))
+	announcer, announcing := newAnnouncer(s, views)
+	verifying, sources := newVerifier(s, announcer)
+	sources.Managed = func() []metricsserver.Managed { return standing(keepers) }
+	renewer := &lease.Renewer{
+		Leases: s.client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: s.name, Node: s.publisher.Observed, OnRenew: s.metrics.Renewed,
+	}
+	server := metricsserver.NewServer(s.flags.metricsAddress, s.metrics, sources, s.health)
+	return slices.Concat([]part{s.services, s.node, s.publisher, samples}, keepers, announcing, verifying, []part{renewer, server})
 }
 
-// live shows the world that the agent lives.
-func (p *process) live() {
-	p.add(&lease.Renewer{
-		Leases: p.client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: p.name, Node: p.publisher.Observed, OnRenew: p.metrics.Renewed,
-	}, metricsserver.NewServer(p.flags.metricsAddress, p.metrics, p.health))
+// newVerifier returns the parts that judge the announcement of addresses, each time that the node was judged, too.
+func newVerifier(s *shared, a *announcer) ([]part, metricsserver.Sources) {
+	elections := kubevip.NewReader(s.client.CoordinationV1(), s.flags.kubeVIPNamespace, s.name, s.wakes.addresses.Signal)
+	owners := vip.NewMACTable(s.client.CoreV1().Nodes(), s.wakes.addresses.Signal)
+	addresses := vip.New(vip.Config{
+		Node: s.name, Asker: s.asker, Router: s.reader, Elections: elections, Owners: owners,
+		View: a.view, Services: s.services.Services, Reported: s.station.ReportedBefore, Interval: s.flags.announcementInterval,
+		Tell: a.tellAddresses, Report: s.station.Reported, Event: vip.Recorder(s.recorder), Signals: s.wakes.addresses,
+	})
+	listener := arp.NewListener(s.station.VLANInterface, addresses.Hear)
+	sources := metricsserver.Sources{ARP: listener.Counters, Addresses: addresses.Figures, Announcer: a.figures}
+	return []part{elections, owners, listener, addresses}, sources
 }

@@ -71,10 +71,11 @@ func runAgent(ctx context.Context, f runFlags) error {
 	klog.FromContext(ctx).Info("Starting", "node", name, "version", version.Get().GitVersion)
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
-	p := newProcess(name, f, managed, clients, events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "phoenixnap-agent", Host: name}))
+	recorder := events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "phoenixnap-agent", Host: name})
+	parts := newParts(newShared(name, f, managed, clients.main, recorder), managed, clients.views)
 
 	group, ctx := errgroup.WithContext(ctx)
-	for _, each := range p.parts {
+	for _, each := range parts {
 		group.Go(func() error { return each.Run(ctx) })
 	}
 	group.Go(func() error { return sendEvents(ctx, events, clients.main) })

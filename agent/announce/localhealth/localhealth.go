@@ -22,7 +22,7 @@ const (
 	// every is the time between questions, timeout bounds one.
 	every   = 500 * time.Millisecond
 	timeout = 400 * time.Millisecond
-	// idle is how long nothing is asked where there is nothing to ask, unless Changed says that there is.
+	// idle is how long nothing is asked where there is nothing to ask, unless wake says that there is.
 	idle = 30 * time.Second
 	// patience is how many questions in a row go without an answer before the endpoints count as gone: kube-proxy may be
 	// started anew.
@@ -44,11 +44,12 @@ type Asker struct {
 }
 
 // New returns an asker of the ports that a function names, on the loopback interface and, where nobody answers there, on the
-// addresses of the Node; it starts nothing. changed is called when an answer is another than before; it must not block.
-func New(ports func() []int32, addresses func() []netip.Addr, changed func()) *Asker {
+// addresses of the Node; it starts nothing. changed is called when an answer is another than before; it must not block. wake
+// says that there may be other ports to ask.
+func New(wake loop.Wake, ports func() []int32, addresses func() []netip.Addr, changed func()) *Asker {
 	client := &http.Client{Timeout: timeout}
 	return &Asker{
-		ports: ports, changed: changed, wake: loop.NewWake(), ready: map[int32]bool{}, silence: map[int32]int{},
+		ports: ports, changed: changed, wake: wake, ready: map[int32]bool{}, silence: map[int32]int{},
 		ask: func(ctx context.Context, port int32) (bool, error) {
 			return askAny(ctx, client, append([]netip.Addr{loopback}, addresses()...), port)
 		},
@@ -61,9 +62,6 @@ func (a *Asker) Ready(port int32) bool {
 	defer a.mu.Unlock()
 	return a.ready[port]
 }
-
-// Changed says that there may be other ports to ask.
-func (a *Asker) Changed() { a.wake.Signal() }
 
 // Run asks until ctx ends.
 func (a *Asker) Run(ctx context.Context) error {

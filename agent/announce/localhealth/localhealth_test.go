@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 // TestTimeline: what is said is believed at once, silence only after a while.
@@ -32,7 +34,7 @@ func TestTimeline(t *testing.T) {
 			defer proxy.Unlock()
 			proxy.ready, proxy.err, proxy.ports = ready, err, ports
 		}
-		a := New(func() []int32 {
+		a := New(nil, func() []int32 {
 			proxy.Lock()
 			defer proxy.Unlock()
 			return proxy.ports
@@ -96,7 +98,8 @@ func TestIdle(t *testing.T) {
 		var looked, asked atomic.Int32
 		var listed atomic.Pointer[[]int32]
 		listed.Store(new([]int32))
-		a := New(func() []int32 {
+		wake := loop.NewWake()
+		a := New(wake, func() []int32 {
 			looked.Add(1)
 			return *listed.Load()
 		}, nil, func() {})
@@ -112,13 +115,13 @@ func TestIdle(t *testing.T) {
 			t.Errorf("looked for ports %d times in ten idle times, want 10", n)
 		}
 		listed.Store(&[]int32{port})
-		a.Changed()
+		wake.Signal()
 		synctest.Wait()
 		if !a.Ready(port) {
 			t.Error("a new port was not asked at once")
 		}
 		for range 100 {
-			a.Changed()
+			wake.Signal()
 			<-time.After(every / 50)
 		}
 		synctest.Wait()
@@ -151,12 +154,12 @@ func TestLoopback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ready, err := New(nil, none, nil).ask(t.Context(), int32(port))
+		ready, err := New(nil, nil, none, nil).ask(t.Context(), int32(port))
 		if ready != want.ready || (err != nil) != want.fails {
 			t.Errorf("%d: ready %t, %v", status, ready, err)
 		}
 		server.Close()
-		if _, err := New(nil, none, nil).ask(t.Context(), int32(port)); err == nil {
+		if _, err := New(nil, nil, none, nil).ask(t.Context(), int32(port)); err == nil {
 			t.Errorf("%d: a port where nobody listens is no error", status)
 		}
 	}
@@ -178,11 +181,11 @@ func TestPrimaryAddressAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ready, err := New(nil, func() []netip.Addr { return []netip.Addr{primary} }, nil).ask(t.Context(), int32(at.Port()))
+	ready, err := New(nil, nil, func() []netip.Addr { return []netip.Addr{primary} }, nil).ask(t.Context(), int32(at.Port()))
 	if !ready || err != nil {
 		t.Errorf("ready %t, %v; want what is answered at the Node's address", ready, err)
 	}
-	if _, err := New(nil, none, nil).ask(t.Context(), int32(at.Port())); err == nil {
+	if _, err := New(nil, nil, none, nil).ask(t.Context(), int32(at.Port())); err == nil {
 		t.Error("somebody listens on the loopback interface, so this test proves nothing")
 	}
 }

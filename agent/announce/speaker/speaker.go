@@ -5,6 +5,7 @@
 package speaker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,6 +75,9 @@ type Config struct {
 	Tell func(Event)
 	// Clock returns the time of the core; see boottime.Now.
 	Clock func() time.Duration
+	// Signals says that Network or Facts may return something else now, as Changed does; nil for one that only the Herald
+	// knows.
+	Signals loop.Wake
 }
 
 // Event is something to tell.
@@ -118,7 +122,7 @@ func New(c Config) *Speaker {
 	if c.Tell == nil {
 		c.Tell = func(Event) {}
 	}
-	return &Speaker{Config: c, wake: loop.NewWake(), past: heartbeat.Counters{Heard: map[heartbeat.Drop]uint64{}}}
+	return &Speaker{Config: c, wake: cmp.Or(c.Signals, loop.NewWake()), past: heartbeat.Counters{Heard: map[heartbeat.Drop]uint64{}}}
 }
 
 // Changed says that Network or Facts may return something else now. It does not block.

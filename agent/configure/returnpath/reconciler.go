@@ -3,6 +3,7 @@
 package returnpath
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,6 +92,8 @@ type Config struct {
 	Tell func(Notice)
 	// SysctlRoot is the directory of the kernel's settings; empty means /proc/sys.
 	SysctlRoot string
+	// Signals asks for a look soon, as Wake does; nil for one that only the Keeper knows.
+	Signals loop.Wake
 }
 
 // Reconciler makes and keeps the way of replies.
@@ -130,7 +133,7 @@ func New(config Config) *Reconciler {
 	if config.Tell == nil {
 		config.Tell = func(Notice) {}
 	}
-	return &Reconciler{config: config, machine: machine{config.Journal, config.SysctlRoot}, wake: loop.NewWake()}
+	return &Reconciler{config: config, machine: machine{config.Journal, config.SysctlRoot}, wake: cmp.Or(config.Signals, loop.NewWake())}
 }
 
 // Wake asks for a look soon, because what to expect may have changed.

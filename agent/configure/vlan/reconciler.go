@@ -1,6 +1,7 @@
 package vlan
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -41,6 +42,8 @@ type Config struct {
 	Hindrance func() string
 	// Tell receives what happened; it must not block.
 	Tell func(Event)
+	// Signals asks for a look soon, as Wake does; nil for one that only the Keeper knows.
+	Signals loop.Wake
 }
 
 // Reconciler makes and keeps the VLAN interface.
@@ -73,7 +76,7 @@ func New(config Config) *Reconciler {
 	if config.Hindrance == nil {
 		config.Hindrance = func() string { return "" }
 	}
-	return &Reconciler{Config: config, wake: loop.NewWake()}
+	return &Reconciler{Config: config, wake: cmp.Or(config.Signals, loop.NewWake())}
 }
 
 // Wake asks for a look soon.

@@ -58,7 +58,7 @@ type Examiner struct {
 func New(config Config) *Examiner {
 	e := &Examiner{Config: config}
 	if config.Client != nil {
-		e.elections = kubevip.NewReader(config.Client.CoordinationV1(), config.KubeVIPNamespace, config.Node)
+		e.elections = kubevip.NewReader(config.Client.CoordinationV1(), config.KubeVIPNamespace, config.Node, nil)
 	}
 	return e
 }

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -48,6 +49,8 @@ type Config struct {
 	Interval time.Duration
 	// Tell receives each sample; it must not block.
 	Tell func(Sample)
+	// Signals asks for a sample soon, as Changed does; nil for one that only the Monitor knows.
+	Signals loop.Wake
 }
 
 // Sampler takes samples.
@@ -60,7 +63,7 @@ type Sampler struct {
 
 // New returns a monitor; it starts nothing.
 func New(config Config) *Sampler {
-	return &Sampler{Config: config, wake: loop.NewWake(), damper: NewDampener()}
+	return &Sampler{Config: config, wake: cmp.Or(config.Signals, loop.NewWake()), damper: NewDampener()}
 }
 
 // Changed asks for a sample soon, because something to be judged, or to judge by, has changed.

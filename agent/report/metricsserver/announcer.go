@@ -55,11 +55,11 @@ func announcerDescs() []*prometheus.Desc {
 	return []*prometheus.Desc{viewDesc, membersDesc, announcedDesc, sinceDesc, movesDesc, viewFailuresDesc, beatsSentDesc, beatsHeardDesc, requestsDesc, announcementsDesc}
 }
 
-func (m *Metrics) collectAnnouncer(out chan<- prometheus.Metric) {
-	if m.sources.Announcer == nil {
+func (s Sources) collectAnnouncer(out chan<- prometheus.Metric) {
+	if s.Announcer == nil {
 		return
 	}
-	a := m.sources.Announcer()
+	a := s.Announcer()
 	if !a.Running {
 		return
 	}

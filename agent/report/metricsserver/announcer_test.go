@@ -16,9 +16,9 @@ func TestMetricsOfTheAnnouncer(t *testing.T) {
 		Took: 4, Gave: 2, APIFailures: 1, Sent: 90, Heard: map[string]uint64{"taken": 180}, Requests: map[string]uint64{"answered": 8}, Announced: 5,
 	}
 	m := NewMetrics("v1", "srv-a")
-	m.Ask(Sources{Announcer: func() Announcer { return figures }})
+	sources := Sources{Announcer: func() Announcer { return figures }}
 	written := func() string {
-		_, body := get(t, NewServer("", m, NewHealth(time.Minute, time.Now())), "/metrics")
+		_, body := get(t, NewServer("", m, sources, NewHealth(time.Minute, time.Now())), "/metrics")
 		return body
 	}
 	if body := written(); strings.Contains(body, "announcer") || strings.Contains(body, "announced") {

@@ -11,9 +11,14 @@ import (
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{
-		checkDesc, gatewayDesc, addressesDesc, lastSampleDesc, infoDesc, packetsDesc, probesDesc, machinesDesc, mismatchDesc, managedDesc, repairsDesc,
-	} {
+	for _, desc := range []*prometheus.Desc{checkDesc, gatewayDesc, addressesDesc, lastSampleDesc, infoDesc} {
+		out <- desc
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (s Sources) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{packetsDesc, probesDesc, machinesDesc, mismatchDesc, managedDesc, repairsDesc} {
 		out <- desc
 	}
 	for _, desc := range announcerDescs() {
@@ -22,11 +27,10 @@ func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (m *Metrics) Collect(out chan<- prometheus.Metric) {
-	m.collectNode(out)
-	m.collectWire(out)
-	m.collectManaged(out)
-	m.collectAnnouncer(out)
+func (s Sources) Collect(out chan<- prometheus.Metric) {
+	s.collectWire(out)
+	s.collectManaged(out)
+	s.collectAnnouncer(out)
 }
 
 func gauge(out chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
@@ -37,7 +41,8 @@ func counter(out chan<- prometheus.Metric, desc *prometheus.Desc, value float64,
 	out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
 }
 
-func (m *Metrics) collectNode(out chan<- prometheus.Metric) {
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	gauge(out, infoDesc, 1, m.version, m.node, m.identity.server, m.identity.network, m.identity.vlanInterface)
@@ -68,17 +73,17 @@ func collectCheck(out chan<- prometheus.Metric, f check.Finding) {
 	}
 }
 
-func (m *Metrics) collectWire(out chan<- prometheus.Metric) {
-	if m.sources.ARP != nil {
-		packets := m.sources.ARP()
+func (s Sources) collectWire(out chan<- prometheus.Metric) {
+	if s.ARP != nil {
+		packets := s.ARP()
 		counter(out, packetsDesc, float64(packets.Heard), "heard")
 		counter(out, packetsDesc, float64(packets.Sent), "sent")
 		counter(out, packetsDesc, float64(packets.Dropped), "dropped")
 	}
-	if m.sources.Addresses == nil {
+	if s.Addresses == nil {
 		return
 	}
-	figures := m.sources.Addresses()
+	figures := s.Addresses()
 	counter(out, probesDesc, float64(figures.Asked))
 	told := map[[2]string]bool{}
 	for _, a := range figures.Addresses {
@@ -96,11 +101,11 @@ func (m *Metrics) collectWire(out chan<- prometheus.Metric) {
 	}
 }
 
-func (m *Metrics) collectManaged(out chan<- prometheus.Metric) {
-	if m.sources.Managed == nil {
+func (s Sources) collectManaged(out chan<- prometheus.Metric) {
+	if s.Managed == nil {
 		return
 	}
-	for _, each := range m.sources.Managed() {
+	for _, each := range s.Managed() {
 		well := 0.0
 		if each.Healthy {
 			well = 1

@@ -23,7 +23,6 @@ type Metrics struct {
 	version, node string
 	writes        *prometheus.CounterVec
 	renewals      *prometheus.CounterVec
-	sources       Sources
 
 	mu        sync.Mutex
 	sampledAt time.Time
@@ -54,7 +53,7 @@ type Managed struct {
 	Repairs int
 }
 
-// Sources are asked when somebody collects the metrics. Each may be nil, and then its metrics are absent.
+// Sources are asked when metrics are collected. Each may be nil, and then its metrics are absent.
 type Sources struct {
 	// ARP returns how many packets were heard and sent.
 	ARP func() arp.Counters
@@ -110,9 +109,6 @@ func NewMetrics(version, nodeName string) *Metrics {
 	m.registry.MustRegister(m, m.writes, m.renewals, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
-
-// Ask sets what is asked when somebody collects the metrics. It is to be called before anything runs.
-func (m *Metrics) Ask(s Sources) { m.sources = s }
 
 // Gatherer is where the metrics are collected from.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
@@ -74,9 +75,11 @@ type Server struct {
 }
 
 // NewServer returns a server for address ("127.0.0.1:0" takes any free port; empty serves nothing). It starts nothing.
-func NewServer(address string, metrics *Metrics, health *Health) *Server {
+func NewServer(address string, metrics *Metrics, sources Sources, health *Health) *Server {
+	asked := prometheus.NewRegistry()
+	asked.MustRegister(sources)
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: scrapeLimit}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{metrics.registry, asked}, promhttp.HandlerOpts{MaxRequestsInFlight: scrapeLimit}))
 	mux.Handle("GET /healthz", probe(func() error { return health.Alive(time.Now()) }))
 	mux.Handle("GET /readyz", probe(health.Ready))
 	return &Server{address: address, handler: mux}

@@ -30,7 +30,7 @@ func get(t *testing.T, s *Server, path string) (int, string) {
 func TestHealth(t *testing.T) {
 	start := time.Now().Add(-2 * time.Minute)
 	h := NewHealth(time.Minute, start)
-	s := NewServer("", NewMetrics("v1", "srv-a"), h)
+	s := NewServer("", NewMetrics("v1", "srv-a"), Sources{}, h)
 	if code, body := get(t, s, "/healthz"); code != http.StatusServiceUnavailable {
 		t.Errorf("/healthz is %d %q two minutes after the start without a sample", code, body)
 	}
@@ -48,9 +48,9 @@ func TestHealth(t *testing.T) {
 }
 
 // expect compares the metrics of the agent's own with lines, comments left out.
-func expect(t *testing.T, m *Metrics, lines ...string) {
+func expect(t *testing.T, m *Metrics, sources Sources, lines ...string) {
 	t.Helper()
-	_, body := get(t, NewServer("", m, NewHealth(time.Minute, time.Now())), "/metrics")
+	_, body := get(t, NewServer("", m, sources, NewHealth(time.Minute, time.Now())), "/metrics")
 	var got []string
 	for line := range strings.Lines(body) {
 		if strings.HasPrefix(line, "phoenixnap_") {
@@ -70,7 +70,7 @@ func TestMetrics(t *testing.T) {
 		`phoenixnap_agent_node_writes_total{result="ok"} 0`, `phoenixnap_agent_node_writes_total{result="error"} 0`,
 		`phoenixnap_agent_lease_renewals_total{result="ok"} 0`, `phoenixnap_agent_lease_renewals_total{result="error"} 0`,
 	}
-	expect(t, m, append([]string{`phoenixnap_agent_info{interface="",network_id="",node="srv-a",server_id="",version="v1"} 1`}, counts...)...)
+	expect(t, m, Sources{}, append([]string{`phoenixnap_agent_info{interface="",network_id="",node="srv-a",server_id="",version="v1"} 1`}, counts...)...)
 
 	gateway := netip.MustParseAddr("192.0.2.1")
 	expected := check.Expected{Network: contract.NodeNetwork{NetworkID: "n1", Blocks: []contract.NetworkBlock{{Gateway: gateway}}}}
@@ -94,7 +94,7 @@ func TestMetrics(t *testing.T) {
 	counts = append(counts, checkSeries("PN103", "error", "fail")...)
 	counts = append(counts, checkSeries("PN105", "warning", "warn")...)
 	counts = append(counts, checkSeries("PN201", "error", "skip")...)
-	expect(t, m, append([]string{
+	expect(t, m, Sources{}, append([]string{
 		`phoenixnap_agent_gateway_arp_seconds{gateway="192.0.2.1"} 0.002`, `phoenixnap_agent_last_sample_timestamp_seconds 1.7e+09`,
 		`phoenixnap_agent_addresses{id="PN601",reason="Answered"} 2`, `phoenixnap_agent_addresses{id="PN601",reason="NoAnswer"} 1`,
 	}, counts...)...)
@@ -103,7 +103,7 @@ func TestMetrics(t *testing.T) {
 	expected.Network.ServerID = "s1"
 	m.Sample(report, check.Snapshot{}, expected, time.Unix(1700000010, 0))
 	m.Addresses(nil)
-	expect(t, m, append([]string{`phoenixnap_agent_last_sample_timestamp_seconds 1.70000001e+09`}, counts...)...)
+	expect(t, m, Sources{}, append([]string{`phoenixnap_agent_last_sample_timestamp_seconds 1.70000001e+09`}, counts...)...)
 }
 
 // checkSeries is the state set of a check.
@@ -126,13 +126,13 @@ func TestMetricsOfSources(t *testing.T) {
 		{Address: address, Service: "a/b", Machines: 1}, {Address: address, Service: "a/c", Machines: 2},
 		{Address: address, Service: "a/d", Machines: 1, Mismatch: 90 * time.Second},
 	}}
-	m.Ask(Sources{
+	sources := Sources{
 		ARP:       func() arp.Counters { return arp.Counters{Heard: 5, Sent: 6, Dropped: 1} },
 		Addresses: func() vip.Figures { return figures },
 		Managed: func() []Managed {
 			return []Managed{{Kind: "vlan", Interface: "bond0.100", Healthy: true, Repairs: 3}, {Kind: "return-path"}}
 		},
-	})
+	}
 	usual := []string{
 		`phoenixnap_agent_node_writes_total{result="ok"} 0`, `phoenixnap_agent_node_writes_total{result="error"} 0`,
 		`phoenixnap_agent_lease_renewals_total{result="ok"} 0`, `phoenixnap_agent_lease_renewals_total{result="error"} 0`,
@@ -142,7 +142,7 @@ func TestMetricsOfSources(t *testing.T) {
 		`phoenixnap_agent_managed{interface="bond0.100",kind="vlan"} 1`, `phoenixnap_agent_managed{interface="",kind="return-path"} 0`,
 		`phoenixnap_agent_managed_repairs_total{kind="vlan"} 3`, `phoenixnap_agent_managed_repairs_total{kind="return-path"} 0`,
 	}
-	expect(t, m, append([]string{
+	expect(t, m, sources, append([]string{
 		`phoenixnap_agent_address_machines{address="203.0.113.5",service="a/c"} 2`,
 		`phoenixnap_agent_address_mismatch_seconds_total{address="203.0.113.5",service="a/d"} 90`,
 	}, usual...)...)
@@ -152,7 +152,7 @@ func TestMetricsOfSources(t *testing.T) {
 		address = address.Next()
 		figures.Addresses = append(figures.Addresses, vip.AddressFigures{Address: address, Machines: 2}, vip.AddressFigures{Address: address, Machines: 2})
 	}
-	_, body := get(t, NewServer("", m, NewHealth(time.Minute, time.Now())), "/metrics")
+	_, body := get(t, NewServer("", m, sources, NewHealth(time.Minute, time.Now())), "/metrics")
 	if n := strings.Count(body, "phoenixnap_agent_address_machines{"); n != addressLimit {
 		t.Errorf("%d addresses have series, want %d at most", n, addressLimit)
 	}
@@ -162,11 +162,11 @@ func TestServerEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	for _, address := range []string{"127.0.0.1:0", ""} {
-		if err := NewServer(address, NewMetrics("v1", "srv-a"), NewHealth(time.Minute, time.Now())).Run(ctx); err != nil {
+		if err := NewServer(address, NewMetrics("v1", "srv-a"), Sources{}, NewHealth(time.Minute, time.Now())).Run(ctx); err != nil {
 			t.Errorf("serving %q ended with %v, want nil", address, err)
 		}
 	}
-	if err := NewServer("192.0.2.1:1", NewMetrics("v1", "srv-a"), NewHealth(time.Minute, time.Now())).Run(t.Context()); err == nil ||
+	if err := NewServer("192.0.2.1:1", NewMetrics("v1", "srv-a"), Sources{}, NewHealth(time.Minute, time.Now())).Run(t.Context()); err == nil ||
 		!strings.Contains(err.Error(), "--metrics-bind-address") {
 		t.Errorf("an address that is not ours gave %v, want an error that names the flag", err)
 	}

@@ -49,17 +49,15 @@ type Config struct {
 	Publisher Publisher
 	// Services returns the Services of the cluster; known is false before they were listed.
 	Services func() (services []*corev1.Service, known bool)
-	// Answers returns the addresses that the agent itself answers for at the moment, sorted; nil where it announces none.
-	Answers func() []netip.Addr
-	Metrics Metrics
-	Health  Health
+	Metrics  Metrics
+	Health   Health
+	// OnExpectation is called when what to expect may have changed, OnSample after each sample. They must not block.
+	OnExpectation, OnSample func()
 }
 
 // NodeState holds the Node's latest state and the latest sample.
 type NodeState struct {
 	Config
-	onExpectation func()
-	onSample      func()
 
 	mu          sync.Mutex
 	annotations map[string]string
@@ -68,15 +66,7 @@ type NodeState struct {
 }
 
 // New returns a station.
-func New(config Config) *NodeState {
-	return &NodeState{Config: config, onExpectation: func() {}, onSample: func() {}}
-}
-
-// OnExpectation sets what is called when what to expect may have changed. It is to be called before anything runs.
-func (s *NodeState) OnExpectation(changed func()) { s.onExpectation = changed }
-
-// OnSample sets what is called after each sample. It is to be called before anything runs.
-func (s *NodeState) OnSample(sampled func()) { s.onSample = sampled }
+func New(config Config) *NodeState { return &NodeState{Config: config} }
 
 // ObserveNode takes a version of the Node, nil when it was deleted.
 func (s *NodeState) ObserveNode(node *corev1.Node) {
@@ -92,7 +82,7 @@ func (s *NodeState) ObserveNode(node *corev1.Node) {
 	s.annotations, s.addresses = annotations, addresses
 	s.mu.Unlock()
 	if changed {
-		s.onExpectation()
+		s.OnExpectation()
 	}
 }
 
@@ -157,7 +147,7 @@ func (s *NodeState) Sample(sample sampler.Sample) {
 	if virtual, known := s.virtual(); known {
 		s.identify(identity.Of(sample.Snapshot, sample.Report, virtual))
 	}
-	s.onSample()
+	s.OnSample()
 }
 
 // VLANInterface is the name of the interface on the public network; empty while there is none.
@@ -226,7 +216,8 @@ func statusOf(status check.Status) corev1.ConditionStatus {
 	}
 }
 
-// View returns what the announcement watcher needs; known is false before the first sample.
+// View returns what the announcement watcher needs, without the addresses that the agent itself answers for; known is false
+// before the first sample.
 func (s *NodeState) View() (view vip.View, known bool) {
 	s.mu.Lock()
 	sample := s.sample
@@ -235,12 +226,8 @@ func (s *NodeState) View() (view vip.View, known bool) {
 		return vip.View{}, false
 	}
 	verdict := sample.Report.Verdict()
-	view = vip.View{
+	return vip.View{
 		Ready: verdict.Status == check.OK, Why: verdict.Reason,
 		Report: sample.Report, Snapshot: sample.Snapshot, Expected: sample.Expected, Announcer: sample.Expected.Network.Announcer,
-	}
-	if s.Answers != nil {
-		view.Answers = s.Answers()
-	}
-	return view, true
+	}, true
 }

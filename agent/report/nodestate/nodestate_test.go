@@ -24,6 +24,7 @@ type board struct {
 	conditions  map[corev1.NodeConditionType]conditions.Condition
 	annotations map[string]string
 	ready       bool
+	sampled     int
 }
 
 func (b *board) Observe(node *corev1.Node)                                      { b.node = node }
@@ -37,10 +38,10 @@ func (b *board) SetReady()                                                      
 // newStation returns a station whose Services the test may set, and counts changes of the expectation.
 func newStation(services *[]*corev1.Service) (s *NodeState, b *board, changes *int) {
 	b = &board{conditions: map[corev1.NodeConditionType]conditions.Condition{}, annotations: map[string]string{}}
-	s = New(Config{Publisher: b, Metrics: b, Health: b, Uplink: "bond7",
-		Services: func() ([]*corev1.Service, bool) { return *services, *services != nil }})
 	changes = new(int)
-	s.OnExpectation(func() { *changes++ })
+	s = New(Config{Publisher: b, Metrics: b, Health: b, Uplink: "bond7",
+		Services:      func() ([]*corev1.Service, bool) { return *services, *services != nil },
+		OnExpectation: func() { *changes++ }, OnSample: func() { b.sampled++ }})
 	return s, b, changes
 }
 
@@ -149,8 +150,6 @@ func TestOnlyTheNetworkChangesTheExpectation(t *testing.T) {
 // reported.
 func TestReportedAddresses(t *testing.T) {
 	s, b, _ := newStation(&[]*corev1.Service{})
-	sampled := 0
-	s.OnSample(func() { sampled++ })
 	if _, known := s.ReportedBefore(); known || s.VLANInterface() != "" {
 		t.Error("something is known before the Node and a sample were seen")
 	}
@@ -167,7 +166,7 @@ func TestReportedAddresses(t *testing.T) {
 	if got, known := s.ReportedBefore(); !known || len(got) != 0 {
 		t.Errorf("a report that cannot be read is read as %v, %t", got, known)
 	}
-	if sampled != 1 || s.VLANInterface() != "bond0.100" {
-		t.Errorf("%d samples told, interface %q", sampled, s.VLANInterface())
+	if b.sampled != 1 || s.VLANInterface() != "bond0.100" {
+		t.Errorf("%d samples told, interface %q", b.sampled, s.VLANInterface())
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -15,31 +14,34 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Watcher follows one Node and all Services of the type LoadBalancer. It keeps only what the agent reads of them.
-type Watcher struct {
+// NodeWatcher follows one Node. It keeps only what the agent reads of it.
+type NodeWatcher struct {
 	name     string
-	nodes    cache.SharedIndexInformer
-	services cache.SharedIndexInformer
+	informer cache.SharedIndexInformer
 	onNode   func(*corev1.Node)
-	// onServices is called when a Service came, went or changed.
-	onServices func()
 }
 
-// New returns a watcher of the Node of that name. onNode is called with each version of the Node, and with nil when it
-// is deleted; it must not block. New starts nothing.
-func New(client kubernetes.Interface, name string, onNode func(*corev1.Node)) *Watcher {
-	nodes, services := client.CoreV1().Nodes(), client.CoreV1().Services(metav1.NamespaceAll)
-	return &Watcher{
-		name:       name,
-		nodes:      informer(client, fields.OneTermEqualSelector(metav1.ObjectNameField, name), &corev1.Node{}, listing(nodes.List), nodes.Watch),
-		services:   informer(client, fields.OneTermEqualSelector("spec.type", string(corev1.ServiceTypeLoadBalancer)), &corev1.Service{}, listing(services.List), services.Watch),
-		onNode:     onNode,
-		onServices: func() {},
-	}
+// NewNodeWatcher returns a watcher of the Node of that name. onNode is called with each version of the Node, and with nil
+// when it is deleted; it must not block. NewNodeWatcher starts nothing.
+func NewNodeWatcher(client kubernetes.Interface, name string, onNode func(*corev1.Node)) *NodeWatcher {
+	nodes := client.CoreV1().Nodes()
+	own := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
+	return &NodeWatcher{name: name, informer: informer(client, own, &corev1.Node{}, listing(nodes.List), nodes.Watch), onNode: onNode}
 }
 
-// OnServices sets what is called when a Service came, went or changed; it must not block. It is to be set before Run.
-func (w *Watcher) OnServices(changed func()) { w.onServices = changed }
+// ServiceWatcher follows all Services of the type LoadBalancer. It keeps only what the agent reads of them.
+type ServiceWatcher struct {
+	informer cache.SharedIndexInformer
+	onChange func()
+}
+
+// NewServiceWatcher returns a watcher of Services. onChange is called when one came, went or changed; it must not block.
+// NewServiceWatcher starts nothing.
+func NewServiceWatcher(client kubernetes.Interface, onChange func()) *ServiceWatcher {
+	services := client.CoreV1().Services(metav1.NamespaceAll)
+	balanced := fields.OneTermEqualSelector("spec.type", string(corev1.ServiceTypeLoadBalancer))
+	return &ServiceWatcher{informer: informer(client, balanced, &corev1.Service{}, listing(services.List), services.Watch), onChange: onChange}
+}
 
 type list func(context.Context, metav1.ListOptions) (runtime.Object, error)
 
@@ -67,27 +69,8 @@ func informer(client any, selector fields.Selector, example runtime.Object, list
 }
 
 // Run watches until ctx ends. An API server that cannot be reached is tried again and again.
-func (w *Watcher) Run(ctx context.Context) error {
-	if err := w.register(); err != nil {
-		return err
-	}
-	var group errgroup.Group
-	for _, informer := range []cache.SharedIndexInformer{w.nodes, w.services} {
-		group.Go(func() error {
-			informer.RunWithContext(ctx)
-			return nil
-		})
-	}
-	return group.Wait()
-}
-
-func (w *Watcher) register() error {
-	for _, informer := range []cache.SharedIndexInformer{w.nodes, w.services} {
-		if err := informer.SetTransform(strip); err != nil {
-			return fmt.Errorf("watch Node %s and Services: %w", w.name, err)
-		}
-	}
-	_, err := w.nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+func (w *NodeWatcher) Run(ctx context.Context) error {
+	err := run(ctx, w.informer, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { w.observe(object) },
 		UpdateFunc: func(_, object any) { w.observe(object) },
 		DeleteFunc: func(any) { w.onNode(nil) },
@@ -95,10 +78,15 @@ func (w *Watcher) register() error {
 	if err != nil {
 		return fmt.Errorf("watch Node %s: %w", w.name, err)
 	}
-	_, err = w.services.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { w.onServices() },
-		UpdateFunc: func(any, any) { w.onServices() },
-		DeleteFunc: func(any) { w.onServices() },
+	return nil
+}
+
+// Run watches until ctx ends. An API server that cannot be reached is tried again and again.
+func (w *ServiceWatcher) Run(ctx context.Context) error {
+	err := run(ctx, w.informer, cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { w.onChange() },
+		UpdateFunc: func(any, any) { w.onChange() },
+		DeleteFunc: func(any) { w.onChange() },
 	})
 	if err != nil {
 		return fmt.Errorf("watch Services: %w", err)
@@ -106,15 +94,26 @@ func (w *Watcher) register() error {
 	return nil
 }
 
-func (w *Watcher) observe(object any) {
+func run(ctx context.Context, informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
+	if err := informer.SetTransform(strip); err != nil {
+		return err
+	}
+	if _, err := informer.AddEventHandler(handler); err != nil {
+		return err
+	}
+	informer.RunWithContext(ctx)
+	return nil
+}
+
+func (w *NodeWatcher) observe(object any) {
 	if node, isNode := object.(*corev1.Node); isNode && node.Name == w.name {
 		w.onNode(node)
 	}
 }
 
 // Node returns the Node as last seen, nil while it is unknown. It must not be changed.
-func (w *Watcher) Node() *corev1.Node {
-	object, known, err := w.nodes.GetStore().GetByKey(w.name)
+func (w *NodeWatcher) Node() *corev1.Node {
+	object, known, err := w.informer.GetStore().GetByKey(w.name)
 	if err != nil || !known {
 		return nil
 	}
@@ -124,11 +123,11 @@ func (w *Watcher) Node() *corev1.Node {
 
 // Services returns the Services of the type LoadBalancer as last seen; known is false while they have not been listed yet.
 // They must not be changed.
-func (w *Watcher) Services() (services []*corev1.Service, known bool) {
-	if !w.services.HasSynced() {
+func (w *ServiceWatcher) Services() (services []*corev1.Service, known bool) {
+	if !w.informer.HasSynced() {
 		return nil, false
 	}
-	for _, object := range w.services.GetStore().List() {
+	for _, object := range w.informer.GetStore().List() {
 		if service, isService := object.(*corev1.Service); isService {
 			services = append(services, service)
 		}

@@ -24,10 +24,11 @@ var cp *controlplane.ControlPlane
 
 func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &cp)) }
 
-// lookout is a watcher at work on a real API server.
+// lookout is both watchers at work on a real API server.
 type lookout struct {
 	*testing.T
-	*Watcher
+	*NodeWatcher
+	*ServiceWatcher
 	client kubernetes.Interface
 
 	mu        sync.Mutex
@@ -42,7 +43,7 @@ func watchNode(t *testing.T, name string) *lookout {
 		t.Fatal(err)
 	}
 	l := &lookout{T: t, client: client}
-	l.Watcher = New(client, name, func(node *corev1.Node) {
+	l.NodeWatcher = NewNodeWatcher(client, name, func(node *corev1.Node) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if node == nil {
@@ -51,18 +52,21 @@ func watchNode(t *testing.T, name string) *lookout {
 		}
 		l.sightings = append(l.sightings, node.Name+" "+string(node.UID))
 	})
-	l.OnServices(func() {
+	l.ServiceWatcher = NewServiceWatcher(client, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.changes++
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- l.Watcher.Run(ctx) }()
+	done := make(chan error, 2)
+	go func() { done <- l.NodeWatcher.Run(ctx) }()
+	go func() { done <- l.ServiceWatcher.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run returned %v after its context ended, want nil", err)
+		for range cap(done) {
+			if err := <-done; err != nil {
+				t.Errorf("Run returned %v after its context ended, want nil", err)
+			}
 		}
 	})
 	return l

@@ -117,7 +117,7 @@ func TestStandings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newElection(t)
-				r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
+				r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
 				for i, l := range looks {
 					if l.holder != "-" {
 						e.renew("shop", "kubevip-web", l.holder)
@@ -151,7 +151,7 @@ func TestEitherElection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newElection(t)
-				r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
+				r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
 				var got Lease
 				for i := range 3 {
 					for at, holder := range map[[2]string]string{{"shop", "kubevip-web"}: tc.own, {"kube-system", GlobalLease}: tc.global} {
@@ -176,7 +176,7 @@ func TestReadsRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
 		e.renew("shop", "kubevip-web", "srv-a")
-		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
+		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
 		for range 1000 {
 			r.Look(t.Context(), web(nil))
 			time.Sleep(time.Second)
@@ -218,7 +218,7 @@ func TestEvidence(t *testing.T) {
 				e := newElection(t)
 				e.ahead = 0
 				e.renewer = "srv-a"
-				r := NewReader(e.CoordinationV1(), "kube-system", tc.node)
+				r := NewReader(e.CoordinationV1(), "kube-system", tc.node, nil)
 				stop := e.start(r)
 				defer stop()
 				r.Of(web(nil), time.Time{})
@@ -243,7 +243,7 @@ func TestEvidenceWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
 		e.renewer = "srv-a"
-		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
+		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
 		stop := e.start(r)
 		defer stop()
 		for range 10 * 60 {
@@ -260,7 +260,7 @@ func TestEvidenceWithoutEnd(t *testing.T) {
 func TestTwoElections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
-		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
+		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
 		var got Lease
 		for range 20 {
 			e.renew("shop", "kubevip-web", "srv-a")
@@ -279,7 +279,7 @@ func TestAFailureIsNotAbsence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
 		e.renew("shop", "kubevip-web", "srv-a")
-		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
+		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
 		r.Look(t.Context(), web(nil))
 		time.Sleep(Pause)
 		e.fails = errors.New("connection refused")
@@ -308,10 +308,9 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
 		e.renew("shop", "kubevip-web", "srv-a")
-		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
-		ctx, cancel := context.WithCancel(t.Context())
 		news := 0
-		r.OnRead(func() { news++ })
+		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", func() { news++ })
+		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()
 		synctest.Wait() // until it waits: it may otherwise start between the questions for the one Lease and the other
@@ -339,7 +338,7 @@ func TestRun(t *testing.T) {
 func TestForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
-		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x")
+		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
 		r.Look(t.Context(), web(nil))
 		time.Sleep(memory + time.Second)
 		other := web(nil)

@@ -39,16 +39,17 @@ type Reader struct {
 }
 
 // NewReader returns a reader; it starts nothing. namespace is where kube-vip runs: its Lease for all Services is there. node
-// is the name of this node, whose clock is ours; it may be empty.
-func NewReader(leases coordinationclient.LeasesGetter, namespace, node string) *Reader {
+// is the name of this node, whose clock is ours; it may be empty. onRead is called after Run has read Leases; it must not
+// block, and may be nil.
+func NewReader(leases coordinationclient.LeasesGetter, namespace, node string, onRead func()) *Reader {
+	if onRead == nil {
+		onRead = func() {}
+	}
 	return &Reader{
 		leases: leases, namespace: namespace, node: strings.ToLower(node),
-		onRead: func() {}, wake: loop.NewWake(), records: map[string]*record{},
+		onRead: onRead, wake: loop.NewWake(), records: map[string]*record{},
 	}
 }
-
-// OnRead sets what is called after Leases were read. It is to be called before Run.
-func (r *Reader) OnRead(read func()) { r.onRead = read }
 
 // Run reads what Of was asked for, until ctx ends. An API server that does not answer holds nobody up but Run.
 func (r *Reader) Run(ctx context.Context) error {

@@ -67,13 +67,10 @@ type inquiry struct {
 	thorough bool
 }
 
-// NewMACTable returns a roster; it starts nothing.
-func NewMACTable(nodes typedcorev1.NodeInterface) *MACTable {
-	return &MACTable{nodes: nodes, onNews: func() {}, wake: loop.NewWake(), names: map[string]named{}, wanted: map[string]inquiry{}}
+// NewMACTable returns a roster; it starts nothing. onNews is called after something was looked up; it must not block.
+func NewMACTable(nodes typedcorev1.NodeInterface, onNews func()) *MACTable {
+	return &MACTable{nodes: nodes, onNews: onNews, wake: loop.NewWake(), names: map[string]named{}, wanted: map[string]inquiry{}}
 }
-
-// OnNews sets what is called after something was looked up. It is to be called before Run.
-func (r *MACTable) OnNews(news func()) { r.onNews = news }
 
 // Of returns the name of the Node to which a hardware address belongs; empty and known when it belongs to none. What is
 // not known is looked up by Run: among the likely Nodes and, if it is to be thorough, among all.

@@ -46,9 +46,8 @@ func TestRoster(t *testing.T) {
 				broken := identified("srv-d")
 				broken.Annotations[contract.NodeReportedIdentity] = "{"
 				client := fake.NewClientset(identified("srv-a", macA), identified("srv-b", macB), identified("srv-c"), broken)
-				r := NewMACTable(client.CoreV1().Nodes())
 				news := 0
-				r.OnNews(func() { news++ })
+				r := NewMACTable(client.CoreV1().Nodes(), func() { news++ })
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { done <- r.Run(ctx) }()
@@ -90,7 +89,7 @@ func TestRosterIsNotSure(t *testing.T) {
 		client.PrependReactor("*", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return failing, nil, errors.New("connection refused")
 		})
-		r := NewMACTable(client.CoreV1().Nodes())
+		r := NewMACTable(client.CoreV1().Nodes(), func() {})
 		r.Of(macA, false, "srv-a")
 		if err := r.Look(t.Context()); err == nil {
 			t.Error("a failure is no error")
@@ -109,7 +108,7 @@ func TestRosterIsNotSure(t *testing.T) {
 }
 
 func TestRosterForgets(t *testing.T) {
-	r := NewMACTable(fake.NewClientset().CoreV1().Nodes())
+	r := NewMACTable(fake.NewClientset().CoreV1().Nodes(), func() {})
 	for i := range 10 * maxNames {
 		r.Of(fmt.Sprintf("02:00:00:00:%02x:%02x", i/256, i%256), true)
 		if err := r.Look(t.Context()); err != nil {

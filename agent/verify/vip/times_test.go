@@ -37,8 +37,7 @@ func elect(t *testing.T, w *world, duration time.Duration) *elected {
 		if m.watcher == nil {
 			continue
 		}
-		reader := kubevip.NewReader(e.client.CoordinationV1(), "kube-system", m.name)
-		reader.OnRead(m.watcher.Wake)
+		reader := kubevip.NewReader(e.client.CoordinationV1(), "kube-system", m.name, m.watcher.Wake)
 		m.watcher.Elections = reader
 		w.others = append(w.others, reader.Run)
 	}

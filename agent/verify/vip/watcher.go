@@ -1,6 +1,7 @@
 package vip
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -69,6 +70,8 @@ type Config struct {
 	Tell   func([]check.Finding, check.Verdict)
 	Report func(contract.ReportedAddresses)
 	Event  func(Transition)
+	// Signals asks for a sample soon, as Wake does; nil for one that only the Watcher knows.
+	Signals loop.Wake
 }
 
 // Watcher watches the addresses of Services on the wire, in the kernel and in kube-vip's leases.
@@ -89,7 +92,7 @@ type Watcher struct {
 
 // New returns a watcher; it starts nothing.
 func New(c Config) *Watcher {
-	w := &Watcher{Config: c, wake: loop.NewWake(), standings: map[netip.Addr]*addressState{}}
+	w := &Watcher{Config: c, wake: cmp.Or(c.Signals, loop.NewWake()), standings: map[netip.Addr]*addressState{}}
 	w.ear = NewScheduler(w.Wake)
 	if w.Report == nil {
 		w.Report = func(contract.ReportedAddresses) {}

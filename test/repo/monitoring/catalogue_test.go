@@ -31,7 +31,7 @@ func exposed(t *testing.T) catalogue {
 	all := catalogue{"leader_election_master_status": {"name"}}
 	all.add(t, registered(t))
 	agent := metricsserver.NewMetrics("v0.0.0", "node-1")
-	all.add(t, describe(agent))
+	all.add(t, append(describe(agent), describe(metricsserver.Sources{})...))
 	families, err := agent.Gatherer().Gather()
 	if err != nil {
 		t.Fatal(err)
