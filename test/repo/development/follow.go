@@ -14,11 +14,10 @@ import (
 // parts are what a copy of the repository consists of.
 var parts = []string{"Makefile", "go.mod", "go.sum", "agent", "controller", "pkg", "deploy", "docs", "test"}
 
-// follow makes the changes of a walk-through in the repository at root, but not the one of the file that is left out, and
-// runs its commands. The last command is the test.
-func (w Walkthrough) follow(ctx context.Context, root, leftOut string) error {
+// follow makes the changes of a walk-through in the repository at root and runs its commands. The last one is the test.
+func (w Walkthrough) follow(ctx context.Context, root string) error {
 	for _, s := range w.steps {
-		if s.change != nil && s.change.file != leftOut {
+		if s.change != nil {
 			if err := s.change.apply(root); err != nil {
 				return fmt.Errorf("%s: %w", w.Title, err)
 			}
@@ -60,7 +59,7 @@ func Touched(ctx context.Context, root, title string) ([]string, error) {
 	if err := copyTree(root, elsewhere); err != nil {
 		return nil, err
 	}
-	if err := walkthroughs[at].follow(ctx, elsewhere, ""); err != nil {
+	if err := walkthroughs[at].follow(ctx, elsewhere); err != nil {
 		return nil, err
 	}
 	return differences(root, elsewhere)
