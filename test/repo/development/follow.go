@@ -51,18 +51,28 @@ func Touched(ctx context.Context, root, title string) ([]string, error) {
 	if at < 0 {
 		return nil, fmt.Errorf("%s has no section %q", Page, title)
 	}
-	elsewhere, err := os.MkdirTemp("", "walkthrough-")
-	if err != nil {
-		return nil, fmt.Errorf("copy the repository: %w", err)
-	}
+	elsewhere, err := workspace(root, title)
 	defer os.RemoveAll(elsewhere) //nolint:errcheck // the system clears what is left of it
-	if err := copyTree(root, elsewhere); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if err := walkthroughs[at].follow(ctx, elsewhere); err != nil {
 		return nil, err
 	}
 	return differences(root, elsewhere)
+}
+
+// workspace copies the repository to a temporary folder, which the caller removes also after an error. Its name is the same each
+// time, unless it is in use: Go's build cache knows packages by their folders.
+func workspace(root, title string) (string, error) {
+	path := filepath.Join(os.TempDir(), "walkthrough-"+strings.ReplaceAll(strings.ToLower(title), " ", "-"))
+	if os.Mkdir(path, 0o700) != nil {
+		var err error
+		if path, err = os.MkdirTemp("", "walkthrough-"); err != nil {
+			return path, fmt.Errorf("copy the repository: %w", err)
+		}
+	}
+	return path, copyTree(root, path)
 }
 
 func copyTree(from, to string) error {

@@ -1,6 +1,7 @@
 package development
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,8 +28,9 @@ func TestThePageIsFollowed(t *testing.T) {
 	for _, w := range walkthroughs {
 		t.Run(w.Title, func(t *testing.T) {
 			t.Parallel()
-			whole := t.TempDir()
-			if err := copyTree(root, whole); err != nil {
+			whole, err := workspace(root, w.Title)
+			t.Cleanup(func() { _ = os.RemoveAll(whole) })
+			if err != nil {
 				t.Fatal(err)
 			}
 			if err := w.follow(t.Context(), whole); err != nil {
