@@ -121,6 +121,10 @@ const (
 	SizeMismatch Reason = "SizeMismatch"
 	// BlockInError: the block is in an error state that only the portal can end.
 	BlockInError Reason = "BlockInErrorState"
+	// AnnotationsRefused: annotations or spec.loadBalancerIP ask for what cannot be understood.
+	AnnotationsRefused Reason = "AnnotationsRefused"
+	// AllocationMismatch: the Service asks for an address from elsewhere than where its own is.
+	AllocationMismatch Reason = "AllocationMismatch"
 )
 
 // Step is one decision: at most one change of the account.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -116,13 +117,13 @@ func TestStaleness(t *testing.T) {
 		due       int
 	}{
 		{0, []netip.Addr{a}, 0},
-		{withdrawalAllowed - time.Second, []netip.Addr{a}, 0},
+		{plan.WithdrawalAllowed - time.Second, []netip.Addr{a}, 0},
 		{time.Second, []netip.Addr{a, b}, 1},
-		{withdrawalAllowed, []netip.Addr{a, b}, 1},
+		{plan.WithdrawalAllowed, []netip.Addr{a, b}, 1},
 		{time.Hour, []netip.Addr{a, b}, 0},
 		{0, nil, 0},
 		{0, []netip.Addr{a}, 0},
-		{withdrawalAllowed, []netip.Addr{a}, 1},
+		{plan.WithdrawalAllowed, []netip.Addr{a}, 1},
 	} {
 		now = now.Add(step.after)
 		if due := s.due(step.answering, now); len(due) != step.due {
@@ -153,7 +154,7 @@ func TestAnnouncedBy(t *testing.T) {
 		{contract.AnnouncerAgent, byA, "a", early},
 		{contract.AnnouncerKubeVIP, byA, "", ""},
 	} {
-		wanted := forPeople(observed{service: service, nodes: step.nodes, options: options{announcer: step.announcer}}, address)
+		wanted := forPeople(plan.Observed{Service: service, Nodes: step.nodes, Options: plan.Options{Announcer: step.announcer}}, address)
 		service.Annotations = map[string]string{}
 		for name, value := range wanted {
 			if text, is := value.(string); is {
@@ -166,5 +167,38 @@ func TestAnnouncedBy(t *testing.T) {
 		if len(wanted) != 2 {
 			t.Errorf("step %d: %v, want both annotations to be decided on", i, wanted)
 		}
+	}
+}
+
+func TestAnnouncement(t *testing.T) {
+	address := netip.MustParseAddr("203.0.113.10")
+	reporting := func(name, raw string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{contract.NodeReportedAddresses: raw}}}
+	}
+	says := func(state string) string {
+		return `{"203.0.113.10":{"state":"` + state + `","since":"2026-03-01T12:00:00Z"}}`
+	}
+	for _, test := range []struct {
+		name   string
+		nodes  []*corev1.Node
+		status metav1.ConditionStatus
+		reason string
+		silent bool
+	}{
+		{"nobody reports", nil, "Unknown", "NotReported", false},
+		{"about another address", []*corev1.Node{reporting("a", strings.ReplaceAll(says("Answered"), ".10", ".11"))}, "Unknown", "NotReported", false},
+		{"garbage", []*corev1.Node{reporting("a", "{"), reporting("b", says("Answered"))}, "True", "Answered", false},
+		{"one of two hears it", []*corev1.Node{reporting("a", says("Silent")), reporting("b", says("Answered"))}, "True", "Answered", false},
+		{"nobody hears it", []*corev1.Node{reporting("a", says("Silent")), reporting("b", says("Silent"))}, "False", "Silent", true},
+		{"two answer", []*corev1.Node{reporting("a", says("Answered")), reporting("b", says("Duplicate"))}, "False", "Duplicate", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if c := announcement(test.nodes, address, nil); c.Status != test.status || c.Reason != test.reason || c.Message == "" {
+				t.Errorf("condition %+v", c)
+			}
+			if got := plan.Silent(test.nodes, address); got != test.silent {
+				t.Errorf("silent is %t", got)
+			}
+		})
 	}
 }

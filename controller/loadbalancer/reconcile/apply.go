@@ -18,79 +18,79 @@ import (
 )
 
 // applyPlan does what the plan says.
-func (b *Balancer) applyPlan(ctx context.Context, s observed, v servicePlan) (*corev1.LoadBalancerStatus, error) {
-	klog.FromContext(ctx).V(2).Info("Decided about a Service", "service", klog.KObj(s.service), "live", s.live,
-		"action", v.step.Action, "reason", v.step.Reason, "block", v.step.Block.ID)
+func (b *Balancer) applyPlan(ctx context.Context, s plan.Observed, v plan.ServicePlan) (*corev1.LoadBalancerStatus, error) {
+	klog.FromContext(ctx).V(2).Info("Decided about a Service", "service", klog.KObj(s.Service), "live", s.Live,
+		"action", v.Step.Action, "reason", v.Step.Reason, "block", v.Step.Block.ID)
 	var err error
-	if s.service, err = b.prepare(ctx, s, v); err != nil {
+	if s.Service, err = b.prepare(ctx, s, v); err != nil {
 		return nil, err
 	}
-	switch v.step.Action {
+	switch v.Step.Action {
 	case plan.Done:
 		return b.publish(ctx, s, v)
 	case plan.Buy:
 		return nil, b.buy(ctx, s, v)
 	case plan.Refuse:
-		return b.reject(ctx, s, v.step)
+		return b.reject(ctx, s, v.Step)
 	case plan.Wait:
-		return nil, b.waitUntil(ctx, s.service, v.step)
+		return nil, b.waitUntil(ctx, s.Service, v.Step)
 	case plan.Assign, plan.Unassign, plan.Delete:
 		return nil, b.advance(ctx, s, v)
 	default:
-		return nil, fmt.Errorf("no way to apply %q for Service %s/%s", v.step.Action, s.service.Namespace, s.service.Name)
+		return nil, fmt.Errorf("no way to apply %q for Service %s/%s", v.Step.Action, s.Service.Namespace, s.Service.Name)
 	}
 }
 
 // prepare writes what must stand before anything else is done.
-func (b *Balancer) prepare(ctx context.Context, s observed, v servicePlan) (*corev1.Service, error) {
-	service := s.service
+func (b *Balancer) prepare(ctx context.Context, s plan.Observed, v plan.ServicePlan) (*corev1.Service, error) {
+	service := s.Service
 	var err error
-	if s.live && s.hasForeignFields() {
+	if s.Live && s.HasForeignFields() {
 		if service, err = b.removeForeign(ctx, s); err != nil {
 			return nil, err
 		}
 	}
-	if len(v.save) > 0 {
-		if err := b.ledgers.save(ctx, v.save...); err != nil {
+	if len(v.Save) > 0 {
+		if err := b.ledgers.save(ctx, v.Save...); err != nil {
 			return nil, err
 		}
-		if v.reused {
+		if v.Reused {
 			b.config.Events.Eventf(service, corev1.EventTypeNormal, eventReused,
-				"Address %s was given back more than %s ago and no agent reports that it is silent", v.step.Address, plan.Quarantine)
+				"Address %s was given back more than %s ago and no agent reports that it is silent", v.Step.Address, plan.Quarantine)
 		}
 	}
-	return b.markUnassigned(ctx, service, v.step)
+	return b.markUnassigned(ctx, service, v.Step)
 }
 
 // advance changes the account.
-func (b *Balancer) advance(ctx context.Context, s observed, v servicePlan) error {
-	if standing := b.rests.standing(v.step); standing != v.step.Reason {
-		return b.wait(ctx, s.service, standing)
+func (b *Balancer) advance(ctx context.Context, s plan.Observed, v plan.ServicePlan) error {
+	if standing := b.rests.standing(v.Step); standing != v.Step.Reason {
+		return b.wait(ctx, s.Service, standing)
 	}
-	reason, err := b.act(ctx, s.service, v.step)
+	reason, err := b.act(ctx, s.Service, v.Step)
 	if err != nil {
 		return err
 	}
-	if v.step.Action == plan.Assign && reason == plan.BlockAssigning && s.published().IsValid() {
+	if v.Step.Action == plan.Assign && reason == plan.BlockAssigning && s.Published().IsValid() {
 		b.config.Metrics.repaired(repairReassigned)
 	}
-	return b.wait(ctx, s.service, reason)
+	return b.wait(ctx, s.Service, reason)
 }
 
 // buy buys a block for the Service or its pool.
-func (b *Balancer) buy(ctx context.Context, s observed, v servicePlan) error {
-	wish, record := s.wish(), purchase.Record(&serviceRecord{balancer: b, service: s.service})
-	order := purchase.Order{Owner: v.owner, Location: wish.Location, LocationSource: wish.LocationSource, Size: wish.Size, Subject: string(s.service.UID)}
-	if v.owner.Pool != "" {
+func (b *Balancer) buy(ctx context.Context, s plan.Observed, v plan.ServicePlan) error {
+	wish, record := s.Wish(), purchase.Record(&serviceRecord{balancer: b, service: s.Service})
+	order := purchase.Order{Owner: v.Owner, Location: wish.Location, LocationSource: wish.LocationSource, Size: wish.Size, Subject: string(s.Service.UID)}
+	if v.Owner.Pool != "" {
 		pool := b.poolRecord()
 		if _, err := pool.Load(ctx); err != nil {
 			return err
 		}
-		record, order.Subject, order.Size = pool, "", s.poolWish().Size
+		record, order.Subject, order.Size = pool, "", s.PoolWish().Size
 	}
 	block, err := b.config.Buyer.Buy(ctx, order, record)
 	b.changed()
-	service := s.service
+	service := s.Service
 	if own, is := record.(*serviceRecord); is {
 		service = own.service
 	}
@@ -98,7 +98,7 @@ func (b *Balancer) buy(ctx context.Context, s observed, v servicePlan) error {
 		return b.notBought(ctx, service, err)
 	}
 	b.config.Events.Eventf(service, corev1.EventTypeNormal, eventBought, "Bought IP block %s (%s) in %s", block.ID, block.CIDR, block.Location)
-	if s.published().IsValid() {
+	if s.Published().IsValid() {
 		b.config.Metrics.repaired(repairReplaced)
 	}
 	return b.wait(ctx, service, plan.BlockCreating)

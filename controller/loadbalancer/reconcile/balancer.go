@@ -105,10 +105,10 @@ type Config struct {
 }
 
 // options returns those settings that decisions look at.
-func (c Config) options() options {
-	return options{
-		announcer: c.Announcer, location: c.Location, locationAnnotation: c.LocationAnnotation, allocation: c.Allocation,
-		blockSize: c.BlockSize, ownBlocks: c.OwnBlocks, nodeBlock: c.NodeBlock, maxBlocks: c.MaxBlocks,
+func (c Config) options() plan.Options {
+	return plan.Options{
+		Announcer: c.Announcer, Location: c.Location, LocationAnnotation: c.LocationAnnotation, Allocation: c.Allocation,
+		BlockSize: c.BlockSize, OwnBlocks: c.OwnBlocks, NodeBlock: c.NodeBlock, MaxBlocks: c.MaxBlocks,
 	}
 }
 
@@ -153,7 +153,7 @@ func (b *Balancer) owner(ctx context.Context, service *corev1.Service) (plan.Own
 	if err != nil {
 		return plan.Owner{}, err
 	}
-	return ownerOf(service, cluster), nil
+	return plan.OwnerOf(service, cluster), nil
 }
 
 // cluster returns the UID of the namespace kube-system, which stays the same for the life of a cluster.
@@ -177,16 +177,4 @@ func (b *Balancer) cluster(ctx context.Context) (string, error) {
 // changed says that the account was changed, or may have been: everything is to be looked at anew.
 func (b *Balancer) changed() {
 	b.config.Account.Invalidate()
-}
-
-func ownerOf(service *corev1.Service, cluster string) plan.Owner {
-	return plan.Owner{Cluster: cluster, Namespace: service.Namespace, Name: service.Name}
-}
-
-func poolOwner(cluster string) plan.Owner {
-	return plan.Owner{Cluster: cluster, Pool: contract.PoolDefault}
-}
-
-func holderOf(service *corev1.Service) plan.Holder {
-	return plan.Holder{Namespace: service.Namespace, Name: service.Name, UID: string(service.UID)}
 }

@@ -35,10 +35,6 @@ const (
 	reasonRetagging plan.Reason = "BlockRetagging"
 	// reasonAnnounced: the address still answers though it is withdrawn.
 	reasonAnnounced plan.Reason = "AddressAnswers"
-	// reasonAnnotations: annotations or spec.loadBalancerIP ask for what cannot be understood.
-	reasonAnnotations plan.Reason = "AnnotationsRefused"
-	// reasonAllocation: the Service asks for an address from elsewhere than where its own is.
-	reasonAllocation plan.Reason = "AllocationMismatch"
 )
 
 // Reasons of the conditions AddressPublished and Announced, beside the states of addresses.
@@ -95,7 +91,7 @@ func (b *Balancer) note(ctx context.Context, service *corev1.Service, reason pla
 	if service == nil {
 		return false
 	}
-	published := len(service.Status.LoadBalancer.Ingress) > 0 && claimed(service).IsValid() && hasAddress(service, claimed(service))
+	published := len(service.Status.LoadBalancer.Ingress) > 0 && plan.ClaimedAddress(service).IsValid() && hasAddress(service, plan.ClaimedAddress(service))
 	return b.say(ctx, service, blockCondition(reason, message), publishedCondition(published, reasonBlockNotReady, messageBlockNotReady))
 }
 

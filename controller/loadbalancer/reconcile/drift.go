@@ -60,16 +60,16 @@ func (b *Balancer) astray(ctx context.Context, service *corev1.Service) (bool, e
 	if s, err = b.observe(ctx, s, depth{}); err != nil {
 		return false, err
 	}
-	v := decide(s)
-	switch v.step.Action {
+	v := plan.Decide(s)
+	switch v.Step.Action {
 	case plan.Done:
-		ready := hasAddress(service, v.step.Address) || anyNodeReady(s.nodes, s.networkID)
-		return !v.upToDate(s) || !publication(s, v.step).empty() || ready && !hasAddress(service, v.step.Address) ||
-			len(differingConditions(service, publishedConditions(s, v, ready), s.now)) > 0, nil
+		ready := hasAddress(service, v.Step.Address) || anyNodeReady(s.Nodes, s.NetworkID)
+		return !v.UpToDate(s) || !publication(s, v.Step).empty() || ready && !hasAddress(service, v.Step.Address) ||
+			len(differingConditions(service, publishedConditions(s, v, ready), s.Now)) > 0, nil
 	case plan.Wait:
-		return s.published().IsValid(), nil
+		return s.Published().IsValid(), nil
 	case plan.Refuse:
-		return !says(service, blockCondition(v.step.Reason, v.step.Detail)), nil
+		return !says(service, blockCondition(v.Step.Reason, v.Step.Detail)), nil
 	case plan.Buy, plan.Assign, plan.Unassign, plan.Delete:
 		return true, nil
 	default:

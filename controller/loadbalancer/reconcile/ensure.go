@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cloud-provider/api"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -34,7 +35,7 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 	if err != nil {
 		return nil, b.lookupFailed(service, err)
 	}
-	if v := decide(s); v.upToDate(s) {
+	if v := plan.Decide(s); v.UpToDate(s) {
 		return b.applyPlan(ctx, s, v)
 	}
 	done, err := b.config.Account.Lock(ctx)
@@ -45,12 +46,12 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 	if s, err = b.observeLive(ctx, service); err != nil {
 		return nil, b.lookupFailed(service, err)
 	}
-	v := decide(s)
-	if v.changesAccount() && !s.fresh(start) {
+	v := plan.Decide(s)
+	if v.ChangesAccount() && !s.Fresh(start) {
 		if s, err = b.observe(ctx, s, depth{after: start, live: true}); err != nil {
 			return nil, b.lookupFailed(service, err)
 		}
-		v = decide(s)
+		v = plan.Decide(s)
 	}
 	return b.applyPlan(ctx, s, v)
 }
@@ -64,42 +65,42 @@ func (b *Balancer) lookupFailed(service *corev1.Service, err error) error {
 }
 
 // fromCache observes with the copies at hand.
-func (b *Balancer) fromCache(ctx context.Context, service *corev1.Service) (observed, error) {
+func (b *Balancer) fromCache(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
 	s, err := b.beginToEnsure(ctx, service)
 	if err != nil {
-		return observed{}, err
+		return plan.Observed{}, err
 	}
 	return b.observe(ctx, s, depth{after: b.pace.freshness(service.UID, b.config.Now())})
 }
 
 // observeLive reads the Service afresh: the informer's copy may be old, and money is at stake.
-func (b *Balancer) observeLive(ctx context.Context, service *corev1.Service) (observed, error) {
+func (b *Balancer) observeLive(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
 	live, err := b.current(ctx, service)
 	if err != nil {
-		return observed{}, err
+		return plan.Observed{}, err
 	}
 	if live == nil || !contract.WantsAddress(live) {
-		return observed{}, b.retry(service, reasonOutdated)
+		return plan.Observed{}, b.retry(service, reasonOutdated)
 	}
 	s, err := b.beginToEnsure(ctx, live)
 	if err != nil {
-		return observed{}, err
+		return plan.Observed{}, err
 	}
-	after := b.pace.freshness(service.UID, s.now)
+	after := b.pace.freshness(service.UID, s.Now)
 	if after.IsZero() {
-		after = s.now
+		after = s.Now
 	}
 	return b.observe(ctx, s, depth{after: after, live: true})
 }
 
-func (b *Balancer) beginToEnsure(ctx context.Context, service *corev1.Service) (observed, error) {
+func (b *Balancer) beginToEnsure(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
 	s, err := b.beginObservation(ctx, service)
 	if err != nil {
-		return observed{}, err
+		return plan.Observed{}, err
 	}
 	var unreadable error
-	if s.purchase, unreadable = recordedPurchase(service); unreadable != nil {
-		s.problem = errors.Join(s.problem, unreadable)
+	if s.Purchase, unreadable = plan.RecordedPurchase(service); unreadable != nil {
+		s.Problem = errors.Join(s.Problem, unreadable)
 	}
 	return s, nil
 }

@@ -54,10 +54,10 @@ func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 func (m *Metrics) repaired(kind string) { m.repairs.WithLabelValues(kind).Inc() }
 
 // observe tells what one look at the account showed.
-func (m *Metrics) observe(s observed) {
+func (m *Metrics) observe(s plan.Observed) {
 	states := map[string]int{}
-	for _, block := range s.blocks {
-		if plan.OfCluster(block, s.owner.Cluster) {
+	for _, block := range s.Blocks {
+		if plan.OfCluster(block, s.Owner.Cluster) {
 			states[string(block.Status)]++
 		}
 	}
@@ -66,8 +66,8 @@ func (m *Metrics) observe(s observed) {
 		m.blocks.WithLabelValues(state).Set(float64(count))
 	}
 	used, resting, free := 0, 0, 0
-	for _, l := range s.ledgers {
-		if holdsForServers(l) {
+	for _, l := range s.Ledgers {
+		if plan.HoldsForServers(l) {
 			continue
 		}
 		u, r, f := l.Count()

@@ -20,25 +20,25 @@ import (
 
 // publish tells the address of an assigned block: first to the announcer, by one patch of the Service,
 // then to users, by the status, once a node can carry the traffic.
-func (b *Balancer) publish(ctx context.Context, s observed, v servicePlan) (*corev1.LoadBalancerStatus, error) {
-	changes := publication(s, v.step)
-	service, err := b.patchService(ctx, s.service, changes)
+func (b *Balancer) publish(ctx context.Context, s plan.Observed, v plan.ServicePlan) (*corev1.LoadBalancerStatus, error) {
+	changes := publication(s, v.Step)
+	service, err := b.patchService(ctx, s.Service, changes)
 	if err != nil {
 		return nil, err
 	}
-	b.tellPublished(ctx, s, v.step, changes)
-	status := statusFor(service, v.step.Address)
-	ready := hasAddress(service, v.step.Address) || anyNodeReady(s.nodes, s.networkID)
-	said := says(service, blockCondition(v.rejected.Reason, v.rejected.Detail))
+	b.tellPublished(ctx, s, v.Step, changes)
+	status := statusFor(service, v.Step.Address)
+	ready := hasAddress(service, v.Step.Address) || anyNodeReady(s.Nodes, s.NetworkID)
+	said := says(service, blockCondition(v.Rejected.Reason, v.Rejected.Detail))
 	changed := b.say(ctx, service, publishedConditions(s, v, ready)...)
-	if v.rejects() && changed && !said {
-		b.config.Events.Event(service, corev1.EventTypeWarning, eventOf(v.rejected.Reason), v.rejected.Detail)
+	if v.Rejects() && changed && !said {
+		b.config.Events.Event(service, corev1.EventTypeWarning, eventOf(v.Rejected.Reason), v.Rejected.Detail)
 	}
 	if !ready {
 		status = nil
 	}
 	switch {
-	case v.rejects() || v.tags != nil || len(v.surplus) > 0:
+	case v.Rejects() || v.Tags != nil || len(v.Surplus) > 0:
 		return status, b.besides(ctx, service, v, said || changed)
 	case !ready:
 		return nil, b.retry(service, reasonNoNodeReady)
@@ -48,38 +48,38 @@ func (b *Balancer) publish(ctx context.Context, s observed, v servicePlan) (*cor
 }
 
 // publishedConditions are what the Service says once its block is assigned.
-func publishedConditions(s observed, v servicePlan, ready bool) []metav1.Condition {
+func publishedConditions(s plan.Observed, v plan.ServicePlan, ready bool) []metav1.Condition {
 	block := blockCondition(plan.BlockAssigned, words(plan.BlockAssigned))
-	if v.rejects() {
-		block.Reason, block.Message = string(v.rejected.Reason), v.rejected.Detail
+	if v.Rejects() {
+		block.Reason, block.Message = string(v.Rejected.Reason), v.Rejected.Detail
 	}
 	published := publishedCondition(ready, reasonNoNodeReady, words(reasonNoNodeReady))
-	return []metav1.Condition{block, published, announcement(s.nodes, v.step.Address, announced(s.service))}
+	return []metav1.Condition{block, published, announcement(s.Nodes, v.Step.Address, announced(s.Service))}
 }
 
-func (b *Balancer) tellPublished(ctx context.Context, s observed, step plan.Step, changes patch) {
+func (b *Balancer) tellPublished(ctx context.Context, s plan.Observed, step plan.Step, changes patch) {
 	if changes.empty() {
 		return
 	}
-	before := s.published()
+	before := s.Published()
 	if before == step.Address {
 		if _, repaired := changes.annotations[contract.KubeVIPAddresses]; repaired || changes.spec != nil {
 			b.config.Metrics.repaired(repairRepublished)
 		}
 		return
 	}
-	klog.FromContext(ctx).Info("Published an address", "service", klog.KObj(s.service), "address", step.Address, "block", step.Block.ID)
-	b.config.Events.Eventf(s.service, corev1.EventTypeNormal, eventAssigned, "IP block %s (%s) is assigned to public network %s; the address is %s",
+	klog.FromContext(ctx).Info("Published an address", "service", klog.KObj(s.Service), "address", step.Address, "block", step.Block.ID)
+	b.config.Events.Eventf(s.Service, corev1.EventTypeNormal, eventAssigned, "IP block %s (%s) is assigned to public network %s; the address is %s",
 		step.Block.ID, step.Block.CIDR, step.Network, step.Address)
 	if before.IsValid() {
-		b.config.Events.Eventf(s.service, corev1.EventTypeWarning, eventReplaced, "The address is %s now and was %s", step.Address, before)
+		b.config.Events.Eventf(s.Service, corev1.EventTypeWarning, eventReplaced, "The address is %s now and was %s", step.Address, before)
 	}
 }
 
 // publication is what the Service's metadata and spec lack. It is a compare-and-swap, because "where the
 // user left it empty" is judged on the version that was read.
-func publication(s observed, step plan.Step) patch {
-	service, address := s.service, step.Address.String()
+func publication(s plan.Observed, step plan.Step) patch {
+	service, address := s.Service, step.Address.String()
 	wanted := map[string]any{
 		contract.ServiceIPAddress:       address,
 		contract.ServiceIPBlock:         step.Block.CIDR.String(),
@@ -89,44 +89,44 @@ func publication(s observed, step plan.Step) patch {
 	}
 	maps.Copy(wanted, forKubeVIP(s, address))
 	maps.Copy(wanted, forPeople(s, step.Address))
-	if s.purchase == nil || s.listed(step.Block.ID) && (s.purchase.BlockID == step.Block.ID || s.purchase.BlockID == "") || !s.now.Before(s.purchase.Time.Add(plan.PurchaseSettles)) {
+	if s.Purchase == nil || s.Listed(step.Block.ID) && (s.Purchase.BlockID == step.Block.ID || s.Purchase.BlockID == "") || !s.Now.Before(s.Purchase.Time.Add(plan.PurchaseSettles)) {
 		// From now on tags find the block; until then the recorded ID must.
 		wanted[contract.ServiceIPPurchase] = nil
 	}
 	changes := patch{exactly: true, annotations: differing(service.Annotations, wanted)}
-	if have := service.Spec.LoadBalancerIP; have != address && usersLoadBalancerIP(service) == "" {
+	if have := service.Spec.LoadBalancerIP; have != address && plan.UsersLoadBalancerIP(service) == "" {
 		changes.spec = map[string]any{"loadBalancerIP": address}
 	}
 	return changes
 }
 
 // forKubeVIP is what kube-vip reads. Where the agents announce, it must not: what was written for it before is taken back.
-func forKubeVIP(s observed, address string) map[string]any {
-	if s.options.announcer == contract.AnnouncerAgent {
-		if s.service.Annotations[contract.KubeVIPAddresses] == address {
+func forKubeVIP(s plan.Observed, address string) map[string]any {
+	if s.Options.Announcer == contract.AnnouncerAgent {
+		if s.Service.Annotations[contract.KubeVIPAddresses] == address {
 			return map[string]any{contract.KubeVIPAddresses: nil}
 		}
 		return nil
 	}
 	wanted := map[string]any{contract.KubeVIPAddresses: address}
-	if vlanInterface := commonInterface(s.nodes, s.networkID); vlanInterface != "" && s.service.Annotations[contract.KubeVIPInterface] == "" {
+	if vlanInterface := commonInterface(s.Nodes, s.NetworkID); vlanInterface != "" && s.Service.Annotations[contract.KubeVIPInterface] == "" {
 		wanted[contract.KubeVIPInterface] = vlanInterface
 	}
 	return wanted
 }
 
 // forPeople names the Node that announces the address, where kube-vip does not write that itself.
-func forPeople(s observed, address netip.Addr) map[string]any {
+func forPeople(s plan.Observed, address netip.Addr) map[string]any {
 	wanted := map[string]any{contract.ServiceAnnouncedBy: nil, contract.ServiceAnnouncedSince: nil}
-	if s.options.announcer != contract.AnnouncerAgent {
+	if s.Options.Announcer != contract.AnnouncerAgent {
 		return wanted
 	}
-	node, since := announcerOf(s.nodes, address)
+	node, since := announcerOf(s.Nodes, address)
 	if node == "" {
 		return wanted
 	}
 	wanted[contract.ServiceAnnouncedBy], wanted[contract.ServiceAnnouncedSince] = node, since.UTC().Format(time.RFC3339)
-	have := s.service.Annotations
+	have := s.Service.Annotations
 	if before := have[contract.ServiceAnnouncedSince]; before != "" && have[contract.ServiceAnnouncedBy] == node {
 		wanted[contract.ServiceAnnouncedSince] = before
 	}
@@ -152,20 +152,20 @@ func hasAddress(service *corev1.Service, address netip.Addr) bool {
 
 // besides does what remains to be done for a Service whose address is published already: one change of the
 // account for each call. told reports whether users know of the rejected request.
-func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v servicePlan, told bool) error {
+func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v plan.ServicePlan, told bool) error {
 	switch {
-	case v.tags != nil:
-		if err := b.retag(ctx, service, v.retag, v.tags); err != nil && !isBadRequest(err) {
+	case v.Tags != nil:
+		if err := b.retag(ctx, service, v.Retag, v.Tags); err != nil && !isBadRequest(err) {
 			return err
 		}
 		return b.retry(service, reasonRetagging)
-	case len(v.surplus) > 0:
-		if _, err := b.takeFirst(ctx, service, v.surplus); err != nil {
+	case len(v.Surplus) > 0:
+		if _, err := b.takeFirst(ctx, service, v.Surplus); err != nil {
 			return err
 		}
 		return b.retry(service, reasonSurplus)
 	default:
-		return &plan.Refusal{Reason: v.rejected.Reason, Detail: v.rejected.Detail, Reported: told}
+		return &plan.Refusal{Reason: v.Rejected.Reason, Detail: v.Rejected.Detail, Reported: told}
 	}
 }
 

@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"net/netip"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -15,38 +14,19 @@ import (
 // reject refuses the Service. When its block is lost, the published address is withdrawn as well: phoenixNAP
 // may sell it to anybody, and whoever announces it would answer in their place. What tells that there was
 // one stays, so that another one is bought only where the user allows it.
-func (b *Balancer) reject(ctx context.Context, s observed, step plan.Step) (*corev1.LoadBalancerStatus, error) {
-	address := s.published()
-	if step.Reason != plan.BlockLost || !s.abandoned(address) {
-		return nil, b.refuse(ctx, s.service, step)
+func (b *Balancer) reject(ctx context.Context, s plan.Observed, step plan.Step) (*corev1.LoadBalancerStatus, error) {
+	address := s.Published()
+	if step.Reason != plan.BlockLost || !s.Abandoned(address) {
+		return nil, b.refuse(ctx, s.Service, step)
 	}
-	service, err := b.patchService(ctx, s.service, silence(s.service, address))
+	service, err := b.patchService(ctx, s.Service, silence(s.Service, address))
 	if err != nil {
 		return nil, err
 	}
-	if service != s.service {
+	if service != s.Service {
 		klog.FromContext(ctx).Info("Withdrew the address of a lost block", "service", klog.KObj(service), "address", address)
 	}
 	return &corev1.LoadBalancerStatus{}, b.refuse(ctx, service, step)
-}
-
-// abandoned tells whether an address certainly leads to nobody of ours: the public network can be read, so the
-// credentials are those of the right account, and none of its blocks has the address, or one that bears
-// somebody else's tags.
-func (s observed) abandoned(address netip.Addr) bool {
-	network, readable := s.networks[s.networkID]
-	if !readable || !address.IsValid() {
-		return false
-	}
-	return !slices.ContainsFunc(network.Blocks, func(n plan.NetworkBlock) bool {
-		return (!n.CIDR.IsValid() || n.CIDR.Contains(address)) && !s.anothers(n.ID)
-	})
-}
-
-// anothers tells whether a block bears the tags of another Service of the cluster.
-func (s observed) anothers(blockID string) bool {
-	block := s.block(blockID)
-	return plan.OfCluster(block, s.owner.Cluster) && !s.owner.Owns(block) && purposed(block)
 }
 
 // silence takes off a Service what announcers read.
@@ -56,7 +36,7 @@ func silence(service *corev1.Service, address netip.Addr) patch {
 		wanted[contract.KubeVIPAddresses] = nil
 	}
 	changes := patch{exactly: true, annotations: differing(service.Annotations, wanted)}
-	if service.Spec.LoadBalancerIP == address.String() && usersLoadBalancerIP(service) == "" {
+	if service.Spec.LoadBalancerIP == address.String() && plan.UsersLoadBalancerIP(service) == "" {
 		changes.spec = map[string]any{"loadBalancerIP": nil}
 	}
 	return changes

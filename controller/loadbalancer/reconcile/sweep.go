@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // Sweep gives back what no Service will ask for: addresses of Services that are gone without their
@@ -23,9 +21,9 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := observed{service: &corev1.Service{}, owner: plan.Owner{Cluster: cluster}, networkID: b.config.NetworkID, options: b.config.options(), now: b.config.Now()}
-	s.desired.shared = true
-	if s.services, err = b.config.Services.List(labels.Everything()); err != nil {
+	s := plan.Observed{Service: &corev1.Service{}, Owner: plan.Owner{Cluster: cluster}, NetworkID: b.config.NetworkID, Options: b.config.options(), Now: b.config.Now()}
+	s.Desired.Shared = true
+	if s.Services, err = b.config.Services.List(labels.Everything()); err != nil {
 		return fmt.Errorf("list Services: %w", err)
 	}
 	if s, err = b.observe(ctx, s, depth{}); err != nil {
@@ -35,7 +33,7 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 	if err := b.tellStale(ctx, s); err != nil {
 		return fmt.Errorf("look for addresses that answer: %w", err)
 	}
-	if !s.unswept() {
+	if !s.Unswept() {
 		return nil
 	}
 	done, err := b.config.Account.Lock(ctx)
@@ -46,37 +44,24 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 	return b.sweep(ctx, s)
 }
 
-// unswept tells whether there is something to read live.
-func (s observed) unswept() bool {
-	for _, l := range s.ledgers {
-		if !s.keptElsewhere(l) && (l.Closed || l.Empty() || !s.listed(l.BlockID) || len(s.leftBehind(l)) > 0) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(s.blocks, func(block plan.Block) bool {
-		_, stored := s.ledger(block.ID)
-		return s.pool().Owns(block) && !stored && !s.awaited()
-	})
-}
-
 // sweep reads the account live and does the first thing that is due.
-func (b *Balancer) sweep(ctx context.Context, s observed) error {
-	s, err := b.observe(ctx, s, depth{after: s.now, live: true})
+func (b *Balancer) sweep(ctx context.Context, s plan.Observed) error {
+	s, err := b.observe(ctx, s, depth{after: s.Now, live: true})
 	if err != nil {
 		return fmt.Errorf("look for what to sweep: %w", err)
 	}
-	if refusal, unproven := plan.Unproven(s.view(nil)); unproven {
+	if refusal, unproven := plan.Unproven(s.View(nil)); unproven {
 		return fmt.Errorf("nothing is swept: %s", refusal.Detail)
 	}
-	for _, l := range s.ledgers {
+	for _, l := range s.Ledgers {
 		if freed, err := b.freeGone(ctx, s, l); err != nil || freed {
 			return err
 		}
 	}
-	if s.poolPurchase != nil && s.now.Before(s.poolPurchase.Time.Add(plan.PurchaseSettles)) {
+	if s.PoolPurchase != nil && s.Now.Before(s.PoolPurchase.Time.Add(plan.PurchaseSettles)) {
 		return nil // somebody may have bought for a Service that has not been given its address yet
 	}
-	for _, l := range s.emptyPool() {
+	for _, l := range s.EmptyPool() {
 		if acted, err := b.sweepBlock(ctx, s, l); err != nil || acted {
 			return err
 		}
@@ -84,30 +69,14 @@ func (b *Balancer) sweep(ctx context.Context, s observed) error {
 	return b.sweepLedgers(ctx, s)
 }
 
-// leftBehind are the holders of a ledger whose Service is gone, or has another UID, as the informer shows.
-func (s observed) leftBehind(l plan.Ledger) []plan.Holder {
-	var left []plan.Holder
-	for _, h := range l.Held {
-		if h.Namespace == "" {
-			continue // a server; not ours to judge
-		}
-		if !slices.ContainsFunc(s.services, func(service *corev1.Service) bool {
-			return service.Namespace == h.Namespace && service.Name == h.Name
-		}) {
-			left = append(left, h)
-		}
-	}
-	return left
-}
-
 // freeGone frees what Services hold that are certainly gone: each is looked for afresh.
-func (b *Balancer) freeGone(ctx context.Context, s observed, l plan.Ledger) (bool, error) {
+func (b *Balancer) freeGone(ctx context.Context, s plan.Observed, l plan.Ledger) (bool, error) {
 	freed := l
-	for _, h := range s.leftBehind(l) {
+	for _, h := range s.LeftBehind(l) {
 		_, err := b.config.Kube.CoreV1().Services(h.Namespace).Get(ctx, h.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			freed = freed.Free(h, s.now)
+			freed = freed.Free(h, s.Now)
 		case err != nil:
 			return false, fmt.Errorf("look for Service %s, which holds an address: %w", h, err)
 		}
@@ -119,34 +88,16 @@ func (b *Balancer) freeGone(ctx context.Context, s observed, l plan.Ledger) (boo
 	return true, b.ledgers.save(ctx, freed)
 }
 
-// emptyPool returns the ledgers of those blocks of the pool that nobody has an address of.
-func (s observed) emptyPool() []plan.Ledger {
-	var empty []plan.Ledger
-	for _, i := range s.sightings {
-		if !s.pool().Owns(i.Block) || !i.Block.CIDR.IsValid() {
-			continue
-		}
-		l, stored := s.ledger(i.Block.ID)
-		if !stored {
-			l = plan.NewLedger(i.Block.ID, i.Block.CIDR)
-		}
-		if l.Empty() {
-			empty = append(empty, l)
-		}
-	}
-	return empty
-}
-
 // sweepBlock closes the ledger of an empty block that nobody waits for, and then gives the block back.
-func (b *Balancer) sweepBlock(ctx context.Context, s observed, l plan.Ledger) (bool, error) {
+func (b *Balancer) sweepBlock(ctx context.Context, s plan.Observed, l plan.Ledger) (bool, error) {
 	if !l.Closed {
-		if s.awaited() {
+		if s.Awaited() {
 			return false, nil
 		}
 		return true, b.ledgers.save(ctx, l.Close())
 	}
-	sighting, _ := s.sighting(l.BlockID)
-	step := plan.ReleaseBlock(sighting, s.view(nil))
+	sighting, _ := s.Sighting(l.BlockID)
+	step := plan.ReleaseBlock(sighting, s.View(nil))
 	if step.Action != plan.Unassign && step.Action != plan.Delete {
 		return false, nil
 	}
@@ -156,16 +107,16 @@ func (b *Balancer) sweepBlock(ctx context.Context, s observed, l plan.Ledger) (b
 
 // sweepLedgers deletes ledgers that say nothing any more: of blocks that are gone, and of brought blocks
 // that nobody uses and of which no address rests.
-func (b *Balancer) sweepLedgers(ctx context.Context, s observed) error {
-	for _, l := range s.ledgers {
-		if !l.Empty() || s.keptElsewhere(l) || s.pool().Owns(s.block(l.BlockID)) {
+func (b *Balancer) sweepLedgers(ctx context.Context, s plan.Observed) error {
+	for _, l := range s.Ledgers {
+		if !l.Empty() || s.KeptElsewhere(l) || s.Pool().Owns(s.Block(l.BlockID)) {
 			continue
 		}
-		block, found, err := b.config.Account.Block(ctx, l.BlockID, s.now)
+		block, found, err := b.config.Account.Block(ctx, l.BlockID, s.Now)
 		if err != nil {
 			return err
 		}
-		if gone := !found && !s.listed(l.BlockID); gone {
+		if gone := !found && !s.Listed(l.BlockID); gone {
 			if err := b.ledgers.remove(ctx, l); err != nil {
 				return err
 			}
@@ -179,23 +130,23 @@ func (b *Balancer) sweepLedgers(ctx context.Context, s observed) error {
 }
 
 // sweepBrought gives up a brought block that nobody uses any more. Its ledger goes when no address rests.
-func (b *Balancer) sweepBrought(ctx context.Context, s observed, l plan.Ledger, sighting plan.Sighting) (bool, error) {
-	rested := l.Spent(nil, s.now)
-	if sighting.Hidden || s.named(l.BlockID) {
+func (b *Balancer) sweepBrought(ctx context.Context, s plan.Observed, l plan.Ledger, sighting plan.Sighting) (bool, error) {
+	rested := l.Spent(nil, s.Now)
+	if sighting.Hidden || s.Named(l.BlockID) {
 		return false, nil
 	}
-	if !plan.Brought(sighting.Block, s.owner.Cluster, s.options.ownBlocks) {
+	if !plan.Brought(sighting.Block, s.Owner.Cluster, s.Options.OwnBlocks) {
 		if rested { // nobody may name it any more; where it is, is its owner's business
 			return true, b.ledgers.remove(ctx, l)
 		}
 		return false, nil
 	}
-	networks, err := b.readNetworks(ctx, observed{networkID: s.networkID, sightings: []plan.Sighting{sighting}}, s.now)
+	networks, err := b.readNetworks(ctx, plan.Observed{NetworkID: s.NetworkID, Sightings: []plan.Sighting{sighting}}, s.Now)
 	if err != nil {
 		return false, err
 	}
-	s.networks = networks
-	switch step := plan.ReleaseBrought(sighting, l.AssignedHere, s.view(nil)); {
+	s.Networks = networks
+	switch step := plan.ReleaseBrought(sighting, l.AssignedHere, s.View(nil)); {
 	case step.Action == plan.Unassign:
 		reason, err := b.takeFirst(ctx, nil, []plan.Step{step})
 		return reason != "", err
@@ -204,40 +155,4 @@ func (b *Balancer) sweepBrought(ctx context.Context, s observed, l plan.Ledger, 
 	default:
 		return false, nil
 	}
-}
-
-// named tells whether a Service that is served names the block.
-func (s observed) named(blockID string) bool {
-	return slices.ContainsFunc(s.services, func(service *corev1.Service) bool {
-		return contract.WantsAddress(service) && service.Annotations[contract.ServiceIPBlockID] == blockID
-	})
-}
-
-func (s observed) block(id string) plan.Block {
-	for _, block := range s.blocks {
-		if block.ID == id {
-			return block
-		}
-	}
-	return plan.Block{}
-}
-
-// keptElsewhere tells whether the ledger is that of the nodes' own addresses, which is not ours to judge.
-func (s observed) keptElsewhere(l plan.Ledger) bool {
-	return l.BlockID == s.options.nodeBlock || holdsForServers(l)
-}
-
-// holdsForServers tells whether the ledger is that of the nodes' own addresses.
-func holdsForServers(l plan.Ledger) bool {
-	for _, h := range l.Held {
-		if h.Namespace == "" {
-			return true
-		}
-	}
-	for _, r := range l.Resting {
-		if r.Holder.Namespace == "" {
-			return true
-		}
-	}
-	return false
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -34,16 +35,16 @@ func withdrawal(service *corev1.Service, vlanInterface string) patch {
 
 // removeForeign takes off a Service what the controller wrote on another one, of which this is a copy:
 // whoever announces it would answer for an address of somebody else.
-func (b *Balancer) removeForeign(ctx context.Context, s observed) (*corev1.Service, error) {
-	foreign := s.service.Annotations[contract.ServiceIPAddress]
-	changes := withdrawal(s.service, commonInterface(s.nodes, s.networkID))
+func (b *Balancer) removeForeign(ctx context.Context, s plan.Observed) (*corev1.Service, error) {
+	foreign := s.Service.Annotations[contract.ServiceIPAddress]
+	changes := withdrawal(s.Service, commonInterface(s.Nodes, s.NetworkID))
 	changes.exactly = true
 	for _, name := range []string{contract.ServiceIPPurchase, contract.ServiceIPOwner} {
-		if _, there := s.service.Annotations[name]; there {
+		if _, there := s.Service.Annotations[name]; there {
 			changes.annotations[name] = nil
 		}
 	}
-	service, err := b.patchService(ctx, s.service, changes)
+	service, err := b.patchService(ctx, s.Service, changes)
 	if err != nil {
 		return nil, err
 	}

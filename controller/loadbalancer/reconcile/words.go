@@ -1,8 +1,6 @@
 package reconcile
 
 import (
-	"strings"
-
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 )
@@ -69,6 +67,3 @@ func wordsOfHindrance(reason plan.Reason) string {
 		return "waiting for IP block"
 	}
 }
-
-// oneLine joins the problems of an error with several.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -62,8 +62,7 @@ func namesTables() []Selection {
 func conditionTables() []Selection {
 	return []Selection{
 		{table: "reasons-on-the-way", head: "reason", of: []choice{{pkg: "controller/loadbalancer/plan", block: "Where a block stands"}, {pkg: "controller/loadbalancer/purchase", block: "Why a purchase waits"}}},
-		{table: "reasons-of-refusals", head: "reason", of: []choice{{pkg: "controller/loadbalancer/plan", block: "Why something is refused"},
-			{pkg: "controller/loadbalancer/reconcile", names: []string{"reasonAnnotations", "reasonAllocation"}}}},
+		{table: "reasons-of-refusals", head: "reason", of: []choice{{pkg: "controller/loadbalancer/plan", block: "Why something is refused"}}},
 		{table: "reasons-of-trouble", head: "reason", of: []choice{{pkg: "controller/loadbalancer/reconcile", names: []string{
 			"reasonLookupFailed", "reasonReleaseFailed", "reasonNoNodeReady", "reasonOutdated", "reasonLedger", "reasonResting", "reasonSurplus", "reasonRetagging", "reasonAnnounced"}}}},
 		{table: "reasons-of-publication", head: "reason", of: []choice{{pkg: "controller/loadbalancer/service", block: "Reasons of the condition"},

@@ -1,4 +1,4 @@
-package reconcile
+package plan
 
 import (
 	"cmp"
@@ -14,44 +14,45 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// options are the settings of the controller that decisions look at. The zero value of none of them means a default.
-type options struct {
-	// announcer is contract.AnnouncerKubeVIP or contract.AnnouncerAgent.
-	announcer string
-	// location in which all blocks are bought; empty leaves it to the annotation locationAnnotation of each Service.
-	location, locationAnnotation string
-	// allocation of Services that name none: contract.AllocationDedicated or contract.AllocationShared.
-	allocation string
-	// blockSize of blocks to buy where the Service names none, such as "/29".
-	blockSize string
-	// ownBlocks are the IDs of brought blocks that Services may name though they have no tag of the cluster.
-	ownBlocks []string
-	// nodeBlock is the ID of the block from which nodes get their own addresses; empty when there is none.
-	nodeBlock string
-	// maxBlocks is the most blocks that may be bought for the cluster; 0 for what the network holds.
-	maxBlocks int
+// Options are the settings of the controller that decisions look at. No zero value stands for a default.
+type Options struct {
+	// Announcer is contract.AnnouncerKubeVIP or contract.AnnouncerAgent.
+	Announcer string
+	// Location in which all blocks are bought; empty leaves it to the annotation LocationAnnotation of each Service.
+	Location, LocationAnnotation string
+	// Allocation of Services that name none: contract.AllocationDedicated or contract.AllocationShared.
+	Allocation string
+	// BlockSize of blocks to buy where the Service names none, such as "/29".
+	BlockSize string
+	// OwnBlocks are the IDs of brought blocks that Services may name though they have no tag of the cluster.
+	OwnBlocks []string
+	// NodeBlock is the ID of the block from which nodes get their own addresses; empty when there is none.
+	NodeBlock string
+	// MaxBlocks is the most blocks that may be bought for the cluster; 0 for what the network holds.
+	MaxBlocks int
 }
 
-// desired is what the author of a Service asks for, as far as it can be told without the account.
-type desired struct {
-	// shared tells that an address of the pool will do; false for a block of its own. Demanded tells that
+// Desired is what the author of a Service asks for, as far as it can be told without the account.
+type Desired struct {
+	// Shared is true when an address of the pool will do; false for a block of its own. AllocationDemanded is true when
 	// the Service itself says so and not an option, a change of which does not disturb what is there.
-	shared, allocationDemanded bool
-	// blockID names a block that the user brings; empty for one that is bought.
-	blockID string
-	// size of the block to buy, such as "/29", and in words where it can be set.
-	size, sizeSource string
-	sizeDemanded     bool
-	// retain tells that the block outlives the Service.
-	retain bool
-	// replace tells that a new address may take the place of one that is gone.
-	replace bool
-	// requested is the address that the Service is to get, and in words where it was asked for; the zero
+	Shared, AllocationDemanded bool
+	// BlockID names a block that the user brings; empty for one that is bought.
+	BlockID string
+	// Size of the block to buy, such as "/29", and in words where it can be set.
+	Size, SizeSource string
+	// SizeDemanded is true when the Service itself names the size.
+	SizeDemanded bool
+	// Retain tells that the block outlives the Service.
+	Retain bool
+	// Replace tells that a new address may take the place of one that is gone.
+	Replace bool
+	// Requested is the address that the Service is to get, and in words where it was asked for; the zero
 	// Addr when any will do.
-	requested       netip.Addr
-	requestedSource string
-	// location in which to buy, and in words where it was or can be set.
-	location, locationSource string
+	Requested       netip.Addr
+	RequestedSource string
+	// Location in which to buy, and in words where it was or can be set.
+	Location, LocationSource string
 }
 
 // usersAnnotations are what a user may write, apart from the location, which may have another name.
@@ -79,29 +80,29 @@ func (r *reading) problem(format string, args ...any) {
 // value returns an annotation without the blanks around it.
 func (r *reading) value(name string) string { return strings.TrimSpace(r.service.Annotations[name]) }
 
-// readDesired reads what the Service asks for. The error names every problem and its remedy. What could be
+// ReadDesired reads what the Service asks for. The error names every problem and its remedy. What could be
 // read is returned beside it.
-func readDesired(service *corev1.Service, o options) (desired, error) {
+func ReadDesired(service *corev1.Service, o Options) (Desired, error) {
 	r := &reading{service: service}
-	r.knownNames(o.locationAnnotation)
-	wanted := desired{
-		shared:  r.oneOf(contract.ServiceIPAllocation, o.allocation, contract.AllocationDedicated, contract.AllocationShared) == contract.AllocationShared,
-		blockID: r.value(contract.ServiceIPBlockID),
-		size:    r.oneOf(contract.ServiceIPBlockSize, o.blockSize, blockSizes()...),
-		retain:  r.flag(contract.ServiceIPRetain),
-		replace: r.flag(contract.ServiceIPReplace),
+	r.knownNames(o.LocationAnnotation)
+	wanted := Desired{
+		Shared:  r.oneOf(contract.ServiceIPAllocation, o.Allocation, contract.AllocationDedicated, contract.AllocationShared) == contract.AllocationShared,
+		BlockID: r.value(contract.ServiceIPBlockID),
+		Size:    r.oneOf(contract.ServiceIPBlockSize, o.BlockSize, blockSizes()...),
+		Retain:  r.flag(contract.ServiceIPRetain),
+		Replace: r.flag(contract.ServiceIPReplace),
 	}
-	wanted.allocationDemanded = r.value(contract.ServiceIPAllocation) != ""
-	wanted.sizeSource = "the option ipBlockSize (PNAP_IP_BLOCK_SIZE)"
-	if wanted.sizeDemanded = r.value(contract.ServiceIPBlockSize) != ""; wanted.sizeDemanded {
-		wanted.sizeSource = "the annotation " + contract.ServiceIPBlockSize + " of the Service"
+	wanted.AllocationDemanded = r.value(contract.ServiceIPAllocation) != ""
+	wanted.SizeSource = "the option ipBlockSize (PNAP_IP_BLOCK_SIZE)"
+	if wanted.SizeDemanded = r.value(contract.ServiceIPBlockSize) != ""; wanted.SizeDemanded {
+		wanted.SizeSource = "the annotation " + contract.ServiceIPBlockSize + " of the Service"
 	}
-	if wanted.blockID != "" {
-		wanted.shared = false
+	if wanted.BlockID != "" {
+		wanted.Shared = false
 	}
-	wanted.requested, wanted.requestedSource = r.requested()
-	wanted.location, wanted.locationSource = o.locationOf(service)
-	r.contradictions(wanted, o.blockSize, o.locationAnnotation)
+	wanted.Requested, wanted.RequestedSource = r.requested()
+	wanted.Location, wanted.LocationSource = o.locationOf(service)
+	r.contradictions(wanted, o.BlockSize, o.LocationAnnotation)
 	return wanted, errors.Join(r.problems...)
 }
 
@@ -148,7 +149,7 @@ func (r *reading) flag(name string) bool {
 
 // requested returns the address that the user asks for, in the annotation or in spec.loadBalancerIP.
 func (r *reading) requested() (netip.Addr, string) {
-	annotation, spec := r.value(contract.ServiceRequestedIP), usersLoadBalancerIP(r.service)
+	annotation, spec := r.value(contract.ServiceRequestedIP), UsersLoadBalancerIP(r.service)
 	fromAnnotation := r.address("annotation "+contract.ServiceRequestedIP, annotation)
 	fromSpec := r.address("spec.loadBalancerIP", spec)
 	switch {
@@ -175,8 +176,8 @@ func (r *reading) address(field, raw string) netip.Addr {
 }
 
 // contradictions refuses combinations of which one half would have to be ignored.
-func (r *reading) contradictions(wanted desired, poolSize, location string) {
-	if wanted.blockID != "" {
+func (r *reading) contradictions(wanted Desired, poolSize, location string) {
+	if wanted.BlockID != "" {
 		for _, name := range []string{contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPRetain, contract.ServiceIPReplace, location} {
 			if r.value(name) != "" {
 				r.problem("annotations %s and %s exclude each other: a block of one's own is used as it is; remove one", contract.ServiceIPBlockID, name)
@@ -184,24 +185,24 @@ func (r *reading) contradictions(wanted desired, poolSize, location string) {
 		}
 		return
 	}
-	if wanted.shared && wanted.retain {
+	if wanted.Shared && wanted.Retain {
 		r.problem("annotation %s needs a block of the Service's own, and its allocation is %s; set %s to %s or remove it",
 			contract.ServiceIPRetain, contract.AllocationShared, contract.ServiceIPAllocation, contract.AllocationDedicated)
 	}
-	if wanted.shared && wanted.size != poolSize {
+	if wanted.Shared && wanted.Size != poolSize {
 		r.problem("annotation %s has no meaning for a shared block, whose size is the option ipBlockSize (%s); remove it", contract.ServiceIPBlockSize, poolSize)
 	}
 }
 
 // locationOf returns where to buy, in upper case as the API spells it, and where that was or can be set.
 // The option overrides the annotation.
-func (o options) locationOf(service *corev1.Service) (location, source string) {
+func (o Options) locationOf(service *corev1.Service) (location, source string) {
 	const option = "the option location (PNAP_LOCATION)"
-	if o.location != "" {
-		return strings.ToUpper(o.location), option
+	if o.Location != "" {
+		return strings.ToUpper(o.Location), option
 	}
-	annotation := "the annotation " + o.locationAnnotation + " of the Service"
-	if value := strings.TrimSpace(service.Annotations[o.locationAnnotation]); value != "" {
+	annotation := "the annotation " + o.LocationAnnotation + " of the Service"
+	if value := strings.TrimSpace(service.Annotations[o.LocationAnnotation]); value != "" {
 		return strings.ToUpper(value), annotation
 	}
 	return "", annotation + " or " + option

@@ -1,4 +1,4 @@
-package reconcile
+package plan
 
 import (
 	"net/netip"
@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -17,26 +16,26 @@ const silenceWaited = 10 * time.Second
 // answering tells whether to wait for the agents to stop answering for the address of a Service that is
 // leaving. kube-vip is not waited for: it withdraws an address only after the Service is gone.
 // since is what is to be remembered as the time from which the Service is leaving; the zero Time where nothing is.
-func (s observed) answering() (answers bool, since time.Time) {
-	if s.options.announcer != contract.AnnouncerAgent {
+func (s Observed) answering() (answers bool, since time.Time) {
+	if s.Options.Announcer != contract.AnnouncerAgent {
 		return false, time.Time{}
 	}
-	since = s.leavingSince
+	since = s.LeavingSince
 	if since.IsZero() {
-		since = s.now
+		since = s.Now
 	}
 	began := since
-	if s.service.DeletionTimestamp != nil && s.service.DeletionTimestamp.Time.Before(began) {
-		began = s.service.DeletionTimestamp.Time
+	if s.Service.DeletionTimestamp != nil && s.Service.DeletionTimestamp.Time.Before(began) {
+		began = s.Service.DeletionTimestamp.Time
 	}
-	if s.now.Sub(began) >= silenceWaited {
+	if s.Now.Sub(began) >= silenceWaited {
 		return false, since
 	}
-	return slices.ContainsFunc(s.nodes, s.reportedBy), since
+	return slices.ContainsFunc(s.Nodes, s.reportedBy), since
 }
 
 // reportedBy reports whether the agent of a Node reports that somebody answers for an address of the Service.
-func (s observed) reportedBy(node *corev1.Node) bool {
+func (s Observed) reportedBy(node *corev1.Node) bool {
 	reported, err := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
 	if err != nil {
 		return false // an agent of another version; the others are heard
@@ -51,22 +50,22 @@ func (s observed) reportedBy(node *corev1.Node) bool {
 
 // hadAddress reports whether the address is, or was until a moment ago, that of the Service. A Service that became one
 // of another type has neither annotation nor status any more.
-func (s observed) hadAddress(address netip.Addr) bool {
-	if lastAddress(s.service) == address {
+func (s Observed) hadAddress(address netip.Addr) bool {
+	if lastAddress(s.Service) == address {
 		return true
 	}
-	for _, l := range s.ledgers {
-		if held, holds := l.AddressOf(s.holder); holds && held == address {
+	for _, l := range s.Ledgers {
+		if held, holds := l.AddressOf(s.Holder); holds && held == address {
 			return true
 		}
 	}
-	return slices.ContainsFunc(s.owned(), func(i plan.Sighting) bool { return i.Block.CIDR.Contains(address) })
+	return slices.ContainsFunc(s.Owned(), func(i Sighting) bool { return i.Block.CIDR.Contains(address) })
 }
 
 // lastAddress is the address of the Service, in our annotation or in its status; the zero Addr when it
 // has none.
 func lastAddress(service *corev1.Service) netip.Addr {
-	if address := claimed(service); address.IsValid() {
+	if address := ClaimedAddress(service); address.IsValid() {
 		return address
 	}
 	for _, ingress := range service.Status.LoadBalancer.Ingress {

@@ -1,0 +1,209 @@
+package plan
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// decideShared decides about an address of the pool. Ledgers say who holds which; what stands on Services
+// is output and gives nobody the address of another.
+func decideShared(s Observed) ServicePlan {
+	blocks, known := s.poolBlocks()
+	if !known {
+		return ServicePlan{Step: Step{Action: Wait, Reason: BlockInvisible}}
+	}
+	published := s.Published()
+	_, _, holds := s.held()
+	if published.IsValid() && !holds && !s.Desired.Replace && !contains(blocks, published) {
+		return s.lost(published)
+	}
+	extend := Extend(s.Pool(), s.PoolWish(), s.View(s.PoolPurchase))
+	v := ServicePlan{Owner: s.Pool()}
+	placement := Place(s.Holder, s.placeWish(), blocks, extend.Action == Wait)
+	switch placement.Action {
+	case PlaceBuy:
+		v.Step, v.Save = s.grow(blocks, extend), placement.Save
+	case PlaceWait, PlaceRefuse:
+		v.Step = s.insteadOfResting(stepOf(placement), s.grow(blocks, extend))
+		if placement.Reason == BlockLost {
+			return s.lost(published)
+		}
+	case PlaceHere:
+		sighting, _ := s.Sighting(placement.Block.ID)
+		if !s.Pool().Owns(sighting.Block) {
+			return s.lost(placement.Address)
+		}
+		v.Step = EnsureBlock(sighting, s.View(s.PoolPurchase))
+		v.Step.Address, v.Save, v.Reused = placement.Address, placement.Save, placement.Reused
+	default:
+		return refusedPlan(AnnotationsRefused, "the pool answers %s", placement.Action)
+	}
+	v.Save = append(v.Save, s.leave(poolIDs(blocks)...)...)
+	if v.Step.Action == Done {
+		v.Surplus = actionable(Release(s.Owner, s.View(s.Purchase)))
+	}
+	return v
+}
+
+// lost refuses a Service whose published address is in no block any more.
+func (s Observed) lost(published netip.Addr) ServicePlan {
+	if retagged, is := s.retagged(published); is {
+		return refusedPlan(BlockRetagged, "IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them or delete the Service and create it again",
+			retagged.ID, retagged.CIDR, published)
+	}
+	return refusedPlan(BlockLost, "the IP block of address %s is gone from the account; for a new address set the annotation %s to \"true\", or create the Service anew without an address",
+		published, contract.ServiceIPReplace)
+}
+
+// PoolWish is what a block for the pool is to be like. Its size is the option's.
+func (s Observed) PoolWish() Wish {
+	wish := s.Wish()
+	if size, err := ParseSize(s.Options.BlockSize); err == nil {
+		wish.Size = size
+	}
+	wish.SizeDemanded = false
+	return wish
+}
+
+// placeWish is what the Service is to get of the pool or of a brought block.
+func (s Observed) placeWish() PlaceWish {
+	return PlaceWish{
+		Published: s.Published(), Requested: s.Desired.Requested, RequestedSource: s.Desired.RequestedSource, Replace: s.Desired.Replace,
+		NetworkID: s.NetworkID, Silent: func(a netip.Addr) bool { return Silent(s.Nodes, a) }, Barred: s.unavailable, Now: s.Now,
+	}
+}
+
+// unavailable reports whether an address is in use in ways that no ledger knows: by a member of the network, or
+// by another Service that was told it before its ledger was lost.
+//
+// The claim of a Service is an annotation, and its author may write any. It counts where a ledger confirms it,
+// as that of a block which is gone may, whose addresses were sold again; and where it gains nothing: the
+// Service is served and has no address, in a ledger or a block of its own, so that it could have asked for
+// this one and would get it.
+func (s Observed) unavailable(address netip.Addr) bool {
+	for _, member := range s.Networks[s.NetworkID].Members {
+		if slices.Contains(member.IPs, address) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.Services, func(other *corev1.Service) bool {
+		return other.UID != s.Service.UID && contract.WrittenForThis(other) && ClaimedAddress(other) == address &&
+			(other.Namespace != s.Service.Namespace || other.Name != s.Service.Name) && s.credible(other, address)
+	})
+}
+
+// credible tells whether the claim of another Service to an address keeps that from others.
+func (s Observed) credible(other *corev1.Service, address netip.Addr) bool {
+	provided := slices.ContainsFunc(s.Blocks, OwnerOf(other, s.Owner.Cluster).Owns)
+	for _, l := range s.Ledgers {
+		held, holds := l.AddressOf(HolderOf(other))
+		if holds && held == address {
+			return true
+		}
+		provided = provided || holds
+	}
+	return contract.WantsAddress(other) && !provided
+}
+
+// poolBlocks returns the blocks of the pool with their ledgers, and those that are gone, or are the pool's no
+// more, and in which the Service holds an address. known is false when a look by ID must tell which that is.
+func (s Observed) poolBlocks() (blocks []PoolBlock, known bool) {
+	for _, i := range s.Sightings {
+		if !s.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() {
+			continue
+		}
+		l, stored := s.Ledger(i.Block.ID)
+		if !stored {
+			if !s.Live {
+				return nil, false
+			}
+			l = NewLedger(i.Block.ID, i.Block.CIDR)
+		}
+		blocks = append(blocks, PoolBlock{Sighting: i, Ledger: l})
+	}
+	for _, l := range s.Ledgers {
+		if _, holds := l.AddressOf(s.Holder); !holds || slices.Contains(poolIDs(blocks), l.BlockID) {
+			continue
+		}
+		if !s.Live {
+			return nil, false
+		}
+		sighting, seen := s.Sighting(l.BlockID)
+		blocks = append(blocks, PoolBlock{Sighting: sighting, Gone: !seen, Foreign: seen, Ledger: l})
+	}
+	return blocks, true
+}
+
+// poolGrows tells whether a block of the pool is on its way to the network. The next one is bought only
+// when it is there: the network takes in one after the other anyway, and some who wait may have gone by then.
+func (s Observed) poolGrows(blocks []PoolBlock) (reason Reason, grows bool) {
+	for _, p := range blocks {
+		if p.Gone || p.Foreign || p.Ledger.Closed || p.Sighting.Hidden {
+			continue
+		}
+		switch p.Sighting.Block.Status {
+		case Creating:
+			return BlockCreating, true
+		case Unassigned, Assigning:
+			return BlockAssigning, true
+		case Assigned, Unassigning, ErrorAssigning, ErrorUnassigning:
+		default:
+		}
+	}
+	return "", false
+}
+
+// grow is what extends the pool: a purchase, or the wait for a block that is on its way.
+func (s Observed) grow(blocks []PoolBlock, extend Step) Step {
+	if reason, coming := s.poolGrows(blocks); coming && extend.Action == Buy {
+		return Step{Action: Wait, Reason: reason}
+	}
+	return extend
+}
+
+// restPatience is how long a Service waits for an address in quarantine while the pool could grow instead: long enough for
+// agents to report that the address is silent, which spares a purchase.
+const restPatience = 30 * time.Second
+
+// insteadOfResting returns the step that serves the Service sooner than a wait for the end of a quarantine does. A requested
+// address cannot be bought, and where the pool cannot grow there is nothing but to wait.
+func (s Observed) insteadOfResting(wait, grow Step) Step {
+	bounded := s.RestingSince.Add(restPatience)
+	switch {
+	case wait.Reason != AddressResting, s.Desired.Requested.IsValid(), grow.Action == Refuse:
+		return wait
+	case !wait.Until.After(bounded):
+		return wait
+	case s.Now.Before(bounded):
+		wait.Until = bounded
+		return wait
+	default:
+		return grow
+	}
+}
+
+func contains(blocks []PoolBlock, address netip.Addr) bool {
+	return slices.ContainsFunc(blocks, func(p PoolBlock) bool { return !p.Gone && p.Ledger.CIDR.Contains(address) })
+}
+
+func poolIDs(blocks []PoolBlock) []string {
+	ids := make([]string, 0, len(blocks))
+	for _, p := range blocks {
+		ids = append(ids, p.Ledger.BlockID)
+	}
+	return ids
+}
+
+// stepOf is a placement that gives nothing, as a step.
+func stepOf(p Placement) Step {
+	step := Step{Action: Wait, Reason: p.Reason, Block: p.Block, Address: p.Address, Detail: p.Detail, Until: p.Until}
+	if p.Action == PlaceRefuse {
+		step.Action = Refuse
+	}
+	return step
+}
