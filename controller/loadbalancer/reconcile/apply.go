@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -75,64 +71,6 @@ func (b *Balancer) advance(ctx context.Context, s plan.Observed, v plan.ServiceP
 		b.config.Metrics.repaired(repairReassigned)
 	}
 	return b.wait(ctx, s.Service, reason)
-}
-
-// buy buys a block for the Service or its pool.
-func (b *Balancer) buy(ctx context.Context, s plan.Observed, v plan.ServicePlan) error {
-	wish, record := s.Wish(), purchase.Record(&serviceRecord{balancer: b, service: s.Service})
-	order := purchase.Order{Owner: v.Owner, Location: wish.Location, LocationSource: wish.LocationSource, Size: wish.Size, Subject: string(s.Service.UID)}
-	if v.Owner.Pool != "" {
-		pool := b.poolRecord()
-		if _, err := pool.Load(ctx); err != nil {
-			return err
-		}
-		record, order.Subject, order.Size = pool, "", s.PoolWish().Size
-	}
-	block, err := b.config.Buyer.Buy(ctx, order, record)
-	b.changed()
-	service := s.Service
-	if own, is := record.(*serviceRecord); is {
-		service = own.service
-	}
-	if err != nil {
-		return b.notBought(ctx, service, err)
-	}
-	b.config.Events.Eventf(service, corev1.EventTypeNormal, eventBought, "Bought IP block %s (%s) in %s", block.ID, block.CIDR, block.Location)
-	if s.Published().IsValid() {
-		b.config.Metrics.repaired(repairReplaced)
-	}
-	return b.wait(ctx, service, plan.BlockCreating)
-}
-
-// notBought says on the Service why nothing was bought, or that nobody knows.
-func (b *Balancer) notBought(ctx context.Context, service *corev1.Service, failure error) error {
-	var pause *purchase.Pause
-	var refusal *purchase.Refused
-	switch {
-	case errors.As(failure, &pause):
-		b.note(ctx, service, pause.Reason, words(pause.Reason))
-	case errors.As(failure, &refusal):
-		return b.refuse(ctx, service, plan.Step{Action: plan.Refuse, Reason: refusal.Reason, Detail: refusal.Detail})
-	}
-	return failure
-}
-
-// waitUntil is wait for a step whose end may be known: then the condition names the time, and nothing is asked before.
-func (b *Balancer) waitUntil(ctx context.Context, service *corev1.Service, step plan.Step) error {
-	err := b.retry(service, step.Reason)
-	left := step.Until.Sub(b.config.Now())
-	if left <= 0 { // not known, or it ended a moment ago
-		b.note(ctx, service, step.Reason, words(step.Reason))
-		return err
-	}
-	b.note(ctx, service, step.Reason, words(step.Reason)+", until "+step.Until.UTC().Format(time.RFC3339)+" at the latest")
-	return api.NewRetryError(words(step.Reason), left)
-}
-
-// wait says why nothing more can be done now and asks to be called again.
-func (b *Balancer) wait(ctx context.Context, service *corev1.Service, reason plan.Reason) error {
-	b.note(ctx, service, reason, words(reason))
-	return b.retry(service, reason)
 }
 
 // act carries out a step that changes the account and returns where that leaves the block. service is
@@ -229,39 +167,4 @@ func (b *Balancer) retag(ctx context.Context, service *corev1.Service, block pla
 		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventRetained, "IP block %s (%s) outlives this Service", block.ID, block.CIDR)
 	}
 	return nil
-}
-
-// retry asks to be called again, soon after a change and then ever more seldom.
-func (b *Balancer) retry(service *corev1.Service, reason plan.Reason) error {
-	pause := b.pace.next(service.UID, reason, b.config.Now())
-	if reason == plan.NetworkChanging {
-		pause = max(pause, conflictRest)
-	}
-	return api.NewRetryError(words(reason), pause)
-}
-
-// pacing turns an error which time alone heals into a request to call again.
-func (b *Balancer) pacing(service *corev1.Service, err error) error {
-	var again *api.RetryError
-	var pause *purchase.Pause
-	var failure *pnap.Error
-	switch {
-	case err == nil:
-		b.pace.arrived(service.UID)
-		return nil
-	case errors.As(err, &again):
-		return again
-	case errors.As(err, &pause):
-		return api.NewRetryError(words(pause.Reason), pause.After)
-	case pnap.IsDryRun(err):
-		return err
-	case errors.As(err, &failure) && failure.RetryAfter > 0:
-		return api.NewRetryError(words(purchase.APIPaused), failure.RetryAfter)
-	case errors.Is(err, errOutdated), errors.Is(err, purchase.ErrOutdated):
-		return api.NewRetryError(words(reasonOutdated), time.Second)
-	case errors.Is(err, allocation.ErrConflict):
-		return api.NewRetryError(words(reasonLedger), firstPause)
-	default:
-		return err
-	}
 }

@@ -2,12 +2,14 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
@@ -23,6 +25,72 @@ type depth struct {
 	// live asks for blocks by ID, the tags' own index and live ledgers: nothing is bought, deleted or
 	// given without.
 	live bool
+}
+
+// fromCache observes with the copies at hand.
+func (b *Balancer) fromCache(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
+	s, err := b.beginToEnsure(ctx, service)
+	if err != nil {
+		return plan.Observed{}, err
+	}
+	return b.observe(ctx, s, depth{after: b.pace.freshness(service.UID, b.config.Now())})
+}
+
+// observeLive reads the Service afresh: the informer's copy may be old, and money is at stake.
+func (b *Balancer) observeLive(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
+	live, err := b.current(ctx, service)
+	if err != nil {
+		return plan.Observed{}, err
+	}
+	if live == nil || !contract.WantsAddress(live) {
+		return plan.Observed{}, b.retry(service, reasonOutdated)
+	}
+	s, err := b.beginToEnsure(ctx, live)
+	if err != nil {
+		return plan.Observed{}, err
+	}
+	after := b.pace.freshness(service.UID, s.Now)
+	if after.IsZero() {
+		after = s.Now
+	}
+	return b.observe(ctx, s, depth{after: after, live: true})
+}
+
+func (b *Balancer) observeToRelease(ctx context.Context, known *corev1.Service, now time.Time) (plan.Observed, error) {
+	s, err := b.beginObservation(ctx, known)
+	if err != nil {
+		return plan.Observed{}, err
+	}
+	s.Purchase = purchaseToRelease(ctx, known)
+	s.Desired.BlockID = "" // what was asked for matters no more, only what is held
+	after := b.pace.freshness(known.UID, s.Now)
+	if after.IsZero() {
+		after = now
+	}
+	return b.observe(ctx, s, depth{after: after, live: true})
+}
+
+func (b *Balancer) beginToEnsure(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
+	s, err := b.beginObservation(ctx, service)
+	if err != nil {
+		return plan.Observed{}, err
+	}
+	var unreadable error
+	if s.Purchase, unreadable = plan.RecordedPurchase(service); unreadable != nil {
+		s.Problem = errors.Join(s.Problem, unreadable)
+	}
+	return s, nil
+}
+
+// purchaseToRelease is plan.RecordedPurchase where nothing that can be written into a Service may keep it from
+// being deleted: tags find the block without the record.
+func purchaseToRelease(ctx context.Context, service *corev1.Service) *contract.Purchase {
+	recorded, err := plan.RecordedPurchase(service)
+	if err != nil {
+		klog.FromContext(ctx).Info("Ignoring the record of a purchase", "service", klog.KObj(service), "err", err)
+		return nil
+	}
+	return recorded
 }
 
 // beginObservation observes what can be known without the account.

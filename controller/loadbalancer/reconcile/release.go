@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -98,20 +97,6 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 		}
 	}
 	return b.conclude(ctx, known, live, f, acted)
-}
-
-func (b *Balancer) observeToRelease(ctx context.Context, known *corev1.Service, now time.Time) (plan.Observed, error) {
-	s, err := b.beginObservation(ctx, known)
-	if err != nil {
-		return plan.Observed{}, err
-	}
-	s.Purchase = purchaseToRelease(ctx, known)
-	s.Desired.BlockID = "" // what was asked for matters no more, only what is held
-	after := b.pace.freshness(known.UID, s.Now)
-	if after.IsZero() {
-		after = now
-	}
-	return b.observe(ctx, s, depth{after: after, live: true})
 }
 
 // planRelease decides what is left to do and records what the decision notes of the history.

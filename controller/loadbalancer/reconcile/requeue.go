@@ -1,12 +1,19 @@
 package reconcile
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cloud-provider/api"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 )
 
 // How soon something that takes its time is looked at again: soon after a change, then ever more seldom.
@@ -91,4 +98,57 @@ func (p *pace) leaves(uid types.UID, since time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.leaving[uid] = since
+}
+
+// wait says why nothing more can be done now and asks to be called again.
+func (b *Balancer) wait(ctx context.Context, service *corev1.Service, reason plan.Reason) error {
+	b.note(ctx, service, reason, words(reason))
+	return b.retry(service, reason)
+}
+
+// waitUntil is wait for a step whose end may be known: then the condition names the time, and nothing is asked before.
+func (b *Balancer) waitUntil(ctx context.Context, service *corev1.Service, step plan.Step) error {
+	err := b.retry(service, step.Reason)
+	left := step.Until.Sub(b.config.Now())
+	if left <= 0 { // not known, or it ended a moment ago
+		b.note(ctx, service, step.Reason, words(step.Reason))
+		return err
+	}
+	b.note(ctx, service, step.Reason, words(step.Reason)+", until "+step.Until.UTC().Format(time.RFC3339)+" at the latest")
+	return api.NewRetryError(words(step.Reason), left)
+}
+
+// retry asks to be called again, soon after a change and then ever more seldom.
+func (b *Balancer) retry(service *corev1.Service, reason plan.Reason) error {
+	pause := b.pace.next(service.UID, reason, b.config.Now())
+	if reason == plan.NetworkChanging {
+		pause = max(pause, conflictRest)
+	}
+	return api.NewRetryError(words(reason), pause)
+}
+
+// pacing turns an error which time alone heals into a request to call again.
+func (b *Balancer) pacing(service *corev1.Service, err error) error {
+	var again *api.RetryError
+	var pause *purchase.Pause
+	var failure *pnap.Error
+	switch {
+	case err == nil:
+		b.pace.arrived(service.UID)
+		return nil
+	case errors.As(err, &again):
+		return again
+	case errors.As(err, &pause):
+		return api.NewRetryError(words(pause.Reason), pause.After)
+	case pnap.IsDryRun(err):
+		return err
+	case errors.As(err, &failure) && failure.RetryAfter > 0:
+		return api.NewRetryError(words(purchase.APIPaused), failure.RetryAfter)
+	case errors.Is(err, errOutdated), errors.Is(err, purchase.ErrOutdated):
+		return api.NewRetryError(words(reasonOutdated), time.Second)
+	case errors.Is(err, allocation.ErrConflict):
+		return api.NewRetryError(words(reasonLedger), firstPause)
+	default:
+		return err
+	}
 }

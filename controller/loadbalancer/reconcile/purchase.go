@@ -6,22 +6,50 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// purchaseToRelease is recordedPurchase where nothing that can be written into a Service may keep it from
-// being deleted: tags find the block without the record.
-func purchaseToRelease(ctx context.Context, service *corev1.Service) *contract.Purchase {
-	recorded, err := plan.RecordedPurchase(service)
-	if err != nil {
-		klog.FromContext(ctx).Info("Ignoring the record of a purchase", "service", klog.KObj(service), "err", err)
-		return nil
+// buy buys a block for the Service or its pool.
+func (b *Balancer) buy(ctx context.Context, s plan.Observed, v plan.ServicePlan) error {
+	wish, record := s.Wish(), purchase.Record(&serviceRecord{balancer: b, service: s.Service})
+	order := purchase.Order{Owner: v.Owner, Location: wish.Location, LocationSource: wish.LocationSource, Size: wish.Size, Subject: string(s.Service.UID)}
+	if v.Owner.Pool != "" {
+		pool := b.poolRecord()
+		if _, err := pool.Load(ctx); err != nil {
+			return err
+		}
+		record, order.Subject, order.Size = pool, "", s.PoolWish().Size
 	}
-	return recorded
+	block, err := b.config.Buyer.Buy(ctx, order, record)
+	b.changed()
+	service := s.Service
+	if own, is := record.(*serviceRecord); is {
+		service = own.service
+	}
+	if err != nil {
+		return b.notBought(ctx, service, err)
+	}
+	b.config.Events.Eventf(service, corev1.EventTypeNormal, eventBought, "Bought IP block %s (%s) in %s", block.ID, block.CIDR, block.Location)
+	if s.Published().IsValid() {
+		b.config.Metrics.repaired(repairReplaced)
+	}
+	return b.wait(ctx, service, plan.BlockCreating)
+}
+
+// notBought says on the Service why nothing was bought, or that nobody knows.
+func (b *Balancer) notBought(ctx context.Context, service *corev1.Service, failure error) error {
+	var pause *purchase.Pause
+	var refusal *purchase.Refused
+	switch {
+	case errors.As(failure, &pause):
+		b.note(ctx, service, pause.Reason, words(pause.Reason))
+	case errors.As(failure, &refusal):
+		return b.refuse(ctx, service, plan.Step{Action: plan.Refuse, Reason: refusal.Reason, Detail: refusal.Detail})
+	}
+	return failure
 }
 
 // serviceRecord is the record of a purchase on the Service itself.
