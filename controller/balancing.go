@@ -2,7 +2,6 @@ package main
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	appconfig "k8s.io/cloud-provider/app/config"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/admission"
@@ -16,32 +15,32 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-func (w *wiring) services(completed *appconfig.CompletedConfig) (loop, error) {
-	core := completed.SharedInformers.Core().V1()
+func (w *wiring) services() (loop, error) {
+	core := w.completed.SharedInformers.Core().V1()
 	return service.New(service.Config{
-		Kube:      completed.Client,
+		Kube:      w.completed.Client,
 		Services:  core.Services(),
 		Nodes:     core.Nodes(),
-		Balancer:  w.balancer(completed),
-		Events:    completed.EventRecorder,
+		Balancer:  w.balancer(),
+		Events:    w.completed.EventRecorder,
 		Metrics:   w.metrics.services,
-		Workers:   int(completed.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
+		Workers:   int(w.completed.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
 		Selector:  w.config.ServiceNodeSelector,
 		Announcer: w.config.LoadBalancer.Announcer,
 	}), nil
 }
 
-func (w *wiring) balancer(completed *appconfig.CompletedConfig) *reconcile.Balancer {
-	core := completed.SharedInformers.Core().V1()
+func (w *wiring) balancer() *reconcile.Balancer {
+	core := w.completed.SharedInformers.Core().V1()
 	return reconcile.New(reconcile.Config{
 		Cloud:    w.api,
 		Account:  w.account,
 		Ledgers:  w.ledgers,
 		Buyer:    w.buyer,
-		Kube:     completed.Client,
+		Kube:     w.completed.Client,
 		Services: core.Services().Lister(),
 		Nodes:    core.Nodes().Lister(),
-		Events:   completed.EventRecorder,
+		Events:   w.completed.EventRecorder,
 		Metrics:  w.metrics.balancer,
 
 		NetworkID:          w.config.LoadBalancer.NetworkID,
@@ -57,27 +56,27 @@ func (w *wiring) balancer(completed *appconfig.CompletedConfig) *reconcile.Balan
 }
 
 // heartbeatKey is needed where the agents announce.
-func (w *wiring) heartbeatKey(completed *appconfig.CompletedConfig) (loop, error) {
+func (w *wiring) heartbeatKey() (loop, error) {
 	if w.config.LoadBalancer.Announcer != contract.AnnouncerAgent {
 		return nil, nil
 	}
-	return heartbeatkey.New(completed.Client.CoreV1().Secrets(metav1.NamespaceSystem)), nil
+	return heartbeatkey.New(w.completed.Client.CoreV1().Secrets(metav1.NamespaceSystem)), nil
 }
 
 // admission runs without an announcer, too: it switches off what an earlier configuration switched on.
-func (w *wiring) admission(completed *appconfig.CompletedConfig) (loop, error) {
-	bindings := completed.Client.RbacV1().RoleBindings(metav1.NamespaceSystem)
+func (w *wiring) admission() (loop, error) {
+	bindings := w.completed.Client.RbacV1().RoleBindings(metav1.NamespaceSystem)
 	return admission.New(bindings, w.config.LoadBalancer.Enabled()), nil
 }
 
-func (w *wiring) membership(completed *appconfig.CompletedConfig) (loop, error) {
+func (w *wiring) membership() (loop, error) {
 	if !w.config.ManageMembership {
 		return nil, nil
 	}
 	return membership.New(membership.Config{
-		Kube:    completed.Client,
-		Nodes:   completed.SharedInformers.Core().V1().Nodes(),
-		Events:  completed.EventRecorder,
+		Kube:    w.completed.Client,
+		Nodes:   w.completed.SharedInformers.Core().V1().Nodes(),
+		Events:  w.completed.EventRecorder,
 		Servers: w.inventory,
 		Account: w.account,
 		Cloud:   w.api,
@@ -93,16 +92,16 @@ func (w *wiring) membership(completed *appconfig.CompletedConfig) (loop, error) 
 	})
 }
 
-func (w *wiring) orphans(completed *appconfig.CompletedConfig) (loop, error) {
+func (w *wiring) orphans() (loop, error) {
 	return orphans.New(orphans.Config{
 		Account:   w.account,
 		Cloud:     w.api,
 		Ledgers:   w.ledgers,
-		Kube:      completed.Client,
-		Services:  completed.SharedInformers.Core().V1().Services(),
-		Events:    completed.EventRecorder,
+		Kube:      w.completed.Client,
+		Services:  w.completed.SharedInformers.Core().V1().Services(),
+		Events:    w.completed.EventRecorder,
 		Metrics:   w.metrics.orphans,
-		Reports:   blockreport.NewStore(completed.Client),
+		Reports:   blockreport.NewStore(w.completed.Client),
 		NetworkID: w.config.LoadBalancer.NetworkID,
 		Brought:   w.config.OwnBlocks,
 		MaxBlocks: w.config.MaxIPBlocks,
@@ -113,15 +112,15 @@ func (w *wiring) orphans(completed *appconfig.CompletedConfig) (loop, error) {
 }
 
 // controlPlane is built without the option, too: it removes what it made while the option was on.
-func (w *wiring) controlPlane(completed *appconfig.CompletedConfig) (loop, error) {
-	certificates, err := apiserver.NewProbe(completed.Kubeconfig)
+func (w *wiring) controlPlane() (loop, error) {
+	certificates, err := apiserver.NewProbe(w.completed.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}
 	return apiserver.New(apiserver.Config{
-		Kube:         completed.Client,
-		Services:     completed.SharedInformers.Core().V1().Services(),
-		Events:       completed.EventRecorder,
+		Kube:         w.completed.Client,
+		Services:     w.completed.SharedInformers.Core().V1().Services(),
+		Events:       w.completed.EventRecorder,
 		Certificates: certificates,
 		Port:         w.config.APIServerPort,
 		Enabled:      w.config.ControlPlaneEndpoint,

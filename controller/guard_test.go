@@ -20,8 +20,8 @@ import (
 func TestEveryClientIsGuarded(t *testing.T) {
 	for name, separate := range map[string]bool{"shared credentials": false, "credentials of each controller": true} {
 		t.Run(name, func(t *testing.T) {
-			life, end := newLife(t.Context())
-			defer end()
+			life := newLife(t.Context())
+			defer life.begin()()
 			reached := 0
 			kubeconfig := &rest.Config{Host: "https://server.example", WrapTransport: func(http.RoundTripper) http.RoundTripper {
 				return carrier(func(*http.Request) (*http.Response, error) {
@@ -65,8 +65,8 @@ func TestEveryClientIsGuarded(t *testing.T) {
 // The account may be changed by whoever is elected, or without leader election.
 func TestChangesAreFencedByTheElection(t *testing.T) {
 	for _, elect := range []bool{false, true} {
-		life, end := newLife(t.Context())
-		defer end()
+		life := newLife(t.Context())
+		defer life.begin()()
 		completed := (&appconfig.Config{Kubeconfig: &rest.Config{Host: "https://server.example"}}).Complete()
 		election := &completed.ComponentConfig.Generic.LeaderElection
 		election.LeaderElect, election.RenewDeadline.Duration = elect, 7*time.Second

@@ -30,29 +30,33 @@ const (
 type life struct {
 	// ctx ends when the controllers have to.
 	ctx      context.Context
+	stop     context.CancelFunc
 	handover *leader.Leadership
 	// direct reaches the Kubernetes API past the handover; nil before the framework has built its clients.
 	direct *rest.Config
 }
 
-// newLife returns the life of a process that SIGINT and SIGTERM end. end must be called when it is over.
-func newLife(parent context.Context) (_ *life, end func()) {
-	told, forget := signal.NotifyContext(parent, syscall.SIGINT, syscall.SIGTERM)
+// newLife returns the life of a process. It starts nothing.
+func newLife(parent context.Context) *life {
 	ctx, stop := context.WithCancel(parent)
-	l := &life{ctx: ctx, handover: leader.New()}
+	return &life{ctx: ctx, stop: stop, handover: leader.New()}
+}
+
+// begin has SIGINT and SIGTERM end the process. end must be called when it is over.
+func (l *life) begin() (end func()) {
+	told, forget := signal.NotifyContext(l.ctx, syscall.SIGINT, syscall.SIGTERM)
 	quiet := make(chan struct{})
 	go func() {
 		defer close(quiet)
-		defer stop()
-		select {
-		case <-told.Done():
+		defer l.stop()
+		<-told.Done()
+		if l.ctx.Err() == nil {
 			forget() // who tells twice does not want to wait
-			l.quiesce(ctx)
-		case <-ctx.Done():
+			l.quiesce(l.ctx)
 		}
 	}()
-	return l, func() {
-		stop()
+	return func() {
+		l.stop()
 		<-quiet
 		forget()
 	}

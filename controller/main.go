@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
+	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
+	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
 	"k8s.io/cloud-provider/options"
 	"k8s.io/component-base/cli"
@@ -21,6 +24,7 @@ import (
 	"k8s.io/component-base/version/verflag"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/leader"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -38,7 +42,8 @@ func main() { os.Exit(run()) }
 
 func run() int {
 	ctx := context.Background()
-	life, end := newLife(ctx)
+	life := newLife(ctx)
+	end := life.begin()
 	loops := newLoops(life.ctx)
 	command, err := newCommand(life, loops)
 	if err == nil {
@@ -68,8 +73,13 @@ func newCommand(life *life, loops *loops) (*cobra.Command, error) {
 	}
 	var sections cliflag.NamedFlagSets
 	flags := config.AddFlags(sections.FlagSet("phoenixNAP"))
-	wiring := &wiring{life: life, loops: loops}
-	command := app.NewCloudControllerManagerCommand(opts, wiring.cloud, loops.bind(wiring.controllers()), names.CCMControllerAliases(), sections, life.ctx.Done())
+	// connected passes on what is built once the flags are parsed: the framework parses them, and then calls back for the
+	// provider without a way to hand anything over.
+	var connected atomic.Pointer[connection]
+	provide := func(completed *appconfig.CompletedConfig) cloudprovider.Interface {
+		return newWiring(life, connected.Load(), completed)
+	}
+	command := app.NewCloudControllerManagerCommand(opts, provide, loops.bind(controllers(loops)), names.CCMControllerAliases(), sections, life.ctx.Done())
 	command.Use = program
 	command.Long = "The phoenixNAP cloud controller manager initialises Nodes on phoenixNAP Bare Metal Cloud servers and gives\n" +
 		"Services of type LoadBalancer public addresses."
@@ -77,9 +87,11 @@ func newCommand(life *life, loops *loops) (*cobra.Command, error) {
 	runFramework := command.RunE
 	command.RunE = func(command *cobra.Command, args []string) error {
 		verflag.PrintAndExitIfRequested() // before our own options are missed
-		if err := configure(wiring, opts, flags); err != nil {
+		connection, err := configure(life.handover, opts, flags)
+		if err != nil {
 			return err
 		}
+		connected.Store(connection)
 		if err := runFramework(command, args); err != nil {
 			return toldError{err}
 		}
@@ -108,14 +120,14 @@ func newOptions() (*options.CloudControllerManagerOptions, error) {
 
 // configure reads our own options once all flags are parsed. It asks nobody over the network: a
 // replica that waits for its election must not fail because the API is down.
-func configure(wiring *wiring, opts *options.CloudControllerManagerOptions, flags *config.Flags) error {
+func configure(handover *leader.Handover, opts *options.CloudControllerManagerOptions, flags *config.Flags) (*connection, error) {
 	provider := opts.KubeCloudShared.CloudProvider
 	if provider.Name != contract.ProviderName {
-		return fmt.Errorf("--cloud-provider=%s is another provider: set --cloud-provider=%s or leave it out", provider.Name, contract.ProviderName)
+		return nil, fmt.Errorf("--cloud-provider=%s is another provider: set --cloud-provider=%s or leave it out", provider.Name, contract.ProviderName)
 	}
 	loaded, err := config.Load(provider.CloudConfigFile, flags, os.Getenv)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return wiring.connect(loaded)
+	return connect(handover, loaded)
 }

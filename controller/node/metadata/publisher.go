@@ -47,6 +47,32 @@ type Networks interface {
 	Network(ctx context.Context, id string, after time.Time) (plan.Network, error)
 }
 
+// NetworkChanges takes each public network that is read, whoever reads it, and wakes the NetworkPublisher when the network is
+// another than before. It exists before both: what reads networks for all is built first, and the publisher reads them there.
+type NetworkChanges struct {
+	networkID string
+	wake      loop.Wake
+	// latest is what was last noticed of the network, in a form that can be compared.
+	latest atomic.Pointer[string]
+}
+
+// NewNetworkChanges returns the changes of one public network.
+func NewNetworkChanges(networkID string) *NetworkChanges {
+	return &NetworkChanges{networkID: networkID, wake: loop.NewWake()}
+}
+
+// Notice takes a network as it was just read: a change of its state, its blocks or its members is published to the Nodes
+// soon, not only after the window. It never blocks.
+func (c *NetworkChanges) Notice(network plan.Network) {
+	if network.ID != c.networkID {
+		return
+	}
+	seen := fmt.Sprint(network.Status, network.Blocks, network.Members)
+	if before := c.latest.Swap(&seen); before == nil || *before != seen {
+		c.wake.Signal()
+	}
+}
+
 // NetworkConfig says what a NetworkPublisher works with.
 type NetworkConfig struct {
 	// Client patches Nodes.
@@ -69,6 +95,8 @@ type NetworkConfig struct {
 	ManagesMembership bool
 	// Window is how often the API is asked; 0 means DefaultNetworkWindow.
 	Window time.Duration
+	// Changes call for a look before the window is over; nil where nothing else reads the network.
+	Changes *NetworkChanges
 }
 
 // NetworkPublisher keeps the annotations of contract.NodeNetwork and the labels of instances.Labels on
@@ -77,9 +105,6 @@ type NetworkPublisher struct {
 	config NetworkConfig
 	wake   loop.Wake
 	synced cache.InformerSynced
-
-	// latest is what was last noticed of the network, in a form that can be compared.
-	latest atomic.Pointer[string]
 
 	// What follows belongs to the goroutine of Run: the network as last read, and the Nodes whose lack of
 	// membership was told, with what was said.
@@ -97,7 +122,10 @@ func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
 	if config.Selector == nil {
 		config.Selector = labels.Everything()
 	}
-	p := &NetworkPublisher{config: config, wake: loop.NewWake(), told: map[types.UID]string{}}
+	if config.Changes == nil {
+		config.Changes = NewNetworkChanges(config.NetworkID)
+	}
+	p := &NetworkPublisher{config: config, wake: config.Changes.wake, told: map[types.UID]string{}}
 	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { p.register(object) },
 		UpdateFunc: func(_, object any) { p.register(object) },
@@ -119,18 +147,6 @@ func (p *NetworkPublisher) register(object any) {
 		return
 	}
 	p.wake.Signal()
-}
-
-// Notice takes a network as somebody has read it: a change of its state, its blocks or its members is told to the Nodes
-// soon, not only after the window. It never blocks.
-func (p *NetworkPublisher) Notice(network plan.Network) {
-	if network.ID != p.config.NetworkID {
-		return
-	}
-	seen := fmt.Sprint(network.Status, network.Blocks, network.Members)
-	if before := p.latest.Swap(&seen); before == nil || *before != seen {
-		p.wake.Signal()
-	}
 }
 
 // Run publishes until ctx ends, and then returns nil.

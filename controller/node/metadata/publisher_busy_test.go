@@ -118,8 +118,9 @@ func TestANoticedBlockIsToldSoon(t *testing.T) {
 		client := fake.NewClientset(serverNode("node-1", simtest.Server1ID))
 		network := growing{since: time.Now().Add(DefaultNetworkWindow / 3)}
 		factory := informers.NewSharedInformerFactory(client, 0)
+		changes := NewNetworkChanges(simtest.NetworkID)
 		publisher, err := NewNetworkPublisher(NetworkConfig{
-			Client: client, Nodes: factory.Core().V1().Nodes(), Servers: oneServer{}, Networks: network,
+			Client: client, Nodes: factory.Core().V1().Nodes(), Servers: oneServer{}, Networks: network, Changes: changes,
 			Events: record.NewFakeRecorder(100), NetworkID: simtest.NetworkID, Announcer: contract.AnnouncerKubeVIP,
 		})
 		if err != nil {
@@ -129,10 +130,10 @@ func TestANoticedBlockIsToldSoon(t *testing.T) {
 		factory.StartWithContext(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- publisher.Run(ctx) }()
-		publisher.Notice(network.now())
+		changes.Notice(network.now())
 		time.Sleep(time.Until(network.since))
-		publisher.Notice(plan.Network{ID: "another", Status: plan.NetworkReady})
-		publisher.Notice(network.now())
+		changes.Notice(plan.Network{ID: "another", Status: plan.NetworkReady})
+		changes.Notice(network.now())
 		time.Sleep(settle + time.Millisecond)
 		synctest.Wait()
 		node, err := client.CoreV1().Nodes().Get(ctx, "node-1", metav1.GetOptions{})
