@@ -120,7 +120,7 @@ func newOptions() (*options.CloudControllerManagerOptions, error) {
 
 // configure reads our own options once all flags are parsed. It asks nobody over the network: a
 // replica that waits for its election must not fail because the API is down.
-func configure(handover *leader.Handover, opts *options.CloudControllerManagerOptions, flags *config.Flags) (*connection, error) {
+func configure(handover *leader.Leadership, opts *options.CloudControllerManagerOptions, flags *config.Flags) (*connection, error) {
 	provider := opts.KubeCloudShared.CloudProvider
 	if provider.Name != contract.ProviderName {
 		return nil, fmt.Errorf("--cloud-provider=%s is another provider: set --cloud-provider=%s or leave it out", provider.Name, contract.ProviderName)

@@ -40,7 +40,7 @@ type connection struct {
 }
 
 // connect asks nothing of the API yet.
-func connect(handover *leader.Handover, loaded *config.Config) (*connection, error) {
+func connect(handover *leader.Leadership, loaded *config.Config) (*connection, error) {
 	metrics := newMetrics()
 	if err := metrics.register(); err != nil {
 		return nil, err
