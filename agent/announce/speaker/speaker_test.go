@@ -22,6 +22,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 const network, otherNetwork = "60473c2509268bc77fd06d29", "60473c2509268bc77fd06d30"
@@ -162,7 +163,7 @@ func start(t *testing.T, keys string, change ...func(*stage, *Config)) *stage {
 	}
 	s.Speaker = New(c)
 	var ctx context.Context
-	ctx, s.end = context.WithCancel(t.Context())
+	ctx, s.end = context.WithCancel(testlog.Context(t))
 	go func() { s.ended <- s.Speaker.Run(ctx) }()
 	t.Cleanup(func() {
 		s.end()

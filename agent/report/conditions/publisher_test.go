@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 // bench is a publisher at work on a Node of a fake API server.
@@ -65,7 +66,7 @@ func run(t *testing.T, conditions []corev1.NodeCondition, test func(t *testing.T
 			b.transitions = append(b.transitions, tr)
 		}, func(error) {})
 		b.Observe(node)
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(testlog.Context(t))
 		done := make(chan error)
 		go func() { done <- b.Run(ctx) }()
 		synctest.Wait()

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 func newKeeper(client *fake.Clientset) *Renewer {
@@ -33,7 +35,7 @@ func read(t *testing.T, client *fake.Clientset) *coordinationv1.Lease {
 func TestRenewsEveryHalfMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		ctx, cancel := context.WithTimeout(testlog.Context(t), 10*time.Minute)
 		defer cancel()
 		if err := newKeeper(client).Run(ctx); err != nil {
 			t.Errorf("Run returned %v after its context ended, want nil", err)
@@ -65,7 +67,7 @@ func TestRetriesAndTakesUpAnExistingLease(t *testing.T) {
 			failures--
 			return failures >= 0, nil, errors.New("the API server is away")
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		ctx, cancel := context.WithTimeout(testlog.Context(t), 15*time.Second)
 		defer cancel()
 		if err := newKeeper(client).Run(ctx); err != nil {
 			t.Error(err)
@@ -80,16 +82,16 @@ func TestRetriesAndTakesUpAnExistingLease(t *testing.T) {
 func TestALostLeaseIsMadeAgain(t *testing.T) {
 	client := fake.NewClientset()
 	k := newKeeper(client)
-	if err := k.Renew(t.Context()); err != nil {
+	if err := k.Renew(testlog.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.CoordinationV1().Leases("kube-system").Delete(t.Context(), "phoenixnap-agent-srv-a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Renew(t.Context()); err == nil {
+	if err := k.Renew(testlog.Context(t)); err == nil {
 		t.Error("renewing a deleted Lease succeeded")
 	}
-	if err := k.Renew(t.Context()); err != nil {
+	if err := k.Renew(testlog.Context(t)); err != nil {
 		t.Errorf("the attempt after it: %v", err)
 	}
 	read(t, client)
@@ -109,7 +111,7 @@ func TestAnAPIServerThatIsAwayIsAskedSeldom(t *testing.T) {
 				failed++
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		ctx, cancel := context.WithTimeout(testlog.Context(t), time.Hour)
 		defer cancel()
 		if err := k.Run(ctx); err != nil {
 			t.Error(err)
@@ -132,7 +134,7 @@ func TestNoLeaseWithoutANode(t *testing.T) {
 			}
 			return nil
 		}
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(testlog.Context(t))
 		done := make(chan error)
 		go func() { done <- k.Run(ctx) }()
 		time.Sleep(time.Hour)
@@ -155,11 +157,11 @@ func TestNoLeaseWithoutANode(t *testing.T) {
 func TestAnotherNodeOfTheNameOwnsTheLease(t *testing.T) {
 	client := fake.NewClientset()
 	k := newKeeper(client)
-	if err := k.Renew(t.Context()); err != nil {
+	if err := k.Renew(testlog.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	k.Node = func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", UID: "u2"}} }
-	if err := k.Renew(t.Context()); err != nil {
+	if err := k.Renew(testlog.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	if owners := read(t, client).OwnerReferences; len(owners) != 1 || owners[0].UID != "u2" {

@@ -18,6 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 func get(t *testing.T, s *Server, path string) (int, string) {
@@ -159,14 +160,14 @@ func TestMetricsOfSources(t *testing.T) {
 }
 
 func TestServerEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(testlog.Context(t), 100*time.Millisecond)
 	defer cancel()
 	for _, address := range []string{"127.0.0.1:0", ""} {
 		if err := NewServer(address, NewMetrics("v1", "srv-a"), Sources{}, NewHealth(time.Minute, time.Now())).Run(ctx); err != nil {
 			t.Errorf("serving %q ended with %v, want nil", address, err)
 		}
 	}
-	if err := NewServer("192.0.2.1:1", NewMetrics("v1", "srv-a"), Sources{}, NewHealth(time.Minute, time.Now())).Run(t.Context()); err == nil ||
+	if err := NewServer("192.0.2.1:1", NewMetrics("v1", "srv-a"), Sources{}, NewHealth(time.Minute, time.Now())).Run(testlog.Context(t)); err == nil ||
 		!strings.Contains(err.Error(), "--metrics-bind-address") {
 		t.Errorf("an address that is not ours gave %v, want an error that names the flag", err)
 	}

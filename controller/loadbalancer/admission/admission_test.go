@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 // installed is the RoleBinding as the manifests have it, with subjects.
@@ -72,7 +74,7 @@ func TestSync(t *testing.T) {
 	} {
 		client := fake.NewClientset(installed(tc.before...))
 		for range 2 {
-			if err := reconciler(client, tc.announcing).Sync(t.Context()); err != nil {
+			if err := reconciler(client, tc.announcing).Sync(testlog.Context(t)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -89,7 +91,7 @@ func TestSync(t *testing.T) {
 func TestNotInstalled(t *testing.T) {
 	client := fake.NewClientset()
 	for _, announcing := range []bool{true, false} {
-		if err := reconciler(client, announcing).Sync(t.Context()); err != nil {
+		if err := reconciler(client, announcing).Sync(testlog.Context(t)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -104,7 +106,7 @@ func TestRefused(t *testing.T) {
 	for _, verb := range []string{"get", "update"} {
 		client := fake.NewClientset(installed())
 		client.PrependReactor(verb, "rolebindings", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, refused })
-		if err := reconciler(client, true).Sync(t.Context()); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "kube-system/"+BindingName) {
+		if err := reconciler(client, true).Sync(testlog.Context(t)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "kube-system/"+BindingName) {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}
@@ -119,7 +121,7 @@ func TestRun(t *testing.T) {
 			failures--
 			return failures >= 0, nil, errors.New("no route to host")
 		})
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(testlog.Context(t))
 		ended := make(chan error, 1)
 		go func() { ended <- reconciler(client, true).Run(ctx) }()
 		pass(2 * retryEvery)

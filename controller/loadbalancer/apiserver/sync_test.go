@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 func slice(name string, family discoveryv1.AddressType, ports []discoveryv1.EndpointPort, addresses ...string) discoveryv1.EndpointSlice {
@@ -130,7 +132,7 @@ func TestWithoutARoutableAPIServerNothingIsMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		loopback := slice("kubernetes", "IPv4", []discoveryv1.EndpointPort{port("https", corev1.ProtocolTCP, 6443)}, "127.0.0.1")
 		b := newBubble(t, &loopback)
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(testlog.Context(t))
 		b.run(ctx, t)
 		time.Sleep(3 * resync)
 		if b.service(t) != nil {
@@ -169,7 +171,7 @@ func TestErrorsAreRetriedWithGrowingPauses(t *testing.T) {
 			tries.Add(1)
 			return !recovered.Load(), nil, apierrors.NewInternalError(errors.New("no"))
 		})
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(testlog.Context(t))
 		b.run(ctx, t)
 		time.Sleep(time.Minute)
 		synctest.Wait()

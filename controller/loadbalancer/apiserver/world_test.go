@@ -21,6 +21,7 @@ import (
 
 	keeper "github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/apiserver"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 const (
@@ -83,7 +84,7 @@ func newWorld(t *testing.T) *world {
 // start runs a keeper; the function that it returns ends it and waits for it.
 func (w *world) start(change ...func(*keeper.Config)) (stop func()) {
 	w.t.Helper()
-	ctx, cancel := context.WithCancel(w.t.Context())
+	ctx, cancel := context.WithCancel(testlog.Context(w.t))
 	ended := w.run(ctx, change...)
 	stop = func() {
 		cancel()
@@ -99,7 +100,7 @@ func (w *world) start(change ...func(*keeper.Config)) (stop func()) {
 // switchOff runs a keeper that is not enabled until it ends by itself.
 func (w *world) switchOff() {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(testlog.Context(w.t), patience)
 	defer cancel()
 	err := <-w.run(ctx, func(c *keeper.Config) { c.Enabled = false })
 	if err != nil || ctx.Err() != nil {

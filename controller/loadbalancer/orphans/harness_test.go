@@ -24,6 +24,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
@@ -190,7 +191,7 @@ func (w *world) lookOnce() (again time.Duration, err error) {
 			err = crash
 		}
 	}()
-	return w.collector.Look(w.t.Context())
+	return w.collector.Look(testlog.Context(w.t))
 }
 
 // pass looks as often as the collector asks for in the given time.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
@@ -43,7 +44,7 @@ func TestBlocksAreReported(t *testing.T) {
 	w.service("web", false)
 	standings := func() map[string]string {
 		t.Helper()
-		if _, err := w.collector.Look(t.Context()); err != nil {
+		if _, err := w.collector.Look(testlog.Context(t)); err != nil {
 			t.Fatal(err)
 		}
 		found := map[string]string{}

@@ -15,6 +15,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kubefake"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 // configMap returns the record and a client of the API, on which the ConfigMap does not exist.
@@ -103,7 +104,7 @@ func TestPurchaseRecordedInAConfigMap(t *testing.T) {
 	w.oldTags()
 	r, _ := configMap(purchase.PoolName("default"))
 	wantRecorded(t, r, nil)
-	block, err := w.buyer.Buy(t.Context(), order(pool), r)
+	block, err := w.buyer.Buy(testlog.Context(t), order(pool), r)
 	if err != nil {
 		t.Fatal(err)
 	}

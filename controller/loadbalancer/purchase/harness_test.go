@@ -10,6 +10,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
@@ -68,7 +69,7 @@ func order(owner plan.Owner) purchase.Order {
 }
 
 func (w *world) buy(o purchase.Order) (plan.Block, error) {
-	return w.buyer.Buy(w.t.Context(), o, w.object.record())
+	return w.buyer.Buy(testlog.Context(w.t), o, w.object.record())
 }
 
 func (w *world) wantPurchases(want int) {

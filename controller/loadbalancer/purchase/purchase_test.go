@@ -13,6 +13,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
@@ -137,7 +138,7 @@ func TestRefusalTakesTheIntentBackAndRests(t *testing.T) {
 	}
 	successor := order(web)
 	successor.Subject = "uid-2"
-	if _, err := w.buyer.Buy(t.Context(), successor, w.object.record()); err != nil {
+	if _, err := w.buyer.Buy(testlog.Context(t), successor, w.object.record()); err != nil {
 		t.Errorf("a new Service of that name rests as well: %v", err)
 	}
 }
@@ -229,7 +230,7 @@ func TestNothingIsBoughtOnAnOldVersion(t *testing.T) {
 	w.oldTags()
 	old := w.object.record()
 	w.object.touch()
-	if _, err := w.buyer.Buy(t.Context(), order(web), old); !errors.Is(err, purchase.ErrOutdated) {
+	if _, err := w.buyer.Buy(testlog.Context(t), order(web), old); !errors.Is(err, purchase.ErrOutdated) {
 		t.Errorf("said %v", err)
 	}
 	w.wantPurchases(0)
@@ -308,7 +309,7 @@ func TestBoughtThoughTheOutcomeCannotBeRecorded(t *testing.T) {
 func TestEndingProcessRecords(t *testing.T) {
 	w := newWorld(t)
 	w.oldTags()
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(testlog.Context(t))
 	w.restart(meddling{w.client, cancel})
 	block, err := w.buyer.Buy(ctx, order(web), w.object.record())
 	if err != nil {

@@ -108,7 +108,7 @@ func TestVanishedBlockIsReplacedOnlyWhenAsked(t *testing.T) {
 	w.settle("web")
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
 	w.refresh()
-	if found, err := w.lb.Astray(t.Context()); err != nil {
+	if found, err := w.lb.Astray(w.ctx); err != nil {
 		t.Errorf("the drift pass found %v, %v", found, err)
 	}
 	w.clock.Advance(31 * time.Second) // one window; the freed addresses are not sold again within a minute

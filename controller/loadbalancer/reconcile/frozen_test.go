@@ -44,7 +44,7 @@ func TestFrozenLeaderBuysABlockTooMany(t *testing.T) {
 			w.restartWith(old)
 			stale := w.lb
 			for wokeUp.IsZero() {
-				_, err := stale.Ensure(t.Context(), w.get("web"))
+				_, err := stale.Ensure(w.ctx, w.get("web"))
 				w.clock.Advance(w.pauseAfter(err))
 			}
 			w.wantPurchases(2)

@@ -31,6 +31,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
@@ -56,7 +57,9 @@ var (
 // world is a phoenixNAP account behind HTTP, a Kubernetes API in memory that knows compare-and-swap, and
 // the service controller reduced to what it asks of a balancer.
 type world struct {
-	t     *testing.T
+	t *testing.T
+	// ctx carries the log of the test.
+	ctx   context.Context
 	clock *pnapsim.ManualClock
 	sim   *pnapsim.Sim
 	kube  *fake.Clientset
@@ -89,7 +92,7 @@ var specs = sync.OnceValues(func() (*pnapsim.Specs, error) {
 func newWorld(t *testing.T, options ...option) *world {
 	t.Helper()
 	w := &world{
-		t: t, clock: pnapsim.NewManualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+		t: t, ctx: testlog.Context(t), clock: pnapsim.NewManualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 		events:   record.NewFakeRecorder(1000),
 		services: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
 		nodes:    cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),

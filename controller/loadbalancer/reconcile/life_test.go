@@ -128,7 +128,7 @@ func TestSteadyStateChangesNothing(t *testing.T) {
 	w.service("web")
 	w.settle("web")
 	version, before := w.get("web").ResourceVersion, w.sim.Counters()
-	if done, err := w.lb.Ensure(t.Context(), w.get("web")); err != nil || len(done.Ingress) != 1 {
+	if done, err := w.lb.Ensure(w.ctx, w.get("web")); err != nil || len(done.Ingress) != 1 {
 		t.Fatalf("%v, %v", done, err)
 	}
 	if now := w.get("web").ResourceVersion; now != version {

@@ -236,7 +236,7 @@ func TestServiceCreatedAgainTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.service("web")
-	if err := w.lb.Release(t.Context(), old); err != nil {
+	if err := w.lb.Release(w.ctx, old); err != nil {
 		t.Fatal(err)
 	}
 	w.settle("web")
@@ -257,7 +257,7 @@ func TestServiceGoneWithoutFinalizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 30 {
-		if err := w.lb.Release(t.Context(), old); err == nil {
+		if err := w.lb.Release(w.ctx, old); err == nil {
 			w.wantBlocks()
 			return
 		}

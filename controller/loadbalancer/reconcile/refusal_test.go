@@ -87,7 +87,7 @@ func TestRefusalThatIsWrittenNowhereIsNotTold(t *testing.T) {
 	w.refresh()
 	w.clock.Advance(time.Minute)
 	var refusal *plan.Refusal
-	if err := w.lb.Release(t.Context(), last); !errors.As(err, &refusal) || refusal.Reported {
+	if err := w.lb.Release(w.ctx, last); !errors.As(err, &refusal) || refusal.Reported {
 		t.Errorf("said %#v", err)
 	}
 }

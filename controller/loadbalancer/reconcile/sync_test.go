@@ -24,7 +24,7 @@ func (w *world) sync(name string) (done bool, err error) {
 }
 
 func (w *world) syncCopy(service *corev1.Service) (done bool, err error) {
-	ctx := w.t.Context()
+	ctx := w.ctx
 	if service == nil {
 		return true, nil
 	}
@@ -102,7 +102,7 @@ func (w *world) astray() []string {
 	w.t.Helper()
 	w.refresh()
 	w.clock.Advance(time.Minute)
-	found, err := w.lb.Astray(w.t.Context())
+	found, err := w.lb.Astray(w.ctx)
 	if err != nil {
 		w.t.Fatalf("the drift pass failed: %v", err)
 	}

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 var servicesResource = corev1.SchemeGroupVersion.WithResource("services")
@@ -46,7 +48,7 @@ func inTime(t *testing.T, config Config, test func(*clocked), objects ...runtime
 		config.Services, config.Nodes = factory.Core().V1().Services(), factory.Core().V1().Nodes()
 		w.metrics = config.Metrics
 		controller := New(config)
-		ctx, cancel := context.WithCancel(logged(t))
+		ctx, cancel := context.WithCancel(testlog.Context(t))
 		factory.Start(ctx.Done())
 		ended := make(chan error, 1)
 		go func() { ended <- controller.Run(ctx) }()

@@ -15,21 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 // shared is the control plane of all tests of this package.
 var shared *controlplane.ControlPlane
 
 func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &shared)) }
-
-// logged is the context of a test, with a log that is shown when the test fails.
-func logged(t *testing.T) context.Context {
-	return klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2))))
-}
 
 // cluster is a namespace on a real API server.
 type cluster struct {
@@ -64,7 +58,7 @@ func (c *cluster) start() (stop func()) {
 // run starts a controller with its informers and returns what ends both.
 func (c *cluster) run(factory informers.SharedInformerFactory, config Config) (stop func()) {
 	controller := New(config)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(logged(c.t)))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(testlog.Context(c.t)))
 	factory.Start(ctx.Done())
 	ended := make(chan error, 1)
 	go func() { ended <- controller.Run(ctx) }()

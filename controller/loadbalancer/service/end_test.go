@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 // TestAnEndBeforeTheStartIsNoError: a process that is told to end while it starts ends quietly.
@@ -13,7 +15,7 @@ func TestAnEndBeforeTheStartIsNoError(t *testing.T) {
 	kube := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(kube, 0)
 	controller := New(Config{Kube: kube, Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes()})
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(testlog.Context(t))
 	factory.Start(ctx.Done())
 	cancel()
 	factory.Shutdown()

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/cloud-provider/api"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 // TestAServiceThatWaitsKeepsNoOtherWaiting: a provider that waits inside of a sync, or works off what fails
@@ -64,7 +66,7 @@ func TestNoStatusIsAnError(t *testing.T) {
 	core := informers.NewSharedInformerFactory(kube, 0).Core().V1()
 	events := record.NewFakeRecorder(10)
 	c := New(Config{Kube: kube, Services: core.Services(), Nodes: core.Nodes(), Balancer: mute{newShop()}, Events: events})
-	if _, err := c.serve(t.Context(), service); err == nil || !strings.Contains(err.Error(), "no status for Service shop/web") {
+	if _, err := c.serve(testlog.Context(t), service); err == nil || !strings.Contains(err.Error(), "no status for Service shop/web") {
 		t.Errorf("got %v", err)
 	}
 	for _, action := range kube.Actions() {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 //proves:known-bugs/waiting-backs-off
@@ -246,7 +247,7 @@ func TestDryRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	would := client.DeleteBlock(t.Context(), "60473c2509268bc77fd06d32")
+	would := client.DeleteBlock(testlog.Context(t), "60473c2509268bc77fd06d32")
 	if !pnap.IsDryRun(would) {
 		t.Fatalf("a dry run ends with %v", would)
 	}

@@ -17,6 +17,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 func stored(t *testing.T, client *fake.Clientset) []contract.AnnouncerKey {
@@ -40,7 +41,7 @@ func keeper(client *fake.Clientset) *Reconciler {
 func TestMadeOnce(t *testing.T) {
 	first, second := fake.NewClientset(), fake.NewClientset()
 	for _, client := range []*fake.Clientset{first, first, second} {
-		if err := keeper(client).Sync(t.Context()); err != nil {
+		if err := keeper(client).Sync(testlog.Context(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,7 +49,7 @@ func TestMadeOnce(t *testing.T) {
 	if cmp.Equal(kept, stored(t, second)) {
 		t.Error("two clusters have the same key")
 	}
-	if err := keeper(first).Sync(t.Context()); err != nil || !cmp.Equal(kept, stored(t, first)) {
+	if err := keeper(first).Sync(testlog.Context(t)); err != nil || !cmp.Equal(kept, stored(t, first)) {
 		t.Errorf("the key was replaced (%v)", err)
 	}
 }
@@ -60,7 +61,7 @@ func TestPersonsSecretStays(t *testing.T) {
 		Data:       map[string][]byte{contract.AnnouncerSecretKey: []byte("hunter2")},
 	}
 	client := fake.NewClientset(secret.DeepCopy())
-	err := keeper(client).Sync(t.Context())
+	err := keeper(client).Sync(testlog.Context(t))
 	if err == nil || !strings.Contains(err.Error(), "kube-system/phoenixnap-announcer") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("error %v, want one that names the Secret and shows nothing of it", err)
 	}
@@ -76,7 +77,7 @@ func TestTwoAtOnce(t *testing.T) {
 	client.PrependReactor("create", "secrets", func(ktesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewAlreadyExists(corev1.Resource("secrets"), contract.AnnouncerSecret)
 	})
-	if err := keeper(client).Sync(t.Context()); err != nil {
+	if err := keeper(client).Sync(testlog.Context(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -90,7 +91,7 @@ func TestRun(t *testing.T) {
 			failures--
 			return failures >= 0, nil, errors.New("no route to host")
 		})
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(testlog.Context(t))
 		ended := make(chan error, 1)
 		go func() { ended <- keeper(client).Run(ctx) }()
 		pass(2 * retryEvery)

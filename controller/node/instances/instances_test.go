@@ -19,6 +19,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
@@ -106,7 +107,7 @@ func (w *world) arm(f pnapsim.Fault) {
 // exists asks and lets the simulator judge the answer.
 func (w *world) exists(node *corev1.Node, serverID string) (bool, error) {
 	w.t.Helper()
-	found, err := w.InstanceExists(w.t.Context(), node)
+	found, err := w.InstanceExists(testlog.Context(w.t), node)
 	if err == nil {
 		claim := pnapsim.Claim{Client: simtest.ClientID, Kind: pnapsim.ClaimServerAlive, Server: serverID}
 		if !found {
@@ -150,7 +151,7 @@ func TestOneListServesAll(t *testing.T) {
 		node := w.node(fmt.Sprintf("n%d", i), simtest.Server1ID)
 		all.Go(func() {
 			for _, ask := range []func(context.Context, *corev1.Node) (bool, error){w.InstanceExists, w.InstanceShutdown} {
-				if _, err := ask(t.Context(), node); err != nil {
+				if _, err := ask(testlog.Context(t), node); err != nil {
 					t.Error(err)
 				}
 			}
@@ -174,7 +175,7 @@ func TestMetadataOfInitialisedNodesIsUnhurried(t *testing.T) {
 		want  int
 	}{{fresh, 0, 2}, {known, DefaultWindow, 2}, {known, 20 * time.Second, 2}, {fresh, time.Second, 3}, {known, Unhurried, 4}} {
 		w.sim.Advance(each.after)
-		if _, err := w.InstanceMetadata(t.Context(), each.node); err != nil {
+		if _, err := w.InstanceMetadata(testlog.Context(t), each.node); err != nil {
 			t.Fatal(err)
 		}
 		if calls := len(w.sim.Log(0)); calls != each.want {
@@ -188,7 +189,7 @@ func TestFailedListIsNotAskedForEveryNode(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	w.arm(pnapsim.Fault{Path: "/bmc/v1/servers", Action: pnapsim.FaultStatus, Status: 503, Times: -1})
 	for range 50 {
-		if _, err := w.InstanceExists(t.Context(), w.node("node-1", simtest.Server1ID)); err == nil {
+		if _, err := w.InstanceExists(testlog.Context(t), w.node("node-1", simtest.Server1ID)); err == nil {
 			t.Fatal("no error")
 		}
 	}
@@ -200,12 +201,12 @@ func TestFailedListIsNotAskedForEveryNode(t *testing.T) {
 // Whoever gives up waiting does not spoil the list for the others.
 func TestListOutlivesItsFirstCaller(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(testlog.Context(t))
 	cancel()
 	if _, err := w.inventory.List(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("the one that gave up: %v", err)
 	}
-	if _, err := w.inventory.List(t.Context()); err != nil {
+	if _, err := w.inventory.List(testlog.Context(t)); err != nil {
 		t.Errorf("the other: %v", err)
 	}
 }
@@ -266,12 +267,12 @@ func TestStatesThatAreNotGone(t *testing.T) {
 			node := w.node("node-1", simtest.Server1ID)
 			w.edit(pnapsim.Edit{Kind: pnapsim.EditServerStatus, Server: simtest.Server1ID, Status: status})
 			for range 5 {
-				if found, err := w.InstanceExists(t.Context(), node); !found || err != nil {
+				if found, err := w.InstanceExists(testlog.Context(t), node); !found || err != nil {
 					t.Fatalf("got %v, %v", found, err)
 				}
 				w.sim.Advance(time.Minute)
 			}
-			down, err := w.InstanceShutdown(t.Context(), node)
+			down, err := w.InstanceShutdown(testlog.Context(t), node)
 			if err != nil || down != (status == "powered-off") {
 				t.Errorf("shutdown: %v, %v", down, err)
 			}
@@ -298,7 +299,7 @@ func TestDoubtKeepsNodes(t *testing.T) {
 			w := newWorld(t, simtest.Seed())
 			node := w.node("node-1", simtest.Server1ID)
 			w.node("node-2", simtest.Server2ID)
-			if _, err := w.InstanceExists(t.Context(), node); err != nil {
+			if _, err := w.InstanceExists(testlog.Context(t), node); err != nil {
 				t.Fatal(err)
 			}
 			for _, fault := range faults {
@@ -335,7 +336,7 @@ func TestEmptyAccountKeepsNodes(t *testing.T) {
 	seed.Accounts[0].Servers = nil
 	w := newWorld(t, seed)
 	for range 5 {
-		if found, err := w.InstanceExists(t.Context(), w.node("node-1", simtest.Server1ID)); err == nil {
+		if found, err := w.InstanceExists(testlog.Context(t), w.node("node-1", simtest.Server1ID)); err == nil {
 			t.Fatalf("got %v and no error", found)
 		}
 		w.sim.Advance(time.Minute)
@@ -354,7 +355,7 @@ func TestWrongAccountKeepsNodes(t *testing.T) {
 	first, second := w.node("node-1", simtest.Server1ID), w.node("node-2", simtest.Server2ID)
 	for range 30 {
 		for _, node := range []*corev1.Node{first, second} {
-			if found, err := w.InstanceExists(t.Context(), node); err == nil {
+			if found, err := w.InstanceExists(testlog.Context(t), node); err == nil {
 				t.Fatalf("%s: %v and no error", node.Name, found)
 			}
 		}
@@ -373,7 +374,7 @@ func TestWrongAccountKeepsNodes(t *testing.T) {
 func TestOddServerHidesNoOther(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	w.arm(pnapsim.Fault{Path: "/bmc/v1/servers", Action: pnapsim.FaultDropField, Field: "hostname", Element: 0, Times: -1})
-	if _, err := w.InstanceMetadata(t.Context(), w.node("node-2", "")); err != nil {
+	if _, err := w.InstanceMetadata(testlog.Context(t), w.node("node-2", "")); err != nil {
 		t.Error(err)
 	}
 }
@@ -396,7 +397,7 @@ func TestFailedLookupIsNoProof(t *testing.T) {
 			fault.Path, fault.Times = "/bmc/v1/servers/*", -1
 			w.arm(fault)
 			for range 5 {
-				if found, err := w.InstanceExists(t.Context(), node); err == nil {
+				if found, err := w.InstanceExists(testlog.Context(t), node); err == nil {
 					t.Fatalf("got %v and no error", found)
 				}
 				w.sim.Advance(time.Minute)

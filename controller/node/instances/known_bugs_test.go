@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
@@ -20,12 +21,12 @@ func TestServerWithoutAnAddressYet(t *testing.T) {
 	seed.Accounts[0].Servers = append(seed.Accounts[0].Servers, pnapsim.ServerSeed{Hostname: "n", Location: "ASH", NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.9"}})
 	w := newWorld(t, seed)
 	w.arm(pnapsim.Fault{Path: "/bmc/v1/servers", Action: pnapsim.FaultDropField, Field: "privateIpAddresses", Element: len(seed.Accounts[0].Servers) - 1, Times: 1})
-	metadata, err := w.InstanceMetadata(t.Context(), newNode("n"))
+	metadata, err := w.InstanceMetadata(testlog.Context(t), newNode("n"))
 	if err == nil || metadata != nil || !strings.Contains(err.Error(), "has no address") {
 		t.Fatalf("got %+v, %v", metadata, err)
 	}
 	w.sim.Advance(DefaultWindow)
-	if metadata, err = w.InstanceMetadata(t.Context(), newNode("n")); err != nil || render(metadata.NodeAddresses) != "Hostname=n InternalIP=10.0.0.9" {
+	if metadata, err = w.InstanceMetadata(testlog.Context(t), newNode("n")); err != nil || render(metadata.NodeAddresses) != "Hostname=n InternalIP=10.0.0.9" {
 		t.Errorf("with its address: %+v, %v", metadata, err)
 	}
 }
@@ -43,10 +44,10 @@ func TestRenamedServerStaysItsNode(t *testing.T) {
 	if found, err := w.exists(node, simtest.Server1ID); !found || err != nil {
 		t.Errorf("exists: %v, %v", found, err)
 	}
-	if down, err := w.InstanceShutdown(t.Context(), node); down || err != nil {
+	if down, err := w.InstanceShutdown(testlog.Context(t), node); down || err != nil {
 		t.Errorf("shut down: %v, %v", down, err)
 	}
-	metadata, err := w.InstanceMetadata(t.Context(), node)
+	metadata, err := w.InstanceMetadata(testlog.Context(t), node)
 	if err != nil || metadata.ProviderID != node.Spec.ProviderID || !strings.Contains(render(metadata.NodeAddresses), "10.0.0.11") {
 		t.Errorf("metadata %+v, %v", metadata, err)
 	}

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
@@ -166,7 +167,7 @@ func TestTwoMinutesOfFailureDeleteNoNode(t *testing.T) {
 			if deleted := w.watch(2*time.Minute, max(test.step, monitorPeriod), nodes...); len(deleted) > 0 {
 				t.Errorf("deleted %v", deleted)
 			}
-			if _, err := w.InstanceMetadata(t.Context(), newNode("n0")); test.others != (err == nil) {
+			if _, err := w.InstanceMetadata(testlog.Context(t), newNode("n0")); test.others != (err == nil) {
 				t.Errorf("another Node meanwhile: %v", err)
 			}
 		})
@@ -252,19 +253,19 @@ func TestGoneIsConfirmedLive(t *testing.T) {
 //proves:known-bugs/joining-node
 func TestListOlderThanTheNodeIsNoWitness(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
-	if _, err := w.inventory.List(t.Context()); err != nil {
+	if _, err := w.inventory.List(testlog.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	const unknown = "5fa54d1e91867c03a0a7b4ff"
 	w.sim.Advance(5 * time.Second)
 	node := w.node("late", unknown)
 	node.CreationTimestamp = metav1.NewTime(w.sim.Clock().Now())
-	if _, err := w.InstanceExists(t.Context(), node); err == nil || !strings.Contains(err.Error(), "older than the Node") {
+	if _, err := w.InstanceExists(testlog.Context(t), node); err == nil || !strings.Contains(err.Error(), "older than the Node") {
 		t.Errorf("error %v", err)
 	}
 	w.expectNoEvent()
 	w.sim.Advance(DefaultWindow)
-	if _, err := w.InstanceExists(t.Context(), node); err == nil || !strings.Contains(err.Error(), "to be confirmed") {
+	if _, err := w.InstanceExists(testlog.Context(t), node); err == nil || !strings.Contains(err.Error(), "to be confirmed") {
 		t.Errorf("error %v", err)
 	}
 	w.expectEvent("Warning PossibleNodeDeletion", "is missing")
@@ -275,7 +276,7 @@ func TestWarningsAreNotRepeated(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	node := w.node("nobody", "")
 	ask := func() {
-		if _, err := w.InstanceMetadata(t.Context(), node); err == nil {
+		if _, err := w.InstanceMetadata(testlog.Context(t), node); err == nil {
 			t.Fatal("no error")
 		}
 	}
@@ -299,7 +300,7 @@ func TestForeignNodeIPIsTold(t *testing.T) {
 	node := w.node("node-1", "")
 	node.Annotations["alpha.kubernetes.io/provided-node-ip"] = "192.168.7.7"
 	for range 3 {
-		metadata, err := w.InstanceMetadata(t.Context(), node)
+		metadata, err := w.InstanceMetadata(testlog.Context(t), node)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -310,7 +311,7 @@ func TestForeignNodeIPIsTold(t *testing.T) {
 	w.expectEvent("Warning MisconfiguredInternalIP", "192.168.7.7", simtest.Server1ID, "10.0.0.11")
 	w.expectNoEvent()
 	node.Annotations["alpha.kubernetes.io/provided-node-ip"] = "10.0.0.11"
-	if _, err := w.InstanceMetadata(t.Context(), node); err != nil {
+	if _, err := w.InstanceMetadata(testlog.Context(t), node); err != nil {
 		t.Fatal(err)
 	}
 	w.expectNoEvent()

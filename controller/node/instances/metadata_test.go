@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
@@ -13,7 +14,7 @@ import (
 //proves:known-bugs/missing-zone
 func TestMetadata(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
-	got, err := w.InstanceMetadata(t.Context(), w.node("node-1", ""))
+	got, err := w.InstanceMetadata(testlog.Context(t), w.node("node-1", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func TestMetadataNamesTypeAndPlace(t *testing.T) {
 			})
 			node := newNode("n")
 			node.Labels = test.labels
-			got, err := newWorld(t, seed).InstanceMetadata(t.Context(), node)
+			got, err := newWorld(t, seed).InstanceMetadata(testlog.Context(t), node)
 			if err != nil || got.InstanceType != test.wantType || got.Region != test.region || got.Zone != test.zone {
 				t.Errorf("got %+v, %v; want type %s, region %s, zone %q", got, err, test.wantType, test.region, test.zone)
 			}
@@ -80,7 +81,7 @@ func TestServersOfAllNetworkTypesInitialise(t *testing.T) {
 			seed := simtest.Seed()
 			test.server.Hostname, test.server.Location = "n", "ASH"
 			seed.Accounts[0].Servers = append(seed.Accounts[0].Servers, test.server)
-			got, err := newWorld(t, seed).InstanceMetadata(t.Context(), newNode("n"))
+			got, err := newWorld(t, seed).InstanceMetadata(testlog.Context(t), newNode("n"))
 			if err != nil || render(got.NodeAddresses) != test.want {
 				t.Errorf("got %+v, %v; want %q", got, err, test.want)
 			}
@@ -95,7 +96,7 @@ func TestMetadataKeepsTheProviderID(t *testing.T) {
 	for _, form := range []string{simtest.Server2ID, "bmc://servers/" + simtest.Server2ID} {
 		node := newNode("renamed")
 		node.Spec.ProviderID = form
-		got, err := w.InstanceMetadata(t.Context(), node)
+		got, err := w.InstanceMetadata(testlog.Context(t), node)
 		if err != nil || got.ProviderID != form {
 			t.Errorf("%s: got %+v, %v", form, got, err)
 		}
@@ -108,10 +109,10 @@ func TestNodeOfAnotherProvider(t *testing.T) {
 	node := newNode("node-1")
 	for _, form := range []string{"", "aws:///i-1", "phoenixnap://x"} {
 		node.Spec.ProviderID = form
-		if exists, err := w.InstanceExists(t.Context(), node); err == nil {
+		if exists, err := w.InstanceExists(testlog.Context(t), node); err == nil {
 			t.Errorf("InstanceExists with provider ID %q: %v and no error", form, exists)
 		}
-		if _, err := w.InstanceMetadata(t.Context(), node); err == nil && form != "" {
+		if _, err := w.InstanceMetadata(testlog.Context(t), node); err == nil && form != "" {
 			t.Errorf("InstanceMetadata with provider ID %q: no error", form)
 		}
 	}
@@ -122,7 +123,7 @@ func TestNodeOfAnotherProvider(t *testing.T) {
 func TestServerNotFoundIsToldOnTheNode(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	w.node("node-1", simtest.Server1ID)
-	metadata, err := w.InstanceMetadata(t.Context(), w.node("NODE-1.example", ""))
+	metadata, err := w.InstanceMetadata(testlog.Context(t), w.node("NODE-1.example", ""))
 	if err == nil || metadata != nil {
 		t.Fatalf("got %+v, %v", metadata, err)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
@@ -215,7 +216,7 @@ func (w *world) sync() (time.Duration, error) {
 	if err := w.manager.config.Nodes.Informer().GetIndexer().Replace(items, ""); err != nil {
 		w.t.Fatal(err)
 	}
-	return w.manager.Sync(w.t.Context())
+	return w.manager.Sync(testlog.Context(w.t))
 }
 
 // run lets the Manager work for a while of the model's time; every error fails the test.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
@@ -158,7 +159,7 @@ func TestNobodyLeavesOnTheWordOfTheCache(t *testing.T) {
 		if err := indexer.Update(stale); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.manager.Sync(t.Context()); err != nil {
+		if _, err := w.manager.Sync(testlog.Context(t)); err != nil {
 			t.Fatal(err)
 		}
 		w.sim.Advance(10 * time.Second)
@@ -311,7 +312,7 @@ func TestRefusalIsTold(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	w := newWorld(t, seedOf(1, "203.0.113.0/28", nil), nil)
 	w.start()
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(testlog.Context(t))
 	cancel()
 	if err := w.manager.Run(ctx); err != nil {
 		t.Error(err)

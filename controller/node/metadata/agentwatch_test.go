@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 // skew is how far the clocks of the machines in these tests are behind ours.
@@ -46,7 +47,7 @@ func newPostOn(t *testing.T, client *fake.Clientset, nodes ...*corev1.Node) (p *
 	}
 	factory := informers.NewSharedInformerFactory(p.client, 0)
 	watch := NewAgentWatch(p.client, factory.Core().V1().Nodes(), p.events)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(testlog.Context(t))
 	factory.Start(ctx.Done())
 	done := make(chan error)
 	go func() { done <- watch.Run(ctx) }()

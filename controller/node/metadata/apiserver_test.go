@@ -15,6 +15,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 // A real API server merges the conditions by type, refuses those for a Node that changed meanwhile, and
@@ -39,7 +40,7 @@ func TestAgentWatchOnAnAPIServer(t *testing.T) {
 		if err := nodes.Informer().GetIndexer().Replace([]any{cached}, ""); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := watch.sync(t.Context(), start.Add(after)); err != nil {
+		if _, err := watch.sync(testlog.Context(t), start.Add(after)); err != nil {
 			t.Fatal(err)
 		}
 		current, err := admin.CoreV1().Nodes().Get(t.Context(), cached.Name, metav1.GetOptions{})
@@ -92,7 +93,7 @@ func TestAZoneThatTheCacheDoesNotKnowStays(t *testing.T) {
 	publisher := &NetworkPublisher{config: NetworkConfig{Client: kubernetes.NewForConfigOrDie(shipped)}}
 	locate := func(cached *corev1.Node) map[string]string {
 		t.Helper()
-		if err := publisher.locate(t.Context(), cached, pnap.Server{Location: "ASH"}); err != nil {
+		if err := publisher.locate(testlog.Context(t), cached, pnap.Server{Location: "ASH"}); err != nil {
 			t.Fatal(err)
 		}
 		current, err := nodes.Get(t.Context(), cached.Name, metav1.GetOptions{})

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
 // bed is a labeller at work on a fake API server, in a synctest bubble.
@@ -47,7 +48,7 @@ func newBedOn(t *testing.T, client *fake.Clientset, selector labels.Selector, no
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(testlog.Context(t))
 	factory.Start(ctx.Done())
 	done := make(chan error)
 	go func() { done <- labeller.Run(ctx) }()

@@ -18,6 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
@@ -63,7 +64,7 @@ func TestABusyNetworkIsLookedAtAgainSoon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(testlog.Context(t))
 		factory.StartWithContext(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- publisher.Run(ctx) }()
@@ -126,7 +127,7 @@ func TestANoticedBlockIsToldSoon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(testlog.Context(t))
 		factory.StartWithContext(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- publisher.Run(ctx) }()
