@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,6 +18,8 @@ type pkg struct {
 	ImportPath string
 	Imports    []string
 	Deps       []string
+	// What its tests import, those in a package of their own apart.
+	TestImports, XTestImports []string
 }
 
 // rule forbids imports. Paths without a dot in their first element are packages of the standard
@@ -29,7 +32,9 @@ type rule struct {
 	forbid []string
 	// transitive includes imports of imports: what ends up in the binary.
 	transitive bool
-	why        string
+	// tests includes what the tests of the package import themselves.
+	tests bool
+	why   string
 }
 
 var rules = []rule{
@@ -56,12 +61,14 @@ var rules = []rule{
 	{
 		name: "one importer of the SDK", in: []string{"/controller/..."}, but: []string{"/controller/cloud/pnap"},
 		forbid: []string{"github.com/phoenixnap/go-sdk-bmc/...", "golang.org/x/oauth2/clientcredentials"},
+		tests:  true,
 		why:    "errors of the API are classified and credentials are kept in one place",
 	},
 	{
 		name: "controller without kernel", in: []string{"/controller/...", "/pkg/..."},
 		forbid:     []string{"github.com/vishvananda/...", "github.com/mdlayher/..."},
 		transitive: true,
+		tests:      true,
 		why:        "the controller needs no privilege on the node",
 	},
 	{
@@ -117,8 +124,12 @@ func TestRulesBite(t *testing.T) {
 		"pkg stands alone":                      {ImportPath: module + "/pkg/contract", Deps: []string{module + "/controller/config"}},
 		"product without tests":                 {ImportPath: module + "/agent", Deps: []string{module + "/test/env/lab"}},
 	}
+	inTest := pkg{ImportPath: module + "/controller/config", XTestImports: []string{"github.com/vishvananda/netlink"}}
 	innocent := pkg{ImportPath: module + "/pkg/contract", Imports: []string{"net/netip", "time"}, Deps: []string{"net/netip", "time"}}
 	for _, r := range rules {
+		if r.name == "controller without kernel" && len(violations(r, inTest)) == 0 {
+			t.Errorf("rule %q does not convict the test %+v", r.name, inTest)
+		}
 		if len(violations(r, guilty[r.name])) == 0 {
 			t.Errorf("rule %q does not convict %+v", r.name, guilty[r.name])
 		}
@@ -132,6 +143,9 @@ func violations(r rule, p pkg) []string {
 	imported := p.Imports
 	if r.transitive {
 		imported = p.Deps
+	}
+	if r.tests {
+		imported = slices.Concat(imported, p.TestImports, p.XTestImports)
 	}
 	var broken []string
 	for _, path := range imported {
@@ -157,7 +171,7 @@ func matchesAny(path string, patterns []string) bool {
 
 func list(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps", module+"/...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps,TestImports,XTestImports", module+"/...")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
