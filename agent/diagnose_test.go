@@ -102,7 +102,7 @@ func TestDiagnoseWatches(t *testing.T) {
 	var out output
 	done := make(chan int, 1)
 	go func() { done <- execute(ctx, t, &out, byHand("--watch=50ms")...) }()
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(out.String(), "mend this first"); {
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(out.String(), "fix this first"); {
 		if time.Now().After(deadline) {
 			t.Fatalf("no diagnosis within 20 s: %s", &out)
 		}

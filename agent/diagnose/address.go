@@ -27,7 +27,7 @@ type Address struct {
 	Held []string `json:"held"`
 	// ReturnBy is the interface by which this node sends replies from the address; empty unless it holds it.
 	ReturnBy string `json:"returnBy,omitempty"`
-	// Unasked says why the wire was not asked; empty when it was.
+	// Unasked says why no ARP request was sent; empty when it was.
 	Unasked string `json:"unasked,omitempty"`
 }
 
@@ -64,7 +64,7 @@ func (a *Address) write(p *page) {
 		text += ", " + a.Role
 	}
 	p.field(0, "Address", text)
-	p.field(0, "Service", orElse(strings.Join(a.Services, " and "), "none that is known"))
+	p.field(0, "Service", orElse(strings.Join(a.Services, " and "), "none known"))
 	p.section("Who answers on the wire", a.claimants())
 	p.section("Who should", a.holders())
 	if len(a.Sightings) > 0 {
@@ -107,7 +107,7 @@ func (a *Address) claimants() []string {
 	}
 	var lines []string
 	for _, c := range a.Claimants {
-		owner := "which no Node has reported as its own"
+		owner := "not reported by any Node"
 		if len(c.Nodes) > 0 {
 			owner = "of Node " + strings.Join(c.Nodes, ", ")
 		}
@@ -122,7 +122,7 @@ func (a *Address) claimants() []string {
 func (a *Address) holders() []string {
 	var lines []string
 	for _, h := range a.Holders {
-		lines = append(lines, fmt.Sprintf("Node %s, says the %s", h.Node, h.Source))
+		lines = append(lines, fmt.Sprintf("Node %s, according to the %s", h.Node, h.Source))
 	}
 	if lines == nil {
 		return []string{"not known"}

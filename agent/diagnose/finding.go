@@ -62,9 +62,9 @@ func (d Document) writeFinding(p *page, f check.Finding, choose chooser) {
 	}
 	p.field(below, "cause", f.Cause)
 	p.field(below, "expected", f.Expected)
-	p.field(below, "seen", f.Observed)
+	p.field(below, "actual",  f.Observed)
 	if follow := d.consequences(f.ID); follow != "" {
-		p.field(below, "hides", follow+" (judged when this is mended)")
+		p.field(below, "blocks", follow+" (checked when this is fixed)")
 	}
 	choose.write(p, f)
 	p.field(below, "more", f.Doc)
@@ -89,9 +89,9 @@ func (c chooser) write(p *page, f check.Finding) {
 	}
 	switch {
 	case lasts && c.keeps(f.ID):
-		p.field(below, "to last", "the agent keeps this itself (--manage); what hinders it stands in the events of the Node")
+		p.field(below, "permanent", "the agent manages this itself (--manage); see the events of the Node for problems")
 	case lasts && c.unknown:
-		p.field(below, "to last", "run this again with --fix netplan, networkmanager, ifupdown or networkd, whichever sets this machine's network up")
+		p.field(below, "permanent", "run this again with --fix netplan, networkmanager, ifupdown or networkd, depending on what configures the network")
 	}
 }
 
@@ -101,10 +101,10 @@ func headingOf(tool check.Tool) string {
 	case check.AnyTool:
 		return "fix"
 	case check.IPRoute2:
-		return "fix at once"
+		return "fix now"
 	case check.Netplan, check.NetworkManager, check.Ifupdown, check.Networkd:
 	}
-	return "fix to last, with " + string(tool)
+	return "permanent fix, with " + string(tool)
 }
 
 // inspects tells whether a command only shows something.
@@ -126,7 +126,7 @@ func inspects(command string) bool {
 // headline is the heading of a fix that has something to be copied.
 func headline(fix check.Fix) string {
 	if fix.File == "" && !slices.ContainsFunc(fix.Commands, func(c string) bool { return !inspects(c) }) {
-		return "look at"
+		return "inspect"
 	}
 	return headingOf(fix.Tool)
 }

@@ -46,7 +46,7 @@ func (d Document) writeHeader(p *page) {
 	p.field(0, "Interface", d.Interface)
 	p.field(0, "Set up by", string(d.Renderer))
 	if len(d.Managed) > 0 {
-		p.field(0, "Managed", strings.Join(d.Managed, ", ")+" by the agent; what hinders it stands in the events of the Node")
+		p.field(0, "Managed", strings.Join(d.Managed, ", ")+" by the agent; see the events of the Node for problems")
 	}
 	if d.APIServer != "" {
 		p.field(0, "API", "not (fully) asked: "+d.APIServer)
@@ -132,7 +132,7 @@ func (d Document) conclusion() string {
 	case d.Result.Status == check.Unknown:
 		return fmt.Sprintf("could not be determined: %s: %s", first.ID, first.Cause)
 	default:
-		return fmt.Sprintf("mend this first: %s: %s", first.ID, first.Cause)
+		return fmt.Sprintf("fix this first: %s: %s", first.ID, first.Cause)
 	}
 }
 

@@ -31,7 +31,7 @@ func healthy() Document {
 		Interface: "bond0.100", Uplink: "bond0", Renderer: check.Netplan,
 		Findings: []check.Finding{
 			{ID: "PN000", Title: "the controller has published the public network", Status: check.OK, Severity: check.Error, Observed: "public network 6104105e6b7c9a0012345678 (VLAN 100)"},
-			{ID: "PN101", Title: "the uplink is there and up", Status: check.OK, Severity: check.Error, Observed: "bond0 admin up, operational up"},
+			{ID: "PN101", Title: "the uplink exists and is up", Status: check.OK, Severity: check.Error, Observed: "bond0 admin up, operational up"},
 			{ID: "PN404", Title: "kube-proxy's IPVS does not answer for service addresses", Status: check.Skip, Severity: check.Error, Because: "kube-proxy does not use IPVS"},
 			{ID: "PN601", Title: "a node answers for 203.0.113.3 (Service default/web)", Status: check.OK, Severity: check.Error, Observed: "answered by 02:00:00:00:00:07"},
 		},
@@ -54,7 +54,7 @@ func brokenVLAN() Document {
 				{Tool: check.IPRoute2, Commands: []string{"ip link delete bond0.100", "ip link add link bond0 name bond0.100 type vlan id 100"}, Note: "lasts until the next reboot"},
 			}},
 		{ID: "PN103", Title: "the VLAN interface is up", Status: check.Skip, Severity: check.Error, Because: "because of PN102"},
-		{ID: "PN105", Title: "the MTU suits the Internet", Status: check.Skip, Severity: check.Warning, Because: "because of PN102"},
+		{ID: "PN105", Title: "the MTU fits the Internet", Status: check.Skip, Severity: check.Warning, Because: "because of PN102"},
 		{ID: "PN104", Title: "the bond has all its members", Status: check.Warn, Severity: check.Warning, Cause: "bond0 has lost members", Observed: "bond0: mode 802.3ad, 1 of 2 members up",
 			Fixes: []check.Fix{{Tool: check.AnyTool, Commands: []string{"cat /proc/net/bonding/bond0"}, Note: "a member without carrier is a matter for phoenixNAP's support"}}},
 		{ID: "PN405", Title: "the node forwards packets to pods", Status: check.Fail, Severity: check.Error, Cause: "the kernel does not forward packets, so services do not reach pods",
@@ -101,7 +101,7 @@ func duplicate() Document {
 func unasked() Document {
 	d := brokenVLAN()
 	d.Findings = d.Findings[2:3]
-	d.Address = &Address{Address: netip.MustParseAddr("203.0.113.3"), Unasked: "this node's own way to the public network is broken"}
+	d.Address = &Address{Address: netip.MustParseAddr("203.0.113.3"), Unasked: "this node's path to the public network is broken"}
 	return d
 }
 

@@ -50,7 +50,7 @@ func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diag
 	d.Address.Holders = append(agreed(s.agreement, address), holders(services, lease)...)
 	unasked, broken := vip.Unasked(s.view.Report, []vip.Target{target})
 	if broken {
-		d.Address.Unasked = "this node's own way to the public network is broken"
+		d.Address.Unasked = "this node's path to the public network is broken"
 		d.Findings = append(d.Findings, unasked...)
 		return d.Sum(), nil
 	}
@@ -72,17 +72,17 @@ func judge(o vip.Observation, role string) check.Finding {
 		return vip.Judge(o)
 	}
 	f := check.Finding{ID: vip.NothingStale, Severity: check.Error, Wire: true, Doc: check.DocOf(vip.NothingStale),
-		Title: fmt.Sprintf("nobody answers for %s, which no Service has", o.Address)}
+		Title: fmt.Sprintf("no machine answers for %s, which no Service has", o.Address)}
 	switch {
 	case len(o.MACs) == 0:
 		f.Status, f.Observed = check.OK, "no answer"
 	case role != "":
-		f.Status, f.Observed = check.OK, "answered, as befits "+role
+		f.Status, f.Observed = check.OK, "answered, as expected of "+role
 	default:
 		f.Status, f.Reason, f.Observed = check.Warn, vip.ReasonStaleAddress, strings.Join(o.MACs, " and ")
 		f.Cause = fmt.Sprintf("%s is answered by %s, but no Service has it", o.Address, strings.Join(o.MACs, " and "))
 		f.Fixes = []check.Fix{{Tool: check.AnyTool, Commands: []string{fmt.Sprintf("ip address delete %s/32 dev %s", o.Address, o.Interface)},
-			Note: "on the node that answers, unless the address is used on purpose: kube-vip, when it is killed, leaves addresses behind"}}
+			Note: "on the node that answers, unless the address is used on purpose: kube-vip leaves addresses behind when it is killed"}}
 	}
 	return f
 }
@@ -157,9 +157,9 @@ func holders(services []*corev1.Service, lease kubevip.Lease) []diagnose.Holder 
 func standing(s kubevip.Standing) string {
 	switch s {
 	case kubevip.Held:
-		return "renewed while we looked"
+		return "renewed during the check"
 	case kubevip.Released:
-		return "given back"
+		return "released"
 	case kubevip.Expired:
 		return "expired"
 	case kubevip.Missing:

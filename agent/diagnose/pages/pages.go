@@ -55,15 +55,15 @@ func index(entries []diagnose.Entry) string {
 
 What ` + "`phoenixnap-agent diagnose`" + ` prints, what the conditions ` + "`phoenixnap.com/VLANReady`" + ` and ` + "`phoenixnap.com/AnnouncementHealthy`" + ` are made of, and the
 label ` + "`id`" + ` of the metric ` + "`phoenixnap_agent_check`" + `. Each finding has a page with its meaning, likely causes and fixes; ` + "`phoenixnap-agent diagnose explain PN301`" + `
-tells the same where no documentation is at hand. On a node, ` + "`diagnose`" + ` fills that node's own names and addresses into the fixes; see
+prints the same. On a node, ` + "`diagnose`" + ` fills that node's own names and addresses into the fixes; see
 [a broken VLAN](../guides/broken-vlan.md).
 
-A check whose cause lies deeper is skipped, and stands below its cause. A failure of severity error turns the condition False; a warning does not. The number
+A check that depends on a failed check is skipped, and listed below that check. A failure of severity error turns the condition False; a warning does not. The number
 of a finding never changes its meaning.
 
 | outcome | meaning | exit code |
 |---|---|---|
-| OK, SKIP | well, not applicable | 0 |
+| OK, SKIP | healthy, not applicable | 0 |
 | WARN | worth a look; traffic may flow | 0, with ` + "`--strict`" + ` 1 |
 | FAIL | the node cannot carry traffic of the public network as it is | 1 |
 | UNKNOWN | could not be determined | 3 |
@@ -72,7 +72,7 @@ of a finding never changes its meaning.
 	for _, e := range entries {
 		if g := diagnose.Group(e.ID); g != group {
 			group = g
-			fmt.Fprintf(&b, "\n## %s\n\n| finding | when it is well | severity | reasons |\n|---|---|---|---|\n", group)
+			fmt.Fprintf(&b, "\n## %s\n\n| finding | what it checks | severity | reasons |\n|---|---|---|---|\n", group)
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", link(e.ID, Directory+"/"), e.Title, e.Severity, code(e.Reasons))
 	}
@@ -85,7 +85,7 @@ func page(e diagnose.Entry, examples []check.Finding) string {
 	fmt.Fprintf(&b, "# %s: %s\n\n", e.ID, e.Title)
 	fmt.Fprintf(&b, "| | |\n|---|---|\n| group | %s |\n| severity | %s |\n| evidence | %s |\n", diagnose.Group(e.ID), e.Impact(), evidence(e))
 	if len(e.DependsOn) > 0 {
-		fmt.Fprintf(&b, "| judged when these are well | %s |\n", links(e.DependsOn))
+		fmt.Fprintf(&b, "| evaluated when these pass | %s |\n", links(e.DependsOn))
 	}
 	if len(e.Reasons) > 0 {
 		fmt.Fprintf(&b, "| reasons | %s |\n", code(e.Reasons))
@@ -164,7 +164,7 @@ func looks(b *strings.Builder, examples []check.Finding) {
 	if len(examples) == 0 {
 		return
 	}
-	b.WriteString("\n## How it looks\n")
+	b.WriteString("\n## Example output\n")
 	for _, f := range examples {
 		f.Doc = ""
 		fmt.Fprintf(b, "\n`%s`:\n\n```text\n%s```\n", f.Reason, diagnose.FindingText(f, check.IPRoute2))

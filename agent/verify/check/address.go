@@ -27,7 +27,7 @@ func judgeAddress(v view) outcome {
 			}
 			return outcome{status: Warn, reason: "AddressNotRegistered", expected: expected, observed: observed,
 				cause: fmt.Sprintf("%s carries %s, which the server's membership does not list", name, p.Addr()),
-				fixes: []Fix{{Tool: AnyTool, Note: fmt.Sprintf("list %s among the server's addresses in network %s, so that nobody else is given it", p.Addr(), v.Network.NetworkID)}}}
+				fixes: []Fix{{Tool: AnyTool, Note: fmt.Sprintf("list %s among the server's addresses in network %s, so that no other server gets it", p.Addr(), v.Network.NetworkID)}}}
 		}
 	}
 	fixes := fixAddress(v, wanted[0])
@@ -53,9 +53,9 @@ func judgeAnyAddress(v view) outcome {
 		return notApplicable("neither an address of the server nor a block is known yet")
 	}
 	return outcome{status: Fail, reason: "AddressMissing", expected: "an IPv4 address on " + v.vlan.Name, observed: observed,
-		cause: v.vlan.Name + " carries no IPv4 address of the node's own",
+		cause: v.vlan.Name + " does not carry an own IPv4 address of the node",
 		fixes: []Fix{{Tool: AnyTool, Note: fmt.Sprintf(
-			"give the server an address of one of the blocks %s in phoenixNAP's portal (network %s), then configure it on %s",
+			"assign an address of one of the blocks %s to the server in phoenixNAP's portal (network %s), then configure it on %s",
 			blockTexts(v), v.Network.NetworkID, v.vlan.Name)}}}
 }
 
@@ -94,13 +94,13 @@ func judgeDuplicate(v view) outcome {
 				expected: "no answer for " + p.Addr().String(), observed: "answered by " + strings.Join(answer.MACs, ", "),
 				cause: fmt.Sprintf("another machine answers for the node's address %s", p.Addr()),
 				fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip neigh flush " + p.Addr().String()},
-					Note: fmt.Sprintf("two servers carry %s: compare the servers' addresses in network %s and give one of them another", p.Addr(), v.Network.NetworkID)}}}
+					Note: fmt.Sprintf("two servers carry %s: compare the addresses of the servers in network %s and change one of them", p.Addr(), v.Network.NetworkID)}}}
 		}
 	}
 	if checked == 0 {
-		return notApplicable("the wire was not asked")
+		return notApplicable("no ARP request was sent")
 	}
-	return ok(joined(v.own) + " not claimed by another")
+	return ok(joined(v.own) + " not claimed by another machine")
 }
 
 func blockTexts(v view) string {

@@ -75,7 +75,7 @@ func judgeBond(v view) outcome {
 		return notApplicable(v.uplink.Name + " is not a bond")
 	}
 	b := v.bondOf(*v.uplink)
-	const support = "a member without carrier or partner is a matter for phoenixNAP's support"
+	const support = "for a member without a carrier or a partner, contact phoenixNAP support"
 	warn := func(reason, expected, cause, note string) outcome {
 		return outcome{status: Warn, reason: reason, expected: expected, observed: b.String(), cause: cause,
 			fixes: []Fix{{Tool: AnyTool, Commands: []string{"cat /proc/net/bonding/" + b.name}, Note: note}}}
@@ -91,11 +91,11 @@ func judgeBond(v view) outcome {
 	case b.bond.Mode == modeLACP && b.bond.PartnerMAC == "":
 		return warn("NoLACPPartner", "an LACP partner", b.name+" has no LACP partner", support)
 	case len(silent) > 0:
-		return warn("MemberWithoutPartner", "an LACP partner on every member", "no LACP partner speaks on "+orNone(silent), support)
+		return warn("MemberWithoutPartner", "an LACP partner on every member", "no LACP partner on "+orNone(silent), support)
 	case len(apart) > 0:
 		return warn("AggregatorsDiffer", "all members in one aggregator",
 			fmt.Sprintf("%s of %s is in an aggregator of its own, so it carries nothing", orNone(apart), b.name),
-			"the member is connected to a switch that does not belong with the others; "+support)
+			"the member is connected to another switch than the other members;  "+support)
 	default:
 		return ok(b.String())
 	}

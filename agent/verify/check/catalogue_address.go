@@ -13,7 +13,7 @@ func addressChecks() []Check {
 		{
 			ID: NodeAddress, Title: "the node has its own address on the VLAN interface", Severity: Error,
 			DependsOn: []ID{VLANUp}, judge: judgeAddress,
-			Meaning: "The VLAN interface carries the node's own IPv4 address, with the prefix length of its block. Without one the kernel neither asks nor answers by ARP as it should.",
+			Meaning: "The VLAN interface carries the node's own IPv4 address, with the prefix length of its block. Without one the kernel neither sends nor answers ARP requests correctly.",
 			Causes: []string{
 				"The address is missing, or on another interface.", "It has a wrong prefix length.",
 				"It is not the one that the membership lists.",
@@ -22,20 +22,20 @@ func addressChecks() []Check {
 			Reasons: []string{"AddressMissing", "AddressOnWrongInterface", "WrongPrefixLength", "AddressNotRegistered"},
 		},
 		{
-			ID: NoDuplicate, Title: "nobody else uses the node's address", Severity: Error, Wire: true,
+			ID: NoDuplicate, Title: "no other machine uses the node's address", Severity: Error, Wire: true,
 			DependsOn: []ID{NodeAddress}, judge: judgeDuplicate,
-			Meaning: "Nobody else answers an ARP probe (RFC 5227) for the node's address.",
+			Meaning: "No other machine answers an ARP probe (RFC 5227) for the node's address.",
 			Causes:  []string{"Two servers were given the same address, which phoenixNAP's API allows with `force`.", "A server that was replaced still runs."},
-			Remedy:  "Compare the addresses of the servers in the network, and give one of them another.",
+			Remedy:  "Compare the addresses of the servers in the network, and change one of them.",
 			Reasons: []string{"AddressInUse"},
 		},
 		{
-			ID: BlocksHere, Title: "no other interface has a part of the blocks", Severity: Error,
+			ID: BlocksHere, Title: "no other interface has addresses of the blocks", Severity: Error,
 			DependsOn: []ID{NodeAddress}, judge: judgeElsewhere,
-			Meaning: "The kernel looks for the gateway and the machines of the blocks on the VLAN interface, and no other interface carries an address or a subnet of the blocks. It is a failure when the gateway is looked for elsewhere, else a warning.",
+			Meaning: "The kernel reaches the gateway and the machines of the blocks through the VLAN interface, and no other interface carries an address or a subnet of the blocks. The check fails when the gateway is routed through another interface, and warns otherwise.",
 			Causes: []string{
 				"The address was configured on two interfaces.", "A container bridge or tunnel was given a subnet that overlaps a block.",
-				"A static route or a rule leads the block elsewhere.",
+				"A static route or a rule sends the block's traffic to another interface.",
 			},
 			Remedy:  "Delete the address, route or rule, and remove it from the configuration.",
 			Reasons: []string{"GatewayRoutedElsewhere", "GatewayUnroutable", "BlockOnOtherInterface"},

@@ -15,9 +15,9 @@ const (
 func kernelChecks() []Check {
 	return []Check{
 		{
-			ID: ReversePath, Title: "the reverse path filter lets service traffic in", Severity: Error,
+			ID: ReversePath, Title: "the reverse path filter accepts service traffic", Severity: Error,
 			DependsOn: []ID{VLANInterface}, judge: judgeReversePath,
-			Meaning: "The kernel lets in what clients send to the VLAN interface: reverse path filtering is not strict (`rp_filter`, the greater of `all` and the interface) or the route back leaves by it, and a route back exists at all. The kernel is asked by route look-ups, without traffic.",
+			Meaning: "The kernel accepts what clients send to the VLAN interface: reverse path filtering is not strict (`rp_filter`, the greater of `all` and the interface) or the route back leaves by it, and a route back exists. The check uses route look-ups and sends no traffic.",
 			Causes: []string{
 				"The distribution's default is strict filtering.", "A hardening profile set it.",
 				"The node has no default route.",
@@ -28,15 +28,15 @@ func kernelChecks() []Check {
 		{
 			ID: ARPAnswering, Title: "the kernel answers ARP for service addresses", Severity: Error,
 			DependsOn: []ID{VLANInterface}, judge: judgeARPAnswering,
-			Meaning: "ARP is on, and `arp_ignore` and `arp_filter` let the kernel answer for service addresses, which are added as a /32.",
+			Meaning: "ARP is enabled, and `arp_ignore` and `arp_filter` let the kernel answer for service addresses, which are added as a /32.",
 			Causes:  []string{"A hardening profile, or the set-up of another load balancer, changed them."},
-			Remedy:  "Turn ARP on, set `arp_ignore` to 0 or 1 and `arp_filter` to 0.",
+			Remedy:  "Enable ARP, set `arp_ignore` to 0 or 1 and `arp_filter` to 0.",
 			Reasons: []string{"ARPOff", "ARPIgnored", "ARPRestricted", "ARPFiltered", reasonUnreadable},
 		},
 		{
-			ID: ARPSource, Title: "the kernel asks by ARP with an address of the link", Severity: Warning,
+			ID: ARPSource, Title: "the kernel sends ARP requests from an address of the link", Severity: Warning,
 			DependsOn: []ID{VLANInterface}, judge: judgeARPSource,
-			Meaning: "The kernel does not have to ask by ARP with an address of another network, which a router may ignore.",
+			Meaning: "The kernel does not send ARP requests from an address of another network, which a router may ignore.",
 			Causes:  []string{"The VLAN interface has no address of its own, and `arp_announce` is 0."},
 			Remedy:  "Give the interface its address, or set `arp_announce=2`.",
 			Reasons: []string{"ARPSourceForeign", reasonUnreadable},
@@ -44,7 +44,7 @@ func kernelChecks() []Check {
 		{
 			ID: StrictARP, Title: "kube-proxy's IPVS does not answer for service addresses", Severity: Error,
 			DependsOn: []ID{VLANInterface}, judge: judgeStrictARP,
-			Meaning: "Where kube-proxy uses IPVS, every node carries every service address on `kube-ipvs0`; `arp_ignore=1` keeps them silent.",
+			Meaning: "Where kube-proxy uses IPVS, every node carries every service address on `kube-ipvs0`; `arp_ignore=1` keeps them from answering.",
 			Causes:  []string{"kube-proxy runs in IPVS mode without `strictARP`."},
 			Remedy:  "Set `ipvs.strictARP: true` in the configuration of kube-proxy.",
 			Reasons: []string{"StrictARPMissing", reasonUnreadable},
@@ -52,7 +52,7 @@ func kernelChecks() []Check {
 		{
 			ID: Forwarding, Title: "the node forwards packets to pods", Severity: Error,
 			DependsOn: []ID{NetworkPublished, Identity}, judge: judgeForwarding,
-			Meaning: "The kernel forwards packets to pods (`net.ipv4.ip_forward=1`), also those that come in by the VLAN interface (`forwarding=1`).",
+			Meaning: "The kernel forwards packets to pods (`net.ipv4.ip_forward=1`), also those that arrive on the VLAN interface (`forwarding=1`).",
 			Causes:  []string{"A hardening profile turned forwarding off after the container network had turned it on."},
 			Remedy:  "Set `net.ipv4.ip_forward=1`, in a file that is read last.",
 			Reasons: []string{"ForwardingOff", "ForwardingOffHere", reasonUnreadable},
@@ -66,9 +66,9 @@ func kernelChecks() []Check {
 			Reasons: []string{"ProxyARP", reasonUnreadable},
 		},
 		{
-			ID: Oddities, Title: "no setting of the VLAN interface invites trouble", Severity: Warning,
+			ID: Oddities, Title: "no setting of the VLAN interface is risky", Severity: Warning,
 			DependsOn: []ID{VLANInterface}, judge: judgeOddities,
-			Meaning: "Packets that claim to come from this node are not let in (`accept_local=0`), and where the interface has several addresses of one subnet, the others stay when the first is deleted (`promote_secondaries=1`).",
+			Meaning: "Packets that claim to come from this node are dropped (`accept_local=0`), and where the interface has several addresses of one subnet, the others stay when the first is deleted (`promote_secondaries=1`).",
 			Causes:  []string{"A set-up guide of another load balancer, or an old distribution's defaults."},
 			Remedy:  "Set `accept_local=0` and `promote_secondaries=1`.",
 			Reasons: []string{"AcceptLocal", "SecondariesLost", reasonUnreadable},

@@ -15,14 +15,14 @@ const (
 func linkChecks() []Check {
 	return []Check{
 		{
-			ID: UplinkUp, Title: "the uplink is there and up", Severity: Error,
+			ID: UplinkUp, Title: "the uplink exists and is up", Severity: Error,
 			DependsOn: []ID{NetworkPublished, Identity}, judge: judgeUplink,
 			Meaning: "The interface that carries the server's VLANs (`bond0` on a phoenixNAP server) exists, is up and has a carrier.",
 			Causes: []string{
 				"The bond is not configured, or down.", "No member of the bond has a link.",
 				"The uplink has an unusual name.",
 			},
-			Remedy:  "Bring it up; without a carrier, look at the cables and the switch ports of its members. Name it with `--uplink` where it is not recognised.",
+			Remedy:  "Bring it up; without a carrier, check the cables and the switch ports of its members. If it is not recognised, name it with `--uplink`.",
 			Reasons: []string{"UplinkMissing", "UplinkDown", "UplinkNoCarrier"},
 		},
 		{
@@ -39,27 +39,27 @@ func linkChecks() []Check {
 		{
 			ID: VLANUp, Title: "the VLAN interface is up", Severity: Error,
 			DependsOn: []ID{VLANInterface}, judge: judgeVLANUp,
-			Meaning: "The VLAN interface is up, and the layer below it, too.",
-			Causes:  []string{"Somebody set it down.", "The network was reconfigured.", "The uplink lost its carrier."},
-			Remedy:  "Set it up, and keep it up in the configuration. Where the layer below has no carrier, look at the cables and the switch ports of the bond's members.",
+			Meaning: "The VLAN interface and the layer below it are up.",
+			Causes:  []string{"The interface was set down.", "The network was reconfigured.", "The uplink lost its carrier."},
+			Remedy:  "Set it up, and keep it up in the configuration. If the layer below has no carrier, check the cables and the switch ports of the bond's members.",
 			Reasons: []string{"VLANInterfaceDown", "VLANInterfaceNoCarrier"},
 		},
 		{
 			ID: BondHealthy, Title: "the bond has all its members", Severity: Warning,
 			DependsOn: []ID{UplinkUp}, judge: judgeBond,
-			Meaning: "The bond speaks LACP (802.3ad) or has one active member, all members are up, and with LACP a partner speaks on each and all are in one aggregator. A warning: traffic flows with fewer.",
+			Meaning: "The bond speaks LACP (802.3ad) or has one active member, all members are up, and with LACP each member has a partner and all are in one aggregator. This check only warns: traffic still flows with fewer members.",
 			Causes: []string{
-				"A cable, port or network card has failed.", "LACP is not spoken on one side.",
+				"A cable, port or network card has failed.", "LACP is not enabled on one side.",
 				"The members are connected to switches that do not act as one.",
 				"The bond was configured with a mode that the switches do not expect.",
 			},
-			Remedy:  "Look at `/proc/net/bonding/bond0`; a member without a carrier or a partner is a matter for phoenixNAP's support.",
+			Remedy:  "Read `/proc/net/bonding/bond0`; for a member without a carrier or a partner, contact phoenixNAP support.",
 			Reasons: []string{"UnexpectedBondMode", "BondDegraded", "NoLACPPartner", "MemberWithoutPartner", "AggregatorsDiffer"},
 		},
 		{
-			ID: MTU, Title: "the MTU suits the Internet", Severity: Warning,
+			ID: MTU, Title: "the MTU fits the Internet", Severity: Warning,
 			DependsOn: []ID{VLANInterface}, judge: judgeMTU,
-			Meaning: "The MTU is at most 1500, which is what passes on the way to the Internet, and at least 1280.",
+			Meaning: "The MTU is at most 1500, which is what the path to the Internet carries, and at least 1280.",
 			Causes:  []string{"The VLAN interface inherited 9000 from the bond."},
 			Remedy:  "Set the MTU of the VLAN interface to 1500.",
 			Reasons: []string{"UnusualMTU"},
@@ -67,16 +67,16 @@ func linkChecks() []Check {
 		{
 			ID: HardwareAddress, Title: "the VLAN interface has the hardware address of its uplink", Severity: Warning,
 			DependsOn: []ID{VLANInterface}, judge: judgeHardwareAddress,
-			Meaning: "The VLAN interface has the hardware address of the uplink, as it gets it when it is made. A switch that limits the addresses of a port may drop frames of another, and the network card must run in promiscuous mode to receive any.",
+			Meaning: "The VLAN interface has the hardware address of the uplink, which it gets when it is created. A switch that limits the addresses of a port may drop frames of another address, and the network card must run in promiscuous mode to receive any.",
 			Causes:  []string{"The configuration gives the VLAN interface an address of its own.", "The bond's address changed after the VLAN interface was given one."},
 			Remedy:  "Remove the hardware address from the configuration of the VLAN interface.",
 			Reasons: []string{"ForeignHardwareAddress"},
 		},
 		{
-			ID: VLANAlone, Title: "one interface alone carries the VLAN", Severity: Error, Wire: true,
+			ID: VLANAlone, Title: "only one interface carries the VLAN", Severity: Error, Wire: true,
 			DependsOn: []ID{VLANInterface}, judge: judgeAlone,
-			Meaning: "No other VLAN interface has the same ID: of two, only one receives the frames, and which one depends on what lies below. A warning while a gateway is heard; a failure when none is and the other interface is on a member of the bond, where it takes the frames first.",
-			Causes:  []string{"The interface was configured twice, on the bond and on a member of it.", "kube-vip was told to make VLAN interfaces (`kube-vip.io/serviceVLAN`)."},
+			Meaning: "No other VLAN interface has the same ID: of two, only one receives the frames, and which one depends on the interface below. The check warns while a gateway is heard; it fails when no gateway is heard and the other interface is on a member of the bond, where it takes the frames first.",
+			Causes:  []string{"The interface was configured twice, on the bond and on a member of it.", "kube-vip is configured to create VLAN interfaces (`kube-vip.io/serviceVLAN`)."},
 			Remedy:  "Delete the one that is not on the uplink, and remove it from the configuration.",
 			Reasons: []string{"SecondVLANInterface", "FramesTaken"},
 		},

@@ -13,9 +13,9 @@ func publishedChecks() []Check {
 	return []Check{
 		{
 			ID: NetworkPublished, Title: "the controller has published the public network", Severity: Error, judge: judgePublished,
-			Meaning: "The controller has written the public network to the annotations of this Node. Everything else is judged against it.",
+			Meaning: "The controller has written the public network to the annotations of this Node. All other checks compare with it.",
 			Causes: []string{
-				"The controller does not run, or has no option `loadbalancer`.",
+				"The controller does not run, or its option `loadbalancer` is not set.",
 				"The controller has not found the server of this Node.",
 				"The agent cannot reach the API server.",
 			},
@@ -25,13 +25,13 @@ func publishedChecks() []Check {
 		{
 			ID: Identity, Title: "this machine is the server that its Node names", Severity: Error,
 			DependsOn: []ID{NetworkPublished}, judge: judgeIdentity,
-			Meaning: "The server ID that the machine knows (from cloud-init or its firmware, where it is there) is that of the Node, and the machine carries one of the Node's addresses. Everything else is judged against what the controller published for that server.",
+			Meaning: "The server ID that the machine knows (from cloud-init or its firmware, if available) is that of the Node, and the machine carries one of the Node's addresses. All other checks compare with what the controller published for that server.",
 			Causes: []string{
-				"Two machines joined the cluster under one name, for example after a disk image was cloned.",
+				"Two machines joined the cluster with the same name, for example after a disk image was cloned.",
 				"The agent's kubeconfig or `--node-name` is that of another node.",
-				"The server was replaced, and the new one took over the name of the old.",
+				"The server was replaced, and the new one took over the name of the old one.",
 			},
-			Remedy:  "Give each machine a name of its own, delete the Node, and restart the kubelet so that it registers anew.",
+			Remedy:  "Give each machine its own name, delete the Node, and restart the kubelet so that it registers again.",
 			Reasons: []string{"OtherServer", "OtherMachine"},
 		},
 		{
@@ -45,7 +45,7 @@ func publishedChecks() []Check {
 		{
 			ID: BlockAssigned, Title: "an IP block is assigned to the public network", Severity: Warning,
 			DependsOn: []ID{NetworkPublished}, judge: judgeBlocks,
-			Meaning: "At least one IPv4 block is assigned to the network. Without one there is no gateway to ask; that is normal before the first Service, so the check is then passed over.",
+			Meaning: "At least one IPv4 block is assigned to the network. Without one there is no gateway to ask; that is normal before the first Service, so the check is skipped then.",
 		},
 	}
 }

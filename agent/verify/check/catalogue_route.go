@@ -12,20 +12,20 @@ const (
 func routeChecks() []Check {
 	return []Check{
 		{
-			ID: RoutingTables, Title: "rules lead to tables that have a way", Severity: Warning,
+			ID: RoutingTables, Title: "routing rules lead to tables with routes", Severity: Warning,
 			DependsOn: []ID{NodeAddress}, judge: judgeTables,
-			Meaning: "Every routing rule by an address of the blocks or by a mark leads to a table with routes, one by address to a table with a default route. The kernel deletes the routes of an interface, in every table, when it goes down or loses its last address, and says nothing of it.",
+			Meaning: "Every routing rule by an address of the blocks or by a mark leads to a table with routes, one by address to a table with a default route. The kernel deletes the routes of an interface, in every table, when it goes down or loses its last address, and reports nothing.",
 			Causes: []string{
-				"The interface was set down and up, and the routes were not made again.", "systemd-networkd was restarted and removed routes that it does not know.",
-				"The rule was made without the routes.",
+				"The interface was set down and up, and the routes were not added again.", "systemd-networkd was restarted and removed routes that it does not know.",
+				"The rule was added without the routes.",
 			},
 			Remedy:  "Make the routes part of the configuration of the machine's network, or let the agent keep them with `--manage=return-path`.",
 			Reasons: []string{"TableEmpty", "TableWithoutDefault"},
 		},
 		{
-			ID: MarkBits, Title: "nobody else uses the mark bits of the return path", Severity: Warning,
+			ID: MarkBits, Title: "no other program uses the mark bits of the return path", Severity: Warning,
 			DependsOn: []ID{NetworkPublished}, judge: judgeMark,
-			Meaning: "Where the agent manages the return path, no foreign rule and no program that is known to use them shares its bits of the packet mark.",
+			Meaning: "Where the agent manages the return path, no foreign rule and no program with known mark bits uses the agent's bits of the packet mark.",
 			Causes:  []string{"The container network uses the same bits.", "Another program routes by mark."},
 			Remedy:  "Choose another bit with `--mark`, on every node.",
 			Reasons: []string{"MarkClash"},
@@ -33,15 +33,15 @@ func routeChecks() []Check {
 		{
 			ID: ReturnPath, Title: "replies leave by the VLAN interface", Severity: Warning,
 			DependsOn: []ID{NodeAddress}, judge: judgeReturnPath,
-			Meaning: "The kernel would send replies from the node's own address to clients outside by the VLAN interface. It is found by a route look-up, without traffic, and says nothing of replies that kube-proxy translates.",
+			Meaning: "The kernel would send replies from the node's own address to clients outside by the VLAN interface. The check uses a route look-up, without traffic, and does not cover replies that kube-proxy translates.",
 			Causes:  []string{"The default route leaves by another network, and no rule sends what comes from the block back through it."},
-			Remedy:  "Make the gateway of the public network the default gateway. A rule by source serves programs that listen on the node itself only. `--manage=return-path` lets the agent keep the routes.",
+			Remedy:  "Make the gateway of the public network the default gateway. A rule by source serves only programs that listen on the node itself. `--manage=return-path` lets the agent keep the routes.",
 			Reasons: []string{"ReturnPathElsewhere"},
 		},
 		{
 			ID: ServiceReplies, Title: "replies of pods leave by the VLAN interface", Severity: Warning,
 			DependsOn: []ID{NodeAddress, Forwarding}, judge: judgeServiceReplies,
-			Meaning: "The kernel would send the reply of a pod to a client of a Service by the VLAN interface, by the default route or by a mark. When it chooses the route, the reply still carries the address of the pod, so a rule by the address of the Service does not help. Found by route look-ups; without the right to read the packet filter the agent cannot see whether connections are marked. A warning, because it is the network's filters that decide whether such replies are dropped.",
+			Meaning: "The kernel would send the reply of a pod to a client of a Service by the VLAN interface, by the default route or by a mark. When it chooses the route, the reply still carries the address of the pod, so a rule by the address of the Service does not help. The check uses route look-ups; without permission to read the packet filter, the agent cannot see whether connections are marked. It only warns, because the network's filters decide whether such replies are dropped.",
 			Causes: []string{
 				"The default route leaves by another network, and nothing marks the connections of Services.",
 				"Only a rule by source was set up.", "The table that the mark leads to was lost.",

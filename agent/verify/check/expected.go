@@ -63,7 +63,7 @@ func (e Expected) Table() int {
 func ExpectedByHand(vlan int, blocks, addresses []string) (Expected, error) {
 	e := Expected{Published: true, Offline: true, Network: contract.NodeNetwork{VLAN: vlan}}
 	if vlan < 1 || vlan > 4094 {
-		return Expected{}, fmt.Errorf("%d is no VLAN ID from 1 to 4094", vlan)
+		return Expected{}, fmt.Errorf("%d is not a VLAN ID from 1 to 4094", vlan)
 	}
 	for _, raw := range blocks {
 		cidr, err := netip.ParsePrefix(raw)

@@ -43,7 +43,7 @@ func (v view) prefixOf(ip netip.Addr) netip.Prefix {
 func fixVLAN(v view) []Fix {
 	if l := v.vlan; v.Interface != "" && l != nil && (l.VLAN == nil || l.VLAN.ID != v.Network.VLAN) {
 		// A mistake in the option is likelier than one in the machine, and the interface may carry something else.
-		return []Fix{{Tool: AnyTool, Note: fmt.Sprintf("name the interface with VLAN ID %d with --interface, or leave the option out: it is found by its ID", v.Network.VLAN)}}
+		return []Fix{{Tool: AnyTool, Note: fmt.Sprintf("set --interface to the interface with VLAN ID %d, or omit the option: the interface is found by its ID", v.Network.VLAN)}}
 	}
 	p := planOf(v)
 	var remove []string
@@ -138,8 +138,8 @@ func (p plan) networkd(remove []string) []Fix {
 			// Reload configures the uplink again by itself, for its file has changed.
 			Commands: append(append([]string{}, remove...), p.networkdUplink(), "networkctl reload"),
 			Note: fmt.Sprintf("the .network file of %[1]s needs the line VLAN=%[2]s in its section [Network]: the command adds it "+
-				"in a drop-in, and networkd takes the addresses of %[1]s away for a moment when it reads that; "+
-				"where networkctl status %[1]s names no such file, another tool sets %[1]s up", p.uplink, p.name)},
+				"in a drop-in; networkd removes the addresses of %[1]s for a moment when it reads that; "+
+				"if networkctl status %[1]s lists no such file, another tool configures %[1]s", p.uplink, p.name)},
 	}
 }
 
@@ -166,7 +166,7 @@ func fixLinkUp(name string) []Fix {
 		{Tool: Ifupdown, Commands: []string{"ifup --force " + name}},
 		{Tool: Networkd, Commands: []string{"networkctl up " + name, "networkctl reconfigure " + name}},
 		{Tool: IPRoute2, Commands: []string{"ip link set " + name + " up"},
-			Note: "when it is up and has no carrier, look at the interfaces below it: ip -d link show " + name},
+			Note: "if it is up without a carrier, check the interfaces below it: ip -d link show " + name},
 	}
 }
 

@@ -99,6 +99,6 @@ func eachDropIn(do string) string {
 
 // connectionNote: a connection has a name of its own, which a person may have chosen.
 func connectionNote(name string) string {
-	return fmt.Sprintf("where the connection of %[1]s has another name, put that in the place of %[1]s "+
+	return fmt.Sprintf("if the connection of %[1]s has another name, use that name in place of %[1]s "+
 		"(nmcli -f NAME,DEVICE connection show)", name)
 }

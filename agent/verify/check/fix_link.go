@@ -10,7 +10,7 @@ func fixNoCarrier(v view) []Fix {
 	u := v.uplink
 	if u.Bond == nil {
 		return []Fix{{Tool: AnyTool, Commands: []string{"ip -br link show " + u.Name, "ethtool " + u.Name},
-			Note: fmt.Sprintf("look at the cable and the switch port of %s; without a link there, ask phoenixNAP's support", u.Name)}}
+			Note: fmt.Sprintf("check the cable and the switch port of %s; without a link there, contact phoenixNAP support", u.Name)}}
 	}
 	commands := []string{"ip -br link show master " + u.Name}
 	var down []string
@@ -31,10 +31,10 @@ func fixNoCarrier(v view) []Fix {
 func noCarrierNote(b bondState) string {
 	names := b.names(func(Link) bool { return true })
 	if len(names) == 0 {
-		return b.name + " has no members, so nothing carries it: give it its ports in the configuration of the machine's network"
+		return b.name + " has no members: add its ports in the configuration of the machine's network"
 	}
-	return fmt.Sprintf("look at the cable and the switch port of each member of %s (%s); "+
-		"a member that is up and has no link is a matter for phoenixNAP's support", b.name, strings.Join(names, ", "))
+	return fmt.Sprintf("check the cable and the switch port of each member of %s (%s); "+
+		"for a member that is up and has no link, contact phoenixNAP support", b.name, strings.Join(names, ", "))
 }
 
 func fixHardwareAddress(name, mac string) []Fix {
@@ -60,7 +60,7 @@ func fixBondMode(name string) []Fix {
 			"ifdown " + name, "ifup " + name},
 			Note: "a section of " + name + " without the line bond-mode needs one; " + note},
 		{Tool: Networkd, Commands: []string{eachDeviceFile(name, `printf '[Bond]\nMode=`+modeLACP+`\n' > "$f.d/90-phoenixnap-mode.conf"`)},
-			Note: "networkd sets the mode when it makes the bond: restart the machine"},
+			Note: "networkd sets the mode when it creates the bond: restart the machine"},
 		{Tool: IPRoute2, Note: "the kernel changes the mode only while the bond has no members; change it where the machine's network is configured"},
 	}
 }

@@ -95,7 +95,7 @@ func fixMarks(p plan, ways []wayOut) []Fix {
 	return []Fix{
 		{Tool: Netplan, File: networkdDirectory + "10-netplan-" + p.name + ".network.d/return-path.conf", Content: networkd.String(),
 			Commands: []string{"networkctl reload", "networkctl reconfigure " + p.name},
-			Note:     "netplan knows no mask for marks: the rules by mark go into a drop-in of systemd-networkd"},
+			Note:     "netplan does not support masks for marks: the rules by mark go into a drop-in of systemd-networkd"},
 		p.interfacesSection("marks", postUp.String()),
 		p.networkdDropIn("marks", networkd.String()),
 	}
@@ -201,7 +201,7 @@ func fixTable(v view, table int) []Fix {
 		{Tool: NetworkManager, Commands: []string{"nmcli connection up " + name}, Note: fmt.Sprintf("the connection %s needs the route with table=%d in ipv4.routes", name, table)},
 		{Tool: Ifupdown, Commands: []string{"ifup --force " + name}, Note: "the interface's own section needs the line post-up " + route},
 		{Tool: Networkd, Commands: []string{"networkctl reconfigure " + name},
-			Note: "routes that others made are deleted when it restarts, unless networkd.conf says ManageForeignRoutes=no and ManageForeignRoutingPolicyRules=no"},
+			Note: "it deletes routes of other programs when it restarts, unless networkd.conf sets ManageForeignRoutes=no and ManageForeignRoutingPolicyRules=no"},
 		{Tool: IPRoute2, Commands: []string{route}, Note: volatile},
 	}
 }

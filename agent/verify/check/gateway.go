@@ -31,7 +31,7 @@ func judgeGateway(v view) outcome {
 	case silent != nil:
 		return *silent
 	case len(said) == 0:
-		return notApplicable("the wire was not asked")
+		return notApplicable("no ARP request was sent")
 	default:
 		return ok(strings.Join(said, "; "))
 	}
@@ -46,7 +46,7 @@ func judgeOneGateway(v view, b contract.NetworkBlock) (o outcome, asked bool) {
 	switch {
 	case answer.Error != "":
 		o = cannotTell("GatewayNotAsked", fmt.Sprintf("gateway %s could not be asked: %s", b.Gateway, answer.Error))
-		o.fixes = []Fix{{Tool: AnyTool, Note: "asking by ARP takes the capability NET_RAW (root has it)"}}
+		o.fixes = []Fix{{Tool: AnyTool, Note: "ARP requests need the capability NET_RAW (root has it)"}}
 		return o, true
 	case answer.Replied:
 		return ok(fmt.Sprintf("%s is at %s, %s", b.Gateway, strings.Join(answer.MACs, " and "), roundTrip(answer))), true
@@ -66,7 +66,7 @@ func silentGateway(v view, b contract.NetworkBlock, answer ARPAnswer, status Sta
 		fixes: []Fix{{
 			Tool:     AnyTool,
 			Commands: []string{fmt.Sprintf("tcpdump -n -e -i %s -c 20 vlan", v.uplink.Name)},
-			Note: fmt.Sprintf("frames of VLAN %d must come in on %s; if there are none, see in phoenixNAP's portal that server %s is an assigned member of network %s and that block %s is assigned to it",
+			Note: fmt.Sprintf("frames of VLAN %d must arrive on %s; if there are none, check in phoenixNAP's portal that server %s is an assigned member of network %s and that block %s is assigned to it",
 				v.Network.VLAN, v.uplink.Name, v.Network.ServerID, v.Network.NetworkID, b.CIDR),
 		}},
 	}

@@ -76,6 +76,6 @@ func (v view) lasting() []netip.Addr {
 func fixIdentity() []Fix {
 	return []Fix{{
 		Tool: AnyTool, Commands: []string{"hostnamectl status", "cat /var/lib/cloud/data/instance-id"},
-		Note: "two machines may have joined under one name, or the agent's kubeconfig or --node-name is another node's: give the machine a name of its own, delete the Node, and restart the kubelet so that it registers anew",
+		Note: "two machines may have joined with the same name, or the agent's kubeconfig or --node-name is another node's: give each machine its own name, delete the Node, and restart the kubelet so that it registers again",
 	}}
 }

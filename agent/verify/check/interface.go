@@ -52,7 +52,7 @@ func judgeAlone(v view) outcome {
 			cause:    fmt.Sprintf("VLAN %d is also on %s, which takes the frames before %s gets them", v.Network.VLAN, strings.Join(below, ", "), v.vlan.Name),
 			fixes:    fixSecondInterface(v)}
 	}
-	return outcome{status: Warn, reason: "SecondVLANInterface", expected: v.vlan.Name + " alone", observed: "also " + strings.Join(others, ", "),
+	return outcome{status: Warn, reason: "SecondVLANInterface", expected: "only " + v.vlan.Name, observed: "also " + strings.Join(others, ", "),
 		cause: fmt.Sprintf("VLAN %d is also on %s", v.Network.VLAN, strings.Join(others, ", ")), fixes: fixSecondInterface(v)}
 }
 
@@ -128,10 +128,10 @@ func judgeElsewhere(v view) outcome {
 	}
 	found := v.intruders()
 	if len(found) == 0 {
-		return ok("no other interface has a part of the blocks")
+		return ok("no other interface has addresses of the blocks")
 	}
 	first := found[0]
-	return outcome{status: Warn, reason: "BlockOnOtherInterface", expected: "the blocks on " + v.vlan.Name + " alone",
+	return outcome{status: Warn, reason: "BlockOnOtherInterface", expected: "the blocks only on " + v.vlan.Name,
 		observed: fmt.Sprintf("%s on %s", first.address, first.link),
 		cause:    fmt.Sprintf("%s carries %s, which belongs to the public network", first.link, first.address),
 		fixes:    fixIntruder(v, first)}

@@ -50,9 +50,9 @@ func judgeReversePath(v view) outcome {
 		strict := s.RPFilter == 1
 		switch {
 		case told && passes && strict:
-			return ok(observed + " (strict, but the kernel lets packets of clients in)")
+			return ok(observed + " (strict, but the kernel accepts packets of clients)")
 		case told && passes:
-			return ok(observed + "; the kernel lets packets of clients in")
+			return ok(observed + "; the kernel accepts packets of clients")
 		case told && !strict:
 			return outcome{status: Fail, reason: "NoRouteToClients", expected: "a route back to every client", observed: observed + "; " + evidence(refused),
 				cause: "no route leads back to clients, so their packets are dropped on " + v.vlan.Name, fixes: fixNoRoute(v)}
@@ -97,7 +97,7 @@ func judgeARPAnswering(v view) outcome {
 			o.fixes = fixSysctl(v.vlan.Name, "arp_ignore", 1, v.Settings["all"].ARPIgnore > 1)
 		case s.ARPFilter != 0 && !v.defaultIsVLAN():
 			o.status, o.reason = Warn, "ARPFiltered"
-			o.cause = "arp_filter=1 answers only askers that " + v.vlan.Name + " is the way to"
+			o.cause = "with arp_filter=1, " + v.vlan.Name + " answers only senders that it routes to"
 			o.fixes = fixSysctl(v.vlan.Name, "arp_filter", 0, v.Settings["all"].ARPFilter != 0)
 		default:
 			return ok(observed)
@@ -113,7 +113,7 @@ func judgeARPSource(v view) outcome {
 			return ok(observed)
 		}
 		return outcome{status: Warn, reason: "ARPSourceForeign", expected: "arp_announce=2", observed: observed,
-			cause: v.vlan.Name + " may ask by ARP with an address of another network, which the gateway may ignore",
+			cause: v.vlan.Name + " may send ARP requests from an address of another network, which the gateway may ignore",
 			fixes: fixSysctl(v.vlan.Name, "arp_announce", 2, false)}
 	})
 }

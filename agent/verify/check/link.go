@@ -23,7 +23,7 @@ func judgeUplink(v view) outcome {
 		return outcome{
 			status: Fail, reason: "UplinkMissing", expected: want, observed: "interfaces " + v.linkNames(),
 			cause: "no uplink to carry the VLAN was found",
-			fixes: []Fix{{Tool: AnyTool, Note: "name the interface that carries the server's VLANs with --uplink"}},
+			fixes: []Fix{{Tool: AnyTool, Note: "set --uplink to the interface that carries the server's VLANs"}},
 		}
 	}
 	u := v.uplink
@@ -55,7 +55,7 @@ func judgeVLAN(v view) outcome {
 		return fail("WrongVLANID", fmt.Sprintf("%s has VLAN ID %d", l.Name, l.VLAN.ID),
 			fmt.Sprintf("%s has VLAN ID %d, the network has %d", l.Name, l.VLAN.ID, id))
 	case l.VLAN.Protocol != protocol8021Q:
-		return fail("WrongVLANProtocol", l.Name+" speaks "+l.VLAN.Protocol,
+		return fail("WrongVLANProtocol", l.Name+" uses "+l.VLAN.Protocol,
 			fmt.Sprintf("%s tags with %s, the switch expects %s", l.Name, l.VLAN.Protocol, protocol8021Q))
 	case l.Parent != v.uplink.Index:
 		below := v.parentName(*l)
@@ -64,7 +64,7 @@ func judgeVLAN(v view) outcome {
 	case v.enslavedTo(*l) != "":
 		o := fail("VLANInterfaceEnslaved", l.Name+" is a port of "+v.enslavedTo(*l),
 			fmt.Sprintf("%s is a port of %s, which takes its packets", l.Name, v.enslavedTo(*l)))
-		o.fixes = perTool([]string{"ip link set " + l.Name + " nomaster"}, fmt.Sprintf("take %s out of %s in the configuration, too", l.Name, v.enslavedTo(*l)))
+		o.fixes = perTool([]string{"ip link set " + l.Name + " nomaster"}, fmt.Sprintf("remove %s from %s in the configuration, too", l.Name, v.enslavedTo(*l)))
 		return o
 	default:
 		return ok(fmt.Sprintf("%s: VLAN ID %d, %s, on %s", l.Name, l.VLAN.ID, l.VLAN.Protocol, v.uplink.Name))
@@ -139,7 +139,7 @@ func judgeMTU(v view) outcome {
 		return ok(observed)
 	}
 	return outcome{status: Warn, reason: "UnusualMTU", expected: fmt.Sprintf("MTU %d", internetMTU), observed: observed,
-		cause: fmt.Sprintf("%s has MTU %d; the way to the Internet carries %d", v.vlan.Name, mtu, internetMTU),
+		cause: fmt.Sprintf("%s has MTU %d; the path to the Internet carries %d", v.vlan.Name, mtu, internetMTU),
 		fixes: fixMTU(v)}
 }
 

@@ -70,9 +70,9 @@ func judgeMark(v view) outcome {
 	}
 	who, clash := MarkClash(v.Snapshot, v.Mask)
 	if !clash {
-		return ok(fmt.Sprintf("nobody else is known to use the bits %#x", v.Mask))
+		return ok(fmt.Sprintf("no other program is known to use the bits %#x", v.Mask))
 	}
-	return outcome{status: Warn, reason: "MarkClash", expected: fmt.Sprintf("the bits %#x for this agent alone", v.Mask), observed: "also " + who,
+	return outcome{status: Warn, reason: "MarkClash", expected: fmt.Sprintf("the bits %#x only for this agent", v.Mask), observed: "also " + who,
 		cause: fmt.Sprintf("the mark bits %#x of the managed return path are also used by %s", v.Mask, who),
-		fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip rule show"}, Note: "give the agent a bit that nobody uses with --mark, on every node"}}}
+		fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip rule show"}, Note: "set a free bit with --mark, on every node"}}}
 }

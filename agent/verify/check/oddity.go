@@ -12,13 +12,13 @@ func judgeOddities(v view) outcome {
 		if s.AcceptLocal != 0 {
 			return outcome{status: Warn, reason: "AcceptLocal", expected: "accept_local=0",
 				observed: v.setting("accept_local", all.AcceptLocal, v.Settings[name].AcceptLocal),
-				cause:    name + " lets packets in that claim to come from this node",
+				cause:    name + " accepts packets that claim to come from this node",
 				fixes:    fixSysctl(name, "accept_local", 0, all.AcceptLocal != 0)}
 		}
 		if subnet, several := v.severalOfOneSubnet(); several && s.PromoteSecondaries == 0 {
 			return outcome{status: Warn, reason: "SecondariesLost", expected: "promote_secondaries=1",
 				observed: v.setting("promote_secondaries", all.PromoteSecondaries, v.Settings[name].PromoteSecondaries),
-				cause:    fmt.Sprintf("%s has several addresses of %s, and all go when the first is deleted", name, subnet),
+				cause:    fmt.Sprintf("%s has several addresses of %s, and all are deleted with the first", name, subnet),
 				fixes:    fixSysctl(name, "promote_secondaries", 1, false)}
 		}
 		return ok(fmt.Sprintf("accept_local=%d, promote_secondaries=%d", s.AcceptLocal, s.PromoteSecondaries))

@@ -112,7 +112,7 @@ func judgeServiceReplies(v view) outcome {
 		}
 	}
 	if l := v.LinkNamed("cilium_host"); l != nil {
-		return notApplicable("the data path of Cilium routes in eBPF, which a look-up does not see")
+		return notApplicable("Cilium routes in eBPF, which a route look-up does not cover")
 	}
 	return outcome{status: Warn, reason: "ServiceRepliesElsewhere",
 		expected: "replies of Services leave by " + v.vlan.Name, observed: fmt.Sprintf("replies of pods (%s) %s%s", pod, way, v.tried()),
@@ -125,13 +125,13 @@ func (v view) unseen() string {
 	if v.Mask != 0 {
 		return ""
 	}
-	return "; whether the connections of Services are marked cannot be seen from here"
+	return "; the agent cannot see whether connections of Services are marked"
 }
 
 func (v view) tried() string {
 	marks := v.marks()
 	if len(marks) == 0 {
-		return "; no rule by mark is there"
+		return "; there is no rule by mark"
 	}
 	texts := make([]string, len(marks))
 	for i, mark := range marks {

@@ -36,7 +36,7 @@ func judgeTables(v view) outcome {
 	case judged == 0:
 		return notApplicable("no rule leads to a table of the public network")
 	default:
-		return ok(fmt.Sprintf("every one of %d rules leads to a table with a default route", judged))
+		return ok(fmt.Sprintf("each of %d rules leads to a table with a default route", judged))
 	}
 }
 

@@ -70,23 +70,23 @@ func wireChecks() []check.Check {
 	return []check.Check{
 		{
 			ID: AddressAnswers, Title: "a node answers for the address of a Service", Severity: check.Error, Wire: true,
-			Meaning: "Somebody answers ARP requests for the address of a Service on the VLAN interface.",
+			Meaning: "A machine answers ARP requests for the address of a Service on the VLAN interface.",
 			Causes: []string{
 				"kube-vip does not run on any node that is ready for the public network.",
 				"Newer versions of kube-vip announce a Service only while it has endpoints.",
-				"kube-vip was told of another class of load balancers (`lb_class_name`).",
+				"kube-vip is configured for another load balancer class (`lb_class_name`).",
 			},
-			Remedy:  "See that kube-vip runs on a node with the label `phoenixnap.com/vlan-ready`, and that the Service has endpoints.",
+			Remedy:  "Check that kube-vip runs on a node with the label `phoenixnap.com/vlan-ready`, and that the Service has endpoints.",
 			Reasons: []string{ReasonNoAnswer, ReasonNotAsked},
 		},
 		{
-			ID: SingleAnswer, Title: "one machine alone answers for the address of a Service", Severity: check.Error, Wire: true,
-			Meaning: "Two machines that answer for one address take traffic from each other.",
+			ID: SingleAnswer, Title: "only one machine answers for the address of a Service", Severity: check.Error, Wire: true,
+			Meaning: "Exactly one machine answers for the address. Two machines that answer take traffic from each other.",
 			Causes: []string{
 				"kube-vip was killed on a node and left its address behind.",
-				"Two elections run at a time: kube-vip is installed twice, or with different settings of `svc_election`.",
+				"Two elections run at the same time: kube-vip is installed twice, or with different settings of `svc_election`.",
 			},
-			Remedy:  "Delete the address on the node that does not hold the lease; the finding PN603 of that node says which it is.",
+			Remedy:  "Delete the address on the node that does not hold the lease; the finding PN603 of that node shows which node it is.",
 			Reasons: []string{ReasonDuplicate},
 		},
 		{
@@ -97,7 +97,7 @@ func wireChecks() []check.Check {
 				"A server that was taken out of the cluster still runs and kept the address.",
 				"No agent runs on the Node that answers.",
 			},
-			Remedy:  "Find the server with that hardware address in phoenixNAP's portal and take the address off it.",
+			Remedy:  "Find the server with that hardware address in phoenixNAP's portal and remove the address from it.",
 			Reasons: []string{ReasonForeignOwner},
 		},
 	}
@@ -110,8 +110,8 @@ func kernelChecks() []check.Check {
 			ID: NothingStale, Title: "this node carries no address that it does not announce", Severity: check.Error,
 			Meaning: "No interface of the node carries the address of a Service whose lease another node holds, or that no Service has any more. The kernel answers for whatever address it carries.",
 			Causes: []string{
-				"kube-vip was killed or stopped: it takes addresses back only when it ends in good order.",
-				"Somebody added the address by hand.",
+				"kube-vip was killed: it removes addresses only when it shuts down cleanly.",
+				"The address was added by hand.",
 			},
 			Remedy:  "Delete the address from the interface: `ip address delete <address>/32 dev <interface>`.",
 			Reasons: []string{ReasonStaleAddress},
@@ -120,8 +120,8 @@ func kernelChecks() []check.Check {
 			ID: RightInterface, Title: "the VLAN interface carries the address of a Service", Severity: check.Error,
 			Meaning: "The node that holds the address of a Service has it on the VLAN interface.",
 			Causes: []string{
-				"kube-vip's interface is not set, and it took that of the default route.",
-				"The annotation `kube-vip.io/serviceInterface` of the Service names another one. kube-vip notices a change of it only when it starts.",
+				"kube-vip's interface is not set, so it uses the interface of the default route.",
+				"The annotation `kube-vip.io/serviceInterface` of the Service names another interface. kube-vip reads this annotation only when it starts.",
 			},
 			Remedy:  "Set `vip_interface` (and `vip_servicesinterface` where it is used) of kube-vip, or the annotation, to the VLAN interface and restart kube-vip on that node.",
 			Reasons: []string{ReasonWrongInterface},
@@ -141,13 +141,13 @@ func leaseChecks() []check.Check {
 	return []check.Check{
 		{
 			ID: HolderAnswers, Title: "the holder of the lease answers for the address of a Service", Severity: check.Error, Wire: true,
-			Meaning: "The node that holds kube-vip's lease for the Service answers for its address. kube-vip only watches its lease, not whether it is heard.",
+			Meaning: "The node that holds kube-vip's lease for the Service answers for its address. kube-vip only watches its lease, not whether the network receives its answers.",
 			Causes: []string{
 				"The kernel of that node does not answer: `arp_ignore`, `arp_filter`, or a firewall for ARP.",
-				"The address was taken off the interface by hand or by a reconfiguration of the network.",
-				"The node's VLAN is broken though it still reaches the API server.",
+				"The address was removed from the interface by hand or by a reconfiguration of the network.",
+				"The node's VLAN is broken, but the node still reaches the API server.",
 			},
-			Remedy:  "Run `agent diagnose` on the holder. Restarting kube-vip there puts the address back; ending it there hands the address to another node.",
+			Remedy:  "Run `agent diagnose` on the holder. Restarting kube-vip there adds the address again; stopping it there moves the address to another node.",
 			Reasons: []string{ReasonHolderSilent},
 		},
 		{
@@ -159,13 +159,13 @@ func leaseChecks() []check.Check {
 		},
 		{
 			ID: LeaseAlive, Title: "kube-vip's lease for the Service is alive", Severity: check.Error, Wire: true,
-			Meaning: "Somebody renews kube-vip's lease for a Service whose address answers. Without that the kernel goes on answering while nobody watches, and no other node takes over. A lease that cannot be found at all is a warning.",
+			Meaning: "kube-vip renews its lease for a Service whose address answers. Without renewal the kernel still answers, but no other node takes over when this node fails. The check warns if the lease does not exist.",
 			Causes: []string{
 				"kube-vip was killed or stopped on the node that answers, and runs on no other.",
 				"kube-vip cannot reach the API server.",
-				"kube-vip runs in another namespace than the agent was told (`--kube-vip-namespace`), or elects by etcd.",
+				"kube-vip runs in another namespace than `--kube-vip-namespace` of the agent, or uses etcd for its elections.",
 			},
-			Remedy:  "See that kube-vip runs on the node that answers, and read its log.",
+			Remedy:  "Check that kube-vip runs on the node that answers, and read its log.",
 			Reasons: []string{ReasonLeaseExpired, ReasonLeaseMissing},
 		},
 	}

@@ -18,7 +18,7 @@ func Judge(o Observation) check.Finding {
 	switch {
 	case o.Error != "":
 		f := o.finding(AddressAnswers, check.Unknown, ReasonNotAsked, o.Error)
-		f.Cause = o.String() + " could not be asked for: " + o.Error
+		f.Cause = o.String() + " could not be checked: " + o.Error
 		return f
 	case len(held) > 0 && (o.Gone || o.led()):
 		return o.stale(held)
@@ -98,18 +98,18 @@ func (o Observation) stale(held []string) check.Finding {
 	f := o.finding(NothingStale, check.Fail, ReasonStaleAddress, "on "+join(held)+" of this node")
 	switch {
 	case o.Gone:
-		f.Expected = "not on this node: no Service has it"
-		f.Cause = fmt.Sprintf("this node carries %s on %s, which no Service has any more", o, join(held))
+		f.Expected = "not on this node: no Service uses it"
+		f.Cause = fmt.Sprintf("this node carries %s on %s, which no Service uses", o, join(held))
 	case o.Agents:
 		f.Expected = "on no interface: the agents announce addresses"
-		f.Cause = fmt.Sprintf("this node carries %s on %s, so its kernel answers beside the agent that announces it", o, join(held))
+		f.Cause = fmt.Sprintf("this node carries %s on %s, so its kernel answers in addition to the agent that announces it", o, join(held))
 	default:
 		f.Expected = "on Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
 		f.Cause = fmt.Sprintf("this node carries %s on %s, but the lease %s is held by Node %s", o, join(held), o.Lease.Name, o.Lease.Holder)
 	}
 	for _, name := range held {
 		f.Fixes = append(f.Fixes, check.Fix{Tool: check.AnyTool, Commands: []string{o.remove(name)},
-			Note: "on this node: kube-vip, when it is killed or stopped, leaves the address behind"})
+			Note: "on this node: kube-vip leaves the address behind when it is killed"})
 	}
 	return f
 }
@@ -117,9 +117,9 @@ func (o Observation) stale(held []string) check.Finding {
 func (o Observation) foreignOwner() check.Finding {
 	f := o.finding(OwnMachine, check.Fail, ReasonForeignOwner, strings.Join(o.claimants(), " and "))
 	f.Expected = "a Node of the cluster"
-	f.Cause = fmt.Sprintf("%s is answered by %s, which is no Node of the cluster", o, strings.Join(o.foreign(), " and "))
-	f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: "find the server with this hardware address in phoenixNAP's portal and take the address off it; " +
-		"where it is a Node, see that the agent runs there"}}
+	f.Cause = fmt.Sprintf("%s is answered by %s, which is not a Node of the cluster", o, strings.Join(o.foreign(), " and "))
+	f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: "find the server with this hardware address in phoenixNAP's portal and remove the address from it; " +
+		"if it is a Node, check that the agent runs there"}}
 	return f
 }
 
@@ -128,12 +128,12 @@ func (o Observation) duplicate() check.Finding {
 	f := o.finding(SingleAnswer, check.Fail, ReasonDuplicate, claimants)
 	f.Expected = "one machine"
 	f.Cause = fmt.Sprintf("%s is answered by %s", o, claimants)
-	note := "on the node that does not announce it: kube-vip, when it is killed, leaves the address behind; the holder is named by the Service's annotation kube-vip.io/vipHost"
+	note := "on the node that does not announce it: kube-vip leaves the address behind when it is killed; the Service's annotation kube-vip.io/vipHost names the holder"
 	switch {
 	case o.Lease.Rival != "":
 		f.Cause += fmt.Sprintf(", and kube-vip has elected twice: the lease %s is held by Node %s, and %s by Node %s",
 			o.Lease.Name, o.Lease.Holder, o.Lease.Rival, o.Lease.RivalHolder)
-		note = "after kube-vip was given one setting of svc_election on all nodes: on the node that goes on announcing it without the lease"
+		note = "first set svc_election of kube-vip to the same value on all nodes; then on the node that still announces it without the lease"
 	case o.Lease.Standing == kubevip.Held:
 		note = fmt.Sprintf("on the node that does not hold the lease %s, which is held by Node %s", o.Lease.Name, o.Lease.Holder)
 	}
@@ -173,12 +173,12 @@ func (o Observation) leaseDead(observed string) check.Finding {
 	if o.Lease.Standing == kubevip.Missing {
 		f := o.finding(LeaseAlive, check.Warn, ReasonLeaseMissing, observed+", and there is no lease "+o.Lease.Name)
 		f.Cause = fmt.Sprintf("%s is %s, but kube-vip's lease %s does not exist", o, observed, o.Lease.Name)
-		f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: "where kube-vip runs in another namespace than kube-system, tell the agent with --kube-vip-namespace"}}
+		f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: "if kube-vip does not run in the namespace kube-system, set --kube-vip-namespace of the agent"}}
 		return f
 	}
 	f := o.finding(LeaseAlive, check.Fail, ReasonLeaseExpired, observed+", and the lease "+o.Lease.Name+" is "+string(o.Lease.Standing))
 	f.Expected = "a lease that is renewed"
-	f.Cause = fmt.Sprintf("%s is %s, but nobody renews kube-vip's lease %s", o, observed, o.Lease.Name)
+	f.Cause = fmt.Sprintf("%s is %s, but kube-vip's lease %s is not renewed", o, observed, o.Lease.Name)
 	if o.Lease.Holder != "" {
 		f.Cause += ", which Node " + o.Lease.Holder + " held last"
 	}
@@ -197,7 +197,7 @@ func (o Observation) holderSilent() check.Finding {
 func (o Observation) silent() check.Finding {
 	f := o.finding(AddressAnswers, check.Fail, ReasonNoAnswer, o.silence())
 	f.Expected = "a reply by the node that announces it"
-	f.Cause = fmt.Sprintf("nobody answers for %s on %s", o, o.Interface)
+	f.Cause = fmt.Sprintf("no machine answers for %s on %s", o, o.Interface)
 	f.Fixes = []check.Fix{o.restart("kube-vip must run on a node that is ready for the public network, and the Service must have endpoints")}
 	return f
 }
@@ -205,7 +205,7 @@ func (o Observation) silent() check.Finding {
 func (o Observation) silence() string {
 	text := "no reply to ARP requests on " + o.Interface
 	if len(o.MACs) > 0 {
-		text += ", though it is announced by " + strings.Join(o.claimants(), " and ")
+		text += ", but it is announced by " + strings.Join(o.claimants(), " and ")
 	}
 	return text
 }
@@ -222,7 +222,7 @@ func (o Observation) restart(note string) check.Fix {
 				"kubectl --namespace kube-system get pods --output wide --selector app.kubernetes.io/name=phoenixnap-agent",
 				"kubectl --namespace kube-system get configmap phoenixnap-announcer --output yaml",
 			},
-			Note: "an agent must run on a node that is ready for the public network; the ConfigMap says which node is to announce the address",
+			Note: "an agent must run on a node that is ready for the public network; the ConfigMap shows which node must announce the address",
 		}
 	}
 	return check.Fix{

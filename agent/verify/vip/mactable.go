@@ -93,7 +93,7 @@ func (r *MACTable) Of(mac string, thorough bool, likely ...string) (node string,
 func (r *MACTable) Run(ctx context.Context) error {
 	for r.wake.Await(ctx) {
 		if err := r.Look(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Looking for the owner of a hardware address")
+			klog.FromContext(ctx).Error(err, "Failed to look up the owner of a hardware address")
 		}
 		if ctx.Err() == nil {
 			r.onNews()

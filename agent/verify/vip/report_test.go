@@ -162,7 +162,7 @@ func TestRecorder(t *testing.T) {
 	events := record.NewFakeRecorder(1)
 	Recorder(events)(Transition{Service: web, Node: "srv-a", Finding: check.Finding{ID: AddressAnswers, Status: check.Unknown, Reason: ReasonNotAsked}})
 	Recorder(events)(Transition{Service: web, Node: "srv-a", Finding: check.Finding{ID: AddressAnswers, Status: check.OK, Title: "T", Observed: "held"}})
-	if got := <-events.Events; got != "Normal AddressAnnounced T: held, says the agent of Node srv-a" {
+	if got := <-events.Events; got != "Normal AddressAnnounced T: held (reported by node srv-a)" {
 		t.Errorf("event %q", got)
 	}
 }

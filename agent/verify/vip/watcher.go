@@ -149,7 +149,7 @@ func (w *Watcher) sample(ctx context.Context) time.Duration {
 		return min(retry, w.Interval)
 	}
 	opinions, findings := w.judge(view, all)
-	klog.FromContext(ctx).V(4).Info("Looked at announced addresses", "addresses", len(all))
+	klog.FromContext(ctx).V(4).Info("Checked announced addresses", "addresses", len(all))
 	w.publish(opinions, findings)
 	return w.pause(time.Now())
 }
@@ -199,7 +199,7 @@ func (w *Watcher) blind(view View, all []subject) {
 	w.standings, w.since = map[netip.Addr]*addressState{}, time.Time{}
 	w.reported = kept
 	w.Report(kept)
-	w.Tell(nil, check.Verdict{Status: check.Unknown, Reason: ReasonVLANNotReady, Message: "the addresses cannot be asked for: " + view.Why})
+	w.Tell(nil, check.Verdict{Status: check.Unknown, Reason: ReasonVLANNotReady, Message: "the addresses cannot be checked: " + view.Why})
 }
 
 // attend makes the ear follow the addresses, and has those asked for that are not well and with which this node has to do.

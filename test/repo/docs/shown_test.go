@@ -19,7 +19,7 @@ func TestTheDiagnosisShownIsOne(t *testing.T) {
 	const page, written = "docs/guides/broken-vlan.md", "agent/diagnose/testdata/failure.txt"
 	rest, shown := read(t, written), 0
 	for _, b := range blocks(t) {
-		if b.page != page || !strings.Contains(b.text, "mend this first") {
+		if b.page != page || !strings.Contains(b.text, "fix this first") {
 			continue
 		}
 		for line := range strings.Lines(b.text) {
