@@ -20,14 +20,14 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/sheet"
 )
 
-// defaultTimeout bounds each request, unless --request-timeout says otherwise.
+// defaultTimeout bounds each request, unless --request-timeout is set.
 const defaultTimeout = 30 * time.Second
 
-// usageError is a mistake in how the command was called.
+// usageError is an error in the command line.
 type usageError struct{ error }
 
 // errUnreadable ends a command that could not show everything.
-var errUnreadable = errors.New("not everything could be read, see above")
+var errUnreadable = errors.New("some objects could not be read, see above")
 
 // plugin is what the commands have in common.
 type plugin struct {
@@ -41,14 +41,15 @@ type plugin struct {
 func newCommand(lookUp func(string) (string, bool), now func() time.Time) *cobra.Command {
 	p := &plugin{lookUp: lookUp, now: now}
 	command := &cobra.Command{
-		Use:           "kubectl-pnap",
-		Short:         "Shows what the phoenixNAP cloud provider does in this cluster",
-		Long:          "Shows what the phoenixNAP cloud provider does in this cluster, with your own rights and without credentials of phoenixNAP.",
+		Use:   "kubectl-pnap",
+		Short: "Shows what the phoenixNAP cloud provider does in this cluster",
+		Long: "Shows what the phoenixNAP cloud provider does in this cluster, " +
+			"with your own permissions and without phoenixNAP credentials.",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl pnap"},
 		Version:       version.Get().GitVersion,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          none,
+		Args:          noArguments,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
@@ -57,29 +58,31 @@ func newCommand(lookUp func(string) (string, bool), now func() time.Time) *cobra
 	return command
 }
 
-func none(_ *cobra.Command, args []string) error {
+func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("unknown word %q: give status, blocks, diagnose node <name> or diagnose vip <address>", args[0])}
+		return usageError{fmt.Errorf(
+			"unknown argument %q: use status, blocks, diagnose node <name> or diagnose vip <address>", args[0])}
 	}
 	return nil
 }
 
 func (p *plugin) add(flags *pflag.FlagSet) {
-	flags.StringVar(&p.kubeconfig, "kubeconfig", "", "file that tells how to reach the API server; as for kubectl, $KUBECONFIG or ~/.kube/config when empty")
+	flags.StringVar(&p.kubeconfig, "kubeconfig", "",
+		"path to the kubeconfig file; if empty, $KUBECONFIG or ~/.kube/config is used, as by kubectl")
 	clientcmd.BindOverrideFlags(&p.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
-	flags.StringVarP(&p.output, "output", "o", "text", "text or json")
+	flags.StringVarP(&p.output, "output", "o", "text", "output format: text or json")
 }
 
-// connect returns how to reach the API server, and its client.
+// connect returns the configuration and the client for the API server.
 func (p *plugin) connect() (*rest.Config, kubernetes.Interface, error) {
 	if !slices.Contains([]string{"text", "json"}, p.output) {
-		return nil, nil, usageError{fmt.Errorf("--output %q: give text or json", p.output)}
+		return nil, nil, usageError{fmt.Errorf("--output %q: must be text or json", p.output)}
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = p.kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &p.overrides).ClientConfig()
 	if err != nil {
-		return nil, nil, fmt.Errorf("find the API server: %w; name a file with --kubeconfig", err)
+		return nil, nil, fmt.Errorf("find the API server: %w; set --kubeconfig", err)
 	}
 	if config.Timeout == 0 {
 		config.Timeout = defaultTimeout
@@ -91,27 +94,29 @@ func (p *plugin) connect() (*rest.Config, kubernetes.Interface, error) {
 
 func (p *plugin) newStatusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "status",
-		Short:   "Shows nodes with their servers, Services with their addresses, and IP blocks",
-		Long:    "Shows nodes with their servers, Services with their addresses, IP blocks with their use, and what is not well.\n\nExit codes: 0 everything could be shown, 1 something could not, 2 wrong usage.",
+		Use:   "status",
+		Short: "Shows nodes with their servers, Services with their addresses, and IP blocks",
+		Long: "Shows nodes with their servers, Services with their addresses, IP blocks with their use, and problems.\n\n" +
+			"Exit codes: 0 everything was shown, 1 something could not be read, 2 wrong usage.",
 		Example: "  kubectl pnap status\n  kubectl pnap status -o json | jq '.services[] | select(.healthy | not)'",
-		Args:    none,
+		Args:    noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return p.show(c, sheet.Style.Status) },
 	}
 }
 
 func (p *plugin) newBlocksCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "blocks",
-		Short:   "Shows which IP blocks are this cluster's, what is free in them, and what could be released",
-		Long:    "Shows which IP blocks are this cluster's, what is free in them, and what could be released. Nothing is changed.",
+		Use:   "blocks",
+		Short: "Shows the IP blocks of this cluster, their free addresses, and which blocks can be released",
+		Long: "Shows the IP blocks of this cluster, their free addresses, and which blocks can be released. " +
+			"The command changes nothing.",
 		Example: "  kubectl pnap blocks\n  kubectl pnap blocks -o json | jq -r '.blocks[] | select(.standing == \"orphan\") | .id'",
-		Args:    none,
+		Args:    noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return p.show(c, sheet.Style.Blocks) },
 	}
 }
 
-// show reads the cluster and writes it, as JSON or by the given method.
+// show reads the cluster and prints it, as JSON or with the given method.
 func (p *plugin) show(c *cobra.Command, text func(sheet.Style, io.Writer, overview.Overview) error) error {
 	_, kube, err := p.connect()
 	if err != nil {
@@ -121,7 +126,8 @@ func (p *plugin) show(c *cobra.Command, text func(sheet.Style, io.Writer, overvi
 	if err != nil {
 		return err
 	}
-	o, out := overview.Make(facts), c.OutOrStdout()
+	o := overview.Make(facts)
+	out := c.OutOrStdout()
 	if p.output == "json" {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")

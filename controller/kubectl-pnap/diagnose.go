@@ -14,7 +14,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/reading"
 )
 
-// diagnosis are the flags of the commands that ask an agent.
+// diagnosis holds the flags of the commands that query an agent.
 type diagnosis struct {
 	*plugin
 	agentNamespace string
@@ -26,12 +26,14 @@ func (p *plugin) newDiagnoseCommand() *cobra.Command {
 	d := &diagnosis{plugin: p}
 	command := &cobra.Command{
 		Use:   "diagnose",
-		Short: "Has the agent of a node explain what is wrong there, or with an address",
-		Long: "Has the agent of a node explain what is wrong there, or with an address: phoenixnap-agent diagnose runs in the agent's pod. Nothing is changed.\n\n" +
-			"Exit codes are the agent's: 0 all is well, 1 a check failed, 2 wrong usage, 3 something could not be determined.",
+		Short: "Explains what is wrong on a node, or with an address",
+		Long: "Explains what is wrong on a node, or with an address: runs phoenixnap-agent diagnose in the agent's pod. " +
+			"The command changes nothing.\n\n" +
+			"The exit code is that of the agent: 0 healthy, 1 a check failed, 2 wrong usage, " +
+			"3 something could not be determined.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown word %q: give node <name> or vip <address>", args[0])}
+				return usageError{fmt.Errorf("unknown argument %q: use node <name> or vip <address>", args[0])}
 			}
 			return nil
 		},
@@ -39,8 +41,9 @@ func (p *plugin) newDiagnoseCommand() *cobra.Command {
 	}
 	flags := command.PersistentFlags()
 	flags.StringVar(&d.agentNamespace, "agent-namespace", metav1.NamespaceSystem, "namespace of the agents' DaemonSet")
-	flags.StringVar(&d.fix, "fix", "", "tool that fixes are written for: netplan, networkmanager, ifupdown, networkd, iproute2; empty: the recognised one")
-	flags.BoolVar(&d.strict, "strict", false, "let a warning end with exit code 1")
+	flags.StringVar(&d.fix, "fix", "", "show fixes for this tool: "+
+		"netplan, networkmanager, ifupdown, networkd or iproute2; if empty, for the detected tool")
+	flags.BoolVar(&d.strict, "strict", false, "exit with code 1 on a warning")
 	command.AddCommand(d.newNodeCommand(), d.newVIPCommand())
 	return command
 }
@@ -48,9 +51,9 @@ func (p *plugin) newDiagnoseCommand() *cobra.Command {
 func (d *diagnosis) newNodeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "node <name>",
-		Short:   "Explains what keeps a node from carrying traffic of the public network",
+		Short:   "Explains why a node cannot carry traffic of the public network",
 		Example: "  kubectl pnap diagnose node worker-1 --fix netplan",
-		Args:    one("the name of one Node"),
+		Args:    exactlyOne("the name of one Node"),
 		RunE:    func(c *cobra.Command, args []string) error { return d.run(c, args[0]) },
 	}
 }
@@ -59,40 +62,40 @@ func (d *diagnosis) newVIPCommand() *cobra.Command {
 	var node string
 	command := &cobra.Command{
 		Use:   "vip <address>|<namespace>/<service>",
-		Short: "Explains who answers for the address of a Service, and who should",
-		Long: "Explains who answers for the address of a Service, and who should. The node that answers is asked; where none does, one that\n" +
-			"may announce addresses; --node asks another.",
+		Short: "Explains which node answers for the address of a Service, and which one should",
+		Long: "Explains which node answers for the address of a Service, and which one should. The command queries the node\n" +
+			"that answers, or, if no node answers, a node that may announce addresses; --node selects another node.",
 		Example: "  kubectl pnap diagnose vip 203.0.113.3\n  kubectl pnap diagnose vip shop/web --node worker-2",
-		Args:    one("one address, or <namespace>/<service>"),
+		Args:    exactlyOne("one address, or <namespace>/<service>"),
 		RunE: func(c *cobra.Command, args []string) error {
-			address, asked, err := d.locate(c.Context(), args[0], node)
+			address, target, err := d.locate(c.Context(), args[0], node)
 			if err != nil {
 				return err
 			}
-			return d.run(c, asked, "vip", address.String())
+			return d.run(c, target, "vip", address.String())
 		},
 	}
-	command.Flags().StringVar(&node, "node", "", "Node whose agent is asked; empty: the one that answers")
+	command.Flags().StringVar(&node, "node", "", "Node whose agent is queried; if empty, the one that answers")
 	return command
 }
 
-func one(what string) cobra.PositionalArgs {
+func exactlyOne(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 || args[0] == "" {
-			return usageError{fmt.Errorf("give %s, not %d words", what, len(args))}
+			return usageError{fmt.Errorf("expected %s, got %d arguments", what, len(args))}
 		}
 		return nil
 	}
 }
 
-// run asks the agent of a Node.
-func (d *diagnosis) run(c *cobra.Command, node string, words ...string) error {
+// run runs the diagnosis of the agent of a Node.
+func (d *diagnosis) run(c *cobra.Command, node string, arguments ...string) error {
 	config, kube, err := d.connect()
 	if err != nil {
 		return err
 	}
-	config.Timeout = 0 // the agent looks for some seconds, and its connection is no request that could be late
-	args := append([]string{"diagnose"}, words...)
+	config.Timeout = 0 // the stream stays open until the agent is done, which takes some seconds
+	args := append([]string{"diagnose"}, arguments...)
 	args = append(args, "--output="+d.output)
 	if d.fix != "" {
 		args = append(args, "--fix="+d.fix)
@@ -100,10 +103,11 @@ func (d *diagnosis) run(c *cobra.Command, node string, words ...string) error {
 	if d.strict {
 		args = append(args, "--strict")
 	}
-	return podexec.Runner{Config: config, Kube: kube, Namespace: d.agentNamespace}.Run(c.Context(), node, args, c.OutOrStdout(), c.ErrOrStderr())
+	runner := podexec.Runner{Config: config, Kube: kube, Namespace: d.agentNamespace}
+	return runner.Run(c.Context(), node, args, c.OutOrStdout(), c.ErrOrStderr())
 }
 
-// locate finds the address, and the Node to ask about it.
+// locate finds the address, and the Node to query about it.
 func (d *diagnosis) locate(ctx context.Context, what, node string) (netip.Addr, string, error) {
 	address, err := netip.ParseAddr(what)
 	namespace, name, isService := strings.Cut(what, "/")
@@ -113,13 +117,13 @@ func (d *diagnosis) locate(ctx context.Context, what, node string) (netip.Addr, 
 	case err == nil && node != "":
 		return address, node, nil
 	}
-	_, kube, connecting := d.connect()
-	if connecting != nil {
-		return address, "", connecting
+	_, kube, err := d.connect()
+	if err != nil {
+		return address, "", err
 	}
-	facts, reads := reading.Read(ctx, kube, d.now)
-	if reads != nil {
-		return address, "", reads
+	facts, err := reading.Read(ctx, kube, d.now)
+	if err != nil {
+		return address, "", err
 	}
 	o := overview.Make(facts)
 	service := serviceOf(o, address, namespace, name)
@@ -134,7 +138,7 @@ func (d *diagnosis) locate(ctx context.Context, what, node string) (netip.Addr, 
 	return address, node, err
 }
 
-// serviceOf finds a Service by its address, else by its name; nil when there is none.
+// serviceOf finds a Service by its address, or by its name; nil when there is none.
 func serviceOf(o overview.Overview, address netip.Addr, namespace, name string) *overview.Service {
 	for i, s := range o.Services {
 		if address.IsValid() && s.Address == address.String() || s.Namespace == namespace && s.Name == name {
@@ -146,16 +150,18 @@ func serviceOf(o overview.Overview, address netip.Addr, namespace, name string) 
 
 func addressOf(service *overview.Service, what string) (netip.Addr, error) {
 	if service == nil {
-		return netip.Addr{}, fmt.Errorf("no Service %s has an address of a phoenixNAP block, or you may not list Services: kubectl pnap status", what)
+		return netip.Addr{}, fmt.Errorf("no Service %s has an address of a phoenixNAP block, "+
+			"or you may not list Services: see kubectl pnap status", what)
 	}
 	address, err := netip.ParseAddr(service.Address)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("service %s has no address yet: %s %s", what, service.State, service.Message())
+		state := strings.TrimSpace(service.State + " " + service.Message())
+		return netip.Addr{}, fmt.Errorf("service %s has no address yet: %s", what, state)
 	}
 	return address, nil
 }
 
-// choose names the Node that answers for the address, else the first that may announce addresses, else the first.
+// choose returns the Node that answers for the address, else the first that may announce addresses, else the first.
 func choose(o overview.Overview, service *overview.Service) (string, error) {
 	if service != nil && len(service.On) > 0 {
 		return service.On[0], nil
@@ -166,7 +172,8 @@ func choose(o overview.Overview, service *overview.Service) (string, error) {
 		}
 	}
 	if len(o.Nodes) == 0 {
-		return "", fmt.Errorf("no Node can be asked: %s; name one with --node", strings.Join(append(o.Unreadable, "there is none"), "; "))
+		reasons := append(o.Unreadable, "no Node exists")
+		return "", fmt.Errorf("no Node can be queried: %s; set --node", strings.Join(reasons, "; "))
 	}
 	return o.Nodes[0].Name, nil
 }

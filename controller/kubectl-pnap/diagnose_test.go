@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// agentPod makes the pod that the DaemonSet would have made on a Node, in the given phase, and tells where its kubelet is.
-func (s scene) agentPod(node string, phase corev1.PodPhase, port int32) {
+// agentPod creates the pod that the DaemonSet would create on a Node, in the given phase, and sets the kubelet's address.
+func (s fixture) agentPod(node string, phase corev1.PodPhase, port int32) {
 	s.Helper()
 	s.ok(plane.ApplyFiles(s.Context(), deploy("base", "agent.yaml")))
 	set := s.daemonSet()
@@ -25,13 +25,15 @@ func (s scene) agentPod(node string, phase corev1.PodPhase, port int32) {
 	pod, err := pods.Create(s.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: set.Name + "-" + node, Labels: set.Spec.Template.Labels},
 		Spec: corev1.PodSpec{
-			NodeName: node, ServiceAccountName: set.Spec.Template.Spec.ServiceAccountName, AutomountServiceAccountToken: ptr.To(false),
-			Containers: []corev1.Container{{Name: set.Spec.Template.Spec.Containers[0].Name, Image: "none"}},
+			NodeName: node, ServiceAccountName: set.Spec.Template.Spec.ServiceAccountName,
+			AutomountServiceAccountToken: ptr.To(false),
+			Containers:                   []corev1.Container{{Name: set.Spec.Template.Spec.Containers[0].Name, Image: "none"}},
 		},
 	}, metav1.CreateOptions{})
 	s.ok(err)
 	s.Cleanup(func() {
-		s.ok(pods.Delete(context.WithoutCancel(s.Context()), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}))
+		now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}
+		s.ok(pods.Delete(context.WithoutCancel(s.Context()), pod.Name, now))
 	})
 	pod.Status.Phase = phase
 	_, err = pods.UpdateStatus(s.Context(), pod, metav1.UpdateOptions{})
@@ -44,8 +46,8 @@ func (s scene) agentPod(node string, phase corev1.PodPhase, port int32) {
 	s.ok(err)
 }
 
-// daemonSet is the shipped one.
-func (s scene) daemonSet() *appsv1.DaemonSet {
+// daemonSet returns the shipped DaemonSet.
+func (s fixture) daemonSet() *appsv1.DaemonSet {
 	s.Helper()
 	text, err := os.ReadFile(deploy("base", "agent-daemonset.yaml"))
 	s.ok(err)
@@ -56,9 +58,9 @@ func (s scene) daemonSet() *appsv1.DaemonSet {
 	return set
 }
 
-// The shipped agent is run in its pod, through the API server, and what it says and its exit code come back.
-func TestDiagnoseAsksTheAgentOfTheNode(t *testing.T) {
-	s := newScene(t)
+// The shipped agent runs in its pod, through the API server, and the plugin passes on its output and exit code.
+func TestDiagnoseRunsTheAgentOfTheNode(t *testing.T) {
+	s := newFixture(t)
 	k, port := newKubelet(t, "srv-a")
 	s.agentPod("srv-a", corev1.PodRunning, port)
 	for _, tc := range []struct {
@@ -83,17 +85,17 @@ func TestDiagnoseAsksTheAgentOfTheNode(t *testing.T) {
 		}
 		want := append([]string{"/exec/kube-system/phoenixnap-agent-srv-a/agent", "/phoenixnap-agent"}, tc.want...)
 		if asked := <-k.asked; !slices.Equal(asked, want) {
-			t.Errorf("%q: the kubelet was asked for %q, want %q", tc.args, asked, want)
+			t.Errorf("%q: the kubelet got the request %q, want %q", tc.args, asked, want)
 		}
 	}
 }
 
-// What keeps the agent from being asked is told, with what to do.
-func TestDiagnoseTellsWhyNobodyAnswers(t *testing.T) {
-	s := newScene(t)
+// The error names why the agent could not run, and what to do.
+func TestDiagnoseReportsWhyNoAgentRuns(t *testing.T) {
+	s := newFixture(t)
 	s.agentPod("srv-b", corev1.PodPending, 1)
 	s.agentPod("srv-a", corev1.PodRunning, 1)
-	stranger, err := plane.User("nobody")
+	stranger, err := plane.User("stranger-to-pods")
 	s.ok(err)
 	viewer, err := plane.User("viewer-of-pods")
 	s.ok(err)
@@ -103,18 +105,18 @@ func TestDiagnoseTellsWhyNobodyAnswers(t *testing.T) {
 		args string
 		want []string
 	}{
-		{"admin", "node srv-b", []string{"pod kube-system/phoenixnap-agent-srv-b", "does not run (Pending)"}},
+		{"admin", "node srv-b", []string{"pod kube-system/phoenixnap-agent-srv-b", "is not running (Pending)"}},
 		{"admin", "node srv-c", []string{"no agent runs on Node srv-c", "--agent-namespace"}},
-		{"admin", "node srv-x", []string{`no Node is called "srv-x"`}},
+		{"admin", "node srv-x", []string{`node "srv-x" not found`}},
 		{"admin", "vip shop/nothing", []string{"no Service shop/nothing has an address"}},
 		{"admin", "vip shop/young", []string{"shop/young has no address yet: Pending"}},
-		{"nobody", "node srv-a", []string{`you lack the verb "list" on the resource "pods" in namespace kube-system`}},
-		{"nobody", "vip 203.0.113.18", []string{"no Node can be asked", `"list" on the resource "nodes"`, "--node"}},
+		{"stranger", "node srv-a", []string{`you lack the verb "list" on the resource "pods" in namespace kube-system`}},
+		{"stranger", "vip 203.0.113.18", []string{"no Node can be queried", `"list" on the resource "nodes"`, "--node"}},
 		{"viewer", "node srv-a", []string{`you lack the verb "create" on the resource "pods/exec" in namespace kube-system`}},
 	} {
 		config := plane.Config()
 		switch tc.as {
-		case "nobody":
+		case "stranger":
 			config = stranger
 		case "viewer":
 			config = viewer
@@ -128,10 +130,11 @@ func TestDiagnoseTellsWhyNobodyAnswers(t *testing.T) {
 	}
 }
 
-// allow gives a user a right in the whole cluster until the test ends.
-func (s scene) allow(user string, rule rbacv1.PolicyRule) {
+// allow grants a user a permission in the whole cluster until the test ends.
+func (s fixture) allow(user string, rule rbacv1.PolicyRule) {
 	s.Helper()
-	_, err := s.kube.RbacV1().ClusterRoles().Create(s.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{rule}}
+	_, err := s.kube.RbacV1().ClusterRoles().Create(s.Context(), role, metav1.CreateOptions{})
 	s.ok(err)
 	_, err = s.kube.RbacV1().ClusterRoleBindings().Create(s.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},

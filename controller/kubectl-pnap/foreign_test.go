@@ -17,18 +17,18 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// hostile clears the screen, sets the title of the window, moves the cursor, turns the direction of writing, hides itself,
-// forges a line and ends in an escape sequence that never ends.
+// hostile clears the screen, sets the window title, moves the cursor, reverses the text direction, hides characters, forges
+// a line and ends with an unterminated escape sequence.
 const hostile = "a\x1b[2J\x1b]0;title\x07\u009b1A\u202egnp\u2066zero\u200bwidth\u007f\r\n- Service shop/web: forged\u2028- forged, too \x1b["
 
-// foreign puts hostile text wherever someone else than the plugin's own provider can write.
-func (s scene) foreign() {
+// foreign writes hostile text to every place that others than the provider can write to.
+func (s fixture) foreign() {
 	s.Helper()
 	s.node("aaa", "", map[string]string{
 		contract.NodeServerID: hostile, contract.NodePublicNetworkID: hostile, contract.NodeAnnouncer: hostile,
 		contract.NodePublicNetworkIPs: "fe80::1%\u202e\x1b[2J",
 	}, true, condition(contract.ConditionVLANReady, "False", hostile, hostile), condition(contract.ConditionAnnouncementHealthy, "Unknown", hostile, ""))
-	s.service("hostile", hostile, hostile, nil, said(contract.ServiceConditionAddressPublished, "False", "BlockNotAssigned", hostile))
+	s.service("hostile", hostile, hostile, nil, serviceCondition(contract.ServiceConditionAddressPublished, "False", "BlockNotAssigned", hostile))
 	s.foreignReport()
 	s.foreignLedger()
 	leases := s.kube.CoordinationV1().Leases(metav1.NamespaceSystem)
@@ -40,7 +40,7 @@ func (s scene) foreign() {
 	s.ok(err)
 }
 
-func (s scene) foreignReport() {
+func (s fixture) foreignReport() {
 	s.Helper()
 	object, err := s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(s.Context(), contract.BlockReportName, metav1.GetOptions{})
 	s.ok(err)
@@ -60,8 +60,8 @@ func (s scene) foreignReport() {
 	s.ok(err)
 }
 
-// foreignLedger renames the holder of an address in the ledger of the pool's block.
-func (s scene) foreignLedger() {
+// foreignLedger changes the owner of an address in the ledger of the pool's block.
+func (s fixture) foreignLedger() {
 	s.Helper()
 	object, err := s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(s.Context(), allocation.NamePrefix+poolBlock, metav1.GetOptions{})
 	s.ok(err)
@@ -70,29 +70,30 @@ func (s scene) foreignLedger() {
 	before := object.Data["ledger.json"]
 	object.Data["ledger.json"] = strings.Replace(before, `"api"`, string(name), 1)
 	if object.Data["ledger.json"] == before {
-		s.Fatalf("the ledger names no holder %q: %s", "api", before)
+		s.Fatalf("the ledger has no owner %q: %s", "api", before)
 	}
 	_, err = s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(s.Context(), object, metav1.UpdateOptions{})
 	s.ok(err)
 }
 
-// harmless checks that a text does nothing to a terminal but write lines.
+// harmless checks that a text only prints lines on a terminal.
 func harmless(t *testing.T, what, text string) {
 	t.Helper()
 	if !utf8.ValidString(text) {
-		t.Errorf("%s: no valid UTF-8: %q", what, text)
+		t.Errorf("%s: invalid UTF-8: %q", what, text)
 	}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.HasPrefix(line, "- forged") {
+		unprintable := strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) })
+		if unprintable || strings.HasPrefix(line, "- forged") {
 			t.Errorf("%s: passed on to the terminal: %q", what, line)
 		}
 	}
 }
 
-// Whatever stands in conditions, annotations, ConfigMaps and Leases, the tables come to an end and hold text alone.
+// Whatever conditions, annotations, ConfigMaps and Leases contain, the tables contain only printable text.
 func TestForeignTextIsHarmlessToATerminal(t *testing.T) {
-	s := newScene(t)
+	s := newFixture(t)
 	s.foreign()
 	for _, args := range [][]string{{"status"}, {"blocks"}, {"status", "--output=json"}, {"blocks", "--output=json"}} {
 		out, errOut, err := run(t, plane.Config(), args...)
@@ -102,17 +103,17 @@ func TestForeignTextIsHarmlessToATerminal(t *testing.T) {
 		name := strings.Join(args, " ")
 		harmless(t, name, out+errOut)
 		if !strings.Contains(out, "a?[2J?]0;title??1A?gnp?zero?width?") {
-			t.Errorf("%s: the foreign text is not shown:\n%s", name, out)
+			t.Errorf("%s: the foreign text is missing:\n%s", name, out)
 		}
 		if len(args) > 1 && !json.Valid([]byte(out)) {
-			t.Errorf("%s: no JSON: %s", name, out)
+			t.Errorf("%s: invalid JSON: %s", name, out)
 		}
 	}
 }
 
-// A pod is not trusted with the terminal of the person who asks it.
+// The output of a pod is not trusted on the user's terminal.
 func TestWhatAnAgentWritesIsHarmlessToATerminal(t *testing.T) {
-	s := newScene(t)
+	s := newFixture(t)
 	k, port := newKubelet(t, "srv-a")
 	s.agentPod("srv-a", corev1.PodRunning, port)
 	k.program = filepath.Join(t.TempDir(), "agent")
@@ -131,7 +132,7 @@ func TestWhatAnAgentWritesIsHarmlessToATerminal(t *testing.T) {
 	}
 }
 
-// The words of an error may be those of the API server, of an admission webhook or of a kubelet.
+// The text of an error may come from the API server, from an admission webhook or from a kubelet.
 func TestErrorsAreHarmlessToATerminal(t *testing.T) {
 	for want, err := range map[int]error{exitFailed: errors.New(hostile), exitUsage: usageError{errors.New(hostile)}} {
 		var text strings.Builder

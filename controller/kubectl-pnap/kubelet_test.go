@@ -22,14 +22,14 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
-// kubelet serves what the API server asks of a kubelet when somebody runs a command in a pod (CRI streaming, protocol
-// v4.channel.k8s.io), and runs the command as a process of this machine in the place of the container's.
+// kubelet serves the API server's request to run a command in a pod (CRI streaming, protocol v4.channel.k8s.io). It runs
+// the command as a process of this machine instead of in a container.
 type kubelet struct {
 	*testing.T
-	// program stands for the one in the image, and env is the container's.
+	// program replaces the program in the image; env is the container's environment.
 	program string
 	env     []string
-	// asked are the commands.
+	// asked receives the requested commands.
 	asked chan []string
 }
 
@@ -45,7 +45,7 @@ func newKubelet(t *testing.T, node string) (*kubelet, int32) {
 	t.Cleanup(server.Close)
 	address, ok := server.Listener.Addr().(*net.TCPAddr)
 	if !ok {
-		t.Fatal("the kubelet listens on no TCP port")
+		t.Fatal("the kubelet does not listen on a TCP port")
 	}
 	return k, int32(address.Port)
 }
@@ -72,7 +72,7 @@ func (k *kubelet) exec(w http.ResponseWriter, r *http.Request) {
 		case stream := <-streams:
 			byType[stream.Headers().Get(corev1.StreamType)] = stream
 		case <-time.After(10 * time.Second):
-			k.Error("the streams do not come")
+			k.Error("the streams were not opened within 10s")
 			return
 		}
 	}
@@ -99,15 +99,19 @@ func (k *kubelet) run(ctx context.Context, command []string, streams map[string]
 	case err == nil:
 		return metav1.Status{Status: metav1.StatusSuccess}
 	case errors.As(err, &ended):
-		return metav1.Status{Status: metav1.StatusFailure, Reason: "NonZeroExitCode", Message: err.Error(), Details: &metav1.StatusDetails{
-			Causes: []metav1.StatusCause{{Type: "ExitCode", Message: strconv.Itoa(ended.ExitCode())}},
-		}}
+		causes := []metav1.StatusCause{{Type: "ExitCode", Message: strconv.Itoa(ended.ExitCode())}}
+		return metav1.Status{
+			Status: metav1.StatusFailure, Reason: "NonZeroExitCode", Message: err.Error(),
+			Details: &metav1.StatusDetails{Causes: causes},
+		}
 	default:
-		return metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError, Message: err.Error()}
+		return metav1.Status{
+			Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError, Message: err.Error(),
+		}
 	}
 }
 
-// codeOf is the code with which the command in the pod ended.
+// codeOf returns the exit code of the command in the pod.
 func codeOf(err error) int {
 	var ended utilexec.CodeExitError
 	if errors.As(err, &ended) {

@@ -1,5 +1,5 @@
-// Command kubectl-pnap is a plugin of kubectl: it shows what the phoenixNAP cloud provider does in a cluster, with the
-// rights of whoever runs it and without credentials of phoenixNAP.
+// Command kubectl-pnap is a kubectl plugin that shows what the phoenixNAP cloud provider does in a cluster, with the
+// permissions of the user and without phoenixNAP credentials.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
-// Exit codes, beside those that diagnose passes on.
+// Exit codes, in addition to those that diagnose passes on.
 const (
 	exitFailed = 1
 	exitUsage  = 2
@@ -31,8 +31,8 @@ func main() {
 	os.Exit(exitCode(os.Stderr, err))
 }
 
-// exitCode says what went wrong, unless the agent did so itself, and returns the code to end with. The words of an error may be
-// those of the API server or of a kubelet.
+// exitCode prints the error, unless the agent already did, and returns the exit code. The text of an error may come from
+// the API server or from a kubelet.
 func exitCode(w io.Writer, err error) int {
 	var ended exec.CodeExitError
 	var usage usageError

@@ -21,7 +21,7 @@ import (
 
 var (
 	plane  *controlplane.ControlPlane
-	update = flag.Bool("update", false, "write the golden files anew")
+	update = flag.Bool("update", false, "rewrite the golden files")
 )
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Main(m, &plane))
 }
 
-// now is the time at which the tests look: three hours after the account was seeded.
+// now is the time of the tests: three hours after the account was seeded.
 func now() time.Time { return time.Date(2026, 1, 1, 3, 0, 0, 0, time.UTC) }
 
 func admin(t *testing.T) kubernetes.Interface {
@@ -41,7 +41,7 @@ func admin(t *testing.T) kubernetes.Interface {
 	return client
 }
 
-// kubeconfig writes the file of a user.
+// kubeconfig writes the kubeconfig file of a user.
 func kubeconfig(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -51,7 +51,7 @@ func kubeconfig(t *testing.T, config *rest.Config) string {
 	return path
 }
 
-// plugin runs the command as a user.
+// run runs the command as a user.
 func run(t *testing.T, config *rest.Config, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -63,7 +63,7 @@ func run(t *testing.T, config *rest.Config, args ...string) (stdout, stderr stri
 	return out.String(), errOut.String(), err
 }
 
-// golden holds a text against a file.
+// golden compares a text with a file.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -77,21 +77,21 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (go test -update writes it anew):\n%s", path, diff)
+		t.Errorf("%s (go test -update rewrites it):\n%s", path, diff)
 	}
 }
 
-func TestWrongUsageIsTold(t *testing.T) {
+func TestWrongUsage(t *testing.T) {
 	for _, tc := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"nodes"}, `kubectl pnap: unknown word "nodes"`},
-		{[]string{"status", "x"}, `unknown word "x"`},
-		{[]string{"status", "-o", "yaml"}, `--output "yaml": give text or json`},
+		{[]string{"nodes"}, `kubectl pnap: unknown argument "nodes"`},
+		{[]string{"status", "x"}, `unknown argument "x"`},
+		{[]string{"status", "-o", "yaml"}, `--output "yaml": must be text or json`},
 		{[]string{"status", "--frobnicate"}, "unknown flag: --frobnicate"},
-		{[]string{"diagnose", "srv-a"}, `unknown word "srv-a": give node <name> or vip <address>`},
-		{[]string{"diagnose", "node"}, "give the name of one Node, not 0 words"},
+		{[]string{"diagnose", "srv-a"}, `unknown argument "srv-a": use node <name> or vip <address>`},
+		{[]string{"diagnose", "node"}, "expected the name of one Node, got 0 arguments"},
 		{[]string{"diagnose", "vip", "a.b"}, `"a.b" is neither an IPv4 address nor <namespace>/<service>`},
 		{[]string{"diagnose", "vip", "2001:db8::1"}, `"2001:db8::1" is neither`},
 	} {

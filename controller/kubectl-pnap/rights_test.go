@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// operator is a user with the shipped rights, which go when the test ends.
-func (s scene) operator() *rest.Config {
+// operator returns a user with the shipped permissions, which are removed when the test ends.
+func (s fixture) operator() *rest.Config {
 	s.Helper()
 	s.ok(plane.ApplyFiles(s.Context(), deploy("kubectl-pnap")))
 	s.Cleanup(func() {
@@ -32,9 +32,9 @@ func (s scene) operator() *rest.Config {
 	return user
 }
 
-// The shipped rights are enough for all that the plugin does.
+// The shipped permissions are enough for everything that the plugin does.
 func TestTheShippedRightsAreEnough(t *testing.T) {
-	s := newScene(t)
+	s := newFixture(t)
 	operator := s.operator()
 	for _, command := range []string{"status", "blocks"} {
 		out, errOut, err := run(t, operator, command)
@@ -52,14 +52,14 @@ func TestTheShippedRightsAreEnough(t *testing.T) {
 		}
 		<-k.asked
 	}
-	if _, _, err := run(t, operator, "diagnose", "node", "srv-x"); err == nil || !strings.Contains(err.Error(), `no Node is called "srv-x"`) {
+	if _, _, err := run(t, operator, "diagnose", "node", "srv-x"); err == nil || !strings.Contains(err.Error(), `node "srv-x" not found`) {
 		t.Errorf("a Node that does not exist: %v", err)
 	}
 }
 
-// Each of the shipped rights is needed: without it something cannot be shown.
+// Each of the shipped permissions is needed: without it something cannot be shown.
 func TestTheShippedRightsAreNotMore(t *testing.T) {
-	s := newScene(t)
+	s := newFixture(t)
 	operator := s.operator()
 	k, port := newKubelet(t, "srv-a")
 	s.agentPod("srv-a", corev1.PodRunning, port)
@@ -70,15 +70,15 @@ func TestTheShippedRightsAreNotMore(t *testing.T) {
 		if codeOf(diagnosis) >= 0 {
 			<-k.asked
 		}
-		return status == nil && codeOf(diagnosis) >= 0 && strings.Contains(absent.Error(), "no Node is called")
+		return status == nil && codeOf(diagnosis) >= 0 && strings.Contains(absent.Error(), `node "srv-x" not found`)
 	}
 	if !works() {
-		t.Fatal("the shipped rights are not enough")
+		t.Fatal("the shipped permissions are not enough")
 	}
 	tried := 0
 	for _, right := range s.shippedRights() {
-		// Which verb for pods/exec counts, "get" or "create", depends on the version of the API server and on the protocol; without
-		// both nothing is run (TestDiagnoseTellsWhyNobodyAnswers). "diagnose" is asked for by the policy, not by the plugin.
+		// Which verb for pods/exec counts, "get" or "create", depends on the version of the API server and on the protocol;
+		// without both nothing runs (TestDiagnoseReportsWhyNoAgentRuns). The policy, not the plugin, requires "diagnose".
 		if strings.HasSuffix(right.name, " pods/exec") || strings.HasSuffix(right.name, "diagnose agents") {
 			continue
 		}
@@ -89,18 +89,18 @@ func TestTheShippedRightsAreNotMore(t *testing.T) {
 		eventually(t, works, "not everything is shown with "+right.name+" again")
 	}
 	if tried < 7 {
-		t.Errorf("%d rights were tried", tried)
+		t.Errorf("only %d permissions were tried", tried)
 	}
 }
 
-// right is one verb on one resource of a shipped role.
+// right is a permission: one verb on one resource of a shipped role.
 type right struct {
 	name           string
 	take, giveBack func()
 }
 
-// shippedRights are those of the roles that are installed.
-func (s scene) shippedRights() []right {
+// shippedRights returns the permissions of the installed roles.
+func (s fixture) shippedRights() []right {
 	s.Helper()
 	var all []right
 	for _, name := range []string{"phoenixnap:status", "phoenixnap:diagnose"} {
@@ -120,14 +120,14 @@ func (s scene) shippedRights() []right {
 	return all
 }
 
-func (s scene) rulesPatch(rules []rbacv1.PolicyRule) []byte {
+func (s fixture) rulesPatch(rules []rbacv1.PolicyRule) []byte {
 	s.Helper()
 	patch, err := json.Marshal(map[string]any{"rules": rules})
 	s.ok(err)
 	return patch
 }
 
-// rightsOf takes the rules of a role apart; set writes them.
+// rightsOf splits the rules of a role into single permissions; set writes rules to the role.
 func rightsOf(role string, rules []rbacv1.PolicyRule, set func([]rbacv1.PolicyRule)) []right {
 	var single []rbacv1.PolicyRule
 	var names []string
@@ -136,7 +136,8 @@ func rightsOf(role string, rules []rbacv1.PolicyRule, set func([]rbacv1.PolicyRu
 			for _, verb := range rule.Verbs {
 				one := *rule.DeepCopy()
 				one.Resources, one.Verbs = []string{resource}, []string{verb}
-				single, names = append(single, one), append(names, role+": "+verb+" "+resource)
+				single = append(single, one)
+				names = append(names, role+": "+verb+" "+resource)
 			}
 		}
 	}
@@ -148,9 +149,9 @@ func rightsOf(role string, rules []rbacv1.PolicyRule, set func([]rbacv1.PolicyRu
 	return all
 }
 
-// The right to run commands in kube-system is left to the diagnosis of the agents; an administrator is not confined.
+// The permission to run commands in kube-system is limited to the diagnosis of the agents; an administrator is not limited.
 func TestWhoMayDiagnoseRunsNothingElse(t *testing.T) {
-	s := newScene(t)
+	s := newFixture(t)
 	operator := s.operator()
 	k, port := newKubelet(t, "srv-a")
 	s.agentPod("srv-a", corev1.PodRunning, port)
@@ -186,7 +187,7 @@ func drain(asked chan []string) {
 }
 
 // exec runs a command in a pod of kube-system.
-func (s scene) exec(as *rest.Config, pod, container string, command []string) error {
+func (s fixture) exec(as *rest.Config, pod, container string, command []string) error {
 	s.Helper()
 	client, err := kubernetes.NewForConfig(as)
 	s.ok(err)
@@ -198,8 +199,8 @@ func (s scene) exec(as *rest.Config, pod, container string, command []string) er
 	return executor.StreamWithContext(s.Context(), remotecommand.StreamOptions{Stdout: io.Discard, Stderr: &errOut})
 }
 
-// otherPod is a pod of kube-system that is no agent's.
-func (s scene) otherPod(name string) {
+// otherPod creates a pod in kube-system that is not an agent.
+func (s fixture) otherPod(name string) {
 	s.Helper()
 	pods := s.kube.CoreV1().Pods(metav1.NamespaceSystem)
 	pod, err := pods.Get(s.Context(), "phoenixnap-agent-srv-a", metav1.GetOptions{})
@@ -212,7 +213,7 @@ func (s scene) otherPod(name string) {
 	})
 }
 
-// eventually waits until the API server has noticed a change of roles or policies.
+// eventually waits until the API server has applied a change of roles or policies.
 func eventually(t *testing.T, holds func() bool, otherwise string) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !holds(); {

@@ -19,9 +19,9 @@ import (
 func addr(text string) netip.Addr     { return netip.MustParseAddr(text) }
 func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
 
-// The tables of a cluster in the middle of its life.
+// The tables of a running cluster.
 func TestTables(t *testing.T) {
-	newScene(t)
+	newFixture(t)
 	for _, command := range []string{"status", "blocks"} {
 		out, _, err := run(t, plane.Config(), command)
 		if err != nil {
@@ -47,12 +47,12 @@ func TestTheGuideShowsTheTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(guide), "```\n"+string(status)+"```\n") {
-		t.Error("docs/guides/kubectl-pnap.md shows another text than testdata/status.txt")
+		t.Error("docs/guides/kubectl-pnap.md differs from testdata/status.txt")
 	}
 }
 
 func TestProgramsGetJSON(t *testing.T) {
-	newScene(t)
+	newFixture(t)
 	out, _, err := run(t, plane.Config(), "status", "--output=json")
 	if err != nil {
 		t.Fatal(err)
@@ -75,9 +75,9 @@ func TestProgramsGetJSON(t *testing.T) {
 	}
 }
 
-// Somebody without rights is told which are missing; what he may read he is shown.
+// The output names the missing permissions of a user, and shows what the user may read.
 func TestMissingRightsAreNamed(t *testing.T) {
-	s := newScene(t)
+	s := newFixture(t)
 	stranger, err := plane.User("stranger")
 	s.ok(err)
 	out, _, err := run(t, stranger, "status")
@@ -88,13 +88,13 @@ func TestMissingRightsAreNamed(t *testing.T) {
 	s.allow("stranger", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}})
 	for _, want := range []string{"srv-b", "VLANInterfaceDown", `you lack the verb "list" on the resource "services"`} {
 		if out, _, err := run(t, stranger, "status"); !strings.Contains(strings.Join(strings.Fields(out), " "), want) || !errors.Is(err, errUnreadable) {
-			t.Errorf("who may list Nodes does not see %q: %v\n%s", want, err, out)
+			t.Errorf("a user who may list Nodes does not see %q: %v\n%s", want, err, out)
 		}
 	}
 }
 
-// Without an API server there is an error, and nothing else.
-func TestAnAPIServerThatIsNotThere(t *testing.T) {
+// Without an API server the command only returns an error.
+func TestUnreachableAPIServer(t *testing.T) {
 	config := plane.Config()
 	config.Host = "https://127.0.0.1:1"
 	out, _, err := run(t, config, "status")

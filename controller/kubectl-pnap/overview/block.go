@@ -19,25 +19,26 @@ type Block struct {
 	ID       string `json:"id"`
 	CIDR     string `json:"cidr"`
 	Location string `json:"location,omitempty"`
-	// Status is the word of the API; empty when the controller has not told it.
+	// Status is the status in the API; empty when the controller has not reported it.
 	Status     string `json:"status,omitempty"`
 	AssignedTo string `json:"assignedTo,omitempty"`
-	// For says in words what it is for.
+	// For describes what the block is for.
 	For string `json:"for"`
-	// Standing says whether somebody uses it: in-use, checking, brought, retained, orphan, leftover, empty or unclear.
+	// Standing is how the block is used: in-use, checking, brought, retained, orphan, leftover, empty or unclear.
 	Standing string     `json:"standing"`
 	Created  *time.Time `json:"created,omitempty"`
-	// Unused is since when nobody uses it, as far as the controller has seen.
+	// Unused is the time since when the block is unused, as far as the controller has observed.
 	Unused *time.Time `json:"unused,omitempty"`
-	// Used, Resting and Free count its addresses. A dedicated block has no free ones: they are its Service's.
+	// Used, Resting (in quarantine) and Free count its addresses. A dedicated block has no free addresses: they belong to
+	// its Service.
 	Used    int `json:"used"`
 	Resting int `json:"resting"`
 	Free    int `json:"free"`
-	// Holders say who has which address of a shared or brought block.
+	// Holders maps the addresses of a shared or brought block to their owners.
 	Holders map[netip.Addr]string `json:"holders,omitempty"`
 }
 
-// Releasable tells whether the block is paid for and nobody uses it.
+// Releasable reports whether the block is paid for and unused.
 func (b Block) Releasable() bool {
 	switch b.Standing {
 	case contract.StandingInUse, contract.StandingBrought, contract.StandingChecking:
@@ -47,8 +48,8 @@ func (b Block) Releasable() bool {
 	}
 }
 
-// blocksOf joins what the controller tells with the ledgers. A block that only a ledger knows is told, too: the report
-// may be older, or missing.
+// blocksOf joins the controller's report with the ledgers. A block that only a ledger knows is included: the report may be
+// older, or missing.
 func blocksOf(f Facts) []Block {
 	blocks := []Block{}
 	ledgers := map[string]plan.Ledger{}
@@ -58,7 +59,7 @@ func blocksOf(f Facts) []Block {
 	if f.Report != nil {
 		for _, r := range f.Report.Blocks {
 			b := reported(r, f)
-			if l, known := ledgers[r.ID]; known {
+			if l, ok := ledgers[r.ID]; ok {
 				b.count(l)
 				delete(ledgers, r.ID)
 			}
@@ -66,7 +67,10 @@ func blocksOf(f Facts) []Block {
 		}
 	}
 	for _, l := range ledgers {
-		b := Block{ID: text.Clean(l.BlockID), CIDR: l.CIDR.String(), For: "addresses of Services or nodes", Standing: contract.StandingInUse}
+		b := Block{
+			ID: text.Clean(l.BlockID), CIDR: l.CIDR.String(), For: "addresses of Services or nodes",
+			Standing: contract.StandingInUse,
+		}
 		b.count(l)
 		blocks = append(blocks, b)
 	}
@@ -106,8 +110,8 @@ func reported(r contract.ReportedBlock, f Facts) Block {
 	return b
 }
 
-// purpose says in words what a block is for. A tag cannot hold a "/", and a long one is cut, so the Service of that tag is
-// looked for first.
+// purpose describes what a block is for. A tag cannot contain a "/", and a long tag is cut, so it first searches for the
+// Service with that tag.
 func purpose(r contract.ReportedBlock, services []corev1.Service) string {
 	switch r.Purpose {
 	case contract.PurposeService:
@@ -123,8 +127,8 @@ func purpose(r contract.ReportedBlock, services []corev1.Service) string {
 		return "nodes"
 	default:
 		if r.Standing == contract.StandingBrought {
-			return "Services that name it"
+			return "Services that request it"
 		}
-		return "not known"
+		return "unknown"
 	}
 }

@@ -18,16 +18,16 @@ type Node struct {
 	// ServerID is the phoenixNAP server; empty while the controller has not found it.
 	ServerID string `json:"serverID,omitempty"`
 	Location string `json:"location,omitempty"`
-	// Member tells whether the server is a member of the public network.
+	// Member reports whether the server is a member of the public network.
 	Member bool `json:"member"`
 	VLAN   int  `json:"vlan,omitempty"`
 	// Addresses are those of the membership.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
-	// Announces tells whether the node may announce addresses (label phoenixnap.com/vlan-ready).
+	// Announces reports whether the node may announce addresses (label phoenixnap.com/vlan-ready).
 	Announces bool `json:"announces"`
-	// VLANReady and AnnouncementHealthy are the agent's verdicts.
-	VLANReady           Verdict `json:"vlanReady"`
-	AnnouncementHealthy Verdict `json:"announcementHealthy"`
+	// VLANReady and AnnouncementHealthy are the conditions that the agent reports.
+	VLANReady           Condition `json:"vlanReady"`
+	AnnouncementHealthy Condition `json:"announcementHealthy"`
 }
 
 func nodesOf(f Facts) []Node {
@@ -42,9 +42,10 @@ func nodesOf(f Facts) []Node {
 func nodeOf(n *corev1.Node) Node {
 	node := Node{
 		Name: text.Clean(n.Name), ServerID: text.Clean(n.Annotations[contract.NodeServerID]),
-		Location:  text.Clean(n.Labels[contract.NodeLocation]),
-		Announces: n.Labels[contract.NodeVLANReady] == contract.TagTrue,
-		VLANReady: nodeVerdict(n, contract.ConditionVLANReady), AnnouncementHealthy: nodeVerdict(n, contract.ConditionAnnouncementHealthy),
+		Location:            text.Clean(n.Labels[contract.NodeLocation]),
+		Announces:           n.Labels[contract.NodeVLANReady] == contract.TagTrue,
+		VLANReady:           nodeCondition(n, contract.ConditionVLANReady),
+		AnnouncementHealthy: nodeCondition(n, contract.ConditionAnnouncementHealthy),
 	}
 	if id, err := contract.ParseProviderID(n.Spec.ProviderID); err == nil {
 		node.ServerID = id
@@ -56,7 +57,7 @@ func nodeOf(n *corev1.Node) Node {
 	return node
 }
 
-// withoutZones takes the zones off addresses: a zone is any text, and an address of a membership needs none.
+// withoutZones removes the zones of addresses: a zone is arbitrary text, and an address of a membership needs none.
 func withoutZones(addresses []netip.Addr) []netip.Addr {
 	bare := make([]netip.Addr, len(addresses))
 	for i, address := range addresses {
@@ -65,16 +66,16 @@ func withoutZones(addresses []netip.Addr) []netip.Addr {
 	return bare
 }
 
-func nodeVerdict(n *corev1.Node, conditionType corev1.NodeConditionType) Verdict {
+func nodeCondition(n *corev1.Node, conditionType corev1.NodeConditionType) Condition {
 	c := contract.FindNodeCondition(n, conditionType)
 	if c == nil {
-		return Verdict{}
+		return Condition{}
 	}
-	return verdict(string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time)
+	return newCondition(string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time)
 }
 
-func verdict(status, reason, message string, since time.Time) Verdict {
-	v := Verdict{Status: text.Clean(status), Reason: text.Clean(reason), Message: text.Clean(message)}
+func newCondition(status, reason, message string, since time.Time) Condition {
+	v := Condition{Status: text.Clean(status), Reason: text.Clean(reason), Message: text.Clean(message)}
 	if !since.IsZero() {
 		since = since.UTC()
 		v.Since = &since

@@ -1,4 +1,4 @@
-// Package overview makes one picture of Nodes, Services and IP blocks out of what stands in the cluster.
+// Package overview combines the Nodes, Services and IP blocks of a cluster into one document.
 package overview
 
 import (
@@ -12,24 +12,24 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
-// Facts are what was read of the cluster.
+// Facts are what was read from the cluster.
 type Facts struct {
 	// Now is when it was read.
 	Now time.Time
 	// Nodes and Services are all there are.
 	Nodes    []corev1.Node
 	Services []corev1.Service
-	// Ledgers say who holds addresses of shared and brought blocks.
+	// Ledgers record who holds addresses of shared and brought blocks.
 	Ledgers []plan.Ledger
-	// Report is what the controller tells of blocks; nil when it tells nothing.
+	// Report is the controller's report on blocks; nil when there is none.
 	Report *contract.BlockReport
 	// Leader is the Lease of the controller; nil when there is none.
 	Leader *coordinationv1.Lease
-	// Unreadable says in words what could not be read, and what is missing for it.
+	// Unreadable describes what could not be read, and which permission is missing.
 	Unreadable []string
 }
 
-// Overview is the picture. Text of others in it is harmless to a terminal, see textstyle.Clean. Its JSON is an interface for
+// Overview is the document. Text from other sources is harmless to a terminal, see text.Clean. Its JSON is an interface for
 // programs: fields are added, and change their meaning only with SchemaVersion.
 type Overview struct {
 	SchemaVersion int        `json:"schemaVersion"`
@@ -39,22 +39,22 @@ type Overview struct {
 	Nodes         []Node     `json:"nodes"`
 	Services      []Service  `json:"services"`
 	Blocks        []Block    `json:"blocks"`
-	// Unreadable says what is left out of all this, and why.
+	// Unreadable describes what is left out, and why.
 	Unreadable []string `json:"unreadable,omitempty"`
 }
 
 // SchemaVersion is the version of the JSON.
 const SchemaVersion = 1
 
-// Controller is who works.
+// Controller is the state of the controller's replicas.
 type Controller struct {
 	// Leader is the replica that holds the Lease; empty when none does.
 	Leader string `json:"leader,omitempty"`
-	// Renewed is when it last said that it lives.
+	// Renewed is when it last renewed the Lease.
 	Renewed *time.Time `json:"renewed,omitempty"`
-	// Silent tells that the Lease ran out, or that there is none.
+	// Silent reports that the Lease expired, or that there is none.
 	Silent bool `json:"silent"`
-	// Looked is when it told what it knows of the account; nil when it never did.
+	// Looked is when it last reported the state of the account; nil when it never did.
 	Looked *time.Time `json:"looked,omitempty"`
 }
 
@@ -69,26 +69,27 @@ type Network struct {
 	MaxBlocks int `json:"maxBlocks,omitempty"`
 }
 
-// Verdict is what a condition says.
-type Verdict struct {
-	// Status is True, False or Unknown; empty when nobody says anything.
+// Condition is the state of a condition.
+type Condition struct {
+	// Status is True, False or Unknown; empty when the condition is not set.
 	Status  string     `json:"status"`
 	Reason  string     `json:"reason,omitempty"`
 	Message string     `json:"message,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
 }
 
-// True tells whether the condition holds.
-func (v Verdict) True() bool { return v.Status == string(corev1.ConditionTrue) }
+// True reports whether the condition holds.
+func (v Condition) True() bool { return v.Status == string(corev1.ConditionTrue) }
 
-// staleLease is how many of its durations a Lease may be without a renewal before its holder counts as silent: clocks of
-// the API server and of whoever asks differ.
+// staleLease is how many of its durations a Lease may go without a renewal before its holder counts as silent: the clocks
+// of the API server and of the user differ.
 const staleLease = 3
 
-// Make makes the picture.
+// Make builds the overview.
 func Make(f Facts) Overview {
 	o := Overview{
-		SchemaVersion: SchemaVersion, Time: f.Now.UTC().Truncate(time.Second), Controller: controllerOf(f), Network: networkOf(f),
+		SchemaVersion: SchemaVersion, Time: f.Now.UTC().Truncate(time.Second),
+		Controller: controllerOf(f), Network: networkOf(f),
 		Nodes: nodesOf(f), Blocks: blocksOf(f), Unreadable: f.Unreadable,
 	}
 	o.Services = servicesOf(f, o.Blocks)
@@ -116,7 +117,7 @@ func controllerOf(f Facts) Controller {
 	return c
 }
 
-// networkOf takes the network of the first Node that knows one: all are told of the same.
+// networkOf returns the network of the first Node that has one: the controller publishes the same network on all Nodes.
 func networkOf(f Facts) Network {
 	var n Network
 	for i := range f.Nodes {

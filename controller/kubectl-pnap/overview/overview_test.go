@@ -27,13 +27,13 @@ func TestWhetherAControllerWorks(t *testing.T) {
 		lease  *coordinationv1.Lease
 		silent bool
 	}{
-		"no Lease":                     {nil, true},
-		"renewed a moment ago":         {lease("a", 2*time.Second), false},
-		"by a clock that is ahead":     {lease("a", -5*time.Second), false},
-		"by a clock that is behind":    {lease("a", 40*time.Second), false},
-		"not for a minute":             {lease("a", time.Minute), true},
-		"given back":                   {lease("", time.Second), true},
-		"a Lease that nobody took yet": {&coordinationv1.Lease{}, true},
+		"no Lease":                   {nil, true},
+		"renewed a moment ago":       {lease("a", 2*time.Second), false},
+		"by a clock that is ahead":   {lease("a", -5*time.Second), false},
+		"by a clock that is behind":  {lease("a", 40*time.Second), false},
+		"not for a minute":           {lease("a", time.Minute), true},
+		"released":                   {lease("", time.Second), true},
+		"a Lease that has no holder": {&coordinationv1.Lease{}, true},
 	} {
 		if got := Make(Facts{Now: now, Leader: tc.lease}).Controller.Silent; got != tc.silent {
 			t.Errorf("%s: silent %v", name, got)
@@ -41,9 +41,9 @@ func TestWhetherAControllerWorks(t *testing.T) {
 	}
 }
 
-// Whatever others wrote, names and values too that an API server refuses today, is harmless in the picture, and what belongs
-// together is still found.
-func TestTextOfOthersIsHarmless(t *testing.T) {
+// Text from other sources is harmless in the overview, even names and values that an API server rejects today, and the
+// parts that belong together are still found.
+func TestForeignTextIsHarmless(t *testing.T) {
 	const raw, mac = "a\u202eb", "02:00:00:00:00:0a"
 	text := raw
 	reported := func(held bool) string {
@@ -113,7 +113,7 @@ func TestStateOfAService(t *testing.T) {
 		conditions []metav1.Condition
 		deleted    *metav1.Time
 		state      string
-		well       bool
+		healthy    bool
 	}{
 		{nil, nil, "Pending", false},
 		{[]metav1.Condition{condition(contract.ServiceConditionBlockAssigned, metav1.ConditionFalse, "BlockCreating"), condition(contract.ServiceConditionAddressPublished, metav1.ConditionFalse, "BlockNotAssigned")}, nil, "BlockCreating", false},
@@ -125,13 +125,13 @@ func TestStateOfAService(t *testing.T) {
 		service := corev1.Service{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: tc.deleted}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
 		service.Status.Conditions = tc.conditions
 		got := Make(Facts{Now: now, Services: []corev1.Service{service}}).Services[0]
-		if got.State != tc.state || got.Healthy != tc.well || (got.Going != nil) != (tc.deleted != nil) {
-			t.Errorf("%v: %+v, want %s, well %v", tc.conditions, got, tc.state, tc.well)
+		if got.State != tc.state || got.Healthy != tc.healthy || (got.Going != nil) != (tc.deleted != nil) {
+			t.Errorf("%v: %+v, want %s, healthy %v", tc.conditions, got, tc.state, tc.healthy)
 		}
 	}
 }
 
-// An address that was written for another Service, such as the one that this is a copy of, is not shown as this one's.
+// An address that was written for another Service, such as the original of a copy, is not shown for this Service.
 func TestACopyHasNoAddress(t *testing.T) {
 	service := corev1.Service{ObjectMeta: metav1.ObjectMeta{UID: "new", Annotations: map[string]string{
 		contract.ServiceIPAddress: "203.0.113.2", contract.ServiceIPBlock: "203.0.113.0/29", contract.ServiceIPOwner: "old",
@@ -141,7 +141,7 @@ func TestACopyHasNoAddress(t *testing.T) {
 	}
 }
 
-// A Service whose tag had to be cut is named all the same, where it is there.
+// A Service whose tag had to be cut is named in full while it exists.
 func TestPurposes(t *testing.T) {
 	long := strings.Repeat("n", 60)
 	services := []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: long, Name: long}}}
@@ -153,8 +153,8 @@ func TestPurposes(t *testing.T) {
 		{contract.ReportedBlock{Purpose: contract.PurposeService, Name: "shop_gone"}, "Service shop/gone"},
 		{contract.ReportedBlock{Purpose: contract.PurposePool, Name: "default"}, "pool default"},
 		{contract.ReportedBlock{Purpose: contract.PurposeNodes}, "nodes"},
-		{contract.ReportedBlock{Standing: contract.StandingBrought}, "Services that name it"},
-		{contract.ReportedBlock{Standing: "unclear"}, "not known"},
+		{contract.ReportedBlock{Standing: contract.StandingBrought}, "Services that request it"},
+		{contract.ReportedBlock{Standing: "unclear"}, "unknown"},
 	} {
 		if got := purpose(tc.block, services); got != tc.want {
 			t.Errorf("%+v is for %q, want %q", tc.block, got, tc.want)
@@ -162,7 +162,7 @@ func TestPurposes(t *testing.T) {
 	}
 }
 
-// Blocks that a ledger alone knows are shown, and counted once where the report knows them too.
+// Blocks that only a ledger knows are shown, and counted once where the report contains them too.
 func TestLedgersAndReportAreJoined(t *testing.T) {
 	pool := plan.NewLedger("b1", netip.MustParsePrefix("203.0.113.0/29"))
 	pool, _, err := pool.Take(plan.Holder{Namespace: "shop", Name: "web"}, plan.Ask{Now: now})

@@ -15,36 +15,36 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
-// Service is a Service that has an address of a phoenixNAP block, wants one or is giving one back.
+// Service is a Service that has, requests or is releasing an address of a phoenixNAP block.
 type Service struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Address is the public address; empty while there is none.
+	// Address is the public address; empty until the Service has one.
 	Address string `json:"address,omitempty"`
-	// Block is its block in CIDR notation, BlockID the API's ID of it where the controller tells it.
+	// Block is its block in CIDR notation, BlockID the block's ID in the API where the controller reports it.
 	Block   string `json:"block,omitempty"`
 	BlockID string `json:"blockID,omitempty"`
 	// On are the Nodes that answer for the address, as the agents report; more than one is a fault.
 	On []string `json:"on,omitempty"`
 	// Healthy is whether the address is published and answered.
 	Healthy bool `json:"healthy"`
-	// State is the word of the first condition that says something is left to do; Answered when nothing is.
+	// State is the reason of the first condition that does not hold; Answered when all hold.
 	State string `json:"state"`
 	// Since is when that began.
 	Since *time.Time `json:"since,omitempty"`
-	// Going is when its deletion was asked for.
+	// Going is when its deletion was requested.
 	Going            *time.Time `json:"going,omitempty"`
-	BlockAssigned    Verdict    `json:"blockAssigned"`
-	AddressPublished Verdict    `json:"addressPublished"`
-	Announced        Verdict    `json:"announced"`
+	BlockAssigned    Condition  `json:"blockAssigned"`
+	AddressPublished Condition  `json:"addressPublished"`
+	Announced        Condition  `json:"announced"`
 }
 
-// Message is what the condition behind State says.
+// Message is the message of the condition behind State.
 func (s Service) Message() string { return s.deciding().Message }
 
-// deciding is the first verdict in the life of an address that does not hold, else the last.
-func (s Service) deciding() Verdict {
-	for _, v := range []Verdict{s.BlockAssigned, s.AddressPublished, s.Announced} {
+// deciding returns the first condition, in the order of an address's life, that does not hold, else the last.
+func (s Service) deciding() Condition {
+	for _, v := range []Condition{s.BlockAssigned, s.AddressPublished, s.Announced} {
 		if v.Status != "" && !v.True() {
 			return v
 		}
@@ -65,7 +65,7 @@ func servicesOf(f Facts, blocks []Block) []Service {
 	return services
 }
 
-// served tells whether the Service is ours: it wants an address of us, or one of our conditions still says something.
+// served reports whether the Service is ours: it requests an address, or still has one of our conditions.
 func served(s *corev1.Service) bool {
 	return contract.Served(s) || contract.HasOwnedConditions(s)
 }
@@ -75,12 +75,14 @@ func serviceOf(s *corev1.Service, f Facts, blocks []Block) Service {
 		Namespace: text.Clean(s.Namespace), Name: text.Clean(s.Name),
 		Address:          text.Clean(s.Annotations[contract.ServiceIPAddress]),
 		Block:            text.Clean(s.Annotations[contract.ServiceIPBlock]),
-		BlockAssigned:    serviceVerdict(s, contract.ServiceConditionBlockAssigned),
-		AddressPublished: serviceVerdict(s, contract.ServiceConditionAddressPublished),
-		Announced:        serviceVerdict(s, contract.ServiceConditionAnnounced),
+		BlockAssigned:    serviceCondition(s, contract.ServiceConditionBlockAssigned),
+		AddressPublished: serviceCondition(s, contract.ServiceConditionAddressPublished),
+		Announced:        serviceCondition(s, contract.ServiceConditionAnnounced),
 	}
 	if owner := s.Annotations[contract.ServiceIPOwner]; owner != "" && owner != string(s.UID) {
-		service.Address, service.Block = "", "" // written for another Service: a copy, or restored from a backup
+		// Written for another Service: this one is a copy, or was restored from a backup.
+		service.Address = ""
+		service.Block = ""
 	}
 	if s.DeletionTimestamp != nil {
 		going := s.DeletionTimestamp.UTC()
@@ -94,21 +96,22 @@ func serviceOf(s *corev1.Service, f Facts, blocks []Block) Service {
 	if address, err := netip.ParseAddr(service.Address); err == nil {
 		service.On = holders(f.Nodes, address)
 	}
-	decides := service.deciding()
+	decisive := service.deciding()
 	service.Healthy = service.Going == nil && service.AddressPublished.True() && service.Announced.True()
-	service.State, service.Since = cmp.Or(decides.Reason, "Pending"), decides.Since
+	service.State = cmp.Or(decisive.Reason, "Pending")
+	service.Since = decisive.Since
 	return service
 }
 
-func serviceVerdict(s *corev1.Service, conditionType string) Verdict {
+func serviceCondition(s *corev1.Service, conditionType string) Condition {
 	c := meta.FindStatusCondition(s.Status.Conditions, conditionType)
 	if c == nil {
-		return Verdict{}
+		return Condition{}
 	}
-	return verdict(string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time)
+	return newCondition(string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time)
 }
 
-// holders are the Nodes that carry the address or whose hardware address answers for it, as the agents report.
+// holders returns the Nodes that hold the address or whose MAC address answers for it, as the agents report.
 func holders(nodes []corev1.Node, address netip.Addr) []string {
 	found := map[string]bool{}
 	for i := range nodes {
@@ -142,7 +145,10 @@ func nodeOfMAC(nodes []corev1.Node, mac string) string {
 	for i := range nodes {
 		raw := nodes[i].Annotations[contract.NodeReportedIdentity]
 		var id contract.Identity
-		if mac != "" && strings.Contains(raw, mac) && json.Unmarshal([]byte(raw), &id) == nil && slices.Contains(id.MACs, mac) {
+		if mac == "" || !strings.Contains(raw, mac) || json.Unmarshal([]byte(raw), &id) != nil {
+			continue
+		}
+		if slices.Contains(id.MACs, mac) {
 			return text.Clean(nodes[i].Name)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package podexec runs the agent's own commands in the pod of a node's agent.
+// Package podexec runs commands of the agent in the agent's pod on a node.
 package podexec
 
 import (
@@ -32,53 +32,56 @@ const (
 
 // Runner runs commands of agents.
 type Runner struct {
-	// Config and Kube reach the API server.
+	// Config and Kube connect to the API server.
 	Config *rest.Config
 	Kube   kubernetes.Interface
 	// Namespace of the DaemonSet.
 	Namespace string
 }
 
-// Run runs the agent's program with the arguments in the pod of the agent on the named Node, and copies what it writes, without
-// what would do more to a terminal than write lines: not every pod that bears the label of an agent is one, and an agent that
-// writes to no terminal has no colours to lose. Its error implements k8s.io/client-go/util/exec.CodeExitError when the program
-// ended with another code than 0.
+// Run runs the agent's program with the arguments in the pod of the agent on the named Node, and copies its output without
+// control sequences: not every pod with the label of an agent is one, and an agent that does not write to a terminal uses
+// no colors. Its error is a k8s.io/client-go/util/exec.CodeExitError when the program exits with a code other than 0.
 func (r Runner) Run(ctx context.Context, node string, args []string, out, errOut io.Writer) error {
 	pod, err := r.pod(ctx, node)
 	if err != nil {
 		return err
 	}
-	request := r.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: container, Command: append([]string{program}, args...), Stdout: true, Stderr: true}, scheme.ParameterCodec)
+	options := &corev1.PodExecOptions{
+		Container: container, Command: append([]string{program}, args...), Stdout: true, Stderr: true,
+	}
+	request := r.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
+		SubResource("exec").VersionedParams(options, scheme.ParameterCodec)
 	executor, err := executorFor(r.Config, request)
 	if err != nil {
 		return fmt.Errorf("reach pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	err = stream(ctx, executor, text.NewCleaner(out), text.NewCleaner(errOut))
 	if refused(err) {
-		return fmt.Errorf("%s: %w", reading.Missing("create", "pods/exec", pod.Namespace, "Node "+node+" cannot be asked"), err)
+		missing := reading.Missing("create", "pods/exec", pod.Namespace, "the agent of Node "+node+" cannot be run")
+		return fmt.Errorf("%s: %w", missing, err)
 	}
 	return err
 }
 
-// stream copies what the program writes, and its end.
+// stream copies the program's output and returns how it ended.
 func stream(ctx context.Context, executor remotecommand.Executor, out, errOut *text.Cleaner) error {
 	err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: errOut})
 	if ctx.Err() != nil {
-		return err // what is cut short may still be written by the executor's goroutines
+		return err // the executor's goroutines may still write to the outputs
 	}
-	if closing := errors.Join(out.Close(), errOut.Close()); err == nil {
-		return closing
+	if closeErr := errors.Join(out.Close(), errOut.Close()); err == nil {
+		return closeErr
 	}
 	return err
 }
 
-// refused tells whether the API server refused to run the command: what an upgrade is refused with is a text alone.
+// refused reports whether the API server refused to run the command. A refused upgrade has no typed error, only a text.
 func refused(err error) bool {
 	return err != nil && (apierrors.IsForbidden(err) || strings.Contains(err.Error(), `resource "pods/exec"`))
 }
 
-// executorFor speaks WebSocket and, with an older API server or a proxy that knows none, SPDY, as kubectl exec does.
+// executorFor uses WebSocket, or SPDY with an older API server or a proxy without WebSocket, as kubectl exec does.
 func executorFor(config *rest.Config, request *rest.Request) (remotecommand.Executor, error) {
 	spdy, err := remotecommand.NewSPDYExecutor(config, "POST", request.URL())
 	if err != nil {
@@ -100,20 +103,24 @@ func (r Runner) pod(ctx context.Context, node string) (*corev1.Pod, error) {
 	})
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("%s: %w", reading.Missing("list", "pods", r.Namespace, "the agent of Node "+node+" cannot be found"), err)
+		missing := reading.Missing("list", "pods", r.Namespace, "the agent of Node "+node+" cannot be found")
+		return nil, fmt.Errorf("%s: %w", missing, err)
 	case err != nil:
 		return nil, fmt.Errorf("find the agent of Node %s: %w", node, err)
 	}
-	running := slices.IndexFunc(list.Items, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil })
+	running := slices.IndexFunc(list.Items, func(p corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil
+	})
 	switch {
 	case running >= 0:
 		return &list.Items[running], nil
 	case len(list.Items) > 0:
-		return nil, fmt.Errorf("pod %s/%s of the agent on Node %s does not run (%s): look at it with kubectl describe pod, or run phoenixnap-agent diagnose on the node itself",
-			r.Namespace, list.Items[0].Name, node, list.Items[0].Status.Phase)
+		return nil, fmt.Errorf("pod %s/%s of the agent on Node %s is not running (%s): "+
+			"check it with kubectl describe pod, or run phoenixnap-agent diagnose on the node itself", r.Namespace, list.Items[0].Name, node, list.Items[0].Status.Phase)
 	}
 	if _, err := r.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("no Node is called %q: kubectl pnap status lists them", node)
+		return nil, fmt.Errorf("node %q not found: kubectl pnap status lists all Nodes", node)
 	}
-	return nil, fmt.Errorf("no agent runs on Node %s (no pod with the label %s in namespace %s): is the DaemonSet installed, and in that namespace (--agent-namespace)?", node, selector, r.Namespace)
+	return nil, fmt.Errorf("no agent runs on Node %s (no pod with the label %s in namespace %s): "+
+		"is the DaemonSet installed, and in that namespace (--agent-namespace)?", node, selector, r.Namespace)
 }

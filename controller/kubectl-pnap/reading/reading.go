@@ -1,4 +1,4 @@
-// Package reading reads what an overview is made of, with the rights of whoever asks.
+// Package reading reads the objects behind an overview, with the permissions of the user.
 package reading
 
 import (
@@ -18,8 +18,8 @@ import (
 // leaseName is the Lease of the controller, in kube-system.
 const leaseName = "phoenixnap-cloud-controller-manager"
 
-// Read reads the cluster. What the asker may not read is left out and told in Facts.Unreadable; any other failure is an
-// error.
+// Read reads the cluster. It leaves out what the user may not read and lists it in Facts.Unreadable; any other failure is
+// an error.
 func Read(ctx context.Context, kube kubernetes.Interface, now func() time.Time) (overview.Facts, error) {
 	r := reader{ctx: ctx, kube: kube}
 	for _, part := range []struct {
@@ -28,14 +28,15 @@ func Read(ctx context.Context, kube kubernetes.Interface, now func() time.Time) 
 	}{
 		{"list", "nodes", "", "Nodes", r.nodes},
 		{"list", "services", everywhere, "Services", r.services},
-		{"list", "configmaps", metav1.NamespaceSystem, "who holds addresses of shared IP blocks", r.ledgers},
+		{"list", "configmaps", metav1.NamespaceSystem, "Owners of addresses in shared IP blocks", r.ledgers},
 		{"get", "configmaps", metav1.NamespaceSystem, "IP blocks", r.report},
-		{"get", "leases.coordination.k8s.io", metav1.NamespaceSystem, "whether a controller works", r.leader},
+		{"get", "leases.coordination.k8s.io", metav1.NamespaceSystem, "The state of the controller", r.leader},
 	} {
 		switch err := part.read(); {
 		case err == nil:
 		case apierrors.IsForbidden(err):
-			r.facts.Unreadable = append(r.facts.Unreadable, Missing(part.verb, part.resource, part.namespace, part.shows+" cannot be shown"))
+			missing := Missing(part.verb, part.resource, part.namespace, part.shows+" cannot be shown")
+			r.facts.Unreadable = append(r.facts.Unreadable, missing)
 		default:
 			return overview.Facts{}, err
 		}
@@ -47,8 +48,8 @@ func Read(ctx context.Context, kube kubernetes.Interface, now func() time.Time) 
 // everywhere stands for all namespaces.
 const everywhere = "*"
 
-// Missing says in words which right is missing, what for, and how to check it. The namespace is empty for a resource that
-// has none.
+// Missing describes which permission is missing, what for, and how to check it. The namespace is empty for a
+// cluster-scoped resource.
 func Missing(verb, resource, namespace, consequence string) string {
 	where, flag := " in namespace "+namespace, " --namespace "+namespace
 	switch namespace {
@@ -57,11 +58,12 @@ func Missing(verb, resource, namespace, consequence string) string {
 	case everywhere:
 		where, flag = " in all namespaces", " --all-namespaces"
 	}
-	return fmt.Sprintf("%s: you lack the verb %q on the resource %q%s (kubectl auth can-i %s %s%s)", consequence, verb, resource, where, verb, resource, flag)
+	return fmt.Sprintf("%s: you lack the verb %q on the resource %q%s (kubectl auth can-i %s %s%s)",
+		consequence, verb, resource, where, verb, resource, flag)
 }
 
 type reader struct {
-	ctx   context.Context //nolint:containedctx // it lives as long as one call of Read
+	ctx   context.Context //nolint:containedctx // used only during one call of Read
 	kube  kubernetes.Interface
 	facts overview.Facts
 }
@@ -91,7 +93,8 @@ func (r *reader) ledgers() error {
 }
 
 func (r *reader) report() error {
-	object, err := r.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(r.ctx, contract.BlockReportName, metav1.GetOptions{})
+	configMaps := r.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	object, err := configMaps.Get(r.ctx, contract.BlockReportName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -100,7 +103,8 @@ func (r *reader) report() error {
 	}
 	report, err := contract.ParseBlockReport(object.Data[contract.BlockReportKey])
 	if err != nil {
-		return fmt.Errorf("ConfigMap %s/%s: %w; delete it, and the controller writes it anew", metav1.NamespaceSystem, contract.BlockReportName, err)
+		return fmt.Errorf("ConfigMap %s/%s: %w; delete it, and the controller creates it again",
+			metav1.NamespaceSystem, contract.BlockReportName, err)
 	}
 	r.facts.Report = &report
 	return nil

@@ -12,10 +12,10 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// standingRetained is the standing of a block that a user wants kept.
+// standingRetained is the standing of a block that a user wants to keep.
 const standingRetained = "retained"
 
-// Blocks writes what is the cluster's, what is free in it, and what could be released.
+// Blocks writes the cluster's blocks, their free addresses, and the blocks that can be released.
 func (s Style) Blocks(w io.Writer, o overview.Overview) error {
 	var ours, idle []overview.Block
 	for _, b := range o.Blocks {
@@ -28,7 +28,7 @@ func (s Style) Blocks(w io.Writer, o overview.Overview) error {
 	sections := []string{
 		s.heading("OURS") + "\n" + s.owned(o, ours),
 		s.heading("FREE") + "\n" + s.free(o),
-		s.heading("COULD BE RELEASED") + "\n" + s.idle(o, idle),
+		s.heading("RECLAIMABLE") + "\n" + s.idle(o, idle),
 	}
 	for _, text := range o.Unreadable {
 		sections = append(sections, s.paragraph(text))
@@ -52,7 +52,7 @@ func (s Style) owned(o overview.Overview, blocks []overview.Block) string {
 	return s.table([]string{"BLOCK", "ID", "SITE", "AGE", "FOR"}, rows) + s.limit(o)
 }
 
-// limit says how many blocks are bought, and how many may be.
+// limit writes how many blocks are bought, and how many are allowed.
 func (s Style) limit(o overview.Overview) string {
 	bought := 0
 	for _, b := range o.Blocks {
@@ -63,7 +63,7 @@ func (s Style) limit(o overview.Overview) string {
 	if o.Network.MaxBlocks == 0 {
 		return fmt.Sprintf("%d bought\n", bought)
 	}
-	return fmt.Sprintf("%d bought, %d may be (--max-ip-blocks)\n", bought, o.Network.MaxBlocks)
+	return fmt.Sprintf("%d bought, %d allowed (--max-ip-blocks)\n", bought, o.Network.MaxBlocks)
 }
 
 // free lists addresses that Services can get without a purchase.
@@ -78,14 +78,14 @@ func (s Style) free(o overview.Overview) string {
 		}
 	}
 	if len(rows) == 0 {
-		return "no address: the next Service needs a block of its own\n"
+		return "none: the next Service needs a new block\n"
 	}
-	return s.table([]string{"BLOCK", "FREE", "RESTING", "FOR"}, rows)
+	return s.table([]string{"BLOCK", "FREE", "QUARANTINED", "FOR"}, rows)
 }
 
 func (s Style) idle(o overview.Overview, blocks []overview.Block) string {
 	if len(blocks) == 0 {
-		return "none: every block that is paid for is used\n"
+		return "none: every block that is paid for is in use\n"
 	}
 	var rows [][]string
 	remedies := map[string]bool{}
@@ -97,25 +97,26 @@ func (s Style) idle(o overview.Overview, blocks []overview.Block) string {
 		rows = append(rows, []string{b.CIDR, b.ID, created(o.Time, b), unused, s.standing(b) + ": " + b.For})
 		remedies[b.Standing] = true
 	}
-	text := s.table([]string{"BLOCK", "ID", "AGE", "UNUSED", "WHAT IT IS"}, rows)
+	text := s.table([]string{"BLOCK", "ID", "AGE", "UNUSED", "STANDING"}, rows)
 	for _, standing := range slices.Sorted(maps.Keys(remedies)) {
 		text += s.paragraph("- " + standing + ": " + remedy(standing))
 	}
 	return text
 }
 
-// remedy says how a block that nobody uses goes, or comes into use again.
+// remedy describes how to release an unused block, or how to use it again.
 func remedy(standing string) string {
 	switch standing {
 	case standingRetained:
-		return "kept because of phoenixnap.com/ip-retain: a Service of that name gets it back; delete it in the portal when nobody wants it"
+		return "kept because of phoenixnap.com/ip-retain: a new Service of that name gets it back; " +
+			"delete it in the portal if it is no longer needed"
 	case "orphan":
 		return "delete it in the portal, create the Service again, or set --collect-orphans"
 	case "leftover":
 		return "version 1 marked it for deletion: the controller deletes it"
 	case "empty":
-		return "nobody holds an address of it: the controller gives it back"
+		return "none of its addresses is in use: the controller releases it"
 	default:
-		return "the controller never touches it: look it up in the portal"
+		return "the controller never changes it: check it in the portal"
 	}
 }

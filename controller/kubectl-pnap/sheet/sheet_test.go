@@ -18,10 +18,10 @@ func TestStyleFollowsTheEnvironment(t *testing.T) {
 		env     map[string]string
 		unicode bool
 	}{
-		"nothing is said":         {nil, false},
-		"UTF-8":                   {map[string]string{"LANG": "en_US.UTF-8"}, true},
-		"the stronger one counts": {map[string]string{"LC_ALL": "C", "LANG": "en_US.UTF-8"}, false},
-		"an empty one does not":   {map[string]string{"LC_ALL": "", "LC_CTYPE": "de_DE.utf8"}, true},
+		"nothing is set":           {nil, false},
+		"UTF-8":                    {map[string]string{"LANG": "en_US.UTF-8"}, true},
+		"LC_ALL overrides LANG":    {map[string]string{"LC_ALL": "C", "LANG": "en_US.UTF-8"}, false},
+		"an empty LC_ALL does not": {map[string]string{"LC_ALL": "", "LC_CTYPE": "de_DE.utf8"}, true},
 	} {
 		style := StyleFor(&bytes.Buffer{}, func(name string) (string, bool) {
 			value, set := tc.env[name]
@@ -35,7 +35,7 @@ func TestStyleFollowsTheEnvironment(t *testing.T) {
 
 // Colours take no columns, and without Unicode the glyphs are ASCII; the words are the same.
 func TestMarks(t *testing.T) {
-	for _, o := range []outcome{well, waiting, broken, unknown} {
+	for _, o := range []outcome{healthy, waiting, broken, unknown} {
 		plain, painted := Style{}.mark(o, "word"), Style{Color: true, Unicode: true}.mark(o, "word")
 		if text.Columns(plain) != 6 || text.Columns(painted) != 6 || !strings.Contains(painted, "word") || strings.ContainsFunc(plain, func(r rune) bool { return r > 126 }) {
 			t.Errorf("%q, %q", plain, painted)
@@ -51,7 +51,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// An old report, a silent controller and missing answers are told, not hidden.
+// An old report, a silent controller and missing answers are shown, not hidden.
 func TestWhatIsOldIsCalledOld(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	looked, renewed := now.Add(-2*time.Hour), now.Add(-time.Hour)
@@ -60,14 +60,17 @@ func TestWhatIsOldIsCalledOld(t *testing.T) {
 	if err := (Style{}).Status(&out, o); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"x no replica works: a was last heard of 60m ago", "told of the account 120m ago", "is 120m old", "none is published on the Nodes"} {
+	for _, want := range []string{
+		"x no active replica: a renewed its Lease 60m ago", "account reported 120m ago", "is 120m old",
+		"none is published on the Nodes",
+	} {
 		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
 	}
 }
 
-// Every standing is shown in one of the two lists of blocks, and what could be released says what to do.
+// Every standing is shown in one of the two lists of blocks, and the list of reclaimable blocks includes what to do.
 func TestEveryStandingIsShown(t *testing.T) {
 	for _, standing := range []string{contract.StandingInUse, contract.StandingBrought, contract.StandingChecking, "orphan", "leftover", "empty", "unclear", "retained"} {
 		b := overview.Block{ID: "id-of-it", CIDR: "203.0.113.0/29", Standing: standing, For: "Service a/b"}
@@ -75,12 +78,12 @@ func TestEveryStandingIsShown(t *testing.T) {
 		if err := (Style{}).Blocks(&out, overview.Overview{Blocks: []overview.Block{b}}); err != nil {
 			t.Fatal(err)
 		}
-		before, after, _ := strings.Cut(out.String(), "COULD BE RELEASED")
+		before, after, _ := strings.Cut(out.String(), "RECLAIMABLE")
 		if b.Releasable() != strings.Contains(after, "id-of-it") || b.Releasable() == strings.Contains(before, "id-of-it") && standing != contract.StandingBrought {
 			t.Errorf("%s:\n%s", standing, out.String())
 		}
 		if b.Releasable() && !strings.Contains(after, "- "+standing+": ") {
-			t.Errorf("%s: nothing says what to do:\n%s", standing, out.String())
+			t.Errorf("%s: the output does not say what to do:\n%s", standing, out.String())
 		}
 	}
 }

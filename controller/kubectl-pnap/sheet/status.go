@@ -15,10 +15,10 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// staleLook is from when on what the controller tells of the account is called old: it tells it every five minutes.
-const staleLook = 15 * time.Minute
+// staleReport is the age from which the controller's report on the account counts as old: it reports every five minutes.
+const staleReport = 15 * time.Minute
 
-// Status writes how everything is: the controller, nodes, Services and blocks, and what is not well in full sentences.
+// Status writes the state of the controller, nodes, Services and blocks, and the problems in full sentences.
 func (s Style) Status(w io.Writer, o overview.Overview) error {
 	sections := []string{
 		s.controller(o) + s.network(o),
@@ -26,8 +26,8 @@ func (s Style) Status(w io.Writer, o overview.Overview) error {
 		s.heading("SERVICES") + "\n" + s.services(o),
 		s.heading("IP BLOCKS") + "\n" + s.blocks(o),
 	}
-	if remarks := s.remarks(o); remarks != "" {
-		sections = append(sections, s.heading("WHAT IS NOT WELL")+"\n"+remarks)
+	if problems := s.problems(o); problems != "" {
+		sections = append(sections, s.heading("PROBLEMS")+"\n"+problems)
 	}
 	_, err := io.WriteString(w, strings.Join(sections, "\n"))
 	return err
@@ -38,14 +38,15 @@ func (s Style) controller(o overview.Overview) string {
 	var line string
 	switch {
 	case c.Renewed == nil:
-		line = s.mark(unknown, "no replica has worked here, or its Lease may not be read")
+		line = s.mark(unknown, "no Lease, or no permission to read it")
 	case c.Silent:
-		line = s.mark(broken, fmt.Sprintf("no replica works: %s was last heard of %s ago", cmp.Or(c.Leader, "the last one"), age(o.Time, *c.Renewed)))
+		leader := cmp.Or(c.Leader, "the last leader")
+		line = s.mark(broken, fmt.Sprintf("no active replica: %s renewed its Lease %s ago", leader, age(o.Time, *c.Renewed)))
 	default:
-		line = s.mark(well, c.Leader+" works")
+		line = s.mark(healthy, c.Leader+" is the leader")
 	}
 	if c.Looked != nil {
-		line += fmt.Sprintf("; told of the account %s ago", age(o.Time, *c.Looked))
+		line += fmt.Sprintf("; account reported %s ago", age(o.Time, *c.Looked))
 	}
 	return s.paragraph("Controller: " + line)
 }
@@ -65,19 +66,21 @@ func (s Style) nodes(o overview.Overview) string {
 	}
 	var rows [][]string
 	for _, n := range o.Nodes {
-		member := s.mark(well, "yes")
+		member := s.mark(healthy, "yes")
 		if !n.Member {
 			member = s.mark(waiting, "no")
 		}
-		rows = append(rows, []string{n.Name, cmp.Or(n.ServerID, "not found"), member, s.verdict(n.VLANReady), s.verdict(n.AnnouncementHealthy)})
+		rows = append(rows, []string{
+			n.Name, cmp.Or(n.ServerID, "not found"), member, s.condition(n.VLANReady), s.condition(n.AnnouncementHealthy),
+		})
 	}
 	return s.table([]string{"NODE", "SERVER", "MEMBER", "VLAN", "ADDRESSES"}, rows)
 }
 
-func (s Style) verdict(v overview.Verdict) string {
+func (s Style) condition(v overview.Condition) string {
 	switch v.Status {
 	case "True":
-		return s.mark(well, v.Reason)
+		return s.mark(healthy, v.Reason)
 	case "False":
 		return s.mark(broken, v.Reason)
 	case "Unknown":
@@ -104,10 +107,11 @@ func (s Style) services(o overview.Overview) string {
 func (s Style) state(service overview.Service) string {
 	switch {
 	case service.Going != nil:
-		return s.mark(waiting, "going: "+service.State)
+		return s.mark(waiting, "deleting: "+service.State)
 	case service.Healthy:
-		return s.mark(well, service.State)
-	case service.AddressPublished.True() && service.Announced.Status == "False", service.BlockAssigned.Status == "False" && service.Address != "":
+		return s.mark(healthy, service.State)
+	case service.AddressPublished.True() && service.Announced.Status == "False",
+		service.BlockAssigned.Status == "False" && service.Address != "":
 		return s.mark(broken, service.State)
 	case service.AddressPublished.True():
 		return s.mark(unknown, service.State)
@@ -129,7 +133,7 @@ func (s Style) blocks(o overview.Overview) string {
 
 func (s Style) noBlocks(o overview.Overview) string {
 	if o.Controller.Looked == nil {
-		return s.mark(unknown, "the controller has told nothing yet") + "\n"
+		return s.mark(unknown, "not reported by the controller yet") + "\n"
 	}
 	return "none\n"
 }
@@ -137,7 +141,7 @@ func (s Style) noBlocks(o overview.Overview) string {
 func (s Style) standing(b overview.Block) string {
 	switch b.Standing {
 	case contract.StandingInUse, contract.StandingBrought:
-		return s.mark(well, b.Standing)
+		return s.mark(healthy, b.Standing)
 	case contract.StandingChecking, standingRetained:
 		return s.mark(waiting, b.Standing)
 	default:
@@ -145,22 +149,22 @@ func (s Style) standing(b overview.Block) string {
 	}
 }
 
-// nothing says that there is nothing, unless that may only seem so.
+// nothing returns the text for an empty list, which may be empty because of missing permissions.
 func nothing(o overview.Overview, none string) string {
 	if len(o.Unreadable) > 0 {
-		return "none that you may see\n"
+		return "(no permission)\n"
 	}
 	return none + "\n"
 }
 
-// use is how many addresses of a block are taken, of those that Services may have.
+// use returns how many addresses of a block are in use, of those that Services may have.
 func use(b overview.Block) string {
 	if b.Holders == nil {
 		return strconv.Itoa(b.Used)
 	}
 	text := fmt.Sprintf("%d of %d", b.Used, b.Used+b.Resting+b.Free)
 	if b.Resting > 0 {
-		text += fmt.Sprintf(" (%d rest)", b.Resting)
+		text += fmt.Sprintf(" (%d quarantined)", b.Resting)
 	}
 	return text
 }

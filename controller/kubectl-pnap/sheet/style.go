@@ -1,4 +1,4 @@
-// Package sheet writes an overview for people: tables of 80 columns, words beside glyphs.
+// Package sheet prints an overview for people: tables of 80 columns, with words beside glyphs.
 package sheet
 
 import (
@@ -10,24 +10,26 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
-// Style is how a sheet is written.
+// Style is how a sheet is printed.
 type Style text.Style
 
-// StyleFor is the style that suits a writer, see textstyle.For.
+// StyleFor returns the style for a writer, see text.For.
 func StyleFor(w io.Writer, lookUp func(string) (string, bool)) Style {
-	columns, isTerminal := 0, false
-	if file, isFile := w.(*os.File); isFile {
+	columns := 0
+	isTerminal := false
+	if file, ok := w.(*os.File); ok {
 		width, _, err := term.GetSize(int(file.Fd()))
-		columns, isTerminal = width, err == nil
+		columns = width
+		isTerminal = err == nil
 	}
 	return Style(text.For(isTerminal, columns, lookUp))
 }
 
-// outcome is how well something is.
+// outcome is the state of one item.
 type outcome int
 
 const (
-	well outcome = iota
+	healthy outcome = iota
 	waiting
 	broken
 	unknown
@@ -35,7 +37,9 @@ const (
 
 // mark writes a glyph before a word.
 func (s Style) mark(o outcome, word string) string {
-	glyphs := map[outcome][3]string{well: {"✔", "+", "32"}, waiting: {"!", "!", "33"}, broken: {"✖", "x", "1;31"}, unknown: {"?", "?", "36"}}
+	glyphs := map[outcome][3]string{
+		healthy: {"✔", "+", "32"}, waiting: {"!", "!", "33"}, broken: {"✖", "x", "1;31"}, unknown: {"?", "?", "36"},
+	}
 	glyph := text.Style(s).Glyph(glyphs[o][0], glyphs[o][1])
 	return s.paint(glyph+" "+word, glyphs[o][2])
 }

@@ -9,7 +9,7 @@ import (
 // gap stands between two columns of a table.
 const gap = "  "
 
-// table writes rows in columns as wide as they need, the last one wrapped to the width of the sheet.
+// table aligns rows in columns; the last column is wrapped to the width of the sheet.
 func (s Style) table(header []string, rows [][]string) string {
 	painted := make([]string, len(header))
 	for i, name := range header {
@@ -38,7 +38,7 @@ func (s Style) table(header []string, rows [][]string) string {
 	return b.String()
 }
 
-// paragraph wraps prose, every line after the first indented.
+// paragraph wraps prose and indents every line after the first.
 func (s Style) paragraph(prose string) string {
 	return strings.Join(text.Wrap(prose, s.width()-len(gap)), "\n"+gap) + "\n"
 }

@@ -35,34 +35,34 @@ const (
 	macA                             = "02:00:00:00:00:0a"
 )
 
-// scene is a cluster in the middle of its life: what controller and agents would have written stands on a real API
-// server, and what the account holds is told by the controller's own parts.
-type scene struct {
+// fixture is a running cluster: a real API server with the objects that the controller and the agents would have written,
+// and a report on the account that the controller's own code writes.
+type fixture struct {
 	*testing.T
 	kube kubernetes.Interface
 }
 
-func newScene(t *testing.T) scene {
+func newFixture(t *testing.T) fixture {
 	t.Helper()
-	s := scene{T: t, kube: admin(t)}
+	s := fixture{T: t, kube: admin(t)}
 	s.namespace("shop")
 	s.nodes()
 	s.services()
 	s.ledgers()
-	s.tellBlocks()
+	s.reportBlocks()
 	s.lease("ccm-0_1a2b", now().Add(-2*time.Second))
 	t.Cleanup(s.clear)
 	return s
 }
 
-func (s scene) ok(err error) {
+func (s fixture) ok(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s scene) namespace(name string) {
+func (s fixture) namespace(name string) {
 	s.Helper()
 	_, err := s.kube.CoreV1().Namespaces().Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil && !strings.Contains(err.Error(), "already exists") {
@@ -70,8 +70,8 @@ func (s scene) namespace(name string) {
 	}
 }
 
-// nodes: one is well and announces, one is broken, and of one no agent tells.
-func (s scene) nodes() {
+// nodes creates three Nodes: a healthy one that announces, a broken one, and one without an agent.
+func (s fixture) nodes() {
 	s.Helper()
 	reported, err := contract.ReportedAddresses{addr("203.0.113.18"): {State: contract.AddressAnswered, MAC: macA, Held: true, Since: now().Add(-time.Hour)}}.Encode()
 	s.ok(err)
@@ -80,7 +80,7 @@ func (s scene) nodes() {
 		condition(contract.ConditionAnnouncementHealthy, "True", "Answered", "1 address answers"))
 	s.node("srv-b", simtest.Server2ID, nil, true,
 		condition(contract.ConditionVLANReady, "False", "VLANInterfaceDown", "PN103: bond0.20 is down"),
-		condition(contract.ConditionAnnouncementHealthy, "Unknown", "VLANNotReady", "the node cannot judge addresses while its VLAN is not ready"))
+		condition(contract.ConditionAnnouncementHealthy, "Unknown", "VLANNotReady", "the node cannot check addresses while its VLAN is not ready"))
 	s.node("srv-c", "", nil, false)
 }
 
@@ -89,7 +89,7 @@ func condition(kind corev1.NodeConditionType, status, reason, message string) co
 	return corev1.NodeCondition{Type: kind, Status: corev1.ConditionStatus(status), Reason: reason, Message: message, LastTransitionTime: at, LastHeartbeatTime: at}
 }
 
-func (s scene) node(name, serverID string, annotations map[string]string, member bool, conditions ...corev1.NodeCondition) {
+func (s fixture) node(name, serverID string, annotations map[string]string, member bool, conditions ...corev1.NodeCondition) {
 	s.Helper()
 	all, err := contract.NodeNetwork{
 		ServerID: serverID, NetworkID: simtest.NetworkID, VLAN: 20, Member: member, Announcer: contract.AnnouncerKubeVIP,
@@ -111,25 +111,25 @@ func (s scene) node(name, serverID string, annotations map[string]string, member
 	s.ok(err)
 }
 
-// services: one works, one is refused, one waits for its node, and one is somebody else's.
-func (s scene) services() {
+// services creates Services: one works, one gets no answer, one is rejected, one is new, and one has another class.
+func (s fixture) services() {
 	s.Helper()
 	const blockAssigned, published, announced = contract.ServiceConditionBlockAssigned, contract.ServiceConditionAddressPublished, contract.ServiceConditionAnnounced
-	s.service("web", "203.0.113.18", "203.0.113.16/29", nil, said(blockAssigned, "True", "BlockAssigned", ""), said(published, "True", "Published", ""),
-		said(announced, "True", "Answered", "Node srv-a announces the address since 2026-01-01T02:00:00Z"))
-	s.service("api", "203.0.113.27", "203.0.113.24/29", nil, said(blockAssigned, "True", "BlockAssigned", ""), said(published, "True", "Published", ""),
-		said(announced, "False", "Silent", "nobody answers for the address, say the agents of srv-a"))
-	s.service("greedy", "", "", nil, said(blockAssigned, "False", "TooManyBlocks", "3 IP blocks are bought and --max-ip-blocks allows 3: raise it, or share blocks (phoenixnap.com/ip-allocation: shared)"),
-		said(published, "False", "BlockNotAssigned", "the address is published once its IP block is assigned"))
+	s.service("web", "203.0.113.18", "203.0.113.16/29", nil, serviceCondition(blockAssigned, "True", "BlockAssigned", ""), serviceCondition(published, "True", "Published", ""),
+		serviceCondition(announced, "True", "Answered", "Node srv-a announces the address since 2026-01-01T02:00:00Z"))
+	s.service("api", "203.0.113.27", "203.0.113.24/29", nil, serviceCondition(blockAssigned, "True", "BlockAssigned", ""), serviceCondition(published, "True", "Published", ""),
+		serviceCondition(announced, "False", "Silent", "no node answers for the address (reported by srv-a)"))
+	s.service("greedy", "", "", nil, serviceCondition(blockAssigned, "False", "TooManyBlocks", "3 IP blocks are bought and --max-ip-blocks allows 3: raise it, or share blocks (phoenixnap.com/ip-allocation: shared)"),
+		serviceCondition(published, "False", "BlockNotAssigned", "the address is published once its IP block is assigned"))
 	s.service("foreign", "", "", ptr.To("example.com/other"))
 	s.service("young", "", "", nil)
 }
 
-func said(kind, status, reason, message string) metav1.Condition {
+func serviceCondition(kind, status, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now().Add(-time.Minute))}
 }
 
-func (s scene) service(name, address, block string, class *string, conditions ...metav1.Condition) {
+func (s fixture) service(name, address, block string, class *string, conditions ...metav1.Condition) {
 	s.Helper()
 	object := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: map[string]string{}},
@@ -145,7 +145,7 @@ func (s scene) service(name, address, block string, class *string, conditions ..
 	s.ok(err)
 }
 
-func (s scene) ledgers() {
+func (s fixture) ledgers() {
 	s.Helper()
 	l, _, err := plan.NewLedger(poolBlock, prefix("203.0.113.24/29")).Take(plan.Holder{Namespace: "shop", Name: "api", UID: "u"}, plan.Ask{Now: now()})
 	s.ok(err)
@@ -153,9 +153,9 @@ func (s scene) ledgers() {
 	s.ok(err)
 }
 
-// tellBlocks runs the part of the controller that judges blocks, on an account of the simulator, until it has confirmed
-// what it suspects.
-func (s scene) tellBlocks() {
+// reportBlocks runs the part of the controller that checks blocks, on an account of the simulator, until it has confirmed
+// the suspected orphans.
+func (s fixture) reportBlocks() {
 	s.Helper()
 	system, err := s.kube.CoreV1().Namespaces().Get(s.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
 	s.ok(err)
@@ -198,7 +198,7 @@ func accountOf(cluster string) pnapsim.AccountSeed {
 	return seed
 }
 
-func (s scene) lease(holder string, renewed time.Time) {
+func (s fixture) lease(holder string, renewed time.Time) {
 	s.Helper()
 	at := metav1.NewMicroTime(renewed)
 	_, err := s.kube.CoordinationV1().Leases(metav1.NamespaceSystem).Create(s.Context(), &coordinationv1.Lease{
@@ -208,8 +208,8 @@ func (s scene) lease(holder string, renewed time.Time) {
 	s.ok(err)
 }
 
-// clear removes everything, so that tests do not see each other.
-func (s scene) clear() {
+// clear removes all objects, so that tests do not affect each other.
+func (s fixture) clear() {
 	ctx := context.WithoutCancel(s.Context())
 	everything := metav1.ListOptions{}
 	nodes, err := s.kube.CoreV1().Nodes().List(ctx, everything)
@@ -230,7 +230,7 @@ func (s scene) clear() {
 	s.ok(s.kube.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, "phoenixnap-cloud-controller-manager", metav1.DeleteOptions{}))
 }
 
-// deploy is a file of the shipped manifests.
+// deploy returns the path of a shipped manifest.
 func deploy(path ...string) string {
 	return filepath.Join(append([]string{"..", "..", "deploy"}, path...)...)
 }
