@@ -77,12 +77,16 @@ func applyHunk(lines, hunk []string) ([]string, error) {
 // matches compares the words of lines: indentation and alignment do not count.
 func matches(lines, old []string) bool {
 	for i, wanted := range old {
-		have := strings.Join(strings.Fields(lines[i]), " ")
-		want := strings.Join(strings.Fields(strings.TrimLeft(wanted[:min(1, len(wanted))], " -")+wanted[min(1, len(wanted)):]), " ")
+		have := spaced(lines[i])
+		want := spaced(strings.TrimPrefix(wanted, "-"))
 		begin, open := strings.CutSuffix(want, ellipsis)
-		if have != want && !(open && strings.HasPrefix(have, strings.TrimSpace(begin))) {
+		same := have == want || open && strings.HasPrefix(have, strings.TrimSpace(begin))
+		if !same {
 			return false
 		}
 	}
 	return true
 }
+
+// spaced is a line with one space between its words.
+func spaced(line string) string { return strings.Join(strings.Fields(line), " ") }
