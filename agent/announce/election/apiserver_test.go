@@ -12,7 +12,8 @@ type object struct {
 	view    *View // nil when it cannot be read
 }
 
-// request carries a request to the API server and its answer back. late requests are given up first, and carried out.
+// request carries a request to the API server and its answer back. A late request times out first and is carried out
+// later.
 func (w *world) request(m *machine, failed Input, do func() (answer func() Input)) {
 	const timeout = 300 * time.Millisecond
 	boot := m.boot
@@ -87,7 +88,7 @@ func (w *world) write(m *machine, write *Write) {
 	})
 }
 
-// store changes the object and lets the watches tell.
+// store changes the object and notifies the watches.
 func (w *world) store(o object) {
 	w.object = o
 	for _, m := range w.nodes {
@@ -99,7 +100,7 @@ func (w *world) store(o object) {
 	}
 }
 
-// relist is what a watch does that was cut: it tells what is.
+// relist delivers the current state to a watch that was cut.
 func (w *world) relist(m *machine) {
 	w.after(w.between(w.apiDelay, 2*time.Second), func() {
 		if !m.noAPI && !w.apiDown {

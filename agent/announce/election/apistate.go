@@ -8,29 +8,29 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
-// apiState knows what was asked of the API server.
+// apiState is the state of the requests to the API server.
 type apiState struct {
-	// busy tells that an answer is outstanding; want that the view is to be read, and not before after.
-	busy, want bool
-	after      time.Duration
-	// failures counts those since the last answer.
+	// inFlight is set while an answer is outstanding, readWanted when the view must be read, not before after.
+	inFlight, readWanted bool
+	after                time.Duration
+	// failures counts failures since the last answer.
 	failures int
-	// absent tells that there was no view that can be read, in an object of the version, or in none.
+	// absent is set when there was no readable view, in an object of the version, or in none.
 	absent  bool
 	version string
-	again   time.Duration // when to look for it again
-	// older counts how often in a row an older view was read than the one that is known.
+	retryAt time.Duration // when to read it again
+	// older counts how often in a row an older view was read than the known one.
 	older int
-	// proposal is the change that is to be made next; due is when a look at changes is due again.
+	// proposal is the next change to make; due is when to check for changes again.
 	proposal *proposal
 	due      time.Duration
-	// chased counts how often the view was read and was older than what is said to have been seen.
-	chased int
-	// askedAt is when the gateway was asked.
+	// staleReads counts how often the view was read and was older than a number reported as seen.
+	staleReads int
+	// askedAt is when the gateway was last probed.
 	askedAt time.Duration
-	// freshAt is when there was last no address that is new.
+	// freshAt is when there was last no new address.
 	freshAt time.Duration
-	// written is the change that was asked for last, until it is known whether it was made.
+	// written is the last change that was requested, until it is known whether it was made.
 	written *proposal
 }
 
@@ -40,7 +40,7 @@ type holdDown struct {
 	until    time.Duration
 	strikes  int
 	strikeAt time.Duration
-	// member, joinAt, removedAt and removals are for the pause before a node asks to be taken in again.
+	// member, joinAt, removedAt and removals are for the pause before a node asks to join again.
 	member            bool
 	joinAt, removedAt time.Duration
 	removals          int
@@ -59,8 +59,8 @@ func (h *holdDown) observe(ready bool, now time.Duration, r rules) {
 	h.ready = ready
 }
 
-// noteMembership follows whether this node is a member.
-func (c *Election) noteMembership() {
+// updateMembership tracks whether this node is a member.
+func (c *Election) updateMembership() {
 	h, member := &c.holdDown, c.view.has(c.Node)
 	if h.member && !member && !c.facts.Leaving && !c.facts.Witness {
 		if h.removedAt != never && c.now-h.removedAt > 4*c.rules.holdDownMax {
@@ -73,23 +73,23 @@ func (c *Election) noteMembership() {
 	h.member = member
 }
 
-// takeRead takes what was read of the view.
-func (c *Election) takeRead(r Read) {
+// handleRead handles the result of a read of the view.
+func (c *Election) handleRead(r Read) {
 	if r.Asked {
-		c.api.busy = false
+		c.api.inFlight = false
 	}
 	switch {
 	case r.Err != nil:
 		c.fail()
 		return
 	case r.Asked:
-		c.api.failures, c.api.want = 0, false
+		c.api.failures, c.api.readWanted = 0, false
 	}
 	c.changed = true
 	switch {
 	case r.View != nil && (c.view == nil || r.View.Number > c.view.Number):
 		c.api.absent, c.api.older = false, 0
-		c.noteWritten(r.View)
+		c.confirmWrite(r.View)
 		c.adopt(r.View, r.Version)
 	case r.View != nil && same(r.View, c.view):
 		c.api.absent, c.api.older = false, 0
@@ -97,25 +97,25 @@ func (c *Election) takeRead(r Read) {
 	case r.View == nil || c.api.older >= 1 && r.Asked:
 		c.api.absent, c.api.version = true, r.Version
 		if !r.Asked {
-			c.api.absent, c.api.want = false, true // a watch may be late
+			c.api.absent, c.api.readWanted = false, true // a watch may be late
 		}
 	case r.Asked:
 		c.api.older++
-		c.api.want = true
+		c.api.readWanted = true
 	default:
-		c.api.want = true
+		c.api.readWanted = true
 	}
 	switch {
 	case c.seen <= c.number():
-		c.api.chased = 0
+		c.api.staleReads = 0
 	case r.Asked:
-		c.api.chased++
+		c.api.staleReads++
 		c.api.after = c.now + c.rules.interval/2
 	}
-	c.api.again = c.now + c.rules.relaxed
+	c.api.retryAt = c.now + c.rules.relaxed
 }
 
-// number is that of the view that is known, zero when none is.
+// number is that of the known view, zero when there is none.
 func (c *Election) number() uint64 {
 	if c.view == nil {
 		return 0
@@ -123,28 +123,29 @@ func (c *Election) number() uint64 {
 	return c.view.Number
 }
 
-// same tells whether two views say the same.
+// same reports whether two views are equal.
 func same(a, b *View) bool {
 	return a.Number == b.Number && slices.Equal(a.Members, b.Members) &&
 		maps.EqualFunc(a.Owners, b.Owners, func(x, y Owner) bool { return x.Node == y.Node && x.Epoch == y.Epoch })
 }
 
-// takeWrote takes the answer to a change. A change of which it is not known whether it was made is looked for.
-func (c *Election) takeWrote(w Wrote) {
-	c.api.busy, c.changed = false, true
+// handleWrote handles the result of a write. When it is unknown whether the change was made, the view is read.
+func (c *Election) handleWrote(w Wrote) {
+	c.api.inFlight, c.changed = false, true
 	if w.Err != nil || w.View == nil {
-		c.api.want = true
+		c.api.readWanted = true
 		return
 	}
 	c.api.failures, c.api.absent = 0, false
-	c.noteWritten(w.View)
+	c.confirmWrite(w.View)
 	if c.view == nil || w.View.Number > c.view.Number {
 		c.adopt(w.View, w.Version)
 	}
 }
 
-// noteWritten tells of the change that was asked for, once it shows in a view that it was made, or another one in its place.
-func (c *Election) noteWritten(v *View) {
+// confirmWrite records the events of the requested change when a view shows that it was made, and drops them when
+// another change was made instead.
+func (c *Election) confirmWrite(v *View) {
 	p := c.api.written
 	if p == nil || v.Number < p.view.Number {
 		return
@@ -158,35 +159,35 @@ func (c *Election) noteWritten(v *View) {
 func (c *Election) fail() {
 	c.api.failures++
 	c.api.after = c.now + loop.Backoff(c.rules.interval, 20*c.rules.interval, c.api.failures-1)
-	c.api.want, c.urgent = true, c.urgent || c.api.failures == 1
+	c.api.readWanted, c.urgent = true, c.urgent || c.api.failures == 1
 }
 
-// ask asks for what is due of the API server: a read where something newer is known to exist, else the change that was
-// decided on.
-func (c *Election) ask(out *Output) {
-	if c.api.busy || !c.facts.Link {
+// request requests what is due from the API server: a read when something newer is known to exist, otherwise the
+// decided change.
+func (c *Election) request(out *Output) {
+	if c.api.inFlight || !c.facts.Link {
 		return
 	}
 	if p := c.api.proposal; p != nil {
-		c.api.proposal, c.api.busy, c.api.written = nil, true, p
+		c.api.proposal, c.api.inFlight, c.api.written = nil, true, p
 		out.Write = &Write{View: p.view, Version: p.version}
 		return
 	}
 	missing := c.view == nil || c.seen > c.view.Number
 	if c.api.absent {
-		missing = c.now >= c.api.again
+		missing = c.now >= c.api.retryAt
 	}
-	if !c.api.want && !missing {
+	if !c.api.readWanted && !missing {
 		return
 	}
 	if c.now >= c.api.after {
-		out.Read, c.api.busy = true, true
+		out.Read, c.api.inFlight = true, true
 		return
 	}
 	c.wake(c.api.after)
 }
 
-// wake makes a tick due.
+// wake schedules a tick.
 func (c *Election) wake(at time.Duration) {
 	if c.api.due <= c.now || at < c.api.due {
 		c.api.due = at
@@ -200,11 +201,11 @@ type proposal struct {
 	events  []Event
 }
 
-// decide decides what is to be changed, when it is this node's turn.
+// decide decides what to change when it is this node's turn.
 func (c *Election) decide(out *Output) {
 	c.api.due, c.api.proposal = 0, nil
 	c.askGateway(out)
-	if c.api.busy || c.api.want || !c.facts.Link || !c.startedUp() || c.deposed() || c.facts.Leaving {
+	if c.api.inFlight || c.api.readWanted || !c.facts.Link || !c.startedUp() || c.superseded() || c.facts.Leaving {
 		return
 	}
 	current := map[string]bool{}
@@ -221,15 +222,15 @@ func (c *Election) decide(out *Output) {
 	}
 }
 
-// change is something that is to be done by one node or another.
+// change is something that some node must do.
 type change struct {
 	subject string
-	// after is how long it has to be the case, step what each further deputy waits longer.
+	// after is how long the reason must have existed, step how much longer each further deputy waits.
 	after, step time.Duration
 	make        func() *proposal
 }
 
-// due tells whether it is this node's turn to make a change.
+// due reports whether it is this node's turn to make a change.
 func (c *Election) due(ch change) bool {
 	since, known := c.pending[ch.subject]
 	if !known {
@@ -244,7 +245,7 @@ func (c *Election) due(ch change) bool {
 	return false
 }
 
-// rank is how many other members are to make a change rather than this node.
+// rank is how many other members come before this node in making a change.
 func (c *Election) rank(subject string) int {
 	own, rank := score(c.Node, subject), 0
 	if c.view == nil {
@@ -262,7 +263,7 @@ func (c *Election) rank(subject string) int {
 	return rank
 }
 
-// askGateway asks for a sign of the gateway while a member is about to become silent.
+// askGateway requests a probe of the gateway while a member is about to become silent.
 func (c *Election) askGateway(out *Output) {
 	if c.view == nil || !c.facts.HasGateway || c.now-max(c.gatewayAt, c.api.askedAt) < c.rules.interval/2 {
 		return
@@ -278,7 +279,7 @@ func (c *Election) askGateway(out *Output) {
 	}
 }
 
-// connected tells whether this node is in touch with the network: the gateway answers it, or there is none.
+// connected reports whether this node reaches the network: the gateway answers it, or there is none.
 func (c *Election) connected() bool {
 	return !c.rules.askGateway || !c.facts.HasGateway || c.now-c.gatewayAt < c.rules.suspectTimeout
 }

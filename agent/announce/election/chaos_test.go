@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A walk lets a world of one to seven nodes start, lets everything go wrong at once for some seconds, heals it and looks
-// whether all is well again. Two answers for one address end it at any instant.
+// A walk starts a world of one to seven nodes, injects random faults for some seconds, heals it and checks that it
+// recovers. Two answers for one address end it at any instant.
 type walk struct{ *world }
 
 func newWalk(seed uint64, r rules) *walk {
@@ -26,7 +26,7 @@ func newWalk(seed uint64, r rules) *walk {
 	return &walk{w}
 }
 
-// play lets the walk happen and returns what is wrong.
+// play runs the walk and returns what is wrong.
 func (w *walk) play() string {
 	for _, m := range w.nodes {
 		w.after(w.between(0, time.Second), m.start)
@@ -42,27 +42,27 @@ func (w *walk) play() string {
 	if broken := w.recovers(); broken != "" {
 		return broken
 	}
-	return w.rests()
+	return w.settles()
 }
 
-// any returns a node.
-func (w *world) any() *machine { return w.nodes[w.random.IntN(len(w.nodes))] }
+// randomNode returns a node.
+func (w *world) randomNode() *machine { return w.nodes[w.random.IntN(len(w.nodes))] }
 
-// lasting is how long a fault lasts: mostly about as long as what the rules count in.
-func (w *world) lasting() time.Duration {
+// faultDuration is how long a fault lasts: mostly about as long as the timeouts of the rules.
+func (w *world) faultDuration() time.Duration {
 	if w.chance(0.3) {
 		return w.between(time.Second, 6*time.Second)
 	}
 	return w.between(20*time.Millisecond, 800*time.Millisecond)
 }
 
-// disturb does one thing that goes wrong, and often undoes it later.
+// disturb injects one fault and often undoes it later.
 func (w *world) disturb() {
 	all := []func(m *machine, d time.Duration) string{
 		w.crash, w.crash, w.freeze, w.freeze, w.cutPair, w.cutPair, w.cutNode, w.split, w.split, w.lose, w.slow,
-		w.loseAPI, w.loseAPI, w.loseAPIOfAll, w.slowAPI, w.unready, w.leave, w.unfit, w.rewant, w.tamper, w.loseGateway, w.linkDown,
+		w.loseAPI, w.loseAPI, w.loseAPIForAll, w.slowAPI, w.unready, w.leave, w.unfit, w.dropService, w.tamper, w.loseGateway, w.linkDown,
 	}
-	m, d := w.any(), w.lasting()
+	m, d := w.randomNode(), w.faultDuration()
 	what := all[w.random.IntN(len(all))](m, d)
 	w.note("fault: %s %s for %s", what, m.name, d)
 }
@@ -86,7 +86,7 @@ func (w *world) freeze(m *machine, d time.Duration) string {
 }
 
 func (w *world) cutPair(m *machine, d time.Duration) string {
-	other := w.any()
+	other := w.randomNode()
 	both := w.chance(0.5)
 	m.deaf[other.index] = true
 	if both {
@@ -108,7 +108,7 @@ func (w *world) cutNode(m *machine, d time.Duration) string {
 			w.deafen(m, is)
 		}
 		if speak {
-			w.silence(m, is)
+			w.mute(m, is)
 		}
 		m.noGateway = is && gateway
 	}
@@ -158,13 +158,13 @@ func (w *world) loseAPI(m *machine, d time.Duration) string {
 	return "no API for"
 }
 
-func (w *world) loseAPIOfAll(_ *machine, d time.Duration) string {
+func (w *world) loseAPIForAll(_ *machine, d time.Duration) string {
 	w.apiDown = true
-	w.after(d, w.raiseAPI)
+	w.after(d, w.restoreAPI)
 	return "no API for all"
 }
 
-func (w *world) raiseAPI() {
+func (w *world) restoreAPI() {
 	w.apiDown = false
 	for _, m := range w.nodes {
 		w.relist(m)
@@ -191,20 +191,20 @@ func (w *world) linkDown(m *machine, d time.Duration) string {
 
 // set changes the facts of a node for a time.
 func (w *world) set(m *machine, d time.Duration, change func(f *Facts, is bool)) {
-	tell := func(is bool) {
+	update := func(is bool) {
 		change(&m.facts, is)
 		if m.alive {
-			m.tell()
+			m.sendFacts()
 		}
 	}
-	tell(true)
-	w.after(d, func() { tell(false) })
+	update(true)
+	w.after(d, func() { update(false) })
 }
 
 func (w *world) leave(m *machine, d time.Duration) string {
 	if m.alive {
 		m.facts.Leaving = true
-		m.tell()
+		m.sendFacts()
 		w.after(d, func() {
 			if w.healed {
 				return
@@ -228,32 +228,32 @@ func (w *world) unfit(m *machine, d time.Duration) string {
 	return "no endpoint of " + a.String()
 }
 
-// rewant lets a Service go and come back.
-func (w *world) rewant(_ *machine, d time.Duration) string {
+// dropService deletes a Service and creates it again later.
+func (w *world) dropService(_ *machine, d time.Duration) string {
 	a := address(w.random.IntN(w.addresses))
 	if !w.wanted[a] {
 		return "nothing"
 	}
-	tell := func() {
+	update := func() {
 		for _, m := range w.nodes {
 			w.after(w.between(0, 300*time.Millisecond), func() {
 				if m.alive {
-					m.tell()
+					m.sendFacts()
 				}
 			})
 		}
 	}
 	delete(w.wanted, a)
-	tell()
+	update()
 	w.after(d, func() {
 		w.wanted[a] = true
-		tell()
+		update()
 	})
 	return "without the Service " + a.String()
 }
 
-// tamper is a person who deletes or destroys the view, or brings back an old one. It is told at once to all: deleting the
-// view of nodes that cannot be reached is deleting what they go by.
+// tamper is a person who deletes or destroys the view, or restores an old one. All nodes must learn of it at once:
+// deleting the view of nodes that cannot be reached deletes what they depend on.
 func (w *world) tamper(_ *machine, _ time.Duration) string {
 	whole := !w.apiDown && w.loss == 0 && w.delay == time.Millisecond && w.apiLate == 0
 	for _, m := range w.nodes {
@@ -269,7 +269,7 @@ func (w *world) tamper(_ *machine, _ time.Duration) string {
 	case 1:
 		old := *w.object.view
 		old.Number--
-		if old.sound() == nil { // what contradicts itself cannot be read: see ParseView
+		if old.validate() == nil { // ParseView rejects a view that contradicts itself
 			o.view = &old
 		}
 	}
@@ -283,8 +283,8 @@ func (w *world) loseGateway(m *machine, d time.Duration) string {
 	return "no gateway for"
 }
 
-// heal ends all faults but two: who is dead stays dead, and who leaves goes on to leave. What was to end later ends again,
-// which changes nothing.
+// heal ends all faults but two: a dead node stays dead, and a leaving node continues to leave. What was scheduled to
+// end later ends again, which changes nothing.
 func (w *world) heal() {
 	w.loss, w.delay, w.apiDelay, w.apiLate = 0, time.Millisecond, 10*time.Millisecond, 0
 	for i := range w.addresses {
@@ -296,10 +296,10 @@ func (w *world) heal() {
 		m.facts.Candidate, m.facts.Link, m.facts.Wanted = !m.facts.Witness, true, nil
 		m.resume()
 		if m.alive && !m.facts.Leaving {
-			m.tell()
+			m.sendFacts()
 		}
 	}
-	w.raiseAPI()
+	w.restoreAPI()
 	w.healed = true
 	w.note("healed")
 }

@@ -5,40 +5,41 @@ import (
 	"time"
 )
 
-// TestDeathAfterRemoval: of three nodes one stands still for a moment and is removed, and the owner dies before it has seen
-// that. The two that are left go on: nobody has to tell them that the owner is off.
+// TestDeathAfterRemoval: of three nodes one stands still for a moment and is removed, and the owner fails before it
+// has seen that. The two that are left continue without being informed that the owner is off.
 func TestDeathAfterRemoval(t *testing.T) {
 	for seed := range uint64(20) {
 		w := newWorld(seed, 3, 1, standardRules())
 		w.keepLog = true
 		holder := w.settle()
 		if holder == nil {
-			t.Fatalf("seed %d: not at rest", seed)
+			t.Fatalf("seed %d: not settled", seed)
 		}
 		asleep := w.other(holder)
 		asleep.pause()
 		w.until(func() bool { return len(w.object.view.Members) == 2 })
-		// The view is changed, and nobody knows it yet.
+		// The view has changed, and no node knows it yet.
 		holder.stop()
 		w.run(time.Second)
 		asleep.resume()
 		w.run(10 * time.Second)
 		if next := w.holder(address(0)); next == nil || w.violation != "" {
-			t.Errorf("seed %d: nobody answers after the owner's death %s\n%s", seed, w.violation, w.tail())
+			t.Errorf("seed %d: no node answers after the owner's death %s\n%s", seed, w.violation, w.tail())
 			return
 		}
 	}
 }
 
-// TestSecondAgentEnds: who was silent because of a later agent of its name takes part again once that is gone.
+// TestSecondAgentEnds: an agent that was silent because of a later agent of its name takes part again when that is
+// gone.
 func TestSecondAgentEnds(t *testing.T) {
 	for seed := range uint64(20) {
 		w := newWorld(seed, 4, 1, standardRules())
 		w.keepLog = true
-		second := w.spare()
+		second := w.takeSpare()
 		holder := w.settle()
 		if holder == nil {
-			t.Fatalf("seed %d: not at rest", seed)
+			t.Fatalf("seed %d: not settled", seed)
 		}
 		w.nodes = append(w.nodes, second)
 		second.name, second.facts.Candidate = holder.name, false

@@ -10,27 +10,29 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 )
 
-// recovery bounds the time after the end of all faults in which every address is answered for again, where that can be.
+// recovery bounds the time after the end of all faults until every address is answered for again, where that is
+// possible.
 const recovery = 4 * time.Second
 
-// recovers tells what is wrong some time after the faults ended: first with the dead dead, then with all alive.
+// recovers returns what is wrong some time after the faults ended: first with the dead nodes dead, then with all
+// alive.
 func (w *walk) recovers() string {
 	able := w.able()
 	w.run(recovery)
-	// A request that was given up before, and carried out meanwhile, is a fault that ended then.
-	for len(w.silentNow()) > 0 && w.now < w.lateAt+recovery && w.violation == "" {
+	// A request that timed out before and was carried out meanwhile is a fault that ended then.
+	for len(w.unanswered()) > 0 && w.now < w.lateAt+recovery && w.violation == "" {
 		w.run(w.lateAt + recovery - w.now)
 	}
 	if w.violation != "" {
 		return w.violation
 	}
-	if silent := w.silentNow(); able && w.able() && len(silent) > 0 {
-		return fmt.Sprintf("nobody answers for %v, %s after the faults ended", silent, recovery)
+	if silent := w.unanswered(); able && w.able() && len(silent) > 0 {
+		return fmt.Sprintf("no node answers for %v, %s after the faults ended", silent, recovery)
 	}
 	for _, m := range w.nodes {
 		m.facts.Leaving = false
 		m.start()
-		m.tell()
+		m.sendFacts()
 	}
 	w.note("all alive")
 	for range 10 {
@@ -38,14 +40,14 @@ func (w *walk) recovers() string {
 		if w.violation != "" {
 			return w.violation
 		}
-		if len(w.silentNow()) == 0 {
+		if len(w.unanswered()) == 0 {
 			return ""
 		}
 	}
-	return fmt.Sprintf("nobody answers for %v long after all nodes were started", w.silentNow())
+	return fmt.Sprintf("no node answers for %v long after all nodes were started", w.unanswered())
 }
 
-// able tells whether a majority of the members is alive, and one of them can take addresses.
+// able reports whether a majority of the members is alive, and one of them can take addresses.
 func (w *walk) able() bool {
 	if w.object.view == nil {
 		return false
@@ -60,9 +62,9 @@ func (w *walk) able() bool {
 	return able && voices >= majority(len(w.object.view.Members))
 }
 
-// rests tells what is wrong in the calm: all members are together again, nothing is written, and no address moved more
-// often than something went wrong.
-func (w *walk) rests() string {
+// settles returns what is wrong after the recovery: all members must be together again, nothing may be written, and
+// no address may have moved more often than faults were injected.
+func (w *walk) settles() string {
 	w.run(20 * time.Second)
 	writes := w.writes
 	w.run(5 * time.Second)
@@ -70,9 +72,9 @@ func (w *walk) rests() string {
 	case w.violation != "":
 		return w.violation
 	case w.writes != writes:
-		return fmt.Sprintf("%d writes in five calm seconds", w.writes-writes)
-	case len(w.silentNow()) > 0:
-		return fmt.Sprintf("nobody answers for %v in the calm", w.silentNow())
+		return fmt.Sprintf("%d writes in five seconds without a fault", w.writes-writes)
+	case len(w.unanswered()) > 0:
+		return fmt.Sprintf("no node answers for %v after the recovery", w.unanswered())
 	}
 	for a, n := range w.moves {
 		if n > 2*w.faults+2 {
@@ -82,13 +84,13 @@ func (w *walk) rests() string {
 	return ""
 }
 
-// usual is the number of random starts in every run of the tests.
-const usual = 200
+// defaultSeeds is the number of random starts in every run of the tests.
+const defaultSeeds = 200
 
 // TestModel walks through many courses of events.
 func TestModel(t *testing.T) {
 	const parts = 8
-	n := seeds.Count(t, usual)
+	n := seeds.Count(t, defaultSeeds)
 	var violations atomic.Int64
 	t.Run("parts", func(t *testing.T) {
 		for part := range parts {
@@ -101,7 +103,7 @@ func TestModel(t *testing.T) {
 					}
 					t.Errorf("seed %d: %s", seed, wrong)
 					if violations.Add(1) == 1 {
-						explain(t, uint64(seed)) //nolint:gosec // not negative
+						replay(t, uint64(seed)) //nolint:gosec // not negative
 					}
 				}
 			})
@@ -110,8 +112,8 @@ func TestModel(t *testing.T) {
 	_, _ = fmt.Fprintf(t.Output(), "figure announcer_model_seeds %d seeds\nfigure announcer_model_violations %d violations\n", n, violations.Load())
 }
 
-// explain walks a seed again and tells what happens.
-func explain(t *testing.T, seed uint64) {
+// replay runs a seed again and logs what happens.
+func replay(t *testing.T, seed uint64) {
 	t.Helper()
 	w := newWalk(seed, standardRules())
 	w.keepLog = true

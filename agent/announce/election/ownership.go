@@ -12,9 +12,9 @@ type ownership struct {
 	address      netip.Addr
 	epoch        uint64
 	predecessors []string
-	// answering tells that no predecessor can answer: this node does while its lease is good.
+	// answering reports whether no predecessor can answer: this node answers while its lease is valid.
 	answering bool
-	// fenced tells that a newer view than ours gives the address to another node.
+	// fenced reports whether a newer view than ours gives the address to another node.
 	fenced bool
 }
 
@@ -30,7 +30,7 @@ type release struct {
 	at     time.Duration
 }
 
-// adopt takes a newer view.
+// adopt switches to a newer view.
 func (c *Election) adopt(v *View, version string) {
 	old := c.owned
 	lease := c.lease
@@ -56,7 +56,7 @@ func (c *Election) adopt(v *View, version string) {
 		c.owned[a] = h
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(old), netip.Addr.Compare) {
-		c.partWith(old[a], v.Owners[a], lease)
+		c.drain(old[a], v.Owners[a], lease)
 	}
 	for a, k := range c.draining {
 		if owner := v.Owners[a].Node; owner == "" || owner == c.Node {
@@ -67,15 +67,15 @@ func (c *Election) adopt(v *View, version string) {
 		}
 	}
 	for _, p := range c.peers {
-		c.noteBehind(p)
+		c.updateBehind(p)
 	}
-	c.noteMembership()
+	c.updateMembership()
 	c.stale = true
 }
 
-// partWith ends a holding that the new view gives to another node: it is kept until the successor asks for it, and for no
-// longer than the support of the old view lasts.
-func (c *Election) partWith(h *ownership, owner Owner, lease time.Duration) {
+// drain ends an ownership that the new view gives to another node: this node answers until the successor asks for the
+// address, but no longer than the lease of the old view.
+func (c *Election) drain(h *ownership, owner Owner, lease time.Duration) {
 	if now := c.owned[h.address]; !h.answering || now != nil && now.answering {
 		return
 	}
@@ -89,7 +89,7 @@ func (c *Election) partWith(h *ownership, owner Owner, lease time.Duration) {
 	c.draining[h.address] = draining{until: lease, successor: owner.Node}
 }
 
-// yieldTo ends what another node wants by a newer view, or by ours.
+// yieldTo gives up the addresses that another node wants by a newer view, or by ours.
 func (c *Election) yieldTo(h *Heartbeat) {
 	if c.view == nil {
 		return
@@ -117,8 +117,8 @@ func (c *Election) yieldTo(h *Heartbeat) {
 	}
 }
 
-// begin answers for addresses whose predecessors are known to have stopped, and ends what is kept for too long.
-func (c *Election) begin() {
+// takeOver answers for addresses whose predecessors are known to have stopped, and ends draining that is over.
+func (c *Election) takeOver() {
 	for a, k := range c.draining {
 		if k.until <= c.now {
 			delete(c.draining, a)
@@ -150,10 +150,10 @@ func predecessor(before []string) string {
 	return before[len(before)-1]
 }
 
-// answers tells whether this node answers for anything while its lease is good.
-func (c *Election) answers() bool { return len(c.granted) > 0 }
+// answers reports whether this node answers for any address while its lease is valid.
+func (c *Election) answers() bool { return len(c.answered) > 0 }
 
-// grant says for which addresses the node answers.
+// grant returns the addresses for which the node answers.
 func (c *Election) grant() Grant {
 	if c.stale {
 		c.stale, c.waiting = false, 0
@@ -165,7 +165,7 @@ func (c *Election) grant() Grant {
 				c.waiting++
 			}
 		}
-		c.granted = slices.SortedFunc(slices.Values(slices.AppendSeq(granted, maps.Keys(c.draining))), netip.Addr.Compare)
+		c.answered = slices.SortedFunc(slices.Values(slices.AppendSeq(granted, maps.Keys(c.draining))), netip.Addr.Compare)
 	}
 	until := c.lease
 	for _, k := range c.draining {
@@ -174,11 +174,11 @@ func (c *Election) grant() Grant {
 		}
 	}
 	switch {
-	case !c.facts.Link || c.deposed():
+	case !c.facts.Link || c.superseded():
 		return Grant{Until: never}
 	case c.lease <= c.now && len(c.draining) > 0:
 		return Grant{Addresses: slices.SortedFunc(maps.Keys(c.draining), netip.Addr.Compare), Until: until}
 	default:
-		return Grant{Addresses: c.granted, Until: until}
+		return Grant{Addresses: c.answered, Until: until}
 	}
 }

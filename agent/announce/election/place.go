@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// score ranks nodes for a subject, differently for each subject and alike on all nodes (rendezvous hashing).
+// score ranks nodes for a subject, differently for each subject but the same on all nodes (rendezvous hashing).
 func score(node, subject string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(subject)) // never fails
 	_, _ = h.Write([]byte{0})
 	_, _ = h.Write([]byte(node))
-	x := h.Sum64() // FNV alone ranks names that differ in their last letter alike for all subjects
+	x := h.Sum64() // plain FNV ranks names that differ in their last letter the same for all subjects
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33
@@ -27,20 +27,20 @@ type candidate struct {
 	load int
 }
 
-// placing knows who takes addresses in a view that is made.
-type placing struct {
-	core       *Election
+// placer chooses the owners of addresses in a new view.
+type placer struct {
+	election   *Election
 	candidates []*candidate
 }
 
-func (c *Election) placing(next *View) *placing {
-	p := &placing{core: c}
+func (c *Election) placer(next *View) *placer {
+	p := &placer{election: c}
 	loads := map[string]int{}
 	for _, owner := range next.Owners {
 		loads[owner.Node]++
 	}
 	for _, m := range next.Members {
-		flags, other := c.standing(m)
+		flags, other := c.memberFlags(m)
 		if flags.Has(Candidate) {
 			p.candidates = append(p.candidates, &candidate{name: m, peer: other, held: flags.Has(Held), load: loads[m]})
 		}
@@ -48,26 +48,26 @@ func (c *Election) placing(next *View) *placing {
 	return p
 }
 
-// standing returns the flags of a member as far as it can take addresses; other is nil for this node.
-func (c *Election) standing(m string) (flags Flags, other *peer) {
+// memberFlags returns the flags of a member that matter for placement; other is nil for this node.
+func (c *Election) memberFlags(m string) (flags Flags, other *peer) {
 	if m == c.Node {
 		return c.flags(), nil
 	}
 	p := c.peers[IDOf(m)]
-	if !c.acknowledges(p) || c.isBehind(p) || p.last.Flags.Has(Leaving) {
+	if !c.acknowledges(p) || c.behind(p) || p.last.Flags.Has(Leaving) {
 		return 0, p
 	}
 	return p.last.Flags, p
 }
 
-func (c *Election) isBehind(p *peer) bool {
+func (c *Election) behind(p *peer) bool {
 	return p.behindSince != never && c.now-p.behindSince >= c.rules.behind
 }
 
-// fits tells whether a candidate can serve an address.
-func (p *placing) fits(k *candidate, a netip.Addr) bool { return p.core.fits(k.peer, a) }
+// fits reports whether a candidate can serve an address.
+func (p *placer) fits(k *candidate, a netip.Addr) bool { return p.election.fits(k.peer, a) }
 
-// fits tells whether a node, nil for this one, can serve an address, as far as is known.
+// fits reports whether a node (nil: this one) can serve an address, as far as is known.
 func (c *Election) fits(other *peer, a netip.Addr) bool {
 	if other == nil {
 		fits, wanted := c.facts.Wanted[a]
@@ -80,8 +80,9 @@ func (c *Election) fits(other *peer, a netip.Addr) bool {
 	return !found || other.last.fits(i)
 }
 
-// choose returns the candidate that takes an address and has the fewest, and counts it; empty when there is none.
-func (p *placing) choose(a netip.Addr) string {
+// choose returns the candidate with the fewest addresses that can take an address, and counts it; empty when there is
+// none.
+func (p *placer) choose(a netip.Addr) string {
 	var best *candidate
 	subject := a.String()
 	for _, k := range p.candidates {
@@ -96,7 +97,7 @@ func (p *placing) choose(a netip.Addr) string {
 	return best.name
 }
 
-func (p *placing) better(k, than *candidate, subject string) bool {
+func (p *placer) better(k, than *candidate, subject string) bool {
 	switch {
 	case k.held != than.held:
 		return than.held
@@ -107,8 +108,8 @@ func (p *placing) better(k, than *candidate, subject string) bool {
 	}
 }
 
-// untended tells whether an address wants a better owner, and whether one is new.
-func (c *Election) untended() (misplaced, fresh bool) {
+// needsPlacement reports whether an address needs another owner, and whether an address is new.
+func (c *Election) needsPlacement() (misplaced, fresh bool) {
 	if c.facts.Known {
 		for a := range c.facts.Wanted {
 			if _, known := c.view.Owners[a]; !known {
@@ -120,14 +121,14 @@ func (c *Election) untended() (misplaced, fresh bool) {
 	if !fresh {
 		c.api.freshAt = c.now
 	}
-	var p *placing
+	var p *placer
 	unable := map[string]bool{}
 	for a, owner := range c.view.Owners {
 		if !c.misplaced(a, owner, unable) {
 			continue
 		}
 		if p == nil {
-			p = c.placing(c.view)
+			p = c.placer(c.view)
 		}
 		if p.choose(a) != "" {
 			return true, fresh
@@ -136,8 +137,8 @@ func (c *Election) untended() (misplaced, fresh bool) {
 	return false, fresh
 }
 
-// misplaced tells whether the owner of an address is none, or is heard and cannot serve it. An owner that is not heard is
-// the matter of a removal.
+// misplaced reports whether an address has no owner, or one that is heard and cannot serve it. An owner that is not
+// heard is handled by a removal.
 func (c *Election) misplaced(a netip.Addr, owner Owner, unable map[string]bool) bool {
 	if owner.Node == "" {
 		return true
@@ -145,7 +146,7 @@ func (c *Election) misplaced(a netip.Addr, owner Owner, unable map[string]bool) 
 	id := IDOf(owner.Node)
 	unfit, known := unable[owner.Node]
 	if !known {
-		flags, p := c.standing(owner.Node)
+		flags, p := c.memberFlags(owner.Node)
 		unfit = !flags.Has(Candidate) && (owner.Node == c.Node || c.acknowledges(p))
 		unable[owner.Node] = unfit
 	}
@@ -156,8 +157,8 @@ func (c *Election) misplaced(a netip.Addr, owner Owner, unable map[string]bool) 
 	return c.acknowledges(p) && !c.fits(p, a)
 }
 
-// unwanted tells whether an address is to be dropped.
-func (c *Election) unwanted() bool {
+// hasUnwanted reports whether an address must be dropped.
+func (c *Election) hasUnwanted() bool {
 	if !c.facts.Known {
 		return false
 	}
@@ -169,14 +170,14 @@ func (c *Election) unwanted() bool {
 	return false
 }
 
-// tending gives owners to addresses that want one, and drops those that nobody wants.
-func (c *Election) tending() *proposal {
+// placement gives owners to addresses that need one, and drops the unwanted addresses.
+func (c *Election) placement() *proposal {
 	next := c.view.next()
 	dropped := false
 	if since, unwanted := c.pending["drop"]; unwanted && c.now-since >= c.rules.drop {
 		dropped = c.drop(next)
 	}
-	p, unable := c.placing(next), map[string]bool{}
+	p, unable := c.placer(next), map[string]bool{}
 	moved := false
 	for _, a := range c.addresses {
 		owner, kept := next.Owners[a]
@@ -187,7 +188,7 @@ func (c *Election) tending() *proposal {
 			next.Owners[a], moved = c.moved(owner, to, next.Number), true
 		}
 	}
-	return c.tended(next, p, moved || dropped)
+	return c.addNew(next, p, moved || dropped)
 }
 
 func (c *Election) drop(next *View) bool {
@@ -201,8 +202,8 @@ func (c *Election) drop(next *View) bool {
 	return dropped
 }
 
-// tended adds the addresses that are new.
-func (c *Election) tended(next *View, p *placing, changed bool) *proposal {
+// addNew adds the new addresses.
+func (c *Election) addNew(next *View, p *placer, changed bool) *proposal {
 	if c.facts.Known {
 		fresh := make([]netip.Addr, 0, len(c.facts.Wanted))
 		for a := range c.facts.Wanted {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// changes lists what is to be done by one node or another, the urgent first.
+// changes lists what some node must change, the urgent first.
 func (c *Election) changes() []change {
 	if c.api.absent {
 		return c.rebuilding()
@@ -25,23 +25,23 @@ func (c *Election) changes() []change {
 	if len(all) > 0 {
 		return all
 	}
-	if misplaced, fresh := c.untended(); misplaced || fresh && !c.gathering() {
-		all = append(all, change{"tend", 0, c.rules.relaxed, c.tending})
+	if misplaced, fresh := c.needsPlacement(); misplaced || fresh && !c.awaitsJoiners() {
+		all = append(all, change{"tend", 0, c.rules.relaxed, c.placement})
 	}
-	if c.unwanted() {
-		all = append(all, change{"drop", c.rules.drop, c.rules.relaxed, c.tending})
+	if c.hasUnwanted() {
+		all = append(all, change{"drop", c.rules.drop, c.rules.relaxed, c.placement})
 	}
-	if m := c.parting(); m != "" {
+	if m := c.leavingMember(); m != "" {
 		all = append(all, change{"part/" + m, 0, c.rules.relaxed, func() *proposal { return c.removal(m, MemberLeft) }})
 	}
-	if m := c.joining(); m != "" {
-		all = append(all, change{"join/" + m, c.rules.interval, c.rules.relaxed, func() *proposal { return c.joined(m) }})
+	if m := c.joiningMember(); m != "" {
+		all = append(all, change{"join/" + m, c.rules.interval, c.rules.relaxed, func() *proposal { return c.addition(m) }})
 	}
 	return all
 }
 
-// rebuilding is for an object that is missing or cannot be read. Whoever knows the newest view restores it; a new one is
-// made where for some time nobody is heard who knows it.
+// rebuilding is for an object that is missing or unreadable. A node that knows the newest view restores it; a new
+// view is made when no node that knows it was heard for some time.
 func (c *Election) rebuilding() []change {
 	if c.view != nil && c.view.Number == c.seen {
 		return []change{{"restore", 0, c.rules.relaxed, func() *proposal {
@@ -60,10 +60,10 @@ func (c *Election) rebuilding() []change {
 	}}}
 }
 
-// catchingUp is for a view whose number is lower than what somebody has seen, of an object that was deleted since: it gets
-// a higher one.
+// catchingUp is for a view whose number is lower than one that was seen, of an object that was deleted since: it gets
+// a higher number.
 func (c *Election) catchingUp() []change {
-	if c.view == nil || c.api.chased < c.rules.chase {
+	if c.view == nil || c.api.staleReads < c.rules.maxStaleReads {
 		return nil
 	}
 	return []change{{"catch up", 0, c.rules.relaxed, func() *proposal {
@@ -73,7 +73,7 @@ func (c *Election) catchingUp() []change {
 	}}}
 }
 
-// succession is for a node that is no member: it takes over when all members are certainly off.
+// succession is for a node that is not a member: it takes over when all members are certainly off.
 func (c *Election) succession() []change {
 	for _, m := range c.view.Members {
 		if !c.facts.Gone[m] {
@@ -90,25 +90,28 @@ func (c *Election) succession() []change {
 	}}}
 }
 
-// removable tells whether a member is to be removed: it is silent, and it can find no majority.
+// removable reports whether to remove a member: it is silent, and it cannot find a majority.
 func (c *Election) removable(m string) bool {
 	id := IDOf(m)
-	if !c.silent(id) && !c.gone(id) || !c.connected() || c.rules.stableRemoval && c.stable() < c.view.Changed && !c.lost(id) {
+	if !c.silent(id) && !c.off(id) || !c.connected() || c.rules.stableRemoval && c.stable() < c.view.Changed && !c.quorumLost(id) {
 		return false
 	}
 	return !c.rules.quorum || c.quorum(id, c.members, 0, true) >= c.rules.blocking(len(c.members))
 }
 
-// lost tells whether a member can find a majority neither by the view nor by that before the members changed, although it has
-// not been seen that a majority knows of the change: who was removed then, and is alive, has to say so, too. Otherwise a node
-// that dies just after another one was removed would leave a view whose members can never agree.
-func (c *Election) lost(id ID) bool { return c.view.Removed != "" && c.blocked(id, c.view.Changed) }
+// quorumLost reports whether a member cannot find a majority, neither by the view nor by the one before the members
+// changed, although a majority is not yet known to have seen the change: the member removed then, if alive, must
+// report so, too. Otherwise a node that fails just after another one was removed would leave a view whose members can
+// never agree.
+func (c *Election) quorumLost(id ID) bool {
+	return c.view.Removed != "" && c.blocked(id, c.view.Changed)
+}
 
-// removal removes a member, for a reason, and gives its addresses to others.
+// removal removes a member for a reason and gives its addresses to others.
 func (c *Election) removal(m string, why EventKind) *proposal {
 	next := c.view.next()
 	next.remove(m)
-	taken := c.placing(next)
+	taken := c.placer(next)
 	for _, a := range c.addresses {
 		if owner := next.Owners[a]; owner.Node == m {
 			next.Owners[a] = c.moved(owner, taken.choose(a), next.Number)
@@ -117,8 +120,9 @@ func (c *Election) removal(m string, why EventKind) *proposal {
 	return c.propose(next, Event{Kind: why, Node: m})
 }
 
-// parting is a member that leaves, or a witness that is not needed, and owns nothing; empty when there is none.
-func (c *Election) parting() string {
+// leavingMember returns a member that leaves, or a witness that is not needed, and owns nothing; empty when there is
+// none.
+func (c *Election) leavingMember() string {
 	if len(c.members) < 2 || c.stable() < c.view.Changed {
 		return ""
 	}
@@ -132,14 +136,14 @@ func (c *Election) parting() string {
 		if m == c.Node || owns[m] || !c.acknowledges(p) || p.last.Number != c.view.Number || p.last.Flags.Has(Handing) {
 			continue
 		}
-		if p.last.Flags.Has(Leaving) || p.last.Flags.Has(Witness) && c.surplus(witnesses) {
+		if p.last.Flags.Has(Leaving) || p.last.Flags.Has(Witness) && c.surplusWitness(witnesses) {
 			return m
 		}
 	}
 	return ""
 }
 
-// witnesses counts the members that can never take addresses.
+// witnesses counts the members that never take addresses.
 func (c *Election) witnesses() int {
 	n := 0
 	for _, id := range c.members {
@@ -152,15 +156,16 @@ func (c *Election) witnesses() int {
 	return n
 }
 
-// surplus tells whether there is a witness too many: one is of use where the others are even in number, and more never.
-func (c *Election) surplus(witnesses int) bool {
+// surplusWitness reports whether there is a witness too many: one helps where the number of others is even, more
+// never do.
+func (c *Election) surplusWitness(witnesses int) bool {
 	return witnesses > 1 || witnesses == 1 && (len(c.members)-1)%2 == 1
 }
 
-// joining is a node that is to become a member: it hears a majority of the members, and they hear it. It is empty when there
-// is none.
-func (c *Election) joining() string {
-	if len(c.members) >= c.rules.members || c.rules.establishedJoin && c.agreed() < c.view.Changed {
+// joiningMember returns a node to add to the members: it hears a majority of them, and they hear it. It is empty when
+// there is none.
+func (c *Election) joiningMember() string {
+	if len(c.members) >= c.rules.maxMembers || c.rules.establishedJoin && c.acknowledged() < c.view.Changed {
 		return ""
 	}
 	best := ""
@@ -178,26 +183,26 @@ func (c *Election) joining() string {
 	return best
 }
 
-// mutual tells whether a majority of the members and a node hear each other.
+// mutual reports whether a node and a majority of the members hear each other.
 func (c *Election) mutual(p *peer) bool {
 	n := 0
 	for _, id := range c.members {
-		if !p.last.hears(id) {
+		if !p.last.acknowledges(id) {
 			continue
 		}
 		if id == c.id {
 			n++
-		} else if other := c.peers[id]; c.acknowledges(other) && other.last.hears(p.id) {
+		} else if other := c.peers[id]; c.acknowledges(other) && other.last.acknowledges(p.id) {
 			n++
 		}
 	}
 	return n >= majority(len(c.members)) || !c.rules.establishedJoin
 }
 
-// gathering tells whether addresses that are new wait for nodes that are about to become members, so that those who start
-// first do not get all of them. It does not last: a node may ask for ever.
-func (c *Election) gathering() bool {
-	if c.now-c.api.freshAt >= c.rules.gather {
+// awaitsJoiners reports whether new addresses wait for nodes that are about to become members, so that the nodes that
+// start first do not get all of them. The wait is bounded: a node may ask forever.
+func (c *Election) awaitsJoiners() bool {
+	if c.now-c.api.freshAt >= c.rules.joinerGrace {
 		return false
 	}
 	for _, p := range c.peers {
@@ -208,16 +213,16 @@ func (c *Election) gathering() bool {
 	return false
 }
 
-// collides tells whether the ID of a node is that of a member.
+// collides reports whether the ID of a node is that of a member.
 func (c *Election) collides(id ID) bool { return id == c.id || slices.Contains(c.members, id) }
 
-func (c *Election) joined(m string) *proposal {
+func (c *Election) addition(m string) *proposal {
 	next := c.view.next()
 	next.join(m)
 	return c.propose(next, Event{Kind: MemberJoined, Node: m})
 }
 
-// propose makes a proposal of a view.
+// propose returns a proposal of a view.
 func (c *Election) propose(next *View, events ...Event) *proposal {
 	version := c.version
 	if c.api.absent {
@@ -226,7 +231,7 @@ func (c *Election) propose(next *View, events ...Event) *proposal {
 	return &proposal{view: next, version: version, events: events}
 }
 
-// moved is the owner of an address after another one.
+// moved returns the next owner of an address.
 func (c *Election) moved(before Owner, to string, number uint64) Owner {
 	next := Owner{Node: to, Epoch: number}
 	switch {

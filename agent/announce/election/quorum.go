@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// renew says until when this node is supported by a majority of the members.
+// renew computes until when a majority of the members supports this node.
 func (c *Election) renew() {
 	c.lease = c.supportedUntil()
 	if c.lease > c.now {
@@ -19,14 +19,14 @@ func (c *Election) renew() {
 }
 
 func (c *Election) supportedUntil() time.Duration {
-	if c.view == nil || !c.view.has(c.Node) || !c.startedUp() || c.deposed() || !c.facts.Link {
+	if c.view == nil || !c.view.has(c.Node) || !c.startedUp() || c.superseded() || !c.facts.Link {
 		return never
 	}
 	others := c.rules.majority(len(c.view.Members)) - 1
 	switch {
 	case others > 0:
 	case c.rules.newerVoids && c.seen != c.view.Number:
-		return c.lease // its own voice counts no more than that of others would
+		return c.lease // its own acknowledgement counts no more than that of others would
 	default:
 		return c.now + c.rules.lease
 	}
@@ -44,13 +44,13 @@ func (c *Election) supportedUntil() time.Duration {
 	return times[others-1] + c.rules.lease
 }
 
-// mark says since when a majority is known to have seen a number.
+// mark is since when a majority is known to have seen a number.
 type mark struct {
 	number uint64
 	at     time.Duration
 }
 
-// acknowledge notes the highest number that a majority of the members is known to have seen.
+// acknowledge updates the highest number that a majority of the members is known to have seen.
 func (c *Election) acknowledge() {
 	if c.view == nil {
 		return
@@ -70,7 +70,7 @@ func (c *Election) acknowledge() {
 		return
 	}
 	slices.SortFunc(numbers, func(a, b uint64) int { return int(int64(b) - int64(a)) }) //nolint:gosec // they are close together
-	if agreed := numbers[n-1]; agreed > c.agreed() {
+	if agreed := numbers[n-1]; agreed > c.acknowledged() {
 		c.marks = append(c.marks, mark{agreed, c.now})
 	}
 	for len(c.marks) > 1 && c.marks[1].at <= c.now-c.rules.suspectTimeout {
@@ -78,16 +78,16 @@ func (c *Election) acknowledge() {
 	}
 }
 
-// agreed is the highest number that a majority of the members is known to have seen.
-func (c *Election) agreed() uint64 {
+// acknowledged is the highest number that a majority of the members is known to have seen.
+func (c *Election) acknowledged() uint64 {
 	if len(c.marks) == 0 {
 		return 0
 	}
 	return c.marks[len(c.marks)-1].number
 }
 
-// stable is the highest number that a majority has been known to have seen for longer than a lease: nobody is supported
-// any more by a view older than it.
+// stable is the highest number that a majority has been known to have seen for longer than a lease: no node is
+// supported by an older view any more.
 func (c *Election) stable() uint64 {
 	if len(c.marks) == 0 || c.marks[0].at > c.now-c.rules.suspectTimeout {
 		return 0
@@ -101,23 +101,23 @@ func (c *Election) quorum(against ID, among []ID, seen uint64, fresh bool) int {
 	for _, id := range among {
 		p := c.peers[id]
 		switch {
-		case c.gone(id):
+		case c.off(id):
 			n++
 		case id == against:
 		case id == c.id:
 			if c.silent(against) && c.seen >= seen {
 				n++
 			}
-		case p != nil && p.last.Seen >= seen && p.last.silences(against) && (!fresh || c.acknowledges(p)):
+		case p != nil && p.last.Seen >= seen && p.last.suspects(against) && (!fresh || c.acknowledges(p)):
 			n++
 		}
 	}
 	return n
 }
 
-// proven tells whether no predecessor can answer for an address that the view gives to this node.
+// proven reports whether no predecessor can answer for an address that the view gives to this node.
 func (c *Election) proven(h *ownership) bool {
-	if !c.rules.proof || c.stable() >= h.epoch || !c.rules.stableProof && c.agreed() >= h.epoch {
+	if !c.rules.proof || c.stable() >= h.epoch || !c.rules.stableProof && c.acknowledged() >= h.epoch {
 		return true
 	}
 	for _, name := range h.predecessors {
@@ -128,11 +128,11 @@ func (c *Election) proven(h *ownership) bool {
 	return len(h.predecessors) > 0
 }
 
-// stopped tells whether a predecessor is known not to answer for an address by any view older than the one that gave the
-// address to this node.
+// stopped reports whether a predecessor is known not to answer for an address by any view older than the one that
+// gave the address to this node.
 func (c *Election) stopped(name string, h *ownership) bool {
 	id := IDOf(name)
-	if c.gone(id) {
+	if c.off(id) {
 		return true
 	}
 	if p := c.peers[id]; p != nil && p.last.Seen >= h.epoch {
@@ -143,8 +143,8 @@ func (c *Election) stopped(name string, h *ownership) bool {
 	return c.blocked(id, h.epoch)
 }
 
-// blocked tells whether so many members have seen a view and do not support a node that it finds no majority by an older
-// one. It needs to know who the members of that older view were.
+// blocked reports whether so many members have seen a view and do not support a node that the node cannot find a
+// majority by an older view. The members of that older view must be known.
 func (c *Election) blocked(id ID, epoch uint64) bool {
 	among := c.members
 	if !c.rules.blockedProof {
@@ -160,5 +160,5 @@ func (c *Election) blocked(id ID, epoch uint64) bool {
 	return c.quorum(id, among, epoch, false) >= c.rules.blocking(len(among))
 }
 
-// gone tells whether a node is certainly off.
-func (c *Election) gone(id ID) bool { return c.goneIDs[id] }
+// off reports whether a node is certainly off.
+func (c *Election) off(id ID) bool { return c.offIDs[id] }

@@ -10,7 +10,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 )
 
-// TestScale counts what the API server gets to do with many nodes and 500 addresses: 20 in every run, 100 in a very long one.
+// TestScale counts the writes to the API server with many nodes and 500 addresses: 20 nodes in every run, 100 in a
+// very long one.
 func TestScale(t *testing.T) {
 	const addresses = 500
 	nodes := 20
@@ -37,24 +38,25 @@ func TestScale(t *testing.T) {
 	before = w.writes
 	holder.stop()
 	died := w.now
-	for len(w.silentNow()) > 0 && w.now-died < 5*time.Second {
+	for len(w.unanswered()) > 0 && w.now-died < 5*time.Second {
 		w.run(5 * time.Millisecond)
 	}
 	outage := w.now - died
 	death := w.writes - before
 	raw, err := w.object.view.Encode()
-	if err != nil || w.violation != "" || len(w.silentNow()) > 0 {
-		t.Fatal(err, w.violation, w.silentNow())
+	if err != nil || w.violation != "" || len(w.unanswered()) > 0 {
+		t.Fatal(err, w.violation, w.unanswered())
 	}
 	if started > 2*nodes || steady > 0 || death != 1 {
-		t.Errorf("%d writes at the start, %d in the calm, %d for a death; want at most %d, none and one", started, steady, death, 2*nodes)
+		t.Errorf("%d writes at the start, %d without a fault, %d for a death; want at most %d, none and one",
+			started, steady, death, 2*nodes)
 	}
 	_, _ = fmt.Fprintf(t.Output(), "figure announcer_nodes %d nodes\nfigure announcer_api_writes_start %d writes\nfigure announcer_start %.1f s\nfigure announcer_api_writes_steady_minute %d writes\n"+
 		"figure announcer_api_writes_node_dead %d writes\nfigure announcer_addresses_moved_node_dead %d addresses\nfigure announcer_outage_node_dead_at_scale %d ms\n"+
 		"figure announcer_view_size %d bytes\n", nodes, started, took.Seconds(), 30*steady, death, lost, outage.Milliseconds(), len(raw))
 }
 
-// BenchmarkStep takes a heartbeat in a view of 100 members and 500 addresses.
+// BenchmarkStep handles a heartbeat in a view of 100 members and 500 addresses.
 func BenchmarkStep(b *testing.B) {
 	const nodes, addresses = 100, 500
 	c := New(Config{Node: "node-0", Boot: 1, First: 1})

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// urgentGap is the least time between two heartbeats.
+// urgentGap is the minimum time between two heartbeats.
 const urgentGap = 5 * time.Millisecond
 
-// heartbeat returns the heartbeat that is due, if one is.
+// heartbeat returns the heartbeat that is due, or nil.
 func (c *Election) heartbeat() *Heartbeat {
 	due := c.now >= c.nextBeat || c.urgent && c.now-c.beatAt >= urgentGap
 	if !due {
@@ -18,36 +18,36 @@ func (c *Election) heartbeat() *Heartbeat {
 	}
 	c.beatAt, c.urgent = c.now, false
 	c.nextBeat = c.now + c.pause()
-	if !c.facts.Link || c.deposed() {
+	if !c.facts.Link || c.superseded() {
 		return nil
 	}
 	c.sequence++
-	if uint32(c.sequence) <= Refused { //nolint:gosec // the lower bits are wanted
+	if uint32(c.sequence) <= Refused { //nolint:gosec // only the lower bits matter
 		c.sequence += 2
 	}
-	low := uint32(c.sequence) //nolint:gosec // the lower bits are wanted
+	low := uint32(c.sequence) //nolint:gosec // only the lower bits matter
 	c.sent[low%uint32(len(c.sent))] = sending{low, c.now}
 	h := &Heartbeat{Node: c.Node, Boot: c.Boot, Sequence: c.sequence, Seen: c.seen, Flags: c.flags()}
 	if c.view == nil {
 		return h
 	}
 	h.Number, h.Acks, h.Unfit = c.view.Number, c.acks(), c.unfit()
-	h.Wants, h.Released = c.lists()
+	h.Wants, h.Released = c.wantedAndReleased()
 	return h
 }
 
-// pause is the time until the next regular heartbeat. A node that is not needed speaks seldom.
+// pause is the time until the next regular heartbeat. A node that is not needed sends seldom.
 func (c *Election) pause() time.Duration {
 	pause := c.rules.interval - time.Duration(c.random.Int64N(int64(c.rules.interval)/10))
-	if c.view != nil && len(c.members) >= c.rules.members && !c.view.has(c.Node) {
+	if c.view != nil && len(c.members) >= c.rules.maxMembers && !c.view.has(c.Node) {
 		return 50 * pause
 	}
 	return pause
 }
 
 func (c *Election) flags() (f Flags) {
-	set := func(flag Flags, is bool) {
-		if is {
+	set := func(flag Flags, on bool) {
+		if on {
 			f |= flag
 		}
 	}
@@ -61,8 +61,8 @@ func (c *Election) flags() (f Flags) {
 	return f
 }
 
-// acks says whom this node supports, whom it does not hear and whom it refuses. It says nothing before it has read the
-// view: what its former life promised stands there.
+// acks lists the nodes that this node supports, does not hear or refuses. It is empty before this node has read the
+// view, which holds the promises of its earlier run.
 func (c *Election) acks() []Ack {
 	all := make([]Ack, 0, len(c.peers)+1)
 	for id, p := range c.peers {
@@ -89,8 +89,8 @@ func sortAcks(all []Ack) {
 	slices.SortFunc(all, func(a, b Ack) int { return cmp.Compare(a.Node, b.Node) })
 }
 
-// lists are the addresses that this node waits for, and those that others wait for.
-func (c *Election) lists() (wants, released []netip.Addr) {
+// wantedAndReleased returns the addresses that this node waits for, and those that others wait for.
+func (c *Election) wantedAndReleased() (wants, released []netip.Addr) {
 	if c.waiting > 0 || c.stale {
 		for a, h := range c.owned {
 			if !h.answering && !h.fenced {

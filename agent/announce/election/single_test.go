@@ -10,13 +10,13 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 )
 
-// scenario is one thing that goes wrong in a world at rest.
+// scenario is one fault in a settled world.
 type scenario struct {
 	nodes int
 	fault func(w *world, holder *machine)
-	// most is for how long the address may be silent.
+	// most is the maximum time for which the address may be silent.
 	most time.Duration
-	// stays tells that the holder must stay the holder.
+	// stays requires that the holder stays the holder.
 	stays bool
 }
 
@@ -29,12 +29,12 @@ var scenarios = map[string]scenario{
 	"cut of two":         {nodes: 2, fault: func(w *world, h *machine) { w.isolate(h, true); h.noGateway, w.cutOff = true, h }, most: 400 * time.Millisecond},
 	"deaf of three":      {nodes: 3, fault: func(w *world, h *machine) { w.deafen(h, true); h.noGateway, w.cutOff = true, h }, most: 1000 * time.Millisecond},
 	"deaf of two":        {nodes: 2, fault: func(w *world, h *machine) { w.deafen(h, true); h.noGateway, w.cutOff = true, h }, most: 1000 * time.Millisecond},
-	"mute of three":      {nodes: 3, fault: func(w *world, h *machine) { w.silence(h, true); w.cutOff = h }, most: 400 * time.Millisecond},
-	"leaves":             {nodes: 3, fault: func(_ *world, h *machine) { h.facts.Leaving = true; h.tell() }, most: 30 * time.Millisecond},
-	"unready":            {nodes: 2, fault: func(_ *world, h *machine) { h.facts.Candidate = false; h.tell() }, most: 30 * time.Millisecond},
+	"mute of three":      {nodes: 3, fault: func(w *world, h *machine) { w.mute(h, true); w.cutOff = h }, most: 400 * time.Millisecond},
+	"leaves":             {nodes: 3, fault: func(_ *world, h *machine) { h.facts.Leaving = true; h.sendFacts() }, most: 30 * time.Millisecond},
+	"unready":            {nodes: 2, fault: func(_ *world, h *machine) { h.facts.Candidate = false; h.sendFacts() }, most: 30 * time.Millisecond},
 	"API lost":           {nodes: 3, fault: func(w *world, _ *machine) { w.apiDown = true }, stays: true},
 	"API lost, one dead": {nodes: 3, fault: func(w *world, h *machine) { w.apiDown = true; w.other(h).stop() }, stays: true},
-	"alone without API":  {nodes: 1, fault: func(w *world, _ *machine) { w.apiDown = true }, stays: true},
+	"single without API": {nodes: 1, fault: func(w *world, _ *machine) { w.apiDown = true }, stays: true},
 	"holder without API": {nodes: 3, fault: func(_ *world, h *machine) { h.noAPI = true }, stays: true},
 	"one does not hear the holder": {nodes: 5, stays: true, fault: func(w *world, h *machine) {
 		o := w.other(h)
@@ -50,13 +50,13 @@ var scenarios = map[string]scenario{
 // other is a machine that is not the holder.
 func (w *world) other(than *machine) *machine { return w.nodes[(than.index+1)%len(w.nodes)] }
 
-// try lets a scenario happen and tells what is wrong.
-func (s scenario) try(seed uint64, r rules) (w *world, outage time.Duration, wrong string) {
+// run runs a scenario and returns what is wrong.
+func (s scenario) run(seed uint64, r rules) (w *world, outage time.Duration, wrong string) {
 	w = newWorld(seed, s.nodes, 1, r)
 	w.keepLog = true
 	holder := w.settle()
 	if holder == nil {
-		return w, 0, "not at rest after 20 s " + w.violation
+		return w, 0, "not settled after 20 s " + w.violation
 	}
 	w.note("fault at %s", holder.name)
 	s.fault(w, holder)
@@ -94,7 +94,7 @@ func (w *world) holder(a netip.Addr) *machine {
 	return nil
 }
 
-// TestOneFault lets one thing go wrong in a world at rest and measures for how long an address is silent.
+// TestOneFault injects one fault into a settled world and measures for how long an address is silent.
 //
 //proves:service-changes/node-dies
 //proves:service-changes/vlan-lost
@@ -104,7 +104,7 @@ func TestOneFault(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var most time.Duration
 			for seed := range uint64(min(seeds.Count(t, 5), 100)) { //nolint:gosec // not negative
-				w, outage, wrong := s.try(seed, standardRules())
+				w, outage, wrong := s.run(seed, standardRules())
 				if most = max(most, outage); wrong != "" {
 					t.Fatalf("seed %d: %s\n%s", seed, wrong, w.tail())
 				}
@@ -121,7 +121,7 @@ func (w *world) watch(d time.Duration) (longest time.Duration) {
 	var silent time.Duration
 	for end := w.now + d; w.now < end; {
 		w.run(time.Millisecond)
-		if len(w.silentNow()) == 0 {
+		if len(w.unanswered()) == 0 {
 			silent = 0
 			continue
 		}
@@ -133,21 +133,21 @@ func (w *world) watch(d time.Duration) (longest time.Duration) {
 
 func (w *world) tail() string { return strings.Join(w.log[max(0, len(w.log)-60):], "\n") }
 
-// isolate cuts a machine off the VLAN, both ways.
+// isolate cuts a machine off the VLAN, in both directions.
 func (w *world) isolate(m *machine, cut bool) {
 	w.deafen(m, cut)
-	w.silence(m, cut)
+	w.mute(m, cut)
 }
 
-// deafen lets a machine hear nobody.
+// deafen drops all frames to a machine.
 func (w *world) deafen(m *machine, cut bool) {
 	for i := range m.deaf {
 		m.deaf[i] = cut
 	}
 }
 
-// suspectTimeout lets nobody hear a machine.
-func (w *world) silence(m *machine, cut bool) {
+// mute drops all frames from a machine.
+func (w *world) mute(m *machine, cut bool) {
 	for _, other := range w.nodes {
 		other.deaf[m.index] = cut
 	}

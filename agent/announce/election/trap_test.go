@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// traps are courses of events in which one rule alone prevents a second answer. They are too rare for chance to find often.
+// traps are sequences of events in which a single rule prevents a second answer. Random walks seldom find them.
 var traps = map[string]func(w *world){
-	// The first member takes in a second one and never learns that it did, so it is still content with its own voice.
+	// The first member adds a second one and never learns that it did, so its own acknowledgement is still enough for
+	// it.
 	"a lost answer": func(w *world) {
 		a, b, c := w.nodes[0], w.nodes[1], w.nodes[2]
 		a.start()
@@ -18,7 +19,7 @@ var traps = map[string]func(w *world){
 		w.isolate(a, true)
 		c.start()
 	},
-	// The first member takes in a second one, learns that it did by what it hears, and is then cut off.
+	// The first member adds a second one, learns that from heartbeats, and is then cut off.
 	"a lost answer, found out": func(w *world) {
 		a, b := w.nodes[0], w.nodes[1]
 		a.start()
@@ -29,7 +30,7 @@ var traps = map[string]func(w *world){
 		w.run(500 * time.Millisecond)
 		w.isolate(a, true)
 	},
-	// Who said that the holder is silent hears it again, and knows nothing of the new view.
+	// A node that reported the holder as silent hears it again, and knows nothing of the new view.
 	"a changed mind": func(w *world) {
 		if w.settle() == nil {
 			return
@@ -45,7 +46,7 @@ var traps = map[string]func(w *world){
 		x.deaf[a.index], x.deaf[b.index], a.deaf[b.index] = false, true, true
 		a.noAPI, x.noAPI = true, true
 	},
-	// An agent is started anew within a lease, and does not hear whom its former life supported.
+	// An agent restarts within a lease and does not hear the node that its earlier run supported.
 	"a short life": func(w *world) {
 		if w.settle() == nil {
 			return
@@ -59,10 +60,10 @@ var traps = map[string]func(w *world){
 		x.start()
 	},
 	// The owner gives its address away and does not hear that the new owner wants it.
-	"an unheard wish": func(w *world) { handOverUnheard(w, false) },
-	// Nor does it hear that it gave it away.
-	"an unheard order": func(w *world) { handOverUnheard(w, true) },
-	// The owner is replaced while it stands still, and goes on a minute later with what was queued.
+	"an unheard wish": func(w *world) { handOverUnnoticed(w, false) },
+	// The same, and the owner does not hear that it gave the address away.
+	"an unheard order": func(w *world) { handOverUnnoticed(w, true) },
+	// The owner is replaced while it stands still, and continues a minute later with what was queued.
 	"a long sleep": func(w *world) {
 		if w.settle() == nil {
 			return
@@ -74,7 +75,7 @@ var traps = map[string]func(w *world){
 	},
 	// A second machine runs an agent by the name of the owner; each is heard by another member.
 	"a second machine of one name": func(w *world) {
-		spare := w.spare()
+		spare := w.takeSpare()
 		if w.settle() == nil {
 			return
 		}
@@ -87,25 +88,25 @@ var traps = map[string]func(w *world){
 	},
 }
 
-func handOverUnheard(w *world, noAPI bool) {
+func handOverUnnoticed(w *world, noAPI bool) {
 	if w.settle() == nil {
 		return
 	}
 	a, number := w.holder(address(0)), w.object.view.Number
 	a.facts.Candidate, a.noAPI = false, noAPI
-	a.tell()
+	a.sendFacts()
 	w.until(func() bool { return w.object.view.Number > number })
 	w.deafen(a, true)
 }
 
-// spare takes the fourth node away, if it is there.
-func (w *world) spare() *machine {
+// takeSpare removes and returns the fourth node.
+func (w *world) takeSpare() *machine {
 	spare := w.nodes[:4][3]
 	w.nodes = w.nodes[:3:4]
 	return spare
 }
 
-// until lets time pass until something is the case, for a minute at most.
+// until runs the world until a condition holds, for a minute at most.
 func (w *world) until(is func() bool) {
 	for range 60_000 {
 		if is() {
@@ -115,11 +116,11 @@ func (w *world) until(is func() bool) {
 	}
 }
 
-// spring lets a trap happen and tells what is wrong.
-func spring(seed uint64, r rules, trap func(w *world)) (w *world, wrong string) {
+// runTrap runs a trap and returns what is wrong.
+func runTrap(seed uint64, r rules, trap func(w *world)) (w *world, wrong string) {
 	w = newWorld(seed, 4, 1, r)
 	w.keepLog = true
-	w.spare()
+	w.takeSpare()
 	trap(w)
 	w.run(5 * time.Second)
 	return w, w.violation
@@ -129,7 +130,7 @@ func TestTraps(t *testing.T) {
 	for name, trap := range traps {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(10) {
-				if w, wrong := spring(seed, standardRules(), trap); wrong != "" {
+				if w, wrong := runTrap(seed, standardRules(), trap); wrong != "" {
 					t.Fatalf("seed %d: %s\n%s", seed, wrong, w.tail())
 				}
 			}

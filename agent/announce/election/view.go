@@ -9,51 +9,53 @@ import (
 	"time"
 )
 
-// ViewKey is where the ConfigMap of a network holds its view.
+// ViewKey is the key of the view in the ConfigMap of a network.
 const ViewKey = "view.json"
 
-// View says which node answers for which address of one public network.
+// View holds which node answers for which address of one public network.
 type View struct {
 	// Number increases by one with every change.
 	Number uint64 `json:"number"`
-	// Members are the Nodes whose voices count, sorted.
+	// Members are the Nodes that count for a majority, sorted.
 	Members []string `json:"members"`
-	// Changed is the number of the view in which the members changed last, Removed or Joined the Node that went or came then.
+	// Changed is the number of the view in which the members last changed; Removed or Joined is the Node that left or
+	// joined.
 	Changed uint64 `json:"changed"`
 	Removed string `json:"removed,omitempty"`
 	Joined  string `json:"joined,omitempty"`
-	// Owners has every address that is to be announced.
+	// Owners has every address that must be announced.
 	Owners map[netip.Addr]Owner `json:"owners"`
 }
 
-// Owner says who answers for an address.
+// Owner is the node that answers for an address.
 type Owner struct {
-	// Node that answers; empty when nobody can.
+	// Node answers for the address; empty when no node can.
 	Node string `json:"node,omitempty"`
-	// Epoch is the number of the view that gave the address to it, Since the time.
+	// Epoch is the number of the view that gave the address to Node, Since the time.
 	Epoch uint64    `json:"epoch"`
 	Since time.Time `json:"since"`
-	// Before are the Nodes that may have answered by older views. When it is empty anybody may have.
+	// Before are the Nodes that may have answered by older views. When it is empty, any node may have.
 	Before []string `json:"before,omitempty"`
 }
 
-// ParseView reads what Encode wrote. The error says what is wrong with a view that somebody else wrote.
+// ParseView reads what Encode wrote. The error explains what is wrong with a view that was changed by other means.
 func ParseView(raw string) (*View, error) {
 	v := &View{}
 	if err := json.Unmarshal([]byte(raw), v); err != nil {
 		return nil, fmt.Errorf("read the view: %w", err)
 	}
-	if err := v.sound(); err != nil {
+	if err := v.validate(); err != nil {
 		return nil, err
 	}
 	return v, nil
 }
 
-// sound says what in a view contradicts itself.
-func (v *View) sound() error {
+// validate returns an error when a view contradicts itself.
+func (v *View) validate() error {
 	switch {
 	case v.Number == 0 || v.Changed > v.Number:
-		return fmt.Errorf("the view has the number %d and members since %d: want numbers from 1, in that order", v.Number, v.Changed)
+		return fmt.Errorf("the view has the number %d and members since %d: want numbers from 1, in that order",
+			v.Number, v.Changed)
 	case len(v.Members) == 0 || !slices.IsSorted(v.Members) || len(slices.Compact(slices.Clone(v.Members))) != len(v.Members):
 		return fmt.Errorf("the view has the members %q: want one or more, sorted, each once", v.Members)
 	}
@@ -74,7 +76,7 @@ func (v *View) Encode() (string, error) {
 	return string(raw), nil
 }
 
-// Stamp gives owners that have none yet the time since when they own.
+// Stamp sets the time of owners that have none yet.
 func (v *View) Stamp(now time.Time) {
 	for address, owner := range v.Owners {
 		if owner.Since.IsZero() {
@@ -84,7 +86,7 @@ func (v *View) Stamp(now time.Time) {
 	}
 }
 
-// next returns a copy with the next number, to be changed. The lists of owners are shared and never changed in place.
+// next returns a copy with the next number. The lists of predecessors are shared and never changed in place.
 func (v *View) next() *View {
 	n := *v
 	n.Number++
@@ -96,7 +98,7 @@ func (v *View) next() *View {
 	return &n
 }
 
-// remove takes a member away.
+// remove removes a member.
 func (v *View) remove(member string) {
 	v.Members = slices.DeleteFunc(v.Members, func(m string) bool { return m == member })
 	v.Changed, v.Removed, v.Joined = v.Number, member, ""
@@ -109,19 +111,19 @@ func (v *View) join(member string) {
 	v.Changed, v.Removed, v.Joined = v.Number, "", member
 }
 
-// has tells whether a Node is a member.
+// has reports whether a Node is a member.
 func (v *View) has(member string) bool {
 	_, found := slices.BinarySearch(v.Members, member)
 	return found
 }
 
-// addresses returns the addresses in their order.
+// addresses returns the addresses, sorted.
 func (v *View) addresses() []netip.Addr {
 	return slices.SortedFunc(maps.Keys(v.Owners), netip.Addr.Compare)
 }
 
-// majority is the least number of members of which two sets always have one in common.
+// majority is the smallest number of members such that any two sets of that size have a member in common.
 func majority(members int) int { return members/2 + 1 }
 
-// blocking is the least number of members without whom there is no majority.
+// blocking is the smallest number of members without which there is no majority.
 func blocking(members int) int { return members - majority(members) + 1 }

@@ -30,7 +30,7 @@ func TestViewRoundTrip(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if since := got.Owners[address(0)].Since; since.IsZero() {
-		t.Error("the time since when the address is owned was not written")
+		t.Error("the time of the owner was not written")
 	}
 }
 
@@ -52,7 +52,7 @@ func TestParseViewRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParseView: what is read can be written, and says the same when it is read again.
+// FuzzParseView: a view that was read can be written, and is the same when it is read again.
 func FuzzParseView(f *testing.F) {
 	f.Add(`{"number":2,"members":["a"],"changed":1,"owners":{"203.0.113.3":{"node":"a","epoch":2,"since":"2026-01-02T03:04:05Z","before":["b"]}}}`)
 	f.Add(`{"number":18446744073709551615,"members":["a","b"]}`)
@@ -72,8 +72,8 @@ func FuzzParseView(f *testing.F) {
 	})
 }
 
-// TestEveryMajorityMeets: two majorities have a member in common, and so have a majority and those who block, also when one
-// member comes or goes.
+// TestEveryMajorityMeets: two majorities have a member in common, and so have a majority and a blocking set, also
+// when one member joins or leaves.
 func TestEveryMajorityMeets(t *testing.T) {
 	for n := 1; n <= 200; n++ {
 		if 2*majority(n) <= n || majority(n)+blocking(n) <= n || majority(n)+majority(n+1) <= n+1 {
@@ -82,7 +82,7 @@ func TestEveryMajorityMeets(t *testing.T) {
 	}
 }
 
-// TestSpread: addresses are spread evenly, and a node that dies moves its own alone.
+// TestSpread: addresses are spread evenly, and the failure of a node moves only its own addresses.
 func TestSpread(t *testing.T) {
 	for _, nodes := range []int{1, 2, 3, 7} {
 		w := newWorld(uint64(nodes), nodes, 40, standardRules()) //nolint:gosec // a small number
@@ -111,7 +111,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// settleAll starts all nodes, and lets the addresses come when all are members.
+// settleAll starts all nodes and adds the addresses when all are members.
 func (w *world) settleAll(t *testing.T) {
 	t.Helper()
 	wanted := w.wanted
@@ -122,11 +122,11 @@ func (w *world) settleAll(t *testing.T) {
 	w.run(15 * time.Second)
 	w.wanted = wanted
 	for _, m := range w.nodes {
-		m.tell()
+		m.sendFacts()
 	}
 	w.run(2 * time.Second)
-	if w.violation != "" || len(w.silentNow()) > 0 || len(w.object.view.Members) != len(w.nodes) {
-		t.Fatalf("not at rest: %s %v %s", w.violation, w.silentNow(), describe(w.object.view))
+	if w.violation != "" || len(w.unanswered()) > 0 || len(w.object.view.Members) != len(w.nodes) {
+		t.Fatalf("not settled: %s %v %s", w.violation, w.unanswered(), describe(w.object.view))
 	}
 	loads := map[string]int{}
 	for _, o := range w.object.view.Owners {
@@ -139,12 +139,12 @@ func (w *world) settleAll(t *testing.T) {
 	}
 }
 
-// TestLateAnswer: a change that was made, although the answer came too late, is told once it is read; one that was not made, or in
-// whose place another one was, is not.
+// TestLateAnswer: a change that was made, although the answer came too late, is recorded when it is read. A change
+// that was not made, or was replaced by another one, is not.
 func TestLateAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
-		read func(asked *View) *View
-		told bool
+		read     func(asked *View) *View
+		recorded bool
 	}{
 		"made":         {func(asked *View) *View { return asked }, true},
 		"another one":  {func(asked *View) *View { v := *asked; v.Members = []string{"node-b"}; return &v }, false},
@@ -169,26 +169,26 @@ func TestLateAnswer(t *testing.T) {
 			if asked == nil {
 				t.Fatal("the first node writes no view")
 			}
-			told := 0
+			recorded := 0
 			count := func(out Output) Output {
 				for _, e := range out.Events {
 					if e.Kind == ViewRebuilt {
-						told++
+						recorded++
 					}
 				}
 				return out
 			}
 			count(c.Step(now, Wrote{Err: errors.New("too late")}))
-			if told > 0 {
-				t.Error("it is told before it is known")
+			if recorded > 0 {
+				t.Error("the event is recorded before it is known")
 			}
 			view := test.read(asked)
 			for range 2 {
 				now += 100 * time.Millisecond
 				count(c.Step(now, Read{Asked: true, Found: view != nil, View: view, Version: "1"}))
 			}
-			if (told == 1) != test.told || told > 1 {
-				t.Errorf("it is told %d times, want that to be %t", told, test.told)
+			if (recorded == 1) != test.recorded || recorded > 1 {
+				t.Errorf("the event is recorded %d times, want recorded %t", recorded, test.recorded)
 			}
 		})
 	}

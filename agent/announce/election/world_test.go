@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A world is a VLAN, an API server and some nodes in virtual time: what happens and when is drawn from a seed. Each node is
-// a real Core; everything around it is played. A node's clock has an offset and runs up to a hundredth too fast or slow.
+// A world is a VLAN, an API server and some nodes in virtual time, driven by a seed. Each node is a real Election;
+// everything around it is simulated. A node's clock has an offset and runs up to a hundredth too fast or slow.
 type world struct {
 	random *rand.Rand
 	now    time.Duration
@@ -21,27 +21,27 @@ type world struct {
 	nodes  []*machine
 	object object
 	wanted map[netip.Addr]bool
-	// addresses is how many there are at most.
+	// addresses is the maximum number of addresses.
 	addresses int
 
-	// apiDown is for everyone; apiDelay the most that one way takes; apiLate the chance that a request is carried out long
-	// after it was given up.
+	// apiDown is for all nodes; apiDelay is the maximum delay in one direction; apiLate is the probability that a
+	// request is carried out long after it timed out.
 	apiDown  bool
 	apiDelay time.Duration
 	apiLate  float64
 	// lateAt is when the last of them was carried out.
 	lateAt time.Duration
-	// loss is the chance that a frame is lost on any way, delay the most that it takes.
+	// loss is the probability that a frame is lost, delay the maximum time that it takes.
 	loss  float64
 	delay time.Duration
 
 	violation string
-	overlap   time.Duration // the longest time of two answers
+	overlap   time.Duration // the longest time that two nodes answered
 	writes    int
 	moves     map[netip.Addr]int
 	faults    int
-	cutOff    *machine // whose answers reach nobody
-	healed    bool     // no fault lasts, and who is dead stays dead
+	cutOff    *machine // whose answers reach no node
+	healed    bool     // no fault lasts, and a dead node stays dead
 	log       []string
 	keepLog   bool
 }
@@ -58,27 +58,27 @@ type machine struct {
 	rate   float64
 
 	alive, paused, noGateway, noAPI bool
-	waiting                         []Input           // what came while the process stood still
+	waiting                         []Input           // inputs that came while the process stood still
 	tick                            uint64            // the event that is the newest tick
 	deaf                            []bool            // frames of these are lost on the way to it
 	grant                           Grant             // in the time of its own clock
-	boots                           map[string]uint64 // the latest lives that it heard of: no former one is believed any more
+	boots                           map[string]uint64 // the latest runs that it heard of: earlier ones are ignored
 }
 
-type happening struct {
+type scheduled struct {
 	at    time.Duration
 	order uint64
 	do    func()
 }
 
 // events is a heap: the first is the next to happen.
-type events []happening
+type events []scheduled
 
 func (e events) before(i, j int) bool {
 	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].order < e[j].order
 }
 
-func (e *events) push(h happening) {
+func (e *events) push(h scheduled) {
 	*e = append(*e, h)
 	all := *e
 	for i := len(all) - 1; i > 0 && all.before(i, (i-1)/2); i = (i - 1) / 2 {
@@ -86,11 +86,11 @@ func (e *events) push(h happening) {
 	}
 }
 
-func (e *events) pop() happening {
+func (e *events) pop() scheduled {
 	all := *e
 	first, last := all[0], len(all)-1
 	all[0] = all[last]
-	all[last] = happening{}
+	all[last] = scheduled{}
 	all = all[:last]
 	*e = all
 	for i := 0; 2*i+1 < last; {
@@ -126,14 +126,14 @@ func address(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{203, 0, byte(i / 200), byte(10 + i%200)})
 }
 
-// after lets something happen.
+// after schedules a function.
 func (w *world) after(d time.Duration, do func()) uint64 {
 	w.order++
-	w.queue.push(happening{w.now + max(d, 0), w.order, do})
+	w.queue.push(scheduled{w.now + max(d, 0), w.order, do})
 	return w.order
 }
 
-// run lets time pass, and stops at once where a rule is broken.
+// run lets time pass, and stops at once when a rule is violated.
 func (w *world) run(d time.Duration) {
 	end := w.now + d
 	for len(w.queue) > 0 && w.queue[0].at <= end && w.violation == "" {
@@ -167,13 +167,13 @@ func (m *machine) start() {
 	m.core = New(Config{Node: m.name, Boot: m.boot, First: 1000 + uint64(m.w.now/time.Second), Seed: m.w.random.Uint64()})
 	m.core.rules = m.w.rules
 	m.facts.Leaving = false
-	m.tell()
+	m.sendFacts()
 }
 
 // stop ends an agent at once.
 func (m *machine) stop() { m.alive, m.core, m.grant = false, nil, Grant{Until: never} }
 
-// pause lets the process stand still; what is sent to it waits.
+// pause suspends the process; inputs for it wait.
 func (m *machine) pause() { m.paused = m.alive }
 
 func (m *machine) resume() {
@@ -181,7 +181,7 @@ func (m *machine) resume() {
 		return
 	}
 	m.paused = false
-	m.w.judge(m)
+	m.w.checkOverlap(m)
 	waiting := m.waiting
 	m.waiting = nil
 	for _, in := range waiting {
@@ -190,13 +190,13 @@ func (m *machine) resume() {
 	m.step(Tick{})
 }
 
-// record gives the node its facts.
-func (m *machine) tell() {
+// sendFacts gives the node its facts.
+func (m *machine) sendFacts() {
 	f := m.facts
 	f.Wanted = map[netip.Addr]bool{}
 	for a, fits := range m.w.wanted {
-		own, said := m.facts.Wanted[a]
-		f.Wanted[a] = fits && (own || !said)
+		own, found := m.facts.Wanted[a]
+		f.Wanted[a] = fits && (own || !found)
 	}
 	m.step(f)
 }
@@ -206,7 +206,7 @@ func (m *machine) clock() time.Duration {
 	return m.offset + time.Duration(float64(m.w.now)*m.rate)
 }
 
-// step gives an input to the core and does what it asks for.
+// step gives an input to the Election and does what it requests.
 func (m *machine) step(in Input) {
 	if !m.alive {
 		return
@@ -219,7 +219,7 @@ func (m *machine) step(in Input) {
 	}
 	out := m.core.Step(m.clock(), in)
 	m.grant = out.Grant
-	m.w.judge(m)
+	m.w.checkOverlap(m)
 	if m.w.keepLog {
 		for _, e := range out.Events {
 			m.w.note("%s: %s %v %s", m.name, e.Kind, e.Address, e.Node)
@@ -243,7 +243,7 @@ func (m *machine) step(in Input) {
 		return
 	}
 	if out.Restart {
-		m.w.note("%s begins anew", m.name)
+		m.w.note("%s restarts", m.name)
 		m.stop()
 		m.start()
 		return
@@ -258,7 +258,7 @@ func (m *machine) step(in Input) {
 	})
 }
 
-// answers tells whether a machine would answer for an address now.
+// answers reports whether a machine would answer for an address now.
 func (m *machine) answers(a netip.Addr) bool {
 	if !m.alive || m.paused || m.clock() >= m.grant.Until {
 		return false
@@ -267,7 +267,7 @@ func (m *machine) answers(a netip.Addr) bool {
 	return found
 }
 
-// later gives an input to the agent that runs now, not to one that follows it.
+// later gives an input to the agent that runs now, not to a later one.
 func (w *world) later(m *machine, d time.Duration, in Input) {
 	boot := m.boot
 	w.after(d, func() {
@@ -291,8 +291,8 @@ func (w *world) broadcast(from *machine, h *Heartbeat) {
 	}
 }
 
-// judge looks whether somebody else answers for what a machine answers for.
-func (w *world) judge(m *machine) {
+// checkOverlap checks whether another machine answers for an address of a machine.
+func (w *world) checkOverlap(m *machine) {
 	if len(m.grant.Addresses) == 0 || !m.answers(m.grant.Addresses[0]) {
 		return
 	}
@@ -302,14 +302,14 @@ func (w *world) judge(m *machine) {
 		}
 		for _, a := range m.grant.Addresses {
 			if other.answers(a) {
-				w.blame(m, other, a)
+				w.reportOverlap(m, other, a)
 				return
 			}
 		}
 	}
 }
 
-func (w *world) blame(m, other *machine, a netip.Addr) {
+func (w *world) reportOverlap(m, other *machine, a netip.Addr) {
 	mine, others := m.grant.Until-m.clock(), other.grant.Until-other.clock()
 	w.overlap = max(w.overlap, min(mine, others))
 	if w.violation == "" {
@@ -339,8 +339,8 @@ func describe(v *View) string {
 	return strings.Join(lines, " ")
 }
 
-// silentNow lists the wanted addresses for which nobody answers who is heard.
-func (w *world) silentNow() []netip.Addr {
+// unanswered lists the wanted addresses for which no reachable node answers.
+func (w *world) unanswered() []netip.Addr {
 	var silent []netip.Addr
 	for a := range w.wanted {
 		if !slices.ContainsFunc(w.nodes, func(m *machine) bool { return m != w.cutOff && m.answers(a) }) {
