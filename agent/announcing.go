@@ -81,13 +81,13 @@ func newAnnouncer(s *shared, views store.ConfigMaps) (*announcer, []part) {
 		Node:     s.name,
 		NewCore:  func(c election.Config) speaker.Election { return election.New(c) },
 		NewStore: func(networkID string) speaker.Store { return store.New(views, networkID) },
-		Line: heartbeat.Config{
+		Transport: heartbeat.Config{
 			Interface: s.station.VLANInterface, Source: s.ownAddress, Keys: heartbeat.NewKeyFile(s.flags.announce.keyFile), Interval: s.flags.announce.interval,
 		},
 		Responder:  answering,
 		Network:    s.announcedNetwork,
 		Facts:      func() election.Facts { return s.situation(local.Ready).Facts() },
-		AskGateway: s.askGateway, Off: s.off, Tell: newTeller(s).tell, Clock: boottime.Now, Signals: s.wakes.announcer,
+		AskGateway: s.askGateway, Off: s.off, Record: newTeller(s).tell, Clock: boottime.Now, Signals: s.wakes.announcer,
 	})
 	return &announcer{shared: s, responder: answering, herald: herald}, []part{local, herald}
 }

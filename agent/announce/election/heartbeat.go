@@ -58,9 +58,9 @@ type Ack struct {
 	Sequence uint32
 }
 
-// MostListed bounds the addresses in each list of a heartbeat. The rest follows in later heartbeats: the absence of
+// MaxListed bounds the addresses in each list of a heartbeat. The rest follows in later heartbeats: the absence of
 // an address means nothing.
-const MostListed = 48
+const MaxListed = 48
 
 // Heartbeat is what a node reports about itself ten times a second. Receivers may keep it; it never changes.
 type Heartbeat struct {

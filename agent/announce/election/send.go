@@ -108,7 +108,7 @@ func (c *Election) wantedAndReleased() (wants, released []netip.Addr) {
 
 func firsts(all []netip.Addr) []netip.Addr {
 	slices.SortFunc(all, netip.Addr.Compare)
-	return all[:min(len(all), MostListed)]
+	return all[:min(len(all), MaxListed)]
 }
 
 // unfit is the bitmap of addresses of the view that this node cannot serve.

@@ -1,4 +1,5 @@
-// Package eligibility tells whether a node can announce addresses of Services, and which addresses are to be announced.
+// Package eligibility decides whether a node can announce addresses of Services, and which addresses must be
+// announced.
 package eligibility
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// State is what is known of node and cluster.
+// State is what is known about the node and the cluster.
 type State struct {
 	// Node is the Node, nil while it is unknown.
 	Node *corev1.Node
@@ -22,13 +23,14 @@ type State struct {
 	// Services are those of the type LoadBalancer; Listed is false before they were listed.
 	Services []*corev1.Service
 	Listed   bool
-	// Link tells that the VLAN interface is up.
+	// Link reports whether the VLAN interface is up.
 	Link bool
-	// LocalReady tells whether the node has a ready endpoint of the Service with that health check port.
+	// LocalReady reports whether the node has a ready endpoint of the Service with that health check port.
 	LocalReady func(port int32) bool
 }
 
-// Network is the ID of the public network on which the agents announce; empty while they do not, or that is not known.
+// Network is the ID of the public network on which the agents announce; empty while they do not, or while that is
+// unknown.
 func (s State) Network() string {
 	if !s.Sampled || s.View.Announcer != contract.AnnouncerAgent || s.View.Expected.Unreadable != "" {
 		return ""
@@ -36,7 +38,7 @@ func (s State) Network() string {
 	return s.View.Expected.Network.NetworkID
 }
 
-// Facts are what the core of the announcer decides by.
+// Facts are the input of the election.
 func (s State) Facts() election.Facts {
 	able := s.Sampled && s.View.Ready && s.Network() != "" && s.Node != nil
 	source, err := netip.ParseAddr(s.View.Report.Source)
@@ -48,33 +50,33 @@ func (s State) Facts() election.Facts {
 	}
 }
 
-// Eligible tells whether a Node may carry the traffic of load balancers: it is not being deleted, it is not excluded from load
-// balancers, and nobody has asked it to hand its addresses over.
+// Eligible reports whether a Node may carry the traffic of load balancers: it is not being deleted, it is not
+// excluded from load balancers, and it has no request to hand over its addresses.
 func Eligible(node *corev1.Node) bool {
 	return !contract.ExcludedFromLoadBalancers(node) && node.DeletionTimestamp == nil && node.Annotations[contract.NodeHandOver] != contract.TagTrue
 }
 
-// wanted are the addresses that are to be announced; false where this node cannot serve one.
+// wanted returns the addresses that must be announced; false where this node cannot serve one.
 func (s State) wanted() map[netip.Addr]bool {
 	wanted := map[netip.Addr]bool{}
 	for _, service := range s.Services {
-		address, is := Address(service)
-		if !is || !s.announceable(address) {
+		address, ok := Address(service)
+		if !ok || !s.announceable(address) {
 			continue
 		}
 		served := true
 		if port := localPort(service); port != 0 {
 			served = s.LocalReady(port)
 		}
-		// Of two Services with one address either will do.
+		// Of two Services with one address, either is enough.
 		wanted[address] = wanted[address] || served
 	}
 	return wanted
 }
 
-// Address is the address of a Service that is to be announced: the controller wrote it for this very Service, and its block is
-// assigned.
-func Address(service *corev1.Service) (address netip.Addr, is bool) {
+// Address returns the address of a Service that must be announced: the controller wrote it for exactly this Service,
+// and its block is assigned.
+func Address(service *corev1.Service) (address netip.Addr, ok bool) {
 	a := service.Annotations
 	if service.Spec.Type != corev1.ServiceTypeLoadBalancer || service.DeletionTimestamp != nil ||
 		a[contract.ServiceIPBlockAssigned] != contract.TagTrue || a[contract.ServiceIPOwner] != string(service.UID) {
@@ -84,8 +86,8 @@ func Address(service *corev1.Service) (address netip.Addr, is bool) {
 	return address, err == nil && address.Is4()
 }
 
-// announceable tells whether an address may be that of a Service: whoever can write annotations of Services must not be able
-// to have the gateway's address announced, or that of a machine.
+// announceable reports whether an address may be that of a Service: permission to write annotations of Services must
+// not be enough to announce the address of the gateway or of a machine.
 func (s State) announceable(a netip.Addr) bool {
 	network := s.View.Expected.Network
 	if slices.Contains(network.IPs, a) {
@@ -99,7 +101,7 @@ func (s State) announceable(a netip.Addr) bool {
 	return false
 }
 
-// localPort is the port on which kube-proxy tells whether the node has an endpoint; zero where any node will do.
+// localPort is the port on which kube-proxy reports whether the node has an endpoint; zero when any node can serve.
 func localPort(service *corev1.Service) int32 {
 	if service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
 		return 0
@@ -107,11 +109,11 @@ func localPort(service *corev1.Service) int32 {
 	return service.Spec.HealthCheckNodePort
 }
 
-// LocalPorts are those ports of the Services that are to be announced, sorted.
+// LocalPorts are those ports of the Services that must be announced, sorted.
 func LocalPorts(services []*corev1.Service) []int32 {
 	var ports []int32
 	for _, service := range services {
-		if _, is := Address(service); is {
+		if _, ok := Address(service); ok {
 			if port := localPort(service); port != 0 {
 				ports = append(ports, port)
 			}

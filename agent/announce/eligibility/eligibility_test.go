@@ -23,7 +23,7 @@ var (
 	compare = cmpopts.EquateComparable(netip.Addr{})
 )
 
-// web is a Service whose address is to be announced.
+// web is a Service whose address must be announced.
 func web(change ...func(*corev1.Service)) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: types.UID("u1"), Annotations: map[string]string{

@@ -1,4 +1,4 @@
-// Package events decides what of the doings of the announcer is told as events, on Services and on Nodes.
+// Package events decides which events of the announcer are recorded on Services and on Nodes.
 package events
 
 import (
@@ -17,97 +17,104 @@ const (
 	EventTakenOver = "AddressTakenOver"
 )
 
-// Reasons of the events on the Node of the agent, which may write about no other.
+// Reasons of the events on the Node of the agent, which may not write events about other Nodes.
 const (
-	// EventUnheard (Warning): with `agent://`, another node, which is named, is not heard by a majority on the public network any
-	// more; this node removed it, and gave its addresses to others.
+	// EventUnheard (Warning): with `agent://`, a majority of the nodes no longer receives heartbeats of another node,
+	// which is named; this node removed it and gave its addresses to others.
 	EventUnheard = "AnnouncerUnheard"
-	// EventJoined (Normal): with `agent://`, this node took another one in, which is named: it takes part in announcing
+	// EventJoined (Normal): with `agent://`, this node added another one, which is named: it takes part in announcing
 	// addresses.
 	EventJoined = "AnnouncerJoined"
-	// EventLeft (Normal): with `agent://`, this node saw another one off, which is named: it has handed its addresses over.
+	// EventLeft (Normal): with `agent://`, this node removed another one, which is named, after it had handed over
+	// its addresses.
 	EventLeft = "AnnouncerLeft"
-	// EventUnsupported (Warning): with `agent://`, the node owns addresses and ceased to answer, because it is not acknowledged
-	// by a majority of the nodes.
+	// EventUnsupported (Warning): with `agent://`, the node owns addresses and stopped answering, because a majority
+	// of the nodes does not acknowledge it.
 	EventUnsupported = "AnnouncerUnsupported"
 	// EventTwice (Warning): with `agent://`, another agent was started with the name of this Node; the older one is silent.
 	EventTwice = "AnnouncerTwice"
-	// EventMany (Normal): with `agent://`, the node took over more addresses within a minute than are told on their Services.
+	// EventMany (Normal): with `agent://`, the node took over more addresses within a minute than are reported on
+	// their Services.
 	EventMany = "ManyAddressesTakenOver"
 )
 
 const (
-	// window is the time in which a node tells at most mostOnServices and mostOnNodes events: those of a network with hundreds
-	// of addresses would be hundreds at once.
+	// window is the time in which a node records at most mostOnServices and mostOnNodes events: a network with
+	// hundreds of addresses would otherwise cause hundreds of events at once.
 	window         = time.Minute
 	mostOnServices = 20
 	mostOnNodes    = 10
 )
 
-// Notice is what is to be told.
+// Notice is an event to record.
 type Notice struct {
-	// Address is that of the Service on which it is told; the zero Addr for what is told on the own Node.
+	// Address is that of the Service on which it is recorded; the zero Addr for the Node of this agent.
 	Address netip.Addr
-	// Type is that of the event; Reason and Message, too.
+	// Type, Reason and Message are those of the event.
 	Type, Reason, Message string
 }
 
-// Recorder knows what was told of late. It belongs to one goroutine.
+// Recorder counts what was recorded in the current window. It belongs to one goroutine.
 type Recorder struct {
-	node  string
-	since time.Time
-	told  map[bool]int // by whether it was on a Service
+	node     string
+	since    time.Time
+	recorded map[bool]int // by whether it was on a Service
 }
 
-// New returns the tidings of the node of that name.
-func New(node string) *Recorder { return &Recorder{node: node, told: map[bool]int{}} }
+// New returns the Recorder of the node of that name.
+func New(node string) *Recorder { return &Recorder{node: node, recorded: map[bool]int{}} }
 
-// Of returns what is to be told of an event, if anything is.
-func (t *Recorder) Of(e election.Event, now time.Time) (n Notice, is bool) {
-	if n, is = noticeOf(t.node, e); !is {
+// Of returns what to record for an event; ok is false when nothing is recorded.
+func (r *Recorder) Of(e election.Event, now time.Time) (n Notice, ok bool) {
+	if n, ok = noticeOf(r.node, e); !ok {
 		return Notice{}, false
 	}
-	if now.Sub(t.since) >= window {
-		t.since, t.told = now, map[bool]int{}
+	if now.Sub(r.since) >= window {
+		r.since = now
+		r.recorded = map[bool]int{}
 	}
 	onService, most := n.Address.IsValid(), mostOnNodes
 	if onService {
 		most = mostOnServices
 	}
-	t.told[onService]++
+	r.recorded[onService]++
 	switch {
-	case t.told[onService] <= most:
+	case r.recorded[onService] <= most:
 		return n, true
-	case onService && t.told[onService] == most+1:
+	case onService && r.recorded[onService] == most+1:
 		return onNode(corev1.EventTypeNormal, EventMany, fmt.Sprintf(
-			"Took over more than %d addresses within a minute; phoenixnap-agent diagnose vip names them all", most)), true
+			"Took over more than %d addresses within a minute; phoenixnap-agent diagnose vip lists all of them", most)), true
 	default:
 		return Notice{}, false
 	}
 }
 
-// noticeOf is what an event means to people. What happens without another node having had the address is told by whoever
-// watches the wire.
-func noticeOf(node string, e election.Event) (n Notice, is bool) {
+// noticeOf returns what to record for an event. An address that no other node had before is reported by the vip
+// check.
+func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 	switch e.Kind {
 	case election.BecameOwner:
 		if e.Node == "" || e.Node == node {
 			return Notice{}, false
 		}
-		n = onService(e.Address, corev1.EventTypeNormal, EventTakenOver, fmt.Sprintf("Node %s answers for %s in the place of Node %s", node, e.Address, e.Node))
+		n = onService(e.Address, corev1.EventTypeNormal, EventTakenOver,
+			fmt.Sprintf("Node %s answers for %s in place of Node %s", node, e.Address, e.Node))
 	case election.MemberFailed:
 		n = onNode(corev1.EventTypeWarning, EventUnheard, fmt.Sprintf(
-			"The agent of Node %s is not heard by a majority of the nodes on the public network any more: its addresses go to others", e.Node))
+			"A majority of the nodes no longer receives heartbeats of the agent of Node %s on the public network: "+
+				"its addresses go to other nodes", e.Node))
 	case election.MemberJoined:
 		n = onNode(corev1.EventTypeNormal, EventJoined, fmt.Sprintf("Node %s takes part in announcing addresses", e.Node))
 	case election.MemberLeft:
-		n = onNode(corev1.EventTypeNormal, EventLeft, fmt.Sprintf("Node %s handed its addresses over and takes no part in announcing any more", e.Node))
+		n = onNode(corev1.EventTypeNormal, EventLeft,
+			fmt.Sprintf("Node %s handed over its addresses and no longer takes part in announcing addresses", e.Node))
 	case election.LeaseLost:
 		n = onNode(corev1.EventTypeWarning, EventUnsupported,
 			"Answers for no address: no majority of the nodes that announce addresses acknowledges this one on the public network")
 	case election.DuplicateMember:
 		n = onNode(corev1.EventTypeWarning, EventTwice,
-			"Two agents use the name of this Node, on two machines or one: the one that was started first answers for no address. End one of them")
+			"Two agents use the name of this Node, on two machines or one: "+
+				"the one that started first answers for no address. Stop one of them")
 	case election.LostOwnership, election.ViewRebuilt:
 		return Notice{}, false
 	}

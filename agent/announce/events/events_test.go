@@ -16,7 +16,7 @@ var (
 	start   = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 )
 
-// TestNotices: what each event means to people, where it is told, and whom it names.
+// TestNotices checks what is recorded for each event, where, and which node it names.
 func TestNotices(t *testing.T) {
 	for name, test := range map[string]struct {
 		event  election.Event
@@ -39,45 +39,47 @@ func TestNotices(t *testing.T) {
 		"two agents":  {election.Event{Kind: election.DuplicateMember}, Notice{Type: corev1.EventTypeWarning, Reason: EventTwice}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, told := New("a").Of(test.event, start)
-			if told != (test.want != Notice{}) {
-				t.Fatalf("told is %t: %+v", told, got)
+			got, ok := New("a").Of(test.event, start)
+			if ok != (test.want != Notice{}) {
+				t.Fatalf("recorded %t: %+v", ok, got)
 			}
 			for _, each := range test.naming {
 				if !strings.Contains(got.Message, each) {
 					t.Errorf("the message %q does not name %q", got.Message, each)
 				}
 			}
-			if told && got.Message == "" {
+			if ok && got.Message == "" {
 				t.Error("there is no message")
 			}
 			if got.Message = ""; got != test.want {
-				t.Errorf("told is %+v, want %+v", got, test.want)
+				t.Errorf("recorded %+v, want %+v", got, test.want)
 			}
 		})
 	}
 }
 
-// TestLimit: a node that takes over hundreds of addresses tells of some of them, and once that there are more; what happens to
-// nodes is told still. After a minute it tells again.
+// TestLimit: a node that takes over hundreds of addresses records some of them, and once that there are more; events
+// about nodes are still recorded. After a minute it records again.
 func TestLimit(t *testing.T) {
-	tidings := New("a")
+	recorder := New("a")
 	for round := range 3 {
 		now := start.Add(time.Duration(round) * window)
 		reasons := map[string]int{}
 		for i := range 500 {
-			n, told := tidings.Of(election.Event{Kind: election.BecameOwner, Address: address, Node: "b"}, now.Add(time.Duration(i)*time.Millisecond))
-			if told {
+			n, ok := recorder.Of(election.Event{Kind: election.BecameOwner, Address: address, Node: "b"},
+				now.Add(time.Duration(i)*time.Millisecond))
+			if ok {
 				reasons[n.Reason]++
 			}
 		}
 		for range 100 {
-			if n, told := tidings.Of(election.Event{Kind: election.DuplicateMember}, now.Add(window/2)); told {
+			if n, ok := recorder.Of(election.Event{Kind: election.DuplicateMember}, now.Add(window/2)); ok {
 				reasons[n.Reason]++
 			}
 		}
 		if reasons[EventTakenOver] != mostOnServices || reasons[EventMany] != 1 || reasons[EventTwice] != mostOnNodes {
-			t.Errorf("in minute %d it tells %v, want %d takeovers, once that there are more, and %d other events", round, reasons, mostOnServices, mostOnNodes)
+			t.Errorf("in minute %d it records %v, want %d takeovers, once that there are more, and %d other events",
+				round, reasons, mostOnServices, mostOnNodes)
 		}
 	}
 }

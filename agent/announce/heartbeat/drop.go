@@ -1,25 +1,25 @@
 package heartbeat
 
-// Drop is the reason for which a received frame was not taken.
+// Drop is the reason why a received frame was dropped.
 type Drop uint8
 
 // The reasons.
 const (
-	// Taken: it was taken.
+	// Taken: it was not dropped.
 	Taken Drop = iota
-	// Malformed: no heartbeat, or one that does not say what it should.
+	// Malformed: it is not a valid heartbeat.
 	Malformed
 	// OtherVersion: a version of the format that is not understood.
 	OtherVersion
-	// OtherKey: signed with a key that is not known, as another cluster on the same network does.
+	// OtherKey: signed with an unknown key, for example by another cluster on the same network.
 	OtherKey
-	// Forged: it names a key that is known, but was not signed with it.
+	// Forged: it names a known key, but was not signed with it.
 	Forged
-	// Replayed: it was heard before, or is older than what was heard.
+	// Replayed: it was received before, or is older than the newest one.
 	Replayed
-	// Own: it is our own, which a switch gave back.
+	// Own: it is our own, sent back by a switch.
 	Own
-	// OtherInterval: its node sends at another interval, so it means something else by silence.
+	// OtherInterval: its node sends at another interval, so its timeouts differ from ours.
 	OtherInterval
 
 	drops = int(OtherInterval) + 1

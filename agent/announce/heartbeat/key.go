@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// keyIDLength and tagLength are what a frame has of the name of its key and of its signature, in bytes. A signature
-	// may be cut to half of its length and more (RFC 2104, section 5).
+	// keyIDLength and tagLength are the lengths of the ID of the key and of the signature in a frame, in bytes. A
+	// signature may be cut to half of its length and more (RFC 2104, section 5).
 	keyIDLength = 8
 	tagLength   = 16
 )
 
-// keyID tells which key a frame was signed with: it tells a cluster from another one on the same network. It says nothing
-// of the key itself.
+// keyID identifies the key that signed a frame: it distinguishes a cluster from another one on the same network. It
+// reveals nothing about the key itself.
 type keyID [keyIDLength]byte
 
 // key signs and verifies. It belongs to one goroutine.
@@ -26,7 +26,7 @@ type key struct {
 	sum []byte
 }
 
-// Ring is the keys that are known: the first signs, all of them verify. It belongs to one goroutine.
+// Ring holds the known keys: the first signs, all of them verify. It belongs to one goroutine.
 type Ring struct{ keys []*key }
 
 // ParseKeys makes a ring of the content of a key file, see contract.ParseAnnouncerKeys.
@@ -50,7 +50,7 @@ func newKey(raw []byte) *key {
 	return k
 }
 
-// tag signs what it is given (HMAC-SHA256, RFC 2104). The result is good until the next call.
+// tag signs a message (HMAC-SHA256, RFC 2104). The result is valid until the next call.
 func (k *key) tag(message []byte) []byte {
 	k.mac.Reset()
 	_, _ = k.mac.Write(message) // never fails

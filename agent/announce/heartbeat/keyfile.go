@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// keyEvery is how often a key file is read again. The kubelet takes a minute or so to bring a changed Secret to its file.
+// keyEvery is how often a key file is read again. The kubelet takes about a minute to update the file of a changed
+// Secret.
 const keyEvery = 10 * time.Second
 
-// ErrNoKey tells that there is no key yet.
+// ErrNoKey means that there is no key yet.
 var ErrNoKey = errors.New("there is no key to sign heartbeats with")
 
-// KeyFile reads keys from a file that may come later, and change.
+// KeyFile reads keys from a file that may appear later, and change.
 type KeyFile struct {
 	path string
 
@@ -28,7 +29,8 @@ type KeyFile struct {
 // NewKeyFile returns the keys in a file; it reads nothing yet. The path may be empty: then there is never a key.
 func NewKeyFile(path string) *KeyFile { return &KeyFile{path: path, err: ErrNoKey} }
 
-// Err tells why there is no key to use; nil when there is one. A file that cannot be read any more leaves what was read.
+// Err returns why there is no key to use; nil when there is one. A file that has become unreadable keeps the keys
+// that were read.
 func (k *KeyFile) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -39,7 +41,7 @@ func (k *KeyFile) Err() error {
 	return k.err
 }
 
-// refresh reads the file when that was long ago.
+// refresh reads the file when the last read is older than keyEvery.
 func (k *KeyFile) refresh() {
 	if k.path == "" || time.Since(k.readAt) < keyEvery {
 		return
@@ -63,14 +65,14 @@ func (k *KeyFile) refresh() {
 	}
 }
 
-// user is one goroutine's ring of the newest keys.
-type user struct {
+// keySource is the ring of the newest keys for one goroutine.
+type keySource struct {
 	file    *KeyFile
 	version int
 	ring    *Ring
 }
 
-func (u *user) newest() (*Ring, error) {
+func (u *keySource) newest() (*Ring, error) {
 	u.file.mu.Lock()
 	defer u.file.mu.Unlock()
 	u.file.refresh()

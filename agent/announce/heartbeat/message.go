@@ -9,20 +9,20 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
 )
 
-// Version is the first version of what a heartbeat says. Others are not understood, and counted.
+// Version is the first version of the format. Heartbeats of other versions are counted and dropped.
 const Version = 1
 
 const (
-	// mostFrame bounds a frame without its Ethernet header, in bytes: it passes every tunnel that a provider may use. What is
-	// longer is sent in several.
-	mostFrame = 1400
-	// mostName is the longest name of a Node (RFC 1123, as Kubernetes has it), mostAcks how many others a node judges at
-	// most, mostUnfit how long the bitmap is at most, in bytes.
-	mostName  = 253
-	mostAcks  = 1023
-	mostUnfit = 1024
-	// mostParts bounds the frames of one heartbeat.
-	mostParts = 16
+	// maxFrame bounds a frame without its Ethernet header, in bytes: it passes every tunnel that a provider may use.
+	// A longer heartbeat is sent in several frames.
+	maxFrame = 1400
+	// maxName is the maximum length of the name of a Node (RFC 1123, as Kubernetes has it), maxAcks the maximum
+	// number of acknowledgements, maxUnfit the maximum length of the bitmap, in bytes.
+	maxName  = 253
+	maxAcks  = 1023
+	maxUnfit = 1024
+	// maxParts bounds the frames of one heartbeat.
+	maxParts = 16
 
 	magic = "PNH"
 )
@@ -40,23 +40,23 @@ const (
 	atName     = 33
 )
 
-// check tells what of a heartbeat cannot be said.
+// check returns an error when a heartbeat cannot be encoded.
 func check(h *election.Heartbeat) error {
 	switch {
-	case h.Node == "" || len(h.Node) > mostName:
-		return fmt.Errorf("the name %q has %d bytes: want 1 to %d", h.Node, len(h.Node), mostName)
-	case len(h.Acks) > mostAcks:
-		return fmt.Errorf("%d other nodes: want at most %d", len(h.Acks), mostAcks)
-	case len(h.Unfit) > mostUnfit:
-		return fmt.Errorf("%d addresses that it cannot serve: want at most %d", 8*len(h.Unfit), 8*mostUnfit)
-	case len(h.Wants) > election.MostListed, len(h.Released) > election.MostListed:
-		return fmt.Errorf("lists of %d and %d addresses: want at most %d", len(h.Wants), len(h.Released), election.MostListed)
+	case h.Node == "" || len(h.Node) > maxName:
+		return fmt.Errorf("the name %q has %d bytes: want 1 to %d", h.Node, len(h.Node), maxName)
+	case len(h.Acks) > maxAcks:
+		return fmt.Errorf("%d other nodes: want at most %d", len(h.Acks), maxAcks)
+	case len(h.Unfit) > maxUnfit:
+		return fmt.Errorf("%d addresses that it cannot serve: want at most %d", 8*len(h.Unfit), 8*maxUnfit)
+	case len(h.Wants) > election.MaxListed, len(h.Released) > election.MaxListed:
+		return fmt.Errorf("lists of %d and %d addresses: want at most %d", len(h.Wants), len(h.Released), election.MaxListed)
 	default:
 		return nil
 	}
 }
 
-// appendBody appends what a heartbeat says beside who says it.
+// appendBody appends the body of a heartbeat, everything but the sender.
 func appendBody(b []byte, h *election.Heartbeat) []byte {
 	be := binary.BigEndian
 	b = be.AppendUint64(b, h.Number)
@@ -83,18 +83,18 @@ func parseBody(body []byte, h *election.Heartbeat) bool {
 	r := reader{rest: body}
 	h.Number, h.Seen = r.uint64(), r.uint64()
 	h.Flags = election.Flags(r.uint16())
-	for list := r.list(8, mostAcks); len(list) > 0; list = list[8:] {
+	for list := r.list(8, maxAcks); len(list) > 0; list = list[8:] {
 		h.Acks = append(h.Acks, election.Ack{Node: election.ID(binary.BigEndian.Uint32(list)), Sequence: binary.BigEndian.Uint32(list[4:])})
 	}
 	h.Wants, h.Released = r.addresses(), r.addresses()
-	if unfit := r.list(1, mostUnfit); len(unfit) > 0 {
+	if unfit := r.list(1, maxUnfit); len(unfit) > 0 {
 		h.Unfit = slices.Clone(unfit)
 	}
 	sorted := slices.IsSortedFunc(h.Acks, func(a, b election.Ack) int { return int(int64(a.Node) - int64(b.Node)) })
 	return !r.short && len(r.rest) == 0 && sorted
 }
 
-// reader takes fields off a body. When one is missing it is short, and all that follow are zero.
+// reader reads fields from a body. When one is missing, short is set and all following fields are zero.
 type reader struct {
 	rest  []byte
 	short bool
@@ -113,7 +113,7 @@ func (r *reader) take(n int) []byte {
 func (r *reader) uint16() uint16 { return binary.BigEndian.Uint16(r.take(2)) }
 func (r *reader) uint64() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
 
-// list takes a list of elements of a width in bytes.
+// list reads a list of elements of a width in bytes.
 func (r *reader) list(width, most int) []byte {
 	n := int(r.uint16())
 	if n > most || len(r.rest) < n*width {
@@ -124,7 +124,7 @@ func (r *reader) list(width, most int) []byte {
 }
 
 func (r *reader) addresses() []netip.Addr {
-	list := r.list(4, election.MostListed)
+	list := r.list(4, election.MaxListed)
 	if len(list) == 0 {
 		return nil
 	}
@@ -149,7 +149,7 @@ type part struct {
 func (p part) appendFrame(b []byte, ring *Ring, from address) []byte {
 	be, start := binary.BigEndian, len(b)
 	signer := ring.keys[0]
-	b = slices.Grow(b, headersLength+mostFrame)[:start+headersLength]
+	b = slices.Grow(b, headersLength+maxFrame)[:start+headersLength]
 	b = append(b, magic...)
 	b = append(b, Version)
 	b = append(b, signer.id[:]...)
@@ -165,12 +165,12 @@ func (p part) appendFrame(b []byte, ring *Ring, from address) []byte {
 	return b
 }
 
-// room is how much of a body goes into one frame.
-func room(node string) int {
-	return mostFrame - ipv4Length - udpLength - atName - len(node) - tagLength
+// maxBody is how many bytes of a body fit into one frame.
+func maxBody(node string) int {
+	return maxFrame - ipv4Length - udpLength - atName - len(node) - tagLength
 }
 
-// parsePart reads a payload. Nothing of it is believed before the signature was verified.
+// parsePart reads a payload. Nothing in it is used before the signature is verified.
 func parsePart(payload []byte, ring *Ring, names *interner) (part, Drop) {
 	be := binary.BigEndian
 	switch {
@@ -181,22 +181,23 @@ func parsePart(payload []byte, ring *Ring, names *interner) (part, Drop) {
 	case len(payload) < atName+tagLength:
 		return part{}, Malformed
 	}
-	said, tag := payload[:len(payload)-tagLength], payload[len(payload)-tagLength:]
-	signer := ring.find(keyID(said[atKey : atKey+keyIDLength]))
+	signed, tag := payload[:len(payload)-tagLength], payload[len(payload)-tagLength:]
+	signer := ring.find(keyID(signed[atKey : atKey+keyIDLength]))
 	if signer == nil {
 		return part{}, OtherKey
 	}
-	if !equal(signer.tag(said), tag) {
+	if !equal(signer.tag(signed), tag) {
 		return part{}, Forged
 	}
-	size := int(said[atNameSize])
+	size := int(signed[atNameSize])
 	p := part{
-		boot: be.Uint64(said[atBoot:]), sequence: be.Uint64(said[atSequence:]),
-		index: int(said[atPart]), parts: int(said[atParts]), interval: be.Uint16(said[atInterval:]),
+		boot: be.Uint64(signed[atBoot:]), sequence: be.Uint64(signed[atSequence:]),
+		index: int(signed[atPart]), parts: int(signed[atParts]), interval: be.Uint16(signed[atInterval:]),
 	}
-	if size == 0 || size > mostName || len(said) < atName+size || p.parts == 0 || p.parts > mostParts || p.index >= p.parts {
+	if size == 0 || size > maxName || len(signed) < atName+size || p.parts == 0 || p.parts > maxParts || p.index >= p.parts {
 		return part{}, Malformed
 	}
-	p.node, p.body = names.intern(said[atName:atName+size]), said[atName+size:]
+	p.node = names.intern(signed[atName : atName+size])
+	p.body = signed[atName+size:]
 	return p, Taken
 }

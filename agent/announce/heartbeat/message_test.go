@@ -51,14 +51,14 @@ func addresses(r *rand.Rand, most int) []netip.Addr {
 	return all
 }
 
-// some makes a heartbeat, now and then one that takes several frames.
-func some(r *rand.Rand) *election.Heartbeat {
+// randomHeartbeat makes a heartbeat, sometimes one that takes several frames.
+func randomHeartbeat(r *rand.Rand) *election.Heartbeat {
 	h := &election.Heartbeat{
-		Node: strings.Repeat("n", 1+r.IntN(mostName)), Boot: r.Uint64(), Sequence: 1 + r.Uint64N(1<<40), Number: r.Uint64(), Seen: r.Uint64(),
-		Flags: election.Flags(r.Uint32()), Wants: addresses(r, election.MostListed), Released: addresses(r, election.MostListed), //nolint:gosec // any
+		Node: strings.Repeat("n", 1+r.IntN(maxName)), Boot: r.Uint64(), Sequence: 1 + r.Uint64N(1<<40), Number: r.Uint64(), Seen: r.Uint64(),
+		Flags: election.Flags(r.Uint32()), Wants: addresses(r, election.MaxListed), Released: addresses(r, election.MaxListed), //nolint:gosec // any
 		Unfit: make([]byte, r.IntN(100)),
 	}
-	for i := range r.IntN(mostAcks + 1) {
+	for i := range r.IntN(maxAcks + 1) {
 		h.Acks = append(h.Acks, election.Ack{Node: election.ID(i)*7 + election.ID(r.IntN(7)), Sequence: r.Uint32()}) //nolint:gosec // small
 	}
 	return h
@@ -66,7 +66,7 @@ func some(r *rand.Rand) *election.Heartbeat {
 
 // framesOf are the frames in which a heartbeat is sent.
 func framesOf(h *election.Heartbeat, ring *Ring) (frames [][]byte) {
-	body, space := appendBody(nil, h), room(h.Node)
+	body, space := appendBody(nil, h), maxBody(h.Node)
 	parts := slices.Collect(slices.Chunk(body, space))
 	for i, piece := range parts {
 		frames = append(frames, part{node: h.Node, boot: h.Boot, sequence: h.Sequence, index: i, parts: len(parts), body: piece}.appendFrame(nil, ring, from))
@@ -74,8 +74,8 @@ func framesOf(h *election.Heartbeat, ring *Ring) (frames [][]byte) {
 	return frames
 }
 
-// listening is an ear that knows one key.
-func listening(t testing.TB) *receiver {
+// newTestReceiver returns a receiver that knows one key.
+func newTestReceiver(t testing.TB) *receiver {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(path, []byte(keyOf(1)), 0o600); err != nil {
@@ -90,14 +90,14 @@ func TestRoundTrip(t *testing.T) {
 	ring := ringOf(t, 1)
 	several := 0
 	for i := range 100 {
-		e, want := listening(t), some(r)
+		e, want := newTestReceiver(t), randomHeartbeat(r)
 		frames := framesOf(want, ring)
 		r.Shuffle(len(frames), func(i, j int) { frames[i], frames[j] = frames[j], frames[i] })
 		if len(frames) > 1 {
 			several++
 		}
 		for at, frame := range frames {
-			if len(frame) > ethernetLength+mostFrame {
+			if len(frame) > ethernetLength+maxFrame {
 				t.Fatalf("seed %d, heartbeat %d: a frame of %d bytes", seed, i, len(frame))
 			}
 			got, drop := e.take(append(frame, make([]byte, r.IntN(20))...), time.Now()) // Ethernet pads
@@ -110,7 +110,7 @@ func TestRoundTrip(t *testing.T) {
 			}
 		}
 		if got, drop := e.take(frames[0], time.Now()); got != nil || drop != Replayed {
-			t.Fatalf("seed %d, heartbeat %d, heard again: %s, %+v", seed, i, drop, got)
+			t.Fatalf("seed %d, heartbeat %d, received again: %s, %+v", seed, i, drop, got)
 		}
 	}
 	if several == 0 {
@@ -118,12 +118,12 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestLostPart: a heartbeat of which a part was lost is none, and those after it are heard.
+// TestLostPart: a heartbeat with a lost part is dropped, and those after it are received.
 func TestLostPart(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
-	e, h := listening(t), some(r)
+	e, h := newTestReceiver(t), randomHeartbeat(r)
 	for len(framesOf(h, ringOf(t, 1))) < 3 {
-		h = some(r)
+		h = randomHeartbeat(r)
 	}
 	h.Sequence = 1
 	for _, frame := range framesOf(h, ringOf(t, 1))[1:] {
@@ -141,17 +141,17 @@ func TestLostPart(t *testing.T) {
 	}
 }
 
-// TestOwn: what a switch gives back is not heard; another agent with our name is.
+// TestOwn: frames that a switch sends back are dropped; those of another agent with our name are not.
 func TestOwn(t *testing.T) {
 	for boot, want := range map[uint64]Drop{7: Own, 8: Taken, 6: Taken} {
-		got, drop := listening(t).take(framesOf(&election.Heartbeat{Node: "self", Boot: boot, Sequence: 2}, ringOf(t, 1))[0], time.Now())
+		got, drop := newTestReceiver(t).take(framesOf(&election.Heartbeat{Node: "self", Boot: boot, Sequence: 2}, ringOf(t, 1))[0], time.Now())
 		if drop != want || (got != nil) != (want == Taken) {
-			t.Errorf("life %d: %s, %+v; want %s", boot, drop, got, want)
+			t.Errorf("run %d: %s, %+v; want %s", boot, drop, got, want)
 		}
 	}
 }
 
-// TestHeaders: the checksums are those that the RFCs define: the sum over what they cover, themselves included, is all ones.
+// TestHeaders: the checksums follow the RFCs: the sum over what they cover, themselves included, is all ones.
 func TestHeaders(t *testing.T) {
 	for _, source := range []address{from, addressOf([6]byte{2}, netip.Addr{})} {
 		frame := part{node: "n", parts: 1, body: []byte("odd")}.appendFrame(nil, ringOf(t, 1), source)
@@ -206,19 +206,19 @@ func TestRefused(t *testing.T) {
 		"another interval":          {set(atInterval, 1), OtherInterval},
 		"no part":                   {set(atParts, 0), Malformed},
 		"a part too many":           {set(atPart, 1), Malformed},
-		"too many parts":            {set(atParts, mostParts+1), Malformed},
+		"too many parts":            {set(atParts, maxParts+1), Malformed},
 		"cut":                       {resign(func(p []byte) []byte { return p[:len(p)-1] }), Malformed},
 		"more than it says":         {resign(func(p []byte) []byte { return append(p, 0) }), Malformed},
 		"a list beyond its end":     {set(atBody+18, 0, 99), Malformed},
 		"acknowledged out of order": {set(atBody+20, 9), Malformed},
 	} {
-		if _, drop := listening(t).take(tc.frame, time.Now()); drop != tc.want {
+		if _, drop := newTestReceiver(t).take(tc.frame, time.Now()); drop != tc.want {
 			t.Errorf("%s: %s, want %s", name, drop, tc.want)
 		}
 	}
 }
 
-func TestGuard(t *testing.T) {
+func TestReplayWindow(t *testing.T) {
 	now := time.Now()
 	var g replayWindow
 	for i, step := range []struct {
@@ -234,9 +234,9 @@ func TestGuard(t *testing.T) {
 		{"a", 10, 6, 0, true},
 		{"a", 11, 1, 0, true},
 		{"a", 10, 7, 0, false},
-		{"a", 10, 8, forget - 1, false},
-		{"a", 10, 8, forget, true},
-		{"a", 10, 8, 2 * forget, false},
+		{"a", 10, 8, forgetAfter - 1, false},
+		{"a", 10, 8, forgetAfter, true},
+		{"a", 10, 8, 2 * forgetAfter, false},
 	} {
 		if _, got := g.admit(part{node: step.node, boot: step.boot, sequence: step.sequence, parts: 1}, now.Add(step.after)); (got == Taken) != step.want {
 			t.Errorf("step %d, %+v: %s", i, step, got)
@@ -244,7 +244,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// FuzzTake: whatever is on the wire, reading it returns; what is taken says the same when it is said again.
+// FuzzTake: reading any frame returns; a valid heartbeat is the same when it is encoded again.
 func FuzzTake(f *testing.F) {
 	h := &election.Heartbeat{Node: "node-a", Boot: 5, Sequence: 1, Acks: []election.Ack{{Node: 1, Sequence: 2}}, Wants: []netip.Addr{netip.MustParseAddr("203.0.113.3")}}
 	good := framesOf(h, ringOf(f, 1))[0]
@@ -258,9 +258,9 @@ func FuzzTake(f *testing.F) {
 			return
 		}
 		if sign && len(payload) >= atName+tagLength {
-			said := payload[:len(payload)-tagLength]
-			copy(said[atKey:], ring.keys[0].id[:])
-			copy(payload[len(said):], ring.keys[0].tag(said))
+			signed := payload[:len(payload)-tagLength]
+			copy(signed[atKey:], ring.keys[0].id[:])
+			copy(payload[len(signed):], ring.keys[0].tag(signed))
 		}
 		p, drop := parsePart(payload, ring, &names)
 		var got, again election.Heartbeat
@@ -282,33 +282,33 @@ func large() *election.Heartbeat {
 	return h
 }
 
-// TestFewAllocations: to say a heartbeat costs no garbage, to hear one what its receiver keeps.
+// TestFewAllocations: sending a heartbeat allocates nothing, receiving one only what its receiver keeps.
 func TestFewAllocations(t *testing.T) {
-	h, ring, e := large(), ringOf(t, 1), listening(t)
+	h, ring, e := large(), ringOf(t, 1), newTestReceiver(t)
 	var body, frame []byte
-	say := func() {
+	send := func() {
 		h.Sequence++
 		body = appendBody(body[:0], h)
 		frame = part{node: h.Node, boot: h.Boot, sequence: h.Sequence, parts: 1, body: body}.appendFrame(frame[:0], ring, from)
 	}
-	say()
-	if n := testing.AllocsPerRun(200, say); n > 0 {
-		t.Errorf("%v allocations to say a heartbeat, want none", n)
+	send()
+	if n := testing.AllocsPerRun(200, send); n > 0 {
+		t.Errorf("%v allocations to send a heartbeat, want none", n)
 	}
 	now := time.Now()
 	if n := testing.AllocsPerRun(200, func() {
-		say()
+		send()
 		if _, drop := e.take(frame, now); drop != Taken {
 			t.Fatal(drop)
 		}
 	}); n > 10 {
-		t.Errorf("%v allocations to hear a heartbeat, want at most 10", n)
+		t.Errorf("%v allocations to receive a heartbeat, want at most 10", n)
 	}
 }
 
-// BenchmarkHeartbeat says and hears one of a hundred nodes.
+// BenchmarkHeartbeat sends and receives one of a hundred nodes.
 func BenchmarkHeartbeat(b *testing.B) {
-	h, ring, e := large(), ringOf(b, 1), listening(b)
+	h, ring, e := large(), ringOf(b, 1), newTestReceiver(b)
 	var body, frame []byte
 	b.ReportAllocs()
 	for b.Loop() {

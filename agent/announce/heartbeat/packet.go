@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Port is the UDP port of heartbeats, which IANA has assigned to nobody. The number is that of the EtherType for local
+// Port is the UDP port of heartbeats, which IANA has not assigned. The number is that of the EtherType for local
 // experiments (IEEE 802, 0x88b5).
 const Port = 0x88b5
 
@@ -23,8 +23,8 @@ const (
 	timeToLive    = 1 // it does not leave the VLAN
 )
 
-// address is where a frame comes from: the hardware address of the interface and the node's own address there, 0.0.0.0 where
-// it has none.
+// address is the source of a frame: the hardware address of the interface and the node's own address there, 0.0.0.0
+// when it has none.
 type address struct {
 	mac [6]byte
 	ip  [4]byte
@@ -38,7 +38,7 @@ func addressOf(mac [6]byte, ip netip.Addr) address {
 	return a
 }
 
-// putHeaders writes the headers of a frame whose payload stands behind them.
+// putHeaders writes the headers of a frame before its payload.
 func putHeaders(frame []byte, from address) {
 	be := binary.BigEndian
 	copy(frame, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
@@ -48,7 +48,7 @@ func putHeaders(frame []byte, from address) {
 	ip := frame[ethernetLength:]
 	clear(ip[:ipv4Length])
 	ip[0] = versionAndIHL
-	be.PutUint16(ip[2:], uint16(len(ip))) //nolint:gosec // bounded by mostFrame
+	be.PutUint16(ip[2:], uint16(len(ip))) //nolint:gosec // bounded by maxFrame
 	be.PutUint16(ip[6:], dontFragment)
 	ip[8], ip[9] = timeToLive, protocolUDP
 	copy(ip[12:], from.ip[:])
@@ -58,7 +58,7 @@ func putHeaders(frame []byte, from address) {
 	udp := ip[ipv4Length:]
 	be.PutUint16(udp, Port)
 	be.PutUint16(udp[2:], Port)
-	be.PutUint16(udp[4:], uint16(len(udp))) //nolint:gosec // bounded by mostFrame
+	be.PutUint16(udp[4:], uint16(len(udp))) //nolint:gosec // bounded by maxFrame
 	be.PutUint16(udp[6:], 0)
 	checksum := ^sum(udp, pseudoHeader(ip, len(udp)))
 	if checksum == 0 {
@@ -69,7 +69,7 @@ func putHeaders(frame []byte, from address) {
 
 // pseudoHeader is the part of the checksum that UDP takes from IPv4.
 func pseudoHeader(ip []byte, length int) uint32 {
-	return uint32(sum(ip[12:20], 0)) + protocolUDP + uint32(length) //nolint:gosec // bounded by mostFrame
+	return uint32(sum(ip[12:20], 0)) + protocolUDP + uint32(length) //nolint:gosec // bounded by maxFrame
 }
 
 // sum is the one's complement sum of 16-bit words (RFC 1071).
@@ -87,8 +87,8 @@ func sum(b []byte, start uint32) uint16 {
 	return uint16(total) //nolint:gosec // folded
 }
 
-// payloadOf returns what is in a frame that is addressed as a heartbeat. Its checksums are not looked at: the signature
-// proves more.
+// payloadOf returns the payload of a frame that is addressed as a heartbeat. Its checksums are not checked: the
+// signature proves more.
 func payloadOf(frame []byte) (payload []byte, ok bool) {
 	be := binary.BigEndian
 	if len(frame) < headersLength || be.Uint16(frame[12:]) != etherTypeIPv4 {

@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	// forget is after how long a silent node is forgotten. An agent that was started anew, on a machine whose clock was set
-	// back meanwhile, is not believed for so long.
-	forget = 5 * time.Minute
-	// mostNames bounds the names that are kept. Only who has the key can fill it.
-	mostNames = 4096
+	// forgetAfter is after how long a silent node is forgotten. For that time the heartbeats of an agent that
+	// restarted on a machine whose clock was set back are dropped.
+	forgetAfter = 5 * time.Minute
+	// maxNames bounds the names that are kept. Only a sender with the key can fill it.
+	maxNames = 4096
 )
 
 func equal(a, b []byte) bool { return subtle.ConstantTimeCompare(a, b) == 1 }
@@ -22,7 +22,7 @@ func (i *interner) intern(raw []byte) string {
 	if name, known := i.names[string(raw)]; known { // the compiler makes no string for this
 		return name
 	}
-	if i.names == nil || len(i.names) >= mostNames {
+	if i.names == nil || len(i.names) >= maxNames {
 		i.names = map[string]string{}
 	}
 	name := string(raw)
@@ -30,12 +30,12 @@ func (i *interner) intern(raw []byte) string {
 	return name
 }
 
-// replayWindow refuses what was heard before and puts parts together. What an eavesdropper recorded of a node that is silent now is
-// believed by an agent that was started after that; he can delay a takeover with it, as he can with ARP, but it moves no
-// address.
+// replayWindow drops heartbeats that were received before and assembles parts. An agent accepts an old heartbeat of a
+// node that is silent now when it started after it was sent; an eavesdropper can delay a takeover with it, as with
+// ARP, but it moves no address.
 type replayWindow struct{ last map[string]*record }
 
-// record is what was heard of a node.
+// record is the newest state of a node.
 type record struct {
 	boot, sequence uint64
 	at             time.Time
@@ -44,8 +44,8 @@ type record struct {
 	parts   [][]byte
 }
 
-// admit takes a part. body is that of the heartbeat that is complete with it, nil when none is. The part's body may be used
-// again afterwards.
+// admit takes a part. body is that of the heartbeat that the part completes, or nil. The part's body may be reused
+// afterwards.
 func (g *replayWindow) admit(p part, now time.Time) (body []byte, drop Drop) {
 	last := g.last[p.node]
 	switch {
@@ -53,7 +53,7 @@ func (g *replayWindow) admit(p part, now time.Time) (body []byte, drop Drop) {
 		g.makeRoom(now)
 		last = &record{boot: p.boot, at: now}
 		g.last[p.node] = last
-	case p.boot < last.boot && now.Sub(last.at) < forget, p.boot == last.boot && p.sequence <= last.sequence:
+	case p.boot < last.boot && now.Sub(last.at) < forgetAfter, p.boot == last.boot && p.sequence <= last.sequence:
 		return nil, Replayed
 	case p.boot != last.boot:
 		*last = record{boot: p.boot, at: now}
@@ -69,7 +69,8 @@ func (g *replayWindow) admit(p part, now time.Time) (body []byte, drop Drop) {
 	return body, Taken
 }
 
-// assemble keeps a part and returns the body once there are all. Those of another heartbeat are forgotten: the newest counts.
+// assemble keeps a part and returns the body when all parts are there. Parts of another heartbeat are dropped: the
+// newest counts.
 func (r *record) assemble(p part) []byte {
 	if r.pending != p.sequence || len(r.parts) != p.parts {
 		if p.sequence < r.pending && r.parts != nil {
@@ -92,11 +93,11 @@ func (g *replayWindow) makeRoom(now time.Time) {
 	if g.last == nil {
 		g.last = map[string]*record{}
 	}
-	if len(g.last) < mostNames {
+	if len(g.last) < maxNames {
 		return
 	}
 	for name, last := range g.last {
-		if now.Sub(last.at) >= forget {
+		if now.Sub(last.at) >= forgetAfter {
 			delete(g.last, name)
 		}
 	}

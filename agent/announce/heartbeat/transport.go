@@ -22,62 +22,63 @@ import (
 )
 
 const (
-	// batch is how many frames are taken from the kernel with one system call.
+	// batch is how many frames are read from the kernel with one system call.
 	batch = 32
-	// receiveBuffer is asked of the kernel, in bytes.
+	// receiveBuffer is the requested size of the socket's buffer, in bytes.
 	receiveBuffer = 1 << 19
-	// reopenPause is the pause before an interface that could not be used is tried again, lookEvery the time between two
-	// looks whether it is still the same.
+	// reopenPause is the pause before an interface that could not be used is tried again, checkEvery the time between
+	// two checks whether it is still the same.
 	reopenPause = 100 * time.Millisecond
-	lookEvery   = time.Second
+	checkEvery  = time.Second
 )
 
-// ErrNoInterface tells that there is no interface to send on.
+// ErrNoInterface means that there is no interface to send on.
 var ErrNoInterface = errors.New("there is no VLAN interface to send heartbeats on")
 
-// Config is what a Line works with.
+// Config configures a Transport.
 type Config struct {
-	// Node is the name of the Node, Boot tells this life of its agent apart from others.
+	// Node is the name of the Node, Boot identifies this run of its agent.
 	Node string
 	Boot uint64
-	// Interval is the time between two heartbeats; those of nodes with another one are not taken.
+	// Interval is the time between two heartbeats; those of nodes with another one are dropped.
 	Interval time.Duration
 	// Interface returns the name of the VLAN interface; empty while there is none.
 	Interface func() string
 	// Source returns the node's own address on it; invalid where it has none.
 	Source func() netip.Addr
 	Keys   *KeyFile
-	// Hear is called with each heartbeat of others that was taken; it must not block. That of another agent with the name of
-	// this Node is one.
-	Hear func(*election.Heartbeat)
-	// Open opens the interface and Look looks at it. Set in New; a test that is in another network namespace replaces them.
+	// Receive is called with each valid heartbeat of others, including another agent with the name of this Node; it
+	// must not block.
+	Receive func(*election.Heartbeat)
+	// Open opens the interface and Look reads its state. New sets them; a test in another network namespace replaces
+	// them.
 	Open func(interfaceName string) (*packet.Port, error)
 	Look func(interfaceName string) (packet.Link, error)
 }
 
-// Counters count since the line was made.
+// Counters count since the Transport was made.
 type Counters struct {
-	// Sent are the frames that were sent, Heard those that were received, by what became of them.
+	// Sent are the frames that were sent, Heard those that were received, by result.
 	Sent  uint64
 	Heard map[Drop]uint64
 }
 
-// Transport is the way to the other agents and from them.
+// Transport sends heartbeats to the other agents and receives theirs.
 type Transport struct {
 	Config
 	sent  atomic.Uint64
 	heard [drops]atomic.Uint64
 
-	mu          sync.Mutex // of what follows, which sends
+	mu          sync.Mutex // guards the following fields, which send
 	port        *packet.Port
 	out         *packet.Batch
-	signer      user
+	signer      keySource
 	body, frame []byte
 }
 
-// New returns a line; it starts nothing.
+// New returns a Transport; it starts nothing.
 func New(c Config) *Transport {
-	l := &Transport{Config: c, out: packet.NewBatch(batch, ethernetLength+mostFrame), signer: user{file: c.Keys}}
+	l := &Transport{Config: c, out: packet.NewBatch(batch, ethernetLength+maxFrame), signer: keySource{file: c.Keys}}
 	if l.Open == nil {
 		l.Open = Open
 	}
@@ -96,16 +97,17 @@ func (l *Transport) Counters() Counters {
 	return c
 }
 
-// Run hears until ctx ends. An interface that goes is waited for; one that was made anew is opened anew.
+// Run receives until ctx ends. It waits for a missing interface and opens one again that was created again.
 func (l *Transport) Run(ctx context.Context) error {
-	told, ear := "", newReceiver(l)
+	reported := ""
+	r := newReceiver(l)
 	for ctx.Err() == nil {
 		if name := l.Interface(); name != "" {
-			err := l.listen(ctx, name, ear)
-			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != told {
-				// An interface that is away for long is told of once.
-				klog.FromContext(ctx).Info("Heartbeats are not heard, trying again", "interface", name, "reason", text)
-				told = text
+			err := l.listen(ctx, name, r)
+			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != reported {
+				// An interface that is missing for long is logged once.
+				klog.FromContext(ctx).Info("Failed to receive heartbeats, retrying", "interface", name, "reason", text)
+				reported = text
 			}
 		}
 		loop.Sleep(ctx, reopenPause)
@@ -113,8 +115,8 @@ func (l *Transport) Run(ctx context.Context) error {
 	return nil
 }
 
-// listen hears on one socket until the interface is another or ctx ends.
-func (l *Transport) listen(ctx context.Context, name string, ear *receiver) error {
+// listen receives on one socket until the interface changes or ctx ends.
+func (l *Transport) listen(ctx context.Context, name string, r *receiver) error {
 	p, err := l.Open(name)
 	if err != nil {
 		return err
@@ -129,7 +131,7 @@ func (l *Transport) listen(ctx context.Context, name string, ear *receiver) erro
 	}()
 	klog.FromContext(ctx).V(2).Info("Listening to heartbeats", "interface", name)
 	for ctx.Err() == nil {
-		if err := ear.hear(p, time.Now().Add(lookEvery)); err != nil {
+		if err := r.receive(p, time.Now().Add(checkEvery)); err != nil {
 			return err
 		}
 		link, err := l.Look(name)
@@ -150,7 +152,7 @@ func (l *Transport) use(p *packet.Port) {
 	l.port = p
 }
 
-// Send tells the others.
+// Send sends a heartbeat to the others.
 func (l *Transport) Send(h *election.Heartbeat) error {
 	if err := check(h); err != nil {
 		return fmt.Errorf("send a heartbeat: %w", err)
@@ -165,37 +167,38 @@ func (l *Transport) Send(h *election.Heartbeat) error {
 		return ErrNoInterface
 	}
 	l.body = appendBody(l.body[:0], h)
-	from, rest, space := addressOf(l.port.MAC, l.Source()), l.body, room(h.Node)
+	from, rest, space := addressOf(l.port.MAC, l.Source()), l.body, maxBody(h.Node)
 	parts := max(1, (len(rest)+space-1)/space)
 	l.out.Reset()
 	for i := range parts {
 		piece := rest[:min(len(rest), space)]
 		rest = rest[len(piece):]
-		l.frame = part{node: h.Node, boot: h.Boot, sequence: h.Sequence, index: i, parts: parts, interval: l.interval(), body: piece}.appendFrame(l.frame[:0], ring, from)
+		next := part{node: h.Node, boot: h.Boot, sequence: h.Sequence, index: i, parts: parts, interval: l.interval(), body: piece}
+		l.frame = next.appendFrame(l.frame[:0], ring, from)
 		l.out.Add(l.frame)
 	}
-	l.sent.Add(uint64(parts)) //nolint:gosec // bounded by mostParts
+	l.sent.Add(uint64(parts)) //nolint:gosec // bounded by maxParts
 	return l.port.Send(l.out)
 }
 
-// interval is that of the line, in milliseconds.
+// interval is the configured one, in milliseconds.
 func (l *Transport) interval() uint16 { return uint16(l.Interval / time.Millisecond) } //nolint:gosec // a minute and less
 
-// receiver takes frames apart. It belongs to one goroutine.
+// receiver reads frames. It belongs to one goroutine.
 type receiver struct {
-	line  *Transport
-	in    *packet.Batch
-	keys  user
-	names interner
-	guard replayWindow
+	transport *Transport
+	in        *packet.Batch
+	keys      keySource
+	names     interner
+	replay    replayWindow
 }
 
 func newReceiver(l *Transport) *receiver {
-	return &receiver{line: l, in: packet.NewBatch(batch, ethernetLength+mostFrame), keys: user{file: l.Keys}}
+	return &receiver{transport: l, in: packet.NewBatch(batch, ethernetLength+maxFrame), keys: keySource{file: l.Keys}}
 }
 
-// hear takes what comes until a time.
-func (e *receiver) hear(p *packet.Port, until time.Time) error {
+// receive handles frames until a time.
+func (e *receiver) receive(p *packet.Port, until time.Time) error {
 	if err := p.SetReadDeadline(until); err != nil {
 		return err
 	}
@@ -210,9 +213,9 @@ func (e *receiver) hear(p *packet.Port, until time.Time) error {
 		now := time.Now()
 		for i := range e.in.Len() {
 			h, drop := e.take(e.in.Received(i), now)
-			e.line.heard[drop].Add(1)
+			e.transport.heard[drop].Add(1)
 			if h != nil {
-				e.line.Hear(h)
+				e.transport.Receive(h)
 			}
 		}
 	}
@@ -233,13 +236,13 @@ func (e *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop)
 	if drop != Taken {
 		return nil, drop
 	}
-	if p.node == e.line.Node && p.boot == e.line.Boot {
+	if p.node == e.transport.Node && p.boot == e.transport.Boot {
 		return nil, Own
 	}
-	if p.interval != e.line.interval() {
+	if p.interval != e.transport.interval() {
 		return nil, OtherInterval
 	}
-	body, drop := e.guard.admit(p, now)
+	body, drop := e.replay.admit(p, now)
 	if drop != Taken || body == nil {
 		return nil, drop
 	}
@@ -250,8 +253,8 @@ func (e *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop)
 	return h, Taken
 }
 
-// Open opens an interface for heartbeats. The filter's first question turns away what is sent to this machine alone, which on
-// a node that serves is nearly everything.
+// Open opens an interface for heartbeats. The first instruction of the filter drops what is sent only to this
+// machine, which on a serving node is nearly everything.
 func Open(interfaceName string) (*packet.Port, error) {
 	const fragment, protocol, destinationPort = ethernetLength + 6, ethernetLength + 9, ethernetLength + ipv4Length + 2
 	return packet.Open(interfaceName, unix.ETH_P_IP, []bpf.Instruction{
@@ -265,7 +268,7 @@ func Open(interfaceName string) (*packet.Port, error) {
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x3fff, SkipTrue: 3},
 		bpf.LoadAbsolute{Off: destinationPort, Size: 2},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: Port, SkipTrue: 1},
-		bpf.RetConstant{Val: ethernetLength + mostFrame},
+		bpf.RetConstant{Val: ethernetLength + maxFrame},
 		bpf.RetConstant{Val: 0},
 	}, receiveBuffer)
 }

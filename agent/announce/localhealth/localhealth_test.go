@@ -18,7 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
-// TestTimeline: what is said is believed at once, silence only after a while.
+// TestTimeline: answers count at once, missing answers only after a while.
 func TestTimeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const port = 30000
@@ -39,7 +39,7 @@ func TestTimeline(t *testing.T) {
 			defer proxy.Unlock()
 			return proxy.ports
 		}, nil, func() { proxy.changes++ })
-		a.ask = func(context.Context, int32) (bool, error) {
+		a.probe = func(context.Context, int32) (bool, error) {
 			proxy.Lock()
 			defer proxy.Unlock()
 			return proxy.ready, proxy.err
@@ -49,10 +49,10 @@ func TestTimeline(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- a.Run(ctx) }()
 		pass := func(rounds int) {
-			<-time.After(time.Duration(rounds) * every)
+			<-time.After(time.Duration(rounds) * period)
 			synctest.Wait()
 		}
-		<-time.After(every / 2)
+		<-time.After(period / 2)
 		for i, step := range []struct {
 			ready  bool
 			err    error
@@ -63,9 +63,9 @@ func TestTimeline(t *testing.T) {
 			{true, nil, 1, true},
 			{false, nil, 1, false},
 			{true, nil, 1, true},
-			{false, errors.New("refused"), patience - 1, true},
+			{false, errors.New("refused"), maxFailures - 1, true},
 			{true, nil, 1, true},
-			{false, errors.New("refused"), patience - 1, true},
+			{false, errors.New("refused"), maxFailures - 1, true},
 			{false, errors.New("refused"), 1, false},
 			{false, errors.New("refused"), 5, false},
 			{true, nil, 1, true},
@@ -86,12 +86,12 @@ func TestTimeline(t *testing.T) {
 			t.Errorf("Run returned %v after its context ended", err)
 		}
 		if proxy.changes != 7 {
-			t.Errorf("%d changes were told, want 7", proxy.changes)
+			t.Errorf("%d changes were reported, want 7", proxy.changes)
 		}
 	})
 }
 
-// TestIdle: where there is nothing to ask nothing wakes up, until somebody says that there is.
+// TestIdle: without ports nothing wakes up until Changed is called.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const port = 30000
@@ -103,14 +103,14 @@ func TestIdle(t *testing.T) {
 			looked.Add(1)
 			return *listed.Load()
 		}, nil, func() {})
-		a.ask = func(context.Context, int32) (bool, error) {
+		a.probe = func(context.Context, int32) (bool, error) {
 			asked.Add(1)
 			return true, nil
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- a.Run(ctx) }()
-		<-time.After(10*idle - every)
+		<-time.After(10*idle - period)
 		if n := looked.Load(); n != 10 {
 			t.Errorf("looked for ports %d times in ten idle times, want 10", n)
 		}
@@ -122,7 +122,7 @@ func TestIdle(t *testing.T) {
 		}
 		for range 100 {
 			wake.Signal()
-			<-time.After(every / 50)
+			<-time.After(period / 50)
 		}
 		synctest.Wait()
 		if n := asked.Load(); n != 3 {
@@ -154,21 +154,21 @@ func TestLoopback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ready, err := New(nil, nil, none, nil).ask(t.Context(), int32(port))
+		ready, err := New(nil, nil, none, nil).probe(t.Context(), int32(port))
 		if ready != want.ready || (err != nil) != want.fails {
 			t.Errorf("%d: ready %t, %v", status, ready, err)
 		}
 		server.Close()
-		if _, err := New(nil, nil, none, nil).ask(t.Context(), int32(port)); err == nil {
-			t.Errorf("%d: a port where nobody listens is no error", status)
+		if _, err := New(nil, nil, none, nil).probe(t.Context(), int32(port)); err == nil {
+			t.Errorf("%d: a port without a listener is no error", status)
 		}
 	}
 }
 
 func none() []netip.Addr { return nil }
 
-// TestPrimaryAddressAlone: kube-proxy in nftables mode does not listen on the loopback interface's 127.0.0.1.
-func TestPrimaryAddressAlone(t *testing.T) {
+// TestPrimaryAddressOnly: kube-proxy in nftables mode does not listen on 127.0.0.1.
+func TestPrimaryAddressOnly(t *testing.T) {
 	primary := netip.MustParseAddr("127.0.0.2")
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", netip.AddrPortFrom(primary, 0).String())
 	if err != nil {
@@ -181,11 +181,11 @@ func TestPrimaryAddressAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ready, err := New(nil, nil, func() []netip.Addr { return []netip.Addr{primary} }, nil).ask(t.Context(), int32(at.Port()))
+	ready, err := New(nil, nil, func() []netip.Addr { return []netip.Addr{primary} }, nil).probe(t.Context(), int32(at.Port()))
 	if !ready || err != nil {
-		t.Errorf("ready %t, %v; want what is answered at the Node's address", ready, err)
+		t.Errorf("ready %t, %v; want the answer at the Node's address", ready, err)
 	}
-	if _, err := New(nil, nil, none, nil).ask(t.Context(), int32(at.Port())); err == nil {
-		t.Error("somebody listens on the loopback interface, so this test proves nothing")
+	if _, err := New(nil, nil, none, nil).probe(t.Context(), int32(at.Port())); err == nil {
+		t.Error("something listens on the loopback interface, so this test proves nothing")
 	}
 }

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// offEvery is how often members that are silent are looked up, offAfter how long one is silent before.
+	// offEvery is how often silent members are checked, offAfter how long a member must be silent before.
 	offEvery = 10 * time.Second
 	offAfter = 10 * time.Second
 )
 
-// watchOff looks up, now and then, whether members that are silent for long are certainly off.
+// watchOff checks periodically whether members that were silent for long are certainly off.
 func (s *session) watchOff(ctx context.Context) error {
 	ticker := time.NewTicker(offEvery)
 	defer ticker.Stop()
@@ -26,20 +26,20 @@ func (s *session) watchOff(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		gone := map[string]bool{}
+		off := map[string]bool{}
 		for _, member := range s.silent() {
-			off, err := s.Off(ctx, member)
+			isOff, err := s.Off(ctx, member)
 			if err != nil {
-				klog.FromContext(ctx).V(2).Info("It is not known whether a silent Node is off", "node", member, "reason", err.Error())
+				klog.FromContext(ctx).V(2).Info("Unknown whether a silent Node is off", "node", member, "reason", err.Error())
 				continue
 			}
-			if off {
-				gone[member] = true
+			if isOff {
+				off[member] = true
 			}
 		}
 		s.mu.Lock()
-		changed := !maps.Equal(gone, s.gone)
-		s.gone = gone
+		changed := !maps.Equal(off, s.off)
+		s.off = off
 		s.mu.Unlock()
 		if changed {
 			s.Changed()
@@ -56,8 +56,8 @@ func (s *session) silent() (members []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, member := range state.View.Members {
-		last, heard := s.heard[member]
-		if !heard {
+		last, found := s.heard[member]
+		if !found {
 			s.heard[member] = now
 		} else if member != s.Node && now-last >= offAfter {
 			members = append(members, member)

@@ -18,44 +18,44 @@ import (
 )
 
 const (
-	// inbox is how many inputs may wait for the core; a hundred nodes send that many heartbeats in half a second.
+	// inbox is how many inputs may wait; a hundred nodes send that many heartbeats in half a second.
 	inbox = 512
-	// firstTimeout bounds a request to the API server. After one without an answer it doubles up to mostTimeout: the server may
+	// firstTimeout bounds a request to the API server. After one without an answer it doubles up to maxTimeout: the server may
 	// be slow rather than gone.
 	firstTimeout = 400 * time.Millisecond
-	mostTimeout  = 3200 * time.Millisecond
-	// gatewayTimeout bounds a question for the gateway.
+	maxTimeout   = 3200 * time.Millisecond
+	// gatewayTimeout bounds a probe of the gateway.
 	gatewayTimeout = time.Second
-	// factsEvery is how often facts are looked at when nothing is said to have changed.
+	// factsEvery is how often facts are compared when no change is signalled.
 	factsEvery = time.Second
 )
 
-// session is the life of one core.
+// session runs one Election.
 type session struct {
 	*Speaker
-	network string
-	core    Election
-	line    *heartbeat.Transport
-	store   Store
-	inbox   chan election.Input
-	// requests are those to the API server and to the gateway that are under way.
+	network   string
+	election  Election
+	transport *heartbeat.Transport
+	store     Store
+	inbox     chan election.Input
+	// requests are the running requests to the API server and the gateway.
 	requests sync.WaitGroup
 
-	// What follows belongs to the loop.
-	table   *responder.Table
-	timeout time.Duration
-	told    election.Facts // to the core
-	leaving bool
-	// troubled says why the last heartbeat could not be sent.
-	troubled string
+	// The following fields belong to the loop.
+	table     *responder.Table
+	timeout   time.Duration
+	lastFacts election.Facts // given to the election
+	leaving   bool
+	// sendError is why the last heartbeat could not be sent.
+	sendError string
 
-	mu    sync.Mutex // of what follows
+	mu    sync.Mutex // guards the following fields
 	heard map[string]time.Duration
-	gone  map[string]bool
+	off   map[string]bool
 }
 
-// hear takes a heartbeat. One that finds no room is lost, as it may be on the wire.
-func (s *session) hear(b *election.Heartbeat) {
+// receive handles a heartbeat. One that finds no room is lost, as on the wire.
+func (s *session) receive(b *election.Heartbeat) {
 	s.mu.Lock()
 	s.heard[b.Node] = s.Clock()
 	s.mu.Unlock()
@@ -66,33 +66,33 @@ func (s *session) hear(b *election.Heartbeat) {
 	}
 }
 
-// put gives the loop an input that must not be lost.
-func (s *session) put(ctx context.Context, in election.Input) {
+// enqueue gives the loop an input that must not be lost.
+func (s *session) enqueue(ctx context.Context, in election.Input) {
 	select {
 	case s.inbox <- in:
 	case <-ctx.Done():
 	}
 }
 
-func (s *session) watched(d store.Document) {
+func (s *session) handleWatch(d store.Document) {
 	select {
 	case s.inbox <- read(d, nil, false):
 	default: // the next read brings it
 	}
 }
 
-// read makes an input of what was read.
+// read converts what was read to an input.
 func read(d store.Document, err error, asked bool) election.Read {
 	in := election.Read{Err: err, Found: d.Version != "", Version: d.Version, Asked: asked}
 	if err == nil && d.View != "" {
-		// A view that cannot be read is none: the core writes a new one.
+		// An unreadable view counts as none: the election writes a new one.
 		in.View, _ = election.ParseView(d.View)
 	}
 	return in
 }
 
-// run steps the core until the network is another, the core is to begin anew, or all is handed over after outer has ended.
-// ctx is that of everything around it.
+// run steps the election until the network changes, the election must start again, or all addresses are handed over
+// after outer has ended. ctx is that of everything around it.
 func (s *session) run(outer, ctx context.Context) error {
 	s.timeout = firstTimeout
 	facts := time.NewTicker(factsEvery)
@@ -107,65 +107,67 @@ func (s *session) run(outer, ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-deadline:
-			klog.FromContext(ctx).Info("Ending before all addresses were taken over", "addresses", len(s.table.Addresses()))
+			klog.FromContext(ctx).Info("Stopping before all addresses were taken over", "addresses", len(s.table.Addresses()))
 			return nil
 		case <-ended:
 			s.leaving, ended = true, nil
-			last := time.NewTimer(farewell)
+			last := time.NewTimer(handOverTimeout)
 			defer last.Stop()
 			deadline = last.C
-			klog.FromContext(ctx).Info("Handing over before the end", "addresses", len(s.table.Addresses()))
+			klog.FromContext(ctx).Info("Handing over addresses before stopping", "addresses", len(s.table.Addresses()))
 			out = s.step(ctx, s.facts())
 		case in := <-s.inbox:
 			out = s.step(ctx, in)
 		case <-timer.C:
 			out = s.step(ctx, election.Tick{})
 		case <-facts.C:
-			out = s.look(ctx, out)
+			out = s.checkFacts(ctx, out)
 		case <-s.wake:
-			out = s.look(ctx, out)
+			out = s.checkFacts(ctx, out)
 		}
 		if !s.leaving && s.Network() != s.network {
-			return errElsewhere
+			return errNetworkChanged
 		}
 		if out.Restart {
-			return errAnew
+			return errRestart
 		}
 	}
 	return nil
 }
 
-// look steps the core if the facts are others than it knows.
-func (s *session) look(ctx context.Context, before election.Output) election.Output {
+// checkFacts steps the election if the facts have changed.
+func (s *session) checkFacts(ctx context.Context, before election.Output) election.Output {
 	facts := s.facts()
-	if reflect.DeepEqual(facts, s.told) {
+	if reflect.DeepEqual(facts, s.lastFacts) {
 		return before
 	}
 	return s.step(ctx, facts)
 }
 
-// facts are those of the moment. A node that cannot sign its heartbeats is no candidate: nobody would hear that it is alive.
+// facts returns the current facts. A node that cannot sign its heartbeats is no candidate: the others would count it
+// as silent.
 func (s *session) facts() election.Facts {
 	f := s.Facts()
 	f.Leaving = s.leaving
 	problem := ""
-	if err := s.Line.Keys.Err(); err != nil {
+	if err := s.Transport.Keys.Err(); err != nil {
 		f.Candidate, problem = false, err.Error()
 	}
 	s.mu.Lock()
-	f.Gone = s.gone
+	f.Gone = s.off
 	s.mu.Unlock()
 	s.note(func(state *State) { state.Problem = problem })
 	return f
 }
 
-// step lets the core decide and does what it says. What the node answers for changes first: what it says to others holds.
+// step steps the election and does what it requests. The addresses that the node answers for change first, so that
+// its heartbeats are true.
 func (s *session) step(ctx context.Context, in election.Input) election.Output {
-	if facts, are := in.(election.Facts); are {
-		s.told = facts
+	if facts, ok := in.(election.Facts); ok {
+		s.lastFacts = facts
 	}
 	s.observe(in)
-	out := s.core.Step(s.Clock(), in)
+	out := s.election.Step(s.Clock(), in)
 	s.grant(out.Grant)
 	if out.Send != nil {
 		s.send(ctx, out.Send)
@@ -188,7 +190,7 @@ func (s *session) step(ctx context.Context, in election.Input) election.Output {
 	return out
 }
 
-// observe notes what an input says of the API server and of the view.
+// observe records what an input shows about the API server and the view.
 func (s *session) observe(in election.Input) {
 	var err error
 	var view *election.View
@@ -198,10 +200,10 @@ func (s *session) observe(in election.Input) {
 		if !in.Asked {
 			break
 		}
-		s.adapt(err)
+		s.adaptTimeout(err)
 	case election.Wrote:
 		err, view = in.Err, in.View
-		s.adapt(err)
+		s.adaptTimeout(err)
 	default:
 		return
 	}
@@ -215,16 +217,16 @@ func (s *session) observe(in election.Input) {
 	})
 }
 
-// adapt makes the timeout longer after a failure.
-func (s *session) adapt(err error) {
+// adaptTimeout makes the timeout longer after a failure.
+func (s *session) adaptTimeout(err error) {
 	if err == nil {
 		s.timeout = firstTimeout
 	} else {
-		s.timeout = min(2*s.timeout, mostTimeout)
+		s.timeout = min(2*s.timeout, maxTimeout)
 	}
 }
 
-// grant has the responder answer for other addresses, or for longer.
+// grant makes the responder answer for other addresses, or for longer.
 func (s *session) grant(g election.Grant) {
 	if slices.Equal(s.table.Addresses(), g.Addresses) {
 		if s.table != nil && s.table.Until() == g.Until {
@@ -238,25 +240,25 @@ func (s *session) grant(g election.Grant) {
 	s.note(func(state *State) { state.Addresses, state.Until = g.Addresses, g.Until })
 }
 
-// send sends a heartbeat. A failure is told once, until one is sent again.
+// send sends a heartbeat. A failure is logged once, until sending succeeds again.
 func (s *session) send(ctx context.Context, b *election.Heartbeat) {
-	err := s.line.Send(b)
+	err := s.transport.Send(b)
 	switch {
 	case err == nil:
-		s.troubled = ""
-	case err.Error() != s.troubled:
-		s.troubled = err.Error()
-		klog.FromContext(ctx).Info("No heartbeat is sent, trying again", "reason", s.troubled)
+		s.sendError = ""
+	case err.Error() != s.sendError:
+		s.sendError = err.Error()
+		klog.FromContext(ctx).Info("Failed to send a heartbeat, retrying", "reason", s.sendError)
 	}
 }
 
-// request makes a request to the API server beside the loop; the answer becomes an input.
+// request runs a request to the API server outside the loop; the answer becomes an input.
 func (s *session) request(ctx context.Context, do func(context.Context) election.Input) {
 	timeout := s.timeout
 	s.requests.Go(func() {
 		bounded, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		s.put(ctx, do(bounded))
+		s.enqueue(ctx, do(bounded))
 	})
 }
 
@@ -280,12 +282,12 @@ func (s *session) askGateway(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, gatewayTimeout)
 		defer cancel()
 		if s.AskGateway(bounded) {
-			s.put(ctx, election.Gateway{})
+			s.enqueue(ctx, election.Gateway{})
 		}
 	})
 }
 
-// record tells of an event, in the log and to whoever wants to know.
+// record logs and counts an event, and reports it to the configured recorder.
 func (s *session) record(ctx context.Context, e election.Event) {
 	log := klog.FromContext(ctx)
 	var number uint64
@@ -298,20 +300,21 @@ func (s *session) record(ctx context.Context, e election.Event) {
 			state.Took++
 		case election.LostOwnership:
 			state.Gave++
-		case election.LeaseLost, election.MemberFailed, election.MemberLeft, election.MemberJoined, election.ViewRebuilt, election.DuplicateMember:
+		case election.LeaseLost, election.MemberFailed, election.MemberLeft, election.MemberJoined, election.ViewRebuilt,
+			election.DuplicateMember:
 		}
 	})
 	switch e.Kind {
 	case election.BecameOwner:
-		log.Info("Answering for an address", "address", e.Address, "before", e.Node, "view", number)
+		log.Info("Answering for an address", "address", e.Address, "predecessor", e.Node, "view", number)
 	case election.LostOwnership:
-		log.Info("Ceased to answer for an address", "address", e.Address, "now", e.Node, "view", number)
+		log.Info("Stopped answering for an address", "address", e.Address, "successor", e.Node, "view", number)
 	case election.LeaseLost:
-		log.Info("Ceased to answer, no majority of the nodes hears this one", "view", number)
+		log.Info("Stopped answering: no majority of the nodes acknowledges this one", "view", number)
 	case election.DuplicateMember:
-		log.Info("Answering for nothing: another agent has the name of this Node and was started later")
+		log.Info("Answering for no address: a later agent uses the name of this Node")
 	case election.MemberFailed, election.MemberLeft, election.MemberJoined, election.ViewRebuilt:
 		log.Info("The view of the announcers changed", "event", e.Kind, "node", e.Node, "view", number)
 	}
-	s.Tell(Event{Event: e, Number: number})
+	s.Record(Event{Event: e, Number: number})
 }

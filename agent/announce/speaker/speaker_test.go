@@ -29,11 +29,11 @@ const network, otherNetwork = "60473c2509268bc77fd06d29", "60473c2509268bc77fd06
 
 var address = netip.MustParseAddr("203.0.113.3")
 
-// stage is a herald without a wire: the only node of a cluster, with a core, a store and keys as they are shipped.
-type stage struct {
+// harness is a Speaker without a wire: the only node of a cluster, with the real election, a store and a key file.
+type harness struct {
 	*testing.T
 	*Speaker
-	stores map[string]*memory // by network
+	stores map[string]*memoryStore // by network
 	begun  time.Time
 	end    context.CancelFunc
 	ended  chan error
@@ -46,36 +46,36 @@ type stage struct {
 }
 
 // Grant implements Responder.
-func (s *stage) Grant(t *responder.Table) {
+func (s *harness) Grant(t *responder.Table) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table = t
 }
 
 // Run implements Responder.
-func (s *stage) Run(ctx context.Context) error {
+func (s *harness) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
 
-func (s *stage) clock() time.Duration { return time.Hour + time.Since(s.begun) }
+func (s *harness) clock() time.Duration { return time.Hour + time.Since(s.begun) }
 
-// answering are the addresses that the responder would answer for now.
-func (s *stage) answering() []netip.Addr {
+// answering returns the addresses that the responder would answer for now.
+func (s *harness) answering() []netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.table.Addresses()), func(a netip.Addr) bool { return !s.table.Holds(a, s.clock()) })
 }
 
-func (s *stage) set(change func()) {
+func (s *harness) set(change func()) {
 	s.mu.Lock()
 	change()
 	s.mu.Unlock()
 	s.Changed()
 }
 
-// pass lets time pass, and then everybody come to rest.
-func pass(d time.Duration) {
+// wait lets time pass until all goroutines are blocked again.
+func wait(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
@@ -89,27 +89,27 @@ func keyFile(t *testing.T) string {
 	return path
 }
 
-// memory is a store that keeps the view as the API server does: a write has to name the version that it replaces.
-type memory struct {
+// memoryStore keeps the view as the API server does: a write must name the version that it replaces.
+type memoryStore struct {
 	mu      sync.Mutex
 	version int
 	view    string
 }
 
-func (m *memory) document() store.Document {
+func (m *memoryStore) document() store.Document {
 	if m.version == 0 {
 		return store.Document{}
 	}
 	return store.Document{Version: strconv.Itoa(m.version), View: m.view}
 }
 
-func (m *memory) Read(ctx context.Context) (store.Document, error) {
+func (m *memoryStore) Read(ctx context.Context) (store.Document, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.document(), ctx.Err()
 }
 
-func (m *memory) Write(ctx context.Context, d store.Document) (store.Document, error) {
+func (m *memoryStore) Write(ctx context.Context, d store.Document) (store.Document, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if d.Version != m.document().Version {
@@ -119,22 +119,22 @@ func (m *memory) Write(ctx context.Context, d store.Document) (store.Document, e
 	return m.document(), ctx.Err()
 }
 
-// Watch tells of nothing: a watch may be late for as long as it likes.
-func (m *memory) Watch(ctx context.Context, _ func(store.Document)) error {
+// Watch reports nothing: a watch may be late for any time.
+func (m *memoryStore) Watch(ctx context.Context, _ func(store.Document)) error {
 	<-ctx.Done()
 	return nil
 }
 
-// start starts a herald. It is ended with the test.
-func start(t *testing.T, keys string, change ...func(*stage, *Config)) *stage {
+// start starts a Speaker. It stops with the test.
+func start(t *testing.T, keys string, change ...func(*harness, *Config)) *harness {
 	t.Helper()
-	s := &stage{T: t, stores: map[string]*memory{network: {}, otherNetwork: {}}, begun: time.Now(), ended: make(chan error, 1), network: network}
+	s := &harness{T: t, stores: map[string]*memoryStore{network: {}, otherNetwork: {}}, begun: time.Now(), ended: make(chan error, 1), network: network}
 	s.facts = election.Facts{Link: true, Candidate: true, Known: true, Wanted: map[netip.Addr]bool{address: true}}
 	c := Config{
 		Node:     "node-a",
 		NewCore:  func(c election.Config) Election { return election.New(c) },
 		NewStore: func(id string) Store { return s.stores[id] },
-		Line: heartbeat.Config{
+		Transport: heartbeat.Config{
 			Interface: func() string { return "none" }, Source: func() netip.Addr { return netip.Addr{} }, Keys: heartbeat.NewKeyFile(keys),
 			Open: func(string) (*packet.Port, error) { return nil, errors.New("there is no wire") },
 		},
@@ -151,7 +151,7 @@ func start(t *testing.T, keys string, change ...func(*stage, *Config)) *stage {
 		},
 		AskGateway: func(context.Context) bool { return true },
 		Off:        func(context.Context, string) (bool, error) { return false, nil },
-		Tell: func(e Event) {
+		Record: func(e Event) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.events = append(s.events, e.Kind)
@@ -171,27 +171,27 @@ func start(t *testing.T, keys string, change ...func(*stage, *Config)) *stage {
 			t.Errorf("Run returned %v after its context ended", err)
 		}
 		if got := s.answering(); len(got) > 0 {
-			t.Errorf("after its end it answers for %s", got)
+			t.Errorf("after it stopped it answers for %s", got)
 		}
 	})
 	return s
 }
 
-// TestAlone: the only node of a cluster answers for what is wanted, for as long as it is wanted, and goes on without pause.
-func TestAlone(t *testing.T) {
+// TestSingleNode: the only node of a cluster answers for what is wanted, as long as it is wanted, without a gap.
+func TestSingleNode(t *testing.T) {
 	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, keys)
-		pass(15 * time.Second)
+		wait(15 * time.Second)
 		for range 300 {
-			pass(31 * time.Millisecond)
+			wait(31 * time.Millisecond)
 			if got := s.answering(); !slices.Equal(got, []netip.Addr{address}) || !s.Answers(address) {
 				t.Fatalf("after %s it answers for %s", time.Since(s.begun), got)
 			}
 		}
 		state := s.State()
 		if !state.Running || state.Problem != "" || state.View == nil || state.View.Owners[address].Node != "node-a" || state.Took != 1 {
-			t.Errorf("it says of itself %+v", state)
+			t.Errorf("its state is %+v", state)
 		}
 		stored, err := s.stores[network].Read(t.Context())
 		if err != nil {
@@ -201,79 +201,79 @@ func TestAlone(t *testing.T) {
 			t.Errorf("stored is %q (%v), known the view %d", stored.View, err, state.View.Number)
 		}
 		s.set(func() { s.facts.Wanted = map[netip.Addr]bool{} })
-		pass(5 * time.Second)
+		wait(5 * time.Second)
 		if got := s.answering(); len(got) > 0 || s.Answers(address) || s.State().Gave != 1 {
-			t.Errorf("it answers for %s, which nobody wants any more; %+v", got, s.State())
+			t.Errorf("it answers for %s, which is no longer wanted; %+v", got, s.State())
 		}
 	})
 }
 
-// TestQuietAPI: while nothing happens nothing is written.
+// TestQuietAPI: while nothing happens, nothing is written.
 func TestQuietAPI(t *testing.T) {
 	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, keys)
-		pass(15 * time.Second)
+		wait(15 * time.Second)
 		before, err := s.stores[network].Read(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		pass(time.Minute)
+		wait(time.Minute)
 		if after, err := s.stores[network].Read(t.Context()); err != nil || after != before {
 			t.Errorf("in a minute in which nothing happened %+v became %+v (%v)", before, after, err)
 		}
 	})
 }
 
-// TestWithoutKey: a node that cannot sign announces nothing, and says why; when the key comes it announces.
+// TestWithoutKey: a node that cannot sign announces nothing and reports why; when the key appears it announces.
 func TestWithoutKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "later")
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, path)
-		pass(20 * time.Second)
+		wait(20 * time.Second)
 		if state := s.State(); len(s.answering()) > 0 || state.Problem == "" {
-			t.Errorf("without a key it answers for %s and says %q", s.answering(), state.Problem)
+			t.Errorf("without a key it answers for %s and reports %q", s.answering(), state.Problem)
 		}
 		if err := os.WriteFile(path, []byte(contract.FormatAnnouncerKey(contract.AnnouncerKey{1})), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		pass(40 * time.Second)
+		wait(40 * time.Second)
 		if state := s.State(); len(s.answering()) != 1 || state.Problem != "" {
-			t.Errorf("with a key it answers for %s and says %q", s.answering(), state.Problem)
+			t.Errorf("with a key it answers for %s and reports %q", s.answering(), state.Problem)
 		}
 	})
 }
 
-// TestAnotherNetwork: what was announced on one network is not on the next, nor while there is none.
+// TestAnotherNetwork: what was announced on one network is not announced on the next, nor while there is none.
 func TestAnotherNetwork(t *testing.T) {
 	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, keys)
-		pass(15 * time.Second)
+		wait(15 * time.Second)
 		s.set(func() { s.network = "" })
-		pass(time.Second)
+		wait(time.Second)
 		if got := s.answering(); len(got) > 0 || s.State().Running {
 			t.Errorf("without a network it answers for %s", got)
 		}
 		s.set(func() {
 			s.network, s.facts.Wanted = otherNetwork, map[netip.Addr]bool{netip.MustParseAddr("198.51.100.3"): true}
 		})
-		pass(20 * time.Second)
+		wait(20 * time.Second)
 		if got := s.answering(); !slices.Equal(got, []netip.Addr{netip.MustParseAddr("198.51.100.3")}) {
 			t.Errorf("on the other network it answers for %s", got)
 		}
 	})
 }
 
-// haunted is a core that hears, while the test wants it to, a later agent of its own name before whatever else comes.
-type haunted struct {
+// duplicated is an election that hears, while the test wants it to, a later agent of its own name before each input.
+type duplicated struct {
 	Election
 	config election.Config
 	by     func() bool
 	times  uint64
 }
 
-func (h *haunted) Step(now time.Duration, in election.Input) election.Output {
+func (h *duplicated) Step(now time.Duration, in election.Input) election.Output {
 	if h.by() {
 		h.times++
 		h.Election.Step(now, election.Heard{Heartbeat: &election.Heartbeat{Node: h.config.Node, Boot: h.config.Boot + 1, Sequence: h.times}})
@@ -281,41 +281,42 @@ func (h *haunted) Step(now time.Duration, in election.Input) election.Output {
 	return h.Election.Step(now, in)
 }
 
-// TestLaterAgent: beside a later agent of its name it is silent. When that has gone it answers again, in a new life, because
-// nobody believes the former.
+// TestLaterAgent: beside a later agent of its name it is silent. When that is gone it answers again, as a new run,
+// because other nodes ignore earlier runs.
 func TestLaterAgent(t *testing.T) {
 	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		var there atomic.Bool
-		var lives []uint64
-		s := start(t, keys, func(_ *stage, c *Config) {
+		var boots []uint64
+		s := start(t, keys, func(_ *harness, c *Config) {
 			c.NewCore = func(c election.Config) Election {
-				lives = append(lives, c.Boot)
-				return &haunted{Election: election.New(c), config: c, by: there.Load}
+				boots = append(boots, c.Boot)
+				return &duplicated{Election: election.New(c), config: c, by: there.Load}
 			}
 		})
-		pass(15 * time.Second)
+		wait(15 * time.Second)
 		there.Store(true)
-		pass(5 * time.Second)
-		if got := s.answering(); len(got) > 0 || len(lives) != 1 {
-			t.Errorf("beside a later agent it answers for %s in life %d, want silence in the first", got, len(lives))
+		wait(5 * time.Second)
+		if got := s.answering(); len(got) > 0 || len(boots) != 1 {
+			t.Errorf("beside a later agent it answers for %s in run %d, want silence in the first", got, len(boots))
 		}
 		there.Store(false)
-		pass(15 * time.Second)
-		if got := s.answering(); !slices.Equal(got, []netip.Addr{address}) || len(lives) != 2 || lives[1] <= lives[0] {
-			t.Errorf("after it it answers for %s in the lives %d, want a second, later one", got, lives)
+		wait(15 * time.Second)
+		got := s.answering()
+		if !slices.Equal(got, []netip.Addr{address}) || len(boots) != 2 || boots[1] <= boots[0] {
+			t.Errorf("after it is gone it answers for %s in the runs %d, want a second, later one", got, boots)
 		}
 	})
 }
 
-// deaf is a store that never answers.
-type deaf struct {
+// unresponsive is a store that never answers.
+type unresponsive struct {
 	mu     sync.Mutex
 	asked  int
 	waited time.Duration
 }
 
-func (d *deaf) Read(ctx context.Context) (store.Document, error) {
+func (d *unresponsive) Read(ctx context.Context) (store.Document, error) {
 	begun := time.Now()
 	<-ctx.Done()
 	d.mu.Lock()
@@ -325,28 +326,29 @@ func (d *deaf) Read(ctx context.Context) (store.Document, error) {
 	return store.Document{}, ctx.Err()
 }
 
-func (d *deaf) Write(ctx context.Context, _ store.Document) (store.Document, error) {
+func (d *unresponsive) Write(ctx context.Context, _ store.Document) (store.Document, error) {
 	return d.Read(ctx)
 }
 
-func (d *deaf) Watch(ctx context.Context, _ func(store.Document)) error {
+func (d *unresponsive) Watch(ctx context.Context, _ func(store.Document)) error {
 	<-ctx.Done()
 	return nil
 }
 
-// TestDeafAPI: an API server that does not answer is asked with more and more patience, and not without end; without it
-// nobody begins to answer.
-func TestDeafAPI(t *testing.T) {
+// TestUnresponsiveAPI: an API server that does not answer is asked with growing timeouts up to a bound; without it no
+// node starts to answer.
+func TestUnresponsiveAPI(t *testing.T) {
 	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {
-		store := &deaf{}
-		s := start(t, keys, func(_ *stage, c *Config) { c.NewStore = func(string) Store { return store } })
-		pass(time.Minute)
+		store := &unresponsive{}
+		s := start(t, keys, func(_ *harness, c *Config) { c.NewStore = func(string) Store { return store } })
+		wait(time.Minute)
 		store.mu.Lock()
 		asked, waited := store.asked, store.waited
 		store.mu.Unlock()
-		if asked < 10 || asked > 200 || waited != mostTimeout {
-			t.Errorf("in a minute it was asked %d times, and waited for up to %s; want 10 to 200 times and up to %s", asked, waited, mostTimeout)
+		if asked < 10 || asked > 200 || waited != maxTimeout {
+			t.Errorf("in a minute it was asked %d times, and waited for up to %s; want 10 to 200 times and up to %s",
+				asked, waited, maxTimeout)
 		}
 		if got := s.answering(); len(got) > 0 {
 			t.Errorf("it answers for %s and has never seen a view", got)
@@ -357,18 +359,18 @@ func TestDeafAPI(t *testing.T) {
 	})
 }
 
-// TestEnd: a node that has nobody to hand over to ends at once, and one that is told to end twice ends once.
+// TestEnd: a node without a successor stops at once, and stopping it twice stops it once.
 func TestEnd(t *testing.T) {
 	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, keys)
-		pass(15 * time.Second)
+		wait(15 * time.Second)
 		begun := time.Now()
 		s.end()
 		err := <-s.ended
 		s.ended <- err
-		if took := time.Since(begun); err != nil || took > farewell {
-			t.Errorf("it took %s to end (%v), want at most %s", took, err, farewell)
+		if took := time.Since(begun); err != nil || took > handOverTimeout {
+			t.Errorf("it took %s to end (%v), want at most %s", took, err, handOverTimeout)
 		}
 	})
 }

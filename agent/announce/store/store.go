@@ -1,5 +1,5 @@
-// Package store keeps the view of the announcers, who announces which address, in one object of the API server that is
-// changed by compare-and-swap.
+// Package store keeps the shared view of the announcers, which node announces which address, in one API object that
+// is changed by compare-and-swap.
 package store
 
 import (
@@ -21,12 +21,13 @@ import (
 )
 
 const (
-	// watchAgain is the pause before a watch that ended is opened again, watchFor for how long the API server keeps one open.
+	// watchAgain is the pause before a watch that ended is opened again, watchFor how long the API server keeps one
+	// open.
 	watchAgain = time.Second
 	watchFor   = 5 * time.Minute
 )
 
-// ErrConflict tells that the view is another by now: read it and decide again.
+// ErrConflict means that the view has changed meanwhile: read it and decide again.
 var ErrConflict = errors.New("the view was changed by another node")
 
 // Document is a view as it is stored.
@@ -56,8 +57,9 @@ func New(objects ConfigMaps, network string) *Store {
 	return &Store{objects: objects, network: network}
 }
 
-// ClientConfig is how to reach the API server for the view alone: with HTTP/1.1, so that a request that got no answer ends
-// its connection and the next one takes another, maybe to another API server; and without waiting behind other requests.
+// ClientConfig configures the client that is used only for the view: with HTTP/1.1, so that a request without an
+// answer ends its connection and the next one takes another, maybe to another API server; and without waiting behind
+// other requests.
 func ClientConfig(base *rest.Config) *rest.Config {
 	config := rest.CopyConfig(base)
 	config.NextProtos = []string{"http/1.1"}
@@ -65,7 +67,7 @@ func ClientConfig(base *rest.Config) *rest.Config {
 	return config
 }
 
-// Read reads the view as it is now: a read without a version goes to etcd's majority.
+// Read reads the current view: a read without a version goes to etcd's majority.
 func (s *Store) Read(ctx context.Context) (Document, error) {
 	object, err := s.objects.Get(ctx, contract.AnnouncerView, metav1.GetOptions{})
 	switch {
@@ -82,8 +84,8 @@ func (s *Store) document(object *corev1.ConfigMap) Document {
 	return Document{Version: object.ResourceVersion, View: object.Data[s.network]}
 }
 
-// Write replaces the view whose version is that of d, and returns it as it is stored. It is ErrConflict when there is another
-// by now. After any other error it is not known whether it was written.
+// Write replaces the view of the version d.Version and returns the stored one. The error is ErrConflict when the view
+// has changed meanwhile. After any other error it is unknown whether the view was written.
 func (s *Store) Write(ctx context.Context, d Document) (Document, error) {
 	object := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: contract.AnnouncerView, Namespace: metav1.NamespaceSystem, ResourceVersion: d.Version},
@@ -105,20 +107,20 @@ func (s *Store) Write(ctx context.Context, d Document) (Document, error) {
 	}
 }
 
-// Watch calls changed with each state of the view that the API server tells of, until ctx ends. One may be missed or come
-// late: what has to be known for sure is read.
+// Watch calls changed with each state of the view that the API server reports, until ctx ends. A state may be missed
+// or late: whoever must be certain reads.
 func (s *Store) Watch(ctx context.Context, changed func(Document)) error {
 	for ctx.Err() == nil {
 		err := s.follow(ctx, changed)
 		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("The view is not watched, trying again", "reason", err.Error())
+			klog.FromContext(ctx).V(2).Info("Failed to watch the announcer view, retrying", "reason", err.Error())
 		}
 		loop.Sleep(ctx, watchAgain)
 	}
 	return nil
 }
 
-// follow follows one watch to its end.
+// follow handles one watch until it ends.
 func (s *Store) follow(ctx context.Context, changed func(Document)) error {
 	seconds := int64(watchFor / time.Second)
 	watcher, err := s.objects.Watch(ctx, metav1.ListOptions{

@@ -39,7 +39,7 @@ func maps(t *testing.T) typedcorev1.ConfigMapInterface {
 	return all
 }
 
-// TestEveryChangeCounts: many who add one to a number each lose none of it, whoever is first.
+// TestEveryChangeCounts: writers that each add one to a number lose no increment, in any order.
 func TestEveryChangeCounts(t *testing.T) {
 	objects := maps(t)
 	const writers, times = 4, 10
@@ -72,11 +72,11 @@ func TestEveryChangeCounts(t *testing.T) {
 	}
 	group.Wait()
 	if last, err := New(objects, network).Read(t.Context()); err != nil || last.View != strconv.Itoa(writers*times) {
-		t.Errorf("at last the view is %+v (%v), want %d", last, err, writers*times)
+		t.Errorf("the view is %+v (%v), want %d", last, err, writers*times)
 	}
 }
 
-// TestAnotherNetwork: a cluster that moves to another network begins anew.
+// TestAnotherNetwork: a cluster that moves to another network starts with a new view.
 func TestAnotherNetwork(t *testing.T) {
 	objects := maps(t)
 	if _, err := New(objects, network).Write(t.Context(), Document{View: "old"}); err != nil {
@@ -93,7 +93,7 @@ func TestAnotherNetwork(t *testing.T) {
 	}
 }
 
-// TestOutdatedIsRefused: also when the object was deleted, or made, meanwhile.
+// TestOutdatedIsRefused: also when the object was deleted or created meanwhile.
 func TestOutdatedIsRefused(t *testing.T) {
 	objects := maps(t)
 	s := New(objects, network)
@@ -113,7 +113,7 @@ func TestOutdatedIsRefused(t *testing.T) {
 	}
 }
 
-// TestUnreachable: that the API server cannot be reached is an error, never the absence of a view.
+// TestUnreachable: an unreachable API server is an error, never the absence of a view.
 func TestUnreachable(t *testing.T) {
 	config := ClientConfig(cp.Config())
 	config.Host = "https://127.0.0.1:1"

@@ -64,7 +64,7 @@ func RunNode(ctx context.Context, args []string) error {
 		NewStore: func(network string) speaker.Store {
 			return store.New(client.CoreV1().ConfigMaps(metav1.NamespaceSystem), network)
 		},
-		Line: heartbeat.Config{Interface: public, Source: func() netip.Addr { return own }, Keys: heartbeat.NewKeyFile(*keys)},
+		Transport: heartbeat.Config{Interface: public, Source: func() netip.Addr { return own }, Keys: heartbeat.NewKeyFile(*keys)},
 		Responder: responder.New(responder.Config{Interface: public, Seed: seed.Sum64(), Watch: func(ctx context.Context, changed func()) error {
 			return netstate.Watch(ctx, func() {
 				changed()

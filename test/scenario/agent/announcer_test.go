@@ -286,7 +286,7 @@ func TestHeartbeats(t *testing.T) {
 	line := func(name, vif string, where inside, keys string, source netip.Addr) *heartbeat.Transport {
 		l := heartbeat.New(heartbeat.Config{
 			Node: name, Boot: 1, Interval: time.Second, Interface: func() string { return vif }, Source: func() netip.Addr { return source }, Keys: heartbeat.NewKeyFile(keys),
-			Hear: func(h *election.Heartbeat) {
+			Receive: func(h *election.Heartbeat) {
 				mu.Lock()
 				defer mu.Unlock()
 				heard[h.Sequence] = h
