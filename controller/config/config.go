@@ -1,5 +1,5 @@
-// Package config reads the controller's options: flag before environment before secret before default,
-// all errors at once.
+// Package config reads the controller's options: a flag overrides the environment, which overrides the secret, which
+// overrides the default. It reports all errors at once.
 package config
 
 import (
@@ -19,7 +19,7 @@ import (
 const (
 	// NodeAddressBlock gives each node an address of the node block.
 	NodeAddressBlock = "block"
-	// NodeAddressNone gives nodes no address of the public network: their interfaces carry a link-local one.
+	// NodeAddressNone gives nodes no address of the public network: their interfaces have a link-local address.
 	NodeAddressNone = "none"
 )
 
@@ -29,47 +29,46 @@ const (
 	defaultRequestRate = 10
 )
 
-// Config is what the controller needs to know. It is valid: Load refuses anything else.
+// Config is the controller's configuration. It is valid: Load rejects anything else.
 type Config struct {
-	// Credentials returns the client ID and secret, read anew when the secret file has changed.
+	// Credentials returns the client ID and secret. It reads the secret file again when the file has changed.
 	Credentials func() (id, secret string, err error)
-	// Location is the site of new IP blocks, such as ASH; empty means that each Service names its own.
+	// Location is the location of new IP blocks, such as ASH; empty means that each Service sets its own.
 	Location string
 	// BaseURL is the root of the phoenixNAP API.
 	BaseURL string
 	// TokenURL is the OAuth2 token endpoint.
 	TokenURL string
-	// LoadBalancer says who announces addresses on which public network; zero means no load balancers.
+	// LoadBalancer is the announcer of addresses and the public network; zero means no load balancers.
 	LoadBalancer LoadBalancer
-	// NodeIPBlock is the ID of the block from which nodes get their own addresses; empty when there is none
-	// that the user brought.
+	// NodeIPBlock is the ID of the block from which nodes get their own addresses; empty when the user did not bring one.
 	NodeIPBlock string
 	// NodeAddress is NodeAddressBlock or NodeAddressNone.
 	NodeAddress string
-	// ManageMembership tells to join servers to the public network, and to take those out again.
+	// ManageMembership enables joining servers to the public network, and removing those servers again.
 	ManageMembership bool
 	// Allocation is how Services without an annotation get their address: contract.AllocationDedicated or
 	// contract.AllocationShared.
 	Allocation string
 	// BlockSize is the prefix length of new blocks with its slash: "/28", "/29" or "/30".
 	BlockSize string
-	// OwnBlocks are the IDs of blocks that Services may name though the cluster did not buy them.
+	// OwnBlocks are the IDs of blocks that Services may request although the cluster did not buy them.
 	OwnBlocks []string
-	// MaxIPBlocks is the most blocks that may be bought; 0 means as many as the network holds.
+	// MaxIPBlocks is the maximum number of blocks to buy; 0 means as many as the network can have.
 	MaxIPBlocks int
-	// AnnotationIPLocation is the name of the Service annotation that names a location.
+	// AnnotationIPLocation is the name of the Service annotation that sets a location.
 	AnnotationIPLocation string
-	// DryRun tells to change nothing and to say what would be changed.
+	// DryRun makes the controller report changes instead of making them.
 	DryRun bool
-	// CollectOrphans tells to delete blocks of ours whose Service is gone.
+	// CollectOrphans enables the deletion of blocks of this cluster whose Service no longer exists.
 	CollectOrphans bool
 	// OrphanGrace is how long a block must have been an orphan before it is deleted.
 	OrphanGrace time.Duration
-	// ControlPlaneEndpoint tells to keep a Service before the API servers.
+	// ControlPlaneEndpoint enables the Service in front of the API servers.
 	ControlPlaneEndpoint bool
 	// APIServerPort is the port of that Service, 0 to 65535; 0 means the port of the API servers.
 	APIServerPort int
-	// RequestsPerSecond is the budget of requests to the phoenixNAP API, on average.
+	// RequestsPerSecond is the average rate limit of requests to the phoenixNAP API.
 	RequestsPerSecond int
 	// ServiceNodeSelector selects the Nodes that may carry load-balancer traffic.
 	ServiceNodeSelector labels.Selector
@@ -85,7 +84,7 @@ type LoadBalancer struct {
 	NetworkID string
 }
 
-// Enabled tells whether Services of type LoadBalancer are served.
+// Enabled reports whether Services of type LoadBalancer are served.
 func (l LoadBalancer) Enabled() bool { return l.Announcer != "" }
 
 // String shows the configuration without its secrets.
@@ -94,18 +93,20 @@ func (c *Config) String() string {
 	if announcer == "" {
 		announcer = contract.AnnouncerNone
 	}
-	return fmt.Sprintf("clientID=%s clientSecret=[redacted] location=%q baseURL=%s tokenURL=%s announcer=%s publicNetwork=%q nodeIPBlock=%q nodeAddress=%s manageMembership=%t ",
-		mask(c.clientID), c.Location, c.BaseURL, c.TokenURL, announcer, c.LoadBalancer.NetworkID, c.NodeIPBlock, c.NodeAddress, c.ManageMembership) +
+	return fmt.Sprintf("clientID=%s clientSecret=[redacted] location=%q baseURL=%s tokenURL=%s announcer=%s ",
+		mask(c.clientID), c.Location, c.BaseURL, c.TokenURL, announcer) +
+		fmt.Sprintf("publicNetwork=%q nodeIPBlock=%q nodeAddress=%s manageMembership=%t ",
+			c.LoadBalancer.NetworkID, c.NodeIPBlock, c.NodeAddress, c.ManageMembership) +
 		fmt.Sprintf("ipAllocation=%s ipBlockSize=%s ownIPBlocks=%q maxIPBlocks=%d dryRun=%t collectOrphans=%t orphanGrace=%s ",
 			c.Allocation, c.BlockSize, c.OwnBlocks, c.MaxIPBlocks, c.DryRun, c.CollectOrphans, c.OrphanGrace) +
 		fmt.Sprintf("annotationIPLocation=%s controlPlaneEndpoint=%t apiServerPort=%d serviceNodeSelector=%q apiRequestsPerSecond=%d",
 			c.AnnotationIPLocation, c.ControlPlaneEndpoint, c.APIServerPort, c.ServiceNodeSelector, c.RequestsPerSecond)
 }
 
-// GoString shows the same as String, so that %#v does not look behind it.
+// GoString returns the same as String, so that %#v does not print secrets.
 func (c *Config) GoString() string { return c.String() }
 
-// mask keeps enough of an identifier to recognise it.
+// mask keeps enough of an identifier to recognize it.
 func mask(id string) string {
 	if len(id) <= 8 {
 		return "[redacted]"
@@ -114,7 +115,7 @@ func mask(id string) string {
 }
 
 // Load reads all options. secretPath is the value of --cloud-config; flags are the options set on the
-// command line; getenv is os.Getenv. The error joins one sentence for each thing that is wrong.
+// command line; getenv is os.Getenv. The error joins one sentence for each problem.
 func Load(secretPath string, flags *Flags, getenv func(string) string) (*Config, error) {
 	if secretPath == "" {
 		return nil, errors.New("no cloud config given: set --cloud-config to the path of the secret with clientID and clientSecret")
@@ -136,7 +137,7 @@ func Load(secretPath string, flags *Flags, getenv func(string) string) (*Config,
 	return config, nil
 }
 
-// parse reads every option; what goes together is another question, see contradictions.
+// parse reads every option; contradictions checks the combinations.
 func parse(s source) (*Config, []error) {
 	p := parser{source: s}
 	config := &Config{
@@ -165,8 +166,8 @@ func parse(s source) (*Config, []error) {
 	return config, p.problems
 }
 
-// defaultTokenURL is the official realm for the official API; a base URL of one's own is taken to
-// serve the token endpoint too.
+// defaultTokenURL returns the official realm for the official API; any other base URL is assumed to serve the token
+// endpoint too.
 func defaultTokenURL(base string) string {
 	u, err := url.Parse(base)
 	if err != nil || base == pnap.DefaultBaseURL {
@@ -175,11 +176,12 @@ func defaultTokenURL(base string) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: pnap.TokenPath}).String()
 }
 
-// readFile is os.ReadFile with an error that says what to do.
+// readFile is os.ReadFile with an error that includes what to do.
 func readFile(path string) ([]byte, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read cloud config: %w; set --cloud-config to the path of the secret with clientID and clientSecret", err)
+		return nil, fmt.Errorf("read cloud config: %w; "+
+			"set --cloud-config to the path of the secret with clientID and clientSecret", err)
 	}
 	return raw, nil
 }

@@ -127,7 +127,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Every option shows in what is logged at the start, under the name that the secret has for it.
+// The configuration that is logged at start contains every option, under its name in the secret.
 func TestStringShowsEveryOption(t *testing.T) {
 	config, err := load(t, `{`+credentials1+`}`, nil)
 	if err != nil {
@@ -140,13 +140,13 @@ func TestStringShowsEveryOption(t *testing.T) {
 			name = o.field
 		}
 		if !strings.Contains(" "+config.String(), " "+name+"=") {
-			t.Errorf("%s is not shown in %s", name, config)
+			t.Errorf("%s is missing in %s", name, config)
 		}
 	}
 }
 
 //proves:known-bugs/bad-selector
-func TestRefusals(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	const (
 		ok = credentials1
 		lb = `,"loadbalancer":"kube-vip://` + network + `"`
@@ -155,17 +155,17 @@ func TestRefusals(t *testing.T) {
 		secret string
 		env    map[string]string
 		args   []string
-		want   []string // one for each sentence
+		want   []string // one for each problem
 	}{
 		"nothing": {secret: `{}`, want: []string{"clientID is missing: set PNAP_CLIENT_ID, secret field clientID", "clientSecret is missing"}},
 		"the template": {secret: `{"clientID":"<client ID>","clientSecret":"<client secret>","location":"<location>","loadbalancer":"kube-vip://<network ID>"}`,
 			want: []string{"secret field clientID is still the placeholder", "secret field clientSecret is still the placeholder", "secret field location", "secret field loadbalancer"}},
 		"empty file":                           {secret: ``, want: []string{"clientID is missing", "clientSecret is missing"}},
-		"unknown field":                        {secret: `{` + ok + `,"regoin":"x"}`, want: []string{`unknown field "regoin"; known are annotationIPLocation`}},
-		"field of wrong kind":                  {secret: `{` + ok + `,"location":["ASH"]}`, want: []string{"field location: the value is neither"}},
+		"unknown field":                        {secret: `{` + ok + `,"regoin":"x"}`, want: []string{`unknown field "regoin"; known fields are annotationIPLocation`}},
+		"field of wrong kind":                  {secret: `{` + ok + `,"location":["ASH"]}`, want: []string{"field location: the value is not a string"}},
 		"field twice":                          {secret: `{` + ok + `,"clientID":"b"}`, want: []string{"each field once"}},
-		"no object":                            {secret: `hunter2hunter2`, want: []string{"no JSON or YAML object"}},
-		"trailing comma ok in YAML but broken": {secret: `{` + ok + `,,}`, want: []string{"no JSON or YAML object"}},
+		"no object":                            {secret: `hunter2hunter2`, want: []string{"not a JSON or YAML object"}},
+		"trailing comma ok in YAML but broken": {secret: `{` + ok + `,,}`, want: []string{"not a JSON or YAML object"}},
 		"everything at once": {
 			secret: `{"clientID":"x","location":"ashburn","loadbalancer":"kubevip://` + network + `","foo":1}`,
 			env:    map[string]string{"PNAP_MAX_IP_BLOCKS": "-1", "PNAP_SERVICE_NODE_SELECTOR": "a=("},
@@ -173,32 +173,32 @@ func TestRefusals(t *testing.T) {
 			want: []string{`unknown field "foo"`, `secret field location: location "ashburn"`, `unknown scheme "kubevip": want kube-vip://<network-id> or agent://<network-id>`,
 				`PNAP_MAX_IP_BLOCKS: "-1"`, "--annotation-ip-location", "PNAP_SERVICE_NODE_SELECTOR", "clientSecret is missing", "--base-url"},
 		},
-		"odd allocation":        {secret: `{` + ok + `,"ipAllocation":"some"}`, want: []string{`"some" is no IP allocation`}},
-		"/31":                   {secret: `{` + ok + `,"ipBlockSize":"/31"}`, want: []string{`no block size`}},
-		"odd node block":        {secret: `{` + ok + lb + `,"nodeIPBlock":"x"}`, want: []string{`"x" is no ID of an IP block`}},
-		"odd dry run":           {secret: `{` + ok + `,"collectOrphans":"perhaps"}`, want: []string{`secret field collectOrphans: "perhaps" is neither true nor false`}},
+		"invalid allocation":    {secret: `{` + ok + `,"ipAllocation":"some"}`, want: []string{`"some" is not an IP allocation`}},
+		"/31":                   {secret: `{` + ok + `,"ipBlockSize":"/31"}`, want: []string{`not a block size`}},
+		"invalid node block":    {secret: `{` + ok + lb + `,"nodeIPBlock":"x"}`, want: []string{`"x" is not the ID of an IP block`}},
+		"invalid boolean":       {secret: `{` + ok + `,"collectOrphans":"perhaps"}`, want: []string{`secret field collectOrphans: "perhaps" is neither true nor false`}},
 		"dry run in the secret": {secret: `{` + ok + `,"dryRun":true}`, want: []string{`unknown field "dryRun"`}},
-		"odd node address":      {secret: `{` + ok + `,"nodeAddress":"dhcp"}`, want: []string{`"dhcp" says nothing`}},
-		"own blocks malformed":  {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,web"}`, want: []string{`secret field ownIPBlocks: "web" is no ID of an IP block`}},
-		"own block twice":       {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,` + network + `"}`, want: []string{"stands there twice"}},
-		"short grace":           {secret: `{` + ok + `}`, args: []string{"--orphan-grace=1s"}, want: []string{`--orphan-grace: "1s" is no duration from 10s up`}},
-		"grace without unit":    {secret: `{` + ok + `,"orphanGrace":60}`, want: []string{`"60" is no duration`}},
-		"no requests":           {secret: `{` + ok + `,"apiRequestsPerSecond":0}`, want: []string{`"0" is no number from 1 to 100`}},
+		"invalid node address":  {secret: `{` + ok + `,"nodeAddress":"dhcp"}`, want: []string{`"dhcp" is not a node address`}},
+		"own blocks malformed":  {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,web"}`, want: []string{`secret field ownIPBlocks: "web" is not the ID of an IP block`}},
+		"own block twice":       {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,` + network + `"}`, want: []string{"is listed twice"}},
+		"short grace":           {secret: `{` + ok + `}`, args: []string{"--orphan-grace=1s"}, want: []string{`--orphan-grace: "1s" is not a duration of at least 10s`}},
+		"grace without unit":    {secret: `{` + ok + `,"orphanGrace":60}`, want: []string{`"60" is not a duration`}},
+		"no requests":           {secret: `{` + ok + `,"apiRequestsPerSecond":0}`, want: []string{`"0" is not a number from 1 to 100`}},
 		"nodes without and with addresses": {secret: `{` + ok + lb + `,"nodeIPBlock":"` + network + `"}`, env: map[string]string{"PNAP_NODE_ADDRESS": "none"},
-			want: []string{"secret field nodeIPBlock gives nodes addresses of their own and PNAP_NODE_ADDRESS gives them none"}},
+			want: []string{"secret field nodeIPBlock gives nodes an address and PNAP_NODE_ADDRESS gives them none"}},
 		"a block for nodes and Services": {secret: `{` + ok + lb + `,"nodeIPBlock":"` + network + `"}`, args: []string{"--own-ip-blocks=" + network},
-			want: []string{"secret field nodeIPBlock and --own-ip-blocks both name the IP block " + network}},
-		"no network for what needs one": {
+			want: []string{"secret field nodeIPBlock and --own-ip-blocks both contain the IP block " + network}},
+		"options that need a network": {
 			secret: `{` + ok + `,"nodeIPBlock":"` + network + `","ownIPBlocks":"60473a6115e34466c9f8f001"}`,
 			args:   []string{"--manage-membership", "--control-plane-endpoint"},
-			want: []string{"--control-plane-endpoint needs a public network: set --load-balancer, PNAP_LOAD_BALANCER, secret field loadbalancer too", "--manage-membership needs",
+			want: []string{"--control-plane-endpoint needs a public network: also set --load-balancer, PNAP_LOAD_BALANCER, secret field loadbalancer, or remove it", "--manage-membership needs",
 				"nodeIPBlock needs", "ownIPBlocks needs"},
 		},
-		"a wrong network is one complaint": {secret: `{` + ok + `,"loadbalancer":"kube-vip://x"}`, args: []string{"--manage-membership"}, want: []string{`"x" is no ID`}},
-		"port without endpoint":            {secret: `{` + ok + lb + `,"apiServerPort":6443}`, want: []string{"secret field apiServerPort has an effect on the control-plane endpoint only"}},
-		"nothing to share":                 {secret: `{` + ok + `,"ipAllocation":"shared","ipBlockSize":"/30"}`, want: []string{"secret field ipBlockSize: a block of size /30 has one address"}},
-		"odd port":                         {secret: `{` + ok + `,"apiServerPort":65536}`, want: []string{`"65536" is no port`}},
-		"password in URL":                  {secret: `{` + ok + `,"base-url":"https://u:hunter2@host"}`, want: []string{"a URL with a user name is not allowed"}},
+		"a wrong network is one problem": {secret: `{` + ok + `,"loadbalancer":"kube-vip://x"}`, args: []string{"--manage-membership"}, want: []string{`"x" is not the ID`}},
+		"port without endpoint":          {secret: `{` + ok + lb + `,"apiServerPort":6443}`, want: []string{"secret field apiServerPort only affects the control-plane endpoint"}},
+		"nothing to share":               {secret: `{` + ok + `,"ipAllocation":"shared","ipBlockSize":"/30"}`, want: []string{"secret field ipBlockSize: a block of size /30 has one address"}},
+		"invalid port":                   {secret: `{` + ok + `,"apiServerPort":65536}`, want: []string{`"65536" is not a port`}},
+		"password in URL":                {secret: `{` + ok + `,"base-url":"https://u:hunter2@host"}`, want: []string{"a URL with a user name is not allowed"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -207,14 +207,14 @@ func TestRefusals(t *testing.T) {
 				t.Fatalf("no error, got %s", config)
 			}
 			if strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("a secret stands in: %v", err)
+				t.Errorf("the error contains a secret: %v", err)
 			}
 			if sentences := strings.Count(err.Error(), "\n") + 1; sentences != len(test.want) {
-				t.Errorf("%d sentences, want %d: %v", sentences, len(test.want), err)
+				t.Errorf("%d problems, want %d: %v", sentences, len(test.want), err)
 			}
 			for _, want := range test.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q lacks %q", err, want)
+					t.Errorf("%q does not contain %q", err, want)
 				}
 			}
 		})
@@ -236,7 +236,7 @@ func TestSecretsAreMasked(t *testing.T) {
 	}
 	for _, text := range []string{config.String(), fmt.Sprintf("%v %+v %#v %s", config, config, config, config)} {
 		if strings.Contains(text, "hunter2") || strings.Contains(text, "0123456789abcdef") {
-			t.Errorf("a secret stands in %s", text)
+			t.Errorf("%s contains a secret", text)
 		}
 	}
 }
@@ -260,7 +260,7 @@ func TestCredentialsFollowTheFile(t *testing.T) {
 	check("0123456789abcdef", "hunter2hunter2")
 	write(t, path, `{"clientID":"new","clientSecret":"other"}`)
 	check("new", "other")
-	write(t, path, `{"clientID":"new","clientSecret":"OTHER"}`) // the same size, so the time must tell
+	write(t, path, `{"clientID":"new","clientSecret":"OTHER"}`) // the same size: only the time differs
 	later := time.Now().Add(time.Minute)
 	if err := os.Chtimes(path, later, later); err != nil {
 		t.Fatal(err)
@@ -274,12 +274,12 @@ func TestCredentialsFollowTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := config.Credentials(); err == nil {
-		t.Error("no error for a file that is gone")
+		t.Error("no error for a missing file")
 	}
 }
 
-// The kubelet replaces a mounted Secret by pointing the link "..data" at another directory, whose file may
-// well have the size and the time of the one before.
+// The kubelet replaces a mounted Secret by pointing the link "..data" at another directory, whose file may have the size
+// and the time of the previous one.
 //
 //proves:known-bugs/changed-credentials
 func TestCredentialsFollowTheLinksOfTheKubelet(t *testing.T) {
@@ -329,14 +329,14 @@ func TestParseLoadBalancer(t *testing.T) {
 		"kube-vip://" + network:               {want: LoadBalancer{contract.AnnouncerKubeVIP, network}},
 		"kube-vip:///" + network:              {want: LoadBalancer{contract.AnnouncerKubeVIP, network}},
 		"agent://" + network:                  {want: LoadBalancer{contract.AnnouncerAgent, network}},
-		"agent:////" + network:                {err: "no ID of a public network"},
+		"agent:////" + network:                {err: "is not the ID of a public network"},
 		"kubevip://" + network:                {err: `unknown scheme "kubevip"`},
 		"KUBE-VIP://" + network:               {err: "unknown scheme"},
-		"kube-vip://":                         {err: `"" is no ID of a public network`},
+		"kube-vip://":                         {err: `"" is not the ID of a public network`},
 		"kube-vip://60473A6115E34466C9F8F083": {err: "24 hexadecimal digits"},
-		"kube-vip://" + network + "/":         {err: "no ID of a public network"},
-		network:                               {err: "is no URL"},
-		"":                                    {err: "is no URL"},
+		"kube-vip://" + network + "/":         {err: "is not the ID of a public network"},
+		network:                               {err: "is not a URL"},
+		"":                                    {err: "is not a URL"},
 	}
 	for raw, test := range tests {
 		got, err := ParseLoadBalancer(raw)
@@ -364,9 +364,9 @@ func FuzzParseLoadBalancer(f *testing.F) {
 			}
 			return
 		}
-		again, err := ParseLoadBalancer(got.Announcer + "://" + got.NetworkID)
-		if err != nil || again != got {
-			t.Fatalf("round trip of %q: %+v, %v", raw, again, err)
+		reparsed, err := ParseLoadBalancer(got.Announcer + "://" + got.NetworkID)
+		if err != nil || reparsed != got {
+			t.Fatalf("round trip of %q: %+v, %v", raw, reparsed, err)
 		}
 	})
 }

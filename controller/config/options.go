@@ -10,21 +10,21 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// option is one row of the configuration: where its value may come from.
+// option is one option of the configuration, with the sources of its value.
 type option struct {
-	// field is its name in the secret; empty when it may not stand there.
+	// field is its name in the secret; empty when the secret may not contain it.
 	field string
 	// env is the environment variable; empty when there is none.
 	env string
 	// flag is the command-line flag without its dashes; empty when there is none.
 	flag string
-	// usage says what the option is for, and fallback what holds when it is not set; both are for people.
+	// usage describes the option, and fallback its default; both are texts for the documentation.
 	usage, fallback string
-	// toggle tells that the value is true or false, so that the flag alone means true.
+	// toggle marks a boolean: the flag without a value means true.
 	toggle bool
 }
 
-// name is how error messages call the option, with every way to set it.
+// name is the option's name in error messages, with every way to set it.
 func (o option) name() string {
 	ways := make([]string, 0, 3)
 	if o.flag != "" {
@@ -40,65 +40,137 @@ func (o option) name() string {
 }
 
 var (
-	clientID = option{field: "clientID", env: "PNAP_CLIENT_ID", fallback: "required",
-		usage: "OAuth2 client of the phoenixNAP API. Read anew when the file changes."}
-	clientSecret = option{field: "clientSecret", env: "PNAP_CLIENT_SECRET", fallback: "required",
-		usage: "Its secret. Read anew when the file changes."}
-	location = option{field: "location", env: "PNAP_LOCATION", flag: "location", fallback: "the Service's annotation, else the Service is refused",
-		usage: "Location of new IP blocks, a 3-letter code such as ASH. It overrides the annotation of a Service."}
-	baseURL = option{field: "base-url", env: "PNAP_BASE_URL", flag: "base-url", fallback: "the official API",
-		usage: "Root of the phoenixNAP API."}
-	tokenURL = option{field: "token-url", env: "PNAP_TOKEN_URL", flag: "token-url", fallback: "the official realm; with a base URL of your own, /auth/realms/BMC/protocol/openid-connect/token on that host",
-		usage: "OAuth2 token endpoint."}
-	loadBalancer = option{field: "loadbalancer", env: "PNAP_LOAD_BALANCER", flag: "load-balancer", fallback: "none: Services are left alone",
-		usage: "Who announces the addresses of LoadBalancer Services, and on which public network: kube-vip://<network-id> or agent://<network-id>; three slashes are read too."}
-	nodeIPBlock = option{field: "nodeIPBlock", env: "PNAP_NODE_IP_BLOCK", flag: "node-ip-block", fallback: "none; with --manage-membership one is bought",
-		usage: "ID of the IP block from which nodes get their own addresses in the public network."}
-	nodeAddress = option{field: "nodeAddress", env: "PNAP_NODE_ADDRESS", flag: "node-address", fallback: NodeAddressBlock,
-		usage: "Own addresses of nodes in the public network: block, from the node IP block, or none, for interfaces with a link-local address."}
-	manageMembership = option{field: "manageMembership", env: "PNAP_MANAGE_MEMBERSHIP", flag: "manage-membership", toggle: true, fallback: "off: what is missing is reported",
-		usage: "Join the servers of Nodes that match the service node selector to the public network, and take those out again."}
-	maxIPBlocks = option{field: "maxIPBlocks", env: "PNAP_MAX_IP_BLOCKS", flag: "max-ip-blocks", fallback: "0, as many as the public network holds (10 IPv4 blocks)",
-		usage: "Most IP blocks that may be bought."}
-	ownIPBlocks = option{field: "ownIPBlocks", env: "PNAP_OWN_IP_BLOCKS", flag: "own-ip-blocks", fallback: "none",
-		usage: "IDs of IP blocks that Services may name in the annotation phoenixnap.com/ip-block-id although this cluster did not buy them, separated by commas."}
-	dryRun = option{flag: "dry-run", toggle: true, fallback: "off",
-		usage: "Say what would be bought, changed or deleted, and change nothing, neither at phoenixNAP nor in the cluster."}
-	collectOrphans = option{field: "collectOrphans", env: "PNAP_COLLECT_ORPHANS", flag: "collect-orphans", toggle: true, fallback: "off: they are reported",
-		usage: "Delete IP blocks that this cluster bought and whose Service does not exist any more."}
-	orphanGrace = option{field: "orphanGrace", env: "PNAP_ORPHAN_GRACE", flag: "orphan-grace", fallback: "1h",
-		usage: "How long an IP block must have been an orphan before it is deleted, from 10s up."}
-	annotationIPLocation = option{field: "annotationIPLocation", env: "PNAP_ANNOTATION_IP_LOCATION", flag: "annotation-ip-location", fallback: contract.ServiceIPLocation,
-		usage: "Name of the Service annotation that names a location."}
-	controlPlaneEndpoint = option{field: "controlPlaneEndpoint", env: "PNAP_CONTROL_PLANE_ENDPOINT", flag: "control-plane-endpoint", toggle: true, fallback: "off",
-		usage: "Keep a Service of type LoadBalancer before the API servers: kube-system/phoenixnap-control-plane."}
-	apiServerPort = option{field: "apiServerPort", env: "PNAP_API_SERVER_PORT", flag: "api-server-port", fallback: "0, the port of the API servers",
-		usage: "Port of the control-plane endpoint."}
-	serviceNodeSelector = option{field: "serviceNodeSelector", env: "PNAP_SERVICE_NODE_SELECTOR", flag: "service-node-selector", fallback: "all",
-		usage: "Label selector of the nodes that may carry load-balancer traffic."}
-	ipAllocation = option{field: "ipAllocation", env: "PNAP_IP_ALLOCATION", flag: "ip-allocation", fallback: contract.AllocationDedicated,
-		usage: "How Services get addresses: dedicated, one IP block for each, or shared, several from one block. The annotation of a Service overrides it."}
-	ipBlockSize = option{field: "ipBlockSize", env: "PNAP_IP_BLOCK_SIZE", flag: "ip-block-size", fallback: defaultBlockSize,
-		usage: "Size of new IP blocks: /28, /29 or /30. The annotation of a Service overrides it."}
-	requestRate = option{field: "apiRequestsPerSecond", env: "PNAP_API_REQUESTS_PER_SECOND", flag: "api-requests-per-second", fallback: strconv.Itoa(defaultRequestRate),
-		usage: "Most requests to the phoenixNAP API in a second, on average, 1 to 100; twice as many may be sent at once."}
+	clientID = option{
+		field: "clientID", env: "PNAP_CLIENT_ID",
+		fallback: "required",
+		usage:    "OAuth2 client ID for the phoenixNAP API. Read again when the file changes.",
+	}
+	clientSecret = option{
+		field: "clientSecret", env: "PNAP_CLIENT_SECRET",
+		fallback: "required",
+		usage:    "OAuth2 client secret for the phoenixNAP API. Read again when the file changes.",
+	}
+	location = option{
+		field: "location", env: "PNAP_LOCATION", flag: "location",
+		fallback: "the Service's annotation, without which the Service is rejected",
+		usage:    "Location of new IP blocks, a 3-letter code such as ASH. Overrides the annotation of a Service.",
+	}
+	baseURL = option{
+		field: "base-url", env: "PNAP_BASE_URL", flag: "base-url",
+		fallback: "the official API",
+		usage:    "Root of the phoenixNAP API.",
+	}
+	tokenURL = option{
+		field: "token-url", env: "PNAP_TOKEN_URL", flag: "token-url",
+		fallback: "the official realm; with a different base URL, /auth/realms/BMC/protocol/openid-connect/token on that host",
+		usage:    "OAuth2 token endpoint.",
+	}
+	loadBalancer = option{
+		field: "loadbalancer", env: "PNAP_LOAD_BALANCER", flag: "load-balancer",
+		fallback: "none: Services are ignored",
+		usage: "Announcer of the addresses of LoadBalancer Services, and the public network: " +
+			"kube-vip://<network-id> or agent://<network-id>; three slashes are accepted too.",
+	}
+	nodeIPBlock = option{
+		field: "nodeIPBlock", env: "PNAP_NODE_IP_BLOCK", flag: "node-ip-block",
+		fallback: "none; with --manage-membership, a block is bought",
+		usage:    "ID of the IP block from which nodes get their own addresses in the public network.",
+	}
+	nodeAddress = option{
+		field: "nodeAddress", env: "PNAP_NODE_ADDRESS", flag: "node-address",
+		fallback: NodeAddressBlock,
+		usage: "Addresses of nodes in the public network: block, from the node IP block, or none, for interfaces " +
+			"with a link-local address.",
+	}
+	manageMembership = option{
+		field: "manageMembership", env: "PNAP_MANAGE_MEMBERSHIP", flag: "manage-membership", toggle: true,
+		fallback: "off: missing memberships are reported",
+		usage: "Join the servers of Nodes that match the service node selector to the public network, and remove " +
+			"those servers again.",
+	}
+	maxIPBlocks = option{
+		field: "maxIPBlocks", env: "PNAP_MAX_IP_BLOCKS", flag: "max-ip-blocks",
+		fallback: "0, as many as the public network can have (10 IPv4 blocks)",
+		usage:    "Maximum number of IP blocks to buy.",
+	}
+	ownIPBlocks = option{
+		field: "ownIPBlocks", env: "PNAP_OWN_IP_BLOCKS", flag: "own-ip-blocks",
+		fallback: "none",
+		usage: "IDs of IP blocks, separated by commas, that Services may request with the annotation " +
+			"phoenixnap.com/ip-block-id although this cluster did not buy them.",
+	}
+	dryRun = option{
+		flag: "dry-run", toggle: true,
+		fallback: "off",
+		usage: "Report what would be bought, changed or deleted, without changing anything at phoenixNAP or in " +
+			"the cluster.",
+	}
+	collectOrphans = option{
+		field: "collectOrphans", env: "PNAP_COLLECT_ORPHANS", flag: "collect-orphans", toggle: true,
+		fallback: "off: orphans are reported",
+		usage:    "Delete IP blocks that this cluster bought and whose Service no longer exists.",
+	}
+	orphanGrace = option{
+		field: "orphanGrace", env: "PNAP_ORPHAN_GRACE", flag: "orphan-grace",
+		fallback: "1h",
+		usage:    "How long an IP block must have been an orphan before it is deleted, at least 10s.",
+	}
+	annotationIPLocation = option{
+		field: "annotationIPLocation", env: "PNAP_ANNOTATION_IP_LOCATION", flag: "annotation-ip-location",
+		fallback: contract.ServiceIPLocation,
+		usage:    "Name of the Service annotation that sets a location.",
+	}
+	controlPlaneEndpoint = option{
+		field: "controlPlaneEndpoint", env: "PNAP_CONTROL_PLANE_ENDPOINT", flag: "control-plane-endpoint", toggle: true,
+		fallback: "off",
+		usage: "Maintain a Service of type LoadBalancer in front of the API servers: " +
+			"kube-system/phoenixnap-control-plane.",
+	}
+	apiServerPort = option{
+		field: "apiServerPort", env: "PNAP_API_SERVER_PORT", flag: "api-server-port",
+		fallback: "0, the port of the API servers",
+		usage:    "Port of the control-plane endpoint.",
+	}
+	serviceNodeSelector = option{
+		field: "serviceNodeSelector", env: "PNAP_SERVICE_NODE_SELECTOR", flag: "service-node-selector",
+		fallback: "all",
+		usage:    "Label selector of the nodes that may carry load-balancer traffic.",
+	}
+	ipAllocation = option{
+		field: "ipAllocation", env: "PNAP_IP_ALLOCATION", flag: "ip-allocation",
+		fallback: contract.AllocationDedicated,
+		usage: "How Services get addresses: dedicated, one IP block for each Service, or shared, several " +
+			"Services in one block. The annotation of a Service overrides it.",
+	}
+	ipBlockSize = option{
+		field: "ipBlockSize", env: "PNAP_IP_BLOCK_SIZE", flag: "ip-block-size",
+		fallback: defaultBlockSize,
+		usage:    "Size of new IP blocks: /28, /29 or /30. The annotation of a Service overrides it.",
+	}
+	requestRate = option{
+		field: "apiRequestsPerSecond", env: "PNAP_API_REQUESTS_PER_SECOND", flag: "api-requests-per-second",
+		fallback: strconv.Itoa(defaultRequestRate),
+		usage:    "Average limit of requests to the phoenixNAP API per second, 1 to 100; bursts may be twice as large.",
+	}
 )
 
 // all returns every option, in the order of the documentation.
 func all() []option {
-	return []option{clientID, clientSecret, location, baseURL, tokenURL, loadBalancer, ipAllocation, ipBlockSize, ownIPBlocks, maxIPBlocks,
+	return []option{
+		clientID, clientSecret, location, baseURL, tokenURL, loadBalancer, ipAllocation, ipBlockSize, ownIPBlocks, maxIPBlocks,
 		annotationIPLocation, serviceNodeSelector, manageMembership, nodeAddress, nodeIPBlock, collectOrphans, orphanGrace,
-		controlPlaneEndpoint, apiServerPort, requestRate, dryRun}
+		controlPlaneEndpoint, apiServerPort, requestRate, dryRun,
+	}
 }
 
-// help is the text of the flag.
+// help returns the flag's help text.
 func (o option) help() string { return o.usage + " Default: " + o.fallback + "." }
 
-// Option is one option of the controller as people are told of it.
+// Option is the documentation of one option of the controller.
 type Option struct {
 	// Flag without its dashes, environment variable and field of the secret; each is empty where there is none.
 	Flag, Env, Field string
-	// Usage says what the option is for, Default what holds when it is not set.
+	// Usage describes the option, Default what applies when it is not set.
 	Usage, Default string
 }
 
@@ -112,11 +184,11 @@ func Options() []Option {
 	return options
 }
 
-// Flags holds the options that were given on the command line.
+// Flags holds the options that were set on the command line.
 type Flags struct{ set *pflag.FlagSet }
 
-// AddFlags registers the options that have a flag with set. Secrets have none: a command line is
-// visible to everyone on the machine.
+// AddFlags registers the options that have a flag with set. Secrets have no flag: a command line is visible to everyone
+// on the machine.
 func AddFlags(set *pflag.FlagSet) *Flags {
 	for _, o := range all() {
 		switch {
@@ -143,7 +215,7 @@ type source struct {
 	secret map[string]string
 }
 
-// get returns the value and where it stands; both are empty when the option is not set.
+// get returns the value and its source; both are empty when the option is not set.
 func (s source) get(o option) (value, where string) {
 	if value, ok := s.flags.lookup(o.flag); ok {
 		return value, "--" + o.flag
@@ -159,7 +231,7 @@ func (s source) get(o option) (value, where string) {
 	return "", ""
 }
 
-// parser collects what is wrong while options are read.
+// parser collects problems while it reads options.
 type parser struct {
 	source
 	problems []error
@@ -171,12 +243,12 @@ func (p *parser) required(o option) string {
 	case where == "":
 		p.problems = append(p.problems, fmt.Errorf("%s is missing: set %s", o.field, o.name()))
 	case isPlaceholder(value):
-		p.problems = append(p.problems, fmt.Errorf("%s is still the placeholder of the template: put your own value there", where))
+		p.problems = append(p.problems, fmt.Errorf("%s is still the placeholder of the template: replace it", where))
 	}
 	return value
 }
 
-// isPlaceholder tells whether a value is one of deploy/template/secret.yaml, which nobody has filled in.
+// isPlaceholder reports whether a value is an unchanged placeholder of deploy/template/secret.yaml.
 func isPlaceholder(value string) bool {
 	return strings.HasPrefix(value, "<") && strings.HasSuffix(value, ">")
 }
@@ -185,7 +257,7 @@ func (p *parser) location() string {
 	return parsed(p, location, "", parseLocation)
 }
 
-// parsed reads an option with parse, or returns fallback when it is not set or wrong.
+// parsed reads an option with parse, or returns fallback when it is not set or invalid.
 func parsed[T any](p *parser, o option, fallback T, parse func(string) (T, error)) T {
 	raw, where := p.get(o)
 	if raw == "" {

@@ -24,20 +24,19 @@ var (
 )
 
 const (
-	// shortestGrace is the longest time for which the API's lists have been seen to lag behind: a younger
-	// orphan may be none.
+	// shortestGrace is the longest observed delay of the API's lists: a younger orphan may not be one.
 	shortestGrace = 10 * time.Second
-	// highestRate keeps a slip of the finger from switching the budget of requests off.
+	// highestRate prevents a typing error from disabling the rate limit.
 	highestRate = 100
 )
 
-// ParseLoadBalancer reads kube-vip://<network-id> or agent://<network-id>; a third slash, as older
-// documentation has it, is read too.
+// ParseLoadBalancer parses kube-vip://<network-id> or agent://<network-id>; it accepts a third slash, as in older
+// documentation.
 func ParseLoadBalancer(raw string) (LoadBalancer, error) {
 	const want = "want kube-vip://<network-id> or agent://<network-id>"
 	scheme, rest, found := strings.Cut(raw, "://")
 	if !found {
-		return LoadBalancer{}, fmt.Errorf("load balancer %q is no URL: %s", raw, want)
+		return LoadBalancer{}, fmt.Errorf("load balancer %q is not a URL: %s", raw, want)
 	}
 	var announcer string
 	switch scheme {
@@ -50,28 +49,29 @@ func ParseLoadBalancer(raw string) (LoadBalancer, error) {
 	}
 	id := strings.TrimPrefix(rest, "/")
 	if !idPattern.MatchString(id) {
-		return LoadBalancer{}, fmt.Errorf("load balancer %q: %q is no ID of a public network (24 hexadecimal digits): %s", raw, id, want)
+		return LoadBalancer{}, fmt.Errorf("load balancer %q: %q is not the ID of a public network (24 hexadecimal digits): %s",
+			raw, id, want)
 	}
 	return LoadBalancer{Announcer: announcer, NetworkID: id}, nil
 }
 
 func parseLocation(raw string) (string, error) {
 	if !locationPattern.MatchString(raw) {
-		return "", fmt.Errorf("location %q is no code of three capital letters such as ASH", raw)
+		return "", fmt.Errorf("location %q is not a code of three capital letters such as ASH", raw)
 	}
 	return raw, nil
 }
 
-// parseURL accepts http and https. It does not repeat the value when it holds a password.
+// parseURL accepts http and https. Its error does not contain a value with a password.
 func parseURL(raw string) (string, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		return "", errors.New("the value is no URL: want https://host")
+		return "", errors.New("the value is not a URL: want https://host")
 	case u.User != nil:
-		return "", errors.New("a URL with a user name is not allowed: set clientID and clientSecret in the place of it")
+		return "", errors.New("a URL with a user name is not allowed: set clientID and clientSecret instead")
 	case u.Scheme != "https" && u.Scheme != "http", u.Host == "":
-		return "", fmt.Errorf("%q is no http or https URL: want https://host", raw)
+		return "", fmt.Errorf("%q is not an http or https URL: want https://host", raw)
 	case u.RawQuery != "" || u.Fragment != "":
 		return "", fmt.Errorf("%q has a query or fragment: want https://host", raw)
 	}
@@ -81,7 +81,7 @@ func parseURL(raw string) (string, error) {
 func parseCount(raw string) (int, error) {
 	count, err := strconv.Atoi(raw)
 	if err != nil || count < 0 {
-		return 0, fmt.Errorf("%q is no number from 0 up", raw)
+		return 0, fmt.Errorf("%q is not a number of at least 0", raw)
 	}
 	return count, nil
 }
@@ -89,14 +89,14 @@ func parseCount(raw string) (int, error) {
 func parsePort(raw string) (int, error) {
 	port, err := strconv.Atoi(raw)
 	if err != nil || port < 0 || port > 65535 {
-		return 0, fmt.Errorf("%q is no port from 0 to 65535", raw)
+		return 0, fmt.Errorf("%q is not a port from 0 to 65535", raw)
 	}
 	return port, nil
 }
 
 func parseAnnotation(raw string) (string, error) {
 	if complaints := validation.IsQualifiedName(raw); len(complaints) > 0 {
-		return "", fmt.Errorf("%q is no name of an annotation: %s", raw, strings.Join(complaints, "; "))
+		return "", fmt.Errorf("%q is not an annotation name: %s", raw, strings.Join(complaints, "; "))
 	}
 	return raw, nil
 }
@@ -104,19 +104,19 @@ func parseAnnotation(raw string) (string, error) {
 func parseSelector(raw string) (labels.Selector, error) {
 	selector, err := labels.Parse(raw)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no label selector: %w", raw, err)
+		return nil, fmt.Errorf("%q is not a label selector: %w", raw, err)
 	}
 	return selector, nil
 }
 
 func parseID(raw string) (string, error) {
 	if !idPattern.MatchString(raw) {
-		return "", fmt.Errorf("%q is no ID of an IP block (24 hexadecimal digits)", raw)
+		return "", fmt.Errorf("%q is not the ID of an IP block (24 hexadecimal digits)", raw)
 	}
 	return raw, nil
 }
 
-// parseIDs reads IDs of blocks separated by commas, each once.
+// parseIDs parses unique IDs of blocks, separated by commas.
 func parseIDs(raw string) ([]string, error) {
 	var ids []string
 	for part := range strings.SplitSeq(raw, ",") {
@@ -125,7 +125,7 @@ func parseIDs(raw string) ([]string, error) {
 		case err != nil:
 			return nil, fmt.Errorf("%w: want IDs separated by commas", err)
 		case slices.Contains(ids, id):
-			return nil, fmt.Errorf("the IP block %s stands there twice", id)
+			return nil, fmt.Errorf("the IP block %s is listed twice", id)
 		}
 		ids = append(ids, id)
 	}
@@ -134,21 +134,21 @@ func parseIDs(raw string) ([]string, error) {
 
 func parseAllocation(raw string) (string, error) {
 	if raw != contract.AllocationDedicated && raw != contract.AllocationShared {
-		return "", fmt.Errorf(`%q is no IP allocation: want "dedicated" or "shared"`, raw)
+		return "", fmt.Errorf(`%q is not an IP allocation: want "dedicated" or "shared"`, raw)
 	}
 	return raw, nil
 }
 
 func parseNodeAddress(raw string) (string, error) {
 	if raw != NodeAddressBlock && raw != NodeAddressNone {
-		return "", fmt.Errorf(`%q says nothing of where nodes get their own addresses: want "block" or "none"`, raw)
+		return "", fmt.Errorf(`%q is not a node address: want "block" or "none"`, raw)
 	}
 	return raw, nil
 }
 
 func parseSize(raw string) (string, error) {
 	if !sizePattern.MatchString(raw) {
-		return "", fmt.Errorf(`%q is no block size: want "/28", "/29" or "/30"`, raw)
+		return "", fmt.Errorf(`%q is not a block size: want "/28", "/29" or "/30"`, raw)
 	}
 	return raw, nil
 }
@@ -164,7 +164,7 @@ func parseToggle(raw string) (bool, error) {
 func parseGrace(raw string) (time.Duration, error) {
 	grace, err := time.ParseDuration(raw)
 	if err != nil || grace < shortestGrace {
-		return 0, fmt.Errorf("%q is no duration from %s up: want for example 1h", raw, shortestGrace)
+		return 0, fmt.Errorf("%q is not a duration of at least %s, such as 1h", raw, shortestGrace)
 	}
 	return grace, nil
 }
@@ -172,7 +172,7 @@ func parseGrace(raw string) (time.Duration, error) {
 func parseRate(raw string) (int, error) {
 	rate, err := strconv.Atoi(raw)
 	if err != nil || rate < 1 || rate > highestRate {
-		return 0, fmt.Errorf("%q is no number from 1 to %d", raw, highestRate)
+		return 0, fmt.Errorf("%q is not a number from 1 to %d", raw, highestRate)
 	}
 	return rate, nil
 }

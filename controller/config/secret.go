@@ -16,8 +16,8 @@ import (
 
 var linePattern = regexp.MustCompile(`line \d+`)
 
-// readSecret reads the fields of the config secret: a JSON or YAML object with nothing but known fields.
-// With an error it returns those fields that can be read, or nil when none can.
+// readSecret reads the fields of the config secret: a JSON or YAML object with only known fields. With an error, it returns
+// the fields that it could read, or nil.
 func readSecret(path string) (map[string]string, error) {
 	raw, err := readFile(path)
 	if err != nil {
@@ -30,11 +30,11 @@ func readSecret(path string) (map[string]string, error) {
 	return fields, err
 }
 
-// parseSecret never repeats a value in its errors: any of them may be the client secret in the wrong place.
+// parseSecret never includes a value in its errors: any value may be the client secret in the wrong place.
 func parseSecret(raw []byte) (map[string]string, error) {
 	var values map[string]json.RawMessage
 	if err := yaml.UnmarshalStrict(raw, &values); err != nil {
-		return nil, errors.New("it is no JSON or YAML object with each field once" + lineOf(err))
+		return nil, errors.New("not a JSON or YAML object with each field once" + lineOf(err))
 	}
 	known := fieldNames()
 	fields := map[string]string{}
@@ -43,7 +43,7 @@ func parseSecret(raw []byte) (map[string]string, error) {
 		text, err := scalar(values[name])
 		switch {
 		case !slices.Contains(known, name):
-			problems = append(problems, fmt.Errorf("unknown field %q; known are %s", name, strings.Join(known, ", ")))
+			problems = append(problems, fmt.Errorf("unknown field %q; known fields are %s", name, strings.Join(known, ", ")))
 		case err != nil:
 			problems = append(problems, fmt.Errorf("field %s: %w", name, err))
 		default:
@@ -53,7 +53,7 @@ func parseSecret(raw []byte) (map[string]string, error) {
 	return fields, errors.Join(problems...)
 }
 
-// fieldNames returns the fields that the secret may have, in order.
+// fieldNames returns the sorted names of the secret's fields.
 func fieldNames() []string {
 	var names []string
 	for _, o := range all() {
@@ -86,7 +86,7 @@ func scalar(raw json.RawMessage) (string, error) {
 	if json.Unmarshal(raw, &flag) == nil {
 		return fmt.Sprint(flag), nil
 	}
-	return "", errors.New("the value is neither a text nor a number nor true or false")
+	return "", errors.New("the value is not a string, a number or a boolean")
 }
 
 // credentials follows the secret file: Kubernetes replaces it when the Secret changes.
@@ -95,7 +95,7 @@ type credentials struct {
 	getenv func(string) string
 
 	mu         sync.Mutex
-	read       os.FileInfo // of the file that id and secret come from
+	read       os.FileInfo // of the file that id and secret were read from
 	id, secret string
 }
 
@@ -103,8 +103,7 @@ func newCredentials(path string, getenv func(string) string) *credentials {
 	return &credentials{path: path, getenv: getenv}
 }
 
-// get returns the client ID and secret; it reads the file only when another one lies
-// there, or its time or size has changed.
+// get returns the client ID and secret; it reads the file only when the file was replaced, or its time or size has changed.
 func (c *credentials) get() (id, secret string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +111,9 @@ func (c *credentials) get() (id, secret string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("read cloud config: %w", err)
 	}
-	if c.read != nil && os.SameFile(info, c.read) && info.ModTime().Equal(c.read.ModTime()) && info.Size() == c.read.Size() {
+	unchanged := c.read != nil && os.SameFile(info, c.read) &&
+		info.ModTime().Equal(c.read.ModTime()) && info.Size() == c.read.Size()
+	if unchanged {
 		return c.id, c.secret, nil
 	}
 	fields, err := readSecret(c.path)
