@@ -40,8 +40,9 @@ func WantsAddress(service *corev1.Service) bool {
 
 // HasOwnedFields reports whether the controller has written on the Service, whether it still serves it or not.
 func HasOwnedFields(service *corev1.Service) bool {
-	return slices.ContainsFunc(OwnedServiceAnnotations(), func(name string) bool { return service.Annotations[name] != "" }) ||
-		HasOwnedConditions(service)
+	return HasOwnedConditions(service) || slices.ContainsFunc(OwnedServiceAnnotations(), func(name string) bool {
+		return service.Annotations[name] != ""
+	})
 }
 
 // HasOwnedConditions reports whether the Service has a condition that the controller wrote.

@@ -28,7 +28,7 @@ func ServiceAddress(cidr netip.Prefix) netip.Addr {
 	return netip.Addr{}
 }
 
-// IsHost tells whether a host may hold the address in the block: it is inside and neither the network
+// IsHost reports whether a host may hold the address in the block: it is inside and neither the network
 // address, nor the gateway, nor (IPv4) the broadcast address.
 func IsHost(cidr netip.Prefix, address netip.Addr) bool {
 	if !cidr.IsValid() || !cidr.Contains(address) || address == Gateway(cidr) {

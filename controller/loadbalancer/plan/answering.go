@@ -13,7 +13,7 @@ import (
 // silenceWaited is how long at most a release waits for the agents to stop answering for an address.
 const silenceWaited = 10 * time.Second
 
-// answering tells whether to wait for the agents to stop answering for the address of a Service that is
+// answering reports whether to wait for the agents to stop answering for the address of a Service that is
 // leaving. kube-vip is not waited for: it withdraws an address only after the Service is gone.
 // since is what is to be remembered as the time from which the Service is leaving; the zero Time where nothing is.
 func (s Observed) answering() (answers bool, since time.Time) {
@@ -34,7 +34,7 @@ func (s Observed) answering() (answers bool, since time.Time) {
 	return slices.ContainsFunc(s.Nodes, s.reportedBy), since
 }
 
-// reportedBy reports whether the agent of a Node reports that somebody answers for an address of the Service.
+// reportedBy reports whether the agent of a Node reports that a machine answers for an address of the Service.
 func (s Observed) reportedBy(node *corev1.Node) bool {
 	reported, err := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
 	if err != nil {

@@ -38,7 +38,7 @@ type Block struct {
 	Description string
 	// Tags by name.
 	Tags map[string]string
-	// BringYourOwn tells that the account's owner brought the block: never ours to delete.
+	// BringYourOwn is true when the account's owner brought the block: never ours to delete.
 	BringYourOwn bool
 	// CreatedOn is when the API says that the block was created; the zero Time when it does not say.
 	CreatedOn time.Time

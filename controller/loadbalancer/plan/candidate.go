@@ -98,7 +98,7 @@ func (p *placing) candidates() []int {
 	return candidates
 }
 
-// usable tells whether addresses may be given of the block: it is there, is or will be on the configured
+// usable reports whether addresses may be given of the block: it is there, is or will be on the configured
 // network, and is an IPv4 block.
 func (p *placing) usable(b PoolBlock) bool {
 	block := b.Sighting.Block

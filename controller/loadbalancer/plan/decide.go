@@ -20,7 +20,7 @@ type ServicePlan struct {
 	Owner Owner
 	// Save are the ledgers to be stored before anything else; nothing is published when that fails.
 	Save []Ledger
-	// Reused tells that the address was not reported silent since somebody else had it.
+	// Reused is true when the address was not reported silent since another Service had it.
 	Reused bool
 	// Retag is the block that is to carry other tags, and tags are all of them; nil when none is.
 	Retag Block
@@ -109,7 +109,7 @@ func (i Desired) withoutOptionalRequests() Desired {
 	return Desired{Shared: i.Shared, Size: i.Size}
 }
 
-// allocation tells where the address of the Service comes from: from where it is published, else from
+// allocation returns where the address of the Service comes from: from where it is published, else from
 // where something is already that the user does not object to, else from where it was asked for.
 func (s Observed) allocation(ownBlocks []string) allocationKind {
 	asked := dedicated
@@ -133,7 +133,7 @@ func (s Observed) allocation(ownBlocks []string) allocationKind {
 	}
 }
 
-// demanding tells whether the Service itself says where its address is to come from.
+// namesAllocation reports whether the Service itself says where its address is to come from.
 func (i Desired) namesAllocation() bool { return i.BlockID != "" || i.AllocationDemanded }
 
 func (s Observed) ledgerKind(l Ledger, ownBlocks []string) allocationKind {
@@ -147,7 +147,7 @@ func (s Observed) ledgerKind(l Ledger, ownBlocks []string) allocationKind {
 	return shared
 }
 
-// moved tells whether the Service asks for an address from elsewhere than where its published one is.
+// moved reports whether the Service asks for an address from elsewhere than where its published one is.
 func (s Observed) moved(is allocationKind) (moved bool, detail string) {
 	published := s.Published()
 	if !published.IsValid() {
@@ -184,8 +184,8 @@ func decideDedicated(s Observed) ServicePlan {
 	return v
 }
 
-// retagged returns the block of the account that holds the published address and belongs to nobody known:
-// somebody took our tags off it. One that bears the tags of another owner was given back and bought anew.
+// retagged returns the block of the account that holds the published address and has no known owner:
+// its tags were removed by hand. One with the tags of another owner was given back and bought again.
 func (s Observed) retagged(published netip.Addr) (Block, bool) {
 	if !published.IsValid() || !contract.WrittenForThis(s.Service) {
 		return Block{}, false
@@ -265,7 +265,7 @@ func (s Observed) reserved() int {
 	return reserved
 }
 
-// needsPlace tells whether a block waits for its place in the network: it is the pool's or the nodes', or
+// needsPlace reports whether a block waits for its place in the network: it is the pool's or the nodes', or
 // that of another Service which is served.
 func (s Observed) needsPlace(block Block) bool {
 	if s.Pool().Owns(block) || (Owner{Cluster: s.Owner.Cluster, Nodes: true}).Owns(block) {

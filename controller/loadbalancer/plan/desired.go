@@ -32,7 +32,7 @@ type Options struct {
 	MaxBlocks int
 }
 
-// Desired is what the author of a Service asks for, as far as it can be told without the account.
+// Desired is what the author of a Service asks for, as far as it can be known without the account.
 type Desired struct {
 	// Shared is true when an address of the pool will do; false for a block of its own. AllocationDemanded is true when
 	// the Service itself says so and not an option, a change of which does not disturb what is there.
@@ -43,9 +43,9 @@ type Desired struct {
 	Size, SizeSource string
 	// SizeDemanded is true when the Service itself names the size.
 	SizeDemanded bool
-	// Retain tells that the block outlives the Service.
+	// Retain is true when the block outlives the Service.
 	Retain bool
-	// Replace tells that a new address may take the place of one that is gone.
+	// Replace is true when a new address may take the place of one that is gone.
 	Replace bool
 	// Requested is the address that the Service is to get, and in words where it was asked for; the zero
 	// Addr when any will do.
@@ -64,10 +64,10 @@ func usersAnnotations() []string {
 }
 
 // blockSizes are the sizes that can be bought and have an address for a Service. A /31 has one too, but
-// the API sells it for servers alone.
+// the API sells it only for servers.
 func blockSizes() []string { return []string{"/28", "/29", "/30"} }
 
-// reading collects the problems of a Service's annotations, so that all are told at once.
+// reading collects the problems of a Service's annotations, so that all are reported at once.
 type reading struct {
 	service  *corev1.Service
 	problems []error

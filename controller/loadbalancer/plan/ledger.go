@@ -33,7 +33,7 @@ func (h Holder) String() string {
 	return h.Namespace + "/" + h.Name
 }
 
-// sameName tells whether h and other bear the same name, whatever their UIDs.
+// sameName reports whether h and other bear the same name, whatever their UIDs.
 func (h Holder) sameName(other Holder) bool {
 	return h.Namespace == other.Namespace && h.Name == other.Name
 }
@@ -54,9 +54,9 @@ type Ledger struct {
 	BlockID string
 	// CIDR is the block.
 	CIDR netip.Prefix
-	// Closed tells that the block is being released: no address of it is given any more.
+	// Closed is true when the block is being released: no address of it is given any more.
 	Closed bool
-	// AssignedHere tells that this controller assigned a block that was brought, so that it is the one to
+	// AssignedHere is true when this controller assigned a block that was brought, so that it is the one to
 	// unassign it again. It says nothing about blocks that were bought.
 	AssignedHere bool
 	// Held are the addresses that are given.
@@ -76,9 +76,9 @@ func NewLedger(blockID string, cidr netip.Prefix) Ledger {
 type Ask struct {
 	// Wanted is the address to be given; the zero Addr for any.
 	Wanted netip.Addr
-	// Silent tells whether it is reported that nobody answers for an address; nil when nothing is.
+	// Silent reports whether it is reported that nobody answers for an address; nil when nothing is.
 	Silent func(netip.Addr) bool
-	// Barred tells whether an address is in use in ways that no ledger knows, such as by a server that a
+	// Barred reports whether an address is in use in ways that no ledger knows, such as by a server that a
 	// person joined to the network; nil when none is.
 	Barred func(netip.Addr) bool
 	// Now is the time of the wish.
@@ -93,7 +93,7 @@ func (a Ask) barred(address netip.Addr) bool { return a.Barred != nil && a.Barre
 type Grant struct {
 	// Address that was given.
 	Address netip.Addr
-	// Reused tells that it had rested for all of its Quarantine without a report that it is silent: that
+	// Reused is true when it had rested for all of its Quarantine without a report that it is silent: that
 	// is worth an event.
 	Reused bool
 }
@@ -122,7 +122,7 @@ func (l Ledger) AddressOf(h Holder) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// Empty tells whether no address is given. Addresses may still rest.
+// Empty reports whether no address is given. Addresses may still rest.
 func (l Ledger) Empty() bool { return len(l.Held) == 0 }
 
 // Take gives the holder an address: the one that bears its name already, else the wanted one, else the
@@ -181,7 +181,7 @@ func (l Ledger) refusal(address netip.Addr, h Holder, ask Ask) error {
 	}
 }
 
-// rests tells whether the address is in quarantine. Who held it last may have it back at once: what may
+// rests reports whether the address is in quarantine. Who held it last may have it back at once: what may
 // still answer for it answers for the same name.
 func (l Ledger) rests(address netip.Addr, h Holder, ask Ask) bool {
 	rest, resting := l.Resting[address]
@@ -197,7 +197,7 @@ func (l Ledger) restedLonger(address, than netip.Addr) bool {
 	return l.Resting[address].Since.Before(l.Resting[than].Since)
 }
 
-// restingOnly tells whether waiting for the quarantine alone makes an address free.
+// restingOnly reports whether waiting for the quarantine alone makes an address free.
 func (l Ledger) restingOnly(ask Ask) bool {
 	for address := range l.Resting {
 		if !ask.barred(address) {
@@ -244,7 +244,7 @@ func (l Ledger) Settle(silent func(netip.Addr) bool, now time.Time) Ledger {
 	return settled
 }
 
-// Spent tells whether the ledger of a block that stays in the account may be forgotten: no address is
+// Spent reports whether the ledger of a block that stays in the account may be forgotten: no address is
 // given and none rests any more.
 func (l Ledger) Spent(silent func(netip.Addr) bool, now time.Time) bool {
 	return l.Empty() && len(l.Settle(silent, now).Resting) == 0

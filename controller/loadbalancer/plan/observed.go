@@ -33,15 +33,16 @@ type Observed struct {
 	AskedAt time.Time
 	// Blocks are all blocks of the account, as listed.
 	Blocks []Block
-	// Ours is set once a look has shown a block of this cluster: the account is the right one even where the public network
-	// was deleted.
+	// Ours is set once an observation has shown a block of this cluster: the account is the right one even where the
+	// public network was deleted.
 	Ours bool
 	// Unlisted are the blocks of the cluster that the list lacks. They are looked for where they count: before a
 	// purchase that --max-ip-blocks bounds.
 	Unlisted []Block
 	// Sightings are the blocks that matter to the Service.
 	Sightings []Sighting
-	// Networks are the public networks that could be read, by ID: the configured one and those that hold one of Sightings.
+	// Networks are the public networks that could be read, by ID: the configured one and those that hold one of
+	// Sightings.
 	Networks map[string]Network
 	// NetworkID is the ID of the configured public network.
 	NetworkID string
@@ -69,17 +70,18 @@ func (s Observed) ShowsOurs() bool {
 // Pool is the owner of the blocks whose addresses Services share.
 func (s Observed) Pool() Owner { return PoolOwner(s.Owner.Cluster) }
 
-// WantsPool tells whether the pool matters to the Service: it is to get an address of it, or holds an
+// WantsPool reports whether the pool matters to the Service: it is to get an address of it, or holds an
 // address already.
 func (s Observed) WantsPool() bool {
 	_, _, holds := s.held()
 	return s.Desired.BlockID == "" && (s.Desired.Shared || holds)
 }
 
-// Relevant tells whether a block matters to the Service: it is its own, of its pool, named by it, or one
+// Relevant reports whether a block matters to the Service: it is its own, of its pool, named by it, or one
 // of which it holds an address.
 func (s Observed) Relevant(block Block) bool {
-	if s.Owner.Owns(block) || (s.Desired.BlockID != "" && block.ID == s.Desired.BlockID) || (s.WantsPool() && s.Pool().Owns(block)) {
+	if s.Owner.Owns(block) || (s.Desired.BlockID != "" && block.ID == s.Desired.BlockID) ||
+		(s.WantsPool() && s.Pool().Owns(block)) {
 		return true
 	}
 	l, stored := s.Ledger(block.ID)
@@ -91,10 +93,12 @@ func Knows(l Ledger, h Holder) bool {
 	if _, holds := l.AddressOf(h); holds {
 		return true
 	}
-	return l.Closed && slices.ContainsFunc(slices.Collect(maps.Values(l.Resting)), func(r Rest) bool { return r.Holder == h })
+	return l.Closed && slices.ContainsFunc(slices.Collect(maps.Values(l.Resting)), func(r Rest) bool {
+		return r.Holder == h
+	})
 }
 
-// InUse tells whether the block is an assigned one of the pool with an open ledger.
+// InUse reports whether the block is an assigned one of the pool with an open ledger.
 func (s Observed) InUse(block Block) bool {
 	l, stored := s.Ledger(block.ID)
 	return stored && !l.Closed && block.Status == Assigned && s.Pool().Owns(block) && s.Service.DeletionTimestamp == nil
@@ -112,7 +116,7 @@ func (s Observed) Owners() []Owner {
 	return owners
 }
 
-// Listed tells whether the list of blocks names the block. A new block may take some seconds to show.
+// Listed reports whether the list of blocks names the block. A new block may take some seconds to show.
 func (s Observed) Listed(blockID string) bool {
 	return slices.ContainsFunc(s.Blocks, func(b Block) bool { return b.ID == blockID })
 }
@@ -168,7 +172,9 @@ func (s Observed) Published() netip.Addr {
 		return netip.Addr{}
 	}
 	_, held, _ := s.held()
-	confirmed := held == claim || slices.ContainsFunc(s.Owned(), func(i Sighting) bool { return i.Block.CIDR.Contains(claim) })
+	confirmed := held == claim || slices.ContainsFunc(s.Owned(), func(i Sighting) bool {
+		return i.Block.CIDR.Contains(claim)
+	})
 	if contract.WrittenForThis(s.Service) || confirmed {
 		return claim
 	}
@@ -185,7 +191,10 @@ func (s Observed) HasForeignFields() bool {
 
 // written reports whether the Service has an annotation that only the controller writes, for this Service or another.
 func (s Observed) written() bool {
-	return slices.ContainsFunc(contract.OwnedServiceAnnotations(), func(name string) bool { _, there := s.Service.Annotations[name]; return there })
+	return slices.ContainsFunc(contract.OwnedServiceAnnotations(), func(name string) bool {
+		_, found := s.Service.Annotations[name]
+		return found
+	})
 }
 
 // View is what decisions about blocks look at, for the Service itself or for its pool.
@@ -193,9 +202,9 @@ func (s Observed) View(recorded *contract.Purchase) View {
 	return View{Now: s.Now, Sightings: s.Sightings, Networks: s.Networks, NetworkID: s.NetworkID, Purchase: recorded}
 }
 
-// Abandoned tells whether an address certainly leads to nobody of ours: the public network can be read, so the
-// credentials are those of the right account, and none of its blocks has the address, or one that bears
-// somebody else's tags.
+// Abandoned reports whether an address certainly leads to no server of ours: the public network can be read, so the
+// credentials are those of the right account, and none of its blocks has the address, or one that has
+// the tags of another owner.
 func (s Observed) Abandoned(address netip.Addr) bool {
 	network, readable := s.Networks[s.NetworkID]
 	if !readable || !address.IsValid() {
@@ -206,7 +215,7 @@ func (s Observed) Abandoned(address netip.Addr) bool {
 	})
 }
 
-// anothers tells whether a block bears the tags of another Service of the cluster.
+// anothers reports whether a block has the tags of another Service of the cluster.
 func (s Observed) anothers(blockID string) bool {
 	block := s.Block(blockID)
 	return OfCluster(block, s.Owner.Cluster) && !s.Owner.Owns(block) && purposed(block)

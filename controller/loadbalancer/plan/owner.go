@@ -49,7 +49,7 @@ func (o Owner) Tags() map[string]string {
 	return map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: o.Cluster, name: value}
 }
 
-// Owns tells whether the block is provably the owner's: bought by this provider, for this cluster and for
+// Owns reports whether the block is provably the owner's: bought by this provider, for this cluster and for
 // this purpose. A block that the account's owner brought is nobody's. No two owners own the same block: a
 // tag of a Service goes before one of a pool, and that before one of the nodes. Blocks of v1 of this
 // provider carry two tags, namespace and name, in the place of one; they count, with their tags as they are.
@@ -80,13 +80,13 @@ func taggedForService(b Block) bool {
 	return tagged || b.Tags[contract.TagServiceName] != ""
 }
 
-// OfCluster tells whether this provider bought the block for the cluster, for whichever purpose.
+// OfCluster reports whether this provider bought the block for the cluster, for whichever purpose.
 func OfCluster(b Block, cluster string) bool {
 	return cluster != "" && !b.BringYourOwn &&
 		b.Tags[contract.TagUsage] == contract.TagUsageAuto && b.Tags[contract.TagCluster] == cluster
 }
 
-// Brought tells whether a Service of the cluster may name the block by its ID: it carries the tag of the
+// Brought reports whether a Service of the cluster may name the block by its ID: it carries the tag of the
 // cluster, or its ID is among the configured ones. A block that this provider bought, for whichever
 // cluster, belongs to the life of something else and may not be named.
 func Brought(b Block, cluster string, configured []string) bool {
@@ -96,7 +96,7 @@ func Brought(b Block, cluster string, configured []string) bool {
 	return (cluster != "" && b.Tags[contract.TagCluster] == cluster) || slices.Contains(configured, b.ID)
 }
 
-// Retained tells whether the block outlives its Service: it is never deleted.
+// Retained reports whether the block outlives its Service: it is never deleted.
 func Retained(b Block) bool { return b.Tags[contract.TagRetain] == contract.TagTrue }
 
 // RetainTags returns all tags that the block is to carry when it is, or is no longer, to outlive its

@@ -16,10 +16,10 @@ import (
 type PoolBlock struct {
 	// Sighting is the block as the account shows it.
 	Sighting Sighting
-	// Gone tells that the account does not have the block any more: neither the list nor a look-up by ID
+	// Gone is true when the account does not have the block any more: neither the list nor a look-up by ID
 	// knows it. The ledger is what is left of it.
 	Gone bool
-	// Foreign tells that the block's tags do not say any more that it is the pool's: who has an address of
+	// Foreign is true when the block's tags do not say any more that it is the pool's: who has an address of
 	// it keeps that, and nobody gets one.
 	Foreign bool
 	// Ledger of the block; NewLedger when nothing is recorded yet.

@@ -12,7 +12,7 @@ import (
 
 // ReleasePlan is what is left to do until a Service has nothing any more.
 type ReleasePlan struct {
-	// Answering tells that an agent still answers for the address, which it is given a moment to stop.
+	// Answering is true when an agent still answers for the address, which it is given a moment to stop.
 	Answering bool
 	// LeavingSince is since when the Service is known to leave, for the next decision; the zero Time when nothing is to be
 	// remembered.
@@ -28,9 +28,10 @@ type ReleasePlan struct {
 	Drop []Ledger
 }
 
-// Waits tells whether time alone goes on.
+// Waits reports whether there is nothing to do but wait.
 func (f ReleasePlan) Waits() bool {
-	return f.Answering || (len(f.Save) == 0 && f.Tags == nil && len(f.Drop) == 0 && len(f.Steps) > 0 && f.Next().Action == Wait)
+	changes := len(f.Save) > 0 || f.Tags != nil || len(f.Drop) > 0
+	return f.Answering || (!changes && len(f.Steps) > 0 && f.Next().Action == Wait)
 }
 
 // Next is the step that comes first: one that can be taken, else one that waits, else a refusal. Done
@@ -64,7 +65,7 @@ func PlanRelease(s Observed, live *corev1.Service) ReleasePlan {
 			f.addClosed(s, l)
 		}
 	}
-	if retain, told := retaining(live); told {
+	if retain, known := retaining(live); known {
 		f.Retag, f.Tags, _ = Retag(s.Owner, Wish{Published: lastAddress(live)}, s.View(s.Purchase), retain)
 	}
 	f.Steps = append(f.Steps, Release(s.Owner, s.View(s.Purchase))...)
@@ -78,8 +79,8 @@ func (s Observed) hadSomething() bool {
 		slices.ContainsFunc(s.Ledgers, func(l Ledger) bool { return Knows(l, s.Holder) })
 }
 
-// closeIfLast marks the block of a ledger as being given back when nobody has an address of it any more
-// and nobody waits for one. A brought block stays as it is, unless the controller assigned it.
+// closeIfLast marks the block of a ledger as being given back when no Service has an address of it any more
+// and none waits for one. A brought block stays as it is, unless the controller assigned it.
 func (s Observed) closeIfLast(l Ledger) Ledger {
 	if !l.Empty() {
 		return l
@@ -97,7 +98,7 @@ func (s Observed) closeIfLast(l Ledger) Ledger {
 	return l.Close()
 }
 
-// Awaited tells whether another Service waits for an address of the pool.
+// Awaited reports whether another Service waits for an address of the pool.
 func (s Observed) Awaited() bool {
 	return slices.ContainsFunc(s.Services, func(other *corev1.Service) bool {
 		if other.UID == s.Service.UID || !contract.WantsAddress(other) {
@@ -133,18 +134,18 @@ func (f *ReleasePlan) addClosed(s Observed, l Ledger) {
 		f.Steps = append(f.Steps, step)
 	case !s.onNetwork(sighting.Block) || l.Spent(func(a netip.Addr) bool { return Silent(s.Nodes, a) }, s.Now):
 		f.Drop = append(f.Drop, l)
-	default: // somebody may still answer for its addresses; Sweep drops the ledger when they have rested
+	default: // a machine may still answer for its addresses; Sweep drops the ledger when they have rested
 	}
 }
 
-// onNetwork tells whether the addresses of the block can be reached through the public network.
+// onNetwork reports whether the addresses of the block can be reached through the public network.
 func (s Observed) onNetwork(block Block) bool {
 	return block.ResourceID == s.NetworkID || s.Networks[s.NetworkID].Listed(block.ID)
 }
 
-// retaining returns what the Service says about whether its block outlives it. told is false where it does
+// retaining returns what the Service says about whether its block outlives it. known is false where it does
 // not say, or not in a way that can be understood: then the tag of the block stays as it is.
-func retaining(live *corev1.Service) (retain, told bool) {
+func retaining(live *corev1.Service) (retain, known bool) {
 	if live == nil {
 		return false, false
 	}

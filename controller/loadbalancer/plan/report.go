@@ -56,7 +56,7 @@ func Reporting(all []AddressReport, state contract.AddressState) []string {
 	return said
 }
 
-// Silent tells whether it is reported that nobody answers for the address, and nobody reports otherwise.
+// Silent reports whether it is reported that no machine answers for the address, and no agent reports otherwise.
 func Silent(nodes []*corev1.Node, address netip.Addr) bool {
 	all := ReportsOf(nodes, address)
 	return len(all) > 0 && len(Reporting(all, contract.AddressSilent)) == len(all)

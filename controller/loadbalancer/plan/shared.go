@@ -11,7 +11,7 @@ import (
 )
 
 // decideShared decides about an address of the pool. Ledgers say who holds which; what stands on Services
-// is output and gives nobody the address of another.
+// is output and gives no Service the address of another.
 func decideShared(s Observed) ServicePlan {
 	blocks, known := s.poolBlocks()
 	if !known {
@@ -79,7 +79,7 @@ func (s Observed) placeWish() PlaceWish {
 }
 
 // unavailable reports whether an address is in use in ways that no ledger knows: by a member of the network, or
-// by another Service that was told it before its ledger was lost.
+// by another Service that was given it before its ledger was lost.
 //
 // The claim of a Service is an annotation, and its author may write any. It counts where a ledger confirms it,
 // as that of a block which is gone may, whose addresses were sold again; and where it gains nothing: the
@@ -97,7 +97,7 @@ func (s Observed) unavailable(address netip.Addr) bool {
 	})
 }
 
-// credible tells whether the claim of another Service to an address keeps that from others.
+// credible reports whether the claim of another Service to an address keeps that from others.
 func (s Observed) credible(other *corev1.Service, address netip.Addr) bool {
 	provided := slices.ContainsFunc(s.Blocks, OwnerOf(other, s.Owner.Cluster).Owns)
 	for _, l := range s.Ledgers {
@@ -111,7 +111,7 @@ func (s Observed) credible(other *corev1.Service, address netip.Addr) bool {
 }
 
 // poolBlocks returns the blocks of the pool with their ledgers, and those that are gone, or are the pool's no
-// more, and in which the Service holds an address. known is false when a look by ID must tell which that is.
+// more, and in which the Service holds an address. known is false when only a read by ID shows which that is.
 func (s Observed) poolBlocks() (blocks []PoolBlock, known bool) {
 	for _, i := range s.Sightings {
 		if !s.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() {
@@ -139,7 +139,7 @@ func (s Observed) poolBlocks() (blocks []PoolBlock, known bool) {
 	return blocks, true
 }
 
-// poolGrows tells whether a block of the pool is on its way to the network. The next one is bought only
+// poolGrows reports whether a block of the pool is on its way to the network. The next one is bought only
 // when it is there: the network takes in one after the other anyway, and some who wait may have gone by then.
 func (s Observed) poolGrows(blocks []PoolBlock) (reason Reason, grows bool) {
 	for _, p := range blocks {

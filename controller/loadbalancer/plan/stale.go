@@ -11,19 +11,19 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// WithdrawalAllowed is how long kube-vip has to take back an address whose Service is gone, before that is told.
+// WithdrawalAllowed is how long kube-vip has to take back an address whose Service is gone, before that is reported.
 const WithdrawalAllowed = 45 * time.Second
 
 // StaleAddress is what is remembered of an address that answers though no Service has it.
 type StaleAddress struct {
 	// Since is when it was first seen to answer.
 	Since time.Time
-	// Reported is true once that was told.
+	// Reported is true once that was reported.
 	Reported bool
 }
 
-// DueStale returns those of the addresses that answer at the moment which have done so for long enough and were not told
-// of yet, and what is to be remembered of all of them. remembered is what it returned the last time.
+// DueStale returns those of the addresses that answer at the moment which have done so for long enough and were not
+// reported yet, and what is to be remembered of all of them. remembered is what it returned the last time.
 func DueStale(
 	remembered map[netip.Addr]StaleAddress, answering []netip.Addr, now time.Time,
 ) (due []netip.Addr, next map[netip.Addr]StaleAddress) {
@@ -65,7 +65,7 @@ func (s Observed) AnsweringUnassigned() []netip.Addr {
 	return addresses
 }
 
-// ownsAddress tells whether the address lies in a block of the cluster, or in one of which a ledger is kept.
+// ownsAddress reports whether the address lies in a block of the cluster, or in one of which a ledger is kept.
 func (s Observed) ownsAddress(address netip.Addr) bool {
 	return slices.ContainsFunc(s.Blocks, func(b Block) bool {
 		return OfCluster(b, s.Owner.Cluster) && b.CIDR.IsValid() && b.CIDR.Contains(address)

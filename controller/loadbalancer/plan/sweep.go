@@ -8,7 +8,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Unswept tells whether there is something to read live.
+// Unswept reports whether there is something to read live.
 func (s Observed) Unswept() bool {
 	for _, l := range s.Ledgers {
 		if !s.KeptElsewhere(l) && (l.Closed || l.Empty() || !s.Listed(l.BlockID) || len(s.LeftBehind(l)) > 0) {
@@ -37,7 +37,7 @@ func (s Observed) LeftBehind(l Ledger) []Holder {
 	return left
 }
 
-// EmptyPool returns the ledgers of those blocks of the pool that nobody has an address of.
+// EmptyPool returns the ledgers of those blocks of the pool of which no Service has an address.
 func (s Observed) EmptyPool() []Ledger {
 	var empty []Ledger
 	for _, i := range s.Sightings {
@@ -55,7 +55,7 @@ func (s Observed) EmptyPool() []Ledger {
 	return empty
 }
 
-// Named tells whether a Service that is served names the block.
+// Named reports whether a Service that is served names the block.
 func (s Observed) Named(blockID string) bool {
 	return slices.ContainsFunc(s.Services, func(service *corev1.Service) bool {
 		return contract.WantsAddress(service) && service.Annotations[contract.ServiceIPBlockID] == blockID
@@ -72,12 +72,12 @@ func (s Observed) Block(id string) Block {
 	return Block{}
 }
 
-// KeptElsewhere tells whether the ledger is that of the nodes' own addresses, which is not ours to judge.
+// KeptElsewhere reports whether the ledger is that of the nodes' own addresses, which is not ours to judge.
 func (s Observed) KeptElsewhere(l Ledger) bool {
 	return l.BlockID == s.Options.NodeBlock || HoldsForServers(l)
 }
 
-// HoldsForServers tells whether the ledger is that of the nodes' own addresses.
+// HoldsForServers reports whether the ledger is that of the nodes' own addresses.
 func HoldsForServers(l Ledger) bool {
 	for _, h := range l.Held {
 		if h.Namespace == "" {

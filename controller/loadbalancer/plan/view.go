@@ -22,7 +22,7 @@ const PurchaseSettles = 60 * time.Second
 type Sighting struct {
 	// Block as it was read by ID, or as listed when it could not be read.
 	Block Block
-	// Hidden tells that the list names the block while reading it by ID is refused: it was deleted a
+	// Hidden is true when the list names the block while reading it by ID is refused: it was deleted a
 	// moment ago, or is not the account's any more.
 	Hidden bool
 }
@@ -59,7 +59,7 @@ type Wish struct {
 	Size Size
 	// SizeSource says in words where the size was or can be set.
 	SizeSource string
-	// SizeDemanded tells that the Service itself asks for the size. An option only says what to buy: a
+	// SizeDemanded is true when the Service itself asks for the size. An option only says what to buy: a
 	// change of it does not disturb blocks that are there.
 	SizeDemanded bool
 	// Replace allows a new block, and with it a new address, in the place of a published one that is gone.
@@ -84,12 +84,12 @@ func (v View) owned(o Owner) []Sighting {
 	return slices.CompactFunc(owned, func(a, b Sighting) bool { return a.Block.ID == b.Block.ID })
 }
 
-// purchaseOpen tells whether the last purchase is too young to conclude anything from not seeing a block.
+// purchaseOpen reports whether the last purchase is too young to conclude anything from not seeing a block.
 func (v View) purchaseOpen() bool {
 	return v.Purchase != nil && v.Now.Before(v.Purchase.Time.Add(PurchaseSettles))
 }
 
-// purchaseSettled tells whether the view shows the block of the last purchase: by the ID that the API
+// purchaseSettled reports whether the view shows the block of the last purchase: by the ID that the API
 // answered, or by the nonce at the end of the description.
 func (v View) purchaseSettled(o Owner) bool {
 	if v.Purchase == nil {
@@ -116,7 +116,7 @@ func (v View) boughtUntagged(o Owner) (Block, bool) {
 	return Block{}, false
 }
 
-// Listed tells whether the network's own list names the block.
+// Listed reports whether the network's own list names the block.
 func (n Network) Listed(blockID string) bool {
 	return slices.ContainsFunc(n.Blocks, func(b NetworkBlock) bool { return b.ID == blockID })
 }
@@ -144,7 +144,7 @@ func (n Network) holder(cidr netip.Prefix) (serverID string, address netip.Addr,
 	return "", netip.Addr{}, false
 }
 
-// holds tells whether a member of the network has the address: it answers for it, whatever a Service is told.
+// holds reports whether a member of the network has the address: it answers for it, whatever a Service is told.
 func (n Network) holds(address netip.Addr) bool {
 	return slices.ContainsFunc(n.Members, func(m Member) bool { return slices.Contains(m.IPs, address) })
 }

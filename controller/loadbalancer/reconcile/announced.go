@@ -77,7 +77,7 @@ func announcerOf(nodes []*corev1.Node, address netip.Addr) (node string, since t
 	return latest.Machine(nodes), latest.Since
 }
 
-// unheard tells whether those alone say that the address is answered who hold it themselves, and names the latest of them.
+// unheard reports whether those alone say that the address is answered who hold it themselves, and names the latest of them.
 func unheard(all []plan.AddressReport) (holder string, alone bool) {
 	for _, h := range all {
 		if h.State == contract.AddressAnswered && !h.Held {

@@ -14,7 +14,9 @@ import (
 )
 
 // applyPlan does what the plan says.
-func (b *Balancer) applyPlan(ctx context.Context, s plan.Observed, v plan.ServicePlan) (*corev1.LoadBalancerStatus, error) {
+func (b *Balancer) applyPlan(
+	ctx context.Context, s plan.Observed, v plan.ServicePlan,
+) (*corev1.LoadBalancerStatus, error) {
 	klog.FromContext(ctx).V(2).Info("Decided about a Service", "service", klog.KObj(s.Service), "live", s.Live,
 		"action", v.Step.Action, "reason", v.Step.Reason, "block", v.Step.Block.ID)
 	var err error
@@ -74,7 +76,7 @@ func (b *Balancer) advance(ctx context.Context, s plan.Observed, v plan.ServiceP
 }
 
 // act carries out a step that changes the account and returns where that leaves the block. service is
-// whom events tell of it; nil when there is none.
+// the object of the events about it; nil when there is none.
 func (b *Balancer) act(ctx context.Context, service *corev1.Service, step plan.Step) (plan.Reason, error) {
 	var err error
 	var reason plan.Reason
@@ -100,7 +102,7 @@ func (b *Balancer) act(ctx context.Context, service *corev1.Service, step plan.S
 		b.rests.refused(step)
 		return plan.NetworkChanging, nil
 	case pnap.IsInaccessible(err) && step.Action == plan.Delete:
-		// Somebody was faster, or the block may not be seen any more: the next look tells.
+		// Another client was faster, or the block is not visible any more: the next observation shows which.
 		return reason, nil
 	case pnap.IsConflict(err):
 		b.rests.refused(step)
@@ -108,7 +110,7 @@ func (b *Balancer) act(ctx context.Context, service *corev1.Service, step plan.S
 	return "", fmt.Errorf("%s IP block %s (%s): %w", step.Action, step.Block.ID, step.Block.CIDR, err)
 }
 
-// tell tells the log and the user what was done to the account.
+// tell records in the log and in events what was done to the account.
 func (b *Balancer) tell(ctx context.Context, service *corev1.Service, step plan.Step) {
 	logger := klog.FromContext(ctx).WithValues("action", step.Action, "block", step.Block.ID, "cidr", step.Block.CIDR, "network", step.Network)
 	if service == nil {

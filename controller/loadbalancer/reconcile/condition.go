@@ -68,7 +68,7 @@ func publishedCondition(published bool, reason plan.Reason, message string) meta
 	return metav1.Condition{Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionFalse, Reason: string(reason), Message: message}
 }
 
-// say writes those of the conditions that the Service does not say already. It tells whether there was
+// say writes those of the conditions that the Service does not say already. It reports whether there was
 // any. A Service that is gone needs no condition, and one that has changed gets it on the next look.
 func (b *Balancer) say(ctx context.Context, service *corev1.Service, conditions ...metav1.Condition) (changed bool) {
 	if service == nil {

@@ -51,7 +51,7 @@ func (b *Balancer) Astray(ctx context.Context) ([]types.NamespacedName, error) {
 	return found, errors.Join(problems...)
 }
 
-// astray tells whether Ensure would change anything.
+// astray reports whether Ensure would change anything.
 func (b *Balancer) astray(ctx context.Context, service *corev1.Service) (bool, error) {
 	s, err := b.beginToEnsure(ctx, service)
 	if err != nil {
@@ -77,7 +77,7 @@ func (b *Balancer) astray(ctx context.Context, service *corev1.Service) (bool, e
 	}
 }
 
-// says tells whether the Service has the condition already.
+// says reports whether the Service has the condition already.
 func says(service *corev1.Service, condition metav1.Condition) bool {
 	have := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
 	return have != nil && have.Reason == condition.Reason && have.Message == condition.Message

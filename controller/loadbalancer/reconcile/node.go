@@ -8,7 +8,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// anyNodeReady tells whether an address of the network can be reached: a member node says that it is
+// anyNodeReady reports whether an address of the network can be reached: a member node says that it is
 // ready, or no node says anything because no agent is installed.
 func anyNodeReady(nodes []*corev1.Node, networkID string) bool {
 	agents := false

@@ -99,7 +99,10 @@ func (b *Balancer) beginObservation(ctx context.Context, service *corev1.Service
 	if err != nil {
 		return plan.Observed{}, err
 	}
-	s := plan.Observed{Service: service, Owner: owner, Holder: plan.HolderOf(service), NetworkID: b.config.NetworkID, Options: b.config.options(), Now: b.config.Now()}
+	s := plan.Observed{
+		Service: service, Owner: owner, Holder: plan.HolderOf(service),
+		NetworkID: b.config.NetworkID, Options: b.config.options(), Now: b.config.Now(),
+	}
 	s.RestingSince = b.pace.since(service.UID, plan.AddressResting, s.Now)
 	s.LeavingSince = b.pace.leavingSince(service.UID)
 	s.Desired, s.Problem = plan.ReadDesired(service, s.Options)

@@ -18,7 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// publish tells the address of an assigned block: first to the announcer, by one patch of the Service,
+// publish makes the address of an assigned block known: first to the announcer, by one patch of the Service,
 // then to users, by the status, once a node can carry the traffic.
 func (b *Balancer) publish(ctx context.Context, s plan.Observed, v plan.ServicePlan) (*corev1.LoadBalancerStatus, error) {
 	changes := publication(s, v.Step)
@@ -169,7 +169,7 @@ func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v plan.
 	}
 }
 
-// isBadRequest tells that the API did not understand, as it does not understand new tags for a while.
+// isBadRequest reports that the API did not understand, as it does not understand new tags for a while.
 func isBadRequest(err error) bool {
 	var failure *pnap.Error
 	return errors.As(err, &failure) && failure.StatusCode == http.StatusBadRequest

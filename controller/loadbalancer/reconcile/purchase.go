@@ -39,7 +39,7 @@ func (b *Balancer) buy(ctx context.Context, s plan.Observed, v plan.ServicePlan)
 	return b.wait(ctx, service, plan.BlockCreating)
 }
 
-// notBought says on the Service why nothing was bought, or that nobody knows.
+// notBought says on the Service why nothing was bought, or that this is not known.
 func (b *Balancer) notBought(ctx context.Context, service *corev1.Service, failure error) error {
 	var pause *purchase.Pause
 	var refusal *purchase.Refused

@@ -12,7 +12,7 @@ import (
 )
 
 // reject refuses the Service. When its block is lost, the published address is withdrawn as well: phoenixNAP
-// may sell it to anybody, and whoever announces it would answer in their place. What tells that there was
+// may sell it to another customer, and whoever announces it would answer in their place. What shows that there was
 // one stays, so that another one is bought only where the user allows it.
 func (b *Balancer) reject(ctx context.Context, s plan.Observed, step plan.Step) (*corev1.LoadBalancerStatus, error) {
 	address := s.Published()

@@ -127,7 +127,7 @@ func (b *Balancer) retry(service *corev1.Service, reason plan.Reason) error {
 	return api.NewRetryError(words(reason), pause)
 }
 
-// pacing turns an error which time alone heals into a request to call again.
+// pacing turns an error that goes away with time into a request to call again.
 func (b *Balancer) pacing(service *corev1.Service, err error) error {
 	var again *api.RetryError
 	var pause *purchase.Pause

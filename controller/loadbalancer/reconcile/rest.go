@@ -42,7 +42,7 @@ func newRests(now func() time.Time) *rests {
 	return &rests{now: now, errors: map[string]rest{}, conflicts: map[string]time.Time{}}
 }
 
-// inError tells whether the step is to be taken later, because its block is in error and was tried lately.
+// inError reports whether the step is to be taken later, because its block is in error and was tried lately.
 func (r *rests) inError(step plan.Step) bool {
 	if !inErrorState(step.Block.Status) || step.Action != plan.Unassign {
 		return false
@@ -52,7 +52,7 @@ func (r *rests) inError(step plan.Step) bool {
 	return r.now().Before(r.errors[step.Block.ID].until)
 }
 
-// inConflict tells whether the API said a moment ago that the block or its network cannot be changed now.
+// inConflict reports whether the API said a moment ago that the block or its network cannot be changed now.
 func (r *rests) inConflict(step plan.Step) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

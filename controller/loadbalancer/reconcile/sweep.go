@@ -14,7 +14,7 @@ import (
 )
 
 // Sweep gives back what no Service will ask for: addresses of Services that are gone without their
-// finalizer, blocks of the pool that nobody has an address of, and what is left of ledgers. It changes the
+// finalizer, blocks of the pool of which no Service has an address, and what is left of ledgers. It changes the
 // account in at most one way and costs it nothing while there is nothing to sweep.
 func (b *Balancer) Sweep(ctx context.Context) error {
 	cluster, err := b.cluster(ctx)
