@@ -41,9 +41,10 @@ func compareAndSwap(t *testing.T, kube kubernetes.Interface) []step {
 	}
 	_, err := maps.Get(t.Context(), name, metav1.GetOptions{})
 	record("get what does not exist", err)
-	first, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	wanted := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	first, err := maps.Create(t.Context(), wanted, metav1.CreateOptions{})
 	record("create", err)
-	_, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err = maps.Create(t.Context(), wanted, metav1.CreateOptions{})
 	record("create again", err)
 	second, err := update(t.Context(), kube, first, "a")
 	record("update", err)
@@ -62,7 +63,9 @@ func compareAndSwap(t *testing.T, kube kubernetes.Interface) []step {
 	return steps
 }
 
-func update(ctx context.Context, kube kubernetes.Interface, from *corev1.ConfigMap, value string) (*corev1.ConfigMap, error) {
+func update(
+	ctx context.Context, kube kubernetes.Interface, from *corev1.ConfigMap, value string,
+) (*corev1.ConfigMap, error) {
 	wanted := from.DeepCopy()
 	wanted.Data = map[string]string{"key": value}
 	return kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(ctx, wanted, metav1.UpdateOptions{})

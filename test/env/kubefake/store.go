@@ -1,5 +1,5 @@
-// Package kubefake is a Kubernetes API in memory that does what the tracker of client-go leaves out and controllers rely
-// on: UIDs, resource versions with compare-and-swap, preconditions, and finalizers that hold an object.
+// Package kubefake is a Kubernetes API in memory that does what the tracker of client-go leaves out and controllers
+// rely on: UIDs, resource versions with compare-and-swap, preconditions, and finalizers that hold an object.
 package kubefake
 
 import (

@@ -62,8 +62,8 @@ func Touched(ctx context.Context, root, title string) ([]string, error) {
 	return differences(root, elsewhere)
 }
 
-// workspace copies the repository to a temporary folder, which the caller removes also after an error. Its name is the same each
-// time, unless it is in use: Go's build cache knows packages by their folders.
+// workspace copies the repository to a temporary folder, which the caller removes also after an error. Its name is the
+// same each time, unless it is in use: Go's build cache knows packages by their folders.
 func workspace(root, title string) (string, error) {
 	path := filepath.Join(os.TempDir(), "walkthrough-"+strings.ReplaceAll(strings.ToLower(title), " ", "-"))
 	if os.Mkdir(path, 0o700) != nil {

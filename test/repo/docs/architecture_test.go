@@ -73,7 +73,7 @@ func packages(t *testing.T, top string) []string {
 			return filepath.SkipDir
 		}
 		files, err := filepath.Glob(filepath.Join(path, "*.go"))
-		folder, _ := filepath.Rel(root, path) //nolint:errcheck // both begin with root
+		folder, _ := filepath.Rel(root, path) // both begin with root
 		if len(files) > 0 && folder != top {
 			found = append(found, filepath.ToSlash(folder))
 		}

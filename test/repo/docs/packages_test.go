@@ -15,7 +15,8 @@ const testsPage = "test/README.md"
 // TestTestsPageNamesEveryPackage: whoever looks for a test finds what it shows and needs.
 func TestTestsPageNamesEveryPackage(t *testing.T) {
 	var named []string
-	for _, match := range regexp.MustCompile(`\[([a-z0-9/]+)\]\(([a-z0-9/]+)\)`).FindAllStringSubmatch(read(t, testsPage), -1) {
+	links := regexp.MustCompile(`\[([a-z0-9/]+)\]\(([a-z0-9/]+)\)`)
+	for _, match := range links.FindAllStringSubmatch(read(t, testsPage), -1) {
 		if match[1] != match[2] {
 			t.Errorf("%s: %s leads to %s", testsPage, match[1], match[2])
 		}

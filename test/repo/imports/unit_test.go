@@ -22,7 +22,8 @@ func TestUnitNeedsGoOnly(t *testing.T) {
 			t.Errorf("make unit runs %q", program)
 		}
 	}
-	chosen := slices.DeleteFunc(strings.Fields(script), func(word string) bool { return !strings.HasPrefix(word, module+"/") })
+	isOption := func(word string) bool { return !strings.HasPrefix(word, module+"/") }
+	chosen := slices.DeleteFunc(strings.Fields(script), isOption)
 	for _, pure := range []string{
 		"/agent/verify/check", "/agent/announce/election", "/controller/loadbalancer/plan",
 		"/controller/loadbalancer/purchase", "/controller/loadbalancer/allocation", "/pkg/contract",
@@ -31,7 +32,8 @@ func TestUnitNeedsGoOnly(t *testing.T) {
 			t.Errorf("make unit leaves out %s", pure)
 		}
 	}
-	for _, dependency := range strings.Fields(output(t, "go", slices.Concat([]string{"list", "-test", "-deps"}, chosen)...)) {
+	dependencies := output(t, "go", slices.Concat([]string{"list", "-test", "-deps"}, chosen)...)
+	for _, dependency := range strings.Fields(dependencies) {
 		if matchesAny(dependency, heavy) {
 			t.Errorf("a test of make unit depends on %s", dependency)
 		}
