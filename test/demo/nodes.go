@@ -106,7 +106,7 @@ func (s *story) kubectl(ctx context.Context, args ...string) error {
 	if err != nil {
 		return fmt.Errorf("kubectl: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, program, append([]string{"--kubeconfig", s.AdminKubeconfig()}, args...)...) //nolint:gosec // our own arguments
+	cmd := exec.CommandContext(ctx, program, append([]string{"--kubeconfig", s.AdminKubeconfig()}, args...)...)
 	out, err := cmd.CombinedOutput()
 	s.quote(string(out))
 	if err != nil {

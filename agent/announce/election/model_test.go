@@ -97,13 +97,13 @@ func TestModel(t *testing.T) {
 			t.Run(strconv.Itoa(part), func(t *testing.T) {
 				t.Parallel()
 				for seed := part; seed < n && violations.Load() < parts; seed += parts {
-					wrong := newWalk(uint64(seed), standardRules()).play() //nolint:gosec // not negative
+					wrong := newWalk(uint64(seed), standardRules()).play()
 					if wrong == "" {
 						continue
 					}
 					t.Errorf("seed %d: %s", seed, wrong)
 					if violations.Add(1) == 1 {
-						replay(t, uint64(seed)) //nolint:gosec // not negative
+						replay(t, uint64(seed))
 					}
 				}
 			})

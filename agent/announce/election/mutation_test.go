@@ -57,7 +57,7 @@ func detect(r rules, walks int) string {
 			}
 		}
 	}
-	for seed := range uint64(walks) { //nolint:gosec // not negative
+	for seed := range uint64(walks) {
 		if seed%40 == 0 {
 			for name, s := range scenarios {
 				if _, _, wrong := s.run(seed, r); wrong != "" {

@@ -103,7 +103,7 @@ func TestOneFault(t *testing.T) {
 	for name, s := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			var most time.Duration
-			for seed := range uint64(min(seeds.Count(t, 5), 100)) { //nolint:gosec // not negative
+			for seed := range uint64(min(seeds.Count(t, 5), 100)) {
 				w, outage, wrong := s.run(seed, standardRules())
 				if most = max(most, outage); wrong != "" {
 					t.Fatalf("seed %d: %s\n%s", seed, wrong, w.tail())

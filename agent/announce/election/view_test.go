@@ -85,7 +85,7 @@ func TestEveryMajorityMeets(t *testing.T) {
 // TestSpread: addresses are spread evenly, and the failure of a node moves only its own addresses.
 func TestSpread(t *testing.T) {
 	for _, nodes := range []int{1, 2, 3, 7} {
-		w := newWorld(uint64(nodes), nodes, 40, standardRules()) //nolint:gosec // a small number
+		w := newWorld(uint64(nodes), nodes, 40, standardRules())
 		w.settleAll(t)
 		before := w.object.view
 		if nodes == 1 {

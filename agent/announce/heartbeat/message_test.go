@@ -55,11 +55,11 @@ func addresses(r *rand.Rand, most int) []netip.Addr {
 func randomHeartbeat(r *rand.Rand) *election.Heartbeat {
 	h := &election.Heartbeat{
 		Node: strings.Repeat("n", 1+r.IntN(maxName)), Boot: r.Uint64(), Sequence: 1 + r.Uint64N(1<<40), Number: r.Uint64(), Seen: r.Uint64(),
-		Flags: election.Flags(r.Uint32()), Wants: addresses(r, election.MaxListed), Released: addresses(r, election.MaxListed), //nolint:gosec // any
+		Flags: election.Flags(r.Uint32()), Wants: addresses(r, election.MaxListed), Released: addresses(r, election.MaxListed),
 		Unfit: make([]byte, r.IntN(100)),
 	}
 	for i := range r.IntN(maxAcks + 1) {
-		h.Acks = append(h.Acks, election.Ack{Node: election.ID(i)*7 + election.ID(r.IntN(7)), Sequence: r.Uint32()}) //nolint:gosec // small
+		h.Acks = append(h.Acks, election.Ack{Node: election.ID(i)*7 + election.ID(r.IntN(7)), Sequence: r.Uint32()})
 	}
 	return h
 }
@@ -277,7 +277,7 @@ func FuzzTake(f *testing.F) {
 func large() *election.Heartbeat {
 	h := &election.Heartbeat{Node: "worker-17.example.com", Sequence: 1, Unfit: make([]byte, 63)}
 	for i := range 99 {
-		h.Acks = append(h.Acks, election.Ack{Node: election.ID(i), Sequence: 9}) //nolint:gosec // small
+		h.Acks = append(h.Acks, election.Ack{Node: election.ID(i), Sequence: 9})
 	}
 	return h
 }

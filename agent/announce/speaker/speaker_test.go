@@ -353,7 +353,7 @@ func TestUnresponsiveAPI(t *testing.T) {
 		if got := s.answering(); len(got) > 0 {
 			t.Errorf("it answers for %s and has never seen a view", got)
 		}
-		if failures := s.State().APIFailures; failures != uint64(asked) { //nolint:gosec // a count
+		if failures := s.State().APIFailures; failures != uint64(asked) {
 			t.Errorf("%d failures are counted, want %d", failures, asked)
 		}
 	})

@@ -62,7 +62,8 @@ func parseSettings(raw []byte) (Settings, error) {
 		if at+4 > len(raw) {
 			return nil, fmt.Errorf("the kernel does not know %s", setting)
 		}
-		values[setting] = int(int32(nl.NativeEndian().Uint32(raw[at : at+4])))
+		value := int32(nl.NativeEndian().Uint32(raw[at : at+4])) //nolint:gosec // the kernel writes an int
+		values[setting] = int(value)
 	}
 	return values, nil
 }
@@ -73,7 +74,7 @@ func WriteSettings(index int, values Settings) error {
 	specification := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
 	conf := specification.AddRtAttr(unix.AF_INET, nil).AddRtAttr(inetConf, nil)
 	for setting, value := range values {
-		conf.AddRtAttr(int(setting), nl.Uint32Attr(uint32(int32(value))))
+		conf.AddRtAttr(int(setting), nl.Uint32Attr(uint32(int32(value)))) //nolint:gosec // the kernel reads an int
 	}
 	if err := setLink(index, specification); err != nil {
 		return fmt.Errorf("set %s of interface %d: %w", values, index, err)
@@ -105,7 +106,7 @@ func setLink(index int, attributes ...*nl.RtAttr) error {
 
 func linkHeader(index int) *nl.IfInfomsg {
 	header := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	header.Index = int32(index)
+	header.Index = int32(index) //nolint:gosec // the kernel's numbers are of that size
 	return header
 }
 

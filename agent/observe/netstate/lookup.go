@@ -95,7 +95,9 @@ func (r *routeSocket) lookUp(s check.Snapshot, q check.RouteQuestion) check.Rout
 func (r *routeSocket) pinned(link int, destination netip.Addr) string {
 	request := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
 	request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: r.neighbours}}
-	request.AddData(&netlink.Ndmsg{Family: uint8(nl.GetIPFamily(destination.AsSlice())), Index: uint32(link)})
+	family := uint8(nl.GetIPFamily(destination.AsSlice())) //nolint:gosec // AF_INET or AF_INET6
+	index := uint32(link)                                  //nolint:gosec // the kernel's numbers are of that size
+	request.AddData(&netlink.Ndmsg{Family: family, Index: index})
 	request.AddData(nl.NewRtAttr(netlink.NDA_DST, destination.AsSlice()))
 	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
 	if err != nil || len(messages) == 0 {

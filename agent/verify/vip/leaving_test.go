@@ -52,7 +52,7 @@ func TestLeaving(t *testing.T) {
 				seed := rand.Uint64()
 				synctest.Test(t, func(t *testing.T) {
 					t.Logf("seed %d", seed)
-					random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test that can be repeated
+					random := rand.New(rand.NewPCG(seed, 0))
 					s := newSegment(t)
 					s.agents = true
 					nodes, address := []*machine{s.node(1), s.node(2), s.node(3)}, s.serve(3)

@@ -127,7 +127,7 @@ func TestTimes(t *testing.T) {
 				seed, duration := rand.Uint64(), []time.Duration{5 * time.Second, 15 * time.Second}[i%2]
 				synctest.Test(t, func(t *testing.T) {
 					t.Logf("seed %d, Leases of %s", seed, duration)
-					random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test that can be repeated
+					random := rand.New(rand.NewPCG(seed, 0))
 					e := elect(t, newWorld(t), duration)
 					defer e.world.run()()
 					after(25*time.Second + time.Duration(random.Int64N(int64(time.Minute))))
@@ -153,7 +153,7 @@ func TestOwnAnnouncerIsMissed(t *testing.T) {
 		seed := rand.Uint64()
 		synctest.Test(t, func(t *testing.T) {
 			t.Logf("seed %d", seed)
-			random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test that can be repeated
+			random := rand.New(rand.NewPCG(seed, 0))
 			e := elect(t, newWorld(t), 5*time.Second)
 			defer e.world.run()()
 			after(25*time.Second + time.Duration(random.Int64N(int64(time.Minute))))

@@ -31,7 +31,7 @@ type due struct {
 }
 
 func newSchedule(seed uint64) *schedule {
-	return &schedule{entries: map[netip.Addr]*due{}, random: rand.New(rand.NewPCG(seed, seed>>32))} //nolint:gosec // jitter is no secret
+	return &schedule{entries: map[netip.Addr]*due{}, random: rand.New(rand.NewPCG(seed, seed>>32))}
 }
 
 // begin announces an address from now on.

@@ -144,7 +144,7 @@ func TestConnectionsAskTheFence(t *testing.T) {
 				var arrived atomic.Int32
 				var protocol atomic.Int32
 				server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-					protocol.Store(int32(r.ProtoMajor)) //nolint:gosec // 1 or 2
+					protocol.Store(int32(r.ProtoMajor))
 					arrived.Add(1)
 				}))
 				server.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that the fence ends

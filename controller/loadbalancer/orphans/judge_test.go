@@ -79,7 +79,7 @@ func TestJudge(t *testing.T) {
 func TestWhatIsCollectableIsNobodys(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test
+	random := rand.New(rand.NewPCG(seed, 0))
 	pick := func(values ...string) string { return values[random.IntN(len(values))] }
 	collectable := map[blockState]int{}
 	for range seeds.Count(t, 20_000) {

@@ -61,7 +61,7 @@ func TestChooseNodeBlock(t *testing.T) {
 func TestOneNodeBlockIsKept(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test
+	random := rand.New(rand.NewPCG(seed, 0))
 	pick := func(values ...string) string { return values[random.IntN(len(values))] }
 	var inUse, many int
 	for range seeds.Count(t, 20_000) {

@@ -23,7 +23,7 @@ type realNetwork struct {
 // startNetwork builds it: VLAN, gateway with an address in every block, pod interfaces, the addresses of the Services on
 // the announcing server, and a third server that asks for them.
 func startNetwork(ctx context.Context, c *setting) (*realNetwork, error) {
-	url := "https://" + netip.AddrPortFrom(management.Addr(), uint16(c.plane.Port())).String() //nolint:gosec // a TCP port
+	url := "https://" + netip.AddrPortFrom(management.Addr(), uint16(c.plane.Port())).String()
 	kubeconfig, err := c.kubeconfig(ctx, url)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func startNetwork(ctx context.Context, c *setting) (*realNetwork, error) {
 	}
 	n := &realNetwork{setting: c}
 	config := lab.Config{
-		Management: management, HostPorts: []uint16{uint16(c.plane.Port())}, //nolint:gosec // a TCP port
+		Management: management, HostPorts: []uint16{uint16(c.plane.Port())},
 		Files: map[string]string{"agent": program, "announce": announce, "kubeconfig": kubeconfig}, Programs: []string{"ip", "bridge", "setpriv"},
 	}
 	for i, name := range []string{server, announcer, asker} {

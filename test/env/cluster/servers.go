@@ -52,7 +52,7 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 	}
 	config := lab.Config{
 		PrivateVLAN: privateVLAN, Management: management, ClientNet: clientNet,
-		HostPorts: []uint16{uint16(c.ControlPlane.Port())}, //nolint:gosec // a TCP port
+		HostPorts: []uint16{uint16(c.ControlPlane.Port())},
 		FeedURL:   c.Sim.URL, Files: files, Programs: append([]string{"nft", "setpriv"}, c.options.Programs...), Log: log,
 		MemoryMiB: c.options.MemoryMiB,
 	}
@@ -143,7 +143,7 @@ func agentConfig(server string) string { return "agent-" + server + ".kubeconfig
 
 // apiServerFromServers is where the servers reach the API server: over their private network.
 func (c *Cluster) apiServerFromServers() string {
-	return "https://" + netip.AddrPortFrom(management.Addr(), uint16(c.ControlPlane.Port())).String() //nolint:gosec // a TCP port
+	return "https://" + netip.AddrPortFrom(management.Addr(), uint16(c.ControlPlane.Port())).String()
 }
 
 // JoinServers registers the servers as Nodes, as their kubelets would, and starts kube-proxy and a backend on each.

@@ -43,7 +43,7 @@ func CopyToChart(root string) error {
 		if err != nil {
 			return fmt.Errorf("copy to the chart: %w", err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil { //nolint:gosec // it is published
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			return err
 		}
 	}
@@ -61,7 +61,7 @@ func stampChart(root, version string) error {
 		return fmt.Errorf("stamp the chart: %w", err)
 	}
 	number := strings.TrimPrefix(version, "v")
-	return os.WriteFile(path, versionLine.ReplaceAll(text, []byte("${1}: ${2}"+number)), 0o644) //nolint:gosec // it is published
+	return os.WriteFile(path, versionLine.ReplaceAll(text, []byte("${1}: ${2}"+number)), 0o644)
 }
 
 // ChartValues are the flags of helm by which the chart gives what an overlay has.

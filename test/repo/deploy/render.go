@@ -61,7 +61,7 @@ func Write(ctx context.Context, root string) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, text, 0o644); err != nil { //nolint:gosec // it is published
+		if err := os.WriteFile(path, text, 0o644); err != nil {
 			return err
 		}
 	}
@@ -87,7 +87,7 @@ func Stamp(root, version string) error {
 	if !tagLine.Match(text) {
 		return fmt.Errorf("stamp the version: %s has no line newTag", path)
 	}
-	if err := os.WriteFile(path, tagLine.ReplaceAll(text, []byte("${1}"+version)), 0o644); err != nil { //nolint:gosec // it is published
+	if err := os.WriteFile(path, tagLine.ReplaceAll(text, []byte("${1}"+version)), 0o644); err != nil {
 		return err
 	}
 	return stampChart(root, version)

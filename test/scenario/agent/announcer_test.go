@@ -308,10 +308,10 @@ func TestHeartbeats(t *testing.T) {
 	stranger := line("node-d", portVIF, there, key(2), gatewayIP)
 	acks := make([]election.Ack, 800)
 	for i := range acks {
-		acks[i] = election.Ack{Node: election.ID(i), Sequence: 7} //nolint:gosec // small
+		acks[i] = election.Ack{Node: election.ID(i), Sequence: 7}
 	}
 	for i, l := range []*heartbeat.Transport{with, without, stranger} {
-		sequence, name := uint64(100*(i+1)), fmt.Sprintf("node-%c", 'b'+i) //nolint:gosec // small
+		sequence, name := uint64(100*(i+1)), fmt.Sprintf("node-%c", 'b'+i)
 		for deadline := time.Now().Add(10 * time.Second); ; {
 			sequence++
 			err := l.Send(&election.Heartbeat{Node: name, Boot: 1, Sequence: sequence, Number: 3, Acks: acks})

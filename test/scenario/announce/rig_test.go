@@ -77,7 +77,7 @@ func newRig(t *testing.T, servers int) *rig {
 func (r *rig) startLab() {
 	r.T.Helper()
 	r.Begin(lab.Config{
-		Servers: r.servers, HostPorts: []uint16{uint16(r.cp.Port())}, Files: r.files(), Programs: []string{"ip", "nft", "setpriv"}, //nolint:gosec // a TCP port
+		Servers: r.servers, HostPorts: []uint16{uint16(r.cp.Port())}, Files: r.files(), Programs: []string{"ip", "nft", "setpriv"},
 		MemoryMiB: 2048, TimeLimit: 15 * time.Minute,
 	}, labtest.PublicNetwork(vlan, r.servers, nodeBlock, serviceBlock), func() {
 		r.PrintNodes(r.kube)

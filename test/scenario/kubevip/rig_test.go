@@ -70,7 +70,7 @@ func newRig(t *testing.T, versions []string, servers int) *rig {
 func (r *rig) startLab(versions []string) {
 	r.T.Helper()
 	r.Begin(lab.Config{
-		Servers: r.servers, HostPorts: []uint16{uint16(r.cp.Port())}, Files: r.files(versions), Programs: []string{"ip", "setpriv"}, //nolint:gosec // a TCP port
+		Servers: r.servers, HostPorts: []uint16{uint16(r.cp.Port())}, Files: r.files(versions), Programs: []string{"ip", "setpriv"},
 		MemoryMiB: 2048, TimeLimit: 15 * time.Minute,
 	}, labtest.PublicNetwork(vlan, r.servers, nodeBlock, serviceBlock), func() {
 		r.PrintNodes(r.kube)

@@ -73,7 +73,7 @@ func newRig(t *testing.T) *rig {
 	r.Must("find the source tree", err)
 	r.Must("apply the agent's manifest", r.cp.ApplyFiles(t.Context(), filepath.Join(root, "deploy/base/agent.yaml"), filepath.Join(root, "deploy/base/agent-policy.yaml")))
 	r.Begin(lab.Config{
-		Servers: servers(), HostPorts: []uint16{uint16(r.cp.Port())}, Files: r.files(), //nolint:gosec // a TCP port
+		Servers: servers(), HostPorts: []uint16{uint16(r.cp.Port())}, Files: r.files(),
 		Programs: []string{"ip", "nft", "setpriv", "iptables", "iptables-save", "iptables-restore"}, Log: os.Stderr, TimeLimit: 10 * time.Minute,
 	}, state(), func() {
 		r.PrintLogs([]string{holder, other}, []string{"ip", "rule"}, []string{"ip", "route", "show", "table", "all"})

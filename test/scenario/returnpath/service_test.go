@@ -54,7 +54,7 @@ func (r *rig) createServices() {
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: corev1.ServiceSpec{
 				Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: w.policy,
-				Ports: []corev1.ServicePort{{Name: "http", Port: int32(w.port), TargetPort: intstr.FromInt32(backendPort)}}, //nolint:gosec // a TCP port
+				Ports: []corev1.ServicePort{{Name: "http", Port: int32(w.port), TargetPort: intstr.FromInt32(backendPort)}},
 			},
 		}, metav1.CreateOptions{})
 		r.Must("create "+name, err)

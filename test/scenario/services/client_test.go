@@ -46,11 +46,11 @@ type target struct {
 }
 
 func tcp(address netip.Addr, port int) target {
-	return target{url: fmt.Sprintf("http://%s/asked", netip.AddrPortFrom(address, uint16(port)))} //nolint:gosec // a TCP port
+	return target{url: fmt.Sprintf("http://%s/asked", netip.AddrPortFrom(address, uint16(port)))}
 }
 
 func udp(address netip.Addr, port int) target {
-	return target{url: fmt.Sprintf("udp://%s", netip.AddrPortFrom(address, uint16(port)))} //nolint:gosec // a UDP port
+	return target{url: fmt.Sprintf("udp://%s", netip.AddrPortFrom(address, uint16(port)))}
 }
 
 // by is the target asked from another address of the client.
