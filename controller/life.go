@@ -51,8 +51,8 @@ func (l *life) begin() (end func()) {
 		defer l.stop()
 		<-told.Done()
 		if l.ctx.Err() == nil {
-			forget() // who tells twice does not want to wait
-			l.quiesce(l.ctx)
+			forget()         // who tells twice does not want to wait
+			l.quiesce(l.ctx) //nolint:contextcheck // it is the context of the process
 		}
 	}()
 	return func() {

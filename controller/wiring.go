@@ -72,8 +72,8 @@ func connect(handover *leader.Leadership, loaded *config.Config) (*connection, e
 	}, nil
 }
 
-// wiring is the provider, and all that the loops are built of. The framework hands it, as the provider, to the constructor
-// of each controller.
+// wiring is the provider, and all that the loops are built of. The framework hands it, as the provider, to the
+// constructor of each controller.
 type wiring struct {
 	*connection
 	*provider.Cloud
@@ -81,8 +81,8 @@ type wiring struct {
 	ledgers   *allocation.Store
 }
 
-// newWiring guards the clients of the framework, serves, and builds the provider; the framework calls it on every replica,
-// before the election.
+// newWiring guards the clients of the framework, serves, and builds the provider; the framework calls it on every
+// replica, before the election.
 func newWiring(life *life, c *connection, completed *appconfig.CompletedConfig) *wiring {
 	if err := life.guard(completed, c.config.DryRun); err != nil {
 		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
@@ -91,7 +91,7 @@ func newWiring(life *life, c *connection, completed *appconfig.CompletedConfig) 
 		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
 	}
 	klog.FromContext(life.ctx).Info("Starting", "version", version.Get().GitVersion, "config", c.config.String())
-	return &wiring{connection: c, completed: completed, ledgers: allocation.NewStore(completed.Client), Cloud: provider.New(instances.New(instances.Config{
+	provided := provider.New(instances.New(instances.Config{
 		Inventory: c.inventory,
 		Nodes:     completed.SharedInformers.Core().V1().Nodes().Lister(),
 		Live:      completed.Client.CoreV1(),
@@ -99,7 +99,8 @@ func newWiring(life *life, c *connection, completed *appconfig.CompletedConfig) 
 		NetworkID: c.config.LoadBalancer.NetworkID,
 		Events:    completed.EventRecorder,
 		Metrics:   c.metrics.instances,
-	}))}
+	}))
+	return &wiring{connection: c, Cloud: provided, completed: completed, ledgers: allocation.NewStore(completed.Client)}
 }
 
 // controllers returns the framework's controllers, without the one for routes and with ours in the place of

@@ -56,8 +56,8 @@ func (w Wake) Await(ctx context.Context) bool {
 	}
 }
 
-// Debounce waits for d and forgets the signals that came until then, so that one look serves a burst of them. It reports
-// false when ctx ended before.
+// Debounce waits for d and forgets the signals that came until then, so that one look serves a burst of them. It
+// reports false when ctx ended before.
 func (w Wake) Debounce(ctx context.Context, d time.Duration) bool {
 	if !Sleep(ctx, d) {
 		return false

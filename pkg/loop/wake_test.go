@@ -79,8 +79,8 @@ func TestDebounce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		wake, began := loop.NewWake(), time.Now()
-		for _, at := range []time.Duration{1000, 1010, 1050, 1099, 1200} {
-			time.AfterFunc(at*time.Millisecond, wake.Signal)
+		for _, at := range []int{1000, 1010, 1050, 1099, 1200} {
+			time.AfterFunc(time.Duration(at)*time.Millisecond, wake.Signal)
 		}
 		for _, want := range []time.Duration{1100 * time.Millisecond, 1300 * time.Millisecond} {
 			if wake.Wait(ctx, time.Hour) != loop.Woken || !wake.Debounce(ctx, 100*time.Millisecond) {
@@ -102,13 +102,13 @@ func TestDebounce(t *testing.T) {
 // TestWakeRun: a signal brings the next step forward, but never delays it.
 func TestWakeRun(t *testing.T) {
 	for name, tc := range map[string]struct {
-		signals, want []time.Duration
+		signals, want []int // seconds
 	}{
-		"without a signal":                {want: []time.Duration{0, 10, 20}},
-		"a signal":                        {signals: []time.Duration{3}, want: []time.Duration{0, 5, 15, 25}},
-		"signals of a burst":              {signals: []time.Duration{3, 4, 4}, want: []time.Duration{0, 5, 15, 25}},
-		"a signal shortly before it":      {signals: []time.Duration{9}, want: []time.Duration{0, 10, 20}},
-		"a signal for each of many steps": {signals: []time.Duration{1, 4, 21}, want: []time.Duration{0, 3, 6, 16, 23}},
+		"without a signal":                {want: []int{0, 10, 20}},
+		"a signal":                        {signals: []int{3}, want: []int{0, 5, 15, 25}},
+		"signals of a burst":              {signals: []int{3, 4, 4}, want: []int{0, 5, 15, 25}},
+		"a signal shortly before it":      {signals: []int{9}, want: []int{0, 10, 20}},
+		"a signal for each of many steps": {signals: []int{1, 4, 21}, want: []int{0, 3, 6, 16, 23}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -116,14 +116,14 @@ func TestWakeRun(t *testing.T) {
 				defer cancel()
 				wake, r := loop.NewWake(), newRecorder()
 				for _, at := range tc.signals {
-					time.AfterFunc(at*time.Second, wake.Signal)
+					time.AfterFunc(time.Duration(at)*time.Second, wake.Signal)
 				}
 				if err := wake.Run(ctx, 2*time.Second, r.step(10*time.Second)); err != nil {
 					t.Error(err)
 				}
 				var want []time.Duration
 				for _, at := range tc.want {
-					want = append(want, at*time.Second)
+					want = append(want, time.Duration(at)*time.Second)
 				}
 				r.want(t, want...)
 			})

@@ -79,7 +79,8 @@ func NewServer(address string, metrics *Metrics, sources Sources, health *Health
 	asked := prometheus.NewRegistry()
 	asked.MustRegister(sources)
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{metrics.registry, asked}, promhttp.HandlerOpts{MaxRequestsInFlight: scrapeLimit}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(
+		prometheus.Gatherers{metrics.registry, asked}, promhttp.HandlerOpts{MaxRequestsInFlight: scrapeLimit}))
 	mux.Handle("GET /healthz", probe(func() error { return health.Alive(time.Now()) }))
 	mux.Handle("GET /readyz", probe(health.Ready))
 	return &Server{address: address, handler: mux}

@@ -21,12 +21,13 @@ type NodeWatcher struct {
 	onNode   func(*corev1.Node)
 }
 
-// NewNodeWatcher returns a watcher of the Node of that name. onNode is called with each version of the Node, and with nil
-// when it is deleted; it must not block. NewNodeWatcher starts nothing.
+// NewNodeWatcher returns a watcher of the Node of that name. onNode is called with each version of the Node, and with
+// nil when it is deleted; it must not block. NewNodeWatcher starts nothing.
 func NewNodeWatcher(client kubernetes.Interface, name string, onNode func(*corev1.Node)) *NodeWatcher {
 	nodes := client.CoreV1().Nodes()
 	own := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
-	return &NodeWatcher{name: name, informer: informer(client, own, &corev1.Node{}, listing(nodes.List), nodes.Watch), onNode: onNode}
+	following := informer(client, own, &corev1.Node{}, listing(nodes.List), nodes.Watch)
+	return &NodeWatcher{name: name, informer: following, onNode: onNode}
 }
 
 // ServiceWatcher follows all Services of the type LoadBalancer. It keeps only what the agent reads of them.
@@ -35,12 +36,13 @@ type ServiceWatcher struct {
 	onChange func()
 }
 
-// NewServiceWatcher returns a watcher of Services. onChange is called when one came, went or changed; it must not block.
-// NewServiceWatcher starts nothing.
+// NewServiceWatcher returns a watcher of Services. onChange is called when one came, went or changed; it must not
+// block. NewServiceWatcher starts nothing.
 func NewServiceWatcher(client kubernetes.Interface, onChange func()) *ServiceWatcher {
 	services := client.CoreV1().Services(metav1.NamespaceAll)
 	balanced := fields.OneTermEqualSelector("spec.type", string(corev1.ServiceTypeLoadBalancer))
-	return &ServiceWatcher{informer: informer(client, balanced, &corev1.Service{}, listing(services.List), services.Watch), onChange: onChange}
+	following := informer(client, balanced, &corev1.Service{}, listing(services.List), services.Watch)
+	return &ServiceWatcher{informer: following, onChange: onChange}
 }
 
 type list func(context.Context, metav1.ListOptions) (runtime.Object, error)
