@@ -38,7 +38,7 @@ func (f *diagnoseFlags) examination() (c examine.Config, err error) {
 		c.ByHand = &byHand
 	}
 	c.Interface, c.Uplink, c.Timeout, c.KubeVIPNamespace = f.iface, f.uplink, f.timeout, f.kubeVIPNamespace
-	c.Reader, c.Asker = netstate.NewReader(), arp.NewProber()
+	c.Reader, c.Prober = netstate.NewReader(), arp.NewProber()
 	if given && f.kubeconfig == "" && !inCluster() {
 		return c, nil
 	}

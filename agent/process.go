@@ -153,9 +153,9 @@ func newVerifier(s *shared, a *announcer) ([]part, metricsserver.Sources) {
 	elections := kubevip.NewReader(s.client.CoordinationV1(), s.flags.kubeVIPNamespace, s.name, s.wakes.addresses.Signal)
 	owners := vip.NewMACTable(s.client.CoreV1().Nodes(), s.wakes.addresses.Signal)
 	addresses := vip.New(vip.Config{
-		Node: s.name, Asker: s.asker, Router: s.reader, Elections: elections, Owners: owners,
+		Node: s.name, Prober: s.asker, Router: s.reader, Elections: elections, Owners: owners,
 		View: a.view, Services: s.services.Services, Reported: s.station.ReportedBefore, Interval: s.flags.announcementInterval,
-		Tell: a.tellAddresses, Report: s.station.Reported, Event: vip.Recorder(s.recorder), Signals: s.wakes.addresses,
+		Record: a.tellAddresses, Report: s.station.Reported, Event: vip.Recorder(s.recorder), Signals: s.wakes.addresses,
 	})
 	listener := arp.NewListener(s.station.VLANInterface, addresses.Hear)
 	sources := metricsserver.Sources{ARP: listener.Counters, Addresses: addresses.Figures, Announcer: a.figures}

@@ -25,8 +25,8 @@ type chooser struct {
 	managed []string
 }
 
-// keeps tells whether the agent itself keeps what a finding is about.
-func (c chooser) keeps(id check.ID) bool {
+// manages tells whether the agent itself keeps what a finding is about.
+func (c chooser) manages(id check.ID) bool {
 	is := func(prefix string) bool { return strings.HasPrefix(string(id), prefix) }
 	return slices.Contains(c.managed, "vlan") && (is("PN1") || is("PN2")) || slices.Contains(c.managed, "return-path") && is("PN5")
 }
@@ -42,8 +42,8 @@ func (d Document) chooser(chosen check.Tool) chooser {
 	}
 }
 
-// lasting are the tools whose configuration outlives a reboot.
-func lasting() []check.Tool {
+// permanentTools are the tools whose configuration outlives a reboot.
+func permanentTools() []check.Tool {
 	return []check.Tool{check.Netplan, check.NetworkManager, check.Ifupdown, check.Networkd}
 }
 
@@ -62,7 +62,7 @@ func (d Document) writeFinding(p *page, f check.Finding, choose chooser) {
 	}
 	p.field(below, "cause", f.Cause)
 	p.field(below, "expected", f.Expected)
-	p.field(below, "actual",  f.Observed)
+	p.field(below, "actual", f.Observed)
 	if follow := d.consequences(f.ID); follow != "" {
 		p.field(below, "blocks", follow+" (checked when this is fixed)")
 	}
@@ -79,16 +79,16 @@ func after(text, more string) string {
 
 // write writes the fixes of the tools that were chosen, those for any tool first.
 func (c chooser) write(p *page, f check.Finding) {
-	lasts := slices.ContainsFunc(f.Fixes, func(fix check.Fix) bool { return slices.Contains(lasting(), fix.Tool) })
+	lasts := slices.ContainsFunc(f.Fixes, func(fix check.Fix) bool { return slices.Contains(permanentTools(), fix.Tool) })
 	tools := append([]check.Tool{check.AnyTool}, c.tools...)
-	if c.keeps(f.ID) {
+	if c.manages(f.ID) {
 		tools = []check.Tool{check.AnyTool, check.IPRoute2}
 	}
 	for _, tool := range tools {
 		writeFixes(p, tool, slices.DeleteFunc(slices.Clone(f.Fixes), func(fix check.Fix) bool { return fix.Tool != tool }))
 	}
 	switch {
-	case lasts && c.keeps(f.ID):
+	case lasts && c.manages(f.ID):
 		p.field(below, "permanent", "the agent manages this itself (--manage); see the events of the Node for problems")
 	case lasts && c.unknown:
 		p.field(below, "permanent", "run this again with --fix netplan, networkmanager, ifupdown or networkd, depending on what configures the network")

@@ -180,7 +180,7 @@ func TestEveryFaultIsTold(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
 			d := healthy()
 			d.Findings = slices.DeleteFunc(good.With(readReport(t, path)).Findings, func(f check.Finding) bool { return f.Status == check.OK })
-			for _, tool := range append(lasting(), "", check.IPRoute2) {
+			for _, tool := range append(permanentTools(), "", check.IPRoute2) {
 				var out bytes.Buffer
 				if err := d.Text(&out, Style{Unicode: true}, tool); err != nil {
 					t.Fatal(err)

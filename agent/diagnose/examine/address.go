@@ -25,7 +25,7 @@ const renewal = 5 * time.Second
 // ExamineAddress diagnoses one address: who answers for it, who should, and what this node has to do with it. Of the node's
 // own checks only those are kept that are not well, for they may be the cause.
 func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diagnose.Document, error) {
-	s, d, err := e.look(ctx, address)
+	s, d, err := e.observe(ctx, address)
 	if err != nil {
 		return d, err
 	}
@@ -40,7 +40,7 @@ func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diag
 	var names owners
 	var lease kubevip.Lease
 	if s.cluster.listed {
-		if names, err = e.askOthers(ctx, d.Address); err != nil {
+		if names, err = e.readReports(ctx, d.Address); err != nil {
 			d.APIServer = joined(d.APIServer, err.Error())
 		}
 		if lease = e.election(ctx, s, services); lease.Error != "" {
@@ -54,22 +54,22 @@ func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diag
 		d.Findings = append(d.Findings, unasked...)
 		return d.Sum(), nil
 	}
-	observations, err := vip.Observe(ctx, e.Asker, e.Reader, s.view, []vip.Target{target})
+	observations, err := vip.Observe(ctx, e.Prober, e.Reader, s.view, []vip.Target{target})
 	if err != nil {
 		return d, fmt.Errorf("look %s up: %w", address, err)
 	}
 	o := observations[0]
 	o.Lease, o.Gone = lease, s.cluster.listed && len(services) == 0
-	name(&o, names)
+	nameOwners(&o, names)
 	d.Address.ReturnBy, d.Address.Unasked, d.Address.Claimants = o.ReturnBy, o.Error, claimants(o, names)
-	d.Findings = append(d.Findings, judge(o, d.Address.Role))
+	d.Findings = append(d.Findings, evaluate(o, d.Address.Role))
 	return d.Sum(), nil
 }
 
-// judge judges an observation. An address that no Service has and that this node does not carry ought to be silent.
-func judge(o vip.Observation, role string) check.Finding {
+// evaluate judges an observation. An address that no Service has and that this node does not carry ought to be silent.
+func evaluate(o vip.Observation, role string) check.Finding {
 	if !o.Gone || len(o.Held) > 0 || o.Error != "" {
-		return vip.Judge(o)
+		return vip.Evaluate(o)
 	}
 	f := check.Finding{ID: vip.NothingStale, Severity: check.Error, Wire: true, Doc: check.DocOf(vip.NothingStale),
 		Title: fmt.Sprintf("no machine answers for %s, which no Service has", o.Address)}
@@ -101,7 +101,7 @@ func roleOf(expected check.Expected, address netip.Addr) string {
 }
 
 // servicesWith are the Services that have an address published, the first by name first.
-func (s scene) servicesWith(address netip.Addr) []*corev1.Service {
+func (s observed) servicesWith(address netip.Addr) []*corev1.Service {
 	var found []*corev1.Service
 	for _, t := range s.cluster.targets() {
 		for _, service := range s.cluster.services {
@@ -117,8 +117,8 @@ func joined(text, more string) string { return strings.TrimPrefix(text+"; "+more
 
 func nameOf(s *corev1.Service) string { return s.Namespace + "/" + s.Name }
 
-// askOthers learns from all Nodes what their agents report; nil when they cannot be asked.
-func (e *Examiner) askOthers(ctx context.Context, a *diagnose.Address) (owners, error) {
+// readReports learns from all Nodes what their agents report; nil when they cannot be asked.
+func (e *Examiner) readReports(ctx context.Context, a *diagnose.Address) (owners, error) {
 	names := owners{}
 	err := e.nodes(ctx, func(node *corev1.Node) {
 		names.learn(node)
@@ -133,7 +133,7 @@ func (e *Examiner) askOthers(ctx context.Context, a *diagnose.Address) (owners, 
 }
 
 // election is that of kube-vip for the first of the Services; none where the agents announce.
-func (e *Examiner) election(ctx context.Context, s scene, services []*corev1.Service) kubevip.Lease {
+func (e *Examiner) election(ctx context.Context, s observed, services []*corev1.Service) kubevip.Lease {
 	if len(services) == 0 || s.view.Announcer == contract.AnnouncerAgent {
 		return kubevip.Lease{}
 	}
@@ -144,7 +144,7 @@ func (e *Examiner) election(ctx context.Context, s scene, services []*corev1.Ser
 func holders(services []*corev1.Service, lease kubevip.Lease) []diagnose.Holder {
 	var found []diagnose.Holder
 	if lease.Holder != "" {
-		found = append(found, diagnose.Holder{Node: lease.Holder, Source: "Lease " + lease.Name + " (" + standing(lease.Standing) + ")"})
+		found = append(found, diagnose.Holder{Node: lease.Holder, Source: "Lease " + lease.Name + " (" + standingText(lease.Standing) + ")"})
 	}
 	for _, s := range services {
 		if node := s.Annotations[kubevip.VIPHost]; node != "" {
@@ -154,7 +154,7 @@ func holders(services []*corev1.Service, lease kubevip.Lease) []diagnose.Holder 
 	return found
 }
 
-func standing(s kubevip.Standing) string {
+func standingText(s kubevip.Standing) string {
 	switch s {
 	case kubevip.Held:
 		return "renewed during the check"
@@ -169,8 +169,8 @@ func standing(s kubevip.Standing) string {
 	}
 }
 
-// name tells an observation whose the hardware addresses are; without names nothing is known of them.
-func name(o *vip.Observation, names owners) {
+// nameOwners tells an observation whose the hardware addresses are; without names nothing is known of them.
+func nameOwners(o *vip.Observation, names owners) {
 	if names == nil {
 		return
 	}

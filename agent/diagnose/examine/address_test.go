@@ -49,7 +49,7 @@ func TestJudge(t *testing.T) {
 			vip.AddressAnswers, check.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := judge(tc.observation, tc.role)
+			f := evaluate(tc.observation, tc.role)
 			if f.ID != tc.id || f.Status != tc.status {
 				t.Errorf("%s %s: %s, want %s %s", f.ID, f.Status, f.Cause, tc.id, tc.status)
 			}
@@ -62,7 +62,7 @@ func TestJudge(t *testing.T) {
 
 func TestName(t *testing.T) {
 	o := seen(func(o *vip.Observation) { o.MACs = []string{"02:00:00:00:00:0b", "02:00:00:00:00:66"} })
-	name(&o, nil)
+	nameOwners(&o, nil)
 	if o.Names != nil || o.Foreign != nil {
 		t.Errorf("without an API server the owners are %v and %v, want nothing known", o.Names, o.Foreign)
 	}
@@ -70,7 +70,7 @@ func TestName(t *testing.T) {
 	names.learn(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-b", Annotations: map[string]string{
 		contract.NodeReportedIdentity: `{"hostname":"srv-b","macs":["02:00:00:00:00:0B"]}`}}})
 	names.learn(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-c", Annotations: map[string]string{contract.NodeReportedIdentity: "{"}}})
-	name(&o, names)
+	nameOwners(&o, names)
 	if diff := cmp.Diff(map[string]string{"02:00:00:00:00:0b": "srv-b"}, o.Names); diff != "" {
 		t.Errorf("owners (-want +got):\n%s", diff)
 	}

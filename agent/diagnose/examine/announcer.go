@@ -18,7 +18,7 @@ import (
 )
 
 // agreement is what the agents have agreed on: who announces which address; nil where they announce none, or nothing is known.
-func (e *Examiner) agreement(ctx context.Context, s scene) (*election.View, error) {
+func (e *Examiner) agreement(ctx context.Context, s observed) (*election.View, error) {
 	if e.Client == nil || s.expected.Network.Announcer != contract.AnnouncerAgent {
 		return nil, nil
 	}

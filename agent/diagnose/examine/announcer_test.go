@@ -48,7 +48,7 @@ func TestAgreement(t *testing.T) {
 		"edited by hand":     {client: stored("{"), announcer: contract.AnnouncerAgent, fails: true},
 	} {
 		e := &Examiner{Config: Config{Client: tc.client, Timeout: time.Second}}
-		got, err := e.agreement(t.Context(), scene{expected: check.Expected{Network: contract.NodeNetwork{Announcer: tc.announcer, NetworkID: network}}})
+		got, err := e.agreement(t.Context(), observed{expected: check.Expected{Network: contract.NodeNetwork{Announcer: tc.announcer, NetworkID: network}}})
 		if (err != nil) != tc.fails {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -41,7 +41,7 @@ type Config struct {
 	// KubeVIPNamespace is where kube-vip runs.
 	KubeVIPNamespace string
 	Reader           sampler.Reader
-	Asker            sampler.Prober
+	Prober           sampler.Prober
 }
 
 // Examiner examines one node, once or again and again.
@@ -63,8 +63,8 @@ func New(config Config) *Examiner {
 	return e
 }
 
-// scene is what was seen at one moment.
-type scene struct {
+// observed is what was seen at one moment.
+type observed struct {
 	cluster  cluster
 	expected check.Expected
 	view     vip.View
@@ -72,15 +72,15 @@ type scene struct {
 	agreement *election.View
 }
 
-// look looks at the API server, the kernel and the wire. address is that of a Service beside those that are known, invalid
+// observe looks at the API server, the kernel and the wire. address is that of a Service beside those that are known, invalid
 // when there is none.
-func (e *Examiner) look(ctx context.Context, address netip.Addr) (scene, diagnose.Document, error) {
-	s := scene{cluster: e.ask(ctx)}
+func (e *Examiner) observe(ctx context.Context, address netip.Addr) (observed, diagnose.Document, error) {
+	s := observed{cluster: e.ask(ctx)}
 	s.expected = e.expected(s.cluster)
 	if address.IsValid() && !slices.Contains(s.expected.Virtual, address) && !slices.Contains(s.expected.Network.IPs, address) {
 		s.expected.Virtual = append(s.expected.Virtual, address)
 	}
-	snapshot, err := sampler.Look(ctx, e.Reader, e.Asker, s.expected)
+	snapshot, err := sampler.Look(ctx, e.Reader, e.Prober, s.expected)
 	if err != nil {
 		return s, diagnose.Document{}, fmt.Errorf("examine the node: %w", err)
 	}
@@ -125,18 +125,18 @@ func (e *Examiner) expected(c cluster) check.Expected {
 
 // Examine diagnoses the node, all addresses of Services, and those that the node carries for no Service.
 func (e *Examiner) Examine(ctx context.Context) (diagnose.Document, error) {
-	s, d, err := e.look(ctx, netip.Addr{})
+	s, d, err := e.observe(ctx, netip.Addr{})
 	if err != nil || s.view.Report.Interface == "" || s.view.Announcer == contract.AnnouncerNone {
 		return d.Sum(), err
 	}
-	targets, strays := s.cluster.targets(), s.strays()
+	targets, strays := s.cluster.targets(), s.staleAddresses()
 	unasked, broken := vip.Unasked(s.view.Report, targets)
 	if broken {
 		d.Findings = append(d.Findings, unasked...)
 		return d.Sum(), nil
 	}
 	all := slices.Concat(targets, strays)
-	observations, err := vip.Observe(ctx, e.Asker, e.Reader, s.view, all)
+	observations, err := vip.Observe(ctx, e.Prober, e.Reader, s.view, all)
 	if err != nil {
 		return d, fmt.Errorf("look the addresses of Services up: %w", err)
 	}
@@ -146,8 +146,8 @@ func (e *Examiner) Examine(ctx context.Context) (diagnose.Document, error) {
 	}
 	for i, o := range observations {
 		o.Gone = i >= len(targets)
-		name(&o, names)
-		d.Findings = append(d.Findings, vip.Judge(o))
+		nameOwners(&o, names)
+		d.Findings = append(d.Findings, vip.Evaluate(o))
 	}
 	return d.Sum(), nil
 }
@@ -169,8 +169,8 @@ func (e *Examiner) ownersOf(ctx context.Context, c cluster, observations []vip.O
 	return e.names, nil
 }
 
-// strays are addresses that this node carries for no Service; none are known while the Services are not.
-func (s scene) strays() []vip.Target {
+// staleAddresses are addresses that this node carries for no Service; none are known while the Services are not.
+func (s observed) staleAddresses() []vip.Target {
 	if !s.cluster.listed {
 		return nil
 	}

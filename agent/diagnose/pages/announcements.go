@@ -11,7 +11,7 @@ import (
 // Announcements adds what is said of addresses of Services that are not announced as they should be.
 func Announcements(examples map[check.ID][]check.Finding) {
 	for _, o := range observations() {
-		f := vip.Judge(o)
+		f := vip.Evaluate(o)
 		examples[f.ID] = append(examples[f.ID], f)
 	}
 }

@@ -101,7 +101,7 @@ func page(e diagnose.Entry, examples []check.Finding) string {
 		fmt.Fprintf(&b, "\n## How to fix\n\n%s\n", e.Remedy)
 	}
 	fixes(&b, examples)
-	looks(&b, examples)
+	outputs(&b, examples)
 	b.WriteString("\n[All findings](../" + Index + ")\n")
 	return b.String()
 }
@@ -159,8 +159,8 @@ func writeFix(b *strings.Builder, fix check.Fix) {
 	}
 }
 
-// looks shows each reason as diagnose prints it.
-func looks(b *strings.Builder, examples []check.Finding) {
+// outputs shows each reason as diagnose prints it.
+func outputs(b *strings.Builder, examples []check.Finding) {
 	if len(examples) == 0 {
 		return
 	}

@@ -189,8 +189,8 @@ func (s *server) counts() (requests, stored int) {
 	return s.requests, s.stored
 }
 
-// says describes what the Node says of ours, and whether it kept what the kubelet says.
-func (s *server) says() string {
+// shows describes what the Node says of ours, and whether it kept what the kubelet says.
+func (s *server) shows() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.node == nil {

@@ -84,7 +84,7 @@ func (b *bench) patches() []map[string]any {
 	return slices.Clone(b.written)
 }
 
-func (b *bench) told() []Transition {
+func (b *bench) recorded() []Transition {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.transitions)
@@ -149,7 +149,7 @@ func TestTransitionTime(t *testing.T) {
 			t.Errorf("True since %s, want 20 s after %s", c.LastTransitionTime, first)
 		}
 		var got []corev1.ConditionStatus
-		for _, tr := range b.told() {
+		for _, tr := range b.recorded() {
 			got = append(got, tr.From, tr.Status)
 		}
 		want := []corev1.ConditionStatus{"", corev1.ConditionFalse, corev1.ConditionFalse, corev1.ConditionTrue}
@@ -176,8 +176,8 @@ func TestHeartbeat(t *testing.T) {
 		if !c.LastTransitionTime.Equal(&since) || time.Since(c.LastHeartbeatTime.Time) > 6*time.Minute {
 			t.Errorf("transition at %s, heartbeat at %s", c.LastTransitionTime, c.LastHeartbeatTime)
 		}
-		if len(b.told()) != 1 {
-			t.Errorf("%d transitions, want the first alone", len(b.told()))
+		if len(b.recorded()) != 1 {
+			t.Errorf("%d transitions, want the first alone", len(b.recorded()))
 		}
 	})
 }
@@ -247,8 +247,8 @@ func TestRetriesWithGrowingPauses(t *testing.T) {
 		if attempts := len(b.patches()); attempts < 8+3600/33 || attempts > 10+3600/27 {
 			t.Errorf("%d attempts in an hour, want about %d", attempts, 8+3600/30)
 		}
-		if len(b.told()) != 0 {
-			t.Errorf("told %d transitions that were not written", len(b.told()))
+		if len(b.recorded()) != 0 {
+			t.Errorf("told %d transitions that were not written", len(b.recorded()))
 		}
 		b.setRefuse(false)
 		time.Sleep(lastRetry + lastRetry/10)

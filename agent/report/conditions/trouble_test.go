@@ -37,7 +37,7 @@ func (w *walk) expect(when string) {
 	w.Helper()
 	w.server.deliver(w.pub)
 	synctest.Wait()
-	if got, want := w.server.says(), w.wanted(); got != want {
+	if got, want := w.server.shows(), w.wanted(); got != want {
 		w.Errorf("%s the Node says\n%s\nwant\n%s", when, got, want)
 	}
 }
@@ -62,7 +62,7 @@ func TestAPatchForTheFormerNodeIsNotAppliedToTheNext(t *testing.T) {
 		w.server.register()
 		// The publisher still believes in the former Node.
 		w.say(vlan(corev1.ConditionTrue, "Ready"))
-		if says := w.server.says(); strings.Contains(says, "VLANReady") {
+		if says := w.server.shows(); strings.Contains(says, "VLANReady") {
 			w.Errorf("the new Node was written before it was seen:\n%s", says)
 		}
 		w.expect("once it is seen")
@@ -79,7 +79,7 @@ func TestALostAnswerIsToldOnce(t *testing.T) {
 		w.expect("after a minute")
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if told := w.told[contract.ConditionVLANReady]; len(told) != 1 || told[0].From != "" {
+		if told := w.recorded[contract.ConditionVLANReady]; len(told) != 1 || told[0].From != "" {
 			w.Errorf("told %v, want the transition once", told)
 		}
 	})
@@ -133,7 +133,7 @@ func TestRefusedAnnotationsKeepNoConditionWaiting(t *testing.T) {
 		w.say(vlan(corev1.ConditionTrue, "Ready"))
 		w.say(vlan(corev1.ConditionFalse, "VLANInterfaceDown"))
 		time.Sleep(time.Second)
-		if says := w.server.says(); !strings.Contains(says, "VLANInterfaceDown") {
+		if says := w.server.shows(); !strings.Contains(says, "VLANInterfaceDown") {
 			w.Errorf("a second later the Node says\n%s", says)
 		}
 		requests, _ := w.server.counts()

@@ -30,8 +30,8 @@ type walk struct {
 	// ready and foreign are what others wrote last.
 	ready, foreign string
 
-	mu   sync.Mutex
-	told map[corev1.NodeConditionType][]Transition
+	mu       sync.Mutex
+	recorded map[corev1.NodeConditionType][]Transition
 }
 
 // TestWalks lets everything happen that can happen to a Node: the API server goes away, hangs, stores and loses the answer,
@@ -60,14 +60,14 @@ func walkOnce(t *testing.T, seed int) {
 
 // start runs a new publisher, which knows only what the Node says and what it is told now.
 func (w *walk) start() {
-	w.told = map[corev1.NodeConditionType][]Transition{}
+	w.recorded = map[corev1.NodeConditionType][]Transition{}
 	w.pub = New(w.server.client(w.T), "srv-a", func(_ *corev1.Node, tr Transition) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if tr.From == tr.Status {
 			w.Errorf("seed %d: told a transition from %s to itself", w.seed, tr.From)
 		}
-		w.told[tr.Type] = append(w.told[tr.Type], tr)
+		w.recorded[tr.Type] = append(w.recorded[tr.Type], tr)
 	}, func(error) {})
 	w.server.set(func(s *server) {
 		s.watched = nil
@@ -95,7 +95,7 @@ func (w *walk) start() {
 func (w *walk) step() {
 	switch w.random.IntN(14) {
 	case 0, 1, 2:
-		w.judge()
+		w.check()
 	case 3:
 		w.id = fmt.Sprintf(`{"hostname":"h%d"}`, w.random.IntN(4))
 		w.pub.Annotate(contract.NodeReportedIdentity, w.id)
@@ -110,7 +110,7 @@ func (w *walk) step() {
 	case 8:
 		w.server.remove()
 	case 9:
-		if says := w.server.says(); says == "no Node" {
+		if says := w.server.shows(); says == "no Node" {
 			w.ready, w.foreign = "True", ""
 			w.server.register()
 		}
@@ -130,7 +130,7 @@ func (w *walk) step() {
 	}
 }
 
-func (w *walk) judge() {
+func (w *walk) check() {
 	kinds := []corev1.NodeConditionType{contract.ConditionVLANReady, contract.ConditionAnnouncementHealthy}
 	statuses := []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}
 	n := w.random.IntN(5)
@@ -141,7 +141,7 @@ func (w *walk) judge() {
 
 // others is a write of the kubelet and of the controller's publisher.
 func (w *walk) others() {
-	if w.server.says() == "no Node" {
+	if w.server.shows() == "no Node" {
 		return
 	}
 	w.ready, w.foreign = []string{"True", "False", "Unknown"}[w.random.IntN(3)], strconv.Itoa(w.random.IntN(9))
@@ -169,7 +169,7 @@ func (w *walk) discredit() {
 // rest ends all faults and expects order.
 func (w *walk) rest() {
 	w.server.set(func(s *server) { s.down, s.loses, s.hangs, s.refuseAnnotations = false, false, false, false })
-	if w.server.says() == "no Node" {
+	if w.server.shows() == "no Node" {
 		w.ready, w.foreign = "True", ""
 		w.server.register()
 	}
@@ -181,10 +181,10 @@ func (w *walk) rest() {
 		time.Sleep(time.Second)
 		w.server.deliver(w.pub)
 	}
-	if got, want := w.server.says(), w.wanted(); got != want {
+	if got, want := w.server.shows(), w.wanted(); got != want {
 		w.Errorf("seed %d: the Node says\n%s\nwant\n%s", w.seed, got, want)
 	}
-	w.checkTold()
+	w.checkRecorded()
 	_, before := w.server.counts()
 	for range 20 * 6 {
 		time.Sleep(10 * time.Second)
@@ -207,11 +207,11 @@ func (w *walk) wanted() string {
 	return strings.Join(append(parts, "identity="+w.id, "foreign="+w.foreign), "\n")
 }
 
-// checkTold expects the last transition of a condition that was told to be what holds.
-func (w *walk) checkTold() {
+// checkRecorded expects the last transition of a condition that was told to be what holds.
+func (w *walk) checkRecorded() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for kind, told := range w.told {
+	for kind, told := range w.recorded {
 		if last := told[len(told)-1]; last.Status != w.want[kind].Status {
 			w.Errorf("seed %d: %s is %s, but %s was told last", w.seed, kind, w.want[kind].Status, last.Status)
 		}

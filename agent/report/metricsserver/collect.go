@@ -85,13 +85,13 @@ func (s Sources) collectWire(out chan<- prometheus.Metric) {
 	}
 	figures := s.Addresses()
 	counter(out, probesDesc, float64(figures.Asked))
-	told := map[[2]string]bool{}
+	seen := map[[2]string]bool{}
 	for _, a := range figures.Addresses {
 		key := [2]string{a.Address.String(), a.Service}
-		if a.Machines < 2 && a.Mismatch == 0 || told[key] || len(told) >= addressLimit {
+		if a.Machines < 2 && a.Mismatch == 0 || seen[key] || len(seen) >= addressLimit {
 			continue
 		}
-		told[key] = true
+		seen[key] = true
 		if a.Machines > 1 {
 			gauge(out, machinesDesc, float64(a.Machines), key[0], key[1])
 		}
@@ -106,11 +106,11 @@ func (s Sources) collectManaged(out chan<- prometheus.Metric) {
 		return
 	}
 	for _, each := range s.Managed() {
-		well := 0.0
+		value := 0.0
 		if each.Healthy {
-			well = 1
+			value = 1
 		}
-		gauge(out, managedDesc, well, each.Kind, each.Interface)
+		gauge(out, managedDesc, value, each.Kind, each.Interface)
 		counter(out, repairsDesc, float64(each.Repairs), each.Kind)
 	}
 }

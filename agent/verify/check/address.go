@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-func judgeAddress(v view) outcome {
+func checkAddress(v view) outcome {
 	wanted := v.memberIPs()
 	if len(wanted) == 0 {
-		return judgeAnyAddress(v)
+		return checkAnyAddress(v)
 	}
 	name := v.vlan.Name
 	expected := fmt.Sprintf("one of %s on %s", joined(wanted), name)
 	observed := fmt.Sprintf("%s: %s", name, joined(v.own))
 	for _, p := range v.own {
 		if slices.Contains(wanted, p.Addr()) {
-			return judgePrefix(v, p, observed)
+			return checkPrefix(v, p, observed)
 		}
 	}
 	for _, p := range v.own {
 		if _, inBlock := v.block(p.Addr()); inBlock {
-			if o := judgePrefix(v, p, observed); o.status == Fail {
+			if o := checkPrefix(v, p, observed); o.status == Fail {
 				return o
 			}
 			return outcome{status: Warn, reason: "AddressNotRegistered", expected: expected, observed: observed,
@@ -42,9 +42,9 @@ func judgeAddress(v view) outcome {
 		cause: fmt.Sprintf("%s does not carry the node's address %s", name, wanted[0]), fixes: fixes}
 }
 
-// judgeAnyAddress judges a node whose membership lists no address: the interface must still carry some IPv4
+// checkAnyAddress judges a node whose membership lists no address: the interface must still carry some IPv4
 // address, for the kernel neither answers nor asks by ARP as it should on an interface without one.
-func judgeAnyAddress(v view) outcome {
+func checkAnyAddress(v view) outcome {
 	observed := fmt.Sprintf("%s: %s", v.vlan.Name, joined(v.own))
 	if len(v.own) > 0 {
 		return ok(observed)
@@ -59,8 +59,8 @@ func judgeAnyAddress(v view) outcome {
 			blockTexts(v), v.Network.NetworkID, v.vlan.Name)}}}
 }
 
-// judgePrefix compares the prefix length with the block's. One that still reaches the gateway is only odd.
-func judgePrefix(v view, p netip.Prefix, observed string) outcome {
+// checkPrefix compares the prefix length with the block's. One that still reaches the gateway is only odd.
+func checkPrefix(v view, p netip.Prefix, observed string) outcome {
 	block, known := v.block(p.Addr())
 	if !known || p.Bits() == block.CIDR.Bits() {
 		return ok(observed)
@@ -81,7 +81,7 @@ func (v view) routed(addr netip.Addr) bool {
 	return asked && r.Interface == v.vlan.Name
 }
 
-func judgeDuplicate(v view) outcome {
+func checkDuplicate(v view) outcome {
 	checked := 0
 	for _, p := range v.own {
 		answer, asked := v.arp(p.Addr())

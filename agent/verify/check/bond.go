@@ -45,13 +45,13 @@ func (b bondState) down() []string {
 	return b.names(func(l Link) bool { return !l.Up || !l.LowerUp || l.Slave != nil && !l.Slave.Up })
 }
 
-// silent are the members on which no LACP partner speaks.
-func (b bondState) silent() []string {
+// withoutPartner are the members on which no LACP partner speaks.
+func (b bondState) withoutPartner() []string {
 	return b.names(func(l Link) bool { return l.Slave != nil && l.Slave.NoPartner })
 }
 
-// apart are the members outside the active aggregator.
-func (b bondState) apart() []string {
+// outsideAggregator are the members outside the active aggregator.
+func (b bondState) outsideAggregator() []string {
 	return b.names(func(l Link) bool {
 		return l.Slave != nil && b.bond.Aggregator != 0 && l.Slave.Aggregator != b.bond.Aggregator
 	})
@@ -68,9 +68,9 @@ func (b bondState) String() string {
 	return text
 }
 
-// judgeBond: a bond that has lost members carries traffic, so nothing here is worse than a warning; one without a
-// carrier is the matter of judgeUplink.
-func judgeBond(v view) outcome {
+// checkBond: a bond that has lost members carries traffic, so nothing here is worse than a warning; one without a
+// carrier is the matter of checkUplink.
+func checkBond(v view) outcome {
 	if v.uplink.Bond == nil {
 		return notApplicable(v.uplink.Name + " is not a bond")
 	}
@@ -80,7 +80,7 @@ func judgeBond(v view) outcome {
 		return outcome{status: Warn, reason: reason, expected: expected, observed: b.String(), cause: cause,
 			fixes: []Fix{{Tool: AnyTool, Commands: []string{"cat /proc/net/bonding/" + b.name}, Note: note}}}
 	}
-	down, silent, apart := b.down(), b.silent(), b.apart()
+	down, silent, apart := b.down(), b.withoutPartner(), b.outsideAggregator()
 	switch {
 	case b.bond.Mode != modeLACP && b.bond.Mode != modeActiveBackup:
 		o := warn("UnexpectedBondMode", "mode "+modeLACP, fmt.Sprintf("%s has mode %s, the switches of phoenixNAP expect %s", b.name, b.bond.Mode, modeLACP), "")

@@ -21,8 +21,8 @@ type Check struct {
 	// Remedy says in general how to mend it; the fixes of a finding say it with the node's own names and values.
 	Remedy string
 	// Reasons are all that a finding of this check may have.
-	Reasons []string
-	judge   func(view) outcome
+	Reasons  []string
+	evaluate func(view) outcome
 }
 
 // Catalogue lists all checks in the order in which they are judged: causes before consequences.

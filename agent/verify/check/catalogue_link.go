@@ -8,7 +8,7 @@ const (
 	BondHealthy     ID = "PN104"
 	MTU             ID = "PN105"
 	HardwareAddress ID = "PN106"
-	VLANAlone       ID = "PN107"
+	VLANUnique      ID = "PN107"
 )
 
 // linkChecks are about the uplink and the VLAN interface.
@@ -16,7 +16,7 @@ func linkChecks() []Check {
 	return []Check{
 		{
 			ID: UplinkUp, Title: "the uplink exists and is up", Severity: Error,
-			DependsOn: []ID{NetworkPublished, Identity}, judge: judgeUplink,
+			DependsOn: []ID{NetworkPublished, Identity}, evaluate: checkUplink,
 			Meaning: "The interface that carries the server's VLANs (`bond0` on a phoenixNAP server) exists, is up and has a carrier.",
 			Causes: []string{
 				"The bond is not configured, or down.", "No member of the bond has a link.",
@@ -27,7 +27,7 @@ func linkChecks() []Check {
 		},
 		{
 			ID: VLANInterface, Title: "the VLAN interface exists on the uplink", Severity: Error,
-			DependsOn: []ID{NetworkPublished, UplinkUp}, judge: judgeVLAN,
+			DependsOn: []ID{NetworkPublished, UplinkUp}, evaluate: checkVLAN,
 			Meaning: "An 802.1Q interface with the network's VLAN ID sits on the uplink itself. It is found by its ID; its name does not matter.",
 			Causes: []string{
 				"It was never configured.", "Its ID is that of another network.", "It sits on a member of the bond instead of the bond.",
@@ -38,7 +38,7 @@ func linkChecks() []Check {
 		},
 		{
 			ID: VLANUp, Title: "the VLAN interface is up", Severity: Error,
-			DependsOn: []ID{VLANInterface}, judge: judgeVLANUp,
+			DependsOn: []ID{VLANInterface}, evaluate: checkVLANUp,
 			Meaning: "The VLAN interface and the layer below it are up.",
 			Causes:  []string{"The interface was set down.", "The network was reconfigured.", "The uplink lost its carrier."},
 			Remedy:  "Set it up, and keep it up in the configuration. If the layer below has no carrier, check the cables and the switch ports of the bond's members.",
@@ -46,7 +46,7 @@ func linkChecks() []Check {
 		},
 		{
 			ID: BondHealthy, Title: "the bond has all its members", Severity: Warning,
-			DependsOn: []ID{UplinkUp}, judge: judgeBond,
+			DependsOn: []ID{UplinkUp}, evaluate: checkBond,
 			Meaning: "The bond speaks LACP (802.3ad) or has one active member, all members are up, and with LACP each member has a partner and all are in one aggregator. This check only warns: traffic still flows with fewer members.",
 			Causes: []string{
 				"A cable, port or network card has failed.", "LACP is not enabled on one side.",
@@ -58,7 +58,7 @@ func linkChecks() []Check {
 		},
 		{
 			ID: MTU, Title: "the MTU fits the Internet", Severity: Warning,
-			DependsOn: []ID{VLANInterface}, judge: judgeMTU,
+			DependsOn: []ID{VLANInterface}, evaluate: checkMTU,
 			Meaning: "The MTU is at most 1500, which is what the path to the Internet carries, and at least 1280.",
 			Causes:  []string{"The VLAN interface inherited 9000 from the bond."},
 			Remedy:  "Set the MTU of the VLAN interface to 1500.",
@@ -66,15 +66,15 @@ func linkChecks() []Check {
 		},
 		{
 			ID: HardwareAddress, Title: "the VLAN interface has the hardware address of its uplink", Severity: Warning,
-			DependsOn: []ID{VLANInterface}, judge: judgeHardwareAddress,
+			DependsOn: []ID{VLANInterface}, evaluate: checkHardwareAddress,
 			Meaning: "The VLAN interface has the hardware address of the uplink, which it gets when it is created. A switch that limits the addresses of a port may drop frames of another address, and the network card must run in promiscuous mode to receive any.",
 			Causes:  []string{"The configuration gives the VLAN interface an address of its own.", "The bond's address changed after the VLAN interface was given one."},
 			Remedy:  "Remove the hardware address from the configuration of the VLAN interface.",
 			Reasons: []string{"ForeignHardwareAddress"},
 		},
 		{
-			ID: VLANAlone, Title: "only one interface carries the VLAN", Severity: Error, Wire: true,
-			DependsOn: []ID{VLANInterface}, judge: judgeAlone,
+			ID: VLANUnique, Title: "only one interface carries the VLAN", Severity: Error, Wire: true,
+			DependsOn: []ID{VLANInterface}, evaluate: checkUniqueVLAN,
 			Meaning: "No other VLAN interface has the same ID: of two, only one receives the frames, and which one depends on the interface below. The check warns while a gateway is heard; it fails when no gateway is heard and the other interface is on a member of the bond, where it takes the frames first.",
 			Causes:  []string{"The interface was configured twice, on the bond and on a member of it.", "kube-vip is configured to create VLAN interfaces (`kube-vip.io/serviceVLAN`)."},
 			Remedy:  "Delete the one that is not on the uplink, and remove it from the configuration.",

@@ -12,7 +12,7 @@ const (
 func publishedChecks() []Check {
 	return []Check{
 		{
-			ID: NetworkPublished, Title: "the controller has published the public network", Severity: Error, judge: judgePublished,
+			ID: NetworkPublished, Title: "the controller has published the public network", Severity: Error, evaluate: checkPublished,
 			Meaning: "The controller has written the public network to the annotations of this Node. All other checks compare with it.",
 			Causes: []string{
 				"The controller does not run, or its option `loadbalancer` is not set.",
@@ -24,7 +24,7 @@ func publishedChecks() []Check {
 		},
 		{
 			ID: Identity, Title: "this machine is the server that its Node names", Severity: Error,
-			DependsOn: []ID{NetworkPublished}, judge: judgeIdentity,
+			DependsOn: []ID{NetworkPublished}, evaluate: checkIdentity,
 			Meaning: "The server ID that the machine knows (from cloud-init or its firmware, if available) is that of the Node, and the machine carries one of the Node's addresses. All other checks compare with what the controller published for that server.",
 			Causes: []string{
 				"Two machines joined the cluster with the same name, for example after a disk image was cloned.",
@@ -36,7 +36,7 @@ func publishedChecks() []Check {
 		},
 		{
 			ID: Membership, Title: "the server is a member of the public network", Severity: Error,
-			DependsOn: []ID{NetworkPublished, Identity}, judge: judgeMembership,
+			DependsOn: []ID{NetworkPublished, Identity}, evaluate: checkMembership,
 			Meaning: "phoenixNAP lists the server as an assigned member of the public network; only then the switch passes its VLAN.",
 			Causes:  []string{"The server was never added to the network.", "The assignment is still in progress, or failed."},
 			Remedy:  "Add the server to the network, with an address of its block, in the portal or by `POST /servers/{id}/public-networks`, or let the controller do it with `--manage-membership`.",
@@ -44,7 +44,7 @@ func publishedChecks() []Check {
 		},
 		{
 			ID: BlockAssigned, Title: "an IP block is assigned to the public network", Severity: Warning,
-			DependsOn: []ID{NetworkPublished}, judge: judgeBlocks,
+			DependsOn: []ID{NetworkPublished}, evaluate: checkBlocks,
 			Meaning: "At least one IPv4 block is assigned to the network. Without one there is no gateway to ask; that is normal before the first Service, so the check is skipped then.",
 		},
 	}

@@ -18,9 +18,11 @@ type outcome struct {
 	fixes              []Fix
 }
 
-func ok(observed string) outcome          { return outcome{status: OK, observed: observed} }
-func notApplicable(why string) outcome    { return outcome{status: Skip, cause: why} }
-func cannotTell(reason, c string) outcome { return outcome{status: Unknown, reason: reason, cause: c} }
+func ok(observed string) outcome       { return outcome{status: OK, observed: observed} }
+func notApplicable(why string) outcome { return outcome{status: Skip, cause: why} }
+func undetermined(reason, c string) outcome {
+	return outcome{status: Unknown, reason: reason, cause: c}
+}
 
 // view is a snapshot seen with the expectation in mind: which link is the uplink, which the VLAN interface,
 // which addresses are the node's own.
@@ -52,11 +54,11 @@ func Evaluate(expected Expected, snapshot Snapshot) Report {
 	deeper := map[ID]ID{}
 	for _, c := range Catalogue() {
 		f := c.finding()
-		if blame, blocked := blamed(c, deeper); blocked {
+		if blame, blocked := blocker(c, deeper); blocked {
 			f.Status, f.Because = Skip, becauseOf+string(blame)
 			deeper[c.ID] = blame
 		} else {
-			fill(&f, c.judge(v))
+			fill(&f, c.evaluate(v))
 			if f.Status == Fail || f.Status == Unknown {
 				deeper[c.ID] = c.ID
 			}
@@ -66,7 +68,7 @@ func Evaluate(expected Expected, snapshot Snapshot) Report {
 	return report
 }
 
-func blamed(c Check, deeper map[ID]ID) (ID, bool) {
+func blocker(c Check, deeper map[ID]ID) (ID, bool) {
 	for _, id := range c.DependsOn {
 		if blame, bad := deeper[id]; bad {
 			return blame, true

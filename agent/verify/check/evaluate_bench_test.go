@@ -8,7 +8,7 @@ import (
 
 // BenchmarkEvaluate is a sample of a node with 200 pods, without what the kernel takes to answer.
 func BenchmarkEvaluate(b *testing.B) {
-	e, s := afflicted(func(_ *Expected, s *Snapshot) {
+	e, s := nodeWith(func(_ *Expected, s *Snapshot) {
 		for i := range 200 {
 			s.Links = append(s.Links, Link{Index: 100 + i, Name: fmt.Sprintf("veth%d", i), Type: "veth", Up: true, LowerUp: true, OperState: "up", Master: 7})
 			s.Addresses = append(s.Addresses, Address{LinkIndex: 100 + i, Prefix: netip.MustParsePrefix("fe80::1/64")})

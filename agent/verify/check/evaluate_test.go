@@ -15,7 +15,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files again")
 
 func TestGoodNode(t *testing.T) {
-	report := Evaluate(afflicted())
+	report := Evaluate(nodeWith())
 	passedOver := []ID{StrictARP, MarkBits}
 	for _, f := range report.Findings {
 		if f.Status != OK && !slices.Contains(passedOver, f.ID) {
@@ -38,7 +38,7 @@ func TestGoodNode(t *testing.T) {
 func TestFaults(t *testing.T) {
 	for name, f := range faults() {
 		t.Run(name, func(t *testing.T) {
-			report := Evaluate(afflicted(f.inject))
+			report := Evaluate(nodeWith(f.inject))
 			got, found := report.FirstCause()
 			if !found || got.ID != f.id || got.Status != f.status || got.Reason != f.reason {
 				t.Errorf("first cause is %s %s %s (%s), want %s %s %s", got.ID, got.Status, got.Reason, got.Observed, f.id, f.status, f.reason)
@@ -46,8 +46,8 @@ func TestFaults(t *testing.T) {
 			if got.Cause == "" || len(got.Fixes) == 0 && f.status != Unknown {
 				t.Errorf("%s has cause %q and %d fixes; both must be there", got.ID, got.Cause, len(got.Fixes))
 			}
-			if v := report.Verdict(); v.Status != f.verdict() || v.Status != OK && v.Reason != f.reason {
-				t.Errorf("verdict is %s %s, want %s %s", v.Status, v.Reason, f.verdict(), f.reason)
+			if v := report.Verdict(); v.Status != f.nodeStatus() || v.Status != OK && v.Reason != f.reason {
+				t.Errorf("verdict is %s %s, want %s %s", v.Status, v.Reason, f.nodeStatus(), f.reason)
 			}
 			checkReport(t, name, report)
 		})
@@ -58,7 +58,7 @@ func TestFaults(t *testing.T) {
 // the good node. What is left out must follow from the rest, so nothing goes unseen.
 func checkReport(t *testing.T, name string, report Report) {
 	t.Helper()
-	good, less := Evaluate(afflicted()), difference(report)
+	good, less := Evaluate(nodeWith()), difference(report)
 	if diff := cmp.Diff(notOK(report), notOK(good.With(less))); diff != "" {
 		t.Errorf("the report is not what its difference to the good node's says (-report +difference):\n%s", diff)
 	}
@@ -68,7 +68,7 @@ func checkReport(t *testing.T, name string, report Report) {
 // difference leaves out what passes here and on the good node, what is the same there, and what is skipped because of a
 // finding that is not left out.
 func difference(report Report) Report {
-	good := Evaluate(afflicted())
+	good := Evaluate(nodeWith())
 	report.Findings = slices.DeleteFunc(slices.Clone(report.Findings), func(f Finding) bool {
 		there := good.Finding(f.ID)
 		return f.Status == OK && there.Status == OK || cmp.Equal(f, there) || strings.HasPrefix(f.Because, becauseOf)

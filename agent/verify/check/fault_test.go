@@ -14,16 +14,16 @@ type fault struct {
 	reason string
 }
 
-// verdict is what the fault makes of a healthy node.
-func (f fault) verdict() Status {
+// nodeStatus is what the fault makes of a healthy node.
+func (f fault) nodeStatus() Status {
 	if f.status == Warn {
 		return OK
 	}
 	return f.status
 }
 
-// afflicted is a healthy node with faults. Routes are looked up once all are there, as the kernel would.
-func afflicted(injections ...func(*Expected, *Snapshot)) (Expected, Snapshot) {
+// nodeWith is a healthy node with faults. Routes are looked up once all are there, as the kernel would.
+func nodeWith(injections ...func(*Expected, *Snapshot)) (Expected, Snapshot) {
 	e, s := expectedNode(), goodNode()
 	for _, inject := range injections {
 		inject(&e, &s)

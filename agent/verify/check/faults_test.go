@@ -52,10 +52,10 @@ func linkFaults() map[string]fault {
 		"jumbo frames":                 {editLink("bond0.100", func(l *Link) { l.MTU = 9000 }), MTU, Warn, "UnusualMTU"},
 		"tiny frames":                  {editLink("bond0.100", func(l *Link) { l.MTU = 1000 }), MTU, Warn, "UnusualMTU"},
 		"foreign hardware address":     {editLink("bond0.100", func(l *Link) { l.MAC = "02:00:00:00:00:77" }), HardwareAddress, Warn, "ForeignHardwareAddress"},
-		"VLAN interface twice":         {addLink(onMember), VLANAlone, Warn, "SecondVLANInterface"},
+		"VLAN interface twice":         {addLink(onMember), VLANUnique, Warn, "SecondVLANInterface"},
 		"VLAN taken by a member": {both(addLink(onMember), editARP(gateway, silence), editARP(second, silence)),
-			VLANAlone, Fail, "FramesTaken"},
-		"VLAN and address twice": {addLink(onMember, "192.0.2.2/32"), VLANAlone, Warn, "SecondVLANInterface"},
+			VLANUnique, Fail, "FramesTaken"},
+		"VLAN and address twice": {addLink(onMember, "192.0.2.2/32"), VLANUnique, Warn, "SecondVLANInterface"},
 	}
 }
 
@@ -102,11 +102,11 @@ func gatewayFaults() map[string]fault {
 		"gateway silent":             {editARP(gateway, silence), GatewayAnswers, Fail, "GatewaySilent"},
 		"gateway of a block silent":  {editARP(second, silence), GatewayAnswers, Warn, "GatewaySilent"},
 		"gateway not asked":          {editARP(gateway, notAsked), GatewayAnswers, Unknown, "GatewayNotAsked"},
-		"gateway answered twice":     {editARP(gateway, twice), GatewayAlone, Warn, "GatewayAnsweredTwice"},
-		"gateway's address is here":  {addAddress(6, "203.0.113.1/32"), GatewayAlone, Fail, "GatewayHeldHere"},
-		"gateway pinned":             {pin("02:00:00:00:00:66"), GatewayAlone, Fail, "GatewayPinned"},
+		"gateway answered twice":     {editARP(gateway, twice), GatewayUnique, Warn, "GatewayAnsweredTwice"},
+		"gateway's address is here":  {addAddress(6, "203.0.113.1/32"), GatewayUnique, Fail, "GatewayHeldHere"},
+		"gateway pinned":             {pin("02:00:00:00:00:66"), GatewayUnique, Fail, "GatewayPinned"},
 		"gateway slow":               {editARP(gateway, slow), GatewayLatency, Warn, "GatewaySlow"},
-		"gateway of the block is lo": {addAddress(1, "203.0.113.1/32"), GatewayAlone, Fail, "GatewayHeldHere"},
+		"gateway of the block is lo": {addAddress(1, "203.0.113.1/32"), GatewayUnique, Fail, "GatewayHeldHere"},
 	}
 }
 
@@ -139,8 +139,8 @@ func kernelFaults() map[string]fault {
 		"forwarding off here":      {editSettings("bond0.100", func(s *Settings) { s.ForwardingOff = true }), Forwarding, Fail, "ForwardingOffHere"},
 		"forwarding unreadable":    {func(_ *Expected, s *Snapshot) { s.Unread = []string{"net/ipv4/ip_forward: permission denied"} }, Forwarding, Unknown, "SettingsUnreadable"},
 		"proxy ARP":                {editSettings("bond0.100", func(s *Settings) { s.ProxyARP = 1 }), ProxyARP, Warn, "ProxyARP"},
-		"own packets let in":       {editSettings("bond0.100", func(s *Settings) { s.AcceptLocal = 1 }), Oddities, Warn, "AcceptLocal"},
-		"secondaries are not kept": {anotherOfSubnet, Oddities, Warn, "SecondariesLost"},
+		"own packets let in":       {editSettings("bond0.100", func(s *Settings) { s.AcceptLocal = 1 }), RiskySettings, Warn, "AcceptLocal"},
+		"secondaries are not kept": {anotherOfSubnet, RiskySettings, Warn, "SecondariesLost"},
 	}
 }
 

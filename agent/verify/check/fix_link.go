@@ -85,7 +85,7 @@ func fixSecondInterface(v view) []Fix {
 	return perTool(sorted(commands), "remove it from the configuration of the machine's network, too")
 }
 
-func fixIntruder(v view, i intruder) []Fix {
+func fixForeignAddress(v view, i foreignAddress) []Fix {
 	return perTool([]string{fmt.Sprintf("ip address delete %s dev %s", i.address, i.link)},
 		fmt.Sprintf("remove %s from the configuration of %s, too; the blocks belong on %s", i.address, i.link, v.vlan.Name))
 }

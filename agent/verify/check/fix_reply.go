@@ -17,7 +17,7 @@ const (
 // fixServiceReplies offers the ways that replies of pods can take: the default route, the agent, or what the agent would do,
 // by hand.
 func fixServiceReplies(v view) []Fix {
-	ways := v.waysOut()
+	ways := v.replyRoutes()
 	if len(ways) == 0 {
 		return []Fix{{Tool: AnyTool, Note: "make the gateway of the public network the node's default gateway once a block is assigned"}}
 	}
@@ -35,13 +35,13 @@ func fixServiceReplies(v view) []Fix {
 	for _, w := range ways {
 		commands = append(commands, w.ipRoute2()...)
 	}
-	return byTool(slices.Concat(fixes, fixWays(p, ways, note), fixMarks(p, ways), []Fix{
+	return byTool(slices.Concat(fixes, fixReplyRoutes(p, ways, note), fixMarks(p, ways), []Fix{
 		networkManagerFix(p, ways, note), {Tool: IPRoute2, Note: joinedNotes(note, volatile), Commands: commands}}))
 }
 
 // marks is the ruleset of nft(8). Who asks from a private address is answered by the main table, for no gateway of a public
 // network leads there.
-func marks(ways []wayOut) string {
+func marks(ways []replyRoute) string {
 	var b strings.Builder
 	var replies strings.Builder
 	keep := ^uint32(replyBits)

@@ -21,8 +21,8 @@ const tableStep = 4096
 // by side, for it tells of a clash then.
 const replyBits = 0xf0
 
-// wayOut is how replies of one block leave.
-type wayOut struct {
+// replyRoute is how replies of one block leave.
+type replyRoute struct {
 	name    string
 	block   netip.Prefix
 	gateway netip.Addr
@@ -31,15 +31,15 @@ type wayOut struct {
 	mark uint32
 }
 
-// waysOut are those of all blocks, as many as the bits can tell apart.
-func (v view) waysOut() []wayOut {
-	var ways []wayOut
+// replyRoutes are those of all blocks, as many as the bits can tell apart.
+func (v view) replyRoutes() []replyRoute {
+	var ways []replyRoute
 	for i, b := range v.blocks4() {
 		mark := uint32(i+1) << 4 & replyBits
 		if mark == 0 {
 			break
 		}
-		ways = append(ways, wayOut{name: v.vlan.Name, block: b.CIDR, gateway: b.Gateway, table: v.Table() + i*tableStep, mark: mark})
+		ways = append(ways, replyRoute{name: v.vlan.Name, block: b.CIDR, gateway: b.Gateway, table: v.Table() + i*tableStep, mark: mark})
 	}
 	return ways
 }
@@ -47,8 +47,8 @@ func (v view) waysOut() []wayOut {
 // fixReturnPath sends what comes from the block back through it. A rule by source serves programs that listen on the
 // node itself; what kube-proxy translates needs the default route there, or marks on connections.
 func fixReturnPath(v view, source netip.Addr) []Fix {
-	ways := v.waysOut()
-	i := slices.IndexFunc(ways, func(w wayOut) bool { return w.block.Contains(source) })
+	ways := v.replyRoutes()
+	i := slices.IndexFunc(ways, func(w replyRoute) bool { return w.block.Contains(source) })
 	if i < 0 {
 		return nil
 	}
@@ -58,13 +58,13 @@ func fixReturnPath(v view, source netip.Addr) []Fix {
 		ways[j].mark = 0
 	}
 	p := planHere(v)
-	return byTool(append(fixWays(p, ways, note), networkManagerFix(p, ways, note),
+	return byTool(append(fixReplyRoutes(p, ways, note), networkManagerFix(p, ways, note),
 		Fix{Tool: IPRoute2, Note: joinedNotes(note, volatile), Commands: ways[i].ipRoute2()}))
 }
 
-// fixWays writes the routes of all blocks, and the rules by source, for the tools that read files. Both findings about
+// fixReplyRoutes writes the routes of all blocks, and the rules by source, for the tools that read files. Both findings about
 // replies write the same, so that neither takes back the other.
-func fixWays(p plan, ways []wayOut, note string) []Fix {
+func fixReplyRoutes(p plan, ways []replyRoute, note string) []Fix {
 	var routes, rules, networkd, postUp strings.Builder
 	for _, w := range ways {
 		w.mark = 0 // fixMarks has the rules by mark
@@ -86,7 +86,7 @@ func fixWays(p plan, ways []wayOut, note string) []Fix {
 
 // fixMarks adds the rules by mark, which only replies of Services need, in files of their own. netplan knows no mask for
 // marks, so there they go beside the file that it writes for systemd-networkd.
-func fixMarks(p plan, ways []wayOut) []Fix {
+func fixMarks(p plan, ways []replyRoute) []Fix {
 	var networkd, postUp strings.Builder
 	for _, w := range ways {
 		networkd.WriteString(w.networkdMark())
@@ -110,7 +110,7 @@ func postUps(commands []string) string {
 }
 
 // networkManagerFix appends to the connection; nmcli does not add a route or rule twice.
-func networkManagerFix(p plan, ways []wayOut, note string) Fix {
+func networkManagerFix(p plan, ways []replyRoute, note string) Fix {
 	arguments := make([]string, len(ways))
 	for i, w := range ways {
 		arguments[i] = w.networkManager()
@@ -130,11 +130,11 @@ func joinedNotes(notes ...string) string {
 	return strings.Join(slices.DeleteFunc(notes, func(n string) bool { return n == "" }), "; ")
 }
 
-func (w wayOut) fwmark() string { return fmt.Sprintf("%#x/%#x", w.mark, replyBits) }
+func (w replyRoute) fwmark() string { return fmt.Sprintf("%#x/%#x", w.mark, replyBits) }
 
 // ipRoute2 are the commands of the way. The rule that passes over default routes keeps what the node sends to pods and to its
 // other networks where it was.
-func (w wayOut) ipRoute2() []string {
+func (w replyRoute) ipRoute2() []string {
 	commands := []string{fmt.Sprintf("ip route replace default via %s dev %s onlink table %d", w.gateway, w.name, w.table)}
 	if w.mark != 0 {
 		commands = append(commands, w.markRule())
@@ -144,11 +144,11 @@ func (w wayOut) ipRoute2() []string {
 		fmt.Sprintf("ip rule add pref %d from %s lookup %d", sourcePriority, w.block, w.table))
 }
 
-func (w wayOut) markRule() string {
+func (w replyRoute) markRule() string {
 	return fmt.Sprintf("ip rule add pref %d fwmark %s lookup %d", markPriority, w.fwmark(), w.table)
 }
 
-func (w wayOut) networkd() string {
+func (w replyRoute) networkd() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[Route]\nGateway=%s\nGatewayOnLink=yes\nTable=%d\n", w.gateway, w.table)
 	fmt.Fprintf(&b, "[RoutingPolicyRule]\nFrom=%s\nTable=main\nSuppressPrefixLength=0\nPriority=%d\n", w.block, localPriority)
@@ -156,11 +156,11 @@ func (w wayOut) networkd() string {
 	return b.String()
 }
 
-func (w wayOut) networkdMark() string {
+func (w replyRoute) networkdMark() string {
 	return fmt.Sprintf("[RoutingPolicyRule]\nFirewallMark=%d/%d\nTable=%d\nPriority=%d\n", w.mark, replyBits, w.table, markPriority)
 }
 
-func (w wayOut) networkManager() string {
+func (w replyRoute) networkManager() string {
 	mark := ""
 	if w.mark != 0 {
 		mark = fmt.Sprintf(`+ipv4.routing-rules "priority %d from 0.0.0.0/0 fwmark %s table %d" `, markPriority, w.fwmark(), w.table)
@@ -169,12 +169,12 @@ func (w wayOut) networkManager() string {
 		w.gateway, w.table, mark, localPriority, w.block, sourcePriority, w.block, w.table)
 }
 
-func (w wayOut) netplanRoute() string {
+func (w replyRoute) netplanRoute() string {
 	return fmt.Sprintf("        - {to: default, via: %s, on-link: true, table: %d}\n", w.gateway, w.table)
 }
 
 // netplanRules name the networks of pods and private addresses: netplan cannot pass over default routes.
-func (w wayOut) netplanRules() string {
+func (w replyRoute) netplanRules() string {
 	var b strings.Builder
 	for _, inner := range []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"} {
 		fmt.Fprintf(&b, "        - {from: %s, to: %s, table: 254, priority: %d}\n", w.block, inner, localPriority)

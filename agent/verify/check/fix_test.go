@@ -18,7 +18,7 @@ func TestNoFixOverwritesAnother(t *testing.T) {
 	written := map[string]writer{}
 	all := faults()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		e, s := afflicted(all[name].inject)
+		e, s := nodeWith(all[name].inject)
 		if !sameServer(e) {
 			continue
 		}
@@ -57,7 +57,7 @@ func TestFixesWriteFilesOfTheirOwn(t *testing.T) {
 		".network": regexp.MustCompile(`(?s)^\[Match\]\nName=`),
 	}
 	for name, f := range faults() {
-		for _, found := range Evaluate(afflicted(f.inject)).Findings {
+		for _, found := range Evaluate(nodeWith(f.inject)).Findings {
 			for _, fix := range found.Fixes {
 				if fix.File == "" {
 					continue
@@ -83,7 +83,7 @@ func TestFixesWriteFilesOfTheirOwn(t *testing.T) {
 func TestNetplanFixesAreTriedBeforeTheyApply(t *testing.T) {
 	tried := 0
 	for name, f := range faults() {
-		for _, found := range Evaluate(afflicted(f.inject)).Findings {
+		for _, found := range Evaluate(nodeWith(f.inject)).Findings {
 			for _, fix := range found.Fixes {
 				if fix.Tool != Netplan || path.Ext(fix.File) != ".yaml" {
 					continue
@@ -104,7 +104,7 @@ func TestNetplanFixesAreTriedBeforeTheyApply(t *testing.T) {
 // TestNoCarrierNamesWhatToLookAt: an interface that is up does not get a carrier by being set up.
 func TestNoCarrierNamesWhatToLookAt(t *testing.T) {
 	for _, name := range []string{"uplink without carrier", "VLAN interface no carrier"} {
-		first, _ := Evaluate(afflicted(faults()[name].inject)).FirstCause()
+		first, _ := Evaluate(nodeWith(faults()[name].inject)).FirstCause()
 		var text string
 		for _, fix := range first.Fixes {
 			text += strings.Join(fix.Commands, "\n") + "\n" + fix.Note + "\n"
@@ -126,7 +126,7 @@ func TestNoCarrierNamesWhatToLookAt(t *testing.T) {
 // TestNoCarrierSetsMembersUp: a member that a person set down is the one cause that a command removes.
 func TestNoCarrierSetsMembersUp(t *testing.T) {
 	down := func(l *Link) { l.Up, l.LowerUp, l.OperState = false, false, "down" }
-	e, s := afflicted(faults()["uplink without carrier"].inject, editLink("eno2", down))
+	e, s := nodeWith(faults()["uplink without carrier"].inject, editLink("eno2", down))
 	first, _ := Evaluate(e, s).FirstCause()
 	want := Fix{Tool: IPRoute2, Commands: []string{"ip link set eno2 up"}, Note: volatile}
 	if !slices.ContainsFunc(first.Fixes, func(fix Fix) bool { return cmp.Equal(want, fix) }) {

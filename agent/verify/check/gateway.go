@@ -8,9 +8,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// judgeGateway asks for the gateway of each block. Silence is a failure where the node asked with an address of that
+// checkGateway asks for the gateway of each block. Silence is a failure where the node asked with an address of that
 // very block; a router may rightly ignore a sender of another block, so there silence is only worth a warning.
-func judgeGateway(v view) outcome {
+func checkGateway(v view) outcome {
 	blocks := v.blocks4()
 	if len(blocks) == 0 {
 		return notApplicable("no IPv4 block is assigned to the network yet")
@@ -18,7 +18,7 @@ func judgeGateway(v view) outcome {
 	var said []string
 	var silent *outcome
 	for _, b := range blocks {
-		o, asked := judgeOneGateway(v, b)
+		o, asked := checkOneGateway(v, b)
 		switch {
 		case !asked:
 		case o.status == OK:
@@ -37,7 +37,7 @@ func judgeGateway(v view) outcome {
 	}
 }
 
-func judgeOneGateway(v view, b contract.NetworkBlock) (o outcome, asked bool) {
+func checkOneGateway(v view, b contract.NetworkBlock) (o outcome, asked bool) {
 	answer, asked := v.arp(b.Gateway)
 	if !asked {
 		return outcome{}, false
@@ -45,7 +45,7 @@ func judgeOneGateway(v view, b contract.NetworkBlock) (o outcome, asked bool) {
 	sameBlock := b.CIDR.Contains(answer.Source)
 	switch {
 	case answer.Error != "":
-		o = cannotTell("GatewayNotAsked", fmt.Sprintf("gateway %s could not be asked: %s", b.Gateway, answer.Error))
+		o = undetermined("GatewayNotAsked", fmt.Sprintf("gateway %s could not be asked: %s", b.Gateway, answer.Error))
 		o.fixes = []Fix{{Tool: AnyTool, Note: "ARP requests need the capability NET_RAW (root has it)"}}
 		return o, true
 	case answer.Replied:

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// judgeIdentity asks whether this machine is the server that the Node names: everything else is judged against what the
+// checkIdentity asks whether this machine is the server that the Node names: everything else is judged against what the
 // controller published for that server.
-func judgeIdentity(v view) outcome {
+func checkIdentity(v view) outcome {
 	named, known := v.Network.ServerID, v.Machine.ServerID
 	if named != "" && known != "" && named != known {
 		return outcome{status: Fail, reason: "OtherServer",
@@ -16,7 +16,7 @@ func judgeIdentity(v view) outcome {
 			cause: fmt.Sprintf("this machine is server %s, but its Node names server %s", known, named), fixes: fixIdentity()}
 	}
 	carried, others := v.carried(), v.identifying()
-	if lasting := v.lasting(); len(lasting) > 0 && len(carried) == 0 && len(others) > 0 {
+	if lasting := v.stableAddresses(); len(lasting) > 0 && len(carried) == 0 && len(others) > 0 {
 		return outcome{status: Fail, reason: "OtherMachine",
 			expected: "one of the Node's addresses " + joined(lasting), observed: "the machine has " + joined(others),
 			cause: "this machine carries none of the addresses of its Node", fixes: fixIdentity()}
@@ -62,9 +62,9 @@ func (v view) identifying() []netip.Addr {
 	return addresses[:min(len(addresses), maxNames)]
 }
 
-// lasting are the Node's addresses apart from those of the public network: when one of these is lost, the address is what is
+// stableAddresses are the Node's addresses apart from those of the public network: when one of these is lost, the address is what is
 // wrong, not the machine.
-func (v view) lasting() []netip.Addr {
+func (v view) stableAddresses() []netip.Addr {
 	lasting := slices.DeleteFunc(slices.Clone(v.NodeAddresses), func(a netip.Addr) bool {
 		_, inBlock := v.block(a)
 		return inBlock || slices.Contains(v.Network.IPs, a)

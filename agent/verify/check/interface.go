@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// judgeHardwareAddress: a VLAN interface takes the address of its uplink when it is made. One that differs makes the
+// checkHardwareAddress: a VLAN interface takes the address of its uplink when it is made. One that differs makes the
 // network card receive frames for an address that it filters, and is unknown to a switch that limits addresses.
-func judgeHardwareAddress(v view) outcome {
+func checkHardwareAddress(v view) outcome {
 	own, below := v.vlan.MAC, v.uplink.MAC
 	if own == "" || below == "" {
 		return notApplicable("the interface has no hardware address")
@@ -23,10 +23,10 @@ func judgeHardwareAddress(v view) outcome {
 		fixes: fixHardwareAddress(v.vlan.Name, below)}
 }
 
-// judgeAlone: the switch sees one port, so of two interfaces with the same VLAN ID only one receives, and which one
+// checkUniqueVLAN: the switch sees one port, so of two interfaces with the same VLAN ID only one receives, and which one
 // depends on what lies below. One on a member of the bond takes the frames before the bond sees them
 // (net/core/dev.c, __netif_receive_skb_core: vlan_do_receive comes before the bond's handler).
-func judgeAlone(v view) outcome {
+func checkUniqueVLAN(v view) outcome {
 	var others, below []string
 	for _, l := range v.Links {
 		if l.VLAN == nil || l.Index == v.vlan.Index || l.VLAN.ID != v.Network.VLAN {
@@ -46,7 +46,7 @@ func judgeAlone(v view) outcome {
 	}
 	slices.Sort(others)
 	slices.Sort(below)
-	if len(below) > 0 && v.nothingComesIn() {
+	if len(below) > 0 && v.noGatewayHeard() {
 		return outcome{status: Fail, reason: "FramesTaken", expected: "frames of the network on " + v.vlan.Name,
 			observed: "no gateway is heard, and " + strings.Join(below, ", ") + " receives before " + v.uplink.Name,
 			cause:    fmt.Sprintf("VLAN %d is also on %s, which takes the frames before %s gets them", v.Network.VLAN, strings.Join(below, ", "), v.vlan.Name),
@@ -62,8 +62,8 @@ func (v view) isMember(index int) bool {
 	return l != nil && l.Master == v.uplink.Index
 }
 
-// nothingComesIn tells that gateways were asked, with an address of their block, and none of them was heard at all.
-func (v view) nothingComesIn() bool {
+// noGatewayHeard tells that gateways were asked, with an address of their block, and none of them was heard at all.
+func (v view) noGatewayHeard() bool {
 	asked := false
 	for _, b := range v.blocks4() {
 		answer, has := v.arp(b.Gateway)
@@ -91,16 +91,16 @@ func (v view) isOwn(addr netip.Addr) bool {
 	return slices.ContainsFunc(v.own, func(p netip.Prefix) bool { return p.Addr() == addr })
 }
 
-// intruder is an address of another interface whose subnet touches a block.
-type intruder struct {
+// foreignAddress is an address of another interface whose subnet touches a block.
+type foreignAddress struct {
 	link    string
 	address netip.Prefix
 	gateway netip.Addr
 }
 
-// intruders leaves out what the announcement of Services puts on interfaces.
-func (v view) intruders() []intruder {
-	var found []intruder
+// foreignAddresses leaves out what the announcement of Services puts on interfaces.
+func (v view) foreignAddresses() []foreignAddress {
+	var found []foreignAddress
 	for _, a := range v.Addresses {
 		l := v.LinkIndexed(a.LinkIndex)
 		if l == nil || l.Index == v.vlan.Index || l.Name == ipvsInterface || v.isVirtual(a) {
@@ -108,11 +108,11 @@ func (v view) intruders() []intruder {
 		}
 		for _, b := range v.blocks4() {
 			if b.CIDR.Overlaps(a.Prefix.Masked()) {
-				found = append(found, intruder{link: l.Name, address: a.Prefix, gateway: b.Gateway})
+				found = append(found, foreignAddress{link: l.Name, address: a.Prefix, gateway: b.Gateway})
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b intruder) int {
+	slices.SortFunc(found, func(a, b foreignAddress) int {
 		if c := strings.Compare(a.link, b.link); c != 0 {
 			return c
 		}
@@ -121,12 +121,12 @@ func (v view) intruders() []intruder {
 	return found
 }
 
-// judgeElsewhere: an address of a block on another interface makes the kernel look for the block's machines there.
-func judgeElsewhere(v view) outcome {
-	if o, wrong := v.judgeGatewayRoutes(); wrong {
+// checkOtherInterfaces: an address of a block on another interface makes the kernel look for the block's machines there.
+func checkOtherInterfaces(v view) outcome {
+	if o, wrong := v.checkGatewayRoutes(); wrong {
 		return o
 	}
-	found := v.intruders()
+	found := v.foreignAddresses()
 	if len(found) == 0 {
 		return ok("no other interface has addresses of the blocks")
 	}
@@ -134,11 +134,11 @@ func judgeElsewhere(v view) outcome {
 	return outcome{status: Warn, reason: "BlockOnOtherInterface", expected: "the blocks only on " + v.vlan.Name,
 		observed: fmt.Sprintf("%s on %s", first.address, first.link),
 		cause:    fmt.Sprintf("%s carries %s, which belongs to the public network", first.link, first.address),
-		fixes:    fixIntruder(v, first)}
+		fixes:    fixForeignAddress(v, first)}
 }
 
-// judgeGatewayRoutes: the kernel must look for the gateway of a block that it has an address in on the VLAN interface.
-func (v view) judgeGatewayRoutes() (outcome, bool) {
+// checkGatewayRoutes: the kernel must look for the gateway of a block that it has an address in on the VLAN interface.
+func (v view) checkGatewayRoutes() (outcome, bool) {
 	for _, b := range v.blocks4() {
 		r, asked := v.route(RouteQuestion{Destination: b.Gateway})
 		if !asked || r.Interface == v.vlan.Name || r.Local || !v.onLink(b.Gateway) {
@@ -152,9 +152,9 @@ func (v view) judgeGatewayRoutes() (outcome, bool) {
 		}
 		o.fixes = []Fix{{Tool: AnyTool, Commands: []string{"ip route get " + b.Gateway.String(), "ip address show to " + b.CIDR.String(), "ip rule show"},
 			Note: "delete the address, route or rule that takes the block away from " + v.vlan.Name}}
-		for _, i := range v.intruders() {
+		for _, i := range v.foreignAddresses() {
 			if i.link == r.Interface && i.gateway == b.Gateway {
-				o.fixes = fixIntruder(v, i)
+				o.fixes = fixForeignAddress(v, i)
 			}
 		}
 		return o, true

@@ -27,39 +27,39 @@ func (v view) effective() (Settings, bool) {
 	}, hasAll && hasOwn
 }
 
-// judgeSetting judges the effective settings, or says that they could not be read.
-func judgeSetting(v view, judge func(Settings) outcome) outcome {
+// checkSetting judges the effective settings, or says that they could not be read.
+func checkSetting(v view, check func(Settings) outcome) outcome {
 	settings, read := v.effective()
 	if !read {
-		return cannotTell(reasonUnreadable, "the settings of "+v.vlan.Name+" under net/ipv4/conf could not be read")
+		return undetermined(reasonUnreadable, "the settings of "+v.vlan.Name+" under net/ipv4/conf could not be read")
 	}
-	return judge(settings)
+	return check(settings)
 }
 
 func (v view) setting(key string, all, own int) string {
 	return fmt.Sprintf("%s: all=%d, %s=%d", key, all, v.vlan.Name, own)
 }
 
-// judgeReversePath: strict filtering (1) drops a client's packet whose reply would leave by another interface
+// checkReversePath: strict filtering (1) drops a client's packet whose reply would leave by another interface
 // (RFC 3704), so it is harmless only where the default route leads through the VLAN; loose filtering (2) drops what no
 // route leads back to. What the kernel itself says of such a packet outweighs the settings.
-func judgeReversePath(v view) outcome {
-	return judgeSetting(v, func(s Settings) outcome {
+func checkReversePath(v view) outcome {
+	return checkSetting(v, func(s Settings) outcome {
 		observed := v.setting("rp_filter", v.Settings["all"].RPFilter, v.Settings[v.vlan.Name].RPFilter)
-		refused, passes, told := v.letIn()
+		refused, passes, known := v.accepted()
 		strict := s.RPFilter == 1
 		switch {
-		case told && passes && strict:
+		case known && passes && strict:
 			return ok(observed + " (strict, but the kernel accepts packets of clients)")
-		case told && passes:
+		case known && passes:
 			return ok(observed + "; the kernel accepts packets of clients")
-		case told && !strict:
+		case known && !strict:
 			return outcome{status: Fail, reason: "NoRouteToClients", expected: "a route back to every client", observed: observed + "; " + evidence(refused),
 				cause: "no route leads back to clients, so their packets are dropped on " + v.vlan.Name, fixes: fixNoRoute(v)}
-		case !told && (!strict || v.defaultIsVLAN()):
+		case !known && (!strict || v.defaultIsVLAN()):
 			return ok(observed)
 		default:
-			if told {
+			if known {
 				observed += "; " + evidence(refused)
 			}
 			return outcome{status: Fail, reason: "StrictReversePath", expected: "rp_filter=2 (loose)", observed: observed,
@@ -74,15 +74,15 @@ func evidence(r RouteAnswer) string {
 	return fmt.Sprintf("look-up of %s from %s by %s: %s", r.Destination, r.Source, r.Iif, r.Error)
 }
 
-// judgeARPAnswering: arp_ignore 3 to 8 silences the kernel for addresses as kube-vip adds them; 2 answers only
+// checkARPAnswering: arp_ignore 3 to 8 silences the kernel for addresses as kube-vip adds them; 2 answers only
 // askers of the address' own subnet, which a /32 has none of.
-func judgeARPAnswering(v view) outcome {
+func checkARPAnswering(v view) outcome {
 	if name := v.vlan.Name; v.vlan.NoARP {
 		return outcome{status: Fail, reason: "ARPOff", expected: "ARP on " + name, observed: "the flag NOARP",
 			cause: "ARP is turned off on " + name, fixes: perTool([]string{"ip link set " + name + " arp on"},
 				"remove the setting from the configuration (ARP=no in networkd's .network file), too")}
 	}
-	return judgeSetting(v, func(s Settings) outcome {
+	return checkSetting(v, func(s Settings) outcome {
 		observed := v.setting("arp_ignore", v.Settings["all"].ARPIgnore, v.Settings[v.vlan.Name].ARPIgnore) +
 			fmt.Sprintf("; arp_filter=%d", s.ARPFilter)
 		o := outcome{expected: "arp_ignore=0 or 1, arp_filter=0", observed: observed}
@@ -106,10 +106,10 @@ func judgeARPAnswering(v view) outcome {
 	})
 }
 
-func judgeARPSource(v view) outcome {
-	return judgeSetting(v, func(s Settings) outcome {
+func checkARPSource(v view) outcome {
+	return checkSetting(v, func(s Settings) outcome {
 		observed := v.setting("arp_announce", v.Settings["all"].ARPAnnounce, v.Settings[v.vlan.Name].ARPAnnounce)
-		if s.ARPAnnounce >= 1 || !v.elsewhere() {
+		if s.ARPAnnounce >= 1 || !v.lacksOwnAddress() {
 			return ok(observed)
 		}
 		return outcome{status: Warn, reason: "ARPSourceForeign", expected: "arp_announce=2", observed: observed,
@@ -118,16 +118,16 @@ func judgeARPSource(v view) outcome {
 	})
 }
 
-// elsewhere tells whether the node has no address of its own here, so that the kernel must borrow one.
-func (v view) elsewhere() bool { return len(v.own) == 0 }
+// lacksOwnAddress tells whether the node has no address of its own here, so that the kernel must borrow one.
+func (v view) lacksOwnAddress() bool { return len(v.own) == 0 }
 
-// judgeStrictARP: IPVS puts every service address on the interface kube-ipvs0 of every node, and with arp_ignore=0
+// checkStrictARP: IPVS puts every service address on the interface kube-ipvs0 of every node, and with arp_ignore=0
 // every node answers for them (kube-proxy, option ipvs.strictARP).
-func judgeStrictARP(v view) outcome {
+func checkStrictARP(v view) outcome {
 	if v.LinkNamed(ipvsInterface) == nil {
 		return notApplicable("kube-proxy does not use IPVS")
 	}
-	return judgeSetting(v, func(s Settings) outcome {
+	return checkSetting(v, func(s Settings) outcome {
 		observed := v.setting("arp_ignore", v.Settings["all"].ARPIgnore, v.Settings[v.vlan.Name].ARPIgnore)
 		if s.ARPIgnore >= 1 {
 			return ok(observed)
@@ -139,22 +139,22 @@ func judgeStrictARP(v view) outcome {
 	})
 }
 
-func judgeForwarding(v view) outcome {
+func checkForwarding(v view) outcome {
 	for _, unread := range v.Unread {
 		if strings.HasPrefix(unread, "net/ipv4/ip_forward") {
-			return cannotTell(reasonUnreadable, unread)
+			return undetermined(reasonUnreadable, unread)
 		}
 	}
 	if v.IPForward {
-		return judgeForwardingHere(v)
+		return checkForwardingHere(v)
 	}
 	return outcome{status: Fail, reason: "ForwardingOff", expected: "ip_forward=1", observed: "ip_forward=0",
 		cause: "the kernel does not forward packets, so services do not reach pods",
 		fixes: []Fix{sysctlFix("ip_forward", "net.ipv4.ip_forward = 1\n")}}
 }
 
-// judgeForwardingHere: the switch of one interface outweighs the general one.
-func judgeForwardingHere(v view) outcome {
+// checkForwardingHere: the switch of one interface outweighs the general one.
+func checkForwardingHere(v view) outcome {
 	if v.vlan == nil || !v.Settings[v.vlan.Name].ForwardingOff {
 		return ok("ip_forward=1")
 	}
@@ -164,8 +164,8 @@ func judgeForwardingHere(v view) outcome {
 		fixes: fixSysctl(name, "forwarding", 1, false)}
 }
 
-func judgeProxyARP(v view) outcome {
-	return judgeSetting(v, func(s Settings) outcome {
+func checkProxyARP(v view) outcome {
+	return checkSetting(v, func(s Settings) outcome {
 		observed := v.setting("proxy_arp", v.Settings["all"].ProxyARP, v.Settings[v.vlan.Name].ProxyARP)
 		if s.ProxyARP == 0 {
 			return ok(observed)

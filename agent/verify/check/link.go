@@ -14,7 +14,7 @@ const (
 	minMTU = 1280
 )
 
-func judgeUplink(v view) outcome {
+func checkUplink(v view) outcome {
 	if v.uplink == nil {
 		want := v.Uplink
 		if want == "" {
@@ -38,14 +38,14 @@ func judgeUplink(v view) outcome {
 	return ok(observed)
 }
 
-func judgeVLAN(v view) outcome {
+func checkVLAN(v view) outcome {
 	id := v.Network.VLAN
 	expected := fmt.Sprintf("a VLAN interface with ID %d (802.1Q) on %s", id, v.uplink.Name)
 	fail := func(reason, observed, cause string) outcome {
 		return outcome{status: Fail, reason: reason, expected: expected, observed: observed, cause: cause, fixes: fixVLAN(v)}
 	}
 	if v.vlan == nil {
-		return judgeMissingVLAN(v, fail)
+		return checkMissingVLAN(v, fail)
 	}
 	l := v.vlan
 	switch {
@@ -79,9 +79,9 @@ func (v view) enslavedTo(l Link) string {
 	return ""
 }
 
-// judgeMissingVLAN tells a wrong ID from an absent interface: a VLAN interface that carries the node's address, or
+// checkMissingVLAN tells a wrong ID from an absent interface: a VLAN interface that carries the node's address, or
 // the number in its name, was meant to be this one.
-func judgeMissingVLAN(v view, fail func(reason, observed, cause string) outcome) outcome {
+func checkMissingVLAN(v view, fail func(reason, observed, cause string) outcome) outcome {
 	id := v.Network.VLAN
 	if v.Interface != "" {
 		return fail("VLANInterfaceMissing", "no "+v.Interface, "there is no interface "+v.Interface)
@@ -118,7 +118,7 @@ func (v view) misnumbered() *Link {
 	})
 }
 
-func judgeVLANUp(v view) outcome {
+func checkVLANUp(v view) outcome {
 	l := v.vlan
 	observed := l.Name + " " + l.state()
 	if l.Up && l.LowerUp && (l.OperState == "up" || l.OperState == "unknown") {
@@ -132,7 +132,7 @@ func judgeVLANUp(v view) outcome {
 	return outcome{status: Fail, reason: reason, expected: l.Name + " up", observed: observed, cause: cause, fixes: fixes}
 }
 
-func judgeMTU(v view) outcome {
+func checkMTU(v view) outcome {
 	mtu := v.vlan.MTU
 	observed := fmt.Sprintf("%s: MTU %d", v.vlan.Name, mtu)
 	if mtu >= minMTU && mtu <= internetMTU {

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// user is a program that is known to use bits of the packet mark.
-type user struct {
+// markUser is a program that is known to use bits of the packet mark.
+type markUser struct {
 	name string
 	bits uint32
 	// links are how its interfaces' names begin; empty: it may be on any node.
 	links []string
 }
 
-// users of mark bits, by their documentation: kube-proxy (options of masquerade and drop), Calico (felix,
+// markUsers of mark bits, by their documentation: kube-proxy (options of masquerade and drop), Calico (felix,
 // IptablesMarkMask), Cilium (magic marks), Tailscale and Weave Net.
-func users() []user {
-	return []user{
+func markUsers() []markUser {
+	return []markUser{
 		{name: "kube-proxy", bits: 0xc000},
 		{name: "Calico", bits: 0xffff0000, links: []string{"cali", "vxlan.calico", "tunl0", "wireguard.cali"}},
 		{name: "Cilium", bits: 0xffff0f00, links: []string{"cilium_", "lxc"}},
@@ -30,14 +30,14 @@ func users() []user {
 func MarkClash(s Snapshot, mask uint32) (who string, found bool) {
 	var rule *Rule
 	for i, r := range s.Rules {
-		if meets(r, mask) && r.Protocol != ManagedProtocol && (rule == nil || compareRules(r, *rule) < 0) {
+		if matchesBits(r, mask) && r.Protocol != ManagedProtocol && (rule == nil || compareRules(r, *rule) < 0) {
 			rule = &s.Rules[i]
 		}
 	}
 	if rule != nil {
 		return "the rule " + rule.String(), true
 	}
-	for _, u := range users() {
+	for _, u := range markUsers() {
 		if u.bits&mask != 0 && u.present(s) {
 			return fmt.Sprintf("%s, which uses the bits %#x", u.name, u.bits), true
 		}
@@ -45,12 +45,12 @@ func MarkClash(s Snapshot, mask uint32) (who string, found bool) {
 	return "", false
 }
 
-// meets tells whether a rule catches packets that carry bits of mask. One that asks for all of these bits to be zero does not.
-func meets(r Rule, mask uint32) bool {
+// matchesBits tells whether a rule catches packets that carry bits of mask. One that asks for all of these bits to be zero does not.
+func matchesBits(r Rule, mask uint32) bool {
 	return r.Mask&mask != 0 && (r.Mark&mask != 0 || r.Invert)
 }
 
-func (u user) present(s Snapshot) bool {
+func (u markUser) present(s Snapshot) bool {
 	if len(u.links) == 0 {
 		return true
 	}
@@ -64,7 +64,7 @@ func (u user) present(s Snapshot) bool {
 	}) != nil
 }
 
-func judgeMark(v view) outcome {
+func checkMark(v view) outcome {
 	if v.Mask == 0 {
 		return notApplicable("this agent does not manage the return path")
 	}

@@ -34,7 +34,7 @@ func TestAnotherFaultNeverImprovesTheVerdict(t *testing.T) {
 	names, all := independent()
 	for seed := range uint64(seeds.Count(t, 1000)) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		e, s := afflicted()
+		e, s := nodeWith()
 		before := Evaluate(e, s).Verdict()
 		var injected []string
 		for range 1 + random.IntN(6) {
@@ -61,7 +61,7 @@ func TestOfTwoFaultsTheDeeperIsTheFirstCause(t *testing.T) {
 			if interfering(a, b) {
 				continue
 			}
-			report := Evaluate(afflicted(all[a].inject, all[b].inject))
+			report := Evaluate(nodeWith(all[a].inject, all[b].inject))
 			got, _ := report.FirstCause()
 			x, y := all[a], all[b]
 			if got.Reason != x.reason && got.Reason != y.reason && !combined(a, b, got.Reason) {
@@ -120,7 +120,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 				injections = append(injections, all[name].inject)
 			}
 		}
-		e, s := afflicted(injections...)
+		e, s := nodeWith(injections...)
 		want := Evaluate(e, s)
 		wantLink, wantAsks, wantRoutes := Questions(e, s)
 		shuffleAll(random, &e, &s)
@@ -157,7 +157,7 @@ func shuffle[T any](random *rand.Rand, values []T) {
 func TestEveryReasonIsDeclaredAndCovered(t *testing.T) {
 	covered := map[ID]map[string]bool{}
 	for name, f := range faults() {
-		for _, found := range Evaluate(afflicted(f.inject)).Findings {
+		for _, found := range Evaluate(nodeWith(f.inject)).Findings {
 			if found.Reason == "" {
 				continue
 			}

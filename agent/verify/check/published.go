@@ -10,18 +10,18 @@ import (
 // ReasonWaiting is the reason while the controller has not published the network.
 const ReasonWaiting = "WaitingForController"
 
-func judgePublished(v view) outcome {
+func checkPublished(v view) outcome {
 	switch {
 	case v.Unreached != "":
-		o := cannotTell("APIServerNotReached", "what the controller published is not known: "+v.Unreached)
+		o := undetermined("APIServerNotReached", "what the controller published is not known: "+v.Unreached)
 		o.fixes = []Fix{{Tool: AnyTool, Note: "name a kubeconfig with --kubeconfig, or describe the network with --vlan, --network, --gateway and --address"}}
 		return o
 	case v.Unreadable != "":
-		o := cannotTell("NetworkUnreadable", "the published network cannot be read: "+v.Unreadable)
+		o := undetermined("NetworkUnreadable", "the published network cannot be read: "+v.Unreadable)
 		o.fixes = []Fix{{Tool: AnyTool, Note: "run the controller and the agent in the same version; remove the annotation, and the controller writes it again"}}
 		return o
 	case !v.Published:
-		o := cannotTell(ReasonWaiting, "the controller has not published the public network on this Node")
+		o := undetermined(ReasonWaiting, "the controller has not published the public network on this Node")
 		o.expected = "annotation " + contract.NodePublicNetworkID
 		o.observed = "none"
 		o.fixes = []Fix{{
@@ -34,7 +34,7 @@ func judgePublished(v view) outcome {
 	}
 }
 
-func judgeMembership(v view) outcome {
+func checkMembership(v view) outcome {
 	switch {
 	case v.Offline:
 		return notApplicable("the membership is not known without the API server")
@@ -54,7 +54,7 @@ func judgeMembership(v view) outcome {
 	}
 }
 
-func judgeBlocks(v view) outcome {
+func checkBlocks(v view) outcome {
 	blocks := v.blocks4()
 	if len(blocks) == 0 {
 		return notApplicable("no IPv4 block is assigned to the network yet")

@@ -94,9 +94,9 @@ func (v view) leave(questions []RouteQuestion) (way string, byVLAN, asked bool) 
 	return strings.Join(sorted(ways), " or "), false, true
 }
 
-// judgeReturnPath judges what the kernel would do with a reply from the node's own address to a client outside: it must
+// checkReturnPath judges what the kernel would do with a reply from the node's own address to a client outside: it must
 // leave by the VLAN interface, or phoenixNAP's filters may drop it. It says nothing of replies that kube-proxy translates.
-func judgeReturnPath(v view) outcome {
+func checkReturnPath(v view) outcome {
 	checked := 0
 	for _, p := range v.own {
 		way, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: p.Addr()}))
@@ -130,8 +130,8 @@ func (r RouteAnswer) filtered() bool {
 	return strings.HasPrefix(r.Error, "EINVAL") || strings.HasPrefix(r.Error, "EXDEV")
 }
 
-// letIn tells whether clients' packets pass the reverse path filter; told is false when the kernel did not say.
-func (v view) letIn() (refused RouteAnswer, passes, told bool) {
+// accepted tells whether clients' packets pass the reverse path filter; known is false when the kernel gave no answer.
+func (v view) accepted() (refused RouteAnswer, passes, known bool) {
 	questions := v.inbound()
 	for _, q := range questions {
 		r, asked := v.route(q)

@@ -82,15 +82,15 @@ func (v view) marks() []uint32 {
 	return marks[:min(len(marks), maxMarks)]
 }
 
-// judgeServiceReplies asks how a pod's reply to a client of a Service leaves. When the kernel routes it, it still carries
+// checkServiceReplies asks how a pod's reply to a client of a Service leaves. When the kernel routes it, it still carries
 // the pod's address, so a rule by the address of the Service does not see it: the default route or a mark decides.
-func judgeServiceReplies(v view) outcome {
+func checkServiceReplies(v view) outcome {
 	pods := v.pods()
 	if len(pods) == 0 {
 		return notApplicable("no pod network was found on this node")
 	}
 	pod := pods[0]
-	if o, decided := judgeIPVSReplies(v); decided {
+	if o, decided := checkIPVSReplies(v); decided {
 		return o
 	}
 	for _, p := range pods {
@@ -108,27 +108,27 @@ func judgeServiceReplies(v view) outcome {
 	}
 	for _, mark := range v.marks() {
 		if _, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: pod, Forwarded: true, Mark: mark})); asked && byVLAN {
-			return ok(fmt.Sprintf("replies of pods (%s) with the mark %#x leave by %s%s", pod, mark, v.vlan.Name, v.unseen()))
+			return ok(fmt.Sprintf("replies of pods (%s) with the mark %#x leave by %s%s", pod, mark, v.vlan.Name, v.markCaveat()))
 		}
 	}
 	if l := v.LinkNamed("cilium_host"); l != nil {
 		return notApplicable("Cilium routes in eBPF, which a route look-up does not cover")
 	}
 	return outcome{status: Warn, reason: "ServiceRepliesElsewhere",
-		expected: "replies of Services leave by " + v.vlan.Name, observed: fmt.Sprintf("replies of pods (%s) %s%s", pod, way, v.tried()),
+		expected: "replies of Services leave by " + v.vlan.Name, observed: fmt.Sprintf("replies of pods (%s) %s%s", pod, way, v.triedMarks()),
 		cause: fmt.Sprintf("replies of pods to clients of Services %s instead of leaving by %s", way, v.vlan.Name),
 		fixes: fixServiceReplies(v)}
 }
 
-// unseen says what a look-up cannot prove.
-func (v view) unseen() string {
+// markCaveat says what a look-up cannot prove.
+func (v view) markCaveat() string {
 	if v.Mask != 0 {
 		return ""
 	}
 	return "; the agent cannot see whether connections of Services are marked"
 }
 
-func (v view) tried() string {
+func (v view) triedMarks() string {
 	marks := v.marks()
 	if len(marks) == 0 {
 		return "; there is no rule by mark"
@@ -140,9 +140,9 @@ func (v view) tried() string {
 	return ", with the marks " + strings.Join(texts, ", ") + " as well"
 }
 
-// judgeIPVSReplies: IPVS looks the route up anew once the reply carries the address of the Service again
+// checkIPVSReplies: IPVS looks the route up anew once the reply carries the address of the Service again
 // (net.ipv4.vs.snat_reroute), so what holds for the node's own address holds for the Service.
-func judgeIPVSReplies(v view) (outcome, bool) {
+func checkIPVSReplies(v view) (outcome, bool) {
 	if v.LinkNamed(ipvsInterface) == nil || !v.IPVSReroute {
 		return outcome{}, false
 	}

@@ -13,7 +13,7 @@ import (
 var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
 func TestConsequencesAreSkipped(t *testing.T) {
-	report := Evaluate(afflicted(removeLink("bond0.100")))
+	report := Evaluate(nodeWith(removeLink("bond0.100")))
 	for _, id := range []ID{VLANUp, MTU, HardwareAddress, NodeAddress, NoDuplicate, GatewayAnswers, ReversePath, ReturnPath, ServiceReplies} {
 		if f := report.Finding(id); f.Status != Skip || f.Because != "because of PN102" {
 			t.Errorf("%s is %s %q, want it skipped because of PN102", id, f.Status, f.Because)
@@ -36,8 +36,8 @@ func TestUnreadableAnnotation(t *testing.T) {
 }
 
 func TestNoBlockYet(t *testing.T) {
-	report := Evaluate(afflicted(func(e *Expected, _ *Snapshot) { e.Network.Blocks = nil }))
-	for _, id := range []ID{GatewayAnswers, GatewayAlone, GatewayLatency} {
+	report := Evaluate(nodeWith(func(e *Expected, _ *Snapshot) { e.Network.Blocks = nil }))
+	for _, id := range []ID{GatewayAnswers, GatewayUnique, GatewayLatency} {
 		if f := report.Finding(id); f.Status != Skip {
 			t.Errorf("%s is %s, want it skipped: there is no gateway to ask", f.ID, f.Status)
 		}
@@ -50,7 +50,7 @@ func TestNoBlockYet(t *testing.T) {
 func TestStrictReversePathIsHarmlessWithDefaultRouteByVLAN(t *testing.T) {
 	byVLAN := setTable(TableMain, Route{Destination: everywhere, Gateway: gateway, LinkIndex: 6, Type: "unicast"})
 	strict := editSettings("bond0.100", func(x *Settings) { x.RPFilter = 1 })
-	report := Evaluate(afflicted(byVLAN, strict, removeRules(func(r Rule) bool { return bySource(r) || byMark(r) })))
+	report := Evaluate(nodeWith(byVLAN, strict, removeRules(func(r Rule) bool { return bySource(r) || byMark(r) })))
 	for _, id := range []ID{ReversePath, ReturnPath, ServiceReplies} {
 		if f := report.Finding(id); f.Status != OK {
 			t.Errorf("%s is %s (%s), want OK", f.ID, f.Status, f.Cause)
@@ -61,7 +61,7 @@ func TestStrictReversePathIsHarmlessWithDefaultRouteByVLAN(t *testing.T) {
 // TestSplitRoutes: half of the Internet by another network is found, whichever half it is.
 func TestSplitRoutes(t *testing.T) {
 	for _, half := range []string{"0.0.0.0/1", "128.0.0.0/1", "64.0.0.0/2"} {
-		report := Evaluate(afflicted(addRoute(1100, half, 5)))
+		report := Evaluate(nodeWith(addRoute(1100, half, 5)))
 		for _, id := range []ID{ReturnPath, ServiceReplies} {
 			if f := report.Finding(id); f.Status != Warn {
 				t.Errorf("with %s elsewhere %s is %s, want WARN", half, id, f.Status)
@@ -96,7 +96,7 @@ func TestMembershipWithoutAddress(t *testing.T) {
 			if tc.address != "" {
 				injections = append(injections, addAddress(6, tc.address))
 			}
-			if f := Evaluate(afflicted(injections...)).Finding(NodeAddress); f.Status != tc.want {
+			if f := Evaluate(nodeWith(injections...)).Finding(NodeAddress); f.Status != tc.want {
 				t.Errorf("%s is %s (%s), want %s", f.ID, f.Status, f.Cause, tc.want)
 			}
 		})
@@ -117,7 +117,7 @@ func TestIdentity(t *testing.T) {
 		"the Node names no server yet":   {func(e *Expected, _ *Snapshot) { e.Network.ServerID = "" }, OK},
 		"server ID differs, not address": {func(_ *Expected, s *Snapshot) { s.Machine.ServerID = "a" }, Fail},
 	} {
-		if f := Evaluate(afflicted(tc.inject)).Finding(Identity); f.Status != tc.want {
+		if f := Evaluate(nodeWith(tc.inject)).Finding(Identity); f.Status != tc.want {
 			t.Errorf("%s: %s %s%s, want %s", name, f.Status, f.Cause, f.Because, tc.want)
 		}
 	}
@@ -126,13 +126,13 @@ func TestIdentity(t *testing.T) {
 func TestIPVSRoutesRepliesAnew(t *testing.T) {
 	ipvs := both(addLink(Link{Index: 90, Name: ipvsInterface, Type: "dummy"}), editSettings("all", func(s *Settings) { s.ARPIgnore = 1 }), removeRules(byMark))
 	reroute := func(_ *Expected, s *Snapshot) { s.IPVSReroute = true }
-	if f := Evaluate(afflicted(ipvs, reroute)).Finding(ServiceReplies); f.Status != OK {
+	if f := Evaluate(nodeWith(ipvs, reroute)).Finding(ServiceReplies); f.Status != OK {
 		t.Errorf("with IPVS and a rule by source: %s %s, want OK", f.Status, f.Cause)
 	}
-	if f := Evaluate(afflicted(ipvs)).Finding(ServiceReplies); f.Status != Warn {
+	if f := Evaluate(nodeWith(ipvs)).Finding(ServiceReplies); f.Status != Warn {
 		t.Errorf("with IPVS that does not route anew: %s, want WARN", f.Status)
 	}
-	if f := Evaluate(afflicted(ipvs, reroute, removeRules(bySource))).Finding(ServiceReplies); f.Status != Warn {
+	if f := Evaluate(nodeWith(ipvs, reroute, removeRules(bySource))).Finding(ServiceReplies); f.Status != Warn {
 		t.Errorf("with IPVS and no rule: %s, want WARN", f.Status)
 	}
 }
@@ -150,7 +150,7 @@ func TestPods(t *testing.T) {
 		"named":  {[]func(*Expected, *Snapshot){routed, named}, []string{"10.244.1.77"}},
 		"none":   {[]func(*Expected, *Snapshot){removeLink("cni0")}, nil},
 	} {
-		e, s := afflicted(tc.injections...)
+		e, s := nodeWith(tc.injections...)
 		var got []string
 		for _, pod := range look(e, s).pods() {
 			got = append(got, pod.String())
@@ -159,14 +159,14 @@ func TestPods(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if f := Evaluate(afflicted(removeLink("cni0"))).Finding(ServiceReplies); f.Status != Skip {
+	if f := Evaluate(nodeWith(removeLink("cni0"))).Finding(ServiceReplies); f.Status != Skip {
 		t.Errorf("without pods: %s, want SKIP", f.Status)
 	}
 }
 
 func TestCiliumIsNotJudgedByRoutes(t *testing.T) {
 	cilium := both(addLink(Link{Index: 92, Name: "cilium_host", Type: "veth"}), removeRules(byMark))
-	if f := Evaluate(afflicted(cilium)).Finding(ServiceReplies); f.Status != Skip {
+	if f := Evaluate(nodeWith(cilium)).Finding(ServiceReplies); f.Status != Skip {
 		t.Errorf("%s %s, want SKIP", f.Status, f.Cause)
 	}
 }
@@ -194,7 +194,7 @@ func TestMarkClash(t *testing.T) {
 // TestSecondariesOfOneSubnetAlone: addresses of different subnets do not go together.
 func TestSecondariesOfOneSubnetAlone(t *testing.T) {
 	for _, address := range []string{"203.0.113.4/29", "192.0.2.3/32"} {
-		if f := Evaluate(afflicted(addAddress(6, address))).Finding(Oddities); f.Status != OK {
+		if f := Evaluate(nodeWith(addAddress(6, address))).Finding(RiskySettings); f.Status != OK {
 			t.Errorf("with %s: %s %s, want OK", address, f.Status, f.Reason)
 		}
 	}
@@ -242,7 +242,7 @@ func TestEvidenceIsBounded(t *testing.T) {
 			s.Links = append(s.Links, Link{Index: 100 + i, Name: "veth" + strings.Repeat("x", i%9), Type: "veth", Up: true, LowerUp: true})
 		}
 	}
-	report := Evaluate(afflicted(many, removeLink("bond0.11"), removeLink("bond0.100"), removeLink("bond0")))
+	report := Evaluate(nodeWith(many, removeLink("bond0.11"), removeLink("bond0.100"), removeLink("bond0")))
 	for _, f := range report.Findings {
 		if len(f.Observed) > 500 || len(f.Cause) > 500 {
 			t.Errorf("%s says %d and %d characters", f.ID, len(f.Observed), len(f.Cause))
@@ -262,7 +262,7 @@ func TestLatencyIsHeldAgainstTheGatewayWhereItIsCertain(t *testing.T) {
 		"lost, or slow":        {5 * time.Millisecond, 605 * time.Millisecond, OK, "192.0.2.1 5.0 ms to 605.0 ms"},
 		"slow, and maybe lost": {250 * time.Millisecond, 850 * time.Millisecond, Warn, "250.0 ms to 850.0 ms from 192.0.2.1"},
 	} {
-		report := Evaluate(afflicted(editARP(gateway, func(a *ARPAnswer) { a.RTT, a.Within = tc.least, tc.most })))
+		report := Evaluate(nodeWith(editARP(gateway, func(a *ARPAnswer) { a.RTT, a.Within = tc.least, tc.most })))
 		if f := report.Finding(GatewayLatency); f.Status != tc.status || !strings.HasPrefix(f.Observed, tc.observed) {
 			t.Errorf("%s: %s %q, want %s %q", name, f.Status, f.Observed, tc.status, tc.observed)
 		}
@@ -280,15 +280,15 @@ func TestFramesAreTakenOnlyWhereNoneCome(t *testing.T) {
 		alone  string // reason of PN107
 		first  ID
 	}{
-		"no gateway is heard":          {both(addLink(onMember), silent), "FramesTaken", VLANAlone},
+		"no gateway is heard":          {both(addLink(onMember), silent), "FramesTaken", VLANUnique},
 		"another gateway answers":      {both(addLink(onMember), editARP(gateway, silence)), "SecondVLANInterface", GatewayAnswers},
 		"a gateway is heard":           {both(addLink(onMember), silent, editARP(second, heard)), "SecondVLANInterface", GatewayAnswers},
 		"the other interface is down":  {both(addLink(onMember), editLink("eno1.100", func(l *Link) { l.Up = false }), silent), "SecondVLANInterface", GatewayAnswers},
 		"the other is not on a member": {both(addLink(onBridge), silent), "SecondVLANInterface", GatewayAnswers},
 	} {
-		report := Evaluate(afflicted(tc.inject))
+		report := Evaluate(nodeWith(tc.inject))
 		first, _ := report.FirstCause()
-		if f := report.Finding(VLANAlone); f.Reason != tc.alone || first.ID != tc.first {
+		if f := report.Finding(VLANUnique); f.Reason != tc.alone || first.ID != tc.first {
 			t.Errorf("%s: PN107 is %s %s and the first cause %s, want %s and %s", name, f.Status, f.Reason, first.ID, tc.alone, tc.first)
 		}
 	}

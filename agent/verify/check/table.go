@@ -10,37 +10,37 @@ import (
 // FRA_PROTOCOL): a number that no known routing daemon uses.
 const ManagedProtocol = 173
 
-// lost is a rule that leads nowhere.
-type lost struct {
+// brokenRule is a rule that leads nowhere.
+type brokenRule struct {
 	rule  Rule
 	empty bool
 }
 
-// judgeTables finds rules that lead to a table without a way. The kernel deletes the routes of an interface when it goes
+// checkTables finds rules that lead to a table without a way. The kernel deletes the routes of an interface when it goes
 // down or loses its last address, in every table and without a word for each.
-func judgeTables(v view) outcome {
-	var found []lost
-	judged := 0
+func checkTables(v view) outcome {
+	var found []brokenRule
+	checked := 0
 	for _, r := range v.Rules {
-		if !v.leadsOut(r) {
+		if !v.isReplyRule(r) {
 			continue
 		}
-		judged++
-		if routes := v.Tables[r.Table]; !hasWay(routes) && (len(routes) == 0 || r.Source.IsValid()) {
-			found = append(found, lost{rule: r, empty: len(routes) == 0})
+		checked++
+		if routes := v.Tables[r.Table]; !hasDefaultRoute(routes) && (len(routes) == 0 || r.Source.IsValid()) {
+			found = append(found, brokenRule{rule: r, empty: len(routes) == 0})
 		}
 	}
 	switch {
 	case len(found) > 0:
-		return lostTable(v, slices.MinFunc(found, func(a, b lost) int { return compareRules(a.rule, b.rule) }))
-	case judged == 0:
+		return brokenTable(v, slices.MinFunc(found, func(a, b brokenRule) int { return compareRules(a.rule, b.rule) }))
+	case checked == 0:
 		return notApplicable("no rule leads to a table of the public network")
 	default:
-		return ok(fmt.Sprintf("each of %d rules leads to a table with a default route", judged))
+		return ok(fmt.Sprintf("each of %d rules leads to a table with a default route", checked))
 	}
 }
 
-func lostTable(v view, l lost) outcome {
+func brokenTable(v view, l brokenRule) outcome {
 	reason, what := "TableWithoutDefault", "has no default route"
 	if l.empty {
 		reason, what = "TableEmpty", "is empty"
@@ -51,8 +51,8 @@ func lostTable(v view, l lost) outcome {
 		fixes: fixTable(v, l.rule.Table)}
 }
 
-// leadsOut tells whether a rule is to send traffic of the blocks to a table of its own.
-func (v view) leadsOut(r Rule) bool {
+// isReplyRule tells whether a rule is to send traffic of the blocks to a table of its own.
+func (v view) isReplyRule(r Rule) bool {
 	switch r.Table {
 	case 0, TableLocal, TableMain, TableDefault:
 		return false
@@ -72,8 +72,8 @@ func (v view) leadsOut(r Rule) bool {
 	return false
 }
 
-// hasWay tells whether a table leads everywhere: by a default route or by the two halves of one.
-func hasWay(routes []Route) bool {
+// hasDefaultRoute tells whether a table leads everywhere: by a default route or by the two halves of one.
+func hasDefaultRoute(routes []Route) bool {
 	halves := map[netip.Addr]bool{}
 	for _, r := range routes {
 		if r.Type != "unicast" || !r.Destination.IsValid() {

@@ -210,7 +210,7 @@ func TestEvidence(t *testing.T) {
 		"it was given back":    {"srv-x", func(e *election) { e.renew("shop", "kubevip-web", ""); e.renewer = "" }, Released, "", scatter, 1},
 		"the holder died":      {"srv-x", func(e *election) { e.renewer = "" }, Expired, "srv-a", scatter + duration + margin, 3},
 		"kube-vip died here long ago": {"srv-a", func(e *election) { e.renewer = ""; time.Sleep(duration + time.Second) },
-			Expired, "srv-a", scatter + hurry, 2},
+			Expired, "srv-a", scatter + minLookPause, 2},
 		"kube-vip died here a moment ago": {"srv-a", func(e *election) { e.renewer = "" }, Expired, "srv-a", scatter + duration + margin, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -323,7 +323,7 @@ func TestRun(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		e.renew("shop", "kubevip-web", "srv-a")
-		time.Sleep(hurry - 2*time.Second)
+		time.Sleep(minLookPause - 2*time.Second)
 		synctest.Wait()
 		if got := r.Of(web(nil), time.Time{}); got.Standing != Held || news != 2 {
 			t.Errorf("after the second: %+v, told %d times", got, news)

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// rarely is the time between looks at the Lease for all Services where each Service has one that is alive.
-	rarely = 5 * time.Minute
+	// slowPause is the time between looks at the Lease for all Services where each Service has one that is alive.
+	slowPause = 5 * time.Minute
 	// memory is how long a Lease is remembered that nobody asks for.
 	memory = 10 * time.Minute
 	// timeout bounds one request.
@@ -99,7 +99,7 @@ func (r *Reader) election(service *corev1.Service, of func(key string, every tim
 	own := of(leaseOf(service), Pause)
 	every := Pause
 	if own.Standing == Held {
-		every = rarely
+		every = slowPause
 	}
 	global := of(r.namespace+"/"+GlobalLease, every)
 	switch {

@@ -11,8 +11,8 @@ import (
 const (
 	// Pause is the time between two looks at one Lease while nothing calls for more.
 	Pause = 30 * time.Second
-	// hurry is the shortest time between two looks, whatever calls for one: longer than kube-vip takes to renew.
-	hurry = 3 * time.Second
+	// minLookPause is the shortest time between two looks, whatever calls for one: longer than kube-vip takes to renew.
+	minLookPause = 3 * time.Second
 	// burst is how many looks before their time a Lease has at most; one more is earned in each Pause.
 	burst = 6
 	// margin is how long after its end a Lease is looked at.
@@ -92,7 +92,7 @@ func (r *record) next() (at time.Time, early bool) {
 	case r.err == "" && r.readAt.After(r.changedAt):
 		at = r.changedAt.Add(r.duration + margin)
 	}
-	at = latest(at, r.triedAt.Add(hurry), r.paid.Add(Pause))
+	at = latest(at, r.triedAt.Add(minLookPause), r.paid.Add(Pause))
 	if at.Before(steady) {
 		return at, true
 	}

@@ -17,25 +17,25 @@ const (
 	// confirm is the time between the two looks, if they are at the wire; confirmKernel that for what the kernel alone tells.
 	confirm       = 2 * time.Second
 	confirmKernel = 500 * time.Millisecond
-	// takeUp is how long an announcer has to take up the address of a new Service, or an agent that starts to hear it, before
+	// startupTime is how long an announcer has to take up the address of a new Service, or an agent that starts to hear it, before
 	// its silence counts.
-	takeUp = 15 * time.Second
+	startupTime = 15 * time.Second
 	// leaseWait is how long to wait for kube-vip's lease, which may tell more than the wire does.
 	leaseWait = 5 * time.Second
-	// handOver is how long the next holder may take when the last one gave the lease back: candidates look every 2 to 4.4 s
+	// takeoverTime is how long the next holder may take when the last one gave the lease back: candidates look every 2 to 4.4 s
 	// with kube-vip's own settings (client-go's leaderelection: RetryPeriod and JitterFactor).
-	handOver = 6 * time.Second
+	takeoverTime = 6 * time.Second
 )
 
-// belief is what is believed of an address once enough samples said so.
-type belief struct {
+// result is what is believed of an address once enough samples said so.
+type result struct {
 	finding check.Finding
 	entry   contract.ReportedAddress
 }
 
 // addressState is what is remembered of an address from sample to sample.
 type addressState struct {
-	value debounce.Value[belief]
+	value debounce.Value[result]
 	// class is that of the last sample, since when it is so.
 	class      string
 	classSince time.Time
@@ -46,8 +46,8 @@ type addressState struct {
 	// failures are those that were believed; goodSince is when the row of good samples began after the last.
 	failures  debounce.Failures
 	goodSince time.Time
-	// unsaid is since when the controller has not said what this node would report, see opinion.
-	unsaid time.Time
+	// unpublishedSince is since when the controller has not said what this node would report, see opinion.
+	unpublishedSince time.Time
 	// involved tells that this node holds the address or ought to; suspicious that something else than one answer was
 	// seen last.
 	involved, suspicious bool
@@ -64,11 +64,11 @@ type addressState struct {
 	goneAt, leftAt time.Time
 	// unasked says why the last question could not be put.
 	unasked string
-	// told is the finding that was told last as an event, toldAny that there was one.
-	told    check.Finding
-	toldAny bool
-	// leads tells that this node held the lease when it was last known.
-	leads bool
+	// recorded is the finding that was told last as an event, hasRecorded that there was one.
+	recorded    check.Finding
+	hasRecorded bool
+	// holdsLease tells that this node held the lease when it was last known.
+	holdsLease bool
 
 	machines   int
 	mismatch   time.Duration
@@ -79,19 +79,19 @@ type addressState struct {
 func resume(entry contract.ReportedAddress) *addressState {
 	st := &addressState{}
 	if entry.State == contract.AddressAnswered {
-		st.told, st.toldAny = check.Finding{ID: AddressAnswers, Reason: ReasonAnswered}, true
+		st.recorded, st.hasRecorded = check.Finding{ID: AddressAnswers, Reason: ReasonAnswered}, true
 	}
 	return st
 }
 
-// meet notes what is known before the wire is asked.
-func (st *addressState) meet(s subject, view View) {
+// update notes what is known before the wire is asked.
+func (st *addressState) update(s subject, view View) {
 	held := Observation{Interface: view.Report.Interface, Held: view.Snapshot.Holds(s.Address), Answers: view.answers(s.Address)}.held()
 	st.moved = !slices.Equal(held, st.held)
 	if st.metAt.IsZero() {
 		st.metAt = time.Now()
 	}
-	st.involved = len(held) > 0 || len(st.held) > 0 || st.leads || s.named(view.Node)
+	st.involved = len(held) > 0 || len(st.held) > 0 || st.holdsLease || s.named(view.Node)
 	switch {
 	case s.phase != gone:
 		st.goneAt = time.Time{}
@@ -100,8 +100,8 @@ func (st *addressState) meet(s subject, view View) {
 	}
 }
 
-// wantsAnswer tells whether the address is to be asked for whatever is heard of it.
-func (st *addressState) wantsAnswer(now time.Time) bool {
+// needsProbe tells whether the address is to be asked for whatever is heard of it.
+func (st *addressState) needsProbe(now time.Time) bool {
 	confirms := st.atWire && !st.nextLook.IsZero() && !now.Before(st.nextLook)
 	return confirms || st.moved || (st.involved && st.suspicious)
 }
@@ -124,16 +124,16 @@ func (st *addressState) notice(o Observation, now time.Time) {
 }
 
 // observe takes an observation and returns what is believed now; st.nextLook says whether it is to be confirmed.
-func (st *addressState) observe(s subject, o Observation, mac, node string, now time.Time) opinion {
+func (st *addressState) observe(s subject, o Observation, mac, node string, now time.Time) assessment {
 	if o.Lease.Standing != "" {
-		st.leads = o.leads()
-		st.involved = st.involved || st.leads
+		st.holdsLease = o.holdsLease()
+		st.involved = st.involved || st.holdsLease
 	}
-	sample := belief{entry: entryOf(o, mac)}
-	if s.phase == published || s.phase == gone && len(st.held) > 0 && now.Sub(st.goneAt) >= withdrawal {
-		sample.finding = Judge(o)
+	sample := result{entry: entryOf(o, mac)}
+	if s.phase == published || s.phase == gone && len(st.held) > 0 && now.Sub(st.goneAt) >= withdrawalTime {
+		sample.finding = Evaluate(o)
 	}
-	st.suspicious = st.suspicious || bad(sample) && !kernelAlone(sample.finding.ID)
+	st.suspicious = st.suspicious || bad(sample) && !kernelOnly(sample.finding.ID)
 	st.answeredOnce = st.answeredOnce || sample.entry.State != contract.AddressSilent
 	if class := classOf(sample); class != st.class {
 		st.class, st.classSince, st.counted = class, now, time.Time{}
@@ -145,14 +145,14 @@ func (st *addressState) observe(s subject, o Observation, mac, node string, now 
 		held = unconfirmed(sample)
 	}
 	switch {
-	case !settled || s.said(held.entry.State):
-		st.unsaid = time.Time{}
-	case st.unsaid.IsZero():
-		st.unsaid = now
+	case !settled || s.reported(held.entry.State):
+		st.unpublishedSince = time.Time{}
+	case st.unpublishedSince.IsZero():
+		st.unpublishedSince = now
 	}
 	st.account(held.finding, now)
-	return opinion{
-		subject: s, finding: held.finding, entry: held.entry, settled: settled, unsaid: st.unsaid, involved: st.involved,
+	return assessment{
+		subject: s, finding: held.finding, entry: held.entry, settled: settled, unpublishedSince: st.unpublishedSince, involved: st.involved,
 		atOnce: turnAt.IsZero(), expired: s.phase == gone && len(st.held) == 0 && now.Sub(st.goneAt) >= remembered,
 	}
 }
@@ -160,8 +160,8 @@ func (st *addressState) observe(s subject, o Observation, mac, node string, now 
 // take counts a sample. Bad news counts when an announcer has had the time to take the address up, and is believed after a
 // second look some time later, not before last. What is believed to be bad may become another badness of its kind at once.
 // asked is when the wire was looked at.
-func (st *addressState) take(sample belief, asked, last, now time.Time) (held belief, settled bool) {
-	st.nextLook, st.atWire = time.Time{}, !kernelAlone(sample.finding.ID) && sample.finding.Reason != ReasonNotAsked
+func (st *addressState) take(sample result, asked, last, now time.Time) (held result, settled bool) {
+	st.nextLook, st.atWire = time.Time{}, !kernelOnly(sample.finding.ID) && sample.finding.Reason != ReasonNotAsked
 	held, settled = st.value.Held()
 	if !bad(sample) {
 		return st.recover(sample, now)
@@ -176,11 +176,11 @@ func (st *addressState) take(sample belief, asked, last, now time.Time) (held be
 	case !st.atWire:
 		pause = confirmKernel
 	case !st.leftAt.IsZero():
-		pause = farewell
+		pause = leavingInterval
 	}
 	at := latest(st.counted.Add(pause), last)
 	if st.counted.IsZero() {
-		at = st.takenUpAt()
+		at = st.startupEnd()
 	}
 	if now.Before(at) || st.atWire && !asked.After(st.counted) {
 		st.nextLook = latest(at, now)
@@ -198,7 +198,7 @@ func (st *addressState) take(sample belief, asked, last, now time.Time) (held be
 }
 
 // recover takes a good sample. One is enough, unless the address failed so often of late that it must be well for a time.
-func (st *addressState) recover(sample belief, now time.Time) (held belief, settled bool) {
+func (st *addressState) recover(sample result, now time.Time) (held result, settled bool) {
 	if st.goodSince.IsZero() {
 		st.goodSince = now
 	}
@@ -211,12 +211,12 @@ func (st *addressState) recover(sample belief, now time.Time) (held belief, sett
 	return held, settled
 }
 
-// takenUpAt is when an announcer has had the time to take the address up.
-func (st *addressState) takenUpAt() time.Time {
+// startupEnd is when an announcer has had the time to take the address up.
+func (st *addressState) startupEnd() time.Time {
 	if st.answeredOnce || !st.leftAt.IsZero() {
 		return time.Time{}
 	}
-	return st.metAt.Add(takeUp)
+	return st.metAt.Add(startupTime)
 }
 
 // turnAt is when it is this node's turn to believe what every other node may see, too: the zero Time where it has to do with
@@ -230,12 +230,12 @@ func (st *addressState) turnAt(node string, s subject, o Observation) time.Time 
 
 // leaseAt is when to believe that nobody or more than one answers though it is not known whether somebody should, or another
 // holder is about to be elected: the zero Time where the lease says all that it can.
-func (st *addressState) leaseAt(o Observation, sample belief) time.Time {
+func (st *addressState) leaseAt(o Observation, sample result) time.Time {
 	switch id := sample.finding.ID; {
 	case sample.finding.Reason == ReasonNotAsked:
 		return time.Time{}
 	case id == AddressAnswers && o.Lease.Standing == kubevip.Released:
-		return st.classSince.Add(handOver)
+		return st.classSince.Add(takeoverTime)
 	case o.LeaseAwaited && (id == AddressAnswers || id == SingleAnswer):
 		return st.classSince.Add(leaseWait)
 	default:
@@ -244,20 +244,20 @@ func (st *addressState) leaseAt(o Observation, sample belief) time.Time {
 }
 
 // classOf puts samples together of which one may take the place of another at once.
-func classOf(b belief) string { return string(b.finding.Status) + " " + string(b.entry.State) }
+func classOf(b result) string { return string(b.finding.Status) + " " + string(b.entry.State) }
 
-// kernelAlone tells whether a finding rests on what this node's kernel says of itself.
-func kernelAlone(id check.ID) bool { return id == RightInterface || id == ReturnByNetwork }
+// kernelOnly tells whether a finding rests on what this node's kernel says of itself.
+func kernelOnly(id check.ID) bool { return id == RightInterface || id == ReturnByNetwork }
 
 // bad tells whether a sample is to be confirmed before it is believed.
-func bad(b belief) bool {
+func bad(b result) bool {
 	if b.finding.ID == "" {
 		return b.entry.State == contract.AddressSilent
 	}
 	return b.finding.Status != check.OK
 }
 
-func unconfirmed(b belief) belief {
+func unconfirmed(b result) result {
 	if b.finding.ID != "" {
 		b.finding.Status, b.finding.Reason, b.finding.Cause = check.Unknown, ReasonConfirming, "not confirmed yet: "+b.finding.Cause
 	}
@@ -272,21 +272,21 @@ func (st *addressState) account(f check.Finding, now time.Time) {
 	st.observedAt = now
 }
 
-// news returns a finding that this node is to tell because it is another than the last one. Nodes that have nothing to do
+// toRecord returns a finding that this node is to tell because it is another than the last one. Nodes that have nothing to do
 // with the address tell only what they report, too. That an address answers is told by the node that holds it, or after a
 // failure by whoever told that.
-func (st *addressState) news(o opinion, reporting bool) (check.Finding, bool) {
+func (st *addressState) toRecord(o assessment, reporting bool) (check.Finding, bool) {
 	f := o.finding
-	if !o.settled || o.service == nil || f.ID == "" || (st.toldAny && st.told.Reason == f.Reason && st.told.ID == f.ID) {
+	if !o.settled || o.service == nil || f.ID == "" || (st.hasRecorded && st.recorded.Reason == f.Reason && st.recorded.ID == f.ID) {
 		return check.Finding{}, false
 	}
 	if !o.involved && !reporting {
 		return check.Finding{}, false
 	}
-	first := !st.toldAny
+	first := !st.hasRecorded
 	if f.Status == check.OK && first && !o.entry.Held {
 		return check.Finding{}, false
 	}
-	st.told, st.toldAny = f, true
+	st.recorded, st.hasRecorded = f, true
 	return f, true
 }

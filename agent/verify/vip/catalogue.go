@@ -58,7 +58,7 @@ const (
 )
 
 // Catalogue declares the checks of an address of a Service. Package check has those of the node; these are judged by
-// Judge, one finding for each address.
+// Evaluate, one finding for each address.
 func Catalogue() []check.Check {
 	all := slices.Concat(wireChecks(), kernelChecks(), leaseChecks())
 	slices.SortFunc(all, func(a, b check.Check) int { return strings.Compare(string(a.ID), string(b.ID)) })

@@ -8,13 +8,13 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// judge forms an opinion of each address.
-func (w *Watcher) judge(view View, all []subject) (opinions []opinion, findings []check.Finding) {
+// evaluate forms an opinion of each address.
+func (w *Watcher) evaluate(view View, all []subject) (opinions []assessment, findings []check.Finding) {
 	now := time.Now()
 	for _, s := range all {
-		st := w.standings[s.Address]
+		st := w.states[s.Address]
 		o := st.observe(s, w.observation(view, s, st, now), view.mac(), w.Node, now)
-		o.proven = w.ear.Proven(s.Address)
+		o.proven = w.scheduler.Proven(s.Address)
 		opinions = append(opinions, o)
 		if o.finding.ID != "" {
 			findings = append(findings, o.finding)
@@ -26,13 +26,13 @@ func (w *Watcher) judge(view View, all []subject) (opinions []opinion, findings 
 // observation is all that is known of an address.
 func (w *Watcher) observation(view View, s subject, st *addressState, now time.Time) Observation {
 	o := view.observe(w.Router, s.Target)
-	changedAt := w.ear.Record(&o, now)
+	changedAt := w.scheduler.Record(&o, now)
 	o.Gone = s.phase == gone
 	if o.Error == "" {
 		o.Error = st.unasked
 	}
 	st.notice(o, now)
-	if !w.concerned(view, s, st, o) {
+	if !w.needsLookup(view, s, st, o) {
 		return o
 	}
 	if w.Elections != nil && s.service != nil && view.Announcer == contract.AnnouncerKubeVIP {
@@ -47,11 +47,11 @@ func (w *Watcher) observation(view View, s subject, st *addressState, now time.T
 	return o
 }
 
-// concerned tells whether the node asks the API server about an address: it has to do with it, reports it, or sees that
+// needsLookup tells whether the node asks the API server about an address: it has to do with it, reports it, or sees that
 // something is wrong that nobody has told yet.
-func (w *Watcher) concerned(view View, s subject, st *addressState, o Observation) bool {
+func (w *Watcher) needsLookup(view View, s subject, st *addressState, o Observation) bool {
 	_, reporting := w.reported[s.Address]
-	return st.involved || reporting || (st.suspicious && !s.said(entryOf(o, view.mac()).State))
+	return st.involved || reporting || (st.suspicious && !s.reported(entryOf(o, view.mac()).State))
 }
 
 // name looks up the owners of the machines that claim the address.
@@ -64,7 +64,7 @@ func (w *Watcher) name(o *Observation, s subject) {
 	if s.service != nil {
 		likely = append(likely, s.service.Annotations[kubevip.VIPHost])
 	}
-	conflict := len(o.MACs) > 1 || len(o.MACs) > 0 && (len(o.held()) > 0 || o.leads())
+	conflict := len(o.MACs) > 1 || len(o.MACs) > 0 && (len(o.held()) > 0 || o.holdsLease())
 	for _, mac := range o.MACs {
 		switch node, known := w.Owners.Of(mac, conflict, likely...); {
 		case !known:

@@ -40,10 +40,10 @@ func (w *Watcher) count(questions int) {
 }
 
 // account notes the figures of the addresses.
-func (w *Watcher) account(opinions []opinion) {
+func (w *Watcher) account(opinions []assessment) {
 	addresses := make([]AddressFigures, 0, len(opinions))
 	for _, o := range opinions {
-		st := w.standings[o.Address]
+		st := w.states[o.Address]
 		addresses = append(addresses, AddressFigures{Address: o.Address, Service: o.Service, Machines: st.machines, Mismatch: st.mismatch})
 	}
 	w.mu.Lock()

@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// farewell is the time between looks at an address whose Service leaves, while agents announce: they cease to answer at
+	// leavingInterval is the time between looks at an address whose Service leaves, while agents announce: they cease to answer at
 	// once, and the controller waits, for 10 s at most, until nobody says any more that somebody answers.
-	farewell = 500 * time.Millisecond
-	// farewells is for how long to look that often.
-	farewells = 20 * time.Second
+	leavingInterval = 500 * time.Millisecond
+	// leavingPeriod is for how long to look that often.
+	leavingPeriod = 20 * time.Second
 )
 
-// part notes whether the address leaves while agents announce and this node says that somebody answers.
-func (st *addressState) part(s subject, view View, said contract.AddressState) {
+// noteLeaving notes whether the address leaves while agents announce and this node says that somebody answers.
+func (st *addressState) noteLeaving(s subject, view View, said contract.AddressState) {
 	switch {
 	case s.phase == published || view.Announcer != contract.AnnouncerAgent || said == "" || said == contract.AddressSilent:
 		st.leftAt = time.Time{}
@@ -26,11 +26,11 @@ func (st *addressState) part(s subject, view View, said contract.AddressState) {
 }
 
 // lookForEnd has the address of a Service that leaves asked for again soon, until it is believed that nobody answers.
-func (st *addressState) lookForEnd(held belief, now time.Time) {
-	if st.leftAt.IsZero() || now.Sub(st.leftAt) > farewells || held.entry.State == contract.AddressSilent {
+func (st *addressState) lookForEnd(held result, now time.Time) {
+	if st.leftAt.IsZero() || now.Sub(st.leftAt) > leavingPeriod || held.entry.State == contract.AddressSilent {
 		return
 	}
-	if next := now.Add(farewell); st.nextLook.IsZero() || next.Before(st.nextLook) {
+	if next := now.Add(leavingInterval); st.nextLook.IsZero() || next.Before(st.nextLook) {
 		st.nextLook, st.atWire = next, true
 	}
 }

@@ -26,8 +26,8 @@ const (
 	listPause = time.Minute
 	// pageSize bounds how many Nodes are in memory at a time.
 	pageSize = 50
-	// rosterTimeout bounds the requests of one look.
-	rosterTimeout = 15 * time.Second
+	// lookupTimeout bounds the requests of one look.
+	lookupTimeout = 15 * time.Second
 	// maxNames bounds how many hardware addresses are remembered.
 	maxNames = 64
 )
@@ -44,7 +44,7 @@ type MACTable struct {
 
 	mu       sync.Mutex
 	names    map[string]named
-	wanted   map[string]inquiry
+	wanted   map[string]lookup
 	listedAt time.Time
 }
 
@@ -61,15 +61,15 @@ func (n named) old() bool {
 	return time.Since(n.at) >= nameAge
 }
 
-// inquiry is what is wanted to be known of a hardware address.
-type inquiry struct {
+// lookup is what is wanted to be known of a hardware address.
+type lookup struct {
 	likely   []string
 	thorough bool
 }
 
-// NewMACTable returns a roster; it starts nothing. onNews is called after something was looked up; it must not block.
+// NewMACTable returns a MAC table; it starts nothing. onNews is called after something was looked up; it must not block.
 func NewMACTable(nodes typedcorev1.NodeInterface, onNews func()) *MACTable {
-	return &MACTable{nodes: nodes, onNews: onNews, wake: loop.NewWake(), names: map[string]named{}, wanted: map[string]inquiry{}}
+	return &MACTable{nodes: nodes, onNews: onNews, wake: loop.NewWake(), names: map[string]named{}, wanted: map[string]lookup{}}
 }
 
 // Of returns the name of the Node to which a hardware address belongs; empty and known when it belongs to none. What is
@@ -82,7 +82,7 @@ func (r *MACTable) Of(mac string, thorough bool, likely ...string) (node string,
 		return found.node, true
 	}
 	if len(r.wanted) < maxNames {
-		r.wanted[mac] = inquiry{likely: likely, thorough: thorough}
+		r.wanted[mac] = lookup{likely: likely, thorough: thorough}
 		r.wake.Signal()
 	}
 	// What was known is believed until it is known better.
@@ -104,11 +104,11 @@ func (r *MACTable) Run(ctx context.Context) error {
 
 // Look looks up at once what Of was asked for.
 func (r *MACTable) Look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, rosterTimeout)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	r.mu.Lock()
 	wanted := r.wanted
-	r.wanted = map[string]inquiry{}
+	r.wanted = map[string]lookup{}
 	r.mu.Unlock()
 	asked := map[string]bool{"": true}
 	for mac, about := range wanted {
@@ -164,7 +164,7 @@ func (r *MACTable) get(ctx context.Context, name string) error {
 }
 
 // list pages through all Nodes until the wanted addresses are found. What is in none of them belongs to no Node.
-func (r *MACTable) list(ctx context.Context, wanted map[string]inquiry) error {
+func (r *MACTable) list(ctx context.Context, wanted map[string]lookup) error {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := r.nodes.List(ctx, options)

@@ -78,13 +78,13 @@ func (o Observation) held() []string {
 // here tells whether this node answers on the VLAN interface.
 func (o Observation) here() bool { return o.Answers || slices.Contains(o.Held, o.Interface) }
 
-// leads tells whether this node holds the lease.
-func (o Observation) leads() bool {
+// holdsLease tells whether this node holds the lease.
+func (o Observation) holdsLease() bool {
 	return o.Lease.Standing == kubevip.Held && o.Node != "" && o.Lease.Holder == o.Node
 }
 
-// led tells whether another node holds the lease, and this one no lease of another election.
-func (o Observation) led() bool {
+// otherHoldsLease tells whether another node holds the lease, and this one no lease of another election.
+func (o Observation) otherHoldsLease() bool {
 	return o.Lease.Standing == kubevip.Held && o.Node != "" && o.Lease.Holder != o.Node && o.Lease.RivalHolder != o.Node
 }
 

@@ -12,16 +12,16 @@ import (
 // maxReported bounds what one node reports: an entry takes about 110 bytes, so the annotation stays below 4 KiB.
 const maxReported = 32
 
-// opinion is what a node holds true of an address.
-type opinion struct {
+// assessment is what a node holds true of an address.
+type assessment struct {
 	subject
 	finding check.Finding
 	// entry is what there is to report, but for the time since when.
 	entry contract.ReportedAddress
 	// settled tells that enough samples in a row said so.
 	settled bool
-	// unsaid is since when the controller has not said of the Service what there is to report; zero while it says so.
-	unsaid time.Time
+	// unpublishedSince is since when the controller has not said of the Service what there is to report; zero while it says so.
+	unpublishedSince time.Time
 	// proven is when there was evidence last that somebody has the address.
 	proven time.Time
 	// involved tells that the node holds the address or ought to.
@@ -36,7 +36,7 @@ type opinion struct {
 // address reports it at once. The others wait for their turn and are silent where it has been said by then; so a change is
 // reported by the nodes that are involved and a few more, however large the cluster is. What was reported once is kept
 // true until the address has been gone for a while.
-func report(before contract.ReportedAddresses, opinions []opinion, node string, now time.Time) contract.ReportedAddresses {
+func report(before contract.ReportedAddresses, opinions []assessment, node string, now time.Time) contract.ReportedAddresses {
 	after := contract.ReportedAddresses{}
 	for _, o := range opinions {
 		old, had := before[o.Address]
@@ -60,11 +60,11 @@ func report(before contract.ReportedAddresses, opinions []opinion, node string, 
 
 // due tells whether it is the turn of a node that has nothing to do with the address to report it. That somebody answers
 // must have shown since the others have not said so any more: the one who answered may be gone a moment ago.
-func (o opinion) due(node string, now time.Time) bool {
-	if o.phase != published || o.unsaid.IsZero() || !o.atOnce && now.Sub(o.unsaid) < turn(node, o.Address) {
+func (o assessment) due(node string, now time.Time) bool {
+	if o.phase != published || o.unpublishedSince.IsZero() || !o.atOnce && now.Sub(o.unpublishedSince) < turn(node, o.Address) {
 		return false
 	}
-	return o.entry.State == contract.AddressSilent || o.proven.After(o.unsaid)
+	return o.entry.State == contract.AddressSilent || o.proven.After(o.unpublishedSince)
 }
 
 // mostImportant keeps as many entries as may be reported: what this node holds, then conflicts, then the rest.

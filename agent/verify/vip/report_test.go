@@ -29,28 +29,28 @@ func TestReport(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		before contract.ReportedAddresses
-		o      opinion
+		o      assessment
 		want   contract.ReportedAddresses
 	}{
-		"held":                             {nil, opinion{entry: held, settled: true, involved: true}, since(held, 0)},
-		"held as before":                   {since(held, time.Hour), opinion{entry: held, settled: true, involved: true}, since(held, time.Hour)},
-		"taken over from another":          {since(heard, time.Hour), opinion{entry: held, settled: true, involved: true}, since(held, 0)},
-		"given up":                         {since(held, time.Hour), opinion{entry: silent, settled: true}, since(silent, 0)},
-		"not settled, nothing before":      {nil, opinion{entry: silent, involved: true}, contract.ReportedAddresses{}},
-		"not settled, something before":    {since(held, time.Hour), opinion{entry: silent}, since(held, time.Hour)},
-		"heard, and the controller knows":  {nil, opinion{entry: heard, settled: true}, contract.ReportedAddresses{}},
-		"heard, not this node's turn yet":  {nil, opinion{entry: heard, settled: true, unsaid: now}, contract.ReportedAddresses{}},
-		"heard, and nobody has said it":    {nil, opinion{entry: heard, settled: true, unsaid: now.Add(-spread), proven: now}, since(heard, 0)},
-		"heard long ago alone":             {nil, opinion{entry: heard, settled: true, unsaid: now.Add(-spread), proven: now.Add(-time.Minute)}, contract.ReportedAddresses{}},
-		"silent, and nobody has said it":   {nil, opinion{entry: silent, settled: true, unsaid: now.Add(-spread)}, since(silent, 0)},
-		"gone, of which nothing was said":  {nil, opinion{subject: subject{phase: gone}, entry: heard, settled: true, unsaid: now.Add(-spread)}, contract.ReportedAddresses{}},
-		"gone, of which something was":     {since(held, time.Hour), opinion{subject: subject{phase: gone}, entry: silent, settled: true}, since(silent, 0)},
-		"gone long ago":                    {since(silent, time.Hour), opinion{subject: subject{phase: gone}, entry: silent, settled: true, expired: true}, contract.ReportedAddresses{}},
-		"reported before, controller says": {since(heard, time.Hour), opinion{entry: heard, settled: true}, since(heard, time.Hour)},
+		"held":                             {nil, assessment{entry: held, settled: true, involved: true}, since(held, 0)},
+		"held as before":                   {since(held, time.Hour), assessment{entry: held, settled: true, involved: true}, since(held, time.Hour)},
+		"taken over from another":          {since(heard, time.Hour), assessment{entry: held, settled: true, involved: true}, since(held, 0)},
+		"given up":                         {since(held, time.Hour), assessment{entry: silent, settled: true}, since(silent, 0)},
+		"not settled, nothing before":      {nil, assessment{entry: silent, involved: true}, contract.ReportedAddresses{}},
+		"not settled, something before":    {since(held, time.Hour), assessment{entry: silent}, since(held, time.Hour)},
+		"heard, and the controller knows":  {nil, assessment{entry: heard, settled: true}, contract.ReportedAddresses{}},
+		"heard, not this node's turn yet":  {nil, assessment{entry: heard, settled: true, unpublishedSince: now}, contract.ReportedAddresses{}},
+		"heard, and nobody has said it":    {nil, assessment{entry: heard, settled: true, unpublishedSince: now.Add(-spread), proven: now}, since(heard, 0)},
+		"heard long ago alone":             {nil, assessment{entry: heard, settled: true, unpublishedSince: now.Add(-spread), proven: now.Add(-time.Minute)}, contract.ReportedAddresses{}},
+		"silent, and nobody has said it":   {nil, assessment{entry: silent, settled: true, unpublishedSince: now.Add(-spread)}, since(silent, 0)},
+		"gone, of which nothing was said":  {nil, assessment{subject: subject{phase: gone}, entry: heard, settled: true, unpublishedSince: now.Add(-spread)}, contract.ReportedAddresses{}},
+		"gone, of which something was":     {since(held, time.Hour), assessment{subject: subject{phase: gone}, entry: silent, settled: true}, since(silent, 0)},
+		"gone long ago":                    {since(silent, time.Hour), assessment{subject: subject{phase: gone}, entry: silent, settled: true, expired: true}, contract.ReportedAddresses{}},
+		"reported before, controller says": {since(heard, time.Hour), assessment{entry: heard, settled: true}, since(heard, time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.o.Address = address
-			got := report(tc.before, []opinion{tc.o}, "srv-a", now)
+			got := report(tc.before, []assessment{tc.o}, "srv-a", now)
 			if diff := cmp.Diff(tc.want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
@@ -60,7 +60,7 @@ func TestReport(t *testing.T) {
 
 // TestReportIsBounded: what this node holds and what conflicts is kept, and the annotation stays small.
 func TestReportIsBounded(t *testing.T) {
-	var opinions []opinion
+	var opinions []assessment
 	for i := range 250 {
 		entry := contract.ReportedAddress{State: contract.AddressAnswered, MAC: macA}
 		switch {
@@ -69,7 +69,7 @@ func TestReportIsBounded(t *testing.T) {
 		case i >= 240:
 			entry.Held = true
 		}
-		opinions = append(opinions, opinion{
+		opinions = append(opinions, assessment{
 			subject: subject{Target: Target{Address: netip.AddrFrom4([4]byte{203, 0, 113, byte(i)})}}, entry: entry, settled: true, involved: true,
 		})
 	}

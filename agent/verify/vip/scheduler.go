@@ -21,10 +21,10 @@ const (
 	// askUnannounced is that for an address that nobody announces again and again, with which this node has nothing to do:
 	// every node asks for it. Up to as much again is added.
 	askUnannounced = 30 * time.Second
-	// askAnew is when to ask again after a question that could not be put.
-	askAnew = 5 * time.Second
-	// askAtLast is when a node asks though others keep asking in its place.
-	askAtLast = 30 * time.Minute
+	// askRetry is when to ask again after a question that could not be put.
+	askRetry = 5 * time.Second
+	// askAnyway is when a node asks though others keep asking in its place.
+	askAnyway = 30 * time.Minute
 	// scatter spreads the questions of those nodes that have nothing to do with an address of which there is news.
 	scatter = 3 * time.Second
 	// maxClaimants bounds what is remembered of an address that a flood of machines claims.
@@ -40,7 +40,7 @@ const (
 // the address, and within 3 s by the others. An address that is not announced again, whose kernel alone answers, is asked
 // for by every node: addresses × nodes/45.
 type Scheduler struct {
-	// news is called when something is heard that calls for a question.
+	// toRecord is called when something is heard that calls for a question.
 	news func()
 
 	mu        sync.Mutex
@@ -71,15 +71,15 @@ type rhythm struct {
 	quiet bool
 }
 
-// beat takes an announcement. It tells whether they had ceased.
-func (r *rhythm) beat(now time.Time) (resumed bool) {
+// note takes an announcement. It tells whether they had ceased.
+func (r *rhythm) note(now time.Time) (resumed bool) {
 	resumed = r.quiet
 	r.last, r.quiet = now, false
 	return resumed
 }
 
-// ceased tells, once, that announcements have ceased.
-func (r *rhythm) ceased(now time.Time) bool {
+// stopped tells, once, that announcements have ceased.
+func (r *rhythm) stopped(now time.Time) bool {
 	if r.quiet || r.last.IsZero() || now.Sub(r.last) < freshness {
 		return false
 	}
@@ -135,7 +135,7 @@ func (h *schedule) postpone(asker string, now time.Time) {
 	if h == nil || h.due(now) || !h.answer.Replied || len(h.answer.MACs) != 1 || h.answer.MACs[0] == asker || !h.others.fresh(now) {
 		return
 	}
-	if next := now.Add(h.pause(now)); next.Before(h.askedAt.Add(askAtLast)) {
+	if next := now.Add(h.pause(now)); next.Before(h.askedAt.Add(askAnyway)) {
 		h.next = next
 	}
 }
@@ -147,7 +147,7 @@ func (h *schedule) claim(p arp.Heard) bool {
 		return false
 	case p.Own:
 		return h.announced(p)
-	case h.others.beat(p.At):
+	case h.others.note(p.At):
 		h.changedAt = p.At
 	}
 	_, heard := h.heard[p.MAC]
@@ -171,7 +171,7 @@ func (h *schedule) announced(p arp.Heard) (news bool) {
 	if p.Target != p.Address {
 		return false
 	}
-	if news = h.own.beat(p.At); news {
+	if news = h.own.note(p.At); news {
 		h.changedAt = p.At
 	}
 	return news
@@ -206,12 +206,12 @@ func (e *Scheduler) Due(now time.Time) []netip.Addr {
 	defer e.mu.Unlock()
 	var due []netip.Addr
 	for a, h := range e.addresses {
-		if h.others.ceased(now) {
+		if h.others.stopped(now) {
 			// It was announced and is not any more: whoever did may be gone.
 			h.changedAt = now
 			h.soon(now)
 		}
-		if h.own.ceased(now) {
+		if h.own.stopped(now) {
 			h.changedAt = now
 		}
 		if h.due(now) {
@@ -284,7 +284,7 @@ func (e *Scheduler) Unasked(a netip.Addr, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if h := e.addresses[a]; h != nil {
-		h.next = at.Add(askAnew)
+		h.next = at.Add(askRetry)
 	}
 }
 

@@ -60,7 +60,7 @@ type machine struct {
 	verdict    check.Verdict
 	reported   contract.ReportedAddresses
 	reports    int // how often what is reported has changed
-	tells      []string
+	events     []string
 	conditions int // how often the verdict has changed
 }
 
@@ -83,13 +83,13 @@ func (s *segment) machine(n int) *machine {
 func (s *segment) node(n int) *machine {
 	m := s.machine(n)
 	m.watcher = New(Config{
-		Node: m.name, Asker: m, Router: m, Elections: m, Owners: owners{s}, View: m.view, Reported: func() (contract.ReportedAddresses, bool) { return m.before, true },
+		Node: m.name, Prober: m, Router: m, Elections: m, Owners: owners{s}, View: m.view, Reported: func() (contract.ReportedAddresses, bool) { return m.before, true },
 		Services: func() ([]*corev1.Service, bool) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return slices.Clone(s.services), true
 		},
-		Interval: 10 * time.Second, Tell: m.tell, Report: m.report, Event: m.event,
+		Interval: 10 * time.Second, Record: m.record, Report: m.report, Event: m.event,
 	})
 	return m
 }
@@ -225,7 +225,7 @@ func (m *machine) view() (View, bool) {
 	}, true
 }
 
-func (m *machine) tell(findings []check.Finding, v check.Verdict) {
+func (m *machine) record(findings []check.Finding, v check.Verdict) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if v.Reason != ReasonConfirming && v != m.verdict {
@@ -253,7 +253,7 @@ func (m *machine) report(r contract.ReportedAddresses) {
 func (m *machine) event(t Transition) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tells = append(m.tells, eventOf(t.Finding))
+	m.events = append(m.events, eventOf(t.Finding))
 }
 
 // change makes a change and has the nodes that it concerns notice, as kernel events do.
@@ -322,7 +322,7 @@ func (s *segment) asked() int {
 	return s.requests
 }
 
-// said is the verdict of the node.
+// reported is the verdict of the node.
 func (m *machine) said() check.Verdict {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -31,8 +31,8 @@ const (
 const (
 	// remembered is how long an address is watched after its Service is gone: longer than the controller's quarantine.
 	remembered = 15 * time.Minute
-	// withdrawal is how long kube-vip has to take an address back when its Service is gone.
-	withdrawal = 15 * time.Second
+	// withdrawalTime is how long kube-vip has to take an address back when its Service is gone.
+	withdrawalTime = 15 * time.Second
 	// spread is within what time nodes that have nothing to do with an address say what they heard of it, one after the
 	// other, so that most find it said already.
 	spread = 10 * time.Second
@@ -119,8 +119,8 @@ func (s subject) named(node string) bool {
 	return s.service != nil && node != "" && strings.EqualFold(s.service.Annotations[kubevip.VIPHost], node)
 }
 
-// said tells whether the controller says of the Service already what this node would report, because other nodes have.
-func (s subject) said(state contract.AddressState) bool {
+// reported tells whether the controller says of the Service already what this node would report, because other nodes have.
+func (s subject) reported(state contract.AddressState) bool {
 	if s.service == nil {
 		return false
 	}

@@ -167,7 +167,7 @@ func TestOwnAnnouncerIsMissed(t *testing.T) {
 func (e *elected) restart() {
 	e.running, e.holder = []*machine{e.a}, e.a
 	e.write(e.t.Context())
-	e.mend()
+	e.repair()
 }
 
 // await waits until the nodes say what they ought to; an empty reason is nothing to wait for.

@@ -22,9 +22,9 @@ const (
 	// retry is the pause before a sample that could not be taken is tried again.
 	retry = 2 * time.Second
 	// allKnown is how long it takes until there is something to say of every address.
-	allKnown = takeUp + spread + 5*time.Second
-	// breath is the shortest time between two samples, whatever is heard.
-	breath = 500 * time.Millisecond
+	allKnown = startupTime + spread + 5*time.Second
+	// minPause is the shortest time between two samples, whatever is heard.
+	minPause = 500 * time.Millisecond
 )
 
 // Prober asks the wire.
@@ -51,7 +51,7 @@ type Owners interface {
 type Config struct {
 	// Node is the name of the node.
 	Node   string
-	Asker  Prober
+	Prober Prober
 	Router Router
 	// Elections and Owners may be nil: then leases and names are not known.
 	Elections Elections
@@ -67,7 +67,7 @@ type Config struct {
 	Interval time.Duration
 	// Record receives the findings of each address and the verdict over all, Report what is to be reported, Event each
 	// change that this node is to tell; Report and Event may be nil. They must not block.
-	Tell   func([]check.Finding, check.Verdict)
+	Record func([]check.Finding, check.Verdict)
 	Report func(contract.ReportedAddresses)
 	Event  func(Transition)
 	// Signals asks for a sample soon, as Wake does; nil for one that only the Watcher knows.
@@ -77,10 +77,10 @@ type Config struct {
 // Watcher watches the addresses of Services on the wire, in the kernel and in kube-vip's leases.
 type Watcher struct {
 	Config
-	ear  *Scheduler
-	wake loop.Wake
+	scheduler *Scheduler
+	wake      loop.Wake
 
-	standings map[netip.Addr]*addressState
+	states map[netip.Addr]*addressState
 	// since is when all standings were begun anew: with the agent, or after the way to the network was broken.
 	since    time.Time
 	reported contract.ReportedAddresses
@@ -92,8 +92,8 @@ type Watcher struct {
 
 // New returns a watcher; it starts nothing.
 func New(c Config) *Watcher {
-	w := &Watcher{Config: c, wake: cmp.Or(c.Signals, loop.NewWake()), standings: map[netip.Addr]*addressState{}}
-	w.ear = NewScheduler(w.Wake)
+	w := &Watcher{Config: c, wake: cmp.Or(c.Signals, loop.NewWake()), states: map[netip.Addr]*addressState{}}
+	w.scheduler = NewScheduler(w.Wake)
 	if w.Report == nil {
 		w.Report = func(contract.ReportedAddresses) {}
 	}
@@ -104,7 +104,7 @@ func New(c Config) *Watcher {
 }
 
 // Hear takes a packet that was on the wire; it is for l2.Listener.
-func (w *Watcher) Hear(h arp.Heard) { w.ear.Hear(h) }
+func (w *Watcher) Hear(h arp.Heard) { w.scheduler.Hear(h) }
 
 // Wake asks for a sample soon, because something to be judged has changed.
 func (w *Watcher) Wake() { w.wake.Signal() }
@@ -119,7 +119,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			return nil
 		case loop.Due:
 		case loop.Woken:
-			if !loop.Sleep(ctx, breath-time.Since(begun)) {
+			if !loop.Sleep(ctx, minPause-time.Since(begun)) {
 				return nil
 			}
 		}
@@ -128,7 +128,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 // sample looks once. It returns when to look next.
 func (w *Watcher) sample(ctx context.Context) time.Duration {
-	view, services, ready := w.look()
+	view, services, ready := w.inputs()
 	if !ready {
 		return min(retry, w.Interval)
 	}
@@ -137,18 +137,18 @@ func (w *Watcher) sample(ctx context.Context) time.Duration {
 		all = nil
 	}
 	if len(all) > 0 && !view.Ready {
-		w.blind(view, all)
+		w.reportNotReady(view, all)
 		return w.Interval
 	}
 	now := time.Now()
 	if w.since.IsZero() {
 		w.since = now
 	}
-	w.attend(view, all, now)
+	w.track(view, all, now)
 	if !w.ask(ctx, view, now) {
 		return min(retry, w.Interval)
 	}
-	opinions, findings := w.judge(view, all)
+	opinions, findings := w.evaluate(view, all)
 	klog.FromContext(ctx).V(4).Info("Checked announced addresses", "addresses", len(all))
 	w.publish(opinions, findings)
 	return w.pause(time.Now())
@@ -157,19 +157,19 @@ func (w *Watcher) sample(ctx context.Context) time.Duration {
 // pause is the time until the next sample.
 func (w *Watcher) pause(now time.Time) time.Duration {
 	pause := w.Interval
-	for _, st := range w.standings {
+	for _, st := range w.states {
 		if !st.nextLook.IsZero() {
 			pause = min(pause, max(st.nextLook.Sub(now), 0))
 		}
 	}
-	if next := w.ear.Next(now); !next.IsZero() {
-		pause = min(pause, max(next.Sub(now), breath))
+	if next := w.scheduler.Next(now); !next.IsZero() {
+		pause = min(pause, max(next.Sub(now), minPause))
 	}
 	return pause
 }
 
-// look gathers what is needed; ready is false while something is not known.
-func (w *Watcher) look() (view View, services []*corev1.Service, ready bool) {
+// inputs gathers what is needed; ready is false while something is not known.
+func (w *Watcher) inputs() (view View, services []*corev1.Service, ready bool) {
 	view, seen := w.View()
 	services, listed := w.Services()
 	if !seen || !listed {
@@ -186,41 +186,41 @@ func (w *Watcher) look() (view View, services []*corev1.Service, ready bool) {
 	return view, services, true
 }
 
-// blind says that nothing is known, because the node's own way to the network is broken. What it reported of addresses
+// reportNotReady says that nothing is known, because the node's own way to the network is broken. What it reported of addresses
 // that are still published is taken back; what is gone is asked for when the way is mended.
-func (w *Watcher) blind(view View, all []subject) {
+func (w *Watcher) reportNotReady(view View, all []subject) {
 	kept := contract.ReportedAddresses{}
 	for _, s := range all {
 		if entry, had := w.reported[s.Address]; had && s.phase == gone {
 			kept[s.Address] = entry
 		}
-		w.ear.Ask(s.Address)
+		w.scheduler.Ask(s.Address)
 	}
-	w.standings, w.since = map[netip.Addr]*addressState{}, time.Time{}
+	w.states, w.since = map[netip.Addr]*addressState{}, time.Time{}
 	w.reported = kept
 	w.Report(kept)
-	w.Tell(nil, check.Verdict{Status: check.Unknown, Reason: ReasonVLANNotReady, Message: "the addresses cannot be checked: " + view.Why})
+	w.Record(nil, check.Verdict{Status: check.Unknown, Reason: ReasonVLANNotReady, Message: "the addresses cannot be checked: " + view.Why})
 }
 
-// attend makes the ear follow the addresses, and has those asked for that are not well and with which this node has to do.
-func (w *Watcher) attend(view View, all []subject, now time.Time) {
+// track makes the ear follow the addresses, and has those asked for that are not well and with which this node has to do.
+func (w *Watcher) track(view View, all []subject, now time.Time) {
 	involved := map[netip.Addr]bool{}
 	standings := make(map[netip.Addr]*addressState, len(all))
 	for _, s := range all {
-		st := w.standings[s.Address]
+		st := w.states[s.Address]
 		if st == nil {
 			st = resume(w.reported[s.Address])
 		}
 		standings[s.Address] = st
-		st.meet(s, view)
-		st.part(s, view, w.reported[s.Address].State)
+		st.update(s, view)
+		st.noteLeaving(s, view, w.reported[s.Address].State)
 		involved[s.Address] = st.involved
 	}
-	w.standings = standings
-	w.ear.Watch(involved)
+	w.states = standings
+	w.scheduler.Watch(involved)
 	for a, st := range standings {
-		if st.wantsAnswer(now) {
-			w.ear.Ask(a)
+		if st.needsProbe(now) {
+			w.scheduler.Ask(a)
 		}
 	}
 }
@@ -228,7 +228,7 @@ func (w *Watcher) attend(view View, all []subject, now time.Time) {
 // ask puts the questions that are due. It returns false when ctx has ended.
 func (w *Watcher) ask(ctx context.Context, view View, now time.Time) bool {
 	source := view.source()
-	due := w.ear.Due(now)
+	due := w.scheduler.Due(now)
 	if len(due) == 0 || !source.IsValid() {
 		return ctx.Err() == nil
 	}
@@ -236,32 +236,32 @@ func (w *Watcher) ask(ctx context.Context, view View, now time.Time) bool {
 	for i, a := range due {
 		questions[i] = arp.Question{Target: a, Source: source}
 	}
-	answers, err := w.Asker.Ask(ctx, view.Report.Interface, questions)
+	answers, err := w.Prober.Ask(ctx, view.Report.Interface, questions)
 	w.count(len(questions))
 	for i, a := range due {
 		if err != nil {
-			w.standings[a].unasked = err.Error()
-			w.ear.Unasked(a, now)
+			w.states[a].unasked = err.Error()
+			w.scheduler.Unasked(a, now)
 			continue
 		}
-		w.standings[a].unasked = ""
-		w.ear.Answered(a, answers[i], now)
+		w.states[a].unasked = ""
+		w.scheduler.Answered(a, answers[i], now)
 	}
 	return ctx.Err() == nil
 }
 
 // publish tells what came out.
-func (w *Watcher) publish(opinions []opinion, findings []check.Finding) {
+func (w *Watcher) publish(opinions []assessment, findings []check.Finding) {
 	w.reported = report(w.reported, opinions, w.Node, time.Now())
 	for _, o := range opinions {
 		_, reporting := w.reported[o.Address]
-		if finding, changed := w.standings[o.Address].news(o, reporting); changed {
+		if finding, changed := w.states[o.Address].toRecord(o, reporting); changed {
 			w.Event(Transition{Service: o.service, Node: w.Node, Finding: finding})
 		}
 	}
 	w.account(opinions)
 	w.Report(w.reported)
-	w.Tell(findings, Sum(w.confirmed(findings, time.Now())))
+	w.Record(findings, Sum(w.confirmed(findings, time.Now())))
 }
 
 // confirmed leaves out what is not confirmed yet, so that a Service that is new does not hold up what there is to say of the

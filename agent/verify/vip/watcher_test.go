@@ -77,7 +77,7 @@ func TestStates(t *testing.T) {
 				w.change(func() { tc.state(w) })
 				after(tc.limit)
 				w.expect("after "+tc.limit.String(), tc.a, tc.b)
-				w.change(w.mend)
+				w.change(w.repair)
 				after(turns)
 				w.expect("mended", ReasonAnswered, ReasonAnswered)
 			})
@@ -85,8 +85,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// mend puts everything back to where it was.
-func (w *world) mend() {
+// repair puts everything back to where it was.
+func (w *world) repair() {
 	for _, m := range w.machines {
 		m.drop(w.address)
 		m.deaf, m.ready, m.returnBy = false, true, vif
@@ -124,8 +124,8 @@ func TestHandover(t *testing.T) {
 			t.Errorf("the verdicts changed %d and %d times: %s, %s", w.a.conditions, w.b.conditions, w.a.verdict.Message, w.b.verdict.Message)
 		}
 		for _, m := range []*machine{w.a, w.b} {
-			if slices.ContainsFunc(m.tells, func(reason string) bool { return reason != EventAnnounced }) {
-				t.Errorf("%s tells %v, want nothing but that it announces the address", m.name, m.tells)
+			if slices.ContainsFunc(m.events, func(reason string) bool { return reason != EventAnnounced }) {
+				t.Errorf("%s tells %v, want nothing but that it announces the address", m.name, m.events)
 			}
 		}
 	})
@@ -146,7 +146,7 @@ func TestNewService(t *testing.T) {
 			after(2 * time.Second)
 			w.expect("a new Service", ReasonAnswered, "")
 		}
-		after(takeUp + spread)
+		after(startupTime + spread)
 		w.expect("that nobody takes up", ReasonNoAnswer, ReasonNoAnswer)
 		w.change(func() { w.b.hold(netip.AddrFrom4([4]byte{203, 0, 113, 4})) })
 		after(20 * time.Second)
@@ -248,7 +248,7 @@ func TestFewReport(t *testing.T) {
 					t.Errorf("%s reports %+v, want it silent", m.name, entry)
 				}
 			}
-			writes, telling = writes+m.reports, telling+len(m.tells)
+			writes, telling = writes+m.reports, telling+len(m.events)
 			if m.verdict.Reason != ReasonNoAnswer {
 				t.Errorf("%s: verdict %+v", m.name, m.verdict)
 			}
@@ -324,17 +324,17 @@ func TestRestart(t *testing.T) {
 		stop := w.run()
 		after(20 * time.Second)
 		stop()
-		if len(w.a.reported) != 1 || !w.a.reported[w.address].Held || !slices.Equal(w.a.tells, []string{EventAnnounced}) {
-			t.Fatalf("the first agent reports %v and tells %v", w.a.reported, w.a.tells)
+		if len(w.a.reported) != 1 || !w.a.reported[w.address].Held || !slices.Equal(w.a.events, []string{EventAnnounced}) {
+			t.Fatalf("the first agent reports %v and tells %v", w.a.reported, w.a.events)
 		}
 		first := w.a.reported
 		again := New(w.a.watcher.Config)
-		w.a.watcher, w.a.before, w.a.reports, w.a.tells = again, first, 0, nil
+		w.a.watcher, w.a.before, w.a.reports, w.a.events = again, first, 0, nil
 		stop = w.run()
 		after(time.Minute)
 		stop()
-		if w.a.reports != 0 || len(w.a.tells) != 0 {
-			t.Errorf("the second agent reports %v (%d changes) and tells %v", w.a.reported, w.a.reports, w.a.tells)
+		if w.a.reports != 0 || len(w.a.events) != 0 {
+			t.Errorf("the second agent reports %v (%d changes) and tells %v", w.a.reported, w.a.reports, w.a.events)
 		}
 	})
 }
@@ -354,7 +354,7 @@ func TestFlood(t *testing.T) {
 			after(time.Millisecond)
 		}
 		o := Observation{Target: Target{Address: w.address}}
-		if w.a.watcher.ear.Record(&o, time.Now()); len(o.MACs) > 2*maxClaimants {
+		if w.a.watcher.scheduler.Record(&o, time.Now()); len(o.MACs) > 2*maxClaimants {
 			t.Errorf("%d machines are remembered", len(o.MACs))
 		}
 		if asked := w.asked() - before; asked > 2*2*11 {

@@ -29,7 +29,7 @@ func TestExamineAddress(t *testing.T) {
 	var mac string
 	s.in(s.gateway, func() { mac = s.link(gatewayVIF).Attrs().HardwareAddr.String() })
 	cluster := examine.New(examine.Config{
-		Node: "srv-a", Client: fake.NewClientset(s.published("srv-a"), other("srv-b", mac), service()), Reader: s.reader, Asker: s.asker,
+		Node: "srv-a", Client: fake.NewClientset(s.published("srv-a"), other("srv-b", mac), service()), Reader: s.reader, Prober: s.asker,
 		Timeout: 5 * time.Second, KubeVIPNamespace: "kube-system",
 	})
 	here := func(address string) func() { return func() { s.addAddress(nodeVIF, address+"/32") } }
@@ -86,7 +86,7 @@ func TestExamineNamesMachines(t *testing.T) {
 	examine := func(nodes ...runtime.Object) diagnose.Document {
 		t.Helper()
 		d, err := examine.New(examine.Config{
-			Node: "srv-a", Client: fake.NewClientset(append(nodes, s.published("srv-a"), service())...), Reader: s.reader, Asker: s.asker, Timeout: 5 * time.Second,
+			Node: "srv-a", Client: fake.NewClientset(append(nodes, s.published("srv-a"), service())...), Reader: s.reader, Prober: s.asker, Timeout: 5 * time.Second,
 		}).Examine(t.Context())
 		s.must("examine", err)
 		return d

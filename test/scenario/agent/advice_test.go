@@ -76,7 +76,7 @@ func (s *server) mendByAdvice(name string) {
 }
 
 func (s *server) examiner() *examine.Examiner {
-	return examine.New(examine.Config{Node: "srv-a", ByHand: &s.expected, Reader: s.reader, Asker: s.asker, Timeout: time.Second})
+	return examine.New(examine.Config{Node: "srv-a", ByHand: &s.expected, Reader: s.reader, Prober: s.asker, Timeout: time.Second})
 }
 
 // diagnose looks as a person on the node does, and holds the text against what a terminal shows.

@@ -47,7 +47,7 @@ func TestAnnouncement(t *testing.T) {
 			seen, err := vip.Observe(t.Context(), arp.NewProber(), netstate.NewReader(),
 				vip.View{Report: report, Snapshot: s}, []vip.Target{{Address: e.Virtual[0], Service: "default/web"}})
 			n.must("observe", err)
-			if f := vip.Judge(seen[0]); f.Status != tc.status || f.Reason != tc.reason {
+			if f := vip.Evaluate(seen[0]); f.Status != tc.status || f.Reason != tc.reason {
 				t.Errorf("%s %s (%s), want %s %s", f.Status, f.Reason, f.Observed, tc.status, tc.reason)
 			}
 		})

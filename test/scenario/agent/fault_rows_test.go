@@ -78,11 +78,11 @@ func wireFaults() []fault {
 					s.must("delete other0", netlink.LinkDel(l))
 				}
 			})
-		}, check.GatewayAlone, check.Warn, "GatewayAnsweredTwice"},
+		}, check.GatewayUnique, check.Warn, "GatewayAnsweredTwice"},
 		{"gateway's address on this node", func(s *server) { s.addAddress("lo", "203.0.113.1/32") }, func(s *server) { s.delAddress("lo", "203.0.113.1/32") },
-			check.GatewayAlone, check.Fail, "GatewayHeldHere"},
+			check.GatewayUnique, check.Fail, "GatewayHeldHere"},
 		{"gateway pinned to another machine", func(s *server) { s.must("pin", netlink.NeighSet(s.pin())) }, func(s *server) { s.must("forget", netlink.NeighDel(s.pin())) },
-			check.GatewayAlone, check.Fail, "GatewayPinned"},
+			check.GatewayUnique, check.Fail, "GatewayPinned"},
 		{"gateway slow", at(func(s *server) { s.must("delay", netlink.QdiscAdd(delay(s))) }),
 			at(func(s *server) { s.must("no delay", netlink.QdiscDel(delay(s))) }), check.GatewayLatency, check.Warn, "GatewaySlow"},
 	}
@@ -141,9 +141,9 @@ func kernelFaults() []fault {
 			check.Forwarding, check.Fail, "ForwardingOff"},
 		setting("forwarding off on the interface", "forwarding", "0", "1", check.Forwarding, check.Fail, "ForwardingOffHere"),
 		setting("proxy ARP", "proxy_arp", "1", "0", check.ProxyARP, check.Warn, "ProxyARP"),
-		setting("own packets let in", "accept_local", "1", "0", check.Oddities, check.Warn, "AcceptLocal"),
+		setting("own packets let in", "accept_local", "1", "0", check.RiskySettings, check.Warn, "AcceptLocal"),
 		{"secondaries are not kept", func(s *server) { s.addAddress(nodeVIF, "192.0.2.5/28") },
-			func(s *server) { s.delAddress(nodeVIF, "192.0.2.5/28") }, check.Oddities, check.Warn, "SecondariesLost"},
+			func(s *server) { s.delAddress(nodeVIF, "192.0.2.5/28") }, check.RiskySettings, check.Warn, "SecondariesLost"},
 	}
 }
 

@@ -127,8 +127,8 @@ func linkFaults() []fault {
 		{"hardware address of its own", func(s *server) {
 			s.must("set it", netlink.LinkSetHardwareAddr(s.link(nodeVIF), []byte{2, 0, 0, 0, 0, 0x77}))
 		}, remake, check.HardwareAddress, check.Warn, "ForeignHardwareAddress"},
-		{"VLAN interface on a member, too", func(s *server) { s.addVLAN("eno2", "eno2.100", vlanID) }, remake, check.VLANAlone, check.Warn, "SecondVLANInterface"},
-		{"VLAN interface on the active member, too", func(s *server) { s.addVLAN("eno1", "eno1.100", vlanID) }, remake, check.VLANAlone, check.Fail, "FramesTaken"},
+		{"VLAN interface on a member, too", func(s *server) { s.addVLAN("eno2", "eno2.100", vlanID) }, remake, check.VLANUnique, check.Warn, "SecondVLANInterface"},
+		{"VLAN interface on the active member, too", func(s *server) { s.addVLAN("eno1", "eno1.100", vlanID) }, remake, check.VLANUnique, check.Fail, "FramesTaken"},
 	}
 }
 

@@ -39,7 +39,7 @@ type attacker func(r *rand.Rand) []byte
 func TestMalformedARP(t *testing.T) {
 	a := newAttack(t, func(*network) attacker { return malformed })
 	for _, report := range a.run() {
-		for _, id := range []check.ID{check.NoDuplicate, check.GatewayAlone} {
+		for _, id := range []check.ID{check.NoDuplicate, check.GatewayUnique} {
 			if f := report.Finding(id); f.Status == check.Fail || f.Status == check.Warn {
 				t.Fatalf("%s is %s while frames say nothing: %s", id, f.Status, f.Cause)
 			}
@@ -58,7 +58,7 @@ func TestHostileARP(t *testing.T) {
 	a := newAttack(t, hostile)
 	named := map[check.ID]bool{}
 	for _, report := range a.run() {
-		for _, id := range []check.ID{check.NoDuplicate, check.GatewayAlone} {
+		for _, id := range []check.ID{check.NoDuplicate, check.GatewayUnique} {
 			f := report.Finding(id)
 			// A machine is named by its hardware address.
 			if (f.Status == check.Fail || f.Status == check.Warn) && strings.Contains(f.Observed, ":") {
@@ -69,7 +69,7 @@ func TestHostileARP(t *testing.T) {
 			}
 		}
 	}
-	for _, id := range []check.ID{check.NoDuplicate, check.GatewayAlone} {
+	for _, id := range []check.ID{check.NoDuplicate, check.GatewayUnique} {
 		if !named[id] {
 			t.Errorf("%s never named a claimant", id)
 		}

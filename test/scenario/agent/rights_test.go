@@ -59,7 +59,7 @@ func (n *network) findings() findings {
 	seen, err := vip.Observe(n.t.Context(), arp.NewProber(), netstate.NewReader(),
 		vip.View{Report: report, Snapshot: s}, []vip.Target{{Address: e.Virtual[0], Service: "default/web"}})
 	n.must("observe", err)
-	f := vip.Judge(seen[0])
+	f := vip.Evaluate(seen[0])
 	found.Address = fmt.Sprint(f.Status, " ", f.Reason)
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
 	if err == nil {

@@ -9,18 +9,18 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
 )
 
-// Judge says what an observation means. What is nearer to the cause goes first: an address that this node carries against
+// Evaluate says what an observation means. What is nearer to the cause goes first: an address that this node carries against
 // the lease explains why two machines answer. The wire and the kernel are believed before the lease, which only says who
 // ought to answer; an address that this node holds counts as answered by it, for the kernel answers for addresses of its
 // own and a machine never hears its own reply.
-func Judge(o Observation) check.Finding {
+func Evaluate(o Observation) check.Finding {
 	held := o.held()
 	switch {
 	case o.Error != "":
 		f := o.finding(AddressAnswers, check.Unknown, ReasonNotAsked, o.Error)
 		f.Cause = o.String() + " could not be checked: " + o.Error
 		return f
-	case len(held) > 0 && (o.Gone || o.led()):
+	case len(held) > 0 && (o.Gone || o.otherHoldsLease()):
 		return o.stale(held)
 	case o.Agents && len(o.carried()) > 0:
 		return o.stale(o.carried())
@@ -48,7 +48,7 @@ func (o Observation) answered() check.Finding {
 		observed = "answered by " + strings.Join(o.claimants(), " and ")
 	}
 	switch {
-	case !o.here() && o.leads(), !o.here() && o.led() && len(o.MACs) == 1 && o.Names[o.MACs[0]] != "" && o.Names[o.MACs[0]] != o.Lease.Holder:
+	case !o.here() && o.holdsLease(), !o.here() && o.otherHoldsLease() && len(o.MACs) == 1 && o.Names[o.MACs[0]] != "" && o.Names[o.MACs[0]] != o.Lease.Holder:
 		return o.wrongNode(observed)
 	case o.Lease.Standing == kubevip.Expired, o.Lease.Standing == kubevip.Released, o.Lease.Standing == kubevip.Missing:
 		return o.leaseDead(observed)

@@ -5,9 +5,9 @@ import (
 	"net/netip"
 )
 
-// judgeOddities finds settings that hurt on a bad day.
-func judgeOddities(v view) outcome {
-	return judgeSetting(v, func(s Settings) outcome {
+// checkRiskySettings finds settings that hurt on a bad day.
+func checkRiskySettings(v view) outcome {
+	return checkSetting(v, func(s Settings) outcome {
 		name, all := v.vlan.Name, v.Settings["all"]
 		if s.AcceptLocal != 0 {
 			return outcome{status: Warn, reason: "AcceptLocal", expected: "accept_local=0",

@@ -11,8 +11,8 @@ import (
 // slowGateway is the round trip to a machine on the same wire that deserves a look.
 const slowGateway = 100 * time.Millisecond
 
-// judgeGatewayAlone: a second machine with the gateway's address draws a part of the traffic to itself.
-func judgeGatewayAlone(v view) outcome {
+// checkUniqueGateway: a second machine with the gateway's address draws a part of the traffic to itself.
+func checkUniqueGateway(v view) outcome {
 	asked := 0
 	var twice *outcome
 	for _, b := range v.blocks4() {
@@ -62,9 +62,9 @@ func (v view) pinnedElsewhere(gateway netip.Addr, answer ARPAnswer) (outcome, bo
 			"remove the permanent neighbour from the configuration, too")}, true
 }
 
-// judgeGatewayLatency: an answer that takes long is a sign of a flooded network or an overloaded machine. Only what is
+// checkGatewayLatency: an answer that takes long is a sign of a flooded network or an overloaded machine. Only what is
 // certain is held against the gateway.
-func judgeGatewayLatency(v view) outcome {
+func checkGatewayLatency(v view) outcome {
 	var said []string
 	for _, b := range v.blocks4() {
 		answer, asked := v.arp(b.Gateway)

@@ -90,7 +90,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.seen.Target, tc.seen.Interface, tc.seen.Node = web, "bond0.100", "srv-a"
-			got := Judge(tc.seen)
+			got := Evaluate(tc.seen)
 			if got.ID != tc.id || got.Status != tc.status || got.Reason != tc.reason {
 				t.Errorf("%s %s %s, want %s %s %s", got.ID, got.Status, got.Reason, tc.id, tc.status, tc.reason)
 			}
@@ -165,7 +165,7 @@ func TestUnaskedNamesTheCause(t *testing.T) {
 
 // TestTwoElectionsAreNamed: who sees two answers learns why there are two.
 func TestTwoElectionsAreNamed(t *testing.T) {
-	f := Judge(Observation{Target: web, Interface: "bond0.100", Node: "srv-a", Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true,
+	f := Evaluate(Observation{Target: web, Interface: "bond0.100", Node: "srv-a", Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true,
 		Lease: twoLeases("srv-b", "srv-a")})
 	for _, want := range []string{"elected twice", "default/kubevip-web is held by Node srv-b", "kube-system/plndr-svcs-lock by Node srv-a"} {
 		if !strings.Contains(f.Cause, want) {
@@ -194,7 +194,7 @@ func TestTargets(t *testing.T) {
 func TestSumBoundsItsMessage(t *testing.T) {
 	var findings []check.Finding
 	for i := range 200 {
-		f := Judge(Observation{Target: Target{Address: netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}), Service: "default/web"}})
+		f := Evaluate(Observation{Target: Target{Address: netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}), Service: "default/web"}})
 		findings = append(findings, f)
 	}
 	v := Sum(findings)
@@ -207,8 +207,8 @@ func TestSumBoundsItsMessage(t *testing.T) {
 func TestSumOrders(t *testing.T) {
 	other := Target{Address: netip.MustParseAddr("203.0.113.2"), Service: "default/api"}
 	findings := []check.Finding{
-		Judge(Observation{Target: other}),
-		Judge(Observation{Target: web, Interface: "bond0.100", Node: "srv-a", Held: []string{"bond0.100"}, MACs: []string{macA}, Lease: leaseOf(kubevip.Held, "srv-b")}),
+		Evaluate(Observation{Target: other}),
+		Evaluate(Observation{Target: web, Interface: "bond0.100", Node: "srv-a", Held: []string{"bond0.100"}, MACs: []string{macA}, Lease: leaseOf(kubevip.Held, "srv-b")}),
 		{ID: LeaseAlive, Status: check.Warn, Reason: ReasonLeaseMissing},
 	}
 	if v := Sum(findings); v.Status != check.Fail || v.Reason != ReasonStaleAddress || !strings.HasPrefix(v.Message, "PN603: ") || !strings.Contains(v.Message, "; PN601: ") {
