@@ -120,8 +120,8 @@ func (m managing) keepers(wakes wakes, st *nodestate.NodeState, asker *arp.Probe
 	if m.vlan {
 		repairs := &atomic.Int64{}
 		k := vlan.New(vlan.Config{
-			Expected: expected, Kernel: vlan.System{Journal: journal}, Asker: asker, Watch: netstate.Watch, Hindrance: st.BlockedReason,
-			Tell: func(e vlan.Event) {
+			Expected: expected, Kernel: vlan.System{Journal: journal}, Asker: asker, Watch: netstate.Watch, BlockedReason: st.BlockedReason,
+			Record: func(e vlan.Event) {
 				if e.Reason == vlan.ReasonRepaired {
 					repairs.Add(1)
 				}
@@ -133,9 +133,9 @@ func (m managing) keepers(wakes wakes, st *nodestate.NodeState, asker *arp.Probe
 	}
 	if m.returnPath {
 		keepers = append(keepers, returnpath.New(returnpath.Config{
-			Expected: expected, Bits: m.bits, Journal: journal, Hindrance: st.BlockedReason,
+			Expected: expected, Bits: m.bits, Journal: journal, BlockedReason: st.BlockedReason,
 			Watches: []func(context.Context, func()) error{netstate.Watch, returnpath.WatchTable},
-			Tell:    func(n returnpath.Notice) { event(n.Warning, n.Reason, n.Message) },
+			Record:  func(n returnpath.Notice) { event(n.Warning, n.Reason, n.Message) },
 			Signals: wakes.returnPath,
 		}))
 	}

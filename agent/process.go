@@ -135,7 +135,7 @@ func newShared(name string, f runFlags, managed managing, client kubernetes.Inte
 func newParts(s *shared, managed managing, views store.ConfigMaps) []part {
 	samples := sampler.New(sampler.Config{
 		Reader: s.reader, Asker: s.asker, Expected: s.station.Expected, Watch: s.reader.Watch, Interval: s.flags.interval,
-		Tell: s.station.Sample, Signals: s.wakes.samples,
+		Record: s.station.Sample, Signals: s.wakes.samples,
 	})
 	keepers := managed.keepers(s.wakes, s.station, s.asker, onNode(s.recorder, s.publisher.Observed))
 	announcer, announcing := newAnnouncer(s, views)

@@ -9,14 +9,14 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Journal writes the records of links. All keepers of a process share one: a record has several writers. The zero value is
-// ready to use.
+// Journal writes the records of links. All reconcilers of a process share one, because a record has several writers.
+// The zero value is ready to use.
 type Journal struct {
 	mu sync.Mutex
 }
 
-// Update reads the record of a link, lets change alter it, and writes it where it became another. A link without a record
-// counts as adopted from here on; one whose record became empty is left as a person had it.
+// Update reads the record of a link, calls change, and writes the record when it changed. A link without a record
+// counts as adopted from then on; one whose record became empty is restored to what a person had.
 func (j *Journal) Update(index int, change func(*Record)) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -45,8 +45,8 @@ func (j *Journal) Update(index int, change func(*Record)) error {
 	return setAlias(index, wanted, record.Made && group == BirthGroup)
 }
 
-// Keep makes settings of a link hold, and notes in its record what they were before unless the agent made the link. It tells
-// whether anything was to be done.
+// Keep enforces settings of a link, and records their previous values unless the agent made the link. It reports
+// whether anything changed.
 func (j *Journal) Keep(index int, wanted Settings) (changed bool, err error) {
 	has, err := ReadSettings(index)
 	if err != nil {
@@ -70,7 +70,7 @@ func (j *Journal) Keep(index int, wanted Settings) (changed bool, err error) {
 	return true, WriteSettings(index, missing)
 }
 
-// Restore gives settings of a link the values that its record holds, and forgets those.
+// Restore gives settings of a link the values in its record, and removes them from the record.
 func (j *Journal) Restore(index int, settings ...Setting) error {
 	link, err := netlink.LinkByIndex(index)
 	if err != nil {

@@ -33,7 +33,7 @@ func ReadSettings(index int) (Settings, error) {
 	return parseSettings(raw)
 }
 
-// nested follows a path of attributes and returns the value of the last.
+// nested follows a path of attributes and returns the value of the last one.
 func nested(raw []byte, path ...uint16) ([]byte, error) {
 	for _, wanted := range path {
 		attributes, err := nl.ParseRouteAttr(raw)
@@ -54,7 +54,7 @@ func nested(raw []byte, path ...uint16) ([]byte, error) {
 	return raw, nil
 }
 
-// parseSettings reads the kernel's array: the value of setting n stands at place n-1, 32 bits each.
+// parseSettings reads the kernel's array: the value of setting n is at index n-1, 32 bits each.
 func parseSettings(raw []byte) (Settings, error) {
 	values := Settings{}
 	for setting := range settingNames {
@@ -68,8 +68,8 @@ func parseSettings(raw []byte) (Settings, error) {
 	return values, nil
 }
 
-// WriteSettings changes IPv4 settings of the link with that index over netlink: it takes CAP_NET_ADMIN, and /proc/sys may be
-// read-only.
+// WriteSettings changes IPv4 settings of the link with that index over netlink: it needs CAP_NET_ADMIN, and /proc/sys
+// may be read-only.
 func WriteSettings(index int, values Settings) error {
 	specification := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
 	conf := specification.AddRtAttr(unix.AF_INET, nil).AddRtAttr(inetConf, nil)
@@ -110,7 +110,7 @@ func linkHeader(index int) *nl.IfInfomsg {
 	return header
 }
 
-// Gone tells whether err says that a link, an address, a route or a rule does not exist (any more).
+// Gone reports whether err means that a link, an address, a route or a rule does not exist.
 func Gone(err error) bool {
 	var missing netlink.LinkNotFoundError
 	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EADDRNOTAVAIL) ||

@@ -2,8 +2,8 @@ package ownership
 
 import "testing"
 
-// TestProtocolIsNobodyElses: what carries the number is taken for the agent's and deleted in a clean-up.
-func TestProtocolIsNobodyElses(t *testing.T) {
+// TestProtocolIsUnused: everything with this number counts as the agent's and is deleted in a clean-up.
+func TestProtocolIsUnused(t *testing.T) {
 	for _, used := range []struct {
 		by          string
 		first, last int

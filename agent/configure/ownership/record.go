@@ -11,16 +11,17 @@ import (
 // maxAlias is the longest alias that the kernel takes, in bytes (IFALIASZ less the final zero).
 const maxAlias = 255
 
-// BirthGroup is the group (IFLA_GROUP) that a link of the agent is born in: no kernel takes an alias with the order to make a
-// link, and one that is found in this group after a crash is the agent's. It leaves the group with its first record.
+// BirthGroup is the group (IFLA_GROUP) in which the agent makes a link: no kernel accepts an alias in the request
+// that makes a link, and a link that is found in this group after a crash is the agent's. It leaves the group with
+// its first record.
 const BirthGroup = 173
 
-// Record says what the agent did to a link. It stands in the link's alias, so it lives and dies with the link, survives the
-// agent, and needs no file. It is written before what it tells of is done: it may name more than was done, never less.
+// Record is what the agent did to a link. It is stored in the link's alias, so it is deleted with the link, survives
+// the agent, and needs no file. It is written before the change: it may list more than was done, never less.
 type Record struct {
-	// Made tells that the agent made the link; otherwise it adopted it.
+	// Made reports whether the agent made the link; otherwise it adopted it.
 	Made bool
-	// Down tells that the link was down when it was adopted.
+	// Down reports whether the link was down when it was adopted.
 	Down bool
 	// Before are the values that settings of an adopted link had.
 	Before Settings
@@ -30,8 +31,8 @@ type Record struct {
 	Alias string
 }
 
-// joint stands between a person's alias and the record.
-const joint = " | "
+// separator is between a person's alias and the record.
+const separator = " | "
 
 // ParseRecord reads the record in an alias. ok is false when there is none.
 func ParseRecord(alias string) (r Record, ok bool, err error) {
@@ -39,10 +40,10 @@ func ParseRecord(alias string) (r Record, ok bool, err error) {
 	switch {
 	case at < 0:
 		return Record{}, false, nil
-	case at > 0 && !strings.HasSuffix(alias[:at], joint):
+	case at > 0 && !strings.HasSuffix(alias[:at], separator):
 		return Record{}, false, nil
 	case at > 0:
-		r.Alias = strings.TrimSuffix(alias[:at], joint)
+		r.Alias = strings.TrimSuffix(alias[:at], separator)
 	}
 	words := strings.Fields(alias[at+len(Owner):])
 	if len(words) == 0 || words[0] != "made" && words[0] != "adopted" {
@@ -101,10 +102,11 @@ func (r Record) Encode() (string, error) {
 	}
 	alias := strings.Join(words, " ")
 	if r.Alias != "" {
-		alias = r.Alias + joint + alias
+		alias = r.Alias + separator + alias
 	}
 	if len(alias) > maxAlias {
-		return "", fmt.Errorf("the record %q of what was changed is longer than an alias may be (%d bytes): shorten the alias of the interface", alias, maxAlias)
+		return "", fmt.Errorf("the record %q of what was changed is longer than an alias may be (%d bytes): "+
+			"shorten the alias of the interface", alias, maxAlias)
 	}
 	return alias, nil
 }
@@ -118,15 +120,15 @@ func Read(alias string, group int) (r Record, ok bool, err error) {
 	return r, ok, err
 }
 
-// Empty tells that an adopted link was not changed.
+// Empty reports whether an adopted link was not changed.
 func (r Record) Empty() bool {
 	return !r.Made && !r.Down && len(r.Before) == 0 && len(r.Addresses) == 0
 }
 
-// Owns tells whether the agent put prefix on the link.
+// Owns reports whether the agent added prefix to the link.
 func (r Record) Owns(prefix netip.Prefix) bool { return slices.Contains(r.Addresses, prefix) }
 
-// Changes notes what values settings had before they are changed; what was noted earlier is the older truth and stays.
+// Changes records the values of settings before they are changed; a value that is already recorded stays.
 func (r *Record) Changes(before Settings) {
 	for key, value := range before {
 		if _, noted := r.Before[key]; noted {
@@ -139,7 +141,7 @@ func (r *Record) Changes(before Settings) {
 	}
 }
 
-// Forget takes addresses out of the record.
+// Forget removes addresses from the record.
 func (r *Record) Forget(addresses []netip.Prefix) {
 	r.Addresses = slices.DeleteFunc(r.Addresses, func(p netip.Prefix) bool { return slices.Contains(addresses, p) })
 }

@@ -85,7 +85,7 @@ func TestBirth(t *testing.T) {
 	}
 }
 
-// TestFirstValueStays: what a setting was before is what it was before the first change.
+// TestFirstValueStays: the recorded value of a setting is the one before the first change.
 func TestFirstValueStays(t *testing.T) {
 	var r Record
 	r.Changes(Settings{RPFilter: 1})
@@ -95,7 +95,7 @@ func TestFirstValueStays(t *testing.T) {
 	}
 }
 
-// FuzzRecord: reading never panics, and what was read is written so that it reads the same.
+// FuzzRecord: parsing never panics, and a parsed record is encoded to one that parses the same.
 func FuzzRecord(f *testing.F) {
 	for _, seed := range []string{"phoenixnap-agent made ip=192.0.2.2/28", "a | phoenixnap-agent adopted down rp_filter=1", "phoenixnap-agent made ip=::1/128 ip=x"} {
 		f.Add(seed)

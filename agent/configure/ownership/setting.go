@@ -11,7 +11,7 @@ import (
 // include/uapi/linux/ip.h); the kernel's files show the same under net/ipv4/conf/<interface>.
 type Setting uint16
 
-// The settings that decide about traffic of the public network.
+// The settings that affect traffic of the public network.
 const (
 	ProxyARP           Setting = 3
 	RPFilter           Setting = 8

@@ -6,13 +6,13 @@ import (
 	"strconv"
 )
 
-// Bits are the bits of packet mark and connection mark that tell the gateways apart. With n bits 2^n-1 gateways have a value of
-// their own.
+// Bits are the bits of packet mark and connection mark that distinguish the gateways. With n bits, 2^n-1 gateways
+// have a value of their own.
 type Bits uint32
 
-// DefaultBits are free beside kube-proxy (0xc000), Calico (0xffff0000), Cilium (0x0f00 and above 16; its low byte is used only
-// by meshes of clusters) and CNI's portmap plugin (0x2000), whose packets the kernel routes by whatever rule their mark meets.
-// Four bits are enough for the ten blocks that a phoenixNAP network may hold.
+// DefaultBits do not collide with kube-proxy (0xc000), Calico (0xffff0000), Cilium (0x0f00 and above 16; its low byte
+// is used only by meshes of clusters) and CNI's portmap plugin (0x2000), whose packets the kernel routes by whatever
+// rule matches their mark. Four bits are enough for the ten blocks that a phoenixNAP network may hold.
 const DefaultBits Bits = 0xf0
 
 // kubeProxy are the bits with which kube-proxy and the kubelet mark packets to be masqueraded or dropped
@@ -23,12 +23,12 @@ const kubeProxy Bits = 0xc000
 func ParseBits(s string) (Bits, error) {
 	n, err := strconv.ParseUint(s, 0, 32)
 	if err != nil {
-		return 0, fmt.Errorf("mark bits %q: give a mask such as %s", s, DefaultBits)
+		return 0, fmt.Errorf("mark bits %q: want a mask such as %s", s, DefaultBits)
 	}
 	b := Bits(n)
 	switch {
 	case b == 0:
-		return 0, fmt.Errorf("mark bits %q: at least one bit is needed, such as %s", s, DefaultBits)
+		return 0, fmt.Errorf("mark bits %q: want at least one bit, such as %s", s, DefaultBits)
 	case b&kubeProxy != 0:
 		return 0, fmt.Errorf("mark bits %q: %s belong to kube-proxy; choose others, such as %s", s, kubeProxy, DefaultBits)
 	}

@@ -27,6 +27,6 @@ func TestValues(t *testing.T) {
 		}
 	}
 	if got := Bits(0xf0).Count(); got != 15 {
-		t.Errorf("four bits tell %d gateways apart, want 15", got)
+		t.Errorf("four bits distinguish %d gateways, want 15", got)
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// clash says who else uses the bits, by the same judgement as the finding PN504; empty when nobody does.
+// clash returns an error text when another program uses the bits, by the same rule as the finding PN504; otherwise
+// empty.
 func clash(o observed, bits Bits) string {
 	s := check.Snapshot{}
 	for _, name := range o.links {
@@ -24,5 +25,5 @@ func clash(o observed, bits Bits) string {
 	if !found {
 		return ""
 	}
-	return fmt.Sprintf("the mark bits %s are also used by %s; choose other bits with --mark, or end that use", bits, who)
+	return fmt.Sprintf("the mark bits %s are also used by %s; choose other bits with --mark, or stop that use", bits, who)
 }

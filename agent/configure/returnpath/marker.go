@@ -18,7 +18,7 @@ const (
 	connmarkRestore = 2
 )
 
-// allBits stand for a value that is not known.
+// allBits represent an unknown value.
 const allBits = ^uint32(0)
 
 // marked are the bits that a rule may put into the mark of packets or connections; bits that were there before do not count.
@@ -38,7 +38,7 @@ func marked(exprs []expr.Any) uint32 {
 				registers[e.Register] = 0
 			}
 		case *expr.Ct:
-			// The library does not tell whether a connection's mark is read or set; a register of 0 is that of setting.
+			// The library does not report whether a connection's mark is read or set; a register of 0 means set.
 			if e.Key == expr.CtKeyMARK && e.Register != 0 {
 				registers[e.Register] = allBits
 			}
@@ -51,8 +51,8 @@ func marked(exprs []expr.Any) uint32 {
 
 // markedByTarget reads the targets of iptables: MARK (struct xt_mark_tginfo2) and CONNMARK (struct xt_connmark_tginfo1).
 func markedByTarget(t *expr.Target) uint32 {
-	info, is := t.Info.(*xt.Unknown)
-	if !is {
+	info, ok := t.Info.(*xt.Unknown)
+	if !ok {
 		return 0
 	}
 	word := func(n int) uint32 {
@@ -81,9 +81,9 @@ func number(data []byte) uint32 {
 	return binary.NativeEndian.Uint32(data)
 }
 
-// readMarker looks through the rules of nftables, those of iptables-nft among them, for one that uses the bits, and names its
-// chain. Chains of kube-proxy are passed over: there may be thousands, and its bits are known. What cannot be read is passed
-// over, too: this finds what can be found, and proves nothing.
+// readMarker searches the rules of nftables, including those of iptables-nft, for one that uses the bits, and returns
+// its chain. Chains of kube-proxy are skipped: there may be thousands, and its bits are known. Unreadable chains are
+// skipped, too: the search proves nothing.
 func readMarker(bits Bits) (string, error) {
 	conn, err := nftables.New()
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
 )
 
-// model is a kernel in memory: it refuses what the kernel refuses.
+// model is a kernel in memory: it rejects what the kernel rejects.
 type model struct {
 	observed
-	// touched are actions on what is not the agent's.
+	// touched are actions on what does not belong to the agent.
 	touched []string
 }
 
 var errExists = errors.New("file exists")
 
 func (m *model) AddRule(r rule) error {
-	made := seenRule{rule: r, protocol: ownership.Protocol}
-	if slices.ContainsFunc(m.rules, func(s seenRule) bool {
+	made := kernelRule{rule: r, protocol: ownership.Protocol}
+	if slices.ContainsFunc(m.rules, func(s kernelRule) bool {
 		return s.rule == made.rule && s.protocol == made.protocol && s.other == made.other
 	}) {
 		return errExists
@@ -32,11 +32,11 @@ func (m *model) AddRule(r rule) error {
 	return nil
 }
 
-func (m *model) DeleteRule(r seenRule) error {
+func (m *model) DeleteRule(r kernelRule) error {
 	if belongsToOthers(r) {
 		m.touched = append(m.touched, r.String())
 	}
-	i := slices.IndexFunc(m.rules, func(s seenRule) bool { return s.rule == r.rule && s.protocol == r.protocol && s.other == r.other })
+	i := slices.IndexFunc(m.rules, func(s kernelRule) bool { return s.rule == r.rule && s.protocol == r.protocol && s.other == r.other })
 	if i < 0 {
 		return errors.New("no such rule")
 	}
@@ -48,21 +48,21 @@ func (m *model) SetRoute(r route) error {
 	if m.link == nil || m.link.index != r.link || !m.link.up {
 		return errors.New("network is down")
 	}
-	m.routes = slices.DeleteFunc(m.routes, func(s seenRoute) bool {
+	m.routes = slices.DeleteFunc(m.routes, func(s kernelRoute) bool {
 		if s.place() == r.place() && !s.ours() {
 			m.touched = append(m.touched, s.String())
 		}
 		return s.place() == r.place()
 	})
-	m.routes = append(m.routes, seenRoute{route: r, protocol: ownership.Protocol})
+	m.routes = append(m.routes, kernelRoute{route: r, protocol: ownership.Protocol})
 	return nil
 }
 
-func (m *model) DeleteRoute(r seenRoute) error {
+func (m *model) DeleteRoute(r kernelRoute) error {
 	if !r.ours() {
 		m.touched = append(m.touched, r.String())
 	}
-	i := slices.IndexFunc(m.routes, func(s seenRoute) bool { return s.route == r.route && s.protocol == r.protocol })
+	i := slices.IndexFunc(m.routes, func(s kernelRoute) bool { return s.route == r.route && s.protocol == r.protocol })
 	if i < 0 {
 		return errors.New("no such route")
 	}
@@ -92,8 +92,8 @@ func (m *model) apply(t *testing.T, actions []action) {
 	}
 }
 
-// belongsToOthers judges by the numbers that the documentation names.
-func belongsToOthers(r seenRule) bool {
+// belongsToOthers decides by the numbers that the documentation lists.
+func belongsToOthers(r kernelRule) bool {
 	return r.protocol != ownership.Protocol || r.priority < 1055 || r.priority > 1057
 }
 

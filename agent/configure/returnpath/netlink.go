@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// maxDumps bounds the attempts at a listing that a change interrupted; its result may lack entries.
+	// maxDumps bounds the attempts at a dump that a change interrupted; its result may lack entries.
 	maxDumps = 5
 	// dumpPause lets the change that interrupted a listing finish.
 	dumpPause = 10 * time.Millisecond
@@ -35,7 +35,7 @@ type machine struct {
 	sysctlRoot string
 }
 
-// observe reads what the kernel has.
+// observe reads the state of the kernel.
 func (m machine) observe(ctx context.Context, e check.Expected) (observed, error) {
 	var o observed
 	links, err := dump(ctx, netlink.LinkList)
@@ -62,10 +62,10 @@ func (m machine) observe(ctx context.Context, e check.Expected) (observed, error
 	return o, err
 }
 
-// marker looks for who else uses the bits.
+// marker finds out which other program uses the bits.
 func (m machine) marker(bits Bits) (string, error) { return readMarker(bits) }
 
-// dump repeats a listing that was interrupted.
+// dump repeats a dump that was interrupted.
 func dump[T any](ctx context.Context, list func() ([]T, error)) ([]T, error) {
 	var values []T
 	var err error
@@ -80,7 +80,7 @@ func dump[T any](ctx context.Context, list func() ([]T, error)) ([]T, error) {
 	return nil, err
 }
 
-// find returns the VLAN interface, nil when there is none: the one that a person named, else one with the VLAN ID of the
+// find returns the VLAN interface, nil when there is none: the configured one, otherwise one with the VLAN ID of the
 // network, above a link that is no member of a bond.
 func (m machine) find(links []netlink.Link, e check.Expected) (*link, error) {
 	var found netlink.Link
@@ -107,8 +107,8 @@ func matches(links []netlink.Link, l netlink.Link, e check.Expected) bool {
 	if e.Interface != "" {
 		return l.Attrs().Name == e.Interface
 	}
-	v, is := l.(*netlink.Vlan)
-	if !is || v.VlanId != e.Network.VLAN {
+	v, ok := l.(*netlink.Vlan)
+	if !ok || v.VlanId != e.Network.VLAN {
 		return false
 	}
 	for _, below := range links {
@@ -119,8 +119,8 @@ func matches(links []netlink.Link, l netlink.Link, e check.Expected) bool {
 	return false
 }
 
-// strict tells whether the reverse path filter of an interface is strict: the greater of its own value and that of "all" is 1
-// (Documentation/networking/ip-sysctl.rst).
+// strict reports whether the reverse path filter of an interface is strict: the greater of its own value and that of
+// "all" is 1 (Documentation/networking/ip-sysctl.rst).
 func (m machine) strict(index int) (bool, error) {
 	own, err := ownership.ReadSettings(index)
 	if err != nil {
@@ -138,8 +138,8 @@ func (m machine) strict(index int) (bool, error) {
 	return max(all, own[ownership.RPFilter]) == 1, nil
 }
 
-func ruleOf(r netlink.Rule) seenRule {
-	s := seenRule{rule: rule{priority: r.Priority, source: prefixOf(r.Src), mark: r.Mark, table: r.Table, noDefault: r.SuppressPrefixlen == 0},
+func ruleOf(r netlink.Rule) kernelRule {
+	s := kernelRule{rule: rule{priority: r.Priority, source: prefixOf(r.Src), mark: r.Mark, table: r.Table, noDefault: r.SuppressPrefixlen == 0},
 		protocol: int(r.Protocol), raw: r}
 	if r.Mask != nil {
 		s.mask = *r.Mask
@@ -151,8 +151,8 @@ func ruleOf(r netlink.Rule) seenRule {
 }
 
 // readRoutes lists the routes outside the tables that every machine has.
-func readRoutes() ([]seenRoute, error) {
-	var routes []seenRoute
+func readRoutes() ([]kernelRoute, error) {
+	var routes []kernelRoute
 	err := netlink.RouteListFilteredIter(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE,
 		func(r netlink.Route) bool {
 			if r.Table != check.TableMain && r.Table != check.TableLocal && r.Table != check.TableDefault {
@@ -163,8 +163,8 @@ func readRoutes() ([]seenRoute, error) {
 	return routes, err
 }
 
-func routeOf(r netlink.Route) seenRoute {
-	s := seenRoute{route: route{table: r.Table, destination: prefixOf(r.Dst), link: r.LinkIndex, metric: r.Priority}, protocol: int(r.Protocol), raw: r}
+func routeOf(r netlink.Route) kernelRoute {
+	s := kernelRoute{route: route{table: r.Table, destination: prefixOf(r.Dst), link: r.LinkIndex, metric: r.Priority}, protocol: int(r.Protocol), raw: r}
 	if r.Dst == nil {
 		s.destination = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	}
@@ -211,7 +211,7 @@ func (m machine) AddRule(r rule) error {
 }
 
 // DeleteRule implements kernel.
-func (m machine) DeleteRule(r seenRule) error {
+func (m machine) DeleteRule(r kernelRule) error {
 	if err := netlink.RuleDel(&r.raw); err != nil && !ownership.Gone(err) {
 		return fmt.Errorf("delete the routing rule %q: %w", r, err)
 	}
@@ -231,7 +231,7 @@ func (m machine) SetRoute(r route) error {
 }
 
 // DeleteRoute implements kernel.
-func (m machine) DeleteRoute(r seenRoute) error {
+func (m machine) DeleteRoute(r kernelRoute) error {
 	if err := netlink.RouteDel(&r.raw); err != nil && !ownership.Gone(err) {
 		return fmt.Errorf("delete the route %q: %w", r, err)
 	}

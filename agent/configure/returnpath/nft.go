@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxComment is what nft(8) lets a comment have, in bytes.
+// maxComment is the maximum length of a comment in nft(8), in bytes.
 const maxComment = 127
 
 func ownTable() *nftables.Table {
 	return &nftables.Table{Name: nftTable, Family: nftables.TableFamilyIPv4}
 }
 
-// readRuleset reads the agent's table, line by line as ruleset.lines writes it; nil when there is none. Only its own chains
-// are asked for: kube-proxy may have thousands.
+// readRuleset reads the agent's table, line by line as ruleset.lines writes it; nil when there is none. Only its own
+// chains are requested: kube-proxy may have thousands.
 func readRuleset() ([]string, error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -45,8 +45,8 @@ func readRuleset() ([]string, error) {
 	return lines, nil
 }
 
-// chainsOf is how many chains a table has. The kernel tells it in network byte order (nf_tables_fill_table_info), and the
-// library reads it in that of the machine.
+// chainsOf is how many chains a table has. The kernel reports it in network byte order (nf_tables_fill_table_info),
+// and the library reads it in that of the machine.
 func chainsOf(table *nftables.Table) int {
 	return int(binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, table.Use)))
 }
@@ -76,7 +76,7 @@ func writeRuleset(r ruleset) error {
 	if err != nil {
 		return fmt.Errorf("open nftables: %w", err)
 	}
-	// A table is made so that it can be deleted whether it was there or not.
+	// The table is created first so that deleting it always succeeds.
 	conn.DelTable(conn.AddTable(ownTable()))
 	if !r.empty() {
 		table := conn.AddTable(ownTable())

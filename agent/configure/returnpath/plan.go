@@ -9,10 +9,10 @@ import (
 // kernel is what the actions change.
 type kernel interface {
 	AddRule(r rule) error
-	DeleteRule(r seenRule) error
-	// SetRoute makes the route, in place of another of the agent's at its place.
+	DeleteRule(r kernelRule) error
+	// SetRoute adds the route, replacing one of the agent at the same place.
 	SetRoute(r route) error
-	DeleteRoute(r seenRoute) error
+	DeleteRoute(r kernelRoute) error
 	// SetRuleset replaces the agent's nftables table at once; an empty one removes it.
 	SetRuleset(r ruleset) error
 	// Loosen makes the reverse path filter of the link loose.
@@ -21,13 +21,13 @@ type kernel interface {
 
 // action is one change.
 type action struct {
-	// text says what is done, with words of the tools that a person knows.
+	// text describes the change in the words of the standard tools.
 	text string
 	do   func(kernel) error
 }
 
-// plan computes the changes that lead from what is to what shall be, in an order in which replies that have their way keep it:
-// new ways are there before anything points to them, and old ones go last.
+// plan computes the changes that lead from the observed to the wanted state, in an order in which replies that have a
+// route keep it: new routes exist before anything points to them, and old ones go last.
 func plan(o observed, w wanted) []action {
 	actions := slices.Concat(planLoose(o, w), planNewRoutes(o, w), planNewRules(o, w))
 	return slices.Concat(actions, planRuleset(o, w), planOldRules(o, w), planOldRoutes(o, w))
@@ -44,7 +44,7 @@ func planLoose(o observed, w wanted) []action {
 func planNewRoutes(o observed, w wanted) []action {
 	var actions []action
 	for _, r := range w.routes {
-		if slices.ContainsFunc(o.routes, func(s seenRoute) bool { return s.ours() && !s.other && s.route == r }) {
+		if slices.ContainsFunc(o.routes, func(s kernelRoute) bool { return s.ours() && !s.other && s.route == r }) {
 			continue
 		}
 		actions = append(actions, action{"ip route replace " + r.String(), func(k kernel) error { return k.SetRoute(r) }})
@@ -55,7 +55,7 @@ func planNewRoutes(o observed, w wanted) []action {
 func planNewRules(o observed, w wanted) []action {
 	var actions []action
 	for _, r := range w.rules {
-		if slices.ContainsFunc(o.rules, func(s seenRule) bool { return s.ours() && !s.other && s.rule == r }) {
+		if slices.ContainsFunc(o.rules, func(s kernelRule) bool { return s.ours() && !s.other && s.rule == r }) {
 			continue
 		}
 		actions = append(actions, action{"ip rule add " + r.String(), func(k kernel) error { return k.AddRule(r) }})
@@ -85,7 +85,7 @@ func planOldRules(o observed, w wanted) []action {
 	return actions
 }
 
-// planOldRoutes deletes what is ours and not wanted, unless a new route has already taken its place.
+// planOldRoutes deletes the agent's routes that are not wanted, unless a new route has already replaced them.
 func planOldRoutes(o observed, w wanted) []action {
 	var actions []action
 	for _, s := range o.routes {

@@ -36,7 +36,7 @@ func targetFor(t *testing.T, bits Bits, blocks ...contract.NetworkBlock) target 
 	return target
 }
 
-// TestConverges starts anywhere: one pass makes it right, the second changes nothing, and what is not ours stays.
+// TestConverges starts anywhere: one pass reaches the target, the second changes nothing, and what is not ours stays.
 func TestConverges(t *testing.T) {
 	first := rand.Uint64()
 	for i := range seeds.Count(t, 1000) {
@@ -54,8 +54,8 @@ func TestConverges(t *testing.T) {
 		}
 		verify(t, m, target, hadRuleset)
 		m.apply(t, plan(m.observed, wanted{ruleset: &ruleset{}}))
-		if m.foreign() != foreign || m.ruleset != nil || slices.ContainsFunc(m.rules, seenRule.ours) || slices.ContainsFunc(m.routes, seenRoute.ours) {
-			t.Errorf("seed %d: after the removal something of ours is left, or something else is gone: %+v", seed, m.observed)
+		if m.foreign() != foreign || m.ruleset != nil || slices.ContainsFunc(m.rules, kernelRule.ours) || slices.ContainsFunc(m.routes, kernelRoute.ours) {
+			t.Errorf("seed %d: after the removal something of ours is left, or something else was removed: %+v", seed, m.observed)
 		}
 		if t.Failed() {
 			t.Fatalf("seed %d with the target %+v", seed, target)
@@ -63,7 +63,7 @@ func TestConverges(t *testing.T) {
 	}
 }
 
-// verify holds the state against what replies need, independently of how it is planned.
+// verify compares the state with what replies need, independently of how it is planned.
 func verify(t *testing.T, m *model, target target, hadRuleset []string) {
 	t.Helper()
 	for _, b := range target.blocks {
@@ -129,27 +129,27 @@ func anywhere(r *rand.Rand, target target) observed {
 	tables := []int{target.table(0), target.table(1), target.table(2), 1, 77, target.table(0) + 1}
 	protocols := []int{ownership.Protocol, ownership.Protocol, 3, 4, 16}
 	for range r.IntN(12) {
-		s := seenRule{protocol: protocols[r.IntN(len(protocols))], other: r.IntN(10) == 0, rule: rule{
+		s := kernelRule{protocol: protocols[r.IntN(len(protocols))], other: r.IntN(10) == 0, rule: rule{
 			priority: 1054 + r.IntN(5), table: append(tables, check.TableMain)[r.IntN(len(tables)+1)], noDefault: r.IntN(6) == 0}}
 		if r.IntN(2) == 0 {
 			s.source = blocks[r.IntN(len(blocks))].CIDR
 		} else {
 			s.mark, s.mask = target.bits.Value(r.IntN(target.bits.Count())), uint32(target.bits)
 		}
-		if !slices.ContainsFunc(o.rules, func(x seenRule) bool { return x.rule == s.rule && x.protocol == s.protocol && x.other == s.other }) {
+		if !slices.ContainsFunc(o.rules, func(x kernelRule) bool { return x.rule == s.rule && x.protocol == s.protocol && x.other == s.other }) {
 			o.rules = append(o.rules, s)
 		}
 	}
 	for range r.IntN(16) {
 		b := blocks[r.IntN(len(blocks))]
-		s := seenRoute{protocol: protocols[r.IntN(len(protocols))], other: r.IntN(10) == 0, route: route{
+		s := kernelRoute{protocol: protocols[r.IntN(len(protocols))], other: r.IntN(10) == 0, route: route{
 			table: tables[r.IntN(len(tables))], destination: b.CIDR, link: 1 + r.IntN(3), metric: []int{0, 0, 0, 50}[r.IntN(4)]}}
 		if r.IntN(2) == 0 {
 			s.destination, s.gateway = netip.MustParsePrefix("0.0.0.0/0"), b.Gateway
 		}
 		// The kernel has one route at a place, and none on a link that is down.
 		down := o.link == nil || s.link == o.link.index && !o.link.up
-		if !down && !slices.ContainsFunc(o.routes, func(x seenRoute) bool { return x.place() == s.place() }) {
+		if !down && !slices.ContainsFunc(o.routes, func(x kernelRoute) bool { return x.place() == s.place() }) {
 			o.routes = append(o.routes, s)
 		}
 	}
@@ -162,7 +162,7 @@ func anywhere(r *rand.Rand, target target) observed {
 	return o
 }
 
-// TestKeepsIndex: blocks that come and go never move the way of the others.
+// TestKeepsIndex: blocks that come and go never change the tables of the others.
 func TestKeepsIndex(t *testing.T) {
 	m := &model{observed: observed{link: &link{index: 6, name: "bond0.100", up: true}}}
 	ways := func(set ...contract.NetworkBlock) map[string]int {
@@ -201,7 +201,7 @@ func TestUnpublished(t *testing.T) {
 
 func TestClash(t *testing.T) {
 	marked := func(mark, mask uint32, protocol int) observed {
-		return observed{rules: []seenRule{{rule: rule{priority: 1055, mark: mark, mask: mask, table: 7}, protocol: protocol}}}
+		return observed{rules: []kernelRule{{rule: rule{priority: 1055, mark: mark, mask: mask, table: 7}, protocol: protocol}}}
 	}
 	for name, tc := range map[string]struct {
 		observed observed

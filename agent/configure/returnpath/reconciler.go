@@ -20,83 +20,84 @@ import (
 )
 
 const (
-	// interval is the time between two looks without an event: for what the kernel changes without a word.
+	// interval is the time between two reconciliations without an event: for changes that the kernel does not report.
 	interval = 30 * time.Second
 	// retryAfter is the pause after a failure.
 	retryAfter = 2 * time.Second
 	// debounce gathers the burst of events that one change of the network makes.
 	debounce = 200 * time.Millisecond
-	// watchPause is the pause before a broken subscription to the kernel's events is made anew.
+	// watchPause is the pause before a broken subscription to the kernel's events is renewed.
 	watchPause = time.Second
-	// markerAge is how long it holds that nobody else marks with our bits: all rules of nftables are read for it.
+	// markerAge is how long a search for other programs that use our mark bits is valid: it reads all rules of
+	// nftables.
 	markerAge = 10 * time.Minute
-	// looseFilter is the rp_filter that asks only whether the source is reached at all (RFC 3704).
+	// looseFilter is the rp_filter that only checks whether the source is reachable at all (RFC 3704).
 	looseFilter = 2
-	// maxTold bounds how many changes one event tells.
-	maxTold = 3
+	// maxReported bounds how many changes one event lists.
+	maxReported = 3
 )
 
-// Reasons of the events on the Node about the way of replies.
+// Reasons of the events on the Node about the return path.
 const (
-	// ReasonManaged (Normal): replies have their way now.
+	// ReasonManaged (Normal): the return path is configured.
 	ReasonManaged = "ReturnPathManaged"
-	// ReasonRepaired (Normal): somebody had disturbed it.
+	// ReasonRepaired (Normal): another program had changed the return path, and it was repaired.
 	ReasonRepaired = "ReturnPathRepaired"
-	// ReasonRemoved (Normal): all that was made is gone, for no block needs it.
+	// ReasonRemoved (Normal): everything was removed, because no block needs it.
 	ReasonRemoved = "ReturnPathRemoved"
-	// ReasonFailed (Warning): something could not be made.
+	// ReasonFailed (Warning): something could not be configured.
 	ReasonFailed = "ReturnPathFailed"
-	// ReasonMarkClash (Warning): another program uses the mark bits; nothing is done then.
+	// ReasonMarkClash (Warning): another program uses the mark bits; the return path is not managed.
 	ReasonMarkClash = "MarkClash"
 )
 
-// Notice is a change of state, to be told as an event.
+// Notice is a change of state, recorded as an event.
 type Notice struct {
-	// Warning tells that a person should look.
+	// Warning is set when a person should look.
 	Warning bool
 	Reason  string
 	Message string
 }
 
-// Status is what is managed at the moment.
+// Status is what is managed now.
 type Status struct {
-	// Managing tells that replies have their way.
+	// Managing reports whether the return path is configured.
 	Managing bool
 	// Interface is the name of the VLAN interface, empty when there is none.
 	Interface string
 	// Blocks are the blocks whose replies leave by their gateway.
 	Blocks []netip.Prefix
-	// Problem says what stands in the way; empty when nothing does.
+	// Problem is why it is not; empty when it is.
 	Problem string
-	// Clash tells that Problem is another program's use of the mark bits.
+	// Clash reports whether Problem is another program's use of the mark bits.
 	Clash bool
-	// Repairs counts how often something that had been made was disturbed and made again.
+	// Repairs counts how often something that had been made was changed by others and restored.
 	Repairs int
 }
 
-// Config is what a Keeper works with.
+// Config configures a Reconciler.
 type Config struct {
 	// Expected returns what the controller published.
 	Expected func() check.Expected
-	// Hindrance says why nothing may be changed at the moment, such as a machine that is not the server which its Node names;
-	// empty when nothing stands in the way. Nil means that nothing ever does.
-	Hindrance func() string
+	// BlockedReason returns why nothing may be changed now, such as a machine that is not the server which its Node
+	// names; empty when nothing blocks. Nil means that nothing ever does.
+	BlockedReason func() string
 	// Bits are the mark bits; 0 means DefaultBits.
 	Bits Bits
-	// Journal notes what settings of interfaces were before; all keepers of a process share one.
+	// Journal records the previous settings of interfaces; all reconcilers of a process share one.
 	Journal *ownership.Journal
-	// Watches call changed at changes of links, addresses, routes and rules (netinfo.Watch) and of the nftables table
-	// (WatchTable), until ctx ends.
+	// Watches call changed at changes of links, addresses, routes and rules (netstate.Watch) and of the nftables
+	// table (WatchTable), until ctx ends.
 	Watches []func(ctx context.Context, changed func()) error
-	// Tell receives changes of state; it must not block. Nil discards them.
-	Tell func(Notice)
+	// Record receives changes of state; it must not block. Nil discards them.
+	Record func(Notice)
 	// SysctlRoot is the directory of the kernel's settings; empty means /proc/sys.
 	SysctlRoot string
 	// Signals asks for a look soon, as Wake does; nil for one that only the Keeper knows.
 	Signals loop.Wake
 }
 
-// Reconciler makes and keeps the way of replies.
+// Reconciler makes and keeps the return path.
 type Reconciler struct {
 	config  Config
 	machine interface {
@@ -106,17 +107,17 @@ type Reconciler struct {
 		restoreFilters(ctx context.Context) error
 	}
 	wake loop.Wake
-	// unmarked is when somebody else's marks were last looked for and not found. Only the loop touches it.
-	unmarked time.Time
+	// markersCheckedAt is when other programs' marks were last searched for and not found. Only the loop uses it.
+	markersCheckedAt time.Time
 
 	mu     sync.Mutex
 	status Status
-	// kept are the blocks of the latest pass that went well: a change without another set of blocks is a repair.
-	kept []netip.Prefix
-	told Notice
+	// kept are the blocks of the last successful pass: a change without another set of blocks is a repair.
+	kept       []netip.Prefix
+	lastNotice Notice
 }
 
-// New returns a keeper; it starts nothing.
+// New returns a Reconciler; it starts nothing.
 func New(config Config) *Reconciler {
 	if config.Journal == nil {
 		config.Journal = &ownership.Journal{}
@@ -127,26 +128,26 @@ func New(config Config) *Reconciler {
 	if config.SysctlRoot == "" {
 		config.SysctlRoot = "/proc/sys"
 	}
-	if config.Hindrance == nil {
-		config.Hindrance = func() string { return "" }
+	if config.BlockedReason == nil {
+		config.BlockedReason = func() string { return "" }
 	}
-	if config.Tell == nil {
-		config.Tell = func(Notice) {}
+	if config.Record == nil {
+		config.Record = func(Notice) {}
 	}
 	return &Reconciler{config: config, machine: machine{config.Journal, config.SysctlRoot}, wake: cmp.Or(config.Signals, loop.NewWake())}
 }
 
-// Wake asks for a look soon, because what to expect may have changed.
+// Wake requests a reconciliation soon, because the expected state may have changed.
 func (k *Reconciler) Wake() { k.wake.Signal() }
 
-// Status returns what is managed at the moment.
+// Status returns what is managed now.
 func (k *Reconciler) Status() Status {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.status
 }
 
-// Run keeps the way of replies until ctx ends. What it made stays: traffic goes on while the agent restarts.
+// Run keeps the return path until ctx ends. What it made stays: traffic continues while the agent restarts.
 func (k *Reconciler) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, watch := range k.config.Watches {
@@ -156,11 +157,11 @@ func (k *Reconciler) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// follow keeps a subscription to the kernel's events, and asks for a look when it had to be made anew.
+// follow keeps a subscription to the kernel's events, and requests a reconciliation when it had to be renewed.
 func (k *Reconciler) follow(ctx context.Context, watch func(context.Context, func()) error) error {
 	for {
 		if err := watch(ctx, k.Wake); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Watching the kernel for the return path")
+			klog.FromContext(ctx).Error(err, "Failed to watch the kernel's events for the return path")
 		}
 		if !loop.Sleep(ctx, watchPause) {
 			return nil
@@ -173,7 +174,7 @@ func (k *Reconciler) loop(ctx context.Context) error {
 	for {
 		next := interval
 		if err := k.Reconcile(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Keeping the return path")
+			klog.FromContext(ctx).Error(err, "Failed to reconcile the return path")
 			next = retryAfter
 		}
 		switch k.wake.Wait(ctx, next) {
@@ -188,14 +189,14 @@ func (k *Reconciler) loop(ctx context.Context) error {
 	}
 }
 
-// Reconcile looks once and makes what is missing. While nothing is published, it changes nothing.
+// Reconcile reads the state once and makes what is missing. While nothing is published, it changes nothing.
 func (k *Reconciler) Reconcile(ctx context.Context) error {
 	e := k.config.Expected()
 	t, known := targetOf(e, k.config.Bits)
 	if !known {
 		return nil
 	}
-	if why := k.config.Hindrance(); why != "" {
+	if why := k.config.BlockedReason(); why != "" {
 		k.blocked(why)
 		return nil
 	}
@@ -216,23 +217,24 @@ func (k *Reconciler) Reconcile(ctx context.Context) error {
 	return nil
 }
 
-// marker is who else marks with our bits, looked for now and then. That it cannot be found out is no hindrance.
+// marker returns which other program marks with our bits, searched for periodically. A failed search is not an
+// obstacle.
 func (k *Reconciler) marker(ctx context.Context) string {
-	if time.Since(k.unmarked) < markerAge {
+	if time.Since(k.markersCheckedAt) < markerAge {
 		return ""
 	}
 	who, err := k.machine.marker(k.config.Bits)
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).V(2).Info("Cannot tell whether somebody else uses the mark bits", "reason", err.Error())
+		klog.FromContext(ctx).V(2).Info("Failed to find out whether another program uses the mark bits", "reason", err.Error())
 	case who == "":
-		k.unmarked = time.Now()
+		k.markersCheckedAt = time.Now()
 	default:
 	}
 	return who
 }
 
-// act carries actions out. One that fails does not keep the rest from being done.
+// act executes actions. A failed one does not prevent the rest.
 func (k *Reconciler) act(ctx context.Context, actions []action) (done []string, err error) {
 	var errs []error
 	for _, a := range actions {
@@ -246,8 +248,8 @@ func (k *Reconciler) act(ctx context.Context, actions []action) (done []string, 
 	return done, errors.Join(errs...)
 }
 
-// Cleanup removes what was made, by this process or an earlier one, and nothing else. The reverse path filter of the VLAN
-// interface becomes what it was.
+// Cleanup removes what was made, by this process or an earlier one, and nothing else. The reverse path filter of the
+// VLAN interface gets its previous value.
 func (k *Reconciler) Cleanup(ctx context.Context) error {
 	o, err := k.machine.observe(ctx, k.config.Expected())
 	if err != nil {

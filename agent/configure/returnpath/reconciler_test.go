@@ -15,10 +15,10 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// memory is a kernel in memory that counts looks and can be made to fail.
+// memory is a kernel in memory that counts reads and can be made to fail.
 type memory struct {
 	model
-	// mu orders what a test changes before the next look.
+	// mu orders what a test changes before the next read.
 	mu       sync.Mutex
 	looks    int
 	fail     error
@@ -41,7 +41,7 @@ func (m *memory) change(do func()) {
 	do()
 }
 
-// scan counts the searches for marks of others.
+// scan counts the searches for marks of other programs.
 func (m *memory) scan(Bits) (string, error) {
 	m.scans++
 	return m.marker, nil
@@ -57,65 +57,65 @@ type scanning struct{ *memory }
 
 func (s scanning) marker(bits Bits) (string, error) { return s.scan(bits) }
 
-// bench is a keeper on a kernel in memory.
-type bench struct {
+// harness is a Reconciler on a kernel in memory.
+type harness struct {
 	*Reconciler
-	kernel    *memory
-	expected  check.Expected
-	hindrance string
-	told      []string
+	kernel        *memory
+	expected      check.Expected
+	blockedReason string
+	recorded      []string
 }
 
-func newBench() *bench {
-	b := &bench{kernel: &memory{}, expected: expected(blocks[0], blocks[1])}
+func newHarness() *harness {
+	b := &harness{kernel: &memory{}, expected: expected(blocks[0], blocks[1])}
 	b.kernel.link = &link{index: 6, name: "bond0.100", up: true, strict: true}
 	b.Reconciler = New(Config{
-		Expected: func() check.Expected { return b.expected }, Hindrance: func() string { return b.hindrance },
-		Tell: func(n Notice) { b.told = append(b.told, n.Reason) },
+		Expected: func() check.Expected { return b.expected }, BlockedReason: func() string { return b.blockedReason },
+		Record: func(n Notice) { b.recorded = append(b.recorded, n.Reason) },
 	})
 	b.machine = scanning{b.kernel}
 	return b
 }
 
-func (b *bench) reconcile(t *testing.T) {
+func (b *harness) reconcile(t *testing.T) {
 	t.Helper()
 	if err := b.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (b *bench) tells(t *testing.T, want ...string) {
+func (b *harness) mustRecord(t *testing.T, want ...string) {
 	t.Helper()
 	b.kernel.change(func() {
-		if !slices.Equal(b.told, want) {
-			t.Errorf("told %q, want %q", b.told, want)
+		if !slices.Equal(b.recorded, want) {
+			t.Errorf("recorded %q, want %q", b.recorded, want)
 		}
-		b.told = nil
+		b.recorded = nil
 	})
 }
 
-func TestTellsTransitions(t *testing.T) {
-	b := newBench()
+func TestRecordsTransitions(t *testing.T) {
+	b := newHarness()
 	b.reconcile(t)
-	b.tells(t, ReasonManaged)
+	b.mustRecord(t, ReasonManaged)
 	b.reconcile(t)
-	b.tells(t)
+	b.mustRecord(t)
 	b.kernel.rules, b.kernel.routes = nil, nil
 	b.reconcile(t)
-	b.tells(t, ReasonRepaired)
+	b.mustRecord(t, ReasonRepaired)
 	b.reconcile(t)
 	b.kernel.ruleset = nil
 	b.reconcile(t)
-	b.tells(t, ReasonRepaired)
+	b.mustRecord(t, ReasonRepaired)
 	if s := b.Status(); !s.Managing || s.Interface != "bond0.100" || s.Repairs != 2 || s.Problem != "" || len(s.Blocks) != 2 {
 		t.Errorf("status %+v", s)
 	}
 	b.expected = expected(blocks[0])
 	b.reconcile(t)
-	b.tells(t, ReasonManaged)
+	b.mustRecord(t, ReasonManaged)
 	b.expected = expected()
 	b.reconcile(t)
-	b.tells(t, ReasonRemoved)
+	b.mustRecord(t, ReasonRemoved)
 	if s := b.Status(); s.Managing || len(b.kernel.rules)+len(b.kernel.routes)+len(b.kernel.ruleset) != 0 {
 		t.Errorf("without blocks the status is %+v and %d rules are left", s, len(b.kernel.rules))
 	}
@@ -123,7 +123,7 @@ func TestTellsTransitions(t *testing.T) {
 
 // TestInterfaceComesAndGoes: rules wait for the interface, and its return is a repair.
 func TestInterfaceComesAndGoes(t *testing.T) {
-	b := newBench()
+	b := newHarness()
 	there := b.kernel.link
 	b.kernel.link = nil
 	b.reconcile(t)
@@ -136,49 +136,49 @@ func TestInterfaceComesAndGoes(t *testing.T) {
 	b.reconcile(t)
 	b.kernel.link = there
 	b.reconcile(t)
-	b.tells(t, ReasonManaged, ReasonRepaired)
+	b.mustRecord(t, ReasonManaged, ReasonRepaired)
 }
 
 func TestRestartTellsNothing(t *testing.T) {
-	b := newBench()
+	b := newHarness()
 	b.reconcile(t)
-	again := newBench()
+	again := newHarness()
 	again.machine = b.machine
 	again.reconcile(t)
-	again.tells(t)
+	again.mustRecord(t)
 	if !again.Status().Managing {
 		t.Error("after a restart nothing is managed")
 	}
 }
 
-// TestKeepsHandsOff: nothing is done on a clash, with a hindrance, and while nothing is published.
-func TestKeepsHandsOff(t *testing.T) {
+// TestChangesNothing: nothing is done on a clash, with a blocked reason, and while nothing is published.
+func TestChangesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(b *bench)
-		told   []string
+		change func(b *harness)
+		record []string
 		clash  bool
 	}{
-		"a foreign rule":  {func(b *bench) { b.kernel.rules = []seenRule{{rule: rule{mark: 0x10, mask: 0xff}}} }, []string{ReasonMarkClash}, true},
-		"a foreign mark":  {func(b *bench) { b.kernel.marker = "a rule of the chain x" }, []string{ReasonMarkClash}, true},
-		"another machine": {func(b *bench) { b.hindrance = "PN003: another server" }, nil, false},
-		"not published":   {func(b *bench) { b.expected = check.Expected{} }, nil, false},
+		"a foreign rule":  {func(b *harness) { b.kernel.rules = []kernelRule{{rule: rule{mark: 0x10, mask: 0xff}}} }, []string{ReasonMarkClash}, true},
+		"a foreign mark":  {func(b *harness) { b.kernel.marker = "a rule of the chain x" }, []string{ReasonMarkClash}, true},
+		"another machine": {func(b *harness) { b.blockedReason = "PN003: another server" }, nil, false},
+		"not published":   {func(b *harness) { b.expected = check.Expected{} }, nil, false},
 	} {
-		b := newBench()
+		b := newHarness()
 		tc.change(b)
 		rules := len(b.kernel.rules)
 		b.reconcile(t)
 		b.reconcile(t)
-		b.tells(t, tc.told...)
+		b.mustRecord(t, tc.record...)
 		if s := b.Status(); s.Managing || s.Clash != tc.clash || len(b.kernel.rules) != rules || b.kernel.ruleset != nil || !b.kernel.link.strict {
 			t.Errorf("%s: status %+v, and something was changed", name, s)
 		}
 	}
 }
 
-// TestLooksForMarksSeldom: reading all rules of nftables is dear.
-func TestLooksForMarksSeldom(t *testing.T) {
+// TestSearchesForMarksSeldom: reading all rules of nftables is expensive.
+func TestSearchesForMarksSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench()
+		b := newHarness()
 		for range 100 {
 			b.reconcile(t)
 		}
@@ -190,10 +190,11 @@ func TestLooksForMarksSeldom(t *testing.T) {
 	})
 }
 
-// TestRun: a look at once, on a wake, every 30 s, soon after a failure; a failure is told once; the end of the context is none.
+// TestRun reconciles at once, on a wake, every 30 s and soon after a failure; a failure is recorded once; the end of
+// the context is not a failure.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench()
+		b := newHarness()
 		ctx, cancel := context.WithCancel(t.Context())
 		subscriptions := 0
 		b.config.Watches = []func(context.Context, func()) error{func(ctx context.Context, _ func()) error {
@@ -211,26 +212,27 @@ func TestRun(t *testing.T) {
 		}
 		pass(2 * time.Second)
 		if subscriptions != 2 || b.kernel.looks != 2 {
-			t.Errorf("%d subscriptions and %d looks, want the broken one made anew, and a look at once and one then", subscriptions, b.kernel.looks)
+			t.Errorf("%d subscriptions and %d reads, want the broken one renewed, and a read at once and one then",
+				subscriptions, b.kernel.looks)
 		}
 		b.kernel.change(func() { b.kernel.looks = 0 })
 		pass(10 * interval)
 		if b.kernel.looks != 10 {
 			t.Errorf("%d looks in %s, want 10", b.kernel.looks, 10*interval)
 		}
-		b.kernel.change(func() { b.kernel.looks, b.told, b.kernel.rules = 0, nil, nil })
+		b.kernel.change(func() { b.kernel.looks, b.recorded, b.kernel.rules = 0, nil, nil })
 		for range 50 {
 			b.Wake()
 		}
 		pass(2 * debounce)
-		b.tells(t, ReasonRepaired)
+		b.mustRecord(t, ReasonRepaired)
 		if b.kernel.looks != 1 {
 			t.Errorf("a burst of events makes %d looks", b.kernel.looks)
 		}
 		b.kernel.change(func() { b.kernel.fail = errors.New("interrupted") })
 		b.Wake()
 		pass(5 * retryAfter)
-		b.tells(t, ReasonFailed)
+		b.mustRecord(t, ReasonFailed)
 		if s := b.Status(); s.Managing || !strings.Contains(s.Problem, "interrupted") {
 			t.Errorf("after a failure the status is %+v", s)
 		}
@@ -247,10 +249,10 @@ func TestRun(t *testing.T) {
 }
 
 func TestCleanup(t *testing.T) {
-	b := newBench()
+	b := newHarness()
 	b.reconcile(t)
 	b.expected = check.Expected{}
-	b.kernel.rules = append(b.kernel.rules, seenRule{rule: rule{priority: sourcePriority, table: 7}, protocol: 3})
+	b.kernel.rules = append(b.kernel.rules, kernelRule{rule: rule{priority: sourcePriority, table: 7}, protocol: 3})
 	if err := b.Cleanup(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -15,32 +15,32 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
 )
 
-// failed notes what could not be done and returns it.
+// failed records what could not be done and returns it.
 func (k *Reconciler) failed(err error) error {
 	problem := strings.ReplaceAll(err.Error(), "\n", "; ")
 	k.mu.Lock()
 	k.status.Managing, k.status.Problem, k.status.Clash = false, problem, false
 	k.mu.Unlock()
-	k.record(Notice{Warning: true, Reason: ReasonFailed, Message: "the way of replies cannot be kept: " + problem})
+	k.record(Notice{Warning: true, Reason: ReasonFailed, Message: "the return path cannot be configured: " + problem})
 	return err
 }
 
-// blocked notes that nothing is done for a reason that others tell of.
+// blocked records that nothing is done for a reason that others report.
 func (k *Reconciler) blocked(why string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.status.Managing, k.status.Problem, k.status.Clash = false, why, false
 }
 
-// clashed notes that nothing is done because of somebody else.
+// clashed records that nothing is done because of another program.
 func (k *Reconciler) clashed(problem string) {
 	k.mu.Lock()
 	k.status.Managing, k.status.Problem, k.status.Clash = false, problem, true
 	k.mu.Unlock()
-	k.record(Notice{Warning: true, Reason: ReasonMarkClash, Message: "the way of replies is not managed: " + problem})
+	k.record(Notice{Warning: true, Reason: ReasonMarkClash, Message: "the return path is not managed: " + problem})
 }
 
-// succeeded notes that the kernel is as it shall be, after the changes that were done.
+// succeeded records that the kernel is in the wanted state, after the changes that were made.
 func (k *Reconciler) succeeded(t target, o observed, done []string) {
 	status := Status{Managing: len(t.blocks) > 0 && o.link != nil && o.link.up}
 	for _, b := range t.blocks {
@@ -56,7 +56,7 @@ func (k *Reconciler) succeeded(t target, o observed, done []string) {
 	}
 	k.mu.Lock()
 	status.Repairs = k.status.Repairs
-	notice := judge(status, slices.Equal(status.Blocks, k.kept), done)
+	notice := noticeFor(status, slices.Equal(status.Blocks, k.kept), done)
 	if notice.Reason == ReasonRepaired {
 		status.Repairs++
 	}
@@ -72,28 +72,31 @@ func (k *Reconciler) succeeded(t target, o observed, done []string) {
 	k.record(notice)
 }
 
-// judge says what a pass that went well is worth telling. same tells that the same blocks were kept before.
-func judge(s Status, same bool, done []string) Notice {
+// noticeFor returns what to record about a successful pass. same reports whether the same blocks were kept before.
+func noticeFor(s Status, same bool, done []string) Notice {
 	switch {
 	case len(done) == 0:
 		return Notice{}
 	case len(s.Blocks) == 0:
-		return Notice{Reason: ReasonRemoved, Message: "no block needs a way for replies any more: " + summary(done)}
+		return Notice{Reason: ReasonRemoved, Message: "no block needs a return path any more: " + summary(done)}
 	case !s.Managing:
 		return Notice{}
 	case same:
-		return Notice{Reason: ReasonRepaired, Message: "the way of replies was disturbed and is repaired: " + summary(done)}
+		return Notice{
+			Reason:  ReasonRepaired,
+			Message: "the return path was changed by another program and is repaired: " + summary(done),
+		}
 	default:
 		return Notice{Reason: ReasonManaged, Message: fmt.Sprintf("replies from %s leave by %s", list(s.Blocks), s.Interface)}
 	}
 }
 
-// summary names the first changes.
+// summary lists the first changes.
 func summary(done []string) string {
-	if len(done) <= maxTold {
+	if len(done) <= maxReported {
 		return strings.Join(done, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(done[:maxTold], ", "), len(done)-maxTold)
+	return fmt.Sprintf("%s and %d more", strings.Join(done[:maxReported], ", "), len(done)-maxReported)
 }
 
 func list(blocks []netip.Prefix) string {
@@ -104,25 +107,25 @@ func list(blocks []netip.Prefix) string {
 	return strings.Join(texts, ", ")
 }
 
-// record hands a notice on, unless it is the one that was told last.
+// record passes a notice on, unless it equals the previous one.
 func (k *Reconciler) record(n Notice) {
 	k.mu.Lock()
-	same := k.told == n
-	k.told = n
+	same := k.lastNotice == n
+	k.lastNotice = n
 	k.mu.Unlock()
 	if !same {
-		k.config.Tell(n)
+		k.config.Record(n)
 	}
 }
 
-// forget lets a failure that comes again after a while be told again.
+// forget makes a failure that comes back after a while be recorded again.
 func (k *Reconciler) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.told = Notice{}
+	k.lastNotice = Notice{}
 }
 
-// restoreFilters gives the reverse path filters that the agent made loose their former values.
+// restoreFilters gives the reverse path filters that the agent made loose their previous values.
 func (m machine) restoreFilters(ctx context.Context) error {
 	links, err := dump(ctx, netlink.LinkList)
 	if err != nil {

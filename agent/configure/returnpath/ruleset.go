@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nftTable is the name of the agent's own nftables table, in the family ip. Nothing in it belongs to anybody else.
+// nftTable is the name of the agent's own nftables table, in the family ip. Nothing in it belongs to another program.
 const nftTable = "phoenixnap"
 
 // Offsets of the addresses in an IPv4 header (RFC 791), and their length.
@@ -26,8 +26,8 @@ const (
 	addressLength     = 4
 )
 
-// inner are the networks of private addresses (RFC 1918, RFC 6598). No gateway of a public network leads to them: who asks
-// from there, such as a pod of another node, is answered by the main table.
+// inner are the networks of private addresses (RFC 1918, RFC 6598). No gateway of a public network leads to them:
+// requests from there, such as from a pod of another node, are answered by the main table.
 var inner = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"),
 	netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("100.64.0.0/10"),
@@ -50,7 +50,7 @@ type chain struct {
 
 // statement is a rule of a chain.
 type statement struct {
-	// text is the rule as nft(8) takes it; it stands as a comment in the kernel.
+	// text is the rule in the syntax of nft(8); the kernel keeps it as a comment.
 	text  string
 	exprs []expr.Any
 }
@@ -75,7 +75,7 @@ func (r ruleset) lines() []string {
 	return lines
 }
 
-// tableLine tells of the table how many chains it has: a foreign one shows.
+// tableLine includes how many chains the table has, so that an additional one is noticed.
 func tableLine(chains int) string { return fmt.Sprintf("table ip %s with %d chains", nftTable, chains) }
 
 func (c chain) header() string {
@@ -85,12 +85,12 @@ func (c chain) header() string {
 	return fmt.Sprintf("chain %s type %s hook %d priority %d", c.name, c.kind, *c.hook, *c.priority)
 }
 
-// line writes expressions as the kernel tells them: it does not give back the source register of what sets a value of a
-// connection.
+// line formats expressions as the kernel reports them: it does not return the source register of an expression that
+// sets a value of a connection.
 func line(exprs []expr.Any) string {
 	parts := make([]string, len(exprs))
 	for i, e := range exprs {
-		if ct, is := e.(*expr.Ct); is && ct.SourceRegister {
+		if ct, ok := e.(*expr.Ct); ok && ct.SourceRegister {
 			e = &expr.Ct{Key: ct.Key}
 		}
 		parts[i] = fmt.Sprintf("%T%+v", e, e)
@@ -98,8 +98,8 @@ func line(exprs []expr.Any) string {
 	return strings.Join(parts, " ")
 }
 
-// marking is the ruleset that marks connections when they come by the VLAN interface, and their replies. The address that the
-// client asks for chooses the value; the connection keeps it beyond every translation.
+// marking is the ruleset that marks connections that arrive by the VLAN interface, and their replies. The address
+// that the client asked for chooses the value; the connection keeps it through every translation.
 func (t target) marking(name string, gateways []gateway) *ruleset {
 	reply := statement{fmt.Sprintf("ct direction reply ct mark and %s != 0 jump replied", t.bits), slices.Concat(
 		[]expr.Any{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{1}}},
@@ -113,7 +113,7 @@ func (t target) marking(name string, gateways []gateway) *ruleset {
 		// Before the translation of addresses (-100), so that the destination is still what the client asked for.
 		{name: "prerouting", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting,
 			priority: nftables.ChainPriorityRef(*nftables.ChainPriorityMangle - 10), rules: []statement{arriving, reply}},
-		// Type route: the kernel looks the route of a changed packet up anew.
+		// Type route: the kernel looks up the route of a changed packet again.
 		{name: "output", kind: nftables.ChainTypeRoute, hook: nftables.ChainHookOutput,
 			priority: nftables.ChainPriorityMangle, rules: []statement{reply}},
 	}}
@@ -139,7 +139,7 @@ func (t target) arrived(gateways []gateway) []statement {
 	return rules
 }
 
-// replied gives packets the value of their connection, and leaves all other bits of their mark alone.
+// replied gives packets the value of their connection, and keeps all other bits of their mark.
 func (t target) replied(gateways []gateway) []statement {
 	var rules []statement
 	done := map[uint32]bool{}

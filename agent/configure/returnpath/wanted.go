@@ -10,7 +10,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// target is where replies shall go.
+// target is where replies must go.
 type target struct {
 	// base is the number of the first gateway's table: the table base and the VLAN ID.
 	base   int
@@ -18,8 +18,8 @@ type target struct {
 	blocks []contract.NetworkBlock
 }
 
-// targetOf reads what the controller published. known is false while nothing is published, or what is cannot be read: then
-// everything stays as it is.
+// targetOf reads what the controller published. known is false while nothing is published, or what is cannot be read:
+// then everything stays unchanged.
 func targetOf(e check.Expected, bits Bits) (t target, known bool) {
 	if !e.Published || e.Unreadable != "" || e.Unreached != "" {
 		return target{}, false
@@ -36,7 +36,7 @@ func targetOf(e check.Expected, bits Bits) (t target, known bool) {
 	return t, true
 }
 
-// gateway is a block with its way out.
+// gateway is a block with its gateway.
 type gateway struct {
 	block   netip.Prefix
 	address netip.Addr
@@ -46,8 +46,8 @@ type gateway struct {
 
 func (t target) table(index int) int { return t.base + index*tableStep }
 
-// gateways gives each block an index. A block keeps the index that its rule tells of, so that connections of others never see
-// theirs change; tables in which somebody else has a route that ours would replace are passed over.
+// gateways gives each block an index. A block keeps the index that its rule shows, so that the indexes of existing
+// connections never change; tables in which another program has a route that ours would replace are skipped.
 func (t target) gateways(o observed) []gateway {
 	used := map[int]bool{}
 	gateways := make([]gateway, len(t.blocks))
@@ -68,8 +68,8 @@ func (t target) gateways(o observed) []gateway {
 	return gateways
 }
 
-// mark is the packet mark of a gateway. Where the bits are not enough for all gateways, several share a mark and the first of
-// them answers for all: each is a router of the same network.
+// mark is the packet mark of a gateway. When there are fewer values than gateways, several share a mark and the first
+// of them is used for all: each is a router of the same network.
 func (t target) mark(g gateway) uint32 { return t.bits.Value(g.index % t.bits.Count()) }
 
 // kept is the index that a block has by the agent's own rule.
@@ -85,9 +85,9 @@ func (t target) kept(o observed, block netip.Prefix) (int, bool) {
 	return 0, false
 }
 
-// taken tells whether somebody else has a route in the table at a place that the agent needs.
+// taken reports whether another program has a route in the table at a place that the agent needs.
 func (t target) taken(o observed, table int) bool {
-	return slices.ContainsFunc(o.routes, func(r seenRoute) bool {
+	return slices.ContainsFunc(o.routes, func(r kernelRoute) bool {
 		if r.ours() || r.table != table || r.metric != 0 {
 			return false
 		}
@@ -97,17 +97,18 @@ func (t target) taken(o observed, table int) bool {
 	})
 }
 
-// wanted is how the kernel shall look.
+// wanted is the state that the kernel must have.
 type wanted struct {
 	rules  []rule
 	routes []route
-	// ruleset is the agent's nftables table; nil leaves it as it is, for the name of the VLAN interface is not known.
+	// ruleset is the agent's nftables table; nil keeps it, because the name of the VLAN interface is unknown.
 	ruleset *ruleset
-	// loose tells that the reverse path filter of the VLAN interface must let in what the default route does not lead back to.
+	// loose reports whether the reverse path filter of the VLAN interface must accept packets whose source the
+	// default route does not reach.
 	loose bool
 }
 
-// want computes how the kernel shall look.
+// want computes the state that the kernel must have.
 func (t target) want(o observed) wanted {
 	gateways := t.gateways(o)
 	if len(gateways) == 0 {
@@ -140,7 +141,7 @@ func (t target) rules(gateways []gateway) []rule {
 	return rules
 }
 
-// routes gives every table its default route and the way to all blocks, which are on the link.
+// routes gives every table its default route and the routes to all blocks, which are on the link.
 func (t target) routes(gateways []gateway, link int) []route {
 	var routes []route
 	for _, g := range gateways {

@@ -13,18 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receiveBuffer is asked of the kernel for the event socket, in bytes: kube-proxy replaces hundreds of rules at once.
+// receiveBuffer is the requested size of the event socket's buffer, in bytes: kube-proxy replaces hundreds of rules
+// at once.
 const receiveBuffer = 1 << 20
 
-// genericHeader is the length of struct nfgenmsg, which begins every message of nftables.
+// genericHeader is the length of struct nfgenmsg, which starts every message of nftables.
 const genericHeader = 4
 
 // nameOfTable is the attribute that names the table in messages about tables, chains, rules and sets alike
 // (include/uapi/linux/netfilter/nf_tables.h).
 const nameOfTable = 1
 
-// WatchTable calls changed whenever the agent's nftables table changes, and whenever events were lost, until ctx ends. It takes
-// CAP_NET_ADMIN.
+// WatchTable calls changed whenever the agent's nftables table changes, and whenever events were lost, until ctx
+// ends. It needs CAP_NET_ADMIN.
 func WatchTable(ctx context.Context, changed func()) error {
 	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
 	if err != nil {
@@ -60,7 +61,7 @@ func WatchTable(ctx context.Context, changed func()) error {
 	}
 }
 
-// concerns tells whether a message of nftables is about the agent's table.
+// concerns reports whether a message of nftables is about the agent's table.
 func concerns(kind uint16, data []byte) bool {
 	if kind>>8 != unix.NFNL_SUBSYS_NFTABLES || len(data) < genericHeader || data[0] != unix.NFPROTO_IPV4 {
 		return false

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// message is what the kernel says of a table, or of something in it.
+// message is a kernel message about a table, or about something in it.
 func message(family byte, attributes ...*nl.RtAttr) []byte {
 	raw := []byte{family, 0, 0, 0}
 	for _, a := range attributes {
@@ -44,7 +44,7 @@ func TestConcerns(t *testing.T) {
 	}
 }
 
-// FuzzConcerns: nothing that arrives on the socket ends the agent.
+// FuzzConcerns: no message on the socket stops the agent.
 func FuzzConcerns(f *testing.F) {
 	whole := message(unix.NFPROTO_IPV4, named(nameOfTable, nftTable), named(2, "output"))
 	for i := range len(whole) + 1 {

@@ -9,13 +9,13 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
 )
 
-// Kernel reads and changes the node's network. Every change may find its work done already and says nothing then.
+// Kernel reads and changes the node's network. A change that is already in effect is not an error.
 type Kernel interface {
 	// Look reads links and addresses.
-	Look(ctx context.Context) (Seen, error)
-	// Make makes a VLAN interface (802.1Q) in the group manage.BirthGroup and returns its index.
+	Look(ctx context.Context) (Observed, error)
+	// Make makes a VLAN interface (802.1Q) in the group ownership.BirthGroup and returns its index.
 	Make(name string, parent, id, mtu int) (index int, err error)
-	// Delete deletes a link that the agent made, and refuses any other.
+	// Delete deletes a link that the agent made, and rejects any other.
 	Delete(index int) error
 	// Note changes the record of a link.
 	Note(index int, change func(*ownership.Record)) error
@@ -28,7 +28,7 @@ type Kernel interface {
 	DeleteAddress(index int, prefix netip.Prefix) error
 }
 
-// Prober asks by ARP, see l2.Prober.
+// Prober probes by ARP, see arp.Prober.
 type Prober interface {
 	Ask(ctx context.Context, interfaceName string, questions []arp.Question) ([]arp.Answer, error)
 }
@@ -39,15 +39,15 @@ type action interface {
 	String() string
 }
 
-// run carries out a plan.
+// run executes a plan.
 type run struct {
 	kernel Kernel
 	asker  Prober
-	// made is the index of the link that the plan made; the plan could not know it.
+	// made is the index of the link that the plan made; it is unknown when the plan is computed.
 	made int
 }
 
-// on names the link of an action; the index is 0 for the one that the plan makes.
+// on returns the link of an action; the index is 0 for the one that the plan makes.
 type on struct {
 	index int
 	name  string
@@ -70,14 +70,14 @@ func (a makeLink) do(_ context.Context, r *run) (err error) {
 	return err
 }
 
-func (a makeLink) String() string { return fmt.Sprintf("made %s with VLAN ID %d", a.name, a.id) }
+func (a makeLink) String() string { return fmt.Sprintf("created %s with VLAN ID %d", a.name, a.id) }
 
 type deleteLink struct{ on }
 
 func (a deleteLink) do(_ context.Context, r *run) error { return r.kernel.Delete(a.index) }
 func (a deleteLink) String() string                     { return "deleted " + a.name }
 
-// note writes down what is about to be changed.
+// note records what is about to be changed.
 type note struct {
 	on
 	made, down bool
@@ -98,9 +98,9 @@ func (a note) do(_ context.Context, r *run) error {
 	})
 }
 
-func (a note) String() string { return "noted on " + a.name + " what changes" }
+func (a note) String() string { return "recorded on " + a.name + " what changes" }
 
-// forget takes out of the record what is undone.
+// forget removes from the record what was undone.
 type forget struct {
 	on
 	addresses []netip.Prefix
@@ -117,7 +117,7 @@ func (a forget) do(_ context.Context, r *run) error {
 	})
 }
 
-func (a forget) String() string { return "noted on " + a.name + " what is undone" }
+func (a forget) String() string { return "recorded on " + a.name + " what was undone" }
 
 type setSettings struct {
 	on
@@ -156,30 +156,33 @@ type setMAC struct {
 }
 
 func (a setMAC) do(_ context.Context, r *run) error { return r.kernel.SetMAC(r.index(a.on), a.mac) }
-func (a setMAC) String() string                     { return "gave " + a.name + " the hardware address of its uplink" }
+func (a setMAC) String() string {
+	return "set the hardware address of " + a.name + " to that of its uplink"
+}
 
 type addAddress struct {
 	on
 	prefix netip.Prefix
 }
 
-// do asks the wire first (RFC 5227, section 2.1.1, in one short round): two machines with one address harm both.
+// do probes first (RFC 5227, section 2.1.1, in one short round): two machines with one address harm both.
 func (a addAddress) do(ctx context.Context, r *run) error {
 	if r.asker != nil && !a.prefix.Addr().IsLinkLocalUnicast() {
 		answers, err := r.asker.Ask(ctx, a.name, []arp.Question{{Target: a.prefix.Addr(), Source: netip.IPv4Unspecified()}})
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		// A wire that cannot be asked, for want of a carrier, is no reason to leave a node without its address.
+		// A failed probe, for example without a carrier, is no reason to leave a node without its address.
 		if err == nil && len(answers) == 1 && len(answers[0].MACs) > 0 {
-			return fmt.Errorf("%s is not put on %s: the machine with the hardware address %s answers for it; compare the servers' addresses in the network",
+			return fmt.Errorf("%s was not added to %s: the machine with the hardware address %s answers for it; "+
+				"compare the servers' addresses in the network",
 				a.prefix.Addr(), a.name, answers[0].MACs[0])
 		}
 	}
 	return r.kernel.AddAddress(r.index(a.on), a.prefix)
 }
 
-func (a addAddress) String() string { return fmt.Sprintf("put %s on %s", a.prefix, a.name) }
+func (a addAddress) String() string { return fmt.Sprintf("added %s to %s", a.prefix, a.name) }
 
 type deleteAddress struct {
 	on
@@ -189,4 +192,4 @@ type deleteAddress struct {
 func (a deleteAddress) do(_ context.Context, r *run) error {
 	return r.kernel.DeleteAddress(r.index(a.on), a.prefix)
 }
-func (a deleteAddress) String() string { return fmt.Sprintf("took %s off %s", a.prefix, a.name) }
+func (a deleteAddress) String() string { return fmt.Sprintf("removed %s from %s", a.prefix, a.name) }

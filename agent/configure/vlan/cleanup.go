@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Cleanup takes back everything that the agent did to links: those that it made go, those that it adopted become as a
-// person had them. No keeper may run meanwhile. Called again it finds nothing to do. done says in words what was done.
+// Cleanup undoes everything that the agent did to links: it deletes those that it made and restores those that it
+// adopted. No Reconciler may run meanwhile. A second call finds nothing to do. done describes what was done.
 func Cleanup(ctx context.Context, kernel Kernel) (done []string, err error) {
 	seen, err := kernel.Look(ctx)
 	if err != nil {

@@ -10,17 +10,17 @@ import (
 const (
 	// ReasonConfigured (Normal): the interface was made, or adopted and completed.
 	ReasonConfigured = "VLANConfigured"
-	// ReasonRepaired (Normal): what had been changed or lost was put right.
+	// ReasonRepaired (Normal): what had been changed or lost was restored.
 	ReasonRepaired = "VLANRepaired"
-	// ReasonReleased (Normal): what the agent had made was taken back.
+	// ReasonReleased (Normal): what the agent had made was removed.
 	ReasonReleased = "VLANReleased"
-	// ReasonNotConfigured (Warning): something keeps the agent from it.
+	// ReasonNotConfigured (Warning): something prevents the agent from configuring the interface.
 	ReasonNotConfigured = "VLANNotConfigured"
-	// ReasonDisputed (Warning): somebody else keeps undoing what the agent does.
+	// ReasonDisputed (Warning): another program keeps undoing what the agent does.
 	ReasonDisputed = "VLANDisputed"
 )
 
-// Event is something to tell on the Node.
+// Event is an event to record on the Node.
 type Event struct {
 	Warning         bool
 	Reason, Message string
@@ -29,8 +29,8 @@ type Event struct {
 func (note) silent()   {}
 func (forget) silent() {}
 
-// announce tells what was done.
-func (k *Reconciler) announce(ctx context.Context, w want, before Seen, done []action) {
+// recordActions records what was done.
+func (k *Reconciler) recordActions(ctx context.Context, w want, before Observed, done []action) {
 	text := texts(done)
 	if text == "" {
 		return
@@ -46,7 +46,7 @@ func (k *Reconciler) announce(ctx context.Context, w want, before Seen, done []a
 	k.record(ctx, Event{Reason: reason, Message: text})
 }
 
-// report keeps the status, and tells when something new stands in the way.
+// report keeps the status, and records a new problem.
 func (k *Reconciler) report(ctx context.Context, status Status, reason string) {
 	k.mu.Lock()
 	news := status.Problem != "" && status.Problem != k.status.Problem
@@ -59,7 +59,7 @@ func (k *Reconciler) report(ctx context.Context, status Status, reason string) {
 
 func (k *Reconciler) record(ctx context.Context, e Event) {
 	klog.FromContext(ctx).Info("The VLAN interface is managed", "warning", e.Warning, "reason", e.Reason, "message", e.Message)
-	if k.Tell != nil {
-		k.Tell(e)
+	if k.Record != nil {
+		k.Record(e)
 	}
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// model is a kernel in memory that refuses what a real one refuses. Aliases are kept encoded, as a real one does.
+// model is a kernel in memory that rejects what a real one rejects. Aliases are kept encoded, as a real one does.
 type model struct {
 	links     []Link
 	group     map[int]int
 	addresses []check.Address
 	next      int
-	// left is how many changes are carried out until the agent is killed; negative: it lives.
+	// left is how many changes are executed until the agent is killed; negative means never.
 	left int
 	// changes counts what was changed.
 	changes int
-	// mu is passed by whoever hands the model over to another goroutine.
+	// mu is held by a goroutine that hands the model over to another one.
 	mu sync.Mutex
 }
 
@@ -59,7 +59,7 @@ func cloned(s ownership.Settings) ownership.Settings {
 	return c
 }
 
-// clone copies the world, not the fate of the agent.
+// clone copies the node, but not when the agent is killed.
 func (m *model) clone() *model {
 	c := newModel()
 	c.next, c.addresses = m.next, slices.Clone(m.addresses)
@@ -73,9 +73,9 @@ func (m *model) clone() *model {
 	return c
 }
 
-func (m *model) Look(context.Context) (Seen, error) {
+func (m *model) Look(context.Context) (Observed, error) {
 	m.handOver()
-	s := Seen{Addresses: slices.Clone(m.addresses)}
+	s := Observed{Addresses: slices.Clone(m.addresses)}
 	for _, l := range m.links {
 		l.Settings = cloned(l.Settings)
 		if l.VLAN == nil {
@@ -132,13 +132,13 @@ func (m *model) Delete(index int) error {
 		return err
 	}
 	if record, ours, err := ownership.Read(l.Alias, m.group[index]); err != nil || !ours || !record.Made {
-		return fmt.Errorf("%s is not the agent's", l.Name)
+		return fmt.Errorf("%s does not belong to the agent", l.Name)
 	}
 	m.remove(index)
 	return nil
 }
 
-// remove deletes a link with all that hangs on it.
+// remove deletes a link and everything attached to it.
 func (m *model) remove(index int) {
 	for _, l := range slices.Clone(m.links) {
 		if l.VLAN != nil && l.Parent == index {

@@ -10,9 +10,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// plan returns what is to be done so that w stands on the node, in the order in which it is to be done, and what keeps it
-// from standing there wholly. It touches what is ours, and adds to an interface that a person made what that one lacks.
-func plan(w want, s Seen) (actions []action, problems []string) {
+// plan returns the actions, in order, that bring w about on the node, and the problems that prevent it in part. It
+// changes only what the agent owns, and adds to an interface that a person made what is missing there.
+func plan(w want, s Observed) (actions []action, problems []string) {
 	target := w.target(s)
 	for _, l := range s.Links {
 		if l.Ours && (target == nil || l.Index != target.Index) {
@@ -26,21 +26,21 @@ func plan(w want, s Seen) (actions []action, problems []string) {
 		if problems = w.blockedReasons(s); len(problems) > 0 {
 			return actions, problems
 		}
-		made := w.unmade(s)
+		made := w.planned(s)
 		target, actions = &made, append(actions, makeLink{name: w.Name, parent: w.Uplink, id: w.ID, mtu: made.MTU})
 	}
 	switch {
 	case target.Unreadable != "":
 		return actions, append(problems, target.Unreadable)
 	case target.Settings == nil && !target.Record.Made:
-		return actions, append(problems, fmt.Sprintf("%s has no IPv4 (MTU %d): mend it", target.Name, target.MTU))
+		return actions, append(problems, fmt.Sprintf("%s has no IPv4 (MTU %d): fix it", target.Name, target.MTU))
 	}
-	more, hindrances := w.keep(*target, s)
-	return append(actions, more...), append(problems, hindrances...)
+	more, reasons := w.keep(*target, s)
+	return append(actions, more...), append(problems, reasons...)
 }
 
-// target is the interface that is to serve: the one with the VLAN ID on the uplink, of which the kernel allows one.
-func (w want) target(s Seen) *Link {
+// target returns the interface that serves w: the one with the VLAN ID on the uplink, of which the kernel allows one.
+func (w want) target(s Observed) *Link {
 	if w.ID == 0 {
 		return nil
 	}
@@ -49,8 +49,8 @@ func (w want) target(s Seen) *Link {
 	})
 }
 
-// unmade is the interface as it will be once it is made.
-func (w want) unmade(s Seen) Link {
+// planned is the interface as it will be when it is made.
+func (w want) planned(s Observed) Link {
 	l := Link{Link: check.Link{Name: w.Name, MTU: w.mtu(s), Parent: w.Uplink}, Ours: true, Record: ownership.Record{Made: true}}
 	if parent := s.indexed(w.Uplink); parent != nil {
 		l.MAC = parent.MAC
@@ -58,16 +58,16 @@ func (w want) unmade(s Seen) Link {
 	return l
 }
 
-// mtu is what the interface is to have: no more than the uplink carries.
-func (w want) mtu(s Seen) int {
+// mtu is what the interface must have: no more than the uplink carries.
+func (w want) mtu(s Observed) int {
 	if parent := s.indexed(w.Uplink); parent != nil && parent.MTU > 0 {
 		return min(publicMTU, parent.MTU)
 	}
 	return publicMTU
 }
 
-// blockedReasons say why the interface cannot be made beside what a person made.
-func (w want) blockedReasons(s Seen) []string {
+// blockedReasons are why the interface cannot be made beside what a person made.
+func (w want) blockedReasons(s Observed) []string {
 	var problems []string
 	for _, l := range s.Links {
 		if l.Ours && l.Record.Made {
@@ -75,28 +75,30 @@ func (w want) blockedReasons(s Seen) []string {
 		}
 		switch {
 		case l.Name == w.Name:
-			problems = append(problems, fmt.Sprintf("%s is there and is no VLAN interface with ID %d on the uplink: delete or mend it", l.Name, w.ID))
+			problems = append(problems,
+				fmt.Sprintf("%s exists and is not a VLAN interface with ID %d on the uplink: delete or fix it", l.Name, w.ID))
 		case l.VLAN != nil && l.VLAN.ID == w.ID && l.Parent == w.Uplink:
-			problems = append(problems, fmt.Sprintf("%s has the VLAN ID %d on the uplink already, with another name or protocol: rename or delete it", l.Name, w.ID))
+			problems = append(problems, fmt.Sprintf(
+				"%s already has the VLAN ID %d on the uplink, with another name or protocol: rename or delete it", l.Name, w.ID))
 		case l.VLAN != nil && l.VLAN.ID == w.ID && s.enslaved(l.Parent, w.Uplink):
 			problems = append(problems, fmt.Sprintf("%s takes the frames of VLAN %d from a member of the uplink: delete it", l.Name, w.ID))
 		}
 	}
 	for _, p := range w.Addresses {
-		if holder := w.elsewhere(p.Addr(), 0, s); holder != "" {
+		if holder := w.otherHolder(p.Addr(), 0, s); holder != "" {
 			problems = append(problems, occupied(p.Addr(), holder))
 		}
 	}
 	return problems
 }
 
-func (s Seen) enslaved(index, master int) bool {
+func (s Observed) enslaved(index, master int) bool {
 	l := s.indexed(index)
 	return l != nil && l.Master == master
 }
 
-// elsewhere names an interface other than index that a person gave ip.
-func (w want) elsewhere(ip netip.Addr, index int, s Seen) string {
+// otherHolder returns an interface other than index to which a person gave ip.
+func (w want) otherHolder(ip netip.Addr, index int, s Observed) string {
 	for _, a := range s.Addresses {
 		l := s.indexed(a.LinkIndex)
 		if a.Prefix.Addr() != ip || l == nil || l.Index == index || l.Ours && (l.Record.Made || l.Record.Owns(a.Prefix)) {
@@ -108,12 +110,12 @@ func (w want) elsewhere(ip netip.Addr, index int, s Seen) string {
 }
 
 func occupied(ip netip.Addr, holder string) string {
-	return fmt.Sprintf("%s is on %s: take it off there", ip, holder)
+	return fmt.Sprintf("%s is on %s: remove it there", ip, holder)
 }
 
-// keep makes an interface right: first the record tells what will be changed, then it is changed, then the record forgets
+// keep corrects an interface: the record first notes what will be changed, then it is changed, then the record drops
 // what is no longer there.
-func (w want) keep(l Link, s Seen) (actions []action, problems []string) {
+func (w want) keep(l Link, s Observed) (actions []action, problems []string) {
 	add, problems := w.missing(l, s)
 	drop := w.surplus(l, s)
 	if a := w.firstRecord(l, s, add); a != nil {
@@ -133,17 +135,18 @@ func (w want) keep(l Link, s Seen) (actions []action, problems []string) {
 }
 
 // missing are the addresses to add.
-func (w want) missing(l Link, s Seen) (add []netip.Prefix, problems []string) {
-	for _, ip := range w.Homeless {
-		problems = append(problems, fmt.Sprintf("%s lies in no block that is assigned to the network", ip))
+func (w want) missing(l Link, s Observed) (add []netip.Prefix, problems []string) {
+	for _, ip := range w.NoBlock {
+		problems = append(problems, fmt.Sprintf("%s is in no block that is assigned to the network", ip))
 	}
 	for _, p := range w.Addresses {
-		switch holder := w.elsewhere(p.Addr(), l.Index, s); {
+		switch holder := w.otherHolder(p.Addr(), l.Index, s); {
 		case s.has(l.Index, p):
 		case holder != "":
 			problems = append(problems, occupied(p.Addr(), holder))
 		case w.otherLength(p, l, s):
-			problems = append(problems, fmt.Sprintf("%s is on %s with another prefix length than %d: mend it", p.Addr(), l.Name, p.Bits()))
+			problems = append(problems,
+				fmt.Sprintf("%s is on %s with a prefix length other than %d: fix it", p.Addr(), l.Name, p.Bits()))
 		default:
 			add = append(add, p)
 		}
@@ -154,15 +157,15 @@ func (w want) missing(l Link, s Seen) (add []netip.Prefix, problems []string) {
 	return add, problems
 }
 
-// otherLength tells whether a person gave the interface the same address with another prefix length.
-func (w want) otherLength(p netip.Prefix, l Link, s Seen) bool {
+// otherLength reports whether a person gave the interface the same address with another prefix length.
+func (w want) otherLength(p netip.Prefix, l Link, s Observed) bool {
 	return slices.ContainsFunc(s.on(l.Index), func(a check.Address) bool {
 		return a.Prefix.Addr() == p.Addr() && a.Prefix != p && !l.Record.Made && !l.Record.Owns(a.Prefix)
 	})
 }
 
-// addressed tells whether the interface has an address that stays. Those of Services come and go.
-func (w want) addressed(l Link, s Seen) bool {
+// addressed reports whether the interface has a permanent address. Addresses of Services come and go.
+func (w want) addressed(l Link, s Observed) bool {
 	stale := w.stale(l)
 	return slices.ContainsFunc(s.on(l.Index), func(a check.Address) bool {
 		virtual := slices.Contains(w.Virtual, a.Prefix.Addr()) || a.Deprecated && a.Prefix.IsSingleIP()
@@ -170,8 +173,8 @@ func (w want) addressed(l Link, s Seen) bool {
 	})
 }
 
-// surplus are addresses of ours that are no longer wanted.
-func (w want) surplus(l Link, s Seen) []netip.Prefix {
+// surplus are addresses of the agent that are no longer wanted.
+func (w want) surplus(l Link, s Observed) []netip.Prefix {
 	var drop []netip.Prefix
 	for _, p := range w.stale(l) {
 		if s.has(l.Index, p) {
@@ -181,19 +184,19 @@ func (w want) surplus(l Link, s Seen) []netip.Prefix {
 	return drop
 }
 
-// stale are recorded addresses that are no longer wanted. While blocks are not known, what is there stays.
+// stale are recorded addresses that are no longer wanted. While blocks are unknown, existing addresses stay.
 func (w want) stale(l Link) []netip.Prefix {
 	var stale []netip.Prefix
 	for _, p := range l.Record.Addresses {
-		if p != w.Fallback && !slices.Contains(w.Addresses, p) && !slices.Contains(w.Homeless, p.Addr()) && !slices.Contains(stale, p) {
+		if p != w.Fallback && !slices.Contains(w.Addresses, p) && !slices.Contains(w.NoBlock, p.Addr()) && !slices.Contains(stale, p) {
 			stale = append(stale, p)
 		}
 	}
 	return stale
 }
 
-// firstRecord notes what is about to be changed, nil when that is noted already.
-func (w want) firstRecord(l Link, s Seen, add []netip.Prefix) *note {
+// firstRecord returns the action that records what is about to be changed, nil when that is recorded already.
+func (w want) firstRecord(l Link, s Observed, add []netip.Prefix) *note {
 	n := note{on: on{l.Index, l.Name}, made: l.Record.Made}
 	for _, p := range add {
 		if !l.Record.Owns(p) {
@@ -202,7 +205,7 @@ func (w want) firstRecord(l Link, s Seen, add []netip.Prefix) *note {
 	}
 	if !l.Record.Made {
 		n.before = l.before()
-		n.down = w.raise(l, s) && !l.Record.Down
+		n.down = w.needsUp(l, s) && !l.Record.Down
 	}
 	born := l.Record.Made && l.Alias == ""
 	if len(n.addresses) == 0 && len(n.before) == 0 && !n.down && !born {
@@ -211,7 +214,7 @@ func (w want) firstRecord(l Link, s Seen, add []netip.Prefix) *note {
 	return &n
 }
 
-// before are the present values of settings that will be changed and are not noted yet.
+// before are the present values of settings that will be changed and are not recorded yet.
 func (l Link) before() ownership.Settings {
 	before := ownership.Settings{}
 	for key := range l.Settings.Missing(settingsFor(l.Settings)) {
@@ -222,15 +225,15 @@ func (l Link) before() ownership.Settings {
 	return before
 }
 
-// raise tells whether the interface has to be brought up, and can be: the kernel refuses while the uplink is down.
-func (w want) raise(l Link, s Seen) bool {
+// needsUp reports whether the interface must be brought up, and can be: the kernel refuses while the uplink is down.
+func (w want) needsUp(l Link, s Observed) bool {
 	parent := s.indexed(w.Uplink)
 	return !l.Up && parent != nil && parent.Up
 }
 
-// repairLink makes the interface itself right. The MTU and the hardware address of an interface that a person made are
-// theirs; the findings speak of them.
-func (w want) repairLink(l Link, s Seen) []action {
+// repairLink corrects the interface itself. The MTU and the hardware address of an interface that a person made are
+// left as they are; findings report them.
+func (w want) repairLink(l Link, s Observed) []action {
 	var actions []action
 	if mtu := w.mtu(s); l.Record.Made && l.MTU != mtu {
 		actions = append(actions, setMTU{on{l.Index, l.Name}, mtu})
@@ -241,14 +244,14 @@ func (w want) repairLink(l Link, s Seen) []action {
 	if missing := l.Settings.Missing(settingsFor(l.Settings)); len(missing) > 0 {
 		actions = append(actions, setSettings{on{l.Index, l.Name}, missing})
 	}
-	if w.raise(l, s) {
+	if w.needsUp(l, s) {
 		actions = append(actions, setUp{on{l.Index, l.Name}, true})
 	}
 	return actions
 }
 
 // release undoes what was done to a link.
-func release(l Link, s Seen) []action {
+func release(l Link, s Observed) []action {
 	if l.Unreadable != "" {
 		return nil
 	}

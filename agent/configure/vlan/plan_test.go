@@ -30,8 +30,9 @@ var (
 	someNames = []string{"bond0.100", "bond0.101", "vlan100", "lan", "bond1.100"}
 )
 
-// someWorld is a server as people set them up, well or badly: two bonds with a member each, and VLAN interfaces at random.
-func someWorld(r *rand.Rand) *model {
+// randomWorld is a server as people set them up, correctly or not: two bonds with a member each, and random VLAN
+// interfaces.
+func randomWorld(r *rand.Rand) *model {
 	m := newModel()
 	for i, name := range []string{"bond0", "bond1"} {
 		mac := fmt.Sprintf("02:00:00:00:00:0%d", i)
@@ -80,7 +81,7 @@ func someWant(r *rand.Rand) want {
 		case 0, 1:
 			w.Addresses = append(w.Addresses, p)
 		case 2:
-			w.Homeless = append(w.Homeless, p.Addr())
+			w.NoBlock = append(w.NoBlock, p.Addr())
 		}
 	}
 	if len(w.Addresses) == 0 {
@@ -89,10 +90,10 @@ func someWant(r *rand.Rand) want {
 	return w
 }
 
-// pass makes one pass, which ends early when the agent is killed in it.
+// pass makes one pass, which ends early when the agent is killed.
 func pass(t *testing.T, m *model, w want) (killed bool, problems []string) {
 	t.Helper()
-	seen, _ := m.Look(t.Context()) // the model always sees
+	seen, _ := m.Look(t.Context()) // the model never fails
 	actions, problems := plan(w, seen)
 	r := &run{kernel: m}
 	for _, a := range actions {
@@ -101,19 +102,20 @@ func pass(t *testing.T, m *model, w want) (killed bool, problems []string) {
 			return true, problems
 		}
 		if err != nil {
-			t.Fatalf("%s: %v\nplan: %v\nwant %+v\nseen %+v", a, err, actions, w, seen)
+			t.Fatalf("%s: %v\nplan: %v\nwant %+v\nobserved %+v", a, err, actions, w, seen)
 		}
 	}
 	return false, problems
 }
 
-// TestConverges begins with any server, lets the agent live through any orders and deaths, then asks: does one pass lead to
-// what is wanted, does a second find nothing to do, and does the clean-up leave the server as people had set it up?
+// TestConverges starts with any server, runs the agent with random targets and kills it at random, then checks: does
+// one pass reach the target, does a second find nothing to do, and does the clean-up restore the server as people had
+// set it up?
 func TestConverges(t *testing.T) {
-	wholly, hindered := 0, 0
+	complete, blocked := 0, 0
 	for seed := range uint64(seeds.Count(t, 2000)) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		m := someWorld(r)
+		m := randomWorld(r)
 		before := m.clone()
 		for range r.IntN(4) {
 			m.left = r.IntN(12)
@@ -122,14 +124,14 @@ func TestConverges(t *testing.T) {
 		m.left = -1
 		w := someWant(r)
 		if _, problems := pass(t, m, w); len(problems) == 0 {
-			wholly++
-			m.mustStand(t, seed, w)
+			complete++
+			m.mustMatch(t, seed, w)
 		} else {
-			hindered++
+			blocked++
 		}
 		seen, _ := m.Look(t.Context())
 		if again, _ := plan(w, seen); len(again) > 0 {
-			t.Fatalf("seed %d: the second pass would have: %v\nwant %+v", seed, again, w)
+			t.Fatalf("seed %d: the second pass still wants: %v\nwant %+v", seed, again, w)
 		}
 		m.left = r.IntN(10)
 		_, _ = Cleanup(t.Context(), m) // killed at any moment
@@ -141,23 +143,23 @@ func TestConverges(t *testing.T) {
 			t.Fatalf("seed %d: after the clean-up (-before +after):\n%s", seed, diff)
 		}
 	}
-	if wholly < 500 || hindered < 100 {
-		t.Errorf("%d starts converged wholly and %d were hindered: the starts do not cover both", wholly, hindered)
+	if complete < 500 || blocked < 100 {
+		t.Errorf("%d starts converged completely and %d were blocked: the starts do not cover both", complete, blocked)
 	}
 }
 
 // world is what people see.
-func (m *model) world() Seen {
-	return Seen{Links: m.links, Addresses: m.addresses}
+func (m *model) world() Observed {
+	return Observed{Links: m.links, Addresses: m.addresses}
 }
 
-// mustStand holds the world against what was wanted.
-func (m *model) mustStand(t *testing.T, seed uint64, w want) {
+// mustMatch compares the node with what was wanted.
+func (m *model) mustMatch(t *testing.T, seed uint64, w want) {
 	t.Helper()
 	seen, _ := m.Look(t.Context())
 	if w.ID == 0 {
 		if at := slices.IndexFunc(seen.Links, func(l Link) bool { return l.Ours }); at >= 0 {
-			t.Fatalf("seed %d: %s is still the agent's", seed, seen.Links[at].Name)
+			t.Fatalf("seed %d: %s still belongs to the agent", seed, seen.Links[at].Name)
 		}
 		return
 	}
@@ -180,13 +182,13 @@ func (m *model) mustStand(t *testing.T, seed uint64, w want) {
 		t.Errorf("seed %d: %s has no address of its own", seed, l.Name)
 	}
 	for _, p := range l.Record.Addresses {
-		if p != w.Fallback && !slices.Contains(w.Addresses, p) && !slices.Contains(w.Homeless, p.Addr()) {
-			t.Errorf("seed %d: %s of ours is not wanted and still there", seed, p)
+		if p != w.Fallback && !slices.Contains(w.Addresses, p) && !slices.Contains(w.NoBlock, p.Addr()) {
+			t.Errorf("seed %d: %s of the agent is unwanted and still there", seed, p)
 		}
 	}
 }
 
-// TestObstacles: what a person made wrong is named and not touched.
+// TestObstacles: what a person configured wrongly is reported and not changed.
 func TestObstacles(t *testing.T) {
 	address := netip.MustParsePrefix("192.0.2.2/28")
 	vlan := func(name string, parent, id int) Link {
@@ -195,12 +197,12 @@ func TestObstacles(t *testing.T) {
 	for name, tc := range map[string]struct {
 		link Link
 		on   []netip.Prefix
-		says string
+		want string
 	}{
-		"name taken":       {vlan("bond0.100", 1, 101), nil, "bond0.100 is there and is no VLAN interface with ID 100"},
+		"name taken":       {vlan("bond0.100", 1, 101), nil, "bond0.100 exists and is not a VLAN interface with ID 100"},
 		"on a member":      {vlan("eno1.100", 2, 100), nil, "eno1.100 takes the frames of VLAN 100"},
 		"address in use":   {vlan("bond0.101", 1, 101), []netip.Prefix{address}, "192.0.2.2 is on bond0.101"},
-		"another length":   {vlan("bond0.100", 1, 100), []netip.Prefix{netip.MustParsePrefix("192.0.2.2/24")}, "192.0.2.2 is on bond0.100 with another prefix length"},
+		"another length":   {vlan("bond0.100", 1, 100), []netip.Prefix{netip.MustParsePrefix("192.0.2.2/24")}, "192.0.2.2 is on bond0.100 with a prefix length other than"},
 		"unreadable words": {Link{Link: check.Link{Name: "bond0.100", Parent: 1, Alias: "phoenixnap-agent made x=1", VLAN: &check.VLAN{ID: 100, Protocol: "802.1q"}}}, nil, "x=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,8 +215,8 @@ func TestObstacles(t *testing.T) {
 			}
 			before := m.clone()
 			_, problems := pass(t, m, want{ID: 100, Uplink: 1, Name: "bond0.100", Addresses: []netip.Prefix{address}})
-			if !strings.Contains(strings.Join(problems, "; "), tc.says) {
-				t.Errorf("problems %q, want one with %q", problems, tc.says)
+			if !strings.Contains(strings.Join(problems, "; "), tc.want) {
+				t.Errorf("problems %q, want one with %q", problems, tc.want)
 			}
 			if got := m.world().Addresses; !cmp.Equal(before.world().Addresses, got, byValue) || len(m.links) != len(before.links) {
 				t.Errorf("links %+v, addresses %v: something was changed", m.links, got)

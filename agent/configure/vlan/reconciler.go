@@ -15,34 +15,34 @@ import (
 )
 
 const (
-	// Interval is the time between looks when no event calls for one.
+	// Interval is the time between two reconciliations without an event.
 	Interval = 30 * time.Second
-	// Grace is how long the interface outlives the server's membership: an API that errs for a moment must not take a node
+	// Grace is how long the interface outlives the server's membership: a short error of the API must not take a node
 	// off the network.
 	Grace = 5 * time.Minute
 	// debounce gathers the events that one change makes.
 	debounce = 100 * time.Millisecond
-	// watchPause is the pause before a broken subscription to the kernel's events is made anew.
+	// watchPause is the pause before a broken subscription to the kernel's events is renewed.
 	watchPause = time.Second
-	// firstRetry and the doublings of it up to Interval are the pauses after a failure.
+	// firstRetry, doubled up to Interval, is the pause after a failure.
 	firstRetry = time.Second
 )
 
-// Config is what a Keeper works with.
+// Config configures a Reconciler.
 type Config struct {
 	// Expected returns what the controller published.
 	Expected func() check.Expected
 	Kernel   Kernel
-	// Prober asks the wire whether an address is in use before it is put on the interface; nil asks nobody.
+	// Asker probes whether an address is in use before it is added to the interface; nil skips that.
 	Asker Prober
 	// Watch calls changed at each change that the kernel reports, until ctx ends.
 	Watch func(ctx context.Context, changed func()) error
-	// Hindrance says why nothing may be changed at the moment, such as a machine that is not the server which its Node
-	// names; empty when nothing hinders. May be nil.
-	Hindrance func() string
-	// Tell receives what happened; it must not block.
-	Tell func(Event)
-	// Signals asks for a look soon, as Wake does; nil for one that only the Keeper knows.
+	// BlockedReason returns why nothing may be changed now, such as a machine that is not the server which its Node
+	// names; empty when nothing blocks. May be nil.
+	BlockedReason func() string
+	// Record receives events; it must not block.
+	Record func(Event)
+	// Signals asks for a look soon, as Wake does; nil for one that only the Reconciler knows.
 	Signals loop.Wake
 }
 
@@ -51,8 +51,8 @@ type Reconciler struct {
 	Config
 	wake loop.Wake
 
-	// Only Run's loop uses these.
-	uplink   uplinkMemory
+	// Only Run's loop uses these fields.
+	uplink   uplinkDebounce
 	absent   time.Time
 	spending budget
 	failures int
@@ -61,35 +61,35 @@ type Reconciler struct {
 	status Status
 }
 
-// Status is what is managed at the moment.
+// Status is what is managed now.
 type Status struct {
 	// Interface is the name of the VLAN interface, empty when there is none of ours.
 	Interface string
-	// Made tells that the agent made it; otherwise a person did, and the agent adopted it.
+	// Made reports whether the agent made it; otherwise a person did, and the agent adopted it.
 	Made bool
-	// Problem says why the interface is not as it should be; empty when it is.
+	// Problem is why the interface is not as it should be; empty when it is.
 	Problem string
 }
 
-// New returns a keeper; it starts nothing.
+// New returns a Reconciler; it starts nothing.
 func New(config Config) *Reconciler {
-	if config.Hindrance == nil {
-		config.Hindrance = func() string { return "" }
+	if config.BlockedReason == nil {
+		config.BlockedReason = func() string { return "" }
 	}
 	return &Reconciler{Config: config, wake: cmp.Or(config.Signals, loop.NewWake())}
 }
 
-// Wake asks for a look soon.
+// Wake requests a reconciliation soon.
 func (k *Reconciler) Wake() { k.wake.Signal() }
 
-// Status returns what is managed at the moment.
+// Status returns what is managed now.
 func (k *Reconciler) Status() Status {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.status
 }
 
-// Run keeps the interface until ctx ends. It leaves everything as it is then.
+// Run keeps the interface until ctx ends. It leaves everything in place then.
 func (k *Reconciler) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return k.follow(ctx) })
@@ -101,7 +101,7 @@ func (k *Reconciler) Run(ctx context.Context) error {
 func (k *Reconciler) follow(ctx context.Context) error {
 	for {
 		if err := k.Watch(ctx, k.Wake); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Watching the kernel")
+			klog.FromContext(ctx).Error(err, "Failed to watch the kernel's network events")
 		}
 		if !loop.Sleep(ctx, watchPause) {
 			return nil
@@ -124,7 +124,7 @@ func (k *Reconciler) loop(ctx context.Context) error {
 	}
 }
 
-// once takes a look and returns when the next is due.
+// once reconciles and returns when to do so again.
 func (k *Reconciler) once(ctx context.Context) time.Duration {
 	due, err := k.look(ctx)
 	switch {
@@ -141,7 +141,7 @@ func (k *Reconciler) once(ctx context.Context) time.Duration {
 	}
 }
 
-// look takes one look and does what is to be done. A positive due is when to look again at the latest.
+// look reads the node and does what is needed. A positive due is when to look again at the latest.
 func (k *Reconciler) look(ctx context.Context) (due time.Duration, err error) {
 	seen, err := k.Kernel.Look(ctx)
 	if err != nil {
@@ -150,20 +150,20 @@ func (k *Reconciler) look(ctx context.Context) (due time.Duration, err error) {
 	}
 	d := k.decide(seen, time.Now())
 	if !d.act {
-		if d.hindrance != "" {
-			k.report(ctx, Status{Problem: d.hindrance}, ReasonNotConfigured)
+		if d.blockedReason != "" {
+			k.report(ctx, Status{Problem: d.blockedReason}, ReasonNotConfigured)
 		}
 		return d.due, nil
 	}
 	status := statusOf(d.want, seen)
 	actions, problems := plan(d.want, seen)
 	if wait := k.spending.spend(len(actions) > 0, time.Now()); wait > 0 {
-		status.Problem = "somebody keeps undoing what the agent does: " + texts(actions)
+		status.Problem = "another program keeps undoing what the agent does: " + texts(actions)
 		k.report(ctx, status, ReasonDisputed)
 		return wait, nil
 	}
 	done, err := k.apply(ctx, actions)
-	k.announce(ctx, d.want, seen, done)
+	k.recordActions(ctx, d.want, seen, done)
 	if err != nil {
 		problems = append(problems, err.Error())
 	}
@@ -172,8 +172,8 @@ func (k *Reconciler) look(ctx context.Context) (due time.Duration, err error) {
 	return 0, err
 }
 
-// statusOf is the status when a plan is carried out wholly.
-func statusOf(w want, seen Seen) Status {
+// statusOf is the status after a plan was executed completely.
+func statusOf(w want, seen Observed) Status {
 	switch target := w.target(seen); {
 	case w.ID == 0:
 		return Status{}
@@ -184,44 +184,45 @@ func statusOf(w want, seen Seen) Status {
 	}
 }
 
-// decision is what a look leads to.
+// decision is the result of a look.
 type decision struct {
-	// act tells that want is to stand on the node; otherwise nothing is to be changed.
+	// act reports whether the node must match want; otherwise nothing may be changed.
 	act  bool
 	want want
-	// due is when to decide anew at the latest, 0 when only a change calls for that.
+	// due is when to decide again at the latest, 0 when only a change requires that.
 	due time.Duration
-	// hindrance says what stands in the way.
-	hindrance string
+	// blockedReason is why nothing may be done.
+	blockedReason string
 }
 
-func (k *Reconciler) decide(seen Seen, now time.Time) decision {
-	e, hindrance := k.Expected(), k.Hindrance()
+func (k *Reconciler) decide(seen Observed, now time.Time) decision {
+	e := k.Expected()
+	blocked := k.BlockedReason()
 	switch {
 	case e.Unreadable != "":
-		return decision{hindrance: e.Unreadable}
+		return decision{blockedReason: e.Unreadable}
 	case !e.Published:
-		// Annotations that are missing say nothing about the network.
+		// Missing annotations mean nothing for the network.
 		return decision{}
-	case hindrance != "":
-		return decision{hindrance: hindrance}
+	case blocked != "":
+		return decision{blockedReason: blocked}
 	case !e.Network.Member:
 		wait := k.cleanUp(now)
 		return decision{act: wait == 0, due: wait}
 	}
 	k.absent = time.Time{}
 	name := check.Evaluate(e, seen.snapshot()).Uplink
-	if wait := k.uplink.settled(name, now); wait > 0 {
+	if wait := k.uplink.wait(name, now); wait > 0 {
 		return decision{due: wait}
 	}
 	uplink := seen.named(name)
 	if uplink == nil {
-		return decision{hindrance: "no uplink to carry the VLAN was found: name it with --uplink"}
+		return decision{blockedReason: "no uplink to carry the VLAN was found: name it with --uplink"}
 	}
 	return decision{act: true, want: wanted(e, uplink.Link)}
 }
 
-// cleanUp returns how long what is there has to stay after the membership ended, 0 when its time is over.
+// cleanUp returns how long everything must stay after the membership ended, 0 when that time is over.
 func (k *Reconciler) cleanUp(now time.Time) time.Duration {
 	if k.absent.IsZero() {
 		k.absent = now

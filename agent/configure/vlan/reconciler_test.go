@@ -18,13 +18,13 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// life is a keeper's life on a model of a kernel, in a bubble of time.
-type life struct {
-	t         *testing.T
-	kernel    *model
-	expected  check.Expected
-	hindrance string
-	events    []Event
+// harness is a Reconciler on a model of a kernel, in virtual time.
+type harness struct {
+	t             *testing.T
+	kernel        *model
+	expected      check.Expected
+	blockedReason string
+	events        []Event
 	*Reconciler
 }
 
@@ -36,17 +36,17 @@ func network() contract.NodeNetwork {
 	}
 }
 
-// live runs tell in a bubble in which a keeper begins to run on a bare server.
-func live(t *testing.T, prepare func(*life), tell func(*life)) {
+// runHarness runs a test in virtual time in which a Reconciler starts on a bare server.
+func runHarness(t *testing.T, prepare func(*harness), test func(*harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &life{t: t, kernel: newModel(), expected: check.Expected{Published: true, Network: network()}}
+		l := &harness{t: t, kernel: newModel(), expected: check.Expected{Published: true, Network: network()}}
 		l.kernel.add(Link{Link: check.Link{Name: "bond0", Type: "bond", MTU: 9000, Up: true, LowerUp: true, OperState: "up", MAC: "02:00:00:00:00:01"}})
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 		config := Config{
-			Expected: func() check.Expected { return l.expected }, Kernel: l.kernel, Hindrance: func() string { return l.hindrance },
-			Watch: func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil },
-			Tell:  func(e Event) { l.events = append(l.events, e) },
+			Expected: func() check.Expected { return l.expected }, Kernel: l.kernel, BlockedReason: func() string { return l.blockedReason },
+			Watch:  func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil },
+			Record: func(e Event) { l.events = append(l.events, e) },
 		}
 		l.Reconciler = New(config)
 		if prepare != nil {
@@ -55,7 +55,7 @@ func live(t *testing.T, prepare func(*life), tell func(*life)) {
 		ended := make(chan error, 1)
 		go func() { ended <- l.Run(ctx) }()
 		synctest.Wait()
-		tell(l)
+		test(l)
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Run ended with %v after its context, want nil", err)
@@ -63,20 +63,20 @@ func live(t *testing.T, prepare func(*life), tell func(*life)) {
 	})
 }
 
-// wake calls for a look and waits for what comes of it.
-func (l *life) wake() {
+// wake requests a reconciliation and waits for its result.
+func (l *harness) wake() {
 	l.kernel.handOver()
 	l.Wake()
 	l.pass(debounce)
 }
 
-func (l *life) pass(d time.Duration) {
+func (l *harness) pass(d time.Duration) {
 	l.kernel.handOver()
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func (l *life) link() *Link {
+func (l *harness) link() *Link {
 	for i := range l.kernel.links {
 		if l.kernel.links[i].Name == "bond0.100" {
 			return &l.kernel.links[i]
@@ -85,32 +85,34 @@ func (l *life) link() *Link {
 	return nil
 }
 
-func (l *life) last() Event {
+func (l *harness) last() Event {
 	if len(l.events) == 0 {
 		return Event{}
 	}
 	return l.events[len(l.events)-1]
 }
 
-func TestKeeperMakesAndTells(t *testing.T) {
-	live(t, nil, func(l *life) {
+func TestMakesAndRecords(t *testing.T) {
+	runHarness(t, nil, func(l *harness) {
 		if l.link() == nil || l.Status() != (Status{Interface: "bond0.100", Made: true}) {
 			t.Fatalf("status %+v, links %+v", l.Status(), l.kernel.links)
 		}
-		if e := l.last(); len(l.events) != 1 || e.Warning || e.Reason != ReasonConfigured || !strings.Contains(e.Message, "put 192.0.2.2/28 on bond0.100") {
+		e := l.last()
+		if len(l.events) != 1 || e.Warning || e.Reason != ReasonConfigured ||
+			!strings.Contains(e.Message, "added 192.0.2.2/28 to bond0.100") {
 			t.Errorf("events %+v", l.events)
 		}
 		changes := l.kernel.changes
 		l.pass(10 * Interval)
 		if l.kernel.changes != changes || len(l.events) != 1 {
-			t.Errorf("%d changes and %d events while nothing happened", l.kernel.changes-changes, len(l.events)-1)
+			t.Errorf("%d changes and %d events without a reason", l.kernel.changes-changes, len(l.events)-1)
 		}
 	})
 }
 
-// TestKeeperLooksByItself: a change of which the kernel says nothing is found within the interval.
-func TestKeeperLooksByItself(t *testing.T) {
-	live(t, nil, func(l *life) {
+// TestFindsSilentChanges: a change that the kernel does not report is found within the interval.
+func TestFindsSilentChanges(t *testing.T) {
+	runHarness(t, nil, func(l *harness) {
 		l.pass(time.Second)
 		l.link().Settings[ownership.ARPIgnore] = 8
 		l.pass(Interval)
@@ -120,13 +122,13 @@ func TestKeeperLooksByItself(t *testing.T) {
 	})
 }
 
-// TestKeeperWithoutWord: what the controller does not say, or what cannot be read, changes nothing.
-func TestKeeperWithoutWord(t *testing.T) {
+// TestNothingPublished: missing or unreadable annotations change nothing.
+func TestNothingPublished(t *testing.T) {
 	for name, e := range map[string]check.Expected{
 		"not published": {}, "not readable": {Unreadable: "annotation phoenixnap.com/public-network-vlan: x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live(t, nil, func(l *life) {
+			runHarness(t, nil, func(l *harness) {
 				l.expected = e
 				l.kernel.addresses = nil
 				changes := l.kernel.changes
@@ -143,21 +145,21 @@ func TestKeeperWithoutWord(t *testing.T) {
 	}
 }
 
-func TestKeeperAfterTheMembership(t *testing.T) {
-	live(t, nil, func(l *life) {
+func TestAfterTheMembership(t *testing.T) {
+	runHarness(t, nil, func(l *harness) {
 		l.expected.Network.Member = false
 		l.wake()
 		l.pass(Grace - time.Second)
 		if l.link() == nil {
-			t.Fatal("the interface went within the grace")
+			t.Fatal("the interface was deleted within the grace period")
 		}
-		l.expected.Network.Member = true // the API had erred
+		l.expected.Network.Member = true // the API had failed
 		l.wake()
 		l.expected.Network.Member = false
 		l.wake()
 		l.pass(Grace - time.Second)
 		if l.link() == nil {
-			t.Fatal("the grace did not begin anew")
+			t.Fatal("the grace period did not start again")
 		}
 		l.pass(2 * time.Second)
 		if l.link() != nil || l.last().Reason != ReasonReleased || l.Status() != (Status{}) {
@@ -166,17 +168,17 @@ func TestKeeperAfterTheMembership(t *testing.T) {
 	})
 }
 
-func TestKeeperIsHindered(t *testing.T) {
-	live(t, func(l *life) { l.hindrance = "this machine is another server" }, func(l *life) {
+func TestBlocked(t *testing.T) {
+	runHarness(t, func(l *harness) { l.blockedReason = "this machine is another server" }, func(l *harness) {
 		if l.link() != nil || l.last() != (Event{Warning: true, Reason: ReasonNotConfigured, Message: "this machine is another server"}) {
 			t.Errorf("events %+v", l.events)
 		}
 		l.wake()
 		l.wake()
 		if len(l.events) != 1 {
-			t.Errorf("told %d times", len(l.events))
+			t.Errorf("%d events, want 1", len(l.events))
 		}
-		l.hindrance = ""
+		l.blockedReason = ""
 		l.wake()
 		if l.link() == nil || l.Status().Problem != "" {
 			t.Errorf("status %+v", l.Status())
@@ -184,13 +186,13 @@ func TestKeeperIsHindered(t *testing.T) {
 	})
 }
 
-// TestKeeperWaitsForTheUplink: while bond0 is made anew, another interface that looks like an uplink is not believed.
-func TestKeeperWaitsForTheUplink(t *testing.T) {
-	live(t, nil, func(l *life) {
+// TestWaitsForTheUplink: while bond0 is rebuilt, another interface that looks like an uplink is not used.
+func TestWaitsForTheUplink(t *testing.T) {
+	runHarness(t, nil, func(l *harness) {
 		l.kernel.remove(1)
 		other := l.kernel.add(Link{Link: check.Link{Name: "bond7", Type: "bond", MTU: 9000, Up: true}}).Index
 		l.wake()
-		l.pass(settle - time.Second)
+		l.pass(settleTime - time.Second)
 		if len(l.kernel.links) != 1 {
 			t.Fatalf("links %+v", l.kernel.links)
 		}
@@ -198,27 +200,27 @@ func TestKeeperWaitsForTheUplink(t *testing.T) {
 		l.kernel.add(Link{Link: check.Link{Name: "bond0", Type: "bond", MTU: 9000, Up: true}})
 		l.wake()
 		if l.link() == nil {
-			t.Fatal("the interface was not made on bond0 when that was back")
+			t.Fatal("the interface was not made on bond0 when bond0 was back")
 		}
 		l.kernel.remove(l.link().Parent)
 		l.kernel.add(Link{Link: check.Link{Name: "bond7", Type: "bond", MTU: 9000, Up: true}})
 		l.wake()
-		l.pass(settle)
+		l.pass(settleTime)
 		if got := l.Status().Interface; got != "bond7.100" {
 			t.Errorf("the interface is %q after bond7 stayed, want bond7.100", got)
 		}
 	})
 }
 
-// TestKeeperRetries: a failure is told once and tried again, ever more seldom, until it works.
-func TestKeeperRetries(t *testing.T) {
-	live(t, func(l *life) { l.kernel.left = 0 }, func(l *life) {
+// TestRetries: a failure is recorded once and retried, at growing intervals, until it works.
+func TestRetries(t *testing.T) {
+	runHarness(t, func(l *harness) { l.kernel.left = 0 }, func(l *harness) {
 		if e := l.last(); !e.Warning || !strings.Contains(e.Message, errKilled.Error()) {
 			t.Fatalf("events %+v", l.events)
 		}
 		l.pass(time.Minute)
 		if len(l.events) != 1 {
-			t.Errorf("told %d times", len(l.events))
+			t.Errorf("%d events, want 1", len(l.events))
 		}
 		l.kernel.left = -1
 		l.pass(Interval)
@@ -228,9 +230,9 @@ func TestKeeperRetries(t *testing.T) {
 	})
 }
 
-// TestKeeperInADispute: where somebody undoes everything at once, the agent does not work without a pause.
-func TestKeeperInADispute(t *testing.T) {
-	live(t, nil, func(l *life) {
+// TestDispute: when another program undoes everything at once, the agent does not work without a pause.
+func TestDispute(t *testing.T) {
+	runHarness(t, nil, func(l *harness) {
 		began, disputed := l.kernel.changes, false
 		for range 600 {
 			l.kernel.addresses = nil
@@ -239,7 +241,7 @@ func TestKeeperInADispute(t *testing.T) {
 		}
 		// A pass adds one address and writes nothing else; ten minutes of it would be 600 without a bound.
 		if did := l.kernel.changes - began; did > 2*budgetSize || !disputed {
-			t.Errorf("%d changes in a minute, dispute told: %t", did, disputed)
+			t.Errorf("%d changes in a minute, dispute reported: %t", did, disputed)
 		}
 		l.pass(2 * budgetWindow)
 		if l.Status().Problem != "" || len(l.kernel.addresses) != 1 {
@@ -264,7 +266,7 @@ func (w wire) Ask(_ context.Context, _ string, questions []arp.Question) ([]arp.
 	return answers, nil
 }
 
-func TestKeeperAsksBeforeItAdds(t *testing.T) {
+func TestProbesBeforeItAdds(t *testing.T) {
 	own := netip.MustParseAddr("192.0.2.2")
 	for name, tc := range map[string]struct {
 		wire  wire
@@ -273,11 +275,11 @@ func TestKeeperAsksBeforeItAdds(t *testing.T) {
 		"free": {wire{}, true}, "taken": {wire{own: "02:00:00:00:00:77"}, false}, "no carrier": {nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live(t, func(l *life) { l.Asker = tc.wire }, func(l *life) {
+			runHarness(t, func(l *harness) { l.Asker = tc.wire }, func(l *harness) {
 				if added := len(l.kernel.addresses) == 1; added != tc.added {
 					t.Errorf("addresses %v", l.kernel.addresses)
 				}
-				if told := strings.Contains(l.Status().Problem, "02:00:00:00:00:77"); told == tc.added {
+				if reported := strings.Contains(l.Status().Problem, "02:00:00:00:00:77"); reported == tc.added {
 					t.Errorf("status %+v", l.Status())
 				}
 			})
@@ -291,7 +293,7 @@ func TestLinkLocal(t *testing.T) {
 	for i := range 2000 {
 		a := LinkLocal(strings.Repeat("x", i))
 		if a.Less(low) || high.Less(a) {
-			t.Fatalf("%s lies outside of what RFC 3927 leaves to hosts", a)
+			t.Fatalf("%s is outside of the range that RFC 3927 leaves to hosts", a)
 		}
 		seen[a] = true
 	}

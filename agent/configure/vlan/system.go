@@ -22,16 +22,16 @@ type System struct {
 }
 
 // Look reads links and addresses.
-func (System) Look(ctx context.Context) (Seen, error) {
+func (System) Look(ctx context.Context) (Observed, error) {
 	links, err := netstate.Links(ctx)
 	if err != nil {
-		return Seen{}, err
+		return Observed{}, err
 	}
 	addresses, err := netstate.Addresses(ctx)
 	if err != nil {
-		return Seen{}, err
+		return Observed{}, err
 	}
-	s := Seen{Addresses: addresses}
+	s := Observed{Addresses: addresses}
 	for _, l := range links {
 		s.Links = append(s.Links, linkOf(l))
 	}
@@ -47,7 +47,7 @@ func linkOf(l netstate.Link) Link {
 	if l.VLAN == nil {
 		return link
 	}
-	// An interface without IPv4 has no settings, and one that is just gone will not be there at the next look.
+	// An interface without IPv4 has no settings, and one that was just deleted will not be in the next listing.
 	if settings, err := ownership.ReadSettings(l.Index); err == nil {
 		link.Settings = settings
 	}
@@ -81,7 +81,7 @@ func (System) Delete(index int) error {
 	a := link.Attrs()
 	record, ours, err := ownership.Read(a.Alias, int(a.Group))
 	if err != nil || !ours || !record.Made {
-		return fmt.Errorf("delete %s: it is not (any more) marked as made by the agent", a.Name)
+		return fmt.Errorf("delete %s: it is not marked as made by the agent", a.Name)
 	}
 	if err := netlink.LinkDel(link); err != nil && !ownership.Gone(err) {
 		return fmt.Errorf("delete %s: %w", a.Name, explain(err))
@@ -161,7 +161,7 @@ func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, explain(err))...)
 }
 
-// explain adds to a refusal what is needed.
+// explain adds the missing capability to an error.
 func explain(err error) error {
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("%w (managing takes the capability NET_ADMIN)", err)

@@ -17,27 +17,27 @@ const (
 	maxName = 15
 )
 
-// want is what is to stand on the node. With the zero value nothing of ours is.
+// want is what the node must have. The zero value means that the agent owns nothing there.
 type want struct {
-	// ID is the VLAN ID, 0 when there is to be no interface.
+	// ID is the VLAN ID, 0 when no interface is wanted.
 	ID int
-	// Uplink is the index of the link to carry it.
+	// Uplink is the index of the link that carries it.
 	Uplink int
-	// Name of the interface where it has to be made; Fixed tells that no other name will do.
+	// Name is that of the interface when it must be made; Fixed is set when no other name is accepted.
 	Name  string
 	Fixed bool
 	// Addresses with their prefix lengths.
 	Addresses []netip.Prefix
-	// Fallback is an address for an interface without any other: the kernel neither asks nor answers by ARP as it should on
-	// an interface without an address.
+	// Fallback is an address for an interface without any other: the kernel neither sends nor answers ARP requests
+	// properly on an interface without an address.
 	Fallback netip.Prefix
-	// Homeless are addresses of the membership that lie in no assigned block, so that their prefix length is not known.
-	Homeless []netip.Addr
+	// NoBlock are addresses of the membership that are in no assigned block, so that their prefix length is unknown.
+	NoBlock []netip.Addr
 	// Virtual are addresses of Services.
 	Virtual []netip.Addr
 }
 
-// wanted reads from what is expected what is to stand on the node, whose uplink has that index and name.
+// wanted returns what the node, whose uplink has that index and name, must have.
 func wanted(e check.Expected, uplink check.Link) want {
 	w := want{ID: e.Network.VLAN, Uplink: uplink.Index, Name: e.Interface, Fixed: e.Interface != "", Virtual: e.Virtual}
 	if w.Name == "" {
@@ -50,7 +50,7 @@ func wanted(e check.Expected, uplink check.Link) want {
 		if bits, known := prefixLength(e, ip); known {
 			w.Addresses = append(w.Addresses, netip.PrefixFrom(ip, bits))
 		} else {
-			w.Homeless = append(w.Homeless, ip)
+			w.NoBlock = append(w.NoBlock, ip)
 		}
 	}
 	if len(w.Addresses) == 0 {
@@ -68,7 +68,7 @@ func prefixLength(e check.Expected, ip netip.Addr) (bits int, known bool) {
 	return 0, false
 }
 
-// nameFor is the customary name of a VLAN interface, as far as it fits.
+// nameFor is the customary name of a VLAN interface, if it is short enough.
 func nameFor(uplink string, id int) string {
 	if name := fmt.Sprintf("%s.%d", uplink, id); len(name) <= maxName {
 		return name
@@ -83,8 +83,8 @@ func LinkLocal(serverID string) netip.Addr {
 	return netip.AddrFrom4([4]byte{169, 254, 1 + sum[0]%254, sum[1]})
 }
 
-// settingsFor are the settings that an interface with these settings is to have. arp_ignore may be 1, as kube-proxy's
-// strictARP has it.
+// settingsFor are the settings that an interface with these settings must have. arp_ignore may be 1, as kube-proxy's
+// strictARP sets it.
 func settingsFor(has ownership.Settings) ownership.Settings {
 	settings := ownership.Settings{
 		ownership.RPFilter: 2, ownership.ARPIgnore: has[ownership.ARPIgnore], ownership.ARPFilter: 0, ownership.ARPAnnounce: 2,

@@ -14,8 +14,8 @@ const (
 	firstHold = 2 * time.Second
 	// LastHold is the longest that it must be well.
 	LastHold = 5 * time.Minute
-	// most is how many failures are remembered: more could not matter.
-	most = 64
+	// maxRemembered is how many failures are remembered: more could not matter.
+	maxRemembered = 64
 )
 
 // Failures are the times at which something failed of late.
@@ -24,7 +24,7 @@ type Failures struct{ at []time.Time }
 // Note remembers a failure.
 func (f *Failures) Note(now time.Time) {
 	f.at = append(f.recent(now), now)
-	if len(f.at) > most {
+	if len(f.at) > maxRemembered {
 		f.at = f.at[1:]
 	}
 }

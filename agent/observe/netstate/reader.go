@@ -30,7 +30,7 @@ type Reader struct {
 	// FileRoot is where the configuration of the machine begins, normally "/".
 	FileRoot string
 
-	keeper      keeper
+	keeper      tableCache
 	machineOnce sync.Once
 	machine     check.Machine
 }

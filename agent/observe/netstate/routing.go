@@ -68,7 +68,7 @@ func readRoutes(links []check.Link, wanted map[int]bool) (map[int][]check.Route,
 			return true
 		}
 		for _, route := range routesOf(r) {
-			if r.Table != check.TableMain || choice.wants(route) {
+			if r.Table != check.TableMain || choice.keeps(route) {
 				tables[r.Table] = append(tables[r.Table], route)
 			}
 		}
@@ -83,7 +83,7 @@ type choice struct {
 	pods  int
 }
 
-func (c *choice) wants(r check.Route) bool {
+func (c *choice) keeps(r check.Route) bool {
 	l := c.links[r.LinkIndex]
 	switch {
 	case r.Destination.Bits() <= 1, l.VLAN != nil, l.Bond != nil:

@@ -132,7 +132,7 @@ func TestKeptOfTheMainTable(t *testing.T) {
 	kept := 0
 	for i := range 300 {
 		pod := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(i / 250), byte(i % 250)}), 32)
-		if keep.wants(check.Route{Destination: pod, LinkIndex: 9}) {
+		if keep.keeps(check.Route{Destination: pod, LinkIndex: 9}) {
 			kept++
 		}
 	}
@@ -143,7 +143,7 @@ func TestKeptOfTheMainTable(t *testing.T) {
 		"0.0.0.0/0": {10: true, 9: true}, "128.0.0.0/1": {10: true}, "192.0.2.0/28": {4: true, 6: true, 10: false},
 	} {
 		for link, want := range links {
-			if got := keep.wants(check.Route{Destination: netip.MustParsePrefix(destination), LinkIndex: link}); got != want {
+			if got := keep.keeps(check.Route{Destination: netip.MustParsePrefix(destination), LinkIndex: link}); got != want {
 				t.Errorf("%s by link %d is kept: %t, want %t", destination, link, got, want)
 			}
 		}

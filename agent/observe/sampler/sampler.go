@@ -15,9 +15,9 @@ import (
 const (
 	// eventDebounce gathers the burst of events that one change of the network makes.
 	eventDebounce = 100 * time.Millisecond
-	// pace is the least time between samples that events call for: a node on which pods come and go all the time is not
+	// minInterval is the least time between samples that events call for: a node on which pods come and go all the time is not
 	// looked at all the time.
-	pace = 500 * time.Millisecond
+	minInterval = 500 * time.Millisecond
 	// confirm is the pause before the sample that confirms a change.
 	confirm = 500 * time.Millisecond
 	// wireAge is how long ARP answers serve samples that events call for: pods come and go on a busy node, and the
@@ -47,23 +47,23 @@ type Config struct {
 	Watch func(ctx context.Context, changed func()) error
 	// Interval is the time between samples without an event.
 	Interval time.Duration
-	// Tell receives each sample; it must not block.
-	Tell func(Sample)
-	// Signals asks for a sample soon, as Changed does; nil for one that only the Monitor knows.
+	// Record receives each sample; it must not block.
+	Record func(Sample)
+	// Signals asks for a sample soon, as Changed does; nil for one that only the Sampler knows.
 	Signals loop.Wake
 }
 
 // Sampler takes samples.
 type Sampler struct {
 	Config
-	wake   loop.Wake
-	damper *Dampener
-	wire   wireMemory
+	wake     loop.Wake
+	dampener *Dampener
+	wire     wireMemory
 }
 
 // New returns a monitor; it starts nothing.
 func New(config Config) *Sampler {
-	return &Sampler{Config: config, wake: cmp.Or(config.Signals, loop.NewWake()), damper: NewDampener()}
+	return &Sampler{Config: config, wake: cmp.Or(config.Signals, loop.NewWake()), dampener: NewDampener()}
 }
 
 // Changed asks for a sample soon, because something to be judged, or to judge by, has changed.
@@ -105,7 +105,7 @@ func (m *Sampler) loop(ctx context.Context) error {
 		case loop.Due:
 			fresh = true
 		case loop.Woken:
-			if !m.wake.Debounce(ctx, max(eventDebounce, pace-time.Since(began))) {
+			if !m.wake.Debounce(ctx, max(eventDebounce, minInterval-time.Since(began))) {
 				return nil
 			}
 			// One event may call for a sample, but a sample that is to confirm something asks the wire again.
@@ -128,7 +128,7 @@ func (m *Sampler) sample(ctx context.Context, fresh bool) (again time.Duration) 
 		}
 		return confirm
 	}
-	report, again := m.damper.Observe(check.Evaluate(expected, s), time.Now())
-	m.Tell(Sample{Report: report, Snapshot: s, Expected: expected})
+	report, again := m.dampener.Observe(check.Evaluate(expected, s), time.Now())
+	m.Record(Sample{Report: report, Snapshot: s, Expected: expected})
 	return again
 }

@@ -67,7 +67,7 @@ func (m *machine) Watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
-func (m *machine) tell(s Sample) {
+func (m *machine) record(s Sample) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.samples = append(m.samples, s)
@@ -107,7 +107,7 @@ func run(t *testing.T, test func(t *testing.T, m *machine)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{up: true}
-		monitor := New(Config{Reader: m, Asker: m, Expected: expectation, Watch: m.Watch, Interval: 10 * time.Second, Tell: m.tell})
+		monitor := New(Config{Reader: m, Asker: m, Expected: expectation, Watch: m.Watch, Interval: 10 * time.Second, Record: m.record})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- monitor.Run(ctx) }()

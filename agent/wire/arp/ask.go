@@ -127,8 +127,8 @@ type exchange struct {
 	by                string
 }
 
-// doubtful tells that it is not known which request was replied to.
-func (e exchange) doubtful() bool {
+// ambiguous tells that it is not known which request was replied to.
+func (e exchange) ambiguous() bool {
 	return len(e.replies) > 0 && len(e.requests) > 1 && e.replies[0].After(e.requests[1]) && len(e.replies) < len(e.requests)
 }
 
@@ -139,7 +139,7 @@ func (e exchange) roundTrip() (least, most time.Duration) {
 		return 0, 0
 	}
 	most = e.replies[0].Sub(e.requests[0])
-	if !e.doubtful() {
+	if !e.ambiguous() {
 		return most, most
 	}
 	for _, sent := range e.requests {
@@ -154,7 +154,7 @@ func (e exchange) roundTrip() (least, most time.Duration) {
 // takes as long as the first can have taken. Zero when nothing is doubtful.
 func (s *session) outstanding(margin time.Duration) (until time.Time) {
 	for _, e := range s.exchanges {
-		if !e.doubtful() {
+		if !e.ambiguous() {
 			continue
 		}
 		_, most := e.roundTrip()

@@ -17,11 +17,11 @@ import (
 const (
 	// listenCheck is how often a listener looks whether its interface is still the same.
 	listenCheck = 10 * time.Second
-	// gather is the time after which a listener takes what has come meanwhile, all at once: waking up costs more than reading,
+	// drainInterval is the time after which a listener takes what has come meanwhile, all at once: waking up costs more than reading,
 	// and on a network with hundreds of addresses a hundred packets come in a second.
-	gather = time.Second
-	// atOnce is how many it takes then at most; a flood beyond that is lost to it, not to the node.
-	atOnce = 4096
+	drainInterval = time.Second
+	// maxDrain is how many it takes then at most; a flood beyond that is lost to it, not to the node.
+	maxDrain = 4096
 	// reopenPause is the pause before the interface is opened anew.
 	reopenPause = time.Second
 )
@@ -97,15 +97,15 @@ func (l *Listener) listen(ctx context.Context, name string) error {
 
 // listenFor takes what comes until it is time to look at the interface; own is its hardware address.
 func (l *Listener) listenFor(ctx context.Context, wire Wire, own string) error {
-	ticker := time.NewTicker(gather)
+	ticker := time.NewTicker(drainInterval)
 	defer ticker.Stop()
-	for range listenCheck / gather {
+	for range listenCheck / drainInterval {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
-		if err := wire.Drain(atOnce, func(payload []byte) { l.take(payload, own) }); err != nil {
+		if err := wire.Drain(maxDrain, func(payload []byte) { l.take(payload, own) }); err != nil {
 			return err
 		}
 	}

@@ -80,7 +80,7 @@ func TestListener(t *testing.T) {
 		time.Sleep(3500 * time.Millisecond) // one failed attempt, one that succeeds
 		synctest.Wait()
 		taps[2].put(goldenRequest)
-		time.Sleep(gather)
+		time.Sleep(drainInterval)
 		synctest.Wait()
 		cancel()
 		if err := <-done; err != nil {

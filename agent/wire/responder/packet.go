@@ -75,7 +75,7 @@ func (v Verdict) String() string {
 
 // answer decides on a received frame and writes the reply to out. It allocates nothing and keeps nothing of in.
 func answer(in []byte, own MAC, held *Table, now time.Duration, out *frame) Verdict {
-	if verdict := judge(in, own); verdict != Answered {
+	if verdict := classify(in, own); verdict != Answered {
 		return verdict
 	}
 	target := netip.AddrFrom4([4]byte(in[atTargetProtocol : atTargetProtocol+4]))
@@ -92,9 +92,9 @@ func answer(in []byte, own MAC, held *Table, now time.Duration, out *frame) Verd
 	return Answered
 }
 
-// judge tells whether a frame is a request that this machine may answer, whatever it asks for. A probe, a request whose
+// classify tells whether a frame is a request that this machine may answer, whatever it asks for. A probe, a request whose
 // sender has no address yet (RFC 5227, section 2.1.1), is one.
-func judge(in []byte, own MAC) Verdict {
+func classify(in []byte, own MAC) Verdict {
 	if len(in) < frameLength {
 		return Malformed
 	}

@@ -25,10 +25,10 @@ const (
 	batch = 64
 	// receiveBuffer is asked of the kernel, in bytes: requests that wait while the process does not run.
 	receiveBuffer = 1 << 20
-	// reopenPause is the pause before an interface that could not be used is tried again, lookEvery the time between two looks
+	// reopenPause is the pause before an interface that could not be used is tried again, checkEvery the time between two looks
 	// at it when the kernel tells of no change.
 	reopenPause = 100 * time.Millisecond
-	lookEvery   = 10 * time.Second
+	checkEvery  = 10 * time.Second
 )
 
 // Config is what a Responder works with.
@@ -165,17 +165,17 @@ func (r *Responder) decide(in, out *packet.Batch, own MAC) {
 	}
 }
 
-// moved says that a socket is to be opened anew.
-type moved struct{ name string }
+// interfaceChanged says that a socket is to be opened anew.
+type interfaceChanged struct{ name string }
 
-func (m moved) Error() string { return "interface " + m.name + " is another one now" }
+func (m interfaceChanged) Error() string { return "interface " + m.name + " is another one now" }
 
 // announceAll announces what is due until ctx ends or the interface is another. A new way by which frames leave, such as
 // another member of a bond, makes all addresses be announced anew.
 func (r *Responder) announceAll(ctx context.Context, p *packet.Port) error {
 	plan, out := newSchedule(r.Seed), packet.NewBatch(batch, frameLength)
 	path := p.Path
-	look := time.NewTicker(lookEvery)
+	look := time.NewTicker(checkEvery)
 	defer look.Stop()
 	for {
 		plan.follow(r.table.Load(), time.Now())
@@ -216,7 +216,7 @@ func (r *Responder) look(p *packet.Port) (packet.Link, error) {
 		return packet.Link{}, err
 	}
 	if link.Index != p.Index || link.MAC != p.MAC || r.Interface() != p.Name {
-		return packet.Link{}, moved{p.Name}
+		return packet.Link{}, interfaceChanged{p.Name}
 	}
 	return link, nil
 }

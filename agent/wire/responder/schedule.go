@@ -11,11 +11,11 @@ import (
 // just come up loses frames, and Linux ignores a second change of an entry within a second (locktime).
 var repeats = [...]time.Duration{0, 1100 * time.Millisecond, 2200 * time.Millisecond, 4 * time.Second}
 
-// refreshLeast and refreshMost bound the time between the announcements that follow: switches forget a port after five
+// refreshMin and refreshMax bound the time between the announcements that follow: switches forget a port after five
 // minutes as a rule, while routers keep an ARP entry for hours.
 const (
-	refreshLeast = 30 * time.Second
-	refreshMost  = 60 * time.Second
+	refreshMin = 30 * time.Second
+	refreshMax = 60 * time.Second
 )
 
 // schedule knows when each address is to be announced next.
@@ -60,7 +60,7 @@ func (s *schedule) follow(t *Table, now time.Time) {
 
 // take returns the addresses that are due, in their order, and says when the next ones are.
 func (s *schedule) take(now time.Time) (all []netip.Addr, next time.Time) {
-	next = now.Add(refreshMost)
+	next = now.Add(refreshMax)
 	for a, d := range s.entries {
 		if !d.next.After(now) {
 			all = append(all, a)
@@ -79,7 +79,7 @@ func (s *schedule) advance(d *due, now time.Time) {
 	if d.done < len(repeats) {
 		d.next = d.begun.Add(repeats[d.done])
 	} else {
-		d.next = now.Add(refreshLeast + time.Duration(s.random.Int64N(int64(refreshMost-refreshLeast))))
+		d.next = now.Add(refreshMin + time.Duration(s.random.Int64N(int64(refreshMax-refreshMin))))
 	}
 	if d.next.Before(now) {
 		d.next = now

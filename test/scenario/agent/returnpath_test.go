@@ -61,7 +61,7 @@ func TestReturnPathProcess(t *testing.T) {
 	k := returnpath.New(returnpath.Config{
 		Expected: func() check.Expected { return *current.Load() },
 		Watches:  []func(context.Context, func()) error{netstate.Watch, returnpath.WatchTable},
-		Tell:     func(n returnpath.Notice) { fmt.Fprintf(os.Stdout, "notice %s %s\n", n.Reason, n.Message) },
+		Record:   func(n returnpath.Notice) { fmt.Fprintf(os.Stdout, "notice %s %s\n", n.Reason, n.Message) },
 	})
 	if mode == "cleanup" {
 		if err := k.Cleanup(t.Context()); err != nil {

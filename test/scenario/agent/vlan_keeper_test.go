@@ -85,7 +85,7 @@ func TestVLANKeeperProcess(t *testing.T) {
 	out := json.NewEncoder(os.Stdout)
 	keeper := vlan.New(vlan.Config{
 		Expected: func() check.Expected { return *expected.Load() }, Kernel: kernel, Asker: arp.NewProber(), Watch: netstate.Watch,
-		Tell: func(e vlan.Event) { _ = out.Encode(e) },
+		Record: func(e vlan.Event) { _ = out.Encode(e) },
 	})
 	go func() {
 		lines := json.NewDecoder(os.Stdin)

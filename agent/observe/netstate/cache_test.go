@@ -19,14 +19,14 @@ func TestKept(t *testing.T) {
 		age     time.Duration
 		want    bool
 	}{
-		"settled":         {watched: true, changes: 7, age: keptFor / 2, want: true},
-		"told":            {watched: true, changes: 8, age: keptFor / 2},
-		"old":             {watched: true, changes: 7, age: keptFor},
-		"not watched":     {changes: 7, age: keptFor / 2},
+		"settled":         {watched: true, changes: 7, age: maxAge / 2, want: true},
+		"told":            {watched: true, changes: 8, age: maxAge / 2},
+		"old":             {watched: true, changes: 7, age: maxAge},
+		"not watched":     {changes: 7, age: maxAge / 2},
 		"a bond is gone":  {watched: true, changes: 7},
 		"never been read": {watched: true, changes: 7},
 	} {
-		k := keeper{kept: old, after: 7, at: time.Now().Add(-tc.age)}
+		k := tableCache{kept: old, after: 7, at: time.Now().Add(-tc.age)}
 		switch name {
 		case "a bond is gone":
 			k.kept = tables{links: []check.Link{{Index: 1 << 30, Bond: &check.Bond{}}}}

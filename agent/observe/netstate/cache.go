@@ -15,9 +15,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// keptFor is how long the links, addresses, rules and routes once read serve while the kernel tells of no change. To list
+// maxAge is how long the links, addresses, rules and routes once read serve while the kernel tells of no change. To list
 // them is the largest part of what a sample costs on a node with hundreds of pods.
-const keptFor = 25 * time.Second
+const maxAge = 25 * time.Second
 
 // tables are what the kernel tells changes of.
 type tables struct {
@@ -27,8 +27,8 @@ type tables struct {
 	routes    map[int][]check.Route
 }
 
-// keeper keeps the tables between two reads. It keeps nothing while nobody watches.
-type keeper struct {
+// tableCache keeps the tables between two reads. It keeps nothing while nobody watches.
+type tableCache struct {
 	watched atomic.Bool
 	// changes counts what the watch was told.
 	changes atomic.Uint64
@@ -54,12 +54,12 @@ func (r *Reader) Watch(ctx context.Context, changed func()) error {
 }
 
 // read returns the tables as they are now.
-func (k *keeper) read(ctx context.Context) (tables, error) {
+func (k *tableCache) read(ctx context.Context) (tables, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	// First the count, then the tables: a change in between is seen by the next read.
 	watched, after := k.watched.Load(), k.changes.Load()
-	if watched && after == k.after && !k.at.IsZero() && time.Since(k.at) < keptFor {
+	if watched && after == k.after && !k.at.IsZero() && time.Since(k.at) < maxAge {
 		if links, err := again(k.kept.links); err == nil {
 			k.kept.links = links
 			return k.kept, nil
