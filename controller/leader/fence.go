@@ -12,11 +12,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// FencedError is why MayChange refuses a change of the account. Nothing was sent.
+// FencedError is why MayChange rejects a change of the account. Nothing was sent.
 type FencedError struct {
-	// Deadline is the time within which the Lease was to be renewed.
+	// Deadline is the time within which the Lease had to be renewed.
 	Deadline time.Duration
-	// Holder is who holds the Lease, as far as the process has read that; empty when it has not.
+	// Holder is the holder of the Lease that the process read; empty when it has not read one.
 	Holder string
 }
 
@@ -28,18 +28,18 @@ func (e *FencedError) Error() string {
 	return fmt.Sprintf("this process did not renew its Lease within %s; another replica may be the leader", e.Deadline)
 }
 
-// Election says how the process is elected.
+// Election configures the leader election.
 type Election struct {
 	// RenewDeadline is how long after a renewal of the Lease the account may be changed. It must be shorter than
 	// the Lease, see k8s.io/client-go/tools/leaderelection: the rest is the time that a change has to arrive.
 	RenewDeadline time.Duration
-	// Lost is called once, as soon as the process reads that it does not hold a Lease any more that it has held,
-	// with the holder, or "" when the Lease has none. It must end the process.
+	// Lost is called once, as soon as the process reads that it lost a Lease that it held, with the new holder, or "" when
+	// the Lease has none. It must end the process.
 	Lost func(holder string)
 }
 
-// Elect has MayChange refuse what the process may not do while another replica may be the leader. Without it,
-// as without leader election, MayChange refuses nothing.
+// Elect makes MayChange reject changes while another replica may be the leader. Without it, as without leader election,
+// MayChange allows all changes.
 func (h *Leadership) Elect(election Election) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -47,9 +47,9 @@ func (h *Leadership) Elect(election Election) {
 }
 
 // MayChange returns a *FencedError unless every Lease that the process acquired was renewed within the deadline
-// of the election. The time of a renewal is that before its request was sent, so that no other replica counts
-// from an earlier one. It must be called immediately before a change is sent: a process can be stopped for any
-// time between a decision and the request, and goes on without knowing. What was sent before cannot be called back.
+// of the election. A renewal counts from the time before its request was sent, so that no other replica counts from an
+// earlier time. MayChange must be called immediately before a change is sent: a process can be suspended for any time
+// between a decision and the request, and continues without noticing. A change that was sent cannot be recalled.
 func (h *Leadership) MayChange() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,15 +66,15 @@ func (h *Leadership) MayChange() error {
 		return nil
 	}
 	err := &FencedError{Deadline: deadline, Holder: h.successor}
-	if !h.refused { // once, not for each of many
+	if !h.refused { // log the first of many
 		h.refused = true
 		klog.Background().Error(err, "Refused to change the phoenixNAP account")
 	}
 	return err
 }
 
-// instant is a moment by two clocks: the monotonic one does not count while a machine is suspended
-// (clock_gettime(2), CLOCK_MONOTONIC), and the wall clock can be set back.
+// instant is a point in time by two clocks: the monotonic clock stops while a machine is suspended (clock_gettime(2),
+// CLOCK_MONOTONIC), and the wall clock can be set back.
 type instant struct{ monotonic, wall time.Time }
 
 func clocks() instant {
@@ -82,28 +82,28 @@ func clocks() instant {
 	return instant{monotonic: now, wall: now.Round(0)} // Round(0) removes the monotonic reading
 }
 
-// since is by the clock that says more.
+// since returns the longer of the durations by the two clocks.
 func (i instant) since(earlier instant) time.Duration {
 	return max(i.monotonic.Sub(earlier.monotonic), i.wall.Sub(earlier.wall))
 }
 
-// noteRenewal notes that a server accepted a Lease that names the process as its holder.
+// noteRenewal records that a server accepted a Lease whose holder is the process.
 func (h *Leadership) noteRenewal(key types.NamespacedName, sent instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.renewed[key] = sent
 }
 
-// readLease passes on a request that reads one Lease. If that Lease was acquired by the process and has another
-// holder, the process leads no longer: the leader election would find out, but go on trying until its deadline.
-// An empty holder counts too, because another replica may have led, and ended, in the meantime.
+// readLease forwards a request that reads one Lease. If the process acquired that Lease and it has another holder, the
+// process is no longer the leader: the leader election would detect this, but retry until its deadline. An empty holder
+// counts too, because another replica may have been the leader, and ended, in the meantime.
 func (h *Leadership) readLease(base http.RoundTripper, request *http.Request, key types.NamespacedName) (*http.Response, error) {
 	response, err := base.RoundTrip(request)
 	if err != nil || response.StatusCode != http.StatusOK {
 		return response, err
 	}
 	raw, err := io.ReadAll(response.Body)
-	_ = response.Body.Close() // all of it was read, or the connection broke
+	_ = response.Body.Close() // the body was read completely, or the connection broke
 	if err != nil {
 		return nil, fmt.Errorf("read the Lease %s: %w", key, err)
 	}
@@ -127,7 +127,7 @@ func (h *Leadership) noteHolder(key types.NamespacedName, holder string) {
 	end(holder)
 }
 
-// leaseKey is of a path that ends with /namespaces/<namespace>/leases/<name>; false for all others.
+// leaseKey returns the Lease of a path that ends with /namespaces/<namespace>/leases/<name>; ok is false for other paths.
 func leaseKey(path string) (types.NamespacedName, bool) {
 	_, rest, found := strings.Cut(path, "/apis/coordination.k8s.io/v1/namespaces/")
 	parts := strings.Split(rest, "/")

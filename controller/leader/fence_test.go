@@ -16,7 +16,7 @@ import (
 
 const deadline = 10 * time.Second
 
-// store answers reads of a Lease with the given one, and accepts or refuses what is written after a while.
+// store answers reads of a Lease with the given one, and accepts or rejects writes after a while.
 type store struct {
 	t      *testing.T
 	lease  string // its holder
@@ -96,8 +96,7 @@ func TestFenceFollowsTheRenewals(t *testing.T) {
 	})
 }
 
-// The deadline counts from before the request: another replica may have seen the renewal long before the answer
-// to it comes.
+// The deadline counts from before the request: another replica may have read the renewal long before its answer arrives.
 func TestFenceCountsFromTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidate(t)
@@ -112,12 +111,12 @@ func TestFenceCountsFromTheRequest(t *testing.T) {
 		c.wantOpen(false, "at the deadline")
 		c.store.takes = deadline
 		c.renew("ccm")
-		c.wantOpen(false, "the answer came when the deadline was over")
+		c.wantOpen(false, "the answer came after the deadline")
 	})
 }
 
-// A write that the server refuses is no renewal, nor is one that gives the Lease back.
-func TestWhatIsNoRenewal(t *testing.T) {
+// A write that the server rejects is not a renewal, and neither is the release of the Lease.
+func TestWritesThatAreNoRenewal(t *testing.T) {
 	for _, status := range []int{http.StatusConflict, http.StatusForbidden, http.StatusInternalServerError} {
 		c := newCandidate(t)
 		c.store.status = status
@@ -151,8 +150,8 @@ func TestWithoutElectionTheFenceIsOpen(t *testing.T) {
 	}
 }
 
-// A machine that was suspended knows by its wall clock only; a wall clock that was set changes nothing else.
-func TestTheClockThatSaysMoreCounts(t *testing.T) {
+// Only the wall clock shows that a machine was suspended; setting the wall clock back changes nothing.
+func TestTheLongerDurationCounts(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct{ monotonic, wall, want time.Duration }{
 		"both clocks":                  {time.Minute, time.Minute, time.Minute},
@@ -164,13 +163,13 @@ func TestTheClockThatSaysMoreCounts(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
-	const reading = " m=" // of the monotonic clock, see time.Time.String
+	const reading = " m=" // the reading of the monotonic clock, see time.Time.String
 	if now := clocks(); !strings.Contains(now.monotonic.String(), reading) || strings.Contains(now.wall.String(), reading) {
-		t.Errorf("%+v is not by two clocks", now)
+		t.Errorf("%+v does not contain both clocks", now)
 	}
 }
 
-// Whoever reads that a Lease which it acquired has another holder, or none, ends, once.
+// A process that reads that a Lease it acquired has another holder, or none, ends once.
 //
 //proves:known-bugs/deposed-leader
 func TestLostLease(t *testing.T) {
@@ -180,7 +179,7 @@ func TestLostLease(t *testing.T) {
 	}{
 		"still ours":              {acquired: "ccm", path: leasesPath + "/ccm", holder: "me"},
 		"of another":              {acquired: "ccm", path: leasesPath + "/ccm", holder: "other", want: []string{"other"}},
-		"given back by another":   {acquired: "ccm", path: leasesPath + "/ccm", holder: "", want: []string{""}},
+		"released by another":     {acquired: "ccm", path: leasesPath + "/ccm", holder: "", want: []string{""}},
 		"behind a proxy":          {acquired: "ccm", path: "/clusters/one" + leasesPath + "/ccm", holder: "other", want: []string{"other"}},
 		"never acquired":          {path: leasesPath + "/ccm", holder: "other"},
 		"another Lease":           {acquired: "ccm", path: leasesPath + "/agent", holder: "other"},
@@ -208,7 +207,7 @@ func TestLostLease(t *testing.T) {
 	}
 }
 
-// The election reads the Lease as the server sent it.
+// The election receives the Lease as the server sent it.
 func TestALeaseThatIsReadPasses(t *testing.T) {
 	c := newCandidate(t)
 	c.renew("ccm")
@@ -231,8 +230,8 @@ func TestALeaseThatIsReadPasses(t *testing.T) {
 	}
 }
 
-// The election goes on reading while the process gives its Lease back; what it reads then has not been lost.
-func TestALeaseThatIsGivenBackIsNotLost(t *testing.T) {
+// The election continues to read while the process releases its Lease; the released Lease does not count as lost.
+func TestAReleasedLeaseIsNotLost(t *testing.T) {
 	c := newCandidate(t)
 	c.renew("ccm")
 	if err := c.Release(t.Context(), fake.NewClientset(lease("me")).CoordinationV1()); err != nil {
@@ -245,7 +244,7 @@ func TestALeaseThatIsGivenBackIsNotLost(t *testing.T) {
 	}
 }
 
-// The text names the reason.
+// The text contains the reason.
 func TestFencedError(t *testing.T) {
 	for want, err := range map[string]*FencedError{
 		"this process did not renew its Lease within 10s; another replica may be the leader": {Deadline: deadline},

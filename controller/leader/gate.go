@@ -9,15 +9,15 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 )
 
-// closedError is why a gate refuses a request.
+// closedError is the error of a request that a closed gate rejects.
 type closedError struct{}
 
-func (closedError) Error() string { return "the process is ending and makes no more changes" }
+func (closedError) Error() string { return "the process is shutting down and makes no more changes" }
 
 // Is reports whether target is pnap.ErrUnsent: nothing left the process.
 func (closedError) Is(target error) bool { return target == pnap.ErrUnsent }
 
-// gate counts the requests that pass through it. Once it is closed it lets none pass.
+// gate counts the requests that pass through it. A closed gate rejects all requests.
 type gate struct {
 	mu     sync.Mutex
 	closed bool
@@ -46,7 +46,7 @@ func (g *gate) leave() {
 	}
 }
 
-// close lets nothing pass any more.
+// close makes the gate reject all further requests.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,16 +67,16 @@ func (g *gate) drain(ctx context.Context) error {
 	case <-ctx.Done():
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return fmt.Errorf("%d changes are still without an answer: %w", g.inside, ctx.Err())
+		return fmt.Errorf("%d changes have no answer yet: %w", g.inside, ctx.Err())
 	}
 }
 
-// pass sends the request if the gate is open. The answer counts as the end of it, without its body: by then
-// the server has done what it does.
+// pass sends the request if the gate is open. The request ends with the answer, without its body: by then the server has
+// made the change.
 func (g *gate) pass(base http.RoundTripper, request *http.Request) (*http.Response, error) {
 	if !g.enter() {
 		if request.Body != nil {
-			_ = request.Body.Close() // http.RoundTripper must close it; there is nobody to tell
+			_ = request.Body.Close() // http.RoundTripper must close it; the error has no recipient
 		}
 		return nil, closedError{}
 	}

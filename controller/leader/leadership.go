@@ -1,5 +1,5 @@
-// Package leader ends a leader's work before it gives its Lease back, so that the next leader finds no
-// change of the last one under way, and fences off a leader that lost its Lease without knowing.
+// Package leader finishes a leader's work before it releases its Lease, so that the next leader finds no change of the
+// previous one in progress, and fences a leader that lost its Lease without noticing.
 package leader
 
 import (
@@ -25,32 +25,30 @@ import (
 )
 
 const (
-	// lastRecords is how long objects may still be changed after the last change of the account.
+	// lastRecords is how long objects in the cluster may be changed after the last change of the account.
 	lastRecords = 150 * time.Millisecond
-	// releaseAttempts bounds how often a Lease is read again after somebody else wrote it in between.
+	// releaseAttempts bounds how often a Lease is read again after a conflict with another writer.
 	releaseAttempts = 3
 )
 
-// Leadership stands between the process and the servers that it changes. It knows from the requests of the
-// leader election which Leases the process holds and under what name: the framework, which runs the
-// election, tells neither.
+// Leadership wraps the transports to the servers that the process changes. It learns from the requests of the leader
+// election which Leases the process holds and under what name: the framework, which runs the election, reports neither.
 type Leadership struct {
 	cloud   *gate // changes of the account
 	objects *gate // changes of anything in the cluster but Leases
 	leases  *gate
 
 	mu sync.Mutex
-	// held has the identity that the process last wrote into each Lease. Whether it stands there still, the
-	// Lease itself must say.
+	// held maps each Lease to the identity that the process last wrote. The Lease may have another holder by now.
 	held map[types.NamespacedName]string
-	// renewed has for each Lease that the process acquired when it sent the last renewal that a server accepted.
+	// renewed maps each acquired Lease to the time when the process sent the last renewal that a server accepted.
 	renewed map[types.NamespacedName]instant
 
 	election  *Election // nil without leader election
-	lost      bool      // a Lease was lost; successor is who holds it, if anyone
+	lost      bool      // a Lease was lost; successor is its new holder, if any
 	successor string
-	refused   bool // the last change was refused, and logged
-	releasing bool // the process gives its Leases back, so that it does not lose them
+	refused   bool // the last change was rejected, and logged
+	releasing bool // the process releases its Leases, so that it does not lose them
 }
 
 // Renewed is when the process sent the last renewal of a Lease that a server accepted; zero when none was.
@@ -66,7 +64,7 @@ func (h *Leadership) Renewed() time.Time {
 	return last
 }
 
-// New returns an open Handover: changes pass.
+// New returns a Leadership that allows changes.
 func New() *Leadership {
 	return &Leadership{
 		cloud: newGate(), objects: newGate(), leases: newGate(),
@@ -80,7 +78,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-// WrapCloud puts the Handover around a transport to the phoenixNAP API.
+// WrapCloud wraps a transport to the phoenixNAP API.
 func (h *Leadership) WrapCloud(base http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if !isChange(request.Method) {
@@ -90,7 +88,7 @@ func (h *Leadership) WrapCloud(base http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// WrapKube puts the Handover around a transport to the Kubernetes API, that of the leader election included.
+// WrapKube wraps a transport to the Kubernetes API, including that of the leader election.
 func (h *Leadership) WrapKube(base http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		key, isOne := leaseKey(request.URL.Path)
@@ -106,7 +104,8 @@ func (h *Leadership) WrapKube(base http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// writeLease passes on a request that writes a Lease. One that cannot be read passes too, but counts as no renewal.
+// writeLease forwards a request that writes a Lease. A request that cannot be parsed is forwarded too, but does not count
+// as a renewal.
 func (h *Leadership) writeLease(base http.RoundTripper, request *http.Request) (*http.Response, error) {
 	key, ours := h.remember(request)
 	sent := clocks()
@@ -123,12 +122,13 @@ func isLease(path string) bool {
 	return strings.Contains(path, "/apis/coordination.k8s.io/") && strings.Contains(path, "/leases")
 }
 
-// remember notes under what name a Lease is about to be written; false when it has no holder, or cannot be read.
-// That it may fail to be written does not matter: a Lease is given back only when the name stands there.
+// remember records the holder of a Lease that is about to be written; false when it has no holder, or cannot be parsed. It
+// does not matter whether the write succeeds: a Lease is released only if it still has that holder.
 func (h *Leadership) remember(request *http.Request) (types.NamespacedName, bool) {
 	lease, err := leaseIn(request)
 	if err != nil {
-		klog.FromContext(request.Context()).V(2).Info("A Lease that is written cannot be read, so it will not be given back early", "path", request.URL.Path, "err", err)
+		klog.FromContext(request.Context()).V(2).Info("Failed to parse a Lease in a request, so it will not be released early",
+			"path", request.URL.Path, "err", err)
 		return types.NamespacedName{}, false
 	}
 	key, holder := types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}, holderOf(lease)
@@ -143,7 +143,7 @@ func (h *Leadership) remember(request *http.Request) (types.NamespacedName, bool
 
 func leaseIn(request *http.Request) (*coordinationv1.Lease, error) {
 	if request.GetBody == nil {
-		return nil, errors.New("its body can be read only once")
+		return nil, errors.New("the body can be read only once")
 	}
 	body, err := request.GetBody()
 	if err != nil {
@@ -163,7 +163,7 @@ func decodeLease(raw []byte) (*coordinationv1.Lease, error) {
 	}
 	lease, ok := decoded.(*coordinationv1.Lease)
 	if !ok {
-		return nil, fmt.Errorf("it is a %T", decoded)
+		return nil, fmt.Errorf("unexpected type %T", decoded)
 	}
 	return lease, nil
 }
@@ -175,10 +175,9 @@ func holderOf(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// Quiesce refuses every further change, except of Leases, and waits until those under way have been
-// answered. Changes of the account come first: for a moment it can still be recorded in the cluster what
-// became of the last of them, which the next leader would otherwise have to find out. The error says how
-// many had no answer when ctx ended.
+// Quiesce rejects all further changes, except of Leases, and waits until the changes in progress are answered. Changes of
+// the account are stopped first: for a moment, the results of the last ones can still be recorded in the cluster, which
+// the next leader would otherwise have to find out. The error contains how many had no answer when ctx ended.
 func (h *Leadership) Quiesce(ctx context.Context) error {
 	h.cloud.close()
 	err := h.cloud.drain(ctx)
@@ -187,9 +186,8 @@ func (h *Leadership) Quiesce(ctx context.Context) error {
 	return errors.Join(err, h.objects.drain(ctx))
 }
 
-// Release ends the election's renewals and gives back every Lease that the process still holds, so that
-// another replica need not wait for its end. leases must not go through WrapKube. The process has to end
-// afterwards.
+// Release ends the election's renewals and releases every Lease that the process still holds, so that another replica need
+// not wait until it expires. leases must not go through WrapKube. The process must end afterwards.
 func (h *Leadership) Release(ctx context.Context, leases coordinationclient.LeasesGetter) error {
 	h.leases.close()
 	h.mu.Lock()
@@ -203,15 +201,15 @@ func (h *Leadership) Release(ctx context.Context, leases coordinationclient.Leas
 	h.mu.Unlock()
 	var problems []error
 	for key, identity := range held {
-		if err := giveBack(ctx, leases.Leases(key.Namespace), key.Name, identity); err != nil {
-			problems = append(problems, fmt.Errorf("give back the Lease %s: %w", key, err))
+		if err := releaseOne(ctx, leases.Leases(key.Namespace), key.Name, identity); err != nil {
+			problems = append(problems, fmt.Errorf("release the Lease %s: %w", key, err))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// giveBack empties the Lease by compare-and-swap if identity holds it.
-func giveBack(ctx context.Context, leases coordinationclient.LeaseInterface, name, identity string) error {
+// releaseOne removes the holder of the Lease by compare-and-swap if identity holds it.
+func releaseOne(ctx context.Context, leases coordinationclient.LeaseInterface, name, identity string) error {
 	for attempt := 1; ; attempt++ {
 		lease, err := leases.Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -230,7 +228,7 @@ func giveBack(ctx context.Context, leases coordinationclient.LeaseInterface, nam
 	}
 }
 
-// released is the Lease without a holder, valid for a second, as client-go's leader election gives it back.
+// released returns the Lease without a holder, valid for a second, as client-go's leader election releases it.
 func released(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	free := lease.DeepCopy()
 	nobody, second := "", int32(1)

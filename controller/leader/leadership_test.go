@@ -63,10 +63,10 @@ func refused(err error) bool {
 	return errors.Is(err, pnap.ErrUnsent)
 }
 
-// A change under way is waited for, the next is refused; reads and the election go on.
+// Quiesce waits for a change in progress and rejects the next; reads and the election continue.
 //
 //proves:known-bugs/change-after-handover
-func TestQuiesceWaitsForChangesUnderWay(t *testing.T) {
+func TestQuiesceWaitsForChangesInProgress(t *testing.T) {
 	for name, wrap := range map[string]func(*Leadership) func(http.RoundTripper) http.RoundTripper{
 		"Kubernetes": func(h *Leadership) func(http.RoundTripper) http.RoundTripper { return h.WrapKube },
 		"phoenixNAP": func(h *Leadership) func(http.RoundTripper) http.RoundTripper { return h.WrapCloud },
@@ -78,7 +78,7 @@ func TestQuiesceWaitsForChangesUnderWay(t *testing.T) {
 				for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 					go func() {
 						if err := send(t.Context(), t, to, method, podPath, nil); err != nil {
-							t.Errorf("%s under way: %v", method, err)
+							t.Errorf("%s in progress: %v", method, err)
 						}
 					}()
 				}
@@ -93,10 +93,10 @@ func TestQuiesceWaitsForChangesUnderWay(t *testing.T) {
 				<-time.After(2 * lastRecords)
 				synctest.Wait()
 				if quiet {
-					t.Error("quiet with four changes under way")
+					t.Error("Quiesce returned with four changes in progress")
 				}
 				if err := send(t.Context(), t, to, http.MethodPatch, podPath, nil); !refused(err) {
-					t.Errorf("a change after the end began: %v, want a refusal", err)
+					t.Errorf("a change after Quiesce began: %v, want a rejection", err)
 				}
 				if reached := s.reached.Load(); reached != 4 {
 					t.Errorf("%d changes reached the server, want 4", reached)
@@ -105,7 +105,7 @@ func TestQuiesceWaitsForChangesUnderWay(t *testing.T) {
 				<-time.After(2 * lastRecords)
 				synctest.Wait()
 				if !quiet {
-					t.Error("not quiet after all answers")
+					t.Error("Quiesce did not return after all answers")
 				}
 				if err := send(t.Context(), t, to, http.MethodGet, podPath, nil); err != nil {
 					t.Errorf("a read: %v", err)
@@ -118,7 +118,7 @@ func TestQuiesceWaitsForChangesUnderWay(t *testing.T) {
 	}
 }
 
-// What became of the last change of the account can be recorded, and then nothing more.
+// The result of the last change of the account can be recorded; afterwards all changes are rejected.
 func TestTheLastAnswerIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s := New(), &server{answer: make(chan struct{})}
@@ -142,7 +142,7 @@ func TestTheLastAnswerIsRecorded(t *testing.T) {
 		}
 		for name, to := range map[string]http.RoundTripper{"cloud": h.WrapCloud(s), "cluster": h.WrapKube(s)} {
 			if err := send(t.Context(), t, to, http.MethodPatch, podPath, nil); !refused(err) {
-				t.Errorf("%s, afterwards: %v, want a refusal", name, err)
+				t.Errorf("%s, afterwards: %v, want a rejection", name, err)
 			}
 		}
 	})
@@ -152,18 +152,18 @@ func TestQuiesceGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s := New(), &server{answer: make(chan struct{})}
 		under, stop := context.WithCancel(t.Context())
-		go func() { _ = send(under, t, h.WrapCloud(s), http.MethodPost, "/ips/v1/ip-blocks", nil) }() // it is cut off
+		go func() { _ = send(under, t, h.WrapCloud(s), http.MethodPost, "/ips/v1/ip-blocks", nil) }() // it is canceled
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		began := time.Now()
 		err := h.Quiesce(ctx)
-		if err == nil || !strings.Contains(err.Error(), "1 changes are still without an answer") || time.Since(began) != 5*time.Second {
+		if err == nil || !strings.Contains(err.Error(), "1 changes have no answer yet") || time.Since(began) != 5*time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		stop()
 		if err := h.Quiesce(t.Context()); err != nil {
-			t.Errorf("after the last change was cut off: %v", err)
+			t.Errorf("after the last change was canceled: %v", err)
 		}
 	})
 }
@@ -207,7 +207,7 @@ func TestIdentityIsLearned(t *testing.T) {
 				t.Fatal(err)
 			}
 			if h.Renewed().IsZero() {
-				t.Error("it was not renewed")
+				t.Error("the renewal was not recorded")
 			}
 			want := map[types.NamespacedName]string{{Namespace: "kube-system", Name: "ccm"}: "me"}
 			if diff := cmp.Diff(want, h.held); diff != "" {
@@ -217,7 +217,7 @@ func TestIdentityIsLearned(t *testing.T) {
 	}
 }
 
-// A body that cannot be read is sent all the same.
+// A body that cannot be parsed is sent unchanged.
 func TestAnUnreadableLeasePasses(t *testing.T) {
 	h, s := New(), &server{answer: make(chan struct{})}
 	close(s.answer)
@@ -239,20 +239,20 @@ func TestAnUnreadableLeasePasses(t *testing.T) {
 }
 
 //proves:known-bugs/lease-not-released
-func TestReleaseGivesBackWhatIsOurs(t *testing.T) {
+func TestReleaseOnlyReleasesOwnLeases(t *testing.T) {
 	for name, c := range map[string]struct {
-		stands    string // who holds the Lease; empty: there is none
+		stands    string // the holder of the Lease; empty: there is no Lease
 		writes    []string
-		conflicts int // how often somebody else is faster
+		conflicts int // how often another writer is faster
 		want      string
 		fails     bool
 	}{
-		"held":                    {stands: "me", writes: []string{"me"}, want: ""},
-		"standby":                 {stands: "other", want: "other"},
-		"lost":                    {stands: "other", writes: []string{"me"}, want: "other"},
-		"gone":                    {writes: []string{"me"}},
-		"touched by another":      {stands: "me", writes: []string{"me"}, conflicts: 1, want: ""},
-		"touched again and again": {stands: "me", writes: []string{"me"}, conflicts: 9, want: "me", fails: true},
+		"held":               {stands: "me", writes: []string{"me"}, want: ""},
+		"standby":            {stands: "other", want: "other"},
+		"lost":               {stands: "other", writes: []string{"me"}, want: "other"},
+		"gone":               {writes: []string{"me"}},
+		"one conflict":       {stands: "me", writes: []string{"me"}, conflicts: 1, want: ""},
+		"repeated conflicts": {stands: "me", writes: []string{"me"}, conflicts: 9, want: "me", fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, s := New(), &server{answer: make(chan struct{})}
@@ -275,12 +275,12 @@ func TestReleaseGivesBackWhatIsOurs(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if err := send(t.Context(), t, h.WrapKube(s), http.MethodPut, leasesPath+"/ccm", encode(t, "application/json", lease("me"))); !refused(err) {
-				t.Errorf("a renewal afterwards: %v, want a refusal", err)
+				t.Errorf("a renewal afterwards: %v, want a rejection", err)
 			}
 			got, err := kube.CoordinationV1().Leases("kube-system").Get(t.Context(), "ccm", metav1.GetOptions{})
 			if c.stands == "" {
 				if !apierrors.IsNotFound(err) {
-					t.Errorf("the Lease came back: %v, %v", got, err)
+					t.Errorf("the Lease was created again: %v, %v", got, err)
 				}
 				return
 			}
@@ -291,7 +291,7 @@ func TestReleaseGivesBackWhatIsOurs(t *testing.T) {
 	}
 }
 
-// The Lease keeps all but its holder and how long it is valid.
+// A released Lease keeps everything except its holder and its duration.
 func TestReleased(t *testing.T) {
 	want := lease("")
 	*want.Spec.LeaseDurationSeconds = 1
@@ -300,7 +300,7 @@ func TestReleased(t *testing.T) {
 	}
 }
 
-// A renewal under way ends before the Lease is given back, so it cannot take it again.
+// A renewal in progress ends before the Lease is released, so it cannot acquire the Lease again.
 func TestReleaseWaitsForARenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s := New(), &server{answer: make(chan struct{})}
@@ -314,7 +314,7 @@ func TestReleaseWaitsForARenewal(t *testing.T) {
 		result := io.EOF
 		go func() { result = h.Release(t.Context(), kube.CoordinationV1()) }()
 		synctest.Wait()
-		if len(kube.Actions()) > 0 || result != io.EOF { //nolint:errorlint // the mark that nothing has come
+		if len(kube.Actions()) > 0 || result != io.EOF { //nolint:errorlint // the initial value: Release has not returned
 			t.Errorf("before the renewal's answer: %v, %v", kube.Actions(), result)
 		}
 		close(s.answer)

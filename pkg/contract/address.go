@@ -14,36 +14,36 @@ type AddressState string
 const (
 	// AddressAnswered: exactly one machine answers.
 	AddressAnswered AddressState = "Answered"
-	// AddressSilent: nobody answers.
+	// AddressSilent: no machine answers.
 	AddressSilent AddressState = "Silent"
 	// AddressDuplicate: more than one machine answers.
 	AddressDuplicate AddressState = "Duplicate"
 )
 
-// Reasons of the Service condition ServiceConditionAnnounced that no agent reports as a state, because they follow from what
-// several say.
+// Reasons of the Service condition ServiceConditionAnnounced that no agent reports as a state, because they follow from the
+// reports of several agents.
 const (
-	// AnnouncedForeign: the machine that answers is no Node of the cluster.
+	// AnnouncedForeign: the machine that answers is not a Node of the cluster.
 	AnnouncedForeign = "ForeignOwner"
-	// AnnouncedHolderSilent: a Node holds the address, but the others do not hear it.
+	// AnnouncedHolderSilent: a Node holds the address, but the others do not receive its answers.
 	AnnouncedHolderSilent = "HolderSilent"
 )
 
-// ReportedAddress is how one address answers, as one agent sees it.
+// ReportedAddress is the state of one address, as one agent reports it.
 type ReportedAddress struct {
 	// State of the address.
 	State AddressState `json:"state"`
-	// MAC is the hardware address that answered, in lower case; empty when none did.
+	// MAC is the MAC address that answered, in lower case; empty when none did.
 	MAC string `json:"mac,omitempty"`
-	// Held tells that an interface of the reporting node carries the address; MAC is then the node's own, unless the
-	// state is AddressDuplicate.
+	// Held reports that an interface of the reporting node has the address; MAC is then the node's own, unless the state is
+	// AddressDuplicate.
 	Held bool `json:"held,omitempty"`
-	// Since is when the agent first saw it in that state.
+	// Since is when the agent first observed that state.
 	Since time.Time `json:"since"`
 }
 
-// ReportedAddresses is what one agent reports of the addresses that it watches; the value of the
-// annotation NodeReportedAddresses.
+// ReportedAddresses is one agent's report on the addresses that it watches; the value of the annotation
+// NodeReportedAddresses.
 type ReportedAddresses map[netip.Addr]ReportedAddress
 
 // Encode returns the value of the annotation NodeReportedAddresses; empty when there is nothing to report.

@@ -20,8 +20,8 @@ func TestAnnouncerKeys(t *testing.T) {
 		line(1) + "\n" + line(2):    {keys: []AnnouncerKey{key(1), key(2)}},
 		"  " + line(1):              {keys: []AnnouncerKey{key(1)}},
 		"":                          {err: "no key"},
-		"secret":                    {err: "line 1 is no key"},
-		line(1) + "c2hvcnQ=":        {err: "line 2 is no key"},
+		"secret":                    {err: "line 1 is not a key"},
+		line(1) + "c2hvcnQ=":        {err: "line 2 is not a key"},
 		line(1) + line(2) + line(3): {err: "3 keys"},
 		line(1) + line(1):           {err: "the same key twice"},
 	} {
@@ -33,7 +33,7 @@ func TestAnnouncerKeys(t *testing.T) {
 			t.Errorf("ParseAnnouncerKeys(%q) (-want +got):\n%s", content, diff)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("the error %q shows what is in the Secret", err)
+			t.Errorf("the error %q contains content of the Secret", err)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func FuzzProviderID(f *testing.F) {
 		id, err := ParseProviderID(s)
 		if err != nil {
 			if id != "" {
-				t.Fatalf("an error and the ID %q", id)
+				t.Fatalf("both an error and the ID %q", id)
 			}
 			return
 		}
@@ -135,7 +135,7 @@ func TestParseNodeNetworkRefuses(t *testing.T) {
 		}
 		bad[annotation] = value
 		if _, _, err := ParseNodeNetwork(bad); err == nil || !strings.Contains(err.Error(), annotation) {
-			t.Errorf("%s=%s: error %v does not name the annotation", annotation, value, err)
+			t.Errorf("%s=%s: error %v does not contain the annotation", annotation, value, err)
 		}
 	}
 	if _, ok, err := ParseNodeNetwork(nil); ok || err != nil {
@@ -161,7 +161,7 @@ func TestPurchaseRoundTrip(t *testing.T) {
 	}
 	for _, bad := range []string{"x", "{}", `{"nonce":"a"}`, `{"time":"2026-01-02T03:04:05Z"}`} {
 		if _, err := ParsePurchase(bad); err == nil {
-			t.Errorf("ParsePurchase(%q) accepts it", bad)
+			t.Errorf("ParsePurchase(%q) returned no error", bad)
 		}
 	}
 }
@@ -184,15 +184,14 @@ func TestReportedAddressesSurviveTheAnnotation(t *testing.T) {
 	}
 	older := `{"203.0.113.10":{"state":"Answered","mac":"02:00:00:00:00:01","since":"2026-03-01T12:00:00Z"}}`
 	if got, err := ParseReportedAddresses(older); err != nil || got[netip.MustParseAddr("203.0.113.10")].Held {
-		t.Errorf("a report without the word held gives %v, %v", got, err)
+		t.Errorf("a report without the field held: %v, %v", got, err)
 	}
 	if _, err := ParseReportedAddresses(`{"not an address":{}}`); err == nil {
-		t.Error("a broken annotation is no error")
+		t.Error("no error for an invalid annotation")
 	}
 }
 
-// FuzzReportedAddresses: whatever stands in the annotation, reading it returns, and what was read can be written and read
-// again.
+// FuzzReportedAddresses: parsing accepts any content of the annotation, and a parsed value can be encoded and parsed again.
 func FuzzReportedAddresses(f *testing.F) {
 	f.Add(`{"203.0.113.10":{"state":"Answered","mac":"02:00:00:00:00:01","held":true,"since":"2026-03-01T12:00:00Z"}}`)
 	f.Add(`{"203.0.113.10":null}`)
@@ -204,7 +203,7 @@ func FuzzReportedAddresses(f *testing.F) {
 		}
 		encoded, err := first.Encode()
 		if err != nil {
-			return // a time of more than four digits can be read, but not written
+			return // a year of more than four digits can be parsed, but not encoded
 		}
 		again, err := ParseReportedAddresses(encoded)
 		if err != nil || len(again) != len(first) {

@@ -9,23 +9,22 @@ const Prefix = "phoenixnap.com/"
 
 // Service annotations that a user writes.
 const (
-	// ServiceIPLocation names the phoenixNAP location in which to buy the IP block, such as "ASH".
-	// The option annotationIPLocation may give it another name.
+	// ServiceIPLocation is the phoenixNAP location in which to buy the IP block, such as "ASH". The option
+	// annotationIPLocation can change the name of this annotation.
 	ServiceIPLocation = Prefix + "ip-location"
-	// ServiceIPAllocation is AllocationDedicated (a block of its own) or AllocationShared (an address of the pool); the option
-	// ipAllocation when empty.
+	// ServiceIPAllocation is AllocationDedicated (one block for the Service) or AllocationShared (an address of the pool); the
+	// option ipAllocation when empty.
 	ServiceIPAllocation = Prefix + "ip-allocation"
 	// ServiceIPBlockSize is the size of the block to buy, "/28" to "/30"; the option ipBlockSize when empty.
 	ServiceIPBlockSize = Prefix + "ip-block-size"
-	// ServiceIPBlockID is the ID of a block that the user brings: it is used and never deleted.
+	// ServiceIPBlockID is the ID of a block that the user provides: the controller uses it and never deletes it.
 	ServiceIPBlockID = Prefix + "ip-block-id"
-	// ServiceIPRetain is "true" when the block is to outlive the Service; the next Service of that name
-	// gets it back.
+	// ServiceIPRetain is "true" to keep the block when the Service is deleted; the next Service of that name gets it back.
 	ServiceIPRetain = Prefix + "ip-retain"
-	// ServiceRequestedIP is the address that the Service is to get, in a block that is there already.
+	// ServiceRequestedIP is the address that the Service requests, in an existing block.
 	ServiceRequestedIP = Prefix + "requested-ip"
-	// ServiceIPReplace is "true" when a new block, and with it a new address, may take the place of one
-	// that was deleted outside of the cluster.
+	// ServiceIPReplace is "true" to allow a new block, and with it a new address, to replace a block that was deleted outside
+	// of the cluster.
 	ServiceIPReplace = Prefix + "ip-replace"
 )
 
@@ -35,11 +34,12 @@ const (
 	AllocationShared    = "shared"
 )
 
-// LoadBalancerClass is the value of spec.loadBalancerClass that the controller serves, beside Services without one.
+// LoadBalancerClass is the value of spec.loadBalancerClass that the controller serves, in addition to Services without a
+// class.
 const LoadBalancerClass = Prefix + "ccm"
 
-// LoadBalancerFinalizer is the finalizer that holds Services of LoadBalancerClass until their address is given back. The
-// framework's finalizer would not do: the service controller of any other provider strips it.
+// LoadBalancerFinalizer is the finalizer that holds Services of LoadBalancerClass until their address is released. The
+// framework's finalizer is not enough: the service controller of any other provider removes it.
 const LoadBalancerFinalizer = Prefix + "load-balancer-cleanup"
 
 // Service annotations that the controller writes, all in one patch and only once the block is assigned.
@@ -55,11 +55,11 @@ const (
 	// ServiceIPPurchase records the intent to buy a block before it is bought (JSON, see Purchase).
 	ServiceIPPurchase = Prefix + "ip-purchase"
 	// ServiceIPOwner is the UID of the Service that the annotations above were written for. On a Service
-	// with another UID, restored from a backup or copied, they prove nothing.
+	// with another UID, restored from a backup or copied, they are not valid.
 	ServiceIPOwner = Prefix + "ip-owner"
-	// ServiceAnnouncedBy is the Node that answers for the address, where the agents announce. It is for people; nothing reads it.
+	// ServiceAnnouncedBy is the Node that answers for the address, if the agents announce. It is for users; no program reads it.
 	ServiceAnnouncedBy = Prefix + "announced-by"
-	// ServiceAnnouncedSince is since when it does (RFC 3339).
+	// ServiceAnnouncedSince is when that Node began to answer (RFC 3339).
 	ServiceAnnouncedSince = Prefix + "announced-since"
 	// KubeVIPAddresses is kube-vip's own annotation: the addresses that it announces for a Service.
 	KubeVIPAddresses = "kube-vip.io/loadbalancerIPs"
@@ -68,14 +68,14 @@ const (
 	KubeVIPInterface = "kube-vip.io/serviceInterface"
 )
 
-// Types of the Service conditions that the controller writes. They go when the Service becomes another type.
+// Types of the Service conditions that the controller writes. They are removed when the Service becomes another type.
 const (
-	// ServiceConditionBlockAssigned says whether the Service's IP block is assigned to the public network,
-	// and where it stands on the way there or back.
+	// ServiceConditionBlockAssigned reports whether the Service's IP block is assigned to the public network, or the progress
+	// of its assignment or release.
 	ServiceConditionBlockAssigned = Prefix + "BlockAssigned"
-	// ServiceConditionAddressPublished says whether the address stands in the status of the Service.
+	// ServiceConditionAddressPublished reports whether the status of the Service contains the address.
 	ServiceConditionAddressPublished = Prefix + "AddressPublished"
-	// ServiceConditionAnnounced says whether a node answers for the address, as the agents report it.
+	// ServiceConditionAnnounced reports whether a node answers for the address, as the agents report it.
 	ServiceConditionAnnounced = Prefix + "Announced"
 )
 
@@ -93,12 +93,12 @@ const (
 	NodePublicNetworkMember = Prefix + "public-network-member"
 	// NodePublicNetworkBlocks lists the assigned blocks of that network with their gateways (JSON, see NetworkBlock).
 	NodePublicNetworkBlocks = Prefix + "public-network-blocks"
-	// NodeAnnouncer says who announces addresses: AnnouncerKubeVIP, AnnouncerAgent or AnnouncerNone.
+	// NodeAnnouncer is the announcer of addresses: AnnouncerKubeVIP, AnnouncerAgent or AnnouncerNone.
 	NodeAnnouncer = Prefix + "announcer"
 )
 
-// NodeHandOver is the Node annotation by which a user has the agent of the Node hand the addresses that it announces over to
-// others, "true" before maintenance; it takes addresses again when the annotation is gone.
+// NodeHandOver is the Node annotation that makes the agent of the Node hand its addresses over to other nodes. A user sets it
+// to "true" before maintenance; the agent takes addresses again when the annotation is removed.
 const NodeHandOver = Prefix + "hand-over"
 
 // Values of the annotation NodeAnnouncer.
@@ -108,7 +108,7 @@ const (
 	AnnouncerNone    = "none"
 )
 
-// NodeVLANReady is the label that the controller keeps at "true" on Nodes that may announce addresses.
+// NodeVLANReady is the label that the controller sets to "true" on Nodes that may announce addresses.
 // kube-vip's DaemonSet selects on it.
 const NodeVLANReady = Prefix + "vlan-ready"
 
@@ -125,26 +125,26 @@ const (
 )
 
 // NodeReportedIdentity is the Node annotation that the agent writes, through the status subresource: host name, addresses,
-// hardware addresses and VLAN interface of the machine, and its server ID where it knows that (JSON, see Identity).
+// MAC addresses and VLAN interface of the machine, and its server ID where known (JSON, see Identity).
 const NodeReportedIdentity = Prefix + "reported-identity"
 
 // NodeReportedAddresses is the Node annotation that the agent writes, through the status subresource: how the addresses of
-// Services answer on the wire there: state, hardware address, whether this node holds it, since when (JSON, see
-// ReportedAddresses). At most 32: those that the node holds or ought to hold, and those that no other node has reported.
+// Services answer on the wire: state, MAC address, whether this node holds the address, since when (JSON, see
+// ReportedAddresses). At most 32: those that the node holds or should hold, and those that no other node has reported.
 const NodeReportedAddresses = Prefix + "reported-addresses"
 
-// NodeMembershipManaged is "true" on a Node whose server the controller joined to the public network. For people to read:
-// the record is the ConfigMap phoenixnap-members in kube-system.
+// NodeMembershipManaged is "true" on a Node whose server the controller joined to the public network. It is for users: the
+// record is the ConfigMap phoenixnap-members in kube-system.
 const NodeMembershipManaged = Prefix + "public-network-managed"
 
 // Types of the Node conditions that the agent writes.
 const (
-	// ConditionVLANReady says whether the node can carry traffic of the public network.
+	// ConditionVLANReady reports whether the node can carry traffic of the public network.
 	ConditionVLANReady = Prefix + "VLANReady"
-	// ConditionAnnouncementHealthy says whether the announced addresses answer as they should.
+	// ConditionAnnouncementHealthy reports whether the announced addresses answer as they should.
 	ConditionAnnouncementHealthy = Prefix + "AnnouncementHealthy"
 )
 
-// AgentLeasePrefix and the Node's name make the name of the agent's own Lease in kube-system; the
-// controller reads life from it.
+// AgentLeasePrefix and the Node's name form the name of the agent's Lease in kube-system, from which the controller
+// determines whether the agent runs.
 const AgentLeasePrefix = "phoenixnap-agent-"

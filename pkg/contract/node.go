@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// NetworkBlock is one IP block of the public network as the annotation NodePublicNetworkBlocks tells it.
+// NetworkBlock is one IP block of the public network in the annotation NodePublicNetworkBlocks.
 type NetworkBlock struct {
 	// CIDR is the block.
 	CIDR netip.Prefix `json:"cidr"`
@@ -18,7 +18,7 @@ type NetworkBlock struct {
 	Gateway netip.Addr `json:"gateway"`
 }
 
-// NodeNetwork is what the controller tells the agent of a Node about the public network.
+// NodeNetwork is what the controller publishes about the public network for the agent of a Node.
 type NodeNetwork struct {
 	// ServerID is the ID of the phoenixNAP server that the Node runs on.
 	ServerID string
@@ -28,7 +28,7 @@ type NodeNetwork struct {
 	VLAN int
 	// IPs are the addresses of the server's membership; empty when it has none.
 	IPs []netip.Addr
-	// Member tells whether the server is an assigned member of the network.
+	// Member reports whether the server is an assigned member of the network.
 	Member bool
 	// Blocks are the assigned blocks of the network.
 	Blocks []NetworkBlock
@@ -61,8 +61,8 @@ func (n NodeNetwork) Annotations() (map[string]string, error) {
 	}, nil
 }
 
-// ParseNodeNetwork reads the annotations that Annotations writes. ok is false when the controller has
-// not published the network yet; an error names the annotation that cannot be read.
+// ParseNodeNetwork parses the annotations that Annotations encodes. ok is false when the controller has not published the
+// network yet; an error contains the annotation that cannot be parsed.
 func ParseNodeNetwork(annotations map[string]string) (n NodeNetwork, ok bool, err error) {
 	id := annotations[NodePublicNetworkID]
 	if id == "" {
@@ -91,7 +91,7 @@ func ParseNodeNetwork(annotations map[string]string) (n NodeNetwork, ok bool, er
 func parseVLAN(raw string) (int, error) {
 	vlan, err := strconv.Atoi(raw)
 	if err != nil || vlan < 1 || vlan > 4094 {
-		return 0, fmt.Errorf("annotation %s: %q is no VLAN ID from 1 to 4094", NodePublicNetworkVLAN, raw)
+		return 0, fmt.Errorf("annotation %s: %q is not a VLAN ID from 1 to 4094", NodePublicNetworkVLAN, raw)
 	}
 	return vlan, nil
 }
@@ -112,18 +112,18 @@ func parseIPs(raw string) ([]netip.Addr, error) {
 	return ips, nil
 }
 
-// Identity is what a machine knows of itself; the agent publishes it as the annotation
+// Identity is what a machine knows about itself; the agent publishes it as the annotation
 // NodeReportedIdentity and the controller uses it to find the server of a Node.
 type Identity struct {
-	// Hostname as the kernel knows it.
+	// Hostname is the kernel's host name.
 	Hostname string `json:"hostname"`
 	// Addresses are the global unicast addresses of the machine's interfaces.
 	Addresses []netip.Addr `json:"addresses"`
-	// MACs are the hardware addresses of its physical interfaces and bonds, in lower case.
+	// MACs are the MAC addresses of its physical interfaces and bonds, in lower case.
 	MACs []string `json:"macs"`
-	// VLANInterface is the name of the interface on the public network; empty when there is none.
+	// VLANInterface is the name of the interface in the public network; empty when there is none.
 	VLANInterface string `json:"vlanInterface,omitempty"`
-	// ServerID is the phoenixNAP server ID, where the machine knows it.
+	// ServerID is the phoenixNAP server ID, if the machine knows it.
 	ServerID string `json:"serverID,omitempty"`
 }
 
@@ -137,9 +137,9 @@ func FindNodeCondition(node *corev1.Node, conditionType corev1.NodeConditionType
 	return nil
 }
 
-// ExcludedFromLoadBalancers tells whether the Node has the label node.kubernetes.io/exclude-from-external-load-balancers, which
-// keeps it from carrying their traffic. As the label's presence counts in Kubernetes, only a value that clearly says no, such
-// as "false", does not exclude.
+// ExcludedFromLoadBalancers reports whether the Node has the label node.kubernetes.io/exclude-from-external-load-balancers,
+// which excludes it from their traffic. Because Kubernetes only checks that the label is present, only an explicit negative
+// value, such as "false", does not exclude.
 func ExcludedFromLoadBalancers(node *corev1.Node) bool {
 	value, labelled := node.Labels[corev1.LabelNodeExcludeBalancers]
 	if !labelled {
@@ -149,7 +149,7 @@ func ExcludedFromLoadBalancers(node *corev1.Node) bool {
 	return err != nil || excluded
 }
 
-// NodeIPs returns the IP addresses of the Node's status, in its order; names are left out.
+// NodeIPs returns the IP addresses of the Node's status, in its order, without names.
 func NodeIPs(node *corev1.Node) []netip.Addr {
 	var ips []netip.Addr
 	for _, a := range node.Status.Addresses {

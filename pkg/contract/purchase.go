@@ -7,14 +7,14 @@ import (
 )
 
 // Purchase is the intent to buy a block. It is recorded on the Service by compare-and-swap before the
-// block is bought, because the API has no idempotency key: whoever comes later finds the block by the
-// nonce in its description, or knows how long to wait before buying again.
+// block is bought, because the API has no idempotency key: a later reconciliation finds the block by the nonce in its
+// description, or knows how long to wait before buying again.
 type Purchase struct {
-	// Nonce stands in the block's description.
+	// Nonce is part of the block's description.
 	Nonce string `json:"nonce"`
 	// Time of the intent.
 	Time time.Time `json:"time"`
-	// BlockID is the ID that the API answered; empty while no answer is known.
+	// BlockID is the ID in the API's answer; empty until an answer is known.
 	BlockID string `json:"blockID,omitempty"`
 }
 

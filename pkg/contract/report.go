@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// BlockReportName is the ConfigMap in kube-system in which the controller tells people and programs without credentials
-// of phoenixNAP what it knows of IP blocks; BlockReportKey is where in it.
+// BlockReportName is the ConfigMap in kube-system in which the controller reports the IP blocks to users and programs
+// without phoenixNAP credentials; BlockReportKey is its field.
 const (
 	BlockReportName = "phoenixnap-ip-blocks"
 	BlockReportKey  = "report.json"
 )
 
-// Standings of a block beside those under which orphans are counted (orphan, leftover, empty, unclear, retained).
+// Standings of a block in addition to those under which orphans are counted (orphan, leftover, empty, unclear, retained).
 const (
-	// StandingInUse: somebody in the cluster has to do with it.
+	// StandingInUse: an object in the cluster uses it.
 	StandingInUse = "in-use"
-	// StandingBrought: the account's owner brought it for Services to name.
+	// StandingBrought: the account's owner provided it for Services to request.
 	StandingBrought = "brought"
-	// StandingChecking: nobody seems to use it, which a second look has to confirm.
+	// StandingChecking: it seems to be unused, which a second read must confirm.
 	StandingChecking = "checking"
 )
 
@@ -34,15 +34,15 @@ const (
 	PurposeNodes = "nodes"
 )
 
-// BlockReport is what the controller knows of the IP blocks of the cluster. It is output only: nothing is decided by it.
+// BlockReport is the state of the cluster's IP blocks. It is output only: the controller never reads it.
 type BlockReport struct {
-	// Looked is when the list of blocks was asked for.
+	// Looked is when the list of blocks was requested.
 	Looked time.Time `json:"looked"`
-	// NetworkID is the public network that Services are served from.
+	// NetworkID is the public network of the Services.
 	NetworkID string `json:"networkID"`
-	// MaxBlocks is the most blocks that may be bought; 0 for no limit but the network's.
+	// MaxBlocks is the maximum number of blocks to buy; 0 for no limit except the network's.
 	MaxBlocks int `json:"maxBlocks,omitempty"`
-	// Collecting tells that orphans are given back without a person.
+	// Collecting reports that the controller deletes orphans.
 	Collecting bool `json:"collecting,omitempty"`
 	// Blocks ordered by ID.
 	Blocks []ReportedBlock `json:"blocks"`
@@ -52,23 +52,23 @@ type BlockReport struct {
 type ReportedBlock struct {
 	// ID is the API's ID of the block.
 	ID string `json:"id"`
-	// CIDR is the block; the zero Prefix when the API does not say.
+	// CIDR is the block; the zero Prefix when the API does not report it.
 	CIDR netip.Prefix `json:"cidr"`
-	// Location is the 3-letter code of the site.
+	// Location is the 3-letter code of the location.
 	Location string `json:"location"`
-	// Status is the word of the API.
+	// Status is the status in the API.
 	Status string `json:"status"`
-	// AssignedTo is the ID of the network or server that it is assigned to; empty when none.
+	// AssignedTo is the ID of the network or server that it is assigned to; empty when unassigned.
 	AssignedTo string `json:"assignedTo,omitempty"`
-	// Created is when it was bought; nil when the API does not say.
+	// Created is when it was bought; nil when the API does not report it.
 	Created *time.Time `json:"created,omitempty"`
-	// Purpose is PurposeService, PurposePool or PurposeNodes; empty when no tag says.
+	// Purpose is PurposeService, PurposePool or PurposeNodes; empty when no tag contains it.
 	Purpose string `json:"purpose,omitempty"`
-	// Name of what it was bought for, see the purposes.
+	// Name is the name of what it was bought for, see the purposes.
 	Name string `json:"name,omitempty"`
-	// Standing says whether somebody uses it.
+	// Standing is how the block is used.
 	Standing string `json:"standing"`
-	// Since is when it was first seen unused; nil while it is used.
+	// Since is when it was first found unused; nil while it is used.
 	Since *time.Time `json:"since,omitempty"`
 }
 
@@ -84,7 +84,7 @@ func (r BlockReport) Encode() (string, error) {
 	return string(raw), nil
 }
 
-// ParseBlockReport reads what Encode wrote. Fields of a later version are left out.
+// ParseBlockReport parses the result of Encode. It ignores fields of a later version.
 func ParseBlockReport(raw string) (BlockReport, error) {
 	var r BlockReport
 	if err := json.Unmarshal([]byte(raw), &r); err != nil {

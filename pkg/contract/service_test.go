@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// constantsOf returns the names with our prefix that a block of constants in names.go declares.
+// constantsOf returns the names with the project's prefix that a block of constants in names.go declares.
 func constantsOf(t *testing.T, comment string) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "names.go", nil, parser.ParseComments)
@@ -48,8 +48,8 @@ func constantsOf(t *testing.T, comment string) []string {
 	return found
 }
 
-// TestOwnedFieldsAreComplete compares the lists with the constants that say the same in their comments: an annotation
-// that only one of them names would stay on Services for ever.
+// TestOwnedFieldsAreComplete compares the lists with the constants that have the same purpose in their comments: an
+// annotation that only one of them contains would stay on Services forever.
 func TestOwnedFieldsAreComplete(t *testing.T) {
 	for comment, owned := range map[string][]string{
 		"Service annotations that the controller writes": OwnedServiceAnnotations(),
@@ -85,7 +85,7 @@ func TestServed(t *testing.T) {
 		}
 		service.DeletionTimestamp = &metav1.Time{}
 		if WantsAddress(service) || Served(service) != tc.served {
-			t.Errorf("%s: being deleted, it wants an address or is served differently", name)
+			t.Errorf("%s: while it is deleted, it wants an address or is served differently", name)
 		}
 	}
 }

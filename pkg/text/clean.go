@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// replacement stands for a character that a terminal would obey or not show. It is visible, so that what was written is
-// neither obeyed nor hidden, and it is ASCII.
+// replacement replaces a character that a terminal would interpret or not show. It is visible, so that the text is neither
+// interpreted nor hidden, and it is ASCII.
 const replacement = '?'
 
-// Clean makes text of others harmless to write as one line, or as a part of one: conditions, annotations, names and answers
-// of the API server may hold anything. Spaces of every kind, line feeds too, become one space each. Whatever else is no
-// printable character (unicode.IsPrint: controls of ECMA-48 such as ESC, formats such as U+202E, which turns the direction
-// of writing), takes no column (Default_Ignorable_Code_Point of UAX 44, variation selectors) or is invalid UTF-8 becomes "?".
-// So an escape sequence loses what makes it one, and the rest of it stays to be read.
+// Clean makes untrusted text safe to print as one line, or as a part of one: conditions, annotations, names and answers of
+// the API server may contain anything. Every kind of space, including a line feed, becomes one space. "?" replaces every
+// other character that is not printable (unicode.IsPrint: controls of ECMA-48 such as ESC, formats such as U+202E, which
+// reverses the text direction), has no width (Default_Ignorable_Code_Point of UAX 44, variation selectors) or is invalid
+// UTF-8. So an escape sequence has no effect, and the rest of it stays readable.
 func Clean(text string) string { return strings.Map(clean, text) }
 
 func clean(r rune) rune {
@@ -38,19 +38,19 @@ func cleanLine(r rune) rune {
 	return clean(r)
 }
 
-// Cleaner makes a stream of text harmless to a terminal as Clean does, but leaves line feeds and tabs. It is for one
-// goroutine.
+// Cleaner makes a stream of text safe for a terminal as Clean does, but keeps line feeds and tabs. It must be used by one
+// goroutine only.
 type Cleaner struct {
 	to io.Writer
-	// begun is the beginning of a character whose end was not written yet.
+	// begun is the beginning of a character whose end has not been written yet.
 	begun []byte
 }
 
 // NewCleaner returns a Cleaner that writes to a writer.
 func NewCleaner(to io.Writer) *Cleaner { return &Cleaner{to: to} }
 
-// Write cleans and writes all but a character that p only begins. Its errors are those of the writer below; p then counts as
-// not written.
+// Write cleans and writes p, except for an incomplete character at its end. Its errors are those of the underlying writer; p
+// then counts as not written.
 func (c *Cleaner) Write(p []byte) (int, error) {
 	text := slices.Concat(c.begun, p)
 	whole := len(text) - unfinished(text)
@@ -61,7 +61,7 @@ func (c *Cleaner) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close writes what a character that never ended left behind. It does not close the writer below, whose errors it returns.
+// Close writes the rest of an incomplete character. It returns errors of the underlying writer, which it does not close.
 func (c *Cleaner) Close() error {
 	rest := c.begun
 	c.begun = nil
@@ -76,7 +76,7 @@ func (c *Cleaner) write(text []byte) error {
 	return err
 }
 
-// unfinished is how many bytes at the end of text begin a character of UTF-8 that more bytes could complete.
+// unfinished returns how many bytes at the end of text begin a UTF-8 character that more bytes could complete.
 func unfinished(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if tail := text[len(text)-n:]; utf8.RuneStart(tail[0]) {

@@ -14,24 +14,24 @@ import (
 
 func TestClean(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
-		"nothing":                        {"", ""},
-		"ordinary text":                  {"Node worker-1: 5 % of 10 €, ✔ é 日本", "Node worker-1: 5 % of 10 €, ✔ é 日本"},
-		"a combining accent":             {"e\u0301", "e\u0301"},
-		"line feeds, tabs, form feeds":   {"a\nb\r\nc\td\fe\vf", "a b  c d e f"},
-		"lines of Unicode":               {"a\u0085b\u2028c\u2029d", "a b c d"},
-		"spaces of Unicode":              {"a\u00a0b\u3000c", "a b c"},
-		"clear the screen":               {"a\x1b[2Jb", "a?[2Jb"},
-		"colour":                         {"\x1b[31mred\x1b[0m", "?[31mred?[0m"},
-		"begun and not ended":            {"a\x1b[", "a?["},
-		"title of the window":            {"\x1b]0;title\x07", "?]0;title?"},
-		"C1 controls":                    {"\u009b2J\u0090q\u009c", "?2J?q?"},
-		"NUL, backspace, DEL":            {"a\x00b\bc\x7f", "a?b?c?"},
-		"direction of writing":           {"\u202eabc\u2066d\u2069\u061c\u200f", "?abc?d???"},
-		"no width":                       {"a\u200bb\u200dc\ufeffd\u00ad", "a?b?c?d?"},
-		"characters that are never seen": {"a\u3164b\u034fc\ufe0fd\U000e0041\U000e0100", "a?b?c?d??"},
-		"private use, unassigned":        {"\ue000\U000fffff\uffff", "???"},
-		"invalid UTF-8":                  {"a\xffb\xe2\x80c\xc0\x9b", "a?b??c??"},
-		"the replacement character":      {"\ufffd", "?"},
+		"nothing":                      {"", ""},
+		"ordinary text":                {"Node worker-1: 5 % of 10 €, ✔ é 日本", "Node worker-1: 5 % of 10 €, ✔ é 日本"},
+		"a combining accent":           {"e\u0301", "e\u0301"},
+		"line feeds, tabs, form feeds": {"a\nb\r\nc\td\fe\vf", "a b  c d e f"},
+		"lines of Unicode":             {"a\u0085b\u2028c\u2029d", "a b c d"},
+		"spaces of Unicode":            {"a\u00a0b\u3000c", "a b c"},
+		"clear the screen":             {"a\x1b[2Jb", "a?[2Jb"},
+		"colour":                       {"\x1b[31mred\x1b[0m", "?[31mred?[0m"},
+		"unterminated":                 {"a\x1b[", "a?["},
+		"window title":                 {"\x1b]0;title\x07", "?]0;title?"},
+		"C1 controls":                  {"\u009b2J\u0090q\u009c", "?2J?q?"},
+		"NUL, backspace, DEL":          {"a\x00b\bc\x7f", "a?b?c?"},
+		"text direction":               {"\u202eabc\u2066d\u2069\u061c\u200f", "?abc?d???"},
+		"no width":                     {"a\u200bb\u200dc\ufeffd\u00ad", "a?b?c?d?"},
+		"invisible characters":         {"a\u3164b\u034fc\ufe0fd\U000e0041\U000e0100", "a?b?c?d??"},
+		"private use, unassigned":      {"\ue000\U000fffff\uffff", "???"},
+		"invalid UTF-8":                {"a\xffb\xe2\x80c\xc0\x9b", "a?b??c??"},
+		"the replacement character":    {"\ufffd", "?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Clean(tc.text); got != tc.want {
@@ -41,7 +41,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// FuzzClean: what is left is valid UTF-8 of printable characters, cleaning again changes nothing, and what is harmless stays.
+// FuzzClean: the result is valid UTF-8 of printable characters, cleaning again changes nothing, and safe text is kept.
 func FuzzClean(f *testing.F) {
 	for _, seed := range []string{"", "plain", "a\x1b[2J\x1b[", "\u202e\u200b\u009b", "\xff\xe2\x80", "a\nb\r\tc\u2028"} {
 		f.Add(seed)
@@ -55,7 +55,7 @@ func FuzzClean(f *testing.F) {
 			t.Errorf("%q becomes %q, and that %q", text, got, again)
 		}
 		if utf8.RuneCountInString(got) != utf8.RuneCountInString(text) {
-			t.Errorf("%q becomes %q: a character has vanished", text, got)
+			t.Errorf("%q becomes %q: a character is missing", text, got)
 		}
 		if ascii := func(r rune) bool { return r >= ' ' && r <= '~' }; !strings.ContainsFunc(text, func(r rune) bool { return !ascii(r) }) && got != text {
 			t.Errorf("%q becomes %q", text, got)
@@ -63,7 +63,7 @@ func FuzzClean(f *testing.F) {
 	})
 }
 
-// FuzzCleaner: however a stream is cut, its lines come out as Clean makes each, with their tabs.
+// FuzzCleaner: however a stream is split, its lines are cleaned as by Clean, and tabs are kept.
 func FuzzCleaner(f *testing.F) {
 	f.Add("two\nlines\tand \x1b[2J \u202e \u20ac", 3)
 	f.Add("\xe2\x80", 1)
@@ -85,7 +85,7 @@ func FuzzCleaner(f *testing.F) {
 	})
 }
 
-// lines cleans each line of a text between its tabs.
+// lines cleans each line of a text and keeps tabs.
 func lines(text string) string {
 	split := strings.Split(text, "\n")
 	for i, line := range split {
@@ -98,24 +98,24 @@ func lines(text string) string {
 	return strings.Join(split, "\n")
 }
 
-// What is whole is written at once: a person waits for it.
+// Complete characters are written at once, because a user waits for them.
 func TestCleanerKeepsNothingBack(t *testing.T) {
 	var out bytes.Buffer
 	cleaner := NewCleaner(&out)
 	for _, step := range []struct{ write, shown string }{{"looking", "looking"}, {" …\xe2", "looking …"}, {"\x80\xa6", "looking ……"}, {"\xe2\x80", "looking ……"}} {
 		if _, err := io.Copy(cleaner, iotest.OneByteReader(strings.NewReader(step.write))); err != nil || out.String() != step.shown {
-			t.Errorf("after %q there stands %q, want %q: %v", step.write, out.String(), step.shown, err)
+			t.Errorf("after %q the output is %q, want %q: %v", step.write, out.String(), step.shown, err)
 		}
 	}
 	if err := cleaner.Close(); err != nil || out.String() != "looking ……??" {
-		t.Errorf("at the end there stands %q: %v", out.String(), err)
+		t.Errorf("at the end the output is %q: %v", out.String(), err)
 	}
 	if err := cleaner.Close(); err != nil || out.String() != "looking ……??" {
 		t.Errorf("closed twice: %q: %v", out.String(), err)
 	}
 }
 
-// full is a writer that takes nothing more.
+// full is a writer that fails.
 type full struct{}
 
 var errFull = errors.New("no space left")

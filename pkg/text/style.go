@@ -1,15 +1,15 @@
-// Package text says how text is written for a person: in colours or not, with ticks or ASCII, how wide; and makes text of
-// others harmless to a terminal.
+// Package text formats text for a terminal: colors, ticks or ASCII, and width. It also makes untrusted text safe for a
+// terminal.
 package text
 
 import "strings"
 
-// MinWidth is the narrowest text that is written, in columns: a terminal that is narrower wraps by itself.
+// MinWidth is the minimum width of text, in columns: a narrower terminal wraps lines itself.
 const MinWidth = 80
 
-// Style is how text is written.
+// Style is how text is formatted.
 type Style struct {
-	// Color marks outcomes by colours (ECMA-48). Words tell the same without.
+	// Color marks outcomes with colors (ECMA-48). Words contain the same information.
 	Color bool
 	// Unicode allows ticks and crosses.
 	Unicode bool
@@ -17,9 +17,9 @@ type Style struct {
 	Width int
 }
 
-// For is the style that suits a terminal of a number of columns, or what is no terminal (zero columns): colours only on a
-// terminal and unless NO_COLOR is set (no-color.org), ticks where the locale is UTF-8, as wide as the terminal. lookUp reads
-// the environment.
+// For returns the style for a terminal of a number of columns, or for other output (zero columns): colors only on a terminal
+// and unless NO_COLOR is set (no-color.org), ticks where the locale is UTF-8, as wide as the terminal. lookUp reads the
+// environment.
 func For(isTerminal bool, columns int, lookUp func(string) (string, bool)) Style {
 	style := Style{Unicode: unicodeLocale(lookUp), Width: max(MinWidth, columns)}
 	if isTerminal {
@@ -41,7 +41,7 @@ func unicodeLocale(lookUp func(string) (string, bool)) bool {
 	return false
 }
 
-// Glyph is the one that may be written.
+// Glyph returns the glyph for the style.
 func (s Style) Glyph(unicode, ascii string) string {
 	if s.Unicode {
 		return unicode
@@ -49,10 +49,10 @@ func (s Style) Glyph(unicode, ascii string) string {
 	return ascii
 }
 
-// An SGR escape (ECMA-48, section 8.3.117) begins and ends with these; its parameters stand between.
+// An SGR escape (ECMA-48, section 8.3.117) begins and ends with these, with its parameters in between.
 const escape, escapeEnd = "\x1b[", "m"
 
-// Paint colours text; color holds the parameters of SGR (ECMA-48, section 8.3.117).
+// Paint colors text; color contains the parameters of SGR (ECMA-48, section 8.3.117).
 func (s Style) Paint(text, color string) string {
 	if !s.Color {
 		return text

@@ -18,7 +18,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// FuzzColumns: colours take no column, and no text takes more than its characters.
+// FuzzColumns: colors take no column, and no text takes more columns than characters.
 func FuzzColumns(f *testing.F) {
 	for _, seed := range []string{"", "\x1b[", "\x1b[1", "\x1b[0m\x1b[", "\x1b[\x1b[\x1b[m"} {
 		f.Add(seed)
@@ -46,7 +46,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// FuzzWrap: no word is lost, and no line of several words is too wide, nor could it take the next word.
+// FuzzWrap: no word is lost, no line of several words is too wide, and the next word would not fit.
 func FuzzWrap(f *testing.F) {
 	f.Add("a sentence of some words", 10)
 	f.Add("", 20)
@@ -66,7 +66,7 @@ func FuzzWrap(f *testing.F) {
 				t.Errorf("%q is wider than %d", line, width)
 			}
 			if i > 0 && Columns(lines[i-1]+" "+strings.Fields(line)[0]) <= width {
-				t.Errorf("%q could take %q", lines[i-1], line)
+				t.Errorf("%q has room for a word of %q", lines[i-1], line)
 			}
 		}
 	})
