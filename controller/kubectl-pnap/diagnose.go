@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -172,7 +173,7 @@ func choose(o overview.Overview, service *overview.Service) (string, error) {
 		}
 	}
 	if len(o.Nodes) == 0 {
-		reasons := append(o.Unreadable, "no Node exists")
+		reasons := append(slices.Clone(o.Unreadable), "no Node exists")
 		return "", fmt.Errorf("no Node can be queried: %s; set --node", strings.Join(reasons, "; "))
 	}
 	return o.Nodes[0].Name, nil

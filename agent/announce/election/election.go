@@ -87,7 +87,7 @@ type sending struct {
 func New(config Config) *Election {
 	return &Election{
 		Config: config, id: IDOf(config.Node), rules: standardRules().withInterval(config.Interval),
-		random: rand.New(rand.NewPCG(config.Seed, config.Boot)), //nolint:gosec // jitter need not be secret
+		random: rand.New(rand.NewPCG(config.Seed, config.Boot)),
 		begun:  never, resumed: never, gatewayAt: never, duplicateAt: never, lease: never, leaseLost: true, beatAt: never,
 		peers: map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{}, releases: map[netip.Addr]release{},
 		pending: map[string]time.Duration{}, holdDown: holdDown{strikeAt: never, joinAt: never, removedAt: never}, api: apiState{askedAt: never},

@@ -84,7 +84,7 @@ func sum(b []byte, start uint32) uint16 {
 	for total>>16 != 0 {
 		total = total&0xffff + total>>16
 	}
-	return uint16(total) //nolint:gosec // folded
+	return uint16(total)
 }
 
 // payloadOf returns the payload of a frame that is addressed as a heartbeat. Its checksums are not checked: the

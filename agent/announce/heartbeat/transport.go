@@ -92,7 +92,7 @@ func New(c Config) *Transport {
 func (l *Transport) Counters() Counters {
 	c := Counters{Sent: l.sent.Load(), Heard: map[Drop]uint64{}}
 	for i := range l.heard {
-		c.Heard[Drop(i)] = l.heard[i].Load() //nolint:gosec // an index of a small array
+		c.Heard[Drop(i)] = l.heard[i].Load()
 	}
 	return c
 }
@@ -177,7 +177,7 @@ func (l *Transport) Send(h *election.Heartbeat) error {
 		l.frame = next.appendFrame(l.frame[:0], ring, from)
 		l.out.Add(l.frame)
 	}
-	l.sent.Add(uint64(parts)) //nolint:gosec // bounded by maxParts
+	l.sent.Add(uint64(parts))
 	return l.port.Send(l.out)
 }
 

@@ -207,7 +207,7 @@ func (h *Speaker) session(ctx context.Context, network string) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	started := time.Now()
-	boot := uint64(started.UnixMicro()) //nolint:gosec // after 1970
+	boot := uint64(started.UnixMicro())
 	s := &session{Speaker: h, network: network, inbox: make(chan election.Input, inbox), heard: map[string]time.Duration{}}
 	transport := h.Transport
 	transport.Node = h.Node
@@ -216,7 +216,7 @@ func (h *Speaker) session(ctx context.Context, network string) error {
 	s.transport = heartbeat.New(transport)
 	s.store = h.NewStore(network)
 	s.election = h.NewCore(election.Config{
-		Node: h.Node, Boot: boot, First: uint64(started.Unix()), Seed: boot, //nolint:gosec // after 1970
+		Node: h.Node, Boot: boot, First: uint64(started.Unix()), Seed: boot,
 		Interval: transport.Interval,
 	})
 	h.start(s.transport)

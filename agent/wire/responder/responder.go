@@ -88,7 +88,7 @@ func (r *Responder) Grant(t *Table) {
 func (r *Responder) Counters() Counters {
 	c := Counters{Frames: map[Verdict]uint64{}, Announced: r.announced.Load()}
 	for i := range r.frames {
-		c.Frames[Verdict(i)] = r.frames[i].Load() //nolint:gosec // an index of a small array
+		c.Frames[Verdict(i)] = r.frames[i].Load()
 	}
 	return c
 }

@@ -120,7 +120,7 @@ func startFar(far *space.Space, program string, flags []string, virtual []netip.
 		args = append(args, address.String())
 	}
 	// Not CommandContext: the namespace ends it.
-	cmd := exec.Command(program, args...) //nolint:noctx,gosec // see above; our own program
+	cmd := exec.Command(program, args...) //nolint:noctx // see above; our own program
 	cmd.Stderr = os.Stderr
 	if err := far.Start(cmd); err != nil {
 		return 0, fmt.Errorf("start to announce: %w", err)
