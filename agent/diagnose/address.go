@@ -9,17 +9,17 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Address is what is known of one address beside the verdict: who answers, and who should.
+// Address is what is known of one address besides the findings: who answers, and who should.
 type Address struct {
 	Address netip.Addr `json:"address"`
-	// Role says what the address is in the network beside that of a Service, such as the gateway of a block; empty when it is
+	// Role is what the address is in the network besides that of a Service, such as the gateway of a block; empty when it is
 	// nothing else.
 	Role string `json:"role,omitempty"`
 	// Services are the Services that have the address, as namespace/name; more than one is a mistake.
 	Services []string `json:"services,omitempty"`
-	// Claimants are the machines that claimed the address on the wire. A machine never hears itself.
+	// Claimants are the machines that claimed the address on the wire. A machine never receives its own reply.
 	Claimants []Claimant `json:"claimants"`
-	// Holders are the nodes that should announce the address, and who says so; they may disagree.
+	// Holders are the nodes that should announce the address, and the source of that; sources may disagree.
 	Holders []Holder `json:"holders"`
 	// Sightings are what the agents of Nodes report of the address.
 	Sightings []Sighting `json:"sightings"`
@@ -42,7 +42,7 @@ type Claimant struct {
 // Holder is a node that should announce the address.
 type Holder struct {
 	Node string `json:"node"`
-	// Says is where that stands, such as "annotation kube-vip.io/vipHost of Service default/web".
+	// Source is where that is recorded, such as "annotation kube-vip.io/vipHost of Service default/web".
 	Source string `json:"source"`
 }
 
@@ -52,7 +52,7 @@ type Sighting struct {
 	State contract.AddressState `json:"state"`
 	// MAC is the hardware address that answered there; empty when none did.
 	MAC string `json:"mac,omitempty"`
-	// Held tells that the Node carries the address.
+	// Held reports that the Node carries the address.
 	Held bool `json:"held"`
 	// Since is when that agent first saw it so.
 	Since time.Time `json:"since"`

@@ -1,2 +1,2 @@
-// Package diagnose tells a person what the checks found: the same findings as the Node's conditions, as text or JSON.
+// Package diagnose prints what the checks found: the same findings as the Node's conditions, as text or JSON.
 package diagnose

@@ -24,17 +24,17 @@ const (
 	ExitUndetermined = 3
 )
 
-// Document is everything that a diagnosis says.
+// Document is the content of a diagnosis.
 type Document struct {
 	SchemaVersion int `json:"schemaVersion"`
-	// Time is when the node was looked at, to the second.
+	// Time is when the node was examined, to the second.
 	Time time.Time `json:"time"`
 	Node string    `json:"node"`
 	// ServerID is the phoenixNAP server that the Node runs on; empty where it is not known.
 	ServerID string `json:"serverID,omitempty"`
-	// Network says what was expected, in a line.
+	// Network describes what was expected, in a line.
 	Network string `json:"network"`
-	// APIServer says why the API server could not be asked; empty when it could, or needed not.
+	// APIServer is why the API server could not be read; empty when it could, or need not be.
 	APIServer string `json:"apiServer,omitempty"`
 	// Interface and Uplink are the VLAN interface and the link below it; empty where none was found.
 	Interface string `json:"interface,omitempty"`
@@ -55,7 +55,7 @@ type Document struct {
 type Result struct {
 	// Status is the worst outcome: FAIL, UNKNOWN, WARN or OK.
 	Status check.Status `json:"status"`
-	// FirstCause is the finding to look at first; empty when all is well.
+	// FirstCause is the finding to look at first; empty when the check passes.
 	FirstCause check.ID `json:"firstCause,omitempty"`
 	// Counts are the numbers of findings by their outcome.
 	Counts map[check.Status]int `json:"counts"`

@@ -9,10 +9,10 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
 )
 
-// Entry is the declaration of a finding, told to a person.
+// Entry is the declaration of a finding, printed for a person.
 type Entry struct{ check.Check }
 
-// Entries are all findings that a diagnosis may hold, in the order in which they stand there.
+// Entries are all findings that a diagnosis may hold, in their order.
 func Entries() []Entry {
 	var entries []Entry
 	for _, c := range slices.Concat(check.Catalogue(), vip.Catalogue()) {
@@ -48,7 +48,7 @@ func (e Entry) Text(w io.Writer, style Style) error {
 	return nil
 }
 
-// Impact says what a failure means for the node.
+// Impact is what a failure means for the node.
 func (e Entry) Impact() string {
 	switch {
 	case e.Severity != check.Error:

@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	// below is the indentation of what stands below a finding, beneath its title.
+	// below is the indentation of the fields of a finding.
 	below = 6
 	// beneath is the indentation of what is to be copied.
 	beneath = below + 2
 )
 
-// chooser says which fixes a person sees.
+// chooser decides which fixes are shown.
 type chooser struct {
 	// tools are those whose fixes are shown.
 	tools []check.Tool
-	// unknown tells that nobody named a tool and none was recognised, so that no fix shown outlasts a reboot.
+	// unknown reports that no tool was named or recognised, so that no fix shown outlasts a reboot.
 	unknown bool
 	// managed is what the agent keeps itself: a file of another tool would only dispute it.
 	managed []string
 }
 
-// manages tells whether the agent itself keeps what a finding is about.
+// manages reports whether the agent itself manages what a finding is about.
 func (c chooser) manages(id check.ID) bool {
 	is := func(prefix string) bool { return strings.HasPrefix(string(id), prefix) }
 	return slices.Contains(c.managed, "vlan") && (is("PN1") || is("PN2")) || slices.Contains(c.managed, "return-path") && is("PN5")
@@ -95,7 +95,7 @@ func (c chooser) write(p *page, f check.Finding) {
 	}
 }
 
-// headingOf says what the fixes of a tool are good for.
+// headingOf is the heading of the fixes of a tool.
 func headingOf(tool check.Tool) string {
 	switch tool {
 	case check.AnyTool:
@@ -107,7 +107,7 @@ func headingOf(tool check.Tool) string {
 	return "permanent fix, with " + string(tool)
 }
 
-// inspects tells whether a command only shows something.
+// inspects reports whether a command only shows something.
 func inspects(command string) bool {
 	words := strings.Fields(command)
 	if len(words) == 0 {

@@ -12,9 +12,9 @@ import (
 // label is the width of the names of fields.
 const label = 10
 
-// Text writes the document for a person: a line for each check, and below those that are not well the cause, the
-// evidence and the fix. tool chooses the fixes; empty takes iproute2's, which help at once, and those of the recognised
-// renderer, which last.
+// Text writes the document for a person: a line for each check, and below those that do not pass the cause, the
+// evidence and the fix. tool chooses the fixes; empty takes iproute2's, which work at once, and those of the recognised
+// renderer, which are permanent.
 func (d Document) Text(w io.Writer, style Style, tool check.Tool) error {
 	d = d.Sum()
 	p := &page{style: style}
@@ -72,7 +72,7 @@ func Group(id check.ID) string {
 	return "Others"
 }
 
-// writeFindings writes all findings but consequences, which stand in a line below their cause.
+// writeFindings writes all findings except consequences, which are listed below their cause.
 func (d Document) writeFindings(p *page, choose chooser) {
 	group := ""
 	for _, f := range d.Findings {
@@ -94,7 +94,7 @@ func consequenceOf(f check.Finding) (check.ID, bool) {
 	return check.ID(cause), f.Status == check.Skip && consequence
 }
 
-// has tells whether the cause of a consequence stands in the document.
+// has reports whether the cause of a consequence is in the document.
 func (d Document) has(consequence check.Finding) bool {
 	cause, _ := consequenceOf(consequence)
 	return slices.ContainsFunc(d.Findings, func(f check.Finding) bool { return f.ID == cause && f.Status != check.Skip })
@@ -111,7 +111,7 @@ func (d Document) consequences(cause check.ID) string {
 	return strings.Join(ids, ", ")
 }
 
-// writeResult closes the text with what to look at first: it is what stands above the prompt.
+// writeResult ends the text with what to fix first, so that it appears above the prompt.
 func (d Document) writeResult(p *page) {
 	p.line("")
 	p.prose(p.style.outcome(d.Result.Status)+" ", len(check.Unknown)+3, d.conclusion())

@@ -9,11 +9,11 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
-// Watcher diagnoses again and again, and shows a diagnosis that differs from the last.
+// Watcher diagnoses periodically, and shows a diagnosis that differs from the last.
 type Watcher struct {
-	// Interval is the time between looks when nothing changes.
+	// Interval is the time between diagnoses when nothing changes.
 	Interval time.Duration
-	// Changed calls for a look at once; nil when there is nobody to call.
+	// Changed requests a diagnosis at once; nil when nothing does.
 	Changed loop.Wake
 	// Look diagnoses once.
 	Look func(context.Context) (Document, error)
@@ -27,7 +27,7 @@ func (w Watcher) Run(ctx context.Context) (last Document, err error) {
 		now, err := w.Look(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return last, nil //nolint:nilerr // what the end cut short says nothing
+			return last, nil //nolint:nilerr // an interrupted diagnosis proves nothing
 		case err != nil:
 			return last, err
 		}
@@ -46,7 +46,7 @@ func (w Watcher) Run(ctx context.Context) (last Document, err error) {
 	}
 }
 
-// Changes says in lines what differs between two diagnoses. Evidence alone, such as a round-trip time, is no difference.
+// Changes lists what differs between two diagnoses. Evidence, such as a round-trip time, does not count as a difference.
 func Changes(before, after Document) []string {
 	var lines []string
 	if before.Network != after.Network {
@@ -78,7 +78,7 @@ func Changes(before, after Document) []string {
 	return lines
 }
 
-// key tells findings apart: those of addresses share an ID.
+// key identifies a finding: those of addresses share an ID.
 func key(f check.Finding) string { return string(f.ID) + " " + f.Title }
 
 func change(old, f check.Finding) string {

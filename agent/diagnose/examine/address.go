@@ -23,7 +23,7 @@ import (
 const renewal = 5 * time.Second
 
 // ExamineAddress diagnoses one address: who answers for it, who should, and what this node has to do with it. Of the node's
-// own checks only those are kept that are not well, for they may be the cause.
+// own checks only those are kept that do not pass, because they may be the cause.
 func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diagnose.Document, error) {
 	s, d, err := e.observe(ctx, address)
 	if err != nil {
@@ -66,7 +66,7 @@ func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diag
 	return d.Sum(), nil
 }
 
-// evaluate judges an observation. An address that no Service has and that this node does not carry ought to be silent.
+// evaluate checks an observation. An address that no Service has and that this node does not carry should be silent.
 func evaluate(o vip.Observation, role string) check.Finding {
 	if !o.Gone || len(o.Held) > 0 || o.Error != "" {
 		return vip.Evaluate(o)
@@ -87,7 +87,7 @@ func evaluate(o vip.Observation, role string) check.Finding {
 	return f
 }
 
-// roleOf says what an address is in the network beside that of a Service; empty when it is nothing else.
+// roleOf is what an address is in the network besides that of a Service; empty when it is nothing else.
 func roleOf(expected check.Expected, address netip.Addr) string {
 	for _, b := range expected.Network.Blocks {
 		if b.Gateway == address {
@@ -117,7 +117,7 @@ func joined(text, more string) string { return strings.TrimPrefix(text+"; "+more
 
 func nameOf(s *corev1.Service) string { return s.Namespace + "/" + s.Name }
 
-// readReports learns from all Nodes what their agents report; nil when they cannot be asked.
+// readReports reads from all Nodes what their agents report; nil when they cannot be read.
 func (e *Examiner) readReports(ctx context.Context, a *diagnose.Address) (owners, error) {
 	names := owners{}
 	err := e.nodes(ctx, func(node *corev1.Node) {
@@ -140,7 +140,7 @@ func (e *Examiner) election(ctx context.Context, s observed, services []*corev1.
 	return e.elections.LookTwice(ctx, services[0], renewal)
 }
 
-// holders are the nodes that should announce an address, and who says so, the strongest word first.
+// holders are the nodes that should announce an address, and the sources of that, the strongest first.
 func holders(services []*corev1.Service, lease kubevip.Lease) []diagnose.Holder {
 	var found []diagnose.Holder
 	if lease.Holder != "" {
@@ -169,7 +169,7 @@ func standingText(s kubevip.Standing) string {
 	}
 }
 
-// nameOwners tells an observation whose the hardware addresses are; without names nothing is known of them.
+// nameOwners adds the owners of the hardware addresses to an observation; without names they stay unknown.
 func nameOwners(o *vip.Observation, names owners) {
 	if names == nil {
 		return

@@ -50,7 +50,7 @@ func ownedBy(view *election.View, node string) []netip.Addr {
 	return owned
 }
 
-// agreed is the node that announces an address by the agreement; none when nobody does.
+// agreed is the node that announces an address by the agreement; nil when there is none.
 func agreed(view *election.View, address netip.Addr) []diagnose.Holder {
 	if view == nil || view.Owners[address].Node == "" {
 		return nil

@@ -22,19 +22,19 @@ import (
 // pageSize bounds one answer to a question for all Nodes.
 const pageSize = 500
 
-// cluster is what the API server says.
+// cluster is what the API server returns.
 type cluster struct {
 	node     *corev1.Node
 	services []*corev1.Service
-	// listed tells that services are all there are.
+	// listed reports that services is complete.
 	listed bool
-	// err says why the API server was not or not fully asked; nil when it was, or needed not.
+	// err is why the API server was not or not fully read; nil when it was, or need not be.
 	err error
 }
 
 func (c cluster) targets() []vip.Target { return vip.Targets(c.services) }
 
-// ask asks the API server. One that cannot be reached is no reason to give up: what can be judged without it is.
+// ask reads from the API server. If it cannot be reached, the checks that do not need it still run.
 func (e *Examiner) ask(ctx context.Context) cluster {
 	if e.Client == nil {
 		return cluster{err: e.NoClient}
@@ -87,7 +87,7 @@ type owners map[string][]string
 
 func (o owners) learn(node *corev1.Node) {
 	var identity contract.Identity
-	// A report that cannot be read names nobody.
+	// A report that cannot be read names no node.
 	if json.Unmarshal([]byte(node.Annotations[contract.NodeReportedIdentity]), &identity) != nil {
 		return
 	}
@@ -98,7 +98,7 @@ func (o owners) learn(node *corev1.Node) {
 	}
 }
 
-// orNil is nil where no agent reported anything: then an address that is nobody's tells nothing.
+// orNil is nil where no agent reported anything: then an address without an owner proves nothing.
 func (o owners) orNil() owners {
 	if len(o) == 0 {
 		return nil

@@ -1,2 +1,2 @@
-// Package examine looks once at a node's way to the public network, or at one address of a Service, for a person who asks.
+// Package examine examines a node's path to the public network once, or one address of a Service.
 package examine

@@ -21,22 +21,22 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// nameAge is how long the owners of hardware addresses are believed: each look at them reads all Nodes.
+// nameAge is how long the owners of hardware addresses are cached: each lookup reads all Nodes.
 const nameAge = time.Minute
 
 // Config is what an Examiner works with.
 type Config struct {
 	// Node is the name of the Node that this machine is.
 	Node string
-	// Client asks the API server; nil when there is none to be asked, and NoClient says why. NoClient is nil when a person
-	// said all that is to be known.
+	// Client reads from the API server; nil when there is none, and NoClient is the reason. NoClient is nil when a person
+	// gave all that is needed.
 	Client   kubernetes.Interface
 	NoClient error
 	// Timeout bounds how long the API server is waited for.
 	Timeout time.Duration
-	// ByHand is what a person said of the network, in place of what the controller published; nil when they did not.
+	// ByHand is the network as given by a person, in place of what the controller published; nil when it is not given.
 	ByHand *check.Expected
-	// Interface and Uplink are names of links that a person fixed; empty: found.
+	// Interface and Uplink are names of links that a person set; empty: found.
 	Interface, Uplink string
 	// KubeVIPNamespace is where kube-vip runs.
 	KubeVIPNamespace string
@@ -44,7 +44,7 @@ type Config struct {
 	Prober           sampler.Prober
 }
 
-// Examiner examines one node, once or again and again.
+// Examiner examines one node, once or periodically.
 type Examiner struct {
 	Config
 	elections *kubevip.Reader
@@ -63,7 +63,7 @@ func New(config Config) *Examiner {
 	return e
 }
 
-// observed is what was seen at one moment.
+// observed is what was observed at one moment.
 type observed struct {
 	cluster  cluster
 	expected check.Expected
@@ -72,7 +72,7 @@ type observed struct {
 	agreement *election.View
 }
 
-// observe looks at the API server, the kernel and the wire. address is that of a Service beside those that are known, invalid
+// observe reads the API server, the kernel and the wire. address is that of a Service besides those that are known, invalid
 // when there is none.
 func (e *Examiner) observe(ctx context.Context, address netip.Addr) (observed, diagnose.Document, error) {
 	s := observed{cluster: e.ask(ctx)}
@@ -104,7 +104,7 @@ func (e *Examiner) observe(ctx context.Context, address netip.Addr) (observed, d
 	return s, d, nil
 }
 
-// expected is what a person said, else what the controller published.
+// expected is what a person gave, else what the controller published.
 func (e *Examiner) expected(c cluster) check.Expected {
 	var expected check.Expected
 	switch {

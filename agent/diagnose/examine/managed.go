@@ -7,7 +7,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// managed is what an agent keeps on this node, as the kernel tells by the agent's own marks.
+// managed is what an agent keeps on this node, as the agent's own marks in the kernel show.
 type managed struct {
 	// things in the words of --manage.
 	things []string

@@ -8,7 +8,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
 )
 
-// Announcements adds what is said of addresses of Services that are not announced as they should be.
+// Announcements adds the findings for addresses of Services that are not announced as they should be.
 func Announcements(examples map[check.ID][]check.Finding) {
 	for _, o := range observations() {
 		f := vip.Evaluate(o)

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// Write makes the pages of a directory what they should be; pages of findings that are no more go.
+// Write updates the pages of a directory, and deletes pages of findings that no longer exist.
 func Write(directory string, pages map[string]string) error {
 	stale, err := Differences(directory, pages)
 	if err != nil {
@@ -30,7 +30,7 @@ func Write(directory string, pages map[string]string) error {
 	return nil
 }
 
-// Differences names the pages of a directory that are not as they should be.
+// Differences names the pages of a directory that are not up to date.
 func Differences(directory string, pages map[string]string) ([]string, error) {
 	var names []string
 	for name, content := range pages {

@@ -113,7 +113,7 @@ func evidence(e diagnose.Entry) string {
 	return "the node's own kernel and what the controller published; one sample is enough"
 }
 
-// fixes shows how each tool mends the example that has fixes for the most tools.
+// fixes shows how to fix the example that has fixes for the most tools, with each of them.
 func fixes(b *strings.Builder, examples []check.Finding) {
 	if len(examples) == 0 {
 		return

@@ -5,12 +5,12 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// Recorder returns a function that tells transitions as events on the Node. kubectl describe node finds events by the
+// Recorder returns a function that records transitions as events on the Node. kubectl describe node finds events by the
 // Node's own UID as well as by its name in the place of the UID.
 func Recorder(events record.EventRecorder) func(*corev1.Node, Transition) {
 	return func(node *corev1.Node, t Transition) {
 		if t.From == "" && t.Status != corev1.ConditionFalse {
-			// The first verdict of a healthy or not yet known node is no news.
+			// The first result of a healthy or not yet known node is not a change.
 			return
 		}
 		eventType := corev1.EventTypeNormal

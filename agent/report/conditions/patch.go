@@ -17,7 +17,7 @@ import (
 // MessageLimit is the length in bytes beyond which the message of a condition is cut: every watcher of Nodes keeps it.
 const MessageLimit = 1024
 
-// Condition is a verdict for one condition of the Node.
+// Condition is the desired state of one condition of the Node.
 type Condition struct {
 	Type    corev1.NodeConditionType
 	Status  corev1.ConditionStatus
@@ -25,7 +25,7 @@ type Condition struct {
 	Message string
 }
 
-// desired is what the Node ought to say.
+// desired is the state that the Node should show.
 type desired struct {
 	conditions  map[corev1.NodeConditionType]Condition
 	annotations map[string]string
@@ -48,7 +48,7 @@ type Transition struct {
 	From corev1.ConditionStatus
 }
 
-// shows tells whether the Node says what the transition leads to.
+// shows reports whether the Node has the status that the transition leads to.
 func (t Transition) shows(node *corev1.Node) bool {
 	current := contract.FindNodeCondition(node, t.Type)
 	return current != nil && current.Status == t.Status
@@ -59,7 +59,7 @@ type patch struct {
 	Status   *patchStatus  `json:"status,omitempty"`
 }
 
-// empty tells whether the patch changes nothing.
+// empty reports whether the patch changes nothing.
 func (p patch) empty() bool { return p.Metadata.Annotations == nil && p.Status == nil }
 
 // patchMetadata names the Node that is meant: the API server refuses the patch when another one has taken its name.
@@ -72,7 +72,7 @@ type patchStatus struct {
 	Conditions []corev1.NodeCondition `json:"conditions"`
 }
 
-// diff decides what must be written to make node say what is desired; an empty patch when it says so already. With
+// diff decides what must be written to give node the desired state; an empty patch if it has it already. With
 // heartbeat, all conditions are written. A strategic-merge patch merges conditions by their type, so those of others
 // stay (k8s.io/api/core/v1, NodeStatus).
 func diff(want desired, node *corev1.Node, now time.Time, heartbeat bool) (patch, []Transition) {

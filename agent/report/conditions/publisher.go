@@ -32,7 +32,7 @@ type Nodes interface {
 	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (*corev1.Node, error)
 }
 
-// Publisher keeps the Node saying what it was told last. It compares with the Node as it is, so conditions that were lost
+// Publisher keeps the Node's conditions as they were set last. It compares with the Node as it is, so conditions that were lost
 // with a deleted Node, or overwritten, come back.
 type Publisher struct {
 	nodes Nodes
@@ -41,7 +41,7 @@ type Publisher struct {
 	onTransition func(*corev1.Node, Transition)
 	onWrite      func(error)
 
-	// wake tells that there may be something to write, replaced that there is another Node of that name.
+	// wake reports that there may be something to write, replaced that there is another Node of that name.
 	wake, replaced loop.Wake
 	// unconfirmed are transitions whose write was not answered, refused the annotations that the API server does not take.
 	// Both belong to the goroutine of Run.
@@ -63,8 +63,8 @@ func New(nodes Nodes, name string, onTransition func(*corev1.Node, Transition), 
 	}
 }
 
-// Set says what a condition ought to be. A message is cut after MessageLimit bytes. What is not UTF-8, as the name of an
-// interface need not be, is replaced: the API server would store something else, and never be told enough.
+// Set sets the desired state of a condition. A message is cut after MessageLimit bytes. What is not UTF-8, as the name of an
+// interface need not be, is replaced: the API server would store something else, and the publisher would write it forever.
 func (p *Publisher) Set(c Condition) {
 	c.Reason, c.Message = valid(c.Reason), cut(valid(c.Message), MessageLimit)
 	p.change(func() bool {
@@ -74,7 +74,7 @@ func (p *Publisher) Set(c Condition) {
 	})
 }
 
-// Annotate says what an annotation ought to be.
+// Annotate sets the desired value of an annotation.
 func (p *Publisher) Annotate(key, value string) {
 	value = valid(value)
 	p.change(func() bool {
@@ -84,7 +84,7 @@ func (p *Publisher) Annotate(key, value string) {
 	})
 }
 
-// Observe tells the Node as it is; nil when there is none, and then nothing is written.
+// Observe takes the Node as it is; nil when there is none, and then nothing is written.
 func (p *Publisher) Observe(node *corev1.Node) {
 	p.change(func() bool {
 		if node != nil && p.node != nil && older(node, p.node) {
@@ -153,8 +153,8 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// await waits until a write is allowed; false when ctx ended. News does not shorten the pause after a failure, only
-// another Node does, which has to learn everything.
+// await waits until a write is allowed; false when ctx ended. A change does not shorten the pause after a failure, only
+// a new Node does, which has none of the conditions.
 func (p *Publisher) await(ctx context.Context, limit *rate) bool {
 	for {
 		switch p.replaced.Wait(ctx, limit.wait(time.Now())) {
@@ -172,7 +172,7 @@ func (p *Publisher) await(ctx context.Context, limit *rate) bool {
 func (p *Publisher) tryWrite(ctx context.Context, heartbeat bool) (wrote bool, err error) {
 	wrote, err = p.write(ctx, heartbeat)
 	if err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Writing the Node's conditions")
+		klog.FromContext(ctx).Error(err, "Failed to update Node conditions")
 	}
 	return wrote, err
 }
@@ -223,7 +223,7 @@ func (p *Publisher) send(ctx context.Context, content patch) (*corev1.Node, erro
 		if updated, err = p.patch(ctx, content); err != nil {
 			return nil, err
 		}
-		klog.FromContext(ctx).Error(refusedBy, "Annotations of the Node were refused; its conditions were written without them")
+		klog.FromContext(ctx).Error(refusedBy, "The API server rejected annotations of the Node; updated its conditions without them")
 	}
 	maps.Copy(p.refused, annotations)
 	return updated, err
@@ -248,7 +248,7 @@ func (p *Publisher) patch(ctx context.Context, content patch) (*corev1.Node, err
 	return updated, nil
 }
 
-// confirm tells the transitions whose write was thought to have failed and yet shows on the Node: the answer was lost. The
+// confirm records the transitions whose write seemed to fail but shows on the Node: the answer was lost. The
 // transitions that are about to be written wait for their answer.
 func (p *Publisher) confirm(ctx context.Context, node *corev1.Node, next []Transition) {
 	waiting := make(map[corev1.NodeConditionType]Transition, len(next))

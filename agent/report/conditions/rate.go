@@ -8,7 +8,7 @@ import (
 
 const (
 	// writeBurst writes may follow each other at once, and one more for each writePause that passes: every write of a Node
-	// reaches every watcher of Nodes in the cluster, and somebody else may want our conditions to say something else.
+	// reaches every watcher of Nodes in the cluster, and another program may set our conditions to other values.
 	writeBurst = 10
 	writePause = 5 * time.Second
 	// firstRetry and lastRetry bound the pause after a write that failed; it doubles in between. A tenth of it, more or
@@ -17,7 +17,7 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// rate says when the next write is allowed. Its zero value allows writeBurst writes.
+// rate limits how often the Node is written. Its zero value allows writeBurst writes.
 type rate struct {
 	// spent writes count against the burst; the oldest is forgiven at forgiven plus writePause.
 	spent    int
@@ -60,5 +60,5 @@ func (p *rate) failed(now time.Time) {
 	p.failures++
 }
 
-// renew forgets failures: what was written to is gone, and something else stands in its place.
+// renew forgets failures: the Node is gone, and another one has its name.
 func (p *rate) renew() { p.failures, p.retryAt = 0, time.Time{} }

@@ -1,4 +1,4 @@
-// Package lease keeps the agent's own Lease renewed, by which the controller knows that the agent lives.
+// Package lease keeps the agent's own Lease renewed, which shows the controller that the agent is alive.
 package lease
 
 import (
@@ -20,13 +20,13 @@ import (
 const (
 	// Period is the time between renewals, give or take a twentieth.
 	Period = 30 * time.Second
-	// Duration is how long the Lease speaks for the agent: after this silence the controller calls its conditions Unknown.
+	// Duration is how long the Lease is valid: when it expires, the controller sets the conditions of the agent to Unknown.
 	Duration = 3 * time.Minute
 	// firstRetry and lastRetry bound the pause while the API server does not take a renewal; it doubles in between, and up
 	// to a quarter of it is chance, so that the agents do not meet an API server that comes back all at once.
 	firstRetry = 2 * time.Second
 	lastRetry  = 20 * time.Second
-	// nodePause is the time between looks for the Node while there is none.
+	// nodePause is the time between reads of the Node while there is none.
 	nodePause = time.Second
 	// renewTimeout bounds one attempt.
 	renewTimeout = 10 * time.Second
@@ -63,7 +63,7 @@ func (k *Renewer) Run(ctx context.Context) error {
 			return nodePause
 		}
 		if err := k.attempt(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Renewing the agent's Lease")
+			klog.FromContext(ctx).Error(err, "Failed to renew the agent's Lease")
 			failures++
 			return retryAfter(failures - 1)
 		}
@@ -105,7 +105,7 @@ func (k *Renewer) Renew(ctx context.Context) error {
 	k.fill(next)
 	updated, err := k.Leases.Update(ctx, next, metav1.UpdateOptions{})
 	if err != nil {
-		// Whatever changed or removed it, the next attempt looks first.
+		// Whatever changed or removed it, the next attempt reads first.
 		k.current = nil
 		return fmt.Errorf("renew Lease %s: %w", name, err)
 	}
@@ -124,7 +124,7 @@ func (k *Renewer) create(ctx context.Context, name string) error {
 	return nil
 }
 
-// fill sets what the Lease says. An owner that is no more would have the garbage collector delete the Lease, so it is
+// fill sets the fields of the Lease. An owner that no longer exists would have the garbage collector delete the Lease, so it is
 // replaced when another Node has taken the name.
 func (k *Renewer) fill(lease *coordinationv1.Lease) {
 	now, seconds := metav1.NowMicro(), int32(Duration/time.Second)

@@ -9,7 +9,7 @@ import (
 
 // Announcer is how the agent announces addresses itself.
 type Announcer struct {
-	// Running tells that it does; else there are no metrics of it.
+	// Running reports that it does; else there are no metrics of it.
 	Running bool
 	// View is the number of the newest view that is known, of which there are Members.
 	View    uint64
@@ -17,7 +17,7 @@ type Announcer struct {
 	// Addresses are those that this node answers for, and since when it owns them; the zero Time where that is not known.
 	Addresses []netip.Addr
 	Since     map[netip.Addr]time.Time
-	// Took and Gave count addresses that it began and ceased to answer for, APIFailures requests for the view that failed.
+	// Took and Gave count addresses that it started and stopped to answer for, APIFailures requests for the view that failed.
 	Took, Gave, APIFailures uint64
 	// Sent and Heard count frames of heartbeats, the latter by what became of them.
 	Sent  uint64
@@ -30,7 +30,7 @@ type Announcer struct {
 // Descriptions of the metrics of the announcer.
 var (
 	viewDesc = prometheus.NewDesc("phoenixnap_agent_announcer_view_number",
-		"Number of the newest view of the announcers that this node knows; the same on all nodes but for moments.", nil, nil)
+		"Number of the newest view of the announcers that this node knows; the same on all nodes, except for moments.", nil, nil)
 	membersDesc = prometheus.NewDesc("phoenixnap_agent_announcer_members",
 		"Nodes that take part in announcing addresses, by that view.", nil, nil)
 	announcedDesc = prometheus.NewDesc("phoenixnap_agent_announced_address",
@@ -38,15 +38,15 @@ var (
 	sinceDesc = prometheus.NewDesc("phoenixnap_agent_announced_since_timestamp_seconds",
 		"Since when this node owns each address that it answers for, in seconds since 1970.", []string{"address"}, nil)
 	movesDesc = prometheus.NewDesc("phoenixnap_agent_announcer_moves_total",
-		"Addresses that this node began (taken) and ceased (given) to answer for.", []string{"direction"}, nil)
+		"Addresses that this node started (taken) and stopped (given) to answer for.", []string{"direction"}, nil)
 	viewFailuresDesc = prometheus.NewDesc("phoenixnap_agent_announcer_api_failures_total",
 		"Requests to the API server for the view that failed or were too late.", nil, nil)
 	beatsSentDesc = prometheus.NewDesc("phoenixnap_agent_heartbeats_sent_total",
-		"Frames of heartbeats that were sent.", nil, nil)
+		"Heartbeat frames that were sent.", nil, nil)
 	beatsHeardDesc = prometheus.NewDesc("phoenixnap_agent_heartbeats_received_total",
-		"Frames of heartbeats that came, by what became of them: taken, or why not.", []string{"outcome"}, nil)
+		"Heartbeat frames that were received, by outcome: taken, or the reason why not.", []string{"outcome"}, nil)
 	requestsDesc = prometheus.NewDesc("phoenixnap_agent_arp_requests_total",
-		"ARP requests that came, by what became of them: answered, or why not.", []string{"outcome"}, nil)
+		"ARP requests that were received, by outcome: answered, or the reason why not.", []string{"outcome"}, nil)
 	announcementsDesc = prometheus.NewDesc("phoenixnap_agent_announcements_total",
 		"Announcements of addresses; each is an ARP request and a reply.", nil, nil)
 )

@@ -17,7 +17,7 @@ import (
 // memory of who collects them.
 const addressLimit = 100
 
-// Metrics are the agent's figures. What is told of the node is of one and the same sample, and what is gone has no series.
+// Metrics are the agent's metrics. Those of the node come from one sample, and what is gone has no series.
 type Metrics struct {
 	registry      *prometheus.Registry
 	version, node string
@@ -49,11 +49,11 @@ type Managed struct {
 	Interface string
 	// Healthy is whether it is as it should be.
 	Healthy bool
-	// Repairs counts how often it was disturbed and mended.
+	// Repairs counts how often it was changed by others and repaired.
 	Repairs int
 }
 
-// Sources are asked when metrics are collected. Each may be nil, and then its metrics are absent.
+// Sources are read at each scrape. Each may be nil, and then its metrics are absent.
 type Sources struct {
 	// ARP returns how many packets were heard and sent.
 	ARP func() arp.Counters
@@ -65,7 +65,7 @@ type Sources struct {
 	Announcer func() Announcer
 }
 
-// Descriptions of the metrics that are made when somebody collects them.
+// Descriptions of the metrics that are computed at each scrape.
 var (
 	checkDesc = prometheus.NewDesc("phoenixnap_agent_check",
 		"State of each check: 1 for the status that it has (ok, skip, warn, unknown or fail), 0 for the others.",
@@ -73,24 +73,24 @@ var (
 	gatewayDesc = prometheus.NewDesc("phoenixnap_agent_gateway_arp_seconds",
 		"Time from the ARP request to the reply of the gateway; absent while it is silent.", []string{"gateway"}, nil)
 	addressesDesc = prometheus.NewDesc("phoenixnap_agent_addresses",
-		"Number of addresses of Services by what was found of them.", []string{"id", "reason"}, nil)
+		"Number of addresses of Services, by finding and reason.", []string{"id", "reason"}, nil)
 	lastSampleDesc = prometheus.NewDesc("phoenixnap_agent_last_sample_timestamp_seconds",
 		"When the last sample of the node was taken, in seconds of the epoch.", nil, nil)
 	infoDesc = prometheus.NewDesc("phoenixnap_agent_info",
 		"Version of the agent, its Node, the server and public network that the Node belongs to, and the VLAN interface; always 1.",
 		[]string{"version", "node", "server_id", "network_id", "interface"}, nil)
 	packetsDesc = prometheus.NewDesc("phoenixnap_agent_arp_packets_total",
-		"ARP packets on the VLAN interface: heard from other machines, sent by this one, dropped because they were malformed.", []string{"direction"}, nil)
+		"ARP packets on the VLAN interface: received (heard) from other machines, sent by this one, dropped because they were malformed.", []string{"direction"}, nil)
 	probesDesc = prometheus.NewDesc("phoenixnap_agent_arp_probes_total",
 		"Probes of addresses of Services; each sends up to three ARP requests.", nil, nil)
 	machinesDesc = prometheus.NewDesc("phoenixnap_agent_address_machines",
-		"How many machines claim an address; absent where it is one or none.", []string{"address", "service"}, nil)
+		"How many machines claim an address; absent if it is one or none.", []string{"address", "service"}, nil)
 	mismatchDesc = prometheus.NewDesc("phoenixnap_agent_address_mismatch_seconds_total",
-		"For how long the wire or the kernel have contradicted the lease of an address; absent where they never did.", []string{"address", "service"}, nil)
+		"For how long the wire or the kernel have contradicted the lease of an address; absent if they never did.", []string{"address", "service"}, nil)
 	managedDesc = prometheus.NewDesc("phoenixnap_agent_managed",
-		"What the agent keeps on the node: 1 as it should be, 0 not.", []string{"kind", "interface"}, nil)
+		"Whether what the agent manages on the node is as it should be: 1 yes, 0 no.", []string{"kind", "interface"}, nil)
 	repairsDesc = prometheus.NewDesc("phoenixnap_agent_managed_repairs_total",
-		"How often what the agent keeps was disturbed and mended.", []string{"kind"}, nil)
+		"How often the agent repaired what it manages after another program changed it.", []string{"kind"}, nil)
 )
 
 // NewMetrics returns metrics in a registry of their own.

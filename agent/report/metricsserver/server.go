@@ -19,12 +19,12 @@ const (
 	headerTimeout   = 5 * time.Second
 	requestTimeout  = 30 * time.Second
 	shutdownTimeout = 2 * time.Second
-	// headerLimit, in bytes, and scrapes at once: whoever can reach the port is not to cost the node more than this.
+	// headerLimit, in bytes, and scrapes at once bound what any client that can reach the port costs the node.
 	headerLimit = 8 << 10
 	scrapeLimit = 4
 )
 
-// Health is what /healthz and /readyz tell.
+// Health is what /healthz and /readyz report.
 type Health struct {
 	// Stale is the age of the last sample beyond which the agent is no longer alive.
 	Stale time.Duration
@@ -46,7 +46,7 @@ func (h *Health) Sampled(now time.Time) { h.lastSample.Store(max(1, int64(now.Su
 // SetReady notes that the agent has seen its Node.
 func (h *Health) SetReady() { h.ready.Store(true) }
 
-// Alive returns an error when samples have ceased.
+// Alive returns an error when no samples are taken any more.
 func (h *Health) Alive(now time.Time) error {
 	last := h.started.Add(time.Duration(h.lastSample.Load()))
 	if age := now.Sub(last); age > h.Stale {

@@ -1,4 +1,4 @@
-// Package nodestate stands between the Node and the judges: it turns the Node into what to expect, and samples into
+// Package nodestate connects the Node and the checks: it turns the Node into the expected state, and samples into
 // conditions, annotations and metrics.
 package nodestate
 
@@ -32,15 +32,15 @@ type Metrics interface {
 	Addresses(findings []check.Finding)
 }
 
-// Health takes signs of life.
+// Health takes what /healthz and /readyz report.
 type Health interface {
 	Sampled(now time.Time)
 	SetReady()
 }
 
-// Config is what a Station works with.
+// Config is what a NodeState works with.
 type Config struct {
-	// Interface and Uplink are names that a person fixed; usually empty.
+	// Interface and Uplink are names that a person configured; usually empty.
 	Interface, Uplink string
 	// Mark and Mask are those of the return path where the agent manages it, see check.Expected.
 	Mark, Mask uint32
@@ -65,7 +65,7 @@ type NodeState struct {
 	sample      *sampler.Sample
 }
 
-// New returns a station.
+// New returns a NodeState.
 func New(config Config) *NodeState { return &NodeState{Config: config} }
 
 // ObserveNode takes a version of the Node, nil when it was deleted.
@@ -110,7 +110,7 @@ func (s *NodeState) Expected() check.Expected {
 	return expected
 }
 
-// BlockedReason says why the agent must not change the machine's network: it is not the server that its Node names.
+// BlockedReason is why the agent must not change the machine's network: it is not the server that its Node names.
 func (s *NodeState) BlockedReason() string {
 	s.mu.Lock()
 	sample := s.sample
@@ -168,7 +168,7 @@ func (s *NodeState) identify(id contract.Identity) {
 	}
 }
 
-// Addresses takes what was heard of the addresses of Services: it becomes the condition AnnouncementHealthy and metrics.
+// Addresses takes the findings for the addresses of Services: it becomes the condition AnnouncementHealthy and metrics.
 func (s *NodeState) Addresses(findings []check.Finding, verdict check.Verdict) {
 	s.Metrics.Addresses(findings)
 	s.set(contract.ConditionAnnouncementHealthy, verdict, vip.ReasonConfirming)
@@ -182,8 +182,8 @@ func (s *NodeState) Reported(r contract.ReportedAddresses) {
 	}
 }
 
-// ReportedBefore returns what the Node says that its agent reported; known is false before the Node was seen. A report that
-// cannot be read is written anew.
+// ReportedBefore returns what the agent reported on the Node; known is false before the Node was seen. A report that
+// cannot be read is written again.
 func (s *NodeState) ReportedBefore() (reported contract.ReportedAddresses, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +194,7 @@ func (s *NodeState) ReportedBefore() (reported contract.ReportedAddresses, known
 	return reported, s.annotations != nil
 }
 
-// set publishes a verdict, unless it only waits for confirmation: until then the Node's condition stays as it is, so that
+// set publishes a result, unless it only waits for confirmation: until then the Node's condition stays as it is, so that
 // an agent that restarts changes nothing that holds.
 func (s *NodeState) set(conditionType corev1.NodeConditionType, v check.Verdict, confirming string) {
 	if v.Reason == confirming {

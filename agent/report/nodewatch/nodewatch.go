@@ -53,7 +53,7 @@ func listing[T runtime.Object](typed func(context.Context, metav1.ListOptions) (
 }
 
 // informer follows the objects that the selector picks. The API server picks, so that nothing else comes over the wire.
-// Resync is off: a watch delivers changes, and the judges run on timers of their own.
+// Resync is off: a watch delivers changes, and the checks run on their own timers.
 func informer(client any, selector fields.Selector, example runtime.Object, list list,
 	open func(context.Context, metav1.ListOptions) (watch.Interface, error),
 ) cache.SharedIndexInformer {

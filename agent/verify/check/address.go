@@ -42,8 +42,8 @@ func checkAddress(v view) outcome {
 		cause: fmt.Sprintf("%s does not carry the node's address %s", name, wanted[0]), fixes: fixes}
 }
 
-// checkAnyAddress judges a node whose membership lists no address: the interface must still carry some IPv4
-// address, for the kernel neither answers nor asks by ARP as it should on an interface without one.
+// checkAnyAddress checks a node whose membership lists no address: the interface must still carry some IPv4
+// address, because the kernel neither sends nor answers ARP requests correctly on an interface without one.
 func checkAnyAddress(v view) outcome {
 	observed := fmt.Sprintf("%s: %s", v.vlan.Name, joined(v.own))
 	if len(v.own) > 0 {
@@ -59,7 +59,7 @@ func checkAnyAddress(v view) outcome {
 			blockTexts(v), v.Network.NetworkID, v.vlan.Name)}}}
 }
 
-// checkPrefix compares the prefix length with the block's. One that still reaches the gateway is only odd.
+// checkPrefix compares the prefix length with the block's. One that still reaches the gateway only warns.
 func checkPrefix(v view, p netip.Prefix, observed string) outcome {
 	block, known := v.block(p.Addr())
 	if !known || p.Bits() == block.CIDR.Bits() {
@@ -75,7 +75,7 @@ func checkPrefix(v view, p netip.Prefix, observed string) outcome {
 	return o
 }
 
-// routed tells whether the kernel reaches addr by the VLAN interface.
+// routed reports whether the kernel reaches addr by the VLAN interface.
 func (v view) routed(addr netip.Addr) bool {
 	r, asked := v.route(RouteQuestion{Destination: addr})
 	return asked && r.Interface == v.vlan.Name

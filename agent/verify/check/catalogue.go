@@ -5,27 +5,27 @@ import (
 	"strings"
 )
 
-// Check is one entry of the catalogue; each group lies in a file of its own. A number is never used again for another check.
+// Check is one entry of the catalogue; each group has its own file. A number is never reused for another check.
 type Check struct {
 	ID       ID
 	Title    string
 	Severity Severity
 	// DependsOn names the checks without which this one has no meaning.
 	DependsOn []ID
-	// Wire tells that the evidence comes from other machines' answers.
+	// Wire marks evidence that comes from other machines' answers.
 	Wire bool
-	// Meaning says what holds when the check passes, and why it matters.
+	// Meaning is what holds when the check passes, and why it matters.
 	Meaning string
-	// Causes are what is likely wrong when it does not pass.
+	// Causes are the likely causes when it does not pass.
 	Causes []string
-	// Remedy says in general how to mend it; the fixes of a finding say it with the node's own names and values.
+	// Remedy is the general fix; the fixes of a finding use the node's own names and values.
 	Remedy string
 	// Reasons are all that a finding of this check may have.
 	Reasons  []string
 	evaluate func(view) outcome
 }
 
-// Catalogue lists all checks in the order in which they are judged: causes before consequences.
+// Catalogue lists all checks in the order of their evaluation: causes before consequences.
 func Catalogue() []Check {
 	return slices.Concat(publishedChecks(), linkChecks(), addressChecks(), gatewayChecks(), kernelChecks(), routeChecks())
 }

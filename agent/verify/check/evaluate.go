@@ -9,7 +9,7 @@ import (
 // becauseOf stands before the check that is to blame for a skipped one.
 const becauseOf = "because of "
 
-// outcome is what a judge says; the engine adds what the catalogue declares.
+// outcome is the result of a check; the engine adds what the catalogue declares.
 type outcome struct {
 	status             Status
 	reason             string
@@ -35,7 +35,7 @@ type view struct {
 	own []netip.Prefix
 }
 
-// Evaluate judges a snapshot. It is a function of its arguments alone, and the order of the values in the
+// Evaluate checks a snapshot. It is a pure function of its arguments, and the order of the values in the
 // snapshot does not matter.
 func Evaluate(expected Expected, snapshot Snapshot) Report {
 	v := look(expected, snapshot)

@@ -8,21 +8,21 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Expected is what the node ought to look like.
+// Expected is the state that the node should have.
 type Expected struct {
-	// Published tells whether the controller has published the network; the rest is judged only then.
+	// Published reports whether the controller has published the network; the other checks run only then.
 	Published bool
-	// Unreadable says why the published network cannot be read; empty when it can.
+	// Unreadable is why the published network cannot be read; empty when it can.
 	Unreadable string
-	// Unreached says why the API server could not be asked what the controller published; empty when it could.
+	// Unreached is why the API server could not be read; empty when it could.
 	Unreached string
-	// Offline tells that Network was given by hand and the membership is not known.
+	// Offline reports that Network was given by hand and the membership is not known.
 	Offline bool
 	// Network is what the controller published.
 	Network contract.NodeNetwork
-	// Interface is the name of the VLAN interface where a person fixed it; empty: found by its VLAN ID.
+	// Interface is the name of the VLAN interface where a person set it; empty: found by its VLAN ID.
 	Interface string
-	// Uplink is the name of the link below where a person fixed it; empty: found.
+	// Uplink is the name of the link below where a person set it; empty: found.
 	Uplink string
 	// Virtual are the addresses of Services: they come and go and are never the node's own.
 	Virtual []netip.Addr
@@ -83,7 +83,7 @@ func ExpectedByHand(vlan int, blocks, addresses []string) (Expected, error) {
 	return e, nil
 }
 
-// Describe says in a line what network is expected.
+// Describe describes the expected network in a line.
 func (e Expected) Describe() string {
 	switch {
 	case e.Unreached != "":
@@ -120,7 +120,7 @@ func (e Expected) memberIPs() []netip.Addr {
 	return ips
 }
 
-// blocks4 are the IPv4 blocks; only these are judged, IPv6 has no ARP.
+// blocks4 are the IPv4 blocks; only these are checked, IPv6 has no ARP.
 func (e Expected) blocks4() []contract.NetworkBlock {
 	var blocks []contract.NetworkBlock
 	for _, b := range e.Network.Blocks {

@@ -56,7 +56,7 @@ type Finding struct {
 	Title    string   `json:"title"`
 	Status   Status   `json:"status"`
 	Severity Severity `json:"severity"`
-	// Reason is one CamelCase word for the cause, fit for the reason of a condition; empty when all is well.
+	// Reason is one CamelCase word for the cause, fit for the reason of a condition; empty when the check passes.
 	Reason string `json:"reason,omitempty"`
 	// Expected and Observed are the evidence.
 	Expected string `json:"expected,omitempty"`
@@ -69,8 +69,8 @@ type Finding struct {
 	// Doc is the place in the documentation.
 	Doc       string `json:"doc"`
 	DependsOn []ID   `json:"dependsOn,omitempty"`
-	// Wire tells that the evidence comes from other machines' answers, which may be lost: one bad sample
-	// proves nothing. What the kernel itself says is final at once.
+	// Wire marks evidence that comes from other machines' answers, which may be lost: one bad sample
+	// proves nothing. Evidence of the kernel is final at once.
 	Wire bool `json:"-"`
 }
 

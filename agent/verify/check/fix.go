@@ -9,7 +9,7 @@ import (
 
 const volatile = "lasts until the next reboot"
 
-// plan is the configuration that the VLAN interface ought to have, with real values.
+// plan is the configuration that the VLAN interface should have, with real values.
 type plan struct {
 	name, uplink string
 	id           int

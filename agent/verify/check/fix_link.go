@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// fixNoCarrier says where a carrier gets lost. No command brings one: what is without it is up already.
+// fixNoCarrier shows where a carrier gets lost. No command restores one: the link is up already.
 func fixNoCarrier(v view) []Fix {
 	u := v.uplink
 	if u.Bond == nil {

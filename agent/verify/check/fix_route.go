@@ -18,7 +18,7 @@ const (
 const tableStep = 4096
 
 // replyBits are the bits of the mark that the fixes use, those of the managing agent: its default and theirs never stand side
-// by side, for it tells of a clash then.
+// by side, because it reports a clash then.
 const replyBits = 0xf0
 
 // replyRoute is how replies of one block leave.
@@ -31,7 +31,7 @@ type replyRoute struct {
 	mark uint32
 }
 
-// replyRoutes are those of all blocks, as many as the bits can tell apart.
+// replyRoutes are those of all blocks, as many as the bits can distinguish.
 func (v view) replyRoutes() []replyRoute {
 	var ways []replyRoute
 	for i, b := range v.blocks4() {

@@ -8,7 +8,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// checkGateway asks for the gateway of each block. Silence is a failure where the node asked with an address of that
+// checkGateway checks the gateway of each block. Silence is a failure where the node asked with an address of that
 // very block; a router may rightly ignore a sender of another block, so there silence is only worth a warning.
 func checkGateway(v view) outcome {
 	blocks := v.blocks4()
@@ -72,7 +72,7 @@ func silentGateway(v view, b contract.NetworkBlock, answer ARPAnswer, status Sta
 	}
 }
 
-// roundTrip says how long a reply took. A lost packet and a late reply look alike when the request was repeated.
+// roundTrip formats how long a reply took. A lost packet and a late reply look alike when the request was repeated.
 func roundTrip(answer ARPAnswer) string {
 	if answer.Within <= answer.RTT {
 		return milliseconds(answer.RTT)

@@ -49,7 +49,7 @@ func checkUniqueGateway(v view) outcome {
 	return ok("one machine answers for each gateway")
 }
 
-// pinnedElsewhere: an entry that somebody wrote into the neighbour table outlasts the router that it was true of.
+// pinnedElsewhere: a manual entry in the neighbour table stays when the router is replaced.
 func (v view) pinnedElsewhere(gateway netip.Addr, answer ARPAnswer) (outcome, bool) {
 	r, asked := v.route(RouteQuestion{Destination: gateway})
 	if !asked || r.Pinned == "" || slices.Contains(answer.MACs, r.Pinned) {

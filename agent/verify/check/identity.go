@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// checkIdentity asks whether this machine is the server that the Node names: everything else is judged against what the
+// checkIdentity checks whether this machine is the server that the Node names: all other checks compare with what the
 // controller published for that server.
 func checkIdentity(v view) outcome {
 	named, known := v.Network.ServerID, v.Machine.ServerID

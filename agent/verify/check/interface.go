@@ -56,13 +56,13 @@ func checkUniqueVLAN(v view) outcome {
 		cause: fmt.Sprintf("VLAN %d is also on %s", v.Network.VLAN, strings.Join(others, ", ")), fixes: fixSecondInterface(v)}
 }
 
-// isMember tells whether a link is a port of the uplink.
+// isMember reports whether a link is a port of the uplink.
 func (v view) isMember(index int) bool {
 	l := v.LinkIndexed(index)
 	return l != nil && l.Master == v.uplink.Index
 }
 
-// noGatewayHeard tells that gateways were asked, with an address of their block, and none of them was heard at all.
+// noGatewayHeard reports that gateways were asked, with an address of their block, and none of them was heard at all.
 func (v view) noGatewayHeard() bool {
 	asked := false
 	for _, b := range v.blocks4() {
@@ -162,7 +162,7 @@ func (v view) checkGatewayRoutes() (outcome, bool) {
 	return outcome{}, false
 }
 
-// onLink tells whether an own address' subnet holds addr.
+// onLink reports whether an own address' subnet holds addr.
 func (v view) onLink(addr netip.Addr) bool {
 	return slices.ContainsFunc(v.own, func(p netip.Prefix) bool { return p.Contains(addr) })
 }

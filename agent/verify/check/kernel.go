@@ -27,7 +27,7 @@ func (v view) effective() (Settings, bool) {
 	}, hasAll && hasOwn
 }
 
-// checkSetting judges the effective settings, or says that they could not be read.
+// checkSetting checks the effective settings, or reports that they could not be read.
 func checkSetting(v view, check func(Settings) outcome) outcome {
 	settings, read := v.effective()
 	if !read {
@@ -42,7 +42,7 @@ func (v view) setting(key string, all, own int) string {
 
 // checkReversePath: strict filtering (1) drops a client's packet whose reply would leave by another interface
 // (RFC 3704), so it is harmless only where the default route leads through the VLAN; loose filtering (2) drops what no
-// route leads back to. What the kernel itself says of such a packet outweighs the settings.
+// route leads back to. The kernel's own answer for such a packet outweighs the settings.
 func checkReversePath(v view) outcome {
 	return checkSetting(v, func(s Settings) outcome {
 		observed := v.setting("rp_filter", v.Settings["all"].RPFilter, v.Settings[v.vlan.Name].RPFilter)
@@ -75,7 +75,7 @@ func evidence(r RouteAnswer) string {
 }
 
 // checkARPAnswering: arp_ignore 3 to 8 silences the kernel for addresses as kube-vip adds them; 2 answers only
-// askers of the address' own subnet, which a /32 has none of.
+// senders of the address' own subnet, which a /32 has none of.
 func checkARPAnswering(v view) outcome {
 	if name := v.vlan.Name; v.vlan.NoARP {
 		return outcome{status: Fail, reason: "ARPOff", expected: "ARP on " + name, observed: "the flag NOARP",
@@ -118,7 +118,7 @@ func checkARPSource(v view) outcome {
 	})
 }
 
-// lacksOwnAddress tells whether the node has no address of its own here, so that the kernel must borrow one.
+// lacksOwnAddress reports whether the node has no address of its own here, so that the kernel must borrow one.
 func (v view) lacksOwnAddress() bool { return len(v.own) == 0 }
 
 // checkStrictARP: IPVS puts every service address on the interface kube-ipvs0 of every node, and with arp_ignore=0

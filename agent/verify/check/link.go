@@ -79,7 +79,7 @@ func (v view) enslavedTo(l Link) string {
 	return ""
 }
 
-// checkMissingVLAN tells a wrong ID from an absent interface: a VLAN interface that carries the node's address, or
+// checkMissingVLAN distinguishes a wrong ID from an absent interface: a VLAN interface that carries the node's address, or
 // the number in its name, was meant to be this one.
 func checkMissingVLAN(v view, fail func(reason, observed, cause string) outcome) outcome {
 	id := v.Network.VLAN

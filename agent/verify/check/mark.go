@@ -25,8 +25,8 @@ func markUsers() []markUser {
 	}
 }
 
-// MarkClash says who else uses bits of mask: a rule that is not the agent's own, or a program that is known to. found is
-// false when nobody does.
+// MarkClash returns who else uses bits of mask: a rule that is not the agent's own, or a program that is known to. found is
+// false when there is none.
 func MarkClash(s Snapshot, mask uint32) (who string, found bool) {
 	var rule *Rule
 	for i, r := range s.Rules {
@@ -45,7 +45,7 @@ func MarkClash(s Snapshot, mask uint32) (who string, found bool) {
 	return "", false
 }
 
-// matchesBits tells whether a rule catches packets that carry bits of mask. One that asks for all of these bits to be zero does not.
+// matchesBits reports whether a rule matches packets that carry bits of mask. One that asks for all of these bits to be zero does not.
 func matchesBits(r Rule, mask uint32) bool {
 	return r.Mask&mask != 0 && (r.Mark&mask != 0 || r.Invert)
 }

@@ -24,7 +24,7 @@ type RouteQuestion struct {
 	Mark uint32
 }
 
-// Questions says what else must be asked before a snapshot of links and addresses can be judged.
+// Questions returns what else must be asked before a snapshot of links and addresses can be evaluated.
 func Questions(expected Expected, snapshot Snapshot) (link string, asks []Question, routes []RouteQuestion) {
 	v := look(expected, snapshot)
 	if v.vlan == nil {

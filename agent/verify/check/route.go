@@ -94,8 +94,8 @@ func (v view) leave(questions []RouteQuestion) (way string, byVLAN, asked bool) 
 	return strings.Join(sorted(ways), " or "), false, true
 }
 
-// checkReturnPath judges what the kernel would do with a reply from the node's own address to a client outside: it must
-// leave by the VLAN interface, or phoenixNAP's filters may drop it. It says nothing of replies that kube-proxy translates.
+// checkReturnPath checks what the kernel would do with a reply from the node's own address to a client outside: it must
+// leave by the VLAN interface, or phoenixNAP's filters may drop it. It does not cover replies that kube-proxy translates.
 func checkReturnPath(v view) outcome {
 	checked := 0
 	for _, p := range v.own {
@@ -118,19 +118,19 @@ func checkReturnPath(v view) outcome {
 	return ok(fmt.Sprintf("replies from %s to clients outside leave by %s", joined(v.own), v.vlan.Name))
 }
 
-// defaultIsVLAN tells whether traffic to the Internet leaves by the VLAN interface anyway.
+// defaultIsVLAN reports whether traffic to the Internet leaves by the VLAN interface anyway.
 func (v view) defaultIsVLAN() bool {
 	_, byVLAN, asked := v.leave(clientsOf(RouteQuestion{}))
 	return asked && byVLAN
 }
 
-// filtered tells whether the kernel would drop a packet for its source address, or for having no way back: EINVAL, and
+// filtered reports whether the kernel would drop a packet for its source address, or for having no way back: EINVAL, and
 // EXDEV before Linux 6.16.
 func (r RouteAnswer) filtered() bool {
 	return strings.HasPrefix(r.Error, "EINVAL") || strings.HasPrefix(r.Error, "EXDEV")
 }
 
-// accepted tells whether clients' packets pass the reverse path filter; known is false when the kernel gave no answer.
+// accepted reports whether clients' packets pass the reverse path filter; known is false when the kernel gave no answer.
 func (v view) accepted() (refused RouteAnswer, passes, known bool) {
 	questions := v.inbound()
 	for _, q := range questions {

@@ -120,7 +120,7 @@ func checkServiceReplies(v view) outcome {
 		fixes: fixServiceReplies(v)}
 }
 
-// markCaveat says what a look-up cannot prove.
+// markCaveat is what a look-up cannot prove.
 func (v view) markCaveat() string {
 	if v.Mask != 0 {
 		return ""
@@ -140,7 +140,7 @@ func (v view) triedMarks() string {
 	return ", with the marks " + strings.Join(texts, ", ") + " as well"
 }
 
-// checkIPVSReplies: IPVS looks the route up anew once the reply carries the address of the Service again
+// checkIPVSReplies: IPVS looks the route up again once the reply carries the address of the Service again
 // (net.ipv4.vs.snat_reroute), so what holds for the node's own address holds for the Service.
 func checkIPVSReplies(v view) (outcome, bool) {
 	if v.LinkNamed(ipvsInterface) == nil || !v.IPVSReroute {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Snapshot is what was seen on one node at one moment: values only, no handles.
+// Snapshot is the state of one node at one moment: values only, no handles.
 type Snapshot struct {
 	// Hostname as the kernel knows it.
 	Hostname string
@@ -19,7 +19,7 @@ type Snapshot struct {
 	Settings map[string]Settings
 	// IPForward is net.ipv4.ip_forward.
 	IPForward bool
-	// IPVSReroute is net.ipv4.vs.snat_reroute: IPVS looks up the route of a reply anew once it carries the address of
+	// IPVSReroute is net.ipv4.vs.snat_reroute: IPVS looks up the route of a reply again once it carries the address of
 	// the Service. False where IPVS is not loaded.
 	IPVSReroute bool
 	// Rules are the IPv4 routing rules.
@@ -27,7 +27,7 @@ type Snapshot struct {
 	// Tables are the IPv4 routes by table: of "main" (254) and of every table that a rule names. Of main only default
 	// routes, those over VLAN links, and the way to a pod or two are kept.
 	Tables map[int][]Route
-	// Machine is what the firmware and cloud-init say of the machine.
+	// Machine is what the firmware and cloud-init report about the machine.
 	Machine Machine
 	// ARP holds the answers to the questions that Questions asked for.
 	ARP []ARPAnswer
@@ -51,7 +51,7 @@ type Link struct {
 	MTU int
 	// Up is the administrative state (IFF_UP).
 	Up bool
-	// LowerUp tells whether the layer below has a carrier (IFF_LOWER_UP).
+	// LowerUp reports whether the layer below has a carrier (IFF_LOWER_UP).
 	LowerUp bool
 	// OperState is the operational state of RFC 2863 in the kernel's words: "up", "down", "lower-layer-down" …
 	OperState string
@@ -59,7 +59,7 @@ type Link struct {
 	Parent int
 	// Master is the index of the bond or bridge that the link is enslaved to, 0 when there is none.
 	Master int
-	// NoARP tells that the link neither asks nor answers by ARP (IFF_NOARP).
+	// NoARP reports that the link neither asks nor answers by ARP (IFF_NOARP).
 	NoARP bool
 	// Alias is the free text of the link (IFLA_IFALIAS); the managing agent marks its own links with it.
 	Alias string
@@ -93,11 +93,11 @@ type Bond struct {
 
 // Slave is the state of a link as a member of a bond.
 type Slave struct {
-	// Up tells whether the bond's own monitor calls the member up (IFLA_BOND_SLAVE_MII_STATUS).
+	// Up reports whether the bond's own monitor considers the member up (IFLA_BOND_SLAVE_MII_STATUS).
 	Up bool
 	// Aggregator is the ID of the aggregator that the member belongs to, 0 when the mode has none.
 	Aggregator int
-	// NoPartner tells that no LACP partner speaks on the member: its partner's values are defaults
+	// NoPartner reports that the member has no LACP partner: its partner's values are defaults
 	// (IEEE 802.1AX, state Defaulted).
 	NoPartner bool
 	// PermanentMAC is the hardware address that the member had before it joined, in lower case.
@@ -111,7 +111,7 @@ const (
 	TableLocal   = 255
 )
 
-// Rule is an IPv4 routing rule (ip-rule(8)). Selectors that the judges do not know are not kept, so a rule may be
+// Rule is an IPv4 routing rule (ip-rule(8)). Selectors that the checks do not know are not kept, so a rule may be
 // narrower than it looks.
 type Rule struct {
 	Priority int
@@ -121,7 +121,7 @@ type Rule struct {
 	Mark, Mask uint32
 	// Iif and Oif are names of interfaces, empty where the rule asks for none.
 	Iif, Oif string
-	// Invert tells that the rule selects what does not match.
+	// Invert reports that the rule selects what does not match.
 	Invert bool
 	// Table is where the rule looks a route up; 0 when it does something else.
 	Table int
@@ -145,7 +145,7 @@ type Route struct {
 	Protocol int
 }
 
-// Machine is what a machine can say of itself besides its network. Empty values could not be read or are not there.
+// Machine is what a machine knows of itself besides its network. Empty values could not be read or do not exist.
 type Machine struct {
 	// ServerID is the phoenixNAP server ID: 24 hexadecimal digits found in one of the places below.
 	ServerID string
@@ -163,7 +163,7 @@ type Address struct {
 	LinkIndex int
 	// Prefix is the address with its prefix length.
 	Prefix netip.Prefix
-	// Deprecated tells that the preferred lifetime is over (IFA_F_DEPRECATED): kube-vip adds its addresses so.
+	// Deprecated reports that the preferred lifetime is over (IFA_F_DEPRECATED): kube-vip adds its addresses so.
 	Deprecated bool
 }
 
@@ -175,7 +175,7 @@ type Settings struct {
 	ARPAnnounce int
 	ARPFilter   int
 	ProxyARP    int
-	// ForwardingOff tells that forwarding is 0: packets that come in here are not passed on.
+	// ForwardingOff reports that forwarding is 0: packets that come in here are not passed on.
 	ForwardingOff bool
 	// AcceptLocal lets packets in whose source is an address of this machine.
 	AcceptLocal int
@@ -185,19 +185,19 @@ type Settings struct {
 	SrcValidMark int
 }
 
-// ARPAnswer is what was heard after an ARP request.
+// ARPAnswer is what was received after an ARP request.
 type ARPAnswer struct {
 	// Target is the address that was asked for; Source the sender address of the request (0.0.0.0 for a
 	// probe of RFC 5227).
 	Target, Source netip.Addr
 	// MACs are the hardware addresses that claimed Target, sorted, in lower case.
 	MACs []string
-	// Replied tells whether at least one claim was a reply to the request.
+	// Replied reports whether at least one claim was a reply to the request.
 	Replied bool
 	// RTT is the round trip of the first reply, Within the longest that it can have been: more than RTT where it is not known
 	// which of several requests was replied to.
 	RTT, Within time.Duration
-	// Error says why the question could not be put; empty when it was.
+	// Error is why the request could not be sent; empty when it was.
 	Error string
 }
 
@@ -210,12 +210,12 @@ type RouteAnswer struct {
 	Interface string
 	// Gateway is the next hop, the zero Addr when the destination is on the link.
 	Gateway netip.Addr
-	// Local tells that the packet is for this machine.
+	// Local reports that the packet is for this machine.
 	Local bool
-	// Pinned is the hardware address that somebody wrote into the neighbour table for a destination on the link (state
+	// Pinned is the hardware address of a manual entry in the neighbour table for a destination on the link (state
 	// permanent); the kernel does not ask for it by ARP. Empty when there is none.
 	Pinned string
-	// Error is the kernel's refusal, empty when there is a route.
+	// Error is the kernel's error, empty when there is a route.
 	Error string
 }
 

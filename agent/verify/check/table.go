@@ -16,8 +16,8 @@ type brokenRule struct {
 	empty bool
 }
 
-// checkTables finds rules that lead to a table without a way. The kernel deletes the routes of an interface when it goes
-// down or loses its last address, in every table and without a word for each.
+// checkTables finds rules that lead to a table without a route. The kernel deletes the routes of an interface when it goes
+// down or loses its last address, in every table and without a notification.
 func checkTables(v view) outcome {
 	var found []brokenRule
 	checked := 0
@@ -51,7 +51,7 @@ func brokenTable(v view, l brokenRule) outcome {
 		fixes: fixTable(v, l.rule.Table)}
 }
 
-// isReplyRule tells whether a rule is to send traffic of the blocks to a table of its own.
+// isReplyRule reports whether a rule sends traffic of the blocks to a separate table.
 func (v view) isReplyRule(r Rule) bool {
 	switch r.Table {
 	case 0, TableLocal, TableMain, TableDefault:
@@ -72,7 +72,7 @@ func (v view) isReplyRule(r Rule) bool {
 	return false
 }
 
-// hasDefaultRoute tells whether a table leads everywhere: by a default route or by the two halves of one.
+// hasDefaultRoute reports whether a table has a default route, or the two halves of one.
 func hasDefaultRoute(routes []Route) bool {
 	halves := map[netip.Addr]bool{}
 	for _, r := range routes {

@@ -6,8 +6,8 @@ import "time"
 
 // Names that kube-vip gives (pkg/manager and pkg/kubevip of v0.9, pkg/services of v1.0).
 const (
-	// VIPHost is the annotation of a Service in which kube-vip writes the node that took its address up. It is written
-	// after the takeover and never taken back, so it is the weakest evidence of all.
+	// VIPHost is the annotation of a Service in which kube-vip writes the node that added its address. It is written
+	// after the takeover and never removed, so it is the weakest evidence.
 	VIPHost = "kube-vip.io/vipHost"
 	// LeaseName is the annotation of a Service that gives its election another Lease (v1.0.1 and later).
 	LeaseName = "kube-vip.io/leaseName"
@@ -17,7 +17,7 @@ const (
 	GlobalLease = "plndr-svcs-lock"
 )
 
-// Standing is where an election stands.
+// Standing is the state of an election.
 type Standing string
 
 // The standings. The zero value means that it is not known: the Lease could not be read, or was never seen to change and
@@ -25,9 +25,9 @@ type Standing string
 const (
 	// Held: the Lease was seen to be renewed, and has not ended since.
 	Held Standing = "held"
-	// Released: the last holder ended in good order and nobody has followed.
+	// Released: the last holder released it and no other has acquired it.
 	Released Standing = "released"
-	// Expired: nobody has renewed it for longer than it lasts.
+	// Expired: it has not been renewed for longer than it lasts.
 	Expired Standing = "expired"
 	// Missing: there is no such Lease.
 	Missing Standing = "missing"
@@ -46,6 +46,6 @@ type Lease struct {
 	// Rival is another Lease, and RivalHolder the other node that holds it, where two elections run for the Service: its own
 	// and the one for all Services. Empty where there is one.
 	Rival, RivalHolder string
-	// Error says why it could not be read; empty when it could.
+	// Error is why it could not be read; empty when it could.
 	Error string
 }

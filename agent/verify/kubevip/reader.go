@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// slowPause is the time between looks at the Lease for all Services where each Service has one that is alive.
+	// slowPause is the time between reads of the Lease for all Services where each Service has one that is alive.
 	slowPause = 5 * time.Minute
-	// memory is how long a Lease is remembered that nobody asks for.
+	// memory is how long an unused Lease is remembered.
 	memory = 10 * time.Minute
 	// timeout bounds one request.
 	timeout = 5 * time.Second
@@ -51,7 +51,7 @@ func NewReader(leases coordinationclient.LeasesGetter, namespace, node string, o
 	}
 }
 
-// Run reads what Of was asked for, until ctx ends. An API server that does not answer holds nobody up but Run.
+// Run reads what Of was asked for, until ctx ends. An API server that does not answer delays only Run.
 func (r *Reader) Run(ctx context.Context) error {
 	for r.wake.Wait(ctx, r.pause()) != loop.Ended {
 		keys := r.wanted()
@@ -65,9 +65,9 @@ func (r *Reader) Run(ctx context.Context) error {
 	return nil
 }
 
-// Of returns what is known of the election for a Service, and has Run look again when that is old. evidence is when the wire
-// or the kernel changed last in what has to do with it: what was read before is looked at again soon, until it is known
-// whether somebody renews it. It may be zero.
+// Of returns what is known of the election for a Service, and makes Run read it again when that is old. evidence is when
+// something related to it changed last on the wire or in the kernel: what was read before is read again soon, until it is
+// known whether the Lease is renewed. It may be zero.
 func (r *Reader) Of(service *corev1.Service, evidence time.Time) Lease {
 	early := false
 	lease := r.election(service, func(key string, every time.Duration) Lease {
@@ -75,13 +75,13 @@ func (r *Reader) Of(service *corev1.Service, evidence time.Time) Lease {
 		early = early || sooner
 		return known
 	})
-	if early { // once both Leases are asked for: Run then reads them together and tells it once
+	if early { // once both Leases are requested: Run then reads them together and calls onRead once
 		r.wake.Signal()
 	}
 	return lease
 }
 
-// Look is Of for those who have no Run: it reads what is old before it returns.
+// Look is Of for callers without Run: it reads what is old before it returns.
 func (r *Reader) Look(ctx context.Context, service *corev1.Service) Lease {
 	return r.election(service, func(key string, every time.Duration) Lease {
 		r.peek(key, every, time.Time{})
@@ -128,8 +128,8 @@ func leaseOf(service *corev1.Service) string {
 	}
 }
 
-// peek returns what is known of a Lease, and whether a look is due now or earlier than before: what is known is old or in
-// doubt.
+// peek returns what is known of a Lease, and whether a read is due now or earlier than before, because what is known is old
+// or in doubt.
 func (r *Reader) peek(key string, every time.Duration, evidence time.Time) (Lease, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +146,7 @@ func (r *Reader) peek(key string, every time.Duration, evidence time.Time) (Leas
 	return known.lease(key), next.Before(before) || !next.After(now)
 }
 
-// pause is the time until a Lease is to be read that somebody asks for.
+// pause is the time until a Lease in use must be read.
 func (r *Reader) pause() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +160,7 @@ func (r *Reader) pause() time.Duration {
 	return max(pause, 0)
 }
 
-// wanted are the Leases that are to be read now. Those that nobody asks for any more are forgotten.
+// wanted are the Leases to read now. Those that are not used any more are forgotten.
 func (r *Reader) wanted() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	// Pause is the time between two looks at one Lease while nothing calls for more.
+	// Pause is the time between two reads of one Lease while nothing requires more.
 	Pause = 30 * time.Second
-	// minLookPause is the shortest time between two looks, whatever calls for one: longer than kube-vip takes to renew.
+	// minLookPause is the shortest time between two reads in any case: longer than kube-vip takes to renew.
 	minLookPause = 3 * time.Second
-	// burst is how many looks before their time a Lease has at most; one more is earned in each Pause.
+	// burst is the most early reads of a Lease; one more is earned in each Pause.
 	burst = 6
-	// margin is how long after its end a Lease is looked at.
+	// margin is how long after its end a Lease is read.
 	margin = time.Second
-	// scatter spreads the looks of many agents that notice the same thing.
+	// scatter spreads the reads of many agents that notice the same thing.
 	scatter = time.Second
 )
 
-// defaultDuration is taken where a Lease does not say how long it lasts (kube-vip's own default up to v1.0.4 is 5 s,
+// defaultDuration is used if a Lease does not set its duration (kube-vip's own default up to v1.0.4 is 5 s,
 // later 15 s).
 const defaultDuration = 15 * time.Second
 
-// record is what is remembered of a Lease between two looks. Times are those of our own clock: that of the writer is
+// record is what is remembered of a Lease between two reads. Times are those of our own clock: that of the writer is
 // only compared with itself, or with ours where the writer runs on this node.
 type record struct {
 	holder    string
@@ -41,21 +41,21 @@ type record struct {
 	usedAt    time.Time
 	err       string
 
-	// every is the time between looks while nothing calls for more.
+	// every is the time between reads while nothing requires more.
 	every time.Duration
-	// evidence is when something was seen last that casts doubt on what is known; soonest when to look because of it, and
-	// firstAt the first look since.
+	// evidence is when something last cast doubt on what is known; soonest is when to read because of it, and firstAt the
+	// first read since.
 	evidence, soonest, firstAt time.Time
-	// paid is the account of looks before their time: each costs a Pause, and burst of them are saved at most.
+	// paid is the budget of early reads: each costs a Pause, and at most burst of them are saved.
 	paid time.Time
 }
 
-// newRecord returns one of which everything is still to be learned.
+// newRecord returns a record of which nothing is known yet.
 func newRecord(now time.Time) *record {
 	return &record{evidence: now, soonest: now, every: Pause}
 }
 
-// doubt notes that at a time something was seen that casts doubt on what is known.
+// doubt notes that something at a time casts doubt on what is known.
 func (r *record) doubt(evidence time.Time) {
 	if !evidence.After(r.evidence) {
 		return
@@ -66,8 +66,8 @@ func (r *record) doubt(evidence time.Time) {
 	}
 }
 
-// settled tells whether it is known how the election stands since the last evidence: it takes two looks to see that a Lease
-// is renewed, and as long as it lasts to see that it is not.
+// settled reports whether the state of the election since the last evidence is known: it takes two reads to see that a
+// Lease is renewed, and as long as it lasts to see that it is not.
 func (r *record) settled() bool {
 	switch {
 	case r.firstAt.IsZero(), r.err != "":
@@ -79,7 +79,7 @@ func (r *record) settled() bool {
 	}
 }
 
-// next is when to look next; early tells that it is before its time.
+// next is when to read next; early reports that it is before its time.
 func (r *record) next() (at time.Time, early bool) {
 	steady := r.triedAt.Add(r.every)
 	switch {
@@ -99,7 +99,7 @@ func (r *record) next() (at time.Time, early bool) {
 	return steady, false
 }
 
-// try notes that a look begins.
+// try notes that a read begins.
 func (r *record) try(now time.Time, early bool) {
 	r.triedAt = now
 	if early {
@@ -133,10 +133,10 @@ func (r *record) observe(lease *coordinationv1.Lease, node string, now time.Time
 	*r = next
 }
 
-// overdue tells that the Lease has ended by the clock of this node, which is its holder.
+// overdue reports that the Lease has ended by the clock of this node, which is its holder.
 func (r *record) overdue() bool { return r.own && r.readAt.Sub(r.renewed) > r.duration }
 
-// standing tells where the election stands as of the last look. A Lease that is not renewed is held until it ends.
+// standing is the state of the election as of the last read. A Lease that is not renewed is held until it ends.
 func (r *record) standing() Standing {
 	switch {
 	case !r.known || r.err != "":
@@ -148,7 +148,7 @@ func (r *record) standing() Standing {
 	case r.readAt.Sub(r.changedAt) > r.duration:
 		return Expired
 	case r.overdue() && r.readAt.After(r.changedAt):
-		// Two looks saw the same, so it is not the clock that was set.
+		// Two reads agree, so the clock was not just set.
 		return Expired
 	case r.moved:
 		return Held

@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// badSamples is how many looks in a row it takes to believe that an address is not announced as it should be: a takeover
-	// leaves it silent for a moment.
+	// badSamples is how many samples in a row it takes to confirm that an address is not announced as it should be: a
+	// takeover leaves it silent for a moment.
 	badSamples = 2
-	// confirm is the time between the two looks, if they are at the wire; confirmKernel that for what the kernel alone tells.
+	// confirm is the time between the two samples if they probe the wire; confirmKernel if only the kernel is read.
 	confirm       = 2 * time.Second
 	confirmKernel = 500 * time.Millisecond
-	// startupTime is how long an announcer has to take up the address of a new Service, or an agent that starts to hear it, before
-	// its silence counts.
+	// startupTime is how long an announcer has to add the address of a new Service, or an agent that starts to receive its
+	// announcements, before silence counts.
 	startupTime = 15 * time.Second
-	// leaseWait is how long to wait for kube-vip's lease, which may tell more than the wire does.
+	// leaseWait is how long to wait for kube-vip's lease, which may show more than the wire.
 	leaseWait = 5 * time.Second
-	// takeoverTime is how long the next holder may take when the last one gave the lease back: candidates look every 2 to 4.4 s
+	// takeoverTime is how long the next holder may take when the last one released the lease: candidates check every 2 to 4.4 s
 	// with kube-vip's own settings (client-go's leaderelection: RetryPeriod and JitterFactor).
 	takeoverTime = 6 * time.Second
 )
 
-// result is what is believed of an address once enough samples said so.
+// result is what is held of an address once enough samples agree.
 type result struct {
 	finding check.Finding
 	entry   contract.ReportedAddress
@@ -39,35 +39,35 @@ type addressState struct {
 	// class is that of the last sample, since when it is so.
 	class      string
 	classSince time.Time
-	// counted is when the last look was counted towards that class; nextLook is when one is to come that confirms it, at the
+	// counted is when the last sample was counted towards that class; nextLook is when the next one must confirm it, on the
 	// wire if atWire. Zero when there is nothing to confirm.
 	counted, nextLook time.Time
 	atWire            bool
-	// failures are those that were believed; goodSince is when the row of good samples began after the last.
+	// failures are those that were confirmed; goodSince is when the row of good samples began after the last.
 	failures  debounce.Failures
 	goodSince time.Time
-	// unpublishedSince is since when the controller has not said what this node would report, see opinion.
+	// unpublishedSince is since when the Service's condition has not shown what this node would report, see assessment.
 	unpublishedSince time.Time
-	// involved tells that this node holds the address or ought to; suspicious that something else than one answer was
-	// seen last.
+	// involved reports that this node holds the address or should hold it; suspicious that the last probe showed something
+	// else than one answer.
 	involved, suspicious bool
 	// held and macs are those of the last observation; movedAt is when they became so.
 	held, macs []string
 	movedAt    time.Time
-	// moved tells that the kernel carries the address now and did not at the last sample, or the other way round.
+	// moved reports that the kernel carries the address now and did not at the last sample, or the other way round.
 	moved bool
 	// metAt is when the address was watched first, answeredOnce that it has answered since.
 	metAt        time.Time
 	answeredOnce bool
-	// goneAt is when no Service had the address any more; leftAt is when this node, which says that somebody answers, saw that
-	// none means to keep it while agents announce: they cease to answer at once.
+	// goneAt is when no Service had the address any more; leftAt is when this node, which reports an answer, saw that no
+	// Service intends to keep it while agents announce: they stop answering at once.
 	goneAt, leftAt time.Time
-	// unasked says why the last question could not be put.
+	// unasked is why the last probe could not be sent.
 	unasked string
-	// recorded is the finding that was told last as an event, hasRecorded that there was one.
+	// recorded is the finding of the last event; hasRecorded reports that there was one.
 	recorded    check.Finding
 	hasRecorded bool
-	// holdsLease tells that this node held the lease when it was last known.
+	// holdsLease reports that this node held the lease when it was last read.
 	holdsLease bool
 
 	machines   int
@@ -75,7 +75,7 @@ type addressState struct {
 	observedAt time.Time
 }
 
-// resume makes the standing of an address of which the last agent of this node reported something.
+// resume returns the state of an address that the previous agent of this node reported.
 func resume(entry contract.ReportedAddress) *addressState {
 	st := &addressState{}
 	if entry.State == contract.AddressAnswered {
@@ -84,7 +84,7 @@ func resume(entry contract.ReportedAddress) *addressState {
 	return st
 }
 
-// update notes what is known before the wire is asked.
+// update notes what is known before the wire is probed.
 func (st *addressState) update(s subject, view View) {
 	held := Observation{Interface: view.Report.Interface, Held: view.Snapshot.Holds(s.Address), Answers: view.answers(s.Address)}.held()
 	st.moved = !slices.Equal(held, st.held)
@@ -100,7 +100,7 @@ func (st *addressState) update(s subject, view View) {
 	}
 }
 
-// needsProbe tells whether the address is to be asked for whatever is heard of it.
+// needsProbe reports whether the address must be probed whatever was received.
 func (st *addressState) needsProbe(now time.Time) bool {
 	confirms := st.atWire && !st.nextLook.IsZero() && !now.Before(st.nextLook)
 	return confirms || st.moved || (st.involved && st.suspicious)
@@ -123,7 +123,7 @@ func (st *addressState) notice(o Observation, now time.Time) {
 	st.suspicious = st.machines != 1 || (len(held) == 0 && !o.Replied)
 }
 
-// observe takes an observation and returns what is believed now; st.nextLook says whether it is to be confirmed.
+// observe takes an observation and returns the current assessment; st.nextLook is when it must be confirmed.
 func (st *addressState) observe(s subject, o Observation, mac, node string, now time.Time) assessment {
 	if o.Lease.Standing != "" {
 		st.holdsLease = o.holdsLease()
@@ -157,9 +157,9 @@ func (st *addressState) observe(s subject, o Observation, mac, node string, now 
 	}
 }
 
-// take counts a sample. Bad news counts when an announcer has had the time to take the address up, and is believed after a
-// second look some time later, not before last. What is believed to be bad may become another badness of its kind at once.
-// asked is when the wire was looked at.
+// take counts a sample. A bad sample counts when an announcer has had the time to add the address, and is confirmed by a
+// second sample some time later, not before last. A confirmed failure may change to another one of its class at once.
+// asked is when the wire was probed.
 func (st *addressState) take(sample result, asked, last, now time.Time) (held result, settled bool) {
 	st.nextLook, st.atWire = time.Time{}, !kernelOnly(sample.finding.ID) && sample.finding.Reason != ReasonNotAsked
 	held, settled = st.value.Held()
@@ -197,21 +197,21 @@ func (st *addressState) take(sample result, asked, last, now time.Time) (held re
 	return held, settled
 }
 
-// recover takes a good sample. One is enough, unless the address failed so often of late that it must be well for a time.
+// recover takes a good sample. One is enough, unless the address failed so often recently that it must be healthy for some time.
 func (st *addressState) recover(sample result, now time.Time) (held result, settled bool) {
 	if st.goodSince.IsZero() {
 		st.goodSince = now
 	}
 	held, settled = st.value.Held()
-	if well := st.goodSince.Add(st.failures.Hold(now)); settled && bad(held) && now.Before(well) {
-		st.nextLook = well
+	if until := st.goodSince.Add(st.failures.Hold(now)); settled && bad(held) && now.Before(until) {
+		st.nextLook = until
 		return held, settled
 	}
 	held, settled, _ = st.value.Observe(sample, st.class, 1)
 	return held, settled
 }
 
-// startupEnd is when an announcer has had the time to take the address up.
+// startupEnd is when an announcer has had the time to add the address.
 func (st *addressState) startupEnd() time.Time {
 	if st.answeredOnce || !st.leftAt.IsZero() {
 		return time.Time{}
@@ -219,8 +219,8 @@ func (st *addressState) startupEnd() time.Time {
 	return st.metAt.Add(startupTime)
 }
 
-// turnAt is when it is this node's turn to believe what every other node may see, too: the zero Time where it has to do with
-// the address, or alone put the question that shows it, or is waited for.
+// turnAt is when it is this node's turn to confirm what every other node may see, too: the zero Time where this node is
+// involved, is the only one that sent the probe that shows it, or others wait for it.
 func (st *addressState) turnAt(node string, s subject, o Observation) time.Time {
 	if st.involved || !st.leftAt.IsZero() || o.Announced && !o.Replied {
 		return time.Time{}
@@ -228,8 +228,8 @@ func (st *addressState) turnAt(node string, s subject, o Observation) time.Time 
 	return st.classSince.Add(turn(node, s.Address))
 }
 
-// leaseAt is when to believe that nobody or more than one answers though it is not known whether somebody should, or another
-// holder is about to be elected: the zero Time where the lease says all that it can.
+// leaseAt is when to confirm that no machine or more than one answers although the lease is not known yet, or another
+// holder is about to be elected: the zero Time where the lease can show nothing more.
 func (st *addressState) leaseAt(o Observation, sample result) time.Time {
 	switch id := sample.finding.ID; {
 	case sample.finding.Reason == ReasonNotAsked:
@@ -243,13 +243,13 @@ func (st *addressState) leaseAt(o Observation, sample result) time.Time {
 	}
 }
 
-// classOf puts samples together of which one may take the place of another at once.
+// classOf returns the class of a sample: samples of one class may replace each other at once.
 func classOf(b result) string { return string(b.finding.Status) + " " + string(b.entry.State) }
 
-// kernelOnly tells whether a finding rests on what this node's kernel says of itself.
+// kernelOnly reports whether a finding depends only on this node's kernel.
 func kernelOnly(id check.ID) bool { return id == RightInterface || id == ReturnByNetwork }
 
-// bad tells whether a sample is to be confirmed before it is believed.
+// bad reports whether a sample must be confirmed.
 func bad(b result) bool {
 	if b.finding.ID == "" {
 		return b.entry.State == contract.AddressSilent
@@ -272,9 +272,9 @@ func (st *addressState) account(f check.Finding, now time.Time) {
 	st.observedAt = now
 }
 
-// toRecord returns a finding that this node is to tell because it is another than the last one. Nodes that have nothing to do
-// with the address tell only what they report, too. That an address answers is told by the node that holds it, or after a
-// failure by whoever told that.
+// toRecord returns a finding that this node must record because it differs from the last one. Nodes that are not involved
+// record only what they also report. The node that holds the address records that it answers; after a failure, the node
+// that recorded the failure does.
 func (st *addressState) toRecord(o assessment, reporting bool) (check.Finding, bool) {
 	f := o.finding
 	if !o.settled || o.service == nil || f.ID == "" || (st.hasRecorded && st.recorded.Reason == f.Reason && st.recorded.ID == f.ID) {

@@ -22,11 +22,11 @@ const (
 
 // Reasons of the condition AnnouncementHealthy.
 const (
-	// ReasonAnswered: every address that this node has to do with answers as it should.
+	// ReasonAnswered: every address that concerns this node answers as it should.
 	ReasonAnswered = "Answered"
 	// ReasonNothingAnnounced: no Service has a published address.
 	ReasonNothingAnnounced = "NothingAnnounced"
-	// ReasonNoAnswer: nobody answers for an address.
+	// ReasonNoAnswer: no machine answers for an address.
 	ReasonNoAnswer = "NoAnswer"
 	// ReasonHolderSilent: the node that holds the lease of an address does not answer for it.
 	ReasonHolderSilent = "HolderSilent"
@@ -40,32 +40,32 @@ const (
 	ReasonReturnPath = "ReturnPathElsewhere"
 	// ReasonWrongNode: another node answers than the one that holds the lease.
 	ReasonWrongNode = "WrongNode"
-	// ReasonForeignOwner: a machine answers that is no Node of the cluster.
+	// ReasonForeignOwner: a machine answers that is not a Node of the cluster.
 	ReasonForeignOwner = "ForeignOwner"
-	// ReasonLeaseExpired: an address answers, but nobody renews its lease.
+	// ReasonLeaseExpired: an address answers, but its lease is not renewed.
 	ReasonLeaseExpired = "LeaseExpired"
 	// ReasonLeaseMissing: an address answers, but it has no lease. A warning.
 	ReasonLeaseMissing = "LeaseMissing"
-	// ReasonVLANNotReady: the VLAN is not ready, so that the addresses cannot be judged.
+	// ReasonVLANNotReady: the VLAN is not ready, so the addresses cannot be checked.
 	ReasonVLANNotReady = "VLANNotReady"
-	// ReasonNotAsked: the wire could not be asked.
+	// ReasonNotAsked: the ARP request could not be sent.
 	ReasonNotAsked = "NotAsked"
-	// ReasonNoKey: with agent://, the agent has no key to sign its heartbeats with, so it announces nothing. See that the Secret
-	// kube-system/phoenixnap-announcer is there and mounted.
+	// ReasonNoKey: with agent://, the agent has no key to sign its heartbeats with, so it announces nothing. Check that the
+	// Secret kube-system/phoenixnap-announcer exists and is mounted.
 	ReasonNoKey = "NoHeartbeatKey"
-	// ReasonConfirming: a second look has to confirm what was seen.
+	// ReasonConfirming: a second sample must confirm the first.
 	ReasonConfirming = "Confirming"
 )
 
-// Catalogue declares the checks of an address of a Service. Package check has those of the node; these are judged by
-// Evaluate, one finding for each address.
+// Catalogue declares the checks of an address of a Service. Package check has those of the node; Evaluate
+// evaluates these, one finding for each address.
 func Catalogue() []check.Check {
 	all := slices.Concat(wireChecks(), kernelChecks(), leaseChecks())
 	slices.SortFunc(all, func(a, b check.Check) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	return all
 }
 
-// wireChecks are about who is heard on the wire.
+// wireChecks are about the machines that answer on the wire.
 func wireChecks() []check.Check {
 	return []check.Check{
 		{
@@ -136,7 +136,7 @@ func kernelChecks() []check.Check {
 	}
 }
 
-// leaseChecks hold the wire against kube-vip's lease.
+// leaseChecks compare the wire with kube-vip's lease.
 func leaseChecks() []check.Check {
 	return []check.Check{
 		{

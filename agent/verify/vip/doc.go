@@ -1,3 +1,3 @@
-// Package vip judges, from what is heard on the wire, whether the addresses of Services are announced as they
+// Package vip checks, by what is received on the wire, whether the addresses of Services are announced as they
 // should be.
 package vip

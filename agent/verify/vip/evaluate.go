@@ -9,10 +9,10 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
 )
 
-// Evaluate says what an observation means. What is nearer to the cause goes first: an address that this node carries against
-// the lease explains why two machines answer. The wire and the kernel are believed before the lease, which only says who
-// ought to answer; an address that this node holds counts as answered by it, for the kernel answers for addresses of its
-// own and a machine never hears its own reply.
+// Evaluate turns an observation into a finding. What is closer to the cause goes first: an address that this node carries
+// against the lease explains why two machines answer. The wire and the kernel outweigh the lease, which only shows who
+// should answer; an address that this node holds counts as answered by this node, because the kernel answers for its
+// own addresses and a machine never receives its own reply.
 func Evaluate(o Observation) check.Finding {
 	held := o.held()
 	switch {
@@ -41,7 +41,7 @@ func Evaluate(o Observation) check.Finding {
 	}
 }
 
-// answered judges an address that one machine answers for: is it the one that ought to?
+// answered checks whether the one machine that answers for an address is the one that should.
 func (o Observation) answered() check.Finding {
 	observed := "held by this node on " + o.Interface
 	if !o.here() {
@@ -167,8 +167,8 @@ func (o Observation) wrongNode(observed string) check.Finding {
 	return f
 }
 
-// leaseDead judges an address that answers though nobody holds the lease. One that cannot be found may be elsewhere than
-// where it was looked for.
+// leaseDead handles an address that answers although no node holds the lease. A missing lease may be in another
+// namespace.
 func (o Observation) leaseDead(observed string) check.Finding {
 	if o.Lease.Standing == kubevip.Missing {
 		f := o.finding(LeaseAlive, check.Warn, ReasonLeaseMissing, observed+", and there is no lease "+o.Lease.Name)

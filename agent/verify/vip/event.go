@@ -11,27 +11,27 @@ import (
 const (
 	// EventAnnounced (Normal): a node announces the address, or does so again.
 	EventAnnounced = "AddressAnnounced"
-	// EventNotAnswered (Warning): nobody answers, or not the node that holds kube-vip's lease.
+	// EventNotAnswered (Warning): no machine answers, or not the node that holds kube-vip's lease.
 	EventNotAnswered = "AddressNotAnswered"
 	// EventDuplicate (Warning): two machines answer.
 	EventDuplicate = "DuplicateAddress"
 	// EventStale (Warning): a node carries the address against the lease.
 	EventStale = "StaleAddress"
-	// EventForeign (Warning): a machine answers that is no Node.
+	// EventForeign (Warning): a machine answers that is not a Node.
 	EventForeign = "ForeignAddressOwner"
-	// EventMisplaced (Warning): the address is on another node or interface than it ought to be.
+	// EventMisplaced (Warning): the address is on the wrong node or interface.
 	EventMisplaced = "AddressMisplaced"
-	// EventUnguarded (Warning): the address answers, but nobody renews kube-vip's lease.
+	// EventUnguarded (Warning): the address answers, but kube-vip's lease is not renewed.
 	EventUnguarded = "AddressUnguarded"
 	// EventReturnPath (Warning): the node that holds the address would send replies by another network.
 	EventReturnPath = "ReturnPathElsewhere"
 )
 
-// Transition is a change of what is held true of the address of a Service.
+// Transition is a change of the state of the address of a Service.
 type Transition struct {
 	// Service that has the address.
 	Service *corev1.Service
-	// Node that tells.
+	// Node that reports the change.
 	Node string
 	// Finding as it is now.
 	Finding check.Finding
@@ -65,7 +65,7 @@ func eventOf(f check.Finding) string {
 	}
 }
 
-// Recorder returns a function that tells transitions as events on the Service.
+// Recorder returns a function that records transitions as events on the Service.
 func Recorder(events record.EventRecorder) func(Transition) {
 	return func(t Transition) {
 		reason := eventOf(t.Finding)

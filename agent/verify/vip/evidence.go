@@ -37,7 +37,7 @@ func (w *Watcher) observation(view View, s subject, st *addressState, now time.T
 	}
 	if w.Elections != nil && s.service != nil && view.Announcer == contract.AnnouncerKubeVIP {
 		lease := w.Elections.Of(s.service, latest(st.movedAt, changedAt))
-		// What was read before the address moved says nothing of where it is now. When nobody answers, it is nowhere.
+		// What was read before the address moved does not show where it is now. When no machine answers, it is nowhere.
 		if lease.Read.After(st.movedAt) || len(st.held)+len(st.macs) == 0 {
 			o.Lease = lease
 		}
@@ -47,8 +47,8 @@ func (w *Watcher) observation(view View, s subject, st *addressState, now time.T
 	return o
 }
 
-// needsLookup tells whether the node asks the API server about an address: it has to do with it, reports it, or sees that
-// something is wrong that nobody has told yet.
+// needsLookup reports whether the node asks the API server about an address: the address concerns this node, this node
+// reports it, or something is wrong that no node has reported yet.
 func (w *Watcher) needsLookup(view View, s subject, st *addressState, o Observation) bool {
 	_, reporting := w.reported[s.Address]
 	return st.involved || reporting || (st.suspicious && !s.reported(entryOf(o, view.mac()).State))

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// leavingInterval is the time between looks at an address whose Service leaves, while agents announce: they cease to answer at
-	// once, and the controller waits, for 10 s at most, until nobody says any more that somebody answers.
+	// leavingInterval is the time between samples of an address whose Service leaves, while agents announce: they stop answering
+	// at once, and the controller waits, for 10 s at most, until no node reports an answer any more.
 	leavingInterval = 500 * time.Millisecond
-	// leavingPeriod is for how long to look that often.
+	// leavingPeriod is how long to sample that often.
 	leavingPeriod = 20 * time.Second
 )
 
-// noteLeaving notes whether the address leaves while agents announce and this node says that somebody answers.
+// noteLeaving notes whether the address leaves while agents announce and this node reports an answer.
 func (st *addressState) noteLeaving(s subject, view View, said contract.AddressState) {
 	switch {
 	case s.phase == published || view.Announcer != contract.AnnouncerAgent || said == "" || said == contract.AddressSilent:
@@ -25,7 +25,8 @@ func (st *addressState) noteLeaving(s subject, view View, said contract.AddressS
 	}
 }
 
-// lookForEnd has the address of a Service that leaves asked for again soon, until it is believed that nobody answers.
+// lookForEnd schedules another probe for the address of a Service that leaves, until it is confirmed that no machine
+// answers.
 func (st *addressState) lookForEnd(held result, now time.Time) {
 	if st.leftAt.IsZero() || now.Sub(st.leftAt) > leavingPeriod || held.entry.State == contract.AddressSilent {
 		return

@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	// nameAge is how long it is believed to which Node a hardware address belongs.
+	// nameAge is how long the owner of a hardware address is cached.
 	nameAge = 10 * time.Minute
-	// listPause is the shortest time between two listings of all Nodes, and how long it is believed that an address belongs
+	// listPause is the shortest time between two listings of all Nodes, and how long it is cached that an address belongs
 	// to none: the agent of a new Node may report it any moment.
 	listPause = time.Minute
 	// pageSize bounds how many Nodes are in memory at a time.
 	pageSize = 50
-	// lookupTimeout bounds the requests of one look.
+	// lookupTimeout bounds the requests of one lookup.
 	lookupTimeout = 15 * time.Second
 	// maxNames bounds how many hardware addresses are remembered.
 	maxNames = 64
 )
 
-// MACTable tells to which Node a hardware address belongs, as the agents report it (contract.NodeReportedIdentity). An agent
-// watches its own Node alone, so the roster asks: first for the Nodes that are likely, by name; only where none of them has
-// the address, and machines contradict each other, it pages through all Nodes, at most once in a minute. It is safe for
+// MACTable finds the Node to which a hardware address belongs, as the agents report it (contract.NodeReportedIdentity). An
+// agent watches only its own Node, so the table reads others: first the likely Nodes, by name; only if none of them has the
+// address, and machines contradict each other, it pages through all Nodes, at most once a minute. It is safe for
 // concurrent use.
 type MACTable struct {
 	nodes typedcorev1.NodeInterface
@@ -61,7 +61,7 @@ func (n named) old() bool {
 	return time.Since(n.at) >= nameAge
 }
 
-// lookup is what is wanted to be known of a hardware address.
+// lookup is a request for the owner of a hardware address.
 type lookup struct {
 	likely   []string
 	thorough bool
@@ -69,11 +69,13 @@ type lookup struct {
 
 // NewMACTable returns a MAC table; it starts nothing. onNews is called after something was looked up; it must not block.
 func NewMACTable(nodes typedcorev1.NodeInterface, onNews func()) *MACTable {
-	return &MACTable{nodes: nodes, onNews: onNews, wake: loop.NewWake(), names: map[string]named{}, wanted: map[string]lookup{}}
+	return &MACTable{
+		nodes: nodes, onNews: onNews, wake: loop.NewWake(), names: map[string]named{}, wanted: map[string]lookup{},
+	}
 }
 
-// Of returns the name of the Node to which a hardware address belongs; empty and known when it belongs to none. What is
-// not known is looked up by Run: among the likely Nodes and, if it is to be thorough, among all.
+// Of returns the name of the Node to which a hardware address belongs; empty and known when it belongs to none. Run
+// looks up what is not known: among the likely Nodes and, if thorough, among all.
 func (r *MACTable) Of(mac string, thorough bool, likely ...string) (node string, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +87,7 @@ func (r *MACTable) Of(mac string, thorough bool, likely ...string) (node string,
 		r.wanted[mac] = lookup{likely: likely, thorough: thorough}
 		r.wake.Signal()
 	}
-	// What was known is believed until it is known better.
+	// The old value holds until there is a new one.
 	return found.node, known
 }
 
@@ -131,7 +133,7 @@ func (r *MACTable) Look(ctx context.Context) error {
 	return r.list(ctx, wanted)
 }
 
-// fresh tells whether the address is known by now.
+// fresh reports whether the address is known by now.
 func (r *MACTable) fresh(mac string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -211,7 +213,7 @@ func (r *MACTable) learn(mac, node string) {
 // macsOf are the hardware addresses that the agent of a Node reports.
 func macsOf(node *corev1.Node) []string {
 	var id contract.Identity
-	// A report that cannot be read names nobody.
+	// A report that cannot be read names no node.
 	if json.Unmarshal([]byte(node.Annotations[contract.NodeReportedIdentity]), &id) != nil {
 		return nil
 	}

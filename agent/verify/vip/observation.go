@@ -25,16 +25,16 @@ type Observation struct {
 	Node string
 	// Held names the interfaces of this node that carry the address.
 	Held []string
-	// Agents tells that the agents announce addresses themselves, so that no interface is to carry one; Answers that the
-	// agent of this node answers for this address.
+	// Agents reports that the agents announce addresses themselves, so no interface may carry one; Answers that the agent of
+	// this node answers for this address.
 	Agents, Answers bool
 	// MACs of other machines that claimed the address, sorted.
 	MACs []string
-	// Replied tells whether another machine replied when it was asked last.
+	// Replied reports whether another machine replied to the last probe.
 	Replied bool
-	// Asked is when it was asked last.
+	// Asked is when the last probe was sent.
 	Asked time.Time
-	// Announced tells that another machine announces the address again and again, whether or not it replies.
+	// Announced reports that another machine announces the address periodically, whether or not it replies.
 	Announced bool
 	// Names are the Nodes to which some of the MACs belong; Foreign are those that belong to no Node. A MAC that is in
 	// neither was not looked up.
@@ -42,14 +42,14 @@ type Observation struct {
 	Foreign []string
 	// Lease is the election of kube-vip, as far as it is known and newer than the rest of the observation.
 	Lease kubevip.Lease
-	// LeaseAwaited tells that the Lease is not known yet, but will be soon.
+	// LeaseAwaited reports that the Lease is not known yet, but will be soon.
 	LeaseAwaited bool
-	// Gone tells that no Service has the address any more.
+	// Gone reports that no Service has the address any more.
 	Gone bool
 	// ReturnBy is the interface by which this node would send a reply from the address; looked up only where the address
 	// is held, else empty.
 	ReturnBy string
-	// Error says why the question could not be put; empty when it was.
+	// Error is why the request could not be sent; empty when it was.
 	Error string
 }
 
@@ -75,15 +75,15 @@ func (o Observation) held() []string {
 	return held
 }
 
-// here tells whether this node answers on the VLAN interface.
+// here reports whether this node answers on the VLAN interface.
 func (o Observation) here() bool { return o.Answers || slices.Contains(o.Held, o.Interface) }
 
-// holdsLease tells whether this node holds the lease.
+// holdsLease reports whether this node holds the lease.
 func (o Observation) holdsLease() bool {
 	return o.Lease.Standing == kubevip.Held && o.Node != "" && o.Lease.Holder == o.Node
 }
 
-// otherHoldsLease tells whether another node holds the lease, and this one no lease of another election.
+// otherHoldsLease reports whether another node holds the lease, and this one no lease of another election.
 func (o Observation) otherHoldsLease() bool {
 	return o.Lease.Standing == kubevip.Held && o.Node != "" && o.Lease.Holder != o.Node && o.Lease.RivalHolder != o.Node
 }
@@ -119,7 +119,7 @@ func (o Observation) machine(mac string) string {
 
 // View is what the watcher needs to know of the node.
 type View struct {
-	// Ready tells whether the VLAN is ready; else nothing can be asked, and Why says why.
+	// Ready reports whether the VLAN is ready; otherwise no probe can be sent, and Why is the reason.
 	Ready bool
 	Why   string
 	// Report and Snapshot are those of the last sample of the node, taken against Expected.
@@ -134,7 +134,7 @@ type View struct {
 	Answers []netip.Addr
 }
 
-// answers tells whether the agent of this node answers for an address.
+// answers reports whether the agent of this node answers for an address.
 func (v View) answers(a netip.Addr) bool {
 	_, found := slices.BinarySearchFunc(v.Answers, a, netip.Addr.Compare)
 	return found
@@ -157,7 +157,7 @@ func (v View) mac() string {
 	return ""
 }
 
-// observe is what can be told of an address without the wire.
+// observe returns what is known of an address without the wire.
 func (v View) observe(router Router, t Target) Observation {
 	o := Observation{
 		Target: t, Interface: v.Report.Interface, Node: v.Node, Held: v.Snapshot.Holds(t.Address),
@@ -188,8 +188,8 @@ func returnBy(router Router, view View, o Observation) string {
 	}
 }
 
-// Observe asks for the targets once. The sender address of the requests is the node's own, never that of a Service. Only
-// the end of ctx is an error; a question that could not be put is an observation.
+// Observe probes the targets once. The sender address of the requests is the node's own, never that of a Service. Only
+// the end of ctx is an error; a request that could not be sent is an observation.
 func Observe(ctx context.Context, asker Prober, router Router, view View, targets []Target) ([]Observation, error) {
 	source := view.source()
 	observations := make([]Observation, len(targets))

@@ -12,30 +12,30 @@ import (
 // maxReported bounds what one node reports: an entry takes about 110 bytes, so the annotation stays below 4 KiB.
 const maxReported = 32
 
-// assessment is what a node holds true of an address.
+// assessment is a node's view of an address.
 type assessment struct {
 	subject
 	finding check.Finding
 	// entry is what there is to report, but for the time since when.
 	entry contract.ReportedAddress
-	// settled tells that enough samples in a row said so.
+	// settled reports that enough samples in a row agree.
 	settled bool
-	// unpublishedSince is since when the controller has not said of the Service what there is to report; zero while it says so.
+	// unpublishedSince is since when the Service's condition has not shown what there is to report; zero while it does.
 	unpublishedSince time.Time
-	// proven is when there was evidence last that somebody has the address.
+	// proven is when there was last evidence that a machine has the address.
 	proven time.Time
-	// involved tells that the node holds the address or ought to.
+	// involved reports that the node holds the address or should hold it.
 	involved bool
-	// atOnce tells that what the node sees is not seen by all others at the same time, so that it need not wait for its turn.
+	// atOnce reports that not all other nodes see the same at the same time, so the node need not wait for its turn.
 	atOnce bool
-	// expired tells that the address is gone for so long that it need not be reported.
+	// expired reports that the address has been gone for so long that it need not be reported.
 	expired bool
 }
 
-// report decides what a node reports of the addresses, given what it reported before. A node that has to do with an
-// address reports it at once. The others wait for their turn and are silent where it has been said by then; so a change is
-// reported by the nodes that are involved and a few more, however large the cluster is. What was reported once is kept
-// true until the address has been gone for a while.
+// report decides what a node reports of the addresses, given what it reported before. A node that is involved with an
+// address reports it at once. The others wait for their turn and report nothing if it has been reported by then; so the
+// involved nodes and a few more report a change, however large the cluster is. A report is kept up to date until the
+// address has been gone for a while.
 func report(before contract.ReportedAddresses, opinions []assessment, node string, now time.Time) contract.ReportedAddresses {
 	after := contract.ReportedAddresses{}
 	for _, o := range opinions {
@@ -58,8 +58,8 @@ func report(before contract.ReportedAddresses, opinions []assessment, node strin
 	return mostImportant(after)
 }
 
-// due tells whether it is the turn of a node that has nothing to do with the address to report it. That somebody answers
-// must have shown since the others have not said so any more: the one who answered may be gone a moment ago.
+// due reports whether it is the turn of a node that is not involved to report the address. An answer must be newer than
+// the last report of the others: the machine that answered may have just gone.
 func (o assessment) due(node string, now time.Time) bool {
 	if o.phase != published || o.unpublishedSince.IsZero() || !o.atOnce && now.Sub(o.unpublishedSince) < turn(node, o.Address) {
 		return false

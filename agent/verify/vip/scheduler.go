@@ -12,33 +12,34 @@ import (
 )
 
 const (
-	// freshness is how long a packet that announces an address speaks for it: kube-vip sends one every 3 s.
+	// freshness is how long an announcement of an address counts: kube-vip sends one every 3 s.
 	freshness = 10 * time.Second
-	// askAgain is the time between questions for an address of which there is no news, and up to askMore besides: what shows
-	// only when somebody asks has to be known within 30 s, a second question and what comes between included.
+	// askAgain is the time between probes of an address without changes, plus up to askMore: what only a probe shows must be
+	// known within 30 s, including a second probe and the time between.
 	askAgain = 14 * time.Second
 	askMore  = 6 * time.Second
-	// askUnannounced is that for an address that nobody announces again and again, with which this node has nothing to do:
-	// every node asks for it. Up to as much again is added.
+	// askUnannounced is that for an address that no machine announces periodically and that does not involve this node:
+	// every node probes it. Up to as much again is added.
 	askUnannounced = 30 * time.Second
-	// askRetry is when to ask again after a question that could not be put.
+	// askRetry is when to probe again after a probe that could not be sent.
 	askRetry = 5 * time.Second
-	// askAnyway is when a node asks though others keep asking in its place.
+	// askAnyway is when a node probes although others keep probing in its place.
 	askAnyway = 30 * time.Minute
-	// scatter spreads the questions of those nodes that have nothing to do with an address of which there is news.
+	// scatter spreads the probes of those nodes that are not involved with an address that has changed.
 	scatter = 3 * time.Second
-	// maxClaimants bounds what is remembered of an address that a flood of machines claims.
+	// maxClaimants bounds the memory for an address that many machines claim.
 	maxClaimants = 8
 )
 
-// Scheduler remembers what was heard of the watched addresses and says when to ask for one. It is safe for concurrent use.
+// Scheduler remembers what was received about the watched addresses and decides when to probe them. It is safe for
+// concurrent use.
 //
-// An address that is announced again and again (kube-vip does every 3 s) is asked for by its holder, and by one other node of
-// the network, every 14 to 20 s: whoever hears another ask lets its own question wait. So the questions on the wire grow with
-// the number of addresses and not with that of nodes: about addresses/8 in a second, and addresses × nodes/1800 for the
-// question that each node puts in half an hour whatever it hears. News is asked for at once, by nodes that have to do with
-// the address, and within 3 s by the others. An address that is not announced again, whose kernel alone answers, is asked
-// for by every node: addresses × nodes/45.
+// An address that is announced periodically (kube-vip does so every 3 s) is probed by its holder, and by one other node of
+// the network, every 14 to 20 s: a node that receives another node's probe postpones its own. So the number of probes on the
+// wire grows with the number of addresses and not with that of nodes: about addresses/8 in a second, and
+// addresses × nodes/1800 for the probe that each node sends every half an hour in any case. Involved nodes probe a change at
+// once, and the others within 3 s. An address that is not announced periodically, for which only the kernel answers, is
+// probed by every node: addresses × nodes/45.
 type Scheduler struct {
 	// toRecord is called when something is heard that calls for a question.
 	news func()
@@ -47,11 +48,11 @@ type Scheduler struct {
 	addresses map[netip.Addr]*schedule
 }
 
-// schedule is what was heard of one address.
+// schedule is what was received about one address.
 type schedule struct {
-	// involved tells that this node holds the address or ought to.
+	// involved reports that this node holds the address or should hold it.
 	involved bool
-	// answer is that to the last question of ours, put at askedAt; zero when there was none yet.
+	// answer is that to our last probe, sent at askedAt; zero when there was none yet.
 	answer  arp.Answer
 	askedAt time.Time
 	// heard are the other machines that announced the address since, with the time at which they did last.
@@ -64,21 +65,21 @@ type schedule struct {
 	next time.Time
 }
 
-// rhythm is that of announcements that are repeated.
+// rhythm is that of periodic announcements.
 type rhythm struct {
 	// last is when there was one; quiet that the next was missed already.
 	last  time.Time
 	quiet bool
 }
 
-// note takes an announcement. It tells whether they had ceased.
+// note takes an announcement. It reports whether they had stopped.
 func (r *rhythm) note(now time.Time) (resumed bool) {
 	resumed = r.quiet
 	r.last, r.quiet = now, false
 	return resumed
 }
 
-// stopped tells, once, that announcements have ceased.
+// stopped reports, once, that announcements have stopped.
 func (r *rhythm) stopped(now time.Time) bool {
 	if r.quiet || r.last.IsZero() || now.Sub(r.last) < freshness {
 		return false
@@ -87,7 +88,7 @@ func (r *rhythm) stopped(now time.Time) bool {
 	return true
 }
 
-// fresh tells whether there are announcements.
+// fresh reports whether there are announcements.
 func (r rhythm) fresh(now time.Time) bool { return !r.last.IsZero() && now.Sub(r.last) < freshness }
 
 // missed is when the next will be missed; the zero Time when none is waited for.
@@ -98,12 +99,12 @@ func (r rhythm) missed() time.Time {
 	return r.last.Add(freshness)
 }
 
-// NewScheduler returns an ear that has heard nothing. news must not block.
+// NewScheduler returns a scheduler that has received nothing. news must not block.
 func NewScheduler(news func()) *Scheduler {
 	return &Scheduler{news: news, addresses: map[netip.Addr]*schedule{}}
 }
 
-// Watch sets the addresses to be remembered; involved tells of each whether this node has to do with it.
+// Watch sets the addresses to follow; involved reports for each whether it involves this node.
 func (e *Scheduler) Watch(involved map[netip.Addr]bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -129,8 +130,9 @@ func (e *Scheduler) Hear(h arp.Heard) {
 	}
 }
 
-// postpone lets our question wait, because another node asks. It does so only while all is well as far as is known: one
-// machine replied and goes on announcing the address. What that machine asks itself says nothing of its own answers.
+// postpone delays our probe, because another node sends one. It does so only while the address is healthy as far as is
+// known: one machine replied and still announces the address. A probe by that machine itself proves nothing about its own
+// answers.
 func (h *schedule) postpone(asker string, now time.Time) {
 	if h == nil || h.due(now) || !h.answer.Replied || len(h.answer.MACs) != 1 || h.answer.MACs[0] == asker || !h.others.fresh(now) {
 		return
@@ -140,7 +142,7 @@ func (h *schedule) postpone(asker string, now time.Time) {
 	}
 }
 
-// claim remembers who announced the address. It tells whether that is news.
+// claim remembers which machine announced the address. It reports whether that is new.
 func (h *schedule) claim(p arp.Heard) bool {
 	switch {
 	case h == nil:
@@ -166,7 +168,7 @@ func (h *schedule) claim(p arp.Heard) bool {
 	return true
 }
 
-// announced takes what this machine sent: announcements, and replies of its kernel, which say nothing of the announcer.
+// announced takes what this machine sent: announcements, and replies of its kernel, which do not come from the announcer.
 func (h *schedule) announced(p arp.Heard) (news bool) {
 	if p.Target != p.Address {
 		return false
@@ -177,7 +179,7 @@ func (h *schedule) announced(p arp.Heard) (news bool) {
 	return news
 }
 
-// oldest is the machine that was heard longest ago.
+// oldest is the machine whose last packet is the oldest.
 func (h *schedule) oldest() (mac string) {
 	for m, at := range h.heard {
 		if mac == "" || at.Before(h.heard[mac]) {
@@ -187,7 +189,7 @@ func (h *schedule) oldest() (mac string) {
 	return mac
 }
 
-// soon has the address asked for: at once where the node has to do with it.
+// soon schedules a probe: at once where the node is involved.
 func (h *schedule) soon(now time.Time) {
 	next := now
 	if !h.involved {
@@ -200,14 +202,14 @@ func (h *schedule) soon(now time.Time) {
 
 func (h *schedule) due(now time.Time) bool { return !now.Before(h.next) }
 
-// Due returns the addresses to be asked for now, in their order.
+// Due returns the addresses to probe now, in their order.
 func (e *Scheduler) Due(now time.Time) []netip.Addr {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var due []netip.Addr
 	for a, h := range e.addresses {
 		if h.others.stopped(now) {
-			// It was announced and is not any more: whoever did may be gone.
+			// It was announced and is not any more: its announcer may be gone.
 			h.changedAt = now
 			h.soon(now)
 		}
@@ -222,7 +224,7 @@ func (e *Scheduler) Due(now time.Time) []netip.Addr {
 	return due
 }
 
-// Next is when an address is to be asked for, or missed, next; the zero Time when none is watched.
+// Next is when an address is next due for a probe, or its announcement missed; the zero Time when none is watched.
 func (e *Scheduler) Next(now time.Time) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -244,7 +246,7 @@ func (e *Scheduler) Next(now time.Time) time.Time {
 	return first
 }
 
-// Ask has an address asked for at the next opportunity.
+// Ask schedules a probe of an address as soon as possible.
 func (e *Scheduler) Ask(a netip.Addr) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -253,7 +255,7 @@ func (e *Scheduler) Ask(a netip.Addr) {
 	}
 }
 
-// Answered takes the answer to a question that was put at a time. What was heard before is history.
+// Answered takes the answer to a probe that was sent at a time. What was received before does not count any more.
 func (e *Scheduler) Answered(a netip.Addr, answer arp.Answer, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -265,7 +267,7 @@ func (e *Scheduler) Answered(a netip.Addr, answer arp.Answer, at time.Time) {
 	maps.DeleteFunc(h.heard, func(_ string, heard time.Time) bool { return heard.Before(at) })
 }
 
-// Proven is when there was evidence last that somebody has the address: a reply to a question of ours, or an announcement.
+// Proven is when there was last evidence that a machine has the address: a reply to our probe, or an announcement.
 func (e *Scheduler) Proven(a netip.Addr) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -279,7 +281,7 @@ func (e *Scheduler) Proven(a netip.Addr) time.Time {
 	return h.others.last
 }
 
-// Unasked notes that the question could not be put.
+// Unasked notes that the probe could not be sent.
 func (e *Scheduler) Unasked(a netip.Addr, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -288,8 +290,8 @@ func (e *Scheduler) Unasked(a netip.Addr, at time.Time) {
 	}
 }
 
-// Record notes on an observation what was heard of its address. It returns when there was news last of who announces it, this
-// machine included.
+// Record notes on an observation what was received about its address. It returns when the set of machines that announce it,
+// this one included, changed last.
 func (e *Scheduler) Record(o *Observation, now time.Time) (changedAt time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -303,7 +305,7 @@ func (e *Scheduler) Record(o *Observation, now time.Time) (changedAt time.Time) 
 	return h.changedAt
 }
 
-// pause is the time until the address is asked for if there is no news.
+// pause is the time until the next probe if nothing changes.
 func (h *schedule) pause(now time.Time) time.Duration {
 	if h.involved || h.others.fresh(now) {
 		return askAgain + rand.N(askMore)

@@ -19,7 +19,7 @@ import (
 type phase int
 
 const (
-	// published: a Service has the address and means to keep it.
+	// published: a Service has the address and intends to keep it.
 	published phase = iota
 	// leaving: its Service is being deleted or became one of another type. It may still answer, or already be silent;
 	// both are right.
@@ -31,10 +31,10 @@ const (
 const (
 	// remembered is how long an address is watched after its Service is gone: longer than the controller's quarantine.
 	remembered = 15 * time.Minute
-	// withdrawalTime is how long kube-vip has to take an address back when its Service is gone.
+	// withdrawalTime is how long kube-vip has to remove an address when its Service is gone.
 	withdrawalTime = 15 * time.Second
-	// spread is within what time nodes that have nothing to do with an address say what they heard of it, one after the
-	// other, so that most find it said already.
+	// spread is the time within which nodes that are not involved with an address report it, one after the other, so that
+	// most find it reported already.
 	spread = 10 * time.Second
 )
 
@@ -79,7 +79,7 @@ func subjects(services []*corev1.Service, view View, reported contract.ReportedA
 	return all
 }
 
-// addressesOf are all IPv4 addresses that a Service bears, for whatever reason.
+// addressesOf are all IPv4 addresses of a Service, for whatever reason.
 func addressesOf(s *corev1.Service) []netip.Addr {
 	texts := append([]string{s.Annotations[contract.ServiceIPAddress]}, strings.Split(s.Annotations[contract.KubeVIPAddresses], ",")...)
 	for _, ingress := range s.Status.LoadBalancer.Ingress {
@@ -114,12 +114,13 @@ func staleAddresses(view View) []netip.Addr {
 	return all
 }
 
-// named tells whether kube-vip wrote the name of a node on the Service as that of its announcer.
+// named reports whether kube-vip names a node on the Service as its announcer.
 func (s subject) named(node string) bool {
 	return s.service != nil && node != "" && strings.EqualFold(s.service.Annotations[kubevip.VIPHost], node)
 }
 
-// reported tells whether the controller says of the Service already what this node would report, because other nodes have.
+// reported reports whether the Service's condition already shows what this node would report, because other nodes have
+// reported it.
 func (s subject) reported(state contract.AddressState) bool {
 	if s.service == nil {
 		return false
@@ -140,7 +141,7 @@ func (s subject) reported(state contract.AddressState) bool {
 	}
 }
 
-// turn is how long a node waits before it says something of an address with which it has nothing to do. It differs from
+// turn is how long a node waits before it reports an address that does not involve it. It differs from
 // node to node and from address to address.
 func turn(node string, address netip.Addr) time.Duration {
 	h := fnv.New32a()

@@ -10,7 +10,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Target is an address that ought to be announced.
+// Target is an address that should be announced.
 type Target struct {
 	// Address of the Service.
 	Address netip.Addr

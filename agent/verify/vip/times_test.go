@@ -105,7 +105,7 @@ func TestTimes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state func(e *elected)
 		a, b  string // reasons; nothing is expected of a node without one
-		// ends tells that the fault can be seen when the Lease has ended.
+		// ends reports that the fault can be seen when the Lease has ended.
 		ends   bool
 		within time.Duration
 	}{

@@ -14,8 +14,8 @@ const (
 	maxMessage = 1000 // bytes
 )
 
-// Sum makes one verdict of the findings of all addresses: a failure outweighs what is unknown. The reason is that of the
-// finding that is nearest to its cause, see rank.
+// Sum combines the findings of all addresses: a failure outweighs what is unknown. The reason is that of the finding that
+// is closest to its cause, see rank.
 func Sum(findings []check.Finding) check.Verdict {
 	if len(findings) == 0 {
 		return check.Verdict{Status: check.OK, Reason: ReasonNothingAnnounced, Message: "no Service has a published address"}
@@ -36,8 +36,8 @@ func Sum(findings []check.Finding) check.Verdict {
 	return check.Verdict{Status: check.OK, Reason: ReasonAnswered, Message: "every published address is answered by one machine"}
 }
 
-// rank orders the checks by how much a finding has to do with this very node: what it carries itself goes before what it
-// only hears of.
+// rank orders the checks by how much a finding concerns this node: what it carries itself goes before what it only
+// receives.
 func rank(id check.ID) int {
 	return slices.Index([]check.ID{
 		NothingStale, RightInterface, ReturnByNetwork, LeaseAlive, OwnMachine, SingleAnswer, RightNode, HolderAnswers, AddressAnswers,

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// retry is the pause before a sample that could not be taken is tried again.
+	// retry is the pause before a failed sample is tried again.
 	retry = 2 * time.Second
-	// allKnown is how long it takes until there is something to say of every address.
+	// allKnown is how long it takes until there is a result for every address.
 	allKnown = startupTime + spread + 5*time.Second
-	// minPause is the shortest time between two samples, whatever is heard.
+	// minPause is the shortest time between two samples, whatever is received.
 	minPause = 500 * time.Millisecond
 )
 
-// Prober asks the wire.
+// Prober sends ARP probes.
 type Prober interface {
 	Ask(ctx context.Context, interfaceName string, questions []arp.Question) ([]arp.Answer, error)
 }
@@ -37,12 +37,12 @@ type Router interface {
 	Routes(s check.Snapshot, questions []check.RouteQuestion) []check.RouteAnswer
 }
 
-// Elections tell how kube-vip's elections stand, see kubevip.Reader.
+// Elections returns the state of kube-vip's elections, see kubevip.Reader.
 type Elections interface {
 	Of(service *corev1.Service, evidence time.Time) kubevip.Lease
 }
 
-// Owners tell to which Node a hardware address belongs, see Roster.
+// Owners finds the Node to which a hardware address belongs, see MACTable.
 type Owners interface {
 	Of(mac string, thorough bool, likely ...string) (node string, known bool)
 }
@@ -60,13 +60,13 @@ type Config struct {
 	View func() (view View, known bool)
 	// Services returns the Services of the cluster; known is false before they were listed.
 	Services func() (services []*corev1.Service, known bool)
-	// Reported returns what the Node says that this agent reported, so that a new agent goes on where the last one ended;
+	// Reported returns what this agent reported on the Node, so that a new agent continues where the last one ended;
 	// known is false before the Node was seen. It may be nil.
 	Reported func() (reported contract.ReportedAddresses, known bool)
-	// Interval is the time between samples of which nothing new is expected.
+	// Interval is the time between samples while nothing changes.
 	Interval time.Duration
-	// Record receives the findings of each address and the verdict over all, Report what is to be reported, Event each
-	// change that this node is to tell; Report and Event may be nil. They must not block.
+	// Record receives the findings of each address and the verdict over all, Report what the node reports, Event each
+	// change that this node must record; Report and Event may be nil. They must not block.
 	Record func([]check.Finding, check.Verdict)
 	Report func(contract.ReportedAddresses)
 	Event  func(Transition)
@@ -81,7 +81,7 @@ type Watcher struct {
 	wake      loop.Wake
 
 	states map[netip.Addr]*addressState
-	// since is when all standings were begun anew: with the agent, or after the way to the network was broken.
+	// since is when all states were reset: when the agent started, or after the path to the network was broken.
 	since    time.Time
 	reported contract.ReportedAddresses
 	resumed  bool
@@ -103,10 +103,10 @@ func New(c Config) *Watcher {
 	return w
 }
 
-// Hear takes a packet that was on the wire; it is for l2.Listener.
+// Hear takes a packet that was on the wire; it is for arp.Listener.
 func (w *Watcher) Hear(h arp.Heard) { w.scheduler.Hear(h) }
 
-// Wake asks for a sample soon, because something to be judged has changed.
+// Wake requests a sample soon, because something that the checks depend on has changed.
 func (w *Watcher) Wake() { w.wake.Signal() }
 
 // Run watches until ctx ends.
@@ -126,7 +126,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// sample looks once. It returns when to look next.
+// sample takes one sample. It returns the time until the next.
 func (w *Watcher) sample(ctx context.Context) time.Duration {
 	view, services, ready := w.inputs()
 	if !ready {
@@ -168,7 +168,7 @@ func (w *Watcher) pause(now time.Time) time.Duration {
 	return pause
 }
 
-// inputs gathers what is needed; ready is false while something is not known.
+// inputs returns what a sample needs; ready is false while something is not known.
 func (w *Watcher) inputs() (view View, services []*corev1.Service, ready bool) {
 	view, seen := w.View()
 	services, listed := w.Services()
@@ -186,8 +186,8 @@ func (w *Watcher) inputs() (view View, services []*corev1.Service, ready bool) {
 	return view, services, true
 }
 
-// reportNotReady says that nothing is known, because the node's own way to the network is broken. What it reported of addresses
-// that are still published is taken back; what is gone is asked for when the way is mended.
+// reportNotReady reports that nothing is known, because the node's own path to the network is broken. It withdraws the
+// reports of addresses that are still published; addresses that are gone are checked when the path works again.
 func (w *Watcher) reportNotReady(view View, all []subject) {
 	kept := contract.ReportedAddresses{}
 	for _, s := range all {
@@ -202,7 +202,7 @@ func (w *Watcher) reportNotReady(view View, all []subject) {
 	w.Record(nil, check.Verdict{Status: check.Unknown, Reason: ReasonVLANNotReady, Message: "the addresses cannot be checked: " + view.Why})
 }
 
-// track makes the ear follow the addresses, and has those asked for that are not well and with which this node has to do.
+// track makes the scheduler follow the addresses, and probes those that concern this node and are not healthy.
 func (w *Watcher) track(view View, all []subject, now time.Time) {
 	involved := map[netip.Addr]bool{}
 	standings := make(map[netip.Addr]*addressState, len(all))
@@ -225,7 +225,7 @@ func (w *Watcher) track(view View, all []subject, now time.Time) {
 	}
 }
 
-// ask puts the questions that are due. It returns false when ctx has ended.
+// ask sends the probes that are due. It returns false when ctx has ended.
 func (w *Watcher) ask(ctx context.Context, view View, now time.Time) bool {
 	source := view.source()
 	due := w.scheduler.Due(now)
@@ -250,7 +250,7 @@ func (w *Watcher) ask(ctx context.Context, view View, now time.Time) bool {
 	return ctx.Err() == nil
 }
 
-// publish tells what came out.
+// publish records and reports the results.
 func (w *Watcher) publish(opinions []assessment, findings []check.Finding) {
 	w.reported = report(w.reported, opinions, w.Node, time.Now())
 	for _, o := range opinions {
@@ -264,8 +264,8 @@ func (w *Watcher) publish(opinions []assessment, findings []check.Finding) {
 	w.Record(findings, Sum(w.confirmed(findings, time.Now())))
 }
 
-// confirmed leaves out what is not confirmed yet, so that a Service that is new does not hold up what there is to say of the
-// others. When all is new, nothing is said until all is known: an agent that restarts changes nothing that holds.
+// confirmed leaves out what is not confirmed yet, so that a new Service does not delay the result for the others. When all
+// are new, there is no result until all are known: a restart of the agent changes no condition that still holds.
 func (w *Watcher) confirmed(findings []check.Finding, now time.Time) []check.Finding {
 	confirmed := slices.DeleteFunc(slices.Clone(findings), func(f check.Finding) bool { return f.Reason == ReasonConfirming })
 	if now.Sub(w.since) < allKnown || len(confirmed) == 0 {
