@@ -21,7 +21,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // healthy is a node that has nothing to complain of.
 func healthy() Document {
@@ -93,7 +93,7 @@ func duplicate() Document {
 			{Node: "worker-3", State: contract.AddressSilent, Since: time.Date(2026, 3, 4, 5, 1, 2, 0, time.UTC)}},
 		Holders: []Holder{{Node: "worker-2", Source: "annotation kube-vip.io/vipHost of Service default/web"}},
 	}
-	d.Findings = []check.Finding{{ID: "PN604", Title: "one node alone answers for 203.0.113.3 (Service default/web)", Status: check.Fail, Severity: check.Error,
+	d.Findings = []check.Finding{{ID: "PN604", Title: "only one node answers for 203.0.113.3 (Service default/web)", Status: check.Fail, Severity: check.Error,
 		Cause: "203.0.113.3 is answered by this node and 02:00:00:00:00:07"}}
 	return d
 }
@@ -164,9 +164,9 @@ func compare(t *testing.T, path, got string) {
 	}
 }
 
-// TestEveryFaultIsTold renders every fault that the checks know: cause and ID must be there, and no line may be wider than
+// TestEveryFaultIsPrinted renders every fault that the checks know: cause and ID must be there, and no line may be wider than
 // 80 columns but what is to be copied.
-func TestEveryFaultIsTold(t *testing.T) {
+func TestEveryFaultIsPrinted(t *testing.T) {
 	const goodNode = "../verify/check/testdata/good-node.json"
 	paths, err := filepath.Glob("../verify/check/testdata/*.json")
 	if err != nil || len(paths) < 30 {
@@ -209,10 +209,10 @@ func tellsAll(t *testing.T, printed string, d Document) {
 	flat := strings.Join(strings.Fields(printed), " ")
 	for _, f := range d.Findings {
 		if !strings.Contains(flat, string(f.ID)) {
-			t.Errorf("%s is not told", f.ID)
+			t.Errorf("%s is not printed", f.ID)
 		}
 		if f.Status != check.Skip && !strings.Contains(flat, strings.Join(strings.Fields(f.Cause), " ")) {
-			t.Errorf("%s: the cause %q is not told", f.ID, f.Cause)
+			t.Errorf("%s: the cause %q is not printed", f.ID, f.Cause)
 		}
 	}
 	if first := d.Sum().Result.FirstCause; !strings.Contains(flat, string(first)+": ") {

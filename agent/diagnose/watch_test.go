@@ -25,7 +25,7 @@ func TestChanges(t *testing.T) {
 	}{
 		"nothing":       {healthy(), healthy(), nil},
 		"evidence only": {healthy(), noisy, nil},
-		"mended": {undetermined(), healthy(), []string{
+		"fixed": {undetermined(), healthy(), []string{
 			"the network is now public network 6104105e6b7c9a0012345678 (VLAN 100), blocks 192.0.2.0/28, 203.0.113.0/29",
 			"the API server is reached", "PN000 UNKNOWN -> OK", "PN101 new -> OK", "PN404 new -> SKIP", "PN601 new -> OK"}},
 		"a new warning":   {healthy(), warned(), []string{"PN501 new -> WARN: replies from 192.0.2.2 to clients outside leave by bond0.11 instead of leaving by bond0.100"}},

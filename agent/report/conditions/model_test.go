@@ -156,7 +156,7 @@ func (s *server) remove() {
 	})
 }
 
-// edit is a write by somebody else.
+// edit is a write by another client.
 func (s *server) edit(change func(*corev1.Node)) {
 	s.set(func(s *server) {
 		if s.node != nil {

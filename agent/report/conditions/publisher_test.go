@@ -109,7 +109,7 @@ func vlan(status corev1.ConditionStatus, reason string) Condition {
 	return Condition{Type: contract.ConditionVLANReady, Status: status, Reason: reason, Message: "about " + reason}
 }
 
-func TestWritesOnChangeAlone(t *testing.T) {
+func TestWritesOnlyOnChange(t *testing.T) {
 	run(t, []corev1.NodeCondition{kubeletCondition()}, func(t *testing.T, b *bench) {
 		b.Set(vlan(corev1.ConditionTrue, "Ready"))
 		synctest.Wait()
@@ -177,7 +177,7 @@ func TestHeartbeat(t *testing.T) {
 			t.Errorf("transition at %s, heartbeat at %s", c.LastTransitionTime, c.LastHeartbeatTime)
 		}
 		if len(b.recorded()) != 1 {
-			t.Errorf("%d transitions, want the first alone", len(b.recorded()))
+			t.Errorf("%d transitions, want only the first", len(b.recorded()))
 		}
 	})
 }
@@ -248,7 +248,7 @@ func TestRetriesWithGrowingPauses(t *testing.T) {
 			t.Errorf("%d attempts in an hour, want about %d", attempts, 8+3600/30)
 		}
 		if len(b.recorded()) != 0 {
-			t.Errorf("told %d transitions that were not written", len(b.recorded()))
+			t.Errorf("recorded %d transitions that were not written", len(b.recorded()))
 		}
 		b.setRefuse(false)
 		time.Sleep(lastRetry + lastRetry/10)
@@ -259,7 +259,7 @@ func TestRetriesWithGrowingPauses(t *testing.T) {
 	})
 }
 
-func TestDeletedNodeIsLeftAlone(t *testing.T) {
+func TestDeletedNodeIsNotWritten(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *bench) {
 		b.Observe(nil)
 		b.Set(vlan(corev1.ConditionTrue, "Ready"))
@@ -272,7 +272,7 @@ func TestDeletedNodeIsLeftAlone(t *testing.T) {
 	})
 }
 
-func TestPatchHoldsOursAlone(t *testing.T) {
+func TestPatchHoldsOnlyOurs(t *testing.T) {
 	run(t, []corev1.NodeCondition{kubeletCondition()}, func(t *testing.T, b *bench) {
 		b.Set(vlan(corev1.ConditionTrue, "Ready"))
 		b.Annotate(contract.NodeReportedIdentity, `{"hostname":"srv-a"}`)
@@ -284,12 +284,12 @@ func TestPatchHoldsOursAlone(t *testing.T) {
 				}
 			}
 			if status, has := p["status"].(map[string]any); has && len(status) != 1 {
-				t.Errorf("patch of the status is %v, want conditions alone", status)
+				t.Errorf("patch of the status is %v, want only conditions", status)
 			}
 			metadata, _ := p["metadata"].(map[string]any)
 			delete(metadata, "annotations")
 			if len(metadata) != 1 || metadata["uid"] != "u1" {
-				t.Errorf("patch of the metadata is %v beside annotations, want the UID as a precondition alone", metadata)
+				t.Errorf("patch of the metadata is %v besides annotations, want only the UID as a precondition", metadata)
 			}
 		}
 		node, err := b.client.CoreV1().Nodes().Get(t.Context(), "srv-a", metav1.GetOptions{})

@@ -69,7 +69,7 @@ func TestAPatchForTheFormerNodeIsNotAppliedToTheNext(t *testing.T) {
 	})
 }
 
-func TestALostAnswerIsToldOnce(t *testing.T) {
+func TestALostAnswerIsRecordedOnce(t *testing.T) {
 	inTrouble(t, func(w *walk) {
 		w.server.set(func(s *server) { s.loses = true })
 		w.say(vlan(corev1.ConditionFalse, "VLANInterfaceDown"))
@@ -79,8 +79,8 @@ func TestALostAnswerIsToldOnce(t *testing.T) {
 		w.expect("after a minute")
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if told := w.recorded[contract.ConditionVLANReady]; len(told) != 1 || told[0].From != "" {
-			w.Errorf("told %v, want the transition once", told)
+		if recorded := w.recorded[contract.ConditionVLANReady]; len(recorded) != 1 || recorded[0].From != "" {
+			w.Errorf("recorded %v, want the transition once", recorded)
 		}
 	})
 }
@@ -140,7 +140,7 @@ func TestRefusedAnnotationsKeepNoConditionWaiting(t *testing.T) {
 		time.Sleep(time.Hour)
 		w.server.deliver(w.pub)
 		if again, _ := w.server.counts(); again-requests > 50 {
-			w.Errorf("%d requests in an hour of refusal, want heartbeats alone", again-requests)
+			w.Errorf("%d requests in an hour of refusal, want only heartbeats", again-requests)
 		}
 		w.server.set(func(s *server) { s.refuseAnnotations = false })
 		time.Sleep(Heartbeat + Heartbeat/10)

@@ -36,8 +36,8 @@ type walk struct {
 
 // TestWalks lets everything happen that can happen to a Node: the API server goes away, hangs, stores and loses the answer,
 // refuses annotations; the Node is deleted and registered again; others write their conditions, and ours; the watch lags; the
-// agent restarts. When it is over the Node says within a minute what it ought to say, what others wrote is as they wrote it, and
-// nobody writes any more.
+// agent restarts. When it is over the Node shows within a minute what it should show, what others wrote is as they wrote it, and
+// no one writes any more.
 func TestWalks(t *testing.T) {
 	for seed := range seeds.Count(t, 40) {
 		synctest.Test(t, func(t *testing.T) { walkOnce(t, seed) })
@@ -58,14 +58,14 @@ func walkOnce(t *testing.T, seed int) {
 	w.rest()
 }
 
-// start runs a new publisher, which knows only what the Node says and what it is told now.
+// start runs a new publisher, which knows only what the Node shows and what is set now.
 func (w *walk) start() {
 	w.recorded = map[corev1.NodeConditionType][]Transition{}
 	w.pub = New(w.server.client(w.T), "srv-a", func(_ *corev1.Node, tr Transition) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if tr.From == tr.Status {
-			w.Errorf("seed %d: told a transition from %s to itself", w.seed, tr.From)
+			w.Errorf("seed %d: recorded a transition from %s to itself", w.seed, tr.From)
 		}
 		w.recorded[tr.Type] = append(w.recorded[tr.Type], tr)
 	}, func(error) {})
@@ -191,7 +191,7 @@ func (w *walk) rest() {
 		w.server.deliver(w.pub)
 	}
 	if _, after := w.server.counts(); after-before > 5 {
-		w.Errorf("seed %d: %d writes in 20 minutes of rest, want heartbeats alone", w.seed, after-before)
+		w.Errorf("seed %d: %d writes in 20 minutes of rest, want only heartbeats", w.seed, after-before)
 	}
 	w.end()
 }
@@ -207,13 +207,13 @@ func (w *walk) wanted() string {
 	return strings.Join(append(parts, "identity="+w.id, "foreign="+w.foreign), "\n")
 }
 
-// checkRecorded expects the last transition of a condition that was told to be what holds.
+// checkRecorded expects the last recorded transition of a condition to be what holds.
 func (w *walk) checkRecorded() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for kind, told := range w.recorded {
-		if last := told[len(told)-1]; last.Status != w.want[kind].Status {
-			w.Errorf("seed %d: %s is %s, but %s was told last", w.seed, kind, w.want[kind].Status, last.Status)
+	for kind, recorded := range w.recorded {
+		if last := recorded[len(recorded)-1]; last.Status != w.want[kind].Status {
+			w.Errorf("seed %d: %s is %s, but %s was recorded last", w.seed, kind, w.want[kind].Status, last.Status)
 		}
 	}
 }

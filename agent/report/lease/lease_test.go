@@ -117,7 +117,7 @@ func TestAnAPIServerThatIsAwayIsAskedSeldom(t *testing.T) {
 			t.Error(err)
 		}
 		if attempts < 3600/20 || attempts > 3600/15+5 || failed != attempts {
-			t.Errorf("%d attempts in an hour, %d told as failed; want one every 15 to 20 s, all told", attempts, failed)
+			t.Errorf("%d attempts in an hour, %d reported as failed; want one every 15 to 20 s, all reported", attempts, failed)
 		}
 	})
 }
@@ -165,6 +165,6 @@ func TestAnotherNodeOfTheNameOwnsTheLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	if owners := read(t, client).OwnerReferences; len(owners) != 1 || owners[0].UID != "u2" {
-		t.Errorf("owned by %v, want the new Node alone", owners)
+		t.Errorf("owned by %v, want only the new Node", owners)
 	}
 }

@@ -167,6 +167,6 @@ func TestReportedAddresses(t *testing.T) {
 		t.Errorf("a report that cannot be read is read as %v, %t", got, known)
 	}
 	if b.sampled != 1 || s.VLANInterface() != "bond0.100" {
-		t.Errorf("%d samples told, interface %q", b.sampled, s.VLANInterface())
+		t.Errorf("%d samples reported, interface %q", b.sampled, s.VLANInterface())
 	}
 }

@@ -95,7 +95,7 @@ func (l *lookout) seen() []string {
 	return slices.Compact(slices.Clone(l.sightings))
 }
 
-func (l *lookout) told() int {
+func (l *lookout) changeCount() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.changes
@@ -119,9 +119,9 @@ func TestOneNodeComesAndGoes(t *testing.T) {
 		}
 		l.eventually("the Node is gone", func() bool { return l.Node() == nil })
 	}
-	l.eventually("all was told", func() bool { return len(l.seen()) == len(want) })
+	l.eventually("all was reported", func() bool { return len(l.seen()) == len(want) })
 	if diff := cmp.Diff(want, l.seen()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("reported (-want +got):\n%s", diff)
 	}
 }
 
@@ -135,8 +135,8 @@ func (l *lookout) names() string {
 	return strings.Join(names, " ")
 }
 
-// TestLoadBalancersAlone: the API server sends no other Service, and one that becomes another type is gone.
-func TestLoadBalancersAlone(t *testing.T) {
+// TestOnlyLoadBalancers: the API server sends no other Service, and one that becomes another type is gone.
+func TestOnlyLoadBalancers(t *testing.T) {
 	l := watchNode(t, "none")
 	l.eventually("Services are listed", func() bool { _, known := l.Services(); return known })
 	services := l.client.CoreV1().Services("default")
@@ -165,10 +165,10 @@ func TestLoadBalancersAlone(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{contract.ServiceIPAddress: "203.0.113.5"}, kept[0].Annotations); diff != "" {
 		t.Errorf("annotations kept (-want +got):\n%s", diff)
 	}
-	// The store is ahead of those who are told of it.
-	l.eventually("three changes are told", func() bool { return l.told() >= 3 })
-	if told := l.told(); told != 3 {
-		t.Errorf("%d changes told, want 3", told)
+	// The store is ahead of its handlers.
+	l.eventually("three changes are reported", func() bool { return l.changeCount() >= 3 })
+	if n := l.changeCount(); n != 3 {
+		t.Errorf("%d changes reported, want 3", n)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // pick returns one of the values.
 func pick[T any](random *rand.Rand, values ...T) T { return values[random.IntN(len(values))] }
 
-// anySnapshot is a machine that nobody would set up so: links of any kind below and above each other, addresses of the
+// anySnapshot is a machine that no one would set up: links of any kind below and above each other, addresses of the
 // network anywhere, rules and tables at random.
 func anySnapshot(random *rand.Rand) Snapshot {
 	s := Snapshot{Hostname: "srv-a", IPForward: pick(random, true, false), IPVSReroute: pick(random, true, false),

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// faults are those of practice; each stands alone.
+// faults are those of practice; each is independent of the others.
 func faults() map[string]fault {
 	all := map[string]fault{}
 	for _, group := range []map[string]fault{

@@ -15,8 +15,8 @@ func rank(s Status) int {
 	return slices.Index([]Status{OK, Unknown, Fail}, s)
 }
 
-// independent are the faults that neither hide the evidence of another nor mend it: what cannot be seen any more is no
-// longer known to have failed; arp_ignore=2 mends what IPVS breaks; and a person who names another interface, or a
+// independent are the faults that neither hide the evidence of another nor fix it: what cannot be seen any more is no
+// longer known to have failed; arp_ignore=2 fixes what IPVS breaks; and a person who names another interface, or a
 // network without blocks, changes what is judged.
 func independent() (names []string, all map[string]fault) {
 	all = faults()
@@ -78,7 +78,7 @@ func TestOfTwoFaultsTheDeeperIsTheFirstCause(t *testing.T) {
 	}
 }
 
-// combined tells which pairs make a third fault that is as deep as either.
+// combined returns which pairs make a third fault that is as deep as either.
 func combined(a, b, reason string) bool {
 	pairs := map[string][][2]string{
 		"WrongParent": {
@@ -92,8 +92,8 @@ func combined(a, b, reason string) bool {
 	return slices.Contains(pairs[reason], [2]string{a, b}) || slices.Contains(pairs[reason], [2]string{b, a})
 }
 
-// interfering tells which pairs undo each other: a rule that is not there leads to no lost table, and a table is lost in
-// one way at a time; a machine that has lost all its addresses cannot be told from another.
+// interfering returns which pairs undo each other: a rule that is not there leads to no lost table, and a table is lost in
+// one way at a time; a machine that has lost all its addresses cannot be distinguished from another.
 func interfering(a, b string) bool {
 	ruleGone := []string{"no rule by source", "no rule by mark", "no rule at all"}
 	table := []string{"table lost", "table lost its way", "half of a table lost", "table leads elsewhere", "mark of a foreign rule"}

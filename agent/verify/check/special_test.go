@@ -109,9 +109,9 @@ func TestIdentity(t *testing.T) {
 		inject func(*Expected, *Snapshot)
 		want   Status
 	}{
-		"server ID alone": {func(e *Expected, _ *Snapshot) { e.NodeAddresses = nil }, OK},
-		"address alone":   {func(_ *Expected, s *Snapshot) { s.Machine = Machine{} }, OK},
-		"neither":         {func(e *Expected, s *Snapshot) { e.NodeAddresses, s.Machine = nil, Machine{} }, Skip},
+		"only server ID": {func(e *Expected, _ *Snapshot) { e.NodeAddresses = nil }, OK},
+		"only address":   {func(_ *Expected, s *Snapshot) { s.Machine = Machine{} }, OK},
+		"neither":        {func(e *Expected, s *Snapshot) { e.NodeAddresses, s.Machine = nil, Machine{} }, Skip},
 		"only the public address, and it is lost": {both(func(e *Expected, s *Snapshot) { e.NodeAddresses, s.Machine = e.Network.IPs, Machine{} }, removeAddress(nodeIP)), Skip},
 
 		"the Node names no server yet":   {func(e *Expected, _ *Snapshot) { e.Network.ServerID = "" }, OK},
@@ -123,14 +123,14 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-func TestIPVSRoutesRepliesAnew(t *testing.T) {
+func TestIPVSRoutesRepliesAgain(t *testing.T) {
 	ipvs := both(addLink(Link{Index: 90, Name: ipvsInterface, Type: "dummy"}), editSettings("all", func(s *Settings) { s.ARPIgnore = 1 }), removeRules(byMark))
 	reroute := func(_ *Expected, s *Snapshot) { s.IPVSReroute = true }
 	if f := Evaluate(nodeWith(ipvs, reroute)).Finding(ServiceReplies); f.Status != OK {
 		t.Errorf("with IPVS and a rule by source: %s %s, want OK", f.Status, f.Cause)
 	}
 	if f := Evaluate(nodeWith(ipvs)).Finding(ServiceReplies); f.Status != Warn {
-		t.Errorf("with IPVS that does not route anew: %s, want WARN", f.Status)
+		t.Errorf("with IPVS that does not route again: %s, want WARN", f.Status)
 	}
 	if f := Evaluate(nodeWith(ipvs, reroute, removeRules(bySource))).Finding(ServiceReplies); f.Status != Warn {
 		t.Errorf("with IPVS and no rule: %s, want WARN", f.Status)
@@ -191,8 +191,8 @@ func TestMarkClash(t *testing.T) {
 	}
 }
 
-// TestSecondariesOfOneSubnetAlone: addresses of different subnets do not go together.
-func TestSecondariesOfOneSubnetAlone(t *testing.T) {
+// TestOnlySecondariesOfOneSubnet: addresses of different subnets do not go together.
+func TestOnlySecondariesOfOneSubnet(t *testing.T) {
 	for _, address := range []string{"203.0.113.4/29", "192.0.2.3/32"} {
 		if f := Evaluate(nodeWith(addAddress(6, address))).Finding(RiskySettings); f.Status != OK {
 			t.Errorf("with %s: %s %s, want OK", address, f.Status, f.Reason)
@@ -215,7 +215,7 @@ func TestQuestions(t *testing.T) {
 		t.Errorf("%d route look-ups, want few: they are made every 10 s", len(routes))
 	}
 	if !slices.Contains(routes, RouteQuestion{Destination: netip.MustParseAddr("10.244.1.2"), Source: outside, Iif: "bond0.100"}) {
-		t.Errorf("nobody asks whether clients' packets are let in: %v", routes)
+		t.Errorf("no question whether clients' packets are accepted: %v", routes)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestFramesAreTakenOnlyWhereNoneCome(t *testing.T) {
 	heard := func(a *ARPAnswer) { a.MACs, a.Replied = []string{gatewayMAC}, false }
 	for name, tc := range map[string]struct {
 		inject func(*Expected, *Snapshot)
-		alone  string // reason of PN107
+		reason string // of PN107
 		first  ID
 	}{
 		"no gateway is heard":          {both(addLink(onMember), silent), "FramesTaken", VLANUnique},
@@ -288,8 +288,8 @@ func TestFramesAreTakenOnlyWhereNoneCome(t *testing.T) {
 	} {
 		report := Evaluate(nodeWith(tc.inject))
 		first, _ := report.FirstCause()
-		if f := report.Finding(VLANUnique); f.Reason != tc.alone || first.ID != tc.first {
-			t.Errorf("%s: PN107 is %s %s and the first cause %s, want %s and %s", name, f.Status, f.Reason, first.ID, tc.alone, tc.first)
+		if f := report.Finding(VLANUnique); f.Reason != tc.reason || first.ID != tc.first {
+			t.Errorf("%s: PN107 is %s %s and the first cause %s, want %s and %s", name, f.Status, f.Reason, first.ID, tc.reason, tc.first)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 type election struct {
 	*fake.Clientset
 	t *testing.T
-	// renewer renews the Lease of the Service every second; nobody when it is empty. ahead is its clock's lead on ours.
+	// renewer renews the Lease of the Service every second; none when it is empty. ahead is its clock's lead on ours.
 	renewer string
 	ahead   time.Duration
 	fails   error
@@ -109,7 +109,7 @@ func TestStandings(t *testing.T) {
 		"held":                           {{"srv-a", ""}, {"srv-a", Held}, {"srv-a", Held}},
 		"left from long ago":             {{"srv-a", ""}, {"-", Expired}, {"-", Expired}},
 		"the holder dies":                {{"srv-a", ""}, {"srv-a", Held}, {"-", Expired}},
-		"expired, then somebody takes":   {{"srv-a", ""}, {"-", Expired}, {"srv-b", Held}},
+		"expired, then taken":            {{"srv-a", ""}, {"-", Expired}, {"srv-b", Held}},
 		"released":                       {{"srv-a", ""}, {"srv-a", Held}, {"", Released}, {"srv-b", Held}},
 		"another holder between looks":   {{"srv-a", ""}, {"srv-b", Held}},
 		"names are compared in one case": {{"SRV-A", ""}, {"srv-a", Held}},
@@ -256,7 +256,7 @@ func TestEvidenceWithoutEnd(t *testing.T) {
 	})
 }
 
-// TestTwoElections: that both the Lease of the Service and that for all are alive is told where other nodes hold them.
+// TestTwoElections: that both the Lease of the Service and that for all are alive is reported where other nodes hold them.
 func TestTwoElections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
@@ -274,7 +274,7 @@ func TestTwoElections(t *testing.T) {
 	})
 }
 
-// TestAFailureIsNotAbsence: an API server that does not answer leaves the standing unknown, and the next look mends it.
+// TestAFailureIsNotAbsence: an API server that does not answer leaves the standing unknown, and the next read corrects it.
 func TestAFailureIsNotAbsence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
@@ -303,7 +303,7 @@ func TestLeaseOf(t *testing.T) {
 	}
 }
 
-// TestRun: whoever asks is not held up, and is told when there is news.
+// TestRun: callers do not wait, and are notified of changes.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
@@ -319,14 +319,14 @@ func TestRun(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := r.Of(web(nil), time.Time{}); got.Holder != "srv-a" || got.Standing != "" || news != 1 {
-			t.Errorf("after it: %+v, told %d times", got, news)
+			t.Errorf("after it: %+v, notified %d times", got, news)
 		}
 		time.Sleep(2 * time.Second)
 		e.renew("shop", "kubevip-web", "srv-a")
 		time.Sleep(minLookPause - 2*time.Second)
 		synctest.Wait()
 		if got := r.Of(web(nil), time.Time{}); got.Standing != Held || news != 2 {
-			t.Errorf("after the second: %+v, told %d times", got, news)
+			t.Errorf("after the second: %+v, notified %d times", got, news)
 		}
 		cancel()
 		if err := <-done; err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestLookTwice: a person gets a standing at once, though one look at a Lease does not tell it.
+// TestLookTwice: a person gets a standing at once, although one read of a Lease does not show it.
 func TestLookTwice(t *testing.T) {
 	for name, tc := range map[string]struct {
 		renewals bool

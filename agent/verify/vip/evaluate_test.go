@@ -40,19 +40,19 @@ func TestJudge(t *testing.T) {
 		status check.Status
 		reason string
 	}{
-		"nobody":                          {Observation{}, AddressAnswers, check.Fail, ReasonNoAnswer},
-		"another node":                    {Observation{MACs: []string{macA}, Replied: true}, AddressAnswers, check.OK, ReasonAnswered},
-		"announced, but no reply":         {Observation{MACs: []string{macA}}, AddressAnswers, check.Fail, ReasonNoAnswer},
-		"this node":                       {Observation{Held: []string{"bond0.100"}}, AddressAnswers, check.OK, ReasonAnswered},
-		"this node, way back":             {Observation{Held: []string{"bond0.100"}, ReturnBy: "bond0.100"}, AddressAnswers, check.OK, ReasonAnswered},
-		"this node, no way back":          {Observation{Held: []string{"bond0.100"}, ReturnBy: "bond0.11"}, ReturnByNetwork, check.Fail, ReasonReturnPath},
-		"two others":                      {Observation{MACs: []string{macA, macB}, Replied: true}, SingleAnswer, check.Fail, ReasonDuplicate},
-		"this node and another":           {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true}, SingleAnswer, check.Fail, ReasonDuplicate},
-		"this node and a claim":           {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}}, SingleAnswer, check.Fail, ReasonDuplicate},
-		"wrong interface":                 {Observation{Held: []string{"bond0.11"}}, RightInterface, check.Fail, ReasonWrongInterface},
-		"wrong and right interface":       {Observation{Held: []string{"bond0.11", "bond0.100"}}, AddressAnswers, check.OK, ReasonAnswered},
-		"IPVS holds it everywhere":        {Observation{Held: []string{"kube-ipvs0"}, MACs: []string{macA}, Replied: true}, AddressAnswers, check.OK, ReasonAnswered},
-		"IPVS holds it, nobody announces": {Observation{Held: []string{"kube-ipvs0"}}, AddressAnswers, check.Fail, ReasonNoAnswer},
+		"no machine":                    {Observation{}, AddressAnswers, check.Fail, ReasonNoAnswer},
+		"another node":                  {Observation{MACs: []string{macA}, Replied: true}, AddressAnswers, check.OK, ReasonAnswered},
+		"announced, but no reply":       {Observation{MACs: []string{macA}}, AddressAnswers, check.Fail, ReasonNoAnswer},
+		"this node":                     {Observation{Held: []string{"bond0.100"}}, AddressAnswers, check.OK, ReasonAnswered},
+		"this node, way back":           {Observation{Held: []string{"bond0.100"}, ReturnBy: "bond0.100"}, AddressAnswers, check.OK, ReasonAnswered},
+		"this node, no way back":        {Observation{Held: []string{"bond0.100"}, ReturnBy: "bond0.11"}, ReturnByNetwork, check.Fail, ReasonReturnPath},
+		"two others":                    {Observation{MACs: []string{macA, macB}, Replied: true}, SingleAnswer, check.Fail, ReasonDuplicate},
+		"this node and another":         {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true}, SingleAnswer, check.Fail, ReasonDuplicate},
+		"this node and a claim":         {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}}, SingleAnswer, check.Fail, ReasonDuplicate},
+		"wrong interface":               {Observation{Held: []string{"bond0.11"}}, RightInterface, check.Fail, ReasonWrongInterface},
+		"wrong and right interface":     {Observation{Held: []string{"bond0.11", "bond0.100"}}, AddressAnswers, check.OK, ReasonAnswered},
+		"IPVS holds it everywhere":      {Observation{Held: []string{"kube-ipvs0"}, MACs: []string{macA}, Replied: true}, AddressAnswers, check.OK, ReasonAnswered},
+		"IPVS holds it, none announces": {Observation{Held: []string{"kube-ipvs0"}}, AddressAnswers, check.Fail, ReasonNoAnswer},
 		"stale: another node has the lease": {Observation{Held: []string{"bond0.100"}, Lease: leaseOf(kubevip.Held, "srv-b")},
 			NothingStale, check.Fail, ReasonStaleAddress},
 		"stale, and the holder answers too": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true, Lease: leaseOf(kubevip.Held, "srv-b")},
@@ -215,7 +215,7 @@ func TestSumOrders(t *testing.T) {
 		t.Errorf("verdict %+v, want the stale address first and the silent one too", v)
 	}
 	if v := Sum(findings[2:]); v.Status != check.OK {
-		t.Errorf("a warning alone: %+v, want OK", v)
+		t.Errorf("only a warning: %+v, want OK", v)
 	}
 }
 

@@ -31,7 +31,7 @@ func (s *segment) leave(a netip.Addr, deleted bool) {
 	}
 }
 
-// speaking are the nodes that report that somebody answers for an address.
+// speaking are the nodes that report an answer for an address.
 func (s *segment) speaking(a netip.Addr) (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func TestLeaving(t *testing.T) {
 					s.mu.Unlock()
 					after(4 * time.Second)
 					if got := s.speaking(address); len(got) > 0 {
-						t.Errorf("4 s after nobody answers any more %q say that somebody does", got)
+						t.Errorf("4 s after the last answer %q still report one", got)
 					}
 				})
 			}

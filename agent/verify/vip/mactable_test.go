@@ -34,10 +34,10 @@ func TestRoster(t *testing.T) {
 		lists  int // in 100 s
 	}{
 		"a likely Node":            {macA, []string{"srv-a"}, "srv-a", 0},
-		"another than the likely":  {macB, []string{"srv-a", "", "nobody"}, "srv-b", 1},
+		"another than the likely":  {macB, []string{"srv-a", "", "other"}, "srv-b", 1},
 		"no Node":                  {"02:00:00:00:00:99", []string{"srv-a"}, "", 2},
 		"a Node without an agent":  {macA, []string{"srv-c"}, "srv-a", 1},
-		"nobody is likelier":       {macB, nil, "srv-b", 1},
+		"no node is likelier":      {macB, nil, "srv-b", 1},
 		"a report in other words":  {macA, []string{"srv-d"}, "srv-a", 1},
 		"a name that is not there": {macA, []string{"srv-x", "srv-a"}, "srv-a", 0},
 	} {
@@ -70,7 +70,7 @@ func TestRoster(t *testing.T) {
 					}
 				}
 				if lists != tc.lists || news == 0 {
-					t.Errorf("%d lists in 100 s (want %d), told %d times", lists, tc.lists, news)
+					t.Errorf("%d lists in 100 s (want %d), notified %d times", lists, tc.lists, news)
 				}
 				cancel()
 				if err := <-done; err != nil {

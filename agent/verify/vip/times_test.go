@@ -99,9 +99,9 @@ func (e *elected) kill(next ...*machine) {
 }
 
 // TestTimes: every verdict is there within 30 s of what can be seen on the wire or in the kernel, or of the end of the
-// Lease, and within 2 s where the kernel tells of it; and it goes in the same time. Each fault is made at random moments.
+// Lease, and within 2 s where the kernel reports it; and it ends in the same time. Each fault is made at random moments.
 func TestTimes(t *testing.T) {
-	const looks, told = 30 * time.Second, 2 * time.Second
+	const probed, notified = 30 * time.Second, 2 * time.Second
 	for name, tc := range map[string]struct {
 		state func(e *elected)
 		a, b  string // reasons; nothing is expected of a node without one
@@ -109,18 +109,18 @@ func TestTimes(t *testing.T) {
 		ends   bool
 		within time.Duration
 	}{
-		"killed, another takes over":       {func(e *elected) { e.kill(e.b) }, ReasonStaleAddress, ReasonDuplicate, true, looks},
-		"killed, nobody takes over":        {func(e *elected) { e.kill() }, ReasonLeaseExpired, "", true, looks},
-		"the holder's kernel is silent":    {func(e *elected) { e.a.deaf = true }, "", ReasonHolderSilent, false, looks},
-		"taken by hand":                    {func(e *elected) { delete(e.a.carries, e.address) }, ReasonHolderSilent, "", false, looks},
-		"carried twice":                    {func(e *elected) { e.b.carries[e.address] = []string{vif} }, ReasonDuplicate, ReasonStaleAddress, false, looks},
-		"claimed by a foreign machine":     {func(e *elected) { e.foreign.carries[e.address] = []string{vif} }, ReasonForeignOwner, "", false, looks},
-		"another node alone answers":       {func(e *elected) { e.a.drop(e.address); e.b.carries[e.address] = []string{vif} }, ReasonWrongNode, ReasonStaleAddress, false, looks},
-		"nobody: kube-vip ends everywhere": {func(e *elected) { e.a.drop(e.address); e.running = nil }, ReasonNoAnswer, ReasonNoAnswer, true, looks},
+		"killed, another takes over":     {func(e *elected) { e.kill(e.b) }, ReasonStaleAddress, ReasonDuplicate, true, probed},
+		"killed, without a takeover":     {func(e *elected) { e.kill() }, ReasonLeaseExpired, "", true, probed},
+		"the holder's kernel is silent":  {func(e *elected) { e.a.deaf = true }, "", ReasonHolderSilent, false, probed},
+		"taken by hand":                  {func(e *elected) { delete(e.a.carries, e.address) }, ReasonHolderSilent, "", false, probed},
+		"carried twice":                  {func(e *elected) { e.b.carries[e.address] = []string{vif} }, ReasonDuplicate, ReasonStaleAddress, false, probed},
+		"claimed by a foreign machine":   {func(e *elected) { e.foreign.carries[e.address] = []string{vif} }, ReasonForeignOwner, "", false, probed},
+		"only another node answers":      {func(e *elected) { e.a.drop(e.address); e.b.carries[e.address] = []string{vif} }, ReasonWrongNode, ReasonStaleAddress, false, probed},
+		"none: kube-vip ends everywhere": {func(e *elected) { e.a.drop(e.address); e.running = nil }, ReasonNoAnswer, ReasonNoAnswer, true, probed},
 		"the holder loses power": {func(e *elected) { e.running = nil; e.a.drop(e.address); e.a.ready = false },
-			"", ReasonNoAnswer, true, looks},
-		"on the wrong interface": {func(e *elected) { e.a.carries[e.address] = []string{"bond0"} }, ReasonWrongInterface, "", false, told},
-		"no way back":            {func(e *elected) { e.a.returnBy = "bond0" }, ReasonReturnPath, "", false, told},
+			"", ReasonNoAnswer, true, probed},
+		"on the wrong interface": {func(e *elected) { e.a.carries[e.address] = []string{"bond0"} }, ReasonWrongInterface, "", false, notified},
+		"no way back":            {func(e *elected) { e.a.returnBy = "bond0" }, ReasonReturnPath, "", false, notified},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i := range seeds.Count(t, 2) {
@@ -139,7 +139,7 @@ func TestTimes(t *testing.T) {
 					e.await(tc.a, tc.b, tc.within)
 					after(time.Duration(random.Int64N(int64(time.Minute))))
 					e.change(e.restart)
-					e.await(ReasonAnswered, ReasonAnswered, looks)
+					e.await(ReasonAnswered, ReasonAnswered, probed)
 				})
 			}
 		})
@@ -163,14 +163,14 @@ func TestOwnAnnouncerIsMissed(t *testing.T) {
 	}
 }
 
-// restart puts everything back, with kube-vip on srv-1 alone.
+// restart puts everything back, with kube-vip only on srv-1.
 func (e *elected) restart() {
 	e.running, e.holder = []*machine{e.a}, e.a
 	e.write(e.t.Context())
 	e.repair()
 }
 
-// await waits until the nodes say what they ought to; an empty reason is nothing to wait for.
+// await waits until the nodes report what they should; an empty reason is nothing to wait for.
 func (e *elected) await(a, b string, within time.Duration) {
 	e.t.Helper()
 	want := map[*machine]string{e.a: a, e.b: b}

@@ -43,19 +43,19 @@ func TestStates(t *testing.T) {
 			delete(w.a.announces, w.address)
 			w.b.hold(w.address)
 		}, ReasonStaleAddress, ReasonDuplicate, soon},
-		"killed, and nobody takes over": {func(w *world) {
+		"killed, and no node takes over": {func(w *world) {
 			delete(w.a.announces, w.address)
 			w.lease(w.address, kubevip.Expired, w.a.name)
 		}, ReasonLeaseExpired, "", soon},
 		"the address is taken by hand": {func(w *world) { delete(w.a.carries, w.address) }, ReasonHolderSilent, ReasonHolderSilent, turns},
 		"the kernel does not answer":   {func(w *world) { w.a.deaf = true }, ReasonAnswered, ReasonHolderSilent, turns},
-		"nobody":                       {func(w *world) { w.a.drop(w.address); w.lease(w.address, kubevip.Released, "") }, ReasonNoAnswer, ReasonNoAnswer, turns},
+		"no machine":                   {func(w *world) { w.a.drop(w.address); w.lease(w.address, kubevip.Released, "") }, ReasonNoAnswer, ReasonNoAnswer, turns},
 		"a second claim":               {func(w *world) { w.b.carries[w.address] = []string{vif} }, ReasonDuplicate, ReasonStaleAddress, turns},
 		"a second claim, announced": {func(w *world) { w.b.carries[w.address] = []string{vif}; w.b.announces[w.address] = true },
 			ReasonDuplicate, ReasonStaleAddress, soon},
 		"a foreign claim, announced": {func(w *world) { w.foreign.carries[w.address] = []string{vif}; w.foreign.announces[w.address] = true },
 			ReasonForeignOwner, ReasonForeignOwner, turns},
-		"a foreign machine alone": {func(w *world) {
+		"only a foreign machine": {func(w *world) {
 			w.a.drop(w.address)
 			w.foreign.carries[w.address] = []string{vif}
 			w.foreign.announces[w.address] = true
@@ -79,13 +79,13 @@ func TestStates(t *testing.T) {
 				w.expect("after "+tc.limit.String(), tc.a, tc.b)
 				w.change(w.repair)
 				after(turns)
-				w.expect("mended", ReasonAnswered, ReasonAnswered)
+				w.expect("repaired", ReasonAnswered, ReasonAnswered)
 			})
 		})
 	}
 }
 
-// repair puts everything back to where it was.
+// repair restores the initial state.
 func (w *world) repair() {
 	for _, m := range w.machines {
 		m.drop(w.address)
@@ -125,13 +125,13 @@ func TestHandover(t *testing.T) {
 		}
 		for _, m := range []*machine{w.a, w.b} {
 			if slices.ContainsFunc(m.events, func(reason string) bool { return reason != EventAnnounced }) {
-				t.Errorf("%s tells %v, want nothing but that it announces the address", m.name, m.events)
+				t.Errorf("%s records %v, want only that it announces the address", m.name, m.events)
 			}
 		}
 	})
 }
 
-// TestNewService: a Service whose address nobody has taken up yet changes nothing of what is said of the others, and is named
+// TestNewService: a Service whose address no node has added yet changes nothing for the others, and is named
 // when there was time to take it up.
 func TestNewService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestNewService(t *testing.T) {
 			w.expect("a new Service", ReasonAnswered, "")
 		}
 		after(startupTime + spread)
-		w.expect("that nobody takes up", ReasonNoAnswer, ReasonNoAnswer)
+		w.expect("without an announcer", ReasonNoAnswer, ReasonNoAnswer)
 		w.change(func() { w.b.hold(netip.AddrFrom4([4]byte{203, 0, 113, 4})) })
 		after(20 * time.Second)
 		w.expect("taken up", ReasonAnswered, ReasonAnswered)
@@ -198,7 +198,7 @@ func TestRequests(t *testing.T) {
 		begun := s.asked()
 		after(hours * time.Hour)
 		stop()
-		// Each holder asks every 14 to 20 s whether somebody else answers, so does one of the others, and all of them
+		// Each holder asks every 14 to 20 s whether another machine answers, so does one of the others, and all of them
 		// every half an hour.
 		least, most := 2*addresses*hours*3600/20, 2*addresses*hours*3600/14+nodes*addresses*hours*2
 		if got := s.requests - begun; got < least || got > most {
@@ -240,7 +240,7 @@ func TestFewReport(t *testing.T) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		reporting, writes, telling := 0, 0, 0
+		reporting, writes, events := 0, 0, 0
 		for _, m := range s.machines[1:] {
 			if entry, is := m.reported[a]; is {
 				reporting++
@@ -248,13 +248,13 @@ func TestFewReport(t *testing.T) {
 					t.Errorf("%s reports %+v, want it silent", m.name, entry)
 				}
 			}
-			writes, telling = writes+m.reports, telling+len(m.events)
+			writes, events = writes+m.reports, events+len(m.events)
 			if m.verdict.Reason != ReasonNoAnswer {
 				t.Errorf("%s: verdict %+v", m.name, m.verdict)
 			}
 		}
-		if reporting < 1 || reporting > nodes/4 || writes > 2*reporting || telling < 1 || telling > reporting {
-			t.Errorf("%d of %d nodes report, with %d changes and %d events; want few of each", reporting, nodes-1, writes, telling)
+		if reporting < 1 || reporting > nodes/4 || writes > 2*reporting || events < 1 || events > reporting {
+			t.Errorf("%d of %d nodes report, with %d changes and %d events; want few of each", reporting, nodes-1, writes, events)
 		}
 	})
 }
@@ -278,7 +278,7 @@ func (s *segment) control(a netip.Addr) {
 }
 
 // TestGone: an address whose Service is gone is watched until the quarantine is over, by those who reported it, also by an
-// agent that was started meanwhile; and a node that goes on carrying it is told so.
+// agent that was started meanwhile; and a node that still carries it reports that.
 func TestGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -307,7 +307,7 @@ func TestGone(t *testing.T) {
 		}
 		after(time.Minute)
 		if got := w.b.entry(w.address); got.State != contract.AddressSilent {
-			t.Errorf("srv-2 reports %+v after nobody answers", got)
+			t.Errorf("srv-2 reports %+v after the last answer", got)
 		}
 		after(remembered)
 		stop()
@@ -317,7 +317,7 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// TestRestart: an agent that starts anew changes nothing that holds, and tells nothing again.
+// TestRestart: an agent that restarts changes nothing that holds, and records nothing again.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -325,7 +325,7 @@ func TestRestart(t *testing.T) {
 		after(20 * time.Second)
 		stop()
 		if len(w.a.reported) != 1 || !w.a.reported[w.address].Held || !slices.Equal(w.a.events, []string{EventAnnounced}) {
-			t.Fatalf("the first agent reports %v and tells %v", w.a.reported, w.a.events)
+			t.Fatalf("the first agent reports %v and records %v", w.a.reported, w.a.events)
 		}
 		first := w.a.reported
 		again := New(w.a.watcher.Config)
@@ -334,7 +334,7 @@ func TestRestart(t *testing.T) {
 		after(time.Minute)
 		stop()
 		if w.a.reports != 0 || len(w.a.events) != 0 {
-			t.Errorf("the second agent reports %v (%d changes) and tells %v", w.a.reported, w.a.reports, w.a.events)
+			t.Errorf("the second agent reports %v (%d changes) and records %v", w.a.reported, w.a.reports, w.a.events)
 		}
 	})
 }
