@@ -120,7 +120,7 @@ func (m managing) keepers(wakes wakes, st *nodestate.NodeState, asker *arp.Probe
 	if m.vlan {
 		repairs := &atomic.Int64{}
 		k := vlan.New(vlan.Config{
-			Expected: expected, Kernel: vlan.System{Journal: journal}, Asker: asker, Watch: netstate.Watch, BlockedReason: st.BlockedReason,
+			Expected: expected, Kernel: vlan.System{Journal: journal}, Prober: asker, Watch: netstate.Watch, BlockedReason: st.BlockedReason,
 			Record: func(e vlan.Event) {
 				if e.Reason == vlan.ReasonRepaired {
 					repairs.Add(1)

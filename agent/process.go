@@ -134,7 +134,7 @@ func newShared(name string, f runFlags, managed managing, client kubernetes.Inte
 // newParts returns all parts of the agent, each built of those before it. It starts nothing.
 func newParts(s *shared, managed managing, views store.ConfigMaps) []part {
 	samples := sampler.New(sampler.Config{
-		Reader: s.reader, Asker: s.asker, Expected: s.station.Expected, Watch: s.reader.Watch, Interval: s.flags.interval,
+		Reader: s.reader, Prober: s.asker, Expected: s.station.Expected, Watch: s.reader.Watch, Interval: s.flags.interval,
 		Record: s.station.Sample, Signals: s.wakes.samples,
 	})
 	keepers := managed.keepers(s.wakes, s.station, s.asker, onNode(s.recorder, s.publisher.Observed))

@@ -42,7 +42,7 @@ type action interface {
 // run executes a plan.
 type run struct {
 	kernel Kernel
-	asker  Prober
+	prober Prober
 	// made is the index of the link that the plan made; it is unknown when the plan is computed.
 	made int
 }
@@ -167,8 +167,8 @@ type addAddress struct {
 
 // do probes first (RFC 5227, section 2.1.1, in one short round): two machines with one address harm both.
 func (a addAddress) do(ctx context.Context, r *run) error {
-	if r.asker != nil && !a.prefix.Addr().IsLinkLocalUnicast() {
-		answers, err := r.asker.Ask(ctx, a.name, []arp.Question{{Target: a.prefix.Addr(), Source: netip.IPv4Unspecified()}})
+	if r.prober != nil && !a.prefix.Addr().IsLinkLocalUnicast() {
+		answers, err := r.prober.Ask(ctx, a.name, []arp.Question{{Target: a.prefix.Addr(), Source: netip.IPv4Unspecified()}})
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

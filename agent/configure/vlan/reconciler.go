@@ -33,8 +33,8 @@ type Config struct {
 	// Expected returns what the controller published.
 	Expected func() check.Expected
 	Kernel   Kernel
-	// Asker probes whether an address is in use before it is added to the interface; nil skips that.
-	Asker Prober
+	// Prober probes whether an address is in use before it is added to the interface; nil skips that.
+	Prober Prober
 	// Watch calls changed at each change that the kernel reports, until ctx ends.
 	Watch func(ctx context.Context, changed func()) error
 	// BlockedReason returns why nothing may be changed now, such as a machine that is not the server which its Node
@@ -231,7 +231,7 @@ func (k *Reconciler) cleanUp(now time.Time) time.Duration {
 }
 
 func (k *Reconciler) apply(ctx context.Context, actions []action) (done []action, err error) {
-	r := &run{kernel: k.Kernel, asker: k.Asker}
+	r := &run{kernel: k.Kernel, prober: k.Prober}
 	for _, a := range actions {
 		if ctx.Err() != nil {
 			return done, ctx.Err()

@@ -275,7 +275,7 @@ func TestProbesBeforeItAdds(t *testing.T) {
 		"free": {wire{}, true}, "taken": {wire{own: "02:00:00:00:00:77"}, false}, "no carrier": {nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runHarness(t, func(l *harness) { l.Asker = tc.wire }, func(l *harness) {
+			runHarness(t, func(l *harness) { l.Prober = tc.wire }, func(l *harness) {
 				if added := len(l.kernel.addresses) == 1; added != tc.added {
 					t.Errorf("addresses %v", l.kernel.addresses)
 				}

@@ -1,8 +1,8 @@
-// Package debounce holds a value until enough samples in a row say otherwise.
+// Package debounce holds a value until enough samples in a row differ.
 package debounce
 
-// Value is a value of type T that belongs to a class, such as good or bad. Samples of the class that is held replace the
-// value at once; another class must be seen several times in a row.
+// Value is a value of type T that belongs to a class, such as good or bad. Samples of the current class replace the
+// value at once; another class must be observed several times in a row.
 type Value[T any] struct {
 	held    T
 	class   string
@@ -11,9 +11,9 @@ type Value[T any] struct {
 	count   int
 }
 
-// Observe takes a sample and the number of samples in a row that its class needs to be believed. It returns the value
-// that is held; settled is false while no class has been believed yet, and pending is true while a rival class is
-// being counted, so that the caller should take the next sample soon.
+// Observe takes a sample and the number of samples in a row that its class needs. It returns the current value;
+// settled is false while no class has been accepted yet, and pending is true while a rival class is being counted, so
+// that the caller should take the next sample soon.
 func (v *Value[T]) Observe(sample T, class string, needed int) (held T, settled, pending bool) {
 	if v.settled && class == v.class {
 		v.held, v.rival, v.count = sample, "", 0
@@ -30,8 +30,8 @@ func (v *Value[T]) Observe(sample T, class string, needed int) (held T, settled,
 	return v.held, v.settled, true
 }
 
-// Held returns the value that is held; settled is false while no class has been believed yet.
+// Held returns the current value; settled is false while no class has been accepted yet.
 func (v *Value[T]) Held() (held T, settled bool) { return v.held, v.settled }
 
-// Class returns the class that is held, empty while none is.
+// Class returns the current class, empty while there is none.
 func (v *Value[T]) Class() string { return v.class }

@@ -17,7 +17,7 @@ type observed struct {
 
 func TestObserve(t *testing.T) {
 	for name, tc := range map[string]struct {
-		// samples begin with the letter of their class; a bad one needs two in a row, a good one none.
+		// samples start with the letter of their class; a bad one needs two in a row, a good one none.
 		samples []string
 		want    []observed
 	}{
@@ -51,8 +51,8 @@ func needed(sample string) int {
 	return 2
 }
 
-// Whatever comes: the class that is held was seen as often in a row as it needs, at the time when it was taken up, and while
-// it is held no other one was.
+// For all samples: the current class was observed as often in a row as it needs when it was accepted, and while it is
+// current no other class was.
 func TestHeldClassWasSeenInARow(t *testing.T) {
 	for seed := range seeds.Count(t, 100) {
 		random := rand.New(rand.NewPCG(uint64(seed), 5))

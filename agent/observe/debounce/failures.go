@@ -6,22 +6,23 @@ import (
 )
 
 const (
-	// memory is how long a failure is held against what comes and goes.
+	// memory is how long a failure counts.
 	memory = time.Hour
-	// Patience is how many failures within an hour are forgiven: somebody may be at work on the machine.
+	// Patience is how many failures within an hour are tolerated: someone may be working on the machine.
 	Patience = 8
-	// firstHold is how long what failed more often must be well before it is believed; it doubles with each further failure.
+	// firstHold is how long a check that failed more often must be good before it counts as good; it doubles with
+	// each further failure.
 	firstHold = 2 * time.Second
-	// LastHold is the longest that it must be well.
+	// LastHold is the longest that it must be good.
 	LastHold = 5 * time.Minute
-	// maxRemembered is how many failures are remembered: more could not matter.
+	// maxRemembered is how many failures are remembered: more cannot matter.
 	maxRemembered = 64
 )
 
-// Failures are the times at which something failed of late.
+// Failures are the recent times at which something failed.
 type Failures struct{ at []time.Time }
 
-// Note remembers a failure.
+// Note records a failure.
 func (f *Failures) Note(now time.Time) {
 	f.at = append(f.recent(now), now)
 	if len(f.at) > maxRemembered {
@@ -29,8 +30,8 @@ func (f *Failures) Note(now time.Time) {
 	}
 }
 
-// Hold is how long it must be well, without a break, before that is believed. It grows the more often it failed within an
-// hour, so that what flaps changes its state at most 60 times an hour.
+// Hold is how long a check must be good, without a break, before it counts as good. It grows with the number of
+// failures within an hour, so that a flapping check changes its state at most 60 times an hour.
 func (f *Failures) Hold(now time.Time) time.Duration {
 	beyond := len(f.recent(now)) - Patience
 	if beyond <= 0 {

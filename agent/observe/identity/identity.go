@@ -1,4 +1,4 @@
-// Package identity derives what a machine can say of itself from a snapshot of its network.
+// Package identity derives the identity of a machine from a snapshot of its network.
 package identity
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Limit is how many hardware addresses, and how many addresses, are reported at most, so that a machine with a network card
-// of a hundred virtual functions does not fill its Node.
+// Limit is the maximum number of hardware addresses, and of addresses, that are reported, so that a machine with a
+// network card of a hundred virtual functions does not fill its Node.
 const Limit = 64
 
 // Of returns the identity of the machine of s. Only the machine's own interfaces count: physical ones, bonds and VLANs,
@@ -27,11 +27,11 @@ func Of(s check.Snapshot, report check.Report, virtual []netip.Addr) contract.Id
 			continue
 		}
 		own[l.Index] = true
-		// That of the VLAN interface is what others hear, and may be one of its own.
+		// The VLAN interface may have an address of its own, and that is the one that others see.
 		if l.MAC != "" && (l.VLAN == nil || l.Name == report.Interface) {
 			id.MACs = append(id.MACs, l.MAC)
 		}
-		// The members of a bond share its address; what they had before tells the machine.
+		// The members of a bond share its address; their permanent addresses identify the machine.
 		if l.Slave != nil && l.Slave.PermanentMAC != "" {
 			id.MACs = append(id.MACs, l.Slave.PermanentMAC)
 		}

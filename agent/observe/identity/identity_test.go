@@ -65,7 +65,8 @@ func TestUplinkOfAnyKind(t *testing.T) {
 	}
 }
 
-// TestIdentityIsBounded: whatever a machine has, its identity is small, and the same however the kernel lists it.
+// TestIdentityIsBounded: the identity of every machine is small, and does not depend on the order in which the kernel
+// lists it.
 func TestIdentityIsBounded(t *testing.T) {
 	s := check.Snapshot{Hostname: "worker-1"}
 	address := netip.MustParseAddr("2001:db8::1")
@@ -81,7 +82,7 @@ func TestIdentityIsBounded(t *testing.T) {
 	slices.Reverse(s.Links)
 	slices.Reverse(s.Addresses)
 	if second, err := json.Marshal(Of(s, check.Report{}, nil)); err != nil || string(second) != string(first) {
-		t.Errorf("another order made another identity (%v)", err)
+		t.Errorf("another order led to another identity (%v)", err)
 	}
 }
 

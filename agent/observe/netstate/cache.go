@@ -15,11 +15,11 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// maxAge is how long the links, addresses, rules and routes once read serve while the kernel tells of no change. To list
-// them is the largest part of what a sample costs on a node with hundreds of pods.
+// maxAge is how long cached links, addresses, rules and routes are used while the kernel reports no change. Listing
+// them is the largest part of the cost of a sample on a node with hundreds of pods.
 const maxAge = 25 * time.Second
 
-// tables are what the kernel tells changes of.
+// tables are what the kernel reports changes of.
 type tables struct {
 	links     []check.Link
 	addresses []check.Address
@@ -27,10 +27,10 @@ type tables struct {
 	routes    map[int][]check.Route
 }
 
-// tableCache keeps the tables between two reads. It keeps nothing while nobody watches.
+// tableCache keeps the tables between two reads. It keeps nothing while no watch runs.
 type tableCache struct {
 	watched atomic.Bool
-	// changes counts what the watch was told.
+	// changes counts the reported changes.
 	changes atomic.Uint64
 
 	mu   sync.Mutex
@@ -40,27 +40,27 @@ type tableCache struct {
 	after uint64
 }
 
-// Watch is Watch of the package. While it runs, Read rests on what it was told.
+// Watch watches the kernel, see watch. While it runs, Read uses the cache.
 func (r *Reader) Watch(ctx context.Context, changed func()) error {
-	defer r.keeper.watched.Store(false)
+	defer r.cache.watched.Store(false)
 	return watch(ctx, func() {
-		// Whatever changed while nobody watched is unknown.
-		r.keeper.changes.Add(1)
-		r.keeper.watched.Store(true)
+		// Changes before the watch are unknown.
+		r.cache.changes.Add(1)
+		r.cache.watched.Store(true)
 	}, func() {
-		r.keeper.changes.Add(1)
+		r.cache.changes.Add(1)
 		changed()
 	})
 }
 
-// read returns the tables as they are now.
+// read returns the current tables.
 func (k *tableCache) read(ctx context.Context) (tables, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// First the count, then the tables: a change in between is seen by the next read.
+	// The count is read before the tables: a change in between is seen by the next read.
 	watched, after := k.watched.Load(), k.changes.Load()
 	if watched && after == k.after && !k.at.IsZero() && time.Since(k.at) < maxAge {
-		if links, err := again(k.kept.links); err == nil {
+		if links, err := refreshBonds(k.kept.links); err == nil {
 			k.kept.links = links
 			return k.kept, nil
 		}
@@ -74,8 +74,8 @@ func (k *tableCache) read(ctx context.Context) (tables, error) {
 	return t, err
 }
 
-// again reads anew what the kernel changes of links without a word: what a bond and its members know of their partner.
-func again(links []check.Link) ([]check.Link, error) {
+// refreshBonds reads again what the kernel changes without an event: the LACP state of a bond and its members.
+func refreshBonds(links []check.Link) ([]check.Link, error) {
 	links = slices.Clone(links)
 	for i, l := range links {
 		if l.Bond == nil && l.Slave == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// TestKept: what was read serves only while somebody watches, nothing was told, and it is not too old.
+// TestCache: cached tables are used only while a watch runs, no change was reported, and they are not too old.
 func TestKept(t *testing.T) {
 	old := tables{links: []check.Link{{Index: 1, Name: "as it was"}}}
 	for name, tc := range map[string]struct {
@@ -20,7 +20,7 @@ func TestKept(t *testing.T) {
 		want    bool
 	}{
 		"settled":         {watched: true, changes: 7, age: maxAge / 2, want: true},
-		"told":            {watched: true, changes: 8, age: maxAge / 2},
+		"changed":         {watched: true, changes: 8, age: maxAge / 2},
 		"old":             {watched: true, changes: 7, age: maxAge},
 		"not watched":     {changes: 7, age: maxAge / 2},
 		"a bond is gone":  {watched: true, changes: 7},
@@ -41,7 +41,7 @@ func TestKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if kept := got.links[0].Name == "as it was"; kept != tc.want {
-			t.Errorf("%s: the old tables serve: %t, want %t", name, kept, tc.want)
+			t.Errorf("%s: the cached tables are used: %t, want %t", name, kept, tc.want)
 		}
 		if !tc.want && (got.links[0].Name == "" || !k.at.IsZero() != tc.watched) {
 			t.Errorf("%s: read %+v, kept: %t", name, got.links[0], !k.at.IsZero())
@@ -49,36 +49,36 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestNewWatch: what changed while nobody watched is read, although nobody told of it.
+// TestNewWatch: changes before the watch are read, although they were not reported.
 func TestNewWatch(t *testing.T) {
 	r := NewReader()
 	for range 2 {
 		ctx, cancel := context.WithCancel(t.Context())
-		before := r.keeper.changes.Load()
+		before := r.cache.changes.Load()
 		ended := make(chan error, 1)
 		go func() { ended <- r.Watch(ctx, func() {}) }()
-		for !r.keeper.watched.Load() {
+		for !r.cache.watched.Load() {
 			time.Sleep(time.Millisecond)
 		}
-		if r.keeper.changes.Load() == before {
-			t.Error("a watch that begins lets the old tables serve")
+		if r.cache.changes.Load() == before {
+			t.Error("the cached tables are used when a watch starts")
 		}
-		if _, err := r.Read(ctx); err != nil || r.keeper.at.IsZero() {
+		if _, err := r.Read(ctx); err != nil || r.cache.at.IsZero() {
 			t.Errorf("nothing is kept while watched: %v", err)
 		}
 		cancel()
-		if err := <-ended; err != nil || r.keeper.watched.Load() {
-			t.Errorf("after its end the watch counts, or failed: %v", err)
+		if err := <-ended; err != nil || r.cache.watched.Load() {
+			t.Errorf("the watch counts after its end, or it failed: %v", err)
 		}
 	}
 }
 
-// BenchmarkRead compares a read of everything with one that rests on what is kept.
+// BenchmarkRead compares a full read with a cached one.
 func BenchmarkRead(b *testing.B) {
 	for _, watched := range []bool{false, true} {
-		b.Run(map[bool]string{false: "anew", true: "kept"}[watched], func(b *testing.B) {
+		b.Run(map[bool]string{false: "full", true: "cached"}[watched], func(b *testing.B) {
 			r := NewReader()
-			r.keeper.watched.Store(watched)
+			r.cache.watched.Store(watched)
 			for b.Loop() {
 				if _, err := r.Read(b.Context()); err != nil {
 					b.Fatal(err)

@@ -1,3 +1,3 @@
-// Package netstate reads what the kernel knows of a node's network, over netlink and /proc/sys, into the
-// values that package check judges.
+// Package netstate reads the state of a node's network from the kernel, over netlink and /proc/sys, into the values
+// that package check evaluates.
 package netstate

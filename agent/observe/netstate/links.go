@@ -14,8 +14,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// skipStatistics asks the kernel to leave the counters out of a dump of links (RTEXT_FILTER_SKIP_STATS): they are most of
-// its work on a node with hundreds of pods, and nobody reads them here.
+// skipStatistics makes the kernel leave out the counters in a dump of links (RTEXT_FILTER_SKIP_STATS): they are most
+// of its work on a node with hundreds of pods, and they are not used here.
 const skipStatistics = 1 << 3
 
 // listLinks dumps all links.
@@ -37,7 +37,7 @@ func readLink(index int) (check.Link, error) {
 	return links[0], nil
 }
 
-// askLinks asks for links. What the netlink package does not read of a bond is read here.
+// askLinks requests links. The fields of a bond that the netlink package does not read are read here.
 func askLinks(flags int, message *nl.IfInfomsg) ([]check.Link, error) {
 	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, flags)
 	request.AddData(message)
@@ -61,8 +61,8 @@ func askLinks(flags int, message *nl.IfInfomsg) ([]check.Link, error) {
 	return links, nil
 }
 
-// activeAggregator reads IFLA_BOND_AD_INFO of a link message: the active aggregator and the partner that it has. Both are
-// zero where the bond speaks no LACP.
+// activeAggregator reads IFLA_BOND_AD_INFO of a link message: the active aggregator and its partner. Both are zero
+// where the bond does not use LACP.
 func activeAggregator(message []byte) (aggregator int, partner string) {
 	if len(message) < unix.SizeofIfInfomsg {
 		return 0, ""
@@ -84,7 +84,7 @@ func activeAggregator(message []byte) (aggregator int, partner string) {
 	return aggregator, partner
 }
 
-// nested follows a path of attributes, each within the one before; it is empty where one of them is missing.
+// nested follows a path of nested attributes; the result is empty when one of them is missing.
 func nested(raw []byte, path ...uint16) []byte {
 	for _, step := range path {
 		attributes, err := nl.ParseRouteAttr(raw)

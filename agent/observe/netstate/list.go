@@ -11,7 +11,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// Link is a network interface and the group that it is in (IFLA_GROUP), which nothing but its maker needs to know.
+// Link is a network interface and its group (IFLA_GROUP), which only the owner of the interface needs.
 type Link struct {
 	check.Link
 	Group int

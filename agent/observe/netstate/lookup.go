@@ -35,10 +35,10 @@ func (r *Reader) Routes(s check.Snapshot, questions []check.RouteQuestion) []che
 	return answers
 }
 
-// routeSocket serves many questions: to open a netlink socket for each costs more than the answers.
+// routeSocket serves many look-ups: opening a netlink socket for each costs more than the answers.
 type routeSocket struct {
 	handle *netlink.Handle
-	// neighbours is for requests that the library has no method for.
+	// neighbours is for requests for which the library has no method.
 	neighbours *nl.NetlinkSocket
 }
 
@@ -91,7 +91,7 @@ func (r *routeSocket) lookUp(s check.Snapshot, q check.RouteQuestion) check.Rout
 	return answer
 }
 
-// pinned reads one entry of the neighbour table: the hardware address of a permanent one, else nothing.
+// pinned reads one entry of the neighbour table: the hardware address of a permanent one, otherwise nothing.
 func (r *routeSocket) pinned(link int, destination netip.Addr) string {
 	request := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
 	request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: r.neighbours}}

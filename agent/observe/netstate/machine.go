@@ -16,15 +16,15 @@ const (
 	dmi          = "sys/class/dmi/id/"
 	instanceData = "run/cloud-init/instance-data.json"
 	instanceID   = "var/lib/cloud/data/instance-id"
-	// maxFile bounds what is read of one file: none of them is meant to be long.
+	// maxFile bounds what is read from one file: all of them are short.
 	maxFile = 1 << 20
 )
 
 // serverID is the form of a phoenixNAP server ID (a MongoDB ObjectID).
 var serverID = regexp.MustCompile(`^[0-9a-f]{24}$`)
 
-// readMachine reads what the firmware and cloud-init say, once: it does not change while the machine runs. What cannot be
-// read stays empty, for a container need not see these files, and nothing rests on them alone.
+// readMachine reads the data of the firmware and cloud-init once: it does not change while the machine runs.
+// Unreadable values stay empty: a container may not see these files, and nothing depends only on them.
 func (r *Reader) readMachine() check.Machine {
 	r.machineOnce.Do(func() {
 		m := check.Machine{Product: r.line(dmi + "product_name"), Serial: r.line(dmi + "product_serial"), UUID: r.line(dmi + "product_uuid")}

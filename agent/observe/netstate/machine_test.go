@@ -19,7 +19,7 @@ func TestMachine(t *testing.T) {
 		"nothing to read": {nil, check.Machine{}},
 		"instance data": {map[string]string{instanceData: `{"v1": {"instance_id": "` + strings.ToUpper(id) + `", "local_hostname": "srv-a"}}`},
 			check.Machine{ServerID: id, ServerIDFrom: "cloud-init's instance ID", InstanceID: strings.ToUpper(id), LocalHostname: "srv-a"}},
-		"instance ID alone": {map[string]string{instanceID: id + "\n"},
+		"only an instance ID": {map[string]string{instanceID: id + "\n"},
 			check.Machine{ServerID: id, ServerIDFrom: "cloud-init's instance ID", InstanceID: id}},
 		"serial number": {map[string]string{dmi + "product_serial": id + "\n", dmi + "product_name": "SYS-510\n"},
 			check.Machine{ServerID: id, ServerIDFrom: "the firmware's serial number", Serial: id, Product: "SYS-510"}},

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxDumps bounds the attempts at a dump that the kernel says was interrupted by a change.
+	// maxDumps bounds the attempts at a dump that a change interrupted.
 	maxDumps = 5
 	// dumpPause lets the change that interrupted a dump finish.
 	dumpPause = 10 * time.Millisecond
@@ -27,10 +27,10 @@ const (
 type Reader struct {
 	// SysctlRoot is the directory of the kernel's settings, normally /proc/sys.
 	SysctlRoot string
-	// FileRoot is where the configuration of the machine begins, normally "/".
+	// FileRoot is the root of the machine's configuration files, normally "/".
 	FileRoot string
 
-	keeper      tableCache
+	cache       tableCache
 	machineOnce sync.Once
 	machine     check.Machine
 }
@@ -38,11 +38,11 @@ type Reader struct {
 // NewReader returns a reader of the running machine.
 func NewReader() *Reader { return &Reader{SysctlRoot: "/proc/sys", FileRoot: "/"} }
 
-// Read takes a snapshot of links, addresses, rules, routes and settings. ARP answers and route look-ups are left to the
-// caller. While Watch runs, links, addresses, rules and routes may be up to half a minute old if the kernel has told of no
-// change since.
+// Read takes a snapshot of links, addresses, rules, routes and settings. ARP answers and route look-ups are left to
+// the caller. While Watch runs, links, addresses, rules and routes may be up to half a minute old if the kernel has
+// reported no change since.
 func (r *Reader) Read(ctx context.Context) (check.Snapshot, error) {
-	t, err := r.keeper.read(ctx)
+	t, err := r.cache.read(ctx)
 	if err != nil {
 		return check.Snapshot{}, err
 	}
@@ -58,7 +58,7 @@ func (r *Reader) Read(ctx context.Context) (check.Snapshot, error) {
 	return s, nil
 }
 
-// dump repeats a listing that was interrupted: its result may lack entries.
+// dump repeats a dump that was interrupted, because its result may lack entries.
 func dump[T any](ctx context.Context, list func() ([]T, error)) ([]T, error) {
 	var values []T
 	var err error

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// maxRoutes bounds what is kept of one table.
+	// maxRoutes bounds how many routes of one table are kept.
 	maxRoutes = 256
-	// maxPodRoutes is how many host routes to pods are kept of the main table: one is enough to ask how a reply of a pod
-	// would leave.
+	// maxPodRoutes is how many host routes to pods are kept of the main table: one is enough to look up how a reply
+	// of a pod would leave.
 	maxPodRoutes = 2
 )
 
-// readRouting reads the rules and the tables that they name.
+// readRouting reads the rules and the tables that they reference.
 func readRouting(ctx context.Context, links []check.Link) (rules []check.Rule, routes map[int][]check.Route, err error) {
 	listed, err := dump(ctx, func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_V4) })
 	if err != nil {
@@ -52,7 +52,7 @@ func readRouting(ctx context.Context, links []check.Link) (rules []check.Rule, r
 	return rules, routes, nil
 }
 
-// readRoutes goes through all routes once and keeps what can decide something.
+// readRoutes goes through all routes once and keeps those that can matter.
 func readRoutes(links []check.Link, wanted map[int]bool) (map[int][]check.Route, error) {
 	tables := map[int][]check.Route{}
 	for table := range wanted {

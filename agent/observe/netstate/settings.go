@@ -12,8 +12,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// readSettings reads the settings of "all", of VLAN interfaces and the links below them: a node may have hundreds of pod
-// interfaces, and theirs decide nothing here. A setting that cannot be read is noted, and its interface left out.
+// readSettings reads the settings of "all", of VLAN interfaces and of the links below them: a node may have hundreds
+// of pod interfaces, and theirs do not matter here. A setting that cannot be read is recorded, and its interface left
+// out.
 func (r *Reader) readSettings(s *check.Snapshot) {
 	s.Settings = map[string]check.Settings{}
 	for _, name := range settled(s.Links) {
@@ -33,7 +34,7 @@ func (r *Reader) readSettings(s *check.Snapshot) {
 	s.IPVSReroute = err == nil && reroute == 1
 }
 
-// settled names "all" and the interfaces whose settings are read.
+// settled lists "all" and the interfaces whose settings are read.
 func settled(links []check.Link) []string {
 	names, below := []string{"all"}, map[int]bool{}
 	for _, l := range links {
@@ -68,7 +69,7 @@ func (r *Reader) settings(name string) (check.Settings, error) {
 	return s, nil
 }
 
-// setting reads one file. The path has slashes throughout: an interface name may hold dots.
+// setting reads one file. The path has only slashes: an interface name may contain dots.
 func (r *Reader) setting(key string) (int, error) {
 	raw, err := os.ReadFile(filepath.Join(r.SysctlRoot, filepath.FromSlash(key)))
 	if err != nil {
@@ -81,7 +82,7 @@ func (r *Reader) setting(key string) (int, error) {
 	return number, nil
 }
 
-// renderer guesses which tool configures the machine's network, by the files that it reads.
+// renderer guesses which tool configures the machine's network, from its configuration files.
 func (r *Reader) renderer() check.Tool {
 	for _, trace := range []struct {
 		pattern string

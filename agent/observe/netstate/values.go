@@ -13,10 +13,10 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// lacpDefaulted is the bit Defaulted of an LACP port state (IEEE 802.1AX): no partner speaks.
+// lacpDefaulted is the bit Defaulted of an LACP port state (IEEE 802.1AX): there is no partner.
 const lacpDefaulted = 1 << 6
 
-// linkOf turns netlink's link into a value.
+// linkOf converts netlink's link.
 func linkOf(link netlink.Link) check.Link {
 	a := link.Attrs()
 	l := check.Link{
@@ -25,7 +25,7 @@ func linkOf(link netlink.Link) check.Link {
 		OperState: a.OperState.String(), Master: a.MasterIndex, Alias: a.Alias,
 		NoARP: a.RawFlags&unix.IFF_NOARP != 0,
 	}
-	if slave, is := a.Slave.(*netlink.BondSlave); is {
+	if slave, ok := a.Slave.(*netlink.BondSlave); ok {
 		l.Slave = &check.Slave{
 			Up: slave.MiiStatus == netlink.BondLinkUp, Aggregator: int(slave.AggregatorId),
 			NoPartner: slave.AdActorOperPortState&lacpDefaulted != 0, PermanentMAC: macText(slave.PermHardwareAddr),
@@ -34,7 +34,7 @@ func linkOf(link netlink.Link) check.Link {
 	switch kind := link.(type) {
 	case *netlink.Vlan:
 		l.VLAN = &check.VLAN{ID: kind.VlanId, Protocol: kind.VlanProtocol.String()}
-		// A parent in another namespace has an index of that namespace, which may be somebody else's here.
+		// A parent in another namespace has an index of that namespace, which may belong to another link here.
 		if a.NetNsID < 0 {
 			l.Parent = a.ParentIndex
 		}
@@ -45,7 +45,7 @@ func linkOf(link netlink.Link) check.Link {
 	return l
 }
 
-// macText writes a hardware address in lower case; the all-zero address means that there is none.
+// macText formats a hardware address in lower case; the all-zero address means that there is none.
 func macText(mac net.HardwareAddr) string {
 	if strings.Trim(mac.String(), "0:") == "" {
 		return ""
@@ -53,7 +53,7 @@ func macText(mac net.HardwareAddr) string {
 	return mac.String()
 }
 
-// addressOf turns netlink's address into a value.
+// addressOf converts netlink's address.
 func addressOf(a netlink.Addr) (check.Address, bool) {
 	if a.IPNet == nil {
 		return check.Address{}, false

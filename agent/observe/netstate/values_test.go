@@ -126,7 +126,7 @@ func TestRoutesOf(t *testing.T) {
 	}
 }
 
-// TestKeptOfTheMainTable: what decides nothing is not kept, however many pods there are.
+// TestKeptOfTheMainTable: routes that do not matter are not kept, for any number of pods.
 func TestKeptOfTheMainTable(t *testing.T) {
 	keep := choice{links: map[int]check.Link{4: {Index: 4, Bond: &check.Bond{}}, 6: {Index: 6, VLAN: &check.VLAN{ID: 100}}, 9: {Index: 9, Type: "veth"}, 10: {Index: 10, Type: "device"}}}
 	kept := 0

@@ -12,15 +12,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// receiveBuffer is asked of the kernel for the event socket, in bytes: a node with many pods sees bursts.
+// receiveBuffer is the requested size of the event socket's buffer, in bytes: a node with many pods causes bursts.
 const receiveBuffer = 1 << 20
 
-// Watch calls changed whenever the kernel reports a change of a link, an address, a route, a rule or of the few settings that
-// it tells of (RTM_NEWNETCONF; rp_filter is one), and whenever events were lost (ENOBUFS), until ctx ends. The content of
-// events is not looked at: a snapshot follows anyway.
+// Watch calls changed whenever the kernel reports a change of a link, an address, a route, a rule or of the few
+// settings that it reports (RTM_NEWNETCONF; rp_filter is one), and whenever events were lost (ENOBUFS), until ctx
+// ends. The content of events is not used: a snapshot follows anyway.
 func Watch(ctx context.Context, changed func()) error { return watch(ctx, func() {}, changed) }
 
-// watch calls begun once nothing that changes from then on is missed.
+// watch calls begun when no later change can be missed.
 func watch(ctx context.Context, begun, changed func()) error {
 	socket, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF)
@@ -35,7 +35,7 @@ func watch(ctx context.Context, begun, changed func()) error {
 	}()
 	// Without CAP_NET_ADMIN the limit of net.core.rmem_max holds; a smaller buffer only means more resyncs.
 	if err := socket.SetReceiveBufferSize(receiveBuffer, false); err != nil {
-		klog.FromContext(ctx).V(2).Info("The event buffer keeps its size", "reason", err.Error())
+		klog.FromContext(ctx).V(2).Info("Failed to enlarge the event buffer", "reason", err.Error())
 	}
 	begun()
 	for {
@@ -44,7 +44,7 @@ func watch(ctx context.Context, begun, changed func()) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, unix.ENOBUFS):
-			klog.FromContext(ctx).V(2).Info("Events of the network were lost, looking again")
+			klog.FromContext(ctx).V(2).Info("Network events were lost, reading everything again")
 		case err != nil:
 			return fmt.Errorf("receive changes of the network: %w", err)
 		default:

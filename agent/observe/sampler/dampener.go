@@ -9,36 +9,36 @@ import (
 )
 
 const (
-	// wireSamples is how many bad samples in a row it takes to believe bad news from the wire.
+	// wireSamples is how many bad samples in a row a wire check needs to fail.
 	wireSamples = 2
-	// recoverySamples is how many good samples in a row it takes to believe that a failure is over.
+	// recoverySamples is how many good samples in a row a check needs to recover.
 	recoverySamples = 2
-	// ReasonConfirming is the reason of a check that waits for the sample that confirms it.
+	// ReasonConfirming is the reason of a check that waits for a confirming sample.
 	ReasonConfirming = "Confirming"
 )
 
-// Dampener turns the reports of single samples into one that holds: what the kernel says of itself is believed at once, what
-// is missing on the wire only when it is missing twice, and a failure is over after two good samples. A check that comes
-// and goes must be good for longer each time, so that a loose cable does not make a node join and leave all day: however
-// it flaps, its state changes at most 60 times an hour.
+// Dampener turns the reports of single samples into a stable one: what the kernel reports counts at once, what is
+// missing on the wire only when it is missing twice, and a failure is over after two good samples. A check that flaps
+// must be good for longer each time, so that a loose cable does not make a node join and leave all day: its state
+// changes at most 60 times an hour.
 type Dampener struct {
 	checks map[check.ID]*dampened
 }
 
-// dampened is what is remembered of one check.
+// dampened is the state of one check.
 type dampened struct {
 	value debounce.Value[check.Finding]
-	// failures are those that were believed.
+	// failures are the confirmed ones.
 	failures debounce.Failures
-	// goodSince is when the row of good samples began, zero after a bad one.
+	// goodSince is when the current run of good samples started, zero after a bad one.
 	goodSince time.Time
 }
 
-// NewDampener returns a damper that has seen nothing.
+// NewDampener returns a Dampener without samples.
 func NewDampener() *Dampener { return &Dampener{checks: map[check.ID]*dampened{}} }
 
-// Observe takes the report of a sample. again is when the next sample should come, to confirm this one; zero when there
-// is nothing to confirm.
+// Observe takes the report of a sample. again is when to take the next sample to confirm this one; zero when there is
+// nothing to confirm.
 func (d *Dampener) Observe(r check.Report, now time.Time) (report check.Report, again time.Duration) {
 	findings := make([]check.Finding, len(r.Findings))
 	for i, f := range r.Findings {
@@ -88,7 +88,7 @@ const (
 	skipped = "skipped"
 )
 
-// classOf puts good news together, so that a warning that comes or goes shows at once.
+// classOf groups the good statuses, so that a warning that appears or disappears shows at once.
 func classOf(status check.Status) string {
 	switch status {
 	case check.OK, check.Warn:

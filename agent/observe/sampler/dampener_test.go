@@ -14,7 +14,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func TestDamper(t *testing.T) {
+func TestDampener(t *testing.T) {
 	kernel := check.Finding{ID: check.VLANUp, Severity: check.Error}
 	wire := check.Finding{ID: check.GatewayAnswers, Severity: check.Error, Wire: true}
 	for name, tc := range map[string]struct {
@@ -23,7 +23,7 @@ func TestDamper(t *testing.T) {
 		want    []check.Status
 		pending bool
 	}{
-		"kernel says so":      {kernel, []check.Status{check.OK, check.Fail}, []check.Status{check.OK, check.Fail}, false},
+		"kernel reports":      {kernel, []check.Status{check.OK, check.Fail}, []check.Status{check.OK, check.Fail}, false},
 		"kernel at the start": {kernel, []check.Status{check.Fail}, []check.Status{check.Fail}, false},
 		"kernel recovers": {kernel, []check.Status{check.Fail, check.OK, check.Fail, check.OK, check.OK},
 			[]check.Status{check.Fail, check.Fail, check.Fail, check.Fail, check.OK}, false},
@@ -52,7 +52,7 @@ func TestDamper(t *testing.T) {
 	}
 }
 
-// transitions counts how often the verdict changes.
+// transitions counts how often the state changes.
 func transitions(m *machine) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,8 +65,8 @@ func transitions(m *machine) int {
 	return count
 }
 
-// TestAThousandFlaps: an interface that goes down and up all the time makes few transitions, and is believed again when it
-// has been up for a while.
+// TestAThousandFlaps: an interface that goes down and up all the time makes few transitions, and counts as up again
+// when it has been up for a while.
 func TestAThousandFlaps(t *testing.T) {
 	run(t, func(t *testing.T, m *machine) {
 		for range 1000 {
@@ -85,8 +85,8 @@ func TestAThousandFlaps(t *testing.T) {
 	})
 }
 
-// TestWhoeverFlapsInStep: even a fault that comes back the moment it is believed gone is bounded.
-func TestWhoeverFlapsInStep(t *testing.T) {
+// TestFlapsInStep: even a fault that comes back as soon as it counts as gone is bounded.
+func TestFlapsInStep(t *testing.T) {
 	run(t, func(t *testing.T, m *machine) {
 		for hour := range 2 {
 			before := transitions(m)
@@ -101,8 +101,8 @@ func TestWhoeverFlapsInStep(t *testing.T) {
 	})
 }
 
-// TestFlapsOfAnyRhythm: whatever the rhythm, and for the wire as for the kernel, a check changes at most 60 times an hour,
-// and a check that has been good for longer than the longest hold is good.
+// TestFlapsOfAnyRhythm: for any rhythm, for wire and kernel checks, a check changes at most 60 times an hour, and a
+// check that has been good for longer than the longest hold is good.
 func TestFlapsOfAnyRhythm(t *testing.T) {
 	for seed := range uint64(seeds.Count(t, 100)) {
 		random := rand.New(rand.NewPCG(seed, 3))
@@ -136,8 +136,8 @@ func TestFlapsOfAnyRhythm(t *testing.T) {
 	}
 }
 
-// TestWorkOnTheMachineIsForgiven: who breaks and mends a few times need not wait.
-func TestWorkOnTheMachineIsForgiven(t *testing.T) {
+// TestWorkOnTheMachineIsTolerated: a few failures and repairs cause no delay.
+func TestWorkOnTheMachineIsTolerated(t *testing.T) {
 	run(t, func(t *testing.T, m *machine) {
 		for attempt := range debounce.Patience {
 			m.set(true, func() { m.up = false })
@@ -145,7 +145,7 @@ func TestWorkOnTheMachineIsForgiven(t *testing.T) {
 			m.set(true, func() { m.up = true })
 			wait(eventDebounce + confirm)
 			if v := m.verdict(); v.Status != check.OK {
-				t.Errorf("attempt %d: %s %s after it was mended", attempt, v.Status, v.Reason)
+				t.Errorf("attempt %d: %s %s after it was fixed", attempt, v.Status, v.Reason)
 			}
 		}
 	})

@@ -15,18 +15,18 @@ type Reader interface {
 	Routes(s check.Snapshot, questions []check.RouteQuestion) []check.RouteAnswer
 }
 
-// Prober asks the wire.
+// Prober probes by ARP.
 type Prober interface {
 	Ask(ctx context.Context, interfaceName string, questions []arp.Question) ([]arp.Answer, error)
 }
 
-// Look takes one full snapshot: the kernel, then the route look-ups and ARP questions that follow from it.
-func Look(ctx context.Context, reader Reader, asker Prober, expected check.Expected) (check.Snapshot, error) {
-	return look(ctx, reader, asker, expected, &wireMemory{})
+// Look takes one full snapshot: the kernel, then the route look-ups and ARP probes that follow from it.
+func Look(ctx context.Context, reader Reader, prober Prober, expected check.Expected) (check.Snapshot, error) {
+	return look(ctx, reader, prober, expected, &wireMemory{})
 }
 
-// look takes a snapshot, with the answers of memory where these serve.
-func look(ctx context.Context, reader Reader, asker Prober, expected check.Expected, memory *wireMemory) (check.Snapshot, error) {
+// look takes a snapshot and uses the remembered answers where they are valid.
+func look(ctx context.Context, reader Reader, prober Prober, expected check.Expected, memory *wireMemory) (check.Snapshot, error) {
 	s, err := reader.Read(ctx)
 	if err != nil {
 		return s, err
@@ -37,12 +37,12 @@ func look(ctx context.Context, reader Reader, asker Prober, expected check.Expec
 		s.ARP = answers
 		return s, nil
 	}
-	s.ARP = ask(ctx, asker, link, asks)
+	s.ARP = ask(ctx, prober, link, asks)
 	*memory = wireMemory{link: link, asked: asks, answers: s.ARP, at: time.Now()}
 	return s, ctx.Err()
 }
 
-// wireMemory keeps the last ARP answers for the questions that they answer.
+// wireMemory keeps the last ARP answers, and the questions that they answer.
 type wireMemory struct {
 	link    string
 	asked   []check.Question
@@ -57,12 +57,12 @@ func (m *wireMemory) recall(link string, asks []check.Question, now time.Time) (
 	return m.answers, true
 }
 
-func ask(ctx context.Context, asker Prober, link string, questions []check.Question) []check.ARPAnswer {
+func ask(ctx context.Context, prober Prober, link string, questions []check.Question) []check.ARPAnswer {
 	converted := make([]arp.Question, len(questions))
 	for i, q := range questions {
 		converted[i] = arp.Question(q)
 	}
-	heard, err := asker.Ask(ctx, link, converted)
+	heard, err := prober.Ask(ctx, link, converted)
 	answers := make([]check.ARPAnswer, len(questions))
 	for i, q := range questions {
 		answers[i] = check.ARPAnswer{Target: q.Target, Source: q.Source}

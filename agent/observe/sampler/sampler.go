@@ -15,33 +15,33 @@ import (
 const (
 	// eventDebounce gathers the burst of events that one change of the network makes.
 	eventDebounce = 100 * time.Millisecond
-	// minInterval is the least time between samples that events call for: a node on which pods come and go all the time is not
-	// looked at all the time.
+	// minInterval is the minimum time between samples that are caused by events: a node whose pods come and go all
+	// the time is not sampled all the time.
 	minInterval = 500 * time.Millisecond
-	// confirm is the pause before the sample that confirms a change.
+	// confirm is the pause before a confirming sample.
 	confirm = 500 * time.Millisecond
-	// wireAge is how long ARP answers serve samples that events call for: pods come and go on a busy node, and the
-	// gateway need not be asked for each.
+	// wireAge is how long ARP answers are used for samples caused by events: on a busy node the gateway need not be
+	// probed for each of them.
 	wireAge = 5 * time.Second
-	// watchPause is the pause before a broken subscription to the kernel's events is made anew.
+	// watchPause is the pause before a broken subscription to the kernel's events is renewed.
 	watchPause = time.Second
 )
 
-// Sample is what holds true of the node.
+// Sample is the current state of the node.
 type Sample struct {
-	// Report is damped: see Damper.
+	// Report is dampened: see Dampener.
 	Report check.Report
-	// Snapshot is the one that the last sample saw.
+	// Snapshot is that of the last sample.
 	Snapshot check.Snapshot
-	// Expected is what it was judged against.
+	// Expected is what the sample was compared with.
 	Expected check.Expected
 }
 
-// Config is what a Monitor works with.
+// Config configures a Sampler.
 type Config struct {
 	Reader Reader
-	Asker  Prober
-	// Expected returns what to expect at the moment.
+	Prober Prober
+	// Expected returns what to expect now.
 	Expected func() check.Expected
 	// Watch calls changed at each change that the kernel reports, until ctx ends.
 	Watch func(ctx context.Context, changed func()) error
@@ -61,12 +61,12 @@ type Sampler struct {
 	wire     wireMemory
 }
 
-// New returns a monitor; it starts nothing.
+// New returns a Sampler; it starts nothing.
 func New(config Config) *Sampler {
 	return &Sampler{Config: config, wake: cmp.Or(config.Signals, loop.NewWake()), dampener: NewDampener()}
 }
 
-// Changed asks for a sample soon, because something to be judged, or to judge by, has changed.
+// Changed requests a sample soon, because the state or the expected state has changed.
 func (m *Sampler) Changed() { m.wake.Signal() }
 
 // Run takes samples until ctx ends.
@@ -77,11 +77,11 @@ func (m *Sampler) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// follow keeps the subscription to the kernel's events, and asks for a sample when it had to be made anew.
+// follow keeps the subscription to the kernel's events, and requests a sample when it had to be renewed.
 func (m *Sampler) follow(ctx context.Context) error {
 	for {
 		if err := m.Watch(ctx, m.Changed); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Watching the kernel")
+			klog.FromContext(ctx).Error(err, "Failed to watch the kernel's network events")
 		}
 		if !loop.Sleep(ctx, watchPause) {
 			return nil
@@ -108,23 +108,23 @@ func (m *Sampler) loop(ctx context.Context) error {
 			if !m.wake.Debounce(ctx, max(eventDebounce, minInterval-time.Since(began))) {
 				return nil
 			}
-			// One event may call for a sample, but a sample that is to confirm something asks the wire again.
+			// An event may reuse the answers, but a confirming sample probes the wire again.
 			fresh = again > 0
 		}
 	}
 }
 
-// sample takes a sample; with fresh the wire is asked in any case. It returns when the next one should come to confirm it,
-// zero when nothing is to be confirmed.
+// sample takes a sample; with fresh the wire is probed in any case. It returns when to take the next one to confirm
+// it, zero when there is nothing to confirm.
 func (m *Sampler) sample(ctx context.Context, fresh bool) (again time.Duration) {
 	expected := m.Expected()
 	if fresh {
 		m.wire = wireMemory{}
 	}
-	s, err := look(ctx, m.Reader, m.Asker, expected, &m.wire)
+	s, err := look(ctx, m.Reader, m.Prober, expected, &m.wire)
 	if err != nil {
 		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Taking a sample")
+			klog.FromContext(ctx).Error(err, "Failed to take a sample")
 		}
 		return confirm
 	}

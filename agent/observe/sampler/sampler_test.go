@@ -13,7 +13,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// machine is a server whose VLAN interface and gateway the test breaks and mends.
+// machine is a server whose VLAN interface and gateway the test breaks and repairs.
 type machine struct {
 	mu      sync.Mutex
 	up      bool
@@ -73,7 +73,7 @@ func (m *machine) record(s Sample) {
 	m.samples = append(m.samples, s)
 }
 
-// set changes the machine; with event the kernel tells of it.
+// set changes the machine; with event the kernel reports the change.
 func (m *machine) set(event bool, change func()) {
 	m.mu.Lock()
 	change()
@@ -107,7 +107,7 @@ func run(t *testing.T, test func(t *testing.T, m *machine)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{up: true}
-		monitor := New(Config{Reader: m, Asker: m, Expected: expectation, Watch: m.Watch, Interval: 10 * time.Second, Record: m.record})
+		monitor := New(Config{Reader: m, Prober: m, Expected: expectation, Watch: m.Watch, Interval: 10 * time.Second, Record: m.record})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- monitor.Run(ctx) }()
@@ -128,7 +128,7 @@ func wait(d time.Duration) {
 func TestLinkFaultShowsAtOnceAndRecoversAfterTwoSamples(t *testing.T) {
 	run(t, func(t *testing.T, m *machine) {
 		if v := m.verdict(); v.Status != check.OK {
-			t.Fatalf("first sample says %s %s", v.Status, v.Message)
+			t.Fatalf("first sample: %s %s", v.Status, v.Message)
 		}
 		wait(time.Second)
 		m.set(true, func() { m.up = false })
@@ -173,7 +173,7 @@ func TestLostReplyIsNoFault(t *testing.T) {
 		defer m.mu.Unlock()
 		for i, s := range m.samples {
 			if v := s.Report.Verdict(); v.Status != check.OK {
-				t.Errorf("sample %d says %s %s", i, v.Status, v.Reason)
+				t.Errorf("sample %d: %s %s", i, v.Status, v.Reason)
 			}
 		}
 	})

@@ -15,46 +15,46 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Question asks who holds Target. Source is the sender address of the request: an address of the asking node, or 0.0.0.0
-// for a probe. It must never be an address that somebody else may hold, for every listener would learn it.
+// Question asks who holds Target. Source is the sender address of the request: an address of this node, or 0.0.0.0
+// for a probe. It must never be an address that another machine may hold, because every listener would learn it.
 type Question struct {
 	Target, Source netip.Addr
 }
 
-// Answer is what was heard about a target.
+// Answer is what was received about a target.
 type Answer struct {
 	// MACs claimed the target, sorted, in lower case, without our own; the first maxClaimants of them.
 	MACs []string
-	// Replied tells whether at least one claim was a reply to us; gratuitous ones are not.
+	// Replied reports whether at least one claim was a reply to us; gratuitous ones are not.
 	Replied bool
-	// RTT is the round trip of the first reply, and Within the longest that it can have been. They are the same unless
-	// the request was repeated and some replies stayed away: then RTT is reckoned from the last request before the reply,
-	// Within from the first.
+	// RTT is the round trip of the first reply, and Within the longest that it can have been. They are the same
+	// unless the request was repeated and some replies are missing: then RTT is measured from the last request before
+	// the reply, Within from the first.
 	RTT, Within time.Duration
 }
 
-// maxClaimants bounds how many machines are named that claim one address: a flood of invented ones must not fill memory,
-// log and the Node's condition.
+// maxClaimants bounds how many machines that claim one address are listed: a flood of invented ones must not fill
+// memory, log and the Node's condition.
 const maxClaimants = 8
 
-// Prober puts questions on an interface.
+// Prober sends questions on an interface.
 type Prober struct {
-	// Rounds is how often a question without an answer is repeated.
+	// Rounds is how often an unanswered question is sent.
 	Rounds int
 	// Interval is the time between rounds, and how long the last one is listened to.
 	Interval time.Duration
-	// Listen opens the interface. Set in NewAsker; a test puts a wire of its own here.
+	// Listen opens the interface. NewProber sets it; a test replaces it.
 	Listen func(interfaceName string) (net.PacketConn, net.HardwareAddr, error)
 }
 
-// NewProber returns an asker with the timing of the agent: three rounds, 300 ms apart. A duplicate holder has this
-// long to answer, too.
+// NewProber returns a Prober with the timing of the agent: three rounds, 300 ms apart. A duplicate holder has the
+// same time to answer.
 func NewProber() *Prober {
 	return &Prober{Rounds: 3, Interval: 300 * time.Millisecond, Listen: listen}
 }
 
-// listen opens a socket for ARP on an interface. It is opened anew for each set of questions, so that an interface that
-// was deleted and made again, or has a new hardware address, is no trouble.
+// listen opens a socket for ARP on an interface. It is opened again for each set of questions, so that it does not
+// matter when an interface was deleted and made again, or has a new hardware address.
 func listen(interfaceName string) (net.PacketConn, net.HardwareAddr, error) {
 	link, err := interfaceNamed(interfaceName)
 	if err != nil {
@@ -77,9 +77,9 @@ func interfaceNamed(name string) (*net.Interface, error) {
 	return &net.Interface{Index: a.Index, MTU: a.MTU, Name: a.Name, HardwareAddr: a.HardwareAddr, Flags: a.Flags}, nil
 }
 
-// Ask puts all questions at once and returns an answer for each target, in the order of the questions. It takes one
-// interval when every target replies in the first round, and at most Rounds intervals; when a reply comes only after a
-// request was repeated, up to as long again as that reply took.
+// Ask sends all questions at once and returns an answer for each target, in the order of the questions. It takes one
+// interval when every target replies in the first round, and at most Rounds intervals; when a reply comes only after
+// a request was repeated, up to as long again as that reply took.
 func (a *Prober) Ask(ctx context.Context, interfaceName string, questions []Question) ([]Answer, error) {
 	if len(questions) == 0 {
 		return nil, nil
@@ -104,7 +104,7 @@ func (a *Prober) Ask(ctx context.Context, interfaceName string, questions []Ques
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask by ARP on %s: %w", interfaceName, err)
+		return nil, fmt.Errorf("probe by ARP on %s: %w", interfaceName, err)
 	}
 	for i := range s.answers {
 		s.answers[i].RTT, s.answers[i].Within = s.exchanges[i].roundTrip()
@@ -121,19 +121,19 @@ type session struct {
 	exchanges []exchange
 }
 
-// exchange is when a target was asked, and when the machine that replied first did.
+// exchange is when a target was asked, and when the first machine that replied did so.
 type exchange struct {
 	requests, replies []time.Time
 	by                string
 }
 
-// ambiguous tells that it is not known which request was replied to.
+// ambiguous reports whether it is unknown which request was answered.
 func (e exchange) ambiguous() bool {
 	return len(e.replies) > 0 && len(e.requests) > 1 && e.replies[0].After(e.requests[1]) && len(e.replies) < len(e.requests)
 }
 
-// roundTrip returns the least and the most that the first reply can have taken. Where each request got its reply, the first
-// reply is that to the first request.
+// roundTrip returns the shortest and the longest time that the first reply can have taken. When each request got its
+// reply, the first reply is that to the first request.
 func (e exchange) roundTrip() (least, most time.Duration) {
 	if len(e.replies) == 0 {
 		return 0, 0
@@ -150,8 +150,8 @@ func (e exchange) roundTrip() (least, most time.Duration) {
 	return least, most
 }
 
-// outstanding is until when to listen for replies that show which request the first one was for: the last is due when it
-// takes as long as the first can have taken. Zero when nothing is doubtful.
+// outstanding is until when to listen for replies that show which request the first one answered: the last is due
+// when it takes as long as the first can have taken. Zero when nothing is ambiguous.
 func (s *session) outstanding(margin time.Duration) (until time.Time) {
 	for _, e := range s.exchanges {
 		if !e.ambiguous() {
@@ -165,7 +165,7 @@ func (s *session) outstanding(margin time.Duration) (until time.Time) {
 	return until
 }
 
-// round asks for the targets that have not replied and listens for one interval.
+// round sends requests to the targets that have not replied and listens for one interval.
 func (s *session) round(ctx context.Context, interval time.Duration) error {
 	sent := time.Now()
 	for i, q := range s.questions {
@@ -184,7 +184,7 @@ func (s *session) round(ctx context.Context, interval time.Duration) error {
 	return s.listen(ctx, sent.Add(interval))
 }
 
-// listen takes what comes until a time.
+// listen handles packets until a time.
 func (s *session) listen(ctx context.Context, until time.Time) error {
 	if err := s.conn.SetReadDeadline(until); err != nil {
 		return err
@@ -217,7 +217,7 @@ func (s *session) note(claim Announcement, now time.Time) {
 		if at, known := slices.BinarySearch(answer.MACs, claim.MAC); !known && len(answer.MACs) < maxClaimants {
 			answer.MACs = slices.Insert(answer.MACs, at, claim.MAC)
 		}
-		// An announcer may go on sending gratuitous replies though the kernel below it does not answer.
+		// An announcer may continue to send gratuitous replies although the kernel below it does not answer.
 		if !claim.Reply || claim.Target == claim.Address || len(e.requests) == 0 {
 			continue
 		}
@@ -230,8 +230,9 @@ func (s *session) note(claim Announcement, now time.Time) {
 	}
 }
 
-// complete tells whether another round would ask nothing. Probes expect silence, so they are not waited for twice when
-// everything else has replied: three rounds of a probe only matter on a lossy wire, where the next sample asks again.
+// complete reports whether another round would send nothing. Probes expect no reply, so they are not waited for twice
+// when everything else has replied: three rounds of a probe only matter on a lossy wire, where the next sample probes
+// again.
 func (s *session) complete() bool {
 	for i, q := range s.questions {
 		if !s.answers[i].Replied && !q.Source.IsUnspecified() {

@@ -15,7 +15,7 @@ import (
 	"github.com/mdlayher/arp"
 )
 
-// wire is a segment with hosts that answer, as a packet connection. It keeps what was asked.
+// wire is a segment with hosts that answer, as a packet connection. It keeps the requests.
 type wire struct {
 	hosts []host
 
@@ -27,13 +27,13 @@ type wire struct {
 	failWith error
 }
 
-// host answers for an address after a delay; lost is how many requests it does not hear.
+// host answers for an address after a delay; lost is how many requests it does not receive.
 type host struct {
 	address string
 	mac     string
 	after   time.Duration
 	lost    int
-	// gratuitous tells that it announces the address after that time instead of replying.
+	// gratuitous makes it announce the address after that time instead of replying.
 	gratuitous bool
 }
 
@@ -115,7 +115,7 @@ func (w *wire) SetWriteDeadline(time.Time) error { return errors.ErrUnsupported 
 func (w *wire) LocalAddr() net.Addr              { return nil }
 func (w *wire) Close() error                     { return nil }
 
-func (w *wire) asker() *Prober {
+func (w *wire) prober() *Prober {
 	a := NewProber()
 	a.Listen = func(string) (net.PacketConn, net.HardwareAddr, error) {
 		return w, net.HardwareAddr{2, 0, 0, 0, 0, 1}, nil
@@ -171,7 +171,7 @@ func TestAsk(t *testing.T) {
 				// Channels belong to the bubble in which they are made.
 				w := newWire(tc.hosts...)
 				begin := time.Now()
-				got, err := w.asker().Ask(t.Context(), "bond0.100", tc.questions)
+				got, err := w.prober().Ask(t.Context(), "bond0.100", tc.questions)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -199,7 +199,7 @@ func TestAskEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		begin := time.Now()
-		_, err := newWire().asker().Ask(ctx, "bond0.100", []Question{question("192.0.2.1")})
+		_, err := newWire().prober().Ask(ctx, "bond0.100", []Question{question("192.0.2.1")})
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 50*time.Millisecond {
 			t.Errorf("ended after %s with %v, want 50ms and the context's error", time.Since(begin), err)
 		}
@@ -209,7 +209,7 @@ func TestAskEndsWithItsContext(t *testing.T) {
 func TestAskTellsWhatFailed(t *testing.T) {
 	w := newWire()
 	w.failWith = net.ErrClosed
-	if _, err := w.asker().Ask(t.Context(), "bond0.100", []Question{question("192.0.2.1")}); !errors.Is(err, net.ErrClosed) {
+	if _, err := w.prober().Ask(t.Context(), "bond0.100", []Question{question("192.0.2.1")}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("error is %v, want the socket's", err)
 	}
 }

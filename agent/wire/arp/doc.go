@@ -1,2 +1,3 @@
-// Package arp asks by ARP who holds an address and listens to what is said, on sockets bound to one interface.
+// Package arp probes by ARP which machine holds an address and listens to announcements, on sockets bound to one
+// interface.
 package arp

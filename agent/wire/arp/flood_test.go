@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestAskNamesFewOfManyClaimants: a flood of invented claimants fills neither memory nor the Node's condition.
-func TestAskNamesFewOfManyClaimants(t *testing.T) {
+// TestAskListsFewOfManyClaimants: a flood of invented claimants fills neither memory nor the Node's condition.
+func TestAskListsFewOfManyClaimants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const gateway, claimants = "192.0.2.1", 5000
 		var hosts []host
@@ -20,11 +20,11 @@ func TestAskNamesFewOfManyClaimants(t *testing.T) {
 		}
 		w := newWire(hosts...)
 		w.inbox = make(chan []byte, claimants)
-		asker := NewProber()
-		asker.Listen = func(string) (net.PacketConn, net.HardwareAddr, error) {
+		prober := NewProber()
+		prober.Listen = func(string) (net.PacketConn, net.HardwareAddr, error) {
 			return w, net.HardwareAddr{2, 0, 0, 0, 0, 1}, nil
 		}
-		answers, err := asker.Ask(t.Context(), "bond0.100", []Question{
+		answers, err := prober.Ask(t.Context(), "bond0.100", []Question{
 			{Target: netip.MustParseAddr(gateway), Source: netip.MustParseAddr("192.0.2.2")},
 		})
 		if err != nil {
@@ -32,7 +32,8 @@ func TestAskNamesFewOfManyClaimants(t *testing.T) {
 		}
 		macs := answers[0].MACs
 		if !answers[0].Replied || len(macs) != maxClaimants || !slices.IsSorted(macs) {
-			t.Errorf("%d claimants are named, replied %t, sorted %t; want %d, sorted", len(macs), answers[0].Replied, slices.IsSorted(macs), maxClaimants)
+			t.Errorf("%d claimants are listed, replied %t, sorted %t; want %d, sorted",
+				len(macs), answers[0].Replied, slices.IsSorted(macs), maxClaimants)
 		}
 	})
 }

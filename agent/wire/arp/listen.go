@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	// listenCheck is how often a listener looks whether its interface is still the same.
+	// listenCheck is how often a listener checks that its interface is still the same.
 	listenCheck = 10 * time.Second
-	// drainInterval is the time after which a listener takes what has come meanwhile, all at once: waking up costs more than reading,
-	// and on a network with hundreds of addresses a hundred packets come in a second.
+	// drainInterval is the time after which a listener reads the packets that have arrived, all at once: waking up
+	// costs more than reading, and on a network with hundreds of addresses a hundred packets arrive in a second.
 	drainInterval = time.Second
-	// maxDrain is how many it takes then at most; a flood beyond that is lost to it, not to the node.
+	// maxDrain is how many it reads then at most; a flood beyond that is lost to it, but does not load the node.
 	maxDrain = 4096
-	// reopenPause is the pause before the interface is opened anew.
+	// reopenPause is the pause before the interface is opened again.
 	reopenPause = time.Second
 )
 
-// Wire is where packets come from.
+// Wire is the source of packets.
 type Wire interface {
-	// Drain passes on what has come since, a number of packets at most, and does not wait for more. What it passes on is valid
+	// Drain passes on the packets that have arrived, up to a limit, and does not wait for more. A packet is valid
 	// during the call.
 	Drain(limit int, take func(payload []byte)) error
 	Close() error
 }
 
-// Listener hears every ARP packet on one interface, what this machine itself sends included.
+// Listener receives every ARP packet on one interface, including those that this machine sends.
 type Listener struct {
-	// Interface returns the name of the interface at the moment; empty while there is none.
+	// Interface returns the current name of the interface; empty while there is none.
 	Interface func() string
 	// Hear is called with each packet that claims an address; it must not block.
 	Hear func(Heard)
-	// Open opens the interface. Set in NewListener; a test puts a wire of its own here.
+	// Open opens the interface. NewListener sets it; a test replaces it.
 	Open func(interfaceName string) (Wire, *net.Interface, error)
 
 	heard, sent, dropped atomic.Uint64
@@ -56,17 +56,17 @@ func (l *Listener) Counters() Counters {
 	return Counters{Heard: l.heard.Load(), Sent: l.sent.Load(), Dropped: l.dropped.Load()}
 }
 
-// Run listens until ctx ends. An interface that goes is waited for; one that was made anew is opened anew.
+// Run listens until ctx ends. It waits for a missing interface and opens one again that was created again.
 func (l *Listener) Run(ctx context.Context) error {
-	told := ""
+	reported := ""
 	for ctx.Err() == nil {
 		name := l.Interface()
 		if name != "" {
 			err := l.listen(ctx, name)
-			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != told {
-				// An interface that is away for long is told of once.
-				klog.FromContext(ctx).Info("ARP is not listened to, trying again", "interface", name, "reason", text)
-				told = text
+			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != reported {
+				// An interface that is missing for long is logged once.
+				klog.FromContext(ctx).Info("Failed to listen to ARP, retrying", "interface", name, "reason", text)
+				reported = text
 			}
 		}
 		loop.Sleep(ctx, reopenPause)
@@ -74,7 +74,7 @@ func (l *Listener) Run(ctx context.Context) error {
 	return nil
 }
 
-// listen reads from one socket until the interface is another or ctx ends.
+// listen reads from one socket until the interface changes or ctx ends.
 func (l *Listener) listen(ctx context.Context, name string) error {
 	wire, link, err := l.Open(name)
 	if err != nil {
@@ -95,7 +95,7 @@ func (l *Listener) listen(ctx context.Context, name string) error {
 	return nil
 }
 
-// listenFor takes what comes until it is time to look at the interface; own is its hardware address.
+// listenFor handles packets until it is time to check the interface; own is its hardware address.
 func (l *Listener) listenFor(ctx context.Context, wire Wire, own string) error {
 	ticker := time.NewTicker(drainInterval)
 	defer ticker.Stop()

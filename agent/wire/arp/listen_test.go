@@ -54,8 +54,8 @@ func (c *tap) Close() error {
 	return nil
 }
 
-// TestListener: packets of others and our own are told apart and counted, rubbish is dropped, and a socket that fails is
-// replaced until the context ends.
+// TestListener: packets of others and our own are distinguished and counted, malformed ones are dropped, and a socket
+// that fails is replaced until the context ends.
 func TestListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var heard []Heard
@@ -75,7 +75,7 @@ func TestListener(t *testing.T) {
 		go func() { done <- l.Run(ctx) }()
 		synctest.Wait()
 		taps[0].put(goldenRequest, edited(func(b []byte) { b[13] = 9; b[7] = 2 }), goldenRequest[:20])
-		time.Sleep(25 * time.Second) // two looks at the interface
+		time.Sleep(25 * time.Second) // two checks of the interface
 		taps[0].fail(errors.New("network is down"))
 		time.Sleep(3500 * time.Millisecond) // one failed attempt, one that succeeds
 		synctest.Wait()
@@ -107,7 +107,7 @@ func TestListener(t *testing.T) {
 	})
 }
 
-// TestListenerFollowsTheName: without an interface nothing is opened, and another name is opened anew.
+// TestListenerFollowsTheName: without an interface nothing is opened, and another name is opened again.
 func TestListenerFollowsTheName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var name atomic.Value

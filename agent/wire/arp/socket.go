@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// packetLimit is how much of a packet is read, in bytes: 28 and its padding.
+	// packetLimit is how many bytes of a packet are read: 28 and its padding.
 	packetLimit = 256
-	// receiveBuffer is asked of the kernel, in bytes.
+	// receiveBuffer is the requested size of the socket's buffer, in bytes.
 	receiveBuffer = 1 << 20
 )
 
-// socket is a packet socket (packet(7)) that is read without waiting. The runtime's poller does not know it: it would wake
-// the process for every packet, and that costs more than all else that an idle agent does.
+// socket is a packet socket (packet(7)) that is read without waiting. It is not registered with the runtime's poller:
+// that would wake the process for every packet, which costs more than everything else that an idle agent does.
 type socket struct {
 	fd     int
 	buffer [packetLimit]byte
@@ -46,9 +46,9 @@ func (s *socket) Drain(limit int, take func(payload []byte)) error {
 // Close implements Wire.
 func (s *socket) Close() error { return unix.Close(s.fd) }
 
-// openAll opens a socket that gets all ARP of an interface. A socket for the ARP protocol alone would not get what this
-// machine sends (net/core/dev.c, dev_queue_xmit_nit: outgoing packets go to sockets for all protocols), so this one is
-// for all protocols and the kernel filters.
+// openAll opens a socket that receives all ARP packets of an interface. A socket only for the ARP protocol would not
+// receive what this machine sends (net/core/dev.c, dev_queue_xmit_nit: outgoing packets go to sockets for all
+// protocols), so this one is for all protocols and the kernel filters.
 func openAll(interfaceName string) (Wire, *net.Interface, error) {
 	link, err := interfaceNamed(interfaceName)
 	if err != nil {
@@ -62,8 +62,8 @@ func openAll(interfaceName string) (Wire, *net.Interface, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open a packet socket (takes the capability NET_RAW): %w", err)
 	}
-	// Until it is bound the socket gets nothing, so nothing comes unfiltered. The kernel keeps as many packets while the
-	// listener rests as net.core.rmem_max allows without the capability NET_ADMIN.
+	// Before the bind the socket receives nothing, so nothing arrives unfiltered. While the listener sleeps, the
+	// kernel keeps as many packets as net.core.rmem_max allows without the capability NET_ADMIN.
 	err = errors.Join(
 		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, filter),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer),

@@ -11,10 +11,10 @@ func TestNow(t *testing.T) {
 	before, monotonic := Now(), time.Now()
 	for Now() < before+20*time.Millisecond {
 		if time.Since(monotonic) > 10*time.Second {
-			t.Fatal("it stands still")
+			t.Fatal("the clock stands still")
 		}
 	}
 	if elapsed := time.Since(monotonic); elapsed < 19*time.Millisecond {
-		t.Errorf("20 ms went by in %s", elapsed)
+		t.Errorf("20 ms took %s", elapsed)
 	}
 }

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Batch is room for frames, and the frames in it: for those that are received or those that are to be sent, and for one
-// goroutine.
+// Batch holds received frames or frames to send. It belongs to one goroutine.
 type Batch struct {
 	size     int
 	room     []byte
@@ -19,11 +18,11 @@ type Batch struct {
 	count    int
 	sent     int
 	failure  error
-	// receive and send are made once, because a closure is an allocation.
+	// receive and send are created once, because a closure is an allocation.
 	receive, send func(fd uintptr) bool
 }
 
-// NewBatch returns room for a number of frames of a size in bytes each; what is longer is cut.
+// NewBatch returns a batch for a number of frames of a size in bytes each; longer frames are cut.
 func NewBatch(frames, size int) *Batch {
 	b := &Batch{size: size, room: make([]byte, frames*size), vectors: make([]unix.Iovec, frames), messages: make([]unix.Mmsghdr, frames)}
 	for i := range frames {
@@ -39,16 +38,16 @@ func NewBatch(frames, size int) *Batch {
 // Len is the number of frames.
 func (b *Batch) Len() int { return b.count }
 
-// Received is one of the frames that Receive brought; it is good until the batch is used again.
+// Received is one of the frames that Receive read; it is valid until the batch is used again.
 func (b *Batch) Received(i int) []byte { return b.room[i*b.size : i*b.size+int(b.messages[i].Len)] }
 
 // Reset empties the batch.
 func (b *Batch) Reset() { b.count = 0 }
 
-// Full tells that no frame can be added.
+// Full reports whether no frame can be added.
 func (b *Batch) Full() bool { return b.count == len(b.messages) }
 
-// Add adds a frame that is to be sent; it is cut to the size of the batch, and lost when the batch is full.
+// Add adds a frame to send; it is cut to the size of the batch, and dropped when the batch is full.
 func (b *Batch) Add(frame []byte) {
 	if b.Full() {
 		return
@@ -58,7 +57,7 @@ func (b *Batch) Add(frame []byte) {
 	b.count++
 }
 
-// receiveFrom is called by the runtime when there may be something to read; false asks it to wait.
+// receiveFrom is called by the runtime when there may be something to read; false makes it wait.
 func (b *Batch) receiveFrom(fd uintptr) bool {
 	n, errno := b.call(unix.SYS_RECVMMSG, fd, b.messages)
 	for errno == unix.EINTR {
@@ -75,8 +74,8 @@ func (b *Batch) receiveFrom(fd uintptr) bool {
 	return true
 }
 
-// sendTo is called by the runtime when there may be room to write; it never asks to wait, because what is said late is said
-// wrongly.
+// sendTo is called by the runtime when there may be room to write; it never waits, because a late frame would be
+// wrong.
 func (b *Batch) sendTo(fd uintptr) bool {
 	for b.sent < b.count {
 		n, errno := b.call(unix.SYS_SENDMMSG, fd, b.messages[b.sent:b.count])
@@ -99,8 +98,8 @@ func (b *Batch) call(trap, fd uintptr, messages []unix.Mmsghdr) (int, unix.Errno
 	return int(n), errno
 }
 
-// IsLinkDown tells that the interface is down or gone. A socket says so once; it goes on when the interface does, unless
-// that was made anew.
+// IsLinkDown reports whether the interface is down or gone. A socket reports that once; it continues when the
+// interface comes up, unless that was created again.
 func IsLinkDown(err error) bool {
 	return errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)
 }

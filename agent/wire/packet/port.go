@@ -15,19 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Link is an interface as it was when it was looked at.
+// Link is the state of an interface when it was read.
 type Link struct {
 	Name  string
 	Index int
 	MAC   [6]byte
-	// Up tells that it is set up and has carrier.
+	// Up reports whether it is set up and has carrier.
 	Up bool
-	// Path tells apart the ways by which frames may leave: it changes when the link below, its carrier or the active member
+	// Path identifies the way by which frames leave: it changes when the link below, its carrier or the active member
 	// of a bond does.
 	Path string
 }
 
-// Look looks at an interface by name.
+// Look reads the state of an interface by name.
 func Look(name string) (Link, error) {
 	l, err := netlink.LinkByName(name)
 	if err != nil {
@@ -41,7 +41,7 @@ func Look(name string) (Link, error) {
 	if a.ParentIndex == 0 {
 		return link, nil
 	}
-	// That the link below cannot be read, because it is in another namespace, is no trouble.
+	// A link below that is unreadable, because it is in another namespace, is not an error.
 	if parent, err := netlink.LinkByIndex(a.ParentIndex); err == nil {
 		link.Path += "/" + pathOf(parent)
 	}
@@ -55,7 +55,7 @@ func isUp(a *netlink.LinkAttrs) bool {
 func pathOf(l netlink.Link) string {
 	a := l.Attrs()
 	path := fmt.Sprintf("%d:%s:%t", a.Index, a.HardwareAddr, isUp(a))
-	if bond, is := l.(*netlink.Bond); is {
+	if bond, ok := l.(*netlink.Bond); ok {
 		path += fmt.Sprintf(":%d", bond.ActiveSlave)
 	}
 	return path
@@ -69,9 +69,9 @@ type Port struct {
 	closed atomic.Bool
 }
 
-// Open opens an interface for frames of one type (host byte order, such as unix.ETH_P_ARP) that the filter lets through. It
-// takes the capability NET_RAW. buffer is asked of the kernel for what is not yet received, in bytes; the limit of
-// net.core.rmem_max holds.
+// Open opens an interface for frames of one type (host byte order, such as unix.ETH_P_ARP) that the filter accepts.
+// It needs the capability NET_RAW. buffer is the requested size of the receive buffer, in bytes; the limit of
+// net.core.rmem_max applies.
 func Open(name string, etherType uint16, filter []bpf.Instruction, buffer int) (*Port, error) {
 	link, err := Look(name)
 	if err != nil {
@@ -85,7 +85,7 @@ func Open(name string, etherType uint16, filter []bpf.Instruction, buffer int) (
 	if err != nil {
 		return nil, fmt.Errorf("open a packet socket (takes the capability NET_RAW): %w", err)
 	}
-	// Until it is bound the socket gets nothing, so nothing comes unfiltered.
+	// Before the bind the socket receives nothing, so nothing arrives unfiltered.
 	err = errors.Join(
 		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, program),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, buffer),
@@ -121,7 +121,7 @@ func (p *Port) Close() error {
 	return p.file.Close()
 }
 
-// failed is what an error of the socket means: the runtime has no name for the one of a socket that was closed meanwhile.
+// failed wraps an error of the socket: the runtime has no exported error for a socket that was closed meanwhile.
 func (p *Port) failed(what string, err error) error {
 	if p.closed.Load() {
 		err = os.ErrClosed
@@ -132,7 +132,7 @@ func (p *Port) failed(what string, err error) error {
 // SetReadDeadline makes a Receive that waits return os.ErrDeadlineExceeded at that time.
 func (p *Port) SetReadDeadline(t time.Time) error { return p.file.SetReadDeadline(t) }
 
-// Receive waits for at least one frame and fills the batch with those that are there. It allocates nothing.
+// Receive waits for at least one frame and fills the batch with those that have arrived. It allocates nothing.
 func (p *Port) Receive(b *Batch) error {
 	b.failure = nil
 	err := p.raw.Read(b.receive)
@@ -145,7 +145,8 @@ func (p *Port) Receive(b *Batch) error {
 	return nil
 }
 
-// Send sends the frames of a batch. What the interface has no room for is lost, as it would be on the wire.
+// Send sends the frames of a batch. Frames for which the interface has no room are lost, as they would be on the
+// wire.
 func (p *Port) Send(b *Batch) error {
 	b.failure, b.sent = nil, 0
 	if b.count == 0 {

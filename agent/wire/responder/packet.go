@@ -36,37 +36,37 @@ type MAC [6]byte
 
 var broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// frame is what is sent.
+// frame is an ARP frame to send.
 type frame [frameLength]byte
 
-// Verdict says what became of a received frame.
-type Verdict uint8
+// Result is what happened to a received frame.
+type Result uint8
 
-// The verdicts. All but Answered leave the frame without an answer.
+// The results. All but Answered leave the frame without an answer.
 const (
 	// Answered: the request asked for an address that this node holds.
-	Answered Verdict = iota
-	// Malformed: no ARP packet for IPv4 over Ethernet, or one whose sender can be no machine.
+	Answered Result = iota
+	// Malformed: no ARP packet for IPv4 over Ethernet, or one with an invalid sender.
 	Malformed
-	// NotRequest: a reply, or an operation other than RFC 826 knows.
+	// NotRequest: a reply, or an operation that is not in RFC 826.
 	NotRequest
 	// NotForUs: the frame was sent to the hardware address of another machine.
 	NotForUs
 	// Own: this machine sent it.
 	Own
-	// Claim: it announces that its sender has the address (RFC 5227, section 2.3), it asks nothing.
+	// Claim: it announces that its sender has the address (RFC 5227, section 2.3); it asks nothing.
 	Claim
-	// NotHeld: the address is none that this node holds.
+	// NotHeld: this node does not hold the address.
 	NotHeld
 	// Expired: this node held the address, but does not know whether it still does.
 	Expired
 
-	verdicts = int(Expired) + 1
+	results = int(Expired) + 1
 )
 
-// String is the label of the verdict in metrics.
-func (v Verdict) String() string {
-	names := [verdicts]string{"answered", "malformed", "not_request", "not_for_us", "own", "claim", "not_held", "expired"}
+// String is the label of the result in metrics.
+func (v Result) String() string {
+	names := [results]string{"answered", "malformed", "not_request", "not_for_us", "own", "claim", "not_held", "expired"}
 	if int(v) >= len(names) {
 		return "unknown"
 	}
@@ -74,9 +74,9 @@ func (v Verdict) String() string {
 }
 
 // answer decides on a received frame and writes the reply to out. It allocates nothing and keeps nothing of in.
-func answer(in []byte, own MAC, held *Table, now time.Duration, out *frame) Verdict {
-	if verdict := classify(in, own); verdict != Answered {
-		return verdict
+func answer(in []byte, own MAC, held *Table, now time.Duration, out *frame) Result {
+	if result := classify(in, own); result != Answered {
+		return result
 	}
 	target := netip.AddrFrom4([4]byte(in[atTargetProtocol : atTargetProtocol+4]))
 	switch {
@@ -87,14 +87,14 @@ func answer(in []byte, own MAC, held *Table, now time.Duration, out *frame) Verd
 	case !held.valid(now):
 		return Expired
 	}
-	asker := MAC(in[atSenderHardware : atSenderHardware+6])
-	reply(out, own, target, asker, [4]byte(in[atSenderProtocol:atSenderProtocol+4]))
+	requester := MAC(in[atSenderHardware : atSenderHardware+6])
+	reply(out, own, target, requester, [4]byte(in[atSenderProtocol:atSenderProtocol+4]))
 	return Answered
 }
 
-// classify tells whether a frame is a request that this machine may answer, whatever it asks for. A probe, a request whose
-// sender has no address yet (RFC 5227, section 2.1.1), is one.
-func classify(in []byte, own MAC) Verdict {
+// classify reports whether a frame is a request that this machine may answer, for any address. A probe, a request
+// whose sender has no address yet (RFC 5227, section 2.1.1), is one.
+func classify(in []byte, own MAC) Result {
 	if len(in) < frameLength {
 		return Malformed
 	}
@@ -117,19 +117,19 @@ func classify(in []byte, own MAC) Verdict {
 	}
 }
 
-// reply writes the answer to a request. As the kernel does it goes to the sender hardware address of the packet, which with
-// a virtual router (RFC 5798) is another than that of the frame.
-func reply(out *frame, own MAC, address netip.Addr, asker MAC, askerAddress [4]byte) {
-	header(out, asker, own, operationReply)
+// reply writes the answer to a request. Like the kernel's it goes to the sender hardware address of the packet, which
+// with a virtual router (RFC 5798) differs from that of the frame.
+func reply(out *frame, own MAC, address netip.Addr, requester MAC, requesterAddress [4]byte) {
+	header(out, requester, own, operationReply)
 	claimed := address.As4()
 	copy(out[atSenderHardware:], own[:])
 	copy(out[atSenderProtocol:], claimed[:])
-	copy(out[atTargetHardware:], asker[:])
-	copy(out[atTargetProtocol:], askerAddress[:])
+	copy(out[atTargetHardware:], requester[:])
+	copy(out[atTargetProtocol:], requesterAddress[:])
 }
 
-// announceRequest writes an announcement (RFC 5227, section 2.3): a request for one's own address, which every neighbour
-// takes that knows the address.
+// announceRequest writes an announcement (RFC 5227, section 2.3): a request for one's own address, which every
+// neighbour that knows the address accepts.
 func announceRequest(out *frame, own MAC, address netip.Addr) {
 	header(out, broadcast, own, operationRequest)
 	claimed := address.As4()
@@ -139,8 +139,8 @@ func announceRequest(out *frame, own MAC, address netip.Addr) {
 	copy(out[atTargetProtocol:], claimed[:])
 }
 
-// announceReply writes an announcement as a reply. Its target hardware address is the sender's: Linux takes one with any
-// other for a usual reply, which it ignores within a second (locktime) of the last update.
+// announceReply writes an announcement as a reply. Its target hardware address is the sender's: Linux handles one
+// with any other as a usual reply, which it ignores within a second (locktime) of the last update.
 func announceReply(out *frame, own MAC, address netip.Addr) {
 	header(out, broadcast, own, operationReply)
 	claimed := address.As4()

@@ -17,15 +17,15 @@ import (
 )
 
 var (
-	ownMAC   = MAC{2, 0, 0, 0, 0, 1}
-	askerMAC = MAC{2, 0, 0, 0, 0, 9}
-	held     = netip.MustParseAddr("203.0.113.3")
-	other    = netip.MustParseAddr("203.0.113.4")
-	asker    = netip.MustParseAddr("203.0.113.1")
-	unknown  = netip.AddrFrom4([4]byte{})
+	ownMAC       = MAC{2, 0, 0, 0, 0, 1}
+	requesterMAC = MAC{2, 0, 0, 0, 0, 9}
+	held         = netip.MustParseAddr("203.0.113.3")
+	other        = netip.MustParseAddr("203.0.113.4")
+	requester    = netip.MustParseAddr("203.0.113.1")
+	unknown      = netip.AddrFrom4([4]byte{})
 )
 
-// packetOf writes a frame with a library that is not ours.
+// packetOf encodes a frame with another library.
 func packetOf(t testing.TB, destination MAC, op arp.Operation, from MAC, fromIP netip.Addr, to MAC, toIP netip.Addr) []byte {
 	t.Helper()
 	p, err := arp.NewPacket(op, net.HardwareAddr(from[:]), fromIP, net.HardwareAddr(to[:]), toIP)
@@ -45,10 +45,10 @@ func packetOf(t testing.TB, destination MAC, op arp.Operation, from MAC, fromIP 
 }
 
 func request(t testing.TB) []byte {
-	return packetOf(t, broadcast, arp.OperationRequest, askerMAC, asker, MAC{}, held)
+	return packetOf(t, broadcast, arp.OperationRequest, requesterMAC, requester, MAC{}, held)
 }
 
-// read reads a frame with a library that is not ours.
+// read decodes a frame with another library.
 func read(t testing.TB, raw []byte) (ethernet.Frame, arp.Packet) {
 	t.Helper()
 	var f ethernet.Frame
@@ -74,27 +74,27 @@ func TestAnswer(t *testing.T) {
 		in   []byte
 		held *Table
 		at   time.Duration
-		want Verdict
+		want Result
 	}{
 		"to all":               {in: request(t), held: good, want: Answered},
-		"to us alone":          {in: change(atDestination, ownMAC[:]...), held: good, want: Answered},
-		"a probe":              {in: packetOf(t, broadcast, arp.OperationRequest, askerMAC, unknown, MAC{}, held), held: good, want: Answered},
+		"only to us":           {in: change(atDestination, ownMAC[:]...), held: good, want: Answered},
+		"a probe":              {in: packetOf(t, broadcast, arp.OperationRequest, requesterMAC, unknown, MAC{}, held), held: good, want: Answered},
 		"by a virtual router":  {in: change(atSource, 0, 0, 0x5e, 0, 1, 7), held: good, want: Answered},
 		"at the last moment":   {in: request(t), held: good, at: time.Second - 1, want: Answered},
 		"too late":             {in: request(t), held: good, at: time.Second, want: Expired},
-		"another address":      {in: packetOf(t, broadcast, arp.OperationRequest, askerMAC, asker, MAC{}, other), held: good, want: NotHeld},
+		"another address":      {in: packetOf(t, broadcast, arp.OperationRequest, requesterMAC, requester, MAC{}, other), held: good, want: NotHeld},
 		"nothing held":         {in: request(t), held: NewTable(now + time.Second), want: NotHeld},
 		"no table":             {in: request(t), want: NotHeld},
-		"a reply":              {in: packetOf(t, ownMAC, arp.OperationReply, askerMAC, asker, ownMAC, held), held: good, want: NotRequest},
+		"a reply":              {in: packetOf(t, ownMAC, arp.OperationReply, requesterMAC, requester, ownMAC, held), held: good, want: NotRequest},
 		"a reverse request":    {in: change(atOperation, 0, 3), held: good, want: NotRequest},
-		"our own":              {in: packetOf(t, broadcast, arp.OperationRequest, ownMAC, asker, MAC{}, held), held: good, want: Own},
+		"our own":              {in: packetOf(t, broadcast, arp.OperationRequest, ownMAC, requester, MAC{}, held), held: good, want: Own},
 		"our own, forged":      {in: change(atSource, ownMAC[:]...), held: good, want: Own},
 		"to another machine":   {in: change(atDestination, 2, 0, 0, 0, 0, 7), held: good, want: NotForUs},
 		"to a group":           {in: change(atDestination, 1, 0, 0x5e, 0, 0, 1), held: good, want: NotForUs},
-		"an announcement":      {in: packetOf(t, broadcast, arp.OperationRequest, askerMAC, held, MAC{}, held), held: good, want: Claim},
+		"an announcement":      {in: packetOf(t, broadcast, arp.OperationRequest, requesterMAC, held, MAC{}, held), held: good, want: Claim},
 		"cut":                  {in: request(t)[:frameLength-1], held: good, want: Malformed},
 		"empty":                {held: good, want: Malformed},
-		"by nobody":            {in: change(atSenderHardware, 0, 0, 0, 0, 0, 0), held: good, want: Malformed},
+		"without a sender":     {in: change(atSenderHardware, 0, 0, 0, 0, 0, 0), held: good, want: Malformed},
 		"by a group":           {in: change(atSenderHardware, 0xff), held: good, want: Malformed},
 		"another ethertype":    {in: change(atEtherType, 0x08, 0x00), held: good, want: Malformed},
 		"another hardware":     {in: change(atHardware, 0, 6), held: good, want: Malformed},
@@ -114,17 +114,17 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestReply: what we write is what others read.
+// TestReply: other libraries can read what we write.
 func TestReply(t *testing.T) {
-	for _, from := range []netip.Addr{asker, unknown} {
-		in := packetOf(t, broadcast, arp.OperationRequest, askerMAC, from, MAC{}, held)
+	for _, from := range []netip.Addr{requester, unknown} {
+		in := packetOf(t, broadcast, arp.OperationRequest, requesterMAC, from, MAC{}, held)
 		copy(in[atSource:], []byte{2, 0, 0, 0, 0, 8})
 		var out frame
 		if got := answer(in, ownMAC, NewTable(time.Minute, held), 0, &out); got != Answered {
 			t.Fatal(got)
 		}
 		f, p := read(t, out[:])
-		want := packetOf(t, askerMAC, arp.OperationReply, ownMAC, held, askerMAC, from)
+		want := packetOf(t, requesterMAC, arp.OperationReply, ownMAC, held, requesterMAC, from)
 		if diff := cmp.Diff(want[:frameLength], out[:]); diff != "" {
 			t.Errorf("reply %v %+v (-want +got):\n%s", f.Destination, p, diff)
 		}
@@ -144,47 +144,47 @@ func TestAnnouncements(t *testing.T) {
 	}
 }
 
-// FuzzAnswer: whatever is on the wire, an answer is one only to a request for an address that is held, and names nobody
-// else's hardware address than our own.
+// FuzzAnswer: for every input, only a request for a held address is answered, and the answer contains no hardware
+// address of another machine.
 func FuzzAnswer(f *testing.F) {
 	f.Add(request(f))
-	f.Add(packetOf(f, ownMAC, arp.OperationReply, askerMAC, asker, ownMAC, held))
+	f.Add(packetOf(f, ownMAC, arp.OperationReply, requesterMAC, requester, ownMAC, held))
 	f.Add([]byte{})
 	table := NewTable(time.Hour, held, other)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var out frame
 		before := slices.Clone(raw)
-		verdict := answer(raw, ownMAC, table, 0, &out)
+		result := answer(raw, ownMAC, table, 0, &out)
 		if !slices.Equal(before, raw) {
 			t.Fatal("the received frame was changed")
 		}
-		if verdict != Answered {
+		if result != Answered {
 			if out != (frame{}) {
-				t.Fatalf("%s, and % x was written", verdict, out)
+				t.Fatalf("%s, and % x was written", result, out)
 			}
 			return
 		}
 		_, asked := read(t, raw[:frameLength])
-		to, said := read(t, out[:])
+		to, got := read(t, out[:])
 		switch {
-		case asked.Operation != arp.OperationRequest || said.Operation != arp.OperationReply:
-			t.Fatalf("%v was answered by %v", asked, said)
-		case said.SenderIP != asked.TargetIP || said.TargetIP != asked.SenderIP:
-			t.Fatalf("%v was answered by %v", asked, said)
-		case said.SenderIP != held && said.SenderIP != other:
-			t.Fatalf("%s is answered for", said.SenderIP)
-		case MAC(said.SenderHardwareAddr) != ownMAC || MAC(to.Source) != ownMAC || MAC(to.Destination) == broadcast:
+		case asked.Operation != arp.OperationRequest || got.Operation != arp.OperationReply:
+			t.Fatalf("%v was answered by %v", asked, got)
+		case got.SenderIP != asked.TargetIP || got.TargetIP != asked.SenderIP:
+			t.Fatalf("%v was answered by %v", asked, got)
+		case got.SenderIP != held && got.SenderIP != other:
+			t.Fatalf("%s is answered for", got.SenderIP)
+		case MAC(got.SenderHardwareAddr) != ownMAC || MAC(to.Source) != ownMAC || MAC(to.Destination) == broadcast:
 			t.Fatalf("% x was answered by % x", raw, out)
 		}
 	})
 }
 
-// TestAnswerAllocatesNothing holds for every verdict: a flood costs no garbage.
+// TestAnswerAllocatesNothing holds for every result: a flood causes no garbage.
 func TestAnswerAllocatesNothing(t *testing.T) {
 	table := NewTable(boottime.Now()+time.Hour, held)
 	frames := [][]byte{
-		request(t), request(t)[:20], packetOf(t, ownMAC, arp.OperationReply, askerMAC, asker, ownMAC, held),
-		packetOf(t, broadcast, arp.OperationRequest, askerMAC, asker, MAC{}, other),
+		request(t), request(t)[:20], packetOf(t, ownMAC, arp.OperationReply, requesterMAC, requester, ownMAC, held),
+		packetOf(t, broadcast, arp.OperationRequest, requesterMAC, requester, MAC{}, other),
 	}
 	var out frame
 	if n := testing.AllocsPerRun(1000, func() {
@@ -196,7 +196,7 @@ func TestAnswerAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkAnswer is the decision among five hundred addresses, the clock included.
+// BenchmarkAnswer measures the decision among five hundred addresses, including the clock.
 func BenchmarkAnswer(b *testing.B) {
 	addresses := make([]netip.Addr, 500)
 	for i := range addresses {

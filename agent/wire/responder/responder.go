@@ -21,34 +21,36 @@ import (
 )
 
 const (
-	// batch is how many frames are taken from and given to the kernel with one system call.
+	// batch is how many frames are read from and written to the kernel with one system call.
 	batch = 64
-	// receiveBuffer is asked of the kernel, in bytes: requests that wait while the process does not run.
+	// receiveBuffer is the requested size of the socket's buffer, in bytes: for requests that wait while the process
+	// does not run.
 	receiveBuffer = 1 << 20
-	// reopenPause is the pause before an interface that could not be used is tried again, checkEvery the time between two looks
-	// at it when the kernel tells of no change.
+	// reopenPause is the pause before an interface that could not be used is tried again, checkEvery the time between
+	// two checks of it when the kernel reports no change.
 	reopenPause = 100 * time.Millisecond
 	checkEvery  = 10 * time.Second
 )
 
-// Config is what a Responder works with.
+// Config configures a Responder.
 type Config struct {
 	// Interface returns the name of the VLAN interface; empty while there is none.
 	Interface func() string
-	// Watch calls changed when a network interface may have changed, until ctx ends; see netinfo.Watch.
+	// Watch calls changed when a network interface may have changed, until ctx ends; see netstate.Watch.
 	Watch func(ctx context.Context, changed func()) error
-	// Open opens the interface and Look looks at it. Set in New; a test that is in another network namespace replaces them.
+	// Open opens the interface and Look reads its state. New sets them; a test in another network namespace replaces
+	// them.
 	Open func(interfaceName string) (*packet.Port, error)
 	Look func(interfaceName string) (packet.Link, error)
-	// Seed makes the jitter of announcements; nodes should have different ones.
+	// Seed seeds the jitter of announcements; nodes should have different ones.
 	Seed uint64
 }
 
-// Counters count since the responder was made.
+// Counters count since the Responder was made.
 type Counters struct {
-	// Frames are the received frames by what became of them. Those that the kernel filters out, such as replies, are not
-	// among them.
-	Frames map[Verdict]uint64
+	// Frames are the received frames by result. Those that the kernel filters out, such as replies, are not among
+	// them.
+	Frames map[Result]uint64
 	// Announced are the addresses that were announced; each announcement is a request and a reply.
 	Announced uint64
 }
@@ -57,13 +59,13 @@ type Counters struct {
 type Responder struct {
 	Config
 	table     atomic.Pointer[Table]
-	frames    [verdicts]atomic.Uint64
+	frames    [results]atomic.Uint64
 	announced atomic.Uint64
 	granted   loop.Wake
 	changed   loop.Wake
 }
 
-// New returns a responder that holds nothing; it starts nothing.
+// New returns a Responder without addresses; it starts nothing.
 func New(c Config) *Responder {
 	r := &Responder{Config: c, granted: loop.NewWake(), changed: loop.NewWake()}
 	if r.Open == nil {
@@ -75,7 +77,7 @@ func New(c Config) *Responder {
 	return r
 }
 
-// Grant replaces the table. It holds from the next packet on; addresses that are new are announced at once. It does not
+// Grant replaces the table. It applies from the next packet on; new addresses are announced at once. It does not
 // block.
 func (r *Responder) Grant(t *Table) {
 	before := r.table.Swap(t)
@@ -86,15 +88,15 @@ func (r *Responder) Grant(t *Table) {
 
 // Counters returns what was counted so far.
 func (r *Responder) Counters() Counters {
-	c := Counters{Frames: map[Verdict]uint64{}, Announced: r.announced.Load()}
+	c := Counters{Frames: map[Result]uint64{}, Announced: r.announced.Load()}
 	for i := range r.frames {
-		c.Frames[Verdict(i)] = r.frames[i].Load()
+		c.Frames[Result(i)] = r.frames[i].Load()
 	}
 	return c
 }
 
-// Run answers and announces until ctx ends. An interface that goes is waited for, one that was made anew or has another
-// hardware address is opened anew.
+// Run answers and announces until ctx ends. It waits for a missing interface, and opens one again that was created
+// again or has another hardware address.
 func (r *Responder) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if r.Watch != nil {
@@ -108,21 +110,21 @@ func (r *Responder) Run(ctx context.Context) error {
 }
 
 func (r *Responder) keepOpen(ctx context.Context) {
-	told := ""
+	reported := ""
 	for ctx.Err() == nil {
 		if name := r.Interface(); name != "" {
 			err := r.serve(ctx, name)
-			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != told {
-				// An interface that is away for long is told of once.
-				klog.FromContext(ctx).Info("No addresses are answered for, trying again", "interface", name, "reason", text)
-				told = text
+			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != reported {
+				// An interface that is missing for long is logged once.
+				klog.FromContext(ctx).Info("Failed to answer ARP requests, retrying", "interface", name, "reason", text)
+				reported = text
 			}
 		}
 		loop.Sleep(ctx, reopenPause)
 	}
 }
 
-// serve works with one socket until the interface is another or ctx ends.
+// serve uses one socket until the interface changes or ctx ends.
 func (r *Responder) serve(ctx context.Context, name string) error {
 	p, err := r.Open(name)
 	if err != nil {
@@ -157,21 +159,21 @@ func (r *Responder) decide(in, out *packet.Batch, own MAC) {
 	held, now := r.table.Load(), boottime.Now()
 	var f frame
 	for i := range in.Len() {
-		verdict := answer(in.Received(i), own, held, now, &f)
-		if verdict == Answered {
+		result := answer(in.Received(i), own, held, now, &f)
+		if result == Answered {
 			out.Add(f[:])
 		}
-		r.frames[verdict].Add(1)
+		r.frames[result].Add(1)
 	}
 }
 
-// interfaceChanged says that a socket is to be opened anew.
+// interfaceChanged means that a socket must be opened again.
 type interfaceChanged struct{ name string }
 
-func (m interfaceChanged) Error() string { return "interface " + m.name + " is another one now" }
+func (m interfaceChanged) Error() string { return "interface " + m.name + " has changed" }
 
-// announceAll announces what is due until ctx ends or the interface is another. A new way by which frames leave, such as
-// another member of a bond, makes all addresses be announced anew.
+// announceAll announces what is due until ctx ends or the interface changes. When frames leave by another way, such
+// as another member of a bond, all addresses are announced again.
 func (r *Responder) announceAll(ctx context.Context, p *packet.Port) error {
 	plan, out := newSchedule(r.Seed), packet.NewBatch(batch, frameLength)
 	path := p.Path
@@ -202,14 +204,14 @@ func (r *Responder) announceAll(ctx context.Context, p *packet.Port) error {
 			return err
 		}
 		if link.Path != path {
-			klog.FromContext(ctx).V(2).Info("Frames leave by another way, announcing anew", "interface", p.Name, "before", path, "now", link.Path)
+			klog.FromContext(ctx).V(2).Info("Frames leave by another path, announcing again", "interface", p.Name, "before", path, "now", link.Path)
 			path = link.Path
 			plan.beginAll(time.Now())
 		}
 	}
 }
 
-// look tells whether the interface is still the one of the socket.
+// look checks whether the interface is still the one of the socket.
 func (r *Responder) look(p *packet.Port) (packet.Link, error) {
 	link, err := r.Look(p.Name)
 	if err != nil {
@@ -221,7 +223,7 @@ func (r *Responder) look(p *packet.Port) (packet.Link, error) {
 	return link, nil
 }
 
-// announce announces addresses, those of which this node may still speak.
+// announce announces addresses that this node may still announce.
 func (r *Responder) announce(p *packet.Port, out *packet.Batch, addresses []netip.Addr) error {
 	if len(addresses) == 0 {
 		return nil
@@ -248,8 +250,8 @@ func (r *Responder) announce(p *packet.Port, out *packet.Batch, addresses []neti
 	return p.Send(out)
 }
 
-// Open opens an interface for ARP requests that other machines have sent: to all, or to this one alone. What the interface
-// sees because somebody made it promiscuous is for others.
+// Open opens an interface for ARP requests that other machines have sent: to all, or to this one. Frames that the
+// interface receives only in promiscuous mode are ignored.
 func Open(interfaceName string) (*packet.Port, error) {
 	return packet.Open(interfaceName, unix.ETH_P_ARP, []bpf.Instruction{
 		bpf.LoadExtension{Num: bpf.ExtType},

@@ -11,14 +11,14 @@ import (
 // just come up loses frames, and Linux ignores a second change of an entry within a second (locktime).
 var repeats = [...]time.Duration{0, 1100 * time.Millisecond, 2200 * time.Millisecond, 4 * time.Second}
 
-// refreshMin and refreshMax bound the time between the announcements that follow: switches forget a port after five
-// minutes as a rule, while routers keep an ARP entry for hours.
+// refreshMin and refreshMax bound the time between the announcements that follow: switches usually forget a port
+// after five minutes, while routers keep an ARP entry for hours.
 const (
 	refreshMin = 30 * time.Second
 	refreshMax = 60 * time.Second
 )
 
-// schedule knows when each address is to be announced next.
+// schedule holds when each address must be announced next.
 type schedule struct {
 	entries map[netip.Addr]*due
 	random  *rand.Rand
@@ -26,7 +26,7 @@ type schedule struct {
 
 type due struct {
 	begun time.Time
-	done  int // of repeats
+	done  int // how many repeats were sent
 	next  time.Time
 }
 
@@ -34,17 +34,17 @@ func newSchedule(seed uint64) *schedule {
 	return &schedule{entries: map[netip.Addr]*due{}, random: rand.New(rand.NewPCG(seed, seed>>32))}
 }
 
-// begin announces an address from now on.
+// begin schedules the announcements of an address from now on.
 func (s *schedule) begin(a netip.Addr, now time.Time) { s.entries[a] = &due{begun: now, next: now} }
 
-// beginAll announces every address anew.
+// beginAll schedules the announcements of every address again.
 func (s *schedule) beginAll(now time.Time) {
 	for a := range s.entries {
 		s.begin(a, now)
 	}
 }
 
-// follow takes up the addresses of a table that are new, and drops those that are not in it.
+// follow adds the new addresses of a table, and drops those that are not in it.
 func (s *schedule) follow(t *Table, now time.Time) {
 	for a := range s.entries {
 		if !t.has(a) {
@@ -58,7 +58,7 @@ func (s *schedule) follow(t *Table, now time.Time) {
 	}
 }
 
-// take returns the addresses that are due, in their order, and says when the next ones are.
+// take returns the addresses that are due, sorted, and when the next ones are.
 func (s *schedule) take(now time.Time) (all []netip.Addr, next time.Time) {
 	next = now.Add(refreshMax)
 	for a, d := range s.entries {

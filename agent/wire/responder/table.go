@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Table is the addresses that this node may answer for, and until when. It never changes: what is new comes as a new table.
+// Table is the addresses that this node may answer for, and until when. It never changes: a change makes a new table.
 // The zero value holds nothing.
 type Table struct {
 	addresses []netip.Addr
 	until     time.Duration
 }
 
-// NewTable returns a table that is good until a time of boottime.Now: a process that was stopped, on a machine that slept or
-// was set another wall clock, does not take it for newer than it is. Addresses other than IPv4 are left out.
+// NewTable returns a table that is valid until a time of boottime.Now: a process that was stopped, on a machine that
+// slept or whose wall clock was set, does not use it for longer. Addresses other than IPv4 are left out.
 func NewTable(until time.Duration, addresses ...netip.Addr) *Table {
 	t := &Table{until: until}
 	for _, a := range addresses {
@@ -27,7 +27,7 @@ func NewTable(until time.Duration, addresses ...netip.Addr) *Table {
 	return t
 }
 
-// Addresses are those of the table, sorted. They must not be changed.
+// Addresses returns the addresses, sorted. They must not be changed.
 func (t *Table) Addresses() []netip.Addr {
 	if t == nil {
 		return nil
@@ -35,7 +35,7 @@ func (t *Table) Addresses() []netip.Addr {
 	return t.addresses
 }
 
-// Until is when the table ends to be good.
+// Until is when the table expires.
 func (t *Table) Until() time.Duration {
 	if t == nil {
 		return 0
@@ -43,12 +43,13 @@ func (t *Table) Until() time.Duration {
 	return t.until
 }
 
-// Prolonged is the table with another end. It costs the same however many addresses there are.
+// Prolonged is the table with another expiry. Its cost does not depend on the number of addresses.
 func (t *Table) Prolonged(until time.Duration) *Table {
 	return &Table{addresses: t.Addresses(), until: until}
 }
 
-// has tells whether an address is in the table. It allocates nothing; a search of five hundred takes nine comparisons.
+// has reports whether an address is in the table. It allocates nothing; a search of five hundred takes nine
+// comparisons.
 func (t *Table) has(a netip.Addr) bool {
 	if t == nil {
 		return false
@@ -57,8 +58,8 @@ func (t *Table) has(a netip.Addr) bool {
 	return found
 }
 
-// valid tells whether the table is still good.
+// valid reports whether the table has not expired.
 func (t *Table) valid(now time.Duration) bool { return t != nil && now < t.until }
 
-// Holds tells whether this node may speak for an address at a time of boottime.Now.
+// Holds reports whether this node may answer for an address at a time of boottime.Now.
 func (t *Table) Holds(a netip.Addr, now time.Duration) bool { return t.has(a) && t.valid(now) }

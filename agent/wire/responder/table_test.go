@@ -31,12 +31,12 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s: holds %t, want %t", name, got, tc.want)
 		}
 	}
-	if table.Holds(asker, now) || (*Table)(nil).Holds(held, now) || (&Table{}).Holds(held, now) {
+	if table.Holds(requester, now) || (*Table)(nil).Holds(held, now) || (&Table{}).Holds(held, now) {
 		t.Error("an address is held that is in no table")
 	}
 }
 
-// at gives the addresses that a schedule announces up to a time, with the times counted from its start.
+// at returns the addresses that a schedule announces up to a time, with the times counted from its start.
 func announced(s *schedule, start time.Time, until time.Duration) map[netip.Addr][]time.Duration {
 	all := map[netip.Addr][]time.Duration{}
 	for now := start; !now.After(start.Add(until)); {
@@ -81,13 +81,13 @@ func TestScheduleFollowsTheTable(t *testing.T) {
 	later := start.Add(30 * time.Second)
 	s.follow(NewTable(time.Hour, other), later)
 	if took := announced(s, later, time.Second); len(took) != 1 || len(took[other]) != 1 {
-		t.Errorf("after the table changed %v is announced, want %s alone", took, other)
+		t.Errorf("after the table changed %v is announced, want only %s", took, other)
 	}
 	later = later.Add(time.Minute)
 	s.follow(NewTable(time.Hour, held, other), later)
 	s.beginAll(later)
 	if took := announced(s, later, 3*time.Second); len(took[other]) != 3 || len(took[held]) != 3 {
-		t.Errorf("after a new beginning %v is announced, want both three times within 3 s", took)
+		t.Errorf("after beginAll %v is announced, want both three times within 3 s", took)
 	}
 	s.follow(nil, later)
 	if took := announced(s, later, time.Minute); len(took) != 0 {

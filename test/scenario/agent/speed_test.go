@@ -120,7 +120,7 @@ func TestSeenWithinTwoSeconds(t *testing.T) {
 	parts := inside{node: s.node, reader: s.reader, asker: s.asker}
 	var o observer
 	expected := s.expected
-	m := sampler.New(sampler.Config{Reader: parts, Asker: parts, Watch: parts.Watch, Interval: time.Minute, Record: o.tell,
+	m := sampler.New(sampler.Config{Reader: parts, Prober: parts, Watch: parts.Watch, Interval: time.Minute, Record: o.tell,
 		Expected: func() check.Expected { return expected }})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)

@@ -84,7 +84,7 @@ func TestVLANKeeperProcess(t *testing.T) {
 	expected.Store(&check.Expected{})
 	out := json.NewEncoder(os.Stdout)
 	keeper := vlan.New(vlan.Config{
-		Expected: func() check.Expected { return *expected.Load() }, Kernel: kernel, Asker: arp.NewProber(), Watch: netstate.Watch,
+		Expected: func() check.Expected { return *expected.Load() }, Kernel: kernel, Prober: arp.NewProber(), Watch: netstate.Watch,
 		Record: func(e vlan.Event) { _ = out.Encode(e) },
 	})
 	go func() {

@@ -227,7 +227,7 @@ func keep(t *testing.T) {
 	})
 	var group sync.WaitGroup
 	for _, k := range []interface{ Run(context.Context) error }{
-		vlan.New(vlan.Config{Expected: expected, Kernel: system, Asker: arp.NewProber(), Watch: netstate.Watch}), path,
+		vlan.New(vlan.Config{Expected: expected, Kernel: system, Prober: arp.NewProber(), Watch: netstate.Watch}), path,
 	} {
 		group.Go(func() {
 			if err := k.Run(ctx); err != nil {

@@ -73,7 +73,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever is on the wire, Parse returns, and what it keeps can be said again.
+// FuzzParse: Parse returns for every input, and what it accepts can be encoded again.
 func FuzzParse(f *testing.F) {
 	f.Add(goldenRequest)
 	f.Add(goldenRequest[:8])
@@ -83,7 +83,7 @@ func FuzzParse(f *testing.F) {
 		claim, drop := Parse(payload)
 		if drop != Kept {
 			if claim != (Announcement{}) {
-				t.Errorf("dropped (%s), but claims %+v", drop, claim)
+				t.Errorf("dropped (%s), but returned %+v", drop, claim)
 			}
 			return
 		}
@@ -99,7 +99,7 @@ func FuzzParse(f *testing.F) {
 			again[7] = byte(arp.OperationReply)
 		}
 		if second, drop := Parse(again); drop != Kept || second != claim {
-			t.Errorf("said again: %+v (%s), want %+v", second, drop, claim)
+			t.Errorf("encoded again: %+v (%s), want %+v", second, drop, claim)
 		}
 	})
 }

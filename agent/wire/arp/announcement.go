@@ -14,20 +14,21 @@ const (
 	macLength        = 6
 )
 
-// Announcement is what a received ARP packet says: MAC holds Address.
+// Announcement is the content of a received ARP packet: MAC holds Address.
 type Announcement struct {
 	Address netip.Addr
 	MAC     string
-	// Reply tells a reply from a request; both claim the sender's address (RFC 5227, section 2.1.1).
+	// Reply is set for a reply; a request claims the sender's address, too (RFC 5227, section 2.1.1).
 	Reply bool
-	// Target is the address that a request asks for, or the receiver of a reply. That of a gratuitous packet is Address.
+	// Target is the address that a request asks for, or the receiver of a reply. For a gratuitous packet it is
+	// Address.
 	Target netip.Addr
 }
 
-// Asks tells whether the packet asks for an address, other than by announcing its own.
+// Asks reports whether the packet asks for an address other than its own.
 func (c Announcement) Asks() bool { return !c.Reply && c.Target != c.Address }
 
-// Drop is the reason for which a received packet is no claim.
+// Drop is the reason why a received packet is no announcement.
 type Drop string
 
 // The reasons to drop a packet.
@@ -40,10 +41,10 @@ const (
 	BadSender    Drop = "sender hardware address is no unicast address"
 )
 
-// Parse reads the payload of an Ethernet frame of type ARP. Whatever is on the wire, it returns.
+// Parse reads the payload of an Ethernet frame of type ARP. It returns for every input.
 func Parse(payload []byte) (Announcement, Drop) {
 	var p arp.Packet
-	// Lengths other than Ethernet's and IPv4's are refused before the library trusts them.
+	// Lengths other than Ethernet's and IPv4's are rejected before the library uses them.
 	if len(payload) >= 6 && (payload[4] != macLength || payload[5] != net.IPv4len) {
 		return Announcement{}, NotEthernet
 	}
@@ -71,12 +72,12 @@ func unicast(mac net.HardwareAddr) bool {
 	return !zero && mac[0]&1 == 0
 }
 
-// request writes a broadcast request for target; a source of 0.0.0.0 makes it a probe. The target hardware address is
-// zero, as RFC 5227 wants it.
+// request encodes a broadcast request for target; a source of 0.0.0.0 makes it a probe. The target hardware address
+// is zero, as RFC 5227 requires.
 func request(mac net.HardwareAddr, source, target netip.Addr) ([]byte, error) {
 	p, err := arp.NewPacket(arp.OperationRequest, mac, source, make(net.HardwareAddr, macLength), target)
 	if err != nil {
-		return nil, fmt.Errorf("ask who has %s: %w", target, err)
+		return nil, fmt.Errorf("encode a request for %s: %w", target, err)
 	}
 	return p.MarshalBinary()
 }
