@@ -102,12 +102,12 @@ func (w *world) cutPair(m *machine, d time.Duration) string {
 }
 
 func (w *world) cutNode(m *machine, d time.Duration) string {
-	hear, speak, gateway := w.chance(0.7), w.chance(0.7), w.chance(0.7)
+	receive, send, gateway := w.chance(0.7), w.chance(0.7), w.chance(0.7)
 	cut := func(is bool) {
-		if hear {
+		if receive {
 			w.deafen(m, is)
 		}
-		if speak {
+		if send {
 			w.mute(m, is)
 		}
 		m.noGateway = is && gateway

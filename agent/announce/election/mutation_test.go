@@ -10,24 +10,24 @@ import (
 
 // mutations break the rules one by one.
 var mutations = map[string]func(r *rules){
-	"the lease outlasts the suspect timeout":       func(r *rules) { r.lease = 500 * time.Millisecond },
-	"half of the members are a majority":           func(r *rules) { r.majority = func(n int) int { return max(1, n/2) } },
-	"one member is a majority":                     func(r *rules) { r.majority = func(int) int { return 1 } },
-	"a member that has seen a newer view supports": func(r *rules) { r.newerVoids = false },
-	"a lease runs from the acknowledgement":        func(r *rules) { r.sentTime = false },
-	"an agent that starts has a voice at once":     func(r *rules) { r.startUpDelay = false },
-	"a new owner answers at once":                  func(r *rules) { r.proof = false },
-	"a new owner does not wait for a lease":        func(r *rules) { r.stableProof = false },
-	"who has not seen the new view blocks":         func(r *rules) { r.blockedProof = false },
-	"one member blocks":                            func(r *rules) { r.blocking = func(int) int { return 1 } },
-	"what is handed over is kept":                  func(r *rules) { r.boundedDraining = false },
-	"members are removed without votes":            func(r *rules) { r.quorum = false },
-	"members are removed one after another":        func(r *rules) { r.stableRemoval = false },
-	"members join before others are established":   func(r *rules) { r.establishedJoin = false },
-	"who does not hear is supported":               func(r *rules) { r.mutual = false },
-	"who is cut off removes others":                func(r *rules) { r.askGateway = false },
-	"no node catches up":                           func(r *rules) { r.maxStaleReads = 1 << 30 },
-	"two agents of one name answer":                func(r *rules) { r.yieldToLater = false },
+	"the lease outlasts the suspect timeout":         func(r *rules) { r.lease = 500 * time.Millisecond },
+	"half of the members are a majority":             func(r *rules) { r.majority = func(n int) int { return max(1, n/2) } },
+	"one member is a majority":                       func(r *rules) { r.majority = func(int) int { return 1 } },
+	"a member that has seen a newer view supports":   func(r *rules) { r.newerVoids = false },
+	"a lease runs from the acknowledgement":          func(r *rules) { r.sentTime = false },
+	"an agent that starts counts at once":            func(r *rules) { r.startUpDelay = false },
+	"a new owner answers at once":                    func(r *rules) { r.proof = false },
+	"a new owner does not wait for a lease":          func(r *rules) { r.stableProof = false },
+	"a member that has not seen the new view blocks": func(r *rules) { r.blockedProof = false },
+	"one member blocks":                              func(r *rules) { r.blocking = func(int) int { return 1 } },
+	"a handed over address is answered forever":      func(r *rules) { r.boundedDraining = false },
+	"members are removed without a quorum":           func(r *rules) { r.quorum = false },
+	"members are removed one after another":          func(r *rules) { r.stableRemoval = false },
+	"members join before others are established":     func(r *rules) { r.establishedJoin = false },
+	"a member that does not hear is supported":       func(r *rules) { r.mutual = false },
+	"a node that is cut off removes others":          func(r *rules) { r.askGateway = false },
+	"no node catches up":                             func(r *rules) { r.maxStaleReads = 1 << 30 },
+	"two agents of one name answer":                  func(r *rules) { r.yieldToLater = false },
 }
 
 // TestMutations: each broken rule shows in the model.
@@ -48,7 +48,7 @@ func TestMutations(t *testing.T) {
 	_, _ = fmt.Fprintf(t.Output(), "figure announcer_model_mutations_caught %d mutations\n", shown)
 }
 
-// detect says what shows that the rules are broken; empty when nothing does.
+// detect returns what shows that the rules are broken; empty when nothing does.
 func detect(r rules, walks int) string {
 	for name, trap := range traps {
 		for seed := range uint64(5) {

@@ -93,7 +93,8 @@ func (c *Election) succession() []change {
 // removable reports whether to remove a member: it is silent, and it cannot find a majority.
 func (c *Election) removable(m string) bool {
 	id := IDOf(m)
-	if !c.silent(id) && !c.off(id) || !c.connected() || c.rules.stableRemoval && c.stable() < c.view.Changed && !c.quorumLost(id) {
+	if !c.silent(id) && !c.off(id) || !c.connected() ||
+		c.rules.stableRemoval && c.stable() < c.view.Changed && !c.quorumLost(id) {
 		return false
 	}
 	return !c.rules.quorum || c.quorum(id, c.members, 0, true) >= c.rules.blocking(len(c.members))

@@ -69,7 +69,9 @@ func (c *Election) acknowledge() {
 	if len(numbers) < n {
 		return
 	}
-	slices.SortFunc(numbers, func(a, b uint64) int { return int(int64(b) - int64(a)) }) //nolint:gosec // they are close together
+	slices.SortFunc(numbers, func(a, b uint64) int {
+		return int(int64(b) - int64(a)) //nolint:gosec // they are close together
+	})
 	if agreed := numbers[n-1]; agreed > c.acknowledged() {
 		c.marks = append(c.marks, mark{agreed, c.now})
 	}

@@ -72,7 +72,8 @@ func standardRules() rules {
 		majority:       majority,
 		blocking:       blocking,
 
-		newerVoids: true, proof: true, stableProof: true, blockedProof: true, quorum: true, stableRemoval: true, establishedJoin: true,
+		newerVoids: true, proof: true, stableProof: true, blockedProof: true,
+		quorum: true, stableRemoval: true, establishedJoin: true,
 		startUpDelay: true, boundedDraining: true, mutual: true, askGateway: true, yieldToLater: true, sentTime: true,
 	}
 }
@@ -83,7 +84,9 @@ func (r rules) withInterval(interval time.Duration) rules {
 		return r
 	}
 	standard := r.interval
-	for _, d := range []*time.Duration{&r.interval, &r.suspectTimeout, &r.lease, &r.step, &r.relaxed, &r.drop, &r.cold, &r.behind, &r.rejoinDelay, &r.joinerGrace} {
+	for _, d := range []*time.Duration{
+		&r.interval, &r.suspectTimeout, &r.lease, &r.step, &r.relaxed, &r.drop, &r.cold, &r.behind, &r.rejoinDelay, &r.joinerGrace,
+	} {
 		*d = time.Duration(float64(*d) * float64(interval) / float64(standard))
 	}
 	r.holdDown, r.holdDownMax = max(r.holdDown, 10*r.suspectTimeout), max(r.holdDownMax, 100*r.suspectTimeout)

@@ -40,7 +40,7 @@ var scenarios = map[string]scenario{
 		o := w.other(h)
 		o.deaf[h.index], h.deaf[o.index] = true, true
 	}},
-	"a number from nowhere": {nodes: 3, most: 1500 * time.Millisecond, fault: func(w *world, h *machine) {
+	"an unknown view number": {nodes: 3, most: 1500 * time.Millisecond, fault: func(w *world, h *machine) {
 		w.other(h).core.seen += 1000
 	}},
 	"another one dies": {nodes: 3, fault: func(w *world, h *machine) { w.other(h).stop() }, stays: true},

@@ -31,7 +31,7 @@ var traps = map[string]func(w *world){
 		w.isolate(a, true)
 	},
 	// A node that reported the holder as silent hears it again, and knows nothing of the new view.
-	"a changed mind": func(w *world) {
+	"a holder that is heard again": func(w *world) {
 		if w.settle() == nil {
 			return
 		}
@@ -47,7 +47,7 @@ var traps = map[string]func(w *world){
 		a.noAPI, x.noAPI = true, true
 	},
 	// An agent restarts within a lease and does not hear the node that its earlier run supported.
-	"a short life": func(w *world) {
+	"a restart within a lease": func(w *world) {
 		if w.settle() == nil {
 			return
 		}
@@ -60,11 +60,11 @@ var traps = map[string]func(w *world){
 		x.start()
 	},
 	// The owner gives its address away and does not hear that the new owner wants it.
-	"an unheard wish": func(w *world) { handOverUnnoticed(w, false) },
+	"a lost request": func(w *world) { handOverUnnoticed(w, false) },
 	// The same, and the owner does not hear that it gave the address away.
-	"an unheard order": func(w *world) { handOverUnnoticed(w, true) },
+	"a lost request and view": func(w *world) { handOverUnnoticed(w, true) },
 	// The owner is replaced while it stands still, and continues a minute later with what was queued.
-	"a long sleep": func(w *world) {
+	"a long pause": func(w *world) {
 		if w.settle() == nil {
 			return
 		}

@@ -56,7 +56,8 @@ func (v *View) validate() error {
 	case v.Number == 0 || v.Changed > v.Number:
 		return fmt.Errorf("the view has the number %d and members since %d: want numbers from 1, in that order",
 			v.Number, v.Changed)
-	case len(v.Members) == 0 || !slices.IsSorted(v.Members) || len(slices.Compact(slices.Clone(v.Members))) != len(v.Members):
+	case len(v.Members) == 0 || !slices.IsSorted(v.Members) ||
+		len(slices.Compact(slices.Clone(v.Members))) != len(v.Members):
 		return fmt.Errorf("the view has the members %q: want one or more, sorted, each once", v.Members)
 	}
 	for address, owner := range v.Owners {

@@ -53,7 +53,8 @@ func (s State) Facts() election.Facts {
 // Eligible reports whether a Node may carry the traffic of load balancers: it is not being deleted, it is not
 // excluded from load balancers, and it has no request to hand over its addresses.
 func Eligible(node *corev1.Node) bool {
-	return !contract.ExcludedFromLoadBalancers(node) && node.DeletionTimestamp == nil && node.Annotations[contract.NodeHandOver] != contract.TagTrue
+	return !contract.ExcludedFromLoadBalancers(node) && node.DeletionTimestamp == nil &&
+		node.Annotations[contract.NodeHandOver] != contract.TagTrue
 }
 
 // wanted returns the addresses that must be announced; false where this node cannot serve one.

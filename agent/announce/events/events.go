@@ -31,7 +31,8 @@ const (
 	// EventUnsupported (Warning): with `agent://`, the node owns addresses and stopped answering, because a majority
 	// of the nodes does not acknowledge it.
 	EventUnsupported = "AnnouncerUnsupported"
-	// EventTwice (Warning): with `agent://`, another agent was started with the name of this Node; the older one is silent.
+	// EventTwice (Warning): with `agent://`, another agent was started with the name of this Node; the older one is
+	// silent.
 	EventTwice = "AnnouncerTwice"
 	// EventMany (Normal): with `agent://`, the node took over more addresses within a minute than are reported on
 	// their Services.
@@ -110,7 +111,8 @@ func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 			fmt.Sprintf("Node %s handed over its addresses and no longer takes part in announcing addresses", e.Node))
 	case election.LeaseLost:
 		n = onNode(corev1.EventTypeWarning, EventUnsupported,
-			"Answers for no address: no majority of the nodes that announce addresses acknowledges this one on the public network")
+			"Answers for no address: no majority of the nodes that announce addresses "+
+				"acknowledges this one on the public network")
 	case election.DuplicateMember:
 		n = onNode(corev1.EventTypeWarning, EventTwice,
 			"Two agents use the name of this Node, on two machines or one: "+

@@ -27,7 +27,9 @@ const (
 
 // String is the label of the reason in metrics.
 func (d Drop) String() string {
-	names := [drops]string{"taken", "malformed", "other_version", "other_key", "forged", "replayed", "own", "other_interval"}
+	names := [drops]string{
+		"taken", "malformed", "other_version", "other_key", "forged", "replayed", "own", "other_interval",
+	}
 	if int(d) >= len(names) {
 		return "unknown"
 	}

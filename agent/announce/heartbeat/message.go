@@ -84,7 +84,9 @@ func parseBody(body []byte, h *election.Heartbeat) bool {
 	h.Number, h.Seen = r.uint64(), r.uint64()
 	h.Flags = election.Flags(r.uint16())
 	for list := r.list(8, maxAcks); len(list) > 0; list = list[8:] {
-		h.Acks = append(h.Acks, election.Ack{Node: election.ID(binary.BigEndian.Uint32(list)), Sequence: binary.BigEndian.Uint32(list[4:])})
+		h.Acks = append(h.Acks, election.Ack{
+			Node: election.ID(binary.BigEndian.Uint32(list)), Sequence: binary.BigEndian.Uint32(list[4:]),
+		})
 	}
 	h.Wants, h.Released = r.addresses(), r.addresses()
 	if unfit := r.list(1, maxUnfit); len(unfit) > 0 {
@@ -194,7 +196,8 @@ func parsePart(payload []byte, ring *Ring, names *interner) (part, Drop) {
 		boot: be.Uint64(signed[atBoot:]), sequence: be.Uint64(signed[atSequence:]),
 		index: int(signed[atPart]), parts: int(signed[atParts]), interval: be.Uint16(signed[atInterval:]),
 	}
-	if size == 0 || size > maxName || len(signed) < atName+size || p.parts == 0 || p.parts > maxParts || p.index >= p.parts {
+	if size == 0 || size > maxName || len(signed) < atName+size ||
+		p.parts == 0 || p.parts > maxParts || p.index >= p.parts {
 		return part{}, Malformed
 	}
 	p.node = names.intern(signed[atName : atName+size])

@@ -208,7 +208,7 @@ func TestRefused(t *testing.T) {
 		"a part too many":           {set(atPart, 1), Malformed},
 		"too many parts":            {set(atParts, maxParts+1), Malformed},
 		"cut":                       {resign(func(p []byte) []byte { return p[:len(p)-1] }), Malformed},
-		"more than it says":         {resign(func(p []byte) []byte { return append(p, 0) }), Malformed},
+		"more than announced":       {resign(func(p []byte) []byte { return append(p, 0) }), Malformed},
 		"a list beyond its end":     {set(atBody+18, 0, 99), Malformed},
 		"acknowledged out of order": {set(atBody+20, 9), Malformed},
 	} {

@@ -96,7 +96,8 @@ func payloadOf(frame []byte) (payload []byte, ok bool) {
 	}
 	ip := frame[ethernetLength:]
 	total := int(be.Uint16(ip[2:]))
-	if ip[0] != versionAndIHL || ip[9] != protocolUDP || be.Uint16(ip[6:])&^dontFragment != 0 || total > len(ip) || total < ipv4Length+udpLength {
+	if ip[0] != versionAndIHL || ip[9] != protocolUDP || be.Uint16(ip[6:])&^dontFragment != 0 ||
+		total > len(ip) || total < ipv4Length+udpLength {
 		return nil, false
 	}
 	udp := ip[ipv4Length:total]

@@ -173,7 +173,10 @@ func (l *Transport) Send(h *election.Heartbeat) error {
 	for i := range parts {
 		piece := rest[:min(len(rest), space)]
 		rest = rest[len(piece):]
-		next := part{node: h.Node, boot: h.Boot, sequence: h.Sequence, index: i, parts: parts, interval: l.interval(), body: piece}
+		next := part{
+			node: h.Node, boot: h.Boot, sequence: h.Sequence,
+			index: i, parts: parts, interval: l.interval(), body: piece,
+		}
 		l.frame = next.appendFrame(l.frame[:0], ring, from)
 		l.out.Add(l.frame)
 	}
@@ -182,7 +185,9 @@ func (l *Transport) Send(h *election.Heartbeat) error {
 }
 
 // interval is the configured one, in milliseconds.
-func (l *Transport) interval() uint16 { return uint16(l.Interval / time.Millisecond) } //nolint:gosec // a minute and less
+func (l *Transport) interval() uint16 {
+	return uint16(l.Interval / time.Millisecond) //nolint:gosec // a minute and less
+}
 
 // receiver reads frames. It belongs to one goroutine.
 type receiver struct {

@@ -20,8 +20,8 @@ import (
 const (
 	// inbox is how many inputs may wait; a hundred nodes send that many heartbeats in half a second.
 	inbox = 512
-	// firstTimeout bounds a request to the API server. After one without an answer it doubles up to maxTimeout: the server may
-	// be slow rather than gone.
+	// firstTimeout bounds a request to the API server. After one without an answer it doubles up to maxTimeout: the
+	// server may be slow and not gone.
 	firstTimeout = 400 * time.Millisecond
 	maxTimeout   = 3200 * time.Millisecond
 	// gatewayTimeout bounds a probe of the gateway.

@@ -88,8 +88,10 @@ func (s *Store) document(object *corev1.ConfigMap) Document {
 // has changed meanwhile. After any other error it is unknown whether the view was written.
 func (s *Store) Write(ctx context.Context, d Document) (Document, error) {
 	object := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: contract.AnnouncerView, Namespace: metav1.NamespaceSystem, ResourceVersion: d.Version},
-		Data:       map[string]string{s.network: d.View},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: contract.AnnouncerView, Namespace: metav1.NamespaceSystem, ResourceVersion: d.Version,
+		},
+		Data: map[string]string{s.network: d.View},
 	}
 	var err error
 	if d.Version == "" {
@@ -108,7 +110,7 @@ func (s *Store) Write(ctx context.Context, d Document) (Document, error) {
 }
 
 // Watch calls changed with each state of the view that the API server reports, until ctx ends. A state may be missed
-// or late: whoever must be certain reads.
+// or late: to be certain, read.
 func (s *Store) Watch(ctx context.Context, changed func(Document)) error {
 	for ctx.Err() == nil {
 		err := s.follow(ctx, changed)

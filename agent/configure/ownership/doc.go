@@ -5,6 +5,6 @@ package ownership
 // Owner starts the agent's part of the alias of a link (IFLA_IFALIAS).
 const Owner = "phoenixnap-agent"
 
-// Protocol marks routes (RTA_PROTOCOL) and rules (FRA_PROTOCOL) of the agent. Neither the kernel (include/uapi/linux/rtnetlink.h)
-// nor FRR, Cilium, Calico or kube-vip use this number.
+// Protocol marks routes (RTA_PROTOCOL) and rules (FRA_PROTOCOL) of the agent. Neither the kernel
+// (include/uapi/linux/rtnetlink.h) nor FRR, Cilium, Calico or kube-vip use this number.
 const Protocol = 173

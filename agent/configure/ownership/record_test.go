@@ -71,8 +71,8 @@ func TestBirth(t *testing.T) {
 		group    int
 		ok, made bool
 	}{
-		"just born":         {"", BirthGroup, true, true},
-		"grown up":          {"phoenixnap-agent made", 0, true, true},
+		"new":               {"", BirthGroup, true, true},
+		"recorded":          {"phoenixnap-agent made", 0, true, true},
 		"foreign":           {"", 0, false, false},
 		"foreign, grouped":  {"mine", BirthGroup, false, false},
 		"adopted, grouped":  {"phoenixnap-agent adopted down", BirthGroup, true, false},

@@ -41,7 +41,8 @@ func (b Bits) String() string { return fmt.Sprintf("%#x", uint32(b)) }
 // Count is how many gateways have a value of their own.
 func (b Bits) Count() int { return 1<<bits.OnesCount32(uint32(b)) - 1 }
 
-// Value is the packet mark of the gateway with that index, from 0 to Count()-1: index+1, spread over the bits of the mask.
+// Value is the packet mark of the gateway with that index, from 0 to Count()-1: index+1, spread over the bits of the
+// mask.
 func (b Bits) Value(index int) uint32 {
 	var value uint32
 	number := uint32(index + 1) //nolint:gosec // a small index

@@ -15,7 +15,8 @@ func clash(o observed, bits Bits) string {
 	}
 	for _, r := range o.rules {
 		s.Rules = append(s.Rules, check.Rule{
-			Priority: r.priority, Source: r.source, Mark: r.mark, Mask: r.mask, Table: r.table, Protocol: r.protocol, Invert: r.raw.Invert,
+			Priority: r.priority, Source: r.source, Mark: r.mark, Mask: r.mask,
+			Table: r.table, Protocol: r.protocol, Invert: r.raw.Invert,
 		})
 	}
 	who, found := check.MarkClash(s, uint32(bits))

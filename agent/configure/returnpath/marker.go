@@ -21,7 +21,8 @@ const (
 // allBits represent an unknown value.
 const allBits = ^uint32(0)
 
-// marked are the bits that a rule may put into the mark of packets or connections; bits that were there before do not count.
+// marked are the bits that a rule may set in the mark of packets or connections; bits that were there before do not
+// count.
 func marked(exprs []expr.Any) uint32 {
 	var bits uint32
 	registers := map[uint32]uint32{}
@@ -94,7 +95,8 @@ func readMarker(bits Bits) (string, error) {
 		return "", fmt.Errorf("list the chains of nftables: %w", err)
 	}
 	for _, c := range chains {
-		if c.Table.Name == nftTable && c.Table.Family == nftables.TableFamilyIPv4 || c.Table.Name == "kube-proxy" || strings.HasPrefix(c.Name, "KUBE-") {
+		if c.Table.Name == nftTable && c.Table.Family == nftables.TableFamilyIPv4 ||
+			c.Table.Name == "kube-proxy" || strings.HasPrefix(c.Name, "KUBE-") {
 			continue
 		}
 		rules, err := conn.GetRules(c.Table, c)

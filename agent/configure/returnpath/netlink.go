@@ -164,14 +164,19 @@ func readRoutes() ([]kernelRoute, error) {
 }
 
 func routeOf(r netlink.Route) kernelRoute {
-	s := kernelRoute{route: route{table: r.Table, destination: prefixOf(r.Dst), link: r.LinkIndex, metric: r.Priority}, protocol: int(r.Protocol), raw: r}
+	s := kernelRoute{
+		route:    route{table: r.Table, destination: prefixOf(r.Dst), link: r.LinkIndex, metric: r.Priority},
+		protocol: int(r.Protocol),
+		raw:      r,
+	}
 	if r.Dst == nil {
 		s.destination = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	}
 	if gateway, valid := netip.AddrFromSlice(r.Gw); valid {
 		s.gateway = gateway.Unmap()
 	}
-	s.other = r.Type != unix.RTN_UNICAST || len(r.MultiPath) > 0 || r.Tos != 0 || r.Src != nil || r.Encap != nil || r.Via != nil
+	s.other = r.Type != unix.RTN_UNICAST || len(r.MultiPath) > 0 || r.Tos != 0 ||
+		r.Src != nil || r.Encap != nil || r.Via != nil
 	return s
 }
 
@@ -220,7 +225,9 @@ func (m machine) DeleteRule(r kernelRule) error {
 
 // SetRoute implements kernel.
 func (m machine) SetRoute(r route) error {
-	raw := &netlink.Route{Table: r.table, Dst: netOf(r.destination), LinkIndex: r.link, Protocol: ownership.Protocol, Scope: netlink.SCOPE_LINK}
+	raw := &netlink.Route{
+		Table: r.table, Dst: netOf(r.destination), LinkIndex: r.link, Protocol: ownership.Protocol, Scope: netlink.SCOPE_LINK,
+	}
 	if r.gateway.IsValid() {
 		raw.Gw, raw.Scope, raw.Flags = r.gateway.AsSlice(), netlink.SCOPE_UNIVERSE, int(netlink.FLAG_ONLINK)
 	}

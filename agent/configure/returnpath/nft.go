@@ -81,10 +81,15 @@ func writeRuleset(r ruleset) error {
 	if !r.empty() {
 		table := conn.AddTable(ownTable())
 		for _, c := range r.chains {
-			added := conn.AddChain(&nftables.Chain{Name: c.name, Table: table, Type: c.kind, Hooknum: c.hook, Priority: c.priority})
+			added := conn.AddChain(&nftables.Chain{
+				Name: c.name, Table: table, Type: c.kind, Hooknum: c.hook, Priority: c.priority,
+			})
 			for _, s := range c.rules {
 				comment := s.text[:min(len(s.text), maxComment)]
-				conn.AddRule(&nftables.Rule{Table: table, Chain: added, Exprs: s.exprs, UserData: userdata.AppendString(nil, userdata.TypeComment, comment)})
+				conn.AddRule(&nftables.Rule{
+					Table: table, Chain: added, Exprs: s.exprs,
+					UserData: userdata.AppendString(nil, userdata.TypeComment, comment),
+				})
 			}
 		}
 	}

@@ -226,7 +226,8 @@ func (k *Reconciler) marker(ctx context.Context) string {
 	who, err := k.machine.marker(k.config.Bits)
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).V(2).Info("Failed to find out whether another program uses the mark bits", "reason", err.Error())
+		klog.FromContext(ctx).V(2).Info("Failed to find out whether another program uses the mark bits",
+			"reason", err.Error())
 	case who == "":
 		k.markersCheckedAt = time.Now()
 	default:

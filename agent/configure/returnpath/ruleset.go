@@ -102,7 +102,9 @@ func line(exprs []expr.Any) string {
 // that the client asked for chooses the value; the connection keeps it through every translation.
 func (t target) marking(name string, gateways []gateway) *ruleset {
 	reply := statement{fmt.Sprintf("ct direction reply ct mark and %s != 0 jump replied", t.bits), slices.Concat(
-		[]expr.Any{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{1}}},
+		[]expr.Any{
+			&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{1}},
+		},
 		t.connection(expr.CmpOpNeq, 0), jump("replied"))}
 	arriving := statement{fmt.Sprintf("iifname %q ct state new jump arrived", name), slices.Concat(
 		interfaceIs(name), stateNew(), jump("arrived"))}
@@ -171,7 +173,9 @@ func (t target) connection(op expr.CmpOp, value uint32) []expr.Any {
 func interfaceIs(name string) []expr.Any {
 	var padded [unix.IFNAMSIZ]byte
 	copy(padded[:], name)
-	return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: padded[:]}}
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: padded[:]},
+	}
 }
 
 func stateNew() []expr.Any {

@@ -149,7 +149,9 @@ func (t target) routes(gateways []gateway, link int) []route {
 		for _, other := range gateways {
 			routes = append(routes, route{table: table, destination: other.block, link: link})
 		}
-		routes = append(routes, route{table: table, destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0), gateway: g.address, link: link})
+		routes = append(routes, route{
+			table: table, destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0), gateway: g.address, link: link,
+		})
 	}
 	return routes
 }

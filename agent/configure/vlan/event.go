@@ -58,7 +58,8 @@ func (k *Reconciler) report(ctx context.Context, status Status, reason string) {
 }
 
 func (k *Reconciler) record(ctx context.Context, e Event) {
-	klog.FromContext(ctx).Info("The VLAN interface is managed", "warning", e.Warning, "reason", e.Reason, "message", e.Message)
+	klog.FromContext(ctx).Info("The VLAN interface is managed",
+		"warning", e.Warning, "reason", e.Reason, "message", e.Message)
 	if k.Record != nil {
 		k.Record(e)
 	}

@@ -45,13 +45,18 @@ func (w want) target(s Observed) *Link {
 		return nil
 	}
 	return s.find(func(l Link) bool {
-		return l.VLAN != nil && l.VLAN.ID == w.ID && l.VLAN.Protocol == "802.1q" && l.Parent == w.Uplink && (!w.Fixed || l.Name == w.Name)
+		return l.VLAN != nil && l.VLAN.ID == w.ID && l.VLAN.Protocol == "802.1q" && l.Parent == w.Uplink &&
+			(!w.Fixed || l.Name == w.Name)
 	})
 }
 
 // planned is the interface as it will be when it is made.
 func (w want) planned(s Observed) Link {
-	l := Link{Link: check.Link{Name: w.Name, MTU: w.mtu(s), Parent: w.Uplink}, Ours: true, Record: ownership.Record{Made: true}}
+	l := Link{
+		Link:   check.Link{Name: w.Name, MTU: w.mtu(s), Parent: w.Uplink},
+		Ours:   true,
+		Record: ownership.Record{Made: true},
+	}
 	if parent := s.indexed(w.Uplink); parent != nil {
 		l.MAC = parent.MAC
 	}
@@ -81,7 +86,8 @@ func (w want) blockedReasons(s Observed) []string {
 			problems = append(problems, fmt.Sprintf(
 				"%s already has the VLAN ID %d on the uplink, with another name or protocol: rename or delete it", l.Name, w.ID))
 		case l.VLAN != nil && l.VLAN.ID == w.ID && s.enslaved(l.Parent, w.Uplink):
-			problems = append(problems, fmt.Sprintf("%s takes the frames of VLAN %d from a member of the uplink: delete it", l.Name, w.ID))
+			problems = append(problems,
+				fmt.Sprintf("%s takes the frames of VLAN %d from a member of the uplink: delete it", l.Name, w.ID))
 		}
 	}
 	for _, p := range w.Addresses {
@@ -188,7 +194,8 @@ func (w want) surplus(l Link, s Observed) []netip.Prefix {
 func (w want) stale(l Link) []netip.Prefix {
 	var stale []netip.Prefix
 	for _, p := range l.Record.Addresses {
-		if p != w.Fallback && !slices.Contains(w.Addresses, p) && !slices.Contains(w.NoBlock, p.Addr()) && !slices.Contains(stale, p) {
+		if p != w.Fallback && !slices.Contains(w.Addresses, p) &&
+			!slices.Contains(w.NoBlock, p.Addr()) && !slices.Contains(stale, p) {
 			stale = append(stale, p)
 		}
 	}
@@ -238,7 +245,8 @@ func (w want) repairLink(l Link, s Observed) []action {
 	if mtu := w.mtu(s); l.Record.Made && l.MTU != mtu {
 		actions = append(actions, setMTU{on{l.Index, l.Name}, mtu})
 	}
-	if parent := s.indexed(w.Uplink); l.Record.Made && parent != nil && parent.MAC != "" && !strings.EqualFold(l.MAC, parent.MAC) {
+	parent := s.indexed(w.Uplink)
+	if l.Record.Made && parent != nil && parent.MAC != "" && !strings.EqualFold(l.MAC, parent.MAC) {
 		actions = append(actions, setMAC{on{l.Index, l.Name}, parent.MAC})
 	}
 	if missing := l.Settings.Missing(settingsFor(l.Settings)); len(missing) > 0 {

@@ -120,7 +120,8 @@ func (System) SetMAC(index int, mac string) error {
 	if err != nil {
 		return fmt.Errorf("hardware address of interface %d: %w", index, err)
 	}
-	return wrap(netlink.LinkSetHardwareAddr(byIndex(index), address), "set the hardware address %s of interface %d", mac, index)
+	return wrap(netlink.LinkSetHardwareAddr(byIndex(index), address),
+		"set the hardware address %s of interface %d", mac, index)
 }
 
 // AddAddress adds an address.

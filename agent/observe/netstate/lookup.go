@@ -85,7 +85,8 @@ func (r *routeSocket) lookUp(s check.Snapshot, q check.RouteQuestion) check.Rout
 	}
 	routes, err := r.handle.RouteGetWithOptions(q.Destination.AsSlice(), options)
 	fill(&answer, s, routes, err)
-	if q == (check.RouteQuestion{Destination: q.Destination}) && answer.Interface != "" && !answer.Local && !answer.Gateway.IsValid() {
+	if q == (check.RouteQuestion{Destination: q.Destination}) &&
+		answer.Interface != "" && !answer.Local && !answer.Gateway.IsValid() {
 		answer.Pinned = r.pinned(routes[0].LinkIndex, q.Destination)
 	}
 	return answer

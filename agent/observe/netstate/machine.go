@@ -27,7 +27,11 @@ var serverID = regexp.MustCompile(`^[0-9a-f]{24}$`)
 // Unreadable values stay empty: a container may not see these files, and nothing depends only on them.
 func (r *Reader) readMachine() check.Machine {
 	r.machineOnce.Do(func() {
-		m := check.Machine{Product: r.line(dmi + "product_name"), Serial: r.line(dmi + "product_serial"), UUID: r.line(dmi + "product_uuid")}
+		m := check.Machine{
+			Product: r.line(dmi + "product_name"),
+			Serial:  r.line(dmi + "product_serial"),
+			UUID:    r.line(dmi + "product_uuid"),
+		}
 		m.InstanceID, m.LocalHostname = r.cloudInit()
 		if m.InstanceID == "" {
 			m.InstanceID = r.line(instanceID)

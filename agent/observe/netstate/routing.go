@@ -109,7 +109,10 @@ func ruleOf(r netlink.Rule) check.Rule {
 
 // routesOf turns netlink's route into one value for each next hop.
 func routesOf(r netlink.Route) []check.Route {
-	route := check.Route{Destination: prefixOf(r.Dst), LinkIndex: r.LinkIndex, Type: routeType(r.Type), Metric: r.Priority, Protocol: int(r.Protocol)}
+	route := check.Route{
+		Destination: prefixOf(r.Dst), LinkIndex: r.LinkIndex, Type: routeType(r.Type),
+		Metric: r.Priority, Protocol: int(r.Protocol),
+	}
 	if r.Dst == nil {
 		route.Destination = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	}

@@ -26,7 +26,9 @@ func Look(ctx context.Context, reader Reader, prober Prober, expected check.Expe
 }
 
 // look takes a snapshot and uses the remembered answers where they are valid.
-func look(ctx context.Context, reader Reader, prober Prober, expected check.Expected, memory *wireMemory) (check.Snapshot, error) {
+func look(
+	ctx context.Context, reader Reader, prober Prober, expected check.Expected, memory *wireMemory,
+) (check.Snapshot, error) {
 	s, err := reader.Read(ctx)
 	if err != nil {
 		return s, err
@@ -70,7 +72,10 @@ func ask(ctx context.Context, prober Prober, link string, questions []check.Ques
 			answers[i].Error = err.Error()
 			continue
 		}
-		answers[i].MACs, answers[i].Replied, answers[i].RTT, answers[i].Within = heard[i].MACs, heard[i].Replied, heard[i].RTT, heard[i].Within
+		answers[i].MACs = heard[i].MACs
+		answers[i].Replied = heard[i].Replied
+		answers[i].RTT = heard[i].RTT
+		answers[i].Within = heard[i].Within
 	}
 	return answers
 }

@@ -61,7 +61,10 @@ func Parse(payload []byte) (Announcement, Drop) {
 	case !unicast(p.SenderHardwareAddr):
 		return Announcement{}, BadSender
 	}
-	return Announcement{Address: p.SenderIP, MAC: p.SenderHardwareAddr.String(), Reply: p.Operation == arp.OperationReply, Target: p.TargetIP}, Kept
+	return Announcement{
+		Address: p.SenderIP, MAC: p.SenderHardwareAddr.String(),
+		Reply: p.Operation == arp.OperationReply, Target: p.TargetIP,
+	}, Kept
 }
 
 func unicast(mac net.HardwareAddr) bool {

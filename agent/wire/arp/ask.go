@@ -90,7 +90,10 @@ func (a *Prober) Ask(ctx context.Context, interfaceName string, questions []Ques
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	s := &session{conn: conn, mac: mac, questions: questions, answers: make([]Answer, len(questions)), exchanges: make([]exchange, len(questions))}
+	s := &session{
+		conn: conn, mac: mac, questions: questions,
+		answers: make([]Answer, len(questions)), exchanges: make([]exchange, len(questions)),
+	}
 	for range a.Rounds {
 		if err = s.round(ctx, a.Interval); err != nil || s.complete() {
 			break
@@ -129,7 +132,8 @@ type exchange struct {
 
 // ambiguous reports whether it is unknown which request was answered.
 func (e exchange) ambiguous() bool {
-	return len(e.replies) > 0 && len(e.requests) > 1 && e.replies[0].After(e.requests[1]) && len(e.replies) < len(e.requests)
+	return len(e.replies) > 0 && len(e.requests) > 1 &&
+		e.replies[0].After(e.requests[1]) && len(e.replies) < len(e.requests)
 }
 
 // roundTrip returns the shortest and the longest time that the first reply can have taken. When each request got its

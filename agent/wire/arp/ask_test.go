@@ -158,7 +158,7 @@ func TestAsk(t *testing.T) {
 			[]Answer{{[]string{macA}, true, 5 * ms, 605 * ms}}, 1305 * ms, 3},
 		"two hosts claim it, one late": {[]host{{"192.0.2.1", macB, 200 * ms, 0, false}, {"192.0.2.1", macA, ms, 0, false}},
 			[]Question{question("192.0.2.1")}, []Answer{{[]string{macA, macB}, true, ms, ms}}, 300 * ms, 1},
-		"our own voice": {[]host{{"192.0.2.1", "02:00:00:00:00:01", ms, 0, false}}, []Question{question("192.0.2.1")}, []Answer{{}}, 900 * ms, 3},
+		"our own packets": {[]host{{"192.0.2.1", "02:00:00:00:00:01", ms, 0, false}}, []Question{question("192.0.2.1")}, []Answer{{}}, 900 * ms, 3},
 		"several": {[]host{{"192.0.2.1", macA, ms, 0, false}, {"192.0.2.5", macB, 2 * ms, 0, false}},
 			[]Question{question("192.0.2.1"), question("192.0.2.6"), question("192.0.2.5")},
 			[]Answer{{[]string{macA}, true, ms, ms}, {}, {[]string{macB}, true, 2 * ms, 2 * ms}}, 900 * ms, 5},

@@ -24,7 +24,10 @@ type Batch struct {
 
 // NewBatch returns a batch for a number of frames of a size in bytes each; longer frames are cut.
 func NewBatch(frames, size int) *Batch {
-	b := &Batch{size: size, room: make([]byte, frames*size), vectors: make([]unix.Iovec, frames), messages: make([]unix.Mmsghdr, frames)}
+	b := &Batch{
+		size: size, room: make([]byte, frames*size),
+		vectors: make([]unix.Iovec, frames), messages: make([]unix.Mmsghdr, frames),
+	}
 	for i := range frames {
 		b.vectors[i].Base = &b.room[i*size]
 		b.vectors[i].SetLen(size)

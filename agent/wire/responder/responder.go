@@ -204,7 +204,8 @@ func (r *Responder) announceAll(ctx context.Context, p *packet.Port) error {
 			return err
 		}
 		if link.Path != path {
-			klog.FromContext(ctx).V(2).Info("Frames leave by another path, announcing again", "interface", p.Name, "before", path, "now", link.Path)
+			klog.FromContext(ctx).V(2).Info("Frames leave by another path, announcing again",
+				"interface", p.Name, "before", path, "now", link.Path)
 			path = link.Path
 			plan.beginAll(time.Now())
 		}
