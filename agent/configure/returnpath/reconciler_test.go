@@ -139,7 +139,7 @@ func TestInterfaceComesAndGoes(t *testing.T) {
 	b.mustRecord(t, ReasonManaged, ReasonRepaired)
 }
 
-func TestRestartTellsNothing(t *testing.T) {
+func TestRestartRecordsNothing(t *testing.T) {
 	b := newHarness()
 	b.reconcile(t)
 	again := newHarness()

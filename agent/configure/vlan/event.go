@@ -49,10 +49,10 @@ func (k *Reconciler) recordActions(ctx context.Context, w want, before Observed,
 // report keeps the status, and records a new problem.
 func (k *Reconciler) report(ctx context.Context, status Status, reason string) {
 	k.mu.Lock()
-	news := status.Problem != "" && status.Problem != k.status.Problem
+	isNew := status.Problem != "" && status.Problem != k.status.Problem
 	k.status = status
 	k.mu.Unlock()
-	if news {
+	if isNew {
 		k.record(ctx, Event{Warning: true, Reason: reason, Message: status.Problem})
 	}
 }
