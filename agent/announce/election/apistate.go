@@ -83,7 +83,8 @@ func (c *Election) handleRead(r Read) {
 		c.fail()
 		return
 	case r.Asked:
-		c.api.failures, c.api.readWanted = 0, false
+		c.api.failures = 0
+		c.api.readWanted = false
 	}
 	c.changed = true
 	switch {
@@ -97,7 +98,8 @@ func (c *Election) handleRead(r Read) {
 	case r.View == nil || c.api.older >= 1 && r.Asked:
 		c.api.absent, c.api.version = true, r.Version
 		if !r.Asked {
-			c.api.absent, c.api.readWanted = false, true // a watch may be late
+			c.api.absent = false
+			c.api.readWanted = true // a watch may be late
 		}
 	case r.Asked:
 		c.api.older++
@@ -131,7 +133,8 @@ func same(a, b *View) bool {
 
 // handleWrote handles the result of a write. When it is unknown whether the change was made, the view is read.
 func (c *Election) handleWrote(w Wrote) {
-	c.api.inFlight, c.changed = false, true
+	c.api.inFlight = false
+	c.changed = true
 	if w.Err != nil || w.View == nil {
 		c.api.readWanted = true
 		return
@@ -159,7 +162,8 @@ func (c *Election) confirmWrite(v *View) {
 func (c *Election) fail() {
 	c.api.failures++
 	c.api.after = c.now + loop.Backoff(c.rules.interval, 20*c.rules.interval, c.api.failures-1)
-	c.api.readWanted, c.urgent = true, c.urgent || c.api.failures == 1
+	c.api.readWanted = true
+	c.urgent = c.urgent || c.api.failures == 1
 }
 
 // request requests what is due from the API server: a read when something newer is known to exist, otherwise the
@@ -169,7 +173,9 @@ func (c *Election) request(out *Output) {
 		return
 	}
 	if p := c.api.proposal; p != nil {
-		c.api.proposal, c.api.inFlight, c.api.written = nil, true, p
+		c.api.proposal = nil
+		c.api.inFlight = true
+		c.api.written = p
 		out.Write = &Write{View: p.view, Version: p.version}
 		return
 	}
@@ -181,7 +187,8 @@ func (c *Election) request(out *Output) {
 		return
 	}
 	if c.now >= c.api.after {
-		out.Read, c.api.inFlight = true, true
+		out.Read = true
+		c.api.inFlight = true
 		return
 	}
 	c.wake(c.api.after)

@@ -58,10 +58,12 @@ func (c *Election) handleHeartbeat(h *Heartbeat) {
 		c.seen, c.urgent = p.seen, true
 	}
 	if sequence, found := h.ackOf(c.id); !found || sequence != Unheard || !c.rules.mutual {
-		p.supportedAt, p.supported = c.now, uint32(h.Sequence) //nolint:gosec // only the lower bits matter
+		p.supportedAt = c.now
+		p.supported = uint32(h.Sequence) //nolint:gosec // only the lower bits matter
 	}
 	if n := h.suspectCount(); n != p.suspectCount {
-		p.suspectCount, c.changed = n, true
+		p.suspectCount = n
+		c.changed = true
 	}
 	c.countAck(p)
 	c.updateBehind(p)

@@ -177,7 +177,8 @@ func (c *Election) placement() *proposal {
 	if since, unwanted := c.pending["drop"]; unwanted && c.now-since >= c.rules.drop {
 		dropped = c.drop(next)
 	}
-	p, unable := c.placer(next), map[string]bool{}
+	p := c.placer(next)
+	unable := map[string]bool{}
 	moved := false
 	for _, a := range c.addresses {
 		owner, kept := next.Owners[a]

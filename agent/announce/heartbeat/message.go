@@ -183,7 +183,8 @@ func parsePart(payload []byte, ring *Ring, names *interner) (part, Drop) {
 	case len(payload) < atName+tagLength:
 		return part{}, Malformed
 	}
-	signed, tag := payload[:len(payload)-tagLength], payload[len(payload)-tagLength:]
+	signed := payload[:len(payload)-tagLength]
+	tag := payload[len(payload)-tagLength:]
 	signer := ring.find(keyID(signed[atKey : atKey+keyIDLength]))
 	if signer == nil {
 		return part{}, OtherKey

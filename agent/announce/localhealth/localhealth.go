@@ -96,7 +96,8 @@ func (p *Prober) probeAll(ctx context.Context, ports []int32) {
 		return
 	}
 	p.mu.Lock()
-	ready, failures := map[int32]bool{}, map[int32]int{}
+	ready := map[int32]bool{}
+	failures := map[int32]int{}
 	for i, port := range ports {
 		ready[port] = answers[i].ready
 		if answers[i].err != nil {

@@ -243,7 +243,8 @@ func (h *Speaker) session(ctx context.Context, network string) error {
 func (h *Speaker) start(line *heartbeat.Transport) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.transport, h.state.Running = line, true
+	h.transport = line
+	h.state.Running = true
 }
 
 // stop withdraws all grants: the node answers for nothing between two sessions.
@@ -251,6 +252,7 @@ func (h *Speaker) stop() {
 	h.Responder.Grant(nil)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.past, h.transport = h.sum(), nil
+	h.past = h.sum()
+	h.transport = nil
 	h.state.Running, h.state.View, h.state.Addresses, h.state.Until = false, nil, nil, 0
 }

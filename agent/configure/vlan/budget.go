@@ -21,7 +21,8 @@ type uplinkDebounce struct {
 func (m *uplinkDebounce) wait(name string, now time.Time) time.Duration {
 	switch {
 	case name == m.current || m.current == "":
-		m.current, m.other = name, ""
+		m.current = name
+		m.other = ""
 		return 0
 	case name == "":
 		return 0
@@ -31,7 +32,8 @@ func (m *uplinkDebounce) wait(name string, now time.Time) time.Duration {
 	if wait := settleTime - now.Sub(m.since); wait > 0 {
 		return wait
 	}
-	m.current, m.other = name, ""
+	m.current = name
+	m.other = ""
 	return 0
 }
 
