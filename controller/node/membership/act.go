@@ -19,8 +19,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// change takes the lock of the account, looks again and acts. With audit it also looks for bought blocks that nodes do
-// not need, once nothing else is to be done.
+// change locks the account, reads again and acts. With audit it also searches for bought blocks that nodes do not need,
+// once nothing else is left to do.
 func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, err error) {
 	done, err := m.config.Account.Lock(ctx)
 	if err != nil {
@@ -41,7 +41,7 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 		return soon, err
 	}
 	if seen.network.Status != plan.NetworkReady {
-		klog.FromContext(ctx).V(2).Info("Memberships wait for the public network", "network", seen.network.ID, "status", seen.network.Status)
+		klog.FromContext(ctx).V(2).Info("Waiting for the public network", "network", seen.network.ID, "status", seen.network.Status)
 		return soon, nil
 	}
 	p := &pass{Manager: m, observed: seen}
@@ -59,7 +59,7 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 	return soon, nil
 }
 
-// confirm drops the steps that the Nodes, read live, do not bear out, and corrects whether no Node is wanted.
+// confirm drops the steps that the live Nodes do not confirm, and corrects whether no Node is wanted.
 func (m *Manager) confirm(ctx context.Context, seen observed, steps []step, idle *bool) ([]step, error) {
 	takes := *idle
 	for _, each := range steps {
@@ -92,7 +92,7 @@ type pass struct {
 	source *source
 }
 
-// nodeOf finds any Node of a server, wanted or not.
+// nodeOf finds a Node of a server, wanted or not.
 func (p *pass) nodeOf(serverID string) *corev1.Node {
 	for _, node := range p.nodes {
 		if id, err := contract.ParseProviderID(node.Spec.ProviderID); err == nil && id == serverID {
@@ -112,15 +112,15 @@ func (p *pass) take(ctx context.Context, s step) error {
 		return p.forget(ctx, s.server)
 	case lost:
 		return p.confirmLost(ctx, s.server)
-	case refuse: // told before
+	case refuse: // reported before
 		return nil
 	default:
 		return fmt.Errorf("unknown step %d", s.kind)
 	}
 }
 
-// join records the address and the server before the API is asked, so that whoever comes after a crash
-// joins with the same address and knows whose membership it is.
+// join records the address and the server before the API request, so that the controller, after a crash, joins the server
+// with the same address and knows that the membership is its own.
 func (p *pass) join(ctx context.Context, s step) error {
 	node := p.wanted[s.server]
 	address, ok, err := p.address(ctx, s.server, node)
@@ -145,13 +145,13 @@ func (p *pass) join(ctx context.Context, s step) error {
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).Info("Server joins the public network", "node", node.Name, "server", s.server, "network", p.network.ID, "addresses", ips)
-		p.teller.record(node, corev1.EventTypeNormal, ReasonJoining, fmt.Sprintf("phoenixNAP server %s joins public network %s%s", s.server, p.network.ID, with(address)))
+		p.events.record(node, corev1.EventTypeNormal, ReasonJoining, fmt.Sprintf("phoenixNAP server %s joins public network %s%s", s.server, p.network.ID, with(address)))
 		return nil
 	case pnap.IsDryRun(err):
-		p.teller.record(node, corev1.EventTypeNormal, ReasonDryRun, err.Error())
+		p.events.record(node, corev1.EventTypeNormal, ReasonDryRun, err.Error())
 		return p.unrecord(ctx, s.server, true)
 	default:
-		return p.judge(node, ReasonJoinRefused, err)
+		return p.reportRejection(node, ReasonJoinRefused, err)
 	}
 }
 
@@ -162,7 +162,7 @@ func with(address netip.Addr) string {
 	return " with address " + address.String()
 }
 
-// touch remembers that the server was, or may have been, changed.
+// touch records that the server was, or may have been, changed.
 func (p *pass) touch(serverID string, err error) {
 	now := p.config.Now()
 	if err == nil || pnap.IsUnanswered(err) || pnap.IsConflict(err) {
@@ -174,13 +174,13 @@ func (p *pass) touch(serverID string, err error) {
 	p.config.Account.Invalidate()
 }
 
-// judge tells a refusal on the Node; a conflict passes with time, and everything else is looked at again.
-func (p *pass) judge(node *corev1.Node, reason string, err error) error {
+// reportRejection reports a rejected request on the Node; a conflict resolves itself, and other errors are retried.
+func (p *pass) reportRejection(node *corev1.Node, reason string, err error) error {
 	switch {
 	case pnap.IsConflict(err):
 		return nil // the server or the network is changing
 	case pnap.IsRefused(err):
-		p.teller.record(node, corev1.EventTypeWarning, reason, fmt.Sprintf("the phoenixNAP API refused: %v; tried again every %v", err, refusedRest))
+		p.events.record(node, corev1.EventTypeWarning, reason, fmt.Sprintf("the phoenixNAP API rejected the request: %v; retried every %v", err, refusedRest))
 		return nil
 	default:
 		return err
@@ -194,24 +194,25 @@ func (p *pass) leave(ctx context.Context, s step) error {
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).Info("Server leaves the public network", "server", s.server, "network", s.network)
-		p.teller.record(node, corev1.EventTypeNormal, ReasonLeaving,
+		p.events.record(node, corev1.EventTypeNormal, ReasonLeaving,
 			fmt.Sprintf("phoenixNAP server %s leaves public network %s: the Node is not selected to carry load-balancer traffic", s.server, s.network))
 		return nil
 	case pnap.IsDryRun(err):
-		p.teller.record(node, corev1.EventTypeNormal, ReasonDryRun, err.Error())
+		p.events.record(node, corev1.EventTypeNormal, ReasonDryRun, err.Error())
 		return nil
 	default:
-		return p.judge(node, ReasonLeaveRefused, err)
+		return p.reportRejection(node, ReasonLeaveRefused, err)
 	}
 }
 
-// forget takes a server off the record; its address rests before another gets it.
+// forget removes a server from the record; its address is quarantined before another server gets it.
 func (p *pass) forget(ctx context.Context, serverID string) error {
-	klog.FromContext(ctx).Info("Server is no member by our hand any more", "server", serverID, "network", p.network.ID)
+	klog.FromContext(ctx).Info("The controller no longer manages the membership of a server",
+		"server", serverID, "network", p.network.ID)
 	return p.unrecord(ctx, serverID, false)
 }
 
-// confirmLost forgets a server once the API says by its ID that there is none, or that it was released.
+// confirmLost forgets a server once a read by ID shows that it does not exist, or that it was released.
 func (p *pass) confirmLost(ctx context.Context, serverID string) error {
 	server, err := p.config.Servers.Server(ctx, serverID)
 	switch {
@@ -220,12 +221,12 @@ func (p *pass) confirmLost(ctx context.Context, serverID string) error {
 	case err != nil:
 		return err
 	default:
-		return nil // a list that lacks a server which is there
+		return nil // the list omitted an existing server
 	}
 }
 
-// unrecord takes a server off the ledger and off the roster, in this order, so that no address stays given
-// without anybody who would free it. An address that never left the controller need not rest.
+// unrecord removes a server from the ledger and then from the record, in this order, so that no address stays allocated
+// without a record that would free it. An address that was never sent to the API needs no quarantine.
 func (p *pass) unrecord(ctx context.Context, serverID string, unused bool) error {
 	recorded, known := p.roster.members[serverID]
 	if !known {
@@ -244,9 +245,9 @@ func (p *pass) unrecord(ctx context.Context, serverID string, unused bool) error
 	return nil
 }
 
-// publish keeps the annotation contract.NodeMembershipManaged and tells who has joined and left.
+// publish updates the annotation contract.NodeMembershipManaged and reports which servers have joined and left.
 func (m *Manager) publish(ctx context.Context, seen observed) error {
-	m.teller.keep(seen.nodes)
+	m.events.keep(seen.nodes)
 	var problems []error
 	for _, node := range seen.nodes {
 		id, err := contract.ParseProviderID(node.Spec.ProviderID)
@@ -258,7 +259,7 @@ func (m *Manager) publish(ctx context.Context, seen observed) error {
 	return errors.Join(problems...)
 }
 
-// managed tells whether a server is a member by our hand.
+// managed reports whether the controller joined the server.
 func managed(p picture, serverID string) bool {
 	recorded, ours := p.roster.members[serverID]
 	if !ours || recorded.Network != p.network.ID {
@@ -274,7 +275,7 @@ func (m *Manager) annotate(ctx context.Context, node *corev1.Node, isManaged boo
 		return nil
 	}
 	var value any
-	reason, text := ReasonLeft, "the server is no member of public network "+m.config.NetworkID+" by the controller's hand any more"
+	reason, text := ReasonLeft, "the controller no longer manages the server's membership in public network "+m.config.NetworkID
 	if isManaged {
 		value, reason, text = contract.TagTrue, ReasonJoined, "the server is a member of public network "+m.config.NetworkID
 	}
@@ -289,6 +290,6 @@ func (m *Manager) annotate(ctx context.Context, node *corev1.Node, isManaged boo
 		return fmt.Errorf("patch node %s: %w", node.Name, err)
 	}
 	klog.FromContext(ctx).Info("Membership of a Node changed", "node", node.Name, "network", m.config.NetworkID, "managed", isManaged)
-	m.teller.record(node, corev1.EventTypeNormal, reason, text)
+	m.events.record(node, corev1.EventTypeNormal, reason, text)
 	return nil
 }

@@ -14,18 +14,17 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 )
 
-// source is where the servers that join in one pass get their addresses from. Without a block it says why.
+// source is the block from which the servers that join in one pass get their addresses. Without a block it has the reason.
 type source struct {
 	block  plan.Block
 	ledger plan.Ledger
-	// reason and text are for the Nodes that wait; both are empty while time alone helps.
+	// reason and text are for the Nodes that wait; both are empty if waiting is enough.
 	reason, text string
 	usable       bool
 }
 
-// address gives the server an address of the node block, the one that it holds already if it holds one.
-// ok is false when it has to wait; the Node was told why if a person must act. Without addresses it is the
-// zero Addr.
+// address returns an address of the node block for the server, the one that it already holds if any. ok is false when the
+// server has to wait; the reason is recorded on the Node if a user must act. Without addresses it is the zero Addr.
 func (p *pass) address(ctx context.Context, serverID string, node *corev1.Node) (_ netip.Addr, ok bool, err error) {
 	if p.config.WithoutAddress {
 		return netip.Addr{}, true, nil
@@ -39,7 +38,7 @@ func (p *pass) address(ctx context.Context, serverID string, node *corev1.Node) 
 	}
 	if !p.source.usable {
 		if p.source.reason != "" {
-			p.teller.record(node, eventType(p.source.reason), p.source.reason, p.source.text)
+			p.events.record(node, eventType(p.source.reason), p.source.reason, p.source.text)
 			p.rests[serverID] = p.config.Now().Add(waitRest)
 		}
 		return netip.Addr{}, false, nil
@@ -54,18 +53,19 @@ func eventType(reason string) string {
 	return corev1.EventTypeWarning
 }
 
-// allot takes an address in the ledger and saves it.
+// allot allocates an address in the ledger and saves it.
 func (p *pass) allot(ctx context.Context, serverID string, node *corev1.Node) (netip.Addr, bool, error) {
 	holder := plan.Holder{Name: serverID}
 	next, grant, err := p.source.ledger.Settle(nil, p.config.Now()).Take(holder, plan.Ask{Now: p.config.Now(), Barred: p.inUse})
 	switch {
 	case errors.Is(err, plan.ErrResting):
-		klog.FromContext(ctx).V(2).Info("Addresses of the node block rest", "block", p.source.block.ID, "until", p.source.ledger.RestEnds())
+		klog.FromContext(ctx).V(2).Info("Free addresses of the node block are in quarantine", "block", p.source.block.ID, "until", p.source.ledger.RestEnds())
 		p.rests[serverID] = p.config.Now().Add(waitRest)
 		return netip.Addr{}, false, nil
 	case errors.Is(err, plan.ErrFull), errors.Is(err, plan.ErrClosed):
-		p.teller.record(node, corev1.EventTypeWarning, ReasonNodeBlockFull, fmt.Sprintf(
-			"IP block %s (%s) has no address left for this node: name a larger block with --node-ip-block, do without addresses with --node-address=none, or select fewer nodes with --service-node-selector",
+		p.events.record(node, corev1.EventTypeWarning, ReasonNodeBlockFull, fmt.Sprintf(
+			"IP block %s (%s) has no address left for this node: set a larger block with --node-ip-block, "+
+				"use no addresses with --node-address=none, or select fewer nodes with --service-node-selector",
 			p.source.block.ID, p.source.block.CIDR))
 		p.rests[serverID] = p.config.Now().Add(waitRest)
 		return netip.Addr{}, false, nil
@@ -81,7 +81,7 @@ func (p *pass) allot(ctx context.Context, serverID string, node *corev1.Node) (n
 	return grant.Address, true, nil
 }
 
-// inUse tells of addresses that servers have in the network without an entry in the ledger.
+// inUse reports addresses that servers have in the network without an entry in the ledger.
 func (p *pass) inUse(address netip.Addr) bool {
 	for _, member := range p.network.Members {
 		if slices.Contains(member.IPs, address) {
@@ -96,7 +96,7 @@ func (p *pass) inUse(address netip.Addr) bool {
 	return false
 }
 
-// free gives an address back in the ledger of its block.
+// free releases an address in the ledger of its block.
 func (p *pass) free(ctx context.Context, serverID string, address netip.Addr, unused bool) error {
 	seen, err := p.sight(ctx, true)
 	if err != nil {
@@ -105,7 +105,7 @@ func (p *pass) free(ctx context.Context, serverID string, address netip.Addr, un
 	known := seen.all()
 	at := slices.IndexFunc(known, func(b plan.Block) bool { return b.CIDR.IsValid() && b.CIDR.Contains(address) })
 	if at < 0 {
-		return nil // the block is gone, and its ledger says nothing to anybody
+		return nil // the block no longer exists, so its ledger is obsolete
 	}
 	current, err := p.config.Ledgers.Get(ctx, known[at].ID)
 	if errors.Is(err, allocation.ErrNotFound) {

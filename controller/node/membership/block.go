@@ -18,7 +18,7 @@ import (
 // nodeBlockSize is the size of a node block that is bought: 13 addresses.
 const nodeBlockSize = plan.LargestSize
 
-// findSource finds the node block, and takes the next step towards one if there is none that could be used.
+// findSource finds the node block, and takes the next step towards one if none is usable.
 func (p *pass) findSource(ctx context.Context) (source, error) {
 	seen, err := p.sight(ctx, false)
 	if err != nil {
@@ -32,15 +32,15 @@ func (p *pass) findSource(ctx context.Context) (source, error) {
 
 func (m *Manager) owner() plan.Owner { return plan.Owner{Cluster: m.cluster, Nodes: true} }
 
-// brought uses the block that the user named. It is assigned if need be, and never deleted.
+// brought uses the block that the user configured. It is assigned if necessary, and never deleted.
 func (p *pass) brought(ctx context.Context, view plan.View) (source, error) {
 	at := slices.IndexFunc(view.Sightings, func(s plan.Sighting) bool { return s.Block.ID == p.config.NodeIPBlock })
 	if at < 0 {
-		return unavailable("--node-ip-block names IP block %s, which the account does not have", p.config.NodeIPBlock), nil
+		return unavailable("--node-ip-block is IP block %s, which the account does not have", p.config.NodeIPBlock), nil
 	}
 	sighting := view.Sightings[at]
 	if sighting.Block.Tags[contract.TagUsage] == contract.TagUsageAuto && !p.owner().Owns(sighting.Block) {
-		return unavailable("--node-ip-block names IP block %s (%s), which was bought for something else; name another", sighting.Block.ID, sighting.Block.CIDR), nil
+		return unavailable("--node-ip-block is IP block %s (%s), which was bought for something else; set another block", sighting.Block.ID, sighting.Block.CIDR), nil
 	}
 	current, err := p.ledgerOf(ctx, sighting.Block)
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *pass) brought(ctx context.Context, view plan.View) (source, error) {
 	return p.follow(ctx, step, current)
 }
 
-// bought uses the block that was bought for the nodes, and buys one where there is none.
+// bought uses the block that was bought for the nodes, and buys one if there is none.
 func (p *pass) bought(ctx context.Context, seen blocks) (source, error) {
 	kept, _, found := plan.ChooseNodeBlock(seen.nodes, seen.recorded(), p.used, seen.View)
 	switch {
@@ -72,7 +72,7 @@ func (p *pass) bought(ctx context.Context, seen blocks) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	if current.Closed { // it was to be released, and is wanted again
+	if current.Closed { // its release had begun, and it is needed again
 		if current, err = p.config.Ledgers.Save(ctx, current.Reopen()); err != nil {
 			return source{}, err
 		}
@@ -88,7 +88,7 @@ func (p *pass) ledgerOf(ctx context.Context, block plan.Block) (plan.Ledger, err
 	return current, err
 }
 
-// follow takes the step towards an assigned block. The block can be used once there is none left to take.
+// follow takes the next step towards an assigned block. The block is usable once no step is left.
 func (p *pass) follow(ctx context.Context, s plan.Step, current plan.Ledger) (source, error) {
 	switch s.Action {
 	case plan.Done:
@@ -115,13 +115,13 @@ func (p *pass) mutate(ctx context.Context, s plan.Step) (source, error) {
 	case pnap.IsConflict(err):
 		return source{}, nil
 	case pnap.IsRefused(err):
-		return unavailable("the phoenixNAP API refused to %s IP block %s (%s): %v", s.Action, s.Block.ID, s.Block.CIDR, err), nil
+		return unavailable("the phoenixNAP API rejected the request to %s IP block %s (%s): %v", s.Action, s.Block.ID, s.Block.CIDR, err), nil
 	default:
 		return source{}, err
 	}
 }
 
-// apply changes the account as the step says. Errors are those of the API.
+// apply changes the account according to the step. It returns errors of the API.
 func (p *pass) apply(ctx context.Context, s plan.Step) error {
 	var err error
 	switch s.Action {
@@ -174,11 +174,11 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 		Owner: p.owner(), Location: wish.Location, LocationSource: wish.LocationSource, Size: nodeBlockSize,
 	}, seen.record)
 	p.config.Account.Invalidate()
-	return bargain(err)
+	return purchaseResult(err)
 }
 
-// bargain says what an attempt to buy means for the Nodes that wait.
-func bargain(err error) (source, error) {
+// purchaseResult converts the result of a purchase attempt to a reason for the Nodes that wait.
+func purchaseResult(err error) (source, error) {
 	var pause *purchase.Pause
 	var refused *purchase.Refused
 	switch {

@@ -17,23 +17,23 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// leaveAfter is how long a server must be unwanted before it leaves: a Node that is deleted and registers
-// anew, or a label that is edited twice, cuts off nobody.
+// leaveAfter is how long a server must be unwanted before it leaves: a Node that is deleted and registers again, or a label
+// that is edited twice, does not disconnect a server.
 const leaveAfter = 5 * time.Minute
 
 // kind is what a step does.
 type kind int
 
 const (
-	// forget takes a server off the record: it is no member any more, or by the hand of another.
+	// forget removes a server from the record: it is no longer a member, or someone else changed the membership.
 	forget kind = iota
-	// lost takes a server off the record once a look-up by ID confirms that there is none.
+	// lost removes a server from the record once a read by ID confirms that it does not exist.
 	lost
-	// leave takes a server out of the network that it was joined to.
+	// leave removes a server from the network that it was joined to.
 	leave
 	// join makes a server a member.
 	join
-	// refuse says on the Node why its server cannot join.
+	// refuse reports on the Node why its server cannot join.
 	refuse
 )
 
@@ -48,22 +48,22 @@ type step struct {
 	text string
 }
 
-// picture is everything that a decision looks at.
+// picture is the input of a decision.
 type picture struct {
 	now     time.Time
 	network plan.Network
 	// servers of the account, by ID.
 	servers map[string]pnap.Server
-	// wanted are the Nodes whose servers are to be members, by server ID.
+	// wanted are the Nodes whose servers must be members, by server ID.
 	wanted map[string]*corev1.Node
 	roster roster
-	// unsettled tells of a server that was changed or refused too lately to be touched again.
+	// unsettled reports whether a server was changed or rejected too recently to be changed again.
 	unsettled func(serverID string) bool
 	// unwantedFor is how long a recorded server has been unwanted.
 	unwantedFor func(serverID string) time.Duration
 }
 
-// wanted returns the Nodes whose servers are to be members, by server ID.
+// wanted returns the Nodes whose servers must be members, by server ID.
 func wanted(nodes []*corev1.Node, selector labels.Selector) map[string]*corev1.Node {
 	byServer := map[string]*corev1.Node{}
 	for _, node := range nodes {
@@ -75,7 +75,7 @@ func wanted(nodes []*corev1.Node, selector labels.Selector) map[string]*corev1.N
 	return byServer
 }
 
-// decide returns what is to be done, what takes away before what gives, then by server ID.
+// decide returns the steps to take, ordered by removals before additions, then by server ID.
 func decide(p picture) []step {
 	ids := map[string]bool{}
 	for id := range p.wanted {
@@ -97,7 +97,7 @@ func decide(p picture) []step {
 	return steps
 }
 
-// about decides about one server.
+// about decides for one server.
 func (p picture) about(id string) (step, bool) {
 	recorded, ours := p.roster.members[id]
 	elsewhere := ours && recorded.Network != p.network.ID
@@ -112,7 +112,7 @@ func (p picture) about(id string) (step, bool) {
 	}
 }
 
-// towards decides about a server that is to be a member.
+// towards decides for a server that must be a member.
 func (p picture) towards(id string) (step, bool) {
 	server, listed := p.servers[id]
 	if !listed {
@@ -126,12 +126,12 @@ func (p picture) towards(id string) (step, bool) {
 			id, server.Location, p.network.ID, p.network.Location)}, true
 	}
 	if server.Status != pnap.ServerPoweredOn && server.Status != pnap.ServerPoweredOff {
-		return step{}, false // it takes no change of its networks now
+		return step{}, false // the API accepts no change of its networks now
 	}
 	return step{kind: join, server: id}, true
 }
 
-// away decides about a server that was joined and is not to be a member of that network any more.
+// away decides for a server that was joined and must no longer be a member of that network.
 func (p picture) away(id string, recorded joined) (step, bool) {
 	server, listed := p.servers[id]
 	if !listed {
@@ -152,8 +152,8 @@ func (p picture) away(id string, recorded joined) (step, bool) {
 	}
 }
 
-// given tells whether a membership is still the one that the controller made: a person who gives a server
-// other addresses has made it theirs.
+// given reports whether a membership is still the one that the controller created: a user who gives a server other addresses
+// takes it over.
 func given(recorded joined, entry pnap.Membership) bool {
 	if !recorded.Address.IsValid() || len(entry.IPs) == 0 {
 		return true
@@ -203,6 +203,5 @@ func (p picture) used(b plan.Block) bool {
 	return found
 }
 
-// takesAway tells whether the step ends a membership or its record: such a step is never taken on the
-// word of a cache.
+// takesAway reports whether the step ends a membership or its record: such a step is never based on a cache only.
 func (s step) takesAway() bool { return s.kind == forget || s.kind == lost || s.kind == leave }

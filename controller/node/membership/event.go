@@ -10,21 +10,21 @@ import (
 
 // Reasons of the events on a Node.
 const (
-	// ReasonJoining (Normal): the server was asked to join the public network.
+	// ReasonJoining (Normal): the controller requested that the server joins the public network.
 	ReasonJoining = "PublicNetworkJoining"
 	// ReasonJoined (Normal): the server is a member.
 	ReasonJoined = "PublicNetworkJoined"
-	// ReasonLeaving (Normal): the server was asked to leave the network that the controller joined it to.
+	// ReasonLeaving (Normal): the controller requested that the server leaves the network that the controller joined it to.
 	ReasonLeaving = "PublicNetworkLeaving"
-	// ReasonLeft (Normal): the server is no member any more.
+	// ReasonLeft (Normal): the server is no longer a member.
 	ReasonLeft = "PublicNetworkLeft"
-	// ReasonJoinRefused (Warning): the server cannot join; the text says why and what to do.
+	// ReasonJoinRefused (Warning): the server cannot join; the text contains the reason and what to do.
 	ReasonJoinRefused = "PublicNetworkJoinRefused"
-	// ReasonLeaveRefused (Warning): the API does not let the server leave.
+	// ReasonLeaveRefused (Warning): the API rejected the removal of the server.
 	ReasonLeaveRefused = "PublicNetworkLeaveRefused"
 	// ReasonNodeBlockFull (Warning): the node block has no address left for the Node.
 	ReasonNodeBlockFull = "NodeBlockFull"
-	// ReasonNodeBlockUnavailable (Warning): there is no node block that could be used; the text says what to do.
+	// ReasonNodeBlockUnavailable (Warning): there is no usable node block; the text contains what to do.
 	ReasonNodeBlockUnavailable = "NodeBlockUnavailable"
 	// ReasonDryRun (Normal): what would have been done.
 	ReasonDryRun = "DryRun"
@@ -34,46 +34,46 @@ const (
 const (
 	// ReasonNodeBlockReleased (Normal): a block that was bought for the nodes and that they do not need was deleted.
 	ReasonNodeBlockReleased = "NodeBlockReleased"
-	// ReasonNodeBlockSurplus (Warning): a block that was bought for the nodes and that they do not need cannot be
-	// given back; the text says why and what to do.
+	// ReasonNodeBlockSurplus (Warning): a block that was bought for the nodes and that they do not need cannot be released;
+	// the text contains the reason and what to do.
 	ReasonNodeBlockSurplus = "NodeBlockSurplus"
 )
 
-// recorder records events on Nodes, each state of affairs once.
+// recorder records events on Nodes, each state once.
 type recorder struct {
 	events record.EventRecorder
 
 	mu   sync.Mutex
-	said map[types.UID]string
+	last map[types.UID]string
 }
 
 func newRecorder(events record.EventRecorder) *recorder {
-	return &recorder{events: events, said: map[types.UID]string{}}
+	return &recorder{events: events, last: map[types.UID]string{}}
 }
 
-// record records an event unless it is the last that was told of the Node. A nil Node has nobody to tell.
+// record records an event unless it is the last one of the Node. It ignores a nil Node.
 func (t *recorder) record(node *corev1.Node, kind, reason, text string) {
 	if node == nil {
 		return
 	}
 	t.mu.Lock()
-	known := t.said[node.UID] == reason+" "+text
-	t.said[node.UID] = reason + " " + text
+	known := t.last[node.UID] == reason+" "+text
+	t.last[node.UID] = reason + " " + text
 	t.mu.Unlock()
 	if !known {
 		t.events.Event(node, kind, reason, text)
 	}
 }
 
-// keep forgets the Nodes that are not among those given.
+// keep forgets all other Nodes.
 func (t *recorder) keep(nodes []*corev1.Node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	kept := map[types.UID]string{}
 	for _, node := range nodes {
-		if text, ok := t.said[node.UID]; ok {
+		if text, ok := t.last[node.UID]; ok {
 			kept[node.UID] = text
 		}
 	}
-	t.said = kept
+	t.last = kept
 }

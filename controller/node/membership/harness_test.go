@@ -33,7 +33,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
-// The observer looks at the account for the test: faults that are armed for the Manager do not hit it.
+// The observer reads the account for the test: faults that are armed for the Manager do not affect it.
 const (
 	observerID     = "observer"
 	observerSecret = "nT8vQ2xLr5KcYw1d"
@@ -41,7 +41,7 @@ const (
 
 const clusterUID = "0b5c6b1e-5f0e-4a57-9d7e-6a0f5b1c2d3e"
 
-// world is a Manager over the simulated API and an API server that keeps ConfigMaps by compare-and-swap.
+// world is a Manager with the simulated API and an API server that stores ConfigMaps by compare-and-swap.
 type world struct {
 	t       *testing.T
 	sim     *pnapsim.Sim
@@ -83,10 +83,10 @@ func newWorld(t *testing.T, seed pnapsim.Seed, change func(*Config)) *world {
 	return newWorldOf(t, pnapsim.Config{}, seed, change)
 }
 
-// never is a list lag that outlasts every test: the list does not even show what was seeded.
+// never is a list delay longer than every test: the list does not even show seeded blocks.
 const never = 1000 * time.Hour
 
-// lagging is an API whose list of blocks is late; blocks by ID and tags are not.
+// lagging is an API whose list of blocks is delayed; reads by ID and tags are not.
 func lagging(lag time.Duration) pnapsim.Config {
 	latency := pnapsim.DefaultLatency()
 	latency.ListLag = pnapsim.Duration(lag)
@@ -115,7 +115,7 @@ func newWorldOf(t *testing.T, simulated pnapsim.Config, seed pnapsim.Seed, chang
 	return w
 }
 
-// keepVersions gives ConfigMaps versions and refuses changes of old ones, as an API server does.
+// keepVersions gives ConfigMaps versions and rejects changes of old versions, as an API server does.
 func keepVersions(kube *fake.Clientset) {
 	version := 0
 	stored := func(namespace, name string) string {
@@ -151,7 +151,7 @@ func keepVersions(kube *fake.Clientset) {
 	})
 }
 
-// start makes a new Manager, as a new process does.
+// start creates a new Manager, as a new process does.
 func (w *world) start() {
 	w.t.Helper()
 	api, err := pnap.New(pnap.Config{
@@ -172,7 +172,7 @@ func (w *world) start() {
 	}
 }
 
-// node adds the Node of a server; edge tells whether it is selected.
+// node adds the Node of a server; edge reports whether it is selected.
 func (w *world) node(i int, edge bool) {
 	w.t.Helper()
 	node := &corev1.Node{
@@ -202,7 +202,7 @@ func (w *world) selectNode(i int, edge bool) {
 	}
 }
 
-// sync shows the Manager the Nodes as they are and lets it look once.
+// sync updates the Manager's cache of Nodes and runs one pass.
 func (w *world) sync() (time.Duration, error) {
 	w.t.Helper()
 	list, err := w.kube.CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
@@ -219,7 +219,7 @@ func (w *world) sync() (time.Duration, error) {
 	return w.manager.Sync(testlog.Context(w.t))
 }
 
-// run lets the Manager work for a while of the model's time; every error fails the test.
+// run runs the Manager for a while of simulated time; every error fails the test.
 func (w *world) run(d time.Duration) {
 	w.t.Helper()
 	for until := w.sim.Clock().Now().Add(d); w.sim.Clock().Now().Before(until); {
@@ -231,7 +231,7 @@ func (w *world) run(d time.Duration) {
 	}
 }
 
-// servers are the account's servers as the API tells them.
+// servers returns the account's servers from the API.
 func (w *world) servers() map[string]pnap.Server {
 	w.t.Helper()
 	api, err := pnap.New(pnap.Config{BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, Now: w.sim.Clock().Now, RequestsPerSecond: 100000,
@@ -250,7 +250,7 @@ func (w *world) servers() map[string]pnap.Server {
 	return byID
 }
 
-// member tells the addresses and the status of a server's membership; "none" when it is none.
+// member returns the addresses and the status of a server's membership; "none" without a membership.
 func (w *world) member(i int) string {
 	w.t.Helper()
 	entry, member := membershipOf(w.servers()[serverID(i)], simtest.NetworkID)
@@ -294,8 +294,8 @@ func (w *world) expectRoster(want ...int) {
 	}
 }
 
-// told returns the events so far, and forgets them.
-func (w *world) told() []string {
+// takeEvents returns the events so far, and removes them.
+func (w *world) takeEvents() []string {
 	var all []string
 	for len(w.events.Events) > 0 {
 		all = append(all, <-w.events.Events)
@@ -303,10 +303,10 @@ func (w *world) told() []string {
 	return all
 }
 
-// expectTold expects events that begin with the given words, in any order, and no others.
-func (w *world) expectTold(want ...string) {
+// expectEvents expects events that begin with the given texts, in any order, and no others.
+func (w *world) expectEvents(want ...string) {
 	w.t.Helper()
-	got := w.told()
+	got := w.takeEvents()
 	rest := slices.Clone(got)
 	for _, prefix := range want {
 		at := slices.IndexFunc(rest, func(text string) bool { return strings.HasPrefix(text, prefix) })
@@ -337,7 +337,7 @@ func (w *world) edit(e pnapsim.Edit) {
 	}
 }
 
-// changes counts the requests so far that changed something.
+// changes counts the requests so far that were not reads.
 func (w *world) changes() int {
 	count := 0
 	for _, entry := range w.sim.Log(0) {

@@ -14,12 +14,12 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
-// lags are how late the list of blocks may be.
+// lags are possible delays of the list of blocks.
 var lags = []time.Duration{0, 30 * time.Second, 90 * time.Second, 30 * time.Minute, never}
 
 const blocksPath = "/ips/v1/ip-blocks"
 
-// ownedBy lets the client change blocks that carry the cluster's tags, though the test seeded them.
+// ownedBy allows the client to change blocks with the cluster's tags, although the test seeded them.
 func ownedBy(c *pnapsim.ClientSeed) {
 	c.OwnershipTags = map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID}
 }
@@ -44,8 +44,8 @@ func (w *world) loseRecord() {
 	}
 }
 
-// Whatever the list of blocks shows and whatever becomes of the answer, of the record and of the process: one block
-// is bought, serves all nodes, and is given back.
+// Whatever the list of blocks shows, and even if the answer, the record or the process is lost: one block is bought, serves
+// all nodes, and is released.
 //
 //proves:known-bugs/late-list
 func TestNodeBlockIsBoughtOnceUnderAnyLag(t *testing.T) {
@@ -95,12 +95,12 @@ func boughtOnce(t *testing.T, lag time.Duration, lost bool, change func(*world))
 	if leaks := w.sim.LeakCheck(simtest.ClientID); len(leaks) > 0 {
 		t.Errorf("blocks %v are left", leaks)
 	}
-	// The list may still show the block that is gone. It is in no one's way.
+	// The list may still show the deleted block, which has no effect.
 	w.selectNode(0, true)
 	w.run(5 * time.Minute)
 	w.expectPurchases(2)
 	if got := w.member(0); got == "none" {
-		t.Error("the server is no member again")
+		t.Error("the server did not become a member again")
 	}
 }
 
@@ -116,10 +116,10 @@ func TestUnlistedBlocksCount(t *testing.T) {
 	w.start()
 	w.run(10 * time.Minute)
 	w.expectPurchases(0)
-	w.expectTold("Warning NodeBlockUnavailable no block for the nodes' own addresses can be bought: the cluster has 1 IP blocks")
+	w.expectEvents("Warning NodeBlockUnavailable no block for the nodes' own addresses can be bought: the cluster has 1 IP blocks")
 }
 
-// A block that the user names is found by its ID.
+// A block that the user configures is found by its ID.
 func TestUnlistedBroughtBlockIsFound(t *testing.T) {
 	w := newWorldOf(t, lagging(never), seedOf(1, "203.0.113.0/28", nil), nil)
 	w.node(0, true)

@@ -14,13 +14,13 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
 )
 
-// observed is a picture and what it was made from.
+// observed is a picture and the data behind it.
 type observed struct {
 	picture
 	nodes []*corev1.Node
 }
 
-// patience is how old the list of servers may be: others ask often enough unless a change is awaited.
+// patience is how old the list of servers may be: other controllers read it often enough unless a change is awaited.
 func (m *Manager) patience() time.Duration {
 	for _, at := range m.touched {
 		if m.config.Now().Sub(at) < 2*time.Minute {
@@ -30,10 +30,10 @@ func (m *Manager) patience() time.Duration {
 	return instances.Unhurried
 }
 
-// look makes a picture; the network is not older than after.
+// look reads the picture; the network is not older than after.
 func (m *Manager) look(ctx context.Context, list instances.List, after time.Time) (observed, error) {
 	if len(list.ByID) == 0 {
-		return observed{}, errors.New("the list of servers is empty: check that the credentials are of the account that owns the servers")
+		return observed{}, errors.New("the list of servers is empty: check that the credentials belong to the account that owns the servers")
 	}
 	network, err := m.config.Account.Network(ctx, m.config.NetworkID, after)
 	if err != nil {
@@ -63,7 +63,7 @@ func (m *Manager) look(ctx context.Context, list instances.List, after time.Time
 	}}, nil
 }
 
-// remember keeps since when recorded servers are unwanted, by our own clock.
+// remember records since when recorded servers are unwanted, by the controller's clock.
 func (m *Manager) remember(p picture) {
 	unwanted := map[string]time.Time{}
 	for id, recorded := range p.roster.members {
@@ -87,15 +87,15 @@ func (m *Manager) remember(p picture) {
 	}
 }
 
-// confirmWanted lists the Nodes past the cache and returns which are wanted. No Node at all is not believed:
-// a cluster that is being restored looks like that.
+// confirmWanted lists the Nodes live and returns which are wanted. An empty list is an error: a cluster that is being
+// restored has no Nodes.
 func (m *Manager) confirmWanted(ctx context.Context) (map[string]*corev1.Node, error) {
 	list, err := m.config.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list Nodes before servers leave the public network: %w", err)
 	}
 	if len(list.Items) == 0 {
-		return nil, errors.New("the cluster has no Node at all: servers stay in the public network")
+		return nil, errors.New("the cluster has no Nodes: servers stay in the public network")
 	}
 	nodes := make([]*corev1.Node, len(list.Items))
 	for i := range list.Items {

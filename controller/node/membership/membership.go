@@ -1,4 +1,4 @@
-// Package membership joins the servers of Nodes to the public network, and takes out again what it joined.
+// Package membership joins the servers of Nodes to the public network, and removes the servers that it joined.
 package membership
 
 import (
@@ -26,17 +26,17 @@ import (
 )
 
 const (
-	// period is how often memberships are looked at when nothing happens.
+	// period is how often memberships are checked when nothing happens.
 	period = 30 * time.Second
-	// soon is when to look again after a change, or while one is waited for.
+	// soon is the delay of the next pass after a change, or while one is awaited.
 	soon = 5 * time.Second
-	// settle lets several Nodes that appear at once be served by one look.
+	// settle is the delay that combines several Nodes that appear at once in one pass.
 	settle = time.Second
-	// maxChanges is the most changes in one pass: other changes of the account wait meanwhile.
+	// maxChanges bounds the changes in one pass: other changes of the account have to wait for it.
 	maxChanges = 10
-	// waitRest is how long a server is left alone for which there is no address.
+	// waitRest is how long a server waits if there is no address for it.
 	waitRest = time.Minute
-	// refusedRest is how long a server is left alone after the API refused to change its membership.
+	// refusedRest is how long a server waits after the API rejected a change of its membership.
 	refusedRest = 5 * time.Minute
 )
 
@@ -47,7 +47,7 @@ type Servers interface {
 	Server(ctx context.Context, id string) (pnap.Server, error)
 }
 
-// Account is the shared picture of the account, with its lock.
+// Account is the shared cache of the account, with its lock.
 type Account interface {
 	Blocks(ctx context.Context, after time.Time) (account.Listing, error)
 	Network(ctx context.Context, id string, after time.Time) (plan.Network, error)
@@ -59,7 +59,7 @@ type Account interface {
 	Lock(ctx context.Context) (done func(), err error)
 }
 
-// Cloud is what the package changes.
+// Cloud is the part of the API that the package changes.
 type Cloud interface {
 	JoinNetwork(ctx context.Context, serverID, networkID string, ips []netip.Addr, force bool) error
 	LeaveNetwork(ctx context.Context, serverID, networkID string) error
@@ -73,16 +73,16 @@ type Buyer interface {
 	Buy(ctx context.Context, order purchase.Order, record purchase.Record) (plan.Block, error)
 }
 
-// Ledgers say who holds which address of the node block.
+// Ledgers record the owners of the node block's addresses.
 type Ledgers interface {
 	Get(ctx context.Context, blockID string) (plan.Ledger, error)
 	Save(ctx context.Context, l plan.Ledger) (plan.Ledger, error)
 	Delete(ctx context.Context, l plan.Ledger) error
 }
 
-// Config says what a Manager works with.
+// Config configures a Manager.
 type Config struct {
-	// Kube reads Nodes live, patches their annotation and keeps the record of joined servers.
+	// Kube reads Nodes live, patches their annotation and stores the record of joined servers.
 	Kube kubernetes.Interface
 	// Nodes is the shared informer.
 	Nodes   coreinformers.NodeInformer
@@ -98,9 +98,9 @@ type Config struct {
 	NodeIPBlock string
 	// WithoutAddress joins servers without an address.
 	WithoutAddress bool
-	// Selector selects the Nodes whose servers are to be members; nil means all.
+	// Selector selects the Nodes whose servers must be members; nil means all.
 	Selector labels.Selector
-	// MaxBlocks is the most blocks that may be bought for the cluster; 0 for no limit but the network's.
+	// MaxBlocks is the maximum number of blocks to buy for the cluster; 0 for no limit except the network's.
 	MaxBlocks int
 	// Metrics may be nil.
 	Metrics *Metrics
@@ -108,31 +108,31 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Manager keeps the memberships of the cluster's servers.
+// Manager reconciles the memberships of the cluster's servers.
 type Manager struct {
 	config Config
 	lister corelisters.NodeLister
 	synced cache.InformerSynced
 	wake   loop.Wake
 	store  rosterStore
-	teller *recorder
+	events *recorder
 
-	// What follows belongs to the goroutine of Run.
+	// The following fields belong to the goroutine of Run.
 
 	// cluster is the UID of the namespace kube-system; empty until it was read. namespace is the object itself.
 	cluster   string
 	namespace *corev1.Namespace
-	// touched is when a server was changed: a list that is older says nothing of it.
+	// touched is when a server was changed: an older list does not show the change.
 	touched map[string]time.Time
-	// rests is until when a server is left alone after a refusal.
+	// rests is until when a server waits after a rejected request.
 	rests map[string]time.Time
 	// unwanted is since when a recorded server is unwanted, idle since when no Node is wanted at all.
 	unwanted map[string]time.Time
 	idle     time.Time
-	// wasIdle is whether the last look found no Node wanted for a while.
+	// wasIdle reports whether, in the last pass, no Node had been wanted for a while.
 	wasIdle bool
-	// auditAt is when bought blocks that nodes do not need are looked for next. surplus is since when each is too many,
-	// and reports what was last reported of it, by block ID.
+	// auditAt is when to search next for bought blocks that nodes do not need. surplus is since when each block is not needed,
+	// and reports is its last report, by block ID.
 	auditAt time.Time
 	surplus map[string]time.Time
 	reports map[string]report
@@ -151,7 +151,7 @@ func New(config Config) (*Manager, error) {
 	}
 	m := &Manager{
 		config: config, lister: config.Nodes.Lister(), wake: loop.NewWake(),
-		store: newRosterStore(config.Kube), teller: newRecorder(config.Events),
+		store: newRosterStore(config.Kube), events: newRecorder(config.Events),
 		touched: map[string]time.Time{}, rests: map[string]time.Time{}, unwanted: map[string]time.Time{},
 		surplus: map[string]time.Time{}, reports: map[string]report{},
 	}
@@ -170,7 +170,7 @@ func New(config Config) (*Manager, error) {
 // Name of the manager among the framework's controllers.
 func (*Manager) Name() string { return "phoenixnap-membership" }
 
-// compare passes over heartbeats.
+// compare ignores heartbeats.
 func (m *Manager) compare(before, after any) {
 	a, okA := before.(*corev1.Node)
 	b, okB := after.(*corev1.Node)
@@ -180,7 +180,7 @@ func (m *Manager) compare(before, after any) {
 	m.wake.Signal()
 }
 
-// Run keeps memberships until ctx ends, and then returns nil.
+// Run reconciles memberships until ctx ends, and then returns nil.
 func (m *Manager) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), m.synced) {
 		return nil
@@ -188,14 +188,14 @@ func (m *Manager) Run(ctx context.Context) error {
 	return m.wake.Run(ctx, settle, func(ctx context.Context) time.Duration {
 		again, err := m.Sync(ctx)
 		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Memberships are not up to date")
+			klog.FromContext(ctx).Error(err, "Failed to reconcile memberships")
 		}
 		return again
 	})
 }
 
-// Sync looks once, does what is due and returns when to look again. Nothing is asked of the API in steady
-// state beyond what is read for others anyway.
+// Sync runs one pass and returns the delay of the next. In a steady state it makes no requests to the API beyond the shared
+// reads of other controllers.
 func (m *Manager) Sync(ctx context.Context) (again time.Duration, err error) {
 	list, err := m.config.Servers.Recent(ctx, m.patience())
 	if err != nil {
@@ -222,7 +222,7 @@ func (m *Manager) Sync(ctx context.Context) (again time.Duration, err error) {
 	}
 }
 
-// pause is how long nothing is to be done: shorter while a change is awaited.
+// pause returns the delay of the next pass: shorter while a change is awaited.
 func (m *Manager) pause(p picture) time.Duration {
 	for id := range p.wanted {
 		if entry, member := membershipOf(p.servers[id], p.network.ID); member && entry.Status != pnap.MembershipAssigned {
@@ -235,12 +235,12 @@ func (m *Manager) pause(p picture) time.Duration {
 	return period
 }
 
-// recordRefusals says on the Nodes why servers cannot join, and returns the other steps.
+// recordRefusals reports on the Nodes why servers cannot join, and returns the other steps.
 func (m *Manager) recordRefusals(p picture, steps []step) []step {
 	var others []step
 	for _, each := range steps {
 		if each.kind == refuse {
-			m.teller.record(p.wanted[each.server], corev1.EventTypeWarning, ReasonJoinRefused, each.text)
+			m.events.record(p.wanted[each.server], corev1.EventTypeWarning, ReasonJoinRefused, each.text)
 			continue
 		}
 		others = append(others, each)

@@ -25,7 +25,7 @@ func TestSelectedServersJoinAndLeave(t *testing.T) {
 	w.expectMember(1, "203.0.113.3 assigned")
 	w.expectMember(2, "none")
 	w.expectRoster(0, 1)
-	w.expectTold("Normal PublicNetworkJoining", "Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal PublicNetworkJoined")
+	w.expectEvents("Normal PublicNetworkJoining", "Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal PublicNetworkJoined")
 	if got := w.get(0).Annotations[contract.NodeMembershipManaged]; got != "true" {
 		t.Errorf("annotation %q", got)
 	}
@@ -37,17 +37,17 @@ func TestSelectedServersJoinAndLeave(t *testing.T) {
 	w.expectMember(0, "none")
 	w.expectMember(1, "203.0.113.3 assigned")
 	w.expectRoster(1)
-	w.expectTold("Normal PublicNetworkLeaving", "Normal PublicNetworkLeft")
+	w.expectEvents("Normal PublicNetworkLeaving", "Normal PublicNetworkLeft")
 	if got, ok := w.get(0).Annotations[contract.NodeMembershipManaged]; ok {
 		t.Errorf("annotation %q is left", got)
 	}
 
-	// The address of the one that left rests before another server gets it.
+	// The address of the server that left is quarantined before another server gets it.
 	w.selectNode(2, true)
 	w.run(2 * time.Minute)
 	w.expectMember(2, "203.0.113.4 assigned")
 	if _, rests := w.ledger().Resting[netip.MustParseAddr("203.0.113.2")]; !rests {
-		t.Errorf("the address of the server that left does not rest: %+v", w.ledger())
+		t.Errorf("the address of the server that left is not in quarantine: %+v", w.ledger())
 	}
 }
 
@@ -59,7 +59,7 @@ func TestSteadyStateChangesAndAsksNothingOfItsOwn(t *testing.T) {
 	w.run(5 * time.Minute)
 	before, changes := len(w.sim.Log(0)), w.changes()
 	w.run(10 * time.Minute)
-	// The list of servers and the network are shared with others: one request each in 30 seconds, and tokens.
+	// The list of servers and the network are shared with other controllers: one request each in 30 seconds, and tokens.
 	if calls := len(w.sim.Log(0)) - before; calls > 42 || w.changes() != changes {
 		t.Errorf("%d requests in ten minutes, %d changes", calls, w.changes()-changes)
 	}
@@ -77,7 +77,7 @@ func TestForeignMembershipsAreLeftAlone(t *testing.T) {
 	w.expectMember(0, "203.0.113.2 assigned")
 	w.expectMember(1, "203.0.113.3 assigned") // not the address that the other has without an entry in the ledger
 	w.expectRoster(1)
-	// Who is given other addresses by hand is theirs from then on.
+	// A server that a user gives other addresses is no longer managed.
 	w.edit(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID(1), Network: simtest.NetworkID})
 	w.edit(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: serverID(1), Network: simtest.NetworkID, IPs: []string{"203.0.113.9"}})
 	w.selectNode(1, false)
@@ -119,7 +119,7 @@ func TestServerOfADeletedNodeLeaves(t *testing.T) {
 	}
 }
 
-// A cluster without any Node is being restored, or its cache is: nobody leaves.
+// A cluster without Nodes, or with an empty cache, is being restored: no server leaves.
 //
 //proves:known-bugs/membership-by-cache
 func TestNoNodeAtAllIsNotBelieved(t *testing.T) {
@@ -139,11 +139,11 @@ func TestNoNodeAtAllIsNotBelieved(t *testing.T) {
 	}
 	w.expectMember(0, "203.0.113.2 assigned")
 	if failures == 0 {
-		t.Error("no error tells why")
+		t.Error("no error")
 	}
 }
 
-// The cache lags behind: the Nodes, read live, are still selected.
+// The cache is stale: the live Nodes are still selected.
 //
 //proves:known-bugs/membership-by-cache
 func TestNobodyLeavesOnTheWordOfTheCache(t *testing.T) {
@@ -175,7 +175,7 @@ func TestFullNodeBlockIsTold(t *testing.T) {
 	w.run(30 * time.Minute)
 	w.expectMember(0, "203.0.113.2 assigned")
 	w.expectMember(1, "none")
-	w.expectTold("Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Warning NodeBlockFull")
+	w.expectEvents("Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Warning NodeBlockFull")
 	before := len(w.sim.Log(0))
 	w.run(10 * time.Minute)
 	if calls := len(w.sim.Log(0)) - before; calls > 120 {
@@ -192,10 +192,10 @@ func TestServerElsewhereIsTold(t *testing.T) {
 	w.start()
 	w.run(10 * time.Minute)
 	w.expectMember(1, "203.0.113.2 assigned")
-	w.expectTold("Warning PublicNetworkJoinRefused", "Normal PublicNetworkJoining", "Normal PublicNetworkJoined")
+	w.expectEvents("Warning PublicNetworkJoinRefused", "Normal PublicNetworkJoining", "Normal PublicNetworkJoined")
 }
 
-// The user's block is assigned if need be, and never deleted.
+// The user's block is assigned if necessary, and never deleted.
 func TestBroughtBlockIsAssigned(t *testing.T) {
 	seed := seedOf(1, "203.0.113.0/28", nil)
 	seed.Accounts[0].Blocks[0].Network, seed.Accounts[0].Blocks[0].Grants = "", []string{pnapsim.GrantAssign}
@@ -205,7 +205,7 @@ func TestBroughtBlockIsAssigned(t *testing.T) {
 	w.run(5 * time.Minute)
 	w.expectMember(0, "203.0.113.2 assigned")
 	if !w.ledger().AssignedHere {
-		t.Error("nobody knows who assigned the block")
+		t.Error("the tags do not record which cluster assigned the block")
 	}
 }
 
@@ -226,12 +226,12 @@ func TestUnusableNodeBlockIsTold(t *testing.T) {
 			w.start()
 			w.run(10 * time.Minute)
 			w.expectMember(0, "none")
-			w.expectTold("Warning NodeBlockUnavailable --node-ip-block names IP block " + test.id)
+			w.expectEvents("Warning NodeBlockUnavailable --node-ip-block is IP block " + test.id)
 		})
 	}
 }
 
-// Without a block of the user's one is bought, serves all, and is given back when no Node is selected any more.
+// Without a block of the user, one is bought, serves all nodes, and is released when no Node is selected any more.
 func TestNodeBlockIsBoughtAndGivenBack(t *testing.T) {
 	one := 1
 	w := newWorld(t, seedOf(3, "", func(c *pnapsim.ClientSeed) { c.MaxPurchases = &one }), func(c *Config) { c.NodeIPBlock = "" })
@@ -285,13 +285,13 @@ func TestDryRunChangesNothing(t *testing.T) {
 			if changes := w.changes(); changes != 0 {
 				t.Errorf("%d changes", changes)
 			}
-			w.expectTold("Normal DryRun dry run: would")
+			w.expectEvents("Normal DryRun dry run: would")
 			w.expectRoster()
 		})
 	}
 }
 
-// A refusal is told once and the server is left alone for a while.
+// A rejected request is reported once, and the server waits for a while.
 func TestRefusalIsTold(t *testing.T) {
 	w := newWorld(t, seedOf(1, "203.0.113.0/28", nil), nil)
 	w.node(0, true)
@@ -303,7 +303,7 @@ func TestRefusalIsTold(t *testing.T) {
 	if got := w.changes(); got != 3 {
 		t.Errorf("%d requests to join in 14 minutes, want 3", got)
 	}
-	w.expectTold("Warning PublicNetworkJoinRefused")
+	w.expectEvents("Warning PublicNetworkJoinRefused")
 	w.run(4 * time.Minute)
 	w.expectMember(0, "203.0.113.2 assigned")
 }

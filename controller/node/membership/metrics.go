@@ -10,12 +10,12 @@ func NewMetrics() *Metrics {
 	return &Metrics{servers: metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "phoenixnap_public_network_servers",
 		Help: "Servers of the cluster by membership in the public network: managed (joined by the controller), " +
-			"foreign (joined by others) or missing (to be a member and not one).",
+			"foreign (joined by others) or missing (selected, but not a member).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"membership"})}
 }
 
-// Register hands the metrics to a registry.
+// Register registers the metrics with a registry.
 func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 	return register(m.servers)
 }

@@ -16,25 +16,25 @@ import (
 )
 
 const (
-	// auditEvery is how often blocks that nodes need no more are looked for.
+	// auditEvery is how often to search for blocks that nodes no longer need.
 	auditEvery = 10 * time.Minute
-	// repeatEvery is how often a block is reported again that cannot be given back: the API server forgets events
-	// after an hour by default.
+	// repeatEvery is how often a block that cannot be released is reported again: the API server deletes events after an hour
+	// by default.
 	repeatEvery = time.Hour
 )
 
-// report is what was reported of a block, and when.
+// report is the last report on a block, and its time.
 type report struct {
 	text string
 	at   time.Time
 }
 
-// isIdle reports whether for a while no Node has been wanted, and no server is a member by our hand.
+// isIdle reports whether no Node has been wanted for a while, and the controller manages no membership.
 func (m *Manager) isIdle(p picture) bool {
 	return len(p.wanted)+len(p.roster.members) == 0 && !m.idle.IsZero() && p.now.Sub(m.idle) >= leaveAfter
 }
 
-// needed is how many bought blocks nodes need.
+// needed returns how many bought blocks nodes need.
 func (m *Manager) needed(idle bool) int {
 	if idle || m.config.NodeIPBlock != "" || m.config.WithoutAddress {
 		return 0
@@ -42,8 +42,8 @@ func (m *Manager) needed(idle bool) int {
 	return 1
 }
 
-// auditDue reports whether there may be more bought blocks than nodes need. That is looked up seldom, and when nodes
-// have just ceased to need any; nothing is concluded from it but that a closer look is due.
+// auditDue reports whether there may be more bought blocks than nodes need. This is checked rarely, and when nodes have just
+// stopped needing any block; the only consequence is a check with live data.
 func (m *Manager) auditDue(ctx context.Context, p picture) (bool, error) {
 	idle := m.isIdle(p)
 	began := idle && !m.wasIdle
@@ -63,8 +63,8 @@ func (m *Manager) auditDue(ctx context.Context, p picture) (bool, error) {
 	return false, nil
 }
 
-// candidates are the IDs of blocks that the list, the index of the tag or the recorded purchase says to be bought for
-// the nodes.
+// candidates returns the IDs of blocks that, according to the list, the index of the tag or the recorded purchase, were
+// bought for the nodes.
 func (m *Manager) candidates(ctx context.Context) (map[string]bool, error) {
 	if err := m.identify(ctx); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (m *Manager) candidates(ctx context.Context) (map[string]bool, error) {
 	return ids, err
 }
 
-// audit takes the next step to give back bought blocks that nodes do not need, and notes when to look again.
+// audit takes the next step to release bought blocks that nodes do not need, and records when to check again.
 func (p *pass) audit(ctx context.Context, idle bool) error {
 	seen, err := p.sight(ctx, true)
 	if err != nil {
@@ -105,7 +105,7 @@ func (p *pass) audit(ctx context.Context, idle bool) error {
 		return seen.unreadable
 	}
 	if seen.PurchaseOpen() {
-		return nil // another block may show yet
+		return nil // another block may still appear
 	}
 	kept, surplus, found := plan.ChooseNodeBlock(seen.nodes, seen.recorded(), p.used, seen.View)
 	switch {
@@ -118,11 +118,11 @@ func (p *pass) audit(ctx context.Context, idle bool) error {
 			return err
 		}
 	}
-	return p.giveBack(ctx, seen, surplus, idle)
+	return p.releaseSurplus(ctx, seen, surplus, idle)
 }
 
-// giveBack takes one step for the first of the blocks that allows one; one that is stuck does not hold up another.
-func (p *pass) giveBack(ctx context.Context, seen blocks, surplus []plan.Sighting, idle bool) error {
+// releaseSurplus takes one step for the first of the blocks that allows one; a stuck block does not delay the others.
+func (p *pass) releaseSurplus(ctx context.Context, seen blocks, surplus []plan.Sighting, idle bool) error {
 	p.countSurplus(surplus)
 	next := auditEvery
 	for _, s := range surplus {
@@ -135,7 +135,7 @@ func (p *pass) giveBack(ctx context.Context, seen blocks, surplus []plan.Sightin
 		case !idle && left > 0:
 			next = min(next, left)
 		default:
-			again, err := p.giveBackOne(ctx, seen, s)
+			again, err := p.releaseBlock(ctx, seen, s)
 			if err != nil {
 				return err
 			}
@@ -150,7 +150,7 @@ func (p *pass) giveBack(ctx context.Context, seen blocks, surplus []plan.Sightin
 	return nil
 }
 
-// countSurplus remembers since when each block is too many.
+// countSurplus records since when each block is not needed.
 func (m *Manager) countSurplus(surplus []plan.Sighting) {
 	now := m.config.Now()
 	since := map[string]time.Time{}
@@ -164,9 +164,9 @@ func (m *Manager) countSurplus(surplus []plan.Sighting) {
 	maps.DeleteFunc(m.reports, func(id string, _ report) bool { _, stays := since[id]; return !stays })
 }
 
-// giveBackOne takes the next step for a block of which no server uses an address. The ledger closes first, and goes
-// last. It returns when to look again.
-func (p *pass) giveBackOne(ctx context.Context, seen blocks, s plan.Sighting) (again time.Duration, err error) {
+// releaseBlock takes the next step for a block of which no server uses an address. The ledger is closed first, and deleted
+// last. It returns when to check again.
+func (p *pass) releaseBlock(ctx context.Context, seen blocks, s plan.Sighting) (again time.Duration, err error) {
 	if !s.Block.CIDR.IsValid() {
 		return period, nil // it is being created
 	}
@@ -183,7 +183,7 @@ func (p *pass) giveBackOne(ctx context.Context, seen blocks, s plan.Sighting) (a
 		}
 	}
 	step := plan.ReleaseBlock(s, seen.View)
-	klog.FromContext(ctx).V(2).Info("Giving back a block of the nodes' own addresses", "block", s.Block.ID, "step", step.Action, "reason", step.Reason)
+	klog.FromContext(ctx).V(2).Info("Releasing a block of node addresses", "block", s.Block.ID, "step", step.Action, "reason", step.Reason)
 	switch step.Action {
 	case plan.Unassign, plan.Delete:
 		return p.release(ctx, step, current)
@@ -195,8 +195,8 @@ func (p *pass) giveBackOne(ctx context.Context, seen blocks, s plan.Sighting) (a
 	return period, nil
 }
 
-// quarantine returns how long addresses of the ledger rest yet. What is held for servers that do not have it, since a
-// process ended between two writes, begins to rest.
+// quarantine returns how long addresses of the ledger are still in quarantine. Addresses of servers that do not have them,
+// because a process ended between two writes, enter quarantine.
 func (p *pass) quarantine(ctx context.Context, l plan.Ledger) (time.Duration, error) {
 	now := p.config.Now()
 	settled := l.Settle(nil, now)
@@ -214,7 +214,7 @@ func (p *pass) quarantine(ctx context.Context, l plan.Ledger) (time.Duration, er
 	return settled.RestEnds().Sub(now), nil
 }
 
-// release changes the account. What the API refuses is reported and tried again later.
+// release changes the account. A rejected request is reported and retried later.
 func (p *pass) release(ctx context.Context, step plan.Step, current plan.Ledger) (again time.Duration, err error) {
 	err = p.apply(ctx, step)
 	switch {
@@ -228,28 +228,28 @@ func (p *pass) release(ctx context.Context, step plan.Step, current plan.Ledger)
 		p.reportOnce(step.Block, corev1.EventTypeNormal, ReasonDryRun, err.Error())
 		return auditEvery, nil
 	case pnap.IsConflict(err), pnap.IsInaccessible(err):
-		return period, nil // the network is changing, or the block has gone meanwhile
+		return period, nil // the network is changing, or the block was deleted in the meantime
 	case pnap.IsRefused(err):
 		p.reportOnce(step.Block, corev1.EventTypeWarning, ReasonNodeBlockSurplus,
-			fmt.Sprintf("the phoenixNAP API refused to %s IP block %s (%s), which nodes do not need: %v", step.Action, step.Block.ID, step.Block.CIDR, err))
+			fmt.Sprintf("the phoenixNAP API rejected the request to %s IP block %s (%s), which nodes do not need: %v", step.Action, step.Block.ID, step.Block.CIDR, err))
 		return auditEvery, nil
 	default:
 		return 0, err
 	}
 }
 
-// inUseText says why a block is kept that nodes do not need.
+// inUseText explains why a block that nodes do not need is kept.
 func (p *pass) inUseText(b plan.Block, server, address string) string {
 	holder := "server " + server
 	if node := p.nodeOf(server); node != nil {
 		holder = fmt.Sprintf("node %s (server %s)", node.Name, server)
 	}
-	return fmt.Sprintf("IP block %s (%s) was bought for the nodes and is not needed, but paid for: %s uses address %s of it. "+
+	return fmt.Sprintf("IP block %s (%s) was bought for the nodes and is not needed, but paid for: %s uses its address %s. "+
 		"It is deleted when no server uses it: exclude the Node with --service-node-selector until it has left the network, or give the server another address",
 		b.ID, b.CIDR, holder, address)
 }
 
-// reportOnce records an event of a block on the Namespace kube-system, and again after a while.
+// reportOnce records an event about a block on the Namespace kube-system, and repeats it after a while.
 func (m *Manager) reportOnce(b plan.Block, kind, reason, text string) {
 	now := m.config.Now()
 	if last := m.reports[b.ID]; last.text == text && now.Sub(last.at) < repeatEvery {

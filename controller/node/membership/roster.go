@@ -24,23 +24,23 @@ const (
 	rosterKey  = "members.json"
 )
 
-// errChanged says that the stored roster is not the one that was read.
-var errChanged = errors.New("the record of joined servers changed meanwhile")
+// errChanged reports that the stored record is not the one that was read.
+var errChanged = errors.New("the record of joined servers changed in the meantime")
 
 // joined is one server that the controller joined, or is about to join, to a network.
 type joined struct {
 	// Network is the ID of the public network.
 	Network string `json:"network"`
-	// Address that the server was given; the zero Addr when it was given none.
+	// Address is the server's address; the zero Addr when it has none.
 	Address netip.Addr `json:"address,omitzero"`
 	// Node is the name of the Node at that time.
 	Node string `json:"node"`
-	// Since is when that was decided.
+	// Since is when the controller decided to join the server.
 	Since time.Time `json:"since"`
 }
 
-// roster is all servers that the controller joined, by server ID. It is a value: with and without return
-// new rosters. Only what stands here is ever taken out of a network.
+// roster is the record of all servers that the controller joined, by server ID. It is a value: with and without return new
+// records. Only recorded servers are ever removed from a network.
 type roster struct {
 	members map[string]joined
 	version string
@@ -61,7 +61,7 @@ func (r roster) without(serverID string) roster {
 	return roster{members: members, version: r.version}
 }
 
-// rosterStore keeps the roster in the cluster.
+// rosterStore stores the record in the cluster.
 type rosterStore struct {
 	configMaps typedcorev1.ConfigMapInterface
 }
@@ -70,8 +70,8 @@ func newRosterStore(kube kubernetes.Interface) rosterStore {
 	return rosterStore{configMaps: kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)}
 }
 
-// load reads the roster as it is now; an empty one when none is stored. One that cannot be read is an error:
-// a server that is taken for somebody else's would never leave.
+// load reads the stored record; an empty one when none is stored. A record that cannot be parsed is an error: a server
+// without a record would never leave.
 func (s rosterStore) load(ctx context.Context) (roster, error) {
 	object, err := s.configMaps.Get(ctx, RosterName, metav1.GetOptions{})
 	switch {
@@ -82,14 +82,14 @@ func (s rosterStore) load(ctx context.Context) (roster, error) {
 	}
 	members, err := parseRoster(object.Data[rosterKey])
 	if err != nil {
-		return roster{}, fmt.Errorf("ConfigMap %s/%s, key %s: %w; restore it from a backup, or delete it and take servers out of the network by hand",
+		return roster{}, fmt.Errorf("ConfigMap %s/%s, key %s: %w; restore it from a backup, or delete it and remove servers from the network manually",
 			metav1.NamespaceSystem, RosterName, rosterKey, err)
 	}
 	return roster{members: members, version: object.ResourceVersion}, nil
 }
 
-// save stores the roster by compare-and-swap and returns it with its new version; errChanged when what is
-// stored is not the version that r was made from.
+// save stores the record by compare-and-swap and returns it with its new version; errChanged when the stored version is not
+// the one that r is based on.
 func (s rosterStore) save(ctx context.Context, r roster) (roster, error) {
 	raw, err := json.MarshalIndent(r.members, "", "  ")
 	if err != nil {
@@ -114,7 +114,7 @@ func (s rosterStore) save(ctx context.Context, r roster) (roster, error) {
 	return roster{members: r.members, version: stored.ResourceVersion}, nil
 }
 
-// parseRoster reads a stored roster. What it does not know is an error: a later version may mean something by it.
+// parseRoster parses a stored record. An unknown field is an error: a later version may rely on it.
 func parseRoster(raw string) (map[string]joined, error) {
 	var members map[string]joined
 	decoder := json.NewDecoder(bytes.NewReader([]byte(raw)))
@@ -123,7 +123,7 @@ func parseRoster(raw string) (map[string]joined, error) {
 		return nil, err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("more follows behind the record")
+		return nil, errors.New("unexpected data after the record")
 	}
 	for id, j := range members {
 		if id == "" || j.Network == "" {

@@ -29,7 +29,7 @@ func TestRosterIsStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := store.save(t.Context(), empty.with("3", with)); !errors.Is(err, errChanged) {
-		t.Errorf("a second roster over the first: %v", err)
+		t.Errorf("saving over a newer record: %v", err)
 	}
 	read, err := store.load(t.Context())
 	if err != nil {
@@ -43,7 +43,7 @@ func TestRosterIsStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(read.members) != 2 {
-		t.Error("a roster changed in place")
+		t.Error("a record was changed in place")
 	}
 }
 

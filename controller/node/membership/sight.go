@@ -16,22 +16,22 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// blocks is what a pass knows of the account's blocks.
+// blocks is what a pass knows about the account's blocks.
 type blocks struct {
-	// View has all blocks that the list shows, and those for the nodes that it does not.
+	// View has all blocks of the list, and the blocks for the nodes that the list omits.
 	plan.View
 	// nodes are the blocks that were bought for the nodes and can be read by their ID.
 	nodes []plan.Sighting
-	// doubtful says that the list and the index of the tag name a block for the nodes that cannot be read by its ID:
-	// nothing is bought in its place.
+	// doubtful reports that the list and the index of the tag contain a block for the nodes that cannot be read by its ID:
+	// no replacement is bought.
 	doubtful bool
-	// record is where purchases for the nodes are recorded. unreadable is why its content is not known; nothing is
-	// bought or given back then.
+	// record is where purchases for the nodes are recorded. unreadable is why its content is unknown; then nothing is bought
+	// or released.
 	record     *purchase.ConfigMap
 	unreadable error
 }
 
-// recorded is the ID of the block that the recorded purchase names; empty when it names none.
+// recorded returns the ID of the block in the recorded purchase; empty when it has none.
 func (b blocks) recorded() string {
 	if b.Purchase == nil {
 		return ""
@@ -47,9 +47,9 @@ func (b blocks) all() []plan.Block {
 	return all
 }
 
-// sight finds the blocks that matter to the nodes: by the ID that the purchase recorded or the user named, in the list
-// and, where that shows none or every one is wanted, by the index of the tag. Each is read by its ID, because the list
-// may omit a new block and show a deleted one for any time.
+// sight finds the blocks of the nodes: by the ID that the purchase recorded or the user configured, in the list and, if the
+// list has none or all are needed, by the index of the tag. Each is read by its ID, because the list may omit a new block and
+// show a deleted one for any time.
 func (p *pass) sight(ctx context.Context, every bool) (blocks, error) {
 	if err := p.identify(ctx); err != nil {
 		return blocks{}, err
@@ -81,7 +81,7 @@ func (p *pass) sight(ctx context.Context, every bool) (blocks, error) {
 // isReadable reports whether a block was bought for the nodes and can be read by its ID.
 func (p *pass) isReadable(s plan.Sighting) bool { return !s.Hidden && p.owner().Owns(s.Block) }
 
-// sightListed takes the list, in which the blocks that matter are as their IDs show them.
+// sightListed returns the list, with the blocks of the nodes as read by ID.
 func (p *pass) sightListed(ctx context.Context, recorded string) ([]plan.Sighting, error) {
 	listing, err := p.config.Account.Blocks(ctx, p.now)
 	if err != nil {
@@ -104,8 +104,8 @@ func (p *pass) sightListed(ctx context.Context, recorded string) ([]plan.Sightin
 	return sightings, nil
 }
 
-// sort picks the blocks for the nodes. One that is not to be read by its ID and not in the index of the tag either is
-// gone, however long the list goes on showing it.
+// sort selects the blocks for the nodes. A block that cannot be read by its ID and is not in the index of the tag does not
+// exist, however long the list continues to show it.
 func (p *pass) sort(ctx context.Context, seen *blocks) error {
 	hidden := func(s plan.Sighting) bool { return s.Hidden && p.owner().Owns(s.Block) }
 	if slices.ContainsFunc(seen.Sightings, hidden) {
@@ -126,7 +126,7 @@ func (p *pass) sort(ctx context.Context, seen *blocks) error {
 	return nil
 }
 
-// networks are the configured network and those that hold one of the blocks, if they can be read.
+// networks returns the configured network and those that one of the blocks is assigned to, if they can be read.
 func (p *pass) networks(ctx context.Context, bought []plan.Sighting) (map[string]plan.Network, error) {
 	networks := map[string]plan.Network{p.network.ID: p.network}
 	for _, s := range bought {
@@ -152,17 +152,17 @@ func (m *Manager) identify(ctx context.Context) error {
 	}
 	namespace, err := m.config.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("read the UID of namespace %s, which names the cluster: %w", metav1.NamespaceSystem, err)
+		return fmt.Errorf("read the UID of namespace %s, which identifies the cluster: %w", metav1.NamespaceSystem, err)
 	}
 	if namespace.UID == "" {
-		return fmt.Errorf("namespace %s has no UID to name the cluster by", metav1.NamespaceSystem)
+		return fmt.Errorf("namespace %s has no UID to identify the cluster", metav1.NamespaceSystem)
 	}
 	m.cluster, m.namespace = string(namespace.UID), namespace
 	return nil
 }
 
-// adopt records the block that is kept, so that it is found by its ID from now on. A purchase that may yet show its
-// block stays recorded.
+// adopt records the block that is kept, so that it is found by its ID from now on. A purchase whose block may still appear
+// stays recorded.
 func (p *pass) adopt(ctx context.Context, seen blocks, b plan.Block) error {
 	if !seen.adopts(b) {
 		return nil
@@ -174,13 +174,13 @@ func (p *pass) adopt(ctx context.Context, seen blocks, b plan.Block) error {
 	return seen.record.Save(ctx, &next)
 }
 
-// adopts reports whether the block is to be recorded in the place of what is recorded. That which cannot be read stays;
-// whatever needs it fails and says so.
+// adopts reports whether to replace the record with the block. An unreadable record stays; operations that need it return an
+// error.
 func (b blocks) adopts(kept plan.Block) bool {
 	return b.unreadable == nil && b.recorded() != kept.ID && (!b.PurchaseOpen() || b.shows(kept))
 }
 
-// shows reports whether the last purchase is known to be this block, or another one that can be read.
+// shows reports whether the block of the last purchase is this one, or another one that can be read.
 func (b blocks) shows(kept plan.Block) bool {
 	if b.recorded() == "" {
 		return nonceOf(kept) == b.Purchase.Nonce

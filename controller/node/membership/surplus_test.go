@@ -77,20 +77,19 @@ func (w *world) expectBlocks(want ...string) {
 	}
 }
 
-// Of several blocks one is kept, whichever way it proves itself; the others are given back after a grace, also while
-// the list shows none of them.
+// Of several blocks one is kept; the others are released after a grace period, even if the list shows none of them.
 func TestSurplusNodeBlocksAreGivenBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		recorded string
 		assigned []string
 		keeps    string
 	}{
-		"the recorded one is kept":                    {recorded: surplusC, assigned: []string{surplusB}, keeps: surplusC},
-		"without a record the assigned one is kept":   {assigned: []string{surplusB}, keeps: surplusB},
-		"without a record one of two assigned":        {assigned: []string{surplusB, surplusC}, keeps: surplusB},
-		"a record of a block that is gone":            {recorded: "6047127fed34ecc3ba8402ff", assigned: []string{surplusC}, keeps: surplusC},
-		"nothing is known and nothing is assigned":    {keeps: surplusA},
-		"nothing is known and all are in the network": {assigned: []string{surplusA, surplusB, surplusC}, keeps: surplusA},
+		"the recorded one is kept":                  {recorded: surplusC, assigned: []string{surplusB}, keeps: surplusC},
+		"without a record the assigned one is kept": {assigned: []string{surplusB}, keeps: surplusB},
+		"without a record one of two assigned":      {assigned: []string{surplusB, surplusC}, keeps: surplusB},
+		"a record of a block that is gone":          {recorded: "6047127fed34ecc3ba8402ff", assigned: []string{surplusC}, keeps: surplusC},
+		"no record, none assigned":                  {keeps: surplusA},
+		"no record, all assigned":                   {assigned: []string{surplusA, surplusB, surplusC}, keeps: surplusA},
 	} {
 		for _, lag := range []time.Duration{0, 30 * time.Minute, never} {
 			t.Run(name+", lag "+lag.String(), func(t *testing.T) {
@@ -107,12 +106,12 @@ func TestSurplusNodeBlocksAreGivenBack(t *testing.T) {
 				w.expectBlocks(test.keeps)
 				w.expectPurchases(0)
 				if got := w.member(0); got == "none" {
-					t.Error("the server is no member")
+					t.Error("the server is not a member")
 				}
 				if got := w.recorded(); got != test.keeps {
 					t.Errorf("block %q is recorded, want %s", got, test.keeps)
 				}
-				w.expectTold("Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal NodeBlockReleased", "Normal NodeBlockReleased")
+				w.expectEvents("Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal NodeBlockReleased", "Normal NodeBlockReleased")
 			})
 		}
 	}
@@ -131,7 +130,7 @@ func TestSurplusInUseIsReportedAndKept(t *testing.T) {
 	w.expectMember(1, "203.0.113.19 assigned") // an address of the block that is in use, not of the recorded one
 	w.run(30 * time.Minute)
 	w.expectBlocks(surplusB)
-	w.expectTold("Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal NodeBlockReleased", "Normal NodeBlockReleased")
+	w.expectEvents("Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal NodeBlockReleased", "Normal NodeBlockReleased")
 
 	seed = withSurplus(3, surplusA, surplusB)
 	seed.Accounts[0].Servers[0].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID, IPs: []string{"203.0.113.2"}}}
@@ -145,15 +144,15 @@ func TestSurplusInUseIsReportedAndKept(t *testing.T) {
 	w.expectBlocks(surplusA, surplusB)
 	w.expectMember(0, "203.0.113.2 assigned")
 	w.expectMember(2, "203.0.113.19 assigned")
-	w.expectTold("Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal NodeBlockReleased",
+	w.expectEvents("Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal NodeBlockReleased",
 		"Warning NodeBlockSurplus IP block "+surplusA+" (203.0.113.0/28) was bought for the nodes and is not needed, but paid for: "+
-			"node node-0 (server "+serverID(0)+") uses address 203.0.113.2 of it")
+			"node node-0 (server "+serverID(0)+") uses its address 203.0.113.2")
 	w.edit(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID(0), Network: simtest.NetworkID})
 	w.run(time.Hour)
 	w.expectBlocks(surplusB)
 }
 
-// Where nodes need no bought block, none is kept that no server uses.
+// If nodes need no bought block, unused blocks are not kept.
 func TestNoBoughtBlockIsKeptThatIsNotNeeded(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Config)
@@ -178,13 +177,13 @@ func TestNoBoughtBlockIsKeptThatIsNotNeeded(t *testing.T) {
 			w.run(time.Hour)
 			w.expectBlocks(kept...)
 			if got := w.member(0); got == "none" {
-				t.Error("the server is no member")
+				t.Error("the server is not a member")
 			}
 		})
 	}
 }
 
-// What cannot be concluded with certainty releases nothing.
+// Nothing is released without certainty.
 func TestNothingIsGivenBackOnAGuess(t *testing.T) {
 	for name, fault := range map[string]pnapsim.Fault{
 		"the network cannot be read": {Method: "GET", Path: "/networks/v1/public-networks/*", Action: pnapsim.FaultStatus, Status: 403},
@@ -201,7 +200,7 @@ func TestNothingIsGivenBackOnAGuess(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.start()
-			try := func() { // failures are part of it, also for a while after the last one
+			try := func() { // failures are expected, also for a while after the last fault
 				for range 120 {
 					_, _ = w.sync()
 					w.sim.Advance(15 * time.Second)
@@ -217,8 +216,7 @@ func TestNothingIsGivenBackOnAGuess(t *testing.T) {
 	}
 }
 
-// An address that is held for a server which does not have it, because a process ended between two writes, keeps no
-// block.
+// An address of a server that does not have it, because a process ended between two writes, does not keep a block.
 func TestAnAddressWithoutAServerKeepsNoBlock(t *testing.T) {
 	w := newWorld(t, withSurplus(2, surplusA), buys)
 	w.recordPurchase(surplusA)
@@ -248,14 +246,14 @@ func TestDryRunGivesNothingBack(t *testing.T) {
 	if changes := w.changes(); changes != 0 {
 		t.Errorf("%d changes", changes)
 	}
-	for _, text := range w.told() {
+	for _, text := range w.takeEvents() {
 		if !strings.HasPrefix(text, "Normal DryRun dry run: would") {
 			t.Errorf("event %q", text)
 		}
 	}
 }
 
-// A block that a person marked to be retained is left alone, needed or not.
+// A block that a user marked as retained is not changed, needed or not.
 func TestRetainedNodeBlockIsLeftAlone(t *testing.T) {
 	seed := withSurplus(1, surplusA)
 	seed.Accounts[0].Blocks[2].Tags[contract.TagRetain] = contract.TagTrue

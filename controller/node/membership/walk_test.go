@@ -16,28 +16,28 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
-// Nodes come, go and change their labels, the portal's user takes servers out, requests fail, replies are
-// lost, the process is killed and the API server refuses writes: in the end the selected servers are members,
-// each with an address of its own, nobody touched the foreign one, and all is given back when nobody is
-// selected any more. However late the list of blocks is, there is never more than one block.
+// Nodes appear, disappear and change their labels, a user removes servers in the portal, requests fail, replies are lost, the
+// process is killed and the API server rejects writes: in the end the selected servers are members, each with a unique
+// address, the foreign membership is unchanged, and everything is released when no Node is selected any more. However late
+// the list of blocks is, there is never more than one block.
 func TestMembershipWalks(t *testing.T) {
 	for seed := range seeds.Count(t, 4) {
 		walk(t, uint64(seed))
 	}
 }
 
-// stroll is one walk: the world, and which Nodes are there and selected.
+// stroll is one random walk: the world, and which Nodes exist and are selected.
 type stroll struct {
 	*world
 	random *rand.Rand
-	// selected holds the Nodes that are there.
+	// selected contains the Nodes that exist.
 	selected map[int]bool
 	refusing bool
 }
 
 const (
 	servers = 6
-	foreign = servers // is a member by another's hand
+	foreign = servers // joined by a user
 )
 
 func walk(t *testing.T, number uint64) {
@@ -57,7 +57,7 @@ func walk(t *testing.T, number uint64) {
 	})}
 	s.kube.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if s.refusing && random.IntN(3) == 0 {
-			return true, nil, errors.New("the API server is away")
+			return true, nil, errors.New("the API server is unavailable")
 		}
 		return false, nil, nil
 	})
@@ -89,7 +89,7 @@ func walk(t *testing.T, number uint64) {
 	}
 }
 
-// event lets one thing happen.
+// event causes one random event.
 func (s *stroll) event() {
 	s.t.Helper()
 	i := s.random.IntN(servers)
@@ -123,7 +123,7 @@ func (s *stroll) event() {
 	}
 }
 
-// breakSomething lets the next requests of one kind fail.
+// breakSomething makes the next requests of one kind fail.
 func (s *stroll) breakSomething() {
 	s.t.Helper()
 	faults := []pnapsim.Fault{
@@ -139,7 +139,7 @@ func (s *stroll) breakSomething() {
 	}
 }
 
-// work lets the Manager do what it can for a while; failures are part of it.
+// work runs the Manager for a while; failures are expected.
 func (s *stroll) work(d time.Duration) {
 	s.t.Helper()
 	for until := s.sim.Clock().Now().Add(d); s.sim.Clock().Now().Before(until); {
@@ -151,7 +151,7 @@ func (s *stroll) work(d time.Duration) {
 	}
 }
 
-// check holds what must never happen against the account.
+// check checks the invariants of the account.
 func (s *stroll) check(number uint64) {
 	s.t.Helper()
 	if all := s.sim.State(simtest.AccountID).Blocks; len(all) > 1 {
