@@ -1,4 +1,4 @@
-// Package conditionmetrics tells as metrics what the conditions of Nodes and Services say, so that alerts can name the object.
+// Package conditionmetrics exports the conditions of Nodes and Services as metrics, so that alerts can name the object.
 package conditionmetrics
 
 import (
@@ -8,14 +8,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Collector lets Metrics tell what the informers have.
+// Collector connects Metrics to the informers.
 type Collector struct {
 	metrics *Metrics
 	source  source
 	synced  []cache.InformerSynced
 }
 
-// New returns a Census. It starts nothing.
+// New returns a Collector. It starts nothing.
 func New(m *Metrics, nodes coreinformers.NodeInformer, services coreinformers.ServiceInformer) *Collector {
 	return &Collector{
 		metrics: m, source: source{nodes: nodes.Lister(), services: services.Lister()},
@@ -23,7 +23,7 @@ func New(m *Metrics, nodes coreinformers.NodeInformer, services coreinformers.Se
 	}
 }
 
-// Run tells from when the informers are filled until ctx ends, and then returns nil.
+// Run exports metrics from when the informers are synced until ctx ends, and then returns nil.
 func (c *Collector) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		return nil

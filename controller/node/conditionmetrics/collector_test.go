@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	helpNode     = "# HELP phoenixnap_node_condition [ALPHA] What the conditions VLANReady and AnnouncementHealthy of a Node say; always 1.\n# TYPE phoenixnap_node_condition gauge\n"
-	helpService  = "# HELP phoenixnap_service_condition [ALPHA] What the conditions BlockAssigned, AddressPublished and Announced of a Service say; always 1.\n# TYPE phoenixnap_service_condition gauge\n"
-	helpDeletion = "# HELP phoenixnap_service_deletion_timestamp_seconds [ALPHA] When the deletion of a Service was asked for that has not given its address back yet, in seconds since 1970.\n# TYPE phoenixnap_service_deletion_timestamp_seconds gauge\n"
+	helpNode     = "# HELP phoenixnap_node_condition [ALPHA] Status and reason of the conditions VLANReady and AnnouncementHealthy of a Node; always 1.\n# TYPE phoenixnap_node_condition gauge\n"
+	helpService  = "# HELP phoenixnap_service_condition [ALPHA] Status and reason of the conditions BlockAssigned, AddressPublished and Announced of a Service; always 1.\n# TYPE phoenixnap_service_condition gauge\n"
+	helpDeletion = "# HELP phoenixnap_service_deletion_timestamp_seconds [ALPHA] When the deletion of a Service was requested that has not released its address yet, in seconds since 1970.\n# TYPE phoenixnap_service_deletion_timestamp_seconds gauge\n"
 )
 
 func condition(name string, status metav1.ConditionStatus, reason string) metav1.Condition {
 	return metav1.Condition{Type: contract.Prefix + name, Status: status, Reason: reason}
 }
 
-// Conditions of others are not told, and of deletions only those that are ours to finish.
+// Conditions of others are not exported, and only those deletions that the controller must finish.
 func TestConditionsAreToldWhileItRuns(t *testing.T) {
 	asked := metav1.NewTime(time.Unix(1700000000, 0))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{

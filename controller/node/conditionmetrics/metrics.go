@@ -13,8 +13,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Metrics are made when somebody collects them, from what the informers have. They are absent while no Census runs: only
-// the leader tells, so that nothing is told twice.
+// Metrics are computed from the informers when they are collected. They are absent while no Collector runs: only the leader
+// exports them, so that nothing is exported twice.
 type Metrics struct {
 	metrics.BaseStableCollector
 
@@ -24,7 +24,7 @@ type Metrics struct {
 	deletion *metrics.Desc
 }
 
-// source is where the objects are.
+// source is the source of the objects.
 type source struct {
 	nodes    corelisters.NodeLister
 	services corelisters.ServiceLister
@@ -34,13 +34,13 @@ type source struct {
 func NewMetrics() *Metrics {
 	return &Metrics{
 		node: metrics.NewDesc("phoenixnap_node_condition",
-			"What the conditions VLANReady and AnnouncementHealthy of a Node say; always 1.",
+			"Status and reason of the conditions VLANReady and AnnouncementHealthy of a Node; always 1.",
 			[]string{"node", "condition", "status", "reason"}, nil, metrics.ALPHA, ""),
 		service: metrics.NewDesc("phoenixnap_service_condition",
-			"What the conditions BlockAssigned, AddressPublished and Announced of a Service say; always 1.",
+			"Status and reason of the conditions BlockAssigned, AddressPublished and Announced of a Service; always 1.",
 			[]string{"namespace", "service", "condition", "status", "reason"}, nil, metrics.ALPHA, ""),
 		deletion: metrics.NewDesc("phoenixnap_service_deletion_timestamp_seconds",
-			"When the deletion of a Service was asked for that has not given its address back yet, in seconds since 1970.",
+			"When the deletion of a Service was requested that has not released its address yet, in seconds since 1970.",
 			[]string{"namespace", "service"}, nil, metrics.ALPHA, ""),
 	}
 }
@@ -60,14 +60,14 @@ func (m *Metrics) CollectWithStability(out chan<- metrics.Metric) {
 	}
 	nodes, err := from.nodes.List(labels.Everything())
 	if err != nil {
-		klog.Background().Error(err, "Nodes are not counted")
+		klog.Background().Error(err, "Failed to list Nodes for metrics")
 	}
 	for _, node := range nodes {
 		m.ofNode(node, out)
 	}
 	services, err := from.services.List(labels.Everything())
 	if err != nil {
-		klog.Background().Error(err, "Services are not counted")
+		klog.Background().Error(err, "Failed to list Services for metrics")
 	}
 	for _, service := range services {
 		m.ofService(service, out)

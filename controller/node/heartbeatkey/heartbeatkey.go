@@ -1,4 +1,4 @@
-// Package heartbeatkey keeps the Secret with the key by which the agents of the cluster know each other's heartbeats.
+// Package heartbeatkey maintains the Secret with the key that authenticates the heartbeats of the cluster's agents.
 package heartbeatkey
 
 import (
@@ -17,36 +17,36 @@ import (
 )
 
 const (
-	// lookEvery is the time between looks whether the Secret is still there, retryEvery that after a failure.
+	// lookEvery is the time between checks whether the Secret exists, retryEvery that after a failure.
 	lookEvery  = 10 * time.Minute
 	retryEvery = 10 * time.Second
 )
 
-// Secrets are those of the namespace kube-system; the client of client-go is one.
+// Secrets are those of the namespace kube-system; the client of client-go implements it.
 type Secrets interface {
 	Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Secret, error)
 	Create(ctx context.Context, secret *corev1.Secret, options metav1.CreateOptions) (*corev1.Secret, error)
 }
 
-// Reconciler makes the Secret where it is missing. It changes none that is there: a person may have put a key of his own into it,
-// or be about to replace one.
+// Reconciler creates the Secret if it is missing. It never changes an existing Secret: a user may have set a key, or be about
+// to replace one.
 type Reconciler struct{ secrets Secrets }
 
-// New returns a keeper; it starts nothing.
+// New returns a Reconciler; it starts nothing.
 func New(secrets Secrets) *Reconciler { return &Reconciler{secrets: secrets} }
 
-// Run keeps the Secret until ctx ends.
+// Run maintains the Secret until ctx ends.
 func (k *Reconciler) Run(ctx context.Context) error {
 	return loop.Run(ctx, func(ctx context.Context) time.Duration {
 		if err := k.Sync(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "The agents may have no key for their heartbeats, trying again")
+			klog.FromContext(ctx).Error(err, "Failed to ensure the key for the agents' heartbeats, retrying")
 			return retryEvery
 		}
 		return lookEvery
 	})
 }
 
-// Sync makes the Secret where it is missing. That it holds no key is an error which only a person can mend.
+// Sync creates the Secret if it is missing. A Secret without a valid key is an error that only a user can fix.
 func (k *Reconciler) Sync(ctx context.Context) error {
 	secret, err := k.secrets.Get(ctx, contract.AnnouncerSecret, metav1.GetOptions{})
 	switch {
@@ -56,7 +56,7 @@ func (k *Reconciler) Sync(ctx context.Context) error {
 		return fmt.Errorf("read Secret %s/%s: %w", metav1.NamespaceSystem, contract.AnnouncerSecret, err)
 	}
 	if _, err := contract.ParseAnnouncerKeys(string(secret.Data[contract.AnnouncerSecretKey])); err != nil {
-		return fmt.Errorf("read Secret %s/%s, key %s: %w; delete the Secret, and a new one is made",
+		return fmt.Errorf("read Secret %s/%s, key %s: %w; delete the Secret, and the controller creates a new one",
 			metav1.NamespaceSystem, contract.AnnouncerSecret, contract.AnnouncerSecretKey, err)
 	}
 	return nil
@@ -71,12 +71,12 @@ func (k *Reconciler) create(ctx context.Context) error {
 		Data:       map[string][]byte{contract.AnnouncerSecretKey: []byte(contract.FormatAnnouncerKey(key))},
 	}, metav1.CreateOptions{})
 	switch {
-	case apierrors.IsAlreadyExists(err): // somebody was quicker
+	case apierrors.IsAlreadyExists(err): // another client was faster
 		return nil
 	case err != nil:
 		return fmt.Errorf("create Secret %s/%s: %w", metav1.NamespaceSystem, contract.AnnouncerSecret, err)
 	default:
-		klog.FromContext(ctx).Info("Made the key for the agents' heartbeats", "secret", metav1.NamespaceSystem+"/"+contract.AnnouncerSecret)
+		klog.FromContext(ctx).Info("Created the key for the agents' heartbeats", "secret", metav1.NamespaceSystem+"/"+contract.AnnouncerSecret)
 		return nil
 	}
 }

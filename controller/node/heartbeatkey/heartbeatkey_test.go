@@ -37,7 +37,7 @@ func keeper(client *fake.Clientset) *Reconciler {
 	return New(client.CoreV1().Secrets(metav1.NamespaceSystem))
 }
 
-// TestMadeOnce: a key is made where there is none, another one each time, and one that is there stays.
+// TestMadeOnce: a missing key is created, a different one each time, and an existing key is kept.
 func TestMadeOnce(t *testing.T) {
 	first, second := fake.NewClientset(), fake.NewClientset()
 	for _, client := range []*fake.Clientset{first, first, second} {
@@ -54,8 +54,8 @@ func TestMadeOnce(t *testing.T) {
 	}
 }
 
-// TestPersonsSecretStays: what cannot be used is told and left, and no error shows it.
-func TestPersonsSecretStays(t *testing.T) {
+// TestUserSecretStays: an invalid Secret is reported and kept, and no error contains its content.
+func TestUserSecretStays(t *testing.T) {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: contract.AnnouncerSecret, Namespace: metav1.NamespaceSystem},
 		Data:       map[string][]byte{contract.AnnouncerSecretKey: []byte("hunter2")},
@@ -63,7 +63,7 @@ func TestPersonsSecretStays(t *testing.T) {
 	client := fake.NewClientset(secret.DeepCopy())
 	err := keeper(client).Sync(testlog.Context(t))
 	if err == nil || !strings.Contains(err.Error(), "kube-system/phoenixnap-announcer") || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("error %v, want one that names the Secret and shows nothing of it", err)
+		t.Errorf("error %v, want one with the name of the Secret and without its content", err)
 	}
 	kept, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), contract.AnnouncerSecret, metav1.GetOptions{})
 	if err != nil || !cmp.Equal(secret.Data, kept.Data) {
@@ -71,7 +71,7 @@ func TestPersonsSecretStays(t *testing.T) {
 	}
 }
 
-// TestTwoAtOnce: whoever comes second takes what is there.
+// TestTwoAtOnce: the second of two concurrent replicas keeps the existing Secret.
 func TestTwoAtOnce(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "secrets", func(ktesting.Action) (bool, runtime.Object, error) {
@@ -82,7 +82,7 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// TestRun: an API server that cannot be reached is asked again, and a Secret that was deleted is made anew.
+// TestRun: a failed request is retried, and a deleted Secret is created again.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
@@ -110,7 +110,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// pass lets time pass, and then everybody come to rest.
+// pass advances the time, and then waits until all goroutines are blocked.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()

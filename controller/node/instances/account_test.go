@@ -14,7 +14,7 @@ import (
 
 const strangerID = "stranger-client"
 
-// twoAccounts are the account of a cluster and one that has servers of its own and a client with the same secret.
+// twoAccounts are the account of a cluster and another one with its own servers and a client with the same secret.
 func twoAccounts(servers, strangers int) (seed pnapsim.Seed, ids []string) {
 	seed = simtest.Seed()
 	seed.Accounts[0].Servers = nil
@@ -36,8 +36,8 @@ func twoAccounts(servers, strangers int) (seed pnapsim.Seed, ids []string) {
 	return seed, ids
 }
 
-// Credentials of another account, from the start or put into the Secret later, whatever the size of the cluster and of
-// that account, and whether a public network is configured or not: no Node is given up, and events name the way out.
+// With credentials of another account, from the start or later, and whatever the size of the cluster and of that account, with
+// or without a public network: no Node is deleted, and events describe the solution.
 func TestCredentialsOfAnotherAccountDeleteNoNode(t *testing.T) {
 	for _, network := range []string{simtest.NetworkID, ""} {
 		for _, count := range []int{1, 2, 10} {
@@ -65,8 +65,7 @@ func TestCredentialsOfAnotherAccountDeleteNoNode(t *testing.T) {
 	}
 }
 
-// Where no Services are balanced no public network is configured: then a server of the cluster in the list proves the
-// account.
+// Without load balancers no public network is configured: then a server of the cluster in the list proves the account.
 func TestAnotherServerProvesTheAccount(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	w.networkID = ""

@@ -35,8 +35,8 @@ func nodeAddresses(node *corev1.Node, server pnap.Server) []corev1.NodeAddress {
 	return appendIPs(addresses, corev1.NodeExternalIP, steady(external, node, corev1.NodeExternalIP))
 }
 
-// steady puts those addresses first that the Node has already, in the order that they have there: the first one
-// is what others use, and nothing is to be written because the API lists them in another order.
+// steady sorts the addresses that the Node already has first, in their current order: clients use the first one, and a
+// different order in the API must not cause a write.
 func steady(ips []netip.Addr, node *corev1.Node, kind corev1.NodeAddressType) []netip.Addr {
 	place := func(ip netip.Addr) int {
 		at := slices.Index(node.Status.Addresses, corev1.NodeAddress{Type: kind, Address: ip.String()})
@@ -50,8 +50,8 @@ func steady(ips []netip.Addr, node *corev1.Node, kind corev1.NodeAddressType) []
 	return ordered
 }
 
-// withoutNetwork tells that the API cannot know an address of the server: it was ordered without
-// networks, or with networks that its owner configures.
+// withoutNetwork reports whether the API cannot know an address of the server: it was ordered without networks, or with
+// networks that its owner configures.
 func withoutNetwork(server pnap.Server) bool {
 	return server.NetworkType == "NONE" || server.NetworkType == "USER_DEFINED"
 }
@@ -73,9 +73,8 @@ func appendIPs(addresses []corev1.NodeAddress, kind corev1.NodeAddressType, ips 
 	return addresses
 }
 
-// externalIPs picks the public addresses that the machine is likely to hold. The API lists every usable
-// address of a server's block, of which an installation configures the first; where the agent reports
-// the machine's addresses, those count.
+// externalIPs returns the public addresses that the machine probably has. The API lists every usable address of a server's
+// block, of which an installation configures the first; if the agent reports the machine's addresses, those count.
 func externalIPs(server pnap.Server, reported identity) []netip.Addr {
 	var joined []netip.Addr
 	var external []netip.Addr
@@ -111,8 +110,8 @@ func pick(ips []netip.Addr, reported identity) []netip.Addr {
 	return first
 }
 
-// private returns the reported addresses that are private, for a server whose networks the API does not
-// know. Public ones are left out: they may be addresses of Services.
+// private returns the reported private addresses, for a server whose networks the API does not know. It omits public
+// addresses, which may be addresses of Services.
 func (i identity) private() []netip.Addr {
 	var ips []netip.Addr
 	for ip := range i.addresses {
@@ -124,9 +123,8 @@ func (i identity) private() []netip.Addr {
 	return ips
 }
 
-// providedNodeIPs are the addresses that the kubelet was given with --node-ip. The framework refuses a
-// Node whose addresses lack one of them, for ever. A kubelet gains nothing by a lie here: it may write
-// its Node's addresses itself.
+// providedNodeIPs returns the addresses of the kubelet's --node-ip. The framework permanently rejects a Node whose addresses
+// lack one of them. A kubelet gains nothing from a false value: it may write its Node's addresses itself.
 func providedNodeIPs(node *corev1.Node) []netip.Addr {
 	var ips []netip.Addr
 	for _, text := range strings.Split(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], ",") {
@@ -137,7 +135,7 @@ func providedNodeIPs(node *corev1.Node) []netip.Addr {
 	return ips
 }
 
-// allAddresses returns every address that the API tells of a server, each once.
+// allAddresses returns every address of a server in the API, each once.
 func allAddresses(server pnap.Server) []netip.Addr {
 	all := slices.Concat(server.PrivateIPs, server.PublicIPs)
 	for _, membership := range server.PublicNetworks {
@@ -152,7 +150,7 @@ func allAddresses(server pnap.Server) []netip.Addr {
 	return each
 }
 
-// foreignNodeIPs are those addresses of --node-ip that the API does not tell of the server.
+// foreignNodeIPs returns the addresses of --node-ip that the server does not have in the API.
 func foreignNodeIPs(node *corev1.Node, server pnap.Server) []netip.Addr {
 	known := allAddresses(server)
 	return slices.DeleteFunc(providedNodeIPs(node), func(ip netip.Addr) bool { return slices.Contains(known, ip) })

@@ -41,7 +41,7 @@ func TestNodeAddresses(t *testing.T) {
 			want: "Hostname=n InternalIP=192.168.7.1 InternalIP=192.168.7.2"},
 		"membership not in place yet": {server: pnap.Server{PrivateIPs: addrs("10.0.0.11"), PublicNetworks: membership("in-progress", "203.0.113.2")},
 			want: "Hostname=n InternalIP=10.0.0.11"},
-		"node IP that is there":   {server: own, nodeIP: "10.0.0.11", want: "Hostname=n InternalIP=10.0.0.11 ExternalIP=198.51.100.2 ExternalIP=2001:db8::2 ExternalIP=203.0.113.2"},
+		"known node IP":           {server: own, nodeIP: "10.0.0.11", want: "Hostname=n InternalIP=10.0.0.11 ExternalIP=198.51.100.2 ExternalIP=2001:db8::2 ExternalIP=203.0.113.2"},
 		"private node IP is kept": {server: pnap.Server{PrivateIPs: addrs("10.0.0.11")}, nodeIP: "192.168.0.5", want: "Hostname=n InternalIP=10.0.0.11 InternalIP=192.168.0.5"},
 		"public node IP is kept":  {server: own, nodeIP: "198.51.100.4", want: "Hostname=n InternalIP=10.0.0.11 ExternalIP=198.51.100.2 ExternalIP=2001:db8::2 ExternalIP=203.0.113.2 ExternalIP=198.51.100.4"},
 		"two node IPs":            {server: pnap.Server{NetworkType: "NONE"}, nodeIP: "10.9.0.1,fd00::1", want: "Hostname=n InternalIP=10.9.0.1 InternalIP=fd00::1"},
@@ -59,7 +59,7 @@ func TestNodeAddresses(t *testing.T) {
 			}
 			if test.nodeIP != "" && test.nodeIP != "x" {
 				if _, err := helpers.GetNodeAddressesFromNodeIP(test.nodeIP, got); err != nil {
-					t.Errorf("the framework refuses the addresses: %v", err)
+					t.Errorf("the framework rejects the addresses: %v", err)
 				}
 			}
 		})

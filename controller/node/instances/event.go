@@ -12,21 +12,21 @@ import (
 
 // Reasons of the events on a Node.
 const (
-	// ReasonPossibleNodeDeletion (Warning): precedes the deletion of a Node, or says why the Node is kept.
+	// ReasonPossibleNodeDeletion (Warning): precedes the deletion of a Node, or explains why the Node is kept.
 	ReasonPossibleNodeDeletion = "PossibleNodeDeletion"
 	// ReasonServerNotFound (Warning): no server belongs to the Node.
 	ReasonServerNotFound = "ServerNotFound"
 	// ReasonServerAmbiguous (Warning): several servers may belong to the Node, and which.
 	ReasonServerAmbiguous = "ServerAmbiguous"
-	// ReasonMisconfiguredInternalIP (Warning): the kubelet's --node-ip is no address of the server.
+	// ReasonMisconfiguredInternalIP (Warning): the kubelet's --node-ip is not an address of the server.
 	ReasonMisconfiguredInternalIP = "MisconfiguredInternalIP"
 )
 
-// repeatAfter is how long the same warning about a Node is not written again: the framework asks about a
-// Node that cannot be initialised once every few seconds.
+// repeatAfter is how long the same warning about a Node is not repeated: the framework retries a Node that cannot be
+// initialized every few seconds.
 const repeatAfter = 10 * time.Minute
 
-// eventLimiter warns about Nodes, each state of affairs once in repeatAfter.
+// eventLimiter warns about Nodes, about each state once in repeatAfter.
 type eventLimiter struct {
 	events record.EventRecorder
 	now    func() time.Time
@@ -46,7 +46,7 @@ func newEventLimiter(events record.EventRecorder, now func() time.Time) *eventLi
 	return &eventLimiter{events: events, now: now, said: map[limitedEvent]time.Time{}}
 }
 
-// warn records an event unless the same was recorded a short while ago.
+// warn records an event unless the same event was recorded recently.
 func (c *eventLimiter) warn(node *corev1.Node, reason, format string, args ...any) {
 	each := limitedEvent{node: node.UID, name: node.Name, reason: reason, text: fmt.Sprintf(format, args...)}
 	if c.fresh(each) {

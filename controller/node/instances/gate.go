@@ -7,32 +7,31 @@ import (
 )
 
 const (
-	// confirmAfter is the least time between the two sights that together mean "gone".
+	// confirmAfter is the minimum time between the two observations that together mean "gone".
 	confirmAfter = 30 * time.Second
-	// forgetAfter ends a suspicion that was not renewed: the Node was ready again, and nobody asked.
+	// forgetAfter ends a suspicion that was not renewed: the Node was ready again, and the framework did not ask.
 	forgetAfter = 5 * time.Minute
-	// breakerWindow is how long a vanished server counts against the breaker, and how long a longer list is
-	// remembered.
+	// breakerWindow is how long a missing server counts against the breaker, and how long a longer list is remembered.
 	breakerWindow = 10 * time.Minute
-	// breakerShare is the part of the known Nodes, one in five, that may vanish within that window.
+	// breakerShare is the part of the known Nodes, one in five, that may disappear within that window.
 	breakerShare = 5
 )
 
-// verdict is what is believed of a server that seems to have vanished.
-type verdict int
+// deletionState is the state of a server that seems to have disappeared.
+type deletionState int
 
 const (
-	// suspect: seen missing once, or not long enough.
-	suspect verdict = iota
-	// held: missing twice, but too many vanish at once to believe it.
+	// suspect: found missing once, or not for long enough.
+	suspect deletionState = iota
+	// held: missing twice, but too many servers disappear at once.
 	held
-	// gone: missing twice, and alone in that.
+	// gone: missing twice, and few other servers are missing.
 	gone
 )
 
-// sight is one look at a server that seems to have vanished.
-type sight struct {
-	// since is when it was first seen missing, seen when the list of this look was asked for.
+// observation is one check of a server that seems to have disappeared.
+type observation struct {
+	// since is when it was first found missing, seen when the list of this check was requested.
 	since, seen time.Time
 	// missing counts the Nodes whose servers are missing now or were found gone within the window, known all
 	// Nodes among them.
@@ -41,8 +40,8 @@ type sight struct {
 	listed, peak int
 }
 
-// judge decides on a server that is missing now.
-func judge(s sight) verdict {
+// classify returns the state of a server that is missing now.
+func classify(s observation) deletionState {
 	switch {
 	case s.seen.Sub(s.since) < confirmAfter:
 		return suspect
@@ -53,33 +52,33 @@ func judge(s sight) verdict {
 	}
 }
 
-// count says in words how many are missing.
-func (s sight) count() string {
+// count describes how many servers are missing.
+func (s observation) count() string {
 	if 2*s.listed < s.peak {
 		return fmt.Sprintf("the account lists %d servers and had %d", s.listed, s.peak)
 	}
 	return fmt.Sprintf("%d of %d servers", s.missing, s.known)
 }
 
-// gate remembers what judge needs: since when a server is missing and which were found gone lately.
-// After a restart it begins anew, which delays a verdict and never hastens one.
+// gate stores the history for classify: since when a server is missing and which were found gone recently. A restart loses
+// the history, which can only delay a deletion.
 type gate struct {
 	mu      sync.Mutex
 	missing map[string]suspicion
 	gone    map[string]time.Time
 }
 
-// suspicion is a server that is missing: since when, when it was last looked for, and what was said of it.
+// suspicion is a missing server: since when, when it was last checked, and its last state.
 type suspicion struct {
 	since, seen time.Time
-	verdict     verdict
+	state       deletionState
 }
 
 func newGate() *gate {
 	return &gate{missing: map[string]suspicion{}, gone: map[string]time.Time{}}
 }
 
-// present forgets a suspicion: the server was seen.
+// present removes a suspicion: the server was found.
 func (g *gate) present(serverID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,24 +87,24 @@ func (g *gate) present(serverID string) {
 }
 
 // absent records that the server of a Node that was created at the instant created is missing from the
-// list. others are the IDs of all servers that Nodes name, with true for those that are missing. changed
-// tells that the verdict is new.
-func (g *gate) absent(serverID string, created time.Time, list List, others map[string]bool) (result verdict, count string, changed bool) {
+// list. others are the IDs of the servers of all Nodes, with true for those that are missing. changed reports whether the
+// state is new.
+func (g *gate) absent(serverID string, created time.Time, list List, others map[string]bool) (result deletionState, count string, changed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	seen := list.AskedAt
 	before, ok := g.missing[serverID]
 	if !ok || seen.Sub(before.seen) > forgetAfter || before.since.Before(created) {
-		before, ok = suspicion{since: seen}, false // what was seen before the Node was created says nothing of it
+		before, ok = suspicion{since: seen}, false // observations before the Node was created do not count
 	}
-	look := sight{since: before.since, seen: seen, listed: len(list.ByID), peak: list.Peak}
+	look := observation{since: before.since, seen: seen, listed: len(list.ByID), peak: list.Peak}
 	look.missing, look.known = g.count(serverID, seen, others)
-	result = judge(look)
+	result = classify(look)
 	if result == gone {
 		g.gone[serverID] = seen
 	}
-	g.missing[serverID] = suspicion{since: before.since, seen: seen, verdict: result}
-	return result, look.count(), !ok || before.verdict != result
+	g.missing[serverID] = suspicion{since: before.since, seen: seen, state: result}
+	return result, look.count(), !ok || before.state != result
 }
 
 func (g *gate) count(serverID string, seen time.Time, others map[string]bool) (missing, known int) {
@@ -128,17 +127,17 @@ func (g *gate) count(serverID string, seen time.Time, others map[string]bool) (m
 	return missing, len(all)
 }
 
-// standing counts the servers by the last verdict on each that is not older than forgetAfter.
-func (g *gate) standing(now time.Time) map[verdict]int {
+// standing counts the servers by their last state, if it is not older than forgetAfter.
+func (g *gate) standing(now time.Time) map[deletionState]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	counts := map[verdict]int{}
+	counts := map[deletionState]int{}
 	for id, each := range g.missing {
 		if now.Sub(each.seen) > forgetAfter {
 			delete(g.missing, id)
 			continue
 		}
-		counts[each.verdict]++
+		counts[each.state]++
 	}
 	return counts
 }

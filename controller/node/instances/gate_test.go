@@ -16,9 +16,9 @@ func TestJudge(t *testing.T) {
 		after          time.Duration
 		missing, known int
 		listed, peak   int
-		want           verdict
+		want           deletionState
 	}{
-		"first sight":                {after: 0, missing: 1, known: 10, want: suspect},
+		"first check":                {after: 0, missing: 1, known: 10, want: suspect},
 		"just before":                {after: confirmAfter - 1, missing: 1, known: 10, want: suspect},
 		"confirmed":                  {after: confirmAfter, missing: 1, known: 10, want: gone},
 		"one of one":                 {after: time.Hour, missing: 1, known: 1, want: gone},
@@ -34,14 +34,14 @@ func TestJudge(t *testing.T) {
 		"the list lost its only one": {after: time.Hour, missing: 1, known: 1, listed: 0, peak: 1, want: held},
 	}
 	for name, test := range tests {
-		look := sight{since: start, seen: start.Add(test.after), missing: test.missing, known: test.known, listed: test.listed, peak: test.peak}
-		if got := judge(look); got != test.want {
+		look := observation{since: start, seen: start.Add(test.after), missing: test.missing, known: test.known, listed: test.listed, peak: test.peak}
+		if got := classify(look); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}
 }
 
-// at is a list without servers that was asked for at an instant.
+// at returns a list without servers that was requested at a given time.
 func at(instant time.Time) List { return List{AskedAt: instant} }
 
 func others(missing int, ids ...string) map[string]bool {
@@ -55,27 +55,27 @@ func others(missing int, ids ...string) map[string]bool {
 //proves:known-bugs/no-grace
 func TestGateForgets(t *testing.T) {
 	g := newGate()
-	see := func(after time.Duration) verdict {
+	see := func(after time.Duration) deletionState {
 		result, _, _ := g.absent("a", start, at(start.Add(after)), others(1, "a", "b", "c"))
 		return result
 	}
 	if see(0) != suspect || see(10*time.Second) != suspect {
-		t.Fatal("gone at first sight")
+		t.Fatal("gone at the first check")
 	}
 	g.present("a")
 	if got := see(40 * time.Second); got != suspect {
 		t.Errorf("after it was seen again: %v, want suspect", got)
 	}
-	// Nobody asked for an hour: the Node was ready. The old suspicion proves nothing.
+	// No check for an hour: the Node was ready. The old suspicion does not count.
 	if got := see(time.Hour); got != suspect {
-		t.Errorf("after an hour without a look: %v, want suspect", got)
+		t.Errorf("after an hour without a check: %v, want suspect", got)
 	}
 	if got := see(time.Hour + confirmAfter); got != gone {
 		t.Errorf("confirmed: %v, want gone", got)
 	}
 }
 
-// What was seen before a Node was created says nothing of it: the server may have been released and ordered anew.
+// Observations before a Node was created do not count: the server may have been released and ordered again.
 //
 //proves:known-bugs/stale-cache
 func TestSuspicionIsNotOlderThanTheNode(t *testing.T) {
@@ -96,7 +96,7 @@ func TestSuspicionIsNotOlderThanTheNode(t *testing.T) {
 //proves:known-bugs/lost-permission
 func TestBreakerRemembersTheGone(t *testing.T) {
 	g := newGate()
-	look := func(id string, after time.Duration, remaining map[string]bool) verdict {
+	look := func(id string, after time.Duration, remaining map[string]bool) deletionState {
 		result, _, _ := g.absent(id, start, at(start.Add(after)), remaining)
 		return result
 	}
@@ -116,8 +116,8 @@ func TestBreakerRemembersTheGone(t *testing.T) {
 	}
 }
 
-// Whatever is seen in whatever order: a server is gone only when it was seen missing at least 30 s
-// before and not seen present since, and never more than a fifth, or one, within the window.
+// For any sequence of observations: a server is gone only when it was found missing at least 30 s before and not found since,
+// and never more than a fifth, or one, within the window.
 //
 //proves:known-bugs/joining-node
 func TestGateWalks(t *testing.T) {

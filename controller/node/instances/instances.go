@@ -1,4 +1,4 @@
-// Package instances answers Kubernetes' questions about the server behind a Node.
+// Package instances provides Kubernetes with the server of a Node: existence, state, addresses and labels.
 package instances
 
 import (
@@ -22,21 +22,20 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Networks reads a public network, asked for at or after the given time; *account.Account is one.
+// Networks reads a public network, requested at or after the given time; *account.Account implements it.
 type Networks interface {
 	Network(ctx context.Context, id string, after time.Time) (plan.Network, error)
 }
 
-// Config says what Instances works with.
+// Config configures Instances.
 type Config struct {
 	// Inventory is the shared list of servers.
 	Inventory *Inventory
 	// Nodes is the shared cache of Nodes.
 	Nodes corelisters.NodeLister
-	// Live reads one Node past the cache. It is asked once, before a Node is given up.
+	// Live reads one Node without the cache, once, before its deletion is allowed.
 	Live corev1client.NodesGetter
-	// Networks reads public networks, and NetworkID is the ID of the one that is configured; empty where Services get no
-	// addresses.
+	// Networks reads public networks, and NetworkID is the ID of the configured network; empty without load balancers.
 	Networks  Networks
 	NetworkID string
 	// Events are recorded on Nodes.
@@ -52,7 +51,7 @@ type Instances struct {
 	inventory *Inventory
 	nodes     corelisters.NodeLister
 	live      corev1client.NodesGetter
-	crier     *eventLimiter
+	events    *eventLimiter
 	gate      *gate
 	metrics   *Metrics
 	networks  Networks
@@ -61,7 +60,7 @@ type Instances struct {
 
 var _ cloudprovider.InstancesV2 = (*Instances)(nil)
 
-// New returns the instances of the account that the inventory tells of.
+// New returns the instances of the inventory's account.
 func New(config Config) *Instances {
 	if config.Now == nil {
 		config.Now = time.Now
@@ -71,7 +70,7 @@ func New(config Config) *Instances {
 	}
 	return &Instances{
 		inventory: config.Inventory, nodes: config.Nodes, live: config.Live,
-		crier: newEventLimiter(config.Events, config.Now), gate: newGate(), metrics: config.Metrics,
+		events: newEventLimiter(config.Events, config.Now), gate: newGate(), metrics: config.Metrics,
 		networks: config.Networks, networkID: config.NetworkID,
 	}
 }
@@ -79,9 +78,9 @@ func New(config Config) *Instances {
 // InstanceExists reports false, and Kubernetes then deletes the Node at once, only when the server is
 // proven gone: missing from a fresh and non-empty list and inaccessible by its ID, or released to its
 // reservation; twice, at least 30 seconds apart, both times since the Node was created; not one of many that
-// vanish together; from a list that has not just lost more than half of its length; in an account in which the
-// configured public network can be read; and the Node, read live, is still the one in question and not ready. Whatever
-// else is not plain existence is an error, which leaves the Node alone.
+// disappear together; from a list that has not just lost more than half of its length; in an account in which the configured
+// public network can be read; and the Node, read live, is still the same and not ready. Any other case without proven
+// existence is an error, which keeps the Node.
 func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
 	id, list, err := i.locate(ctx, node)
 	if err != nil {
@@ -91,8 +90,8 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	missing, err := i.isMissing(ctx, id, list)
 	if err != nil {
 		if ctx.Err() == nil {
-			i.crier.warn(node, ReasonPossibleNodeDeletion,
-				"phoenixNAP server %s is not in the list of servers, and it cannot be looked up by its ID: the Node is kept", id)
+			i.events.warn(node, ReasonPossibleNodeDeletion,
+				"phoenixNAP server %s is not in the list of servers, and cannot be read by its ID: the Node is kept", id)
 		}
 		return false, err
 	}
@@ -103,7 +102,7 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	return i.decide(ctx, node, id, list)
 }
 
-// isMissing asks both witnesses, the list and the server's own resource.
+// isMissing checks both sources, the list and the server's own resource.
 func (i *Instances) isMissing(ctx context.Context, id string, list List) (bool, error) {
 	if server, ok := list.ByID[id]; ok {
 		return server.Status == pnap.ServerReserved, nil
@@ -122,7 +121,7 @@ func (i *Instances) isMissing(ctx context.Context, id string, list List) (bool, 
 func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, list List) (bool, error) {
 	created := node.CreationTimestamp.Time
 	if list.AskedAt.Before(created) {
-		return false, fmt.Errorf("server %s of node %s is not in a list that is older than the Node: to be looked at again", id, node.Name)
+		return false, fmt.Errorf("server %s of node %s is not in a list that is older than the Node: retrying", id, node.Name)
 	}
 	others, err := i.knownServers(list)
 	if err != nil {
@@ -130,10 +129,10 @@ func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, li
 	}
 	if err := i.proveAccount(ctx, list, others); err != nil {
 		if ctx.Err() == nil {
-			i.crier.warn(node, ReasonPossibleNodeDeletion, "phoenixNAP server %s is missing, but the Node is kept: %s; "+
-				"check that the credentials are those of the account that owns the servers, or delete the Node yourself", id, i.reasonOf(err))
+			i.events.warn(node, ReasonPossibleNodeDeletion, "phoenixNAP server %s is missing, but the Node is kept: %s; "+
+				"check that the credentials belong to the account that owns the servers, or delete the Node yourself", id, i.reasonOf(err))
 		}
-		return false, fmt.Errorf("server %s of node %s is missing, and nothing proves that the account is the right one: %w", id, node.Name, err)
+		return false, fmt.Errorf("server %s of node %s is missing, and the account cannot be verified: %w", id, node.Name, err)
 	}
 	result, count, changed := i.gate.absent(id, created, list, others)
 	if result != gone {
@@ -144,17 +143,17 @@ func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, li
 	}
 	if changed {
 		klog.FromContext(ctx).Info("Server is gone, its Node may be deleted", "node", node.Name, "server", id)
-		i.crier.warn(node, ReasonPossibleNodeDeletion, "phoenixNAP server %s is gone: it was missing twice; the Node will be deleted", id)
+		i.events.warn(node, ReasonPossibleNodeDeletion, "phoenixNAP server %s is gone: it was missing twice; the Node will be deleted", id)
 	}
 	return false, nil
 }
 
-// errNoServer is the doubt about an account where no public network is configured that could prove it.
+// errNoServer reports that an account cannot be verified, because no public network is configured.
 var errNoServer = errors.New("no server of this cluster is in the list of servers")
 
-// proveAccount returns an error unless the list of servers is certainly that of the cluster's account. Credentials of another
-// account list other servers and answer 403 for every ID, as if all of ours were gone. The configured public network is
-// readable in the right account only; without one, a listed server that any Node names is the proof.
+// proveAccount returns an error unless the list of servers certainly belongs to the cluster's account. With credentials of
+// another account the API lists other servers and answers 403 for every ID, as if all servers were gone. The configured
+// public network can only be read in the right account; without one, a listed server of any Node is the proof.
 func (i *Instances) proveAccount(ctx context.Context, list List, servers map[string]bool) error {
 	if i.networkID != "" {
 		_, err := i.networks.Network(ctx, i.networkID, list.AskedAt)
@@ -168,7 +167,7 @@ func (i *Instances) proveAccount(ctx context.Context, list List, servers map[str
 	return errNoServer
 }
 
-// reasonOf shortens an error to what an event repeats. The API's words differ from one attempt to the next.
+// reasonOf shortens an error for an event, because the API's texts differ from one attempt to the next.
 func (i *Instances) reasonOf(err error) string {
 	if errors.Is(err, errNoServer) {
 		return err.Error()
@@ -176,36 +175,36 @@ func (i *Instances) reasonOf(err error) string {
 	return fmt.Sprintf("public network %s, which proves the account, cannot be read", i.networkID)
 }
 
-// keep tells why a Node is not given up although its server is missing.
-func (i *Instances) keep(ctx context.Context, node *corev1.Node, id string, result verdict, count string, changed bool) error {
+// keep explains why a Node is not deleted although its server is missing.
+func (i *Instances) keep(ctx context.Context, node *corev1.Node, id string, result deletionState, count string, changed bool) error {
 	logger := klog.FromContext(ctx)
 	if result == held {
 		if changed {
-			logger.Info("Deletion of a Node is held back because many servers vanish at once", "node", node.Name, "server", id, "missing", count)
-			i.crier.warn(node, ReasonPossibleNodeDeletion,
+			logger.Info("Not deleting a Node because many servers disappeared at once", "node", node.Name, "server", id, "missing", count)
+			i.events.warn(node, ReasonPossibleNodeDeletion,
 				"phoenixNAP server %s is missing, but so are many (%s): the Node is kept; check the credentials, or delete the Node yourself", id, count)
 		}
-		return fmt.Errorf("server %s is missing, and with it too many to believe it (%s)", id, count)
+		return fmt.Errorf("server %s is missing together with too many others (%s)", id, count)
 	}
 	if changed {
 		logger.Info("Server is missing", "node", node.Name, "server", id, "confirmAfter", confirmAfter)
-		i.crier.warn(node, ReasonPossibleNodeDeletion,
+		i.events.warn(node, ReasonPossibleNodeDeletion,
 			"phoenixNAP server %s is missing; the Node will be deleted if that is confirmed after %s", id, confirmAfter)
 	}
 	return fmt.Errorf("server %s is missing, to be confirmed after %s", id, confirmAfter)
 }
 
-// confirm reads the Node past the cache: whoever is asked about a Node that was replaced or that is ready
-// by now does not say that it is gone. A Node that is not there any more needs no confirmation.
+// confirm reads the Node live: a Node that was replaced or that is ready by now must not be reported as gone. A Node that no
+// longer exists needs no confirmation.
 func (i *Instances) confirm(ctx context.Context, node *corev1.Node) error {
 	current, err := i.live.Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("read node %s before it is given up: %w", node.Name, err)
+		return fmt.Errorf("read node %s before its deletion: %w", node.Name, err)
 	case current.UID != node.UID || current.Spec.ProviderID != node.Spec.ProviderID:
-		return fmt.Errorf("node %s was replaced while its server was looked for", node.Name)
+		return fmt.Errorf("node %s was replaced while its server was checked", node.Name)
 	}
 	if ready := contract.FindNodeCondition(current, corev1.NodeReady); ready != nil && ready.Status == corev1.ConditionTrue {
 		return fmt.Errorf("node %s is ready although its server cannot be found: the Node is kept", node.Name)
@@ -213,7 +212,7 @@ func (i *Instances) confirm(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// knownServers returns the servers that Nodes name, with true for those that the list lacks.
+// knownServers returns the servers of all Nodes, with true for those that are not in the list.
 func (i *Instances) knownServers(list List) (map[string]bool, error) {
 	nodes, err := i.nodes.List(labels.Everything())
 	if err != nil {
@@ -229,7 +228,7 @@ func (i *Instances) knownServers(list List) (map[string]bool, error) {
 	return known, nil
 }
 
-// InstanceShutdown reports whether the server is powered off. Any other state, known or not, is not.
+// InstanceShutdown reports whether the server is powered off. No other state counts as powered off.
 func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
 	id, list, err := i.locate(ctx, node)
 	if err != nil {
@@ -244,8 +243,8 @@ func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bo
 	return server.Status == pnap.ServerPoweredOff, nil
 }
 
-// locate returns the ID of the Node's server and a list that may be trusted. A list without any server
-// is not: the account that runs this Node has at least one.
+// locate returns the ID of the Node's server and a valid list. An empty list is not valid: the account that runs this Node has
+// at least one server.
 func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List, error) {
 	id, err := contract.ParseProviderID(node.Spec.ProviderID)
 	if err != nil {
@@ -256,7 +255,7 @@ func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List
 		return "", List{}, err
 	}
 	if len(list.ByID) == 0 {
-		return "", List{}, errors.New("the list of servers is empty: check that the credentials are of the account that owns the servers")
+		return "", List{}, errors.New("the list of servers is empty: check that the credentials belong to the account that owns the servers")
 	}
 	return id, list, nil
 }
@@ -265,7 +264,7 @@ func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List
 // and labels. It never returns nil without an error.
 func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	age := i.inventory.window
-	if node.Spec.ProviderID != "" { // the framework asks about every Node every five minutes
+	if node.Spec.ProviderID != "" { // the framework checks every Node every five minutes
 		age = max(age, Unhurried)
 	}
 	list, err := i.inventory.Recent(ctx, age)
@@ -278,7 +277,7 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	}
 	i.metrics.stands(i.gate.standing(list.AskedAt))
 	addresses := nodeAddresses(node, server)
-	if len(addresses) < 2 && !withoutNetwork(server) { // the hostname alone is no address that anybody could reach
+	if len(addresses) < 2 && !withoutNetwork(server) { // only the hostname is not a reachable address
 		return nil, fmt.Errorf("server %s of node %s has no address: connect it to a network or start the kubelet with --node-ip", server.ID, node.Name)
 	}
 	i.checkNodeIP(node, server)
@@ -296,19 +295,20 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	}, nil
 }
 
-// checkNodeIP warns about a --node-ip that is no address of the server. The API knows the addresses that a
-// server was given, not those of networks that its owner configures.
+// checkNodeIP warns about a --node-ip that is not an address of the server. The API knows the addresses that it gave a server,
+// not those of networks that its owner configures.
 func (i *Instances) checkNodeIP(node *corev1.Node, server pnap.Server) {
 	foreign := foreignNodeIPs(node, server)
 	if len(foreign) == 0 || withoutNetwork(server) {
 		return
 	}
-	i.crier.warn(node, ReasonMisconfiguredInternalIP,
-		"the kubelet's --node-ip %s is no address of phoenixNAP server %s, which has %s; it is kept among the Node's addresses: correct --node-ip unless the address is meant",
+	i.events.warn(node, ReasonMisconfiguredInternalIP,
+		"the kubelet's --node-ip %s is not an address of phoenixNAP server %s, which has %s; "+
+			"the Node keeps the address: correct --node-ip unless it is intended",
 		join(foreign), server.ID, join(allAddresses(server)))
 }
 
-// find returns the server of a Node. A Node whose server cannot be named gets an event that says why.
+// find returns the server of a Node. If it finds none, it records an event with the reason on the Node.
 func (i *Instances) find(ctx context.Context, node *corev1.Node, list List) (pnap.Server, error) {
 	if node.Spec.ProviderID != "" {
 		id, err := contract.ParseProviderID(node.Spec.ProviderID)
@@ -327,7 +327,7 @@ func (i *Instances) find(ctx context.Context, node *corev1.Node, list List) (pna
 	server, err := match(node, list.ByID, claimed)
 	var failure *matchError
 	if errors.As(err, &failure) {
-		i.crier.warn(node, failure.reason, "%s", failure.text)
+		i.events.warn(node, failure.reason, "%s", failure.text)
 	}
 	if err != nil {
 		return pnap.Server{}, fmt.Errorf("node %s: %w", node.Name, err)
@@ -336,7 +336,7 @@ func (i *Instances) find(ctx context.Context, node *corev1.Node, list List) (pna
 	return server, nil
 }
 
-// claimed returns the servers that other Nodes' provider IDs name, with those Nodes' names.
+// claimed returns the servers of other Nodes, by provider ID, with those Nodes' names.
 func (i *Instances) claimed(node *corev1.Node) (map[string]string, error) {
 	nodes, err := i.nodes.List(labels.Everything())
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
-// world is Instances over the simulated API and a set of Nodes.
+// world is Instances with the simulated API and a set of Nodes.
 type world struct {
 	t      *testing.T
 	sim    *pnapsim.Sim
@@ -48,7 +48,7 @@ func newWorld(t *testing.T, seed pnapsim.Seed, switches ...pnapsim.Switches) *wo
 	return newWorldAt(t, sim, url, 5*time.Second)
 }
 
-// newWorldAt reaches the simulated API at a URL, and waits for answers no longer than patience.
+// newWorldAt uses the simulated API at a URL, and waits for answers no longer than patience.
 func newWorldAt(t *testing.T, sim *pnapsim.Sim, url string, patience time.Duration) *world {
 	t.Helper()
 	client := &api{newClient(t, sim, url, patience, simtest.ClientID)}
@@ -104,7 +104,7 @@ func (w *world) arm(f pnapsim.Fault) {
 	}
 }
 
-// exists asks and lets the simulator judge the answer.
+// exists calls InstanceExists and makes the simulator check the result.
 func (w *world) exists(node *corev1.Node, serverID string) (bool, error) {
 	w.t.Helper()
 	found, err := w.InstanceExists(testlog.Context(w.t), node)
@@ -126,7 +126,7 @@ func (w *world) expectEvent(parts ...string) {
 	case event := <-w.events.Events:
 		for _, part := range parts {
 			if !strings.Contains(event, part) {
-				w.t.Errorf("event %q lacks %q", event, part)
+				w.t.Errorf("event %q does not contain %q", event, part)
 			}
 		}
 	default:
@@ -163,7 +163,7 @@ func TestOneListServesAll(t *testing.T) {
 	}
 }
 
-// What the framework asks about Nodes that are initialised already costs no list of its own.
+// Requests of the framework for initialized Nodes cause no extra list request.
 //
 //proves:known-bugs/request-per-node
 func TestMetadataOfInitialisedNodesIsUnhurried(t *testing.T) {
@@ -198,16 +198,16 @@ func TestFailedListIsNotAskedForEveryNode(t *testing.T) {
 	}
 }
 
-// Whoever gives up waiting does not spoil the list for the others.
+// A caller that gives up does not affect the list for the others.
 func TestListOutlivesItsFirstCaller(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	ctx, cancel := context.WithCancel(testlog.Context(t))
 	cancel()
 	if _, err := w.inventory.List(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		t.Errorf("the one that gave up: %v", err)
+		t.Errorf("the caller that gave up: %v", err)
 	}
 	if _, err := w.inventory.List(testlog.Context(t)); err != nil {
-		t.Errorf("the other: %v", err)
+		t.Errorf("the other caller: %v", err)
 	}
 }
 
@@ -228,14 +228,14 @@ func TestVanishedServer(t *testing.T) {
 	}
 }
 
-// checkGone expects doubt at first, and the verdict after half a minute.
+// checkGone expects that a server is suspect at first, and gone after half a minute.
 func checkGone(t *testing.T, w *world, node *corev1.Node) {
 	t.Helper()
 	if _, err := w.exists(node, simtest.Server1ID); err == nil {
-		t.Fatal("gone at first sight")
+		t.Fatal("gone at the first check")
 	}
 	w.expectEvent("Warning PossibleNodeDeletion", "is missing")
-	for range 4 { // the lifecycle controller asks every five seconds
+	for range 4 { // the lifecycle controller checks every five seconds
 		w.sim.Advance(5 * time.Second)
 		if _, err := w.exists(node, simtest.Server1ID); err == nil {
 			t.Fatal("gone before half a minute")
@@ -280,7 +280,7 @@ func TestStatesThatAreNotGone(t *testing.T) {
 	}
 }
 
-// Revoked permission, an API that fails, an empty list: no Node may go, however long it lasts.
+// With a revoked permission, a failing API or an empty list, no Node may be deleted, however long it lasts.
 //
 //proves:known-bugs/forbidden-gone
 func TestDoubtKeepsNodes(t *testing.T) {
@@ -289,8 +289,8 @@ func TestDoubtKeepsNodes(t *testing.T) {
 		"403 on everything": {{Action: pnapsim.FaultStatus, Status: 403, Times: -1}},
 		"403 on servers":    {{Path: list, Action: pnapsim.FaultStatus, Status: 403, Times: -1}, {Path: one, Action: pnapsim.FaultStatus, Status: 403, Times: -1}},
 		"404 on the list":   {{Path: list, Action: pnapsim.FaultStatus, Status: 404, Times: -1}},
-		"page of a proxy":   {{Path: list, Action: pnapsim.FaultHTML, Times: -1}},
-		"broken off":        {{Path: list, Action: pnapsim.FaultTruncate, Times: -1}},
+		"HTML page":         {{Path: list, Action: pnapsim.FaultHTML, Times: -1}},
+		"truncated":         {{Path: list, Action: pnapsim.FaultTruncate, Times: -1}},
 		"empty answer":      {{Path: list, Action: pnapsim.FaultEmpty, Times: -1}},
 		"reset":             {{Path: list, Action: pnapsim.FaultReset, Times: -1}},
 		"401":               {{Path: list, Action: pnapsim.FaultStatus, Status: 401, Times: -1}},
@@ -315,7 +315,7 @@ func TestDoubtKeepsNodes(t *testing.T) {
 	}
 }
 
-// A list that has lost a server for a while is contradicted by the server itself.
+// A list that omits a server for a while is corrected by a read of the server.
 //
 //proves:known-bugs/half-list
 func TestListThatOmitsAServer(t *testing.T) {
@@ -343,7 +343,7 @@ func TestEmptyAccountKeepsNodes(t *testing.T) {
 	}
 }
 
-// Credentials of another account, which has servers of its own, make all of ours vanish at once.
+// With credentials of another account, which has other servers, all servers of the cluster disappear at once.
 //
 //proves:known-bugs/lost-permission
 func TestWrongAccountKeepsNodes(t *testing.T) {
@@ -379,7 +379,7 @@ func TestOddServerHidesNoOther(t *testing.T) {
 	}
 }
 
-// Missing from the list is one witness; a lookup by ID that fails is not the other.
+// A server is not gone when it is missing in the list and the read by ID fails.
 //
 //proves:known-bugs/forbidden-gone
 func TestFailedLookupIsNoProof(t *testing.T) {
@@ -402,7 +402,7 @@ func TestFailedLookupIsNoProof(t *testing.T) {
 				}
 				w.sim.Advance(time.Minute)
 			}
-			w.expectEvent("Warning PossibleNodeDeletion", "cannot be looked up", "the Node is kept")
+			w.expectEvent("Warning PossibleNodeDeletion", "cannot be read by its ID", "the Node is kept")
 			w.expectNoEvent()
 		})
 	}

@@ -15,17 +15,17 @@ import (
 const (
 	// DefaultWindow is how old a list of servers may be when it is used again.
 	DefaultWindow = 15 * time.Second
-	// Unhurried is the age of a list that does for what is looked at again anyway. It is longer than the
-	// period in which annotations are kept, so that it costs no request.
+	// Unhurried is the maximum age of a list for periodic work. It is longer than the period of the annotations, so that it
+	// causes no request.
 	Unhurried = 45 * time.Second
-	// failureWindow is how long a failed list answers for further ones, so that a dead API is not asked
-	// once for every Node.
+	// failureWindow is how long a failed list request is reused, so that there is no request for every Node while the API is
+	// unavailable.
 	failureWindow = 3 * time.Second
-	// lookupTimeout bounds a look-up by ID: they come one after another, for each Node that is not ready.
+	// lookupTimeout bounds a read by ID: the reads are sequential, one for each Node that is not ready.
 	lookupTimeout = 10 * time.Second
 )
 
-// Source is what the inventory asks of the API.
+// Source is the part of the API that the inventory uses.
 type Source interface {
 	Servers(ctx context.Context) ([]pnap.Server, error)
 	Server(ctx context.Context, id string) (pnap.Server, error)
@@ -35,13 +35,13 @@ type Source interface {
 type List struct {
 	// ByID holds the servers.
 	ByID map[string]pnap.Server
-	// AskedAt is when the request was sent; what it lacks may have come later.
+	// AskedAt is when the request was sent; a missing server may have been created later.
 	AskedAt time.Time
 	// Peak is the number of servers in the longest list of the last ten minutes, this one included.
 	Peak int
 }
 
-// Inventory serves all Nodes from one list of servers: one request for each window, however many ask.
+// Inventory serves all Nodes from one list of servers, with one request for each window.
 type Inventory struct {
 	source  Source
 	window  time.Duration
@@ -60,20 +60,20 @@ type Inventory struct {
 	lookupFailed time.Time
 }
 
-// length is how many servers a list had.
+// length is the number of servers in a list.
 type length struct {
 	at    time.Time
 	count int
 }
 
-// lookup is the answer about one server, also a negative one.
+// lookup is the result of a read by ID, which may be negative.
 type lookup struct {
 	server  pnap.Server
 	err     error
 	askedAt time.Time
 }
 
-// InventoryConfig says what an Inventory works with.
+// InventoryConfig configures an Inventory.
 type InventoryConfig struct {
 	// Source is the API.
 	Source Source
@@ -85,7 +85,7 @@ type InventoryConfig struct {
 	Metrics *Metrics
 }
 
-// NewInventory returns an inventory that has not asked yet.
+// NewInventory returns an empty inventory.
 func NewInventory(config InventoryConfig) *Inventory {
 	if config.Window == 0 {
 		config.Window = DefaultWindow
@@ -104,13 +104,13 @@ func NewInventory(config InventoryConfig) *Inventory {
 // List returns the servers of the account, at most one window old.
 func (i *Inventory) List(ctx context.Context) (List, error) { return i.Recent(ctx, i.window) }
 
-// Recent is List for who is content with a list of the given age.
+// Recent is List with the given maximum age.
 func (i *Inventory) Recent(ctx context.Context, age time.Duration) (List, error) {
 	if list, ok, err := i.recentList(age); ok {
 		i.metrics.used("hit")
 		return list, err
 	}
-	// The request serves all that wait, so it must not end because the first of them gives up.
+	// The request serves all waiting callers, so it must not end because the first of them gives up.
 	detached := context.WithoutCancel(ctx)
 	result := i.flight.DoChan("list", func() (any, error) { return i.fetchList(detached) })
 	select {
@@ -125,7 +125,7 @@ func (i *Inventory) Recent(ctx context.Context, age time.Duration) (List, error)
 	}
 }
 
-// recentList returns the last outcome, if it is recent enough to be used again.
+// recentList returns the last result, if it is recent enough to be used again.
 func (i *Inventory) recentList(age time.Duration) (List, bool, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -139,7 +139,7 @@ func (i *Inventory) recentList(age time.Duration) (List, bool, error) {
 }
 
 func (i *Inventory) fetchList(ctx context.Context) (List, error) {
-	if list, ok, err := i.recentList(i.window); ok { // another request ended between the look and the flight
+	if list, ok, err := i.recentList(i.window); ok { // another request ended between the check and the flight
 		return list, err
 	}
 	askedAt := i.now()
@@ -160,8 +160,7 @@ func (i *Inventory) fetchList(ctx context.Context) (List, error) {
 	return i.list, nil
 }
 
-// peak records the length of a list and returns the greatest of the window. The last one before counts
-// however old it is.
+// peak records the length of a list and returns the maximum within the window. The previous list counts however old it is.
 func (i *Inventory) peak(at time.Time, count int) int {
 	last := len(i.lengths) - 1
 	old := 0
@@ -172,13 +171,13 @@ func (i *Inventory) peak(at time.Time, count int) int {
 	return slices.MaxFunc(i.lengths, func(a, b length) int { return a.count - b.count }).count
 }
 
-// Server looks one server up by its ID, past the list. Answers are kept for one window, refusals too. After
-// a look-up that got no answer the next ones fail at once for a while, so that one dead end does not keep
-// the other Nodes waiting.
+// Server reads one server by its ID, not from the list. Results are cached for one window, errors of the API too. After a
+// request without an answer the next ones fail at once for a while, so that one hanging request does not delay the other
+// Nodes.
 func (i *Inventory) Server(ctx context.Context, id string) (pnap.Server, error) {
 	known, err := i.recentLookup(id)
 	if err != nil {
-		return pnap.Server{}, fmt.Errorf("server %s is not looked up because another look-up just failed: %w", id, err)
+		return pnap.Server{}, fmt.Errorf("server %s is not read because another read just failed: %w", id, err)
 	}
 	if known != nil {
 		return known.server, known.err
@@ -205,8 +204,7 @@ func (i *Inventory) keepLookup(id string, answer lookup) {
 	}
 }
 
-// recentLookup returns a recent answer about the server, nil when there is none, or the recent failure of
-// any look-up.
+// recentLookup returns a recent result for the server, nil when there is none, or the recent failure of any read.
 func (i *Inventory) recentLookup(id string) (*lookup, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 // Labels returns the labels under phoenixnap.com/ that a server's Node gets. A value that cannot be made
-// legal is dropped: an illegal label would keep the Node from being initialised.
+// legal is dropped: an illegal label would prevent the initialization of the Node.
 func Labels(server pnap.Server) map[string]string {
 	labels := map[string]string{}
 	for name, value := range map[string]string{
@@ -27,8 +27,8 @@ func Labels(server pnap.Server) map[string]string {
 	return labels
 }
 
-// Zone returns the zone of a Node: the one that its labels name, else the location of its server, made legal. The framework
-// would overwrite what the kubelet said (--node-labels) when it initialises a Node, but volumes and their claims on
+// Zone returns the zone of a Node: that of its labels, else the location of its server, made legal. The framework would
+// overwrite the kubelet's zone (--node-labels) when it initializes a Node, but volumes and their claims on
 // topology.kubernetes.io/zone outlive a Node that is registered again. The deprecated label counts first, because the
 // framework keeps the other one equal to it.
 func Zone(node *corev1.Node, server pnap.Server) string {
@@ -40,7 +40,7 @@ func Zone(node *corev1.Node, server pnap.Server) string {
 	return labelValue(server.Location)
 }
 
-// labelValue replaces what a label value may not hold by "-" and shortens it to what is allowed.
+// labelValue replaces characters that a label value may not contain by "-" and shortens it to the allowed length.
 func labelValue(raw string) string {
 	legal := strings.Map(func(r rune) rune {
 		switch {

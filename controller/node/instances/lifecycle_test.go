@@ -25,11 +25,11 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
-// monitorPeriod is how often the framework asks about every Node that is not ready (--node-monitor-period).
+// monitorPeriod is how often the framework checks every Node that is not ready (--node-monitor-period).
 const monitorPeriod = 5 * time.Second
 
-// watch does what the framework's node lifecycle controller does with Nodes that are not ready, for a
-// while, and returns when each Node would have been deleted.
+// watch simulates the framework's node lifecycle controller for Nodes that are not ready, for a while, and returns when each
+// Node would have been deleted.
 func (w *world) watch(d, step time.Duration, nodes ...*corev1.Node) map[string]time.Duration {
 	w.t.Helper()
 	deleted := map[string]time.Duration{}
@@ -51,7 +51,7 @@ func (w *world) watch(d, step time.Duration, nodes ...*corev1.Node) map[string]t
 	return deleted
 }
 
-// spoil serves the API with its list of servers changed.
+// spoil serves the API with a changed list of servers.
 func spoil(t *testing.T, target string, change func(servers []json.RawMessage) []json.RawMessage) string {
 	t.Helper()
 	to, err := url.Parse(target)
@@ -69,7 +69,7 @@ func spoil(t *testing.T, target string, change func(servers []json.RawMessage) [
 			return err
 		}
 		var servers []json.RawMessage
-		if json.Unmarshal(raw, &servers) == nil { // else it is spoilt already
+		if json.Unmarshal(raw, &servers) == nil { // else it is changed already
 			if raw, err = json.Marshal(change(servers)); err != nil {
 				return err
 			}
@@ -99,8 +99,8 @@ func cluster() (pnapsim.Seed, []string) {
 	return seed, ids
 }
 
-// Two minutes of any failure while no Node is ready: none is deleted, and the failure of one element keeps
-// nobody else from being initialised.
+// During two minutes of any failure while no Node is ready, none is deleted, and the failure of one element does not prevent
+// the initialization of others.
 //
 //proves:known-bugs/nil-answer
 //proves:known-bugs/no-timeout
@@ -115,7 +115,7 @@ func TestTwoMinutesOfFailureDeleteNoNode(t *testing.T) {
 		faults []pnapsim.Fault
 		change func([]json.RawMessage) []json.RawMessage
 		step   time.Duration
-		// others tells that a new Node, whose server is in the list, can be initialised meanwhile.
+		// others reports that a new Node, whose server is in the list, can be initialized in the meantime.
 		others bool
 	}{
 		"401":                          {faults: []pnapsim.Fault{status("", 401)}},
@@ -149,7 +149,7 @@ func TestTwoMinutesOfFailureDeleteNoNode(t *testing.T) {
 				return test.change(servers)
 			})
 			patience := 5 * time.Second
-			if test.step > 0 { // nothing is answered: each look takes as long as that
+			if test.step > 0 { // requests get no answer: each check takes this long
 				patience = 300 * time.Millisecond
 			}
 			w := newWorldAt(t, sim, address, patience)
@@ -158,7 +158,7 @@ func TestTwoMinutesOfFailureDeleteNoNode(t *testing.T) {
 				nodes = append(nodes, w.node(fmt.Sprintf("n%d", i+1), id))
 			}
 			if deleted := w.watch(20*time.Second, monitorPeriod, nodes...); len(deleted) > 0 {
-				t.Fatalf("while all was well: deleted %v", deleted)
+				t.Fatalf("while all servers were present: deleted %v", deleted)
 			}
 			spoilt.Store(true)
 			for _, fault := range test.faults {
@@ -168,14 +168,14 @@ func TestTwoMinutesOfFailureDeleteNoNode(t *testing.T) {
 				t.Errorf("deleted %v", deleted)
 			}
 			if _, err := w.InstanceMetadata(testlog.Context(t), newNode("n0")); test.others != (err == nil) {
-				t.Errorf("another Node meanwhile: %v", err)
+				t.Errorf("initializing another Node: %v", err)
 			}
 		})
 	}
 }
 
-// A server that is really deprovisioned loses its Node within three minutes of not being ready, with the
-// framework's default periods; also where it lives on as reserved.
+// The Node of a deprovisioned server is deleted within three minutes of not being ready, with the framework's default periods,
+// even if the server remains as reserved.
 //
 //proves:known-bugs/no-grace
 //proves:known-bugs/not-found-error
@@ -197,12 +197,12 @@ func TestDeprovisionedServerLosesItsNode(t *testing.T) {
 			if !ok || at > 3*time.Minute || len(deleted) != 1 {
 				t.Errorf("deleted %v, want n3 within 3 minutes", deleted)
 			}
-			t.Logf("the Node went %v after it was not ready", at)
+			t.Logf("the Node was deleted %v after it was not ready", at)
 		})
 	}
 }
 
-// Whoever is asked about a Node from a cache that lags behind does not give up the Node that is there now.
+// A check with a Node from a stale cache does not delete the current Node.
 //
 //proves:known-bugs/stale-cache
 func TestGoneIsConfirmedLive(t *testing.T) {
@@ -218,7 +218,7 @@ func TestGoneIsConfirmedLive(t *testing.T) {
 		"still not ready": {change: func(n *corev1.Node) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
 		}},
-		"deleted meanwhile": {},
+		"already deleted": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, simtest.Seed())
@@ -247,7 +247,7 @@ func TestGoneIsConfirmedLive(t *testing.T) {
 	}
 }
 
-// A list that was asked for before a Node was created says nothing about its server.
+// A list that was requested before a Node was created does not prove that its server is missing.
 //
 //proves:known-bugs/stale-cache
 //proves:known-bugs/joining-node
@@ -271,10 +271,10 @@ func TestListOlderThanTheNodeIsNoWitness(t *testing.T) {
 	w.expectEvent("Warning PossibleNodeDeletion", "is missing")
 }
 
-// The framework repeats its question every few seconds; the answer is told once in a while.
+// The framework retries every few seconds; the warning is repeated rarely.
 func TestWarningsAreNotRepeated(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
-	node := w.node("nobody", "")
+	node := w.node("unmatched", "")
 	ask := func() {
 		if _, err := w.InstanceMetadata(testlog.Context(t), node); err == nil {
 			t.Fatal("no error")
@@ -284,7 +284,7 @@ func TestWarningsAreNotRepeated(t *testing.T) {
 		ask()
 		w.sim.Advance(20 * time.Second)
 	}
-	w.expectEvent("Warning ServerNotFound", `"nobody"`)
+	w.expectEvent("Warning ServerNotFound", `"unmatched"`)
 	w.expectNoEvent()
 	w.sim.Advance(repeatAfter)
 	ask()
@@ -292,7 +292,7 @@ func TestWarningsAreNotRepeated(t *testing.T) {
 	w.expectNoEvent()
 }
 
-// A --node-ip that the server does not have is kept, and told.
+// A --node-ip that the server does not have is kept, and reported.
 //
 //proves:known-bugs/node-ip
 func TestForeignNodeIPIsTold(t *testing.T) {
@@ -317,7 +317,7 @@ func TestForeignNodeIPIsTold(t *testing.T) {
 	w.expectNoEvent()
 }
 
-// The longest list of the last ten minutes is remembered, and the last one however old it is.
+// The longest list of the last ten minutes counts, and the last one however old it is.
 //
 //proves:known-bugs/half-list
 func TestPeakOfTheLists(t *testing.T) {

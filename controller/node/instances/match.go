@@ -14,14 +14,14 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// matchError is why no server, or more than one, belongs to a Node.
+// matchError explains why no server, or more than one, belongs to a Node.
 type matchError struct{ reason, text string }
 
 func (e *matchError) Error() string { return e.text }
 
 // match finds the server of a Node that has no provider ID yet: by hostname (exact, then without domain,
-// then both once more without regard to case), else by what the machine reported of itself. It never guesses: no candidate or
-// several are an error. claimed holds the servers that other Nodes' provider IDs name, with the Node's name.
+// then both ignoring case), else by the identity that the machine reported. It never guesses: no candidate or several are an
+// error. claimed contains the servers of other Nodes' provider IDs, with the Node's name.
 func match(node *corev1.Node, servers map[string]pnap.Server, claimed map[string]string) (pnap.Server, error) {
 	candidates := free(servers, claimed)
 	identity := reportedIdentity(node)
@@ -35,7 +35,7 @@ func match(node *corev1.Node, servers map[string]pnap.Server, claimed map[string
 		case 1:
 			return found[0], nil
 		default:
-			return pnap.Server{}, ambiguous("are called like it", found)
+			return pnap.Server{}, ambiguous("have its name", found)
 		}
 	}
 	found := slices.DeleteFunc(slices.Clone(candidates), func(s pnap.Server) bool { return !identity.fits(s) })
@@ -76,7 +76,7 @@ func sameHostFolded(hostname, node string) bool {
 	return sameHost(strings.ToLower(hostname), strings.ToLower(node))
 }
 
-// narrow keeps of several servers of one name those that the machine's own report fits, if it fits any.
+// narrow selects, of several servers with one name, those that match the machine's report, if any.
 func narrow(found []pnap.Server, identity identity) []pnap.Server {
 	if fitting := slices.DeleteFunc(slices.Clone(found), func(s pnap.Server) bool { return !identity.fits(s) }); len(fitting) > 0 {
 		return fitting
@@ -84,13 +84,13 @@ func narrow(found []pnap.Server, identity identity) []pnap.Server {
 	return found
 }
 
-// identity is what the machine of a Node reported, ready for comparison.
+// identity is the report of a Node's machine, prepared for comparison.
 type identity struct {
 	serverID  string
 	addresses map[netip.Addr]bool
 }
 
-// reportedIdentity reads the agent's annotation; without an agent, or when it cannot be read, it is empty.
+// reportedIdentity parses the agent's annotation; without an agent, or when it is invalid, the identity is empty.
 func reportedIdentity(node *corev1.Node) identity {
 	var reported contract.Identity
 	if json.Unmarshal([]byte(node.Annotations[contract.NodeReportedIdentity]), &reported) != nil {
@@ -116,8 +116,7 @@ func ambiguous(what string, found []pnap.Server) error {
 		what, describe(found), contract.ProviderID("<server-id>"))}
 }
 
-// notFound names the servers that came close: they have the name but belong to another Node or are no
-// machine any more.
+// notFound lists the servers that have the name but belong to another Node or are not running machines any more.
 func notFound(node *corev1.Node, servers map[string]pnap.Server, claimed map[string]string) error {
 	var near []string
 	for _, id := range slices.Sorted(maps.Keys(servers)) {

@@ -26,8 +26,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// Type, region and zone are the server's own, made legal where need be. A zone that the Node has stays, since volumes may be
-// bound to it; the label of old counts first, as for the framework.
+// Type, region and zone are those of the server, made legal if necessary. An existing zone of the Node is kept, since volumes
+// may be bound to it; the deprecated label counts first, as for the framework.
 //
 //proves:known-bugs/zone-overwritten
 func TestMetadataNamesTypeAndPlace(t *testing.T) {
@@ -41,7 +41,7 @@ func TestMetadataNamesTypeAndPlace(t *testing.T) {
 		"server":              {"d2.c3.xlarge", "PHX", nil, "d2.c3.xlarge", "PHX", "PHX"},
 		"illegal characters":  {"s9/huge", "ASH", nil, "s9-huge", "ASH", "ASH"},
 		"zone of the kubelet": {"s1.c1.small", "ASH", map[string]string{ga: "rack-7"}, "s1.c1.small", "ASH", "rack-7"},
-		"zone of old":         {"s1.c1.small", "ASH", map[string]string{beta: "rack-8"}, "s1.c1.small", "ASH", "rack-8"},
+		"deprecated zone":     {"s1.c1.small", "ASH", map[string]string{beta: "rack-8"}, "s1.c1.small", "ASH", "rack-8"},
 		"two zones":           {"s1.c1.small", "ASH", map[string]string{ga: "rack-7", beta: "rack-8"}, "s1.c1.small", "ASH", "rack-8"},
 		"zone without a name": {"s1.c1.small", "ASH", map[string]string{ga: ""}, "s1.c1.small", "ASH", ""},
 	} {
@@ -60,7 +60,7 @@ func TestMetadataNamesTypeAndPlace(t *testing.T) {
 	}
 }
 
-// Whatever networks a server was ordered with, its Node is initialised.
+// The Node of a server is initialized with any network type.
 //
 //proves:known-bugs/missing-address
 func TestServersOfAllNetworkTypesInitialise(t *testing.T) {

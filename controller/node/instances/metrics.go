@@ -6,7 +6,7 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Metrics tell of the shared list of servers and of the deletion of Nodes.
+// Metrics describe the shared list of servers and the deletion of Nodes.
 type Metrics struct {
 	listed  *metrics.Gauge
 	lists   *metrics.CounterVec
@@ -18,7 +18,7 @@ func NewMetrics() *Metrics {
 	return &Metrics{
 		listed: metrics.NewGauge(&metrics.GaugeOpts{
 			Name:           "phoenixnap_server_list_timestamp_seconds",
-			Help:           "When the list of servers in use was asked for, in seconds since 1970: its age is the time since then.",
+			Help:           "When the list of servers in use was requested, in seconds since 1970: its age is the time since then.",
 			StabilityLevel: metrics.ALPHA,
 		}),
 		lists: metrics.NewCounterVec(&metrics.CounterOpts{
@@ -35,7 +35,7 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Register hands the metrics to a registry.
+// Register registers the metrics with a registry.
 func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 	for _, each := range []metrics.Registerable{m.listed, m.lists, m.missing} {
 		if err := register(each); err != nil {
@@ -52,8 +52,8 @@ func (m *Metrics) fetched(askedAt time.Time) {
 
 func (m *Metrics) used(result string) { m.lists.WithLabelValues(result).Inc() }
 
-func (m *Metrics) stands(counts map[verdict]int) {
-	for name, state := range map[string]verdict{"suspect": suspect, "held": held, "gone": gone} {
+func (m *Metrics) stands(counts map[deletionState]int) {
+	for name, state := range map[string]deletionState{"suspect": suspect, "held": held, "gone": gone} {
 		m.missing.WithLabelValues(name).Set(float64(counts[state]))
 	}
 }
