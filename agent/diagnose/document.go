@@ -55,7 +55,7 @@ type Document struct {
 type Result struct {
 	// Status is the worst outcome: FAIL, UNKNOWN, WARN or OK.
 	Status check.Status `json:"status"`
-	// FirstCause is the finding to look at first; empty when the check passes.
+	// FirstCause is the finding to fix first; empty when the check passes.
 	FirstCause check.ID `json:"firstCause,omitempty"`
 	// Counts are the numbers of findings by their outcome.
 	Counts map[check.Status]int `json:"counts"`

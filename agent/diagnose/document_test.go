@@ -71,7 +71,7 @@ func TestExitCode(t *testing.T) {
 		statuses     []check.Status
 		want, strict int
 	}{
-		"all well":              {[]check.Status{check.OK, check.Skip}, ExitOK, ExitOK},
+		"healthy":               {[]check.Status{check.OK, check.Skip}, ExitOK, ExitOK},
 		"warned":                {[]check.Status{check.OK, check.Skip, check.Warn}, ExitOK, ExitFailed},
 		"failed":                {[]check.Status{check.OK, check.Fail}, ExitFailed, ExitFailed},
 		"unknown":               {[]check.Status{check.Unknown, check.OK}, ExitUndetermined, ExitUndetermined},
@@ -114,7 +114,7 @@ func TestNPD(t *testing.T) {
 		code     int
 		line     string
 	}{
-		"well":    {healthy(), NPDOK, "the node can carry traffic of the public network\n"},
+		"healthy": {healthy(), NPDOK, "the node can carry traffic of the public network\n"},
 		"warning": {warned(), NPDOK, "PN501: replies from 192.0.2.2 to clients outside leave by bond0.11 instead of...\n"},
 		"problem": {brokenVLAN(), NPDProblem, "PN102: bond0.100 has VLAN ID 101, the network has 100\n"},
 		"unknown": {undetermined(), NPDUnknown, "PN000: what the controller published is not known: connection refused\n"},

@@ -11,7 +11,7 @@ import (
 const (
 	// below is the indentation of the fields of a finding.
 	below = 6
-	// beneath is the indentation of what is to be copied.
+	// beneath is the indentation of text to copy.
 	beneath = below + 2
 )
 
@@ -91,7 +91,8 @@ func (c chooser) write(p *page, f check.Finding) {
 	case lasts && c.manages(f.ID):
 		p.field(below, "permanent", "the agent manages this itself (--manage); see the events of the Node for problems")
 	case lasts && c.unknown:
-		p.field(below, "permanent", "run this again with --fix netplan, networkmanager, ifupdown or networkd, depending on what configures the network")
+		p.field(below, "permanent", "run this again with --fix netplan, networkmanager, ifupdown or networkd, depending "+
+			"on what configures the network")
 	}
 }
 
@@ -123,7 +124,7 @@ func inspects(command string) bool {
 	}
 }
 
-// headline is the heading of a fix that has something to be copied.
+// headline is the heading of a fix that has something to copy.
 func headline(fix check.Fix) string {
 	if fix.File == "" && !slices.ContainsFunc(fix.Commands, func(c string) bool { return !inspects(c) }) {
 		return "inspect"

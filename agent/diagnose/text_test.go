@@ -31,7 +31,8 @@ func healthy() Document {
 		Interface: "bond0.100", Uplink: "bond0", Renderer: check.Netplan,
 		Findings: []check.Finding{
 			{ID: "PN000", Title: "the controller has published the public network", Status: check.OK, Severity: check.Error, Observed: "public network 6104105e6b7c9a0012345678 (VLAN 100)"},
-			{ID: "PN101", Title: "the uplink exists and is up", Status: check.OK, Severity: check.Error, Observed: "bond0 admin up, operational up"},
+			{ID: "PN101", Title: "the uplink exists and is " +
+				"up", Status: check.OK, Severity: check.Error, Observed: "bond0 admin up, operational up"},
 			{ID: "PN404", Title: "kube-proxy's IPVS does not answer for service addresses", Status: check.Skip, Severity: check.Error, Because: "kube-proxy does not use IPVS"},
 			{ID: "PN601", Title: "a node answers for 203.0.113.3 (Service default/web)", Status: check.OK, Severity: check.Error, Observed: "answered by 02:00:00:00:00:07"},
 		},
@@ -54,7 +55,8 @@ func brokenVLAN() Document {
 				{Tool: check.IPRoute2, Commands: []string{"ip link delete bond0.100", "ip link add link bond0 name bond0.100 type vlan id 100"}, Note: "lasts until the next reboot"},
 			}},
 		{ID: "PN103", Title: "the VLAN interface is up", Status: check.Skip, Severity: check.Error, Because: "because of PN102"},
-		{ID: "PN105", Title: "the MTU fits the Internet", Status: check.Skip, Severity: check.Warning, Because: "because of PN102"},
+		{ID: "PN105", Title: "the MTU fits the " +
+			"Internet", Status: check.Skip, Severity: check.Warning, Because: "because of PN102"},
 		{ID: "PN104", Title: "the bond has all its members", Status: check.Warn, Severity: check.Warning, Cause: "bond0 has lost members", Observed: "bond0: mode 802.3ad, 1 of 2 members up",
 			Fixes: []check.Fix{{Tool: check.AnyTool, Commands: []string{"cat /proc/net/bonding/bond0"}, Note: "a member without carrier is a matter for phoenixNAP's support"}}},
 		{ID: "PN405", Title: "the node forwards packets to pods", Status: check.Fail, Severity: check.Error, Cause: "the kernel does not forward packets, so services do not reach pods",
@@ -93,7 +95,8 @@ func duplicate() Document {
 			{Node: "worker-3", State: contract.AddressSilent, Since: time.Date(2026, 3, 4, 5, 1, 2, 0, time.UTC)}},
 		Holders: []Holder{{Node: "worker-2", Source: "annotation kube-vip.io/vipHost of Service default/web"}},
 	}
-	d.Findings = []check.Finding{{ID: "PN604", Title: "only one node answers for 203.0.113.3 (Service default/web)", Status: check.Fail, Severity: check.Error,
+	d.Findings = []check.Finding{{ID: "PN604", Title: "only one node answers for 203.0.113.3 (Service default/web)",
+		Status: check.Fail, Severity: check.Error,
 		Cause: "203.0.113.3 is answered by this node and 02:00:00:00:00:07"}}
 	return d
 }
@@ -101,7 +104,8 @@ func duplicate() Document {
 func unasked() Document {
 	d := brokenVLAN()
 	d.Findings = d.Findings[2:3]
-	d.Address = &Address{Address: netip.MustParseAddr("203.0.113.3"), Unasked: "this node's path to the public network is broken"}
+	d.Address = &Address{Address: netip.MustParseAddr("203.0.113.3"), Unasked: "this node's path to the public network " +
+		"is broken"}
 	return d
 }
 
@@ -164,8 +168,8 @@ func compare(t *testing.T, path, got string) {
 	}
 }
 
-// TestEveryFaultIsPrinted renders every fault that the checks know: cause and ID must be there, and no line may be wider than
-// 80 columns but what is to be copied.
+// TestEveryFaultIsPrinted renders every fault that the checks know: cause and ID must be there, and no line may be
+// wider than 80 columns except what is to copy.
 func TestEveryFaultIsPrinted(t *testing.T) {
 	const goodNode = "../verify/check/testdata/good-node.json"
 	paths, err := filepath.Glob("../verify/check/testdata/*.json")

@@ -46,7 +46,8 @@ func (w Watcher) Run(ctx context.Context) (last Document, err error) {
 	}
 }
 
-// Changes lists what differs between two diagnoses. Evidence, such as a round-trip time, does not count as a difference.
+// Changes lists what differs between two diagnoses. Evidence, such as a round-trip time, does not count as a
+// difference.
 func Changes(before, after Document) []string {
 	var lines []string
 	if before.Network != after.Network {

@@ -22,8 +22,8 @@ import (
 // renewal is how long to wait for a renewal of kube-vip's lease: it renews every second or two.
 const renewal = 5 * time.Second
 
-// ExamineAddress diagnoses one address: who answers for it, who should, and what this node has to do with it. Of the node's
-// own checks only those are kept that do not pass, because they may be the cause.
+// ExamineAddress diagnoses one address: who answers for it, who should, and what this node has to do with it. Of the
+// node's own checks only those are kept that do not pass, because they may be the cause.
 func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diagnose.Document, error) {
 	s, d, err := e.observe(ctx, address)
 	if err != nil {
@@ -82,7 +82,8 @@ func evaluate(o vip.Observation, role string) check.Finding {
 		f.Status, f.Reason, f.Observed = check.Warn, vip.ReasonStaleAddress, strings.Join(o.MACs, " and ")
 		f.Cause = fmt.Sprintf("%s is answered by %s, but no Service has it", o.Address, strings.Join(o.MACs, " and "))
 		f.Fixes = []check.Fix{{Tool: check.AnyTool, Commands: []string{fmt.Sprintf("ip address delete %s/32 dev %s", o.Address, o.Interface)},
-			Note: "on the node that answers, unless the address is used on purpose: kube-vip leaves addresses behind when it is killed"}}
+			Note: "on the node that answers, unless the address is used on purpose: kube-vip leaves addresses behind when it " +
+				"is killed"}}
 	}
 	return f
 }

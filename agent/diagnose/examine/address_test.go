@@ -86,7 +86,8 @@ func TestName(t *testing.T) {
 func TestHolders(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: map[string]string{kubevip.VIPHost: "srv-a"}}}
 	for standing, says := range map[kubevip.Standing]string{
-		kubevip.Held: "renewed during the check", kubevip.Released: "released", kubevip.Expired: "expired", "": "not renewed within 5s",
+		kubevip.Held: "renewed during the check", kubevip.Released: "released", kubevip.Expired: "expired",
+		"": "not renewed within 5s",
 	} {
 		got := holders([]*corev1.Service{service}, kubevip.Lease{Name: "shop/kubevip-web", Holder: "srv-b", Standing: standing})
 		want := []diagnose.Holder{

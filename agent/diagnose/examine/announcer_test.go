@@ -19,12 +19,13 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// TestAgreement: where the agents announce, the ConfigMap says who; elsewhere it is not looked at.
+// TestAgreement: where the agents announce, the ConfigMap shows which; otherwise it is not read.
 func TestAgreement(t *testing.T) {
 	const network = "60473c2509268bc77fd06d29"
 	one, two, unowned := netip.MustParseAddr("203.0.113.3"), netip.MustParseAddr("203.0.113.4"), netip.MustParseAddr("203.0.113.5")
 	view := &election.View{Number: 7, Changed: 7, Members: []string{"srv-a", "srv-b"}, Owners: map[netip.Addr]election.Owner{
-		one: {Node: "srv-a", Epoch: 3, Since: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}, two: {Node: "srv-b", Epoch: 7}, unowned: {Epoch: 7},
+		one: {Node: "srv-a", Epoch: 3, Since: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}, two: {Node: "srv-b",
+			Epoch: 7}, unowned: {Epoch: 7},
 	}}
 	encoded, err := view.Encode()
 	if err != nil {

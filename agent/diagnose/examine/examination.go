@@ -72,8 +72,8 @@ type observed struct {
 	agreement *election.View
 }
 
-// observe reads the API server, the kernel and the wire. address is that of a Service besides those that are known, invalid
-// when there is none.
+// observe reads the API server, the kernel and the wire. address is that of a Service besides those that are known,
+// invalid when there is none.
 func (e *Examiner) observe(ctx context.Context, address netip.Addr) (observed, diagnose.Document, error) {
 	s := observed{cluster: e.ask(ctx)}
 	s.expected = e.expected(s.cluster)

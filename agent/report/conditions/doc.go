@@ -1,2 +1,2 @@
-// Package conditions writes the agent's verdicts to its Node: its own conditions and annotations, nothing else.
+// Package conditions writes the agent's results to its Node: its own conditions and annotations, nothing else.
 package conditions

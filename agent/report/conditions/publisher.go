@@ -32,8 +32,8 @@ type Nodes interface {
 	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (*corev1.Node, error)
 }
 
-// Publisher keeps the Node's conditions as they were set last. It compares with the Node as it is, so conditions that were lost
-// with a deleted Node, or overwritten, come back.
+// Publisher keeps the Node's conditions as they were set last. It compares with the Node as it is, so conditions that
+// were lost with a deleted Node, or overwritten, come back.
 type Publisher struct {
 	nodes Nodes
 	name  string
@@ -63,8 +63,9 @@ func New(nodes Nodes, name string, onTransition func(*corev1.Node, Transition), 
 	}
 }
 
-// Set sets the desired state of a condition. A message is cut after MessageLimit bytes. What is not UTF-8, as the name of an
-// interface need not be, is replaced: the API server would store something else, and the publisher would write it forever.
+// Set sets the desired state of a condition. A message is cut after MessageLimit bytes. What is not UTF-8, as the name
+// of an interface need not be, is replaced: the API server would store something else, and the publisher would write it
+// forever.
 func (p *Publisher) Set(c Condition) {
 	c.Reason, c.Message = valid(c.Reason), cut(valid(c.Message), MessageLimit)
 	p.change(func() bool {
@@ -223,7 +224,8 @@ func (p *Publisher) send(ctx context.Context, content patch) (*corev1.Node, erro
 		if updated, err = p.patch(ctx, content); err != nil {
 			return nil, err
 		}
-		klog.FromContext(ctx).Error(refusedBy, "The API server rejected annotations of the Node; updated its conditions without them")
+		klog.FromContext(ctx).Error(refusedBy, "The API server rejected annotations of the Node; updated its conditions "+
+			"without them")
 	}
 	maps.Copy(p.refused, annotations)
 	return updated, err

@@ -22,7 +22,7 @@ type rate struct {
 	// spent writes count against the burst; the oldest is forgiven at forgiven plus writePause.
 	spent    int
 	forgiven time.Time
-	// failures are those in a row, retryAt is when the last of them is to be followed.
+	// failures counts those in a row, retryAt is when to try again.
 	failures int
 	retryAt  time.Time
 }

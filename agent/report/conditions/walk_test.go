@@ -34,10 +34,10 @@ type walk struct {
 	recorded map[corev1.NodeConditionType][]Transition
 }
 
-// TestWalks lets everything happen that can happen to a Node: the API server goes away, hangs, stores and loses the answer,
-// refuses annotations; the Node is deleted and registered again; others write their conditions, and ours; the watch lags; the
-// agent restarts. When it is over the Node shows within a minute what it should show, what others wrote is as they wrote it, and
-// no one writes any more.
+// TestWalks lets everything happen that can happen to a Node: the API server goes away, hangs, stores and loses the
+// answer, refuses annotations; the Node is deleted and registered again; others write their conditions, and ours; the
+// watch lags; the agent restarts. When it is over the Node shows within a minute what it should show, what others wrote
+// is as they wrote it, and no one writes any more.
 func TestWalks(t *testing.T) {
 	for seed := range seeds.Count(t, 40) {
 		synctest.Test(t, func(t *testing.T) { walkOnce(t, seed) })

@@ -20,7 +20,8 @@ import (
 const (
 	// Period is the time between renewals, give or take a twentieth.
 	Period = 30 * time.Second
-	// Duration is how long the Lease is valid: when it expires, the controller sets the conditions of the agent to Unknown.
+	// Duration is how long the Lease is valid: when it expires, the controller sets the conditions of the agent to
+	// Unknown.
 	Duration = 3 * time.Minute
 	// firstRetry and lastRetry bound the pause while the API server does not take a renewal; it doubles in between, and up
 	// to a quarter of it is chance, so that the agents do not meet an API server that comes back all at once.
@@ -124,8 +125,8 @@ func (k *Renewer) create(ctx context.Context, name string) error {
 	return nil
 }
 
-// fill sets the fields of the Lease. An owner that no longer exists would have the garbage collector delete the Lease, so it is
-// replaced when another Node has taken the name.
+// fill sets the fields of the Lease. An owner that no longer exists would have the garbage collector delete the Lease,
+// so it is replaced when another Node has taken the name.
 func (k *Renewer) fill(lease *coordinationv1.Lease) {
 	now, seconds := metav1.NowMicro(), int32(Duration/time.Second)
 	lease.Spec.HolderIdentity = &k.NodeName

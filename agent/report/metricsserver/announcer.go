@@ -17,7 +17,8 @@ type Announcer struct {
 	// Addresses are those that this node answers for, and since when it owns them; the zero Time where that is not known.
 	Addresses []netip.Addr
 	Since     map[netip.Addr]time.Time
-	// Took and Gave count addresses that it started and stopped to answer for, APIFailures requests for the view that failed.
+	// Took and Gave count addresses that it started and stopped to answer for, APIFailures requests for the view that
+	// failed.
 	Took, Gave, APIFailures uint64
 	// Sent and Heard count frames of heartbeats, the latter by what became of them.
 	Sent  uint64
@@ -30,7 +31,8 @@ type Announcer struct {
 // Descriptions of the metrics of the announcer.
 var (
 	viewDesc = prometheus.NewDesc("phoenixnap_agent_announcer_view_number",
-		"Number of the newest view of the announcers that this node knows; the same on all nodes, except for moments.", nil, nil)
+		"Number of the newest view of the announcers that this node knows; the same on all nodes, except for moments.",
+		nil, nil)
 	membersDesc = prometheus.NewDesc("phoenixnap_agent_announcer_members",
 		"Nodes that take part in announcing addresses, by that view.", nil, nil)
 	announcedDesc = prometheus.NewDesc("phoenixnap_agent_announced_address",

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestMetricsOfTheAnnouncer: who answers for which address and since when, and what else is reported while the agents announce;
-// nothing while they do not.
+// TestMetricsOfTheAnnouncer: who answers for which address and since when, and what else is reported while the agents
+// announce; nothing while they do not.
 func TestMetricsOfTheAnnouncer(t *testing.T) {
 	known, fresh := netip.MustParseAddr("203.0.113.5"), netip.MustParseAddr("203.0.113.6")
 	figures := Announcer{

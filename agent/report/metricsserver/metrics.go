@@ -13,8 +13,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
 )
 
-// addressLimit is how many addresses have series of their own at most, lest a node of a cluster with many Services fill the
-// memory of who collects them.
+// addressLimit is how many addresses have series of their own at most, so that a node of a cluster with many Services
+// does not fill the memory of the collector.
 const addressLimit = 100
 
 // Metrics are the agent's metrics. Those of the node come from one sample, and what is gone has no series.
@@ -80,13 +80,15 @@ var (
 		"Version of the agent, its Node, the server and public network that the Node belongs to, and the VLAN interface; always 1.",
 		[]string{"version", "node", "server_id", "network_id", "interface"}, nil)
 	packetsDesc = prometheus.NewDesc("phoenixnap_agent_arp_packets_total",
-		"ARP packets on the VLAN interface: received (heard) from other machines, sent by this one, dropped because they were malformed.", []string{"direction"}, nil)
+		"ARP packets on the VLAN interface: received (heard) from other machines, sent by this one, dropped because they "+
+			"were malformed.", []string{"direction"}, nil)
 	probesDesc = prometheus.NewDesc("phoenixnap_agent_arp_probes_total",
 		"Probes of addresses of Services; each sends up to three ARP requests.", nil, nil)
 	machinesDesc = prometheus.NewDesc("phoenixnap_agent_address_machines",
 		"How many machines claim an address; absent if it is one or none.", []string{"address", "service"}, nil)
 	mismatchDesc = prometheus.NewDesc("phoenixnap_agent_address_mismatch_seconds_total",
-		"For how long the wire or the kernel have contradicted the lease of an address; absent if they never did.", []string{"address", "service"}, nil)
+		"For how long the wire or the kernel have contradicted the lease of an address; absent if they never did.",
+		[]string{"address", "service"}, nil)
 	managedDesc = prometheus.NewDesc("phoenixnap_agent_managed",
 		"Whether what the agent manages on the node is as it should be: 1 yes, 0 no.", []string{"kind", "interface"}, nil)
 	repairsDesc = prometheus.NewDesc("phoenixnap_agent_managed_repairs_total",

@@ -55,8 +55,8 @@ func (h *Health) Alive(now time.Time) error {
 	return nil
 }
 
-// Ready returns an error that names all that is missing until the agent has taken a sample and seen its Node. An API server
-// that goes away later takes nothing back: the agent goes on watching.
+// Ready returns an error that names all that is missing until the agent has taken a sample and seen its Node. An API
+// server that becomes unreachable later changes nothing: the agent continues to watch.
 func (h *Health) Ready() error {
 	var missing []error
 	if h.lastSample.Load() == 0 {

@@ -174,7 +174,7 @@ func (s *NodeState) Addresses(findings []check.Finding, verdict check.Verdict) {
 	s.set(contract.ConditionAnnouncementHealthy, verdict, vip.ReasonConfirming)
 }
 
-// Reported publishes what is to be reported of the addresses.
+// Reported publishes the report of the addresses.
 func (s *NodeState) Reported(r contract.ReportedAddresses) {
 	// Addresses, words and times always encode.
 	if raw, err := r.Encode(); err == nil {
@@ -194,8 +194,8 @@ func (s *NodeState) ReportedBefore() (reported contract.ReportedAddresses, known
 	return reported, s.annotations != nil
 }
 
-// set publishes a result, unless it only waits for confirmation: until then the Node's condition stays as it is, so that
-// an agent that restarts changes nothing that holds.
+// set publishes a result, unless it only waits for confirmation: until then the Node's condition stays as it is, so
+// that an agent that restarts changes nothing that holds.
 func (s *NodeState) set(conditionType corev1.NodeConditionType, v check.Verdict, confirming string) {
 	if v.Reason == confirming {
 		return

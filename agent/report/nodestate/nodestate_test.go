@@ -63,7 +63,7 @@ func TestSampleBecomesACondition(t *testing.T) {
 		want   corev1.ConditionStatus
 		reason string
 	}{
-		"well":    {check.OK, corev1.ConditionTrue, check.ReasonReady},
+		"healthy": {check.OK, corev1.ConditionTrue, check.ReasonReady},
 		"warned":  {check.Warn, corev1.ConditionTrue, check.ReasonReady},
 		"failed":  {check.Fail, corev1.ConditionFalse, "VLANInterfaceDown"},
 		"unknown": {check.Unknown, corev1.ConditionUnknown, "VLANInterfaceDown"},
@@ -146,7 +146,7 @@ func TestOnlyTheNetworkChangesTheExpectation(t *testing.T) {
 	}
 }
 
-// TestReportedAddresses: what is to be reported stands on the Node, and an agent that starts reads what the last one
+// TestReportedAddresses: the report is on the Node, and an agent that starts reads what the last one
 // reported.
 func TestReportedAddresses(t *testing.T) {
 	s, b, _ := newStation(&[]*corev1.Service{})

@@ -50,7 +50,8 @@ func stripService(service *corev1.Service) *corev1.Service {
 	}
 }
 
-// announced keeps the condition that the controller sets on the announcement: a node need not report what is reported already.
+// announced keeps the condition that the controller sets on the announcement: a node need not report what is reported
+// already.
 func announced(conditions []metav1.Condition) []metav1.Condition {
 	for _, c := range conditions {
 		if c.Type == contract.ServiceConditionAnnounced {

@@ -27,7 +27,8 @@ func checkAddress(v view) outcome {
 			}
 			return outcome{status: Warn, reason: "AddressNotRegistered", expected: expected, observed: observed,
 				cause: fmt.Sprintf("%s carries %s, which the server's membership does not list", name, p.Addr()),
-				fixes: []Fix{{Tool: AnyTool, Note: fmt.Sprintf("list %s among the server's addresses in network %s, so that no other server gets it", p.Addr(), v.Network.NetworkID)}}}
+				fixes: []Fix{{Tool: AnyTool, Note: fmt.Sprintf("list %s among the server's addresses in network %s, so that no "+
+					"other server gets it", p.Addr(), v.Network.NetworkID)}}}
 		}
 	}
 	fixes := fixAddress(v, wanted[0])
@@ -55,7 +56,8 @@ func checkAnyAddress(v view) outcome {
 	return outcome{status: Fail, reason: "AddressMissing", expected: "an IPv4 address on " + v.vlan.Name, observed: observed,
 		cause: v.vlan.Name + " does not carry an own IPv4 address of the node",
 		fixes: []Fix{{Tool: AnyTool, Note: fmt.Sprintf(
-			"assign an address of one of the blocks %s to the server in phoenixNAP's portal (network %s), then configure it on %s",
+			"assign an address of one of the blocks %s to the server in phoenixNAP's portal (network %s), then configure it "+
+				"on %s",
 			blockTexts(v), v.Network.NetworkID, v.vlan.Name)}}}
 }
 
@@ -94,7 +96,8 @@ func checkDuplicate(v view) outcome {
 				expected: "no answer for " + p.Addr().String(), observed: "answered by " + strings.Join(answer.MACs, ", "),
 				cause: fmt.Sprintf("another machine answers for the node's address %s", p.Addr()),
 				fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip neigh flush " + p.Addr().String()},
-					Note: fmt.Sprintf("two servers carry %s: compare the addresses of the servers in network %s and change one of them", p.Addr(), v.Network.NetworkID)}}}
+					Note: fmt.Sprintf("two servers carry %s: compare the addresses of the servers in network %s and change one of "+
+						"them", p.Addr(), v.Network.NetworkID)}}}
 		}
 	}
 	if checked == 0 {

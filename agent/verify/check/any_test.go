@@ -136,9 +136,9 @@ func problems(r Report) []string {
 		case f.Status == Fail && declared.Severity != Error:
 			complain(f, "fails, but is declared a warning")
 		case f.Status == Skip && f.Because == "":
-			complain(f, "is passed over without a word")
+			complain(f, "is skipped without a reason")
 		case !bad && f.Reason != "":
-			complain(f, "has a reason though all is well")
+			complain(f, "has a reason although it passes")
 		case len(f.Cause) > 400 || strings.ContainsAny(f.Cause, "\n\t"):
 			complain(f, "has a cause that fits into no message")
 		default:

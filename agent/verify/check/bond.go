@@ -45,7 +45,7 @@ func (b bondState) down() []string {
 	return b.names(func(l Link) bool { return !l.Up || !l.LowerUp || l.Slave != nil && !l.Slave.Up })
 }
 
-// withoutPartner are the members on which no LACP partner speaks.
+// withoutPartner are the members without an LACP partner.
 func (b bondState) withoutPartner() []string {
 	return b.names(func(l Link) bool { return l.Slave != nil && l.Slave.NoPartner })
 }

@@ -13,7 +13,8 @@ func addressChecks() []Check {
 		{
 			ID: NodeAddress, Title: "the node has its own address on the VLAN interface", Severity: Error,
 			DependsOn: []ID{VLANUp}, evaluate: checkAddress,
-			Meaning: "The VLAN interface carries the node's own IPv4 address, with the prefix length of its block. Without one the kernel neither sends nor answers ARP requests correctly.",
+			Meaning: "The VLAN interface carries the node's own IPv4 address, with the prefix length of its block. Without " +
+				"one the kernel neither sends nor answers ARP requests correctly.",
 			Causes: []string{
 				"The address is missing, or on another interface.", "It has a wrong prefix length.",
 				"It is not the one that the membership lists.",
@@ -32,7 +33,9 @@ func addressChecks() []Check {
 		{
 			ID: BlocksHere, Title: "no other interface has addresses of the blocks", Severity: Error,
 			DependsOn: []ID{NodeAddress}, evaluate: checkOtherInterfaces,
-			Meaning: "The kernel reaches the gateway and the machines of the blocks through the VLAN interface, and no other interface carries an address or a subnet of the blocks. The check fails when the gateway is routed through another interface, and warns otherwise.",
+			Meaning: "The kernel reaches the gateway and the machines of the blocks through the VLAN interface, and no other " +
+				"interface carries an address or a subnet of the blocks. The check fails when the gateway is routed through " +
+				"another interface, and warns otherwise.",
 			Causes: []string{
 				"The address was configured on two interfaces.", "A container bridge or tunnel was given a subnet that overlaps a block.",
 				"A static route or a rule sends the block's traffic to another interface.",

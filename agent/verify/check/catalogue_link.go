@@ -22,7 +22,8 @@ func linkChecks() []Check {
 				"The bond is not configured, or down.", "No member of the bond has a link.",
 				"The uplink has an unusual name.",
 			},
-			Remedy:  "Bring it up; without a carrier, check the cables and the switch ports of its members. If it is not recognised, name it with `--uplink`.",
+			Remedy: "Bring it up; without a carrier, check the cables and the switch ports of its members. If it is not " +
+				"recognised, name it with `--uplink`.",
 			Reasons: []string{"UplinkMissing", "UplinkDown", "UplinkNoCarrier"},
 		},
 		{
@@ -41,13 +42,15 @@ func linkChecks() []Check {
 			DependsOn: []ID{VLANInterface}, evaluate: checkVLANUp,
 			Meaning: "The VLAN interface and the layer below it are up.",
 			Causes:  []string{"The interface was set down.", "The network was reconfigured.", "The uplink lost its carrier."},
-			Remedy:  "Set it up, and keep it up in the configuration. If the layer below has no carrier, check the cables and the switch ports of the bond's members.",
+			Remedy: "Set it up, and keep it up in the configuration. If the layer below has no carrier, check the cables " +
+				"and the switch ports of the bond's members.",
 			Reasons: []string{"VLANInterfaceDown", "VLANInterfaceNoCarrier"},
 		},
 		{
 			ID: BondHealthy, Title: "the bond has all its members", Severity: Warning,
 			DependsOn: []ID{UplinkUp}, evaluate: checkBond,
-			Meaning: "The bond speaks LACP (802.3ad) or has one active member, all members are up, and with LACP each member has a partner and all are in one aggregator. This check only warns: traffic still flows with fewer members.",
+			Meaning: "The bond speaks LACP (802.3ad) or has one active member, all members are up, and with LACP each member " +
+				"has a partner and all are in one aggregator. This check only warns: traffic still flows with fewer members.",
 			Causes: []string{
 				"A cable, port or network card has failed.", "LACP is not enabled on one side.",
 				"The members are connected to switches that do not act as one.",
@@ -67,7 +70,9 @@ func linkChecks() []Check {
 		{
 			ID: HardwareAddress, Title: "the VLAN interface has the hardware address of its uplink", Severity: Warning,
 			DependsOn: []ID{VLANInterface}, evaluate: checkHardwareAddress,
-			Meaning: "The VLAN interface has the hardware address of the uplink, which it gets when it is created. A switch that limits the addresses of a port may drop frames of another address, and the network card must run in promiscuous mode to receive any.",
+			Meaning: "The VLAN interface has the hardware address of the uplink, which it gets when it is created. A switch " +
+				"that limits the addresses of a port may drop frames of another address, and the network card must run in " +
+				"promiscuous mode to receive any.",
 			Causes:  []string{"The configuration gives the VLAN interface an address of its own.", "The bond's address changed after the VLAN interface was given one."},
 			Remedy:  "Remove the hardware address from the configuration of the VLAN interface.",
 			Reasons: []string{"ForeignHardwareAddress"},
@@ -75,8 +80,11 @@ func linkChecks() []Check {
 		{
 			ID: VLANUnique, Title: "only one interface carries the VLAN", Severity: Error, Wire: true,
 			DependsOn: []ID{VLANInterface}, evaluate: checkUniqueVLAN,
-			Meaning: "No other VLAN interface has the same ID: of two, only one receives the frames, and which one depends on the interface below. The check warns while a gateway is heard; it fails when no gateway is heard and the other interface is on a member of the bond, where it takes the frames first.",
-			Causes:  []string{"The interface was configured twice, on the bond and on a member of it.", "kube-vip is configured to create VLAN interfaces (`kube-vip.io/serviceVLAN`)."},
+			Meaning: "No other VLAN interface has the same ID: of two, only one receives the frames, and which one depends " +
+				"on the interface below. The check warns while a gateway is heard; it fails when no gateway is heard and the " +
+				"other interface is on a member of the bond, where it takes the frames first.",
+			Causes: []string{"The interface was configured twice, on the bond and on a member of it.",
+				"kube-vip is configured to create VLAN interfaces (`kube-vip.io/serviceVLAN`)."},
 			Remedy:  "Delete the one that is not on the uplink, and remove it from the configuration.",
 			Reasons: []string{"SecondVLANInterface", "FramesTaken"},
 		},

@@ -1,6 +1,6 @@
 package check
 
-// Checks about what the controller says of the network, and of the server.
+// Checks about what the controller publishes about the network and the server.
 const (
 	NetworkPublished ID = "PN000"
 	Membership       ID = "PN001"
@@ -8,12 +8,14 @@ const (
 	Identity         ID = "PN003"
 )
 
-// publishedChecks are about what the controller says of the network, and of the server.
+// publishedChecks are about what the controller publishes about the network and the server.
 func publishedChecks() []Check {
 	return []Check{
 		{
-			ID: NetworkPublished, Title: "the controller has published the public network", Severity: Error, evaluate: checkPublished,
-			Meaning: "The controller has written the public network to the annotations of this Node. All other checks compare with it.",
+			ID: NetworkPublished, Title: "the controller has published the public network",
+			Severity: Error, evaluate: checkPublished,
+			Meaning: "The controller has written the public network to the annotations of this Node. All other checks " +
+				"compare with it.",
 			Causes: []string{
 				"The controller does not run, or its option `loadbalancer` is not set.",
 				"The controller has not found the server of this Node.",
@@ -25,7 +27,9 @@ func publishedChecks() []Check {
 		{
 			ID: Identity, Title: "this machine is the server that its Node names", Severity: Error,
 			DependsOn: []ID{NetworkPublished}, evaluate: checkIdentity,
-			Meaning: "The server ID that the machine knows (from cloud-init or its firmware, if available) is that of the Node, and the machine carries one of the Node's addresses. All other checks compare with what the controller published for that server.",
+			Meaning: "The server ID that the machine knows (from cloud-init or its firmware, if available) is that of the " +
+				"Node, and the machine carries one of the Node's addresses. All other checks compare with what the controller " +
+				"published for that server.",
 			Causes: []string{
 				"Two machines joined the cluster with the same name, for example after a disk image was cloned.",
 				"The agent's kubeconfig or `--node-name` is that of another node.",
@@ -45,7 +49,8 @@ func publishedChecks() []Check {
 		{
 			ID: BlockAssigned, Title: "an IP block is assigned to the public network", Severity: Warning,
 			DependsOn: []ID{NetworkPublished}, evaluate: checkBlocks,
-			Meaning: "At least one IPv4 block is assigned to the network. Without one there is no gateway to ask; that is normal before the first Service, so the check is skipped then.",
+			Meaning: "At least one IPv4 block is assigned to the network. Without one there is no gateway to ask; that is " +
+				"normal before the first Service, so the check is skipped then.",
 		},
 	}
 }

@@ -2,8 +2,9 @@ package check
 
 import "slices"
 
-// With returns the whole report of a node of which only the difference to this report is known: findings that are not in
-// difference are as they are here, except those that cannot be evaluated because a check that they depend on did not pass.
+// With returns the whole report of a node of which only the difference to this report is known: findings that are not
+// in difference are as they are here, except those that cannot be evaluated because a check that they depend on did not
+// pass.
 func (r Report) With(difference Report) Report {
 	whole := difference
 	whole.Findings = make([]Finding, 0, len(r.Findings))

@@ -138,7 +138,7 @@ func findVLAN(e Expected, s Snapshot, uplink *Link) *Link {
 	return s.link(ours)
 }
 
-// ownAddresses leaves out the addresses of Services, which whoever announces them adds as a /32 that is deprecated, and
+// ownAddresses leaves out the addresses of Services, which their announcer adds as a deprecated /32, and
 // the gateways': neither is ever the node's own.
 func ownAddresses(e Expected, s Snapshot, vlan *Link) []netip.Prefix {
 	if vlan == nil {

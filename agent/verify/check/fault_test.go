@@ -113,7 +113,7 @@ func slow(a *ARPAnswer) {
 	}
 }
 
-// twice lets another machine answer as well.
+// twice lets another machine answer, too.
 func twice(a *ARPAnswer) {
 	if a.Replied {
 		a.MACs = []string{gatewayMAC, "02:00:00:00:00:66"}

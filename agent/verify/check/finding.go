@@ -69,8 +69,8 @@ type Finding struct {
 	// Doc is the place in the documentation.
 	Doc       string `json:"doc"`
 	DependsOn []ID   `json:"dependsOn,omitempty"`
-	// Wire marks evidence that comes from other machines' answers, which may be lost: one bad sample
-	// proves nothing. Evidence of the kernel is final at once.
+	// Wire marks evidence that comes from other machines' answers, which may be lost: one bad sample proves nothing.
+	// Evidence of the kernel is final at once.
 	Wire bool `json:"-"`
 }
 

@@ -43,7 +43,8 @@ func (v view) prefixOf(ip netip.Addr) netip.Prefix {
 func fixVLAN(v view) []Fix {
 	if l := v.vlan; v.Interface != "" && l != nil && (l.VLAN == nil || l.VLAN.ID != v.Network.VLAN) {
 		// A mistake in the option is likelier than one in the machine, and the interface may carry something else.
-		return []Fix{{Tool: AnyTool, Note: fmt.Sprintf("set --interface to the interface with VLAN ID %d, or omit the option: the interface is found by its ID", v.Network.VLAN)}}
+		return []Fix{{Tool: AnyTool, Note: fmt.Sprintf("set --interface to the interface with VLAN ID %d, or omit the "+
+			"option: the interface is found by its ID", v.Network.VLAN)}}
 	}
 	p := planOf(v)
 	var remove []string

@@ -12,7 +12,7 @@ func fixSysctl(name, key string, value int, all bool) []Fix {
 	return fixes
 }
 
-// sysctlFix has a file for each setting, so that none takes back another.
+// sysctlFix has a file for each setting, so that none undoes another.
 func sysctlFix(name, content string) Fix {
 	file := "/etc/sysctl.d/90-phoenixnap-" + name + ".conf"
 	return Fix{Tool: AnyTool, File: file, Content: content, Commands: []string{"sysctl -p " + file}}

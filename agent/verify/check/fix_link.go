@@ -10,7 +10,8 @@ func fixNoCarrier(v view) []Fix {
 	u := v.uplink
 	if u.Bond == nil {
 		return []Fix{{Tool: AnyTool, Commands: []string{"ip -br link show " + u.Name, "ethtool " + u.Name},
-			Note: fmt.Sprintf("check the cable and the switch port of %s; without a link there, contact phoenixNAP support", u.Name)}}
+			Note: fmt.Sprintf("check the cable and the switch port of %s; without a link there, contact phoenixNAP support",
+				u.Name)}}
 	}
 	commands := []string{"ip -br link show master " + u.Name}
 	var down []string

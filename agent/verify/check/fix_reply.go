@@ -23,7 +23,8 @@ func fixServiceReplies(v view) []Fix {
 	}
 	const note = "routes and rules for the marks, and for programs that listen on the node itself"
 	fixes := []Fix{
-		{Tool: AnyTool, Note: fmt.Sprintf("either make %s the node's default gateway, or run the agent with --manage=return-path, or do by hand what it does, as below; a rule by source is not enough", ways[0].gateway)},
+		{Tool: AnyTool, Note: fmt.Sprintf("either make %s the node's default gateway, or run the agent with "+
+			"--manage=return-path, or do by hand what it does, as below; a rule by source is not enough", ways[0].gateway)},
 		{Tool: AnyTool, File: marksFile, Content: marks(ways), Commands: []string{"nft -f " + marksFile},
 			Note: "marks connections that come by " + ways[0].name + ", and their replies"},
 		{Tool: AnyTool, File: "/etc/systemd/system/" + marksUnit, Content: marksService, Note: "sets the marks at every start of the machine",

@@ -17,8 +17,8 @@ const (
 // tableStep is the distance between the tables of two blocks: beyond all VLAN IDs.
 const tableStep = 4096
 
-// replyBits are the bits of the mark that the fixes use, those of the managing agent: its default and theirs never stand side
-// by side, because it reports a clash then.
+// replyBits are the bits of the mark that the fixes use, those of the managing agent: its default and theirs never
+// stand side by side, because it reports a clash then.
 const replyBits = 0xf0
 
 // replyRoute is how replies of one block leave.
@@ -62,8 +62,8 @@ func fixReturnPath(v view, source netip.Addr) []Fix {
 		Fix{Tool: IPRoute2, Note: joinedNotes(note, volatile), Commands: ways[i].ipRoute2()}))
 }
 
-// fixReplyRoutes writes the routes of all blocks, and the rules by source, for the tools that read files. Both findings about
-// replies write the same, so that neither takes back the other.
+// fixReplyRoutes writes the routes of all blocks, and the rules by source, for the tools that read files. Both findings
+// about replies write the same, so that neither undoes the other.
 func fixReplyRoutes(p plan, ways []replyRoute, note string) []Fix {
 	var routes, rules, networkd, postUp strings.Builder
 	for _, w := range ways {
@@ -201,7 +201,8 @@ func fixTable(v view, table int) []Fix {
 		{Tool: NetworkManager, Commands: []string{"nmcli connection up " + name}, Note: fmt.Sprintf("the connection %s needs the route with table=%d in ipv4.routes", name, table)},
 		{Tool: Ifupdown, Commands: []string{"ifup --force " + name}, Note: "the interface's own section needs the line post-up " + route},
 		{Tool: Networkd, Commands: []string{"networkctl reconfigure " + name},
-			Note: "it deletes routes of other programs when it restarts, unless networkd.conf sets ManageForeignRoutes=no and ManageForeignRoutingPolicyRules=no"},
+			Note: "it deletes routes of other programs when it restarts, unless networkd.conf sets ManageForeignRoutes=no " +
+				"and ManageForeignRoutingPolicyRules=no"},
 		{Tool: IPRoute2, Commands: []string{route}, Note: volatile},
 	}
 }

@@ -33,8 +33,8 @@ func expectedNode() Expected {
 		Virtual: []netip.Addr{netip.MustParseAddr("203.0.113.3")}}
 }
 
-// goodNode is a healthy server: a bond of two, a private VLAN with the default route, the VLAN of the public network, a pod
-// network, and a routing table of the network for what has its addresses or the mark. Routes are to be asked with
+// goodNode is a healthy server: a bond of two, a private VLAN with the default route, the VLAN of the public network, a
+// pod network, and a routing table of the network for what has its addresses or the mark. Routes are asked with
 // askRoutes.
 func goodNode() Snapshot {
 	up := func(l Link) Link {

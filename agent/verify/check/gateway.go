@@ -15,14 +15,14 @@ func checkGateway(v view) outcome {
 	if len(blocks) == 0 {
 		return notApplicable("no IPv4 block is assigned to the network yet")
 	}
-	var said []string
+	var answers []string
 	var silent *outcome
 	for _, b := range blocks {
 		o, asked := checkOneGateway(v, b)
 		switch {
 		case !asked:
 		case o.status == OK:
-			said = append(said, o.observed)
+			answers = append(answers, o.observed)
 		case silent == nil || silent.status == Warn && o.status != Warn:
 			silent = &o
 		}
@@ -30,10 +30,10 @@ func checkGateway(v view) outcome {
 	switch {
 	case silent != nil:
 		return *silent
-	case len(said) == 0:
+	case len(answers) == 0:
 		return notApplicable("no ARP request was sent")
 	default:
-		return ok(strings.Join(said, "; "))
+		return ok(strings.Join(answers, "; "))
 	}
 }
 
@@ -66,7 +66,8 @@ func silentGateway(v view, b contract.NetworkBlock, answer ARPAnswer, status Sta
 		fixes: []Fix{{
 			Tool:     AnyTool,
 			Commands: []string{fmt.Sprintf("tcpdump -n -e -i %s -c 20 vlan", v.uplink.Name)},
-			Note: fmt.Sprintf("frames of VLAN %d must arrive on %s; if there are none, check in phoenixNAP's portal that server %s is an assigned member of network %s and that block %s is assigned to it",
+			Note: fmt.Sprintf("frames of VLAN %d must arrive on %s; if there are none, check in phoenixNAP's portal that "+
+				"server %s is an assigned member of network %s and that block %s is assigned to it",
 				v.Network.VLAN, v.uplink.Name, v.Network.ServerID, v.Network.NetworkID, b.CIDR),
 		}},
 	}

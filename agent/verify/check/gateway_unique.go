@@ -18,7 +18,8 @@ func checkUniqueGateway(v view) outcome {
 	for _, b := range v.blocks4() {
 		if holders := v.Holds(b.Gateway); len(holders) > 0 {
 			return outcome{status: Fail, reason: "GatewayHeldHere",
-				expected: b.Gateway.String() + " only on the gateway", observed: "on " + strings.Join(holders, ", ") + " of this node",
+				expected: b.Gateway.String() + " only on the " +
+					"gateway", observed: "on " + strings.Join(holders, ", ") + " of this node",
 				cause: fmt.Sprintf("this node carries %s, which is the gateway of block %s", b.Gateway, b.CIDR),
 				fixes: perTool([]string{fmt.Sprintf("ip address flush dev %s to %s/32", holders[0], b.Gateway)},
 					fmt.Sprintf("give %s another address in the configuration, too", holders[0]))}
@@ -56,8 +57,10 @@ func (v view) pinnedElsewhere(gateway netip.Addr, answer ARPAnswer) (outcome, bo
 		return outcome{}, false
 	}
 	return outcome{status: Fail, reason: "GatewayPinned",
-		expected: fmt.Sprintf("%s at %s", gateway, strings.Join(answer.MACs, " and ")), observed: r.Pinned + " in the neighbour table, permanent",
-		cause: fmt.Sprintf("the neighbour table sends packets for gateway %s to %s, but another machine answers", gateway, r.Pinned),
+		expected: fmt.Sprintf("%s at %s", gateway, strings.Join(answer.MACs, " and ")), observed: r.Pinned + " in the " +
+			"neighbour table, permanent",
+		cause: fmt.Sprintf("the neighbour table sends packets for gateway %s to %s, but another machine answers",
+			gateway, r.Pinned),
 		fixes: perTool([]string{fmt.Sprintf("ip neighbour delete %s dev %s", gateway, v.vlan.Name)},
 			"remove the permanent neighbour from the configuration, too")}, true
 }
@@ -65,7 +68,7 @@ func (v view) pinnedElsewhere(gateway netip.Addr, answer ARPAnswer) (outcome, bo
 // checkGatewayLatency: an answer that takes long is a sign of a flooded network or an overloaded machine. Only what is
 // certain is held against the gateway.
 func checkGatewayLatency(v view) outcome {
-	var said []string
+	var answers []string
 	for _, b := range v.blocks4() {
 		answer, asked := v.arp(b.Gateway)
 		if !asked || !answer.Replied {
@@ -76,12 +79,13 @@ func checkGatewayLatency(v view) outcome {
 				observed: fmt.Sprintf("%s from %s", roundTrip(answer), b.Gateway),
 				cause:    fmt.Sprintf("gateway %s takes more than %s to answer", b.Gateway, milliseconds(slowGateway)),
 				fixes: []Fix{{Tool: AnyTool, Commands: []string{fmt.Sprintf("arping -c 10 -I %s %s", v.vlan.Name, b.Gateway), "ip -s link show " + v.vlan.Name},
-					Note: "check for a flood of packets on the VLAN and for busy CPUs; if there is neither, contact phoenixNAP support"}}}
+					Note: "check for a flood of packets on the VLAN and for busy CPUs; if there is neither, contact phoenixNAP " +
+						"support"}}}
 		}
-		said = append(said, fmt.Sprintf("%s %s", b.Gateway, roundTrip(answer)))
+		answers = append(answers, fmt.Sprintf("%s %s", b.Gateway, roundTrip(answer)))
 	}
-	if len(said) == 0 {
+	if len(answers) == 0 {
 		return notApplicable("no gateway replied")
 	}
-	return ok(strings.Join(said, "; "))
+	return ok(strings.Join(answers, "; "))
 }

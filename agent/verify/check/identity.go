@@ -62,8 +62,8 @@ func (v view) identifying() []netip.Addr {
 	return addresses[:min(len(addresses), maxNames)]
 }
 
-// stableAddresses are the Node's addresses apart from those of the public network: when one of these is lost, the address is what is
-// wrong, not the machine.
+// stableAddresses are the Node's addresses apart from those of the public network: when one of these is lost, the
+// address is what is wrong, not the machine.
 func (v view) stableAddresses() []netip.Addr {
 	lasting := slices.DeleteFunc(slices.Clone(v.NodeAddresses), func(a netip.Addr) bool {
 		_, inBlock := v.block(a)
@@ -76,6 +76,7 @@ func (v view) stableAddresses() []netip.Addr {
 func fixIdentity() []Fix {
 	return []Fix{{
 		Tool: AnyTool, Commands: []string{"hostnamectl status", "cat /var/lib/cloud/data/instance-id"},
-		Note: "two machines may have joined with the same name, or the agent's kubeconfig or --node-name is another node's: give each machine its own name, delete the Node, and restart the kubelet so that it registers again",
+		Note: "two machines may have joined with the same name, or the agent's kubeconfig or --node-name is another " +
+			"node's: give each machine its own name, delete the Node, and restart the kubelet so that it registers again",
 	}}
 }

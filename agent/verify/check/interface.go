@@ -23,8 +23,8 @@ func checkHardwareAddress(v view) outcome {
 		fixes: fixHardwareAddress(v.vlan.Name, below)}
 }
 
-// checkUniqueVLAN: the switch sees one port, so of two interfaces with the same VLAN ID only one receives, and which one
-// depends on what lies below. One on a member of the bond takes the frames before the bond sees them
+// checkUniqueVLAN: the switch sees one port, so of two interfaces with the same VLAN ID only one receives, and which
+// one depends on what lies below. One on a member of the bond takes the frames before the bond sees them
 // (net/core/dev.c, __netif_receive_skb_core: vlan_do_receive comes before the bond's handler).
 func checkUniqueVLAN(v view) outcome {
 	var others, below []string
@@ -52,7 +52,8 @@ func checkUniqueVLAN(v view) outcome {
 			cause:    fmt.Sprintf("VLAN %d is also on %s, which takes the frames before %s gets them", v.Network.VLAN, strings.Join(below, ", "), v.vlan.Name),
 			fixes:    fixSecondInterface(v)}
 	}
-	return outcome{status: Warn, reason: "SecondVLANInterface", expected: "only " + v.vlan.Name, observed: "also " + strings.Join(others, ", "),
+	return outcome{status: Warn, reason: "SecondVLANInterface",
+		expected: "only " + v.vlan.Name, observed: "also " + strings.Join(others, ", "),
 		cause: fmt.Sprintf("VLAN %d is also on %s", v.Network.VLAN, strings.Join(others, ", ")), fixes: fixSecondInterface(v)}
 }
 
@@ -121,7 +122,8 @@ func (v view) foreignAddresses() []foreignAddress {
 	return found
 }
 
-// checkOtherInterfaces: an address of a block on another interface makes the kernel look for the block's machines there.
+// checkOtherInterfaces: an address of a block on another interface makes the kernel look for the block's machines
+// there.
 func checkOtherInterfaces(v view) outcome {
 	if o, wrong := v.checkGatewayRoutes(); wrong {
 		return o

@@ -64,7 +64,8 @@ func checkVLAN(v view) outcome {
 	case v.enslavedTo(*l) != "":
 		o := fail("VLANInterfaceEnslaved", l.Name+" is a port of "+v.enslavedTo(*l),
 			fmt.Sprintf("%s is a port of %s, which takes its packets", l.Name, v.enslavedTo(*l)))
-		o.fixes = perTool([]string{"ip link set " + l.Name + " nomaster"}, fmt.Sprintf("remove %s from %s in the configuration, too", l.Name, v.enslavedTo(*l)))
+		o.fixes = perTool([]string{"ip link set " + l.Name + " nomaster"}, fmt.Sprintf("remove %s from %s in the "+
+			"configuration, too", l.Name, v.enslavedTo(*l)))
 		return o
 	default:
 		return ok(fmt.Sprintf("%s: VLAN ID %d, %s, on %s", l.Name, l.VLAN.ID, l.VLAN.Protocol, v.uplink.Name))
@@ -79,8 +80,8 @@ func (v view) enslavedTo(l Link) string {
 	return ""
 }
 
-// checkMissingVLAN distinguishes a wrong ID from an absent interface: a VLAN interface that carries the node's address, or
-// the number in its name, was meant to be this one.
+// checkMissingVLAN distinguishes a wrong ID from an absent interface: a VLAN interface that carries the node's address,
+// or the number in its name, was meant to be this one.
 func checkMissingVLAN(v view, fail func(reason, observed, cause string) outcome) outcome {
 	id := v.Network.VLAN
 	if v.Interface != "" {

@@ -25,8 +25,8 @@ func markUsers() []markUser {
 	}
 }
 
-// MarkClash returns who else uses bits of mask: a rule that is not the agent's own, or a program that is known to. found is
-// false when there is none.
+// MarkClash returns who else uses bits of mask: a rule that is not the agent's own, or a program that is known to.
+// found is false when there is none.
 func MarkClash(s Snapshot, mask uint32) (who string, found bool) {
 	var rule *Rule
 	for i, r := range s.Rules {
@@ -45,7 +45,8 @@ func MarkClash(s Snapshot, mask uint32) (who string, found bool) {
 	return "", false
 }
 
-// matchesBits reports whether a rule matches packets that carry bits of mask. One that asks for all of these bits to be zero does not.
+// matchesBits reports whether a rule matches packets that carry bits of mask. One that requires all of these bits to be
+// zero does not.
 func matchesBits(r Rule, mask uint32) bool {
 	return r.Mask&mask != 0 && (r.Mark&mask != 0 || r.Invert)
 }
@@ -72,7 +73,8 @@ func checkMark(v view) outcome {
 	if !clash {
 		return ok(fmt.Sprintf("no other program is known to use the bits %#x", v.Mask))
 	}
-	return outcome{status: Warn, reason: "MarkClash", expected: fmt.Sprintf("the bits %#x only for this agent", v.Mask), observed: "also " + who,
+	return outcome{status: Warn, reason: "MarkClash",
+		expected: fmt.Sprintf("the bits %#x only for this agent", v.Mask), observed: "also " + who,
 		cause: fmt.Sprintf("the mark bits %#x of the managed return path are also used by %s", v.Mask, who),
 		fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip rule show"}, Note: "set a free bit with --mark, on every node"}}}
 }

@@ -17,7 +17,7 @@ func rank(s Status) int {
 
 // independent are the faults that neither hide the evidence of another nor fix it: what cannot be seen any more is no
 // longer known to have failed; arp_ignore=2 fixes what IPVS breaks; and a person who names another interface, or a
-// network without blocks, changes what is judged.
+// network without blocks, changes what is checked.
 func independent() (names []string, all map[string]fault) {
 	all = faults()
 	apart := []string{"ARP restricted", "named interface is no VLAN", "sender borrowed", "secondaries are not kept"}
@@ -92,8 +92,8 @@ func combined(a, b, reason string) bool {
 	return slices.Contains(pairs[reason], [2]string{a, b}) || slices.Contains(pairs[reason], [2]string{b, a})
 }
 
-// interfering returns which pairs undo each other: a rule that is not there leads to no lost table, and a table is lost in
-// one way at a time; a machine that has lost all its addresses cannot be distinguished from another.
+// interfering returns which pairs undo each other: a rule that is not there leads to no lost table, and a table is lost
+// in one way at a time; a machine that has lost all its addresses cannot be distinguished from another.
 func interfering(a, b string) bool {
 	ruleGone := []string{"no rule by source", "no rule by mark", "no rule at all"}
 	table := []string{"table lost", "table lost its way", "half of a table lost", "table leads elsewhere", "mark of a foreign rule"}
@@ -152,8 +152,8 @@ func shuffle[T any](random *rand.Rand, values []T) {
 	random.Shuffle(len(values), func(i, j int) { values[i], values[j] = values[j], values[i] })
 }
 
-// TestEveryReasonIsDeclaredAndCovered: each reason of the catalogue is the first cause of some fault, and no judge gives
-// another.
+// TestEveryReasonIsDeclaredAndCovered: each reason of the catalogue is the first cause of some fault, and no check
+// gives another.
 func TestEveryReasonIsDeclaredAndCovered(t *testing.T) {
 	covered := map[ID]map[string]bool{}
 	for name, f := range faults() {

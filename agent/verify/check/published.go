@@ -18,7 +18,8 @@ func checkPublished(v view) outcome {
 		return o
 	case v.Unreadable != "":
 		o := undetermined("NetworkUnreadable", "the published network cannot be read: "+v.Unreadable)
-		o.fixes = []Fix{{Tool: AnyTool, Note: "run the controller and the agent in the same version; remove the annotation, and the controller writes it again"}}
+		o.fixes = []Fix{{Tool: AnyTool, Note: "run the controller and the agent in the same version; remove the " +
+			"annotation, and the controller writes it again"}}
 		return o
 	case !v.Published:
 		o := undetermined(ReasonWaiting, "the controller has not published the public network on this Node")
@@ -26,7 +27,8 @@ func checkPublished(v view) outcome {
 		o.observed = "none"
 		o.fixes = []Fix{{
 			Tool: AnyTool, Commands: []string{"kubectl --namespace kube-system get pods --output wide"},
-			Note: "check that the controller runs, that its option loadbalancer is set, and that it found the server of this Node",
+			Note: "check that the controller runs, that its option loadbalancer is set, and that it found the server of this " +
+				"Node",
 		}}
 		return o
 	default:

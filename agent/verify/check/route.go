@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// outside stands for any client on the Internet: TEST-NET-2 (RFC 5737), never assigned to anybody.
+// outside stands for any client on the Internet: TEST-NET-2 (RFC 5737), never assigned.
 var outside = netip.AddrFrom4([4]byte{198, 51, 100, 1})
 
 // clients stand for all clients: routes may be split (0.0.0.0/1 and 128.0.0.0/1), so there is one address of each quarter
@@ -95,7 +95,8 @@ func (v view) leave(questions []RouteQuestion) (way string, byVLAN, asked bool) 
 }
 
 // checkReturnPath checks what the kernel would do with a reply from the node's own address to a client outside: it must
-// leave by the VLAN interface, or phoenixNAP's filters may drop it. It does not cover replies that kube-proxy translates.
+// leave by the VLAN interface, or phoenixNAP's filters may drop it. It does not cover replies that kube-proxy
+// translates.
 func checkReturnPath(v view) outcome {
 	checked := 0
 	for _, p := range v.own {
@@ -124,13 +125,14 @@ func (v view) defaultIsVLAN() bool {
 	return asked && byVLAN
 }
 
-// filtered reports whether the kernel would drop a packet for its source address, or for having no way back: EINVAL, and
-// EXDEV before Linux 6.16.
+// filtered reports whether the kernel would drop a packet for its source address, or for having no way back: EINVAL,
+// and EXDEV before Linux 6.16.
 func (r RouteAnswer) filtered() bool {
 	return strings.HasPrefix(r.Error, "EINVAL") || strings.HasPrefix(r.Error, "EXDEV")
 }
 
-// accepted reports whether clients' packets pass the reverse path filter; known is false when the kernel gave no answer.
+// accepted reports whether clients' packets pass the reverse path filter; known is false when the kernel gave no
+// answer.
 func (v view) accepted() (refused RouteAnswer, passes, known bool) {
 	questions := v.inbound()
 	for _, q := range questions {

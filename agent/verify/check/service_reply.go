@@ -82,8 +82,9 @@ func (v view) marks() []uint32 {
 	return marks[:min(len(marks), maxMarks)]
 }
 
-// checkServiceReplies asks how a pod's reply to a client of a Service leaves. When the kernel routes it, it still carries
-// the pod's address, so a rule by the address of the Service does not see it: the default route or a mark decides.
+// checkServiceReplies asks how a pod's reply to a client of a Service leaves. When the kernel routes it, it still
+// carries the pod's address, so a rule by the address of the Service does not see it: the default route or a mark
+// decides.
 func checkServiceReplies(v view) outcome {
 	pods := v.pods()
 	if len(pods) == 0 {
@@ -108,14 +109,16 @@ func checkServiceReplies(v view) outcome {
 	}
 	for _, mark := range v.marks() {
 		if _, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: pod, Forwarded: true, Mark: mark})); asked && byVLAN {
-			return ok(fmt.Sprintf("replies of pods (%s) with the mark %#x leave by %s%s", pod, mark, v.vlan.Name, v.markCaveat()))
+			return ok(fmt.Sprintf("replies of pods (%s) with the mark %#x leave by %s%s",
+				pod, mark, v.vlan.Name, v.markCaveat()))
 		}
 	}
 	if l := v.LinkNamed("cilium_host"); l != nil {
 		return notApplicable("Cilium routes in eBPF, which a route look-up does not cover")
 	}
 	return outcome{status: Warn, reason: "ServiceRepliesElsewhere",
-		expected: "replies of Services leave by " + v.vlan.Name, observed: fmt.Sprintf("replies of pods (%s) %s%s", pod, way, v.triedMarks()),
+		expected: "replies of Services leave by " + v.vlan.Name, observed: fmt.Sprintf("replies of pods (%s) %s%s",
+			pod, way, v.triedMarks()),
 		cause: fmt.Sprintf("replies of pods to clients of Services %s instead of leaving by %s", way, v.vlan.Name),
 		fixes: fixServiceReplies(v)}
 }

@@ -97,8 +97,8 @@ type Slave struct {
 	Up bool
 	// Aggregator is the ID of the aggregator that the member belongs to, 0 when the mode has none.
 	Aggregator int
-	// NoPartner reports that the member has no LACP partner: its partner's values are defaults
-	// (IEEE 802.1AX, state Defaulted).
+	// NoPartner reports that the member has no LACP partner: its partner's values are defaults (IEEE 802.1AX, state
+	// Defaulted).
 	NoPartner bool
 	// PermanentMAC is the hardware address that the member had before it joined, in lower case.
 	PermanentMAC string
@@ -181,7 +181,7 @@ type Settings struct {
 	AcceptLocal int
 	// PromoteSecondaries keeps the other addresses of a subnet when the first is deleted.
 	PromoteSecondaries int
-	// SrcValidMark makes the reverse path filter heed the packet's mark.
+	// SrcValidMark makes the reverse path filter use the packet's mark.
 	SrcValidMark int
 }
 

@@ -70,7 +70,7 @@ func TestSplitRoutes(t *testing.T) {
 	}
 }
 
-// TestUnaskedKernel: a machine whose kernel was not asked is judged by its settings.
+// TestUnaskedKernel: a machine whose kernel was not asked is checked by its settings.
 func TestUnaskedKernel(t *testing.T) {
 	e, s := expectedNode(), goodNode()
 	if f := Evaluate(e, s).Finding(ReversePath); f.Status != OK {
@@ -289,7 +289,8 @@ func TestFramesAreTakenOnlyWhereNoneCome(t *testing.T) {
 		report := Evaluate(nodeWith(tc.inject))
 		first, _ := report.FirstCause()
 		if f := report.Finding(VLANUnique); f.Reason != tc.reason || first.ID != tc.first {
-			t.Errorf("%s: PN107 is %s %s and the first cause %s, want %s and %s", name, f.Status, f.Reason, first.ID, tc.reason, tc.first)
+			t.Errorf("%s: PN107 is %s %s and the first cause %s, want %s and %s",
+				name, f.Status, f.Reason, first.ID, tc.reason, tc.first)
 		}
 	}
 }

@@ -16,8 +16,8 @@ type brokenRule struct {
 	empty bool
 }
 
-// checkTables finds rules that lead to a table without a route. The kernel deletes the routes of an interface when it goes
-// down or loses its last address, in every table and without a notification.
+// checkTables finds rules that lead to a table without a route. The kernel deletes the routes of an interface when it
+// goes down or loses its last address, in every table and without a notification.
 func checkTables(v view) outcome {
 	var found []brokenRule
 	checked := 0

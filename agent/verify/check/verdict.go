@@ -2,7 +2,7 @@ package check
 
 import "strings"
 
-// Verdict is what a report says as a whole: can the node carry traffic of the public network?
+// Verdict sums up a report: can the node carry traffic of the public network?
 type Verdict struct {
 	// Status is OK, Fail or Unknown.
 	Status Status

@@ -67,7 +67,7 @@ func (e *election) start(r *Reader) (stop func()) {
 	}
 }
 
-// pass lets time pass, in which the Lease is renewed and asked for.
+// pass lets time pass, in which the Lease is renewed and read.
 func (e *election) pass(r *Reader, d time.Duration, evidence time.Time) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		if e.renewer != "" {
@@ -256,7 +256,8 @@ func TestEvidenceWithoutEnd(t *testing.T) {
 	})
 }
 
-// TestTwoElections: that both the Lease of the Service and that for all are alive is reported where other nodes hold them.
+// TestTwoElections: that both the Lease of the Service and that for all are alive is reported where other nodes hold
+// them.
 func TestTwoElections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
@@ -274,7 +275,8 @@ func TestTwoElections(t *testing.T) {
 	})
 }
 
-// TestAFailureIsNotAbsence: an API server that does not answer leaves the standing unknown, and the next read corrects it.
+// TestAFailureIsNotAbsence: an API server that does not answer leaves the standing unknown, and the next read corrects
+// it.
 func TestAFailureIsNotAbsence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)

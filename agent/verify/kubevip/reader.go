@@ -51,7 +51,7 @@ func NewReader(leases coordinationclient.LeasesGetter, namespace, node string, o
 	}
 }
 
-// Run reads what Of was asked for, until ctx ends. An API server that does not answer delays only Run.
+// Run reads what Of requests, until ctx ends. An API server that does not answer delays only Run.
 func (r *Reader) Run(ctx context.Context) error {
 	for r.wake.Wait(ctx, r.pause()) != loop.Ended {
 		keys := r.wanted()
@@ -65,9 +65,9 @@ func (r *Reader) Run(ctx context.Context) error {
 	return nil
 }
 
-// Of returns what is known of the election for a Service, and makes Run read it again when that is old. evidence is when
-// something related to it changed last on the wire or in the kernel: what was read before is read again soon, until it is
-// known whether the Lease is renewed. It may be zero.
+// Of returns what is known of the election for a Service, and makes Run read it again when that is old. evidence is
+// when something related to it changed last on the wire or in the kernel: what was read before is read again soon,
+// until it is known whether the Lease is renewed. It may be zero.
 func (r *Reader) Of(service *corev1.Service, evidence time.Time) Lease {
 	early := false
 	lease := r.election(service, func(key string, every time.Duration) Lease {
@@ -128,8 +128,8 @@ func leaseOf(service *corev1.Service) string {
 	}
 }
 
-// peek returns what is known of a Lease, and whether a read is due now or earlier than before, because what is known is old
-// or in doubt.
+// peek returns what is known of a Lease, and whether a read is due now or earlier than before, because what is known is
+// old or in doubt.
 func (r *Reader) peek(key string, every time.Duration, evidence time.Time) (Lease, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

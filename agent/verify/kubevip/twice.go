@@ -9,8 +9,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
-// LookTwice is Look for a person who waits: if one read does not show whether the Lease is renewed, it reads again after a
-// time, regardless of Pause.
+// LookTwice is Look for a person who waits: if one read does not show whether the Lease is renewed, it reads again
+// after a time, regardless of Pause.
 func (r *Reader) LookTwice(ctx context.Context, service *corev1.Service, after time.Duration) Lease {
 	lease := r.Look(ctx, service)
 	if lease.Standing != "" || lease.Error != "" {

@@ -22,8 +22,8 @@ const (
 	startupTime = 15 * time.Second
 	// leaseWait is how long to wait for kube-vip's lease, which may show more than the wire.
 	leaseWait = 5 * time.Second
-	// takeoverTime is how long the next holder may take when the last one released the lease: candidates check every 2 to 4.4 s
-	// with kube-vip's own settings (client-go's leaderelection: RetryPeriod and JitterFactor).
+	// takeoverTime is how long the next holder may take when the last one released the lease: candidates check every 2 to
+	// 4.4 s with kube-vip's own settings (client-go's leaderelection: RetryPeriod and JitterFactor).
 	takeoverTime = 6 * time.Second
 )
 
@@ -39,8 +39,8 @@ type addressState struct {
 	// class is that of the last sample, since when it is so.
 	class      string
 	classSince time.Time
-	// counted is when the last sample was counted towards that class; nextLook is when the next one must confirm it, on the
-	// wire if atWire. Zero when there is nothing to confirm.
+	// counted is when the last sample was counted towards that class; nextLook is when the next one must confirm it, on
+	// the wire if atWire. Zero when there is nothing to confirm.
 	counted, nextLook time.Time
 	atWire            bool
 	// failures are those that were confirmed; goodSince is when the row of good samples began after the last.
@@ -157,8 +157,8 @@ func (st *addressState) observe(s subject, o Observation, mac, node string, now 
 	}
 }
 
-// take counts a sample. A bad sample counts when an announcer has had the time to add the address, and is confirmed by a
-// second sample some time later, not before last. A confirmed failure may change to another one of its class at once.
+// take counts a sample. A bad sample counts when an announcer has had the time to add the address, and is confirmed by
+// a second sample some time later, not before last. A confirmed failure may change to another one of its class at once.
 // asked is when the wire was probed.
 func (st *addressState) take(sample result, asked, last, now time.Time) (held result, settled bool) {
 	st.nextLook, st.atWire = time.Time{}, !kernelOnly(sample.finding.ID) && sample.finding.Reason != ReasonNotAsked
@@ -197,7 +197,8 @@ func (st *addressState) take(sample result, asked, last, now time.Time) (held re
 	return held, settled
 }
 
-// recover takes a good sample. One is enough, unless the address failed so often recently that it must be healthy for some time.
+// recover takes a good sample. One is enough, unless the address failed so often recently that it must be healthy for
+// some time.
 func (st *addressState) recover(sample result, now time.Time) (held result, settled bool) {
 	if st.goodSince.IsZero() {
 		st.goodSince = now
@@ -272,9 +273,9 @@ func (st *addressState) account(f check.Finding, now time.Time) {
 	st.observedAt = now
 }
 
-// toRecord returns a finding that this node must record because it differs from the last one. Nodes that are not involved
-// record only what they also report. The node that holds the address records that it answers; after a failure, the node
-// that recorded the failure does.
+// toRecord returns a finding that this node must record because it differs from the last one. Nodes that are not
+// involved record only what they also report. The node that holds the address records that it answers; after a failure,
+// the node that recorded the failure does.
 func (st *addressState) toRecord(o assessment, reporting bool) (check.Finding, bool) {
 	f := o.finding
 	if !o.settled || o.service == nil || f.ID == "" || (st.hasRecorded && st.recorded.Reason == f.Reason && st.recorded.ID == f.ID) {

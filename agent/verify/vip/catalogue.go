@@ -50,8 +50,8 @@ const (
 	ReasonVLANNotReady = "VLANNotReady"
 	// ReasonNotAsked: the ARP request could not be sent.
 	ReasonNotAsked = "NotAsked"
-	// ReasonNoKey: with agent://, the agent has no key to sign its heartbeats with, so it announces nothing. Check that the
-	// Secret kube-system/phoenixnap-announcer exists and is mounted.
+	// ReasonNoKey: with agent://, the agent has no key to sign its heartbeats with, so it announces nothing. Check that
+	// the Secret kube-system/phoenixnap-announcer exists and is mounted.
 	ReasonNoKey = "NoHeartbeatKey"
 	// ReasonConfirming: a second sample must confirm the first.
 	ReasonConfirming = "Confirming"
@@ -76,7 +76,8 @@ func wireChecks() []check.Check {
 				"Newer versions of kube-vip announce a Service only while it has endpoints.",
 				"kube-vip is configured for another load balancer class (`lb_class_name`).",
 			},
-			Remedy:  "Check that kube-vip runs on a node with the label `phoenixnap.com/vlan-ready`, and that the Service has endpoints.",
+			Remedy: "Check that kube-vip runs on a node with the label `phoenixnap.com/vlan-ready`, and that the Service " +
+				"has endpoints.",
 			Reasons: []string{ReasonNoAnswer, ReasonNotAsked},
 		},
 		{
@@ -86,7 +87,8 @@ func wireChecks() []check.Check {
 				"kube-vip was killed on a node and left its address behind.",
 				"Two elections run at the same time: kube-vip is installed twice, or with different settings of `svc_election`.",
 			},
-			Remedy:  "Delete the address on the node that does not hold the lease; the finding PN603 of that node shows which node it is.",
+			Remedy: "Delete the address on the node that does not hold the lease; the finding PN603 of that node shows " +
+				"which node it is.",
 			Reasons: []string{ReasonDuplicate},
 		},
 		{
@@ -121,7 +123,8 @@ func kernelChecks() []check.Check {
 			Meaning: "The node that holds the address of a Service has it on the VLAN interface.",
 			Causes: []string{
 				"kube-vip's interface is not set, so it uses the interface of the default route.",
-				"The annotation `kube-vip.io/serviceInterface` of the Service names another interface. kube-vip reads this annotation only when it starts.",
+				"The annotation `kube-vip.io/serviceInterface` of the Service names another interface. kube-vip reads this " +
+					"annotation only when it starts.",
 			},
 			Remedy:  "Set `vip_interface` (and `vip_servicesinterface` where it is used) of kube-vip, or the annotation, to the VLAN interface and restart kube-vip on that node.",
 			Reasons: []string{ReasonWrongInterface},
@@ -141,13 +144,15 @@ func leaseChecks() []check.Check {
 	return []check.Check{
 		{
 			ID: HolderAnswers, Title: "the holder of the lease answers for the address of a Service", Severity: check.Error, Wire: true,
-			Meaning: "The node that holds kube-vip's lease for the Service answers for its address. kube-vip only watches its lease, not whether the network receives its answers.",
+			Meaning: "The node that holds kube-vip's lease for the Service answers for its address. kube-vip only watches " +
+				"its lease, not whether the network receives its answers.",
 			Causes: []string{
 				"The kernel of that node does not answer: `arp_ignore`, `arp_filter`, or a firewall for ARP.",
 				"The address was removed from the interface by hand or by a reconfiguration of the network.",
 				"The node's VLAN is broken, but the node still reaches the API server.",
 			},
-			Remedy:  "Run `agent diagnose` on the holder. Restarting kube-vip there adds the address again; stopping it there moves the address to another node.",
+			Remedy: "Run `agent diagnose` on the holder. Restarting kube-vip there adds the address again; stopping it " +
+				"there moves the address to another node.",
 			Reasons: []string{ReasonHolderSilent},
 		},
 		{
@@ -159,7 +164,8 @@ func leaseChecks() []check.Check {
 		},
 		{
 			ID: LeaseAlive, Title: "kube-vip's lease for the Service is alive", Severity: check.Error, Wire: true,
-			Meaning: "kube-vip renews its lease for a Service whose address answers. Without renewal the kernel still answers, but no other node takes over when this node fails. The check warns if the lease does not exist.",
+			Meaning: "kube-vip renews its lease for a Service whose address answers. Without renewal the kernel still " +
+				"answers, but no other node takes over when this node fails. The check warns if the lease does not exist.",
 			Causes: []string{
 				"kube-vip was killed or stopped on the node that answers, and runs on no other.",
 				"kube-vip cannot reach the API server.",

@@ -9,10 +9,10 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
 )
 
-// Evaluate turns an observation into a finding. What is closer to the cause goes first: an address that this node carries
-// against the lease explains why two machines answer. The wire and the kernel outweigh the lease, which only shows who
-// should answer; an address that this node holds counts as answered by this node, because the kernel answers for its
-// own addresses and a machine never receives its own reply.
+// Evaluate turns an observation into a finding. What is closer to the cause goes first: an address that this node
+// carries against the lease explains why two machines answer. The wire and the kernel outweigh the lease, which only
+// shows who should answer; an address that this node holds counts as answered by this node, because the kernel answers
+// for its own addresses and a machine never receives its own reply.
 func Evaluate(o Observation) check.Finding {
 	held := o.held()
 	switch {
@@ -57,8 +57,8 @@ func (o Observation) answered() check.Finding {
 	}
 }
 
-// Unasked are the findings for addresses that cannot be asked for, because the node's own way to the network is broken: a
-// consequence, to be passed over for its cause. broken is false where nothing keeps the node from asking.
+// Unasked are the findings for addresses that cannot be checked, because the node's own path to the network is broken:
+// a consequence, skipped because of its cause. broken is false if the node can send probes.
 func Unasked(report check.Report, targets []Target) (findings []check.Finding, broken bool) {
 	address := report.Finding(check.NodeAddress)
 	because := address.Because
@@ -102,7 +102,8 @@ func (o Observation) stale(held []string) check.Finding {
 		f.Cause = fmt.Sprintf("this node carries %s on %s, which no Service uses", o, join(held))
 	case o.Agents:
 		f.Expected = "on no interface: the agents announce addresses"
-		f.Cause = fmt.Sprintf("this node carries %s on %s, so its kernel answers in addition to the agent that announces it", o, join(held))
+		f.Cause = fmt.Sprintf("this node carries %s on %s, so its kernel answers in addition to the agent that announces it",
+			o, join(held))
 	default:
 		f.Expected = "on Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
 		f.Cause = fmt.Sprintf("this node carries %s on %s, but the lease %s is held by Node %s", o, join(held), o.Lease.Name, o.Lease.Holder)
@@ -117,8 +118,10 @@ func (o Observation) stale(held []string) check.Finding {
 func (o Observation) foreignOwner() check.Finding {
 	f := o.finding(OwnMachine, check.Fail, ReasonForeignOwner, strings.Join(o.claimants(), " and "))
 	f.Expected = "a Node of the cluster"
-	f.Cause = fmt.Sprintf("%s is answered by %s, which is not a Node of the cluster", o, strings.Join(o.foreign(), " and "))
-	f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: "find the server with this hardware address in phoenixNAP's portal and remove the address from it; " +
+	f.Cause = fmt.Sprintf("%s is answered by %s, which is not a Node of the cluster",
+		o, strings.Join(o.foreign(), " and "))
+	f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: "find the server with this hardware address in phoenixNAP's " +
+		"portal and remove the address from it; " +
 		"if it is a Node, check that the agent runs there"}}
 	return f
 }
@@ -128,12 +131,14 @@ func (o Observation) duplicate() check.Finding {
 	f := o.finding(SingleAnswer, check.Fail, ReasonDuplicate, claimants)
 	f.Expected = "one machine"
 	f.Cause = fmt.Sprintf("%s is answered by %s", o, claimants)
-	note := "on the node that does not announce it: kube-vip leaves the address behind when it is killed; the Service's annotation kube-vip.io/vipHost names the holder"
+	note := "on the node that does not announce it: kube-vip leaves the address behind when it is killed; the " +
+		"Service's annotation kube-vip.io/vipHost names the holder"
 	switch {
 	case o.Lease.Rival != "":
 		f.Cause += fmt.Sprintf(", and kube-vip has elected twice: the lease %s is held by Node %s, and %s by Node %s",
 			o.Lease.Name, o.Lease.Holder, o.Lease.Rival, o.Lease.RivalHolder)
-		note = "first set svc_election of kube-vip to the same value on all nodes; then on the node that still announces it without the lease"
+		note = "first set svc_election of kube-vip to the same value on all nodes; then on the node that still announces " +
+			"it without the lease"
 	case o.Lease.Standing == kubevip.Held:
 		note = fmt.Sprintf("on the node that does not hold the lease %s, which is held by Node %s", o.Lease.Name, o.Lease.Holder)
 	}
@@ -173,7 +178,8 @@ func (o Observation) leaseDead(observed string) check.Finding {
 	if o.Lease.Standing == kubevip.Missing {
 		f := o.finding(LeaseAlive, check.Warn, ReasonLeaseMissing, observed+", and there is no lease "+o.Lease.Name)
 		f.Cause = fmt.Sprintf("%s is %s, but kube-vip's lease %s does not exist", o, observed, o.Lease.Name)
-		f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: "if kube-vip does not run in the namespace kube-system, set --kube-vip-namespace of the agent"}}
+		f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: "if kube-vip does not run in the namespace kube-system, set " +
+			"--kube-vip-namespace of the agent"}}
 		return f
 	}
 	f := o.finding(LeaseAlive, check.Fail, ReasonLeaseExpired, observed+", and the lease "+o.Lease.Name+" is "+string(o.Lease.Standing))
@@ -222,7 +228,8 @@ func (o Observation) restart(note string) check.Fix {
 				"kubectl --namespace kube-system get pods --output wide --selector app.kubernetes.io/name=phoenixnap-agent",
 				"kubectl --namespace kube-system get configmap phoenixnap-announcer --output yaml",
 			},
-			Note: "an agent must run on a node that is ready for the public network; the ConfigMap shows which node must announce the address",
+			Note: "an agent must run on a node that is ready for the public network; the ConfigMap shows which node must " +
+				"announce the address",
 		}
 	}
 	return check.Fix{

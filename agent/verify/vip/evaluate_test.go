@@ -40,19 +40,21 @@ func TestJudge(t *testing.T) {
 		status check.Status
 		reason string
 	}{
-		"no machine":                    {Observation{}, AddressAnswers, check.Fail, ReasonNoAnswer},
-		"another node":                  {Observation{MACs: []string{macA}, Replied: true}, AddressAnswers, check.OK, ReasonAnswered},
-		"announced, but no reply":       {Observation{MACs: []string{macA}}, AddressAnswers, check.Fail, ReasonNoAnswer},
-		"this node":                     {Observation{Held: []string{"bond0.100"}}, AddressAnswers, check.OK, ReasonAnswered},
-		"this node, way back":           {Observation{Held: []string{"bond0.100"}, ReturnBy: "bond0.100"}, AddressAnswers, check.OK, ReasonAnswered},
-		"this node, no way back":        {Observation{Held: []string{"bond0.100"}, ReturnBy: "bond0.11"}, ReturnByNetwork, check.Fail, ReasonReturnPath},
-		"two others":                    {Observation{MACs: []string{macA, macB}, Replied: true}, SingleAnswer, check.Fail, ReasonDuplicate},
-		"this node and another":         {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true}, SingleAnswer, check.Fail, ReasonDuplicate},
-		"this node and a claim":         {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}}, SingleAnswer, check.Fail, ReasonDuplicate},
-		"wrong interface":               {Observation{Held: []string{"bond0.11"}}, RightInterface, check.Fail, ReasonWrongInterface},
-		"wrong and right interface":     {Observation{Held: []string{"bond0.11", "bond0.100"}}, AddressAnswers, check.OK, ReasonAnswered},
-		"IPVS holds it everywhere":      {Observation{Held: []string{"kube-ipvs0"}, MACs: []string{macA}, Replied: true}, AddressAnswers, check.OK, ReasonAnswered},
-		"IPVS holds it, none announces": {Observation{Held: []string{"kube-ipvs0"}}, AddressAnswers, check.Fail, ReasonNoAnswer},
+		"no machine":              {Observation{}, AddressAnswers, check.Fail, ReasonNoAnswer},
+		"another node":            {Observation{MACs: []string{macA}, Replied: true}, AddressAnswers, check.OK, ReasonAnswered},
+		"announced, but no reply": {Observation{MACs: []string{macA}}, AddressAnswers, check.Fail, ReasonNoAnswer},
+		"this node":               {Observation{Held: []string{"bond0.100"}}, AddressAnswers, check.OK, ReasonAnswered},
+		"this node, way back":     {Observation{Held: []string{"bond0.100"}, ReturnBy: "bond0.100"}, AddressAnswers, check.OK, ReasonAnswered},
+		"this node, no way back":  {Observation{Held: []string{"bond0.100"}, ReturnBy: "bond0.11"}, ReturnByNetwork, check.Fail, ReasonReturnPath},
+		"two others":              {Observation{MACs: []string{macA, macB}, Replied: true}, SingleAnswer, check.Fail, ReasonDuplicate},
+		"this node and another":   {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true}, SingleAnswer, check.Fail, ReasonDuplicate},
+		"this node and a claim":   {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}}, SingleAnswer, check.Fail, ReasonDuplicate},
+		"wrong interface":         {Observation{Held: []string{"bond0.11"}}, RightInterface, check.Fail, ReasonWrongInterface},
+		"wrong and right interface": {Observation{Held: []string{"bond0.11",
+			"bond0.100"}}, AddressAnswers, check.OK, ReasonAnswered},
+		"IPVS holds it everywhere": {Observation{Held: []string{"kube-ipvs0"}, MACs: []string{macA}, Replied: true}, AddressAnswers, check.OK, ReasonAnswered},
+		"IPVS holds it, none " +
+			"announces": {Observation{Held: []string{"kube-ipvs0"}}, AddressAnswers, check.Fail, ReasonNoAnswer},
 		"stale: another node has the lease": {Observation{Held: []string{"bond0.100"}, Lease: leaseOf(kubevip.Held, "srv-b")},
 			NothingStale, check.Fail, ReasonStaleAddress},
 		"stale, and the holder answers too": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true, Lease: leaseOf(kubevip.Held, "srv-b")},
@@ -165,7 +167,8 @@ func TestUnaskedNamesTheCause(t *testing.T) {
 
 // TestTwoElectionsAreNamed: who sees two answers learns why there are two.
 func TestTwoElectionsAreNamed(t *testing.T) {
-	f := Evaluate(Observation{Target: web, Interface: "bond0.100", Node: "srv-a", Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true,
+	f := Evaluate(Observation{Target: web, Interface: "bond0.100", Node: "srv-a",
+		Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true,
 		Lease: twoLeases("srv-b", "srv-a")})
 	for _, want := range []string{"elected twice", "default/kubevip-web is held by Node srv-b", "kube-system/plndr-svcs-lock by Node srv-a"} {
 		if !strings.Contains(f.Cause, want) {
@@ -208,7 +211,8 @@ func TestSumOrders(t *testing.T) {
 	other := Target{Address: netip.MustParseAddr("203.0.113.2"), Service: "default/api"}
 	findings := []check.Finding{
 		Evaluate(Observation{Target: other}),
-		Evaluate(Observation{Target: web, Interface: "bond0.100", Node: "srv-a", Held: []string{"bond0.100"}, MACs: []string{macA}, Lease: leaseOf(kubevip.Held, "srv-b")}),
+		Evaluate(Observation{Target: web, Interface: "bond0.100", Node: "srv-a",
+			Held: []string{"bond0.100"}, MACs: []string{macA}, Lease: leaseOf(kubevip.Held, "srv-b")}),
 		{ID: LeaseAlive, Status: check.Warn, Reason: ReasonLeaseMissing},
 	}
 	if v := Sum(findings); v.Status != check.Fail || v.Reason != ReasonStaleAddress || !strings.HasPrefix(v.Message, "PN603: ") || !strings.Contains(v.Message, "; PN601: ") {

@@ -74,9 +74,11 @@ func Recorder(events record.EventRecorder) func(Transition) {
 		}
 		reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: t.Service.Namespace, Name: t.Service.Name, UID: t.Service.UID}
 		if t.Finding.Status == check.OK {
-			events.Eventf(reference, corev1.EventTypeNormal, reason, "%s (reported by node %s)", t.Finding.Title+": "+t.Finding.Observed, t.Node)
+			events.Eventf(reference, corev1.EventTypeNormal, reason, "%s (reported by node %s)",
+				t.Finding.Title+": "+t.Finding.Observed, t.Node)
 			return
 		}
-		events.Eventf(reference, corev1.EventTypeWarning, reason, "%s: %s (reported by node %s)", t.Finding.ID, t.Finding.Cause, t.Node)
+		events.Eventf(reference, corev1.EventTypeWarning, reason, "%s: %s (reported by node %s)",
+			t.Finding.ID, t.Finding.Cause, t.Node)
 	}
 }

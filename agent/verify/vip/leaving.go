@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// leavingInterval is the time between samples of an address whose Service leaves, while agents announce: they stop answering
-	// at once, and the controller waits, for 10 s at most, until no node reports an answer any more.
+	// leavingInterval is the time between samples of an address whose Service leaves, while agents announce: they stop
+	// answering at once, and the controller waits, for 10 s at most, until no node reports an answer any more.
 	leavingInterval = 500 * time.Millisecond
 	// leavingPeriod is how long to sample that often.
 	leavingPeriod = 20 * time.Second

@@ -43,8 +43,9 @@ func (s *segment) speaking(a netip.Addr) (names []string) {
 	return names
 }
 
-// TestLeaving: when the agents cease to answer for the address of a Service that leaves, all of those who said that it is
-// answered take that back within seconds, because the controller waits for them; and none does while it is answered still.
+// TestLeaving: when the agents stop answering for the address of a Service that leaves, all of those that reported that
+// it is answered take that back within seconds, because the controller waits for them; and none does while it is
+// answered still.
 func TestLeaving(t *testing.T) {
 	for how, deleted := range map[string]bool{"deleted": true, "not seen any more": false} {
 		t.Run(how, func(t *testing.T) {
@@ -85,7 +86,8 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// TestLeavingIsAskedForAWhile: an address that is answered though its Service left long ago is not asked for every second.
+// TestLeavingIsAskedForAWhile: an address that is answered although its Service left long ago is not probed every
+// second.
 func TestLeavingIsAskedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSegment(t)

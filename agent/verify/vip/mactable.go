@@ -32,10 +32,10 @@ const (
 	maxNames = 64
 )
 
-// MACTable finds the Node to which a hardware address belongs, as the agents report it (contract.NodeReportedIdentity). An
-// agent watches only its own Node, so the table reads others: first the likely Nodes, by name; only if none of them has the
-// address, and machines contradict each other, it pages through all Nodes, at most once a minute. It is safe for
-// concurrent use.
+// MACTable finds the Node to which a hardware address belongs, as the agents report it (contract.NodeReportedIdentity).
+// An agent watches only its own Node, so the table reads others: first the likely Nodes, by name; only if none of them
+// has the address, and machines contradict each other, it pages through all Nodes, at most once a minute. It is safe
+// for concurrent use.
 type MACTable struct {
 	nodes typedcorev1.NodeInterface
 	// onNews is called after something was looked up.
@@ -91,7 +91,7 @@ func (r *MACTable) Of(mac string, thorough bool, likely ...string) (node string,
 	return found.node, known
 }
 
-// Run looks up what Of was asked for, until ctx ends.
+// Run looks up what Of requests, until ctx ends.
 func (r *MACTable) Run(ctx context.Context) error {
 	for r.wake.Await(ctx) {
 		if err := r.Look(ctx); err != nil && ctx.Err() == nil {
@@ -104,7 +104,7 @@ func (r *MACTable) Run(ctx context.Context) error {
 	return nil
 }
 
-// Look looks up at once what Of was asked for.
+// Look looks up pending requests of Of at once.
 func (r *MACTable) Look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()

@@ -25,8 +25,8 @@ type Observation struct {
 	Node string
 	// Held names the interfaces of this node that carry the address.
 	Held []string
-	// Agents reports that the agents announce addresses themselves, so no interface may carry one; Answers that the agent of
-	// this node answers for this address.
+	// Agents reports that the agents announce addresses themselves, so no interface may carry one; Answers that the agent
+	// of this node answers for this address.
 	Agents, Answers bool
 	// MACs of other machines that claimed the address, sorted.
 	MACs []string

@@ -14,8 +14,8 @@ import (
 const (
 	// freshness is how long an announcement of an address counts: kube-vip sends one every 3 s.
 	freshness = 10 * time.Second
-	// askAgain is the time between probes of an address without changes, plus up to askMore: what only a probe shows must be
-	// known within 30 s, including a second probe and the time between.
+	// askAgain is the time between probes of an address without changes, plus up to askMore: what only a probe shows must
+	// be known within 30 s, including a second probe and the time between.
 	askAgain = 14 * time.Second
 	askMore  = 6 * time.Second
 	// askUnannounced is that for an address that no machine announces periodically and that does not involve this node:
@@ -34,12 +34,12 @@ const (
 // Scheduler remembers what was received about the watched addresses and decides when to probe them. It is safe for
 // concurrent use.
 //
-// An address that is announced periodically (kube-vip does so every 3 s) is probed by its holder, and by one other node of
-// the network, every 14 to 20 s: a node that receives another node's probe postpones its own. So the number of probes on the
-// wire grows with the number of addresses and not with that of nodes: about addresses/8 in a second, and
-// addresses × nodes/1800 for the probe that each node sends every half an hour in any case. Involved nodes probe a change at
-// once, and the others within 3 s. An address that is not announced periodically, for which only the kernel answers, is
-// probed by every node: addresses × nodes/45.
+// An address that is announced periodically (kube-vip does so every 3 s) is probed by its holder, and by one other node
+// of the network, every 14 to 20 s: a node that receives another node's probe postpones its own. So the number of
+// probes on the wire grows with the number of addresses and not with that of nodes: about addresses/8 in a second, and
+// addresses × nodes/1800 for the probe that each node sends every half an hour in any case. Involved nodes probe a
+// change at once, and the others within 3 s. An address that is not announced periodically, for which only the kernel
+// answers, is probed by every node: addresses × nodes/45.
 type Scheduler struct {
 	// toRecord is called when something is heard that calls for a question.
 	news func()
@@ -131,8 +131,8 @@ func (e *Scheduler) Hear(h arp.Heard) {
 }
 
 // postpone delays our probe, because another node sends one. It does so only while the address is healthy as far as is
-// known: one machine replied and still announces the address. A probe by that machine itself proves nothing about its own
-// answers.
+// known: one machine replied and still announces the address. A probe by that machine itself proves nothing about its
+// own answers.
 func (h *schedule) postpone(asker string, now time.Time) {
 	if h == nil || h.due(now) || !h.answer.Replied || len(h.answer.MACs) != 1 || h.answer.MACs[0] == asker || !h.others.fresh(now) {
 		return
@@ -168,7 +168,8 @@ func (h *schedule) claim(p arp.Heard) bool {
 	return true
 }
 
-// announced takes what this machine sent: announcements, and replies of its kernel, which do not come from the announcer.
+// announced takes what this machine sent: announcements, and replies of its kernel, which do not come from the
+// announcer.
 func (h *schedule) announced(p arp.Heard) (news bool) {
 	if p.Target != p.Address {
 		return false
@@ -290,8 +291,8 @@ func (e *Scheduler) Unasked(a netip.Addr, at time.Time) {
 	}
 }
 
-// Record notes on an observation what was received about its address. It returns when the set of machines that announce it,
-// this one included, changed last.
+// Record notes on an observation what was received about its address. It returns when the set of machines that announce
+// it, this one included, changed last.
 func (e *Scheduler) Record(o *Observation, now time.Time) (changedAt time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

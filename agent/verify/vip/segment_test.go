@@ -292,7 +292,7 @@ func (s *segment) lease(a netip.Addr, standing kubevip.Standing, holder string) 
 	s.leases[name] = kubevip.Lease{Name: name, Standing: standing, Holder: holder}
 }
 
-// drop makes the machine give up an address in good order.
+// drop makes the machine release an address cleanly.
 func (m *machine) drop(a netip.Addr) {
 	delete(m.carries, a)
 	delete(m.announces, a)
@@ -322,7 +322,7 @@ func (s *segment) asked() int {
 	return s.requests
 }
 
-// reported is the verdict of the node.
+// reported is the result of the node.
 func (m *machine) said() check.Verdict {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -141,8 +141,8 @@ func (s subject) reported(state contract.AddressState) bool {
 	}
 }
 
-// turn is how long a node waits before it reports an address that does not involve it. It differs from
-// node to node and from address to address.
+// turn is how long a node waits before it reports an address that does not involve it. It differs from node to node and
+// from address to address.
 func turn(node string, address netip.Addr) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(node + "/" + address.String())) // never fails

@@ -98,8 +98,9 @@ func (e *elected) kill(next ...*machine) {
 	delete(e.a.announces, e.address)
 }
 
-// TestTimes: every verdict is there within 30 s of what can be seen on the wire or in the kernel, or of the end of the
-// Lease, and within 2 s where the kernel reports it; and it ends in the same time. Each fault is made at random moments.
+// TestTimes: every result is there within 30 s of what can be seen on the wire or in the kernel, or of the end of the
+// Lease, and within 2 s where the kernel reports it; and it ends in the same time. Each fault is made at random
+// moments.
 func TestTimes(t *testing.T) {
 	const probed, notified = 30 * time.Second, 2 * time.Second
 	for name, tc := range map[string]struct {
@@ -109,18 +110,23 @@ func TestTimes(t *testing.T) {
 		ends   bool
 		within time.Duration
 	}{
-		"killed, another takes over":     {func(e *elected) { e.kill(e.b) }, ReasonStaleAddress, ReasonDuplicate, true, probed},
-		"killed, without a takeover":     {func(e *elected) { e.kill() }, ReasonLeaseExpired, "", true, probed},
-		"the holder's kernel is silent":  {func(e *elected) { e.a.deaf = true }, "", ReasonHolderSilent, false, probed},
-		"taken by hand":                  {func(e *elected) { delete(e.a.carries, e.address) }, ReasonHolderSilent, "", false, probed},
-		"carried twice":                  {func(e *elected) { e.b.carries[e.address] = []string{vif} }, ReasonDuplicate, ReasonStaleAddress, false, probed},
-		"claimed by a foreign machine":   {func(e *elected) { e.foreign.carries[e.address] = []string{vif} }, ReasonForeignOwner, "", false, probed},
+		"killed, another takes " +
+			"over": {func(e *elected) { e.kill(e.b) }, ReasonStaleAddress, ReasonDuplicate, true, probed},
+		"killed, without a takeover":    {func(e *elected) { e.kill() }, ReasonLeaseExpired, "", true, probed},
+		"the holder's kernel is silent": {func(e *elected) { e.a.deaf = true }, "", ReasonHolderSilent, false, probed},
+		"taken by hand": {func(e *elected) { delete(e.a.carries, e.address) }, ReasonHolderSilent, "",
+			false, probed},
+		"carried twice": {func(e *elected) { e.b.carries[e.address] = []string{vif} }, ReasonDuplicate, ReasonStaleAddress, false, probed},
+		"claimed by a foreign " +
+			"machine": {func(e *elected) { e.foreign.carries[e.address] = []string{vif} }, ReasonForeignOwner, "",
+			false, probed},
 		"only another node answers":      {func(e *elected) { e.a.drop(e.address); e.b.carries[e.address] = []string{vif} }, ReasonWrongNode, ReasonStaleAddress, false, probed},
 		"none: kube-vip ends everywhere": {func(e *elected) { e.a.drop(e.address); e.running = nil }, ReasonNoAnswer, ReasonNoAnswer, true, probed},
 		"the holder loses power": {func(e *elected) { e.running = nil; e.a.drop(e.address); e.a.ready = false },
 			"", ReasonNoAnswer, true, probed},
-		"on the wrong interface": {func(e *elected) { e.a.carries[e.address] = []string{"bond0"} }, ReasonWrongInterface, "", false, notified},
-		"no way back":            {func(e *elected) { e.a.returnBy = "bond0" }, ReasonReturnPath, "", false, notified},
+		"on the wrong interface": {func(e *elected) { e.a.carries[e.address] = []string{"bond0"} }, ReasonWrongInterface, "",
+			false, notified},
+		"no way back": {func(e *elected) { e.a.returnBy = "bond0" }, ReasonReturnPath, "", false, notified},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i := range seeds.Count(t, 2) {
@@ -146,8 +152,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestOwnAnnouncerIsMissed: the node that holds an address hears that its own kube-vip fell silent, and need not wait for the
-// next look at the Lease.
+// TestOwnAnnouncerIsMissed: the node that holds an address hears that its own kube-vip fell silent, and need not wait
+// for the next read of the Lease.
 func TestOwnAnnouncerIsMissed(t *testing.T) {
 	for range seeds.Count(t, 5) {
 		seed := rand.Uint64()

@@ -14,8 +14,8 @@ const (
 	maxMessage = 1000 // bytes
 )
 
-// Sum combines the findings of all addresses: a failure outweighs what is unknown. The reason is that of the finding that
-// is closest to its cause, see rank.
+// Sum combines the findings of all addresses: a failure outweighs what is unknown. The reason is that of the finding
+// that is closest to its cause, see rank.
 func Sum(findings []check.Finding) check.Verdict {
 	if len(findings) == 0 {
 		return check.Verdict{Status: check.OK, Reason: ReasonNothingAnnounced, Message: "no Service has a published address"}

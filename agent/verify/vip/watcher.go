@@ -65,7 +65,7 @@ type Config struct {
 	Reported func() (reported contract.ReportedAddresses, known bool)
 	// Interval is the time between samples while nothing changes.
 	Interval time.Duration
-	// Record receives the findings of each address and the verdict over all, Report what the node reports, Event each
+	// Record receives the findings of each address and their summary, Report what the node reports, Event each
 	// change that this node must record; Report and Event may be nil. They must not block.
 	Record func([]check.Finding, check.Verdict)
 	Report func(contract.ReportedAddresses)
@@ -199,7 +199,8 @@ func (w *Watcher) reportNotReady(view View, all []subject) {
 	w.states, w.since = map[netip.Addr]*addressState{}, time.Time{}
 	w.reported = kept
 	w.Report(kept)
-	w.Record(nil, check.Verdict{Status: check.Unknown, Reason: ReasonVLANNotReady, Message: "the addresses cannot be checked: " + view.Why})
+	w.Record(nil, check.Verdict{Status: check.Unknown, Reason: ReasonVLANNotReady, Message: "the addresses cannot be " +
+		"checked: " + view.Why})
 }
 
 // track makes the scheduler follow the addresses, and probes those that concern this node and are not healthy.
@@ -264,8 +265,8 @@ func (w *Watcher) publish(opinions []assessment, findings []check.Finding) {
 	w.Record(findings, Sum(w.confirmed(findings, time.Now())))
 }
 
-// confirmed leaves out what is not confirmed yet, so that a new Service does not delay the result for the others. When all
-// are new, there is no result until all are known: a restart of the agent changes no condition that still holds.
+// confirmed leaves out what is not confirmed yet, so that a new Service does not delay the result for the others. When
+// all are new, there is no result until all are known: a restart of the agent changes no condition that still holds.
 func (w *Watcher) confirmed(findings []check.Finding, now time.Time) []check.Finding {
 	confirmed := slices.DeleteFunc(slices.Clone(findings), func(f check.Finding) bool { return f.Reason == ReasonConfirming })
 	if now.Sub(w.since) < allKnown || len(confirmed) == 0 {

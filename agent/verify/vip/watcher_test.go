@@ -106,7 +106,7 @@ func (w *world) expect(when, a, b string) {
 	}
 }
 
-// TestHandover: that an address moves from node to node in good order is no fault, for anybody, at any time.
+// TestHandover: that an address moves cleanly from node to node is never a fault, on any node.
 func TestHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -254,7 +254,8 @@ func TestFewReport(t *testing.T) {
 			}
 		}
 		if reporting < 1 || reporting > nodes/4 || writes > 2*reporting || events < 1 || events > reporting {
-			t.Errorf("%d of %d nodes report, with %d changes and %d events; want few of each", reporting, nodes-1, writes, events)
+			t.Errorf("%d of %d nodes report, with %d changes and %d events; want few of each",
+				reporting, nodes-1, writes, events)
 		}
 	})
 }
@@ -277,8 +278,8 @@ func (s *segment) control(a netip.Addr) {
 	}
 }
 
-// TestGone: an address whose Service is gone is watched until the quarantine is over, by those who reported it, also by an
-// agent that was started meanwhile; and a node that still carries it reports that.
+// TestGone: an address whose Service is gone is watched until the quarantine is over, by those who reported it, also by
+// an agent that was started meanwhile; and a node that still carries it reports that.
 func TestGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
