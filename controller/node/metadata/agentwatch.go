@@ -25,14 +25,14 @@ import (
 )
 
 const (
-	// agentPeriod is how often the Leases of the agents are read: one request, however many Nodes.
+	// agentPeriod is how often the Leases of the agents are read, with one request for all Nodes.
 	agentPeriod = 30 * time.Second
-	// agentPeriodUnreachable is the same while some Node is not heard of.
+	// agentPeriodUnreachable is the same while some Node is unreachable.
 	agentPeriodUnreachable = 10 * time.Second
 )
 
-// AgentWatch calls the conditions of agents that are silent Unknown: it is their only second writer. An
-// agent that is heard of again writes its own conditions anew.
+// AgentWatch sets the conditions of silent agents to Unknown: it is the only other writer of these conditions. An agent that
+// runs again writes its conditions again.
 type AgentWatch struct {
 	client kubernetes.Interface
 	nodes  corelisters.NodeLister
@@ -43,7 +43,7 @@ type AgentWatch struct {
 	heard map[string]*hearing
 }
 
-// NewAgentWatch returns a watch over the agents of the Nodes. It starts nothing.
+// NewAgentWatch returns a watch on the agents of the Nodes. It starts nothing.
 func NewAgentWatch(client kubernetes.Interface, nodes coreinformers.NodeInformer, events record.EventRecorder) *AgentWatch {
 	return &AgentWatch{
 		client: client, nodes: nodes.Lister(), synced: nodes.Informer().HasSynced, events: events, heard: map[string]*hearing{},
@@ -53,8 +53,8 @@ func NewAgentWatch(client kubernetes.Interface, nodes coreinformers.NodeInformer
 // Name of the watch among the framework's controllers.
 func (*AgentWatch) Name() string { return "phoenixnap-agent-watch" }
 
-// Run watches until ctx ends, and then returns nil. After a start it listens for 3 minutes before it calls
-// anybody silent: how long before nobody heard it is not known.
+// Run watches until ctx ends, and then returns nil. After a start it waits for 3 minutes before it considers any agent silent:
+// it does not know when the agents were last active.
 func (w *AgentWatch) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), w.synced) {
 		return nil
@@ -62,13 +62,13 @@ func (w *AgentWatch) Run(ctx context.Context) error {
 	return loop.Run(ctx, func(ctx context.Context) time.Duration {
 		period, err := w.sync(ctx, time.Now())
 		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Conditions of silent agents are not up to date")
+			klog.FromContext(ctx).Error(err, "Failed to update conditions of silent agents")
 		}
 		return period
 	})
 }
 
-// sync looks once and returns when to look again.
+// sync checks all agents once and returns the delay of the next check.
 func (w *AgentWatch) sync(ctx context.Context, now time.Time) (period time.Duration, err error) {
 	nodes, err := w.nodes.List(labels.Everything())
 	if err != nil {
@@ -79,7 +79,7 @@ func (w *AgentWatch) sync(ctx context.Context, now time.Time) (period time.Durat
 	heard := map[string]*hearing{}
 	for _, node := range nodes {
 		if len(unknown(node, ReasonAgentSilent, now)) == 0 {
-			// No agent, or it is not believed anyway. What is known of it is kept for the time when it speaks again.
+			// No agent, or its conditions are Unknown already. Its history is kept for when it writes again.
 			if before := w.heard[node.Name]; before != nil {
 				heard[node.Name] = before
 			}
@@ -102,8 +102,8 @@ func (w *AgentWatch) sync(ctx context.Context, now time.Time) (period time.Durat
 	return period, errors.Join(problems...)
 }
 
-// listen reads the Leases and remembers since when each agent is silent, beside what is in heard. Leases that cannot be read make
-// nobody silent: the clock of each agent stands until they can.
+// listen reads the Leases and records since when each agent is silent, in addition to heard. If the Leases cannot be read, no
+// agent becomes silent: the time until the next successful read does not count.
 func (w *AgentWatch) listen(ctx context.Context, nodes []*corev1.Node, heard map[string]*hearing, now time.Time) error {
 	before := w.heard
 	w.heard = heard
@@ -112,7 +112,7 @@ func (w *AgentWatch) listen(ctx context.Context, nodes []*corev1.Node, heard map
 	}
 	renewed, err := w.leases(ctx)
 	if err != nil {
-		return err // begin anew: what happened meanwhile is not known
+		return err // start again: renewals in the meantime are unknown
 	}
 	for _, node := range nodes {
 		written, _ := lastWritten(node)
@@ -122,7 +122,7 @@ func (w *AgentWatch) listen(ctx context.Context, nodes []*corev1.Node, heard map
 	return nil
 }
 
-// leases returns when each agent renewed its Lease last, by its own clock.
+// leases returns when each agent last renewed its Lease, by the agent's clock.
 func (w *AgentWatch) leases(ctx context.Context) (map[string]time.Time, error) {
 	list, err := w.client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -138,7 +138,7 @@ func (w *AgentWatch) leases(ctx context.Context) (map[string]time.Time, error) {
 	return renewed, nil
 }
 
-// discredit writes the conditions, unless the Node changed meanwhile: the agent may have written it.
+// discredit writes the conditions, unless the Node has changed: the agent may have written it.
 func (w *AgentWatch) discredit(ctx context.Context, node *corev1.Node, reason string, now time.Time) error {
 	conditions := unknown(node, reason, now)
 	patch, err := json.Marshal(map[string]any{
@@ -151,7 +151,7 @@ func (w *AgentWatch) discredit(ctx context.Context, node *corev1.Node, reason st
 	_, err = w.client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return nil // looked at again next time
+		return nil // checked again in the next pass
 	case err != nil:
 		return fmt.Errorf("patch the conditions of node %s: %w", node.Name, err)
 	}

@@ -21,10 +21,10 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
-// skew is how far the clocks of the machines in these tests are behind ours.
+// skew is how far the clocks of the machines in these tests are behind the controller's.
 const skew = 4 * time.Hour
 
-// post is an AgentWatch at work on a fake API server, in a synctest bubble.
+// post is a running AgentWatch with a fake API server, in a synctest bubble.
 type post struct {
 	t      *testing.T
 	client *fake.Clientset
@@ -61,7 +61,7 @@ func newPostOn(t *testing.T, client *fake.Clientset, nodes ...*corev1.Node) (p *
 	}
 }
 
-// watchedNode is a Node whose agent says that all is well, and which has a condition of its own.
+// watchedNode is a Node whose agent reports no problem, and which has another condition.
 func watchedNode(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
@@ -86,7 +86,7 @@ func (p *post) renew(node string) {
 	}
 }
 
-// live lets an agent renew its Lease every 30 seconds for a while.
+// live makes an agent renew its Lease every 30 seconds for a while.
 func (p *post) live(node string, d time.Duration) {
 	p.t.Helper()
 	for passed := time.Duration(0); passed < d; passed += 30 * time.Second {
@@ -155,7 +155,7 @@ func TestSilentAgentIsNotBelieved(t *testing.T) {
 		if text := <-p.events.Events; !strings.HasPrefix(text, "Warning AgentSilent ") {
 			t.Errorf("event %q", text)
 		}
-		// Once said, it is not said again; when the agent writes anew it is believed anew.
+		// The event is not repeated; when the agent writes again, its conditions count again.
 		p.live("b", 10*time.Minute)
 		p.renew("a")
 		p.set("a", contract.ConditionVLANReady, corev1.ConditionTrue, "AllChecksPassed")
@@ -181,7 +181,7 @@ func TestUnreachableNodeIsNotBelievedSooner(t *testing.T) {
 	})
 }
 
-// An agent that outlives its kubelet is not contradicted: the two would write by turns for ever.
+// The conditions of an agent that outlives its kubelet are kept: otherwise both would overwrite each other forever.
 func TestAgentThatOutlivesItsKubeletIsNotContradicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, stop := newPost(t, watchedNode("a"))
@@ -195,7 +195,7 @@ func TestAgentThatOutlivesItsKubeletIsNotContradicted(t *testing.T) {
 	})
 }
 
-// The heartbeat of a condition is a sign of life as well; a Lease that is not there is none of death.
+// The heartbeat of a condition is a sign of life, too; a missing Lease does not prove that the agent is dead.
 func TestHeartbeatIsASignOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, stop := newPost(t, watchedNode("a"))
@@ -213,36 +213,36 @@ func TestHeartbeatIsASignOfLife(t *testing.T) {
 	})
 }
 
-// An agent that may not renew its Lease contradicts us once, and from then on its heartbeat is enough: the two do not write by
-// turns for ever.
+// An agent without permission to renew its Lease overwrites the conditions once, and from then on its heartbeat is enough: the
+// two do not overwrite each other forever.
 func TestAgentWithoutALeaseIsContradictedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, stop := newPost(t, watchedNode("a"))
 		defer stop()
 		pass(silentAfter + time.Minute)
 		p.expect("a", silent)
-		for range 20 { // heartbeats as late as they come
+		for range 20 { // heartbeats at the longest interval
 			p.set("a", contract.ConditionVLANReady, corev1.ConditionTrue, "AllChecksPassed")
 			p.set("a", contract.ConditionAnnouncementHealthy, corev1.ConditionFalse, "NoAnswer")
 			pass(330 * time.Second)
 			p.expect("a", well)
 		}
 		if n := len(p.events.Events); n != 1 {
-			t.Errorf("%d events, want that of the first silence alone", n)
+			t.Errorf("%d events, want only the event of the first silence", n)
 		}
-		// The Lease is renewed again: what counts is the Lease again.
+		// The Lease is renewed again, so it counts again.
 		p.renew("a")
 		pass(silentAfter + time.Minute)
 		p.expect("a", silent)
 	})
 }
 
-// As long as Leases cannot be read nobody is silent, and for 3 minutes after.
+// As long as Leases cannot be read, and for 3 minutes after, no agent is silent.
 func TestUnreadableLeasesSilenceNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, errors.New("the API server is away")
+			return true, nil, errors.New("the API server is unavailable")
 		})
 		p, stop := newPostOn(t, client, watchedNode("a"))
 		defer stop()
@@ -251,7 +251,7 @@ func TestUnreadableLeasesSilenceNobody(t *testing.T) {
 	})
 }
 
-// A Node without an agent gets no condition, and nobody reads Leases for it.
+// A Node without an agent gets no condition, and causes no read of Leases.
 func TestNodeWithoutAgentIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := watchedNode("a")

@@ -18,8 +18,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
-// A real API server merges the conditions by type, refuses those for a Node that changed meanwhile, and
-// lets the shipped ServiceAccount read the Leases and write them.
+// A real API server merges the conditions by type, rejects those for a changed Node, and allows the shipped ServiceAccount to
+// read the Leases and write the conditions.
 func TestAgentWatchOnAnAPIServer(t *testing.T) {
 	cp := controlplane.ForTest(t)
 	if err := cp.ApplyFiles(t.Context(), "../../../deploy/base/controller.yaml"); err != nil {
@@ -61,7 +61,7 @@ func TestAgentWatchOnAnAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := status(look(created, silentAfter)); got != "True/AllChecksPassed" {
-		t.Errorf("on the word of a cache that lags behind: %s", got)
+		t.Errorf("with a stale cache: %s", got)
 	}
 	after := look(labelled, silentAfter+time.Second)
 	if got := status(after); got != "Unknown/AgentSilent" {
@@ -72,8 +72,8 @@ func TestAgentWatchOnAnAPIServer(t *testing.T) {
 	}
 }
 
-// A zone that a Node was given after the cache saw it stays, and so does the rest of the Node; the shipped ServiceAccount may
-// give one.
+// A zone that was set after the cached version is kept, and so is the rest of the Node; the shipped ServiceAccount may set a
+// zone.
 //
 //proves:known-bugs/zone-overwritten
 func TestAZoneThatTheCacheDoesNotKnowStays(t *testing.T) {
@@ -108,7 +108,7 @@ func TestAZoneThatTheCacheDoesNotKnowStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := locate(cached), map[string]string{"a": "b", corev1.LabelTopologyZone: "rack-7"}; !maps.Equal(got, want) {
-		t.Errorf("on the word of a cache that lags behind: %v, want %v", got, want)
+		t.Errorf("with a stale cache: %v, want %v", got, want)
 	}
 	delete(labelled.Labels, corev1.LabelTopologyZone)
 	if labelled, err = nodes.Update(t.Context(), labelled, metav1.UpdateOptions{}); err != nil {

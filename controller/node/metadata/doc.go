@@ -1,4 +1,4 @@
-// Package metadata keeps the Nodes' annotations and labels that tell agents and announcers about the public network.
+// Package metadata maintains the Nodes' annotations and labels that describe the public network to agents and announcers.
 package metadata
 
 import (
@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// patchMetadata writes the given annotations and labels of a Node and nothing else; nil removes one.
+// patchMetadata writes only the given annotations and labels of a Node; nil removes one.
 func patchMetadata(ctx context.Context, client kubernetes.Interface, node string, annotations, labels map[string]*string) error {
 	metadata := map[string]any{}
 	if len(annotations) > 0 {
@@ -24,7 +24,7 @@ func patchMetadata(ctx context.Context, client kubernetes.Interface, node string
 	return patchNode(ctx, client, node, metadata)
 }
 
-// labelUnchanged sets labels of a Node, unless it is another than the given one by now.
+// labelUnchanged sets labels of a Node, unless it differs from the given version by now.
 func labelUnchanged(ctx context.Context, client kubernetes.Interface, node *corev1.Node, labels map[string]*string) error {
 	return patchNode(ctx, client, node.Name, map[string]any{"resourceVersion": node.ResourceVersion, "labels": labels})
 }

@@ -6,13 +6,12 @@ const (
 	ReasonAdmitted = "AdmittedToPublicNetwork"
 	// ReasonExcluded (Warning): the Node loses the label.
 	ReasonExcluded = "ExcludedFromPublicNetwork"
-	// ReasonMembershipMissing (Warning): the Node is to carry load-balancer traffic, but its server is no member of the
+	// ReasonMembershipMissing (Warning): the Node is selected for load-balancer traffic, but its server is not a member of the
 	// public network.
 	ReasonMembershipMissing = "PublicNetworkMembershipMissing"
-	// ReasonAgentSilent (Warning): the agent has not renewed its Lease, so its conditions count no longer. It is the
-	// reason of the conditions too.
+	// ReasonAgentSilent (Warning): the agent has not renewed its Lease, so its conditions no longer count. It is also the reason
+	// of the conditions.
 	ReasonAgentSilent = "AgentSilent"
-	// ReasonNodeUnreachable (Warning): neither the kubelet nor the agent is heard of. It is the reason of the
-	// conditions too.
+	// ReasonNodeUnreachable (Warning): neither the kubelet nor the agent reports. It is also the reason of the conditions.
 	ReasonNodeUnreachable = "NodeUnreachable"
 )

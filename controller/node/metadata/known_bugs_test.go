@@ -13,12 +13,12 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
-// TestOneRefusedNodeKeepsNoOtherWaiting: a Node that cannot be written must not end the pass over all Nodes.
+// TestOneRejectedNodeDoesNotBlockOthers: a Node that cannot be written must not end the pass over all Nodes.
 //
 //proves:known-bugs/one-node-fails
-func TestOneRefusedNodeKeepsNoOtherWaiting(t *testing.T) {
-	const refused = 8 // a pass that ended at the first of them would need one for each, 5 s apart
-	d := newDesk(t, serverNode("good", simtest.Server1ID))
+func TestOneRejectedNodeDoesNotBlockOthers(t *testing.T) {
+	const refused = 8 // a pass that ends at the first of them would need one pass for each, 5 s apart
+	d := newHarness(t, serverNode("good", simtest.Server1ID))
 	for i := range refused {
 		if err := d.client.Tracker().Add(serverNode(fmt.Sprint("refused-", i), simtest.Server2ID)); err != nil {
 			t.Fatal(err)

@@ -24,12 +24,12 @@ import (
 
 const (
 	labelTrue = "true"
-	// retryAfter follows a patch that failed.
+	// retryAfter is the delay after a failed patch.
 	retryAfter = time.Second
 )
 
-// Labeller keeps the label contract.NodeVLANReady on the Nodes whose agents say that they can carry
-// traffic of the public network.
+// Labeller maintains the label contract.NodeVLANReady on the Nodes that, according to their agents, can carry traffic of the
+// public network.
 type Labeller struct {
 	client   kubernetes.Interface
 	nodes    corelisters.NodeLister
@@ -42,15 +42,15 @@ type Labeller struct {
 	seen map[string]sighting
 }
 
-// sighting is since when a Node is in a state, and when it lost the label within memory.
+// sighting is since when a Node is in a state, and when it recently lost the label.
 type sighting struct {
 	state readiness
 	since time.Time
 	lost  []time.Time
 }
 
-// NewLabeller returns a labeller. It registers with the informer and starts nothing. Nodes that
-// selector does not match never get the label; nil matches all.
+// NewLabeller returns a Labeller. It registers with the informer and starts nothing. Nodes that selector does not match never
+// get the label; nil matches all.
 func NewLabeller(client kubernetes.Interface, nodes coreinformers.NodeInformer, events record.EventRecorder, selector labels.Selector) (*Labeller, error) {
 	if selector == nil {
 		selector = labels.Everything()
@@ -74,7 +74,7 @@ func NewLabeller(client kubernetes.Interface, nodes coreinformers.NodeInformer, 
 // Name of the labeller among the framework's controllers.
 func (l *Labeller) Name() string { return "phoenixnap-vlan-ready" }
 
-// compare passes over heartbeats, which are most of what happens to Nodes.
+// compare ignores heartbeats, which are most of the updates of Nodes.
 func (l *Labeller) compare(before, after any) {
 	a, okA := before.(*corev1.Node)
 	b, okB := after.(*corev1.Node)
@@ -88,13 +88,13 @@ func (l *Labeller) readiness(node *corev1.Node) readiness {
 	return readinessOf(node, l.selector.Matches(labels.Set(node.Labels)) && !contract.ExcludedFromLoadBalancers(node))
 }
 
-// shaky tells whether the kubelet calls the Node not Ready.
+// shaky reports whether the kubelet reports the Node as not Ready.
 func shaky(node *corev1.Node) bool {
 	kubelet := contract.FindNodeCondition(node, corev1.NodeReady)
 	return kubelet != nil && kubelet.Status != corev1.ConditionTrue
 }
 
-// Run keeps the label until ctx ends, and then returns nil.
+// Run maintains the label until ctx ends, and then returns nil.
 func (l *Labeller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), l.synced) {
 		return nil
@@ -102,7 +102,7 @@ func (l *Labeller) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		again, err := l.sync(ctx, time.Now())
 		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Label of Nodes is not up to date", "label", contract.NodeVLANReady)
+			klog.FromContext(ctx).Error(err, "Failed to update the label of Nodes", "label", contract.NodeVLANReady)
 			again = retryAfter
 		}
 		if again > 0 {
@@ -114,8 +114,8 @@ func (l *Labeller) Run(ctx context.Context) error {
 	return nil
 }
 
-// sync decides and acts once. Labels are given before any is taken, and none is taken when giving
-// failed, so that at no instant fewer Nodes have it than decided.
+// sync decides and acts once. It adds labels before it removes any, and removes none when adding failed, so that at no time
+// fewer Nodes have the label than decided.
 func (l *Labeller) sync(ctx context.Context, now time.Time) (again time.Duration, err error) {
 	nodes, err := l.nodes.List(labels.Everything())
 	if err != nil {
@@ -144,7 +144,7 @@ func (l *Labeller) sync(ctx context.Context, now time.Time) (again time.Duration
 	return decided.again, nil
 }
 
-// confirm asks the API server itself for a Node that has the label and is ready: nothing is taken on the word of a cache.
+// confirm reads live whether a Node has the label and is ready: no label is removed based on the cache only.
 func (l *Labeller) confirm(ctx context.Context, supports []string) error {
 	for _, name := range supports {
 		node, err := l.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -155,10 +155,10 @@ func (l *Labeller) confirm(ctx context.Context, supports []string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("none of the Nodes %v is ready any more, so no other one loses label %s", supports, contract.NodeVLANReady)
+	return fmt.Errorf("none of the Nodes %v is ready any more, so no other Node loses label %s", supports, contract.NodeVLANReady)
 }
 
-// observe turns Nodes into values and remembers since when each is in its state.
+// observe converts Nodes to values and records since when each is in its state.
 func (l *Labeller) observe(nodes []*corev1.Node, now time.Time) []vlanNode {
 	seen := make(map[string]sighting, len(nodes))
 	observed := make([]vlanNode, 0, len(nodes))
@@ -190,7 +190,7 @@ func (l *Labeller) give(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// take removes the label, unless the API server says that the Node is well after all.
+// take removes the label, unless a live read shows that the Node is ready.
 func (l *Labeller) take(ctx context.Context, name string, now time.Time) error {
 	node, err := l.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -200,7 +200,7 @@ func (l *Labeller) take(ctx context.Context, name string, now time.Time) error {
 		return fmt.Errorf("get Node %s: %w", name, err)
 	}
 	if state := l.readiness(node); state != notReady && state != doubtful {
-		return nil // the cache learns of it, and then it is decided again
+		return nil // the cache will be updated, which triggers the next decision
 	}
 	if err := patchMetadata(ctx, l.client, name, nil, map[string]*string{contract.NodeVLANReady: nil}); err != nil {
 		return err
@@ -208,13 +208,13 @@ func (l *Labeller) take(ctx context.Context, name string, now time.Time) error {
 	seen := l.seen[name]
 	seen.lost = append(seen.lost, now)
 	l.seen[name] = seen
-	klog.FromContext(ctx).Info("Node may not announce addresses any more", "node", name, "label", contract.NodeVLANReady, "reason", why(node))
+	klog.FromContext(ctx).Info("Node may no longer announce addresses", "node", name, "label", contract.NodeVLANReady, "reason", why(node))
 	l.events.Eventf(node, corev1.EventTypeWarning, ReasonExcluded,
 		"The node is not ready for the public network (%s): label %s removed", why(node), contract.NodeVLANReady)
 	return nil
 }
 
-// why names the reason that the agent gives.
+// why returns the reason that the agent reports.
 func why(node *corev1.Node) string {
 	condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
 	switch {

@@ -21,7 +21,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
-// bed is a labeller at work on a fake API server, in a synctest bubble.
+// bed is a running Labeller with a fake API server, in a synctest bubble.
 type bed struct {
 	t      *testing.T
 	client *fake.Clientset
@@ -66,7 +66,7 @@ func newBedOn(t *testing.T, client *fake.Clientset, selector labels.Selector, no
 	return b
 }
 
-// pass lets time go by in the bubble.
+// pass advances the time in the bubble.
 func pass(d time.Duration) { <-time.After(d) }
 
 func readyNode(name string, status corev1.ConditionStatus, labelled bool) *corev1.Node {
@@ -100,7 +100,7 @@ func (b *bed) labelled(name string) bool {
 	return node.Labels[contract.NodeVLANReady] == "true"
 }
 
-// after expects the label of the node to turn to want after d and not a moment earlier.
+// after expects the label of the node to change to want after d and not earlier.
 func (b *bed) after(d time.Duration, name string, want bool) {
 	b.t.Helper()
 	pass(d - time.Millisecond)
@@ -156,7 +156,7 @@ func TestLastLabelStaysUntilAnotherIsGood(t *testing.T) {
 		b.set("b", corev1.ConditionFalse)
 		pass(time.Hour)
 		if !b.labelled("a") || !b.labelled("b") {
-			t.Error("all look bad, and yet a label was taken")
+			t.Error("all Nodes look bad, but a label was removed")
 		}
 		b.set("b", corev1.ConditionTrue)
 		b.after(admitAfter, "a", false)
@@ -201,7 +201,7 @@ func TestSelectorLimitsTheLabel(t *testing.T) {
 	})
 }
 
-// What the cache says of the Node in whose favour another one loses the label is asked for again.
+// Before a Node loses the label in favor of another, the other one is read live.
 func TestNothingIsTakenOnTheWordOfTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lie atomic.Bool
@@ -219,17 +219,17 @@ func TestNothingIsTakenOnTheWordOfTheCache(t *testing.T) {
 		b.set("a", corev1.ConditionFalse)
 		pass(time.Minute)
 		if !b.labelled("a") {
-			t.Error("a lost its label though b is not ready any more")
+			t.Error("a lost its label although b is not ready any more")
 		}
 		lie.Store(false)
 		pass(retryAfter)
 		if b.labelled("a") {
-			t.Error("a kept its label though b is ready")
+			t.Error("a kept its label although b is ready")
 		}
 	})
 }
 
-// A refused patch is repeated, and no label is taken while giving fails.
+// A rejected patch is retried, and no label is removed while adding fails.
 func TestRefusedPatchIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusals := 3
@@ -245,7 +245,7 @@ func TestRefusedPatchIsRepeated(t *testing.T) {
 		defer b.stop()
 		pass(admitAfter)
 		if !b.labelled("a") {
-			t.Error("the only label was taken before the other was given")
+			t.Error("the only label was removed before the other was added")
 		}
 		pass(4 * retryAfter)
 		if b.labelled("a") || !b.labelled("b") {
@@ -254,7 +254,8 @@ func TestRefusedPatchIsRepeated(t *testing.T) {
 	})
 }
 
-// TestExcludedNodeLosesTheLabel: who takes a node out of load balancing, as before maintenance, takes kube-vip's addresses off it.
+// TestExcludedNodeLosesTheLabel: a user who excludes a node from load balancing, as before maintenance, removes kube-vip's
+// addresses from it.
 //
 //proves:service-changes/node-excluded
 func TestExcludedNodeLosesTheLabel(t *testing.T) {
@@ -272,7 +273,7 @@ func TestExcludedNodeLosesTheLabel(t *testing.T) {
 		exclude("a", `"false"`)
 		pass(time.Minute)
 		if !b.labelled("a") {
-			t.Error("a node that is clearly not excluded lost the label")
+			t.Error("a node with an explicit false lost the label")
 		}
 		exclude("a", `""`)
 		b.after(excludeAfter, "a", false)

@@ -20,13 +20,13 @@ func networkAnnotations() []string {
 	}
 }
 
-// withoutNetwork is what a Node is told when load balancers are off.
+// withoutNetwork is what is published on a Node when load balancers are off.
 func withoutNetwork(server pnap.Server) map[string]string {
 	return map[string]string{contract.NodeServerID: server.ID, contract.NodeAnnouncer: contract.AnnouncerNone}
 }
 
-// describe says what the agent of a server should know of the public network. The server's own entry
-// counts; the network's list of members, which may lag behind, fills in where the entry is silent.
+// describe returns the public network as published for the agent of a server. The server's own entry counts; the network's
+// list of members, which may be delayed, provides values that the entry lacks.
 func describe(server pnap.Server, network plan.Network, blocks []contract.NetworkBlock, announcer string) contract.NodeNetwork {
 	facts := contract.NodeNetwork{
 		ServerID:  server.ID,
@@ -49,9 +49,8 @@ func describe(server pnap.Server, network plan.Network, blocks []contract.Networ
 	return facts
 }
 
-// usableBlocks returns the blocks of the network whose gateway may be expected to answer. The network
-// lists a block from the moment its assignment begins, and is BUSY meanwhile: then only those count
-// that were published before.
+// usableBlocks returns the blocks of the network whose gateway is expected to answer. The network lists a block from the start
+// of its assignment, during which it is BUSY: then only blocks count that were published before.
 func usableBlocks(network plan.Network, published []contract.NetworkBlock) []contract.NetworkBlock {
 	blocks := []contract.NetworkBlock{}
 	for _, block := range network.Blocks {
@@ -73,10 +72,10 @@ func usableBlocks(network plan.Network, published []contract.NetworkBlock) []con
 	return blocks
 }
 
-// isVLAN tells whether an answer of the API names a VLAN that an interface can have (802.1Q).
+// isVLAN reports whether a VLAN ID of the API is valid for an interface (802.1Q).
 func isVLAN(id int) bool { return id >= 1 && id <= 4094 }
 
-// changes returns what to write so that current becomes desired among the names that are ours.
+// changes returns the patch that changes current to desired, limited to the owned names.
 func changes(current, desired map[string]string) map[string]*string {
 	patch := map[string]*string{}
 	for _, name := range networkAnnotations() {
@@ -92,8 +91,7 @@ func changes(current, desired map[string]string) map[string]*string {
 	return patch
 }
 
-// labelChanges returns which labels to set. None is taken off: an answer of the API may lack a property
-// for a while.
+// labelChanges returns which labels to set. It removes none: an answer of the API may lack a property for a while.
 func labelChanges(current, desired map[string]string) map[string]*string {
 	patch := map[string]*string{}
 	for name, want := range desired {
@@ -104,9 +102,9 @@ func labelChanges(current, desired map[string]string) map[string]*string {
 	return patch
 }
 
-// zoneChanges returns the labels that give a Node its zone, where it has none: the framework writes them only when it
-// initialises a Node, and earlier versions named no zone. A zone that a label names is never changed:
-// volumes may be bound to it, and next to the deprecated label the framework would correct the other one.
+// zoneChanges returns the zone labels of a Node without a zone: the framework writes them only when it initializes a Node, and
+// earlier versions set no zone. An existing zone is never changed: volumes may be bound to it, and the framework makes the
+// other label equal to the deprecated one.
 func zoneChanges(node *corev1.Node, server pnap.Server) map[string]*string {
 	zone := instances.Zone(node, server)
 	patch := map[string]*string{}
@@ -119,6 +117,5 @@ func zoneChanges(node *corev1.Node, server pnap.Server) map[string]*string {
 	return patch
 }
 
-// firstOf keeps at most count addresses: a membership may list a range of thousands, and a Node object
-// is read by everyone.
+// firstOf keeps at most count addresses: a membership may list a range of thousands, and many clients read Node objects.
 func firstOf(ips []netip.Addr, count int) []netip.Addr { return ips[:min(len(ips), count)] }

@@ -33,14 +33,14 @@ func TestDescribeMembership(t *testing.T) {
 		member   bool
 		ips      []netip.Addr
 	}{
-		"assigned":                         {networks: entry("assigned", "203.0.113.2"), members: listed, member: true, ips: addrs("203.0.113.2")},
-		"assigned, list lags":              {networks: entry("assigned", "203.0.113.2"), member: true, ips: addrs("203.0.113.2")},
-		"joining":                          {networks: entry("in-progress", "203.0.113.2"), members: listed, ips: addrs("203.0.113.2")},
-		"unknown word":                     {networks: entry("leaving", "203.0.113.2"), members: listed, ips: addrs("203.0.113.2")},
-		"entry is silent on the status":    {networks: entry("", "203.0.113.2"), members: listed, member: true, ips: addrs("203.0.113.2")},
-		"entry is silent on the addresses": {networks: entry("assigned"), members: listed, member: true, ips: addrs("203.0.113.9")},
-		"left, list lags":                  {members: listed},
-		"never a member":                   {},
+		"assigned":                {networks: entry("assigned", "203.0.113.2"), members: listed, member: true, ips: addrs("203.0.113.2")},
+		"assigned, list lags":     {networks: entry("assigned", "203.0.113.2"), member: true, ips: addrs("203.0.113.2")},
+		"joining":                 {networks: entry("in-progress", "203.0.113.2"), members: listed, ips: addrs("203.0.113.2")},
+		"unknown status":          {networks: entry("leaving", "203.0.113.2"), members: listed, ips: addrs("203.0.113.2")},
+		"entry without a status":  {networks: entry("", "203.0.113.2"), members: listed, member: true, ips: addrs("203.0.113.2")},
+		"entry without addresses": {networks: entry("assigned"), members: listed, member: true, ips: addrs("203.0.113.9")},
+		"left, list lags":         {members: listed},
+		"never a member":          {},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestUsableBlocks(t *testing.T) {
 	}{
 		"ready":                         {network: plan.Network{Status: plan.NetworkReady, Blocks: both}, want: []contract.NetworkBlock{known, fresh}},
 		"busy: only what was known":     {network: plan.Network{Status: plan.NetworkBusy, Blocks: both}, published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{known}},
-		"unknown word: as busy":         {network: plan.Network{Status: "QUANTUM", Blocks: both}, published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{known}},
+		"unknown status: as busy":       {network: plan.Network{Status: "QUANTUM", Blocks: both}, published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{known}},
 		"removed while busy":            {network: plan.Network{Status: plan.NetworkBusy}, published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{}},
 		"busy and nothing known so far": {network: plan.Network{Status: plan.NetworkBusy, Blocks: both}, want: []contract.NetworkBlock{}},
 	}
@@ -93,7 +93,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Every annotation that the facts encode to is one that the package owns, and the other way round.
+// The encoded annotations are exactly those that the package owns.
 func TestOwnAnnotationsAreThoseOfTheContract(t *testing.T) {
 	encoded, err := contract.NodeNetwork{}.Annotations()
 	if err != nil {

@@ -25,12 +25,12 @@ import (
 )
 
 const (
-	// DefaultNetworkWindow is how often the API is asked, and so how old an annotation may be. What agents conclude from it is to
-	// be known within 30 s.
+	// DefaultNetworkWindow is how often the API is read, and so the maximum age of an annotation. Agents must receive changes
+	// within 30 s.
 	DefaultNetworkWindow = 25 * time.Second
-	// settle lets several Nodes that register at once be served by one look at the API.
+	// settle is the delay that combines several Nodes that register at once in one read of the API.
 	settle = time.Second
-	// afterFailure is when a look at the API that failed, or that met a network in the middle of a change, is repeated.
+	// afterFailure is the delay after a failed read of the API, or one during a change of the network.
 	afterFailure = 5 * time.Second
 	// maxMembershipIPs bounds the annotation public-network-ips.
 	maxMembershipIPs = 64
@@ -41,18 +41,18 @@ type Servers interface {
 	List(ctx context.Context) (instances.List, error)
 }
 
-// Networks is the shared picture of the public networks.
+// Networks is the shared cache of the public networks.
 type Networks interface {
-	// Network returns a network that was asked for at or after the given time.
+	// Network returns a network that was requested at or after the given time.
 	Network(ctx context.Context, id string, after time.Time) (plan.Network, error)
 }
 
-// NetworkChanges takes each public network that is read, whoever reads it, and wakes the NetworkPublisher when the network is
-// another than before. It exists before both: what reads networks for all is built first, and the publisher reads them there.
+// NetworkChanges receives each public network that any controller reads, and wakes the NetworkPublisher when the network
+// has changed. It exists before both, because the account is built before the publisher, which reads from it.
 type NetworkChanges struct {
 	networkID string
 	wake      loop.Wake
-	// latest is what was last noticed of the network, in a form that can be compared.
+	// latest is the last noticed state of the network, in a comparable form.
 	latest atomic.Pointer[string]
 }
 
@@ -61,7 +61,7 @@ func NewNetworkChanges(networkID string) *NetworkChanges {
 	return &NetworkChanges{networkID: networkID, wake: loop.NewWake()}
 }
 
-// Notice takes a network as it was just read: a change of its state, its blocks or its members is published to the Nodes
+// Notice receives a network as it was just read: a change of its state, its blocks or its members is published to the Nodes
 // soon, not only after the window. It never blocks.
 func (c *NetworkChanges) Notice(network plan.Network) {
 	if network.ID != c.networkID {
@@ -73,13 +73,13 @@ func (c *NetworkChanges) Notice(network plan.Network) {
 	}
 }
 
-// NetworkConfig says what a NetworkPublisher works with.
+// NetworkConfig configures a NetworkPublisher.
 type NetworkConfig struct {
 	// Client patches Nodes.
 	Client kubernetes.Interface
 	// Nodes is the shared informer.
 	Nodes coreinformers.NodeInformer
-	// Servers and Networks are asked once for each window, however many Nodes there are.
+	// Servers and Networks are read once for each window, for all Nodes.
 	Servers  Servers
 	Networks Networks
 	// Events are recorded on Nodes.
@@ -88,33 +88,33 @@ type NetworkConfig struct {
 	NetworkID string
 	// Announcer is the value of the annotation of that name.
 	Announcer string
-	// Selector selects the Nodes that may announce; the others are told AnnouncerNone. nil means all.
+	// Selector selects the Nodes that may announce; the others get AnnouncerNone. nil means all.
 	Selector labels.Selector
-	// ManagesMembership tells that the controller joins servers to the network itself: then their absence
-	// is not reported here.
+	// ManagesMembership reports that the controller joins servers to the network: then a missing membership is not reported
+	// here.
 	ManagesMembership bool
-	// Window is how often the API is asked; 0 means DefaultNetworkWindow.
+	// Window is how often the API is read; 0 means DefaultNetworkWindow.
 	Window time.Duration
 	// Changes call for a look before the window is over; nil where nothing else reads the network.
 	Changes *NetworkChanges
 }
 
-// NetworkPublisher keeps the annotations of contract.NodeNetwork and the labels of instances.Labels on
-// every Node that has a provider ID, gives those without a zone one, and says which of them lack membership.
+// NetworkPublisher maintains the annotations of contract.NodeNetwork and the labels of instances.Labels on every Node with a
+// provider ID, sets missing zones, and reports missing memberships.
 type NetworkPublisher struct {
 	config NetworkConfig
 	wake   loop.Wake
 	synced cache.InformerSynced
 
-	// What follows belongs to the goroutine of Run: the network as last read, and the Nodes whose lack of
-	// membership was told, with what was said.
-	network plan.Network
-	told    map[types.UID]string
-	// withheld tells that the network changes, so that a block of it is not told to Nodes yet.
+	// The following fields belong to the goroutine of Run: the network as last read, and the Nodes whose missing membership was
+	// reported, with the text.
+	network  plan.Network
+	reported map[types.UID]string
+	// withheld reports that the network is changing, so that a block is not published yet.
 	withheld bool
 }
 
-// NewNetworkPublisher returns a publisher. It registers with the informer and starts nothing.
+// NewNetworkPublisher returns a NetworkPublisher. It registers with the informer and starts nothing.
 func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
 	if config.Window == 0 {
 		config.Window = DefaultNetworkWindow
@@ -125,7 +125,7 @@ func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
 	if config.Changes == nil {
 		config.Changes = NewNetworkChanges(config.NetworkID)
 	}
-	p := &NetworkPublisher{config: config, wake: config.Changes.wake, told: map[types.UID]string{}}
+	p := &NetworkPublisher{config: config, wake: config.Changes.wake, reported: map[types.UID]string{}}
 	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { p.register(object) },
 		UpdateFunc: func(_, object any) { p.register(object) },
@@ -140,7 +140,7 @@ func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
 // Name of the publisher among the framework's controllers.
 func (p *NetworkPublisher) Name() string { return "phoenixnap-node-network" }
 
-// register wakes Run for a Node that has a server and was not told of it yet.
+// register wakes Run for a Node that has a server but no annotations yet.
 func (p *NetworkPublisher) register(object any) {
 	node, ok := object.(*corev1.Node)
 	if !ok || node.Spec.ProviderID == "" || node.Annotations[contract.NodeServerID] != "" {
@@ -157,7 +157,7 @@ func (p *NetworkPublisher) Run(ctx context.Context) error {
 	return p.wake.Run(ctx, settle, func(ctx context.Context) time.Duration {
 		err := p.sync(ctx)
 		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Node annotations are not up to date")
+			klog.FromContext(ctx).Error(err, "Failed to update Node annotations")
 		}
 		if err != nil || p.withheld {
 			return min(p.config.Window, afterFailure)
@@ -166,7 +166,7 @@ func (p *NetworkPublisher) Run(ctx context.Context) error {
 	})
 }
 
-// sync brings the annotations of all Nodes in line with the API.
+// sync updates the annotations of all Nodes from the API.
 func (p *NetworkPublisher) sync(ctx context.Context) error {
 	list, err := p.config.Servers.List(ctx)
 	if err != nil {
@@ -191,8 +191,8 @@ func (p *NetworkPublisher) sync(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// refresh reads the network, unless somebody did within the window of the shared picture: Nodes that join in
-// between are told what is known. What was withheld is asked for anew.
+// refresh reads the network, unless the shared cache is within the window: Nodes that join in between get the cached state.
+// After withheld blocks it always reads again.
 func (p *NetworkPublisher) refresh(ctx context.Context) error {
 	if p.config.NetworkID == "" {
 		return nil
@@ -206,14 +206,14 @@ func (p *NetworkPublisher) refresh(ctx context.Context) error {
 		return err
 	}
 	if !isVLAN(network.VLAN) {
-		return fmt.Errorf("public network %s: the API names no usable VLAN ID: %d", network.ID, network.VLAN)
+		return fmt.Errorf("public network %s: unusable VLAN ID %d", network.ID, network.VLAN)
 	}
 	p.network = network
 	return nil
 }
 
-// publish patches what differs. A Node that vanishes meanwhile is no problem of ours, but a patch that
-// fails is reported for every Node and repeated in the next window.
+// publish patches the differences. It ignores a Node that was deleted; any other failed patch is reported for every Node and
+// retried in the next window.
 func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, server pnap.Server, blocks []contract.NetworkBlock) error {
 	desired := withoutNetwork(server)
 	if p.config.NetworkID != "" {
@@ -233,7 +233,7 @@ func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, serve
 	return patchMetadata(ctx, p.config.Client, node.Name, patch, relabel)
 }
 
-// locate gives a Node its zone, where it has none. A Node that changed meanwhile is looked at again in the next window.
+// locate sets the zone of a Node without a zone. A Node that has changed is checked again in the next window.
 func (p *NetworkPublisher) locate(ctx context.Context, node *corev1.Node, server pnap.Server) error {
 	zone := zoneChanges(node, server)
 	if len(zone) == 0 {
@@ -262,7 +262,7 @@ func serverOf(node *corev1.Node, list instances.List) (pnap.Server, bool) {
 	return server, ok
 }
 
-// published collects the blocks that Nodes were told of, so that they outlive a restart.
+// published collects the blocks in the annotations of Nodes, so that they survive a restart.
 func published(nodes []*corev1.Node, networkID string) []contract.NetworkBlock {
 	var blocks []contract.NetworkBlock
 	for _, node := range nodes {

@@ -26,7 +26,7 @@ import (
 type changing struct {
 	until time.Time
 	asked atomic.Int32
-	stale atomic.Bool // it was content with an old picture while blocks were withheld
+	stale atomic.Bool // an old state was accepted while blocks were withheld
 }
 
 func (c *changing) Network(_ context.Context, id string, after time.Time) (plan.Network, error) {
@@ -50,8 +50,8 @@ func (oneServer) List(context.Context) (instances.List, error) {
 	return instances.List{ByID: map[string]pnap.Server{simtest.Server1ID: {ID: simtest.Server1ID}}}, nil
 }
 
-// A Node that registers while the network is in the middle of a change learns of its blocks soon after that, however the
-// change falls into the windows; once all is told, the network is asked for no more than before.
+// A Node that registers during a change of the network gets its blocks soon after the change, wherever the windows begin; once
+// everything is published, the network is read no more often than before.
 func TestABusyNetworkIsLookedAtAgainSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(serverNode("node-1", simtest.Server1ID))
@@ -74,17 +74,17 @@ func TestABusyNetworkIsLookedAtAgainSoon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if told := node.Annotations[contract.NodePublicNetworkBlocks]; !strings.Contains(told, "203.0.113.0/28") {
-			t.Errorf("told is %q, %v after the network was ready", told, afterFailure)
+		if published := node.Annotations[contract.NodePublicNetworkBlocks]; !strings.Contains(published, "203.0.113.0/28") {
+			t.Errorf("published is %q, %v after the network was ready", published, afterFailure)
 		}
 		if networks.stale.Load() {
-			t.Error("an old picture was good enough while blocks were withheld")
+			t.Error("an old state was accepted while blocks were withheld")
 		}
 		before := networks.asked.Load()
 		time.Sleep(10 * DefaultNetworkWindow)
 		synctest.Wait()
 		if more := networks.asked.Load() - before; more > 10 {
-			t.Errorf("%d looks in ten windows", more)
+			t.Errorf("%d reads in ten windows", more)
 		}
 		cancel()
 		if err := <-ended; err != nil {
@@ -94,7 +94,7 @@ func TestABusyNetworkIsLookedAtAgainSoon(t *testing.T) {
 	})
 }
 
-// growing is a network that holds a second block from a time on.
+// growing is a network that has a second block from a given time on.
 type growing struct{ since time.Time }
 
 func (g growing) now() plan.Network {
@@ -112,8 +112,8 @@ func (g growing) Network(context.Context, string, time.Time) (plan.Network, erro
 	return g.now(), nil
 }
 
-// What somebody has read of the network is told to the Nodes at once: the agents are to know a block when its first address
-// is published.
+// A network that another controller has read is published at once: the agents must know a block when its first address is
+// published.
 func TestANoticedBlockIsToldSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(serverNode("node-1", simtest.Server1ID))
@@ -141,8 +141,8 @@ func TestANoticedBlockIsToldSoon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if told := node.Annotations[contract.NodePublicNetworkBlocks]; !strings.Contains(told, "198.51.100.8/29") {
-			t.Errorf("told is %q, %v after the block was noticed", told, settle)
+		if published := node.Annotations[contract.NodePublicNetworkBlocks]; !strings.Contains(published, "198.51.100.8/29") {
+			t.Errorf("published is %q, %v after the block was noticed", published, settle)
 		}
 		cancel()
 		if err := <-ended; err != nil {

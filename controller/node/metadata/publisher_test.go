@@ -28,8 +28,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
-// desk is a publisher over the simulated API and a fake API server.
-type desk struct {
+// harness is a NetworkPublisher with the simulated API and a fake API server.
+type harness struct {
 	t      *testing.T
 	sim    *pnapsim.Sim
 	client *fake.Clientset
@@ -39,7 +39,7 @@ type desk struct {
 
 const testWindow = 200 * time.Millisecond
 
-func newDesk(t *testing.T, nodes ...*corev1.Node) *desk {
+func newHarness(t *testing.T, nodes ...*corev1.Node) *harness {
 	t.Helper()
 	sim, url := simtest.New(t, pnapsim.Config{}, simtest.Seed())
 	api, err := pnap.New(pnap.Config{
@@ -56,15 +56,15 @@ func newDesk(t *testing.T, nodes ...*corev1.Node) *desk {
 		}
 	}
 	events := record.NewFakeRecorder(100)
-	return &desk{t: t, sim: sim, client: client, events: events, config: NetworkConfig{
+	return &harness{t: t, sim: sim, client: client, events: events, config: NetworkConfig{
 		Client: client, Servers: instances.NewInventory(instances.InventoryConfig{Source: api, Window: testWindow / 2}),
 		Networks: account.New(account.Config{Cloud: api, Window: testWindow}), Events: events,
 		NetworkID: simtest.NetworkID, Announcer: contract.AnnouncerKubeVIP, Window: testWindow,
 	}}
 }
 
-// run publishes until the test ends.
-func (d *desk) run() {
+// run runs the publisher until the test ends.
+func (d *harness) run() {
 	d.t.Helper()
 	factory := informers.NewSharedInformerFactory(d.client, 0)
 	d.config.Nodes = factory.Core().V1().Nodes()
@@ -93,13 +93,13 @@ func serverNode(name, serverID string) *corev1.Node {
 	return node
 }
 
-// eventually polls until check succeeds; the last complaint fails the test.
-func (d *desk) eventually(node string, check func(annotations map[string]string) error) {
+// eventually polls until check succeeds; the last error fails the test.
+func (d *harness) eventually(node string, check func(annotations map[string]string) error) {
 	d.t.Helper()
 	d.eventuallyNode(node, func(n *corev1.Node) error { return check(n.Annotations) })
 }
 
-func (d *desk) eventuallyNode(node string, check func(*corev1.Node) error) {
+func (d *harness) eventuallyNode(node string, check func(*corev1.Node) error) {
 	d.t.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
@@ -141,7 +141,7 @@ const nodeBlock = `[{"cidr":"203.0.113.0/28","gateway":"203.0.113.1"}]`
 
 //proves:known-bugs/unwritten-annotations
 func TestAnnotationsFollowTheAPI(t *testing.T) {
-	d := newDesk(t, serverNode("node-1", simtest.Server1ID), serverNode("stranger", ""), serverNode("node-2", simtest.Server2ID))
+	d := newHarness(t, serverNode("node-1", simtest.Server1ID), serverNode("stranger", ""), serverNode("node-2", simtest.Server2ID))
 	d.run()
 	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
 	d.eventually("node-2", equals(wanted(simtest.Server2ID, "203.0.113.3", "true", nodeBlock)))
@@ -159,12 +159,12 @@ func TestSteadyStatePatchesNothing(t *testing.T) {
 	for _, node := range nodes { // as the framework leaves them
 		node.Labels = map[string]string{corev1.LabelTopologyZone: "ASH", corev1.LabelFailureDomainBetaZone: "ASH"}
 	}
-	d := newDesk(t, nodes...)
+	d := newHarness(t, nodes...)
 	d.run()
 	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
 	d.eventually("node-2", equals(wanted(simtest.Server2ID, "203.0.113.3", "true", nodeBlock)))
 	since := d.requests()
-	for range 5 { // five more looks at the API
+	for range 5 { // five more reads of the API
 		d.awaitRequests(since + 2)
 		since = d.requests()
 	}
@@ -179,15 +179,15 @@ func TestSteadyStatePatchesNothing(t *testing.T) {
 	}
 }
 
-func (d *desk) requests() int { return len(d.sim.Log(0)) }
+func (d *harness) requests() int { return len(d.sim.Log(0)) }
 
-func (d *desk) awaitRequests(count int) {
+func (d *harness) awaitRequests(count int) {
 	d.t.Helper()
 	d.awaitRequestsOf("node-1", count)
 }
 
-// awaitRequestsOf waits until the API was asked so often; any Node will do.
-func (d *desk) awaitRequestsOf(node string, count int) {
+// awaitRequestsOf waits until the API got that many requests; any Node can be used.
+func (d *harness) awaitRequestsOf(node string, count int) {
 	d.t.Helper()
 	d.eventually(node, func(map[string]string) error {
 		if got := d.requests(); got < count {
@@ -205,7 +205,7 @@ func TestRequestsDoNotGrowWithNodes(t *testing.T) {
 	for i := range 30 {
 		nodes = append(nodes, serverNode(fmt.Sprintf("n%d", i), simtest.Server2ID))
 	}
-	d := newDesk(t, nodes...)
+	d := newHarness(t, nodes...)
 	d.config.Window = time.Hour
 	d.run()
 	for _, node := range nodes[1:] {
@@ -216,9 +216,9 @@ func TestRequestsDoNotGrowWithNodes(t *testing.T) {
 	}
 }
 
-// A Node that is initialised between two looks is told at once.
+// A Node that is initialized between two reads is updated at once.
 func TestNewNodeIsToldSoon(t *testing.T) {
-	d := newDesk(t, serverNode("node-1", ""))
+	d := newHarness(t, serverNode("node-1", ""))
 	d.config.Window = time.Hour
 	d.run()
 	d.awaitRequests(3)
@@ -229,13 +229,13 @@ func TestNewNodeIsToldSoon(t *testing.T) {
 	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
 }
 
-// Labels follow the server after the Node was initialised; those of others stay, and nothing is written twice.
+// Labels follow the server after the Node was initialized; other labels stay, and nothing is written twice.
 //
 //proves:known-bugs/labels-once
 func TestLabelsAreKeptInLine(t *testing.T) {
 	node := serverNode("node-1", simtest.Server1ID)
 	node.Labels = map[string]string{contract.NodeLocation: "PHX", "other/label": "kept"}
-	d := newDesk(t, node)
+	d := newHarness(t, node)
 	d.run()
 	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
 	got, err := d.client.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
@@ -259,8 +259,8 @@ func TestLabelsAreKeptInLine(t *testing.T) {
 	}
 }
 
-// A Node that was initialised by a version that wrote no zone gets the labels that it would get today. A zone that a user or
-// the kubelet gave it, by either label, stays as it is: volumes may be bound to it.
+// A Node that was initialized by a version without zones gets the current labels. A zone that a user or the kubelet set, with
+// either label, is kept: volumes may be bound to it.
 //
 //proves:known-bugs/missing-zone
 func TestNodesOfAnEarlierVersionGetTheirZone(t *testing.T) {
@@ -286,10 +286,10 @@ func TestNodesOfAnEarlierVersionGetTheirZone(t *testing.T) {
 		node.Labels = test.labels
 		nodes = append(nodes, node)
 	}
-	d := newDesk(t, nodes...)
+	d := newHarness(t, nodes...)
 	d.run()
 	d.eventuallyNode("bare", hasZones(tests["bare"].want))
-	d.awaitRequestsOf("bare", d.requests()+6) // three more looks
+	d.awaitRequestsOf("bare", d.requests()+6) // three more reads
 	for name, test := range tests {
 		d.eventuallyNode(name, hasZones(test.want))
 	}
@@ -311,7 +311,7 @@ func hasZones(want map[string]*string) func(*corev1.Node) error {
 	}
 }
 
-func (d *desk) label(node, name, value string) {
+func (d *harness) label(node, name, value string) {
 	d.t.Helper()
 	got, err := d.client.CoreV1().Nodes().Get(d.t.Context(), node, metav1.GetOptions{})
 	if err != nil {
@@ -323,9 +323,9 @@ func (d *desk) label(node, name, value string) {
 	}
 }
 
-// A Node that is to carry traffic but whose server is no member is told once, and again when that is so anew.
+// A selected Node whose server is not a member is reported once, and again after a later loss of the membership.
 func TestMissingMembershipIsTold(t *testing.T) {
-	d := newDesk(t, serverNode("node-1", simtest.Server1ID), serverNode("node-2", simtest.Server2ID))
+	d := newHarness(t, serverNode("node-1", simtest.Server1ID), serverNode("node-2", simtest.Server2ID))
 	if err := d.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: simtest.Server1ID, Network: simtest.NetworkID}); err != nil {
 		t.Fatal(err)
 	}
@@ -357,9 +357,9 @@ func TestMissingMembership(t *testing.T) {
 	}{
 		"joining":          {server: pnap.Server{ID: "s", Location: "ASH", PublicNetworks: joined}},
 		"no member":        {server: pnap.Server{ID: "s", Location: "ash"}, want: "--manage-membership"},
-		"of another":       {server: pnap.Server{ID: "s", PublicNetworks: []pnap.Membership{{NetworkID: "m"}}}, want: "is no member of public network n"},
+		"of another":       {server: pnap.Server{ID: "s", PublicNetworks: []pnap.Membership{{NetworkID: "m"}}}, want: "is not a member of public network n"},
 		"other location":   {server: pnap.Server{ID: "s", Location: "PHX"}, want: "in location PHX, but public network n is in ASH"},
-		"unknown location": {server: pnap.Server{ID: "s"}, want: "is no member"},
+		"unknown location": {server: pnap.Server{ID: "s"}, want: "is not a member"},
 	} {
 		got := missingMembership(test.server, network)
 		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
@@ -368,9 +368,9 @@ func TestMissingMembership(t *testing.T) {
 	}
 }
 
-// An API that fails changes nothing that was published, and is asked again.
+// A failing API does not change published values, and is retried.
 func TestFailureKeepsAnnotations(t *testing.T) {
-	d := newDesk(t, serverNode("node-1", simtest.Server1ID))
+	d := newHarness(t, serverNode("node-1", simtest.Server1ID))
 	d.run()
 	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
 	if err := d.sim.Arm(pnapsim.Fault{Path: "/networks/*/*/*", Action: pnapsim.FaultStatus, Status: http.StatusForbidden, Times: 3}); err != nil {
@@ -385,7 +385,7 @@ func TestLoadBalancersOff(t *testing.T) {
 	for name, value := range wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock) {
 		before.Annotations[name] = value
 	}
-	d := newDesk(t, before)
+	d := newHarness(t, before)
 	d.config.NetworkID, d.config.Announcer = "", contract.AnnouncerNone
 	d.run()
 	d.eventually("node-1", equals(map[string]string{"other/annotation": "kept", contract.NodeServerID: simtest.Server1ID, contract.NodeAnnouncer: "none"}))

@@ -10,19 +10,18 @@ import (
 )
 
 const (
-	// silentAfter is how long an agent may be silent before its conditions count no longer. It renews its
-	// Lease every 30 seconds.
+	// silentAfter is how long an agent may be silent before its conditions no longer count. It renews its Lease every 30 seconds.
 	silentAfter = 3 * time.Minute
-	// leaselessAfter is the same for an agent that lives, as its conditions show, and yet does not renew its Lease, because
-	// it may not: it writes its conditions every five and a half minutes at the latest.
+	// leaselessAfter is the same for an agent that runs, as its conditions show, but lacks the permission to renew its Lease: it
+	// writes its conditions at least every five and a half minutes.
 	leaselessAfter = 6 * time.Minute
-	// unreachableAfter is the same for an agent whose Node is not heard of either. It is longer than one
-	// renewal, so that an agent that outlives its kubelet is not contradicted.
+	// unreachableAfter is the same for an agent whose Node is unreachable too. It is longer than one renewal, so that the
+	// conditions of an agent that outlives its kubelet are kept.
 	unreachableAfter = 45 * time.Second
 )
 
-// sign is what an agent left behind by which it is known to live. Times are those of the agent's clock:
-// they are compared with each other, never with ours.
+// sign is an agent's last sign of life. Its times are by the agent's clock: they are compared with each other, never with the
+// controller's clock.
 type sign struct {
 	// renewed is the time in its Lease.
 	renewed time.Time
@@ -30,17 +29,17 @@ type sign struct {
 	written time.Time
 }
 
-// hearing is since when, by our own clock, an agent's sign is what it is.
+// hearing is since when, by the controller's clock, an agent's sign has not changed.
 type hearing struct {
 	sign  sign
 	since time.Time
-	// renewedSince is the same of its Lease alone.
+	// renewedSince is the same for its Lease only.
 	renewedSince time.Time
-	// leaseless tells that the agent was heard of otherwise when its Lease had called it silent.
+	// leaseless reports that the agent wrote its conditions while its Lease was not renewed.
 	leaseless bool
 }
 
-// hear returns the hearing after a look at now. A Lease that could not be found says nothing.
+// hear returns the hearing after a check at now. A missing Lease does not count.
 func hear(before *hearing, seen sign, now time.Time) hearing {
 	switch {
 	case before == nil, !before.sign.renewed.Equal(seen.renewed):
@@ -60,8 +59,8 @@ func agentConditions() []corev1.NodeConditionType {
 	return []corev1.NodeConditionType{contract.ConditionVLANReady, contract.ConditionAnnouncementHealthy}
 }
 
-// lastWritten is the last heartbeat that the agent itself gave the Node's conditions; false when it has
-// none. What we wrote in its place is no sign of it.
+// lastWritten returns the last heartbeat that the agent itself wrote to the Node's conditions; false when there is none.
+// Conditions that the controller wrote do not count.
 func lastWritten(node *corev1.Node) (written time.Time, ok bool) {
 	for _, kind := range agentConditions() {
 		condition := contract.FindNodeCondition(node, kind)
@@ -80,7 +79,7 @@ func ours(condition *corev1.NodeCondition) bool {
 	return condition.Reason == ReasonAgentSilent || condition.Reason == ReasonNodeUnreachable
 }
 
-// doubt names the reason for which an agent's conditions count no longer; empty while they do.
+// doubt returns the reason why an agent's conditions no longer count; empty while they do.
 func doubt(node *corev1.Node, heard hearing, now time.Time) string {
 	silence, most := now.Sub(heard.since), silentAfter
 	if heard.leaseless {
@@ -97,12 +96,11 @@ func doubt(node *corev1.Node, heard hearing, now time.Time) string {
 	}
 }
 
-// unknown returns the conditions to write so that none that the agent wrote is believed any more. One that
-// is Unknown already stays as it is.
+// unknown returns the conditions that replace those of the agent by Unknown. A condition that is already Unknown is kept.
 func unknown(node *corev1.Node, reason string, now time.Time) []corev1.NodeCondition {
 	messages := map[string]string{
 		ReasonAgentSilent:     "The agent has not renewed its Lease for 3 minutes: see its pod on this node",
-		ReasonNodeUnreachable: "Neither the kubelet nor the agent of this node is heard of",
+		ReasonNodeUnreachable: "Neither the kubelet nor the agent of this node reports",
 	}
 	var written []corev1.NodeCondition
 	for _, kind := range agentConditions() {

@@ -12,41 +12,39 @@ import (
 const (
 	// admitAfter is how long a Node must be ready before it gets the label.
 	admitAfter = 5 * time.Second
-	// lastAdmission bounds how long a Node must be ready that lost the label before: admitAfter doubles with each time
-	// within memory, so that a Node that comes and goes moves its addresses ever more seldom.
+	// lastAdmission bounds how long a Node that lost the label must be ready: admitAfter doubles with each loss within memory, so
+	// that a flapping Node moves its addresses less and less often.
 	lastAdmission = 10 * time.Minute
-	// memory is how long it counts that a Node lost the label.
+	// memory is how long the loss of the label counts.
 	memory = time.Hour
-	// excludeAfter is how long it must be not ready before it loses it.
+	// excludeAfter is how long a Node must be not ready before it loses the label.
 	excludeAfter = 3 * time.Second
-	// waveAfter is the same while several Nodes look bad, more than half of those that have the label or lost it a moment ago.
-	// A wrong word of the controller itself, or a bad release of the agent, arrives at all agents within half a
-	// minute, the time between two of their samples: when that long has passed and some still look good, it was none.
+	// waveAfter is the same while several Nodes look bad, more than half of those that have the label or lost it recently. A wrong
+	// value published by the controller, or a bad release of the agent, affects all agents within half a minute, the time
+	// between two of their samples: if some Nodes still look good after that time, neither is the cause.
 	waveAfter = 35 * time.Second
 	// wave is how long a Node that lost the label counts among those that look bad.
 	wave = time.Minute
-	// doubtAfter is how long nothing must be known of a Node before it loses the label: its agent is silent or cannot
-	// tell, and what announces addresses there may well work.
+	// doubtAfter is how long the state of a Node must be unknown before it loses the label: its agent is silent or has no
+	// result, but the announcer on it may work.
 	doubtAfter = 10 * time.Minute
 )
 
-// readiness is what a Node's agent says of the public network there.
+// readiness is what a Node's agent reports about the public network.
 type readiness int
 
 const (
-	// unwatched: no agent has said anything. Such a Node neither gets the label nor loses it; whoever
-	// runs without agents may set it by hand.
+	// unwatched: no agent has reported. Such a Node neither gets nor loses the label; without agents, users may set it manually.
 	unwatched readiness = iota
 	// ready: the condition is True.
 	ready
-	// doubtful: the condition is Unknown, yet the kubelet of the Node is heard of.
+	// doubtful: the condition is Unknown, but the kubelet of the Node reports.
 	doubtful
 	// notReady: the condition is False, the Node is silent, or it may not carry traffic.
 	notReady
 )
 
-// readinessOf reads the agent's condition. When the Node itself is not heard of any more, its agent's
-// last word is worth nothing.
+// readinessOf reads the agent's condition. When the Node itself no longer reports, its agent's last condition does not count.
 func readinessOf(node *corev1.Node, selected bool) readiness {
 	condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
 	if condition == nil {
@@ -63,25 +61,24 @@ func readinessOf(node *corev1.Node, selected bool) readiness {
 	}
 }
 
-// vlanNode is a Node as the decision sees it.
+// vlanNode is a Node as input of the decision.
 type vlanNode struct {
 	name string
-	// labelled tells whether it has the label at present.
+	// labelled reports whether it has the label.
 	labelled bool
 	state    readiness
-	// since is when the controller first saw it in that state.
+	// since is when the controller first observed that state.
 	since time.Time
-	// shaky tells that the kubelet calls the Node not Ready: it is no reason to rely on it in another's place.
+	// shaky reports that the kubelet reports the Node as not Ready: no other Node loses the label in its favor.
 	shaky bool
 	// lost is when it lost the label, within memory, in order.
 	lost []time.Time
 }
 
-// decision is which Nodes get and lose the label now, and when to decide again although nothing
-// changes; 0 for never.
+// decision contains which Nodes get and lose the label now, and when to decide again without a change; 0 for never.
 type decision struct {
 	give, take []string
-	// supports are the Nodes that justify taking: ready for a while, and with the label now or before long.
+	// supports are the Nodes that justify removals: ready for a while, and with the label now or soon.
 	supports []string
 	again    time.Duration
 }
@@ -92,14 +89,14 @@ func (d *decision) wait(rest time.Duration) {
 	}
 }
 
-// decide applies one rule: a Node that is not ready loses the label only while another, which has it
-// or gets it now, is ready and has been for a while. So the last labelled Node keeps it, and all keep
-// it when all look bad: then the judgement is more likely wrong than every server.
+// decide applies one rule: a Node that is not ready loses the label only while another, which has it or gets it now, has been
+// ready for a while. So the last labelled Node keeps it, and all keep it when all look bad: then the check is more likely
+// wrong than every server.
 func decide(nodes []vlanNode, now time.Time) decision {
 	var result decision
 	result.admit(nodes, now)
 	if len(result.supports) == 0 {
-		// A Node that comes and goes is better than none.
+		// A flapping Node is better than none.
 		result.admitAnyway(nodes, now)
 	}
 	suspicious := manyBad(nodes, now)
@@ -119,7 +116,7 @@ func decide(nodes []vlanNode, now time.Time) decision {
 	return result
 }
 
-// admit gives the label to Nodes that are ready and have been for long enough, each by its own past.
+// admit adds the label to Nodes that have been ready for long enough, depending on their history.
 func (d *decision) admit(nodes []vlanNode, now time.Time) {
 	for _, node := range nodes {
 		if node.state != ready {
@@ -143,7 +140,7 @@ func (d *decision) admit(nodes []vlanNode, now time.Time) {
 	}
 }
 
-// admitAnyway gives the label without regard to the past.
+// admitAnyway adds the label regardless of the history.
 func (d *decision) admitAnyway(nodes []vlanNode, now time.Time) {
 	for _, node := range nodes {
 		if node.state != ready || now.Sub(node.since) < admitAfter || node.labelled || slices.Contains(d.give, node.name) {
@@ -179,7 +176,7 @@ func patience(state readiness, suspicious bool) time.Duration {
 	}
 }
 
-// manyBad tells whether several Nodes, and more than half of those that have the label or had it a moment ago, look bad.
+// manyBad reports whether several Nodes, and more than half of those that have the label or recently had it, look bad.
 func manyBad(nodes []vlanNode, now time.Time) bool {
 	all, bad := 0, 0
 	for _, node := range nodes {

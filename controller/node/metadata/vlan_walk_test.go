@@ -35,7 +35,7 @@ func (f *fleet) turn(i int, state readiness) {
 	}
 }
 
-// pass lets time go by, deciding whenever the last decision said so.
+// pass advances the time, and decides whenever the last decision requires it.
 func (f *fleet) pass(d time.Duration) {
 	f.Helper()
 	for end := f.now.Add(d); ; {
@@ -49,7 +49,7 @@ func (f *fleet) pass(d time.Duration) {
 	}
 }
 
-// apply decides and acts once, and holds the decision against what must never be.
+// apply decides and acts once, and checks the invariants of the decision.
 func (f *fleet) apply() (again time.Duration) {
 	f.Helper()
 	before := countLabels(f.nodes)
@@ -71,7 +71,7 @@ func (f *fleet) apply() (again time.Duration) {
 		node.labelled = given || node.labelled && !taken
 	}
 	if before > 0 && countLabels(f.nodes) == 0 {
-		f.Fatalf("seed %d: the last label was taken: %+v", f.seed, f.nodes)
+		f.Fatalf("seed %d: the last label was removed: %+v", f.seed, f.nodes)
 	}
 	if slices.ContainsFunc(f.nodes, f.serves) && !slices.ContainsFunc(f.nodes, func(n vlanNode) bool { return n.labelled && n.state == ready }) {
 		f.Fatalf("seed %d: a Node could serve, and none that can has the label: %+v", f.seed, f.nodes)
@@ -91,8 +91,8 @@ func countLabels(nodes []vlanNode) int {
 	return count
 }
 
-// Random Nodes, random moods: labels are never all taken away, whoever alone can serve has one, only settled Nodes change
-// theirs, and once everything stays as it is the labels are where they belong, or nobody is good.
+// With random Nodes in random states: labels are never all removed, the only Node that can serve has one, only settled Nodes
+// change theirs, and once nothing changes the labels are correct, or no Node is good.
 func TestDecideWalks(t *testing.T) {
 	for seed := range seeds.Count(t, 300) {
 		random := rand.New(rand.NewPCG(uint64(seed), 2))
@@ -116,7 +116,7 @@ func TestDecideWalks(t *testing.T) {
 	}
 }
 
-// A Node that comes and goes beside one that stays changes its label a few times in an hour, however it comes and goes.
+// A flapping Node beside a stable one changes its label a few times in an hour, however it flaps.
 func TestFlappingIsBounded(t *testing.T) {
 	const hours, most = 6, 26
 	worst := 0
@@ -143,8 +143,8 @@ func TestFlappingIsBounded(t *testing.T) {
 	}
 }
 
-// When all agents say within half a minute that all is lost, at least half of the labels stay: rather the word that was
-// given to them is wrong than every server.
+// When all agents report a failure within half a minute, at least half of the labels stay: a wrong input is more likely than a
+// failure of every server.
 func TestAWaveOfBadNewsIsNotBelieved(t *testing.T) {
 	for seed := range seeds.Count(t, 200) {
 		random := rand.New(rand.NewPCG(uint64(seed), 4))
@@ -161,7 +161,7 @@ func TestAWaveOfBadNewsIsNotBelieved(t *testing.T) {
 	}
 }
 
-// When nothing is known of any Node, because no agent speaks, all labels stay.
+// When the state of all Nodes is unknown, because no agent reports, all labels stay.
 func TestAllUnknownKeepTheirLabels(t *testing.T) {
 	f := newFleet(t, 0, 7)
 	for i := range f.nodes {
