@@ -231,7 +231,9 @@ func releaseOne(ctx context.Context, leases coordinationclient.LeaseInterface, n
 // released returns the Lease without a holder, valid for a second, as client-go's leader election releases it.
 func released(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	free := lease.DeepCopy()
-	nobody, second := "", int32(1)
-	free.Spec.HolderIdentity, free.Spec.LeaseDurationSeconds = &nobody, &second
+	holder := ""
+	second := int32(1)
+	free.Spec.HolderIdentity = &holder
+	free.Spec.LeaseDurationSeconds = &second
 	return free
 }

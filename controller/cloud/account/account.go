@@ -1,4 +1,5 @@
-// Package account is the controller's one picture of the phoenixNAP account: blocks and networks, each read once for all that ask, and the one lock for changes.
+// Package account caches the blocks and networks of the phoenixNAP account for all callers, and has the lock for changes of
+// the account.
 package account
 
 import (
@@ -13,24 +14,24 @@ import (
 const (
 	// DefaultWindow is how old an answer may be when it is used again.
 	DefaultWindow = 30 * time.Second
-	// failureWindow is how long a failure answers for further questions, so that a dead API is not asked
-	// once for every Service.
+	// failureWindow is how long a failure is reused, so that there is no request for every Service while the API is
+	// unavailable.
 	failureWindow = 3 * time.Second
 )
 
-// Cloud is what the package asks of the phoenixNAP API.
+// Cloud is the part of the phoenixNAP API that the package uses.
 type Cloud interface {
 	// Blocks lists the IP blocks that carry all the tags; without tags all blocks of the account.
 	Blocks(ctx context.Context, tags map[string]string) ([]plan.Block, error)
 	// Network returns one public network.
 	Network(ctx context.Context, id string) (plan.Network, error)
-	// Block reads one block as it is now.
+	// Block reads the current state of one block.
 	Block(ctx context.Context, id string) (plan.Block, error)
 	// TagAssignments returns the values of a tag by the ID of the block that carries it.
 	TagAssignments(ctx context.Context, name string) (map[string]string, error)
 }
 
-// Config says what an Account works with.
+// Config configures an Account.
 type Config struct {
 	// Cloud is the phoenixNAP API.
 	Cloud Cloud
@@ -40,34 +41,34 @@ type Config struct {
 	Now func() time.Time
 	// Metrics to count in; nil for none.
 	Metrics *Metrics
-	// OnNetwork receives each network that is read, whoever asked; nil for nobody. It must not block, nor ask the Account.
+	// OnNetwork receives each network that is read; it may be nil. It must not block or call the Account.
 	OnNetwork func(plan.Network)
 }
 
 // Listing is the blocks of the account at one instant. It is shared: do not change it.
 type Listing struct {
-	// Blocks are all blocks of the account, of whatever owner.
+	// Blocks are all blocks of the account, of any owner.
 	Blocks []plan.Block
-	// AskedAt is when the request was sent; what the list lacks may have come later. The API's list may
-	// lag behind its single objects by some seconds.
+	// AskedAt is when the request was sent; a missing block may have been created later. The API's list may be some seconds
+	// older than its single objects.
 	AskedAt time.Time
 }
 
-// Account answers from one list of blocks and one reading of each network, however many ask, and finds blocks
-// that the list does not show (see Find). It is safe for concurrent use.
+// Account serves all callers from one list of blocks and one read of each network, and finds blocks that the list does not
+// show (see Find). It is safe for concurrent use.
 type Account struct {
 	*lookups
 	config  Config
 	listing *reading[Listing]
-	// change admits one change of the account at a time: the API refuses a second change of a public
-	// network while it is BUSY, and two purchases must not both take the last place in it.
+	// change allows one change of the account at a time: the API rejects a second change of a public network while it is BUSY,
+	// and two purchases must not both take the last place in it.
 	change chan struct{}
 
 	mu       sync.Mutex
 	networks map[string]*reading[plan.Network]
 }
 
-// New returns an Account. It starts nothing and asks nobody.
+// New returns an Account. It starts nothing and sends no request.
 func New(config Config) *Account {
 	if config.Window == 0 {
 		config.Window = DefaultWindow
@@ -83,30 +84,29 @@ func New(config Config) *Account {
 	return a
 }
 
-// list asks without a filter: one list serves all owners, and whether the API joins several tags by
-// "and" is not documented.
+// list requests all blocks: one list serves all owners, and the API does not document whether it combines several tags with
+// "and".
 func (a *Account) list(ctx context.Context, askedAt time.Time) (Listing, error) {
 	blocks, err := a.config.Cloud.Blocks(ctx, nil)
 	return Listing{Blocks: blocks, AskedAt: askedAt}, err
 }
 
-// Blocks returns all blocks of the account, asked for at or after the given time; for the zero time at
-// most one window ago, and never before the last change that Changed told of. Errors are those of the API.
-// A failure answers for 3 seconds, whoever asks.
+// Blocks returns all blocks of the account, requested at or after the given time; for the zero time at most one window ago,
+// and never before the last call of Invalidate. Errors are those of the API. A failure is reused for 3 seconds.
 func (a *Account) Blocks(ctx context.Context, after time.Time) (Listing, error) {
 	listing, err := a.listing.get(ctx, after)
 	if err != nil {
-		return Listing{}, fmt.Errorf("look at the IP blocks of the account: %w", err)
+		return Listing{}, fmt.Errorf("read the IP blocks of the account: %w", err)
 	}
 	return listing, nil
 }
 
-// Network returns a public network under the same terms as Blocks. It is shared: do not change it. Errors
-// are those of the API, also that the network is not accessible.
+// Network returns a public network under the same conditions as Blocks. It is shared: do not change it. Errors are those of
+// the API, including that the network is not accessible.
 func (a *Account) Network(ctx context.Context, id string, after time.Time) (plan.Network, error) {
 	network, err := a.network(id).get(ctx, after)
 	if err != nil {
-		return plan.Network{}, fmt.Errorf("look at public network %s: %w", id, err)
+		return plan.Network{}, fmt.Errorf("read public network %s: %w", id, err)
 	}
 	return network, nil
 }
@@ -128,8 +128,7 @@ func (a *Account) network(id string) *reading[plan.Network] {
 	return r
 }
 
-// Invalidate says that something of the account was changed, or may have been: nothing that was asked for
-// before counts as fresh any more.
+// Invalidate reports that the account was changed, or may have been: results of earlier requests are no longer fresh.
 func (a *Account) Invalidate() {
 	a.forget()
 	a.listing.expire()
@@ -140,8 +139,7 @@ func (a *Account) Invalidate() {
 	}
 }
 
-// Lock waits until no other change of the account is under way. The caller looks, decides and
-// changes before it calls done.
+// Lock waits until no other change of the account is in progress. The caller reads, decides and changes before it calls done.
 func (a *Account) Lock(ctx context.Context) (done func(), err error) {
 	select {
 	case a.change <- struct{}{}:

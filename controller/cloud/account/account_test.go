@@ -20,7 +20,7 @@ import (
 
 var _ account.Cloud = (*pnap.Client)(nil)
 
-// cloud is an API whose list of blocks grows by one block with each change, and which takes its time.
+// cloud is a slow API whose list of blocks grows by one block with each change.
 type cloud struct {
 	takes time.Duration
 
@@ -99,7 +99,7 @@ func (c *cloud) fail(err error) {
 	c.err = err
 }
 
-// look is one way to ask the account; it returns the number of changes that the answer shows.
+// look is one way to read the account; it returns the number of changes that the answer shows.
 type look func(ctx context.Context, a *account.Account, after time.Time) (int, error)
 
 var looks = map[string]look{
@@ -113,7 +113,7 @@ var looks = map[string]look{
 	},
 }
 
-// inBubble runs a test for each look, with a clock that stands still while everybody waits.
+// inBubble runs a test for each look, in a synctest bubble.
 func inBubble(t *testing.T, test func(t *testing.T, c *cloud, a *account.Account, ask look)) {
 	t.Helper()
 	for name, ask := range looks {
@@ -157,7 +157,7 @@ func TestOneRequestServesAll(t *testing.T) {
 	})
 }
 
-// TestSteadyCallsPerMinute: whoever asks, and however often, there are two requests a minute.
+// TestSteadyCallsPerMinute: there are two requests a minute, however often the account is read.
 func TestSteadyCallsPerMinute(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cloud, a *account.Account, ask look) {
 		for began := time.Now(); time.Since(began) < 10*time.Minute; time.Sleep(time.Second) {
@@ -169,7 +169,7 @@ func TestSteadyCallsPerMinute(t *testing.T) {
 	})
 }
 
-// TestSlowerThanTheWindow: an API that takes longer than an answer is used is asked once for each question.
+// TestSlowerThanTheWindow: an API that is slower than the window gets one request for each read.
 func TestSlowerThanTheWindow(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cloud, a *account.Account, ask look) {
 		c.takes = 2 * account.DefaultWindow
@@ -192,9 +192,9 @@ func TestAskedAfter(t *testing.T) {
 	})
 }
 
-// TestLaterThanTheRequestUnderWay: who asks for what is newer than a request under way waits for the next
-// one, which serves all of them.
-func TestLaterThanTheRequestUnderWay(t *testing.T) {
+// TestLaterThanTheRequestInProgress: callers that need newer data than a request in progress wait for the next request, which
+// serves all of them.
+func TestLaterThanTheRequestInProgress(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cloud, a *account.Account, ask look) {
 		var all sync.WaitGroup
 		all.Go(func() { mustSee(t, ask, a, time.Time{}, 0) })
@@ -220,8 +220,8 @@ func TestChangedEndsFreshness(t *testing.T) {
 	})
 }
 
-// TestChangedWhileARequestIsUnderWay: what that request answers may lack the change.
-func TestChangedWhileARequestIsUnderWay(t *testing.T) {
+// TestChangedWhileARequestIsInProgress: the answer of that request may lack the change.
+func TestChangedWhileARequestIsInProgress(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cloud, a *account.Account, ask look) {
 		var all sync.WaitGroup
 		all.Go(func() { mustSee(t, ask, a, time.Time{}, 1) })
@@ -242,7 +242,7 @@ func TestFailureAnswersForAWhile(t *testing.T) {
 		a.Invalidate()
 		for range 30 {
 			if _, err := ask(t.Context(), a, time.Now()); !errors.Is(err, broken) {
-				t.Errorf("said %v", err)
+				t.Errorf("error %v", err)
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -262,7 +262,7 @@ func TestWhoGivesUpEndsNothing(t *testing.T) {
 		all.Go(func() {
 			began := time.Now()
 			if _, err := ask(first, a, time.Time{}); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("said %v", err)
+				t.Errorf("error %v", err)
 			}
 			if took := time.Since(began); took != 100*time.Millisecond {
 				t.Errorf("gave up after %s", took)
@@ -290,12 +290,12 @@ func TestNetworksAreReadEach(t *testing.T) {
 	})
 }
 
-// TestErrorsOfTheAPIPassThrough: callers tell what is not accessible from what cannot be read now.
+// TestErrorsOfTheAPIPassThrough: callers distinguish inaccessible objects from failed reads.
 func TestErrorsOfTheAPIPassThrough(t *testing.T) {
 	c := &cloud{err: &pnap.Error{Op: "get public network", StatusCode: 404}}
 	_, err := account.New(account.Config{Cloud: c}).Network(t.Context(), "n1", time.Time{})
 	if !pnap.IsInaccessible(err) || !strings.Contains(err.Error(), "public network n1") {
-		t.Errorf("said %v", err)
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -337,7 +337,7 @@ func TestOneChangeAtATime(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := a.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("said %v", err)
+			t.Errorf("error %v", err)
 		}
 	})
 }
@@ -366,7 +366,7 @@ func TestMetricsTellTheAge(t *testing.T) {
 phoenixnap_account_reads_total{object="ip-blocks",result="fetched"} 1
 phoenixnap_account_reads_total{object="ip-blocks",result="hit"} 2
 phoenixnap_account_reads_total{object="public-network",result="failed"} 1
-# HELP phoenixnap_account_timestamp_seconds [ALPHA] When the picture in use of the account was asked for, in seconds since 1970, by object: ip-blocks or public-network. Its age is the time since then.
+# HELP phoenixnap_account_timestamp_seconds [ALPHA] When the cached state of the account was requested, in seconds since 1970, by object: ip-blocks or public-network. Its age is the time since then.
 # TYPE phoenixnap_account_timestamp_seconds gauge
 phoenixnap_account_timestamp_seconds{object="ip-blocks"} 1.7723664e+09
 `

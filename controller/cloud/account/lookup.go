@@ -11,9 +11,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// lookups read single blocks and the index of a tag, which do not lag behind as the list of blocks may. It is the one
-// way in which a block is found that was bought for a Service, a pool or the nodes. What several callers wait for is
-// read once for all of them.
+// lookups read single blocks and the index of a tag, which are not delayed as the list of blocks may be. Only in this way is a
+// block found that was bought for a Service, a pool or the nodes. Concurrent callers share one request.
 type lookups struct {
 	api Cloud
 	now func() time.Time
@@ -21,11 +20,11 @@ type lookups struct {
 	mu     sync.Mutex
 	blocks map[string]lookup
 	tags   map[string]tagIndex
-	// changes counts the calls of forget: what was asked for before the last one is not kept.
+	// changes counts the calls of forget: results of requests before the last one are not kept.
 	changes int
 }
 
-// lookup is a block that was read by its ID.
+// lookup is the result of a read by ID.
 type lookup struct {
 	block plan.Block
 	// found is false when the API did not show it.
@@ -33,7 +32,7 @@ type lookup struct {
 	at    time.Time
 }
 
-// tagIndex holds the values of a tag by the ID of the block that carries it.
+// tagIndex maps IDs of blocks to their values of a tag.
 type tagIndex struct {
 	values map[string]string
 	at     time.Time
@@ -43,8 +42,8 @@ func newLookups(api Cloud, now func() time.Time) *lookups {
 	return &lookups{api: api, now: now, blocks: map[string]lookup{}, tags: map[string]tagIndex{}}
 }
 
-// Block reads a block by its ID, asked for at or after the given time and after the last change; with the zero time,
-// now. That the API does not show it is no error.
+// Block reads a block by its ID, requested at or after the given time and after the last change; with the zero time, now. A
+// block that the API does not show is not an error.
 func (l *lookups) Block(ctx context.Context, id string, after time.Time) (block plan.Block, found bool, err error) {
 	if known, ok := l.knownBlock(id, after); ok {
 		return known.block, known.found, nil
@@ -72,7 +71,7 @@ func (l *lookups) knownBlock(id string, after time.Time) (lookup, bool) {
 	return known, ok && !after.IsZero() && !known.at.Before(after)
 }
 
-// Tagged reads the values of a tag by the ID of the block that carries it, under the same terms as Block.
+// Tagged reads the values of a tag by the ID of the block, under the same conditions as Block.
 func (l *lookups) Tagged(ctx context.Context, name string, after time.Time) (map[string]string, error) {
 	if known, ok := l.knownTag(name, after); ok {
 		return known.values, nil
@@ -97,7 +96,7 @@ func (l *lookups) knownTag(name string, after time.Time) (tagIndex, bool) {
 	return known, ok && !after.IsZero() && !known.at.Before(after)
 }
 
-// forget drops everything: the account was changed.
+// forget removes everything: the account was changed.
 func (l *lookups) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,20 +111,20 @@ func (l *lookups) generation() int {
 	return l.changes
 }
 
-// Search is what Find looks for beside the list of blocks.
+// Search is what Find searches in addition to the list of blocks.
 type Search struct {
 	// Seen are the blocks that are known already, such as those of the list.
 	Seen []plan.Sighting
-	// IDs of blocks that a recorded purchase, a ledger or a user names; empty ones are passed over.
+	// IDs of blocks of a recorded purchase, a ledger or a user; empty IDs are ignored.
 	IDs []string
-	// Owners whose blocks the index of their tag is to name.
+	// Owners whose blocks are searched in the index of their tag.
 	Owners []plan.Owner
-	// After is the time since which the API must have been asked.
+	// After is the earliest time of the requests.
 	After time.Time
 }
 
-// Find returns the blocks that are seen and those that are found by their ID or by the index of a tag. What the API
-// does not show by its ID is not among the latter. Errors are those of the API.
+// Find returns the seen blocks and those that are found by their ID or by the index of a tag. The latter only contain blocks
+// that the API shows by ID. Errors are those of the API.
 func (l *lookups) Find(ctx context.Context, s Search) ([]plan.Sighting, error) {
 	ids := slices.Clone(s.IDs)
 	for _, owner := range s.Owners {
@@ -153,8 +152,8 @@ func (l *lookups) Find(ctx context.Context, s Search) ([]plan.Sighting, error) {
 	return found, nil
 }
 
-// Unlisted returns the blocks that were bought for the cluster, as the index of its tag says, and are not among the
-// known ones: the list does not show them yet. They count against the limit of blocks as others do.
+// Unlisted returns the blocks that, according to the index of its tag, were bought for the cluster and are not among the known
+// ones: the list does not show them yet. They count towards the limit of blocks.
 func (l *lookups) Unlisted(ctx context.Context, cluster string, known []plan.Block, after time.Time) ([]plan.Block, error) {
 	ids, err := l.carrying(ctx, contract.TagCluster, cluster, after)
 	if err != nil {
@@ -176,7 +175,7 @@ func (l *lookups) Unlisted(ctx context.Context, cluster string, known []plan.Blo
 	return unlisted, nil
 }
 
-// carrying returns the IDs of the blocks that carry the tag with the value, in their order.
+// carrying returns the sorted IDs of the blocks with that value of the tag.
 func (l *lookups) carrying(ctx context.Context, name, value string, after time.Time) ([]string, error) {
 	tagged, err := l.Tagged(ctx, name, after)
 	if err != nil {

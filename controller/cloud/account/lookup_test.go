@@ -18,7 +18,7 @@ import (
 // late is an API whose list of blocks shows nothing.
 type late struct {
 	blocks map[string]plan.Block
-	// index is what tags say, which may name blocks that are gone.
+	// index is the index of tags, which may contain deleted blocks.
 	index map[string]map[string]string
 	asked []string
 	err   error
@@ -55,16 +55,16 @@ func TestFind(t *testing.T) {
 		want   []string
 		asked  []string
 	}{
-		"nothing":            {},
-		"what is seen stays": {search: account.Search{Seen: seen, IDs: []string{"a"}}, want: []string{"a"}},
-		"by its ID":          {search: account.Search{Seen: seen, IDs: []string{"b", "", "b", "gone"}}, want: []string{"a", "b"}, asked: []string{"b", "gone"}},
-		"by its tag":         {search: account.Search{IDs: []string{"b"}, Owners: owners}, want: []string{"b", "c"}, asked: []string{contract.TagNodes, "b", "c", "gone"}},
+		"nothing":          {},
+		"seen blocks stay": {search: account.Search{Seen: seen, IDs: []string{"a"}}, want: []string{"a"}},
+		"by its ID":        {search: account.Search{Seen: seen, IDs: []string{"b", "", "b", "gone"}}, want: []string{"a", "b"}, asked: []string{"b", "gone"}},
+		"by its tag":       {search: account.Search{IDs: []string{"b"}, Owners: owners}, want: []string{"b", "c"}, asked: []string{contract.TagNodes, "b", "c", "gone"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api.asked = nil
 			a := account.New(account.Config{Cloud: api})
 			test.search.After = time.Now()
-			for range 2 { // the second time from what was read
+			for range 2 { // the second time from the cache
 				found, err := a.Find(t.Context(), test.search)
 				var ids []string
 				for _, s := range found {
@@ -101,7 +101,7 @@ func TestUnlisted(t *testing.T) {
 	}
 }
 
-// That something cannot be read is no word that it does not exist.
+// A failed read does not mean that an object does not exist.
 func TestFindPassesFailuresOn(t *testing.T) {
 	broken := errors.New("broken")
 	a := account.New(account.Config{Cloud: &late{err: broken}})

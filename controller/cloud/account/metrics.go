@@ -30,7 +30,7 @@ func NewMetrics() *Metrics {
 	return &Metrics{
 		asked: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "phoenixnap_account_timestamp_seconds",
-			Help:           "When the picture in use of the account was asked for, in seconds since 1970, by object: ip-blocks or public-network. Its age is the time since then.",
+			Help:           "When the cached state of the account was requested, in seconds since 1970, by object: ip-blocks or public-network. Its age is the time since then.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"object"}),
 		reads: metrics.NewCounterVec(&metrics.CounterOpts{
@@ -41,7 +41,7 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Register hands each metric to register.
+// Register passes each metric to register.
 func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 	for _, each := range []metrics.Registerable{m.asked, m.reads} {
 		if err := register(each); err != nil {

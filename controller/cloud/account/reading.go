@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// reading is one thing that is read from the API for all that ask: one request at a time, its answer
-// kept for a window and its failure for failureWindow.
+// reading is one object that is read from the API for all callers: one request at a time, whose answer is kept for a window
+// and whose failure is kept for failureWindow.
 type reading[T any] struct {
 	config Config
-	// object is the name of the thing in metrics.
+	// object is the name of the object in metrics.
 	object string
 	read   func(ctx context.Context, askedAt time.Time) (T, error)
 
@@ -22,7 +22,7 @@ type reading[T any] struct {
 	flight  *flight[T]
 }
 
-// outcome is the answer to one request.
+// outcome is the result of one request.
 type outcome[T any] struct {
 	value T
 	err   error
@@ -32,7 +32,7 @@ type outcome[T any] struct {
 	changes int
 }
 
-// flight is a request under way. Its outcome is set before done is closed.
+// flight is a request in progress. Its outcome is set before done is closed.
 type flight[T any] struct {
 	done    chan struct{}
 	outcome *outcome[T]
@@ -42,7 +42,7 @@ func newReading[T any](config Config, object string, read func(ctx context.Conte
 	return &reading[T]{config: config, object: object, read: read}
 }
 
-// get returns an answer that was asked for at or after the given time, see Account.Blocks.
+// get returns an answer that was requested at or after the given time, see Account.Blocks.
 func (r *reading[T]) get(ctx context.Context, after time.Time) (T, error) {
 	var none T
 	if after.IsZero() {
@@ -63,12 +63,12 @@ func (r *reading[T]) get(ctx context.Context, after time.Time) (T, error) {
 			if current.outcome.err != nil {
 				return none, current.outcome.err
 			}
-			// A request that was under way already may have been sent too early: look again.
+			// A request that was already in progress may have been sent too early: check again.
 		}
 	}
 }
 
-// look returns an outcome that serves, or the request to wait for.
+// look returns a usable outcome, or the request to wait for.
 func (r *reading[T]) look(ctx context.Context, after time.Time) (*outcome[T], *flight[T]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +88,7 @@ func (r *reading[T]) serves(o *outcome[T], after time.Time) bool {
 	return o != nil && o.changes == r.changes && !o.askedAt.Before(after)
 }
 
-// start sends a request. It serves all that wait, so it does not end because the first of them gives up.
+// start sends a request. It serves all waiting callers, so it does not end because the first of them gives up.
 func (r *reading[T]) start(ctx context.Context) *flight[T] {
 	current := &flight[T]{done: make(chan struct{})}
 	sent := &outcome[T]{askedAt: r.config.Now(), changes: r.changes}
@@ -116,7 +116,7 @@ func (r *reading[T]) land(current *flight[T], o *outcome[T]) {
 	close(current.done)
 }
 
-// expire makes everything that was asked for before too old.
+// expire makes the results of all earlier requests too old.
 func (r *reading[T]) expire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

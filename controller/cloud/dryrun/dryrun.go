@@ -1,4 +1,4 @@
-// Package dryrun has the Kubernetes API server try changes without making them.
+// Package dryrun makes the Kubernetes API server check changes without storing them.
 package dryrun
 
 import (
@@ -15,17 +15,17 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Wrap returns a transport that asks the API server to check changes and to store none (dryRun=All, see
-// https://kubernetes.io/docs/reference/using-api/api-concepts/#dry-run). Events are stored, because they say
-// what would be done, and Leases, because replicas are to take turns.
+// Wrap returns a transport that makes the API server check changes without storing them (dryRun=All, see
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#dry-run). Events are stored, because they report what would
+// be done, and Leases, because the leader election needs them.
 func Wrap(base http.RoundTripper) http.RoundTripper {
-	return &transport{base: base, told: map[string]bool{}}
+	return &transport{base: base, logged: map[string]bool{}}
 }
 
 type transport struct {
-	base http.RoundTripper
-	mu   sync.Mutex
-	told map[string]bool // changes that were logged already
+	base   http.RoundTripper
+	mu     sync.Mutex
+	logged map[string]bool // changes that were already logged
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -41,7 +41,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return t.base.RoundTrip(dry)
 }
 
-// isReal tells whether a path, such as /api/v1/namespaces/default/events/x, leads to what is changed all the same.
+// isReal reports whether the object of a path, such as /api/v1/namespaces/default/events/x, is stored in a dry run too.
 func isReal(path string) bool {
 	for part := range strings.SplitSeq(path, "/") {
 		if part == "events" || part == "leases" {
@@ -56,16 +56,16 @@ func (t *transport) record(request *http.Request) {
 	what := request.Method + " " + request.URL.Path
 	t.mu.Lock()
 	level := klog.Level(0)
-	if t.told[what] {
+	if t.logged[what] {
 		level = 2
 	}
-	t.told[what] = true
+	t.logged[what] = true
 	t.mu.Unlock()
 	klog.FromContext(request.Context()).V(int(level)).Info("Dry run: an object would be changed", "method", request.Method, "path", request.URL.Path)
 }
 
-// dryCopy is the request with dryRun=All: in the query, but in the body when it deletes, because the API
-// server ignores the query of a DELETE that has a body. The body of request is used up.
+// dryCopy returns the request with dryRun=All: in the query, or for a DELETE in the body, because the API server ignores the
+// query of a DELETE that has a body. The body of request is consumed.
 func dryCopy(request *http.Request) (*http.Request, error) {
 	dry := request.Clone(request.Context())
 	query := dry.URL.Query()
@@ -90,7 +90,7 @@ func dryCopy(request *http.Request) (*http.Request, error) {
 	return dry, nil
 }
 
-// dryDelete sets dryRun in DeleteOptions of any encoding and returns them as JSON.
+// dryDelete sets dryRun in DeleteOptions in any encoding and returns them as JSON.
 func dryDelete(raw []byte) ([]byte, error) {
 	options := &metav1.DeleteOptions{}
 	if len(raw) > 0 {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// seen is what reached the API server.
+// seen is the request that reached the API server.
 type seen struct {
 	Query, ContentType, Body string
 	Length                   int64
@@ -99,15 +99,15 @@ func TestDeletionsAreMarkedInTheBody(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var told metav1.DeleteOptions
-			if err := json.Unmarshal([]byte(got.Body), &told); err != nil {
+			var sent metav1.DeleteOptions
+			if err := json.Unmarshal([]byte(got.Body), &sent); err != nil {
 				t.Fatalf("%s: %v", got.Body, err)
 			}
 			want := metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, DryRun: []string{"All"}}
 			if body != "" {
 				want.Preconditions, want.PropagationPolicy = options.Preconditions, options.PropagationPolicy
 			}
-			if diff := cmp.Diff(want, told); diff != "" {
+			if diff := cmp.Diff(want, sent); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if got.ContentType != "application/json" || got.Length != int64(len(got.Body)) {
@@ -117,7 +117,7 @@ func TestDeletionsAreMarkedInTheBody(t *testing.T) {
 	}
 }
 
-// What cannot be understood is not sent, because it might delete.
+// A body that cannot be parsed is not sent, because it might delete.
 func TestAnUnreadableDeletionIsRefused(t *testing.T) {
 	for _, body := range []string{"{", `{"kind":"Pod","apiVersion":"v1"}`} {
 		if got, _, err := send(t, http.MethodDelete, "/api/v1/nodes/a", "application/json", body); err == nil {

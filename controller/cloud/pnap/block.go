@@ -15,7 +15,7 @@ import (
 
 // BlockRequest is an IP block to buy.
 type BlockRequest struct {
-	// Location is the 3-letter code of the site.
+	// Location is the 3-letter code of the location.
 	Location string
 	// Size is the prefix length with its slash, such as "/29".
 	Size string
@@ -25,8 +25,8 @@ type BlockRequest struct {
 	Tags map[string]string
 }
 
-// Blocks lists the IPv4 and IPv6 blocks of the account that carry all the given tags. The API is asked
-// to filter, but whether it joins several tags by "and" is not documented, so the answer is filtered again.
+// Blocks lists the IPv4 and IPv6 blocks of the account that have all the given tags. The request contains the tags as a filter,
+// but the API does not document whether it combines several tags with "and", so the answer is filtered again.
 func (c *Client) Blocks(ctx context.Context, tags map[string]string) ([]plan.Block, error) {
 	const op = "list IP blocks"
 	ctx = asking(ctx, op)
@@ -51,7 +51,7 @@ func (c *Client) Blocks(ctx context.Context, tags map[string]string) ([]plan.Blo
 	return blocks, nil
 }
 
-// Block returns the block with the given ID. Unlike the list it never lags.
+// Block returns the block with the given ID. Unlike the list it is never delayed.
 func (c *Client) Block(ctx context.Context, id string) (plan.Block, error) {
 	const op = "get IP block"
 	ctx = asking(ctx, op)
@@ -99,7 +99,7 @@ func (c *Client) SetBlockTags(ctx context.Context, id string, tags map[string]st
 	return err
 }
 
-// DeleteBlock gives a block back. The API allows it for an unassigned block only.
+// DeleteBlock deletes a block. The API only allows this for an unassigned block.
 func (c *Client) DeleteBlock(ctx context.Context, id string) error {
 	const op = "delete IP block"
 	ctx = asking(ctx, op)
@@ -136,7 +136,7 @@ func decodeBlock(o object) plan.Block {
 	}
 }
 
-// foldResourceType makes one of PUBLIC_NETWORK and "public network"; the API has been seen to write both.
+// foldResourceType normalizes PUBLIC_NETWORK and "public network"; the API uses both.
 func foldResourceType(word string) string {
 	return strings.ReplaceAll(strings.ToLower(word), "_", " ")
 }
@@ -158,7 +158,7 @@ func tagFilter(tags map[string]string) []string {
 	return filter
 }
 
-// tagRequests never returns nil: the SDK would send null, which is no list.
+// tagRequests never returns nil: the SDK would send null, which is not a list.
 func tagRequests(tags map[string]string) []ipapi.TagAssignmentRequest {
 	requests := make([]ipapi.TagAssignmentRequest, 0, len(tags))
 	for _, name := range slices.Sorted(maps.Keys(tags)) {

@@ -1,5 +1,5 @@
-// Package pnap speaks to the phoenixNAP Bare Metal Cloud API: the only place that knows its SDK, its
-// tokens and its answers.
+// Package pnap is the client of the phoenixNAP Bare Metal Cloud API, and the only package that uses its SDK, tokens and
+// answers.
 package pnap
 
 import (
@@ -30,34 +30,34 @@ const (
 	defaultHTTPTimeout = 30 * time.Second
 )
 
-// Config says where the API is and who asks.
+// Config configures a Client.
 type Config struct {
-	// BaseURL is the root under which /bmc/v1, /ips/v1 and the others lie; empty means DefaultBaseURL.
+	// BaseURL is the root of /bmc/v1, /ips/v1 and the others; empty means DefaultBaseURL.
 	BaseURL string
 	// TokenURL is the OAuth2 token endpoint; empty means DefaultTokenURL.
 	TokenURL string
-	// Credentials returns the client ID and secret. It is asked before each request, so it may follow a
-	// file that changes; a changed pair leads to a new token.
+	// Credentials returns the client ID and secret. It is called before each request, so it may follow a file that changes; a
+	// changed pair leads to a new token.
 	Credentials func() (id, secret string, err error)
 	// HTTPTimeout bounds each exchange, reading of the body included; 0 means 30 seconds.
 	HTTPTimeout time.Duration
 	// UserAgent is sent with each request.
 	UserAgent string
-	// DryRun keeps every request that changes something from being sent; see IsDryRun.
+	// DryRun prevents every request that changes something; see IsDryRun.
 	DryRun bool
-	// RequestsPerSecond is the budget of requests on average; twice as many may be sent at once. Who
-	// exceeds it waits, at most until the context or HTTPTimeout ends. 0 means that there is none.
+	// RequestsPerSecond is the average rate limit of requests; bursts may be twice as large. A request above the limit waits, at
+	// most until the context or HTTPTimeout ends. 0 means no limit.
 	RequestsPerSecond int
-	// Wrap, when set, is put around what sends requests, tokens and pauses behind it. An error of it in
-	// which errors.Is finds ErrUnsent counts as a request that never left.
+	// Wrap, when set, wraps the transport that sends requests, after tokens and pauses. If errors.Is finds ErrUnsent in its
+	// error, the request counts as not sent.
 	Wrap func(http.RoundTripper) http.RoundTripper
-	// Fence, when set, is asked immediately before a request that changes something is sent; its error is the
-	// cause for which the request never left. It is asked again before each write to the connection of such
-	// requests; when it refuses only then, the outcome of the request is unknown.
+	// Fence, when set, is called immediately before a request that changes something is sent; its error is the reason why the
+	// request was not sent. It is called again before each write to the connection of such requests; when it returns an error
+	// only then, the outcome of the request is unknown.
 	Fence func() error
-	// Metrics count requests; nil counts for nobody.
+	// Metrics count requests; nil disables them.
 	Metrics *Metrics
-	// Now is the clock for the life of tokens and for Retry-After; nil means time.Now.
+	// Now is the clock for the lifetime of tokens and for Retry-After; nil means time.Now.
 	Now func() time.Time
 }
 
@@ -74,10 +74,10 @@ type Client struct {
 	locations *locationapi.APIClient
 }
 
-// New returns a client. It starts nothing and asks nobody: the first request fetches the first token.
+// New returns a client. It starts nothing and sends no request: the first request fetches the first token.
 func New(config Config) (*Client, error) {
 	if config.Credentials == nil {
-		return nil, errors.New("phoenixNAP client: no source of credentials given")
+		return nil, errors.New("phoenixNAP client: no credentials configured")
 	}
 	config = withDefaults(config)
 	for name, raw := range map[string]string{"base URL": config.BaseURL, "token URL": config.TokenURL} {
@@ -115,12 +115,12 @@ func withDefaults(config Config) Config {
 func checkURL(name, raw string) error {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.User != nil || (u.Scheme != "http" && u.Scheme != "https") {
-		return fmt.Errorf("phoenixNAP client: the %s is no http or https URL without user name", name)
+		return fmt.Errorf("phoenixNAP client: the %s is not an http or https URL without a user name", name)
 	}
 	return nil
 }
 
-// assemble makes one SDK client for each API; all share httpClient and with it the token.
+// assemble creates one SDK client for each API; all share httpClient and with it the token.
 func assemble(base string, httpClient *http.Client) *Client {
 	servers := bmcapi.NewConfiguration()
 	servers.HTTPClient = httpClient
@@ -151,9 +151,9 @@ func assemble(base string, httpClient *http.Client) *Client {
 	}
 }
 
-// request sends one request of the SDK and returns the body of the answer. The value that the SDK
-// decoded is not used: the SDK refuses an object, and with it the whole list, that lacks a single
-// required property, so the package decodes the body itself.
+// request sends one request of the SDK and returns the body of the answer. The value that the SDK decoded is not used: the SDK
+// rejects an object, and with it the whole list, that lacks a single required property, so the package decodes the body
+// itself.
 func request[T any](ctx context.Context, c *Client, op, object string, execute func() (T, *http.Response, error)) ([]byte, error) {
 	_, response, err := execute() //nolint:bodyclose // the SDK has closed it and left a copy in memory
 	body, failure := classify(op, object, response, err, c.tokens.redact)
@@ -166,7 +166,7 @@ func request[T any](ctx context.Context, c *Client, op, object string, execute f
 	return body, nil
 }
 
-// Locations returns the codes of the sites that phoenixNAP offers, such as ASH.
+// Locations returns the codes of the locations that phoenixNAP offers, such as ASH.
 func (c *Client) Locations(ctx context.Context) ([]string, error) {
 	const op = "list locations"
 	ctx = asking(ctx, op)

@@ -11,11 +11,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// longestRange bounds the addresses that a range "a - b" is expanded to; longer ones are not believed.
+// longestRange bounds the addresses that a range "a - b" is expanded to; longer ranges are invalid.
 const longestRange = 4096
 
-// object is a JSON object whose properties are read one by one: a property that is absent or of
-// another kind reads as empty and spoils no other.
+// object is a JSON object whose properties are read one by one: a property that is absent or of another type reads as empty and
+// does not affect the others.
 type object map[string]json.RawMessage
 
 func (o object) text(key string) string {
@@ -31,7 +31,7 @@ func (o object) flag(key string) bool {
 	return json.Unmarshal(o[key], &value) == nil && value
 }
 
-// number reads an integer, also one that comes as a string.
+// number reads an integer, which may be encoded as a string.
 func (o object) number(key string) int {
 	value, err := strconv.Atoi(strings.Trim(string(o[key]), `"`))
 	if err != nil {
@@ -87,8 +87,7 @@ func (o object) addresses(key string) []netip.Addr {
 	return all
 }
 
-// expandRange reads "a" and "a - b", both ends included, as the API writes them in the property "ips".
-// What is neither yields nothing.
+// expandRange parses "a" and "a - b", both ends included, as in the API's property "ips". Any other text yields nothing.
 func expandRange(text string) []netip.Addr {
 	from, to, isRange := strings.Cut(text, " - ")
 	first, err := netip.ParseAddr(strings.TrimSpace(from))
@@ -112,15 +111,15 @@ func expandRange(text string) []netip.Addr {
 	return all
 }
 
-// decodeList reads a list whose elements are named by the property key. Elements without a name are
-// dropped and reported, so that one odd element never hides the others.
+// decodeList decodes a list whose elements are identified by the property key. Elements without the key are dropped and logged,
+// so that one invalid element never blocks the others.
 func decodeList(ctx context.Context, op string, body []byte, key string) ([]object, error) {
 	var raw []json.RawMessage
 	if err := json.Unmarshal(body, &raw); err != nil {
 		return nil, unreadable(op, "", err)
 	}
 	if raw == nil {
-		return nil, unreadable(op, "", errors.New("it holds null in the place of a list"))
+		return nil, unreadable(op, "", errors.New("null instead of a list"))
 	}
 	elements := make([]object, 0, len(raw))
 	for _, each := range raw {
@@ -130,32 +129,32 @@ func decodeList(ctx context.Context, op string, body []byte, key string) ([]obje
 		}
 	}
 	if dropped := len(raw) - len(elements); dropped > 0 {
-		klog.FromContext(ctx).Info("Elements of a phoenixNAP API answer cannot be read and are left out",
+		klog.FromContext(ctx).Info("Dropped invalid elements of a phoenixNAP API answer",
 			"operation", op, "dropped", dropped, "kept", len(elements))
 	}
 	return elements, nil
 }
 
-// decodeNew reads an object that the request named name has made.
+// decodeNew decodes an object that the request with that name created.
 func decodeNew(op, name string, body []byte) (object, error) {
 	var value object
 	if err := json.Unmarshal(body, &value); err != nil {
 		return nil, unreadable(op, name, err)
 	}
 	if value.text("id") == "" {
-		return nil, unreadable(op, name, errors.New("it lacks the property id"))
+		return nil, unreadable(op, name, errors.New("the property id is missing"))
 	}
 	return value, nil
 }
 
-// decodeObject reads one object and checks that it is the one asked for.
+// decodeObject decodes one object and checks that it is the requested one.
 func decodeObject(op, id string, body []byte) (object, error) {
 	value, err := decodeNew(op, id, body)
 	if err != nil {
 		return nil, err
 	}
 	if got := value.text("id"); got != id {
-		return nil, unreadable(op, id, errors.New("it tells of another object: "+shorten(got)))
+		return nil, unreadable(op, id, errors.New("unexpected object: "+shorten(got)))
 	}
 	return value, nil
 }

@@ -75,7 +75,7 @@ const fullServer = `{"id":"5f0000000000000000000001","status":"powered-on","host
  "networkConfiguration":{"gatewayAddress":"198.51.100.1","publicNetworkConfiguration":{"publicNetworks":[
    {"id":"60000000000000000000000a","ips":["203.0.113.3"],"statusDescription":"assigned","x-future":{}}, 7]}},"x-future":{"y":1}}`
 
-// One odd element must not hide the others, and an odd property must not hide its element.
+// One invalid element must not block the others, and an invalid property must not block its element.
 //
 //proves:known-bugs/odd-element
 func TestServersAreDecodedOneByOne(t *testing.T) {
@@ -166,7 +166,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// The API answers 202 with a text in the place of an object.
+// The API answers 202 with a text instead of an object.
 //
 //proves:known-bugs/text-answer
 func TestAcceptedWithText(t *testing.T) {
@@ -237,7 +237,7 @@ func FuzzDecodeServer(f *testing.F) {
 	})
 }
 
-// Whatever stands in a list, an element that can be read is kept, in its place.
+// Whatever a list contains, a valid element is kept, in its order.
 //
 //proves:known-bugs/odd-element
 func FuzzDecodeList(f *testing.F) {

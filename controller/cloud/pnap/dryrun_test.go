@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// In a dry run no change reaches the API, no token is asked for it, and the error says what would be done.
+// In a dry run no change reaches the API, no token is requested for it, and the error reports what would be done.
 func TestDryRunSendsNoChange(t *testing.T) {
 	s := newService(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s %s was sent", r.Method, r.URL) })
 	client := clientOf(t, s, func(c *Config) { c.DryRun = true })
@@ -26,8 +26,8 @@ func TestDryRunSendsNoChange(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %q", err, want)
 		}
-		if !IsDryRun(err) || judge(err) != (judgement{}) {
-			t.Errorf("%v: dry run %t, %+v", err, IsDryRun(err), judge(err))
+		if !IsDryRun(err) || classificationOf(err) != (classification{}) {
+			t.Errorf("%v: dry run %t, %+v", err, IsDryRun(err), classificationOf(err))
 		}
 	}
 	if s.issued != 0 || client.Health().Failing() {
@@ -35,7 +35,7 @@ func TestDryRunSendsNoChange(t *testing.T) {
 	}
 }
 
-// A purchase needs tags: those that are missing must not hide the purchase.
+// A purchase needs tags: missing tags must not prevent the report of the purchase.
 func TestDryRunPassesOverMissingTags(t *testing.T) {
 	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -52,12 +52,12 @@ func TestDryRunPassesOverMissingTags(t *testing.T) {
 func TestOtherErrorsAreNoDryRun(t *testing.T) {
 	for _, err := range []error{nil, &Error{StatusCode: 500}, http.ErrAbortHandler} {
 		if IsDryRun(err) {
-			t.Errorf("%v is taken for a dry run", err)
+			t.Errorf("%v counts as a dry run", err)
 		}
 	}
 }
 
-// Tags are listed once, until the API says that one is wrong.
+// Tags are listed once, until the API rejects one.
 func TestEnsureTagsRemembers(t *testing.T) {
 	var requests []string
 	status := http.StatusCreated

@@ -10,32 +10,32 @@ import (
 	"time"
 )
 
-// maxMessage bounds what an error repeats of an answer; a proxy may answer with a page.
+// maxMessage bounds the part of an answer in an error; a proxy may answer with an HTML page.
 const maxMessage = 500
 
 // Error is a request to the API that did not succeed.
 type Error struct {
-	// Op is what was asked, such as "delete IP block".
+	// Op is the operation, such as "delete IP block".
 	Op string
-	// Object is the ID or name that it was asked of; empty for lists.
+	// Object is the ID or name of the object; empty for lists.
 	Object string
 	// StatusCode is the HTTP status of the answer; 0 when there was none.
 	StatusCode int
-	// Message is the API's own message, or what went wrong on the way.
+	// Message is the API's message, or the reason why there was no answer.
 	Message string
-	// ValidationErrors are the API's complaints about the request.
+	// ValidationErrors are the API's errors about the request.
 	ValidationErrors []string
-	// RetryAfter is how long the API wants to be left alone (429); 0 when it did not say.
+	// RetryAfter is how long the API requires the client to wait (429); 0 when it is not set.
 	RetryAfter time.Duration
 
-	// unsent tells that the request never left, for want of a token or because the API asked for a pause.
+	// unsent reports that the request was not sent, without a token or because the API required a pause.
 	unsent bool
-	// dryRun tells that the request never left because nothing may be changed.
+	// dryRun reports that the request was not sent because nothing may be changed.
 	dryRun bool
 	cause  error
 }
 
-// Error says what was asked of what, and what came back.
+// Error returns the operation, the object and the answer.
 func (e *Error) Error() string {
 	var text strings.Builder
 	if e.dryRun {
@@ -64,20 +64,20 @@ func (e *Error) Error() string {
 	return text.String()
 }
 
-// Unwrap returns the cause on this side of the wire, such as context.DeadlineExceeded.
+// Unwrap returns the local cause, such as context.DeadlineExceeded.
 func (e *Error) Unwrap() error { return e.cause }
 
-// IsInaccessible tells that the API answered 403 or 404. phoenixNAP answers 403 for what does not
-// exist as well as for what the credentials may not see, so neither alone proves that it is gone.
+// IsInaccessible reports whether the API answered 403 or 404. phoenixNAP answers 403 both for objects that do not exist and for
+// objects that the credentials may not read, so neither proves that the object does not exist.
 func IsInaccessible(err error) bool {
 	status := statusOf(err)
 	return status == http.StatusForbidden || status == http.StatusNotFound
 }
 
-// IsConflict tells that the API answered 409: the object is in a state that does not allow the change.
+// IsConflict reports whether the API answered 409: the object is in a state that does not allow the change.
 func IsConflict(err error) bool { return statusOf(err) == http.StatusConflict }
 
-// IsRefused tells that certainly nothing was done: the API answered 4xx, or the request was never sent.
+// IsRefused reports whether certainly nothing was changed: the API answered 4xx, or the request was not sent.
 func IsRefused(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -89,15 +89,15 @@ func IsRefused(err error) bool {
 	return e.unsent || (e.StatusCode >= 400 && e.StatusCode < 500 && e.StatusCode != http.StatusRequestTimeout)
 }
 
-// IsDryRun tells that the request was not sent because the client may change nothing. The text of the
-// error says what would have been done. It is neither refused nor unanswered.
+// IsDryRun reports whether the request was not sent because the client may change nothing. The text of the error contains what
+// would have been done. It is neither refused nor unanswered.
 func IsDryRun(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.dryRun
 }
 
-// IsUnanswered tells that the request was sent and its outcome is unknown: no answer, 5xx, or an
-// answer that says neither yes nor no.
+// IsUnanswered reports whether the request was sent and its outcome is unknown: no answer, 5xx, or an answer without a clear
+// result.
 func IsUnanswered(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && !e.dryRun && !IsRefused(err)
@@ -111,9 +111,8 @@ func statusOf(err error) int {
 	return 0
 }
 
-// classify turns what the SDK returned into the body of a successful answer or an Error. It is the
-// only place that does. response is nil when nothing came back; when the body broke off, err is not
-// of the SDK's own kind.
+// classify converts the SDK's result into the body of a successful answer or an Error. response is nil when there was no
+// answer; when the body was truncated, err is not of the SDK's type.
 func classify(op, object string, response *http.Response, err error, redact func(string) string) ([]byte, error) {
 	if response == nil {
 		return nil, unanswered(op, object, err, redact)
@@ -165,9 +164,9 @@ func refusal(op, object string, response *http.Response, body []byte, redact fun
 	return e
 }
 
-// unreadable is the error for an answer of 2xx that cannot be understood: the request was carried out.
+// unreadable returns the error for a 2xx answer that cannot be parsed: the request was executed.
 func unreadable(op, object string, cause error) *Error {
-	return &Error{Op: op, Object: object, StatusCode: http.StatusOK, Message: "the answer cannot be read: " + cause.Error(), cause: cause}
+	return &Error{Op: op, Object: object, StatusCode: http.StatusOK, Message: "invalid answer: " + cause.Error(), cause: cause}
 }
 
 func shorten(text string) string {

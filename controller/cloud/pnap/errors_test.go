@@ -12,29 +12,29 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// judgement is what the predicates say of an error.
-type judgement struct{ Inaccessible, Conflict, Refused, Unanswered bool }
+// classification is the result of all predicates for an error.
+type classification struct{ Inaccessible, Conflict, Refused, Unanswered bool }
 
-func judge(err error) judgement {
-	return judgement{IsInaccessible(err), IsConflict(err), IsRefused(err), IsUnanswered(err)}
+func classificationOf(err error) classification {
+	return classification{IsInaccessible(err), IsConflict(err), IsRefused(err), IsUnanswered(err)}
 }
 
 func raw(status int, contentType, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
 		w.WriteHeader(status)
-		_, _ = fmt.Fprint(w, body) // the client may have gone
+		_, _ = fmt.Fprint(w, body) // the client may have disconnected
 	}
 }
 
-// drop closes the connection, after the given part of an answer that promises more.
+// drop closes the connection after the given part of an incomplete answer.
 func drop(status int, part string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if part != "" {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Content-Length", "1000")
 			w.WriteHeader(status)
-			_, _ = fmt.Fprint(w, part) // the client may have gone
+			_, _ = fmt.Fprint(w, part) // the client may have disconnected
 			if err := http.NewResponseController(w).Flush(); err != nil {
 				panic(err)
 			}
@@ -46,31 +46,31 @@ func drop(status int, part string) http.HandlerFunc {
 //proves:known-bugs/nil-answer
 //proves:known-bugs/opaque-errors
 func TestEveryAnswerIsClassified(t *testing.T) {
-	refused, unknown := judgement{Refused: true}, judgement{Unanswered: true}
+	refused, unknown := classification{Refused: true}, classification{Unanswered: true}
 	tests := map[string]struct {
 		api  http.HandlerFunc
-		want judgement
+		want classification
 		text string
 	}{
-		"400":                     {raw(400, "application/json", `{"message":"bad","validationErrors":["size is wrong"]}`), refused, "bad (size is wrong)"},
-		"403":                     {raw(403, "application/json", `{"message":"cannot be accessed"}`), judgement{Inaccessible: true, Refused: true}, "cannot be accessed"},
-		"404":                     {raw(404, "application/json", `{"message":"none"}`), judgement{Inaccessible: true, Refused: true}, "404"},
-		"406 no capacity":         {raw(406, "application/json", `{"message":"no capacity"}`), refused, "no capacity"},
-		"408":                     {raw(408, "text/plain", ""), unknown, "408"},
-		"409":                     {raw(409, "application/json", `{"message":"busy"}`), judgement{Conflict: true, Refused: true}, "busy"},
-		"422 undocumented":        {raw(422, "application/json", `{"message":"odd"}`), refused, "odd"},
-		"429":                     {raw(429, "application/json", `{}`), refused, "429"},
-		"500":                     {raw(500, "application/json", `{"message":"oops"}`), unknown, "oops"},
-		"502 page of a proxy":     {raw(502, "text/html", "<html>"), unknown, "502"},
-		"500 empty":               {raw(500, "application/json", ""), unknown, "500"},
-		"409 as HTML":             {raw(409, "text/html", "<html>"), judgement{Conflict: true, Refused: true}, "409"},
-		"redirect":                {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, unknown, "302"},
-		"connection reset":        {drop(0, ""), unknown, "no answer"},
-		"success that breaks off": {drop(201, `{"id":`), unknown, "no answer"},
-		"refusal that breaks off": {drop(409, `{"mess`), judgement{Conflict: true, Refused: true}, "409"},
-		"success without JSON":    {raw(201, "application/json", `{"id":`), unknown, "cannot be read"},
-		"success as HTML":         {raw(200, "text/html", `<html>`), unknown, "cannot be read"},
-		"success without ID":      {raw(201, "application/json", `{"status":"creating"}`), unknown, "lacks the property id"},
+		"400":                  {raw(400, "application/json", `{"message":"bad","validationErrors":["size is wrong"]}`), refused, "bad (size is wrong)"},
+		"403":                  {raw(403, "application/json", `{"message":"cannot be accessed"}`), classification{Inaccessible: true, Refused: true}, "cannot be accessed"},
+		"404":                  {raw(404, "application/json", `{"message":"none"}`), classification{Inaccessible: true, Refused: true}, "404"},
+		"406 no capacity":      {raw(406, "application/json", `{"message":"no capacity"}`), refused, "no capacity"},
+		"408":                  {raw(408, "text/plain", ""), unknown, "408"},
+		"409":                  {raw(409, "application/json", `{"message":"busy"}`), classification{Conflict: true, Refused: true}, "busy"},
+		"422 undocumented":     {raw(422, "application/json", `{"message":"odd"}`), refused, "odd"},
+		"429":                  {raw(429, "application/json", `{}`), refused, "429"},
+		"500":                  {raw(500, "application/json", `{"message":"oops"}`), unknown, "oops"},
+		"502 HTML page":        {raw(502, "text/html", "<html>"), unknown, "502"},
+		"500 empty":            {raw(500, "application/json", ""), unknown, "500"},
+		"409 as HTML":          {raw(409, "text/html", "<html>"), classification{Conflict: true, Refused: true}, "409"},
+		"redirect":             {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, unknown, "302"},
+		"connection reset":     {drop(0, ""), unknown, "no answer"},
+		"truncated success":    {drop(201, `{"id":`), unknown, "no answer"},
+		"truncated rejection":  {drop(409, `{"mess`), classification{Conflict: true, Refused: true}, "409"},
+		"success without JSON": {raw(201, "application/json", `{"id":`), unknown, "invalid answer"},
+		"success as HTML":      {raw(200, "text/html", `<html>`), unknown, "invalid answer"},
+		"success without ID":   {raw(201, "application/json", `{"status":"creating"}`), unknown, "the property id is missing"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -79,12 +79,12 @@ func TestEveryAnswerIsClassified(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			if diff := cmp.Diff(test.want, judge(err)); diff != "" {
+			if diff := cmp.Diff(test.want, classificationOf(err)); diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
 			for _, part := range []string{"buy IP block /29 in ASH", test.text} {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%q lacks %q", err, part)
+					t.Errorf("%q does not contain %q", err, part)
 				}
 			}
 		})
@@ -98,8 +98,8 @@ func TestAnAnswerThatNeverComes(t *testing.T) {
 	t.Cleanup(func() { close(release) })
 	client := clientOf(t, s, func(c *Config) { c.HTTPTimeout = 100 * time.Millisecond })
 	err := client.DeleteBlock(t.Context(), "b1")
-	if want := (judgement{Unanswered: true}); judge(err) != want {
-		t.Errorf("%v: got %+v, want %+v", err, judge(err), want)
+	if want := (classification{Unanswered: true}); classificationOf(err) != want {
+		t.Errorf("%v: got %+v, want %+v", err, classificationOf(err), want)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -122,17 +122,17 @@ func TestNothingListens(t *testing.T) {
 
 func TestPredicatesOfForeignErrors(t *testing.T) {
 	for _, err := range []error{nil, errors.New("other")} {
-		if judge(err) != (judgement{}) {
-			t.Errorf("%v: got %+v, want nothing", err, judge(err))
+		if classificationOf(err) != (classification{}) {
+			t.Errorf("%v: got %+v, want nothing", err, classificationOf(err))
 		}
 	}
 	wrapped := fmt.Errorf("look for block: %w", &Error{StatusCode: http.StatusNotFound})
 	if !IsInaccessible(wrapped) {
-		t.Error("a wrapped 404 is not recognised")
+		t.Error("a wrapped 404 is not recognized")
 	}
 }
 
-// After a 429 no request leaves before the pause is over.
+// After a 429 no request is sent before the pause is over.
 //
 //proves:known-bugs/no-pause-after-429
 func TestPauseAfter429(t *testing.T) {

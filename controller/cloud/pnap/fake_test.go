@@ -15,7 +15,7 @@ const (
 	testSecret = "s3cr3t-9f0e7a"
 )
 
-// service is an HTTP service with a token endpoint that knows the tokens it gave; api answers the rest.
+// service is an HTTP service with a token endpoint that records the tokens it issued; api answers the rest.
 type service struct {
 	*httptest.Server
 	mu       sync.Mutex

@@ -6,15 +6,14 @@ import (
 	"net/http"
 )
 
-// fencedTransport asks the fence before a change leaves. Changes have connections of their own, which ask again
-// before every write: a connection may have to be made first, and the process can be stopped for any time while
-// that takes.
+// fencedTransport calls the fence before it sends a change. Changes have separate connections, which call the fence again before
+// every write: a connection may have to be established first, and the process can be suspended for any time in the meantime.
 type fencedTransport struct {
 	fence          func() error
 	reads, changes http.RoundTripper
 }
 
-// fenced returns what sends requests; fence may be nil.
+// fenced returns the transport that sends requests; fence may be nil.
 func fenced(fence func() error) http.RoundTripper {
 	reads := baseTransport()
 	if fence == nil {
@@ -39,7 +38,7 @@ func (t *fencedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 	return t.changes.RoundTrip(request)
 }
 
-// fenceWrites has the connections of a transport ask the fence.
+// fenceWrites makes the connections of a transport call the fence.
 func fenceWrites(transport *http.Transport, fence func() error) {
 	dial := transport.DialContext
 	if dial == nil {
@@ -54,8 +53,8 @@ func fenceWrites(transport *http.Transport, fence func() error) {
 	}
 }
 
-// fencedConnection refuses to write what the fence refuses. That does not count as a request that never left: what
-// is refused may be the rest of one, or the answer to a ping while another waits for its answer (HTTP/2).
+// fencedConnection rejects writes when the fence is closed. Such a request does not count as not sent: the rejected write may be
+// the rest of a request, or the answer to a ping while another request waits for its answer (HTTP/2).
 type fencedConnection struct {
 	net.Conn
 	fence func() error

@@ -16,11 +16,11 @@ import (
 
 var errNotLeading = errors.New("not leading")
 
-// gatekeeper is a fence that refuses once it is closed, or from a certain question on.
+// gatekeeper is a fence that rejects once it is closed, or after a number of calls.
 type gatekeeper struct {
 	closed atomic.Bool
 	asked  atomic.Int32
-	most   int32 // questions that it answers with yes; 0 for all
+	most   int32 // calls that it allows; 0 for all
 }
 
 func (g *gatekeeper) mayChange() error {
@@ -30,11 +30,11 @@ func (g *gatekeeper) mayChange() error {
 	return nil
 }
 
-// The fence is asked after everything that a change may wait for: nothing leaves when it was closed meanwhile, and
-// the error says that nothing did.
+// The fence is called after everything that a change may wait for: nothing is sent when it was closed in the meantime, and the
+// error reports this.
 func TestClosedFenceStopsAChange(t *testing.T) {
 	for name, c := range map[string]struct {
-		closeAt   string // the request whose answer is late enough
+		closeAt   string // the request during which the fence closes
 		status    int    // of the first answer to a change
 		arrive    int32  // changes that arrive
 		unsent    bool
@@ -72,13 +72,13 @@ func TestClosedFenceStopsAChange(t *testing.T) {
 				t.Errorf("%v is not known to be unsent", err)
 			}
 			if client.Health().Failing() && c.status != http.StatusUnauthorized {
-				t.Errorf("a refusal of ours counts against the API: %+v", client.Health())
+				t.Errorf("a local rejection counts as a failure of the API: %+v", client.Health())
 			}
 		})
 	}
 }
 
-// A closed fence does not keep a process from looking.
+// A closed fence does not prevent reads.
 func TestClosedFenceLetsReadsPass(t *testing.T) {
 	var fence gatekeeper
 	fence.closed.Store(true)
@@ -89,7 +89,7 @@ func TestClosedFenceLetsReadsPass(t *testing.T) {
 	}
 }
 
-// A change that waits for the budget of requests while the deadline passes is not sent.
+// A change that waits for the rate limit while the deadline passes is not sent.
 func TestFenceAfterTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var arrived int
@@ -128,8 +128,8 @@ func TestFenceAfterTheBudget(t *testing.T) {
 	})
 }
 
-// A process can be stopped between the question and the request, as while the connection is made: the connection
-// asks again, whatever it speaks, and whether it is new or was used before.
+// A process can be suspended between the call of the fence and the request, as while the connection is established: the
+// connection calls the fence again, for any protocol, and whether it is new or was used before.
 //
 //proves:known-bugs/deposed-leader
 func TestConnectionsAskTheFence(t *testing.T) {
@@ -169,7 +169,7 @@ func TestConnectionsAskTheFence(t *testing.T) {
 	}
 }
 
-// A change that is refused only by its connection may have left in part: its outcome counts as unknown.
+// A change that only its connection rejects may have been sent in part: its outcome counts as unknown.
 func TestAChangeThatIsRefusedOnItsWayIsUnanswered(t *testing.T) {
 	fence := gatekeeper{most: 1}
 	s := newService(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s %s arrived", r.Method, r.URL) })

@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Health is what the last exchanges with the API say of it.
+// Health is the state of the API according to the last requests.
 type Health struct {
 	// LastSuccess is when the API last answered a request; zero when it never has.
 	LastSuccess time.Time
@@ -20,10 +20,10 @@ type Health struct {
 	Failure string
 }
 
-// Failing tells whether the last exchange failed.
+// Failing reports whether the last request failed.
 func (h Health) Failing() bool { return !h.FailingSince.IsZero() }
 
-// Err is nil while the API answers, and before it was asked for the first time.
+// Err returns nil while the API answers, and before the first request.
 func (h Health) Err() error {
 	if !h.Failing() {
 		return nil
@@ -35,10 +35,10 @@ func (h Health) Err() error {
 	return fmt.Errorf("the phoenixNAP API fails since %s; %s: %s", h.FailingSince.UTC().Format(time.RFC3339), last, h.Failure)
 }
 
-// Health returns what the last exchanges say of the API. It asks nobody.
+// Health returns the state of the API according to the last requests. It sends no request.
 func (c *Client) Health() Health { return c.health.get() }
 
-// condition keeps the Health and logs its changes.
+// condition stores the Health and logs its changes.
 type condition struct {
 	now func() time.Time
 	mu  sync.Mutex
@@ -51,7 +51,7 @@ func (c *condition) get() Health {
 	return c.is
 }
 
-// failed notes a failure, unless the caller gave up. text must hold no secrets.
+// failed records a failure, unless the caller gave up. text must not contain secrets.
 func (c *condition) failed(ctx context.Context, op, text string) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return

@@ -21,7 +21,7 @@ func TestHealthFollowsTheAPI(t *testing.T) {
 	s := newService(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, status, []any{}) })
 	c := frozen()
 	client := clientOf(t, s, func(config *Config) { config.Now = c.now })
-	ask := func() { _, _ = client.Servers(t.Context()) } // the health tells
+	ask := func() { _, _ = client.Servers(t.Context()) } // checked by the health
 	if err := client.Health().Err(); err != nil {
 		t.Errorf("before the first request: %v", err)
 	}
@@ -51,11 +51,11 @@ func TestHealthFollowsTheAPI(t *testing.T) {
 	}
 }
 
-// What the API answers about one object says nothing against the API, a refusal of the credentials does.
+// An answer about one object does not count against the API; a rejection of the credentials does.
 func TestWhatCountsAsFailing(t *testing.T) {
 	for status, want := range map[int]bool{200: false, 400: false, 401: true, 403: false, 404: false, 409: false, 429: true, 500: true, 503: true} {
 		client := clientOf(t, newService(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, status, map[string]any{"id": "b1"}) }))
-		_, _ = client.Block(t.Context(), "b1") // the health tells
+		_, _ = client.Block(t.Context(), "b1") // checked by the health
 		if got := client.Health().Failing(); got != want {
 			t.Errorf("after %d: failing %t, want %t", status, got, want)
 		}
@@ -124,7 +124,7 @@ func TestRequestsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	client, dry := clientOf(t, s, func(c *Config) { c.Metrics = m }), clientOf(t, s, func(c *Config) { c.Metrics, c.DryRun = m, true })
-	_ = client.DeleteBlock(t.Context(), "b1") // the metrics tell
+	_ = client.DeleteBlock(t.Context(), "b1") // checked by the metrics
 	_ = client.DeleteBlock(t.Context(), "b1")
 	_ = dry.DeleteBlock(t.Context(), "b1")
 	_, _ = client.Server(t.Context(), "s1")
@@ -142,8 +142,8 @@ func TestRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// Whatever the API does, and however much is logged, neither the secret nor a token leaves the package:
-// not by an error, the log, the health, or a metric.
+// Whatever the API does, and at any log level, neither the secret nor a token leaves the package: not in an error, the log, the
+// health, or a metric.
 //
 //proves:known-bugs/secrets-in-events
 func TestNoSecretLeaves(t *testing.T) {
@@ -160,9 +160,9 @@ func TestNoSecretLeaves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newService(t, func(w http.ResponseWriter, r *http.Request) {
-				said := r.Header.Get("Authorization") + " " + testSecret
+				echo := r.Header.Get("Authorization") + " " + testSecret
 				status := map[string]int{http.MethodGet: http.StatusInternalServerError, http.MethodPost: http.StatusBadRequest}[r.Method]
-				answer(w, max(status, http.StatusOK), map[string]any{"message": said, "validationErrors": []string{said}, "id": "b1"})
+				answer(w, max(status, http.StatusOK), map[string]any{"message": echo, "validationErrors": []string{echo}, "id": "b1"})
 			})
 			change(s)
 			m := NewMetrics()
@@ -179,7 +179,7 @@ func TestNoSecretLeaves(t *testing.T) {
 			}
 			for _, secret := range []string{testSecret, "tok-b"} {
 				if strings.Contains(out.String(), secret) {
-					t.Errorf("%q stands in:\n%s", secret, out.String())
+					t.Errorf("%q is part of:\n%s", secret, out.String())
 				}
 			}
 		})

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWordsAreNoStatus: a client that looks for "Not Found" in the text of an error takes the page of a proxy,
-// or the name of a host, for the word of the API that a server is gone.
+// TestWordsAreNoStatus: a client that searches for "Not Found" in the text of an error mistakes the page of a proxy, or the name
+// of a host, for the API's answer that a server does not exist.
 //
 //proves:known-bugs/not-found-text
 func TestWordsAreNoStatus(t *testing.T) {
@@ -25,7 +25,7 @@ func TestWordsAreNoStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := clientOf(t, newService(t, api)).Server(t.Context(), "not-found-404"); err == nil || IsInaccessible(err) {
-				t.Errorf("%v is taken for the absence of the server", err)
+				t.Errorf("%v counts as the absence of the server", err)
 			}
 		})
 	}

@@ -31,7 +31,7 @@ func world(t *testing.T) (*pnapsim.Sim, *pnap.Client) {
 	return sim, client
 }
 
-// memberships returns what the API tells of the server.
+// memberships returns the server's memberships in the API.
 func memberships(t *testing.T, client *pnap.Client) []pnap.Membership {
 	t.Helper()
 	server, err := client.Server(t.Context(), thirdServer)

@@ -6,7 +6,7 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Values of the label "code" that are no HTTP status.
+// Values of the label "code" that are not an HTTP status.
 const (
 	codeError  = "error"
 	codeUnsent = "unsent"
@@ -32,7 +32,7 @@ func NewMetrics() *Metrics {
 	return &Metrics{
 		requests: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name:           "phoenixnap_api_requests_total",
-			Help:           "Requests to the phoenixNAP API by what was asked and by the status of the answer: error without an answer, unsent when held back, dry-run when only said.",
+			Help:           "Requests to the phoenixNAP API by operation and status of the answer: error without an answer, unsent when held back, dry-run when only reported.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"endpoint", "code"}),
 		durations: metrics.NewHistogramVec(&metrics.HistogramOpts{
@@ -43,13 +43,13 @@ func NewMetrics() *Metrics {
 		}, []string{"endpoint"}),
 		throttled: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name:           "phoenixnap_api_throttled_total",
-			Help:           "Requests to the phoenixNAP API that were held back: by a pause that the API asked for (retry-after), after a failure (backoff), or by the budget.",
+			Help:           "Requests to the phoenixNAP API that were held back: by a pause that the API required (retry-after), after a failure (backoff), or by the rate limit (budget).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"reason"}),
 	}
 }
 
-// Register hands each metric to register.
+// Register passes each metric to register.
 func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 	for _, each := range []metrics.Registerable{m.requests, m.durations, m.throttled} {
 		if err := register(each); err != nil {

@@ -14,22 +14,22 @@ import (
 
 const (
 	// defaultPause follows the first 429 without Retry-After and doubles with each further one up to
-	// longestDefaultPause; longestPause caps what a Retry-After may ask for.
+	// longestDefaultPause; longestPause bounds a Retry-After.
 	defaultPause        = 5 * time.Second
 	longestDefaultPause = 2 * time.Minute
 	longestPause        = 10 * time.Minute
 
 	// firstBackoff follows the first failure of a request and doubles with each further one up to
-	// longestBackoff. A quarter more or less is left to chance, so that many do not come back together.
+	// longestBackoff. It has a random jitter of a quarter, so that many clients do not retry at the same time.
 	firstBackoff   = 500 * time.Millisecond
 	longestBackoff = 30 * time.Second
-	// conflictPause follows a 409: the state that it speaks of lasts for seconds.
+	// conflictPause follows a 409: the state behind it lasts for seconds.
 	conflictPause = time.Second
-	// forgetFailure is when the failures of a request that nobody repeats are forgotten.
+	// forgetFailure is how long the failures of a request that is not retried are kept.
 	forgetFailure = 10 * time.Minute
 )
 
-// holdOff remembers until when the API wants to be left alone.
+// holdOff records until when the API requires the client to wait.
 type holdOff struct {
 	now    func() time.Time
 	mu     sync.Mutex
@@ -75,29 +75,28 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// backoff remembers which requests failed, each by itself: an object that the API cannot serve must not
-// keep others waiting.
+// backoff records failed requests separately: an object that the API cannot serve must not delay the others.
 type backoff struct {
 	now    func() time.Time
 	jitter func() float64 // from 0 up to 1
 
-	mu    sync.Mutex
-	fates map[string]failureRecord
+	mu       sync.Mutex
+	failures map[string]failureRecord
 }
 
-// failureRecord is what became of a request lately.
+// failureRecord is the recent failure of a request.
 type failureRecord struct {
-	failures int
-	why      string
-	at       time.Time
-	until    time.Time
+	count int
+	why   string
+	at    time.Time
+	until time.Time
 }
 
 func newBackoff(now func() time.Time) *backoff {
-	return &backoff{now: now, jitter: rand.Float64, fates: map[string]failureRecord{}}
+	return &backoff{now: now, jitter: rand.Float64, failures: map[string]failureRecord{}}
 }
 
-// keyOf tells requests apart by method, address and body.
+// keyOf identifies a request by method, address and body.
 func keyOf(request *http.Request) string {
 	key := request.Method + " " + request.URL.RequestURI()
 	if request.GetBody == nil {
@@ -114,42 +113,42 @@ func keyOf(request *http.Request) string {
 	return key + " " + string(sum.Sum(nil))
 }
 
-// failed notes a 5xx or a missing answer.
+// failed records a 5xx or a missing answer.
 func (b *backoff) failed(key, why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forget()
-	failures := b.fates[key].failures
-	pause := float64(loop.Backoff(firstBackoff, longestBackoff, failures)) * (0.75 + b.jitter()/2)
-	b.fates[key] = failureRecord{failures: failures + 1, why: why, at: b.now(), until: b.now().Add(time.Duration(pause))}
+	count := b.failures[key].count
+	pause := float64(loop.Backoff(firstBackoff, longestBackoff, count)) * (0.75 + b.jitter()/2)
+	b.failures[key] = failureRecord{count: count + 1, why: why, at: b.now(), until: b.now().Add(time.Duration(pause))}
 }
 
-// conflict notes a 409.
+// conflict records a 409.
 func (b *backoff) conflict(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forget()
-	b.fates[key] = failureRecord{why: "answer " + strconv.Itoa(http.StatusConflict), at: b.now(), until: b.now().Add(conflictPause)}
+	b.failures[key] = failureRecord{why: "answer " + strconv.Itoa(http.StatusConflict), at: b.now(), until: b.now().Add(conflictPause)}
 }
 
 func (b *backoff) succeeded(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.fates, key)
+	delete(b.failures, key)
 }
 
 // remaining is how long the request has to wait, and for what.
 func (b *backoff) remaining(key string) (time.Duration, string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	f := b.fates[key]
+	f := b.failures[key]
 	return max(f.until.Sub(b.now()), 0), f.why
 }
 
 func (b *backoff) forget() {
-	for key, f := range b.fates {
+	for key, f := range b.failures {
 		if b.now().Sub(f.at) > forgetFailure {
-			delete(b.fates, key)
+			delete(b.failures, key)
 		}
 	}
 }

@@ -50,8 +50,8 @@ func TestBackoffForgetsWhatNobodyRepeats(t *testing.T) {
 	b.failed("old", "answer 500")
 	c.at = c.at.Add(forgetFailure + time.Second)
 	b.failed("new", "answer 500")
-	if len(b.fates) != 1 {
-		t.Errorf("%d fates are remembered, want 1", len(b.fates))
+	if len(b.failures) != 1 {
+		t.Errorf("%d failures are recorded, want 1", len(b.failures))
 	}
 }
 
@@ -118,7 +118,7 @@ func TestAConflictIsNotRepeatedAtOnce(t *testing.T) {
 	}
 }
 
-// A caller that gives up says nothing of the API.
+// A caller that gives up does not count as a failure of the API.
 func TestAnEndedContextIsNoFailure(t *testing.T) {
 	var served atomic.Int32
 	arrived, release := make(chan struct{}), make(chan struct{})
@@ -161,12 +161,12 @@ func TestRetryAfterIsMissing(t *testing.T) {
 	}
 }
 
-// roundTrip makes a function an http.RoundTripper.
+// roundTrip implements http.RoundTripper with a function.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (r roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-// The budget lets a burst pass and then one request each tenth of a second; who cannot wait is told so.
+// The rate limit allows a burst and then one request each tenth of a second; a request that cannot wait fails.
 //
 //proves:known-bugs/no-pause-after-429
 func TestBudget(t *testing.T) {
@@ -203,7 +203,7 @@ func TestBudget(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if err := ask(ctx); !errors.Is(err, ErrUnsent) || !strings.Contains(err.Error(), "budget") || sent != 50 {
+		if err := ask(ctx); !errors.Is(err, ErrUnsent) || !strings.Contains(err.Error(), "rate limit") || sent != 50 {
 			t.Errorf("without time to wait: %v after %d requests", err, sent)
 		}
 	})
@@ -215,7 +215,7 @@ func TestNoBudget(t *testing.T) {
 	}
 }
 
-// Refused credentials are not tried again at once by every request, but changed ones are.
+// Rejected credentials are not retried at once by every request, but changed ones are.
 func TestRefusedCredentialsHaveToWait(t *testing.T) {
 	s := newService(t, empty)
 	secret, asked := "wrong", 0

@@ -8,7 +8,7 @@ import (
 // ServerStatus is the state of a server (BMC API, property "status").
 type ServerStatus string
 
-// The states that the API documents. Another word may come; it means none of these.
+// The states that the API documents. Any other value means none of these.
 const (
 	ServerCreating    ServerStatus = "creating"
 	ServerPoweredOn   ServerStatus = "powered-on"
@@ -24,29 +24,29 @@ const (
 // MembershipAssigned is the status of a membership whose switch ports are configured.
 const MembershipAssigned = "assigned"
 
-// Membership is a server's place in a public network, as the server tells it.
+// Membership is a server's membership in a public network, from the server's resource.
 type Membership struct {
 	// NetworkID is the ID of the public network.
 	NetworkID string
 	// IPs are the addresses that the server uses there, ranges expanded.
 	IPs []netip.Addr
-	// Status is the word of the API: "in-progress", then "assigned".
+	// Status is the status in the API: "in-progress", then "assigned".
 	Status string
 }
 
-// Server is one server of the account. A property that the API left out is empty.
+// Server is one server of the account. A property that the API omits is empty.
 type Server struct {
 	// ID is the API's ID of the server.
 	ID string
 	// Hostname is the name in the portal. It is not unique.
 	Hostname string
-	// Status is the word of the API, unchanged.
+	// Status is the unchanged status in the API.
 	Status ServerStatus
 	// Type is the product, such as "s2.c1.medium".
 	Type string
-	// Location is the 3-letter code of the site.
+	// Location is the 3-letter code of the location.
 	Location string
-	// OS is the operating system that was ordered.
+	// OS is the ordered operating system.
 	OS string
 	// NetworkType is PUBLIC_AND_PRIVATE, PRIVATE_ONLY, PUBLIC_ONLY, USER_DEFINED or NONE.
 	NetworkType string
@@ -54,13 +54,13 @@ type Server struct {
 	PrivateIPs []netip.Addr
 	// PublicIPs are all usable addresses of the server's own block, and those in public networks.
 	PublicIPs []netip.Addr
-	// PublicNetworks are the public networks that the server is in, or is joining.
+	// PublicNetworks are the public networks that the server is a member of, or is joining.
 	PublicNetworks []Membership
 	// GatewayAddress is the gateway of the server's own block; invalid when there is none.
 	GatewayAddress netip.Addr
 }
 
-// Servers lists the servers of the account. The API has no pages: one request answers all.
+// Servers lists the servers of the account. The API has no pagination: one request returns all.
 func (c *Client) Servers(ctx context.Context) ([]Server, error) {
 	const op = "list servers"
 	ctx = asking(ctx, op)

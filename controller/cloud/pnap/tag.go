@@ -14,10 +14,9 @@ import (
 // blockResource begins the name under which the Tag Manager API lists a tagged IP block.
 const blockResource = "/ips/ip-blocks/"
 
-// EnsureTags creates those of the named tags that the account lacks. A tag must exist before it can be
-// put on a resource, and a fresh one may be refused there for some seconds. Names that were seen once are
-// not asked for again until the API refuses tags with 400. In a dry run missing tags are passed over, so
-// that the purchase which needs them can be told of.
+// EnsureTags creates the named tags that do not exist in the account. A tag must exist before it can be set on a resource, and a
+// new one may be rejected there for some seconds. Known names are not checked again until the API rejects tags with 400. In a
+// dry run missing tags are ignored, so that the purchase that needs them can be reported.
 func (c *Client) EnsureTags(ctx context.Context, names ...string) error {
 	if c.tagNames.holds(names) {
 		return nil
@@ -50,7 +49,7 @@ func (c *Client) EnsureTags(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// createTag takes a conflict for success: somebody else created the tag in between.
+// createTag treats a conflict as success: another client created the tag in the meantime.
 func (c *Client) createTag(ctx context.Context, name string) error {
 	const op = "create tag"
 	ctx = asking(ctx, op)
@@ -63,8 +62,8 @@ func (c *Client) createTag(ctx context.Context, name string) error {
 	return err
 }
 
-// forgetTagsAfter forgets which tags exist when a request with tags was refused as wrong: somebody may
-// have deleted one.
+// forgetTagsAfter forgets which tags exist when a request with tags was rejected as invalid: another client may have deleted
+// one.
 func (c *Client) forgetTagsAfter(err error) {
 	if statusOf(err) == http.StatusBadRequest {
 		c.tagNames.clear()
@@ -100,8 +99,8 @@ func (s *nameSet) clear() {
 	clear(s.names)
 }
 
-// TagAssignments returns the values of the named tag by the ID of the IP block that carries it. It is
-// an index of our blocks that does not depend on the block list.
+// TagAssignments returns the values of the named tag by the ID of the IP block that has it. It is an index of the cluster's
+// blocks that does not depend on the block list.
 func (c *Client) TagAssignments(ctx context.Context, name string) (map[string]string, error) {
 	const op = "list tags"
 	ctx = asking(ctx, op)

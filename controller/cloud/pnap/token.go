@@ -16,31 +16,31 @@ import (
 const (
 	// refreshMargin is how long before its end a token is replaced.
 	refreshMargin = 30 * time.Second
-	// assumedLifetime holds for a token whose answer does not say how long it lives. phoenixNAP's live 15 minutes.
+	// assumedLifetime applies to a token whose answer contains no lifetime. Those of phoenixNAP are valid for 15 minutes.
 	assumedLifetime = 5 * time.Minute
-	// tokenKey names the token request among those that may have to wait after a failure.
+	// tokenKey identifies the token request in backoff.
 	tokenKey = "token"
 )
 
-// tokenSource keeps the one token that all requests share.
+// tokenSource stores the token that all requests share.
 type tokenSource struct {
 	url         string
 	credentials func() (id, secret string, err error)
 	client      *http.Client
 	now         func() time.Time
 
-	// fetching is held by whoever fetches a token, so that there is one request for it however many wait.
+	// fetching is held while a token is fetched, so that there is one request for all waiting callers.
 	fetching chan struct{}
 
 	mu         sync.Mutex
 	token      string
 	id, secret string
 	renewAt    time.Time
-	// failed and refusal are the credentials that were last refused, and how.
+	// failed and refusal are the last rejected credentials, and the error.
 	failed  string
 	refusal error
 	backoff *backoff
-	// previous is the token before; it may still stand in an error that is being written.
+	// previous is the previous token; an error in progress may still contain it.
 	previous string
 }
 
@@ -55,7 +55,7 @@ func newTokenSource(config Config) *tokenSource {
 	}
 }
 
-// get returns a token that is valid as far as we know.
+// get returns a token that is valid as far as the client knows.
 func (s *tokenSource) get(ctx context.Context) (string, error) {
 	if token, ok := s.cached(); ok {
 		return token, nil
@@ -72,8 +72,8 @@ func (s *tokenSource) get(ctx context.Context) (string, error) {
 	return s.fetch(ctx)
 }
 
-// cached returns the token at hand unless it ends soon or the credentials have changed since. When the
-// credentials cannot be read at the moment, a valid token goes on serving.
+// cached returns the current token unless it expires soon or the credentials have changed. When the credentials cannot be read,
+// a valid token is still used.
 func (s *tokenSource) cached() (string, bool) {
 	id, secret, err := s.credentials()
 	s.mu.Lock()
@@ -100,7 +100,7 @@ func (s *tokenSource) fetch(ctx context.Context) (string, error) {
 	}
 
 	asked := s.now()
-	began := time.Now() // the library reckons the end of the token by the real clock
+	began := time.Now() // the library computes the expiry of the token with the real clock
 	token, err := s.exchange(ctx, id, secret)
 	s.remember(ctx, id, secret, err)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *tokenSource) fetch(ctx context.Context) (string, error) {
 	return s.token, nil
 }
 
-// justFailed returns why the same credentials failed so lately that they should not be tried again yet.
+// justFailed returns the error of the same credentials if they failed too recently to retry.
 func (s *tokenSource) justFailed(id, secret string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *tokenSource) justFailed(id, secret string) error {
 	return s.refusal
 }
 
-// remember notes the outcome of an exchange, unless the caller gave up.
+// remember records the outcome of an exchange, unless the caller gave up.
 func (s *tokenSource) remember(ctx context.Context, id, secret string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,8 +141,8 @@ func (s *tokenSource) remember(ctx context.Context, id, secret string, err error
 	}
 }
 
-// exchange asks for all scopes that the SDK's documents name. An account that has fewer may be
-// answered with fewer, or refused: then it asks without scopes, which means all it has.
+// exchange requests all scopes in the SDK's documentation. An account with fewer scopes may get fewer, or an error: then it
+// requests a token without scopes, which means all scopes of the account.
 func (s *tokenSource) exchange(ctx context.Context, id, secret string) (*oauth2.Token, error) {
 	config := clientcredentials.Config{
 		ClientID:     id,
@@ -164,7 +164,7 @@ func (s *tokenSource) exchange(ctx context.Context, id, secret string) (*oauth2.
 	return token, nil
 }
 
-// explainToken words a failure without the answer's body, which may repeat what was sent.
+// explainToken describes a failure without the answer's body, which may contain the request.
 func explainToken(err error, url string) error {
 	var refused *oauth2.RetrieveError
 	if !errors.As(err, &refused) {
@@ -190,7 +190,7 @@ func usefulLife(lifetime time.Duration) time.Duration {
 	return lifetime - min(refreshMargin, lifetime/4)
 }
 
-// invalidate forgets token, unless another has taken its place already.
+// invalidate removes token, unless another one has already replaced it.
 func (s *tokenSource) invalidate(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

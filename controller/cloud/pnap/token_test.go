@@ -31,7 +31,7 @@ func TestOneTokenServesAllAPIs(t *testing.T) {
 	}
 	all.Wait()
 	if s.issued != 1 {
-		t.Errorf("%d tokens were asked for, want 1", s.issued)
+		t.Errorf("%d tokens were requested, want 1", s.issued)
 	}
 	if want := "bmc bmc.read tags tags.read"; s.scopes[0] != want {
 		t.Errorf("scopes %q, want %q", s.scopes[0], want)
@@ -71,7 +71,7 @@ func TestUsefulLife(t *testing.T) {
 	}
 }
 
-// A token that was revoked before its end costs one refused request, and the body is sent again whole.
+// A token that was revoked before its expiry causes one rejected request, and the complete body is sent again.
 //
 //proves:known-bugs/token-renewal
 func TestRevokedTokenIsReplacedOnce(t *testing.T) {
@@ -105,10 +105,10 @@ func TestTokensThatAreNeverAccepted(t *testing.T) {
 	client := clientOf(t, s)
 	_, err := client.Servers(t.Context())
 	if !IsRefused(err) || IsInaccessible(err) || s.calls.Load() != 2 {
-		t.Errorf("got %v after %d requests, want a refusal after 2", err, s.calls.Load())
+		t.Errorf("got %v after %d requests, want a rejection after 2", err, s.calls.Load())
 	}
 	if strings.Contains(err.Error(), "unknown-token") {
-		t.Errorf("the token stands in the error: %v", err)
+		t.Errorf("the error contains the token: %v", err)
 	}
 }
 
@@ -169,14 +169,14 @@ func TestTokenFailuresAreNoAnswersOfTheAPI(t *testing.T) {
 			s := newService(t, empty)
 			s.token = token
 			_, err := clientOf(t, s).Server(t.Context(), "s1")
-			if want := (judgement{Refused: true}); judge(err) != want {
-				t.Errorf("%v: got %+v, want %+v", err, judge(err), want)
+			if want := (classification{Refused: true}); classificationOf(err) != want {
+				t.Errorf("%v: got %+v, want %+v", err, classificationOf(err), want)
 			}
 		})
 	}
 }
 
-// Whatever goes wrong, neither the secret nor a token may stand in an error.
+// Whatever the failure, an error must not contain the secret or a token.
 //
 //proves:known-bugs/secrets-in-events
 func TestNoSecretInErrors(t *testing.T) {
@@ -204,7 +204,7 @@ func TestNoSecretInErrors(t *testing.T) {
 			}
 			for _, secret := range []string{testSecret, "tok-b"} {
 				if strings.Contains(err.Error(), secret) {
-					t.Errorf("%q stands in: %v", secret, err)
+					t.Errorf("%q is part of: %v", secret, err)
 				}
 			}
 		})

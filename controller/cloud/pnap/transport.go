@@ -12,21 +12,21 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxBody bounds an answer. A list of a thousand servers has about 3 MB.
+// maxBody bounds the size of an answer. A list of a thousand servers has about 3 MB.
 const maxBody = 64 << 20
 
-// ErrUnsent is what errors.Is finds in the error of a request that never left. A RoundTripper that Config.Wrap adds
-// reports a request that it did not send by an error of which errors.Is finds it too.
+// ErrUnsent is part of the error, for errors.Is, of a request that was not sent. A RoundTripper of Config.Wrap also returns it for
+// a request that it did not send.
 var ErrUnsent = errors.New("the request was not sent")
 
-// unsentError is why a request never left: cause, or the reason for which it is held back.
+// unsentError is why a request was not sent: cause, or the reason why it is held back.
 type unsentError struct {
 	cause      error
 	reason     string
 	retryAfter time.Duration
 }
 
-// Error never tells how long the pause is, so that texts which repeat it stay the same: RetryAfter does.
+// Error does not contain the length of the pause, so that repeated texts are equal: RetryAfter does.
 func (e *unsentError) Error() string {
 	if e.cause != nil {
 		return e.cause.Error()
@@ -39,12 +39,11 @@ func (e *unsentError) Unwrap() error { return e.cause }
 // Is reports whether target is ErrUnsent.
 func (e *unsentError) Is(target error) bool { return target == ErrUnsent }
 
-// errDryRun is the fate of every change in a dry run.
+// errDryRun is the error of every change in a dry run.
 var errDryRun = errors.New("dry run")
 
-// transport adds the token to a request, replaces it once when the API does not know it any more, and
-// keeps the client's discipline: the budget of requests, the pause that a 429 asks for, the growing pause
-// after failures, and in a dry run no change at all.
+// transport adds the token to a request, replaces it once when the API no longer accepts it, and enforces the client's limits:
+// the rate limit, the pause of a 429, the backoff after failures, and in a dry run no change at all.
 type transport struct {
 	base      http.RoundTripper
 	tokens    *tokenSource
@@ -77,7 +76,7 @@ func newTransport(config Config, tokens *tokenSource, health *condition) *transp
 	}
 }
 
-// newBudget is by the real clock, whatever Config.Now says: it is the real API that it protects.
+// newBudget always uses the real clock, not Config.Now, because it protects the real API.
 func newBudget(perSecond int) *rate.Limiter {
 	if perSecond == 0 {
 		return rate.NewLimiter(rate.Inf, 0)
@@ -85,10 +84,10 @@ func newBudget(perSecond int) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(perSecond), 2*perSecond)
 }
 
-// operationKey is the key under which a context holds the name of what is asked.
+// operationKey is the context key of the operation's name.
 type operationKey struct{}
 
-// asking names what is asked in ctx, for metrics and messages.
+// asking stores the operation's name in ctx, for metrics and messages.
 func asking(ctx context.Context, op string) context.Context {
 	return context.WithValue(ctx, operationKey{}, op)
 }
@@ -100,7 +99,7 @@ func operationOf(ctx context.Context) string {
 	return "other"
 }
 
-// changes tells whether a request of that method changes something.
+// changes reports whether a request with that method changes something.
 func changes(method string) bool { return method != http.MethodGet && method != http.MethodHead }
 
 // RoundTrip implements http.RoundTripper. Sending again after a 401 is safe for any method: an
@@ -129,7 +128,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// admit waits for the budget and returns the token, or says why the request may not leave now.
+// admit waits for the rate limit and returns the token, or the reason why the request must not be sent now.
 func (t *transport) admit(request *http.Request, op string) (string, error) {
 	ctx := request.Context()
 	if err := t.heldBack(request); err != nil {
@@ -138,7 +137,7 @@ func (t *transport) admit(request *http.Request, op string) (string, error) {
 	if !t.budget.Allow() {
 		t.metrics.throttle(throttledBudget)
 		if err := t.budget.Wait(ctx); err != nil {
-			return "", &unsentError{cause: fmt.Errorf("the budget of requests is used up: %w", err)}
+			return "", &unsentError{cause: fmt.Errorf("the request rate limit is exceeded: %w", err)}
 		}
 	}
 	if err := t.heldBack(request); err != nil { // a pause may have begun in the meantime
@@ -155,7 +154,7 @@ func (t *transport) admit(request *http.Request, op string) (string, error) {
 func (t *transport) heldBack(request *http.Request) error {
 	if pause := t.hold.remaining(); pause > 0 {
 		t.metrics.throttle(throttledRetryAfter)
-		return &unsentError{reason: "the API asked for a pause", retryAfter: pause}
+		return &unsentError{reason: "the API required a pause", retryAfter: pause}
 	}
 	if pause, why := t.backoff.remaining(keyOf(request)); pause > 0 {
 		t.metrics.throttle(throttledBackoff)
@@ -164,8 +163,7 @@ func (t *transport) heldBack(request *http.Request) error {
 	return nil
 }
 
-// again repeats a request that was answered 401 with a fresh token. When that cannot be had, the
-// first answer stands.
+// again repeats a request that was answered 401 with a new token. If it gets no token, it returns the first answer.
 func (t *transport) again(request *http.Request, answered *http.Response, stale string) (*http.Response, error) {
 	t.tokens.invalidate(stale)
 	var body io.ReadCloser
@@ -175,7 +173,7 @@ func (t *transport) again(request *http.Request, answered *http.Response, stale 
 		}
 		var err error
 		if body, err = request.GetBody(); err != nil {
-			return answered, nil //nolint:nilerr // the 401 tells more
+			return answered, nil //nolint:nilerr // the 401 is more informative
 		}
 	}
 	token, err := t.tokens.get(request.Context())
@@ -183,7 +181,7 @@ func (t *transport) again(request *http.Request, answered *http.Response, stale 
 		if body != nil {
 			_ = body.Close() // a reader of bytes in memory
 		}
-		return answered, nil // the 401 tells more
+		return answered, nil // the 401 is more informative
 	}
 	_ = answered.Body.Close() // it is replaced by the second answer
 	return t.send(request, body, token)
@@ -213,7 +211,7 @@ func (t *transport) send(request *http.Request, body io.ReadCloser, token string
 	return response, nil
 }
 
-// lost notes that no answer came. A caller that gave up itself says nothing of the API.
+// lost records a missing answer. A caller that gave up does not count as a failure of the API.
 func (t *transport) lost(request *http.Request, op string, err error) {
 	t.metrics.request(op, codeError)
 	if errors.Is(request.Context().Err(), context.Canceled) {
@@ -223,13 +221,13 @@ func (t *transport) lost(request *http.Request, op string, err error) {
 	t.health.failed(request.Context(), op, t.tokens.redact("no answer: "+err.Error()))
 }
 
-// answered notes what an answer says of the API's health and of how soon to ask again.
+// answered updates the API's health and the backoff from an answer.
 func (t *transport) answered(request *http.Request, op string, response *http.Response) {
 	status := response.StatusCode
 	t.metrics.request(op, strconv.Itoa(status))
 	switch {
 	case status == http.StatusUnauthorized:
-		return // a fresh token may help; RoundTrip sees to it
+		return // a new token may help, which RoundTrip fetches
 	case status >= http.StatusInternalServerError:
 		t.failed(request, op, status)
 		return
@@ -255,11 +253,11 @@ func describe(status int) string { return fmt.Sprintf("answer %d %s", status, ht
 
 func closeBody(request *http.Request) {
 	if request.Body != nil {
-		_ = request.Body.Close() // http.RoundTripper must close it; there is nobody to tell
+		_ = request.Body.Close() // http.RoundTripper must close it; the error has no recipient
 	}
 }
 
-// baseTransport has connections of its own, so that closing them disturbs nobody else.
+// baseTransport has separate connections, so that closing them affects no other client.
 func baseTransport() http.RoundTripper {
 	if shared, ok := http.DefaultTransport.(*http.Transport); ok {
 		return shared.Clone()
@@ -267,5 +265,5 @@ func baseTransport() http.RoundTripper {
 	return http.DefaultTransport
 }
 
-// refuseRedirect keeps the token from travelling to another host.
+// refuseRedirect prevents the token from being sent to another host.
 func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -1,4 +1,4 @@
-// Package provider presents the provider to the Kubernetes cloud-provider framework.
+// Package provider implements the interface of the Kubernetes cloud-provider framework.
 package provider
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Cloud implements cloudprovider.Interface. It holds what main has built and builds nothing itself.
+// Cloud implements cloudprovider.Interface with the parts that main has created.
 type Cloud struct{ instances cloudprovider.InstancesV2 }
 
 var _ cloudprovider.Interface = (*Cloud)(nil)
@@ -15,27 +15,26 @@ var _ cloudprovider.Interface = (*Cloud)(nil)
 // New returns the provider.
 func New(instances cloudprovider.InstancesV2) *Cloud { return &Cloud{instances: instances} }
 
-// Initialize implements cloudprovider.Interface. There is nothing to do: our own loops are controllers
-// of the framework and begin and end with them.
+// Initialize implements cloudprovider.Interface. It does nothing: the provider's loops are controllers of the framework, which
+// starts and stops them.
 func (*Cloud) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
 
-// LoadBalancer implements cloudprovider.Interface. Services have a controller of their own, which is not
-// the framework's.
+// LoadBalancer implements cloudprovider.Interface. The provider has its own Service controller instead of the framework's.
 func (*Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
 
 // InstancesV2 implements cloudprovider.Interface.
 func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c.instances, true }
 
-// Instances implements cloudprovider.Interface; InstancesV2 has taken its place.
+// Instances implements cloudprovider.Interface; InstancesV2 replaces it.
 func (*Cloud) Instances() (cloudprovider.Instances, bool) { return nil, false }
 
-// Zones implements cloudprovider.Interface; InstancesV2 has taken its place.
+// Zones implements cloudprovider.Interface; InstancesV2 replaces it.
 func (*Cloud) Zones() (cloudprovider.Zones, bool) { return nil, false }
 
-// Clusters implements cloudprovider.Interface; phoenixNAP knows no clusters.
+// Clusters implements cloudprovider.Interface; phoenixNAP has no clusters.
 func (*Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
 
-// Routes implements cloudprovider.Interface; phoenixNAP routes no pod networks.
+// Routes implements cloudprovider.Interface; phoenixNAP does not route pod networks.
 func (*Cloud) Routes() (cloudprovider.Routes, bool) { return nil, false }
 
 // ProviderName implements cloudprovider.Interface.

@@ -249,7 +249,7 @@ func TestLabelsAreKeptInLine(t *testing.T) {
 			t.Errorf("label %s is %q, want %q", name, got.Labels[name], want)
 		}
 	}
-	got.Labels[contract.NodeServerType] = "somebody-edited-it"
+	got.Labels[contract.NodeServerType] = "edited-by-a-user"
 	if _, err := d.client.CoreV1().Nodes().Update(t.Context(), got, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
