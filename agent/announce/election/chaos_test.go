@@ -60,7 +60,8 @@ func (w *world) faultDuration() time.Duration {
 func (w *world) disturb() {
 	all := []func(m *machine, d time.Duration) string{
 		w.crash, w.crash, w.freeze, w.freeze, w.cutPair, w.cutPair, w.cutNode, w.split, w.split, w.lose, w.slow,
-		w.loseAPI, w.loseAPI, w.loseAPIForAll, w.slowAPI, w.unready, w.leave, w.unfit, w.dropService, w.tamper, w.loseGateway, w.linkDown,
+		w.loseAPI, w.loseAPI, w.loseAPIForAll, w.slowAPI, w.unready,
+		w.leave, w.unfit, w.dropService, w.tamper, w.loseGateway, w.linkDown,
 	}
 	m, d := w.randomNode(), w.faultDuration()
 	what := all[w.random.IntN(len(all))](m, d)

@@ -13,11 +13,11 @@
 //  2. Seen. A node reports the highest number of a view that it knows to exist. An acknowledgement by a member that has
 //     seen a newer view than the owner knows does not count: a node that has seen a view never again supports an owner
 //     by an older one, itself included.
-//  3. Proof. A new owner answers only when it knows that its predecessor cannot: the predecessor reported so; or so many
-//     members that no majority is left have seen the new view and report that they do not receive the predecessor's
-//     heartbeats; or a majority has seen the new view for longer than a lease.
-//  4. Overlap. The membership changes by one member at a time, and only after a majority has seen the previous change, so
-//     that majorities of successive views always have a member in common. A member that fails before it has seen the
+//  3. Proof. A new owner answers only when it knows that its predecessor cannot: the predecessor reported so; or so
+//     many members that no majority is left have seen the new view and report that they do not receive the
+//     predecessor's heartbeats; or a majority has seen the new view for longer than a lease.
+//  4. Overlap. The membership changes by one member at a time, and only after a majority has seen the previous change,
+//     so that majorities of successive views always have a member in common. A member that fails before it has seen the
 //     removal of another one is removed, too, when so many members of either view, who have seen the newer one, do not
 //     receive its heartbeats that it finds a majority of neither.
 package election

@@ -85,7 +85,8 @@ func (r rules) withInterval(interval time.Duration) rules {
 	}
 	standard := r.interval
 	for _, d := range []*time.Duration{
-		&r.interval, &r.suspectTimeout, &r.lease, &r.step, &r.relaxed, &r.drop, &r.cold, &r.behind, &r.rejoinDelay, &r.joinerGrace,
+		&r.interval, &r.suspectTimeout, &r.lease, &r.step, &r.relaxed, &r.drop,
+		&r.cold, &r.behind, &r.rejoinDelay, &r.joinerGrace,
 	} {
 		*d = time.Duration(float64(*d) * float64(interval) / float64(standard))
 	}

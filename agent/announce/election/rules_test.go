@@ -8,7 +8,8 @@ import (
 // TestPaced: another interval changes the times but not their proportions.
 func TestPaced(t *testing.T) {
 	standard := standardRules()
-	if standardRules().withInterval(0).suspectTimeout != standard.suspectTimeout || standard.withInterval(StandardInterval).lease != standard.lease {
+	if standardRules().withInterval(0).suspectTimeout != standard.suspectTimeout ||
+		standard.withInterval(StandardInterval).lease != standard.lease {
 		t.Error("the standard interval changes something")
 	}
 	for _, factor := range []int{2, 5, 50} {

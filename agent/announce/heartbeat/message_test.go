@@ -54,8 +54,10 @@ func addresses(r *rand.Rand, most int) []netip.Addr {
 // randomHeartbeat makes a heartbeat, sometimes one that takes several frames.
 func randomHeartbeat(r *rand.Rand) *election.Heartbeat {
 	h := &election.Heartbeat{
-		Node: strings.Repeat("n", 1+r.IntN(maxName)), Boot: r.Uint64(), Sequence: 1 + r.Uint64N(1<<40), Number: r.Uint64(), Seen: r.Uint64(),
-		Flags: election.Flags(r.Uint32()), Wants: addresses(r, election.MaxListed), Released: addresses(r, election.MaxListed),
+		Node: strings.Repeat("n", 1+r.IntN(maxName)), Boot: r.Uint64(), Sequence: 1 + r.Uint64N(1<<40),
+		Number: r.Uint64(), Seen: r.Uint64(),
+		Flags: election.Flags(r.Uint32()),
+		Wants: addresses(r, election.MaxListed), Released: addresses(r, election.MaxListed),
 		Unfit: make([]byte, r.IntN(100)),
 	}
 	for i := range r.IntN(maxAcks + 1) {
@@ -144,7 +146,8 @@ func TestLostPart(t *testing.T) {
 // TestOwn: frames that a switch sends back are dropped; those of another agent with our name are not.
 func TestOwn(t *testing.T) {
 	for boot, want := range map[uint64]Drop{7: Own, 8: Taken, 6: Taken} {
-		got, drop := newTestReceiver(t).take(framesOf(&election.Heartbeat{Node: "self", Boot: boot, Sequence: 2}, ringOf(t, 1))[0], time.Now())
+		frames := framesOf(&election.Heartbeat{Node: "self", Boot: boot, Sequence: 2}, ringOf(t, 1))
+		got, drop := newTestReceiver(t).take(frames[0], time.Now())
 		if drop != want || (got != nil) != (want == Taken) {
 			t.Errorf("run %d: %s, %+v; want %s", boot, drop, got, want)
 		}

@@ -128,7 +128,10 @@ func (m *memoryStore) Watch(ctx context.Context, _ func(store.Document)) error {
 // start starts a Speaker. It stops with the test.
 func start(t *testing.T, keys string, change ...func(*harness, *Config)) *harness {
 	t.Helper()
-	s := &harness{T: t, stores: map[string]*memoryStore{network: {}, otherNetwork: {}}, begun: time.Now(), ended: make(chan error, 1), network: network}
+	s := &harness{
+		T: t, stores: map[string]*memoryStore{network: {}, otherNetwork: {}}, network: network,
+		begun: time.Now(), ended: make(chan error, 1),
+	}
 	s.facts = election.Facts{Link: true, Candidate: true, Known: true, Wanted: map[netip.Addr]bool{address: true}}
 	c := Config{
 		Node:     "node-a",

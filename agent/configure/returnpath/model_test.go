@@ -36,7 +36,9 @@ func (m *model) DeleteRule(r kernelRule) error {
 	if belongsToOthers(r) {
 		m.touched = append(m.touched, r.String())
 	}
-	i := slices.IndexFunc(m.rules, func(s kernelRule) bool { return s.rule == r.rule && s.protocol == r.protocol && s.other == r.other })
+	i := slices.IndexFunc(m.rules, func(s kernelRule) bool {
+		return s.rule == r.rule && s.protocol == r.protocol && s.other == r.other
+	})
 	if i < 0 {
 		return errors.New("no such rule")
 	}

@@ -139,7 +139,8 @@ func (m machine) strict(index int) (bool, error) {
 }
 
 func ruleOf(r netlink.Rule) kernelRule {
-	s := kernelRule{rule: rule{priority: r.Priority, source: prefixOf(r.Src), mark: r.Mark, table: r.Table, noDefault: r.SuppressPrefixlen == 0},
+	s := kernelRule{rule: rule{priority: r.Priority, source: prefixOf(r.Src), mark: r.Mark, table: r.Table,
+		noDefault: r.SuppressPrefixlen == 0},
 		protocol: int(r.Protocol), raw: r}
 	if r.Mask != nil {
 		s.mask = *r.Mask

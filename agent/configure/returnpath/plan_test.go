@@ -54,7 +54,8 @@ func TestConverges(t *testing.T) {
 		}
 		verify(t, m, target, hadRuleset)
 		m.apply(t, plan(m.observed, wanted{ruleset: &ruleset{}}))
-		if m.foreign() != foreign || m.ruleset != nil || slices.ContainsFunc(m.rules, kernelRule.ours) || slices.ContainsFunc(m.routes, kernelRoute.ours) {
+		if m.foreign() != foreign || m.ruleset != nil ||
+			slices.ContainsFunc(m.rules, kernelRule.ours) || slices.ContainsFunc(m.routes, kernelRoute.ours) {
 			t.Errorf("seed %d: after the removal something of ours is left, or something else was removed: %+v", seed, m.observed)
 		}
 		if t.Failed() {
@@ -136,7 +137,8 @@ func anywhere(r *rand.Rand, target target) observed {
 		} else {
 			s.mark, s.mask = target.bits.Value(r.IntN(target.bits.Count())), uint32(target.bits)
 		}
-		if !slices.ContainsFunc(o.rules, func(x kernelRule) bool { return x.rule == s.rule && x.protocol == s.protocol && x.other == s.other }) {
+		same := func(x kernelRule) bool { return x.rule == s.rule && x.protocol == s.protocol && x.other == s.other }
+		if !slices.ContainsFunc(o.rules, same) {
 			o.rules = append(o.rules, s)
 		}
 	}
@@ -201,7 +203,8 @@ func TestUnpublished(t *testing.T) {
 
 func TestClash(t *testing.T) {
 	marked := func(mark, mask uint32, protocol int) observed {
-		return observed{rules: []kernelRule{{rule: rule{priority: 1055, mark: mark, mask: mask, table: 7}, protocol: protocol}}}
+		r := rule{priority: 1055, mark: mark, mask: mask, table: 7}
+		return observed{rules: []kernelRule{{rule: r, protocol: protocol}}}
 	}
 	for name, tc := range map[string]struct {
 		observed observed

@@ -44,9 +44,10 @@ func runHarness(t *testing.T, prepare func(*harness), test func(*harness)) {
 		l.kernel.add(Link{Link: check.Link{Name: "bond0", Type: "bond", MTU: 9000, Up: true, LowerUp: true, OperState: "up", MAC: "02:00:00:00:00:01"}})
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 		config := Config{
-			Expected: func() check.Expected { return l.expected }, Kernel: l.kernel, BlockedReason: func() string { return l.blockedReason },
-			Watch:  func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil },
-			Record: func(e Event) { l.events = append(l.events, e) },
+			Expected: func() check.Expected { return l.expected }, Kernel: l.kernel,
+			BlockedReason: func() string { return l.blockedReason },
+			Watch:         func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil },
+			Record:        func(e Event) { l.events = append(l.events, e) },
 		}
 		l.Reconciler = New(config)
 		if prepare != nil {

@@ -107,7 +107,9 @@ func run(t *testing.T, test func(t *testing.T, m *machine)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{up: true}
-		sampler := New(Config{Reader: m, Prober: m, Expected: expectation, Watch: m.Watch, Interval: 10 * time.Second, Record: m.record})
+		sampler := New(Config{
+			Reader: m, Prober: m, Expected: expectation, Watch: m.Watch, Interval: 10 * time.Second, Record: m.record,
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- sampler.Run(ctx) }()

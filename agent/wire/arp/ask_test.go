@@ -209,7 +209,8 @@ func TestAskEndsWithItsContext(t *testing.T) {
 func TestAskReportsFailure(t *testing.T) {
 	w := newWire()
 	w.failWith = net.ErrClosed
-	if _, err := w.prober().Ask(t.Context(), "bond0.100", []Question{question("192.0.2.1")}); !errors.Is(err, net.ErrClosed) {
+	_, err := w.prober().Ask(t.Context(), "bond0.100", []Question{question("192.0.2.1")})
+	if !errors.Is(err, net.ErrClosed) {
 		t.Errorf("error is %v, want the socket's", err)
 	}
 }

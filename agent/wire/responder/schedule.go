@@ -31,7 +31,8 @@ type due struct {
 }
 
 func newSchedule(seed uint64) *schedule {
-	return &schedule{entries: map[netip.Addr]*due{}, random: rand.New(rand.NewPCG(seed, seed>>32))}
+	random := rand.New(rand.NewPCG(seed, seed>>32))
+	return &schedule{entries: map[netip.Addr]*due{}, random: random}
 }
 
 // begin schedules the announcements of an address from now on.
