@@ -41,7 +41,8 @@ type Config struct {
 	TokenURL string
 	// LoadBalancer is the announcer of addresses and the public network; zero means no load balancers.
 	LoadBalancer LoadBalancer
-	// NodeIPBlock is the ID of the block from which nodes get their own addresses; empty when the user did not bring one.
+	// NodeIPBlock is the ID of the block from which nodes get their own addresses; empty when the user did not bring
+	// one.
 	NodeIPBlock string
 	// NodeAddress is NodeAddressBlock or NodeAddressNone.
 	NodeAddress string

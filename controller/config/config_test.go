@@ -278,8 +278,8 @@ func TestCredentialsFollowTheFile(t *testing.T) {
 	}
 }
 
-// The kubelet replaces a mounted Secret by pointing the link "..data" at another directory, whose file may have the size
-// and the time of the previous one.
+// The kubelet replaces a mounted Secret by pointing the link "..data" at another directory, whose file may have the
+// size and the time of the previous one.
 //
 //proves:known-bugs/changed-credentials
 func TestCredentialsFollowTheLinksOfTheKubelet(t *testing.T) {

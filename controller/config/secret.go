@@ -16,8 +16,8 @@ import (
 
 var linePattern = regexp.MustCompile(`line \d+`)
 
-// readSecret reads the fields of the config secret: a JSON or YAML object with only known fields. With an error, it returns
-// the fields that it could read, or nil.
+// readSecret reads the fields of the config secret: a JSON or YAML object with only known fields. With an error, it
+// returns the fields that it could read, or nil.
 func readSecret(path string) (map[string]string, error) {
 	raw, err := readFile(path)
 	if err != nil {
@@ -103,7 +103,8 @@ func newCredentials(path string, getenv func(string) string) *credentials {
 	return &credentials{path: path, getenv: getenv}
 }
 
-// get returns the client ID and secret; it reads the file only when the file was replaced, or its time or size has changed.
+// get returns the client ID and secret; it reads the file only when the file was replaced, or its time or size has
+// changed.
 func (c *credentials) get() (id, secret string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

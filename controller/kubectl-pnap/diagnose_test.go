@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// agentPod creates the pod that the DaemonSet would create on a Node, in the given phase, and sets the kubelet's address.
+// agentPod creates the pod that the DaemonSet would create on a Node, in the given phase, and sets the kubelet's
+// address.
 func (s fixture) agentPod(node string, phase corev1.PodPhase, port int32) {
 	s.Helper()
 	s.ok(plane.ApplyFiles(s.Context(), deploy("base", "agent.yaml")))

@@ -35,8 +35,8 @@ const (
 	macA                             = "02:00:00:00:00:0a"
 )
 
-// fixture is a running cluster: a real API server with the objects that the controller and the agents would have written,
-// and a report on the account that the controller's own code writes.
+// fixture is a running cluster: a real API server with the objects that the controller and the agents would have
+// written, and a report on the account that the controller's own code writes.
 type fixture struct {
 	*testing.T
 	kube kubernetes.Interface
@@ -153,8 +153,8 @@ func (s fixture) ledgers() {
 	s.ok(err)
 }
 
-// reportBlocks runs the part of the controller that checks blocks, on an account of the simulator, until it has confirmed
-// the suspected orphans.
+// reportBlocks runs the part of the controller that checks blocks, on an account of the simulator, until it has
+// confirmed the suspected orphans.
 func (s fixture) reportBlocks() {
 	s.Helper()
 	system, err := s.kube.CoreV1().Namespaces().Get(s.Context(), metav1.NamespaceSystem, metav1.GetOptions{})

@@ -17,8 +17,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// hostile clears the screen, sets the window title, moves the cursor, reverses the text direction, hides characters, forges
-// a line and ends with an unterminated escape sequence.
+// hostile clears the screen, sets the window title, moves the cursor, reverses the text direction, hides characters,
+// forges a line and ends with an unterminated escape sequence.
 const hostile = "a\x1b[2J\x1b]0;title\x07\u009b1A\u202egnp\u2066zero\u200bwidth\u007f\r\n- Service shop/web: forged\u2028- forged, too \x1b["
 
 // foreign writes hostile text to every place that others than the provider can write to.

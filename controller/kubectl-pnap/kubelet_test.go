@@ -22,8 +22,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
-// kubelet serves the API server's request to run a command in a pod (CRI streaming, protocol v4.channel.k8s.io). It runs
-// the command as a process of this machine instead of in a container.
+// kubelet serves the API server's request to run a command in a pod (CRI streaming, protocol v4.channel.k8s.io). It
+// runs the command as a process of this machine instead of in a container.
 type kubelet struct {
 	*testing.T
 	// program replaces the program in the image; env is the container's environment.

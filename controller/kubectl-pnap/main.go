@@ -31,8 +31,8 @@ func main() {
 	os.Exit(exitCode(os.Stderr, err))
 }
 
-// exitCode prints the error, unless the agent already did, and returns the exit code. The text of an error may come from
-// the API server or from a kubelet.
+// exitCode prints the error, unless the agent already did, and returns the exit code. The text of an error may come
+// from the API server or from a kubelet.
 func exitCode(w io.Writer, err error) int {
 	var ended exec.CodeExitError
 	var usage usageError

@@ -77,8 +77,9 @@ func TestTheShippedRightsAreNotMore(t *testing.T) {
 	}
 	tried := 0
 	for _, right := range s.shippedRights() {
-		// Which verb for pods/exec counts, "get" or "create", depends on the version of the API server and on the protocol;
-		// without both nothing runs (TestDiagnoseReportsWhyNoAgentRuns). The policy, not the plugin, requires "diagnose".
+		// Which verb for pods/exec counts, "get" or "create", depends on the version of the API server and on the
+		// protocol; without both nothing runs (TestDiagnoseReportsWhyNoAgentRuns). The policy, not the plugin, requires
+		// "diagnose".
 		if strings.HasSuffix(right.name, " pods/exec") || strings.HasSuffix(right.name, "diagnose agents") {
 			continue
 		}
@@ -149,7 +150,8 @@ func rightsOf(role string, rules []rbacv1.PolicyRule, set func([]rbacv1.PolicyRu
 	return all
 }
 
-// The permission to run commands in kube-system is limited to the diagnosis of the agents; an administrator is not limited.
+// The permission to run commands in kube-system is limited to the diagnosis of the agents; an administrator is not
+// limited.
 func TestWhoMayDiagnoseRunsNothingElse(t *testing.T) {
 	s := newFixture(t)
 	operator := s.operator()

@@ -33,8 +33,8 @@ type Election struct {
 	// RenewDeadline is how long after a renewal of the Lease the account may be changed. It must be shorter than
 	// the Lease, see k8s.io/client-go/tools/leaderelection: the rest is the time that a change has to arrive.
 	RenewDeadline time.Duration
-	// Lost is called once, as soon as the process reads that it lost a Lease that it held, with the new holder, or "" when
-	// the Lease has none. It must end the process.
+	// Lost is called once, as soon as the process reads that it lost a Lease that it held, with the new holder, or ""
+	// when the Lease has none. It must end the process.
 	Lost func(holder string)
 }
 
@@ -127,7 +127,8 @@ func (h *Leadership) noteHolder(key types.NamespacedName, holder string) {
 	end(holder)
 }
 
-// leaseKey returns the Lease of a path that ends with /namespaces/<namespace>/leases/<name>; ok is false for other paths.
+// leaseKey returns the Lease of a path that ends with /namespaces/<namespace>/leases/<name>; ok is false for other
+// paths.
 func leaseKey(path string) (types.NamespacedName, bool) {
 	_, rest, found := strings.Cut(path, "/apis/coordination.k8s.io/v1/namespaces/")
 	parts := strings.Split(rest, "/")

@@ -96,7 +96,8 @@ func TestFenceFollowsTheRenewals(t *testing.T) {
 	})
 }
 
-// The deadline counts from before the request: another replica may have read the renewal long before its answer arrives.
+// The deadline counts from before the request: another replica may have read the renewal long before its answer
+// arrives.
 func TestFenceCountsFromTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidate(t)

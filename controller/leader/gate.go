@@ -71,8 +71,8 @@ func (g *gate) drain(ctx context.Context) error {
 	}
 }
 
-// pass sends the request if the gate is open. The request ends with the answer, without its body: by then the server has
-// made the change.
+// pass sends the request if the gate is open. The request ends with the answer, without its body: by then the server
+// has made the change.
 func (g *gate) pass(base http.RoundTripper, request *http.Request) (*http.Response, error) {
 	if !g.enter() {
 		if request.Body != nil {

@@ -104,8 +104,8 @@ func (h *Leadership) WrapKube(base http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// writeLease forwards a request that writes a Lease. A request that cannot be parsed is forwarded too, but does not count
-// as a renewal.
+// writeLease forwards a request that writes a Lease. A request that cannot be parsed is forwarded too, but does not
+// count as a renewal.
 func (h *Leadership) writeLease(base http.RoundTripper, request *http.Request) (*http.Response, error) {
 	key, ours := h.remember(request)
 	sent := clocks()
@@ -122,8 +122,8 @@ func isLease(path string) bool {
 	return strings.Contains(path, "/apis/coordination.k8s.io/") && strings.Contains(path, "/leases")
 }
 
-// remember records the holder of a Lease that is about to be written; false when it has no holder, or cannot be parsed. It
-// does not matter whether the write succeeds: a Lease is released only if it still has that holder.
+// remember records the holder of a Lease that is about to be written; false when it has no holder, or cannot be parsed.
+// It does not matter whether the write succeeds: a Lease is released only if it still has that holder.
 func (h *Leadership) remember(request *http.Request) (types.NamespacedName, bool) {
 	lease, err := leaseIn(request)
 	if err != nil {
@@ -175,9 +175,9 @@ func holderOf(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// Quiesce rejects all further changes, except of Leases, and waits until the changes in progress are answered. Changes of
-// the account are stopped first: for a moment, the results of the last ones can still be recorded in the cluster, which
-// the next leader would otherwise have to find out. The error contains how many had no answer when ctx ended.
+// Quiesce rejects all further changes, except of Leases, and waits until the changes in progress are answered. Changes
+// of the account are stopped first: for a moment, the results of the last ones can still be recorded in the cluster,
+// which the next leader would otherwise have to find out. The error contains how many had no answer when ctx ended.
 func (h *Leadership) Quiesce(ctx context.Context) error {
 	h.cloud.close()
 	err := h.cloud.drain(ctx)
@@ -186,8 +186,8 @@ func (h *Leadership) Quiesce(ctx context.Context) error {
 	return errors.Join(err, h.objects.drain(ctx))
 }
 
-// Release ends the election's renewals and releases every Lease that the process still holds, so that another replica need
-// not wait until it expires. leases must not go through WrapKube. The process must end afterwards.
+// Release ends the election's renewals and releases every Lease that the process still holds, so that another replica
+// need not wait until it expires. leases must not go through WrapKube. The process must end afterwards.
 func (h *Leadership) Release(ctx context.Context, leases coordinationclient.LeasesGetter) error {
 	h.leases.close()
 	h.mu.Lock()

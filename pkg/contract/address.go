@@ -20,8 +20,8 @@ const (
 	AddressDuplicate AddressState = "Duplicate"
 )
 
-// Reasons of the Service condition ServiceConditionAnnounced that no agent reports as a state, because they follow from the
-// reports of several agents.
+// Reasons of the Service condition ServiceConditionAnnounced that no agent reports as a state, because they follow from
+// the reports of several agents.
 const (
 	// AnnouncedForeign: the machine that answers is not a Node of the cluster.
 	AnnouncedForeign = "ForeignOwner"
@@ -35,8 +35,8 @@ type ReportedAddress struct {
 	State AddressState `json:"state"`
 	// MAC is the MAC address that answered, in lower case; empty when none did.
 	MAC string `json:"mac,omitempty"`
-	// Held reports that an interface of the reporting node has the address; MAC is then the node's own, unless the state is
-	// AddressDuplicate.
+	// Held reports that an interface of the reporting node has the address; MAC is then the node's own, unless the
+	// state is AddressDuplicate.
 	Held bool `json:"held,omitempty"`
 	// Since is when the agent first observed that state.
 	Since time.Time `json:"since"`

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// AnnouncerSecret is the Secret in kube-system with the key that authenticates the agents' heartbeats; the controller
-	// creates it if the agents announce.
+	// AnnouncerSecret is the Secret in kube-system with the key that authenticates the agents' heartbeats; the
+	// controller creates it if the agents announce.
 	AnnouncerSecret = "phoenixnap-announcer"
 	// AnnouncerSecretKey is the field of the Secret with the key, see ParseAnnouncerKeys.
 	AnnouncerSecretKey = "key"
-	// AnnouncerView is the ConfigMap in kube-system that records which node announces which address, under the ID of the
-	// public network. Only the agents write it.
+	// AnnouncerView is the ConfigMap in kube-system that records which node announces which address, under the ID of
+	// the public network. Only the agents write it.
 	AnnouncerView = "phoenixnap-announcer"
 )
 
@@ -32,8 +32,8 @@ func FormatAnnouncerKey(key AnnouncerKey) string {
 	return base64.StdEncoding.EncodeToString(key[:]) + "\n"
 }
 
-// ParseAnnouncerKeys parses the content of AnnouncerSecret: one key, or two while one replaces the other, each on a separate
-// line. The first signs, all of them verify. Errors do not contain any part of a key.
+// ParseAnnouncerKeys parses the content of AnnouncerSecret: one key, or two while one replaces the other, each on a
+// separate line. The first signs, all of them verify. Errors do not contain any part of a key.
 func ParseAnnouncerKeys(content string) ([]AnnouncerKey, error) {
 	var keys []AnnouncerKey
 	for i, line := range strings.Fields(content) {

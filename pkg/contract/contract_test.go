@@ -191,7 +191,8 @@ func TestReportedAddressesSurviveTheAnnotation(t *testing.T) {
 	}
 }
 
-// FuzzReportedAddresses: parsing accepts any content of the annotation, and a parsed value can be encoded and parsed again.
+// FuzzReportedAddresses: parsing accepts any content of the annotation, and a parsed value can be encoded and parsed
+// again.
 func FuzzReportedAddresses(f *testing.F) {
 	f.Add(`{"203.0.113.10":{"state":"Answered","mac":"02:00:00:00:00:01","held":true,"since":"2026-03-01T12:00:00Z"}}`)
 	f.Add(`{"203.0.113.10":null}`)

@@ -12,19 +12,20 @@ const (
 	// ServiceIPLocation is the phoenixNAP location in which to buy the IP block, such as "ASH". The option
 	// annotationIPLocation can change the name of this annotation.
 	ServiceIPLocation = Prefix + "ip-location"
-	// ServiceIPAllocation is AllocationDedicated (one block for the Service) or AllocationShared (an address of the pool); the
-	// option ipAllocation when empty.
+	// ServiceIPAllocation is AllocationDedicated (one block for the Service) or AllocationShared (an address of the
+	// pool); the option ipAllocation when empty.
 	ServiceIPAllocation = Prefix + "ip-allocation"
 	// ServiceIPBlockSize is the size of the block to buy, "/28" to "/30"; the option ipBlockSize when empty.
 	ServiceIPBlockSize = Prefix + "ip-block-size"
 	// ServiceIPBlockID is the ID of a block that the user provides: the controller uses it and never deletes it.
 	ServiceIPBlockID = Prefix + "ip-block-id"
-	// ServiceIPRetain is "true" to keep the block when the Service is deleted; the next Service of that name gets it back.
+	// ServiceIPRetain is "true" to keep the block when the Service is deleted; the next Service of that name gets it
+	// back.
 	ServiceIPRetain = Prefix + "ip-retain"
 	// ServiceRequestedIP is the address that the Service requests, in an existing block.
 	ServiceRequestedIP = Prefix + "requested-ip"
-	// ServiceIPReplace is "true" to allow a new block, and with it a new address, to replace a block that was deleted outside
-	// of the cluster.
+	// ServiceIPReplace is "true" to allow a new block, and with it a new address, to replace a block that was deleted
+	// outside of the cluster.
 	ServiceIPReplace = Prefix + "ip-replace"
 )
 
@@ -34,8 +35,8 @@ const (
 	AllocationShared    = "shared"
 )
 
-// LoadBalancerClass is the value of spec.loadBalancerClass that the controller serves, in addition to Services without a
-// class.
+// LoadBalancerClass is the value of spec.loadBalancerClass that the controller serves, in addition to Services without
+// a class.
 const LoadBalancerClass = Prefix + "ccm"
 
 // LoadBalancerFinalizer is the finalizer that holds Services of LoadBalancerClass until their address is released. The
@@ -57,21 +58,22 @@ const (
 	// ServiceIPOwner is the UID of the Service that the annotations above were written for. On a Service
 	// with another UID, restored from a backup or copied, they are not valid.
 	ServiceIPOwner = Prefix + "ip-owner"
-	// ServiceAnnouncedBy is the Node that answers for the address, if the agents announce. It is for users; no program reads it.
+	// ServiceAnnouncedBy is the Node that answers for the address, if the agents announce. It is for users; no program
+	// reads it.
 	ServiceAnnouncedBy = Prefix + "announced-by"
 	// ServiceAnnouncedSince is when that Node began to answer (RFC 3339).
 	ServiceAnnouncedSince = Prefix + "announced-since"
 	// KubeVIPAddresses is kube-vip's own annotation: the addresses that it announces for a Service.
 	KubeVIPAddresses = "kube-vip.io/loadbalancerIPs"
-	// KubeVIPInterface is kube-vip's own annotation: the interface on which it announces them. Written where the user left it
-	// empty, once all agents report the same name.
+	// KubeVIPInterface is kube-vip's own annotation: the interface on which it announces them. Written where the user
+	// left it empty, once all agents report the same name.
 	KubeVIPInterface = "kube-vip.io/serviceInterface"
 )
 
 // Types of the Service conditions that the controller writes. They are removed when the Service becomes another type.
 const (
-	// ServiceConditionBlockAssigned reports whether the Service's IP block is assigned to the public network, or the progress
-	// of its assignment or release.
+	// ServiceConditionBlockAssigned reports whether the Service's IP block is assigned to the public network, or the
+	// progress of its assignment or release.
 	ServiceConditionBlockAssigned = Prefix + "BlockAssigned"
 	// ServiceConditionAddressPublished reports whether the status of the Service contains the address.
 	ServiceConditionAddressPublished = Prefix + "AddressPublished"
@@ -97,8 +99,8 @@ const (
 	NodeAnnouncer = Prefix + "announcer"
 )
 
-// NodeHandOver is the Node annotation that makes the agent of the Node hand its addresses over to other nodes. A user sets it
-// to "true" before maintenance; the agent takes addresses again when the annotation is removed.
+// NodeHandOver is the Node annotation that makes the agent of the Node hand its addresses over to other nodes. A user
+// sets it to "true" before maintenance; the agent takes addresses again when the annotation is removed.
 const NodeHandOver = Prefix + "hand-over"
 
 // Values of the annotation NodeAnnouncer.
@@ -124,17 +126,17 @@ const (
 	NodeNetworkType = Prefix + "network-type"
 )
 
-// NodeReportedIdentity is the Node annotation that the agent writes, through the status subresource: host name, addresses,
-// MAC addresses and VLAN interface of the machine, and its server ID where known (JSON, see Identity).
+// NodeReportedIdentity is the Node annotation that the agent writes, through the status subresource: host name,
+// addresses, MAC addresses and VLAN interface of the machine, and its server ID where known (JSON, see Identity).
 const NodeReportedIdentity = Prefix + "reported-identity"
 
-// NodeReportedAddresses is the Node annotation that the agent writes, through the status subresource: how the addresses of
-// Services answer on the wire: state, MAC address, whether this node holds the address, since when (JSON, see
+// NodeReportedAddresses is the Node annotation that the agent writes, through the status subresource: how the addresses
+// of Services answer on the wire: state, MAC address, whether this node holds the address, since when (JSON, see
 // ReportedAddresses). At most 32: those that the node holds or should hold, and those that no other node has reported.
 const NodeReportedAddresses = Prefix + "reported-addresses"
 
-// NodeMembershipManaged is "true" on a Node whose server the controller joined to the public network. It is for users: the
-// record is the ConfigMap phoenixnap-members in kube-system.
+// NodeMembershipManaged is "true" on a Node whose server the controller joined to the public network. It is for users:
+// the record is the ConfigMap phoenixnap-members in kube-system.
 const NodeMembershipManaged = Prefix + "public-network-managed"
 
 // Types of the Node conditions that the agent writes.

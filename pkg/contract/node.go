@@ -61,8 +61,8 @@ func (n NodeNetwork) Annotations() (map[string]string, error) {
 	}, nil
 }
 
-// ParseNodeNetwork parses the annotations that Annotations encodes. ok is false when the controller has not published the
-// network yet; an error contains the annotation that cannot be parsed.
+// ParseNodeNetwork parses the annotations that Annotations encodes. ok is false when the controller has not published
+// the network yet; an error contains the annotation that cannot be parsed.
 func ParseNodeNetwork(annotations map[string]string) (n NodeNetwork, ok bool, err error) {
 	id := annotations[NodePublicNetworkID]
 	if id == "" {
@@ -137,9 +137,9 @@ func FindNodeCondition(node *corev1.Node, conditionType corev1.NodeConditionType
 	return nil
 }
 
-// ExcludedFromLoadBalancers reports whether the Node has the label node.kubernetes.io/exclude-from-external-load-balancers,
-// which excludes it from their traffic. Because Kubernetes only checks that the label is present, only an explicit negative
-// value, such as "false", does not exclude.
+// ExcludedFromLoadBalancers reports whether the Node has the label
+// node.kubernetes.io/exclude-from-external-load-balancers, which excludes it from their traffic. Because Kubernetes
+// only checks that the label is present, only an explicit negative value, such as "false", does not exclude.
 func ExcludedFromLoadBalancers(node *corev1.Node) bool {
 	value, labelled := node.Labels[corev1.LabelNodeExcludeBalancers]
 	if !labelled {

@@ -15,8 +15,8 @@ const (
 // serverIDPattern is the form of a server ID: 24 hexadecimal digits (phoenixNAP BMC API, GET /servers).
 var serverIDPattern = regexp.MustCompile(`^[0-9a-f]{24}$`)
 
-// ProviderID returns the provider ID of a server, phoenixnap://<server-id>. It must not change: existing Nodes would not be
-// recognized any more.
+// ProviderID returns the provider ID of a server, phoenixnap://<server-id>. It must not change: existing Nodes would
+// not be recognized any more.
 func ProviderID(serverID string) string { return providerIDPrefix + serverID }
 
 // ParseProviderID returns the server ID of a provider ID. It accepts phoenixnap://<id>, the bare ID and

@@ -14,7 +14,8 @@ const (
 	BlockReportKey  = "report.json"
 )
 
-// Standings of a block in addition to those under which orphans are counted (orphan, leftover, empty, unclear, retained).
+// Standings of a block in addition to those under which orphans are counted (orphan, leftover, empty, unclear,
+// retained).
 const (
 	// StandingInUse: an object in the cluster uses it.
 	StandingInUse = "in-use"

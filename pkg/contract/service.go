@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// OwnedServiceAnnotations are the annotations of a Service that only the controller writes and that it removes when it no
-// longer serves the Service. They are output: other values are corrected and have no effect. Annotations of kube-vip are
-// not among them, because users write those too.
+// OwnedServiceAnnotations are the annotations of a Service that only the controller writes and that it removes when it
+// no longer serves the Service. They are output: other values are corrected and have no effect. Annotations of kube-vip
+// are not among them, because users write those too.
 func OwnedServiceAnnotations() []string {
 	return []string{
 		ServiceIPAddress, ServiceIPBlock, ServiceIPGateway, ServiceIPBlockAssigned,
@@ -52,8 +52,8 @@ func HasOwnedConditions(service *corev1.Service) bool {
 	})
 }
 
-// WrittenForThis reports whether the owned annotations were written for this Service. On a Service that was restored from a
-// backup or copied, they describe another Service.
+// WrittenForThis reports whether the owned annotations were written for this Service. On a Service that was restored
+// from a backup or copied, they describe another Service.
 func WrittenForThis(service *corev1.Service) bool {
 	return service.UID != "" && service.Annotations[ServiceIPOwner] == string(service.UID)
 }

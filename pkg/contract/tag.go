@@ -5,23 +5,24 @@ import (
 	"encoding/hex"
 )
 
-// Tags on an IP block. Tag names and values may contain letters, digits, "-" and "_", at most 100 characters (phoenixNAP
-// Tag Manager API, POST /tags).
+// Tags on an IP block. Tag names and values may contain letters, digits, "-" and "_", at most 100 characters
+// (phoenixNAP Tag Manager API, POST /tags).
 const (
 	// TagUsage is TagUsageAuto on a block that this provider bought.
 	TagUsage = "usage"
 	// TagUsageAuto is the value of TagUsage.
 	TagUsageAuto = "cloud-provider-phoenixnap-auto"
-	// TagCluster is the UID of the namespace kube-system: the cluster that the block belongs to. On a block without TagUsage it
-	// allows the Services of that cluster to request the block with the annotation phoenixnap.com/ip-block-id.
+	// TagCluster is the UID of the namespace kube-system: the cluster that the block belongs to. On a block without
+	// TagUsage it allows the Services of that cluster to request the block with the annotation
+	// phoenixnap.com/ip-block-id.
 	TagCluster = "cluster"
-	// TagService is the Service that a dedicated block belongs to: namespace and name joined by "_", shortened with a hash
-	// when longer than 100 characters, see ServiceTag.
+	// TagService is the Service that a dedicated block belongs to: namespace and name joined by "_", shortened with a
+	// hash when longer than 100 characters, see ServiceTag.
 	TagService = "service"
 	// TagPool is the name of the pool that a shared block belongs to, instead of TagService.
 	TagPool = "pool"
-	// TagNodes is the UID of the namespace kube-system on the block from which nodes get their own addresses, instead of
-	// TagService.
+	// TagNodes is the UID of the namespace kube-system on the block from which nodes get their own addresses, instead
+	// of TagService.
 	TagNodes = "nodes"
 	// TagRetain is TagTrue on a dedicated block that outlives its Service.
 	TagRetain = "retain"
@@ -30,8 +31,8 @@ const (
 	TagDelete = "delete"
 	// TagTrue is the value of TagRetain and TagDelete.
 	TagTrue = "true"
-	// TagServiceNamespace is what phoenixnap/k8s-cloud-provider-bmc v1 wrote, with TagServiceName, instead of TagService; such
-	// blocks are adopted. It is read, never written.
+	// TagServiceNamespace is what phoenixnap/k8s-cloud-provider-bmc v1 wrote, with TagServiceName, instead of
+	// TagService; such blocks are adopted. It is read, never written.
 	TagServiceNamespace = "serviceNamespace"
 	// TagServiceName goes with TagServiceNamespace.
 	TagServiceName = "serviceName"

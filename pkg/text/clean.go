@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// replacement replaces a character that a terminal would interpret or not show. It is visible, so that the text is neither
-// interpreted nor hidden, and it is ASCII.
+// replacement replaces a character that a terminal would interpret or not show. It is visible, so that the text is
+// neither interpreted nor hidden, and it is ASCII.
 const replacement = '?'
 
-// Clean makes untrusted text safe to print as one line, or as a part of one: conditions, annotations, names and answers of
-// the API server may contain anything. Every kind of space, including a line feed, becomes one space. "?" replaces every
-// other character that is not printable (unicode.IsPrint: controls of ECMA-48 such as ESC, formats such as U+202E, which
-// reverses the text direction), has no width (Default_Ignorable_Code_Point of UAX 44, variation selectors) or is invalid
-// UTF-8. So an escape sequence has no effect, and the rest of it stays readable.
+// Clean makes untrusted text safe to print as one line, or as a part of one: conditions, annotations, names and answers
+// of the API server may contain anything. Every kind of space, including a line feed, becomes one space. "?" replaces
+// every other character that is not printable (unicode.IsPrint: controls of ECMA-48 such as ESC, formats such as
+// U+202E, which reverses the text direction), has no width (Default_Ignorable_Code_Point of UAX 44, variation
+// selectors) or is invalid UTF-8. So an escape sequence has no effect, and the rest of it stays readable.
 func Clean(text string) string { return strings.Map(clean, text) }
 
 func clean(r rune) rune {
@@ -38,8 +38,8 @@ func cleanLine(r rune) rune {
 	return clean(r)
 }
 
-// Cleaner makes a stream of text safe for a terminal as Clean does, but keeps line feeds and tabs. It must be used by one
-// goroutine only.
+// Cleaner makes a stream of text safe for a terminal as Clean does, but keeps line feeds and tabs. It must be used by
+// one goroutine only.
 type Cleaner struct {
 	to io.Writer
 	// begun is the beginning of a character whose end has not been written yet.
@@ -49,8 +49,8 @@ type Cleaner struct {
 // NewCleaner returns a Cleaner that writes to a writer.
 func NewCleaner(to io.Writer) *Cleaner { return &Cleaner{to: to} }
 
-// Write cleans and writes p, except for an incomplete character at its end. Its errors are those of the underlying writer; p
-// then counts as not written.
+// Write cleans and writes p, except for an incomplete character at its end. Its errors are those of the underlying
+// writer; p then counts as not written.
 func (c *Cleaner) Write(p []byte) (int, error) {
 	text := slices.Concat(c.begun, p)
 	whole := len(text) - unfinished(text)
@@ -61,7 +61,8 @@ func (c *Cleaner) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close writes the rest of an incomplete character. It returns errors of the underlying writer, which it does not close.
+// Close writes the rest of an incomplete character. It returns errors of the underlying writer, which it does not
+// close.
 func (c *Cleaner) Close() error {
 	rest := c.begun
 	c.begun = nil

@@ -17,9 +17,9 @@ type Style struct {
 	Width int
 }
 
-// For returns the style for a terminal of a number of columns, or for other output (zero columns): colors only on a terminal
-// and unless NO_COLOR is set (no-color.org), ticks where the locale is UTF-8, as wide as the terminal. lookUp reads the
-// environment.
+// For returns the style for a terminal of a number of columns, or for other output (zero columns): colors only on a
+// terminal and unless NO_COLOR is set (no-color.org), ticks where the locale is UTF-8, as wide as the terminal. lookUp
+// reads the environment.
 func For(isTerminal bool, columns int, lookUp func(string) (string, bool)) Style {
 	style := Style{Unicode: unicodeLocale(lookUp), Width: max(MinWidth, columns)}
 	if isTerminal {

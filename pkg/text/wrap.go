@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Columns returns the width of a text in columns, one for each character, without the escapes of Paint. Any other escape
-// counts as its characters.
+// Columns returns the width of a text in columns, one for each character, without the escapes of Paint. Any other
+// escape counts as its characters.
 func Columns(text string) int {
 	count := 0
 	for text != "" {
@@ -27,8 +27,8 @@ func Columns(text string) int {
 	return count + utf8.RuneCountInString(text)
 }
 
-// Wrap breaks text at spaces into lines of at most width columns; a longer word gets a separate line. Several spaces count as
-// one. There is at least one line.
+// Wrap breaks text at spaces into lines of at most width columns; a longer word gets a separate line. Several spaces
+// count as one. There is at least one line.
 func Wrap(text string, width int) []string {
 	var lines []string
 	line, columns := "", 0

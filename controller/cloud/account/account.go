@@ -1,5 +1,5 @@
-// Package account caches the blocks and networks of the phoenixNAP account for all callers, and has the lock for changes of
-// the account.
+// Package account caches the blocks and networks of the phoenixNAP account for all callers, and has the lock for
+// changes of the account.
 package account
 
 import (
@@ -49,19 +49,19 @@ type Config struct {
 type Listing struct {
 	// Blocks are all blocks of the account, of any owner.
 	Blocks []plan.Block
-	// AskedAt is when the request was sent; a missing block may have been created later. The API's list may be some seconds
-	// older than its single objects.
+	// AskedAt is when the request was sent; a missing block may have been created later. The API's list may be some
+	// seconds older than its single objects.
 	AskedAt time.Time
 }
 
-// Account serves all callers from one list of blocks and one read of each network, and finds blocks that the list does not
-// show (see Find). It is safe for concurrent use.
+// Account serves all callers from one list of blocks and one read of each network, and finds blocks that the list does
+// not show (see Find). It is safe for concurrent use.
 type Account struct {
 	*lookups
 	config  Config
 	listing *reading[Listing]
-	// change allows one change of the account at a time: the API rejects a second change of a public network while it is BUSY,
-	// and two purchases must not both take the last place in it.
+	// change allows one change of the account at a time: the API rejects a second change of a public network while it
+	// is BUSY, and two purchases must not both take the last place in it.
 	change chan struct{}
 
 	mu       sync.Mutex
@@ -84,15 +84,15 @@ func New(config Config) *Account {
 	return a
 }
 
-// list requests all blocks: one list serves all owners, and the API does not document whether it combines several tags with
-// "and".
+// list requests all blocks: one list serves all owners, and the API does not document whether it combines several tags
+// with "and".
 func (a *Account) list(ctx context.Context, askedAt time.Time) (Listing, error) {
 	blocks, err := a.config.Cloud.Blocks(ctx, nil)
 	return Listing{Blocks: blocks, AskedAt: askedAt}, err
 }
 
-// Blocks returns all blocks of the account, requested at or after the given time; for the zero time at most one window ago,
-// and never before the last call of Invalidate. Errors are those of the API. A failure is reused for 3 seconds.
+// Blocks returns all blocks of the account, requested at or after the given time; for the zero time at most one window
+// ago, and never before the last call of Invalidate. Errors are those of the API. A failure is reused for 3 seconds.
 func (a *Account) Blocks(ctx context.Context, after time.Time) (Listing, error) {
 	listing, err := a.listing.get(ctx, after)
 	if err != nil {
@@ -101,8 +101,8 @@ func (a *Account) Blocks(ctx context.Context, after time.Time) (Listing, error) 
 	return listing, nil
 }
 
-// Network returns a public network under the same conditions as Blocks. It is shared: do not change it. Errors are those of
-// the API, including that the network is not accessible.
+// Network returns a public network under the same conditions as Blocks. It is shared: do not change it. Errors are
+// those of the API, including that the network is not accessible.
 func (a *Account) Network(ctx context.Context, id string, after time.Time) (plan.Network, error) {
 	network, err := a.network(id).get(ctx, after)
 	if err != nil {
@@ -139,7 +139,8 @@ func (a *Account) Invalidate() {
 	}
 }
 
-// Lock waits until no other change of the account is in progress. The caller reads, decides and changes before it calls done.
+// Lock waits until no other change of the account is in progress. The caller reads, decides and changes before it calls
+// done.
 func (a *Account) Lock(ctx context.Context) (done func(), err error) {
 	select {
 	case a.change <- struct{}{}:

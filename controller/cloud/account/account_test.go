@@ -192,8 +192,8 @@ func TestAskedAfter(t *testing.T) {
 	})
 }
 
-// TestLaterThanTheRequestInProgress: callers that need newer data than a request in progress wait for the next request, which
-// serves all of them.
+// TestLaterThanTheRequestInProgress: callers that need newer data than a request in progress wait for the next request,
+// which serves all of them.
 func TestLaterThanTheRequestInProgress(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cloud, a *account.Account, ask look) {
 		var all sync.WaitGroup

@@ -11,8 +11,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// lookups read single blocks and the index of a tag, which are not delayed as the list of blocks may be. Only in this way is a
-// block found that was bought for a Service, a pool or the nodes. Concurrent callers share one request.
+// lookups read single blocks and the index of a tag, which are not delayed as the list of blocks may be. Only in this
+// way is a block found that was bought for a Service, a pool or the nodes. Concurrent callers share one request.
 type lookups struct {
 	api Cloud
 	now func() time.Time
@@ -42,8 +42,8 @@ func newLookups(api Cloud, now func() time.Time) *lookups {
 	return &lookups{api: api, now: now, blocks: map[string]lookup{}, tags: map[string]tagIndex{}}
 }
 
-// Block reads a block by its ID, requested at or after the given time and after the last change; with the zero time, now. A
-// block that the API does not show is not an error.
+// Block reads a block by its ID, requested at or after the given time and after the last change; with the zero time,
+// now. A block that the API does not show is not an error.
 func (l *lookups) Block(ctx context.Context, id string, after time.Time) (block plan.Block, found bool, err error) {
 	if known, ok := l.knownBlock(id, after); ok {
 		return known.block, known.found, nil
@@ -123,8 +123,8 @@ type Search struct {
 	After time.Time
 }
 
-// Find returns the seen blocks and those that are found by their ID or by the index of a tag. The latter only contain blocks
-// that the API shows by ID. Errors are those of the API.
+// Find returns the seen blocks and those that are found by their ID or by the index of a tag. The latter only contain
+// blocks that the API shows by ID. Errors are those of the API.
 func (l *lookups) Find(ctx context.Context, s Search) ([]plan.Sighting, error) {
 	ids := slices.Clone(s.IDs)
 	for _, owner := range s.Owners {
@@ -152,8 +152,8 @@ func (l *lookups) Find(ctx context.Context, s Search) ([]plan.Sighting, error) {
 	return found, nil
 }
 
-// Unlisted returns the blocks that, according to the index of its tag, were bought for the cluster and are not among the known
-// ones: the list does not show them yet. They count towards the limit of blocks.
+// Unlisted returns the blocks that, according to the index of its tag, were bought for the cluster and are not among
+// the known ones: the list does not show them yet. They count towards the limit of blocks.
 func (l *lookups) Unlisted(ctx context.Context, cluster string, known []plan.Block, after time.Time) ([]plan.Block, error) {
 	ids, err := l.carrying(ctx, contract.TagCluster, cluster, after)
 	if err != nil {

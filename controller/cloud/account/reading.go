@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// reading is one object that is read from the API for all callers: one request at a time, whose answer is kept for a window
-// and whose failure is kept for failureWindow.
+// reading is one object that is read from the API for all callers: one request at a time, whose answer is kept for a
+// window and whose failure is kept for failureWindow.
 type reading[T any] struct {
 	config Config
 	// object is the name of the object in metrics.

@@ -16,8 +16,8 @@ import (
 )
 
 // Wrap returns a transport that makes the API server check changes without storing them (dryRun=All, see
-// https://kubernetes.io/docs/reference/using-api/api-concepts/#dry-run). Events are stored, because they report what would
-// be done, and Leases, because the leader election needs them.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#dry-run). Events are stored, because they report what
+// would be done, and Leases, because the leader election needs them.
 func Wrap(base http.RoundTripper) http.RoundTripper {
 	return &transport{base: base, logged: map[string]bool{}}
 }
@@ -64,8 +64,8 @@ func (t *transport) record(request *http.Request) {
 	klog.FromContext(request.Context()).V(int(level)).Info("Dry run: an object would be changed", "method", request.Method, "path", request.URL.Path)
 }
 
-// dryCopy returns the request with dryRun=All: in the query, or for a DELETE in the body, because the API server ignores the
-// query of a DELETE that has a body. The body of request is consumed.
+// dryCopy returns the request with dryRun=All: in the query, or for a DELETE in the body, because the API server
+// ignores the query of a DELETE that has a body. The body of request is consumed.
 func dryCopy(request *http.Request) (*http.Request, error) {
 	dry := request.Clone(request.Context())
 	query := dry.URL.Query()

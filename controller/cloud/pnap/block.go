@@ -25,8 +25,8 @@ type BlockRequest struct {
 	Tags map[string]string
 }
 
-// Blocks lists the IPv4 and IPv6 blocks of the account that have all the given tags. The request contains the tags as a filter,
-// but the API does not document whether it combines several tags with "and", so the answer is filtered again.
+// Blocks lists the IPv4 and IPv6 blocks of the account that have all the given tags. The request contains the tags as a
+// filter, but the API does not document whether it combines several tags with "and", so the answer is filtered again.
 func (c *Client) Blocks(ctx context.Context, tags map[string]string) ([]plan.Block, error) {
 	const op = "list IP blocks"
 	ctx = asking(ctx, op)

@@ -36,8 +36,8 @@ type Config struct {
 	BaseURL string
 	// TokenURL is the OAuth2 token endpoint; empty means DefaultTokenURL.
 	TokenURL string
-	// Credentials returns the client ID and secret. It is called before each request, so it may follow a file that changes; a
-	// changed pair leads to a new token.
+	// Credentials returns the client ID and secret. It is called before each request, so it may follow a file that
+	// changes; a changed pair leads to a new token.
 	Credentials func() (id, secret string, err error)
 	// HTTPTimeout bounds each exchange, reading of the body included; 0 means 30 seconds.
 	HTTPTimeout time.Duration
@@ -45,15 +45,15 @@ type Config struct {
 	UserAgent string
 	// DryRun prevents every request that changes something; see IsDryRun.
 	DryRun bool
-	// RequestsPerSecond is the average rate limit of requests; bursts may be twice as large. A request above the limit waits, at
-	// most until the context or HTTPTimeout ends. 0 means no limit.
+	// RequestsPerSecond is the average rate limit of requests; bursts may be twice as large. A request above the limit
+	// waits, at most until the context or HTTPTimeout ends. 0 means no limit.
 	RequestsPerSecond int
-	// Wrap, when set, wraps the transport that sends requests, after tokens and pauses. If errors.Is finds ErrUnsent in its
-	// error, the request counts as not sent.
+	// Wrap, when set, wraps the transport that sends requests, after tokens and pauses. If errors.Is finds ErrUnsent in
+	// its error, the request counts as not sent.
 	Wrap func(http.RoundTripper) http.RoundTripper
-	// Fence, when set, is called immediately before a request that changes something is sent; its error is the reason why the
-	// request was not sent. It is called again before each write to the connection of such requests; when it returns an error
-	// only then, the outcome of the request is unknown.
+	// Fence, when set, is called immediately before a request that changes something is sent; its error is the reason
+	// why the request was not sent. It is called again before each write to the connection of such requests; when it
+	// returns an error only then, the outcome of the request is unknown.
 	Fence func() error
 	// Metrics count requests; nil disables them.
 	Metrics *Metrics
@@ -151,9 +151,9 @@ func assemble(base string, httpClient *http.Client) *Client {
 	}
 }
 
-// request sends one request of the SDK and returns the body of the answer. The value that the SDK decoded is not used: the SDK
-// rejects an object, and with it the whole list, that lacks a single required property, so the package decodes the body
-// itself.
+// request sends one request of the SDK and returns the body of the answer. The value that the SDK decoded is not used:
+// the SDK rejects an object, and with it the whole list, that lacks a single required property, so the package decodes
+// the body itself.
 func request[T any](ctx context.Context, c *Client, op, object string, execute func() (T, *http.Response, error)) ([]byte, error) {
 	_, response, err := execute() //nolint:bodyclose // the SDK has closed it and left a copy in memory
 	body, failure := classify(op, object, response, err, c.tokens.redact)

@@ -14,8 +14,8 @@ import (
 // longestRange bounds the addresses that a range "a - b" is expanded to; longer ranges are invalid.
 const longestRange = 4096
 
-// object is a JSON object whose properties are read one by one: a property that is absent or of another type reads as empty and
-// does not affect the others.
+// object is a JSON object whose properties are read one by one: a property that is absent or of another type reads as
+// empty and does not affect the others.
 type object map[string]json.RawMessage
 
 func (o object) text(key string) string {
@@ -87,7 +87,8 @@ func (o object) addresses(key string) []netip.Addr {
 	return all
 }
 
-// expandRange parses "a" and "a - b", both ends included, as in the API's property "ips". Any other text yields nothing.
+// expandRange parses "a" and "a - b", both ends included, as in the API's property "ips". Any other text yields
+// nothing.
 func expandRange(text string) []netip.Addr {
 	from, to, isRange := strings.Cut(text, " - ")
 	first, err := netip.ParseAddr(strings.TrimSpace(from))
@@ -111,8 +112,8 @@ func expandRange(text string) []netip.Addr {
 	return all
 }
 
-// decodeList decodes a list whose elements are identified by the property key. Elements without the key are dropped and logged,
-// so that one invalid element never blocks the others.
+// decodeList decodes a list whose elements are identified by the property key. Elements without the key are dropped and
+// logged, so that one invalid element never blocks the others.
 func decodeList(ctx context.Context, op string, body []byte, key string) ([]object, error) {
 	var raw []json.RawMessage
 	if err := json.Unmarshal(body, &raw); err != nil {

@@ -67,8 +67,8 @@ func (e *Error) Error() string {
 // Unwrap returns the local cause, such as context.DeadlineExceeded.
 func (e *Error) Unwrap() error { return e.cause }
 
-// IsInaccessible reports whether the API answered 403 or 404. phoenixNAP answers 403 both for objects that do not exist and for
-// objects that the credentials may not read, so neither proves that the object does not exist.
+// IsInaccessible reports whether the API answered 403 or 404. phoenixNAP answers 403 both for objects that do not exist
+// and for objects that the credentials may not read, so neither proves that the object does not exist.
 func IsInaccessible(err error) bool {
 	status := statusOf(err)
 	return status == http.StatusForbidden || status == http.StatusNotFound
@@ -89,15 +89,15 @@ func IsRefused(err error) bool {
 	return e.unsent || (e.StatusCode >= 400 && e.StatusCode < 500 && e.StatusCode != http.StatusRequestTimeout)
 }
 
-// IsDryRun reports whether the request was not sent because the client may change nothing. The text of the error contains what
-// would have been done. It is neither refused nor unanswered.
+// IsDryRun reports whether the request was not sent because the client may change nothing. The text of the error
+// contains what would have been done. It is neither refused nor unanswered.
 func IsDryRun(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.dryRun
 }
 
-// IsUnanswered reports whether the request was sent and its outcome is unknown: no answer, 5xx, or an answer without a clear
-// result.
+// IsUnanswered reports whether the request was sent and its outcome is unknown: no answer, 5xx, or an answer without a
+// clear result.
 func IsUnanswered(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && !e.dryRun && !IsRefused(err)
@@ -111,8 +111,8 @@ func statusOf(err error) int {
 	return 0
 }
 
-// classify converts the SDK's result into the body of a successful answer or an Error. response is nil when there was no
-// answer; when the body was truncated, err is not of the SDK's type.
+// classify converts the SDK's result into the body of a successful answer or an Error. response is nil when there was
+// no answer; when the body was truncated, err is not of the SDK's type.
 func classify(op, object string, response *http.Response, err error, redact func(string) string) ([]byte, error) {
 	if response == nil {
 		return nil, unanswered(op, object, err, redact)

@@ -6,8 +6,9 @@ import (
 	"net/http"
 )
 
-// fencedTransport calls the fence before it sends a change. Changes have separate connections, which call the fence again before
-// every write: a connection may have to be established first, and the process can be suspended for any time in the meantime.
+// fencedTransport calls the fence before it sends a change. Changes have separate connections, which call the fence
+// again before every write: a connection may have to be established first, and the process can be suspended for any
+// time in the meantime.
 type fencedTransport struct {
 	fence          func() error
 	reads, changes http.RoundTripper
@@ -53,8 +54,8 @@ func fenceWrites(transport *http.Transport, fence func() error) {
 	}
 }
 
-// fencedConnection rejects writes when the fence is closed. Such a request does not count as not sent: the rejected write may be
-// the rest of a request, or the answer to a ping while another request waits for its answer (HTTP/2).
+// fencedConnection rejects writes when the fence is closed. Such a request does not count as not sent: the rejected
+// write may be the rest of a request, or the answer to a ping while another request waits for its answer (HTTP/2).
 type fencedConnection struct {
 	net.Conn
 	fence func() error

@@ -30,8 +30,8 @@ func (g *gatekeeper) mayChange() error {
 	return nil
 }
 
-// The fence is called after everything that a change may wait for: nothing is sent when it was closed in the meantime, and the
-// error reports this.
+// The fence is called after everything that a change may wait for: nothing is sent when it was closed in the meantime,
+// and the error reports this.
 func TestClosedFenceStopsAChange(t *testing.T) {
 	for name, c := range map[string]struct {
 		closeAt   string // the request during which the fence closes

@@ -142,8 +142,8 @@ func TestRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// Whatever the API does, and at any log level, neither the secret nor a token leaves the package: not in an error, the log, the
-// health, or a metric.
+// Whatever the API does, and at any log level, neither the secret nor a token leaves the package: not in an error, the
+// log, the health, or a metric.
 //
 //proves:known-bugs/secrets-in-events
 func TestNoSecretLeaves(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWordsAreNoStatus: a client that searches for "Not Found" in the text of an error mistakes the page of a proxy, or the name
-// of a host, for the API's answer that a server does not exist.
+// TestWordsAreNoStatus: a client that searches for "Not Found" in the text of an error mistakes the page of a proxy, or
+// the name of a host, for the API's answer that a server does not exist.
 //
 //proves:known-bugs/not-found-text
 func TestWordsAreNoStatus(t *testing.T) {

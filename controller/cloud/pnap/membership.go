@@ -7,10 +7,10 @@ import (
 	"github.com/phoenixnap/go-sdk-bmc/bmcapi/v3"
 )
 
-// JoinNetwork makes a server a member of a public network with the given addresses, each in an assigned
-// block of the network. force allows a member without addresses, and addresses that another member has.
-// The API answers before the switch ports are configured: the status of the Membership shows when they are. It answers with a
-// conflict while the network or the server is changing and when the server is already a member.
+// JoinNetwork makes a server a member of a public network with the given addresses, each in an assigned block of the
+// network. force allows a member without addresses, and addresses that another member has. The API answers before the
+// switch ports are configured: the status of the Membership shows when they are. It answers with a conflict while the
+// network or the server is changing and when the server is already a member.
 func (c *Client) JoinNetwork(ctx context.Context, serverID, networkID string, ips []netip.Addr, force bool) error {
 	const op = "join server"
 	ctx = asking(ctx, op)
@@ -28,7 +28,8 @@ func (c *Client) JoinNetwork(ctx context.Context, serverID, networkID string, ip
 	return err
 }
 
-// LeaveNetwork removes a server from a public network. Its VLAN closes at once; the membership is removed some time later.
+// LeaveNetwork removes a server from a public network. Its VLAN closes at once; the membership is removed some time
+// later.
 func (c *Client) LeaveNetwork(ctx context.Context, serverID, networkID string) error {
 	const op = "take server"
 	ctx = asking(ctx, op)

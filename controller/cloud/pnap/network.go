@@ -24,8 +24,8 @@ func (c *Client) Network(ctx context.Context, id string) (plan.Network, error) {
 	return decodeNetwork(element), nil
 }
 
-// AssignBlock assigns an unassigned block to a public network. The API answers before it is done: the block's status shows the
-// progress.
+// AssignBlock assigns an unassigned block to a public network. The API answers before it is done: the block's status
+// shows the progress.
 func (c *Client) AssignBlock(ctx context.Context, networkID, blockID string) error {
 	const op = "assign IP block"
 	ctx = asking(ctx, op)
@@ -35,8 +35,8 @@ func (c *Client) AssignBlock(ctx context.Context, networkID, blockID string) err
 	return err
 }
 
-// UnassignBlock unassigns a block from a public network. It never uses the API's "force", which would disconnect a member that
-// has an address of the block.
+// UnassignBlock unassigns a block from a public network. It never uses the API's "force", which would disconnect a
+// member that has an address of the block.
 func (c *Client) UnassignBlock(ctx context.Context, networkID, blockID string) error {
 	const op = "unassign IP block"
 	ctx = asking(ctx, op)

@@ -14,9 +14,9 @@ import (
 // blockResource begins the name under which the Tag Manager API lists a tagged IP block.
 const blockResource = "/ips/ip-blocks/"
 
-// EnsureTags creates the named tags that do not exist in the account. A tag must exist before it can be set on a resource, and a
-// new one may be rejected there for some seconds. Known names are not checked again until the API rejects tags with 400. In a
-// dry run missing tags are ignored, so that the purchase that needs them can be reported.
+// EnsureTags creates the named tags that do not exist in the account. A tag must exist before it can be set on a
+// resource, and a new one may be rejected there for some seconds. Known names are not checked again until the API
+// rejects tags with 400. In a dry run missing tags are ignored, so that the purchase that needs them can be reported.
 func (c *Client) EnsureTags(ctx context.Context, names ...string) error {
 	if c.tagNames.holds(names) {
 		return nil
@@ -62,8 +62,8 @@ func (c *Client) createTag(ctx context.Context, name string) error {
 	return err
 }
 
-// forgetTagsAfter forgets which tags exist when a request with tags was rejected as invalid: another client may have deleted
-// one.
+// forgetTagsAfter forgets which tags exist when a request with tags was rejected as invalid: another client may have
+// deleted one.
 func (c *Client) forgetTagsAfter(err error) {
 	if statusOf(err) == http.StatusBadRequest {
 		c.tagNames.clear()
@@ -99,8 +99,8 @@ func (s *nameSet) clear() {
 	clear(s.names)
 }
 
-// TagAssignments returns the values of the named tag by the ID of the IP block that has it. It is an index of the cluster's
-// blocks that does not depend on the block list.
+// TagAssignments returns the values of the named tag by the ID of the IP block that has it. It is an index of the
+// cluster's blocks that does not depend on the block list.
 func (c *Client) TagAssignments(ctx context.Context, name string) (map[string]string, error) {
 	const op = "list tags"
 	ctx = asking(ctx, op)

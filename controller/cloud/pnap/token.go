@@ -16,7 +16,8 @@ import (
 const (
 	// refreshMargin is how long before its end a token is replaced.
 	refreshMargin = 30 * time.Second
-	// assumedLifetime applies to a token whose answer contains no lifetime. Those of phoenixNAP are valid for 15 minutes.
+	// assumedLifetime applies to a token whose answer contains no lifetime. Those of phoenixNAP are valid for 15
+	// minutes.
 	assumedLifetime = 5 * time.Minute
 	// tokenKey identifies the token request in backoff.
 	tokenKey = "token"
@@ -72,8 +73,8 @@ func (s *tokenSource) get(ctx context.Context) (string, error) {
 	return s.fetch(ctx)
 }
 
-// cached returns the current token unless it expires soon or the credentials have changed. When the credentials cannot be read,
-// a valid token is still used.
+// cached returns the current token unless it expires soon or the credentials have changed. When the credentials cannot
+// be read, a valid token is still used.
 func (s *tokenSource) cached() (string, bool) {
 	id, secret, err := s.credentials()
 	s.mu.Lock()
@@ -141,8 +142,8 @@ func (s *tokenSource) remember(ctx context.Context, id, secret string, err error
 	}
 }
 
-// exchange requests all scopes in the SDK's documentation. An account with fewer scopes may get fewer, or an error: then it
-// requests a token without scopes, which means all scopes of the account.
+// exchange requests all scopes in the SDK's documentation. An account with fewer scopes may get fewer, or an error:
+// then it requests a token without scopes, which means all scopes of the account.
 func (s *tokenSource) exchange(ctx context.Context, id, secret string) (*oauth2.Token, error) {
 	config := clientcredentials.Config{
 		ClientID:     id,

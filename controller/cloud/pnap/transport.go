@@ -15,8 +15,8 @@ import (
 // maxBody bounds the size of an answer. A list of a thousand servers has about 3 MB.
 const maxBody = 64 << 20
 
-// ErrUnsent is part of the error, for errors.Is, of a request that was not sent. A RoundTripper of Config.Wrap also returns it for
-// a request that it did not send.
+// ErrUnsent is part of the error, for errors.Is, of a request that was not sent. A RoundTripper of Config.Wrap also
+// returns it for a request that it did not send.
 var ErrUnsent = errors.New("the request was not sent")
 
 // unsentError is why a request was not sent: cause, or the reason why it is held back.
@@ -42,8 +42,8 @@ func (e *unsentError) Is(target error) bool { return target == ErrUnsent }
 // errDryRun is the error of every change in a dry run.
 var errDryRun = errors.New("dry run")
 
-// transport adds the token to a request, replaces it once when the API no longer accepts it, and enforces the client's limits:
-// the rate limit, the pause of a 429, the backoff after failures, and in a dry run no change at all.
+// transport adds the token to a request, replaces it once when the API no longer accepts it, and enforces the client's
+// limits: the rate limit, the pause of a 429, the backoff after failures, and in a dry run no change at all.
 type transport struct {
 	base      http.RoundTripper
 	tokens    *tokenSource

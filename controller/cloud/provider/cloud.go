@@ -15,11 +15,12 @@ var _ cloudprovider.Interface = (*Cloud)(nil)
 // New returns the provider.
 func New(instances cloudprovider.InstancesV2) *Cloud { return &Cloud{instances: instances} }
 
-// Initialize implements cloudprovider.Interface. It does nothing: the provider's loops are controllers of the framework, which
-// starts and stops them.
+// Initialize implements cloudprovider.Interface. It does nothing: the provider's loops are controllers of the
+// framework, which starts and stops them.
 func (*Cloud) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
 
-// LoadBalancer implements cloudprovider.Interface. The provider has its own Service controller instead of the framework's.
+// LoadBalancer implements cloudprovider.Interface. The provider has its own Service controller instead of the
+// framework's.
 func (*Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
 
 // InstancesV2 implements cloudprovider.Interface.

@@ -29,8 +29,8 @@ type Facts struct {
 	Unreadable []string
 }
 
-// Overview is the document. Text from other sources is harmless to a terminal, see text.Clean. Its JSON is an interface for
-// programs: fields are added, and change their meaning only with SchemaVersion.
+// Overview is the document. Text from other sources is harmless to a terminal, see text.Clean. Its JSON is an interface
+// for programs: fields are added, and change their meaning only with SchemaVersion.
 type Overview struct {
 	SchemaVersion int        `json:"schemaVersion"`
 	Time          time.Time  `json:"time"`
@@ -81,8 +81,8 @@ type Condition struct {
 // True reports whether the condition holds.
 func (v Condition) True() bool { return v.Status == string(corev1.ConditionTrue) }
 
-// staleLease is how many of its durations a Lease may go without a renewal before its holder counts as silent: the clocks
-// of the API server and of the user differ.
+// staleLease is how many of its durations a Lease may go without a renewal before its holder counts as silent: the
+// clocks of the API server and of the user differ.
 const staleLease = 3
 
 // Make builds the overview.

@@ -39,9 +39,10 @@ type Runner struct {
 	Namespace string
 }
 
-// Run runs the agent's program with the arguments in the pod of the agent on the named Node, and copies its output without
-// control sequences: not every pod with the label of an agent is one, and an agent that does not write to a terminal uses
-// no colors. Its error is a k8s.io/client-go/util/exec.CodeExitError when the program exits with a code other than 0.
+// Run runs the agent's program with the arguments in the pod of the agent on the named Node, and copies its output
+// without control sequences: not every pod with the label of an agent is one, and an agent that does not write to a
+// terminal uses no colors. Its error is a k8s.io/client-go/util/exec.CodeExitError when the program exits with a code
+// other than 0.
 func (r Runner) Run(ctx context.Context, node string, args []string, out, errOut io.Writer) error {
 	pod, err := r.pod(ctx, node)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // leaseName is the Lease of the controller, in kube-system.
 const leaseName = "phoenixnap-cloud-controller-manager"
 
-// Read reads the cluster. It leaves out what the user may not read and lists it in Facts.Unreadable; any other failure is
-// an error.
+// Read reads the cluster. It leaves out what the user may not read and lists it in Facts.Unreadable; any other failure
+// is an error.
 func Read(ctx context.Context, kube kubernetes.Interface, now func() time.Time) (overview.Facts, error) {
 	r := reader{ctx: ctx, kube: kube}
 	for _, part := range []struct {

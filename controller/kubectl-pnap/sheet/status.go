@@ -15,7 +15,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// staleReport is the age from which the controller's report on the account counts as old: it reports every five minutes.
+// staleReport is the age from which the controller's report on the account counts as old: it reports every five
+// minutes.
 const staleReport = 15 * time.Minute
 
 // Status writes the state of the controller, nodes, Services and blocks, and the problems in full sentences.

@@ -28,8 +28,8 @@ type Secrets interface {
 	Create(ctx context.Context, secret *corev1.Secret, options metav1.CreateOptions) (*corev1.Secret, error)
 }
 
-// Reconciler creates the Secret if it is missing. It never changes an existing Secret: a user may have set a key, or be about
-// to replace one.
+// Reconciler creates the Secret if it is missing. It never changes an existing Secret: a user may have set a key, or be
+// about to replace one.
 type Reconciler struct{ secrets Secrets }
 
 // New returns a Reconciler; it starts nothing.

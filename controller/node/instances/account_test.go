@@ -36,8 +36,8 @@ func twoAccounts(servers, strangers int) (seed pnapsim.Seed, ids []string) {
 	return seed, ids
 }
 
-// With credentials of another account, from the start or later, and whatever the size of the cluster and of that account, with
-// or without a public network: no Node is deleted, and events describe the solution.
+// With credentials of another account, from the start or later, and whatever the size of the cluster and of that
+// account, with or without a public network: no Node is deleted, and events describe the solution.
 func TestCredentialsOfAnotherAccountDeleteNoNode(t *testing.T) {
 	for _, network := range []string{simtest.NetworkID, ""} {
 		for _, count := range []int{1, 2, 10} {

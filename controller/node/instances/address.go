@@ -73,8 +73,9 @@ func appendIPs(addresses []corev1.NodeAddress, kind corev1.NodeAddressType, ips 
 	return addresses
 }
 
-// externalIPs returns the public addresses that the machine probably has. The API lists every usable address of a server's
-// block, of which an installation configures the first; if the agent reports the machine's addresses, those count.
+// externalIPs returns the public addresses that the machine probably has. The API lists every usable address of a
+// server's block, of which an installation configures the first; if the agent reports the machine's addresses, those
+// count.
 func externalIPs(server pnap.Server, reported identity) []netip.Addr {
 	var joined []netip.Addr
 	var external []netip.Addr
@@ -123,8 +124,8 @@ func (i identity) private() []netip.Addr {
 	return ips
 }
 
-// providedNodeIPs returns the addresses of the kubelet's --node-ip. The framework permanently rejects a Node whose addresses
-// lack one of them. A kubelet gains nothing from a false value: it may write its Node's addresses itself.
+// providedNodeIPs returns the addresses of the kubelet's --node-ip. The framework permanently rejects a Node whose
+// addresses lack one of them. A kubelet gains nothing from a false value: it may write its Node's addresses itself.
 func providedNodeIPs(node *corev1.Node) []netip.Addr {
 	var ips []netip.Addr
 	for _, text := range strings.Split(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], ",") {

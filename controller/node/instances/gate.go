@@ -60,8 +60,8 @@ func (s observation) count() string {
 	return fmt.Sprintf("%d of %d servers", s.missing, s.known)
 }
 
-// gate stores the history for classify: since when a server is missing and which were found gone recently. A restart loses
-// the history, which can only delay a deletion.
+// gate stores the history for classify: since when a server is missing and which were found gone recently. A restart
+// loses the history, which can only delay a deletion.
 type gate struct {
 	mu      sync.Mutex
 	missing map[string]suspicion
@@ -86,9 +86,8 @@ func (g *gate) present(serverID string) {
 	delete(g.gone, serverID)
 }
 
-// absent records that the server of a Node that was created at the instant created is missing from the
-// list. others are the IDs of the servers of all Nodes, with true for those that are missing. changed reports whether the
-// state is new.
+// absent records that the server of a Node that was created at the instant created is missing from the list. others are
+// the IDs of the servers of all Nodes, with true for those that are missing. changed reports whether the state is new.
 func (g *gate) absent(serverID string, created time.Time, list List, others map[string]bool) (result deletionState, count string, changed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

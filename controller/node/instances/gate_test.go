@@ -116,8 +116,8 @@ func TestBreakerRemembersTheGone(t *testing.T) {
 	}
 }
 
-// For any sequence of observations: a server is gone only when it was found missing at least 30 s before and not found since,
-// and never more than a fifth, or one, within the window.
+// For any sequence of observations: a server is gone only when it was found missing at least 30 s before and not found
+// since, and never more than a fifth, or one, within the window.
 //
 //proves:known-bugs/joining-node
 func TestGateWalks(t *testing.T) {

@@ -75,18 +75,18 @@ func New(config Config) *Instances {
 	}
 }
 
-// InstanceExists reports false, and Kubernetes then deletes the Node at once, only when the server is
-// proven gone: missing from a fresh and non-empty list and inaccessible by its ID, or released to its
-// reservation; twice, at least 30 seconds apart, both times since the Node was created; not one of many that
-// disappear together; from a list that has not just lost more than half of its length; in an account in which the configured
-// public network can be read; and the Node, read live, is still the same and not ready. Any other case without proven
-// existence is an error, which keeps the Node.
+// InstanceExists reports false, and Kubernetes then deletes the Node at once, only when the server is proven gone:
+// missing from a fresh and non-empty list and inaccessible by its ID, or released to its reservation; twice, at least
+// 30 seconds apart, both times since the Node was created; not one of many that disappear together; from a list that
+// has not just lost more than half of its length; in an account in which the configured public network can be read; and
+// the Node, read live, is still the same and not ready. Any other case without proven existence is an error, which
+// keeps the Node.
 func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
 	id, list, err := i.locate(ctx, node)
 	if err != nil {
 		return false, err
 	}
-	defer func() { i.metrics.stands(i.gate.standing(list.AskedAt)) }()
+	defer func() { i.metrics.setMissing(i.gate.standing(list.AskedAt)) }()
 	missing, err := i.isMissing(ctx, id, list)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -151,9 +151,10 @@ func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, li
 // errNoServer reports that an account cannot be verified, because no public network is configured.
 var errNoServer = errors.New("no server of this cluster is in the list of servers")
 
-// proveAccount returns an error unless the list of servers certainly belongs to the cluster's account. With credentials of
-// another account the API lists other servers and answers 403 for every ID, as if all servers were gone. The configured
-// public network can only be read in the right account; without one, a listed server of any Node is the proof.
+// proveAccount returns an error unless the list of servers certainly belongs to the cluster's account. With credentials
+// of another account the API lists other servers and answers 403 for every ID, as if all servers were gone. The
+// configured public network can only be read in the right account; without one, a listed server of any Node is the
+// proof.
 func (i *Instances) proveAccount(ctx context.Context, list List, servers map[string]bool) error {
 	if i.networkID != "" {
 		_, err := i.networks.Network(ctx, i.networkID, list.AskedAt)
@@ -194,8 +195,8 @@ func (i *Instances) keep(ctx context.Context, node *corev1.Node, id string, resu
 	return fmt.Errorf("server %s is missing, to be confirmed after %s", id, confirmAfter)
 }
 
-// confirm reads the Node live: a Node that was replaced or that is ready by now must not be reported as gone. A Node that no
-// longer exists needs no confirmation.
+// confirm reads the Node live: a Node that was replaced or that is ready by now must not be reported as gone. A Node
+// that no longer exists needs no confirmation.
 func (i *Instances) confirm(ctx context.Context, node *corev1.Node) error {
 	current, err := i.live.Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 	switch {
@@ -243,8 +244,8 @@ func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bo
 	return server.Status == pnap.ServerPoweredOff, nil
 }
 
-// locate returns the ID of the Node's server and a valid list. An empty list is not valid: the account that runs this Node has
-// at least one server.
+// locate returns the ID of the Node's server and a valid list. An empty list is not valid: the account that runs this
+// Node has at least one server.
 func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List, error) {
 	id, err := contract.ParseProviderID(node.Spec.ProviderID)
 	if err != nil {
@@ -275,7 +276,7 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	if err != nil {
 		return nil, err
 	}
-	i.metrics.stands(i.gate.standing(list.AskedAt))
+	i.metrics.setMissing(i.gate.standing(list.AskedAt))
 	addresses := nodeAddresses(node, server)
 	if len(addresses) < 2 && !withoutNetwork(server) { // only the hostname is not a reachable address
 		return nil, fmt.Errorf("server %s of node %s has no address: connect it to a network or start the kubelet with --node-ip", server.ID, node.Name)
@@ -295,8 +296,8 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	}, nil
 }
 
-// checkNodeIP warns about a --node-ip that is not an address of the server. The API knows the addresses that it gave a server,
-// not those of networks that its owner configures.
+// checkNodeIP warns about a --node-ip that is not an address of the server. The API knows the addresses that it gave a
+// server, not those of networks that its owner configures.
 func (i *Instances) checkNodeIP(node *corev1.Node, server pnap.Server) {
 	foreign := foreignNodeIPs(node, server)
 	if len(foreign) == 0 || withoutNetwork(server) {

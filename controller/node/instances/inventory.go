@@ -15,11 +15,11 @@ import (
 const (
 	// DefaultWindow is how old a list of servers may be when it is used again.
 	DefaultWindow = 15 * time.Second
-	// Unhurried is the maximum age of a list for periodic work. It is longer than the period of the annotations, so that it
-	// causes no request.
+	// Unhurried is the maximum age of a list for periodic work. It is longer than the period of the annotations, so
+	// that it causes no request.
 	Unhurried = 45 * time.Second
-	// failureWindow is how long a failed list request is reused, so that there is no request for every Node while the API is
-	// unavailable.
+	// failureWindow is how long a failed list request is reused, so that there is no request for every Node while the
+	// API is unavailable.
 	failureWindow = 3 * time.Second
 	// lookupTimeout bounds a read by ID: the reads are sequential, one for each Node that is not ready.
 	lookupTimeout = 10 * time.Second
@@ -160,7 +160,8 @@ func (i *Inventory) fetchList(ctx context.Context) (List, error) {
 	return i.list, nil
 }
 
-// peak records the length of a list and returns the maximum within the window. The previous list counts however old it is.
+// peak records the length of a list and returns the maximum within the window. The previous list counts however old it
+// is.
 func (i *Inventory) peak(at time.Time, count int) int {
 	last := len(i.lengths) - 1
 	old := 0
@@ -171,9 +172,9 @@ func (i *Inventory) peak(at time.Time, count int) int {
 	return slices.MaxFunc(i.lengths, func(a, b length) int { return a.count - b.count }).count
 }
 
-// Server reads one server by its ID, not from the list. Results are cached for one window, errors of the API too. After a
-// request without an answer the next ones fail at once for a while, so that one hanging request does not delay the other
-// Nodes.
+// Server reads one server by its ID, not from the list. Results are cached for one window, errors of the API too. After
+// a request without an answer the next ones fail at once for a while, so that one hanging request does not delay the
+// other Nodes.
 func (i *Inventory) Server(ctx context.Context, id string) (pnap.Server, error) {
 	known, err := i.recentLookup(id)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
-// TestServerWithoutAnAddressYet: the framework removes the taint of a Node whose list of addresses is empty, and pods are
-// scheduled onto a Node that is not reachable.
+// TestServerWithoutAnAddressYet: the framework removes the taint of a Node whose list of addresses is empty, and pods
+// are scheduled onto a Node that is not reachable.
 //
 //proves:known-bugs/addresses-late
 //proves:known-bugs/metadata-nil
@@ -31,8 +31,8 @@ func TestServerWithoutAnAddressYet(t *testing.T) {
 	}
 }
 
-// TestRenamedServerStaysItsNode: a search by name, although the ID is known, loses a server that is renamed in the portal, or
-// finds another one that has the name now.
+// TestRenamedServerStaysItsNode: a search by name, although the ID is known, loses a server that is renamed in the
+// portal, or finds another one that has the name now.
 //
 //proves:known-bugs/server-renamed
 func TestRenamedServerStaysItsNode(t *testing.T) {
@@ -53,8 +53,8 @@ func TestRenamedServerStaysItsNode(t *testing.T) {
 	}
 }
 
-// TestAddressesDoNotDependOnTheOrderOfTheAPI: an API that lists addresses in varying order must not change the addresses of
-// Nodes every five minutes, and especially not which of them is the first.
+// TestAddressesDoNotDependOnTheOrderOfTheAPI: an API that lists addresses in varying order must not change the
+// addresses of Nodes every five minutes, and especially not which of them is the first.
 //
 //proves:known-bugs/address-order
 func TestAddressesDoNotDependOnTheOrderOfTheAPI(t *testing.T) {

@@ -28,8 +28,8 @@ import (
 // monitorPeriod is how often the framework checks every Node that is not ready (--node-monitor-period).
 const monitorPeriod = 5 * time.Second
 
-// watch simulates the framework's node lifecycle controller for Nodes that are not ready, for a while, and returns when each
-// Node would have been deleted.
+// watch simulates the framework's node lifecycle controller for Nodes that are not ready, for a while, and returns when
+// each Node would have been deleted.
 func (w *world) watch(d, step time.Duration, nodes ...*corev1.Node) map[string]time.Duration {
 	w.t.Helper()
 	deleted := map[string]time.Duration{}
@@ -99,8 +99,8 @@ func cluster() (pnapsim.Seed, []string) {
 	return seed, ids
 }
 
-// During two minutes of any failure while no Node is ready, none is deleted, and the failure of one element does not prevent
-// the initialization of others.
+// During two minutes of any failure while no Node is ready, none is deleted, and the failure of one element does not
+// prevent the initialization of others.
 //
 //proves:known-bugs/nil-answer
 //proves:known-bugs/no-timeout
@@ -118,23 +118,23 @@ func TestTwoMinutesOfFailureDeleteNoNode(t *testing.T) {
 		// others reports that a new Node, whose server is in the list, can be initialized in the meantime.
 		others bool
 	}{
-		"401":                          {faults: []pnapsim.Fault{status("", 401)}},
-		"403":                          {faults: []pnapsim.Fault{status("", 403)}},
-		"429":                          {faults: []pnapsim.Fault{status("", 429)}},
-		"500":                          {faults: []pnapsim.Fault{status("", 500)}},
-		"time-outs":                    {faults: []pnapsim.Fault{{Action: pnapsim.FaultHang, Times: -1}}, step: 15 * time.Second},
-		"look-ups time out":            {faults: []pnapsim.Fault{{Path: one, Action: pnapsim.FaultHang, Times: -1}}, change: half, step: 15 * time.Second, others: true},
-		"empty list":                   {change: func([]json.RawMessage) []json.RawMessage { return []json.RawMessage{} }},
-		"empty list, look-ups refused": {change: func([]json.RawMessage) []json.RawMessage { return []json.RawMessage{} }, faults: []pnapsim.Fault{status(one, 403)}},
-		"half list":                    {change: half, others: true},
-		"half list, look-ups refused":  {change: half, faults: []pnapsim.Fault{status(one, 403)}, others: true},
-		"one element is no object":     {change: func(s []json.RawMessage) []json.RawMessage { s[7] = json.RawMessage(`"?"`); return s }, others: true},
+		"401":                              {faults: []pnapsim.Fault{status("", 401)}},
+		"403":                              {faults: []pnapsim.Fault{status("", 403)}},
+		"429":                              {faults: []pnapsim.Fault{status("", 429)}},
+		"500":                              {faults: []pnapsim.Fault{status("", 500)}},
+		"time-outs":                        {faults: []pnapsim.Fault{{Action: pnapsim.FaultHang, Times: -1}}, step: 15 * time.Second},
+		"reads by ID time out":             {faults: []pnapsim.Fault{{Path: one, Action: pnapsim.FaultHang, Times: -1}}, change: half, step: 15 * time.Second, others: true},
+		"empty list":                       {change: func([]json.RawMessage) []json.RawMessage { return []json.RawMessage{} }},
+		"empty list, reads by ID rejected": {change: func([]json.RawMessage) []json.RawMessage { return []json.RawMessage{} }, faults: []pnapsim.Fault{status(one, 403)}},
+		"half list":                        {change: half, others: true},
+		"half list, reads by ID rejected":  {change: half, faults: []pnapsim.Fault{status(one, 403)}, others: true},
+		"one element is not an object":     {change: func(s []json.RawMessage) []json.RawMessage { s[7] = json.RawMessage(`"?"`); return s }, others: true},
 		"one element of other types": {change: func(s []json.RawMessage) []json.RawMessage {
 			s[7] = json.RawMessage(`{"id":7,"hostname":[]}`)
 			return s
 		}, others: true},
-		"one element lacks its hostname":  {change: same, faults: []pnapsim.Fault{{Path: list, Action: pnapsim.FaultDropField, Field: "hostname", Element: 7, Times: -1}}, others: true},
-		"null in the place of the list":   {change: func([]json.RawMessage) []json.RawMessage { return nil }},
+		"one element has no hostname":     {change: same, faults: []pnapsim.Fault{{Path: list, Action: pnapsim.FaultDropField, Field: "hostname", Element: 7, Times: -1}}, others: true},
+		"null instead of the list":        {change: func([]json.RawMessage) []json.RawMessage { return nil }},
 		"list is cut off":                 {faults: []pnapsim.Fault{{Path: list, Action: pnapsim.FaultTruncate, Times: -1}}},
 		"every other request fails (500)": {faults: []pnapsim.Fault{{Path: list, Action: pnapsim.FaultStatus, Status: 500, Times: 5, Skip: 2}}, change: half, others: true},
 	} {
@@ -174,8 +174,8 @@ func TestTwoMinutesOfFailureDeleteNoNode(t *testing.T) {
 	}
 }
 
-// The Node of a deprovisioned server is deleted within three minutes of not being ready, with the framework's default periods,
-// even if the server remains as reserved.
+// The Node of a deprovisioned server is deleted within three minutes of not being ready, with the framework's default
+// periods, even if the server remains as reserved.
 //
 //proves:known-bugs/no-grace
 //proves:known-bugs/not-found-error

@@ -19,8 +19,8 @@ type matchError struct{ reason, text string }
 
 func (e *matchError) Error() string { return e.text }
 
-// match finds the server of a Node that has no provider ID yet: by hostname (exact, then without domain,
-// then both ignoring case), else by the identity that the machine reported. It never guesses: no candidate or several are an
+// match finds the server of a Node that has no provider ID yet: by hostname (exact, then without domain, then both
+// ignoring case), else by the identity that the machine reported. It never guesses: no candidate or several are an
 // error. claimed contains the servers of other Nodes' provider IDs, with the Node's name.
 func match(node *corev1.Node, servers map[string]pnap.Server, claimed map[string]string) (pnap.Server, error) {
 	candidates := free(servers, claimed)

@@ -26,8 +26,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// Type, region and zone are those of the server, made legal if necessary. An existing zone of the Node is kept, since volumes
-// may be bound to it; the deprecated label counts first, as for the framework.
+// Type, region and zone are those of the server, made legal if necessary. An existing zone of the Node is kept, since
+// volumes may be bound to it; the deprecated label counts first, as for the framework.
 //
 //proves:known-bugs/zone-overwritten
 func TestMetadataNamesTypeAndPlace(t *testing.T) {

@@ -75,7 +75,7 @@ func (m *Manager) confirm(ctx context.Context, seen observed, steps []step, idle
 	*idle = *idle && len(live) == 0
 	var confirmed []step
 	for _, each := range steps {
-		recorded := seen.roster.members[each.server]
+		recorded := seen.memberRecord.members[each.server]
 		if _, isWanted := live[each.server]; isWanted && each.takesAway() && recorded.Network == seen.network.ID {
 			continue
 		}
@@ -84,7 +84,7 @@ func (m *Manager) confirm(ctx context.Context, seen observed, steps []step, idle
 	return confirmed, nil
 }
 
-// pass is one pass of changes under the lock of the account. Its roster and ledger follow what is saved.
+// pass is one pass of changes under the lock of the account. Its memberRecord and ledger follow what is saved.
 type pass struct {
 	*Manager
 	observed
@@ -119,8 +119,8 @@ func (p *pass) take(ctx context.Context, s step) error {
 	}
 }
 
-// join records the address and the server before the API request, so that the controller, after a crash, joins the server
-// with the same address and knows that the membership is its own.
+// join records the address and the server before the API request, so that the controller, after a crash, joins the
+// server with the same address and knows that the membership is its own.
 func (p *pass) join(ctx context.Context, s step) error {
 	node := p.wanted[s.server]
 	address, ok, err := p.address(ctx, s.server, node)
@@ -131,8 +131,8 @@ func (p *pass) join(ctx context.Context, s step) error {
 		return nil
 	}
 	record := joined{Network: p.network.ID, Address: address, Node: node.Name, Since: p.config.Now().UTC()}
-	if known, ours := p.roster.members[s.server]; !ours || known.Address != address || known.Network != record.Network {
-		if p.roster, err = p.store.save(ctx, p.roster.with(s.server, record)); err != nil {
+	if known, ours := p.memberRecord.members[s.server]; !ours || known.Address != address || known.Network != record.Network {
+		if p.memberRecord, err = p.store.save(ctx, p.memberRecord.with(s.server, record)); err != nil {
 			return err
 		}
 	}
@@ -228,7 +228,7 @@ func (p *pass) confirmLost(ctx context.Context, serverID string) error {
 // unrecord removes a server from the ledger and then from the record, in this order, so that no address stays allocated
 // without a record that would free it. An address that was never sent to the API needs no quarantine.
 func (p *pass) unrecord(ctx context.Context, serverID string, unused bool) error {
-	recorded, known := p.roster.members[serverID]
+	recorded, known := p.memberRecord.members[serverID]
 	if !known {
 		return nil
 	}
@@ -237,11 +237,11 @@ func (p *pass) unrecord(ctx context.Context, serverID string, unused bool) error
 			return err
 		}
 	}
-	saved, err := p.store.save(ctx, p.roster.without(serverID))
+	saved, err := p.store.save(ctx, p.memberRecord.without(serverID))
 	if err != nil {
 		return err
 	}
-	p.roster = saved
+	p.memberRecord = saved
 	return nil
 }
 
@@ -261,7 +261,7 @@ func (m *Manager) publish(ctx context.Context, seen observed) error {
 
 // managed reports whether the controller joined the server.
 func managed(p picture, serverID string) bool {
-	recorded, ours := p.roster.members[serverID]
+	recorded, ours := p.memberRecord.members[serverID]
 	if !ours || recorded.Network != p.network.ID {
 		return false
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 )
 
-// source is the block from which the servers that join in one pass get their addresses. Without a block it has the reason.
+// source is the block from which the servers that join in one pass get their addresses. Without a block it has the
+// reason.
 type source struct {
 	block  plan.Block
 	ledger plan.Ledger
@@ -23,8 +24,8 @@ type source struct {
 	usable       bool
 }
 
-// address returns an address of the node block for the server, the one that it already holds if any. ok is false when the
-// server has to wait; the reason is recorded on the Node if a user must act. Without addresses it is the zero Addr.
+// address returns an address of the node block for the server, the one that it already holds if any. ok is false when
+// the server has to wait; the reason is recorded on the Node if a user must act. Without addresses it is the zero Addr.
 func (p *pass) address(ctx context.Context, serverID string, node *corev1.Node) (_ netip.Addr, ok bool, err error) {
 	if p.config.WithoutAddress {
 		return netip.Addr{}, true, nil

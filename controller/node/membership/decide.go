@@ -17,8 +17,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// leaveAfter is how long a server must be unwanted before it leaves: a Node that is deleted and registers again, or a label
-// that is edited twice, does not disconnect a server.
+// leaveAfter is how long a server must be unwanted before it leaves: a Node that is deleted and registers again, or a
+// label that is edited twice, does not disconnect a server.
 const leaveAfter = 5 * time.Minute
 
 // kind is what a step does.
@@ -55,8 +55,8 @@ type picture struct {
 	// servers of the account, by ID.
 	servers map[string]pnap.Server
 	// wanted are the Nodes whose servers must be members, by server ID.
-	wanted map[string]*corev1.Node
-	roster roster
+	wanted       map[string]*corev1.Node
+	memberRecord memberRecord
 	// unsettled reports whether a server was changed or rejected too recently to be changed again.
 	unsettled func(serverID string) bool
 	// unwantedFor is how long a recorded server has been unwanted.
@@ -81,7 +81,7 @@ func decide(p picture) []step {
 	for id := range p.wanted {
 		ids[id] = true
 	}
-	for id := range p.roster.members {
+	for id := range p.memberRecord.members {
 		ids[id] = true
 	}
 	var steps []step
@@ -99,7 +99,7 @@ func decide(p picture) []step {
 
 // about decides for one server.
 func (p picture) about(id string) (step, bool) {
-	recorded, ours := p.roster.members[id]
+	recorded, ours := p.memberRecord.members[id]
 	elsewhere := ours && recorded.Network != p.network.ID
 	_, isWanted := p.wanted[id]
 	switch {
@@ -152,8 +152,8 @@ func (p picture) away(id string, recorded joined) (step, bool) {
 	}
 }
 
-// given reports whether a membership is still the one that the controller created: a user who gives a server other addresses
-// takes it over.
+// given reports whether a membership is still the one that the controller created: a user who gives a server other
+// addresses takes it over.
 func given(recorded joined, entry pnap.Membership) bool {
 	if !recorded.Address.IsValid() || len(entry.IPs) == 0 {
 		return true
@@ -191,7 +191,7 @@ func (p picture) user(b plan.Block) (serverID string, address netip.Addr, found 
 			note(id, entry.IPs...)
 		}
 	}
-	for id, recorded := range p.roster.members {
+	for id, recorded := range p.memberRecord.members {
 		note(id, recorded.Address)
 	}
 	return serverID, address, found

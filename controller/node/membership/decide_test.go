@@ -79,7 +79,7 @@ func TestDecide(t *testing.T) {
 				p.wanted["s"] = &corev1.Node{}
 			}
 			if test.recorded != nil {
-				p.roster = p.roster.with("s", *test.recorded)
+				p.memberRecord = p.memberRecord.with("s", *test.recorded)
 			}
 			if test.listed {
 				p.network.Members = []plan.Member{{ServerID: "s"}}
@@ -107,8 +107,8 @@ func TestStepsThatTakeAwayComeFirst(t *testing.T) {
 			"b": {ID: "b", Status: pnap.ServerPoweredOn, Location: "ASH", PublicNetworks: []pnap.Membership{{NetworkID: "n", Status: "assigned"}}},
 			"c": {ID: "c", Status: pnap.ServerPoweredOn, Location: "ASH"},
 		},
-		roster:    roster{}.with("b", joined{Network: "n"}).with("c", joined{Network: "n"}),
-		unsettled: func(string) bool { return false }, unwantedFor: func(string) time.Duration { return time.Hour },
+		memberRecord: memberRecord{}.with("b", joined{Network: "n"}).with("c", joined{Network: "n"}),
+		unsettled:    func(string) bool { return false }, unwantedFor: func(string) time.Duration { return time.Hour },
 	}
 	var got []string
 	for _, each := range decide(p) {
@@ -147,9 +147,9 @@ func TestWanted(t *testing.T) {
 func TestUserOfABlock(t *testing.T) {
 	addr := netip.MustParseAddr
 	p := picture{
-		network: plan.Network{ID: "n", Members: []plan.Member{{ServerID: "a", IPs: []netip.Addr{addr("203.0.113.4"), addr("198.51.100.2")}}}},
-		servers: map[string]pnap.Server{"b": {ID: "b", PublicNetworks: []pnap.Membership{{NetworkID: "other", IPs: []netip.Addr{addr("203.0.113.18")}}}}},
-		roster:  roster{}.with("c", joined{Network: "n", Address: addr("203.0.113.34")}).with("d", joined{Network: "n"}),
+		network:      plan.Network{ID: "n", Members: []plan.Member{{ServerID: "a", IPs: []netip.Addr{addr("203.0.113.4"), addr("198.51.100.2")}}}},
+		servers:      map[string]pnap.Server{"b": {ID: "b", PublicNetworks: []pnap.Membership{{NetworkID: "other", IPs: []netip.Addr{addr("203.0.113.18")}}}}},
+		memberRecord: memberRecord{}.with("c", joined{Network: "n", Address: addr("203.0.113.34")}).with("d", joined{Network: "n"}),
 	}
 	for name, test := range map[string]struct{ cidr, want string }{
 		"a member of the network":        {"203.0.113.0/28", "a 203.0.113.4 true"},

@@ -14,7 +14,8 @@ const (
 	ReasonJoining = "PublicNetworkJoining"
 	// ReasonJoined (Normal): the server is a member.
 	ReasonJoined = "PublicNetworkJoined"
-	// ReasonLeaving (Normal): the controller requested that the server leaves the network that the controller joined it to.
+	// ReasonLeaving (Normal): the controller requested that the server leaves the network that the controller joined it
+	// to.
 	ReasonLeaving = "PublicNetworkLeaving"
 	// ReasonLeft (Normal): the server is no longer a member.
 	ReasonLeft = "PublicNetworkLeft"
@@ -34,8 +35,8 @@ const (
 const (
 	// ReasonNodeBlockReleased (Normal): a block that was bought for the nodes and that they do not need was deleted.
 	ReasonNodeBlockReleased = "NodeBlockReleased"
-	// ReasonNodeBlockSurplus (Warning): a block that was bought for the nodes and that they do not need cannot be released;
-	// the text contains the reason and what to do.
+	// ReasonNodeBlockSurplus (Warning): a block that was bought for the nodes and that they do not need cannot be
+	// released; the text contains the reason and what to do.
 	ReasonNodeBlockSurplus = "NodeBlockSurplus"
 )
 

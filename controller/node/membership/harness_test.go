@@ -275,9 +275,9 @@ func (w *world) expectMember(i int, want string) {
 	}
 }
 
-func (w *world) expectRoster(want ...int) {
+func (w *world) expectRecord(want ...int) {
 	w.t.Helper()
-	read, err := newRosterStore(w.kube).load(w.t.Context())
+	read, err := newRecordStore(w.kube).load(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -44,8 +44,8 @@ func (w *world) loseRecord() {
 	}
 }
 
-// Whatever the list of blocks shows, and even if the answer, the record or the process is lost: one block is bought, serves
-// all nodes, and is released.
+// Whatever the list of blocks shows, and even if the answer, the record or the process is lost: one block is bought,
+// serves all nodes, and is released.
 //
 //proves:known-bugs/late-list
 func TestNodeBlockIsBoughtOnceUnderAnyLag(t *testing.T) {

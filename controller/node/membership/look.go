@@ -49,7 +49,7 @@ func (m *Manager) look(ctx context.Context, list instances.List, after time.Time
 	}
 	now := m.config.Now()
 	return observed{nodes: nodes, picture: picture{
-		now: now, network: network, servers: list.ByID, roster: recorded, wanted: wanted(nodes, m.config.Selector),
+		now: now, network: network, servers: list.ByID, memberRecord: recorded, wanted: wanted(nodes, m.config.Selector),
 		unsettled: func(id string) bool {
 			return !list.AskedAt.After(m.touched[id]) || now.Before(m.rests[id])
 		},
@@ -66,7 +66,7 @@ func (m *Manager) look(ctx context.Context, list instances.List, after time.Time
 // remember records since when recorded servers are unwanted, by the controller's clock.
 func (m *Manager) remember(p picture) {
 	unwanted := map[string]time.Time{}
-	for id, recorded := range p.roster.members {
+	for id, recorded := range p.memberRecord.members {
 		if _, isWanted := p.wanted[id]; isWanted && recorded.Network == p.network.ID {
 			continue
 		}

@@ -114,7 +114,7 @@ type Manager struct {
 	lister corelisters.NodeLister
 	synced cache.InformerSynced
 	wake   loop.Wake
-	store  rosterStore
+	store  recordStore
 	events *recorder
 
 	// The following fields belong to the goroutine of Run.
@@ -131,8 +131,8 @@ type Manager struct {
 	idle     time.Time
 	// wasIdle reports whether, in the last pass, no Node had been wanted for a while.
 	wasIdle bool
-	// auditAt is when to search next for bought blocks that nodes do not need. surplus is since when each block is not needed,
-	// and reports is its last report, by block ID.
+	// auditAt is when to search next for bought blocks that nodes do not need. surplus is since when each block is not
+	// needed, and reports is its last report, by block ID.
 	auditAt time.Time
 	surplus map[string]time.Time
 	reports map[string]report
@@ -151,7 +151,7 @@ func New(config Config) (*Manager, error) {
 	}
 	m := &Manager{
 		config: config, lister: config.Nodes.Lister(), wake: loop.NewWake(),
-		store: newRosterStore(config.Kube), events: newRecorder(config.Events),
+		store: newRecordStore(config.Kube), events: newRecorder(config.Events),
 		touched: map[string]time.Time{}, rests: map[string]time.Time{}, unwanted: map[string]time.Time{},
 		surplus: map[string]time.Time{}, reports: map[string]report{},
 	}
@@ -194,8 +194,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	})
 }
 
-// Sync runs one pass and returns the delay of the next. In a steady state it makes no requests to the API beyond the shared
-// reads of other controllers.
+// Sync runs one pass and returns the delay of the next. In a steady state it makes no requests to the API beyond the
+// shared reads of other controllers.
 func (m *Manager) Sync(ctx context.Context) (again time.Duration, err error) {
 	list, err := m.config.Servers.Recent(ctx, m.patience())
 	if err != nil {

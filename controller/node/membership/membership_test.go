@@ -24,7 +24,7 @@ func TestSelectedServersJoinAndLeave(t *testing.T) {
 	w.expectMember(0, "203.0.113.2 assigned")
 	w.expectMember(1, "203.0.113.3 assigned")
 	w.expectMember(2, "none")
-	w.expectRoster(0, 1)
+	w.expectRecord(0, 1)
 	w.expectEvents("Normal PublicNetworkJoining", "Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal PublicNetworkJoined")
 	if got := w.get(0).Annotations[contract.NodeMembershipManaged]; got != "true" {
 		t.Errorf("annotation %q", got)
@@ -36,7 +36,7 @@ func TestSelectedServersJoinAndLeave(t *testing.T) {
 	w.run(3 * time.Minute)
 	w.expectMember(0, "none")
 	w.expectMember(1, "203.0.113.3 assigned")
-	w.expectRoster(1)
+	w.expectRecord(1)
 	w.expectEvents("Normal PublicNetworkLeaving", "Normal PublicNetworkLeft")
 	if got, ok := w.get(0).Annotations[contract.NodeMembershipManaged]; ok {
 		t.Errorf("annotation %q is left", got)
@@ -59,7 +59,8 @@ func TestSteadyStateChangesAndAsksNothingOfItsOwn(t *testing.T) {
 	w.run(5 * time.Minute)
 	before, changes := len(w.sim.Log(0)), w.changes()
 	w.run(10 * time.Minute)
-	// The list of servers and the network are shared with other controllers: one request each in 30 seconds, and tokens.
+	// The list of servers and the network are shared with other controllers: one request each in 30 seconds, and
+	// tokens.
 	if calls := len(w.sim.Log(0)) - before; calls > 42 || w.changes() != changes {
 		t.Errorf("%d requests in ten minutes, %d changes", calls, w.changes()-changes)
 	}
@@ -76,14 +77,14 @@ func TestForeignMembershipsAreLeftAlone(t *testing.T) {
 	w.run(15 * time.Minute)
 	w.expectMember(0, "203.0.113.2 assigned")
 	w.expectMember(1, "203.0.113.3 assigned") // not the address that the other has without an entry in the ledger
-	w.expectRoster(1)
+	w.expectRecord(1)
 	// A server that a user gives other addresses is no longer managed.
 	w.edit(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID(1), Network: simtest.NetworkID})
 	w.edit(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: serverID(1), Network: simtest.NetworkID, IPs: []string{"203.0.113.9"}})
 	w.selectNode(1, false)
 	w.run(15 * time.Minute)
 	w.expectMember(1, "203.0.113.9 assigned")
-	w.expectRoster()
+	w.expectRecord()
 }
 
 func TestLostMembershipIsRenewedWithItsAddress(t *testing.T) {
@@ -113,7 +114,7 @@ func TestServerOfADeletedNodeLeaves(t *testing.T) {
 	w.edit(pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: serverID(1)})
 	w.run(10 * time.Minute)
 	w.expectMember(0, "none")
-	w.expectRoster(2)
+	w.expectRecord(2)
 	if held := w.ledger().Held; len(held) != 1 {
 		t.Errorf("addresses are held by %v", held)
 	}
@@ -246,7 +247,7 @@ func TestNodeBlockIsBoughtAndGivenBack(t *testing.T) {
 	w.selectNode(1, false)
 	w.run(40 * time.Minute)
 	w.expectMember(0, "none")
-	w.expectRoster()
+	w.expectRecord()
 	if leaks := w.sim.LeakCheck(simtest.ClientID); len(leaks) > 0 {
 		t.Errorf("blocks %v are left", leaks)
 	}
@@ -286,7 +287,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 				t.Errorf("%d changes", changes)
 			}
 			w.expectEvents("Normal DryRun dry run: would")
-			w.expectRoster()
+			w.expectRecord()
 		})
 	}
 }

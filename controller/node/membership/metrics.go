@@ -24,7 +24,7 @@ func (m *Metrics) set(p picture) {
 	counts := map[string]int{"managed": 0, "foreign": 0, "missing": 0}
 	for id := range p.wanted {
 		_, member := membershipOf(p.servers[id], p.network.ID)
-		_, ours := p.roster.members[id]
+		_, ours := p.memberRecord.members[id]
 		switch {
 		case !member:
 			counts["missing"]++

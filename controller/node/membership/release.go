@@ -18,8 +18,8 @@ import (
 const (
 	// auditEvery is how often to search for blocks that nodes no longer need.
 	auditEvery = 10 * time.Minute
-	// repeatEvery is how often a block that cannot be released is reported again: the API server deletes events after an hour
-	// by default.
+	// repeatEvery is how often a block that cannot be released is reported again: the API server deletes events after
+	// an hour by default.
 	repeatEvery = time.Hour
 )
 
@@ -31,7 +31,7 @@ type report struct {
 
 // isIdle reports whether no Node has been wanted for a while, and the controller manages no membership.
 func (m *Manager) isIdle(p picture) bool {
-	return len(p.wanted)+len(p.roster.members) == 0 && !m.idle.IsZero() && p.now.Sub(m.idle) >= leaveAfter
+	return len(p.wanted)+len(p.memberRecord.members) == 0 && !m.idle.IsZero() && p.now.Sub(m.idle) >= leaveAfter
 }
 
 // needed returns how many bought blocks nodes need.
@@ -42,8 +42,8 @@ func (m *Manager) needed(idle bool) int {
 	return 1
 }
 
-// auditDue reports whether there may be more bought blocks than nodes need. This is checked rarely, and when nodes have just
-// stopped needing any block; the only consequence is a check with live data.
+// auditDue reports whether there may be more bought blocks than nodes need. This is checked rarely, and when nodes have
+// just stopped needing any block; the only consequence is a check with live data.
 func (m *Manager) auditDue(ctx context.Context, p picture) (bool, error) {
 	idle := m.isIdle(p)
 	began := idle && !m.wasIdle
@@ -164,8 +164,8 @@ func (m *Manager) countSurplus(surplus []plan.Sighting) {
 	maps.DeleteFunc(m.reports, func(id string, _ report) bool { _, stays := since[id]; return !stays })
 }
 
-// releaseBlock takes the next step for a block of which no server uses an address. The ledger is closed first, and deleted
-// last. It returns when to check again.
+// releaseBlock takes the next step for a block of which no server uses an address. The ledger is closed first, and
+// deleted last. It returns when to check again.
 func (p *pass) releaseBlock(ctx context.Context, seen blocks, s plan.Sighting) (again time.Duration, err error) {
 	if !s.Block.CIDR.IsValid() {
 		return period, nil // it is being created
@@ -195,8 +195,8 @@ func (p *pass) releaseBlock(ctx context.Context, seen blocks, s plan.Sighting) (
 	return period, nil
 }
 
-// quarantine returns how long addresses of the ledger are still in quarantine. Addresses of servers that do not have them,
-// because a process ended between two writes, enter quarantine.
+// quarantine returns how long addresses of the ledger are still in quarantine. Addresses of servers that do not have
+// them, because a process ended between two writes, enter quarantine.
 func (p *pass) quarantine(ctx context.Context, l plan.Ledger) (time.Duration, error) {
 	now := p.config.Now()
 	settled := l.Settle(nil, now)

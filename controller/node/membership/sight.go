@@ -22,11 +22,11 @@ type blocks struct {
 	plan.View
 	// nodes are the blocks that were bought for the nodes and can be read by their ID.
 	nodes []plan.Sighting
-	// doubtful reports that the list and the index of the tag contain a block for the nodes that cannot be read by its ID:
-	// no replacement is bought.
+	// doubtful reports that the list and the index of the tag contain a block for the nodes that cannot be read by its
+	// ID: no replacement is bought.
 	doubtful bool
-	// record is where purchases for the nodes are recorded. unreadable is why its content is unknown; then nothing is bought
-	// or released.
+	// record is where purchases for the nodes are recorded. unreadable is why its content is unknown; then nothing is
+	// bought or released.
 	record     *purchase.ConfigMap
 	unreadable error
 }
@@ -47,9 +47,9 @@ func (b blocks) all() []plan.Block {
 	return all
 }
 
-// sight finds the blocks of the nodes: by the ID that the purchase recorded or the user configured, in the list and, if the
-// list has none or all are needed, by the index of the tag. Each is read by its ID, because the list may omit a new block and
-// show a deleted one for any time.
+// sight finds the blocks of the nodes: by the ID that the purchase recorded or the user configured, in the list and, if
+// the list has none or all are needed, by the index of the tag. Each is read by its ID, because the list may omit a new
+// block and show a deleted one for any time.
 func (p *pass) sight(ctx context.Context, every bool) (blocks, error) {
 	if err := p.identify(ctx); err != nil {
 		return blocks{}, err
@@ -104,8 +104,8 @@ func (p *pass) sightListed(ctx context.Context, recorded string) ([]plan.Sightin
 	return sightings, nil
 }
 
-// sort selects the blocks for the nodes. A block that cannot be read by its ID and is not in the index of the tag does not
-// exist, however long the list continues to show it.
+// sort selects the blocks for the nodes. A block that cannot be read by its ID and is not in the index of the tag does
+// not exist, however long the list continues to show it.
 func (p *pass) sort(ctx context.Context, seen *blocks) error {
 	hidden := func(s plan.Sighting) bool { return s.Hidden && p.owner().Owns(s.Block) }
 	if slices.ContainsFunc(seen.Sightings, hidden) {
@@ -161,8 +161,8 @@ func (m *Manager) identify(ctx context.Context) error {
 	return nil
 }
 
-// adopt records the block that is kept, so that it is found by its ID from now on. A purchase whose block may still appear
-// stays recorded.
+// adopt records the block that is kept, so that it is found by its ID from now on. A purchase whose block may still
+// appear stays recorded.
 func (p *pass) adopt(ctx context.Context, seen blocks, b plan.Block) error {
 	if !seen.adopts(b) {
 		return nil
@@ -174,8 +174,8 @@ func (p *pass) adopt(ctx context.Context, seen blocks, b plan.Block) error {
 	return seen.record.Save(ctx, &next)
 }
 
-// adopts reports whether to replace the record with the block. An unreadable record stays; operations that need it return an
-// error.
+// adopts reports whether to replace the record with the block. An unreadable record stays; operations that need it
+// return an error.
 func (b blocks) adopts(kept plan.Block) bool {
 	return b.unreadable == nil && b.recorded() != kept.ID && (!b.PurchaseOpen() || b.shows(kept))
 }

@@ -224,7 +224,7 @@ func TestAnAddressWithoutAServerKeepsNoBlock(t *testing.T) {
 	w.node(1, true)
 	w.start()
 	w.run(3 * time.Minute)
-	if err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(t.Context(), RosterName, metav1.DeleteOptions{}); err != nil {
+	if err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(t.Context(), RecordName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 2 {

@@ -16,18 +16,18 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
-// Nodes appear, disappear and change their labels, a user removes servers in the portal, requests fail, replies are lost, the
-// process is killed and the API server rejects writes: in the end the selected servers are members, each with a unique
-// address, the foreign membership is unchanged, and everything is released when no Node is selected any more. However late
-// the list of blocks is, there is never more than one block.
+// Nodes appear, disappear and change their labels, a user removes servers in the portal, requests fail, replies are
+// lost, the process is killed and the API server rejects writes: in the end the selected servers are members, each with
+// a unique address, the foreign membership is unchanged, and everything is released when no Node is selected any more.
+// However late the list of blocks is, there is never more than one block.
 func TestMembershipWalks(t *testing.T) {
 	for seed := range seeds.Count(t, 4) {
 		walk(t, uint64(seed))
 	}
 }
 
-// stroll is one random walk: the world, and which Nodes exist and are selected.
-type stroll struct {
+// randomWalk is one random walk: the world, and which Nodes exist and are selected.
+type randomWalk struct {
 	*world
 	random *rand.Rand
 	// selected contains the Nodes that exist.
@@ -50,7 +50,7 @@ func walk(t *testing.T, number uint64) {
 	seed := seedOf(servers+1, cidr, ownedBy)
 	lag := lags[random.IntN(len(lags))]
 	seed.Accounts[0].Servers[foreign].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID}}
-	s := &stroll{random: random, selected: map[int]bool{}, world: newWorldOf(t, lagging(lag), seed, func(c *Config) {
+	s := &randomWalk{random: random, selected: map[int]bool{}, world: newWorldOf(t, lagging(lag), seed, func(c *Config) {
 		if cidr == "" {
 			c.NodeIPBlock = ""
 		}
@@ -79,7 +79,7 @@ func walk(t *testing.T, number uint64) {
 	s.check(number)
 	s.deselect()
 	s.work(40 * time.Minute)
-	s.expectRoster()
+	s.expectRecord()
 	s.expectMember(foreign, "assigned")
 	if leaks := s.sim.LeakCheck(simtest.ClientID); len(leaks) > 0 {
 		t.Errorf("seed %d: blocks %v are left", number, leaks)
@@ -90,7 +90,7 @@ func walk(t *testing.T, number uint64) {
 }
 
 // event causes one random event.
-func (s *stroll) event() {
+func (s *randomWalk) event() {
 	s.t.Helper()
 	i := s.random.IntN(servers)
 	_, there := s.selected[i]
@@ -124,7 +124,7 @@ func (s *stroll) event() {
 }
 
 // breakSomething makes the next requests of one kind fail.
-func (s *stroll) breakSomething() {
+func (s *randomWalk) breakSomething() {
 	s.t.Helper()
 	faults := []pnapsim.Fault{
 		{Action: pnapsim.FaultLost}, {Action: pnapsim.FaultReset}, {Action: pnapsim.FaultStatus, Status: 500},
@@ -140,7 +140,7 @@ func (s *stroll) breakSomething() {
 }
 
 // work runs the Manager for a while; failures are expected.
-func (s *stroll) work(d time.Duration) {
+func (s *randomWalk) work(d time.Duration) {
 	s.t.Helper()
 	for until := s.sim.Clock().Now().Add(d); s.sim.Clock().Now().Before(until); {
 		again, err := s.sync()
@@ -152,7 +152,7 @@ func (s *stroll) work(d time.Duration) {
 }
 
 // check checks the invariants of the account.
-func (s *stroll) check(number uint64) {
+func (s *randomWalk) check(number uint64) {
 	s.t.Helper()
 	if all := s.sim.State(simtest.AccountID).Blocks; len(all) > 1 {
 		s.t.Fatalf("seed %d: the nodes have %d blocks: %v", number, len(all), all)
@@ -169,7 +169,7 @@ func (s *stroll) check(number uint64) {
 	}
 }
 
-func (s *stroll) deselect() {
+func (s *randomWalk) deselect() {
 	s.t.Helper()
 	for i := range servers {
 		if _, there := s.selected[i]; there {

@@ -31,30 +31,30 @@ const (
 	agentPeriodUnreachable = 10 * time.Second
 )
 
-// AgentWatch sets the conditions of silent agents to Unknown: it is the only other writer of these conditions. An agent that
-// runs again writes its conditions again.
+// AgentWatch sets the conditions of silent agents to Unknown: it is the only other writer of these conditions. An agent
+// that runs again writes its conditions again.
 type AgentWatch struct {
 	client kubernetes.Interface
 	nodes  corelisters.NodeLister
 	synced cache.InformerSynced
 	events record.EventRecorder
 
-	// heard belongs to the goroutine of Run.
-	heard map[string]*hearing
+	// activities belongs to the goroutine of Run.
+	activities map[string]*activity
 }
 
 // NewAgentWatch returns a watch on the agents of the Nodes. It starts nothing.
 func NewAgentWatch(client kubernetes.Interface, nodes coreinformers.NodeInformer, events record.EventRecorder) *AgentWatch {
 	return &AgentWatch{
-		client: client, nodes: nodes.Lister(), synced: nodes.Informer().HasSynced, events: events, heard: map[string]*hearing{},
+		client: client, nodes: nodes.Lister(), synced: nodes.Informer().HasSynced, events: events, activities: map[string]*activity{},
 	}
 }
 
 // Name of the watch among the framework's controllers.
 func (*AgentWatch) Name() string { return "phoenixnap-agent-watch" }
 
-// Run watches until ctx ends, and then returns nil. After a start it waits for 3 minutes before it considers any agent silent:
-// it does not know when the agents were last active.
+// Run watches until ctx ends, and then returns nil. After a start it waits for 3 minutes before it considers any agent
+// silent: it does not know when the agents were last active.
 func (w *AgentWatch) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), w.synced) {
 		return nil
@@ -76,12 +76,12 @@ func (w *AgentWatch) sync(ctx context.Context, now time.Time) (period time.Durat
 	}
 	period = agentPeriod
 	watched := nodes[:0:0]
-	heard := map[string]*hearing{}
+	activities := map[string]*activity{}
 	for _, node := range nodes {
 		if len(unknown(node, ReasonAgentSilent, now)) == 0 {
 			// No agent, or its conditions are Unknown already. Its history is kept for when it writes again.
-			if before := w.heard[node.Name]; before != nil {
-				heard[node.Name] = before
+			if before := w.activities[node.Name]; before != nil {
+				activities[node.Name] = before
 			}
 			continue
 		}
@@ -90,23 +90,23 @@ func (w *AgentWatch) sync(ctx context.Context, now time.Time) (period time.Durat
 			period = agentPeriodUnreachable
 		}
 	}
-	if err := w.listen(ctx, watched, heard, now); err != nil {
+	if err := w.listen(ctx, watched, activities, now); err != nil {
 		return period, err
 	}
 	var problems []error
 	for _, node := range watched {
-		if reason := doubt(node, *w.heard[node.Name], now); reason != "" {
+		if reason := doubt(node, *w.activities[node.Name], now); reason != "" {
 			problems = append(problems, w.discredit(ctx, node, reason, now))
 		}
 	}
 	return period, errors.Join(problems...)
 }
 
-// listen reads the Leases and records since when each agent is silent, in addition to heard. If the Leases cannot be read, no
-// agent becomes silent: the time until the next successful read does not count.
-func (w *AgentWatch) listen(ctx context.Context, nodes []*corev1.Node, heard map[string]*hearing, now time.Time) error {
-	before := w.heard
-	w.heard = heard
+// listen reads the Leases and records since when each agent is silent, in addition to activities. If the Leases cannot
+// be read, no agent becomes silent: the time until the next successful read does not count.
+func (w *AgentWatch) listen(ctx context.Context, nodes []*corev1.Node, activities map[string]*activity, now time.Time) error {
+	before := w.activities
+	w.activities = activities
 	if len(nodes) == 0 {
 		return nil
 	}
@@ -116,8 +116,8 @@ func (w *AgentWatch) listen(ctx context.Context, nodes []*corev1.Node, heard map
 	}
 	for _, node := range nodes {
 		written, _ := lastWritten(node)
-		next := hear(before[node.Name], sign{renewed: renewed[node.Name], written: written}, now)
-		heard[node.Name] = &next
+		next := observeSign(before[node.Name], sign{renewed: renewed[node.Name], written: written}, now)
+		activities[node.Name] = &next
 	}
 	return nil
 }

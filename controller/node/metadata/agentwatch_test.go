@@ -24,21 +24,21 @@ import (
 // skew is how far the clocks of the machines in these tests are behind the controller's.
 const skew = 4 * time.Hour
 
-// post is a running AgentWatch with a fake API server, in a synctest bubble.
-type post struct {
+// watchHarness is a running AgentWatch with a fake API server, in a synctest bubble.
+type watchHarness struct {
 	t      *testing.T
 	client *fake.Clientset
 	events *record.FakeRecorder
 }
 
-func newPost(t *testing.T, nodes ...*corev1.Node) (p *post, stop func()) {
+func newWatchHarness(t *testing.T, nodes ...*corev1.Node) (p *watchHarness, stop func()) {
 	t.Helper()
-	return newPostOn(t, fake.NewClientset(), nodes...)
+	return newWatchHarnessOn(t, fake.NewClientset(), nodes...)
 }
 
-func newPostOn(t *testing.T, client *fake.Clientset, nodes ...*corev1.Node) (p *post, stop func()) {
+func newWatchHarnessOn(t *testing.T, client *fake.Clientset, nodes ...*corev1.Node) (p *watchHarness, stop func()) {
 	t.Helper()
-	p = &post{t: t, client: client, events: record.NewFakeRecorder(100)}
+	p = &watchHarness{t: t, client: client, events: record.NewFakeRecorder(100)}
 	for _, node := range nodes {
 		if _, err := p.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -70,7 +70,7 @@ func watchedNode(name string) *corev1.Node {
 	}}}
 }
 
-func (p *post) renew(node string) {
+func (p *watchHarness) renew(node string) {
 	p.t.Helper()
 	now := metav1.NewMicroTime(time.Now().Add(-skew))
 	lease := &coordinationv1.Lease{
@@ -87,7 +87,7 @@ func (p *post) renew(node string) {
 }
 
 // live makes an agent renew its Lease every 30 seconds for a while.
-func (p *post) live(node string, d time.Duration) {
+func (p *watchHarness) live(node string, d time.Duration) {
 	p.t.Helper()
 	for passed := time.Duration(0); passed < d; passed += 30 * time.Second {
 		p.renew(node)
@@ -95,7 +95,7 @@ func (p *post) live(node string, d time.Duration) {
 	}
 }
 
-func (p *post) set(node string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) {
+func (p *watchHarness) set(node string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) {
 	p.t.Helper()
 	object, err := p.client.CoreV1().Nodes().Get(p.t.Context(), node, metav1.GetOptions{})
 	if err != nil {
@@ -109,7 +109,7 @@ func (p *post) set(node string, kind corev1.NodeConditionType, status corev1.Con
 }
 
 // reasons returns status and reason of both conditions of the agent.
-func (p *post) reasons(node string) string {
+func (p *watchHarness) reasons(node string) string {
 	p.t.Helper()
 	synctest.Wait()
 	object, err := p.client.CoreV1().Nodes().Get(p.t.Context(), node, metav1.GetOptions{})
@@ -127,7 +127,7 @@ func (p *post) reasons(node string) string {
 	return strings.Join(parts, " ")
 }
 
-func (p *post) expect(node, want string) {
+func (p *watchHarness) expect(node, want string) {
 	p.t.Helper()
 	if got := p.reasons(node); got != want {
 		p.t.Errorf("%s: %s, want %s", node, got, want)
@@ -142,7 +142,7 @@ const (
 
 func TestSilentAgentIsNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, stop := newPost(t, watchedNode("a"), watchedNode("b"))
+		p, stop := newWatchHarness(t, watchedNode("a"), watchedNode("b"))
 		defer stop()
 		for range 4 {
 			p.renew("b")
@@ -171,7 +171,7 @@ func TestSilentAgentIsNotBelieved(t *testing.T) {
 
 func TestUnreachableNodeIsNotBelievedSooner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, stop := newPost(t, watchedNode("a"))
+		p, stop := newWatchHarness(t, watchedNode("a"))
 		defer stop()
 		p.live("a", 2*time.Minute)
 		pass(20 * time.Second)
@@ -184,7 +184,7 @@ func TestUnreachableNodeIsNotBelievedSooner(t *testing.T) {
 // The conditions of an agent that outlives its kubelet are kept: otherwise both would overwrite each other forever.
 func TestAgentThatOutlivesItsKubeletIsNotContradicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, stop := newPost(t, watchedNode("a"))
+		p, stop := newWatchHarness(t, watchedNode("a"))
 		defer stop()
 		p.set("a", corev1.NodeReady, corev1.ConditionUnknown, "NodeStatusUnknown")
 		p.live("a", 20*time.Minute)
@@ -198,7 +198,7 @@ func TestAgentThatOutlivesItsKubeletIsNotContradicted(t *testing.T) {
 // The heartbeat of a condition is a sign of life, too; a missing Lease does not prove that the agent is dead.
 func TestHeartbeatIsASignOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, stop := newPost(t, watchedNode("a"))
+		p, stop := newWatchHarness(t, watchedNode("a"))
 		defer stop()
 		if err := p.client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(t.Context(), contract.AgentLeasePrefix+"a", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -213,11 +213,11 @@ func TestHeartbeatIsASignOfLife(t *testing.T) {
 	})
 }
 
-// An agent without permission to renew its Lease overwrites the conditions once, and from then on its heartbeat is enough: the
-// two do not overwrite each other forever.
+// An agent without permission to renew its Lease overwrites the conditions once, and from then on its heartbeat is
+// enough: the two do not overwrite each other forever.
 func TestAgentWithoutALeaseIsContradictedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, stop := newPost(t, watchedNode("a"))
+		p, stop := newWatchHarness(t, watchedNode("a"))
 		defer stop()
 		pass(silentAfter + time.Minute)
 		p.expect("a", silent)
@@ -244,7 +244,7 @@ func TestUnreadableLeasesSilenceNobody(t *testing.T) {
 		client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("the API server is unavailable")
 		})
-		p, stop := newPostOn(t, client, watchedNode("a"))
+		p, stop := newWatchHarnessOn(t, client, watchedNode("a"))
 		defer stop()
 		pass(20 * time.Minute)
 		p.expect("a", well)
@@ -256,7 +256,7 @@ func TestNodeWithoutAgentIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := watchedNode("a")
 		node.Status.Conditions = node.Status.Conditions[:1]
-		p, stop := newPost(t, node)
+		p, stop := newWatchHarness(t, node)
 		defer stop()
 		p.client.ClearActions()
 		pass(10 * time.Minute)

@@ -18,8 +18,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
-// A real API server merges the conditions by type, rejects those for a changed Node, and allows the shipped ServiceAccount to
-// read the Leases and write the conditions.
+// A real API server merges the conditions by type, rejects those for a changed Node, and allows the shipped
+// ServiceAccount to read the Leases and write the conditions.
 func TestAgentWatchOnAnAPIServer(t *testing.T) {
 	cp := controlplane.ForTest(t)
 	if err := cp.ApplyFiles(t.Context(), "../../../deploy/base/controller.yaml"); err != nil {
@@ -72,8 +72,8 @@ func TestAgentWatchOnAnAPIServer(t *testing.T) {
 	}
 }
 
-// A zone that was set after the cached version is kept, and so is the rest of the Node; the shipped ServiceAccount may set a
-// zone.
+// A zone that was set after the cached version is kept, and so is the rest of the Node; the shipped ServiceAccount may
+// set a zone.
 //
 //proves:known-bugs/zone-overwritten
 func TestAZoneThatTheCacheDoesNotKnowStays(t *testing.T) {

@@ -1,4 +1,5 @@
-// Package metadata maintains the Nodes' annotations and labels that describe the public network to agents and announcers.
+// Package metadata maintains the Nodes' annotations and labels that describe the public network to agents and
+// announcers.
 package metadata
 
 import (

@@ -6,12 +6,13 @@ const (
 	ReasonAdmitted = "AdmittedToPublicNetwork"
 	// ReasonExcluded (Warning): the Node loses the label.
 	ReasonExcluded = "ExcludedFromPublicNetwork"
-	// ReasonMembershipMissing (Warning): the Node is selected for load-balancer traffic, but its server is not a member of the
-	// public network.
+	// ReasonMembershipMissing (Warning): the Node is selected for load-balancer traffic, but its server is not a member
+	// of the public network.
 	ReasonMembershipMissing = "PublicNetworkMembershipMissing"
-	// ReasonAgentSilent (Warning): the agent has not renewed its Lease, so its conditions no longer count. It is also the reason
-	// of the conditions.
+	// ReasonAgentSilent (Warning): the agent has not renewed its Lease, so its conditions no longer count. It is also
+	// the reason of the conditions.
 	ReasonAgentSilent = "AgentSilent"
-	// ReasonNodeUnreachable (Warning): neither the kubelet nor the agent reports. It is also the reason of the conditions.
+	// ReasonNodeUnreachable (Warning): neither the kubelet nor the agent reports. It is also the reason of the
+	// conditions.
 	ReasonNodeUnreachable = "NodeUnreachable"
 )

@@ -28,8 +28,8 @@ const (
 	retryAfter = time.Second
 )
 
-// Labeller maintains the label contract.NodeVLANReady on the Nodes that, according to their agents, can carry traffic of the
-// public network.
+// Labeller maintains the label contract.NodeVLANReady on the Nodes that, according to their agents, can carry traffic
+// of the public network.
 type Labeller struct {
 	client   kubernetes.Interface
 	nodes    corelisters.NodeLister
@@ -49,8 +49,8 @@ type sighting struct {
 	lost  []time.Time
 }
 
-// NewLabeller returns a Labeller. It registers with the informer and starts nothing. Nodes that selector does not match never
-// get the label; nil matches all.
+// NewLabeller returns a Labeller. It registers with the informer and starts nothing. Nodes that selector does not match
+// never get the label; nil matches all.
 func NewLabeller(client kubernetes.Interface, nodes coreinformers.NodeInformer, events record.EventRecorder, selector labels.Selector) (*Labeller, error) {
 	if selector == nil {
 		selector = labels.Everything()
@@ -114,8 +114,8 @@ func (l *Labeller) Run(ctx context.Context) error {
 	return nil
 }
 
-// sync decides and acts once. It adds labels before it removes any, and removes none when adding failed, so that at no time
-// fewer Nodes have the label than decided.
+// sync decides and acts once. It adds labels before it removes any, and removes none when adding failed, so that at no
+// time fewer Nodes have the label than decided.
 func (l *Labeller) sync(ctx context.Context, now time.Time) (again time.Duration, err error) {
 	nodes, err := l.nodes.List(labels.Everything())
 	if err != nil {

@@ -21,20 +21,20 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
-// bed is a running Labeller with a fake API server, in a synctest bubble.
-type bed struct {
+// labelHarness is a running Labeller with a fake API server, in a synctest bubble.
+type labelHarness struct {
 	t      *testing.T
 	client *fake.Clientset
 	events *record.FakeRecorder
 	stop   func()
 }
 
-func newBed(t *testing.T, selector labels.Selector, nodes ...*corev1.Node) *bed {
+func newLabelHarness(t *testing.T, selector labels.Selector, nodes ...*corev1.Node) *labelHarness {
 	t.Helper()
-	return newBedOn(t, fake.NewClientset(), selector, nodes...)
+	return newLabelHarnessOn(t, fake.NewClientset(), selector, nodes...)
 }
 
-func newBedOn(t *testing.T, client *fake.Clientset, selector labels.Selector, nodes ...*corev1.Node) *bed {
+func newLabelHarnessOn(t *testing.T, client *fake.Clientset, selector labels.Selector, nodes ...*corev1.Node) *labelHarness {
 	t.Helper()
 	for _, node := range nodes {
 		if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
@@ -52,7 +52,7 @@ func newBedOn(t *testing.T, client *fake.Clientset, selector labels.Selector, no
 	factory.Start(ctx.Done())
 	done := make(chan error)
 	go func() { done <- labeller.Run(ctx) }()
-	b := &bed{t: t, client: client, events: events}
+	b := &labelHarness{t: t, client: client, events: events}
 	b.stop = func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -78,7 +78,7 @@ func readyNode(name string, status corev1.ConditionStatus, labelled bool) *corev
 	return node
 }
 
-func (b *bed) set(name string, status corev1.ConditionStatus) {
+func (b *labelHarness) set(name string, status corev1.ConditionStatus) {
 	b.t.Helper()
 	node, err := b.client.CoreV1().Nodes().Get(b.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -90,7 +90,7 @@ func (b *bed) set(name string, status corev1.ConditionStatus) {
 	}
 }
 
-func (b *bed) labelled(name string) bool {
+func (b *labelHarness) labelled(name string) bool {
 	b.t.Helper()
 	synctest.Wait()
 	node, err := b.client.CoreV1().Nodes().Get(b.t.Context(), name, metav1.GetOptions{})
@@ -101,7 +101,7 @@ func (b *bed) labelled(name string) bool {
 }
 
 // after expects the label of the node to change to want after d and not earlier.
-func (b *bed) after(d time.Duration, name string, want bool) {
+func (b *labelHarness) after(d time.Duration, name string, want bool) {
 	b.t.Helper()
 	pass(d - time.Millisecond)
 	if b.labelled(name) == want {
@@ -116,7 +116,7 @@ func (b *bed) after(d time.Duration, name string, want bool) {
 //proves:service-changes/vlan-lost
 func TestLabelFollowsTheCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, nil, readyNode("a", corev1.ConditionTrue, false), readyNode("b", corev1.ConditionTrue, true))
+		b := newLabelHarness(t, nil, readyNode("a", corev1.ConditionTrue, false), readyNode("b", corev1.ConditionTrue, true))
 		defer b.stop()
 		pass(admitAfter)
 		if !b.labelled("a") {
@@ -133,7 +133,7 @@ func TestLabelFollowsTheCondition(t *testing.T) {
 
 func TestFlappingNodeKeepsItsLabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, nil, readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))
+		b := newLabelHarness(t, nil, readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))
 		defer b.stop()
 		for range 20 {
 			b.set("a", corev1.ConditionFalse)
@@ -149,7 +149,7 @@ func TestFlappingNodeKeepsItsLabel(t *testing.T) {
 
 func TestLastLabelStaysUntilAnotherIsGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, nil, readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))
+		b := newLabelHarness(t, nil, readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))
 		defer b.stop()
 		pass(admitAfter)
 		b.set("a", corev1.ConditionFalse)
@@ -168,7 +168,7 @@ func TestLastLabelStaysUntilAnotherIsGood(t *testing.T) {
 
 func TestSteadyStateWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, nil, readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionFalse, false))
+		b := newLabelHarness(t, nil, readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionFalse, false))
 		defer b.stop()
 		b.client.ClearActions()
 		for range 100 {
@@ -192,7 +192,7 @@ func TestSelectorLimitsTheLabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		edge := readyNode("edge", corev1.ConditionTrue, false)
 		edge.Labels["role"] = "edge"
-		b := newBed(t, labels.SelectorFromSet(labels.Set{"role": "edge"}), edge, readyNode("inner", corev1.ConditionTrue, true))
+		b := newLabelHarness(t, labels.SelectorFromSet(labels.Set{"role": "edge"}), edge, readyNode("inner", corev1.ConditionTrue, true))
 		defer b.stop()
 		pass(2 * admitAfter)
 		if !b.labelled("edge") || b.labelled("inner") {
@@ -212,7 +212,7 @@ func TestNothingIsTakenOnTheWordOfTheCache(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		b := newBedOn(t, client, nil, readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))
+		b := newLabelHarnessOn(t, client, nil, readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))
 		defer b.stop()
 		pass(admitAfter)
 		lie.Store(true)
@@ -241,7 +241,7 @@ func TestRefusedPatchIsRepeated(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		b := newBedOn(t, client, nil, readyNode("a", corev1.ConditionFalse, true), readyNode("b", corev1.ConditionTrue, false))
+		b := newLabelHarnessOn(t, client, nil, readyNode("a", corev1.ConditionFalse, true), readyNode("b", corev1.ConditionTrue, false))
 		defer b.stop()
 		pass(admitAfter)
 		if !b.labelled("a") {
@@ -254,13 +254,13 @@ func TestRefusedPatchIsRepeated(t *testing.T) {
 	})
 }
 
-// TestExcludedNodeLosesTheLabel: a user who excludes a node from load balancing, as before maintenance, removes kube-vip's
-// addresses from it.
+// TestExcludedNodeLosesTheLabel: a user who excludes a node from load balancing, as before maintenance, removes
+// kube-vip's addresses from it.
 //
 //proves:service-changes/node-excluded
 func TestExcludedNodeLosesTheLabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, labels.Everything(), readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))
+		b := newLabelHarness(t, labels.Everything(), readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))
 		defer b.stop()
 		pass(admitAfter)
 		exclude := func(name, patch string) {

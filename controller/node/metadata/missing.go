@@ -15,8 +15,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
 )
 
-// missingMembership explains why a Node cannot carry load-balancer traffic and what to do; empty when its server is a member,
-// or is joining.
+// missingMembership explains why a Node cannot carry load-balancer traffic and what to do; empty when its server is a
+// member, or is joining.
 func missingMembership(server pnap.Server, network plan.Network) string {
 	if slices.ContainsFunc(server.PublicNetworks, func(m pnap.Membership) bool { return m.NetworkID == network.ID }) {
 		return ""

@@ -25,8 +25,8 @@ func withoutNetwork(server pnap.Server) map[string]string {
 	return map[string]string{contract.NodeServerID: server.ID, contract.NodeAnnouncer: contract.AnnouncerNone}
 }
 
-// describe returns the public network as published for the agent of a server. The server's own entry counts; the network's
-// list of members, which may be delayed, provides values that the entry lacks.
+// describe returns the public network as published for the agent of a server. The server's own entry counts; the
+// network's list of members, which may be delayed, provides values that the entry lacks.
 func describe(server pnap.Server, network plan.Network, blocks []contract.NetworkBlock, announcer string) contract.NodeNetwork {
 	facts := contract.NodeNetwork{
 		ServerID:  server.ID,
@@ -49,8 +49,8 @@ func describe(server pnap.Server, network plan.Network, blocks []contract.Networ
 	return facts
 }
 
-// usableBlocks returns the blocks of the network whose gateway is expected to answer. The network lists a block from the start
-// of its assignment, during which it is BUSY: then only blocks count that were published before.
+// usableBlocks returns the blocks of the network whose gateway is expected to answer. The network lists a block from
+// the start of its assignment, during which it is BUSY: then only blocks count that were published before.
 func usableBlocks(network plan.Network, published []contract.NetworkBlock) []contract.NetworkBlock {
 	blocks := []contract.NetworkBlock{}
 	for _, block := range network.Blocks {
@@ -102,9 +102,9 @@ func labelChanges(current, desired map[string]string) map[string]*string {
 	return patch
 }
 
-// zoneChanges returns the zone labels of a Node without a zone: the framework writes them only when it initializes a Node, and
-// earlier versions set no zone. An existing zone is never changed: volumes may be bound to it, and the framework makes the
-// other label equal to the deprecated one.
+// zoneChanges returns the zone labels of a Node without a zone: the framework writes them only when it initializes a
+// Node, and earlier versions set no zone. An existing zone is never changed: volumes may be bound to it, and the
+// framework makes the other label equal to the deprecated one.
 func zoneChanges(node *corev1.Node, server pnap.Server) map[string]*string {
 	zone := instances.Zone(node, server)
 	patch := map[string]*string{}
@@ -117,5 +117,6 @@ func zoneChanges(node *corev1.Node, server pnap.Server) map[string]*string {
 	return patch
 }
 
-// firstOf keeps at most count addresses: a membership may list a range of thousands, and many clients read Node objects.
+// firstOf keeps at most count addresses: a membership may list a range of thousands, and many clients read Node
+// objects.
 func firstOf(ips []netip.Addr, count int) []netip.Addr { return ips[:min(len(ips), count)] }

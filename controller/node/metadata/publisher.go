@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// DefaultNetworkWindow is how often the API is read, and so the maximum age of an annotation. Agents must receive changes
-	// within 30 s.
+	// DefaultNetworkWindow is how often the API is read, and so the maximum age of an annotation. Agents must receive
+	// changes within 30 s.
 	DefaultNetworkWindow = 25 * time.Second
 	// settle is the delay that combines several Nodes that register at once in one read of the API.
 	settle = time.Second
@@ -90,8 +90,8 @@ type NetworkConfig struct {
 	Announcer string
 	// Selector selects the Nodes that may announce; the others get AnnouncerNone. nil means all.
 	Selector labels.Selector
-	// ManagesMembership reports that the controller joins servers to the network: then a missing membership is not reported
-	// here.
+	// ManagesMembership reports that the controller joins servers to the network: then a missing membership is not
+	// reported here.
 	ManagesMembership bool
 	// Window is how often the API is read; 0 means DefaultNetworkWindow.
 	Window time.Duration
@@ -99,15 +99,15 @@ type NetworkConfig struct {
 	Changes *NetworkChanges
 }
 
-// NetworkPublisher maintains the annotations of contract.NodeNetwork and the labels of instances.Labels on every Node with a
-// provider ID, sets missing zones, and reports missing memberships.
+// NetworkPublisher maintains the annotations of contract.NodeNetwork and the labels of instances.Labels on every Node
+// with a provider ID, sets missing zones, and reports missing memberships.
 type NetworkPublisher struct {
 	config NetworkConfig
 	wake   loop.Wake
 	synced cache.InformerSynced
 
-	// The following fields belong to the goroutine of Run: the network as last read, and the Nodes whose missing membership was
-	// reported, with the text.
+	// The following fields belong to the goroutine of Run: the network as last read, and the Nodes whose missing
+	// membership was reported, with the text.
 	network  plan.Network
 	reported map[types.UID]string
 	// withheld reports that the network is changing, so that a block is not published yet.
@@ -191,8 +191,8 @@ func (p *NetworkPublisher) sync(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// refresh reads the network, unless the shared cache is within the window: Nodes that join in between get the cached state.
-// After withheld blocks it always reads again.
+// refresh reads the network, unless the shared cache is within the window: Nodes that join in between get the cached
+// state. After withheld blocks it always reads again.
 func (p *NetworkPublisher) refresh(ctx context.Context) error {
 	if p.config.NetworkID == "" {
 		return nil
@@ -212,8 +212,8 @@ func (p *NetworkPublisher) refresh(ctx context.Context) error {
 	return nil
 }
 
-// publish patches the differences. It ignores a Node that was deleted; any other failed patch is reported for every Node and
-// retried in the next window.
+// publish patches the differences. It ignores a Node that was deleted; any other failed patch is reported for every
+// Node and retried in the next window.
 func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, server pnap.Server, blocks []contract.NetworkBlock) error {
 	desired := withoutNetwork(server)
 	if p.config.NetworkID != "" {

@@ -50,8 +50,8 @@ func (oneServer) List(context.Context) (instances.List, error) {
 	return instances.List{ByID: map[string]pnap.Server{simtest.Server1ID: {ID: simtest.Server1ID}}}, nil
 }
 
-// A Node that registers during a change of the network gets its blocks soon after the change, wherever the windows begin; once
-// everything is published, the network is read no more often than before.
+// A Node that registers during a change of the network gets its blocks soon after the change, wherever the windows
+// begin; once everything is published, the network is read no more often than before.
 func TestABusyNetworkIsLookedAtAgainSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(serverNode("node-1", simtest.Server1ID))
@@ -112,8 +112,8 @@ func (g growing) Network(context.Context, string, time.Time) (plan.Network, erro
 	return g.now(), nil
 }
 
-// A network that another controller has read is published at once: the agents must know a block when its first address is
-// published.
+// A network that another controller has read is published at once: the agents must know a block when its first address
+// is published.
 func TestANoticedBlockIsToldSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(serverNode("node-1", simtest.Server1ID))

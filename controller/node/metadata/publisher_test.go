@@ -259,8 +259,8 @@ func TestLabelsAreKeptInLine(t *testing.T) {
 	}
 }
 
-// A Node that was initialized by a version without zones gets the current labels. A zone that a user or the kubelet set, with
-// either label, is kept: volumes may be bound to it.
+// A Node that was initialized by a version without zones gets the current labels. A zone that a user or the kubelet
+// set, with either label, is kept: volumes may be bound to it.
 //
 //proves:known-bugs/missing-zone
 func TestNodesOfAnEarlierVersionGetTheirZone(t *testing.T) {

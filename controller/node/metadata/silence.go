@@ -10,18 +10,19 @@ import (
 )
 
 const (
-	// silentAfter is how long an agent may be silent before its conditions no longer count. It renews its Lease every 30 seconds.
+	// silentAfter is how long an agent may be silent before its conditions no longer count. It renews its Lease every
+	// 30 seconds.
 	silentAfter = 3 * time.Minute
-	// leaselessAfter is the same for an agent that runs, as its conditions show, but lacks the permission to renew its Lease: it
-	// writes its conditions at least every five and a half minutes.
+	// leaselessAfter is the same for an agent that runs, as its conditions show, but lacks the permission to renew its
+	// Lease: it writes its conditions at least every five and a half minutes.
 	leaselessAfter = 6 * time.Minute
-	// unreachableAfter is the same for an agent whose Node is unreachable too. It is longer than one renewal, so that the
-	// conditions of an agent that outlives its kubelet are kept.
+	// unreachableAfter is the same for an agent whose Node is unreachable too. It is longer than one renewal, so that
+	// the conditions of an agent that outlives its kubelet are kept.
 	unreachableAfter = 45 * time.Second
 )
 
-// sign is an agent's last sign of life. Its times are by the agent's clock: they are compared with each other, never with the
-// controller's clock.
+// sign is an agent's last sign of life. Its times are by the agent's clock: they are compared with each other, never
+// with the controller's clock.
 type sign struct {
 	// renewed is the time in its Lease.
 	renewed time.Time
@@ -29,8 +30,8 @@ type sign struct {
 	written time.Time
 }
 
-// hearing is since when, by the controller's clock, an agent's sign has not changed.
-type hearing struct {
+// activity is since when, by the controller's clock, an agent's sign has not changed.
+type activity struct {
 	sign  sign
 	since time.Time
 	// renewedSince is the same for its Lease only.
@@ -39,15 +40,15 @@ type hearing struct {
 	leaseless bool
 }
 
-// hear returns the hearing after a check at now. A missing Lease does not count.
-func hear(before *hearing, seen sign, now time.Time) hearing {
+// observeSign returns the activity after a check at now. A missing Lease does not count.
+func observeSign(before *activity, seen sign, now time.Time) activity {
 	switch {
 	case before == nil, !before.sign.renewed.Equal(seen.renewed):
-		return hearing{sign: seen, since: now, renewedSince: now}
+		return activity{sign: seen, since: now, renewedSince: now}
 	case before.sign.written.Equal(seen.written):
 		return *before
 	default:
-		return hearing{
+		return activity{
 			sign: seen, since: now, renewedSince: before.renewedSince,
 			leaseless: before.leaseless || now.Sub(before.renewedSince) >= silentAfter,
 		}
@@ -59,8 +60,8 @@ func agentConditions() []corev1.NodeConditionType {
 	return []corev1.NodeConditionType{contract.ConditionVLANReady, contract.ConditionAnnouncementHealthy}
 }
 
-// lastWritten returns the last heartbeat that the agent itself wrote to the Node's conditions; false when there is none.
-// Conditions that the controller wrote do not count.
+// lastWritten returns the last heartbeat that the agent itself wrote to the Node's conditions; false when there is
+// none. Conditions that the controller wrote do not count.
 func lastWritten(node *corev1.Node) (written time.Time, ok bool) {
 	for _, kind := range agentConditions() {
 		condition := contract.FindNodeCondition(node, kind)
@@ -80,9 +81,9 @@ func ours(condition *corev1.NodeCondition) bool {
 }
 
 // doubt returns the reason why an agent's conditions no longer count; empty while they do.
-func doubt(node *corev1.Node, heard hearing, now time.Time) string {
-	silence, most := now.Sub(heard.since), silentAfter
-	if heard.leaseless {
+func doubt(node *corev1.Node, last activity, now time.Time) string {
+	silence, most := now.Sub(last.since), silentAfter
+	if last.leaseless {
 		most = leaselessAfter
 	}
 	ready := contract.FindNodeCondition(node, corev1.NodeReady)
@@ -96,7 +97,8 @@ func doubt(node *corev1.Node, heard hearing, now time.Time) string {
 	}
 }
 
-// unknown returns the conditions that replace those of the agent by Unknown. A condition that is already Unknown is kept.
+// unknown returns the conditions that replace those of the agent by Unknown. A condition that is already Unknown is
+// kept.
 func unknown(node *corev1.Node, reason string, now time.Time) []corev1.NodeCondition {
 	messages := map[string]string{
 		ReasonAgentSilent:     "The agent has not renewed its Lease for 3 minutes: see its pod on this node",

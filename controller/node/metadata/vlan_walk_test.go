@@ -91,8 +91,8 @@ func countLabels(nodes []vlanNode) int {
 	return count
 }
 
-// With random Nodes in random states: labels are never all removed, the only Node that can serve has one, only settled Nodes
-// change theirs, and once nothing changes the labels are correct, or no Node is good.
+// With random Nodes in random states: labels are never all removed, the only Node that can serve has one, only settled
+// Nodes change theirs, and once nothing changes the labels are correct, or no Node is good.
 func TestDecideWalks(t *testing.T) {
 	for seed := range seeds.Count(t, 300) {
 		random := rand.New(rand.NewPCG(uint64(seed), 2))
@@ -143,8 +143,8 @@ func TestFlappingIsBounded(t *testing.T) {
 	}
 }
 
-// When all agents report a failure within half a minute, at least half of the labels stay: a wrong input is more likely than a
-// failure of every server.
+// When all agents report a failure within half a minute, at least half of the labels stay: a wrong input is more likely
+// than a failure of every server.
 func TestAWaveOfBadNewsIsNotBelieved(t *testing.T) {
 	for seed := range seeds.Count(t, 200) {
 		random := rand.New(rand.NewPCG(uint64(seed), 4))

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// RosterName is the ConfigMap in kube-system that records which servers the controller joined.
-	RosterName = "phoenixnap-members"
-	rosterKey  = "members.json"
+	// RecordName is the ConfigMap in kube-system that records which servers the controller joined.
+	RecordName = "phoenixnap-members"
+	recordKey  = "members.json"
 )
 
 // errChanged reports that the stored record is not the one that was read.
@@ -39,65 +39,65 @@ type joined struct {
 	Since time.Time `json:"since"`
 }
 
-// roster is the record of all servers that the controller joined, by server ID. It is a value: with and without return new
-// records. Only recorded servers are ever removed from a network.
-type roster struct {
+// memberRecord is the record of all servers that the controller joined, by server ID. It is a value: with and without
+// return new records. Only recorded servers are ever removed from a network.
+type memberRecord struct {
 	members map[string]joined
 	version string
 }
 
-func (r roster) with(serverID string, j joined) roster {
+func (r memberRecord) with(serverID string, j joined) memberRecord {
 	members := maps.Clone(r.members)
 	if members == nil {
 		members = map[string]joined{}
 	}
 	members[serverID] = j
-	return roster{members: members, version: r.version}
+	return memberRecord{members: members, version: r.version}
 }
 
-func (r roster) without(serverID string) roster {
+func (r memberRecord) without(serverID string) memberRecord {
 	members := maps.Clone(r.members)
 	delete(members, serverID)
-	return roster{members: members, version: r.version}
+	return memberRecord{members: members, version: r.version}
 }
 
-// rosterStore stores the record in the cluster.
-type rosterStore struct {
+// recordStore stores the record in the cluster.
+type recordStore struct {
 	configMaps typedcorev1.ConfigMapInterface
 }
 
-func newRosterStore(kube kubernetes.Interface) rosterStore {
-	return rosterStore{configMaps: kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)}
+func newRecordStore(kube kubernetes.Interface) recordStore {
+	return recordStore{configMaps: kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)}
 }
 
 // load reads the stored record; an empty one when none is stored. A record that cannot be parsed is an error: a server
 // without a record would never leave.
-func (s rosterStore) load(ctx context.Context) (roster, error) {
-	object, err := s.configMaps.Get(ctx, RosterName, metav1.GetOptions{})
+func (s recordStore) load(ctx context.Context) (memberRecord, error) {
+	object, err := s.configMaps.Get(ctx, RecordName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return roster{}, nil
+		return memberRecord{}, nil
 	case err != nil:
-		return roster{}, fmt.Errorf("read the record of joined servers: %w", err)
+		return memberRecord{}, fmt.Errorf("read the record of joined servers: %w", err)
 	}
-	members, err := parseRoster(object.Data[rosterKey])
+	members, err := parseRecord(object.Data[recordKey])
 	if err != nil {
-		return roster{}, fmt.Errorf("ConfigMap %s/%s, key %s: %w; restore it from a backup, or delete it and remove servers from the network manually",
-			metav1.NamespaceSystem, RosterName, rosterKey, err)
+		return memberRecord{}, fmt.Errorf("ConfigMap %s/%s, key %s: %w; restore it from a backup, or delete it and remove servers from the network manually",
+			metav1.NamespaceSystem, RecordName, recordKey, err)
 	}
-	return roster{members: members, version: object.ResourceVersion}, nil
+	return memberRecord{members: members, version: object.ResourceVersion}, nil
 }
 
-// save stores the record by compare-and-swap and returns it with its new version; errChanged when the stored version is not
-// the one that r is based on.
-func (s rosterStore) save(ctx context.Context, r roster) (roster, error) {
+// save stores the record by compare-and-swap and returns it with its new version; errChanged when the stored version is
+// not the one that r is based on.
+func (s recordStore) save(ctx context.Context, r memberRecord) (memberRecord, error) {
 	raw, err := json.MarshalIndent(r.members, "", "  ")
 	if err != nil {
-		return roster{}, fmt.Errorf("encode the record of joined servers: %w", err)
+		return memberRecord{}, fmt.Errorf("encode the record of joined servers: %w", err)
 	}
 	object := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: RosterName, Namespace: metav1.NamespaceSystem, ResourceVersion: r.version},
-		Data:       map[string]string{rosterKey: string(raw)},
+		ObjectMeta: metav1.ObjectMeta{Name: RecordName, Namespace: metav1.NamespaceSystem, ResourceVersion: r.version},
+		Data:       map[string]string{recordKey: string(raw)},
 	}
 	var stored *corev1.ConfigMap
 	if r.version == "" {
@@ -107,15 +107,15 @@ func (s rosterStore) save(ctx context.Context, r roster) (roster, error) {
 	}
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
-		return roster{}, fmt.Errorf("save the record of joined servers: %w (%w)", errChanged, err)
+		return memberRecord{}, fmt.Errorf("save the record of joined servers: %w (%w)", errChanged, err)
 	case err != nil:
-		return roster{}, fmt.Errorf("save the record of joined servers: %w", err)
+		return memberRecord{}, fmt.Errorf("save the record of joined servers: %w", err)
 	}
-	return roster{members: r.members, version: stored.ResourceVersion}, nil
+	return memberRecord{members: r.members, version: stored.ResourceVersion}, nil
 }
 
-// parseRoster parses a stored record. An unknown field is an error: a later version may rely on it.
-func parseRoster(raw string) (map[string]joined, error) {
+// parseRecord parses a stored record. An unknown field is an error: a later version may rely on it.
+func parseRecord(raw string) (map[string]joined, error) {
 	var members map[string]joined
 	decoder := json.NewDecoder(bytes.NewReader([]byte(raw)))
 	decoder.DisallowUnknownFields()

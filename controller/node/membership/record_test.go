@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-func TestRosterIsStored(t *testing.T) {
+func TestRecordIsStored(t *testing.T) {
 	kube := fake.NewClientset()
 	keepVersions(kube)
-	store := newRosterStore(kube)
+	store := newRecordStore(kube)
 	empty, err := store.load(t.Context())
 	if err != nil || len(empty.members) != 0 {
 		t.Fatalf("nothing stored: %v, %v", empty, err)
@@ -47,23 +47,23 @@ func TestRosterIsStored(t *testing.T) {
 	}
 }
 
-func TestUnreadableRosterIsAnError(t *testing.T) {
+func TestUnreadableRecordIsAnError(t *testing.T) {
 	for _, raw := range []string{"", "x", "[]", `{"s":{}}`, `{"s":{"network":"n","colour":"red"}}`, `{} {}`, `{"s":{"network":"n","address":"1.2.3"}}`} {
-		store := newRosterStore(fake.NewClientset(&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: RosterName}, Data: map[string]string{rosterKey: raw},
+		store := newRecordStore(fake.NewClientset(&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: RecordName}, Data: map[string]string{recordKey: raw},
 		}))
-		if _, err := store.load(t.Context()); err == nil || !strings.Contains(err.Error(), RosterName) {
+		if _, err := store.load(t.Context()); err == nil || !strings.Contains(err.Error(), RecordName) {
 			t.Errorf("%q: %v", raw, err)
 		}
 	}
 }
 
-func FuzzParseRoster(f *testing.F) {
+func FuzzParseRecord(f *testing.F) {
 	f.Add(`{"5fa54d1e91867c03a0a7b4a4":{"network":"n","address":"203.0.113.2","node":"a","since":"2026-01-01T00:00:00Z"}}`)
 	f.Add(`{"":{"network":"n"}}`)
 	f.Add(`null`)
 	f.Fuzz(func(t *testing.T, raw string) {
-		members, err := parseRoster(raw)
+		members, err := parseRecord(raw)
 		if err != nil {
 			return
 		}
