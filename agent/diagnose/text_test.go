@@ -84,7 +84,7 @@ func warned() Document {
 	return d
 }
 
-// duplicate is what is said of an address that two machines claim.
+// duplicate is the finding for an address that two machines claim.
 func duplicate() Document {
 	d := healthy()
 	d.Address = &Address{

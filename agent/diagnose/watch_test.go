@@ -83,7 +83,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestWatchForgetsWhatWasCutShort: a look that the end interrupted found nothing.
+// TestWatchForgetsWhatWasCutShort: an interrupted diagnosis finds nothing.
 func TestWatchForgetsWhatWasCutShort(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	last, err := Watcher{Look: func(context.Context) (Document, error) {

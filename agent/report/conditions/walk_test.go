@@ -117,7 +117,7 @@ func (w *walk) step() {
 	case 10:
 		w.others()
 	case 11:
-		w.discredit()
+		w.invalidate()
 	case 12:
 		w.end()
 		w.start()
@@ -151,8 +151,8 @@ func (w *walk) others() {
 	})
 }
 
-// discredit is what the controller does to the conditions of a silent agent, or a person to conditions at all.
-func (w *walk) discredit() {
+// invalidate is what the controller does to the conditions of a silent agent, or a person to conditions at all.
+func (w *walk) invalidate() {
 	remove := w.random.IntN(2) == 0
 	w.server.edit(func(node *corev1.Node) {
 		for i := range node.Status.Conditions {

@@ -18,7 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
-func newKeeper(client *fake.Clientset) *Renewer {
+func newRenewer(client *fake.Clientset) *Renewer {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", UID: "u1"}}
 	return &Renewer{Leases: client.CoordinationV1().Leases("kube-system"), NodeName: "srv-a", Node: func() *corev1.Node { return node }}
 }
@@ -37,7 +37,7 @@ func TestRenewsEveryHalfMinute(t *testing.T) {
 		client := fake.NewClientset()
 		ctx, cancel := context.WithTimeout(testlog.Context(t), 10*time.Minute)
 		defer cancel()
-		if err := newKeeper(client).Run(ctx); err != nil {
+		if err := newRenewer(client).Run(ctx); err != nil {
 			t.Errorf("Run returned %v after its context ended, want nil", err)
 		}
 		l := read(t, client)
@@ -69,7 +69,7 @@ func TestRetriesAndTakesUpAnExistingLease(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(testlog.Context(t), 15*time.Second)
 		defer cancel()
-		if err := newKeeper(client).Run(ctx); err != nil {
+		if err := newRenewer(client).Run(ctx); err != nil {
 			t.Error(err)
 		}
 		// Pauses of 2, 4 and 8 s, less a quarter at most.
@@ -81,7 +81,7 @@ func TestRetriesAndTakesUpAnExistingLease(t *testing.T) {
 
 func TestALostLeaseIsMadeAgain(t *testing.T) {
 	client := fake.NewClientset()
-	k := newKeeper(client)
+	k := newRenewer(client)
 	if err := k.Renew(testlog.Context(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestAnAPIServerThatIsAwayIsAskedSeldom(t *testing.T) {
 			attempts++
 			return true, nil, errors.New("the API server is away")
 		})
-		k := newKeeper(client)
+		k := newRenewer(client)
 		k.OnRenew = func(err error) {
 			if err != nil {
 				failed++
@@ -125,7 +125,7 @@ func TestAnAPIServerThatIsAwayIsAskedSeldom(t *testing.T) {
 func TestNoLeaseWithoutANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		k := newKeeper(client)
+		k := newRenewer(client)
 		var known atomic.Bool
 		node := k.Node()
 		k.Node = func() *corev1.Node {
@@ -156,7 +156,7 @@ func TestNoLeaseWithoutANode(t *testing.T) {
 // A Lease whose owner is no more is deleted by the garbage collector.
 func TestAnotherNodeOfTheNameOwnsTheLease(t *testing.T) {
 	client := fake.NewClientset()
-	k := newKeeper(client)
+	k := newRenewer(client)
 	if err := k.Renew(testlog.Context(t)); err != nil {
 		t.Fatal(err)
 	}

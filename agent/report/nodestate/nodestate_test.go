@@ -35,8 +35,8 @@ func (b *board) Addresses([]check.Finding)                                      
 func (b *board) Sampled(time.Time)                                              {}
 func (b *board) SetReady()                                                      { b.ready = true }
 
-// newStation returns a station whose Services the test may set, and counts changes of the expectation.
-func newStation(services *[]*corev1.Service) (s *NodeState, b *board, changes *int) {
+// newNodeState returns a NodeState whose Services the test may set, and counts changes of the expectation.
+func newNodeState(services *[]*corev1.Service) (s *NodeState, b *board, changes *int) {
 	b = &board{conditions: map[corev1.NodeConditionType]conditions.Condition{}, annotations: map[string]string{}}
 	changes = new(int)
 	s = New(Config{Publisher: b, Metrics: b, Health: b, Uplink: "bond7",
@@ -69,7 +69,7 @@ func TestSampleBecomesACondition(t *testing.T) {
 		"unknown": {check.Unknown, corev1.ConditionUnknown, "VLANInterfaceDown"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, b, _ := newStation(&[]*corev1.Service{})
+			s, b, _ := newNodeState(&[]*corev1.Service{})
 			s.Sample(sample(tc.status, "VLANInterfaceDown"))
 			if c := b.conditions[contract.ConditionVLANReady]; c.Status != tc.want || c.Reason != tc.reason {
 				t.Errorf("condition is %+v, want %s %s", c, tc.want, tc.reason)
@@ -80,7 +80,7 @@ func TestSampleBecomesACondition(t *testing.T) {
 
 // TestTheConditionNamesTheServer, once, so that who reads it knows which machine to look for in phoenixNAP's portal.
 func TestTheConditionNamesTheServer(t *testing.T) {
-	s, b, _ := newStation(&[]*corev1.Service{})
+	s, b, _ := newNodeState(&[]*corev1.Service{})
 	taken := sample(check.Fail, "VLANInterfaceDown")
 	taken.Report.Server = "0123456789abcdef01234567"
 	s.Sample(taken)
@@ -91,7 +91,7 @@ func TestTheConditionNamesTheServer(t *testing.T) {
 
 // TestUnconfirmedChangesNothing: an agent that restarts while the gateway is silent leaves the condition as it stands.
 func TestUnconfirmedChangesNothing(t *testing.T) {
-	s, b, _ := newStation(&[]*corev1.Service{})
+	s, b, _ := newNodeState(&[]*corev1.Service{})
 	s.Sample(sample(check.Unknown, sampler.ReasonConfirming))
 	s.Addresses(nil, check.Verdict{Status: check.Unknown, Reason: vip.ReasonConfirming})
 	if len(b.conditions) != 0 {
@@ -101,7 +101,7 @@ func TestUnconfirmedChangesNothing(t *testing.T) {
 
 func TestIdentityWaitsForServices(t *testing.T) {
 	var services []*corev1.Service
-	s, b, _ := newStation(&services)
+	s, b, _ := newNodeState(&services)
 	s.Sample(sample(check.OK, ""))
 	if got := b.annotations[contract.NodeReportedIdentity]; got != "" {
 		t.Errorf("reported %s before the Services are known", got)
@@ -124,7 +124,7 @@ func TestIdentityWaitsForServices(t *testing.T) {
 }
 
 func TestOnlyTheNetworkChangesTheExpectation(t *testing.T) {
-	s, b, changes := newStation(&[]*corev1.Service{})
+	s, b, changes := newNodeState(&[]*corev1.Service{})
 	network, err := contract.NodeNetwork{NetworkID: "n1", VLAN: 100}.Annotations()
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestOnlyTheNetworkChangesTheExpectation(t *testing.T) {
 // TestReportedAddresses: the report is on the Node, and an agent that starts reads what the last one
 // reported.
 func TestReportedAddresses(t *testing.T) {
-	s, b, _ := newStation(&[]*corev1.Service{})
+	s, b, _ := newNodeState(&[]*corev1.Service{})
 	if _, known := s.ReportedBefore(); known || s.VLANInterface() != "" {
 		t.Error("something is known before the Node and a sample were seen")
 	}

@@ -83,7 +83,7 @@ func anyRule(random *rand.Rand, i int) Rule {
 		Invert: random.IntN(5) == 0, Protocol: pick(random, 0, ManagedProtocol), Source: pick(random, netip.Prefix{}, netip.MustParsePrefix("192.0.2.0/28"))}
 }
 
-// TestAnySnapshot: whatever a machine looks like, the report is complete, says why, and does not depend on the order of
+// TestAnySnapshot: whatever a machine looks like, the report is complete, has reasons, and does not depend on the order of
 // anything; and no question is asked in the name of a Service or a gateway.
 func TestAnySnapshot(t *testing.T) {
 	for seed := range uint64(seeds.Count(t, 1000)) {
@@ -146,7 +146,7 @@ func problems(r Report) []string {
 	}
 	first, bad := r.FirstCause()
 	if v := r.Verdict(); (v.Status == Fail) != (bad && first.Status == Fail) || v.Status == Fail && v.Reason != first.Reason {
-		found = append(found, fmt.Sprintf("the verdict is %s %s, the first cause %s %s", v.Status, v.Reason, first.Status, first.Reason))
+		found = append(found, fmt.Sprintf("the result is %s %s, the first cause %s %s", v.Status, v.Reason, first.Status, first.Reason))
 	}
 	return found
 }

@@ -27,7 +27,8 @@ type Check struct {
 
 // Catalogue lists all checks in the order of their evaluation: causes before consequences.
 func Catalogue() []Check {
-	return slices.Concat(publishedChecks(), linkChecks(), addressChecks(), gatewayChecks(), kernelChecks(), routeChecks())
+	return slices.Concat(publishedChecks(), linkChecks(), vlanChecks(), addressChecks(),
+		gatewayChecks(), kernelChecks(), routeChecks())
 }
 
 func (c Check) finding() Finding {

@@ -11,7 +11,7 @@ const (
 	VLANUnique      ID = "PN107"
 )
 
-// linkChecks are about the uplink and the VLAN interface.
+// linkChecks are about the state of the uplink and the VLAN interface.
 func linkChecks() []Check {
 	return []Check{
 		{
@@ -59,6 +59,12 @@ func linkChecks() []Check {
 			Remedy:  "Read `/proc/net/bonding/bond0`; for a member without a carrier or a partner, contact phoenixNAP support.",
 			Reasons: []string{"UnexpectedBondMode", "BondDegraded", "NoLACPPartner", "MemberWithoutPartner", "AggregatorsDiffer"},
 		},
+	}
+}
+
+// vlanChecks are about the properties of the VLAN interface.
+func vlanChecks() []Check {
+	return []Check{
 		{
 			ID: MTU, Title: "the MTU fits the Internet", Severity: Warning,
 			DependsOn: []ID{VLANInterface}, evaluate: checkMTU,

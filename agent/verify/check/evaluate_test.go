@@ -24,7 +24,7 @@ func TestGoodNode(t *testing.T) {
 	}
 	want := Verdict{Status: OK, Reason: ReasonReady, Message: "interface bond0.100 of server 0123456789abcdef01234567 is ready for the public network"}
 	if diff := cmp.Diff(want, report.Verdict()); diff != "" {
-		t.Errorf("verdict (-want +got):\n%s", diff)
+		t.Errorf("result (-want +got):\n%s", diff)
 	}
 	if report.Interface != "bond0.100" || report.Uplink != "bond0" || report.Source != "192.0.2.2" {
 		t.Errorf("interface %q, uplink %q, source %q", report.Interface, report.Uplink, report.Source)
@@ -47,7 +47,7 @@ func TestFaults(t *testing.T) {
 				t.Errorf("%s has cause %q and %d fixes; both must be there", got.ID, got.Cause, len(got.Fixes))
 			}
 			if v := report.Verdict(); v.Status != f.nodeStatus() || v.Status != OK && v.Reason != f.reason {
-				t.Errorf("verdict is %s %s, want %s %s", v.Status, v.Reason, f.nodeStatus(), f.reason)
+				t.Errorf("result is %s %s, want %s %s", v.Status, v.Reason, f.nodeStatus(), f.reason)
 			}
 			checkReport(t, name, report)
 		})
@@ -60,7 +60,7 @@ func checkReport(t *testing.T, name string, report Report) {
 	t.Helper()
 	good, less := Evaluate(nodeWith()), difference(report)
 	if diff := cmp.Diff(notOK(report), notOK(good.With(less))); diff != "" {
-		t.Errorf("the report is not what its difference to the good node's says (-report +difference):\n%s", diff)
+		t.Errorf("the report is not what its difference to the good node's gives (-report +difference):\n%s", diff)
 	}
 	checkGolden(t, name, less)
 }

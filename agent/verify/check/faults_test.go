@@ -139,8 +139,8 @@ func kernelFaults() map[string]fault {
 		"forwarding off here":   {editSettings("bond0.100", func(s *Settings) { s.ForwardingOff = true }), Forwarding, Fail, "ForwardingOffHere"},
 		"forwarding unreadable": {func(_ *Expected, s *Snapshot) { s.Unread = []string{"net/ipv4/ip_forward: permission denied"} }, Forwarding, Unknown, "SettingsUnreadable"},
 		"proxy ARP":             {editSettings("bond0.100", func(s *Settings) { s.ProxyARP = 1 }), ProxyARP, Warn, "ProxyARP"},
-		"own packets let " +
-			"in": {editSettings("bond0.100", func(s *Settings) { s.AcceptLocal = 1 }), RiskySettings, Warn, "AcceptLocal"},
+		"own packets let in": {
+			editSettings("bond0.100", func(s *Settings) { s.AcceptLocal = 1 }), RiskySettings, Warn, "AcceptLocal"},
 		"secondaries are not kept": {anotherOfSubnet, RiskySettings, Warn, "SecondariesLost"},
 	}
 }

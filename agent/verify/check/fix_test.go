@@ -111,13 +111,13 @@ func TestNoCarrierNamesWhatToLookAt(t *testing.T) {
 		}
 		for _, vain := range []string{"ip link set bond0", "netplan apply", "ifup", "networkctl", "nmcli"} {
 			if strings.Contains(text, vain) {
-				t.Errorf("%s: the fix says %q, which changes nothing:\n%s", name, vain, text)
+				t.Errorf("%s: the fix has %q, which changes nothing:\n%s", name, vain, text)
 			}
 		}
 		for _, want := range []string{"cable", "switch port", "eno1", "eno2", "ip -br link show master bond0", "ethtool eno1", "ethtool eno2",
 			"cat /proc/net/bonding/bond0"} {
 			if !strings.Contains(text, want) {
-				t.Errorf("%s: the fix does not say %q:\n%s", name, want, text)
+				t.Errorf("%s: the fix does not contain %q:\n%s", name, want, text)
 			}
 		}
 	}

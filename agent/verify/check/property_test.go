@@ -44,7 +44,7 @@ func TestAnotherFaultNeverImprovesTheVerdict(t *testing.T) {
 			askRoutes(e, &s)
 			after := Evaluate(e, s).Verdict()
 			if rank(after.Status) < rank(before.Status) {
-				t.Fatalf("seed %d: after %q the verdict went from %s %s to %s %s",
+				t.Fatalf("seed %d: after %q the result went from %s %s to %s %s",
 					seed, injected, before.Status, before.Reason, after.Status, after.Reason)
 			}
 			before = after
@@ -177,7 +177,7 @@ func TestEveryReasonIsDeclaredAndCovered(t *testing.T) {
 	for _, c := range Catalogue() {
 		for _, reason := range c.Reasons {
 			if !covered[c.ID][reason] {
-				t.Errorf("no fault makes %s say %s", c.ID, reason)
+				t.Errorf("no fault gives %s the reason %s", c.ID, reason)
 			}
 		}
 	}

@@ -24,14 +24,14 @@ func TestConsequencesAreSkipped(t *testing.T) {
 func TestWaitingForController(t *testing.T) {
 	report := Evaluate(ExpectedOf(map[string]string{"some": "other"}, nil), goodNode())
 	if v := report.Verdict(); v.Status != Unknown || v.Reason != ReasonWaiting {
-		t.Errorf("verdict is %s %s, want Unknown %s", v.Status, v.Reason, ReasonWaiting)
+		t.Errorf("result is %s %s, want Unknown %s", v.Status, v.Reason, ReasonWaiting)
 	}
 }
 
 func TestUnreadableAnnotation(t *testing.T) {
 	report := Evaluate(ExpectedOf(map[string]string{"phoenixnap.com/public-network-id": "x", "phoenixnap.com/public-network-vlan": "ten"}, nil), goodNode())
 	if v := report.Verdict(); v.Status != Unknown || v.Reason != "NetworkUnreadable" {
-		t.Errorf("verdict is %s %s, want Unknown NetworkUnreadable", v.Status, v.Reason)
+		t.Errorf("result is %s %s, want Unknown NetworkUnreadable", v.Status, v.Reason)
 	}
 }
 
@@ -43,7 +43,7 @@ func TestNoBlockYet(t *testing.T) {
 		}
 	}
 	if v := report.Verdict(); v.Status != OK {
-		t.Errorf("verdict is %s %s (%s), want OK", v.Status, v.Reason, v.Message)
+		t.Errorf("result is %s %s (%s), want OK", v.Status, v.Reason, v.Message)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestNeverAsksAsAService(t *testing.T) {
 	}
 }
 
-// TestEvidenceIsBounded: a node with hundreds of interfaces says no more than one with few.
+// TestEvidenceIsBounded: the findings of a node with hundreds of interfaces are no longer than those of one with few.
 func TestEvidenceIsBounded(t *testing.T) {
 	many := func(_ *Expected, s *Snapshot) {
 		for i := range 500 {
@@ -245,7 +245,7 @@ func TestEvidenceIsBounded(t *testing.T) {
 	report := Evaluate(nodeWith(many, removeLink("bond0.11"), removeLink("bond0.100"), removeLink("bond0")))
 	for _, f := range report.Findings {
 		if len(f.Observed) > 500 || len(f.Cause) > 500 {
-			t.Errorf("%s says %d and %d characters", f.ID, len(f.Observed), len(f.Cause))
+			t.Errorf("%s has %d and %d characters", f.ID, len(f.Observed), len(f.Cause))
 		}
 	}
 }

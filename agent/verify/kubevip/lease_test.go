@@ -99,7 +99,7 @@ func web(annotations map[string]string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: annotations}}
 }
 
-// TestStandings walks through the life of a Lease. Each step is a look half a minute after the last.
+// TestStandings walks through the life of a Lease. Each step is a read half a minute after the last.
 func TestStandings(t *testing.T) {
 	type look struct {
 		holder   string // renewed by; "-" renews nothing
@@ -111,7 +111,7 @@ func TestStandings(t *testing.T) {
 		"the holder dies":                {{"srv-a", ""}, {"srv-a", Held}, {"-", Expired}},
 		"expired, then taken":            {{"srv-a", ""}, {"-", Expired}, {"srv-b", Held}},
 		"released":                       {{"srv-a", ""}, {"srv-a", Held}, {"", Released}, {"srv-b", Held}},
-		"another holder between looks":   {{"srv-a", ""}, {"srv-b", Held}},
+		"another holder between reads":   {{"srv-a", ""}, {"srv-b", Held}},
 		"names are compared in one case": {{"SRV-A", ""}, {"srv-a", Held}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestStandings(t *testing.T) {
 					}
 					got := r.Look(t.Context(), web(nil))
 					if got.Standing != l.standing || got.Name != "shop/kubevip-web" || got.Error != "" {
-						t.Errorf("look %d: %+v, want %q", i, got, l.standing)
+						t.Errorf("read %d: %+v, want %q", i, got, l.standing)
 					}
 					time.Sleep(Pause)
 				}
@@ -171,7 +171,7 @@ func TestEitherElection(t *testing.T) {
 }
 
 // TestReadsRarely: however often it is asked, a Lease is read once in half a minute, by its name; that for all Services once
-// in five minutes where there is another. At the beginning it takes one look more to see whether it is renewed.
+// in five minutes where there is another. At the beginning it takes one more read to see whether it is renewed.
 func TestReadsRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
@@ -193,12 +193,12 @@ func TestReadsRarely(t *testing.T) {
 	})
 }
 
-// TestEvidence: when something is seen on the wire, it takes a few looks until it is known how the election stands, and no
+// TestEvidence: when something changes on the wire, it takes a few reads until the state of the election is known, and no
 // longer than the Lease lasts.
 func TestEvidence(t *testing.T) {
 	const duration = 5 * time.Second // of the Leases that are written here
 	for name, tc := range map[string]struct {
-		node   string // the node that looks
+		node   string // the node that reads
 		happen func(e *election)
 		want   Standing
 		holder string
@@ -207,7 +207,7 @@ func TestEvidence(t *testing.T) {
 	}{
 		"nothing has happened": {"srv-x", func(*election) {}, Held, "srv-a", 0, 2},
 		"another has taken it": {"srv-x", func(e *election) { e.renewer = "srv-b" }, Held, "srv-b", scatter, 2},
-		"it was given back":    {"srv-x", func(e *election) { e.renew("shop", "kubevip-web", ""); e.renewer = "" }, Released, "", scatter, 1},
+		"it was released":      {"srv-x", func(e *election) { e.renew("shop", "kubevip-web", ""); e.renewer = "" }, Released, "", scatter, 1},
 		"the holder died":      {"srv-x", func(e *election) { e.renewer = "" }, Expired, "srv-a", scatter + duration + margin, 3},
 		"kube-vip died here long ago": {"srv-a", func(e *election) { e.renewer = ""; time.Sleep(duration + time.Second) },
 			Expired, "srv-a", scatter + minLookPause, 2},
@@ -231,7 +231,7 @@ func TestEvidence(t *testing.T) {
 				}
 				e.pass(r, 20*time.Second-tc.within, evidence)
 				if reads := e.read("shop/kubevip-web") - before; reads != tc.reads {
-					t.Errorf("%d looks in 20 s, want %d", reads, tc.reads)
+					t.Errorf("%d reads in 20 s, want %d", reads, tc.reads)
 				}
 			})
 		})
@@ -251,7 +251,7 @@ func TestEvidenceWithoutEnd(t *testing.T) {
 		}
 		// One in a Pause is earned, one more may be due anyway.
 		if got, most := e.read("shop/kubevip-web"), burst+2*20; got > most {
-			t.Errorf("%d looks in 10 min, want at most %d", got, most)
+			t.Errorf("%d reads in 10 min, want at most %d", got, most)
 		}
 	})
 }
@@ -317,7 +317,7 @@ func TestRun(t *testing.T) {
 		go func() { done <- r.Run(ctx) }()
 		synctest.Wait() // until it waits: it may otherwise start between the questions for the one Lease and the other
 		if got := r.Of(web(nil), time.Time{}); !got.Read.IsZero() {
-			t.Errorf("before the first look: %+v", got)
+			t.Errorf("before the first read: %+v", got)
 		}
 		synctest.Wait()
 		if got := r.Of(web(nil), time.Time{}); got.Holder != "srv-a" || got.Standing != "" || news != 1 {

@@ -53,8 +53,8 @@ func TestJudge(t *testing.T) {
 		"wrong and right interface": {Observation{Held: []string{"bond0.11",
 			"bond0.100"}}, AddressAnswers, check.OK, ReasonAnswered},
 		"IPVS holds it everywhere": {Observation{Held: []string{"kube-ipvs0"}, MACs: []string{macA}, Replied: true}, AddressAnswers, check.OK, ReasonAnswered},
-		"IPVS holds it, none " +
-			"announces": {Observation{Held: []string{"kube-ipvs0"}}, AddressAnswers, check.Fail, ReasonNoAnswer},
+		"IPVS holds it, none announces": {
+			Observation{Held: []string{"kube-ipvs0"}}, AddressAnswers, check.Fail, ReasonNoAnswer},
 		"stale: another node has the lease": {Observation{Held: []string{"bond0.100"}, Lease: leaseOf(kubevip.Held, "srv-b")},
 			NothingStale, check.Fail, ReasonStaleAddress},
 		"stale, and the holder answers too": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true, Lease: leaseOf(kubevip.Held, "srv-b")},
@@ -172,7 +172,7 @@ func TestTwoElectionsAreNamed(t *testing.T) {
 		Lease: twoLeases("srv-b", "srv-a")})
 	for _, want := range []string{"elected twice", "default/kubevip-web is held by Node srv-b", "kube-system/plndr-svcs-lock by Node srv-a"} {
 		if !strings.Contains(f.Cause, want) {
-			t.Errorf("the cause %q does not say %q", f.Cause, want)
+			t.Errorf("the cause %q does not contain %q", f.Cause, want)
 		}
 	}
 }
@@ -202,11 +202,11 @@ func TestSumBoundsItsMessage(t *testing.T) {
 	}
 	v := Sum(findings)
 	if v.Status != check.Fail || v.Reason != ReasonNoAnswer || len(v.Message) > 1024 {
-		t.Errorf("verdict %s %s with a message of %d bytes, want a failure of at most 1024", v.Status, v.Reason, len(v.Message))
+		t.Errorf("result %s %s with a message of %d bytes, want a failure of at most 1024", v.Status, v.Reason, len(v.Message))
 	}
 }
 
-// TestSumOrders: what a node carries itself is the first cause, whatever else is heard.
+// TestSumOrders: what a node carries itself is the first cause, whatever else is received.
 func TestSumOrders(t *testing.T) {
 	other := Target{Address: netip.MustParseAddr("203.0.113.2"), Service: "default/api"}
 	findings := []check.Finding{
@@ -216,7 +216,7 @@ func TestSumOrders(t *testing.T) {
 		{ID: LeaseAlive, Status: check.Warn, Reason: ReasonLeaseMissing},
 	}
 	if v := Sum(findings); v.Status != check.Fail || v.Reason != ReasonStaleAddress || !strings.HasPrefix(v.Message, "PN603: ") || !strings.Contains(v.Message, "; PN601: ") {
-		t.Errorf("verdict %+v, want the stale address first and the silent one too", v)
+		t.Errorf("result %+v, want the stale address first and the silent one too", v)
 	}
 	if v := Sum(findings[2:]); v.Status != check.OK {
 		t.Errorf("only a warning: %+v, want OK", v)

@@ -47,7 +47,7 @@ func (s *segment) speaking(a netip.Addr) (names []string) {
 // it is answered take that back within seconds, because the controller waits for them; and none does while it is
 // answered still.
 func TestLeaving(t *testing.T) {
-	for how, deleted := range map[string]bool{"deleted": true, "not seen any more": false} {
+	for how, deleted := range map[string]bool{"deleted": true, "not listed any more": false} {
 		t.Run(how, func(t *testing.T) {
 			for range seeds.Count(t, 10) {
 				seed := rand.Uint64()
@@ -59,18 +59,18 @@ func TestLeaving(t *testing.T) {
 					nodes, address := []*machine{s.node(1), s.node(2), s.node(3)}, s.serve(3)
 					nodes[0].answers[address] = true
 					defer s.run()()
-					// The controller is slow: all have had their turn to say that the address answers.
+					// The controller is slow: all have had their turn to report that the address answers.
 					after(100*time.Second + time.Duration(random.Int64N(int64(time.Minute))))
 					s.change(func() { s.say(address, metav1.ConditionTrue, string(contract.AddressAnswered)) })
 					after(time.Duration(random.Int64N(int64(time.Minute))))
 					if got := s.speaking(address); len(got) != len(nodes) {
-						t.Fatalf("%q say that the address answers, want all nodes", got)
+						t.Fatalf("%q report that the address answers, want all nodes", got)
 					}
 					s.change(func() { s.leave(address, deleted) })
 					for range 5 {
 						after(time.Duration(random.Int64N(int64(2 * time.Second))))
 						if got := s.speaking(address); len(got) != len(nodes) {
-							t.Fatalf("%q say that the address answers, which it does, want all nodes", got)
+							t.Fatalf("%q report that the address answers, which it does, want all nodes", got)
 						}
 					}
 					s.mu.Lock()

@@ -95,7 +95,7 @@ func TestRosterIsNotSure(t *testing.T) {
 			t.Error("a failure is no error")
 		}
 		if _, known := r.Of(macA, false, "srv-a"); known {
-			t.Error("known though it could not be looked up")
+			t.Error("known although it could not be looked up")
 		}
 		failing = false
 		if err := r.Look(t.Context()); err != nil {

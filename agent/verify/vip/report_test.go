@@ -32,24 +32,24 @@ func TestReport(t *testing.T) {
 		o      assessment
 		want   contract.ReportedAddresses
 	}{
-		"held":                            {nil, assessment{entry: held, settled: true, involved: true}, since(held, 0)},
-		"held as before":                  {since(held, time.Hour), assessment{entry: held, settled: true, involved: true}, since(held, time.Hour)},
-		"taken over from another":         {since(heard, time.Hour), assessment{entry: held, settled: true, involved: true}, since(held, 0)},
-		"given up":                        {since(held, time.Hour), assessment{entry: silent, settled: true}, since(silent, 0)},
-		"not settled, nothing before":     {nil, assessment{entry: silent, involved: true}, contract.ReportedAddresses{}},
-		"not settled, something before":   {since(held, time.Hour), assessment{entry: silent}, since(held, time.Hour)},
-		"heard, and the controller knows": {nil, assessment{entry: heard, settled: true}, contract.ReportedAddresses{}},
-		"heard, not this node's turn " +
-			"yet": {nil, assessment{entry: heard, settled: true, unpublishedSince: now}, contract.ReportedAddresses{}},
+		"held":                          {nil, assessment{entry: held, settled: true, involved: true}, since(held, 0)},
+		"held as before":                {since(held, time.Hour), assessment{entry: held, settled: true, involved: true}, since(held, time.Hour)},
+		"taken over from another":       {since(heard, time.Hour), assessment{entry: held, settled: true, involved: true}, since(held, 0)},
+		"given up":                      {since(held, time.Hour), assessment{entry: silent, settled: true}, since(silent, 0)},
+		"not settled, nothing before":   {nil, assessment{entry: silent, involved: true}, contract.ReportedAddresses{}},
+		"not settled, something before": {since(held, time.Hour), assessment{entry: silent}, since(held, time.Hour)},
+		"received, published already":   {nil, assessment{entry: heard, settled: true}, contract.ReportedAddresses{}},
+		"received, not its turn yet": {
+			nil, assessment{entry: heard, settled: true, unpublishedSince: now}, contract.ReportedAddresses{}},
 		"received, not reported yet": {nil, assessment{entry: heard, settled: true, unpublishedSince: now.Add(-spread), proven: now}, since(heard, 0)},
 		"only received long ago":     {nil, assessment{entry: heard, settled: true, unpublishedSince: now.Add(-spread), proven: now.Add(-time.Minute)}, contract.ReportedAddresses{}},
-		"silent, not reported " +
-			"yet": {nil, assessment{entry: silent, settled: true, unpublishedSince: now.Add(-spread)}, since(silent, 0)},
-		"gone, of which nothing was said": {nil, assessment{subject: subject{phase: gone}, entry: heard, settled: true, unpublishedSince: now.Add(-spread)}, contract.ReportedAddresses{}},
-		"gone, of which something was":    {since(held, time.Hour), assessment{subject: subject{phase: gone}, entry: silent, settled: true}, since(silent, 0)},
-		"gone long ago":                   {since(silent, time.Hour), assessment{subject: subject{phase: gone}, entry: silent, settled: true, expired: true}, contract.ReportedAddresses{}},
-		"reported before, controller " +
-			"says": {since(heard, time.Hour), assessment{entry: heard, settled: true}, since(heard, time.Hour)},
+		"silent, not reported yet": {
+			nil, assessment{entry: silent, settled: true, unpublishedSince: now.Add(-spread)}, since(silent, 0)},
+		"gone, not reported before": {nil, assessment{subject: subject{phase: gone}, entry: heard, settled: true, unpublishedSince: now.Add(-spread)}, contract.ReportedAddresses{}},
+		"gone, reported before":     {since(held, time.Hour), assessment{subject: subject{phase: gone}, entry: silent, settled: true}, since(silent, 0)},
+		"gone long ago":             {since(silent, time.Hour), assessment{subject: subject{phase: gone}, entry: silent, settled: true, expired: true}, contract.ReportedAddresses{}},
+		"reported and published": {
+			since(heard, time.Hour), assessment{entry: heard, settled: true}, since(heard, time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.o.Address = address

@@ -61,7 +61,7 @@ type machine struct {
 	reported   contract.ReportedAddresses
 	reports    int // how often what is reported has changed
 	events     []string
-	conditions int // how often the verdict has changed
+	conditions int // how often the result has changed
 }
 
 func newSegment(t *testing.T) *segment {
@@ -188,7 +188,7 @@ func (m *machine) Of(service *corev1.Service, _ time.Time) kubevip.Lease {
 	return lease
 }
 
-// owners is the roster of the segment.
+// owners is the MAC table of the segment.
 type owners struct{ *segment }
 
 func (o owners) Of(mac string, _ bool, _ ...string) (string, bool) {
@@ -322,8 +322,8 @@ func (s *segment) asked() int {
 	return s.requests
 }
 
-// reported is the result of the node.
-func (m *machine) said() check.Verdict {
+// last is the last result of the node.
+func (m *machine) last() check.Verdict {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.verdict

@@ -110,15 +110,14 @@ func TestTimes(t *testing.T) {
 		ends   bool
 		within time.Duration
 	}{
-		"killed, another takes " +
-			"over": {func(e *elected) { e.kill(e.b) }, ReasonStaleAddress, ReasonDuplicate, true, probed},
+		"killed, another takes over":    {func(e *elected) { e.kill(e.b) }, ReasonStaleAddress, ReasonDuplicate, true, probed},
 		"killed, without a takeover":    {func(e *elected) { e.kill() }, ReasonLeaseExpired, "", true, probed},
 		"the holder's kernel is silent": {func(e *elected) { e.a.deaf = true }, "", ReasonHolderSilent, false, probed},
 		"taken by hand": {func(e *elected) { delete(e.a.carries, e.address) }, ReasonHolderSilent, "",
 			false, probed},
 		"carried twice": {func(e *elected) { e.b.carries[e.address] = []string{vif} }, ReasonDuplicate, ReasonStaleAddress, false, probed},
-		"claimed by a foreign " +
-			"machine": {func(e *elected) { e.foreign.carries[e.address] = []string{vif} }, ReasonForeignOwner, "",
+		"claimed by a foreign machine": {
+			func(e *elected) { e.foreign.carries[e.address] = []string{vif} }, ReasonForeignOwner, "",
 			false, probed},
 		"only another node answers":      {func(e *elected) { e.a.drop(e.address); e.b.carries[e.address] = []string{vif} }, ReasonWrongNode, ReasonStaleAddress, false, probed},
 		"none: kube-vip ends everywhere": {func(e *elected) { e.a.drop(e.address); e.running = nil }, ReasonNoAnswer, ReasonNoAnswer, true, probed},
@@ -182,13 +181,13 @@ func (e *elected) await(a, b string, within time.Duration) {
 	want := map[*machine]string{e.a: a, e.b: b}
 	for begun := time.Now(); len(want) > 0; after(200 * time.Millisecond) {
 		for m, reason := range want {
-			if reason == "" || m.said().Reason == reason {
+			if reason == "" || m.last().Reason == reason {
 				delete(want, m)
 			}
 		}
 		if took := time.Since(begun); len(want) > 0 && took > within {
 			for m, reason := range want {
-				e.t.Errorf("after %s the verdict of %s is %s (%s), want %s", took, m.name, m.said().Reason, m.said().Message, reason)
+				e.t.Errorf("after %s the result of %s is %s (%s), want %s", took, m.name, m.last().Reason, m.last().Message, reason)
 			}
 			return
 		}

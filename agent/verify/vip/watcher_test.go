@@ -101,7 +101,7 @@ func (w *world) expect(when, a, b string) {
 	defer w.mu.Unlock()
 	for m, want := range map[*machine]string{w.a: a, w.b: b} {
 		if want != "" && m.verdict.Reason != want {
-			w.t.Errorf("%s: the verdict of %s is %s (%s), want %s", when, m.name, m.verdict.Reason, m.verdict.Message, want)
+			w.t.Errorf("%s: the result of %s is %s (%s), want %s", when, m.name, m.verdict.Reason, m.verdict.Message, want)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestHandover(t *testing.T) {
 			from, to = to, from
 		}
 		if w.a.conditions != 1 || w.b.conditions != 1 {
-			t.Errorf("the verdicts changed %d and %d times: %s, %s", w.a.conditions, w.b.conditions, w.a.verdict.Message, w.b.verdict.Message)
+			t.Errorf("the results changed %d and %d times: %s, %s", w.a.conditions, w.b.conditions, w.a.verdict.Message, w.b.verdict.Message)
 		}
 		for _, m := range []*machine{w.a, w.b} {
 			if slices.ContainsFunc(m.events, func(reason string) bool { return reason != EventAnnounced }) {
@@ -154,7 +154,7 @@ func TestNewService(t *testing.T) {
 	})
 }
 
-// TestFlapping: an address that comes and goes all the time does not change the verdict all the time.
+// TestFlapping: an address that comes and goes all the time does not change the result all the time.
 func TestFlapping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -168,21 +168,21 @@ func TestFlapping(t *testing.T) {
 			after(10 * time.Second)
 		}
 		if got := w.a.changes() - begun; got < 16 || got > 60 {
-			t.Errorf("the verdict changed %d times in an hour of flapping, want 16 to 60", got)
+			t.Errorf("the result changed %d times in an hour of flapping, want 16 to 60", got)
 		}
 		after(debounce.LastHold + 10*time.Second)
 		w.expect("after the last", ReasonAnswered, ReasonAnswered)
 	})
 }
 
-// changes is how often the verdict has changed.
+// changes is how often the result has changed.
 func (m *machine) changes() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.conditions
 }
 
-// TestRequests: how many questions are on the wire does not grow with the number of nodes while the announcer is heard.
+// TestRequests: how many questions are on the wire does not grow with the number of nodes while announcements are received.
 func TestRequests(t *testing.T) {
 	const nodes, addresses, hours = 40, 5, 1
 	synctest.Test(t, func(t *testing.T) {
@@ -206,13 +206,13 @@ func TestRequests(t *testing.T) {
 		}
 		for _, m := range s.machines {
 			if m.conditions != 1 || m.verdict.Status != check.OK {
-				t.Errorf("%s: the verdict changed %d times and is %+v", m.name, m.conditions, m.verdict)
+				t.Errorf("%s: the result changed %d times and is %+v", m.name, m.conditions, m.verdict)
 			}
 		}
 	})
 }
 
-// TestFewReport: of many nodes a few report an address, as soon as the controller has said what they say.
+// TestFewReport: of many nodes a few report an address, once the controller has published what they report.
 func TestFewReport(t *testing.T) {
 	const nodes = 40
 	synctest.Test(t, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestFewReport(t *testing.T) {
 		s.machines[0].hold(a)
 		stop := s.run()
 		defer stop()
-		for range 100 { // the controller: it says what is reported, a moment later
+		for range 100 { // the controller publishes what is reported, a moment later
 			after(200 * time.Millisecond)
 			s.change(func() { s.control(a) })
 		}
@@ -250,7 +250,7 @@ func TestFewReport(t *testing.T) {
 			}
 			writes, events = writes+m.reports, events+len(m.events)
 			if m.verdict.Reason != ReasonNoAnswer {
-				t.Errorf("%s: verdict %+v", m.name, m.verdict)
+				t.Errorf("%s: result %+v", m.name, m.verdict)
 			}
 		}
 		if reporting < 1 || reporting > nodes/4 || writes > 2*reporting || events < 1 || events > reporting {
@@ -260,7 +260,7 @@ func TestFewReport(t *testing.T) {
 	})
 }
 
-// control says of the Service what the nodes report.
+// control sets the condition of the Service to what the nodes report.
 func (s *segment) control(a netip.Addr) {
 	states := map[contract.AddressState]bool{}
 	for _, m := range s.machines {
@@ -291,20 +291,20 @@ func TestGone(t *testing.T) {
 		if got := w.b.entry(w.address); got.State != contract.AddressAnswered || got.MAC != w.a.mac {
 			t.Errorf("srv-2 reports %+v while it is answered", got)
 		}
-		if w.a.said().Status != check.OK {
-			t.Errorf("srv-1 is blamed before kube-vip could withdraw the address: %+v", w.a.said())
+		if w.a.last().Status != check.OK {
+			t.Errorf("srv-1 has a finding before kube-vip could remove the address: %+v", w.a.last())
 		}
 		after(20 * time.Second)
-		if w.a.said().Reason != ReasonStaleAddress {
-			t.Errorf("srv-1, which carries an address of no Service: %+v", w.a.said())
+		if w.a.last().Reason != ReasonStaleAddress {
+			t.Errorf("srv-1, which carries an address of no Service: %+v", w.a.last())
 		}
 		w.change(func() { w.a.drop(w.address) })
 		after(11 * time.Second)
 		if got := w.a.entry(w.address); got.State != contract.AddressSilent || got.Held {
-			t.Errorf("srv-1 reports %+v after it gave the address up", got)
+			t.Errorf("srv-1 reports %+v after it released the address", got)
 		}
-		if w.a.said().Reason != ReasonNothingAnnounced {
-			t.Errorf("srv-1 after it gave the address up: %+v", w.a.said())
+		if w.a.last().Reason != ReasonNothingAnnounced {
+			t.Errorf("srv-1 after it released the address: %+v", w.a.last())
 		}
 		after(time.Minute)
 		if got := w.b.entry(w.address); got.State != contract.AddressSilent {
@@ -361,8 +361,8 @@ func TestFlood(t *testing.T) {
 		if asked := w.asked() - before; asked > 2*2*11 {
 			t.Errorf("%d questions in 10 s of flood", asked)
 		}
-		if v := w.a.said(); v.Reason != ReasonForeignOwner || len(v.Message) > 1024 {
-			t.Errorf("verdict %s with a message of %d bytes, want the foreign claims named", v.Reason, len(v.Message))
+		if v := w.a.last(); v.Reason != ReasonForeignOwner || len(v.Message) > 1024 {
+			t.Errorf("result %s with a message of %d bytes, want the foreign claims named", v.Reason, len(v.Message))
 		}
 		stop()
 	})
