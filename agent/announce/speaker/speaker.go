@@ -216,7 +216,7 @@ func (h *Speaker) session(ctx context.Context, network string) error {
 	s.transport = heartbeat.New(transport)
 	s.store = h.NewStore(network)
 	s.election = h.NewCore(election.Config{
-		Node: h.Node, Boot: boot, First: uint64(started.Unix()), Seed: boot,
+		Node: h.Node, Boot: boot, First: uint64(started.Unix()), Seed: boot, //nolint:gosec // after 1970
 		Interval: transport.Interval,
 	})
 	h.start(s.transport)

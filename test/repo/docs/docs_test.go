@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -82,7 +83,12 @@ func TestNamesInThePagesAreKnown(t *testing.T) {
 			s = strings.TrimPrefix(s, "service_controller_") // the name of a subsystem, given apart
 			return regexp.MustCompile(`\b` + s + `\b`).MatchString(product)
 		}, 40},
-		{"environment variable", regexp.MustCompile(`\b(PNAP_[A-Z_]+[A-Z])\b`), func(s string) bool { return strings.Contains(everything, s) }, 30},
+		{"environment variable", regexp.MustCompile(`\b(PNAP_[A-Z_]+[A-Z])\b`), func(s string) bool {
+			// The agent makes the names of its variables from those of its flags.
+			flag, agents := strings.CutPrefix(s, "PNAP_AGENT_")
+			flag = strconv.Quote(strings.ToLower(strings.ReplaceAll(flag, "_", "-")))
+			return strings.Contains(everything, s) || agents && strings.Contains(product, flag)
+		}, 30},
 		{"word in code letters", regexp.MustCompile("`((?:[A-Z][a-z0-9]+){2,}[A-Za-z]*)`"),
 			func(s string) bool { return words[s] }, 300},
 	} {
