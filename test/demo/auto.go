@@ -28,8 +28,9 @@ func (s *story) disturbReturnPath(ctx context.Context) error {
 	return s.disturb(ctx, "return_path_repaired_after", returnpath.ReasonRepaired, "nft", "delete", "table", "ip", "phoenixnap")
 }
 
-// disturb runs a command on the announcing server that keeps the client from being answered, and waits until the agent has told
-// that it put it right and the client is answered again, through the same server. The agent may be so quick that no request fails.
+// disturb runs a command on the announcing server that interrupts the client, and waits until the agent has reported
+// the repair and the client is answered again, through the same server. The agent may be so quick that no request
+// fails.
 func (s *story) disturb(ctx context.Context, figure, reason string, command ...string) error {
 	server, err := s.announcer(ctx)
 	if err != nil {
@@ -63,7 +64,7 @@ func (s *story) disturb(ctx context.Context, figure, reason string, command ...s
 // rest is for how long a server has been well when nothing is on its way to its conditions any more.
 const rest = 3 * time.Second
 
-// atRest waits until a server has been ready, with its kube-vip, for a while: what was disturbed and is repaired may still be told.
+// atRest waits until a server has been ready, with its kube-vip, for a while: the repair may still be reported.
 func (s *story) atRest(ctx context.Context, server string) error {
 	var since time.Time
 	_, err := until(ctx, time.Minute, server+" at rest", func(ctx context.Context) (bool, string, error) {
@@ -83,7 +84,7 @@ func (s *story) atRest(ctx context.Context, server string) error {
 }
 
 // mending finds the answer that ended a disturbance since a moment: the first of those in a row that go on for a while after it
-// was told that all is mended.
+// was reported that everything is repaired.
 func mending(attempts []lab.Attempt, since, told time.Time) (lab.Attempt, bool) {
 	var first *lab.Attempt
 	after := 0

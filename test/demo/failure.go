@@ -18,7 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
 )
 
-// steady is how many answers in a row end an outage: one alone may be luck while things still move.
+// steady is how many answers in a row end an outage: a single one may be luck while things still move.
 const steady = 5
 
 func (s *story) breakVLAN(ctx context.Context) error {
@@ -51,7 +51,7 @@ func (s *story) breakVLAN(ctx context.Context) error {
 	return s.diagnose(ctx, server)
 }
 
-// leaseStays tells that kube-vip does not notice the fault: its lease for the Service stays where it is.
+// leaseStays checks that kube-vip does not notice the fault: its lease for the Service stays where it is.
 func (s *story) leaseStays(ctx context.Context, server string) error {
 	lease, err := s.Kube.CoordinationV1().Leases(cluster.Namespace).Get(ctx, "kubevip-"+cluster.Service, metav1.GetOptions{})
 	if err != nil {

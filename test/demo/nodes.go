@@ -19,7 +19,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
-// everyNode tells whether all Nodes pass a test, else what was seen of those that do not.
+// everyNode reports whether all Nodes pass a test, and the state of those that do not.
 func (s *story) everyNode(ctx context.Context, test func(*corev1.Node) (bool, string)) (bool, string, error) {
 	nodes, err := s.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *story) everyNode(ctx context.Context, test func(*corev1.Node) (bool, st
 	return len(failing) == 0 && len(nodes.Items) == len(s.Servers), strings.Join(failing, "; "), nil
 }
 
-// node tells whether one Node passes a test, else what was seen of it.
+// node reports whether one Node passes a test, and its state otherwise.
 func (s *story) node(ctx context.Context, name string, test func(*corev1.Node) (bool, string)) (bool, string, error) {
 	node, err := s.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -53,7 +53,7 @@ func uninitialised(n *corev1.Node) bool {
 	return false
 }
 
-// vlanReady tells whether condition and label of a Node both say that it is ready for the public network.
+// vlanReady reports whether condition and label of a Node both show that it is ready for the public network.
 func vlanReady(n *corev1.Node) (bool, string) {
 	condition := contract.FindNodeCondition(n, contract.ConditionVLANReady)
 	if condition == nil {

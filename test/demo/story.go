@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package demo tells the main job of the project as a story: from two bare servers to a public address that
+// Package demo shows the main job of the project as a story: from two bare servers to a public address that
 // answers, survives a broken VLAN and a dead server, and costs nothing once it is deleted.
 package demo
 
@@ -20,7 +20,7 @@ import (
 
 // Options of a story.
 type Options struct {
-	// Out is where the story is told.
+	// Out is where the story is written.
 	Out io.Writer
 	// Dir keeps logs and kubeconfigs.
 	Dir string
@@ -34,7 +34,7 @@ type Options struct {
 	Auto bool
 }
 
-// story is a story that is being told.
+// story is a story in progress.
 type story struct {
 	*tale
 	*cluster.Cluster
@@ -47,7 +47,7 @@ type story struct {
 	brokenAt time.Time
 }
 
-// Tell tells the whole story. KeepRunning, where not nil, is called at the end of a story that went well, before
+// Tell runs the whole story. KeepRunning, where not nil, is called at the end of a story that went well, before
 // everything is ended. An error says which step failed; the evidence has been printed by then.
 func Tell(ctx context.Context, o Options, keepRunning func(context.Context, *cluster.Cluster) error) (err error) {
 	c, err := cluster.New(cluster.Options{Dir: o.Dir, KubeVIP: o.KubeVIP, Class: o.Class, Scale: o.Scale, Auto: o.Auto})
@@ -96,7 +96,7 @@ func (s *story) steps(keep bool) []act {
 	return append(acts, act{"The Service is deleted; the account holds no block any more", s.deleteService})
 }
 
-// disturbance are the acts in which somebody disturbs the network of the announcing server.
+// disturbance are the acts that disturb the network of the announcing server.
 func (s *story) disturbance() []act {
 	if s.options.Auto {
 		return []act{

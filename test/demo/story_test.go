@@ -16,7 +16,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
 )
 
-// TestStory tells the whole story beside both versions of kube-vip: with one of them of a Service without a class, with
+// TestStory runs the whole story beside both versions of kube-vip: with one of them of a Service without a class, with
 // the other of one of the controller's own class, which kube-vip serves because the example manifest names it.
 //
 //proves:service-changes/node-dies
@@ -45,7 +45,7 @@ func TestStory(t *testing.T) {
 	}
 }
 
-// TestAutoStory tells the story of servers that nobody configures.
+// TestAutoStory runs the story of servers that no user configures.
 func TestAutoStory(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -76,7 +76,8 @@ func attemptsOf(pattern string) []lab.Attempt {
 	return all
 }
 
-// TestMending: a disturbance is over when it was told and answers come in a row; whether a request failed meanwhile or not.
+// TestMending: a disturbance is over when it was reported and answers come in a row; whether a request failed meanwhile
+// or not.
 func TestMending(t *testing.T) {
 	for _, tc := range []struct {
 		name, pattern string
@@ -96,10 +97,10 @@ func TestMending(t *testing.T) {
 			at := func(seconds float64) time.Time { return begin.Add(time.Duration(seconds * float64(time.Second))) }
 			got, ok := mending(all, at(tc.fault), at(tc.told))
 			if ok != (tc.want >= 0) {
-				t.Fatalf("mended: %t, want %t", ok, tc.want >= 0)
+				t.Fatalf("repaired: %t, want %t", ok, tc.want >= 0)
 			}
 			if ok && got != all[tc.want] {
-				t.Errorf("mended at %s, want at %s", got.At, all[tc.want].At)
+				t.Errorf("repaired at %s, want at %s", got.At, all[tc.want].At)
 			}
 		})
 	}

@@ -11,7 +11,7 @@ import (
 // width is where the lines of the story break.
 const width = 100
 
-// tale tells the story: it runs the steps one after the other, with times, and remembers what was measured.
+// tale presents the story: it runs the steps one after the other, with times, and remembers what was measured.
 type tale struct {
 	out     io.Writer
 	begun   time.Time
@@ -35,7 +35,7 @@ type figure struct {
 
 func newTale(out io.Writer) *tale { return &tale{out: out, begun: time.Now()} }
 
-// step runs one step and tells it.
+// step runs one step and reports it.
 func (t *tale) step(ctx context.Context, title string, run func(context.Context) error) error {
 	fmt.Fprintf(t.out, "\n[%6.1f s] %d. %s\n", time.Since(t.begun).Seconds(), len(t.steps)+1, title)
 	started := time.Now()
@@ -51,7 +51,7 @@ func (t *tale) step(ctx context.Context, title string, run func(context.Context)
 	return nil
 }
 
-// say tells a detail of the running step.
+// say prints a detail of the running step.
 func (t *tale) say(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	for line := range strings.Lines(text) {

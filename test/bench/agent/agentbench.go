@@ -27,7 +27,7 @@ const (
 type Options struct {
 	// Dir keeps logs and kubeconfigs.
 	Dir string
-	// Out is where progress is told.
+	// Out is where progress is written.
 	Out io.Writer
 	// Nodes, Services and Pods of the cluster and the node.
 	Nodes, Services, Pods int
@@ -37,7 +37,7 @@ type Options struct {
 
 // Measure measures the agent on a server of the network lab: with a real VLAN interface, a gateway that answers, and
 // another server that announces the addresses of all Services. Where the lab is in an emulated machine, time on the
-// processor is that of the emulation, and MeasureInPlace tells that of this machine.
+// processor is that of the emulation, and MeasureInPlace measures that of this machine.
 func Measure(ctx context.Context, o Options) (figures []controller.Figure, inMachine bool, err error) {
 	c := &setting{Options: o}
 	defer func() { err = errors.Join(err, c.stop()) }()

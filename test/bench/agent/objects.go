@@ -123,7 +123,7 @@ func (c *setting) createService(ctx context.Context, i int, address netip.Addr) 
 	return c.createLease(ctx, created.Name)
 }
 
-// awaitReady waits until the agent says that the node is well, and that the addresses are.
+// awaitReady waits until the agent reports that the node and the addresses are healthy.
 func (c *setting) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -52,7 +52,7 @@ func (c *setting) stop() error {
 	return c.plane.Stop()
 }
 
-// leaseSeconds is how long the Leases of the Services last: nobody renews them, so they outlast the measurement.
+// leaseSeconds is how long the Leases of the Services last: nothing renews them, so they must outlast the measurement.
 const leaseSeconds = 24 * 60 * 60
 
 // createLease creates the Lease by which kube-vip elects who announces a Service.

@@ -25,7 +25,7 @@ func limited(name string, value float64, unit string, limit float64) Figure {
 	return Figure{Name: name, Value: value, Unit: unit, Limit: limit, Limited: true}
 }
 
-// told is a figure that nothing depends on.
+// reported is a figure that nothing depends on.
 func told(name string, value float64, unit string) Figure {
 	return Figure{Name: name, Value: value, Unit: unit}
 }

@@ -224,7 +224,7 @@ func (r *rig) eventually(ctx context.Context, every, within time.Duration, check
 	}
 }
 
-// freePort finds a port that nobody listens on. Another program may take it in the next moment; the controller then
+// freePort finds a free port. Another program may take it in the next moment; the controller then
 // ends with a clear error.
 func freePort(ctx context.Context) (int, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")

@@ -108,7 +108,7 @@ func (c *cluster) agent(ctx context.Context) (contender, error) {
 	}, nil
 }
 
-// allMembers tells whether every node is a member of the announcers' view.
+// allMembers reports whether every node is a member of the announcers' view.
 func (c *cluster) allMembers(ctx context.Context) bool {
 	d, err := store.New(c.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem), networkID).Read(ctx)
 	if err != nil || d.View == "" {
@@ -125,7 +125,7 @@ type timers struct {
 	announce               time.Duration
 }
 
-// kubeVIPTimers are kube-vip's: what it has without being told (v1.0.0), and the fastest that it takes: its election works
+// kubeVIPTimers are kube-vip's: its defaults (v1.0.0), and the fastest that it takes: its election works
 // with whole seconds, of which the lease must be longer than the deadline, and that longer than 1.2 retries (client-go,
 // leaderelection); an announcement every 500 ms is the fastest that is not ignored.
 func kubeVIPTimers() []timers {

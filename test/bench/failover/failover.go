@@ -100,7 +100,7 @@ func (s *segment) reach(ctx context.Context, node *space.Space, c *cluster, grou
 	return nil
 }
 
-// all makes all faults with all contenders.
+// all makes every fault with every candidate.
 func (b *bed) all(ctx context.Context, c *cluster, o Options) error {
 	medians := map[string]float64{}
 	run := func(n contender, times int) error {

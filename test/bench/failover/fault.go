@@ -12,9 +12,9 @@ type fault struct {
 	// name is that in figures, what says it in words.
 	name, what string
 	make       func(s *segment, f *fleet, i int) error
-	// twoAnswer tells that the address may stay behind, so that two machines answer.
+	// twoAnswer reports that the address may stay behind, so that two machines answer.
 	twoAnswer bool
-	// wakes tells that the program goes on after the takeover.
+	// wakes reports that the program goes on after the takeover.
 	wakes bool
 }
 

@@ -22,11 +22,11 @@ type contender struct {
 	command func(i int) (argv, env []string)
 	// clean removes what killed programs have left; it is called while none runs.
 	clean func(ctx context.Context) error
-	// settled tells whether all nodes take part; nil where that shows nowhere.
+	// settled reports whether all nodes take part; nil where that shows nowhere.
 	settled func(ctx context.Context) bool
 }
 
-// fleet is the programs of a contender that run.
+// fleet is the running programs of a candidate.
 type fleet struct {
 	contender contender
 	nodes     []*space.Space

@@ -66,7 +66,7 @@ func (r result) String() string {
 	return text
 }
 
-// once starts everything anew, makes the fault and watches what follows.
+// once restarts everything, makes the fault and watches what follows.
 func (b *bed) once(ctx context.Context, f *fleet, fa fault) (r result, err error) {
 	defer func() {
 		err = errors.Join(err, f.stop(context.WithoutCancel(ctx)))
@@ -139,7 +139,7 @@ func (b *bed) watchTwo(ctx context.Context, f *fleet, fa fault, holder int, at t
 		}
 		before := b.witness.twoAnswered(at)
 		if before > 0 {
-			// It does not matter what happens when it wakes up: until then nobody ends it.
+			// It does not matter what happens when it wakes up: until then nothing ends it.
 			err := wait(ctx, time.Until(at.Add(twoMost)))
 			return b.witness.twoAnswered(at), err
 		}
@@ -171,7 +171,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// figures are the lines of a contender and a fault.
+// figures are the lines of one candidate and one fault.
 func figures(contender, fault string, twoAnswer bool, results []result) (lines []string, median float64) {
 	var outages []float64
 	var two time.Duration

@@ -100,7 +100,7 @@ func (p *prober) ask(ctx context.Context) {
 		number := uint64(len(p.requests))
 		p.requests = append(p.requests, request{at: time.Now()})
 		p.mu.Unlock()
-		// That nobody has the address is what is measured.
+		// No node has the address: this is what is measured.
 		_, _ = p.conn.Write(binary.BigEndian.AppendUint64(nil, number))
 	}
 }
@@ -165,7 +165,7 @@ func outage(requests []request) time.Duration {
 	return longest
 }
 
-// steady tells whether requests were answered for a while, all by one node other than some.
+// steady reports whether requests were answered for a while, all by one node other than some.
 func steady(requests []request, window time.Duration, but int) bool {
 	if len(requests) == 0 {
 		return false

@@ -221,7 +221,8 @@ func (s *segment) route() error {
 	return defaultRoute(s.client, clientNet.Addr())
 }
 
-// cut cuts the port of a node, or mends it: nothing passes in either direction, and the node's own interface stays up.
+// cut cuts the port of a node, or repairs it: nothing passes in either direction, and the node's own interface stays
+// up.
 func (s *segment) cut(i int, off bool) error {
 	port, err := s.wire.Net.LinkByName(portOf(i))
 	if err != nil {

@@ -74,7 +74,7 @@ func (w *witness) ask(ctx context.Context) {
 		w.mu.Unlock()
 		out.Reset()
 		out.Add(arpRequest(w.port.MAC, witnessAddress, virtual))
-		_ = w.port.Send(out) // a question that is lost finds nobody
+		_ = w.port.Send(out) // a lost request gets no answer
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:

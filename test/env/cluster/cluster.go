@@ -65,7 +65,7 @@ type Options struct {
 	// Programs are more programs of this machine that the servers find in their PATH.
 	Programs []string
 	// Kubelets leaves all that the manifests say to kubelets and to whoever applies them: the API server is left as it starts,
-	// and the servers get Files and kube-proxy alone, and reach the account's API as the controller's pod has to.
+	// and the servers get Files and only kube-proxy, and reach the account's API as the controller's pod has to.
 	Kubelets bool
 	// AgentFlags are added to the command line of every agent.
 	AgentFlags []string
@@ -139,7 +139,7 @@ func (c *Cluster) StartAccount(ctx context.Context) error {
 func (c *Cluster) ShareAccount(of *Cluster) { c.Sim, c.guest = of.Sim, true }
 
 // StartControlPlane starts etcd and kube-apiserver with what users install: the rights of the programs, and the policies that
-// confine them. Nobody makes pods of the Deployment and the DaemonSet; the programs are started later.
+// confine them. Nothing makes pods of the Deployment and the DaemonSet; the programs are started later.
 func (c *Cluster) StartControlPlane(ctx context.Context) error {
 	cp, err := controlplane.Start(ctx, controlplane.Options{
 		LogDir: c.options.Dir, Names: []string{management.Addr().String()},
@@ -285,7 +285,7 @@ func (c *Cluster) Stop() error {
 	return errors.Join(errs...)
 }
 
-// freePort finds a port that nobody listens on. The controller cannot tell which port it took, so there is a
+// freePort finds a free port. The controller cannot report which port it took, so there is a
 // moment in which another program may take it; the controller then ends with a clear error.
 func freePort(ctx context.Context) (int, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")

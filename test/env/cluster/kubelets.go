@@ -88,7 +88,7 @@ func (c *Cluster) startManager(ctx context.Context, name string, flags []string)
 	if err := controlplane.WriteKubeconfig(kubeconfig, config, ""); err != nil {
 		return err
 	}
-	// It is alone and nobody asks for its metrics.
+	// There is only one, and nothing reads its metrics.
 	process, err := c.background(name, program, append([]string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--v=2"}, flags...)...)
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ func loadWorkload(path string) (workload, error) {
 	}
 }
 
-// mayRunOn tells whether the DaemonSet controller would keep a pod on node: by node selector and required
+// mayRunOn reports whether the DaemonSet controller would keep a pod on node: by node selector and required
 // node affinity, as the scheduler reads them.
 func (w workload) mayRunOn(node *corev1.Node) (bool, error) {
 	match, err := nodeaffinity.GetRequiredNodeAffinity(w.pod).Match(node)

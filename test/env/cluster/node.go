@@ -14,7 +14,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 )
 
-// heartbeat is how often a kubelet tells that its node is ready.
+// heartbeat is how often a kubelet reports that its node is ready.
 const heartbeat = 10 * time.Second
 
 // kubelet stands in for the kubelet of one server: it registers the Node as a kubelet with

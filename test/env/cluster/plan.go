@@ -65,7 +65,7 @@ func servers(count int) ([]Server, error) {
 	return all, nil
 }
 
-// bare makes the servers ones that nobody has set up for the public network.
+// bare makes the servers ones that are not set up for the public network.
 func bare(all []Server) {
 	for i := range all {
 		all[i].Public, all[i].Router = netip.Prefix{}, management.Addr()

@@ -292,7 +292,7 @@ func (c *Cluster) SuperviseKubeVIP(ctx context.Context) error {
 		workload: shipped, programs: c.Lab, program: lab.Path(kubeVIPFile + ".bin"),
 		override: map[string]string{
 			"vip_interface": PublicInterface, // the line that the manifest asks its user to edit
-			// Outside of a pod kube-vip v1.0.0 looks for its kubeconfig below HOME, newer ones where told.
+			// Outside of a pod kube-vip v1.0.0 looks for its kubeconfig below HOME, newer ones where it is configured.
 			"HOME": lab.Path(kubeVIPHome), "k8s_config_file": lab.Path(kubeVIPHome + "/.kube/config"),
 			"cp_namespace": kubeSystem,
 		},
@@ -302,7 +302,7 @@ func (c *Cluster) SuperviseKubeVIP(ctx context.Context) error {
 	return c.supervisor.start(context.WithoutCancel(ctx), c.Kube)
 }
 
-// KubeVIPRunsOn tells whether the supervisor has kube-vip running on a server.
+// KubeVIPRunsOn reports whether the supervisor has kube-vip running on a server.
 func (c *Cluster) KubeVIPRunsOn(server string) bool { return c.supervisor.runsOn(server) }
 
 // Kill takes a server away at once: all its processes and its port on the switch. The endpoint of its backend is

@@ -69,14 +69,14 @@ func startSimulator(ctx context.Context, dir string, s pnapsim.Seed, scale float
 	address, found := strings.CutPrefix(strings.TrimSpace(line), "listening ")
 	if err != nil || !found {
 		_ = process.Stop(time.Second)
-		return nil, fmt.Errorf("the simulator did not tell its address, see %s (%q, %w)", log.Name(), line, err)
+		return nil, fmt.Errorf("the simulator did not report its address, see %s (%q, %w)", log.Name(), line, err)
 	}
 	return &Simulator{URL: address, process: process}, nil
 }
 
 func (s *Simulator) stop() error { return s.process.Stop(5 * time.Second) }
 
-// AccountState is what the account holds, as the API tells it.
+// AccountState is what the account holds, as the API returns it.
 type AccountState struct {
 	Blocks []AccountBlock `json:"blocks"`
 }
@@ -119,12 +119,12 @@ func (s *Simulator) Edit(ctx context.Context, e pnapsim.Edit) error {
 	return s.ask(ctx, http.MethodPost, "out-of-band", e, nil)
 }
 
-// ClaimWithdrawn tells the simulator that nobody is promised the Service's address any more.
+// ClaimWithdrawn informs the simulator that the Service's address is no longer published.
 func (s *Simulator) ClaimWithdrawn(ctx context.Context) error {
 	return s.Claim(ctx, pnapsim.Claim{Client: clientID, Kind: pnapsim.ClaimWithdrawn, Service: Namespace + "/" + Service})
 }
 
-// ClaimPublished tells the simulator that an address of a block has been published for the Service. It judges whether
+// ClaimPublished informs the simulator that an address of a block has been published for the Service. It checks whether
 // that was too early: the block has to be assigned, and a server has to be a member of its network.
 func (s *Simulator) ClaimPublished(ctx context.Context, blockID, address string) error {
 	return s.Claim(ctx, pnapsim.Claim{
@@ -132,7 +132,7 @@ func (s *Simulator) ClaimPublished(ctx context.Context, blockID, address string)
 	})
 }
 
-// Claim tells the simulator what a client believes or did. A false claim is a violation.
+// Claim informs the simulator what a client believes or did. A false claim is a violation.
 func (s *Simulator) Claim(ctx context.Context, claim pnapsim.Claim) error {
 	return s.ask(ctx, http.MethodPost, "claims", claim, nil)
 }

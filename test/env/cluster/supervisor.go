@@ -103,7 +103,7 @@ func (s *supervisor) stop() {
 	s.done.Wait()
 }
 
-// forget makes the supervisor leave a dead server alone.
+// forget makes the supervisor ignore a dead server.
 func (s *supervisor) forget(server string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *supervisor) forget(server string) {
 	delete(s.running, server)
 }
 
-// runsOn tells whether kube-vip runs on the server.
+// runsOn reports whether kube-vip runs on the server.
 func (s *supervisor) runsOn(server string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *supervisor) run(ctx context.Context, server string) error {
 	return nil
 }
 
-// restart waits for the end of a program that nobody asked for, and starts it again, as a kubelet does.
+// restart waits for the unexpected end of a program, and starts it again, as a kubelet does.
 func (s *supervisor) restart(ctx context.Context, server string, id int) {
 	for {
 		process, err := s.programs.Await(ctx, id, awaitExit)

@@ -18,7 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
 )
 
-// programs runs programs that end when they are told to, or when the test says so.
+// programs runs programs that end when they are asked to, or when the test says so.
 type programs struct {
 	mu      sync.Mutex
 	started []string

@@ -81,7 +81,7 @@ func (c *ControlPlane) token(ctx context.Context, namespace, name string, bound 
 }
 
 // anonymous is what every client configuration has: address and authority. The client-side rate limit is
-// lifted, because tests are to wait for the server alone.
+// lifted, because tests must wait only for the server.
 func (c *ControlPlane) anonymous() *rest.Config {
 	return &rest.Config{Host: c.url, TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.certificate}, QPS: -1}
 }

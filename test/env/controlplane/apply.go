@@ -119,7 +119,7 @@ func (a *applier) resource(mapping *meta.RESTMapping, namespace string) dynamic.
 	return resource.Namespace(namespace)
 }
 
-// keyOf is how kubectl names an object: namespace/name, or the name alone.
+// keyOf is how kubectl names an object: namespace/name, or only the name.
 func keyOf(object *unstructured.Unstructured) string {
 	if object.GetNamespace() == "" {
 		return object.GetName()

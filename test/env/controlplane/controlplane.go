@@ -50,8 +50,8 @@ type ControlPlane struct {
 }
 
 // Start starts etcd and kube-apiserver and waits until the API server is ready and has made its namespaces. The
-// context bounds the start alone; Stop ends the control plane. RBAC and the Node authorizer are on, as is the
-// admission plugin NodeRestriction. Nobody runs controllers: what a controller manager would make, tests make.
+// context bounds only the start; Stop ends the control plane. RBAC and the Node authorizer are on, as is the
+// admission plugin NodeRestriction. No controllers run: what a controller manager would make, tests make.
 func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	programs, err := findPrograms(ctx)
 	if err != nil {

@@ -208,7 +208,7 @@ func TestTwoSideBySide(t *testing.T) {
 		}
 	}
 	if err := handshake(t.Context(), other, "elsewhere.example"); err == nil {
-		t.Error("the certificate is valid for elsewhere.example, which nobody asked for")
+		t.Error("the certificate is valid for elsewhere.example, which was not requested")
 	}
 	ids := [2]string{}
 	for i, c := range []*ControlPlane{cp, other} {

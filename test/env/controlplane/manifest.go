@@ -64,7 +64,7 @@ func readFiles(paths ...string) ([]Manifest, error) {
 	return manifests, nil
 }
 
-// isKustomization tells whether a file makes its directory one for kustomize.
+// isKustomization reports whether a file makes its directory one for kustomize.
 func isKustomization(entry os.DirEntry) bool {
 	return slices.Contains([]string{"kustomization.yaml", "kustomization.yml", "Kustomization"}, entry.Name())
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is a TCP port on 127.0.0.1 that nobody else is given while a server of ours starts on
+// port is a TCP port on 127.0.0.1 that no other program is given while a server of ours starts on
 // it: a socket of ours is bound to it with SO_REUSEPORT, but does not listen, so that every connection goes to
 // the server, which sets the same option (socket(7)).
 type port struct {

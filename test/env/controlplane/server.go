@@ -133,7 +133,7 @@ func etcdArguments(dir string, clientPort, peerPort int) []string {
 }
 
 // apiServerArguments has kube-apiserver serve on loopback. A loopback address cannot be an endpoint of the
-// Service "kubernetes", hence no endpoint reconciler.
+// Service "kubernetes", so there is no endpoint reconciler.
 func apiServerArguments(dir string, etcdPort, port int) []string {
 	file := func(name string) string { return filepath.Join(dir, name) }
 	return []string{

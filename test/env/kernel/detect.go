@@ -12,13 +12,13 @@ import (
 )
 
 // probe is what a kernel must be able to do: a VLAN link and a bridge that filters VLANs. The loopback interface
-// carries no VLANs, hence the pair.
+// carries no VLANs, so a pair is used.
 const probe = `link add name probe0 type veth peer name probe1
 link add link probe0 name probe0.100 type vlan id 100
 link add name probe2 type bridge vlan_filtering 1
 `
 
-// Detect tells whether the running kernel has 802.1Q and this process may use it, by making such links in a fresh
+// Detect reports whether the running kernel has 802.1Q and this process may use it, by making such links in a fresh
 // network namespace, which is gone when it returns. The error says what is missing.
 func Detect(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "ip", "-batch", "-")

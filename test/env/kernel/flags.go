@@ -24,7 +24,7 @@ type flags struct {
 // outputFlags name files that the test binary writes (go help testflag). Relative names are below -test.outputdir.
 var outputFlags = []string{"coverprofile", "cpuprofile", "memprofile", "blockprofile", "mutexprofile", "trace"}
 
-// hostOnly are flags that mean something to the go command on the host alone: its cache and its directories.
+// hostOnly are flags of the go command that are only valid on the host: its cache and its directories.
 var hostOnly = []string{"testlogfile", "outputdir", "gocoverdir", "fuzzcachedir", "fuzzworker"}
 
 // translate reads the arguments that the go command gave to the test binary. The ones that follow the first that is

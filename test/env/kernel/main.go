@@ -90,8 +90,8 @@ func run(ctx context.Context, choice string, o options) (int, error) {
 	}
 }
 
-// InPlace tells whether what needs 802.1Q can run on this kernel (true) or has to go into a virtual machine (false),
-// by the person's choice (Variable) and by Detect.
+// InPlace reports whether what needs 802.1Q can run on this kernel (true) or has to go into a virtual machine (false),
+// by the user's choice (Variable) and by Detect.
 func InPlace(ctx context.Context) (bool, error) { return place(ctx, os.Getenv(Variable)) }
 
 func place(ctx context.Context, choice string) (inPlace bool, err error) {

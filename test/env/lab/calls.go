@@ -69,7 +69,7 @@ type callCounter struct{ last atomic.Uint64 }
 
 func (c *callCounter) next() uint64 { return c.last.Add(1) }
 
-// call calls the daemon. When the context ends it returns at once; the daemon finishes or is told to cancel.
+// call calls the daemon. When the context ends it returns at once; the daemon finishes or is canceled.
 func (l *Lab) call(ctx context.Context, method string, args, reply any) error {
 	c := l.client.Go(wire.Service+"."+method, args, reply, make(chan *rpc.Call, 1))
 	select {
@@ -131,7 +131,7 @@ func (l *Lab) Await(ctx context.Context, id int, timeout time.Duration) (Process
 	return here(p, skew), err
 }
 
-// ProcessExited tells whether a program has ended, and with which exit code.
+// ProcessExited reports whether a program has ended, and with which exit code.
 func (l *Lab) ProcessExited(ctx context.Context, id int) (exited bool, code int, err error) {
 	p, err := l.Await(ctx, id, 0)
 	return p.Exited, p.Code, err

@@ -172,7 +172,7 @@ func execute(t *testing.T, host string, args ...string) string {
 	return string(out.Stdout)
 }
 
-// pings tells whether one of n requests, a second apart, is answered.
+// pings reports whether one of n requests, a second apart, is answered.
 func pings(t *testing.T, host string, to netip.Addr, n int) bool {
 	t.Helper()
 	out, err := shared.Exec(t.Context(), host, "busybox", "ping", "-c", strconv.Itoa(n), "-W", "1", to.String())

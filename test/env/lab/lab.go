@@ -58,7 +58,7 @@ type Config struct {
 type Lab struct {
 	// Uplink says what bond0 of the servers is: "bonding" (a real bond) or "veth" (the uplink itself).
 	Uplink string
-	// InMachine tells that the lab is in a virtual machine.
+	// InMachine reports that the lab is in a virtual machine.
 	InMachine bool
 	// Built is how long the daemon took to build the network.
 	Built time.Duration

@@ -121,7 +121,7 @@ func TestKilledServerIsGoneAndComesBackEmpty(t *testing.T) {
 	t.Logf("outage of %v, %d attempts failed", last.Duration(), last.Failed)
 }
 
-// lastAnswered tells whether the newest attempt of a probe succeeded.
+// lastAnswered reports whether the newest attempt of a probe succeeded.
 func lastAnswered(t *testing.T, probe int) bool {
 	t.Helper()
 	attempts, err := shared.ProbeResults(t.Context(), probe)

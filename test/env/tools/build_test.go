@@ -126,7 +126,7 @@ func TestProductForgetsOldBuilds(t *testing.T) {
 	writeFile(t, filepath.Join(box.Root, "cmd/hello/main.go"), strings.ReplaceAll(hello, "hello", "changed"), 0o644)
 	product(t, box)
 	if _, err := os.Stat(first); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a build that nobody asked for in two weeks is still there (%v)", err)
+		t.Errorf("a build that was not used for two weeks is still there (%v)", err)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestLockWaitsUntilTheContextEnds(t *testing.T) {
 	}
 	again()
 	if said := progress(t, box); strings.Count(said, "waiting for another run") != 1 {
-		t.Errorf("progress = %q, want to be told once", said)
+		t.Errorf("progress = %q, want one message", said)
 	}
 }
 

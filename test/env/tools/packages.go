@@ -97,7 +97,7 @@ func missingPackages(programs []string) []string {
 	return missing
 }
 
-// usable tells whether a program is there in the form that is needed.
+// usable reports whether a program exists in the form that is needed.
 func usable(program string) bool {
 	path, err := Program(program)
 	if err != nil {
@@ -106,7 +106,7 @@ func usable(program string) bool {
 	return program != "busybox" || isStatic(path)
 }
 
-// isStatic tells whether a program needs no interpreter, so that it runs where there are no shared libraries.
+// isStatic reports whether a program needs no interpreter, so that it runs where there are no shared libraries.
 func isStatic(path string) bool {
 	file, err := elf.Open(path)
 	if err != nil {
@@ -136,7 +136,7 @@ func found(program string) bool {
 	return err == nil
 }
 
-// sudoWorks tells whether sudo would ask no password.
+// sudoWorks reports whether sudo works without a password.
 func sudoWorks(ctx context.Context) bool {
 	return found("sudo") && exec.CommandContext(ctx, "sudo", "-n", "true").Run() == nil
 }

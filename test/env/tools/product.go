@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// productAge is how long a build of our own that nobody asked for again is kept.
+// productAge is how long an unused build of our own is kept.
 const productAge = 7 * 24 * time.Hour
 
 // Product builds a program of this project, such as ./agent, as a static binary. The Go build cache decides

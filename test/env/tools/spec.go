@@ -19,13 +19,13 @@ type spec struct {
 	module string
 	// pkg is the main package.
 	pkg string
-	// stamp returns the linker's flags that tell the program its version.
+	// stamp returns the linker's flags that set the program's version.
 	stamp func(version string) string
 	// tags are the build tags, separated by commas.
 	tags string
 	// minutes is about how long the first build takes on two cores.
 	minutes int
-	// asset tells that the program is looked for in $KUBEBUILDER_ASSETS first.
+	// asset reports that the program is looked for in $KUBEBUILDER_ASSETS first.
 	asset asset
 }
 

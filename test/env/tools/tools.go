@@ -23,7 +23,7 @@ const CacheVariable = "PNAP_CACHE"
 // MinorVariable is the environment variable that chooses one of Minors, such as 1.35; empty means the newest.
 const MinorVariable = "PNAP_KUBERNETES_MINOR"
 
-// Toolbox knows where the sources are, where results are kept and whom to tell about slow steps.
+// Toolbox knows where the sources are, where results are kept and where slow steps are reported.
 type Toolbox struct {
 	// Root is the root of the source tree: the directory of the project's go.mod.
 	Root string

@@ -41,7 +41,7 @@ func checkAdvisories(t *testing.T, program string) {
 	}
 }
 
-// TestIDNARefusesPunycodeOfASCII is GO-2026-5026: a label that decodes to ASCII alone passed as another name.
+// TestIDNARefusesPunycodeOfASCII is GO-2026-5026: a label that decodes to only ASCII passed as another name.
 func TestIDNARefusesPunycodeOfASCII(t *testing.T) {
 	if name, err := idna.Lookup.ToASCII("xn--example-.com"); err == nil {
 		t.Errorf("xn--example-.com is read as %q", name)

@@ -51,7 +51,7 @@ func overlays(t *testing.T) []string {
 	return names
 }
 
-// TestRenderedIsCurrent renders every overlay anew.
+// TestRenderedIsCurrent renders every overlay again.
 func TestRenderedIsCurrent(t *testing.T) {
 	root := sourceTree(t)
 	for _, overlay := range overlays(t) {
@@ -72,8 +72,8 @@ func TestRenderedIsCurrent(t *testing.T) {
 	}
 }
 
-// TestRenderedIsAccepted applies what users apply, one overlay after the other as somebody does who changes his mind, each
-// twice.
+// TestRenderedIsAccepted applies what users apply, one overlay after the other as a user does who changes the setup,
+// each twice.
 func TestRenderedIsAccepted(t *testing.T) {
 	for _, overlay := range overlays(t) {
 		for range 2 {
@@ -162,7 +162,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// TestManagedOverlays: who manages VLANs has the right to, and nobody else has.
+// TestManagedOverlays: only the overlays that manage VLANs grant the right to do so.
 func TestManagedOverlays(t *testing.T) {
 	for _, overlay := range overlays(t) {
 		managed := strings.HasSuffix(overlay, "-manage-vlan")

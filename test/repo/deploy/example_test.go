@@ -93,7 +93,7 @@ func load(t *testing.T, content string) error {
 	return err
 }
 
-// TestTemplate: the controller refuses what nobody has filled in, names each of it, and takes it once it is filled in.
+// TestTemplate: the controller refuses placeholders, names each of them, and accepts the file once they are filled in.
 func TestTemplate(t *testing.T) {
 	content := secretTemplate(t)
 	err := load(t, content)

@@ -170,7 +170,7 @@ func runsOn(t *testing.T, spec corev1.PodSpec, n *corev1.Node) bool {
 	return match && !untolerated
 }
 
-// TestScheduling: the controller starts on control-plane nodes that nobody has initialised yet and that have no network, the
+// TestScheduling: the controller starts on control-plane nodes that are not initialised yet and have no network, the
 // agent everywhere.
 func TestScheduling(t *testing.T) {
 	const (

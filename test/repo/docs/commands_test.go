@@ -218,7 +218,7 @@ func (b *bench) goCommand(t *testing.T, args []string) string {
 		}
 	}
 	chosen := slices.Index(args, "-run")
-	if chosen >= 0 && args[chosen+1] == "^$" { // benchmarks alone
+	if chosen >= 0 && args[chosen+1] == "^$" { // only benchmarks
 		chosen = slices.Index(args, "-bench")
 	}
 	if chosen >= 0 && len(dirs) == 1 {

@@ -49,7 +49,7 @@ func TestExamplesOfTheSecretAreAccepted(t *testing.T) {
 	}
 }
 
-// TestJSONOfThePagesIsJSON: somebody will copy it.
+// TestJSONOfThePagesIsJSON: users copy it.
 func TestJSONOfThePagesIsJSON(t *testing.T) {
 	found := 0
 	for _, b := range blocks(t) {
@@ -66,7 +66,7 @@ func TestJSONOfThePagesIsJSON(t *testing.T) {
 }
 
 // TestManifestsAreStrict: a key that stands twice in a mapping makes a manifest that some tools refuse, and a
-// wildcard grants what nobody asked for.
+// wildcard grants more than is needed.
 //
 //proves:known-bugs/loose-manifests
 func TestManifestsAreStrict(t *testing.T) {

@@ -127,7 +127,7 @@ type running struct {
 	names []string
 }
 
-// newRunning is such a cluster with its account, in which worker-1 is a server; edit is told the UID of kube-system.
+// newRunning is such a cluster with its account, in which worker-1 is a server; edit receives the UID of kube-system.
 func newRunning(t *testing.T, page string, edit func(account *pnapsim.AccountSeed, cluster string), objects string) running {
 	t.Helper()
 	plane := controlplane.ForTest(t)
@@ -220,7 +220,7 @@ func (c running) expect(beginning string, rows ...string) {
 	}
 }
 
-// initialised tells whether a Node has its server, its region and no taint.
+// initialised reports whether a Node has its server, its region and no taint.
 func (c running) initialised(node, server string) bool {
 	c.Helper()
 	seen := c.kubectl("get", "node", node, "-o", `jsonpath={.spec.providerID} {.metadata.labels.topology\.kubernetes\.io/region} {.spec.taints}`)

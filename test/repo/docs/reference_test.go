@@ -123,7 +123,7 @@ func reasonOfAFinding(value string) bool {
 	return false
 }
 
-// TestEventsHaveTheirTypes holds the type that the comment of a reason tells against the calls that send the event.
+// TestEventsHaveTheirTypes compares the type in the comment of a reason with the calls that send the event.
 func TestEventsHaveTheirTypes(t *testing.T) {
 	types := map[string]string{}
 	for _, c := range declared(t) {

@@ -121,7 +121,7 @@ func printed(t *testing.T, b *bench, command string) string {
 
 var age = regexp.MustCompile(`^[0-9]+[smhd][0-9smhd]*$`)
 
-// columns are the words of each line; those that tell an age are alike.
+// columns are the words of each line; those that show an age are alike.
 func columns(text string) [][]string {
 	var all [][]string
 	for line := range strings.Lines(text) {

@@ -8,7 +8,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/shell"
 )
 
-// snippet is what a page tells a person to type.
+// snippet is what a page asks a reader to type.
 type snippet struct {
 	page  string
 	words []string
@@ -37,7 +37,7 @@ var placeholder = regexp.MustCompile(`<[a-z -]+>`)
 // ours begin the commands that are checked wherever they stand.
 var ours = regexp.MustCompile(`^(kubectl|make|go|/?phoenixnap-agent|dist/bin/\S+) `)
 
-// bare is a verb alone: a sentence that speaks of it, nothing to type.
+// bare is only a verb: a mention in a sentence, not a command to type.
 var bare = regexp.MustCompile(`^kubectl [a-z]+$`)
 
 // snippets are the commands of all blocks of shell, of what consoles show after the prompt, and of code letters in sentences.

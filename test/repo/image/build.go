@@ -34,8 +34,8 @@ type Builder struct {
 	Log io.Writer
 }
 
-// NewBuilder is a builder of the source tree around the working directory, for the state that make tells. What it needs
-// of the system is installed.
+// NewBuilder is a builder of the source tree around the working directory, for the state that make reports. What it
+// needs of the system is installed.
 func NewBuilder(ctx context.Context, dir string, log io.Writer) (*Builder, error) {
 	if err := tools.Packages(ctx, "make", "git", "buildah"); err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ type Request struct {
 	Context string
 	// Root is the root of the source tree, where the Dockerfile is.
 	Root string
-	// Prebuilt tells that the context holds binaries, so that nothing is compiled in a container.
+	// Prebuilt reports that the context holds binaries, so that nothing is compiled in a container.
 	Prebuilt bool
 	// BaseImage and GoImage replace the Dockerfile's own choice; empty means that.
 	BaseImage, GoImage string

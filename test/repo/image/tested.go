@@ -23,7 +23,7 @@ func RecordTested(digest string) error {
 	return nil
 }
 
-// Tested tells whether the image of a digest has passed the end-to-end test on this machine.
+// Tested reports whether the image of a digest has passed the end-to-end test on this machine.
 func Tested(digest string) (bool, error) {
 	path, err := testedPath(digest)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 const module = "github.com/phoenixnap/k8s-cloud-provider-bmc"
 
-// pkg is what `go list -json` tells of a package.
+// pkg is what `go list -json` prints for a package.
 type pkg struct {
 	ImportPath string
 	Imports    []string
@@ -111,7 +111,7 @@ func TestImportRules(t *testing.T) {
 	}
 }
 
-// TestRulesBite proves that a rule convicts a package that breaks it and leaves others alone.
+// TestRulesBite proves that a rule reports a package that breaks it and no other.
 func TestRulesBite(t *testing.T) {
 	guilty := map[string]pkg{
 		"controller without agent":              {ImportPath: module + "/controller", Deps: []string{module + "/agent/verify/check"}},

@@ -103,7 +103,7 @@ func (c catalogue) add(t *testing.T, descriptions []string) {
 	}
 }
 
-// carries tells whether any metric has the label.
+// carries reports whether any metric has the label.
 func (c catalogue) carries(label string) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(c)), func(labels []string) bool { return slices.Contains(labels, label) })
 }

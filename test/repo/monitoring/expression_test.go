@@ -21,7 +21,7 @@ var (
 	scraped = []string{"instance", "le"}
 )
 
-// faults says what an expression names that nobody exposes.
+// faults lists the names in an expression that no program exposes.
 func (c catalogue) faults(expression string) []string {
 	var faults []string
 	for _, found := range grouping.FindAllStringSubmatch(expression, -1) {

@@ -122,7 +122,7 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 	}
 }
 
-// What the texts of alerts tell a person to type exists.
+// The commands in the texts of alerts exist.
 func TestTextsOfAlertsNameCommands(t *testing.T) {
 	guide := read(t, "docs/guides/kubectl-pnap.md")
 	for _, each := range alerts(t) {

@@ -52,7 +52,7 @@ func Check(ctx context.Context, root, system string) (packages int, problems []P
 	return packages, problems, nil
 }
 
-// source is a package as `go list -json` tells it.
+// source is a package as `go list -json` prints it.
 type source struct {
 	ImportPath, Dir string
 	GoFiles         []string

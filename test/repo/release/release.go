@@ -50,7 +50,7 @@ const (
 // shipped are the programs that are published, by the beginning of their names; the rest is for tests.
 var shipped = []string{image.Controller + "-", image.Agent + "-", "kubectl-pnap-"}
 
-// Assemble fills the directory anew and returns the images.
+// Assemble clears and fills the directory and returns the images.
 func (r Release) Assemble(ctx context.Context, builder *image.Builder) ([]Published, error) {
 	if err := errors.Join(os.RemoveAll(r.Dir), os.MkdirAll(r.Dir, 0o755)); err != nil {
 		return nil, fmt.Errorf("begin the release: %w", err)

@@ -175,7 +175,7 @@ func TestNothingUntestedIsPublished(t *testing.T) {
 	var out bytes.Buffer
 	err := Report(published, image.Tested, &out)
 	if err == nil || !strings.Contains(err.Error(), "r/b:v1") || strings.Contains(err.Error(), "r/a:v1") {
-		t.Errorf("Report() = %v, want an error that names r/b:v1 alone", err)
+		t.Errorf("Report() = %v, want an error that names only r/b:v1", err)
 	}
 	if want := "r/a:v1@" + digests[0] + " tested\nr/b:v1@" + digests[1] + " NOT TESTED\n"; out.String() != want {
 		t.Errorf("Report() printed %q, want %q", out.String(), want)

@@ -169,7 +169,7 @@ func TestAgentWithoutANodeWritesNothing(t *testing.T) {
 	}
 }
 
-// TestWidenedRightsDoNotFreeAnAgent: the policies hold for an agent that somebody gave all rights, too.
+// TestWidenedRightsDoNotFreeAnAgent: the policies hold for an agent that was granted all rights, too.
 func TestWidenedRightsDoNotFreeAnAgent(t *testing.T) {
 	admin := install(t)
 	nodeOf(t, admin, "wide")
@@ -275,7 +275,7 @@ func TestAgentSignsItsEvents(t *testing.T) {
 	}
 }
 
-// TestAgentReadsNoSecrets: what RBAC alone refuses.
+// TestAgentReadsNoSecrets: what RBAC refuses without any policy.
 func TestAgentReadsNoSecrets(t *testing.T) {
 	install(t)
 	agent := agentOn(t, "s1")

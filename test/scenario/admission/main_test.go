@@ -67,7 +67,7 @@ func install(t *testing.T) kubernetes.Interface {
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
-// refusedBy tells whether a policy of that name refused a request.
+// refusedBy reports whether a policy of that name refused a request.
 func refusedBy(err error, policy string) bool {
 	return (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
 }

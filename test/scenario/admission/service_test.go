@@ -31,7 +31,8 @@ func must2[T any](_ T, err error) func(*testing.T) {
 	}
 }
 
-// authorIn is somebody who may do everything to the Services of a namespace, their status included, and has all rights there.
+// authorIn is a user who may do everything to the Services of a namespace, their status included, and has all rights
+// there.
 func authorIn(t *testing.T, namespace string) kubernetes.Interface {
 	t.Helper()
 	const name = "author"
@@ -52,7 +53,7 @@ func authorIn(t *testing.T, namespace string) kubernetes.Interface {
 	return clientOf(t, config)
 }
 
-// grantEverything makes somebody a cluster administrator for the time of the test.
+// grantEverything makes a user a cluster administrator for the time of the test.
 func grantEverything(t *testing.T, admin kubernetes.Interface, user string) {
 	t.Helper()
 	bind(t, admin, "cluster-admin", user)
@@ -260,7 +261,7 @@ func TestAuthorsGoOnWorking(t *testing.T) {
 	must(t, author.client.CoreV1().Services("default").Delete(t.Context(), "site", metav1.DeleteOptions{}))
 }
 
-// writers is a ClusterRole that lets its holders write Services. (Nobody fills the role "edit" here.)
+// writers is a ClusterRole that lets its holders write Services. (No controller aggregates the role "edit" here.)
 func writers(t *testing.T, admin kubernetes.Interface) string {
 	t.Helper()
 	role, err := admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
@@ -272,7 +273,7 @@ func writers(t *testing.T, admin kubernetes.Interface) string {
 	return role.Name
 }
 
-// TestPublishersAreNamedByRBAC gives the right to somebody else, a program that restores backups for example.
+// TestPublishersAreNamedByRBAC gives the right to another user, for example a program that restores backups.
 func TestPublishersAreNamedByRBAC(t *testing.T) {
 	admin := install(t)
 	config, err := cp.User("restorer")

@@ -103,7 +103,7 @@ func TestExamineNamesMachines(t *testing.T) {
 		d := examine(tc.nodes...)
 		last := d.Findings[len(d.Findings)-1]
 		if d.Result.FirstCause != tc.id || !strings.Contains(last.Observed, tc.says) {
-			t.Errorf("%s: first cause %q, want %q, told with %q:\n%s", name, d.Result.FirstCause, tc.id, tc.says, text(t, d))
+			t.Errorf("%s: first cause %q, want %q, says %q:\n%s", name, d.Result.FirstCause, tc.id, tc.says, text(t, d))
 		}
 	}
 	s.addAddress(nodeVIF, "203.0.113.4/32")

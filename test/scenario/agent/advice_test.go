@@ -24,14 +24,15 @@ import (
 // maxRounds is how often a person looks again before they give up.
 const maxRounds = 6
 
-// TestAdviceMends does what a diagnosis says of faults that commands on the node mend at once: look, run the commands of the
-// first cause, look again. In the end the node must be sound. Every run takes some of the faults, a long one all.
+// TestAdviceMends follows a diagnosis for faults that commands on the node fix at once: diagnose, run the commands of
+// the first cause, diagnose again. In the end the node must be healthy. Every run takes some of the faults, a long one
+// all.
 func TestAdviceMends(t *testing.T) {
 	rows := slices.DeleteFunc(slices.Concat(linkFaults(), addressFaults(), wireFaults(), kernelFaults(), routeFaults()), func(f fault) bool {
 		return slices.Contains(beyondCommands, f.reason) || slices.Contains(beyondCommands, f.name)
 	})
 	if len(rows) < 25 {
-		t.Fatalf("only %d faults are mended by commands", len(rows))
+		t.Fatalf("only %d faults are fixed by commands", len(rows))
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -46,11 +47,11 @@ func TestAdviceMends(t *testing.T) {
 		s.settle(patience, func(first check.Finding, _ bool) bool { return first.Reason == f.reason })
 		s.mendByAdvice(f.name)
 	}
-	t.Logf("%d faults were mended by advice alone", len(rows))
+	t.Logf("%d faults were fixed only by advice", len(rows))
 }
 
-// beyondCommands are the reasons, and the names of rows, that no command on the node mends at once: cables, other machines,
-// mistakes in options, routes of others that a person has to look at first.
+// beyondCommands are the reasons, and the names of rows, that no command on the node fixes at once: cables, other
+// machines, mistakes in options, routes of others that a person has to look at first.
 var beyondCommands = []string{
 	"UplinkMissing", "UplinkNoCarrier", "BondDegraded", "UnexpectedBondMode", "NoLACPPartner", "NotAVLANInterface", "AddressNotRegistered",
 	"AddressInUse", "GatewaySilent", "GatewayAnsweredTwice", "GatewaySlow", "ARPSourceForeign", "MarkClash",
@@ -66,7 +67,7 @@ func (s *server) mendByAdvice(name string) {
 			return
 		}
 		if err := s.follow(d); err != nil {
-			s.t.Errorf("%s: %v\nas told by\n%s", name, err, text(s.t, d))
+			s.t.Errorf("%s: %v\nas advised by\n%s", name, err, text(s.t, d))
 			return
 		}
 		// A bond takes its time to notice.
@@ -124,7 +125,7 @@ func (s *server) follow(d diagnose.Document) error {
 		}
 		fixes := remedies(f)
 		if len(fixes) == 0 {
-			return fmt.Errorf("no command mends %s %s", f.ID, f.Reason)
+			return fmt.Errorf("no command fixes %s %s", f.ID, f.Reason)
 		}
 		for _, fix := range fixes {
 			if err := s.apply(fix); err != nil {

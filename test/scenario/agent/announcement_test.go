@@ -100,7 +100,7 @@ func TestWatch(t *testing.T) {
 				n.must("undo", netlink.LinkSetUp(n.link(nodeVIF)))
 				_ = netlink.AddrDel(n.link("bond0"), &netlink.Addr{IPNet: netlink.NewIPNet([]byte{10, 9, 9, 9})})
 			case <-deadline:
-				t.Fatalf("a change of a %s was not told within 10 s", name)
+				t.Fatalf("a change of a %s was not reported within 10 s", name)
 			}
 		}
 	}

@@ -182,8 +182,8 @@ func table(good time.Duration) *responder.Table {
 	return responder.NewTable(boottime.Now()+good, virtual)
 }
 
-// TestResponder: an address that no interface has is announced at once, answered for to who asks and who probes, and by nobody
-// once it is given up or not known to be ours any more; an interface that is made anew is no end of it.
+// TestResponder: an address that no interface has is announced at once, and requests and probes for it are answered
+// until it is given up or not known to be ours any more; this survives the deletion and return of its interface.
 func TestResponder(t *testing.T) {
 	n := newNetwork(t)
 	r, a := n.answering(), n.asker()
@@ -218,7 +218,7 @@ func TestResponder(t *testing.T) {
 		answered = len(a.answers(1, time.Second)) > 0
 	}
 	if !answered {
-		t.Error("it does not answer on the interface that was made anew")
+		t.Error("it does not answer on the interface that was made again")
 	}
 }
 
@@ -261,7 +261,7 @@ func spoilt(r *rand.Rand, frame []byte) []byte {
 	case 2:
 		frame[18+r.IntN(2)] ^= byte(1 + r.IntN(255)) // lengths
 	case 3:
-		copy(frame[22:28], make([]byte, 6)) // sent by nobody
+		copy(frame[22:28], make([]byte, 6)) // without a sender
 	case 4:
 		copy(frame[28:32], frame[38:42]) // an announcement
 	case 5:

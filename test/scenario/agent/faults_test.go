@@ -28,7 +28,7 @@ func TestHealthyNode(t *testing.T) {
 	}
 }
 
-// fault is one row of the table: something is broken in a real kernel, or on a real wire, and mended.
+// fault is one row of the table: something is broken in a real kernel, or on a real wire, and repaired.
 type fault struct {
 	name       string
 	make, mend func(*server)
@@ -37,8 +37,8 @@ type fault struct {
 	reason     string
 }
 
-// TestFaults breaks a real node in each way: the first cause must be the right one, and gone when the fault is mended. All
-// rows work on one node, so what was mended must be well again.
+// TestFaults breaks a real node in each way: the first cause must be the right one, and gone when the fault is
+// repaired. All rows work on one node, so it must be healthy after each repair.
 func TestFaults(t *testing.T) {
 	s := newServer(t)
 	s.sound(patience)
@@ -47,7 +47,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// suffer makes a fault, looks for it, and mends it.
+// suffer makes a fault, diagnoses it, and repairs it.
 func (s *server) suffer(f fault) {
 	s.t.Helper()
 	f.make(s)
@@ -61,7 +61,8 @@ func (s *server) suffer(f fault) {
 	}
 	f.mend(s)
 	if first, found := s.settle(patience, func(_ check.Finding, found bool) bool { return !found }); found {
-		s.t.Fatalf("%s, mended: %s %s %s: %s (%s)", f.name, first.ID, first.Status, first.Reason, first.Cause, first.Observed)
+		s.t.Fatalf("%s, repaired: %s %s %s: %s (%s)",
+			f.name, first.ID, first.Status, first.Reason, first.Cause, first.Observed)
 	}
 }
 

@@ -52,8 +52,8 @@ func TestMalformedARP(t *testing.T) {
 	}
 }
 
-// TestHostileARP: somebody claims the addresses of gateway, node and Service, in the name of inventions, of broadcast and
-// of the node itself. The agent goes on, and names a claimant.
+// TestHostileARP: a stranger claims the addresses of gateway, node and Service, with invented MAC addresses, with
+// broadcast and with that of the node itself. The agent goes on, and names a claimant.
 func TestHostileARP(t *testing.T) {
 	a := newAttack(t, hostile)
 	named := map[check.ID]bool{}
@@ -104,7 +104,7 @@ func malformed(r *rand.Rand) []byte {
 	return p
 }
 
-// hostile claims addresses that matter, in somebody's name: mostly the stranger's.
+// hostile claims addresses that matter, in some machine's name: mostly the stranger's.
 func hostile(n *network) attacker {
 	fixed, err := net.ParseMAC(stranger)
 	n.must("parse "+stranger, err)
@@ -169,7 +169,7 @@ func (a *attack) listen() {
 	ctx, cancel := context.WithCancel(a.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		// The thread is never unlocked, so the runtime ends it, and nobody else finds himself in this namespace.
+		// The thread is never unlocked, so the runtime ends it, and no other goroutine runs in this namespace.
 		runtime.LockOSThread()
 		if err := netns.Set(a.node); err != nil {
 			a.t.Error(err)
@@ -222,7 +222,7 @@ func (a *attack) run() []check.Report {
 	}
 }
 
-// flood sends the frames to everybody, as fast as the cable takes them.
+// flood sends the frames to all stations, as fast as the cable takes them.
 func (a *attack) flood(r *rand.Rand) error {
 	for range hostileFrames {
 		if _, err := a.conn.WriteTo(a.frame(r), &packet.Addr{HardwareAddr: ethernet.Broadcast}); err != nil && !errors.Is(err, unix.ENOBUFS) {
@@ -232,7 +232,7 @@ func (a *attack) flood(r *rand.Rand) error {
 	return nil
 }
 
-// isWell waits until the node is well, as it must be when nobody attacks, and holds the memory against its bound.
+// isWell waits until the node is healthy, as it must be without an attack, and compares the memory with its bound.
 func (a *attack) isWell() {
 	a.t.Helper()
 	var verdict check.Verdict

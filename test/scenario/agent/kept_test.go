@@ -58,8 +58,8 @@ func changes() []change {
 	}
 }
 
-// TestKeptTablesFollow: whatever changes in the kernel, a reader that rests on what it is told reads the same as one that
-// lists everything.
+// TestKeptTablesFollow: whatever changes in the kernel, a reader that relies on notifications reads the same as one
+// that lists everything.
 func TestKeptTablesFollow(t *testing.T) {
 	s := newServer(t)
 	s.sound(patience)

@@ -17,7 +17,7 @@ import (
 )
 
 // TestListener: a real socket hears the requests of others and the replies of this machine's kernel, and goes on hearing
-// them when the interface was deleted and made anew.
+// them when the interface was deleted and made again.
 func TestListener(t *testing.T) {
 	n := newNetwork(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -68,7 +68,7 @@ func TestListener(t *testing.T) {
 	n.must("delete", netlink.LinkDel(n.link(nodeVIF)))
 	n.addVLAN("bond0", nodeVIF, vlanID, "192.0.2.2/28")
 	n.waitForCarrier()
-	hearsBoth("after the interface was made anew")
+	hearsBoth("after the interface was made again")
 	if c := listener.Counters(); c.Heard == 0 || c.Sent == 0 {
 		t.Errorf("counted %+v", c)
 	}

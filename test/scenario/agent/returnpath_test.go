@@ -30,7 +30,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// keeperVariable tells a process of this test binary what to do: "run" or "cleanup".
+// keeperVariable sets what a process of this test binary does: "run" or "cleanup".
 const keeperVariable = "PNAP_TEST_RETURN_PATH"
 
 // TestReturnPathProcess is the keeper of the other tests, in a process of its own that may do nothing but administer the
@@ -118,7 +118,7 @@ func (n *network) startKeeper(mode string, e check.Expected) *keeperProcess {
 
 func (k *keeperProcess) expect(e check.Expected) {
 	k.n.t.Helper()
-	k.n.must("tell what to expect", k.stdin.Encode(e))
+	k.n.must("send what to expect", k.stdin.Encode(e))
 }
 
 // stop ends the keeper and returns its notices.
@@ -145,7 +145,7 @@ func (k *keeperProcess) waitFor(reason string) string {
 		select {
 		case line, open := <-k.notices:
 			if !open {
-				k.n.t.Fatalf("the keeper ended before it told %s", reason)
+				k.n.t.Fatalf("the keeper ended before it reported %s", reason)
 			}
 			if strings.HasPrefix(line, "notice "+reason+" ") {
 				return line
@@ -203,7 +203,7 @@ func (n *network) routing(ours bool) []string {
 	return all
 }
 
-// marking lists nftables: with ours, the agent's table alone.
+// marking lists nftables: with ours, only the agent's table.
 func (n *network) marking(ours bool) []string {
 	n.t.Helper()
 	var all []string
@@ -337,7 +337,7 @@ func TestReturnPathKeeper(t *testing.T) {
 	t.Logf("figure return_path_kernel_repaired_max %.3f s", worst.Seconds())
 	notices := k.stop()
 	if !slices.ContainsFunc(notices, func(s string) bool { return strings.HasPrefix(s, returnpath.ReasonRepaired+" ") }) {
-		t.Errorf("no repair was told: %q", notices)
+		t.Errorf("no repair was reported: %q", notices)
 	}
 	if got := n.routing(true); !slices.Equal(got, whole) {
 		t.Errorf("the end of the agent took something away:\n%s", strings.Join(got, "\n"))
@@ -412,7 +412,7 @@ func (n *network) disturbances() []disturbance {
 			n.must("strict", ownership.WriteSettings(n.link(nodeVIF).Attrs().Index, ownership.Settings{ownership.RPFilter: 1}))
 		}},
 		{"reverse path filter strict again", func() {
-			// The kernel tells of it to who asks for net configuration; a link event goes with it in practice.
+			// The kernel reports it to subscribers of net configuration; a link event goes with it in practice.
 			n.must("strict", ownership.WriteSettings(n.link(nodeVIF).Attrs().Index, ownership.Settings{ownership.RPFilter: 1}))
 		}},
 		{"nftables table deleted", nft(func(c *nftables.Conn, t *nftables.Table) { c.DelTable(t) })},
@@ -471,7 +471,7 @@ func TestReturnPathMarkClash(t *testing.T) {
 	before := n.routing(false)
 	k := n.startKeeper("run", expected())
 	if line := k.waitFor(returnpath.ReasonMarkClash); !strings.Contains(line, "the rule 500: from all fwmark 0x20/0xff") {
-		t.Errorf("the clash is told as %q", line)
+		t.Errorf("the clash is reported as %q", line)
 	}
 	if after := n.routing(false); !slices.Equal(before, after) {
 		t.Errorf("in spite of a clash something was changed:\n%s\nbefore:\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
@@ -480,7 +480,7 @@ func TestReturnPathMarkClash(t *testing.T) {
 	k.waitFor(returnpath.ReasonManaged)
 	k.stop()
 	n.startKeeper("cleanup", expected()).stop()
-	// Packets of somebody else with our bits would follow our rules.
+	// Packets of another program with our bits would follow our rules.
 	conn, err := nftables.New()
 	n.must("nftables", err)
 	table := conn.AddTable(&nftables.Table{Name: "proxy", Family: nftables.TableFamilyINet})
@@ -493,7 +493,7 @@ func TestReturnPathMarkClash(t *testing.T) {
 	before = n.routing(false)
 	k = n.startKeeper("run", expected())
 	if line := k.waitFor(returnpath.ReasonMarkClash); !strings.Contains(line, "chain divert in the nftables table proxy") {
-		t.Errorf("the clash is told as %q", line)
+		t.Errorf("the clash is reported as %q", line)
 	}
 	if after := n.routing(false); !slices.Equal(before, after) {
 		t.Errorf("in spite of foreign marks something was changed:\n%s", strings.Join(after, "\n"))

@@ -30,7 +30,7 @@ type findings struct {
 	Checks  map[check.ID]string
 	Address string
 	Unread  []string
-	// Listening tells whether ARP could be listened to.
+	// Listening reports whether ARP could be listened to.
 	Listening bool
 }
 
@@ -68,7 +68,7 @@ func (n *network) findings() findings {
 	return found
 }
 
-// lookWith looks at the node as somebody without any right but the given capabilities.
+// lookWith diagnoses the node as a user without any right but the given capabilities.
 func (n *network) lookWith(capabilities ...uintptr) findings {
 	n.t.Helper()
 	cmd := exec.CommandContext(n.t.Context(), os.Args[0], "-test.run=^TestRightsProcess$")

@@ -67,7 +67,7 @@ func (s *server) expect() {
 	s.expected.NodeAddresses = []netip.Addr{netip.MustParseAddr("10.0.0.11")}
 }
 
-// rebuild makes the bond and all that is on it anew.
+// rebuild makes the bond and all that is on it again.
 func (s *server) rebuild(mode netlink.BondMode) {
 	s.t.Helper()
 	if bond, err := netlink.LinkByName("bond0"); err == nil {
@@ -172,7 +172,7 @@ func (s *server) settle(within time.Duration, wanted func(first check.Finding, f
 	}
 }
 
-// sound waits until all is well.
+// sound waits until everything is healthy.
 func (s *server) sound(within time.Duration) {
 	s.t.Helper()
 	if first, found := s.settle(within, func(_ check.Finding, found bool) bool { return !found }); found {

@@ -113,7 +113,7 @@ func (o *observer) await(t *testing.T, what, reason string, within time.Duration
 	}
 }
 
-// TestSeenWithinTwoSeconds runs the monitor as the agent does, on a node that breaks where the kernel tells of it.
+// TestSeenWithinTwoSeconds runs the monitor as the agent does, on a node that breaks where the kernel reports it.
 func TestSeenWithinTwoSeconds(t *testing.T) {
 	s := newServer(t)
 	s.sound(patience)

@@ -167,10 +167,10 @@ func (k *vlanKeeper) died() {
 
 func (k *vlanKeeper) expect(e check.Expected) {
 	k.n.t.Helper()
-	k.n.must("tell what to expect", json.NewEncoder(k.stdin).Encode(e))
+	k.n.must("send what to expect", json.NewEncoder(k.stdin).Encode(e))
 }
 
-// told tells whether an event with that reason was told.
+// told reports whether an event with that reason was reported.
 func (k *vlanKeeper) told(reason string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

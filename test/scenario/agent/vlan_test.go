@@ -41,7 +41,7 @@ func bareServer(t *testing.T, mode netlink.BondMode) *network {
 	return n
 }
 
-// makeBond deletes bond0, with all that stands on it, and makes it anew.
+// makeBond deletes bond0, with all that stands on it, and makes it again.
 func (n *network) makeBond(mode netlink.BondMode) {
 	n.t.Helper()
 	n.must("delete bond0", netlink.LinkDel(n.link("bond0")))
@@ -202,7 +202,7 @@ func TestBareServerIsConfigured(t *testing.T) {
 			}
 			n.waitUntil("the event", 30*time.Second, func() string {
 				if !k.told(vlan.ReasonConfigured) {
-					return "none was told"
+					return "none was reported"
 				}
 				return ""
 			})
@@ -213,7 +213,7 @@ func TestBareServerIsConfigured(t *testing.T) {
 	}
 }
 
-// TestRepairs disturbs the interface in every way that the kernel tells of; each is mended within two seconds.
+// TestRepairs disturbs the interface in every way that the kernel reports; each is repaired within two seconds.
 func TestRepairs(t *testing.T) {
 	n := bareServer(t, netlink.BOND_MODE_ACTIVE_BACKUP)
 	k := startVLANKeeper(n, 0)
@@ -249,7 +249,7 @@ func TestRepairs(t *testing.T) {
 	} {
 		tc.disturb()
 		took := n.waitUntil(tc.name, 30*time.Second, right)
-		t.Logf("%-28s mended after %s", tc.name, took.Round(time.Millisecond))
+		t.Logf("%-28s repaired after %s", tc.name, took.Round(time.Millisecond))
 		slowest = max(slowest, took)
 	}
 	n.rests("network", netstate.Watch)
@@ -328,7 +328,7 @@ func TestAdopted(t *testing.T) {
 	n.mustBe(before)
 }
 
-// TestWrongInterfaceIsLeftAlone: what a person made wrong is told, and nothing is changed.
+// TestWrongInterfaceIsLeftAlone: what a user configured wrong is reported, and nothing is changed.
 func TestWrongInterfaceIsLeftAlone(t *testing.T) {
 	for name, wrong := range map[string]func(n *network){
 		"another VLAN ID":      func(n *network) { n.addVLAN("bond0", nodeVIF, 101, ownAddress) },
@@ -343,7 +343,7 @@ func TestWrongInterfaceIsLeftAlone(t *testing.T) {
 			k.expect(expected())
 			n.waitUntil("the event", 30*time.Second, func() string {
 				if !k.told(vlan.ReasonNotConfigured) {
-					return "none was told"
+					return "none was reported"
 				}
 				return ""
 			})

@@ -108,7 +108,7 @@ func (r *rig) condition(server string) corev1.NodeCondition {
 	return corev1.NodeCondition{}
 }
 
-// told waits for an event on an object, of any name where it is empty, whose message says all of some words.
+// told waits for an event on an object, of any name where it is empty, whose message contains all of some words.
 func (r *rig) told(reason, kind, name string, words ...string) {
 	r.T.Helper()
 	r.eventually(fmt.Sprintf("an event %s on %s %s with %q", reason, kind, name, words), func() bool {
@@ -141,7 +141,8 @@ func (r *rig) annotate(server string, annotations map[string]any) {
 	r.Must("annotate Node "+server, err)
 }
 
-// TestAgentsAnnounce breaks one thing after the other. One set of servers serves all cases, each of which mends what it broke.
+// TestAgentsAnnounce breaks one thing after the other. One set of servers serves all cases, each of which repairs what
+// it broke.
 func TestAgentsAnnounce(t *testing.T) {
 	r := newRig(t, 3)
 	for _, s := range r.servers {
@@ -228,7 +229,7 @@ func (r *rig) linkDown(addresses []netip.Addr) {
 	holder := r.owner(addresses[0])
 	r.Must("break", r.Lab.Break(r.T.Context(), holder, lab.LinkDown))
 	r.owner(addresses[0], holder)
-	r.Must("mend", r.Lab.Mend(r.T.Context(), holder))
+	r.Must("repair", r.Lab.Mend(r.T.Context(), holder))
 	r.members()
 }
 
@@ -276,23 +277,25 @@ func (r *rig) twice(addresses []netip.Addr) {
 	}
 }
 
-// foreign: a machine that is no Node answers as well. It is told of, and not fought.
+// foreign: a machine that is no Node answers, too. It is reported, and not fought.
 func (r *rig) foreign(addresses []netip.Addr) {
 	holder := r.owner(addresses[0])
 	stranger := r.servers[(slices.IndexFunc(r.servers, func(s lab.Server) bool { return s.Name == holder })+1)%len(r.servers)].Name
 	r.IP(stranger, "address", "add", addresses[0].String()+"/32", "dev", publicLink)
 	r.eventually("the kernel of "+stranger+" answers beside "+holder, func() bool { return len(r.answerers(addresses[0])) == 2 })
-	r.eventually("Node "+stranger+" tells that it carries the address", func() bool {
+	r.eventually("Node "+stranger+" reports that it carries the address", func() bool {
 		c := r.condition(stranger)
 		return c.Status == corev1.ConditionFalse && c.Reason == "StaleAddress"
 	})
-	r.eventually("an agent answers still: nobody gives way to a machine that took an address", func() bool {
+	r.eventually("an agent still answers: it does not give way to a machine that took an address", func() bool {
 		found := r.answerers(addresses[0])
 		return len(found) == 2 && slices.Contains(found, r.view().Owners[addresses[0]].Node)
 	})
 	r.IP(stranger, "address", "delete", addresses[0].String()+"/32", "dev", publicLink)
 	r.owner(addresses[0])
-	r.eventually("Node "+stranger+" is well again", func() bool { return r.condition(stranger).Status == corev1.ConditionTrue })
+	r.eventually("Node "+stranger+" is healthy again", func() bool {
+		return r.condition(stranger).Status == corev1.ConditionTrue
+	})
 }
 
 // apiAway: without the API server everything stays as it is.
@@ -321,7 +324,7 @@ func (r *rig) apiAway(addresses []netip.Addr) {
 	}
 	for _, a := range addresses {
 		if answered[a] == 0 {
-			r.T.Errorf("without the API server nobody answered for %s, which was %s's", a, before[a])
+			r.T.Errorf("without the API server no node answered for %s, which was %s's", a, before[a])
 		}
 	}
 	for _, s := range r.servers {
@@ -335,7 +338,7 @@ func (r *rig) noKey(addresses []netip.Addr) {
 	r.signal(holder, syscall.SIGTERM)
 	r.ended(holder)
 	r.agent(holder)
-	r.eventually("Node "+holder+" tells that it has no key", func() bool {
+	r.eventually("Node "+holder+" reports that it has no key", func() bool {
 		c := r.condition(holder)
 		return c.Status == corev1.ConditionFalse && c.Reason == "NoHeartbeatKey"
 	})
@@ -351,6 +354,8 @@ func (r *rig) noKey(addresses []netip.Addr) {
 func (r *rig) serviceGoes(addresses []netip.Addr) {
 	r.owner(addresses[2])
 	r.Must("delete a Service", r.kube.CoreV1().Services(metav1.NamespaceDefault).Delete(r.T.Context(), "three", metav1.DeleteOptions{}))
-	r.eventually("nobody answers for "+addresses[2].String(), func() bool { return len(r.answerers(addresses[2])) == 0 })
+	r.eventually("no node answers for "+addresses[2].String(), func() bool {
+		return len(r.answerers(addresses[2])) == 0
+	})
 	r.eventually("the view has it no more", func() bool { _, has := r.view().Owners[addresses[2]]; return !has })
 }

@@ -31,7 +31,7 @@ func (r *rig) cut(ways ...way) {
 	r.T.Cleanup(r.uncut)
 }
 
-// mend has the switch forward everything again. That nothing was dropped on a way is an error.
+// mend has the switch forward everything again. It is an error if nothing was dropped on a path.
 func (r *rig) mend() {
 	r.T.Helper()
 	out, err := r.Lab.Exec(r.T.Context(), lab.Switch, "nft", "list", "table", "bridge", "cut")
@@ -96,7 +96,7 @@ func (r *rig) single(address netip.Addr) string {
 	}
 }
 
-// stays: for some time the server, and nobody else, answers for the address. In a machine that shares its processor it may be
+// stays: for some time only the server answers for the address. In a machine that shares its processor it may be
 // silent for a moment.
 func (r *rig) stays(address netip.Addr, holder string, beats int) {
 	r.T.Helper()
@@ -154,7 +154,7 @@ func (r *rig) pairCut(addresses []netip.Addr) {
 	r.mend()
 }
 
-// apiLost: the holder alone loses the API server. While the view does not change it goes on.
+// apiLost: only the holder loses the API server. While the view does not change it goes on.
 func (r *rig) apiLost(addresses []netip.Addr) {
 	holder := r.owner(addresses[0])
 	r.IP(holder, "link", "set", privateLink, "down")
@@ -187,7 +187,7 @@ func (r *rig) clockJumps(addresses []netip.Addr) {
 	own, err := os.ReadFile(bootID)
 	r.Must("which kernel this is", err)
 	if r.Run(lab.Gateway, "busybox", "cat", bootID) == string(own) {
-		r.T.Log("the lab is on the kernel of this machine, whose clock is left alone")
+		r.T.Log("the lab is on the kernel of this machine, whose clock is not changed")
 		return
 	}
 	holder := r.owner(addresses[0])

@@ -30,7 +30,7 @@ func (s *site) allowed() {
 }
 
 // keepLogs copies what containerd, kubelet and all containers have written to the test's artifacts. What cannot be had is
-// told in its place.
+// reported in its place.
 func (s *site) keepLogs(ctx context.Context) {
 	dir := s.ArtifactDir()
 	s.Logf("logs: %s", dir)

@@ -42,7 +42,7 @@ func (s *site) uninstall(probe int) {
 	s.leftovers()
 }
 
-// leftovers tells what an uninstallation leaves, and expects that nothing of it stands in anybody's way.
+// leftovers logs what an uninstallation leaves, and expects that nothing of it blocks anything.
 func (s *site) leftovers() {
 	s.Helper()
 	var marks []string
@@ -57,7 +57,7 @@ func (s *site) leftovers() {
 			marks = append(marks, n.Name+" condition "+string(c.Type))
 		}
 		if len(n.Finalizers) > 0 {
-			s.Errorf("Node %s has the finalizers %v, which nobody takes off any more", n.Name, n.Finalizers)
+			s.Errorf("Node %s has the finalizers %v, which nothing removes any more", n.Name, n.Finalizers)
 		}
 	}
 	leases, err := s.Kube.CoordinationV1().Leases(metav1.NamespaceAll).List(s.Context(), metav1.ListOptions{})
@@ -74,7 +74,7 @@ func (s *site) leftovers() {
 		return !strings.Contains(mark, "phoenixnap") && !strings.Contains(mark, "kubevip")
 	})
 	slices.Sort(marks)
-	s.Logf("left, and in nobody's way:\n\t%s", strings.Join(marks, "\n\t"))
+	s.Logf("left, and blocking nothing:\n\t%s", strings.Join(marks, "\n\t"))
 	figure(s.T, "marks_left", float64(len(marks)), "marks")
 }
 

@@ -93,7 +93,7 @@ func (s *site) announced(since time.Time, address netip.Addr) {
 	}
 }
 
-// newer is a kustomization of a user who pins another version. kustomize takes bases by relative paths alone.
+// newer is a kustomization of a user who pins another version. kustomize takes bases only by relative paths.
 func (s *site) newer() string {
 	s.Helper()
 	dir := s.TempDir()

@@ -21,7 +21,7 @@ const (
 	// ByMetric is the agent's metric phoenixnap_agent_check, for what does not turn the condition; the first cause is
 	// that of `agent diagnose` right after.
 	ByMetric Channel = "metric"
-	// ByDiagnosis is `agent diagnose` alone, for what the running agent cannot know or tell.
+	// ByDiagnosis is only `agent diagnose`, for what the running agent cannot know or report.
 	ByDiagnosis Channel = "diagnose"
 )
 
@@ -31,19 +31,20 @@ type Fault struct {
 	// ID and Reason are the first cause.
 	ID     check.ID
 	Reason string
-	// Told says where it is to be read.
+	// Told is where the finding is reported.
 	Told Channel
 	// Status that the metric gives: check.Warn or check.Fail. Only for ByMetric.
 	Status check.Status
 	// Flags of `agent diagnose`, where it needs more than its own.
 	Flags []string
-	// Event tells that the kernel tells the agent of both fault and mending; else it has to look, or hears from the API server.
+	// Event reports that the kernel notifies the agent of fault and repair; else it polls, or hears from the API
+	// server.
 	Event bool
-	// Slow tells that the controller has to find out first, from phoenixNAP's API.
+	// Slow reports that the controller has to find out first, from phoenixNAP's API.
 	Slow bool
-	// Alone tells that other servers notice, so that no other fault may be there at the same time.
+	// Alone reports that other servers notice, so that no other fault may be there at the same time.
 	Alone bool
-	// Short tells that the fault is part of the short run.
+	// Short reports that the fault is part of the short run.
 	Short bool
 
 	make, mend action
@@ -90,7 +91,7 @@ func breakVLAN(way lab.Fault) action {
 
 func restore(ctx context.Context, s *site) error { return s.cluster.Lab.Mend(ctx, s.server.Name) }
 
-// portal changes something behind everybody's back, as the portal's user can.
+// portal changes something without notice, as the portal's user can.
 func portal(edit func(s *site) pnapsim.Edit) action {
 	return func(ctx context.Context, s *site) error { return s.cluster.Sim.Edit(ctx, edit(s)) }
 }

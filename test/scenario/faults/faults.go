@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package faults breaks servers of the lab in every way that has a finding, and measures how long it takes until the
-// finding is told, and until the end of the fault is.
+// finding is reported, and until its end is.
 package faults
 
 import (
@@ -21,7 +21,7 @@ import (
 
 // Options of a run.
 type Options struct {
-	// Out is where progress and table are told.
+	// Out is where progress and table are written.
 	Out io.Writer
 	// Dir keeps logs and kubeconfigs.
 	Dir string
@@ -160,7 +160,8 @@ func (k *campaign) lane(ctx context.Context, t *trial, queue <-chan Fault) {
 	}
 }
 
-// longestFirst puts faults that take long before those that are told at once, so that no server ends long after the rest.
+// longestFirst puts faults that take long before those that are reported at once, so that no server ends long after the
+// rest.
 func longestFirst(all []Fault) []Fault {
 	weight := func(f Fault) int {
 		switch {
@@ -186,7 +187,7 @@ func (k *campaign) allWell(ctx context.Context) error {
 	return group.Wait()
 }
 
-// note keeps a result and tells it.
+// note keeps a result and prints it.
 func (k *campaign) note(r Result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -58,7 +58,7 @@ func TestFaultsAreDeclared(t *testing.T) {
 		}
 		names[f.Name] = true
 		if f.make == nil || f.mend == nil {
-			t.Errorf("%q cannot be made and mended", f.Name)
+			t.Errorf("%q cannot be made and repaired", f.Name)
 		}
 		if (f.Told == ByMetric) != (f.Status != "") {
 			t.Errorf("%q: reported by %s with status %q", f.Name, f.Told, f.Status)
@@ -114,18 +114,18 @@ func TestWatcherTellsSinceWhen(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			w.note(node(corev1.ConditionFalse, "VLANInterfaceDown", "PN103: bond0.56 is down"), time.Now())
 			time.Sleep(time.Second)
-			// A heartbeat changes nothing of what is told.
+			// A heartbeat changes nothing of what is reported.
 			w.note(node(corev1.ConditionFalse, "VLANInterfaceDown", "PN103: bond0.56 is down"), time.Now())
 		}()
 		begun := time.Now()
 		broken := func(c told) bool { return c.firstCause() == "PN103" && c.reason == "VLANInterfaceDown" }
 		at, err := w.await(t.Context(), "srv-a", time.Minute, broken)
 		if err != nil || at.Sub(begun) != 3*time.Second {
-			t.Errorf("told after %s (%v), want 3 s", at.Sub(begun), err)
+			t.Errorf("reported after %s (%v), want 3 s", at.Sub(begun), err)
 		}
 		time.Sleep(5 * time.Second)
 		if at, err = w.await(t.Context(), "srv-a", time.Minute, broken); err != nil || at.Sub(begun) != 3*time.Second {
-			t.Errorf("what has been told for long is told since %s (%v), want 3 s", at.Sub(begun), err)
+			t.Errorf("what has been reported for long is reported since %s (%v), want 3 s", at.Sub(begun), err)
 		}
 	})
 }

@@ -50,7 +50,7 @@ func (s *site) awaitMetric(ctx context.Context, labels string, value int, within
 	return nil
 }
 
-// diagnose runs `agent diagnose` on the server and returns its finding to look at first; none when all is well.
+// diagnose runs `agent diagnose` on the server and returns its first cause; none when everything is healthy.
 func (s *site) diagnose(ctx context.Context, flags ...string) (check.Finding, error) {
 	out, err := s.cluster.Diagnose(ctx, s.server.Name, append([]string{"--output", "json"}, flags...)...)
 	if err != nil {
@@ -75,7 +75,7 @@ func firstCause(document, complaint []byte) (check.Finding, error) {
 // describe says in a line what a finding is.
 func describe(f check.Finding) string {
 	if f.ID == "" {
-		return "all is well"
+		return "no finding"
 	}
 	return fmt.Sprintf("%s %s %s: %s", f.ID, f.Status, f.Reason, f.Cause)
 }

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// patience is how long a fault, or its mending, is waited for: beyond the limit, so that the table tells how late it was.
+	// patience is how long a fault, or its repair, is waited for: beyond the limit, so that the table shows how late it
+	// was.
 	patience = 60 * time.Second
 	// slowPatience is for what the controller has to find out first: its window is 30 s.
 	slowPatience = 100 * time.Second
@@ -20,17 +21,18 @@ const (
 type Result struct {
 	Fault
 	Server string
-	// Seen is the time from the fault until the node was no longer called well; Named until the right first cause was told.
+	// Seen is the time from the fault until the node was no longer reported healthy; Named until the right first cause
+	// was.
 	Seen, Named time.Duration
-	// Mended is the time from the mending until the node was called well again.
+	// Mended is the time from the repair until the node was reported healthy again.
 	Mended time.Duration
 	// Err says what went wrong; nil when the fault was found as the first cause and its end was seen.
 	Err error
-	// Found tells that the fault was found as the first cause.
+	// Found reports that the fault was found as the first cause.
 	Found bool
 }
 
-// trial makes one fault at a site and mends it.
+// trial makes one fault at a site and repairs it.
 type trial struct {
 	*site
 	watcher *watcher
@@ -54,7 +56,7 @@ func (t *trial) run(ctx context.Context, f Fault) Result {
 	return r
 }
 
-// find waits until the fault is told as the first cause.
+// find waits until the fault is reported as the first cause.
 func (t *trial) find(ctx context.Context, f Fault, begun time.Time, r *Result) error {
 	limit := patience
 	if f.Slow {
@@ -98,28 +100,28 @@ func (t *trial) findInCondition(ctx context.Context, f Fault, begun time.Time, l
 	return nil
 }
 
-// mend ends the fault and waits until the node is called well.
+// mend ends the fault and waits until the node is reported healthy.
 func (t *trial) mend(ctx context.Context, f Fault, r *Result) error {
 	begun := time.Now()
 	if err := f.mend(ctx, t.site); err != nil {
-		return fmt.Errorf("mend: %w", err)
+		return fmt.Errorf("repair: %w", err)
 	}
 	switch f.Told {
 	case ByCondition:
 		ready, err := t.watcher.await(ctx, t.server.Name, slowPatience, isReady)
 		if err != nil {
-			return fmt.Errorf("after mending: %w", err)
+			return fmt.Errorf("after the repair: %w", err)
 		}
 		r.Mended = ready.Sub(begun)
 	case ByMetric:
 		if err := t.awaitHealthy(ctx, slowPatience); err != nil {
-			return fmt.Errorf("after mending: %w", err)
+			return fmt.Errorf("after the repair: %w", err)
 		}
 		r.Mended = time.Since(begun)
 	case ByDiagnosis:
 		first, err := t.diagnose(ctx, f.Flags...)
 		if err != nil || first.ID != "" {
-			return errors.Join(err, fmt.Errorf("after mending diagnose says %s", describe(first)))
+			return errors.Join(err, fmt.Errorf("after the repair diagnose reports %s", describe(first)))
 		}
 		r.Mended = time.Since(begun)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// told is what a Node's condition VLANReady says, and since when the API server has said so.
+// told is the state of a Node's condition VLANReady, and since when the API server has shown it.
 type told struct {
 	status  corev1.ConditionStatus
 	reason  string

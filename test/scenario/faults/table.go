@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Limits of the times from a fault to its telling, and from its mending.
+// Limits of the times from a fault to its report, and from its repair to the end of the report.
 const (
 	// EventLimit holds where the kernel sends an event.
 	EventLimit = 2 * time.Second

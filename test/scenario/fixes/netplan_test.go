@@ -91,8 +91,8 @@ func foreign(units map[string]bool) map[string]bool {
 	return set
 }
 
-// pair follows two courses one after the other and says what is wrong. before is what the server generates by itself, alone
-// what each course adds to it.
+// pair follows two courses one after the other and returns what is wrong. before is what the server generates by
+// itself, alone what each course adds to it.
 func (s netplanServer) pair(before map[string]bool, courses [2]course, alone [2]map[string]bool) error {
 	s.t.Helper()
 	var units map[string]bool

@@ -63,15 +63,15 @@ func (s *side) announce(server, namespace string) {
 	s.processes[server+"/"+namespace] = s.kubeVIP(s.version, server, s.namespace(namespace))
 }
 
-// revive starts every kube-vip anew that ended by itself, as kubelet does. v0.9.1 can crash when a Service changes that it is just
-// taking in (a nil pointer in findServiceInstance).
+// revive restarts every kube-vip that ended by itself, as kubelet does. v0.9.1 can crash when a Service changes that it
+// is just taking in (a nil pointer in findServiceInstance).
 func (s *side) revive() {
 	s.T.Helper()
 	for key, id := range s.processes {
 		exited, code, err := s.Lab.ProcessExited(s.T.Context(), id)
 		s.Must("look at kube-vip", err)
 		if server, namespace, _ := strings.Cut(key, "/"); exited {
-			s.T.Logf("kube-vip %s for %s on %s ended with %d: starting it anew", s.version, namespace, server, code)
+			s.T.Logf("kube-vip %s for %s on %s ended with %d: restarting it", s.version, namespace, server, code)
 			s.announce(server, namespace)
 		}
 	}
@@ -142,7 +142,7 @@ func (s *side) breakAll(gatewayLink string) (want []*expectation) {
 	return append(want, s.expect("left behind by a Service that is gone", "PN603", "dead/gone", s.x))
 }
 
-// mend puts right what can be put right.
+// mend repairs what can be repaired.
 func (s *side) mend(gatewayLink string) (want []*expectation) {
 	s.signal(s.x, "stopped", syscall.SIGCONT)
 	s.IP(lab.Gateway, "address", "delete", s.addresses["plain/foreign"].String()+"/32", "dev", gatewayLink)

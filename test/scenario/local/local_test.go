@@ -64,7 +64,7 @@ func write(t *testing.T, name, content string) string {
 	return path
 }
 
-// Everything that is missing is told at once, and nothing is started.
+// Everything that is missing is reported at once, and nothing is started.
 func TestWhatIsMissingIsTold(t *testing.T) {
 	bare := write(t, "cloud-sa.json", `{"clientID": "a", "clientSecret": "b"}`)
 	full := write(t, "cloud-sa.json", `{"clientID": "a", "clientSecret": "b", "location": "ASH", "loadbalancer": "kube-vip://c"}`)
@@ -85,7 +85,7 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 				t.Error("make run-local succeeded")
 			}
 			if told := strings.Count(out.String(), "run-local: "); told != len(tc.want) {
-				t.Errorf("%d faults are told, want %d:\n%s", told, len(tc.want), out)
+				t.Errorf("%d faults are reported, want %d:\n%s", told, len(tc.want), out)
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(out.String(), want) {

@@ -275,7 +275,7 @@ func ours(t *testing.T) []string {
 	return lines
 }
 
-// complete tells whether there is something of each kind, and rules and routes for both gateways.
+// complete reports whether there is something of each kind, and rules and routes for both gateways.
 func complete(lines []string) bool {
 	count := map[string]int{}
 	for _, line := range lines {

@@ -102,7 +102,7 @@ func granted(t *testing.T) map[string][]string {
 }
 
 // checkRights holds what was asked for against what is granted: nothing was refused, nothing is granted that was not used,
-// and nothing is granted in the whole cluster that was used in one namespace alone.
+// and nothing is granted in the whole cluster that was used in only one namespace.
 func checkRights(rights map[string][]string, requests []asked) (problems []string) {
 	used := map[string]map[string]bool{}
 	for _, a := range requests {
@@ -121,7 +121,7 @@ func checkRights(rights map[string][]string, requests []asked) (problems []strin
 			case len(where) == 0:
 				problems = append(problems, "granted and never used: "+name)
 			case namespace == "" && len(where) == 1 && where["kube-system"]:
-				problems = append(problems, "granted everywhere, used in kube-system alone: "+name)
+				problems = append(problems, "granted everywhere, used only in kube-system: "+name)
 			case namespace != "" && !where[namespace]:
 				problems = append(problems, "granted in "+namespace+", used elsewhere: "+name)
 			}
@@ -146,7 +146,7 @@ func TestCheckRights(t *testing.T) {
 		"refused": {[]asked{request("get", "", "nodes", "", 200), request("get", "g", "leases", "web", 404), request("update", "g", "leases", "kube-system", 200),
 			request("list", "", "secrets", "", 403)}, []string{"refused: list secrets "}},
 		"too wide": {[]asked{request("get", "", "nodes", "", 200), request("get", "g", "leases", "kube-system", 200), request("update", "g", "leases", "kube-system", 200)},
-			[]string{"granted everywhere, used in kube-system alone: get leases.g"}},
+			[]string{"granted everywhere, used only in kube-system: get leases.g"}},
 		"unused": {[]asked{request("get", "g", "leases", "web", 200), request("update", "g", "leases", "kube-system", 200)}, []string{"granted and never used: get nodes"}},
 	} {
 		if got := checkRights(rights, tc.requests); !slices.Equal(got, tc.want) {

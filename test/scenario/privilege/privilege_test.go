@@ -222,7 +222,7 @@ func (s *site) get(path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// TestShippedAgent lives through all that calls for a right, with the capability NET_RAW alone, on read-only file systems, as
+// TestShippedAgent does everything that needs a right, with only the capability NET_RAW, on read-only file systems, as
 // the shipped ServiceAccount: nothing is refused, and no right is granted that it did not use.
 func TestShippedAgent(t *testing.T) {
 	s := newSite(t)

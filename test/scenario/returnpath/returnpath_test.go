@@ -96,7 +96,7 @@ func (r *rig) ask() []string {
 		attempts, err := r.Lab.StopProbe(r.T.Context(), id)
 		r.Must("stop the probe", err)
 		if len(attempts) == 0 {
-			r.T.Errorf("%s: nobody asked", ways()[i].name)
+			r.T.Errorf("%s: no request arrived", ways()[i].name)
 		}
 		for _, a := range attempts {
 			if a.OK {
@@ -135,7 +135,7 @@ func (r *rig) waitForProxy(mode string) {
 	}
 }
 
-// manage starts the shipped agent on the holder and waits until it tells that it has made everything.
+// manage starts the shipped agent on the holder and waits until it reports that it has made everything.
 func (r *rig) manage() int {
 	r.T.Helper()
 	events := r.kube.CoreV1().Events(metav1.NamespaceDefault)
@@ -164,7 +164,7 @@ func (r *rig) inside(mode string) {
 	}
 }
 
-// diagnosed holds that a diagnosis tells the ways of replies as they are: of the node's own programs and of pods.
+// diagnosed checks that a diagnosis reports the actual paths of replies: of the node's own programs and of pods.
 func (r *rig) diagnosed(want check.Status) {
 	r.T.Helper()
 	out, err := r.Lab.Exec(r.T.Context(), holder, lab.Path("agent"), "diagnose", "--node-name", holder, "--kubeconfig", lab.Path("agent.kubeconfig"), "-o", "json")

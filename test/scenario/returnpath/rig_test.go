@@ -182,7 +182,7 @@ func (r *rig) publish(s lab.Server, public netip.Addr) {
 	r.Must("create a node", err)
 }
 
-// fetch asks from a host of the cluster; empty when nobody answers in time.
+// fetch asks from a host of the cluster; empty without an answer in time.
 func (r *rig) fetch(ctx context.Context, host, address string) string {
 	// busybox' own time limit (-T) ends it by a fault when it is linked statically.
 	out, err := r.Lab.ExecProgram(ctx, lab.Program{Host: host, Timeout: 2 * attempt, Args: []string{"busybox", "wget", "-q", "-O", "-", address}})

@@ -15,9 +15,9 @@ import (
 const (
 	// pace is the time from one request of a watching client to the next.
 	pace = 100 * time.Millisecond
-	// patience is how long a client waits for an answer that ought to come.
+	// patience is how long a client waits for an answer that should come.
 	patience = 3 * time.Second
-	// refusal is how long a client waits for one that ought not to come.
+	// refusal is how long a client waits for one that should not come.
 	refusal = time.Second
 	// remedyAfter is how long an address may be silent before a mode's remedy is applied.
 	remedyAfter = 20 * time.Second
@@ -102,7 +102,7 @@ func (r *rig) answeredBy(t target, wanted func(testimony) bool) testimony {
 	defer r.finish(probe)
 	var found testimony
 	r.until(answerLimit, t.String()+" is answered", func() (bool, string) {
-		last := "nobody asked yet"
+		last := "no request yet"
 		for _, a := range r.attempts(probe) {
 			if !a.OK {
 				last = a.Error
@@ -121,7 +121,7 @@ func (r *rig) answeredBy(t target, wanted func(testimony) bool) testimony {
 	return found
 }
 
-// answeredWithin tells whether an answer comes in a time.
+// answeredWithin reports whether an answer comes in a time.
 func (r *rig) answeredWithin(t target, limit time.Duration) bool {
 	r.Helper()
 	probe := r.start(t, 2*pace, patience)
@@ -135,7 +135,7 @@ func (r *rig) answeredWithin(t target, limit time.Duration) bool {
 }
 
 // answeredAfterMove waits for an answer from an address that a living Service got in the place of another one. Where the mode has
-// a remedy that its users are told of, it may be needed.
+// a remedy that is documented for users, it may be needed.
 func (r *rig) answeredAfterMove(t target) {
 	r.Helper()
 	remedies := 0
@@ -191,8 +191,8 @@ func (r *rig) tried(t target, n int, timeout time.Duration) []lab.Attempt {
 	return r.finish(probe)[:n]
 }
 
-// watch is a client that asks ten times a second while Services are changed, and another one that asks a Service that nobody
-// changes: where that goes without an answer as well, the computer was too busy to tell anything.
+// watch is a client that asks ten times a second while Services are changed, and another one that asks a Service that
+// is never changed: where that goes without an answer too, the computer was too busy for a result.
 type watch struct {
 	r              *rig
 	probe, control int
@@ -210,7 +210,7 @@ type impact struct {
 	failed  int
 	outage  time.Duration
 	slowest time.Duration
-	// void tells that the control went without an answer, too.
+	// void reports that the control went without an answer, too.
 	void bool
 }
 
@@ -249,7 +249,7 @@ func (w *watch) during(name string, apply func()) {
 	w.edits = append(w.edits, e)
 }
 
-// end tells what the client saw of each edit, in their order.
+// end reports what the client saw of each edit, in their order.
 func (w *watch) end() []impact {
 	w.r.Helper()
 	time.Sleep(patience + pace) // the last attempts come to their ends
@@ -259,7 +259,7 @@ func (w *watch) end() []impact {
 		i := impactOf(all, e)
 		if c := impactOf(control, e); c.failed > 0 {
 			i.void = true
-			w.r.Logf("%s: a Service that nobody changed went without an answer for %s", e.name, c.outage)
+			w.r.Logf("%s: a Service that was not changed went without an answer for %s", e.name, c.outage)
 		}
 		w.r.figure(e.name+"_failed", i.failed, "requests")
 		w.r.figure(e.name+"_outage", i.outage, "s")

@@ -78,7 +78,8 @@ func checkAgain(r *rig) {
 	r.remove("again")
 }
 
-// namesAnnouncer waits until the Service names the server that answers for its address, where the mode has that, and nobody where not.
+// namesAnnouncer waits until the Service names the server that answers for its address, where the mode has that, and no
+// server where not.
 func (r *rig) namesAnnouncer(name string, address netip.Addr) {
 	r.Helper()
 	r.until(answerLimit, "Service "+name+" names its announcer", func() (bool, string) {
@@ -94,8 +95,8 @@ func (r *rig) namesAnnouncer(name string, address netip.Addr) {
 }
 
 // checkNeighbours: another cluster with a controller, an API client and a server of its own uses the same account and the same
-// public network. Services of the same name have different blocks, and each controller leaves those of the other alone: the
-// simulator convicts whoever changes what is not its client's.
+// public network. Services of the same name have different blocks, and no controller changes those of the other: the
+// simulator reports a client that changes what belongs to another one.
 func checkNeighbours(r *rig) {
 	other := r.neighbour()
 	defer func() {
@@ -167,7 +168,7 @@ func (r *rig) refusedIn(c *cluster.Cluster, name string) {
 	})
 }
 
-// noOrphans fails when one of the clusters took a block of the other for one that nobody uses.
+// noOrphans fails when one of the clusters took a block of the other for an unused one.
 func (r *rig) noOrphans(other *cluster.Cluster) {
 	r.Helper()
 	for _, c := range []*cluster.Cluster{r.Cluster, other} {

@@ -97,7 +97,7 @@ func checkDrained(r *rig) {
 		return !slices.Contains(got, server), fmt.Sprint(got)
 	})
 	if now := r.held(address); now != server {
-		r.Errorf("cordon and drain alone moved %s from %s to %s", address, server, now)
+		r.Errorf("cordon and drain already moved %s from %s to %s", address, server, now)
 	}
 	w.during("node_excluded", func() {
 		r.patchNode(server, fmt.Sprintf(`{"metadata":{"labels":{%q:""}}}`, corev1.LabelNodeExcludeBalancers))

@@ -52,11 +52,12 @@ type mode struct {
 	options func(*cluster.Options)
 	// announce begins to announce addresses.
 	announce func(context.Context, *cluster.Cluster) error
-	// announces tells whether the server may announce addresses, as far as the mode's own programs are concerned.
+	// announces reports whether the server may announce addresses, as far as the mode's own programs are concerned.
 	announces func(c *cluster.Cluster, server string) bool
-	// names tells that the controller writes on a Service who announces its address.
+	// names reports that the controller writes on a Service who announces its address.
 	names bool
-	// remedy is what users are told to do when the address of a living Service has changed and is silent; nil for nothing.
+	// remedy is what the documentation asks users to do when the address of a living Service has changed and is silent;
+	// nil for nothing.
 	remedy func(context.Context, *cluster.Cluster) error
 }
 
@@ -106,7 +107,7 @@ type rig struct {
 	mode mode
 	uid  string // of the namespace kube-system: the identity of the cluster
 	dir  string
-	// control is a Service that nobody changes.
+	// control is a Service that is never changed.
 	control target
 }
 

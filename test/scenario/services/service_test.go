@@ -177,18 +177,20 @@ func publishedIn(r *rig, kube kubernetes.Interface, name string, wanted func(net
 	return address
 }
 
-// claim tells the simulator that an address is published.
+// claim informs the simulator that an address is published.
 func (r *rig) claim(by, service string, block cluster.AccountBlock, address netip.Addr) {
 	r.Helper()
-	r.must("tell what is published", r.Sim.Claim(r.Context(), pnapsim.Claim{
+	r.must("report what is published", r.Sim.Claim(r.Context(), pnapsim.Claim{
 		Client: by, Kind: pnapsim.ClaimPublished, Block: block.ID, Address: address.String(), Service: by + "/" + service,
 	}))
 }
 
-// withdraw tells the simulator that nobody is promised the address of a Service any more.
+// withdraw informs the simulator that the address of a Service is no longer published.
 func (r *rig) withdraw(by, service string) {
 	r.Helper()
-	r.must("tell what is withdrawn", r.Sim.Claim(r.Context(), pnapsim.Claim{Client: by, Kind: pnapsim.ClaimWithdrawn, Service: by + "/" + service}))
+	r.must("report what is withdrawn", r.Sim.Claim(r.Context(), pnapsim.Claim{
+		Client: by, Kind: pnapsim.ClaimWithdrawn, Service: by + "/" + service,
+	}))
 }
 
 // blockOf is the block that a Service says it has its address from.

@@ -16,7 +16,7 @@ type kind struct {
 	name string
 	// prepare creates what is to be published while earlier kinds are checked; nil for nothing.
 	prepare func(r *rig)
-	// check tells whether it works, and gives everything back.
+	// check reports whether it works, and gives everything back.
 	check func(r *rig)
 }
 

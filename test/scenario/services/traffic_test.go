@@ -46,7 +46,7 @@ func serversOf(all []testimony) []string {
 func (r *rig) spread(t target) {
 	r.Helper()
 	if got := serversOf(r.answers(t, 24)); len(got) != 2 {
-		r.Errorf("%s is answered by %v alone, want both backends", t, got)
+		r.Errorf("%s is answered only by %v, want both backends", t, got)
 	}
 }
 
@@ -213,7 +213,7 @@ func (r *rig) servedAlone(t target, address netip.Addr, server string) {
 		return err == nil && holder == server, fmt.Sprintf("%q holds it (%v)", holder, err)
 	})
 	if got := serversOf(r.answers(t, 5)); !slices.Equal(got, []string{server}) {
-		r.Errorf("%s is answered by %v, want %s alone", t, got, server)
+		r.Errorf("%s is answered by %v, want only %s", t, got, server)
 	}
 }
 

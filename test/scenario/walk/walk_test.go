@@ -92,10 +92,10 @@ func (w *world) walk() {
 	if w.t.Failed() {
 		w.t.Log(strings.Join(w.history, "\n"))
 	}
-	time.Sleep(10 * time.Minute) // for what sleeps where nobody can wake it
+	time.Sleep(10 * time.Minute) // for what sleeps where nothing can wake it
 }
 
-// isExcused tells whether nobody could have known better: a stopped process bought while its successor had bought, or
+// isExcused reports whether a violation was unavoidable: a stopped process bought while its successor had bought, or
 // was about to buy after its last look.
 func (w *world) isExcused(v pnapsim.Violation) bool {
 	switch v.Rule {
@@ -225,7 +225,7 @@ func explanation(service *corev1.Service) string {
 	return ""
 }
 
-// isServed tells whether an assigned block holds an address.
+// isServed reports whether an assigned block holds an address.
 func (w *world) isServed(address string) bool {
 	ip, err := netip.ParseAddr(address)
 	return err == nil && slices.ContainsFunc(w.blocks(), func(b block) bool {
@@ -244,8 +244,8 @@ func (w *world) end() {
 	w.look()
 }
 
-// isReported tells whether a block is left that a stopped process bought for a Service which was gone by then, where the
-// user wants such blocks to be reported only.
+// isReported reports whether a block is left that a stopped process bought for a Service which was gone by then, where
+// the user wants such blocks to be reported only.
 func (w *world) isReported(b block) bool {
 	return w.late[b.id] && !w.collect && w.events.has("OrphanedIPBlock")
 }

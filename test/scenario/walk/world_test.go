@@ -63,7 +63,7 @@ type world struct {
 
 	mu sync.Mutex
 	// extras are the owners for which a stopped process bought a block too many. late are the blocks that stopped
-	// processes bought, by ID, and lateCIDRs theirs: nobody can keep such a purchase from being made.
+	// processes bought, by ID, and lateCIDRs theirs: such a purchase cannot be prevented.
 	extras    map[string]bool
 	late      map[string]bool
 	lateCIDRs []string
@@ -72,7 +72,7 @@ type world struct {
 	seen map[string]bool
 	// history is what was done, for a person who wonders how a walk came to its end.
 	history []string
-	// told are addresses whose double use was told.
+	// told are addresses whose double use was reported.
 	told map[string]bool
 	// stopped are processes that stood still when another one took over.
 	stopped []*process
@@ -119,7 +119,7 @@ func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
 // serverCount is how many servers the account has; Nodes come and go among them.
 const serverCount = 5
 
-// seedAccount has a network with the nodes' own block and a brought one, and blocks of others that nobody may touch.
+// seedAccount has a network with the nodes' own block and a brought one, and blocks of others that must not be touched.
 func seedAccount() pnapsim.Seed {
 	seed := pnapsim.AccountSeed{
 		ID: accountID,
@@ -161,7 +161,7 @@ func (w *world) did(format string, args ...any) {
 	w.history = append(w.history, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// fail notes what must not be; how it came to this is told at the end of the walk.
+// fail notes a violation; its history is printed at the end of the walk.
 func (w *world) fail(format string, args ...any) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -174,7 +174,7 @@ func (w *world) fail(format string, args ...any) {
 type block struct {
 	id, status, cidr string
 	tags             map[string]string
-	// ours tells that it bears our tags.
+	// ours reports that it has our tags.
 	ours bool
 }
 
@@ -246,7 +246,7 @@ func (w *world) judgePurchase(before []block, stopped bool) {
 	}
 }
 
-// isNew tells whether a purchase was not judged yet.
+// isNew reports whether a purchase was not checked yet.
 func (w *world) isNew(id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -294,7 +294,7 @@ func (w *world) services() []corev1.Service {
 	return list.Items
 }
 
-// events counts what users are told, by reason.
+// events counts what users are shown, by reason.
 type events struct {
 	mu      sync.Mutex
 	reasons map[string]int

@@ -51,7 +51,7 @@ func (a answer) list() []map[string]any {
 	return l
 }
 
-// accepted tells whether the service took what it was asked.
+// accepted reports whether the service took what it was asked.
 func (a answer) accepted() bool { return a.code >= 200 && a.code < 300 }
 
 // String is the code with what the service said about it.

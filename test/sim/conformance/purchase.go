@@ -260,7 +260,7 @@ func (s *Survey) deleteAssigned(ctx context.Context) error {
 }
 
 // join joins the server with an address of the block, and tries to take the block away from it. Which of the two addresses
-// of a /31 a server may have tells which one the gateway has.
+// of a /31 a server may have shows which one the gateway has.
 func (s *Survey) join(ctx context.Context) error {
 	if s.options.Server == "" {
 		return nil

@@ -16,7 +16,7 @@ const (
 	serversPath  = "/bmc/v1/servers"
 	tagsPath     = "/tag-manager/v1/tags"
 	locationPath = "/location-api/v1/locations"
-	// nobody is the ID of nothing.
+	// nobody is an ID that does not exist.
 	nobody = "/ffffffffffffffffffffffff"
 )
 
@@ -129,7 +129,7 @@ func (s *Survey) assignedType(block map[string]any) {
 	}
 }
 
-// tagFilter asks for blocks with two tags, of which the given one has the first alone.
+// tagFilter asks for blocks with two tags, of which the given one has only the first.
 func (s *Survey) tagFilter(ctx context.Context, id, name, value string) error {
 	query := url.Values{"tag": {name + "." + value, name + "." + value + "-none"}}
 	got, err := s.account.get(ctx, blocksPath+"?"+query.Encode())

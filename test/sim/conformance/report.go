@@ -10,7 +10,7 @@ import (
 )
 
 // Switches are the findings as switches of the simulator; what was not found out keeps its default. The error names a value
-// that the simulator does not have: then the service does something that nobody thought of.
+// that the simulator does not have: then the service does something unexpected.
 func Switches(findings []Finding) (pnapsim.Switches, error) {
 	values := map[string]any{}
 	for _, f := range findings {

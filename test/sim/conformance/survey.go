@@ -1,5 +1,5 @@
-// Package conformance asks a real phoenixNAP account what nobody documents of the service, and says which switches of the
-// simulator that confirms.
+// Package conformance asks a real phoenixNAP account about behavior that is not documented, and reports which switches
+// of the simulator that confirms.
 package conformance
 
 import (
@@ -31,7 +31,7 @@ type Options struct {
 	FullNetwork string
 	// Confirm is shown what is about to be bought; false ends the survey before that.
 	Confirm func(offer string) bool
-	// Say receives a line for each step that changes something; nil for nobody.
+	// Say receives a line for each step that changes something; nil for none.
 	Say func(format string, args ...any)
 	// Wait lets time pass between two looks; nil waits.
 	Wait func(ctx context.Context, d time.Duration) error
@@ -52,7 +52,7 @@ type Survey struct {
 	made made
 }
 
-// New returns a Survey. It asks nobody.
+// New returns a Survey. It sends no request.
 func New(account *Account, options Options) *Survey {
 	if options.Say == nil {
 		options.Say = func(string, ...any) {}

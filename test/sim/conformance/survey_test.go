@@ -148,7 +148,7 @@ func TestASurveyFindsWhatIsSet(t *testing.T) {
 	}
 }
 
-// Without being told to buy, nothing is changed, and what can be read is found out all the same.
+// Without the permission to buy, nothing is changed, and what can be read is found out all the same.
 func TestReadingChangesNothing(t *testing.T) {
 	for i, setting := range covering(t) {
 		w := newWorld(t, switchesOf(t, setting), func(a *pnapsim.AccountSeed) { a.Blocks[0].Tags = map[string]string{"team": "shop"} })
@@ -176,7 +176,7 @@ func TestReadingChangesNothing(t *testing.T) {
 	}
 }
 
-// Who declines buys nothing. The offer names the price where the Billing API tells it.
+// Who declines buys nothing. The offer names the price where the Billing API returns it.
 func TestAPurchaseIsConfirmed(t *testing.T) {
 	w := newWorld(t, pnapsim.Switches{})
 	before := w.inventory()

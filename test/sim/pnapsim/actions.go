@@ -67,7 +67,7 @@ func (s *Sim) reserveServer(c *call) reply {
 	})
 }
 
-// provision installs a reserved server anew; it keeps its ID.
+// provision reinstalls a reserved server; it keeps its ID.
 func (s *Sim) provision(c *call) reply {
 	return s.act(c, []string{serverReserved}, func(srv *server) reply {
 		body, err := decode[serverBody](c)

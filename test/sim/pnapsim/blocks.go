@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// timeForm is how the API tells times: RFC 3339 with milliseconds.
+// timeForm is how the API writes times: RFC 3339 with milliseconds.
 const timeForm = "2006-01-02T15:04:05.000Z"
 
-// told is a model time as the API tells it.
+// told is a model time as the API writes it.
 func (s *Sim) told(t time.Time) string { return s.clock.Told(t).UTC().Format(timeForm) }
 
 // maxDescription is the longest description that the APIs store.

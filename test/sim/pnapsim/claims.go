@@ -127,7 +127,7 @@ func (s *Sim) judgePublication(c *client, a *account, claim Claim) []string {
 	return why
 }
 
-// nodesAgainst: somebody must be able to announce the address, and nobody may own it.
+// nodesAgainst: some node must be able to announce the address, and no node may own it.
 func nodesAgainst(a *account, b *block, service string, ip netip.Addr) []string {
 	n := a.networks[b.resource]
 	if n == nil {

@@ -15,9 +15,9 @@ type Clock interface {
 	// Advance makes the model time leap forward; what was due in between happens, in its order.
 	Advance(d time.Duration)
 	// Scale is how many seconds of model time pass in a second of the clients' time. Token lifetimes and
-	// Retry-After are told in the clients' seconds, because clients keep them by their own clocks.
+	// Retry-After are given in the clients' seconds, because clients keep them by their own clocks.
 	Scale() float64
-	// Told is a model time as the clients' clocks showed it: the API tells times so, or with a fast model
+	// Told is a model time as the clients' clocks showed it: the API returns times so, or with a fast model
 	// clock its objects would be made in the clients' future.
 	Told(t time.Time) time.Time
 }

@@ -74,7 +74,7 @@ func DefaultLatency() Latency {
 	}
 }
 
-// Duration is a time.Duration that JSON tells as text, such as "1m30s".
+// Duration is a time.Duration that JSON writes as text, such as "1m30s".
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.

@@ -14,7 +14,7 @@ import (
 //	GET  /_fake/counters               requests by operation and status
 //	GET  /_fake/violations             broken rules
 //	GET  /_fake/money?account=ID       an account's bill
-//	GET  /_fake/state?account=ID       an account's blocks, networks and servers as the API tells them
+//	GET  /_fake/state?account=ID       an account's blocks, networks and servers as the API returns them
 //	POST /_fake/seed                   add accounts (Seed)
 //	POST /_fake/faults                 arm a fault (Fault); DELETE disarms all
 //	POST /_fake/tokens/revoke?client=ID   end tokens before their time
@@ -116,7 +116,7 @@ func (s *Sim) serveClaim(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, object{"true": len(falsehoods) == 0, "falsehoods": append([]string{}, falsehoods...)})
 }
 
-// State is an account's resources as the API tells them, for a reader who has no token.
+// State is an account's resources as the API returns them, for a reader who has no token.
 type State struct {
 	// Blocks, Networks and Servers are objects of the APIs.
 	Blocks   []map[string]any `json:"blocks"`

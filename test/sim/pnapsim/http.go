@@ -33,7 +33,7 @@ type call struct {
 	query   url.Values
 	raw     []byte
 	force   bool
-	outcome *Fault // how what it starts shall end, where a fault says so
+	outcome *Fault // how what it starts ends, where a fault sets it
 	twice   bool   // the second delivery of one request
 }
 

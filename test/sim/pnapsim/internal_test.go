@@ -153,7 +153,7 @@ func TestRealClock(t *testing.T) {
 		}
 		made := c.Now()
 		if told := c.Told(made); !told.Equal(time.Now()) {
-			t.Errorf("told %s, while clients' clocks show %s", told, time.Now())
+			t.Errorf("API time is %s, while clients' clocks show %s", told, time.Now())
 		}
 		c.Advance(time.Minute)
 		if got := c.Now().Sub(made); got != time.Minute {

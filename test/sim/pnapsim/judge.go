@@ -21,7 +21,7 @@ type Violation struct {
 	Detail string `json:"detail"`
 }
 
-// String tells the violation in a line.
+// String formats the violation in a line.
 func (v Violation) String() string {
 	return fmt.Sprintf("%s: %s (client %q, at %s)", v.Rule, v.Detail, v.Client, v.Time.UTC().Format(timeForm))
 }

@@ -29,7 +29,7 @@ type Entry struct {
 	Message string `json:"message,omitempty"`
 	// Fault is the action of the fault that was injected.
 	Fault string `json:"fault,omitempty"`
-	// Lost tells that the client never got the answer.
+	// Lost reports that the client never got the answer.
 	Lost bool `json:"lost,omitempty"`
 }
 

@@ -164,7 +164,7 @@ func TestMemberKeepsBlock(t *testing.T) {
 	p.must(http.StatusAccepted, http.MethodDelete, assignPath()+"/"+simtest.NodeBlockID+"?force=true", nil)
 }
 
-// TestCheckOrder: of several things wrong with a request, the first in this order is told.
+// TestCheckOrder: of several errors in a request, the first in this order is reported.
 func TestCheckOrder(t *testing.T) {
 	account := simtest.Account()
 	account.Clients = append(account.Clients, pnapsim.ClientSeed{ID: "reader", Secret: "r", Scopes: []string{"bmc.read"}})

@@ -73,7 +73,7 @@ func (s *Sim) networkView(a *account, n *network) object {
 	return view
 }
 
-// networkBlockView tells a block with the number of its used addresses: those of members and the gateway.
+// networkBlockView shows a block with the number of its used addresses: those of members and the gateway.
 func networkBlockView(n *network, b *block) object {
 	used := map[string]bool{}
 	for _, m := range n.view {

@@ -34,7 +34,7 @@ const (
 	tokenGrace = 2 * time.Second
 )
 
-// creations are the requests that must not be repeated blindly, with the lists that tell their outcome.
+// creations are the requests that must not be repeated blindly, with the lists that show their outcome.
 func creations(operation string) []string {
 	switch operation {
 	case "POST /ips/v1/ip-blocks":
@@ -48,8 +48,8 @@ func creations(operation string) []string {
 	}
 }
 
-// ClientRestarted tells the judge that a client lost its memory: a new process cannot keep a pause that an earlier
-// one was told to keep. What it may not do again blindly it still may not.
+// ClientRestarted informs the judge that a client lost its memory: a new process cannot keep a pause that an earlier
+// one was asked to keep. What it may not do again blindly it still may not.
 func (s *Sim) ClientRestarted(clientID string) {
 	defer s.enter()()
 	m := s.judge.memories[clientID]
@@ -74,7 +74,7 @@ func (s *Sim) memoryOf(c *client) *memory {
 	return m
 }
 
-// requestKey tells identical requests.
+// requestKey identifies identical requests.
 func requestKey(r *http.Request, raw []byte) string {
 	return fmt.Sprintf("%s %s %x", r.Method, r.URL.RequestURI(), sha256.Sum256(raw))
 }
@@ -146,7 +146,7 @@ func (s *Sim) judgeAnswer(c *client, op *operation, r *http.Request, raw []byte,
 	}
 }
 
-// outcomeUnknown reports whether a client cannot tell from an answer whether the request was done.
+// outcomeUnknown reports whether a client cannot see from an answer whether the request was done.
 func outcomeUnknown(status int, f *Fault) bool {
 	if status >= http.StatusInternalServerError {
 		return true

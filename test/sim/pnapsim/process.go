@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// process does a request atomically and says what shall be delivered.
+// process does a request atomically and returns what must be delivered.
 func (s *Sim) process(r *http.Request, raw []byte) *delivery {
 	defer s.enter()()
 	d := &delivery{entry: &Entry{Time: s.now, Method: r.Method, Path: s.blot(r.URL.Path), Query: s.blot(plainQuery(r))}, until: s.now.Add(time.Duration(s.latency.Response))}
@@ -102,7 +102,7 @@ func (s *Sim) newCall(op *operation, params map[string]string, r *http.Request, 
 	return request
 }
 
-// again delivers a request a second time; nobody sees that answer.
+// again delivers a request a second time; no client sees that answer.
 func (s *Sim) again(op *operation, params map[string]string, r *http.Request, raw []byte, c *client) {
 	second := s.newCall(op, params, r, raw, c)
 	second.twice = true

@@ -115,7 +115,7 @@ type network struct {
 	edited      bool   // to a status of the portal's choice
 }
 
-// memberView is a membership as the network tells it, which may lag behind the server.
+// memberView is a membership as the network shows it, which may lag behind the server.
 type memberView struct {
 	server string
 	ips    []string
@@ -152,7 +152,7 @@ type membership struct {
 	open    bool // the VLAN is open on the server's port
 }
 
-// isV6 tells the IP version of a block.
+// isV6 reports whether a block is IPv6.
 func (b *block) isV6() bool { return b.cidr.Addr().Is6() }
 
 func (b *block) live() bool { return b.status != blockDeleted }

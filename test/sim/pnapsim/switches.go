@@ -25,7 +25,7 @@ type Switches struct {
 	OverLimit int `json:"overLimit,omitempty"`
 	// CreateStatus is the status of a block in the answer that creates it: "creating" or "unassigned".
 	CreateStatus string `json:"createStatus,omitempty"`
-	// AssignedIDFrom is the first state that tells the resource of a block: "assigning" or "assigned".
+	// AssignedIDFrom is the first state that shows the resource of a block: "assigning" or "assigned".
 	AssignedIDFrom string `json:"assignedIDFrom,omitempty"`
 	// AssignedType is the word for a network: "PUBLIC_NETWORK" or "public network".
 	AssignedType string `json:"assignedType,omitempty"`

@@ -161,7 +161,7 @@ func (s *Sim) resolveTags(a *account, bodies []assignmentBody) (list []assignmen
 	return list, faults
 }
 
-// assignmentsView is a resource's tags as the API tells them.
+// assignmentsView is a resource's tags as the API returns them.
 func assignmentsView(a *account, list []assignment) []any {
 	out := []any{}
 	for _, one := range list {

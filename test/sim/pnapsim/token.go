@@ -99,7 +99,8 @@ func (s *Sim) authenticate(r *http.Request) (*client, *token, bool) {
 	return c, t, c != nil && s.now.Before(t.expires)
 }
 
-// refuseToken marks a token as refused once its client is told so: a failure of another kind tells it nothing.
+// refuseToken marks a token as refused once its client has received that answer: a failure of another kind does not
+// inform it.
 func (s *Sim) refuseToken(c *client, t *token) {
 	if t.refused.IsZero() {
 		t.refused = s.now
@@ -109,7 +110,7 @@ func (s *Sim) refuseToken(c *client, t *token) {
 	}
 }
 
-// RevokeTokens ends all tokens of a client before their time, or everybody's with an empty ID.
+// RevokeTokens ends all tokens of a client before their time, or those of all clients with an empty ID.
 func (s *Sim) RevokeTokens(clientID string) {
 	defer s.enter()()
 	for _, t := range s.tokens {

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command demo tells the main job of the project from end to end on this machine.
+// Command demo shows the main job of the project from end to end on this machine.
 package main
 
 import (
@@ -55,7 +55,7 @@ func tell(ctx context.Context, keep bool, o demo.Options) error {
 	return demo.Tell(ctx, o, hold)
 }
 
-// prepare builds what the demo runs; the first time it takes minutes, so it is told apart from the story.
+// prepare builds what the demo runs; the first time it takes minutes, so it is not part of the story.
 func prepare(ctx context.Context, kubeVIP string) error {
 	fmt.Println("Preparing: what the demo runs is built from source once, which takes several minutes, and kept in a cache.\n" +
 		"Root is needed only to install packages that are missing (QEMU, busybox, nftables); that is said before.")

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Stream tells what a frame carries.
+// Stream identifies what a frame carries.
 type Stream byte
 
 // The streams of a machine. All go through one port: a write to a port returns before the host has read it, and what

@@ -31,9 +31,9 @@ type Spec struct {
 	Dir     string
 	// Modules are loaded at boot by name; everything else that the kernel asks for is loaded on demand.
 	Modules []string
-	// Disk tells that there is a payload disk.
+	// Disk reports that there is a payload disk.
 	Disk bool
-	// Network tells that there is a user-mode NIC to configure.
+	// Network reports that there is a user-mode NIC to configure.
 	Network bool
 	// Fetch names files that are sent back when the command has ended; those that do not exist are left out.
 	Fetch []string

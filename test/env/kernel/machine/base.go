@@ -152,7 +152,7 @@ func onlyEntry(dir string) (string, error) {
 	return slices.Max(names), nil
 }
 
-// writeAtomically writes a file under another name and then moves it to its place, so that nobody reads half.
+// writeAtomically writes a file under another name and then moves it to its place, so that no reader gets half of it.
 func writeAtomically(path string, write func(io.Writer) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)

@@ -46,7 +46,7 @@ func TestFilesOfThePackageAreThere(t *testing.T) {
 	}
 }
 
-// TestOnDemand fails when it is told to, so that a test outside can see a failure come through.
+// TestOnDemand fails on request, so that a test outside can see a failure come through.
 func TestOnDemand(t *testing.T) {
 	if reason := os.Getenv("PNAP_TEST_FAILURE"); reason != "" {
 		t.Fatal(reason)

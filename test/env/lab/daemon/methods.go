@@ -36,7 +36,7 @@ func (m *methods) SetUp(setup wire.Setup, reply *wire.Topology) error {
 	return nil
 }
 
-// Clock tells the daemon's time.
+// Clock returns the daemon's time.
 func (m *methods) Clock(_ wire.Nothing, reply *time.Time) error {
 	*reply = time.Now()
 	return nil

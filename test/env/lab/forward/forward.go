@@ -54,7 +54,7 @@ func (f Forwarder) pass(ctx context.Context, near net.Conn) {
 	both.Wait()
 }
 
-// oneWay copies until the source ends and tells the destination that nothing more comes.
+// oneWay copies until the source ends and then closes the destination for writing.
 func oneWay(to, from net.Conn) {
 	_, _ = io.Copy(to, from)
 	if half, ok := to.(interface{ CloseWrite() error }); ok {

@@ -30,7 +30,7 @@ type Prober struct {
 const (
 	// bodyLimit is how much of an answer is kept, in bytes.
 	bodyLimit = 256
-	// attemptLimit bounds the memory of a probe that nobody stops: the oldest attempts are dropped.
+	// attemptLimit bounds the memory of a probe that is never stopped: the oldest attempts are dropped.
 	attemptLimit = 100_000
 )
 

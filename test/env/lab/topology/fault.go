@@ -124,7 +124,7 @@ func (n *Network) Revive(name string) error {
 	return nil
 }
 
-// isTagged tells whether bond0.<id> exists and carries that VLAN.
+// isTagged reports whether bond0.<id> exists and carries that VLAN.
 func isTagged(h *space.Space, id int) bool {
 	link, err := h.Net.LinkByName(vlanLink(id))
 	if err != nil {

@@ -79,7 +79,7 @@ func isNotFound(err error) bool {
 	return errors.As(err, &missing)
 }
 
-// isUnsupported tells that the kernel has no such kind of link.
+// isUnsupported reports that the kernel has no such kind of link.
 func isUnsupported(err error) bool { return errors.Is(err, unix.EOPNOTSUPP) }
 
 // sysctls sets values in no particular order.

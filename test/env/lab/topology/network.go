@@ -160,7 +160,7 @@ func (n *Network) buildManagement() error {
 	return addressed(h, "eth0", n.setup.Management)
 }
 
-// Hardware addresses are locally administered and tell in a trace who is who.
+// Hardware addresses are locally administered and identify each machine in a trace.
 var (
 	gatewayMAC    = net.HardwareAddr{0x02, 0x50, 0x4e, 0, 0, 0x01}
 	managementMAC = net.HardwareAddr{0x02, 0x50, 0x4e, 0, 0, 0x02}

@@ -209,7 +209,7 @@ func (n *Network) ConfigureVLAN(v wire.VLAN) error {
 	return nil
 }
 
-// configure makes the interface anew: address, default route, and the kernel settings that a floating address needs.
+// configure makes the interface again: address, default route, and the kernel settings that a floating address needs.
 func (n *Network) configure(h *space.Space, v wire.VLAN) error {
 	if err := remove(h, vlanLink(v.ID)); err != nil {
 		return err

@@ -129,7 +129,7 @@ type Process struct {
 	Args  []string
 	PID   int
 	Start time.Time
-	// Exited tells that it has ended, Code how (as in Output), End when.
+	// Exited reports that it has ended, Code how (as in Output), End when.
 	Exited bool
 	Code   int
 	End    time.Time
@@ -173,7 +173,7 @@ type Attempt struct {
 	// At is when it began, Took how long it lasted.
 	At   time.Time
 	Took time.Duration
-	// OK tells that an answer came, with status 200 where it is HTTP; Body is its beginning.
+	// OK reports that an answer came, with status 200 where it is HTTP; Body is its beginning.
 	OK    bool
 	Body  string
 	Error string
@@ -185,9 +185,9 @@ type Claim struct {
 	VLAN int
 	IP   netip.Addr
 	MAC  string
-	// Reply tells that it was a reply, else a request.
+	// Reply reports that it was a reply, else a request.
 	Reply bool
-	// Gratuitous tells that sender and target address are the same: an announcement (RFC 5227, section 3).
+	// Gratuitous reports that sender and target address are the same: an announcement (RFC 5227, section 3).
 	Gratuitous bool
 }
 

@@ -4,5 +4,5 @@ package subprocess
 
 import "syscall"
 
-// dieWithParent does nothing: only Linux can tell a program that its parent has ended.
+// dieWithParent does nothing: only Linux can signal a program that its parent has ended.
 func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}

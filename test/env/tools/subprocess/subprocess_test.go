@@ -137,7 +137,7 @@ func startReady(t *testing.T, script string) *Process {
 	return p
 }
 
-// alive tells whether a process runs; one that has ended and only waits to be collected does not.
+// alive reports whether a process runs; one that has ended and only waits to be collected does not.
 func alive(pid int) bool {
 	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil {
 		_, state, _ := strings.Cut(string(stat), ") ")
@@ -146,7 +146,7 @@ func alive(pid int) bool {
 	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
-// waitGone waits for a process that is not our child, whose end nobody tells us about.
+// waitGone waits for a process that is not our child, whose end is not reported to us.
 func waitGone(t *testing.T, pid int) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -21,7 +21,7 @@ func options() string {
 	return table([]string{"flag, environment", "secret field", "meaning", "default"}, rows)
 }
 
-// Flag is one flag as a program's help tells it.
+// Flag is one flag as a program's help prints it.
 type Flag struct {
 	// Name without its dashes, and the letter that stands for it; empty when none does.
 	Name, Letter string

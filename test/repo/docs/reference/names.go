@@ -86,7 +86,7 @@ func EventType(c source.Constant) string {
 	return match[1]
 }
 
-// eventTables are the tables of events, by the object that they are told on.
+// eventTables are the tables of events, by the object that they are recorded on.
 func eventTables(constants []source.Constant) []Selection {
 	on := map[string]string{
 		"events-on-services": "Services", "events-on-nodes": "Node", "events-on-the-namespace": "Namespace", "events-on-the-endpoint": "Service kube-system/",
@@ -109,7 +109,7 @@ func eventTables(constants []source.Constant) []Selection {
 
 var eventObject = regexp.MustCompile(`^Reasons of the events on (?:the |a )?(.*)`)
 
-// EventObject is what the events of a reason are told on; empty for a constant that is no reason of an event.
+// EventObject is what the events of a reason are recorded on; empty for a constant that is no reason of an event.
 func EventObject(c source.Constant) string {
 	match := eventObject.FindStringSubmatch(c.Block)
 	if match == nil {

@@ -38,7 +38,7 @@ func newWriter(constants []source.Constant, fields []string) writer {
 	return w
 }
 
-// meaning is the comment of a constant, told to somebody who does not read the code.
+// meaning is the comment of a constant, reworded for readers who do not know the code.
 func (w writer) meaning(c source.Constant) string {
 	text := kind.ReplaceAllString(c.Comment, "")
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "is "), "are ")

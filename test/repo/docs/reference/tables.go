@@ -43,7 +43,7 @@ func Selections(constants []source.Constant) []Selection {
 	return slices.Concat(namesTables(), conditionTables(), eventTables(constants))
 }
 
-// Lists tells whether one of the tables lists the constant.
+// Lists reports whether one of the tables lists the constant.
 func Lists(tables []Selection, c source.Constant) bool {
 	return slices.ContainsFunc(tables, func(s Selection) bool {
 		return slices.ContainsFunc(s.of, func(each choice) bool { return each.takes(c) })

@@ -1,4 +1,4 @@
-// Package shell reads the commands out of what pages tell people to type.
+// Package shell extracts the commands that pages ask readers to type.
 package shell
 
 import (
@@ -24,7 +24,7 @@ type reader struct {
 	commands [][]string
 	words    []string
 	word     strings.Builder
-	// begun tells that there is a word, which may be empty.
+	// begun reports that there is a word, which may be empty.
 	begun bool
 }
 

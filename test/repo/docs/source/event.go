@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Event is a place in the product that tells the type of an event and then its reason, as client-go's recorder wants them.
+// Event is a place in the product that passes the type of an event and then its reason, as client-go's recorder does.
 type Event struct {
 	// Package is the directory of the package, relative to the root.
 	Package string
@@ -13,7 +13,7 @@ type Event struct {
 	Type string
 	// Reason is the name of the constant, or the text of a literal.
 	Reason string
-	// Literal tells that the reason is written out instead of being declared.
+	// Literal reports that the reason is written out instead of being declared.
 	Literal bool
 }
 

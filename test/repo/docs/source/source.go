@@ -24,12 +24,13 @@ type Constant struct {
 	Comment string
 	// Block is the comment of the declaration that it stands in, in one line.
 	Block string
-	// Alone tells that the declaration holds this constant alone, so that both comments are one.
+	// Alone reports that the declaration holds only this constant, so that both comments are one.
 	Alone bool
 }
 
 // Constants returns the string constants of all packages below the directories, tests excepted, in the order of the
-// files' names and of the declarations. A constant whose value cannot be told from constants of the product is left out.
+// files' names and of the declarations. A constant whose value cannot be computed from constants of the product is left
+// out.
 func Constants(root string, directories ...string) ([]Constant, error) {
 	var found []declared
 	err := eachFile(root, directories, func(file *ast.File, pkg string) {
@@ -133,8 +134,8 @@ func resolve(all []declared) []Constant {
 	return constants
 }
 
-// evaluate tells the value of a literal, a sum, a constant of the same package or one of another package of the product,
-// which is found by the last element of its path.
+// evaluate returns the value of a literal, a sum, a constant of the same package or one of another package of the
+// product, which is found by the last element of its path.
 func evaluate(e ast.Expr, directory string, values map[string]string) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -39,7 +39,7 @@ func TestFiles(t *testing.T) {
 	if err := json.Unmarshal(files[kubeletConfig], &kubelet); err != nil {
 		t.Fatal(err)
 	}
-	// Two nodes share a hierarchy of control groups, and each must see its own pods alone.
+	// Two nodes share a hierarchy of control groups, and each must see only its own pods.
 	if kubelet["cgroupRoot"] != "/srv-a" || kubelet["containerRuntimeEndpoint"] != "unix://"+containerdSocket {
 		t.Errorf("kubelet: %s", files[kubeletConfig])
 	}

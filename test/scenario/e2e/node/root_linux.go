@@ -67,7 +67,7 @@ func (s Spec) overlay() error {
 	if err := unix.Mount("overlay", Root, "overlay", 0, options); err != nil {
 		return err
 	}
-	// Kubelet and containers hand mounts on to each other, below this root alone.
+	// Kubelet and containers hand mounts on to each other, only below this root.
 	return unix.Mount("", Root, "", unix.MS_REC|unix.MS_SHARED, "")
 }
 

@@ -19,7 +19,7 @@ import (
 const startLimit = 5 * time.Minute
 
 // Run starts containerd, gives it the images, and starts the kubelet. It returns when one of the two ends, with an error, or
-// when the context ends. Progress is told to out.
+// when the context ends. Progress is written to out.
 func (s Spec) Run(ctx context.Context, out io.Writer) error {
 	began := time.Now()
 	say := func(what string) { fmt.Fprintf(out, "%6.1f s %s\n", time.Since(began).Seconds(), what) }
@@ -73,7 +73,7 @@ func (s Spec) kubeletCommand() []string {
 	return []string{
 		"/usr/bin/kubelet", "--config=" + kubeletConfig, "--kubeconfig=" + kubeletAccess, "--hostname-override=" + s.Name,
 		"--node-ip=" + s.Address.String(), "--cloud-provider=external", "--node-labels=" + strings.Join(labels, ","),
-		"--housekeeping-interval=1m", "--v=1", // nobody looks at how busy containers are, and looking costs an emulated machine much
+		"--housekeeping-interval=1m", "--v=1", // nothing reads the load of containers
 	}
 }
 

@@ -67,7 +67,7 @@ func Follow(ctx context.Context, baseURL string, apply func(DataPlane) error) er
 		state, err := fetch(ctx, client, baseURL, revision)
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("Data plane is not to be had", "url", baseURL, "err", err)
-			revision = -1 // a restarted server counts anew
+			revision = -1 // a restarted server starts counting again
 			pause(ctx, retryPause)
 			continue
 		}

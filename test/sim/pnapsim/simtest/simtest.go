@@ -94,7 +94,7 @@ func Account() pnapsim.AccountSeed {
 	}
 }
 
-// Seed is the seed with that account alone.
+// Seed is the seed with only that account.
 func Seed() pnapsim.Seed { return pnapsim.Seed{Accounts: []pnapsim.AccountSeed{Account()}} }
 
 // Start is the time at which a manual clock for tests begins.

@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// prepare does one thing after the other: each build alone uses the machine to the full.
+// prepare does one thing after the other: a single build already uses the whole machine.
 func prepare(ctx context.Context, out io.Writer, packages string, names []string) error {
 	if packages != "" {
 		if err := tools.Packages(ctx, strings.Split(packages, ",")...); err != nil {

@@ -106,7 +106,7 @@ func reference(registry, name, tag string) string {
 	return name + ":" + tag
 }
 
-// works tells whether an engine is there and, where it needs a daemon, has one.
+// works reports whether an engine is installed and, where it needs a daemon, has one.
 func works(ctx context.Context, name string) bool {
 	question := "info"
 	if name == "buildah" {

@@ -20,7 +20,7 @@ import (
 
 func main() {
 	var r release.Release
-	flag.StringVar(&r.Dir, "dir", "dist/release", "directory of the release; it is made anew")
+	flag.StringVar(&r.Dir, "dir", "dist/release", "directory of the release; it is replaced")
 	flag.StringVar(&r.Programs, "programs", "dist/bin", "directory of the programs that make build made")
 	flag.StringVar(&r.Registry, "registry", "docker.io/phoenixnap", "registry and organisation of the images")
 	publish := flag.Bool("publish", false, "publish the images")

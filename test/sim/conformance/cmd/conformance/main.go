@@ -1,5 +1,5 @@
-// Command conformance asks a real phoenixNAP account what nobody documents of the service, and says which switches of the
-// simulator (test/sim/pnapsim) that confirms. Without --buy it only reads.
+// Command conformance asks a real phoenixNAP account about behavior that is not documented, and reports which switches
+// of the simulator (test/sim/pnapsim) that confirms. Without --buy it only reads.
 package main
 
 import (
@@ -82,7 +82,7 @@ func run(ctx context.Context, args []string, lookUp func(string) (string, bool),
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("unknown word %q: there are flags alone", flags.Arg(0))
+		return fmt.Errorf("unknown word %q: only flags are accepted", flags.Arg(0))
 	}
 	s, err := credentials(*config, lookUp)
 	if err != nil {
@@ -102,7 +102,7 @@ func run(ctx context.Context, args []string, lookUp func(string) (string, bool),
 	return ask(ctx, survey, *buy, out)
 }
 
-// ask reads, buys where it is told to, and reports what is known, also after a failure.
+// ask reads, buys where it is allowed to, and reports what is known, also after a failure.
 func ask(ctx context.Context, survey *conformance.Survey, buy bool, out io.Writer) error {
 	err := survey.Read(ctx)
 	if err == nil && buy {

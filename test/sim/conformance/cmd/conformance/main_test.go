@@ -19,7 +19,7 @@ func environment(values map[string]string) func(string) (string, bool) {
 	}
 }
 
-// The command works with the file that the controller has, reads unless it is told to buy, and asks before it buys.
+// The command works with the file that the controller has, only reads unless it may buy, and asks before it buys.
 func TestTheCommandReadsAndAsksBeforeItBuys(t *testing.T) {
 	_, url := simtest.Unjudged(t, pnapsim.Config{Clock: pnapsim.NewRealClock(100)}, simtest.Seed())
 	file := filepath.Join(t.TempDir(), "cloud-sa.json")
@@ -47,7 +47,7 @@ func TestTheCommandReadsAndAsksBeforeItBuys(t *testing.T) {
 			}
 		}
 		if strings.Contains(out.String(), simtest.ClientSecret) {
-			t.Errorf("%q tells the secret", tc.args)
+			t.Errorf("%q shows the secret", tc.args)
 		}
 	}
 }

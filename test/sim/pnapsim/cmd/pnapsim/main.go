@@ -94,7 +94,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("listen on %s: %w", o.listen, err)
 	}
 	if _, err := fmt.Fprintf(stdout, "listening http://%s\n", listener.Addr()); err != nil {
-		return fmt.Errorf("tell the address: %w", err)
+		return fmt.Errorf("report the address: %w", err)
 	}
 	return serve(ctx, listener, sim)
 }

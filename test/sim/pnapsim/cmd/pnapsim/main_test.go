@@ -24,7 +24,7 @@ func seedFile(t *testing.T, text string) string {
 	return name
 }
 
-// TestServesUntilCancelled: the address is told, the seed is served, requests are logged, and the end
+// TestServesUntilCancelled: the address is printed, the seed is served, requests are logged, and the end
 // of the context, which SIGTERM brings, ends it without an error, even while a request waits.
 func TestServesUntilCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
