@@ -61,7 +61,7 @@ func (s *story) disturb(ctx context.Context, figure, reason string, command ...s
 	return errors.Join(err, s.atRest(ctx, server))
 }
 
-// rest is for how long a server has been well when nothing is on its way to its conditions any more.
+// rest is how long a server must be healthy until no more changes of its conditions are expected.
 const rest = 3 * time.Second
 
 // atRest waits until a server has been ready, with its kube-vip, for a while: the repair may still be reported.

@@ -76,7 +76,7 @@ type act struct {
 	run   func(context.Context) error
 }
 
-// steps are the acts in order. A story that is to be kept running leaves the Service and the account in place.
+// steps are the acts in order. A story that is kept running leaves the Service and the account in place.
 func (s *story) steps(keep bool) []act {
 	acts := []act{
 		{"A simulated phoenixNAP account: a public network and two servers", s.account},

@@ -73,7 +73,7 @@ func Measure(ctx context.Context, o Options) (figures []controller.Figure, inMac
 // idleFigure is the share of a core.
 const idleFigure = "agent_idle_cpu"
 
-// figures holds what was seen against the limits.
+// figures compares the measurements with the limits.
 func (u usage) figures() []controller.Figure {
 	return []controller.Figure{
 		{Name: "agent_rss", Value: u.resident, Unit: "MiB", Limit: maxResident, Limited: true},

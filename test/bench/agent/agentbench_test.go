@@ -69,7 +69,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestWatch looks at a process whose use is known: 1 ms of a processor in a second, and memory that has a peak.
+// TestWatch watches a process whose use is known: 1 ms of a processor in a second, and memory that has a peak.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, looks := time.Now(), 0

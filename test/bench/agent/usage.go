@@ -21,10 +21,10 @@ type usage struct {
 // ticksPerSecond is the unit of processor time in /proc/pid/stat (proc(5)); it is 100 on every platform that Go supports.
 const ticksPerSecond = 100
 
-// samples is how often the memory is looked at.
+// samples is how often the memory is read.
 const samples = 12
 
-// watch waits until a process has come to rest and looks at it for a while; read reads a file of its machine.
+// watch waits until a process has come to rest and measures it for a while; read reads a file of its machine.
 func watch(ctx context.Context, o Options, read func(path string) ([]byte, error), pid int) (usage, error) {
 	if err := sleep(ctx, o.Settle); err != nil {
 		return usage{}, err

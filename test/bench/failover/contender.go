@@ -24,7 +24,7 @@ import (
 // apiPort is where nodes reach the API server, on the loopback interface of each namespace.
 const apiPort = 6443
 
-// cluster is the API server, as the contenders use it.
+// cluster is the API server, as the candidates use it.
 type cluster struct {
 	plane *controlplane.ControlPlane
 	kube  kubernetes.Interface

@@ -75,7 +75,7 @@ type Options struct {
 	Auto bool
 }
 
-// Cluster is what has been started so far. Its Start methods are to be called in the order in which they
+// Cluster is what has been started so far. Its Start methods must be called in the order in which they
 // stand here; Stop ends whatever was started.
 type Cluster struct {
 	// Sim is the simulated account.

@@ -35,7 +35,7 @@ type processes interface {
 
 // supervisor stands in for the DaemonSet controller and the kubelets: it keeps one instance of kube-vip on
 // every live server whose Node the DaemonSet's node affinity admits, starts it again when it crashes, and ends it with
-// SIGTERM where it is not admitted any more. It looks at nothing else.
+// SIGTERM where it is not admitted any more. It checks nothing else.
 type supervisor struct {
 	workload workload
 	programs processes

@@ -156,7 +156,7 @@ func TestTokenOfAPodTellsTheNode(t *testing.T) {
 	if err := cp.Apply(ctx, account); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time the Pod is there
+	for range 2 { // the second time the Pod exists
 		config, err := cp.ServiceAccountOn(ctx, "kube-system", "rover", "moon")
 		if err != nil {
 			t.Fatal(err)

@@ -56,7 +56,7 @@ func Memory(mebibytes int) Option {
 //
 //	func TestMain(m *testing.M) { os.Exit(kernel.Main(m)) }
 //
-// All flags of go test have their usual meaning. It never skips: where no such kernel is to be had, the package fails
+// All flags of go test have their usual meaning. It never skips: where no such kernel is available, the package fails
 // with one sentence that says why.
 func Main(m *testing.M, opts ...Option) int {
 	choice := os.Getenv(Variable)

@@ -17,7 +17,7 @@ const patience = 5 * time.Second
 // feed serves one state of the data plane, as the simulated API would; it never changes.
 type feed dataplane.DataPlane
 
-// ServeHTTP answers at once who does not know the state.
+// ServeHTTP answers at once if the client does not know the state.
 func (f feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	known, err := strconv.ParseInt(r.URL.Query().Get("revision"), 10, 64)
 	if err != nil || r.URL.Path != dataplane.Path {

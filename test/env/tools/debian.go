@@ -112,7 +112,7 @@ func (a apt) update(ctx context.Context) error {
 
 // command is the argument vector of an apt program with the options of this view.
 func (a apt) command(program string, args ...string) []string {
-	// The user _apt, to which apt-get drops its rights, may not write below a home directory.
+	// The user _apt, to which apt-get drops its rights, cannot write below a home directory.
 	argv := []string{program, "-o", "APT::Sandbox::User="}
 	if a.lists != "" {
 		argv = append(argv, "-o", "Dir::State::lists="+filepath.Join(a.lists, "lists"), "-o", "Dir::Cache="+filepath.Join(a.lists, "cache"))

@@ -1,2 +1,2 @@
-// Package build holds what `make build` makes against what it promises, as a test.
+// Package build tests that the results of `make build` are as promised.
 package build

@@ -39,7 +39,7 @@ func documents(t *testing.T, text string) []*unstructured.Unstructured {
 	return all
 }
 
-// TestChartIsWhatTheOverlaysAre holds the chart against every overlay.
+// TestChartIsWhatTheOverlaysAre compares the chart with every overlay.
 func TestChartIsWhatTheOverlaysAre(t *testing.T) {
 	for _, overlay := range overlays(t) {
 		values, err := ChartValues(overlay)

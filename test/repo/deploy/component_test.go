@@ -14,7 +14,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
 )
 
-// composedText is what a user gets who adds a component to an overlay, in a directory of his own.
+// composedText is the result of adding a component to an overlay, in a separate directory.
 func composedText(t *testing.T, overlay, component string) []byte {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())

@@ -32,7 +32,7 @@ func examples(t *testing.T) map[string]*corev1.Service {
 	return all
 }
 
-// TestExamplesAreAccepted has the API server look at every example.
+// TestExamplesAreAccepted sends every example to the API server.
 func TestExamplesAreAccepted(t *testing.T) {
 	client, err := kubernetes.NewForConfig(cp.Config())
 	must(t, err)
@@ -45,7 +45,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 	}
 }
 
-// TestEveryAnnotationHasAnExample holds the examples against what the code knows.
+// TestEveryAnnotationHasAnExample compares the examples with the names in the code.
 func TestEveryAnnotationHasAnExample(t *testing.T) {
 	shown := map[string]int{}
 	for _, service := range examples(t) {

@@ -27,7 +27,7 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 	}
 }
 
-// TestRooms: the folders of each part stay few enough to read at a glance, and the page explains each.
+// TestRooms: the folders of each part stay few enough to read quickly, and the page explains each.
 func TestRooms(t *testing.T) {
 	explained := matches(t, "(?m)^\\| `([a-z-]+)` \\|")
 	for top, limit := range map[string]int{"agent": 8, "controller": 7, "test": 7} {

@@ -1,2 +1,2 @@
-// Package docs holds the documentation against the code, as a test.
+// Package docs compares the documentation with the code, as a test.
 package docs

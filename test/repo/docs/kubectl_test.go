@@ -168,7 +168,7 @@ func (b *bench) try(t *testing.T, verb string, args []string, help string) strin
 	case (waiting || verb == "rollout") && absent.MatchString(out):
 		return ""
 	case changing && strings.Contains(out, "already exists"):
-		return "" // what the page is about to create is there, for other pages speak of it
+		return "" // what the page is about to create exists already, because other pages use it
 	case changing && strings.Contains(out, "ensure CRDs are installed first"):
 		return "" // kinds of the Prometheus operator, which is not installed here
 	case belongsToTheReader(args, out):

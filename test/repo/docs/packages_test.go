@@ -12,7 +12,7 @@ import (
 
 const testsPage = "test/README.md"
 
-// TestTestsPageNamesEveryPackage: whoever looks for a test finds what it shows and needs.
+// TestTestsPageNamesEveryPackage: the page lists what each package of tests shows and needs.
 func TestTestsPageNamesEveryPackage(t *testing.T) {
 	var named []string
 	links := regexp.MustCompile(`\[([a-z0-9/]+)\]\(([a-z0-9/]+)\)`)

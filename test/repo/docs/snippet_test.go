@@ -34,7 +34,7 @@ func blocks(t *testing.T) []block {
 // placeholder is what a reader puts a name of their own in the place of.
 var placeholder = regexp.MustCompile(`<[a-z -]+>`)
 
-// ours begin the commands that are checked wherever they stand.
+// ours are the first words of commands that are checked everywhere.
 var ours = regexp.MustCompile(`^(kubectl|make|go|/?phoenixnap-agent|dist/bin/\S+) `)
 
 // bare is only a verb: a mention in a sentence, not a command to type.

@@ -4,7 +4,7 @@ import "testing"
 
 const root = "../../.."
 
-// TestFunctionsStayShort keeps what makes the code easy to read. A function that grows is to be divided.
+// TestFunctionsStayShort keeps what makes the code easy to read. A function that grows must be divided.
 func TestFunctionsStayShort(t *testing.T) {
 	shipped, err := productFiles(root)
 	if err != nil {

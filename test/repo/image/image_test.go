@@ -53,7 +53,7 @@ func archive(t *testing.T, b *Builder, i Image, platforms ...Platform) *Archive 
 	return a
 }
 
-// TestImages builds both images for all platforms, from nothing, and looks at all that is in them. Then it builds them
+// TestImages builds both images for all platforms, from nothing, and checks everything in them. Then it builds them
 // for one platform again, in another place, from the linker on: the result is the same.
 func TestImages(t *testing.T) {
 	b, again := newBuilder(t), newBuilder(t)
@@ -209,7 +209,7 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// TestDockerfiles holds what no build without a registry can: the way that compiles in a container.
+// TestDockerfiles checks what no build without a registry can: the way that compiles in a container.
 func TestDockerfiles(t *testing.T) {
 	root, err := tools.ModuleRoot()
 	if err != nil {

@@ -40,7 +40,7 @@ func (c catalogue) faults(expression string) []string {
 	return faults
 }
 
-// hideNames keeps what stands in quotation marks from looking like a metric; the words are looked at elsewhere.
+// hideNames keeps what stands in quotation marks from looking like a metric; the words are checked elsewhere.
 func hideNames(quoted string) string { return strings.ReplaceAll(quoted, "_", "-") }
 
 func (c catalogue) faultsOfSelector(name, matchers string) []string {
@@ -131,7 +131,7 @@ func literals(t *testing.T) map[string]bool {
 	return found
 }
 
-// checkEndpoints holds what an expression says of endpoints against the operations of the client.
+// checkEndpoints compares the endpoints in an expression with the operations of the client.
 func checkEndpoints(t *testing.T, expression string) {
 	t.Helper()
 	for _, found := range matcher.FindAllStringSubmatch(expression, -1) {

@@ -26,8 +26,8 @@ type Problem struct {
 }
 
 // Check checks the types of all packages of the project, their tests included, as they are on an operating system. It takes
-// a fraction of the time of a build: nothing is compiled, and of other modules only declarations are looked at. It returns how
-// many packages of the project there are on that system.
+// a fraction of the time of a build: nothing is compiled, and of other modules only declarations are read. It returns
+// how many packages of the project there are on that system.
 func Check(ctx context.Context, root, system string) (packages int, problems []Problem, err error) {
 	listed, err := list(ctx, root, system)
 	if err != nil {

@@ -35,7 +35,7 @@ func inKubeSystem(t *testing.T, admin kubernetes.Interface) {
 	})
 }
 
-// TestControllerWritesItsOwn lives through what it keeps in kube-system.
+// TestControllerWritesItsOwn writes everything that the controller keeps in kube-system.
 func TestControllerWritesItsOwn(t *testing.T) {
 	install(t)
 	client := account(t, "phoenixnap-cloud-controller-manager")

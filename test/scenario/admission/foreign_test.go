@@ -66,7 +66,7 @@ func (i installation) installAlone(t *testing.T) kubernetes.Interface {
 }
 
 // enforced waits until the API server enforces every policy that there is by now: it learns of policies and of bindings in
-// the order in which they were written, so whoever sees the effect of the last one sees them all.
+// the order in which they were written, so the effect of the last one proves that all are in effect.
 func enforced(t *testing.T, admin kubernetes.Interface) {
 	t.Helper()
 	const name = "zz-test-marker"
@@ -304,7 +304,7 @@ func (i installation) checkOurs(t *testing.T, author services) {
 	}
 }
 
-// wished checks the answer to a new spec.loadBalancerIP: beside kube-vip it is refused, the agents do not look at it.
+// wished checks the answer to a new spec.loadBalancerIP: beside kube-vip it is refused, the agents do not read it.
 func (i installation) wished(t *testing.T, what string, err error) {
 	t.Helper()
 	if want := i.withKubeVIP(); refusedBy(err, "phoenixnap-kube-vip") != want || (!want && err != nil) {
@@ -330,7 +330,7 @@ func (i installation) checkTaken(t *testing.T, author services, metalLB kubernet
 	i.wished(t, "taken on", author.patch("theirs", object{"spec": object{"loadBalancerIP": gateway}}))
 }
 
-// checkNamed: who is bound to the ClusterRole publishes beside us.
+// checkNamed: a user bound to the ClusterRole publishes beside us.
 func (installation) checkNamed(t *testing.T, admin, metalLB kubernetes.Interface) {
 	t.Helper()
 	binding, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
@@ -347,7 +347,7 @@ func (installation) checkNamed(t *testing.T, admin, metalLB kubernetes.Interface
 	})
 }
 
-// TestDetoursThroughAnother: an author who has another load balancer serve a Service first gets no further.
+// TestDetoursThroughAnother: an author who has another load balancer serve a Service first achieves no more.
 func TestDetoursThroughAnother(t *testing.T) {
 	install(t)
 	author, metalLB := services{t, authorIn(t, "default")}, foreigner(t, "metallb-system", "controller")
@@ -373,8 +373,8 @@ func TestDetoursThroughAnother(t *testing.T) {
 	}
 }
 
-// TestInstallingAgainKeepsTheSwitch: whoever applies the manifests once more, in any of the ways that the guides have, does not
-// open a gap.
+// TestInstallingAgainKeepsTheSwitch: applying the manifests once more, in any of the ways that the guides have, does
+// not open a gap.
 func TestInstallingAgainKeepsTheSwitch(t *testing.T) {
 	admin := install(t)
 	root, err := tools.ModuleRoot()

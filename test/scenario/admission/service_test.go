@@ -199,7 +199,7 @@ func TestAuthorsMayNotPublishByDetours(t *testing.T) {
 	author := services{t, authorIn(t, "default")}
 	foreign := loadBalancer("foreign")
 	foreign.Spec.LoadBalancerClass, foreign.Spec.LoadBalancerIP = ptr.To("example.com/lb"), gateway
-	must(t, author.create(foreign)) // another provider may well want it
+	must(t, author.create(foreign)) // another provider may need it
 	inner := loadBalancer("inner")
 	inner.Spec.Type, inner.Spec.LoadBalancerIP = corev1.ServiceTypeClusterIP, gateway
 	must(t, author.create(inner))
@@ -282,7 +282,7 @@ func TestPublishersAreNamedByRBAC(t *testing.T) {
 	bind(t, admin, writers(t, admin), "restorer")
 	service := loadBalancer("restored")
 	service.Annotations = published()
-	eventually(t, "refused for the annotations alone", func() bool {
+	eventually(t, "refused only for the annotations", func() bool {
 		err := restorer.create(service)
 		return refusedBy(err, "phoenixnap-service-addresses") || refusedBy(err, "phoenixnap-kube-vip")
 	})
@@ -290,7 +290,7 @@ func TestPublishersAreNamedByRBAC(t *testing.T) {
 	eventually(t, "the right", func() bool { return restorer.create(service) == nil })
 }
 
-// TestEveryFieldOfTheControllerIsProtected holds the policies against the names in the code.
+// TestEveryFieldOfTheControllerIsProtected compares the policies with the names in the code.
 func TestEveryFieldOfTheControllerIsProtected(t *testing.T) {
 	admin := install(t)
 	var text strings.Builder

@@ -74,7 +74,7 @@ func TestExamineAddress(t *testing.T) {
 	}
 }
 
-// TestExamineNamesMachines: the whole diagnosis names the Node that answers as well, and an address that no Service has.
+// TestExamineNamesMachines: the whole diagnosis names the Node that answers, too, and an address that no Service has.
 func TestExamineNamesMachines(t *testing.T) {
 	s := newServer(t)
 	s.sound(patience)
@@ -132,7 +132,7 @@ func service() *corev1.Service {
 	}
 }
 
-// withdraw takes an address off wherever a row put it.
+// withdraw removes an address from any interface where a row put it.
 func (s *server) withdraw(address string) {
 	s.t.Helper()
 	addr := netip.MustParseAddr(address)

@@ -54,7 +54,7 @@ func TestAnnouncement(t *testing.T) {
 	}
 }
 
-// TestWatch: the kernel's own events call for a look at once.
+// TestWatch: the kernel's own events cause a check at once.
 func TestWatch(t *testing.T) {
 	n := newNetwork(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -12,8 +12,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// patience is how long a fault may take to show: a bond looks at its members now and then, a frame may be lost, and the
-// machine that the tests run on may be busy.
+// patience is how long a fault may take to show: a bond polls its members only at intervals, a frame may be lost, and
+// the machine that the tests run on may be busy.
 const patience = 30 * time.Second
 
 func TestHealthyNode(t *testing.T) {

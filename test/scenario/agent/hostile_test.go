@@ -197,7 +197,7 @@ func (a *attack) heard(mac, address string) bool {
 	return a.claims[mac+" "+address]
 }
 
-// run floods until all frames are sent and looks at the node all the while; it returns a report for each look.
+// run floods until all frames are sent and diagnoses the node meanwhile; it returns a report for each diagnosis.
 func (a *attack) run() []check.Report {
 	a.t.Helper()
 	seed := rand.Uint64()

@@ -461,7 +461,7 @@ func TestReturnPathFollowsBlocks(t *testing.T) {
 	}
 }
 
-// TestReturnPathMarkClash: another program's mark keeps the keeper from doing anything, and it says so.
+// TestReturnPathMarkClash: another program's mark blocks the keeper, which reports it.
 func TestReturnPathMarkClash(t *testing.T) {
 	n := newNetwork(t)
 	mask := uint32(0xff)

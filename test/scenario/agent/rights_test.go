@@ -22,7 +22,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
 )
 
-// rightsVariable makes the test program look at the node and print what it found.
+// rightsVariable makes the test program diagnose the node and print what it found.
 const rightsVariable = "PNAP_LOOK_WITH_FEW_RIGHTS"
 
 // findings are the outcomes of checks by ID, the judgement over an address, and what could not be read.
@@ -46,7 +46,7 @@ func TestRightsProcess(t *testing.T) {
 	os.Exit(0)
 }
 
-// findings looks at the node in every way in which a watching agent does.
+// findings makes every check of the node that a watching agent makes.
 func (n *network) findings() findings {
 	n.t.Helper()
 	e := expected()
@@ -84,7 +84,7 @@ func (n *network) lookWith(capabilities ...uintptr) findings {
 	return found
 }
 
-// TestNetRawIsEnough: nobody with CAP_NET_RAW finds what root finds.
+// TestNetRawIsEnough: the user nobody with CAP_NET_RAW finds what root finds.
 func TestNetRawIsEnough(t *testing.T) {
 	n := newNetwork(t)
 	n.addAddress(nodeVIF, serviceVIP+"/32")
@@ -93,7 +93,7 @@ func TestNetRawIsEnough(t *testing.T) {
 		t.Fatalf("root finds %+v", want)
 	}
 	if diff := cmp.Diff(want, n.lookWith(unix.CAP_NET_RAW)); diff != "" {
-		t.Errorf("nobody with CAP_NET_RAW finds less than root (-root +nobody):\n%s", diff)
+		t.Errorf("the user nobody with CAP_NET_RAW finds less than root (-root +nobody):\n%s", diff)
 	}
 }
 

@@ -159,7 +159,7 @@ func (s *server) judge() check.Report {
 	return check.Evaluate(s.expected, snapshot)
 }
 
-// settle judges until the first cause is as wanted: a bond looks at its members now and then, LACP takes its time, and a
+// settle checks until the first cause is as wanted: a bond polls its members only at intervals, LACP takes time, and a
 // frame may be lost.
 func (s *server) settle(within time.Duration, wanted func(first check.Finding, found bool) bool) (check.Finding, bool) {
 	s.t.Helper()

@@ -149,7 +149,7 @@ func TestSeenWithinTwoSeconds(t *testing.T) {
 		slowest = max(slowest, o.await(t, f.name, f.reason, 2*time.Second))
 		time.Sleep(time.Second)
 		f.mend(s)
-		slowest = max(slowest, o.await(t, f.name+", mended", "", 2*time.Second+s.asker.Interval*3))
+		slowest = max(slowest, o.await(t, f.name+", repaired", "", 2*time.Second+s.asker.Interval*3))
 		time.Sleep(time.Second)
 	}
 	_, _ = fmt.Fprintf(t.Output(), "figure agent_fault_seen_in_kernel_max %.2f s\n", slowest.Seconds())

@@ -31,7 +31,8 @@ const (
 	vlanKeeperVariable = "PNAP_VLAN_KEEPER"
 	// vlanKeeperDies is after how many changes of the network that process is killed.
 	vlanKeeperDies = "PNAP_VLAN_KEEPER_DIES"
-	// nobody owns nothing, so that nothing but its capabilities helps the keeper: it cannot write below /proc/sys either.
+	// The user nobody owns nothing, so that only its capabilities help the keeper: it cannot write below /proc/sys
+	// either.
 	nobody = 65534
 )
 
@@ -103,7 +104,8 @@ func TestVLANKeeperProcess(t *testing.T) {
 	}
 }
 
-// vlanKeeper is a keeper's process in the node's namespace. It has the capabilities NET_ADMIN and NET_RAW and is nobody.
+// vlanKeeper is a keeper's process in the node's namespace. It has the capabilities NET_ADMIN and NET_RAW and runs as
+// the user nobody.
 type vlanKeeper struct {
 	n      *network
 	cmd    *exec.Cmd

@@ -182,8 +182,8 @@ func (n *network) mustBe(before []string) {
 
 const ownAddress = "192.0.2.2/28"
 
-// TestBareServerIsConfigured: from nothing to a node that every check calls healthy, and back, as nobody with two
-// capabilities.
+// TestBareServerIsConfigured: from nothing to a node that every check calls healthy, and back, as the user nobody with
+// two capabilities.
 func TestBareServerIsConfigured(t *testing.T) {
 	for name, mode := range map[string]netlink.BondMode{"802.3ad": netlink.BOND_MODE_802_3AD, "active-backup": netlink.BOND_MODE_ACTIVE_BACKUP} {
 		t.Run(name, func(t *testing.T) {

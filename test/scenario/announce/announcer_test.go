@@ -66,7 +66,7 @@ func (r *rig) nameOf(mac string) string {
 	return mac
 }
 
-// owner waits until one server other than some answers for an address, and the view says so, and returns it.
+// owner waits until one server other than some answers for an address, and the view shows it, and returns that server.
 func (r *rig) owner(address netip.Addr, but ...string) (owner string) {
 	r.T.Helper()
 	r.eventually(fmt.Sprintf("one server other than %q answers for %s", but, address), func() bool {

@@ -43,7 +43,7 @@ func (r *rig) mend() {
 	r.members()
 }
 
-// uncut removes what cut made, if it is there.
+// uncut removes what cut made, if it exists.
 func (r *rig) uncut() { r.nft("table bridge cut {}\ndelete table bridge cut") }
 
 func (r *rig) nft(rules string) {

@@ -45,7 +45,8 @@ type site struct {
 	began   time.Time
 }
 
-// newSite starts everything that a user has before he installs us, and returns when the kubelets have registered their Nodes.
+// newSite starts everything that a user has before the installation, and returns when the kubelets have registered
+// their Nodes.
 func newSite(t *testing.T) *site {
 	t.Helper()
 	root, err := tools.ModuleRoot()

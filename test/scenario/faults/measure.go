@@ -128,7 +128,7 @@ func (t *trial) mend(ctx context.Context, f Fault, r *Result) error {
 	return nil
 }
 
-// well waits until the server's condition is True and none of its checks has anything to say.
+// well waits until the server's condition is True and none of its checks reports anything.
 func (t *trial) well(ctx context.Context, within time.Duration) error {
 	if _, err := t.watcher.await(ctx, t.server.Name, within, isReady); err != nil {
 		return err

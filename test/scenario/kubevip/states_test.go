@@ -131,7 +131,7 @@ func (s *side) breakAll(gatewayLink string) (want []*expectation) {
 	want = append(want, s.expect("a foreign machine claims it", "PN608", "plain/foreign", s.x))
 	s.claim(s.y, publicLink, s.addresses["plain/second"])
 	want = append(want, s.expect("a second Node claims it: there", "PN603", "plain/second", s.y), s.expect("a second Node claims it: the holder", "PN604", "plain/second", s.x))
-	time.Sleep(3 * time.Second) // so that the second kube-vip of each namespace is there to take over
+	time.Sleep(3 * time.Second) // so that the second kube-vip of each namespace is ready to take over
 	s.signal(s.x, "stopped", syscall.SIGSTOP)
 	want = append(want, s.expect("stopped (SIGSTOP): there", "PN603", "stopped/web", s.x), s.expect("stopped (SIGSTOP): the next holder", "PN604", "stopped/web", s.y))
 	s.signal(s.x, "killed", syscall.SIGKILL)
@@ -358,7 +358,7 @@ func (w *witness) awaitHealthy(limit time.Duration) {
 	}
 }
 
-// wantReports expects the holders of addresses to report them, in the time that a verdict may take.
+// wantReports expects the holders of addresses to report them, in the time that a result may take.
 func (w *witness) wantReports(sides []*side) {
 	w.T.Helper()
 	deadline := time.Now().Add(limit)

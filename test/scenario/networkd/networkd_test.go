@@ -294,7 +294,7 @@ func await(t *testing.T, what string, limit time.Duration, done func() bool) {
 	}
 }
 
-// settled holds that nothing changes for a while.
+// settled checks that nothing changes for a while.
 func settled(t *testing.T, want []string) {
 	t.Helper()
 	await(t, "rest", time.Minute, func() bool { return slices.Equal(ours(t), want) })

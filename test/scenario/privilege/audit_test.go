@@ -101,8 +101,8 @@ func granted(t *testing.T) map[string][]string {
 	return rights
 }
 
-// checkRights holds what was asked for against what is granted: nothing was refused, nothing is granted that was not used,
-// and nothing is granted in the whole cluster that was used in only one namespace.
+// checkRights compares what was requested with what is granted: nothing was refused, nothing is granted that was not
+// used, and nothing is granted in the whole cluster that was used in only one namespace.
 func checkRights(rights map[string][]string, requests []asked) (problems []string) {
 	used := map[string]map[string]bool{}
 	for _, a := range requests {

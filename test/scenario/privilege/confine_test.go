@@ -56,7 +56,8 @@ func become(program string) error {
 	return syscall.Exec(program, append([]string{program}, os.Args[1:]...), os.Environ())
 }
 
-// confined is the command that runs a program without rights. Who is not root becomes root of a user namespace of his own.
+// confined is the command that runs a program without rights. A user other than root becomes root of a new user
+// namespace.
 func confined(t *testing.T, program string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)

@@ -150,7 +150,7 @@ func (r *rig) manage() int {
 	return id
 }
 
-// inside holds what must stay as it is within the cluster while the way of replies is managed.
+// inside checks what must not change within the cluster while the path of replies is managed.
 func (r *rig) inside(mode string) {
 	r.T.Helper()
 	r.waitForProxy(mode)

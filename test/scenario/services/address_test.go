@@ -56,7 +56,7 @@ func checkShared(r *rig) {
 	}
 }
 
-// tagged fails unless a block bears the cluster's tags and another one.
+// tagged fails unless a block has the cluster's tags and another one.
 func (r *rig) tagged(b cluster.AccountBlock, name, value string) {
 	r.Helper()
 	for _, want := range []cluster.AccountTag{

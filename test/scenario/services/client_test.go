@@ -279,7 +279,7 @@ func (w *watch) harmless(but ...string) {
 	}
 }
 
-// impactOf looks at the attempts that began during an edit. The outage is the longest stretch without an answer.
+// impactOf evaluates the attempts that began during an edit. The outage is the longest stretch without an answer.
 func impactOf(all []lab.Attempt, e edit) impact {
 	within := slices.DeleteFunc(slices.Clone(all), func(a lab.Attempt) bool { return a.At.Before(e.from) || a.At.After(e.to) })
 	var i impact

@@ -92,7 +92,7 @@ func (r *rig) endpoints(s *corev1.Service, servers ...string) {
 		if slices.Contains(servers, server.Name) {
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
 				Addresses: []string{server.PodAddress().String()}, NodeName: ptr.To(server.Name),
-				// All three, as from the endpoint slice controller: kube-vip v1.0.0 takes it for granted that "serving" is there.
+				// All three, as from the endpoint slice controller: kube-vip v1.0.0 assumes that "serving" is set.
 				Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true), Terminating: ptr.To(false)},
 			})
 		}

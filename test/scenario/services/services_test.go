@@ -14,7 +14,7 @@ import (
 type kind struct {
 	// name is the subtest's; the documentation names it.
 	name string
-	// prepare creates what is to be published while earlier kinds are checked; nil for nothing.
+	// prepare creates what will be published while earlier kinds are checked; nil for nothing.
 	prepare func(r *rig)
 	// check reports whether it works, and gives everything back.
 	check func(r *rig)
@@ -30,7 +30,7 @@ func kinds() []kind {
 // ahead is how many kinds are prepared while one is checked: buying and assigning takes longest.
 const ahead = 3
 
-// nothingIsLeft waits for the ends of all Services and holds the account against what it was at the beginning.
+// nothingIsLeft waits for the ends of all Services and compares the account with its state at the beginning.
 func (r *rig) nothingIsLeft() {
 	all, err := r.Kube.CoreV1().Services(cluster.Namespace).List(r.Context(), metav1.ListOptions{})
 	r.must("list Services", err)

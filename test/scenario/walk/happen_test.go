@@ -96,7 +96,7 @@ func (w *world) recreateService() {
 	w.create(name)
 }
 
-// edit changes a Service as a user does, if it is there.
+// edit changes a Service as a user does, if it exists.
 func (w *world) edit(name, what string, change func(*corev1.Service)) {
 	services := w.kube.CoreV1().Services(namespace)
 	service, err := services.Get(w.t.Context(), name, metav1.GetOptions{})

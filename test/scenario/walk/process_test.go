@@ -107,7 +107,7 @@ func (p *process) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response, err := p.exchange(request)
 	if stopped || !p.mayCall() {
-		p.kill() // whoever was stopped for so long has lost its lease, and ends
+		p.kill() // a process that was stopped for so long has lost its lease, and ends
 		return nil, errDead
 	}
 	return response, err

@@ -63,7 +63,7 @@ func TestWalk(t *testing.T) {
 // steps is how many things happen in a walk.
 const steps = 40
 
-// walk lives through trouble, then through a calm in which everything has to come to its end.
+// walk makes trouble, then waits through a calm in which everything must end.
 func (w *world) walk() {
 	w.count.seeds.Add(1)
 	for i := range serverCount {

@@ -203,7 +203,7 @@ func (w *world) blocks() []block {
 	return all
 }
 
-// ours are the blocks that bear our tags.
+// ours are the blocks that have our tags.
 func (w *world) ours() []block {
 	return slices.DeleteFunc(w.blocks(), func(b block) bool { return !b.ours })
 }
@@ -255,7 +255,7 @@ func (w *world) isNew(id string) bool {
 	return !known
 }
 
-// judgeAction holds what a process is about to do to a Node against the account.
+// judgeAction compares what a process is about to do to a Node with the account.
 func (w *world) judgeAction(action ktesting.Action) {
 	deletion, isDeletion := action.(ktesting.DeleteAction)
 	if !isDeletion || action.GetVerb() != "delete" || action.GetResource().Resource != "nodes" {

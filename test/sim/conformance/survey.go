@@ -117,7 +117,7 @@ func missing(name string) string {
 	}
 }
 
-// until looks until done says so.
+// until polls until done reports true.
 func (s *Survey) until(ctx context.Context, what string, done func() (bool, error)) error {
 	for waited := time.Duration(0); ; waited += look {
 		ended, err := done()

@@ -11,7 +11,7 @@ import (
 const (
 	// ClaimServerGone says that Server is gone, so that its Node may be deleted.
 	ClaimServerGone = "server-gone"
-	// ClaimServerAlive says that Server is there.
+	// ClaimServerAlive states that Server exists.
 	ClaimServerAlive = "server-alive"
 	// ClaimServerUnusable says that Server cannot be initialised or managed.
 	ClaimServerUnusable = "server-unusable"
@@ -25,7 +25,7 @@ const (
 	ClaimLog = "log"
 )
 
-// Claim is what a client under test believes or did beyond the API. The judge knows better and convicts
+// Claim is what a client under test believes or did beyond the API. The judge knows better and reports
 // a false one.
 type Claim struct {
 	// Client is the ID of the client.
@@ -82,7 +82,7 @@ func (s *Sim) Claim(claim Claim) (falsehoods []string, err error) {
 	return falsehoods, nil
 }
 
-// judgeServerClaim: a server is there unless it is absent, being deleted, or only reserved.
+// judgeServerClaim: a server exists unless it is absent, being deleted, or only reserved.
 func judgeServerClaim(a *account, claim Claim) []string {
 	srv := a.servers[claim.Server]
 	live := srv != nil && srv.status != serverDeleting && srv.status != serverReserved
@@ -150,7 +150,7 @@ func nodesAgainst(a *account, b *block, service string, ip netip.Addr) []string 
 	return why
 }
 
-// judgePublished convicts the client that takes a block away while an address of it is published.
+// judgePublished reports the client that takes a block away while an address of it is published.
 func (s *Sim) judgePublished(c *call, b *block) {
 	for service, p := range s.judge.published {
 		if judged(c) && p.block == b.id && p.client == c.client.id {

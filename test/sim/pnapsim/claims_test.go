@@ -71,7 +71,7 @@ func TestReleaseClaims(t *testing.T) {
 	}
 }
 
-// TestOwnershipByTags: a block that bears the client's tags is its own, to delete and to leak.
+// TestOwnershipByTags: a block with the client's tags belongs to the client, which may delete it and must not leak it.
 func TestOwnershipByTags(t *testing.T) {
 	account := simtest.Account()
 	account.Clients[0].OwnershipTags = map[string]string{"usage": "auto", "cluster": "c1"}

@@ -112,7 +112,7 @@ func (c *RealClock) Advance(d time.Duration) {
 	c.leap += d
 }
 
-// Wait implements Clock. It looks at least every 100 ms, because the clock may leap meanwhile.
+// Wait implements Clock. It checks the clock at least every 100 ms, because the clock may leap meanwhile.
 func (c *RealClock) Wait(ctx context.Context, until time.Time) error {
 	const look = 100 * time.Millisecond
 	for {

@@ -20,7 +20,7 @@ import (
 //	POST /_fake/tokens/revoke?client=ID   end tokens before their time
 //	POST /_fake/out-of-band            edit behind the clients' backs (Edit)
 //	POST /_fake/claims                 judge a claim (Claim)
-//	POST /_fake/leakcheck?client=ID    convict a client of every block that it still has
+//	POST /_fake/leakcheck?client=ID    report every block that a client still has
 //	POST /_fake/advance?by=30s         let the model time leap
 //	POST /_fake/restart?state=keep     restart, with state kept or (state=lose) lost
 func (s *Sim) control() http.Handler {

@@ -26,7 +26,7 @@ const feedWait = 10 * time.Second
 // feed is the latest data plane and the bell for those who wait for the next.
 type feed struct {
 	current DataPlane
-	bell    chan struct{} // closed and replaced when there is something to look at
+	bell    chan struct{} // closed and replaced when there is something to check
 }
 
 func (f *feed) ring() {
@@ -131,7 +131,7 @@ func (s *Sim) awaitChange(ctx context.Context, revision int64) {
 	timer := make(chan struct{})
 	go func() {
 		defer close(timer)
-		_ = s.clock.Wait(ctx, due) // either way there is something to look at
+		_ = s.clock.Wait(ctx, due) // either way there is something to check
 	}()
 	select {
 	case <-bell:

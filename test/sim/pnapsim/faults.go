@@ -46,7 +46,7 @@ const (
 	OutcomeLate = "late"
 )
 
-// Fault is a failure to inject. Faults are looked at in the order in which they were armed; the first
+// Fault is a failure to inject. Faults are tried in the order in which they were armed; the first
 // that matches a request and is neither used up nor over applies. A GET whose connection is reset is
 // sent again by Go's HTTP client by itself.
 type Fault struct {
@@ -224,7 +224,7 @@ func reset(w http.ResponseWriter) {
 		panic(http.ErrAbortHandler) // the server then closes the connection
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // makes Close send RST; without it a FIN serves as well
+		_ = tcp.SetLinger(0) // makes Close send RST; without it a FIN works, too
 	}
 	_ = conn.Close() // nothing more to be done with it
 }

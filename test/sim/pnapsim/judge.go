@@ -72,7 +72,7 @@ func (s *Sim) violate(c *client, rule, detail string) {
 	s.judge.violations = append(s.judge.violations, v)
 }
 
-// owns reports whether a block is provably a client's: it bought it, or the block bears the client's tags.
+// owns reports whether a block is provably a client's: it bought it, or the block has the client's tags.
 func (s *Sim) owns(c *client, a *account, b *block) bool {
 	if b.owner == c.id {
 		return true
@@ -91,7 +91,7 @@ func (s *Sim) owns(c *client, a *account, b *block) bool {
 
 func judged(c *call) bool { return c.client != nil && c.client.judged && !c.twice }
 
-// judgeBlockUse convicts a change of a block that is not the client's and was not granted.
+// judgeBlockUse reports a change of a block that is not the client's and was not granted.
 func (s *Sim) judgeBlockUse(c *call, b *block, grant string) {
 	if !judged(c) || slices.Contains(b.grants, grant) || s.owns(c.client, c.account, b) {
 		return
@@ -129,14 +129,14 @@ func (s *Sim) judgeTagDeletion(c *call, t *tag) {
 	}
 }
 
-// judgeForce convicts force=true where the client did not declare it.
+// judgeForce reports force=true where the client did not declare it.
 func (s *Sim) judgeForce(c *call, use string) {
 	if c.force && judged(c) && !slices.Contains(c.client.forces, use) {
 		s.violate(c.client, "force", fmt.Sprintf("%s with force=true, which the client did not declare", c.op.name()))
 	}
 }
 
-// judgeNetworkChange convicts a second change while the client's own change of the network runs.
+// judgeNetworkChange reports a second change while the client's own change of the network runs.
 func (s *Sim) judgeNetworkChange(c *call, n *network) {
 	if judged(c) && n.changes > 0 && n.busyBy == c.client.id {
 		s.violate(c.client, "concurrent-change", fmt.Sprintf("%s while the client's own change of network %s runs", c.op.name(), n.id))
@@ -149,7 +149,7 @@ func (s *Sim) judgeServerChange(c *call, srv *server) {
 	}
 }
 
-// judgePurchase convicts a purchase while an equal block of the client's lies idle, or beyond its limit.
+// judgePurchase reports a purchase while an equal block of the client's is idle, or beyond its limit.
 func (s *Sim) judgePurchase(c *call, bought *block) {
 	if !judged(c) {
 		return
@@ -173,7 +173,7 @@ func equalBlocks(a, b *block) bool {
 	return !slices.ContainsFunc(a.tags, func(one assignment) bool { return !slices.Contains(b.tags, one) })
 }
 
-// LeakCheck convicts a client of every block that is still its own, except those named, and lists them.
+// LeakCheck reports every block that still belongs to a client, except those named, and lists them.
 // It belongs at the end of a run, when all Services are gone and the clock was advanced.
 func (s *Sim) LeakCheck(clientID string, except ...string) []string {
 	defer s.enter()()
@@ -192,7 +192,7 @@ func (s *Sim) LeakCheck(clientID string, except ...string) []string {
 	return leaks
 }
 
-// scan convicts a request that carries a secret where none belongs, and returns the body with secrets
+// scan reports a request with a secret in the wrong place, and returns the body with secrets
 // blotted out.
 func (s *Sim) scan(r *http.Request, raw []byte) string {
 	places := []string{r.URL.Path, plainQuery(r), string(raw)}

@@ -13,7 +13,7 @@ import (
 )
 
 // trial is a situation with a client that gets it wrong and, beside it, one that gets it right. The
-// simulator must convict the first of exactly the given rules, and the second of none.
+// simulator must report exactly the given rules for the first, and none for the second.
 type trial struct {
 	name    string
 	cfg     pnapsim.Config
@@ -67,8 +67,8 @@ func release(t *testing.T, sim *pnapsim.Sim, p *plain, id string) {
 	t.Fatalf("block %s was not released", id)
 }
 
-// TestAPIDownPanics: the connection breaks before an answer, so there is no response to look at. What
-// convicts the naive client here is its own panic.
+// TestAPIDownPanics: the connection breaks before an answer, so there is no response to check. What
+// gives the naive client away here is its own panic.
 func TestAPIDownPanics(t *testing.T) {
 	sim, url := simtest.Unjudged(t, pnapsim.Config{}, simtest.Seed())
 	arm(t, sim, pnapsim.Fault{Action: pnapsim.FaultReset, Times: -1})
@@ -244,7 +244,7 @@ func nineBlocksMore(a *pnapsim.AccountSeed) {
 	}
 }
 
-// TestFreshTag: a tag is refused until it has spread. What convicts the naive client is that it has
+// TestFreshTag: a tag is refused until it has spread. What gives the naive client away is that it has
 // nothing in the end.
 func TestFreshTag(t *testing.T) {
 	sim, url := simtest.New(t, pnapsim.Config{}, simtest.Seed())

@@ -49,7 +49,7 @@ func creations(operation string) []string {
 }
 
 // ClientRestarted informs the judge that a client lost its memory: a new process cannot keep a pause that an earlier
-// one was asked to keep. What it may not do again blindly it still may not.
+// one was asked to keep. What it must not repeat blindly it still must not.
 func (s *Sim) ClientRestarted(clientID string) {
 	defer s.enter()()
 	m := s.judge.memories[clientID]
@@ -79,7 +79,7 @@ func requestKey(r *http.Request, raw []byte) string {
 	return fmt.Sprintf("%s %s %x", r.Method, r.URL.RequestURI(), sha256.Sum256(raw))
 }
 
-// judgePace looks at a request when it comes in.
+// judgePace checks a request when it comes in.
 func (s *Sim) judgePace(c *client, op *operation, r *http.Request, raw []byte) {
 	if c == nil || !c.judged {
 		return
@@ -169,7 +169,7 @@ func (s *Sim) judgeLost(e *Entry) {
 	}
 }
 
-// judgeRefusedToken convicts a client that keeps using a token that is over.
+// judgeRefusedToken reports a client that keeps using a token that is over.
 func (s *Sim) judgeRefusedToken(c *client, t *token) {
 	if since := s.now.Sub(t.refused); c.judged && since >= s.clientTime(tokenGrace) {
 		s.violate(c, "stale-token", fmt.Sprintf("a token is used %s after it was first refused", since))

@@ -49,7 +49,7 @@ type ClientSeed struct {
 	Judged bool `json:"judged,omitempty"`
 	// AllowForce are the uses of force=true that it declares: join, membership, unassign.
 	AllowForce []string `json:"allowForce,omitempty"`
-	// OwnershipTags prove a block to be this client's when it bears all of them.
+	// OwnershipTags prove a block to be this client's when it has all of them.
 	OwnershipTags map[string]string `json:"ownershipTags,omitempty"`
 	// MaxPurchases is the most blocks that it declares to buy; absent means any number.
 	MaxPurchases *int `json:"maxPurchases,omitempty"`

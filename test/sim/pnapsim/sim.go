@@ -1,6 +1,6 @@
 // Package pnapsim is a stateful simulator of the phoenixNAP API: token endpoint, servers, IP blocks,
 // public networks, tags, locations and quotas over HTTP, with the real service's state machines on a
-// model clock, with faults on demand, and with a judge that convicts clients which leak money, touch
+// model clock, with faults on demand, and with a judge that reports clients which leak money, touch
 // what is not theirs or believe what is not so.
 //
 // Where documentation and observation say how the real service behaves, the simulator does the same;
@@ -124,7 +124,7 @@ func (s *Sim) schedule(at time.Time, fire func()) {
 	s.feed.ring()
 }
 
-// clientTime is the model time that passes while clients live through d.
+// clientTime is the model time that passes while d passes for clients.
 func (s *Sim) clientTime(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * s.clock.Scale())
 }

@@ -103,7 +103,7 @@ func (n *Network) Kill(name string) error {
 	return errors.Join(err, h.Kill(), n.hosts[s.pod()].Kill())
 }
 
-// Revive switches a killed server on again. As after a real restart, only what the user has configured is there.
+// Revive switches a killed server on again. As after a real restart, only what the user has configured exists.
 func (n *Network) Revive(name string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

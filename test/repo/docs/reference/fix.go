@@ -48,7 +48,7 @@ func fixes(root string) (map[string]string, error) {
 	return written, nil
 }
 
-// steps are what is to be done, in the order in which it is, with what no command does.
+// steps are the actions in their order, with those that no command does.
 func steps(fix check.Fix) string {
 	var b strings.Builder
 	if fix.File != "" {

@@ -14,7 +14,7 @@ var (
 	// pointer sends a reader of the code to a type.
 	pointer = regexp.MustCompile(`,? see [A-Z]\w*(\.\w+)?`)
 	quoted  = regexp.MustCompile(`"([^" ]+)"`)
-	// literal is what stands in code letters wherever it occurs.
+	// literal is what is always set in code letters.
 	literal = regexp.MustCompile("`[^`]+`" + `|(?:phoenixnap\.com|kube-vip\.io)/[A-Za-z-]*[A-Za-z]|(?:default|kube-system)/[a-z-]+|/auth/realms/[A-Za-z/-]+|\bCAP_[A-Z_]+|\bNET_(?:ADMIN|RAW)\b|/metrics|/healthz|/readyz|(?:spec|status)\.[A-Za-z]+|--[a-z][a-z-]*[a-z](?:=[a-z-]+)?|[a-z-]+://<[a-z-]+>|\blb_class_name\b`)
 	word    = regexp.MustCompile("`[^`]+`" + `|\b(?:[a-z]+\.)?[A-Za-z]+\b`)
 )

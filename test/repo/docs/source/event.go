@@ -26,7 +26,7 @@ func Events(root string, directories ...string) ([]Event, error) {
 	return events, err
 }
 
-// inFile looks at the arguments of calls and at the elements of literals.
+// inFile reads the arguments of calls and at the elements of literals.
 func inFile(file *ast.File, pkg string) []Event {
 	var events []Event
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -39,7 +39,7 @@ func New(tb testing.TB, cfg pnapsim.Config, seed pnapsim.Seed) (*pnapsim.Sim, st
 	return sim, url
 }
 
-// Unjudged is New for a test that looks at the violations itself; only those of the simulator fail it.
+// Unjudged is New for a test that checks the violations itself; only those of the simulator fail it.
 func Unjudged(tb testing.TB, cfg pnapsim.Config, seed pnapsim.Seed) (*pnapsim.Sim, string) {
 	tb.Helper()
 	if cfg.Specs == nil {
