@@ -65,7 +65,7 @@ func (s *story) leaseStays(ctx context.Context, server string) error {
 	return nil
 }
 
-// diagnose asks the agent on a broken server; exit code 1 says that it found the fault.
+// diagnose asks the agent on a broken server; exit code 1 reports that it found the fault.
 func (s *story) diagnose(ctx context.Context, server string) error {
 	out, err := s.Diagnose(ctx, server)
 	if err != nil {

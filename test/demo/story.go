@@ -48,7 +48,7 @@ type story struct {
 }
 
 // Tell runs the whole story. KeepRunning, where not nil, is called at the end of a story that went well, before
-// everything is ended. An error says which step failed; the evidence has been printed by then.
+// everything is ended. An error names the failed step; the evidence has been printed by then.
 func Tell(ctx context.Context, o Options, keepRunning func(context.Context, *cluster.Cluster) error) (err error) {
 	c, err := cluster.New(cluster.Options{Dir: o.Dir, KubeVIP: o.KubeVIP, Class: o.Class, Scale: o.Scale, Auto: o.Auto})
 	if err != nil {

@@ -143,7 +143,7 @@ func TestUntilSaysWhatItSaw(t *testing.T) {
 		return false, "it is dark", nil
 	})
 	if err == nil || !strings.Contains(err.Error(), "the light") || !strings.Contains(err.Error(), "it is dark") {
-		t.Errorf("the error %v does not say what was waited for and what was seen", err)
+		t.Errorf("the error %v does not contain what was awaited and what was found", err)
 	}
 	if _, err := until(t.Context(), time.Minute, "the light", func(context.Context) (bool, string, error) { return true, "", nil }); err != nil {
 		t.Error(err)

@@ -9,7 +9,7 @@ import (
 // poll is how often the story looks again.
 const poll = 200 * time.Millisecond
 
-// until looks again and again until look says it is so, and returns when that was. What look last saw goes into the
+// until polls until look reports true, and returns when that was. What look last saw goes into the
 // error when the time is over.
 func until(ctx context.Context, limit time.Duration, what string, look func(context.Context) (ok bool, seen string, err error)) (time.Time, error) {
 	parent := ctx

@@ -23,7 +23,7 @@ const (
 	maxIdle      = 0.2 // percent of a core
 )
 
-// Options say what the agent is measured in.
+// Options define what the agent is measured in.
 type Options struct {
 	// Dir keeps logs and kubeconfigs.
 	Dir string

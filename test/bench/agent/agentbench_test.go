@@ -89,7 +89,7 @@ func TestWatch(t *testing.T) {
 		}
 		gone := func(string) ([]byte, error) { return nil, errors.New("no such file") }
 		if _, err := watch(t.Context(), Options{}, gone, 7); err == nil || !strings.Contains(err.Error(), "ended") {
-			t.Errorf("error %v does not say that the agent has ended", err)
+			t.Errorf("error %v does not report that the agent has ended", err)
 		}
 	})
 }

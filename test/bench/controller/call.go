@@ -83,7 +83,7 @@ func (c calls) busiest() (operation string, most int) {
 	return operation, most
 }
 
-// String lists the calls, one a line, for a person who wonders about a figure.
+// String lists the calls, one a line, to explain a figure.
 func (c calls) String() string {
 	var text strings.Builder
 	for _, each := range c {

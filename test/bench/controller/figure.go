@@ -43,7 +43,7 @@ func (f Figure) decimals() int {
 	return 2
 }
 
-// Broken says which limit the figure exceeds, or nil.
+// Broken returns an error with the limit that the figure exceeds, or nil.
 func (f Figure) Broken() error {
 	if !f.Limited || f.Value <= f.Limit {
 		return nil

@@ -25,7 +25,7 @@ const (
 // thirteen usable addresses in a /28.
 const Room = 9 * 13
 
-// Fleet says how large a fleet is and how long it is watched.
+// Fleet defines how large a fleet is and how long it is watched.
 type Fleet struct {
 	// Nodes that register at once.
 	Nodes int

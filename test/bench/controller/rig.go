@@ -23,7 +23,7 @@ import (
 
 const controllerName = "phoenixnap-cloud-controller-manager"
 
-// setting says what a rig is made of.
+// setting defines what a rig is made of.
 type setting struct {
 	// servers of the account.
 	servers int

@@ -15,7 +15,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
-// Options say what to measure.
+// Options define what to measure.
 type Options struct {
 	// Agent and KubeVIP are how often each fault is made for the agents' announcer and for kube-vip; 0 leaves it out.
 	Agent, KubeVIP int

@@ -9,7 +9,7 @@ import (
 
 // fault is what happens to the node that announces the address.
 type fault struct {
-	// name is that in figures, what says it in words.
+	// name is the name in figures, what describes it in words.
 	name, what string
 	make       func(s *segment, f *fleet, i int) error
 	// twoAnswer reports that the address may stay behind, so that two machines answer.

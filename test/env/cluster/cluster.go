@@ -38,7 +38,7 @@ const (
 	kubeVIPAccount    = "kube-vip"
 )
 
-// Options say what the cluster is made of.
+// Options define what the cluster is made of.
 type Options struct {
 	// Dir keeps logs and kubeconfigs.
 	Dir string

@@ -108,7 +108,7 @@ func TestApplyNamesFileAndObject(t *testing.T) {
 		`b.yaml: apply Unheard u`, `no metadata.name`,
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("ApplyFiles() = %v\nwant it to say %q", err, want)
+			t.Errorf("ApplyFiles() = %v\nwant it to contain %q", err, want)
 		}
 	}
 	if _, err := clientOf(t, cp.Config()).CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "fine", metav1.GetOptions{}); err != nil {

@@ -79,7 +79,7 @@ func TestUserHasWhatRBACGrants(t *testing.T) {
 		t.Fatal(err)
 	}
 	if user := who.Status.UserInfo; user.Username != "jane" || !slices.Contains(user.Groups, "team") {
-		t.Errorf("the server knows the user as %s in %v, want jane in team", user.Username, user.Groups)
+		t.Errorf("the server identifies the user as %s in %v, want jane in team", user.Username, user.Groups)
 	}
 	binding := Manifest{Name: "binding", Data: []byte(`
 apiVersion: rbac.authorization.k8s.io/v1
@@ -143,7 +143,7 @@ func TestServiceAccountToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := who.Status.UserInfo.Username; got != "system:serviceaccount:kube-system:robot" {
-		t.Errorf("the server knows the token's holder as %s", got)
+		t.Errorf("the server identifies the token's holder as %s", got)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the kubeconfig with its token has mode %v (%v), want 0600", info.Mode().Perm(), err)
@@ -234,7 +234,7 @@ func checkStop(t *testing.T, c *ControlPlane) {
 	}
 	for _, pid := range pids {
 		if alive(pid) {
-			t.Errorf("process %d is still there after Stop", pid)
+			t.Errorf("process %d still runs after Stop", pid)
 		}
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -293,7 +293,7 @@ func TestStartSaysWhyAServerEnded(t *testing.T) {
 	}
 	for _, want := range []string{"kube-apiserver", "unknown flag: --no-such-flag"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("Start() = %v, want it to say %q", err, want)
+			t.Errorf("Start() = %v, want it to contain %q", err, want)
 		}
 	}
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {

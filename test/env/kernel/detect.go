@@ -19,7 +19,7 @@ link add name probe2 type bridge vlan_filtering 1
 `
 
 // Detect reports whether the running kernel has 802.1Q and this process may use it, by making such links in a fresh
-// network namespace, which is gone when it returns. The error says what is missing.
+// network namespace, which is gone when it returns. The error names what is missing.
 func Detect(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "ip", "-batch", "-")
 	cmd.Stdin = strings.NewReader(probe)

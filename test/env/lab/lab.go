@@ -56,7 +56,7 @@ type Config struct {
 // Lab is a running lab. Its methods may be called at the same time. The times that they return are by the caller's
 // clock, exact to about the duration of a call.
 type Lab struct {
-	// Uplink says what bond0 of the servers is: "bonding" (a real bond) or "veth" (the uplink itself).
+	// Uplink defines what bond0 of the servers is: "bonding" (a real bond) or "veth" (the uplink itself).
 	Uplink string
 	// InMachine reports that the lab is in a virtual machine.
 	InMachine bool

@@ -11,7 +11,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/dataplane"
 )
 
-// patience is how long a caller waits who knows the state already.
+// patience is how long a caller waits that has the state already.
 const patience = 5 * time.Second
 
 // feed serves one state of the data plane, as the simulated API would; it never changes.

@@ -115,7 +115,7 @@ func (h *Hand) PrintLogs(hosts []string, commands ...[]string) {
 	}
 }
 
-// PrintNodes shows what Nodes say of themselves and report of addresses. It is for a test that failed.
+// PrintNodes prints the conditions of Nodes and their address reports. It is for a test that failed.
 func (h *Hand) PrintNodes(kube kubernetes.Interface) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.T.Context()), 10*time.Second)
 	defer cancel()

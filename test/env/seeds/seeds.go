@@ -1,4 +1,4 @@
-// Package seeds says how many random starts a test takes: a bounded share in every run, many more in a long one.
+// Package seeds defines how many random starts a test takes: a bounded share in every run, many more in a long one.
 package seeds
 
 import (

@@ -44,7 +44,7 @@ func packageOf(program string) string {
 
 // Packages makes sure that programs of the system, such as qemu-system-x86_64, mke2fs, nft and busybox (which must
 // be static), are there. What is missing is installed with apt-get, by root or by sudo where that asks for no
-// password; it says so before. Elsewhere the error says what to install.
+// password; it says so before. Elsewhere the error names what to install.
 func (b *Toolbox) Packages(ctx context.Context, programs ...string) error {
 	missing := missingPackages(programs)
 	if len(missing) == 0 {
@@ -116,7 +116,7 @@ func isStatic(path string) bool {
 	return !slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
-// installer returns what to put before apt-get, or says what the user has to do.
+// installer returns what to put before apt-get, or an error that names what the user has to do.
 func installer(packages []string, euid int, apt, sudo bool) ([]string, error) {
 	names := strings.Join(packages, " ")
 	switch {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// spec says how one program is built from a nested module.
+// spec defines how one program is built from a nested module.
 type spec struct {
 	// dir is the directory of the nested module, below the source tree.
 	dir string
@@ -29,7 +29,7 @@ type spec struct {
 	asset asset
 }
 
-// asset says what $KUBEBUILDER_ASSETS means for a program.
+// asset defines what $KUBEBUILDER_ASSETS means for a program.
 type asset int
 
 const (

@@ -92,7 +92,7 @@ func TestChartVariants(t *testing.T) {
 	}
 	for _, unwanted := range []string{"ValidatingAdmissionPolicy", "node-role.kubernetes.io/control-plane: ", "host: 127.0.0.1", "phoenixnap:publish-addresses"} {
 		if strings.Contains(text, unwanted) {
-			t.Errorf("%s is there", unwanted)
+			t.Errorf("%s is in the chart", unwanted)
 		}
 	}
 	must(t, cp.ApplyFiles(t.Context(), write(t, text)))

@@ -143,7 +143,7 @@ func TestEverythingIsInKubeSystem(t *testing.T) {
 			t.Errorf("%T %s/%s", o, namespace, object.GetName())
 		}
 		if !strings.Contains(object.GetName(), "phoenixnap") {
-			t.Errorf("%T %s does not say whose it is", o, object.GetName())
+			t.Errorf("%T %s does not name its owner", o, object.GetName())
 		}
 	}
 }

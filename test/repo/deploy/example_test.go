@@ -98,7 +98,7 @@ func TestTemplate(t *testing.T) {
 	content := secretTemplate(t)
 	err := load(t, content)
 	if err == nil {
-		t.Fatal("the controller takes the placeholders")
+		t.Fatal("the controller accepts the placeholders")
 	}
 	for _, field := range []string{"clientID", "clientSecret", "location", "loadbalancer"} {
 		if !strings.Contains(err.Error(), "secret field "+field) {

@@ -216,7 +216,7 @@ func TestArguments(t *testing.T) {
 				t.Errorf("%s %v: %v\n%s", pkg, args, err, out)
 			}
 			if _, err := exec.CommandContext(t.Context(), program, append(slices.Clone(args), "--no-such-flag", "--help")...).CombinedOutput(); err == nil {
-				t.Errorf("%s takes any flag", pkg)
+				t.Errorf("%s accepts any flag", pkg)
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func corpus(t *testing.T, suffixes []string, exclude string, directories ...stri
 	return b.String()
 }
 
-// TestNamesInThePagesAreKnown finds what pages say of names that the code does not have (any more).
+// TestNamesInThePagesAreKnown finds names in pages that the code does not have (any more).
 func TestNamesInThePagesAreKnown(t *testing.T) {
 	product := corpus(t, []string{".go", ".yaml", "run-local"}, "_test.go", "agent", "controller", "pkg", "deploy")
 	everything := product + corpus(t, []string{".go", "Makefile", "go.mod"}, "", "test", "Makefile", "agent", "controller")
@@ -155,12 +155,12 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestPagesSpeakOfTheProject: who builds it, and how that is organised, is of no use to its users.
+// TestPagesSpeakOfTheProject: how the work on it is organised does not help its users.
 func TestPagesSpeakOfTheProject(t *testing.T) {
 	forbidden := regexp.MustCompile(`(?i)\bissue \d|\bissues? #|\bTODO\b|\bFIXME\b|/(w[o]rk|root|home)/|\bshared/(reference|seeds|design)`)
 	for _, page := range pages(t) {
 		if found := forbidden.FindString(read(t, page)); found != "" {
-			t.Errorf("%s says %q", page, found)
+			t.Errorf("%s contains %q", page, found)
 		}
 	}
 }

@@ -103,13 +103,14 @@ var (
 	reads = []string{
 		"get", "describe", "events", "version", "cluster-info", "api-resources", "auth", "explain", "top", "config", "kustomize",
 	}
-	// absent is what commands say that wait for a pod, and a drain or a rollout that has no controller to carry it out.
+	// absent is the output of commands that wait for a pod, and a drain or a rollout that has no controller to carry it
+	// out.
 	absent = regexp.MustCompile(`timed out waiting|No resources found|not found|exceeded its progress deadline|pods? .*(not exist|no pods)`)
-	// ofTheReader is what is said of a Node, or of an object in the namespace default, that only the page knows.
+	// ofTheReader is the output for a Node, or of an object in the namespace default, that only the page knows.
 	ofTheReader = regexp.MustCompile(`\(NotFound\): (nodes|services|pods|deployments\.apps) "([^"]*)" not found`)
 )
 
-// kubectl tries one command and says what is wrong with it.
+// kubectl tries one command and returns what is wrong with it.
 func (b *bench) kubectl(t *testing.T, args []string) string {
 	t.Helper()
 	verb, at := verbOf(args)

@@ -73,7 +73,7 @@ func TestTablesAreCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(raw) != want {
-			t.Errorf("%s is not what the code says; run make docs", path)
+			t.Errorf("%s does not match the code; run make docs", path)
 		}
 		for _, name := range reference.Regions(want) {
 			used[name] = true
@@ -146,7 +146,7 @@ func TestEventsHaveTheirTypes(t *testing.T) {
 		case e.Literal:
 			t.Errorf("%s sends an event with the reason %s; declare a constant", e.Package, e.Reason)
 		case known && told != e.Type:
-			t.Errorf("%s sends %s as %s, its comment says %s", e.Package, e.Reason, e.Type, told)
+			t.Errorf("%s sends %s as %s, its comment has %s", e.Package, e.Reason, e.Type, told)
 		case known:
 			held++
 		}

@@ -26,7 +26,7 @@ const Scratch = "scratch"
 type Builder struct {
 	// Root is the root of the source tree, Dir a directory for binaries and the store.
 	Root, Dir string
-	// Stamp is what the programs say of themselves.
+	// Stamp is the version that the programs report.
 	Stamp Stamp
 	// Base is the base image; empty means Scratch.
 	Base string

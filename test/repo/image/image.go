@@ -72,7 +72,7 @@ func (i Image) Targets(directory string, platforms []Platform) []string {
 	return targets
 }
 
-// Stamp says of which state of the sources something was made.
+// Stamp identifies the state of the sources that something was made of.
 type Stamp struct {
 	// Version is the version as git describes it, Commit the commit's hash.
 	Version, Commit string
@@ -80,7 +80,7 @@ type Stamp struct {
 	Epoch string
 }
 
-// errStamp says what Stamp's text looks like.
+// errStamp describes the format of Stamp's text.
 var errStamp = errors.New("want version, commit and time, as `make version` prints them")
 
 // ParseStamp reads what `make version` prints.

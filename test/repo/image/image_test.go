@@ -74,7 +74,7 @@ func TestImages(t *testing.T) {
 			checkFiles(t, a, i, v)
 		}
 		if want := i.Program; !strings.Contains(start(t, b, i), b.Stamp.Version) {
-			t.Errorf("%s --version out of its image says nothing of %s", want, b.Stamp.Version)
+			t.Errorf("%s --version out of its image does not print %s", want, b.Stamp.Version)
 		}
 		if other := archive(t, again, i, Platforms()[0]); other.Variants[0].Digest != a.Variants[0].Digest {
 			t.Errorf("%s: two builds of the same sources are %s and %s", i.Name, a.Variants[0].Digest, other.Variants[0].Digest)

@@ -1,2 +1,2 @@
-// Package imports holds the rules of who may import whom, as a test with reasons.
+// Package imports defines which package may import which, as a test with reasons.
 package imports

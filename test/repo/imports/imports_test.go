@@ -128,13 +128,13 @@ func TestRulesBite(t *testing.T) {
 	innocent := pkg{ImportPath: module + "/pkg/contract", Imports: []string{"net/netip", "time"}, Deps: []string{"net/netip", "time"}}
 	for _, r := range rules {
 		if r.name == "controller without kernel" && len(violations(r, inTest)) == 0 {
-			t.Errorf("rule %q does not convict the test %+v", r.name, inTest)
+			t.Errorf("rule %q does not report the test %+v", r.name, inTest)
 		}
 		if len(violations(r, guilty[r.name])) == 0 {
-			t.Errorf("rule %q does not convict %+v", r.name, guilty[r.name])
+			t.Errorf("rule %q does not report %+v", r.name, guilty[r.name])
 		}
 		if broken := violations(r, innocent); len(broken) > 0 {
-			t.Errorf("rule %q convicts an innocent package for %q", r.name, broken)
+			t.Errorf("rule %q reports a correct package for %q", r.name, broken)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func checkWords(t *testing.T, said map[string]bool, expression string) {
 	t.Helper()
 	for _, word := range words(expression) {
 		if !said[word] {
-			t.Errorf("%s: nothing in the code says %q", expression, word)
+			t.Errorf("%s: nothing in the code contains %q", expression, word)
 		}
 	}
 }

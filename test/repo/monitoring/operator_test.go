@@ -67,7 +67,7 @@ func TestTheOperatorTakesWhatIsShipped(t *testing.T) {
 			}
 			found = true
 			if err := plane.Apply(t.Context(), controlplane.Manifest{Name: mistake.misspelt, Data: []byte(wrong)}); err == nil {
-				t.Errorf("the API server takes %s", mistake.misspelt)
+				t.Errorf("the API server accepts %s", mistake.misspelt)
 			}
 		}
 		if !found {

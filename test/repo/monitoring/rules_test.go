@@ -113,7 +113,7 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 			t.Errorf("%s has the severity %q", each.Alert, severity)
 		}
 		if each.Annotations["summary"] == "" || each.Annotations["description"] == "" {
-			t.Errorf("%s says nothing", each.Alert)
+			t.Errorf("%s has no text", each.Alert)
 		}
 		delete(headings, each.Alert)
 	}
@@ -128,7 +128,7 @@ func TestTextsOfAlertsNameCommands(t *testing.T) {
 	for _, each := range alerts(t) {
 		for _, command := range regexp.MustCompile(`kubectl pnap (?:diagnose )?[a-z]+`).FindAllString(each.Annotations["description"], -1) {
 			if !strings.Contains(guide, command) {
-				t.Errorf("%s: docs/guides/kubectl-pnap.md does not know %q", each.Alert, command)
+				t.Errorf("%s: docs/guides/kubectl-pnap.md does not mention %q", each.Alert, command)
 			}
 		}
 	}

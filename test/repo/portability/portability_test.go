@@ -13,7 +13,7 @@ func TestItCompilesOnOtherSystems(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, p := range problems {
-				t.Errorf("%s does not compile on %s: %v; what needs Linux says so with //go:build linux", p.Package, system, p.Err)
+				t.Errorf("%s does not compile on %s: %v; code that needs Linux has //go:build linux", p.Package, system, p.Err)
 			}
 			if packages < 60 {
 				t.Errorf("only %d packages of the project on %s", packages, system)

@@ -271,7 +271,7 @@ func TestAgentSignsItsEvents(t *testing.T) {
 	other, err := admin.CoreV1().Events("default").Create(t.Context(), event("e2", "Node", "e2"), metav1.CreateOptions{})
 	must(t, err)
 	if _, err := events.Patch(t.Context(), other.Name, types.StrategicMergePatchType, []byte(`{"source":{"host":"e1"}}`), metav1.PatchOptions{}); !refusedBy(err, "phoenixnap-agent-events") {
-		t.Errorf("took over another's event: %v", err)
+		t.Errorf("took over the event of another component: %v", err)
 	}
 }
 

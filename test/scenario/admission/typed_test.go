@@ -58,7 +58,7 @@ func TestExpressionsAreTyped(t *testing.T) {
 			t.Errorf("%s: %s", policy.Name, warning)
 		}
 		if fail := policy.Spec.FailurePolicy; fail == nil || *fail != admissionregistrationv1.Fail {
-			t.Errorf("%s lets pass what it cannot judge", policy.Name)
+			t.Errorf("%s allows what it cannot check", policy.Name)
 		}
 	}
 }

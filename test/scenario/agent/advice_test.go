@@ -117,7 +117,7 @@ func remedies(f check.Finding) []check.Fix {
 	return of(check.AnyTool, "sysctl ")
 }
 
-// follow does what is said of the first cause.
+// follow carries out the advice on the first cause.
 func (s *server) follow(d diagnose.Document) error {
 	for _, f := range d.Findings {
 		if f.ID != d.Result.FirstCause || f.Status != d.Result.Status {

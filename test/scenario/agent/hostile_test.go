@@ -41,7 +41,7 @@ func TestMalformedARP(t *testing.T) {
 	for _, report := range a.run() {
 		for _, id := range []check.ID{check.NoDuplicate, check.GatewayUnique} {
 			if f := report.Finding(id); f.Status == check.Fail || f.Status == check.Warn {
-				t.Fatalf("%s is %s while frames say nothing: %s", id, f.Status, f.Cause)
+				t.Fatalf("%s is %s while frames carry no claim: %s", id, f.Status, f.Cause)
 			}
 		}
 	}

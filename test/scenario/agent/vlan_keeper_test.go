@@ -163,7 +163,7 @@ func (k *vlanKeeper) died() {
 	select {
 	case <-k.ended:
 	case <-time.After(time.Minute):
-		k.n.t.Fatal("the keeper lives after a minute")
+		k.n.t.Fatal("the keeper still runs after a minute")
 	}
 }
 

@@ -76,7 +76,7 @@ func (n *network) waitUntil(what string, limit time.Duration, wrong func() strin
 	}
 }
 
-// amiss says what is wrong with the node's VLAN interface; empty when it is as expected.
+// amiss returns what is wrong with the node's VLAN interface; empty when it is as expected.
 func (n *network) amiss(name string, e check.Expected, addresses ...string) string {
 	n.t.Helper()
 	link, err := netlink.LinkByName(name)

@@ -209,7 +209,7 @@ func (r *rig) killed(addresses []netip.Addr) {
 	r.members()
 }
 
-// stopped: who wakes up and has missed that another took over stays silent. A long run stops it for minutes.
+// stopped: a member that wakes up and has missed a takeover stays silent. A long run stops it for minutes.
 func (r *rig) stopped(addresses []netip.Addr) {
 	holder := r.owner(addresses[0])
 	begun := time.Now()

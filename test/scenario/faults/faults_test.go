@@ -136,7 +136,7 @@ func TestWatcherSaysWhatItSaw(t *testing.T) {
 		w.note(node(corev1.ConditionFalse, "GatewaySilent", "PN301: gateway 203.0.113.1 does not answer"), time.Now())
 		_, err := w.await(t.Context(), "srv-a", time.Minute, isReady)
 		if err == nil || !strings.Contains(err.Error(), "GatewaySilent") {
-			t.Errorf("error %v does not say what the condition was", err)
+			t.Errorf("error %v does not contain the condition", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -156,7 +156,7 @@ func TestFirstCauseOfADiagnosis(t *testing.T) {
 		t.Errorf("a diagnosis without a fault has the first cause %+v (%v)", f, err)
 	}
 	if _, err = firstCause(nil, []byte("no such node")); err == nil || !strings.Contains(err.Error(), "no such node") {
-		t.Errorf("error %v does not say what diagnose complained of", err)
+		t.Errorf("error %v does not contain the finding of diagnose", err)
 	}
 }
 

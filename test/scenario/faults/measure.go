@@ -26,7 +26,7 @@ type Result struct {
 	Seen, Named time.Duration
 	// Mended is the time from the repair until the node was reported healthy again.
 	Mended time.Duration
-	// Err says what went wrong; nil when the fault was found as the first cause and its end was seen.
+	// Err is what went wrong; nil when the fault was found as the first cause and its end was seen.
 	Err error
 	// Found reports that the fault was found as the first cause.
 	Found bool

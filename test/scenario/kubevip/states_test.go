@@ -25,7 +25,7 @@ import (
 // The versions of kube-vip.
 func versions() []string { return []string{"v0.9.1", "v1.0.0"} }
 
-// sighting is what an agent said of an address: the ID of a finding, or fine.
+// sighting is what an agent reported for an address: the ID of a finding, or fine.
 type sighting struct {
 	node, id string
 	address  netip.Addr
@@ -194,7 +194,7 @@ func TestStates(t *testing.T) {
 	fmt.Fprint(t.Output(), "\n"+header()+table(all)+figures(all))
 	for _, e := range all {
 		if took := e.took(); *hold && e.state != healthy && took > limit {
-			t.Errorf("%s: %s of %s was said after %s, want it within %s", e.version, e.state, e.address, took, limit)
+			t.Errorf("%s: %s of %s was reported after %s, want it within %s", e.version, e.state, e.address, took, limit)
 		}
 	}
 }
@@ -320,7 +320,7 @@ func (w *witness) await(want []*expectation, limit time.Duration) {
 		if time.Now().After(deadline) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.T.Fatalf("not said within %s:\n%s(%v)", limit, table(missing), w.err)
+			w.T.Fatalf("not reported within %s:\n%s(%v)", limit, table(missing), w.err)
 		}
 	}
 }
@@ -376,7 +376,7 @@ func (w *witness) wantReports(sides []*side) {
 	}
 }
 
-// reportOf is what a Node says of an address.
+// reportOf is a Node's report of an address.
 func (w *witness) reportOf(node string, address netip.Addr) contract.ReportedAddress {
 	w.T.Helper()
 	n, err := w.kube.CoreV1().Nodes().Get(w.T.Context(), node, metav1.GetOptions{})

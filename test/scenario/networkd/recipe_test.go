@@ -46,7 +46,7 @@ func bus(t *testing.T) {
 	await(t, "the bus", time.Minute, func() bool { _, err := os.Stat("/run/dbus/system_bus_socket"); return err == nil })
 }
 
-// follow writes files and runs commands as a person who copies them.
+// follow writes files and runs commands as a user who copies them.
 func follow(t *testing.T, fixes []check.Fix) {
 	t.Helper()
 	for _, fix := range fixes {

@@ -152,7 +152,7 @@ func checkRemoved(r *rig) {
 	r.remove("removed")
 }
 
-// unheard says of a Node what the node lifecycle controller says when its kubelet is silent.
+// unheard marks a Node as the node lifecycle controller does when its kubelet is silent.
 func (r *rig) unheard(name string) {
 	r.Helper()
 	node := r.node(name)

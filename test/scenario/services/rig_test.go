@@ -270,7 +270,7 @@ func (r *rig) execute(host string, args ...string) string {
 	return string(out.Stdout)
 }
 
-// until looks again and again until look says it is so, and returns how long that took.
+// until polls until look reports true, and returns how long that took.
 func (r *rig) until(limit time.Duration, what string, look func() (ok bool, seen string)) time.Duration {
 	r.Helper()
 	begun := time.Now()

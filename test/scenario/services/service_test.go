@@ -193,7 +193,7 @@ func (r *rig) withdraw(by, service string) {
 	}))
 }
 
-// blockOf is the block that a Service says it has its address from.
+// blockOf is the block that a Service names as the source of its address.
 func (r *rig) blockOf(s *corev1.Service) cluster.AccountBlock {
 	r.Helper()
 	for _, b := range r.blocks() {

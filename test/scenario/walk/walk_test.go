@@ -191,7 +191,7 @@ func (w *world) calm() {
 	w.look()
 }
 
-// checkServices: each Service is published in an assigned block, or says why not.
+// checkServices: each Service is published in an assigned block, or its conditions explain why not.
 func (w *world) checkServices() {
 	for _, service := range w.services() {
 		if service.Spec.Type != corev1.ServiceTypeLoadBalancer {

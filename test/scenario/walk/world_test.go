@@ -70,7 +70,7 @@ type world struct {
 	thaws     []time.Time
 	// seen are the purchases that were judged.
 	seen map[string]bool
-	// history is what was done, for a person who wonders how a walk came to its end.
+	// history is what was done, to explain how a walk ended.
 	history []string
 	// told are addresses whose double use was reported.
 	told map[string]bool

@@ -89,8 +89,8 @@ func (s *Survey) insist(ctx context.Context, what string, ask func() (answer, er
 	})
 }
 
-// untilMember waits until both the server and the network say that it is a member, or that it is none: they may disagree
-// for a while.
+// untilMember waits until both the server and the network report that it is a member, or that it is none: they may
+// disagree for a while.
 func (s *Survey) untilMember(ctx context.Context, member bool) error {
 	return s.until(ctx, fmt.Sprintf("server %s is to be a member: %v", s.options.Server, member), func() (bool, error) {
 		server, err := s.account.get(ctx, serversPath+"/"+s.options.Server)

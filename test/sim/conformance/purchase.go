@@ -17,7 +17,7 @@ const (
 	size = "/31"
 )
 
-// ErrDeclined says that the purchase was not confirmed; nothing was changed.
+// ErrDeclined reports that the purchase was not confirmed; nothing was changed.
 var ErrDeclined = errors.New("the purchase was not confirmed")
 
 // Buy buys the smallest block, moves it through its life, and gives everything back, also when something fails or ctx
@@ -37,7 +37,7 @@ func (s *Survey) Buy(ctx context.Context) (err error) {
 	return nil
 }
 
-// offer says what is about to be bought, with the price that the Billing API names.
+// offer describes what is about to be bought, with the price that the Billing API names.
 func (s *Survey) offer(ctx context.Context) string {
 	offer := fmt.Sprintf("one IPv4 block %s in %s, for some minutes, of which an hour is likely to be charged", size, s.options.Location)
 	got, err := s.account.get(ctx, "/billing/v1/products?productCategory=PUBLIC_IP")

@@ -21,7 +21,7 @@ type Finding struct {
 	Why string
 }
 
-// Options say how far a survey may go.
+// Options define how far a survey may go.
 type Options struct {
 	// Location in which to buy.
 	Location string
@@ -101,7 +101,7 @@ func (s *Survey) Findings() []Finding {
 	return all
 }
 
-// missing says what it takes to find out about a switch.
+// missing describes what is needed to find out about a switch.
 func missing(name string) string {
 	switch name {
 	case "deleteErrorState":
@@ -136,7 +136,7 @@ func (s *Survey) until(ctx context.Context, what string, done func() (bool, erro
 	}
 }
 
-// errRefused says that the service refused what the survey needs to go on.
+// errRefused reports that the service refused what the survey needs to go on.
 var errRefused = errors.New("refused")
 
 func refused(what string, got answer) error { return fmt.Errorf("%s is %w: %s", what, errRefused, got) }

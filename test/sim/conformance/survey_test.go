@@ -291,7 +291,7 @@ func TestWrongCredentialsAreTold(t *testing.T) {
 	}
 }
 
-// The guide says of every switch what it is about.
+// The guide explains every switch.
 func TestTheGuideKnowsEverySwitch(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/guides/conformance.md")
 	if err != nil {
@@ -299,7 +299,7 @@ func TestTheGuideKnowsEverySwitch(t *testing.T) {
 	}
 	for _, name := range pnapsim.SwitchNames() {
 		if !strings.Contains(string(guide), "\n| `"+name+"` | ") {
-			t.Errorf("docs/guides/conformance.md says nothing of %s", name)
+			t.Errorf("docs/guides/conformance.md does not mention %s", name)
 		}
 	}
 }

@@ -9,17 +9,17 @@ import (
 
 // What a client may claim.
 const (
-	// ClaimServerGone says that Server is gone, so that its Node may be deleted.
+	// ClaimServerGone states that Server is gone, so that its Node may be deleted.
 	ClaimServerGone = "server-gone"
 	// ClaimServerAlive states that Server exists.
 	ClaimServerAlive = "server-alive"
-	// ClaimServerUnusable says that Server cannot be initialised or managed.
+	// ClaimServerUnusable states that Server cannot be initialised or managed.
 	ClaimServerUnusable = "server-unusable"
-	// ClaimPublished says that Address of Block is published for Service.
+	// ClaimPublished states that Address of Block is published for Service.
 	ClaimPublished = "published"
-	// ClaimWithdrawn says that Service has no published address any more.
+	// ClaimWithdrawn states that Service has no published address any more.
 	ClaimWithdrawn = "withdrawn"
-	// ClaimReleased says that Block is deleted.
+	// ClaimReleased states that Block is deleted.
 	ClaimReleased = "released"
 	// ClaimLog shows Text that the client wrote to a log, an event or an error.
 	ClaimLog = "log"
@@ -38,7 +38,7 @@ type Claim struct {
 	Address string `json:"address,omitempty"`
 	Service string `json:"service,omitempty"`
 	Text    string `json:"text,omitempty"`
-	// Shared says that other Services may have the same address.
+	// Shared states that other Services may have the same address.
 	Shared bool `json:"shared,omitempty"`
 }
 

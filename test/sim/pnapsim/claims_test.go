@@ -66,7 +66,7 @@ func TestReleaseClaims(t *testing.T) {
 	}
 	for _, c := range []pnapsim.Claim{{Client: "nobody", Kind: pnapsim.ClaimReleased}, {Client: simtest.ClientID, Kind: "wish"}} {
 		if _, err := sim.Claim(c); err == nil {
-			t.Errorf("claim %+v was judged", c)
+			t.Errorf("claim %+v was accepted", c)
 		}
 	}
 }

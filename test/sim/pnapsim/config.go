@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Config says how a simulation behaves. Its zero value works: manual clock, the assumed latencies, no
+// Config defines how a simulation behaves. Its zero value works: manual clock, the assumed latencies, no
 // validation against OpenAPI documents.
 type Config struct {
 	// Clock is the model time; nil means a ManualClock.

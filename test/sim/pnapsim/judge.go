@@ -17,7 +17,7 @@ type Violation struct {
 	Rule string `json:"rule"`
 	// Client that broke it; empty when it is not known.
 	Client string `json:"client,omitempty"`
-	// Detail says what happened.
+	// Detail describes what happened.
 	Detail string `json:"detail"`
 }
 

@@ -97,7 +97,7 @@ func loadDocument(file string) (*openapi3.T, error) {
 	return document, nil
 }
 
-// operation finds what a document says of an operation.
+// operation finds an operation in a document.
 func (s *Specs) operation(op *operation) (*openapi3.T, *openapi3.PathItem, *openapi3.Operation) {
 	document := s.documents[op.api.name]
 	if document == nil {

@@ -39,7 +39,7 @@ type Edit struct {
 	IPs      []string          `json:"ips,omitempty"`
 }
 
-// OutOfBand makes an edit. An error says which object is not there.
+// OutOfBand makes an edit. An error names the missing object.
 func (s *Sim) OutOfBand(e Edit) error {
 	defer s.enter()()
 	switch e.Kind {

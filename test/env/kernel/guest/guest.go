@@ -23,7 +23,7 @@ const (
 // Port is the name of the virtio-serial port that carries everything out of the machine, as frames.
 const Port = "machine.link"
 
-// Spec says what the machine is to do.
+// Spec defines what the machine does.
 type Spec struct {
 	// Command is the program with its arguments, Env its environment, Dir its working directory.
 	Command []string
@@ -43,7 +43,7 @@ type Spec struct {
 type Result struct {
 	// ExitCode is that of the command; 128 plus the signal's number when a signal ended it, as in a shell.
 	ExitCode int
-	// Error says why the command could not be run; empty when it ran.
+	// Error explains why the command could not be run; empty when it ran.
 	Error string
 	// Boot is the time from power-on to the start of the command, by the guest's clock.
 	Boot time.Duration

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// Base says what the root file system is made of.
+// Base defines what the root file system is made of.
 type Base struct {
 	// Modules is a lib/modules/<version> directory.
 	Modules string

@@ -73,7 +73,7 @@ const (
 	bootAttempts = 3
 )
 
-// errNotBooted says that nothing of the command has run yet, so that the machine may be switched on again.
+// errNotBooted reports that nothing of the command has run yet, so that the machine may be switched on again.
 var errNotBooted = fmt.Errorf("it has not booted within %s", bootLimit)
 
 // run boots the machine until its command has ended. Under software emulation the kernel comes to a stand while it boots,

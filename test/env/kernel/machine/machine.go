@@ -16,7 +16,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/guest"
 )
 
-// Config says what to run and with what.
+// Config defines what to run and with what.
 type Config struct {
 	// Command is the program, as a path in the machine or a name to look up there, with its arguments.
 	Command []string
@@ -43,7 +43,7 @@ type Config struct {
 	Stdout, Stderr io.Writer
 }
 
-// ErrTimeLimit says that the machine was switched off because its time limit was reached.
+// ErrTimeLimit reports that the machine was switched off because its time limit was reached.
 var ErrTimeLimit = errors.New("time limit of the virtual machine reached")
 
 const (

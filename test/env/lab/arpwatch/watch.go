@@ -1,4 +1,4 @@
-// Package arpwatch records who claims which IP address on an interface, and two who claim the same.
+// Package arpwatch records which machines claim which IP address on an interface, and conflicting claims.
 package arpwatch
 
 import (

@@ -55,7 +55,7 @@ func TestParse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, ok := parse(tc.frame)
 			if ok != tc.claim {
-				t.Fatalf("parse says %v, want %v", ok, tc.claim)
+				t.Fatalf("parse returned %v, want %v", ok, tc.claim)
 			}
 			if diff := cmp.Diff(tc.want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 				t.Errorf("claim differs (-want +got):\n%s", diff)

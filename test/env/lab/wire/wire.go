@@ -59,7 +59,7 @@ type Setup struct {
 
 // Topology is what was built.
 type Topology struct {
-	// Uplink says what bond0 of a server is: "bonding" (a real bond with eth0 as its slave) or "veth" (the uplink
+	// Uplink defines what bond0 of a server is: "bonding" (a real bond with eth0 as its slave) or "veth" (the uplink
 	// itself, where the kernel has no bonding).
 	Uplink string
 	// Took is how long it took.
@@ -179,7 +179,7 @@ type Attempt struct {
 	Error string
 }
 
-// Claim is an ARP packet, seen by the gateway, whose sender says that it has an address (RFC 826).
+// Claim is an ARP packet, seen by the gateway, whose sender claims an address (RFC 826).
 type Claim struct {
 	At   time.Time
 	VLAN int

@@ -62,7 +62,7 @@ func (p *Process) Wait() error {
 }
 
 // Stop asks the program to end (SIGTERM), waits at most grace and then kills it by its process ID. It returns
-// when the program is gone; the error says that it had to be killed, not how it ended otherwise.
+// when the program is gone; the error reports only whether it had to be killed.
 func (p *Process) Stop(grace time.Duration) error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); errors.Is(err, os.ErrProcessDone) {
 		<-p.done

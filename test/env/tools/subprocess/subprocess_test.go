@@ -74,7 +74,7 @@ func TestStop(t *testing.T) {
 				t.Errorf("Stop() = %v, want an error: %v", err, tc.killed)
 			}
 			if alive(p.PID()) {
-				t.Errorf("process %d is still there after Stop", p.PID())
+				t.Errorf("process %d still runs after Stop", p.PID())
 			}
 		})
 	}

@@ -27,7 +27,7 @@ type Flag struct {
 	Name, Letter string
 	// Value is the type of its value; empty for a switch.
 	Value string
-	// Usage says what it is for, Default what it is when not given.
+	// Usage describes what it is for, Default what it is when not given.
 	Usage, Default string
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/source"
 )
 
-// Selection says which constants a table lists.
+// Selection defines which constants a table lists.
 type Selection struct {
 	table string
 	// head of the first column.

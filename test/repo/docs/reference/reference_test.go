@@ -79,7 +79,7 @@ func TestAConstantWithoutACommentIsRefused(t *testing.T) {
 	}
 	s.of[0].block = "Nothing"
 	if _, err := s.write(writer{}, constants); err == nil {
-		t.Error("a choice that takes nothing is no error")
+		t.Error("an empty selection is accepted")
 	}
 }
 

@@ -60,6 +60,6 @@ func TestAwait(t *testing.T) {
 	over, stop := context.WithTimeout(t.Context(), 3*every)
 	defer stop()
 	if err := await(over, server.URL, sample{"gauge", regexp.MustCompile(`a="b"`), -1}); err == nil || !strings.Contains(err.Error(), "want -1") {
-		t.Errorf("error %v does not say what was seen last", err)
+		t.Errorf("error %v does not contain the last state", err)
 	}
 }

@@ -41,7 +41,7 @@ func TestServesUntilCancelled(t *testing.T) {
 	}
 	url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening ")
 	if !ok || !strings.HasPrefix(url, "http://127.0.0.1:") {
-		t.Fatalf("it said %q", line)
+		t.Fatalf("it printed %q", line)
 	}
 	if got := get(t, url+"/location-api/v1/locations"); !strings.Contains(got, "ASH") {
 		t.Errorf("locations %s", got)
