@@ -19,7 +19,7 @@ const (
 	tail = 3000
 )
 
-// evidence shows what there is to see when a step has failed. It goes on when a part cannot be had: the cluster may
+// evidence shows what there is to see when a step has failed. It continues when a part is missing: the cluster may
 // be in any state.
 func (s *story) evidence(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, evidenceLimit)

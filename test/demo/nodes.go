@@ -100,7 +100,7 @@ func (s *story) announcer(ctx context.Context) (string, error) {
 	return "", errors.New("the gateway knows no server's hardware address for " + s.address.String())
 }
 
-// kubectl runs kubectl as a person would and shows what it prints.
+// kubectl runs kubectl as a user would and shows what it prints.
 func (s *story) kubectl(ctx context.Context, args ...string) error {
 	program, err := tools.Binary(ctx, "kubectl")
 	if err != nil {

@@ -177,7 +177,7 @@ func (s *story) join(ctx context.Context) error {
 	}
 	for _, node := range nodes.Items {
 		if !uninitialised(&node) {
-			return fmt.Errorf("node %s came without the taint that says it is uninitialised", node.Name)
+			return fmt.Errorf("node %s came without the taint of an uninitialised node", node.Name)
 		}
 		s.say("node %s: taint %s", node.Name, node.Spec.Taints[0].Key)
 	}

@@ -146,7 +146,7 @@ func (c *setting) awaitReady(ctx context.Context) error {
 			return nil
 		}
 		if err := sleep(ctx, time.Second); err != nil {
-			return fmt.Errorf("the node does not become well: %s%w", said, err)
+			return fmt.Errorf("the node does not become healthy: %s%w", said, err)
 		}
 	}
 }

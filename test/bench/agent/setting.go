@@ -55,7 +55,7 @@ func (c *setting) stop() error {
 // leaseSeconds is how long the Leases of the Services last: nothing renews them, so they must outlast the measurement.
 const leaseSeconds = 24 * 60 * 60
 
-// createLease creates the Lease by which kube-vip elects who announces a Service.
+// createLease creates the Lease by which kube-vip elects the announcer of a Service.
 func (c *setting) createLease(ctx context.Context, service string) error {
 	now := metav1.NewMicroTime(time.Now())
 	lease := &coordinationv1.Lease{

@@ -30,7 +30,7 @@ func told(name string, value float64, unit string) Figure {
 	return Figure{Name: name, Value: value, Unit: unit}
 }
 
-// String is the line that a person and a script read.
+// String is the line that users and scripts read.
 func (f Figure) String() string {
 	return fmt.Sprintf("figure %s %s %s", f.Name, strconv.FormatFloat(f.Value, 'f', f.decimals(), 64), f.Unit)
 }

@@ -14,7 +14,7 @@ type fault struct {
 	make       func(s *segment, f *fleet, i int) error
 	// twoAnswer reports that the address may stay behind, so that two machines answer.
 	twoAnswer bool
-	// wakes reports that the program goes on after the takeover.
+	// wakes reports that the program continues after the takeover.
 	wakes bool
 }
 

@@ -22,7 +22,7 @@ const (
 	settleMost = 90 * time.Second
 	// twoMost is how long it is watched whether two machines answer.
 	twoMost = 30 * time.Second
-	// wakeAfter is when a stopped announcer goes on, counted from the takeover, and how long it is watched then.
+	// wakeAfter is when a stopped announcer continues, counted from the takeover, and how long it is watched then.
 	wakeAfter = 2 * time.Second
 )
 
@@ -131,7 +131,7 @@ func (b *bed) recover(ctx context.Context, at time.Time, holder int) (bool, erro
 	return false, nil
 }
 
-// watchTwo watches whether two machines answer; what was stopped goes on meanwhile.
+// watchTwo watches whether two machines answer; what was stopped continues meanwhile.
 func (b *bed) watchTwo(ctx context.Context, f *fleet, fa fault, holder int, at time.Time) (time.Duration, error) {
 	if fa.wakes {
 		if err := wait(ctx, wakeAfter); err != nil {

@@ -242,7 +242,7 @@ func (s *segment) cut(i int, off bool) error {
 	return nil
 }
 
-// removeAddress takes an address off a node; that it is not there is no error.
+// removeAddress takes an address off a node; that it is not there is not an error.
 func removeAddress(node *space.Space, address netip.Addr) error {
 	all, err := node.Net.AddrList(nil, netlink.FAMILY_V4)
 	if err != nil {

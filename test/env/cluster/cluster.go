@@ -42,7 +42,7 @@ const (
 type Options struct {
 	// Dir keeps logs and kubeconfigs.
 	Dir string
-	// Announcer is who announces addresses: contract.AnnouncerAgent, or kube-vip where it is empty.
+	// Announcer is the program that announces addresses: contract.AnnouncerAgent, or kube-vip where it is empty.
 	Announcer string
 	// KubeVIP is the version of kube-vip, v1.0.0 or v0.9.1.
 	KubeVIP string
@@ -199,7 +199,7 @@ func (c *Cluster) StartController(ctx context.Context) error {
 	return err
 }
 
-// cloudConfig is the file cloud-sa.json of the secret pnap-cloud-config, for who reaches the API at a URL.
+// cloudConfig is the file cloud-sa.json of the secret pnap-cloud-config, for a client that reaches the API at a URL.
 func (c *Cluster) cloudConfig(url string) []byte {
 	membership := ""
 	if c.options.Auto {

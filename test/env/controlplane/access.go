@@ -43,7 +43,7 @@ func (c *ControlPlane) ServiceAccount(ctx context.Context, namespace, name strin
 
 // ServiceAccountOn is ServiceAccount for a pod that runs on a Node: the token is bound to a Pod with that nodeName, so
 // that the API server knows from the token on which Node the client is (the claim authentication.kubernetes.io/node-name).
-// The Pod <name>-<node> is made where there is none, and the token dies with it. The Node need not be there.
+// The Pod <name>-<node> is made where there is none, and the token dies with it. The Node does not have to exist.
 func (c *ControlPlane) ServiceAccountOn(ctx context.Context, namespace, name, node string) (*rest.Config, error) {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {

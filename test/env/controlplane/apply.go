@@ -48,7 +48,7 @@ func (c *ControlPlane) ApplyFiles(ctx context.Context, paths ...string) error {
 }
 
 // Apply applies manifests by server-side apply with strict field validation, object by object in their order, as
-// kubectl apply --server-side --force-conflicts does. It goes on after an error; the errors name manifest and
+// kubectl apply --server-side --force-conflicts does. It continues after an error; the errors name manifest and
 // object. A namespaced object that names no namespace goes to "default".
 func Apply(ctx context.Context, config *rest.Config, manifests ...Manifest) error {
 	a, err := newApplier(config)

@@ -15,12 +15,12 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/guest"
 )
 
-// Variable is the environment variable by which a person chooses where tests run: "machine" for the virtual machine
+// Variable is the environment variable that selects where tests run: "machine" for the virtual machine
 // even where the running kernel would do, "host" for the running kernel or a failure. Its third value, which marks
 // a process that already has the kernel it asks for, is not for people.
 const Variable = guest.Variable
 
-// The values that a person may give Variable.
+// The values of Variable.
 const (
 	choiceMachine = "machine"
 	choiceHost    = "host"
@@ -105,6 +105,6 @@ func place(ctx context.Context, choice string) (inPlace bool, err error) {
 	case "":
 		return Detect(ctx) == nil, nil
 	default:
-		return false, fmt.Errorf("%s=%q: say %q or %q, or leave it empty", Variable, choice, choiceMachine, choiceHost)
+		return false, fmt.Errorf("%s=%q: set it to %q or %q, or leave it empty", Variable, choice, choiceMachine, choiceHost)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/guest"
 )
 
-// goTest runs go test on the package vlan as a person would.
+// goTest runs go test on the package vlan as a user would.
 func goTest(t *testing.T, env []string, args ...string) (output string, code int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"test", "-count=1", "./vlan"}, args...)...)

@@ -35,7 +35,7 @@ type (
 	Attempt = wire.Attempt
 	// Outage is a stretch without an answer.
 	Outage = probe.Outage
-	// Claim is an ARP packet that says who has an address.
+	// Claim is an ARP packet that claims an address.
 	Claim = wire.Claim
 	// Claims are all of them with the conflicts among them.
 	Claims = wire.Claims
@@ -115,7 +115,7 @@ func (l *Lab) StartProcess(ctx context.Context, p Program) (int, error) {
 	return id, err
 }
 
-// Signal sends a signal to a program of StartProcess; it is no error that the program has ended.
+// Signal sends a signal to a program of StartProcess; it is not an error that the program has ended.
 func (l *Lab) Signal(ctx context.Context, id int, signal syscall.Signal) error {
 	return l.do(ctx, "Signal", wire.Signal{ID: id, Number: int(signal)})
 }

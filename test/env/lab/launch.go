@@ -137,7 +137,7 @@ func (c Config) inPlace(ctx context.Context, daemon, address, token string) erro
 
 func ended(code int) error {
 	if code != 0 {
-		return fmt.Errorf("the lab's daemon ended with exit code %d; its log says why", code)
+		return fmt.Errorf("the lab's daemon ended with exit code %d; see its log for the reason", code)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ const logEnd = 3000
 
 // Hand holds a lab. Its methods end the test when they fail.
 type Hand struct {
-	// T is the test that goes on, which a subtest may take the place of.
+	// T is the current test; a subtest may replace it.
 	T   *testing.T
 	Lab *lab.Lab
 }
@@ -63,7 +63,7 @@ func (h *Hand) Must(what string, err error) {
 	}
 }
 
-// Start starts a program that goes on, and returns its ID.
+// Start starts a program in the background, and returns its ID.
 func (h *Hand) Start(p lab.Program) int {
 	h.T.Helper()
 	id, err := h.Lab.StartProcess(h.T.Context(), p)

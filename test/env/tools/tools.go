@@ -142,7 +142,7 @@ func moduleName(file string) (string, error) {
 	return "", lines.Err()
 }
 
-// say writes one line of progress. A lost line is no reason to fail.
+// say writes one line of progress. A lost line is not a failure.
 func (b *Toolbox) say(format string, args ...any) {
 	if b.Progress != nil {
 		_, _ = fmt.Fprintf(b.Progress, format+"\n", args...)

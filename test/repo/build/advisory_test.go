@@ -49,7 +49,7 @@ func TestIDNARefusesPunycodeOfASCII(t *testing.T) {
 }
 
 // TestHTTP2ClientRefusesFrameSizeZero is GO-2026-4918: a server that sends SETTINGS_MAX_FRAME_SIZE 0 (RFC 9113, section
-// 6.5.2, allows no less than 16384) kept a client of the Kubernetes API writing empty frames for ever.
+// 6.5.2, allows no less than 16384) kept a client of the Kubernetes API writing empty frames forever.
 func TestHTTP2ClientRefusesFrameSizeZero(t *testing.T) {
 	client, server := net.Pipe()
 	go serveFrameSizeZero(server)

@@ -148,7 +148,7 @@ func TestEverythingIsInKubeSystem(t *testing.T) {
 	}
 }
 
-// TestReplicas: the second replica is for those who have a second control-plane node.
+// TestReplicas: the second replica is for clusters with a second control-plane node.
 func TestReplicas(t *testing.T) {
 	for _, overlay := range overlays(t) {
 		want := int32(2)

@@ -51,7 +51,7 @@ func applyHunk(lines, hunk []string) ([]string, error) {
 			continue
 		}
 		if at >= 0 {
-			return nil, fmt.Errorf("the lines %q are there more than once", old)
+			return nil, fmt.Errorf("the lines %q occur more than once", old)
 		}
 		at = i
 	}

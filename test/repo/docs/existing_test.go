@@ -46,7 +46,7 @@ func TestAClusterThatIsThereAlready(t *testing.T) {
 	c.expect("kubectl get nodes", "worker-1 <none> <none>", "foreign k3s://foreign <none>")
 	c.expect("kubectl get services", "default first LoadBalancer", "default other LoadBalancer")
 	c.controller("--max-ip-blocks=1")
-	c.eventually("one of two Services has an address, and the other one says why not", func() bool {
+	c.eventually("one of two Services has an address, and the other one reports why not", func() bool {
 		addresses := c.kubectl("get", "services", "-o", "jsonpath={.items[*].status.loadBalancer.ingress[*].ip}")
 		reasons := c.kubectl("get", "services", "-o", "jsonpath={.items[*].status.conditions[*].reason}")
 		return len(strings.Fields(addresses)) == 1 && strings.Contains(reasons, "TooManyBlocks")
@@ -62,7 +62,7 @@ func TestAClusterThatIsThereAlready(t *testing.T) {
 	c.run("kubectl taint node worker-1")
 	c.eventually("worker-1 is initialised", func() bool { return c.initialised("worker-1", simtest.Server1ID) })
 	c.named("worker-1", "worker-2").run("kubectl taint node worker-1")
-	c.eventually("an event says why worker-2 is not", func() bool {
+	c.eventually("an event explains why worker-2 is not", func() bool {
 		return strings.Contains(c.named("worker-1", "worker-2").run("kubectl describe node worker-1"), "ServerNotFound")
 	})
 	c.named("worker-1", "worker-2").named("5fc7a7aee5bd9d4e4a1b2c3d", simtest.Server2ID).run("kubectl patch node worker-1")

@@ -135,7 +135,7 @@ func (a *Archive) variant(documents map[string][]byte, d Descriptor) (Variant, e
 		return v, err
 	}
 	if d.Platform == nil || *d.Platform != v.Config.Platform {
-		return v, fmt.Errorf("its index says platform %v, its config %v", d.Platform, v.Config.Platform)
+		return v, fmt.Errorf("its index has platform %v, its config %v", d.Platform, v.Config.Platform)
 	}
 	for _, layer := range m.Layers {
 		v.Layers = append(v.Layers, layer.Digest)

@@ -194,7 +194,7 @@ func expectation(alert, at string, expected ...map[string]any) map[string]any {
 	return map[string]any{"alertname": alert, "eval_time": at, "exp_alerts": expected}
 }
 
-// expected is the alert with its texts as a person reads them.
+// expected is the alert with its texts as users read them.
 func (c alertCase) expected(r rule) map[string]any {
 	labels := map[string]string{}
 	maps.Copy(labels, r.Labels)

@@ -65,7 +65,7 @@ func (i installation) installAlone(t *testing.T) kubernetes.Interface {
 	return admin
 }
 
-// enforced waits until the API server enforces every policy that there is by now: it learns of policies and of bindings in
+// enforced waits until the API server enforces every existing policy: it learns of policies and of bindings in
 // the order in which they were written, so the effect of the last one proves that all are in effect.
 func enforced(t *testing.T, admin kubernetes.Interface) {
 	t.Helper()
@@ -97,7 +97,7 @@ func enforced(t *testing.T, admin kubernetes.Interface) {
 	must(t, policies.Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
-// foreigners are who serves Services beside us: with the rights that MetalLB's manifest and kube-vip's give them.
+// foreigners are other programs that serve Services: with the rights that MetalLB's manifest and kube-vip's give them.
 var foreigners = []struct{ namespace, name, class string }{
 	{"metallb-system", "controller", "metallb.io/metallb"},
 	{"kube-vip-system", "kube-vip", "kube-vip.io/kube-vip-class"},
@@ -200,7 +200,7 @@ func updateStatus(t *testing.T, client kubernetes.Interface, name string, addres
 }
 
 // TestInstallingDisturbsNothing applies each overlay, and the chart that equals it, to a cluster in which others serve
-// Services and no controller of ours has run: everything that they and their users do goes on.
+// Services and our controller has not run: everything that they and their users do still works.
 func TestInstallingDisturbsNothing(t *testing.T) {
 	for _, i := range installations(t) {
 		t.Run(filepath.ToSlash(i.name), func(t *testing.T) {

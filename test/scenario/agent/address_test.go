@@ -21,7 +21,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// TestExamineAddress asks a real wire for an address as a person does: with a cluster that knows the other node, and without.
+// TestExamineAddress asks a real wire for an address as a user does: with a cluster that knows the other node, and
+// without.
 func TestExamineAddress(t *testing.T) {
 	const unpublished = "203.0.113.4"
 	s := newServer(t)

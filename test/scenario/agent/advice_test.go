@@ -21,7 +21,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 )
 
-// maxRounds is how often a person looks again before they give up.
+// maxRounds is how often a user diagnoses again before giving up.
 const maxRounds = 6
 
 // TestAdviceMends follows a diagnosis for faults that commands on the node fix at once: diagnose, run the commands of
@@ -51,7 +51,7 @@ func TestAdviceMends(t *testing.T) {
 }
 
 // beyondCommands are the reasons, and the names of rows, that no command on the node fixes at once: cables, other
-// machines, mistakes in options, routes of others that a person has to check first.
+// machines, mistakes in options, routes of others that an administrator has to check first.
 var beyondCommands = []string{
 	"UplinkMissing", "UplinkNoCarrier", "BondDegraded", "UnexpectedBondMode", "NoLACPPartner", "NotAVLANInterface", "AddressNotRegistered",
 	"AddressInUse", "GatewaySilent", "GatewayAnsweredTwice", "GatewaySlow", "ARPSourceForeign", "MarkClash",
@@ -80,7 +80,7 @@ func (s *server) examiner() *examine.Examiner {
 	return examine.New(examine.Config{Node: "srv-a", ByHand: &s.expected, Reader: s.reader, Prober: s.asker, Timeout: time.Second})
 }
 
-// diagnose runs the diagnosis as a person on the node does, and checks that the text fits a terminal.
+// diagnose runs the diagnosis as a user on the node does, and checks that the text fits a terminal.
 func (s *server) diagnose() diagnose.Document {
 	s.t.Helper()
 	e := s.examiner()

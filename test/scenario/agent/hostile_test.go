@@ -53,7 +53,7 @@ func TestMalformedARP(t *testing.T) {
 }
 
 // TestHostileARP: a stranger claims the addresses of gateway, node and Service, with invented MAC addresses, with
-// broadcast and with that of the node itself. The agent goes on, and names a claimant.
+// broadcast and with that of the node itself. The agent continues, and names a claimant.
 func TestHostileARP(t *testing.T) {
 	a := newAttack(t, hostile)
 	named := map[check.ID]bool{}
@@ -182,7 +182,7 @@ func (a *attack) listen() {
 	a.t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// hear keeps who claims the address of the Service; it is bounded, as everything that is fed by strangers must be.
+// hear keeps the claimants of the address of the Service; it is bounded, as all data from strangers must be.
 func (a *attack) hear(h arp.Heard) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

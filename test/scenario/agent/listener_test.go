@@ -16,7 +16,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
 )
 
-// TestListener: a real socket hears the requests of others and the replies of this machine's kernel, and goes on hearing
+// TestListener: a real socket hears the requests of others and the replies of this machine's kernel, and still hears
 // them when the interface was deleted and made again.
 func TestListener(t *testing.T) {
 	n := newNetwork(t)

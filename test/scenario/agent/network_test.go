@@ -154,7 +154,7 @@ func (n *network) sysctl(key, value string) {
 func (n *network) look(e check.Expected) (check.Snapshot, check.Report) {
 	n.t.Helper()
 	s, err := sampler.Look(n.t.Context(), netstate.NewReader(), arp.NewProber(), e)
-	n.must("look", err)
+	n.must("diagnose", err)
 	return s, check.Evaluate(e, s)
 }
 

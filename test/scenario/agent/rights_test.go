@@ -34,7 +34,7 @@ type findings struct {
 	Listening bool
 }
 
-// TestRightsProcess is no test: it is the process that TestNetRawIsEnough starts.
+// TestRightsProcess is not a test: it is the process that TestNetRawIsEnough starts.
 func TestRightsProcess(t *testing.T) {
 	if os.Getenv(rightsVariable) == "" {
 		return

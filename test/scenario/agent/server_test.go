@@ -155,7 +155,7 @@ func (s *server) route(do func(*netlink.Route) error, destination string, r netl
 func (s *server) judge() check.Report {
 	s.t.Helper()
 	snapshot, err := sampler.Look(s.t.Context(), s.reader, s.asker, s.expected)
-	s.must("look", err)
+	s.must("diagnose", err)
 	return check.Evaluate(s.expected, snapshot)
 }
 

@@ -302,7 +302,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestAdopted: an interface that a person made is completed, not replaced, and afterwards it is as that person had it.
+// TestAdopted: an interface that a user made is completed, not replaced, and afterwards it is restored.
 func TestAdopted(t *testing.T) {
 	n := newNetwork(t)
 	n.must("alias", netlink.LinkSetAlias(n.link(nodeVIF), "to rack 7"))
@@ -374,8 +374,8 @@ func TestAddressInUse(t *testing.T) {
 	}
 }
 
-// TestDeaths kills the keeper at every step of its work and at random moments. The next one goes on where it was, and the
-// clean-up finds everything.
+// TestDeaths kills the keeper at every step of its work and at random moments. The next one continues from there, and
+// the clean-up finds everything.
 func TestDeaths(t *testing.T) {
 	n := bareServer(t, netlink.BOND_MODE_ACTIVE_BACKUP)
 	before := n.photograph()

@@ -39,7 +39,8 @@ func (r *rig) eventually(what string, holds func() bool) {
 
 var replyPattern = regexp.MustCompile(`(?i)\[([0-9a-f:]{17})\]`)
 
-// answerers asks from the gateway and returns the servers that answer; a machine that is none by its hardware address.
+// answerers asks from the gateway and returns the servers that answer; another machine is given by its hardware
+// address.
 func (r *rig) answerers(address netip.Addr) []string {
 	r.T.Helper()
 	out, err := r.Lab.Exec(r.T.Context(), lab.Gateway, "busybox", "arping", "-c", "1", "-w", "1", "-I", gatewayLink, address.String())

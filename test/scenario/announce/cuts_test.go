@@ -127,7 +127,8 @@ func (r *rig) hearsNobody(addresses []netip.Addr) {
 	r.mend()
 }
 
-// split: the VLAN falls into two parts, each of which reaches the gateway and the API server; the greater one goes on.
+// split: the VLAN falls into two parts, each of which reaches the gateway and the API server; the greater one
+// continues.
 func (r *rig) split(addresses []netip.Addr) {
 	holder := r.cutOff(addresses[0], func(there, back []way) []way { return slices.Concat(there, back) })
 	for _, a := range addresses {
@@ -154,7 +155,7 @@ func (r *rig) pairCut(addresses []netip.Addr) {
 	r.mend()
 }
 
-// apiLost: only the holder loses the API server. While the view does not change it goes on.
+// apiLost: only the holder loses the API server. It continues while the view does not change.
 func (r *rig) apiLost(addresses []netip.Addr) {
 	holder := r.owner(addresses[0])
 	r.IP(holder, "link", "set", privateLink, "down")
@@ -163,7 +164,7 @@ func (r *rig) apiLost(addresses []netip.Addr) {
 	r.members()
 }
 
-// restored: a person writes back an older view, by which another server owns the address.
+// restored: a user writes back an older view, by which another server owns the address.
 func (r *rig) restored(addresses []netip.Addr) {
 	holder := r.owner(addresses[0])
 	views := r.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)

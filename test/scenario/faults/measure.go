@@ -81,7 +81,7 @@ func (t *trial) find(ctx context.Context, f Fault, begun time.Time, r *Result) e
 		r.Seen = r.Named
 	}
 	if first.ID != f.ID || first.Reason != f.Reason {
-		return fmt.Errorf("want %s %s as the first cause, diagnose says %s", f.ID, f.Reason, describe(first))
+		return fmt.Errorf("want %s %s as the first cause, diagnose reports %s", f.ID, f.Reason, describe(first))
 	}
 	return nil
 }

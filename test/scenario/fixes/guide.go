@@ -10,7 +10,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// Candidate is what a person does about a finding, or by a guide, with one tool.
+// Candidate is what a user does about a finding, or by a guide, with one tool.
 type Candidate struct {
 	Name  string
 	Fixes []check.Fix

@@ -30,7 +30,7 @@ const installer = `network:
     bond0.11: {id: 11, link: bond0, mtu: 9000, addresses: [10.0.0.11/24]}
 `
 
-// own is the VLAN interface of the public network as a person may have configured it in the installer's file.
+// own is the VLAN interface of the public network as a user may have configured it in the installer's file.
 const own = `    bond0.100: {id: 100, link: bond0, mtu: 9000, addresses: [192.0.2.2/28]}
 `
 

@@ -69,7 +69,7 @@ func (s *side) revive() {
 	s.T.Helper()
 	for key, id := range s.processes {
 		exited, code, err := s.Lab.ProcessExited(s.T.Context(), id)
-		s.Must("look at kube-vip", err)
+		s.Must("read the state of kube-vip", err)
 		if server, namespace, _ := strings.Cut(key, "/"); exited {
 			s.T.Logf("kube-vip %s for %s on %s ended with %d: restarting it", s.version, namespace, server, code)
 			s.announce(server, namespace)

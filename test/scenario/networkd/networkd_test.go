@@ -131,7 +131,7 @@ func (s *service) stop() {
 }
 
 // TestRestart restarts systemd-networkd on a managed node. It takes away what it does not know, on interfaces that it
-// configures; without a managing agent that lasts until a person comes.
+// configures; without a managing agent that lasts until an administrator repairs it.
 func TestRestart(t *testing.T) {
 	for _, tc := range []struct {
 		name, foreign string

@@ -81,7 +81,7 @@ func word(answer string) string {
 	return "answered"
 }
 
-// ask sends some clients on every way and returns who answered, in the order of the ways.
+// ask sends some clients on every path and returns the servers that answered, in the order of the paths.
 func (r *rig) ask() []string {
 	r.T.Helper()
 	probes := make([]int, len(ways()))

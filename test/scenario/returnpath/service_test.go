@@ -19,7 +19,7 @@ type way struct {
 	// address and port are what the client asks for.
 	address string
 	port    int
-	// answer is who must answer.
+	// answer is the server that must answer.
 	answer string
 	// policy and endpoint describe the Service behind it; a program of the node has none.
 	policy   corev1.ServiceExternalTrafficPolicy

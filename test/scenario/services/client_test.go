@@ -26,7 +26,7 @@ const (
 	answerLimit = 3 * time.Minute
 )
 
-// testimony is what a backend says: who answers, which address asked it, and on which of its ports.
+// testimony is the answer of a backend: its server, the address of the client, and the port.
 type testimony struct {
 	server, client, port string
 }

@@ -162,5 +162,5 @@ func (r *rig) unheard(name string) {
 		}
 	}
 	_, err := r.Kube.CoreV1().Nodes().UpdateStatus(r.Context(), node, metav1.UpdateOptions{})
-	r.must("say that Node "+name+" is not heard of", err)
+	r.must("mark Node "+name+" as unreachable", err)
 }

@@ -16,8 +16,8 @@ import (
 
 const page = "../../../docs/reference/service-kinds.md"
 
-// TestThePageNamesEveryKind holds the table of the documentation against what is tested: each row names a test that there is, and
-// each test has a row.
+// TestThePageNamesEveryKind compares the table of the documentation with the tests: each row names an existing test,
+// and each test has a row.
 func TestThePageNamesEveryKind(t *testing.T) {
 	raw, err := os.ReadFile(page)
 	if err != nil {

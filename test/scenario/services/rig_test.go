@@ -45,7 +45,7 @@ const (
 // scale is how many seconds of the account's time pass in a second.
 const scale = 10
 
-// mode is who announces addresses.
+// mode is the program that announces addresses.
 type mode struct {
 	name string
 	// options changes what the cluster is made of, where not nil.
@@ -54,7 +54,7 @@ type mode struct {
 	announce func(context.Context, *cluster.Cluster) error
 	// announces reports whether the server may announce addresses, as far as the mode's own programs are concerned.
 	announces func(c *cluster.Cluster, server string) bool
-	// names reports that the controller writes on a Service who announces its address.
+	// names reports that the controller names the announcer of its address on a Service.
 	names bool
 	// remedy is what the documentation asks users to do when the address of a living Service has changed and is silent;
 	// nil for nothing.

@@ -209,7 +209,7 @@ func (r *rig) blockOf(s *corev1.Service) cluster.AccountBlock {
 func (r *rig) blocks() []cluster.AccountBlock {
 	r.Helper()
 	state, err := r.Sim.State(r.Context())
-	r.must("look into the account", err)
+	r.must("read the account", err)
 	return state.Blocks
 }
 

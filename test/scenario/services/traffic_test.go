@@ -32,7 +32,7 @@ func trafficKinds() []kind {
 	}
 }
 
-// serversOf lists who answered.
+// serversOf lists the servers that answered.
 func serversOf(all []testimony) []string {
 	servers := map[string]bool{}
 	for _, a := range all {

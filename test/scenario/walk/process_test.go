@@ -132,7 +132,7 @@ func (p *process) stop() bool {
 }
 
 // exchange hands a request to the simulator, which answers, never answers, or breaks the connection. A request that
-// was stopped was on its way before: its time-out is none of the simulator's business.
+// was stopped was on its way before: its time-out does not concern the simulator.
 func (p *process) exchange(request *http.Request) (*http.Response, error) { //nolint:contextcheck // see above
 	received := request.Clone(context.WithoutCancel(request.Context()))
 	received.RequestURI, received.RemoteAddr = request.URL.RequestURI(), "192.0.2.1:1234"

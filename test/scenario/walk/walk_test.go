@@ -250,7 +250,7 @@ func (w *world) isReported(b block) bool {
 	return w.late[b.id] && !w.collect && w.events.has("OrphanedIPBlock")
 }
 
-// checkEnd: nothing of ours is left, and all that was not ours is as it was.
+// checkEnd: none of our objects are left, and all others are unchanged.
 func (w *world) checkEnd() {
 	if left := w.services(); len(left) > 0 {
 		w.fail("Services are still there: %v %v", left[0].Name, left[0].Status.Conditions)

@@ -19,7 +19,7 @@ type made struct {
 }
 
 // CleanUp undoes what the survey made, and what an earlier one left: the server leaves, the block is unassigned and
-// deleted, networks and the tag go. It goes on after a failure, and names what is left.
+// deleted, networks and the tag go. It continues after a failure, and names what is left.
 func (s *Survey) CleanUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, goodbye)
 	defer cancel()

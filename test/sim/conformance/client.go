@@ -33,7 +33,7 @@ type answer struct {
 	raw  []byte
 }
 
-// object returns a body that is an object; empty when it is none.
+// object returns a body that is an object; empty when it is not.
 func (a answer) object() map[string]any {
 	var o map[string]any
 	if json.Unmarshal(a.raw, &o) != nil {

@@ -62,7 +62,7 @@ type Fault struct {
 	Skip int `json:"skip,omitempty"`
 	// Times is how many requests it hits; 0 means one, a negative number all.
 	Times int `json:"times,omitempty"`
-	// For is how long it is armed, in model time; 0 means for ever.
+	// For is how long it is armed, in model time; 0 means forever.
 	For Duration `json:"for,omitempty"`
 	// Action is one of the constants Fault….
 	Action string `json:"action"`

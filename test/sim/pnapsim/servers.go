@@ -191,7 +191,7 @@ func (s *Sim) buyOwnBlock(c *call, srv *server) (reply, bool) {
 	return reply{}, true
 }
 
-// settleServer ends what a server is doing, unless its status is another one by now: it is powered on.
+// settleServer ends the current action of a server, unless its status has changed meanwhile: it is powered on.
 func settleServer(srv *server, doing string) {
 	if srv.status == doing {
 		srv.status = serverPoweredOn

@@ -30,7 +30,7 @@ func TestFramesComeBackInOrder(t *testing.T) {
 	}
 }
 
-// FuzzReadFrame: what is read without an error is what WriteFrame writes, and no length makes it read on for ever.
+// FuzzReadFrame: what is read without an error is what WriteFrame writes, and no length makes it read on forever.
 func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 2, 'o', 'k'})
 	f.Add([]byte{1, 0, 0, 0, 2, 'o'})

@@ -83,7 +83,7 @@ func (s *Supervisor) adopt(h *space.Space, p wire.Program, cmd *exec.Cmd) int {
 	return e.ID
 }
 
-// Signal sends a signal. That the program has ended already is no error.
+// Signal sends a signal. That the program has ended already is not an error.
 func (s *Supervisor) Signal(id int, signal syscall.Signal) error {
 	e, err := s.find(id)
 	if err != nil {

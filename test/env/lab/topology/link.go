@@ -22,7 +22,7 @@ func up(h *space.Space, link netlink.Link) error {
 	return nil
 }
 
-// addressed sets a link up and gives it an address; having it already is no error.
+// addressed sets a link up and gives it an address; having it already is not an error.
 func addressed(h *space.Space, name string, address netip.Prefix) error {
 	link, err := h.Net.LinkByName(name)
 	if err != nil {
@@ -59,7 +59,7 @@ func tag(h *space.Space, parent netlink.Link, name string, id int) error {
 	return nil
 }
 
-// remove deletes a link; that it does not exist is no error.
+// remove deletes a link; that it does not exist is not an error.
 func remove(h *space.Space, name string) error {
 	link, err := h.Net.LinkByName(name)
 	if isNotFound(err) {

@@ -204,7 +204,7 @@ const (
 	access                   // untagged frames belong to the VLAN
 )
 
-// vlan opens or closes a VLAN on a port. Closing what is closed is no error.
+// vlan opens or closes a VLAN on a port. Closing what is closed is not an error.
 func (n *Network) vlan(port string, id int, kind membership, open bool) error {
 	sw := n.hosts[wire.Switch]
 	link, err := sw.Net.LinkByName(port)

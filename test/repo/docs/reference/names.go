@@ -109,7 +109,7 @@ func eventTables(constants []source.Constant) []Selection {
 
 var eventObject = regexp.MustCompile(`^Reasons of the events on (?:the |a )?(.*)`)
 
-// EventObject is what the events of a reason are recorded on; empty for a constant that is no reason of an event.
+// EventObject is what the events of a reason are recorded on; empty for a constant that is not the reason of an event.
 func EventObject(c source.Constant) string {
 	match := eventObject.FindStringSubmatch(c.Block)
 	if match == nil {
@@ -128,7 +128,7 @@ func (s Selection) write(w writer, constants []source.Constant) (string, error) 
 				continue
 			}
 			if c.Comment == "" {
-				return "", fmt.Errorf("%s.%s has no comment that says what %s means to a user", c.Package, c.Name, c.Value)
+				return "", fmt.Errorf("%s.%s has no comment that explains what %s means to a user", c.Package, c.Name, c.Value)
 			}
 			row := []string{code(c.Value), w.meaning(c)}
 			if s.extra != nil {

@@ -74,7 +74,8 @@ func measureAll(ctx context.Context, o options) (err error) {
 		"calls": func(dir string) ([]controller.Figure, error) {
 			return controller.MeasureCalls(ctx, dir, os.Stderr, o.scale, specs)
 		},
-		// A thousand servers in each answer: the documents are left out here, so that the simulator is no brake.
+		// A thousand servers in each answer: the documents are left out here, so that the simulator does not slow it
+		// down.
 		"fleet": func(dir string) ([]controller.Figure, error) {
 			return controller.MeasureFleet(ctx, dir, os.Stderr, o.fleet, nil)
 		},

@@ -45,7 +45,7 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }
 
-// testimony says who answers, who asked, and on which port: "srv-a 198.51.100.10 8080".
+// testimony contains the server, the client and the port: "srv-a 198.51.100.10 8080".
 func testimony(name, client string, local net.Addr) string {
 	host, _, err := net.SplitHostPort(client)
 	if err != nil {

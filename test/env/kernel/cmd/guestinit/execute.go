@@ -26,7 +26,7 @@ func execute(spec guest.Spec, port *os.File) (int, error) {
 		return 0, fmt.Errorf("make the working directory: %w", err)
 	}
 	if err := guest.WriteFrame(port, guest.Started, nil); err != nil {
-		return 0, fmt.Errorf("tell the host that the machine has booted: %w", err)
+		return 0, fmt.Errorf("report to the host that the machine has booted: %w", err)
 	}
 	link := &link{port: port}
 	stdout, err := link.pipe(guest.Stdout)
