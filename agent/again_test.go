@@ -15,7 +15,7 @@ import (
 )
 
 // TestANodeRegisteredAgainIsWritten: who deletes a Node and has its kubelet register it again finds everything on it that the
-// agent had written, and conditions that somebody removed or overwrote come back as well.
+// agent had written, and conditions that someone removed or overwrote come back as well.
 func TestANodeRegisteredAgainIsWritten(t *testing.T) {
 	c := newCluster(t)
 	c.publish(t)

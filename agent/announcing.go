@@ -32,7 +32,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// What a question for the gateways is: so short, because somebody waits for the answer who is about to take addresses over.
+// What a question for the gateways is: so short, because someone waits for the answer who is about to take addresses over.
 const (
 	gatewayRounds   = 2
 	gatewayInterval = 150 * time.Millisecond
@@ -176,7 +176,7 @@ func (s *shared) askGateway(ctx context.Context) bool {
 	return false
 }
 
-// off tells whether a Node is certainly off: somebody has deleted it, or whoever knows machines says that this one is off.
+// off reports whether a Node is certainly off: someone has deleted it, or whoever knows machines says that this one is off.
 func (s *shared) off(ctx context.Context, name string) (bool, error) {
 	node, err := s.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {

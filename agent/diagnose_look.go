@@ -48,5 +48,5 @@ func (f *diagnoseFlags) examination() (c examine.Config, err error) {
 	return c, nil
 }
 
-// inCluster tells whether the process runs in a pod with a ServiceAccount.
+// inCluster reports whether the process runs in a pod with a ServiceAccount.
 func inCluster() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }

@@ -64,7 +64,7 @@ const ofTheFramework = "leader_election_master_status"
 // passing tells which metrics exist only while there is something to tell, which may be a moment between two looks.
 func passing(name string) bool { return name == "phoenixnap_service_deletion_timestamp_seconds" }
 
-// checkMetrics: an administrator sees every metric that is documented, and somebody without that right nothing.
+// checkMetrics: an administrator sees every metric that is documented, and someone without that right nothing.
 func (s *scene) checkMetrics(p *process) {
 	s.Helper()
 	s.until(patience, func() error { // some are set by the first look at everything, after a minute

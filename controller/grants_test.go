@@ -37,7 +37,7 @@ func (g grant) String() string {
 	return text
 }
 
-// covers tells whether the grant is what allows a request.
+// covers reports whether the grant is what allows a request.
 func (g grant) covers(a asked) bool {
 	return g.verb == a.Verb && g.group == a.ObjectRef.APIGroup && g.resource == a.resource() &&
 		(g.namespace == "" || g.namespace == a.ObjectRef.Namespace) &&

@@ -118,7 +118,7 @@ func newOptions() (*options.CloudControllerManagerOptions, error) {
 	return opts, nil
 }
 
-// configure reads our own options once all flags are parsed. It asks nobody over the network: a
+// configure reads our own options once all flags are parsed. It makes no calls over the network: a
 // replica that waits for its election must not fail because the API is down.
 func configure(handover *leader.Leadership, opts *options.CloudControllerManagerOptions, flags *config.Flags) (*connection, error) {
 	provider := opts.KubeCloudShared.CloudProvider

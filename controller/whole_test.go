@@ -145,7 +145,7 @@ func TestTheWholeController(t *testing.T) {
 	})
 }
 
-// createServices creates Services of all kinds; one is of the class of somebody else.
+// createServices creates Services of all kinds; one is of the class of someone else.
 func (s *scene) createServices() (foreign *corev1.Service) {
 	s.Helper()
 	for _, name := range []string{"shared-a", "shared-b", "shared-c"} {
@@ -221,7 +221,7 @@ func (s *scene) checkControlPlane() {
 	s.restoreControlPlane(endpoints.Items[0])
 }
 
-// restoreControlPlane: what somebody else changes of the endpoint is put right.
+// restoreControlPlane: what someone else changes of the endpoint is put right.
 func (s *scene) restoreControlPlane(slice discoveryv1.EndpointSlice) {
 	s.Helper()
 	services, slices := s.client.CoreV1().Services(metav1.NamespaceSystem), s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)

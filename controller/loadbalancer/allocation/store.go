@@ -26,7 +26,7 @@ const (
 )
 
 var (
-	// ErrConflict says that the stored ledger is not the one that was read: read it again and decide anew.
+	// ErrConflict says that the stored ledger is not the one that was read: read it again and decide again.
 	ErrConflict = errors.New("the ledger was changed meanwhile")
 	// ErrNotFound says that nothing is stored of the block.
 	ErrNotFound = errors.New("no ledger is stored")
@@ -37,7 +37,7 @@ type Store struct {
 	configMaps typedcorev1.ConfigMapInterface
 }
 
-// NewStore returns a Store. It asks nobody.
+// NewStore returns a Store. It makes no calls.
 func NewStore(kube kubernetes.Interface) *Store {
 	return &Store{configMaps: kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)}
 }

@@ -104,7 +104,7 @@ func TestListIsOrderedAndComplete(t *testing.T) {
 	}
 }
 
-// TestDamagedLedgerHidesNothing: what cannot be read may give an address to somebody.
+// TestDamagedLedgerHidesNothing: what cannot be read may give an address to someone.
 func TestDamagedLedgerHidesNothing(t *testing.T) {
 	client := kubefake.NewStore().Client()
 	s := allocation.NewStore(client)
@@ -178,7 +178,7 @@ func wantOneWinner(t *testing.T, results []error) {
 		case err == nil:
 			winners++
 		case !errors.Is(err, allocation.ErrConflict):
-			t.Errorf("the loser was told %v", err)
+			t.Errorf("the loser got %v", err)
 		}
 	}
 	if winners != 1 {

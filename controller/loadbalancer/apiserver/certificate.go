@@ -66,7 +66,7 @@ func (p *Probe) Names(ctx context.Context, endpoint netip.AddrPort, address neti
 type sight struct {
 	server netip.AddrPort
 	names  bool
-	err    error // why it could not be told
+	err    error // why it is not known
 }
 
 // look asks all API servers.
@@ -80,7 +80,7 @@ func (k *Reconciler) look(ctx context.Context, servers []netip.AddrPort, address
 	return sights
 }
 
-// verdict is an event to be told.
+// verdict is an event to record.
 type verdict struct{ eventType, reason, text string }
 
 // judge says what the certificates mean for clients: one that lacks the address is an error that some of them will

@@ -113,7 +113,7 @@ func (m mirror) slice(service *corev1.Service) *discoveryv1.EndpointSlice {
 	}
 }
 
-// outdated tells whether an EndpointSlice of ours says something else than it should.
+// outdated reports whether an EndpointSlice of ours says something else than it should.
 func outdated(have, want *discoveryv1.EndpointSlice) bool {
 	return !equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) ||
 		!equality.Semantic.DeepEqual(have.Ports, want.Ports) ||

@@ -25,7 +25,7 @@ const (
 	// ServiceName is the name of the Service, in the namespace kube-system.
 	ServiceName = "phoenixnap-control-plane"
 	// ManagedBy marks the Service (label app.kubernetes.io/managed-by) and its EndpointSlices (label
-	// endpointslice.kubernetes.io/managed-by) as ours. What lacks it is left alone.
+	// endpointslice.kubernetes.io/managed-by) as ours. Objects without it are not changed.
 	ManagedBy = "phoenixnap-cloud-controller-manager"
 
 	// labelManagedBy is a recommended label of Kubernetes.
@@ -40,10 +40,10 @@ const (
 	lastRetry  = 5 * time.Minute
 )
 
-// Certificates tells which names the API servers' certificates hold.
+// Certificates checks the names in the API servers' certificates.
 type Certificates interface {
-	// Names tells whether the API server at endpoint serves a certificate that is valid for address. An error
-	// says that it could not be told.
+	// Names reports whether the API server at endpoint serves a certificate that is valid for address. An error
+	// means that this could not be determined.
 	Names(ctx context.Context, endpoint netip.AddrPort, address netip.Addr) (bool, error)
 }
 
@@ -114,7 +114,7 @@ func (k *Reconciler) wakeFor(concerns func(object any) bool) cache.ResourceEvent
 	}}
 }
 
-// isOurs tells whether an object of the informer is the Service by name.
+// isOurs reports whether an object of the informer is the Service by name.
 func isOurs(object any) bool {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj

@@ -45,7 +45,7 @@ func TestTheCertificateIsHeldAgainstThePublishedAddress(t *testing.T) {
 	w.hear("Normal", "ControlPlaneEndpointPublished", fmt.Sprintf("https://%s:%d", named, cp.Port()))
 	stop()
 	if len(w.heard) != 2 || len(w.events.Events) != 0 {
-		t.Errorf("each state is told once, but heard %q", w.heard)
+		t.Errorf("want one event for each state, got %q", w.heard)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestAForeignServiceIsLeftAlone(t *testing.T) {
 	}
 }
 
-// foreignSlice makes a slice of the Service that somebody else keeps.
+// foreignSlice makes a slice of the Service that another controller keeps.
 func (w *world) foreignSlice() string {
 	w.t.Helper()
 	slice := &discoveryv1.EndpointSlice{

@@ -42,7 +42,7 @@ func restored(have *corev1.Service, port int32) (service *corev1.Service, change
 	return service, changed
 }
 
-// managed tells whether the Service is ours.
+// managed reports whether the Service is ours.
 func managed(service *corev1.Service) bool { return service.Labels[labelManagedBy] == ManagedBy }
 
 // publishedAt returns the address in the status of the Service; false when there is none yet.

@@ -180,7 +180,7 @@ func (k *Reconciler) remove(ctx context.Context, service *corev1.Service) error 
 	return nil
 }
 
-// inspect tells whether clients will accept the API servers' certificates at the published address.
+// inspect reports whether clients will accept the API servers' certificates at the published address.
 func (k *Reconciler) inspect(ctx context.Context, service *corev1.Service, servers []netip.AddrPort) {
 	address, published := publishedAt(service)
 	if !published {

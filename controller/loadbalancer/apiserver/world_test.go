@@ -136,7 +136,7 @@ func (w *world) run(ctx context.Context, change ...func(*keeper.Config)) (ended 
 	return ended
 }
 
-// probe reads the real certificate; the advertised address is nobody's, so the connection is led to loopback.
+// probe reads the real certificate; the advertised address is unused, so the connection is led to loopback.
 func (w *world) probe(account *rest.Config) *keeper.Probe {
 	config := rest.CopyConfig(account)
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -153,7 +153,7 @@ func (w *world) probe(account *rest.Config) *keeper.Probe {
 	return probe
 }
 
-// clean leaves the cluster as it was found. Nobody collects garbage here.
+// clean leaves the cluster as it was found. No garbage collector runs here.
 func (w *world) clean() {
 	ctx := context.Background()
 	err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Delete(ctx, keeper.ServiceName, metav1.DeleteOptions{})

@@ -16,7 +16,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Refresh is how often a report in which nothing changed is written again, so that a reader can tell that it is current.
+// Refresh is how often a report in which nothing changed is written again, so that readers know that it is current.
 const Refresh = 5 * time.Minute
 
 // Store keeps the report in a ConfigMap. It belongs to one goroutine.
@@ -25,7 +25,7 @@ type Store struct {
 	published  *contract.BlockReport
 }
 
-// NewStore returns a Store. It asks nobody.
+// NewStore returns a Store. It makes no calls.
 func NewStore(kube kubernetes.Interface) *Store {
 	return &Store{configMaps: kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)}
 }
@@ -42,7 +42,7 @@ func (s *Store) Publish(ctx context.Context, r contract.BlockReport) error {
 	return nil
 }
 
-// sameBut tells whether two reports differ in the time of the look alone.
+// sameBut reports whether two reports are equal but for the time.
 func sameBut(a, b contract.BlockReport) bool {
 	a.Looked = b.Looked
 	return reflect.DeepEqual(a, b)
@@ -57,7 +57,7 @@ func (s *Store) write(ctx context.Context, r contract.BlockReport) error {
 		ObjectMeta: metav1.ObjectMeta{Name: contract.BlockReportName, Namespace: metav1.NamespaceSystem},
 		Data:       map[string]string{contract.BlockReportKey: text},
 	}
-	// The controller alone writes it and nothing is decided by it, so the last report stands whatever was there.
+	// Only the controller writes it and nothing is decided by it, so the last report stands whatever was there.
 	_, err = s.configMaps.Update(ctx, object, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = s.configMaps.Create(ctx, object, metav1.CreateOptions{})

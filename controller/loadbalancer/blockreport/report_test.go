@@ -48,7 +48,7 @@ func TestAReportIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 	for _, step := range []struct {
 		after    time.Duration
 		standing string
-		// written tells whether the report at that time is the one that is stored then.
+		// written reports whether the report at that time is the one that is stored then.
 		written bool
 	}{
 		{0, "in-use", true},
@@ -72,7 +72,7 @@ func TestAReportIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 	}
 }
 
-// What somebody else wrote there, or an earlier version, is replaced, whatever it says.
+// What someone else wrote there, or an earlier version, is replaced, whatever it says.
 func TestAReportReplacesWhatIsThere(t *testing.T) {
 	kube := fake.NewClientset(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: contract.BlockReportName, Namespace: metav1.NamespaceSystem}, Data: map[string]string{contract.BlockReportKey: "{", "other": "x"},

@@ -20,7 +20,7 @@ const (
 	lastRest  = 16 * time.Minute
 )
 
-// rest is how long a block is left alone after a step that did not end well; it doubles.
+// rest is how long a block is not touched after a step that failed; it doubles.
 type rest struct {
 	until  time.Time
 	length time.Duration
@@ -113,10 +113,10 @@ func (c *Collector) act(ctx context.Context, s *suspicion, step plan.Step) (agai
 	logger := klog.FromContext(ctx).WithValues("block", s.block.ID, "cidr", s.block.CIDR, "standing", s.standing)
 	if step.Action == plan.Delete {
 		s.deletion = true
-		logger.Info("Deleting an IP block that nobody uses")
+		logger.Info("Deleting an unused IP block")
 		err = c.config.Cloud.DeleteBlock(ctx, s.block.ID)
 	} else {
-		logger.Info("Unassigning an IP block that nobody uses", "network", step.Network)
+		logger.Info("Unassigning an unused IP block", "network", step.Network)
 		err = c.config.Cloud.UnassignBlock(ctx, step.Network, s.block.ID)
 	}
 	c.config.Account.Invalidate()
@@ -135,7 +135,7 @@ func (c *Collector) act(ctx context.Context, s *suspicion, step plan.Step) (agai
 	return stepPause, nil
 }
 
-// recordError tells once what keeps a block from being given back.
+// recordError reports once what keeps a block from being released.
 func (c *Collector) recordError(s *suspicion, eventType, reason, text string) {
 	if s.problem != text {
 		s.problem = text
@@ -144,7 +144,7 @@ func (c *Collector) recordError(s *suspicion, eventType, reason, text string) {
 }
 
 func (c *Collector) collected(ctx context.Context, s *suspicion) {
-	klog.FromContext(ctx).Info("Gave an IP block back that nobody used", "block", s.block.ID, "cidr", s.block.CIDR, "standing", s.standing)
+	klog.FromContext(ctx).Info("Released an unused IP block", "block", s.block.ID, "cidr", s.block.CIDR, "standing", s.standing)
 	c.config.Metrics.collected.Inc()
 	c.record(corev1.EventTypeNormal, eventCollected, fmt.Sprintf("IP block %s (%s) was deleted: %s", s.block.ID, s.block.CIDR, accusation(s.standing, s.block)))
 }

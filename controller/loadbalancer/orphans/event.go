@@ -11,7 +11,7 @@ import (
 
 // Reasons of the events on the Namespace kube-system.
 const (
-	// eventOrphaned (Warning): a block is paid for that nobody uses.
+	// eventOrphaned (Warning): a block is paid for but not used.
 	eventOrphaned = "OrphanedIPBlock"
 	// eventCollected (Normal): an orphan was given back to phoenixNAP.
 	eventCollected = "OrphanCollected"
@@ -24,7 +24,7 @@ const (
 // retell is how often an orphan is reported again: the API server forgets events after an hour by default.
 const retell = time.Hour
 
-// report tells of a block; the text is constant, so that repetitions are counted and not listed.
+// report records an event about a block; the text is constant, so that repetitions are counted and not listed.
 func (c *Collector) report(s *suspicion) {
 	b := s.block
 	age := "first seen " + s.since.UTC().Format(time.RFC3339)

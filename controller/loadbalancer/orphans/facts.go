@@ -15,8 +15,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// claims tells whether a block of the Service is looked after: the Service is to have an address from us, or has not
-// given one back yet. A Service of another class is somebody else's, and so is the framework's finalizer on it.
+// claims reports whether the Service needs its block: it must have an address from us, or has not
+// given one back yet. A Service of another class belongs to another controller, and so does the framework's finalizer on it.
 func claims(s *corev1.Service) bool {
 	ours := s.Spec.LoadBalancerClass == nil || contract.HasOwnClass(s)
 	return slices.Contains(s.Finalizers, contract.LoadBalancerFinalizer) || contract.Served(s) ||
@@ -114,7 +114,7 @@ func (c *Collector) addHolders(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// clusterUID names the cluster: the UID of the namespace kube-system, which is also what events are told of.
+// clusterUID names the cluster: the UID of the namespace kube-system, which is also the object of events.
 func (c *Collector) clusterUID(ctx context.Context) (string, error) {
 	if c.namespace != nil {
 		return string(c.namespace.UID), nil

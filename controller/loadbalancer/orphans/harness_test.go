@@ -272,7 +272,7 @@ func (w *world) untouched() {
 	}
 }
 
-// gone fails when the block is still there or its end was not told exactly once.
+// gone fails when the block is still there or its deletion was not reported exactly once.
 func (w *world) gone(id string) {
 	w.t.Helper()
 	if status, there := w.blocks()[id]; there {

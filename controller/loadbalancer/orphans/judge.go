@@ -12,7 +12,7 @@ import (
 type blockState string
 
 const (
-	// inUse: somebody in the cluster has to do with it.
+	// inUse: an object in the cluster uses it.
 	inUse blockState = "in-use"
 	// retained: it outlives its Service because a user wanted it to.
 	retained blockState = "retained"
@@ -20,14 +20,14 @@ const (
 	orphan blockState = "orphan"
 	// leftover: phoenixnap/k8s-cloud-provider-bmc v1 had decided to delete it, and took the Service's tags off.
 	leftover blockState = "leftover"
-	// empty: it is a pool's or the nodes', and nobody holds an address of it.
+	// empty: it belongs to a pool or the nodes, and none of its addresses is held.
 	empty blockState = "empty"
 	// unclear: it was bought for this cluster, but its tags do not say for what, or a recorded purchase says something
 	// else. It is never given back.
 	unclear blockState = "unclear"
 )
 
-// suspect tells whether a block of that standing is reported.
+// suspect reports whether a block in that state must be reported.
 func (s blockState) suspect() bool {
 	switch s {
 	case orphan, leftover, empty, unclear:
@@ -49,7 +49,7 @@ type facts struct {
 	now time.Time
 	// purchases are the recorded purchases.
 	purchases []recorded
-	// held are the IDs of blocks of which somebody holds an address.
+	// held are the IDs of blocks with an address that is held.
 	held map[string]bool
 	// nodeBlock is the ID of the one block of the nodes that is kept even while no node needs it; empty for none.
 	nodeBlock string
@@ -66,7 +66,7 @@ type recorded struct {
 // purchaseFresh is how long after a purchase its block may have tags that are not its last.
 const purchaseFresh = 10 * plan.PurchaseSettles
 
-// judge says what a block of the cluster is. It trusts tags and recorded purchases alone.
+// judge returns what a block of the cluster is. It trusts only tags and recorded purchases.
 func judge(b plan.Block, f facts) blockState {
 	named, fresh := f.purchased(b)
 	switch {
@@ -118,8 +118,8 @@ func (f *facts) excuseOne(ours []plan.Block, networkID string) {
 	f.nodeBlock = kept.Block.ID
 }
 
-// purchased tells whether a recorded purchase names the block, by the ID that the API answered or by the nonce at the end
-// of its description, and whether the purchase is fresh. A record that somebody broke names its block too.
+// purchased reports whether a recorded purchase names the block, by the ID that the API answered or by the nonce at the end
+// of its description, and whether the purchase is fresh. A damaged record names its block too.
 func (f facts) purchased(b plan.Block) (named, fresh bool) {
 	nonce := b.Description[strings.LastIndexByte(b.Description, ' ')+1:]
 	for _, r := range f.purchases {
@@ -131,7 +131,7 @@ func (f facts) purchased(b plan.Block) (named, fresh bool) {
 	return named, fresh
 }
 
-// isShared tells whether addresses of the block are given out one by one.
+// isShared reports whether addresses of the block are given out one by one.
 func isShared(b plan.Block) bool {
 	return b.Tags[contract.TagPool] != "" || b.Tags[contract.TagNodes] != ""
 }
@@ -152,7 +152,7 @@ func serviceOf(b plan.Block) (service string, tagged bool) {
 	return contract.ServiceTag(namespace, name), true
 }
 
-// isLeftover tells whether the block carries exactly what v1 leaves on a block that it is about to delete: usage,
+// isLeftover reports whether the block carries exactly what v1 leaves on a block that it is about to delete: usage,
 // cluster and delete=true, and nothing that says what it is for.
 func isLeftover(b plan.Block) bool {
 	if b.Tags[contract.TagDelete] != contract.TagTrue {

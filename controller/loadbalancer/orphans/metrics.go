@@ -2,7 +2,7 @@ package orphans
 
 import "k8s.io/component-base/metrics"
 
-// Metrics tell of blocks that nobody uses.
+// Metrics are the metrics of unused blocks.
 type Metrics struct {
 	blocks    *metrics.GaugeVec
 	collected *metrics.Counter

@@ -1,4 +1,4 @@
-// Package orphans finds IP blocks that were bought for the cluster and that nobody uses any more, reports them and, where that is wanted, gives them back.
+// Package orphans finds IP blocks that were bought for the cluster and are no longer used, reports them and optionally releases them.
 package orphans
 
 import (
@@ -52,7 +52,7 @@ type Cloud interface {
 	DeleteBlock(ctx context.Context, id string) error
 }
 
-// Ledgers tell who holds addresses of shared blocks.
+// Ledgers list the holders of addresses of shared blocks.
 type Ledgers interface {
 	// List reads all ledgers as they are now.
 	List(ctx context.Context) ([]plan.Ledger, error)
@@ -77,7 +77,7 @@ type Config struct {
 	Services coreinformers.ServiceInformer
 	// Events takes events on the Namespace kube-system.
 	Events record.EventRecorder
-	// Reports takes what is known of blocks; nil for nobody.
+	// Reports takes what is known of blocks; nil for no reports.
 	Reports Reports
 	// Metrics are the package's metrics.
 	Metrics *Metrics
@@ -99,8 +99,8 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Collector finds, reports and collects. Its memory belongs to the goroutine of Run: a process that takes over begins
-// its grace anew.
+// Collector finds, reports and collects. Its memory belongs to the goroutine of Run: a process that takes over starts
+// the grace period again.
 type Collector struct {
 	config Config
 	synced cache.InformerSynced
@@ -110,7 +110,7 @@ type Collector struct {
 	suspicions map[string]*suspicion
 }
 
-// suspicion is a block that nobody seems to use.
+// suspicion is a block that seems to be unused.
 type suspicion struct {
 	block    plan.Block
 	standing blockState
@@ -118,16 +118,16 @@ type suspicion struct {
 	since time.Time
 	looks int
 	seen  time.Time
-	// told is when it was reported last, and problem what was told of it beside that.
+	// told is when it was reported last, and problem the last other event about it.
 	told    time.Time
 	problem string
-	// deletion tells that its deletion was asked for.
+	// deletion is true when its deletion was requested.
 	deletion bool
 	// rest follows a step that did not end well.
 	rest rest
 }
 
-// New returns a Collector. It starts nothing and asks nobody.
+// New returns a Collector. It starts nothing and makes no calls.
 func New(config Config) *Collector {
 	if config.Interval == 0 {
 		config.Interval = DefaultInterval
@@ -265,11 +265,11 @@ func (c *Collector) suspected(ctx context.Context, listed plan.Block, f facts) (
 		return nil, nil
 	}
 	c.suspicions[block.ID] = &suspicion{block: block, standing: s, since: c.config.Now()}
-	klog.FromContext(ctx).Info("Nobody seems to use an IP block", "block", block.ID, "cidr", block.CIDR, "standing", s)
+	klog.FromContext(ctx).Info("Found an IP block that seems to be unused", "block", block.ID, "cidr", block.CIDR, "standing", s)
 	return c.suspicions[block.ID], nil
 }
 
-// forgetGone drops suspicions of blocks that the account does not show any more, and tells of those that were collected.
+// forgetGone drops suspicions of blocks that the account does not show any more, and reports those that were collected.
 func (c *Collector) forgetGone(ctx context.Context, ours []plan.Block) {
 	for id, s := range c.suspicions {
 		if slices.ContainsFunc(ours, func(b plan.Block) bool { return b.ID == id }) {
@@ -299,7 +299,7 @@ func (c *Collector) due() *suspicion {
 	})
 }
 
-// collectable tells whether blocks of that standing are given back. That a leftover of v1 is deleted was decided by v1.
+// collectable reports whether blocks in that state are released. The deletion of a leftover of v1 was decided by v1.
 func (c *Collector) collectable(s blockState) bool {
 	return s == leftover || (s == orphan && c.config.Collect)
 }

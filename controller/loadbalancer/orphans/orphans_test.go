@@ -29,11 +29,11 @@ func TestAnOrphanIsReportedAndLeftAlone(t *testing.T) {
 	}
 	w.pass(50 * time.Minute)
 	if len(w.heard) != 1 {
-		t.Errorf("an orphan is told again within an hour: %q", w.heard)
+		t.Errorf("an orphan is reported again within an hour: %q", w.heard)
 	}
 	w.pass(20 * time.Minute)
 	if len(w.heard) != 2 || w.heard[0] != w.heard[1] {
-		t.Errorf("after an hour, when events are forgotten, it is to be told again in the same words: %q", w.heard)
+		t.Errorf("after an hour, when events are forgotten, it must be reported again in the same words: %q", w.heard)
 	}
 	w.pass(3 * grace)
 	w.untouched()
@@ -68,7 +68,7 @@ func TestALeftoverOfV1IsCollectedAtOnce(t *testing.T) {
 	}
 }
 
-// Each of these blocks is somebody's, or it is not known whose: nothing may be changed, whatever the options.
+// Each of these blocks has an owner, or may have one: nothing may be changed, whatever the options.
 //
 //proves:known-bugs/users-tags
 func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
@@ -250,7 +250,7 @@ func TestAServiceThatAppearsSavesItsBlock(t *testing.T) {
 	}
 	w.pass(grace - time.Minute)
 	if w.writes() != before {
-		t.Error("the grace did not begin anew")
+		t.Error("the grace did not start again")
 	}
 	w.pass(5 * time.Minute)
 	w.gone(blockID)
@@ -326,7 +326,7 @@ func TestLostAnswersAndRefusalsAreOvercome(t *testing.T) {
 	}
 }
 
-// A server holds an address of the block: the API would refuse, so nobody asks, and a person is told once.
+// A server holds an address of the block: the API would refuse, so no request is sent, and one event is recorded.
 func TestWhatCannotBeGivenBackIsToldOnce(t *testing.T) {
 	w := newWorld(t, web, collecting, func(_ *pnapsim.Config, a *pnapsim.AccountSeed, _ *orphans.Config) {
 		a.Servers = []pnapsim.ServerSeed{{Hostname: "node-1", Location: "ASH", NetworkType: "PRIVATE_ONLY",

@@ -14,12 +14,12 @@ import (
 
 // Reports takes what is known of blocks.
 type Reports interface {
-	// Publish tells it to whoever may read ConfigMaps of kube-system.
+	// Publish writes it for readers of ConfigMaps in kube-system.
 	Publish(ctx context.Context, r contract.BlockReport) error
 }
 
-// publish tells what one look showed. A report that is not told changes nothing for the account, so it is tried again at
-// the next look.
+// publish writes what one pass found. A failure changes nothing for the account, so it is tried again at
+// the next pass.
 func (c *Collector) publish(ctx context.Context, all []plan.Block, f facts, askedAt time.Time) {
 	if c.config.Reports == nil {
 		return
@@ -37,7 +37,7 @@ func (c *Collector) publish(ctx context.Context, all []plan.Block, f facts, aske
 	}
 	slices.SortFunc(r.Blocks, func(a, b contract.ReportedBlock) int { return cmp.Compare(a.ID, b.ID) })
 	if err := c.config.Reports.Publish(ctx, r); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "What is known of IP blocks is not told")
+		klog.FromContext(ctx).Error(err, "Failed to publish the report about IP blocks")
 	}
 }
 

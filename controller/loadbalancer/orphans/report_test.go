@@ -22,8 +22,8 @@ func (h *heard) Publish(_ context.Context, r contract.BlockReport) error {
 	return nil
 }
 
-// What is known of each block is told: what it was bought for, and whether anybody uses it. What is held against a block
-// is told once a second look has confirmed it, and a block of another cluster never.
+// The report holds each block: what it was bought for, and whether it is used. What is held against a block
+// is reported once a second pass has confirmed it, and a block of another cluster never.
 func TestBlocksAreReported(t *testing.T) {
 	const used, kept, pool, foreign, brought, named = "60473c2509268bc77fd06d41", "60473c2509268bc77fd06d42", "60473c2509268bc77fd06d43",
 		"60473c2509268bc77fd06d44", "60473c2509268bc77fd06d45", "60473c2509268bc77fd06d46"

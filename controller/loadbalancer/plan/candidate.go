@@ -53,7 +53,7 @@ func (p *placing) take(i int, ask Ask) (Placement, bool) {
 	return placement, true
 }
 
-// restingUntil tells when the first address ends its rest, if time alone gives one.
+// restingUntil returns when the first quarantine ends, if waiting is enough to get an address.
 func (p *placing) restingUntil(candidates []int) (until time.Time, resting bool) {
 	for _, i := range candidates {
 		_, _, err := p.ledger(i).Reopen().Take(p.holder, p.ask(netip.Addr{}))

@@ -131,8 +131,8 @@ func towardsAssigned(s Sighting, w Wish, v View, network Network) Step {
 	}
 }
 
-// elsewhere decides about a block that another network or a server holds: while it moves nobody can tell
-// where to, afterwards a person must say.
+// elsewhere decides about a block that another network or a server holds: while it moves, where to is
+// not known; afterwards a person must decide.
 func elsewhere(b Block, v View) Step {
 	if b.Status == Unassigning {
 		return Step{Action: Wait, Reason: BlockUnassigning, Block: b}
@@ -224,7 +224,7 @@ func networkUnreadable(v View) Step {
 
 // Unproven refuses every conclusion from a view in which the configured public network could not be read; unproven is false
 // when it could. Credentials of another account get empty lists and 403 for every ID, as if everything were gone: only the
-// network tells the accounts apart.
+// network distinguishes the accounts.
 func Unproven(v View) (refusal Step, unproven bool) {
 	if _, readable := v.Networks[v.NetworkID]; readable {
 		return Step{}, false

@@ -218,7 +218,7 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
-// tell says a step in few words.
+// tell describes a step in few words.
 func tell(s plan.Step) string {
 	text := fmt.Sprintf("%s %s %s", s.Action, s.Reason, s.Block.ID)
 	if s.Address.IsValid() {

@@ -10,7 +10,7 @@ import (
 )
 
 // Quarantine is how long an address that was given back rests before it is given again without a report
-// that nobody answers for it any more.
+// that it is silent.
 const Quarantine = 10 * time.Minute
 
 // Holder holds an address of a block: a Service, or a server for the nodes' own addresses (Namespace
@@ -48,7 +48,7 @@ type Rest struct {
 
 // Ledger says who holds which address of one block. It is a value: methods return new ledgers and change
 // nothing. An address has one holder, a holder one address, and none is the network's, the gateway's or
-// the broadcast address; Check tells.
+// the broadcast address; Check reports violations.
 type Ledger struct {
 	// BlockID is the API's ID of the block.
 	BlockID string
@@ -76,7 +76,7 @@ func NewLedger(blockID string, cidr netip.Prefix) Ledger {
 type Ask struct {
 	// Wanted is the address to be given; the zero Addr for any.
 	Wanted netip.Addr
-	// Silent reports whether it is reported that nobody answers for an address; nil when nothing is.
+	// Silent reports whether an address is reported as silent; nil when there are no reports.
 	Silent func(netip.Addr) bool
 	// Barred reports whether an address is in use in ways that no ledger knows, such as by a server that a
 	// person joined to the network; nil when none is.
@@ -104,7 +104,7 @@ var (
 	ErrClosed = errors.New("the IP block is being released")
 	// ErrFull: every address has a holder.
 	ErrFull = errors.New("all addresses of the IP block are given")
-	// ErrResting: only addresses in quarantine are left, or the wanted one is. RestEnds tells until when.
+	// ErrResting: only addresses in quarantine are left, or the wanted one is. RestEnds returns until when.
 	ErrResting = errors.New("the address was given back a moment ago and rests")
 	// ErrTaken: another holder has the wanted address.
 	ErrTaken = errors.New("the address is given to another")
@@ -197,7 +197,7 @@ func (l Ledger) restedLonger(address, than netip.Addr) bool {
 	return l.Resting[address].Since.Before(l.Resting[than].Since)
 }
 
-// restingOnly reports whether waiting for the quarantine alone makes an address free.
+// restingOnly reports whether waiting for the quarantine is enough to make an address free.
 func (l Ledger) restingOnly(ask Ask) bool {
 	for address := range l.Resting {
 		if !ask.barred(address) {
@@ -264,7 +264,7 @@ func (l Ledger) Reopen() Ledger {
 	return opened
 }
 
-// Count tells how many addresses are given, rest and are free, for metrics.
+// Count returns how many addresses are assigned, in quarantine and free, for metrics.
 func (l Ledger) Count() (held, resting, free int) {
 	for range l.hosts() {
 		free++

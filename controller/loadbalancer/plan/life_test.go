@@ -116,7 +116,7 @@ func (c *cluster) pass(d time.Duration) {
 	})
 }
 
-// wake carries out what a frozen process sends, where the API does not refuse it. That somebody takes a
+// wake carries out what a frozen process sends, where the API does not refuse it. That someone takes a
 // block for himself between the check and that cannot be helped.
 func (c *cluster) wake(l lateChange) {
 	if l.step.Action == plan.Buy {
@@ -136,7 +136,7 @@ func (c *cluster) wake(l lateChange) {
 	}
 }
 
-// settle lets the controller work undisturbed until nothing is left to do. It tells whether that was in time.
+// settle lets the controller work undisturbed until nothing is left to do. It reports whether that was in time.
 func (c *cluster) settle(limit time.Duration) bool {
 	c.losses, c.crashIn, c.freezes, c.trouble = false, 0, 0, 0
 	idle := 0
@@ -159,7 +159,7 @@ func (c *cluster) settle(limit time.Duration) bool {
 	return false
 }
 
-// emptyLedger tells whether a ledger waits to be forgotten.
+// emptyLedger reports whether a ledger waits to be deleted.
 func (c *cluster) emptyLedger() bool {
 	for _, l := range c.ledgers {
 		if l.Empty() {
@@ -334,7 +334,7 @@ func liveAndDie(t *testing.T, seed uint64, c *cluster) {
 	c.checkReleased(t, seed, assignedBefore)
 }
 
-// checkCollapsed tells whether no Service has more than one block of its own and the pool none too many.
+// checkCollapsed reports whether no Service has more than one block of its own and the pool none too many.
 func (c *cluster) checkCollapsed(t *testing.T, seed uint64) bool {
 	t.Helper()
 	c.checkPacked(t, seed)

@@ -31,7 +31,7 @@ func (o Owner) String() string {
 	}
 }
 
-// Tag is the name and value of the tag that tells the owner's blocks from others of the cluster.
+// Tag is the name and value of the tag that distinguishes the owner's blocks from others of the cluster.
 func (o Owner) Tag() (name, value string) {
 	switch {
 	case o.Nodes:
@@ -50,7 +50,7 @@ func (o Owner) Tags() map[string]string {
 }
 
 // Owns reports whether the block is provably the owner's: bought by this provider, for this cluster and for
-// this purpose. A block that the account's owner brought is nobody's. No two owners own the same block: a
+// this purpose. A block that the account's owner brought has no owner. No two owners own the same block: a
 // tag of a Service goes before one of a pool, and that before one of the nodes. Blocks of v1 of this
 // provider carry two tags, namespace and name, in the place of one; they count, with their tags as they are.
 func (o Owner) Owns(b Block) bool {

@@ -19,8 +19,8 @@ type PoolBlock struct {
 	// Gone is true when the account does not have the block any more: neither the list nor a look-up by ID
 	// knows it. The ledger is what is left of it.
 	Gone bool
-	// Foreign is true when the block's tags do not say any more that it is the pool's: who has an address of
-	// it keeps that, and nobody gets one.
+	// Foreign is true when the block's tags no longer assign it to the pool: holders of its addresses
+	// keep them, and no further ones are given.
 	Foreign bool
 	// Ledger of the block; NewLedger when nothing is recorded yet.
 	Ledger Ledger
@@ -85,7 +85,7 @@ type Placement struct {
 	Block   Block
 	Address netip.Addr
 	// Save are the ledgers that differ from what is stored, the one that gives the address first. Each is
-	// stored by compare-and-swap; when one fails nothing may be published and the decision is to be made anew.
+	// stored by compare-and-swap; when one fails nothing may be published and the decision must be made again.
 	Save []Ledger
 	// Reused is as in Grant.
 	Reused bool
@@ -97,7 +97,7 @@ type Placement struct {
 
 // Place decides which address of the blocks the holder gets. The blocks are those of a pool, or a single
 // one that was brought, for which PlaceBuy means that it is full; ledgers of blocks that are gone belong to
-// them. coming tells that one more block is on its way. Fuller blocks are filled first, so that others
+// them. coming means that one more block is on its way. Fuller blocks are filled first, so that others
 // become empty and can be given back; a block that is being given back is taken up again before another is
 // bought. Of several placements that are decided at once, the compare-and-swap admits one.
 func Place(h Holder, w PlaceWish, blocks []PoolBlock, coming bool) Placement {

@@ -25,7 +25,7 @@ func Release(o Owner, v View) []Step {
 		return []Step{{Action: Wait, Reason: PurchaseUnanswered}}
 	}
 	if block, untagged := v.boughtUntagged(o); untagged && v.purchaseOpen() {
-		// Its tags may still be on their way. Later it is somebody's will that it is not ours.
+		// Its tags may still be on their way. Later a person has removed them on purpose.
 		return []Step{{Action: Wait, Reason: BlockInvisible, Block: block}}
 	}
 	return []Step{{Action: Done, Reason: NoBlock}}

@@ -128,8 +128,8 @@ func (c *cluster) releaseShare(s *modelService) bool {
 	return false
 }
 
-// housekeep takes one step towards giving back a block of the pool that nobody has an address of, the
-// brought block that nobody uses, or a block whose Service is gone.
+// housekeep takes one step towards giving back a block of the pool without addresses in use, the
+// unused brought block, or a block whose Service is gone.
 func (c *cluster) housekeep() {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -148,7 +148,7 @@ func (c *cluster) housekeep() {
 	c.collectOrphans(v)
 }
 
-// retire gives back one empty block of the pool; it tells whether it did something.
+// retire gives back one empty block of the pool; it reports whether it did something.
 func (c *cluster) retire(b plan.PoolBlock, v plan.View) bool {
 	stored := b.Ledger.Version != ""
 	switch {
@@ -171,7 +171,7 @@ func (c *cluster) retire(b plan.PoolBlock, v plan.View) bool {
 	return step.Action != plan.Wait && step.Action != plan.Refuse
 }
 
-// somebodyWaits tells whether a Service of the pool has no address yet.
+// somebodyWaits reports whether a Service of the pool has no address yet.
 func (c *cluster) somebodyWaits() bool {
 	return slices.ContainsFunc(c.services, func(s *modelService) bool {
 		if s.mode != shared || s.deleting {

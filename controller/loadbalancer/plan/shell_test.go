@@ -55,7 +55,7 @@ type cluster struct {
 	uids         int
 	// crashIn is how many things the controller does until it dies; 0 for never.
 	crashIn int
-	// losses tells that answers may be lost; freezes is how many changes may be sent late.
+	// losses means that answers may be lost; freezes is how many changes may be sent late.
 	losses  bool
 	freezes int
 	late    []lateChange
@@ -109,7 +109,7 @@ func (c *cluster) mayDie() {
 	}
 }
 
-// sync lets the controller take one step for a Service. It tells whether there was nothing to do.
+// sync lets the controller take one step for a Service. It reports whether there was nothing to do.
 func (c *cluster) sync(s *modelService) (settled bool) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -177,7 +177,7 @@ func (c *cluster) ensureDedicated(s *modelService) bool {
 	return true
 }
 
-// act takes one step; p is the record of purchases. It tells whether only a person could do more.
+// act takes one step; p is the record of purchases. It reports whether only a person could do more.
 func (c *cluster) act(s *modelService, step plan.Step, o plan.Owner, p *contract.Purchase) (settled bool) {
 	switch step.Action {
 	case plan.Buy:

@@ -44,7 +44,7 @@ func ReleaseBlock(s Sighting, v View) Step { return releaseOne(s, v) }
 
 // ReleaseBrought decides how to give up a block that was brought. It stays in the account, and in its
 // network unless the controller assigned it: assignedHere is the word of the block's ledger. A block that
-// is on another network than the configured one was put there by somebody else. After Done the ledger is
+// is on another network than the configured one was put there by someone else. After Done the ledger is
 // kept until it is Spent, for a machine may still answer for an address that was given back.
 func ReleaseBrought(s Sighting, assignedHere bool, v View) Step {
 	elsewhere := s.Block.ResourceID != "" && s.Block.ResourceID != v.NetworkID

@@ -54,7 +54,7 @@ type Reason string
 const (
 	// PurchaseDue: no block yet, one is to be bought.
 	PurchaseDue Reason = "PurchaseDue"
-	// PurchaseUnanswered: a block may have been bought; nobody knows yet.
+	// PurchaseUnanswered: a block may have been bought; the outcome is not known yet.
 	PurchaseUnanswered Reason = "PurchaseUnanswered"
 	// BlockCreating: the API is creating the block.
 	BlockCreating Reason = "BlockCreating"
@@ -99,7 +99,7 @@ const (
 	NetworkUnusable Reason = "NetworkUnusable"
 	// TooManyBlocks: the option maxIPBlocks allows no further purchase.
 	TooManyBlocks Reason = "TooManyBlocks"
-	// AddressRefused: the address asked for is in no block that may be used, is reserved, or somebody has it.
+	// AddressRefused: the address asked for is in no block that may be used, is reserved, or is in use.
 	AddressRefused Reason = "AddressRefused"
 	// BlockElsewhere: the block is assigned to something else than the public network; remove it there.
 	BlockElsewhere Reason = "BlockElsewhere"
@@ -111,7 +111,7 @@ const (
 	BlockUnusable Reason = "BlockUnusable"
 	// MemberHoldsIP: a server has an address of the block, so that it cannot be unassigned.
 	MemberHoldsIP Reason = "MemberHoldsAddress"
-	// StatusNotKnown: the API tells a state of the block that this version does not know.
+	// StatusNotKnown: the API reports a state of the block that this version does not know.
 	StatusNotKnown Reason = "StatusNotKnown"
 	// PurchaseRefused: phoenixNAP refused the purchase; the message repeats why.
 	PurchaseRefused Reason = "PurchaseRefused"

@@ -31,7 +31,7 @@ type Sighting struct {
 type View struct {
 	// Now is the time of the decision.
 	Now time.Time
-	// Sightings are the blocks that may belong to the Service; those that do not are left alone.
+	// Sightings are the blocks that may belong to the Service; those that do not are not changed.
 	Sightings []Sighting
 	// Networks are the public networks that could be read, by ID: the configured one and those that hold
 	// one of the blocks.
@@ -44,7 +44,7 @@ type View struct {
 
 // Wish is what a Service is to get.
 type Wish struct {
-	// Location in which to buy; empty when nobody said.
+	// Location in which to buy; empty when none is configured.
 	Location string
 	// LocationSource says in words where a location can be set.
 	LocationSource string
@@ -144,7 +144,7 @@ func (n Network) holder(cidr netip.Prefix) (serverID string, address netip.Addr,
 	return "", netip.Addr{}, false
 }
 
-// holds reports whether a member of the network has the address: it answers for it, whatever a Service is told.
+// holds reports whether a member of the network has the address: it answers for it, whatever the status of a Service.
 func (n Network) holds(address netip.Addr) bool {
 	return slices.ContainsFunc(n.Members, func(m Member) bool { return slices.Contains(m.IPs, address) })
 }

@@ -68,7 +68,7 @@ func TestEnsureEndsWithOneBlock(t *testing.T) {
 		if w.Published.IsValid() && !owned[0].CIDR.Contains(w.Published) {
 			t.Errorf("seed %d: the published address %s is lost; the block is %s", seed, w.Published, owned[0].CIDR)
 		}
-		// A purchase without an answer from the life before may have been carried out: nobody is to blame.
+		// A purchase without an answer from the life before may have been carried out: not a fault.
 		if most := 1; a.created > most || (mine > 0 && a.created > 0) {
 			t.Errorf("seed %d: bought %d blocks though %d were there", seed, a.created, mine)
 		}
@@ -114,7 +114,7 @@ func (a *account) heldElsewhere(id string) bool {
 }
 
 // TestReleaseEndsWithNone: from any left-over state, and from any moment of a purchase, releasing ends
-// with no block of the Service and leaves all others alone.
+// with no block of the Service and changes no others.
 func TestReleaseEndsWithNone(t *testing.T) {
 	for seed := range uint64(seeds.Count(t, 3000)) {
 		a, _ := leftOver(seed)

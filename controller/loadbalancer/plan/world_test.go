@@ -28,7 +28,7 @@ type account struct {
 	faults []string
 	// trouble is how many more assignments and unassignments may fail.
 	trouble int
-	// mayTouch tells whose blocks may be changed.
+	// mayTouch reports whether a block may be changed.
 	mayTouch func(plan.Block) bool
 	// ghosts are deleted blocks that lists still name.
 	ghosts []modelBlock

@@ -30,7 +30,7 @@ type ConfigMap struct {
 
 var _ Record = (*ConfigMap)(nil)
 
-// NewConfigMap returns the record in the ConfigMap of that name in kube-system. It asks nobody: Load it
+// NewConfigMap returns the record in the ConfigMap of that name in kube-system. It makes no calls: Load it
 // before deciding.
 func NewConfigMap(kube kubernetes.Interface, name string) *ConfigMap {
 	return &ConfigMap{configMaps: kube.CoreV1().ConfigMaps(metav1.NamespaceSystem), name: name}

@@ -14,18 +14,18 @@ var ErrOutdated = errors.New("the record of the purchase changed meanwhile")
 const (
 	// TagsFresh: the account's tags were created a moment ago and cannot be used yet.
 	TagsFresh plan.Reason = "TagsFresh"
-	// APIPaused: the API asked to be left alone for a while.
+	// APIPaused: the API asked for a pause.
 	APIPaused plan.Reason = "APIPaused"
 )
 
 // Pause says that nothing can be bought now, or that the outcome of the purchase is not known, and that
-// time alone helps.
+// trying again later is enough.
 type Pause struct {
 	// Reason is ipblock.PurchaseUnanswered, TagsFresh or APIPaused.
 	Reason plan.Reason
 	// After is when to try again.
 	After time.Duration
-	// Cause is what the API or the way to it said; nil when nobody was asked.
+	// Cause is what the API or the way to it said; nil when no request was sent.
 	Cause error
 }
 

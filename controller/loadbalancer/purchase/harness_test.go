@@ -89,7 +89,7 @@ type object struct {
 	failure error
 }
 
-// touch is a change by somebody else.
+// touch is a change by someone else.
 func (o *object) touch() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

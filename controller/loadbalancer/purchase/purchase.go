@@ -24,7 +24,7 @@ const (
 	// DefaultSize is the smallest size of which network, gateway and broadcast leave more than one address.
 	DefaultSize plan.Size = 29
 	// intentLife is how old a recorded intent may be when the purchase is sent. A process that was
-	// frozen in between must look again: somebody else may lead by now.
+	// frozen in between must look again: someone else may lead by now.
 	intentLife = 10 * time.Second
 	// tagsSettle is how long after their creation tags may be refused (phoenixNAP Tag Manager API, which
 	// is eventually consistent).
@@ -72,7 +72,7 @@ type Order struct {
 	// Size of the block; 0 means DefaultSize.
 	Size plan.Size
 	// Subject is whom a refusal is remembered for, such as the UID of the Service, so that one that takes
-	// its name begins anew; empty means the owner.
+	// its name starts again; empty means the owner.
 	Subject string
 }
 
@@ -90,7 +90,7 @@ func (o Order) subject() string {
 	return o.Subject
 }
 
-// description tells a person in the portal whose block it is; the API allows 250 characters. It ends
+// description shows in the portal whose block it is; the API allows 250 characters. It ends
 // with the nonce.
 func (o Order) description(nonce string) string {
 	const most = 250
@@ -122,7 +122,7 @@ type Buyer struct {
 	refusals map[string]refusal
 }
 
-// New returns a Buyer. It starts nothing and asks nobody.
+// New returns a Buyer. It starts nothing and makes no calls.
 func New(config Config) *Buyer {
 	if config.Interval == 0 {
 		config.Interval = defaultInterval
@@ -136,9 +136,9 @@ func New(config Config) *Buyer {
 // Buy buys a block. The intent is recorded first, by compare-and-swap, so that whoever comes after a
 // crash knows that a block may exist which no list shows yet.
 //
-// Errors: *Pause when time alone helps, also when the outcome of the purchase is not known; *Refused when
-// a person must act; ErrOutdated (wrapped) when the record changed, so that the decision is to be made
-// anew; a dry run passes through (pnap.IsDryRun) and leaves no intent behind; everything else is a
+// Errors: *Pause when trying again later is enough, also when the outcome of the purchase is not known; *Refused when
+// a person must act; ErrOutdated (wrapped) when the record changed, so that the decision must be made
+// again; a dry run passes through (pnap.IsDryRun) and leaves no intent behind; everything else is a
 // failure of a look-up or of the record before anything was bought, or the API's wish for a pause
 // (pnap.Error with RetryAfter).
 func (b *Buyer) Buy(ctx context.Context, order Order, record Record) (plan.Block, error) {
@@ -240,7 +240,7 @@ func (b *Buyer) settle(ctx context.Context, order Order, record Record, intent c
 	}
 }
 
-// nothingSent tells that certainly nothing was bought.
+// nothingSent reports whether certainly nothing was bought.
 func nothingSent(failure error) bool { return pnap.IsDryRun(failure) || pnap.IsRefused(failure) }
 
 // notBought takes the intent back, for the API said clearly that it sold nothing. That may make the
@@ -294,7 +294,7 @@ func (b *Buyer) amend(ctx context.Context, order Order, record Record, intent co
 }
 
 // replace saves over the intent with the given nonce, also when the object changed otherwise meanwhile.
-// The intent of somebody else stays.
+// The intent of someone else stays.
 func (b *Buyer) replace(ctx context.Context, record Record, nonce string, purchase *contract.Purchase) error {
 	const tries = 5
 	err := record.Save(ctx, purchase)

@@ -237,7 +237,7 @@ func TestNothingIsBoughtOnAnOldVersion(t *testing.T) {
 }
 
 // TestFrozenProcessBuysNothing: between the recorded intent and the purchase lies a moment in which a
-// process may be stopped for long; afterwards somebody else may lead.
+// process may be stopped for long; afterwards someone else may lead.
 func TestFrozenProcessBuysNothing(t *testing.T) {
 	w := newWorld(t)
 	w.oldTags()
@@ -250,7 +250,7 @@ func TestFrozenProcessBuysNothing(t *testing.T) {
 	w.wantPurchases(0)
 }
 
-// meddling is a client during whose purchase somebody changes the object.
+// meddling is a client during whose purchase someone changes the object.
 type meddling struct {
 	*pnap.Client
 	meddle func()
@@ -305,7 +305,7 @@ func TestBoughtThoughTheOutcomeCannotBeRecorded(t *testing.T) {
 	}
 }
 
-// TestEndingProcessRecords: what was paid for is written down though the process is told to end.
+// TestEndingProcessRecords: what was paid for is written down though the process is stopped.
 func TestEndingProcessRecords(t *testing.T) {
 	w := newWorld(t)
 	w.oldTags()

@@ -31,7 +31,7 @@ func (r refusal) about(order Order) bool {
 	return r.location == order.Location && r.size == order.size()
 }
 
-// backingOff tells what a purchase is refused with that was refused lately; nil when it may be tried.
+// backingOff returns the error for a purchase that was rejected recently; nil when it may be tried.
 func (b *Buyer) backingOff(order Order) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -40,7 +40,7 @@ func announcement(nodes []*corev1.Node, address netip.Addr, before *metav1.Condi
 	return condition
 }
 
-// answered is the condition for an address of which somebody says that one machine answers.
+// answered is the condition for an address of which a report says that one machine answers.
 func answered(nodes []*corev1.Node, all []plan.AddressReport, before *metav1.Condition) metav1.Condition {
 	condition := metav1.Condition{Type: contract.ServiceConditionAnnounced, Status: metav1.ConditionFalse}
 	quiet := plan.Reporting(all, contract.AddressSilent)
@@ -77,7 +77,7 @@ func announcerOf(nodes []*corev1.Node, address netip.Addr) (node string, since t
 	return latest.Machine(nodes), latest.Since
 }
 
-// unheard reports whether those alone say that the address is answered who hold it themselves, and names the latest of them.
+// unheard reports whether only holders of the address say that it is answered, and names the latest of them.
 func unheard(all []plan.AddressReport) (holder string, alone bool) {
 	for _, h := range all {
 		if h.State == contract.AddressAnswered && !h.Held {

@@ -107,7 +107,7 @@ func TestAnnouncedIsNotRewritten(t *testing.T) {
 	}
 }
 
-// TestStaleness: an address is told of once it has answered for long enough, once, and again only after it was silent.
+// TestStaleness: an address is reported once it has answered for long enough, once, and again only after it was silent.
 func TestStaleness(t *testing.T) {
 	s, now := newStaleness(), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	a, b := netip.MustParseAddr("203.0.113.10"), netip.MustParseAddr("203.0.113.11")
@@ -133,7 +133,7 @@ func TestStaleness(t *testing.T) {
 }
 
 // TestAnnouncedBy: where the agents announce, the Service names the Node that answers and since when; another Node takes its
-// place, and in doubt, or where kube-vip announces, nobody is named.
+// place, and in doubt, or where kube-vip announces, no node is named.
 func TestAnnouncedBy(t *testing.T) {
 	address := netip.MustParseAddr("203.0.113.10")
 	byA := []*corev1.Node{witness("a", macOne, entrySaid("Answered", macOne, early, true))}

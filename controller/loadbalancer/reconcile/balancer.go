@@ -78,10 +78,10 @@ type Config struct {
 	Buyer   Buyer
 	// Kube reads and patches Services, reads the namespace kube-system and records purchases for the pool.
 	Kube kubernetes.Interface
-	// Services and Nodes are informer copies; nothing is bought or deleted on their word alone.
+	// Services and Nodes are informer copies; nothing is bought or deleted because of them.
 	Services corelisters.ServiceLister
 	Nodes    corelisters.NodeLister
-	// Events receives what users are told about their Service.
+	// Events receives events about Services.
 	Events record.EventRecorder
 	// NetworkID is the ID of the public network that blocks are assigned to.
 	NetworkID string
@@ -103,7 +103,7 @@ type Config struct {
 	NodeBlock string
 	// MaxBlocks is the most blocks that may be bought for the cluster; 0 for what the network holds.
 	MaxBlocks int
-	// Metrics count; nil for ones that nobody reads.
+	// Metrics count; nil for metrics that are not exposed.
 	Metrics *Metrics
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -129,7 +129,7 @@ type Balancer struct {
 	clusterID string
 }
 
-// New returns a Balancer. It starts nothing and asks nobody.
+// New returns a Balancer. It starts nothing and makes no calls.
 func New(config Config) *Balancer {
 	if config.LocationAnnotation == "" {
 		config.LocationAnnotation = contract.ServiceIPLocation
@@ -179,7 +179,7 @@ func (b *Balancer) cluster(ctx context.Context) (string, error) {
 	return b.clusterID, nil
 }
 
-// changed says that the account was changed, or may have been: everything is to be looked at anew.
+// changed drops cached state, because the account was changed or may have been.
 func (b *Balancer) changed() {
 	b.config.Account.Invalidate()
 }

@@ -32,7 +32,7 @@ func (w *world) lookForDrift() {
 	w.dies(func() { _, _ = w.lb.Astray(w.ctx) })
 }
 
-// dies tells whether the process died of what it did. Then a new one is there.
+// dies reports whether the process died of what it did. Then a new one is there.
 func (w *world) dies(doing func()) (died bool) {
 	defer func() {
 		cause := recover()

@@ -10,7 +10,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
-// desk is where somebody edits blocks in the portal, of all people's blocks those of the cluster.
+// desk simulates edits of the cluster's blocks in the portal.
 type desk struct {
 	w *world
 	// tags are what retagged blocks carried before.
@@ -72,7 +72,7 @@ func (d *desk) undo() {
 	clear(d.tags)
 }
 
-// sound are the Services whose block nobody deleted.
+// sound are the Services whose block was not deleted.
 func (d *desk) sound(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return d.lost[name] })
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Astray returns the Services that are not as they should be, though no event of Kubernetes tells of it:
-// their block was changed behind our back, what hindered them is gone, or agents report otherwise than
+// Astray returns the Services that have drifted without an event of Kubernetes:
+// their block was changed behind our back, what blocked them is gone, or agents report otherwise than
 // their condition says. It is one look at the account for all of them. Then it sweeps, see Sweep.
 func (b *Balancer) Astray(ctx context.Context) ([]types.NamespacedName, error) {
 	services, err := b.config.Services.List(labels.Everything())

@@ -28,7 +28,7 @@ const (
 	eventLost = "BlockLost"
 	// eventRetagged (Warning): the tags of the block were changed outside of the cluster.
 	eventRetagged = "BlockRetagged"
-	// eventStale (Warning): an address that was given back answers still. Told on the Service that had it, or on the Nodes that answer.
+	// eventStale (Warning): an address that was given back answers still. Sent for the Service that had it, or for the Nodes that answer.
 	eventStale = "StaleAddress"
 )
 

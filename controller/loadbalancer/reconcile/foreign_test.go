@@ -26,7 +26,7 @@ func copyOf(other *corev1.Service) func(*corev1.Service) {
 	}
 }
 
-// TestCopiedServiceGetsItsOwnAddress: a copy never touches, and is never told, what the original has.
+// TestCopiedServiceGetsItsOwnAddress: a copy never changes, and never learns, what the original has.
 //
 //proves:known-bugs/copied-service
 func TestCopiedServiceGetsItsOwnAddress(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
-// TestAddressRestsWhereTheBlockStays: a block whose tag was taken away stays on the network, and somebody may
+// TestAddressRestsWhereTheBlockStays: a block whose tag was taken away stays on the network, and someone may
 // still answer for its address; its ledger remembers that until the rest is over.
 func TestAddressRestsWhereTheBlockStays(t *testing.T) {
 	w := newWorld(t, broughtBlock("", ofCluster()))
@@ -61,7 +61,7 @@ func (w *world) releasing(name string) {
 }
 
 // TestReleaseEndsWhenItsBlockIsWantedAgain: who comes next takes over the block that is being given back, and
-// nobody waits any more for it to go.
+// no Service waits for its deletion any longer.
 //
 //proves:service-changes/type-back
 func TestReleaseEndsWhenItsBlockIsWantedAgain(t *testing.T) {
@@ -83,7 +83,7 @@ func TestReleaseEndsWhenItsBlockIsWantedAgain(t *testing.T) {
 }
 
 // TestBlockIsNotTakenFromUnderAnother: a ledger that says of a block both that it is being given back and that
-// somebody has an address of it, as one edited by hand may, gives nothing back.
+// a Service has an address of it, as one edited by hand may, gives nothing back.
 func TestBlockIsNotTakenFromUnderAnother(t *testing.T) {
 	w := newWorld(t)
 	w.service("one", inPool())

@@ -12,7 +12,7 @@ const (
 	repairReassigned = "reassigned"
 	// repairReplaced: a block was deleted behind our back and another one was bought.
 	repairReplaced = "replaced"
-	// repairRepublished: somebody changed the published address on the Service.
+	// repairRepublished: someone changed the published address on the Service.
 	repairRepublished = "republished"
 )
 
@@ -53,7 +53,7 @@ func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 
 func (m *Metrics) repaired(kind string) { m.repairs.WithLabelValues(kind).Inc() }
 
-// observe tells what one look at the account showed.
+// observe exports what one reading of the account showed.
 func (m *Metrics) observe(s plan.Observed) {
 	states := map[string]int{}
 	for _, block := range s.Blocks {

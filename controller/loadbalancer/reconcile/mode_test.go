@@ -21,7 +21,7 @@ func (w *world) reportInterface(name string) {
 	}
 }
 
-// TestNothingIsWrittenForKubeVIP: where the agents announce, nothing on the Service tells kube-vip to, and a cluster that goes
+// TestNothingIsWrittenForKubeVIP: where the agents announce, nothing on the Service asks kube-vip to, and a cluster that goes
 // from one to the other and back keeps its address and what the user wrote for kube-vip.
 func TestNothingIsWrittenForKubeVIP(t *testing.T) {
 	w := newWorld(t, configured(func(c *reconcile.Config) { c.Announcer = contract.AnnouncerAgent }))
@@ -47,7 +47,7 @@ func TestNothingIsWrittenForKubeVIP(t *testing.T) {
 			t.Errorf("%s: the address became %q", step.announcer, web.Annotations[contract.ServiceIPAddress])
 		}
 		if got := web.Annotations[contract.KubeVIPAddresses]; got != step.addresses {
-			t.Errorf("%s: kube-vip is told to announce %q, want %q", step.announcer, got, step.addresses)
+			t.Errorf("%s: kube-vip is asked to announce %q, want %q", step.announcer, got, step.addresses)
 		}
 		if got := web.Annotations[contract.KubeVIPInterface]; got != step.vlanInterface {
 			t.Errorf("%s: kube-vip's interface is %q, want %q", step.announcer, got, step.vlanInterface)

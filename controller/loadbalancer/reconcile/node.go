@@ -26,7 +26,7 @@ func anyNodeReady(nodes []*corev1.Node, networkID string) bool {
 }
 
 // commonInterface returns the name of the VLAN interface when all agents of member nodes report the
-// same; empty when they differ, one of them reports none, or nobody reports.
+// same; empty when they differ, one of them reports none, or there are no reports.
 func commonInterface(nodes []*corev1.Node, networkID string) string {
 	common := ""
 	for _, node := range nodes {

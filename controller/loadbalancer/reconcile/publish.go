@@ -151,7 +151,7 @@ func hasAddress(service *corev1.Service, address netip.Addr) bool {
 }
 
 // besides does what remains to be done for a Service whose address is published already: one change of the
-// account for each call. told reports whether users know of the rejected request.
+// account for each call. told reports whether an event was sent for the rejected request.
 func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v plan.ServicePlan, told bool) error {
 	switch {
 	case v.Tags != nil:

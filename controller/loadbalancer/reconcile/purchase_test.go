@@ -283,7 +283,7 @@ func TestRetaggedBlockIsNotTouched(t *testing.T) {
 }
 
 // TestFrozenProcessBuysNothing: between the recorded intent and the purchase lies a moment in which a
-// process may be stopped for long; afterwards somebody else may lead.
+// process may be stopped for long; afterwards someone else may lead.
 //
 //proves:known-bugs/two-controllers
 func TestFrozenProcessBuysNothing(t *testing.T) {
@@ -322,7 +322,7 @@ func TestLostRaceForTheIntent(t *testing.T) {
 	w.wantPurchases(0)
 }
 
-// intruding lets somebody change the Service in the moment before the intent is recorded.
+// intruding lets someone change the Service in the moment before the intent is recorded.
 type intruding struct {
 	crashing
 	intrude func()

@@ -15,7 +15,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
-// TestRefusalIsToldOnce: with its event, and again only when it is another one; whoever asks is told that users
+// TestRefusalIsToldOnce: with its event, and again only when it is another one; the caller learns that users
 // know.
 func TestRefusalIsToldOnce(t *testing.T) {
 	wrong := annotated(contract.ServiceIPRetain, "perhaps")

@@ -18,13 +18,13 @@ func (w *world) lose(name string) {
 	_ = w.refused(name, 10*time.Minute)
 }
 
-// announces tells what an announcer would answer for.
+// announces returns what an announcer would answer for.
 func (w *world) announces(name string) (annotation, spec string, statuses int) {
 	service := w.get(name)
 	return service.Annotations[contract.KubeVIPAddresses], service.Spec.LoadBalancerIP, len(service.Status.LoadBalancer.Ingress)
 }
 
-// TestAddressOfALostBlockIsWithdrawn: phoenixNAP may sell the addresses to anybody, so nobody may answer for
+// TestAddressOfALostBlockIsWithdrawn: phoenixNAP may sell the addresses to another customer, so no node may answer for
 // them any more.
 //
 //proves:service-changes/block-deleted
@@ -35,7 +35,7 @@ func TestAddressOfALostBlockIsWithdrawn(t *testing.T) {
 	address := w.address("web")
 	w.lose("web")
 	if annotation, spec, statuses := w.announces("web"); annotation != "" || spec != "" || statuses != 0 {
-		t.Errorf("kube-vip is told %q and %q, and %d addresses stand in the status", annotation, spec, statuses)
+		t.Errorf("kube-vip is asked for %q and %q, and %d addresses stand in the status", annotation, spec, statuses)
 	}
 	if reason := w.condition("web").Reason; reason != "BlockLost" {
 		t.Errorf("the condition says %s", reason)
@@ -49,7 +49,7 @@ func TestAddressOfALostBlockIsWithdrawn(t *testing.T) {
 	w.edit("web", func(s *corev1.Service) { s.Annotations[contract.ServiceIPReplace] = "true" })
 	w.settle("web")
 	if annotation, spec, statuses := w.announces("web"); annotation != w.address("web") || spec != w.address("web") || statuses != 1 {
-		t.Errorf("after %s the address is %s, kube-vip is told %q and %q, and %d addresses stand in the status", address, w.address("web"), annotation, spec, statuses)
+		t.Errorf("after %s the address is %s, kube-vip is asked for %q and %q, and %d addresses stand in the status", address, w.address("web"), annotation, spec, statuses)
 	}
 }
 
@@ -66,6 +66,6 @@ func TestAddressIsKeptWhileTheNetworkCannotBeRead(t *testing.T) {
 	w.clock.Advance(5 * time.Minute)
 	_ = w.refused("web", 10*time.Minute)
 	if annotation, spec, statuses := w.announces("web"); annotation == "" || spec == "" || statuses != 1 {
-		t.Errorf("kube-vip is told %q and %q, and %d addresses stand in the status", annotation, spec, statuses)
+		t.Errorf("kube-vip is asked for %q and %q, and %d addresses stand in the status", annotation, spec, statuses)
 	}
 }

@@ -217,7 +217,7 @@ func TestRestedAddressIsReusedWithAnEvent(t *testing.T) {
 	w.wantPurchases(1)
 }
 
-// TestEditedAddressOfAnother: what stands on a Service gives nobody the address of another.
+// TestEditedAddressOfAnother: what is written on a Service never gives it the address of another.
 //
 //proves:known-bugs/preset-load-balancer-ip
 func TestEditedAddressOfAnother(t *testing.T) {

@@ -23,7 +23,7 @@ type staleness struct {
 
 func newStaleness() *staleness { return &staleness{seen: map[netip.Addr]plan.StaleAddress{}} }
 
-// due returns the addresses that are to be told of now and records that they are.
+// due returns the addresses that must be reported now and records them as reported.
 func (s *staleness) due(answering []netip.Addr, now time.Time) []netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,8 +32,8 @@ func (s *staleness) due(answering []netip.Addr, now time.Time) []netip.Addr {
 	return due
 }
 
-// tellStale tells of addresses that answer though they were given back: an announcer was killed, or somebody took one by
-// hand. They rest in their ledgers meanwhile. It is told on the Service that had the address last, or, when that is gone,
+// tellStale reports addresses that answer though they were given back: an announcer was killed, or someone took one by
+// hand. They rest in their ledgers meanwhile. The event is on the Service that had the address last, or, when that is gone,
 // on the Nodes that answer.
 func (b *Balancer) tellStale(ctx context.Context, s plan.Observed) error {
 	nodes, err := b.config.Nodes.List(labels.Everything())

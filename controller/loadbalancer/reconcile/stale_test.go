@@ -32,8 +32,8 @@ func (w *world) passes(during time.Duration) {
 	}
 }
 
-// TestStaleAddressIsTold: an address of the pool that was given back and answers still is told of once, on the Service where
-// it lives on, else on the Node that answers; it is given to nobody meanwhile, and at once when it is silent.
+// TestStaleAddressIsTold: an address of the pool that was given back and answers still is reported once, on the Service where
+// it lives on, else on the Node that answers; it is not given to others meanwhile, and at once when it is silent.
 func TestStaleAddressIsTold(t *testing.T) {
 	const forgotten = "the Service went without its finalizer"
 	for how, leave := range map[string]func(*world){
@@ -53,7 +53,7 @@ func TestStaleAddressIsTold(t *testing.T) {
 			w.told("StaleAddress")
 			w.passes(2 * time.Minute)
 			if told := w.told("StaleAddress"); len(told) != 0 {
-				t.Errorf("told of an address in use: %q", told)
+				t.Errorf("events about an address in use: %q", told)
 			}
 			leave(w)
 			if how != forgotten {
@@ -61,7 +61,7 @@ func TestStaleAddressIsTold(t *testing.T) {
 			}
 			w.passes(3 * time.Minute)
 			if told := w.told("StaleAddress"); len(told) != 1 || !strings.Contains(told[0], address) || !strings.Contains(told[0], "node-1") {
-				t.Errorf("told %q, want one event that names %s and node-1", told, address)
+				t.Errorf("events %q, want one that names %s and node-1", told, address)
 			}
 			w.service("wants", inPool(), func(s *corev1.Service) { s.Annotations[contract.ServiceRequestedIP] = address })
 			for range 30 {
@@ -81,7 +81,7 @@ func TestStaleAddressIsTold(t *testing.T) {
 }
 
 // TestStaleAddressOfARetainedBlock: a block that outlives its Service keeps its address for the Service's name; that it
-// answers still is told.
+// still answers is reported.
 func TestStaleAddressOfARetainedBlock(t *testing.T) {
 	w := newWorld(t)
 	w.report("", "")
@@ -94,11 +94,11 @@ func TestStaleAddressOfARetainedBlock(t *testing.T) {
 	w.told("StaleAddress")
 	w.passes(3 * time.Minute)
 	if told := w.told("StaleAddress"); len(told) != 1 || !strings.Contains(told[0], address) {
-		t.Errorf("told %q, want one event that names %s", told, address)
+		t.Errorf("events %q, want one that names %s", told, address)
 	}
 	w.report("198.51.100.7", contract.AddressAnswered)
 	w.passes(3 * time.Minute)
 	if told := w.told("StaleAddress"); len(told) != 0 {
-		t.Errorf("told of an address that is none of ours: %q", told)
+		t.Errorf("events about an address that is none of ours: %q", told)
 	}
 }

@@ -59,7 +59,7 @@ func (b *Balancer) sweep(ctx context.Context, s plan.Observed) error {
 		}
 	}
 	if s.PoolPurchase != nil && s.Now.Before(s.PoolPurchase.Time.Add(plan.PurchaseSettles)) {
-		return nil // somebody may have bought for a Service that has not been given its address yet
+		return nil // a block may have been bought for a Service that has not been given its address yet
 	}
 	for _, l := range s.EmptyPool() {
 		if acted, err := b.sweepBlock(ctx, s, l); err != nil || acted {
@@ -88,7 +88,7 @@ func (b *Balancer) freeGone(ctx context.Context, s plan.Observed, l plan.Ledger)
 	return true, b.ledgers.save(ctx, freed)
 }
 
-// sweepBlock closes the ledger of an empty block that nobody waits for, and then gives the block back.
+// sweepBlock closes the ledger of an empty block that no Service waits for, and then gives the block back.
 func (b *Balancer) sweepBlock(ctx context.Context, s plan.Observed, l plan.Ledger) (bool, error) {
 	if !l.Closed {
 		if s.Awaited() {
@@ -106,7 +106,7 @@ func (b *Balancer) sweepBlock(ctx context.Context, s plan.Observed, l plan.Ledge
 }
 
 // sweepLedgers deletes ledgers that say nothing any more: of blocks that are gone, and of brought blocks
-// that nobody uses and of which no address rests.
+// that are unused and have no address in quarantine.
 func (b *Balancer) sweepLedgers(ctx context.Context, s plan.Observed) error {
 	for _, l := range s.Ledgers {
 		if !l.Empty() || s.KeptElsewhere(l) || s.Pool().Owns(s.Block(l.BlockID)) {
@@ -129,14 +129,14 @@ func (b *Balancer) sweepLedgers(ctx context.Context, s plan.Observed) error {
 	return nil
 }
 
-// sweepBrought gives up a brought block that nobody uses any more. Its ledger goes when no address rests.
+// sweepBrought gives up a brought block that is not used any more. Its ledger goes when no address rests.
 func (b *Balancer) sweepBrought(ctx context.Context, s plan.Observed, l plan.Ledger, sighting plan.Sighting) (bool, error) {
 	rested := l.Spent(nil, s.Now)
 	if sighting.Hidden || s.Named(l.BlockID) {
 		return false, nil
 	}
 	if !plan.Brought(sighting.Block, s.Owner.Cluster, s.Options.OwnBlocks) {
-		if rested { // nobody may name it any more; where it is, is its owner's business
+		if rested { // Services may no longer name it; its owner decides where it is
 			return true, b.ledgers.remove(ctx, l)
 		}
 		return false, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
-// sync does for one Service what the service controller does. done tells that nothing is left to do.
+// sync does for one Service what the service controller does. done means that nothing is left to do.
 func (w *world) sync(name string) (done bool, err error) {
 	defer w.refresh()
 	return w.syncCopy(w.get(name))
@@ -97,7 +97,7 @@ func (w *world) pauseAfter(err error) time.Duration {
 	return min(firstBackoff<<min(w.failures-1, 10), lastBackoff)
 }
 
-// astray lets the drift pass look and returns the names of the Services that it finds.
+// astray runs the drift pass and returns the names of the Services that it finds.
 func (w *world) astray() []string {
 	w.t.Helper()
 	w.refresh()
@@ -224,7 +224,7 @@ func (w *world) checkViolations() {
 	}
 	for _, said := range w.said {
 		if secrets := w.sim.FindSecrets(said); len(secrets) > 0 {
-			w.t.Errorf("error %q tells %s", said, secrets)
+			w.t.Errorf("error %q contains %s", said, secrets)
 		}
 	}
 }

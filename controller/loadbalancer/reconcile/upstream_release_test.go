@@ -248,7 +248,7 @@ func TestFreshTagsAreWaitedFor(t *testing.T) {
 	w.wantPurchases(1)
 	for _, reason := range w.eventReasons() {
 		if reason == "IPBlockRefused" {
-			t.Error("the user was told of a refusal that time alone heals")
+			t.Error("an event reported an error that needs no action")
 		}
 	}
 }

@@ -158,8 +158,8 @@ func walk(t *testing.T, seed uint64) {
 	w.sim.LeakCheck(clientID)
 }
 
-// troubled syncs one or the other of the Services, so many times, amid faults and crashes, and edits if somebody
-// sits at the desk.
+// troubled syncs one or the other of the Services, so many times, amid faults and crashes, and edits blocks if
+// there is a desk.
 func (w *world) troubled(rng *rand.Rand, desk *desk, names []string, times int) {
 	for range times {
 		if rng.IntN(6) == 0 {

@@ -34,7 +34,7 @@ func withdrawal(service *corev1.Service, vlanInterface string) patch {
 }
 
 // removeForeign takes off a Service what the controller wrote on another one, of which this is a copy:
-// whoever announces it would answer for an address of somebody else.
+// whoever announces it would answer for an address of someone else.
 func (b *Balancer) removeForeign(ctx context.Context, s plan.Observed) (*corev1.Service, error) {
 	foreign := s.Service.Annotations[contract.ServiceIPAddress]
 	changes := withdrawal(s.Service, commonInterface(s.Nodes, s.NetworkID))

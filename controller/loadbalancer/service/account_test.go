@@ -118,11 +118,11 @@ func TestTheRealBalancerFromPurchaseToRelease(t *testing.T) {
 	}
 	counts := w.told.counts()
 	if counts["Normal "+eventWaiting] > 2 || counts["Normal "+eventEnsured] != 2 {
-		t.Errorf("told %v", counts)
+		t.Errorf("events %v", counts)
 	}
 	for reason := range counts {
 		if strings.HasPrefix(reason, "Warning ") && reason != "Warning "+eventUnavailable {
-			t.Errorf("a normal purchase is told of as %s: %v", reason, w.told.all())
+			t.Errorf("a normal purchase is reported as %s: %v", reason, w.told.all())
 		}
 	}
 	w.checkRestart(stop)
@@ -187,7 +187,7 @@ func TestARefusalBacksOffThoughTheServiceIsWrittenOn(t *testing.T) {
 		t.Errorf("%d purchases were tried within 3 s after the first refusal", after-before)
 	}
 	if counts := w.told.counts(); counts[refused] != 1 || counts["Warning "+eventSyncFailed] != 0 {
-		t.Errorf("the refusal is told of more than once: %v", counts)
+		t.Errorf("the rejected request is reported more than once: %v", counts)
 	}
 	w.sim.Disarm()
 	w.create("api")

@@ -26,7 +26,7 @@ const (
 		contract.LoadBalancerClass + ", or remove loadBalancerClass"
 )
 
-// judgeAnnouncer warns once when kube-vip ignores a Service of our class, which it does unless it was told of
+// judgeAnnouncer warns once when kube-vip ignores a Service of our class, which it does unless it is configured for
 // the class. again is when to look next; 0 for never.
 func (c *Controller) judgeAnnouncer(ctx context.Context, service *corev1.Service, life *life, status *corev1.LoadBalancerStatus) (again time.Duration) {
 	if c.announcer != contract.AnnouncerKubeVIP || !contract.HasOwnClass(service) || life.announcerSeen || life.publishedAt.IsZero() {
@@ -39,7 +39,7 @@ func (c *Controller) judgeAnnouncer(ctx context.Context, service *corev1.Service
 		life.announcerSeen = true
 		return 0
 	}
-	// kube-vip rightly leaves a Service alone that has nobody behind it.
+	// kube-vip rightly ignores a Service without ready endpoints.
 	serving, err := c.hasEndpoints(ctx, service)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "EndpointSlices not listed", "service", klog.KObj(service))
@@ -52,7 +52,7 @@ func (c *Controller) judgeAnnouncer(ctx context.Context, service *corev1.Service
 	return 0
 }
 
-// answered tells whether an agent has seen any of the addresses answer.
+// answered reports whether an agent has seen any of the addresses answer.
 func (c *Controller) answered(addresses []string) bool {
 	nodes, err := c.nodes.List(labels.Everything())
 	if err != nil {
@@ -68,7 +68,7 @@ func (c *Controller) answered(addresses []string) bool {
 	})
 }
 
-// hasEndpoints tells whether anybody is ready behind a Service.
+// hasEndpoints reports whether a Service has ready endpoints.
 func (c *Controller) hasEndpoints(ctx context.Context, service *corev1.Service) (bool, error) {
 	slicesOf, err := c.kube.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: labels.Set{discoveryv1.LabelServiceName: service.Name}.String(),

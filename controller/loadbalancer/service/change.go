@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// concerns tells whether an update may change what there is to do about a Service. Conditions are not
+// concerns reports whether an update may change what there is to do about a Service. Conditions are not
 // looked at: they are ours, and writing one must not be the cause of the next. published is the status
 // that is to stand there; nil when that is not known.
 func concerns(before, after *corev1.Service, published *corev1.LoadBalancerStatus) bool {
@@ -24,12 +24,12 @@ func concerns(before, after *corev1.Service, published *corev1.LoadBalancerStatu
 		statusEdited(before, after, published)
 }
 
-// lostFinalizer tells whether somebody took our finalizer off a Service. Putting it on was ourselves.
+// lostFinalizer reports whether someone removed our finalizer from a Service. Only we add it.
 func lostFinalizer(before, after *corev1.Service) bool {
 	return slices.Contains(before.Finalizers, finalizerFor(after)) && !slices.Contains(after.Finalizers, finalizerFor(after))
 }
 
-// statusEdited tells whether somebody put another address there than the published one. kube-vip
+// statusEdited reports whether someone replaced the published address. kube-vip
 // writes the same status as we do.
 func statusEdited(before, after *corev1.Service, published *corev1.LoadBalancerStatus) bool {
 	if sameStatus(&before.Status.LoadBalancer, &after.Status.LoadBalancer) {

@@ -15,7 +15,7 @@ import (
 type claim int
 
 const (
-	// foreign: nothing, it is somebody else's or nobody's.
+	// foreign: nothing, it belongs to another controller or to none.
 	foreign claim = iota
 	// wanted: it is to have a load balancer of ours.
 	wanted
@@ -23,7 +23,7 @@ const (
 	leaving
 )
 
-// claimOn decides what there is to do about a Service, from the Service alone.
+// claimOn decides what there is to do about a Service; it reads nothing but the Service.
 func claimOn(service *corev1.Service) claim {
 	switch {
 	case contract.WantsAddress(service):
@@ -49,9 +49,9 @@ func finalizerFor(service *corev1.Service) string {
 //
 // contract.LoadBalancerFinalizer always is. The framework's is shared by every provider and class: it is
 // ours on a Service that we serve, whatever class it had in another life. On any other Service it may
-// be somebody else's, because the API server wipes the class when the type changes. There it is ours only if the
+// be another controller's, because the API server wipes the class when the type changes. There it is ours only if the
 // Service shows that we put it there: managed fields say so, or, where they were lost (a restored backup, an
-// earlier version), the Service bears our marks and no class of somebody else.
+// earlier version), the Service bears our marks and no other class.
 func ownFinalizers(service *corev1.Service) []string {
 	return slices.DeleteFunc(slices.Clone(service.Finalizers), func(finalizer string) bool {
 		switch finalizer {
@@ -69,7 +69,7 @@ func holdsWithOurs(service *corev1.Service) bool {
 	return addedByUs(service) || (service.Spec.LoadBalancerClass == nil && contract.HasOwnedFields(service))
 }
 
-// addedByUs tells whether the API server recorded us as the one who set the framework's finalizer
+// addedByUs reports whether the API server recorded us as the client that set the framework's finalizer
 // (https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management).
 func addedByUs(service *corev1.Service) bool {
 	path := []byte(`"v:\"` + servicehelper.LoadBalancerCleanupFinalizer + `\""`)

@@ -149,7 +149,7 @@ func TestConcerns(t *testing.T) {
 		}
 	}
 	if !concerns(serviceWith(), serviceWith(withIngress(ingress), func(s *corev1.Service) { s.ResourceVersion = "2" }), nil) {
-		t.Error("a status that nobody is known to have published does not concern us")
+		t.Error("a status without a known publisher does not concern us")
 	}
 }
 

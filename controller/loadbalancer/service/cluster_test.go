@@ -100,7 +100,7 @@ func (c *cluster) create(name string, changes ...change) *corev1.Service {
 	return created
 }
 
-// writeStatus writes a status as somebody who is not the controller.
+// writeStatus writes a status as a client other than the controller.
 func (c *cluster) writeStatus(service *corev1.Service) {
 	c.t.Helper()
 	if _, err := c.kube.CoreV1().Services(c.namespace).UpdateStatus(c.t.Context(), service, metav1.UpdateOptions{}); err != nil {
@@ -150,7 +150,7 @@ func (c *cluster) await(name, what string, wanted func(*corev1.Service) bool) *c
 		return err == nil && wanted(last), err
 	})
 	if err != nil {
-		c.t.Fatalf("Service %s: %s: %v; it is %s; told: %s", name, what, err, describe(last), strings.Join(c.told.all(), " | "))
+		c.t.Fatalf("Service %s: %s: %v; it is %s; events: %s", name, what, err, describe(last), strings.Join(c.told.all(), " | "))
 	}
 	return last
 }

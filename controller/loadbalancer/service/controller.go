@@ -59,9 +59,9 @@ type Config struct {
 	Nodes    coreinformers.NodeInformer
 	// Balancer does the work.
 	Balancer Balancer
-	// Events receives what users are told.
+	// Events receives events for users.
 	Events record.EventRecorder
-	// Metrics are counted; nil for metrics that nobody exposes.
+	// Metrics are counted; nil for metrics that are not exposed.
 	Metrics *Metrics
 	// Workers is how many Services are worked on at a time (--concurrent-service-syncs); 0 means 1.
 	Workers int
@@ -118,7 +118,7 @@ func New(config Config) *Controller {
 	return c
 }
 
-// watch has Services put into the queue. It returns what tells that the informers' first lists went through.
+// watch puts Services into the queue. It returns functions that report whether the informers have synced.
 func (c *Controller) watch() ([]cache.InformerSynced, error) {
 	services, err := c.serviceInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: c.serviceAdded, UpdateFunc: c.serviceChanged, DeleteFunc: c.serviceGone,
@@ -153,7 +153,7 @@ func (c *Controller) serviceChanged(before, after any) {
 	c.queue.Add(nameOf(is))
 }
 
-// serviceGone looks for Services that went without being released: somebody took the finalizer away.
+// serviceGone queues Services that disappeared before their release: someone removed the finalizer.
 func (c *Controller) serviceGone(last any) {
 	if unknown, ok := last.(cache.DeletedFinalStateUnknown); ok {
 		last = unknown.Obj
@@ -233,8 +233,8 @@ func (c *Controller) settle(ctx context.Context, key types.NamespacedName, again
 	}
 }
 
-// waitOf tells whether an error is none, but asks to call again, and after how long. A lost compare-and-swap
-// is one: somebody else has written, and the informer is about to say what.
+// waitOf reports whether an error only asks to call again, and after how long. A lost compare-and-swap
+// is one: another client has written, and the informer is about to deliver its change.
 func waitOf(err error) (pause time.Duration, waits bool) {
 	var retry *api.RetryError
 	switch {
@@ -267,7 +267,7 @@ func (c *Controller) watchDrift(ctx context.Context) {
 			klog.FromContext(ctx).Error(err, "Drift not looked for")
 		}
 		for _, key := range astray {
-			klog.FromContext(ctx).V(2).Info("IP block astray", "service", key)
+			klog.FromContext(ctx).V(2).Info("IP block drifted", "service", key)
 			c.queue.Add(key)
 		}
 	}

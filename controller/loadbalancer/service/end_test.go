@@ -10,7 +10,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
-// TestAnEndBeforeTheStartIsNoError: a process that is told to end while it starts ends quietly.
+// TestAnEndBeforeTheStartIsNoError: a process that is stopped while it starts ends quietly.
 func TestAnEndBeforeTheStartIsNoError(t *testing.T) {
 	kube := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(kube, 0)

@@ -25,9 +25,9 @@ const (
 	eventWaiting = "WaitingForLoadBalancer"
 	// eventDryRun (Normal): what would have been bought, changed or deleted.
 	eventDryRun = "DryRun"
-	// eventUnsupported (Warning): IPv6 alone, RequireDualStack or the PROXY protocol is asked for; nothing is bought.
+	// eventUnsupported (Warning): IPv6 only, RequireDualStack or the PROXY protocol is asked for; nothing is bought.
 	eventUnsupported = "LoadBalancerUnsupported"
-	// eventIPv4Only (Normal): PreferDualStack is served with IPv4 alone.
+	// eventIPv4Only (Normal): PreferDualStack is served with IPv4 only.
 	eventIPv4Only = "IPv4Only"
 	// eventIgnored (Warning): kube-vip has not taken up a Service of the class phoenixnap.com/ccm within a minute, though it has endpoints; set its lb_class_name.
 	eventIgnored = "AnnouncerIgnoresClass"

@@ -136,7 +136,7 @@ func (s *shop) set(change func(*shop)) {
 	change(s)
 }
 
-// told collects what users are told, as "Type Reason Text".
+// told collects the events for users, as "Type Reason Text".
 type told struct {
 	recorder *record.FakeRecorder
 	mu       sync.Mutex

@@ -42,7 +42,7 @@ func TestTheWholeLife(t *testing.T) {
 	if c.shop.holds("web") {
 		t.Error("the Service is gone and its address is not given back")
 	}
-	c.await("web", "told of", func(*corev1.Service) bool { return c.told.counts()["Normal "+eventDeleted] == 2 })
+	c.await("web", "reported", func(*corev1.Service) bool { return c.told.counts()["Normal "+eventDeleted] == 2 })
 	stop()
 	counts := c.told.counts()
 	for reason, n := range counts { // two Services lived
@@ -71,7 +71,7 @@ func TestAChangeOfTypeAndBack(t *testing.T) {
 		return isPublished(s) && c.told.counts()["Normal "+eventEnsured] >= 2 // the event follows the status
 	})
 	if counts := c.told.counts(); counts["Normal "+eventEnsured] != 2 || counts["Normal "+eventDeleted] != 1 {
-		t.Errorf("told %v", counts)
+		t.Errorf("events %v", counts)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestOurClass(t *testing.T) {
 }
 
 // TestAForeignClassIsLeftAlone: the framework's service controller would call the provider's deletion and strip
-// the finalizer of the other class's controller, whose load balancer nobody would ever delete.
+// the finalizer of the other class's controller, whose load balancer would never be deleted.
 //
 //proves:known-bugs/foreign-finalizer
 func TestAForeignClassIsLeftAlone(t *testing.T) {
@@ -118,7 +118,7 @@ func TestAForeignClassIsLeftAlone(t *testing.T) {
 }
 
 // TestFinalizerOfOursIsKnownWithoutMarks: the API server wipes the class with the type; that we put the
-// framework's finalizer there is known from the managed fields alone.
+// framework's finalizer there is known from the managed fields only.
 func TestFinalizerOfOursIsKnownWithoutMarks(t *testing.T) {
 	c := newCluster(t)
 	stop := c.start()
@@ -164,10 +164,10 @@ func TestWhatHappenedWhileTheControllerWasDown(t *testing.T) {
 		t.Error("addresses are not given back")
 	}
 	if again := c.get("kept"); again.ResourceVersion != kept.ResourceVersion || c.shop.count("ensure", "kept") != calls+1 {
-		t.Errorf("a start wrote on a Service that was well, or called %d times", c.shop.count("ensure", "kept")-calls)
+		t.Errorf("a start wrote on a healthy Service, or called %d times", c.shop.count("ensure", "kept")-calls)
 	}
 	if counts := c.told.counts(); counts["Normal "+eventEnsured] != 1 || counts["Normal "+eventEnsuring] != 1 {
-		t.Errorf("a start tells of Services that were published before: %v", counts)
+		t.Errorf("a start reports Services that were published before: %v", counts)
 	}
 }
 
@@ -180,11 +180,11 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 	c.await("web", "gone", hasGone)
 	c.create("web")
 	// The event follows the status.
-	second := c.await("web", "published and told", func(s *corev1.Service) bool {
+	second := c.await("web", "published and reported", func(s *corev1.Service) bool {
 		return isPublished(s) && c.told.counts()["Normal "+eventEnsured] >= 2
 	})
 	if first.UID == second.UID || c.told.counts()["Normal "+eventEnsured] != 2 {
-		t.Errorf("told %v", c.told.counts())
+		t.Errorf("events %v", c.told.counts())
 	}
 }
 
@@ -291,7 +291,7 @@ func TestWhatCannotBeServed(t *testing.T) {
 	}
 	web := c.await("web", "refused", refused)
 	if len(web.Finalizers) != 0 || c.shop.count("ensure", "web") != 0 || c.told.counts()["Warning "+eventUnsupported] != 1 {
-		t.Errorf("%s, %d calls, told %v", describe(web), c.shop.count("ensure", "web"), c.told.all())
+		t.Errorf("%s, %d calls, events %v", describe(web), c.shop.count("ensure", "web"), c.told.all())
 	}
 	c.patch("web", `{"metadata":{"annotations":{"`+annotation+`":null}}}`)
 	c.await("web", "published", isPublished)

@@ -55,8 +55,8 @@ func (l *lives) of(service *corev1.Service) *life {
 	return begun
 }
 
-// begin returns the life of a Service that is to be served. One that comes back from being released begins
-// anew.
+// begin returns the life of a Service that is to be served. One that comes back from being released starts
+// again.
 func (l *lives) begin(service *corev1.Service) *life {
 	if found := l.of(service); !found.leaving {
 		return found
@@ -72,7 +72,7 @@ func (l *lives) ask(service *corev1.Service, now time.Time) {
 	l.byName[nameOf(service)] = &life{uid: service.UID, asked: now}
 }
 
-// knows tells whether there is something of this very Service that was not released.
+// knows reports whether there is something of this very Service that was not released.
 func (l *lives) knows(service *corev1.Service) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +99,7 @@ func (l *lives) published(service *corev1.Service) *corev1.LoadBalancerStatus {
 	return nil
 }
 
-// vanish records that a Service is gone. It tells whether something of it was not released.
+// vanish records that a Service is gone. It reports whether something of it was not released.
 func (l *lives) vanish(last *corev1.Service) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,7 +14,7 @@ type Metrics struct {
 	publish     *metrics.Histogram
 }
 
-// NewMetrics returns metrics that nobody exposes yet.
+// NewMetrics returns metrics that are not exposed yet.
 func NewMetrics() *Metrics {
 	return &Metrics{
 		syncs: metrics.NewCounter(&metrics.CounterOpts{

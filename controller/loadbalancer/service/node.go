@@ -48,7 +48,7 @@ func (c *Controller) bearingOf(node *corev1.Node) bearing {
 	return b
 }
 
-// carries tells whether traffic of load balancers may go to the Node.
+// carries reports whether traffic of load balancers may go to the Node.
 func carries(node *corev1.Node, selector labels.Selector) bool {
 	if node.DeletionTimestamp != nil || !selector.Matches(labels.Set(node.Labels)) {
 		return false
@@ -79,12 +79,12 @@ func reportChanges(before, after *corev1.Node) []netip.Addr {
 	return slices.Collect(maps.Keys(changed))
 }
 
-// saysOther tells whether two reports of an address differ in more than since when they are so.
+// saysOther reports whether two reports of an address differ in more than their start.
 func saysOther(a, b contract.ReportedAddress) bool {
 	return a.State != b.State || a.MAC != b.MAC || a.Held != b.Held
 }
 
-// alarm collects what Nodes have changed until somebody looks. It is safe for concurrent use.
+// alarm collects the changes of Nodes until they are read. It is safe for concurrent use.
 type alarm struct {
 	mu        sync.Mutex
 	since     time.Time
@@ -112,7 +112,7 @@ func (a *alarm) ring(all bool, addresses ...netip.Addr) {
 	a.rings.Signal()
 }
 
-// silence returns what was collected and begins anew.
+// silence returns what was collected and resets the alarm.
 func (a *alarm) silence() (since time.Time, concerned func(*corev1.Service) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -170,7 +170,7 @@ func (c *Controller) passOverServices(ctx context.Context) {
 	}
 }
 
-// anyNode tells whether any Node may carry traffic.
+// anyNode reports whether any Node may carry traffic.
 func (c *Controller) anyNode() (bool, error) {
 	nodes, err := c.nodes.List(labels.Everything())
 	if err != nil {

@@ -63,7 +63,7 @@ func refusing(service *corev1.Service, reason string, now time.Time) object {
 }
 
 // lettingGo is the patch that leaves nothing of ours on a Service; nil when there is nothing. A LoadBalancer that
-// is being deleted loses the finalizers alone: kube-vip may still be reading the rest. The status of another
+// is being deleted loses only the finalizers: kube-vip may still be reading the rest. The status of another
 // class is not ours.
 func lettingGo(service *corev1.Service, finalizers []string) object {
 	metadata, status := object{}, object{}
@@ -123,10 +123,10 @@ func (c *Controller) send(ctx context.Context, service *corev1.Service, patch ob
 	return patched, nil
 }
 
-// isGone tells that a patch came too late: the Service is no more, or another has its name.
+// isGone reports whether a patch came too late: the Service is gone, or another has its name.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// isBeingDeleted tells that the API server took no new finalizer because the Service is on its way out.
+// isBeingDeleted reports whether the API server rejected a new finalizer because the Service is being deleted.
 func isBeingDeleted(err error) bool {
 	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "object is being deleted")
 }

@@ -76,7 +76,7 @@ func refused(reported bool) error {
 }
 
 // TestWhatTheBalancerToldIsNotToldTwice: a refusal that has its event and condition is backed off from without
-// another event; one that has none is told of like any error.
+// another event; one that has none is reported like any error.
 func TestWhatTheBalancerToldIsNotToldTwice(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err    error

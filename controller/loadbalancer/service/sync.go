@@ -15,7 +15,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 )
 
-// longWait is after how long users are told that a Service waits.
+// longWait is how long a Service waits before an event reports it.
 const longWait = 30 * time.Second
 
 // sync looks at one Service and takes one step. again is when to look again although nothing changes; 0 for
@@ -52,7 +52,7 @@ func (c *Controller) serve(ctx context.Context, service *corev1.Service) (again 
 		if len(service.Status.LoadBalancer.Ingress) == 0 {
 			return 0, c.refuse(ctx, service, reason)
 		}
-		// What it has stays: taking the address away would help nobody.
+		// What it has stays: taking the address away would not help.
 	}
 	if service, err = c.hold(ctx, service); err != nil {
 		return 0, err
@@ -184,7 +184,7 @@ func (c *Controller) releaseVanished(ctx context.Context, key types.NamespacedNa
 	return nil
 }
 
-// tellFailure tells users of an error that is theirs to know: not that a Service waits a moment, nor that the
+// tellFailure reports an error that users must know: not that a Service waits a moment, nor that the
 // process ends.
 func (c *Controller) tellFailure(ctx context.Context, service *corev1.Service, life *life, during string, err error) {
 	switch {

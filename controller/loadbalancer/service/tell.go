@@ -12,13 +12,13 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 )
 
-// wasTold tells whether the balancer told users of its error, so that they need not hear it again.
+// wasTold reports whether the balancer has already sent an event for its error.
 func wasTold(err error) bool {
 	var refusal *plan.Refusal
 	return errors.As(err, &refusal) && refusal.Reported
 }
 
-// tellWaiting tells users once that a Service waits, when it has done so for a while. A release is told of
+// tellWaiting reports once that a Service waits, when it has done so for a while. A release is reported
 // at its beginning and its end.
 func (c *Controller) tellWaiting(service *corev1.Service, life *life) {
 	if life.waitingSince.IsZero() {
@@ -31,7 +31,7 @@ func (c *Controller) tellWaiting(service *corev1.Service, life *life) {
 	c.events.Event(service, corev1.EventTypeNormal, eventWaiting, textWaiting)
 }
 
-// tellRefusal tells users what cannot be served, once for each text.
+// tellRefusal reports what cannot be served, once for each text.
 func (c *Controller) tellRefusal(service *corev1.Service, life *life, reason string) {
 	if life.toldRefusal == reason {
 		return
@@ -40,7 +40,7 @@ func (c *Controller) tellRefusal(service *corev1.Service, life *life, reason str
 	c.events.Event(service, corev1.EventTypeWarning, eventUnsupported, reason)
 }
 
-// tellShortcomings tells users what does not keep a Service from being served.
+// tellShortcomings reports problems with which a Service is served all the same.
 func (c *Controller) tellShortcomings(ctx context.Context, service *corev1.Service, life *life) {
 	if servedInPart(service) && !life.toldIPv4Only {
 		life.toldIPv4Only = true
@@ -58,7 +58,7 @@ func (c *Controller) tellShortcomings(ctx context.Context, service *corev1.Servi
 	}
 }
 
-// tellPublished tells users of a new address. Who wrote it into the status does not matter: kube-vip may have
+// tellPublished reports a new address. Who wrote it into the status does not matter: kube-vip may have
 // been faster.
 func (c *Controller) tellPublished(ctx context.Context, service *corev1.Service, life *life, status *corev1.LoadBalancerStatus) {
 	life.waitingSince, life.toldDryRun = time.Time{}, ""

@@ -42,7 +42,7 @@ func TestWaitingIsNoFailure(t *testing.T) {
 			t.Error("the Service was not released")
 		}
 		if counts := w.told.counts(); counts["Warning "+eventSyncFailed]+counts["Normal "+eventWaiting] != 0 {
-			t.Errorf("short waits are told of: %v", counts)
+			t.Errorf("short waits are reported: %v", counts)
 		}
 	})
 }
@@ -174,7 +174,7 @@ func TestDriftIsLookedFor(t *testing.T) {
 		w.shop.set(func(s *shop) { s.calls, s.stray = nil, []types.NamespacedName{{Namespace: "shop", Name: "api"}} })
 		elapse(time.Minute)
 		if web, api := w.shop.count("ensure", "web"), w.shop.count("ensure", "api"); web != 0 || api != 1 {
-			t.Errorf("%d calls for a Service that is well, %d for one that is astray", web, api)
+			t.Errorf("%d calls for a healthy Service, %d for one that has drifted", web, api)
 		}
 		w.shop.set(func(s *shop) { s.stray = []types.NamespacedName{{Namespace: "shop", Name: "no-more"}} })
 		elapse(5 * time.Minute)
@@ -238,7 +238,7 @@ func TestManyCallersStopTogether(t *testing.T) {
 	})
 }
 
-// TestDryRun: what would be done is told once, and not tried again until something changes.
+// TestDryRun: what would be done is reported once, and not tried again until something changes.
 func TestDryRun(t *testing.T) {
 	client, err := pnap.New(pnap.Config{
 		BaseURL: "http://127.0.0.1:1", TokenURL: "http://127.0.0.1:1/token", DryRun: true,
@@ -256,12 +256,12 @@ func TestDryRun(t *testing.T) {
 		w.create("web", heldBy(frameworks))
 		elapse(30 * time.Minute)
 		if n, counts := w.shop.count("ensure", "web"), w.told.counts(); n != 1 || counts["Normal "+eventDryRun] != 1 || counts["Warning "+eventSyncFailed] != 0 {
-			t.Errorf("%d calls, told %v", n, w.told.all())
+			t.Errorf("%d calls, events %v", n, w.told.all())
 		}
 		w.shop.set(func(s *shop) { s.stray = []types.NamespacedName{{Namespace: "shop", Name: "web"}} })
 		elapse(defaultDriftEvery)
 		if n, counts := w.shop.count("ensure", "web"), w.told.counts(); n != 2 || counts["Normal "+eventDryRun] != 1 {
-			t.Errorf("after a change of the account: %d calls, told %v", n, w.told.all())
+			t.Errorf("after a change of the account: %d calls, events %v", n, w.told.all())
 		}
 	})
 }
@@ -281,7 +281,7 @@ func TestALostWriteIsNoFailure(t *testing.T) {
 		w.create("web", heldBy(frameworks))
 		elapse(10 * time.Second)
 		if got := pauses(w.shop.times("ensure", "web")); !cmp.Equal(got, []int{1, 1, 1}) || w.told.counts()["Warning "+eventSyncFailed] != 0 || w.addressOf("web") == "" {
-			t.Errorf("pauses %v, told %v", got, w.told.all())
+			t.Errorf("pauses %v, events %v", got, w.told.all())
 		}
 	})
 }

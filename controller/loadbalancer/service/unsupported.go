@@ -11,7 +11,7 @@ import (
 
 // proxyProtocol are the annotations by which other clouds are asked to speak the PROXY protocol. An
 // address that is announced over ARP has no proxy in between; a backend that waits for the header would
-// drop every connection. The function of each tells whether its value asks for the protocol.
+// drop every connection. The function of each reports whether its value asks for the protocol.
 func proxyProtocol() map[string]func(value string) bool {
 	return map[string]func(string) bool{
 		"service.beta.kubernetes.io/aws-load-balancer-proxy-protocol":                    isOn,
@@ -60,7 +60,7 @@ func unsupported(service *corev1.Service) string {
 	return ""
 }
 
-// servedInPart tells that the Service would like IPv6 too, which it does not get.
+// servedInPart reports whether the Service asks for IPv6 too, which it does not get.
 func servedInPart(service *corev1.Service) bool {
 	return slices.Contains(service.Spec.IPFamilies, corev1.IPv6Protocol)
 }

@@ -70,7 +70,7 @@ func (w *walk) step() {
 	}
 	if service.DeletionTimestamp != nil {
 		if w.random.IntN(10) == 0 {
-			w.edit(name, heldBy()) // somebody loses patience
+			w.edit(name, heldBy()) // someone loses patience
 		}
 		return
 	}
@@ -146,7 +146,7 @@ func (w *walk) checkForeign(name string, service *corev1.Service) {
 		w.t.Errorf("%s bears something of ours: %s", name, describe(service))
 	}
 	if service.DeletionTimestamp != nil && !slices.Contains(service.Finalizers, frameworks) {
-		w.t.Errorf("%s is held by nobody and not gone: %s", name, describe(service))
+		w.t.Errorf("%s has no finalizer and is not gone: %s", name, describe(service))
 	}
 	if service.DeletionTimestamp != nil && service.Spec.LoadBalancerClass == nil && service.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		w.t.Errorf("%s was not let go: %s", name, describe(service))
