@@ -32,7 +32,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// What a question for the gateways is: so short, because someone waits for the answer who is about to take addresses over.
+// How gateways are probed: only for a short time, because a takeover of addresses waits for the answer.
 const (
 	gatewayRounds   = 2
 	gatewayInterval = 150 * time.Millisecond
@@ -107,8 +107,8 @@ func seedOf(name string) uint64 {
 	return h.Sum64()
 }
 
-// announcedNetwork is the network on which the agents announce, empty while others do. It is asked for often, hence apart
-// from what takes a look at the kernel.
+// announcedNetwork is the network on which the agents announce, empty while others do. It is called often, so it is
+// separate from what takes a look at the kernel.
 func (s *shared) announcedNetwork() string {
 	known := eligibility.State{}
 	known.View, known.Sampled = s.station.View()
@@ -176,7 +176,7 @@ func (s *shared) askGateway(ctx context.Context) bool {
 	return false
 }
 
-// off reports whether a Node is certainly off: someone has deleted it, or whoever knows machines says that this one is off.
+// off reports whether a Node is certainly off: it was deleted, or a taint marks it as off.
 func (s *shared) off(ctx context.Context, name string) (bool, error) {
 	node, err := s.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -210,8 +210,8 @@ func (a *announcer) view() (view vip.View, known bool) {
 	return view, known
 }
 
-// tellAddresses tells what was found of the addresses. That this node cannot announce any goes before: it is what a person
-// can mend.
+// tellAddresses reports the findings about addresses. That this node cannot announce any goes first: a person
+// can fix it.
 func (a *announcer) tellAddresses(findings []check.Finding, verdict check.Verdict) {
 	if state := a.herald.State(); state.Running && state.Problem != "" {
 		verdict = check.Verdict{Status: check.Fail, Reason: vip.ReasonNoKey, Message: "this node announces no addresses: " + state.Problem}

@@ -96,7 +96,8 @@ type nodeFlags struct {
 
 func (f *nodeFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.nodeName, "node-name", "", "name of the Node that this machine is; in a pod, set it from spec.nodeName; the hostname when empty")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "file that tells how to reach the API server; in a pod, empty takes the pod's ServiceAccount")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "",
+		"kubeconfig file with the address of the API server and the credentials; in a pod, empty takes the pod's ServiceAccount")
 	flags.StringVar(&f.iface, "interface", "", "name of the VLAN interface; empty finds it by the VLAN ID of the network")
 	flags.StringVar(&f.uplink, "uplink", "", "name of the interface that carries the server's VLANs; empty finds the bond")
 }

@@ -40,9 +40,10 @@ func newDiagnoseCommand() *cobra.Command {
 	var f diagnoseFlags
 	command := &cobra.Command{
 		Use:   "diagnose",
-		Short: "Checks this node once and explains what is wrong and how to mend it",
-		Long: "Checks this node once and explains what is wrong and how to mend it. Nothing is changed.\n\n" +
-			"Exit codes: 0 all is well (warnings allowed, unless --strict), 1 a check failed, 2 wrong usage, 3 something could not be determined.",
+		Short: "Checks this node once and explains what is wrong and how to fix it",
+		Long: "Checks this node once and explains what is wrong and how to fix it. Nothing is changed.\n\n" +
+			"Exit codes: 0 no check failed (warnings allowed, unless --strict), " +
+			"1 a check failed, 2 wrong usage, 3 something could not be determined.",
 		Example: "  phoenixnap-agent diagnose --kubeconfig /etc/kubernetes/kubelet.conf\n" +
 			"  phoenixnap-agent diagnose --vlan 56 --network 203.0.113.0/29 --gateway 203.0.113.1 --address 203.0.113.2",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -154,7 +155,7 @@ func (p presenter) document(d diagnose.Document) error {
 	}
 }
 
-// change writes a diagnosis under a line for each change; programs get the documents alone.
+// change writes a diagnosis under a line for each change; programs get only the documents.
 func (p presenter) change(d diagnose.Document, changes []string) error {
 	if p.flags.output == "text" {
 		if err := diagnose.Heading(p.out, p.style, d, changes); err != nil {

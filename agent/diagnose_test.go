@@ -20,7 +20,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// output is what a command writes while someone reads it.
+// output is what a command writes while another goroutine reads it.
 type output struct {
 	mu sync.Mutex
 	b  strings.Builder

@@ -12,8 +12,9 @@ import (
 func newDiagnoseVIPCommand(f *diagnoseFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "vip <address>",
-		Short: "Tells who answers for the address of a Service, who should, and what this node has to do with it",
-		Long: "Tells who answers for the address of a Service, who should, and what this node has to do with it. Nothing is changed.\n\n" +
+		Short: "Shows who answers for the address of a Service, who should, and what this node has to do with it",
+		Long: "Shows who answers for the address of a Service, who should, and what this node has to do with it. " +
+			"Nothing is changed.\n\n" +
 			"The flags and exit codes are those of diagnose.",
 		Example: "  phoenixnap-agent diagnose vip 203.0.113.3\n" +
 			"  phoenixnap-agent diagnose vip 203.0.113.3 --vlan 56 --network 203.0.113.0/29 --address 203.0.113.2",

@@ -13,11 +13,11 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// newExplainCommand makes the command that tells what a finding means where no documentation is at hand.
+// newExplainCommand makes the command that explains a finding without the documentation.
 func newExplainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "explain <finding>...",
-		Short:   "Tells what a finding such as PN301 means, what usually causes it and how it is mended",
+		Short:   "Explains what a finding such as PN301 means, what usually causes it and how to fix it",
 		Example: "  phoenixnap-agent diagnose explain PN301",
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -39,7 +39,7 @@ const (
 	maxTableBase = 1 << 30
 )
 
-// manageFlags say what the agent configures itself instead of telling a person how.
+// manageFlags select what the agent configures itself instead of explaining how.
 type manageFlags struct {
 	things    []string
 	mark      string
@@ -49,7 +49,8 @@ type manageFlags struct {
 func (f *manageFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.things, "manage", nil,
 		"what the agent configures itself, separated by commas: vlan (the VLAN interface with its address and settings), return-path (the way of replies, by connection marks); takes the capability NET_ADMIN")
-	flags.StringVar(&f.mark, "mark", returnpath.DefaultBits.String(), "bits of packet and connection marks that --manage=return-path uses; nobody else on the node may")
+	flags.StringVar(&f.mark, "mark", returnpath.DefaultBits.String(),
+		"bits of packet and connection marks that --manage=return-path uses; no other program on the node may use them")
 	flags.IntVar(&f.tableBase, "table-base", check.DefaultTableBase, "this and the VLAN ID make the number of the first routing table of --manage=return-path")
 }
 
@@ -106,7 +107,7 @@ type vlanKeeper struct {
 	repairs *atomic.Int64
 }
 
-// keepers are those of what is managed; event tells on the Node.
+// keepers returns one reconciler for each managed thing; event records on the Node.
 func (m managing) keepers(wakes wakes, st *nodestate.NodeState, asker *arp.Prober, event func(warning bool, reason, message string)) (keepers []part) {
 	// One journal: both write the record of the VLAN interface.
 	journal := &ownership.Journal{}
@@ -159,7 +160,7 @@ func standing(keepers []part) (managed []metricsserver.Managed) {
 	return managed
 }
 
-// onNode tells events on the Node; while it is not known nobody can be told.
+// onNode records events on the Node; they are dropped while the Node is not known.
 func onNode(recorder record.EventRecorder, node func() *corev1.Node) func(warning bool, reason, message string) {
 	return func(warning bool, reason, message string) {
 		observed := node()

@@ -36,7 +36,7 @@ const (
 // clients are ways to the API server.
 type clients struct {
 	main kubernetes.Interface
-	// views is for the view of the announcers alone: it waits behind nothing.
+	// views is only for the view of the announcers: its requests wait behind no others.
 	views store.ConfigMaps
 }
 

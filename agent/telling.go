@@ -14,7 +14,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/speaker"
 )
 
-// teller tells people what happened to the addresses that the agents announce.
+// teller records events about the addresses that the agents announce.
 type teller struct {
 	*shared
 	tidings *events.Recorder
@@ -22,7 +22,7 @@ type teller struct {
 
 func newTeller(s *shared) *teller { return &teller{shared: s, tidings: events.New(s.name)} }
 
-// tell has the addresses looked at when one moved, and records an event.
+// tell checks the addresses when one moved, and records an event.
 func (t *teller) tell(e speaker.Event) {
 	if e.Kind == election.BecameOwner || e.Kind == election.LostOwnership {
 		t.wakes.addresses.Signal()
@@ -34,7 +34,7 @@ func (t *teller) tell(e speaker.Event) {
 	}
 }
 
-// subject is the object on which something is told; nil when it is not known, or not any more.
+// subject is the object of an event; nil when it is not known, or not any more.
 func (t *teller) subject(n events.Notice) *corev1.ObjectReference {
 	if n.Address.IsValid() {
 		return t.serviceOf(n.Address)

@@ -151,7 +151,7 @@ func (s *scene) tells(within time.Duration, kind, name, reason string, words ...
 	})
 }
 
-// block is an IP block as the API tells it.
+// block is an IP block as the API reports it.
 type block struct {
 	id, status, cidr string
 	tags             map[string]string
@@ -223,7 +223,7 @@ func (s *scene) joins() (all, forced int) {
 	return all, forced
 }
 
-// member tells what a Node still lacks of having been joined to the public network; ips is a part of its addresses.
+// member returns what a Node still lacks of being joined to the public network; ips is a part of its addresses.
 func member(node *corev1.Node, ips string) error {
 	facts, ok, err := contract.ParseNodeNetwork(node.Annotations)
 	if err != nil || !ok || !facts.Member || node.Annotations[contract.NodeMembershipManaged] != contract.TagTrue {
@@ -235,7 +235,7 @@ func member(node *corev1.Node, ips string) error {
 	return nil
 }
 
-// discreet checks that neither the log of a process nor any event tells a secret, and that nothing was forbidden.
+// discreet checks that neither the log of a process nor any event contains a secret, and that nothing was forbidden.
 func (s *scene) discreet(p *process) {
 	s.Helper()
 	events, err := s.client.CoreV1().Events("").List(s.Context(), metav1.ListOptions{})

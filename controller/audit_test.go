@@ -26,8 +26,8 @@ const (
 var auditLog string
 
 // advertised is the address that the API server of the tests writes into the endpoints of default/kubernetes. It listens
-// on loopback alone, which endpoints may not hold: the address is this machine's, so that who connects to it learns at
-// once that nobody is there, or one that has no route.
+// on loopback only, which endpoints may not hold: the address is this machine's, so that clients learn at
+// once that nothing listens there, or one that has no route.
 func advertised() string {
 	addresses, _ := net.InterfaceAddrs() // without any the other one will do
 	for _, each := range addresses {

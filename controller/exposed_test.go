@@ -61,10 +61,10 @@ func (p *process) ask(config *rest.Config, path string) (int, string) {
 // ofTheFramework is a metric of the framework by which an alert knows whether a replica leads.
 const ofTheFramework = "leader_election_master_status"
 
-// passing tells which metrics exist only while there is something to tell, which may be a moment between two looks.
+// passing reports whether a metric exists only at times, maybe for a moment between two reads.
 func passing(name string) bool { return name == "phoenixnap_service_deletion_timestamp_seconds" }
 
-// checkMetrics: an administrator sees every metric that is documented, and someone without that right nothing.
+// checkMetrics: an administrator sees every metric that is documented, and a user without that right nothing.
 func (s *scene) checkMetrics(p *process) {
 	s.Helper()
 	s.until(patience, func() error { // some are set by the first look at everything, after a minute

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// lastAnswers is how long the process waits for answers to its last changes when it is told to end.
+	// lastAnswers is how long the process waits for answers to its last changes when it is stopped.
 	// What is still without one then is cut off: it can be killed at any moment.
 	lastAnswers = 5 * time.Second
 	// lastWords is how long giving back the Lease may take.
@@ -51,7 +51,7 @@ func (l *life) begin() (end func()) {
 		defer l.stop()
 		<-told.Done()
 		if l.ctx.Err() == nil {
-			forget()         // who tells twice does not want to wait
+			forget()         // a second signal ends the process at once
 			l.quiesce(l.ctx) //nolint:contextcheck // it is the context of the process
 		}
 	}()

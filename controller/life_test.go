@@ -38,9 +38,9 @@ func (p *process) says(text string) {
 	})
 }
 
-// Leader and standby: the leader is told to end while it is at work. It finishes what is under way, gives
-// the Lease back, and does nothing afterwards; the standby goes on within seconds. A standby that is told
-// to end leaves the Lease alone.
+// Leader and standby: the leader is stopped while it is at work. It finishes what is under way, gives
+// the Lease back, and does nothing afterwards; the standby goes on within seconds. A standby that is
+// stopped does not change the Lease.
 //
 //proves:known-bugs/leader-election-rights
 //proves:known-bugs/lease-not-released
@@ -75,7 +75,7 @@ func TestHandOver(t *testing.T) {
 	began := time.Now()
 	leader.end()
 	ended := time.Now()
-	register(t, client, "node-2") // which nobody but the heir can initialise
+	register(t, client, "node-2") // which only the new leader can initialise
 	took := untilInitialised(t, client, "node-2", began)
 	_, _ = fmt.Fprintf(t.Output(), "figure leader_handover %.2f s\n", took.Seconds()) // a test's output takes everything
 	if took > longestHandover {

@@ -22,7 +22,7 @@ type loop interface {
 	Run(ctx context.Context) error
 }
 
-// loops runs our loops until the process is told to end or loses the election.
+// loops runs our loops until the process is stopped or loses the election.
 type loops struct {
 	ctx     context.Context // the life of the process, of which the framework passes on only a channel
 	running sync.WaitGroup
@@ -39,7 +39,7 @@ func (l *loops) start(ctx context.Context, each loop) {
 	})
 }
 
-// bind has the framework's controllers, too, end with the process and not with the leadership alone.
+// bind makes the framework's controllers, too, end with the process and not only with the leadership.
 func (l *loops) bind(all map[string]app.ControllerInitFuncConstructor) map[string]app.ControllerInitFuncConstructor {
 	bound := make(map[string]app.ControllerInitFuncConstructor, len(all))
 	for name, each := range all {

@@ -95,7 +95,7 @@ func getNode(t *testing.T, client kubernetes.Interface, name string) *corev1.Nod
 	return node
 }
 
-// initialised tells what a Node still lacks.
+// initialised returns what a Node still lacks.
 func initialised(node *corev1.Node, serverID, ips string) error {
 	return initialisedIn(node, "ASH", serverID, ips)
 }
@@ -152,7 +152,7 @@ func labelled(node *corev1.Node, want bool) error {
 	return nil
 }
 
-// The whole life with the phoenixNAP API down at first: Nodes are initialised and told of the network,
+// The whole life with the phoenixNAP API down at first: Nodes are initialised and learn the network,
 // the label follows the agents, a Service gets and loses its address, and nothing that the shipped
 // ServiceAccount may not do is ever tried.
 //
@@ -191,7 +191,7 @@ func TestControllerAgainstARealControlPlane(t *testing.T) {
 	p.end()
 	for _, complaint := range []string{"forbidden", "Forbidden"} {
 		if strings.Contains(p.output(), complaint) {
-			t.Errorf("the log tells of something %s", complaint)
+			t.Errorf("the log has something %s", complaint)
 		}
 	}
 	if found := sim.FindSecrets(p.output()); len(found) > 0 {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestEveryOptionHasAnEffect: an option that is read, checked and logged, and then never handed to what it is
-// to control, does nothing and tells nobody. Whatever stands in config.Config is used by the wiring.
+// to control, has no effect and reports nothing. Whatever stands in config.Config is used by the wiring.
 //
 //proves:known-bugs/unused-options
 func TestEveryOptionHasAnEffect(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/health"
 )
 
-// serve serves health, metrics and what else the framework does, in its place: it lets nobody ask for a
-// single check, so there would be no way to learn what ails the phoenixNAP API. It ends with the process.
+// serve serves health, metrics and the rest in place of the framework, which does not serve a
+// single check, so there would be no way to learn what is wrong with the phoenixNAP API. It ends with the process.
 func (l *life) serve(completed *appconfig.CompletedConfig, details ...healthz.HealthChecker) error {
 	serving := completed.SecureServing
 	if serving == nil {

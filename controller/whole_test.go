@@ -90,7 +90,7 @@ func (s *scene) forget() {
 
 // Everything that the controller does, by two processes one after the other, as the shipped ServiceAccount: addresses of
 // every kind, memberships, the control-plane endpoint, orphans, other credentials, an API that is down. Nothing that it
-// asks Kubernetes for is refused, nothing that it may ask for is idle, no rule of phoenixNAP is broken, no secret is told,
+// asks Kubernetes for is refused, nothing that it may ask for is idle, no rule of phoenixNAP is broken, no secret is shown,
 // and nothing is left in the account.
 //
 //proves:known-bugs/missing-rights
@@ -145,7 +145,7 @@ func TestTheWholeController(t *testing.T) {
 	})
 }
 
-// createServices creates Services of all kinds; one is of the class of someone else.
+// createServices creates Services of all kinds; one has another class.
 func (s *scene) createServices() (foreign *corev1.Service) {
 	s.Helper()
 	for _, name := range []string{"shared-a", "shared-b", "shared-c"} {
@@ -161,7 +161,7 @@ func (s *scene) createServices() (foreign *corev1.Service) {
 	return s.get(s.space, foreign.Name)
 }
 
-// checkShared: three Services share one block; what one of them gave back rests, and nobody gets it.
+// checkShared: three Services share one block; what one of them gave back is in quarantine, and no Service gets it.
 func (s *scene) checkShared() {
 	s.Helper()
 	a, b, c := s.published(s.space, "shared-a"), s.published(s.space, "shared-b"), s.published(s.space, "shared-c")
@@ -203,7 +203,7 @@ func (s *scene) checkClass() {
 	s.Helper()
 	s.published(s.space, "classed")
 	if got := s.get(s.space, "classed").Finalizers; len(got) != 1 || got[0] != contract.LoadBalancerFinalizer {
-		s.Errorf("finalizers %q, want %s alone", got, contract.LoadBalancerFinalizer)
+		s.Errorf("finalizers %q, want only %s", got, contract.LoadBalancerFinalizer)
 	}
 }
 
@@ -221,7 +221,7 @@ func (s *scene) checkControlPlane() {
 	s.restoreControlPlane(endpoints.Items[0])
 }
 
-// restoreControlPlane: what someone else changes of the endpoint is put right.
+// restoreControlPlane: foreign changes of the endpoint are reverted.
 func (s *scene) restoreControlPlane(slice discoveryv1.EndpointSlice) {
 	s.Helper()
 	services, slices := s.client.CoreV1().Services(metav1.NamespaceSystem), s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)
@@ -324,7 +324,7 @@ func (s *scene) checkDrift(lost block) {
 	s.Helper()
 	s.until(patience, func() error {
 		if b, err := s.find(lost.id); err != nil || b.status != string(plan.Assigned) {
-			return fmt.Errorf("the block that somebody unassigned: %+v, %w", b, err)
+			return fmt.Errorf("the block that was unassigned: %+v, %w", b, err)
 		}
 		return nil
 	})

@@ -125,7 +125,7 @@ func controllers(loops *loops) map[string]app.ControllerInitFuncConstructor {
 	return all
 }
 
-// apiDetail is the name under which /healthz/… tells how the phoenixNAP API does.
+// apiDetail is the name under which /healthz/… reports the health of the phoenixNAP API.
 const apiDetail = "phoenixnap-api"
 
 // builder returns a loop for the leader to run, or nil when the configuration has no use for it.
@@ -189,7 +189,7 @@ func (w *wiring) agentWatch() (loop, error) {
 	return metadata.NewAgentWatch(w.completed.Client, w.completed.SharedInformers.Core().V1().Nodes(), w.completed.EventRecorder), nil
 }
 
-// census tells as metrics what the conditions of Nodes and Services say.
+// census exports the conditions of Nodes and Services as metrics.
 func (w *wiring) census() (loop, error) {
 	core := w.completed.SharedInformers.Core().V1()
 	return conditionmetrics.New(w.metrics.census, core.Nodes(), core.Services()), nil

@@ -22,7 +22,7 @@ func (k *Reconciler) sync(ctx context.Context) error {
 		return k.remove(ctx, service)
 	case service != nil && !managed(service):
 		k.record(service, corev1.EventTypeWarning, eventForeign, "The control-plane endpoint needs a Service of this name, but this one lacks the label "+
-			labelManagedBy+"="+ManagedBy+" and is left alone. Rename it, or add the label to hand it over")
+			labelManagedBy+"="+ManagedBy+" and is not changed. Rename it, or add the label to hand it over")
 		return nil
 	case service != nil && service.DeletionTimestamp != nil:
 		return nil // its end wakes us

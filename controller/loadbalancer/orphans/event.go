@@ -43,7 +43,7 @@ func accusation(s blockState, b plan.Block) string {
 	case leftover:
 		return "phoenixnap/k8s-cloud-provider-bmc v1 marked it for deletion"
 	case empty:
-		return "it was bought to be shared, and nobody holds an address of it"
+		return "it was bought to be shared, and none of its addresses is held"
 	case unclear:
 		return "it was bought for this cluster, but its tags, or they and the recorded purchases, do not say what for"
 	case inUse, retained:

@@ -16,7 +16,7 @@ import (
 )
 
 // claims reports whether the Service needs its block: it must have an address from us, or has not
-// given one back yet. A Service of another class belongs to another controller, and so does the framework's finalizer on it.
+// given one back yet. A Service of another class, and the framework's finalizer on it, are not ours.
 func claims(s *corev1.Service) bool {
 	ours := s.Spec.LoadBalancerClass == nil || contract.HasOwnClass(s)
 	return slices.Contains(s.Finalizers, contract.LoadBalancerFinalizer) || contract.Served(s) ||

@@ -1,4 +1,5 @@
-// Package orphans finds IP blocks that were bought for the cluster and are no longer used, reports them and optionally releases them.
+// Package orphans finds IP blocks that were bought for the cluster and are no longer used, reports them and
+// optionally releases them.
 package orphans
 
 import (

@@ -102,13 +102,13 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 		"retained":                                      {tags: with(ours(contract.TagService, "shop_web"), contract.TagRetain, "true")},
 		"the purpose was taken off in the portal":       {tags: map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID}, told: "do not say what for"},
 		"the nodes of another cluster":                  {tags: ours(contract.TagNodes, otherCluster), told: "do not say what for"},
-		"a pool that nobody uses is the balancer's":     {tags: ours(contract.TagPool, contract.PoolDefault), told: "nobody holds an address"},
-		"the nodes' block that nobody uses":             {tags: ours(contract.TagNodes, clusterUID), told: "nobody holds an address"},
+		"a pool that nobody uses is the balancer's":     {tags: ours(contract.TagPool, contract.PoolDefault), told: "none of its addresses is held"},
+		"the nodes' block that nobody uses":             {tags: ours(contract.TagNodes, clusterUID), told: "none of its addresses is held"},
 		"a purchase for a Service of another name":      {tags: ours(contract.TagService, "shop_web"), given: func(w *world) { w.service("other", false, purchased(blockID)) }, told: "do not say what for"},
 		"a broken record of a purchase names it":        {tags: ours(contract.TagService, "shop_web"), given: func(w *world) { w.service("other", false, annotated("{"+blockID)) }, told: "do not say what for"},
 		"a purchase for the pool names it":              {tags: ours(contract.TagService, "shop_web"), given: func(w *world) { w.poolPurchase(blockID) }, told: "do not say what for"},
 		"a leftover that a purchase names":              {tags: ours(contract.TagDelete, "true"), given: func(w *world) { w.poolPurchase(blockID) }, told: "do not say what for"},
-		"a leftover of v1 that somebody gave a purpose": {tags: with(ours(contract.TagDelete, "true"), contract.TagPool, contract.PoolDefault), told: "nobody holds an address"},
+		"a leftover of v1 that somebody gave a purpose": {tags: with(ours(contract.TagDelete, "true"), contract.TagPool, contract.PoolDefault), told: "none of its addresses is held"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, collecting, func(_ *pnapsim.Config, a *pnapsim.AccountSeed, _ *orphans.Config) {

@@ -250,7 +250,9 @@ func withoutBlock(o Owner, w Wish, v View, network Network) Step {
 	case v.purchaseOpen():
 		return Step{Action: Wait, Reason: BlockInvisible, Block: Block{ID: v.Purchase.BlockID}}
 	case w.Published.IsValid() && !w.Replace:
-		return refuse(Block{}, BlockLost, "the IP block of address %s is gone from the account; for a new address set the annotation %s to \"true\", or create the Service anew without an address",
+		return refuse(Block{}, BlockLost,
+			"the IP block of address %s is gone from the account; "+
+				"for a new address set the annotation %s to \"true\", or create the Service again without an address",
 			w.Published, contract.ServiceIPReplace)
 	case w.Requested.IsValid():
 		return refuse(Block{}, AddressRefused, "%s %s lies in no IP block of this Service; clear it to get an address of a new block", w.requestedSource(), w.Requested)

@@ -248,7 +248,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		},
 		{
 			plan.Ensure(shop, wish(published("203.0.113.10")), view(nil)),
-			`the IP block of address 203.0.113.10 is gone from the account; for a new address set the annotation phoenixnap.com/ip-replace to "true", or create the Service anew without an address`,
+			`the IP block of address 203.0.113.10 is gone from the account; for a new address set the annotation phoenixnap.com/ip-replace to "true", or create the Service again without an address`,
 		},
 		{
 			plan.Ensure(shop, wish(requested("192.0.2.1"), func(w *plan.Wish) { w.RequestedSource = "the annotation phoenixnap.com/requested-ip" }), view(nil)),

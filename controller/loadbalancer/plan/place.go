@@ -148,7 +148,9 @@ func (p *placing) lost() (Placement, bool) {
 	for _, b := range p.blocks {
 		held, holds := b.Ledger.AddressOf(p.holder)
 		if b.Gone && holds && held == p.wish.Published {
-			return p.refuse(BlockLost, "the IP block %s (%s) of address %s is gone from the account; for a new address set the annotation %s to \"true\", or create the Service anew without an address",
+			return p.refuse(BlockLost,
+				"the IP block %s (%s) of address %s is gone from the account; "+
+					"for a new address set the annotation %s to \"true\", or create the Service again without an address",
 				b.Ledger.BlockID, b.Ledger.CIDR, held, contract.ServiceIPReplace), true
 		}
 	}

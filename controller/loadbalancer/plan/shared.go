@@ -56,7 +56,9 @@ func (s Observed) lost(published netip.Addr) ServicePlan {
 		return refusedPlan(BlockRetagged, "IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them or delete the Service and create it again",
 			retagged.ID, retagged.CIDR, published)
 	}
-	return refusedPlan(BlockLost, "the IP block of address %s is gone from the account; for a new address set the annotation %s to \"true\", or create the Service anew without an address",
+	return refusedPlan(BlockLost,
+		"the IP block of address %s is gone from the account; "+
+			"for a new address set the annotation %s to \"true\", or create the Service again without an address",
 		published, contract.ServiceIPReplace)
 }
 

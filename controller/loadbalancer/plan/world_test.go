@@ -179,7 +179,7 @@ func (a *account) carryOut(s plan.Step) (bought string) {
 	case b == nil:
 		a.fault("%s of block %q, which does not exist", s.Action, s.Block.ID)
 	case !a.mayTouch(b.Block):
-		a.fault("%s of block %s, which is somebody else's", s.Action, b.ID)
+		a.fault("%s of block %s, which belongs to another owner", s.Action, b.ID)
 	case s.Action == plan.Delete:
 		a.remove(b)
 	case s.Action == plan.Assign:

@@ -27,12 +27,13 @@ func announcement(nodes []*corev1.Node, address netip.Addr, before *metav1.Condi
 	switch {
 	case len(plan.Reporting(all, contract.AddressDuplicate)) > 0:
 		condition.Reason = string(contract.AddressDuplicate)
-		condition.Message = "more than one machine answers for the address, say the agents of " + names(plan.Reporting(all, contract.AddressDuplicate))
+		condition.Message = "more than one machine answers for the address (reported by " +
+			names(plan.Reporting(all, contract.AddressDuplicate)) + ")"
 	case len(plan.Reporting(all, contract.AddressAnswered)) > 0:
 		return answered(nodes, all, before)
 	case len(quiet) > 0:
 		condition.Reason = string(contract.AddressSilent)
-		condition.Message = "nobody answers for the address, say the agents of " + names(quiet)
+		condition.Message = "no machine answers for the address (reported by " + names(quiet) + ")"
 	default:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, reasonNotReported
 		condition.Message = "no agent reports whether the address answers"

@@ -33,7 +33,7 @@ func (w *world) report(address string, state contract.AddressState) {
 // TestReleaseWaitsForTheAgents: while an agent still answers for an address, its block stays where it is, for
 // a while; whether the Service is deleted or becomes one of another type.
 func TestReleaseWaitsForTheAgents(t *testing.T) {
-	const waiting = "waiting until nobody answers for the address any more"
+	const waiting = "waiting until no machine answers for the address any more"
 	leave := map[string]func(*world){
 		"deleted":      func(w *world) { w.delete("web") },
 		"another type": func(w *world) { w.edit("web", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }) },

@@ -28,7 +28,7 @@ const (
 	eventLost = "BlockLost"
 	// eventRetagged (Warning): the tags of the block were changed outside of the cluster.
 	eventRetagged = "BlockRetagged"
-	// eventStale (Warning): an address that was given back answers still. Sent for the Service that had it, or for the Nodes that answer.
+	// eventStale (Warning): an address that was given back still answers. Sent for the Service that had it, or the Nodes that answer.
 	eventStale = "StaleAddress"
 )
 

@@ -28,7 +28,7 @@ func NewMetrics() *Metrics {
 	return &Metrics{
 		blocks: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "phoenixnap_ip_blocks", StabilityLevel: metrics.ALPHA,
-			Help: "IP blocks that were bought for this cluster, by the state that the API tells.",
+			Help: "IP blocks that were bought for this cluster, by the state that the API reports.",
 		}, []string{"state"}),
 		addresses: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "phoenixnap_pool_addresses", StabilityLevel: metrics.ALPHA,

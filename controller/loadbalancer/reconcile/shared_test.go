@@ -178,7 +178,7 @@ func TestReleasedAddressRests(t *testing.T) {
 	}
 	w.service("last", inPool())
 	_, err := w.sync("last")
-	if err == nil || err.Error() != "waiting for an address that nobody answers for any more" {
+	if err == nil || err.Error() != "waiting for an address that is silent" {
 		t.Fatalf("said %v", err)
 	}
 	t.Run("until agents say that it is silent", func(t *testing.T) {

@@ -28,7 +28,7 @@ func words(reason plan.Reason) string {
 	case plan.BlockKept:
 		return "IP block is given up and stays in the account"
 	case plan.AddressResting:
-		return "waiting for an address that nobody answers for any more"
+		return "waiting for an address that is silent"
 	default:
 		return wordsOfHindrance(reason)
 	}
@@ -62,7 +62,7 @@ func wordsOfHindrance(reason plan.Reason) string {
 	case reasonRetagging:
 		return "waiting for the tags of the IP block to be changed"
 	case reasonAnnounced:
-		return "waiting until nobody answers for the address any more"
+		return "waiting until no machine answers for the address any more"
 	default:
 		return "waiting for IP block"
 	}
