@@ -47,7 +47,7 @@ func TestEveryClientIsGuarded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = built.CoreV1().RESTClient().Post().AbsPath("/api/v1/nodes").Do(t.Context()).Error() // what reached tells
+			_ = built.CoreV1().RESTClient().Post().AbsPath("/api/v1/nodes").Do(t.Context()).Error() // reached has the result
 			_ = completed.Client.CoreV1().RESTClient().Post().AbsPath("/api/v1/nodes").Do(t.Context()).Error()
 			post(t, ofConfig)
 			post(t, completed.Kubeconfig)

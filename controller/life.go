@@ -112,13 +112,13 @@ func (l *life) handOver(parent context.Context) {
 	}
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(l.direct, program))
 	if err != nil {
-		logger.Error(err, "The Lease is not given back")
+		logger.Error(err, "Failed to release the Lease")
 		return
 	}
 	ctx, cancel := context.WithTimeout(parent, lastWords)
 	defer cancel()
 	if err := l.handover.Release(ctx, client.CoordinationV1()); err != nil {
-		logger.Error(err, "The Lease is not given back; another replica has to wait for its end")
+		logger.Error(err, "Failed to release the Lease; another replica has to wait for its end")
 	}
 }
 

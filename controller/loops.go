@@ -63,7 +63,7 @@ func (l *loops) bound(ctx context.Context) context.Context {
 	return ctx
 }
 
-// wait returns when all loops have ended, but not later than after the farewell.
+// wait returns when all loops have ended, but at the latest after that time.
 func (l *loops) wait() {
 	done := make(chan struct{})
 	go func() {

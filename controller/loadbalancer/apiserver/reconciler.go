@@ -154,7 +154,7 @@ func (k *Reconciler) next(ctx context.Context) bool {
 	err := k.sync(ctx)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		klog.FromContext(ctx).Error(err, "The control-plane endpoint is not up to date")
+		klog.FromContext(ctx).Error(err, "Failed to update the control-plane endpoint")
 		k.queue.AddRateLimited(item)
 	case err == nil && k.config.Enabled:
 		k.queue.Forget(item)

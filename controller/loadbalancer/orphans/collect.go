@@ -31,7 +31,7 @@ func (r rest) after(now time.Time) rest {
 	return rest{until: now.Add(length), length: length}
 }
 
-// collect takes one step towards giving a block back. Everything that speaks for it is looked at again first, with the
+// collect takes one step towards giving a block back. All reasons for it are checked again first, with the
 // account locked against all other changes: a Service that appeared meanwhile saves its block.
 func (c *Collector) collect(ctx context.Context, s *suspicion) (again time.Duration, err error) {
 	done, err := c.config.Account.Lock(ctx)

@@ -58,7 +58,7 @@ func (c *Collector) noFacts(cluster string) facts {
 }
 
 // known are the facts that cost next to nothing: what the informer has and, for shared blocks, the ledgers. What they
-// call an orphan has to be looked at again.
+// call an orphan must be checked again.
 func (c *Collector) known(ctx context.Context, cluster string, shared bool) (facts, error) {
 	f := c.noFacts(cluster)
 	if shared {

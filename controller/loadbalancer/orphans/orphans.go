@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// DefaultInterval is how often the account is looked at.
+	// DefaultInterval is how often the account is read.
 	DefaultInterval = time.Minute
 	// confirmed is in how many looks a block has to be suspect before it is reported: lists lag by some seconds.
 	confirmed = 2
@@ -142,7 +142,7 @@ func New(config Config) *Collector {
 // Name of the collector among the framework's controllers.
 func (c *Collector) Name() string { return "phoenixnap-orphans" }
 
-// Run looks at the account until ctx ends, and then returns nil.
+// Run checks the account until ctx ends, and then returns nil.
 func (c *Collector) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced) {
 		return nil
@@ -150,13 +150,13 @@ func (c *Collector) Run(ctx context.Context) error {
 	return loop.Run(ctx, func(ctx context.Context) time.Duration {
 		again, err := c.Look(ctx)
 		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Orphaned IP blocks are not looked for")
+			klog.FromContext(ctx).Error(err, "Failed to check for orphaned IP blocks")
 		}
 		return again
 	})
 }
 
-// Look looks at the account once, reports, and takes at most one step towards giving one orphan back. It returns when
+// Look reads the account once, reports, and takes at most one step towards giving one orphan back. It returns when
 // to look again, also with an error.
 func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	cluster, err := c.clusterUID(ctx)
@@ -283,7 +283,7 @@ func (c *Collector) forgetGone(ctx context.Context, ours []plan.Block) {
 	}
 }
 
-// due returns the orphan whose turn it is to be given back: the one suspected longest; nil when there is none.
+// due returns the orphan to release next: the one suspected longest; nil when there is none.
 func (c *Collector) due() *suspicion {
 	now := c.config.Now()
 	var ready []*suspicion

@@ -15,7 +15,7 @@ const silenceWaited = 10 * time.Second
 
 // answering reports whether to wait for the agents to stop answering for the address of a Service that is
 // leaving. kube-vip is not waited for: it withdraws an address only after the Service is gone.
-// since is what is to be remembered as the time from which the Service is leaving; the zero Time where nothing is.
+// since must be remembered as the time from which the Service is leaving; the zero Time where nothing is.
 func (s Observed) answering() (answers bool, since time.Time) {
 	if s.Options.Announcer != contract.AnnouncerAgent {
 		return false, time.Time{}

@@ -276,9 +276,9 @@ func (s Observed) needsPlace(block Block) bool {
 	})
 }
 
-// UpToDate reports whether nothing but the Service itself is to be written, so that the picture at hand
-// will do. Whatever changes the account, or concludes that something is not there, is decided on a close
-// look.
+// UpToDate reports whether only the Service itself must be written, so that cached state is
+// enough. Changes of the account, and conclusions that something is missing, need a live
+// read.
 func (v ServicePlan) UpToDate(s Observed) bool {
 	if s.HasForeignFields() || len(v.Save) > 0 || v.Tags != nil || len(v.Surplus) > 0 {
 		return false

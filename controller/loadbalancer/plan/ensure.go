@@ -40,9 +40,9 @@ func Duplicates(o Owner, w Wish, v View) []Step {
 	return slices.DeleteFunc(releaseAll(rest, v), func(s Step) bool { return s.Action == Done })
 }
 
-// Retag decides which of the owner's blocks is to get other tags next, because the Service says whether
-// its block is to outlive it; due is false when none is. Of several blocks the one that Ensure keeps gets
-// the tag, and the others lose it only when nothing is to be retained.
+// Retag decides which of the owner's blocks must get other tags next, because the Service says whether
+// its block must outlive it; due is false when none is. Of several blocks the one that Ensure keeps gets
+// the tag, and the others lose it only when nothing must be retained.
 func Retag(o Owner, w Wish, v View, retain bool) (block Block, tags map[string]string, due bool) {
 	owned := v.owned(o)
 	if len(owned) == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Observed is everything that a decision about one Service looks at.
+// Observed is the input of a decision about one Service.
 type Observed struct {
 	// Service is the Service itself; an empty one where a decision is about none.
 	Service *corev1.Service

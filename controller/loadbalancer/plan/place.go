@@ -51,10 +51,10 @@ type PlaceAction int
 const (
 	// PlaceWait asks to decide again later, at Until when that is known.
 	PlaceWait PlaceAction = iota
-	// PlaceHere says that the holder has Address in Block, once every ledger in Save is stored. Nothing
-	// is to be stored when Save is empty.
+	// PlaceHere says that the holder has Address in Block, once every ledger in Save is stored. There is
+	// nothing to store when Save is empty.
 	PlaceHere
-	// PlaceBuy says that no block has a free address: one more is to be bought for the pool, see Extend.
+	// PlaceBuy says that no block has a free address: one more must be bought for the pool, see Extend.
 	PlaceBuy
 	// PlaceRefuse says that nothing can be given; Detail is a sentence for the user.
 	PlaceRefuse
@@ -217,7 +217,7 @@ func (p *placing) ledger(i int) Ledger {
 	return p.blocks[i].Ledger
 }
 
-// here says that the holder has the address; given is what is to be stored for that, if anything.
+// here says that the holder has the address; given is what must be stored for that, if anything.
 func (p *placing) here(i int, address netip.Addr, given []Ledger) Placement {
 	save := given
 	for _, j := range slices.Sorted(maps.Keys(p.left)) {

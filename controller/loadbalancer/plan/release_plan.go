@@ -14,15 +14,15 @@ import (
 type ReleasePlan struct {
 	// Answering is true when an agent still answers for the address, which it is given a moment to stop.
 	Answering bool
-	// LeavingSince is since when the Service is known to leave, for the next decision; the zero Time when nothing is to be
-	// remembered.
+	// LeavingSince is since when the Service is known to leave, for the next decision; the zero Time when there is
+	// nothing to remember.
 	LeavingSince time.Time
 	// Save are the ledgers in which the Service gives up its addresses.
 	Save []Ledger
-	// Retag is the block whose tags are to be set, if any, and tags are all that it is to carry.
+	// Retag is the block whose tags must be set, if any, and Tags are its complete new tags.
 	Retag Block
 	Tags  map[string]string
-	// Steps give back blocks, in the order in which they are to be tried.
+	// Steps give back blocks, in the order in which they must be tried.
 	Steps []Step
 	// Drop are the ledgers of blocks that are gone or given up.
 	Drop []Ledger

@@ -62,7 +62,7 @@ func (s Observed) lost(published netip.Addr) ServicePlan {
 		published, contract.ServiceIPReplace)
 }
 
-// PoolWish is what a block for the pool is to be like. Its size is the option's.
+// PoolWish describes the next block for the pool. Its size is the option's.
 func (s Observed) PoolWish() Wish {
 	wish := s.Wish()
 	if size, err := ParseSize(s.Options.BlockSize); err == nil {

@@ -23,7 +23,7 @@ type StaleAddress struct {
 }
 
 // DueStale returns those of the addresses that answer at the moment which have done so for long enough and were not
-// reported yet, and what is to be remembered of all of them. remembered is what it returned the last time.
+// reported yet, and what to remember of all of them. remembered is what it returned the last time.
 func DueStale(
 	remembered map[netip.Addr]StaleAddress, answering []netip.Addr, now time.Time,
 ) (due []netip.Addr, next map[netip.Addr]StaleAddress) {

@@ -9,7 +9,7 @@ import (
 type Action int
 
 const (
-	// Wait asks to look again later; nothing is to be done now.
+	// Wait asks to look again later; there is nothing to do now.
 	Wait Action = iota
 	// Buy asks for a new block.
 	Buy
@@ -52,7 +52,7 @@ type Reason string
 
 // Where a block stands on the way to being assigned, and on the way back.
 const (
-	// PurchaseDue: no block yet, one is to be bought.
+	// PurchaseDue: no block yet, one must be bought.
 	PurchaseDue Reason = "PurchaseDue"
 	// PurchaseUnanswered: a block may have been bought; the outcome is not known yet.
 	PurchaseUnanswered Reason = "PurchaseUnanswered"

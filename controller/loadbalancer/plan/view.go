@@ -27,7 +27,7 @@ type Sighting struct {
 	Hidden bool
 }
 
-// View is everything that a decision about the block of one Service looks at.
+// View is the input of a decision about the block of one Service.
 type View struct {
 	// Now is the time of the decision.
 	Now time.Time
@@ -42,7 +42,7 @@ type View struct {
 	Purchase *contract.Purchase
 }
 
-// Wish is what a Service is to get.
+// Wish is what a Service must get.
 type Wish struct {
 	// Location in which to buy; empty when none is configured.
 	Location string

@@ -289,7 +289,8 @@ func refusedText(refusal error) string {
 // tags and nonce find the block.
 func (b *Buyer) amend(ctx context.Context, order Order, record Record, intent contract.Purchase) {
 	if err := b.replace(ctx, record, intent.Nonce, &intent); err != nil {
-		klog.FromContext(ctx).Error(err, "Outcome of a purchase not recorded", "owner", order.Owner, "nonce", intent.Nonce, "block", intent.BlockID)
+		klog.FromContext(ctx).Error(err, "Failed to record the outcome of a purchase",
+			"owner", order.Owner, "nonce", intent.Nonce, "block", intent.BlockID)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 // Reasons of the condition BlockAssigned that are not states of a block.
 const (
-	// reasonLookupFailed: the account could not be looked at.
+	// reasonLookupFailed: the account could not be read.
 	reasonLookupFailed plan.Reason = "LookupFailed"
 	// reasonReleaseFailed: a step of the release was not carried out.
 	reasonReleaseFailed plan.Reason = "ReleaseFailed"
@@ -81,7 +81,7 @@ func (b *Balancer) say(ctx context.Context, service *corev1.Service, conditions 
 	err := b.patchStatus(ctx, service, map[string]any{"conditions": changes})
 	if err != nil && !errors.Is(err, errOutdated) {
 		// A condition that is not written must not hide what else there is to say.
-		klog.FromContext(ctx).Error(err, "Conditions not written", "service", klog.KObj(service))
+		klog.FromContext(ctx).Error(err, "Failed to update conditions", "service", klog.KObj(service))
 	}
 	return err == nil
 }

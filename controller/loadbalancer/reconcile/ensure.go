@@ -14,7 +14,7 @@ import (
 
 // Ensure takes the Service one step nearer to a published address: at most one change of the account. It
 // returns the status only once the block is assigned and a node can carry its traffic. A status beside an
-// error is to be written as well: the address works, and something else is to be done or cannot be had.
+// error must be written as well: the address works, but other work remains or is not possible.
 //
 // Errors: *api.RetryError while something takes its time, to be called again after its RetryAfter; one
 // for which pnap.IsDryRun holds, unchanged; *plan.Refusal when a person has to act; anything else is a failure of

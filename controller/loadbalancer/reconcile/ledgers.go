@@ -18,7 +18,7 @@ type ledgerCopy struct {
 	at    time.Time
 }
 
-// ledgerWindow is how old the copy may be. It serves to see that nothing is to be done; whatever gives or
+// ledgerWindow is how old the copy may be. It serves to find that there is nothing to do; whatever gives or
 // takes an address reads the ledgers afresh.
 const ledgerWindow = 15 * time.Second
 

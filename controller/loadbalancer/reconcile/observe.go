@@ -20,7 +20,7 @@ import (
 
 // depth is how current an observation has to be.
 type depth struct {
-	// after is the time since which the account must have been looked at; zero for whatever is known.
+	// after is the time since which the account must have been read; zero for whatever is cached.
 	after time.Time
 	// live asks for blocks by ID, the tags' own index and live ledgers: nothing is bought, deleted or
 	// given without.

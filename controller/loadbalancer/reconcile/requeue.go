@@ -16,8 +16,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 )
 
-// How soon something that takes its time is looked at again: soon after a change, then ever more seldom.
-// The API takes seconds to minutes to assign a block, yet whatever is quick is to be noticed at once.
+// How soon something that takes its time is checked again: soon after a change, then less and less often.
+// The API takes seconds to minutes to assign a block, yet fast changes must be noticed at once.
 const (
 	firstPause = 250 * time.Millisecond
 	lastPause  = 3 * time.Second

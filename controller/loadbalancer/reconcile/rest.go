@@ -42,7 +42,7 @@ func newRests(now func() time.Time) *rests {
 	return &rests{now: now, errors: map[string]rest{}, conflicts: map[string]time.Time{}}
 }
 
-// inError reports whether the step is to be taken later, because its block is in error and was tried lately.
+// inError reports whether the step must be taken later, because its block is in error and was tried lately.
 func (r *rests) inError(step plan.Step) bool {
 	if !inErrorState(step.Block.Status) || step.Action != plan.Unassign {
 		return false

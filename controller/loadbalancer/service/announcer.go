@@ -42,7 +42,7 @@ func (c *Controller) judgeAnnouncer(ctx context.Context, service *corev1.Service
 	// kube-vip rightly ignores a Service without ready endpoints.
 	serving, err := c.hasEndpoints(ctx, service)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "EndpointSlices not listed", "service", klog.KObj(service))
+		klog.FromContext(ctx).Error(err, "Failed to list EndpointSlices", "service", klog.KObj(service))
 	}
 	if err != nil || !serving {
 		return announcerHas

@@ -9,8 +9,8 @@ import (
 )
 
 // concerns reports whether an update may change what there is to do about a Service. Conditions are not
-// looked at: they are ours, and writing one must not be the cause of the next. published is the status
-// that is to stand there; nil when that is not known.
+// compared: they are ours, and writing one must not be the cause of the next. published is the status
+// that must be there; nil when that is not known.
 func concerns(before, after *corev1.Service, published *corev1.LoadBalancerStatus) bool {
 	if claimOn(before) == foreign && claimOn(after) == foreign {
 		return false

@@ -17,9 +17,9 @@ type claim int
 const (
 	// foreign: nothing, it belongs to another controller or to none.
 	foreign claim = iota
-	// wanted: it is to have a load balancer of ours.
+	// wanted: it must have a load balancer of ours.
 	wanted
-	// leaving: what it had of ours is to be given back.
+	// leaving: what it had of ours must be released.
 	leaving
 )
 

@@ -209,7 +209,7 @@ func (c *Controller) work(ctx context.Context) {
 	}
 }
 
-// settle decides when a Service is looked at again.
+// settle decides when a Service is checked again.
 func (c *Controller) settle(ctx context.Context, key types.NamespacedName, again time.Duration, err error) {
 	logger := klog.FromContext(ctx)
 	pause, waits := waitOf(err)
@@ -229,7 +229,7 @@ func (c *Controller) settle(ctx context.Context, key types.NamespacedName, again
 		logger.Info("Dry run", "service", key, "reason", err.Error())
 	default:
 		c.queue.AddRateLimited(key)
-		logger.Error(err, "Service not synced", "service", key, "failures", c.queue.NumRequeues(key))
+		logger.Error(err, "Failed to sync Service", "service", key, "failures", c.queue.NumRequeues(key))
 	}
 }
 
@@ -264,7 +264,7 @@ func (c *Controller) watchDrift(ctx context.Context) {
 		}
 		astray, err := c.balancer.Astray(ctx)
 		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Drift not looked for")
+			klog.FromContext(ctx).Error(err, "Failed to check for drift")
 		}
 		for _, key := range astray {
 			klog.FromContext(ctx).V(2).Info("IP block drifted", "service", key)

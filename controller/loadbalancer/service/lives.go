@@ -55,7 +55,7 @@ func (l *lives) of(service *corev1.Service) *life {
 	return begun
 }
 
-// begin returns the life of a Service that is to be served. One that comes back from being released starts
+// begin returns the life of a Service that must be served. One that comes back from being released starts
 // again.
 func (l *lives) begin(service *corev1.Service) *life {
 	if found := l.of(service); !found.leaving {

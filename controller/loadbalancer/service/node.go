@@ -95,7 +95,7 @@ type alarm struct {
 
 func newAlarm() *alarm { return &alarm{addresses: map[string]bool{}, rings: loop.NewWake()} }
 
-// ring says that all Services have to be looked at, or those with an address.
+// ring records that all Services must be checked, or those with an address.
 func (a *alarm) ring(all bool, addresses ...netip.Addr) {
 	if !all && len(addresses) == 0 {
 		return
@@ -159,7 +159,7 @@ func (c *Controller) passOverServices(ctx context.Context) {
 	since, concerned := c.alarm.silence()
 	all, err := c.services.List(labels.Everything())
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Services not listed")
+		klog.FromContext(ctx).Error(err, "Failed to list Services")
 		return
 	}
 	concernedOnes := slices.DeleteFunc(slices.Clone(all), func(s *corev1.Service) bool { return !concerned(s) })

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// pass measures how long it takes until every Service was looked at after a change of Nodes. It is safe for
+// pass measures how long it takes until every Service was checked after a change of Nodes. It is safe for
 // concurrent use.
 type pass struct {
 	metrics *Metrics
@@ -21,7 +21,7 @@ func newPass(metrics *Metrics) *pass {
 	return &pass{metrics: metrics, left: map[types.NamespacedName]bool{}}
 }
 
-// begin adds Services to be looked at because of a change at that time.
+// begin adds Services to check because of a change at that time.
 func (p *pass) begin(since time.Time, services []*corev1.Service) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -33,7 +33,7 @@ func (p *pass) begin(since time.Time, services []*corev1.Service) {
 	}
 }
 
-// done says that a Service was looked at, and whether that failed.
+// done records that a Service was checked, and whether that failed.
 func (p *pass) done(key types.NamespacedName, took time.Duration, failed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

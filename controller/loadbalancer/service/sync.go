@@ -18,7 +18,7 @@ import (
 // longWait is how long a Service waits before an event reports it.
 const longWait = 30 * time.Second
 
-// sync looks at one Service and takes one step. again is when to look again although nothing changes; 0 for
+// sync checks one Service and takes one step. again is when to check again although nothing changes; 0 for
 // never.
 func (c *Controller) sync(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	service, err := c.services.Services(key.Namespace).Get(key.Name)

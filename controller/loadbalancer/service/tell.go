@@ -49,7 +49,7 @@ func (c *Controller) tellShortcomings(ctx context.Context, service *corev1.Servi
 	some, err := c.anyNode()
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).Error(err, "Nodes not listed")
+		klog.FromContext(ctx).Error(err, "Failed to list Nodes")
 	case some:
 		life.toldNoNodes = false
 	case !life.toldNoNodes:
