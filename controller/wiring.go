@@ -109,16 +109,16 @@ func controllers(loops *loops) map[string]app.ControllerInitFuncConstructor {
 	all := maps.Clone(app.DefaultInitFuncConstructors)
 	delete(all, names.NodeRouteController)
 	for name, build := range map[string]builder{
-		names.ServiceLBController:  whereBalancing((*wiring).services),
-		"phoenixnap-node-network":  (*wiring).networkPublisher,
-		"phoenixnap-vlan-ready":    whereBalancing((*wiring).labeller),
-		"phoenixnap-agent-watch":   whereBalancing((*wiring).agentWatch),
-		"phoenixnap-heartbeat-key": (*wiring).heartbeatKey,
-		"phoenixnap-admission":     (*wiring).admission,
-		"phoenixnap-membership":    whereBalancing((*wiring).membership),
-		"phoenixnap-orphans":       whereBalancing((*wiring).orphans),
-		"phoenixnap-census":        whereBalancing((*wiring).census),
-		"phoenixnap-control-plane": whereBalancing((*wiring).controlPlane),
+		names.ServiceLBController:      whereBalancing((*wiring).services),
+		"phoenixnap-node-network":      (*wiring).networkPublisher,
+		"phoenixnap-vlan-ready":        whereBalancing((*wiring).labeller),
+		"phoenixnap-agent-watch":       whereBalancing((*wiring).agentWatch),
+		"phoenixnap-heartbeat-key":     (*wiring).heartbeatKey,
+		"phoenixnap-admission":         (*wiring).admission,
+		"phoenixnap-membership":        whereBalancing((*wiring).membership),
+		"phoenixnap-orphans":           whereBalancing((*wiring).orphans),
+		"phoenixnap-condition-metrics": whereBalancing((*wiring).conditionMetrics),
+		"phoenixnap-control-plane":     whereBalancing((*wiring).controlPlane),
 	} {
 		all[name] = controllerOf(loops, build)
 	}
@@ -189,8 +189,8 @@ func (w *wiring) agentWatch() (loop, error) {
 	return metadata.NewAgentWatch(w.completed.Client, w.completed.SharedInformers.Core().V1().Nodes(), w.completed.EventRecorder), nil
 }
 
-// census exports the conditions of Nodes and Services as metrics.
-func (w *wiring) census() (loop, error) {
+// conditionMetrics exports the conditions of Nodes and Services as metrics.
+func (w *wiring) conditionMetrics() (loop, error) {
 	core := w.completed.SharedInformers.Core().V1()
 	return conditionmetrics.New(w.metrics.census, core.Nodes(), core.Services()), nil
 }

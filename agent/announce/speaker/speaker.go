@@ -75,7 +75,7 @@ type Config struct {
 	Record func(Event)
 	// Clock returns the time of the election; see boottime.Now.
 	Clock func() time.Duration
-	// Signals says that Network or Facts may return something else now, as Changed does; nil for one that only the Herald
+	// Signals says that Network or Facts may return something else now, as Changed does; nil for one that only the Speaker
 	// knows.
 	Signals loop.Wake
 }
