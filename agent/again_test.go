@@ -23,7 +23,8 @@ func TestANodeRegisteredAgainIsWritten(t *testing.T) {
 	done := make(chan int, 1)
 	go func() { done <- run(ctx, []string{"run", "--node-name", c.nodeName, "--kubeconfig", c.kubeconfig}) }()
 	complete := func(node *corev1.Node) bool {
-		vlan, healthy := contract.FindNodeCondition(node, contract.ConditionVLANReady), contract.FindNodeCondition(node, contract.ConditionAnnouncementHealthy)
+		vlan := contract.FindNodeCondition(node, contract.ConditionVLANReady)
+		healthy := contract.FindNodeCondition(node, contract.ConditionAnnouncementHealthy)
 		return vlan != nil && vlan.Status == corev1.ConditionFalse && healthy != nil && node.Annotations[contract.NodeReportedIdentity] != ""
 	}
 	c.await(t, "all that the agent writes", complete)

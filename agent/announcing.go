@@ -163,7 +163,8 @@ func (s *shared) askGateway(ctx context.Context) bool {
 		}
 	}
 	asker := arp.NewProber()
-	asker.Rounds, asker.Interval = gatewayRounds, gatewayInterval
+	asker.Rounds = gatewayRounds
+	asker.Interval = gatewayInterval
 	answers, err := asker.Ask(ctx, view.Report.Interface, questions)
 	if err != nil {
 		return false
@@ -221,13 +222,16 @@ func (a *announcer) tellAddresses(findings []check.Finding, verdict check.Verdic
 
 // figures are what metrics say of the announcer.
 func (a *announcer) figures() metricsserver.Announcer {
-	state, beats, packets := a.herald.State(), a.herald.Heartbeats(), a.responder.Counters()
+	state := a.herald.State()
+	beats := a.herald.Heartbeats()
+	packets := a.responder.Counters()
 	figures := metricsserver.Announcer{
 		Running: state.Running, Addresses: a.answers(), Took: state.Took, Gave: state.Gave, APIFailures: state.APIFailures,
 		Sent: beats.Sent, Announced: packets.Announced, Heard: map[string]uint64{"no_room": state.Lost}, Requests: map[string]uint64{},
 	}
 	if state.View != nil {
-		figures.View, figures.Members = state.View.Number, len(state.View.Members)
+		figures.View = state.View.Number
+		figures.Members = len(state.View.Members)
 		figures.Since = make(map[netip.Addr]time.Time, len(figures.Addresses))
 		for _, address := range figures.Addresses {
 			figures.Since[address] = state.View.Owners[address].Since

@@ -121,7 +121,8 @@ func (f *nodeFlags) client() (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("find the API server: %w; name a kubeconfig with --kubeconfig", err)
 	}
 	config.UserAgent = "phoenixnap-agent/" + version.Get().GitVersion
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("use %s: %w", f.kubeconfig, err)

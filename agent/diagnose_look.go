@@ -37,13 +37,18 @@ func (f *diagnoseFlags) examination() (c examine.Config, err error) {
 	if given {
 		c.ByHand = &byHand
 	}
-	c.Interface, c.Uplink, c.Timeout, c.KubeVIPNamespace = f.iface, f.uplink, f.timeout, f.kubeVIPNamespace
-	c.Reader, c.Prober = netstate.NewReader(), arp.NewProber()
+	c.Interface = f.iface
+	c.Uplink = f.uplink
+	c.Timeout = f.timeout
+	c.KubeVIPNamespace = f.kubeVIPNamespace
+	c.Reader = netstate.NewReader()
+	c.Prober = arp.NewProber()
 	if given && f.kubeconfig == "" && !inCluster() {
 		return c, nil
 	}
 	if c.Client, err = f.client(); err != nil {
-		c.Client, c.NoClient = nil, err
+		c.Client = nil
+		c.NoClient = err
 	}
 	return c, nil
 }

@@ -83,7 +83,8 @@ func (f *manageFlags) parse() (managing, error) {
 
 // mayConfigure says what to do when the process may not change the network.
 func mayConfigure(what string) error {
-	header, data := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	data := [2]unix.CapUserData{}
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		return fmt.Errorf("read the capabilities of this process: %w", err)
 	}

@@ -65,7 +65,8 @@ func forge(t *testing.T, client kubernetes.Interface) error {
 		{ObjectMeta: metav1.ObjectMeta{Name: "forged", Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.9"}}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "forged"}, Spec: corev1.ServiceSpec{LoadBalancerIP: "203.0.113.9"}},
 	} {
-		service.Spec.Type, service.Spec.Ports = corev1.ServiceTypeLoadBalancer, []corev1.ServicePort{{Port: 80}}
+		service.Spec.Type = corev1.ServiceTypeLoadBalancer
+		service.Spec.Ports = []corev1.ServicePort{{Port: 80}}
 		if _, err := client.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			return err
 		}

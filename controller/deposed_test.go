@@ -207,7 +207,8 @@ func TestADeposedLeaderChangesNothing(t *testing.T) {
 func depose(t *testing.T, c stall) int {
 	t.Helper()
 	s := newScene(t)
-	kube, cloud := beforeKubernetes(t), before(t, s.url, http.DefaultTransport)
+	kube := beforeKubernetes(t)
+	cloud := before(t, s.url, http.DefaultTransport)
 	leader := startReplica(t, "leader", cloud.url, kube, quickElection...)
 	leader.says("uccessfully acquired lease")
 	heir := startReplica(t, "heir", s.url, nil, quickElection...)
@@ -215,7 +216,8 @@ func depose(t *testing.T, c stall) int {
 	if c.prepare != nil {
 		c.prepare(s)
 	}
-	watched, stopped := cloud, make(chan error, 1)
+	watched := cloud
+	stopped := make(chan error, 1)
 	if c.cluster {
 		watched = kube
 	}

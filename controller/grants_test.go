@@ -132,7 +132,10 @@ func TestUnusedGrantsAreFound(t *testing.T) {
 	}
 	request := func(verb, resource, subresource, namespace, name string) asked {
 		a := asked{Verb: verb}
-		a.ObjectRef.Resource, a.ObjectRef.Subresource, a.ObjectRef.Namespace, a.ObjectRef.Name = resource, subresource, namespace, name
+		a.ObjectRef.Resource = resource
+		a.ObjectRef.Subresource = subresource
+		a.ObjectRef.Namespace = namespace
+		a.ObjectRef.Name = name
 		return a
 	}
 	for name, tc := range map[string]struct {

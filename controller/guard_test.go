@@ -69,7 +69,8 @@ func TestChangesAreFencedByTheElection(t *testing.T) {
 		defer life.begin()()
 		completed := (&appconfig.Config{Kubeconfig: &rest.Config{Host: "https://server.example"}}).Complete()
 		election := &completed.ComponentConfig.Generic.LeaderElection
-		election.LeaderElect, election.RenewDeadline.Duration = elect, 7*time.Second
+		election.LeaderElect = elect
+		election.RenewDeadline.Duration = 7 * time.Second
 		if err := life.guard(completed, false); err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,8 @@ func (p *process) says(text string) {
 func TestHandOver(t *testing.T) {
 	_, url := simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)}, simtest.Seed())
 	client := admin(t)
-	kube, cloud := beforeKubernetes(t), before(t, url, http.DefaultTransport)
+	kube := beforeKubernetes(t)
+	cloud := before(t, url, http.DefaultTransport)
 	leader := startReplica(t, "leader", cloud.url, kube)
 	register(t, client, "node-1")
 	eventually(t, 60*time.Second, func() error {
@@ -159,7 +160,8 @@ func serveAndDelete(t *testing.T, client kubernetes.Interface, name string) {
 func (p *process) detail() (int, string) {
 	p.t.Helper()
 	config := rest.CopyConfig(plane.Config())
-	config.Insecure, config.CAData = true, nil // the controller's own certificate, on loopback
+	config.Insecure = true
+	config.CAData = nil // the controller's own certificate, on loopback
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		p.t.Fatal(err)

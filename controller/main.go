@@ -112,7 +112,8 @@ func newOptions() (*options.CloudControllerManagerOptions, error) {
 	opts.KubeCloudShared.ConfigureCloudRoutes = false
 	opts.NodeController.ConcurrentNodeSyncs = 10
 	opts.ServiceController.ConcurrentServiceSyncs = 5
-	opts.Generic.ClientConnection.QPS, opts.Generic.ClientConnection.Burst = kubeQPS, kubeBurst
+	opts.Generic.ClientConnection.QPS = kubeQPS
+	opts.Generic.ClientConnection.Burst = kubeBurst
 	opts.Generic.LeaderElection.ResourceName = program
 	opts.Generic.LeaderElection.RetryPeriod.Duration = retryPeriod
 	return opts, nil

@@ -58,14 +58,16 @@ func startReplica(t *testing.T, name, apiURL string, via *recorder, args ...stri
 		t.Fatal(err)
 	}
 	if via != nil {
-		account.Host, account.CAData = via.url, via.authority
+		account.Host = via.url
+		account.CAData = via.authority
 	}
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	if err := controlplane.WriteKubeconfig(kubeconfig, account, ""); err != nil {
 		t.Fatal(err)
 	}
 	p := &process{t: t, log: filepath.Join(t.ArtifactDir(), name+".log"), done: make(chan error, 1)}
-	p.config, p.api = filepath.Join(dir, "cloud.json"), apiURL
+	p.config = filepath.Join(dir, "cloud.json")
+	p.api = apiURL
 	p.configure(simtest.ClientID, simtest.ClientSecret)
 	port := freePort(t)
 	p.health = fmt.Sprintf("https://127.0.0.1:%s/healthz", port)

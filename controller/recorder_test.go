@@ -87,7 +87,8 @@ func beforeKubernetes(t *testing.T) *recorder {
 func (r *recorder) set(trap func(change) bool, then func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.trap, r.sprung = trap, then
+	r.trap = trap
+	r.sprung = then
 }
 
 // record keeps a change and returns what to do before the request goes on; nil for nothing.

@@ -164,7 +164,9 @@ func (s *scene) createServices() (foreign *corev1.Service) {
 // checkShared: three Services share one block; what one of them gave back is in quarantine, and no Service gets it.
 func (s *scene) checkShared() {
 	s.Helper()
-	a, b, c := s.published(s.space, "shared-a"), s.published(s.space, "shared-b"), s.published(s.space, "shared-c")
+	a := s.published(s.space, "shared-a")
+	b := s.published(s.space, "shared-b")
+	c := s.published(s.space, "shared-c")
 	pool := s.blockOf("shared-a")
 	for _, name := range []string{"shared-b", "shared-c"} {
 		if other := s.blockOf(name); other.id != pool.id {
@@ -224,7 +226,8 @@ func (s *scene) checkControlPlane() {
 // restoreControlPlane: foreign changes of the endpoint are reverted.
 func (s *scene) restoreControlPlane(slice discoveryv1.EndpointSlice) {
 	s.Helper()
-	services, slices := s.client.CoreV1().Services(metav1.NamespaceSystem), s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)
+	services := s.client.CoreV1().Services(metav1.NamespaceSystem)
+	slices := s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)
 	_, err := services.Patch(s.Context(), apiserver.ServiceName, types.MergePatchType, []byte(`{"spec":{"selector":{"app":"other"}}}`), metav1.PatchOptions{})
 	s.ok(err)
 	slice.Endpoints[0].Addresses[0] = "192.0.2.99"

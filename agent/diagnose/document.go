@@ -68,7 +68,8 @@ func (d Document) Sum() Document {
 	for _, f := range d.Findings {
 		d.Result.Counts[f.Status]++
 		if weight(f.Status) > weight(d.Result.Status) {
-			d.Result.Status, d.Result.FirstCause = f.Status, f.ID
+			d.Result.Status = f.Status
+			d.Result.FirstCause = f.ID
 		}
 	}
 	return d

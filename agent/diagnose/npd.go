@@ -22,7 +22,8 @@ const (
 // NPD writes the first cause in one line, as node-problem-detector wants it from a plugin, and returns the exit code.
 func (d Document) NPD(w io.Writer) (int, error) {
 	d = d.Sum()
-	line, code := d.conclusion(), NPDOK
+	line := d.conclusion()
+	code := NPDOK
 	switch d.Result.Status {
 	case check.Fail:
 		code = NPDProblem

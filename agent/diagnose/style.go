@@ -16,10 +16,12 @@ type Style text.Style
 
 // StyleFor is the style that suits a writer, see text.For.
 func StyleFor(w io.Writer, lookUp func(string) (string, bool)) Style {
-	columns, isTerminal := 0, false
+	columns := 0
+	isTerminal := false
 	if file, isFile := w.(*os.File); isFile {
 		width, _, err := term.GetSize(int(file.Fd()))
-		columns, isTerminal = width, err == nil
+		columns = width
+		isTerminal = err == nil
 	}
 	return Style(text.For(isTerminal, columns, lookUp))
 }
@@ -28,16 +30,26 @@ func (s Style) width() int { return max(text.MinWidth, s.Width) }
 
 // outcome writes an outcome as a glyph and a word, padded so that all are of one width.
 func (s Style) outcome(status check.Status) string {
-	glyph, ascii, color := "?", "?", "36"
+	glyph := "?"
+	ascii := "?"
+	color := "36"
 	switch status {
 	case check.OK:
-		glyph, ascii, color = "✔", "+", "32"
+		glyph = "✔"
+		ascii = "+"
+		color = "32"
 	case check.Warn:
-		glyph, ascii, color = "!", "!", "33"
+		glyph = "!"
+		ascii = "!"
+		color = "33"
 	case check.Fail:
-		glyph, ascii, color = "✖", "x", "1;31"
+		glyph = "✖"
+		ascii = "x"
+		color = "1;31"
 	case check.Skip:
-		glyph, ascii, color = "–", "-", "2"
+		glyph = "–"
+		ascii = "-"
+		color = "2"
 	case check.Unknown:
 	}
 	glyph = text.Style(s).Glyph(glyph, ascii)

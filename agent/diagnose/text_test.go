@@ -69,8 +69,12 @@ func brokenVLAN() Document {
 
 func undetermined() Document {
 	d := healthy()
-	d.Renderer, d.ServerID, d.Interface, d.Uplink = "", "", "", ""
-	d.Network, d.APIServer = "not known", "get Node worker-1: Get \"https://10.0.0.1:6443/api/v1/nodes/worker-1\": dial tcp 10.0.0.1:6443: connect: connection refused"
+	d.Renderer = ""
+	d.ServerID = ""
+	d.Interface = ""
+	d.Uplink = ""
+	d.Network = "not known"
+	d.APIServer = "get Node worker-1: Get \"https://10.0.0.1:6443/api/v1/nodes/worker-1\": dial tcp 10.0.0.1:6443: connect: connection refused"
 	d.Findings = []check.Finding{{ID: "PN000", Title: "the controller has published the public network", Status: check.Unknown, Severity: check.Error,
 		Cause: "what the controller published is not known: connection refused", Fixes: []check.Fix{{Tool: check.AnyTool, Note: "name a kubeconfig with --kubeconfig"}}}}
 	return d
@@ -117,7 +121,9 @@ func silent() Document {
 }
 
 func TestText(t *testing.T) {
-	plain, colored, wide := Style{Unicode: true}, Style{Unicode: true, Color: true}, Style{Unicode: true, Width: 132}
+	plain := Style{Unicode: true}
+	colored := Style{Unicode: true, Color: true}
+	wide := Style{Unicode: true, Width: 132}
 	managed := brokenVLAN()
 	managed.Managed = []string{"vlan"}
 	unrecognised := brokenVLAN()

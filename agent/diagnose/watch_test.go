@@ -47,7 +47,8 @@ func TestWatch(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		changed := make(chan struct{})
 		status := check.OK
-		looks, shown := 0, []check.Status(nil)
+		looks := 0
+		shown := []check.Status(nil)
 		w := Watcher{Interval: 10 * time.Second, Changed: changed,
 			Look: func(context.Context) (Document, error) { looks++; return documentOf(status), nil },
 			Show: func(d Document, changes []string) error {

@@ -122,10 +122,13 @@ func (c *credentials) get() (id, secret string, err error) {
 		return "", "", err
 	}
 	p := parser{source: source{getenv: c.getenv, secret: fields}}
-	id, secret = p.required(clientID), p.required(clientSecret)
+	id = p.required(clientID)
+	secret = p.required(clientSecret)
 	if len(p.problems) > 0 {
 		return "", "", errors.Join(p.problems...)
 	}
-	c.id, c.secret, c.read = id, secret, info
+	c.id = id
+	c.secret = secret
+	c.read = info
 	return id, secret, nil
 }

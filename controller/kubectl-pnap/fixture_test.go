@@ -136,7 +136,8 @@ func (s fixture) service(name, address, block string, class *string, conditions 
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: class, Ports: []corev1.ServicePort{{Port: 80}}},
 	}
 	if address != "" {
-		object.Annotations[contract.ServiceIPAddress], object.Annotations[contract.ServiceIPBlock] = address, block
+		object.Annotations[contract.ServiceIPAddress] = address
+		object.Annotations[contract.ServiceIPBlock] = block
 	}
 	created, err := s.kube.CoreV1().Services("shop").Create(s.Context(), object, metav1.CreateOptions{})
 	s.ok(err)

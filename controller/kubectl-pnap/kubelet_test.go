@@ -92,7 +92,8 @@ func (k *kubelet) exec(w http.ResponseWriter, r *http.Request) {
 func (k *kubelet) run(ctx context.Context, command []string, streams map[string]httpstream.Stream) metav1.Status {
 	process := exec.CommandContext(ctx, k.program, command[1:]...)
 	process.Env = append(os.Environ(), k.env...)
-	process.Stdout, process.Stderr = streams[corev1.StreamTypeStdout], streams[corev1.StreamTypeStderr]
+	process.Stdout = streams[corev1.StreamTypeStdout]
+	process.Stderr = streams[corev1.StreamTypeStderr]
 	err := process.Run()
 	var ended *exec.ExitError
 	switch {

@@ -136,7 +136,8 @@ func rightsOf(role string, rules []rbacv1.PolicyRule, set func([]rbacv1.PolicyRu
 		for _, resource := range rule.Resources {
 			for _, verb := range rule.Verbs {
 				one := *rule.DeepCopy()
-				one.Resources, one.Verbs = []string{resource}, []string{verb}
+				one.Resources = []string{resource}
+				one.Verbs = []string{verb}
 				single = append(single, one)
 				names = append(names, role+": "+verb+" "+resource)
 			}

@@ -57,7 +57,8 @@ func (h *Leadership) MayChange() error {
 		return nil
 	}
 	deadline := h.election.RenewDeadline
-	within, now := len(h.renewed) > 0, clocks()
+	within := len(h.renewed) > 0
+	now := clocks()
 	for _, at := range h.renewed {
 		within = within && now.since(at) < deadline
 	}
@@ -121,7 +122,8 @@ func (h *Leadership) noteHolder(key types.NamespacedName, holder string) {
 		h.mu.Unlock()
 		return
 	}
-	h.lost, h.successor = true, holder
+	h.lost = true
+	h.successor = holder
 	end := h.election.Lost
 	h.mu.Unlock()
 	end(holder)

@@ -131,7 +131,8 @@ func (h *Leadership) remember(request *http.Request) (types.NamespacedName, bool
 			"path", request.URL.Path, "err", err)
 		return types.NamespacedName{}, false
 	}
-	key, holder := types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}, holderOf(lease)
+	key := types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}
+	holder := holderOf(lease)
 	if holder == "" {
 		return key, false
 	}

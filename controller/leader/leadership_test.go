@@ -73,7 +73,8 @@ func TestQuiesceWaitsForChangesInProgress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, s := New(), &server{answer: make(chan struct{})}
+				h := New()
+				s := &server{answer: make(chan struct{})}
 				to := wrap(h)(s)
 				for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 					go func() {
@@ -121,7 +122,8 @@ func TestQuiesceWaitsForChangesInProgress(t *testing.T) {
 // The result of the last change of the account can be recorded; afterwards all changes are rejected.
 func TestTheLastAnswerIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, s := New(), &server{answer: make(chan struct{})}
+		h := New()
+		s := &server{answer: make(chan struct{})}
 		recorded := make(chan error, 1)
 		go func() {
 			if err := send(t.Context(), t, h.WrapCloud(s), http.MethodPost, "/ips/v1/ip-blocks", nil); err != nil {
@@ -150,7 +152,8 @@ func TestTheLastAnswerIsRecorded(t *testing.T) {
 
 func TestQuiesceGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, s := New(), &server{answer: make(chan struct{})}
+		h := New()
+		s := &server{answer: make(chan struct{})}
 		under, stop := context.WithCancel(t.Context())
 		go func() { _ = send(under, t, h.WrapCloud(s), http.MethodPost, "/ips/v1/ip-blocks", nil) }() // it is canceled
 		synctest.Wait()
@@ -169,7 +172,9 @@ func TestQuiesceGivesUp(t *testing.T) {
 }
 
 func lease(holder string) *coordinationv1.Lease {
-	duration, transitions, renewed := int32(15), int32(3), metav1.NewMicroTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	duration := int32(15)
+	transitions := int32(3)
+	renewed := metav1.NewMicroTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "ccm", ResourceVersion: "7"},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &duration, LeaseTransitions: &transitions, RenewTime: &renewed},
@@ -201,7 +206,8 @@ func TestIdentityIsLearned(t *testing.T) {
 		"behind a proxy":      {http.MethodPut, "/clusters/one" + leasesPath + "/ccm", "application/json"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, s := New(), &server{answer: make(chan struct{})}
+			h := New()
+			s := &server{answer: make(chan struct{})}
 			close(s.answer)
 			if err := send(t.Context(), t, h.WrapKube(s), c.method, c.path, encode(t, c.mediaType, lease("me"))); err != nil {
 				t.Fatal(err)
@@ -219,7 +225,8 @@ func TestIdentityIsLearned(t *testing.T) {
 
 // A body that cannot be parsed is sent unchanged.
 func TestAnUnreadableLeasePasses(t *testing.T) {
-	h, s := New(), &server{answer: make(chan struct{})}
+	h := New()
+	s := &server{answer: make(chan struct{})}
 	close(s.answer)
 	for _, body := range []string{"", "{", `{"kind":"Pod","apiVersion":"v1"}`} {
 		if err := send(t.Context(), t, h.WrapKube(s), http.MethodPut, leasesPath+"/ccm", []byte(body)); err != nil {
@@ -255,7 +262,8 @@ func TestReleaseOnlyReleasesOwnLeases(t *testing.T) {
 		"repeated conflicts": {stands: "me", writes: []string{"me"}, conflicts: 9, want: "me", fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, s := New(), &server{answer: make(chan struct{})}
+			h := New()
+			s := &server{answer: make(chan struct{})}
 			close(s.answer)
 			for _, holder := range c.writes {
 				if err := send(t.Context(), t, h.WrapKube(s), http.MethodPut, leasesPath+"/ccm", encode(t, "application/json", lease(holder))); err != nil {
@@ -303,7 +311,8 @@ func TestReleased(t *testing.T) {
 // A renewal in progress ends before the Lease is released, so it cannot acquire the Lease again.
 func TestReleaseWaitsForARenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, s := New(), &server{answer: make(chan struct{})}
+		h := New()
+		s := &server{answer: make(chan struct{})}
 		kube := fake.NewClientset(lease("me"))
 		go func() {
 			if err := send(t.Context(), t, h.WrapKube(s), http.MethodPut, leasesPath+"/ccm", encode(t, "application/json", lease("me"))); err != nil {

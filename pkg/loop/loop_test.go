@@ -89,7 +89,8 @@ func TestRunAfterTheEnd(t *testing.T) {
 }
 
 func TestJitter(t *testing.T) {
-	least, most := time.Hour, time.Duration(0)
+	least := time.Hour
+	most := time.Duration(0)
 	for range 10_000 {
 		d := loop.Jitter(10*time.Second, 20)
 		least = min(least, d)

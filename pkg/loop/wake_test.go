@@ -78,7 +78,8 @@ func TestDebounce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		wake, began := loop.NewWake(), time.Now()
+		wake := loop.NewWake()
+		began := time.Now()
 		for _, at := range []int{1000, 1010, 1050, 1099, 1200} {
 			time.AfterFunc(time.Duration(at)*time.Millisecond, wake.Signal)
 		}
@@ -114,7 +115,8 @@ func TestWakeRun(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 26*time.Second)
 				defer cancel()
-				wake, r := loop.NewWake(), newRecorder()
+				wake := loop.NewWake()
+				r := newRecorder()
 				for _, at := range tc.signals {
 					time.AfterFunc(time.Duration(at)*time.Second, wake.Signal)
 				}

@@ -36,7 +36,8 @@ func TestFor(t *testing.T) {
 }
 
 func TestPaint(t *testing.T) {
-	plain, rich := Style{}, Style{Color: true, Unicode: true}
+	plain := Style{}
+	rich := Style{Color: true, Unicode: true}
 	if got := plain.Glyph("✔", "+") + plain.Heading("a"); got != "+a" {
 		t.Errorf("plain: %q", got)
 	}

@@ -31,17 +31,20 @@ func Columns(text string) int {
 // count as one. There is at least one line.
 func Wrap(text string, width int) []string {
 	var lines []string
-	line, columns := "", 0
+	line := ""
+	columns := 0
 	for _, word := range strings.Fields(text) {
 		wide := Columns(word)
 		switch {
 		case line == "":
-			line, columns = word, wide
+			line = word
+			columns = wide
 		case columns+1+wide <= width:
 			line, columns = line+" "+word, columns+1+wide
 		default:
 			lines = append(lines, line)
-			line, columns = word, wide
+			line = word
+			columns = wide
 		}
 	}
 	return append(lines, line)

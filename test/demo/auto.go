@@ -92,7 +92,8 @@ func mending(attempts []lab.Attempt, since, told time.Time) (lab.Attempt, bool) 
 		switch {
 		case a.At.Before(since):
 		case !a.OK:
-			first, after = nil, 0
+			first = nil
+			after = 0
 		default:
 			if first == nil {
 				first = &a

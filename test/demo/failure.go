@@ -26,7 +26,8 @@ func (s *story) breakVLAN(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.broken, s.brokenAt = server, time.Now()
+	s.broken = server
+	s.brokenAt = time.Now()
 	if err := s.Lab.Break(ctx, server, lab.LinkDown); err != nil {
 		return err
 	}
@@ -154,12 +155,14 @@ func (s *story) recovered(ctx context.Context, name string, since time.Time, end
 
 // recovery finds the first of several answers in a row after the first request that failed since a moment.
 func recovery(attempts []lab.Attempt, since time.Time) (lab.Attempt, bool) {
-	failed, row := false, 0
+	failed := false
+	row := 0
 	for i, a := range attempts {
 		switch {
 		case a.At.Before(since):
 		case !a.OK:
-			failed, row = true, 0
+			failed = true
+			row = 0
 		case failed:
 			if row++; row == steady {
 				return attempts[i-steady+1], true

@@ -21,7 +21,8 @@ func (w *world) request(m *machine, failed Input, do func() (answer func() Input
 		w.later(m, timeout, failed)
 		return
 	}
-	way, back := w.between(w.apiDelay/10, w.apiDelay), w.between(w.apiDelay/10, w.apiDelay)
+	way := w.between(w.apiDelay/10, w.apiDelay)
+	back := w.between(w.apiDelay/10, w.apiDelay)
 	if w.chance(w.apiLate) {
 		way = w.between(0, 5*time.Second)
 	}

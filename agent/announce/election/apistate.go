@@ -61,7 +61,8 @@ func (h *holdDown) observe(ready bool, now time.Duration, r rules) {
 
 // updateMembership tracks whether this node is a member.
 func (c *Election) updateMembership() {
-	h, member := &c.holdDown, c.view.has(c.Node)
+	h := &c.holdDown
+	member := c.view.has(c.Node)
 	if h.member && !member && !c.facts.Leaving && !c.facts.Witness {
 		if h.removedAt != never && c.now-h.removedAt > 4*c.rules.holdDownMax {
 			h.removals = 0
@@ -89,14 +90,17 @@ func (c *Election) handleRead(r Read) {
 	c.changed = true
 	switch {
 	case r.View != nil && (c.view == nil || r.View.Number > c.view.Number):
-		c.api.absent, c.api.older = false, 0
+		c.api.absent = false
+		c.api.older = 0
 		c.confirmWrite(r.View)
 		c.adopt(r.View, r.Version)
 	case r.View != nil && same(r.View, c.view):
-		c.api.absent, c.api.older = false, 0
+		c.api.absent = false
+		c.api.older = 0
 		c.version = r.Version
 	case r.View == nil || c.api.older >= 1 && r.Asked:
-		c.api.absent, c.api.version = true, r.Version
+		c.api.absent = true
+		c.api.version = r.Version
 		if !r.Asked {
 			c.api.absent = false
 			c.api.readWanted = true // a watch may be late
@@ -139,7 +143,8 @@ func (c *Election) handleWrote(w Wrote) {
 		c.api.readWanted = true
 		return
 	}
-	c.api.failures, c.api.absent = 0, false
+	c.api.failures = 0
+	c.api.absent = false
 	c.confirmWrite(w.View)
 	if c.view == nil || w.View.Number > c.view.Number {
 		c.adopt(w.View, w.Version)
@@ -210,7 +215,8 @@ type proposal struct {
 
 // decide decides what to change when it is this node's turn.
 func (c *Election) decide(out *Output) {
-	c.api.due, c.api.proposal = 0, nil
+	c.api.due = 0
+	c.api.proposal = nil
 	c.askGateway(out)
 	if c.api.inFlight || c.api.readWanted || !c.facts.Link || !c.startedUp() || c.superseded() || c.facts.Leaving {
 		return
@@ -254,7 +260,8 @@ func (c *Election) due(ch change) bool {
 
 // rank is how many other members come before this node in making a change.
 func (c *Election) rank(subject string) int {
-	own, rank := score(c.Node, subject), 0
+	own := score(c.Node, subject)
+	rank := 0
 	if c.view == nil {
 		return 0
 	}
@@ -280,7 +287,8 @@ func (c *Election) askGateway(out *Output) {
 			continue
 		}
 		if p := c.peers[id]; p == nil || c.now-p.supportedAt >= c.rules.interval*3/2 {
-			out.AskGateway, c.api.askedAt = true, c.now
+			out.AskGateway = true
+			c.api.askedAt = c.now
 			return
 		}
 	}

@@ -13,7 +13,8 @@ type walk struct{ *world }
 
 func newWalk(seed uint64, r rules) *walk {
 	w := newWorld(seed, 0, 0, r)
-	nodes, addresses := 1+w.random.IntN(7), 1+w.random.IntN(4)
+	nodes := 1 + w.random.IntN(7)
+	addresses := 1 + w.random.IntN(4)
 	if w.chance(0.4) {
 		nodes = 2 + w.random.IntN(2)
 	}
@@ -63,7 +64,8 @@ func (w *world) disturb() {
 		w.loseAPI, w.loseAPI, w.loseAPIForAll, w.slowAPI, w.unready,
 		w.leave, w.unfit, w.dropService, w.tamper, w.loseGateway, w.linkDown,
 	}
-	m, d := w.randomNode(), w.faultDuration()
+	m := w.randomNode()
+	d := w.faultDuration()
 	what := all[w.random.IntN(len(all))](m, d)
 	w.note("fault: %s %s for %s", what, m.name, d)
 }
@@ -103,7 +105,9 @@ func (w *world) cutPair(m *machine, d time.Duration) string {
 }
 
 func (w *world) cutNode(m *machine, d time.Duration) string {
-	receive, send, gateway := w.chance(0.7), w.chance(0.7), w.chance(0.7)
+	receive := w.chance(0.7)
+	send := w.chance(0.7)
+	gateway := w.chance(0.7)
 	cut := func(is bool) {
 		if receive {
 			w.deafen(m, is)
@@ -173,8 +177,12 @@ func (w *world) restoreAPI() {
 }
 
 func (w *world) slowAPI(_ *machine, d time.Duration) string {
-	w.apiDelay, w.apiLate = w.between(time.Millisecond, 500*time.Millisecond), w.random.Float64()*0.5
-	w.after(d, func() { w.apiDelay, w.apiLate = 10*time.Millisecond, 0 })
+	w.apiDelay = w.between(time.Millisecond, 500*time.Millisecond)
+	w.apiLate = w.random.Float64() * 0.5
+	w.after(d, func() {
+		w.apiDelay = 10 * time.Millisecond
+		w.apiLate = 0
+	})
 	return "slow API " + w.apiDelay.String()
 }
 
@@ -287,14 +295,20 @@ func (w *world) loseGateway(m *machine, d time.Duration) string {
 // heal ends all faults but two: a dead node stays dead, and a leaving node continues to leave. What was scheduled to
 // end later ends again, which changes nothing.
 func (w *world) heal() {
-	w.loss, w.delay, w.apiDelay, w.apiLate = 0, time.Millisecond, 10*time.Millisecond, 0
+	w.loss = 0
+	w.delay = time.Millisecond
+	w.apiDelay = 10 * time.Millisecond
+	w.apiLate = 0
 	for i := range w.addresses {
 		w.wanted[address(i)] = true
 	}
 	for _, m := range w.nodes {
 		w.deafen(m, false)
-		m.noGateway, m.noAPI = false, false
-		m.facts.Candidate, m.facts.Link, m.facts.Wanted = !m.facts.Witness, true, nil
+		m.noGateway = false
+		m.noAPI = false
+		m.facts.Candidate = !m.facts.Witness
+		m.facts.Link = true
+		m.facts.Wanted = nil
 		m.resume()
 		if m.alive && !m.facts.Leaving {
 			m.sendFacts()

@@ -138,7 +138,9 @@ func (c *Election) Step(now time.Duration, in Input) Output {
 // advance sets the time. A process that stood still cannot know that others were silent meanwhile.
 func (c *Election) advance(now time.Duration) {
 	if c.begun == never {
-		c.begun, c.stepped, c.nextBeat = now, now, now
+		c.begun = now
+		c.stepped = now
+		c.nextBeat = now
 		if c.rules.startUpDelay {
 			c.resumed = now
 		}
@@ -161,7 +163,8 @@ func (c *Election) setFacts(f Facts) {
 		}
 		c.offIDs[IDOf(name)] = true
 	}
-	c.urgent, c.changed = true, true
+	c.urgent = true
+	c.changed = true
 }
 
 func (c *Election) record(kind EventKind, node string) { c.recordAddress(kind, netip.Addr{}, node) }

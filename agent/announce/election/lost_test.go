@@ -42,7 +42,8 @@ func TestSecondAgentEnds(t *testing.T) {
 			t.Fatalf("seed %d: not settled", seed)
 		}
 		w.nodes = append(w.nodes, second)
-		second.name, second.facts.Candidate = holder.name, false
+		second.name = holder.name
+		second.facts.Candidate = false
 		second.start()
 		w.run(5 * time.Second)
 		if owner := w.holder(address(0)); owner == nil || owner == holder || owner == second {

@@ -52,7 +52,8 @@ func (w *walk) able() bool {
 	if w.object.view == nil {
 		return false
 	}
-	voices, able := 0, false
+	voices := 0
+	able := false
 	for _, m := range w.nodes {
 		if m.alive && w.object.view.has(m.name) {
 			voices++

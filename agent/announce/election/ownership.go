@@ -37,7 +37,10 @@ func (c *Election) adopt(v *View, version string) {
 	if c.view == nil {
 		c.api.freshAt = c.now
 	}
-	c.view, c.version, c.changed, c.urgent = v, version, true, true
+	c.view = v
+	c.version = version
+	c.changed = true
+	c.urgent = true
 	c.seen = max(c.seen, v.Number)
 	c.members = c.members[:0:0]
 	for _, m := range v.Members {
@@ -107,7 +110,8 @@ func (c *Election) yieldTo(h *Heartbeat) {
 			if own.answering {
 				c.recordAddress(LostOwnership, a, h.Node)
 			}
-			own.fenced, own.answering = true, false
+			own.fenced = true
+			own.answering = false
 		}
 		if r, listed := c.releases[a]; !listed || r.number < h.Number {
 			c.urgent = true
@@ -123,7 +127,8 @@ func (c *Election) takeOver() {
 		if k.until <= c.now {
 			delete(c.draining, a)
 			c.recordAddress(LostOwnership, a, k.successor)
-			c.stale, c.urgent = true, true
+			c.stale = true
+			c.urgent = true
 		}
 	}
 	for a, r := range c.releases {
@@ -138,7 +143,9 @@ func (c *Election) takeOver() {
 		if h.answering || h.fenced || !c.proven(h) {
 			continue
 		}
-		h.answering, c.stale, c.urgent = true, true, true
+		h.answering = true
+		c.stale = true
+		c.urgent = true
 		c.recordAddress(BecameOwner, h.address, predecessor(h.predecessors))
 	}
 }
@@ -156,7 +163,8 @@ func (c *Election) answers() bool { return len(c.answered) > 0 }
 // grant returns the addresses for which the node answers.
 func (c *Election) grant() Grant {
 	if c.stale {
-		c.stale, c.waiting = false, 0
+		c.stale = false
+		c.waiting = 0
 		granted := make([]netip.Addr, 0, len(c.owned)+len(c.draining))
 		for a, h := range c.owned {
 			if h.answering {

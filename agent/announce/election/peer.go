@@ -52,10 +52,12 @@ func (c *Election) handleHeartbeat(h *Heartbeat) {
 		p.since = c.now
 	}
 	c.compareState(p, h)
-	p.last, p.at = h, c.now
+	p.last = h
+	p.at = c.now
 	p.seen = max(p.seen, h.Seen, h.Number)
 	if p.seen > c.seen {
-		c.seen, c.urgent = p.seen, true
+		c.seen = p.seen
+		c.urgent = true
 	}
 	if sequence, found := h.ackOf(c.id); !found || sequence != Unheard || !c.rules.mutual {
 		p.supportedAt = c.now
@@ -143,7 +145,9 @@ func (c *Election) silent(id ID) bool {
 func (c *Election) updateSilent() {
 	for id, p := range c.peers {
 		if silent := c.silent(id); silent != p.silent {
-			p.silent, c.urgent, c.changed = silent, true, true
+			p.silent = silent
+			c.urgent = true
+			c.changed = true
 		}
 	}
 }

@@ -214,7 +214,8 @@ func (c *Election) addNew(next *View, p *placer, changed bool) *proposal {
 		}
 		slices.SortFunc(fresh, netip.Addr.Compare)
 		for _, a := range fresh {
-			next.Owners[a], changed = Owner{Node: p.choose(a), Epoch: next.Number}, true
+			next.Owners[a] = Owner{Node: p.choose(a), Epoch: next.Number}
+			changed = true
 		}
 	}
 	if !changed {

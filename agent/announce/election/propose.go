@@ -82,7 +82,10 @@ func (c *Election) succession() []change {
 	}
 	return []change{{"succeed", c.rules.suspectTimeout, 0, func() *proposal {
 		next := c.view.next()
-		next.Members, next.Changed, next.Removed, next.Joined = []string{c.Node}, next.Number, "", c.Node
+		next.Members = []string{c.Node}
+		next.Changed = next.Number
+		next.Removed = ""
+		next.Joined = c.Node
 		for a, o := range next.Owners {
 			next.Owners[a] = Owner{Epoch: next.Number, Since: o.Since}
 		}

@@ -28,7 +28,8 @@ func TestScale(t *testing.T) {
 			t.Fatalf("%d members after %s %s", len(w.object.view.Members), w.now, w.violation)
 		}
 	}
-	started, took := w.writes, w.now
+	started := w.writes
+	took := w.now
 	w.run(time.Second)
 	before := w.writes
 	w.run(2 * time.Second)
@@ -69,7 +70,8 @@ func BenchmarkStep(b *testing.B) {
 	sortAcks(acks)
 	c.Step(0, Facts{Link: true, Candidate: true})
 	c.Step(0, Read{Found: true, View: v, Version: "1", Asked: true})
-	now, sequence := time.Duration(0), uint64(0)
+	now := time.Duration(0)
+	sequence := uint64(0)
 	b.ReportAllocs()
 	for b.Loop() {
 		now += time.Millisecond
@@ -88,7 +90,8 @@ func names(n int) (all []string) {
 }
 
 func owners(nodes, addresses int) map[netip.Addr]Owner {
-	all, of := names(nodes), map[netip.Addr]Owner{}
+	all := names(nodes)
+	of := map[netip.Addr]Owner{}
 	for i := range addresses {
 		of[address(i)] = Owner{Node: all[i%nodes], Epoch: 1}
 	}

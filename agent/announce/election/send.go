@@ -16,7 +16,8 @@ func (c *Election) heartbeat() *Heartbeat {
 	if !due {
 		return nil
 	}
-	c.beatAt, c.urgent = c.now, false
+	c.beatAt = c.now
+	c.urgent = false
 	c.nextBeat = c.now + c.pause()
 	if !c.facts.Link || c.superseded() {
 		return nil
@@ -31,7 +32,9 @@ func (c *Election) heartbeat() *Heartbeat {
 	if c.view == nil {
 		return h
 	}
-	h.Number, h.Acks, h.Unfit = c.view.Number, c.acks(), c.unfit()
+	h.Number = c.view.Number
+	h.Acks = c.acks()
+	h.Unfit = c.unfit()
 	h.Wants, h.Released = c.wantedAndReleased()
 	return h
 }

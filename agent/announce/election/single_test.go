@@ -21,14 +21,30 @@ type scenario struct {
 }
 
 var scenarios = map[string]scenario{
-	"killed of two":      {nodes: 2, fault: func(_ *world, h *machine) { h.stop() }, most: 400 * time.Millisecond},
-	"killed of three":    {nodes: 3, fault: func(_ *world, h *machine) { h.stop() }, most: 400 * time.Millisecond},
-	"killed of seven":    {nodes: 7, fault: func(_ *world, h *machine) { h.stop() }, most: 400 * time.Millisecond},
-	"stopped of three":   {nodes: 3, fault: func(_ *world, h *machine) { h.pause() }, most: 400 * time.Millisecond},
-	"cut of three":       {nodes: 3, fault: func(w *world, h *machine) { w.isolate(h, true); h.noGateway, w.cutOff = true, h }, most: 400 * time.Millisecond},
-	"cut of two":         {nodes: 2, fault: func(w *world, h *machine) { w.isolate(h, true); h.noGateway, w.cutOff = true, h }, most: 400 * time.Millisecond},
-	"deaf of three":      {nodes: 3, fault: func(w *world, h *machine) { w.deafen(h, true); h.noGateway, w.cutOff = true, h }, most: 1000 * time.Millisecond},
-	"deaf of two":        {nodes: 2, fault: func(w *world, h *machine) { w.deafen(h, true); h.noGateway, w.cutOff = true, h }, most: 1000 * time.Millisecond},
+	"killed of two":    {nodes: 2, fault: func(_ *world, h *machine) { h.stop() }, most: 400 * time.Millisecond},
+	"killed of three":  {nodes: 3, fault: func(_ *world, h *machine) { h.stop() }, most: 400 * time.Millisecond},
+	"killed of seven":  {nodes: 7, fault: func(_ *world, h *machine) { h.stop() }, most: 400 * time.Millisecond},
+	"stopped of three": {nodes: 3, fault: func(_ *world, h *machine) { h.pause() }, most: 400 * time.Millisecond},
+	"cut of three": {nodes: 3, fault: func(w *world, h *machine) {
+		w.isolate(h, true)
+		h.noGateway = true
+		w.cutOff = h
+	}, most: 400 * time.Millisecond},
+	"cut of two": {nodes: 2, fault: func(w *world, h *machine) {
+		w.isolate(h, true)
+		h.noGateway = true
+		w.cutOff = h
+	}, most: 400 * time.Millisecond},
+	"deaf of three": {nodes: 3, fault: func(w *world, h *machine) {
+		w.deafen(h, true)
+		h.noGateway = true
+		w.cutOff = h
+	}, most: 1000 * time.Millisecond},
+	"deaf of two": {nodes: 2, fault: func(w *world, h *machine) {
+		w.deafen(h, true)
+		h.noGateway = true
+		w.cutOff = h
+	}, most: 1000 * time.Millisecond},
 	"mute of three":      {nodes: 3, fault: func(w *world, h *machine) { w.mute(h, true); w.cutOff = h }, most: 400 * time.Millisecond},
 	"leaves":             {nodes: 3, fault: func(_ *world, h *machine) { h.facts.Leaving = true; h.sendFacts() }, most: 30 * time.Millisecond},
 	"unready":            {nodes: 2, fault: func(_ *world, h *machine) { h.facts.Candidate = false; h.sendFacts() }, most: 30 * time.Millisecond},
@@ -38,7 +54,8 @@ var scenarios = map[string]scenario{
 	"holder without API": {nodes: 3, fault: func(_ *world, h *machine) { h.noAPI = true }, stays: true},
 	"one does not hear the holder": {nodes: 5, stays: true, fault: func(w *world, h *machine) {
 		o := w.other(h)
-		o.deaf[h.index], h.deaf[o.index] = true, true
+		o.deaf[h.index] = true
+		h.deaf[o.index] = true
 	}},
 	"an unknown view number": {nodes: 3, most: 1500 * time.Millisecond, fault: func(w *world, h *machine) {
 		w.other(h).core.seen += 1000

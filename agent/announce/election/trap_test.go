@@ -10,7 +10,9 @@ var traps = map[string]func(w *world){
 	// The first member adds a second one and never learns that it did, so its own acknowledgement is still enough for
 	// it.
 	"a lost answer": func(w *world) {
-		a, b, c := w.nodes[0], w.nodes[1], w.nodes[2]
+		a := w.nodes[0]
+		b := w.nodes[1]
+		c := w.nodes[2]
 		a.start()
 		w.run(4 * time.Second)
 		b.start()
@@ -21,7 +23,8 @@ var traps = map[string]func(w *world){
 	},
 	// The first member adds a second one, learns that from heartbeats, and is then cut off.
 	"a lost answer, found out": func(w *world) {
-		a, b := w.nodes[0], w.nodes[1]
+		a := w.nodes[0]
+		b := w.nodes[1]
 		a.start()
 		w.run(4 * time.Second)
 		b.start()
@@ -36,15 +39,20 @@ var traps = map[string]func(w *world){
 			return
 		}
 		a := w.holder(address(0))
-		b, x := w.other(a), w.other(w.other(a))
-		b.deaf[a.index], x.deaf[a.index] = true, true
+		b := w.other(a)
+		x := w.other(w.other(a))
+		b.deaf[a.index] = true
+		x.deaf[a.index] = true
 		number := w.object.view.Number
 		w.until(func() bool { return w.object.view.Number > number })
 		if writer := w.object.view; writer.Owners[address(0)].Node != b.name {
 			b, x = x, b
 		}
-		x.deaf[a.index], x.deaf[b.index], a.deaf[b.index] = false, true, true
-		a.noAPI, x.noAPI = true, true
+		x.deaf[a.index] = false
+		x.deaf[b.index] = true
+		a.deaf[b.index] = true
+		a.noAPI = true
+		x.noAPI = true
 	},
 	// An agent restarts within a lease and does not hear the node that its earlier run supported.
 	"a restart within a lease": func(w *world) {
@@ -52,8 +60,11 @@ var traps = map[string]func(w *world){
 			return
 		}
 		a := w.holder(address(0))
-		b, x := w.other(a), w.other(w.other(a))
-		b.deaf[a.index], a.deaf[b.index], a.noAPI = true, true, true
+		b := w.other(a)
+		x := w.other(w.other(a))
+		b.deaf[a.index] = true
+		a.deaf[b.index] = true
+		a.noAPI = true
 		w.run(400 * time.Millisecond)
 		x.deaf[a.index] = true
 		x.stop()
@@ -80,10 +91,12 @@ var traps = map[string]func(w *world){
 			return
 		}
 		a := w.holder(address(0))
-		b, c := w.other(a), w.other(w.other(a))
+		b := w.other(a)
+		c := w.other(w.other(a))
 		w.nodes = append(w.nodes, spare)
 		spare.name = a.name
-		b.deaf[a.index], c.deaf[spare.index] = true, true
+		b.deaf[a.index] = true
+		c.deaf[spare.index] = true
 		spare.start()
 	},
 }
@@ -92,8 +105,10 @@ func handOverUnnoticed(w *world, noAPI bool) {
 	if w.settle() == nil {
 		return
 	}
-	a, number := w.holder(address(0)), w.object.view.Number
-	a.facts.Candidate, a.noAPI = false, noAPI
+	a := w.holder(address(0))
+	number := w.object.view.Number
+	a.facts.Candidate = false
+	a.noAPI = noAPI
 	a.sendFacts()
 	w.until(func() bool { return w.object.view.Number > number })
 	w.deafen(a, true)

@@ -102,14 +102,18 @@ func (v *View) next() *View {
 // remove removes a member.
 func (v *View) remove(member string) {
 	v.Members = slices.DeleteFunc(v.Members, func(m string) bool { return m == member })
-	v.Changed, v.Removed, v.Joined = v.Number, member, ""
+	v.Changed = v.Number
+	v.Removed = member
+	v.Joined = ""
 }
 
 // join adds a member.
 func (v *View) join(member string) {
 	i, _ := slices.BinarySearch(v.Members, member)
 	v.Members = slices.Insert(v.Members, i, member)
-	v.Changed, v.Removed, v.Joined = v.Number, "", member
+	v.Changed = v.Number
+	v.Removed = ""
+	v.Joined = member
 }
 
 // has reports whether a Node is a member.

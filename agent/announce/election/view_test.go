@@ -98,7 +98,9 @@ func TestSpread(t *testing.T) {
 				t.Errorf("%d nodes: %s moved from %s to %s as %s died", nodes, a, o.Node, now.Node, w.nodes[0].name)
 			}
 		}
-		least, most, loads := 1000, 0, map[string]int{}
+		least := 1000
+		most := 0
+		loads := map[string]int{}
 		for _, o := range w.object.view.Owners {
 			loads[o.Node]++
 		}
@@ -153,7 +155,8 @@ func TestLateAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := New(Config{Node: "node-a", Boot: 1, First: 1000})
-			now, asked := time.Duration(0), (*View)(nil)
+			now := time.Duration(0)
+			asked := (*View)(nil)
 			out := c.Step(now, Facts{Link: true, Candidate: true, Known: true})
 			for ; now < time.Minute; now += 100 * time.Millisecond {
 				if out.Write != nil {

@@ -88,7 +88,8 @@ func (e *events) push(h scheduled) {
 
 func (e *events) pop() scheduled {
 	all := *e
-	first, last := all[0], len(all)-1
+	first := all[0]
+	last := len(all) - 1
 	all[0] = all[last]
 	all[last] = scheduled{}
 	all = all[:last]
@@ -162,7 +163,10 @@ func (m *machine) start() {
 		return
 	}
 	m.boot = m.w.order + 1
-	m.alive, m.paused, m.waiting, m.grant = true, false, nil, Grant{Until: never}
+	m.alive = true
+	m.paused = false
+	m.waiting = nil
+	m.grant = Grant{Until: never}
 	m.boots = map[string]uint64{}
 	m.core = New(Config{Node: m.name, Boot: m.boot, First: 1000 + uint64(m.w.now/time.Second), Seed: m.w.random.Uint64()})
 	m.core.rules = m.w.rules
@@ -171,7 +175,11 @@ func (m *machine) start() {
 }
 
 // stop ends an agent at once.
-func (m *machine) stop() { m.alive, m.core, m.grant = false, nil, Grant{Until: never} }
+func (m *machine) stop() {
+	m.alive = false
+	m.core = nil
+	m.grant = Grant{Until: never}
+}
 
 // pause suspends the process; inputs for it wait.
 func (m *machine) pause() { m.paused = m.alive }
@@ -310,7 +318,8 @@ func (w *world) checkOverlap(m *machine) {
 }
 
 func (w *world) reportOverlap(m, other *machine, a netip.Addr) {
-	mine, others := m.grant.Until-m.clock(), other.grant.Until-other.clock()
+	mine := m.grant.Until - m.clock()
+	others := other.grant.Until - other.clock()
 	w.overlap = max(w.overlap, min(mine, others))
 	if w.violation == "" {
 		w.violation = fmt.Sprintf("at %s %s and %s both answer for %s", w.now, m.name, other.name, a)

@@ -67,7 +67,10 @@ func TestFacts(t *testing.T) {
 		change(&f)
 		return f
 	}
-	witness := with(func(f *election.Facts) { f.Candidate, f.Witness = false, true })
+	witness := with(func(f *election.Facts) {
+		f.Candidate = false
+		f.Witness = true
+	})
 	for name, tc := range map[string]struct {
 		change func(*State)
 		want   election.Facts
@@ -75,16 +78,19 @@ func TestFacts(t *testing.T) {
 		"healthy":               {func(*State) {}, good},
 		"its VLAN is not ready": {func(s *State) { s.View.Ready = false }, with(func(f *election.Facts) { f.Candidate = false })},
 		"not known":             {func(s *State) { s.Node = nil }, with(func(f *election.Facts) { f.Candidate = false })},
-		"not sampled":           {func(s *State) { s.Sampled = false }, with(func(f *election.Facts) { f.Candidate, f.Known = false, false })},
-		"excluded":              {func(s *State) { s.Node.Labels[corev1.LabelNodeExcludeBalancers] = "" }, witness},
-		"about to be serviced":  {func(s *State) { s.Node.Annotations[contract.NodeHandOver] = "true" }, witness},
-		"cordoned":              {func(s *State) { s.Node.Spec.Unschedulable = true }, good},
-		"being deleted":         {func(s *State) { s.Node.DeletionTimestamp = &metav1.Time{} }, witness},
-		"kube-vip announces":    {func(s *State) { s.View.Announcer = contract.AnnouncerKubeVIP }, with(func(f *election.Facts) { f.Candidate = false })},
-		"without an address":    {func(s *State) { s.View.Report.Source = "" }, with(func(f *election.Facts) { f.HasGateway = false })},
-		"no block yet":          {func(s *State) { s.View.Expected.Network.Blocks = nil }, with(func(f *election.Facts) { f.HasGateway = false })},
-		"no carrier":            {func(s *State) { s.Link = false }, with(func(f *election.Facts) { f.Link = false })},
-		"Services unknown":      {func(s *State) { s.Listed = false }, with(func(f *election.Facts) { f.Known = false })},
+		"not sampled": {func(s *State) { s.Sampled = false }, with(func(f *election.Facts) {
+			f.Candidate = false
+			f.Known = false
+		})},
+		"excluded":             {func(s *State) { s.Node.Labels[corev1.LabelNodeExcludeBalancers] = "" }, witness},
+		"about to be serviced": {func(s *State) { s.Node.Annotations[contract.NodeHandOver] = "true" }, witness},
+		"cordoned":             {func(s *State) { s.Node.Spec.Unschedulable = true }, good},
+		"being deleted":        {func(s *State) { s.Node.DeletionTimestamp = &metav1.Time{} }, witness},
+		"kube-vip announces":   {func(s *State) { s.View.Announcer = contract.AnnouncerKubeVIP }, with(func(f *election.Facts) { f.Candidate = false })},
+		"without an address":   {func(s *State) { s.View.Report.Source = "" }, with(func(f *election.Facts) { f.HasGateway = false })},
+		"no block yet":         {func(s *State) { s.View.Expected.Network.Blocks = nil }, with(func(f *election.Facts) { f.HasGateway = false })},
+		"no carrier":           {func(s *State) { s.Link = false }, with(func(f *election.Facts) { f.Link = false })},
+		"Services unknown":     {func(s *State) { s.Listed = false }, with(func(f *election.Facts) { f.Known = false })},
 	} {
 		if diff := cmp.Diff(tc.want, healthy(tc.change).Facts(), compare); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -112,10 +118,13 @@ func TestNetwork(t *testing.T) {
 func TestWanted(t *testing.T) {
 	local := func(port int32) func(*corev1.Service) {
 		return func(s *corev1.Service) {
-			s.Spec.ExternalTrafficPolicy, s.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, port
+			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+			s.Spec.HealthCheckNodePort = port
 		}
 	}
-	yes, no, none := map[netip.Addr]bool{address: true}, map[netip.Addr]bool{address: false}, map[netip.Addr]bool{}
+	yes := map[netip.Addr]bool{address: true}
+	no := map[netip.Addr]bool{address: false}
+	none := map[netip.Addr]bool{}
 	for name, tc := range map[string]struct {
 		services []*corev1.Service
 		want     map[netip.Addr]bool
@@ -137,7 +146,8 @@ func TestWanted(t *testing.T) {
 		"two with one address":       {[]*corev1.Service{web(local(30002)), web()}, yes},
 	} {
 		s := healthy(func(s *State) {
-			s.Services, s.LocalReady = tc.services, func(port int32) bool { return port == 30001 }
+			s.Services = tc.services
+			s.LocalReady = func(port int32) bool { return port == 30001 }
 		})
 		if diff := cmp.Diff(tc.want, s.Facts().Wanted, compare); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

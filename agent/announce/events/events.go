@@ -74,7 +74,8 @@ func (r *Recorder) Of(e election.Event, now time.Time) (n Notice, ok bool) {
 		r.since = now
 		r.recorded = map[bool]int{}
 	}
-	onService, most := n.Address.IsValid(), mostOnNodes
+	onService := n.Address.IsValid()
+	most := mostOnNodes
 	if onService {
 		most = mostOnServices
 	}

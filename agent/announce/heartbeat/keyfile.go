@@ -84,7 +84,8 @@ func (u *keySource) newest() (*Ring, error) {
 		if err != nil {
 			return nil, fmt.Errorf("key file %s: %w", u.file.path, err)
 		}
-		u.ring, u.version = ring, u.file.version
+		u.ring = ring
+		u.version = u.file.version
 	}
 	return u.ring, nil
 }

@@ -81,14 +81,16 @@ func appendBody(b []byte, h *election.Heartbeat) []byte {
 // parseBody reads what appendBody wrote.
 func parseBody(body []byte, h *election.Heartbeat) bool {
 	r := reader{rest: body}
-	h.Number, h.Seen = r.uint64(), r.uint64()
+	h.Number = r.uint64()
+	h.Seen = r.uint64()
 	h.Flags = election.Flags(r.uint16())
 	for list := r.list(8, maxAcks); len(list) > 0; list = list[8:] {
 		h.Acks = append(h.Acks, election.Ack{
 			Node: election.ID(binary.BigEndian.Uint32(list)), Sequence: binary.BigEndian.Uint32(list[4:]),
 		})
 	}
-	h.Wants, h.Released = r.addresses(), r.addresses()
+	h.Wants = r.addresses()
+	h.Released = r.addresses()
 	if unfit := r.list(1, maxUnfit); len(unfit) > 0 {
 		h.Unfit = slices.Clone(unfit)
 	}
@@ -104,7 +106,8 @@ type reader struct {
 
 func (r *reader) take(n int) []byte {
 	if len(r.rest) < n {
-		r.short, r.rest = true, nil
+		r.short = true
+		r.rest = nil
 		return make([]byte, n)
 	}
 	field := r.rest[:n]
@@ -119,7 +122,8 @@ func (r *reader) uint64() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
 func (r *reader) list(width, most int) []byte {
 	n := int(r.uint16())
 	if n > most || len(r.rest) < n*width {
-		r.short, r.rest = true, nil
+		r.short = true
+		r.rest = nil
 		return nil
 	}
 	return r.take(n * width)
@@ -149,7 +153,8 @@ type part struct {
 
 // appendFrame appends the frame of a part, signed by the first key.
 func (p part) appendFrame(b []byte, ring *Ring, from address) []byte {
-	be, start := binary.BigEndian, len(b)
+	be := binary.BigEndian
+	start := len(b)
 	signer := ring.keys[0]
 	b = slices.Grow(b, headersLength+maxFrame)[:start+headersLength]
 	b = append(b, magic...)

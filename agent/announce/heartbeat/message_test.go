@@ -68,7 +68,8 @@ func randomHeartbeat(r *rand.Rand) *election.Heartbeat {
 
 // framesOf are the frames in which a heartbeat is sent.
 func framesOf(h *election.Heartbeat, ring *Ring) (frames [][]byte) {
-	body, space := appendBody(nil, h), maxBody(h.Node)
+	body := appendBody(nil, h)
+	space := maxBody(h.Node)
 	parts := slices.Collect(slices.Chunk(body, space))
 	for i, piece := range parts {
 		frames = append(frames, part{node: h.Node, boot: h.Boot, sequence: h.Sequence, index: i, parts: len(parts), body: piece}.appendFrame(nil, ring, from))
@@ -92,7 +93,8 @@ func TestRoundTrip(t *testing.T) {
 	ring := ringOf(t, 1)
 	several := 0
 	for i := range 100 {
-		e, want := newTestReceiver(t), randomHeartbeat(r)
+		e := newTestReceiver(t)
+		want := randomHeartbeat(r)
 		frames := framesOf(want, ring)
 		r.Shuffle(len(frames), func(i, j int) { frames[i], frames[j] = frames[j], frames[i] })
 		if len(frames) > 1 {
@@ -123,7 +125,8 @@ func TestRoundTrip(t *testing.T) {
 // TestLostPart: a heartbeat with a lost part is dropped, and those after it are received.
 func TestLostPart(t *testing.T) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
-	e, h := newTestReceiver(t), randomHeartbeat(r)
+	e := newTestReceiver(t)
+	h := randomHeartbeat(r)
 	for len(framesOf(h, ringOf(t, 1))) < 3 {
 		h = randomHeartbeat(r)
 	}
@@ -254,7 +257,8 @@ func FuzzTake(f *testing.F) {
 	f.Add(good, false)
 	f.Add(good[:60], true)
 	f.Add([]byte{}, true)
-	ring, names := ringOf(f, 1), interner{}
+	ring := ringOf(f, 1)
+	names := interner{}
 	f.Fuzz(func(t *testing.T, frame []byte, sign bool) {
 		payload, ok := payloadOf(frame)
 		if !ok {
@@ -287,7 +291,9 @@ func large() *election.Heartbeat {
 
 // TestFewAllocations: sending a heartbeat allocates nothing, receiving one only what its receiver keeps.
 func TestFewAllocations(t *testing.T) {
-	h, ring, e := large(), ringOf(t, 1), newTestReceiver(t)
+	h := large()
+	ring := ringOf(t, 1)
+	e := newTestReceiver(t)
 	var body, frame []byte
 	send := func() {
 		h.Sequence++
@@ -311,7 +317,9 @@ func TestFewAllocations(t *testing.T) {
 
 // BenchmarkHeartbeat sends and receives one of a hundred nodes.
 func BenchmarkHeartbeat(b *testing.B) {
-	h, ring, e := large(), ringOf(b, 1), newTestReceiver(b)
+	h := large()
+	ring := ringOf(b, 1)
+	e := newTestReceiver(b)
 	var body, frame []byte
 	b.ReportAllocs()
 	for b.Loop() {

@@ -50,7 +50,8 @@ func putHeaders(frame []byte, from address) {
 	ip[0] = versionAndIHL
 	be.PutUint16(ip[2:], uint16(len(ip))) //nolint:gosec // bounded by maxFrame
 	be.PutUint16(ip[6:], dontFragment)
-	ip[8], ip[9] = timeToLive, protocolUDP
+	ip[8] = timeToLive
+	ip[9] = protocolUDP
 	copy(ip[12:], from.ip[:])
 	copy(ip[16:], []byte{255, 255, 255, 255})
 	be.PutUint16(ip[10:], ^sum(ip[:ipv4Length], 0))

@@ -65,7 +65,9 @@ func (g *replayWindow) admit(p part, now time.Time) (body []byte, drop Drop) {
 			return nil, Taken
 		}
 	}
-	last.sequence, last.at, last.parts = p.sequence, now, nil
+	last.sequence = p.sequence
+	last.at = now
+	last.parts = nil
 	return body, Taken
 }
 
@@ -76,7 +78,8 @@ func (r *record) assemble(p part) []byte {
 		if p.sequence < r.pending && r.parts != nil {
 			return nil
 		}
-		r.pending, r.parts = p.sequence, make([][]byte, p.parts)
+		r.pending = p.sequence
+		r.parts = make([][]byte, p.parts)
 	}
 	r.parts[p.index] = append([]byte{}, p.body...)
 	var body []byte

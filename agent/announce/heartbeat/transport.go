@@ -167,7 +167,9 @@ func (l *Transport) Send(h *election.Heartbeat) error {
 		return ErrNoInterface
 	}
 	l.body = appendBody(l.body[:0], h)
-	from, rest, space := addressOf(l.port.MAC, l.Source()), l.body, maxBody(h.Node)
+	from := addressOf(l.port.MAC, l.Source())
+	rest := l.body
+	space := maxBody(h.Node)
 	parts := max(1, (len(rest)+space-1)/space)
 	l.out.Reset()
 	for i := range parts {

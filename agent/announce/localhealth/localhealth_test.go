@@ -32,7 +32,9 @@ func TestTimeline(t *testing.T) {
 		set := func(ready bool, err error, ports ...int32) {
 			proxy.Lock()
 			defer proxy.Unlock()
-			proxy.ready, proxy.err, proxy.ports = ready, err, ports
+			proxy.ready = ready
+			proxy.err = err
+			proxy.ports = ports
 		}
 		a := New(nil, func() []int32 {
 			proxy.Lock()

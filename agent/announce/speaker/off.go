@@ -49,7 +49,8 @@ func (s *session) watchOff(ctx context.Context) error {
 
 // silent returns the members that were not heard for long.
 func (s *session) silent() (members []string) {
-	state, now := s.State(), s.Clock()
+	state := s.State()
+	now := s.Clock()
 	if state.View == nil {
 		return nil
 	}

@@ -99,7 +99,8 @@ func (s *session) run(outer, ctx context.Context) error {
 	defer facts.Stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	ended, deadline := outer.Done(), (<-chan time.Time)(nil)
+	ended := outer.Done()
+	deadline := (<-chan time.Time)(nil)
 	out := s.step(ctx, s.facts())
 	for !s.leaving || !out.Done {
 		timer.Reset(max(0, out.Next-s.Clock()))
@@ -110,7 +111,8 @@ func (s *session) run(outer, ctx context.Context) error {
 			klog.FromContext(ctx).Info("Stopping before all addresses were taken over", "addresses", len(s.table.Addresses()))
 			return nil
 		case <-ended:
-			s.leaving, ended = true, nil
+			s.leaving = true
+			ended = nil
 			last := time.NewTimer(handOverTimeout)
 			defer last.Stop()
 			deadline = last.C
@@ -151,7 +153,8 @@ func (s *session) facts() election.Facts {
 	f.Leaving = s.leaving
 	problem := ""
 	if err := s.Transport.Keys.Err(); err != nil {
-		f.Candidate, problem = false, err.Error()
+		f.Candidate = false
+		problem = err.Error()
 	}
 	s.mu.Lock()
 	f.Gone = s.off
@@ -196,13 +199,15 @@ func (s *session) observe(in election.Input) {
 	var view *election.View
 	switch in := in.(type) {
 	case election.Read:
-		err, view = in.Err, in.View
+		err = in.Err
+		view = in.View
 		if !in.Asked {
 			break
 		}
 		s.adaptTimeout(err)
 	case election.Wrote:
-		err, view = in.Err, in.View
+		err = in.Err
+		view = in.View
 		s.adaptTimeout(err)
 	default:
 		return
@@ -237,7 +242,10 @@ func (s *session) grant(g election.Grant) {
 		s.table = responder.NewTable(g.Until, g.Addresses...)
 	}
 	s.Responder.Grant(s.table)
-	s.note(func(state *State) { state.Addresses, state.Until = g.Addresses, g.Until })
+	s.note(func(state *State) {
+		state.Addresses = g.Addresses
+		state.Until = g.Until
+	})
 }
 
 // send sends a heartbeat. A failure is logged once, until sending succeeds again.

@@ -254,5 +254,8 @@ func (h *Speaker) stop() {
 	defer h.mu.Unlock()
 	h.past = h.sum()
 	h.transport = nil
-	h.state.Running, h.state.View, h.state.Addresses, h.state.Until = false, nil, nil, 0
+	h.state.Running = false
+	h.state.View = nil
+	h.state.Addresses = nil
+	h.state.Until = 0
 }

@@ -259,7 +259,8 @@ func TestAnotherNetwork(t *testing.T) {
 			t.Errorf("without a network it answers for %s", got)
 		}
 		s.set(func() {
-			s.network, s.facts.Wanted = otherNetwork, map[netip.Addr]bool{netip.MustParseAddr("198.51.100.3"): true}
+			s.network = otherNetwork
+			s.facts.Wanted = map[netip.Addr]bool{netip.MustParseAddr("198.51.100.3"): true}
 		})
 		wait(20 * time.Second)
 		if got := s.answering(); !slices.Equal(got, []netip.Addr{netip.MustParseAddr("198.51.100.3")}) {

@@ -63,7 +63,8 @@ func New(objects ConfigMaps, network string) *Store {
 func ClientConfig(base *rest.Config) *rest.Config {
 	config := rest.CopyConfig(base)
 	config.NextProtos = []string{"http/1.1"}
-	config.QPS, config.Burst = -1, 0
+	config.QPS = -1
+	config.Burst = 0
 	return config
 }
 

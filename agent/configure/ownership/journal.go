@@ -24,7 +24,8 @@ func (j *Journal) Update(index int, change func(*Record)) error {
 	if err != nil {
 		return fmt.Errorf("read the record of interface %d: %w", index, err)
 	}
-	alias, group := link.Attrs().Alias, int(link.Attrs().Group)
+	alias := link.Attrs().Alias
+	group := int(link.Attrs().Group)
 	record, has, err := Read(alias, group)
 	if err != nil {
 		return fmt.Errorf("read the record of %s: %w", link.Attrs().Name, err)

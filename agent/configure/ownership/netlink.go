@@ -43,7 +43,8 @@ func nested(raw []byte, path ...uint16) ([]byte, error) {
 		found := false
 		for _, a := range attributes {
 			if a.Attr.Type&nl.NLA_TYPE_MASK == wanted {
-				raw, found = a.Value, true
+				raw = a.Value
+				found = true
 				break
 			}
 		}

@@ -21,7 +21,8 @@ func clash(o observed, bits Bits) string {
 	}
 	who, found := check.MarkClash(s, uint32(bits))
 	if !found && o.marker != "" {
-		who, found = o.marker, true
+		who = o.marker
+		found = true
 	}
 	if !found {
 		return ""

@@ -200,12 +200,16 @@ func netOf(p netip.Prefix) *net.IPNet {
 // AddRule implements kernel.
 func (m machine) AddRule(r rule) error {
 	raw := netlink.NewRule()
-	raw.Family, raw.Priority, raw.Table, raw.Protocol = netlink.FAMILY_V4, r.priority, r.table, ownership.Protocol
+	raw.Family = netlink.FAMILY_V4
+	raw.Priority = r.priority
+	raw.Table = r.table
+	raw.Protocol = ownership.Protocol
 	if r.source.IsValid() {
 		raw.Src = netOf(r.source)
 	}
 	if r.mask != 0 {
-		raw.Mark, raw.Mask = r.mark, &r.mask
+		raw.Mark = r.mark
+		raw.Mask = &r.mask
 	}
 	if r.noDefault {
 		raw.SuppressPrefixlen = 0
@@ -230,7 +234,9 @@ func (m machine) SetRoute(r route) error {
 		Table: r.table, Dst: netOf(r.destination), LinkIndex: r.link, Protocol: ownership.Protocol, Scope: netlink.SCOPE_LINK,
 	}
 	if r.gateway.IsValid() {
-		raw.Gw, raw.Scope, raw.Flags = r.gateway.AsSlice(), netlink.SCOPE_UNIVERSE, int(netlink.FLAG_ONLINK)
+		raw.Gw = r.gateway.AsSlice()
+		raw.Scope = netlink.SCOPE_UNIVERSE
+		raw.Flags = int(netlink.FLAG_ONLINK)
 	}
 	if err := netlink.RouteReplace(raw); err != nil {
 		return fmt.Errorf("set the route %q: %w", r, err)

@@ -135,7 +135,8 @@ func anywhere(r *rand.Rand, target target) observed {
 		if r.IntN(2) == 0 {
 			s.source = blocks[r.IntN(len(blocks))].CIDR
 		} else {
-			s.mark, s.mask = target.bits.Value(r.IntN(target.bits.Count())), uint32(target.bits)
+			s.mark = target.bits.Value(r.IntN(target.bits.Count()))
+			s.mask = uint32(target.bits)
 		}
 		same := func(x kernelRule) bool { return x.rule == s.rule && x.protocol == s.protocol && x.other == s.other }
 		if !slices.ContainsFunc(o.rules, same) {
@@ -147,7 +148,8 @@ func anywhere(r *rand.Rand, target target) observed {
 		s := kernelRoute{protocol: protocols[r.IntN(len(protocols))], other: r.IntN(10) == 0, route: route{
 			table: tables[r.IntN(len(tables))], destination: b.CIDR, link: 1 + r.IntN(3), metric: []int{0, 0, 0, 50}[r.IntN(4)]}}
 		if r.IntN(2) == 0 {
-			s.destination, s.gateway = netip.MustParsePrefix("0.0.0.0/0"), b.Gateway
+			s.destination = netip.MustParsePrefix("0.0.0.0/0")
+			s.gateway = b.Gateway
 		}
 		// The kernel has one route at a place, and none on a link that is down.
 		down := o.link == nil || s.link == o.link.index && !o.link.up

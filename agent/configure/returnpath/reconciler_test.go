@@ -100,7 +100,8 @@ func TestRecordsTransitions(t *testing.T) {
 	b.mustRecord(t, ReasonManaged)
 	b.reconcile(t)
 	b.mustRecord(t)
-	b.kernel.rules, b.kernel.routes = nil, nil
+	b.kernel.rules = nil
+	b.kernel.routes = nil
 	b.reconcile(t)
 	b.mustRecord(t, ReasonRepaired)
 	b.reconcile(t)
@@ -132,7 +133,8 @@ func TestInterfaceComesAndGoes(t *testing.T) {
 	}
 	b.kernel.link = there
 	b.reconcile(t)
-	b.kernel.link, b.kernel.routes = nil, nil
+	b.kernel.link = nil
+	b.kernel.routes = nil
 	b.reconcile(t)
 	b.kernel.link = there
 	b.reconcile(t)
@@ -220,7 +222,11 @@ func TestRun(t *testing.T) {
 		if b.kernel.looks != 10 {
 			t.Errorf("%d looks in %s, want 10", b.kernel.looks, 10*interval)
 		}
-		b.kernel.change(func() { b.kernel.looks, b.recorded, b.kernel.rules = 0, nil, nil })
+		b.kernel.change(func() {
+			b.kernel.looks = 0
+			b.recorded = nil
+			b.kernel.rules = nil
+		})
 		for range 50 {
 			b.Wake()
 		}

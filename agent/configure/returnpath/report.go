@@ -19,7 +19,9 @@ import (
 func (k *Reconciler) failed(err error) error {
 	problem := strings.ReplaceAll(err.Error(), "\n", "; ")
 	k.mu.Lock()
-	k.status.Managing, k.status.Problem, k.status.Clash = false, problem, false
+	k.status.Managing = false
+	k.status.Problem = problem
+	k.status.Clash = false
 	k.mu.Unlock()
 	k.record(Notice{Warning: true, Reason: ReasonFailed, Message: "the return path cannot be configured: " + problem})
 	return err
@@ -29,13 +31,17 @@ func (k *Reconciler) failed(err error) error {
 func (k *Reconciler) blocked(why string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.status.Managing, k.status.Problem, k.status.Clash = false, why, false
+	k.status.Managing = false
+	k.status.Problem = why
+	k.status.Clash = false
 }
 
 // clashed records that nothing is done because of another program.
 func (k *Reconciler) clashed(problem string) {
 	k.mu.Lock()
-	k.status.Managing, k.status.Problem, k.status.Clash = false, problem, true
+	k.status.Managing = false
+	k.status.Problem = problem
+	k.status.Clash = true
 	k.mu.Unlock()
 	k.record(Notice{Warning: true, Reason: ReasonMarkClash, Message: "the return path is not managed: " + problem})
 }
@@ -50,7 +56,8 @@ func (k *Reconciler) succeeded(t target, o observed, done []string) {
 	case o.link == nil:
 		status.Problem = "there is no VLAN interface"
 	case !o.link.up:
-		status.Interface, status.Problem = o.link.name, o.link.name+" is down"
+		status.Interface = o.link.name
+		status.Problem = o.link.name + " is down"
 	default:
 		status.Interface = o.link.name
 	}

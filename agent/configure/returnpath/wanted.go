@@ -54,13 +54,15 @@ func (t target) gateways(o observed) []gateway {
 	for n, b := range t.blocks {
 		gateways[n] = gateway{block: b.CIDR.Masked(), address: b.Gateway, index: -1}
 		if i, kept := t.kept(o, gateways[n].block); kept && !used[i] && !t.taken(o, t.table(i)) {
-			gateways[n].index, used[i] = i, true
+			gateways[n].index = i
+			used[i] = true
 		}
 	}
 	for n := range gateways {
 		for next := 0; gateways[n].index < 0; next++ {
 			if !used[next] && !t.taken(o, t.table(next)) {
-				gateways[n].index, used[next] = next, true
+				gateways[n].index = next
+				used[next] = true
 			}
 		}
 	}

@@ -27,7 +27,8 @@ func (m *uplinkDebounce) wait(name string, now time.Time) time.Duration {
 	case name == "":
 		return 0
 	case name != m.other:
-		m.other, m.since = name, now
+		m.other = name
+		m.since = now
 	}
 	if wait := settleTime - now.Sub(m.since); wait > 0 {
 		return wait

@@ -62,7 +62,8 @@ func cloned(s ownership.Settings) ownership.Settings {
 // clone copies the node, but not when the agent is killed.
 func (m *model) clone() *model {
 	c := newModel()
-	c.next, c.addresses = m.next, slices.Clone(m.addresses)
+	c.next = m.next
+	c.addresses = slices.Clone(m.addresses)
 	for _, l := range m.links {
 		l.Settings = cloned(l.Settings)
 		c.links = append(c.links, l)

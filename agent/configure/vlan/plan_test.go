@@ -72,7 +72,8 @@ func someWant(r *rand.Rand) want {
 	case 0:
 		return want{}
 	case 1:
-		w.Name, w.Fixed = pick(r, someNames...), true
+		w.Name = pick(r, someNames...)
+		w.Fixed = true
 	default:
 		w.Name = fmt.Sprintf("bond%d.%d", w.Uplink/2, w.ID)
 	}
@@ -112,7 +113,8 @@ func pass(t *testing.T, m *model, w want) (killed bool, problems []string) {
 // one pass reach the target, does a second find nothing to do, and does the clean-up restore the server as people had
 // set it up?
 func TestConverges(t *testing.T) {
-	complete, blocked := 0, 0
+	complete := 0
+	blocked := 0
 	for seed := range uint64(seeds.Count(t, 2000)) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		m := randomWorld(r)

@@ -234,7 +234,8 @@ func TestRetries(t *testing.T) {
 // TestDispute: when another program undoes everything at once, the agent does not work without a pause.
 func TestDispute(t *testing.T) {
 	runHarness(t, nil, func(l *harness) {
-		began, disputed := l.kernel.changes, false
+		began := l.kernel.changes
+		disputed := false
 		for range 600 {
 			l.kernel.addresses = nil
 			l.wake()
@@ -289,7 +290,8 @@ func TestProbesBeforeItAdds(t *testing.T) {
 }
 
 func TestLinkLocal(t *testing.T) {
-	low, high := netip.MustParseAddr("169.254.1.0"), netip.MustParseAddr("169.254.254.255")
+	low := netip.MustParseAddr("169.254.1.0")
+	high := netip.MustParseAddr("169.254.254.255")
 	seen := map[netip.Addr]bool{}
 	for i := range 2000 {
 		a := LinkLocal(strings.Repeat("x", i))

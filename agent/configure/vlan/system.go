@@ -57,7 +57,10 @@ func linkOf(l netstate.Link) Link {
 // Make makes a VLAN interface.
 func (System) Make(name string, parent, id, mtu int) (int, error) {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.ParentIndex, attrs.MTU, attrs.Group = name, parent, mtu, ownership.BirthGroup
+	attrs.Name = name
+	attrs.ParentIndex = parent
+	attrs.MTU = mtu
+	attrs.Group = ownership.BirthGroup
 	link := &netlink.Vlan{LinkAttrs: attrs, VlanId: id, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q}
 	if err := netlink.LinkAdd(link); err != nil {
 		return 0, fmt.Errorf("make %s with VLAN ID %d: %w", name, id, explain(err))
@@ -102,9 +105,11 @@ func (System) SetSettings(index int, settings ownership.Settings) error {
 // SetUp brings an interface up or takes it down.
 func (System) SetUp(index int, up bool) error {
 	link := byIndex(index)
-	change, word := netlink.LinkSetDown, "take down"
+	change := netlink.LinkSetDown
+	word := "take down"
 	if up {
-		change, word = netlink.LinkSetUp, "bring up"
+		change = netlink.LinkSetUp
+		word = "bring up"
 	}
 	return wrap(change(link), "%s interface %d", word, index)
 }

@@ -59,9 +59,12 @@ func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diag
 		return d, fmt.Errorf("look %s up: %w", address, err)
 	}
 	o := observations[0]
-	o.Lease, o.Gone = lease, s.cluster.listed && len(services) == 0
+	o.Lease = lease
+	o.Gone = s.cluster.listed && len(services) == 0
 	nameOwners(&o, names)
-	d.Address.ReturnBy, d.Address.Unasked, d.Address.Claimants = o.ReturnBy, o.Error, claimants(o, names)
+	d.Address.ReturnBy = o.ReturnBy
+	d.Address.Unasked = o.Error
+	d.Address.Claimants = claimants(o, names)
 	d.Findings = append(d.Findings, evaluate(o, d.Address.Role))
 	return d.Sum(), nil
 }
@@ -75,11 +78,15 @@ func evaluate(o vip.Observation, role string) check.Finding {
 		Title: fmt.Sprintf("no machine answers for %s, which no Service has", o.Address)}
 	switch {
 	case len(o.MACs) == 0:
-		f.Status, f.Observed = check.OK, "no answer"
+		f.Status = check.OK
+		f.Observed = "no answer"
 	case role != "":
-		f.Status, f.Observed = check.OK, "answered, as expected of "+role
+		f.Status = check.OK
+		f.Observed = "answered, as expected of " + role
 	default:
-		f.Status, f.Reason, f.Observed = check.Warn, vip.ReasonStaleAddress, strings.Join(o.MACs, " and ")
+		f.Status = check.Warn
+		f.Reason = vip.ReasonStaleAddress
+		f.Observed = strings.Join(o.MACs, " and ")
 		f.Cause = fmt.Sprintf("%s is answered by %s, but no Service has it", o.Address, strings.Join(o.MACs, " and "))
 		f.Fixes = []check.Fix{{Tool: check.AnyTool, Commands: []string{fmt.Sprintf("ip address delete %s/32 dev %s", o.Address, o.Interface)},
 			Note: "on the node that answers, unless the address is used on purpose: kube-vip leaves addresses behind when it " +

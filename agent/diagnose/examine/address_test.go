@@ -28,7 +28,10 @@ func seen(edit func(*vip.Observation)) vip.Observation {
 }
 
 func TestJudge(t *testing.T) {
-	answered := func(o *vip.Observation) { o.MACs, o.Replied = []string{"02:00:00:00:00:0b"}, true }
+	answered := func(o *vip.Observation) {
+		o.MACs = []string{"02:00:00:00:00:0b"}
+		o.Replied = true
+	}
 	for name, tc := range map[string]struct {
 		observation vip.Observation
 		role        string
@@ -43,9 +46,15 @@ func TestJudge(t *testing.T) {
 			vip.NothingStale, check.Warn},
 		"the gateway answers": {seen(func(o *vip.Observation) { answered(o); o.Gone = true }), "the gateway of block 203.0.113.0/29",
 			vip.NothingStale, check.OK},
-		"of no Service and here": {seen(func(o *vip.Observation) { o.Gone, o.Held = true, []string{"bond0.100"} }), "",
+		"of no Service and here": {seen(func(o *vip.Observation) {
+			o.Gone = true
+			o.Held = []string{"bond0.100"}
+		}), "",
 			vip.NothingStale, check.Fail},
-		"could not be asked": {seen(func(o *vip.Observation) { o.Gone, o.Error = true, "operation not permitted" }), "",
+		"could not be asked": {seen(func(o *vip.Observation) {
+			o.Gone = true
+			o.Error = "operation not permitted"
+		}), "",
 			vip.AddressAnswers, check.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {

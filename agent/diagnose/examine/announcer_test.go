@@ -22,7 +22,9 @@ import (
 // TestAgreement: where the agents announce, the ConfigMap shows which; otherwise it is not read.
 func TestAgreement(t *testing.T) {
 	const network = "60473c2509268bc77fd06d29"
-	one, two, unowned := netip.MustParseAddr("203.0.113.3"), netip.MustParseAddr("203.0.113.4"), netip.MustParseAddr("203.0.113.5")
+	one := netip.MustParseAddr("203.0.113.3")
+	two := netip.MustParseAddr("203.0.113.4")
+	unowned := netip.MustParseAddr("203.0.113.5")
 	view := &election.View{Number: 7, Changed: 7, Members: []string{"srv-a", "srv-b"}, Owners: map[netip.Addr]election.Owner{
 		one: {Node: "srv-a", Epoch: 3, Since: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}, two: {Node: "srv-b",
 			Epoch: 7}, unowned: {Epoch: 7},

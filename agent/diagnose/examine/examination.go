@@ -85,14 +85,16 @@ func (e *Examiner) observe(ctx context.Context, address netip.Addr) (observed, d
 		return s, diagnose.Document{}, fmt.Errorf("examine the node: %w", err)
 	}
 	managed := managedOf(snapshot)
-	s.expected.Mark, s.expected.Mask = managed.mark, managed.mask
+	s.expected.Mark = managed.mark
+	s.expected.Mask = managed.mask
 	report := check.Evaluate(s.expected, snapshot)
 	s.view = vip.View{Node: e.Node, Report: report, Snapshot: snapshot, Expected: s.expected, Announcer: s.expected.Network.Announcer}
 	agreement, err := e.agreement(ctx, s)
 	if err != nil {
 		s.cluster.err = errors.Join(s.cluster.err, err)
 	}
-	s.agreement, s.view.Answers = agreement, ownedBy(agreement, e.Node)
+	s.agreement = agreement
+	s.view.Answers = ownedBy(agreement, e.Node)
 	d := diagnose.Document{
 		SchemaVersion: diagnose.SchemaVersion, Time: time.Now().UTC().Truncate(time.Second), Node: e.Node,
 		ServerID: s.expected.Network.ServerID, Network: s.expected.Describe(), Interface: report.Interface, Uplink: report.Uplink,
@@ -115,7 +117,8 @@ func (e *Examiner) expected(c cluster) check.Expected {
 	default:
 		expected.Unreached = fmt.Sprint(c.err)
 	}
-	expected.Interface, expected.Uplink = e.Interface, e.Uplink
+	expected.Interface = e.Interface
+	expected.Uplink = e.Uplink
 	expected.Virtual = nil
 	for _, t := range c.targets() {
 		expected.Virtual = append(expected.Virtual, t.Address)
@@ -165,7 +168,8 @@ func (e *Examiner) ownersOf(ctx context.Context, c cluster, observations []vip.O
 	if err := e.nodes(ctx, names.learn); err != nil {
 		return nil, err
 	}
-	e.names, e.namedAt = names.orNil(), time.Now()
+	e.names = names.orNil()
+	e.namedAt = time.Now()
 	return e.names, nil
 }
 

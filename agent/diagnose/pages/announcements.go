@@ -38,21 +38,39 @@ func observations() []vip.Observation {
 		seen(func(*vip.Observation) {}),
 		seen(func(o *vip.Observation) { o.Error = "operation not permitted" }),
 		seen(func(o *vip.Observation) { o.Lease = lease(kubevip.Held, "srv-b") }),
-		seen(func(o *vip.Observation) { o.Held, o.Lease = here, lease(kubevip.Held, "srv-b") }),
-		seen(func(o *vip.Observation) { o.Held, o.MACs, o.Replied = here, []string{macB}, true }),
+		seen(func(o *vip.Observation) {
+			o.Held = here
+			o.Lease = lease(kubevip.Held, "srv-b")
+		}),
+		seen(func(o *vip.Observation) {
+			o.Held = here
+			o.MACs = []string{macB}
+			o.Replied = true
+		}),
 		seen(func(o *vip.Observation) { o.Held = []string{"bond0"} }),
-		seen(func(o *vip.Observation) { o.Held, o.ReturnBy = here, "bond0.11" }),
 		seen(func(o *vip.Observation) {
-			o.MACs, o.Replied, o.Lease = []string{macB}, true, lease(kubevip.Held, "srv-c")
+			o.Held = here
+			o.ReturnBy = "bond0.11"
 		}),
 		seen(func(o *vip.Observation) {
-			o.MACs, o.Replied, o.Foreign = []string{foreign}, true, []string{foreign}
+			o.MACs = []string{macB}
+			o.Replied = true
+			o.Lease = lease(kubevip.Held, "srv-c")
 		}),
 		seen(func(o *vip.Observation) {
-			o.MACs, o.Replied, o.Lease = []string{macB}, true, lease(kubevip.Expired, "srv-b")
+			o.MACs = []string{foreign}
+			o.Replied = true
+			o.Foreign = []string{foreign}
 		}),
 		seen(func(o *vip.Observation) {
-			o.MACs, o.Replied, o.Lease = []string{macB}, true, lease(kubevip.Missing, "")
+			o.MACs = []string{macB}
+			o.Replied = true
+			o.Lease = lease(kubevip.Expired, "srv-b")
+		}),
+		seen(func(o *vip.Observation) {
+			o.MACs = []string{macB}
+			o.Replied = true
+			o.Lease = lease(kubevip.Missing, "")
 		}),
 	}
 }

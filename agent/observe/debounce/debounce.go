@@ -16,11 +16,14 @@ type Value[T any] struct {
 // that the caller should take the next sample soon.
 func (v *Value[T]) Observe(sample T, class string, needed int) (held T, settled, pending bool) {
 	if v.settled && class == v.class {
-		v.held, v.rival, v.count = sample, "", 0
+		v.held = sample
+		v.rival = ""
+		v.count = 0
 		return v.held, true, false
 	}
 	if class != v.rival {
-		v.rival, v.count = class, 0
+		v.rival = class
+		v.count = 0
 	}
 	v.count++
 	if v.count >= needed {

@@ -57,11 +57,13 @@ func TestHeldClassWasSeenInARow(t *testing.T) {
 	for seed := range seeds.Count(t, 100) {
 		random := rand.New(rand.NewPCG(uint64(seed), 5))
 		var v Value[string]
-		row, last := 0, ""
+		row := 0
+		last := ""
 		for range 200 {
 			sample := []string{"g", "b", "c"}[random.IntN(3)]
 			if sample != last {
-				row, last = 0, sample
+				row = 0
+				last = sample
 			}
 			row++
 			before := v.Class()

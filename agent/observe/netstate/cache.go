@@ -69,7 +69,9 @@ func (k *tableCache) read(ctx context.Context) (tables, error) {
 	now := time.Now()
 	t, err := readTables(ctx)
 	if err == nil && watched {
-		k.kept, k.at, k.after = t, now, after
+		k.kept = t
+		k.at = now
+		k.after = after
 	}
 	return t, err
 }

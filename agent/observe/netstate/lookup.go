@@ -73,7 +73,8 @@ func (r *routeSocket) lookUp(s check.Snapshot, q check.RouteQuestion) check.Rout
 			answer.Error = "no interface leads to " + q.Source.String()
 			return answer
 		}
-		from, answer.By = way.Interface, way.Interface
+		from = way.Interface
+		answer.By = way.Interface
 	}
 	if from != "" {
 		l := s.LinkNamed(from)

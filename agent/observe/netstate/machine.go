@@ -41,7 +41,8 @@ func (r *Reader) readMachine() check.Machine {
 			{"the firmware's UUID", m.UUID},
 		} {
 			if id := strings.ToLower(place.value); m.ServerID == "" && serverID.MatchString(id) {
-				m.ServerID, m.ServerIDFrom = id, place.name
+				m.ServerID = id
+				m.ServerIDFrom = place.name
 			}
 		}
 		r.machine = m

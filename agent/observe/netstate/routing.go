@@ -123,7 +123,8 @@ func routesOf(r netlink.Route) []check.Route {
 	routes := make([]check.Route, len(r.MultiPath))
 	for i, hop := range r.MultiPath {
 		routes[i] = route
-		routes[i].LinkIndex, routes[i].Gateway = hop.LinkIndex, addrOf(hop.Gw)
+		routes[i].LinkIndex = hop.LinkIndex
+		routes[i].Gateway = addrOf(hop.Gw)
 	}
 	return routes
 }

@@ -36,7 +36,8 @@ func (r *Reader) readSettings(s *check.Snapshot) {
 
 // settled lists "all" and the interfaces whose settings are read.
 func settled(links []check.Link) []string {
-	names, below := []string{"all"}, map[int]bool{}
+	names := []string{"all"}
+	below := map[int]bool{}
 	for _, l := range links {
 		if l.VLAN != nil {
 			names = append(names, l.Name)

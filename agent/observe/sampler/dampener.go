@@ -57,7 +57,8 @@ func (d *Dampener) Observe(r check.Report, now time.Time) (report check.Report, 
 }
 
 func (d *dampened) observe(f check.Finding, now time.Time) (held check.Finding, again time.Duration) {
-	class, before := classOf(f.Status), d.value.Class()
+	class := classOf(f.Status)
+	before := d.value.Class()
 	if isBad(class) {
 		d.goodSince = time.Time{}
 	} else if d.goodSince.IsZero() {
@@ -66,7 +67,8 @@ func (d *dampened) observe(f check.Finding, now time.Time) (held check.Finding, 
 	needed, again := needed(f, before), confirm
 	if class == good && isBad(before) {
 		if wait := d.failures.Hold(now) - now.Sub(d.goodSince); wait > 0 {
-			needed, again = math.MaxInt, max(wait, confirm)
+			needed = math.MaxInt
+			again = max(wait, confirm)
 		}
 	}
 	held, settled, waiting := d.value.Observe(f, class, needed)
@@ -122,7 +124,8 @@ func needed(f check.Finding, held string) int {
 }
 
 func unconfirmed(f check.Finding) check.Finding {
-	f.Status, f.Reason = check.Unknown, ReasonConfirming
+	f.Status = check.Unknown
+	f.Reason = ReasonConfirming
 	f.Cause = "not confirmed yet: " + f.Cause
 	return f
 }

@@ -106,7 +106,8 @@ func TestFlapsInStep(t *testing.T) {
 func TestFlapsOfAnyRhythm(t *testing.T) {
 	for seed := range uint64(seeds.Count(t, 100)) {
 		random := rand.New(rand.NewPCG(seed, 3))
-		d, now := NewDampener(), start
+		d := NewDampener()
+		now := start
 		finding := check.Finding{ID: check.GatewayAnswers, Severity: check.Error, Wire: random.IntN(2) == 0}
 		var changes []time.Time
 		last := check.OK

@@ -42,7 +42,8 @@ func (p *rate) wait(now time.Time) time.Duration {
 func (p *rate) forgive(now time.Time) {
 	passed := int(now.Sub(p.forgiven) / writePause)
 	if passed >= p.spent {
-		p.spent, p.forgiven = 0, now
+		p.spent = 0
+		p.forgiven = now
 		return
 	}
 	p.spent, p.forgiven = p.spent-passed, p.forgiven.Add(time.Duration(passed)*writePause)
@@ -61,4 +62,7 @@ func (p *rate) failed(now time.Time) {
 }
 
 // renew forgets failures: the Node is gone, and another one has its name.
-func (p *rate) renew() { p.failures, p.retryAt = 0, time.Time{} }
+func (p *rate) renew() {
+	p.failures = 0
+	p.retryAt = time.Time{}
+}

@@ -111,7 +111,8 @@ func (w *walk) step() {
 		w.server.remove()
 	case 9:
 		if says := w.server.shows(); says == "no Node" {
-			w.ready, w.foreign = "True", ""
+			w.ready = "True"
+			w.foreign = ""
 			w.server.register()
 		}
 	case 10:
@@ -144,7 +145,8 @@ func (w *walk) others() {
 	if w.server.shows() == "no Node" {
 		return
 	}
-	w.ready, w.foreign = []string{"True", "False", "Unknown"}[w.random.IntN(3)], strconv.Itoa(w.random.IntN(9))
+	w.ready = []string{"True", "False", "Unknown"}[w.random.IntN(3)]
+	w.foreign = strconv.Itoa(w.random.IntN(9))
 	w.server.edit(func(node *corev1.Node) {
 		contract.FindNodeCondition(node, corev1.NodeReady).Status = corev1.ConditionStatus(w.ready)
 		node.Annotations = map[string]string{contract.NodeReportedIdentity: node.Annotations[contract.NodeReportedIdentity], "example.com/foreign": w.foreign}
@@ -157,7 +159,8 @@ func (w *walk) invalidate() {
 	w.server.edit(func(node *corev1.Node) {
 		for i := range node.Status.Conditions {
 			if c := &node.Status.Conditions[i]; c.Type == contract.ConditionVLANReady {
-				c.Status, c.Reason = corev1.ConditionUnknown, "AgentSilent"
+				c.Status = corev1.ConditionUnknown
+				c.Reason = "AgentSilent"
 			}
 		}
 		if remove {
@@ -168,9 +171,15 @@ func (w *walk) invalidate() {
 
 // rest ends all faults and expects order.
 func (w *walk) rest() {
-	w.server.set(func(s *server) { s.down, s.loses, s.hangs, s.refuseAnnotations = false, false, false, false })
+	w.server.set(func(s *server) {
+		s.down = false
+		s.loses = false
+		s.hangs = false
+		s.refuseAnnotations = false
+	})
 	if w.server.shows() == "no Node" {
-		w.ready, w.foreign = "True", ""
+		w.ready = "True"
+		w.foreign = ""
 		w.server.register()
 	}
 	if w.id != "" { // a refused value waits for the next heartbeat, another one does not

@@ -128,7 +128,8 @@ func (k *Renewer) create(ctx context.Context, name string) error {
 // fill sets the fields of the Lease. An owner that no longer exists would have the garbage collector delete the Lease,
 // so it is replaced when another Node has taken the name.
 func (k *Renewer) fill(lease *coordinationv1.Lease) {
-	now, seconds := metav1.NowMicro(), int32(Duration/time.Second)
+	now := metav1.NowMicro()
+	seconds := int32(Duration / time.Second)
 	lease.Spec.HolderIdentity = &k.NodeName
 	lease.Spec.LeaseDurationSeconds = &seconds
 	lease.Spec.RenewTime = &now

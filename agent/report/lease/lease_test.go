@@ -100,7 +100,8 @@ func TestALostLeaseIsMadeAgain(t *testing.T) {
 func TestAnAPIServerThatIsAwayIsAskedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		attempts, failed := 0, 0
+		attempts := 0
+		failed := 0
 		client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			attempts++
 			return true, nil, errors.New("the API server is away")

@@ -10,7 +10,8 @@ import (
 // TestMetricsOfTheAnnouncer: who answers for which address and since when, and what else is reported while the agents
 // announce; nothing while they do not.
 func TestMetricsOfTheAnnouncer(t *testing.T) {
-	known, fresh := netip.MustParseAddr("203.0.113.5"), netip.MustParseAddr("203.0.113.6")
+	known := netip.MustParseAddr("203.0.113.5")
+	fresh := netip.MustParseAddr("203.0.113.6")
 	figures := Announcer{
 		View: 7, Members: 3, Addresses: []netip.Addr{known, fresh}, Since: map[netip.Addr]time.Time{known: time.UnixMilli(1700000000500)},
 		Took: 4, Gave: 2, APIFailures: 1, Sent: 90, Heard: map[string]uint64{"taken": 180}, Requests: map[string]uint64{"answered": 8}, Announced: 5,

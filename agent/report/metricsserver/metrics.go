@@ -131,7 +131,9 @@ func (m *Metrics) Sample(report check.Report, s check.Snapshot, expected check.E
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sampledAt, m.checks, m.gateways = now, report.Findings, gateways
+	m.sampledAt = now
+	m.checks = report.Findings
+	m.gateways = gateways
 	m.identity = identity{server: server, network: expected.Network.NetworkID, vlanInterface: report.Interface}
 }
 

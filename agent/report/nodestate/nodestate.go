@@ -73,13 +73,15 @@ func (s *NodeState) ObserveNode(node *corev1.Node) {
 	var annotations map[string]string
 	var addresses []netip.Addr
 	if node != nil {
-		annotations, addresses = node.Annotations, contract.NodeIPs(node)
+		annotations = node.Annotations
+		addresses = contract.NodeIPs(node)
 		s.Health.SetReady()
 	}
 	s.Publisher.Observe(node)
 	s.mu.Lock()
 	changed := !sameNetwork(s.annotations, annotations) || !slices.Equal(s.addresses, addresses)
-	s.annotations, s.addresses = annotations, addresses
+	s.annotations = annotations
+	s.addresses = addresses
 	s.mu.Unlock()
 	if changed {
 		s.OnExpectation()
@@ -104,8 +106,11 @@ func (s *NodeState) Expected() check.Expected {
 	annotations, addresses := s.annotations, s.addresses
 	s.mu.Unlock()
 	expected := check.ExpectedOf(annotations, addresses)
-	expected.Interface, expected.Uplink = s.Interface, s.Uplink
-	expected.Mark, expected.Mask, expected.TableBase = s.Mark, s.Mask, s.TableBase
+	expected.Interface = s.Interface
+	expected.Uplink = s.Uplink
+	expected.Mark = s.Mark
+	expected.Mask = s.Mask
+	expected.TableBase = s.TableBase
 	expected.Virtual, _ = s.virtual()
 	return expected
 }

@@ -27,7 +27,8 @@ func strip(object any) (any, error) {
 
 func stripNode(node *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{ObjectMeta: stripMeta(node.ObjectMeta)}
-	kept.Spec.PodCIDR, kept.Spec.PodCIDRs = node.Spec.PodCIDR, node.Spec.PodCIDRs
+	kept.Spec.PodCIDR = node.Spec.PodCIDR
+	kept.Spec.PodCIDRs = node.Spec.PodCIDRs
 	kept.Status.Addresses = node.Status.Addresses
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady || strings.HasPrefix(string(c.Type), contract.Prefix) {

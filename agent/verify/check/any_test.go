@@ -88,9 +88,11 @@ func anyRule(random *rand.Rand, i int) Rule {
 func TestAnySnapshot(t *testing.T) {
 	for seed := range uint64(seeds.Count(t, 1000)) {
 		random := rand.New(rand.NewPCG(seed, 4))
-		e, s := expectedNode(), anySnapshot(random)
+		e := expectedNode()
+		s := anySnapshot(random)
 		if random.IntN(3) == 0 {
-			e.Mark, e.Mask = 0x2000, 0x2000
+			e.Mark = 0x2000
+			e.Mask = 0x2000
 		}
 		if random.IntN(6) == 0 {
 			e.Interface = pick(random, append(names(s.Links), "none")...)

@@ -14,7 +14,9 @@ func (r Report) With(difference Report) Report {
 			f = own
 		} else if i := slices.IndexFunc(f.DependsOn, func(id ID) bool { return deeper[id] != "" }); i >= 0 {
 			deeper[f.ID] = deeper[f.DependsOn[i]]
-			f.Status, f.Because, f.Observed = Skip, becauseOf+string(deeper[f.ID]), ""
+			f.Status = Skip
+			f.Because = becauseOf + string(deeper[f.ID])
+			f.Observed = ""
 		}
 		if f.Status == Fail || f.Status == Unknown {
 			deeper[f.ID] = f.ID

@@ -55,7 +55,8 @@ func Evaluate(expected Expected, snapshot Snapshot) Report {
 	for _, c := range Catalogue() {
 		f := c.finding()
 		if blame, blocked := blocker(c, deeper); blocked {
-			f.Status, f.Because = Skip, becauseOf+string(blame)
+			f.Status = Skip
+			f.Because = becauseOf + string(blame)
 			deeper[c.ID] = blame
 		} else {
 			fill(&f, c.evaluate(v))
@@ -78,10 +79,15 @@ func blocker(c Check, deeper map[ID]ID) (ID, bool) {
 }
 
 func fill(f *Finding, o outcome) {
-	f.Status, f.Reason, f.Expected, f.Observed = o.status, o.reason, o.expected, o.observed
-	f.Cause, f.Fixes = o.cause, o.fixes
+	f.Status = o.status
+	f.Reason = o.reason
+	f.Expected = o.expected
+	f.Observed = o.observed
+	f.Cause = o.cause
+	f.Fixes = o.fixes
 	if o.status == Skip {
-		f.Cause, f.Because = "", o.cause
+		f.Cause = ""
+		f.Because = o.cause
 	}
 }
 

@@ -58,7 +58,8 @@ func TestFaults(t *testing.T) {
 // the good node. What is left out must follow from the rest, so nothing goes unseen.
 func checkReport(t *testing.T, name string, report Report) {
 	t.Helper()
-	good, less := Evaluate(nodeWith()), difference(report)
+	good := Evaluate(nodeWith())
+	less := difference(report)
 	if diff := cmp.Diff(notOK(report), notOK(good.With(less))); diff != "" {
 		t.Errorf("the report is not what its difference to the good node's gives (-report +difference):\n%s", diff)
 	}

@@ -24,7 +24,8 @@ func (f fault) nodeStatus() Status {
 
 // nodeWith is a healthy node with faults. Routes are looked up once all are there, as the kernel would.
 func nodeWith(injections ...func(*Expected, *Snapshot)) (Expected, Snapshot) {
-	e, s := expectedNode(), goodNode()
+	e := expectedNode()
+	s := goodNode()
 	for _, inject := range injections {
 		inject(&e, &s)
 	}
@@ -60,7 +61,9 @@ func editSlave(name string, edit func(*Slave)) func(*Expected, *Snapshot) {
 
 func addLink(l Link, addresses ...string) func(*Expected, *Snapshot) {
 	return func(_ *Expected, s *Snapshot) {
-		l.Up, l.LowerUp, l.OperState = true, true, "up"
+		l.Up = true
+		l.LowerUp = true
+		l.OperState = "up"
 		if s.LinkNamed(l.Name) == nil {
 			s.Links = append(s.Links, l)
 		}
@@ -105,7 +108,11 @@ func editARP(target netip.Addr, edit func(*ARPAnswer)) func(*Expected, *Snapshot
 	}
 }
 
-func silence(a *ARPAnswer) { a.MACs, a.Replied, a.RTT = nil, false, 0 }
+func silence(a *ARPAnswer) {
+	a.MACs = nil
+	a.Replied = false
+	a.RTT = 0
+}
 
 func slow(a *ARPAnswer) {
 	if a.Replied {
@@ -173,7 +180,8 @@ func both(injections ...func(*Expected, *Snapshot)) func(*Expected, *Snapshot) {
 }
 
 func managing(e *Expected, s *Snapshot) {
-	e.Mark, e.Mask = 0x2000, 0x2000
+	e.Mark = 0x2000
+	e.Mask = 0x2000
 	for i := range s.Rules {
 		if s.Rules[i].Mask != 0 {
 			s.Rules[i].Protocol = ManagedProtocol

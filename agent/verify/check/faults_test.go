@@ -30,8 +30,15 @@ func publishedFaults() map[string]fault {
 }
 
 func linkFaults() map[string]fault {
-	down := func(l *Link) { l.Up, l.LowerUp, l.OperState = false, false, "down" }
-	noCarrier := func(l *Link) { l.LowerUp, l.OperState = false, "lower-layer-down" }
+	down := func(l *Link) {
+		l.Up = false
+		l.LowerUp = false
+		l.OperState = "down"
+	}
+	noCarrier := func(l *Link) {
+		l.LowerUp = false
+		l.OperState = "lower-layer-down"
+	}
 	wrongID := func(l *Link) { l.VLAN = &VLAN{ID: 101, Protocol: "802.1q"} }
 	provider := func(l *Link) { l.VLAN = &VLAN{ID: l.VLAN.ID, Protocol: "802.1ad"} }
 	onMember := Link{Index: 40, Name: "eno1.100", Type: "vlan", Parent: 2, VLAN: &VLAN{ID: testVLAN, Protocol: "802.1q"}}
@@ -60,7 +67,11 @@ func linkFaults() map[string]fault {
 }
 
 func bondFaults() map[string]fault {
-	down := func(l *Link) { l.Up, l.LowerUp, l.OperState = false, false, "down" }
+	down := func(l *Link) {
+		l.Up = false
+		l.LowerUp = false
+		l.OperState = "down"
+	}
 	return map[string]fault{
 		"bond degraded":           {editLink("eno2", down), BondHealthy, Warn, "BondDegraded"},
 		"member called down":      {editSlave("eno2", func(s *Slave) { s.Up = false }), BondHealthy, Warn, "BondDegraded"},
@@ -74,7 +85,10 @@ func bondFaults() map[string]fault {
 func addressFaults() map[string]fault {
 	onPrivate := editAddress(nodeIP, func(a *Address) { a.LinkIndex = 5 })
 	unlisted := func(e *Expected, _ *Snapshot) { e.Network.IPs = []netip.Addr{netip.MustParseAddr("192.0.2.9")} }
-	inUse := func(a *ARPAnswer) { a.MACs, a.Replied = []string{"02:00:00:00:00:66"}, true }
+	inUse := func(a *ARPAnswer) {
+		a.MACs = []string{"02:00:00:00:00:66"}
+		a.Replied = true
+	}
 	return map[string]fault{
 		"address missing":            {removeAddress(nodeIP), NodeAddress, Fail, "AddressMissing"},
 		"address on wrong interface": {onPrivate, NodeAddress, Fail, "AddressOnWrongInterface"},
@@ -120,7 +134,10 @@ func pin(mac string) func(*Expected, *Snapshot) {
 func kernelFaults() map[string]fault {
 	ipvs := Link{Index: 90, Name: ipvsInterface, Type: "dummy"}
 	anotherOfSubnet := both(addAddress(6, "192.0.2.3/28"), editSettings("bond0.100", func(s *Settings) { s.PromoteSecondaries = 0 }))
-	borrowed := both(func(e *Expected, _ *Snapshot) { e.Network.IPs, e.Network.Blocks = nil, nil }, removeAddress(nodeIP),
+	borrowed := both(func(e *Expected, _ *Snapshot) {
+		e.Network.IPs = nil
+		e.Network.Blocks = nil
+	}, removeAddress(nodeIP),
 		editSettings("bond0.100", func(x *Settings) { x.ARPAnnounce = 0 }))
 	return map[string]fault{
 		"strict reverse path": {editSettings("bond0.100", func(s *Settings) { s.RPFilter = 1 }), ReversePath, Fail, "StrictReversePath"},

@@ -34,14 +34,16 @@ func (f fib) answer(q RouteQuestion) RouteAnswer {
 			a.Error = "no interface leads to " + q.Source.String()
 			return a
 		}
-		from, a.By = way.Interface, way.Interface
+		from = way.Interface
+		a.By = way.Interface
 	}
 	if from != "" && f.drops(q, from) {
 		a.Error = "EINVAL: invalid argument"
 		return a
 	}
 	if f.s.Holds(q.Destination) != nil {
-		a.Local, a.Interface = true, "lo"
+		a.Local = true
+		a.Interface = "lo"
 		return a
 	}
 	way, found := f.lookUp(q.Destination, q.Source, q.Mark)
@@ -51,7 +53,8 @@ func (f fib) answer(q RouteQuestion) RouteAnswer {
 	case from != "" && (!f.s.IPForward || f.s.Settings[from].ForwardingOff):
 		a.Error = "EHOSTUNREACH: no route to host"
 	default:
-		a.Interface, a.Gateway = way.Interface, way.Gateway
+		a.Interface = way.Interface
+		a.Gateway = way.Gateway
 	}
 	return a
 }
@@ -102,7 +105,8 @@ func (f fib) longest(table int, destination netip.Addr) (best Route, found bool)
 			continue
 		}
 		if !found || r.Destination.Bits() > best.Destination.Bits() {
-			best, found = r, true
+			best = r
+			found = true
 		}
 	}
 	return best, found

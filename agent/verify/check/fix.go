@@ -105,7 +105,8 @@ func (p plan) netplan(remove []string) Fix {
 // networkManager changes the connection where there is one of that name and adds it elsewhere: a second one of the same name
 // would be neither an error nor of any use.
 func (p plan) networkManager(remove []string) Fix {
-	modify, method := "", "ipv4.method disabled"
+	modify := ""
+	method := "ipv4.method disabled"
 	if p.address.IsValid() {
 		method = fmt.Sprintf("ipv4.method manual ipv4.addresses %s", p.address)
 		modify = method + " "

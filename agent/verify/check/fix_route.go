@@ -189,7 +189,8 @@ func fixTable(v view, table int) []Fix {
 	if len(blocks) == 0 {
 		return []Fix{{Tool: AnyTool, Note: fmt.Sprintf("no block is assigned: delete the rule that leads to table %d", table)}}
 	}
-	name, gateway := v.vlan.Name, blocks[0].Gateway
+	name := v.vlan.Name
+	gateway := blocks[0].Gateway
 	if source, found := v.source(); found {
 		if b, known := v.block(source); known {
 			gateway = b.Gateway

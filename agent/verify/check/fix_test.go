@@ -125,7 +125,11 @@ func TestNoCarrierNamesWhatToLookAt(t *testing.T) {
 
 // TestNoCarrierSetsMembersUp: a member that a person set down is the one cause that a command removes.
 func TestNoCarrierSetsMembersUp(t *testing.T) {
-	down := func(l *Link) { l.Up, l.LowerUp, l.OperState = false, false, "down" }
+	down := func(l *Link) {
+		l.Up = false
+		l.LowerUp = false
+		l.OperState = "down"
+	}
 	e, s := nodeWith(faults()["uplink without carrier"].inject, editLink("eno2", down))
 	first, _ := Evaluate(e, s).FirstCause()
 	want := Fix{Tool: IPRoute2, Commands: []string{"ip link set eno2 up"}, Note: volatile}

@@ -38,7 +38,9 @@ func expectedNode() Expected {
 // askRoutes.
 func goodNode() Snapshot {
 	up := func(l Link) Link {
-		l.Up, l.LowerUp, l.OperState = true, true, "up"
+		l.Up = true
+		l.LowerUp = true
+		l.OperState = "up"
 		return l
 	}
 	return Snapshot{

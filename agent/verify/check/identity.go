@@ -9,7 +9,8 @@ import (
 // checkIdentity checks whether this machine is the server that the Node names: all other checks compare with what the
 // controller published for that server.
 func checkIdentity(v view) outcome {
-	named, known := v.Network.ServerID, v.Machine.ServerID
+	named := v.Network.ServerID
+	known := v.Machine.ServerID
 	if named != "" && known != "" && named != known {
 		return outcome{status: Fail, reason: "OtherServer",
 			expected: "server " + named, observed: fmt.Sprintf("server %s, by %s", known, v.Machine.ServerIDFrom),

@@ -10,7 +10,8 @@ import (
 // checkHardwareAddress: a VLAN interface takes the address of its uplink when it is made. One that differs makes the
 // network card receive frames for an address that it filters, and is unknown to a switch that limits addresses.
 func checkHardwareAddress(v view) outcome {
-	own, below := v.vlan.MAC, v.uplink.MAC
+	own := v.vlan.MAC
+	below := v.uplink.MAC
 	if own == "" || below == "" {
 		return notApplicable("the interface has no hardware address")
 	}
@@ -149,7 +150,8 @@ func (v view) checkGatewayRoutes() (outcome, bool) {
 		o := outcome{status: Fail, reason: "GatewayRoutedElsewhere", expected: fmt.Sprintf("gateway %s by %s", b.Gateway, v.vlan.Name),
 			observed: "by " + r.Interface, cause: fmt.Sprintf("the kernel looks for gateway %s on %s instead of %s", b.Gateway, r.Interface, v.vlan.Name)}
 		if r.Interface == "" {
-			o.reason, o.observed = "GatewayUnroutable", r.Error
+			o.reason = "GatewayUnroutable"
+			o.observed = r.Error
 			o.cause = fmt.Sprintf("the kernel has no route to gateway %s: %s", b.Gateway, r.Error)
 		}
 		o.fixes = []Fix{{Tool: AnyTool, Commands: []string{"ip route get " + b.Gateway.String(), "ip address show to " + b.CIDR.String(), "ip rule show"},

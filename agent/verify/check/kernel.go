@@ -88,15 +88,18 @@ func checkARPAnswering(v view) outcome {
 		o := outcome{expected: "arp_ignore=0 or 1, arp_filter=0", observed: observed}
 		switch {
 		case s.ARPIgnore > 2:
-			o.status, o.reason = Fail, "ARPIgnored"
+			o.status = Fail
+			o.reason = "ARPIgnored"
 			o.cause = fmt.Sprintf("arp_ignore=%d keeps %s from answering ARP for service addresses", s.ARPIgnore, v.vlan.Name)
 			o.fixes = fixSysctl(v.vlan.Name, "arp_ignore", 1, v.Settings["all"].ARPIgnore > 1)
 		case s.ARPIgnore == 2:
-			o.status, o.reason = Warn, "ARPRestricted"
+			o.status = Warn
+			o.reason = "ARPRestricted"
 			o.cause = "arp_ignore=2 may keep " + v.vlan.Name + " from answering the gateway for service addresses"
 			o.fixes = fixSysctl(v.vlan.Name, "arp_ignore", 1, v.Settings["all"].ARPIgnore > 1)
 		case s.ARPFilter != 0 && !v.defaultIsVLAN():
-			o.status, o.reason = Warn, "ARPFiltered"
+			o.status = Warn
+			o.reason = "ARPFiltered"
 			o.cause = "with arp_filter=1, " + v.vlan.Name + " answers only senders that it routes to"
 			o.fixes = fixSysctl(v.vlan.Name, "arp_filter", 0, v.Settings["all"].ARPFilter != 0)
 		default:

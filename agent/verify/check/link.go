@@ -29,9 +29,13 @@ func checkUplink(v view) outcome {
 	u := v.uplink
 	observed := u.Name + " " + u.state()
 	if !u.Up || !u.LowerUp {
-		reason, cause, fixes := "UplinkDown", u.Name+" is down", fixLinkUp(u.Name)
+		reason := "UplinkDown"
+		cause := u.Name + " is down"
+		fixes := fixLinkUp(u.Name)
 		if u.Up {
-			reason, cause, fixes = "UplinkNoCarrier", u.Name+" has no carrier", fixNoCarrier(v)
+			reason = "UplinkNoCarrier"
+			cause = u.Name + " has no carrier"
+			fixes = fixNoCarrier(v)
 		}
 		return outcome{status: Fail, reason: reason, expected: u.Name + " up with carrier", observed: observed, cause: cause, fixes: fixes}
 	}
@@ -105,7 +109,8 @@ func (v view) misnumbered() *Link {
 		if strings.HasSuffix(l.Name, fmt.Sprintf(".%d", v.Network.VLAN)) || l.Name == fmt.Sprintf("vlan%d", v.Network.VLAN) {
 			return true
 		}
-		members, others := 0, 0
+		members := 0
+		others := 0
 		for _, a := range v.Addresses {
 			switch {
 			case a.LinkIndex != l.Index || !a.Prefix.Addr().Is4():
@@ -125,9 +130,12 @@ func checkVLANUp(v view) outcome {
 	if l.Up && l.LowerUp && (l.OperState == "up" || l.OperState == "unknown") {
 		return ok(observed)
 	}
-	reason, cause, fixes := "VLANInterfaceDown", l.Name+" is down", fixLinkUp(l.Name)
+	reason := "VLANInterfaceDown"
+	cause := l.Name + " is down"
+	fixes := fixLinkUp(l.Name)
 	if l.Up {
-		reason, cause = "VLANInterfaceNoCarrier", l.Name+" is up, but the layer below is not ("+l.OperState+")"
+		reason = "VLANInterfaceNoCarrier"
+		cause = l.Name + " is up, but the layer below is not (" + l.OperState + ")"
 		fixes = fixNoCarrier(v)
 	}
 	return outcome{status: Fail, reason: reason, expected: l.Name + " up", observed: observed, cause: cause, fixes: fixes}

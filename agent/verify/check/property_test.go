@@ -63,7 +63,8 @@ func TestOfTwoFaultsTheDeeperIsTheFirstCause(t *testing.T) {
 			}
 			report := Evaluate(nodeWith(all[a].inject, all[b].inject))
 			got, _ := report.FirstCause()
-			x, y := all[a], all[b]
+			x := all[a]
+			y := all[b]
 			if got.Reason != x.reason && got.Reason != y.reason && !combined(a, b, got.Reason) {
 				t.Errorf("%q and %q: first cause is %s %s (%s)", a, b, got.ID, got.Reason, got.Cause)
 			}

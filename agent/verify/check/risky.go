@@ -8,7 +8,8 @@ import (
 // checkRiskySettings finds settings that hurt on a bad day.
 func checkRiskySettings(v view) outcome {
 	return checkSetting(v, func(s Settings) outcome {
-		name, all := v.vlan.Name, v.Settings["all"]
+		name := v.vlan.Name
+		all := v.Settings["all"]
 		if s.AcceptLocal != 0 {
 			return outcome{status: Warn, reason: "AcceptLocal", expected: "accept_local=0",
 				observed: v.setting("accept_local", all.AcceptLocal, v.Settings[name].AcceptLocal),
@@ -35,7 +36,8 @@ func (v view) severalOfOneSubnet() (subnet netip.Prefix, found bool) {
 		}
 		masked := a.Prefix.Masked()
 		if count[masked]++; count[masked] > 1 && (!found || masked.String() < subnet.String()) {
-			subnet, found = masked, true
+			subnet = masked
+			found = true
 		}
 	}
 	return subnet, found

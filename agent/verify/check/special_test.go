@@ -72,7 +72,8 @@ func TestSplitRoutes(t *testing.T) {
 
 // TestUnaskedKernel: a machine whose kernel was not asked is checked by its settings.
 func TestUnaskedKernel(t *testing.T) {
-	e, s := expectedNode(), goodNode()
+	e := expectedNode()
+	s := goodNode()
 	if f := Evaluate(e, s).Finding(ReversePath); f.Status != OK {
 		t.Errorf("loose filtering is %s, want OK", f.Status)
 	}
@@ -111,8 +112,14 @@ func TestIdentity(t *testing.T) {
 	}{
 		"only server ID": {func(e *Expected, _ *Snapshot) { e.NodeAddresses = nil }, OK},
 		"only address":   {func(_ *Expected, s *Snapshot) { s.Machine = Machine{} }, OK},
-		"neither":        {func(e *Expected, s *Snapshot) { e.NodeAddresses, s.Machine = nil, Machine{} }, Skip},
-		"only the public address, and it is lost": {both(func(e *Expected, s *Snapshot) { e.NodeAddresses, s.Machine = e.Network.IPs, Machine{} }, removeAddress(nodeIP)), Skip},
+		"neither": {func(e *Expected, s *Snapshot) {
+			e.NodeAddresses = nil
+			s.Machine = Machine{}
+		}, Skip},
+		"only the public address, and it is lost": {both(func(e *Expected, s *Snapshot) {
+			e.NodeAddresses = e.Network.IPs
+			s.Machine = Machine{}
+		}, removeAddress(nodeIP)), Skip},
 
 		"the Node names no server yet":   {func(e *Expected, _ *Snapshot) { e.Network.ServerID = "" }, OK},
 		"server ID differs, not address": {func(_ *Expected, s *Snapshot) { s.Machine.ServerID = "a" }, Fail},
@@ -201,7 +208,8 @@ func TestOnlySecondariesOfOneSubnet(t *testing.T) {
 }
 
 func TestQuestions(t *testing.T) {
-	e, s := expectedNode(), goodNode()
+	e := expectedNode()
+	s := goodNode()
 	link, asks, routes := Questions(e, s)
 	want := []Question{
 		{Target: nodeIP, Source: netip.IPv4Unspecified()},
@@ -222,7 +230,8 @@ func TestQuestions(t *testing.T) {
 // TestNeverAsksAsAService: a request whose sender is the address of a Service would redirect its traffic; so would one
 // whose sender is the gateway's.
 func TestNeverAsksAsAService(t *testing.T) {
-	e, s := expectedNode(), goodNode()
+	e := expectedNode()
+	s := goodNode()
 	removeAddress(nodeIP)(&e, &s)
 	addAddress(6, "203.0.113.4/29")(&e, &s)
 	addAddress(6, "203.0.113.1/29")(&e, &s)
@@ -262,7 +271,10 @@ func TestLatencyIsHeldAgainstTheGatewayWhereItIsCertain(t *testing.T) {
 		"lost, or slow":        {5 * time.Millisecond, 605 * time.Millisecond, OK, "192.0.2.1 5.0 ms to 605.0 ms"},
 		"slow, and maybe lost": {250 * time.Millisecond, 850 * time.Millisecond, Warn, "250.0 ms to 850.0 ms from 192.0.2.1"},
 	} {
-		report := Evaluate(nodeWith(editARP(gateway, func(a *ARPAnswer) { a.RTT, a.Within = tc.least, tc.most })))
+		report := Evaluate(nodeWith(editARP(gateway, func(a *ARPAnswer) {
+			a.RTT = tc.least
+			a.Within = tc.most
+		})))
 		if f := report.Finding(GatewayLatency); f.Status != tc.status || !strings.HasPrefix(f.Observed, tc.observed) {
 			t.Errorf("%s: %s %q, want %s %q", name, f.Status, f.Observed, tc.status, tc.observed)
 		}
@@ -274,7 +286,10 @@ func TestFramesAreTakenOnlyWhereNoneCome(t *testing.T) {
 	onMember := Link{Index: 40, Name: "eno1.100", Type: "vlan", Parent: 2, VLAN: &VLAN{ID: testVLAN, Protocol: "802.1q"}}
 	onBridge := Link{Index: 40, Name: "cni0.100", Type: "vlan", Parent: 7, VLAN: &VLAN{ID: testVLAN, Protocol: "802.1q"}}
 	silent := both(editARP(gateway, silence), editARP(second, silence))
-	heard := func(a *ARPAnswer) { a.MACs, a.Replied = []string{gatewayMAC}, false }
+	heard := func(a *ARPAnswer) {
+		a.MACs = []string{gatewayMAC}
+		a.Replied = false
+	}
 	for name, tc := range map[string]struct {
 		inject func(*Expected, *Snapshot)
 		reason string // of PN107

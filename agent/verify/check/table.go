@@ -41,9 +41,11 @@ func checkTables(v view) outcome {
 }
 
 func brokenTable(v view, l brokenRule) outcome {
-	reason, what := "TableWithoutDefault", "has no default route"
+	reason := "TableWithoutDefault"
+	what := "has no default route"
 	if l.empty {
-		reason, what = "TableEmpty", "is empty"
+		reason = "TableEmpty"
+		what = "is empty"
 	}
 	return outcome{status: Warn, reason: reason,
 		expected: fmt.Sprintf("a default route by %s in table %d", v.vlan.Name, l.rule.Table), observed: fmt.Sprintf("rule %s; the table %s", l.rule, what),

@@ -224,7 +224,8 @@ func TestEvidence(t *testing.T) {
 				r.Of(web(nil), time.Time{})
 				e.pass(r, 40*time.Second, time.Time{})
 				tc.happen(e)
-				before, evidence := e.read("shop/kubevip-web"), time.Now()
+				before := e.read("shop/kubevip-web")
+				evidence := time.Now()
 				e.pass(r, tc.within+100*time.Millisecond, evidence)
 				if got := r.Of(web(nil), evidence); got.Standing != tc.want || got.Holder != tc.holder {
 					t.Errorf("after %s: %+v, want %s by %q", tc.within, got, tc.want, tc.holder)

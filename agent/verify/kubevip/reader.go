@@ -104,7 +104,8 @@ func (r *Reader) election(service *corev1.Service, of func(key string, every tim
 	global := of(r.namespace+"/"+GlobalLease, every)
 	switch {
 	case own.Standing == Held && global.Standing == Held && own.Holder != global.Holder:
-		own.Rival, own.RivalHolder = global.Name, global.Holder
+		own.Rival = global.Name
+		own.RivalHolder = global.Holder
 		return own
 	case own.Standing == Held, own.Standing == "", global.Standing == Missing:
 		return own
@@ -140,7 +141,8 @@ func (r *Reader) peek(key string, every time.Duration, evidence time.Time) (Leas
 		r.records[key] = known
 	}
 	before, _ := known.next()
-	known.usedAt, known.every = now, every
+	known.usedAt = now
+	known.every = every
 	known.doubt(evidence)
 	next, _ := known.next()
 	return known.lease(key), next.Before(before) || !next.After(now)
@@ -150,7 +152,8 @@ func (r *Reader) peek(key string, every time.Duration, evidence time.Time) (Leas
 func (r *Reader) pause() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, pause := time.Now(), Pause
+	now := time.Now()
+	pause := Pause
 	for _, known := range r.records {
 		if now.Sub(known.usedAt) < Pause {
 			next, _ := known.next()

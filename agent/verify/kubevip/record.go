@@ -60,7 +60,9 @@ func (r *record) doubt(evidence time.Time) {
 	if !evidence.After(r.evidence) {
 		return
 	}
-	r.evidence, r.soonest, r.firstAt = evidence, evidence.Add(rand.N(scatter)), time.Time{}
+	r.evidence = evidence
+	r.soonest = evidence.Add(rand.N(scatter))
+	r.firstAt = time.Time{}
 	if r.readAt.After(evidence) {
 		r.firstAt = r.readAt
 	}
@@ -110,8 +112,13 @@ func (r *record) try(now time.Time, early bool) {
 // observe takes a Lease as read at a time; nil when there is none. node is the name of this node, in lower case.
 func (r *record) observe(lease *coordinationv1.Lease, node string, now time.Time) {
 	next := *r
-	next.known, next.readAt, next.err, next.missing = true, now, "", lease == nil
-	next.holder, next.renewed, next.duration = "", time.Time{}, defaultDuration
+	next.known = true
+	next.readAt = now
+	next.err = ""
+	next.missing = lease == nil
+	next.holder = ""
+	next.renewed = time.Time{}
+	next.duration = defaultDuration
 	if lease != nil {
 		if s := lease.Spec.LeaseDurationSeconds; s != nil && *s > 0 {
 			next.duration = time.Duration(*s) * time.Second
@@ -125,7 +132,8 @@ func (r *record) observe(lease *coordinationv1.Lease, node string, now time.Time
 	}
 	next.own = node != "" && next.holder == node
 	if !r.known || r.missing != next.missing || r.holder != next.holder || !r.renewed.Equal(next.renewed) {
-		next.moved, next.changedAt = r.known, now
+		next.moved = r.known
+		next.changedAt = now
 	}
 	if next.firstAt.IsZero() || next.overdue() && next.changedAt.Equal(now) {
 		next.firstAt = now

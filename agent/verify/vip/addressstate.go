@@ -79,7 +79,8 @@ type addressState struct {
 func resume(entry contract.ReportedAddress) *addressState {
 	st := &addressState{}
 	if entry.State == contract.AddressAnswered {
-		st.recorded, st.hasRecorded = check.Finding{ID: AddressAnswers, Reason: ReasonAnswered}, true
+		st.recorded = check.Finding{ID: AddressAnswers, Reason: ReasonAnswered}
+		st.hasRecorded = true
 	}
 	return st
 }
@@ -115,7 +116,8 @@ func (st *addressState) notice(o Observation, now time.Time) {
 	if st.movedAt.IsZero() || !slices.Equal(held, st.held) || !slices.Equal(macs, st.macs) {
 		st.movedAt = now
 	}
-	st.held, st.macs = held, macs
+	st.held = held
+	st.macs = macs
 	st.machines = len(o.MACs)
 	if len(held) > 0 {
 		st.machines++
@@ -136,7 +138,9 @@ func (st *addressState) observe(s subject, o Observation, mac, node string, now 
 	st.suspicious = st.suspicious || bad(sample) && !kernelOnly(sample.finding.ID)
 	st.answeredOnce = st.answeredOnce || sample.entry.State != contract.AddressSilent
 	if class := classOf(sample); class != st.class {
-		st.class, st.classSince, st.counted = class, now, time.Time{}
+		st.class = class
+		st.classSince = now
+		st.counted = time.Time{}
 	}
 	turnAt := st.turnAt(node, s, o)
 	held, settled := st.take(sample, o.Asked, latest(turnAt, st.leaseAt(o, sample)), now)
@@ -161,7 +165,8 @@ func (st *addressState) observe(s subject, o Observation, mac, node string, now 
 // a second sample some time later, not before last. A confirmed failure may change to another one of its class at once.
 // asked is when the wire was probed.
 func (st *addressState) take(sample result, asked, last, now time.Time) (held result, settled bool) {
-	st.nextLook, st.atWire = time.Time{}, !kernelOnly(sample.finding.ID) && sample.finding.Reason != ReasonNotAsked
+	st.nextLook = time.Time{}
+	st.atWire = !kernelOnly(sample.finding.ID) && sample.finding.Reason != ReasonNotAsked
 	held, settled = st.value.Held()
 	if !bad(sample) {
 		return st.recover(sample, now)
@@ -288,6 +293,7 @@ func (st *addressState) toRecord(o assessment, reporting bool) (check.Finding, b
 	if f.Status == check.OK && first && !o.entry.Held {
 		return check.Finding{}, false
 	}
-	st.recorded, st.hasRecorded = f, true
+	st.recorded = f
+	st.hasRecorded = true
 	return f, true
 }

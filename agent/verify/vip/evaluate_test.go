@@ -29,7 +29,8 @@ func leaseOf(standing kubevip.Standing, holder string) kubevip.Lease {
 // twoLeases are those of two elections for one Service.
 func twoLeases(own, global string) kubevip.Lease {
 	l := leaseOf(kubevip.Held, own)
-	l.Rival, l.RivalHolder = "kube-system/plndr-svcs-lock", global
+	l.Rival = "kube-system/plndr-svcs-lock"
+	l.RivalHolder = global
 	return l
 }
 
@@ -91,7 +92,9 @@ func TestJudge(t *testing.T) {
 		"not asked": {Observation{Error: "operation not permitted", MACs: []string{macA}}, AddressAnswers, check.Unknown, ReasonNotAsked},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.seen.Target, tc.seen.Interface, tc.seen.Node = web, "bond0.100", "srv-a"
+			tc.seen.Target = web
+			tc.seen.Interface = "bond0.100"
+			tc.seen.Node = "srv-a"
 			got := Evaluate(tc.seen)
 			if got.ID != tc.id || got.Status != tc.status || got.Reason != tc.reason {
 				t.Errorf("%s %s %s, want %s %s %s", got.ID, got.Status, got.Reason, tc.id, tc.status, tc.reason)

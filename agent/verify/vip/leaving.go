@@ -21,7 +21,8 @@ func (st *addressState) noteLeaving(s subject, view View, said contract.AddressS
 		st.leftAt = time.Time{}
 	case st.leftAt.IsZero():
 		st.leftAt = time.Now()
-		st.nextLook, st.atWire = st.leftAt, true
+		st.nextLook = st.leftAt
+		st.atWire = true
 	}
 }
 
@@ -32,6 +33,7 @@ func (st *addressState) lookForEnd(held result, now time.Time) {
 		return
 	}
 	if next := now.Add(leavingInterval); st.nextLook.IsZero() || next.Before(st.nextLook) {
-		st.nextLook, st.atWire = next, true
+		st.nextLook = next
+		st.atWire = true
 	}
 }

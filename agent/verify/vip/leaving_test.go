@@ -56,7 +56,8 @@ func TestLeaving(t *testing.T) {
 					random := rand.New(rand.NewPCG(seed, 0))
 					s := newSegment(t)
 					s.agents = true
-					nodes, address := []*machine{s.node(1), s.node(2), s.node(3)}, s.serve(3)
+					nodes := []*machine{s.node(1), s.node(2), s.node(3)}
+					address := s.serve(3)
 					nodes[0].answers[address] = true
 					defer s.run()()
 					// The controller is slow: all have had their turn to report that the address answers.

@@ -207,7 +207,8 @@ func Observe(ctx context.Context, asker Prober, router Router, view View, target
 			observations[i].Error = err.Error()
 			continue
 		}
-		observations[i].MACs, observations[i].Replied = answers[i].MACs, answers[i].Replied
+		observations[i].MACs = answers[i].MACs
+		observations[i].Replied = answers[i].Replied
 	}
 	return observations, ctx.Err()
 }

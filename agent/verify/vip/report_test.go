@@ -110,7 +110,8 @@ func TestSubjects(t *testing.T) {
 			s.Annotations = map[string]string{contract.KubeVIPAddresses: "203.0.113.4, 2001:db8::1"}
 		}),
 		service("internal", func(s *corev1.Service) {
-			s.Spec.Type, s.Annotations = corev1.ServiceTypeClusterIP, nil
+			s.Spec.Type = corev1.ServiceTypeClusterIP
+			s.Annotations = nil
 			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.5"}}
 		}),
 		service("web-again", func(*corev1.Service) {}),

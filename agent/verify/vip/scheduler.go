@@ -75,7 +75,8 @@ type rhythm struct {
 // note takes an announcement. It reports whether they had stopped.
 func (r *rhythm) note(now time.Time) (resumed bool) {
 	resumed = r.quiet
-	r.last, r.quiet = now, false
+	r.last = now
+	r.quiet = false
 	return resumed
 }
 
@@ -264,7 +265,9 @@ func (e *Scheduler) Answered(a netip.Addr, answer arp.Answer, at time.Time) {
 	if h == nil {
 		return
 	}
-	h.answer, h.askedAt, h.next = answer, at, at.Add(h.pause(at))
+	h.answer = answer
+	h.askedAt = at
+	h.next = at.Add(h.pause(at))
 	maps.DeleteFunc(h.heard, func(_ string, heard time.Time) bool { return heard.Before(at) })
 }
 
@@ -302,7 +305,10 @@ func (e *Scheduler) Record(o *Observation, now time.Time) (changedAt time.Time) 
 	}
 	macs := slices.AppendSeq(slices.Clone(h.answer.MACs), maps.Keys(h.heard))
 	slices.Sort(macs)
-	o.MACs, o.Replied, o.Asked, o.Announced = slices.Compact(macs), h.answer.Replied, h.askedAt, h.others.fresh(now)
+	o.MACs = slices.Compact(macs)
+	o.Replied = h.answer.Replied
+	o.Asked = h.askedAt
+	o.Announced = h.others.fresh(now)
 	return h.changedAt
 }
 

@@ -174,7 +174,8 @@ func (m *machine) Routes(_ check.Snapshot, questions []check.RouteQuestion) []ch
 	defer m.mu.Unlock()
 	answers := []check.RouteAnswer{{RouteQuestion: questions[0], Interface: m.returnBy}, {RouteQuestion: questions[1]}}
 	if _, answers[1].Local = m.carries[questions[1].Destination]; !answers[1].Local {
-		answers[0].Interface, answers[0].Error = "", "ENETUNREACH: network is unreachable"
+		answers[0].Interface = ""
+		answers[0].Error = "ENETUNREACH: network is unreachable"
 	}
 	return answers
 }
@@ -283,7 +284,8 @@ func (s *segment) serve(n int) netip.Addr {
 
 // hold makes the machine carry and announce an address, and hold its lease.
 func (m *machine) hold(a netip.Addr) {
-	m.carries[a], m.announces[a] = []string{vif}, true
+	m.carries[a] = []string{vif}
+	m.announces[a] = true
 	m.lease(a, kubevip.Held, m.name)
 }
 

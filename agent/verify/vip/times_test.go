@@ -70,7 +70,8 @@ func (e *elected) step(ctx context.Context) {
 		case time.Since(e.renewed) > e.duration:
 			e.holder = m
 			e.write(ctx)
-			m.carries[e.address], m.announces[e.address] = []string{vif}, true
+			m.carries[e.address] = []string{vif}
+			m.announces[e.address] = true
 			go m.watcher.Wake()
 			return
 		}
@@ -129,7 +130,8 @@ func TestTimes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i := range seeds.Count(t, 2) {
-				seed, duration := rand.Uint64(), []time.Duration{5 * time.Second, 15 * time.Second}[i%2]
+				seed := rand.Uint64()
+				duration := []time.Duration{5 * time.Second, 15 * time.Second}[i%2]
 				synctest.Test(t, func(t *testing.T) {
 					t.Logf("seed %d, Leases of %s", seed, duration)
 					random := rand.New(rand.NewPCG(seed, 0))
@@ -170,7 +172,8 @@ func TestOwnAnnouncerIsMissed(t *testing.T) {
 
 // restart puts everything back, with kube-vip only on srv-1.
 func (e *elected) restart() {
-	e.running, e.holder = []*machine{e.a}, e.a
+	e.running = []*machine{e.a}
+	e.holder = e.a
 	e.write(e.t.Context())
 	e.repair()
 }

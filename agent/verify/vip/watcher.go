@@ -181,7 +181,8 @@ func (w *Watcher) inputs() (view View, services []*corev1.Service, ready bool) {
 		if !known {
 			return View{}, nil, false
 		}
-		w.reported, w.resumed = reported, true
+		w.reported = reported
+		w.resumed = true
 	}
 	return view, services, true
 }
@@ -196,7 +197,8 @@ func (w *Watcher) reportNotReady(view View, all []subject) {
 		}
 		w.scheduler.Ask(s.Address)
 	}
-	w.states, w.since = map[netip.Addr]*addressState{}, time.Time{}
+	w.states = map[netip.Addr]*addressState{}
+	w.since = time.Time{}
 	w.reported = kept
 	w.Report(kept)
 	w.Record(nil, check.Verdict{Status: check.Unknown, Reason: ReasonVLANNotReady, Message: "the addresses cannot be " +

@@ -89,7 +89,9 @@ func TestStates(t *testing.T) {
 func (w *world) repair() {
 	for _, m := range w.machines {
 		m.drop(w.address)
-		m.deaf, m.ready, m.returnBy = false, true, vif
+		m.deaf = false
+		m.ready = true
+		m.returnBy = vif
 	}
 	w.lost = false
 	w.a.hold(w.address)
@@ -112,7 +114,8 @@ func TestHandover(t *testing.T) {
 		w := newWorld(t)
 		defer w.run()()
 		after(20 * time.Second)
-		from, to := w.a, w.b
+		from := w.a
+		to := w.b
 		for i := range 50 {
 			w.change(func() { from.drop(w.address); w.lease(w.address, kubevip.Released, "") })
 			after([]time.Duration{700 * time.Millisecond, 4400 * time.Millisecond}[i%2])
@@ -200,7 +203,8 @@ func TestRequests(t *testing.T) {
 		stop()
 		// Each holder asks every 14 to 20 s whether another machine answers, so does one of the others, and all of them
 		// every half an hour.
-		least, most := 2*addresses*hours*3600/20, 2*addresses*hours*3600/14+nodes*addresses*hours*2
+		least := 2 * addresses * hours * 3600 / 20
+		most := 2*addresses*hours*3600/14 + nodes*addresses*hours*2
 		if got := s.requests - begun; got < least || got > most {
 			t.Errorf("%d questions in %d h, want %d to %d", got, hours, least, most)
 		}
@@ -240,7 +244,9 @@ func TestFewReport(t *testing.T) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		reporting, writes, events := 0, 0, 0
+		reporting := 0
+		writes := 0
+		events := 0
 		for _, m := range s.machines[1:] {
 			if entry, is := m.reported[a]; is {
 				reporting++
@@ -330,7 +336,10 @@ func TestRestart(t *testing.T) {
 		}
 		first := w.a.reported
 		again := New(w.a.watcher.Config)
-		w.a.watcher, w.a.before, w.a.reports, w.a.events = again, first, 0, nil
+		w.a.watcher = again
+		w.a.before = first
+		w.a.reports = 0
+		w.a.events = nil
 		stop = w.run()
 		after(time.Minute)
 		stop()

@@ -77,7 +77,10 @@ func TestParse(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(goldenRequest)
 	f.Add(goldenRequest[:8])
-	f.Add(edited(func(b []byte) { b[4], b[5] = 255, 255 }))
+	f.Add(edited(func(b []byte) {
+		b[4] = 255
+		b[5] = 255
+	}))
 	f.Add(edited(func(b []byte) { b[5] = 0 }))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		claim, drop := Parse(payload)

@@ -217,7 +217,8 @@ func (s *session) note(claim Announcement, now time.Time) {
 		if q.Target != claim.Address {
 			continue
 		}
-		answer, e := &s.answers[i], &s.exchanges[i]
+		answer := &s.answers[i]
+		e := &s.exchanges[i]
 		if at, known := slices.BinarySearch(answer.MACs, claim.MAC); !known && len(answer.MACs) < maxClaimants {
 			answer.MACs = slices.Insert(answer.MACs, at, claim.MAC)
 		}

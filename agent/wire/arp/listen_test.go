@@ -144,7 +144,8 @@ func TestFilterAssembles(t *testing.T) {
 }
 
 func TestAsks(t *testing.T) {
-	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	a := netip.MustParseAddr("192.0.2.1")
+	b := netip.MustParseAddr("192.0.2.2")
 	for name, tc := range map[string]struct {
 		claim Announcement
 		asks  bool

@@ -34,7 +34,8 @@ func NewBatch(frames, size int) *Batch {
 		b.messages[i].Hdr.Iov = &b.vectors[i]
 		b.messages[i].Hdr.SetIovlen(1)
 	}
-	b.receive, b.send = b.receiveFrom, b.sendTo
+	b.receive = b.receiveFrom
+	b.send = b.sendTo
 	return b
 }
 
@@ -70,7 +71,8 @@ func (b *Batch) receiveFrom(fd uintptr) bool {
 	case errno == unix.EAGAIN:
 		return false
 	case errno != 0:
-		b.count, b.failure = 0, errno
+		b.count = 0
+		b.failure = errno
 	default:
 		b.count = n
 	}

@@ -148,7 +148,8 @@ func (p *Port) Receive(b *Batch) error {
 // Send sends the frames of a batch. Frames for which the interface has no room are lost, as they would be on the
 // wire.
 func (p *Port) Send(b *Batch) error {
-	b.failure, b.sent = nil, 0
+	b.failure = nil
+	b.sent = 0
 	if b.count == 0 {
 		return nil
 	}

@@ -99,7 +99,8 @@ func classify(in []byte, own MAC) Result {
 		return Malformed
 	}
 	be := binary.BigEndian
-	destination, sender := MAC(in[atDestination:atDestination+6]), MAC(in[atSenderHardware:atSenderHardware+6])
+	destination := MAC(in[atDestination : atDestination+6])
+	sender := MAC(in[atSenderHardware : atSenderHardware+6])
 	switch {
 	case be.Uint16(in[atEtherType:]) != etherTypeARP, be.Uint16(in[atHardware:]) != hardwareEthernet,
 		be.Uint16(in[atProtocol:]) != etherTypeIPv4, be.Uint16(in[atLengths:]) != lengthsOfIPv4:

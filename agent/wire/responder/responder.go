@@ -141,7 +141,8 @@ func (r *Responder) serve(ctx context.Context, name string) error {
 
 // answerAll answers until the socket is closed or fails.
 func (r *Responder) answerAll(p *packet.Port) error {
-	in, out := packet.NewBatch(batch, frameLength), packet.NewBatch(batch, frameLength)
+	in := packet.NewBatch(batch, frameLength)
+	out := packet.NewBatch(batch, frameLength)
 	for {
 		if err := p.Receive(in); err != nil {
 			return err
@@ -156,7 +157,8 @@ func (r *Responder) answerAll(p *packet.Port) error {
 // decide fills out with the answers to in. It allocates nothing.
 func (r *Responder) decide(in, out *packet.Batch, own MAC) {
 	out.Reset()
-	held, now := r.table.Load(), boottime.Now()
+	held := r.table.Load()
+	now := boottime.Now()
 	var f frame
 	for i := range in.Len() {
 		result := answer(in.Received(i), own, held, now, &f)
@@ -175,7 +177,8 @@ func (m interfaceChanged) Error() string { return "interface " + m.name + " has 
 // announceAll announces what is due until ctx ends or the interface changes. When frames leave by another way, such
 // as another member of a bond, all addresses are announced again.
 func (r *Responder) announceAll(ctx context.Context, p *packet.Port) error {
-	plan, out := newSchedule(r.Seed), packet.NewBatch(batch, frameLength)
+	plan := newSchedule(r.Seed)
+	out := packet.NewBatch(batch, frameLength)
 	path := p.Path
 	look := time.NewTicker(checkEvery)
 	defer look.Stop()

@@ -303,7 +303,8 @@ func TestErrorsOfTheAPIPassThrough(t *testing.T) {
 func TestOneChangeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := account.New(account.Config{Cloud: &cloud{}})
-		inside, most := 0, 0
+		inside := 0
+		most := 0
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		for range 20 {

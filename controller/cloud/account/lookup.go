@@ -48,7 +48,8 @@ func (l *lookups) Block(ctx context.Context, id string, after time.Time) (block 
 	if known, ok := l.knownBlock(id, after); ok {
 		return known.block, known.found, nil
 	}
-	read, changes := lookup{at: l.now()}, l.generation()
+	read := lookup{at: l.now()}
+	changes := l.generation()
 	read.block, err = l.api.Block(ctx, id)
 	switch {
 	case err == nil:
@@ -76,7 +77,8 @@ func (l *lookups) Tagged(ctx context.Context, name string, after time.Time) (map
 	if known, ok := l.knownTag(name, after); ok {
 		return known.values, nil
 	}
-	read, changes := tagIndex{at: l.now()}, l.generation()
+	read := tagIndex{at: l.now()}
+	changes := l.generation()
 	var err error
 	if read.values, err = l.api.TagAssignments(ctx, name); err != nil {
 		return nil, err

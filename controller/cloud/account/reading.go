@@ -110,7 +110,8 @@ func (r *reading[T]) land(current *flight[T], o *outcome[T]) {
 		r.config.Metrics.failed(r.object)
 	} else {
 		r.config.Metrics.fetched(r.object, o.askedAt)
-		r.last, r.failure = o, nil
+		r.last = o
+		r.failure = nil
 	}
 	current.outcome = o
 	close(current.done)

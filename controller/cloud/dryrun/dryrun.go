@@ -84,7 +84,8 @@ func dryCopy(request *http.Request) (*http.Request, error) {
 	if raw, err = dryDelete(raw); err != nil {
 		return nil, err
 	}
-	dry.Body, dry.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
+	dry.Body = io.NopCloser(bytes.NewReader(raw))
+	dry.ContentLength = int64(len(raw))
 	dry.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }
 	dry.Header.Set("Content-Type", "application/json")
 	return dry, nil

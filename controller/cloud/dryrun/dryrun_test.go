@@ -80,7 +80,8 @@ func TestChangesAreMarked(t *testing.T) {
 
 // The body of a DELETE decides; its preconditions must survive.
 func TestDeletionsAreMarkedInTheBody(t *testing.T) {
-	uid, policy := types.UID("u1"), metav1.DeletePropagationBackground
+	uid := types.UID("u1")
+	policy := metav1.DeletePropagationBackground
 	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &policy}
 	bodies := map[string]string{"empty": ""}
 	for _, info := range scheme.Codecs.SupportedMediaTypes() {
@@ -105,7 +106,8 @@ func TestDeletionsAreMarkedInTheBody(t *testing.T) {
 			}
 			want := metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, DryRun: []string{"All"}}
 			if body != "" {
-				want.Preconditions, want.PropagationPolicy = options.Preconditions, options.PropagationPolicy
+				want.Preconditions = options.Preconditions
+				want.PropagationPolicy = options.PropagationPolicy
 			}
 			if diff := cmp.Diff(want, sent); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

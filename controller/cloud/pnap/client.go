@@ -85,11 +85,14 @@ func New(config Config) (*Client, error) {
 			return nil, err
 		}
 	}
-	tokens, health := newTokenSource(config), &condition{now: config.Now}
+	tokens := newTokenSource(config)
+	health := &condition{now: config.Now}
 	client := assemble(strings.TrimSuffix(config.BaseURL, "/"), &http.Client{
 		Timeout: config.HTTPTimeout, Transport: newTransport(config, tokens, health), CheckRedirect: refuseRedirect,
 	})
-	client.tokens, client.health, client.dryRun = tokens, health, config.DryRun
+	client.tokens = tokens
+	client.health = health
+	client.dryRun = config.DryRun
 	return client, nil
 }
 

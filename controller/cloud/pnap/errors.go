@@ -138,10 +138,12 @@ func unanswered(op, object string, err error, redact func(string) string) *Error
 	}
 	var held *unsentError
 	if errors.As(err, &held) {
-		e.RetryAfter, e.Message = held.retryAfter, redact(held.Error())
+		e.RetryAfter = held.retryAfter
+		e.Message = redact(held.Error())
 	}
 	if errors.Is(err, errDryRun) {
-		e.dryRun, e.Message = true, ""
+		e.dryRun = true
+		e.Message = ""
 	}
 	return e
 }

@@ -46,7 +46,8 @@ func drop(status int, part string) http.HandlerFunc {
 //proves:known-bugs/nil-answer
 //proves:known-bugs/opaque-errors
 func TestEveryAnswerIsClassified(t *testing.T) {
-	refused, unknown := classification{Refused: true}, classification{Unanswered: true}
+	refused := classification{Refused: true}
+	unknown := classification{Unanswered: true}
 	tests := map[string]struct {
 		api  http.HandlerFunc
 		want classification

@@ -123,7 +123,10 @@ func TestRequestsAreCounted(t *testing.T) {
 	if err := m.Register(registry.Register); err != nil {
 		t.Fatal(err)
 	}
-	client, dry := clientOf(t, s, func(c *Config) { c.Metrics = m }), clientOf(t, s, func(c *Config) { c.Metrics, c.DryRun = m, true })
+	client, dry := clientOf(t, s, func(c *Config) { c.Metrics = m }), clientOf(t, s, func(c *Config) {
+		c.Metrics = m
+		c.DryRun = true
+	})
 	_ = client.DeleteBlock(t.Context(), "b1") // checked by the metrics
 	_ = client.DeleteBlock(t.Context(), "b1")
 	_ = dry.DeleteBlock(t.Context(), "b1")

@@ -105,7 +105,8 @@ func TestAConflictIsNotRepeatedAtOnce(t *testing.T) {
 	s := newService(t, raw(409, "application/json", `{"message":"busy"}`))
 	c := frozen()
 	client := clientOf(t, s, func(config *Config) { config.Now = c.now })
-	first, second := client.AssignBlock(t.Context(), "n1", "b1"), client.AssignBlock(t.Context(), "n1", "b1")
+	first := client.AssignBlock(t.Context(), "n1", "b1")
+	second := client.AssignBlock(t.Context(), "n1", "b1")
 	if !IsConflict(first) || IsConflict(second) || !IsRefused(second) {
 		t.Errorf("got %v and %v", first, second)
 	}
@@ -121,7 +122,8 @@ func TestAConflictIsNotRepeatedAtOnce(t *testing.T) {
 // A caller that gives up does not count as a failure of the API.
 func TestAnEndedContextIsNoFailure(t *testing.T) {
 	var served atomic.Int32
-	arrived, release := make(chan struct{}), make(chan struct{})
+	arrived := make(chan struct{})
+	release := make(chan struct{})
 	s := newService(t, func(w http.ResponseWriter, _ *http.Request) {
 		if served.Add(1) == 1 {
 			close(arrived)
@@ -218,7 +220,8 @@ func TestNoBudget(t *testing.T) {
 // Rejected credentials are not retried at once by every request, but changed ones are.
 func TestRefusedCredentialsHaveToWait(t *testing.T) {
 	s := newService(t, empty)
-	secret, asked := "wrong", 0
+	secret := "wrong"
+	asked := 0
 	s.token = func(w http.ResponseWriter, r *http.Request) {
 		asked++
 		if r.FormValue("client_secret") != testSecret {
@@ -229,7 +232,8 @@ func TestRefusedCredentialsHaveToWait(t *testing.T) {
 	}
 	c := frozen()
 	client := clientOf(t, s, func(config *Config) {
-		config.Now, config.Credentials = c.now, func() (string, string, error) { return testID, secret, nil }
+		config.Now = c.now
+		config.Credentials = func() (string, string, error) { return testID, secret, nil }
 	})
 	for range 5 {
 		if _, err := client.Servers(t.Context()); !IsRefused(err) || !strings.Contains(err.Error(), "check the client ID") {

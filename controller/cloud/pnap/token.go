@@ -135,10 +135,12 @@ func (s *tokenSource) remember(ctx context.Context, id, secret string, err error
 	switch {
 	case err == nil:
 		s.backoff.succeeded(tokenKey)
-		s.failed, s.refusal = "", nil
+		s.failed = ""
+		s.refusal = nil
 	case !errors.Is(ctx.Err(), context.Canceled):
 		s.backoff.failed(tokenKey, "no token")
-		s.failed, s.refusal = id+"\n"+secret, err
+		s.failed = id + "\n" + secret
+		s.refusal = err
 	}
 }
 

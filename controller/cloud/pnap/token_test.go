@@ -135,7 +135,8 @@ func (s *service) serveTokenFor(w http.ResponseWriter) {
 //proves:known-bugs/changed-credentials
 func TestChangedCredentials(t *testing.T) {
 	s := newService(t, empty)
-	secret, failure := testSecret, error(nil)
+	secret := testSecret
+	failure := error(nil)
 	client := clientOf(t, s, func(c *Config) {
 		c.Credentials = func() (string, string, error) { return testID, secret, failure }
 	})
@@ -151,7 +152,9 @@ func TestChangedCredentials(t *testing.T) {
 	ask(1)
 	failure = errors.New("file is being replaced")
 	ask(1)
-	failure, secret, s.secret = nil, "another-secret", "another-secret"
+	failure = nil
+	secret = "another-secret"
+	s.secret = "another-secret"
 	ask(2)
 }
 

@@ -195,7 +195,8 @@ func (t *transport) send(request *http.Request, body io.ReadCloser, token string
 	if t.userAgent != "" {
 		outgoing.Header.Set("User-Agent", t.userAgent)
 	}
-	op, began := operationOf(ctx), t.now()
+	op := operationOf(ctx)
+	began := t.now()
 	response, err := t.base.RoundTrip(outgoing)
 	if errors.Is(err, ErrUnsent) {
 		t.metrics.request(op, codeUnsent)

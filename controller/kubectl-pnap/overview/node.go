@@ -51,7 +51,8 @@ func nodeOf(n *corev1.Node) Node {
 		node.ServerID = id
 	}
 	if published, ok, err := contract.ParseNodeNetwork(n.Annotations); ok && err == nil {
-		node.Member, node.VLAN = published.Member, published.VLAN
+		node.Member = published.Member
+		node.VLAN = published.VLAN
 		node.Addresses = withoutZones(published.IPs)
 	}
 	return node

@@ -20,7 +20,8 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestWhetherAControllerWorks(t *testing.T) {
 	lease := func(holder string, age time.Duration) *coordinationv1.Lease {
-		renewed, seconds := metav1.NewMicroTime(now.Add(-age)), int32(15)
+		renewed := metav1.NewMicroTime(now.Add(-age))
+		seconds := int32(15)
 		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &seconds}}
 	}
 	for name, tc := range map[string]struct {
@@ -55,8 +56,11 @@ func TestForeignTextIsHarmless(t *testing.T) {
 	}
 	conditions := []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: raw, Reason: raw, Message: raw}, {Type: contract.ConditionAnnouncementHealthy, Status: raw, Reason: raw, Message: raw}}
 	node := func(name string, annotations map[string]string) corev1.Node {
-		annotations[contract.NodeServerID], annotations[contract.NodePublicNetworkID], annotations[contract.NodeAnnouncer] = raw, raw, raw
-		annotations[contract.NodePublicNetworkVLAN], annotations[contract.NodePublicNetworkIPs] = "20", "fe80::1%"+raw
+		annotations[contract.NodeServerID] = raw
+		annotations[contract.NodePublicNetworkID] = raw
+		annotations[contract.NodeAnnouncer] = raw
+		annotations[contract.NodePublicNetworkVLAN] = "20"
+		annotations[contract.NodePublicNetworkIPs] = "fe80::1%" + raw
 		return corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations, Labels: map[string]string{contract.NodeLocation: raw}},
 			Status:     corev1.NodeStatus{Conditions: conditions},

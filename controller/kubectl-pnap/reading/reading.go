@@ -51,12 +51,15 @@ const everywhere = "*"
 // Missing describes which permission is missing, what for, and how to check it. The namespace is empty for a
 // cluster-scoped resource.
 func Missing(verb, resource, namespace, consequence string) string {
-	where, flag := " in namespace "+namespace, " --namespace "+namespace
+	where := " in namespace " + namespace
+	flag := " --namespace " + namespace
 	switch namespace {
 	case "":
-		where, flag = "", ""
+		where = ""
+		flag = ""
 	case everywhere:
-		where, flag = " in all namespaces", " --all-namespaces"
+		where = " in all namespaces"
+		flag = " --all-namespaces"
 	}
 	return fmt.Sprintf("%s: you lack the verb %q on the resource %q%s (kubectl auth can-i %s %s%s)",
 		consequence, verb, resource, where, verb, resource, flag)

@@ -36,7 +36,8 @@ func TestStyleFollowsTheEnvironment(t *testing.T) {
 // Colours take no columns, and without Unicode the glyphs are ASCII; the words are the same.
 func TestMarks(t *testing.T) {
 	for _, o := range []outcome{healthy, waiting, broken, unknown} {
-		plain, painted := Style{}.mark(o, "word"), Style{Color: true, Unicode: true}.mark(o, "word")
+		plain := Style{}.mark(o, "word")
+		painted := Style{Color: true, Unicode: true}.mark(o, "word")
 		if text.Columns(plain) != 6 || text.Columns(painted) != 6 || !strings.Contains(painted, "word") || strings.ContainsFunc(plain, func(r rune) bool { return r > 126 }) {
 			t.Errorf("%q, %q", plain, painted)
 		}
@@ -54,7 +55,8 @@ func TestTable(t *testing.T) {
 // An old report, a silent controller and missing answers are shown, not hidden.
 func TestWhatIsOldIsCalledOld(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	looked, renewed := now.Add(-2*time.Hour), now.Add(-time.Hour)
+	looked := now.Add(-2 * time.Hour)
+	renewed := now.Add(-time.Hour)
 	o := overview.Overview{Time: now, Controller: overview.Controller{Leader: "a", Renewed: &renewed, Silent: true, Looked: &looked}}
 	var out bytes.Buffer
 	if err := (Style{}).Status(&out, o); err != nil {

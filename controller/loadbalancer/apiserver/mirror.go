@@ -54,7 +54,8 @@ func apiPort(ports []discoveryv1.EndpointPort) (number int32, found bool) {
 			return *port.Port, true
 		}
 		if !found {
-			number, found = *port.Port, true
+			number = *port.Port
+			found = true
 		}
 	}
 	return number, found

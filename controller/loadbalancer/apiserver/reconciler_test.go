@@ -55,7 +55,8 @@ func TestACertificateThatCannotBeReadIsNotCalledBad(t *testing.T) {
 	w.start(func(c *keeper.Config) {
 		config := cp.Config()
 		config.CAData = nil // so that nothing is trusted
-		config.CertData, config.KeyData = nil, nil
+		config.CertData = nil
+		config.KeyData = nil
 		probe, err := keeper.NewProbe(config)
 		if err != nil {
 			t.Fatal(err)

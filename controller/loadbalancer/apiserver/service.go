@@ -27,17 +27,20 @@ func newService(port int32) *corev1.Service {
 func restored(have *corev1.Service, port int32) (service *corev1.Service, changed bool) {
 	service = have.DeepCopy()
 	if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
-		service.Spec.Type, changed = corev1.ServiceTypeLoadBalancer, true
+		service.Spec.Type = corev1.ServiceTypeLoadBalancer
+		changed = true
 	}
 	if len(service.Spec.Selector) > 0 {
-		service.Spec.Selector, changed = nil, true
+		service.Spec.Selector = nil
+		changed = true
 	}
 	if p := service.Spec.Ports; len(p) != 1 || p[0].Name != portName || p[0].Protocol != corev1.ProtocolTCP || p[0].Port != port {
 		wanted := corev1.ServicePort{Name: portName, Protocol: corev1.ProtocolTCP, Port: port}
 		if len(p) == 1 {
 			wanted.NodePort = p[0].NodePort
 		}
-		service.Spec.Ports, changed = []corev1.ServicePort{wanted}, true
+		service.Spec.Ports = []corev1.ServicePort{wanted}
+		changed = true
 	}
 	return service, changed
 }

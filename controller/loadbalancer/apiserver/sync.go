@@ -132,7 +132,8 @@ func (k *Reconciler) keepSlice(ctx context.Context, have, want *discoveryv1.Endp
 	case have == nil:
 		_, err = slices.Create(ctx, want, metav1.CreateOptions{})
 	case outdated(have, want):
-		want.ResourceVersion, want.Annotations = have.ResourceVersion, have.Annotations
+		want.ResourceVersion = have.ResourceVersion
+		want.Annotations = have.Annotations
 		_, err = slices.Update(ctx, want, metav1.UpdateOptions{})
 	default:
 		return nil

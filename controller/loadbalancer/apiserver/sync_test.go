@@ -67,8 +67,11 @@ func TestMirrors(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	server, address := netip.MustParseAddrPort("192.0.2.1:6443"), netip.MustParseAddr("203.0.113.10")
-	good, bad, unread := sight{server: server, names: true}, sight{server: server}, sight{server: server, err: errors.New("timeout")}
+	server := netip.MustParseAddrPort("192.0.2.1:6443")
+	address := netip.MustParseAddr("203.0.113.10")
+	good := sight{server: server, names: true}
+	bad := sight{server: server}
+	unread := sight{server: server, err: errors.New("timeout")}
 	for name, tc := range map[string]struct {
 		sights []sight
 		want   string

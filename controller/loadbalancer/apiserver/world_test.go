@@ -289,7 +289,9 @@ func containsAll(text string, words []string) bool {
 // second adds an API server to default/kubernetes, as that server would.
 func (w *world) second(address string, ready bool) {
 	w.t.Helper()
-	name, protocol, port := "https", corev1.ProtocolTCP, int32(6443)
+	name := "https"
+	protocol := corev1.ProtocolTCP
+	port := int32(6443)
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault, Name: "kubernetes-2",

@@ -92,7 +92,8 @@ func TestAFailureIsTriedAgain(t *testing.T) {
 	kube.PrependReactor("update", "configmaps", func(ktesting.Action) (bool, runtime.Object, error) {
 		return failing, nil, errors.New("no leader of etcd")
 	})
-	store, r := NewStore(kube), reportAt(time.Unix(1700000000, 0).UTC(), "in-use")
+	store := NewStore(kube)
+	r := reportAt(time.Unix(1700000000, 0).UTC(), "in-use")
 	if err := store.Publish(t.Context(), r); err == nil || !strings.Contains(err.Error(), "kube-system/"+contract.BlockReportName) {
 		t.Errorf("the error %v does not name the object", err)
 	}

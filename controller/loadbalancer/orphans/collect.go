@@ -123,7 +123,8 @@ func (c *Collector) act(ctx context.Context, s *suspicion, step plan.Step) (agai
 	inError := s.block.Status == plan.ErrorAssigning || s.block.Status == plan.ErrorUnassigning
 	switch {
 	case pnap.IsDryRun(err):
-		s.deletion, s.rest = false, rest{until: c.config.Now().Add(retell)}
+		s.deletion = false
+		s.rest = rest{until: c.config.Now().Add(retell)}
 		c.record(corev1.EventTypeNormal, eventDryRun, err.Error())
 		return c.config.Interval, nil
 	case err != nil:

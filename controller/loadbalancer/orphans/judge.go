@@ -84,7 +84,8 @@ func judge(b plan.Block, f facts) blockState {
 // byPurpose follows ipblock.Owner.Owns: a tag of a Service goes before one of a pool, and that before one of the nodes.
 func (f facts) byPurpose(b plan.Block) blockState {
 	service, tagged := serviceOf(b)
-	pool, nodes := b.Tags[contract.TagPool], b.Tags[contract.TagNodes]
+	pool := b.Tags[contract.TagPool]
+	nodes := b.Tags[contract.TagNodes]
 	switch {
 	case tagged && service == "":
 		return unclear
@@ -145,7 +146,8 @@ func serviceOf(b plan.Block) (service string, tagged bool) {
 	if service, tagged = b.Tags[contract.TagService]; tagged {
 		return service, true
 	}
-	namespace, name := b.Tags[contract.TagServiceNamespace], b.Tags[contract.TagServiceName]
+	namespace := b.Tags[contract.TagServiceNamespace]
+	name := b.Tags[contract.TagServiceName]
 	if namespace == "" || name == "" {
 		return "", namespace != "" || name != ""
 	}

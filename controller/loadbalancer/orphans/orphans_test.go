@@ -133,7 +133,8 @@ func TestOneBlockOfTheNodesIsExcused(t *testing.T) {
 		return block(id, cidr, network, ours(contract.TagNodes, clusterUID))
 	}
 	kept := func(_ *pnapsim.Config, _ *pnapsim.AccountSeed, c *orphans.Config) {
-		c.NodesKept, c.Collect = true, true
+		c.NodesKept = true
+		c.Collect = true
 	}
 	for name, test := range map[string]struct {
 		options  []option

@@ -39,7 +39,9 @@ func TestBlocksAreReported(t *testing.T) {
 		block(brought, "203.0.113.40/29", "", map[string]string{contract.TagCluster: clusterUID}),
 		block(named, "203.0.113.48/29", "", nil),
 		func(_ *pnapsim.Config, _ *pnapsim.AccountSeed, c *orphans.Config) {
-			c.Reports, c.Brought, c.MaxBlocks = &reports, []string{named}, 7
+			c.Reports = &reports
+			c.Brought = []string{named}
+			c.MaxBlocks = 7
 		})
 	w.service("web", false)
 	standings := func() map[string]string {
@@ -62,7 +64,8 @@ func TestBlocksAreReported(t *testing.T) {
 	}
 	seen := w.clock.Now()
 	w.clock.Advance(time.Minute)
-	want[blockID], want[pool] = "orphan service shop_gone", "empty pool default"
+	want[blockID] = "orphan service shop_gone"
+	want[pool] = "empty pool default"
 	if diff := cmp.Diff(want, standings()); diff != "" {
 		t.Error(diff)
 	}

@@ -44,7 +44,9 @@ func placeBrought(s Observed, sighting Sighting, l Ledger) ServicePlan {
 		return refusedPlan(BlockUnusable, "all addresses of IP block %s (%s), which annotation %s names, are in use; name another block",
 			l.BlockID, l.CIDR, contract.ServiceIPBlockID)
 	case PlaceHere:
-		v.Step.Address, v.Save, v.Reused = placement.Address, placement.Save, placement.Reused
+		v.Step.Address = placement.Address
+		v.Save = placement.Save
+		v.Reused = placement.Reused
 	case PlaceWait, PlaceRefuse:
 		return ServicePlan{Step: stepOf(placement)}
 	default:

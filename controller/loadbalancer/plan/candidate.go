@@ -61,7 +61,8 @@ func (p *placing) restingUntil(candidates []int) (until time.Time, resting bool)
 			continue
 		}
 		if end := p.ledger(i).RestEnds(); !resting || end.Before(until) {
-			until, resting = end, true
+			until = end
+			resting = true
 		}
 	}
 	return until, resting
@@ -87,7 +88,8 @@ func (p *placing) candidates() []int {
 		}
 	}
 	slices.SortStableFunc(candidates, func(i, j int) int {
-		a, b := p.blocks[i], p.blocks[j]
+		a := p.blocks[i]
+		b := p.blocks[j]
 		return cmp.Or(
 			compareBool(a.Ledger.Closed, b.Ledger.Closed),
 			compareBool(troubled(a), troubled(b)),

@@ -73,7 +73,8 @@ func Decide(s Observed) ServicePlan {
 	if kept.Step.Action == Refuse || kept.Step.Action == Buy {
 		return wanted
 	}
-	kept.Tags, kept.Rejected = nil, wanted.Step
+	kept.Tags = nil
+	kept.Rejected = wanted.Step
 	return kept
 }
 
@@ -119,7 +120,8 @@ func (s Observed) allocation(ownBlocks []string) allocationKind {
 	case s.Desired.Shared:
 		asked = shared
 	}
-	published, owned := s.Published(), s.Owned()
+	published := s.Published()
+	owned := s.Owned()
 	ledger, held, holds := s.held()
 	switch {
 	case published.IsValid() && slices.ContainsFunc(owned, func(i Sighting) bool { return i.Block.CIDR.Contains(published) }):
@@ -169,7 +171,8 @@ func (s Observed) moved(is allocationKind) (moved bool, detail string) {
 
 // decideDedicated decides about a block of the Service's own.
 func decideDedicated(s Observed) ServicePlan {
-	wish, view := s.Wish(), s.View(s.Purchase)
+	wish := s.Wish()
+	view := s.View(s.Purchase)
 	v := ServicePlan{Step: Ensure(s.Owner, wish, view), Owner: s.Owner, Save: s.leave("")}
 	if v.Step.Action == Buy || v.Step.Reason == BlockLost {
 		if retagged, is := s.retagged(wish.Published); is {

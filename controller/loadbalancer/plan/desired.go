@@ -149,7 +149,8 @@ func (r *reading) flag(name string) bool {
 
 // requested returns the address that the user asks for, in the annotation or in spec.loadBalancerIP.
 func (r *reading) requested() (netip.Addr, string) {
-	annotation, spec := r.value(contract.ServiceRequestedIP), UsersLoadBalancerIP(r.service)
+	annotation := r.value(contract.ServiceRequestedIP)
+	spec := UsersLoadBalancerIP(r.service)
 	fromAnnotation := r.address("annotation "+contract.ServiceRequestedIP, annotation)
 	fromSpec := r.address("spec.loadBalancerIP", spec)
 	switch {

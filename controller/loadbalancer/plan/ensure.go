@@ -176,7 +176,8 @@ func assigned(b Block, w Wish, network Network) Step {
 		Address: serviceAddressIn(b.CIDR, w, network),
 	}
 	if refusal, refused := immovable(b, w); refused {
-		refusal.Network, refusal.Address = done.Network, done.Address
+		refusal.Network = done.Network
+		refusal.Address = done.Address
 		return refusal
 	}
 	return done

@@ -44,7 +44,8 @@ func view(blocks []plan.Block, change ...func(*plan.View)) plan.View {
 func block(id string, status plan.Status, change ...func(*plan.Block)) plan.Block {
 	b := plan.Block{ID: id, Location: "ASH", CIDR: prefix("203.0.113.8/29"), Status: status, Tags: shop.Tags()}
 	if status == plan.Assigned || status == plan.Assigning {
-		b.ResourceID, b.ResourceType = net1, "public network"
+		b.ResourceID = net1
+		b.ResourceType = "public network"
 	}
 	for _, c := range change {
 		c(&b)
@@ -53,7 +54,10 @@ func block(id string, status plan.Status, change ...func(*plan.Block)) plan.Bloc
 }
 
 func in(resource, kind string) func(*plan.Block) {
-	return func(b *plan.Block) { b.ResourceID, b.ResourceType = resource, kind }
+	return func(b *plan.Block) {
+		b.ResourceID = resource
+		b.ResourceType = kind
+	}
 }
 
 func cidr(raw string) func(*plan.Block) {
@@ -100,7 +104,9 @@ func retained(b *plan.Block) { b.Tags = with(b.Tags, contract.TagRetain, contrac
 
 func demanded(size plan.Size) func(*plan.Wish) {
 	return func(w *plan.Wish) {
-		w.Size, w.SizeSource, w.SizeDemanded = size, "the annotation phoenixnap.com/ip-block-size", true
+		w.Size = size
+		w.SizeSource = "the annotation phoenixnap.com/ip-block-size"
+		w.SizeDemanded = true
 	}
 }
 
@@ -161,9 +167,18 @@ func TestEnsure(t *testing.T) {
 		{"network full of IPv6", wish(), view(nil, foreign(9), network(func(n *plan.Network) {
 			n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: "six", CIDR: prefix("2001:db8::/64")})
 		})), "buy PurchaseDue "},
-		{"limit reached", wish(func(w *plan.Wish) { w.MaxBlocks, w.Bought = 3, 3 }), view(nil), "refuse TooManyBlocks "},
-		{"limit not reached", wish(func(w *plan.Wish) { w.MaxBlocks, w.Bought = 3, 2 }), view(nil), "buy PurchaseDue "},
-		{"limit reached, block there", wish(func(w *plan.Wish) { w.MaxBlocks, w.Bought = 3, 3 }), view(blocks(block("a", plan.Unassigned))), "assign AssignmentDue a"},
+		{"limit reached", wish(func(w *plan.Wish) {
+			w.MaxBlocks = 3
+			w.Bought = 3
+		}), view(nil), "refuse TooManyBlocks "},
+		{"limit not reached", wish(func(w *plan.Wish) {
+			w.MaxBlocks = 3
+			w.Bought = 2
+		}), view(nil), "buy PurchaseDue "},
+		{"limit reached, block there", wish(func(w *plan.Wish) {
+			w.MaxBlocks = 3
+			w.Bought = 3
+		}), view(blocks(block("a", plan.Unassigned))), "assign AssignmentDue a"},
 		{"network in error", wish(), view(nil, status(plan.NetworkError)), "refuse NetworkUnusable "},
 		{"network being deleted", wish(), view(blocks(block("a", plan.Unassigned)), status(plan.NetworkDeleting)), "refuse NetworkUnusable a"},
 		{"network in a state that is not known", wish(), view(nil, status("FROZEN")), "refuse NetworkUnusable "},
@@ -238,7 +253,8 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		},
 		{
 			plan.Ensure(shop, wish(func(w *plan.Wish) {
-				w.Location, w.LocationSource = "", "the annotation phoenixnap.com/ip-location of the Service or the option location (PNAP_LOCATION)"
+				w.Location = ""
+				w.LocationSource = "the annotation phoenixnap.com/ip-location of the Service or the option location (PNAP_LOCATION)"
 			}), view(nil)),
 			"no location to buy an IP block in; set the annotation phoenixnap.com/ip-location of the Service or the option location (PNAP_LOCATION)",
 		},

@@ -310,8 +310,10 @@ func (l Ledger) give(address netip.Addr, h Holder) Ledger {
 }
 
 func (l Ledger) clone() Ledger {
-	held, resting := l.Held, l.Resting
-	l.Held, l.Resting = map[netip.Addr]Holder{}, map[netip.Addr]Rest{}
+	held := l.Held
+	resting := l.Resting
+	l.Held = map[netip.Addr]Holder{}
+	l.Resting = map[netip.Addr]Rest{}
 	maps.Copy(l.Held, held)
 	maps.Copy(l.Resting, resting)
 	return l

@@ -33,7 +33,8 @@ func silentFor(raw ...string) func(netip.Addr) bool {
 // ledger29 is the ledger of 203.0.113.8/29, whose hosts are .10 to .14, with the given holders.
 func ledger29(held map[string]string, change ...func(*plan.Ledger)) plan.Ledger {
 	l := plan.NewLedger("a", prefix("203.0.113.8/29"))
-	l.Held, l.Resting = map[netip.Addr]plan.Holder{}, map[netip.Addr]plan.Rest{}
+	l.Held = map[netip.Addr]plan.Holder{}
+	l.Resting = map[netip.Addr]plan.Rest{}
 	for address, name := range held {
 		l.Held[addr(address)] = holder(name)
 	}

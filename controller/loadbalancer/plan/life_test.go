@@ -138,7 +138,10 @@ func (c *cluster) wake(l lateChange) {
 
 // settle lets the controller work undisturbed until nothing is left to do. It reports whether that was in time.
 func (c *cluster) settle(limit time.Duration) bool {
-	c.losses, c.crashIn, c.freezes, c.trouble = false, 0, 0, 0
+	c.losses = false
+	c.crashIn = 0
+	c.freezes = 0
+	c.trouble = 0
 	idle := 0
 	for end := c.now.Add(limit); c.now.Before(end); c.pass(pause) {
 		before := c.fingerprint()
@@ -257,7 +260,8 @@ func (c *cluster) checkReleased(t *testing.T, seed uint64, assignedBefore bool) 
 // between any two things that it does, a process is frozen before it buys, lists lag and people edit
 // blocks in the portal. Then each has what it should have; and when all are deleted, nothing is left.
 func TestLivesOfServices(t *testing.T) {
-	total, walks := tally{}, seeds.Count(t, 300)
+	total := tally{}
+	walks := seeds.Count(t, 300)
 	for seed := range uint64(walks) {
 		c := newCluster(seed)
 		liveAndDie(t, seed, c)

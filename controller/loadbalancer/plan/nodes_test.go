@@ -19,8 +19,14 @@ func TestChooseNodeBlock(t *testing.T) {
 		}
 		return Sighting{Block: b}
 	}
-	assigned := func(b *Block) { b.Status, b.ResourceID = Assigned, "n" }
-	elsewhere := func(b *Block) { b.Status, b.ResourceID = Assigned, "m" }
+	assigned := func(b *Block) {
+		b.Status = Assigned
+		b.ResourceID = "n"
+	}
+	elsewhere := func(b *Block) {
+		b.Status = Assigned
+		b.ResourceID = "m"
+	}
 	for name, test := range map[string]struct {
 		blocks   []Sighting
 		recorded string

@@ -147,7 +147,9 @@ func (s Observed) held() (l Ledger, address netip.Addr, holds bool) {
 	claim := ClaimedAddress(s.Service)
 	for _, candidate := range s.Ledgers {
 		if a, found := candidate.AddressOf(s.Holder); found && (!holds || a == claim) {
-			l, address, holds = candidate, a, true
+			l = candidate
+			address = a
+			holds = true
 		}
 	}
 	return l, address, holds

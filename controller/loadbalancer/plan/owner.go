@@ -71,7 +71,8 @@ func (o Owner) ownsAsService(b Block) bool {
 	if service, tagged := b.Tags[contract.TagService]; tagged {
 		return o.Name != "" && service == contract.ServiceTag(o.Namespace, o.Name)
 	}
-	namespace, name := b.Tags[contract.TagServiceNamespace], b.Tags[contract.TagServiceName]
+	namespace := b.Tags[contract.TagServiceNamespace]
+	name := b.Tags[contract.TagServiceName]
 	return name != "" && namespace == o.Namespace && name == o.Name
 }
 

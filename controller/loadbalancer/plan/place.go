@@ -187,7 +187,8 @@ func (p *placing) keep(i int) Placement {
 		}
 		refusal := p.refuse(AddressRefused, "the Service has address %s; that cannot be changed in place to %s: set %s to %s or clear it, or delete the Service and create it again",
 			held, requested, p.wish.RequestedSource, held)
-		refusal.Block, refusal.Address = b.Sighting.Block, held
+		refusal.Block = b.Sighting.Block
+		refusal.Address = held
 		return refusal
 	}
 	p.leaveAll(i)

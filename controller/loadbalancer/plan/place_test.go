@@ -23,7 +23,10 @@ func poolBlock(status plan.Status, l plan.Ledger, change ...func(*plan.PoolBlock
 }
 
 func named(id, cidr string) func(*plan.Ledger) {
-	return func(l *plan.Ledger) { l.BlockID, l.CIDR = id, prefix(cidr) }
+	return func(l *plan.Ledger) {
+		l.BlockID = id
+		l.CIDR = prefix(cidr)
+	}
 }
 
 func gone(b *plan.PoolBlock) { b.Gone = true }
@@ -52,7 +55,8 @@ func TestPlace(t *testing.T) {
 	one := func(b ...plan.PoolBlock) []plan.PoolBlock { return b }
 	const second = "203.0.113.16/29"
 	two16 := ledger29(nil, named("b", second), func(l *plan.Ledger) {
-		l.Held[addr("203.0.113.18")], l.Held[addr("203.0.113.19")] = holder("x"), holder("y")
+		l.Held[addr("203.0.113.18")] = holder("x")
+		l.Held[addr("203.0.113.19")] = holder("y")
 	})
 	webInB := ledger29(nil, named("b", second), func(l *plan.Ledger) { l.Held[addr("203.0.113.18")] = holder("web") })
 	for _, test := range []struct {
@@ -110,7 +114,9 @@ func TestPlace(t *testing.T) {
 		{name: "requested and published", wish: plan.PlaceWish{Requested: addr("203.0.113.11"), Published: addr("203.0.113.11")}, blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))), want: "here BlockAssigned a 203.0.113.11"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			test.wish.Now, test.wish.NetworkID, test.wish.RequestedSource = noon, net1, "the annotation requested-ip"
+			test.wish.Now = noon
+			test.wish.NetworkID = net1
+			test.wish.RequestedSource = "the annotation requested-ip"
 			got := plan.Place(holder("web"), test.wish, test.blocks, test.coming)
 			if diff := cmp.Diff(test.want, tellPlacement(got)); diff != "" {
 				t.Errorf("placement (-want +got):\n%s%s", diff, got.Detail)

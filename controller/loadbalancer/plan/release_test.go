@@ -120,7 +120,8 @@ func TestDuplicatesThatAreRetainedStay(t *testing.T) {
 
 // TestRetag: whether a block is retained is for its Service to say; a duplicate is not retained beside it.
 func TestRetag(t *testing.T) {
-	plain, other := block("a", plan.Assigned), block("b", plan.Unassigned, cidr("203.0.113.16/29"))
+	plain := block("a", plan.Assigned)
+	other := block("b", plan.Unassigned, cidr("203.0.113.16/29"))
 	for _, test := range []struct {
 		name   string
 		view   plan.View

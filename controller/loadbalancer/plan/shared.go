@@ -27,7 +27,8 @@ func decideShared(s Observed) ServicePlan {
 	placement := Place(s.Holder, s.placeWish(), blocks, extend.Action == Wait)
 	switch placement.Action {
 	case PlaceBuy:
-		v.Step, v.Save = s.grow(blocks, extend), placement.Save
+		v.Step = s.grow(blocks, extend)
+		v.Save = placement.Save
 	case PlaceWait, PlaceRefuse:
 		v.Step = s.insteadOfResting(stepOf(placement), s.grow(blocks, extend))
 		if placement.Reason == BlockLost {
@@ -39,7 +40,9 @@ func decideShared(s Observed) ServicePlan {
 			return s.lost(placement.Address)
 		}
 		v.Step = EnsureBlock(sighting, s.View(s.PoolPurchase))
-		v.Step.Address, v.Save, v.Reused = placement.Address, placement.Save, placement.Reused
+		v.Step.Address = placement.Address
+		v.Save = placement.Save
+		v.Reused = placement.Reused
 	default:
 		return refusedPlan(AnnotationsRefused, "the pool answers %s", placement.Action)
 	}

@@ -271,7 +271,8 @@ func (c *cluster) publish(s *modelService, address netip.Addr, b plan.Block) {
 		if s.published.IsValid() {
 			c.withdraw(s)
 		}
-		s.published, s.block = address, b.ID
+		s.published = address
+		s.block = b.ID
 		c.tally.published++
 		for _, other := range c.services {
 			if other != s && other.published == address {
@@ -290,7 +291,8 @@ func (c *cluster) withdraw(s *modelService) {
 	if s.published.IsValid() {
 		c.withdrawn[s.published] = plan.Rest{Holder: s.holder(), Since: c.now}
 	}
-	s.published, s.block = netip.Addr{}, ""
+	s.published = netip.Addr{}
+	s.block = ""
 }
 
 func (c *cluster) releaseDedicated(s *modelService) bool {

@@ -12,7 +12,8 @@ func Extend(o Owner, w Wish, v View) Step {
 	if v.purchaseSettled(o) {
 		v.Purchase = nil
 	}
-	w.Published, w.Requested = netip.Addr{}, netip.Addr{}
+	w.Published = netip.Addr{}
+	w.Requested = netip.Addr{}
 	return withoutBlock(o, w, v, network)
 }
 

@@ -30,7 +30,10 @@ func TestExtend(t *testing.T) {
 		{"purchase answered, tags on their way", wish(), view(blocks(block("b", plan.Creating, func(b *plan.Block) { b.Tags = nil })), purchase(time.Second, "b")), "wait BlockInvisible b"},
 		{"purchase answered, tags taken away", wish(), view(blocks(block("b", plan.Assigned, func(b *plan.Block) { b.Tags = nil })), purchase(time.Hour, "b")), "refuse BlockRetagged b"},
 		{"network full", wish(), view(nil, foreign(10)), "refuse NetworkFull "},
-		{"limit reached", wish(func(w *plan.Wish) { w.MaxBlocks, w.Bought = 1, 1 }), view(nil), "refuse TooManyBlocks "},
+		{"limit reached", wish(func(w *plan.Wish) {
+			w.MaxBlocks = 1
+			w.Bought = 1
+		}), view(nil), "refuse TooManyBlocks "},
 		{"no location", wish(func(w *plan.Wish) { w.Location = "" }), view(nil), "refuse LocationMissing "},
 		{"network not readable", wish(), view(nil, func(v *plan.View) { delete(v.Networks, net1) }), "refuse NetworkUnusable "},
 		{"a published address does not matter", wish(published("203.0.113.10"), requested("203.0.113.10")), view(nil), "buy PurchaseDue "},

@@ -48,7 +48,8 @@ const (
 // TestEnsureEndsWithOneBlock: from any left-over state, with a quarter of the steps lost, a Service ends
 // with exactly one assigned block. The only excuse is a block that another network holds.
 func TestEnsureEndsWithOneBlock(t *testing.T) {
-	excused, walks := 0, uint64(seeds.Count(t, 3000))
+	excused := 0
+	walks := uint64(seeds.Count(t, 3000))
 	for seed := range walks {
 		a, mine := leftOver(seed)
 		w := wish()

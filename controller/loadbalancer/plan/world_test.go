@@ -65,11 +65,13 @@ func newAccount(seed uint64) *account {
 // leave puts a block of an earlier life into the account.
 func (a *account) leave(tags map[string]string, status plan.Status, network string) *modelBlock {
 	b := a.add(tags)
-	b.Status, b.seen = status, a.now
+	b.Status = status
+	b.seen = a.now
 	switch status {
 	case plan.Unassigned, plan.Creating:
 	default:
-		b.ResourceID, b.ResourceType = network, "public network"
+		b.ResourceID = network
+		b.ResourceType = "public network"
 	}
 	if slices.Contains([]plan.Status{plan.Creating, plan.Assigning, plan.Unassigning}, status) {
 		b.until = a.now.Add(time.Duration(a.rng.IntN(60)) * time.Second)
@@ -113,7 +115,9 @@ func (a *account) advance(d time.Duration) {
 				b.Status = plan.ErrorUnassigning
 				continue
 			}
-			b.Status, b.ResourceID, b.ResourceType = plan.Unassigned, "", ""
+			b.Status = plan.Unassigned
+			b.ResourceID = ""
+			b.ResourceType = ""
 		default:
 		}
 	}
@@ -230,7 +234,9 @@ func (a *account) move(b *modelBlock, network string, to plan.Status, from ...pl
 	case a.now.Before(n.until):
 		a.fault("%s of block %s in network %s, which is BUSY", to, b.ID, network)
 	default:
-		b.Status, b.ResourceID, b.ResourceType = to, network, "public network"
+		b.Status = to
+		b.ResourceID = network
+		b.ResourceType = "public network"
 		b.until = a.now.Add(time.Duration(5+a.rng.IntN(60)) * time.Second)
 		n.until = b.until
 	}

@@ -76,7 +76,8 @@ func TestOneOfTwoBuyersRecords(t *testing.T) {
 			both.Go(func() { results[i] = r.Save(t.Context(), intent) })
 		}
 		both.Wait()
-		winner, loser := results[0], results[1]
+		winner := results[0]
+		loser := results[1]
 		if winner != nil {
 			winner, loser = loser, winner
 		}

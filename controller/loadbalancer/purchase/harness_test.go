@@ -45,7 +45,8 @@ func newWorld(t *testing.T, change ...func(*pnap.Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.sim, w.client = sim, client
+	w.sim = sim
+	w.client = client
 	w.restart(client)
 	return w
 }

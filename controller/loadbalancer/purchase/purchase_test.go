@@ -85,7 +85,8 @@ func TestPurchaseWithoutAnAnswer(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %d", fault.Action, fault.Status), func(t *testing.T) {
 			w := newWorld(t)
 			w.oldTags()
-			fault.Method, fault.Path = http.MethodPost, blocksPath
+			fault.Method = http.MethodPost
+			fault.Path = blocksPath
 			if err := w.sim.Arm(fault); err != nil {
 				t.Fatal(err)
 			}

@@ -72,7 +72,8 @@ func (b *Buyer) remember(order Order, r refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.config.Now()
-	r.location, r.size = order.Location, order.size()
+	r.location = order.Location
+	r.size = order.size()
 	b.refusals[order.subject()] = r
 	maps.DeleteFunc(b.refusals, func(_ string, old refusal) bool { return now.Sub(old.until) > lastRest })
 }

@@ -35,7 +35,8 @@ func announcement(nodes []*corev1.Node, address netip.Addr, before *metav1.Condi
 		condition.Reason = string(contract.AddressSilent)
 		condition.Message = "no machine answers for the address (reported by " + names(quiet) + ")"
 	default:
-		condition.Status, condition.Reason = metav1.ConditionUnknown, reasonNotReported
+		condition.Status = metav1.ConditionUnknown
+		condition.Reason = reasonNotReported
 		condition.Message = "no agent reports whether the address answers"
 	}
 	return condition
@@ -61,7 +62,8 @@ func answered(nodes []*corev1.Node, all []plan.AddressReport, before *metav1.Con
 	if announcer != "" {
 		who = "Node " + announcer + " announces the address since "
 	}
-	condition.Status, condition.Reason = metav1.ConditionTrue, string(contract.AddressAnswered)
+	condition.Status = metav1.ConditionTrue
+	condition.Reason = string(contract.AddressAnswered)
 	condition.Message = who + latest.Since.UTC().Format(time.RFC3339)
 	if before != nil && before.Status == condition.Status && strings.HasPrefix(before.Message, who) {
 		condition.Message = before.Message

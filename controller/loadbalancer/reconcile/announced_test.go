@@ -109,8 +109,10 @@ func TestAnnouncedIsNotRewritten(t *testing.T) {
 
 // TestStaleness: an address is reported once it has answered for long enough, once, and again only after it was silent.
 func TestStaleness(t *testing.T) {
-	s, now := newStaleness(), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	a, b := netip.MustParseAddr("203.0.113.10"), netip.MustParseAddr("203.0.113.11")
+	s := newStaleness()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	a := netip.MustParseAddr("203.0.113.10")
+	b := netip.MustParseAddr("203.0.113.11")
 	for i, step := range []struct {
 		after     time.Duration
 		answering []netip.Addr

@@ -39,7 +39,8 @@ func TestReleaseWaitsForTheAgents(t *testing.T) {
 		"another type": func(w *world) { w.edit("web", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }) },
 		"another type, its status wiped": func(w *world) {
 			w.edit("web", func(s *corev1.Service) {
-				s.Spec.Type, s.Status.LoadBalancer = corev1.ServiceTypeClusterIP, corev1.LoadBalancerStatus{}
+				s.Spec.Type = corev1.ServiceTypeClusterIP
+				s.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 			})
 		},
 	}

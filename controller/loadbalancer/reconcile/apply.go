@@ -82,11 +82,14 @@ func (b *Balancer) act(ctx context.Context, service *corev1.Service, step plan.S
 	var reason plan.Reason
 	switch step.Action {
 	case plan.Assign:
-		err, reason = b.config.Cloud.AssignBlock(ctx, step.Network, step.Block.ID), plan.BlockAssigning
+		err = b.config.Cloud.AssignBlock(ctx, step.Network, step.Block.ID)
+		reason = plan.BlockAssigning
 	case plan.Unassign:
-		err, reason = b.config.Cloud.UnassignBlock(ctx, step.Network, step.Block.ID), plan.BlockUnassigning
+		err = b.config.Cloud.UnassignBlock(ctx, step.Network, step.Block.ID)
+		reason = plan.BlockUnassigning
 	case plan.Delete:
-		err, reason = b.config.Cloud.DeleteBlock(ctx, step.Block.ID), plan.DeletionUnverified
+		err = b.config.Cloud.DeleteBlock(ctx, step.Block.ID)
+		reason = plan.DeletionUnverified
 	case plan.Wait, plan.Buy, plan.Refuse, plan.Done:
 		return "", fmt.Errorf("%q changes nothing in the account", step.Action)
 	default:

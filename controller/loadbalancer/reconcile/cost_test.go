@@ -63,7 +63,10 @@ func TestDedicatedServiceCostsFewCalls(t *testing.T) {
 //
 //proves:known-bugs/needless-writes
 func TestManyServicesCostNoMoreThanOne(t *testing.T) {
-	w := newWorld(t, configured(func(c *reconcile.Config) { c.Allocation, c.BlockSize = contract.AllocationShared, "/28" }))
+	w := newWorld(t, configured(func(c *reconcile.Config) {
+		c.Allocation = contract.AllocationShared
+		c.BlockSize = "/28"
+	}))
 	var names []string
 	for i := range 60 {
 		names = append(names, fmt.Sprintf("web%02d", i))

@@ -109,7 +109,8 @@ func TestConflictRests(t *testing.T) {
 }
 
 func TestPaceGrowsWithTheWait(t *testing.T) {
-	p, now := newPace(), noon
+	p := newPace()
+	now := noon
 	if !p.freshness("a", now).IsZero() {
 		t.Error("who waits for nothing wants a fresh picture")
 	}
@@ -180,7 +181,8 @@ func TestWithdrawalLeavesWhatUsersChose(t *testing.T) {
 	if diff := cmp.Diff(want, withdrawal(service, "bond0.20"), cmp.AllowUnexported(patch{})); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)
 	}
-	service.Annotations[contract.KubeVIPAddresses], service.Annotations[contract.KubeVIPInterface] = "203.0.113.10", "bond0.20"
+	service.Annotations[contract.KubeVIPAddresses] = "203.0.113.10"
+	service.Annotations[contract.KubeVIPInterface] = "bond0.20"
 	service.Spec.LoadBalancerIP = "203.0.113.10"
 	want = patch{
 		annotations: map[string]any{contract.ServiceIPAddress: nil, contract.KubeVIPAddresses: nil, contract.KubeVIPInterface: nil},

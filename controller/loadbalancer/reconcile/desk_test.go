@@ -29,7 +29,8 @@ func newDesk(w *world) *desk {
 func (d *desk) edit(rng *rand.Rand, names []string) {
 	blocks := d.w.sim.State(accountID).Blocks
 	block := blocks[rng.IntN(len(blocks))]
-	id, cidr := fmt.Sprint(block["id"]), netip.MustParsePrefix(fmt.Sprint(block["cidr"]))
+	id := fmt.Sprint(block["id"])
+	cidr := netip.MustParsePrefix(fmt.Sprint(block["cidr"]))
 	if block["cidr"] == "203.0.113.0/29" {
 		return
 	}

@@ -97,7 +97,9 @@ func TestOptionsBindNewServicesOnly(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
 	w.settle("web")
-	w.config.Allocation, w.config.BlockSize, w.config.MaxBlocks = contract.AllocationShared, "/28", 1
+	w.config.Allocation = contract.AllocationShared
+	w.config.BlockSize = "/28"
+	w.config.MaxBlocks = 1
 	w.restart()
 	w.settle("web")
 	if got := w.address("web"); got != "203.0.113.10" {

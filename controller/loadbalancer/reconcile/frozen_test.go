@@ -33,13 +33,15 @@ func TestFrozenLeaderBuysABlockTooMany(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			w := newWorld(t)
 			w.service("web", ask.ask)
-			published, wokeUp := "", time.Time{}
+			published := ""
+			wokeUp := time.Time{}
 			old := &frozen{crashing: crashing{Client: w.client, world: w}}
 			old.meanwhile = func() {
 				w.clock.Advance(2 * time.Minute)
 				w.restart() // another process leads
 				w.settle("web")
-				published, wokeUp = w.address("web"), w.clock.Now()
+				published = w.address("web")
+				wokeUp = w.clock.Now()
 			}
 			w.restartWith(old)
 			stale := w.lb

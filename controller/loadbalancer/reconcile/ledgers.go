@@ -38,7 +38,8 @@ func (c *ledgerCopy) list(ctx context.Context, live bool) ([]plan.Ledger, error)
 	if err != nil {
 		return nil, err
 	}
-	c.known, c.at = known, now
+	c.known = known
+	c.at = now
 	return known, nil
 }
 

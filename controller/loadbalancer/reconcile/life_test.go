@@ -127,7 +127,8 @@ func TestSteadyStateChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
 	w.settle("web")
-	version, before := w.get("web").ResourceVersion, w.sim.Counters()
+	version := w.get("web").ResourceVersion
+	before := w.sim.Counters()
 	if done, err := w.lb.Ensure(w.ctx, w.get("web")); err != nil || len(done.Ingress) != 1 {
 		t.Fatalf("%v, %v", done, err)
 	}

@@ -65,7 +65,9 @@ func (m *Metrics) observe(s plan.Observed) {
 	for state, count := range states {
 		m.blocks.WithLabelValues(state).Set(float64(count))
 	}
-	used, resting, free := 0, 0, 0
+	used := 0
+	resting := 0
+	free := 0
 	for _, l := range s.Ledgers {
 		if plan.HoldsForServers(l) {
 			continue

@@ -43,7 +43,8 @@ func TestNothingIsWrittenForKubeVIP(t *testing.T) {
 		w.restart()
 		w.settle("web")
 		w.settle("own")
-		web, own := w.get("web"), w.get("own")
+		web := w.get("web")
+		own := w.get("own")
 		if web.Annotations[contract.ServiceIPAddress] != address || web.Status.LoadBalancer.Ingress[0].IP != address {
 			t.Errorf("%s: the address became %q", step.announcer, web.Annotations[contract.ServiceIPAddress])
 		}

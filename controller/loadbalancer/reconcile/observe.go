@@ -121,7 +121,11 @@ func (b *Balancer) observe(ctx context.Context, s plan.Observed, d depth) (plan.
 	if err != nil {
 		return plan.Observed{}, err
 	}
-	s.Live, s.AskedAt, s.Blocks, s.Sightings, s.Unlisted = d.live, listing.AskedAt, listing.Blocks, nil, nil
+	s.Live = d.live
+	s.AskedAt = listing.AskedAt
+	s.Blocks = listing.Blocks
+	s.Sightings = nil
+	s.Unlisted = nil
 	if s.Ledgers, err = b.ledgers.list(ctx, d.live); err != nil {
 		return plan.Observed{}, err
 	}

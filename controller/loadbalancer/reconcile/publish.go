@@ -51,7 +51,8 @@ func (b *Balancer) publish(ctx context.Context, s plan.Observed, v plan.ServiceP
 func publishedConditions(s plan.Observed, v plan.ServicePlan, ready bool) []metav1.Condition {
 	block := blockCondition(plan.BlockAssigned, words(plan.BlockAssigned))
 	if v.Rejects() {
-		block.Reason, block.Message = string(v.Rejected.Reason), v.Rejected.Detail
+		block.Reason = string(v.Rejected.Reason)
+		block.Message = v.Rejected.Detail
 	}
 	published := publishedCondition(ready, reasonNoNodeReady, words(reasonNoNodeReady))
 	return []metav1.Condition{block, published, announcement(s.Nodes, v.Step.Address, announced(s.Service))}
@@ -79,7 +80,8 @@ func (b *Balancer) tellPublished(ctx context.Context, s plan.Observed, step plan
 // publication is what the Service's metadata and spec lack. It is a compare-and-swap, because "where the
 // user left it empty" is judged on the version that was read.
 func publication(s plan.Observed, step plan.Step) patch {
-	service, address := s.Service, step.Address.String()
+	service := s.Service
+	address := step.Address.String()
 	wanted := map[string]any{
 		contract.ServiceIPAddress:       address,
 		contract.ServiceIPBlock:         step.Block.CIDR.String(),
@@ -125,7 +127,8 @@ func forPeople(s plan.Observed, address netip.Addr) map[string]any {
 	if node == "" {
 		return wanted
 	}
-	wanted[contract.ServiceAnnouncedBy], wanted[contract.ServiceAnnouncedSince] = node, since.UTC().Format(time.RFC3339)
+	wanted[contract.ServiceAnnouncedBy] = node
+	wanted[contract.ServiceAnnouncedSince] = since.UTC().Format(time.RFC3339)
 	have := s.Service.Annotations
 	if before := have[contract.ServiceAnnouncedSince]; before != "" && have[contract.ServiceAnnouncedBy] == node {
 		wanted[contract.ServiceAnnouncedSince] = before

@@ -14,14 +14,17 @@ import (
 
 // buy buys a block for the Service or its pool.
 func (b *Balancer) buy(ctx context.Context, s plan.Observed, v plan.ServicePlan) error {
-	wish, record := s.Wish(), purchase.Record(&serviceRecord{balancer: b, service: s.Service})
+	wish := s.Wish()
+	record := purchase.Record(&serviceRecord{balancer: b, service: s.Service})
 	order := purchase.Order{Owner: v.Owner, Location: wish.Location, LocationSource: wish.LocationSource, Size: wish.Size, Subject: string(s.Service.UID)}
 	if v.Owner.Pool != "" {
 		pool := b.poolRecord()
 		if _, err := pool.Load(ctx); err != nil {
 			return err
 		}
-		record, order.Subject, order.Size = pool, "", s.PoolWish().Size
+		record = pool
+		order.Subject = ""
+		order.Size = s.PoolWish().Size
 	}
 	block, err := b.config.Buyer.Buy(ctx, order, record)
 	b.changed()

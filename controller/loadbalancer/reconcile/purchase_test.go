@@ -38,7 +38,8 @@ func TestPurchaseWithoutAnAnswerBuysOnce(t *testing.T) {
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
 						fault := fault
-						fault.Method, fault.Path = http.MethodPost, blocksPath
+						fault.Method = http.MethodPost
+						fault.Path = blocksPath
 						purchaseUnder(t, fault, lag, restarts, deleted)
 					})
 				}
@@ -48,7 +49,10 @@ func TestPurchaseWithoutAnAnswerBuysOnce(t *testing.T) {
 }
 
 func purchaseUnder(t *testing.T, fault pnapsim.Fault, lag time.Duration, restarts, deleted bool) {
-	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.ListLag, l.TagPropagation = pnapsim.Duration(lag), 0 }))
+	w := newWorld(t, slow(func(l *pnapsim.Latency) {
+		l.ListLag = pnapsim.Duration(lag)
+		l.TagPropagation = 0
+	}))
 	w.arm(fault)
 	w.service("web")
 	for w.sim.Count("POST /ips/v1/ip-blocks") == 0 {
@@ -87,7 +91,9 @@ func TestNothingIsBoughtWhileLookupsFail(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %s %d", path, fault.Action, fault.Status), func(t *testing.T) {
 				t.Parallel()
 				w, fault := newWorld(t), fault
-				fault.Method, fault.Path, fault.Times = http.MethodGet, path, -1
+				fault.Method = http.MethodGet
+				fault.Path = path
+				fault.Times = -1
 				w.arm(fault)
 				w.service("web")
 				for range 20 {
@@ -202,12 +208,19 @@ func TestStaleCopyBuysNothing(t *testing.T) {
 		change func(*corev1.Service)
 	}{
 		{"going", func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()} }},
-		{"another type", func(s *corev1.Service) { s.DeletionTimestamp, s.Spec.Type = nil, corev1.ServiceTypeNodePort }},
+		{"another type", func(s *corev1.Service) {
+			s.DeletionTimestamp = nil
+			s.Spec.Type = corev1.ServiceTypeNodePort
+		}},
 		{"another class", func(s *corev1.Service) {
 			class := "example.com/other"
-			s.Spec.Type, s.Spec.LoadBalancerClass = corev1.ServiceTypeLoadBalancer, &class
+			s.Spec.Type = corev1.ServiceTypeLoadBalancer
+			s.Spec.LoadBalancerClass = &class
 		}},
-		{"another Service of that name", func(s *corev1.Service) { s.Spec.LoadBalancerClass, s.UID = nil, "new" }},
+		{"another Service of that name", func(s *corev1.Service) {
+			s.Spec.LoadBalancerClass = nil
+			s.UID = "new"
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w.edit("web", test.change)

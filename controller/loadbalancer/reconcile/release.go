@@ -91,7 +91,8 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 		if s, err = b.observe(ctx, s, depth{after: start, live: true}); err != nil {
 			return fmt.Errorf("verify the deletion of the IP block of Service %s/%s: %w", known.Namespace, known.Name, err)
 		}
-		f, acted = b.planRelease(s, live), ""
+		f = b.planRelease(s, live)
+		acted = ""
 		if err := b.dropLedgers(ctx, f.Drop); err != nil {
 			return err
 		}

@@ -226,7 +226,8 @@ func TestEditedAddressOfAnother(t *testing.T) {
 		w.service(name, inPool())
 		w.settle(name)
 	}
-	first, second := w.address("one"), w.address("two")
+	first := w.address("one")
+	second := w.address("two")
 	for _, edit := range []func(*corev1.Service){
 		annotated(contract.ServiceIPAddress, first),
 		annotated(contract.ServiceIPAddress, first, contract.KubeVIPAddresses, first),
@@ -256,7 +257,8 @@ func TestLostLedgerGivesNothingTwice(t *testing.T) {
 		w.service(name, inPool())
 		w.settle(name)
 	}
-	first, second := w.address("one"), w.address("two")
+	first := w.address("one")
+	second := w.address("two")
 	if err := w.tracker.Delete(configMapsResource, metav1.NamespaceSystem, "phoenixnap-ip-block-"+w.blockID()); err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +345,8 @@ func TestSweepGivesBackWhatNobodyAsksFor(t *testing.T) {
 // TestPurchaseForAPoolThatNobodyWantsAnyMore: the block comes when its Service is gone.
 func TestPurchaseForAPoolThatNobodyWantsAnyMore(t *testing.T) {
 	w := newWorld(t, slow(func(l *pnapsim.Latency) {
-		l.BlockCreate, l.ListLag = pnapsim.Duration(30*time.Second), pnapsim.Duration(8*time.Second)
+		l.BlockCreate = pnapsim.Duration(30 * time.Second)
+		l.ListLag = pnapsim.Duration(8 * time.Second)
 	}))
 	w.service("web", inPool())
 	for w.sim.Money(accountID).Purchases == 0 {

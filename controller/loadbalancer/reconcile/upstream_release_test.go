@@ -63,7 +63,9 @@ func TestFailingReleaseIsTakenUpAgain(t *testing.T) {
 				w.service("web")
 				w.settle("web")
 				w.delete("web")
-				action.Method, action.Path, action.Times = test.method, test.path, 2
+				action.Method = test.method
+				action.Path = test.path
+				action.Times = 2
 				w.arm(action)
 				w.settle("web")
 				w.wantBlocks()
@@ -88,7 +90,8 @@ func TestNothingBlocksDeletionForEver(t *testing.T) {
 			w.settle("web")
 			w.edit("web", func(s *corev1.Service) {
 				s.Spec.LoadBalancerIP = "nonsense"
-				s.Annotations[contract.ServiceIPAddress], s.Annotations[contract.ServiceIPPurchase] = "nonsense", "nonsense"
+				s.Annotations[contract.ServiceIPAddress] = "nonsense"
+				s.Annotations[contract.ServiceIPPurchase] = "nonsense"
 			})
 		}},
 		{"another network configured", func(w *world) {

@@ -182,7 +182,10 @@ func TestLocationIsCheckedBeforeThePurchase(t *testing.T) {
 		{"option names another site", "PHX", "ASH", "location PHX is not where public network " + networkID + " is; set the option location (PNAP_LOCATION) to ASH"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t, configured(func(c *reconcile.Config) { c.Location, c.LocationAnnotation = test.option, "example.com/where" }))
+			w := newWorld(t, configured(func(c *reconcile.Config) {
+				c.Location = test.option
+				c.LocationAnnotation = "example.com/where"
+			}))
 			w.service("web", func(s *corev1.Service) { s.Annotations = map[string]string{"example.com/where": test.annotation} })
 			if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), test.want) {
 				t.Errorf("refusal is %q, want %q", err, test.want)

@@ -121,7 +121,8 @@ func TestRandomWalk(t *testing.T) {
 func walk(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	w := newWorld(t, func(config *pnapsim.Config, _ *pnapsim.AccountSeed, _ *reconcile.Config) {
-		config.Switches, config.Latency = pnapsim.RandomSwitches(rng), randomLatency(rng)
+		config.Switches = pnapsim.RandomSwitches(rng)
+		config.Latency = randomLatency(rng)
 	}, broughtBlock("", ofCluster()))
 	kinds := slices.Sorted(maps.Keys(modes()))
 	var names []string
@@ -196,8 +197,11 @@ func (w *world) settleIfThere(name string) {
 func randomLatency(rng *rand.Rand) *pnapsim.Latency {
 	latency := pnapsim.DefaultLatency()
 	upTo := func(limit time.Duration) pnapsim.Duration { return pnapsim.Duration(rng.Int64N(int64(limit))) }
-	latency.BlockCreate, latency.Assign, latency.Unassign = upTo(10*time.Second), upTo(5*time.Minute), upTo(5*time.Minute)
-	latency.TagPropagation, latency.ListLag = upTo(30*time.Second), upTo(10*time.Second)
+	latency.BlockCreate = upTo(10 * time.Second)
+	latency.Assign = upTo(5 * time.Minute)
+	latency.Unassign = upTo(5 * time.Minute)
+	latency.TagPropagation = upTo(30 * time.Second)
+	latency.ListLag = upTo(10 * time.Second)
 	return &latency
 }
 
@@ -213,8 +217,13 @@ func randomFault(rng *rand.Rand) pnapsim.Fault {
 		{Action: pnapsim.FaultReset}, {Action: pnapsim.FaultLost}, {Action: pnapsim.FaultEmpty}, {Action: pnapsim.FaultTruncate},
 		{Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError}, {Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeLate, Delay: pnapsim.Duration(2 * time.Minute)},
 	}
-	f, action := places[rng.IntN(len(places))], actions[rng.IntN(len(actions))]
-	f.Action, f.Status, f.RetryAfter, f.Outcome, f.Delay = action.Action, action.Status, action.RetryAfter, action.Outcome, action.Delay
+	f := places[rng.IntN(len(places))]
+	action := actions[rng.IntN(len(actions))]
+	f.Action = action.Action
+	f.Status = action.Status
+	f.RetryAfter = action.RetryAfter
+	f.Outcome = action.Outcome
+	f.Delay = action.Delay
 	f.Times = 1 + rng.IntN(3)
 	return f
 }

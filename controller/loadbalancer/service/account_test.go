@@ -143,7 +143,8 @@ func (w *withAccount) checkRestart(stop func()) {
 		}
 		return all
 	}
-	before, lists := versions(), w.sim.Count("GET /ips/v1/ip-blocks")
+	before := versions()
+	lists := w.sim.Count("GET /ips/v1/ip-blocks")
 	w.start()
 	w.await("web", "looked at", func(*corev1.Service) bool { return w.sim.Count("GET /ips/v1/ip-blocks") > lists+1 })
 	if after := versions(); !slices.Equal(before, after) {

@@ -103,7 +103,8 @@ func TestClaim(t *testing.T) {
 //proves:known-bugs/traffic-policy
 //proves:service-changes/traffic-policy
 func TestConcerns(t *testing.T) {
-	vip, proxy := corev1.LoadBalancerIPModeVIP, corev1.LoadBalancerIPModeProxy
+	vip := corev1.LoadBalancerIPModeVIP
+	proxy := corev1.LoadBalancerIPModeProxy
 	ingress := corev1.LoadBalancerIngress{IP: "203.0.113.10", IPMode: &vip, Ports: []corev1.PortStatus{{Port: 80, Protocol: corev1.ProtocolTCP}}}
 	published := &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{ingress}}
 	mutated := func(change func(*corev1.LoadBalancerIngress)) corev1.LoadBalancerIngress {
@@ -156,7 +157,10 @@ func TestConcerns(t *testing.T) {
 //proves:known-bugs/unsupported-features
 func TestUnsupported(t *testing.T) {
 	policy := func(p corev1.IPFamilyPolicy, families ...corev1.IPFamily) change {
-		return func(s *corev1.Service) { s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = &p, families }
+		return func(s *corev1.Service) {
+			s.Spec.IPFamilyPolicy = &p
+			s.Spec.IPFamilies = families
+		}
 	}
 	for name, tc := range map[string]struct {
 		change change

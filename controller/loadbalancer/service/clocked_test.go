@@ -44,8 +44,12 @@ func inTime(t *testing.T, config Config, test func(*clocked), objects ...runtime
 		w := &clocked{t: t, shop: newShop(), told: newTold(), kube: fake.NewClientset(objects...)}
 		w.kube.PrependReactor("patch", "services", w.patch)
 		factory := informers.NewSharedInformerFactory(w.kube, 0)
-		config.Kube, config.Balancer, config.Events, config.Metrics = w.kube, w.shop, w.told.recorder, NewMetrics()
-		config.Services, config.Nodes = factory.Core().V1().Services(), factory.Core().V1().Nodes()
+		config.Kube = w.kube
+		config.Balancer = w.shop
+		config.Events = w.told.recorder
+		config.Metrics = NewMetrics()
+		config.Services = factory.Core().V1().Services()
+		config.Nodes = factory.Core().V1().Nodes()
 		w.metrics = config.Metrics
 		controller := New(config)
 		ctx, cancel := context.WithCancel(testlog.Context(t))
@@ -111,7 +115,9 @@ func (w *clocked) put(service *corev1.Service) error {
 func (w *clocked) create(name string, changes ...change) {
 	w.t.Helper()
 	service := serviceWith(append([]change{func(s *corev1.Service) {
-		s.Name, s.UID, s.CreationTimestamp = name, types.UID(fmt.Sprint(name, w.versions.Load())), metav1.Now()
+		s.Name = name
+		s.UID = types.UID(fmt.Sprint(name, w.versions.Load()))
+		s.CreationTimestamp = metav1.Now()
 		s.ResourceVersion = strconv.FormatInt(w.versions.Add(1), 10)
 	}}, changes...)...)
 	if err := w.kube.Tracker().Create(servicesResource, service, service.Namespace); err != nil {

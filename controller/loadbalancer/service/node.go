@@ -61,7 +61,8 @@ func carries(node *corev1.Node, selector labels.Selector) bool {
 
 // reportChanges returns the addresses of which the agent of a Node says something else than before.
 func reportChanges(before, after *corev1.Node) []netip.Addr {
-	was, is := before.Annotations[contract.NodeReportedAddresses], after.Annotations[contract.NodeReportedAddresses]
+	was := before.Annotations[contract.NodeReportedAddresses]
+	is := after.Annotations[contract.NodeReportedAddresses]
 	if was == is {
 		return nil
 	}
@@ -117,7 +118,9 @@ func (a *alarm) silence() (since time.Time, concerned func(*corev1.Service) bool
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	since, all, addresses := a.since, a.all, a.addresses
-	a.since, a.all, a.addresses = time.Time{}, false, map[string]bool{}
+	a.since = time.Time{}
+	a.all = false
+	a.addresses = map[string]bool{}
 	return since, func(service *corev1.Service) bool {
 		if claimOn(service) == foreign {
 			return false

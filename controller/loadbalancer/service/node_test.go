@@ -70,7 +70,8 @@ func TestReportChanges(t *testing.T) {
 	const answered = `{"203.0.113.10":{"state":"Answered","mac":"02:00:00:00:00:01","since":"2026-03-01T12:00:00Z"}}`
 	const later = `{"203.0.113.10":{"state":"Answered","mac":"02:00:00:00:00:01","since":"2026-03-01T13:00:00Z"}}`
 	const silent = `{"203.0.113.10":{"state":"Silent","since":"2026-03-01T12:00:00Z"},"203.0.113.11":{"state":"Silent","since":"2026-03-01T12:00:00Z"}}`
-	first, second := netip.MustParseAddr("203.0.113.10"), netip.MustParseAddr("203.0.113.11")
+	first := netip.MustParseAddr("203.0.113.10")
+	second := netip.MustParseAddr("203.0.113.11")
 	for name, tc := range map[string]struct {
 		before, after string
 		want          []netip.Addr

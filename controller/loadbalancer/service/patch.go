@@ -66,7 +66,8 @@ func refusing(service *corev1.Service, reason string, now time.Time) object {
 // is being deleted loses only the finalizers: kube-vip may still be reading the rest. The status of another
 // class is not ours.
 func lettingGo(service *corev1.Service, finalizers []string) object {
-	metadata, status := object{}, object{}
+	metadata := object{}
+	status := object{}
 	if len(finalizers) > 0 {
 		metadata["$deleteFromPrimitiveList/finalizers"] = finalizers
 	}

@@ -61,7 +61,8 @@ func (c *Controller) tellShortcomings(ctx context.Context, service *corev1.Servi
 // tellPublished reports a new address. Who wrote it into the status does not matter: kube-vip may have
 // been faster.
 func (c *Controller) tellPublished(ctx context.Context, service *corev1.Service, life *life, status *corev1.LoadBalancerStatus) {
-	life.waitingSince, life.toldDryRun = time.Time{}, ""
+	life.waitingSince = time.Time{}
+	life.toldDryRun = ""
 	addresses := addressesOf(status)
 	if len(addresses) == 0 {
 		return

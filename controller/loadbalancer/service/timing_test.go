@@ -27,7 +27,10 @@ import (
 //proves:known-bugs/slow-deletion
 func TestWaitingIsNoFailure(t *testing.T) {
 	inTime(t, Config{}, func(w *clocked) {
-		w.shop.set(func(s *shop) { s.waits, s.pause = 4, 3*time.Second })
+		w.shop.set(func(s *shop) {
+			s.waits = 4
+			s.pause = 3 * time.Second
+		})
 		w.create("web")
 		elapse(time.Minute)
 		if got := pauses(w.shop.times("ensure", "web")); !cmp.Equal(got, []int{3, 3, 3, 3}) {
@@ -68,12 +71,19 @@ func TestErrorsBackOffAndAWaitEndsThat(t *testing.T) {
 		if slices.Sort(warnings); len(warnings) < 9 || len(slices.Compact(warnings)) != 1 {
 			t.Errorf("warnings differ, or there are too few: %v", warnings)
 		}
-		w.shop.set(func(s *shop) { broken, s.waits, s.pause = false, 1, time.Second })
+		w.shop.set(func(s *shop) {
+			broken = false
+			s.waits = 1
+			s.pause = time.Second
+		})
 		elapse(lastBackoff + 2*time.Second)
 		if w.addressOf("web") == "" {
 			t.Fatal("no address though nothing is broken any more")
 		}
-		w.shop.set(func(s *shop) { broken, s.calls = true, nil })
+		w.shop.set(func(s *shop) {
+			broken = true
+			s.calls = nil
+		})
 		w.edit("web", annotated("a", "b"))
 		elapse(6 * time.Second)
 		if got := pauses(w.shop.times("ensure", "web")); !cmp.Equal(got, []int{5}) {
@@ -84,7 +94,10 @@ func TestErrorsBackOffAndAWaitEndsThat(t *testing.T) {
 
 func TestALongWaitIsToldOnce(t *testing.T) {
 	inTime(t, Config{}, func(w *clocked) {
-		w.shop.set(func(s *shop) { s.waits, s.pause = 100, 3*time.Second })
+		w.shop.set(func(s *shop) {
+			s.waits = 100
+			s.pause = 3 * time.Second
+		})
 		w.create("web")
 		elapse(10 * time.Minute)
 		counts := w.told.counts()
@@ -171,7 +184,10 @@ func TestDriftIsLookedFor(t *testing.T) {
 		w.create("web")
 		w.create("api")
 		elapse(time.Second)
-		w.shop.set(func(s *shop) { s.calls, s.stray = nil, []types.NamespacedName{{Namespace: "shop", Name: "api"}} })
+		w.shop.set(func(s *shop) {
+			s.calls = nil
+			s.stray = []types.NamespacedName{{Namespace: "shop", Name: "api"}}
+		})
 		elapse(time.Minute)
 		if web, api := w.shop.count("ensure", "web"), w.shop.count("ensure", "api"); web != 0 || api != 1 {
 			t.Errorf("%d calls for a healthy Service, %d for one that has drifted", web, api)
@@ -292,7 +308,10 @@ func TestMetrics(t *testing.T) {
 		if err := w.metrics.Register(registry.Register); err != nil {
 			t.Fatal(err)
 		}
-		w.shop.set(func(s *shop) { s.waits, s.pause = 2, 3*time.Second })
+		w.shop.set(func(s *shop) {
+			s.waits = 2
+			s.pause = 3 * time.Second
+		})
 		w.create("web")
 		elapse(time.Minute)
 		w.create("plain", ofType(corev1.ServiceTypeClusterIP), func(s *corev1.Service) { s.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour)) })

@@ -28,7 +28,10 @@ func TestWalk(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			inTime(t, Config{Workers: 1 + random.IntN(4)}, func(w *clocked) {
 				walk := &walk{clocked: w, random: random, luck: rand.New(rand.NewPCG(seed, 1))}
-				w.shop.set(func(s *shop) { s.fail, s.waits = walk.fail, random.IntN(4) })
+				w.shop.set(func(s *shop) {
+					s.fail = walk.fail
+					s.waits = random.IntN(4)
+				})
 				for range 60 {
 					walk.step()
 					elapse(time.Duration(random.IntN(1500)) * time.Millisecond)

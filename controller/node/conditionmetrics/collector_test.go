@@ -36,13 +36,15 @@ func TestConditionsAreToldWhileItRuns(t *testing.T) {
 	service := func(name string, deleted bool, conditions ...metav1.Condition) *corev1.Service {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Status: corev1.ServiceStatus{Conditions: conditions}}
 		if deleted {
-			s.DeletionTimestamp, s.Finalizers = &asked, []string{contract.LoadBalancerFinalizer}
+			s.DeletionTimestamp = &asked
+			s.Finalizers = []string{contract.LoadBalancerFinalizer}
 		}
 		return s
 	}
 	client := fake.NewClientset(node, service("web", false, condition("Announced", metav1.ConditionTrue, "Answered")),
 		service("old", true, condition("BlockAssigned", metav1.ConditionFalse, "BlockUnassigning")), service("foreign", true))
-	m, registry := NewMetrics(), metrics.NewKubeRegistry()
+	m := NewMetrics()
+	registry := metrics.NewKubeRegistry()
 	if err := registry.CustomRegister(m); err != nil {
 		t.Fatal(err)
 	}

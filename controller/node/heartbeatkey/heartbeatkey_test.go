@@ -39,7 +39,8 @@ func keeper(client *fake.Clientset) *Reconciler {
 
 // TestMadeOnce: a missing key is created, a different one each time, and an existing key is kept.
 func TestMadeOnce(t *testing.T) {
-	first, second := fake.NewClientset(), fake.NewClientset()
+	first := fake.NewClientset()
+	second := fake.NewClientset()
 	for _, client := range []*fake.Clientset{first, first, second} {
 		if err := keeper(client).Sync(testlog.Context(t)); err != nil {
 			t.Fatal(err)

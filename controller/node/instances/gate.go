@@ -94,7 +94,8 @@ func (g *gate) absent(serverID string, created time.Time, list List, others map[
 	seen := list.AskedAt
 	before, ok := g.missing[serverID]
 	if !ok || seen.Sub(before.seen) > forgetAfter || before.since.Before(created) {
-		before, ok = suspicion{since: seen}, false // observations before the Node was created do not count
+		before = suspicion{since: seen}
+		ok = false // observations before the Node was created do not count
 	}
 	look := observation{since: before.since, seen: seen, listed: len(list.ByID), peak: list.Peak}
 	look.missing, look.known = g.count(serverID, seen, others)

@@ -130,7 +130,8 @@ func TestGateWalks(t *testing.T) {
 
 func walkGate(t *testing.T, seed uint64, random *rand.Rand) {
 	t.Helper()
-	g, now := newGate(), start
+	g := newGate()
+	now := start
 	ids := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}[:1+random.IntN(12)]
 	missing := map[string]bool{}
 	firstMissing := map[string]time.Time{}

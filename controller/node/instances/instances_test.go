@@ -168,7 +168,8 @@ func TestOneListServesAll(t *testing.T) {
 //proves:known-bugs/request-per-node
 func TestMetadataOfInitialisedNodesIsUnhurried(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
-	known, fresh := w.node("node-1", simtest.Server1ID), w.node("node-2", "")
+	known := w.node("node-1", simtest.Server1ID)
+	fresh := w.node("node-2", "")
 	for _, each := range []struct {
 		node  *corev1.Node
 		after time.Duration
@@ -284,7 +285,8 @@ func TestStatesThatAreNotGone(t *testing.T) {
 //
 //proves:known-bugs/forbidden-gone
 func TestDoubtKeepsNodes(t *testing.T) {
-	list, one := "/bmc/v1/servers", "/bmc/v1/servers/*"
+	list := "/bmc/v1/servers"
+	one := "/bmc/v1/servers/*"
 	for name, faults := range map[string][]pnapsim.Fault{
 		"403 on everything": {{Action: pnapsim.FaultStatus, Status: 403, Times: -1}},
 		"403 on servers":    {{Path: list, Action: pnapsim.FaultStatus, Status: 403, Times: -1}, {Path: one, Action: pnapsim.FaultStatus, Status: 403, Times: -1}},
@@ -352,7 +354,8 @@ func TestWrongAccountKeepsNodes(t *testing.T) {
 		seed.Accounts[0].Servers[i].ID = fmt.Sprintf("%024x", i+1)
 	}
 	w := newWorld(t, seed)
-	first, second := w.node("node-1", simtest.Server1ID), w.node("node-2", simtest.Server2ID)
+	first := w.node("node-1", simtest.Server1ID)
+	second := w.node("node-2", simtest.Server2ID)
 	for range 30 {
 		for _, node := range []*corev1.Node{first, second} {
 			if found, err := w.InstanceExists(testlog.Context(t), node); err == nil {
@@ -394,7 +397,8 @@ func TestFailedLookupIsNoProof(t *testing.T) {
 			node := w.node("node-1", simtest.Server1ID)
 			w.edit(pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: simtest.Server1ID})
 			w.sim.Advance(10 * time.Minute)
-			fault.Path, fault.Times = "/bmc/v1/servers/*", -1
+			fault.Path = "/bmc/v1/servers/*"
+			fault.Times = -1
 			w.arm(fault)
 			for range 5 {
 				if found, err := w.InstanceExists(testlog.Context(t), node); err == nil {

@@ -147,7 +147,8 @@ func (i *Inventory) fetchList(ctx context.Context) (List, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if err != nil {
-		i.listErr, i.failed = err, i.now()
+		i.listErr = err
+		i.failed = i.now()
 		i.metrics.used("failed")
 		return List{}, err
 	}
@@ -156,7 +157,8 @@ func (i *Inventory) fetchList(ctx context.Context) (List, error) {
 	for _, server := range servers {
 		byID[server.ID] = server
 	}
-	i.list, i.listErr = List{ByID: byID, AskedAt: askedAt, Peak: i.peak(askedAt, len(byID))}, nil
+	i.list = List{ByID: byID, AskedAt: askedAt, Peak: i.peak(askedAt, len(byID))}
+	i.listErr = nil
 	return i.list, nil
 }
 
@@ -201,7 +203,8 @@ func (i *Inventory) keepLookup(id string, answer lookup) {
 		i.single[id] = answer
 		i.lookupErr = nil
 	case pnap.IsUnanswered(answer.err):
-		i.lookupErr, i.lookupFailed = answer.err, i.now()
+		i.lookupErr = answer.err
+		i.lookupFailed = i.now()
 	}
 }
 

@@ -74,7 +74,8 @@ func spoil(t *testing.T, target string, change func(servers []json.RawMessage) [
 				return err
 			}
 		}
-		response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
+		response.Body = io.NopCloser(bytes.NewReader(raw))
+		response.ContentLength = int64(len(raw))
 		response.Header.Set("Content-Length", strconv.Itoa(len(raw)))
 		return nil
 	}

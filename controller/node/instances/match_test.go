@@ -41,7 +41,9 @@ func TestMatch(t *testing.T) {
 	}
 	with := func(s pnap.Server, status pnap.ServerStatus) pnap.Server { s.Status = status; return s }
 	reports := func(ips ...string) contract.Identity { return contract.Identity{Addresses: addrs(ips...)} }
-	a, b, c := server("a", "web", "10.0.0.1"), server("b", "WEB", "10.0.0.2"), server("c", "web.example", "10.0.0.3")
+	a := server("a", "web", "10.0.0.1")
+	b := server("b", "WEB", "10.0.0.2")
+	c := server("c", "web.example", "10.0.0.3")
 	tests := map[string]struct {
 		node    *corev1.Node
 		servers []pnap.Server

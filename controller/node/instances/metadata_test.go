@@ -79,7 +79,8 @@ func TestServersOfAllNetworkTypesInitialise(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed := simtest.Seed()
-			test.server.Hostname, test.server.Location = "n", "ASH"
+			test.server.Hostname = "n"
+			test.server.Location = "ASH"
 			seed.Accounts[0].Servers = append(seed.Accounts[0].Servers, test.server)
 			got, err := newWorld(t, seed).InstanceMetadata(testlog.Context(t), newNode("n"))
 			if err != nil || render(got.NodeAddresses) != test.want {

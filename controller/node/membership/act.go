@@ -275,9 +275,12 @@ func (m *Manager) annotate(ctx context.Context, node *corev1.Node, isManaged boo
 		return nil
 	}
 	var value any
-	reason, text := ReasonLeft, "the controller no longer manages the server's membership in public network "+m.config.NetworkID
+	reason := ReasonLeft
+	text := "the controller no longer manages the server's membership in public network " + m.config.NetworkID
 	if isManaged {
-		value, reason, text = contract.TagTrue, ReasonJoined, "the server is a member of public network "+m.config.NetworkID
+		value = contract.TagTrue
+		reason = ReasonJoined
+		text = "the server is a member of public network " + m.config.NetworkID
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{contract.NodeMembershipManaged: value}}})
 	if err != nil {

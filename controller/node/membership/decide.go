@@ -179,7 +179,9 @@ func (p picture) user(b plan.Block) (serverID string, address netip.Addr, found 
 	note := func(id string, ips ...netip.Addr) {
 		for _, ip := range ips {
 			if b.CIDR.IsValid() && b.CIDR.Contains(ip) && (!found || ip.Less(address)) {
-				serverID, address, found = id, ip, true
+				serverID = id
+				address = ip
+				found = true
 			}
 		}
 	}

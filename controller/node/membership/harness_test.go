@@ -165,7 +165,8 @@ func (w *world) start() {
 	config.Nodes = informers.NewSharedInformerFactory(w.kube, 0).Core().V1().Nodes()
 	config.Servers = instances.NewInventory(instances.InventoryConfig{Source: api, Now: w.sim.Clock().Now})
 	config.Account = account.New(account.Config{Cloud: api, Now: w.sim.Clock().Now})
-	config.Cloud, config.Ledgers = api, allocation.NewStore(w.kube)
+	config.Cloud = api
+	config.Ledgers = allocation.NewStore(w.kube)
 	config.Buyer = purchase.New(purchase.Config{Cloud: api, Now: w.sim.Clock().Now})
 	if w.manager, err = New(config); err != nil {
 		w.t.Fatal(err)

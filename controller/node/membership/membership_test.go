@@ -199,7 +199,8 @@ func TestServerElsewhereIsTold(t *testing.T) {
 // The user's block is assigned if necessary, and never deleted.
 func TestBroughtBlockIsAssigned(t *testing.T) {
 	seed := seedOf(1, "203.0.113.0/28", nil)
-	seed.Accounts[0].Blocks[0].Network, seed.Accounts[0].Blocks[0].Grants = "", []string{pnapsim.GrantAssign}
+	seed.Accounts[0].Blocks[0].Network = ""
+	seed.Accounts[0].Blocks[0].Grants = []string{pnapsim.GrantAssign}
 	w := newWorld(t, seed, nil)
 	w.node(0, true)
 	w.start()
@@ -259,7 +260,10 @@ func TestNodeBlockIsBoughtAndGivenBack(t *testing.T) {
 
 func TestJoiningWithoutAddresses(t *testing.T) {
 	w := newWorld(t, seedOf(2, "", func(c *pnapsim.ClientSeed) { c.AllowForce = []string{pnapsim.ForceJoin} }),
-		func(c *Config) { c.NodeIPBlock, c.WithoutAddress = "", true })
+		func(c *Config) {
+			c.NodeIPBlock = ""
+			c.WithoutAddress = true
+		})
 	w.node(0, true)
 	w.node(1, true)
 	w.start()

@@ -66,7 +66,8 @@ func (p *pass) sight(ctx context.Context, every bool) (blocks, error) {
 		return blocks{}, err
 	}
 	if every || !slices.ContainsFunc(seen.Sightings, p.isReadable) {
-		search.Seen, search.Owners = seen.Sightings, []plan.Owner{p.owner()}
+		search.Seen = seen.Sightings
+		search.Owners = []plan.Owner{p.owner()}
 		if seen.Sightings, err = p.config.Account.Find(ctx, search); err != nil {
 			return blocks{}, err
 		}
@@ -157,7 +158,8 @@ func (m *Manager) identify(ctx context.Context) error {
 	if namespace.UID == "" {
 		return fmt.Errorf("namespace %s has no UID to identify the cluster", metav1.NamespaceSystem)
 	}
-	m.cluster, m.namespace = string(namespace.UID), namespace
+	m.cluster = string(namespace.UID)
+	m.namespace = namespace
 	return nil
 }
 

@@ -159,7 +159,10 @@ func TestNoBoughtBlockIsKeptThatIsNotNeeded(t *testing.T) {
 		brings bool
 	}{
 		"a block of the user's": {change: func(c *Config) { c.NodeIPBlock = simtest.NodeBlockID }, brings: true},
-		"without addresses":     {change: func(c *Config) { c.NodeIPBlock, c.WithoutAddress = "", true }},
+		"without addresses": {change: func(c *Config) {
+			c.NodeIPBlock = ""
+			c.WithoutAddress = true
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed := withSurplus(1, surplusA)
@@ -195,7 +198,8 @@ func TestNothingIsGivenBackOnAGuess(t *testing.T) {
 			w := newWorld(t, withSurplus(1, surplusA), buys)
 			w.recordPurchase(surplusA)
 			w.node(0, true)
-			fault.Times, fault.Client = -1, simtest.ClientID
+			fault.Times = -1
+			fault.Client = simtest.ClientID
 			if err := w.sim.Arm(fault); err != nil {
 				t.Fatal(err)
 			}

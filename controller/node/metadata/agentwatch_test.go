@@ -102,7 +102,9 @@ func (p *watchHarness) set(node string, kind corev1.NodeConditionType, status co
 		p.t.Fatal(err)
 	}
 	condition := contract.FindNodeCondition(object, kind)
-	condition.Status, condition.Reason, condition.LastHeartbeatTime = status, reason, metav1.NewTime(time.Now().Add(-skew))
+	condition.Status = status
+	condition.Reason = reason
+	condition.LastHeartbeatTime = metav1.NewTime(time.Now().Add(-skew))
 	if _, err := p.client.CoreV1().Nodes().UpdateStatus(p.t.Context(), object, metav1.UpdateOptions{}); err != nil {
 		p.t.Fatal(err)
 	}

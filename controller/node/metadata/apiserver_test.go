@@ -29,7 +29,8 @@ func TestAgentWatchOnAnAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, admin := kubernetes.NewForConfigOrDie(shipped), kubernetes.NewForConfigOrDie(cp.Config())
+	client := kubernetes.NewForConfigOrDie(shipped)
+	admin := kubernetes.NewForConfigOrDie(cp.Config())
 	created := createOnServer(t, admin)
 
 	nodes := informers.NewSharedInformerFactory(client, 0).Core().V1().Nodes()

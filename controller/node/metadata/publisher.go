@@ -224,7 +224,8 @@ func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, serve
 			return err
 		}
 	}
-	patch, relabel := changes(node.Annotations, desired), labelChanges(node.Labels, instances.Labels(server))
+	patch := changes(node.Annotations, desired)
+	relabel := labelChanges(node.Labels, instances.Labels(server))
 	if len(patch)+len(relabel) == 0 {
 		return p.locate(ctx, node, server)
 	}

@@ -268,7 +268,9 @@ func TestNodesOfAnEarlierVersionGetTheirZone(t *testing.T) {
 	zones := func(ga, beta *string) map[string]*string {
 		return map[string]*string{corev1.LabelTopologyZone: ga, corev1.LabelFailureDomainBetaZone: beta}
 	}
-	location, rack, empty := "ASH", "rack-7", ""
+	location := "ASH"
+	rack := "rack-7"
+	empty := ""
 	tests := map[string]struct {
 		labels map[string]string
 		want   map[string]*string
@@ -386,7 +388,8 @@ func TestLoadBalancersOff(t *testing.T) {
 		before.Annotations[name] = value
 	}
 	d := newHarness(t, before)
-	d.config.NetworkID, d.config.Announcer = "", contract.AnnouncerNone
+	d.config.NetworkID = ""
+	d.config.Announcer = contract.AnnouncerNone
 	d.run()
 	d.eventually("node-1", equals(map[string]string{"other/annotation": "kept", contract.NodeServerID: simtest.Server1ID, contract.NodeAnnouncer: "none"}))
 }

@@ -82,7 +82,8 @@ func ours(condition *corev1.NodeCondition) bool {
 
 // doubt returns the reason why an agent's conditions no longer count; empty while they do.
 func doubt(node *corev1.Node, last activity, now time.Time) string {
-	silence, most := now.Sub(last.since), silentAfter
+	silence := now.Sub(last.since)
+	most := silentAfter
 	if last.leaseless {
 		most = leaselessAfter
 	}

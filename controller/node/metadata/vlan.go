@@ -181,7 +181,8 @@ func patience(state readiness, suspicious bool) time.Duration {
 
 // manyBad reports whether several Nodes, and more than half of those that have the label or recently had it, look bad.
 func manyBad(nodes []vlanNode, now time.Time) bool {
-	all, bad := 0, 0
+	all := 0
+	bad := 0
 	for _, node := range nodes {
 		lately := len(node.lost) > 0 && now.Sub(node.lost[len(node.lost)-1]) < wave
 		if node.state == unwatched || !node.labelled && !lately {

@@ -31,7 +31,8 @@ func newFleet(t *testing.T, seed, size int) *fleet {
 
 func (f *fleet) turn(i int, state readiness) {
 	if f.nodes[i].state != state {
-		f.nodes[i].state, f.nodes[i].since = state, f.now
+		f.nodes[i].state = state
+		f.nodes[i].since = f.now
 	}
 }
 
@@ -56,7 +57,8 @@ func (f *fleet) apply() (again time.Duration) {
 	decided := decide(f.nodes, f.now)
 	for i := range f.nodes {
 		node := &f.nodes[i]
-		given, taken := slices.Contains(decided.give, node.name), slices.Contains(decided.take, node.name)
+		given := slices.Contains(decided.give, node.name)
+		taken := slices.Contains(decided.take, node.name)
 		settled := f.now.Sub(node.since)
 		if given && (node.labelled || node.state != ready || settled < admitAfter) ||
 			taken && (!node.labelled || node.state == ready || node.state == unwatched || settled < excludeAfter) {
@@ -123,7 +125,8 @@ func TestFlappingIsBounded(t *testing.T) {
 	for seed := range seeds.Count(t, 100) {
 		random := rand.New(rand.NewPCG(uint64(seed), 3))
 		f := newFleet(t, seed, 3)
-		up, down := time.Duration(1+random.IntN(700))*time.Second, time.Duration(1+random.IntN(60))*time.Second
+		up := time.Duration(1+random.IntN(700)) * time.Second
+		down := time.Duration(1+random.IntN(60)) * time.Second
 		for range hours {
 			f.changes = map[string]int{}
 			for end := f.now.Add(time.Hour); f.now.Before(end); {

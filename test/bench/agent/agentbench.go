@@ -63,7 +63,8 @@ func Measure(ctx context.Context, o Options) (figures []controller.Figure, inMac
 	if n.lab.InMachine {
 		for i := range figures {
 			if figures[i].Name == idleFigure {
-				figures[i].Name, figures[i].Limited = idleFigure+"_emulated", false
+				figures[i].Name = idleFigure + "_emulated"
+				figures[i].Limited = false
 			}
 		}
 	}

@@ -72,7 +72,8 @@ func TestMemory(t *testing.T) {
 // TestWatch watches a process whose use is known: 1 ms of a processor in a second, and memory that has a peak.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begun, looks := time.Now(), 0
+		begun := time.Now()
+		looks := 0
 		read := func(path string) ([]byte, error) {
 			if strings.HasSuffix(path, "smaps_rollup") {
 				if looks++; looks == 3 {

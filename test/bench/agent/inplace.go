@@ -178,7 +178,8 @@ func startInPlace(ctx context.Context, c *setting) (running, error) {
 	defer log.Close()
 	args := append(asPod(), program, "run", "--node-name", server, "--kubeconfig", kubeconfig, "--interface", vlanLink, "--uplink", "bond0")
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...)
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout = log
+	cmd.Stderr = log
 	process, err := subprocess.Start(cmd)
 	if err != nil {
 		return running{}, fmt.Errorf("start the agent: %w", err)

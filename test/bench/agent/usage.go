@@ -30,7 +30,8 @@ func watch(ctx context.Context, o Options, read func(path string) ([]byte, error
 		return usage{}, err
 	}
 	proc := fmt.Sprintf("/proc/%d/", pid)
-	began, before := time.Now(), 0
+	began := time.Now()
+	before := 0
 	var u usage
 	for i := range samples + 1 {
 		stat, err := read(proc + "stat")
@@ -51,7 +52,8 @@ func watch(ctx context.Context, o Options, read func(path string) ([]byte, error
 		}
 		u.resident, u.anonymous = max(u.resident, resident), max(u.anonymous, anonymous)
 		if i == 0 {
-			began, before = time.Now(), ticks
+			began = time.Now()
+			before = ticks
 		} else {
 			u.share = 100 * float64(ticks-before) / ticksPerSecond / time.Since(began).Seconds()
 		}

@@ -77,7 +77,8 @@ func (c calls) busiest() (operation string, most int) {
 		}
 		times[each.Operation] = recent
 		if len(recent) > most {
-			operation, most = each.Operation, len(recent)
+			operation = each.Operation
+			most = len(recent)
 		}
 	}
 	return operation, most

@@ -67,7 +67,8 @@ func (r *rig) initialise(ctx context.Context, _ io.Writer, f Fleet) ([]Figure, e
 	if err := r.initialised(ctx, f.Nodes, f.Within); err != nil {
 		return nil, err
 	}
-	took, made := time.Since(begin), r.since(mark).ofServers()
+	took := time.Since(begin)
+	made := r.since(mark).ofServers()
 	return []Figure{
 		limited(fmt.Sprintf("init_%d_nodes_cloud_calls", f.Nodes), float64(len(made)), "calls", maxInitCalls),
 		told(fmt.Sprintf("init_%d_nodes_took", f.Nodes), took.Seconds(), "s"),

@@ -115,7 +115,8 @@ func (r *rig) startController(ctx context.Context, url string, s setting) error 
 	if err != nil {
 		return err
 	}
-	kubeconfig, secret := filepath.Join(r.dir, "kubeconfig"), filepath.Join(r.dir, "cloud-sa.json")
+	kubeconfig := filepath.Join(r.dir, "kubeconfig")
+	secret := filepath.Join(r.dir, "cloud-sa.json")
 	if err := controlplane.WriteKubeconfig(kubeconfig, account, ""); err != nil {
 		return err
 	}
@@ -134,7 +135,9 @@ func (r *rig) startController(ctx context.Context, url string, s setting) error 
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, "--cloud-config="+secret, "--kubeconfig="+kubeconfig,
 		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port), "--cert-dir="+r.dir, "--v=2")
-	cmd.Dir, cmd.Stdout, cmd.Stderr = r.dir, log, log
+	cmd.Dir = r.dir
+	cmd.Stdout = log
+	cmd.Stderr = log
 	r.controller, err = subprocess.Start(cmd)
 	return err
 }

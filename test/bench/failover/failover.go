@@ -139,7 +139,8 @@ func (b *bed) all(ctx context.Context, c *cluster, o Options) error {
 	}
 	for _, fa := range faults() {
 		for suffix, name := range map[string]string{"": "kube_vip", "_fast": "kube_vip_fast"} {
-			ours, theirs := medians["agent "+fa.name], medians[name+" "+fa.name]
+			ours := medians["agent "+fa.name]
+			theirs := medians[name+" "+fa.name]
 			if fa.name == "node_dead" && ours > 0 && theirs > 0 {
 				fmt.Fprintf(o.Out, "figure failover_ratio%s_%s %.1f x\n", suffix, fa.name, theirs/ours)
 			}

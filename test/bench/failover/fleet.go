@@ -44,7 +44,9 @@ func (f *fleet) start() error {
 		}
 		argv, env := f.contender.command(i)
 		cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // it is ended by a fault, or by stop
-		cmd.Env, cmd.Stdout, cmd.Stderr = append(node.Environment(), env...), log, log
+		cmd.Env = append(node.Environment(), env...)
+		cmd.Stdout = log
+		cmd.Stderr = log
 		err = errors.Join(node.Start(cmd), log.Close())
 		if err != nil {
 			return fmt.Errorf("start %s on %s: %w", f.contender.name, node.Name, err)

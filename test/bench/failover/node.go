@@ -90,7 +90,8 @@ func facts() election.Facts {
 
 func askGateway(ctx context.Context, own netip.Addr) bool {
 	asker := arp.NewProber()
-	asker.Rounds, asker.Interval = 2, 150*time.Millisecond
+	asker.Rounds = 2
+	asker.Interval = 150 * time.Millisecond
 	answers, err := asker.Ask(ctx, publicLink, []arp.Question{{Target: gateway, Source: own}})
 	return err == nil && answers[0].Replied
 }

@@ -115,11 +115,14 @@ func (p *prober) hear() {
 		if err != nil || n != 9 {
 			continue // an ICMP message that the address is unreachable
 		}
-		now, number := time.Now(), binary.BigEndian.Uint64(buffer)
+		now := time.Now()
+		number := binary.BigEndian.Uint64(buffer)
 		p.mu.Lock()
 		if number < uint64(len(p.requests)) {
 			if r := &p.requests[number]; !r.answered && now.Sub(r.at) <= patience {
-				r.answered, r.after, r.node = true, now.Sub(r.at), int(buffer[8])
+				r.answered = true
+				r.after = now.Sub(r.at)
+				r.node = int(buffer[8])
 			}
 		}
 		p.mu.Unlock()
@@ -171,7 +174,8 @@ func steady(requests []request, window time.Duration, but int) bool {
 		return false
 	}
 	end := requests[len(requests)-1].at
-	node, counted := -1, 0
+	node := -1
+	counted := 0
 	for i := len(requests) - 1; i >= 0 && end.Sub(requests[i].at) < window; i-- {
 		r := requests[i]
 		if !r.answered || r.node == but || node >= 0 && r.node != node {

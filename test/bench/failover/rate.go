@@ -135,7 +135,8 @@ func respond(host *space.Space) (pid int, stop func(), err error) {
 		return 0, nil, err
 	}
 	cmd := exec.Command(taskset, "--cpu-list", "0", self, RespondCommand) //nolint:noctx // it is ended by stop
-	cmd.Env, cmd.Stderr = append(host.Environment(), "GOMAXPROCS=1"), os.Stderr
+	cmd.Env = append(host.Environment(), "GOMAXPROCS=1")
+	cmd.Stderr = os.Stderr
 	if err := host.Start(cmd); err != nil {
 		return 0, nil, fmt.Errorf("start a responder: %w", err)
 	}
@@ -147,7 +148,8 @@ func respond(host *space.Space) (pid int, stop func(), err error) {
 
 // flood asks as fast as answers come, and counts these.
 func flood(ctx context.Context, p *packet.Port, lasts time.Duration) (answers int, err error) {
-	out, in := packet.NewBatch(64, 64), packet.NewBatch(64, 64)
+	out := packet.NewBatch(64, 64)
+	in := packet.NewBatch(64, 64)
 	request := arpRequest(p.MAC, netip.MustParseAddr("203.0.113.1"), virtual)
 	for !out.Full() {
 		out.Add(request)

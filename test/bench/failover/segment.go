@@ -177,7 +177,9 @@ func load(h *space.Space, rules string) error {
 	}
 	var output strings.Builder
 	cmd := exec.Command(nft, "-f", "-") //nolint:noctx // it ends at once
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(rules), &output, &output
+	cmd.Stdin = strings.NewReader(rules)
+	cmd.Stdout = &output
+	cmd.Stderr = &output
 	if err = h.Start(cmd); err == nil {
 		err = cmd.Wait()
 	}

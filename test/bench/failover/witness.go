@@ -150,7 +150,8 @@ func (w *witness) twoAnswered(since time.Time) time.Duration {
 func (w *witness) sole(since time.Time) (mac [6]byte, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	asked, answered := 0, 0
+	asked := 0
+	answered := 0
 	for _, q := range w.asked {
 		if q.at.Before(since) {
 			continue

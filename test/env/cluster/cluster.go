@@ -136,7 +136,10 @@ func (c *Cluster) StartAccount(ctx context.Context) error {
 }
 
 // ShareAccount puts the cluster into the account of another one, which has to be stopped after it, in place of StartAccount.
-func (c *Cluster) ShareAccount(of *Cluster) { c.Sim, c.guest = of.Sim, true }
+func (c *Cluster) ShareAccount(of *Cluster) {
+	c.Sim = of.Sim
+	c.guest = true
+}
 
 // StartControlPlane starts etcd and kube-apiserver with what users install: the rights of the programs, and the policies that
 // confine them. Nothing makes pods of the Deployment and the DaemonSet; the programs are started later.
@@ -224,7 +227,9 @@ func (c *Cluster) background(name, program string, args ...string) (*subprocess.
 	defer log.Close()
 	// Not CommandContext: it outlives the context of its start and ends with Stop.
 	cmd := exec.Command(program, args...) //nolint:noctx // see above
-	cmd.Dir, cmd.Stdout, cmd.Stderr = c.options.Dir, log, log
+	cmd.Dir = c.options.Dir
+	cmd.Stdout = log
+	cmd.Stderr = log
 	process, err := subprocess.Start(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

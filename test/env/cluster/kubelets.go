@@ -100,7 +100,10 @@ func (c *Cluster) startManager(ctx context.Context, name string, flags []string)
 // PublishAPIServer gives the Service default/kubernetes its endpoint, as the API server does by itself where it is not on a
 // loopback address: it is how pods reach it.
 func (c *Cluster) PublishAPIServer(ctx context.Context) error {
-	port, protocol, name, ready := int32(c.ControlPlane.Port()), corev1.ProtocolTCP, "https", true
+	port := int32(c.ControlPlane.Port())
+	protocol := corev1.ProtocolTCP
+	name := "https"
+	ready := true
 	_, err := c.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(ctx, &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
 		AddressType: discoveryv1.AddressTypeIPv4,

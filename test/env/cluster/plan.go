@@ -68,7 +68,8 @@ func servers(count int) ([]Server, error) {
 // bare makes the servers ones that are not set up for the public network.
 func bare(all []Server) {
 	for i := range all {
-		all[i].Public, all[i].Router = netip.Prefix{}, management.Addr()
+		all[i].Public = netip.Prefix{}
+		all[i].Router = management.Addr()
 	}
 }
 

@@ -239,7 +239,8 @@ func (c *Cluster) StartAgents(ctx context.Context) error {
 
 // StartAgent starts the shipped agent on one server.
 func (c *Cluster) StartAgent(ctx context.Context, s Server) error {
-	prefix, flags := asPod("+net_raw"), c.options.AgentFlags
+	prefix := asPod("+net_raw")
+	flags := c.options.AgentFlags
 	if c.options.Auto {
 		prefix, flags = asPod("+net_raw,+net_admin"), append([]string{"--manage=vlan,return-path"}, flags...)
 	}

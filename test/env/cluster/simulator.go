@@ -56,7 +56,9 @@ func startSimulator(ctx context.Context, dir string, s pnapsim.Seed, scale float
 	read, write := io.Pipe()
 	// Not CommandContext: the simulator outlives the context of its start and ends with Stop.
 	cmd := exec.Command(program, "--seed", seedFile, "--scale", strconv.FormatFloat(scale, 'f', -1, 64)) //nolint:noctx // see above
-	cmd.Dir, cmd.Stdout, cmd.Stderr = root, write, log
+	cmd.Dir = root
+	cmd.Stdout = write
+	cmd.Stderr = log
 	process, err := subprocess.Start(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("start the simulator: %w", err)

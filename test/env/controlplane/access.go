@@ -30,7 +30,8 @@ func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error)
 		return nil, err
 	}
 	config := c.anonymous()
-	config.CertData, config.KeyData = p.certificate, p.key
+	config.CertData = p.certificate
+	config.KeyData = p.key
 	return config, nil
 }
 
@@ -91,17 +92,24 @@ func (c *ControlPlane) anonymous() *rest.Config {
 // against ServerName.
 func Kubeconfig(config *rest.Config, serverURL string) ([]byte, error) {
 	cluster := clientcmdapi.NewCluster()
-	cluster.Server, cluster.CertificateAuthorityData = config.Host, config.CAData
+	cluster.Server = config.Host
+	cluster.CertificateAuthorityData = config.CAData
 	if serverURL != "" && serverURL != config.Host {
-		cluster.Server, cluster.TLSServerName = serverURL, ServerName
+		cluster.Server = serverURL
+		cluster.TLSServerName = ServerName
 	}
 	user := clientcmdapi.NewAuthInfo()
-	user.ClientCertificateData, user.ClientKeyData, user.Token = config.CertData, config.KeyData, config.BearerToken
+	user.ClientCertificateData = config.CertData
+	user.ClientKeyData = config.KeyData
+	user.Token = config.BearerToken
 	entry := clientcmdapi.NewContext()
-	entry.Cluster, entry.AuthInfo = "cluster", "user"
+	entry.Cluster = "cluster"
+	entry.AuthInfo = "user"
 
 	kubeconfig := clientcmdapi.NewConfig()
-	kubeconfig.Clusters["cluster"], kubeconfig.AuthInfos["user"], kubeconfig.Contexts["default"] = cluster, user, entry
+	kubeconfig.Clusters["cluster"] = cluster
+	kubeconfig.AuthInfos["user"] = user
+	kubeconfig.Contexts["default"] = entry
 	kubeconfig.CurrentContext = "default"
 	return clientcmd.Write(*kubeconfig)
 }

@@ -57,7 +57,8 @@ func TestDecode(t *testing.T) {
 }
 
 func TestApplyFilesTwiceAndChanged(t *testing.T) {
-	ctx, file := t.Context(), filepath.Join(t.TempDir(), "config.yaml")
+	ctx := t.Context()
+	file := filepath.Join(t.TempDir(), "config.yaml")
 	client := clientOf(t, cp.Config()).CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	for _, value := range []string{"one", "one", "two"} {
 		writeFile(t, file, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: applied}\ndata: {key: "+value+"}\n")
@@ -95,7 +96,8 @@ spec:
 }
 
 func TestApplyNamesFileAndObject(t *testing.T) {
-	ctx, dir := t.Context(), t.TempDir()
+	ctx := t.Context()
+	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "a.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: typo}, dat: {}}\n")
 	writeFile(t, filepath.Join(dir, "b.yaml"), "{apiVersion: v1, kind: Unheard, metadata: {name: u}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {}}\n")
 	writeFile(t, filepath.Join(dir, "c.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: fine}}\n")
@@ -124,7 +126,8 @@ func TestApplyAsAUserWithoutRights(t *testing.T) {
 }
 
 func TestReadKustomization(t *testing.T) {
-	base, overlay := t.TempDir(), t.TempDir()
+	base := t.TempDir()
+	overlay := t.TempDir()
 	writeFile(t, filepath.Join(base, "kustomization.yaml"), "resources: [config.yaml]\nconfigMapGenerator: [{name: generated, literals: [a=b]}]\n")
 	writeFile(t, filepath.Join(base, "config.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: plain}}\n")
 	relative, err := filepath.Rel(overlay, base)

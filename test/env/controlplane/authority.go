@@ -161,7 +161,8 @@ func complete(template *x509.Certificate) error {
 	}
 	template.SerialNumber = serial.Add(serial, big.NewInt(1))
 	now := time.Now()
-	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(validity)
+	template.NotBefore = now.Add(-backdate)
+	template.NotAfter = now.Add(validity)
 	return nil
 }
 

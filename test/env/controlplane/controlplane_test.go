@@ -285,7 +285,8 @@ func TestNothingIsLeftWhenTheStarterIsKilled(t *testing.T) {
 }
 
 func TestStartSaysWhyAServerEnded(t *testing.T) {
-	temporary, logs := t.TempDir(), t.TempDir()
+	temporary := t.TempDir()
+	logs := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	failed, err := Start(t.Context(), Options{LogDir: logs, APIServerArgs: []string{"--no-such-flag"}})
 	if err == nil {

@@ -77,7 +77,8 @@ func render(ctx context.Context, dir string) ([]Manifest, error) {
 	}
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, kubectl, "kustomize", dir)
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
 	if err := subprocess.Run(cmd); err != nil {
 		return nil, fmt.Errorf("kubectl kustomize: %w: %s", err, strings.TrimSpace(stderr.String()))
 	}

@@ -36,7 +36,8 @@ func startServer(ctx context.Context, program, log string, args []string) (*serv
 	}
 	defer func() { _ = file.Close() }()
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, args...)
-	cmd.Stdout, cmd.Stderr = file, file
+	cmd.Stdout = file
+	cmd.Stderr = file
 	// Variables such as ETCD_NAME would configure etcd; proxies are of no use on loopback.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(log), "TMPDIR=" + os.TempDir()}
 	process, err := subprocess.Start(cmd)
@@ -109,7 +110,8 @@ func readyOnce(ctx context.Context, client kubernetes.Interface) error {
 // etcdArguments has etcd serve on loopback over TLS and let in only holders of a certificate of its own
 // authority. Nothing is synced to disk: the data live as long as the process.
 func etcdArguments(dir string, clientPort, peerPort int) []string {
-	client, peer := fmt.Sprintf("https://127.0.0.1:%d", clientPort), fmt.Sprintf("https://127.0.0.1:%d", peerPort)
+	client := fmt.Sprintf("https://127.0.0.1:%d", clientPort)
+	peer := fmt.Sprintf("https://127.0.0.1:%d", peerPort)
 	tls := func(prefix string) []string {
 		return []string{
 			"--" + prefix + "cert-file=" + filepath.Join(dir, etcdServerFile+".crt"),

@@ -68,7 +68,8 @@ func compile(ctx context.Context, out string) error {
 	var output strings.Builder
 	cmd := exec.CommandContext(ctx, "go", append(args, ".")...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.Stdout = &output
+	cmd.Stderr = &output
 	if err := subprocess.Run(cmd); err != nil {
 		return fmt.Errorf("compile the tests with go test -c: %w\n%s", err, output.String())
 	}

@@ -92,7 +92,8 @@ func Start(ctx context.Context, c Config) (*Lab, error) {
 	if err := l.call(ctx, "SetUp", c.setup(l.hostAddress()), &built); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the lab: %w", err), l.Stop())
 	}
-	l.Uplink, l.Built = built.Uplink, built.Took
+	l.Uplink = built.Uplink
+	l.Built = built.Took
 	return l, nil
 }
 

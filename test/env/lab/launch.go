@@ -126,7 +126,8 @@ func (c Config) inPlace(ctx context.Context, daemon, address, token string) erro
 	}
 	cmd := exec.CommandContext(ctx, daemon, args...)
 	cmd.Env = append(os.Environ(), wire.TokenVariable+"="+token)
-	cmd.Stdout, cmd.Stderr = c.Log, c.Log
+	cmd.Stdout = c.Log
+	cmd.Stderr = c.Log
 	cmd.SysProcAttr = kernel.Isolation(syscall.CLONE_NEWNS | syscall.CLONE_NEWPID)
 	p, err := subprocess.Start(cmd)
 	if err != nil {

@@ -110,7 +110,8 @@ func echoesAtClient(t *testing.T) int {
 func TestOnlyAnAnnouncementMovesAnAddress(t *testing.T) {
 	// The address lies in a block of its own, as a Service's does: a server with an address of the same block would
 	// forward what it still gets to the new holder.
-	n, service := publicNetwork{vlan: 103, base: 24, more: []int{56}}, publicNetwork{base: 56}
+	n := publicNetwork{vlan: 103, base: 24, more: []int{56}}
+	service := publicNetwork{base: 56}
 	n.publish(true, "id-a", "id-b")
 	n.configure(t, "srv-a", 2)
 	n.configure(t, "srv-b", 3)

@@ -161,7 +161,9 @@ func install(ctx context.Context, prefix, packages []string) error {
 func output(ctx context.Context, dir string, argv ...string) (string, error) {
 	var stdout, stderr strings.Builder
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
+	cmd.Dir = dir
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	if err := subprocess.Run(cmd); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {

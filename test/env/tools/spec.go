@@ -66,22 +66,29 @@ func specOf(name string) (spec, error) {
 	case "etcd":
 		return spec{dir: kubernetesDir, module: "go.etcd.io/etcd/server/v3", pkg: "go.etcd.io/etcd/server/v3", stamp: stampEtcd, minutes: 1, asset: mustBeAsset}, nil
 	case apiServer:
-		kubernetes.minutes, kubernetes.asset = 3, mustBeAsset
+		kubernetes.minutes = 3
+		kubernetes.asset = mustBeAsset
 		return kubernetes, nil
 	case apiServer + "-v1.35", apiServer + "-v1.34":
 		dir := kubernetesDir + "/" + strings.TrimPrefix(name, apiServer+"-")
 		return spec{dir: dir, module: kubernetesModule, pkg: kubernetesModule + "/cmd/" + apiServer, stamp: stampKubernetes, minutes: 3}, nil
 	case "kubectl":
-		kubernetes.minutes, kubernetes.asset = 1, mustBeAsset
+		kubernetes.minutes = 1
+		kubernetes.asset = mustBeAsset
 		return kubernetes, nil
 	case "kube-proxy":
-		kubernetes.minutes, kubernetes.asset = 1, mayBeAsset
+		kubernetes.minutes = 1
+		kubernetes.asset = mayBeAsset
 		return kubernetes, nil
 	case "kubelet", "kube-controller-manager", "kube-scheduler":
-		kubernetes.dir, kubernetes.minutes, kubernetes.asset = nodeDir, 1, mayBeAsset
+		kubernetes.dir = nodeDir
+		kubernetes.minutes = 1
+		kubernetes.asset = mayBeAsset
 		return kubernetes, nil
 	case "kubeadm":
-		kubernetes.dir, kubernetes.minutes, kubernetes.asset = kubeadmDir, 2, mayBeAsset
+		kubernetes.dir = kubeadmDir
+		kubernetes.minutes = 2
+		kubernetes.asset = mayBeAsset
 		return kubernetes, nil
 	case promtool:
 		// It can discover what to scrape in every cloud; a check of rules needs none of that.

@@ -102,7 +102,8 @@ func runHelm(ctx context.Context, args ...string) (string, error) {
 	var out, complaint bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = []string{"HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_CACHE_HOME=" + home, "HELM_DATA_HOME=" + home}
-	cmd.Stdout, cmd.Stderr = &out, &complaint
+	cmd.Stdout = &out
+	cmd.Stderr = &complaint
 	err = cmd.Run()
 	return out.String() + complaint.String(), err
 }

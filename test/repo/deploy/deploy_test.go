@@ -183,7 +183,8 @@ func TestManagedOverlays(t *testing.T) {
 // TestStamp writes a version into a copy of base and chart.
 func TestStamp(t *testing.T) {
 	root := t.TempDir()
-	base, chart := "deploy/base/kustomization.yaml", Chart+"/Chart.yaml"
+	base := "deploy/base/kustomization.yaml"
+	chart := Chart + "/Chart.yaml"
 	for _, file := range []string{base, chart} {
 		text, err := os.ReadFile(filepath.Join(sourceTree(t), file))
 		must(t, err)

@@ -53,7 +53,8 @@ func TestPrivileges(t *testing.T) {
 		{"agent", agent(t, "kubeadm").Spec.Template.Spec, root},
 		{"agent that manages", agent(t, "kubeadm-manage-vlan").Spec.Template.Spec, managing},
 	} {
-		tc.spec.ServiceAccountName, tc.spec.PriorityClassName = "default", ""
+		tc.spec.ServiceAccountName = "default"
+		tc.spec.PriorityClassName = ""
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}, Spec: tc.spec}
 		_, err := client.CoreV1().Pods("restricted").Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !apierrors.IsForbidden(err) {

@@ -77,7 +77,8 @@ func workspace(root, title string) (string, error) {
 
 func copyTree(from, to string) error {
 	for _, part := range parts {
-		source, target := filepath.Join(from, part), filepath.Join(to, part)
+		source := filepath.Join(from, part)
+		target := filepath.Join(to, part)
 		info, err := os.Stat(source)
 		if err == nil && info.IsDir() {
 			err = os.CopyFS(target, os.DirFS(source))

@@ -170,7 +170,8 @@ func helm(t *testing.T, args []string) string {
 		rendering = append(slices.Clone(args), "--help") // it reads command and flags
 	}
 	cmd := exec.CommandContext(t.Context(), program, rendering...)
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "HOME="+t.TempDir())
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return err.Error() + ": " + string(out)
 	}

@@ -135,7 +135,8 @@ func newRunning(t *testing.T, page string, edit func(account *pnapsim.AccountSee
 	must(t, controlplane.WriteKubeconfig(c.kubeconfig, plane.Config(), ""))
 	must(t, plane.Apply(t.Context(), controlplane.Manifest{Name: "a running cluster", Data: []byte(objects)}))
 	seed := simtest.Seed()
-	seed.Accounts[0].Servers[0].Hostname, seed.Accounts[0].Servers[1].Hostname = "worker-1", "rack-7"
+	seed.Accounts[0].Servers[0].Hostname = "worker-1"
+	seed.Accounts[0].Servers[1].Hostname = "rack-7"
 	edit(&seed.Accounts[0], c.kubectl("get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"))
 	var url string
 	c.sim, url = simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)}, seed)
@@ -155,7 +156,8 @@ func (c running) controller(args ...string) {
 	cmd := exec.CommandContext(c.Context(), program(c.T, "./controller"), append([]string{
 		"--cloud-provider=phoenixnap", "--cloud-config=" + c.secret, "--kubeconfig=" + c.kubeconfig, "--leader-elect=false", "--authentication-skip-lookup=true", "--bind-address=127.0.0.1", "--secure-port=0",
 	}, args...)...)
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Stdout = &out
+	cmd.Stderr = &out
 	process, err := subprocess.Start(cmd)
 	must(c.T, err)
 	c.Cleanup(func() {

@@ -137,8 +137,10 @@ func (b *bench) kubectl(t *testing.T, args []string) string {
 // try runs a command of kubectl in the way that fits it; help is what it prints with --help.
 func (b *bench) try(t *testing.T, verb string, args []string, help string) string {
 	t.Helper()
-	limit, watching := 30*time.Second, slices.Contains(args, "--watch") || slices.Contains(args, "-w")
-	changing, waiting := false, false
+	limit := 30 * time.Second
+	watching := slices.Contains(args, "--watch") || slices.Contains(args, "-w")
+	changing := false
+	waiting := false
 	switch {
 	case slices.Contains(reads, verb) && watching:
 		limit = time.Second
@@ -261,12 +263,14 @@ func whole(document string) (manifest []byte, foreign bool, err error) {
 		return nil, true, nil
 	}
 	if object["kind"] == nil {
-		object["apiVersion"], object["kind"] = "v1", "Service"
+		object["apiVersion"] = "v1"
+		object["kind"] = "Service"
 		metadata, _ := object["metadata"].(map[string]any)
 		if metadata == nil {
 			metadata = map[string]any{}
 		}
-		metadata["name"], object["metadata"] = "part", metadata
+		metadata["name"] = "part"
+		object["metadata"] = metadata
 		if object["spec"] == nil {
 			object["spec"] = map[string]any{"type": "LoadBalancer", "ports": []any{map[string]any{"port": 80}}}
 		}

@@ -22,7 +22,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	for _, page := range pages(t) {
 		headings[page] = anchors(read(t, page))
 	}
-	followed, anchored := 0, 0
+	followed := 0
+	anchored := 0
 	for _, page := range pages(t) {
 		for _, match := range link.FindAllStringSubmatch(prose(read(t, page)), -1) {
 			target := page

@@ -17,7 +17,8 @@ import (
 // TestTheDiagnosisShownIsOne: the page shows lines of what diagnose writes in the tests of its package, in their order.
 func TestTheDiagnosisShownIsOne(t *testing.T) {
 	const page, written = "docs/guides/broken-vlan.md", "agent/diagnose/testdata/failure.txt"
-	rest, shown := read(t, written), 0
+	rest := read(t, written)
+	shown := 0
 	for _, b := range blocks(t) {
 		if b.page != page || !strings.Contains(b.text, "fix this first") {
 			continue

@@ -57,7 +57,8 @@ func sizes(root string) ([]Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines, packages := 0, map[string]bool{}
+	lines := 0
+	packages := map[string]bool{}
 	for _, f := range shipped {
 		lines += f.lines()
 		packages[path.Dir(f.path)] = true

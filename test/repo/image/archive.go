@@ -111,7 +111,8 @@ func (a *Archive) read() error {
 	if len(top.Manifests) != 1 {
 		return fmt.Errorf("it holds %d images, want one", len(top.Manifests))
 	}
-	a.Digest, a.Reference = top.Manifests[0].Digest, top.Manifests[0].Annotations[annotationReference]
+	a.Digest = top.Manifests[0].Digest
+	a.Reference = top.Manifests[0].Annotations[annotationReference]
 	if err := decodeDocument(documents, blobName(a.Digest), &list); err != nil {
 		return err
 	}

@@ -85,7 +85,8 @@ func (b *Builder) Archive(ctx context.Context, i Image, reference, path string, 
 
 // Pack builds what is requested and writes it to path as an OCI archive.
 func (b *Builder) Pack(ctx context.Context, r Request, path string) error {
-	engine, layout := b.Engine(), filepath.Join(b.Dir, "layout", r.Image.Name)
+	engine := b.Engine()
+	layout := filepath.Join(b.Dir, "layout", r.Image.Name)
 	// buildah adds to a layout that is there.
 	if err := errors.Join(os.RemoveAll(layout), os.MkdirAll(filepath.Dir(layout), 0o755)); err != nil {
 		return fmt.Errorf("build the image %s: %w", r.Image.Name, err)
@@ -141,7 +142,8 @@ func (b *Builder) run(ctx context.Context, out io.Writer, line []string) error {
 func run(ctx context.Context, out, log io.Writer, line []string) error {
 	var complaint strings.Builder
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.Stdout, cmd.Stderr = out, io.Writer(&complaint)
+	cmd.Stdout = out
+	cmd.Stderr = io.Writer(&complaint)
 	if log != nil {
 		cmd.Stderr = io.MultiWriter(log, &complaint)
 	}

@@ -15,7 +15,10 @@ func TestCommandLines(t *testing.T) {
 		Platforms: Platforms(), Root: "/src", Context: "/src",
 	}
 	prebuilt := request
-	prebuilt.Prebuilt, prebuilt.Context, prebuilt.BaseImage, prebuilt.Push = true, "/bin-dir", Scratch, true
+	prebuilt.Prebuilt = true
+	prebuilt.Context = "/bin-dir"
+	prebuilt.BaseImage = Scratch
+	prebuilt.Push = true
 	prebuilt.Platforms = Platforms()[1:]
 	const arguments = "--file /src/Dockerfile.agent --build-arg VERSION=v1.2.3 --build-arg COMMIT=abc"
 	for name, tc := range map[string]struct {

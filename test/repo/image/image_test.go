@@ -56,7 +56,8 @@ func archive(t *testing.T, b *Builder, i Image, platforms ...Platform) *Archive 
 // TestImages builds both images for all platforms, from nothing, and checks everything in them. Then it builds them
 // for one platform again, in another place, from the linker on: the result is the same.
 func TestImages(t *testing.T) {
-	b, again := newBuilder(t), newBuilder(t)
+	b := newBuilder(t)
+	again := newBuilder(t)
 	again.Stamp = b.Stamp // others may commit meanwhile
 	for _, i := range Images() {
 		a := archive(t, b, i, Platforms()...)
@@ -189,7 +190,8 @@ func output(t *testing.T, line []string) string {
 func TestPack(t *testing.T) {
 	var archives [2][]byte
 	for n, names := range [][]string{{"index.json", "blobs/sha256/a"}, {"blobs/sha256/a", "index.json"}} {
-		layout, path := t.TempDir(), filepath.Join(t.TempDir(), "a.tar")
+		layout := t.TempDir()
+		path := filepath.Join(t.TempDir(), "a.tar")
 		for _, name := range names {
 			file := filepath.Join(layout, name)
 			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(name), 0o600), os.Chtimes(file, time.Time{}, time.Unix(int64(n), 0))); err != nil {

@@ -48,7 +48,8 @@ func panels(t *testing.T) []panel {
 
 // Everything that a panel asks for exists, and is PromQL.
 func TestPanelsAskForWhatExists(t *testing.T) {
-	known, said := exposed(t), literals(t)
+	known := exposed(t)
+	said := literals(t)
 	var rules []rule
 	for _, each := range panels(t) {
 		if each.Type != "row" && len(each.Targets) == 0 {

@@ -87,7 +87,8 @@ func TestPrometheusRuleHasTheSameRules(t *testing.T) {
 
 // Every metric, label, condition and reason that an alert names exists.
 func TestAlertsNameWhatExists(t *testing.T) {
-	known, said := exposed(t), literals(t)
+	known := exposed(t)
+	said := literals(t)
 	for _, each := range alerts(t) {
 		for _, fault := range known.faults(each.Expr) {
 			t.Errorf("%s: %s", each.Alert, fault)

@@ -82,7 +82,8 @@ func checkManifests(t *testing.T, r Release) {
 		must(t, err)
 		after, err := os.ReadFile(filepath.Join(r.Dir, "manifests", overlay, deploy.File))
 		must(t, err)
-		was, is := strings.Split(string(before), "\n"), strings.Split(string(after), "\n")
+		was := strings.Split(string(before), "\n")
+		is := strings.Split(string(after), "\n")
 		if len(was) != len(is) {
 			t.Fatalf("%s: %d lines became %d", overlay, len(was), len(is))
 		}

@@ -37,7 +37,8 @@ func bill(info *buildinfo.BuildInfo, version string, made time.Time) *cdx.BOM {
 		references = append(references, p.BOMRef)
 	}
 	subject := component(info.Main.Path, version)
-	subject.Type, subject.Name = cdx.ComponentTypeApplication, info.Path
+	subject.Type = cdx.ComponentTypeApplication
+	subject.Name = info.Path
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{Timestamp: made.UTC().Format(time.RFC3339), Component: &subject}
 	bom.Components = &parts

@@ -46,7 +46,8 @@ func nodeOf(t *testing.T, admin kubernetes.Interface, name string) {
 	_, err = admin.CoreV1().Nodes().UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
-		ctx, remove := cleanup(t), []byte(`{"metadata":{"finalizers":null}}`)
+		ctx := cleanup(t)
+		remove := []byte(`{"metadata":{"finalizers":null}}`)
 		_, _ = admin.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, remove, metav1.PatchOptions{})
 		_ = admin.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
 	})
@@ -227,7 +228,8 @@ func TestAgentRenewsItsOwnLeaseAlone(t *testing.T) {
 		t.Errorf("renewed another's Lease: %v", err)
 	}
 	generated := leaseOf("l1")
-	generated.Name, generated.GenerateName = "", contract.AgentLeasePrefix
+	generated.Name = ""
+	generated.GenerateName = contract.AgentLeasePrefix
 	if _, err := agent.Create(t.Context(), generated, metav1.CreateOptions{}); !refusedBy(err, "phoenixnap-agent-leases") {
 		t.Errorf("created a Lease with a generated name: %v", err)
 	}

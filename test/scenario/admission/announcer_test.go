@@ -15,7 +15,8 @@ func announcer(t *testing.T) {
 	install(t)
 	const component = "../../../deploy/components/announcer/"
 	must(t, cp.ApplyFiles(t.Context(), component+"rights.yaml", component+"policy.yaml", component+"secret-policy.yaml"))
-	agent, controller := agentOn(t, "nowhere"), account(t, "phoenixnap-cloud-controller-manager")
+	agent := agentOn(t, "nowhere")
+	controller := account(t, "phoenixnap-cloud-controller-manager")
 	eventually(t, "the policies of the announcer", func() bool {
 		_, first := agent.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(t.Context(), configMap("probe"), dryRun)
 		_, second := controller.CoreV1().Secrets(metav1.NamespaceSystem).Create(t.Context(), secret("probe", corev1.SecretTypeOpaque), dryRun)

@@ -66,7 +66,8 @@ func TestControllerIsConfined(t *testing.T) {
 	admin := install(t)
 	inKubeSystem(t, admin)
 	client := account(t, "phoenixnap-cloud-controller-manager")
-	configs, slices := client.CoreV1().ConfigMaps(metav1.NamespaceSystem), client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)
+	configs := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	slices := client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)
 	eventually(t, "the policy for the controller", func() bool {
 		_, err := configs.Create(t.Context(), configMap("another"), dryRun)
 		return refusedBy(err, "phoenixnap-controller")

@@ -70,7 +70,8 @@ func (i installation) installAlone(t *testing.T) kubernetes.Interface {
 func enforced(t *testing.T, admin kubernetes.Interface) {
 	t.Helper()
 	const name = "zz-test-marker"
-	policies, bindings := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies(), admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	policies := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	bindings := admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	must2(policies.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
@@ -150,7 +151,8 @@ const foreignAddress, otherAddress = "192.0.2.10", "192.0.2.11"
 // lifeWithAnother is the life of a Service which another load balancer serves: what the user writes, and what that load balancer does.
 func lifeWithAnother(t *testing.T, class string, other kubernetes.Interface) {
 	t.Helper()
-	author, server := services{t, authorIn(t, "default")}, services{t, other}
+	author := services{t, authorIn(t, "default")}
+	server := services{t, other}
 	name := "of-another"
 	service := ofClass(name, class)
 	service.Spec.LoadBalancerIP = foreignAddress
@@ -240,7 +242,8 @@ func TestPoliciesFollowTheAnnouncer(t *testing.T) {
 	for _, i := range installations(t) {
 		t.Run(filepath.ToSlash(i.name), func(t *testing.T) {
 			admin := i.installAlone(t)
-			author, metalLB := services{t, authorIn(t, "default")}, foreigner(t, "metallb-system", "controller")
+			author := services{t, authorIn(t, "default")}
+			metalLB := foreigner(t, "metallb-system", "controller")
 			theirs(t, author, metalLB)
 			configured(t, i.announcer())
 			eventually(t, "the policies apply", func() bool { return applies(t, author.client) })
@@ -350,7 +353,8 @@ func (installation) checkNamed(t *testing.T, admin, metalLB kubernetes.Interface
 // TestDetoursThroughAnother: an author who has another load balancer serve a Service first achieves no more.
 func TestDetoursThroughAnother(t *testing.T) {
 	install(t)
-	author, metalLB := services{t, authorIn(t, "default")}, foreigner(t, "metallb-system", "controller")
+	author := services{t, authorIn(t, "default")}
+	metalLB := foreigner(t, "metallb-system", "controller")
 	service := ofClass("detour", "metallb.io/metallb")
 	service.Annotations = map[string]string{contract.KubeVIPAddresses: gateway}
 	must(t, author.create(service))

@@ -159,7 +159,8 @@ func TestAuthorsMayNotPublish(t *testing.T) {
 		}
 		for _, kind := range []corev1.ServiceType{corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeClusterIP} {
 			service := loadBalancer("other")
-			service.Annotations, service.Spec.Type = map[string]string{key: gateway}, kind
+			service.Annotations = map[string]string{key: gateway}
+			service.Spec.Type = kind
 			if err := author.create(service); !refusedBy(err, policy) {
 				t.Errorf("%s with %s: %v", kind, key, err)
 			}
@@ -198,13 +199,16 @@ func TestAuthorsMayNotPublishByDetours(t *testing.T) {
 	install(t)
 	author := services{t, authorIn(t, "default")}
 	foreign := loadBalancer("foreign")
-	foreign.Spec.LoadBalancerClass, foreign.Spec.LoadBalancerIP = ptr.To("example.com/lb"), gateway
+	foreign.Spec.LoadBalancerClass = ptr.To("example.com/lb")
+	foreign.Spec.LoadBalancerIP = gateway
 	must(t, author.create(foreign)) // another provider may need it
 	inner := loadBalancer("inner")
-	inner.Spec.Type, inner.Spec.LoadBalancerIP = corev1.ServiceTypeClusterIP, gateway
+	inner.Spec.Type = corev1.ServiceTypeClusterIP
+	inner.Spec.LoadBalancerIP = gateway
 	must(t, author.create(inner))
 	class := loadBalancer("class")
-	class.Spec.LoadBalancerClass, class.Spec.LoadBalancerIP = ptr.To(contract.LoadBalancerClass), gateway
+	class.Spec.LoadBalancerClass = ptr.To(contract.LoadBalancerClass)
+	class.Spec.LoadBalancerIP = gateway
 	for what, err := range map[string]error{
 		"type":            author.patch("inner", object{"spec": object{"type": "LoadBalancer"}}),
 		"type with class": author.patch("inner", object{"spec": object{"type": "LoadBalancer", "loadBalancerClass": contract.LoadBalancerClass}}),

@@ -186,7 +186,8 @@ func table(good time.Duration) *responder.Table {
 // until it is given up or not known to be ours any more; this survives the deletion and return of its interface.
 func TestResponder(t *testing.T) {
 	n := newNetwork(t)
-	r, a := n.answering(), n.asker()
+	r := n.answering()
+	a := n.asker()
 	r.Grant(table(time.Hour))
 	if claims := a.announcements(2, 10*time.Second); len(claims) < 2 || claims[0].Operation == claims[1].Operation {
 		t.Fatalf("announced by %v, want a request and a reply", claims)
@@ -225,7 +226,8 @@ func TestResponder(t *testing.T) {
 // TestResponderInAFlood: among thousands of frames that are no requests, each request is answered, and nothing else.
 func TestResponderInAFlood(t *testing.T) {
 	n := newNetwork(t)
-	r, a := n.answering(), n.asker()
+	r := n.answering()
+	a := n.asker()
 	r.Grant(table(time.Hour))
 	a.announcements(2, 10*time.Second)
 	seed := rand.Uint64()
@@ -304,14 +306,16 @@ func TestHeartbeats(t *testing.T) {
 	shared := key(1)
 	there := inside{node: n.gateway}
 	listener := line("node-a", nodeVIF, inside{node: n.node}, shared, netip.MustParseAddr("192.0.2.2"))
-	with, without := line("node-b", portVIF, there, shared, gatewayIP), line("node-c", portVIF, there, shared, netip.Addr{})
+	with := line("node-b", portVIF, there, shared, gatewayIP)
+	without := line("node-c", portVIF, there, shared, netip.Addr{})
 	stranger := line("node-d", portVIF, there, key(2), gatewayIP)
 	acks := make([]election.Ack, 800)
 	for i := range acks {
 		acks[i] = election.Ack{Node: election.ID(i), Sequence: 7}
 	}
 	for i, l := range []*heartbeat.Transport{with, without, stranger} {
-		sequence, name := uint64(100*(i+1)), fmt.Sprintf("node-%c", 'b'+i)
+		sequence := uint64(100 * (i + 1))
+		name := fmt.Sprintf("node-%c", 'b'+i)
 		for deadline := time.Now().Add(10 * time.Second); ; {
 			sequence++
 			err := l.Send(&election.Heartbeat{Node: name, Boot: 1, Sequence: sequence, Number: 3, Acks: acks})

@@ -102,7 +102,8 @@ func (s *server) secondGateway() netns.NsHandle {
 	s.must("new namespace", err)
 	s.in(s.gateway, func() {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.ParentIndex = "other0", s.link(gatewayVIF).Attrs().Index
+		attrs.Name = "other0"
+		attrs.ParentIndex = s.link(gatewayVIF).Attrs().Index
 		s.must("add other0", netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_BRIDGE}))
 		s.must("move other0", netlink.LinkSetNsFd(s.link("other0"), int(other)))
 	})
@@ -129,7 +130,8 @@ func kernelFaults() []fault {
 		setting("ARP filtered", "arp_filter", "1", "0", check.ARPAnswering, check.Warn, "ARPFiltered"),
 		{"sender borrowed", func(s *server) {
 			s.delAddress(nodeVIF, "192.0.2.2/28")
-			s.expected.Network.IPs, s.expected.Network.Blocks = nil, nil
+			s.expected.Network.IPs = nil
+			s.expected.Network.Blocks = nil
 		}, func(s *server) {
 			s.expect()
 			s.remakeVLAN()
@@ -149,7 +151,8 @@ func kernelFaults() []fault {
 
 func routeFaults() []fault {
 	foreign := byMark()
-	foreign.Priority, foreign.Table = 900, unix.RT_TABLE_MAIN
+	foreign.Priority = 900
+	foreign.Table = unix.RT_TABLE_MAIN
 	rule := func(do func(*netlink.Rule) error, r *netlink.Rule) func(*server) {
 		return func(s *server) { s.must("change a rule", do(r)) }
 	}
@@ -174,7 +177,8 @@ func routeFaults() []fault {
 			s.route(netlink.RouteDel, "0.0.0.0/1", netlink.Route{Gw: net.ParseIP("10.0.0.1"), Table: ownTable})
 		}, check.ReturnPath, check.Warn, "ReturnPathElsewhere"},
 		{"mark bits of somebody else", func(s *server) {
-			s.expected.Mark, s.expected.Mask = ownMark, ownMark
+			s.expected.Mark = ownMark
+			s.expected.Mask = ownMark
 			s.must("add a rule", netlink.RuleAdd(foreign))
 		}, func(s *server) {
 			s.expect()

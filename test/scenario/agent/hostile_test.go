@@ -95,11 +95,14 @@ func malformed(r *rand.Rand) []byte {
 	case 1:
 		p = p[:r.IntN(len(p))]
 	case 2:
-		p[4], p[5] = byte(r.Uint32())|16, byte(r.Uint32())|16
+		p[4] = byte(r.Uint32()) | 16
+		p[5] = byte(r.Uint32()) | 16
 	case 3:
-		p[2], p[3] = 0x86, 0xdd
+		p[2] = 0x86
+		p[3] = 0xdd
 	default:
-		p[6], p[7] = 0xff, byte(r.Uint32())
+		p[6] = 0xff
+		p[7] = byte(r.Uint32())
 	}
 	return p
 }

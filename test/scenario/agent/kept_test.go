@@ -25,7 +25,8 @@ type change struct {
 }
 
 func changes() []change {
-	up, down := netlink.LinkSetUp, netlink.LinkSetDown
+	up := netlink.LinkSetUp
+	down := netlink.LinkSetDown
 	set := func(name string, do func(netlink.Link) error) func(*server) {
 		return func(s *server) { s.must(name, do(s.link(name))) }
 	}
@@ -74,7 +75,8 @@ func TestKeptTablesFollow(t *testing.T) {
 	}()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	random, all := rand.New(rand.NewPCG(seed, 0)), changes()
+	random := rand.New(rand.NewPCG(seed, 0))
+	all := changes()
 	for range seeds.Count(t, 2) {
 		for _, i := range random.Perm(len(all)) {
 			c := all[i]

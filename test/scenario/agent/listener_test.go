@@ -38,7 +38,8 @@ func TestListener(t *testing.T) {
 		}
 		_ = listener.Run(ctx)
 	})
-	node, gateway := netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.1")
+	node := netip.MustParseAddr("192.0.2.2")
+	gateway := netip.MustParseAddr("192.0.2.1")
 	hearsBoth := func(when string) {
 		t.Helper()
 		for deadline := time.Now().Add(15 * time.Second); ; {
@@ -50,7 +51,8 @@ func TestListener(t *testing.T) {
 				n.must("ask", err)
 			})
 			mu.Lock()
-			request, reply := false, false
+			request := false
+			reply := false
 			for _, h := range heard {
 				request = request || !h.Own && h.Asks() && h.Target == node && h.Address == gateway
 				reply = reply || h.Own && h.Reply && h.Address == node

@@ -68,7 +68,8 @@ func newNetwork(t *testing.T) *network {
 	n.must("loopback up", netlink.LinkSetUp(n.link("lo")))
 
 	bond := netlink.NewLinkBond(netlink.LinkAttrs{Name: "bond0"})
-	bond.Mode, bond.Miimon = netlink.BOND_MODE_ACTIVE_BACKUP, 50
+	bond.Mode = netlink.BOND_MODE_ACTIVE_BACKUP
+	bond.Miimon = 50
 	n.must("add bond0", netlink.LinkAdd(bond))
 	n.must("add a cable", netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eno1"}, PeerName: "port1"}))
 	n.must("move its far end", netlink.LinkSetNsFd(n.link("port1"), int(n.gateway)))
@@ -123,7 +124,9 @@ func (n *network) link(name string) netlink.Link {
 func (n *network) addVLAN(parent, name string, id int, addresses ...string) {
 	n.t.Helper()
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.ParentIndex, attrs.MTU = name, n.link(parent).Attrs().Index, 1500
+	attrs.Name = name
+	attrs.ParentIndex = n.link(parent).Attrs().Index
+	attrs.MTU = 1500
 	n.must("add "+name, netlink.LinkAdd(&netlink.Vlan{LinkAttrs: attrs, VlanId: id, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q}))
 	n.must(name+" up", netlink.LinkSetUp(n.link(name)))
 	for _, a := range addresses {

@@ -287,7 +287,10 @@ func (n *network) furnish() {
 	n.t.Helper()
 	n.must("foreign route", netlink.RouteAdd(&netlink.Route{LinkIndex: n.link("eno9").Attrs().Index, Gw: net.IPv4(10, 66, 0, 9), Table: 1100}))
 	r := netlink.NewRule()
-	r.Family, r.Priority, r.Table, r.Src = netlink.FAMILY_V4, 1057, 1100, &net.IPNet{IP: net.IPv4(192, 0, 2, 0), Mask: net.CIDRMask(28, 32)}
+	r.Family = netlink.FAMILY_V4
+	r.Priority = 1057
+	r.Table = 1100
+	r.Src = &net.IPNet{IP: net.IPv4(192, 0, 2, 0), Mask: net.CIDRMask(28, 32)}
 	r.IifName = "eno9"
 	n.must("foreign rule", netlink.RuleAdd(r))
 	conn, err := nftables.New()
@@ -466,7 +469,11 @@ func TestReturnPathMarkClash(t *testing.T) {
 	n := newNetwork(t)
 	mask := uint32(0xff)
 	r := netlink.NewRule()
-	r.Family, r.Priority, r.Table, r.Mark, r.Mask = netlink.FAMILY_V4, 500, 500, 0x20, &mask
+	r.Family = netlink.FAMILY_V4
+	r.Priority = 500
+	r.Table = 500
+	r.Mark = 0x20
+	r.Mask = &mask
 	n.must("foreign rule", netlink.RuleAdd(r))
 	before := n.routing(false)
 	k := n.startKeeper("run", expected())

@@ -75,7 +75,8 @@ func (n *network) lookWith(capabilities ...uintptr) findings {
 	cmd.Env = append(os.Environ(), rightsVariable+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65532, Gid: 65532}, AmbientCaps: capabilities, Pdeathsig: syscall.SIGKILL}
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
 		n.t.Fatalf("look with few rights: %v\n%s%s", err, stdout.String(), stderr.String())
 	}

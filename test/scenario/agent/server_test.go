@@ -74,7 +74,8 @@ func (s *server) rebuild(mode netlink.BondMode) {
 		s.must("delete bond0", netlink.LinkDel(bond))
 	}
 	bond := netlink.NewLinkBond(netlink.LinkAttrs{Name: "bond0"})
-	bond.Mode, bond.Miimon = mode, 50
+	bond.Mode = mode
+	bond.Miimon = 50
 	if mode == netlink.BOND_MODE_802_3AD {
 		bond.LacpRate = netlink.BOND_LACP_RATE_FAST
 	}
@@ -111,14 +112,22 @@ func (s *server) routes() {
 }
 
 func byMark() *netlink.Rule {
-	r, mask := netlink.NewRule(), uint32(ownMark)
-	r.Priority, r.Mark, r.Mask, r.Table, r.Family = 1055, ownMark, &mask, ownTable, netlink.FAMILY_V4
+	r := netlink.NewRule()
+	mask := uint32(ownMark)
+	r.Priority = 1055
+	r.Mark = ownMark
+	r.Mask = &mask
+	r.Table = ownTable
+	r.Family = netlink.FAMILY_V4
 	return r
 }
 
 func bySource() *netlink.Rule {
 	r := netlink.NewRule()
-	r.Priority, r.Src, r.Table, r.Family = 1056, &net.IPNet{IP: net.IPv4(192, 0, 2, 0), Mask: net.CIDRMask(28, 32)}, ownTable, netlink.FAMILY_V4
+	r.Priority = 1056
+	r.Src = &net.IPNet{IP: net.IPv4(192, 0, 2, 0), Mask: net.CIDRMask(28, 32)}
+	r.Table = ownTable
+	r.Family = netlink.FAMILY_V4
 	return r
 }
 
@@ -136,7 +145,9 @@ func (s *server) vlanOn(parent, name string, id int, protocol netlink.VlanProtoc
 	s.t.Helper()
 	s.must("delete the VLAN interface", netlink.LinkDel(s.link(nodeVIF)))
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.ParentIndex, attrs.MTU = name, s.link(parent).Attrs().Index, 1500
+	attrs.Name = name
+	attrs.ParentIndex = s.link(parent).Attrs().Index
+	attrs.MTU = 1500
 	s.must("add "+name, netlink.LinkAdd(&netlink.Vlan{LinkAttrs: attrs, VlanId: id, VlanProtocol: protocol}))
 	s.must(name+" up", netlink.LinkSetUp(s.link(name)))
 	s.addAddress(name, "192.0.2.2/28")
@@ -232,7 +243,9 @@ func (s *server) switches(partners ...[]string) {
 func (s *server) partner(name string, ports []string) {
 	s.t.Helper()
 	bond := netlink.NewLinkBond(netlink.LinkAttrs{Name: name})
-	bond.Mode, bond.Miimon, bond.LacpRate = netlink.BOND_MODE_802_3AD, 50, netlink.BOND_LACP_RATE_FAST
+	bond.Mode = netlink.BOND_MODE_802_3AD
+	bond.Miimon = 50
+	bond.LacpRate = netlink.BOND_LACP_RATE_FAST
 	s.must("add "+name, netlink.LinkAdd(bond))
 	for _, port := range ports {
 		s.must(port+" down", netlink.LinkSetDown(s.link(port)))

@@ -78,7 +78,8 @@ type observer struct {
 func (o *observer) tell(s sampler.Sample) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.report, o.seen = s.Report, true
+	o.report = s.Report
+	o.seen = true
 }
 
 func (o *observer) first() (check.Finding, bool) {

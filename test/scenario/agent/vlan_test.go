@@ -46,7 +46,8 @@ func (n *network) makeBond(mode netlink.BondMode) {
 	n.t.Helper()
 	n.must("delete bond0", netlink.LinkDel(n.link("bond0")))
 	bond := netlink.NewLinkBond(netlink.LinkAttrs{Name: "bond0"})
-	bond.Mode, bond.Miimon = mode, 50
+	bond.Mode = mode
+	bond.Miimon = 50
 	n.must("add bond0", netlink.LinkAdd(bond))
 	n.must("eno1 down", netlink.LinkSetDown(n.link("eno1")))
 	n.must("enslave eno1", netlink.LinkSetMaster(n.link("eno1"), n.link("bond0")))
@@ -274,7 +275,8 @@ func TestOrders(t *testing.T) {
 	n.waitUntil("another address", 30*time.Second, func() string { return n.amiss(nodeVIF, other, "203.0.113.2/29", serviceVIP+"/32") })
 
 	none := expected()
-	none.Network.IPs, none.Virtual = nil, []netip.Addr{netip.MustParseAddr(serviceVIP)}
+	none.Network.IPs = nil
+	none.Virtual = []netip.Addr{netip.MustParseAddr(serviceVIP)}
 	fallback := vlan.LinkLocal(none.Network.ServerID).String() + "/32"
 	k.expect(none)
 	n.waitUntil("no address", 30*time.Second, func() string { return n.amiss(nodeVIF, none, fallback, serviceVIP+"/32") })
@@ -312,7 +314,8 @@ func TestAdopted(t *testing.T) {
 	n.sysctl("net/ipv4/conf/"+nodeVIF+"/rp_filter", "1")
 	n.sysctl("net/ipv4/conf/"+nodeVIF+"/proxy_arp", "1")
 	n.must("down", netlink.LinkSetDown(n.link(nodeVIF)))
-	before, index := n.photograph(), n.link(nodeVIF).Attrs().Index
+	before := n.photograph()
+	index := n.link(nodeVIF).Attrs().Index
 
 	k := startVLANKeeper(n, 0)
 	e := expected()

@@ -136,7 +136,8 @@ func (s *site) try(line string) (string, error) {
 	ctx, cancel := context.WithTimeout(s.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir, cmd.Env = s.root, append(os.Environ(), "KUBECONFIG="+s.AdminKubeconfig())
+	cmd.Dir = s.root
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.AdminKubeconfig())
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

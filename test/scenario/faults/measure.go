@@ -96,7 +96,8 @@ func (t *trial) findInCondition(ctx context.Context, f Fault, begun time.Time, l
 	if err != nil {
 		return fmt.Errorf("want %s %s as the first cause: %w", f.ID, f.Reason, err)
 	}
-	r.Seen, r.Named = seen.Sub(begun), named.Sub(begun)
+	r.Seen = seen.Sub(begun)
+	r.Named = named.Sub(begun)
 	return nil
 }
 

@@ -78,7 +78,9 @@ func (w *watcher) stop() { w.factory.Shutdown() }
 func (w *watcher) note(node *corev1.Node, now time.Time) {
 	next := told{at: now}
 	if c := contract.FindNodeCondition(node, contract.ConditionVLANReady); c != nil {
-		next.status, next.reason, next.message = c.Status, c.Reason, c.Message
+		next.status = c.Status
+		next.reason = c.Reason
+		next.message = c.Message
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -102,7 +102,8 @@ func unpack(t *testing.T) Programs {
 func (p Programs) run(t *testing.T, stdin, program string, arguments ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, arguments...)
-	cmd.Env, cmd.Stdin = p.Environment, strings.NewReader(stdin)
+	cmd.Env = p.Environment
+	cmd.Stdin = strings.NewReader(stdin)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

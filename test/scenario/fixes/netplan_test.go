@@ -120,7 +120,8 @@ func (s netplanServer) pair(before map[string]bool, courses [2]course, alone [2]
 func TestNetplan(t *testing.T) {
 	p := unpack(t)
 	all := courses(t, check.Netplan)
-	tried, broken := 0, 0
+	tried := 0
+	broken := 0
 	for name, configuration := range map[string]string{"without the VLAN": installer, "with the VLAN": installer + own} {
 		before, err := newNetplanServer(t, p, configuration).generated()
 		must(t, "generate the server's own configuration", err)

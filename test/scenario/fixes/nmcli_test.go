@@ -118,7 +118,8 @@ func TestNetworkManager(t *testing.T) {
 		}
 		tried += everyPair(all, func(i, j int) {
 			s := newNMServer(t, p, connections)
-			first, second := s.follow(all[i]), s.follow(all[j])
+			first := s.follow(all[i])
+			second := s.follow(all[j])
 			if first != nil && !missed[i] || second != nil && !missed[j] {
 				t.Errorf("%s: %s, then %s: %v, %v", name, all[i], all[j], first, second)
 			}

@@ -257,7 +257,8 @@ func newWitness(r *rig) *witness {
 func (w *witness) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen, w.after = map[sighting]time.Time{}, time.Now()
+	w.seen = map[sighting]time.Time{}
+	w.after = time.Now()
 }
 
 var (
@@ -330,7 +331,8 @@ func (w *witness) met(e *expectation) bool {
 	defer w.mu.Unlock()
 	for _, node := range e.nodes {
 		if at, seen := w.seen[sighting{node: node, id: e.id, address: e.address}]; seen && e.seen.IsZero() {
-			e.seen, e.by = at, node
+			e.seen = at
+			e.by = node
 		}
 	}
 	return !e.seen.IsZero()

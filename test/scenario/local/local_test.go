@@ -51,7 +51,8 @@ func runLocal(t *testing.T, variables map[string]string, args string) (*exec.Cmd
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Stdout = &out
+	cmd.Stderr = &out
 	return cmd, &out
 }
 

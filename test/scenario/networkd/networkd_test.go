@@ -118,7 +118,8 @@ func (s *service) start() {
 	s.initialise()
 	s.cmd = exec.Command(s.path)
 	s.cmd.Env = append(os.Environ(), "SYSTEMD_LOG_LEVEL=debug", "SYSTEMD_LOG_TARGET=console")
-	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
+	s.cmd.Stdout = s.output
+	s.cmd.Stderr = s.output
 	must(s.t, "start "+program, s.cmd.Start())
 	s.t.Cleanup(s.stop)
 }
@@ -180,7 +181,8 @@ func TestRestart(t *testing.T) {
 func connect(t *testing.T) {
 	t.Helper()
 	bond := netlink.NewLinkBond(netlink.LinkAttrs{Name: "bond0"})
-	bond.Mode, bond.Miimon = netlink.BOND_MODE_ACTIVE_BACKUP, 50
+	bond.Mode = netlink.BOND_MODE_ACTIVE_BACKUP
+	bond.Miimon = 50
 	err := netlink.LinkAdd(bond)
 	if errors.Is(err, unix.EEXIST) { // the kernel's module makes one when it is loaded
 		must(t, "delete bond0", netlink.LinkDel(find(t, "bond0")))
@@ -314,7 +316,8 @@ func disturbance(t *testing.T, want []string, began time.Time) (lost []string, t
 	var missing, sound time.Duration
 	for last := began; sound < 4*time.Second; {
 		before := len(lost)
-		got, whole := ours(t), true
+		got := ours(t)
+		whole := true
 		for _, line := range want {
 			if slices.Contains(got, line) {
 				continue

@@ -36,7 +36,8 @@ func bus(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bus.conf")
 	must(t, "configure the bus", os.WriteFile(file, []byte(busConfiguration), 0o644))
 	cmd := exec.Command("dbus-daemon", "--config-file="+file, "--nofork", "--nopidfile")
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	cmd.Stdout = os.Stderr
+	cmd.Stderr = os.Stderr
 	must(t, "start the bus", cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -147,7 +148,8 @@ func handmade(t *testing.T) {
 // TestRecipes does what finding and guide say on a server whose bond systemd-networkd configures, by a file of a person or of
 // netplan: the bond keeps its address and the way to the Internet, and in the end all of it stands, whatever came first.
 func TestRecipes(t *testing.T) {
-	vlan, routes := finding(t, check.VLANInterface, "VLANInterfaceMissing"), finding(t, check.ReturnPath, "ReturnPathElsewhere")
+	vlan := finding(t, check.VLANInterface, "VLANInterfaceMissing")
+	routes := finding(t, check.ReturnPath, "ReturnPathElsewhere")
 	for _, tc := range []struct {
 		name, bondFile string
 		handmade       bool

@@ -134,7 +134,10 @@ func TestCheckRights(t *testing.T) {
 	rights := map[string][]string{"get nodes": {""}, "get leases.g": {""}, "update leases.g": {"kube-system"}}
 	request := func(verb, group, resource, namespace string, code int) asked {
 		a := asked{Verb: verb}
-		a.ObjectRef.APIGroup, a.ObjectRef.Resource, a.ObjectRef.Namespace, a.ResponseStatus.Code = group, resource, namespace, code
+		a.ObjectRef.APIGroup = group
+		a.ObjectRef.Resource = resource
+		a.ObjectRef.Namespace = namespace
+		a.ResponseStatus.Code = code
 		return a
 	}
 	for name, tc := range map[string]struct {

@@ -193,7 +193,8 @@ func (s *site) diagnose(args ...string) {
 	defer cancel()
 	var out bytes.Buffer
 	cmd := confined(s.T, s.agent, append(append([]string{"diagnose"}, args...), "--node-name", nodeName, "--kubeconfig", s.kubeconfig)...)
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Stdout = &out
+	cmd.Stderr = &out
 	s.must(cmd.Start())
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()

@@ -44,7 +44,8 @@ func addressKinds() []kind {
 
 // checkShared: two Services have two addresses of one block.
 func checkShared(r *rig) {
-	first, second := r.published("pooled-1"), r.published("pooled-2")
+	first := r.published("pooled-1")
+	second := r.published("pooled-2")
 	block := r.blockOf(r.get("pooled-1"))
 	r.tagged(block, contract.TagPool, "default")
 	if other := r.blockOf(r.get("pooled-2")); first == second || other.ID != block.ID {
@@ -136,7 +137,8 @@ func checkLoadBalancerIP(r *rig) {
 	before := r.published("requesting")
 	r.answered(tcp(before, 80))
 	r.withdraw(ccm, "requesting")
-	begun, after := time.Now(), before.Next()
+	begun := time.Now()
+	after := before.Next()
 	r.patch("requesting", spec("loadBalancerIP", after.String()))
 	r.publishedAs("requesting", func(a netip.Addr) bool { return a == after })
 	r.answeredAfterMove(tcp(after, 80))

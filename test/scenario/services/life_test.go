@@ -84,7 +84,8 @@ func (r *rig) namesAnnouncer(name string, address netip.Addr) {
 	r.Helper()
 	r.until(answerLimit, "Service "+name+" names its announcer", func() (bool, string) {
 		s := r.get(name)
-		by, since := s.Annotations[contract.ServiceAnnouncedBy], s.Annotations[contract.ServiceAnnouncedSince]
+		by := s.Annotations[contract.ServiceAnnouncedBy]
+		since := s.Annotations[contract.ServiceAnnouncedSince]
 		holder, err := r.holder(r.Context(), address)
 		r.must("who holds "+address.String(), err)
 		if !r.mode.names {

@@ -14,7 +14,9 @@ func TestServices(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			begun := time.Now()
 			r := newRig(t, m)
-			all, prepared, passed := kinds(), map[int]bool{}, 0
+			all := kinds()
+			prepared := map[int]bool{}
+			passed := 0
 			for i, k := range all {
 				t.Run(k.name, func(t *testing.T) {
 					r := r.with(t)

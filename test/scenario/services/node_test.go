@@ -158,7 +158,9 @@ func (r *rig) unheard(name string) {
 	node := r.node(name)
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			c.Status, c.Reason, c.LastTransitionTime = corev1.ConditionUnknown, "NodeStatusUnknown", metav1.Now()
+			c.Status = corev1.ConditionUnknown
+			c.Reason = "NodeStatusUnknown"
+			c.LastTransitionTime = metav1.Now()
 		}
 	}
 	_, err := r.Kube.CoreV1().Nodes().UpdateStatus(r.Context(), node, metav1.UpdateOptions{})

@@ -35,7 +35,8 @@ func TestThePageNamesEveryKind(t *testing.T) {
 		}
 		tested[k.name] = true
 	}
-	want, got := slices.Sorted(maps.Keys(tested)), slices.Sorted(maps.Keys(named))
+	want := slices.Sorted(maps.Keys(tested))
+	got := slices.Sorted(maps.Keys(named))
 	if !slices.Equal(want, got) {
 		t.Errorf("%s names the tests\n%q, and there are\n%q", page, got, want)
 	}

@@ -76,7 +76,8 @@ func modes() []mode {
 	}, {
 		name: "agent",
 		options: func(o *cluster.Options) {
-			o.Announcer, o.AgentFlags = contract.AnnouncerAgent, []string{"--announcer-key-file=" + lab.Path(cluster.AnnouncerKeyFile)}
+			o.Announcer = contract.AnnouncerAgent
+			o.AgentFlags = []string{"--announcer-key-file=" + lab.Path(cluster.AnnouncerKeyFile)}
 		},
 		announce:  func(ctx context.Context, c *cluster.Cluster) error { return c.HandOverKey(ctx) },
 		announces: func(*cluster.Cluster, string) bool { return true },

@@ -139,7 +139,8 @@ func (r *rig) setPorts(name string, all ...corev1.ServicePort) {
 
 func checkPorts(r *rig) {
 	address := r.published("ports")
-	http, admin := port("http", corev1.ProtocolTCP, 80, cluster.BackendPort), port("admin", corev1.ProtocolTCP, 81, cluster.OtherBackendPort)
+	http := port("http", corev1.ProtocolTCP, 80, cluster.BackendPort)
+	admin := port("admin", corev1.ProtocolTCP, 81, cluster.OtherBackendPort)
 	r.onPort(tcp(address, 80), cluster.BackendPort)
 	r.onPort(tcp(address, 81), cluster.OtherBackendPort)
 	w := r.watching(tcp(address, 80))
@@ -177,7 +178,8 @@ func localService() *corev1.Service {
 func checkLocal(r *rig) {
 	address := r.published("local")
 	t := tcp(address, 80)
-	first, second := r.Servers[1].Name, r.Servers[0].Name
+	first := r.Servers[1].Name
+	second := r.Servers[0].Name
 	r.servedAlone(t, address, first)
 	for _, from := range []string{client, otherClient} {
 		for _, a := range r.answers(t.by(from), 3) {

@@ -143,7 +143,8 @@ func (w *world) live(dieAt int) *process {
 	p.shared.Start(ctx.Done())
 	p.shared.WaitForCacheSync(ctx.Done())
 	p.mu.Lock()
-	p.dieAt, p.steps = dieAt, 0
+	p.dieAt = dieAt
+	p.steps = 0
 	p.mu.Unlock()
 	for _, run := range loops {
 		p.ended.Go(func() {

@@ -118,7 +118,8 @@ func (w *world) edit(name, what string, change func(*corev1.Service)) {
 func (w *world) changeType() {
 	w.edit(w.anyName(), "type", func(s *corev1.Service) {
 		if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-			s.Spec.Type, s.Spec.LoadBalancerClass = corev1.ServiceTypeClusterIP, nil
+			s.Spec.Type = corev1.ServiceTypeClusterIP
+			s.Spec.LoadBalancerClass = nil
 		} else {
 			s.Spec.Type = corev1.ServiceTypeLoadBalancer
 		}
@@ -131,7 +132,8 @@ func (w *world) vandalise() {
 	names := []string{
 		contract.ServiceIPAddress, contract.ServiceIPBlock, contract.ServiceIPGateway, contract.ServiceIPBlockAssigned, contract.KubeVIPAddresses,
 	}
-	name, value := names[w.random.IntN(len(names))], values[w.random.IntN(len(values))]
+	name := names[w.random.IntN(len(names))]
+	value := values[w.random.IntN(len(values))]
 	w.edit(w.anyName(), name+"="+value, func(s *corev1.Service) {
 		if value == "" {
 			delete(s.Annotations, name)
@@ -227,9 +229,16 @@ func (w *world) trouble() {
 		{Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError},
 		{Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeLate, Delay: pnapsim.Duration(2 * time.Minute)},
 	}
-	f, action := places[w.random.IntN(len(places))], actions[w.random.IntN(len(actions))]
-	f.Action, f.Status, f.RetryAfter, f.Outcome, f.Delay = action.Action, action.Status, action.RetryAfter, action.Outcome, action.Delay
-	f.Field, f.Element, f.Times = action.Field, action.Element, 1+w.random.IntN(3)
+	f := places[w.random.IntN(len(places))]
+	action := actions[w.random.IntN(len(actions))]
+	f.Action = action.Action
+	f.Status = action.Status
+	f.RetryAfter = action.RetryAfter
+	f.Outcome = action.Outcome
+	f.Delay = action.Delay
+	f.Field = action.Field
+	f.Element = action.Element
+	f.Times = 1 + w.random.IntN(3)
 	w.arm(f)
 }
 
@@ -298,7 +307,8 @@ func (w *world) silence(i int) {
 // serverTurns gives a server another status: none of them means that it is gone.
 func (w *world) serverTurns() {
 	words := []string{"powered-on", "powered-off", "error", "rebooting", "reinstating", "being-teleported"}
-	i, word := w.random.IntN(serverCount), words[w.random.IntN(len(words))]
+	i := w.random.IntN(serverCount)
+	word := words[w.random.IntN(len(words))]
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditServerStatus, Server: serverID(i), Status: word})
 }
 

@@ -135,7 +135,8 @@ func (p *process) stop() bool {
 // was stopped was on its way before: its time-out does not concern the simulator.
 func (p *process) exchange(request *http.Request) (*http.Response, error) { //nolint:contextcheck // see above
 	received := request.Clone(context.WithoutCancel(request.Context()))
-	received.RequestURI, received.RemoteAddr = request.URL.RequestURI(), "192.0.2.1:1234"
+	received.RequestURI = request.URL.RequestURI()
+	received.RemoteAddr = "192.0.2.1:1234"
 	if received.Body == nil {
 		received.Body = http.NoBody
 	}
@@ -170,7 +171,8 @@ func (p *process) serve(request *http.Request) (response *http.Response, err err
 		switch broken := recover(); broken {
 		case nil:
 		case http.ErrAbortHandler: // the server breaks the connection
-			response, err = nil, io.ErrUnexpectedEOF
+			response = nil
+			err = io.ErrUnexpectedEOF
 		default:
 			panic(broken)
 		}

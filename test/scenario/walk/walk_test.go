@@ -175,7 +175,8 @@ func (w *world) calm() {
 	w.sim.Disarm()
 	w.ready()
 	w.process.mu.Lock()
-	w.process.dieAt, w.process.freeze = 0, 0
+	w.process.dieAt = 0
+	w.process.freeze = 0
 	w.process.mu.Unlock()
 	for range 2 {
 		time.Sleep(collapse)

@@ -83,7 +83,8 @@ func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *w
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0x77616c6b)), store: kubefake.NewStore(), events: &events{reasons: map[string]int{}},
 		count: count, extras: map[string]bool{}, late: map[string]bool{}, seen: map[string]bool{}, told: map[string]bool{},
 	}
-	w.collect, w.manages = w.random.IntN(2) == 0, w.random.IntN(2) == 0
+	w.collect = w.random.IntN(2) == 0
+	w.manages = w.random.IntN(2) == 0
 	latency, switches := w.latency(), pnapsim.RandomSwitches(w.random)
 	w.sim = pnapsim.New(pnapsim.Config{
 		Clock: pnapsim.NewRealClock(1), Latency: &latency, Switches: switches, Specs: specs, RandomSeed: seed,
@@ -107,8 +108,11 @@ func (w *world) make(object *corev1.Namespace) {
 func (w *world) latency() pnapsim.Latency {
 	latency := pnapsim.DefaultLatency()
 	upTo := func(limit time.Duration) pnapsim.Duration { return pnapsim.Duration(w.random.Int64N(int64(limit))) }
-	latency.BlockCreate, latency.Assign, latency.Unassign = upTo(10*time.Second), upTo(2*time.Minute), upTo(2*time.Minute)
-	latency.TagPropagation, latency.ListLag = upTo(20*time.Second), upTo(10*time.Second)
+	latency.BlockCreate = upTo(10 * time.Second)
+	latency.Assign = upTo(2 * time.Minute)
+	latency.Unassign = upTo(2 * time.Minute)
+	latency.TagPropagation = upTo(20 * time.Second)
+	latency.ListLag = upTo(10 * time.Second)
 	return latency
 }
 

@@ -62,7 +62,8 @@ func (s *Sim) reserveServer(c *call) reply {
 		if srv.reservation != "" {
 			return conflict("The server has a reservation.")
 		}
-		srv.reservation, srv.pricing = s.newID(), body.Pricing
+		srv.reservation = s.newID()
+		srv.pricing = body.Pricing
 		return reply{status: http.StatusOK, body: s.serverView(c.account, srv)}
 	})
 }
@@ -74,7 +75,9 @@ func (s *Sim) provision(c *call) reply {
 		if err != nil {
 			return invalid(err.Error())
 		}
-		srv.hostname, srv.os, srv.status = body.Hostname, body.OS, serverCreating
+		srv.hostname = body.Hostname
+		srv.os = body.OS
+		srv.status = serverCreating
 		s.after(s.latency.ServerCreate, func() { settleServer(srv, serverCreating) })
 		return reply{status: http.StatusAccepted, body: s.serverView(c.account, srv)}
 	})
@@ -129,7 +132,9 @@ func (s *Sim) endServer(a *account, srv *server, deleteBlocks bool) {
 			s.removeBlock(a, b)
 		}
 	}
-	srv.ownBlocks, srv.publicIPs, srv.gateway = nil, nil, ""
+	srv.ownBlocks = nil
+	srv.publicIPs = nil
+	srv.gateway = ""
 	if srv.reservation != "" {
 		srv.status = serverReserved
 		srv.privateIPs = []string{}
@@ -148,7 +153,8 @@ func (s *Sim) releaseOwn(b *block) {
 		s.moveBlock(b, blockUnassigning)
 	}
 	s.moveBlock(b, blockUnassigned)
-	b.resource, b.resourceKind = "", ""
+	b.resource = ""
+	b.resourceKind = ""
 }
 
 func (s *Sim) attachBlock(c *call) reply {
@@ -183,7 +189,8 @@ func (s *Sim) attachBlock(c *call) reply {
 		}
 	}
 	s.moveBlock(b, blockAssigning)
-	b.resource, b.resourceKind = srv.id, ofServer
+	b.resource = srv.id
+	b.resourceKind = ofServer
 	srv.ownBlocks = append(srv.ownBlocks, b.id)
 	srv.changing = c.client.id
 	s.after(s.latency.Assign, func() {

@@ -213,7 +213,8 @@ func (s *Sim) deletable(b *block) bool {
 func (s *Sim) removeBlock(a *account, b *block) {
 	s.moveBlock(b, blockDeleted)
 	b.deleted = s.now
-	b.resource, b.resourceKind = "", ""
+	b.resource = ""
+	b.resourceKind = ""
 	delete(a.blocks, b.id)
 	a.ghosts = append(a.ghosts, b)
 	a.money.ended(b, s.now)

@@ -123,7 +123,8 @@ func TestQueuedChanges(t *testing.T) {
 	account.Clients[0].Judged = false
 	sim, url := simtest.New(t, pnapsim.Config{Switches: pnapsim.Switches{Busy: "queue"}}, pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
 	p := newPlain(t, url)
-	a, b := p.buy(), p.buy()
+	a := p.buy()
+	b := p.buy()
 	sim.Advance(time.Second)
 	p.assign(a.ID)
 	p.assign(b.ID)

@@ -21,17 +21,31 @@ func TestFaults(t *testing.T) {
 		validJSON bool
 		bought    int
 	}{
-		{"status", func(f *pnapsim.Fault) { f.Action, f.Status = pnapsim.FaultStatus, 422 }, 422, true, 0},
+		{"status", func(f *pnapsim.Fault) {
+			f.Action = pnapsim.FaultStatus
+			f.Status = 422
+		}, 422, true, 0},
 		{"html", func(f *pnapsim.Fault) { f.Action = pnapsim.FaultHTML }, 502, false, 0},
 		{"empty", func(f *pnapsim.Fault) { f.Action = pnapsim.FaultEmpty }, 201, false, 1},
 		{"truncate", func(f *pnapsim.Fault) { f.Action = pnapsim.FaultTruncate }, 201, false, 1},
-		{"drop-field", func(f *pnapsim.Fault) { f.Action, f.Field = pnapsim.FaultDropField, "id" }, 201, true, 1},
+		{"drop-field", func(f *pnapsim.Fault) {
+			f.Action = pnapsim.FaultDropField
+			f.Field = "id"
+		}, 201, true, 1},
 		{"hang", func(f *pnapsim.Fault) { f.Action = pnapsim.FaultHang }, 0, false, 0},
 		{"reset", func(f *pnapsim.Fault) { f.Action = pnapsim.FaultReset }, 0, false, 0},
 		{"lost", func(f *pnapsim.Fault) { f.Action = pnapsim.FaultLost }, 0, false, 1},
 		{"duplicate", func(f *pnapsim.Fault) { f.Action = pnapsim.FaultDuplicate }, 201, true, 2},
-		{"another client's", func(f *pnapsim.Fault) { f.Action, f.Status, f.Client = pnapsim.FaultStatus, 500, "x" }, 201, true, 1},
-		{"another account's", func(f *pnapsim.Fault) { f.Action, f.Status, f.Account = pnapsim.FaultStatus, 500, "x" }, 201, true, 1},
+		{"another client's", func(f *pnapsim.Fault) {
+			f.Action = pnapsim.FaultStatus
+			f.Status = 500
+			f.Client = "x"
+		}, 201, true, 1},
+		{"another account's", func(f *pnapsim.Fault) {
+			f.Action = pnapsim.FaultStatus
+			f.Status = 500
+			f.Account = "x"
+		}, 201, true, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			sim, url := simtest.New(t, pnapsim.Config{}, simtest.Seed())
@@ -184,7 +198,8 @@ func TestSwitches(t *testing.T) {
 			return p.unassign(simtest.NodeBlockID).status
 		}, 400},
 		{"busy", pnapsim.Switches{Busy: "queue"}, func(_ *testing.T, sim *pnapsim.Sim, p *plain) int {
-			a, b := p.buy(), p.buy()
+			a := p.buy()
+			b := p.buy()
 			sim.Advance(time.Second)
 			p.assign(a.ID)
 			return p.assign(b.ID).status

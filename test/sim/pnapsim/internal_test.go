@@ -258,7 +258,8 @@ func FuzzRequest(f *testing.F) {
 		if err != nil {
 			return // no HTTP request at all
 		}
-		req.URL.Path, req.URL.RawQuery = path, query
+		req.URL.Path = path
+		req.URL.RawQuery = query
 		req.Header.Set("Authorization", "Bearer "+value)
 		req.Header.Set("Content-Type", "application/json")
 		if strings.HasPrefix(path, "/_fake/") {

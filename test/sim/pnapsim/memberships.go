@@ -134,7 +134,8 @@ func (s *Sim) settleJoin(a *account, srv *server, m *membership) {
 	if srv.member(m.network) != m || m.status != membershipInProgress {
 		return
 	}
-	m.status, m.open = membershipAssigned, true
+	m.status = membershipAssigned
+	m.open = true
 	s.followView(a, m.network)
 }
 
@@ -208,7 +209,8 @@ func (s *Sim) leaveNetwork(c *call) reply {
 
 // startLeave closes the VLAN at once; the membership is gone after a time.
 func (s *Sim) startLeave(a *account, srv *server, m *membership, d time.Duration) {
-	m.status, m.open = membershipInProgress, false
+	m.status = membershipInProgress
+	m.open = false
 	s.schedule(s.now.Add(d), func() {
 		srv.changing = ""
 		srv.members = slices.DeleteFunc(srv.members, func(other *membership) bool { return other == m })

@@ -52,7 +52,8 @@ func (s *Sim) assignable(a *account, n *network, b *block, pending int) (reply, 
 	if b.status != blockUnassigned {
 		return conflict(fmt.Sprintf("The IP block is %s.", b.status)), false
 	}
-	count, limit := pending, maxV4Blocks
+	count := pending
+	limit := maxV4Blocks
 	if b.isV6() {
 		limit = maxV6Blocks
 	}
@@ -70,7 +71,8 @@ func (s *Sim) assignable(a *account, n *network, b *block, pending int) (reply, 
 // startAssign begins to assign a block; how it ends may be decided by a fault.
 func (s *Sim) startAssign(c *call, n *network, b *block) {
 	s.moveBlock(b, blockAssigning)
-	b.resource, b.resourceKind = n.id, ofNetwork
+	b.resource = n.id
+	b.resourceKind = ofNetwork
 	n.blocks = append(n.blocks, b.id)
 	outcome := c.outcome
 	end := s.reserveNetwork(c.client.id, n, s.lasts(s.latency.Assign, outcome))
@@ -151,7 +153,8 @@ func (s *Sim) settleUnassign(n *network, b *block, outcome *Fault) {
 		return
 	}
 	s.moveBlock(b, blockUnassigned)
-	b.resource, b.resourceKind = "", ""
+	b.resource = ""
+	b.resourceKind = ""
 	if n != nil {
 		n.blocks = slices.DeleteFunc(n.blocks, func(id string) bool { return id == b.id })
 	}

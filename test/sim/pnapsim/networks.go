@@ -51,7 +51,8 @@ func (s *Sim) getNetwork(c *call) reply {
 }
 
 func (s *Sim) networkView(a *account, n *network) object {
-	blocks, members := []any{}, []any{}
+	blocks := []any{}
+	members := []any{}
 	for _, id := range n.blocks {
 		if b := a.blocks[id]; b != nil {
 			blocks = append(blocks, networkBlockView(n, b))
@@ -267,7 +268,9 @@ func (s *Sim) reserveNetwork(by string, n *network, d time.Duration) time.Time {
 		start = n.busyUntil
 	}
 	n.changes++
-	n.status, n.busyBy, n.busyUntil = networkBusy, by, start.Add(d)
+	n.status = networkBusy
+	n.busyBy = by
+	n.busyUntil = start.Add(d)
 	return n.busyUntil
 }
 

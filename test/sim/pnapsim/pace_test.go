@@ -55,7 +55,8 @@ func TestNaivePurchases(t *testing.T) {
 		{
 			name: "two controllers buy for the same Service", rules: []string{"needless-purchase"},
 			naive: func(_ *testing.T, _ *pnapsim.Sim, p *plain) {
-				first, second := len(p.blocks()), len(p.blocks()) // both look before either buys
+				first := len(p.blocks())
+				second := len(p.blocks()) // both look before either buys
 				if first == 1 {
 					p.buy()
 				}

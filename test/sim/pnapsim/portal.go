@@ -73,7 +73,8 @@ func (s *Sim) editBlock(e Edit) error {
 			}
 			b.tags = tags
 		case EditBlockStatus:
-			b.status, b.edited = e.Status, true // the word may be one of the future
+			b.status = e.Status
+			b.edited = true // the word may be one of the future
 		}
 		return nil
 	}
@@ -101,7 +102,8 @@ func (s *Sim) detach(a *account, b *block) {
 	if srv := a.servers[b.resource]; srv != nil {
 		srv.ownBlocks = slices.DeleteFunc(srv.ownBlocks, drop)
 	}
-	b.resource, b.resourceKind = "", ""
+	b.resource = ""
+	b.resourceKind = ""
 }
 
 func (s *Sim) editServer(e Edit) error {
@@ -150,7 +152,8 @@ func (s *Sim) editNetwork(e Edit) error {
 			continue
 		}
 		if e.Kind == EditNetworkStatus {
-			n.status, n.edited = cmp.Or(e.Status, n.ownStatus()), e.Status != ""
+			n.status = cmp.Or(e.Status, n.ownStatus())
+			n.edited = e.Status != ""
 			return nil
 		}
 		for _, srv := range membersOf(a, n) {

@@ -56,7 +56,8 @@ func (s *Sim) processAPI(r *http.Request, raw []byte, d *delivery) {
 	d.entry.Operation = op.name()
 	c, t, valid := s.authenticate(r)
 	if c != nil {
-		d.entry.Client, d.entry.Account = c.id, c.account
+		d.entry.Client = c.id
+		d.entry.Account = c.account
 	}
 	s.judgePace(c, op, r, raw)
 	if d.fault = s.takeFault(r, c, false); d.fault != nil && s.faultReplaces(d) {

@@ -110,7 +110,8 @@ func route(method, path string) (op *operation, params map[string]string, status
 
 // match holds a path against a template such as /ip-blocks/{ipBlockId}.
 func match(template, path string) (map[string]string, bool) {
-	want, have := strings.Split(template, "/"), strings.Split(path, "/")
+	want := strings.Split(template, "/")
+	have := strings.Split(path, "/")
 	if len(want) != len(have) {
 		return nil, false
 	}

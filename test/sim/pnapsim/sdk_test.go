@@ -35,8 +35,16 @@ func newSDK(ctx context.Context, baseURL string) *sdk {
 		AuthStyle: oauth2.AuthStyleInParams,
 	}
 	client := credentials.Client(ctx)
-	b, i, n, tg, l := bmcapi.NewConfiguration(), ipapi.NewConfiguration(), networkapi.NewConfiguration(), tagapi.NewConfiguration(), locationapi.NewConfiguration()
-	b.HTTPClient, i.HTTPClient, n.HTTPClient, tg.HTTPClient, l.HTTPClient = client, client, client, client, client
+	b := bmcapi.NewConfiguration()
+	i := ipapi.NewConfiguration()
+	n := networkapi.NewConfiguration()
+	tg := tagapi.NewConfiguration()
+	l := locationapi.NewConfiguration()
+	b.HTTPClient = client
+	i.HTTPClient = client
+	n.HTTPClient = client
+	tg.HTTPClient = client
+	l.HTTPClient = client
 	b.Servers = bmcapi.ServerConfigurations{{URL: baseURL + "/bmc/v1"}}
 	i.Servers = ipapi.ServerConfigurations{{URL: baseURL + "/ips/v1"}}
 	n.Servers = networkapi.ServerConfigurations{{URL: baseURL + "/networks/v1"}}

@@ -169,7 +169,9 @@ func (s *Sim) seedBlock(a *account, seed BlockSeed) error {
 	if r, ok := s.assignable(a, n, b, 0); !ok {
 		return fmt.Errorf("assign to network %s: %s", n.name, messageOf(r.body))
 	}
-	b.status, b.resource, b.resourceKind = blockAssigned, n.id, ofNetwork
+	b.status = blockAssigned
+	b.resource = n.id
+	b.resourceKind = ofNetwork
 	n.blocks = append(n.blocks, b.id)
 	return nil
 }
@@ -212,7 +214,11 @@ func (s *Sim) seedServer(a *account, seed ServerSeed) error {
 		Hostname: seed.Hostname, OS: "ubuntu/jammy", Type: seed.Type, Location: seed.Location, NetworkType: seed.NetworkType,
 		Reservation: seed.ReservationID,
 	})
-	srv.id, srv.status, srv.gateway, srv.publicIPs, srv.created = id, serverPoweredOn, seed.Gateway, seed.PublicIPs, s.longAgo()
+	srv.id = id
+	srv.status = serverPoweredOn
+	srv.gateway = seed.Gateway
+	srv.publicIPs = seed.PublicIPs
+	srv.created = s.longAgo()
 	if seed.Status != "" {
 		srv.status = seed.Status
 	}

@@ -61,7 +61,8 @@ func (s *Sim) getServer(c *call) reply {
 }
 
 func (s *Sim) serverView(a *account, srv *server) object {
-	own, networks := []any{}, []any{}
+	own := []any{}
+	networks := []any{}
 	for _, id := range srv.ownBlocks {
 		own = append(own, object{"id": id, "vlanId": 10})
 	}
@@ -146,7 +147,8 @@ func (s *Sim) createServer(c *call) reply {
 		return refuse(http.StatusNotAcceptable, fmt.Sprintf("No servers of type %s are available in location %s.", body.Type, body.Location))
 	}
 	srv := s.newServer(c.client.id, body)
-	srv.tags, srv.status = tags, serverCreating
+	srv.tags = tags
+	srv.status = serverCreating
 	if r, ok := s.buyOwnBlock(c, srv); !ok {
 		return r
 	}

@@ -54,7 +54,8 @@ func (s *Sim) getTag(c *call) reply {
 }
 
 func tagView(a *account, t *tag) object {
-	assigned, values := []any{}, []string{}
+	assigned := []any{}
+	values := []string{}
 	note := func(name string, list []assignment) {
 		for _, one := range list {
 			if one.tagID != t.id {
@@ -122,7 +123,9 @@ func (s *Sim) patchTag(c *call) reply {
 	if other := c.account.tagNamed(body.Name); other != nil && other != t {
 		return conflict(fmt.Sprintf("Tag %q exists.", body.Name))
 	}
-	t.name, t.description, t.billing = body.Name, body.Description, body.Billing
+	t.name = body.Name
+	t.description = body.Description
+	t.billing = body.Billing
 	return reply{status: http.StatusOK, body: tagView(c.account, t)}
 }
 

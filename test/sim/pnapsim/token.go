@@ -49,9 +49,11 @@ func (s *Sim) issueToken(r *http.Request, form url.Values) (reply, string) {
 	default:
 		return oauthError(http.StatusBadRequest, "unsupported_grant_type", "Unsupported grant_type"), ""
 	}
-	id, secret := form.Get("client_id"), form.Get("client_secret")
+	id := form.Get("client_id")
+	secret := form.Get("client_secret")
 	if user, password, ok := r.BasicAuth(); ok {
-		id, secret = unescape(user), unescape(password)
+		id = unescape(user)
+		secret = unescape(password)
 	}
 	c := s.clients[id]
 	if c == nil || subtle.ConstantTimeCompare([]byte(c.secret), []byte(secret)) != 1 {

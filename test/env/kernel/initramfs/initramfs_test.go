@@ -25,7 +25,8 @@ func TestArchiveIsReadByOthers(t *testing.T) {
 	}
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "busybox", "cpio", "-i", "-d")
-	cmd.Dir, cmd.Stdin = dir, &archive
+	cmd.Dir = dir
+	cmd.Stdin = &archive
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("cpio: %v\n%s", err, out)
 	}

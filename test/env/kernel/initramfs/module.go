@@ -120,7 +120,8 @@ func readModule(root, rel string) (*Module, error) {
 		return nil, fmt.Errorf("read kernel module %s: %w", rel, err)
 	}
 	m := parseModinfo(info)
-	m.Name, m.Path = moduleName(rel), rel
+	m.Name = moduleName(rel)
+	m.Path = rel
 	return &m, nil
 }
 

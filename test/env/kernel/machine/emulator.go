@@ -100,7 +100,9 @@ func (e emulator) boot(ctx context.Context, stdout, stderr io.Writer) (guest.Res
 	defer link.Close()
 	var own, screen tail // what QEMU itself and the kernel have to say
 	cmd := exec.CommandContext(ctx, emulatorProgram, e.arguments()...)
-	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = remote, &own, &own
+	cmd.ExtraFiles = remote
+	cmd.Stdout = &own
+	cmd.Stderr = &own
 	qemu, err := subprocess.Start(cmd)
 	closeAll(remote)
 	if err != nil {

@@ -20,7 +20,8 @@ func shell(t *testing.T, c Config, script string) (stdout, stderr string, code i
 	t.Helper()
 	var out, errOut bytes.Buffer
 	c.Command = []string{"sh", "-c", script}
-	c.Stdout, c.Stderr = &out, &errOut
+	c.Stdout = &out
+	c.Stderr = &errOut
 	if c.TimeLimit == 0 {
 		c.TimeLimit = 2 * time.Minute
 	}

@@ -29,7 +29,8 @@ func TestFramesCrossTheBridgeOnlyOnAnOpenVLAN(t *testing.T) {
 	// Namespaces belong to threads. This one is never unlocked, so that the runtime ends it with the test.
 	runtime.LockOSThread()
 	bridge := newBridge(t)
-	sender, receiver := bridge.host(t, "h1", 100), bridge.host(t, "h2", 100)
+	sender := bridge.host(t, "h1", 100)
+	receiver := bridge.host(t, "h2", 100)
 	if got := exchange(t, sender, receiver, "open"); !bytes.HasPrefix(got, []byte("open")) {
 		t.Errorf("received %q through an open VLAN, want what was sent", got)
 	}

@@ -39,7 +39,8 @@ func (r *Record) Watch(conn *packet.Conn, vlan int) error {
 			return fmt.Errorf("watch ARP on VLAN %d: %w", vlan, err)
 		}
 		if claim, ok := parse(buffer[:n]); ok {
-			claim.At, claim.VLAN = time.Now(), vlan
+			claim.At = time.Now()
+			claim.VLAN = vlan
 			r.add(claim)
 		}
 	}

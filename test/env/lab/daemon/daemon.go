@@ -65,7 +65,8 @@ func (d *Daemon) Serve(ctx context.Context, conn net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
-	d.ctx, d.group = ctx, group
+	d.ctx = ctx
+	d.group = group
 	server := rpc.NewServer()
 	if err := server.RegisterName(wire.Service, &methods{d}); err != nil {
 		return fmt.Errorf("register the methods of the lab: %w", err)

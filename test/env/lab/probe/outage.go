@@ -37,7 +37,8 @@ func Outages(attempts []wire.Attempt) []Outage {
 		if failed > 0 {
 			all = append(all, Outage{From: last, To: a.At, Failed: failed})
 		}
-		last, failed = a.At, 0
+		last = a.At
+		failed = 0
 	}
 	if failed > 0 {
 		all = append(all, Outage{From: last, Failed: failed})

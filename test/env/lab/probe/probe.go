@@ -77,7 +77,9 @@ func (p *Prober) attempt(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	a.Took, a.OK, a.Body = time.Since(a.At), err == nil, body
+	a.Took = time.Since(a.At)
+	a.OK = err == nil
+	a.Body = body
 	if err != nil {
 		a.Error = err.Error()
 	}

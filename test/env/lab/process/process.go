@@ -57,7 +57,8 @@ func (s *Supervisor) Start(h *space.Space, p wire.Program) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout = log
+	cmd.Stderr = log
 	if err := h.Start(cmd); err != nil {
 		return 0, fmt.Errorf("start %s on %s: %w", p.Name, h.Name, err)
 	}
@@ -77,7 +78,9 @@ func (s *Supervisor) adopt(h *space.Space, p wire.Program, cmd *exec.Cmd) int {
 		err := cmd.Wait()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		e.Exited, e.End, e.Code = true, time.Now(), exitCode(cmd, err)
+		e.Exited = true
+		e.End = time.Now()
+		e.Code = exitCode(cmd, err)
 		close(e.ended)
 	}()
 	return e.ID
@@ -163,7 +166,9 @@ func Run(ctx context.Context, h *space.Space, p wire.Program) (wire.Output, erro
 		return wire.Output{}, err
 	}
 	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(p.Stdin), &stdout, &stderr
+	cmd.Stdin = bytes.NewReader(p.Stdin)
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
 	cmd.WaitDelay = 2 * time.Second // for output that a surviving grandchild holds open
 	if err := h.Start(cmd); err != nil {
 		return wire.Output{}, fmt.Errorf("run %s on %s: %w", p.Args[0], h.Name, err)

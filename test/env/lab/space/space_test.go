@@ -31,7 +31,8 @@ func open(t *testing.T, name string) *Space {
 }
 
 func TestHostsAreSeparate(t *testing.T) {
-	a, b := open(t, "host-a"), open(t, "host-b")
+	a := open(t, "host-a")
+	b := open(t, "host-b")
 	if err := a.Sysctl("ipv4/ip_forward", "1"); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,8 @@ func TestResidentThreadIsNeverTheMainThread(t *testing.T) {
 }
 
 func TestConnectionsStayInTheHost(t *testing.T) {
-	a, b := open(t, "host-a"), open(t, "host-b")
+	a := open(t, "host-a")
+	b := open(t, "host-b")
 	l, err := a.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

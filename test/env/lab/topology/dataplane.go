@@ -57,7 +57,8 @@ func (n *Network) applyGateways(want plan) error {
 		return cmp.Or(cmp.Compare(a.vlan, b.vlan), a.address.Addr().Compare(b.address.Addr()))
 	})
 	dropped, added := difference(n.have.trunk, want.trunk, cmp.Compare[int])
-	n.have.gateways, n.have.trunk = want.gateways, want.trunk
+	n.have.gateways = want.gateways
+	n.have.trunk = want.trunk
 	var errs []error
 	for _, g := range gone {
 		errs = append(errs, n.withdraw(g))

@@ -97,7 +97,9 @@ func (n *Network) buildSwitch() error {
 	if err != nil {
 		return err
 	}
-	filtering, noDefault, snooping := true, uint16(0), false
+	filtering := true
+	noDefault := uint16(0)
+	snooping := false
 	bridge := &netlink.Bridge{
 		LinkAttrs: netlink.LinkAttrs{Name: "br0"}, VlanFiltering: &filtering, VlanDefaultPVID: &noDefault, MulticastSnooping: &snooping,
 	}
@@ -211,9 +213,11 @@ func (n *Network) vlan(port string, id int, kind membership, open bool) error {
 	if err != nil {
 		return fmt.Errorf("find port %s of the switch: %w", port, err)
 	}
-	change, verb := sw.Net.BridgeVlanAdd, "open"
+	change := sw.Net.BridgeVlanAdd
+	verb := "open"
 	if !open {
-		change, verb = sw.Net.BridgeVlanDel, "close"
+		change = sw.Net.BridgeVlanDel
+		verb = "close"
 	}
 	if err := change(link, uint16(id), kind == access, kind == access, false, true); err != nil && open {
 		return fmt.Errorf("%s VLAN %d on port %s: %w", verb, id, port, err)

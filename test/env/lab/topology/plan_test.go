@@ -54,7 +54,8 @@ func TestDifferenceLeadsFromOneStateToTheOther(t *testing.T) {
 	for i := range seeds.Count(t, 200) {
 		seed := first + uint64(i)
 		r := rand.New(rand.NewPCG(seed, 0))
-		have, want := randomSet(r), randomSet(r)
+		have := randomSet(r)
+		want := randomSet(r)
 		remove, add := difference(have, want, cmp.Compare[int])
 		got := map[int]bool{}
 		for k := range have {

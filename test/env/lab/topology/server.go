@@ -71,7 +71,8 @@ func (n *Network) buildUplink(h *space.Space, s *server) error {
 	}
 	master := netlink.NewLinkBond(netlink.LinkAttrs{Name: bond})
 	// A bridge speaks no LACP, so the mode is the one that needs no partner.
-	master.Mode, master.Miimon = netlink.BOND_MODE_ACTIVE_BACKUP, 100
+	master.Mode = netlink.BOND_MODE_ACTIVE_BACKUP
+	master.Miimon = 100
 	switch err := h.Net.LinkAdd(master); {
 	case isUnsupported(err):
 		n.Uplink = "veth"

@@ -25,7 +25,8 @@ func Tables(root string, constants []source.Constant, help map[string]string) (m
 	if err != nil {
 		return nil, err
 	}
-	tables["controller-options"], tables["reasons-of-findings"] = options(), findings()
+	tables["controller-options"] = options()
+	tables["reasons-of-findings"] = findings()
 	var errs []error
 	for _, s := range Selections(constants) {
 		written, err := s.write(w, constants)

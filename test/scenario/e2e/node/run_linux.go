@@ -114,7 +114,8 @@ func (s Spec) start(ctx context.Context, end context.CancelCauseFunc, name strin
 	}
 	defer log.Close()
 	cmd := s.command(ctx, args...)
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout = log
+	cmd.Stderr = log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	if err := cmd.Start(); err != nil {

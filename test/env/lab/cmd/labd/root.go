@@ -41,7 +41,8 @@ func privateRoot(dir string, handed map[string]string) error {
 
 // show makes one entry of the root appear in the new one.
 func show(dir string, e fs.DirEntry) error {
-	source, target := filepath.Join("/", e.Name()), filepath.Join(dir, e.Name())
+	source := filepath.Join("/", e.Name())
+	target := filepath.Join(dir, e.Name())
 	switch {
 	case e.Name() == filepath.Base(wire.Directory):
 		return nil // the lab's own takes its place

@@ -89,7 +89,8 @@ func (o options) steps(engine image.Engine) ([]image.Step, error) {
 			Root: root, Context: root, BaseImage: o.base, Push: o.push,
 		}
 		if o.prebuilt != "" {
-			r.Context, r.Prebuilt = o.prebuilt, true
+			r.Context = o.prebuilt
+			r.Prebuilt = true
 		}
 		steps = append(steps, engine.Build(r)...)
 		if o.push {
