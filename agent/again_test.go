@@ -14,8 +14,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// TestANodeRegisteredAgainIsWritten: who deletes a Node and has its kubelet register it again finds everything on it that the
-// agent had written, and conditions that someone removed or overwrote come back as well.
+// TestANodeRegisteredAgainIsWritten: who deletes a Node and has its kubelet register it again finds everything on it
+// that the agent had written, and conditions that someone removed or overwrote come back as well.
 func TestANodeRegisteredAgainIsWritten(t *testing.T) {
 	c := newCluster(t)
 	c.publish(t)
@@ -25,13 +25,15 @@ func TestANodeRegisteredAgainIsWritten(t *testing.T) {
 	complete := func(node *corev1.Node) bool {
 		vlan := contract.FindNodeCondition(node, contract.ConditionVLANReady)
 		healthy := contract.FindNodeCondition(node, contract.ConditionAnnouncementHealthy)
-		return vlan != nil && vlan.Status == corev1.ConditionFalse && healthy != nil && node.Annotations[contract.NodeReportedIdentity] != ""
+		return vlan != nil && vlan.Status == corev1.ConditionFalse && healthy != nil &&
+			node.Annotations[contract.NodeReportedIdentity] != ""
 	}
 	c.await(t, "all that the agent writes", complete)
 
 	must(t, c.admin.CoreV1().Nodes().Delete(t.Context(), c.nodeName, metav1.DeleteOptions{}))
 	time.Sleep(time.Second) // time to fail at a Node that is gone
-	_, err := c.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.nodeName}}, metav1.CreateOptions{})
+	_, err := c.admin.CoreV1().Nodes().Create(t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.nodeName}}, metav1.CreateOptions{})
 	must(t, err)
 	c.publish(t)
 	begin := time.Now()
@@ -39,7 +41,8 @@ func TestANodeRegisteredAgainIsWritten(t *testing.T) {
 	t.Logf("figure node_again_to_condition %.2f s", time.Since(begin).Seconds())
 
 	node := c.node(t)
-	node.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue, Reason: "Forged"}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue,
+		Reason: "Forged"}}
 	_, err = c.admin.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
 	must(t, err)
 	c.await(t, "the agent's own word", complete)

@@ -47,10 +47,12 @@ func newCluster(t *testing.T) *cluster {
 	must(t, err)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, controlplane.WriteKubeconfig(path, config, cp.URL()))
-	_, err = admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}, metav1.CreateOptions{})
+	_, err = admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}},
+		metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
-		if err := admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), nodeName, metav1.DeleteOptions{}); err != nil {
+		if err := admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), nodeName,
+			metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -74,7 +76,8 @@ func (c *cluster) node(t *testing.T) *corev1.Node {
 // publish writes what the controller would.
 func (c *cluster) publish(t *testing.T) {
 	t.Helper()
-	annotations, err := contract.NodeNetwork{ServerID: "0123456789abcdef01234567", NetworkID: "6104105e6b7c9a0012345678", VLAN: 3999,
+	annotations, err := contract.NodeNetwork{ServerID: "0123456789abcdef01234567",
+		NetworkID: "6104105e6b7c9a0012345678", VLAN: 3999,
 		Member: true, Announcer: contract.AnnouncerKubeVIP}.Annotations()
 	must(t, err)
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
@@ -97,7 +100,8 @@ func (c *cluster) await(t *testing.T, what string, holds func(*corev1.Node) bool
 	}
 }
 
-func (c *cluster) awaitCondition(t *testing.T, conditionType corev1.NodeConditionType, status corev1.ConditionStatus, reason string) {
+func (c *cluster) awaitCondition(t *testing.T, conditionType corev1.NodeConditionType, status corev1.ConditionStatus,
+	reason string) {
 	t.Helper()
 	c.await(t, string(conditionType)+" "+string(status)+" "+reason, func(node *corev1.Node) bool {
 		condition := contract.FindNodeCondition(node, conditionType)
@@ -119,14 +123,17 @@ func TestRunAsShippedServiceAccount(t *testing.T) {
 	c.await(t, "the reported identity", func(node *corev1.Node) bool {
 		var id contract.Identity
 		hostname, err := os.Hostname()
-		return err == nil && json.Unmarshal([]byte(node.Annotations[contract.NodeReportedIdentity]), &id) == nil && id.Hostname == hostname
+		return err == nil && json.Unmarshal([]byte(node.Annotations[contract.NodeReportedIdentity]), &id) == nil &&
+			id.Hostname == hostname
 	})
 	c.await(t, "the agent's Lease", func(node *corev1.Node) bool {
-		lease, err := c.admin.CoordinationV1().Leases("kube-system").Get(t.Context(), contract.AgentLeasePrefix+c.nodeName, metav1.GetOptions{})
+		lease, err := c.admin.CoordinationV1().Leases("kube-system").Get(t.Context(),
+			contract.AgentLeasePrefix+c.nodeName, metav1.GetOptions{})
 		return err == nil && time.Since(lease.Spec.RenewTime.Time) < time.Minute
 	})
 	c.await(t, "an event on the Node", func(node *corev1.Node) bool {
-		events, err := c.admin.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(node.UID)})
+		events, err := c.admin.CoreV1().Events("default").List(t.Context(),
+			metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(node.UID)})
 		return err == nil && len(events.Items) == 1 && events.Items[0].Type == corev1.EventTypeWarning
 	})
 
@@ -146,7 +153,8 @@ func TestAgentMayDoNoMore(t *testing.T) {
 	label := []byte(`{"metadata":{"labels":{"phoenixnap.com/vlan-ready":"true"}}}`)
 	for what, attempt := range map[string]func(context.Context) error{
 		"label its Node": func(ctx context.Context) error {
-			_, err := c.agent.CoreV1().Nodes().Patch(ctx, c.nodeName, types.MergePatchType, label, metav1.PatchOptions{})
+			_, err := c.agent.CoreV1().Nodes().Patch(ctx, c.nodeName, types.MergePatchType, label,
+				metav1.PatchOptions{})
 			return err
 		},
 		"read Secrets": func(ctx context.Context) error {
@@ -158,7 +166,8 @@ func TestAgentMayDoNoMore(t *testing.T) {
 			return err
 		},
 		"change a Service": func(ctx context.Context) error {
-			_, err := c.agent.CoreV1().Services("default").Patch(ctx, "kubernetes", types.MergePatchType, label, metav1.PatchOptions{})
+			_, err := c.agent.CoreV1().Services("default").Patch(ctx, "kubernetes", types.MergePatchType, label,
+				metav1.PatchOptions{})
 			return err
 		},
 	} {
@@ -180,7 +189,8 @@ func TestDiagnoseThroughTheAPIServer(t *testing.T) {
 		t.Errorf("ended with %v, want exit code 1", err)
 	}
 	var d diagnose.Document
-	if err := json.Unmarshal([]byte(out.String()), &d); err != nil || d.APIServer != "" || !strings.Contains(d.Network, "VLAN 3999") {
+	if err := json.Unmarshal([]byte(out.String()), &d); err != nil || d.APIServer != "" ||
+		!strings.Contains(d.Network, "VLAN 3999") {
 		t.Errorf("document %s (%v)", out.String(), err)
 	}
 }
@@ -192,13 +202,14 @@ func TestUsage(t *testing.T) {
 		env  map[string]string
 		want int
 	}{
-		"unknown command":         {[]string{"bogus"}, nil, diagnose.ExitUsage},
-		"unknown flag":            {[]string{"diagnose", "--nonsense"}, nil, diagnose.ExitUsage},
-		"unknown tool":            {[]string{"diagnose", "--fix", "wicked"}, nil, diagnose.ExitUsage},
-		"unknown output":          {[]string{"diagnose", "-o", "xml"}, nil, diagnose.ExitUsage},
-		"VLAN out of range":       {[]string{"diagnose", "--vlan", "5000"}, nil, diagnose.ExitUsage},
-		"block without VLAN":      {[]string{"diagnose", "--network", "192.0.2.0/28"}, nil, diagnose.ExitUsage},
-		"broken environment":      {[]string{"run"}, map[string]string{"PNAP_AGENT_INTERVAL": "soon"}, diagnose.ExitUsage},
+		"unknown command":    {[]string{"bogus"}, nil, diagnose.ExitUsage},
+		"unknown flag":       {[]string{"diagnose", "--nonsense"}, nil, diagnose.ExitUsage},
+		"unknown tool":       {[]string{"diagnose", "--fix", "wicked"}, nil, diagnose.ExitUsage},
+		"unknown output":     {[]string{"diagnose", "-o", "xml"}, nil, diagnose.ExitUsage},
+		"VLAN out of range":  {[]string{"diagnose", "--vlan", "5000"}, nil, diagnose.ExitUsage},
+		"block without VLAN": {[]string{"diagnose", "--network", "192.0.2.0/28"}, nil, diagnose.ExitUsage},
+		"broken environment": {[]string{"run"}, map[string]string{"PNAP_AGENT_INTERVAL": "soon"},
+			diagnose.ExitUsage},
 		"interval zero":           {[]string{"run", "--interval", "0s"}, nil, diagnose.ExitUsage},
 		"unknown thing to manage": {[]string{"run", "--manage", "dns"}, nil, diagnose.ExitUsage},
 		"marks without bits":      {[]string{"run", "--mark", "0"}, nil, diagnose.ExitUsage},

@@ -54,14 +54,17 @@ const (
 
 func (f *announceFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.keyFile, "announcer-key-file", "",
-		"file with the key of the agents' heartbeats, from the key \"key\" of Secret kube-system/phoenixnap-announcer; without it this node announces no addresses with agent://")
+		"file with the key of the agents' heartbeats, from the key \"key\" of Secret "+
+			"kube-system/phoenixnap-announcer; without it this node announces no addresses with agent://")
 	flags.DurationVar(&f.interval, "announcer-interval", election.StandardInterval,
-		"time between two heartbeats, three of which make a node silent; the same for all agents of a cluster, or they do not hear each other")
+		"time between two heartbeats, three of which make a node silent; the same for all agents of a cluster, or "+
+			"they do not hear each other")
 }
 
 func (f *announceFlags) check() error {
 	if f.interval < leastInterval || f.interval > mostInterval || f.interval%time.Millisecond != 0 {
-		return usageError{fmt.Errorf("--announcer-interval %s: give whole milliseconds from %s to %s", f.interval, leastInterval, mostInterval)}
+		return usageError{fmt.Errorf("--announcer-interval %s: give whole milliseconds from %s to %s", f.interval,
+			leastInterval, mostInterval)}
 	}
 	return nil
 }
@@ -76,18 +79,21 @@ type announcer struct {
 // newAnnouncer returns the announcer and the parts that it runs.
 func newAnnouncer(s *shared, views store.ConfigMaps) (*announcer, []part) {
 	local := localhealth.New(s.wakes.localHealth, s.localPorts, s.nodeAddresses, s.wakes.announcer.Signal)
-	answering := responder.New(responder.Config{Interface: s.station.VLANInterface, Seed: seedOf(s.name), Watch: s.watchLinks})
+	answering := responder.New(responder.Config{Interface: s.station.VLANInterface, Seed: seedOf(s.name),
+		Watch: s.watchLinks})
 	herald := speaker.New(speaker.Config{
 		Node:     s.name,
 		NewCore:  func(c election.Config) speaker.Election { return election.New(c) },
 		NewStore: func(networkID string) speaker.Store { return store.New(views, networkID) },
 		Transport: heartbeat.Config{
-			Interface: s.station.VLANInterface, Source: s.ownAddress, Keys: heartbeat.NewKeyFile(s.flags.announce.keyFile), Interval: s.flags.announce.interval,
+			Interface: s.station.VLANInterface, Source: s.ownAddress,
+			Keys: heartbeat.NewKeyFile(s.flags.announce.keyFile), Interval: s.flags.announce.interval,
 		},
 		Responder:  answering,
 		Network:    s.announcedNetwork,
 		Facts:      func() election.Facts { return s.situation(local.Ready).Facts() },
-		AskGateway: s.askGateway, Off: s.off, Record: newTeller(s).tell, Clock: boottime.Now, Signals: s.wakes.announcer,
+		AskGateway: s.askGateway, Off: s.off, Record: newTeller(s).tell, Clock: boottime.Now,
+		Signals: s.wakes.announcer,
 	})
 	return &announcer{shared: s, responder: answering, herald: herald}, []part{local, herald}
 }
@@ -215,7 +221,8 @@ func (a *announcer) view() (view vip.View, known bool) {
 // can fix it.
 func (a *announcer) tellAddresses(findings []check.Finding, verdict check.Verdict) {
 	if state := a.herald.State(); state.Running && state.Problem != "" {
-		verdict = check.Verdict{Status: check.Fail, Reason: vip.ReasonNoKey, Message: "this node announces no addresses: " + state.Problem}
+		verdict = check.Verdict{Status: check.Fail, Reason: vip.ReasonNoKey,
+			Message: "this node announces no addresses: " + state.Problem}
 	}
 	a.station.Addresses(findings, verdict)
 }
@@ -226,8 +233,10 @@ func (a *announcer) figures() metricsserver.Announcer {
 	beats := a.herald.Heartbeats()
 	packets := a.responder.Counters()
 	figures := metricsserver.Announcer{
-		Running: state.Running, Addresses: a.answers(), Took: state.Took, Gave: state.Gave, APIFailures: state.APIFailures,
-		Sent: beats.Sent, Announced: packets.Announced, Heard: map[string]uint64{"no_room": state.Lost}, Requests: map[string]uint64{},
+		Running: state.Running, Addresses: a.answers(), Took: state.Took, Gave: state.Gave,
+		APIFailures: state.APIFailures,
+		Sent:        beats.Sent, Announced: packets.Announced, Heard: map[string]uint64{"no_room": state.Lost},
+		Requests: map[string]uint64{},
 	}
 	if state.View != nil {
 		figures.View = state.View.Number

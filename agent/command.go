@@ -29,8 +29,9 @@ func newCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "phoenixnap-agent",
 		Short: "Checks a node's way to a phoenixNAP public network",
-		Long: "Checks a node's way to a phoenixNAP public network.\n\nThe flags of run, and what diagnose has in common with it, may also be given as environment variables:\n" +
-			"--node-name as PNAP_AGENT_NODE_NAME, and --kubeconfig as KUBECONFIG. A flag takes precedence over the environment.",
+		Long: "Checks a node's way to a phoenixNAP public network.\n\nThe flags of run, and what diagnose has in " +
+			"common with it, may also be given as environment variables:\n--node-name as PNAP_AGENT_NODE_NAME, and " +
+			"--kubeconfig as KUBECONFIG. A flag takes precedence over the environment.",
 		Version: version.Get().GitVersion,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -53,8 +54,8 @@ func newCommand() *cobra.Command {
 	return command
 }
 
-// fromEnvironment sets the flags that were not given from environment variables. Flags of diagnose that run does not have
-// are given on the command line only.
+// fromEnvironment sets the flags that were not given from environment variables. Flags of diagnose that run does not
+// have are given on the command line only.
 func fromEnvironment(flags *pflag.FlagSet, lookUp func(string) (string, bool)) error {
 	shared := map[string]bool{}
 	newRunCommand().Flags().VisitAll(func(f *pflag.Flag) { shared[f.Name] = true })
@@ -78,7 +79,8 @@ func fromEnvironment(flags *pflag.FlagSet, lookUp func(string) (string, bool)) e
 // environmentPrefix keeps a variable such as INTERFACE or MARK, which other software sets, from changing the agent.
 const environmentPrefix = "PNAP_AGENT_"
 
-// variable returns the environment variable of a flag. KUBECONFIG has no prefix, because kubectl and client-go read it, too.
+// variable returns the environment variable of a flag. KUBECONFIG has no prefix, because kubectl and client-go read it,
+// too.
 func variable(flagName string) string {
 	if flagName == "kubeconfig" {
 		return "KUBECONFIG"
@@ -95,11 +97,15 @@ type nodeFlags struct {
 }
 
 func (f *nodeFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.nodeName, "node-name", "", "name of the Node that this machine is; in a pod, set it from spec.nodeName; the hostname when empty")
+	flags.StringVar(&f.nodeName, "node-name", "",
+		"name of the Node that this machine is; in a pod, set it from spec.nodeName; the hostname when empty")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "",
-		"kubeconfig file with the address of the API server and the credentials; in a pod, empty takes the pod's ServiceAccount")
-	flags.StringVar(&f.iface, "interface", "", "name of the VLAN interface; empty finds it by the VLAN ID of the network")
-	flags.StringVar(&f.uplink, "uplink", "", "name of the interface that carries the server's VLANs; empty finds the bond")
+		"kubeconfig file with the address of the API server and the credentials; in a pod, empty takes the pod's "+
+			"ServiceAccount")
+	flags.StringVar(&f.iface, "interface", "",
+		"name of the VLAN interface; empty finds it by the VLAN ID of the network")
+	flags.StringVar(&f.uplink, "uplink", "",
+		"name of the interface that carries the server's VLANs; empty finds the bond")
 }
 
 // name returns the Node's name.

@@ -45,7 +45,8 @@ func newDiagnoseCommand() *cobra.Command {
 			"Exit codes: 0 no check failed (warnings allowed, unless --strict), " +
 			"1 a check failed, 2 wrong usage, 3 something could not be determined.",
 		Example: "  phoenixnap-agent diagnose --kubeconfig /etc/kubernetes/kubelet.conf\n" +
-			"  phoenixnap-agent diagnose --vlan 56 --network 203.0.113.0/29 --gateway 203.0.113.1 --address 203.0.113.2",
+			"  phoenixnap-agent diagnose --vlan 56 --network 203.0.113.0/29 --gateway 203.0.113.1 --address " +
+			"203.0.113.2",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -53,7 +54,8 @@ func newDiagnoseCommand() *cobra.Command {
 			if _, err := time.ParseDuration(args[0]); err == nil {
 				return usageError{fmt.Errorf("the interval of --watch is written --watch=%s", args[0])}
 			}
-			return usageError{fmt.Errorf("unknown word %q: give vip <address> or explain <finding>, or nothing", args[0])}
+			return usageError{fmt.Errorf("unknown word %q: give vip <address> or explain <finding>, or nothing",
+				args[0])}
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return runDiagnose(c, f, netip.Addr{}) },
 	}
@@ -65,18 +67,25 @@ func newDiagnoseCommand() *cobra.Command {
 func (f *diagnoseFlags) add(flags *pflag.FlagSet) {
 	f.nodeFlags.add(flags)
 	f.network.add(flags)
-	flags.StringVar(&f.fix, "fix", "", "tool that fixes are written for: netplan, networkmanager, ifupdown, networkd, iproute2; empty: the recognised one")
+	flags.StringVar(&f.fix, "fix", "",
+		"tool that fixes are written for: netplan, networkmanager, ifupdown, networkd, iproute2; empty: the "+
+			"recognised one")
 	flags.StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to wait for the API server")
-	flags.StringVar(&f.kubeVIPNamespace, "kube-vip-namespace", metav1.NamespaceSystem, "namespace that kube-vip runs in: its lease for all Services is there")
+	flags.StringVar(&f.kubeVIPNamespace, "kube-vip-namespace", metav1.NamespaceSystem,
+		"namespace that kube-vip runs in: its lease for all Services is there")
 	flags.BoolVar(&f.strict, "strict", false, "let a warning end with exit code 1")
-	flags.BoolVar(&f.npd, "npd", false, "write one line and exit as a plugin of node-problem-detector: 0 well, 1 problem, 2 unknown")
-	flags.DurationVar(&f.watch, "watch", 0, "look again at this interval and whenever the kernel reports a change, and print what changed, until interrupted; without a value every 10s")
+	flags.BoolVar(&f.npd, "npd", false,
+		"write one line and exit as a plugin of node-problem-detector: 0 well, 1 problem, 2 unknown")
+	flags.DurationVar(&f.watch, "watch", 0,
+		"look again at this interval and whenever the kernel reports a change, and print what changed, until "+
+			"interrupted; without a value every 10s")
 	flags.Lookup("watch").NoOptDefVal = defaultWatch.String()
 }
 
 func (f *diagnoseFlags) validate() error {
-	tools := []string{"", string(check.Netplan), string(check.NetworkManager), string(check.Ifupdown), string(check.Networkd), string(check.IPRoute2)}
+	tools := []string{"", string(check.Netplan), string(check.NetworkManager), string(check.Ifupdown),
+		string(check.Networkd), string(check.IPRoute2)}
 	switch {
 	case !slices.Contains(tools, f.fix):
 		return usageError{fmt.Errorf("--fix %q is no tool that fixes are known for: give one of %s", f.fix, tools[1:])}
@@ -128,8 +137,8 @@ func ended(code int, err error) error {
 	}
 }
 
-// undetermined says why there is no diagnosis: nothing failed, so the exit code is another. The words of the error may be the
-// API server's, or hold names of interfaces.
+// undetermined says why there is no diagnosis: nothing failed, so the exit code is another. The words of the error may
+// be the API server's, or hold names of interfaces.
 func undetermined(w io.Writer, err error) error {
 	if _, err := fmt.Fprintln(w, "phoenixnap-agent:", text.Clean(err.Error())); err != nil {
 		return err

@@ -23,9 +23,13 @@ type networkFlags struct {
 
 func (f *networkFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.vlan, "vlan", 0, "VLAN ID of the public network, in place of what the controller published")
-	flags.StringSliceVar(&f.networks, "network", nil, "block of the network in CIDR notation, with --vlan; may be repeated")
-	flags.StringSliceVar(&f.gateways, "gateway", nil, "gateway of one of the blocks, with --network; may be repeated. The first usable address of a block when not given")
-	flags.StringSliceVar(&f.addresses, "address", nil, "the node's own address in the network, with --vlan; may be repeated")
+	flags.StringSliceVar(&f.networks, "network", nil,
+		"block of the network in CIDR notation, with --vlan; may be repeated")
+	flags.StringSliceVar(&f.gateways, "gateway", nil,
+		"gateway of one of the blocks, with --network; may be repeated. The first usable address of a block when not "+
+			"given")
+	flags.StringSliceVar(&f.addresses, "address", nil,
+		"the node's own address in the network, with --vlan; may be repeated")
 }
 
 // expected returns the network that the flags describe; given is false when they describe none.

@@ -63,7 +63,8 @@ func execute(ctx context.Context, t *testing.T, out *output, args ...string) int
 
 // byHand describes a network that this machine does not have.
 func byHand(more ...string) []string {
-	return append([]string{"diagnose", "--node-name", "worker-1", "--vlan", "3999", "--network", "203.0.113.0/29", "--gateway", "203.0.113.6",
+	return append([]string{"diagnose", "--node-name", "worker-1", "--vlan", "3999", "--network", "203.0.113.0/29",
+		"--gateway", "203.0.113.6",
 		"--address", "203.0.113.2"}, more...)
 }
 
@@ -76,7 +77,8 @@ func TestDiagnoseByHand(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(out.String()), &d); err != nil {
 		t.Fatalf("%v in %s", err, &out)
 	}
-	if d.APIServer != "" || !strings.Contains(d.Network, "VLAN 3999") || d.Result.Status != check.Fail || d.Result.FirstCause == "" {
+	if d.APIServer != "" || !strings.Contains(d.Network, "VLAN 3999") || d.Result.Status != check.Fail ||
+		d.Result.FirstCause == "" {
 		t.Errorf("document %+v", d)
 	}
 	for _, f := range d.Findings {
@@ -91,7 +93,8 @@ func TestDiagnoseAsAPluginOfNodeProblemDetector(t *testing.T) {
 	if code := execute(t.Context(), t, &out, byHand("--npd")...); code != diagnose.NPDProblem {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	if lines := strings.Count(out.String(), "\n"); lines != 1 || len(out.String()) > 81 || !strings.HasPrefix(out.String(), "PN") {
+	if lines := strings.Count(out.String(), "\n"); lines != 1 || len(out.String()) > 81 ||
+		!strings.HasPrefix(out.String(), "PN") {
 		t.Errorf("wrote %q, want one line of at most 80 characters that begins with a finding", &out)
 	}
 }
@@ -173,7 +176,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestDiagnoseAddressThroughTheAPIServer asks as the shipped ServiceAccount: Service, lease, other Nodes and their agents.
+// TestDiagnoseAddressThroughTheAPIServer asks as the shipped ServiceAccount: Service, lease, other Nodes and their
+// agents.
 func TestDiagnoseAddressThroughTheAPIServer(t *testing.T) {
 	c := newCluster(t)
 	c.publish(t)
@@ -184,16 +188,19 @@ func TestDiagnoseAddressThroughTheAPIServer(t *testing.T) {
 	}, metav1.CreateOptions{})
 	must(t, err)
 	defer func() {
-		must(t, c.admin.CoreV1().Services("default").Delete(context.WithoutCancel(t.Context()), service.Name, metav1.DeleteOptions{}))
+		must(t, c.admin.CoreV1().Services("default").Delete(context.WithoutCancel(t.Context()), service.Name,
+			metav1.DeleteOptions{}))
 	}()
 	var out output
-	code := execute(t.Context(), t, &out, "diagnose", "vip", "203.0.113.3", "--node-name", c.nodeName, "--kubeconfig", c.kubeconfig, "-o", "json")
+	code := execute(t.Context(), t, &out, "diagnose", "vip", "203.0.113.3", "--node-name", c.nodeName, "--kubeconfig",
+		c.kubeconfig, "-o", "json")
 	if code != diagnose.ExitFailed {
 		t.Errorf("exit code %d, want 1: this machine has no such VLAN", code)
 	}
 	var d diagnose.Document
 	must(t, json.Unmarshal([]byte(out.String()), &d))
-	if d.APIServer != "" || d.Address == nil || len(d.Address.Services) != 1 || d.Address.Services[0] != "default/asked" || d.Address.Unasked == "" {
+	if d.APIServer != "" || d.Address == nil || len(d.Address.Services) != 1 ||
+		d.Address.Services[0] != "default/asked" || d.Address.Unasked == "" {
 		t.Errorf("document %s", &out)
 	}
 	if len(d.Address.Holders) != 1 || d.Address.Holders[0].Node != "worker-9" {

@@ -27,7 +27,8 @@ func newDiagnoseVIPCommand(f *diagnoseFlags) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			address, err := netip.ParseAddr(args[0])
 			if err != nil || !address.Is4() {
-				return usageError{fmt.Errorf("%q is no IPv4 address: give that of a Service, such as 203.0.113.3", args[0])}
+				return usageError{fmt.Errorf("%q is no IPv4 address: give that of a Service, such as 203.0.113.3",
+					args[0])}
 			}
 			return runDiagnose(c, *f, address)
 		},

@@ -27,7 +27,8 @@ func newExplainCommand() *cobra.Command {
 			for _, arg := range args {
 				entry, known := diagnose.EntryOf(check.ID(strings.ToUpper(arg)))
 				if !known {
-					return usageError{fmt.Errorf("%q is no finding: they are PN000 to PN609, see the output of diagnose", arg)}
+					return usageError{fmt.Errorf("%q is no finding: they are PN000 to PN609, see the output of "+
+						"diagnose", arg)}
 				}
 				if err := entry.Text(c.OutOrStdout(), style); err != nil {
 					return err

@@ -21,8 +21,9 @@ type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// memoryLimit, in bytes, is what the Go runtime keeps below by collecting garbage more often, where the environment variable
-// GOMEMLIMIT says nothing else: a list of many Services must not leave the agent large for ever. It idles at a quarter of it.
+// memoryLimit, in bytes, is what the Go runtime keeps below by collecting garbage more often, where the environment
+// variable GOMEMLIMIT says nothing else: a list of many Services must not leave the agent large for ever. It idles at a
+// quarter of it.
 const memoryLimit = 32 << 20
 
 func main() {

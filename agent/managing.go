@@ -48,10 +48,12 @@ type manageFlags struct {
 
 func (f *manageFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.things, "manage", nil,
-		"what the agent configures itself, separated by commas: vlan (the VLAN interface with its address and settings), return-path (the way of replies, by connection marks); takes the capability NET_ADMIN")
+		"what the agent configures itself, separated by commas: vlan (the VLAN interface with its address and "+
+			"settings), return-path (the way of replies, by connection marks); takes the capability NET_ADMIN")
 	flags.StringVar(&f.mark, "mark", returnpath.DefaultBits.String(),
 		"bits of packet and connection marks that --manage=return-path uses; no other program on the node may use them")
-	flags.IntVar(&f.tableBase, "table-base", check.DefaultTableBase, "this and the VLAN ID make the number of the first routing table of --manage=return-path")
+	flags.IntVar(&f.tableBase, "table-base", check.DefaultTableBase,
+		"this and the VLAN ID make the number of the first routing table of --manage=return-path")
 }
 
 // managing is what manageFlags mean.
@@ -62,7 +64,8 @@ type managing struct {
 }
 
 func (f *manageFlags) parse() (managing, error) {
-	m := managing{vlan: slices.Contains(f.things, manageVLAN), returnPath: slices.Contains(f.things, manageReturnPath), tableBase: f.tableBase}
+	m := managing{vlan: slices.Contains(f.things, manageVLAN), returnPath: slices.Contains(f.things, manageReturnPath),
+		tableBase: f.tableBase}
 	for _, thing := range f.things {
 		if thing != manageVLAN && thing != manageReturnPath {
 			return m, usageError{fmt.Errorf("--manage %q: give %s, %s or both", thing, manageVLAN, manageReturnPath)}
@@ -73,7 +76,8 @@ func (f *manageFlags) parse() (managing, error) {
 		return m, usageError{fmt.Errorf("--mark: %w", err)}
 	}
 	if f.tableBase < minTableBase || f.tableBase > maxTableBase {
-		return m, usageError{fmt.Errorf("--table-base %d: give a number from %d, beyond the kernel's own tables, to %d", f.tableBase, minTableBase, maxTableBase)}
+		return m, usageError{fmt.Errorf("--table-base %d: give a number from %d, beyond the kernel's own tables, to %d",
+			f.tableBase, minTableBase, maxTableBase)}
 	}
 	if m.vlan || m.returnPath {
 		return m, mayConfigure("--manage=" + strings.Join(f.things, ","))
@@ -89,7 +93,8 @@ func mayConfigure(what string) error {
 		return fmt.Errorf("read the capabilities of this process: %w", err)
 	}
 	if data[0].Effective&(1<<unix.CAP_NET_ADMIN) == 0 {
-		return fmt.Errorf("%s changes the node's network and takes the capability NET_ADMIN, which this process lacks: add it to the container's securityContext", what)
+		return fmt.Errorf("%s changes the node's network and takes the capability NET_ADMIN, which this process "+
+			"lacks: add it to the container's securityContext", what)
 	}
 	return nil
 }
@@ -109,7 +114,8 @@ type vlanKeeper struct {
 }
 
 // keepers returns one reconciler for each managed thing; event records on the Node.
-func (m managing) keepers(wakes wakes, st *nodestate.NodeState, asker *arp.Prober, event func(warning bool, reason, message string)) (keepers []part) {
+func (m managing) keepers(wakes wakes, st *nodestate.NodeState, asker *arp.Prober,
+	event func(warning bool, reason, message string)) (keepers []part) {
 	// One journal: both write the record of the VLAN interface.
 	journal := &ownership.Journal{}
 	expected := func() check.Expected {
@@ -122,7 +128,8 @@ func (m managing) keepers(wakes wakes, st *nodestate.NodeState, asker *arp.Probe
 	if m.vlan {
 		repairs := &atomic.Int64{}
 		k := vlan.New(vlan.Config{
-			Expected: expected, Kernel: vlan.System{Journal: journal}, Prober: asker, Watch: netstate.Watch, BlockedReason: st.BlockedReason,
+			Expected: expected, Kernel: vlan.System{Journal: journal}, Prober: asker, Watch: netstate.Watch,
+			BlockedReason: st.BlockedReason,
 			Record: func(e vlan.Event) {
 				if e.Reason == vlan.ReasonRepaired {
 					repairs.Add(1)
@@ -151,11 +158,13 @@ func standing(keepers []part) (managed []metricsserver.Managed) {
 		case vlanKeeper:
 			s := k.Status()
 			managed = append(managed, metricsserver.Managed{
-				Kind: manageVLAN, Interface: s.Interface, Healthy: s.Interface != "" && s.Problem == "", Repairs: int(k.repairs.Load()),
+				Kind: manageVLAN, Interface: s.Interface, Healthy: s.Interface != "" &&
+					s.Problem == "", Repairs: int(k.repairs.Load()),
 			})
 		case *returnpath.Reconciler:
 			s := k.Status()
-			managed = append(managed, metricsserver.Managed{Kind: manageReturnPath, Interface: s.Interface, Healthy: s.Managing && s.Problem == "", Repairs: s.Repairs})
+			managed = append(managed, metricsserver.Managed{Kind: manageReturnPath, Interface: s.Interface,
+				Healthy: s.Managing && s.Problem == "", Repairs: s.Repairs})
 		}
 	}
 	return managed
@@ -181,8 +190,9 @@ func newCleanupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cleanup",
 		Short: "Takes back what a managing agent has configured on this node",
-		Long: "Takes back what a managing agent (--manage) has configured on this node, and nothing else: what it made goes, what it adopted\n" +
-			"becomes as it was. No agent may be managing meanwhile. Called again it finds nothing to do.",
+		Long: "Takes back what a managing agent (--manage) has configured on this node, and nothing else: what it " +
+			"made goes, what it adopted\nbecomes as it was. No agent may be managing meanwhile. Called again it " +
+			"finds nothing to do.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return cleanUp(c.Context(), c.OutOrStdout()) },
 	}
@@ -194,7 +204,8 @@ func cleanUp(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	journal := &ownership.Journal{}
-	path := returnpath.New(returnpath.Config{Expected: func() check.Expected { return check.Expected{} }, Journal: journal})
+	path := returnpath.New(returnpath.Config{Expected: func() check.Expected { return check.Expected{} },
+		Journal: journal})
 	pathErr := path.Cleanup(ctx)
 	done, err := vlan.Cleanup(ctx, vlan.System{Journal: journal})
 	for _, text := range done {

@@ -94,7 +94,8 @@ func (w wakes) onSample() func() {
 	}
 }
 
-// shared is what all parts of the agent use: the way to the API server, what is known of the node, and what is reported.
+// shared is what all parts of the agent use: the way to the API server, what is known of the node, and what is
+// reported.
 type shared struct {
 	name      string
 	flags     runFlags
@@ -112,7 +113,8 @@ type shared struct {
 }
 
 // newShared returns what follows a Node and the Services, and writes what is found to the Node. It starts nothing.
-func newShared(name string, f runFlags, managed managing, client kubernetes.Interface, recorder record.EventRecorder) *shared {
+func newShared(name string, f runFlags, managed managing, client kubernetes.Interface,
+	recorder record.EventRecorder) *shared {
 	wakes := newWakes()
 	metrics := metricsserver.NewMetrics(version.Get().GitVersion, name)
 	health := metricsserver.NewHealth(max(staleFloor, staleFactor*f.interval), time.Now())
@@ -126,7 +128,8 @@ func newShared(name string, f runFlags, managed managing, client kubernetes.Inte
 	})
 	return &shared{
 		name: name, flags: f, client: client, recorder: recorder, wakes: wakes, metrics: metrics, health: health,
-		publisher: publisher, services: services, station: station, node: nodewatch.NewNodeWatcher(client, name, station.ObserveNode),
+		publisher: publisher, services: services, station: station,
+		node:   nodewatch.NewNodeWatcher(client, name, station.ObserveNode),
 		reader: netstate.NewReader(), asker: arp.NewProber(),
 	}
 }
@@ -134,28 +137,34 @@ func newShared(name string, f runFlags, managed managing, client kubernetes.Inte
 // newParts returns all parts of the agent, each built of those before it. It starts nothing.
 func newParts(s *shared, managed managing, views store.ConfigMaps) []part {
 	samples := sampler.New(sampler.Config{
-		Reader: s.reader, Prober: s.asker, Expected: s.station.Expected, Watch: s.reader.Watch, Interval: s.flags.interval,
-		Record: s.station.Sample, Signals: s.wakes.samples,
+		Reader: s.reader, Prober: s.asker, Expected: s.station.Expected, Watch: s.reader.Watch,
+		Interval: s.flags.interval,
+		Record:   s.station.Sample, Signals: s.wakes.samples,
 	})
 	keepers := managed.keepers(s.wakes, s.station, s.asker, onNode(s.recorder, s.publisher.Observed))
 	announcer, announcing := newAnnouncer(s, views)
 	verifying, sources := newVerifier(s, announcer)
 	sources.Managed = func() []metricsserver.Managed { return standing(keepers) }
 	renewer := &lease.Renewer{
-		Leases: s.client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: s.name, Node: s.publisher.Observed, OnRenew: s.metrics.Renewed,
+		Leases: s.client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: s.name, Node: s.publisher.Observed,
+		OnRenew: s.metrics.Renewed,
 	}
 	server := metricsserver.NewServer(s.flags.metricsAddress, s.metrics, sources, s.health)
-	return slices.Concat([]part{s.services, s.node, s.publisher, samples}, keepers, announcing, verifying, []part{renewer, server})
+	return slices.Concat([]part{s.services, s.node, s.publisher, samples}, keepers, announcing, verifying,
+		[]part{renewer, server})
 }
 
 // newVerifier returns the parts that judge the announcement of addresses, each time that the node was judged, too.
 func newVerifier(s *shared, a *announcer) ([]part, metricsserver.Sources) {
-	elections := kubevip.NewReader(s.client.CoordinationV1(), s.flags.kubeVIPNamespace, s.name, s.wakes.addresses.Signal)
+	elections := kubevip.NewReader(s.client.CoordinationV1(), s.flags.kubeVIPNamespace, s.name,
+		s.wakes.addresses.Signal)
 	owners := vip.NewMACTable(s.client.CoreV1().Nodes(), s.wakes.addresses.Signal)
 	addresses := vip.New(vip.Config{
 		Node: s.name, Prober: s.asker, Router: s.reader, Elections: elections, Owners: owners,
-		View: a.view, Services: s.services.Services, Reported: s.station.ReportedBefore, Interval: s.flags.announcementInterval,
-		Record: a.tellAddresses, Report: s.station.Reported, Event: vip.Recorder(s.recorder), Signals: s.wakes.addresses,
+		View: a.view, Services: s.services.Services, Reported: s.station.ReportedBefore,
+		Interval: s.flags.announcementInterval,
+		Record:   a.tellAddresses, Report: s.station.Reported, Event: vip.Recorder(s.recorder),
+		Signals: s.wakes.addresses,
 	})
 	listener := arp.NewListener(s.station.VLANInterface, addresses.Hear)
 	sources := metricsserver.Sources{ARP: listener.Counters, Addresses: addresses.Figures, Announcer: a.figures}

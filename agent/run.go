@@ -39,8 +39,10 @@ func newRunCommand() *cobra.Command {
 	f.add(command.Flags())
 	f.manage.add(command.Flags())
 	f.announce.add(command.Flags())
-	command.Flags().DurationVar(&f.interval, "interval", 10*time.Second, "time between checks when nothing changes; changes are seen at once")
-	command.Flags().DurationVar(&f.announcementInterval, "announcement-interval", 10*time.Second, "time between look-ups of the announced addresses")
+	command.Flags().DurationVar(&f.interval, "interval", 10*time.Second,
+		"time between checks when nothing changes; changes are seen at once")
+	command.Flags().DurationVar(&f.announcementInterval, "announcement-interval", 10*time.Second,
+		"time between look-ups of the announced addresses")
 	command.Flags().StringVar(&f.kubeVIPNamespace, "kube-vip-namespace", metav1.NamespaceSystem,
 		"namespace in which kube-vip runs; its lease is there where it has one for all Services")
 	command.Flags().StringVar(&f.metricsAddress, "metrics-bind-address", "127.0.0.1:0",
@@ -82,7 +84,8 @@ func runAgent(ctx context.Context, f runFlags) error {
 	return group.Wait()
 }
 
-// sendEvents hands events to the API server until ctx ends. Events of cluster-wide objects live in the namespace default.
+// sendEvents hands events to the API server until ctx ends. Events of cluster-wide objects live in the namespace
+// default.
 func sendEvents(ctx context.Context, events record.EventBroadcaster, client kubernetes.Interface) error {
 	sink := events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	<-ctx.Done()

@@ -50,7 +50,8 @@ func (t *teller) serviceOf(a netip.Addr) *corev1.ObjectReference {
 	services, _ := t.services.Services()
 	for _, s := range services {
 		if address, is := eligibility.Address(s); is && address == a {
-			return &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: s.Namespace, Name: s.Name, UID: s.UID}
+			return &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: s.Namespace, Name: s.Name,
+				UID: s.UID}
 		}
 	}
 	return nil

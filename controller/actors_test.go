@@ -57,7 +57,8 @@ func (s *scene) node(name string) {
 func (s *scene) label(name, value string) {
 	s.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{"public":%s}}}`, value)
-	_, err := s.client.CoreV1().Nodes().Patch(s.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := s.client.CoreV1().Nodes().Patch(s.Context(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	s.ok(err)
 }
 
@@ -88,7 +89,8 @@ func (s *scene) get(namespace, name string) *corev1.Service {
 
 func (s *scene) patch(name, patch string) {
 	s.Helper()
-	_, err := s.client.CoreV1().Services(s.space).Patch(s.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := s.client.CoreV1().Services(s.space).Patch(s.Context(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	s.ok(err)
 }
 
@@ -100,7 +102,8 @@ func (s *scene) published(namespace, name string) netip.Addr {
 		service := s.get(namespace, name)
 		ingress := service.Status.LoadBalancer.Ingress
 		if len(ingress) != 1 || ingress[0].IP != service.Annotations[contract.ServiceIPAddress] {
-			return fmt.Errorf("service %s: %+v, annotations %v, conditions %+v", name, ingress, service.Annotations, service.Status.Conditions)
+			return fmt.Errorf("service %s: %+v, annotations %v, conditions %+v", name, ingress, service.Annotations,
+				service.Status.Conditions)
 		}
 		var err error
 		address, err = netip.ParseAddr(ingress[0].IP)
@@ -142,7 +145,8 @@ func (s *scene) tells(within time.Duration, kind, name, reason string, words ...
 			if event.InvolvedObject.Kind != kind || event.InvolvedObject.Name != name {
 				continue
 			}
-			if event.Reason == reason && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(event.Message, word) }) {
+			if event.Reason == reason && !slices.ContainsFunc(words,
+				func(word string) bool { return !strings.Contains(event.Message, word) }) {
 				return nil
 			}
 			others = append(others, event.Reason+": "+event.Message)
@@ -160,7 +164,8 @@ type block struct {
 func (s *scene) blocks() []block {
 	var all []block
 	for _, view := range s.sim.State(simtest.AccountID).Blocks {
-		b := block{id: fmt.Sprint(view["id"]), status: fmt.Sprint(view["status"]), cidr: fmt.Sprint(view["cidr"]), tags: map[string]string{}}
+		b := block{id: fmt.Sprint(view["id"]), status: fmt.Sprint(view["status"]), cidr: fmt.Sprint(view["cidr"]),
+			tags: map[string]string{}}
 		for _, each := range list(view["tags"]) {
 			b.tags[fmt.Sprint(each["name"])] = fmt.Sprint(each["value"])
 		}

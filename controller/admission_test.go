@@ -25,16 +25,19 @@ func forger(t *testing.T) kubernetes.Interface {
 	client := admin(t)
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create"}}},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"services"},
+			Verbs: []string{"create"}}},
 	}
 	if _, err := client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 	}
-	if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), binding,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	config, err := plane.User(name)
@@ -48,41 +51,46 @@ func forger(t *testing.T) kubernetes.Interface {
 	return forger
 }
 
-// switchPoliciesOff deletes the RoleBinding, which a controller of another test may have switched on; the next replica that a
-// test starts installs it again, without a subject.
+// switchPoliciesOff deletes the RoleBinding, which a controller of another test may have switched on; the next replica
+// that a test starts installs it again, without a subject.
 func switchPoliciesOff(t *testing.T) {
 	t.Helper()
-	err := admin(t).RbacV1().RoleBindings(metav1.NamespaceSystem).Delete(t.Context(), admission.BindingName, metav1.DeleteOptions{})
+	err := admin(t).RbacV1().RoleBindings(metav1.NamespaceSystem).Delete(t.Context(), admission.BindingName,
+		metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 }
 
-// forge tries to create Services that name an address, and returns what the API server says to the first that it refuses.
+// forge tries to create Services that name an address, and returns what the API server says to the first that it
+// refuses.
 func forge(t *testing.T, client kubernetes.Interface) error {
 	t.Helper()
 	for _, service := range []*corev1.Service{
-		{ObjectMeta: metav1.ObjectMeta{Name: "forged", Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.9"}}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "forged",
+			Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.9"}}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "forged"}, Spec: corev1.ServiceSpec{LoadBalancerIP: "203.0.113.9"}},
 	} {
 		service.Spec.Type = corev1.ServiceTypeLoadBalancer
 		service.Spec.Ports = []corev1.ServicePort{{Port: 80}}
-		if _, err := client.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		if _, err := client.CoreV1().Services("default").Create(t.Context(), service,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// TestPoliciesFollowTheConfiguration: the process itself, with the rights that are shipped, has the policies apply while an
-// announcer is configured. A dry run does not switch them on, the end of the process does not switch them off, and a process
-// without an announcer does.
+// TestPoliciesFollowTheConfiguration: the process itself, with the rights that are shipped, has the policies apply
+// while an announcer is configured. A dry run does not switch them on, the end of the process does not switch them off,
+// and a process without an announcer does.
 func TestPoliciesFollowTheConfiguration(t *testing.T) {
 	_, url := simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)}, simtest.Seed())
 	author := forger(t)
 	switchPoliciesOff(t)
 	subjects := func() int {
-		binding, err := admin(t).RbacV1().RoleBindings(metav1.NamespaceSystem).Get(t.Context(), admission.BindingName, metav1.GetOptions{})
+		binding, err := admin(t).RbacV1().RoleBindings(metav1.NamespaceSystem).Get(t.Context(), admission.BindingName,
+			metav1.GetOptions{})
 		if err != nil {
 			return 0
 		}
@@ -113,7 +121,8 @@ func TestPoliciesFollowTheConfiguration(t *testing.T) {
 	if err := refused(); err != nil {
 		t.Errorf("after the end of the process: %v", err)
 	}
-	run("nodes", func(*process) { eventually(t, 60*time.Second, func() error { return forge(t, author) }) }, "--load-balancer=")
+	run("nodes", func(*process) { eventually(t, 60*time.Second, func() error { return forge(t, author) }) },
+		"--load-balancer=")
 	if subjects() != 0 {
 		t.Error("the subject is still there without an announcer")
 	}

@@ -25,8 +25,8 @@ const (
 // auditLog is the file that the API server of the tests writes.
 var auditLog string
 
-// advertised is the address that the API server of the tests writes into the endpoints of default/kubernetes. It listens
-// on loopback only, which endpoints may not hold: the address is this machine's, so that clients learn at
+// advertised is the address that the API server of the tests writes into the endpoints of default/kubernetes. It
+// listens on loopback only, which endpoints may not hold: the address is this machine's, so that clients learn at
 // once that nothing listens there, or one that has no route.
 func advertised() string {
 	addresses, _ := net.InterfaceAddrs() // without any the other one will do
@@ -90,7 +90,8 @@ func (a asked) resource() string {
 }
 
 func (a asked) String() string {
-	return fmt.Sprintf("%s %s %q in %q: %d", a.Verb, a.resource(), a.ObjectRef.Name, a.ObjectRef.Namespace, a.ResponseStatus.Code)
+	return fmt.Sprintf("%s %s %q in %q: %d", a.Verb, a.resource(), a.ObjectRef.Name, a.ObjectRef.Namespace,
+		a.ResponseStatus.Code)
 }
 
 // auditedSoFar is how long the audit log is.

@@ -107,7 +107,8 @@ func (w *wiring) orphans() (loop, error) {
 		MaxBlocks: w.config.MaxIPBlocks,
 		Collect:   w.config.CollectOrphans,
 		Grace:     w.config.OrphanGrace,
-		NodesKept: w.config.ManageMembership && w.config.NodeIPBlock == "" && w.config.NodeAddress != config.NodeAddressNone,
+		NodesKept: w.config.ManageMembership && w.config.NodeIPBlock == "" &&
+			w.config.NodeAddress != config.NodeAddressNone,
 	}), nil
 }
 

@@ -20,7 +20,8 @@ import (
 )
 
 // quickElection replaces a stopped leader within seconds.
-var quickElection = []string{"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s", "--leader-elect-retry-period=1s"}
+var quickElection = []string{"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s",
+	"--leader-elect-retry-period=1s"}
 
 // stall is one way to stop a leader in the middle of its work.
 type stall struct {
@@ -200,7 +201,8 @@ func TestADeposedLeaderChangesNothing(t *testing.T) {
 	for name, c := range stalls {
 		t.Run(name, func(t *testing.T) { changes += depose(t, c) })
 	}
-	_, _ = fmt.Fprintf(t.Output(), "figure changes_by_deposed_leader %d requests\n", changes) // a test's output takes everything
+	// a test's output takes everything
+	_, _ = fmt.Fprintf(t.Output(), "figure changes_by_deposed_leader %d requests\n", changes)
 }
 
 // depose returns how many changes a leader asked for after it was woken.

@@ -43,7 +43,8 @@ func (p *process) ask(config *rest.Config, path string) (int, string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, strings.TrimSuffix(p.health, "/healthz")+path, nil)
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet,
+		strings.TrimSuffix(p.health, "/healthz")+path, nil)
 	if err != nil {
 		p.t.Fatal(err)
 	}

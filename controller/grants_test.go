@@ -69,7 +69,8 @@ func grantsOf(namespace string, rule rbacv1.PolicyRule) []grant {
 	for _, group := range rule.APIGroups {
 		for _, resource := range rule.Resources {
 			for _, verb := range rule.Verbs {
-				all = append(all, grant{namespace: namespace, verb: verb, group: group, resource: resource, names: strings.Join(rule.ResourceNames, ",")})
+				all = append(all, grant{namespace: namespace, verb: verb, group: group, resource: resource,
+					names: strings.Join(rule.ResourceNames, ",")})
 			}
 		}
 	}
@@ -101,8 +102,8 @@ func needed(all []grant, requests []asked) map[grant]bool {
 	return used
 }
 
-// checkGrants holds what was asked for against the shipped roles: nothing was refused, and nothing is granted that is not
-// used, but for what is rare, each with its reason.
+// checkGrants holds what was asked for against the shipped roles: nothing was refused, and nothing is granted that is
+// not used, but for what is rare, each with its reason.
 func checkGrants(t *testing.T, requests []asked, rare map[string]string) {
 	t.Helper()
 	for _, request := range requests {
@@ -128,7 +129,8 @@ func checkGrants(t *testing.T, requests []asked, rare map[string]string) {
 func TestUnusedGrantsAreFound(t *testing.T) {
 	all := []grant{
 		{verb: "list", resource: "things"}, {verb: "list", resource: "things", namespace: "a"},
-		{verb: "get", resource: "things/status", names: "x,y", namespace: "a"}, {verb: "get", resource: "things", group: "g"},
+		{verb: "get", resource: "things/status", names: "x,y", namespace: "a"},
+		{verb: "get", resource: "things", group: "g"},
 	}
 	request := func(verb, resource, subresource, namespace, name string) asked {
 		a := asked{Verb: verb}

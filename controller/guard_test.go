@@ -23,17 +23,19 @@ func TestEveryClientIsGuarded(t *testing.T) {
 			life := newLife(t.Context())
 			defer life.begin()()
 			reached := 0
-			kubeconfig := &rest.Config{Host: "https://server.example", WrapTransport: func(http.RoundTripper) http.RoundTripper {
-				return carrier(func(*http.Request) (*http.Response, error) {
-					reached++
-					return nil, http.ErrAbortHandler
-				})
-			}}
+			kubeconfig := &rest.Config{Host: "https://server.example",
+				WrapTransport: func(http.RoundTripper) http.RoundTripper {
+					return carrier(func(*http.Request) (*http.Response, error) {
+						reached++
+						return nil, http.ErrAbortHandler
+					})
+				}}
 			completed := (&appconfig.Config{Kubeconfig: kubeconfig}).Complete()
 			completed.ComponentConfig.KubeCloudShared.UseServiceAccountCredentials = separate
 			completed.ClientBuilder = clientbuilder.SimpleControllerClientBuilder{ClientConfig: kubeconfig}
 			if separate {
-				completed.ClientBuilder = clientbuilder.SimpleControllerClientBuilder{ClientConfig: rest.CopyConfig(kubeconfig)}
+				completed.ClientBuilder = clientbuilder.SimpleControllerClientBuilder{ClientConfig: rest.CopyConfig(
+					kubeconfig)}
 			}
 			if err := life.guard(completed, false); err != nil {
 				t.Fatal(err)
@@ -47,7 +49,8 @@ func TestEveryClientIsGuarded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = built.CoreV1().RESTClient().Post().AbsPath("/api/v1/nodes").Do(t.Context()).Error() // reached has the result
+			// reached has the result
+			_ = built.CoreV1().RESTClient().Post().AbsPath("/api/v1/nodes").Do(t.Context()).Error()
 			_ = completed.Client.CoreV1().RESTClient().Post().AbsPath("/api/v1/nodes").Do(t.Context()).Error()
 			post(t, ofConfig)
 			post(t, completed.Kubeconfig)

@@ -78,7 +78,8 @@ func TestHandOver(t *testing.T) {
 	ended := time.Now()
 	register(t, client, "node-2") // which only the new leader can initialise
 	took := untilInitialised(t, client, "node-2", began)
-	_, _ = fmt.Fprintf(t.Output(), "figure leader_handover %.2f s\n", took.Seconds()) // a test's output takes everything
+	// a test's output takes everything
+	_, _ = fmt.Fprintf(t.Output(), "figure leader_handover %.2f s\n", took.Seconds())
 	if took > longestHandover {
 		t.Errorf("the hand-over took %v, want at most %v", took, longestHandover)
 	}
@@ -189,14 +190,16 @@ func (p *process) detail() (int, string) {
 //proves:service-changes/api-down
 func TestTheAPIIsDown(t *testing.T) {
 	sim, url := simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)}, simtest.Seed())
-	if err := sim.Arm(pnapsim.Fault{Action: pnapsim.FaultStatus, Status: http.StatusServiceUnavailable, Times: -1, Path: "/bmc/v1/*"}); err != nil {
+	if err := sim.Arm(pnapsim.Fault{Action: pnapsim.FaultStatus, Status: http.StatusServiceUnavailable, Times: -1,
+		Path: "/bmc/v1/*"}); err != nil {
 		t.Fatal(err)
 	}
 	client := admin(t)
 	p := startController(t, url, "--logging-format=json")
 	register(t, client, "node-1")
 	eventually(t, 30*time.Second, func() error {
-		if status, text := p.detail(); status != http.StatusInternalServerError || !strings.Contains(text, "the phoenixNAP API fails since") {
+		if status, text := p.detail(); status != http.StatusInternalServerError ||
+			!strings.Contains(text, "the phoenixNAP API fails since") {
 			return fmt.Errorf("the detail is %d %s", status, text)
 		}
 		return p.healthy()
@@ -237,7 +240,8 @@ func TestDryRunChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := client.CoreV1().Services("default").Delete(context.WithoutCancel(t.Context()), service.Name, metav1.DeleteOptions{}); err != nil {
+		if err := client.CoreV1().Services("default").Delete(context.WithoutCancel(t.Context()), service.Name,
+			metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -271,7 +275,8 @@ func TestDryRunChangesNothing(t *testing.T) {
 func TestARealAPIServerStoresNothingOfADryRun(t *testing.T) {
 	sure := admin(t)
 	maps := sure.CoreV1().ConfigMaps("default")
-	made, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "stays"}}, metav1.CreateOptions{})
+	made, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "stays"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +289,8 @@ func TestARealAPIServerStoresNothingOfADryRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		tried := dry.CoreV1().ConfigMaps("default")
-		if _, err := tried.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "never"}}, metav1.CreateOptions{}); err != nil {
+		if _, err := tried.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "never"}},
+			metav1.CreateOptions{}); err != nil {
 			t.Error(err)
 		}
 		changed := made.DeepCopy()
@@ -292,18 +298,22 @@ func TestARealAPIServerStoresNothingOfADryRun(t *testing.T) {
 		if _, err := tried.Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
 			t.Error(err)
 		}
-		if err := tried.Delete(t.Context(), made.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(made.UID))}); err != nil {
+		if err := tried.Delete(t.Context(), made.Name,
+			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(made.UID))}); err != nil {
 			t.Error(err)
 		}
-		if err := tried.Delete(t.Context(), made.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("another")}); !apierrors.IsConflict(err) {
+		if err := tried.Delete(t.Context(), made.Name,
+			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("another")}); !apierrors.IsConflict(err) {
 			t.Errorf("%s: a deletion of another object: %v, want a conflict", contentType, err)
 		}
-		event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{GenerateName: "told-"}, InvolvedObject: corev1.ObjectReference{Namespace: "default"}}
+		event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{GenerateName: "told-"},
+			InvolvedObject: corev1.ObjectReference{Namespace: "default"}}
 		if _, err := dry.CoreV1().Events("default").Create(t.Context(), event, metav1.CreateOptions{}); err != nil {
 			t.Error(err)
 		}
 	}
-	if got, err := maps.Get(t.Context(), made.Name, metav1.GetOptions{}); err != nil || got.ResourceVersion != made.ResourceVersion {
+	if got, err := maps.Get(t.Context(), made.Name, metav1.GetOptions{}); err != nil ||
+		got.ResourceVersion != made.ResourceVersion {
 		t.Errorf("%+v, %v; want it unchanged", got, err)
 	}
 	if _, err := maps.Get(t.Context(), "never", metav1.GetOptions{}); !apierrors.IsNotFound(err) {

@@ -45,9 +45,11 @@ func (l *loops) bind(all map[string]app.ControllerInitFuncConstructor) map[strin
 	for name, each := range all {
 		bound[name] = app.ControllerInitFuncConstructor{
 			InitContext: each.InitContext,
-			Constructor: func(init app.ControllerInitContext, completed *appconfig.CompletedConfig, cloud cloudprovider.Interface) app.InitFunc {
+			Constructor: func(init app.ControllerInitContext, completed *appconfig.CompletedConfig,
+				cloud cloudprovider.Interface) app.InitFunc {
 				start := each.Constructor(init, completed, cloud)
-				return func(ctx context.Context, framework genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
+				return func(ctx context.Context,
+					framework genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
 					return start(l.bound(ctx), framework)
 				}
 			},

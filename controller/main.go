@@ -73,16 +73,17 @@ func newCommand(life *life, loops *loops) (*cobra.Command, error) {
 	}
 	var sections cliflag.NamedFlagSets
 	flags := config.AddFlags(sections.FlagSet("phoenixNAP"))
-	// connected passes on what is built once the flags are parsed: the framework parses them, and then calls back for the
-	// provider without a way to hand anything over.
+	// connected passes on what is built once the flags are parsed: the framework parses them, and then calls back for
+	// the provider without a way to hand anything over.
 	var connected atomic.Pointer[connection]
 	provide := func(completed *appconfig.CompletedConfig) cloudprovider.Interface {
 		return newWiring(life, connected.Load(), completed)
 	}
-	command := app.NewCloudControllerManagerCommand(opts, provide, loops.bind(controllers(loops)), names.CCMControllerAliases(), sections, life.ctx.Done())
+	command := app.NewCloudControllerManagerCommand(opts, provide, loops.bind(controllers(loops)),
+		names.CCMControllerAliases(), sections, life.ctx.Done())
 	command.Use = program
-	command.Long = "The phoenixNAP cloud controller manager initialises Nodes on phoenixNAP Bare Metal Cloud servers and gives\n" +
-		"Services of type LoadBalancer public addresses."
+	command.Long = "The phoenixNAP cloud controller manager initialises Nodes on phoenixNAP Bare Metal Cloud servers " +
+		"and gives\nServices of type LoadBalancer public addresses."
 	command.SilenceUsage = true
 	runFramework := command.RunE
 	command.RunE = func(command *cobra.Command, args []string) error {
@@ -121,10 +122,12 @@ func newOptions() (*options.CloudControllerManagerOptions, error) {
 
 // configure reads our own options once all flags are parsed. It makes no calls over the network: a
 // replica that waits for its election must not fail because the API is down.
-func configure(handover *leader.Leadership, opts *options.CloudControllerManagerOptions, flags *config.Flags) (*connection, error) {
+func configure(handover *leader.Leadership, opts *options.CloudControllerManagerOptions,
+	flags *config.Flags) (*connection, error) {
 	provider := opts.KubeCloudShared.CloudProvider
 	if provider.Name != contract.ProviderName {
-		return nil, fmt.Errorf("--cloud-provider=%s is another provider: set --cloud-provider=%s or leave it out", provider.Name, contract.ProviderName)
+		return nil, fmt.Errorf("--cloud-provider=%s is another provider: set --cloud-provider=%s or leave it out",
+			provider.Name, contract.ProviderName)
 	}
 	loaded, err := config.Load(provider.CloudConfigFile, flags, os.Getenv)
 	if err != nil {

@@ -62,7 +62,8 @@ func register(t *testing.T, client kubernetes.Interface, name string, zone ...st
 	t.Helper()
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider,
+			Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
 	}
 	if len(zone) > 0 {
 		node.Labels[corev1.LabelTopologyZone] = zone[0]
@@ -72,7 +73,8 @@ func register(t *testing.T, client kubernetes.Interface, name string, zone ...st
 	}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		if err := client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
 	})
@@ -81,7 +83,8 @@ func register(t *testing.T, client kubernetes.Interface, name string, zone ...st
 func report(t *testing.T, client kubernetes.Interface, name string, status corev1.ConditionStatus) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q,"reason":"Test"},{"type":"Ready","status":"True","reason":"Test"}]}}`, contract.ConditionVLANReady, status)
-	if _, err := client.CoreV1().Nodes().Patch(t.Context(), name, "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := client.CoreV1().Nodes().Patch(t.Context(), name, "application/strategic-merge-patch+json",
+		[]byte(patch), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -139,8 +142,10 @@ func placed(node *corev1.Node, zone string) bool {
 // forgetZone leaves a Node as a version that wrote no zone initialised it.
 func forgetZone(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
-	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null,%q:null}}}`, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone)
-	if _, err := client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null,%q:null}}}`, corev1.LabelTopologyZone,
+		corev1.LabelFailureDomainBetaZone)
+	if _, err := client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -160,7 +165,8 @@ func labelled(node *corev1.Node, want bool) error {
 //proves:known-bugs/secrets-in-events
 func TestControllerAgainstARealControlPlane(t *testing.T) {
 	sim, url := simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)}, simtest.Seed())
-	if err := sim.Arm(pnapsim.Fault{Action: pnapsim.FaultStatus, Status: http.StatusServiceUnavailable, Times: 4}); err != nil {
+	if err := sim.Arm(pnapsim.Fault{Action: pnapsim.FaultStatus, Status: http.StatusServiceUnavailable,
+		Times: 4}); err != nil {
 		t.Fatal(err)
 	}
 	client := admin(t)
@@ -204,7 +210,8 @@ func checkService(t *testing.T, client kubernetes.Interface, sim *pnapsim.Sim) {
 	services := client.CoreV1().Services("default")
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
+			Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
 	}
 	if _, err := services.Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -214,8 +221,10 @@ func checkService(t *testing.T, client kubernetes.Interface, sim *pnapsim.Sim) {
 		if err != nil {
 			return err
 		}
-		if ingress := got.Status.LoadBalancer.Ingress; len(ingress) != 1 || ingress[0].IP == "" || ingress[0].IP != got.Annotations[contract.ServiceIPAddress] {
-			return fmt.Errorf("status %+v, annotations %v, conditions %+v", got.Status.LoadBalancer, got.Annotations, got.Status.Conditions)
+		if ingress := got.Status.LoadBalancer.Ingress; len(ingress) != 1 || ingress[0].IP == "" ||
+			ingress[0].IP != got.Annotations[contract.ServiceIPAddress] {
+			return fmt.Errorf("status %+v, annotations %v, conditions %+v", got.Status.LoadBalancer, got.Annotations,
+				got.Status.Conditions)
 		}
 		return nil
 	})
@@ -248,12 +257,17 @@ func TestWrongInput(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no cloud config":  {want: "Error: no cloud config given: set --cloud-config to the path of the secret with clientID and clientSecret\n"},
-		"unknown flag":     {args: []string{"--nonsense"}, want: "Error: unknown flag: --nonsense\n"},
-		"another provider": {args: []string{"--cloud-provider=PhoenixNAP"}, want: "Error: --cloud-provider=PhoenixNAP is another provider: set --cloud-provider=phoenixnap or leave it out\n"},
+		"no cloud config": {want: "Error: no cloud config given: set --cloud-config to the path of the secret with " +
+			"clientID and clientSecret\n"},
+		"unknown flag": {args: []string{"--nonsense"}, want: "Error: unknown flag: --nonsense\n"},
+		"another provider": {args: []string{"--cloud-provider=PhoenixNAP"},
+			want: "Error: --cloud-provider=PhoenixNAP is another provider: set --cloud-provider=phoenixnap or leave " +
+				"it out\n"},
 		"unknown scheme": {args: []string{"--cloud-config=" + secret, "--load-balancer=kubevip://x"},
-			want: "Error: --load-balancer: load balancer \"kubevip://x\" has the unknown scheme \"kubevip\": want kube-vip://<network-id> or agent://<network-id>\n"},
-		"no kubeconfig": {args: []string{"--cloud-config=" + secret, "--kubeconfig=/nowhere/kubeconfig"}, want: "stat /nowhere/kubeconfig: no such file or directory\n"},
+			want: "Error: --load-balancer: load balancer \"kubevip://x\" has the unknown scheme \"kubevip\": want " +
+				"kube-vip://<network-id> or agent://<network-id>\n"},
+		"no kubeconfig": {args: []string{"--cloud-config=" + secret, "--kubeconfig=/nowhere/kubeconfig"},
+			want: "stat /nowhere/kubeconfig: no such file or directory\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			command := exec.CommandContext(t.Context(), path, test.args...)

@@ -50,7 +50,8 @@ func startController(t *testing.T, apiURL string, args ...string) *process {
 func startReplica(t *testing.T, name, apiURL string, via *recorder, args ...string) *process {
 	t.Helper()
 	dir := t.TempDir()
-	if err := plane.ApplyFiles(t.Context(), filepath.Join("..", "deploy", "rendered", "kubeadm", "deployment.yaml")); err != nil {
+	if err := plane.ApplyFiles(t.Context(), filepath.Join("..", "deploy", "rendered", "kubeadm",
+		"deployment.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	account, err := plane.ServiceAccount(t.Context(), "kube-system", "phoenixnap-cloud-controller-manager")
@@ -71,15 +72,18 @@ func startReplica(t *testing.T, name, apiURL string, via *recorder, args ...stri
 	p.configure(simtest.ClientID, simtest.ClientSecret)
 	port := freePort(t)
 	p.health = fmt.Sprintf("https://127.0.0.1:%s/healthz", port)
-	p.start(binary(t), append([]string{"--cloud-config=" + p.config, "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
-		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + port, "--v=2"}, args...)...)
+	p.start(binary(t), append([]string{"--cloud-config=" + p.config, "--kubeconfig=" + kubeconfig,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + port, "--v=2"},
+		args...)...)
 	return p
 }
 
 // configure puts a cloud config with the given credentials in the place of the one that is there.
 func (p *process) configure(id, secret string) {
 	p.t.Helper()
-	text := fmt.Sprintf(`{"clientID":%q,"clientSecret":%q,"base-url":%q,"location":"ASH","loadbalancer":"kube-vip://%s"}`,
+	text := fmt.Sprintf(
+		`{"clientID":%q,"clientSecret":%q,"base-url":%q,"location":"ASH","loadbalancer":"kube-vip://%s"}`,
 		id, secret, p.api, simtest.NetworkID)
 	if err := os.WriteFile(p.config+".new", []byte(text), 0o600); err != nil {
 		p.t.Fatal(err)
@@ -165,7 +169,8 @@ func (p *process) end() {
 }
 
 func (p *process) healthy() error {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // its own certificate, on loopback
+	// its own certificate, on loopback
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.health, nil)
 	if err != nil {

@@ -23,7 +23,10 @@ func TestALifeWithoutTroubleIsQuiet(t *testing.T) {
 	register(t, client, "node-2")
 	p := startController(t, url)
 	for name, server := range map[string]string{"node-1": simtest.Server1ID, "node-2": simtest.Server2ID} {
-		eventually(t, 60*time.Second, func() error { return initialised(getNode(t, client, name), server, "203.0.113.") })
+		eventually(t, 60*time.Second, func() error {
+			return initialised(getNode(t, client, name), server,
+				"203.0.113.")
+		})
 		report(t, client, name, corev1.ConditionTrue)
 	}
 	checkService(t, client, sim)

@@ -47,10 +47,12 @@ func before(t *testing.T, api string, transport http.RoundTripper) *recorder {
 	}
 	r := &recorder{}
 	proxy := &httputil.ReverseProxy{
-		Rewrite:       func(p *httputil.ProxyRequest) { p.SetURL(target) },
-		Transport:     transport,
-		FlushInterval: -1,                                                                                             // watches
-		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }, // clients go away
+		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(target) },
+		Transport: transport,
+		// watches
+		FlushInterval: -1,
+		// clients go away
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if sprung := r.record(request); sprung != nil {
@@ -128,7 +130,8 @@ func (r *recorder) all() []change {
 	var kept []change
 	for _, c := range r.changes {
 		switch c.path {
-		case "/auth/realms/BMC/protocol/openid-connect/token", "/apis/authentication.k8s.io/v1/tokenreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews":
+		case "/auth/realms/BMC/protocol/openid-connect/token", "/apis/authentication.k8s.io/v1/tokenreviews",
+			"/apis/authorization.k8s.io/v1/subjectaccessreviews":
 		default:
 			kept = append(kept, c)
 		}

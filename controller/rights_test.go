@@ -30,7 +30,8 @@ func TestNodesMayBeDeletedByTheShippedServiceAccount(t *testing.T) {
 	if err := asController.CoreV1().Nodes().Delete(t.Context(), "node-gone", metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := client.CoreV1().Nodes().Get(t.Context(), "node-gone", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := client.CoreV1().Nodes().Get(t.Context(), "node-gone",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the Node is still there: %v", err)
 	}
 }

@@ -28,6 +28,7 @@ func (l *life) serve(completed *appconfig.CompletedConfig, details ...healthz.He
 	base := genericcontrollermanager.NewBaseHandler(&completed.ComponentConfig.Generic.Debugging, handler)
 	base.HandlePrefix("/healthz/", handler)
 	slis.SLIMetricsWithReset{}.Install(base)
-	_, _, err := serving.Serve(genericcontrollermanager.BuildHandlerChain(base, &completed.Authorization, &completed.Authentication), 0, l.ctx.Done())
+	_, _, err := serving.Serve(genericcontrollermanager.BuildHandlerChain(base, &completed.Authorization,
+		&completed.Authentication), 0, l.ctx.Done())
 	return err
 }

@@ -33,12 +33,13 @@ const (
 	buyBlock         = "POST /ips/v1/ip-blocks"
 )
 
-// newScene is an account with two clients, of which the second may force servers into a network, with servers that are no
-// members yet, with a block that the user brings, and with one that an earlier cluster controller bought and lost.
+// newScene is an account with two clients, of which the second may force servers into a network, with servers that are
+// no members yet, with a block that the user brings, and with one that an earlier cluster controller bought and lost.
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{T: t, client: admin(t), space: "shop"}
-	_, err := s.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.space}}, metav1.CreateOptions{})
+	_, err := s.client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.space}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
@@ -49,21 +50,27 @@ func newScene(t *testing.T) *scene {
 	account := simtest.Account()
 	account.Clients = []pnapsim.ClientSeed{
 		{ID: simtest.ClientID, Secret: simtest.ClientSecret, Judged: true, OwnershipTags: marks},
-		{ID: newClientID, Secret: newSecret, Judged: true, OwnershipTags: marks, AllowForce: []string{pnapsim.ForceJoin}},
+		{ID: newClientID, Secret: newSecret, Judged: true, OwnershipTags: marks,
+			AllowForce: []string{pnapsim.ForceJoin}},
 	}
 	account.Blocks = append(account.Blocks,
-		pnapsim.BlockSeed{ID: broughtID, Location: "ASH", CIDR: broughtCIDR, Tags: map[string]string{contract.TagCluster: uid}, Grants: []string{"assign", "unassign"}},
+		pnapsim.BlockSeed{ID: broughtID, Location: "ASH", CIDR: broughtCIDR,
+			Tags: map[string]string{contract.TagCluster: uid}, Grants: []string{"assign", "unassign"}},
 		pnapsim.BlockSeed{ID: orphanID, Location: "ASH", CIDR: "203.0.113.72/29", Tags: map[string]string{
-			contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: uid, contract.TagService: contract.ServiceTag(s.space, "forgotten"),
+			contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: uid,
+			contract.TagService: contract.ServiceTag(s.space, "forgotten"),
 		}})
 	for id, name := range map[string]string{joinedID: "node-3", bareID: "node-5"} {
 		account.Servers = append(account.Servers, pnapsim.ServerSeed{
-			ID: id, Hostname: name, Location: "ASH", NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.1" + name[len(name)-1:]},
+			ID: id, Hostname: name, Location: "ASH", NetworkType: "PRIVATE_ONLY",
+			PrivateIPs: []string{"10.0.0.1" + name[len(name)-1:]},
 		})
 	}
-	s.sim, s.url = simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)}, pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
+	s.sim, s.url = simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)},
+		pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
 	t.Cleanup(s.forget)
-	err = s.client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(t.Context(), program, metav1.DeleteOptions{}) // of another test
+	// of another test
+	err = s.client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(t.Context(), program, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
@@ -88,10 +95,10 @@ func (s *scene) forget() {
 	}
 }
 
-// Everything that the controller does, by two processes one after the other, as the shipped ServiceAccount: addresses of
-// every kind, memberships, the control-plane endpoint, orphans, other credentials, an API that is down. Nothing that it
-// asks Kubernetes for is refused, nothing that it may ask for is idle, no rule of phoenixNAP is broken, no secret is shown,
-// and nothing is left in the account.
+// Everything that the controller does, by two processes one after the other, as the shipped ServiceAccount: addresses
+// of every kind, memberships, the control-plane endpoint, orphans, other credentials, an API that is down. Nothing that
+// it asks Kubernetes for is refused, nothing that it may ask for is idle, no rule of phoenixNAP is broken, no secret is
+// shown, and nothing is left in the account.
 //
 //proves:known-bugs/missing-rights
 //proves:known-bugs/loose-manifests
@@ -101,10 +108,14 @@ func TestTheWholeController(t *testing.T) {
 	for _, name := range []string{"node-1", "node-2", "node-3"} {
 		s.node(name)
 	}
-	first := startReplica(t, "first", s.url, nil, "--service-node-selector=public=true", "--manage-membership", "--node-ip-block="+simtest.NodeBlockID,
+	first := startReplica(t, "first", s.url, nil, "--service-node-selector=public=true", "--manage-membership",
+		"--node-ip-block="+simtest.NodeBlockID,
 		"--control-plane-endpoint", "--collect-orphans", "--orphan-grace=10s")
 	foreign := s.createServices()
-	s.until(patience, func() error { return initialised(getNode(t, s.client, "node-1"), simtest.Server1ID, "203.0.113.2") })
+	s.until(patience, func() error {
+		return initialised(getNode(t, s.client, "node-1"), simtest.Server1ID,
+			"203.0.113.2")
+	})
 
 	s.checkShared()
 	s.checkBrought()
@@ -113,7 +124,8 @@ func TestTheWholeController(t *testing.T) {
 	s.checkClass()
 	s.checkControlPlane()
 	if bought := s.bought(); bought != 5 {
-		t.Errorf("%d blocks were bought, want 5: for the pool, and of kept, classed, turned and the control plane one each", bought)
+		t.Errorf("%d blocks were bought, want 5: for the pool, and of kept, classed, turned and the control plane "+
+			"one each", bought)
 	}
 	drifted := s.drift()
 	s.turn()
@@ -130,7 +142,8 @@ func TestTheWholeController(t *testing.T) {
 	s.sim.ClientRestarted(newClientID)
 	t.Setenv("PNAP_CLIENT_ID", newClientID)
 	t.Setenv("PNAP_CLIENT_SECRET", newSecret)
-	second := startReplica(t, "second", s.url, nil, "--service-node-selector=public=true", "--manage-membership", "--node-address=none")
+	second := startReplica(t, "second", s.url, nil, "--service-node-selector=public=true", "--manage-membership",
+		"--node-address=none")
 	s.unforced()
 	s.leaveNothing(foreign)
 	s.checkForced()
@@ -140,8 +153,10 @@ func TestTheWholeController(t *testing.T) {
 		"list nodes":   "informers list by a watch where the API server can do that; older ones cannot",
 		"get nodes":    "read before a Node is deleted",
 		"delete nodes": "that a server is gone is believed after more than a minute of looks",
-		"bind roles.rbac.authorization.k8s.io phoenixnap:announce-addresses in kube-system": "the API server asks for it when the RoleBinding is updated",
-		"list endpointslices.discovery.k8s.io":                                              "asked a minute after a Service of the class phoenixnap.com/ccm was published, when kube-vip has not taken it up",
+		"bind roles.rbac.authorization.k8s.io phoenixnap:announce-addresses in kube-system": "the API server asks " +
+			"for it when the RoleBinding is updated",
+		"list endpointslices.discovery.k8s.io": "asked a minute after a Service of the class phoenixnap.com/ccm was " +
+			"published, when kube-vip has not taken it up",
 	})
 }
 
@@ -195,7 +210,8 @@ func (s *scene) checkBrought() {
 	if got := s.published(s.space, "requested"); got.String() != requested {
 		s.Errorf("requested %s, got %s", requested, got)
 	}
-	if got := s.published(s.space, "brought"); !netip.MustParsePrefix(broughtCIDR).Contains(got) || got.String() == requested {
+	if got := s.published(s.space, "brought"); !netip.MustParsePrefix(broughtCIDR).Contains(got) ||
+		got.String() == requested {
 		s.Errorf("%s of the brought block %s", got, broughtCIDR)
 	}
 }
@@ -228,7 +244,8 @@ func (s *scene) restoreControlPlane(slice discoveryv1.EndpointSlice) {
 	s.Helper()
 	services := s.client.CoreV1().Services(metav1.NamespaceSystem)
 	slices := s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)
-	_, err := services.Patch(s.Context(), apiserver.ServiceName, types.MergePatchType, []byte(`{"spec":{"selector":{"app":"other"}}}`), metav1.PatchOptions{})
+	_, err := services.Patch(s.Context(), apiserver.ServiceName, types.MergePatchType,
+		[]byte(`{"spec":{"selector":{"app":"other"}}}`), metav1.PatchOptions{})
 	s.ok(err)
 	slice.Endpoints[0].Addresses[0] = "192.0.2.99"
 	_, err = slices.Update(s.Context(), &slice, metav1.UpdateOptions{})
@@ -253,7 +270,8 @@ func (s *scene) turn() {
 	s.patch("turned", `{"spec":{"type":"ClusterIP"}}`)
 	s.until(patience, func() error {
 		service := s.get(s.space, "turned")
-		if len(service.Status.LoadBalancer.Ingress)+len(service.Finalizers)+len(service.Annotations)+len(service.Status.Conditions) > 0 {
+		if len(service.Status.LoadBalancer.Ingress)+len(service.Finalizers)+len(service.Annotations)+len(
+			service.Status.Conditions) > 0 {
 			return fmt.Errorf("left are %+v, %v, %v", service.Status, service.Finalizers, service.Annotations)
 		}
 		return nil
@@ -267,7 +285,8 @@ func (s *scene) retain(address netip.Addr) {
 	before := s.blockOf("kept")
 	s.delete("kept")
 	s.gone(s.space, "kept")
-	if b, err := s.find(before.id); err != nil || b.status != string(plan.Unassigned) || b.tags[contract.TagRetain] != contract.TagTrue {
+	if b, err := s.find(before.id); err != nil || b.status != string(plan.Unassigned) ||
+		b.tags[contract.TagRetain] != contract.TagTrue {
 		s.Errorf("the retained block: %+v, %v", b, err)
 	}
 	s.service("kept", "", contract.ServiceIPRetain, "true")
@@ -280,7 +299,8 @@ func (s *scene) retain(address netip.Addr) {
 func (s *scene) rotate(p *process) {
 	s.Helper()
 	p.configure(newClientID, newSecret)
-	s.ok(s.sim.Arm(pnapsim.Fault{Action: pnapsim.FaultStatus, Status: http.StatusUnauthorized, Client: simtest.ClientID, Times: -1}))
+	s.ok(s.sim.Arm(pnapsim.Fault{Action: pnapsim.FaultStatus, Status: http.StatusUnauthorized, Client: simtest.ClientID,
+		Times: -1}))
 	s.sim.RevokeTokens(simtest.ClientID)
 	s.service("rotated", "")
 	s.published(s.space, "rotated")
@@ -339,7 +359,8 @@ func (s *scene) checkDrift(lost block) {
 // checkOrphan: a block that was bought for a Service which does not exist is reported and collected.
 func (s *scene) checkOrphan() {
 	s.Helper()
-	s.tells(patience, "Namespace", metav1.NamespaceSystem, "OrphanedIPBlock", orphanID, contract.ServiceTag(s.space, "forgotten"))
+	s.tells(patience, "Namespace", metav1.NamespaceSystem, "OrphanedIPBlock", orphanID,
+		contract.ServiceTag(s.space, "forgotten"))
 	s.vanishes(patience, orphanID)
 	s.tells(patience, "Namespace", metav1.NamespaceSystem, "OrphanCollected", orphanID)
 }
@@ -368,8 +389,8 @@ func (s *scene) checkForced() {
 // bought is how many blocks were bought.
 func (s *scene) bought() int { return s.sim.Counters()[buyBlock][http.StatusCreated] }
 
-// leaveNothing gives everything back; the control-plane endpoint goes with its option, the Service of another class stays
-// as it was.
+// leaveNothing gives everything back; the control-plane endpoint goes with its option, the Service of another class
+// stays as it was.
 func (s *scene) leaveNothing(foreign *corev1.Service) {
 	s.Helper()
 	retained := s.blockOf("kept")

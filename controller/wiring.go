@@ -87,7 +87,8 @@ func newWiring(life *life, c *connection, completed *appconfig.CompletedConfig) 
 	if err := life.guard(completed, c.config.DryRun); err != nil {
 		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
 	}
-	if err := life.serve(completed, health.NewDetail(apiDetail, func() error { return c.api.Health().Err() })); err != nil {
+	if err := life.serve(completed, health.NewDetail(apiDetail,
+		func() error { return c.api.Health().Err() })); err != nil {
 		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
 	}
 	klog.FromContext(life.ctx).Info("Starting", "version", version.Get().GitVersion, "config", c.config.String())
@@ -144,8 +145,10 @@ func whereBalancing(build builder) builder {
 func controllerOf(loops *loops, build builder) app.ControllerInitFuncConstructor {
 	return app.ControllerInitFuncConstructor{
 		InitContext: app.ControllerInitContext{ClientName: program},
-		Constructor: func(_ app.ControllerInitContext, _ *appconfig.CompletedConfig, cloud cloudprovider.Interface) app.InitFunc {
-			return func(ctx context.Context, _ genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
+		Constructor: func(_ app.ControllerInitContext, _ *appconfig.CompletedConfig,
+			cloud cloudprovider.Interface) app.InitFunc {
+			return func(ctx context.Context, _ genericcontrollermanager.ControllerContext) (controller.Interface, bool,
+				error) {
 				wiring, ok := cloud.(*wiring)
 				if !ok {
 					return nil, false, fmt.Errorf("the provider is a %T, want our own", cloud)
@@ -182,11 +185,13 @@ func (w *wiring) networkPublisher() (loop, error) {
 }
 
 func (w *wiring) labeller() (loop, error) {
-	return metadata.NewLabeller(w.completed.Client, w.completed.SharedInformers.Core().V1().Nodes(), w.completed.EventRecorder, w.config.ServiceNodeSelector)
+	return metadata.NewLabeller(w.completed.Client, w.completed.SharedInformers.Core().V1().Nodes(),
+		w.completed.EventRecorder, w.config.ServiceNodeSelector)
 }
 
 func (w *wiring) agentWatch() (loop, error) {
-	return metadata.NewAgentWatch(w.completed.Client, w.completed.SharedInformers.Core().V1().Nodes(), w.completed.EventRecorder), nil
+	return metadata.NewAgentWatch(w.completed.Client, w.completed.SharedInformers.Core().V1().Nodes(),
+		w.completed.EventRecorder), nil
 }
 
 // conditionMetrics exports the conditions of Nodes and Services as metrics.

@@ -12,8 +12,8 @@ import (
 // Address is what is known of one address besides the findings: who answers, and who should.
 type Address struct {
 	Address netip.Addr `json:"address"`
-	// Role is what the address is in the network besides that of a Service, such as the gateway of a block; empty when it
-	// is nothing else.
+	// Role is what the address is in the network besides that of a Service, such as the gateway of a block; empty when
+	// it is nothing else.
 	Role string `json:"role,omitempty"`
 	// Services are the Services that have the address, as namespace/name; more than one is a mistake.
 	Services []string `json:"services,omitempty"`

@@ -116,8 +116,8 @@ func (d Document) JSON(w io.Writer) error {
 	return nil
 }
 
-// YAML writes the same as JSON does, as one document of a YAML stream. It is made from what JSON writes: YAML allows no control
-// characters (YAML 1.2, section 5.1), and one in a name must not take the document away.
+// YAML writes the same as JSON does, as one document of a YAML stream. It is made from what JSON writes: YAML allows no
+// control characters (YAML 1.2, section 5.1), and one in a name must not take the document away.
 func (d Document) YAML(w io.Writer) error {
 	var written bytes.Buffer
 	if err := d.JSON(&written); err != nil {

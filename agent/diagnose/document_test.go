@@ -28,7 +28,8 @@ func TestJSON(t *testing.T) {
 }
 
 func TestYAMLHoldsWhatJSONHolds(t *testing.T) {
-	for name, d := range map[string]Document{"healthy": healthy(), "broken": brokenVLAN(), "address": duplicate(), "undetermined": undetermined()} {
+	for name, d := range map[string]Document{"healthy": healthy(), "broken": brokenVLAN(), "address": duplicate(),
+		"undetermined": undetermined()} {
 		t.Run(name, func(t *testing.T) {
 			var asJSON, asYAML bytes.Buffer
 			if err := d.JSON(&asJSON); err != nil {
@@ -94,7 +95,8 @@ func TestExitCode(t *testing.T) {
 func documentOf(statuses ...check.Status) Document {
 	var d Document
 	for i, status := range statuses {
-		d.Findings = append(d.Findings, check.Finding{ID: check.ID("PN10" + string(rune('0'+i))), Status: status, Cause: "cause"})
+		d.Findings = append(d.Findings, check.Finding{ID: check.ID("PN10" + string(rune('0'+i))), Status: status,
+			Cause: "cause"})
 	}
 	return d
 }
@@ -115,10 +117,12 @@ func TestNPD(t *testing.T) {
 		line     string
 	}{
 		"healthy": {healthy(), NPDOK, "the node can carry traffic of the public network\n"},
-		"warning": {warned(), NPDOK, "PN501: replies from 192.0.2.2 to clients outside leave by bond0.11 instead of...\n"},
+		"warning": {warned(), NPDOK,
+			"PN501: replies from 192.0.2.2 to clients outside leave by bond0.11 instead of...\n"},
 		"problem": {brokenVLAN(), NPDProblem, "PN102: bond0.100 has VLAN ID 101, the network has 100\n"},
-		"unknown": {undetermined(), NPDUnknown, "PN000: what the controller published is not known: connection refused\n"},
-		"long":    {long, NPDProblem, "PN102: wörter wörter wörter wörter wörter wörter wörter wörter wörte...\n"},
+		"unknown": {undetermined(), NPDUnknown,
+			"PN000: what the controller published is not known: connection refused\n"},
+		"long": {long, NPDProblem, "PN102: wörter wörter wörter wörter wörter wörter wörter wörter wörte...\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got strings.Builder

@@ -28,7 +28,8 @@ type chooser struct {
 // manages reports whether the agent itself manages what a finding is about.
 func (c chooser) manages(id check.ID) bool {
 	is := func(prefix string) bool { return strings.HasPrefix(string(id), prefix) }
-	return slices.Contains(c.managed, "vlan") && (is("PN1") || is("PN2")) || slices.Contains(c.managed, "return-path") && is("PN5")
+	return slices.Contains(c.managed, "vlan") && (is("PN1") || is("PN2")) ||
+		slices.Contains(c.managed, "return-path") && is("PN5")
 }
 
 func (d Document) chooser(chosen check.Tool) chooser {
@@ -79,20 +80,25 @@ func after(text, more string) string {
 
 // write writes the fixes of the tools that were chosen, those for any tool first.
 func (c chooser) write(p *page, f check.Finding) {
-	lasts := slices.ContainsFunc(f.Fixes, func(fix check.Fix) bool { return slices.Contains(permanentTools(), fix.Tool) })
+	lasts := slices.ContainsFunc(f.Fixes, func(fix check.Fix) bool {
+		return slices.Contains(permanentTools(),
+			fix.Tool)
+	})
 	tools := append([]check.Tool{check.AnyTool}, c.tools...)
 	if c.manages(f.ID) {
 		tools = []check.Tool{check.AnyTool, check.IPRoute2}
 	}
 	for _, tool := range tools {
-		writeFixes(p, tool, slices.DeleteFunc(slices.Clone(f.Fixes), func(fix check.Fix) bool { return fix.Tool != tool }))
+		writeFixes(p, tool, slices.DeleteFunc(slices.Clone(f.Fixes),
+			func(fix check.Fix) bool { return fix.Tool != tool }))
 	}
 	switch {
 	case lasts && c.manages(f.ID):
 		p.field(below, "permanent", "the agent manages this itself (--manage); see the events of the Node for problems")
 	case lasts && c.unknown:
-		p.field(below, "permanent", "run this again with --fix netplan, networkmanager, ifupdown or networkd, depending "+
-			"on what configures the network")
+		p.field(below, "permanent",
+			"run this again with --fix netplan, networkmanager, ifupdown or networkd, depending "+
+				"on what configures the network")
 	}
 }
 

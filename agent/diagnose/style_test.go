@@ -39,7 +39,8 @@ func TestOutcomesAreOfOneWidth(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(text.String()) {
-		if i := strings.Index(line, "PN10"); strings.HasPrefix(line, "  ") && i > 0 && !strings.Contains(line, "more") && i != 12 {
+		if i := strings.Index(line, "PN10"); strings.HasPrefix(line, "  ") && i > 0 &&
+			!strings.Contains(line, "more") && i != 12 {
 			t.Errorf("the ID stands at column %d, want 12: %s", i, line)
 		}
 	}

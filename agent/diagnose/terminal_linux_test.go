@@ -46,7 +46,8 @@ func openTerminal(t *testing.T, columns uint16) *os.File {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = multiplexer.Close() })
-	if err := unix.IoctlSetWinsize(int(multiplexer.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
+	if err := unix.IoctlSetWinsize(int(multiplexer.Fd()), unix.TIOCSWINSZ,
+		&unix.Winsize{Row: 24, Col: columns}); err != nil {
 		t.Fatal(err)
 	}
 	return multiplexer

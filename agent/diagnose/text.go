@@ -97,7 +97,10 @@ func consequenceOf(f check.Finding) (check.ID, bool) {
 // has reports whether the cause of a consequence is in the document.
 func (d Document) has(consequence check.Finding) bool {
 	cause, _ := consequenceOf(consequence)
-	return slices.ContainsFunc(d.Findings, func(f check.Finding) bool { return f.ID == cause && f.Status != check.Skip })
+	return slices.ContainsFunc(d.Findings, func(f check.Finding) bool {
+		return f.ID == cause &&
+			f.Status != check.Skip
+	})
 }
 
 // consequences lists the IDs of what was skipped because of a finding.

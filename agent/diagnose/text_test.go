@@ -26,15 +26,19 @@ var update = flag.Bool("update", false, "write the golden files again")
 // healthy is a node that has nothing to complain of.
 func healthy() Document {
 	return Document{
-		SchemaVersion: SchemaVersion, Time: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Node: "worker-1", ServerID: "0123456789abcdef01234567",
+		SchemaVersion: SchemaVersion, Time: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Node: "worker-1",
+		ServerID:  "0123456789abcdef01234567",
 		Network:   "public network 6104105e6b7c9a0012345678 (VLAN 100), blocks 192.0.2.0/28, 203.0.113.0/29",
 		Interface: "bond0.100", Uplink: "bond0", Renderer: check.Netplan,
 		Findings: []check.Finding{
-			{ID: "PN000", Title: "the controller has published the public network", Status: check.OK, Severity: check.Error, Observed: "public network 6104105e6b7c9a0012345678 (VLAN 100)"},
+			{ID: "PN000", Title: "the controller has published the public network", Status: check.OK,
+				Severity: check.Error, Observed: "public network 6104105e6b7c9a0012345678 (VLAN 100)"},
 			{ID: "PN101", Title: "the uplink exists and is " +
 				"up", Status: check.OK, Severity: check.Error, Observed: "bond0 admin up, operational up"},
-			{ID: "PN404", Title: "kube-proxy's IPVS does not answer for service addresses", Status: check.Skip, Severity: check.Error, Because: "kube-proxy does not use IPVS"},
-			{ID: "PN601", Title: "a node answers for 203.0.113.3 (Service default/web)", Status: check.OK, Severity: check.Error, Observed: "answered by 02:00:00:00:00:07"},
+			{ID: "PN404", Title: "kube-proxy's IPVS does not answer for service addresses", Status: check.Skip,
+				Severity: check.Error, Because: "kube-proxy does not use IPVS"},
+			{ID: "PN601", Title: "a node answers for 203.0.113.3 (Service default/web)", Status: check.OK,
+				Severity: check.Error, Observed: "answered by 02:00:00:00:00:07"},
 		},
 	}
 }
@@ -44,25 +48,39 @@ func brokenVLAN() Document {
 	d := healthy()
 	d.Findings = []check.Finding{
 		d.Findings[0], d.Findings[1],
-		{ID: "PN102", Title: "the VLAN interface exists on the uplink", Status: check.Fail, Severity: check.Error, Reason: "WrongVLANID",
+		{ID: "PN102", Title: "the VLAN interface exists on the uplink", Status: check.Fail, Severity: check.Error,
+			Reason:   "WrongVLANID",
 			Expected: "a VLAN interface with ID 100 (802.1Q) on bond0", Observed: "bond0.100 has VLAN ID 101",
 			Cause: "bond0.100 has VLAN ID 101, the network has 100", Doc: "docs/reference/findings/pn102.md",
 			Fixes: []check.Fix{
-				{Tool: check.Netplan, File: "/etc/netplan/90-phoenixnap-bond0.100.yaml", Content: "network:\n  version: 2\n  vlans:\n    bond0.100: {id: 100, link: bond0}\n",
-					Commands: []string{"chmod 600 /etc/netplan/90-phoenixnap-bond0.100.yaml", "ip link delete bond0.100", "netplan apply"}},
-				{Tool: check.Networkd, Commands: []string{"networkctl reload"}, Note: "the .network file of bond0 needs the line VLAN=bond0.100 in its section [Network]"},
-				{Tool: check.NetworkManager, Commands: []string{"nmcli connection add type vlan con-name bond0.100 ifname bond0.100 dev bond0 id 100 ipv4.method manual ipv4.addresses 192.0.2.2/28"}},
-				{Tool: check.IPRoute2, Commands: []string{"ip link delete bond0.100", "ip link add link bond0 name bond0.100 type vlan id 100"}, Note: "lasts until the next reboot"},
+				{Tool: check.Netplan, File: "/etc/netplan/90-phoenixnap-bond0.100.yaml",
+					Content: "network:\n  version: 2\n  vlans:\n    bond0.100: {id: 100, link: bond0}\n",
+					Commands: []string{"chmod 600 /etc/netplan/90-phoenixnap-bond0.100.yaml",
+						"ip link delete bond0.100", "netplan apply"}},
+				{Tool: check.Networkd, Commands: []string{"networkctl reload"},
+					Note: "the .network file of bond0 needs the line VLAN=bond0.100 in its section [Network]"},
+				{Tool: check.NetworkManager,
+					Commands: []string{"nmcli connection add type vlan con-name bond0.100 ifname bond0.100 dev bond0 " +
+						"id 100 ipv4.method manual ipv4.addresses 192.0.2.2/28"}},
+				{Tool: check.IPRoute2, Commands: []string{"ip link delete bond0.100",
+					"ip link add link bond0 name bond0.100 type vlan id 100"}, Note: "lasts until the next reboot"},
 			}},
-		{ID: "PN103", Title: "the VLAN interface is up", Status: check.Skip, Severity: check.Error, Because: "because of PN102"},
+		{ID: "PN103", Title: "the VLAN interface is up", Status: check.Skip, Severity: check.Error,
+			Because: "because of PN102"},
 		{ID: "PN105", Title: "the MTU fits the " +
 			"Internet", Status: check.Skip, Severity: check.Warning, Because: "because of PN102"},
-		{ID: "PN104", Title: "the bond has all its members", Status: check.Warn, Severity: check.Warning, Cause: "bond0 has lost members", Observed: "bond0: mode 802.3ad, 1 of 2 members up",
-			Fixes: []check.Fix{{Tool: check.AnyTool, Commands: []string{"cat /proc/net/bonding/bond0"}, Note: "a member without carrier is a matter for phoenixNAP's support"}}},
-		{ID: "PN405", Title: "the node forwards packets to pods", Status: check.Fail, Severity: check.Error, Cause: "the kernel does not forward packets, so services do not reach pods",
-			Fixes: []check.Fix{{Tool: check.AnyTool, File: "/etc/sysctl.d/90-phoenixnap-ip_forward.conf", Content: "net.ipv4.ip_forward = 1\n"}}},
-		{ID: "PN601", Title: "a node answers for 203.0.113.3 (Service default/web)", Status: check.Skip, Because: "because of PN102"},
-		{ID: "PN601", Title: "a node answers for 203.0.113.4 (Service default/dns)", Status: check.Skip, Because: "because of PN102"},
+		{ID: "PN104", Title: "the bond has all its members", Status: check.Warn, Severity: check.Warning,
+			Cause: "bond0 has lost members", Observed: "bond0: mode 802.3ad, 1 of 2 members up",
+			Fixes: []check.Fix{{Tool: check.AnyTool, Commands: []string{"cat /proc/net/bonding/bond0"},
+				Note: "a member without carrier is a matter for phoenixNAP's support"}}},
+		{ID: "PN405", Title: "the node forwards packets to pods", Status: check.Fail, Severity: check.Error,
+			Cause: "the kernel does not forward packets, so services do not reach pods",
+			Fixes: []check.Fix{{Tool: check.AnyTool, File: "/etc/sysctl.d/90-phoenixnap-ip_forward.conf",
+				Content: "net.ipv4.ip_forward = 1\n"}}},
+		{ID: "PN601", Title: "a node answers for 203.0.113.3 (Service default/web)", Status: check.Skip,
+			Because: "because of PN102"},
+		{ID: "PN601", Title: "a node answers for 203.0.113.4 (Service default/dns)", Status: check.Skip,
+			Because: "because of PN102"},
 	}
 	return d
 }
@@ -74,16 +92,20 @@ func undetermined() Document {
 	d.Interface = ""
 	d.Uplink = ""
 	d.Network = "not known"
-	d.APIServer = "get Node worker-1: Get \"https://10.0.0.1:6443/api/v1/nodes/worker-1\": dial tcp 10.0.0.1:6443: connect: connection refused"
-	d.Findings = []check.Finding{{ID: "PN000", Title: "the controller has published the public network", Status: check.Unknown, Severity: check.Error,
-		Cause: "what the controller published is not known: connection refused", Fixes: []check.Fix{{Tool: check.AnyTool, Note: "name a kubeconfig with --kubeconfig"}}}}
+	d.APIServer = "get Node worker-1: Get \"https://10.0.0.1:6443/api/v1/nodes/worker-1\": dial tcp 10.0.0.1:6443: " +
+		"connect: connection refused"
+	d.Findings = []check.Finding{{ID: "PN000", Title: "the controller has published the public network",
+		Status: check.Unknown, Severity: check.Error,
+		Cause: "what the controller published is not known: connection refused",
+		Fixes: []check.Fix{{Tool: check.AnyTool, Note: "name a kubeconfig with --kubeconfig"}}}}
 	return d
 }
 
 func warned() Document {
 	d := healthy()
 	d.Managed = []string{"vlan", "return-path"}
-	d.Findings = append(d.Findings, check.Finding{ID: "PN501", Title: "replies leave by the VLAN interface", Status: check.Warn, Severity: check.Warning,
+	d.Findings = append(d.Findings, check.Finding{ID: "PN501", Title: "replies leave by the VLAN interface",
+		Status: check.Warn, Severity: check.Warning,
 		Cause: "replies from 192.0.2.2 to clients outside leave by bond0.11 instead of leaving by bond0.100"})
 	return d
 }
@@ -92,10 +114,12 @@ func warned() Document {
 func duplicate() Document {
 	d := healthy()
 	d.Address = &Address{
-		Address: netip.MustParseAddr("203.0.113.3"), Services: []string{"default/web"}, Held: []string{"bond0.100"}, ReturnBy: "bond0.11",
+		Address: netip.MustParseAddr("203.0.113.3"), Services: []string{"default/web"}, Held: []string{"bond0.100"},
+		ReturnBy:  "bond0.11",
 		Claimants: []Claimant{{MAC: "02:00:00:00:00:07", Nodes: []string{"worker-2"}}, {MAC: "de:ad:be:ef:00:01"}},
 		Sightings: []Sighting{
-			{Node: "worker-2", State: contract.AddressDuplicate, MAC: "02:00:00:00:00:01", Held: true, Since: time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC)},
+			{Node: "worker-2", State: contract.AddressDuplicate, MAC: "02:00:00:00:00:01", Held: true,
+				Since: time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC)},
 			{Node: "worker-3", State: contract.AddressSilent, Since: time.Date(2026, 3, 4, 5, 1, 2, 0, time.UTC)}},
 		Holders: []Holder{{Node: "worker-2", Source: "annotation kube-vip.io/vipHost of Service default/web"}},
 	}
@@ -108,8 +132,9 @@ func duplicate() Document {
 func unasked() Document {
 	d := brokenVLAN()
 	d.Findings = d.Findings[2:3]
-	d.Address = &Address{Address: netip.MustParseAddr("203.0.113.3"), Unasked: "this node's path to the public network " +
-		"is broken"}
+	d.Address = &Address{Address: netip.MustParseAddr("203.0.113.3"),
+		Unasked: "this node's path to the public network " +
+			"is broken"}
 	return d
 }
 
@@ -170,7 +195,8 @@ func compare(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("text differs from %s; run go test ./agent/diagnose -update if it should (-want +got):\n%s", path, diff)
+		t.Errorf("text differs from %s; run go test ./agent/diagnose -update if it should (-want +got):\n%s", path,
+			diff)
 	}
 }
 
@@ -189,7 +215,8 @@ func TestEveryFaultIsPrinted(t *testing.T) {
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
 			d := healthy()
-			d.Findings = slices.DeleteFunc(good.With(readReport(t, path)).Findings, func(f check.Finding) bool { return f.Status == check.OK })
+			d.Findings = slices.DeleteFunc(good.With(readReport(t, path)).Findings,
+				func(f check.Finding) bool { return f.Status == check.OK })
 			for _, tool := range append(permanentTools(), "", check.IPRoute2) {
 				var out bytes.Buffer
 				if err := d.Text(&out, Style{Unicode: true}, tool); err != nil {

@@ -54,7 +54,8 @@ func Changes(before, after Document) []string {
 		lines = append(lines, "the network is now "+after.Network)
 	}
 	if (before.APIServer == "") != (after.APIServer == "") {
-		lines = append(lines, map[bool]string{true: "the API server is reached", false: "the API server is not reached"}[after.APIServer == ""])
+		lines = append(lines, map[bool]string{true: "the API server is reached",
+			false: "the API server is not reached"}[after.APIServer == ""])
 	}
 	was := map[string]check.Finding{}
 	for _, f := range before.Findings {
@@ -67,7 +68,8 @@ func Changes(before, after Document) []string {
 		if !known {
 			old.Status = "new"
 		}
-		if !known || old.Status != f.Status || old.Reason != f.Reason || old.Cause != f.Cause || old.Because != f.Because {
+		if !known || old.Status != f.Status || old.Reason != f.Reason || old.Cause != f.Cause ||
+			old.Because != f.Because {
 			lines = append(lines, change(old, f))
 		}
 	}

@@ -26,9 +26,13 @@ func TestChanges(t *testing.T) {
 		"nothing":       {healthy(), healthy(), nil},
 		"evidence only": {healthy(), noisy, nil},
 		"fixed": {undetermined(), healthy(), []string{
-			"the network is now public network 6104105e6b7c9a0012345678 (VLAN 100), blocks 192.0.2.0/28, 203.0.113.0/29",
-			"the API server is reached", "PN000 UNKNOWN -> OK", "PN101 new -> OK", "PN404 new -> SKIP", "PN601 new -> OK"}},
-		"a new warning":   {healthy(), warned(), []string{"PN501 new -> WARN: replies from 192.0.2.2 to clients outside leave by bond0.11 instead of leaving by bond0.100"}},
+			"the network is now public network 6104105e6b7c9a0012345678 (VLAN 100), blocks 192.0.2.0/28, " +
+				"203.0.113.0/29",
+			"the API server is reached", "PN000 UNKNOWN -> OK", "PN101 new -> OK", "PN404 new -> SKIP",
+			"PN601 new -> OK"}},
+		"a new warning": {healthy(), warned(),
+			[]string{"PN501 new -> WARN: replies from 192.0.2.2 to clients outside leave by bond0.11 instead of " +
+				"leaving by bond0.100"}},
 		"gone":            {warned(), healthy(), []string{"PN501 gone: replies leave by the VLAN interface"}},
 		"API server lost": {healthy(), silenced, []string{"the API server is not reached"}},
 		"another network": {healthy(), another, []string{"the network is now VLAN 7"}},
@@ -41,7 +45,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestWatch: what differs is shown once, at the interval or when the kernel calls, and the last diagnosis is the result.
+// TestWatch: what differs is shown once, at the interval or when the kernel calls, and the last diagnosis is the
+// result.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -98,7 +103,10 @@ func TestWatchForgetsWhatWasCutShort(t *testing.T) {
 
 func TestWatchEndsWithAnError(t *testing.T) {
 	broken := errors.New("no netlink")
-	if _, err := (Watcher{Look: func(context.Context) (Document, error) { return Document{}, broken }}).Run(t.Context()); !errors.Is(err, broken) {
+	if _, err := (Watcher{Look: func(context.Context) (Document, error) {
+		return Document{},
+			broken
+	}}).Run(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("ended with %v, want %v", err, broken)
 	}
 }

@@ -98,9 +98,11 @@ func (c *Config) String() string {
 		mask(c.clientID), c.Location, c.BaseURL, c.TokenURL, announcer) +
 		fmt.Sprintf("publicNetwork=%q nodeIPBlock=%q nodeAddress=%s manageMembership=%t ",
 			c.LoadBalancer.NetworkID, c.NodeIPBlock, c.NodeAddress, c.ManageMembership) +
-		fmt.Sprintf("ipAllocation=%s ipBlockSize=%s ownIPBlocks=%q maxIPBlocks=%d dryRun=%t collectOrphans=%t orphanGrace=%s ",
+		fmt.Sprintf("ipAllocation=%s ipBlockSize=%s ownIPBlocks=%q maxIPBlocks=%d dryRun=%t collectOrphans=%t "+
+			"orphanGrace=%s ",
 			c.Allocation, c.BlockSize, c.OwnBlocks, c.MaxIPBlocks, c.DryRun, c.CollectOrphans, c.OrphanGrace) +
-		fmt.Sprintf("annotationIPLocation=%s controlPlaneEndpoint=%t apiServerPort=%d serviceNodeSelector=%q apiRequestsPerSecond=%d",
+		fmt.Sprintf("annotationIPLocation=%s controlPlaneEndpoint=%t apiServerPort=%d serviceNodeSelector=%q "+
+			"apiRequestsPerSecond=%d",
 			c.AnnotationIPLocation, c.ControlPlaneEndpoint, c.APIServerPort, c.ServiceNodeSelector, c.RequestsPerSecond)
 }
 
@@ -119,7 +121,9 @@ func mask(id string) string {
 // command line; getenv is os.Getenv. The error joins one sentence for each problem.
 func Load(secretPath string, flags *Flags, getenv func(string) string) (*Config, error) {
 	if secretPath == "" {
-		return nil, errors.New("no cloud config given: set --cloud-config to the path of the secret with clientID and clientSecret")
+		return nil,
+			errors.New("no cloud config given: set --cloud-config to the path of the secret with clientID and " +
+				"clientSecret")
 	}
 	secret, err := readSecret(secretPath)
 	if secret == nil {

@@ -96,8 +96,10 @@ apiRequestsPerSecond: 5
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := []any{config.Location, config.BaseURL, config.TokenURL, config.LoadBalancer, config.MaxIPBlocks, config.AnnotationIPLocation, config.ServiceNodeSelector.String(),
-		config.ControlPlaneEndpoint, config.APIServerPort, config.Allocation, config.BlockSize, config.NodeIPBlock, config.NodeAddress, config.ManageMembership,
+	got := []any{config.Location, config.BaseURL, config.TokenURL, config.LoadBalancer, config.MaxIPBlocks,
+		config.AnnotationIPLocation, config.ServiceNodeSelector.String(),
+		config.ControlPlaneEndpoint, config.APIServerPort, config.Allocation, config.BlockSize, config.NodeIPBlock,
+		config.NodeAddress, config.ManageMembership,
 		config.OwnBlocks, config.CollectOrphans, config.OrphanGrace, config.RequestsPerSecond, config.DryRun}
 	want := []any{"ASH", "https://pnap.example", "https://pnap.example/auth/realms/BMC/protocol/openid-connect/token",
 		LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: network}, 4, "example.com/site", "role=edge",
@@ -116,12 +118,16 @@ func TestDefaults(t *testing.T) {
 	if config.BaseURL != pnap.DefaultBaseURL || config.TokenURL != pnap.DefaultTokenURL {
 		t.Errorf("URLs %s and %s", config.BaseURL, config.TokenURL)
 	}
-	if config.LoadBalancer.Enabled() || config.AnnotationIPLocation != "phoenixnap.com/ip-location" || !config.ServiceNodeSelector.Empty() {
+	if config.LoadBalancer.Enabled() || config.AnnotationIPLocation != "phoenixnap.com/ip-location" ||
+		!config.ServiceNodeSelector.Empty() {
 		t.Errorf("got %s", config)
 	}
-	got := []any{config.Allocation, config.BlockSize, config.OwnBlocks, config.NodeIPBlock, config.NodeAddress, config.ManageMembership, config.DryRun,
-		config.CollectOrphans, config.OrphanGrace, config.ControlPlaneEndpoint, config.APIServerPort, config.RequestsPerSecond}
-	want := []any{contract.AllocationDedicated, "/29", []string(nil), "", NodeAddressBlock, false, false, false, time.Hour, false, 0, 10}
+	got := []any{config.Allocation, config.BlockSize, config.OwnBlocks, config.NodeIPBlock, config.NodeAddress,
+		config.ManageMembership, config.DryRun,
+		config.CollectOrphans, config.OrphanGrace, config.ControlPlaneEndpoint, config.APIServerPort,
+		config.RequestsPerSecond}
+	want := []any{contract.AllocationDedicated, "/29", []string(nil), "", NodeAddressBlock, false, false, false,
+		time.Hour, false, 0, 10}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -133,7 +139,8 @@ func TestStringShowsEveryOption(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := map[option]string{baseURL: "baseURL", tokenURL: "tokenURL", loadBalancer: "publicNetwork", dryRun: "dryRun"}
+	shown := map[option]string{baseURL: "baseURL", tokenURL: "tokenURL", loadBalancer: "publicNetwork",
+		dryRun: "dryRun"}
 	for _, o := range all() {
 		name := shown[o]
 		if name == "" {
@@ -157,48 +164,72 @@ func TestInvalidOptions(t *testing.T) {
 		args   []string
 		want   []string // one for each problem
 	}{
-		"nothing": {secret: `{}`, want: []string{"clientID is missing: set PNAP_CLIENT_ID, secret field clientID", "clientSecret is missing"}},
+		"nothing": {secret: `{}`, want: []string{"clientID is missing: set PNAP_CLIENT_ID, secret field clientID",
+			"clientSecret is missing"}},
 		"the template": {secret: `{"clientID":"<client ID>","clientSecret":"<client secret>","location":"<location>","loadbalancer":"kube-vip://<network ID>"}`,
-			want: []string{"secret field clientID is still the placeholder", "secret field clientSecret is still the placeholder", "secret field location", "secret field loadbalancer"}},
-		"empty file":                           {secret: ``, want: []string{"clientID is missing", "clientSecret is missing"}},
-		"unknown field":                        {secret: `{` + ok + `,"regoin":"x"}`, want: []string{`unknown field "regoin"; known fields are annotationIPLocation`}},
-		"field of wrong kind":                  {secret: `{` + ok + `,"location":["ASH"]}`, want: []string{"field location: the value is not a string"}},
-		"field twice":                          {secret: `{` + ok + `,"clientID":"b"}`, want: []string{"each field once"}},
+			want: []string{"secret field clientID is still the placeholder",
+				"secret field clientSecret is still the placeholder", "secret field location",
+				"secret field loadbalancer"}},
+		"empty file": {secret: ``,
+			want: []string{"clientID is missing", "clientSecret is missing"}},
+		"unknown field": {secret: `{` + ok + `,"regoin":"x"}`,
+			want: []string{`unknown field "regoin"; known fields are annotationIPLocation`}},
+		"field of wrong kind": {secret: `{` + ok + `,"location":["ASH"]}`,
+			want: []string{"field location: the value is not a string"}},
+		"field twice": {secret: `{` + ok + `,"clientID":"b"}`,
+			want: []string{"each field once"}},
 		"no object":                            {secret: `hunter2hunter2`, want: []string{"not a JSON or YAML object"}},
 		"trailing comma ok in YAML but broken": {secret: `{` + ok + `,,}`, want: []string{"not a JSON or YAML object"}},
 		"everything at once": {
 			secret: `{"clientID":"x","location":"ashburn","loadbalancer":"kubevip://` + network + `","foo":1}`,
 			env:    map[string]string{"PNAP_MAX_IP_BLOCKS": "-1", "PNAP_SERVICE_NODE_SELECTOR": "a=("},
 			args:   []string{"--base-url=ftp://x", "--annotation-ip-location=a b"},
-			want: []string{`unknown field "foo"`, `secret field location: location "ashburn"`, `unknown scheme "kubevip": want kube-vip://<network-id> or agent://<network-id>`,
-				`PNAP_MAX_IP_BLOCKS: "-1"`, "--annotation-ip-location", "PNAP_SERVICE_NODE_SELECTOR", "clientSecret is missing", "--base-url"},
+			want: []string{`unknown field "foo"`, `secret field location: location "ashburn"`,
+				`unknown scheme "kubevip": want kube-vip://<network-id> or agent://<network-id>`,
+				`PNAP_MAX_IP_BLOCKS: "-1"`, "--annotation-ip-location", "PNAP_SERVICE_NODE_SELECTOR",
+				"clientSecret is missing", "--base-url"},
 		},
-		"invalid allocation":    {secret: `{` + ok + `,"ipAllocation":"some"}`, want: []string{`"some" is not an IP allocation`}},
-		"/31":                   {secret: `{` + ok + `,"ipBlockSize":"/31"}`, want: []string{`not a block size`}},
-		"invalid node block":    {secret: `{` + ok + lb + `,"nodeIPBlock":"x"}`, want: []string{`"x" is not the ID of an IP block`}},
-		"invalid boolean":       {secret: `{` + ok + `,"collectOrphans":"perhaps"}`, want: []string{`secret field collectOrphans: "perhaps" is neither true nor false`}},
+		"invalid allocation": {secret: `{` + ok + `,"ipAllocation":"some"}`,
+			want: []string{`"some" is not an IP allocation`}},
+		"/31": {secret: `{` + ok + `,"ipBlockSize":"/31"}`, want: []string{`not a block size`}},
+		"invalid node block": {secret: `{` + ok + lb + `,"nodeIPBlock":"x"}`,
+			want: []string{`"x" is not the ID of an IP block`}},
+		"invalid boolean": {secret: `{` + ok + `,"collectOrphans":"perhaps"}`,
+			want: []string{`secret field collectOrphans: "perhaps" is neither true nor false`}},
 		"dry run in the secret": {secret: `{` + ok + `,"dryRun":true}`, want: []string{`unknown field "dryRun"`}},
-		"invalid node address":  {secret: `{` + ok + `,"nodeAddress":"dhcp"}`, want: []string{`"dhcp" is not a node address`}},
-		"own blocks malformed":  {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,web"}`, want: []string{`secret field ownIPBlocks: "web" is not the ID of an IP block`}},
-		"own block twice":       {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,` + network + `"}`, want: []string{"is listed twice"}},
-		"short grace":           {secret: `{` + ok + `}`, args: []string{"--orphan-grace=1s"}, want: []string{`--orphan-grace: "1s" is not a duration of at least 10s`}},
-		"grace without unit":    {secret: `{` + ok + `,"orphanGrace":60}`, want: []string{`"60" is not a duration`}},
-		"no requests":           {secret: `{` + ok + `,"apiRequestsPerSecond":0}`, want: []string{`"0" is not a number from 1 to 100`}},
-		"nodes without and with addresses": {secret: `{` + ok + lb + `,"nodeIPBlock":"` + network + `"}`, env: map[string]string{"PNAP_NODE_ADDRESS": "none"},
+		"invalid node address": {secret: `{` + ok + `,"nodeAddress":"dhcp"}`,
+			want: []string{`"dhcp" is not a node address`}},
+		"own blocks malformed": {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,web"}`,
+			want: []string{`secret field ownIPBlocks: "web" is not the ID of an IP block`}},
+		"own block twice": {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,` + network + `"}`,
+			want: []string{"is listed twice"}},
+		"short grace": {secret: `{` + ok + `}`, args: []string{"--orphan-grace=1s"},
+			want: []string{`--orphan-grace: "1s" is not a duration of at least 10s`}},
+		"grace without unit": {secret: `{` + ok + `,"orphanGrace":60}`, want: []string{`"60" is not a duration`}},
+		"no requests": {secret: `{` + ok + `,"apiRequestsPerSecond":0}`,
+			want: []string{`"0" is not a number from 1 to 100`}},
+		"nodes without and with addresses": {secret: `{` + ok + lb + `,"nodeIPBlock":"` + network + `"}`,
+			env:  map[string]string{"PNAP_NODE_ADDRESS": "none"},
 			want: []string{"secret field nodeIPBlock gives nodes an address and PNAP_NODE_ADDRESS gives them none"}},
-		"a block for nodes and Services": {secret: `{` + ok + lb + `,"nodeIPBlock":"` + network + `"}`, args: []string{"--own-ip-blocks=" + network},
+		"a block for nodes and Services": {secret: `{` + ok + lb + `,"nodeIPBlock":"` + network + `"}`,
+			args: []string{"--own-ip-blocks=" + network},
 			want: []string{"secret field nodeIPBlock and --own-ip-blocks both contain the IP block " + network}},
 		"options that need a network": {
 			secret: `{` + ok + `,"nodeIPBlock":"` + network + `","ownIPBlocks":"60473a6115e34466c9f8f001"}`,
 			args:   []string{"--manage-membership", "--control-plane-endpoint"},
-			want: []string{"--control-plane-endpoint needs a public network: also set --load-balancer, PNAP_LOAD_BALANCER, secret field loadbalancer, or remove it", "--manage-membership needs",
+			want: []string{"--control-plane-endpoint needs a public network: also set --load-balancer, " +
+				"PNAP_LOAD_BALANCER, secret field loadbalancer, or remove it", "--manage-membership needs",
 				"nodeIPBlock needs", "ownIPBlocks needs"},
 		},
-		"a wrong network is one problem": {secret: `{` + ok + `,"loadbalancer":"kube-vip://x"}`, args: []string{"--manage-membership"}, want: []string{`"x" is not the ID`}},
-		"port without endpoint":          {secret: `{` + ok + lb + `,"apiServerPort":6443}`, want: []string{"secret field apiServerPort only affects the control-plane endpoint"}},
-		"nothing to share":               {secret: `{` + ok + `,"ipAllocation":"shared","ipBlockSize":"/30"}`, want: []string{"secret field ipBlockSize: a block of size /30 has one address"}},
-		"invalid port":                   {secret: `{` + ok + `,"apiServerPort":65536}`, want: []string{`"65536" is not a port`}},
-		"password in URL":                {secret: `{` + ok + `,"base-url":"https://u:hunter2@host"}`, want: []string{"a URL with a user name is not allowed"}},
+		"a wrong network is one problem": {secret: `{` + ok + `,"loadbalancer":"kube-vip://x"}`,
+			args: []string{"--manage-membership"}, want: []string{`"x" is not the ID`}},
+		"port without endpoint": {secret: `{` + ok + lb + `,"apiServerPort":6443}`,
+			want: []string{"secret field apiServerPort only affects the control-plane endpoint"}},
+		"nothing to share": {secret: `{` + ok + `,"ipAllocation":"shared","ipBlockSize":"/30"}`,
+			want: []string{"secret field ipBlockSize: a block of size /30 has one address"}},
+		"invalid port": {secret: `{` + ok + `,"apiServerPort":65536}`, want: []string{`"65536" is not a port`}},
+		"password in URL": {secret: `{` + ok + `,"base-url":"https://u:hunter2@host"}`,
+			want: []string{"a URL with a user name is not allowed"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +253,8 @@ func TestInvalidOptions(t *testing.T) {
 }
 
 func TestMissingFile(t *testing.T) {
-	for path, want := range map[string]string{"": "no cloud config given: set --cloud-config", "/nowhere/x": "read cloud config"} {
+	for path, want := range map[string]string{"": "no cloud config given: set --cloud-config",
+		"/nowhere/x": "read cloud config"} {
 		if _, err := Load(path, nil, os.Getenv); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Load(%q): got %v, want %q", path, err, want)
 		}
@@ -293,7 +325,8 @@ func TestCredentialsFollowTheLinksOfTheKubelet(t *testing.T) {
 		file := filepath.Join(dir, version, "cloud.json")
 		write(t, file, `{"clientID":"0123456789abcdef","clientSecret":"`+secret+`"}`)
 		link := filepath.Join(dir, "..data_tmp")
-		for _, err := range []error{os.Chtimes(file, stamp, stamp), os.Symlink(version, link), os.Rename(link, filepath.Join(dir, "..data"))} {
+		for _, err := range []error{os.Chtimes(file, stamp, stamp), os.Symlink(version, link),
+			os.Rename(link, filepath.Join(dir, "..data"))} {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -346,7 +379,8 @@ func TestParseLoadBalancer(t *testing.T) {
 			}
 			continue
 		}
-		if err == nil || !strings.Contains(err.Error(), test.err) || !strings.Contains(err.Error(), "want kube-vip://<network-id> or agent://<network-id>") {
+		if err == nil || !strings.Contains(err.Error(), test.err) ||
+			!strings.Contains(err.Error(), "want kube-vip://<network-id> or agent://<network-id>") {
 			t.Errorf("ParseLoadBalancer(%q): got %v, want %q", raw, err, test.err)
 		}
 	}

@@ -26,12 +26,15 @@ func contradictions(s source, c *Config) []error {
 	refuse(c.NodeAddress == NodeAddressNone && c.NodeIPBlock != "",
 		"%s gives nodes an address and %s gives them none: remove one of the two", s.at(nodeIPBlock), s.at(nodeAddress))
 	refuse(c.NodeIPBlock != "" && slices.Contains(c.OwnBlocks, c.NodeIPBlock),
-		"%s and %s both contain the IP block %s: nodes and Services cannot share a block, so remove it from one of the two",
+		"%s and %s both contain the IP block %s: nodes and Services cannot share a block, so remove it from one of "+
+			"the two",
 		s.at(nodeIPBlock), s.at(ownIPBlocks), c.NodeIPBlock)
 	refuse(c.APIServerPort != 0 && !c.ControlPlaneEndpoint,
-		"%s only affects the control-plane endpoint: also set %s, or remove it", s.at(apiServerPort), controlPlaneEndpoint.name())
+		"%s only affects the control-plane endpoint: also set %s, or remove it", s.at(apiServerPort),
+		controlPlaneEndpoint.name())
 	refuse(c.Allocation == contract.AllocationShared && c.BlockSize == "/30",
-		"%s: a block of size /30 has one address for Services, which cannot be shared: set /28 or /29", s.at(ipBlockSize))
+		"%s: a block of size /30 has one address for Services, which cannot be shared: set /28 or /29",
+		s.at(ipBlockSize))
 	return problems
 }
 

@@ -62,8 +62,9 @@ var (
 	}
 	tokenURL = option{
 		field: "token-url", env: "PNAP_TOKEN_URL", flag: "token-url",
-		fallback: "the official realm; with a different base URL, /auth/realms/BMC/protocol/openid-connect/token on that host",
-		usage:    "OAuth2 token endpoint.",
+		fallback: "the official realm; with a different base URL, /auth/realms/BMC/protocol/openid-connect/token on " +
+			"that host",
+		usage: "OAuth2 token endpoint.",
 	}
 	loadBalancer = option{
 		field: "loadbalancer", env: "PNAP_LOAD_BALANCER", flag: "load-balancer",
@@ -157,8 +158,10 @@ var (
 // all returns every option, in the order of the documentation.
 func all() []option {
 	return []option{
-		clientID, clientSecret, location, baseURL, tokenURL, loadBalancer, ipAllocation, ipBlockSize, ownIPBlocks, maxIPBlocks,
-		annotationIPLocation, serviceNodeSelector, manageMembership, nodeAddress, nodeIPBlock, collectOrphans, orphanGrace,
+		clientID, clientSecret, location, baseURL, tokenURL, loadBalancer, ipAllocation, ipBlockSize, ownIPBlocks,
+		maxIPBlocks,
+		annotationIPLocation, serviceNodeSelector, manageMembership, nodeAddress, nodeIPBlock, collectOrphans,
+		orphanGrace,
 		controlPlaneEndpoint, apiServerPort, requestRate, dryRun,
 	}
 }

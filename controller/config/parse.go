@@ -49,8 +49,9 @@ func ParseLoadBalancer(raw string) (LoadBalancer, error) {
 	}
 	id := strings.TrimPrefix(rest, "/")
 	if !idPattern.MatchString(id) {
-		return LoadBalancer{}, fmt.Errorf("load balancer %q: %q is not the ID of a public network (24 hexadecimal digits): %s",
-			raw, id, want)
+		return LoadBalancer{},
+			fmt.Errorf("load balancer %q: %q is not the ID of a public network (24 hexadecimal digits): %s",
+				raw, id, want)
 	}
 	return LoadBalancer{Announcer: announcer, NetworkID: id}, nil
 }

@@ -43,7 +43,8 @@ func parseSecret(raw []byte) (map[string]string, error) {
 		text, err := scalar(values[name])
 		switch {
 		case !slices.Contains(known, name):
-			problems = append(problems, fmt.Errorf("unknown field %q; known fields are %s", name, strings.Join(known, ", ")))
+			problems = append(problems, fmt.Errorf("unknown field %q; known fields are %s", name,
+				strings.Join(known, ", ")))
 		case err != nil:
 			problems = append(problems, fmt.Errorf("field %s: %w", name, err))
 		default:

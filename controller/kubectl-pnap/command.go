@@ -96,8 +96,8 @@ func (p *plugin) newStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Shows nodes with their servers, Services with their addresses, and IP blocks",
-		Long: "Shows nodes with their servers, Services with their addresses, IP blocks with their use, and problems.\n\n" +
-			"Exit codes: 0 everything was shown, 1 something could not be read, 2 wrong usage.",
+		Long: "Shows nodes with their servers, Services with their addresses, IP blocks with their use, and " +
+			"problems.\n\nExit codes: 0 everything was shown, 1 something could not be read, 2 wrong usage.",
 		Example: "  kubectl pnap status\n  kubectl pnap status -o json | jq '.services[] | select(.healthy | not)'",
 		Args:    noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return p.show(c, sheet.Style.Status) },
@@ -110,9 +110,10 @@ func (p *plugin) newBlocksCommand() *cobra.Command {
 		Short: "Shows the IP blocks of this cluster, their free addresses, and which blocks can be released",
 		Long: "Shows the IP blocks of this cluster, their free addresses, and which blocks can be released. " +
 			"The command changes nothing.",
-		Example: "  kubectl pnap blocks\n  kubectl pnap blocks -o json | jq -r '.blocks[] | select(.standing == \"orphan\") | .id'",
-		Args:    noArguments,
-		RunE:    func(c *cobra.Command, _ []string) error { return p.show(c, sheet.Style.Blocks) },
+		Example: "  kubectl pnap blocks\n  kubectl pnap blocks -o json | jq -r '.blocks[] | select(.standing == " +
+			"\"orphan\") | .id'",
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error { return p.show(c, sheet.Style.Blocks) },
 	}
 }
 

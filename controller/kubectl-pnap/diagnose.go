@@ -28,8 +28,8 @@ func (p *plugin) newDiagnoseCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "diagnose",
 		Short: "Explains what is wrong on a node, or with an address",
-		Long: "Explains what is wrong on a node, or with an address: runs phoenixnap-agent diagnose in the agent's pod. " +
-			"The command changes nothing.\n\n" +
+		Long: "Explains what is wrong on a node, or with an address: runs phoenixnap-agent diagnose in the agent's " +
+			"pod. The command changes nothing.\n\n" +
 			"The exit code is that of the agent: 0 healthy, 1 a check failed, 2 wrong usage, " +
 			"3 something could not be determined.",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -64,8 +64,9 @@ func (d *diagnosis) newVIPCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "vip <address>|<namespace>/<service>",
 		Short: "Explains which node answers for the address of a Service, and which one should",
-		Long: "Explains which node answers for the address of a Service, and which one should. The command queries the node\n" +
-			"that answers, or, if no node answers, a node that may announce addresses; --node selects another node.",
+		Long: "Explains which node answers for the address of a Service, and which one should. The command queries " +
+			"the node\nthat answers, or, if no node answers, a node that may announce addresses; --node selects " +
+			"another node.",
 		Example: "  kubectl pnap diagnose vip 203.0.113.3\n  kubectl pnap diagnose vip shop/web --node worker-2",
 		Args:    exactlyOne("one address, or <namespace>/<service>"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -28,7 +28,8 @@ func (s fixture) agentPod(node string, phase corev1.PodPhase, port int32) {
 		Spec: corev1.PodSpec{
 			NodeName: node, ServiceAccountName: set.Spec.Template.Spec.ServiceAccountName,
 			AutomountServiceAccountToken: ptr.To(false),
-			Containers:                   []corev1.Container{{Name: set.Spec.Template.Spec.Containers[0].Name, Image: "none"}},
+			Containers: []corev1.Container{{Name: set.Spec.Template.Spec.Containers[0].Name,
+				Image: "none"}},
 		},
 	}, metav1.CreateOptions{})
 	s.ok(err)
@@ -68,7 +69,8 @@ func TestDiagnoseRunsTheAgentOfTheNode(t *testing.T) {
 		args, want []string
 	}{
 		{[]string{"node", "srv-a"}, []string{"diagnose", "--output=json"}},
-		{[]string{"node", "srv-a", "--strict", "--fix=netplan"}, []string{"diagnose", "--output=json", "--fix=netplan", "--strict"}},
+		{[]string{"node", "srv-a", "--strict", "--fix=netplan"},
+			[]string{"diagnose", "--output=json", "--fix=netplan", "--strict"}},
 		{[]string{"vip", "203.0.113.18"}, []string{"diagnose", "vip", "203.0.113.18", "--output=json"}},
 		{[]string{"vip", "shop/web"}, []string{"diagnose", "vip", "203.0.113.18", "--output=json"}},
 		{[]string{"vip", "203.0.113.27"}, []string{"diagnose", "vip", "203.0.113.27", "--output=json"}},
@@ -81,7 +83,8 @@ func TestDiagnoseRunsTheAgentOfTheNode(t *testing.T) {
 			Node   string            `json:"node"`
 			Checks []json.RawMessage `json:"checks"`
 		}
-		if err := json.Unmarshal([]byte(out), &document); err != nil || document.Node != "srv-a" || len(document.Checks) == 0 {
+		if err := json.Unmarshal([]byte(out), &document); err != nil || document.Node != "srv-a" ||
+			len(document.Checks) == 0 {
 			t.Errorf("%q: %v, %d checks of %q: %s%s", tc.args, err, len(document.Checks), document.Node, out, errOut)
 		}
 		want := append([]string{"/exec/kube-system/phoenixnap-agent-srv-a/agent", "/phoenixnap-agent"}, tc.want...)
@@ -100,7 +103,8 @@ func TestDiagnoseReportsWhyNoAgentRuns(t *testing.T) {
 	s.ok(err)
 	viewer, err := plane.User("viewer-of-pods")
 	s.ok(err)
-	s.allow("viewer-of-pods", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}})
+	s.allow("viewer-of-pods", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"},
+		Verbs: []string{"list"}})
 	for _, tc := range []struct {
 		as   string
 		args string
@@ -111,9 +115,12 @@ func TestDiagnoseReportsWhyNoAgentRuns(t *testing.T) {
 		{"admin", "node srv-x", []string{`node "srv-x" not found`}},
 		{"admin", "vip shop/nothing", []string{"no Service shop/nothing has an address"}},
 		{"admin", "vip shop/young", []string{"shop/young has no address yet: Pending"}},
-		{"stranger", "node srv-a", []string{`you lack the verb "list" on the resource "pods" in namespace kube-system`}},
-		{"stranger", "vip 203.0.113.18", []string{"no Node can be queried", `"list" on the resource "nodes"`, "--node"}},
-		{"viewer", "node srv-a", []string{`you lack the verb "create" on the resource "pods/exec" in namespace kube-system`}},
+		{"stranger", "node srv-a",
+			[]string{`you lack the verb "list" on the resource "pods" in namespace kube-system`}},
+		{"stranger", "vip 203.0.113.18", []string{"no Node can be queried", `"list" on the resource "nodes"`,
+			"--node"}},
+		{"viewer", "node srv-a",
+			[]string{`you lack the verb "create" on the resource "pods/exec" in namespace kube-system`}},
 	} {
 		config := plane.Config()
 		switch tc.as {
@@ -138,8 +145,9 @@ func (s fixture) allow(user string, rule rbacv1.PolicyRule) {
 	_, err := s.kube.RbacV1().ClusterRoles().Create(s.Context(), role, metav1.CreateOptions{})
 	s.ok(err)
 	_, err = s.kube.RbacV1().ClusterRoleBindings().Create(s.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{})
 	s.ok(err)
 	s.Cleanup(func() {

@@ -64,7 +64,8 @@ func (s fixture) ok(err error) {
 
 func (s fixture) namespace(name string) {
 	s.Helper()
-	_, err := s.kube.CoreV1().Namespaces().Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := s.kube.CoreV1().Namespaces().Create(s.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil && !strings.Contains(err.Error(), "already exists") {
 		s.Fatal(err)
 	}
@@ -73,27 +74,33 @@ func (s fixture) namespace(name string) {
 // nodes creates three Nodes: a healthy one that announces, a broken one, and one without an agent.
 func (s fixture) nodes() {
 	s.Helper()
-	reported, err := contract.ReportedAddresses{addr("203.0.113.18"): {State: contract.AddressAnswered, MAC: macA, Held: true, Since: now().Add(-time.Hour)}}.Encode()
+	reported, err := contract.ReportedAddresses{addr("203.0.113.18"): {State: contract.AddressAnswered, MAC: macA,
+		Held: true, Since: now().Add(-time.Hour)}}.Encode()
 	s.ok(err)
 	s.node("srv-a", simtest.Server1ID, map[string]string{contract.NodeReportedAddresses: reported}, true,
 		condition(contract.ConditionVLANReady, "True", "Ready", "the node can carry traffic of the public network"),
 		condition(contract.ConditionAnnouncementHealthy, "True", "Answered", "1 address answers"))
 	s.node("srv-b", simtest.Server2ID, nil, true,
 		condition(contract.ConditionVLANReady, "False", "VLANInterfaceDown", "PN103: bond0.20 is down"),
-		condition(contract.ConditionAnnouncementHealthy, "Unknown", "VLANNotReady", "the node cannot check addresses while its VLAN is not ready"))
+		condition(contract.ConditionAnnouncementHealthy, "Unknown", "VLANNotReady",
+			"the node cannot check addresses while its VLAN is not ready"))
 	s.node("srv-c", "", nil, false)
 }
 
 func condition(kind corev1.NodeConditionType, status, reason, message string) corev1.NodeCondition {
 	at := metav1.NewTime(now().Add(-10 * time.Minute))
-	return corev1.NodeCondition{Type: kind, Status: corev1.ConditionStatus(status), Reason: reason, Message: message, LastTransitionTime: at, LastHeartbeatTime: at}
+	return corev1.NodeCondition{Type: kind, Status: corev1.ConditionStatus(status), Reason: reason, Message: message,
+		LastTransitionTime: at, LastHeartbeatTime: at}
 }
 
-func (s fixture) node(name, serverID string, annotations map[string]string, member bool, conditions ...corev1.NodeCondition) {
+func (s fixture) node(name, serverID string, annotations map[string]string, member bool,
+	conditions ...corev1.NodeCondition) {
 	s.Helper()
 	all, err := contract.NodeNetwork{
-		ServerID: serverID, NetworkID: simtest.NetworkID, VLAN: 20, Member: member, Announcer: contract.AnnouncerKubeVIP,
-		Blocks: []contract.NetworkBlock{{CIDR: prefix("203.0.113.0/28"), Gateway: addr("203.0.113.1")}, {CIDR: prefix("203.0.113.16/29"), Gateway: addr("203.0.113.17")}},
+		ServerID: serverID, NetworkID: simtest.NetworkID, VLAN: 20, Member: member,
+		Announcer: contract.AnnouncerKubeVIP,
+		Blocks: []contract.NetworkBlock{{CIDR: prefix("203.0.113.0/28"), Gateway: addr("203.0.113.1")},
+			{CIDR: prefix("203.0.113.16/29"), Gateway: addr("203.0.113.17")}},
 	}.Annotations()
 	s.ok(err)
 	maps.Copy(all, annotations)
@@ -115,25 +122,32 @@ func (s fixture) node(name, serverID string, annotations map[string]string, memb
 func (s fixture) services() {
 	s.Helper()
 	const blockAssigned, published, announced = contract.ServiceConditionBlockAssigned, contract.ServiceConditionAddressPublished, contract.ServiceConditionAnnounced
-	s.service("web", "203.0.113.18", "203.0.113.16/29", nil, serviceCondition(blockAssigned, "True", "BlockAssigned", ""), serviceCondition(published, "True", "Published", ""),
+	s.service("web", "203.0.113.18", "203.0.113.16/29", nil, serviceCondition(blockAssigned, "True", "BlockAssigned",
+		""), serviceCondition(published, "True", "Published", ""),
 		serviceCondition(announced, "True", "Answered", "Node srv-a announces the address since 2026-01-01T02:00:00Z"))
-	s.service("api", "203.0.113.27", "203.0.113.24/29", nil, serviceCondition(blockAssigned, "True", "BlockAssigned", ""), serviceCondition(published, "True", "Published", ""),
+	s.service("api", "203.0.113.27", "203.0.113.24/29", nil, serviceCondition(blockAssigned, "True", "BlockAssigned",
+		""), serviceCondition(published, "True", "Published", ""),
 		serviceCondition(announced, "False", "Silent", "no node answers for the address (reported by srv-a)"))
-	s.service("greedy", "", "", nil, serviceCondition(blockAssigned, "False", "TooManyBlocks", "3 IP blocks are bought and --max-ip-blocks allows 3: raise it, or share blocks (phoenixnap.com/ip-allocation: shared)"),
-		serviceCondition(published, "False", "BlockNotAssigned", "the address is published once its IP block is assigned"))
+	s.service("greedy", "", "", nil, serviceCondition(blockAssigned, "False", "TooManyBlocks",
+		"3 IP blocks are bought and --max-ip-blocks allows 3: raise it, or share blocks "+
+			"(phoenixnap.com/ip-allocation: shared)"),
+		serviceCondition(published, "False", "BlockNotAssigned",
+			"the address is published once its IP block is assigned"))
 	s.service("foreign", "", "", ptr.To("example.com/other"))
 	s.service("young", "", "", nil)
 }
 
 func serviceCondition(kind, status, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now().Add(-time.Minute))}
+	return metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message,
+		LastTransitionTime: metav1.NewTime(now().Add(-time.Minute))}
 }
 
 func (s fixture) service(name, address, block string, class *string, conditions ...metav1.Condition) {
 	s.Helper()
 	object := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: map[string]string{}},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: class, Ports: []corev1.ServicePort{{Port: 80}}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: class,
+			Ports: []corev1.ServicePort{{Port: 80}}},
 	}
 	if address != "" {
 		object.Annotations[contract.ServiceIPAddress] = address
@@ -148,7 +162,8 @@ func (s fixture) service(name, address, block string, class *string, conditions 
 
 func (s fixture) ledgers() {
 	s.Helper()
-	l, _, err := plan.NewLedger(poolBlock, prefix("203.0.113.24/29")).Take(plan.Holder{Namespace: "shop", Name: "api", UID: "u"}, plan.Ask{Now: now()})
+	l, _, err := plan.NewLedger(poolBlock, prefix("203.0.113.24/29")).Take(plan.Holder{Namespace: "shop", Name: "api",
+		UID: "u"}, plan.Ask{Now: now()})
 	s.ok(err)
 	_, err = allocation.NewStore(s.kube).Save(s.Context(), l)
 	s.ok(err)
@@ -161,16 +176,20 @@ func (s fixture) reportBlocks() {
 	system, err := s.kube.CoreV1().Namespaces().Get(s.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
 	s.ok(err)
 	clock := pnapsim.NewManualClock(simtest.Start())
-	_, url := simtest.New(s.T, pnapsim.Config{Clock: clock}, pnapsim.Seed{Accounts: []pnapsim.AccountSeed{accountOf(string(system.UID))}})
-	client, err := pnap.New(pnap.Config{BaseURL: url, TokenURL: url + pnap.TokenPath, Now: clock.Now, Credentials: func() (string, string, error) {
-		return simtest.ClientID, simtest.ClientSecret, nil
-	}})
+	_, url := simtest.New(s.T, pnapsim.Config{Clock: clock},
+		pnapsim.Seed{Accounts: []pnapsim.AccountSeed{accountOf(string(system.UID))}})
+	client, err := pnap.New(pnap.Config{BaseURL: url, TokenURL: url + pnap.TokenPath, Now: clock.Now,
+		Credentials: func() (string, string, error) {
+			return simtest.ClientID, simtest.ClientSecret, nil
+		}})
 	s.ok(err)
 	clock.Advance(3*time.Hour - 2*time.Minute)
 	factory := informers.NewSharedInformerFactory(s.kube, 0)
 	collector := orphans.New(orphans.Config{
-		Account: account.New(account.Config{Cloud: client, Now: clock.Now}), Cloud: client, Ledgers: allocation.NewStore(s.kube), Kube: s.kube,
-		Services: factory.Core().V1().Services(), Events: record.NewFakeRecorder(100), Reports: blockreport.NewStore(s.kube),
+		Account: account.New(account.Config{Cloud: client, Now: clock.Now}), Cloud: client,
+		Ledgers: allocation.NewStore(s.kube), Kube: s.kube,
+		Services: factory.Core().V1().Services(), Events: record.NewFakeRecorder(100),
+		Reports: blockreport.NewStore(s.kube),
 		Metrics: orphans.NewMetrics(), NetworkID: simtest.NetworkID, MaxBlocks: 3, Now: clock.Now,
 	})
 	for range 2 {
@@ -190,11 +209,16 @@ func accountOf(cluster string) pnapsim.AccountSeed {
 	}
 	seed := simtest.Account()
 	seed.Blocks = append(seed.Blocks,
-		pnapsim.BlockSeed{ID: webBlock, Location: "ASH", CIDR: "203.0.113.16/29", Network: simtest.NetworkID, Tags: tagged(contract.TagService, "shop_web")},
-		pnapsim.BlockSeed{ID: poolBlock, Location: "ASH", CIDR: "203.0.113.24/29", Network: simtest.NetworkID, Tags: tagged(contract.TagPool, contract.PoolDefault)},
-		pnapsim.BlockSeed{ID: orphanBlock, Location: "ASH", CIDR: "203.0.113.32/29", Tags: tagged(contract.TagService, "shop_forgotten")},
-		pnapsim.BlockSeed{ID: broughtBlock, Location: "ASH", CIDR: "203.0.113.40/29", Tags: map[string]string{contract.TagCluster: cluster}},
-		pnapsim.BlockSeed{ID: retainedBlock, Location: "ASH", CIDR: "203.0.113.48/29", Tags: tagged(contract.TagService, "shop_kept", contract.TagRetain, contract.TagTrue)},
+		pnapsim.BlockSeed{ID: webBlock, Location: "ASH", CIDR: "203.0.113.16/29", Network: simtest.NetworkID,
+			Tags: tagged(contract.TagService, "shop_web")},
+		pnapsim.BlockSeed{ID: poolBlock, Location: "ASH", CIDR: "203.0.113.24/29", Network: simtest.NetworkID,
+			Tags: tagged(contract.TagPool, contract.PoolDefault)},
+		pnapsim.BlockSeed{ID: orphanBlock, Location: "ASH", CIDR: "203.0.113.32/29",
+			Tags: tagged(contract.TagService, "shop_forgotten")},
+		pnapsim.BlockSeed{ID: broughtBlock, Location: "ASH", CIDR: "203.0.113.40/29",
+			Tags: map[string]string{contract.TagCluster: cluster}},
+		pnapsim.BlockSeed{ID: retainedBlock, Location: "ASH", CIDR: "203.0.113.48/29",
+			Tags: tagged(contract.TagService, "shop_kept", contract.TagRetain, contract.TagTrue)},
 	)
 	return seed
 }
@@ -204,7 +228,8 @@ func (s fixture) lease(holder string, renewed time.Time) {
 	at := metav1.NewMicroTime(renewed)
 	_, err := s.kube.CoordinationV1().Leases(metav1.NamespaceSystem).Create(s.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "phoenixnap-cloud-controller-manager"},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at, LeaseDurationSeconds: ptr.To(int32(15))},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at,
+			LeaseDurationSeconds: ptr.To(int32(15))},
 	}, metav1.CreateOptions{})
 	s.ok(err)
 }
@@ -225,10 +250,12 @@ func (s fixture) clear() {
 	}
 	configMaps, err := s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(ctx, everything)
 	s.ok(err)
-	for _, each := range slices.DeleteFunc(configMaps.Items, func(c corev1.ConfigMap) bool { return !strings.HasPrefix(c.Name, "phoenixnap-") }) {
+	for _, each := range slices.DeleteFunc(configMaps.Items,
+		func(c corev1.ConfigMap) bool { return !strings.HasPrefix(c.Name, "phoenixnap-") }) {
 		s.ok(s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(ctx, each.Name, metav1.DeleteOptions{}))
 	}
-	s.ok(s.kube.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, "phoenixnap-cloud-controller-manager", metav1.DeleteOptions{}))
+	s.ok(s.kube.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, "phoenixnap-cloud-controller-manager",
+		metav1.DeleteOptions{}))
 }
 
 // deploy returns the path of a shipped manifest.

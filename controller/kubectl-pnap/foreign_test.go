@@ -19,7 +19,8 @@ import (
 
 // hostile clears the screen, sets the window title, moves the cursor, reverses the text direction, hides characters,
 // forges a line and ends with an unterminated escape sequence.
-const hostile = "a\x1b[2J\x1b]0;title\x07\u009b1A\u202egnp\u2066zero\u200bwidth\u007f\r\n- Service shop/web: forged\u2028- forged, too \x1b["
+const hostile = "a\x1b[2J\x1b]0;title\x07\u009b1A\u202egnp\u2066zero\u200bwidth\u007f\r\n- Service shop/web: " +
+	"forged\u2028- forged, too \x1b["
 
 // foreign writes hostile text to every place that others than the provider can write to.
 func (s fixture) foreign() {
@@ -27,8 +28,10 @@ func (s fixture) foreign() {
 	s.node("aaa", "", map[string]string{
 		contract.NodeServerID: hostile, contract.NodePublicNetworkID: hostile, contract.NodeAnnouncer: hostile,
 		contract.NodePublicNetworkIPs: "fe80::1%\u202e\x1b[2J",
-	}, true, condition(contract.ConditionVLANReady, "False", hostile, hostile), condition(contract.ConditionAnnouncementHealthy, "Unknown", hostile, ""))
-	s.service("hostile", hostile, hostile, nil, serviceCondition(contract.ServiceConditionAddressPublished, "False", "BlockNotAssigned", hostile))
+	}, true, condition(contract.ConditionVLANReady, "False", hostile, hostile), condition(
+		contract.ConditionAnnouncementHealthy, "Unknown", hostile, ""))
+	s.service("hostile", hostile, hostile, nil, serviceCondition(contract.ServiceConditionAddressPublished, "False",
+		"BlockNotAssigned", hostile))
 	s.foreignReport()
 	s.foreignLedger()
 	leases := s.kube.CoordinationV1().Leases(metav1.NamespaceSystem)
@@ -42,7 +45,8 @@ func (s fixture) foreign() {
 
 func (s fixture) foreignReport() {
 	s.Helper()
-	object, err := s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(s.Context(), contract.BlockReportName, metav1.GetOptions{})
+	object, err := s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(s.Context(), contract.BlockReportName,
+		metav1.GetOptions{})
 	s.ok(err)
 	report, err := contract.ParseBlockReport(object.Data[contract.BlockReportKey])
 	s.ok(err)
@@ -63,7 +67,8 @@ func (s fixture) foreignReport() {
 // foreignLedger changes the owner of an address in the ledger of the pool's block.
 func (s fixture) foreignLedger() {
 	s.Helper()
-	object, err := s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(s.Context(), allocation.NamePrefix+poolBlock, metav1.GetOptions{})
+	object, err := s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(s.Context(), allocation.NamePrefix+poolBlock,
+		metav1.GetOptions{})
 	s.ok(err)
 	name, err := json.Marshal(hostile)
 	s.ok(err)
@@ -117,7 +122,8 @@ func TestWhatAnAgentWritesIsHarmlessToATerminal(t *testing.T) {
 	k, port := newKubelet(t, "srv-a")
 	s.agentPod("srv-a", corev1.PodRunning, port)
 	k.program = filepath.Join(t.TempDir(), "agent")
-	script := "#!/bin/sh\ncat <<'end'\nfound\t" + hostile + "\xe2\x80\nend\nprintf '%s' '" + hostile + "\xe2' >&2\nexit 1\n"
+	script := "#!/bin/sh\ncat <<'end'\nfound\t" + hostile + "\xe2\x80\nend\nprintf '%s' '" + hostile +
+		"\xe2' >&2\nexit 1\n"
 	if err := os.WriteFile(k.program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -57,10 +57,11 @@ func (k *kubelet) exec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	streams := make(chan httpstream.Stream, 3)
-	connection := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(stream httpstream.Stream, _ <-chan struct{}) error {
-		streams <- stream
-		return nil
-	})
+	connection := spdy.NewResponseUpgrader().UpgradeResponse(w, r,
+		func(stream httpstream.Stream, _ <-chan struct{}) error {
+			streams <- stream
+			return nil
+		})
 	if connection == nil {
 		k.Error("no connection")
 		return

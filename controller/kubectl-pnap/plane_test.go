@@ -105,7 +105,8 @@ func TestWrongUsage(t *testing.T) {
 
 func TestExitCodes(t *testing.T) {
 	for want, err := range map[int]error{
-		0: nil, 1: errUnreadable, 2: usageError{errors.New("wrong")}, 3: exec.CodeExitError{Err: errors.New("ended"), Code: 3},
+		0: nil, 1: errUnreadable, 2: usageError{errors.New("wrong")},
+		3: exec.CodeExitError{Err: errors.New("ended"), Code: 3},
 	} {
 		if got := exitCode(io.Discard, err); got != want {
 			t.Errorf("%v ends with %d, want %d", err, got, want)

@@ -52,7 +52,8 @@ func TestTheShippedRightsAreEnough(t *testing.T) {
 		}
 		<-k.asked
 	}
-	if _, _, err := run(t, operator, "diagnose", "node", "srv-x"); err == nil || !strings.Contains(err.Error(), `node "srv-x" not found`) {
+	if _, _, err := run(t, operator, "diagnose", "node", "srv-x"); err == nil ||
+		!strings.Contains(err.Error(), `node "srv-x" not found`) {
 		t.Errorf("a Node that does not exist: %v", err)
 	}
 }
@@ -110,11 +111,13 @@ func (s fixture) shippedRights() []right {
 		local, err := s.kube.RbacV1().Roles(metav1.NamespaceSystem).Get(s.Context(), name, metav1.GetOptions{})
 		s.ok(err)
 		all = append(all, rightsOf("ClusterRole "+name, cluster.Rules, func(rules []rbacv1.PolicyRule) {
-			_, err := s.kube.RbacV1().ClusterRoles().Patch(s.Context(), name, types.MergePatchType, s.rulesPatch(rules), metav1.PatchOptions{})
+			_, err := s.kube.RbacV1().ClusterRoles().Patch(s.Context(), name, types.MergePatchType, s.rulesPatch(rules),
+				metav1.PatchOptions{})
 			s.ok(err)
 		})...)
 		all = append(all, rightsOf("Role "+name, local.Rules, func(rules []rbacv1.PolicyRule) {
-			_, err := s.kube.RbacV1().Roles(metav1.NamespaceSystem).Patch(s.Context(), name, types.MergePatchType, s.rulesPatch(rules), metav1.PatchOptions{})
+			_, err := s.kube.RbacV1().Roles(metav1.NamespaceSystem).Patch(s.Context(), name, types.MergePatchType,
+				s.rulesPatch(rules), metav1.PatchOptions{})
 			s.ok(err)
 		})...)
 	}
@@ -177,7 +180,8 @@ func TestWhoMayDiagnoseRunsNothingElse(t *testing.T) {
 			return true
 		}, "an operator may run "+strings.Join(tc.command, " ")+" in "+tc.pod)
 	}
-	if err := s.exec(plane.Config(), "phoenixnap-agent-srv-a", "agent", []string{"/phoenixnap-agent", "--help"}); err != nil {
+	if err := s.exec(plane.Config(), "phoenixnap-agent-srv-a", "agent",
+		[]string{"/phoenixnap-agent", "--help"}); err != nil {
 		t.Errorf("an administrator is refused: %v", err)
 	}
 }
@@ -194,8 +198,10 @@ func (s fixture) exec(as *rest.Config, pod, container string, command []string) 
 	s.Helper()
 	client, err := kubernetes.NewForConfig(as)
 	s.ok(err)
-	request := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(metav1.NamespaceSystem).Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+	request := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(metav1.NamespaceSystem).Name(
+		pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true},
+			scheme.ParameterCodec)
 	executor, err := remotecommand.NewWebSocketExecutor(as, "GET", request.URL().String())
 	s.ok(err)
 	var errOut bytes.Buffer
@@ -208,7 +214,8 @@ func (s fixture) otherPod(name string) {
 	pods := s.kube.CoreV1().Pods(metav1.NamespaceSystem)
 	pod, err := pods.Get(s.Context(), "phoenixnap-agent-srv-a", metav1.GetOptions{})
 	s.ok(err)
-	_, err = pods.Create(s.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: pod.Spec}, metav1.CreateOptions{})
+	_, err = pods.Create(s.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: pod.Spec},
+		metav1.CreateOptions{})
 	s.ok(err)
 	s.Cleanup(func() {
 		now := int64(0)

@@ -29,7 +29,8 @@ func TestTables(t *testing.T) {
 		}
 		golden(t, command+".txt", out)
 		for line := range strings.Lines(out) {
-			if width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > 80 && len(strings.Fields(line)) > 1 {
+			if width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > 80 &&
+				len(strings.Fields(line)) > 1 {
 				t.Errorf("%s: a line of %d columns: %s", command, width, line)
 			}
 		}
@@ -65,12 +66,14 @@ func TestProgramsGetJSON(t *testing.T) {
 	for _, s := range o.Services {
 		states[s.Name] = s.State + " " + s.BlockID + " " + strings.Join(s.On, ",")
 	}
-	for name, want := range map[string]string{"web": "Answered " + webBlock + " srv-a", "api": "Silent " + poolBlock + " ", "greedy": "TooManyBlocks  ", "young": "Pending  "} {
+	for name, want := range map[string]string{"web": "Answered " + webBlock + " srv-a",
+		"api": "Silent " + poolBlock + " ", "greedy": "TooManyBlocks  ", "young": "Pending  "} {
 		if states[name] != want {
 			t.Errorf("Service %s: %q, want %q", name, states[name], want)
 		}
 	}
-	if len(o.Services) != 4 || len(o.Nodes) != 3 || o.Controller.Silent || o.Controller.Looked == nil || o.Network.MaxBlocks != 3 {
+	if len(o.Services) != 4 || len(o.Nodes) != 3 || o.Controller.Silent || o.Controller.Looked == nil ||
+		o.Network.MaxBlocks != 3 {
 		t.Errorf("%+v", o)
 	}
 }
@@ -85,9 +88,11 @@ func TestMissingRightsAreNamed(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	golden(t, "stranger.txt", out)
-	s.allow("stranger", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}})
+	s.allow("stranger", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"},
+		Verbs: []string{"list"}})
 	for _, want := range []string{"srv-b", "VLANInterfaceDown", `you lack the verb "list" on the resource "services"`} {
-		if out, _, err := run(t, stranger, "status"); !strings.Contains(strings.Join(strings.Fields(out), " "), want) || !errors.Is(err, errUnreadable) {
+		if out, _, err := run(t, stranger, "status"); !strings.Contains(strings.Join(strings.Fields(out), " "), want) ||
+			!errors.Is(err, errUnreadable) {
 			t.Errorf("a user who may list Nodes does not see %q: %v\n%s", want, err, out)
 		}
 	}

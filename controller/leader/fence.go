@@ -98,7 +98,8 @@ func (h *Leadership) noteRenewal(key types.NamespacedName, sent instant) {
 // readLease forwards a request that reads one Lease. If the process acquired that Lease and it has another holder, the
 // process is no longer the leader: the leader election would detect this, but retry until its deadline. An empty holder
 // counts too, because another replica may have been the leader, and ended, in the meantime.
-func (h *Leadership) readLease(base http.RoundTripper, request *http.Request, key types.NamespacedName) (*http.Response, error) {
+func (h *Leadership) readLease(base http.RoundTripper, request *http.Request, key types.NamespacedName) (*http.Response,
+	error) {
 	response, err := base.RoundTrip(request)
 	if err != nil || response.StatusCode != http.StatusOK {
 		return response, err

@@ -52,7 +52,8 @@ func (c *candidate) renew(name string) {
 	c.t.Helper()
 	body := lease("me")
 	body.Name = name
-	if err := send(c.t.Context(), c.t, c.WrapKube(c.store), http.MethodPut, leasesPath+"/"+name, encode(c.t, "application/json", body)); err != nil {
+	if err := send(c.t.Context(), c.t, c.WrapKube(c.store), http.MethodPut, leasesPath+"/"+name,
+		encode(c.t, "application/json", body)); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -125,7 +126,8 @@ func TestWritesThatAreNoRenewal(t *testing.T) {
 		c.wantOpen(false, http.StatusText(status))
 	}
 	c := newCandidate(t)
-	if err := send(t.Context(), t, c.WrapKube(c.store), http.MethodPut, leasesPath+"/ccm", encode(t, "application/json", lease(""))); err != nil {
+	if err := send(t.Context(), t, c.WrapKube(c.store), http.MethodPut, leasesPath+"/ccm",
+		encode(t, "application/json", lease(""))); err != nil {
 		t.Fatal(err)
 	}
 	c.wantOpen(false, "a Lease without a holder")
@@ -165,7 +167,8 @@ func TestTheLongerDurationCounts(t *testing.T) {
 		}
 	}
 	const reading = " m=" // the reading of the monotonic clock, see time.Time.String
-	if now := clocks(); !strings.Contains(now.monotonic.String(), reading) || strings.Contains(now.wall.String(), reading) {
+	if now := clocks(); !strings.Contains(now.monotonic.String(), reading) ||
+		strings.Contains(now.wall.String(), reading) {
 		t.Errorf("%+v does not contain both clocks", now)
 	}
 }
@@ -178,13 +181,16 @@ func TestLostLease(t *testing.T) {
 		acquired, path, holder string
 		want                   []string
 	}{
-		"still ours":              {acquired: "ccm", path: leasesPath + "/ccm", holder: "me"},
-		"of another":              {acquired: "ccm", path: leasesPath + "/ccm", holder: "other", want: []string{"other"}},
-		"released by another":     {acquired: "ccm", path: leasesPath + "/ccm", holder: "", want: []string{""}},
-		"behind a proxy":          {acquired: "ccm", path: "/clusters/one" + leasesPath + "/ccm", holder: "other", want: []string{"other"}},
-		"never acquired":          {path: leasesPath + "/ccm", holder: "other"},
-		"another Lease":           {acquired: "ccm", path: leasesPath + "/agent", holder: "other"},
-		"of another namespace":    {acquired: "ccm", path: strings.Replace(leasesPath, "kube-system", "x", 1) + "/ccm", holder: "other"},
+		"still ours": {acquired: "ccm", path: leasesPath + "/ccm", holder: "me"},
+		"of another": {acquired: "ccm", path: leasesPath + "/ccm", holder: "other",
+			want: []string{"other"}},
+		"released by another": {acquired: "ccm", path: leasesPath + "/ccm", holder: "", want: []string{""}},
+		"behind a proxy": {acquired: "ccm", path: "/clusters/one" + leasesPath + "/ccm", holder: "other",
+			want: []string{"other"}},
+		"never acquired": {path: leasesPath + "/ccm", holder: "other"},
+		"another Lease":  {acquired: "ccm", path: leasesPath + "/agent", holder: "other"},
+		"of another namespace": {acquired: "ccm", path: strings.Replace(leasesPath, "kube-system", "x", 1) + "/ccm",
+			holder: "other"},
 		"no Lease but its status": {acquired: "ccm", path: leasesPath + "/ccm/status", holder: "other"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +219,8 @@ func TestALeaseThatIsReadPasses(t *testing.T) {
 	c := newCandidate(t)
 	c.renew("ccm")
 	c.store.lease = "other"
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://server.example"+leasesPath+"/ccm", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://server.example"+leasesPath+"/ccm",
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +256,8 @@ func TestAReleasedLeaseIsNotLost(t *testing.T) {
 func TestFencedError(t *testing.T) {
 	for want, err := range map[string]*FencedError{
 		"this process did not renew its Lease within 10s; another replica may be the leader": {Deadline: deadline},
-		"another replica holds the Lease: other":                                             {Deadline: deadline, Holder: "other"},
+		"another replica holds the Lease: other": {Deadline: deadline,
+			Holder: "other"},
 	} {
 		if err.Error() != want {
 			t.Errorf("got %q, want %q", err, want)

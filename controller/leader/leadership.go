@@ -127,7 +127,8 @@ func isLease(path string) bool {
 func (h *Leadership) remember(request *http.Request) (types.NamespacedName, bool) {
 	lease, err := leaseIn(request)
 	if err != nil {
-		klog.FromContext(request.Context()).V(2).Info("Failed to parse a Lease in a request, so it will not be released early",
+		klog.FromContext(request.Context()).V(2).Info("Failed to parse a Lease in a request, so it will not be "+
+			"released early",
 			"path", request.URL.Path, "err", err)
 		return types.NamespacedName{}, false
 	}

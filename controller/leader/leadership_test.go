@@ -111,7 +111,8 @@ func TestQuiesceWaitsForChangesInProgress(t *testing.T) {
 				if err := send(t.Context(), t, to, http.MethodGet, podPath, nil); err != nil {
 					t.Errorf("a read: %v", err)
 				}
-				if err := send(t.Context(), t, h.WrapKube(s), http.MethodPut, leasesPath+"/ccm", encode(t, "application/json", lease("me"))); err != nil {
+				if err := send(t.Context(), t, h.WrapKube(s), http.MethodPut, leasesPath+"/ccm",
+					encode(t, "application/json", lease("me"))); err != nil {
 					t.Errorf("a renewal: %v", err)
 				}
 			})
@@ -161,7 +162,8 @@ func TestQuiesceGivesUp(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		err := h.Quiesce(ctx)
-		if err == nil || !strings.Contains(err.Error(), "1 changes have no answer yet") || time.Since(began) != 5*time.Second {
+		if err == nil || !strings.Contains(err.Error(), "1 changes have no answer yet") ||
+			time.Since(began) != 5*time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		stop()
@@ -177,7 +179,8 @@ func lease(holder string) *coordinationv1.Lease {
 	renewed := metav1.NewMicroTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "ccm", ResourceVersion: "7"},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &duration, LeaseTransitions: &transitions, RenewTime: &renewed},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &duration,
+			LeaseTransitions: &transitions, RenewTime: &renewed},
 	}
 }
 
@@ -187,7 +190,8 @@ func encode(t *testing.T, mediaType string, object runtime.Object) []byte {
 		if info.MediaType != mediaType {
 			continue
 		}
-		raw, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, coordinationv1.SchemeGroupVersion), object)
+		raw, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, coordinationv1.SchemeGroupVersion),
+			object)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +213,8 @@ func TestIdentityIsLearned(t *testing.T) {
 			h := New()
 			s := &server{answer: make(chan struct{})}
 			close(s.answer)
-			if err := send(t.Context(), t, h.WrapKube(s), c.method, c.path, encode(t, c.mediaType, lease("me"))); err != nil {
+			if err := send(t.Context(), t, h.WrapKube(s), c.method, c.path,
+				encode(t, c.mediaType, lease("me"))); err != nil {
 				t.Fatal(err)
 			}
 			if h.Renewed().IsZero() {
@@ -237,7 +242,8 @@ func TestAnUnreadableLeasePasses(t *testing.T) {
 		request.GetBody = nil
 		return h.WrapKube(s).RoundTrip(request)
 	})
-	if err := send(t.Context(), t, once, http.MethodPut, leasesPath+"/ccm", encode(t, "application/json", lease("me"))); err != nil {
+	if err := send(t.Context(), t, once, http.MethodPut, leasesPath+"/ccm",
+		encode(t, "application/json", lease("me"))); err != nil {
 		t.Error(err)
 	}
 	if len(h.held) != 0 || s.reached.Load() != 4 {
@@ -266,7 +272,8 @@ func TestReleaseOnlyReleasesOwnLeases(t *testing.T) {
 			s := &server{answer: make(chan struct{})}
 			close(s.answer)
 			for _, holder := range c.writes {
-				if err := send(t.Context(), t, h.WrapKube(s), http.MethodPut, leasesPath+"/ccm", encode(t, "application/json", lease(holder))); err != nil {
+				if err := send(t.Context(), t, h.WrapKube(s), http.MethodPut, leasesPath+"/ccm",
+					encode(t, "application/json", lease(holder))); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -277,12 +284,14 @@ func TestReleaseOnlyReleasesOwnLeases(t *testing.T) {
 			conflicts := c.conflicts
 			kube.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 				conflicts--
-				return conflicts >= 0, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), "ccm", errors.New("changed"))
+				return conflicts >= 0, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), "ccm",
+					errors.New("changed"))
 			})
 			if err := h.Release(t.Context(), kube.CoordinationV1()); (err != nil) != c.fails {
 				t.Errorf("got %v", err)
 			}
-			if err := send(t.Context(), t, h.WrapKube(s), http.MethodPut, leasesPath+"/ccm", encode(t, "application/json", lease("me"))); !refused(err) {
+			if err := send(t.Context(), t, h.WrapKube(s), http.MethodPut, leasesPath+"/ccm",
+				encode(t, "application/json", lease("me"))); !refused(err) {
 				t.Errorf("a renewal afterwards: %v, want a rejection", err)
 			}
 			got, err := kube.CoordinationV1().Leases("kube-system").Get(t.Context(), "ccm", metav1.GetOptions{})
@@ -315,7 +324,8 @@ func TestReleaseWaitsForARenewal(t *testing.T) {
 		s := &server{answer: make(chan struct{})}
 		kube := fake.NewClientset(lease("me"))
 		go func() {
-			if err := send(t.Context(), t, h.WrapKube(s), http.MethodPut, leasesPath+"/ccm", encode(t, "application/json", lease("me"))); err != nil {
+			if err := send(t.Context(), t, h.WrapKube(s), http.MethodPut, leasesPath+"/ccm",
+				encode(t, "application/json", lease("me"))); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -323,7 +333,8 @@ func TestReleaseWaitsForARenewal(t *testing.T) {
 		result := io.EOF
 		go func() { result = h.Release(t.Context(), kube.CoordinationV1()) }()
 		synctest.Wait()
-		if len(kube.Actions()) > 0 || result != io.EOF { //nolint:errorlint // the initial value: Release has not returned
+		if len(kube.Actions()) > 0 ||
+			result != io.EOF { //nolint:errorlint // the initial value: Release has not returned
 			t.Errorf("before the renewal's answer: %v, %v", kube.Actions(), result)
 		}
 		close(s.answer)

@@ -144,7 +144,8 @@ func TestParseNodeNetworkRefuses(t *testing.T) {
 }
 
 func TestPurchaseRoundTrip(t *testing.T) {
-	want := Purchase{Nonce: "a1b2", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), BlockID: "0123456789abcdef01234567"}
+	want := Purchase{Nonce: "a1b2", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		BlockID: "0123456789abcdef01234567"}
 	raw, err := want.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -168,8 +169,10 @@ func TestPurchaseRoundTrip(t *testing.T) {
 
 func TestReportedAddressesSurviveTheAnnotation(t *testing.T) {
 	want := ReportedAddresses{
-		netip.MustParseAddr("203.0.113.10"): {State: AddressAnswered, MAC: "02:00:00:00:00:01", Held: true, Since: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
-		netip.MustParseAddr("203.0.113.11"): {State: AddressSilent, Since: time.Date(2026, 3, 1, 12, 5, 0, 0, time.UTC)},
+		netip.MustParseAddr("203.0.113.10"): {State: AddressAnswered, MAC: "02:00:00:00:00:01", Held: true,
+			Since: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
+		netip.MustParseAddr("203.0.113.11"): {State: AddressSilent,
+			Since: time.Date(2026, 3, 1, 12, 5, 0, 0, time.UTC)},
 	}
 	raw, err := want.Encode()
 	if err != nil {

@@ -153,7 +153,8 @@ func ExcludedFromLoadBalancers(node *corev1.Node) bool {
 func NodeIPs(node *corev1.Node) []netip.Addr {
 	var ips []netip.Addr
 	for _, a := range node.Status.Addresses {
-		if ip, err := netip.ParseAddr(a.Address); err == nil && (a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP) {
+		if ip, err := netip.ParseAddr(a.Address); err == nil &&
+			(a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP) {
 			ips = append(ips, ip.Unmap())
 		}
 	}

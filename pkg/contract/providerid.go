@@ -30,8 +30,9 @@ func ParseProviderID(providerID string) (string, error) {
 		}
 	}
 	if !serverIDPattern.MatchString(id) {
-		return "", fmt.Errorf("provider ID %q is not a phoenixNAP provider ID: want %s followed by 24 hexadecimal digits",
-			providerID, providerIDPrefix)
+		return "",
+			fmt.Errorf("provider ID %q is not a phoenixNAP provider ID: want %s followed by 24 hexadecimal digits",
+				providerID, providerIDPrefix)
 	}
 	return id, nil
 }

@@ -68,10 +68,12 @@ func TestServed(t *testing.T) {
 		served, own bool
 	}{
 		"without a class": {corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}, true, false},
-		"our class":       {corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: class(LoadBalancerClass)}, true, true},
-		"another class":   {corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: class("example.com/x")}, false, false},
-		"another type":    {corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}, false, false},
-		"no type":         {corev1.ServiceSpec{}, false, false},
+		"our class": {corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
+			LoadBalancerClass: class(LoadBalancerClass)}, true, true},
+		"another class": {corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
+			LoadBalancerClass: class("example.com/x")}, false, false},
+		"another type": {corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}, false, false},
+		"no type":      {corev1.ServiceSpec{}, false, false},
 	} {
 		service := &corev1.Service{Spec: tc.spec}
 		if got := Served(service); got != tc.served {

@@ -111,9 +111,11 @@ func TestBackoff(t *testing.T) {
 	}{
 		"it doubles up to the last": {
 			first: 200 * time.Millisecond, last: time.Second,
-			want: []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, time.Second, time.Second},
+			want: []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, time.Second,
+				time.Second},
 		},
-		"the last is a power":      {first: time.Second, last: 4 * time.Second, want: []time.Duration{1e9, 2e9, 4e9, 4e9}},
+		"the last is a power": {first: time.Second, last: 4 * time.Second,
+			want: []time.Duration{1e9, 2e9, 4e9, 4e9}},
 		"there is only one":        {first: time.Second, last: time.Second, want: []time.Duration{1e9, 1e9}},
 		"the last is the earliest": {first: time.Minute, last: time.Second, want: []time.Duration{1e9, 1e9}},
 	} {

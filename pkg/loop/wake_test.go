@@ -17,14 +17,18 @@ func TestWait(t *testing.T) {
 		want               loop.Event
 		withoutWake, again bool
 	}{
-		"the time is up":             {most: time.Minute, limit: time.Hour, took: time.Minute, want: loop.Due},
-		"the context ends":           {most: time.Hour, limit: time.Minute, took: time.Minute, want: loop.Ended},
-		"it was signalled before":    {signalled: true, most: time.Hour, limit: time.Hour, want: loop.Woken},
-		"it is signalled meanwhile":  {signalAt: time.Second, most: time.Minute, limit: time.Hour, took: time.Second, want: loop.Woken},
-		"nil is never signalled":     {withoutWake: true, signalAt: time.Second, most: time.Minute, limit: time.Hour, took: time.Minute, want: loop.Due},
-		"nil ends with its context":  {withoutWake: true, most: time.Hour, limit: time.Minute, took: time.Minute, want: loop.Ended},
-		"no time is over at once":    {limit: time.Hour, want: loop.Due},
-		"signals are one, used once": {signalled: true, again: true, most: time.Minute, limit: time.Hour, took: time.Minute, want: loop.Due},
+		"the time is up":          {most: time.Minute, limit: time.Hour, took: time.Minute, want: loop.Due},
+		"the context ends":        {most: time.Hour, limit: time.Minute, took: time.Minute, want: loop.Ended},
+		"it was signalled before": {signalled: true, most: time.Hour, limit: time.Hour, want: loop.Woken},
+		"it is signalled meanwhile": {signalAt: time.Second, most: time.Minute, limit: time.Hour, took: time.Second,
+			want: loop.Woken},
+		"nil is never signalled": {withoutWake: true, signalAt: time.Second, most: time.Minute, limit: time.Hour,
+			took: time.Minute, want: loop.Due},
+		"nil ends with its context": {withoutWake: true, most: time.Hour, limit: time.Minute, took: time.Minute,
+			want: loop.Ended},
+		"no time is over at once": {limit: time.Hour, want: loop.Due},
+		"signals are one, used once": {signalled: true, again: true, most: time.Minute, limit: time.Hour,
+			took: time.Minute, want: loop.Due},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -23,7 +23,8 @@ func clean(r rune) rune {
 	switch {
 	case unicode.IsSpace(r):
 		return ' '
-	case r == utf8.RuneError, !unicode.IsPrint(r), unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
+	case r == utf8.RuneError, !unicode.IsPrint(r),
+		unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
 		return replacement
 	default:
 		return r

@@ -43,7 +43,8 @@ func TestClean(t *testing.T) {
 
 // FuzzClean: the result is valid UTF-8 of printable characters, cleaning again changes nothing, and safe text is kept.
 func FuzzClean(f *testing.F) {
-	for _, seed := range []string{"", "plain", "a\x1b[2J\x1b[", "\u202e\u200b\u009b", "\xff\xe2\x80", "a\nb\r\tc\u2028"} {
+	for _, seed := range []string{"", "plain", "a\x1b[2J\x1b[", "\u202e\u200b\u009b", "\xff\xe2\x80",
+		"a\nb\r\tc\u2028"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -57,7 +58,10 @@ func FuzzClean(f *testing.F) {
 		if utf8.RuneCountInString(got) != utf8.RuneCountInString(text) {
 			t.Errorf("%q becomes %q: a character is missing", text, got)
 		}
-		if ascii := func(r rune) bool { return r >= ' ' && r <= '~' }; !strings.ContainsFunc(text, func(r rune) bool { return !ascii(r) }) && got != text {
+		if ascii := func(r rune) bool {
+			return r >= ' ' &&
+				r <= '~'
+		}; !strings.ContainsFunc(text, func(r rune) bool { return !ascii(r) }) && got != text {
 			t.Errorf("%q becomes %q", text, got)
 		}
 	})
@@ -102,8 +106,10 @@ func lines(text string) string {
 func TestCleanerKeepsNothingBack(t *testing.T) {
 	var out bytes.Buffer
 	cleaner := NewCleaner(&out)
-	for _, step := range []struct{ write, shown string }{{"looking", "looking"}, {" …\xe2", "looking …"}, {"\x80\xa6", "looking ……"}, {"\xe2\x80", "looking ……"}} {
-		if _, err := io.Copy(cleaner, iotest.OneByteReader(strings.NewReader(step.write))); err != nil || out.String() != step.shown {
+	for _, step := range []struct{ write, shown string }{{"looking", "looking"}, {" …\xe2", "looking …"},
+		{"\x80\xa6", "looking ……"}, {"\xe2\x80", "looking ……"}} {
+		if _, err := io.Copy(cleaner, iotest.OneByteReader(strings.NewReader(step.write))); err != nil ||
+			out.String() != step.shown {
 			t.Errorf("after %q the output is %q, want %q: %v", step.write, out.String(), step.shown, err)
 		}
 	}

@@ -10,18 +10,20 @@ func TestFor(t *testing.T) {
 		environment environment
 		want        Style
 	}{
-		"no terminal":           {false, 0, environment{"TERM": "xterm"}, Style{Width: 80}},
-		"terminal":              {true, 132, environment{"TERM": "xterm"}, Style{Color: true, Width: 132}},
-		"narrow":                {true, 40, environment{"TERM": "xterm"}, Style{Color: true, Width: 80}},
-		"NO_COLOR":              {true, 132, environment{"TERM": "xterm", "NO_COLOR": "1"}, Style{Width: 132}},
-		"empty NO_COLOR":        {true, 132, environment{"TERM": "xterm", "NO_COLOR": ""}, Style{Color: true, Width: 132}},
-		"dumb":                  {true, 132, environment{"TERM": "dumb"}, Style{Width: 132}},
-		"no TERM":               {true, 132, nil, Style{Width: 132}},
-		"LANG":                  {false, 0, environment{"LANG": "en_US.UTF-8"}, Style{Unicode: true, Width: 80}},
-		"another spelling":      {false, 0, environment{"LANG": "de_DE.utf8"}, Style{Unicode: true, Width: 80}},
-		"Latin-1":               {false, 0, environment{"LANG": "de_DE.ISO-8859-1"}, Style{Width: 80}},
-		"LC_ALL outweighs":      {false, 0, environment{"LC_ALL": "C", "LANG": "en_US.UTF-8"}, Style{Width: 80}},
-		"empty LC_ALL does not": {false, 0, environment{"LC_ALL": "", "LC_CTYPE": "C.UTF-8"}, Style{Unicode: true, Width: 80}},
+		"no terminal": {false, 0, environment{"TERM": "xterm"}, Style{Width: 80}},
+		"terminal":    {true, 132, environment{"TERM": "xterm"}, Style{Color: true, Width: 132}},
+		"narrow":      {true, 40, environment{"TERM": "xterm"}, Style{Color: true, Width: 80}},
+		"NO_COLOR":    {true, 132, environment{"TERM": "xterm", "NO_COLOR": "1"}, Style{Width: 132}},
+		"empty NO_COLOR": {true, 132, environment{"TERM": "xterm", "NO_COLOR": ""},
+			Style{Color: true, Width: 132}},
+		"dumb":             {true, 132, environment{"TERM": "dumb"}, Style{Width: 132}},
+		"no TERM":          {true, 132, nil, Style{Width: 132}},
+		"LANG":             {false, 0, environment{"LANG": "en_US.UTF-8"}, Style{Unicode: true, Width: 80}},
+		"another spelling": {false, 0, environment{"LANG": "de_DE.utf8"}, Style{Unicode: true, Width: 80}},
+		"Latin-1":          {false, 0, environment{"LANG": "de_DE.ISO-8859-1"}, Style{Width: 80}},
+		"LC_ALL outweighs": {false, 0, environment{"LC_ALL": "C", "LANG": "en_US.UTF-8"}, Style{Width: 80}},
+		"empty LC_ALL does not": {false, 0, environment{"LC_ALL": "", "LC_CTYPE": "C.UTF-8"},
+			Style{Unicode: true, Width: 80}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := For(tc.terminal, tc.columns, func(name string) (string, bool) {

@@ -10,7 +10,8 @@ import (
 func TestColumns(t *testing.T) {
 	for text, want := range map[string]int{
 		"": 0, "word": 4, "✔ é": 3, "\x1b[1;31mred\x1b[0m": 3, "a\x1b[mb": 2,
-		"\x1b[": 2, "a\x1b[31": 5, "\x1b[31mred\x1b[0m \x1b[": 6, "\x1b[\x1b[1mx": 3, "\x1b[2Jm": 5, "\x1b]0;m": 5, "m": 1,
+		"\x1b[": 2, "a\x1b[31": 5, "\x1b[31mred\x1b[0m \x1b[": 6, "\x1b[\x1b[1mx": 3, "\x1b[2Jm": 5, "\x1b]0;m": 5,
+		"m": 1,
 	} {
 		if got := Columns(text); got != want {
 			t.Errorf("%q takes %d columns, want %d", text, got, want)
@@ -28,7 +29,8 @@ func FuzzColumns(f *testing.F) {
 		if count < 0 || count > utf8.RuneCountInString(text) {
 			t.Errorf("%q takes %d columns", text, count)
 		}
-		if got := Columns(Style{Color: true}.Paint(text, "1;31")); !strings.HasPrefix(text, "m") && !strings.Contains(text, "\x1b") && got != count {
+		if got := Columns(Style{Color: true}.Paint(text, "1;31")); !strings.HasPrefix(text, "m") &&
+			!strings.Contains(text, "\x1b") && got != count {
 			t.Errorf("%q takes %d columns, in red %d", text, count, got)
 		}
 	})

@@ -54,7 +54,8 @@ func (s *story) breakVLAN(ctx context.Context) error {
 
 // leaseStays checks that kube-vip does not notice the fault: its lease for the Service stays where it is.
 func (s *story) leaseStays(ctx context.Context, server string) error {
-	lease, err := s.Kube.CoordinationV1().Leases(cluster.Namespace).Get(ctx, "kubevip-"+cluster.Service, metav1.GetOptions{})
+	lease, err := s.Kube.CoordinationV1().Leases(cluster.Namespace).Get(ctx, "kubevip-"+cluster.Service,
+		metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("lease of kube-vip: %w", err)
 	}
@@ -82,12 +83,14 @@ func (s *story) diagnose(ctx context.Context, server string) error {
 }
 
 func (s *story) moveByLabel(ctx context.Context) error {
-	if _, err := until(ctx, time.Minute, "kube-vip ended on "+s.broken, func(ctx context.Context) (bool, string, error) {
-		return s.node(ctx, s.broken, func(n *corev1.Node) (bool, string) {
-			_, labelled := n.Labels[contract.NodeVLANReady]
-			return !labelled && !s.KubeVIPRunsOn(n.Name), fmt.Sprintf("label %t, kube-vip runs %t", labelled, s.KubeVIPRunsOn(n.Name))
-		})
-	}); err != nil {
+	if _, err := until(ctx, time.Minute, "kube-vip ended on "+s.broken,
+		func(ctx context.Context) (bool, string, error) {
+			return s.node(ctx, s.broken, func(n *corev1.Node) (bool, string) {
+				_, labelled := n.Labels[contract.NodeVLANReady]
+				return !labelled && !s.KubeVIPRunsOn(n.Name),
+					fmt.Sprintf("label %t, kube-vip runs %t", labelled, s.KubeVIPRunsOn(n.Name))
+			})
+		}); err != nil {
 		return err
 	}
 	s.say("the label %s is gone from %s, and kube-vip with it", contract.NodeVLANReady, s.broken)
@@ -133,18 +136,21 @@ func after(since time.Time) func([]lab.Attempt) (lab.Attempt, bool) {
 	return func(attempts []lab.Attempt) (lab.Attempt, bool) { return recovery(attempts, since) }
 }
 
-// recovered waits until the client is answered again, as end finds in what it attempted, and remembers how long that took.
-func (s *story) recovered(ctx context.Context, name string, since time.Time, end func([]lab.Attempt) (lab.Attempt, bool)) error {
+// recovered waits until the client is answered again, as end finds in what it attempted, and remembers how long that
+// took.
+func (s *story) recovered(ctx context.Context, name string, since time.Time,
+	end func([]lab.Attempt) (lab.Attempt, bool)) error {
 	var answer lab.Attempt
-	if _, err := until(ctx, 90*time.Second, "the client answered again", func(ctx context.Context) (bool, string, error) {
-		attempts, err := s.Lab.ProbeResults(ctx, s.probe)
-		if err != nil {
-			return false, "", err
-		}
-		var ok bool
-		answer, ok = end(attempts)
-		return ok, "no answers in a row since the fault", nil
-	}); err != nil {
+	if _, err := until(ctx, 90*time.Second, "the client answered again",
+		func(ctx context.Context) (bool, string, error) {
+			attempts, err := s.Lab.ProbeResults(ctx, s.probe)
+			if err != nil {
+				return false, "", err
+			}
+			var ok bool
+			answer, ok = end(attempts)
+			return ok, "no answers in a row since the fault", nil
+		}); err != nil {
 		return err
 	}
 	outage := answer.At.Add(answer.Took).Sub(since)

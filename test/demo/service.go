@@ -34,12 +34,13 @@ func (s *story) vlanReady(ctx context.Context) error {
 	if err := s.StartAgents(ctx); err != nil {
 		return err
 	}
-	if _, err := until(ctx, time.Minute, "nodes ready for the public network", func(ctx context.Context) (bool, string, error) {
-		return s.everyNode(ctx, func(n *corev1.Node) (bool, string) {
-			ok, seen := vlanReady(n)
-			return ok && s.KubeVIPRunsOn(n.Name), seen
-		})
-	}); err != nil {
+	if _, err := until(ctx, time.Minute, "nodes ready for the public network",
+		func(ctx context.Context) (bool, string, error) {
+			return s.everyNode(ctx, func(n *corev1.Node) (bool, string) {
+				ok, seen := vlanReady(n)
+				return ok && s.KubeVIPRunsOn(n.Name), seen
+			})
+		}); err != nil {
 		return err
 	}
 	if s.options.Auto {
@@ -73,7 +74,8 @@ func (s *story) publish(ctx context.Context) error {
 	if err := s.checkBlock(ctx); err != nil {
 		return err
 	}
-	if s.probe, err = s.Lab.StartProbe(ctx, lab.Probe{URL: "http://" + s.address.String() + "/", Interval: probeInterval, Timeout: probeTimeout}); err != nil {
+	if s.probe, err = s.Lab.StartProbe(ctx, lab.Probe{URL: "http://" + s.address.String() + "/",
+		Interval: probeInterval, Timeout: probeTimeout}); err != nil {
 		return fmt.Errorf("begin to ask from the client: %w", err)
 	}
 	return s.kubectl(ctx, "get", "service", cluster.Service)
@@ -109,7 +111,8 @@ func (s *story) checkBlock(ctx context.Context) error {
 			return fmt.Errorf("block %s: %w", b.ID, err)
 		}
 		if third := cidr.Addr().Next().Next(); third != s.address || cidr.Bits() != 29 || b.Status != "assigned" {
-			return fmt.Errorf("published %s, but the block is %s, %s; want the third address of an assigned /29", s.address, b.CIDR, b.Status)
+			return fmt.Errorf("published %s, but the block is %s, %s; want the third address of an assigned /29",
+				s.address, b.CIDR, b.Status)
 		}
 		return s.Sim.ClaimPublished(ctx, b.ID, s.address.String())
 	}
@@ -199,7 +202,8 @@ func (s *story) deleteService(ctx context.Context) error {
 			return fmt.Errorf("block %s (%s) is left in the account", b.CIDR, b.Status)
 		}
 	}
-	s.say("the block of the Service is gone; left is the user's own block for the nodes, which the controller never touched")
+	s.say("the block of the Service is gone; left is the user's own block for the nodes, which the controller never " +
+		"touched")
 	return s.handBack(ctx)
 }
 

@@ -125,7 +125,8 @@ func (s *story) account(ctx context.Context) error {
 		return err
 	}
 	s.say("API at %s; its time runs %g times as fast as ours", s.Sim.URL, s.options.Scale)
-	s.say("network public (%s) in %s, VLAN %d, with the user's block for the nodes' own addresses", cluster.NetworkID, cluster.Location, cluster.VLAN)
+	s.say("network public (%s) in %s, VLAN %d, with the user's block for the nodes' own addresses", cluster.NetworkID,
+		cluster.Location, cluster.VLAN)
 	for _, server := range s.Servers {
 		public := "address " + server.Public.Addr().String() + " in the public network"
 		if s.options.Auto {
@@ -191,7 +192,8 @@ func (s *story) initialise(ctx context.Context) error {
 	if _, err := until(ctx, time.Minute, "nodes initialised", func(ctx context.Context) (bool, string, error) {
 		return s.everyNode(ctx, func(n *corev1.Node) (bool, string) {
 			done := !uninitialised(n) && n.Spec.ProviderID != "" && len(n.Status.Addresses) > 1 &&
-				n.Labels[corev1.LabelTopologyRegion] == cluster.Location && n.Labels[corev1.LabelInstanceTypeStable] != ""
+				n.Labels[corev1.LabelTopologyRegion] == cluster.Location &&
+				n.Labels[corev1.LabelInstanceTypeStable] != ""
 			return done, fmt.Sprintf("taints %v, provider ID %q", n.Spec.Taints, n.Spec.ProviderID)
 		})
 	}); err != nil {

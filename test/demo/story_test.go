@@ -34,7 +34,8 @@ func TestStory(t *testing.T) {
 			}
 			for _, figure := range []string{
 				"demo_steps_passed 13 steps", "demo_seconds ", "address_published_after ", "first_http_answer_after ",
-				"vlan_fault_seen_after ", "failover_vlan_broken ", "failover_node_dead ", "blocks_left_in_account 0 blocks",
+				"vlan_fault_seen_after ", "failover_vlan_broken ", "failover_node_dead ",
+				"blocks_left_in_account 0 blocks",
 				"api_rules_broken 0 rules",
 			} {
 				if !strings.Contains(out.String(), "\nfigure "+figure) {
@@ -145,7 +146,8 @@ func TestUntilSaysWhatItSaw(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the light") || !strings.Contains(err.Error(), "it is dark") {
 		t.Errorf("the error %v does not contain what was awaited and what was found", err)
 	}
-	if _, err := until(t.Context(), time.Minute, "the light", func(context.Context) (bool, string, error) { return true, "", nil }); err != nil {
+	if _, err := until(t.Context(), time.Minute, "the light",
+		func(context.Context) (bool, string, error) { return true, "", nil }); err != nil {
 		t.Error(err)
 	}
 }
@@ -156,7 +158,8 @@ func TestTaleCountsAndStops(t *testing.T) {
 	if err := told.step(t.Context(), "works", func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if err := told.step(t.Context(), "breaks", func(context.Context) error { return errors.New("a reason") }); err == nil {
+	if err := told.step(t.Context(), "breaks",
+		func(context.Context) error { return errors.New("a reason") }); err == nil {
 		t.Fatal("a failed step is no error")
 	}
 	cancelled, cancel := context.WithCancel(t.Context())

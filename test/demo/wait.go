@@ -11,7 +11,8 @@ const poll = 200 * time.Millisecond
 
 // until polls until look reports true, and returns when that was. What look last saw goes into the
 // error when the time is over.
-func until(ctx context.Context, limit time.Duration, what string, look func(context.Context) (ok bool, seen string, err error)) (time.Time, error) {
+func until(ctx context.Context, limit time.Duration, what string,
+	look func(context.Context) (ok bool, seen string, err error)) (time.Time, error) {
 	parent := ctx
 	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()

@@ -88,8 +88,9 @@ func New(config Config) *Election {
 	return &Election{
 		Config: config, id: IDOf(config.Node), rules: standardRules().withInterval(config.Interval),
 		random: rand.New(rand.NewPCG(config.Seed, config.Boot)),
-		begun:  never, resumed: never, gatewayAt: never, duplicateAt: never, lease: never, leaseLost: true, beatAt: never,
-		peers: map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{},
+		begun:  never, resumed: never, gatewayAt: never, duplicateAt: never, lease: never, leaseLost: true,
+		beatAt: never,
+		peers:  map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{},
 		releases: map[netip.Addr]release{}, pending: map[string]time.Duration{}, api: apiState{askedAt: never},
 		holdDown: holdDown{strikeAt: never, joinAt: never, removedAt: never},
 		// Any start works that differs from that of the previous run and leaves room for Unheard and Refused.

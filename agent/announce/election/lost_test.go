@@ -47,7 +47,8 @@ func TestSecondAgentEnds(t *testing.T) {
 		second.start()
 		w.run(5 * time.Second)
 		if owner := w.holder(address(0)); owner == nil || owner == holder || owner == second {
-			t.Errorf("seed %d: beside a later agent that is no candidate, want another node to answer\n%s", seed, w.tail())
+			t.Errorf("seed %d: beside a later agent that is no candidate, want another node to answer\n%s", seed,
+				w.tail())
 		}
 		second.stop()
 		w.run(20 * time.Second)

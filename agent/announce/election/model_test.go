@@ -110,7 +110,9 @@ func TestModel(t *testing.T) {
 			})
 		}
 	})
-	_, _ = fmt.Fprintf(t.Output(), "figure announcer_model_seeds %d seeds\nfigure announcer_model_violations %d violations\n", n, violations.Load())
+	_, _ = fmt.Fprintf(t.Output(),
+		"figure announcer_model_seeds %d seeds\nfigure announcer_model_violations %d violations\n", n,
+		violations.Load())
 }
 
 // replay runs a seed again and logs what happens.

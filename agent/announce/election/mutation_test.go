@@ -10,8 +10,13 @@ import (
 
 // mutations break the rules one by one.
 var mutations = map[string]func(r *rules){
-	"the lease outlasts the suspect timeout":         func(r *rules) { r.lease = 500 * time.Millisecond },
-	"half of the members are a majority":             func(r *rules) { r.majority = func(n int) int { return max(1, n/2) } },
+	"the lease outlasts the suspect timeout": func(r *rules) { r.lease = 500 * time.Millisecond },
+	"half of the members are a majority": func(r *rules) {
+		r.majority = func(n int) int {
+			return max(1,
+				n/2)
+		}
+	},
 	"one member is a majority":                       func(r *rules) { r.majority = func(int) int { return 1 } },
 	"a member that has seen a newer view supports":   func(r *rules) { r.newerVoids = false },
 	"a lease runs from the acknowledgement":          func(r *rules) { r.sentTime = false },

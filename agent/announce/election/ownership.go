@@ -173,7 +173,8 @@ func (c *Election) grant() Grant {
 				c.waiting++
 			}
 		}
-		c.answered = slices.SortedFunc(slices.Values(slices.AppendSeq(granted, maps.Keys(c.draining))), netip.Addr.Compare)
+		c.answered = slices.SortedFunc(slices.Values(slices.AppendSeq(granted, maps.Keys(c.draining))),
+			netip.Addr.Compare)
 	}
 	until := c.lease
 	for _, k := range c.draining {

@@ -19,7 +19,8 @@ func (c *Election) changes() []change {
 	var all []change
 	for _, m := range c.view.Members {
 		if m != c.Node && c.removable(m) {
-			all = append(all, change{"remove/" + m, 0, c.rules.step, func() *proposal { return c.removal(m, MemberFailed) }})
+			all = append(all, change{"remove/" + m, 0, c.rules.step,
+				func() *proposal { return c.removal(m, MemberFailed) }})
 		}
 	}
 	if len(all) > 0 {
@@ -35,7 +36,8 @@ func (c *Election) changes() []change {
 		all = append(all, change{"part/" + m, 0, c.rules.relaxed, func() *proposal { return c.removal(m, MemberLeft) }})
 	}
 	if m := c.joiningMember(); m != "" {
-		all = append(all, change{"join/" + m, c.rules.interval, c.rules.relaxed, func() *proposal { return c.addition(m) }})
+		all = append(all, change{"join/" + m, c.rules.interval, c.rules.relaxed,
+			func() *proposal { return c.addition(m) }})
 	}
 	return all
 }
@@ -174,7 +176,8 @@ func (c *Election) joiningMember() string {
 	}
 	best := ""
 	for id, p := range c.peers {
-		if c.view.has(p.name) || !c.acknowledges(p) || p.last.Flags.Has(Leaving) || p.last.Number == 0 || c.collides(id) {
+		if c.view.has(p.name) || !c.acknowledges(p) || p.last.Flags.Has(Leaving) || p.last.Number == 0 ||
+			c.collides(id) {
 			continue
 		}
 		if p.last.Flags.Has(Witness) && (c.witnesses() > 0 || len(c.members)%2 == 1 || len(c.view.Members) < 2) {

@@ -15,7 +15,8 @@ func TestPaced(t *testing.T) {
 	for _, factor := range []int{2, 5, 50} {
 		slower := func(d time.Duration) time.Duration { return time.Duration(factor) * d }
 		r := standard.withInterval(slower(StandardInterval))
-		if r.interval != slower(standard.interval) || r.suspectTimeout != slower(standard.suspectTimeout) || r.lease != slower(standard.lease) || r.cold != slower(standard.cold) {
+		if r.interval != slower(standard.interval) || r.suspectTimeout != slower(standard.suspectTimeout) ||
+			r.lease != slower(standard.lease) || r.cold != slower(standard.cold) {
 			t.Errorf("%d times as slow: %+v", factor, r)
 		}
 		if r.lease >= r.suspectTimeout || r.holdDown < r.suspectTimeout || r.holdDownMax < r.holdDown {

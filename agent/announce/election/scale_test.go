@@ -52,9 +52,12 @@ func TestScale(t *testing.T) {
 		t.Errorf("%d writes at the start, %d without a fault, %d for a death; want at most %d, none and one",
 			started, steady, death, 2*nodes)
 	}
-	_, _ = fmt.Fprintf(t.Output(), "figure announcer_nodes %d nodes\nfigure announcer_api_writes_start %d writes\nfigure announcer_start %.1f s\nfigure announcer_api_writes_steady_minute %d writes\n"+
-		"figure announcer_api_writes_node_dead %d writes\nfigure announcer_addresses_moved_node_dead %d addresses\nfigure announcer_outage_node_dead_at_scale %d ms\n"+
-		"figure announcer_view_size %d bytes\n", nodes, started, took.Seconds(), 30*steady, death, lost, outage.Milliseconds(), len(raw))
+	_, _ = fmt.Fprintf(t.Output(),
+		"figure announcer_nodes %d nodes\nfigure announcer_api_writes_start %d writes\nfigure announcer_start %.1f "+
+			"s\nfigure announcer_api_writes_steady_minute %d writes\nfigure announcer_api_writes_node_dead %d "+
+			"writes\nfigure announcer_addresses_moved_node_dead %d addresses\nfigure "+
+			"announcer_outage_node_dead_at_scale %d ms\nfigure announcer_view_size %d bytes\n", nodes, started,
+		took.Seconds(), 30*steady, death, lost, outage.Milliseconds(), len(raw))
 }
 
 // BenchmarkStep handles a heartbeat in a view of 100 members and 500 addresses.
@@ -77,7 +80,8 @@ func BenchmarkStep(b *testing.B) {
 		now += time.Millisecond
 		sequence++
 		from := v.Members[1+random.IntN(nodes-1)]
-		c.Step(now, Heard{&Heartbeat{Node: from, Boot: 1, Sequence: sequence, Number: 1, Seen: 1, Flags: Candidate, Acks: acks}})
+		c.Step(now, Heard{&Heartbeat{Node: from, Boot: 1, Sequence: sequence, Number: 1, Seen: 1, Flags: Candidate,
+			Acks: acks}})
 	}
 }
 

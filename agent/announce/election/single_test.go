@@ -45,11 +45,15 @@ var scenarios = map[string]scenario{
 		h.noGateway = true
 		w.cutOff = h
 	}, most: 1000 * time.Millisecond},
-	"mute of three":      {nodes: 3, fault: func(w *world, h *machine) { w.mute(h, true); w.cutOff = h }, most: 400 * time.Millisecond},
-	"leaves":             {nodes: 3, fault: func(_ *world, h *machine) { h.facts.Leaving = true; h.sendFacts() }, most: 30 * time.Millisecond},
-	"unready":            {nodes: 2, fault: func(_ *world, h *machine) { h.facts.Candidate = false; h.sendFacts() }, most: 30 * time.Millisecond},
-	"API lost":           {nodes: 3, fault: func(w *world, _ *machine) { w.apiDown = true }, stays: true},
-	"API lost, one dead": {nodes: 3, fault: func(w *world, h *machine) { w.apiDown = true; w.other(h).stop() }, stays: true},
+	"mute of three": {nodes: 3, fault: func(w *world, h *machine) { w.mute(h, true); w.cutOff = h },
+		most: 400 * time.Millisecond},
+	"leaves": {nodes: 3, fault: func(_ *world, h *machine) { h.facts.Leaving = true; h.sendFacts() },
+		most: 30 * time.Millisecond},
+	"unready": {nodes: 2, fault: func(_ *world, h *machine) { h.facts.Candidate = false; h.sendFacts() },
+		most: 30 * time.Millisecond},
+	"API lost": {nodes: 3, fault: func(w *world, _ *machine) { w.apiDown = true }, stays: true},
+	"API lost, one dead": {nodes: 3, fault: func(w *world, h *machine) { w.apiDown = true; w.other(h).stop() },
+		stays: true},
 	"single without API": {nodes: 1, fault: func(w *world, _ *machine) { w.apiDown = true }, stays: true},
 	"holder without API": {nodes: 3, fault: func(_ *world, h *machine) { h.noAPI = true }, stays: true},
 	"one does not hear the holder": {nodes: 5, stays: true, fault: func(w *world, h *machine) {
@@ -61,7 +65,8 @@ var scenarios = map[string]scenario{
 		w.other(h).core.seen += 1000
 	}},
 	"another one dies": {nodes: 3, fault: func(w *world, h *machine) { w.other(h).stop() }, stays: true},
-	"a node comes":     {nodes: 3, fault: func(w *world, h *machine) { o := w.other(h); o.stop(); o.start() }, stays: true},
+	"a node comes": {nodes: 3, fault: func(w *world, h *machine) { o := w.other(h); o.stop(); o.start() },
+		stays: true},
 }
 
 // other is a machine that is not the holder.
@@ -127,7 +132,8 @@ func TestOneFault(t *testing.T) {
 				}
 			}
 			longest = max(longest, most)
-			_, _ = fmt.Fprintf(t.Output(), "figure announcer_model_outage_%s %d ms\n", strings.NewReplacer(" ", "_", ",", "").Replace(name), most.Milliseconds())
+			_, _ = fmt.Fprintf(t.Output(), "figure announcer_model_outage_%s %d ms\n",
+				strings.NewReplacer(" ", "_", ",", "").Replace(name), most.Milliseconds())
 		})
 	}
 	_, _ = fmt.Fprintf(t.Output(), "figure announcer_model_outage_one_fault_max %d ms\n", longest.Milliseconds())

@@ -13,10 +13,11 @@ import (
 var compareAddresses = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
 func TestViewRoundTrip(t *testing.T) {
-	v := &View{Number: 9, Members: []string{"srv-a", "srv-b"}, Changed: 7, Removed: "srv-c", Owners: map[netip.Addr]Owner{
-		address(0): {Node: "srv-a", Epoch: 7, Before: []string{"srv-c"}},
-		address(1): {Epoch: 9},
-	}}
+	v := &View{Number: 9, Members: []string{"srv-a", "srv-b"}, Changed: 7, Removed: "srv-c",
+		Owners: map[netip.Addr]Owner{
+			address(0): {Node: "srv-a", Epoch: 7, Before: []string{"srv-c"}},
+			address(1): {Epoch: 9},
+		}}
 	v.Stamp(time.Date(2026, 1, 2, 3, 4, 5, 6_007_008, time.UTC))
 	raw, err := v.Encode()
 	if err != nil {

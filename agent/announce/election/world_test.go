@@ -110,10 +110,12 @@ func (e *events) pop() scheduled {
 
 // newWorld returns a world with nodes that are not started yet.
 func newWorld(seed uint64, nodes, addresses int, r rules) *world {
-	w := &world{random: rand.New(rand.NewPCG(seed, 1)), rules: r, delay: time.Millisecond, apiDelay: 10 * time.Millisecond,
+	w := &world{random: rand.New(rand.NewPCG(seed, 1)), rules: r, delay: time.Millisecond,
+		apiDelay:  10 * time.Millisecond,
 		addresses: addresses, wanted: map[netip.Addr]bool{}, moves: map[netip.Addr]int{}}
 	for i := range nodes {
-		w.nodes = append(w.nodes, &machine{w: w, index: i, name: fmt.Sprintf("node-%c", 'a'+i), deaf: make([]bool, nodes),
+		w.nodes = append(w.nodes, &machine{w: w, index: i, name: fmt.Sprintf("node-%c", 'a'+i),
+			deaf:   make([]bool, nodes),
 			offset: time.Duration(w.random.Int64N(int64(time.Hour))), rate: 0.99 + w.random.Float64()*0.02,
 			facts: Facts{Link: true, Candidate: true, HasGateway: true, Known: true}})
 	}
@@ -168,7 +170,8 @@ func (m *machine) start() {
 	m.waiting = nil
 	m.grant = Grant{Until: never}
 	m.boots = map[string]uint64{}
-	m.core = New(Config{Node: m.name, Boot: m.boot, First: 1000 + uint64(m.w.now/time.Second), Seed: m.w.random.Uint64()})
+	m.core = New(Config{Node: m.name, Boot: m.boot, First: 1000 + uint64(m.w.now/time.Second),
+		Seed: m.w.random.Uint64()})
 	m.core.rules = m.w.rules
 	m.facts.Leaving = false
 	m.sendFacts()

@@ -26,9 +26,11 @@ var (
 // web is a Service whose address must be announced.
 func web(change ...func(*corev1.Service)) *corev1.Service {
 	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: types.UID("u1"), Annotations: map[string]string{
-			contract.ServiceIPAddress: address.String(), contract.ServiceIPBlockAssigned: "true", contract.ServiceIPOwner: "u1",
-		}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: types.UID("u1"),
+			Annotations: map[string]string{
+				contract.ServiceIPAddress: address.String(), contract.ServiceIPBlockAssigned: "true",
+				contract.ServiceIPOwner: "u1",
+			}},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 	}
 	for _, c := range change {
@@ -44,12 +46,14 @@ func annotated(key, value string) func(*corev1.Service) {
 // healthy is a node that can announce.
 func healthy(change ...func(*State)) State {
 	s := State{
-		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{}, Annotations: map[string]string{}}},
+		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{},
+			Annotations: map[string]string{}}},
 		View: vip.View{
 			Ready: true, Announcer: contract.AnnouncerAgent, Report: check.Report{Source: "203.0.113.2"},
 			Expected: check.Expected{Published: true, Network: contract.NodeNetwork{
 				NetworkID: network, IPs: []netip.Addr{netip.MustParseAddr("203.0.113.2")},
-				Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("203.0.113.0/29"), Gateway: netip.MustParseAddr("203.0.113.1")}},
+				Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("203.0.113.0/29"),
+					Gateway: netip.MustParseAddr("203.0.113.1")}},
 			}},
 		},
 		Sampled: true, Listed: true, Link: true, LocalReady: func(int32) bool { return false },
@@ -75,9 +79,10 @@ func TestFacts(t *testing.T) {
 		change func(*State)
 		want   election.Facts
 	}{
-		"healthy":               {func(*State) {}, good},
-		"its VLAN is not ready": {func(s *State) { s.View.Ready = false }, with(func(f *election.Facts) { f.Candidate = false })},
-		"not known":             {func(s *State) { s.Node = nil }, with(func(f *election.Facts) { f.Candidate = false })},
+		"healthy": {func(*State) {}, good},
+		"its VLAN is not ready": {func(s *State) { s.View.Ready = false },
+			with(func(f *election.Facts) { f.Candidate = false })},
+		"not known": {func(s *State) { s.Node = nil }, with(func(f *election.Facts) { f.Candidate = false })},
 		"not sampled": {func(s *State) { s.Sampled = false }, with(func(f *election.Facts) {
 			f.Candidate = false
 			f.Known = false
@@ -86,11 +91,14 @@ func TestFacts(t *testing.T) {
 		"about to be serviced": {func(s *State) { s.Node.Annotations[contract.NodeHandOver] = "true" }, witness},
 		"cordoned":             {func(s *State) { s.Node.Spec.Unschedulable = true }, good},
 		"being deleted":        {func(s *State) { s.Node.DeletionTimestamp = &metav1.Time{} }, witness},
-		"kube-vip announces":   {func(s *State) { s.View.Announcer = contract.AnnouncerKubeVIP }, with(func(f *election.Facts) { f.Candidate = false })},
-		"without an address":   {func(s *State) { s.View.Report.Source = "" }, with(func(f *election.Facts) { f.HasGateway = false })},
-		"no block yet":         {func(s *State) { s.View.Expected.Network.Blocks = nil }, with(func(f *election.Facts) { f.HasGateway = false })},
-		"no carrier":           {func(s *State) { s.Link = false }, with(func(f *election.Facts) { f.Link = false })},
-		"Services unknown":     {func(s *State) { s.Listed = false }, with(func(f *election.Facts) { f.Known = false })},
+		"kube-vip announces": {func(s *State) { s.View.Announcer = contract.AnnouncerKubeVIP },
+			with(func(f *election.Facts) { f.Candidate = false })},
+		"without an address": {func(s *State) { s.View.Report.Source = "" },
+			with(func(f *election.Facts) { f.HasGateway = false })},
+		"no block yet": {func(s *State) { s.View.Expected.Network.Blocks = nil },
+			with(func(f *election.Facts) { f.HasGateway = false })},
+		"no carrier":       {func(s *State) { s.Link = false }, with(func(f *election.Facts) { f.Link = false })},
+		"Services unknown": {func(s *State) { s.Listed = false }, with(func(f *election.Facts) { f.Known = false })},
 	} {
 		if diff := cmp.Diff(tc.want, healthy(tc.change).Facts(), compare); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -129,21 +137,32 @@ func TestWanted(t *testing.T) {
 		services []*corev1.Service
 		want     map[netip.Addr]bool
 	}{
-		"to be announced":            {[]*corev1.Service{web()}, yes},
-		"its block is not assigned":  {[]*corev1.Service{web(annotated(contract.ServiceIPBlockAssigned, "false"))}, none},
-		"copied from another":        {[]*corev1.Service{web(annotated(contract.ServiceIPOwner, "u2"))}, none},
-		"being deleted":              {[]*corev1.Service{web(func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} })}, none},
-		"of another type":            {[]*corev1.Service{web(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })}, none},
-		"no address":                 {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, ""))}, none},
-		"IPv6":                       {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "2001:db8::1"))}, none},
-		"the gateway's":              {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.1"))}, none},
-		"the network's":              {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.0"))}, none},
-		"that of all":                {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.7"))}, none},
-		"this node's":                {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.2"))}, none},
-		"of no block of the network": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "198.51.100.3"))}, none},
-		"local, with an endpoint":    {[]*corev1.Service{web(local(30001))}, yes},
-		"local, without":             {[]*corev1.Service{web(local(30002))}, no},
-		"two with one address":       {[]*corev1.Service{web(local(30002)), web()}, yes},
+		"to be announced": {[]*corev1.Service{web()}, yes},
+		"its block is not assigned": {[]*corev1.Service{web(annotated(contract.ServiceIPBlockAssigned, "false"))},
+			none},
+		"copied from another": {[]*corev1.Service{web(annotated(contract.ServiceIPOwner, "u2"))}, none},
+		"being deleted": {[]*corev1.Service{web(func(s *corev1.Service) {
+			s.DeletionTimestamp = &metav1.Time{}
+		})}, none},
+		"of another type": {[]*corev1.Service{web(func(s *corev1.Service) {
+			s.Spec.Type = corev1.ServiceTypeClusterIP
+		})}, none},
+		"no address": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, ""))}, none},
+		"IPv6": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "2001:db8::1"))},
+			none},
+		"the gateway's": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.1"))},
+			none},
+		"the network's": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.0"))},
+			none},
+		"that of all": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.7"))},
+			none},
+		"this node's": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.2"))},
+			none},
+		"of no block of the network": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "198.51.100.3"))},
+			none},
+		"local, with an endpoint": {[]*corev1.Service{web(local(30001))}, yes},
+		"local, without":          {[]*corev1.Service{web(local(30002))}, no},
+		"two with one address":    {[]*corev1.Service{web(local(30002)), web()}, yes},
 	} {
 		s := healthy(func(s *State) {
 			s.Services = tc.services
@@ -154,7 +173,8 @@ func TestWanted(t *testing.T) {
 		}
 	}
 	gone := web(local(30009), annotated(contract.ServiceIPBlockAssigned, "false"))
-	if diff := cmp.Diff([]int32{30001, 30002}, LocalPorts([]*corev1.Service{web(local(30002)), web(local(30001)), web(local(30002)), web(), gone})); diff != "" {
+	if diff := cmp.Diff([]int32{30001, 30002}, LocalPorts([]*corev1.Service{web(local(30002)), web(local(30001)),
+		web(local(30002)), web(), gone})); diff != "" {
 		t.Errorf("ports to ask (-want +got):\n%s", diff)
 	}
 }

@@ -85,7 +85,9 @@ func (r *Recorder) Of(e election.Event, now time.Time) (n Notice, ok bool) {
 		return n, true
 	case onService && r.recorded[onService] == most+1:
 		return onNode(corev1.EventTypeNormal, EventMany, fmt.Sprintf(
-			"Took over more than %d addresses within a minute; phoenixnap-agent diagnose vip lists all of them", most)), true
+				"Took over more than %d addresses within a minute; phoenixnap-agent diagnose vip lists all of them",
+				most)),
+			true
 	default:
 		return Notice{}, false
 	}
@@ -106,7 +108,8 @@ func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 			"A majority of the nodes no longer receives heartbeats of the agent of Node %s on the public network: "+
 				"its addresses go to other nodes", e.Node))
 	case election.MemberJoined:
-		n = onNode(corev1.EventTypeNormal, EventJoined, fmt.Sprintf("Node %s takes part in announcing addresses", e.Node))
+		n = onNode(corev1.EventTypeNormal, EventJoined,
+			fmt.Sprintf("Node %s takes part in announcing addresses", e.Node))
 	case election.MemberLeft:
 		n = onNode(corev1.EventTypeNormal, EventLeft,
 			fmt.Sprintf("Node %s handed over its addresses and no longer takes part in announcing addresses", e.Node))

@@ -24,19 +24,23 @@ func TestNotices(t *testing.T) {
 		naming []string
 	}{
 		"taken from another node": {election.Event{Kind: election.BecameOwner, Address: address, Node: "b"},
-			Notice{Address: address, Type: corev1.EventTypeNormal, Reason: EventTakenOver}, []string{"Node a ", "Node b", address.String()}},
+			Notice{Address: address, Type: corev1.EventTypeNormal, Reason: EventTakenOver},
+			[]string{"Node a ", "Node b", address.String()}},
 		"the first to have it": {election.Event{Kind: election.BecameOwner, Address: address}, Notice{}, nil},
-		"its own again":        {election.Event{Kind: election.BecameOwner, Address: address, Node: "a"}, Notice{}, nil},
-		"given":                {election.Event{Kind: election.LostOwnership, Address: address, Node: "b"}, Notice{}, nil},
-		"rebuilt":              {election.Event{Kind: election.ViewRebuilt}, Notice{}, nil},
+		"its own again": {election.Event{Kind: election.BecameOwner, Address: address, Node: "a"}, Notice{},
+			nil},
+		"given":   {election.Event{Kind: election.LostOwnership, Address: address, Node: "b"}, Notice{}, nil},
+		"rebuilt": {election.Event{Kind: election.ViewRebuilt}, Notice{}, nil},
 		"another one is silent": {election.Event{Kind: election.MemberFailed, Node: "b"},
 			Notice{Type: corev1.EventTypeWarning, Reason: EventUnheard}, []string{"Node b"}},
 		"another one comes": {election.Event{Kind: election.MemberJoined, Node: "b"},
 			Notice{Type: corev1.EventTypeNormal, Reason: EventJoined}, []string{"Node b"}},
 		"another one leaves": {election.Event{Kind: election.MemberLeft, Node: "b"},
 			Notice{Type: corev1.EventTypeNormal, Reason: EventLeft}, []string{"Node b"}},
-		"no majority": {election.Event{Kind: election.LeaseLost}, Notice{Type: corev1.EventTypeWarning, Reason: EventUnsupported}, nil},
-		"two agents":  {election.Event{Kind: election.DuplicateMember}, Notice{Type: corev1.EventTypeWarning, Reason: EventTwice}, nil},
+		"no majority": {election.Event{Kind: election.LeaseLost},
+			Notice{Type: corev1.EventTypeWarning, Reason: EventUnsupported}, nil},
+		"two agents": {election.Event{Kind: election.DuplicateMember},
+			Notice{Type: corev1.EventTypeWarning, Reason: EventTwice}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, ok := New("a").Of(test.event, start)

@@ -50,7 +50,8 @@ func check(h *election.Heartbeat) error {
 	case len(h.Unfit) > maxUnfit:
 		return fmt.Errorf("%d addresses that it cannot serve: want at most %d", 8*len(h.Unfit), 8*maxUnfit)
 	case len(h.Wants) > election.MaxListed, len(h.Released) > election.MaxListed:
-		return fmt.Errorf("lists of %d and %d addresses: want at most %d", len(h.Wants), len(h.Released), election.MaxListed)
+		return fmt.Errorf("lists of %d and %d addresses: want at most %d", len(h.Wants), len(h.Released),
+			election.MaxListed)
 	default:
 		return nil
 	}

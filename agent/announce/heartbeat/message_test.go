@@ -72,7 +72,8 @@ func framesOf(h *election.Heartbeat, ring *Ring) (frames [][]byte) {
 	space := maxBody(h.Node)
 	parts := slices.Collect(slices.Chunk(body, space))
 	for i, piece := range parts {
-		frames = append(frames, part{node: h.Node, boot: h.Boot, sequence: h.Sequence, index: i, parts: len(parts), body: piece}.appendFrame(nil, ring, from))
+		frames = append(frames, part{node: h.Node, boot: h.Boot, sequence: h.Sequence, index: i, parts: len(parts),
+			body: piece}.appendFrame(nil, ring, from))
 	}
 	return frames
 }
@@ -175,7 +176,8 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	h := &election.Heartbeat{Node: "node-a", Boot: 5, Sequence: 1, Acks: []election.Ack{{Node: 1, Sequence: 2}, {Node: 3}}, Wants: []netip.Addr{netip.MustParseAddr("203.0.113.3")}}
+	h := &election.Heartbeat{Node: "node-a", Boot: 5, Sequence: 1, Acks: []election.Ack{{Node: 1, Sequence: 2},
+		{Node: 3}}, Wants: []netip.Addr{netip.MustParseAddr("203.0.113.3")}}
 	good := framesOf(h, ringOf(t, 1))[0]
 	const atBody = atName + len("node-a")
 	resign := func(change func(p []byte) []byte) []byte {
@@ -244,7 +246,8 @@ func TestReplayWindow(t *testing.T) {
 		{"a", 10, 8, forgetAfter, true},
 		{"a", 10, 8, 2 * forgetAfter, false},
 	} {
-		if _, got := g.admit(part{node: step.node, boot: step.boot, sequence: step.sequence, parts: 1}, now.Add(step.after)); (got == Taken) != step.want {
+		if _, got := g.admit(part{node: step.node, boot: step.boot, sequence: step.sequence, parts: 1},
+			now.Add(step.after)); (got == Taken) != step.want {
 			t.Errorf("step %d, %+v: %s", i, step, got)
 		}
 	}
@@ -252,7 +255,8 @@ func TestReplayWindow(t *testing.T) {
 
 // FuzzTake: reading any frame returns; a valid heartbeat is the same when it is encoded again.
 func FuzzTake(f *testing.F) {
-	h := &election.Heartbeat{Node: "node-a", Boot: 5, Sequence: 1, Acks: []election.Ack{{Node: 1, Sequence: 2}}, Wants: []netip.Addr{netip.MustParseAddr("203.0.113.3")}}
+	h := &election.Heartbeat{Node: "node-a", Boot: 5, Sequence: 1, Acks: []election.Ack{{Node: 1, Sequence: 2}},
+		Wants: []netip.Addr{netip.MustParseAddr("203.0.113.3")}}
 	good := framesOf(h, ringOf(f, 1))[0]
 	f.Add(good, false)
 	f.Add(good[:60], true)
@@ -298,7 +302,8 @@ func TestFewAllocations(t *testing.T) {
 	send := func() {
 		h.Sequence++
 		body = appendBody(body[:0], h)
-		frame = part{node: h.Node, boot: h.Boot, sequence: h.Sequence, parts: 1, body: body}.appendFrame(frame[:0], ring, from)
+		frame = part{node: h.Node, boot: h.Boot, sequence: h.Sequence, parts: 1, body: body}.appendFrame(frame[:0],
+			ring, from)
 	}
 	send()
 	if n := testing.AllocsPerRun(200, send); n > 0 {
@@ -325,7 +330,8 @@ func BenchmarkHeartbeat(b *testing.B) {
 	for b.Loop() {
 		h.Sequence++
 		body = appendBody(body[:0], h)
-		frame = part{node: h.Node, boot: h.Boot, sequence: h.Sequence, parts: 1, body: body}.appendFrame(frame[:0], ring, from)
+		frame = part{node: h.Node, boot: h.Boot, sequence: h.Sequence, parts: 1, body: body}.appendFrame(frame[:0],
+			ring, from)
 		if _, drop := e.take(frame, time.Now()); drop != Taken {
 			b.Fatal(drop)
 		}

@@ -176,14 +176,16 @@ func TestPrimaryAddressOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	server := &http.Server{ReadHeaderTimeout: time.Second,
+		Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	at, err := netip.ParseAddrPort(listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ready, err := New(nil, nil, func() []netip.Addr { return []netip.Addr{primary} }, nil).probe(t.Context(), int32(at.Port()))
+	ready, err := New(nil, nil, func() []netip.Addr { return []netip.Addr{primary} }, nil).probe(t.Context(),
+		int32(at.Port()))
 	if !ready || err != nil {
 		t.Errorf("ready %t, %v; want the answer at the Node's address", ready, err)
 	}

@@ -30,7 +30,8 @@ func (s *session) watchOff(ctx context.Context) error {
 		for _, member := range s.silent() {
 			isOff, err := s.Off(ctx, member)
 			if err != nil {
-				klog.FromContext(ctx).V(2).Info("Unknown whether a silent Node is off", "node", member, "reason", err.Error())
+				klog.FromContext(ctx).V(2).Info("Unknown whether a silent Node is off", "node", member, "reason",
+					err.Error())
 				continue
 			}
 			if isOff {

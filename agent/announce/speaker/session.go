@@ -108,7 +108,8 @@ func (s *session) run(outer, ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-deadline:
-			klog.FromContext(ctx).Info("Stopping before all addresses were taken over", "addresses", len(s.table.Addresses()))
+			klog.FromContext(ctx).Info("Stopping before all addresses were taken over", "addresses",
+				len(s.table.Addresses()))
 			return nil
 		case <-ended:
 			s.leaving = true
@@ -308,7 +309,8 @@ func (s *session) record(ctx context.Context, e election.Event) {
 			state.Took++
 		case election.LostOwnership:
 			state.Gave++
-		case election.LeaseLost, election.MemberFailed, election.MemberLeft, election.MemberJoined, election.ViewRebuilt,
+		case election.LeaseLost, election.MemberFailed, election.MemberLeft, election.MemberJoined,
+			election.ViewRebuilt,
 			election.DuplicateMember:
 		}
 	})

@@ -75,8 +75,8 @@ type Config struct {
 	Record func(Event)
 	// Clock returns the time of the election; see boottime.Now.
 	Clock func() time.Duration
-	// Signals says that Network or Facts may return something else now, as Changed does; nil for one that only the Speaker
-	// knows.
+	// Signals says that Network or Facts may return something else now, as Changed does; nil for one that only the
+	// Speaker knows.
 	Signals loop.Wake
 }
 
@@ -122,7 +122,8 @@ func New(c Config) *Speaker {
 	if c.Record == nil {
 		c.Record = func(Event) {}
 	}
-	return &Speaker{Config: c, wake: cmp.Or(c.Signals, loop.NewWake()), past: heartbeat.Counters{Heard: map[heartbeat.Drop]uint64{}}}
+	return &Speaker{Config: c, wake: cmp.Or(c.Signals, loop.NewWake()),
+		past: heartbeat.Counters{Heard: map[heartbeat.Drop]uint64{}}}
 }
 
 // Changed signals that Network or Facts may return something else now. It does not block.
@@ -208,7 +209,8 @@ func (h *Speaker) session(ctx context.Context, network string) error {
 	defer cancel()
 	started := time.Now()
 	boot := uint64(started.UnixMicro())
-	s := &session{Speaker: h, network: network, inbox: make(chan election.Input, inbox), heard: map[string]time.Duration{}}
+	s := &session{Speaker: h, network: network, inbox: make(chan election.Input, inbox),
+		heard: map[string]time.Duration{}}
 	transport := h.Transport
 	transport.Node = h.Node
 	transport.Boot = boot

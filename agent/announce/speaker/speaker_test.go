@@ -64,7 +64,8 @@ func (s *harness) clock() time.Duration { return time.Hour + time.Since(s.begun)
 func (s *harness) answering() []netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.table.Addresses()), func(a netip.Addr) bool { return !s.table.Holds(a, s.clock()) })
+	return slices.DeleteFunc(slices.Clone(s.table.Addresses()),
+		func(a netip.Addr) bool { return !s.table.Holds(a, s.clock()) })
 }
 
 func (s *harness) set(change func()) {
@@ -138,7 +139,8 @@ func start(t *testing.T, keys string, change ...func(*harness, *Config)) *harnes
 		NewCore:  func(c election.Config) Election { return election.New(c) },
 		NewStore: func(id string) Store { return s.stores[id] },
 		Transport: heartbeat.Config{
-			Interface: func() string { return "none" }, Source: func() netip.Addr { return netip.Addr{} }, Keys: heartbeat.NewKeyFile(keys),
+			Interface: func() string { return "none" }, Source: func() netip.Addr { return netip.Addr{} },
+			Keys: heartbeat.NewKeyFile(keys),
 			Open: func(string) (*packet.Port, error) { return nil, errors.New("there is no wire") },
 		},
 		Responder: s,
@@ -193,7 +195,8 @@ func TestSingleNode(t *testing.T) {
 			}
 		}
 		state := s.State()
-		if !state.Running || state.Problem != "" || state.View == nil || state.View.Owners[address].Node != "node-a" || state.Took != 1 {
+		if !state.Running || state.Problem != "" || state.View == nil || state.View.Owners[address].Node != "node-a" ||
+			state.Took != 1 {
 			t.Errorf("its state is %+v", state)
 		}
 		stored, err := s.stores[network].Read(t.Context())
@@ -280,7 +283,8 @@ type duplicated struct {
 func (h *duplicated) Step(now time.Duration, in election.Input) election.Output {
 	if h.by() {
 		h.times++
-		h.Election.Step(now, election.Heard{Heartbeat: &election.Heartbeat{Node: h.config.Node, Boot: h.config.Boot + 1, Sequence: h.times}})
+		h.Election.Step(now, election.Heard{Heartbeat: &election.Heartbeat{Node: h.config.Node, Boot: h.config.Boot + 1,
+			Sequence: h.times}})
 	}
 	return h.Election.Step(now, in)
 }

@@ -33,7 +33,8 @@ func maps(t *testing.T) typedcorev1.ConfigMapInterface {
 		t.Fatal(err)
 	}
 	all := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	if err := all.Delete(t.Context(), contract.AnnouncerView, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := all.Delete(t.Context(), contract.AnnouncerView, metav1.DeleteOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 	return all

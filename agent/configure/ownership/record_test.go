@@ -43,7 +43,8 @@ func TestRecordInAlias(t *testing.T) {
 }
 
 func TestNoRecord(t *testing.T) {
-	for _, alias := range []string{"", "uplink", "phoenixnap-agent", "phoenixnap-agent is nice", "see phoenixnap-agent made", "xphoenixnap-agent made"} {
+	for _, alias := range []string{"", "uplink", "phoenixnap-agent", "phoenixnap-agent is nice",
+		"see phoenixnap-agent made", "xphoenixnap-agent made"} {
 		if r, ok, err := ParseRecord(alias); ok || err != nil {
 			t.Errorf("%q is read as the record %+v, %v", alias, r, err)
 		}
@@ -51,7 +52,8 @@ func TestNoRecord(t *testing.T) {
 }
 
 func TestBrokenRecord(t *testing.T) {
-	for _, alias := range []string{"phoenixnap-agent made ip=192.0.2.2", "phoenixnap-agent made rp_filter=many", "phoenixnap-agent adopted mtu=1500"} {
+	for _, alias := range []string{"phoenixnap-agent made ip=192.0.2.2", "phoenixnap-agent made rp_filter=many",
+		"phoenixnap-agent adopted mtu=1500"} {
 		if _, ok, err := ParseRecord(alias); !ok || err == nil || !strings.Contains(err.Error(), alias) {
 			t.Errorf("%q: a record %t, %v; want an error that quotes it", alias, ok, err)
 		}
@@ -97,7 +99,8 @@ func TestFirstValueStays(t *testing.T) {
 
 // FuzzRecord: parsing never panics, and a parsed record is encoded to one that parses the same.
 func FuzzRecord(f *testing.F) {
-	for _, seed := range []string{"phoenixnap-agent made ip=192.0.2.2/28", "a | phoenixnap-agent adopted down rp_filter=1", "phoenixnap-agent made ip=::1/128 ip=x"} {
+	for _, seed := range []string{"phoenixnap-agent made ip=192.0.2.2/28",
+		"a | phoenixnap-agent adopted down rp_filter=1", "phoenixnap-agent made ip=::1/128 ip=x"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, alias string) {

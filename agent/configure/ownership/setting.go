@@ -24,7 +24,8 @@ const (
 )
 
 var settingNames = map[Setting]string{
-	ProxyARP: "proxy_arp", RPFilter: "rp_filter", ARPFilter: "arp_filter", ARPAnnounce: "arp_announce", ARPIgnore: "arp_ignore",
+	ProxyARP: "proxy_arp", RPFilter: "rp_filter", ARPFilter: "arp_filter", ARPAnnounce: "arp_announce",
+	ARPIgnore:          "arp_ignore",
 	PromoteSecondaries: "promote_secondaries", AcceptLocal: "accept_local", SrcValidMark: "src_valid_mark",
 }
 

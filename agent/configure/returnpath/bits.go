@@ -30,7 +30,8 @@ func ParseBits(s string) (Bits, error) {
 	case b == 0:
 		return 0, fmt.Errorf("mark bits %q: want at least one bit, such as %s", s, DefaultBits)
 	case b&kubeProxy != 0:
-		return 0, fmt.Errorf("mark bits %q: %s belong to kube-proxy; choose others, such as %s", s, kubeProxy, DefaultBits)
+		return 0, fmt.Errorf("mark bits %q: %s belong to kube-proxy; choose others, such as %s", s, kubeProxy,
+			DefaultBits)
 	}
 	return b, nil
 }

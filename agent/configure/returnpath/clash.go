@@ -27,5 +27,6 @@ func clash(o observed, bits Bits) string {
 	if !found {
 		return ""
 	}
-	return fmt.Sprintf("the mark bits %s are also used by %s; choose other bits with --mark, or stop that use", bits, who)
+	return fmt.Sprintf("the mark bits %s are also used by %s; choose other bits with --mark, or stop that use", bits,
+		who)
 }

@@ -50,7 +50,8 @@ func marked(exprs []expr.Any) uint32 {
 	return bits
 }
 
-// markedByTarget reads the targets of iptables: MARK (struct xt_mark_tginfo2) and CONNMARK (struct xt_connmark_tginfo1).
+// markedByTarget reads the targets of iptables: MARK (struct xt_mark_tginfo2) and CONNMARK (struct
+// xt_connmark_tginfo1).
 func markedByTarget(t *expr.Target) uint32 {
 	info, ok := t.Info.(*xt.Unknown)
 	if !ok {

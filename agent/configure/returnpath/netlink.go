@@ -145,8 +145,10 @@ func ruleOf(r netlink.Rule) kernelRule {
 	if r.Mask != nil {
 		s.mask = *r.Mask
 	}
-	s.other = r.Dst != nil || r.IifName != "" || r.OifName != "" || r.Tos != 0 || r.Invert || r.TunID != 0 || r.Goto >= 0 ||
-		r.Dport != nil || r.Sport != nil || r.IPProto != 0 || r.UIDRange != nil || r.SuppressIfgroup >= 0 || r.SuppressPrefixlen > 0 ||
+	s.other = r.Dst != nil || r.IifName != "" || r.OifName != "" || r.Tos != 0 || r.Invert || r.TunID != 0 ||
+		r.Goto >= 0 ||
+		r.Dport != nil || r.Sport != nil || r.IPProto != 0 || r.UIDRange != nil || r.SuppressIfgroup >= 0 ||
+		r.SuppressPrefixlen > 0 ||
 		r.Flow >= 0
 	return s
 }
@@ -154,7 +156,8 @@ func ruleOf(r netlink.Rule) kernelRule {
 // readRoutes lists the routes outside the tables that every machine has.
 func readRoutes() ([]kernelRoute, error) {
 	var routes []kernelRoute
-	err := netlink.RouteListFilteredIter(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE,
+	err := netlink.RouteListFilteredIter(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC},
+		netlink.RT_FILTER_TABLE,
 		func(r netlink.Route) bool {
 			if r.Table != check.TableMain && r.Table != check.TableLocal && r.Table != check.TableDefault {
 				routes = append(routes, routeOf(r))
@@ -231,7 +234,8 @@ func (m machine) DeleteRule(r kernelRule) error {
 // SetRoute implements kernel.
 func (m machine) SetRoute(r route) error {
 	raw := &netlink.Route{
-		Table: r.table, Dst: netOf(r.destination), LinkIndex: r.link, Protocol: ownership.Protocol, Scope: netlink.SCOPE_LINK,
+		Table: r.table, Dst: netOf(r.destination), LinkIndex: r.link, Protocol: ownership.Protocol,
+		Scope: netlink.SCOPE_LINK,
 	}
 	if r.gateway.IsValid() {
 		raw.Gw = r.gateway.AsSlice()

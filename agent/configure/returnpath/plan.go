@@ -47,7 +47,8 @@ func planNewRoutes(o observed, w wanted) []action {
 		if slices.ContainsFunc(o.routes, func(s kernelRoute) bool { return s.ours() && !s.other && s.route == r }) {
 			continue
 		}
-		actions = append(actions, action{"ip route replace " + r.String(), func(k kernel) error { return k.SetRoute(r) }})
+		actions = append(actions, action{"ip route replace " + r.String(),
+			func(k kernel) error { return k.SetRoute(r) }})
 	}
 	return actions
 }
@@ -80,7 +81,8 @@ func planOldRules(o observed, w wanted) []action {
 		if !s.ours() || !s.other && slices.Contains(w.rules, s.rule) {
 			continue
 		}
-		actions = append(actions, action{"ip rule delete " + s.String(), func(k kernel) error { return k.DeleteRule(s) }})
+		actions = append(actions, action{"ip rule delete " + s.String(),
+			func(k kernel) error { return k.DeleteRule(s) }})
 	}
 	return actions
 }
@@ -92,7 +94,8 @@ func planOldRoutes(o observed, w wanted) []action {
 		if !s.ours() || slices.ContainsFunc(w.routes, func(r route) bool { return r.place() == s.place() }) {
 			continue
 		}
-		actions = append(actions, action{"ip route delete " + s.String(), func(k kernel) error { return k.DeleteRoute(s) }})
+		actions = append(actions, action{"ip route delete " + s.String(),
+			func(k kernel) error { return k.DeleteRoute(s) }})
 	}
 	return actions
 }

@@ -56,7 +56,8 @@ func TestConverges(t *testing.T) {
 		m.apply(t, plan(m.observed, wanted{ruleset: &ruleset{}}))
 		if m.foreign() != foreign || m.ruleset != nil ||
 			slices.ContainsFunc(m.rules, kernelRule.ours) || slices.ContainsFunc(m.routes, kernelRoute.ours) {
-			t.Errorf("seed %d: after the removal something of ours is left, or something else was removed: %+v", seed, m.observed)
+			t.Errorf("seed %d: after the removal something of ours is left, or something else was removed: %+v", seed,
+				m.observed)
 		}
 		if t.Failed() {
 			t.Fatalf("seed %d with the target %+v", seed, target)
@@ -94,7 +95,8 @@ func verify(t *testing.T, m *model, target target, hadRuleset []string) {
 		}
 		tables[r.mark] = r.table
 	}
-	if want := min(len(target.blocks), target.bits.Count()); len(tables) > want || len(target.blocks) > 0 && len(tables) == 0 {
+	if want := min(len(target.blocks), target.bits.Count()); len(tables) > want || len(target.blocks) > 0 &&
+		len(tables) == 0 {
 		t.Errorf("%d rules by mark, want %d at most", len(tables), want)
 	}
 	switch {
@@ -131,7 +133,8 @@ func anywhere(r *rand.Rand, target target) observed {
 	protocols := []int{ownership.Protocol, ownership.Protocol, 3, 4, 16}
 	for range r.IntN(12) {
 		s := kernelRule{protocol: protocols[r.IntN(len(protocols))], other: r.IntN(10) == 0, rule: rule{
-			priority: 1054 + r.IntN(5), table: append(tables, check.TableMain)[r.IntN(len(tables)+1)], noDefault: r.IntN(6) == 0}}
+			priority: 1054 + r.IntN(5), table: append(tables, check.TableMain)[r.IntN(len(tables)+1)],
+			noDefault: r.IntN(6) == 0}}
 		if r.IntN(2) == 0 {
 			s.source = blocks[r.IntN(len(blocks))].CIDR
 		} else {
@@ -146,7 +149,8 @@ func anywhere(r *rand.Rand, target target) observed {
 	for range r.IntN(16) {
 		b := blocks[r.IntN(len(blocks))]
 		s := kernelRoute{protocol: protocols[r.IntN(len(protocols))], other: r.IntN(10) == 0, route: route{
-			table: tables[r.IntN(len(tables))], destination: b.CIDR, link: 1 + r.IntN(3), metric: []int{0, 0, 0, 50}[r.IntN(4)]}}
+			table: tables[r.IntN(len(tables))], destination: b.CIDR, link: 1 + r.IntN(3),
+			metric: []int{0, 0, 0, 50}[r.IntN(4)]}}
 		if r.IntN(2) == 0 {
 			s.destination = netip.MustParsePrefix("0.0.0.0/0")
 			s.gateway = b.Gateway
@@ -184,10 +188,12 @@ func TestKeepsIndex(t *testing.T) {
 	if both["203.0.113.0/29"] != 1100 || both["203.0.113.8/29"] != 5196 {
 		t.Errorf("tables %v, want 1100 and 5196", both)
 	}
-	if more := ways(blocks[0], blocks[1], blocks[2]); more["203.0.113.0/29"] != 1100 || more["203.0.113.8/29"] != 5196 || more["192.0.2.0/28"] != 9292 {
+	if more := ways(blocks[0], blocks[1], blocks[2]); more["203.0.113.0/29"] != 1100 ||
+		more["203.0.113.8/29"] != 5196 || more["192.0.2.0/28"] != 9292 {
 		t.Errorf("with a smaller block before them the tables are %v", more)
 	}
-	if less := ways(blocks[0], blocks[2]); less["203.0.113.8/29"] != 5196 || less["192.0.2.0/28"] != 9292 || len(less) != 2 {
+	if less := ways(blocks[0], blocks[2]); less["203.0.113.8/29"] != 5196 || less["192.0.2.0/28"] != 9292 ||
+		len(less) != 2 {
 		t.Errorf("without the first the tables are %v", less)
 	}
 }
@@ -195,7 +201,8 @@ func TestKeepsIndex(t *testing.T) {
 // TestUnpublished: missing annotations change nothing.
 func TestUnpublished(t *testing.T) {
 	for name, e := range map[string]check.Expected{
-		"nothing": {}, "unreadable": {Published: true, Unreadable: "no number"}, "unreached": {Published: true, Unreached: "no route to host"},
+		"nothing": {}, "unreadable": {Published: true, Unreadable: "no number"},
+		"unreached": {Published: true, Unreached: "no route to host"},
 	} {
 		if _, known := targetOf(e, DefaultBits); known {
 			t.Errorf("%s: a target is known", name)

@@ -134,7 +134,8 @@ func New(config Config) *Reconciler {
 	if config.Record == nil {
 		config.Record = func(Notice) {}
 	}
-	return &Reconciler{config: config, machine: machine{config.Journal, config.SysctlRoot}, wake: cmp.Or(config.Signals, loop.NewWake())}
+	return &Reconciler{config: config, machine: machine{config.Journal, config.SysctlRoot},
+		wake: cmp.Or(config.Signals, loop.NewWake())}
 }
 
 // Wake requests a reconciliation soon, because the expected state may have changed.

@@ -108,7 +108,8 @@ func TestRecordsTransitions(t *testing.T) {
 	b.kernel.ruleset = nil
 	b.reconcile(t)
 	b.mustRecord(t, ReasonRepaired)
-	if s := b.Status(); !s.Managing || s.Interface != "bond0.100" || s.Repairs != 2 || s.Problem != "" || len(s.Blocks) != 2 {
+	if s := b.Status(); !s.Managing || s.Interface != "bond0.100" || s.Repairs != 2 || s.Problem != "" ||
+		len(s.Blocks) != 2 {
 		t.Errorf("status %+v", s)
 	}
 	b.expected = expected(blocks[0])
@@ -160,8 +161,10 @@ func TestChangesNothing(t *testing.T) {
 		record []string
 		clash  bool
 	}{
-		"a foreign rule":  {func(b *harness) { b.kernel.rules = []kernelRule{{rule: rule{mark: 0x10, mask: 0xff}}} }, []string{ReasonMarkClash}, true},
-		"a foreign mark":  {func(b *harness) { b.kernel.marker = "a rule of the chain x" }, []string{ReasonMarkClash}, true},
+		"a foreign rule": {func(b *harness) { b.kernel.rules = []kernelRule{{rule: rule{mark: 0x10, mask: 0xff}}} },
+			[]string{ReasonMarkClash}, true},
+		"a foreign mark": {func(b *harness) { b.kernel.marker = "a rule of the chain x" }, []string{ReasonMarkClash},
+			true},
 		"another machine": {func(b *harness) { b.blockedReason = "PN003: another server" }, nil, false},
 		"not published":   {func(b *harness) { b.expected = check.Expected{} }, nil, false},
 	} {
@@ -171,7 +174,8 @@ func TestChangesNothing(t *testing.T) {
 		b.reconcile(t)
 		b.reconcile(t)
 		b.mustRecord(t, tc.record...)
-		if s := b.Status(); s.Managing || s.Clash != tc.clash || len(b.kernel.rules) != rules || b.kernel.ruleset != nil || !b.kernel.link.strict {
+		if s := b.Status(); s.Managing || s.Clash != tc.clash || len(b.kernel.rules) != rules ||
+			b.kernel.ruleset != nil || !b.kernel.link.strict {
 			t.Errorf("%s: status %+v, and something was changed", name, s)
 		}
 	}

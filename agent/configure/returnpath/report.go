@@ -94,7 +94,8 @@ func noticeFor(s Status, same bool, done []string) Notice {
 			Message: "the return path was changed by another program and is repaired: " + summary(done),
 		}
 	default:
-		return Notice{Reason: ReasonManaged, Message: fmt.Sprintf("replies from %s leave by %s", list(s.Blocks), s.Interface)}
+		return Notice{Reason: ReasonManaged, Message: fmt.Sprintf("replies from %s leave by %s", list(s.Blocks),
+			s.Interface)}
 	}
 }
 

@@ -114,7 +114,8 @@ func (t target) marking(name string, gateways []gateway) *ruleset {
 		{name: "replied", rules: t.replied(gateways)},
 		// Before the translation of addresses (-100), so that the destination is still what the client asked for.
 		{name: "prerouting", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting,
-			priority: nftables.ChainPriorityRef(*nftables.ChainPriorityMangle - 10), rules: []statement{arriving, reply}},
+			priority: nftables.ChainPriorityRef(*nftables.ChainPriorityMangle - 10),
+			rules:    []statement{arriving, reply}},
 		// Type route: the kernel looks up the route of a changed packet again.
 		{name: "output", kind: nftables.ChainTypeRoute, hook: nftables.ChainHookOutput,
 			priority: nftables.ChainPriorityMangle, rules: []statement{reply}},
@@ -152,7 +153,8 @@ func (t target) replied(gateways []gateway) []statement {
 		}
 		done[value] = true
 		rules = append(rules, statement{
-			fmt.Sprintf("ct mark and %s == %#x meta mark set meta mark and %#x xor %#x", t.bits, value, ^uint32(t.bits), value),
+			fmt.Sprintf("ct mark and %s == %#x meta mark set meta mark and %#x xor %#x", t.bits, value, ^uint32(t.bits),
+				value),
 			slices.Concat(t.connection(expr.CmpOpEq, value), []expr.Any{
 				&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
 				bitwise(^uint32(t.bits), value),

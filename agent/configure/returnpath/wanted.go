@@ -134,7 +134,8 @@ func (t target) rules(gateways []gateway) []rule {
 	for _, g := range gateways {
 		if mark := t.mark(g); !marked[mark] {
 			marked[mark] = true
-			rules = append(rules, rule{priority: markPriority, mark: mark, mask: uint32(t.bits), table: t.table(g.index)})
+			rules = append(rules, rule{priority: markPriority, mark: mark, mask: uint32(t.bits),
+				table: t.table(g.index)})
 		}
 		rules = append(rules,
 			rule{priority: localPriority, source: g.block, table: check.TableMain, noDefault: true},

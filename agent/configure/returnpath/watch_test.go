@@ -29,12 +29,17 @@ func TestConcerns(t *testing.T) {
 		data []byte
 		want bool
 	}{
-		"a rule of ours":               {deletedRule, message(unix.NFPROTO_IPV4, named(nameOfTable, nftTable), named(2, "output")), true},
-		"the table after others":       {deletedRule, message(unix.NFPROTO_IPV4, named(2, "output"), named(nameOfTable, nftTable)), true},
-		"a rule of kube-proxy":         {deletedRule, message(unix.NFPROTO_IPV4, named(nameOfTable, "kube-proxy")), false},
-		"our name in another family":   {deletedRule, message(unix.NFPROTO_INET, named(nameOfTable, nftTable)), false},
-		"a chain of that name":         {deletedRule, message(unix.NFPROTO_IPV4, named(nameOfTable, "x"), named(2, nftTable)), false},
-		"a message of another system":  {unix.NFT_MSG_DELRULE, message(unix.NFPROTO_IPV4, named(nameOfTable, nftTable)), false},
+		"a rule of ours": {deletedRule,
+			message(unix.NFPROTO_IPV4, named(nameOfTable, nftTable), named(2, "output")), true},
+		"the table after others": {deletedRule,
+			message(unix.NFPROTO_IPV4, named(2, "output"), named(nameOfTable, nftTable)), true},
+		"a rule of kube-proxy": {deletedRule, message(unix.NFPROTO_IPV4, named(nameOfTable, "kube-proxy")),
+			false},
+		"our name in another family": {deletedRule, message(unix.NFPROTO_INET, named(nameOfTable, nftTable)), false},
+		"a chain of that name": {deletedRule,
+			message(unix.NFPROTO_IPV4, named(nameOfTable, "x"), named(2, nftTable)), false},
+		"a message of another system": {unix.NFT_MSG_DELRULE, message(unix.NFPROTO_IPV4, named(nameOfTable, nftTable)),
+			false},
 		"a message without attributes": {deletedRule, message(unix.NFPROTO_IPV4), false},
 		"an empty message":             {deletedRule, nil, false},
 	} {

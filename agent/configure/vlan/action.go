@@ -168,7 +168,8 @@ type addAddress struct {
 // do probes first (RFC 5227, section 2.1.1, in one short round): two machines with one address harm both.
 func (a addAddress) do(ctx context.Context, r *run) error {
 	if r.prober != nil && !a.prefix.Addr().IsLinkLocalUnicast() {
-		answers, err := r.prober.Ask(ctx, a.name, []arp.Question{{Target: a.prefix.Addr(), Source: netip.IPv4Unspecified()}})
+		answers, err := r.prober.Ask(ctx, a.name, []arp.Question{{Target: a.prefix.Addr(),
+			Source: netip.IPv4Unspecified()}})
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -34,7 +34,8 @@ func (m *model) handOver() {
 var (
 	errKilled = errors.New("the agent was killed here")
 	// inherited are the settings that a new interface begins with: those of "default".
-	inherited = ownership.Settings{ownership.RPFilter: 1, ownership.ARPIgnore: 2, ownership.ARPFilter: 1, ownership.ARPAnnounce: 0, ownership.ProxyARP: 1,
+	inherited = ownership.Settings{ownership.RPFilter: 1, ownership.ARPIgnore: 2, ownership.ARPFilter: 1,
+		ownership.ARPAnnounce: 0, ownership.ProxyARP: 1,
 		ownership.AcceptLocal: 0, ownership.PromoteSecondaries: 0, ownership.SrcValidMark: 0}
 )
 
@@ -122,7 +123,8 @@ func (m *model) Make(name string, parent, id, mtu int) (int, error) {
 	if mtu > below.MTU {
 		return 0, errors.New("MTU out of range")
 	}
-	made := m.add(Link{Link: check.Link{Name: name, Parent: parent, MTU: mtu, MAC: below.MAC, VLAN: &check.VLAN{ID: id, Protocol: "802.1q"}}})
+	made := m.add(Link{Link: check.Link{Name: name, Parent: parent, MTU: mtu, MAC: below.MAC,
+		VLAN: &check.VLAN{ID: id, Protocol: "802.1q"}}})
 	m.group[made.Index] = ownership.BirthGroup
 	return made.Index, nil
 }
@@ -230,6 +232,9 @@ func (m *model) DeleteAddress(index int, prefix netip.Prefix) error {
 	if _, err := m.link(index); err != nil {
 		return err
 	}
-	m.addresses = slices.DeleteFunc(m.addresses, func(a check.Address) bool { return a.LinkIndex == index && a.Prefix == prefix })
+	m.addresses = slices.DeleteFunc(m.addresses, func(a check.Address) bool {
+		return a.LinkIndex == index &&
+			a.Prefix == prefix
+	})
 	return nil
 }

@@ -81,10 +81,12 @@ func (w want) blockedReasons(s Observed) []string {
 		switch {
 		case l.Name == w.Name:
 			problems = append(problems,
-				fmt.Sprintf("%s exists and is not a VLAN interface with ID %d on the uplink: delete or fix it", l.Name, w.ID))
+				fmt.Sprintf("%s exists and is not a VLAN interface with ID %d on the uplink: delete or fix it", l.Name,
+					w.ID))
 		case l.VLAN != nil && l.VLAN.ID == w.ID && l.Parent == w.Uplink:
 			problems = append(problems, fmt.Sprintf(
-				"%s already has the VLAN ID %d on the uplink, with another name or protocol: rename or delete it", l.Name, w.ID))
+				"%s already has the VLAN ID %d on the uplink, with another name or protocol: rename or delete it",
+				l.Name, w.ID))
 		case l.VLAN != nil && l.VLAN.ID == w.ID && s.enslaved(l.Parent, w.Uplink):
 			problems = append(problems,
 				fmt.Sprintf("%s takes the frames of VLAN %d from a member of the uplink: delete it", l.Name, w.ID))
@@ -107,7 +109,8 @@ func (s Observed) enslaved(index, master int) bool {
 func (w want) otherHolder(ip netip.Addr, index int, s Observed) string {
 	for _, a := range s.Addresses {
 		l := s.indexed(a.LinkIndex)
-		if a.Prefix.Addr() != ip || l == nil || l.Index == index || l.Ours && (l.Record.Made || l.Record.Owns(a.Prefix)) {
+		if a.Prefix.Addr() != ip || l == nil || l.Index == index || l.Ours &&
+			(l.Record.Made || l.Record.Owns(a.Prefix)) {
 			continue
 		}
 		return l.Name

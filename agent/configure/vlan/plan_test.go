@@ -17,15 +17,18 @@ import (
 )
 
 var byValue = cmp.Options{
-	cmpopts.EquateEmpty(), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+	cmpopts.EquateEmpty(), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 }
 
 func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
 
 var (
 	somePrefixes = []netip.Prefix{
-		netip.MustParsePrefix("192.0.2.2/28"), netip.MustParsePrefix("192.0.2.2/32"), netip.MustParsePrefix("192.0.2.3/28"),
-		netip.MustParsePrefix("203.0.113.2/29"), netip.MustParsePrefix("169.254.7.9/32"), netip.MustParsePrefix("203.0.113.3/32"),
+		netip.MustParsePrefix("192.0.2.2/28"), netip.MustParsePrefix("192.0.2.2/32"),
+		netip.MustParsePrefix("192.0.2.3/28"),
+		netip.MustParsePrefix("203.0.113.2/29"), netip.MustParsePrefix("169.254.7.9/32"),
+		netip.MustParsePrefix("203.0.113.3/32"),
 	}
 	someNames = []string{"bond0.100", "bond0.101", "vlan100", "lan", "bond1.100"}
 )
@@ -36,13 +39,16 @@ func randomWorld(r *rand.Rand) *model {
 	m := newModel()
 	for i, name := range []string{"bond0", "bond1"} {
 		mac := fmt.Sprintf("02:00:00:00:00:0%d", i)
-		bond := m.add(Link{Link: check.Link{Name: name, Type: "bond", MAC: mac, MTU: pick(r, 1500, 9000, 1400), Up: r.IntN(8) > 0}})
+		bond := m.add(Link{Link: check.Link{Name: name, Type: "bond", MAC: mac, MTU: pick(r, 1500, 9000, 1400),
+			Up: r.IntN(8) > 0}})
 		m.add(Link{Link: check.Link{Name: fmt.Sprintf("eno%d", i), MAC: mac, MTU: 9000, Up: true, Master: bond.Index}})
 	}
 	for range r.IntN(4) {
 		l := check.Link{
-			Name: pick(r, someNames...), Type: "vlan", Parent: 1 + r.IntN(4), MTU: pick(r, 1280, 1500), Up: r.IntN(3) > 0, MAC: "02:00:00:00:00:0f",
-			VLAN: &check.VLAN{ID: pick(r, 100, 101, 102), Protocol: pick(r, "802.1q", "802.1q", "802.1q", "802.1ad")}, Alias: pick(r, "", "to rack 7"),
+			Name: pick(r, someNames...), Type: "vlan", Parent: 1 + r.IntN(4), MTU: pick(r, 1280, 1500),
+			Up: r.IntN(3) > 0, MAC: "02:00:00:00:00:0f",
+			VLAN:  &check.VLAN{ID: pick(r, 100, 101, 102), Protocol: pick(r, "802.1q", "802.1q", "802.1q", "802.1ad")},
+			Alias: pick(r, "", "to rack 7"),
 		}
 		taken := func(o Link) bool {
 			return o.Name == l.Name || o.VLAN != nil && *o.VLAN == *l.VLAN && o.Parent == l.Parent
@@ -67,7 +73,8 @@ func someSettings(r *rand.Rand) ownership.Settings {
 }
 
 func someWant(r *rand.Rand) want {
-	w := want{ID: pick(r, 100, 100, 101), Uplink: pick(r, 1, 1, 3), Virtual: []netip.Addr{netip.MustParseAddr("203.0.113.3")}}
+	w := want{ID: pick(r, 100, 100, 101), Uplink: pick(r, 1, 1, 3),
+		Virtual: []netip.Addr{netip.MustParseAddr("203.0.113.3")}}
 	switch r.IntN(8) {
 	case 0:
 		return want{}
@@ -172,7 +179,8 @@ func (m *model) mustMatch(t *testing.T, seed uint64, w want) {
 	if !l.Up && m.isUp(w.Uplink) {
 		t.Errorf("seed %d: %s is down", seed, l.Name)
 	}
-	if s := l.Settings; s[ownership.RPFilter] != 2 || s[ownership.ARPIgnore] > 1 || s[ownership.ARPAnnounce] != 2 || s[ownership.ProxyARP] != 0 {
+	if s := l.Settings; s[ownership.RPFilter] != 2 || s[ownership.ARPIgnore] > 1 || s[ownership.ARPAnnounce] != 2 ||
+		s[ownership.ProxyARP] != 0 {
 		t.Errorf("seed %d: settings %s", seed, s)
 	}
 	for _, p := range w.Addresses {
@@ -180,7 +188,10 @@ func (m *model) mustMatch(t *testing.T, seed uint64, w want) {
 			t.Errorf("seed %d: %s lacks %s", seed, l.Name, p)
 		}
 	}
-	if own := slices.DeleteFunc(seen.on(l.Index), func(a check.Address) bool { return slices.Contains(w.Virtual, a.Prefix.Addr()) }); len(own) == 0 {
+	if own := slices.DeleteFunc(seen.on(l.Index), func(a check.Address) bool {
+		return slices.Contains(w.Virtual,
+			a.Prefix.Addr())
+	}); len(own) == 0 {
 		t.Errorf("seed %d: %s has no address of its own", seed, l.Name)
 	}
 	for _, p := range l.Record.Addresses {
@@ -194,18 +205,22 @@ func (m *model) mustMatch(t *testing.T, seed uint64, w want) {
 func TestObstacles(t *testing.T) {
 	address := netip.MustParsePrefix("192.0.2.2/28")
 	vlan := func(name string, parent, id int) Link {
-		return Link{Link: check.Link{Name: name, Parent: parent, MTU: 1500, VLAN: &check.VLAN{ID: id, Protocol: "802.1q"}}}
+		return Link{Link: check.Link{Name: name, Parent: parent, MTU: 1500,
+			VLAN: &check.VLAN{ID: id, Protocol: "802.1q"}}}
 	}
 	for name, tc := range map[string]struct {
 		link Link
 		on   []netip.Prefix
 		want string
 	}{
-		"name taken":       {vlan("bond0.100", 1, 101), nil, "bond0.100 exists and is not a VLAN interface with ID 100"},
-		"on a member":      {vlan("eno1.100", 2, 100), nil, "eno1.100 takes the frames of VLAN 100"},
-		"address in use":   {vlan("bond0.101", 1, 101), []netip.Prefix{address}, "192.0.2.2 is on bond0.101"},
-		"another length":   {vlan("bond0.100", 1, 100), []netip.Prefix{netip.MustParsePrefix("192.0.2.2/24")}, "192.0.2.2 is on bond0.100 with a prefix length other than"},
-		"unreadable words": {Link{Link: check.Link{Name: "bond0.100", Parent: 1, Alias: "phoenixnap-agent made x=1", VLAN: &check.VLAN{ID: 100, Protocol: "802.1q"}}}, nil, "x=1"},
+		"name taken": {vlan("bond0.100", 1, 101), nil,
+			"bond0.100 exists and is not a VLAN interface with ID 100"},
+		"on a member":    {vlan("eno1.100", 2, 100), nil, "eno1.100 takes the frames of VLAN 100"},
+		"address in use": {vlan("bond0.101", 1, 101), []netip.Prefix{address}, "192.0.2.2 is on bond0.101"},
+		"another length": {vlan("bond0.100", 1, 100), []netip.Prefix{netip.MustParsePrefix("192.0.2.2/24")},
+			"192.0.2.2 is on bond0.100 with a prefix length other than"},
+		"unreadable words": {Link{Link: check.Link{Name: "bond0.100", Parent: 1, Alias: "phoenixnap-agent made x=1",
+			VLAN: &check.VLAN{ID: 100, Protocol: "802.1q"}}}, nil, "x=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newModel()
@@ -220,7 +235,8 @@ func TestObstacles(t *testing.T) {
 			if !strings.Contains(strings.Join(problems, "; "), tc.want) {
 				t.Errorf("problems %q, want one with %q", problems, tc.want)
 			}
-			if got := m.world().Addresses; !cmp.Equal(before.world().Addresses, got, byValue) || len(m.links) != len(before.links) {
+			if got := m.world().Addresses; !cmp.Equal(before.world().Addresses, got, byValue) ||
+				len(m.links) != len(before.links) {
 				t.Errorf("links %+v, addresses %v: something was changed", m.links, got)
 			}
 		})

@@ -31,8 +31,9 @@ type harness struct {
 func network() contract.NodeNetwork {
 	return contract.NodeNetwork{
 		ServerID: "0123456789abcdef01234567", NetworkID: "6104105e6b7c9a0012345678", VLAN: 100, Member: true,
-		IPs:    []netip.Addr{netip.MustParseAddr("192.0.2.2")},
-		Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("192.0.2.0/28"), Gateway: netip.MustParseAddr("192.0.2.1")}},
+		IPs: []netip.Addr{netip.MustParseAddr("192.0.2.2")},
+		Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("192.0.2.0/28"),
+			Gateway: netip.MustParseAddr("192.0.2.1")}},
 	}
 }
 
@@ -41,7 +42,8 @@ func runHarness(t *testing.T, prepare func(*harness), test func(*harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := &harness{t: t, kernel: newModel(), expected: check.Expected{Published: true, Network: network()}}
-		l.kernel.add(Link{Link: check.Link{Name: "bond0", Type: "bond", MTU: 9000, Up: true, LowerUp: true, OperState: "up", MAC: "02:00:00:00:00:01"}})
+		l.kernel.add(Link{Link: check.Link{Name: "bond0", Type: "bond", MTU: 9000, Up: true, LowerUp: true,
+			OperState: "up", MAC: "02:00:00:00:00:01"}})
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 		config := Config{
 			Expected: func() check.Expected { return l.expected }, Kernel: l.kernel,
@@ -171,7 +173,8 @@ func TestAfterTheMembership(t *testing.T) {
 
 func TestBlocked(t *testing.T) {
 	runHarness(t, func(l *harness) { l.blockedReason = "this machine is another server" }, func(l *harness) {
-		if l.link() != nil || l.last() != (Event{Warning: true, Reason: ReasonNotConfigured, Message: "this machine is another server"}) {
+		if l.link() != nil ||
+			l.last() != (Event{Warning: true, Reason: ReasonNotConfigured, Message: "this machine is another server"}) {
 			t.Errorf("events %+v", l.events)
 		}
 		l.wake()
@@ -306,7 +309,8 @@ func TestLinkLocal(t *testing.T) {
 }
 
 func TestNameFor(t *testing.T) {
-	for uplink, want := range map[string]string{"bond0": "bond0.4094", "enp65s0f0": "enp65s0f0.4094", "enp65s0f0np": "vlan4094"} {
+	for uplink, want := range map[string]string{"bond0": "bond0.4094", "enp65s0f0": "enp65s0f0.4094",
+		"enp65s0f0np": "vlan4094"} {
 		if got := nameFor(uplink, 4094); got != want {
 			t.Errorf("on %s the interface is called %s, want %s", uplink, got, want)
 		}

@@ -76,8 +76,9 @@ func nameFor(uplink string, id int) string {
 	return fmt.Sprintf("vlan%d", id)
 }
 
-// LinkLocal is the address that the VLAN interface of a server without an address of its own carries, with prefix length 32
-// and scope link. It lies in 169.254.1.0 to 169.254.254.255 (RFC 3927, section 2.1) and follows from the server's ID.
+// LinkLocal is the address that the VLAN interface of a server without an address of its own carries, with prefix
+// length 32 and scope link. It lies in 169.254.1.0 to 169.254.254.255 (RFC 3927, section 2.1) and follows from the
+// server's ID.
 func LinkLocal(serverID string) netip.Addr {
 	sum := sha256.Sum256([]byte(serverID))
 	return netip.AddrFrom4([4]byte{169, 254, 1 + sum[0]%254, sum[1]})
@@ -87,8 +88,9 @@ func LinkLocal(serverID string) netip.Addr {
 // strictARP sets it.
 func settingsFor(has ownership.Settings) ownership.Settings {
 	settings := ownership.Settings{
-		ownership.RPFilter: 2, ownership.ARPIgnore: has[ownership.ARPIgnore], ownership.ARPFilter: 0, ownership.ARPAnnounce: 2,
-		ownership.ProxyARP: 0, ownership.AcceptLocal: 0, ownership.PromoteSecondaries: 1,
+		ownership.RPFilter: 2, ownership.ARPIgnore: has[ownership.ARPIgnore], ownership.ARPFilter: 0,
+		ownership.ARPAnnounce: 2,
+		ownership.ProxyARP:    0, ownership.AcceptLocal: 0, ownership.PromoteSecondaries: 1,
 	}
 	if settings[ownership.ARPIgnore] > 1 || settings[ownership.ARPIgnore] < 0 {
 		settings[ownership.ARPIgnore] = 1

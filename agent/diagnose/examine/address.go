@@ -29,8 +29,10 @@ func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diag
 	if err != nil {
 		return d, err
 	}
-	d.Findings = slices.DeleteFunc(slices.Clone(d.Findings), func(f check.Finding) bool { return f.Status == check.OK || f.Status == check.Skip })
-	d.Address = &diagnose.Address{Address: address, Role: roleOf(s.expected, address), Held: s.view.Snapshot.Holds(address)}
+	d.Findings = slices.DeleteFunc(slices.Clone(d.Findings),
+		func(f check.Finding) bool { return f.Status == check.OK || f.Status == check.Skip })
+	d.Address = &diagnose.Address{Address: address, Role: roleOf(s.expected, address),
+		Held: s.view.Snapshot.Holds(address)}
 	services := s.servicesWith(address)
 	target := vip.Target{Address: address}
 	for _, service := range services {
@@ -88,9 +90,10 @@ func evaluate(o vip.Observation, role string) check.Finding {
 		f.Reason = vip.ReasonStaleAddress
 		f.Observed = strings.Join(o.MACs, " and ")
 		f.Cause = fmt.Sprintf("%s is answered by %s, but no Service has it", o.Address, strings.Join(o.MACs, " and "))
-		f.Fixes = []check.Fix{{Tool: check.AnyTool, Commands: []string{fmt.Sprintf("ip address delete %s/32 dev %s", o.Address, o.Interface)},
-			Note: "on the node that answers, unless the address is used on purpose: kube-vip leaves addresses behind when it " +
-				"is killed"}}
+		f.Fixes = []check.Fix{{Tool: check.AnyTool,
+			Commands: []string{fmt.Sprintf("ip address delete %s/32 dev %s", o.Address, o.Interface)},
+			Note: "on the node that answers, unless the address is used on purpose: kube-vip leaves addresses behind " +
+				"when it is killed"}}
 	}
 	return f
 }
@@ -152,11 +155,13 @@ func (e *Examiner) election(ctx context.Context, s observed, services []*corev1.
 func holders(services []*corev1.Service, lease kubevip.Lease) []diagnose.Holder {
 	var found []diagnose.Holder
 	if lease.Holder != "" {
-		found = append(found, diagnose.Holder{Node: lease.Holder, Source: "Lease " + lease.Name + " (" + standingText(lease.Standing) + ")"})
+		found = append(found, diagnose.Holder{Node: lease.Holder,
+			Source: "Lease " + lease.Name + " (" + standingText(lease.Standing) + ")"})
 	}
 	for _, s := range services {
 		if node := s.Annotations[kubevip.VIPHost]; node != "" {
-			found = append(found, diagnose.Holder{Node: node, Source: "annotation " + kubevip.VIPHost + " of Service " + nameOf(s)})
+			found = append(found, diagnose.Holder{Node: node,
+				Source: "annotation " + kubevip.VIPHost + " of Service " + nameOf(s)})
 		}
 	}
 	return found

@@ -44,7 +44,8 @@ func TestJudge(t *testing.T) {
 			vip.NothingStale, check.OK},
 		"of no Service and answered": {seen(func(o *vip.Observation) { answered(o); o.Gone = true }), "",
 			vip.NothingStale, check.Warn},
-		"the gateway answers": {seen(func(o *vip.Observation) { answered(o); o.Gone = true }), "the gateway of block 203.0.113.0/29",
+		"the gateway answers": {seen(func(o *vip.Observation) { answered(o); o.Gone = true }),
+			"the gateway of block 203.0.113.0/29",
 			vip.NothingStale, check.OK},
 		"of no Service and here": {seen(func(o *vip.Observation) {
 			o.Gone = true
@@ -62,7 +63,8 @@ func TestJudge(t *testing.T) {
 			if f.ID != tc.id || f.Status != tc.status {
 				t.Errorf("%s %s: %s, want %s %s", f.ID, f.Status, f.Cause, tc.id, tc.status)
 			}
-			if bad := f.Status != check.OK; bad != (f.Cause != "") || bad && f.Status != check.Unknown && len(f.Fixes) == 0 {
+			if bad := f.Status != check.OK; bad != (f.Cause != "") || bad && f.Status != check.Unknown &&
+				len(f.Fixes) == 0 {
 				t.Errorf("status %s with cause %q and %d fixes", f.Status, f.Cause, len(f.Fixes))
 			}
 		})
@@ -78,7 +80,8 @@ func TestName(t *testing.T) {
 	names := owners{}
 	names.learn(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-b", Annotations: map[string]string{
 		contract.NodeReportedIdentity: `{"hostname":"srv-b","macs":["02:00:00:00:00:0B"]}`}}})
-	names.learn(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-c", Annotations: map[string]string{contract.NodeReportedIdentity: "{"}}})
+	names.learn(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-c",
+		Annotations: map[string]string{contract.NodeReportedIdentity: "{"}}})
 	nameOwners(&o, names)
 	if diff := cmp.Diff(map[string]string{"02:00:00:00:00:0b": "srv-b"}, o.Names); diff != "" {
 		t.Errorf("owners (-want +got):\n%s", diff)
@@ -93,12 +96,14 @@ func TestName(t *testing.T) {
 }
 
 func TestHolders(t *testing.T) {
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: map[string]string{kubevip.VIPHost: "srv-a"}}}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web",
+		Annotations: map[string]string{kubevip.VIPHost: "srv-a"}}}
 	for standing, says := range map[kubevip.Standing]string{
 		kubevip.Held: "renewed during the check", kubevip.Released: "released", kubevip.Expired: "expired",
 		"": "not renewed within 5s",
 	} {
-		got := holders([]*corev1.Service{service}, kubevip.Lease{Name: "shop/kubevip-web", Holder: "srv-b", Standing: standing})
+		got := holders([]*corev1.Service{service},
+			kubevip.Lease{Name: "shop/kubevip-web", Holder: "srv-b", Standing: standing})
 		want := []diagnose.Holder{
 			{Node: "srv-b", Source: "Lease shop/kubevip-web (" + says + ")"},
 			{Node: "srv-a", Source: "annotation kube-vip.io/vipHost of Service shop/web"},
@@ -116,10 +121,12 @@ func TestSightingOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	node := func(raw string) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-b", Annotations: map[string]string{contract.NodeReportedAddresses: raw}}}
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-b",
+			Annotations: map[string]string{contract.NodeReportedAddresses: raw}}}
 	}
 	got, reported := sightingOf(node(raw), address)
-	if diff := cmp.Diff(diagnose.Sighting{Node: "srv-b", State: contract.AddressSilent, Since: since}, got); diff != "" || !reported {
+	if diff := cmp.Diff(diagnose.Sighting{Node: "srv-b", State: contract.AddressSilent, Since: since},
+		got); diff != "" || !reported {
 		t.Errorf("reported %t (-want +got):\n%s", reported, diff)
 	}
 	for _, other := range []string{"", "{", `{"203.0.113.4":{"state":"Silent"}}`} {
@@ -131,11 +138,13 @@ func TestSightingOf(t *testing.T) {
 
 func TestRoleOf(t *testing.T) {
 	expected := check.Expected{Network: contract.NodeNetwork{
-		IPs:    []netip.Addr{netip.MustParseAddr("203.0.113.2")},
-		Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("203.0.113.0/29"), Gateway: netip.MustParseAddr("203.0.113.1")}},
+		IPs: []netip.Addr{netip.MustParseAddr("203.0.113.2")},
+		Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("203.0.113.0/29"),
+			Gateway: netip.MustParseAddr("203.0.113.1")}},
 	}}
 	for address, want := range map[string]string{
-		"203.0.113.1": "the gateway of block 203.0.113.0/29", "203.0.113.2": "this node's own address", "203.0.113.3": "",
+		"203.0.113.1": "the gateway of block 203.0.113.0/29", "203.0.113.2": "this node's own address",
+		"203.0.113.3": "",
 	} {
 		if got := roleOf(expected, netip.MustParseAddr(address)); got != want {
 			t.Errorf("%s is %q, want %q", address, got, want)
@@ -149,10 +158,13 @@ func TestManagedOf(t *testing.T) {
 		things     []string
 		mark, mask uint32
 	}{
-		"nothing": {check.Snapshot{Links: []check.Link{{Name: "bond0.100", Alias: "to rack 7"}}, Rules: []check.Rule{{Priority: 1055, Mark: 0x2000, Mask: 0x2000}}}, nil, 0, 0},
-		"vlan":    {check.Snapshot{Links: []check.Link{{Name: "bond0.100", Alias: "phoenixnap-agent made"}}}, []string{"vlan"}, 0, 0},
+		"nothing": {check.Snapshot{Links: []check.Link{{Name: "bond0.100", Alias: "to rack 7"}},
+			Rules: []check.Rule{{Priority: 1055, Mark: 0x2000, Mask: 0x2000}}}, nil, 0, 0},
+		"vlan": {check.Snapshot{Links: []check.Link{{Name: "bond0.100", Alias: "phoenixnap-agent made"}}},
+			[]string{"vlan"}, 0, 0},
 		"both": {check.Snapshot{Links: []check.Link{{Alias: "to rack 7 | phoenixnap-agent adopted down"}},
-			Rules: []check.Rule{{Priority: 1055, Mark: 0x10, Mask: 0xf0, Protocol: check.ManagedProtocol}, {Priority: 1055, Mark: 0x20, Mask: 0xf0, Protocol: check.ManagedProtocol}}},
+			Rules: []check.Rule{{Priority: 1055, Mark: 0x10, Mask: 0xf0, Protocol: check.ManagedProtocol},
+				{Priority: 1055, Mark: 0x20, Mask: 0xf0, Protocol: check.ManagedProtocol}}},
 			[]string{"vlan", "return-path"}, 0x10, 0xf0},
 	} {
 		t.Run(name, func(t *testing.T) {

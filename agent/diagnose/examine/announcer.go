@@ -17,7 +17,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// agreement is what the agents have agreed on: who announces which address; nil where they announce none, or nothing is known.
+// agreement is what the agents have agreed on: who announces which address; nil where they announce none, or nothing is
+// known.
 func (e *Examiner) agreement(ctx context.Context, s observed) (*election.View, error) {
 	if e.Client == nil || s.expected.Network.Announcer != contract.AnnouncerAgent {
 		return nil, nil
@@ -56,5 +57,6 @@ func agreed(view *election.View, address netip.Addr) []diagnose.Holder {
 		return nil
 	}
 	owner := view.Owners[address]
-	return []diagnose.Holder{{Node: owner.Node, Source: fmt.Sprintf("ConfigMap %s (since %s)", contract.AnnouncerView, owner.Since.UTC().Format(time.RFC3339))}}
+	return []diagnose.Holder{{Node: owner.Node, Source: fmt.Sprintf("ConfigMap %s (since %s)", contract.AnnouncerView,
+		owner.Since.UTC().Format(time.RFC3339))}}
 }

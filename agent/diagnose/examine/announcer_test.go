@@ -25,18 +25,20 @@ func TestAgreement(t *testing.T) {
 	one := netip.MustParseAddr("203.0.113.3")
 	two := netip.MustParseAddr("203.0.113.4")
 	unowned := netip.MustParseAddr("203.0.113.5")
-	view := &election.View{Number: 7, Changed: 7, Members: []string{"srv-a", "srv-b"}, Owners: map[netip.Addr]election.Owner{
-		one: {Node: "srv-a", Epoch: 3, Since: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}, two: {Node: "srv-b",
-			Epoch: 7}, unowned: {Epoch: 7},
-	}}
+	view := &election.View{Number: 7, Changed: 7, Members: []string{"srv-a", "srv-b"},
+		Owners: map[netip.Addr]election.Owner{
+			one: {Node: "srv-a", Epoch: 3, Since: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}, two: {Node: "srv-b",
+				Epoch: 7}, unowned: {Epoch: 7},
+		}}
 	encoded, err := view.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
 	stored := func(content string) *fake.Clientset {
 		return fake.NewClientset(&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: contract.AnnouncerView, ResourceVersion: "1"},
-			Data:       map[string]string{network: content},
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: contract.AnnouncerView,
+				ResourceVersion: "1"},
+			Data: map[string]string{network: content},
 		})
 	}
 	for name, tc := range map[string]struct {
@@ -51,7 +53,9 @@ func TestAgreement(t *testing.T) {
 		"edited by hand":     {client: stored("{"), announcer: contract.AnnouncerAgent, fails: true},
 	} {
 		e := &Examiner{Config: Config{Client: tc.client, Timeout: time.Second}}
-		got, err := e.agreement(t.Context(), observed{expected: check.Expected{Network: contract.NodeNetwork{Announcer: tc.announcer, NetworkID: network}}})
+		got, err := e.agreement(t.Context(),
+			observed{expected: check.Expected{Network: contract.NodeNetwork{Announcer: tc.announcer,
+				NetworkID: network}}})
 		if (err != nil) != tc.fails {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -113,5 +113,6 @@ func sightingOf(node *corev1.Node, address netip.Addr) (s diagnose.Sighting, rep
 	if err != nil || !reported {
 		return diagnose.Sighting{}, false
 	}
-	return diagnose.Sighting{Node: node.Name, State: entry.State, MAC: entry.MAC, Held: entry.Held, Since: entry.Since}, true
+	return diagnose.Sighting{Node: node.Name, State: entry.State, MAC: entry.MAC, Held: entry.Held, Since: entry.Since},
+		true
 }

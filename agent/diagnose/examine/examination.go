@@ -28,8 +28,8 @@ const nameAge = time.Minute
 type Config struct {
 	// Node is the name of the Node that this machine is.
 	Node string
-	// Client reads from the API server; nil when there is none, and NoClient is the reason. NoClient is nil when a person
-	// gave all that is needed.
+	// Client reads from the API server; nil when there is none, and NoClient is the reason. NoClient is nil when a
+	// person gave all that is needed.
 	Client   kubernetes.Interface
 	NoClient error
 	// Timeout bounds how long the API server is waited for.
@@ -77,7 +77,8 @@ type observed struct {
 func (e *Examiner) observe(ctx context.Context, address netip.Addr) (observed, diagnose.Document, error) {
 	s := observed{cluster: e.ask(ctx)}
 	s.expected = e.expected(s.cluster)
-	if address.IsValid() && !slices.Contains(s.expected.Virtual, address) && !slices.Contains(s.expected.Network.IPs, address) {
+	if address.IsValid() && !slices.Contains(s.expected.Virtual, address) &&
+		!slices.Contains(s.expected.Network.IPs, address) {
 		s.expected.Virtual = append(s.expected.Virtual, address)
 	}
 	snapshot, err := sampler.Look(ctx, e.Reader, e.Prober, s.expected)
@@ -88,7 +89,8 @@ func (e *Examiner) observe(ctx context.Context, address netip.Addr) (observed, d
 	s.expected.Mark = managed.mark
 	s.expected.Mask = managed.mask
 	report := check.Evaluate(s.expected, snapshot)
-	s.view = vip.View{Node: e.Node, Report: report, Snapshot: snapshot, Expected: s.expected, Announcer: s.expected.Network.Announcer}
+	s.view = vip.View{Node: e.Node, Report: report, Snapshot: snapshot, Expected: s.expected,
+		Announcer: s.expected.Network.Announcer}
 	agreement, err := e.agreement(ctx, s)
 	if err != nil {
 		s.cluster.err = errors.Join(s.cluster.err, err)
@@ -97,7 +99,8 @@ func (e *Examiner) observe(ctx context.Context, address netip.Addr) (observed, d
 	s.view.Answers = ownedBy(agreement, e.Node)
 	d := diagnose.Document{
 		SchemaVersion: diagnose.SchemaVersion, Time: time.Now().UTC().Truncate(time.Second), Node: e.Node,
-		ServerID: s.expected.Network.ServerID, Network: s.expected.Describe(), Interface: report.Interface, Uplink: report.Uplink,
+		ServerID: s.expected.Network.ServerID, Network: s.expected.Describe(), Interface: report.Interface,
+		Uplink:   report.Uplink,
 		Renderer: snapshot.Renderer, Managed: managed.things, Findings: report.Findings,
 	}
 	if s.cluster.err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// Examples reads the reports that the checks are tested with (check.Report as JSON, of broken nodes what differs from the
-// good node), in the order of the files' names: of each report the findings that are not healthy.
+// Examples reads the reports that the checks are tested with (check.Report as JSON, of broken nodes what differs from
+// the good node), in the order of the files' names: of each report the findings that are not healthy.
 func Examples(directory string) (map[check.ID][]check.Finding, error) {
 	paths, err := filepath.Glob(filepath.Join(directory, "*.json"))
 	if err != nil {

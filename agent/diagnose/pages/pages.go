@@ -1,4 +1,5 @@
-// Package pages writes the reference of findings from their declarations and from the faults that the checks are tested with.
+// Package pages writes the reference of findings from their declarations and from the faults that the checks are tested
+// with.
 package pages
 
 import (
@@ -53,8 +54,11 @@ func index(entries []diagnose.Entry) string {
 	b.WriteString(notice)
 	b.WriteString(`# Findings
 
-What ` + "`phoenixnap-agent diagnose`" + ` prints, what the conditions ` + "`phoenixnap.com/VLANReady`" + ` and ` + "`phoenixnap.com/AnnouncementHealthy`" + ` are made of, and the
-label ` + "`id`" + ` of the metric ` + "`phoenixnap_agent_check`" + `. Each finding has a page with its meaning, likely causes and fixes; ` + "`phoenixnap-agent diagnose explain PN301`" + `
+What ` + "`phoenixnap-agent diagnose`" + ` prints, what the conditions ` + "`phoenixnap.com/VLANReady`" + ` and ` +
+		"`phoenixnap.com/AnnouncementHealthy`" + ` are made of, and the
+label ` + "`id`" + ` of the metric ` + "`phoenixnap_agent_check`" +
+		`. Each finding has a page with its meaning, likely causes and fixes; ` +
+		"`phoenixnap-agent diagnose explain PN301`" + `
 prints the same. On a node, ` + "`diagnose`" + ` fills that node's own names and addresses into the fixes; see
 [a broken VLAN](../guides/broken-vlan.md).
 
@@ -83,7 +87,8 @@ func page(e diagnose.Entry, examples []check.Finding) string {
 	var b strings.Builder
 	b.WriteString(notice)
 	fmt.Fprintf(&b, "# %s: %s\n\n", e.ID, e.Title)
-	fmt.Fprintf(&b, "| | |\n|---|---|\n| group | %s |\n| severity | %s |\n| evidence | %s |\n", diagnose.Group(e.ID), e.Impact(), evidence(e))
+	fmt.Fprintf(&b, "| | |\n|---|---|\n| group | %s |\n| severity | %s |\n| evidence | %s |\n", diagnose.Group(e.ID),
+		e.Impact(), evidence(e))
 	if len(e.DependsOn) > 0 {
 		fmt.Fprintf(&b, "| evaluated when these pass | %s |\n", links(e.DependsOn))
 	}

@@ -21,13 +21,17 @@ func TestObserve(t *testing.T) {
 		samples []string
 		want    []observed
 	}{
-		"good at once":       {[]string{"g1"}, []observed{{"g1", true, false}}},
-		"bad twice":          {[]string{"b1", "b2"}, []observed{{"", false, true}, {"b2", true, false}}},
-		"bad once":           {[]string{"g1", "b1", "g2", "b2"}, []observed{{"g1", true, false}, {"g1", true, true}, {"g2", true, false}, {"g2", true, true}}},
-		"same class renews":  {[]string{"g1", "g2"}, []observed{{"g1", true, false}, {"g2", true, false}}},
-		"rivals by turns":    {[]string{"g1", "b1", "c1", "b2", "b3"}, []observed{{"g1", true, false}, {"g1", true, true}, {"g1", true, true}, {"g1", true, true}, {"b3", true, false}}},
-		"good after bad":     {[]string{"b1", "b2", "g1"}, []observed{{"", false, true}, {"b2", true, false}, {"g1", true, false}}},
-		"good breaks a row":  {[]string{"b1", "g1", "b2"}, []observed{{"", false, true}, {"g1", true, false}, {"g1", true, true}}},
+		"good at once": {[]string{"g1"}, []observed{{"g1", true, false}}},
+		"bad twice":    {[]string{"b1", "b2"}, []observed{{"", false, true}, {"b2", true, false}}},
+		"bad once": {[]string{"g1", "b1", "g2", "b2"},
+			[]observed{{"g1", true, false}, {"g1", true, true}, {"g2", true, false}, {"g2", true, true}}},
+		"same class renews": {[]string{"g1", "g2"}, []observed{{"g1", true, false}, {"g2", true, false}}},
+		"rivals by turns": {[]string{"g1", "b1", "c1", "b2", "b3"}, []observed{{"g1", true, false},
+			{"g1", true, true}, {"g1", true, true}, {"g1", true, true}, {"b3", true, false}}},
+		"good after bad": {[]string{"b1", "b2", "g1"},
+			[]observed{{"", false, true}, {"b2", true, false}, {"g1", true, false}}},
+		"good breaks a row": {[]string{"b1", "g1", "b2"},
+			[]observed{{"", false, true}, {"g1", true, false}, {"g1", true, true}}},
 		"nothing is pending": {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +74,8 @@ func TestHeldClassWasSeenInARow(t *testing.T) {
 			_, settled, pending := v.Observe(sample, sample, needed(sample))
 			switch held := v.Class(); {
 			case settled != (held != ""), pending != (held != sample):
-				t.Fatalf("seed %d: settled %t, pending %t while %q is held and %q is seen", seed, settled, pending, held, sample)
+				t.Fatalf("seed %d: settled %t, pending %t while %q is held and %q is seen", seed, settled, pending,
+					held, sample)
 			case held != before && (held != sample || row < needed(sample)):
 				t.Fatalf("seed %d: %q taken up after %d of %q", seed, held, row, sample)
 			case held == before && held != sample && row >= needed(sample):

@@ -8,7 +8,8 @@ import (
 func TestHoldGrowsAndIsForgotten(t *testing.T) {
 	var f Failures
 	now := time.Now()
-	want := []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, 64 * time.Second, 128 * time.Second, 256 * time.Second, LastHold, LastHold}
+	want := []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second,
+		64 * time.Second, 128 * time.Second, 256 * time.Second, LastHold, LastHold}
 	for i := range Patience + 200 {
 		f.Note(now)
 		expected := time.Duration(0)

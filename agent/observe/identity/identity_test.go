@@ -22,8 +22,10 @@ func TestOf(t *testing.T) {
 		Machine:  check.Machine{ServerID: "0123456789abcdef01234567"},
 		Links: []check.Link{
 			{Index: 1, Name: "lo", Type: "device"},
-			{Index: 2, Name: "eno1", Type: "device", MAC: "02:00:00:00:00:01", Master: 4, Slave: &check.Slave{PermanentMAC: "02:00:00:00:00:02"}},
-			{Index: 3, Name: "eno2", Type: "device", MAC: "02:00:00:00:00:01", Master: 4, Slave: &check.Slave{PermanentMAC: "02:00:00:00:00:01"}},
+			{Index: 2, Name: "eno1", Type: "device", MAC: "02:00:00:00:00:01", Master: 4,
+				Slave: &check.Slave{PermanentMAC: "02:00:00:00:00:02"}},
+			{Index: 3, Name: "eno2", Type: "device", MAC: "02:00:00:00:00:01", Master: 4,
+				Slave: &check.Slave{PermanentMAC: "02:00:00:00:00:01"}},
 			{Index: 4, Name: "bond0", Type: "bond", MAC: "02:00:00:00:00:01"},
 			{Index: 5, Name: "bond0.11", Type: "vlan", MAC: "02:00:00:00:00:05", VLAN: &check.VLAN{ID: 11}},
 			{Index: 6, Name: "bond0.100", Type: "vlan", MAC: "02:00:00:00:00:01", VLAN: &check.VLAN{ID: 100}},
@@ -32,15 +34,18 @@ func TestOf(t *testing.T) {
 			{Index: 9, Name: "kube-ipvs0", Type: "dummy"},
 		},
 		Addresses: []check.Address{
-			at(1, "127.0.0.1/8", false), at(6, "192.0.2.2/28", false), at(6, "203.0.113.3/32", true), at(6, "203.0.113.4/29", false),
+			at(1, "127.0.0.1/8", false), at(6, "192.0.2.2/28", false), at(6, "203.0.113.3/32", true),
+			at(6, "203.0.113.4/29", false),
 			at(5, "10.0.0.11/24", false), at(5, "fe80::1/64", false), at(6, "2001:db8::2/64", false),
 			at(7, "10.244.1.1/24", false), at(9, "203.0.113.3/32", false),
 		},
 	}
-	got := Of(s, check.Report{Interface: "bond0.100", Uplink: "bond0"}, []netip.Addr{netip.MustParseAddr("203.0.113.4")})
+	got := Of(s, check.Report{Interface: "bond0.100", Uplink: "bond0"},
+		[]netip.Addr{netip.MustParseAddr("203.0.113.4")})
 	want := contract.Identity{
-		Hostname:      "worker-1",
-		Addresses:     []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::2")},
+		Hostname: "worker-1",
+		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("192.0.2.2"),
+			netip.MustParseAddr("2001:db8::2")},
 		MACs:          []string{"02:00:00:00:00:01", "02:00:00:00:00:02"},
 		VLANInterface: "bond0.100",
 		ServerID:      "0123456789abcdef01234567",
@@ -71,7 +76,8 @@ func TestIdentityIsBounded(t *testing.T) {
 	s := check.Snapshot{Hostname: "worker-1"}
 	address := netip.MustParseAddr("2001:db8::1")
 	for i := range 5000 {
-		s.Links = append(s.Links, check.Link{Index: i + 1, Name: fmt.Sprint("eth", i), Type: "device", MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i>>8, i&0xff)})
+		s.Links = append(s.Links, check.Link{Index: i + 1, Name: fmt.Sprint("eth", i), Type: "device",
+			MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i>>8, i&0xff)})
 		address = address.Next()
 		s.Addresses = append(s.Addresses, check.Address{LinkIndex: i + 1, Prefix: netip.PrefixFrom(address, 64)})
 	}

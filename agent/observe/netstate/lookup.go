@@ -118,7 +118,8 @@ func fill(answer *check.RouteAnswer, s check.Snapshot, routes []netlink.Route, e
 		answer.Error = errnoText(err)
 	case len(routes) == 0:
 		answer.Error = "no answer"
-	case routes[0].Type == unix.RTN_BLACKHOLE, routes[0].Type == unix.RTN_UNREACHABLE, routes[0].Type == unix.RTN_PROHIBIT:
+	case routes[0].Type == unix.RTN_BLACKHOLE, routes[0].Type == unix.RTN_UNREACHABLE,
+		routes[0].Type == unix.RTN_PROHIBIT:
 		answer.Error = "refused by a route"
 	default:
 		answer.Local = routes[0].Type == unix.RTN_LOCAL

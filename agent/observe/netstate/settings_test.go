@@ -50,7 +50,8 @@ func merged(maps ...map[string]string) map[string]string {
 }
 
 func TestSettings(t *testing.T) {
-	r := &Reader{SysctlRoot: root(t, merged(conf("all", "0", "0"), conf("bond0.100", "2", "1"), map[string]string{"net/ipv4/ip_forward": "1\n"}))}
+	r := &Reader{SysctlRoot: root(t, merged(conf("all", "0", "0"), conf("bond0.100", "2", "1"),
+		map[string]string{"net/ipv4/ip_forward": "1\n"}))}
 	s := check.Snapshot{Links: []check.Link{{Name: "bond0"}, {Name: "bond0.100", VLAN: &check.VLAN{ID: 100}}}}
 	r.readSettings(&s)
 	want := map[string]check.Settings{

@@ -17,10 +17,12 @@ import (
 
 func TestLinkOf(t *testing.T) {
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 0xab}
-	attrs := netlink.LinkAttrs{Index: 6, Name: "bond0.100", MTU: 1500, HardwareAddr: mac, RawFlags: unix.IFF_UP | unix.IFF_LOWER_UP,
+	attrs := netlink.LinkAttrs{Index: 6, Name: "bond0.100", MTU: 1500, HardwareAddr: mac,
+		RawFlags:  unix.IFF_UP | unix.IFF_LOWER_UP,
 		OperState: netlink.OperUp, ParentIndex: 4, NetNsID: -1}
 	vlan := &netlink.Vlan{LinkAttrs: attrs, VlanId: 100, VlanProtocol: netlink.VLAN_PROTOCOL_8021AD}
-	want := check.Link{Index: 6, Name: "bond0.100", Type: "vlan", MAC: "02:00:00:00:00:ab", MTU: 1500, Up: true, LowerUp: true,
+	want := check.Link{Index: 6, Name: "bond0.100", Type: "vlan", MAC: "02:00:00:00:00:ab", MTU: 1500, Up: true,
+		LowerUp:   true,
 		OperState: "up", Parent: 4, VLAN: &check.VLAN{ID: 100, Protocol: "802.1ad"}}
 	if diff := cmp.Diff(want, linkOf(vlan)); diff != "" {
 		t.Errorf("VLAN link (-want +got):\n%s", diff)
@@ -29,8 +31,10 @@ func TestLinkOf(t *testing.T) {
 	if got := linkOf(vlan).Parent; got != 0 {
 		t.Errorf("a parent of another namespace is index %d, want none", got)
 	}
-	bond := &netlink.Bond{LinkAttrs: netlink.LinkAttrs{Name: "bond0", MasterIndex: 9}, Mode: netlink.BOND_MODE_802_3AD, MinLinks: -1}
-	if diff := cmp.Diff(check.Link{Name: "bond0", Type: "bond", OperState: "unknown", Master: 9, Bond: &check.Bond{Mode: "802.3ad"}}, linkOf(bond)); diff != "" {
+	bond := &netlink.Bond{LinkAttrs: netlink.LinkAttrs{Name: "bond0", MasterIndex: 9}, Mode: netlink.BOND_MODE_802_3AD,
+		MinLinks: -1}
+	if diff := cmp.Diff(check.Link{Name: "bond0", Type: "bond", OperState: "unknown", Master: 9,
+		Bond: &check.Bond{Mode: "802.3ad"}}, linkOf(bond)); diff != "" {
 		t.Errorf("bond (-want +got):\n%s", diff)
 	}
 }
@@ -46,7 +50,8 @@ func TestActiveAggregator(t *testing.T) {
 		ad.AddRtAttr(nl.IFLA_BOND_AD_INFO_PARTNER_MAC, partner)
 		return append(make([]byte, unix.SizeofIfInfomsg), link.Serialize()...)
 	}
-	if id, partner := activeAggregator(info([]byte{0, 0x1c, 0x73, 0, 0, 1})); id != 3 || partner != "00:1c:73:00:00:01" {
+	if id, partner := activeAggregator(info([]byte{0, 0x1c, 0x73, 0, 0, 1})); id != 3 ||
+		partner != "00:1c:73:00:00:01" {
 		t.Errorf("aggregator %d, partner %q", id, partner)
 	}
 	if id, partner := activeAggregator(info(make([]byte, 6))); id != 3 || partner != "" {
@@ -110,16 +115,20 @@ func TestRoutesOf(t *testing.T) {
 	samePrefix := cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
 	sameAddr := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 	everywhere := netip.MustParsePrefix("0.0.0.0/0")
-	got := routesOf(netlink.Route{Type: unix.RTN_UNICAST, Priority: 100, Protocol: 186, MultiPath: []*netlink.NexthopInfo{
-		{LinkIndex: 5, Gw: net.IPv4(10, 0, 0, 1)}, {LinkIndex: 6, Gw: net.IPv4(192, 0, 2, 1)}}})
+	got := routesOf(netlink.Route{Type: unix.RTN_UNICAST, Priority: 100, Protocol: 186,
+		MultiPath: []*netlink.NexthopInfo{
+			{LinkIndex: 5, Gw: net.IPv4(10, 0, 0, 1)}, {LinkIndex: 6, Gw: net.IPv4(192, 0, 2, 1)}}})
 	want := []check.Route{
-		{Destination: everywhere, LinkIndex: 5, Gateway: netip.MustParseAddr("10.0.0.1"), Type: "unicast", Metric: 100, Protocol: 186},
-		{Destination: everywhere, LinkIndex: 6, Gateway: netip.MustParseAddr("192.0.2.1"), Type: "unicast", Metric: 100, Protocol: 186},
+		{Destination: everywhere, LinkIndex: 5, Gateway: netip.MustParseAddr("10.0.0.1"), Type: "unicast", Metric: 100,
+			Protocol: 186},
+		{Destination: everywhere, LinkIndex: 6, Gateway: netip.MustParseAddr("192.0.2.1"), Type: "unicast", Metric: 100,
+			Protocol: 186},
 	}
 	if diff := cmp.Diff(want, got, samePrefix, sameAddr); diff != "" {
 		t.Errorf("default route by two gateways (-want +got):\n%s", diff)
 	}
-	for number, name := range map[int]string{unix.RTN_BLACKHOLE: "blackhole", unix.RTN_UNREACHABLE: "unreachable", unix.RTN_THROW: "throw", 11: "type 11"} {
+	for number, name := range map[int]string{unix.RTN_BLACKHOLE: "blackhole", unix.RTN_UNREACHABLE: "unreachable",
+		unix.RTN_THROW: "throw", 11: "type 11"} {
 		if got := routesOf(netlink.Route{Type: number})[0].Type; got != name {
 			t.Errorf("type %d is %q, want %q", number, got, name)
 		}
@@ -128,7 +137,8 @@ func TestRoutesOf(t *testing.T) {
 
 // TestKeptOfTheMainTable: routes that do not matter are not kept, for any number of pods.
 func TestKeptOfTheMainTable(t *testing.T) {
-	keep := choice{links: map[int]check.Link{4: {Index: 4, Bond: &check.Bond{}}, 6: {Index: 6, VLAN: &check.VLAN{ID: 100}}, 9: {Index: 9, Type: "veth"}, 10: {Index: 10, Type: "device"}}}
+	keep := choice{links: map[int]check.Link{4: {Index: 4, Bond: &check.Bond{}},
+		6: {Index: 6, VLAN: &check.VLAN{ID: 100}}, 9: {Index: 9, Type: "veth"}, 10: {Index: 10, Type: "device"}}}
 	kept := 0
 	for i := range 300 {
 		pod := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(i / 250), byte(i % 250)}), 32)
@@ -143,7 +153,8 @@ func TestKeptOfTheMainTable(t *testing.T) {
 		"0.0.0.0/0": {10: true, 9: true}, "128.0.0.0/1": {10: true}, "192.0.2.0/28": {4: true, 6: true, 10: false},
 	} {
 		for link, want := range links {
-			if got := keep.keeps(check.Route{Destination: netip.MustParsePrefix(destination), LinkIndex: link}); got != want {
+			if got := keep.keeps(check.Route{Destination: netip.MustParsePrefix(destination),
+				LinkIndex: link}); got != want {
 				t.Errorf("%s by link %d is kept: %t, want %t", destination, link, got, want)
 			}
 		}

@@ -23,17 +23,23 @@ func TestDampener(t *testing.T) {
 		want    []check.Status
 		pending bool
 	}{
-		"kernel reports":      {kernel, []check.Status{check.OK, check.Fail}, []check.Status{check.OK, check.Fail}, false},
+		"kernel reports": {kernel, []check.Status{check.OK, check.Fail}, []check.Status{check.OK, check.Fail},
+			false},
 		"kernel at the start": {kernel, []check.Status{check.Fail}, []check.Status{check.Fail}, false},
 		"kernel recovers": {kernel, []check.Status{check.Fail, check.OK, check.Fail, check.OK, check.OK},
 			[]check.Status{check.Fail, check.Fail, check.Fail, check.Fail, check.OK}, false},
-		"wire at the start":   {wire, []check.Status{check.Fail, check.Fail}, []check.Status{check.Unknown, check.Fail}, false},
-		"wire lost one":       {wire, []check.Status{check.OK, check.Fail, check.OK}, []check.Status{check.OK, check.OK, check.OK}, false},
-		"wire is silent":      {wire, []check.Status{check.OK, check.Fail, check.Fail}, []check.Status{check.OK, check.OK, check.Fail}, false},
-		"consequence skipped": {wire, []check.Status{check.Fail, check.Fail, check.Skip}, []check.Status{check.Unknown, check.Fail, check.Skip}, false},
-		"no more skipped":     {wire, []check.Status{check.Skip, check.OK}, []check.Status{check.Skip, check.OK}, false},
-		"warning at once":     {wire, []check.Status{check.OK, check.Warn, check.OK}, []check.Status{check.OK, check.Warn, check.OK}, false},
-		"waits for the next":  {wire, []check.Status{check.OK, check.Fail}, []check.Status{check.OK, check.OK}, true},
+		"wire at the start": {wire, []check.Status{check.Fail, check.Fail}, []check.Status{check.Unknown, check.Fail},
+			false},
+		"wire lost one": {wire, []check.Status{check.OK, check.Fail, check.OK},
+			[]check.Status{check.OK, check.OK, check.OK}, false},
+		"wire is silent": {wire, []check.Status{check.OK, check.Fail, check.Fail},
+			[]check.Status{check.OK, check.OK, check.Fail}, false},
+		"consequence skipped": {wire, []check.Status{check.Fail, check.Fail, check.Skip},
+			[]check.Status{check.Unknown, check.Fail, check.Skip}, false},
+		"no more skipped": {wire, []check.Status{check.Skip, check.OK}, []check.Status{check.Skip, check.OK}, false},
+		"warning at once": {wire, []check.Status{check.OK, check.Warn, check.OK},
+			[]check.Status{check.OK, check.Warn, check.OK}, false},
+		"waits for the next": {wire, []check.Status{check.OK, check.Fail}, []check.Status{check.OK, check.OK}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := NewDampener()
@@ -131,7 +137,8 @@ func TestFlapsOfAnyRhythm(t *testing.T) {
 			now = now.Add(debounce.LastHold)
 			d.Observe(check.Report{Findings: []check.Finding{finding}}, now)
 		}
-		if report, again := d.Observe(check.Report{Findings: []check.Finding{finding}}, now); report.Findings[0].Status != check.OK || again != 0 {
+		if report, again := d.Observe(check.Report{Findings: []check.Finding{finding}},
+			now); report.Findings[0].Status != check.OK || again != 0 {
 			t.Fatalf("seed %d: %s long after the last flap, next sample in %s", seed, report.Findings[0].Status, again)
 		}
 	}

@@ -32,8 +32,10 @@ func (m *machine) Read(context.Context) (check.Snapshot, error) {
 	}
 	return check.Snapshot{
 		Links: []check.Link{
-			{Index: 1, Name: "bond0", Type: "bond", Up: true, LowerUp: true, OperState: "up", Bond: &check.Bond{Mode: "active-backup"}},
-			{Index: 2, Name: "bond0.100", Type: "vlan", MTU: 1500, Up: m.up, LowerUp: m.up, OperState: state, Parent: 1, VLAN: &check.VLAN{ID: 100, Protocol: "802.1q"}},
+			{Index: 1, Name: "bond0", Type: "bond", Up: true, LowerUp: true, OperState: "up",
+				Bond: &check.Bond{Mode: "active-backup"}},
+			{Index: 2, Name: "bond0.100", Type: "vlan", MTU: 1500, Up: m.up, LowerUp: m.up, OperState: state, Parent: 1,
+				VLAN: &check.VLAN{ID: 100, Protocol: "802.1q"}},
 		},
 		Addresses: []check.Address{{LinkIndex: 2, Prefix: netip.MustParsePrefix("192.0.2.2/28")}},
 		Settings:  map[string]check.Settings{"all": {}, "bond0.100": {RPFilter: 2}},
@@ -99,7 +101,8 @@ func (m *machine) counts() (samples, asks int) {
 func expectation() check.Expected {
 	return check.Expected{Published: true, Network: contract.NodeNetwork{
 		NetworkID: "n1", VLAN: 100, Member: true, IPs: []netip.Addr{netip.MustParseAddr("192.0.2.2")},
-		Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("192.0.2.0/28"), Gateway: netip.MustParseAddr("192.0.2.1")}},
+		Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("192.0.2.0/28"),
+			Gateway: netip.MustParseAddr("192.0.2.1")}},
 	}}
 }
 

@@ -40,7 +40,8 @@ type server struct {
 
 func (s *server) client(t *testing.T) Nodes {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api", Transport: s, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api", Transport: s, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,8 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	}
-	if r.Method != http.MethodPatch || r.URL.Path != "/api/v1/nodes/srv-a/status" || r.Header.Get("Content-Type") != string(types.StrategicMergePatchType) {
+	if r.Method != http.MethodPatch || r.URL.Path != "/api/v1/nodes/srv-a/status" ||
+		r.Header.Get("Content-Type") != string(types.StrategicMergePatchType) {
 		return nil, fmt.Errorf("unexpected %s %s", r.Method, r.URL)
 	}
 	body, err := io.ReadAll(r.Body)
@@ -77,7 +79,8 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	raw, err := json.Marshal(answer)
 	return &http.Response{
-		StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(raw)), Request: r,
+		StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(raw)), Request: r,
 	}, err
 }
 
@@ -115,7 +118,8 @@ func (s *server) patch(body []byte) (int, any) {
 
 func refused(code int, reason metav1.StatusReason) (int, any) {
 	return code, metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: string(reason),
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code),
+		Reason: reason, Message: string(reason),
 	}
 }
 
@@ -197,10 +201,12 @@ func (s *server) shows() string {
 		return "no Node"
 	}
 	var parts []string
-	for _, kind := range []corev1.NodeConditionType{contract.ConditionVLANReady, contract.ConditionAnnouncementHealthy, corev1.NodeReady} {
+	for _, kind := range []corev1.NodeConditionType{contract.ConditionVLANReady, contract.ConditionAnnouncementHealthy,
+		corev1.NodeReady} {
 		if c := contract.FindNodeCondition(s.node, kind); c != nil {
 			parts = append(parts, fmt.Sprintf("%s=%s %s %s", kind, c.Status, c.Reason, c.Message))
 		}
 	}
-	return strings.Join(append(parts, "identity="+s.node.Annotations[contract.NodeReportedIdentity], "foreign="+s.node.Annotations["example.com/foreign"]), "\n")
+	return strings.Join(append(parts, "identity="+s.node.Annotations[contract.NodeReportedIdentity],
+		"foreign="+s.node.Annotations["example.com/foreign"]), "\n")
 }

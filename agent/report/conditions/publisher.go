@@ -29,7 +29,8 @@ const (
 
 // Nodes writes Nodes; the client of client-go does.
 type Nodes interface {
-	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (*corev1.Node, error)
+	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions,
+		subresources ...string) (*corev1.Node, error)
 }
 
 // Publisher keeps the Node's conditions as they were set last. It compares with the Node as it is, so conditions that
@@ -43,8 +44,8 @@ type Publisher struct {
 
 	// wake reports that there may be something to write, replaced that there is another Node of that name.
 	wake, replaced loop.Wake
-	// unconfirmed are transitions whose write was not answered, refused the annotations that the API server does not take.
-	// Both belong to the goroutine of Run.
+	// unconfirmed are transitions whose write was not answered, refused the annotations that the API server does not
+	// take. Both belong to the goroutine of Run.
 	unconfirmed map[corev1.NodeConditionType]Transition
 	refused     map[string]string
 
@@ -224,8 +225,9 @@ func (p *Publisher) send(ctx context.Context, content patch) (*corev1.Node, erro
 		if updated, err = p.patch(ctx, content); err != nil {
 			return nil, err
 		}
-		klog.FromContext(ctx).Error(refusedBy, "The API server rejected annotations of the Node; updated its conditions "+
-			"without them")
+		klog.FromContext(ctx).Error(refusedBy,
+			"The API server rejected annotations of the Node; updated its conditions "+
+				"without them")
 	}
 	maps.Copy(p.refused, annotations)
 	return updated, err
@@ -267,6 +269,7 @@ func (p *Publisher) confirm(ctx context.Context, node *corev1.Node, next []Trans
 
 func (p *Publisher) record(ctx context.Context, node *corev1.Node, t Transition) {
 	delete(p.unconfirmed, t.Type)
-	klog.FromContext(ctx).Info("Condition changed", "condition", t.Type, "status", t.Status, "was", t.From, "reason", t.Reason, "message", t.Message)
+	klog.FromContext(ctx).Info("Condition changed", "condition", t.Type, "status", t.Status, "was", t.From, "reason",
+		t.Reason, "message", t.Message)
 	p.onTransition(node, t)
 }

@@ -40,12 +40,14 @@ func kubeletCondition() corev1.NodeCondition {
 func run(t *testing.T, conditions []corev1.NodeCondition, test func(t *testing.T, b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", UID: "u1"}, Status: corev1.NodeStatus{Conditions: conditions}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", UID: "u1"},
+			Status: corev1.NodeStatus{Conditions: conditions}}
 		b := &bench{client: fake.NewClientset(node)}
 		b.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			patch, isPatch := action.(clienttesting.PatchAction)
 			if !isPatch || action.GetSubresource() != "status" {
-				t.Errorf("wrote %s %s/%s, want a patch of nodes/status", action.GetVerb(), action.GetResource().Resource, action.GetSubresource())
+				t.Errorf("wrote %s %s/%s, want a patch of nodes/status", action.GetVerb(),
+					action.GetResource().Resource, action.GetSubresource())
 				return false, nil, nil
 			}
 			var content map[string]any
@@ -140,7 +142,8 @@ func TestTransitionTime(t *testing.T) {
 		b.Set(vlan(corev1.ConditionFalse, "GatewaySilent"))
 		synctest.Wait()
 		if c := b.condition(t); c.Reason != "GatewaySilent" || !c.LastTransitionTime.Equal(&first) {
-			t.Errorf("after another reason: %s since %s, want GatewaySilent since %s", c.Reason, c.LastTransitionTime, first)
+			t.Errorf("after another reason: %s since %s, want GatewaySilent since %s", c.Reason, c.LastTransitionTime,
+				first)
 		}
 		time.Sleep(10 * time.Second)
 		b.Set(vlan(corev1.ConditionTrue, "Ready"))
@@ -184,7 +187,8 @@ func TestHeartbeat(t *testing.T) {
 
 func TestRestartKeepsTheTransition(t *testing.T) {
 	old := metav1.NewTime(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))
-	existing := corev1.NodeCondition{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue, Reason: "Ready", Message: "about Ready", LastTransitionTime: old}
+	existing := corev1.NodeCondition{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue, Reason: "Ready",
+		Message: "about Ready", LastTransitionTime: old}
 	run(t, []corev1.NodeCondition{existing}, func(t *testing.T, b *bench) {
 		b.Set(vlan(corev1.ConditionTrue, "Ready"))
 		synctest.Wait()
@@ -207,7 +211,8 @@ func TestOverwrittenConditionComesBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		node.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: corev1.ConditionUnknown, Reason: "AgentSilent"}}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady,
+			Status: corev1.ConditionUnknown, Reason: "AgentSilent"}}
 		if _, err := b.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +227,8 @@ func TestOverwrittenConditionComesBack(t *testing.T) {
 func TestStaleWatchIsNoReasonToWrite(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *bench) {
 		b.Observe(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", UID: "u1", ResourceVersion: "20"},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue, Reason: "Ready", Message: "about Ready"}}}})
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: contract.ConditionVLANReady,
+				Status: corev1.ConditionTrue, Reason: "Ready", Message: "about Ready"}}}})
 		b.Set(vlan(corev1.ConditionTrue, "Ready"))
 		b.Observe(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", UID: "u1", ResourceVersion: "9"}})
 		synctest.Wait()
@@ -289,7 +295,8 @@ func TestPatchHoldsOnlyOurs(t *testing.T) {
 			metadata, _ := p["metadata"].(map[string]any)
 			delete(metadata, "annotations")
 			if len(metadata) != 1 || metadata["uid"] != "u1" {
-				t.Errorf("patch of the metadata is %v besides annotations, want only the UID as a precondition", metadata)
+				t.Errorf("patch of the metadata is %v besides annotations, want only the UID as a precondition",
+					metadata)
 			}
 		}
 		node, err := b.client.CoreV1().Nodes().Get(t.Context(), "srv-a", metav1.GetOptions{})

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// writeBurst writes may follow each other at once, and one more for each writePause that passes: every write of a Node
-	// reaches every watcher of Nodes in the cluster, and another program may set our conditions to other values.
+	// writeBurst writes may follow each other at once, and one more for each writePause that passes: every write of a
+	// Node reaches every watcher of Nodes in the cluster, and another program may set our conditions to other values.
 	writeBurst = 10
 	writePause = 5 * time.Second
 	// firstRetry and lastRetry bound the pause after a write that failed; it doubles in between. A tenth of it, more or

@@ -17,7 +17,8 @@ import (
 func inTrouble(t *testing.T, test func(w *walk)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &walk{T: t, random: rand.New(rand.NewPCG(1, 7)), server: &server{}, ready: "True", want: map[corev1.NodeConditionType]Condition{}}
+		w := &walk{T: t, random: rand.New(rand.NewPCG(1, 7)), server: &server{}, ready: "True",
+			want: map[corev1.NodeConditionType]Condition{}}
 		w.server.register()
 		w.start()
 		w.server.deliver(w.pub)

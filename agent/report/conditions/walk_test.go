@@ -49,7 +49,8 @@ func TestWalks(t *testing.T) {
 
 func walkOnce(t *testing.T, seed int) {
 	t.Helper()
-	w := &walk{T: t, seed: seed, random: rand.New(rand.NewPCG(uint64(seed), 7)), server: &server{}, ready: "True", want: map[corev1.NodeConditionType]Condition{}}
+	w := &walk{T: t, seed: seed, random: rand.New(rand.NewPCG(uint64(seed), 7)), server: &server{}, ready: "True",
+		want: map[corev1.NodeConditionType]Condition{}}
 	w.server.register()
 	w.start()
 	for range 80 {
@@ -135,7 +136,8 @@ func (w *walk) check() {
 	kinds := []corev1.NodeConditionType{contract.ConditionVLANReady, contract.ConditionAnnouncementHealthy}
 	statuses := []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}
 	n := w.random.IntN(5)
-	c := Condition{Type: kinds[w.random.IntN(2)], Status: statuses[n%3], Reason: "R" + strconv.Itoa(n), Message: "interface b\xffnd" + strings.Repeat("é", n*n*60)}
+	c := Condition{Type: kinds[w.random.IntN(2)], Status: statuses[n%3], Reason: "R" + strconv.Itoa(n),
+		Message: "interface b\xffnd" + strings.Repeat("é", n*n*60)}
 	w.want[c.Type] = c
 	w.pub.Set(c)
 }
@@ -207,9 +209,11 @@ func (w *walk) rest() {
 
 func (w *walk) wanted() string {
 	var parts []string
-	for _, kind := range []corev1.NodeConditionType{contract.ConditionVLANReady, contract.ConditionAnnouncementHealthy} {
+	for _, kind := range []corev1.NodeConditionType{contract.ConditionVLANReady,
+		contract.ConditionAnnouncementHealthy} {
 		if c, has := w.want[kind]; has {
-			parts = append(parts, fmt.Sprintf("%s=%s %s %s", kind, c.Status, c.Reason, cut(strings.ToValidUTF8(c.Message, "\uFFFD"), MessageLimit)))
+			parts = append(parts, fmt.Sprintf("%s=%s %s %s", kind, c.Status, c.Reason,
+				cut(strings.ToValidUTF8(c.Message, "\uFFFD"), MessageLimit)))
 		}
 	}
 	parts = append(parts, fmt.Sprintf("%s=%s KubeletReady ", corev1.NodeReady, w.ready))

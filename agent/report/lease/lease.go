@@ -23,8 +23,8 @@ const (
 	// Duration is how long the Lease is valid: when it expires, the controller sets the conditions of the agent to
 	// Unknown.
 	Duration = 3 * time.Minute
-	// firstRetry and lastRetry bound the pause while the API server does not take a renewal; it doubles in between, and up
-	// to a quarter of it is chance, so that the agents do not meet an API server that comes back all at once.
+	// firstRetry and lastRetry bound the pause while the API server does not take a renewal; it doubles in between, and
+	// up to a quarter of it is chance, so that the agents do not meet an API server that comes back all at once.
 	firstRetry = 2 * time.Second
 	lastRetry  = 20 * time.Second
 	// nodePause is the time between reads of the Node while there is none.
@@ -46,8 +46,8 @@ type Renewer struct {
 	Leases Leases
 	// NodeName names the Node; the Lease is contract.AgentLeasePrefix and that name.
 	NodeName string
-	// Node returns the Node, or nil while it is not known. The Lease is owned by the Node and goes with it, and there is
-	// none without a Node.
+	// Node returns the Node, or nil while it is not known. The Lease is owned by the Node and goes with it, and there
+	// is none without a Node.
 	Node func() *corev1.Node
 	// OnRenew, where it is not nil, is called after each attempt with its error.
 	OnRenew func(error)
@@ -137,6 +137,7 @@ func (k *Renewer) fill(lease *coordinationv1.Lease) {
 		lease.Spec.AcquireTime = &now
 	}
 	if node := k.Node(); node != nil {
-		lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
+		lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name,
+			UID: node.UID}}
 	}
 }

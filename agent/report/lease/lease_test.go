@@ -20,12 +20,14 @@ import (
 
 func newRenewer(client *fake.Clientset) *Renewer {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", UID: "u1"}}
-	return &Renewer{Leases: client.CoordinationV1().Leases("kube-system"), NodeName: "srv-a", Node: func() *corev1.Node { return node }}
+	return &Renewer{Leases: client.CoordinationV1().Leases("kube-system"), NodeName: "srv-a",
+		Node: func() *corev1.Node { return node }}
 }
 
 func read(t *testing.T, client *fake.Clientset) *coordinationv1.Lease {
 	t.Helper()
-	l, err := client.CoordinationV1().Leases("kube-system").Get(t.Context(), "phoenixnap-agent-srv-a", metav1.GetOptions{})
+	l, err := client.CoordinationV1().Leases("kube-system").Get(t.Context(), "phoenixnap-agent-srv-a",
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +46,8 @@ func TestRenewsEveryHalfMinute(t *testing.T) {
 		if age := time.Since(l.Spec.RenewTime.Time); age > 33*time.Second {
 			t.Errorf("renewed %s ago, want at most 33 s", age)
 		}
-		if *l.Spec.HolderIdentity != "srv-a" || *l.Spec.LeaseDurationSeconds != 180 || l.OwnerReferences[0].UID != "u1" {
+		if *l.Spec.HolderIdentity != "srv-a" || *l.Spec.LeaseDurationSeconds != 180 ||
+			l.OwnerReferences[0].UID != "u1" {
 			t.Errorf("Lease is %+v, owned by %+v", l.Spec, l.OwnerReferences)
 		}
 		updates := 0
@@ -61,7 +64,8 @@ func TestRenewsEveryHalfMinute(t *testing.T) {
 
 func TestRetriesAndTakesUpAnExistingLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "phoenixnap-agent-srv-a"}})
+		client := fake.NewClientset(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system",
+			Name: "phoenixnap-agent-srv-a"}})
 		failures := 3
 		client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			failures--
@@ -73,7 +77,8 @@ func TestRetriesAndTakesUpAnExistingLease(t *testing.T) {
 			t.Error(err)
 		}
 		// Pauses of 2, 4 and 8 s, less a quarter at most.
-		if l := read(t, client); l.Spec.RenewTime == nil || time.Since(l.Spec.RenewTime.Time) < time.Second || time.Since(l.Spec.RenewTime.Time) > 4500*time.Millisecond {
+		if l := read(t, client); l.Spec.RenewTime == nil || time.Since(l.Spec.RenewTime.Time) < time.Second ||
+			time.Since(l.Spec.RenewTime.Time) > 4500*time.Millisecond {
 			t.Errorf("renewed at %v, want after three pauses", l.Spec.RenewTime)
 		}
 	})
@@ -85,7 +90,8 @@ func TestALostLeaseIsMadeAgain(t *testing.T) {
 	if err := k.Renew(testlog.Context(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := client.CoordinationV1().Leases("kube-system").Delete(t.Context(), "phoenixnap-agent-srv-a", metav1.DeleteOptions{}); err != nil {
+	if err := client.CoordinationV1().Leases("kube-system").Delete(t.Context(), "phoenixnap-agent-srv-a",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.Renew(testlog.Context(t)); err == nil {
@@ -118,7 +124,8 @@ func TestAnAPIServerThatIsAwayIsAskedSeldom(t *testing.T) {
 			t.Error(err)
 		}
 		if attempts < 3600/20 || attempts > 3600/15+5 || failed != attempts {
-			t.Errorf("%d attempts in an hour, %d reported as failed; want one every 15 to 20 s, all reported", attempts, failed)
+			t.Errorf("%d attempts in an hour, %d reported as failed; want one every 15 to 20 s, all reported", attempts,
+				failed)
 		}
 	})
 }

@@ -14,7 +14,8 @@ type Announcer struct {
 	// View is the number of the newest view that is known, of which there are Members.
 	View    uint64
 	Members int
-	// Addresses are those that this node answers for, and since when it owns them; the zero Time where that is not known.
+	// Addresses are those that this node answers for, and since when it owns them; the zero Time where that is not
+	// known.
 	Addresses []netip.Addr
 	Since     map[netip.Addr]time.Time
 	// Took and Gave count addresses that it started and stopped to answer for, APIFailures requests for the view that
@@ -54,7 +55,8 @@ var (
 )
 
 func announcerDescs() []*prometheus.Desc {
-	return []*prometheus.Desc{viewDesc, membersDesc, announcedDesc, sinceDesc, movesDesc, viewFailuresDesc, beatsSentDesc, beatsHeardDesc, requestsDesc, announcementsDesc}
+	return []*prometheus.Desc{viewDesc, membersDesc, announcedDesc, sinceDesc, movesDesc, viewFailuresDesc,
+		beatsSentDesc, beatsHeardDesc, requestsDesc, announcementsDesc}
 }
 
 func (s Sources) collectAnnouncer(out chan<- prometheus.Metric) {

@@ -13,8 +13,10 @@ func TestMetricsOfTheAnnouncer(t *testing.T) {
 	known := netip.MustParseAddr("203.0.113.5")
 	fresh := netip.MustParseAddr("203.0.113.6")
 	figures := Announcer{
-		View: 7, Members: 3, Addresses: []netip.Addr{known, fresh}, Since: map[netip.Addr]time.Time{known: time.UnixMilli(1700000000500)},
-		Took: 4, Gave: 2, APIFailures: 1, Sent: 90, Heard: map[string]uint64{"taken": 180}, Requests: map[string]uint64{"answered": 8}, Announced: 5,
+		View: 7, Members: 3, Addresses: []netip.Addr{known, fresh},
+		Since: map[netip.Addr]time.Time{known: time.UnixMilli(1700000000500)},
+		Took:  4, Gave: 2, APIFailures: 1, Sent: 90, Heard: map[string]uint64{"taken": 180},
+		Requests: map[string]uint64{"answered": 8}, Announced: 5,
 	}
 	m := NewMetrics("v1", "srv-a")
 	sources := Sources{Announcer: func() Announcer { return figures }}
@@ -29,11 +31,14 @@ func TestMetricsOfTheAnnouncer(t *testing.T) {
 	body := written()
 	for _, want := range []string{
 		"phoenixnap_agent_announcer_view_number 7", "phoenixnap_agent_announcer_members 3",
-		`phoenixnap_agent_announced_address{address="203.0.113.5"} 1`, `phoenixnap_agent_announced_address{address="203.0.113.6"} 1`,
+		`phoenixnap_agent_announced_address{address="203.0.113.5"} 1`,
+		`phoenixnap_agent_announced_address{address="203.0.113.6"} 1`,
 		`phoenixnap_agent_announced_since_timestamp_seconds{address="203.0.113.5"} 1.7000000005e+09`,
-		`phoenixnap_agent_announcer_moves_total{direction="taken"} 4`, `phoenixnap_agent_announcer_moves_total{direction="given"} 2`,
+		`phoenixnap_agent_announcer_moves_total{direction="taken"} 4`,
+		`phoenixnap_agent_announcer_moves_total{direction="given"} 2`,
 		"phoenixnap_agent_announcer_api_failures_total 1", "phoenixnap_agent_heartbeats_sent_total 90",
-		`phoenixnap_agent_heartbeats_received_total{outcome="taken"} 180`, `phoenixnap_agent_arp_requests_total{outcome="answered"} 8`,
+		`phoenixnap_agent_heartbeats_received_total{outcome="taken"} 180`,
+		`phoenixnap_agent_arp_requests_total{outcome="answered"} 8`,
 		"phoenixnap_agent_announcements_total 5",
 	} {
 		if !strings.Contains(body, want+"\n") {

@@ -18,7 +18,8 @@ func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 
 // Describe implements prometheus.Collector.
 func (s Sources) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{packetsDesc, probesDesc, machinesDesc, mismatchDesc, managedDesc, repairsDesc} {
+	for _, desc := range []*prometheus.Desc{packetsDesc, probesDesc, machinesDesc, mismatchDesc, managedDesc,
+		repairsDesc} {
 		out <- desc
 	}
 	for _, desc := range announcerDescs() {

@@ -77,11 +77,12 @@ var (
 	lastSampleDesc = prometheus.NewDesc("phoenixnap_agent_last_sample_timestamp_seconds",
 		"When the last sample of the node was taken, in seconds of the epoch.", nil, nil)
 	infoDesc = prometheus.NewDesc("phoenixnap_agent_info",
-		"Version of the agent, its Node, the server and public network that the Node belongs to, and the VLAN interface; always 1.",
+		"Version of the agent, its Node, the server and public network that the Node belongs to, and the VLAN "+
+			"interface; always 1.",
 		[]string{"version", "node", "server_id", "network_id", "interface"}, nil)
 	packetsDesc = prometheus.NewDesc("phoenixnap_agent_arp_packets_total",
-		"ARP packets on the VLAN interface: received (heard) from other machines, sent by this one, dropped because they "+
-			"were malformed.", []string{"direction"}, nil)
+		"ARP packets on the VLAN interface: received (heard) from other machines, sent by this one, dropped because "+
+			"they were malformed.", []string{"direction"}, nil)
 	probesDesc = prometheus.NewDesc("phoenixnap_agent_arp_probes_total",
 		"Probes of addresses of Services; each sends up to three ARP requests.", nil, nil)
 	machinesDesc = prometheus.NewDesc("phoenixnap_agent_address_machines",
@@ -90,7 +91,8 @@ var (
 		"For how long the wire or the kernel have contradicted the lease of an address; absent if they never did.",
 		[]string{"address", "service"}, nil)
 	managedDesc = prometheus.NewDesc("phoenixnap_agent_managed",
-		"Whether what the agent manages on the node is as it should be: 1 yes, 0 no.", []string{"kind", "interface"}, nil)
+		"Whether what the agent manages on the node is as it should be: 1 yes, 0 no.", []string{"kind", "interface"},
+		nil)
 	repairsDesc = prometheus.NewDesc("phoenixnap_agent_managed_repairs_total",
 		"How often the agent repaired what it manages after another program changed it.", []string{"kind"}, nil)
 )
@@ -108,7 +110,8 @@ func NewMetrics(version, nodeName string) *Metrics {
 		counter.WithLabelValues(resultOf(nil))
 		counter.WithLabelValues("error")
 	}
-	m.registry.MustRegister(m, m.writes, m.renewals, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m, m.writes, m.renewals, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 

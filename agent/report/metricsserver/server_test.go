@@ -69,42 +69,54 @@ func TestMetrics(t *testing.T) {
 	m := NewMetrics("v1", "srv-a")
 	counts := []string{
 		`phoenixnap_agent_node_writes_total{result="ok"} 0`, `phoenixnap_agent_node_writes_total{result="error"} 0`,
-		`phoenixnap_agent_lease_renewals_total{result="ok"} 0`, `phoenixnap_agent_lease_renewals_total{result="error"} 0`,
+		`phoenixnap_agent_lease_renewals_total{result="ok"} 0`,
+		`phoenixnap_agent_lease_renewals_total{result="error"} 0`,
 	}
-	expect(t, m, Sources{}, append([]string{`phoenixnap_agent_info{interface="",network_id="",node="srv-a",server_id="",version="v1"} 1`}, counts...)...)
+	expect(t, m, Sources{},
+		append([]string{`phoenixnap_agent_info{interface="",network_id="",node="srv-a",server_id="",version="v1"} 1`},
+			counts...)...)
 
 	gateway := netip.MustParseAddr("192.0.2.1")
-	expected := check.Expected{Network: contract.NodeNetwork{NetworkID: "n1", Blocks: []contract.NetworkBlock{{Gateway: gateway}}}}
+	expected := check.Expected{Network: contract.NodeNetwork{NetworkID: "n1",
+		Blocks: []contract.NetworkBlock{{Gateway: gateway}}}}
 	answered := check.Snapshot{
 		Machine: check.Machine{ServerID: "s1"},
-		ARP: []check.ARPAnswer{{Target: gateway, Replied: true, RTT: 2 * time.Millisecond}, {Target: gateway, Replied: true, RTT: 2 * time.Millisecond},
+		ARP: []check.ARPAnswer{{Target: gateway, Replied: true, RTT: 2 * time.Millisecond},
+			{Target: gateway, Replied: true, RTT: 2 * time.Millisecond},
 			{Target: netip.MustParseAddr("192.0.2.9"), Replied: true}},
 	}
-	report := check.Report{Interface: "bond0.100", Findings: []check.Finding{{ID: "PN103", Status: check.Fail, Severity: check.Error},
-		{ID: "PN105", Status: check.Warn, Severity: check.Warning}, {ID: "PN201", Status: check.Skip, Severity: check.Error}}}
+	report := check.Report{Interface: "bond0.100",
+		Findings: []check.Finding{{ID: "PN103", Status: check.Fail, Severity: check.Error},
+			{ID: "PN105", Status: check.Warn, Severity: check.Warning},
+			{ID: "PN201", Status: check.Skip, Severity: check.Error}}}
 	m.Sample(report, answered, expected, time.Unix(1700000000, 0))
-	m.Addresses([]check.Finding{{ID: "PN601", Reason: "NoAnswer"}, {ID: "PN601", Reason: "Answered"}, {ID: "PN601", Reason: "Answered"}})
+	m.Addresses([]check.Finding{{ID: "PN601", Reason: "NoAnswer"}, {ID: "PN601", Reason: "Answered"},
+		{ID: "PN601", Reason: "Answered"}})
 	m.Wrote(nil)
 	m.Wrote(errors.New("no"))
 	m.Renewed(nil)
 	counts = []string{
 		`phoenixnap_agent_node_writes_total{result="ok"} 1`, `phoenixnap_agent_node_writes_total{result="error"} 1`,
-		`phoenixnap_agent_lease_renewals_total{result="ok"} 1`, `phoenixnap_agent_lease_renewals_total{result="error"} 0`,
+		`phoenixnap_agent_lease_renewals_total{result="ok"} 1`,
+		`phoenixnap_agent_lease_renewals_total{result="error"} 0`,
 		`phoenixnap_agent_info{interface="bond0.100",network_id="n1",node="srv-a",server_id="s1",version="v1"} 1`,
 	}
 	counts = append(counts, checkSeries("PN103", "error", "fail")...)
 	counts = append(counts, checkSeries("PN105", "warning", "warn")...)
 	counts = append(counts, checkSeries("PN201", "error", "skip")...)
 	expect(t, m, Sources{}, append([]string{
-		`phoenixnap_agent_gateway_arp_seconds{gateway="192.0.2.1"} 0.002`, `phoenixnap_agent_last_sample_timestamp_seconds 1.7e+09`,
-		`phoenixnap_agent_addresses{id="PN601",reason="Answered"} 2`, `phoenixnap_agent_addresses{id="PN601",reason="NoAnswer"} 1`,
+		`phoenixnap_agent_gateway_arp_seconds{gateway="192.0.2.1"} 0.002`,
+		`phoenixnap_agent_last_sample_timestamp_seconds 1.7e+09`,
+		`phoenixnap_agent_addresses{id="PN601",reason="Answered"} 2`,
+		`phoenixnap_agent_addresses{id="PN601",reason="NoAnswer"} 1`,
 	}, counts...)...)
 
 	// What is gone has no series any more, and what the controller says of the server outweighs what the machine knows.
 	expected.Network.ServerID = "s1"
 	m.Sample(report, check.Snapshot{}, expected, time.Unix(1700000010, 0))
 	m.Addresses(nil)
-	expect(t, m, Sources{}, append([]string{`phoenixnap_agent_last_sample_timestamp_seconds 1.70000001e+09`}, counts...)...)
+	expect(t, m, Sources{}, append([]string{`phoenixnap_agent_last_sample_timestamp_seconds 1.70000001e+09`},
+		counts...)...)
 }
 
 // checkSeries is the state set of a check.
@@ -115,7 +127,8 @@ func checkSeries(id, severity, current string) []string {
 		if status == current {
 			value = 1
 		}
-		series = append(series, fmt.Sprintf("phoenixnap_agent_check{id=%q,severity=%q,status=%q} %d", id, severity, status, value))
+		series = append(series, fmt.Sprintf("phoenixnap_agent_check{id=%q,severity=%q,status=%q} %d", id, severity,
+			status, value))
 	}
 	return series
 }
@@ -136,12 +149,16 @@ func TestMetricsOfSources(t *testing.T) {
 	}
 	usual := []string{
 		`phoenixnap_agent_node_writes_total{result="ok"} 0`, `phoenixnap_agent_node_writes_total{result="error"} 0`,
-		`phoenixnap_agent_lease_renewals_total{result="ok"} 0`, `phoenixnap_agent_lease_renewals_total{result="error"} 0`,
+		`phoenixnap_agent_lease_renewals_total{result="ok"} 0`,
+		`phoenixnap_agent_lease_renewals_total{result="error"} 0`,
 		`phoenixnap_agent_info{interface="",network_id="",node="srv-a",server_id="",version="v1"} 1`,
-		`phoenixnap_agent_arp_packets_total{direction="heard"} 5`, `phoenixnap_agent_arp_packets_total{direction="sent"} 6`,
+		`phoenixnap_agent_arp_packets_total{direction="heard"} 5`,
+		`phoenixnap_agent_arp_packets_total{direction="sent"} 6`,
 		`phoenixnap_agent_arp_packets_total{direction="dropped"} 1`, `phoenixnap_agent_arp_probes_total 7`,
-		`phoenixnap_agent_managed{interface="bond0.100",kind="vlan"} 1`, `phoenixnap_agent_managed{interface="",kind="return-path"} 0`,
-		`phoenixnap_agent_managed_repairs_total{kind="vlan"} 3`, `phoenixnap_agent_managed_repairs_total{kind="return-path"} 0`,
+		`phoenixnap_agent_managed{interface="bond0.100",kind="vlan"} 1`,
+		`phoenixnap_agent_managed{interface="",kind="return-path"} 0`,
+		`phoenixnap_agent_managed_repairs_total{kind="vlan"} 3`,
+		`phoenixnap_agent_managed_repairs_total{kind="return-path"} 0`,
 	}
 	expect(t, m, sources, append([]string{
 		`phoenixnap_agent_address_machines{address="203.0.113.5",service="a/c"} 2`,
@@ -151,7 +168,8 @@ func TestMetricsOfSources(t *testing.T) {
 	figures.Addresses = nil
 	for range 10 * addressLimit {
 		address = address.Next()
-		figures.Addresses = append(figures.Addresses, vip.AddressFigures{Address: address, Machines: 2}, vip.AddressFigures{Address: address, Machines: 2})
+		figures.Addresses = append(figures.Addresses, vip.AddressFigures{Address: address, Machines: 2},
+			vip.AddressFigures{Address: address, Machines: 2})
 	}
 	_, body := get(t, NewServer("", m, sources, NewHealth(time.Minute, time.Now())), "/metrics")
 	if n := strings.Count(body, "phoenixnap_agent_address_machines{"); n != addressLimit {
@@ -163,11 +181,13 @@ func TestServerEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(testlog.Context(t), 100*time.Millisecond)
 	defer cancel()
 	for _, address := range []string{"127.0.0.1:0", ""} {
-		if err := NewServer(address, NewMetrics("v1", "srv-a"), Sources{}, NewHealth(time.Minute, time.Now())).Run(ctx); err != nil {
+		if err := NewServer(address, NewMetrics("v1", "srv-a"), Sources{},
+			NewHealth(time.Minute, time.Now())).Run(ctx); err != nil {
 			t.Errorf("serving %q ended with %v, want nil", address, err)
 		}
 	}
-	if err := NewServer("192.0.2.1:1", NewMetrics("v1", "srv-a"), Sources{}, NewHealth(time.Minute, time.Now())).Run(testlog.Context(t)); err == nil ||
+	if err := NewServer("192.0.2.1:1", NewMetrics("v1", "srv-a"), Sources{},
+		NewHealth(time.Minute, time.Now())).Run(testlog.Context(t)); err == nil ||
 		!strings.Contains(err.Error(), "--metrics-bind-address") {
 		t.Errorf("an address that is not ours gave %v, want an error that names the flag", err)
 	}

@@ -90,7 +90,8 @@ func (s *NodeState) ObserveNode(node *corev1.Node) {
 
 func sameNetwork(a, b map[string]string) bool {
 	for _, key := range []string{
-		contract.NodeServerID, contract.NodePublicNetworkID, contract.NodePublicNetworkVLAN, contract.NodePublicNetworkIPs,
+		contract.NodeServerID, contract.NodePublicNetworkID, contract.NodePublicNetworkVLAN,
+		contract.NodePublicNetworkIPs,
 		contract.NodePublicNetworkMember, contract.NodePublicNetworkBlocks, contract.NodeAnnouncer,
 	} {
 		if a[key] != b[key] {
@@ -205,7 +206,8 @@ func (s *NodeState) set(conditionType corev1.NodeConditionType, v check.Verdict,
 	if v.Reason == confirming {
 		return
 	}
-	s.Publisher.Set(conditions.Condition{Type: conditionType, Status: statusOf(v.Status), Reason: v.Reason, Message: v.Message})
+	s.Publisher.Set(conditions.Condition{Type: conditionType, Status: statusOf(v.Status), Reason: v.Reason,
+		Message: v.Message})
 }
 
 func statusOf(status check.Status) corev1.ConditionStatus {
@@ -221,8 +223,8 @@ func statusOf(status check.Status) corev1.ConditionStatus {
 	}
 }
 
-// View returns what the announcement watcher needs, without the addresses that the agent itself answers for; known is false
-// before the first sample.
+// View returns what the announcement watcher needs, without the addresses that the agent itself answers for; known is
+// false before the first sample.
 func (s *NodeState) View() (view vip.View, known bool) {
 	s.mu.Lock()
 	sample := s.sample
@@ -233,6 +235,7 @@ func (s *NodeState) View() (view vip.View, known bool) {
 	verdict := sample.Report.Verdict()
 	return vip.View{
 		Ready: verdict.Status == check.OK, Why: verdict.Reason,
-		Report: sample.Report, Snapshot: sample.Snapshot, Expected: sample.Expected, Announcer: sample.Expected.Network.Announcer,
+		Report: sample.Report, Snapshot: sample.Snapshot, Expected: sample.Expected,
+		Announcer: sample.Expected.Network.Announcer,
 	}, true
 }

@@ -107,15 +107,17 @@ func TestIdentityWaitsForServices(t *testing.T) {
 		t.Errorf("reported %s before the Services are known", got)
 	}
 	services = []*corev1.Service{{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.3"}},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+		ObjectMeta: metav1.ObjectMeta{Name: "web",
+			Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.3"}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 	}}
 	s.Sample(sample(check.OK, ""))
 	var id contract.Identity
 	if err := json.Unmarshal([]byte(b.annotations[contract.NodeReportedIdentity]), &id); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]netip.Addr{netip.MustParseAddr("192.0.2.2")}, id.Addresses, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff([]netip.Addr{netip.MustParseAddr("192.0.2.2")}, id.Addresses,
+		cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
 	if got := s.Expected(); len(got.Virtual) != 1 || got.Uplink != "bond7" {
@@ -153,7 +155,8 @@ func TestReportedAddresses(t *testing.T) {
 	if _, known := s.ReportedBefore(); known || s.VLANInterface() != "" {
 		t.Error("something is known before the Node and a sample were seen")
 	}
-	want := contract.ReportedAddresses{netip.MustParseAddr("203.0.113.3"): {State: contract.AddressAnswered, MAC: "02:00:00:00:00:01", Held: true}}
+	want := contract.ReportedAddresses{netip.MustParseAddr("203.0.113.3"): {State: contract.AddressAnswered,
+		MAC: "02:00:00:00:00:01", Held: true}}
 	s.Reported(want)
 	s.Sample(sample(check.OK, ""))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{contract.NodeReportedAddresses: b.annotations[contract.NodeReportedAddresses]}}}

@@ -67,7 +67,8 @@ func informer(client any, selector fields.Selector, example runtime.Object, list
 			return open(ctx, o)
 		},
 	}
-	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(source, client), example, cache.SharedIndexInformerOptions{})
+	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(source, client), example,
+		cache.SharedIndexInformerOptions{})
 }
 
 // Run watches until ctx ends. An API server that cannot be reached is tried again and again.
@@ -123,8 +124,8 @@ func (w *NodeWatcher) Node() *corev1.Node {
 	return node
 }
 
-// Services returns the Services of the type LoadBalancer as last seen; known is false while they have not been listed yet.
-// They must not be changed.
+// Services returns the Services of the type LoadBalancer as last seen; known is false while they have not been listed
+// yet. They must not be changed.
 func (w *ServiceWatcher) Services() (services []*corev1.Service, known bool) {
 	if !w.informer.HasSynced() {
 		return nil, false

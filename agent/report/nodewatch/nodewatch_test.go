@@ -107,7 +107,8 @@ func TestOneNodeComesAndGoes(t *testing.T) {
 	var want []string
 	for range 2 {
 		for _, name := range []string{"other", "own"} {
-			made, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			made, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				metav1.CreateOptions{})
 			l.must(err)
 			if name == "own" {
 				want = append(want, "own "+string(made.UID), "gone")
@@ -140,10 +141,12 @@ func TestOnlyLoadBalancers(t *testing.T) {
 	l := watchNode(t, "none")
 	l.eventually("Services are listed", func() bool { _, known := l.Services(); return known })
 	services := l.client.CoreV1().Services("default")
-	for name, kind := range map[string]corev1.ServiceType{"a": corev1.ServiceTypeLoadBalancer, "b": corev1.ServiceTypeClusterIP, "c": corev1.ServiceTypeNodePort} {
-		_, err := services.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
-			contract.ServiceIPAddress: "203.0.113.5", "example.com/big": strings.Repeat("x", 1000),
-		}}, Spec: corev1.ServiceSpec{Type: kind, Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
+	for name, kind := range map[string]corev1.ServiceType{"a": corev1.ServiceTypeLoadBalancer,
+		"b": corev1.ServiceTypeClusterIP, "c": corev1.ServiceTypeNodePort} {
+		_, err := services.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Annotations: map[string]string{
+				contract.ServiceIPAddress: "203.0.113.5", "example.com/big": strings.Repeat("x", 1000),
+			}}, Spec: corev1.ServiceSpec{Type: kind, Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
 		l.must(err)
 		t.Cleanup(func() {
 			if err := services.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
@@ -153,7 +156,8 @@ func TestOnlyLoadBalancers(t *testing.T) {
 	}
 	become := func(name string, kind corev1.ServiceType) {
 		patch := fmt.Sprintf(`{"spec":{"type":%q}}`, kind)
-		_, err := services.Patch(t.Context(), name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
+		_, err := services.Patch(t.Context(), name, "application/merge-patch+json", []byte(patch),
+			metav1.PatchOptions{})
 		l.must(err)
 	}
 	l.eventually("a is there", func() bool { return l.names() == "a" })
@@ -174,18 +178,22 @@ func TestOnlyLoadBalancers(t *testing.T) {
 
 func TestStrip(t *testing.T) {
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7", Annotations: map[string]string{contract.NodeServerID: "s", "other": "x"},
-			Labels: map[string]string{contract.NodeVLANReady: "true", "zone": "z"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7",
+			Annotations:   map[string]string{contract.NodeServerID: "s", "other": "x"},
+			Labels:        map[string]string{contract.NodeVLANReady: "true", "zone": "z"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}},
 		Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/24"}},
 		Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}, {Type: corev1.NodeDiskPressure}, {Type: contract.ConditionVLANReady}},
-			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.11"}},
-			Images:     []corev1.ContainerImage{{Names: []string{"big"}}},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}, {Type: corev1.NodeDiskPressure},
+				{Type: contract.ConditionVLANReady}},
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.11"}},
+			Images:    []corev1.ContainerImage{{Names: []string{"big"}}},
 		},
 	}
 	want := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7", Annotations: map[string]string{contract.NodeServerID: "s"},
-			Labels: map[string]string{contract.NodeVLANReady: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7",
+			Annotations: map[string]string{contract.NodeServerID: "s"},
+			Labels:      map[string]string{contract.NodeVLANReady: "true"}},
 		Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/24"}},
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}, {Type: contract.ConditionVLANReady}},

@@ -12,8 +12,8 @@ import (
 // kubeVIPPrefix begins the annotations of kube-vip, such as the one that names the node that it announces from.
 const kubeVIPPrefix = "kube-vip.io/"
 
-// strip keeps what the agent reads of a Node or a Service and drops the rest: of a Node in service that is most of it, the
-// list of its images above all.
+// strip keeps what the agent reads of a Node or a Service and drops the rest: of a Node in service that is most of it,
+// the list of its images above all.
 func strip(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Node:
@@ -47,7 +47,8 @@ func stripService(service *corev1.Service) *corev1.Service {
 			ExternalTrafficPolicy: service.Spec.ExternalTrafficPolicy,
 			HealthCheckNodePort:   service.Spec.HealthCheckNodePort,
 		},
-		Status: corev1.ServiceStatus{LoadBalancer: service.Status.LoadBalancer, Conditions: announced(service.Status.Conditions)},
+		Status: corev1.ServiceStatus{LoadBalancer: service.Status.LoadBalancer,
+			Conditions: announced(service.Status.Conditions)},
 	}
 }
 
@@ -73,7 +74,8 @@ func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 func ours(all map[string]string) map[string]string {
 	var kept map[string]string
 	for key, value := range all {
-		if strings.HasPrefix(key, contract.Prefix) || strings.HasPrefix(key, kubeVIPPrefix) || key == corev1.LabelNodeExcludeBalancers {
+		if strings.HasPrefix(key, contract.Prefix) || strings.HasPrefix(key, kubeVIPPrefix) ||
+			key == corev1.LabelNodeExcludeBalancers {
 			if kept == nil {
 				kept = map[string]string{}
 			}

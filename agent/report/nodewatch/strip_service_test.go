@@ -12,7 +12,8 @@ import (
 
 // TestStripKeepsTheAnnouncement: of a Service's conditions the one is kept that says who announces its address.
 func TestStripKeepsTheAnnouncement(t *testing.T) {
-	announced := metav1.Condition{Type: contract.ServiceConditionAnnounced, Status: metav1.ConditionTrue, Reason: "Answered"}
+	announced := metav1.Condition{Type: contract.ServiceConditionAnnounced, Status: metav1.ConditionTrue,
+		Reason: "Answered"}
 	got, err := strip(&corev1.Service{Status: corev1.ServiceStatus{Conditions: []metav1.Condition{
 		{Type: contract.ServiceConditionBlockAssigned}, announced, {Type: contract.ServiceConditionAddressPublished},
 	}}})

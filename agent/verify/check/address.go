@@ -27,8 +27,9 @@ func checkAddress(v view) outcome {
 			}
 			return outcome{status: Warn, reason: "AddressNotRegistered", expected: expected, observed: observed,
 				cause: fmt.Sprintf("%s carries %s, which the server's membership does not list", name, p.Addr()),
-				fixes: []Fix{{Tool: AnyTool, Note: fmt.Sprintf("list %s among the server's addresses in network %s, so that no "+
-					"other server gets it", p.Addr(), v.Network.NetworkID)}}}
+				fixes: []Fix{{Tool: AnyTool,
+					Note: fmt.Sprintf("list %s among the server's addresses in network %s, so that no "+
+						"other server gets it", p.Addr(), v.Network.NetworkID)}}}
 		}
 	}
 	fixes := fixAddress(v, wanted[0])
@@ -53,11 +54,12 @@ func checkAnyAddress(v view) outcome {
 	if len(v.blocks4()) == 0 {
 		return notApplicable("neither an address of the server nor a block is known yet")
 	}
-	return outcome{status: Fail, reason: "AddressMissing", expected: "an IPv4 address on " + v.vlan.Name, observed: observed,
-		cause: v.vlan.Name + " does not carry an own IPv4 address of the node",
+	return outcome{status: Fail, reason: "AddressMissing", expected: "an IPv4 address on " + v.vlan.Name,
+		observed: observed,
+		cause:    v.vlan.Name + " does not carry an own IPv4 address of the node",
 		fixes: []Fix{{Tool: AnyTool, Note: fmt.Sprintf(
-			"assign an address of one of the blocks %s to the server in phoenixNAP's portal (network %s), then configure it "+
-				"on %s",
+			"assign an address of one of the blocks %s to the server in phoenixNAP's portal (network %s), then "+
+				"configure it on %s",
 			blockTexts(v), v.Network.NetworkID, v.vlan.Name)}}}
 }
 
@@ -69,7 +71,8 @@ func checkPrefix(v view, p netip.Prefix, observed string) outcome {
 	}
 	o := outcome{status: Warn, reason: "WrongPrefixLength",
 		expected: fmt.Sprintf("%s/%d", p.Addr(), block.CIDR.Bits()), observed: observed,
-		cause: fmt.Sprintf("%s on %s has prefix length %d, its block %s has %d", p.Addr(), v.vlan.Name, p.Bits(), block.CIDR, block.CIDR.Bits()),
+		cause: fmt.Sprintf("%s on %s has prefix length %d, its block %s has %d", p.Addr(), v.vlan.Name, p.Bits(),
+			block.CIDR, block.CIDR.Bits()),
 		fixes: fixAddress(v, p.Addr())}
 	if !p.Contains(block.Gateway) && !v.routed(block.Gateway) {
 		o.status = Fail
@@ -93,11 +96,12 @@ func checkDuplicate(v view) outcome {
 		checked++
 		if len(answer.MACs) > 0 {
 			return outcome{status: Fail, reason: "AddressInUse",
-				expected: "no answer for " + p.Addr().String(), observed: "answered by " + strings.Join(answer.MACs, ", "),
-				cause: fmt.Sprintf("another machine answers for the node's address %s", p.Addr()),
+				expected: "no answer for " + p.Addr().String(),
+				observed: "answered by " + strings.Join(answer.MACs, ", "),
+				cause:    fmt.Sprintf("another machine answers for the node's address %s", p.Addr()),
 				fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip neigh flush " + p.Addr().String()},
-					Note: fmt.Sprintf("two servers carry %s: compare the addresses of the servers in network %s and change one of "+
-						"them", p.Addr(), v.Network.NetworkID)}}}
+					Note: fmt.Sprintf("two servers carry %s: compare the addresses of the servers in network %s and "+
+						"change one of them", p.Addr(), v.Network.NetworkID)}}}
 		}
 	}
 	if checked == 0 {

@@ -26,21 +26,27 @@ func anySnapshot(random *rand.Rand) Snapshot {
 	}
 	for _, name := range append([]string{"all"}, names(s.Links)...) {
 		if random.IntN(8) > 0 {
-			s.Settings[name] = Settings{RPFilter: random.IntN(3), ARPIgnore: pick(random, 0, 1, 2, 8), ARPAnnounce: random.IntN(3),
-				ARPFilter: random.IntN(2), ProxyARP: random.IntN(2), ForwardingOff: random.IntN(8) == 0, AcceptLocal: random.IntN(2)}
+			s.Settings[name] = Settings{RPFilter: random.IntN(3), ARPIgnore: pick(random, 0, 1, 2, 8),
+				ARPAnnounce: random.IntN(3),
+				ARPFilter:   random.IntN(2), ProxyARP: random.IntN(2), ForwardingOff: random.IntN(8) == 0,
+				AcceptLocal: random.IntN(2)}
 		}
 	}
 	for range random.IntN(8) {
-		s.Addresses = append(s.Addresses, Address{LinkIndex: random.IntN(10), Deprecated: random.IntN(6) == 0, Prefix: netip.MustParsePrefix(pick(random,
-			"192.0.2.2/28", "192.0.2.2/32", "192.0.2.1/28", "203.0.113.3/32", "203.0.113.1/29", "10.0.0.11/24", "10.244.1.1/24", "127.0.0.1/8", "fe80::1/64", "169.254.3.4/32"))})
+		s.Addresses = append(s.Addresses, Address{LinkIndex: random.IntN(10), Deprecated: random.IntN(6) == 0,
+			Prefix: netip.MustParsePrefix(pick(random,
+				"192.0.2.2/28", "192.0.2.2/32", "192.0.2.1/28", "203.0.113.3/32", "203.0.113.1/29", "10.0.0.11/24",
+				"10.244.1.1/24", "127.0.0.1/8", "fe80::1/64", "169.254.3.4/32"))})
 	}
 	for i := range random.IntN(5) {
 		s.Rules = append(s.Rules, anyRule(random, i))
 	}
 	for _, table := range []int{TableMain, 1100, 7} {
 		for range random.IntN(3) {
-			s.Tables[table] = append(s.Tables[table], Route{Type: pick(random, "unicast", "blackhole", "throw"), LinkIndex: random.IntN(10),
-				Destination: netip.MustParsePrefix(pick(random, "0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1", "10.244.1.9/32", "192.0.2.0/28"))})
+			s.Tables[table] = append(s.Tables[table],
+				Route{Type: pick(random, "unicast", "blackhole", "throw"), LinkIndex: random.IntN(10),
+					Destination: netip.MustParsePrefix(pick(random, "0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1",
+						"10.244.1.9/32", "192.0.2.0/28"))})
 		}
 	}
 	for _, target := range []netip.Addr{nodeIP, gateway, second} {
@@ -61,15 +67,18 @@ func names(links []Link) []string {
 }
 
 func anyLink(random *rand.Rand, index int) Link {
-	l := Link{Index: index, Type: pick(random, "device", "bond", "vlan", "vlan", "bridge", "veth", "vrf"), MTU: pick(random, 1000, 1500, 9000),
-		Up: random.IntN(5) > 0, LowerUp: random.IntN(5) > 0, OperState: pick(random, "up", "up", "down", "unknown"),
-		MAC: pick(random, "", "02:00:00:00:00:01", "02:00:00:00:00:02"), NoARP: random.IntN(9) == 0, Parent: random.IntN(10), Master: pick(random, 0, 0, random.IntN(10))}
+	l := Link{Index: index, Type: pick(random, "device", "bond", "vlan", "vlan", "bridge", "veth", "vrf"),
+		MTU: pick(random, 1000, 1500, 9000),
+		Up:  random.IntN(5) > 0, LowerUp: random.IntN(5) > 0, OperState: pick(random, "up", "up", "down", "unknown"),
+		MAC: pick(random, "", "02:00:00:00:00:01", "02:00:00:00:00:02"), NoARP: random.IntN(9) == 0,
+		Parent: random.IntN(10), Master: pick(random, 0, 0, random.IntN(10))}
 	l.Name = fmt.Sprintf("%s%d", l.Type, index)
 	switch l.Type {
 	case "vlan":
 		l.VLAN = &VLAN{ID: pick(random, testVLAN, testVLAN, 11), Protocol: pick(random, "802.1q", "802.1q", "802.1ad")}
 	case "bond":
-		l.Bond = &Bond{Mode: pick(random, modeLACP, modeActiveBackup, "balance-rr"), PartnerMAC: pick(random, "", gatewayMAC), Aggregator: random.IntN(3)}
+		l.Bond = &Bond{Mode: pick(random, modeLACP, modeActiveBackup, "balance-rr"),
+			PartnerMAC: pick(random, "", gatewayMAC), Aggregator: random.IntN(3)}
 	default:
 	}
 	if l.Master != 0 && random.IntN(2) == 0 {
@@ -79,12 +88,14 @@ func anyLink(random *rand.Rand, index int) Link {
 }
 
 func anyRule(random *rand.Rand, i int) Rule {
-	return Rule{Priority: i, Table: pick(random, 0, 7, 1100, TableMain), Mark: pick[uint32](random, 0, 0x2000), Mask: pick[uint32](random, 0, 0x2000),
-		Invert: random.IntN(5) == 0, Protocol: pick(random, 0, ManagedProtocol), Source: pick(random, netip.Prefix{}, netip.MustParsePrefix("192.0.2.0/28"))}
+	return Rule{Priority: i, Table: pick(random, 0, 7, 1100, TableMain), Mark: pick[uint32](random, 0, 0x2000),
+		Mask:   pick[uint32](random, 0, 0x2000),
+		Invert: random.IntN(5) == 0, Protocol: pick(random, 0, ManagedProtocol),
+		Source: pick(random, netip.Prefix{}, netip.MustParsePrefix("192.0.2.0/28"))}
 }
 
-// TestAnySnapshot: whatever a machine looks like, the report is complete, has reasons, and does not depend on the order of
-// anything; and no question is asked in the name of a Service or a gateway.
+// TestAnySnapshot: whatever a machine looks like, the report is complete, has reasons, and does not depend on the order
+// of anything; and no question is asked in the name of a Service or a gateway.
 func TestAnySnapshot(t *testing.T) {
 	for seed := range uint64(seeds.Count(t, 1000)) {
 		random := rand.New(rand.NewPCG(seed, 4))
@@ -147,8 +158,10 @@ func problems(r Report) []string {
 		}
 	}
 	first, bad := r.FirstCause()
-	if v := r.Verdict(); (v.Status == Fail) != (bad && first.Status == Fail) || v.Status == Fail && v.Reason != first.Reason {
-		found = append(found, fmt.Sprintf("the result is %s %s, the first cause %s %s", v.Status, v.Reason, first.Status, first.Reason))
+	if v := r.Verdict(); (v.Status == Fail) != (bad && first.Status == Fail) || v.Status == Fail &&
+		v.Reason != first.Reason {
+		found = append(found, fmt.Sprintf("the result is %s %s, the first cause %s %s", v.Status, v.Reason,
+			first.Status, first.Reason))
 	}
 	return found
 }

@@ -58,7 +58,8 @@ func (b bondState) outsideAggregator() []string {
 }
 
 func (b bondState) String() string {
-	text := fmt.Sprintf("%s: mode %s, %d of %d members up", b.name, b.bond.Mode, len(b.members)-len(b.down()), len(b.members))
+	text := fmt.Sprintf("%s: mode %s, %d of %d members up", b.name, b.bond.Mode, len(b.members)-len(b.down()),
+		len(b.members))
 	if b.bond.PartnerMAC != "" {
 		text += ", LACP partner " + b.bond.PartnerMAC
 	}
@@ -83,15 +84,18 @@ func checkBond(v view) outcome {
 	down, silent, apart := b.down(), b.withoutPartner(), b.outsideAggregator()
 	switch {
 	case b.bond.Mode != modeLACP && b.bond.Mode != modeActiveBackup:
-		o := warn("UnexpectedBondMode", "mode "+modeLACP, fmt.Sprintf("%s has mode %s, the switches of phoenixNAP expect %s", b.name, b.bond.Mode, modeLACP), "")
+		o := warn("UnexpectedBondMode", "mode "+modeLACP,
+			fmt.Sprintf("%s has mode %s, the switches of phoenixNAP expect %s", b.name, b.bond.Mode, modeLACP), "")
 		o.fixes = fixBondMode(b.name)
 		return o
 	case len(down) > 0 || len(b.members) == 0:
-		return warn("BondDegraded", "all members up", fmt.Sprintf("%s has lost members: %s", b.name, orNone(down)), support)
+		return warn("BondDegraded", "all members up", fmt.Sprintf("%s has lost members: %s", b.name, orNone(down)),
+			support)
 	case b.bond.Mode == modeLACP && b.bond.PartnerMAC == "":
 		return warn("NoLACPPartner", "an LACP partner", b.name+" has no LACP partner", support)
 	case len(silent) > 0:
-		return warn("MemberWithoutPartner", "an LACP partner on every member", "no LACP partner on "+orNone(silent), support)
+		return warn("MemberWithoutPartner", "an LACP partner on every member", "no LACP partner on "+orNone(silent),
+			support)
 	case len(apart) > 0:
 		return warn("AggregatorsDiffer", "all members in one aggregator",
 			fmt.Sprintf("%s of %s is in an aggregator of its own, so it carries nothing", orNone(apart), b.name),

@@ -113,7 +113,10 @@ func findUplink(e Expected, s Snapshot) *Link {
 		return s.link(func(v Link) bool { return v.VLAN != nil && v.Parent == l.Index }) != nil
 	}
 	belowOurs := func(l Link) bool {
-		return s.link(func(v Link) bool { return v.VLAN != nil && v.VLAN.ID == e.Network.VLAN && v.Parent == l.Index }) != nil
+		return s.link(func(v Link) bool {
+			return v.VLAN != nil && v.VLAN.ID == e.Network.VLAN &&
+				v.Parent == l.Index
+		}) != nil
 	}
 	for _, match := range []func(Link) bool{
 		func(l Link) bool { return l.Type == "bond" && belowOurs(l) },

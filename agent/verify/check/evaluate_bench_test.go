@@ -10,7 +10,8 @@ import (
 func BenchmarkEvaluate(b *testing.B) {
 	e, s := nodeWith(func(_ *Expected, s *Snapshot) {
 		for i := range 200 {
-			s.Links = append(s.Links, Link{Index: 100 + i, Name: fmt.Sprintf("veth%d", i), Type: "veth", Up: true, LowerUp: true, OperState: "up", Master: 7})
+			s.Links = append(s.Links, Link{Index: 100 + i, Name: fmt.Sprintf("veth%d", i), Type: "veth", Up: true,
+				LowerUp: true, OperState: "up", Master: 7})
 			s.Addresses = append(s.Addresses, Address{LinkIndex: 100 + i, Prefix: netip.MustParsePrefix("fe80::1/64")})
 		}
 	})

@@ -22,7 +22,8 @@ func TestGoodNode(t *testing.T) {
 			t.Errorf("%s is %s (%s%s), want OK", f.ID, f.Status, f.Cause, f.Because)
 		}
 	}
-	want := Verdict{Status: OK, Reason: ReasonReady, Message: "interface bond0.100 of server 0123456789abcdef01234567 is ready for the public network"}
+	want := Verdict{Status: OK, Reason: ReasonReady,
+		Message: "interface bond0.100 of server 0123456789abcdef01234567 is ready for the public network"}
 	if diff := cmp.Diff(want, report.Verdict()); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
@@ -41,7 +42,8 @@ func TestFaults(t *testing.T) {
 			report := Evaluate(nodeWith(f.inject))
 			got, found := report.FirstCause()
 			if !found || got.ID != f.id || got.Status != f.status || got.Reason != f.reason {
-				t.Errorf("first cause is %s %s %s (%s), want %s %s %s", got.ID, got.Status, got.Reason, got.Observed, f.id, f.status, f.reason)
+				t.Errorf("first cause is %s %s %s (%s), want %s %s %s", got.ID, got.Status, got.Reason, got.Observed,
+					f.id, f.status, f.reason)
 			}
 			if got.Cause == "" || len(got.Fixes) == 0 && f.status != Unknown {
 				t.Errorf("%s has cause %q and %d fixes; both must be there", got.ID, got.Cause, len(got.Fixes))
@@ -54,8 +56,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// checkReport compares what differs from the good node with testdata: a check that passes on both is in no file but that of
-// the good node. What is left out must follow from the rest, so nothing goes unseen.
+// checkReport compares what differs from the good node with testdata: a check that passes on both is in no file but
+// that of the good node. What is left out must follow from the rest, so nothing goes unseen.
 func checkReport(t *testing.T, name string, report Report) {
 	t.Helper()
 	good := Evaluate(nodeWith())
@@ -99,6 +101,7 @@ func checkGolden(t *testing.T, name string, report Report) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)+"\n"); diff != "" {
-		t.Errorf("report differs from %s; run go test ./agent/verify/check -update if it should (-want +got):\n%s", path, diff)
+		t.Errorf("report differs from %s; run go test ./agent/verify/check -update if it should (-want +got):\n%s",
+			path, diff)
 	}
 }

@@ -28,7 +28,8 @@ type Expected struct {
 	Virtual []netip.Addr
 	// NodeAddresses are the addresses of the Node's status; empty when they are not known.
 	NodeAddresses []netip.Addr
-	// PodSources are addresses of pods on this node, from which replies of Services come; empty: found among the routes.
+	// PodSources are addresses of pods on this node, from which replies of Services come; empty: found among the
+	// routes.
 	PodSources []netip.Addr
 	// Mark and Mask select the marked replies of Services where this agent manages the return path; Mask is 0 where it
 	// does not.
@@ -58,8 +59,8 @@ func (e Expected) Table() int {
 	return e.TableBase + e.Network.VLAN
 }
 
-// ExpectedByHand is the expectation of a person who knows the network but has no API server at hand. The gateway of a block
-// is its first usable address, as phoenixNAP assigns them.
+// ExpectedByHand is the expectation of a person who knows the network but has no API server at hand. The gateway of a
+// block is its first usable address, as phoenixNAP assigns them.
 func ExpectedByHand(vlan int, blocks, addresses []string) (Expected, error) {
 	e := Expected{Published: true, Offline: true, Network: contract.NodeNetwork{VLAN: vlan}}
 	if vlan < 1 || vlan > 4094 {

@@ -80,7 +80,8 @@ func removeLink(name string) func(*Expected, *Snapshot) {
 			if l.Name == name {
 				s.Addresses = slices.DeleteFunc(s.Addresses, func(a Address) bool { return a.LinkIndex == l.Index })
 				for table := range s.Tables {
-					s.Tables[table] = slices.DeleteFunc(s.Tables[table], func(r Route) bool { return r.LinkIndex == l.Index })
+					s.Tables[table] = slices.DeleteFunc(s.Tables[table],
+						func(r Route) bool { return r.LinkIndex == l.Index })
 				}
 			}
 		}
@@ -160,7 +161,8 @@ func setTable(table int, routes ...Route) func(*Expected, *Snapshot) {
 
 func addRoute(table int, destination string, link int) func(*Expected, *Snapshot) {
 	return func(_ *Expected, s *Snapshot) {
-		s.Tables[table] = append([]Route{{Destination: netip.MustParsePrefix(destination), LinkIndex: link, Type: "unicast"}}, s.Tables[table]...)
+		s.Tables[table] = append([]Route{{Destination: netip.MustParsePrefix(destination), LinkIndex: link,
+			Type: "unicast"}}, s.Tables[table]...)
 	}
 }
 

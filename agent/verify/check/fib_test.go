@@ -112,7 +112,8 @@ func (f fib) longest(table int, destination netip.Addr) (best Route, found bool)
 	return best, found
 }
 
-// connected are the routes that the kernel makes of addresses, sorted, so that the order of the addresses decides nothing.
+// connected are the routes that the kernel makes of addresses, sorted, so that the order of the addresses decides
+// nothing.
 func (f fib) connected() []Route {
 	var routes []Route
 	for _, a := range f.s.Addresses {

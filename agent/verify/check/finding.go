@@ -39,8 +39,8 @@ const (
 	AnyTool Tool = "any"
 )
 
-// Fix is one way to fix a failure. The file is written first, whole: no other fix and no guide writes it with other content.
-// Then the commands are run.
+// Fix is one way to fix a failure. The file is written first, whole: no other fix and no guide writes it with other
+// content. Then the commands are run.
 type Fix struct {
 	Tool     Tool     `json:"tool"`
 	File     string   `json:"file,omitempty"`

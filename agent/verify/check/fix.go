@@ -86,24 +86,27 @@ func fixAddress(v view, ip netip.Addr) []Fix {
 		case fixes[i].Tool == IPRoute2:
 			fixes[i].Commands = commands
 		case len(elsewhere) > 0 && len(fixes[i].Commands) > 0:
-			fixes[i].Note = joinedNotes(fixes[i].Note, "remove "+strings.Join(elsewhere, " and ")+" where it is configured, too")
+			fixes[i].Note = joinedNotes(fixes[i].Note,
+				"remove "+strings.Join(elsewhere, " and ")+" where it is configured, too")
 		default:
 		}
 	}
 	return fixes
 }
 
-// fixes writes the plan for every tool; remove are commands that must run first where nothing else removes what is wrong.
+// fixes writes the plan for every tool; remove are commands that must run first where nothing else removes what is
+// wrong.
 func (p plan) fixes(remove []string) []Fix {
-	return slices.Concat([]Fix{p.netplan(remove), p.networkManager(remove), p.ifupdown(remove)}, p.networkd(remove), []Fix{p.ipRoute2(remove)})
+	return slices.Concat([]Fix{p.netplan(remove), p.networkManager(remove), p.ifupdown(remove)}, p.networkd(remove),
+		[]Fix{p.ipRoute2(remove)})
 }
 
 func (p plan) netplan(remove []string) Fix {
 	return p.netplanFile(netplanMain, fmt.Sprintf("      mtu: %d\n", internetMTU), remove...)
 }
 
-// networkManager changes the connection where there is one of that name and adds it elsewhere: a second one of the same name
-// would be neither an error nor of any use.
+// networkManager changes the connection where there is one of that name and adds it elsewhere: a second one of the same
+// name would be neither an error nor of any use.
 func (p plan) networkManager(remove []string) Fix {
 	modify := ""
 	method := "ipv4.method disabled"
@@ -115,7 +118,8 @@ func (p plan) networkManager(remove []string) Fix {
 	command := fmt.Sprintf("nmcli connection modify %[1]s vlan.parent %[2]s vlan.id %[3]d %[4]s%[5]s 2>/dev/null || "+
 		"nmcli connection add type vlan con-name %[1]s ifname %[1]s dev %[2]s id %[3]d %[6]s %[5]s",
 		p.name, p.uplink, p.id, modify, mtu, method)
-	return Fix{Tool: NetworkManager, Commands: append(append([]string{}, remove...), command, "nmcli connection up "+p.name)}
+	return Fix{Tool: NetworkManager, Commands: append(append([]string{}, remove...), command,
+		"nmcli connection up "+p.name)}
 }
 
 func (p plan) ifupdown(remove []string) Fix {
@@ -124,7 +128,8 @@ func (p plan) ifupdown(remove []string) Fix {
 		method = fmt.Sprintf("inet static\n  address %s\n", p.address)
 	}
 	return Fix{Tool: Ifupdown, File: interfacesFile(p.name, ""),
-		Content:  fmt.Sprintf("auto %[1]s\niface %[1]s %[2]s%[3]s  mtu %[4]d\n", p.name, method, p.rawDevice(), internetMTU),
+		Content: fmt.Sprintf("auto %[1]s\niface %[1]s %[2]s%[3]s  mtu %[4]d\n", p.name, method, p.rawDevice(),
+			internetMTU),
 		Commands: append(append([]string{}, remove...), "ifup --force "+p.name)}
 }
 
@@ -139,16 +144,18 @@ func (p plan) networkd(remove []string) []Fix {
 		{Tool: Networkd, File: networkdFile(p.name), Content: network,
 			// Reload configures the uplink again by itself, for its file has changed.
 			Commands: append(append([]string{}, remove...), p.networkdUplink(), "networkctl reload"),
-			Note: fmt.Sprintf("the .network file of %[1]s needs the line VLAN=%[2]s in its section [Network]: the command adds it "+
-				"in a drop-in; networkd removes the addresses of %[1]s for a moment when it reads that; "+
-				"if networkctl status %[1]s lists no such file, another tool configures %[1]s", p.uplink, p.name)},
+			Note: fmt.Sprintf("the .network file of %[1]s needs the line VLAN=%[2]s in its section [Network]: the "+
+				"command adds it in a drop-in; networkd removes the addresses of %[1]s for a moment when it reads "+
+				"that; if networkctl status %[1]s lists no such file, another tool configures %[1]s", p.uplink,
+				p.name)},
 	}
 }
 
 // networkdUplink adds the VLAN to the uplink: networkd makes one only where the link below asks for it
 // (systemd.netdev(5), section [VLAN]).
 func (p plan) networkdUplink() string {
-	return eachNetworkFile(p.uplink, "", fmt.Sprintf(`printf '[Network]\nVLAN=%[1]s\n' > "$f.d/90-phoenixnap-%[1]s.conf"`, p.name))
+	return eachNetworkFile(p.uplink, "",
+		fmt.Sprintf(`printf '[Network]\nVLAN=%[1]s\n' > "$f.d/90-phoenixnap-%[1]s.conf"`, p.name))
 }
 
 func (p plan) ipRoute2(remove []string) Fix {
@@ -178,7 +185,8 @@ func fixMTU(v view) []Fix {
 	return []Fix{
 		p.netplanFile("91-phoenixnap-%s-mtu.yaml", fmt.Sprintf("      mtu: %d\n", internetMTU)),
 		{Tool: NetworkManager, Commands: []string{
-			fmt.Sprintf("nmcli connection modify %s 802-3-ethernet.mtu %d", p.name, internetMTU), "nmcli connection up " + p.name},
+			fmt.Sprintf("nmcli connection modify %s 802-3-ethernet.mtu %d", p.name, internetMTU),
+			"nmcli connection up " + p.name},
 			Note: connectionNote(p.name)},
 		p.interfacesSection("mtu", fmt.Sprintf("  post-up ip link set %s mtu %d\n", p.name, internetMTU)),
 		p.networkdDropIn("mtu", fmt.Sprintf("[Link]\nMTUBytes=%d\n", internetMTU)),

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Each file that a fix writes is whole and written by nothing else: a person follows several findings, in any order, and what
-// one of them wrote has to stand after the next. Where a tool reads one file for an interface, further settings go into a
-// drop-in or a section of their own.
+// Each file that a fix writes is whole and written by nothing else: a person follows several findings, in any order,
+// and what one of them wrote has to stand after the next. Where a tool reads one file for an interface, further
+// settings go into a drop-in or a section of their own.
 const (
 	netplanDirectory  = "/etc/netplan/"
 	networkdDirectory = "/etc/systemd/network/"
@@ -27,10 +27,10 @@ func planHere(v view) plan {
 	return p
 }
 
-// netplanFile is a file of netplan with settings of the VLAN interface. netplan merges files by their keys, in the order of
-// their names, and refuses an interface that no file gives an ID and a link; then it generates nothing at all, the bond
-// included. So each file repeats what makes the interface complete, the address too: an interface that a person made by
-// hand would lose it. name is the file's, with %s for the interface.
+// netplanFile is a file of netplan with settings of the VLAN interface. netplan merges files by their keys, in the
+// order of their names, and refuses an interface that no file gives an ID and a link; then it generates nothing at all,
+// the bond included. So each file repeats what makes the interface complete, the address too: an interface that a
+// person made by hand would lose it. name is the file's, with %s for the interface.
 func (p plan) netplanFile(name, settings string, remove ...string) Fix {
 	var b strings.Builder
 	fmt.Fprintf(&b, "network:\n  version: 2\n  vlans:\n    %s:\n      id: %d\n      link: %s\n", p.name, p.id, p.uplink)
@@ -45,7 +45,8 @@ func (p plan) netplanFile(name, settings string, remove ...string) Fix {
 	}
 	file := netplanDirectory + fmt.Sprintf(name, p.name)
 	commands := []string{"chmod 600 " + file, fmt.Sprintf("netplan generate || mv %[1]s %[1]s.rejected", file)}
-	return Fix{Tool: Netplan, File: file, Content: b.String(), Commands: append(append(commands, remove...), "netplan apply")}
+	return Fix{Tool: Netplan, File: file, Content: b.String(),
+		Commands: append(append(commands, remove...), "netplan apply")}
 }
 
 // interfacesFile is a file of ifupdown. With source-directory, ifupdown reads only names without dots (interfaces(5)).
@@ -61,11 +62,12 @@ func (p plan) rawDevice() string {
 	return fmt.Sprintf("  vlan-raw-device %s\n  vlan-id %d\n", p.uplink, p.id)
 }
 
-// interfacesSection is a further section of the interface: ifupdown runs all that have its name, in the order in which it
-// reads them. A script in if-up.d would not do, for ifupdown2 runs none by default.
+// interfacesSection is a further section of the interface: ifupdown runs all that have its name, in the order in which
+// it reads them. A script in if-up.d would not do, for ifupdown2 runs none by default.
 func (p plan) interfacesSection(purpose, lines string) Fix {
 	return Fix{Tool: Ifupdown, File: interfacesFile(p.name, purpose),
-		Content: fmt.Sprintf("iface %s inet manual\n%s%s", p.name, p.rawDevice(), lines), Commands: []string{"ifup --force " + p.name}}
+		Content:  fmt.Sprintf("iface %s inet manual\n%s%s", p.name, p.rawDevice(), lines),
+		Commands: []string{"ifup --force " + p.name}}
 }
 
 // networkdFile is the .network file that makes the VLAN interface.
@@ -81,9 +83,9 @@ func (p plan) networkdDropIn(purpose, content string) Fix {
 		Commands: []string{link, "networkctl reload", "networkctl reconfigure " + p.name}}
 }
 
-// eachNetworkFile does something with the drop-in directory "$f.d" of the .network file by which networkd configures a link,
-// wherever that file is: drop-ins below /etc belong to files below /run and /usr, too. It does nothing where there is no such
-// file, or where it is the one to be left out.
+// eachNetworkFile does something with the drop-in directory "$f.d" of the .network file by which networkd configures a
+// link, wherever that file is: drop-ins below /etc belong to files below /run and /usr, too. It does nothing where
+// there is no such file, or where it is the one to be left out.
 func eachNetworkFile(link, but, do string) string {
 	if but != "" {
 		but = fmt.Sprintf(`\|/%s$|d; `, but)

@@ -10,7 +10,8 @@ func fixNoCarrier(v view) []Fix {
 	u := v.uplink
 	if u.Bond == nil {
 		return []Fix{{Tool: AnyTool, Commands: []string{"ip -br link show " + u.Name, "ethtool " + u.Name},
-			Note: fmt.Sprintf("check the cable and the switch port of %s; without a link there, contact phoenixNAP support",
+			Note: fmt.Sprintf("check the cable and the switch port of %s; without a link there, contact phoenixNAP "+
+				"support",
 				u.Name)}}
 	}
 	commands := []string{"ip -br link show master " + u.Name}
@@ -39,30 +40,42 @@ func noCarrierNote(b bondState) string {
 }
 
 func fixHardwareAddress(name, mac string) []Fix {
-	const note = "remove the hardware address that the configuration gives the VLAN interface; it takes its uplink's by itself"
+	const note = "remove the hardware address that the configuration gives the VLAN interface; it takes its uplink's " +
+		"by itself"
 	return []Fix{
-		{Tool: Netplan, Note: note + " (macaddress)", Commands: []string{fmt.Sprintf("netplan set vlans.%s.macaddress=null", strings.ReplaceAll(name, ".", `\.`)), "netplan apply"}},
-		{Tool: NetworkManager, Note: note, Commands: []string{fmt.Sprintf(`nmcli connection modify %s 802-3-ethernet.cloned-mac-address ""`, name), "nmcli connection up " + name}},
+		{Tool: Netplan, Note: note + " (macaddress)",
+			Commands: []string{fmt.Sprintf("netplan set vlans.%s.macaddress=null", strings.ReplaceAll(name, ".", `\.`)),
+				"netplan apply"}},
+		{Tool: NetworkManager, Note: note,
+			Commands: []string{fmt.Sprintf(`nmcli connection modify %s 802-3-ethernet.cloned-mac-address ""`, name),
+				"nmcli connection up " + name}},
 		{Tool: Ifupdown, Note: note + " (hwaddress)", Commands: []string{"ifup --force " + name}},
-		{Tool: Networkd, Note: note + " (MACAddress)", Commands: []string{"networkctl reload", "networkctl reconfigure " + name}},
+		{Tool: Networkd, Note: note + " (MACAddress)",
+			Commands: []string{"networkctl reload", "networkctl reconfigure " + name}},
 		{Tool: IPRoute2, Commands: []string{fmt.Sprintf("ip link set %s address %s", name, mac)}, Note: volatile},
 	}
 }
 
-// fixBondMode changes the mode where it is configured. The kernel changes it only while the bond has no members, so whoever
-// works over that bond needs another way in.
+// fixBondMode changes the mode where it is configured. The kernel changes it only while the bond has no members, so
+// whoever works over that bond needs another way in.
 func fixBondMode(name string) []Fix {
 	const note = "the bond restarts: do this from the remote console, not over a connection that uses it"
 	return []Fix{
-		{Tool: Netplan, Commands: []string{fmt.Sprintf("netplan set bonds.%s.parameters.mode=%s", name, modeLACP), "netplan apply"}, Note: note},
-		{Tool: NetworkManager, Commands: []string{fmt.Sprintf("nmcli connection modify %s +bond.options mode=%s", name, modeLACP), "nmcli connection up " + name}, Note: note},
+		{Tool: Netplan, Commands: []string{fmt.Sprintf("netplan set bonds.%s.parameters.mode=%s", name, modeLACP),
+			"netplan apply"}, Note: note},
+		{Tool: NetworkManager, Commands: []string{fmt.Sprintf("nmcli connection modify %s +bond.options mode=%s", name,
+			modeLACP), "nmcli connection up " + name}, Note: note},
 		{Tool: Ifupdown, Commands: []string{
-			fmt.Sprintf(`sed -i '/^iface %s /,/^iface /s/^\( *bond-mode\) .*/\1 %s/' /etc/network/interfaces %s*`, name, modeLACP, interfacesDirectory),
+			fmt.Sprintf(`sed -i '/^iface %s /,/^iface /s/^\( *bond-mode\) .*/\1 %s/' /etc/network/interfaces %s*`, name,
+				modeLACP, interfacesDirectory),
 			"ifdown " + name, "ifup " + name},
 			Note: "a section of " + name + " without the line bond-mode needs one; " + note},
-		{Tool: Networkd, Commands: []string{eachDeviceFile(name, `printf '[Bond]\nMode=`+modeLACP+`\n' > "$f.d/90-phoenixnap-mode.conf"`)},
+		{Tool: Networkd, Commands: []string{eachDeviceFile(name,
+			`printf '[Bond]\nMode=`+modeLACP+`\n' > "$f.d/90-phoenixnap-mode.conf"`)},
 			Note: "networkd sets the mode when it creates the bond: restart the machine"},
-		{Tool: IPRoute2, Note: "the kernel changes the mode only while the bond has no members; change it where the machine's network is configured"},
+		{Tool: IPRoute2,
+			Note: "the kernel changes the mode only while the bond has no members; change it where the machine's " +
+				"network is configured"},
 	}
 }
 
@@ -72,7 +85,8 @@ func eachDeviceFile(link, do string) string {
 	for _, directory := range []string{"/etc", "/run", "/usr/lib"} {
 		files = append(files, directory+"/systemd/network/*.netdev")
 	}
-	return fmt.Sprintf(`grep -lsx 'Name=%s' %s | sed 's|.*/|%s|' | %s`, link, strings.Join(files, " "), networkdDirectory, eachDropIn(do))
+	return fmt.Sprintf(`grep -lsx 'Name=%s' %s | sed 's|.*/|%s|' | %s`, link, strings.Join(files, " "),
+		networkdDirectory, eachDropIn(do))
 }
 
 // fixSecondInterface removes the VLAN interfaces of the same ID that are not the one on the uplink.
@@ -88,17 +102,20 @@ func fixSecondInterface(v view) []Fix {
 
 func fixForeignAddress(v view, i foreignAddress) []Fix {
 	return perTool([]string{fmt.Sprintf("ip address delete %s dev %s", i.address, i.link)},
-		fmt.Sprintf("remove %s from the configuration of %s, too; the blocks belong on %s", i.address, i.link, v.vlan.Name))
+		fmt.Sprintf("remove %s from the configuration of %s, too; the blocks belong on %s", i.address, i.link,
+			v.vlan.Name))
 }
 
 // perTool is one fix whose commands help at once; what lasts is left to the tool that configures the network.
 func perTool(commands []string, lasting string) []Fix {
 	apply := map[Tool][]string{
-		Netplan: {"netplan apply"}, NetworkManager: {"nmcli connection reload"}, Ifupdown: nil, Networkd: {"networkctl reload"},
+		Netplan: {"netplan apply"}, NetworkManager: {"nmcli connection reload"}, Ifupdown: nil,
+		Networkd: {"networkctl reload"},
 	}
 	fixes := make([]Fix, 0, len(apply)+1)
 	for _, tool := range []Tool{Netplan, NetworkManager, Ifupdown, Networkd} {
-		fixes = append(fixes, Fix{Tool: tool, Commands: append(append([]string{}, commands...), apply[tool]...), Note: lasting})
+		fixes = append(fixes, Fix{Tool: tool, Commands: append(append([]string{}, commands...), apply[tool]...),
+			Note: lasting})
 	}
 	return append(fixes, Fix{Tool: IPRoute2, Commands: commands, Note: volatile})
 }

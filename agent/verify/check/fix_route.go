@@ -39,7 +39,8 @@ func (v view) replyRoutes() []replyRoute {
 		if mark == 0 {
 			break
 		}
-		ways = append(ways, replyRoute{name: v.vlan.Name, block: b.CIDR, gateway: b.Gateway, table: v.Table() + i*tableStep, mark: mark})
+		ways = append(ways, replyRoute{name: v.vlan.Name, block: b.CIDR, gateway: b.Gateway,
+			table: v.Table() + i*tableStep, mark: mark})
 	}
 	return ways
 }
@@ -52,8 +53,8 @@ func fixReturnPath(v view, source netip.Addr) []Fix {
 	if i < 0 {
 		return nil
 	}
-	const note = "serves programs that listen on the node itself; for Services behind kube-proxy make the gateway the node's default gateway, " +
-		"or run the agent with --manage=return-path"
+	const note = "serves programs that listen on the node itself; for Services behind kube-proxy make the gateway " +
+		"the node's default gateway, or run the agent with --manage=return-path"
 	for j := range ways {
 		ways[j].mark = 0
 	}
@@ -74,7 +75,8 @@ func fixReplyRoutes(p plan, ways []replyRoute, note string) []Fix {
 		postUp.WriteString(postUps(w.ipRoute2()))
 	}
 	fixes := []Fix{
-		p.netplanFile("91-phoenixnap-%s-routes.yaml", "      routes:\n"+routes.String()+"      routing-policy:\n"+rules.String()),
+		p.netplanFile("91-phoenixnap-%s-routes.yaml",
+			"      routes:\n"+routes.String()+"      routing-policy:\n"+rules.String()),
 		p.interfacesSection("routes", postUp.String()),
 		p.networkdDropIn("routes", networkd.String()),
 	}
@@ -84,8 +86,8 @@ func fixReplyRoutes(p plan, ways []replyRoute, note string) []Fix {
 	return fixes
 }
 
-// fixMarks adds the rules by mark, which only replies of Services need, in files of their own. netplan knows no mask for
-// marks, so there they go beside the file that it writes for systemd-networkd.
+// fixMarks adds the rules by mark, which only replies of Services need, in files of their own. netplan knows no mask
+// for marks, so there they go beside the file that it writes for systemd-networkd.
 func fixMarks(p plan, ways []replyRoute) []Fix {
 	var networkd, postUp strings.Builder
 	for _, w := range ways {
@@ -93,9 +95,11 @@ func fixMarks(p plan, ways []replyRoute) []Fix {
 		postUp.WriteString(postUps([]string{w.markRule()}))
 	}
 	return []Fix{
-		{Tool: Netplan, File: networkdDirectory + "10-netplan-" + p.name + ".network.d/return-path.conf", Content: networkd.String(),
+		{Tool: Netplan, File: networkdDirectory + "10-netplan-" + p.name + ".network.d/return-path.conf",
+			Content:  networkd.String(),
 			Commands: []string{"networkctl reload", "networkctl reconfigure " + p.name},
-			Note:     "netplan does not support masks for marks: the rules by mark go into a drop-in of systemd-networkd"},
+			Note: "netplan does not support masks for marks: the rules by mark go into a drop-in of " +
+				"systemd-networkd"},
 		p.interfacesSection("marks", postUp.String()),
 		p.networkdDropIn("marks", networkd.String()),
 	}
@@ -122,7 +126,10 @@ func networkManagerFix(p plan, ways []replyRoute, note string) Fix {
 // byTool puts the fixes of each tool side by side.
 func byTool(fixes []Fix) []Fix {
 	order := []Tool{AnyTool, Netplan, NetworkManager, Ifupdown, Networkd, IPRoute2}
-	slices.SortStableFunc(fixes, func(a, b Fix) int { return slices.Index(order, a.Tool) - slices.Index(order, b.Tool) })
+	slices.SortStableFunc(fixes, func(a, b Fix) int {
+		return slices.Index(order, a.Tool) - slices.Index(order,
+			b.Tool)
+	})
 	return fixes
 }
 
@@ -132,10 +139,11 @@ func joinedNotes(notes ...string) string {
 
 func (w replyRoute) fwmark() string { return fmt.Sprintf("%#x/%#x", w.mark, replyBits) }
 
-// ipRoute2 are the commands of the way. The rule that passes over default routes keeps what the node sends to pods and to its
-// other networks where it was.
+// ipRoute2 are the commands of the way. The rule that passes over default routes keeps what the node sends to pods and
+// to its other networks where it was.
 func (w replyRoute) ipRoute2() []string {
-	commands := []string{fmt.Sprintf("ip route replace default via %s dev %s onlink table %d", w.gateway, w.name, w.table)}
+	commands := []string{fmt.Sprintf("ip route replace default via %s dev %s onlink table %d", w.gateway, w.name,
+		w.table)}
 	if w.mark != 0 {
 		commands = append(commands, w.markRule())
 	}
@@ -151,19 +159,22 @@ func (w replyRoute) markRule() string {
 func (w replyRoute) networkd() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[Route]\nGateway=%s\nGatewayOnLink=yes\nTable=%d\n", w.gateway, w.table)
-	fmt.Fprintf(&b, "[RoutingPolicyRule]\nFrom=%s\nTable=main\nSuppressPrefixLength=0\nPriority=%d\n", w.block, localPriority)
+	fmt.Fprintf(&b, "[RoutingPolicyRule]\nFrom=%s\nTable=main\nSuppressPrefixLength=0\nPriority=%d\n", w.block,
+		localPriority)
 	fmt.Fprintf(&b, "[RoutingPolicyRule]\nFrom=%s\nTable=%d\nPriority=%d\n", w.block, w.table, sourcePriority)
 	return b.String()
 }
 
 func (w replyRoute) networkdMark() string {
-	return fmt.Sprintf("[RoutingPolicyRule]\nFirewallMark=%d/%d\nTable=%d\nPriority=%d\n", w.mark, replyBits, w.table, markPriority)
+	return fmt.Sprintf("[RoutingPolicyRule]\nFirewallMark=%d/%d\nTable=%d\nPriority=%d\n", w.mark, replyBits, w.table,
+		markPriority)
 }
 
 func (w replyRoute) networkManager() string {
 	mark := ""
 	if w.mark != 0 {
-		mark = fmt.Sprintf(`+ipv4.routing-rules "priority %d from 0.0.0.0/0 fwmark %s table %d" `, markPriority, w.fwmark(), w.table)
+		mark = fmt.Sprintf(`+ipv4.routing-rules "priority %d from 0.0.0.0/0 fwmark %s table %d" `, markPriority,
+			w.fwmark(), w.table)
 	}
 	return fmt.Sprintf(`+ipv4.routes "0.0.0.0/0 %s table=%d onlink=true" %s+ipv4.routing-rules "priority %d from %s table 254 suppress_prefixlength 0" +ipv4.routing-rules "priority %d from %s table %d"`,
 		w.gateway, w.table, mark, localPriority, w.block, sourcePriority, w.block, w.table)
@@ -187,7 +198,8 @@ func (w replyRoute) netplanRules() string {
 func fixTable(v view, table int) []Fix {
 	blocks := v.blocks4()
 	if len(blocks) == 0 {
-		return []Fix{{Tool: AnyTool, Note: fmt.Sprintf("no block is assigned: delete the rule that leads to table %d", table)}}
+		return []Fix{{Tool: AnyTool, Note: fmt.Sprintf("no block is assigned: delete the rule that leads to table %d",
+			table)}}
 	}
 	name := v.vlan.Name
 	gateway := blocks[0].Gateway
@@ -198,12 +210,15 @@ func fixTable(v view, table int) []Fix {
 	}
 	route := fmt.Sprintf("ip route replace default via %s dev %s table %d", gateway, name, table)
 	return []Fix{
-		{Tool: Netplan, Commands: []string{"netplan apply"}, Note: fmt.Sprintf("the route with table: %d belongs to %s in the configuration", table, name)},
-		{Tool: NetworkManager, Commands: []string{"nmcli connection up " + name}, Note: fmt.Sprintf("the connection %s needs the route with table=%d in ipv4.routes", name, table)},
-		{Tool: Ifupdown, Commands: []string{"ifup --force " + name}, Note: "the interface's own section needs the line post-up " + route},
+		{Tool: Netplan, Commands: []string{"netplan apply"},
+			Note: fmt.Sprintf("the route with table: %d belongs to %s in the configuration", table, name)},
+		{Tool: NetworkManager, Commands: []string{"nmcli connection up " + name},
+			Note: fmt.Sprintf("the connection %s needs the route with table=%d in ipv4.routes", name, table)},
+		{Tool: Ifupdown, Commands: []string{"ifup --force " + name},
+			Note: "the interface's own section needs the line post-up " + route},
 		{Tool: Networkd, Commands: []string{"networkctl reconfigure " + name},
-			Note: "it deletes routes of other programs when it restarts, unless networkd.conf sets ManageForeignRoutes=no " +
-				"and ManageForeignRoutingPolicyRules=no"},
+			Note: "it deletes routes of other programs when it restarts, unless networkd.conf sets " +
+				"ManageForeignRoutes=no and ManageForeignRoutingPolicyRules=no"},
 		{Tool: IPRoute2, Commands: []string{route}, Note: volatile},
 	}
 }
@@ -213,7 +228,9 @@ func fixNoRoute(v view) []Fix {
 	source, _ := v.source()
 	b, known := v.block(source)
 	if !known {
-		return []Fix{{Tool: AnyTool, Commands: []string{"ip route show", "ip rule show"}, Note: "the node needs a default route"}}
+		return []Fix{{Tool: AnyTool, Commands: []string{"ip route show", "ip rule show"},
+			Note: "the node needs a default route"}}
 	}
-	return perTool([]string{fmt.Sprintf("ip route add default via %s dev %s", b.Gateway, v.vlan.Name)}, "add a default route to the configuration of the machine's network")
+	return perTool([]string{fmt.Sprintf("ip route add default via %s dev %s", b.Gateway, v.vlan.Name)},
+		"add a default route to the configuration of the machine's network")
 }

@@ -47,12 +47,13 @@ func sameServer(e Expected) bool {
 	return cmp.Equal(expectedNode(), e, sameAddr, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }))
 }
 
-// TestFixesWriteFilesOfTheirOwn: a file that a person, the installer or another program may have written is never written
-// by a fix, and none needs another to be complete.
+// TestFixesWriteFilesOfTheirOwn: a file that a person, the installer or another program may have written is never
+// written by a fix, and none needs another to be complete.
 func TestFixesWriteFilesOfTheirOwn(t *testing.T) {
 	ours := regexp.MustCompile(`phoenixnap|bond0\.100|public0`)
 	whole := map[string]*regexp.Regexp{
-		".yaml":    regexp.MustCompile(`(?s)^network:\n  version: 2\n  vlans:\n    \S+:\n      id: \d+\n      link: \S+\n`),
+		".yaml": regexp.MustCompile(
+			`(?s)^network:\n  version: 2\n  vlans:\n    \S+:\n      id: \d+\n      link: \S+\n`),
 		".netdev":  regexp.MustCompile(`(?s)^\[NetDev\]\nName=\S+\nKind=`),
 		".network": regexp.MustCompile(`(?s)^\[Match\]\nName=`),
 	}
@@ -71,15 +72,16 @@ func TestFixesWriteFilesOfTheirOwn(t *testing.T) {
 				// With source-directory, ifupdown reads no file whose name has a dot (interfaces(5)).
 				if dir, base := path.Split(fix.File); dir == interfacesDirectory &&
 					(strings.Contains(base, ".") || !strings.Contains(fix.Content, "iface ")) {
-					t.Errorf("%s of %s: ifupdown may not read %s, or it is no section:\n%s", found.ID, name, fix.File, fix.Content)
+					t.Errorf("%s of %s: ifupdown may not read %s, or it is no section:\n%s", found.ID, name, fix.File,
+						fix.Content)
 				}
 			}
 		}
 	}
 }
 
-// TestNetplanFixesAreTriedBeforeTheyApply: a file that netplan refuses keeps it from configuring anything at the next start
-// of the machine, the bond included, so it is set aside at once.
+// TestNetplanFixesAreTriedBeforeTheyApply: a file that netplan refuses keeps it from configuring anything at the next
+// start of the machine, the bond included, so it is set aside at once.
 func TestNetplanFixesAreTriedBeforeTheyApply(t *testing.T) {
 	tried := 0
 	for name, f := range faults() {
@@ -89,9 +91,12 @@ func TestNetplanFixesAreTriedBeforeTheyApply(t *testing.T) {
 					continue
 				}
 				tried++
-				want := []string{"chmod 600 " + fix.File, "netplan generate || mv " + fix.File + " " + fix.File + ".rejected"}
-				if len(fix.Commands) < 3 || !slices.Equal(want, fix.Commands[:2]) || fix.Commands[len(fix.Commands)-1] != "netplan apply" {
-					t.Errorf("%s of %s runs %q, want it to begin with %q and to end with netplan apply", found.ID, name, fix.Commands, want)
+				want := []string{"chmod 600 " + fix.File,
+					"netplan generate || mv " + fix.File + " " + fix.File + ".rejected"}
+				if len(fix.Commands) < 3 || !slices.Equal(want, fix.Commands[:2]) ||
+					fix.Commands[len(fix.Commands)-1] != "netplan apply" {
+					t.Errorf("%s of %s runs %q, want it to begin with %q and to end with netplan apply", found.ID, name,
+						fix.Commands, want)
 				}
 			}
 		}
@@ -114,7 +119,8 @@ func TestNoCarrierNamesWhatToLookAt(t *testing.T) {
 				t.Errorf("%s: the fix has %q, which changes nothing:\n%s", name, vain, text)
 			}
 		}
-		for _, want := range []string{"cable", "switch port", "eno1", "eno2", "ip -br link show master bond0", "ethtool eno1", "ethtool eno2",
+		for _, want := range []string{"cable", "switch port", "eno1", "eno2", "ip -br link show master bond0",
+			"ethtool eno1", "ethtool eno2",
 			"cat /proc/net/bonding/bond0"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: the fix does not contain %q:\n%s", name, want, text)

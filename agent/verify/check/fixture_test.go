@@ -47,8 +47,10 @@ func goodNode() Snapshot {
 		Hostname: "worker-1",
 		Links: []Link{
 			up(Link{Index: 1, Name: "lo", Type: "device", MTU: 65536}),
-			up(Link{Index: 2, Name: "eno1", Type: "device", MAC: "02:00:00:00:00:01", MTU: 9000, Master: 4, Slave: &Slave{Up: true, Aggregator: 1}}),
-			up(Link{Index: 3, Name: "eno2", Type: "device", MAC: "02:00:00:00:00:01", MTU: 9000, Master: 4, Slave: &Slave{Up: true, Aggregator: 1}}),
+			up(Link{Index: 2, Name: "eno1", Type: "device", MAC: "02:00:00:00:00:01", MTU: 9000, Master: 4,
+				Slave: &Slave{Up: true, Aggregator: 1}}),
+			up(Link{Index: 3, Name: "eno2", Type: "device", MAC: "02:00:00:00:00:01", MTU: 9000, Master: 4,
+				Slave: &Slave{Up: true, Aggregator: 1}}),
 			up(Link{Index: 4, Name: "bond0", Type: "bond", MAC: "02:00:00:00:00:01", MTU: 9000,
 				Bond: &Bond{Mode: "802.3ad", PartnerMAC: "00:1c:73:00:00:01", Aggregator: 1}}),
 			up(Link{Index: 5, Name: "bond0.11", Type: "vlan", MAC: "02:00:00:00:00:01", MTU: 9000, Parent: 4,
@@ -72,8 +74,10 @@ func goodNode() Snapshot {
 		IPForward: true,
 		ARP: []ARPAnswer{
 			{Target: netip.MustParseAddr("192.0.2.2"), Source: netip.IPv4Unspecified()},
-			{Target: netip.MustParseAddr("192.0.2.1"), Source: netip.MustParseAddr("192.0.2.2"), MACs: []string{gatewayMAC}, Replied: true, RTT: 600 * time.Microsecond},
-			{Target: netip.MustParseAddr("203.0.113.1"), Source: netip.MustParseAddr("192.0.2.2"), MACs: []string{gatewayMAC}, Replied: true, RTT: 700 * time.Microsecond},
+			{Target: netip.MustParseAddr("192.0.2.1"), Source: netip.MustParseAddr("192.0.2.2"),
+				MACs: []string{gatewayMAC}, Replied: true, RTT: 600 * time.Microsecond},
+			{Target: netip.MustParseAddr("203.0.113.1"), Source: netip.MustParseAddr("192.0.2.2"),
+				MACs: []string{gatewayMAC}, Replied: true, RTT: 700 * time.Microsecond},
 		},
 		Machine: Machine{ServerID: "0123456789abcdef01234567", ServerIDFrom: "cloud-init's instance ID"},
 		Rules: []Rule{
@@ -84,8 +88,9 @@ func goodNode() Snapshot {
 			{Priority: 32767, Table: TableDefault},
 		},
 		Tables: map[int][]Route{
-			TableMain: {{Destination: everywhere, Gateway: netip.MustParseAddr("10.0.0.1"), LinkIndex: 5, Type: "unicast"}},
-			1100:      {{Destination: everywhere, Gateway: gateway, LinkIndex: 6, Type: "unicast"}},
+			TableMain: {{Destination: everywhere, Gateway: netip.MustParseAddr("10.0.0.1"), LinkIndex: 5,
+				Type: "unicast"}},
+			1100: {{Destination: everywhere, Gateway: gateway, LinkIndex: 6, Type: "unicast"}},
 		},
 	}
 }

@@ -49,7 +49,8 @@ func checkOneGateway(v view, b contract.NetworkBlock) (o outcome, asked bool) {
 		o.fixes = []Fix{{Tool: AnyTool, Note: "ARP requests need the capability NET_RAW (root has it)"}}
 		return o, true
 	case answer.Replied:
-		return ok(fmt.Sprintf("%s is at %s, %s", b.Gateway, strings.Join(answer.MACs, " and "), roundTrip(answer))), true
+		return ok(fmt.Sprintf("%s is at %s, %s", b.Gateway, strings.Join(answer.MACs, " and "), roundTrip(answer))),
+			true
 	case sameBlock:
 		return silentGateway(v, b, answer, Fail), true
 	default:
@@ -66,8 +67,8 @@ func silentGateway(v view, b contract.NetworkBlock, answer ARPAnswer, status Sta
 		fixes: []Fix{{
 			Tool:     AnyTool,
 			Commands: []string{fmt.Sprintf("tcpdump -n -e -i %s -c 20 vlan", v.uplink.Name)},
-			Note: fmt.Sprintf("frames of VLAN %d must arrive on %s; if there are none, check in phoenixNAP's portal that "+
-				"server %s is an assigned member of network %s and that block %s is assigned to it",
+			Note: fmt.Sprintf("frames of VLAN %d must arrive on %s; if there are none, check in phoenixNAP's portal "+
+				"that server %s is an assigned member of network %s and that block %s is assigned to it",
 				v.Network.VLAN, v.uplink.Name, v.Network.ServerID, v.Network.NetworkID, b.CIDR),
 		}},
 	}

@@ -33,12 +33,15 @@ func checkUniqueGateway(v view) outcome {
 			return o
 		}
 		if len(answer.MACs) > 1 {
-			// Every node of the network sees this, so no other is the better one; redundant routers may even be meant to.
+			// Every node of the network sees this, so no other is the better one; redundant routers may even be meant
+			// to.
 			twice = &outcome{status: Warn, reason: "GatewayAnsweredTwice",
 				expected: "one machine answers for " + b.Gateway.String(), observed: strings.Join(answer.MACs, " and "),
 				cause: fmt.Sprintf("%s answer for gateway %s", strings.Join(answer.MACs, " and "), b.Gateway),
-				fixes: []Fix{{Tool: AnyTool, Commands: []string{fmt.Sprintf("arping -c 3 -I %s %s", v.vlan.Name, b.Gateway)},
-					Note: "find the machine that carries the gateway's address: compare the hardware addresses with those that the other nodes report in the annotation phoenixnap.com/reported-identity"}}}
+				fixes: []Fix{{Tool: AnyTool, Commands: []string{fmt.Sprintf("arping -c 3 -I %s %s", v.vlan.Name,
+					b.Gateway)},
+					Note: "find the machine that carries the gateway's address: compare the hardware addresses with " +
+						"those that the other nodes report in the annotation phoenixnap.com/reported-identity"}}}
 		}
 	}
 	switch {
@@ -57,7 +60,8 @@ func (v view) pinnedElsewhere(gateway netip.Addr, answer ARPAnswer) (outcome, bo
 		return outcome{}, false
 	}
 	return outcome{status: Fail, reason: "GatewayPinned",
-		expected: fmt.Sprintf("%s at %s", gateway, strings.Join(answer.MACs, " and ")), observed: r.Pinned + " in the " +
+		expected: fmt.Sprintf("%s at %s", gateway,
+			strings.Join(answer.MACs, " and ")), observed: r.Pinned + " in the " +
 			"neighbour table, permanent",
 		cause: fmt.Sprintf("the neighbour table sends packets for gateway %s to %s, but another machine answers",
 			gateway, r.Pinned),
@@ -78,9 +82,10 @@ func checkGatewayLatency(v view) outcome {
 			return outcome{status: Warn, reason: "GatewaySlow", expected: "less than " + milliseconds(slowGateway),
 				observed: fmt.Sprintf("%s from %s", roundTrip(answer), b.Gateway),
 				cause:    fmt.Sprintf("gateway %s takes more than %s to answer", b.Gateway, milliseconds(slowGateway)),
-				fixes: []Fix{{Tool: AnyTool, Commands: []string{fmt.Sprintf("arping -c 10 -I %s %s", v.vlan.Name, b.Gateway), "ip -s link show " + v.vlan.Name},
-					Note: "check for a flood of packets on the VLAN and for busy CPUs; if there is neither, contact phoenixNAP " +
-						"support"}}}
+				fixes: []Fix{{Tool: AnyTool, Commands: []string{fmt.Sprintf("arping -c 10 -I %s %s", v.vlan.Name,
+					b.Gateway), "ip -s link show " + v.vlan.Name},
+					Note: "check for a flood of packets on the VLAN and for busy CPUs; if there is neither, contact " +
+						"phoenixNAP support"}}}
 		}
 		answers = append(answers, fmt.Sprintf("%s %s", b.Gateway, roundTrip(answer)))
 	}

@@ -14,7 +14,8 @@ func checkIdentity(v view) outcome {
 	if named != "" && known != "" && named != known {
 		return outcome{status: Fail, reason: "OtherServer",
 			expected: "server " + named, observed: fmt.Sprintf("server %s, by %s", known, v.Machine.ServerIDFrom),
-			cause: fmt.Sprintf("this machine is server %s, but its Node names server %s", known, named), fixes: fixIdentity()}
+			cause: fmt.Sprintf("this machine is server %s, but its Node names server %s", known, named),
+			fixes: fixIdentity()}
 	}
 	carried, others := v.carried(), v.identifying()
 	if lasting := v.stableAddresses(); len(lasting) > 0 && len(carried) == 0 && len(others) > 0 {
@@ -44,13 +45,14 @@ func (v view) carried() []netip.Addr {
 	return carried
 }
 
-// identifying are the machine's addresses apart from those on the VLAN interface: a machine that has lost all of them is
-// not another machine.
+// identifying are the machine's addresses apart from those on the VLAN interface: a machine that has lost all of them
+// is not another machine.
 func (v view) identifying() []netip.Addr {
 	var addresses []netip.Addr
 	for _, a := range v.Addresses {
 		l := v.LinkIndexed(a.LinkIndex)
-		if l == nil || l.Name == "lo" || v.vlan != nil && l.Index == v.vlan.Index || v.isVirtual(a) || !a.Prefix.Addr().IsGlobalUnicast() {
+		if l == nil || l.Name == "lo" || v.vlan != nil && l.Index == v.vlan.Index || v.isVirtual(a) ||
+			!a.Prefix.Addr().IsGlobalUnicast() {
 			continue
 		}
 		switch l.Type {
@@ -78,6 +80,7 @@ func fixIdentity() []Fix {
 	return []Fix{{
 		Tool: AnyTool, Commands: []string{"hostnamectl status", "cat /var/lib/cloud/data/instance-id"},
 		Note: "two machines may have joined with the same name, or the agent's kubeconfig or --node-name is another " +
-			"node's: give each machine its own name, delete the Node, and restart the kubelet so that it registers again",
+			"node's: give each machine its own name, delete the Node, and restart the kubelet so that it registers " +
+			"again",
 	}}
 }

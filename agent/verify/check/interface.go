@@ -20,7 +20,8 @@ func checkHardwareAddress(v view) outcome {
 	}
 	return outcome{status: Warn, reason: "ForeignHardwareAddress",
 		expected: below + ", as " + v.uplink.Name, observed: own,
-		cause: fmt.Sprintf("%s has the hardware address %s, its uplink %s has %s", v.vlan.Name, own, v.uplink.Name, below),
+		cause: fmt.Sprintf("%s has the hardware address %s, its uplink %s has %s", v.vlan.Name, own, v.uplink.Name,
+			below),
 		fixes: fixHardwareAddress(v.vlan.Name, below)}
 }
 
@@ -50,12 +51,14 @@ func checkUniqueVLAN(v view) outcome {
 	if len(below) > 0 && v.noGatewayHeard() {
 		return outcome{status: Fail, reason: "FramesTaken", expected: "frames of the network on " + v.vlan.Name,
 			observed: "no gateway is heard, and " + strings.Join(below, ", ") + " receives before " + v.uplink.Name,
-			cause:    fmt.Sprintf("VLAN %d is also on %s, which takes the frames before %s gets them", v.Network.VLAN, strings.Join(below, ", "), v.vlan.Name),
-			fixes:    fixSecondInterface(v)}
+			cause: fmt.Sprintf("VLAN %d is also on %s, which takes the frames before %s gets them", v.Network.VLAN,
+				strings.Join(below, ", "), v.vlan.Name),
+			fixes: fixSecondInterface(v)}
 	}
 	return outcome{status: Warn, reason: "SecondVLANInterface",
 		expected: "only " + v.vlan.Name, observed: "also " + strings.Join(others, ", "),
-		cause: fmt.Sprintf("VLAN %d is also on %s", v.Network.VLAN, strings.Join(others, ", ")), fixes: fixSecondInterface(v)}
+		cause: fmt.Sprintf("VLAN %d is also on %s", v.Network.VLAN, strings.Join(others, ", ")),
+		fixes: fixSecondInterface(v)}
 }
 
 // isMember reports whether a link is a port of the uplink.
@@ -147,14 +150,17 @@ func (v view) checkGatewayRoutes() (outcome, bool) {
 		if !asked || r.Interface == v.vlan.Name || r.Local || !v.onLink(b.Gateway) {
 			continue
 		}
-		o := outcome{status: Fail, reason: "GatewayRoutedElsewhere", expected: fmt.Sprintf("gateway %s by %s", b.Gateway, v.vlan.Name),
-			observed: "by " + r.Interface, cause: fmt.Sprintf("the kernel looks for gateway %s on %s instead of %s", b.Gateway, r.Interface, v.vlan.Name)}
+		o := outcome{status: Fail, reason: "GatewayRoutedElsewhere",
+			expected: fmt.Sprintf("gateway %s by %s", b.Gateway, v.vlan.Name),
+			observed: "by " + r.Interface, cause: fmt.Sprintf("the kernel looks for gateway %s on %s instead of %s",
+				b.Gateway, r.Interface, v.vlan.Name)}
 		if r.Interface == "" {
 			o.reason = "GatewayUnroutable"
 			o.observed = r.Error
 			o.cause = fmt.Sprintf("the kernel has no route to gateway %s: %s", b.Gateway, r.Error)
 		}
-		o.fixes = []Fix{{Tool: AnyTool, Commands: []string{"ip route get " + b.Gateway.String(), "ip address show to " + b.CIDR.String(), "ip rule show"},
+		o.fixes = []Fix{{Tool: AnyTool, Commands: []string{"ip route get " + b.Gateway.String(),
+			"ip address show to " + b.CIDR.String(), "ip rule show"},
 			Note: "delete the address, route or rule that takes the block away from " + v.vlan.Name}}
 		for _, i := range v.foreignAddresses() {
 			if i.link == r.Interface && i.gateway == b.Gateway {

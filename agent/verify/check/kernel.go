@@ -54,17 +54,20 @@ func checkReversePath(v view) outcome {
 		case known && passes:
 			return ok(observed + "; the kernel accepts packets of clients")
 		case known && !strict:
-			return outcome{status: Fail, reason: "NoRouteToClients", expected: "a route back to every client", observed: observed + "; " + evidence(refused),
-				cause: "no route leads back to clients, so their packets are dropped on " + v.vlan.Name, fixes: fixNoRoute(v)}
+			return outcome{status: Fail, reason: "NoRouteToClients", expected: "a route back to every client",
+				observed: observed + "; " + evidence(refused),
+				cause:    "no route leads back to clients, so their packets are dropped on " + v.vlan.Name,
+				fixes:    fixNoRoute(v)}
 		case !known && (!strict || v.defaultIsVLAN()):
 			return ok(observed)
 		default:
 			if known {
 				observed += "; " + evidence(refused)
 			}
-			return outcome{status: Fail, reason: "StrictReversePath", expected: "rp_filter=2 (loose)", observed: observed,
-				cause: "strict reverse path filtering on " + v.vlan.Name + " drops service traffic",
-				fixes: fixSysctl(v.vlan.Name, "rp_filter", 2, false)}
+			return outcome{status: Fail, reason: "StrictReversePath", expected: "rp_filter=2 (loose)",
+				observed: observed,
+				cause:    "strict reverse path filtering on " + v.vlan.Name + " drops service traffic",
+				fixes:    fixSysctl(v.vlan.Name, "rp_filter", 2, false)}
 		}
 	})
 }
@@ -90,7 +93,8 @@ func checkARPAnswering(v view) outcome {
 		case s.ARPIgnore > 2:
 			o.status = Fail
 			o.reason = "ARPIgnored"
-			o.cause = fmt.Sprintf("arp_ignore=%d keeps %s from answering ARP for service addresses", s.ARPIgnore, v.vlan.Name)
+			o.cause = fmt.Sprintf("arp_ignore=%d keeps %s from answering ARP for service addresses", s.ARPIgnore,
+				v.vlan.Name)
 			o.fixes = fixSysctl(v.vlan.Name, "arp_ignore", 1, v.Settings["all"].ARPIgnore > 1)
 		case s.ARPIgnore == 2:
 			o.status = Warn
@@ -116,7 +120,8 @@ func checkARPSource(v view) outcome {
 			return ok(observed)
 		}
 		return outcome{status: Warn, reason: "ARPSourceForeign", expected: "arp_announce=2", observed: observed,
-			cause: v.vlan.Name + " may send ARP requests from an address of another network, which the gateway may ignore",
+			cause: v.vlan.Name +
+				" may send ARP requests from an address of another network, which the gateway may ignore",
 			fixes: fixSysctl(v.vlan.Name, "arp_announce", 2, false)}
 	})
 }
@@ -162,9 +167,10 @@ func checkForwardingHere(v view) outcome {
 		return ok("ip_forward=1")
 	}
 	name := v.vlan.Name
-	return outcome{status: Fail, reason: "ForwardingOffHere", expected: "forwarding=1 on " + name, observed: "ip_forward=1, forwarding=0 on " + name,
-		cause: "the kernel does not forward what comes in by " + name + ", so services do not reach pods",
-		fixes: fixSysctl(name, "forwarding", 1, false)}
+	return outcome{status: Fail, reason: "ForwardingOffHere", expected: "forwarding=1 on " + name,
+		observed: "ip_forward=1, forwarding=0 on " + name,
+		cause:    "the kernel does not forward what comes in by " + name + ", so services do not reach pods",
+		fixes:    fixSysctl(name, "forwarding", 1, false)}
 }
 
 func checkProxyARP(v view) outcome {

@@ -37,7 +37,8 @@ func checkUplink(v view) outcome {
 			cause = u.Name + " has no carrier"
 			fixes = fixNoCarrier(v)
 		}
-		return outcome{status: Fail, reason: reason, expected: u.Name + " up with carrier", observed: observed, cause: cause, fixes: fixes}
+		return outcome{status: Fail, reason: reason, expected: u.Name + " up with carrier", observed: observed,
+			cause: cause, fixes: fixes}
 	}
 	return ok(observed)
 }
@@ -46,7 +47,8 @@ func checkVLAN(v view) outcome {
 	id := v.Network.VLAN
 	expected := fmt.Sprintf("a VLAN interface with ID %d (802.1Q) on %s", id, v.uplink.Name)
 	fail := func(reason, observed, cause string) outcome {
-		return outcome{status: Fail, reason: reason, expected: expected, observed: observed, cause: cause, fixes: fixVLAN(v)}
+		return outcome{status: Fail, reason: reason, expected: expected, observed: observed, cause: cause,
+			fixes: fixVLAN(v)}
 	}
 	if v.vlan == nil {
 		return checkMissingVLAN(v, fail)
@@ -99,14 +101,15 @@ func checkMissingVLAN(v view, fail func(reason, observed, cause string) outcome)
 		fmt.Sprintf("there is no VLAN interface with ID %d on %s", id, v.uplink.Name))
 }
 
-// misnumbered finds the interface that was meant to be this one. One that carries further addresses has a purpose of its
-// own.
+// misnumbered finds the interface that was meant to be this one. One that carries further addresses has a purpose of
+// its own.
 func (v view) misnumbered() *Link {
 	return v.link(func(l Link) bool {
 		if l.VLAN == nil {
 			return false
 		}
-		if strings.HasSuffix(l.Name, fmt.Sprintf(".%d", v.Network.VLAN)) || l.Name == fmt.Sprintf("vlan%d", v.Network.VLAN) {
+		if strings.HasSuffix(l.Name, fmt.Sprintf(".%d", v.Network.VLAN)) ||
+			l.Name == fmt.Sprintf("vlan%d", v.Network.VLAN) {
 			return true
 		}
 		members := 0
@@ -138,7 +141,8 @@ func checkVLANUp(v view) outcome {
 		cause = l.Name + " is up, but the layer below is not (" + l.OperState + ")"
 		fixes = fixNoCarrier(v)
 	}
-	return outcome{status: Fail, reason: reason, expected: l.Name + " up", observed: observed, cause: cause, fixes: fixes}
+	return outcome{status: Fail, reason: reason, expected: l.Name + " up", observed: observed, cause: cause,
+		fixes: fixes}
 }
 
 func checkMTU(v view) outcome {

@@ -76,5 +76,6 @@ func checkMark(v view) outcome {
 	return outcome{status: Warn, reason: "MarkClash",
 		expected: fmt.Sprintf("the bits %#x only for this agent", v.Mask), observed: "also " + who,
 		cause: fmt.Sprintf("the mark bits %#x of the managed return path are also used by %s", v.Mask, who),
-		fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip rule show"}, Note: "set a free bit with --mark, on every node"}}}
+		fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip rule show"},
+			Note: "set a free bit with --mark, on every node"}}}
 }

@@ -97,8 +97,10 @@ func combined(a, b, reason string) bool {
 // in one way at a time; a machine that has lost all its addresses cannot be distinguished from another.
 func interfering(a, b string) bool {
 	ruleGone := []string{"no rule by source", "no rule by mark", "no rule at all"}
-	table := []string{"table lost", "table lost its way", "half of a table lost", "table leads elsewhere", "mark of a foreign rule"}
-	if nothingLeft := []string{"another machine", "uplink missing"}; a != b && slices.Contains(nothingLeft, a) && slices.Contains(nothingLeft, b) {
+	table := []string{"table lost", "table lost its way", "half of a table lost", "table leads elsewhere",
+		"mark of a foreign rule"}
+	if nothingLeft := []string{"another machine", "uplink missing"}; a != b && slices.Contains(nothingLeft, a) &&
+		slices.Contains(nothingLeft, b) {
 		return true
 	}
 	return slices.Contains(table, a) && (slices.Contains(ruleGone, b) || slices.Contains(table, b)) ||

@@ -14,7 +14,9 @@ func checkPublished(v view) outcome {
 	switch {
 	case v.Unreached != "":
 		o := undetermined("APIServerNotReached", "what the controller published is not known: "+v.Unreached)
-		o.fixes = []Fix{{Tool: AnyTool, Note: "name a kubeconfig with --kubeconfig, or describe the network with --vlan, --network, --gateway and --address"}}
+		o.fixes = []Fix{{Tool: AnyTool,
+			Note: "name a kubeconfig with --kubeconfig, or describe the network with --vlan, --network, --gateway " +
+				"and --address"}}
 		return o
 	case v.Unreadable != "":
 		o := undetermined("NetworkUnreadable", "the published network cannot be read: "+v.Unreadable)
@@ -27,8 +29,8 @@ func checkPublished(v view) outcome {
 		o.observed = "none"
 		o.fixes = []Fix{{
 			Tool: AnyTool, Commands: []string{"kubectl --namespace kube-system get pods --output wide"},
-			Note: "check that the controller runs, that its option loadbalancer is set, and that it found the server of this " +
-				"Node",
+			Note: "check that the controller runs, that its option loadbalancer is set, and that it found the server " +
+				"of this Node",
 		}}
 		return o
 	default:
@@ -46,10 +48,12 @@ func checkMembership(v view) outcome {
 		return outcome{
 			status: Fail, reason: "NotAMember",
 			expected: "server " + v.Network.ServerID + " assigned to " + v.name(), observed: "no assigned membership",
-			cause: fmt.Sprintf("server %s is not an assigned member of %s, so the switch does not pass its VLAN", v.Network.ServerID, v.name()),
+			cause: fmt.Sprintf("server %s is not an assigned member of %s, so the switch does not pass its VLAN",
+				v.Network.ServerID, v.name()),
 			fixes: []Fix{{
 				Tool: AnyTool,
-				Note: fmt.Sprintf("in phoenixNAP's portal or API (POST /servers/%s/public-networks) add the server to network %s with an address of its block, and wait until the assignment is complete",
+				Note: fmt.Sprintf("in phoenixNAP's portal or API (POST /servers/%s/public-networks) add the server "+
+					"to network %s with an address of its block, and wait until the assignment is complete",
 					v.Network.ServerID, v.Network.NetworkID),
 			}},
 		}

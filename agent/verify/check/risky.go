@@ -19,8 +19,9 @@ func checkRiskySettings(v view) outcome {
 		if subnet, several := v.severalOfOneSubnet(); several && s.PromoteSecondaries == 0 {
 			return outcome{status: Warn, reason: "SecondariesLost", expected: "promote_secondaries=1",
 				observed: v.setting("promote_secondaries", all.PromoteSecondaries, v.Settings[name].PromoteSecondaries),
-				cause:    fmt.Sprintf("%s has several addresses of %s, and all are deleted with the first", name, subnet),
-				fixes:    fixSysctl(name, "promote_secondaries", 1, false)}
+				cause: fmt.Sprintf("%s has several addresses of %s, and all are deleted with the first", name,
+					subnet),
+				fixes: fixSysctl(name, "promote_secondaries", 1, false)}
 		}
 		return ok(fmt.Sprintf("accept_local=%d, promote_secondaries=%d", s.AcceptLocal, s.PromoteSecondaries))
 	})

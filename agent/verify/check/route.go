@@ -9,10 +9,11 @@ import (
 // outside stands for any client on the Internet: TEST-NET-2 (RFC 5737), never assigned.
 var outside = netip.AddrFrom4([4]byte{198, 51, 100, 1})
 
-// clients stand for all clients: routes may be split (0.0.0.0/1 and 128.0.0.0/1), so there is one address of each quarter
-// of the address space. Nothing is ever sent to them.
+// clients stand for all clients: routes may be split (0.0.0.0/1 and 128.0.0.0/1), so there is one address of each
+// quarter of the address space. Nothing is ever sent to them.
 var clients = []netip.Addr{
-	outside, netip.AddrFrom4([4]byte{1, 1, 1, 1}), netip.AddrFrom4([4]byte{77, 1, 1, 1}), netip.AddrFrom4([4]byte{151, 101, 1, 1}),
+	outside, netip.AddrFrom4([4]byte{1, 1, 1, 1}), netip.AddrFrom4([4]byte{77, 1, 1, 1}),
+	netip.AddrFrom4([4]byte{151, 101, 1, 1}),
 }
 
 // Outside is the address of no client in particular, for route look-ups.
@@ -32,8 +33,8 @@ func clientsOf(q RouteQuestion) []RouteQuestion {
 }
 
 // inbound asks whether packets of clients are let in. A packet for a Service has the address of a pod when the kernel
-// routes it, and a rule by source that serves the node's own address does not serve that; so a pod's address it is, where
-// one is known.
+// routes it, and a rule by source that serves the node's own address does not serve that; so a pod's address it is,
+// where one is known.
 func (v view) inbound() []RouteQuestion {
 	// Without an address on the interface the kernel refuses whatever the filter is set to.
 	target, known := v.source()
@@ -110,7 +111,8 @@ func checkReturnPath(v view) outcome {
 		}
 		return outcome{status: Warn, reason: "ReturnPathElsewhere",
 			expected: fmt.Sprintf("replies from %s leave by %s", p.Addr(), v.vlan.Name), observed: "they " + way,
-			cause: fmt.Sprintf("replies from %s to clients outside %s instead of leaving by %s", p.Addr(), way, v.vlan.Name),
+			cause: fmt.Sprintf("replies from %s to clients outside %s instead of leaving by %s", p.Addr(), way,
+				v.vlan.Name),
 			fixes: fixReturnPath(v, p.Addr())}
 	}
 	if checked == 0 {

@@ -36,7 +36,8 @@ func (v view) routedPods() []netip.Addr {
 	var pods []netip.Addr
 	for _, r := range v.Tables[TableMain] {
 		l := v.LinkIndexed(r.LinkIndex)
-		if r.Destination.IsSingleIP() && !r.Gateway.IsValid() && l != nil && l.Type == "veth" && l.Index != v.uplinkIndex() {
+		if r.Destination.IsSingleIP() && !r.Gateway.IsValid() && l != nil && l.Type == "veth" &&
+			l.Index != v.uplinkIndex() {
 			pods = append(pods, r.Destination.Addr())
 		}
 	}
@@ -48,7 +49,8 @@ func (v view) bridgedPods() []netip.Addr {
 	var pods []netip.Addr
 	for _, a := range v.Addresses {
 		l := v.LinkIndexed(a.LinkIndex)
-		if l == nil || l.Type != "bridge" || !l.Up || !l.LowerUp || l.Index == v.uplinkIndex() || !a.Prefix.Addr().IsPrivate() {
+		if l == nil || l.Type != "bridge" || !l.Up || !l.LowerUp || l.Index == v.uplinkIndex() ||
+			!a.Prefix.Addr().IsPrivate() {
 			continue
 		}
 		if next := a.Prefix.Addr().Next(); a.Prefix.Contains(next) {
@@ -65,8 +67,8 @@ func (v view) uplinkIndex() int {
 	return v.uplink.Index
 }
 
-// marks are the marks that may send a reply to the network's own table: those of the agent's own rules where it manages the
-// return path, one for each gateway, else those of all rules by mark.
+// marks are the marks that may send a reply to the network's own table: those of the agent's own rules where it manages
+// the return path, one for each gateway, else those of all rules by mark.
 func (v view) marks() []uint32 {
 	var marks []uint32
 	for _, r := range v.Rules {
@@ -108,7 +110,8 @@ func checkServiceReplies(v view) outcome {
 		return ok(fmt.Sprintf("replies of pods (%s) leave by %s", pod, v.vlan.Name))
 	}
 	for _, mark := range v.marks() {
-		if _, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: pod, Forwarded: true, Mark: mark})); asked && byVLAN {
+		if _, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: pod, Forwarded: true, Mark: mark})); asked &&
+			byVLAN {
 			return ok(fmt.Sprintf("replies of pods (%s) with the mark %#x leave by %s%s",
 				pod, mark, v.vlan.Name, v.markCaveat()))
 		}
@@ -151,7 +154,8 @@ func checkIPVSReplies(v view) (outcome, bool) {
 	}
 	for _, p := range v.own {
 		if way, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: p.Addr()})); asked && byVLAN {
-			return ok(fmt.Sprintf("IPVS routes replies by the address of the Service, and replies from %s %s", p.Addr(), way)), true
+			return ok(fmt.Sprintf("IPVS routes replies by the address of the Service, and replies from %s %s", p.Addr(),
+				way)), true
 		}
 	}
 	return outcome{}, false

@@ -194,8 +194,8 @@ type ARPAnswer struct {
 	MACs []string
 	// Replied reports whether at least one claim was a reply to the request.
 	Replied bool
-	// RTT is the round trip of the first reply, Within the longest that it can have been: more than RTT where it is not known
-	// which of several requests was replied to.
+	// RTT is the round trip of the first reply, Within the longest that it can have been: more than RTT where it is not
+	// known which of several requests was replied to.
 	RTT, Within time.Duration
 	// Error is why the request could not be sent; empty when it was.
 	Error string

@@ -14,7 +14,8 @@ var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
 func TestConsequencesAreSkipped(t *testing.T) {
 	report := Evaluate(nodeWith(removeLink("bond0.100")))
-	for _, id := range []ID{VLANUp, MTU, HardwareAddress, NodeAddress, NoDuplicate, GatewayAnswers, ReversePath, ReturnPath, ServiceReplies} {
+	for _, id := range []ID{VLANUp, MTU, HardwareAddress, NodeAddress, NoDuplicate, GatewayAnswers, ReversePath,
+		ReturnPath, ServiceReplies} {
 		if f := report.Finding(id); f.Status != Skip || f.Because != "because of PN102" {
 			t.Errorf("%s is %s %q, want it skipped because of PN102", id, f.Status, f.Because)
 		}
@@ -29,7 +30,8 @@ func TestWaitingForController(t *testing.T) {
 }
 
 func TestUnreadableAnnotation(t *testing.T) {
-	report := Evaluate(ExpectedOf(map[string]string{"phoenixnap.com/public-network-id": "x", "phoenixnap.com/public-network-vlan": "ten"}, nil), goodNode())
+	report := Evaluate(ExpectedOf(map[string]string{"phoenixnap.com/public-network-id": "x",
+		"phoenixnap.com/public-network-vlan": "ten"}, nil), goodNode())
 	if v := report.Verdict(); v.Status != Unknown || v.Reason != "NetworkUnreadable" {
 		t.Errorf("result is %s %s, want Unknown NetworkUnreadable", v.Status, v.Reason)
 	}
@@ -93,7 +95,8 @@ func TestMembershipWithoutAddress(t *testing.T) {
 		"none":                  {"", Fail},
 	} {
 		t.Run(name, func(t *testing.T) {
-			injections := []func(*Expected, *Snapshot){func(e *Expected, _ *Snapshot) { e.Network.IPs = nil }, removeAddress(nodeIP)}
+			injections := []func(*Expected, *Snapshot){func(e *Expected, _ *Snapshot) { e.Network.IPs = nil },
+				removeAddress(nodeIP)}
 			if tc.address != "" {
 				injections = append(injections, addAddress(6, tc.address))
 			}
@@ -131,7 +134,8 @@ func TestIdentity(t *testing.T) {
 }
 
 func TestIPVSRoutesRepliesAgain(t *testing.T) {
-	ipvs := both(addLink(Link{Index: 90, Name: ipvsInterface, Type: "dummy"}), editSettings("all", func(s *Settings) { s.ARPIgnore = 1 }), removeRules(byMark))
+	ipvs := both(addLink(Link{Index: 90, Name: ipvsInterface, Type: "dummy"}),
+		editSettings("all", func(s *Settings) { s.ARPIgnore = 1 }), removeRules(byMark))
 	reroute := func(_ *Expected, s *Snapshot) { s.IPVSReroute = true }
 	if f := Evaluate(nodeWith(ipvs, reroute)).Finding(ServiceReplies); f.Status != OK {
 		t.Errorf("with IPVS and a rule by source: %s %s, want OK", f.Status, f.Cause)
@@ -190,7 +194,8 @@ func TestMarkClash(t *testing.T) {
 		"kube-proxy":    {Snapshot{}, 0x4000, "kube-proxy, which uses the bits 0xc000"},
 		"Calico absent": {Snapshot{}, 0x10000, ""},
 		"Calico":        {Snapshot{Links: []Link{{Name: "tunl0"}}}, 0x10000, "Calico, which uses the bits 0xffff0000"},
-		"own rule":      {Snapshot{Rules: []Rule{{Mark: 0x2000, Mask: 0x2000, Table: 1100, Protocol: ManagedProtocol}}}, 0x2000, ""},
+		"own rule": {Snapshot{Rules: []Rule{{Mark: 0x2000, Mask: 0x2000, Table: 1100, Protocol: ManagedProtocol}}},
+			0x2000, ""},
 	} {
 		if got, found := MarkClash(tc.snapshot, tc.mask); got != tc.want || found != (tc.want != "") {
 			t.Errorf("%s: %q (%t), want %q", name, got, found, tc.want)
@@ -222,7 +227,8 @@ func TestQuestions(t *testing.T) {
 	if len(routes) > 32 {
 		t.Errorf("%d route look-ups, want few: they are made every 10 s", len(routes))
 	}
-	if !slices.Contains(routes, RouteQuestion{Destination: netip.MustParseAddr("10.244.1.2"), Source: outside, Iif: "bond0.100"}) {
+	if !slices.Contains(routes, RouteQuestion{Destination: netip.MustParseAddr("10.244.1.2"), Source: outside,
+		Iif: "bond0.100"}) {
 		t.Errorf("no question whether clients' packets are accepted: %v", routes)
 	}
 }
@@ -248,7 +254,8 @@ func TestNeverAsksAsAService(t *testing.T) {
 func TestEvidenceIsBounded(t *testing.T) {
 	many := func(_ *Expected, s *Snapshot) {
 		for i := range 500 {
-			s.Links = append(s.Links, Link{Index: 100 + i, Name: "veth" + strings.Repeat("x", i%9), Type: "veth", Up: true, LowerUp: true})
+			s.Links = append(s.Links, Link{Index: 100 + i, Name: "veth" + strings.Repeat("x", i%9), Type: "veth",
+				Up: true, LowerUp: true})
 		}
 	}
 	report := Evaluate(nodeWith(many, removeLink("bond0.11"), removeLink("bond0.100"), removeLink("bond0")))
@@ -266,10 +273,11 @@ func TestLatencyIsHeldAgainstTheGatewayWhereItIsCertain(t *testing.T) {
 		status      Status
 		observed    string
 	}{
-		"quick":                {time.Millisecond, time.Millisecond, OK, "192.0.2.1 1.0 ms"},
-		"slow":                 {350 * time.Millisecond, 350 * time.Millisecond, Warn, "350.0 ms from 192.0.2.1"},
-		"lost, or slow":        {5 * time.Millisecond, 605 * time.Millisecond, OK, "192.0.2.1 5.0 ms to 605.0 ms"},
-		"slow, and maybe lost": {250 * time.Millisecond, 850 * time.Millisecond, Warn, "250.0 ms to 850.0 ms from 192.0.2.1"},
+		"quick":         {time.Millisecond, time.Millisecond, OK, "192.0.2.1 1.0 ms"},
+		"slow":          {350 * time.Millisecond, 350 * time.Millisecond, Warn, "350.0 ms from 192.0.2.1"},
+		"lost, or slow": {5 * time.Millisecond, 605 * time.Millisecond, OK, "192.0.2.1 5.0 ms to 605.0 ms"},
+		"slow, and maybe lost": {250 * time.Millisecond, 850 * time.Millisecond, Warn,
+			"250.0 ms to 850.0 ms from 192.0.2.1"},
 	} {
 		report := Evaluate(nodeWith(editARP(gateway, func(a *ARPAnswer) {
 			a.RTT = tc.least
@@ -283,8 +291,10 @@ func TestLatencyIsHeldAgainstTheGatewayWhereItIsCertain(t *testing.T) {
 
 // TestFramesAreTakenOnlyWhereNoneCome: a second interface below the bond is a warning as long as a gateway is heard.
 func TestFramesAreTakenOnlyWhereNoneCome(t *testing.T) {
-	onMember := Link{Index: 40, Name: "eno1.100", Type: "vlan", Parent: 2, VLAN: &VLAN{ID: testVLAN, Protocol: "802.1q"}}
-	onBridge := Link{Index: 40, Name: "cni0.100", Type: "vlan", Parent: 7, VLAN: &VLAN{ID: testVLAN, Protocol: "802.1q"}}
+	onMember := Link{Index: 40, Name: "eno1.100", Type: "vlan", Parent: 2,
+		VLAN: &VLAN{ID: testVLAN, Protocol: "802.1q"}}
+	onBridge := Link{Index: 40, Name: "cni0.100", Type: "vlan", Parent: 7,
+		VLAN: &VLAN{ID: testVLAN, Protocol: "802.1q"}}
 	silent := both(editARP(gateway, silence), editARP(second, silence))
 	heard := func(a *ARPAnswer) {
 		a.MACs = []string{gatewayMAC}
@@ -295,10 +305,13 @@ func TestFramesAreTakenOnlyWhereNoneCome(t *testing.T) {
 		reason string // of PN107
 		first  ID
 	}{
-		"no gateway is heard":          {both(addLink(onMember), silent), "FramesTaken", VLANUnique},
-		"another gateway answers":      {both(addLink(onMember), editARP(gateway, silence)), "SecondVLANInterface", GatewayAnswers},
-		"a gateway is heard":           {both(addLink(onMember), silent, editARP(second, heard)), "SecondVLANInterface", GatewayAnswers},
-		"the other interface is down":  {both(addLink(onMember), editLink("eno1.100", func(l *Link) { l.Up = false }), silent), "SecondVLANInterface", GatewayAnswers},
+		"no gateway is heard": {both(addLink(onMember), silent), "FramesTaken", VLANUnique},
+		"another gateway answers": {both(addLink(onMember), editARP(gateway, silence)), "SecondVLANInterface",
+			GatewayAnswers},
+		"a gateway is heard": {both(addLink(onMember), silent, editARP(second, heard)), "SecondVLANInterface",
+			GatewayAnswers},
+		"the other interface is down": {both(addLink(onMember), editLink("eno1.100", func(l *Link) { l.Up = false }),
+			silent), "SecondVLANInterface", GatewayAnswers},
 		"the other is not on a member": {both(addLink(onBridge), silent), "SecondVLANInterface", GatewayAnswers},
 	} {
 		report := Evaluate(nodeWith(tc.inject))

@@ -48,9 +48,10 @@ func brokenTable(v view, l brokenRule) outcome {
 		what = "is empty"
 	}
 	return outcome{status: Warn, reason: reason,
-		expected: fmt.Sprintf("a default route by %s in table %d", v.vlan.Name, l.rule.Table), observed: fmt.Sprintf("rule %s; the table %s", l.rule, what),
-		cause: fmt.Sprintf("the rule %s leads to routing table %d, which %s", l.rule, l.rule.Table, what),
-		fixes: fixTable(v, l.rule.Table)}
+		expected: fmt.Sprintf("a default route by %s in table %d", v.vlan.Name, l.rule.Table),
+		observed: fmt.Sprintf("rule %s; the table %s", l.rule, what),
+		cause:    fmt.Sprintf("the rule %s leads to routing table %d, which %s", l.rule, l.rule.Table, what),
+		fixes:    fixTable(v, l.rule.Table)}
 }
 
 // isReplyRule reports whether a rule sends traffic of the blocks to a separate table.

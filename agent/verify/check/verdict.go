@@ -22,7 +22,8 @@ func (r Report) Verdict() Verdict {
 			return v
 		}
 	}
-	return Verdict{Status: OK, Reason: ReasonReady, Message: "interface " + r.Interface + r.ofServer() + " is ready for the public network"}
+	return Verdict{Status: OK, Reason: ReasonReady,
+		Message: "interface " + r.Interface + r.ofServer() + " is ready for the public network"}
 }
 
 func (r Report) worst(status Status) (Verdict, bool) {

@@ -20,8 +20,8 @@ const (
 // Standing is the state of an election.
 type Standing string
 
-// The standings. The zero value means that it is not known: the Lease could not be read, or was never seen to change and
-// may be left over from a time long ago.
+// The standings. The zero value means that it is not known: the Lease could not be read, or was never seen to change
+// and may be left over from a time long ago.
 const (
 	// Held: the Lease was seen to be renewed, and has not ended since.
 	Held Standing = "held"
@@ -43,8 +43,8 @@ type Lease struct {
 	Holder string
 	// Read is when the Lease was last read, by our clock.
 	Read time.Time
-	// Rival is another Lease, and RivalHolder the other node that holds it, where two elections run for the Service: its own
-	// and the one for all Services. Empty where there is one.
+	// Rival is another Lease, and RivalHolder the other node that holds it, where two elections run for the Service:
+	// its own and the one for all Services. Empty where there is one.
 	Rival, RivalHolder string
 	// Error is why it could not be read; empty when it could.
 	Error string

@@ -83,9 +83,10 @@ func (e *election) pass(r *Reader, d time.Duration, evidence time.Time) {
 func (e *election) renew(namespace, name, holder string) {
 	e.t.Helper()
 	now := metav1.NewMicroTime(time.Now().Add(e.ahead))
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: coordinationv1.LeaseSpec{
-		HolderIdentity: &holder, LeaseDurationSeconds: ptr.To(int32(5)), RenewTime: &now,
-	}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: ptr.To(int32(5)), RenewTime: &now,
+		}}
 	leases := e.CoordinationV1().Leases(namespace)
 	if _, err := leases.Update(context.WithoutCancel(e.t.Context()), lease, metav1.UpdateOptions{}); err == nil {
 		return
@@ -154,7 +155,8 @@ func TestEitherElection(t *testing.T) {
 				r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
 				var got Lease
 				for i := range 3 {
-					for at, holder := range map[[2]string]string{{"shop", "kubevip-web"}: tc.own, {"kube-system", GlobalLease}: tc.global} {
+					for at, holder := range map[[2]string]string{{"shop", "kubevip-web"}: tc.own,
+						{"kube-system", GlobalLease}: tc.global} {
 						if holder != "" && (holder != "old" || i == 0) {
 							e.renew(at[0], at[1], holder)
 						}
@@ -170,8 +172,8 @@ func TestEitherElection(t *testing.T) {
 	}
 }
 
-// TestReadsRarely: however often it is asked, a Lease is read once in half a minute, by its name; that for all Services once
-// in five minutes where there is another. At the beginning it takes one more read to see whether it is renewed.
+// TestReadsRarely: however often it is asked, a Lease is read once in half a minute, by its name; that for all Services
+// once in five minutes where there is another. At the beginning it takes one more read to see whether it is renewed.
 func TestReadsRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
@@ -193,8 +195,8 @@ func TestReadsRarely(t *testing.T) {
 	})
 }
 
-// TestEvidence: when something changes on the wire, it takes a few reads until the state of the election is known, and no
-// longer than the Lease lasts.
+// TestEvidence: when something changes on the wire, it takes a few reads until the state of the election is known, and
+// no longer than the Lease lasts.
 func TestEvidence(t *testing.T) {
 	const duration = 5 * time.Second // of the Leases that are written here
 	for name, tc := range map[string]struct {
@@ -207,11 +209,15 @@ func TestEvidence(t *testing.T) {
 	}{
 		"nothing has happened": {"srv-x", func(*election) {}, Held, "srv-a", 0, 2},
 		"another has taken it": {"srv-x", func(e *election) { e.renewer = "srv-b" }, Held, "srv-b", scatter, 2},
-		"it was released":      {"srv-x", func(e *election) { e.renew("shop", "kubevip-web", ""); e.renewer = "" }, Released, "", scatter, 1},
-		"the holder died":      {"srv-x", func(e *election) { e.renewer = "" }, Expired, "srv-a", scatter + duration + margin, 3},
-		"kube-vip died here long ago": {"srv-a", func(e *election) { e.renewer = ""; time.Sleep(duration + time.Second) },
+		"it was released": {"srv-x", func(e *election) { e.renew("shop", "kubevip-web", ""); e.renewer = "" },
+			Released, "", scatter, 1},
+		"the holder died": {"srv-x", func(e *election) { e.renewer = "" }, Expired, "srv-a",
+			scatter + duration + margin, 3},
+		"kube-vip died here long ago": {"srv-a",
+			func(e *election) { e.renewer = ""; time.Sleep(duration + time.Second) },
 			Expired, "srv-a", scatter + minLookPause, 2},
-		"kube-vip died here a moment ago": {"srv-a", func(e *election) { e.renewer = "" }, Expired, "srv-a", scatter + duration + margin, 3},
+		"kube-vip died here a moment ago": {"srv-a", func(e *election) { e.renewer = "" }, Expired, "srv-a",
+			scatter + duration + margin, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -270,7 +276,8 @@ func TestTwoElections(t *testing.T) {
 			got = r.Look(t.Context(), web(nil))
 			time.Sleep(time.Second)
 		}
-		if got.Name != "shop/kubevip-web" || got.Holder != "srv-a" || got.Rival != "kube-system/plndr-svcs-lock" || got.RivalHolder != "srv-b" {
+		if got.Name != "shop/kubevip-web" || got.Holder != "srv-a" || got.Rival != "kube-system/plndr-svcs-lock" ||
+			got.RivalHolder != "srv-b" {
 			t.Errorf("%+v, want that of the Service held by srv-a and the other by srv-b", got)
 		}
 	})
@@ -299,7 +306,8 @@ func TestAFailureIsNotAbsence(t *testing.T) {
 }
 
 func TestLeaseOf(t *testing.T) {
-	for given, want := range map[string]string{"": "shop/kubevip-web", "front": "shop/front", "net/front": "net/front"} {
+	for given, want := range map[string]string{"": "shop/kubevip-web", "front": "shop/front",
+		"net/front": "net/front"} {
 		if got := leaseOf(web(map[string]string{LeaseName: given})); got != want {
 			t.Errorf("%q: %s, want %s", given, got, want)
 		}

@@ -23,9 +23,9 @@ const (
 	timeout = 5 * time.Second
 )
 
-// Reader reads Leases by name, each once in Pause; and a few times more, within bounds, when something was seen that casts
-// doubt on what is known of it. It never lists or watches them: a thousand agents would each receive every renewal in the
-// cluster. It is safe for concurrent use.
+// Reader reads Leases by name, each once in Pause; and a few times more, within bounds, when something was seen that
+// casts doubt on what is known of it. It never lists or watches them: a thousand agents would each receive every
+// renewal in the cluster. It is safe for concurrent use.
 type Reader struct {
 	leases    coordinationclient.LeasesGetter
 	namespace string
@@ -38,9 +38,9 @@ type Reader struct {
 	records map[string]*record
 }
 
-// NewReader returns a reader; it starts nothing. namespace is where kube-vip runs: its Lease for all Services is there. node
-// is the name of this node, whose clock is ours; it may be empty. onRead is called after Run has read Leases; it must not
-// block, and may be nil.
+// NewReader returns a reader; it starts nothing. namespace is where kube-vip runs: its Lease for all Services is there.
+// node is the name of this node, whose clock is ours; it may be empty. onRead is called after Run has read Leases; it
+// must not block, and may be nil.
 func NewReader(leases coordinationclient.LeasesGetter, namespace, node string, onRead func()) *Reader {
 	if onRead == nil {
 		onRead = func() {}
@@ -93,8 +93,9 @@ func (r *Reader) Look(ctx context.Context, service *corev1.Service) Lease {
 	})
 }
 
-// election is that of the Service's own Lease, or the one for all Services where its own is not alive. Both kinds may have
-// left Leases behind, for kube-vip never deletes one; and both may be alive, where kube-vip runs with different settings.
+// election is that of the Service's own Lease, or the one for all Services where its own is not alive. Both kinds may
+// have left Leases behind, for kube-vip never deletes one; and both may be alive, where kube-vip runs with different
+// settings.
 func (r *Reader) election(service *corev1.Service, of func(key string, every time.Duration) Lease) Lease {
 	own := of(leaseOf(service), Pause)
 	every := Pause

@@ -43,8 +43,8 @@ type record struct {
 
 	// every is the time between reads while nothing requires more.
 	every time.Duration
-	// evidence is when something last cast doubt on what is known; soonest is when to read because of it, and firstAt the
-	// first read since.
+	// evidence is when something last cast doubt on what is known; soonest is when to read because of it, and firstAt
+	// the first read since.
 	evidence, soonest, firstAt time.Time
 	// paid is the budget of early reads: each costs a Pause, and at most burst of them are saved.
 	paid time.Time

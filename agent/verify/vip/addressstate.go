@@ -17,13 +17,13 @@ const (
 	// confirm is the time between the two samples if they probe the wire; confirmKernel if only the kernel is read.
 	confirm       = 2 * time.Second
 	confirmKernel = 500 * time.Millisecond
-	// startupTime is how long an announcer has to add the address of a new Service, or an agent that starts to receive its
-	// announcements, before silence counts.
+	// startupTime is how long an announcer has to add the address of a new Service, or an agent that starts to receive
+	// its announcements, before silence counts.
 	startupTime = 15 * time.Second
 	// leaseWait is how long to wait for kube-vip's lease, which may show more than the wire.
 	leaseWait = 5 * time.Second
-	// takeoverTime is how long the next holder may take when the last one released the lease: candidates check every 2 to
-	// 4.4 s with kube-vip's own settings (client-go's leaderelection: RetryPeriod and JitterFactor).
+	// takeoverTime is how long the next holder may take when the last one released the lease: candidates check every 2
+	// to 4.4 s with kube-vip's own settings (client-go's leaderelection: RetryPeriod and JitterFactor).
 	takeoverTime = 6 * time.Second
 )
 
@@ -48,8 +48,8 @@ type addressState struct {
 	goodSince time.Time
 	// unpublishedSince is since when the Service's condition has not shown what this node would report, see assessment.
 	unpublishedSince time.Time
-	// involved reports that this node holds the address or should hold it; suspicious that the last probe showed something
-	// else than one answer.
+	// involved reports that this node holds the address or should hold it; suspicious that the last probe showed
+	// something else than one answer.
 	involved, suspicious bool
 	// held and macs are those of the last observation; movedAt is when they became so.
 	held, macs []string
@@ -59,8 +59,8 @@ type addressState struct {
 	// metAt is when the address was watched first, answeredOnce that it has answered since.
 	metAt        time.Time
 	answeredOnce bool
-	// goneAt is when no Service had the address any more; leftAt is when this node, which reports an answer, saw that no
-	// Service intends to keep it while agents announce: they stop answering at once.
+	// goneAt is when no Service had the address any more; leftAt is when this node, which reports an answer, saw that
+	// no Service intends to keep it while agents announce: they stop answering at once.
 	goneAt, leftAt time.Time
 	// unasked is why the last probe could not be sent.
 	unasked string
@@ -87,7 +87,8 @@ func resume(entry contract.ReportedAddress) *addressState {
 
 // update notes what is known before the wire is probed.
 func (st *addressState) update(s subject, view View) {
-	held := Observation{Interface: view.Report.Interface, Held: view.Snapshot.Holds(s.Address), Answers: view.answers(s.Address)}.held()
+	held := Observation{Interface: view.Report.Interface, Held: view.Snapshot.Holds(s.Address),
+		Answers: view.answers(s.Address)}.held()
 	st.moved = !slices.Equal(held, st.held)
 	if st.metAt.IsZero() {
 		st.metAt = time.Now()
@@ -156,8 +157,9 @@ func (st *addressState) observe(s subject, o Observation, mac, node string, now 
 	}
 	st.account(held.finding, now)
 	return assessment{
-		subject: s, finding: held.finding, entry: held.entry, settled: settled, unpublishedSince: st.unpublishedSince, involved: st.involved,
-		atOnce: turnAt.IsZero(), expired: s.phase == gone && len(st.held) == 0 && now.Sub(st.goneAt) >= remembered,
+		subject: s, finding: held.finding, entry: held.entry, settled: settled, unpublishedSince: st.unpublishedSince,
+		involved: st.involved,
+		atOnce:   turnAt.IsZero(), expired: s.phase == gone && len(st.held) == 0 && now.Sub(st.goneAt) >= remembered,
 	}
 }
 
@@ -265,14 +267,16 @@ func bad(b result) bool {
 
 func unconfirmed(b result) result {
 	if b.finding.ID != "" {
-		b.finding.Status, b.finding.Reason, b.finding.Cause = check.Unknown, ReasonConfirming, "not confirmed yet: "+b.finding.Cause
+		b.finding.Status, b.finding.Reason, b.finding.Cause = check.Unknown, ReasonConfirming, "not confirmed yet: "+
+			b.finding.Cause
 	}
 	return b
 }
 
 // account adds the time since the last sample to that in which wire and lease contradicted each other.
 func (st *addressState) account(f check.Finding, now time.Time) {
-	if slices.Contains([]check.ID{HolderAnswers, NothingStale, RightNode}, f.ID) && f.Status == check.Fail && !st.observedAt.IsZero() {
+	if slices.Contains([]check.ID{HolderAnswers, NothingStale, RightNode}, f.ID) && f.Status == check.Fail &&
+		!st.observedAt.IsZero() {
 		st.mismatch += now.Sub(st.observedAt)
 	}
 	st.observedAt = now
@@ -283,7 +287,8 @@ func (st *addressState) account(f check.Finding, now time.Time) {
 // the node that recorded the failure does.
 func (st *addressState) toRecord(o assessment, reporting bool) (check.Finding, bool) {
 	f := o.finding
-	if !o.settled || o.service == nil || f.ID == "" || (st.hasRecorded && st.recorded.Reason == f.Reason && st.recorded.ID == f.ID) {
+	if !o.settled || o.service == nil || f.ID == "" ||
+		(st.hasRecorded && st.recorded.Reason == f.Reason && st.recorded.ID == f.ID) {
 		return check.Finding{}, false
 	}
 	if !o.involved && !reporting {

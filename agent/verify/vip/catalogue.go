@@ -76,30 +76,36 @@ func wireChecks() []check.Check {
 				"Newer versions of kube-vip announce a Service only while it has endpoints.",
 				"kube-vip is configured for another load balancer class (`lb_class_name`).",
 			},
-			Remedy: "Check that kube-vip runs on a node with the label `phoenixnap.com/vlan-ready`, and that the Service " +
-				"has endpoints.",
+			Remedy: "Check that kube-vip runs on a node with the label `phoenixnap.com/vlan-ready`, and that the " +
+				"Service has endpoints.",
 			Reasons: []string{ReasonNoAnswer, ReasonNotAsked},
 		},
 		{
-			ID: SingleAnswer, Title: "only one machine answers for the address of a Service", Severity: check.Error, Wire: true,
-			Meaning: "Exactly one machine answers for the address. Two machines that answer take traffic from each other.",
+			ID: SingleAnswer, Title: "only one machine answers for the address of a Service", Severity: check.Error,
+			Wire: true,
+			Meaning: "Exactly one machine answers for the address. Two machines that answer take traffic from each " +
+				"other.",
 			Causes: []string{
 				"kube-vip was killed on a node and left its address behind.",
-				"Two elections run at the same time: kube-vip is installed twice, or with different settings of `svc_election`.",
+				"Two elections run at the same time: kube-vip is installed twice, or with different settings of " +
+					"`svc_election`.",
 			},
-			Remedy: "Delete the address on the node that does not hold the lease; the finding PN603 of that node shows " +
-				"which node it is.",
+			Remedy: "Delete the address on the node that does not hold the lease; the finding PN603 of that node " +
+				"shows which node it is.",
 			Reasons: []string{ReasonDuplicate},
 		},
 		{
-			ID: OwnMachine, Title: "a Node of the cluster answers for the address of a Service", Severity: check.Error, Wire: true,
-			Meaning: "The hardware address that answers belongs to a Node: one that an agent reported in `phoenixnap.com/reported-identity`.",
+			ID: OwnMachine, Title: "a Node of the cluster answers for the address of a Service", Severity: check.Error,
+			Wire: true,
+			Meaning: "The hardware address that answers belongs to a Node: one that an agent reported in " +
+				"`phoenixnap.com/reported-identity`.",
 			Causes: []string{
 				"Another machine in the public network was given the address by hand.",
 				"A server that was taken out of the cluster still runs and kept the address.",
 				"No agent runs on the Node that answers.",
 			},
-			Remedy:  "Find the server with that hardware address in phoenixNAP's portal and remove the address from it.",
+			Remedy: "Find the server with that hardware address in phoenixNAP's portal and remove the address from " +
+				"it.",
 			Reasons: []string{ReasonForeignOwner},
 		},
 	}
@@ -110,7 +116,8 @@ func kernelChecks() []check.Check {
 	return []check.Check{
 		{
 			ID: NothingStale, Title: "this node carries no address that it does not announce", Severity: check.Error,
-			Meaning: "No interface of the node carries the address of a Service whose lease another node holds, or that no Service has any more. The kernel answers for whatever address it carries.",
+			Meaning: "No interface of the node carries the address of a Service whose lease another node holds, or " +
+				"that no Service has any more. The kernel answers for whatever address it carries.",
 			Causes: []string{
 				"kube-vip was killed: it removes addresses only when it shuts down cleanly.",
 				"The address was added by hand.",
@@ -123,17 +130,21 @@ func kernelChecks() []check.Check {
 			Meaning: "The node that holds the address of a Service has it on the VLAN interface.",
 			Causes: []string{
 				"kube-vip's interface is not set, so it uses the interface of the default route.",
-				"The annotation `kube-vip.io/serviceInterface` of the Service names another interface. kube-vip reads this " +
-					"annotation only when it starts.",
+				"The annotation `kube-vip.io/serviceInterface` of the Service names another interface. kube-vip " +
+					"reads this annotation only when it starts.",
 			},
-			Remedy:  "Set `vip_interface` (and `vip_servicesinterface` where it is used) of kube-vip, or the annotation, to the VLAN interface and restart kube-vip on that node.",
+			Remedy: "Set `vip_interface` (and `vip_servicesinterface` where it is used) of kube-vip, or the " +
+				"annotation, to the VLAN interface and restart kube-vip on that node.",
 			Reasons: []string{ReasonWrongInterface},
 		},
 		{
-			ID: ReturnByNetwork, Title: "replies from the address of a Service leave by the VLAN interface", Severity: check.Error,
-			Meaning: "The node that holds the address of a Service would send its replies by the VLAN interface.",
-			Causes:  []string{"The default route leaves by another network, and no rule sends what comes from the block back through it."},
-			Remedy:  "Make the gateway of the public network the default gateway, or let the agent keep the routes with `--manage=return-path`; see PN501.",
+			ID: ReturnByNetwork, Title: "replies from the address of a Service leave by the VLAN interface",
+			Severity: check.Error,
+			Meaning:  "The node that holds the address of a Service would send its replies by the VLAN interface.",
+			Causes: []string{"The default route leaves by another network, and no rule sends what comes from the " +
+				"block back through it."},
+			Remedy: "Make the gateway of the public network the default gateway, or let the agent keep the routes " +
+				"with `--manage=return-path`; see PN501.",
 			Reasons: []string{ReasonReturnPath},
 		},
 	}
@@ -143,21 +154,24 @@ func kernelChecks() []check.Check {
 func leaseChecks() []check.Check {
 	return []check.Check{
 		{
-			ID: HolderAnswers, Title: "the holder of the lease answers for the address of a Service", Severity: check.Error, Wire: true,
-			Meaning: "The node that holds kube-vip's lease for the Service answers for its address. kube-vip only watches " +
-				"its lease, not whether the network receives its answers.",
+			ID: HolderAnswers, Title: "the holder of the lease answers for the address of a Service",
+			Severity: check.Error, Wire: true,
+			Meaning: "The node that holds kube-vip's lease for the Service answers for its address. kube-vip only " +
+				"watches its lease, not whether the network receives its answers.",
 			Causes: []string{
 				"The kernel of that node does not answer: `arp_ignore`, `arp_filter`, or a firewall for ARP.",
 				"The address was removed from the interface by hand or by a reconfiguration of the network.",
 				"The node's VLAN is broken, but the node still reaches the API server.",
 			},
-			Remedy: "Run `agent diagnose` on the holder. Restarting kube-vip there adds the address again; stopping it " +
-				"there moves the address to another node.",
+			Remedy: "Run `agent diagnose` on the holder. Restarting kube-vip there adds the address again; stopping " +
+				"it there moves the address to another node.",
 			Reasons: []string{ReasonHolderSilent},
 		},
 		{
-			ID: RightNode, Title: "no other node answers for the address of a Service", Severity: check.Error, Wire: true,
-			Meaning: "The node that answers for the address of a Service is the one that holds kube-vip's lease for it.",
+			ID: RightNode, Title: "no other node answers for the address of a Service", Severity: check.Error,
+			Wire: true,
+			Meaning: "The node that answers for the address of a Service is the one that holds kube-vip's lease for " +
+				"it.",
 			Causes:  []string{"A node kept the address when it lost the lease, and the new holder could not add it."},
 			Remedy:  "Delete the address on the node that answers; the finding PN603 of that node has the command.",
 			Reasons: []string{ReasonWrongNode},
@@ -165,11 +179,13 @@ func leaseChecks() []check.Check {
 		{
 			ID: LeaseAlive, Title: "kube-vip's lease for the Service is alive", Severity: check.Error, Wire: true,
 			Meaning: "kube-vip renews its lease for a Service whose address answers. Without renewal the kernel still " +
-				"answers, but no other node takes over when this node fails. The check warns if the lease does not exist.",
+				"answers, but no other node takes over when this node fails. The check warns if the lease does not " +
+				"exist.",
 			Causes: []string{
 				"kube-vip was killed or stopped on the node that answers, and runs on no other.",
 				"kube-vip cannot reach the API server.",
-				"kube-vip runs in another namespace than `--kube-vip-namespace` of the agent, or uses etcd for its elections.",
+				"kube-vip runs in another namespace than `--kube-vip-namespace` of the agent, or uses etcd for its " +
+					"elections.",
 			},
 			Remedy:  "Check that kube-vip runs on the node that answers, and read its log.",
 			Reasons: []string{ReasonLeaseExpired, ReasonLeaseMissing},

@@ -48,7 +48,8 @@ func (o Observation) answered() check.Finding {
 		observed = "answered by " + strings.Join(o.claimants(), " and ")
 	}
 	switch {
-	case !o.here() && o.holdsLease(), !o.here() && o.otherHoldsLease() && len(o.MACs) == 1 && o.Names[o.MACs[0]] != "" && o.Names[o.MACs[0]] != o.Lease.Holder:
+	case !o.here() && o.holdsLease(), !o.here() && o.otherHoldsLease() && len(o.MACs) == 1 &&
+		o.Names[o.MACs[0]] != "" && o.Names[o.MACs[0]] != o.Lease.Holder:
 		return o.wrongNode(observed)
 	case o.Lease.Standing == kubevip.Expired, o.Lease.Standing == kubevip.Released, o.Lease.Standing == kubevip.Missing:
 		return o.leaseDead(observed)
@@ -89,8 +90,9 @@ func (o Observation) finding(id check.ID, status check.Status, reason, observed 
 		title += ": "
 	}
 	return check.Finding{
-		ID: id, Title: title + subject, Status: status, Severity: declaration.Severity, Reason: reason, Observed: observed,
-		Wire: declaration.Wire, Doc: check.DocOf(id),
+		ID: id, Title: title + subject, Status: status, Severity: declaration.Severity, Reason: reason,
+		Observed: observed,
+		Wire:     declaration.Wire, Doc: check.DocOf(id),
 	}
 }
 
@@ -102,11 +104,13 @@ func (o Observation) stale(held []string) check.Finding {
 		f.Cause = fmt.Sprintf("this node carries %s on %s, which no Service uses", o, join(held))
 	case o.Agents:
 		f.Expected = "on no interface: the agents announce addresses"
-		f.Cause = fmt.Sprintf("this node carries %s on %s, so its kernel answers in addition to the agent that announces it",
+		f.Cause = fmt.Sprintf("this node carries %s on %s, so its kernel answers in addition to the agent that "+
+			"announces it",
 			o, join(held))
 	default:
 		f.Expected = "on Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
-		f.Cause = fmt.Sprintf("this node carries %s on %s, but the lease %s is held by Node %s", o, join(held), o.Lease.Name, o.Lease.Holder)
+		f.Cause = fmt.Sprintf("this node carries %s on %s, but the lease %s is held by Node %s", o, join(held),
+			o.Lease.Name, o.Lease.Holder)
 	}
 	for _, name := range held {
 		f.Fixes = append(f.Fixes, check.Fix{Tool: check.AnyTool, Commands: []string{o.remove(name)},
@@ -137,10 +141,11 @@ func (o Observation) duplicate() check.Finding {
 	case o.Lease.Rival != "":
 		f.Cause += fmt.Sprintf(", and kube-vip has elected twice: the lease %s is held by Node %s, and %s by Node %s",
 			o.Lease.Name, o.Lease.Holder, o.Lease.Rival, o.Lease.RivalHolder)
-		note = "first set svc_election of kube-vip to the same value on all nodes; then on the node that still announces " +
-			"it without the lease"
+		note = "first set svc_election of kube-vip to the same value on all nodes; then on the node that still " +
+			"announces it without the lease"
 	case o.Lease.Standing == kubevip.Held:
-		note = fmt.Sprintf("on the node that does not hold the lease %s, which is held by Node %s", o.Lease.Name, o.Lease.Holder)
+		note = fmt.Sprintf("on the node that does not hold the lease %s, which is held by Node %s", o.Lease.Name,
+			o.Lease.Holder)
 	}
 	f.Fixes = []check.Fix{{Tool: check.AnyTool, Commands: []string{o.remove(o.Interface)}, Note: note}}
 	return f
@@ -151,16 +156,19 @@ func (o Observation) wrongInterface(held []string) check.Finding {
 	f.Expected = "on " + o.Interface
 	f.Cause = fmt.Sprintf("%s is on %s of this node instead of %s", o, join(held), o.Interface)
 	f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: fmt.Sprintf(
-		"set kube-vip's vip_interface, and the annotation kube-vip.io/serviceInterface where the Service has it, to %s (the default is the interface of the default route) and restart kube-vip on this node", o.Interface)}}
+		"set kube-vip's vip_interface, and the annotation kube-vip.io/serviceInterface where the Service has it, to "+
+			"%s (the default is the interface of the default route) and restart kube-vip on this node", o.Interface)}}
 	return f
 }
 
 func (o Observation) returnElsewhere() check.Finding {
 	f := o.finding(ReturnByNetwork, check.Fail, ReasonReturnPath, "by "+o.ReturnBy)
 	f.Expected = "by " + o.Interface
-	f.Cause = fmt.Sprintf("this node holds %s, but would send its replies by %s instead of %s", o, o.ReturnBy, o.Interface)
-	f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: "make the gateway of the public network the node's default gateway, or route by source and by connection mark " +
-		"(--manage=return-path does); see " + check.DocOf(check.ReturnPath)}}
+	f.Cause = fmt.Sprintf("this node holds %s, but would send its replies by %s instead of %s", o, o.ReturnBy,
+		o.Interface)
+	f.Fixes = []check.Fix{{Tool: check.AnyTool,
+		Note: "make the gateway of the public network the node's default gateway, or route by source and by " +
+			"connection mark (--manage=return-path does); see " + check.DocOf(check.ReturnPath)}}
 	return f
 }
 
@@ -168,7 +176,8 @@ func (o Observation) wrongNode(observed string) check.Finding {
 	f := o.finding(RightNode, check.Fail, ReasonWrongNode, observed)
 	f.Expected = "Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
 	f.Cause = fmt.Sprintf("%s is %s, but the lease %s is held by Node %s", o, observed, o.Lease.Name, o.Lease.Holder)
-	f.Fixes = []check.Fix{{Tool: check.AnyTool, Commands: []string{o.remove(o.Interface)}, Note: "on the node that answers"}}
+	f.Fixes = []check.Fix{{Tool: check.AnyTool, Commands: []string{o.remove(o.Interface)},
+		Note: "on the node that answers"}}
 	return f
 }
 
@@ -178,17 +187,20 @@ func (o Observation) leaseDead(observed string) check.Finding {
 	if o.Lease.Standing == kubevip.Missing {
 		f := o.finding(LeaseAlive, check.Warn, ReasonLeaseMissing, observed+", and there is no lease "+o.Lease.Name)
 		f.Cause = fmt.Sprintf("%s is %s, but kube-vip's lease %s does not exist", o, observed, o.Lease.Name)
-		f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: "if kube-vip does not run in the namespace kube-system, set " +
-			"--kube-vip-namespace of the agent"}}
+		f.Fixes = []check.Fix{{Tool: check.AnyTool,
+			Note: "if kube-vip does not run in the namespace kube-system, set " +
+				"--kube-vip-namespace of the agent"}}
 		return f
 	}
-	f := o.finding(LeaseAlive, check.Fail, ReasonLeaseExpired, observed+", and the lease "+o.Lease.Name+" is "+string(o.Lease.Standing))
+	f := o.finding(LeaseAlive, check.Fail, ReasonLeaseExpired,
+		observed+", and the lease "+o.Lease.Name+" is "+string(o.Lease.Standing))
 	f.Expected = "a lease that is renewed"
 	f.Cause = fmt.Sprintf("%s is %s, but kube-vip's lease %s is not renewed", o, observed, o.Lease.Name)
 	if o.Lease.Holder != "" {
 		f.Cause += ", which Node " + o.Lease.Holder + " held last"
 	}
-	f.Fixes = []check.Fix{o.restart("kube-vip must run on the node that answers, or the address must go there: " + o.remove(o.Interface))}
+	f.Fixes = []check.Fix{o.restart("kube-vip must run on the node that answers, or the address must go there: " +
+		o.remove(o.Interface))}
 	return f
 }
 
@@ -204,7 +216,8 @@ func (o Observation) silent() check.Finding {
 	f := o.finding(AddressAnswers, check.Fail, ReasonNoAnswer, o.silence())
 	f.Expected = "a reply by the node that announces it"
 	f.Cause = fmt.Sprintf("no machine answers for %s on %s", o, o.Interface)
-	f.Fixes = []check.Fix{o.restart("kube-vip must run on a node that is ready for the public network, and the Service must have endpoints")}
+	f.Fixes = []check.Fix{o.restart("kube-vip must run on a node that is ready for the public network, and the " +
+		"Service must have endpoints")}
 	return f
 }
 
@@ -225,11 +238,12 @@ func (o Observation) restart(note string) check.Fix {
 		return check.Fix{
 			Tool: check.AnyTool,
 			Commands: []string{
-				"kubectl --namespace kube-system get pods --output wide --selector app.kubernetes.io/name=phoenixnap-agent",
+				"kubectl --namespace kube-system get pods --output wide --selector " +
+					"app.kubernetes.io/name=phoenixnap-agent",
 				"kubectl --namespace kube-system get configmap phoenixnap-announcer --output yaml",
 			},
-			Note: "an agent must run on a node that is ready for the public network; the ConfigMap shows which node must " +
-				"announce the address",
+			Note: "an agent must run on a node that is ready for the public network; the ConfigMap shows which node " +
+				"must announce the address",
 		}
 	}
 	return check.Fix{

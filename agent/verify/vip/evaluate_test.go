@@ -41,55 +41,83 @@ func TestJudge(t *testing.T) {
 		status check.Status
 		reason string
 	}{
-		"no machine":              {Observation{}, AddressAnswers, check.Fail, ReasonNoAnswer},
-		"another node":            {Observation{MACs: []string{macA}, Replied: true}, AddressAnswers, check.OK, ReasonAnswered},
+		"no machine": {Observation{}, AddressAnswers, check.Fail, ReasonNoAnswer},
+		"another node": {Observation{MACs: []string{macA}, Replied: true}, AddressAnswers, check.OK,
+			ReasonAnswered},
 		"announced, but no reply": {Observation{MACs: []string{macA}}, AddressAnswers, check.Fail, ReasonNoAnswer},
 		"this node":               {Observation{Held: []string{"bond0.100"}}, AddressAnswers, check.OK, ReasonAnswered},
-		"this node, way back":     {Observation{Held: []string{"bond0.100"}, ReturnBy: "bond0.100"}, AddressAnswers, check.OK, ReasonAnswered},
-		"this node, no way back":  {Observation{Held: []string{"bond0.100"}, ReturnBy: "bond0.11"}, ReturnByNetwork, check.Fail, ReasonReturnPath},
-		"two others":              {Observation{MACs: []string{macA, macB}, Replied: true}, SingleAnswer, check.Fail, ReasonDuplicate},
-		"this node and another":   {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true}, SingleAnswer, check.Fail, ReasonDuplicate},
-		"this node and a claim":   {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}}, SingleAnswer, check.Fail, ReasonDuplicate},
-		"wrong interface":         {Observation{Held: []string{"bond0.11"}}, RightInterface, check.Fail, ReasonWrongInterface},
+		"this node, way back": {Observation{Held: []string{"bond0.100"}, ReturnBy: "bond0.100"}, AddressAnswers,
+			check.OK, ReasonAnswered},
+		"this node, no way back": {Observation{Held: []string{"bond0.100"}, ReturnBy: "bond0.11"}, ReturnByNetwork,
+			check.Fail, ReasonReturnPath},
+		"two others": {Observation{MACs: []string{macA, macB}, Replied: true}, SingleAnswer, check.Fail,
+			ReasonDuplicate},
+		"this node and another": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true},
+			SingleAnswer, check.Fail, ReasonDuplicate},
+		"this node and a claim": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}}, SingleAnswer,
+			check.Fail, ReasonDuplicate},
+		"wrong interface": {Observation{Held: []string{"bond0.11"}}, RightInterface, check.Fail, ReasonWrongInterface},
 		"wrong and right interface": {Observation{Held: []string{"bond0.11",
 			"bond0.100"}}, AddressAnswers, check.OK, ReasonAnswered},
-		"IPVS holds it everywhere": {Observation{Held: []string{"kube-ipvs0"}, MACs: []string{macA}, Replied: true}, AddressAnswers, check.OK, ReasonAnswered},
+		"IPVS holds it everywhere": {Observation{Held: []string{"kube-ipvs0"}, MACs: []string{macA}, Replied: true},
+			AddressAnswers, check.OK, ReasonAnswered},
 		"IPVS holds it, none announces": {
 			Observation{Held: []string{"kube-ipvs0"}}, AddressAnswers, check.Fail, ReasonNoAnswer},
-		"stale: another node has the lease": {Observation{Held: []string{"bond0.100"}, Lease: leaseOf(kubevip.Held, "srv-b")},
+		"stale: another node has the lease": {Observation{Held: []string{"bond0.100"},
+			Lease: leaseOf(kubevip.Held, "srv-b")},
 			NothingStale, check.Fail, ReasonStaleAddress},
-		"stale, and the holder answers too": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true, Lease: leaseOf(kubevip.Held, "srv-b")},
+		"stale, and the holder answers too": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA},
+			Replied: true, Lease: leaseOf(kubevip.Held, "srv-b")},
 			NothingStale, check.Fail, ReasonStaleAddress},
 		"stale on another interface": {Observation{Held: []string{"bond0"}, Lease: leaseOf(kubevip.Held, "srv-b")},
 			NothingStale, check.Fail, ReasonStaleAddress},
-		"stale: no Service has it": {Observation{Held: []string{"bond0.100"}, Gone: true}, NothingStale, check.Fail, ReasonStaleAddress},
-		"IPVS holds it against the lease": {Observation{Held: []string{"kube-ipvs0"}, MACs: []string{macA}, Replied: true, Lease: leaseOf(kubevip.Held, "srv-b")},
+		"stale: no Service has it": {Observation{Held: []string{"bond0.100"}, Gone: true}, NothingStale, check.Fail,
+			ReasonStaleAddress},
+		"IPVS holds it against the lease": {Observation{Held: []string{"kube-ipvs0"}, MACs: []string{macA},
+			Replied: true, Lease: leaseOf(kubevip.Held, "srv-b")},
 			AddressAnswers, check.OK, ReasonAnswered},
-		"this node has the lease":        {Observation{Held: []string{"bond0.100"}, Lease: leaseOf(kubevip.Held, "srv-a")}, AddressAnswers, check.OK, ReasonAnswered},
-		"this node leads, another holds": {Observation{MACs: []string{macA}, Replied: true, Lease: leaseOf(kubevip.Held, "srv-a")}, RightNode, check.Fail, ReasonWrongNode},
-		"another node than the holder": {Observation{MACs: []string{macA}, Replied: true, Names: map[string]string{macA: "srv-c"}, Lease: leaseOf(kubevip.Held, "srv-b")},
+		"this node has the lease": {Observation{Held: []string{"bond0.100"},
+			Lease: leaseOf(kubevip.Held, "srv-a")}, AddressAnswers, check.OK, ReasonAnswered},
+		"this node leads, another holds": {Observation{MACs: []string{macA}, Replied: true,
+			Lease: leaseOf(kubevip.Held, "srv-a")}, RightNode, check.Fail, ReasonWrongNode},
+		"another node than the holder": {Observation{MACs: []string{macA}, Replied: true,
+			Names: map[string]string{macA: "srv-c"}, Lease: leaseOf(kubevip.Held, "srv-b")},
 			RightNode, check.Fail, ReasonWrongNode},
-		"the holder": {Observation{MACs: []string{macA}, Replied: true, Names: map[string]string{macA: "srv-b"}, Lease: leaseOf(kubevip.Held, "srv-b")},
+		"the holder": {Observation{MACs: []string{macA}, Replied: true, Names: map[string]string{macA: "srv-b"},
+			Lease: leaseOf(kubevip.Held, "srv-b")},
 			AddressAnswers, check.OK, ReasonAnswered},
-		"some node, not known which": {Observation{MACs: []string{macA}, Replied: true, Lease: leaseOf(kubevip.Held, "srv-b")}, AddressAnswers, check.OK, ReasonAnswered},
-		"the holder is silent":       {Observation{Lease: leaseOf(kubevip.Held, "srv-b")}, HolderAnswers, check.Fail, ReasonHolderSilent},
+		"some node, not known which": {Observation{MACs: []string{macA}, Replied: true,
+			Lease: leaseOf(kubevip.Held, "srv-b")}, AddressAnswers, check.OK, ReasonAnswered},
+		"the holder is silent": {Observation{Lease: leaseOf(kubevip.Held, "srv-b")}, HolderAnswers, check.Fail,
+			ReasonHolderSilent},
 		"the holder announces, but no reply": {Observation{MACs: []string{macA}, Lease: leaseOf(kubevip.Held, "srv-b")},
 			HolderAnswers, check.Fail, ReasonHolderSilent},
-		"silent, the lease expired": {Observation{Lease: leaseOf(kubevip.Expired, "srv-b")}, AddressAnswers, check.Fail, ReasonNoAnswer},
-		"a foreign machine":         {Observation{MACs: []string{macA}, Replied: true, Foreign: []string{macA}}, OwnMachine, check.Fail, ReasonForeignOwner},
-		"a foreign machine besides": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Foreign: []string{macA}, Lease: leaseOf(kubevip.Held, "srv-a")},
+		"silent, the lease expired": {Observation{Lease: leaseOf(kubevip.Expired, "srv-b")}, AddressAnswers, check.Fail,
+			ReasonNoAnswer},
+		"a foreign machine": {Observation{MACs: []string{macA}, Replied: true, Foreign: []string{macA}}, OwnMachine,
+			check.Fail, ReasonForeignOwner},
+		"a foreign machine besides": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA},
+			Foreign: []string{macA}, Lease: leaseOf(kubevip.Held, "srv-a")},
 			OwnMachine, check.Fail, ReasonForeignOwner},
-		"a foreign machine that is silent now": {Observation{Held: []string{"bond0.100"}, Foreign: []string{macA}}, AddressAnswers, check.OK, ReasonAnswered},
-		"held, the lease expired":              {Observation{Held: []string{"bond0.100"}, Lease: leaseOf(kubevip.Expired, "srv-a")}, LeaseAlive, check.Fail, ReasonLeaseExpired},
-		"answered, the lease released":         {Observation{MACs: []string{macA}, Replied: true, Lease: leaseOf(kubevip.Released, "")}, LeaseAlive, check.Fail, ReasonLeaseExpired},
-		"held, no lease":                       {Observation{Held: []string{"bond0.100"}, Lease: leaseOf(kubevip.Missing, "")}, LeaseAlive, check.Warn, ReasonLeaseMissing},
-		"duplicate, the lease expired": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Lease: leaseOf(kubevip.Expired, "srv-a")},
+		"a foreign machine that is silent now": {Observation{Held: []string{"bond0.100"}, Foreign: []string{macA}},
+			AddressAnswers, check.OK, ReasonAnswered},
+		"held, the lease expired": {Observation{Held: []string{"bond0.100"},
+			Lease: leaseOf(kubevip.Expired, "srv-a")}, LeaseAlive, check.Fail, ReasonLeaseExpired},
+		"answered, the lease released": {Observation{MACs: []string{macA}, Replied: true,
+			Lease: leaseOf(kubevip.Released, "")}, LeaseAlive, check.Fail, ReasonLeaseExpired},
+		"held, no lease": {Observation{Held: []string{"bond0.100"}, Lease: leaseOf(kubevip.Missing, "")}, LeaseAlive,
+			check.Warn, ReasonLeaseMissing},
+		"duplicate, the lease expired": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA},
+			Lease: leaseOf(kubevip.Expired, "srv-a")},
 			SingleAnswer, check.Fail, ReasonDuplicate},
-		"elected twice, and this node is one of them": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true, Lease: twoLeases("srv-b", "srv-a")},
+		"elected twice, and this node is one of them": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA},
+			Replied: true, Lease: twoLeases("srv-b", "srv-a")},
 			SingleAnswer, check.Fail, ReasonDuplicate},
-		"elected twice, this node is neither": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true, Lease: twoLeases("srv-b", "srv-c")},
+		"elected twice, this node is neither": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA},
+			Replied: true, Lease: twoLeases("srv-b", "srv-c")},
 			NothingStale, check.Fail, ReasonStaleAddress},
-		"not asked": {Observation{Error: "operation not permitted", MACs: []string{macA}}, AddressAnswers, check.Unknown, ReasonNotAsked},
+		"not asked": {Observation{Error: "operation not permitted", MACs: []string{macA}}, AddressAnswers,
+			check.Unknown, ReasonNotAsked},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.seen.Target = web
@@ -99,7 +127,8 @@ func TestJudge(t *testing.T) {
 			if got.ID != tc.id || got.Status != tc.status || got.Reason != tc.reason {
 				t.Errorf("%s %s %s, want %s %s %s", got.ID, got.Status, got.Reason, tc.id, tc.status, tc.reason)
 			}
-			if (got.Status == check.Fail || got.Status == check.Warn) && (got.Cause == "" || len(got.Fixes) == 0 || got.Observed == "") {
+			if (got.Status == check.Fail || got.Status == check.Warn) &&
+				(got.Cause == "" || len(got.Fixes) == 0 || got.Observed == "") {
 				t.Errorf("failure without cause (%q), evidence (%q) or fix", got.Cause, got.Observed)
 			}
 			if !strings.Contains(got.Title, "203.0.113.3 of Service default/web") {
@@ -112,8 +141,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestReturnByOfAnAddressThatIsGone: a snapshot may be older than the look-up, and the kernel has no route from an address that
-// it does not carry.
+// TestReturnByOfAnAddressThatIsGone: a snapshot may be older than the look-up, and the kernel has no route from an
+// address that it does not carry.
 func TestReturnByOfAnAddressThatIsGone(t *testing.T) {
 	o := Observation{Target: web, Interface: "bond0.100", Held: []string{"bond0.100"}}
 	for name, tc := range map[string]struct {
@@ -138,8 +167,9 @@ func (r routes) Routes(check.Snapshot, []check.RouteQuestion) []check.RouteAnswe
 
 func service(name string, edit func(*corev1.Service)) *corev1.Service {
 	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.3"}},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
+			Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.3"}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 	}
 	edit(s)
 	return s
@@ -151,9 +181,10 @@ func TestUnaskedNamesTheCause(t *testing.T) {
 		broken  bool
 		because string
 	}{
-		"address there":          {check.Finding{Status: check.OK}, false, ""},
-		"address missing":        {check.Finding{Status: check.Fail}, true, "because of PN201"},
-		"interface down":         {check.Finding{Status: check.Skip, Because: "because of PN103"}, true, "because of PN103"},
+		"address there":   {check.Finding{Status: check.OK}, false, ""},
+		"address missing": {check.Finding{Status: check.Fail}, true, "because of PN201"},
+		"interface down": {check.Finding{Status: check.Skip, Because: "because of PN103"}, true,
+			"because of PN103"},
 		"address not determined": {check.Finding{Status: check.Unknown}, true, "because of PN201"},
 	} {
 		tc.address.ID = check.NodeAddress
@@ -173,7 +204,8 @@ func TestTwoElectionsAreNamed(t *testing.T) {
 	f := Evaluate(Observation{Target: web, Interface: "bond0.100", Node: "srv-a",
 		Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true,
 		Lease: twoLeases("srv-b", "srv-a")})
-	for _, want := range []string{"elected twice", "default/kubevip-web is held by Node srv-b", "kube-system/plndr-svcs-lock by Node srv-a"} {
+	for _, want := range []string{"elected twice", "default/kubevip-web is held by Node srv-b",
+		"kube-system/plndr-svcs-lock by Node srv-a"} {
 		if !strings.Contains(f.Cause, want) {
 			t.Errorf("the cause %q does not contain %q", f.Cause, want)
 		}
@@ -200,12 +232,14 @@ func TestTargets(t *testing.T) {
 func TestSumBoundsItsMessage(t *testing.T) {
 	var findings []check.Finding
 	for i := range 200 {
-		f := Evaluate(Observation{Target: Target{Address: netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}), Service: "default/web"}})
+		f := Evaluate(Observation{Target: Target{Address: netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}),
+			Service: "default/web"}})
 		findings = append(findings, f)
 	}
 	v := Sum(findings)
 	if v.Status != check.Fail || v.Reason != ReasonNoAnswer || len(v.Message) > 1024 {
-		t.Errorf("result %s %s with a message of %d bytes, want a failure of at most 1024", v.Status, v.Reason, len(v.Message))
+		t.Errorf("result %s %s with a message of %d bytes, want a failure of at most 1024", v.Status, v.Reason,
+			len(v.Message))
 	}
 }
 
@@ -218,7 +252,8 @@ func TestSumOrders(t *testing.T) {
 			Held: []string{"bond0.100"}, MACs: []string{macA}, Lease: leaseOf(kubevip.Held, "srv-b")}),
 		{ID: LeaseAlive, Status: check.Warn, Reason: ReasonLeaseMissing},
 	}
-	if v := Sum(findings); v.Status != check.Fail || v.Reason != ReasonStaleAddress || !strings.HasPrefix(v.Message, "PN603: ") || !strings.Contains(v.Message, "; PN601: ") {
+	if v := Sum(findings); v.Status != check.Fail || v.Reason != ReasonStaleAddress ||
+		!strings.HasPrefix(v.Message, "PN603: ") || !strings.Contains(v.Message, "; PN601: ") {
 		t.Errorf("result %+v, want the stale address first and the silent one too", v)
 	}
 	if v := Sum(findings[2:]); v.Status != check.OK {
@@ -228,7 +263,8 @@ func TestSumOrders(t *testing.T) {
 
 func TestCatalogueIsComplete(t *testing.T) {
 	for _, c := range Catalogue() {
-		if c.Title == "" || c.Meaning == "" || len(c.Causes) == 0 || c.Remedy == "" || len(c.Reasons) == 0 || rank(c.ID) < 0 {
+		if c.Title == "" || c.Meaning == "" || len(c.Causes) == 0 || c.Remedy == "" || len(c.Reasons) == 0 ||
+			rank(c.ID) < 0 {
 			t.Errorf("the declaration of %s lacks something: %+v", c.ID, c)
 		}
 	}

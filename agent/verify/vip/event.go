@@ -72,7 +72,8 @@ func Recorder(events record.EventRecorder) func(Transition) {
 		if reason == "" {
 			return
 		}
-		reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: t.Service.Namespace, Name: t.Service.Name, UID: t.Service.UID}
+		reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: t.Service.Namespace,
+			Name: t.Service.Name, UID: t.Service.UID}
 		if t.Finding.Status == check.OK {
 			events.Eventf(reference, corev1.EventTypeNormal, reason, "%s (reported by node %s)",
 				t.Finding.Title+": "+t.Finding.Observed, t.Node)

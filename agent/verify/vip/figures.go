@@ -44,7 +44,8 @@ func (w *Watcher) account(opinions []assessment) {
 	addresses := make([]AddressFigures, 0, len(opinions))
 	for _, o := range opinions {
 		st := w.states[o.Address]
-		addresses = append(addresses, AddressFigures{Address: o.Address, Service: o.Service, Machines: st.machines, Mismatch: st.mismatch})
+		addresses = append(addresses, AddressFigures{Address: o.Address, Service: o.Service, Machines: st.machines,
+			Mismatch: st.mismatch})
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,7 +17,8 @@ const (
 // noteLeaving notes whether the address leaves while agents announce and this node reports an answer.
 func (st *addressState) noteLeaving(s subject, view View, said contract.AddressState) {
 	switch {
-	case s.phase == published || view.Announcer != contract.AnnouncerAgent || said == "" || said == contract.AddressSilent:
+	case s.phase == published || view.Announcer != contract.AnnouncerAgent || said == "" ||
+		said == contract.AddressSilent:
 		st.leftAt = time.Time{}
 	case st.leftAt.IsZero():
 		st.leftAt = time.Now()

@@ -13,8 +13,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 )
 
-// leave makes the Service of an address leave as one that is deleted does, or one that becomes another type and is not seen
-// by agents any more.
+// leave makes the Service of an address leave as one that is deleted does, or one that becomes another type and is not
+// seen by agents any more.
 func (s *segment) leave(a netip.Addr, deleted bool) {
 	for i, service := range s.services {
 		if service.Annotations[contract.ServiceIPAddress] != a.String() {

@@ -21,8 +21,8 @@ import (
 const (
 	// nameAge is how long the owner of a hardware address is cached.
 	nameAge = 10 * time.Minute
-	// listPause is the shortest time between two listings of all Nodes, and how long it is cached that an address belongs
-	// to none: the agent of a new Node may report it any moment.
+	// listPause is the shortest time between two listings of all Nodes, and how long it is cached that an address
+	// belongs to none: the agent of a new Node may report it any moment.
 	listPause = time.Minute
 	// pageSize bounds how many Nodes are in memory at a time.
 	pageSize = 50
@@ -67,7 +67,8 @@ type lookup struct {
 	thorough bool
 }
 
-// NewMACTable returns a MAC table; it starts nothing. onNews is called after something was looked up; it must not block.
+// NewMACTable returns a MAC table; it starts nothing. onNews is called after something was looked up; it must not
+// block.
 func NewMACTable(nodes typedcorev1.NodeInterface, onNews func()) *MACTable {
 	return &MACTable{
 		nodes: nodes, onNews: onNews, wake: loop.NewWake(), names: map[string]named{}, wanted: map[string]lookup{},

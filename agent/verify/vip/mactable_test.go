@@ -20,7 +20,8 @@ import (
 func identified(name string, macs ...string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}}
 	if len(macs) > 0 {
-		node.Annotations[contract.NodeReportedIdentity] = fmt.Sprintf(`{"hostname":%q,"addresses":[],"macs":[%q]}`, name, macs[0])
+		node.Annotations[contract.NodeReportedIdentity] = fmt.Sprintf(`{"hostname":%q,"addresses":[],"macs":[%q]}`,
+			name, macs[0])
 	}
 	return node
 }
@@ -45,7 +46,8 @@ func TestRoster(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				broken := identified("srv-d")
 				broken.Annotations[contract.NodeReportedIdentity] = "{"
-				client := fake.NewClientset(identified("srv-a", macA), identified("srv-b", macB), identified("srv-c"), broken)
+				client := fake.NewClientset(identified("srv-a", macA), identified("srv-b", macB), identified("srv-c"),
+					broken)
 				news := 0
 				r := NewMACTable(client.CoreV1().Nodes(), func() { news++ })
 				ctx, cancel := context.WithCancel(t.Context())

@@ -25,8 +25,8 @@ type Observation struct {
 	Node string
 	// Held names the interfaces of this node that carry the address.
 	Held []string
-	// Agents reports that the agents announce addresses themselves, so no interface may carry one; Answers that the agent
-	// of this node answers for this address.
+	// Agents reports that the agents announce addresses themselves, so no interface may carry one; Answers that the
+	// agent of this node answers for this address.
 	Agents, Answers bool
 	// MACs of other machines that claimed the address, sorted.
 	MACs []string
@@ -46,8 +46,8 @@ type Observation struct {
 	LeaseAwaited bool
 	// Gone reports that no Service has the address any more.
 	Gone bool
-	// ReturnBy is the interface by which this node would send a reply from the address; looked up only where the address
-	// is held, else empty.
+	// ReturnBy is the interface by which this node would send a reply from the address; looked up only where the
+	// address is held, else empty.
 	ReturnBy string
 	// Error is why the request could not be sent; empty when it was.
 	Error string
@@ -175,7 +175,8 @@ func returnBy(router Router, view View, o Observation) string {
 	if !slices.Contains(o.Held, o.Interface) {
 		return ""
 	}
-	answers := router.Routes(view.Snapshot, []check.RouteQuestion{{Destination: check.Outside(), Source: o.Address}, {Destination: o.Address}})
+	answers := router.Routes(view.Snapshot, []check.RouteQuestion{{Destination: check.Outside(), Source: o.Address},
+		{Destination: o.Address}})
 	switch {
 	case len(answers) < 2:
 		return ""

@@ -36,7 +36,8 @@ type assessment struct {
 // address reports it at once. The others wait for their turn and report nothing if it has been reported by then; so the
 // involved nodes and a few more report a change, however large the cluster is. A report is kept up to date until the
 // address has been gone for a while.
-func report(before contract.ReportedAddresses, opinions []assessment, node string, now time.Time) contract.ReportedAddresses {
+func report(before contract.ReportedAddresses, opinions []assessment, node string,
+	now time.Time) contract.ReportedAddresses {
 	after := contract.ReportedAddresses{}
 	for _, o := range opinions {
 		old, had := before[o.Address]
@@ -61,7 +62,8 @@ func report(before contract.ReportedAddresses, opinions []assessment, node strin
 // due reports whether it is the turn of a node that is not involved to report the address. An answer must be newer than
 // the last report of the others: the machine that answered may have just gone.
 func (o assessment) due(node string, now time.Time) bool {
-	if o.phase != published || o.unpublishedSince.IsZero() || !o.atOnce && now.Sub(o.unpublishedSince) < turn(node, o.Address) {
+	if o.phase != published || o.unpublishedSince.IsZero() || !o.atOnce &&
+		now.Sub(o.unpublishedSince) < turn(node, o.Address) {
 		return false
 	}
 	return o.entry.State == contract.AddressSilent || o.proven.After(o.unpublishedSince)

@@ -32,22 +32,30 @@ func TestReport(t *testing.T) {
 		o      assessment
 		want   contract.ReportedAddresses
 	}{
-		"held":                          {nil, assessment{entry: held, settled: true, involved: true}, since(held, 0)},
-		"held as before":                {since(held, time.Hour), assessment{entry: held, settled: true, involved: true}, since(held, time.Hour)},
-		"taken over from another":       {since(heard, time.Hour), assessment{entry: held, settled: true, involved: true}, since(held, 0)},
-		"given up":                      {since(held, time.Hour), assessment{entry: silent, settled: true}, since(silent, 0)},
+		"held": {nil, assessment{entry: held, settled: true, involved: true}, since(held, 0)},
+		"held as before": {since(held, time.Hour),
+			assessment{entry: held, settled: true, involved: true}, since(held, time.Hour)},
+		"taken over from another": {since(heard, time.Hour),
+			assessment{entry: held, settled: true, involved: true}, since(held, 0)},
+		"given up": {since(held, time.Hour), assessment{entry: silent, settled: true},
+			since(silent, 0)},
 		"not settled, nothing before":   {nil, assessment{entry: silent, involved: true}, contract.ReportedAddresses{}},
 		"not settled, something before": {since(held, time.Hour), assessment{entry: silent}, since(held, time.Hour)},
 		"received, published already":   {nil, assessment{entry: heard, settled: true}, contract.ReportedAddresses{}},
 		"received, not its turn yet": {
 			nil, assessment{entry: heard, settled: true, unpublishedSince: now}, contract.ReportedAddresses{}},
-		"received, not reported yet": {nil, assessment{entry: heard, settled: true, unpublishedSince: now.Add(-spread), proven: now}, since(heard, 0)},
-		"only received long ago":     {nil, assessment{entry: heard, settled: true, unpublishedSince: now.Add(-spread), proven: now.Add(-time.Minute)}, contract.ReportedAddresses{}},
+		"received, not reported yet": {nil, assessment{entry: heard, settled: true, unpublishedSince: now.Add(-spread),
+			proven: now}, since(heard, 0)},
+		"only received long ago": {nil, assessment{entry: heard, settled: true, unpublishedSince: now.Add(-spread),
+			proven: now.Add(-time.Minute)}, contract.ReportedAddresses{}},
 		"silent, not reported yet": {
 			nil, assessment{entry: silent, settled: true, unpublishedSince: now.Add(-spread)}, since(silent, 0)},
-		"gone, not reported before": {nil, assessment{subject: subject{phase: gone}, entry: heard, settled: true, unpublishedSince: now.Add(-spread)}, contract.ReportedAddresses{}},
-		"gone, reported before":     {since(held, time.Hour), assessment{subject: subject{phase: gone}, entry: silent, settled: true}, since(silent, 0)},
-		"gone long ago":             {since(silent, time.Hour), assessment{subject: subject{phase: gone}, entry: silent, settled: true, expired: true}, contract.ReportedAddresses{}},
+		"gone, not reported before": {nil, assessment{subject: subject{phase: gone}, entry: heard, settled: true,
+			unpublishedSince: now.Add(-spread)}, contract.ReportedAddresses{}},
+		"gone, reported before": {since(held, time.Hour),
+			assessment{subject: subject{phase: gone}, entry: silent, settled: true}, since(silent, 0)},
+		"gone long ago": {since(silent, time.Hour), assessment{subject: subject{phase: gone}, entry: silent,
+			settled: true, expired: true}, contract.ReportedAddresses{}},
 		"reported and published": {
 			since(heard, time.Hour), assessment{entry: heard, settled: true}, since(heard, time.Hour)},
 	} {
@@ -73,7 +81,8 @@ func TestReportIsBounded(t *testing.T) {
 			entry.Held = true
 		}
 		opinions = append(opinions, assessment{
-			subject: subject{Target: Target{Address: netip.AddrFrom4([4]byte{203, 0, 113, byte(i)})}}, entry: entry, settled: true, involved: true,
+			subject: subject{Target: Target{Address: netip.AddrFrom4([4]byte{203, 0, 113, byte(i)})}}, entry: entry,
+			settled: true, involved: true,
 		})
 	}
 	got := report(nil, opinions, "srv-a", time.Now())
@@ -99,9 +108,11 @@ func TestSubjects(t *testing.T) {
 		Snapshot: check.Snapshot{Links: []check.Link{{Index: 1, Name: "bond0.100"}, {Index: 2, Name: ipvsInterface}}},
 	}
 	for text, index := range map[string]int{
-		"203.0.113.3/32": 1, "203.0.113.9/32": 1, "203.0.113.10/32": 2, "203.0.113.20/32": 1, "203.0.113.11/24": 1, "198.51.100.1/32": 1, "203.0.113.12/32": 7,
+		"203.0.113.3/32": 1, "203.0.113.9/32": 1, "203.0.113.10/32": 2, "203.0.113.20/32": 1, "203.0.113.11/24": 1,
+		"198.51.100.1/32": 1, "203.0.113.12/32": 7,
 	} {
-		view.Snapshot.Addresses = append(view.Snapshot.Addresses, check.Address{LinkIndex: index, Prefix: netip.MustParsePrefix(text)})
+		view.Snapshot.Addresses = append(view.Snapshot.Addresses,
+			check.Address{LinkIndex: index, Prefix: netip.MustParsePrefix(text)})
 	}
 	services := []*corev1.Service{
 		service("web", func(*corev1.Service) {}),
@@ -116,13 +127,15 @@ func TestSubjects(t *testing.T) {
 		}),
 		service("web-again", func(*corev1.Service) {}),
 	}
-	reported := contract.ReportedAddresses{netip.MustParseAddr("203.0.113.6"): {}, netip.MustParseAddr("203.0.113.3"): {}}
+	reported := contract.ReportedAddresses{netip.MustParseAddr("203.0.113.6"): {},
+		netip.MustParseAddr("203.0.113.3"): {}}
 	type row struct {
 		address, service string
 		phase            phase
 	}
 	want := []row{
-		{"203.0.113.3", "default/web", published}, {"203.0.113.4", "default/going", leaving}, {"203.0.113.5", "default/internal", leaving},
+		{"203.0.113.3", "default/web", published}, {"203.0.113.4", "default/going", leaving},
+		{"203.0.113.5", "default/internal", leaving},
 		{"203.0.113.6", "", gone}, {"203.0.113.9", "", gone},
 	}
 	var got []row
@@ -154,18 +167,24 @@ func TestTurns(t *testing.T) {
 func TestRecorder(t *testing.T) {
 	web := service("web", func(*corev1.Service) {})
 	for id, want := range map[check.ID]string{
-		AddressAnswers: EventNotAnswered, HolderAnswers: EventNotAnswered, NothingStale: EventStale, SingleAnswer: EventDuplicate, RightInterface: EventMisplaced,
-		RightNode: EventMisplaced, ReturnByNetwork: EventReturnPath, OwnMachine: EventForeign, LeaseAlive: EventUnguarded,
+		AddressAnswers: EventNotAnswered, HolderAnswers: EventNotAnswered, NothingStale: EventStale,
+		SingleAnswer: EventDuplicate, RightInterface: EventMisplaced,
+		RightNode: EventMisplaced, ReturnByNetwork: EventReturnPath, OwnMachine: EventForeign,
+		LeaseAlive: EventUnguarded,
 	} {
 		events := record.NewFakeRecorder(1)
-		Recorder(events)(Transition{Service: web, Node: "srv-a", Finding: check.Finding{ID: id, Status: check.Fail, Cause: "the cause"}})
-		if got := <-events.Events; !strings.HasPrefix(got, "Warning "+want+" "+string(id)+": the cause") || !strings.Contains(got, "srv-a") {
+		Recorder(events)(Transition{Service: web, Node: "srv-a",
+			Finding: check.Finding{ID: id, Status: check.Fail, Cause: "the cause"}})
+		if got := <-events.Events; !strings.HasPrefix(got, "Warning "+want+" "+string(id)+": the cause") ||
+			!strings.Contains(got, "srv-a") {
 			t.Errorf("%s: event %q, want %s", id, got, want)
 		}
 	}
 	events := record.NewFakeRecorder(1)
-	Recorder(events)(Transition{Service: web, Node: "srv-a", Finding: check.Finding{ID: AddressAnswers, Status: check.Unknown, Reason: ReasonNotAsked}})
-	Recorder(events)(Transition{Service: web, Node: "srv-a", Finding: check.Finding{ID: AddressAnswers, Status: check.OK, Title: "T", Observed: "held"}})
+	Recorder(events)(Transition{Service: web, Node: "srv-a",
+		Finding: check.Finding{ID: AddressAnswers, Status: check.Unknown, Reason: ReasonNotAsked}})
+	Recorder(events)(Transition{Service: web, Node: "srv-a",
+		Finding: check.Finding{ID: AddressAnswers, Status: check.OK, Title: "T", Observed: "held"}})
 	if got := <-events.Events; got != "Normal AddressAnnounced T: held (reported by node srv-a)" {
 		t.Errorf("event %q", got)
 	}

@@ -14,8 +14,8 @@ import (
 const (
 	// freshness is how long an announcement of an address counts: kube-vip sends one every 3 s.
 	freshness = 10 * time.Second
-	// askAgain is the time between probes of an address without changes, plus up to askMore: what only a probe shows must
-	// be known within 30 s, including a second probe and the time between.
+	// askAgain is the time between probes of an address without changes, plus up to askMore: what only a probe shows
+	// must be known within 30 s, including a second probe and the time between.
 	askAgain = 14 * time.Second
 	askMore  = 6 * time.Second
 	// askUnannounced is that for an address that no machine announces periodically and that does not involve this node:
@@ -135,7 +135,8 @@ func (e *Scheduler) Hear(h arp.Heard) {
 // known: one machine replied and still announces the address. A probe by that machine itself proves nothing about its
 // own answers.
 func (h *schedule) postpone(asker string, now time.Time) {
-	if h == nil || h.due(now) || !h.answer.Replied || len(h.answer.MACs) != 1 || h.answer.MACs[0] == asker || !h.others.fresh(now) {
+	if h == nil || h.due(now) || !h.answer.Replied || len(h.answer.MACs) != 1 || h.answer.MACs[0] == asker ||
+		!h.others.fresh(now) {
 		return
 	}
 	if next := now.Add(h.pause(now)); next.Before(h.askedAt.Add(askAnyway)) {

@@ -72,8 +72,9 @@ func newSegment(t *testing.T) *segment {
 func (s *segment) machine(n int) *machine {
 	m := &machine{
 		segment: s, name: fmt.Sprintf("srv-%d", n), mac: fmt.Sprintf("02:00:00:00:%02x:%02x", n/256, n%256),
-		ip: netip.AddrFrom4([4]byte{192, 0, 2 + byte(n/250), byte(n%250 + 1)}), carries: map[netip.Addr][]string{}, announces: map[netip.Addr]bool{},
-		answers: map[netip.Addr]bool{}, ready: true, returnBy: vif,
+		ip: netip.AddrFrom4([4]byte{192, 0, 2 + byte(n/250), byte(n%250 + 1)}), carries: map[netip.Addr][]string{},
+		announces: map[netip.Addr]bool{},
+		answers:   map[netip.Addr]bool{}, ready: true, returnBy: vif,
 	}
 	s.machines = append(s.machines, m)
 	return m
@@ -83,7 +84,8 @@ func (s *segment) machine(n int) *machine {
 func (s *segment) node(n int) *machine {
 	m := s.machine(n)
 	m.watcher = New(Config{
-		Node: m.name, Prober: m, Router: m, Elections: m, Owners: owners{s}, View: m.view, Reported: func() (contract.ReportedAddresses, bool) { return m.before, true },
+		Node: m.name, Prober: m, Router: m, Elections: m, Owners: owners{s}, View: m.view,
+		Reported: func() (contract.ReportedAddresses, bool) { return m.before, true },
 		Services: func() ([]*corev1.Service, bool) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -215,14 +217,17 @@ func (m *machine) view() (View, bool) {
 		}
 	}
 	addresses = append(addresses, check.Address{LinkIndex: 1, Prefix: netip.PrefixFrom(m.ip, 24)})
-	network := contract.NodeNetwork{IPs: []netip.Addr{m.ip}, Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("203.0.113.0/24")}}}
+	network := contract.NodeNetwork{IPs: []netip.Addr{m.ip},
+		Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("203.0.113.0/24")}}}
 	announcer := contract.AnnouncerKubeVIP
 	if m.agents {
 		announcer = contract.AnnouncerAgent
 	}
 	return View{
-		Ready: m.ready, Why: "VLANInterfaceDown", Announcer: announcer, Answers: slices.SortedFunc(maps.Keys(m.answers), netip.Addr.Compare), Expected: check.Expected{Network: network},
-		Report: check.Report{Interface: vif, Source: m.ip.String()}, Snapshot: check.Snapshot{Links: links, Addresses: addresses},
+		Ready: m.ready, Why: "VLANInterfaceDown", Announcer: announcer, Answers: slices.SortedFunc(maps.Keys(m.answers),
+			netip.Addr.Compare), Expected: check.Expected{Network: network},
+		Report:   check.Report{Interface: vif, Source: m.ip.String()},
+		Snapshot: check.Snapshot{Links: links, Addresses: addresses},
 	}, true
 }
 
@@ -235,7 +240,8 @@ func (m *machine) record(findings []check.Finding, v check.Verdict) {
 	m.findings = map[netip.Addr]check.Finding{}
 	for _, f := range findings {
 		for _, service := range m.services {
-			if a := netip.MustParseAddr(service.Annotations[contract.ServiceIPAddress]); f.Title[len(f.Title)-len(service.Name):] == service.Name {
+			if a := netip.MustParseAddr(service.Annotations[contract.ServiceIPAddress]); f.Title[len(f.Title)-len(
+				service.Name):] == service.Name {
 				m.findings[a] = f
 			}
 		}
@@ -305,7 +311,8 @@ func (s *segment) say(a netip.Addr, status metav1.ConditionStatus, reason string
 	for i, service := range s.services {
 		if service.Annotations[contract.ServiceIPAddress] == a.String() {
 			said := service.DeepCopy()
-			meta.SetStatusCondition(&said.Status.Conditions, metav1.Condition{Type: contract.ServiceConditionAnnounced, Status: status, Reason: reason})
+			meta.SetStatusCondition(&said.Status.Conditions,
+				metav1.Condition{Type: contract.ServiceConditionAnnounced, Status: status, Reason: reason})
 			s.services[i] = said
 		}
 	}

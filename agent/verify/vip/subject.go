@@ -33,8 +33,8 @@ const (
 	remembered = 15 * time.Minute
 	// withdrawalTime is how long kube-vip has to remove an address when its Service is gone.
 	withdrawalTime = 15 * time.Second
-	// spread is the time within which nodes that are not involved with an address report it, one after the other, so that
-	// most find it reported already.
+	// spread is the time within which nodes that are not involved with an address report it, one after the other, so
+	// that most find it reported already.
 	spread = 10 * time.Second
 )
 
@@ -54,7 +54,8 @@ func subjects(services []*corev1.Service, view View, reported contract.ReportedA
 	for _, s := range services {
 		byName[s.Namespace+"/"+s.Name] = s
 		for _, a := range addressesOf(s) {
-			known[a] = subject{Target: Target{Address: a, Service: s.Namespace + "/" + s.Name}, phase: leaving, service: s}
+			known[a] = subject{Target: Target{Address: a, Service: s.Namespace + "/" + s.Name}, phase: leaving,
+				service: s}
 		}
 	}
 	// In reverse, so that the first of several Services with one address wins.
@@ -81,7 +82,8 @@ func subjects(services []*corev1.Service, view View, reported contract.ReportedA
 
 // addressesOf are all IPv4 addresses of a Service, for whatever reason.
 func addressesOf(s *corev1.Service) []netip.Addr {
-	texts := append([]string{s.Annotations[contract.ServiceIPAddress]}, strings.Split(s.Annotations[contract.KubeVIPAddresses], ",")...)
+	texts := append([]string{s.Annotations[contract.ServiceIPAddress]},
+		strings.Split(s.Annotations[contract.KubeVIPAddresses], ",")...)
 	for _, ingress := range s.Status.LoadBalancer.Ingress {
 		texts = append(texts, ingress.IP)
 	}
@@ -94,14 +96,15 @@ func addressesOf(s *corev1.Service) []netip.Addr {
 	return all
 }
 
-// staleAddresses are addresses that the kernel carries as announcers add them, a single address (/32) of the network's blocks,
-// and that are not the node's own.
+// staleAddresses are addresses that the kernel carries as announcers add them, a single address (/32) of the network's
+// blocks, and that are not the node's own.
 func staleAddresses(view View) []netip.Addr {
 	network := view.Expected.Network
 	var all []netip.Addr
 	for _, a := range view.Snapshot.Addresses {
 		addr := a.Prefix.Addr()
-		if !addr.Is4() || !a.Prefix.IsSingleIP() || slices.Contains(network.IPs, addr) || slices.Contains(view.Expected.NodeAddresses, addr) {
+		if !addr.Is4() || !a.Prefix.IsSingleIP() || slices.Contains(network.IPs, addr) ||
+			slices.Contains(view.Expected.NodeAddresses, addr) {
 			continue
 		}
 		if l := view.Snapshot.LinkIndexed(a.LinkIndex); l == nil || l.Name == ipvsInterface {

@@ -16,7 +16,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 )
 
-// elected is a world in which kube-vip elects by Leases of an API server, which the agents read as they do in a cluster.
+// elected is a world in which kube-vip elects by Leases of an API server, which the agents read as they do in a
+// cluster.
 type elected struct {
 	*world
 	client   *fake.Clientset
@@ -81,9 +82,11 @@ func (e *elected) step(ctx context.Context) {
 // write renews the Lease.
 func (e *elected) write(ctx context.Context) {
 	e.renewed = time.Now()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: leaseName}, Spec: coordinationv1.LeaseSpec{
-		HolderIdentity: &e.holder.name, LeaseDurationSeconds: ptr.To(int32(e.duration / time.Second)), RenewTime: ptr.To(metav1.NewMicroTime(e.renewed)),
-	}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: leaseName},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &e.holder.name, LeaseDurationSeconds: ptr.To(int32(e.duration / time.Second)),
+			RenewTime: ptr.To(metav1.NewMicroTime(e.renewed)),
+		}}
 	leases := e.client.CoordinationV1().Leases("default")
 	if _, err := leases.Update(context.WithoutCancel(ctx), lease, metav1.UpdateOptions{}); err == nil {
 		return
@@ -111,20 +114,27 @@ func TestTimes(t *testing.T) {
 		ends   bool
 		within time.Duration
 	}{
-		"killed, another takes over":    {func(e *elected) { e.kill(e.b) }, ReasonStaleAddress, ReasonDuplicate, true, probed},
+		"killed, another takes over": {func(e *elected) { e.kill(e.b) }, ReasonStaleAddress, ReasonDuplicate, true,
+			probed},
 		"killed, without a takeover":    {func(e *elected) { e.kill() }, ReasonLeaseExpired, "", true, probed},
 		"the holder's kernel is silent": {func(e *elected) { e.a.deaf = true }, "", ReasonHolderSilent, false, probed},
 		"taken by hand": {func(e *elected) { delete(e.a.carries, e.address) }, ReasonHolderSilent, "",
 			false, probed},
-		"carried twice": {func(e *elected) { e.b.carries[e.address] = []string{vif} }, ReasonDuplicate, ReasonStaleAddress, false, probed},
+		"carried twice": {func(e *elected) { e.b.carries[e.address] = []string{vif} }, ReasonDuplicate,
+			ReasonStaleAddress, false, probed},
 		"claimed by a foreign machine": {
 			func(e *elected) { e.foreign.carries[e.address] = []string{vif} }, ReasonForeignOwner, "",
 			false, probed},
-		"only another node answers":      {func(e *elected) { e.a.drop(e.address); e.b.carries[e.address] = []string{vif} }, ReasonWrongNode, ReasonStaleAddress, false, probed},
-		"none: kube-vip ends everywhere": {func(e *elected) { e.a.drop(e.address); e.running = nil }, ReasonNoAnswer, ReasonNoAnswer, true, probed},
+		"only another node answers": {func(e *elected) {
+			e.a.drop(e.address)
+			e.b.carries[e.address] = []string{vif}
+		}, ReasonWrongNode, ReasonStaleAddress, false, probed},
+		"none: kube-vip ends everywhere": {func(e *elected) { e.a.drop(e.address); e.running = nil }, ReasonNoAnswer,
+			ReasonNoAnswer, true, probed},
 		"the holder loses power": {func(e *elected) { e.running = nil; e.a.drop(e.address); e.a.ready = false },
 			"", ReasonNoAnswer, true, probed},
-		"on the wrong interface": {func(e *elected) { e.a.carries[e.address] = []string{"bond0"} }, ReasonWrongInterface, "",
+		"on the wrong interface": {func(e *elected) { e.a.carries[e.address] = []string{"bond0"} },
+			ReasonWrongInterface, "",
 			false, notified},
 		"no way back": {func(e *elected) { e.a.returnBy = "bond0" }, ReasonReturnPath, "", false, notified},
 	} {
@@ -190,7 +200,8 @@ func (e *elected) await(a, b string, within time.Duration) {
 		}
 		if took := time.Since(begun); len(want) > 0 && took > within {
 			for m, reason := range want {
-				e.t.Errorf("after %s the result of %s is %s (%s), want %s", took, m.name, m.last().Reason, m.last().Message, reason)
+				e.t.Errorf("after %s the result of %s is %s (%s), want %s", took, m.name, m.last().Reason,
+					m.last().Message, reason)
 			}
 			return
 		}

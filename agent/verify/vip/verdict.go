@@ -18,7 +18,8 @@ const (
 // that is closest to its cause, see rank.
 func Sum(findings []check.Finding) check.Verdict {
 	if len(findings) == 0 {
-		return check.Verdict{Status: check.OK, Reason: ReasonNothingAnnounced, Message: "no Service has a published address"}
+		return check.Verdict{Status: check.OK, Reason: ReasonNothingAnnounced,
+			Message: "no Service has a published address"}
 	}
 	for _, status := range []check.Status{check.Fail, check.Unknown} {
 		bad := slices.DeleteFunc(slices.Clone(findings), func(f check.Finding) bool { return f.Status != status })
@@ -33,14 +34,16 @@ func Sum(findings []check.Finding) check.Verdict {
 		})
 		return check.Verdict{Status: status, Reason: bad[0].Reason, Message: bounded(bad)}
 	}
-	return check.Verdict{Status: check.OK, Reason: ReasonAnswered, Message: "every published address is answered by one machine"}
+	return check.Verdict{Status: check.OK, Reason: ReasonAnswered,
+		Message: "every published address is answered by one machine"}
 }
 
 // rank orders the checks by how much a finding concerns this node: what it carries itself goes before what it only
 // receives.
 func rank(id check.ID) int {
 	return slices.Index([]check.ID{
-		NothingStale, RightInterface, ReturnByNetwork, LeaseAlive, OwnMachine, SingleAnswer, RightNode, HolderAnswers, AddressAnswers,
+		NothingStale, RightInterface, ReturnByNetwork, LeaseAlive, OwnMachine, SingleAnswer, RightNode, HolderAnswers,
+		AddressAnswers,
 	}, id)
 }
 

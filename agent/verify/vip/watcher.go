@@ -270,7 +270,8 @@ func (w *Watcher) publish(opinions []assessment, findings []check.Finding) {
 // confirmed leaves out what is not confirmed yet, so that a new Service does not delay the result for the others. When
 // all are new, there is no result until all are known: a restart of the agent changes no condition that still holds.
 func (w *Watcher) confirmed(findings []check.Finding, now time.Time) []check.Finding {
-	confirmed := slices.DeleteFunc(slices.Clone(findings), func(f check.Finding) bool { return f.Reason == ReasonConfirming })
+	confirmed := slices.DeleteFunc(slices.Clone(findings),
+		func(f check.Finding) bool { return f.Reason == ReasonConfirming })
 	if now.Sub(w.since) < allKnown || len(confirmed) == 0 {
 		return findings
 	}

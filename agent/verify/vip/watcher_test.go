@@ -30,7 +30,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// TestStates makes each state of kube-vip and expects either node to name it, in time, and to take it back when it is over.
+// TestStates makes each state of kube-vip and expects either node to name it, in time, and to take it back when it is
+// over.
 func TestStates(t *testing.T) {
 	const soon, turns = 8 * time.Second, 30 * time.Second
 	for name, tc := range map[string]struct {
@@ -47,13 +48,22 @@ func TestStates(t *testing.T) {
 			delete(w.a.announces, w.address)
 			w.lease(w.address, kubevip.Expired, w.a.name)
 		}, ReasonLeaseExpired, "", soon},
-		"the address is taken by hand": {func(w *world) { delete(w.a.carries, w.address) }, ReasonHolderSilent, ReasonHolderSilent, turns},
-		"the kernel does not answer":   {func(w *world) { w.a.deaf = true }, ReasonAnswered, ReasonHolderSilent, turns},
-		"no machine":                   {func(w *world) { w.a.drop(w.address); w.lease(w.address, kubevip.Released, "") }, ReasonNoAnswer, ReasonNoAnswer, turns},
-		"a second claim":               {func(w *world) { w.b.carries[w.address] = []string{vif} }, ReasonDuplicate, ReasonStaleAddress, turns},
-		"a second claim, announced": {func(w *world) { w.b.carries[w.address] = []string{vif}; w.b.announces[w.address] = true },
+		"the address is taken by hand": {func(w *world) { delete(w.a.carries, w.address) }, ReasonHolderSilent,
+			ReasonHolderSilent, turns},
+		"the kernel does not answer": {func(w *world) { w.a.deaf = true }, ReasonAnswered, ReasonHolderSilent, turns},
+		"no machine": {func(w *world) { w.a.drop(w.address); w.lease(w.address, kubevip.Released, "") },
+			ReasonNoAnswer, ReasonNoAnswer, turns},
+		"a second claim": {func(w *world) { w.b.carries[w.address] = []string{vif} }, ReasonDuplicate,
+			ReasonStaleAddress, turns},
+		"a second claim, announced": {func(w *world) {
+			w.b.carries[w.address] = []string{vif}
+			w.b.announces[w.address] = true
+		},
 			ReasonDuplicate, ReasonStaleAddress, soon},
-		"a foreign claim, announced": {func(w *world) { w.foreign.carries[w.address] = []string{vif}; w.foreign.announces[w.address] = true },
+		"a foreign claim, announced": {func(w *world) {
+			w.foreign.carries[w.address] = []string{vif}
+			w.foreign.announces[w.address] = true
+		},
 			ReasonForeignOwner, ReasonForeignOwner, turns},
 		"only a foreign machine": {func(w *world) {
 			w.a.drop(w.address)
@@ -63,7 +73,12 @@ func TestStates(t *testing.T) {
 		"the wrong interface": {func(w *world) { w.a.drop(w.address); w.a.carries[w.address] = []string{"bond0"} },
 			ReasonWrongInterface, ReasonHolderSilent, turns},
 		"no way back": {func(w *world) { w.a.returnBy = "bond0" }, ReasonReturnPath, ReasonAnswered, soon},
-		"another node answers": {func(w *world) { w.a.drop(w.address); w.b.hold(w.address); w.lease(w.address, kubevip.Held, w.a.name) },
+		"another node answers": {func(w *world) {
+			w.a.drop(w.address)
+			w.b.hold(w.address)
+			w.lease(w.address,
+				kubevip.Held, w.a.name)
+		},
 			ReasonWrongNode, ReasonStaleAddress, turns},
 		"the VLAN is broken":   {func(w *world) { w.a.ready = false }, ReasonVLANNotReady, ReasonAnswered, soon},
 		"nothing can be asked": {func(w *world) { w.lost = true }, ReasonNotAsked, ReasonNotAsked, turns},
@@ -103,7 +118,8 @@ func (w *world) expect(when, a, b string) {
 	defer w.mu.Unlock()
 	for m, want := range map[*machine]string{w.a: a, w.b: b} {
 		if want != "" && m.verdict.Reason != want {
-			w.t.Errorf("%s: the result of %s is %s (%s), want %s", when, m.name, m.verdict.Reason, m.verdict.Message, want)
+			w.t.Errorf("%s: the result of %s is %s (%s), want %s", when, m.name, m.verdict.Reason, m.verdict.Message,
+				want)
 		}
 	}
 }
@@ -124,7 +140,8 @@ func TestHandover(t *testing.T) {
 			from, to = to, from
 		}
 		if w.a.conditions != 1 || w.b.conditions != 1 {
-			t.Errorf("the results changed %d and %d times: %s, %s", w.a.conditions, w.b.conditions, w.a.verdict.Message, w.b.verdict.Message)
+			t.Errorf("the results changed %d and %d times: %s, %s", w.a.conditions, w.b.conditions, w.a.verdict.Message,
+				w.b.verdict.Message)
 		}
 		for _, m := range []*machine{w.a, w.b} {
 			if slices.ContainsFunc(m.events, func(reason string) bool { return reason != EventAnnounced }) {
@@ -185,7 +202,8 @@ func (m *machine) changes() int {
 	return m.conditions
 }
 
-// TestRequests: how many questions are on the wire does not grow with the number of nodes while announcements are received.
+// TestRequests: how many questions are on the wire does not grow with the number of nodes while announcements are
+// received.
 func TestRequests(t *testing.T) {
 	const nodes, addresses, hours = 40, 5, 1
 	synctest.Test(t, func(t *testing.T) {
@@ -289,7 +307,8 @@ func (s *segment) control(a netip.Addr) {
 func TestGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.b.before = contract.ReportedAddresses{w.address: {State: contract.AddressAnswered, MAC: w.a.mac, Since: time.Now()}}
+		w.b.before = contract.ReportedAddresses{w.address: {State: contract.AddressAnswered, MAC: w.a.mac,
+			Since: time.Now()}}
 		stop := w.run()
 		after(20 * time.Second)
 		w.change(func() { w.services = nil })
@@ -331,7 +350,8 @@ func TestRestart(t *testing.T) {
 		stop := w.run()
 		after(20 * time.Second)
 		stop()
-		if len(w.a.reported) != 1 || !w.a.reported[w.address].Held || !slices.Equal(w.a.events, []string{EventAnnounced}) {
+		if len(w.a.reported) != 1 || !w.a.reported[w.address].Held ||
+			!slices.Equal(w.a.events, []string{EventAnnounced}) {
 			t.Fatalf("the first agent reports %v and records %v", w.a.reported, w.a.events)
 		}
 		first := w.a.reported
@@ -386,7 +406,8 @@ func TestFigures(t *testing.T) {
 		after(30 * time.Second)
 		stop()
 		f := w.a.watcher.Figures()
-		if f.Asked == 0 || len(f.Addresses) != 1 || f.Addresses[0].Machines != 2 || f.Addresses[0].Mismatch < 15*time.Second || f.Addresses[0].Mismatch > 30*time.Second {
+		if f.Asked == 0 || len(f.Addresses) != 1 || f.Addresses[0].Machines != 2 ||
+			f.Addresses[0].Mismatch < 15*time.Second || f.Addresses[0].Mismatch > 30*time.Second {
 			t.Errorf("figures of a node that carries an address against the lease for 30 s: %+v", f)
 		}
 	})

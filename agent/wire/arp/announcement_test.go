@@ -30,7 +30,8 @@ func TestRequest(t *testing.T) {
 }
 
 func TestRequestRefusesWhatARPCannotSay(t *testing.T) {
-	if _, err := request(net.HardwareAddr{2, 0, 0, 0, 0, 1}, netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("192.0.2.1")); err == nil {
+	if _, err := request(net.HardwareAddr{2, 0, 0, 0, 0, 1}, netip.MustParseAddr("2001:db8::1"),
+		netip.MustParseAddr("192.0.2.1")); err == nil {
 		t.Error("an IPv6 sender was accepted")
 	}
 }
@@ -42,7 +43,8 @@ func edited(edit func([]byte)) []byte {
 }
 
 func TestParse(t *testing.T) {
-	sender := Announcement{Address: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:01", Target: netip.MustParseAddr("192.0.2.1")}
+	sender := Announcement{Address: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:01",
+		Target: netip.MustParseAddr("192.0.2.1")}
 	reply := sender
 	reply.Reply = true
 	for name, tc := range map[string]struct {
@@ -50,19 +52,22 @@ func TestParse(t *testing.T) {
 		want    Announcement
 		drop    Drop
 	}{
-		"request":                   {goldenRequest, sender, Kept},
-		"reply":                     {edited(func(b []byte) { b[7] = 2 }), reply, Kept},
-		"padded as on Ethernet":     {append(bytes.Clone(goldenRequest), make([]byte, 18)...), sender, Kept},
-		"empty":                     {nil, Announcement{}, Malformed},
-		"short":                     {goldenRequest[:27], Announcement{}, Malformed},
-		"other hardware":            {edited(func(b []byte) { b[1] = 6 }), Announcement{}, NotEthernet},
-		"other protocol":            {edited(func(b []byte) { b[2] = 0x86 }), Announcement{}, NotEthernet},
-		"hardware length zero":      {edited(func(b []byte) { b[4] = 0 }), Announcement{}, NotEthernet},
-		"protocol length sixteen":   {edited(func(b []byte) { b[5] = 16 }), Announcement{}, NotEthernet},
-		"reverse request":           {edited(func(b []byte) { b[7] = 3 }), Announcement{}, NotAddressed},
-		"probe":                     {edited(func(b []byte) { copy(b[14:18], []byte{0, 0, 0, 0}) }), Announcement{}, Probe},
-		"sender without an address": {edited(func(b []byte) { copy(b[8:14], make([]byte, 6)) }), Announcement{}, BadSender},
-		"sender is broadcast":       {edited(func(b []byte) { copy(b[8:14], bytes.Repeat([]byte{0xff}, 6)) }), Announcement{}, BadSender},
+		"request":                 {goldenRequest, sender, Kept},
+		"reply":                   {edited(func(b []byte) { b[7] = 2 }), reply, Kept},
+		"padded as on Ethernet":   {append(bytes.Clone(goldenRequest), make([]byte, 18)...), sender, Kept},
+		"empty":                   {nil, Announcement{}, Malformed},
+		"short":                   {goldenRequest[:27], Announcement{}, Malformed},
+		"other hardware":          {edited(func(b []byte) { b[1] = 6 }), Announcement{}, NotEthernet},
+		"other protocol":          {edited(func(b []byte) { b[2] = 0x86 }), Announcement{}, NotEthernet},
+		"hardware length zero":    {edited(func(b []byte) { b[4] = 0 }), Announcement{}, NotEthernet},
+		"protocol length sixteen": {edited(func(b []byte) { b[5] = 16 }), Announcement{}, NotEthernet},
+		"reverse request":         {edited(func(b []byte) { b[7] = 3 }), Announcement{}, NotAddressed},
+		"probe": {edited(func(b []byte) { copy(b[14:18], []byte{0, 0, 0, 0}) }), Announcement{},
+			Probe},
+		"sender without an address": {edited(func(b []byte) { copy(b[8:14], make([]byte, 6)) }), Announcement{},
+			BadSender},
+		"sender is broadcast": {edited(func(b []byte) { copy(b[8:14], bytes.Repeat([]byte{0xff}, 6)) }), Announcement{},
+			BadSender},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, drop := Parse(tc.payload)

@@ -16,7 +16,8 @@ func TestAskListsFewOfManyClaimants(t *testing.T) {
 		const gateway, claimants = "192.0.2.1", 5000
 		var hosts []host
 		for i := range claimants {
-			hosts = append(hosts, host{address: gateway, mac: fmt.Sprintf("02:00:00:01:%02x:%02x", i>>8, i&0xff), after: time.Millisecond})
+			hosts = append(hosts, host{address: gateway, mac: fmt.Sprintf("02:00:00:01:%02x:%02x", i>>8, i&0xff),
+				after: time.Millisecond})
 		}
 		w := newWire(hosts...)
 		w.inbox = make(chan []byte, claimants)

@@ -13,7 +13,8 @@ type Heard struct {
 
 // Counters count packets since the Listener was made.
 type Counters struct {
-	// Heard are those that other machines sent, Sent those of this machine: the kernel's and kube-vip's as well as ours.
+	// Heard are those that other machines sent, Sent those of this machine: the kernel's and kube-vip's as well as
+	// ours.
 	Heard, Sent uint64
 	// Dropped are those that claim nothing: malformed, or not about IPv4 addresses. Probes (RFC 5227) are among them.
 	Dropped uint64

@@ -86,7 +86,8 @@ func TestListener(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Errorf("Run returned %v after its context ended, want nil", err)
 		}
-		ours := Announcement{Address: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:09", Reply: true, Target: netip.MustParseAddr("192.0.2.1")}
+		ours := Announcement{Address: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:09", Reply: true,
+			Target: netip.MustParseAddr("192.0.2.1")}
 		theirs := Announcement{Address: ours.Address, MAC: "02:00:00:00:00:01", Target: ours.Target}
 		var claims []Announcement
 		for _, h := range heard {
@@ -95,7 +96,8 @@ func TestListener(t *testing.T) {
 				t.Errorf("%+v: own is %t", h.Announcement, h.Own)
 			}
 		}
-		if diff := cmp.Diff([]Announcement{theirs, ours, theirs}, claims, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		if diff := cmp.Diff([]Announcement{theirs, ours, theirs}, claims,
+			cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 			t.Errorf("heard (-want +got):\n%s", diff)
 		}
 		if !taps[0].closed || !taps[2].closed {

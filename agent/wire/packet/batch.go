@@ -99,7 +99,8 @@ func (b *Batch) sendTo(fd uintptr) bool {
 }
 
 func (b *Batch) call(trap, fd uintptr, messages []unix.Mmsghdr) (int, unix.Errno) {
-	n, _, errno := unix.Syscall6(trap, fd, uintptr(unsafe.Pointer(&messages[0])), uintptr(len(messages)), unix.MSG_DONTWAIT, 0, 0)
+	n, _, errno := unix.Syscall6(trap, fd, uintptr(unsafe.Pointer(&messages[0])), uintptr(len(messages)),
+		unix.MSG_DONTWAIT, 0, 0)
 	return int(n), errno
 }
 

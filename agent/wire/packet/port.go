@@ -35,7 +35,8 @@ func Look(name string) (Link, error) {
 	}
 	a := l.Attrs()
 	if len(a.HardwareAddr) != 6 {
-		return Link{}, fmt.Errorf("interface %s has the hardware address %q: want one of Ethernet", name, a.HardwareAddr)
+		return Link{}, fmt.Errorf("interface %s has the hardware address %q: want one of Ethernet", name,
+			a.HardwareAddr)
 	}
 	link := Link{Name: name, Index: a.Index, MAC: [6]byte(a.HardwareAddr), Up: isUp(a), Path: pathOf(l)}
 	if a.ParentIndex == 0 {
@@ -110,7 +111,8 @@ func assemble(filter []bpf.Instruction) (*unix.SockFprog, error) {
 	for i, instruction := range raw {
 		program[i] = unix.SockFilter{Code: instruction.Op, Jt: instruction.Jt, Jf: instruction.Jf, K: instruction.K}
 	}
-	return &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}, nil //nolint:gosec // a filter has a few instructions
+	return &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]},
+		nil //nolint:gosec // a filter has a few instructions
 }
 
 func bigEndian(v uint16) uint16 { return v<<8 | v>>8 }

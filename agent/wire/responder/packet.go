@@ -66,7 +66,8 @@ const (
 
 // String is the label of the result in metrics.
 func (v Result) String() string {
-	names := [results]string{"answered", "malformed", "not_request", "not_for_us", "own", "claim", "not_held", "expired"}
+	names := [results]string{"answered", "malformed", "not_request", "not_for_us", "own", "claim", "not_held",
+		"expired"}
 	if int(v) >= len(names) {
 		return "unknown"
 	}

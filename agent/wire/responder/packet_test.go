@@ -26,7 +26,8 @@ var (
 )
 
 // packetOf encodes a frame with another library.
-func packetOf(t testing.TB, destination MAC, op arp.Operation, from MAC, fromIP netip.Addr, to MAC, toIP netip.Addr) []byte {
+func packetOf(t testing.TB, destination MAC, op arp.Operation, from MAC, fromIP netip.Addr, to MAC,
+	toIP netip.Addr) []byte {
 	t.Helper()
 	p, err := arp.NewPacket(op, net.HardwareAddr(from[:]), fromIP, net.HardwareAddr(to[:]), toIP)
 	if err != nil {
@@ -36,7 +37,8 @@ func packetOf(t testing.TB, destination MAC, op arp.Operation, from MAC, fromIP 
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := ethernet.Frame{Destination: net.HardwareAddr(destination[:]), Source: net.HardwareAddr(from[:]), EtherType: ethernet.EtherTypeARP, Payload: payload}
+	f := ethernet.Frame{Destination: net.HardwareAddr(destination[:]), Source: net.HardwareAddr(from[:]),
+		EtherType: ethernet.EtherTypeARP, Payload: payload}
 	raw, err := f.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
@@ -76,22 +78,27 @@ func TestAnswer(t *testing.T) {
 		at   time.Duration
 		want Result
 	}{
-		"to all":               {in: request(t), held: good, want: Answered},
-		"only to us":           {in: change(atDestination, ownMAC[:]...), held: good, want: Answered},
-		"a probe":              {in: packetOf(t, broadcast, arp.OperationRequest, requesterMAC, unknown, MAC{}, held), held: good, want: Answered},
-		"by a virtual router":  {in: change(atSource, 0, 0, 0x5e, 0, 1, 7), held: good, want: Answered},
-		"at the last moment":   {in: request(t), held: good, at: time.Second - 1, want: Answered},
-		"too late":             {in: request(t), held: good, at: time.Second, want: Expired},
-		"another address":      {in: packetOf(t, broadcast, arp.OperationRequest, requesterMAC, requester, MAC{}, other), held: good, want: NotHeld},
-		"nothing held":         {in: request(t), held: NewTable(now + time.Second), want: NotHeld},
-		"no table":             {in: request(t), want: NotHeld},
-		"a reply":              {in: packetOf(t, ownMAC, arp.OperationReply, requesterMAC, requester, ownMAC, held), held: good, want: NotRequest},
-		"a reverse request":    {in: change(atOperation, 0, 3), held: good, want: NotRequest},
-		"our own":              {in: packetOf(t, broadcast, arp.OperationRequest, ownMAC, requester, MAC{}, held), held: good, want: Own},
-		"our own, forged":      {in: change(atSource, ownMAC[:]...), held: good, want: Own},
-		"to another machine":   {in: change(atDestination, 2, 0, 0, 0, 0, 7), held: good, want: NotForUs},
-		"to a group":           {in: change(atDestination, 1, 0, 0x5e, 0, 0, 1), held: good, want: NotForUs},
-		"an announcement":      {in: packetOf(t, broadcast, arp.OperationRequest, requesterMAC, held, MAC{}, held), held: good, want: Claim},
+		"to all":     {in: request(t), held: good, want: Answered},
+		"only to us": {in: change(atDestination, ownMAC[:]...), held: good, want: Answered},
+		"a probe": {in: packetOf(t, broadcast, arp.OperationRequest, requesterMAC, unknown, MAC{}, held),
+			held: good, want: Answered},
+		"by a virtual router": {in: change(atSource, 0, 0, 0x5e, 0, 1, 7), held: good, want: Answered},
+		"at the last moment":  {in: request(t), held: good, at: time.Second - 1, want: Answered},
+		"too late":            {in: request(t), held: good, at: time.Second, want: Expired},
+		"another address": {in: packetOf(t, broadcast, arp.OperationRequest, requesterMAC, requester, MAC{},
+			other), held: good, want: NotHeld},
+		"nothing held": {in: request(t), held: NewTable(now + time.Second), want: NotHeld},
+		"no table":     {in: request(t), want: NotHeld},
+		"a reply": {in: packetOf(t, ownMAC, arp.OperationReply, requesterMAC, requester, ownMAC, held),
+			held: good, want: NotRequest},
+		"a reverse request": {in: change(atOperation, 0, 3), held: good, want: NotRequest},
+		"our own": {in: packetOf(t, broadcast, arp.OperationRequest, ownMAC, requester, MAC{}, held),
+			held: good, want: Own},
+		"our own, forged":    {in: change(atSource, ownMAC[:]...), held: good, want: Own},
+		"to another machine": {in: change(atDestination, 2, 0, 0, 0, 0, 7), held: good, want: NotForUs},
+		"to a group":         {in: change(atDestination, 1, 0, 0x5e, 0, 0, 1), held: good, want: NotForUs},
+		"an announcement": {in: packetOf(t, broadcast, arp.OperationRequest, requesterMAC, held, MAC{}, held),
+			held: good, want: Claim},
 		"cut":                  {in: request(t)[:frameLength-1], held: good, want: Malformed},
 		"empty":                {held: good, want: Malformed},
 		"without a sender":     {in: change(atSenderHardware, 0, 0, 0, 0, 0, 0), held: good, want: Malformed},
@@ -131,15 +138,18 @@ func TestReply(t *testing.T) {
 	}
 }
 
-// TestAnnouncements: a request with an empty target hardware address (RFC 5227) and a reply that names its sender twice.
+// TestAnnouncements: a request with an empty target hardware address (RFC 5227) and a reply that names its sender
+// twice.
 func TestAnnouncements(t *testing.T) {
 	var request, reply frame
 	announceRequest(&request, ownMAC, held)
 	announceReply(&reply, ownMAC, held)
-	if want := packetOf(t, broadcast, arp.OperationRequest, ownMAC, held, MAC{}, held); !slices.Equal(want[:frameLength], request[:]) {
+	if want := packetOf(t, broadcast, arp.OperationRequest, ownMAC, held, MAC{},
+		held); !slices.Equal(want[:frameLength], request[:]) {
 		t.Errorf("request % x, want % x", request, want)
 	}
-	if want := packetOf(t, broadcast, arp.OperationReply, ownMAC, held, ownMAC, held); !slices.Equal(want[:frameLength], reply[:]) {
+	if want := packetOf(t, broadcast, arp.OperationReply, ownMAC, held, ownMAC, held); !slices.Equal(want[:frameLength],
+		reply[:]) {
 		t.Errorf("reply % x, want % x", reply, want)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// repeats are the pauses after which an announcement is repeated, counted from the first. A switch port or a bond that has
-// just come up loses frames, and Linux ignores a second change of an entry within a second (locktime).
+// repeats are the pauses after which an announcement is repeated, counted from the first. A switch port or a bond that
+// has just come up loses frames, and Linux ignores a second change of an entry within a second (locktime).
 var repeats = [...]time.Duration{0, 1100 * time.Millisecond, 2200 * time.Millisecond, 4 * time.Second}
 
 // refreshMin and refreshMax bound the time between the announcements that follow: switches usually forget a port

@@ -15,8 +15,10 @@ import (
 
 func TestTable(t *testing.T) {
 	const now = time.Hour
-	table := NewTable(now+time.Second, other, held, netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("::ffff:203.0.113.4"))
-	if diff := cmp.Diff([]netip.Addr{held, other}, table.Addresses(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+	table := NewTable(now+time.Second, other, held, netip.MustParseAddr("2001:db8::1"),
+		netip.MustParseAddr("::ffff:203.0.113.4"))
+	if diff := cmp.Diff([]netip.Addr{held, other}, table.Addresses(),
+		cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
 	for name, tc := range map[string]struct {
@@ -56,7 +58,8 @@ func TestSchedule(t *testing.T) {
 	s.follow(NewTable(time.Hour, held, other), start)
 	took := announced(s, start, 10*time.Minute)
 	for a, at := range took {
-		if want := []time.Duration{0, 1100 * time.Millisecond, 2200 * time.Millisecond, 4 * seconds}; !slices.Equal(want, at[:4]) {
+		if want := []time.Duration{0, 1100 * time.Millisecond, 2200 * time.Millisecond,
+			4 * seconds}; !slices.Equal(want, at[:4]) {
 			t.Errorf("%s is announced after %s, want %s first", a, at, want)
 		}
 		for i := 4; i < len(at); i++ {

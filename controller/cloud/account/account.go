@@ -79,7 +79,8 @@ func New(config Config) *Account {
 	if config.OnNetwork == nil {
 		config.OnNetwork = func(plan.Network) {}
 	}
-	a := &Account{lookups: newLookups(config.Cloud, config.Now), config: config, change: make(chan struct{}, 1), networks: map[string]*reading[plan.Network]{}}
+	a := &Account{lookups: newLookups(config.Cloud, config.Now), config: config, change: make(chan struct{}, 1),
+		networks: map[string]*reading[plan.Network]{}}
 	a.listing = newReading(config, objectBlocks, a.list)
 	return a
 }

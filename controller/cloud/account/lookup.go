@@ -156,7 +156,8 @@ func (l *lookups) Find(ctx context.Context, s Search) ([]plan.Sighting, error) {
 
 // Unlisted returns the blocks that, according to the index of its tag, were bought for the cluster and are not among
 // the known ones: the list does not show them yet. They count towards the limit of blocks.
-func (l *lookups) Unlisted(ctx context.Context, cluster string, known []plan.Block, after time.Time) ([]plan.Block, error) {
+func (l *lookups) Unlisted(ctx context.Context, cluster string, known []plan.Block, after time.Time) ([]plan.Block,
+	error) {
 	ids, err := l.carrying(ctx, contract.TagCluster, cluster, after)
 	if err != nil {
 		return nil, err

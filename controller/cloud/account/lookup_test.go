@@ -57,8 +57,10 @@ func TestFind(t *testing.T) {
 	}{
 		"nothing":          {},
 		"seen blocks stay": {search: account.Search{Seen: seen, IDs: []string{"a"}}, want: []string{"a"}},
-		"by its ID":        {search: account.Search{Seen: seen, IDs: []string{"b", "", "b", "gone"}}, want: []string{"a", "b"}, asked: []string{"b", "gone"}},
-		"by its tag":       {search: account.Search{IDs: []string{"b"}, Owners: owners}, want: []string{"b", "c"}, asked: []string{contract.TagNodes, "b", "c", "gone"}},
+		"by its ID": {search: account.Search{Seen: seen, IDs: []string{"b", "", "b", "gone"}},
+			want: []string{"a", "b"}, asked: []string{"b", "gone"}},
+		"by its tag": {search: account.Search{IDs: []string{"b"}, Owners: owners}, want: []string{"b", "c"},
+			asked: []string{contract.TagNodes, "b", "c", "gone"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api.asked = nil
@@ -91,8 +93,10 @@ func TestFind(t *testing.T) {
 func TestUnlisted(t *testing.T) {
 	ours := map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "uid"}
 	api := &late{
-		blocks: map[string]plan.Block{"listed": {ID: "listed", Tags: ours}, "new": {ID: "new", Tags: ours}, "brought": {ID: "brought"}},
-		index:  map[string]map[string]string{contract.TagCluster: {"listed": "uid", "new": "uid", "brought": "uid", "gone": "uid", "other": "another"}},
+		blocks: map[string]plan.Block{"listed": {ID: "listed", Tags: ours}, "new": {ID: "new", Tags: ours},
+			"brought": {ID: "brought"}},
+		index: map[string]map[string]string{contract.TagCluster: {"listed": "uid", "new": "uid", "brought": "uid",
+			"gone": "uid", "other": "another"}},
 	}
 	a := account.New(account.Config{Cloud: api})
 	found, err := a.Unlisted(t.Context(), "uid", []plan.Block{{ID: "listed"}}, time.Now())
@@ -105,7 +109,8 @@ func TestUnlisted(t *testing.T) {
 func TestFindPassesFailuresOn(t *testing.T) {
 	broken := errors.New("broken")
 	a := account.New(account.Config{Cloud: &late{err: broken}})
-	for i, search := range []account.Search{{IDs: []string{"a"}}, {Owners: []plan.Owner{{Cluster: "uid", Nodes: true}}}} {
+	for i, search := range []account.Search{{IDs: []string{"a"}},
+		{Owners: []plan.Owner{{Cluster: "uid", Nodes: true}}}} {
 		if _, err := a.Find(t.Context(), search); !errors.Is(err, broken) {
 			t.Error(fmt.Sprint(i, ": ", err))
 		}

@@ -29,13 +29,15 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	return &Metrics{
 		asked: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name:           "phoenixnap_account_timestamp_seconds",
-			Help:           "When the cached state of the account was requested, in seconds since 1970, by object: ip-blocks or public-network. Its age is the time since then.",
+			Name: "phoenixnap_account_timestamp_seconds",
+			Help: "When the cached state of the account was requested, in seconds since 1970, by object: " +
+				"ip-blocks or public-network. Its age is the time since then.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"object"}),
 		reads: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "phoenixnap_account_reads_total",
-			Help:           "How often the account was read, by object and result: hit (answered from the cache), fetched or failed.",
+			Name: "phoenixnap_account_reads_total",
+			Help: "How often the account was read, by object and result: hit (answered from the cache), " +
+				"fetched or failed.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"object", "result"}),
 	}

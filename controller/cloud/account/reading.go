@@ -38,7 +38,8 @@ type flight[T any] struct {
 	outcome *outcome[T]
 }
 
-func newReading[T any](config Config, object string, read func(ctx context.Context, askedAt time.Time) (T, error)) *reading[T] {
+func newReading[T any](config Config, object string,
+	read func(ctx context.Context, askedAt time.Time) (T, error)) *reading[T] {
 	return &reading[T]{config: config, object: object, read: read}
 }
 

@@ -61,7 +61,8 @@ func (t *transport) record(request *http.Request) {
 	}
 	t.logged[what] = true
 	t.mu.Unlock()
-	klog.FromContext(request.Context()).V(int(level)).Info("Dry run: an object would be changed", "method", request.Method, "path", request.URL.Path)
+	klog.FromContext(request.Context()).V(int(level)).Info("Dry run: an object would be changed", "method",
+		request.Method, "path", request.URL.Path)
 }
 
 // dryCopy returns the request with dryRun=All: in the query, or for a DELETE in the body, because the API server

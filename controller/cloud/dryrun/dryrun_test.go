@@ -37,7 +37,8 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 
 func send(t *testing.T, method, path, contentType, body string) (seen, *http.Request, error) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, "https://server.example"+path, bytes.NewReader([]byte(body)))
+	request, err := http.NewRequestWithContext(t.Context(), method, "https://server.example"+path,
+		bytes.NewReader([]byte(body)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,14 +54,19 @@ func send(t *testing.T, method, path, contentType, body string) (seen, *http.Req
 func TestChangesAreMarked(t *testing.T) {
 	const body = `{"a":1}`
 	for name, c := range map[string]struct{ method, path, query string }{
-		"create":                               {http.MethodPost, "/api/v1/namespaces/default/services", "dryRun=All"},
-		"patch":                                {http.MethodPatch, "/api/v1/nodes/a?fieldManager=x", "dryRun=All&fieldManager=x"},
-		"update status":                        {http.MethodPut, "/api/v1/namespaces/default/services/web/status", "dryRun=All"},
-		"read":                                 {http.MethodGet, "/api/v1/nodes?watch=1", "watch=1"},
-		"event":                                {http.MethodPost, "/api/v1/namespaces/default/events", ""},
-		"event, new API":                       {http.MethodPatch, "/apis/events.k8s.io/v1/namespaces/default/events/x", ""},
-		"lease":                                {http.MethodPut, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ccm", ""},
-		"Service \"events-web\": not an event": {http.MethodPatch, "/api/v1/namespaces/default/services/events-web", "dryRun=All"},
+		"create": {http.MethodPost, "/api/v1/namespaces/default/services", "dryRun=All"},
+		"patch": {http.MethodPatch, "/api/v1/nodes/a?fieldManager=x",
+			"dryRun=All&fieldManager=x"},
+		"update status": {http.MethodPut, "/api/v1/namespaces/default/services/web/status",
+			"dryRun=All"},
+		"read":  {http.MethodGet, "/api/v1/nodes?watch=1", "watch=1"},
+		"event": {http.MethodPost, "/api/v1/namespaces/default/events", ""},
+		"event, new API": {http.MethodPatch, "/apis/events.k8s.io/v1/namespaces/default/events/x",
+			""},
+		"lease": {http.MethodPut,
+			"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ccm", ""},
+		"Service \"events-web\": not an event": {http.MethodPatch, "/api/v1/namespaces/default/services/events-web",
+			"dryRun=All"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, original, err := send(t, c.method, c.path, "application/json", body)
@@ -104,7 +110,8 @@ func TestDeletionsAreMarkedInTheBody(t *testing.T) {
 			if err := json.Unmarshal([]byte(got.Body), &sent); err != nil {
 				t.Fatalf("%s: %v", got.Body, err)
 			}
-			want := metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, DryRun: []string{"All"}}
+			want := metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+				DryRun: []string{"All"}}
 			if body != "" {
 				want.Preconditions = options.Preconditions
 				want.PropagationPolicy = options.PropagationPolicy

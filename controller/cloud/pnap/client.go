@@ -157,7 +157,8 @@ func assemble(base string, httpClient *http.Client) *Client {
 // request sends one request of the SDK and returns the body of the answer. The value that the SDK decoded is not used:
 // the SDK rejects an object, and with it the whole list, that lacks a single required property, so the package decodes
 // the body itself.
-func request[T any](ctx context.Context, c *Client, op, object string, execute func() (T, *http.Response, error)) ([]byte, error) {
+func request[T any](ctx context.Context, c *Client, op, object string,
+	execute func() (T, *http.Response, error)) ([]byte, error) {
 	_, response, err := execute() //nolint:bodyclose // the SDK has closed it and left a copy in memory
 	body, failure := classify(op, object, response, err, c.tokens.redact)
 	logger := klog.FromContext(ctx).V(2)
@@ -165,7 +166,8 @@ func request[T any](ctx context.Context, c *Client, op, object string, execute f
 		logger.Info("phoenixNAP API request failed", "operation", op, "object", object, "err", failure)
 		return nil, failure
 	}
-	logger.Info("phoenixNAP API request", "operation", op, "object", object, "status", response.StatusCode, "bytes", len(body))
+	logger.Info("phoenixNAP API request", "operation", op, "object", object, "status", response.StatusCode, "bytes",
+		len(body))
 	return body, nil
 }
 

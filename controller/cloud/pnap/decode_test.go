@@ -88,10 +88,12 @@ func TestServersAreDecodedOneByOne(t *testing.T) {
 	}
 	want := []Server{
 		{
-			ID: "5f0000000000000000000001", Hostname: "srv-a.example", Status: ServerPoweredOn, Type: "s2.c1.medium", Location: "ASH",
-			OS: "ubuntu/jammy", NetworkType: "PUBLIC_AND_PRIVATE", PrivateIPs: addrs("10.0.0.11"),
-			PublicIPs:      addrs("198.51.100.2", "198.51.100.3", "198.51.100.4"),
-			PublicNetworks: []Membership{{NetworkID: "60000000000000000000000a", IPs: addrs("203.0.113.3"), Status: "assigned"}},
+			ID: "5f0000000000000000000001", Hostname: "srv-a.example", Status: ServerPoweredOn, Type: "s2.c1.medium",
+			Location: "ASH",
+			OS:       "ubuntu/jammy", NetworkType: "PUBLIC_AND_PRIVATE", PrivateIPs: addrs("10.0.0.11"),
+			PublicIPs: addrs("198.51.100.2", "198.51.100.3", "198.51.100.4"),
+			PublicNetworks: []Membership{{NetworkID: "60000000000000000000000a", IPs: addrs("203.0.113.3"),
+				Status: "assigned"}},
 			GatewayAddress: netip.MustParseAddr("198.51.100.1"),
 		},
 		{ID: "5f0000000000000000000002", PrivateIPs: addrs("10.0.0.12")},
@@ -137,7 +139,8 @@ func TestBlocksAreFilteredOnOurSide(t *testing.T) {
 	}
 	tags := map[string]string{"cluster": "u", "usage": "x"}
 	want := []plan.Block{
-		{ID: "b1", Location: "ASH", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Status: plan.Assigned, ResourceID: "n1",
+		{ID: "b1", Location: "ASH", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Status: plan.Assigned,
+			ResourceID:   "n1",
 			ResourceType: "public network", Description: "d", Tags: tags, BringYourOwn: true},
 		{ID: "b3", Status: plan.Unassigned, ResourceType: "public network", Tags: tags},
 	}
@@ -151,7 +154,8 @@ func TestBlocksAreFilteredOnOurSide(t *testing.T) {
 
 //proves:known-bugs/missing-field
 func TestNetwork(t *testing.T) {
-	client := clientOf(t, newService(t, raw(200, "application/json", `{"id":"n1","name":"net","location":"ASH","vlanId":100,"status":"BUSY",
+	client := clientOf(t, newService(t, raw(200, "application/json",
+		`{"id":"n1","name":"net","location":"ASH","vlanId":100,"status":"BUSY",
 		"ipBlocks":[{"id":"b1","cidr":"203.0.113.8/29","usedIpsCount":"2"}],
 		"memberships":[{"resourceId":"s1","resourceType":"server","ips":["203.0.113.10 - 203.0.113.11"]},{"resourceId":"x","resourceType":"storage"}]}`)))
 	got, err := client.Network(t.Context(), "n1")

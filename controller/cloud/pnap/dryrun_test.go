@@ -15,13 +15,15 @@ func TestDryRunSendsNoChange(t *testing.T) {
 	ctx := t.Context()
 	_, buy := client.BuyBlock(ctx, BlockRequest{Location: "ASH", Size: "/29"})
 	for want, err := range map[string]error{
-		"dry run: would buy IP block /29 in ASH":                     buy,
-		"dry run: would delete IP block b1":                          client.DeleteBlock(ctx, "b1"),
-		"dry run: would set tags of IP block b1":                     client.SetBlockTags(ctx, "b1", map[string]string{"a": "b"}),
+		"dry run: would buy IP block /29 in ASH": buy,
+		"dry run: would delete IP block b1":      client.DeleteBlock(ctx, "b1"),
+		"dry run: would set tags of IP block b1": client.SetBlockTags(ctx, "b1",
+			map[string]string{"a": "b"}),
 		"dry run: would assign IP block b1 to public network n1":     client.AssignBlock(ctx, "n1", "b1"),
 		"dry run: would unassign IP block b1 from public network n1": client.UnassignBlock(ctx, "n1", "b1"),
-		"dry run: would join server s1 to public network n1":         client.JoinNetwork(ctx, "s1", "n1", []netip.Addr{netip.MustParseAddr("203.0.113.2")}, false),
-		"dry run: would take server s1 out of public network n1":     client.LeaveNetwork(ctx, "s1", "n1"),
+		"dry run: would join server s1 to public network n1": client.JoinNetwork(ctx, "s1", "n1",
+			[]netip.Addr{netip.MustParseAddr("203.0.113.2")}, false),
+		"dry run: would take server s1 out of public network n1": client.LeaveNetwork(ctx, "s1", "n1"),
 	} {
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %q", err, want)

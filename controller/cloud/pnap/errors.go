@@ -168,7 +168,8 @@ func refusal(op, object string, response *http.Response, body []byte, redact fun
 
 // unreadable returns the error for a 2xx answer that cannot be parsed: the request was executed.
 func unreadable(op, object string, cause error) *Error {
-	return &Error{Op: op, Object: object, StatusCode: http.StatusOK, Message: "invalid answer: " + cause.Error(), cause: cause}
+	return &Error{Op: op, Object: object, StatusCode: http.StatusOK, Message: "invalid answer: " + cause.Error(),
+		cause: cause}
 }
 
 func shorten(text string) string {

@@ -53,25 +53,33 @@ func TestEveryAnswerIsClassified(t *testing.T) {
 		want classification
 		text string
 	}{
-		"400":                  {raw(400, "application/json", `{"message":"bad","validationErrors":["size is wrong"]}`), refused, "bad (size is wrong)"},
-		"403":                  {raw(403, "application/json", `{"message":"cannot be accessed"}`), classification{Inaccessible: true, Refused: true}, "cannot be accessed"},
-		"404":                  {raw(404, "application/json", `{"message":"none"}`), classification{Inaccessible: true, Refused: true}, "404"},
-		"406 no capacity":      {raw(406, "application/json", `{"message":"no capacity"}`), refused, "no capacity"},
-		"408":                  {raw(408, "text/plain", ""), unknown, "408"},
-		"409":                  {raw(409, "application/json", `{"message":"busy"}`), classification{Conflict: true, Refused: true}, "busy"},
-		"422 undocumented":     {raw(422, "application/json", `{"message":"odd"}`), refused, "odd"},
-		"429":                  {raw(429, "application/json", `{}`), refused, "429"},
-		"500":                  {raw(500, "application/json", `{"message":"oops"}`), unknown, "oops"},
-		"502 HTML page":        {raw(502, "text/html", "<html>"), unknown, "502"},
-		"500 empty":            {raw(500, "application/json", ""), unknown, "500"},
-		"409 as HTML":          {raw(409, "text/html", "<html>"), classification{Conflict: true, Refused: true}, "409"},
-		"redirect":             {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, unknown, "302"},
+		"400": {raw(400, "application/json", `{"message":"bad","validationErrors":["size is wrong"]}`),
+			refused, "bad (size is wrong)"},
+		"403": {raw(403, "application/json", `{"message":"cannot be accessed"}`),
+			classification{Inaccessible: true, Refused: true}, "cannot be accessed"},
+		"404": {raw(404, "application/json", `{"message":"none"}`),
+			classification{Inaccessible: true, Refused: true}, "404"},
+		"406 no capacity": {raw(406, "application/json", `{"message":"no capacity"}`), refused, "no capacity"},
+		"408":             {raw(408, "text/plain", ""), unknown, "408"},
+		"409": {raw(409, "application/json", `{"message":"busy"}`),
+			classification{Conflict: true, Refused: true}, "busy"},
+		"422 undocumented": {raw(422, "application/json", `{"message":"odd"}`), refused, "odd"},
+		"429":              {raw(429, "application/json", `{}`), refused, "429"},
+		"500":              {raw(500, "application/json", `{"message":"oops"}`), unknown, "oops"},
+		"502 HTML page":    {raw(502, "text/html", "<html>"), unknown, "502"},
+		"500 empty":        {raw(500, "application/json", ""), unknown, "500"},
+		"409 as HTML":      {raw(409, "text/html", "<html>"), classification{Conflict: true, Refused: true}, "409"},
+		"redirect": {func(w http.ResponseWriter,
+			r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		}, unknown, "302"},
 		"connection reset":     {drop(0, ""), unknown, "no answer"},
 		"truncated success":    {drop(201, `{"id":`), unknown, "no answer"},
 		"truncated rejection":  {drop(409, `{"mess`), classification{Conflict: true, Refused: true}, "409"},
 		"success without JSON": {raw(201, "application/json", `{"id":`), unknown, "invalid answer"},
 		"success as HTML":      {raw(200, "text/html", `<html>`), unknown, "invalid answer"},
-		"success without ID":   {raw(201, "application/json", `{"status":"creating"}`), unknown, "the property id is missing"},
+		"success without ID": {raw(201, "application/json", `{"status":"creating"}`), unknown,
+			"the property id is missing"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,8 @@ func newService(t *testing.T, api http.HandlerFunc) *service {
 		known := s.valid[r.Header.Get("Authorization")]
 		s.mu.Unlock()
 		if !known {
-			answer(w, http.StatusUnauthorized, map[string]any{"message": "token " + r.Header.Get("Authorization") + " is unknown"})
+			answer(w, http.StatusUnauthorized, map[string]any{"message": "token " + r.Header.Get("Authorization") +
+				" is unknown"})
 			return
 		}
 		api(w, r)
@@ -57,7 +58,8 @@ func (s *service) serveToken(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := r.ParseForm(); err != nil || r.PostForm.Get("client_secret") != s.secret {
-		answer(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client", "error_description": "sent: " + r.PostForm.Encode()})
+		answer(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client",
+			"error_description": "sent: " + r.PostForm.Encode()})
 		return
 	}
 	s.scopes = append(s.scopes, r.PostForm.Get("scope"))

@@ -40,10 +40,11 @@ func TestClosedFenceStopsAChange(t *testing.T) {
 		unsent    bool
 		wantFails bool
 	}{
-		"open":                           {status: http.StatusOK, arrive: 1},
-		"closed before":                  {closeAt: "start", arrive: 0, unsent: true, wantFails: true},
-		"while a token is fetched":       {closeAt: TokenPath, arrive: 0, unsent: true, wantFails: true},
-		"while the token is found stale": {closeAt: "/ips/v1/ip-blocks/b1", status: http.StatusUnauthorized, arrive: 1, wantFails: true},
+		"open":                     {status: http.StatusOK, arrive: 1},
+		"closed before":            {closeAt: "start", arrive: 0, unsent: true, wantFails: true},
+		"while a token is fetched": {closeAt: TokenPath, arrive: 0, unsent: true, wantFails: true},
+		"while the token is found stale": {closeAt: "/ips/v1/ip-blocks/b1", status: http.StatusUnauthorized, arrive: 1,
+			wantFails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var fence gatekeeper
@@ -54,7 +55,8 @@ func TestClosedFenceStopsAChange(t *testing.T) {
 					fence.closed.Store(true)
 				}
 				if r.URL.Path == TokenPath {
-					answer(w, http.StatusOK, map[string]any{"access_token": "tok-x", "token_type": "Bearer", "expires_in": 900})
+					answer(w, http.StatusOK, map[string]any{"access_token": "tok-x", "token_type": "Bearer",
+						"expires_in": 900})
 					return
 				}
 				if changes(r.Method) {
@@ -68,7 +70,8 @@ func TestClosedFenceStopsAChange(t *testing.T) {
 			if (err != nil) != c.wantFails || arrived.Load() != c.arrive {
 				t.Errorf("%v after %d changes, want %d", err, arrived.Load(), c.arrive)
 			}
-			if c.unsent && (!errors.Is(err, errNotLeading) || !IsRefused(err) || IsUnanswered(err) || err.Error() != "delete IP block b1: not sent: not leading") {
+			if c.unsent && (!errors.Is(err, errNotLeading) || !IsRefused(err) || IsUnanswered(err) ||
+				err.Error() != "delete IP block b1: not sent: not leading") {
 				t.Errorf("%v is not known to be unsent", err)
 			}
 			if client.Health().Failing() && c.status != http.StatusUnauthorized {
@@ -110,7 +113,8 @@ func TestFenceAfterTheBudget(t *testing.T) {
 		}, &condition{now: time.Now})
 		tr.base = &fencedTransport{fence: fence, reads: network, changes: network}
 		for i, sent := range []bool{true, true, false} { // two at once, the third after a second
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://pnap.example/x", strings.NewReader("{}"))
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://pnap.example/x",
+				strings.NewReader("{}"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +158,8 @@ func TestConnectionsAskTheFence(t *testing.T) {
 				fenceWrites(transport, fence.mayChange)
 				tr := &fencedTransport{fence: fence.mayChange, reads: http.DefaultTransport, changes: transport}
 				if used {
-					if err := change(t.Context(), t, tr, server.URL); err != nil || strings.HasPrefix(name, "HTTP/2") != (protocol.Load() == 2) {
+					if err := change(t.Context(), t, tr, server.URL); err != nil ||
+						strings.HasPrefix(name, "HTTP/2") != (protocol.Load() == 2) {
 						t.Fatalf("with an open fence: %v, HTTP/%d", err, protocol.Load())
 					}
 				}

@@ -32,7 +32,8 @@ func (h Health) Err() error {
 	if !h.LastSuccess.IsZero() {
 		last = "it last answered at " + h.LastSuccess.UTC().Format(time.RFC3339)
 	}
-	return fmt.Errorf("the phoenixNAP API fails since %s; %s: %s", h.FailingSince.UTC().Format(time.RFC3339), last, h.Failure)
+	return fmt.Errorf("the phoenixNAP API fails since %s; %s: %s", h.FailingSince.UTC().Format(time.RFC3339), last,
+		h.Failure)
 }
 
 // Health returns the state of the API according to the last requests. It sends no request.

@@ -29,7 +29,8 @@ func TestHealthFollowsTheAPI(t *testing.T) {
 	began := c.at
 	c.at = c.at.Add(time.Minute)
 	ask()
-	want := "the phoenixNAP API fails since 2026-03-01T12:00:00Z; it has not answered since the start: list servers: answer 503 Service Unavailable"
+	want := "the phoenixNAP API fails since 2026-03-01T12:00:00Z; it has not answered since the start: list servers: " +
+		"answer 503 Service Unavailable"
 	if err := client.Health().Err(); err == nil || err.Error() != want || !client.Health().FailingSince.Equal(began) {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -43,18 +44,24 @@ func TestHealthFollowsTheAPI(t *testing.T) {
 	s.Close()
 	c.at = c.at.Add(time.Minute)
 	ask()
-	if got := client.Health(); !got.LastSuccess.Equal(answered) || !strings.Contains(got.Failure, "list servers: no answer:") {
+	if got := client.Health(); !got.LastSuccess.Equal(answered) ||
+		!strings.Contains(got.Failure, "list servers: no answer:") {
 		t.Errorf("got %+v", got)
 	}
-	if err := client.Health().Err(); err == nil || !strings.Contains(err.Error(), "it last answered at 2026-03-01T12:02:00Z") {
+	if err := client.Health().Err(); err == nil ||
+		!strings.Contains(err.Error(), "it last answered at 2026-03-01T12:02:00Z") {
 		t.Errorf("got %v", err)
 	}
 }
 
 // An answer about one object does not count against the API; a rejection of the credentials does.
 func TestWhatCountsAsFailing(t *testing.T) {
-	for status, want := range map[int]bool{200: false, 400: false, 401: true, 403: false, 404: false, 409: false, 429: true, 500: true, 503: true} {
-		client := clientOf(t, newService(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, status, map[string]any{"id": "b1"}) }))
+	for status, want := range map[int]bool{200: false, 400: false, 401: true, 403: false, 404: false, 409: false,
+		429: true, 500: true, 503: true} {
+		client := clientOf(t, newService(t, func(w http.ResponseWriter,
+			_ *http.Request) {
+			answer(w, status, map[string]any{"id": "b1"})
+		}))
 		_, _ = client.Block(t.Context(), "b1") // checked by the health
 		if got := client.Health().Failing(); got != want {
 			t.Errorf("after %d: failing %t, want %t", status, got, want)
@@ -155,7 +162,8 @@ func TestNoSecretLeaves(t *testing.T) {
 		"tokens refused": func(s *service) { s.revokeAll() },
 		"token endpoint echoes": func(s *service) {
 			s.token = func(w http.ResponseWriter, r *http.Request) {
-				answer(w, http.StatusBadRequest, map[string]any{"error": r.FormValue("client_secret"), "error_description": r.Form.Encode()})
+				answer(w, http.StatusBadRequest, map[string]any{"error": r.FormValue("client_secret"),
+					"error_description": r.Form.Encode()})
 			}
 		},
 		"wrong secret": func(s *service) { s.secret = "other" },
@@ -164,14 +172,17 @@ func TestNoSecretLeaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newService(t, func(w http.ResponseWriter, r *http.Request) {
 				echo := r.Header.Get("Authorization") + " " + testSecret
-				status := map[string]int{http.MethodGet: http.StatusInternalServerError, http.MethodPost: http.StatusBadRequest}[r.Method]
-				answer(w, max(status, http.StatusOK), map[string]any{"message": echo, "validationErrors": []string{echo}, "id": "b1"})
+				status := map[string]int{http.MethodGet: http.StatusInternalServerError,
+					http.MethodPost: http.StatusBadRequest}[r.Method]
+				answer(w, max(status, http.StatusOK),
+					map[string]any{"message": echo, "validationErrors": []string{echo}, "id": "b1"})
 			})
 			change(s)
 			m := NewMetrics()
 			client := clientOf(t, s, func(c *Config) { c.Metrics = m })
 			var out bytes.Buffer
-			ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out), textlogger.Verbosity(10))))
+			ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out),
+				textlogger.Verbosity(10))))
 			_, list := client.Blocks(ctx, nil)
 			_, buy := client.BuyBlock(ctx, BlockRequest{Location: "ASH", Size: "/29"})
 			fmt.Fprintln(&out, list, buy, client.DeleteBlock(ctx, "b1"), client.Health().Err())

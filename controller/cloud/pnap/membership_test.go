@@ -18,9 +18,11 @@ func world(t *testing.T) (*pnapsim.Sim, *pnap.Client) {
 	account := simtest.Account()
 	account.Clients[0].AllowForce = []string{pnapsim.ForceJoin}
 	account.Servers = append(account.Servers, pnapsim.ServerSeed{
-		ID: thirdServer, Hostname: "node-3", Location: "ASH", NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.13"},
+		ID: thirdServer, Hostname: "node-3", Location: "ASH", NetworkType: "PRIVATE_ONLY",
+		PrivateIPs: []string{"10.0.0.13"},
 	})
-	sim, url := simtest.New(t, pnapsim.Config{Clock: pnapsim.NewManualClock(simtest.Start())}, pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
+	sim, url := simtest.New(t, pnapsim.Config{Clock: pnapsim.NewManualClock(simtest.Start())},
+		pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
 	client, err := pnap.New(pnap.Config{
 		BaseURL: url, TokenURL: url + pnap.TokenPath, Now: sim.Clock().Now,
 		Credentials: func() (string, string, error) { return simtest.ClientID, simtest.ClientSecret, nil },
@@ -42,7 +44,8 @@ func memberships(t *testing.T, client *pnap.Client) []pnap.Membership {
 }
 
 func TestJoinAndLeave(t *testing.T) {
-	for name, ips := range map[string][]netip.Addr{"with an address": {netip.MustParseAddr("203.0.113.4")}, "without": nil} {
+	for name, ips := range map[string][]netip.Addr{"with an address": {netip.MustParseAddr("203.0.113.4")},
+		"without": nil} {
 		t.Run(name, func(t *testing.T) {
 			sim, client := world(t)
 			if err := client.JoinNetwork(t.Context(), thirdServer, simtest.NetworkID, ips, len(ips) == 0); err != nil {
@@ -53,10 +56,12 @@ func TestJoinAndLeave(t *testing.T) {
 			}
 			sim.Advance(10 * time.Minute)
 			got := memberships(t, client)
-			if len(got) != 1 || got[0].NetworkID != simtest.NetworkID || got[0].Status != pnap.MembershipAssigned || len(got[0].IPs) != len(ips) {
+			if len(got) != 1 || got[0].NetworkID != simtest.NetworkID || got[0].Status != pnap.MembershipAssigned ||
+				len(got[0].IPs) != len(ips) {
 				t.Fatalf("in the end: %+v", got)
 			}
-			if again := client.JoinNetwork(t.Context(), thirdServer, simtest.NetworkID, ips, len(ips) == 0); !pnap.IsConflict(again) {
+			if again := client.JoinNetwork(t.Context(), thirdServer, simtest.NetworkID, ips,
+				len(ips) == 0); !pnap.IsConflict(again) {
 				t.Errorf("joining twice: got %v, want a conflict", again)
 			}
 			if err := client.LeaveNetwork(t.Context(), thirdServer, simtest.NetworkID); err != nil {

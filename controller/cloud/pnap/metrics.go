@@ -31,8 +31,9 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	return &Metrics{
 		requests: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "phoenixnap_api_requests_total",
-			Help:           "Requests to the phoenixNAP API by operation and status of the answer: error without an answer, unsent when held back, dry-run when only reported.",
+			Name: "phoenixnap_api_requests_total",
+			Help: "Requests to the phoenixNAP API by operation and status of the answer: error without an " +
+				"answer, unsent when held back, dry-run when only reported.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"endpoint", "code"}),
 		durations: metrics.NewHistogramVec(&metrics.HistogramOpts{
@@ -42,8 +43,9 @@ func NewMetrics() *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"endpoint"}),
 		throttled: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "phoenixnap_api_throttled_total",
-			Help:           "Requests to the phoenixNAP API that were held back: by a pause that the API required (retry-after), after a failure (backoff), or by the rate limit (budget).",
+			Name: "phoenixnap_api_throttled_total",
+			Help: "Requests to the phoenixNAP API that were held back: by a pause that the API required " +
+				"(retry-after), after a failure (backoff), or by the rate limit (budget).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"reason"}),
 	}

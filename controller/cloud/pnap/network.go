@@ -64,7 +64,8 @@ func decodeNetwork(o object) plan.Network {
 		if kind := member.text("resourceType"); kind != "" && foldResourceType(kind) != "server" {
 			continue
 		}
-		network.Members = append(network.Members, plan.Member{ServerID: member.text("resourceId"), IPs: member.addresses("ips")})
+		network.Members = append(network.Members, plan.Member{ServerID: member.text("resourceId"),
+			IPs: member.addresses("ips")})
 	}
 	return network
 }

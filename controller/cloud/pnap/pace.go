@@ -128,7 +128,8 @@ func (b *backoff) conflict(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forget()
-	b.failures[key] = failureRecord{why: "answer " + strconv.Itoa(http.StatusConflict), at: b.now(), until: b.now().Add(conflictPause)}
+	b.failures[key] = failureRecord{why: "answer " + strconv.Itoa(http.StatusConflict), at: b.now(),
+		until: b.now().Add(conflictPause)}
 }
 
 func (b *backoff) succeeded(key string) {

@@ -236,7 +236,8 @@ func TestRefusedCredentialsHaveToWait(t *testing.T) {
 		config.Credentials = func() (string, string, error) { return testID, secret, nil }
 	})
 	for range 5 {
-		if _, err := client.Servers(t.Context()); !IsRefused(err) || !strings.Contains(err.Error(), "check the client ID") {
+		if _, err := client.Servers(t.Context()); !IsRefused(err) ||
+			!strings.Contains(err.Error(), "check the client ID") {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -49,10 +49,11 @@ func newTokenSource(config Config) *tokenSource {
 	return &tokenSource{
 		url:         config.TokenURL,
 		credentials: config.Credentials,
-		client:      &http.Client{Timeout: config.HTTPTimeout, Transport: baseTransport(), CheckRedirect: refuseRedirect},
-		now:         config.Now,
-		fetching:    make(chan struct{}, 1),
-		backoff:     newBackoff(config.Now),
+		client: &http.Client{Timeout: config.HTTPTimeout, Transport: baseTransport(),
+			CheckRedirect: refuseRedirect},
+		now:      config.Now,
+		fetching: make(chan struct{}, 1),
+		backoff:  newBackoff(config.Now),
 	}
 }
 
@@ -178,7 +179,8 @@ func explainToken(err error, url string) error {
 		status = refused.Response.Status
 	}
 	if refused.ErrorCode == "invalid_client" || refused.ErrorCode == "unauthorized_client" {
-		return fmt.Errorf("get a token from %s: answer %s, %s: check the client ID and the client secret", url, status, refused.ErrorCode)
+		return fmt.Errorf("get a token from %s: answer %s, %s: check the client ID and the client secret", url, status,
+			refused.ErrorCode)
 	}
 	if refused.ErrorCode != "" {
 		status += ", " + shorten(refused.ErrorCode)

@@ -190,7 +190,8 @@ func TestNoSecretInErrors(t *testing.T) {
 		})
 	}
 	echoToken := func(w http.ResponseWriter, r *http.Request) {
-		answer(w, http.StatusBadRequest, map[string]any{"error": r.FormValue("client_secret"), "error_description": r.Form.Encode()})
+		answer(w, http.StatusBadRequest, map[string]any{"error": r.FormValue("client_secret"),
+			"error_description": r.Form.Encode()})
 	}
 	for name, change := range map[string]func(*service){
 		"API echoes":            func(*service) {},

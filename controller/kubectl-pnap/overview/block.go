@@ -74,7 +74,10 @@ func blocksOf(f Facts) []Block {
 		b.count(l)
 		blocks = append(blocks, b)
 	}
-	slices.SortFunc(blocks, func(a, b Block) int { return cmp.Or(compareCIDR(a.CIDR, b.CIDR), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(blocks, func(a, b Block) int {
+		return cmp.Or(compareCIDR(a.CIDR, b.CIDR),
+			cmp.Compare(a.ID, b.ID))
+	})
 	return blocks
 }
 

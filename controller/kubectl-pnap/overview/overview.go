@@ -125,7 +125,8 @@ func networkOf(f Facts) Network {
 		if err != nil || !ok {
 			continue
 		}
-		n = Network{ID: text.Clean(published.NetworkID), VLAN: published.VLAN, Announcer: text.Clean(published.Announcer)}
+		n = Network{ID: text.Clean(published.NetworkID), VLAN: published.VLAN,
+			Announcer: text.Clean(published.Announcer)}
 		for _, b := range published.Blocks {
 			if b.CIDR.Addr().Is4() {
 				n.Blocks++

@@ -22,7 +22,8 @@ func TestWhetherAControllerWorks(t *testing.T) {
 	lease := func(holder string, age time.Duration) *coordinationv1.Lease {
 		renewed := metav1.NewMicroTime(now.Add(-age))
 		seconds := int32(15)
-		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &seconds}}
+		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed,
+			LeaseDurationSeconds: &seconds}}
 	}
 	for name, tc := range map[string]struct {
 		lease  *coordinationv1.Lease
@@ -48,13 +49,15 @@ func TestForeignTextIsHarmless(t *testing.T) {
 	const raw, mac = "a\u202eb", "02:00:00:00:00:0a"
 	text := raw
 	reported := func(held bool) string {
-		encoded, err := contract.ReportedAddresses{netip.MustParseAddr("203.0.113.2"): {State: contract.AddressAnswered, MAC: mac, Held: held, Since: now}}.Encode()
+		encoded, err := contract.ReportedAddresses{netip.MustParseAddr("203.0.113.2"): {State: contract.AddressAnswered,
+			MAC: mac, Held: held, Since: now}}.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return encoded
 	}
-	conditions := []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: raw, Reason: raw, Message: raw}, {Type: contract.ConditionAnnouncementHealthy, Status: raw, Reason: raw, Message: raw}}
+	conditions := []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: raw, Reason: raw, Message: raw},
+		{Type: contract.ConditionAnnouncementHealthy, Status: raw, Reason: raw, Message: raw}}
 	node := func(name string, annotations map[string]string) corev1.Node {
 		annotations[contract.NodeServerID] = raw
 		annotations[contract.NodePublicNetworkID] = raw
@@ -62,15 +65,18 @@ func TestForeignTextIsHarmless(t *testing.T) {
 		annotations[contract.NodePublicNetworkVLAN] = "20"
 		annotations[contract.NodePublicNetworkIPs] = "fe80::1%" + raw
 		return corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations, Labels: map[string]string{contract.NodeLocation: raw}},
-			Status:     corev1.NodeStatus{Conditions: conditions},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations,
+				Labels: map[string]string{contract.NodeLocation: raw}},
+			Status: corev1.NodeStatus{Conditions: conditions},
 		}
 	}
 	service := corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: raw, Name: raw, Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.2", contract.ServiceIPBlock: raw}},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+		ObjectMeta: metav1.ObjectMeta{Namespace: raw, Name: raw,
+			Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.2", contract.ServiceIPBlock: raw}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 		Status: corev1.ServiceStatus{Conditions: []metav1.Condition{
-			{Type: contract.ServiceConditionBlockAssigned, Status: raw, Reason: raw, Message: raw}, {Type: contract.ServiceConditionAnnounced, Status: raw, Reason: raw, Message: raw},
+			{Type: contract.ServiceConditionBlockAssigned, Status: raw, Reason: raw, Message: raw},
+			{Type: contract.ServiceConditionAnnounced, Status: raw, Reason: raw, Message: raw},
 		}},
 	}
 	foreign := service.DeepCopy()
@@ -79,7 +85,8 @@ func TestForeignTextIsHarmless(t *testing.T) {
 	pool.Held = map[netip.Addr]plan.Holder{netip.MustParseAddr("203.0.113.2"): {Namespace: raw, Name: raw}}
 	other := pool
 	other.BlockID = "another" + raw
-	block := contract.ReportedBlock{ID: raw, Location: raw, Status: raw, AssignedTo: raw, Purpose: contract.PurposePool, Name: raw, Standing: raw}
+	block := contract.ReportedBlock{ID: raw, Location: raw, Status: raw, AssignedTo: raw, Purpose: contract.PurposePool,
+		Name: raw, Standing: raw}
 	o := Make(Facts{
 		Now: now, Nodes: []corev1.Node{
 			node(raw, map[string]string{contract.NodeReportedAddresses: reported(true)}),
@@ -88,7 +95,8 @@ func TestForeignTextIsHarmless(t *testing.T) {
 		},
 		Services: []corev1.Service{service, *foreign}, Ledgers: []plan.Ledger{pool, other},
 		Report: &contract.BlockReport{NetworkID: raw, Blocks: []contract.ReportedBlock{block}},
-		Leader: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &text, RenewTime: &metav1.MicroTime{Time: now}}},
+		Leader: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &text,
+			RenewTime: &metav1.MicroTime{Time: now}}},
 	})
 	written, err := json.Marshal(o)
 	if err != nil || strings.Contains(string(written), "\u202e") {
@@ -97,7 +105,8 @@ func TestForeignTextIsHarmless(t *testing.T) {
 	if want := []string{"a?b", "thirda?b"}; !slices.Equal(o.Services[0].On, want) {
 		t.Errorf("the address is on %q, want %q", o.Services[0].On, want)
 	}
-	if len(o.Blocks) != 2 || o.Blocks[1].Used != 1 || len(o.Nodes) != 3 || o.Nodes[0].Addresses[0] != netip.MustParseAddr("fe80::1") {
+	if len(o.Blocks) != 2 || o.Blocks[1].Used != 1 || len(o.Nodes) != 3 ||
+		o.Nodes[0].Addresses[0] != netip.MustParseAddr("fe80::1") {
 		t.Errorf("%+v", o)
 	}
 	if o = Make(Facts{Report: &contract.BlockReport{NetworkID: raw}}); o.Network.ID != "a?b" {
@@ -120,13 +129,20 @@ func TestStateOfAService(t *testing.T) {
 		healthy    bool
 	}{
 		{nil, nil, "Pending", false},
-		{[]metav1.Condition{condition(contract.ServiceConditionBlockAssigned, metav1.ConditionFalse, "BlockCreating"), condition(contract.ServiceConditionAddressPublished, metav1.ConditionFalse, "BlockNotAssigned")}, nil, "BlockCreating", false},
-		{[]metav1.Condition{assigned, condition(contract.ServiceConditionAddressPublished, metav1.ConditionFalse, "NoNodeReady")}, nil, "NoNodeReady", false},
-		{[]metav1.Condition{assigned, published, condition(contract.ServiceConditionAnnounced, metav1.ConditionUnknown, "NotReported")}, nil, "NotReported", false},
-		{[]metav1.Condition{assigned, published, condition(contract.ServiceConditionAnnounced, metav1.ConditionTrue, "Answered")}, nil, "Answered", true},
-		{[]metav1.Condition{assigned, published, condition(contract.ServiceConditionAnnounced, metav1.ConditionTrue, "Answered")}, &deleted, "Answered", false},
+		{[]metav1.Condition{condition(contract.ServiceConditionBlockAssigned, metav1.ConditionFalse, "BlockCreating"),
+			condition(contract.ServiceConditionAddressPublished, metav1.ConditionFalse, "BlockNotAssigned")}, nil,
+			"BlockCreating", false},
+		{[]metav1.Condition{assigned, condition(contract.ServiceConditionAddressPublished, metav1.ConditionFalse,
+			"NoNodeReady")}, nil, "NoNodeReady", false},
+		{[]metav1.Condition{assigned, published, condition(contract.ServiceConditionAnnounced, metav1.ConditionUnknown,
+			"NotReported")}, nil, "NotReported", false},
+		{[]metav1.Condition{assigned, published, condition(contract.ServiceConditionAnnounced, metav1.ConditionTrue,
+			"Answered")}, nil, "Answered", true},
+		{[]metav1.Condition{assigned, published, condition(contract.ServiceConditionAnnounced, metav1.ConditionTrue,
+			"Answered")}, &deleted, "Answered", false},
 	} {
-		service := corev1.Service{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: tc.deleted}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+		service := corev1.Service{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: tc.deleted},
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
 		service.Status.Conditions = tc.conditions
 		got := Make(Facts{Now: now, Services: []corev1.Service{service}}).Services[0]
 		if got.State != tc.state || got.Healthy != tc.healthy || (got.Going != nil) != (tc.deleted != nil) {
@@ -138,7 +154,8 @@ func TestStateOfAService(t *testing.T) {
 // An address that was written for another Service, such as the original of a copy, is not shown for this Service.
 func TestACopyHasNoAddress(t *testing.T) {
 	service := corev1.Service{ObjectMeta: metav1.ObjectMeta{UID: "new", Annotations: map[string]string{
-		contract.ServiceIPAddress: "203.0.113.2", contract.ServiceIPBlock: "203.0.113.0/29", contract.ServiceIPOwner: "old",
+		contract.ServiceIPAddress: "203.0.113.2", contract.ServiceIPBlock: "203.0.113.0/29",
+		contract.ServiceIPOwner: "old",
 	}}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
 	if got := Make(Facts{Services: []corev1.Service{service}}).Services[0]; got.Address != "" || got.Block != "" {
 		t.Errorf("%+v", got)
@@ -153,7 +170,8 @@ func TestPurposes(t *testing.T) {
 		block contract.ReportedBlock
 		want  string
 	}{
-		{contract.ReportedBlock{Purpose: contract.PurposeService, Name: contract.ServiceTag(long, long)}, "Service " + long + "/" + long},
+		{contract.ReportedBlock{Purpose: contract.PurposeService, Name: contract.ServiceTag(long, long)},
+			"Service " + long + "/" + long},
 		{contract.ReportedBlock{Purpose: contract.PurposeService, Name: "shop_gone"}, "Service shop/gone"},
 		{contract.ReportedBlock{Purpose: contract.PurposePool, Name: "default"}, "pool default"},
 		{contract.ReportedBlock{Purpose: contract.PurposeNodes}, "nodes"},
@@ -174,9 +192,11 @@ func TestLedgersAndReportAreJoined(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := plan.NewLedger("b2", netip.MustParsePrefix("203.0.113.8/29"))
-	report := &contract.BlockReport{Blocks: []contract.ReportedBlock{{ID: "b1", CIDR: pool.CIDR, Purpose: contract.PurposePool, Name: "default", Standing: contract.StandingInUse}}}
+	report := &contract.BlockReport{Blocks: []contract.ReportedBlock{{ID: "b1", CIDR: pool.CIDR,
+		Purpose: contract.PurposePool, Name: "default", Standing: contract.StandingInUse}}}
 	blocks := Make(Facts{Report: report, Ledgers: []plan.Ledger{other, pool}}).Blocks
-	if len(blocks) != 2 || blocks[0].ID != "b1" || blocks[0].Used != 1 || blocks[0].Free != 4 || blocks[0].Holders[netip.MustParseAddr("203.0.113.2")] != "shop/web" {
+	if len(blocks) != 2 || blocks[0].ID != "b1" || blocks[0].Used != 1 || blocks[0].Free != 4 ||
+		blocks[0].Holders[netip.MustParseAddr("203.0.113.2")] != "shop/web" {
 		t.Fatalf("%+v", blocks)
 	}
 	if blocks[1].ID != "b2" || blocks[1].Free != 5 {

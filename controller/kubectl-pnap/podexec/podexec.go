@@ -117,7 +117,8 @@ func (r Runner) pod(ctx context.Context, node string) (*corev1.Pod, error) {
 		return &list.Items[running], nil
 	case len(list.Items) > 0:
 		return nil, fmt.Errorf("pod %s/%s of the agent on Node %s is not running (%s): "+
-			"check it with kubectl describe pod, or run phoenixnap-agent diagnose on the node itself", r.Namespace, list.Items[0].Name, node, list.Items[0].Status.Phase)
+			"check it with kubectl describe pod, or run phoenixnap-agent diagnose on the node itself", r.Namespace,
+			list.Items[0].Name, node, list.Items[0].Status.Phase)
 	}
 	if _, err := r.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("node %q not found: kubectl pnap status lists all Nodes", node)

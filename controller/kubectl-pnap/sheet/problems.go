@@ -16,7 +16,8 @@ func (s Style) problems(o overview.Overview) string {
 		add("%s", text)
 	}
 	if o.Controller.Looked != nil && o.Time.Sub(*o.Controller.Looked) > staleReport {
-		add("The report on IP blocks is %s old: no controller has read the account since.", age(o.Time, *o.Controller.Looked))
+		add("The report on IP blocks is %s old: no controller has read the account since.",
+			age(o.Time, *o.Controller.Looked))
 	}
 	for _, n := range o.Nodes {
 		for _, v := range []overview.Condition{n.VLANReady, n.AnnouncementHealthy} {

@@ -38,15 +38,18 @@ func TestMarks(t *testing.T) {
 	for _, o := range []outcome{healthy, waiting, broken, unknown} {
 		plain := Style{}.mark(o, "word")
 		painted := Style{Color: true, Unicode: true}.mark(o, "word")
-		if text.Columns(plain) != 6 || text.Columns(painted) != 6 || !strings.Contains(painted, "word") || strings.ContainsFunc(plain, func(r rune) bool { return r > 126 }) {
+		if text.Columns(plain) != 6 || text.Columns(painted) != 6 || !strings.Contains(painted, "word") ||
+			strings.ContainsFunc(plain, func(r rune) bool { return r > 126 }) {
 			t.Errorf("%q, %q", plain, painted)
 		}
 	}
 }
 
 func TestTable(t *testing.T) {
-	got := Style{Unicode: true}.table([]string{"A", "B"}, [][]string{{"x", "y"}, {"longer", strings.Repeat("word ", 20)}})
-	want := "A       B\nx       y\nlonger  word word word word word word word word word word word word word word\n        word word word word word word\n"
+	got := Style{Unicode: true}.table([]string{"A", "B"},
+		[][]string{{"x", "y"}, {"longer", strings.Repeat("word ", 20)}})
+	want := "A       B\nx       y\nlonger  word word word word word word word word word word word word word word\n   " +
+		"     word word word word word word\n"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -57,7 +60,8 @@ func TestWhatIsOldIsCalledOld(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	looked := now.Add(-2 * time.Hour)
 	renewed := now.Add(-time.Hour)
-	o := overview.Overview{Time: now, Controller: overview.Controller{Leader: "a", Renewed: &renewed, Silent: true, Looked: &looked}}
+	o := overview.Overview{Time: now, Controller: overview.Controller{Leader: "a", Renewed: &renewed, Silent: true,
+		Looked: &looked}}
 	var out bytes.Buffer
 	if err := (Style{}).Status(&out, o); err != nil {
 		t.Fatal(err)
@@ -74,14 +78,16 @@ func TestWhatIsOldIsCalledOld(t *testing.T) {
 
 // Every standing is shown in one of the two lists of blocks, and the list of reclaimable blocks includes what to do.
 func TestEveryStandingIsShown(t *testing.T) {
-	for _, standing := range []string{contract.StandingInUse, contract.StandingBrought, contract.StandingChecking, "orphan", "leftover", "empty", "unclear", "retained"} {
+	for _, standing := range []string{contract.StandingInUse, contract.StandingBrought, contract.StandingChecking,
+		"orphan", "leftover", "empty", "unclear", "retained"} {
 		b := overview.Block{ID: "id-of-it", CIDR: "203.0.113.0/29", Standing: standing, For: "Service a/b"}
 		var out bytes.Buffer
 		if err := (Style{}).Blocks(&out, overview.Overview{Blocks: []overview.Block{b}}); err != nil {
 			t.Fatal(err)
 		}
 		before, after, _ := strings.Cut(out.String(), "RECLAIMABLE")
-		if b.Releasable() != strings.Contains(after, "id-of-it") || b.Releasable() == strings.Contains(before, "id-of-it") && standing != contract.StandingBrought {
+		if b.Releasable() != strings.Contains(after, "id-of-it") ||
+			b.Releasable() == strings.Contains(before, "id-of-it") && standing != contract.StandingBrought {
 			t.Errorf("%s:\n%s", standing, out.String())
 		}
 		if b.Releasable() && !strings.Contains(after, "- "+standing+": ") {

@@ -42,7 +42,8 @@ func (s Style) controller(o overview.Overview) string {
 		line = s.mark(unknown, "no Lease, or no permission to read it")
 	case c.Silent:
 		leader := cmp.Or(c.Leader, "the last leader")
-		line = s.mark(broken, fmt.Sprintf("no active replica: %s renewed its Lease %s ago", leader, age(o.Time, *c.Renewed)))
+		line = s.mark(broken, fmt.Sprintf("no active replica: %s renewed its Lease %s ago", leader,
+			age(o.Time, *c.Renewed)))
 	default:
 		line = s.mark(healthy, c.Leader+" is the leader")
 	}
@@ -72,7 +73,8 @@ func (s Style) nodes(o overview.Overview) string {
 			member = s.mark(waiting, "no")
 		}
 		rows = append(rows, []string{
-			n.Name, cmp.Or(n.ServerID, "not found"), member, s.condition(n.VLANReady), s.condition(n.AnnouncementHealthy),
+			n.Name, cmp.Or(n.ServerID, "not found"), member, s.condition(n.VLANReady),
+			s.condition(n.AnnouncementHealthy),
 		})
 	}
 	return s.table([]string{"NODE", "SERVER", "MEMBER", "VLAN", "ADDRESSES"}, rows)

@@ -1,8 +1,9 @@
 // Package admission switches the admission policies for Services: they apply while an announcer is configured.
 //
-// A policy sees neither the configuration of the controller nor any object but the one that is written, but it may ask the
-// authorizer what an account may do. So the switch is a RoleBinding that is installed without a subject: the controller
-// enters its ServiceAccount while it serves Services, and the policies ask whether that account holds the right.
+// A policy sees neither the configuration of the controller nor any object but the one that is written, but it may ask
+// the authorizer what an account may do. So the switch is a RoleBinding that is installed without a subject: the
+// controller enters its ServiceAccount while it serves Services, and the policies ask whether that account holds the
+// right.
 package admission
 
 import (
@@ -53,15 +54,16 @@ func New(bindings RoleBindings, announcing bool) *Reconciler {
 func (r *Reconciler) Run(ctx context.Context) error {
 	return loop.Run(ctx, func(ctx context.Context) time.Duration {
 		if err := r.Sync(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to switch the admission policies for Services, trying again", "announcing", r.announcing)
+			klog.FromContext(ctx).Error(err, "Failed to switch the admission policies for Services, trying again",
+				"announcing", r.announcing)
 			return retryEvery
 		}
 		return lookEvery
 	})
 }
 
-// Sync writes the subject where it is not the right one. Without the RoleBinding the policies are not installed, which is
-// no error.
+// Sync writes the subject where it is not the right one. Without the RoleBinding the policies are not installed, which
+// is no error.
 func (r *Reconciler) Sync(ctx context.Context) error {
 	binding, err := r.bindings.Get(ctx, BindingName, metav1.GetOptions{})
 	switch {

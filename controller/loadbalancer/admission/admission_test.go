@@ -23,9 +23,10 @@ import (
 // installed is the RoleBinding as the manifests have it, with subjects.
 func installed(subjects ...rbacv1.Subject) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: BindingName, Namespace: metav1.NamespaceSystem, Labels: map[string]string{"kept": "true"}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: BindingName},
-		Subjects:   subjects,
+		ObjectMeta: metav1.ObjectMeta{Name: BindingName, Namespace: metav1.NamespaceSystem,
+			Labels: map[string]string{"kept": "true"}},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: BindingName},
+		Subjects: subjects,
 	}
 }
 
@@ -40,7 +41,8 @@ func reconciler(client *fake.Clientset, announcing bool) *Reconciler {
 
 func stored(t *testing.T, client *fake.Clientset) *rbacv1.RoleBinding {
 	t.Helper()
-	binding, err := client.RbacV1().RoleBindings(metav1.NamespaceSystem).Get(t.Context(), BindingName, metav1.GetOptions{})
+	binding, err := client.RbacV1().RoleBindings(metav1.NamespaceSystem).Get(t.Context(), BindingName,
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,17 +59,19 @@ func updates(client *fake.Clientset) (n int) {
 	return n
 }
 
-// TestSync: the ServiceAccount is the only subject while an announcer is configured, and there is none otherwise; nothing
-// else changes, and nothing is written twice.
+// TestSync: the ServiceAccount is the only subject while an announcer is configured, and there is none otherwise;
+// nothing else changes, and nothing is written twice.
 func TestSync(t *testing.T) {
 	for name, tc := range map[string]struct {
 		announcing   bool
 		before, want []rbacv1.Subject
 		writes       int
 	}{
-		"as installed":                    {announcing: true, want: []rbacv1.Subject{ours}, writes: 1},
-		"switched on before":              {announcing: true, before: []rbacv1.Subject{ours}, want: []rbacv1.Subject{ours}},
-		"another subject":                 {announcing: true, before: []rbacv1.Subject{other}, want: []rbacv1.Subject{ours}, writes: 1},
+		"as installed": {announcing: true, want: []rbacv1.Subject{ours}, writes: 1},
+		"switched on before": {announcing: true, before: []rbacv1.Subject{ours},
+			want: []rbacv1.Subject{ours}},
+		"another subject": {announcing: true, before: []rbacv1.Subject{other},
+			want: []rbacv1.Subject{ours}, writes: 1},
 		"as installed, without announcer": {},
 		"announcer given up":              {before: []rbacv1.Subject{ours}, writes: 1},
 		"another subject, no announcer":   {before: []rbacv1.Subject{other}, writes: 1},
@@ -81,7 +85,8 @@ func TestSync(t *testing.T) {
 		if n := updates(client); n != tc.writes {
 			t.Errorf("%s: %d writes, want %d", name, n, tc.writes)
 		}
-		if diff := cmp.Diff(installed(tc.want...), stored(t, client), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ManagedFields")); diff != "" {
+		if diff := cmp.Diff(installed(tc.want...), stored(t, client), cmpopts.EquateEmpty(),
+			cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ManagedFields")); diff != "" {
 			t.Errorf("%s: -want +got\n%s", name, diff)
 		}
 	}
@@ -105,8 +110,10 @@ func TestRefused(t *testing.T) {
 	refused := apierrors.NewForbidden(rbacv1.Resource("rolebindings"), BindingName, errors.New("no"))
 	for _, verb := range []string{"get", "update"} {
 		client := fake.NewClientset(installed())
-		client.PrependReactor(verb, "rolebindings", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, refused })
-		if err := reconciler(client, true).Sync(testlog.Context(t)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "kube-system/"+BindingName) {
+		client.PrependReactor(verb, "rolebindings",
+			func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, refused })
+		if err := reconciler(client, true).Sync(testlog.Context(t)); !apierrors.IsForbidden(err) ||
+			!strings.Contains(err.Error(), "kube-system/"+BindingName) {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}
@@ -128,7 +135,8 @@ func TestRun(t *testing.T) {
 		if got := stored(t, client).Subjects; !cmp.Equal(got, []rbacv1.Subject{ours}) {
 			t.Errorf("subjects %v after two failures", got)
 		}
-		if _, err := client.RbacV1().RoleBindings(metav1.NamespaceSystem).Update(t.Context(), installed(other), metav1.UpdateOptions{}); err != nil {
+		if _, err := client.RbacV1().RoleBindings(metav1.NamespaceSystem).Update(t.Context(), installed(other),
+			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		pass(lookEvery)

@@ -45,7 +45,8 @@ func encode(l plan.Ledger) (*corev1.ConfigMap, error) {
 	if err := l.Check(); err != nil {
 		return nil, fmt.Errorf("ledger of IP block %s is not stored: %w", l.BlockID, err)
 	}
-	d := document{BlockID: l.BlockID, CIDR: l.CIDR, Closed: l.Closed, AssignedHere: l.AssignedHere, Held: map[netip.Addr]holder{}, Resting: map[netip.Addr]restEntry{}}
+	d := document{BlockID: l.BlockID, CIDR: l.CIDR, Closed: l.Closed, AssignedHere: l.AssignedHere,
+		Held: map[netip.Addr]holder{}, Resting: map[netip.Addr]restEntry{}}
 	for address, h := range l.Held {
 		d.Held[address] = holder(h)
 	}
@@ -72,8 +73,10 @@ func decode(object *corev1.ConfigMap) (plan.Ledger, error) {
 		err = fmt.Errorf("it is the ledger of IP block %q", l.BlockID)
 	}
 	if err != nil {
-		return plan.Ledger{}, fmt.Errorf("ConfigMap %s/%s, key %s: %w; restore it from a backup, or correct it by the addresses in the status of Services",
-			object.Namespace, object.Name, dataKey, err)
+		return plan.Ledger{},
+			fmt.Errorf("ConfigMap %s/%s, key %s: %w; restore it from a backup, or correct it by the addresses in the "+
+				"status of Services",
+				object.Namespace, object.Name, dataKey, err)
 	}
 	l.Version = object.ResourceVersion
 	return l, nil

@@ -20,13 +20,15 @@ var sameAddresses = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
 func sample() plan.Ledger {
 	address := netip.MustParseAddr
 	return plan.Ledger{
-		BlockID: "60473a6115e34466c9f8f083", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Closed: true, AssignedHere: true, Version: "7",
+		BlockID: "60473a6115e34466c9f8f083", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Closed: true,
+		AssignedHere: true, Version: "7",
 		Held: map[netip.Addr]plan.Holder{
 			address("203.0.113.10"): {Namespace: "shop", Name: "web", UID: "u1"},
 			address("203.0.113.11"): {Name: "60473c2509268bc77fd06d31"},
 		},
 		Resting: map[netip.Addr]plan.Rest{
-			address("203.0.113.12"): {Holder: plan.Holder{Namespace: "shop", Name: "api", UID: "u2"}, Since: time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)},
+			address("203.0.113.12"): {Holder: plan.Holder{Namespace: "shop", Name: "api", UID: "u2"},
+				Since: time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)},
 		},
 	}
 }
@@ -102,7 +104,8 @@ func TestDamageIsNamed(t *testing.T) {
 		{"null", "null", "none that can be kept"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: NamePrefix + "b"}, Data: map[string]string{dataKey: test.data}}
+			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: NamePrefix + "b"},
+				Data: map[string]string{dataKey: test.data}}
 			_, err := decode(object)
 			if err == nil {
 				t.Fatal("it was read")

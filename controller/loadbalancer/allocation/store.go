@@ -1,4 +1,5 @@
-// Package allocation stores who holds which address of an IP block: one ConfigMap for each block, changed by compare-and-swap.
+// Package allocation stores who holds which address of an IP block: one ConfigMap for each block, changed by
+// compare-and-swap.
 package allocation
 
 import (

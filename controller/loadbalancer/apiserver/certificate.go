@@ -50,7 +50,8 @@ func (p *Probe) Names(ctx context.Context, endpoint netip.AddrPort, address neti
 		return false, fmt.Errorf("connect to the API server at %s: %w", endpoint, err)
 	}
 	defer func() { _ = connection.Close() }()
-	err = tls.Client(connection, &tls.Config{RootCAs: p.roots, ServerName: address.String(), MinVersion: tls.VersionTLS12}).HandshakeContext(ctx)
+	err = tls.Client(connection, &tls.Config{RootCAs: p.roots, ServerName: address.String(),
+		MinVersion: tls.VersionTLS12}).HandshakeContext(ctx)
 	var otherName x509.HostnameError
 	switch {
 	case err == nil:
@@ -74,7 +75,8 @@ func (k *Reconciler) look(ctx context.Context, servers []netip.AddrPort, address
 	sights := make([]sight, 0, len(servers))
 	for _, server := range servers {
 		names, err := k.config.Certificates.Names(ctx, server, address)
-		klog.FromContext(ctx).V(2).Info("Looked at the certificate of an API server", "server", server, "address", address, "named", names, "err", err)
+		klog.FromContext(ctx).V(2).Info("Looked at the certificate of an API server", "server", server, "address",
+			address, "named", names, "err", err)
 		sights = append(sights, sight{server: server, names: names, err: err})
 	}
 	return sights
@@ -93,19 +95,23 @@ func judge(sights []sight, address netip.Addr, port int32) verdict {
 		}
 		if !s.names {
 			return verdict{corev1.EventTypeWarning, eventCertificateLacksAddress, fmt.Sprintf(
-				"The certificate of the API server at %s is not valid for %s, so clients will refuse it. %s", s.server, address, remedy(address))}
+				"The certificate of the API server at %s is not valid for %s, so clients will refuse it. %s", s.server,
+				address, remedy(address))}
 		}
 		read++
 	}
 	if read == 0 {
 		return verdict{corev1.EventTypeNormal, eventCertificateUnread, fmt.Sprintf(
-			"No certificate of an API server could be held against %s. It must be valid for that address. %s", address, remedy(address))}
+			"No certificate of an API server could be held against %s. It must be valid for that address. %s", address,
+			remedy(address))}
 	}
 	return verdict{corev1.EventTypeNormal, eventPublished, fmt.Sprintf(
-		"The API server is published at https://%s, and its certificate is valid for that address", netip.AddrPortFrom(address, uint16(port)))} //nolint:gosec // the API validates ports
+		"The API server is published at https://%s, and its certificate is valid for that address",
+		netip.AddrPortFrom(address, uint16(port)))} //nolint:gosec // the API validates ports
 }
 
 // remedy says how the address gets into the certificate.
 func remedy(address netip.Addr) string {
-	return fmt.Sprintf("Add it to the certificate on every control-plane node: with kubeadm under apiServer.certSANs, with k3s and RKE2 by --tls-san=%s", address)
+	return fmt.Sprintf("Add it to the certificate on every control-plane node: with kubeadm under "+
+		"apiServer.certSANs, with k3s and RKE2 by --tls-san=%s", address)
 }

@@ -4,8 +4,8 @@ package apiserver
 const (
 	// eventPublished (Normal): the API server is reachable under the published address, which its certificate names.
 	eventPublished = "ControlPlaneEndpointPublished"
-	// eventCertificateLacksAddress (Warning): the certificate of an API server does not name the published address, so that
-	// clients refuse it.
+	// eventCertificateLacksAddress (Warning): the certificate of an API server does not name the published address, so
+	// that clients refuse it.
 	eventCertificateLacksAddress = "CertificateNameMissing"
 	// eventCertificateUnread (Normal): no API server showed a certificate that could be held against the address.
 	eventCertificateUnread = "CertificateNotChecked"

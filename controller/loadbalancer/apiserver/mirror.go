@@ -38,7 +38,8 @@ func mirrors(source []discoveryv1.EndpointSlice) []mirror {
 		if slice.AddressType != discoveryv1.AddressTypeIPv4 || slice.DeletionTimestamp != nil || !found {
 			continue
 		}
-		mirrored = append(mirrored, mirror{name: ServiceName + "-" + slice.Name, port: port, endpoints: routable(slice.Endpoints)})
+		mirrored = append(mirrored, mirror{name: ServiceName + "-" + slice.Name, port: port,
+			endpoints: routable(slice.Endpoints)})
 	}
 	slices.SortFunc(mirrored, func(a, b mirror) int { return strings.Compare(a.name, b.name) })
 	return mirrored
@@ -71,7 +72,10 @@ func routable(endpoints []discoveryv1.Endpoint) []discoveryv1.Endpoint {
 			kept = append(kept, discoveryv1.Endpoint{Addresses: addresses, Conditions: endpoint.Conditions})
 		}
 	}
-	slices.SortFunc(kept, func(a, b discoveryv1.Endpoint) int { return strings.Compare(a.Addresses[0], b.Addresses[0]) })
+	slices.SortFunc(kept, func(a, b discoveryv1.Endpoint) int {
+		return strings.Compare(a.Addresses[0],
+			b.Addresses[0])
+	})
 	return kept
 }
 
@@ -79,7 +83,8 @@ func routable(endpoints []discoveryv1.Endpoint) []discoveryv1.Endpoint {
 // multicast on the link.
 func isRoutable(address string) bool {
 	a, err := netip.ParseAddr(address)
-	return err == nil && a.Is4() && !a.IsUnspecified() && !a.IsLoopback() && !a.IsLinkLocalUnicast() && !a.IsLinkLocalMulticast()
+	return err == nil && a.Is4() && !a.IsUnspecified() && !a.IsLoopback() && !a.IsLinkLocalUnicast() &&
+		!a.IsLinkLocalMulticast()
 }
 
 // backends returns the addresses and ports of all API servers.
@@ -89,7 +94,8 @@ func backends(mirrored []mirror) []netip.AddrPort {
 		for _, endpoint := range m.endpoints {
 			for _, address := range endpoint.Addresses {
 				if a, err := netip.ParseAddr(address); err == nil {
-					found = append(found, netip.AddrPortFrom(a, uint16(m.port))) //nolint:gosec // the API validates ports
+					found = append(found, netip.AddrPortFrom(a,
+						uint16(m.port))) //nolint:gosec // the API validates ports
 				}
 			}
 		}
@@ -103,9 +109,11 @@ func (m mirror) slice(service *corev1.Service) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: service.Namespace, Name: m.name,
-			Labels: map[string]string{discoveryv1.LabelServiceName: service.Name, discoveryv1.LabelManagedBy: ManagedBy},
+			Labels: map[string]string{discoveryv1.LabelServiceName: service.Name,
+				discoveryv1.LabelManagedBy: ManagedBy},
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Service", Name: service.Name, UID: service.UID, Controller: &yes,
+				APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Service", Name: service.Name, UID: service.UID,
+				Controller: &yes,
 			}},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,

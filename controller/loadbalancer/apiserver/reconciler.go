@@ -86,7 +86,8 @@ func New(config Config) (*Reconciler, error) {
 	if !config.Enabled {
 		return k, nil
 	}
-	return k, errors.Join(k.watchSlices(metav1.NamespaceDefault, apiServerSlices), k.watchSlices(metav1.NamespaceSystem, ourSlices))
+	return k, errors.Join(k.watchSlices(metav1.NamespaceDefault, apiServerSlices),
+		k.watchSlices(metav1.NamespaceSystem, ourSlices))
 }
 
 // watchSlices prepares the watch of the selected EndpointSlices of a namespace.

@@ -19,7 +19,8 @@ func TestTheEndpointLeadsToTheAPIServers(t *testing.T) {
 	w.start()
 	service := w.kept("the Service", anyService)
 	port := service.Spec.Ports[0]
-	if service.Spec.Type != corev1.ServiceTypeLoadBalancer || service.Spec.Selector != nil || service.Spec.LoadBalancerClass != nil ||
+	if service.Spec.Type != corev1.ServiceTypeLoadBalancer || service.Spec.Selector != nil ||
+		service.Spec.LoadBalancerClass != nil ||
 		len(service.Spec.Ports) != 1 || int(port.Port) != cp.Port() || port.Name != "https" {
 		t.Errorf("the Service is %+v", service.Spec)
 	}
@@ -29,7 +30,8 @@ func TestTheEndpointLeadsToTheAPIServers(t *testing.T) {
 	w.mirrored(first() + ", 203.0.113.78:6443 true")
 	w.second("203.0.113.78", false)
 	w.mirrored(first() + ", 203.0.113.78:6443 false")
-	if err := w.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Delete(t.Context(), "kubernetes-2", metav1.DeleteOptions{}); err != nil {
+	if err := w.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Delete(t.Context(), "kubernetes-2",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.mirrored(first())
@@ -95,7 +97,8 @@ func TestWhatIsOursIsRestoredAndWhatIsNotIsKept(t *testing.T) {
 		}
 		return nil
 	})
-	if service.Annotations["phoenixnap.com/ip-retain"] != "true" || service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
+	if service.Annotations["phoenixnap.com/ip-retain"] != "true" ||
+		service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
 		t.Errorf("what the user chose is gone: %v %s", service.Annotations, service.Spec.ExternalTrafficPolicy)
 	}
 	if service.Spec.Ports[0].NodePort == 0 {
@@ -113,7 +116,8 @@ func TestWhatIsOursIsRestoredAndWhatIsNotIsKept(t *testing.T) {
 		t.Fatalf("%d slices, %v", len(slices), err)
 	}
 	slices[0].Endpoints = nil
-	if _, err := w.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).Update(t.Context(), &slices[0], metav1.UpdateOptions{}); err != nil {
+	if _, err := w.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).Update(t.Context(), &slices[0],
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.mirrored(first())
@@ -124,7 +128,8 @@ func TestADeletedServiceIsMadeAnew(t *testing.T) {
 	w.start()
 	old := w.kept("the Service", anyService)
 	w.mirrored(first())
-	if err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Delete(t.Context(), keeper.ServiceName, metav1.DeleteOptions{}); err != nil {
+	if err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Delete(t.Context(), keeper.ServiceName,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.kept("the new Service", func(s *corev1.Service) error {
@@ -154,7 +159,8 @@ func TestAForeignServiceIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	created, err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: keeper.ServiceName},
-		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "x"}, Ports: []corev1.ServicePort{{Port: 80}}},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "x"},
+			Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -175,10 +181,13 @@ func TestAForeignServiceIsLeftAlone(t *testing.T) {
 func (w *world) foreignSlice() string {
 	w.t.Helper()
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: "foreign", Labels: map[string]string{discoveryv1.LabelServiceName: keeper.ServiceName, discoveryv1.LabelManagedBy: "somebody"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "foreign",
+			Labels: map[string]string{discoveryv1.LabelServiceName: keeper.ServiceName,
+				discoveryv1.LabelManagedBy: "somebody"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
 	}
-	if _, err := w.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).Create(w.t.Context(), slice, metav1.CreateOptions{}); err != nil {
+	if _, err := w.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).Create(w.t.Context(), slice,
+		metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 	return slice.Name
@@ -203,7 +212,8 @@ func TestARestartWritesNothing(t *testing.T) {
 		stop()
 	}
 	again, err := w.slices(metav1.NamespaceSystem)
-	if err != nil || len(again) != len(slices) || again[0].ResourceVersion != slices[0].ResourceVersion || w.service().ResourceVersion != service.ResourceVersion {
+	if err != nil || len(again) != len(slices) || again[0].ResourceVersion != slices[0].ResourceVersion ||
+		w.service().ResourceVersion != service.ResourceVersion {
 		t.Errorf("three restarts wrote something: %v", err)
 	}
 }
@@ -212,13 +222,15 @@ func TestARestartWritesNothing(t *testing.T) {
 func TestRoutableIsWhatTheAPIAccepts(t *testing.T) {
 	w := newWorld(t)
 	for _, address := range []string{
-		"0.0.0.0", "127.0.0.1", "127.9.9.9", "169.254.1.1", "224.0.0.1", "224.0.1.1", "239.1.1.1", "10.0.0.1", "192.168.1.1", "100.64.0.1", "255.255.255.255", "203.0.113.1",
+		"0.0.0.0", "127.0.0.1", "127.9.9.9", "169.254.1.1", "224.0.0.1", "224.0.1.1", "239.1.1.1", "10.0.0.1",
+		"192.168.1.1", "100.64.0.1", "255.255.255.255", "203.0.113.1",
 	} {
 		slice := &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: "probe"}, AddressType: discoveryv1.AddressTypeIPv4,
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}}},
 		}
-		_, err := w.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).Create(t.Context(), slice, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := w.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).Create(t.Context(), slice,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil && !apierrors.IsInvalid(err) {
 			t.Fatal(err)
 		}

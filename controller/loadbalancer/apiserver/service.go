@@ -34,7 +34,8 @@ func restored(have *corev1.Service, port int32) (service *corev1.Service, change
 		service.Spec.Selector = nil
 		changed = true
 	}
-	if p := service.Spec.Ports; len(p) != 1 || p[0].Name != portName || p[0].Protocol != corev1.ProtocolTCP || p[0].Port != port {
+	if p := service.Spec.Ports; len(p) != 1 || p[0].Name != portName || p[0].Protocol != corev1.ProtocolTCP ||
+		p[0].Port != port {
 		wanted := corev1.ServicePort{Name: portName, Protocol: corev1.ProtocolTCP, Port: port}
 		if len(p) == 1 {
 			wanted.NodePort = p[0].NodePort

@@ -21,8 +21,9 @@ func (k *Reconciler) sync(ctx context.Context) error {
 	case !k.config.Enabled:
 		return k.remove(ctx, service)
 	case service != nil && !managed(service):
-		k.record(service, corev1.EventTypeWarning, eventForeign, "The control-plane endpoint needs a Service of this name, but this one lacks the label "+
-			labelManagedBy+"="+ManagedBy+" and is not changed. Rename it, or add the label to hand it over")
+		k.record(service, corev1.EventTypeWarning, eventForeign,
+			"The control-plane endpoint needs a Service of this name, but this one lacks the label "+
+				labelManagedBy+"="+ManagedBy+" and is not changed. Rename it, or add the label to hand it over")
 		return nil
 	case service != nil && service.DeletionTimestamp != nil:
 		return nil // its end wakes us
@@ -34,7 +35,8 @@ func (k *Reconciler) sync(ctx context.Context) error {
 // keep has the Service and its slices follow the API servers. A Service is made only when there is something for it to
 // lead to, for it costs money.
 func (k *Reconciler) keep(ctx context.Context, service *corev1.Service) error {
-	source, err := k.config.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: apiServerSlices})
+	source, err := k.config.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx,
+		metav1.ListOptions{LabelSelector: apiServerSlices})
 	if err != nil {
 		return fmt.Errorf("list the EndpointSlices of the API servers: %w", err)
 	}
@@ -82,7 +84,8 @@ func (k *Reconciler) keepService(ctx context.Context, have *corev1.Service, port
 		if err != nil {
 			return nil, fmt.Errorf("create Service %s/%s: %w", metav1.NamespaceSystem, ServiceName, err)
 		}
-		klog.FromContext(ctx).Info("Created the Service of the control-plane endpoint", "service", klog.KObj(made), "port", port)
+		klog.FromContext(ctx).Info("Created the Service of the control-plane endpoint", "service", klog.KObj(made),
+			"port", port)
 		return made, nil
 	}
 	if port == 0 && len(have.Spec.Ports) > 0 {
@@ -96,7 +99,8 @@ func (k *Reconciler) keepService(ctx context.Context, have *corev1.Service, port
 	if err != nil {
 		return nil, fmt.Errorf("update Service %s: %w", klog.KObj(have), err)
 	}
-	klog.FromContext(ctx).Info("Restored the Service of the control-plane endpoint", "service", klog.KObj(updated), "port", port)
+	klog.FromContext(ctx).Info("Restored the Service of the control-plane endpoint", "service", klog.KObj(updated),
+		"port", port)
 	return updated, nil
 }
 
@@ -141,13 +145,15 @@ func (k *Reconciler) keepSlice(ctx context.Context, have, want *discoveryv1.Endp
 	if err != nil {
 		return fmt.Errorf("write EndpointSlice %s: %w", klog.KObj(want), err)
 	}
-	klog.FromContext(ctx).Info("The control-plane endpoint follows the API servers", "slice", klog.KObj(want), "endpoints", addressesOf(want))
+	klog.FromContext(ctx).Info("The control-plane endpoint follows the API servers", "slice", klog.KObj(want),
+		"endpoints", addressesOf(want))
 	return nil
 }
 
 // deleteSlice deletes exactly the slice that was read.
 func (k *Reconciler) deleteSlice(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
-	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &slice.UID, ResourceVersion: &slice.ResourceVersion}}
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &slice.UID,
+		ResourceVersion: &slice.ResourceVersion}}
 	err := k.config.Kube.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, options)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete EndpointSlice %s: %w", klog.KObj(slice), err)
@@ -162,14 +168,17 @@ func (k *Reconciler) remove(ctx context.Context, service *corev1.Service) error 
 		return nil
 	}
 	if service != nil && service.DeletionTimestamp == nil {
-		options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &service.UID, ResourceVersion: &service.ResourceVersion}}
+		options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &service.UID,
+			ResourceVersion: &service.ResourceVersion}}
 		err := k.config.Kube.CoreV1().Services(service.Namespace).Delete(ctx, service.Name, options)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete Service %s: %w", klog.KObj(service), err)
 		}
-		klog.FromContext(ctx).Info("Deleted the Service of the control-plane endpoint, which is switched off", "service", klog.KObj(service))
+		klog.FromContext(ctx).Info("Deleted the Service of the control-plane endpoint, which is switched off",
+			"service", klog.KObj(service))
 	}
-	listed, err := k.config.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: ourSlices})
+	listed, err := k.config.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).List(ctx,
+		metav1.ListOptions{LabelSelector: ourSlices})
 	if err != nil {
 		return fmt.Errorf("list the EndpointSlices of the control-plane endpoint: %w", err)
 	}
@@ -201,8 +210,10 @@ func (k *Reconciler) record(service *corev1.Service, eventType, reason, text str
 }
 
 func (k *Reconciler) recordNotRoutable(service *corev1.Service) {
-	k.record(service, corev1.EventTypeWarning, eventNotRoutable, "No API server advertises an IPv4 address that other machines can reach (Service default/kubernetes), "+
-		"so the control-plane endpoint leads nowhere. Start kube-apiserver with --advertise-address set to an address of the node")
+	k.record(service, corev1.EventTypeWarning, eventNotRoutable,
+		"No API server advertises an IPv4 address that other machines can reach (Service default/kubernetes), "+
+			"so the control-plane endpoint leads nowhere. Start kube-apiserver with --advertise-address set to an "+
+			"address of the node")
 }
 
 func addressesOf(slice *discoveryv1.EndpointSlice) []string {

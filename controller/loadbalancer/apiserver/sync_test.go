@@ -24,9 +24,11 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
-func slice(name string, family discoveryv1.AddressType, ports []discoveryv1.EndpointPort, addresses ...string) discoveryv1.EndpointSlice {
+func slice(name string, family discoveryv1.AddressType, ports []discoveryv1.EndpointPort,
+	addresses ...string) discoveryv1.EndpointSlice {
 	s := discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: kubernetesService}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name,
+			Labels: map[string]string{discoveryv1.LabelServiceName: kubernetesService}},
 		AddressType: family, Ports: ports,
 	}
 	for _, address := range addresses {
@@ -45,16 +47,23 @@ func TestMirrors(t *testing.T) {
 		source []discoveryv1.EndpointSlice
 		want   []string
 	}{
-		"none":                        {nil, nil},
-		"one":                         {[]discoveryv1.EndpointSlice{slice("a", "IPv4", api, "192.0.2.1")}, []string{"192.0.2.1:6443"}},
-		"ordered by name and address": {[]discoveryv1.EndpointSlice{slice("b", "IPv4", api, "192.0.2.3"), slice("a", "IPv4", api, "192.0.2.2", "192.0.2.1")}, []string{"192.0.2.1:6443", "192.0.2.2:6443", "192.0.2.3:6443"}},
-		"IPv6 is not published":       {[]discoveryv1.EndpointSlice{slice("a", "IPv6", api, "2001:db8::1"), slice("b", "IPv4", api, "192.0.2.1")}, []string{"192.0.2.1:6443"}},
-		"loopback is left out":        {[]discoveryv1.EndpointSlice{slice("a", "IPv4", api, "127.0.0.1", "192.0.2.1", "169.254.0.1")}, []string{"192.0.2.1:6443"}},
-		"loopback alone":              {[]discoveryv1.EndpointSlice{slice("a", "IPv4", api, "127.0.0.1")}, nil},
-		"without a port":              {[]discoveryv1.EndpointSlice{slice("a", "IPv4", nil, "192.0.2.1")}, nil},
-		"no TCP port":                 {[]discoveryv1.EndpointSlice{slice("a", "IPv4", []discoveryv1.EndpointPort{port("https", corev1.ProtocolUDP, 1)}, "192.0.2.1")}, nil},
-		"the port named https":        {[]discoveryv1.EndpointSlice{slice("a", "IPv4", []discoveryv1.EndpointPort{port("x", corev1.ProtocolTCP, 1), port("https", corev1.ProtocolTCP, 2)}, "192.0.2.1")}, []string{"192.0.2.1:2"}},
-		"else the first one":          {[]discoveryv1.EndpointSlice{slice("a", "IPv4", []discoveryv1.EndpointPort{port("x", corev1.ProtocolTCP, 1), port("y", corev1.ProtocolTCP, 2)}, "192.0.2.1")}, []string{"192.0.2.1:1"}},
+		"none": {nil, nil},
+		"one": {[]discoveryv1.EndpointSlice{slice("a", "IPv4", api, "192.0.2.1")},
+			[]string{"192.0.2.1:6443"}},
+		"ordered by name and address": {[]discoveryv1.EndpointSlice{slice("b", "IPv4", api, "192.0.2.3"), slice("a",
+			"IPv4", api, "192.0.2.2", "192.0.2.1")}, []string{"192.0.2.1:6443", "192.0.2.2:6443", "192.0.2.3:6443"}},
+		"IPv6 is not published": {[]discoveryv1.EndpointSlice{slice("a", "IPv6", api, "2001:db8::1"),
+			slice("b", "IPv4", api, "192.0.2.1")}, []string{"192.0.2.1:6443"}},
+		"loopback is left out": {[]discoveryv1.EndpointSlice{slice("a", "IPv4", api, "127.0.0.1", "192.0.2.1",
+			"169.254.0.1")}, []string{"192.0.2.1:6443"}},
+		"loopback alone": {[]discoveryv1.EndpointSlice{slice("a", "IPv4", api, "127.0.0.1")}, nil},
+		"without a port": {[]discoveryv1.EndpointSlice{slice("a", "IPv4", nil, "192.0.2.1")}, nil},
+		"no TCP port": {[]discoveryv1.EndpointSlice{slice("a", "IPv4",
+			[]discoveryv1.EndpointPort{port("https", corev1.ProtocolUDP, 1)}, "192.0.2.1")}, nil},
+		"the port named https": {[]discoveryv1.EndpointSlice{slice("a", "IPv4", []discoveryv1.EndpointPort{port("x",
+			corev1.ProtocolTCP, 1), port("https", corev1.ProtocolTCP, 2)}, "192.0.2.1")}, []string{"192.0.2.1:2"}},
+		"else the first one": {[]discoveryv1.EndpointSlice{slice("a", "IPv4", []discoveryv1.EndpointPort{port("x",
+			corev1.ProtocolTCP, 1), port("y", corev1.ProtocolTCP, 2)}, "192.0.2.1")}, []string{"192.0.2.1:1"}},
 	} {
 		var got []string
 		for _, server := range backends(mirrors(tc.source)) {
@@ -97,8 +106,10 @@ type bubble struct {
 
 func newBubble(t *testing.T, objects ...runtime.Object) *bubble {
 	t.Helper()
-	kubernetes := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: kubernetesService}}
-	b := &bubble{kube: fake.NewClientset(append(objects, kubernetes)...), events: record.NewFakeRecorder(100), ended: make(chan error, 1)}
+	kubernetes := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault,
+		Name: kubernetesService}}
+	b := &bubble{kube: fake.NewClientset(append(objects, kubernetes)...), events: record.NewFakeRecorder(100),
+		ended: make(chan error, 1)}
 	return b
 }
 
@@ -133,7 +144,8 @@ func (b *bubble) service(t *testing.T) *corev1.Service {
 // No address costs money before there is something for it to lead to.
 func TestWithoutARoutableAPIServerNothingIsMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		loopback := slice("kubernetes", "IPv4", []discoveryv1.EndpointPort{port("https", corev1.ProtocolTCP, 6443)}, "127.0.0.1")
+		loopback := slice("kubernetes", "IPv4", []discoveryv1.EndpointPort{port("https", corev1.ProtocolTCP, 6443)},
+			"127.0.0.1")
 		b := newBubble(t, &loopback)
 		ctx, cancel := context.WithCancel(testlog.Context(t))
 		b.run(ctx, t)
@@ -144,12 +156,14 @@ func TestWithoutARoutableAPIServerNothingIsMade(t *testing.T) {
 		if len(b.events.Events) != 1 {
 			t.Fatalf("%d events, want one", len(b.events.Events))
 		}
-		if event := <-b.events.Events; !strings.Contains(event, eventNotRoutable) || !strings.Contains(event, "--advertise-address") {
+		if event := <-b.events.Events; !strings.Contains(event, eventNotRoutable) ||
+			!strings.Contains(event, "--advertise-address") {
 			t.Error(event)
 		}
 		routable := loopback.DeepCopy()
 		routable.Endpoints[0].Addresses = []string{"192.0.2.1"}
-		if _, err := b.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Update(ctx, routable, metav1.UpdateOptions{}); err != nil {
+		if _, err := b.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Update(ctx, routable,
+			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -166,7 +180,8 @@ func TestWithoutARoutableAPIServerNothingIsMade(t *testing.T) {
 // An API that refuses is asked again, ever more rarely; nothing is lost.
 func TestErrorsAreRetriedWithGrowingPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := slice("kubernetes", "IPv4", []discoveryv1.EndpointPort{port("https", corev1.ProtocolTCP, 6443)}, "192.0.2.1")
+		source := slice("kubernetes", "IPv4", []discoveryv1.EndpointPort{port("https", corev1.ProtocolTCP, 6443)},
+			"192.0.2.1")
 		b := newBubble(t, &source)
 		var recovered atomic.Bool
 		var tries atomic.Int64

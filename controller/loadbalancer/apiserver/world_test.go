@@ -42,7 +42,8 @@ func run(m *testing.M) int {
 	defer cancel()
 	var err error
 	cp, err = controlplane.Start(ctx, controlplane.Options{
-		Names: []string{named}, APIServerArgs: []string{"--endpoint-reconciler-type=lease", "--advertise-address=" + advertised},
+		Names: []string{named}, APIServerArgs: []string{"--endpoint-reconciler-type=lease",
+			"--advertise-address=" + advertised},
 	})
 	if err == nil {
 		err = cp.ApplyFiles(ctx, "../../../deploy/base/controller.yaml")
@@ -116,7 +117,8 @@ func (w *world) run(ctx context.Context, change ...func(*keeper.Config)) (ended 
 	}
 	kube := kubernetes.NewForConfigOrDie(account)
 	factory := informers.NewSharedInformerFactory(kube, 0)
-	config := keeper.Config{Kube: kube, Services: factory.Core().V1().Services(), Events: w.events, Certificates: w.probe(account), Enabled: true}
+	config := keeper.Config{Kube: kube, Services: factory.Core().V1().Services(), Events: w.events,
+		Certificates: w.probe(account), Enabled: true}
 	for _, c := range change {
 		c(&config)
 	}
@@ -160,8 +162,10 @@ func (w *world) clean() {
 	if err != nil && !apierrors.IsNotFound(err) {
 		w.t.Error(err)
 	}
-	for namespace, selector := range map[string]string{metav1.NamespaceSystem: "", metav1.NamespaceDefault: "test=true"} {
-		if err := w.kube.DiscoveryV1().EndpointSlices(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: selector}); err != nil {
+	for namespace, selector := range map[string]string{metav1.NamespaceSystem: "",
+		metav1.NamespaceDefault: "test=true"} {
+		if err := w.kube.DiscoveryV1().EndpointSlices(namespace).DeleteCollection(ctx, metav1.DeleteOptions{},
+			metav1.ListOptions{LabelSelector: selector}); err != nil {
 			w.t.Error(err)
 		}
 	}
@@ -186,7 +190,8 @@ func (w *world) until(what string, check func() error) {
 // service returns the Service; nil when there is none.
 func (w *world) service() *corev1.Service {
 	w.t.Helper()
-	service, err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Get(w.t.Context(), keeper.ServiceName, metav1.GetOptions{})
+	service, err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Get(w.t.Context(), keeper.ServiceName,
+		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -253,7 +258,8 @@ func (w *world) publish(address string) {
 
 func (w *world) patch(patch string, subresources ...string) {
 	w.t.Helper()
-	_, err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Patch(w.t.Context(), keeper.ServiceName, types.MergePatchType,
+	_, err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Patch(w.t.Context(), keeper.ServiceName,
+		types.MergePatchType,
 		[]byte(patch), metav1.PatchOptions{}, subresources...)
 	if err != nil {
 		w.t.Fatal(err)
@@ -298,8 +304,9 @@ func (w *world) second(address string, ready bool) {
 			Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes", "test": "true"},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: &name, Protocol: &protocol, Port: &port}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+		Ports: []discoveryv1.EndpointPort{{Name: &name, Protocol: &protocol, Port: &port}},
 	}
 	slices := w.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
 	_, err := slices.Create(w.t.Context(), slice, metav1.CreateOptions{})

@@ -1,4 +1,5 @@
-// Package blockreport publishes in Kubernetes what the controller knows of IP blocks, for people and programs that hold no credentials of phoenixNAP.
+// Package blockreport publishes in Kubernetes what the controller knows of IP blocks, for people and programs that hold
+// no credentials of phoenixNAP.
 package blockreport
 
 import (

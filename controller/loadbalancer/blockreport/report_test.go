@@ -19,14 +19,16 @@ import (
 
 func reportAt(looked time.Time, standing string) contract.BlockReport {
 	return contract.BlockReport{Looked: looked, NetworkID: "n", Blocks: []contract.ReportedBlock{
-		{ID: "b", CIDR: netip.MustParsePrefix("203.0.113.0/29"), Standing: standing, Purpose: contract.PurposePool, Name: contract.PoolDefault},
+		{ID: "b", CIDR: netip.MustParsePrefix("203.0.113.0/29"), Standing: standing, Purpose: contract.PurposePool,
+			Name: contract.PoolDefault},
 	}}
 }
 
 // read returns what is stored, and how often something was written.
 func read(t *testing.T, kube *fake.Clientset) (stored contract.BlockReport, writes int) {
 	t.Helper()
-	object, err := kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), contract.BlockReportName, metav1.GetOptions{})
+	object, err := kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), contract.BlockReportName,
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +65,10 @@ func TestAReportIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 			t.Fatal(err)
 		}
 		stored, _ := read(t, kube)
-		if written := cmp.Equal(stored, r, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); written != step.written {
+		if written := cmp.Equal(stored, r, cmp.Comparer(func(a,
+			b netip.Prefix) bool {
+			return a == b
+		})); written != step.written {
 			t.Errorf("after %s: stored %+v, want it written: %v", step.after, stored, step.written)
 		}
 	}
@@ -75,7 +80,8 @@ func TestAReportIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 // What someone else wrote there, or an earlier version, is replaced, whatever it says.
 func TestAReportReplacesWhatIsThere(t *testing.T) {
 	kube := fake.NewClientset(&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: contract.BlockReportName, Namespace: metav1.NamespaceSystem}, Data: map[string]string{contract.BlockReportKey: "{", "other": "x"},
+		ObjectMeta: metav1.ObjectMeta{Name: contract.BlockReportName, Namespace: metav1.NamespaceSystem},
+		Data:       map[string]string{contract.BlockReportKey: "{", "other": "x"},
 	})
 	if err := NewStore(kube).Publish(t.Context(), reportAt(time.Unix(1700000000, 0).UTC(), "in-use")); err != nil {
 		t.Fatal(err)
@@ -94,7 +100,8 @@ func TestAFailureIsTriedAgain(t *testing.T) {
 	})
 	store := NewStore(kube)
 	r := reportAt(time.Unix(1700000000, 0).UTC(), "in-use")
-	if err := store.Publish(t.Context(), r); err == nil || !strings.Contains(err.Error(), "kube-system/"+contract.BlockReportName) {
+	if err := store.Publish(t.Context(), r); err == nil ||
+		!strings.Contains(err.Error(), "kube-system/"+contract.BlockReportName) {
 		t.Errorf("the error %v does not name the object", err)
 	}
 	failing = false

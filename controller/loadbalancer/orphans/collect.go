@@ -145,7 +145,9 @@ func (c *Collector) recordError(s *suspicion, eventType, reason, text string) {
 }
 
 func (c *Collector) collected(ctx context.Context, s *suspicion) {
-	klog.FromContext(ctx).Info("Released an unused IP block", "block", s.block.ID, "cidr", s.block.CIDR, "standing", s.standing)
+	klog.FromContext(ctx).Info("Released an unused IP block", "block", s.block.ID, "cidr", s.block.CIDR, "standing",
+		s.standing)
 	c.config.Metrics.collected.Inc()
-	c.record(corev1.EventTypeNormal, eventCollected, fmt.Sprintf("IP block %s (%s) was deleted: %s", s.block.ID, s.block.CIDR, accusation(s.standing, s.block)))
+	c.record(corev1.EventTypeNormal, eventCollected,
+		fmt.Sprintf("IP block %s (%s) was deleted: %s", s.block.ID, s.block.CIDR, accusation(s.standing, s.block)))
 }

@@ -31,7 +31,8 @@ func (c *Collector) report(s *suspicion) {
 	if !b.CreatedOn.IsZero() {
 		age = "created " + b.CreatedOn.UTC().Format(time.RFC3339)
 	}
-	c.record(corev1.EventTypeWarning, eventOrphaned, fmt.Sprintf("IP block %s (%s, %s): %s. %s", b.ID, b.CIDR, age, accusation(s.standing, b), c.remedy(s.standing)))
+	c.record(corev1.EventTypeWarning, eventOrphaned,
+		fmt.Sprintf("IP block %s (%s, %s): %s. %s", b.ID, b.CIDR, age, accusation(s.standing, b), c.remedy(s.standing)))
 }
 
 // accusation says what is wrong with a block.
@@ -59,9 +60,11 @@ func (c *Collector) remedy(s blockState) string {
 	case s == leftover, s == orphan && c.config.Collect:
 		return "It is going to be deleted"
 	case s == orphan:
-		return "It is paid for until it is deleted: delete it in the phoenixNAP portal, create the Service again, or set --collect-orphans"
+		return "It is paid for until it is deleted: delete it in the phoenixNAP portal, create the Service again, or " +
+			"set --collect-orphans"
 	case s == empty:
-		return "It is paid for until it is deleted: the controller does that by itself, for a block of the nodes with --manage-membership; else delete it in the phoenixNAP portal"
+		return "It is paid for until it is deleted: the controller does that by itself, for a block of the nodes " +
+			"with --manage-membership; else delete it in the phoenixNAP portal"
 	default:
 		return "It is paid for until it is deleted: look it up in the phoenixNAP portal"
 	}

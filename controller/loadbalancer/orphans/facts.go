@@ -94,7 +94,8 @@ func (c *Collector) live(ctx context.Context, cluster string) (facts, error) {
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
-			return facts{}, fmt.Errorf("read ConfigMap %s/%s, which records purchases: %w", metav1.NamespaceSystem, name, err)
+			return facts{}, fmt.Errorf("read ConfigMap %s/%s, which records purchases: %w", metav1.NamespaceSystem,
+				name, err)
 		default:
 			f.record(record.Annotations)
 			f.recordNodes(record)

@@ -69,7 +69,8 @@ type option func(*pnapsim.Config, *pnapsim.AccountSeed, *orphans.Config)
 // block seeds a block with the tags, assigned to a network or, with an empty name, to none.
 func block(id, cidr, network string, tags map[string]string) option {
 	return func(_ *pnapsim.Config, a *pnapsim.AccountSeed, _ *orphans.Config) {
-		a.Blocks = append(a.Blocks, pnapsim.BlockSeed{ID: id, Location: "ASH", CIDR: cidr, Network: network, Tags: tags})
+		a.Blocks = append(a.Blocks, pnapsim.BlockSeed{ID: id, Location: "ASH", CIDR: cidr, Network: network,
+			Tags: tags})
 	}
 }
 
@@ -82,15 +83,19 @@ func ours(name, value string) map[string]string {
 
 func newWorld(t *testing.T, options ...option) *world {
 	t.Helper()
-	w := &world{t: t, clock: pnapsim.NewManualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)), events: record.NewFakeRecorder(1000)}
-	w.kube = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: clusterUID}})
+	w := &world{t: t, clock: pnapsim.NewManualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+		events: record.NewFakeRecorder(1000)}
+	w.kube = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem,
+		UID: clusterUID}})
 	w.informers = informers.NewSharedInformerFactory(w.kube, 0)
 	seed := pnapsim.AccountSeed{
 		ID: accountID,
-		Clients: []pnapsim.ClientSeed{{ID: "ccm", Secret: "a-secret-that-must-not-leak", Judged: true, OwnershipTags: map[string]string{
-			contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
-		}}},
-		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: "ASH", VLAN: 20}, {ID: otherNetwork, Name: "other", Location: "ASH", VLAN: 21}},
+		Clients: []pnapsim.ClientSeed{{ID: "ccm", Secret: "a-secret-that-must-not-leak", Judged: true,
+			OwnershipTags: map[string]string{
+				contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
+			}}},
+		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: "ASH", VLAN: 20},
+			{ID: otherNetwork, Name: "other", Location: "ASH", VLAN: 21}},
 	}
 	documents, err := specs()
 	if err != nil {
@@ -98,7 +103,8 @@ func newWorld(t *testing.T, options ...option) *world {
 	}
 	simulated := pnapsim.Config{Clock: w.clock, Specs: documents}
 	w.config = orphans.Config{
-		Ledgers: allocation.NewStore(w.kube), Kube: w.kube, Services: w.informers.Core().V1().Services(), Events: w.events,
+		Ledgers: allocation.NewStore(w.kube), Kube: w.kube, Services: w.informers.Core().V1().Services(),
+		Events:  w.events,
 		Metrics: orphans.NewMetrics(), NetworkID: networkID, Grace: grace, Now: w.clock.Now,
 	}
 	for _, change := range options {
@@ -117,7 +123,8 @@ func (w *world) connect(dryRun bool) {
 	server := httptest.NewServer(w.sim.Handler())
 	w.t.Cleanup(server.Close)
 	client, err := pnap.New(pnap.Config{
-		BaseURL: server.URL, TokenURL: server.URL + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: 2 * time.Second, DryRun: dryRun,
+		BaseURL: server.URL, TokenURL: server.URL + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: 2 * time.Second,
+		DryRun:      dryRun,
 		Credentials: func() (string, string, error) { return "ccm", "a-secret-that-must-not-leak", nil },
 	})
 	if err != nil {
@@ -257,7 +264,8 @@ func (w *world) blocks() map[string]string {
 func (w *world) writes() int {
 	n := 0
 	for _, entry := range w.sim.Log(0) {
-		if entry.Method != http.MethodGet && (strings.HasPrefix(entry.Path, "/ips/") || strings.HasPrefix(entry.Path, "/networks/")) {
+		if entry.Method != http.MethodGet && (strings.HasPrefix(entry.Path, "/ips/") ||
+			strings.HasPrefix(entry.Path, "/networks/")) {
 			n++
 		}
 	}

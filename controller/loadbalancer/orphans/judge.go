@@ -53,7 +53,8 @@ type facts struct {
 	held map[string]bool
 	// nodeBlock is the ID of the one block of the nodes that is kept even while no node needs it; empty for none.
 	nodeBlock string
-	// nodesRecorded is the ID of the block that the recorded purchase for the nodes names; empty while that was not read.
+	// nodesRecorded is the ID of the block that the recorded purchase for the nodes names; empty while that was not
+	// read.
 	nodesRecorded string
 }
 
@@ -104,8 +105,8 @@ func (f facts) byPurpose(b plan.Block) blockState {
 	}
 }
 
-// excuseOne chooses the block of the nodes that is kept even while no address of it is held, as the controller that joins
-// servers chooses it. Every other one is paid for without need.
+// excuseOne chooses the block of the nodes that is kept even while no address of it is held, as the controller that
+// joins servers chooses it. Every other one is paid for without need.
 func (f *facts) excuseOne(ours []plan.Block, networkID string) {
 	owner := plan.Owner{Cluster: f.cluster, Nodes: true}
 	var bought []plan.Sighting
@@ -119,12 +120,13 @@ func (f *facts) excuseOne(ours []plan.Block, networkID string) {
 	f.nodeBlock = kept.Block.ID
 }
 
-// purchased reports whether a recorded purchase names the block, by the ID that the API answered or by the nonce at the end
-// of its description, and whether the purchase is fresh. A damaged record names its block too.
+// purchased reports whether a recorded purchase names the block, by the ID that the API answered or by the nonce at the
+// end of its description, and whether the purchase is fresh. A damaged record names its block too.
 func (f facts) purchased(b plan.Block) (named, fresh bool) {
 	nonce := b.Description[strings.LastIndexByte(b.Description, ' ')+1:]
 	for _, r := range f.purchases {
-		if (b.ID != "" && strings.Contains(r.raw, b.ID)) || (len(nonce) >= leastNonce && strings.Contains(r.raw, nonce)) {
+		if (b.ID != "" && strings.Contains(r.raw, b.ID)) ||
+			(len(nonce) >= leastNonce && strings.Contains(r.raw, nonce)) {
 			named = true
 			fresh = fresh || f.now.Before(r.time.Add(purchaseFresh))
 		}
@@ -161,7 +163,8 @@ func isLeftover(b plan.Block) bool {
 		return false
 	}
 	for _, purpose := range []string{
-		contract.TagService, contract.TagServiceNamespace, contract.TagServiceName, contract.TagPool, contract.TagNodes, contract.TagRetain,
+		contract.TagService, contract.TagServiceNamespace, contract.TagServiceName, contract.TagPool, contract.TagNodes,
+		contract.TagRetain,
 	} {
 		if _, tagged := b.Tags[purpose]; tagged {
 			return false

@@ -14,8 +14,8 @@ func NewMetrics() *Metrics {
 		blocks: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "phoenixnap_orphan_ip_blocks",
 			Help: "Unused IP blocks of the cluster, by standing: orphan (its Service does not exist), " +
-				"leftover (marked for deletion by phoenixnap/k8s-cloud-provider-bmc v1), empty (shared, and no address is held), " +
-				"unclear (its tags do not say what it is for); " +
+				"leftover (marked for deletion by phoenixnap/k8s-cloud-provider-bmc v1), empty (shared, and no " +
+				"address is held), unclear (its tags do not say what it is for); " +
 				"beside them retained (kept without a Service because a user wanted it).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"standing"}),

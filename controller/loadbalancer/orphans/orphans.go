@@ -115,7 +115,8 @@ type Collector struct {
 type suspicion struct {
 	block    plan.Block
 	standing blockState
-	// since is when it was seen so first, looks in how many lists in a row, and seen when the last of them was asked for.
+	// since is when it was seen so first, looks in how many lists in a row, and seen when the last of them was asked
+	// for.
 	since time.Time
 	looks int
 	seen  time.Time
@@ -167,7 +168,8 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	if err != nil {
 		return c.config.Interval, err
 	}
-	ours := slices.DeleteFunc(slices.Clone(listing.Blocks), func(b plan.Block) bool { return !plan.OfCluster(b, cluster) })
+	ours := slices.DeleteFunc(slices.Clone(listing.Blocks),
+		func(b plan.Block) bool { return !plan.OfCluster(b, cluster) })
 	c.forgetGone(ctx, ours)
 	f, err := c.factsFor(ctx, cluster, ours)
 	if err != nil {
@@ -266,7 +268,8 @@ func (c *Collector) suspected(ctx context.Context, listed plan.Block, f facts) (
 		return nil, nil
 	}
 	c.suspicions[block.ID] = &suspicion{block: block, standing: s, since: c.config.Now()}
-	klog.FromContext(ctx).Info("Found an IP block that seems to be unused", "block", block.ID, "cidr", block.CIDR, "standing", s)
+	klog.FromContext(ctx).Info("Found an IP block that seems to be unused", "block", block.ID, "cidr", block.CIDR,
+		"standing", s)
 	return c.suspicions[block.ID], nil
 }
 
@@ -288,7 +291,8 @@ func (c *Collector) due() *suspicion {
 	now := c.config.Now()
 	var ready []*suspicion
 	for _, s := range c.suspicions {
-		if c.collectable(s.standing) && s.looks >= confirmed && !now.Before(s.since.Add(c.graceOf(s.standing))) && !now.Before(s.rest.until) {
+		if c.collectable(s.standing) && s.looks >= confirmed && !now.Before(s.since.Add(c.graceOf(s.standing))) &&
+			!now.Before(s.rest.until) {
 			ready = append(ready, s)
 		}
 	}

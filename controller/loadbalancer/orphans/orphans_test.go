@@ -24,7 +24,8 @@ var web = block(blockID, "203.0.113.8/29", "public", ours(contract.TagService, "
 func TestAnOrphanIsReportedAndLeftAlone(t *testing.T) {
 	w := newWorld(t, web)
 	w.pass(5 * time.Minute)
-	if n := w.count("Warning", "OrphanedIPBlock", blockID, "203.0.113.8/29", "created 2026-02-28T12:00:00Z", "shop_web", "--collect-orphans"); n != 1 {
+	if n := w.count("Warning", "OrphanedIPBlock", blockID, "203.0.113.8/29", "created 2026-02-28T12:00:00Z", "shop_web",
+		"--collect-orphans"); n != 1 {
 		t.Fatalf("%d events within five minutes, want one: %q", n, w.heard)
 	}
 	w.pass(50 * time.Minute)
@@ -85,34 +86,53 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 		given func(*world)
 		told  string
 	}{
-		"the Service exists":                        {tags: ours(contract.TagService, "shop_web"), given: service()},
-		"the informer has not seen the Service yet": {tags: ours(contract.TagService, "shop_web"), given: func(w *world) { w.service("web", true) }},
-		"the Service of v1 exists":                  {tags: with(ours(contract.TagServiceNamespace, "shop"), contract.TagServiceName, "web"), given: service()},
-		"v1 deletes for a Service that came back":   {tags: with(with(ours(contract.TagServiceNamespace, "shop"), contract.TagServiceName, "web"), contract.TagDelete, "true"), given: service()},
-		"the Service gives its block back": {tags: ours(contract.TagService, "shop_web"), given: service(func(s *corev1.Service) {
-			s.Spec.Type = corev1.ServiceTypeClusterIP
-			s.Finalizers = []string{contract.LoadBalancerFinalizer}
-		})},
-		"another cluster's":                             {tags: map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: otherCluster, contract.TagService: "shop_web"}},
-		"a leftover of v1 in another cluster":           {tags: map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: otherCluster, contract.TagDelete: "true"}},
-		"without the tag of the cluster":                {tags: map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagService: "shop_web"}},
-		"a person's block with a tag of ours":           {tags: map[string]string{contract.TagCluster: clusterUID, contract.TagService: "shop_web"}},
-		"a person's block marked delete":                {tags: map[string]string{contract.TagCluster: clusterUID, contract.TagDelete: "true"}},
-		"brought":                                       {tags: ours(contract.TagService, "shop_web"), byo: true},
-		"retained":                                      {tags: with(ours(contract.TagService, "shop_web"), contract.TagRetain, "true")},
-		"the purpose was taken off in the portal":       {tags: map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID}, told: "do not say what for"},
-		"the nodes of another cluster":                  {tags: ours(contract.TagNodes, otherCluster), told: "do not say what for"},
-		"a pool that nobody uses is the balancer's":     {tags: ours(contract.TagPool, contract.PoolDefault), told: "none of its addresses is held"},
-		"the nodes' block that nobody uses":             {tags: ours(contract.TagNodes, clusterUID), told: "none of its addresses is held"},
-		"a purchase for a Service of another name":      {tags: ours(contract.TagService, "shop_web"), given: func(w *world) { w.service("other", false, purchased(blockID)) }, told: "do not say what for"},
-		"a broken record of a purchase names it":        {tags: ours(contract.TagService, "shop_web"), given: func(w *world) { w.service("other", false, annotated("{"+blockID)) }, told: "do not say what for"},
-		"a purchase for the pool names it":              {tags: ours(contract.TagService, "shop_web"), given: func(w *world) { w.poolPurchase(blockID) }, told: "do not say what for"},
-		"a leftover that a purchase names":              {tags: ours(contract.TagDelete, "true"), given: func(w *world) { w.poolPurchase(blockID) }, told: "do not say what for"},
-		"a leftover of v1 that somebody gave a purpose": {tags: with(ours(contract.TagDelete, "true"), contract.TagPool, contract.PoolDefault), told: "none of its addresses is held"},
+		"the Service exists": {tags: ours(contract.TagService, "shop_web"), given: service()},
+		"the informer has not seen the Service yet": {tags: ours(contract.TagService, "shop_web"),
+			given: func(w *world) { w.service("web", true) }},
+		"the Service of v1 exists": {tags: with(ours(contract.TagServiceNamespace, "shop"),
+			contract.TagServiceName, "web"), given: service()},
+		"v1 deletes for a Service that came back": {tags: with(with(ours(contract.TagServiceNamespace, "shop"),
+			contract.TagServiceName, "web"), contract.TagDelete, "true"), given: service()},
+		"the Service gives its block back": {tags: ours(contract.TagService, "shop_web"),
+			given: service(func(s *corev1.Service) {
+				s.Spec.Type = corev1.ServiceTypeClusterIP
+				s.Finalizers = []string{contract.LoadBalancerFinalizer}
+			})},
+		"another cluster's": {tags: map[string]string{contract.TagUsage: contract.TagUsageAuto,
+			contract.TagCluster: otherCluster, contract.TagService: "shop_web"}},
+		"a leftover of v1 in another cluster": {tags: map[string]string{contract.TagUsage: contract.TagUsageAuto,
+			contract.TagCluster: otherCluster, contract.TagDelete: "true"}},
+		"without the tag of the cluster": {tags: map[string]string{contract.TagUsage: contract.TagUsageAuto,
+			contract.TagService: "shop_web"}},
+		"a person's block with a tag of ours": {tags: map[string]string{contract.TagCluster: clusterUID,
+			contract.TagService: "shop_web"}},
+		"a person's block marked delete": {tags: map[string]string{contract.TagCluster: clusterUID,
+			contract.TagDelete: "true"}},
+		"brought":  {tags: ours(contract.TagService, "shop_web"), byo: true},
+		"retained": {tags: with(ours(contract.TagService, "shop_web"), contract.TagRetain, "true")},
+		"the purpose was taken off in the portal": {tags: map[string]string{contract.TagUsage: contract.TagUsageAuto,
+			contract.TagCluster: clusterUID}, told: "do not say what for"},
+		"the nodes of another cluster": {tags: ours(contract.TagNodes, otherCluster),
+			told: "do not say what for"},
+		"a pool that nobody uses is the balancer's": {tags: ours(contract.TagPool, contract.PoolDefault),
+			told: "none of its addresses is held"},
+		"the nodes' block that nobody uses": {tags: ours(contract.TagNodes, clusterUID),
+			told: "none of its addresses is held"},
+		"a purchase for a Service of another name": {tags: ours(contract.TagService, "shop_web"),
+			given: func(w *world) { w.service("other", false, purchased(blockID)) }, told: "do not say what for"},
+		"a broken record of a purchase names it": {tags: ours(contract.TagService, "shop_web"),
+			given: func(w *world) { w.service("other", false, annotated("{"+blockID)) }, told: "do not say what for"},
+		"a purchase for the pool names it": {tags: ours(contract.TagService, "shop_web"),
+			given: func(w *world) { w.poolPurchase(blockID) }, told: "do not say what for"},
+		"a leftover that a purchase names": {tags: ours(contract.TagDelete, "true"),
+			given: func(w *world) { w.poolPurchase(blockID) }, told: "do not say what for"},
+		"a leftover of v1 that somebody gave a purpose": {tags: with(ours(contract.TagDelete, "true"), contract.TagPool,
+			contract.PoolDefault), told: "none of its addresses is held"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, collecting, func(_ *pnapsim.Config, a *pnapsim.AccountSeed, _ *orphans.Config) {
-				a.Blocks = append(a.Blocks, pnapsim.BlockSeed{ID: blockID, Location: "ASH", CIDR: "203.0.113.8/29", Network: "public", Tags: tc.tags, BringYourOwn: tc.byo})
+				a.Blocks = append(a.Blocks, pnapsim.BlockSeed{ID: blockID, Location: "ASH", CIDR: "203.0.113.8/29",
+					Network: "public", Tags: tc.tags, BringYourOwn: tc.byo})
 			})
 			if tc.given != nil {
 				tc.given(w)
@@ -126,7 +146,8 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 	}
 }
 
-// One block of the nodes is excused while servers are joined, the one that their controller keeps; any other is reported.
+// One block of the nodes is excused while servers are joined, the one that their controller keeps; any other is
+// reported.
 func TestOneBlockOfTheNodesIsExcused(t *testing.T) {
 	const second, third = "60473c2509268bc77fd06d41", "60473c2509268bc77fd06d42"
 	nodes := func(id, cidr, network string) option {
@@ -145,7 +166,8 @@ func TestOneBlockOfTheNodesIsExcused(t *testing.T) {
 		"one, none is recorded": {options: []option{nodes(blockID, "198.51.100.0/28", "")}},
 		"several, one is recorded": {
 			options: []option{
-				nodes(blockID, "198.51.100.0/28", networkID), nodes(second, "198.51.100.16/28", ""), nodes(third, "198.51.100.32/28", ""),
+				nodes(blockID, "198.51.100.0/28", networkID), nodes(second, "198.51.100.16/28", ""),
+				nodes(third, "198.51.100.32/28", ""),
 			},
 			recorded: third, reports: []string{blockID, second},
 		},
@@ -157,10 +179,13 @@ func TestOneBlockOfTheNodesIsExcused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, append(test.options, kept)...)
 			if test.recorded != "" {
-				record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "phoenixnap-nodes", Namespace: metav1.NamespaceSystem, Annotations: map[string]string{
-					contract.ServiceIPPurchase: fmt.Sprintf(`{"nonce":"00112233445566aa","time":"2026-02-01T12:00:00Z","blockID":%q}`, test.recorded),
-				}}}
-				if _, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(t.Context(), record, metav1.CreateOptions{}); err != nil {
+				record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "phoenixnap-nodes",
+					Namespace: metav1.NamespaceSystem, Annotations: map[string]string{
+						contract.ServiceIPPurchase: fmt.Sprintf(
+							`{"nonce":"00112233445566aa","time":"2026-02-01T12:00:00Z","blockID":%q}`, test.recorded),
+					}}}
+				if _, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(t.Context(), record,
+					metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -196,8 +221,10 @@ func (w *world) poolPurchase(id string) {
 	w.t.Helper()
 	service := &corev1.Service{}
 	purchased(id)(service)
-	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "phoenixnap-pool-default", Annotations: service.Annotations}}
-	if _, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(w.t.Context(), record, metav1.CreateOptions{}); err != nil {
+	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem,
+		Name: "phoenixnap-pool-default", Annotations: service.Annotations}}
+	if _, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(w.t.Context(), record,
+		metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -205,7 +232,8 @@ func (w *world) poolPurchase(id string) {
 // While a purchase is fresh, its block is not even reported.
 func TestAFreshPurchaseIsNoOrphan(t *testing.T) {
 	w := newWorld(t, web, collecting)
-	w.service("other", false, annotated(fmt.Sprintf(`{"nonce":"n","time":%q,"blockID":%q}`, w.clock.Now().Format(time.RFC3339), blockID)))
+	w.service("other", false, annotated(fmt.Sprintf(`{"nonce":"n","time":%q,"blockID":%q}`,
+		w.clock.Now().Format(time.RFC3339), blockID)))
 	w.pass(9 * time.Minute)
 	w.untouched()
 	if len(w.heard) != 0 {
@@ -308,13 +336,20 @@ func TestARetentionOfTheLastMomentCounts(t *testing.T) {
 
 func TestLostAnswersAndRefusalsAreOvercome(t *testing.T) {
 	for name, fault := range map[string]pnapsim.Fault{
-		"the unassignment's answer is lost": {Method: http.MethodDelete, Path: "/networks/v1/public-networks/*/ip-blocks/*", Action: pnapsim.FaultLost},
-		"the unassignment ends in an error": {Method: http.MethodDelete, Path: "/networks/v1/public-networks/*/ip-blocks/*", Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError},
-		"the deletion's answer is lost":     {Method: http.MethodDelete, Path: "/ips/v1/ip-blocks/*", Action: pnapsim.FaultLost},
-		"the deletion is refused":           {Method: http.MethodDelete, Path: "/ips/v1/ip-blocks/*", Action: pnapsim.FaultStatus, Status: http.StatusConflict, Times: 3},
-		"the API is down":                   {Action: pnapsim.FaultStatus, Status: http.StatusServiceUnavailable, Times: -1, For: pnapsim.Duration(30 * time.Minute)},
-		"the list is cut":                   {Path: "/ips/v1/ip-blocks", Action: pnapsim.FaultTruncate, Times: 5},
-		"the block cannot be read":          {Path: "/ips/v1/ip-blocks/*", Method: http.MethodGet, Action: pnapsim.FaultStatus, Status: http.StatusInternalServerError, Times: 3},
+		"the unassignment's answer is lost": {Method: http.MethodDelete,
+			Path: "/networks/v1/public-networks/*/ip-blocks/*", Action: pnapsim.FaultLost},
+		"the unassignment ends in an error": {Method: http.MethodDelete,
+			Path: "/networks/v1/public-networks/*/ip-blocks/*", Action: pnapsim.FaultOutcome,
+			Outcome: pnapsim.OutcomeError},
+		"the deletion's answer is lost": {Method: http.MethodDelete, Path: "/ips/v1/ip-blocks/*",
+			Action: pnapsim.FaultLost},
+		"the deletion is refused": {Method: http.MethodDelete, Path: "/ips/v1/ip-blocks/*",
+			Action: pnapsim.FaultStatus, Status: http.StatusConflict, Times: 3},
+		"the API is down": {Action: pnapsim.FaultStatus, Status: http.StatusServiceUnavailable, Times: -1,
+			For: pnapsim.Duration(30 * time.Minute)},
+		"the list is cut": {Path: "/ips/v1/ip-blocks", Action: pnapsim.FaultTruncate, Times: 5},
+		"the block cannot be read": {Path: "/ips/v1/ip-blocks/*", Method: http.MethodGet, Action: pnapsim.FaultStatus,
+			Status: http.StatusInternalServerError, Times: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, web, collecting)
@@ -361,7 +396,8 @@ func TestASettledAccountCostsOneListForEachLook(t *testing.T) {
 		for _, n := range answers {
 			total += n
 		}
-		if strings.HasPrefix(operation, "GET /ips/v1/ip-blocks") && total > 31 || strings.Contains(operation, "networks") {
+		if strings.HasPrefix(operation, "GET /ips/v1/ip-blocks") && total > 31 ||
+			strings.Contains(operation, "networks") {
 			t.Errorf("%s was asked %d times in 30 minutes", operation, total)
 		}
 	}

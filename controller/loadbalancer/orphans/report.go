@@ -25,7 +25,8 @@ func (c *Collector) publish(ctx context.Context, all []plan.Block, f facts, aske
 		return
 	}
 	r := contract.BlockReport{
-		Looked: askedAt.UTC().Truncate(time.Second), NetworkID: c.config.NetworkID, MaxBlocks: c.config.MaxBlocks, Collecting: c.config.Collect,
+		Looked: askedAt.UTC().Truncate(time.Second), NetworkID: c.config.NetworkID, MaxBlocks: c.config.MaxBlocks,
+		Collecting: c.config.Collect,
 	}
 	for _, b := range all {
 		switch {
@@ -59,7 +60,8 @@ func (c *Collector) reported(b plan.Block, f facts) contract.ReportedBlock {
 
 func describe(b plan.Block, standing string) contract.ReportedBlock {
 	block := contract.ReportedBlock{
-		ID: b.ID, CIDR: b.CIDR, Location: b.Location, Status: string(b.Status), AssignedTo: b.ResourceID, Standing: standing,
+		ID: b.ID, CIDR: b.CIDR, Location: b.Location, Status: string(b.Status), AssignedTo: b.ResourceID,
+		Standing: standing,
 	}
 	block.Purpose, block.Name = purposeOf(b)
 	if !b.CreatedOn.IsZero() {

@@ -25,7 +25,8 @@ func (h *heard) Publish(_ context.Context, r contract.BlockReport) error {
 // The report holds each block: what it was bought for, and whether it is used. What is held against a block
 // is reported once a second pass has confirmed it, and a block of another cluster never.
 func TestBlocksAreReported(t *testing.T) {
-	const used, kept, pool, foreign, brought, named = "60473c2509268bc77fd06d41", "60473c2509268bc77fd06d42", "60473c2509268bc77fd06d43",
+	const used, kept, pool, foreign, brought, named = "60473c2509268bc77fd06d41", "60473c2509268bc77fd06d42",
+		"60473c2509268bc77fd06d43",
 		"60473c2509268bc77fd06d44", "60473c2509268bc77fd06d45", "60473c2509268bc77fd06d46"
 	var reports heard
 	retained := ours(contract.TagService, "shop_kept")
@@ -35,7 +36,8 @@ func TestBlocksAreReported(t *testing.T) {
 		block(used, "203.0.113.8/29", "public", ours(contract.TagService, "shop_web")),
 		block(kept, "203.0.113.16/29", "", retained),
 		block(pool, "203.0.113.24/29", "public", ours(contract.TagPool, contract.PoolDefault)),
-		block(foreign, "203.0.113.32/29", "", map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: otherCluster}),
+		block(foreign, "203.0.113.32/29", "", map[string]string{contract.TagUsage: contract.TagUsageAuto,
+			contract.TagCluster: otherCluster}),
 		block(brought, "203.0.113.40/29", "", map[string]string{contract.TagCluster: clusterUID}),
 		block(named, "203.0.113.48/29", "", nil),
 		func(_ *pnapsim.Config, _ *pnapsim.AccountSeed, c *orphans.Config) {
@@ -56,7 +58,8 @@ func TestBlocksAreReported(t *testing.T) {
 		return found
 	}
 	want := map[string]string{
-		blockID: "checking service shop_gone", used: "in-use service shop_web", kept: "retained service shop_kept", pool: "checking pool default",
+		blockID: "checking service shop_gone", used: "in-use service shop_web", kept: "retained service shop_kept",
+		pool:    "checking pool default",
 		brought: "brought  ", named: "brought  ",
 	}
 	if diff := cmp.Diff(want, standings()); diff != "" {
@@ -71,11 +74,13 @@ func TestBlocksAreReported(t *testing.T) {
 	}
 	last := reports.last
 	last.Blocks = nil
-	if diff := cmp.Diff(contract.BlockReport{Looked: w.clock.Now(), NetworkID: networkID, MaxBlocks: 7}, last, cmpopts.EquateApproxTime(time.Second)); diff != "" {
+	if diff := cmp.Diff(contract.BlockReport{Looked: w.clock.Now(), NetworkID: networkID, MaxBlocks: 7}, last,
+		cmpopts.EquateApproxTime(time.Second)); diff != "" {
 		t.Error(diff)
 	}
 	for _, b := range reports.last.Blocks {
-		if suspect := b.ID == blockID || b.ID == pool; suspect != (b.Since != nil) || suspect && b.Since.Sub(seen).Abs() > time.Second {
+		if suspect := b.ID == blockID || b.ID == pool; suspect != (b.Since != nil) || suspect &&
+			b.Since.Sub(seen).Abs() > time.Second {
 			t.Errorf("%s is unused since %v", b.CIDR, b.Since)
 		}
 		if b.Location != "ASH" || !b.CIDR.IsValid() || (b.AssignedTo == networkID) != (b.ID == used || b.ID == pool) {

@@ -55,7 +55,8 @@ func countHosts(cidr netip.Prefix) int {
 
 // FuzzServiceAddress: whatever the block, its Service address is a host's and not the gateway's.
 func FuzzServiceAddress(f *testing.F) {
-	for _, seed := range []string{"203.0.113.8/29", "0.0.0.0/0", "255.255.255.255/32", "2001:db8::/127", "::ffff:203.0.113.8/125"} {
+	for _, seed := range []string{"203.0.113.8/29", "0.0.0.0/0", "255.255.255.255/32", "2001:db8::/127",
+		"::ffff:203.0.113.8/125"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {

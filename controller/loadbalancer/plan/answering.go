@@ -41,7 +41,8 @@ func (s Observed) reportedBy(node *corev1.Node) bool {
 		return false // an agent of another version; the others are heard
 	}
 	for address, entry := range reported {
-		if (entry.State == contract.AddressAnswered || entry.State == contract.AddressDuplicate) && s.hadAddress(address) {
+		if (entry.State == contract.AddressAnswered || entry.State == contract.AddressDuplicate) &&
+			s.hadAddress(address) {
 			return true
 		}
 	}

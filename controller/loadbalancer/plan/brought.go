@@ -16,12 +16,17 @@ func decideBrought(s Observed) ServicePlan {
 	case !seen && !s.Live:
 		return ServicePlan{Step: Step{Action: Wait, Reason: BlockInvisible}}
 	case !seen && s.Published().IsValid():
-		return refusedPlan(BlockLost, "IP block %s of address %s is gone from the account; name another one in annotation %s and set %s to \"true\"",
+		return refusedPlan(BlockLost,
+			"IP block %s of address %s is gone from the account; name another one in annotation %s and set %s to "+
+				"\"true\"",
 			id, s.Published(), contract.ServiceIPBlockID, contract.ServiceIPReplace)
 	case !seen || sighting.Hidden:
-		return refusedPlan(BlockUnusable, "IP block %s, which annotation %s names, is not in the account", id, contract.ServiceIPBlockID)
+		return refusedPlan(BlockUnusable, "IP block %s, which annotation %s names, is not in the account", id,
+			contract.ServiceIPBlockID)
 	case !Brought(sighting.Block, s.Owner.Cluster, s.Options.OwnBlocks):
-		return refusedPlan(BlockUnusable, "IP block %s may not be named in annotation %s: give it the tag %s=%s, or list it in the option ownIPBlocks",
+		return refusedPlan(BlockUnusable,
+			"IP block %s may not be named in annotation %s: give it the tag %s=%s, or list it in the option "+
+				"ownIPBlocks",
 			id, contract.ServiceIPBlockID, contract.TagCluster, s.Owner.Cluster)
 	}
 	l, stored := s.Ledger(id)
@@ -41,7 +46,8 @@ func placeBrought(s Observed, sighting Sighting, l Ledger) ServicePlan {
 	v := ServicePlan{Step: step}
 	switch placement.Action {
 	case PlaceBuy:
-		return refusedPlan(BlockUnusable, "all addresses of IP block %s (%s), which annotation %s names, are in use; name another block",
+		return refusedPlan(BlockUnusable,
+			"all addresses of IP block %s (%s), which annotation %s names, are in use; name another block",
 			l.BlockID, l.CIDR, contract.ServiceIPBlockID)
 	case PlaceHere:
 		v.Step.Address = placement.Address

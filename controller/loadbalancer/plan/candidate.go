@@ -104,7 +104,8 @@ func (p *placing) candidates() []int {
 // network, and is an IPv4 block.
 func (p *placing) usable(b PoolBlock) bool {
 	block := b.Sighting.Block
-	if b.Gone || b.Foreign || b.Sighting.Hidden || !block.CIDR.IsValid() || !block.CIDR.Addr().Is4() || b.Ledger.CIDR != block.CIDR.Masked() {
+	if b.Gone || b.Foreign || b.Sighting.Hidden || !block.CIDR.IsValid() || !block.CIDR.Addr().Is4() ||
+		b.Ledger.CIDR != block.CIDR.Masked() {
 		return false
 	}
 	if block.ResourceID != "" && (block.ResourceID != p.wish.NetworkID || block.ResourceType == resourceServer) {

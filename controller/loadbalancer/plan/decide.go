@@ -124,7 +124,8 @@ func (s Observed) allocation(ownBlocks []string) allocationKind {
 	owned := s.Owned()
 	ledger, held, holds := s.held()
 	switch {
-	case published.IsValid() && slices.ContainsFunc(owned, func(i Sighting) bool { return i.Block.CIDR.Contains(published) }):
+	case published.IsValid() && slices.ContainsFunc(owned,
+		func(i Sighting) bool { return i.Block.CIDR.Contains(published) }):
 		return dedicated
 	case holds && (held == published || !s.Desired.namesAllocation()):
 		return s.ledgerKind(ledger, ownBlocks)
@@ -159,11 +160,16 @@ func (s Observed) moved(is allocationKind) (moved bool, detail string) {
 	ledger, held, holds := s.held()
 	switch {
 	case is != brought && s.Desired.BlockID != "":
-		return true, fmt.Sprintf("the Service has address %s of %s and not of IP block %s"+remedy, published, is, s.Desired.BlockID)
+		return true, fmt.Sprintf("the Service has address %s of %s and not of IP block %s"+remedy, published, is,
+			s.Desired.BlockID)
 	case is == brought && s.Desired.BlockID != ledger.BlockID && holds && held == published:
-		return true, fmt.Sprintf("the Service has address %s of IP block %s, which annotation %s does not name any more"+remedy, published, ledger.BlockID, contract.ServiceIPBlockID)
-	case is == dedicated && s.Desired.AllocationDemanded && s.Desired.Shared, is == shared && s.Desired.AllocationDemanded && !s.Desired.Shared:
-		return true, fmt.Sprintf("the Service has address %s of %s, and annotation %s asks for another kind"+remedy, published, is, contract.ServiceIPAllocation)
+		return true,
+			fmt.Sprintf("the Service has address %s of IP block %s, which annotation %s does not name any more"+remedy,
+				published, ledger.BlockID, contract.ServiceIPBlockID)
+	case is == dedicated && s.Desired.AllocationDemanded && s.Desired.Shared, is == shared &&
+		s.Desired.AllocationDemanded && !s.Desired.Shared:
+		return true, fmt.Sprintf("the Service has address %s of %s, and annotation %s asks for another kind"+remedy,
+			published, is, contract.ServiceIPAllocation)
 	default:
 		return false, ""
 	}
@@ -176,7 +182,9 @@ func decideDedicated(s Observed) ServicePlan {
 	v := ServicePlan{Step: Ensure(s.Owner, wish, view), Owner: s.Owner, Save: s.leave("")}
 	if v.Step.Action == Buy || v.Step.Reason == BlockLost {
 		if retagged, is := s.retagged(wish.Published); is {
-			return refusedPlan(BlockRetagged, "IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them or delete the Service and create it again",
+			return refusedPlan(BlockRetagged,
+				"IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them "+
+					"or delete the Service and create it again",
 				retagged.ID, retagged.CIDR, wish.Published)
 		}
 	}
@@ -194,10 +202,12 @@ func (s Observed) retagged(published netip.Addr) (Block, bool) {
 		return Block{}, false
 	}
 	for _, block := range s.Blocks {
-		if block.CIDR.IsValid() && block.CIDR.Contains(published) && block.Tags[contract.TagUsage] != contract.TagUsageAuto {
+		if block.CIDR.IsValid() && block.CIDR.Contains(published) &&
+			block.Tags[contract.TagUsage] != contract.TagUsageAuto {
 			return block, true
 		}
-		if block.CIDR.IsValid() && block.CIDR.Contains(published) && OfCluster(block, s.Owner.Cluster) && !purposed(block) {
+		if block.CIDR.IsValid() && block.CIDR.Contains(published) && OfCluster(block, s.Owner.Cluster) &&
+			!purposed(block) {
 			return block, true
 		}
 	}
@@ -261,7 +271,8 @@ func (s Observed) reserved() int {
 	network := s.Networks[s.NetworkID]
 	reserved := 0
 	for _, block := range slices.Concat(s.Blocks, s.Unlisted) {
-		if OfCluster(block, s.Owner.Cluster) && block.ResourceID == "" && !network.Listed(block.ID) && s.needsPlace(block) {
+		if OfCluster(block, s.Owner.Cluster) && block.ResourceID == "" && !network.Listed(block.ID) &&
+			s.needsPlace(block) {
 			reserved++
 		}
 	}

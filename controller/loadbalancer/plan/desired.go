@@ -86,7 +86,8 @@ func ReadDesired(service *corev1.Service, o Options) (Desired, error) {
 	r := &reading{service: service}
 	r.knownNames(o.LocationAnnotation)
 	wanted := Desired{
-		Shared:  r.oneOf(contract.ServiceIPAllocation, o.Allocation, contract.AllocationDedicated, contract.AllocationShared) == contract.AllocationShared,
+		Shared: r.oneOf(contract.ServiceIPAllocation, o.Allocation, contract.AllocationDedicated,
+			contract.AllocationShared) == contract.AllocationShared,
 		BlockID: r.value(contract.ServiceIPBlockID),
 		Size:    r.oneOf(contract.ServiceIPBlockSize, o.BlockSize, blockSizes()...),
 		Retain:  r.flag(contract.ServiceIPRetain),
@@ -118,7 +119,8 @@ func (r *reading) knownNames(location string) {
 		switch {
 		case slices.Contains(users, name), slices.Contains(contract.OwnedServiceAnnotations(), name):
 		case name == contract.ServiceIPLocation:
-			r.problem("annotation %s has no meaning here: the option annotationIPLocation names %s instead", name, location)
+			r.problem("annotation %s has no meaning here: the option annotationIPLocation names %s instead", name,
+				location)
 		default:
 			r.problem("annotation %s is not known; known are %s", name, strings.Join(users, ", "))
 		}
@@ -155,7 +157,8 @@ func (r *reading) requested() (netip.Addr, string) {
 	fromSpec := r.address("spec.loadBalancerIP", spec)
 	switch {
 	case fromAnnotation.IsValid() && fromSpec.IsValid() && fromAnnotation != fromSpec:
-		r.problem("annotation %s asks for address %s and spec.loadBalancerIP for %s; clear one of them", contract.ServiceRequestedIP, fromAnnotation, fromSpec)
+		r.problem("annotation %s asks for address %s and spec.loadBalancerIP for %s; clear one of them",
+			contract.ServiceRequestedIP, fromAnnotation, fromSpec)
 		return netip.Addr{}, ""
 	case fromAnnotation.IsValid():
 		return fromAnnotation, "annotation " + contract.ServiceRequestedIP
@@ -179,19 +182,24 @@ func (r *reading) address(field, raw string) netip.Addr {
 // contradictions refuses combinations of which one half would have to be ignored.
 func (r *reading) contradictions(wanted Desired, poolSize, location string) {
 	if wanted.BlockID != "" {
-		for _, name := range []string{contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPRetain, contract.ServiceIPReplace, location} {
+		for _, name := range []string{contract.ServiceIPAllocation, contract.ServiceIPBlockSize,
+			contract.ServiceIPRetain, contract.ServiceIPReplace, location} {
 			if r.value(name) != "" {
-				r.problem("annotations %s and %s exclude each other: a block of one's own is used as it is; remove one", contract.ServiceIPBlockID, name)
+				r.problem("annotations %s and %s exclude each other: a block of one's own is used as it is; remove one",
+					contract.ServiceIPBlockID, name)
 			}
 		}
 		return
 	}
 	if wanted.Shared && wanted.Retain {
-		r.problem("annotation %s needs a block of the Service's own, and its allocation is %s; set %s to %s or remove it",
-			contract.ServiceIPRetain, contract.AllocationShared, contract.ServiceIPAllocation, contract.AllocationDedicated)
+		r.problem("annotation %s needs a block of the Service's own, and its allocation is %s; set %s to %s or "+
+			"remove it",
+			contract.ServiceIPRetain, contract.AllocationShared, contract.ServiceIPAllocation,
+			contract.AllocationDedicated)
 	}
 	if wanted.Shared && wanted.Size != poolSize {
-		r.problem("annotation %s has no meaning for a shared block, whose size is the option ipBlockSize (%s); remove it", contract.ServiceIPBlockSize, poolSize)
+		r.problem("annotation %s has no meaning for a shared block, whose size is the option ipBlockSize (%s); "+
+			"remove it", contract.ServiceIPBlockSize, poolSize)
 	}
 }
 

@@ -35,70 +35,94 @@ func TestDesired(t *testing.T) {
 		{name: "nothing", check: func(i Desired) bool { return !i.Shared && i.Size == "/29" && !i.namesAllocation() }},
 		{
 			name: "options", options: Options{Allocation: contract.AllocationShared, BlockSize: "/28"},
-			check: func(i Desired) bool { return i.Shared && i.Size == "/28" && !i.namesAllocation() && !i.SizeDemanded },
+			check: func(i Desired) bool {
+				return i.Shared && i.Size == "/28" && !i.namesAllocation() &&
+					!i.SizeDemanded
+			},
 		},
 		{
 			name:    "annotations before options",
-			options: Options{Allocation: contract.AllocationShared}, annotations: map[string]string{contract.ServiceIPAllocation: "dedicated", contract.ServiceIPBlockSize: "/30", contract.ServiceIPRetain: "true", contract.ServiceIPReplace: "true"},
+			options: Options{Allocation: contract.AllocationShared},
+			annotations: map[string]string{contract.ServiceIPAllocation: "dedicated",
+				contract.ServiceIPBlockSize: "/30", contract.ServiceIPRetain: "true",
+				contract.ServiceIPReplace: "true"},
 			check: func(i Desired) bool {
 				return !i.Shared && i.Size == "/30" && i.Retain && i.Replace && i.namesAllocation() && i.SizeDemanded
 			},
 		},
 		{
 			name: "brought block in a cluster that shares", options: Options{Allocation: contract.AllocationShared},
-			annotations: map[string]string{contract.ServiceIPBlockID: "b1", contract.ServiceRequestedIP: "203.0.113.10"},
+			annotations: map[string]string{contract.ServiceIPBlockID: "b1",
+				contract.ServiceRequestedIP: "203.0.113.10"},
 			check: func(i Desired) bool {
 				return !i.Shared && i.BlockID == "b1" && i.Requested == netip.MustParseAddr("203.0.113.10")
 			},
 		},
-		{name: "address in the spec", address: "203.0.113.10", check: func(i Desired) bool { return i.RequestedSource == "spec.loadBalancerIP" && i.Requested.IsValid() }},
+		{name: "address in the spec", address: "203.0.113.10",
+			check: func(i Desired) bool { return i.RequestedSource == "spec.loadBalancerIP" && i.Requested.IsValid() }},
 		{
-			name: "our own address in the spec", address: "203.0.113.10", annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.10"},
-			check: func(i Desired) bool { return !i.Requested.IsValid() },
+			name: "our own address in the spec", address: "203.0.113.10",
+			annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.10"},
+			check:       func(i Desired) bool { return !i.Requested.IsValid() },
 		},
 		{
 			name: "another location annotation", options: Options{LocationAnnotation: "phoenixnap.com/ip-where"},
-			annotations: map[string]string{"phoenixnap.com/ip-where": "ash"}, check: func(i Desired) bool { return i.Location == "ASH" },
+			annotations: map[string]string{"phoenixnap.com/ip-where": "ash"},
+			check:       func(i Desired) bool { return i.Location == "ASH" },
 		},
 		{
-			name: "the usual location annotation where another is configured", options: Options{LocationAnnotation: "example.com/site"},
+			name:        "the usual location annotation where another is configured",
+			options:     Options{LocationAnnotation: "example.com/site"},
 			annotations: map[string]string{contract.ServiceIPLocation: "ash"},
-			problems:    []string{contract.ServiceIPLocation + ` has no meaning here: the option annotationIPLocation names example.com/site instead`},
+			problems: []string{contract.ServiceIPLocation +
+				` has no meaning here: the option annotationIPLocation names example.com/site instead`},
 		},
 		{
 			name: "everything wrong at once", address: "nowhere",
 			annotations: map[string]string{
-				contract.ServiceIPAllocation: "mine", contract.ServiceIPBlockSize: "29", contract.ServiceIPRetain: "yes",
-				contract.ServiceIPReplace: "1", contract.ServiceRequestedIP: "2001:db8::1", "phoenixnap.com/ip-sise": "x", "phoenixnap.com/requested-ips": "y",
+				contract.ServiceIPAllocation: "mine", contract.ServiceIPBlockSize: "29",
+				contract.ServiceIPRetain:  "yes",
+				contract.ServiceIPReplace: "1", contract.ServiceRequestedIP: "2001:db8::1",
+				"phoenixnap.com/ip-sise": "x", "phoenixnap.com/requested-ips": "y",
 			},
 			problems: []string{
-				contract.ServiceIPAllocation + ` is "mine"`, contract.ServiceIPBlockSize + ` is "29"`, contract.ServiceIPRetain, contract.ServiceIPReplace,
-				contract.ServiceRequestedIP, "ip-sise is not known", "requested-ips is not known", "spec.loadBalancerIP",
+				contract.ServiceIPAllocation + ` is "mine"`, contract.ServiceIPBlockSize + ` is "29"`,
+				contract.ServiceIPRetain, contract.ServiceIPReplace,
+				contract.ServiceRequestedIP, "ip-sise is not known", "requested-ips is not known",
+				"spec.loadBalancerIP",
 			},
 		},
 		{
 			name: "block and what it excludes",
 			annotations: map[string]string{
-				contract.ServiceIPBlockID: "b1", contract.ServiceIPBlockSize: "/29", contract.ServiceIPAllocation: "shared", contract.ServiceIPRetain: "true", contract.ServiceIPLocation: "ASH",
+				contract.ServiceIPBlockID: "b1", contract.ServiceIPBlockSize: "/29",
+				contract.ServiceIPAllocation: "shared", contract.ServiceIPRetain: "true",
+				contract.ServiceIPLocation: "ASH",
 			},
-			problems: []string{contract.ServiceIPBlockSize, contract.ServiceIPAllocation, contract.ServiceIPRetain, contract.ServiceIPLocation},
+			problems: []string{contract.ServiceIPBlockSize, contract.ServiceIPAllocation, contract.ServiceIPRetain,
+				contract.ServiceIPLocation},
 		},
 		{
-			name: "shared and retained", annotations: map[string]string{contract.ServiceIPAllocation: "shared", contract.ServiceIPRetain: "true"},
+			name: "shared and retained", annotations: map[string]string{contract.ServiceIPAllocation: "shared",
+				contract.ServiceIPRetain: "true"},
 			problems: []string{"needs a block of the Service's own"},
 		},
 		{
-			name: "shared of another size", annotations: map[string]string{contract.ServiceIPAllocation: "shared", contract.ServiceIPBlockSize: "/28"},
+			name: "shared of another size", annotations: map[string]string{contract.ServiceIPAllocation: "shared",
+				contract.ServiceIPBlockSize: "/28"},
 			problems: []string{"no meaning for a shared block"},
 		},
 		{
-			name: "two addresses", address: "203.0.113.10", annotations: map[string]string{contract.ServiceRequestedIP: "203.0.113.11"},
-			problems: []string{"clear one of them"},
+			name: "two addresses", address: "203.0.113.10",
+			annotations: map[string]string{contract.ServiceRequestedIP: "203.0.113.11"},
+			problems:    []string{"clear one of them"},
 		},
-		{name: "annotations of others", annotations: map[string]string{"phoenixnap.com/team": "a", "example.com/ip-x": "b"}, check: func(Desired) bool { return true }},
+		{name: "annotations of others", annotations: map[string]string{"phoenixnap.com/team": "a",
+			"example.com/ip-x": "b"}, check: func(Desired) bool { return true }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}, Spec: corev1.ServiceSpec{LoadBalancerIP: test.address}}
+			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations},
+				Spec: corev1.ServiceSpec{LoadBalancerIP: test.address}}
 			got, err := ReadDesired(service, withDefaults(test.options))
 			if test.problems == nil {
 				if err != nil || !test.check(got) {

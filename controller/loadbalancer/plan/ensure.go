@@ -82,7 +82,8 @@ func keepRank(s Sighting, w Wish, networkID string) int {
 	case s.Hidden:
 		return 10
 	}
-	if elsewhere := b.ResourceID != "" && b.ResourceID != networkID; elsewhere && (b.Status == Assigned || b.Status == Assigning) {
+	if elsewhere := b.ResourceID != "" && b.ResourceID != networkID; elsewhere &&
+		(b.Status == Assigned || b.Status == Assigning) {
 		return 8
 	}
 	if Retained(b) {
@@ -137,7 +138,8 @@ func elsewhere(b Block, v View) Step {
 	if b.Status == Unassigning {
 		return Step{Action: Wait, Reason: BlockUnassigning, Block: b}
 	}
-	return refuse(b, BlockElsewhere, "IP block %s (%s) of this Service is assigned to %s %s instead of public network %s; remove it there",
+	return refuse(b, BlockElsewhere,
+		"IP block %s (%s) of this Service is assigned to %s %s instead of public network %s; remove it there",
 		b.ID, b.CIDR, cmp.Or(b.ResourceType, "resource"), b.ResourceID, v.NetworkID)
 }
 
@@ -201,31 +203,39 @@ func immovable(b Block, w Wish) (Step, bool) {
 // unfit refuses a block that could be assigned but would not serve.
 func unfit(b Block, w Wish, network Network) (Step, bool) {
 	if !sameLocation(b.Location, network.Location) {
-		return refuse(b, LocationMismatch, "IP block %s (%s) is in location %s but public network %s is in %s; set the location to %s and create the Service again",
+		return refuse(b, LocationMismatch,
+			"IP block %s (%s) is in location %s but public network %s is in %s; set the location to %s and create "+
+				"the Service again",
 			b.ID, b.CIDR, b.Location, network.ID, network.Location, network.Location), true
 	}
 	if !ServiceAddress(b.CIDR).IsValid() || !b.CIDR.Addr().Is4() {
-		return refuse(b, BlockUnusable, "IP block %s (%s) has no IPv4 address for a Service; it must be a /31 or larger", b.ID, b.CIDR), true
+		return refuse(b, BlockUnusable,
+			"IP block %s (%s) has no IPv4 address for a Service; it must be a /31 or larger", b.ID, b.CIDR), true
 	}
 	switch address := serviceAddressIn(b.CIDR, w, network); {
 	case address.IsValid():
 	case w.Requested.IsValid():
-		return refuse(b, AddressRefused, "%s %s is no usable address of this Service's IP block %s (%s), or a server holds it; clear it or choose another",
+		return refuse(b, AddressRefused,
+			"%s %s is no usable address of this Service's IP block %s (%s), or a server holds it; clear it or choose "+
+				"another",
 			w.requestedSource(), w.Requested, b.ID, b.CIDR), true
 	default:
-		return refuse(b, BlockUnusable, "servers hold every address of IP block %s (%s); take one off its server", b.ID, b.CIDR), true
+		return refuse(b, BlockUnusable, "servers hold every address of IP block %s (%s); take one off its server", b.ID,
+			b.CIDR), true
 	}
 	return Step{}, false
 }
 
 func networkUnreadable(v View) Step {
-	return refuse(Block{}, NetworkUnusable, "public network %s cannot be read; check its ID, and that the credentials are those of the account that owns it",
+	return refuse(Block{}, NetworkUnusable,
+		"public network %s cannot be read; check its ID, and that the credentials are those of the account that owns "+
+			"it",
 		v.NetworkID)
 }
 
-// Unproven refuses every conclusion from a view in which the configured public network could not be read; unproven is false
-// when it could. Credentials of another account get empty lists and 403 for every ID, as if everything were gone: only the
-// network distinguishes the accounts.
+// Unproven refuses every conclusion from a view in which the configured public network could not be read; unproven is
+// false when it could. Credentials of another account get empty lists and 403 for every ID, as if everything were gone:
+// only the network distinguishes the accounts.
 func Unproven(v View) (refusal Step, unproven bool) {
 	if _, readable := v.Networks[v.NetworkID]; readable {
 		return Step{}, false
@@ -234,7 +244,9 @@ func Unproven(v View) (refusal Step, unproven bool) {
 }
 
 func networkFull(b Block, network Network) Step {
-	return refuse(b, NetworkFull, "public network %s has room for %d IPv4 blocks and all are taken or about to be; release one or use another network",
+	return refuse(b, NetworkFull,
+		"public network %s has room for %d IPv4 blocks and all are taken or about to be; release one or use another "+
+			"network",
 		network.ID, NetworkBlockLimit)
 }
 
@@ -242,7 +254,9 @@ func networkFull(b Block, network Network) Step {
 // before it costs money.
 func withoutBlock(o Owner, w Wish, v View, network Network) Step {
 	if block, untagged := v.boughtUntagged(o); untagged && !v.purchaseOpen() {
-		return refuse(block, BlockRetagged, "IP block %s (%s) was bought for this Service but its tags do not say so any more; restore them or delete the Service and create it again",
+		return refuse(block, BlockRetagged,
+			"IP block %s (%s) was bought for this Service but its tags do not say so any more; restore them or "+
+				"delete the Service and create it again",
 			block.ID, block.CIDR)
 	}
 	switch {
@@ -256,17 +270,21 @@ func withoutBlock(o Owner, w Wish, v View, network Network) Step {
 				"for a new address set the annotation %s to \"true\", or create the Service again without an address",
 			w.Published, contract.ServiceIPReplace)
 	case w.Requested.IsValid():
-		return refuse(Block{}, AddressRefused, "%s %s lies in no IP block of this Service; clear it to get an address of a new block", w.requestedSource(), w.Requested)
+		return refuse(Block{}, AddressRefused,
+			"%s %s lies in no IP block of this Service; clear it to get an address of a new block", w.requestedSource(),
+			w.Requested)
 	case network.Status != NetworkReady && network.Status != NetworkBusy:
 		return networkUnusable(Block{}, network)
 	case w.Location == "":
 		return refuse(Block{}, LocationMissing, "no location to buy an IP block in; set %s", w.LocationSource)
 	case !sameLocation(w.Location, network.Location):
-		return refuse(Block{}, LocationMismatch, "location %s is not where public network %s is; set %s to %s", w.Location, network.ID, w.LocationSource, network.Location)
+		return refuse(Block{}, LocationMismatch, "location %s is not where public network %s is; set %s to %s",
+			w.Location, network.ID, w.LocationSource, network.Location)
 	case network.IPv4Blocks()+w.Reserved >= NetworkBlockLimit:
 		return networkFull(Block{}, network)
 	case w.MaxBlocks > 0 && w.Bought >= w.MaxBlocks:
-		return refuse(Block{}, TooManyBlocks, "the cluster has %d IP blocks and may buy %d; raise --max-ip-blocks or release one", w.Bought, w.MaxBlocks)
+		return refuse(Block{}, TooManyBlocks,
+			"the cluster has %d IP blocks and may buy %d; raise --max-ip-blocks or release one", w.Bought, w.MaxBlocks)
 	default:
 		return Step{Action: Buy, Reason: PurchaseDue}
 	}

@@ -20,8 +20,8 @@ func answeredAt(address string) *corev1.Node {
 	}}}
 }
 
-// TestReleaseWaitsForTheAgents: the release plan waits for the agents to stop answering, for at most ten seconds since the
-// Service is known to leave, and returns that time for the next decision. It depends on nothing but its values.
+// TestReleaseWaitsForTheAgents: the release plan waits for the agents to stop answering, for at most ten seconds since
+// the Service is known to leave, and returns that time for the next decision. It depends on nothing but its values.
 func TestReleaseWaitsForTheAgents(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
@@ -31,15 +31,19 @@ func TestReleaseWaitsForTheAgents(t *testing.T) {
 		answering        bool
 		remember         time.Time
 	}{
-		"kube-vip is not waited for":  {announcer: contract.AnnouncerKubeVIP, leaving: ago(time.Second)},
-		"that it leaves is news":      {announcer: contract.AnnouncerAgent, answering: true, remember: now},
-		"it has left for a moment":    {contract.AnnouncerAgent, ago(9 * time.Second), time.Time{}, true, ago(9 * time.Second)},
-		"it has left for too long":    {contract.AnnouncerAgent, ago(10 * time.Second), time.Time{}, false, ago(10 * time.Second)},
-		"it was deleted before":       {contract.AnnouncerAgent, ago(time.Second), ago(10 * time.Second), false, ago(time.Second)},
+		"kube-vip is not waited for": {announcer: contract.AnnouncerKubeVIP, leaving: ago(time.Second)},
+		"that it leaves is news":     {announcer: contract.AnnouncerAgent, answering: true, remember: now},
+		"it has left for a moment": {contract.AnnouncerAgent, ago(9 * time.Second), time.Time{}, true,
+			ago(9 * time.Second)},
+		"it has left for too long": {contract.AnnouncerAgent, ago(10 * time.Second), time.Time{}, false,
+			ago(10 * time.Second)},
+		"it was deleted before": {contract.AnnouncerAgent, ago(time.Second), ago(10 * time.Second), false,
+			ago(time.Second)},
 		"it was deleted a moment ago": {contract.AnnouncerAgent, time.Time{}, ago(time.Second), true, now},
 	} {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: "web", UID: "u", Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.10"},
+			Namespace: "shop", Name: "web", UID: "u",
+			Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.10"},
 		}}
 		if !tc.deleted.IsZero() {
 			service.DeletionTimestamp = &metav1.Time{Time: tc.deleted}
@@ -59,8 +63,8 @@ func TestReleaseWaitsForTheAgents(t *testing.T) {
 	}
 }
 
-// TestStaleAddressIsDueOnce: an address that answers though no Service has it is due once, when it has answered for long
-// enough without a pause. What was remembered stays as it was.
+// TestStaleAddressIsDueOnce: an address that answers though no Service has it is due once, when it has answered for
+// long enough without a pause. What was remembered stays as it was.
 func TestStaleAddressIsDueOnce(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	address := netip.MustParseAddr("203.0.113.10")

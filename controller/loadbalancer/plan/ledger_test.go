@@ -72,31 +72,52 @@ func TestTake(t *testing.T) {
 		{name: "the zero maps", ledger: plan.NewLedger("a", prefix("203.0.113.8/29")), want: "203.0.113.10"},
 		{name: "the next", ledger: ledger29(map[string]string{"203.0.113.10": "api"}), want: "203.0.113.11"},
 		{name: "what it has", ledger: ledger29(map[string]string{"203.0.113.12": "web"}), want: "203.0.113.12"},
-		{name: "what it has, though it wants another", ledger: ledger29(map[string]string{"203.0.113.12": "web"}), ask: plan.Ask{Wanted: addr("203.0.113.13")}, want: "203.0.113.12"},
-		{name: "what it has, though the block is closed", ledger: ledger29(map[string]string{"203.0.113.12": "web"}, closed), want: "203.0.113.12"},
-		{name: "the wanted one", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("203.0.113.13")}, want: "203.0.113.13"},
-		{name: "the wanted one is another's", ledger: ledger29(map[string]string{"203.0.113.13": "api"}), ask: plan.Ask{Wanted: addr("203.0.113.13")}, fails: plan.ErrTaken},
-		{name: "the wanted one is the network's", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("203.0.113.8")}, fails: plan.ErrNoHost},
-		{name: "the wanted one is the gateway", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("203.0.113.9")}, fails: plan.ErrNoHost},
-		{name: "the wanted one is the broadcast", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("203.0.113.15")}, fails: plan.ErrNoHost},
-		{name: "the wanted one is elsewhere", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("198.51.100.2")}, fails: plan.ErrNoHost},
-		{name: "the wanted one is a server's", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("203.0.113.13"), Barred: silentFor("203.0.113.13")}, fails: plan.ErrTaken},
-		{name: "a server's is passed over", ledger: ledger29(nil), ask: plan.Ask{Barred: silentFor("203.0.113.10")}, want: "203.0.113.11"},
+		{name: "what it has, though it wants another", ledger: ledger29(map[string]string{"203.0.113.12": "web"}),
+			ask: plan.Ask{Wanted: addr("203.0.113.13")}, want: "203.0.113.12"},
+		{name: "what it has, though the block is closed",
+			ledger: ledger29(map[string]string{"203.0.113.12": "web"}, closed), want: "203.0.113.12"},
+		{name: "the wanted one", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("203.0.113.13")},
+			want: "203.0.113.13"},
+		{name: "the wanted one is another's", ledger: ledger29(map[string]string{"203.0.113.13": "api"}),
+			ask: plan.Ask{Wanted: addr("203.0.113.13")}, fails: plan.ErrTaken},
+		{name: "the wanted one is the network's", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("203.0.113.8")},
+			fails: plan.ErrNoHost},
+		{name: "the wanted one is the gateway", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("203.0.113.9")},
+			fails: plan.ErrNoHost},
+		{name: "the wanted one is the broadcast", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("203.0.113.15")},
+			fails: plan.ErrNoHost},
+		{name: "the wanted one is elsewhere", ledger: ledger29(nil), ask: plan.Ask{Wanted: addr("198.51.100.2")},
+			fails: plan.ErrNoHost},
+		{name: "the wanted one is a server's", ledger: ledger29(nil),
+			ask: plan.Ask{Wanted: addr("203.0.113.13"), Barred: silentFor("203.0.113.13")}, fails: plan.ErrTaken},
+		{name: "a server's is passed over", ledger: ledger29(nil), ask: plan.Ask{Barred: silentFor("203.0.113.10")},
+			want: "203.0.113.11"},
 		{name: "full", ledger: ledger29(full29), fails: plan.ErrFull},
-		{name: "full but for a server's", ledger: ledger29(four29), ask: plan.Ask{Barred: silentFor("203.0.113.12")}, fails: plan.ErrFull},
+		{name: "full but for a server's", ledger: ledger29(four29), ask: plan.Ask{Barred: silentFor("203.0.113.12")},
+			fails: plan.ErrFull},
 		{name: "closed", ledger: ledger29(nil, closed), fails: plan.ErrClosed},
-		{name: "resting ones last", ledger: ledger29(nil, resting("203.0.113.10", "api", time.Hour)), want: "203.0.113.11"},
-		{name: "only one that rests", ledger: ledger29(four29, resting("203.0.113.12", "api", 10*time.Minute-1)), fails: plan.ErrResting},
-		{name: "only one that has rested", ledger: ledger29(four29, resting("203.0.113.12", "api", 10*time.Minute)), want: "203.0.113.12", reused: true},
-		{name: "only one that is silent", ledger: ledger29(four29, resting("203.0.113.12", "api", time.Second)), ask: plan.Ask{Silent: silentFor("203.0.113.12")}, want: "203.0.113.12"},
-		{name: "its own back at once", ledger: ledger29(four29, resting("203.0.113.12", "web", time.Second)), want: "203.0.113.12"},
-		{name: "the wanted one rests", ledger: ledger29(nil, resting("203.0.113.12", "api", time.Second)), ask: plan.Ask{Wanted: addr("203.0.113.12")}, fails: plan.ErrResting},
-		{name: "the wanted one has rested", ledger: ledger29(nil, resting("203.0.113.12", "api", time.Hour)), ask: plan.Ask{Wanted: addr("203.0.113.12")}, want: "203.0.113.12", reused: true},
-		{name: "the one that rested longest", ledger: ledger29(map[string]string{"203.0.113.10": "h0", "203.0.113.11": "h1", "203.0.113.12": "h2"},
-			resting("203.0.113.13", "x", time.Hour), resting("203.0.113.14", "y", 2*time.Hour)), want: "203.0.113.14", reused: true},
+		{name: "resting ones last", ledger: ledger29(nil, resting("203.0.113.10", "api", time.Hour)),
+			want: "203.0.113.11"},
+		{name: "only one that rests", ledger: ledger29(four29, resting("203.0.113.12", "api", 10*time.Minute-1)),
+			fails: plan.ErrResting},
+		{name: "only one that has rested", ledger: ledger29(four29, resting("203.0.113.12", "api", 10*time.Minute)),
+			want: "203.0.113.12", reused: true},
+		{name: "only one that is silent", ledger: ledger29(four29, resting("203.0.113.12", "api", time.Second)),
+			ask: plan.Ask{Silent: silentFor("203.0.113.12")}, want: "203.0.113.12"},
+		{name: "its own back at once", ledger: ledger29(four29, resting("203.0.113.12", "web", time.Second)),
+			want: "203.0.113.12"},
+		{name: "the wanted one rests", ledger: ledger29(nil, resting("203.0.113.12", "api", time.Second)),
+			ask: plan.Ask{Wanted: addr("203.0.113.12")}, fails: plan.ErrResting},
+		{name: "the wanted one has rested", ledger: ledger29(nil, resting("203.0.113.12", "api", time.Hour)),
+			ask: plan.Ask{Wanted: addr("203.0.113.12")}, want: "203.0.113.12", reused: true},
+		{name: "the one that rested longest", ledger: ledger29(map[string]string{"203.0.113.10": "h0",
+			"203.0.113.11": "h1", "203.0.113.12": "h2"},
+			resting("203.0.113.13", "x", time.Hour), resting("203.0.113.14", "y", 2*time.Hour)), want: "203.0.113.14",
+			reused: true},
 		{name: "of a /30", ledger: plan.NewLedger("a", prefix("203.0.113.4/30")), want: "203.0.113.6"},
 		{name: "of a /31", ledger: plan.NewLedger("a", prefix("203.0.113.4/31")), want: "203.0.113.5"},
-		{name: "of IPv6, which is never given", ledger: plan.NewLedger("a", prefix("2001:db8::/64")), fails: plan.ErrFull},
+		{name: "of IPv6, which is never given", ledger: plan.NewLedger("a", prefix("2001:db8::/64")),
+			fails: plan.ErrFull},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := fmt.Sprint(test.ledger)
@@ -112,7 +133,8 @@ func TestTake(t *testing.T) {
 				t.Errorf("the ledger was changed from %s to %s", before, got)
 			}
 			if err != nil {
-				if diff := cmp.Diff(test.ledger, after, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+				if diff := cmp.Diff(test.ledger, after,
+					cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
 					t.Errorf("a refusal changed the ledger:\n%s", diff)
 				}
 				return
@@ -167,8 +189,10 @@ func TestCheckConvicts(t *testing.T) {
 		{"gateway held", ledger29(map[string]string{"203.0.113.9": "web"}), false},
 		{"address of another block held", ledger29(map[string]string{"203.0.113.16": "web"}), false},
 		{"two addresses", ledger29(map[string]string{"203.0.113.10": "web", "203.0.113.11": "web"}), false},
-		{"holder without a name", ledger29(nil, func(l *plan.Ledger) { l.Held[addr("203.0.113.10")] = plan.Holder{UID: "u"} }), false},
-		{"held and resting", ledger29(map[string]string{"203.0.113.10": "web"}, resting("203.0.113.10", "api", 0)), false},
+		{"holder without a name",
+			ledger29(nil, func(l *plan.Ledger) { l.Held[addr("203.0.113.10")] = plan.Holder{UID: "u"} }), false},
+		{"held and resting", ledger29(map[string]string{"203.0.113.10": "web"}, resting("203.0.113.10", "api", 0)),
+			false},
 		{"broadcast rests", ledger29(nil, resting("203.0.113.15", "api", 0)), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -195,7 +219,8 @@ func TestLedgerKeepsItsRules(t *testing.T) {
 				if rng.IntN(3) == 0 {
 					wanted = netip.AddrFrom4([4]byte{203, 0, 113, byte(rng.IntN(20))})
 				}
-				l, _, _ = l.Take(h, plan.Ask{Wanted: wanted, Now: now, Silent: func(netip.Addr) bool { return rng.IntN(2) == 0 }})
+				l, _, _ = l.Take(h, plan.Ask{Wanted: wanted, Now: now,
+					Silent: func(netip.Addr) bool { return rng.IntN(2) == 0 }})
 			case 2:
 				l = l.Free(h, now)
 			case 3:
@@ -231,7 +256,8 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%q is read as %s", raw, size)
 		}
 	}
-	for _, cidr := range []string{"203.0.113.0/28", "203.0.113.0/29", "203.0.113.0/30", "203.0.113.0/31", "203.0.113.0/32"} {
+	for _, cidr := range []string{"203.0.113.0/28", "203.0.113.0/29", "203.0.113.0/30", "203.0.113.0/31",
+		"203.0.113.0/32"} {
 		if got, want := plan.SizeOf(prefix(cidr)).Hosts(), countHosts(prefix(cidr)); got != want {
 			t.Errorf("%s has %d hosts, want %d", cidr, got, want)
 		}

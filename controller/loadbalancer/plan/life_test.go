@@ -23,10 +23,12 @@ const (
 
 // newCluster is an account with room for some blocks, a block that the user brought, and no Service.
 func newCluster(seed uint64) *cluster {
-	c := &cluster{account: newAccount(seed), ledgers: map[string]plan.Ledger{}, withdrawn: map[netip.Addr]plan.Rest{}, losses: true}
+	c := &cluster{account: newAccount(seed), ledgers: map[string]plan.Ledger{}, withdrawn: map[netip.Addr]plan.Rest{},
+		losses: true}
 	c.freezes = max(0, c.rng.IntN(5)-2)
 	c.mayTouch = func(b plan.Block) bool { return plan.OfCluster(b, "c1") || b.ID == c.broughtID }
-	own := c.leave(map[string]string{contract.TagCluster: "c1", "team": "a"}, []plan.Status{plan.Unassigned, plan.Assigned}[c.rng.IntN(2)], net1)
+	own := c.leave(map[string]string{contract.TagCluster: "c1", "team": "a"},
+		[]plan.Status{plan.Unassigned, plan.Assigned}[c.rng.IntN(2)], net1)
 	c.broughtID = own.ID
 	c.leave(with(shop.Tags(), contract.TagCluster, "c2"), plan.Unassigned, net1)
 	return c
@@ -65,7 +67,8 @@ func (c *cluster) createService() {
 	}
 	c.uids++
 	c.services = append(c.services, &modelService{
-		name: name, uid: fmt.Sprint("uid", c.uids), mode: []mode{dedicated, dedicated, shared, shared, shared, brought}[c.rng.IntN(6)], retain: c.rng.IntN(5) == 0,
+		name: name, uid: fmt.Sprint("uid", c.uids), mode: []mode{dedicated, dedicated, shared, shared, shared,
+			brought}[c.rng.IntN(6)], retain: c.rng.IntN(5) == 0,
 	})
 }
 
@@ -130,7 +133,8 @@ func (c *cluster) wake(l lateChange) {
 	switch {
 	case b == nil, !c.mayTouch(b.Block):
 	case l.step.Action == plan.Delete && b.Status == plan.Unassigned && !plan.Retained(b.Block),
-		l.step.Action == plan.Unassign && b.Status == plan.Assigned && b.ResourceID == l.step.Network && !c.now.Before(c.networks[b.ResourceID].until):
+		l.step.Action == plan.Unassign && b.Status == plan.Assigned && b.ResourceID == l.step.Network &&
+			!c.now.Before(c.networks[b.ResourceID].until):
 		c.tally.lateChanges++
 		c.carryOut(l.step)
 	}
@@ -187,7 +191,8 @@ func (c *cluster) checkServed(t *testing.T, seed uint64) {
 	for _, s := range c.services {
 		if s.refused != "" {
 			c.tally.excused++
-			if !slices.Contains([]plan.Reason{plan.NetworkFull, plan.BlockLost, plan.BlockRetagged, plan.BlockInError}, s.refused) {
+			if !slices.Contains([]plan.Reason{plan.NetworkFull, plan.BlockLost, plan.BlockRetagged, plan.BlockInError},
+				s.refused) {
 				t.Errorf("seed %d: %s is refused for %s", seed, s.name, s.refused)
 			}
 			continue

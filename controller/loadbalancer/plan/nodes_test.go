@@ -34,30 +34,42 @@ func TestChooseNodeBlock(t *testing.T) {
 		want     string
 		surplus  []string
 	}{
-		"none":                              {},
-		"one":                               {blocks: []Sighting{of("a", nil)}, want: "a"},
-		"one, another is recorded":          {blocks: []Sighting{of("a", nil)}, recorded: "x", want: "a"},
-		"the recorded one":                  {blocks: []Sighting{of("a", assigned), of("b", nil)}, recorded: "b", want: "b", surplus: []string{"a"}},
-		"one in use goes before":            {blocks: []Sighting{of("a", nil), of("b", assigned)}, recorded: "a", used: []string{"b"}, want: "b", surplus: []string{"a"}},
-		"two in use, the recorded one":      {blocks: []Sighting{of("a", nil), of("b", nil)}, recorded: "b", used: []string{"a", "b"}, want: "b", surplus: []string{"a"}},
-		"the assigned one":                  {blocks: []Sighting{of("a", nil), of("b", assigned), of("c", nil)}, want: "b", surplus: []string{"a", "c"}},
-		"the oldest":                        {blocks: []Sighting{of("a", nil), of("b", func(b *Block) { b.CreatedOn = day.Add(-1) })}, want: "b", surplus: []string{"a"}},
-		"one of unknown age is not oldest":  {blocks: []Sighting{of("a", func(b *Block) { b.CreatedOn = time.Time{} }), of("b", nil)}, want: "b", surplus: []string{"a"}},
-		"not one on another network":        {blocks: []Sighting{of("a", elsewhere), of("b", nil)}, recorded: "a", used: []string{"a"}, want: "b", surplus: []string{"a"}},
-		"not one in another location":       {blocks: []Sighting{of("a", func(b *Block) { b.Location = "PHX" }), of("b", nil)}, recorded: "a", want: "b", surplus: []string{"a"}},
-		"one that is only listed is no one": {blocks: []Sighting{{Block: of("a", assigned).Block, Hidden: true}, of("b", nil)}, recorded: "a", want: "b"},
-		"only a listed one":                 {blocks: []Sighting{{Block: of("a", assigned).Block, Hidden: true}}},
-		"an error is worse than nothing":    {blocks: []Sighting{of("a", func(b *Block) { b.Status = ErrorAssigning }), of("b", nil)}, want: "b", surplus: []string{"a"}},
-		"one that is seen twice":            {blocks: []Sighting{of("a", nil), of("a", nil)}, want: "a"},
+		"none":                     {},
+		"one":                      {blocks: []Sighting{of("a", nil)}, want: "a"},
+		"one, another is recorded": {blocks: []Sighting{of("a", nil)}, recorded: "x", want: "a"},
+		"the recorded one": {blocks: []Sighting{of("a", assigned), of("b", nil)}, recorded: "b",
+			want: "b", surplus: []string{"a"}},
+		"one in use goes before": {blocks: []Sighting{of("a", nil), of("b", assigned)}, recorded: "a",
+			used: []string{"b"}, want: "b", surplus: []string{"a"}},
+		"two in use, the recorded one": {blocks: []Sighting{of("a", nil), of("b", nil)}, recorded: "b",
+			used: []string{"a", "b"}, want: "b", surplus: []string{"a"}},
+		"the assigned one": {blocks: []Sighting{of("a", nil), of("b", assigned), of("c", nil)},
+			want: "b", surplus: []string{"a", "c"}},
+		"the oldest": {blocks: []Sighting{of("a", nil),
+			of("b", func(b *Block) { b.CreatedOn = day.Add(-1) })}, want: "b", surplus: []string{"a"}},
+		"one of unknown age is not oldest": {blocks: []Sighting{of("a", func(b *Block) { b.CreatedOn = time.Time{} }),
+			of("b", nil)}, want: "b", surplus: []string{"a"}},
+		"not one on another network": {blocks: []Sighting{of("a", elsewhere), of("b", nil)}, recorded: "a",
+			used: []string{"a"}, want: "b", surplus: []string{"a"}},
+		"not one in another location": {blocks: []Sighting{of("a", func(b *Block) { b.Location = "PHX" }),
+			of("b", nil)}, recorded: "a", want: "b", surplus: []string{"a"}},
+		"one that is only listed is no one": {blocks: []Sighting{{Block: of("a", assigned).Block, Hidden: true},
+			of("b", nil)}, recorded: "a", want: "b"},
+		"only a listed one": {blocks: []Sighting{{Block: of("a", assigned).Block, Hidden: true}}},
+		"an error is worse than nothing": {blocks: []Sighting{of("a", func(b *Block) { b.Status = ErrorAssigning }),
+			of("b", nil)}, want: "b", surplus: []string{"a"}},
+		"one that is seen twice": {blocks: []Sighting{of("a", nil), of("a", nil)}, want: "a"},
 	} {
 		v := View{NetworkID: "n", Networks: map[string]Network{"n": {ID: "n", Location: "ash"}}}
-		kept, surplus, found := ChooseNodeBlock(test.blocks, test.recorded, func(b Block) bool { return slices.Contains(test.used, b.ID) }, v)
+		kept, surplus, found := ChooseNodeBlock(test.blocks, test.recorded,
+			func(b Block) bool { return slices.Contains(test.used, b.ID) }, v)
 		var rest []string
 		for _, s := range surplus {
 			rest = append(rest, s.Block.ID)
 		}
 		if kept.Block.ID != test.want || found != (test.want != "") || !slices.Equal(rest, test.surplus) {
-			t.Errorf("%s: keeps %q, found %v, surplus %q; want %q and %q", name, kept.Block.ID, found, rest, test.want, test.surplus)
+			t.Errorf("%s: keeps %q, found %v, surplus %q; want %q and %q", name, kept.Block.ID, found, rest, test.want,
+				test.surplus)
 		}
 	}
 }
@@ -75,9 +87,11 @@ func TestOneNodeBlockIsKept(t *testing.T) {
 		used := map[string]bool{}
 		for range random.IntN(5) {
 			b := Block{
-				ID: pick("a", "b", "c", "d", "e"), Location: pick("ASH", "ASH", "ASH", "PHX"), ResourceID: pick("", "n", "n", "m"),
-				Status: Status(pick("creating", "unassigned", "assigning", "assigned", "unassigning", "error assigning", "odd")),
-				CIDR:   netip.MustParsePrefix("203.0.113.0/28"), CreatedOn: time.Unix(int64(random.IntN(3)), 0),
+				ID: pick("a", "b", "c", "d", "e"), Location: pick("ASH", "ASH", "ASH", "PHX"),
+				ResourceID: pick("", "n", "n", "m"),
+				Status: Status(pick("creating", "unassigned", "assigning", "assigned", "unassigning",
+					"error assigning", "odd")),
+				CIDR: netip.MustParsePrefix("203.0.113.0/28"), CreatedOn: time.Unix(int64(random.IntN(3)), 0),
 			}
 			if slices.ContainsFunc(blocks, func(s Sighting) bool { return s.Block.ID == b.ID }) {
 				continue

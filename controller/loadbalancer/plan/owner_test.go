@@ -49,7 +49,8 @@ func TestOwnsOnlyWhatIsProvable(t *testing.T) {
 		{"another Service", with(shop.Tags(), contract.TagService, "shop_api"), false, false},
 		{"no Service", with(shop.Tags(), contract.TagService, ""), false, false},
 		{"v1, another namespace", with(v1Tags(), contract.TagServiceNamespace, "prod"), false, false},
-		{"v1, marked for deletion by v1", with(v1Tags(), contract.TagServiceName, "", contract.TagServiceNamespace, "", "delete", "true"), false, false},
+		{"v1, marked for deletion by v1", with(v1Tags(), contract.TagServiceName, "", contract.TagServiceNamespace, "",
+			"delete", "true"), false, false},
 		{"v1 tags beside our tag for another Service", with(v1Tags(), contract.TagService, "shop_api"), false, false},
 		{"tags in other letters", with(shop.Tags(), contract.TagService, "SHOP_WEB"), false, false},
 	} {
@@ -88,7 +89,8 @@ func TestOwnersShareNothing(t *testing.T) {
 		{"the nodes of another cluster", with(owners["nodes"].Tags(), contract.TagNodes, "c2"), ""},
 		{"a retained one", with(shop.Tags(), contract.TagRetain, "true"), "web"},
 		{"no purpose", map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "c1"}, ""},
-		{"an empty purpose", map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "c1", contract.TagService: "", contract.TagPool: "", contract.TagNodes: ""}, ""},
+		{"an empty purpose", map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "c1",
+			contract.TagService: "", contract.TagPool: "", contract.TagNodes: ""}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := ""
@@ -109,7 +111,8 @@ func TestOwnersShareNothing(t *testing.T) {
 
 func TestOwnersInWords(t *testing.T) {
 	for want, owner := range map[string]plan.Owner{
-		"Service shop/web": shop, "pool default": {Cluster: "c1", Pool: "default"}, "nodes": {Cluster: "c1", Nodes: true},
+		"Service shop/web": shop, "pool default": {Cluster: "c1", Pool: "default"},
+		"nodes": {Cluster: "c1", Nodes: true},
 	} {
 		if got := owner.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -131,7 +134,8 @@ func TestBrought(t *testing.T) {
 		{"another one configured", nil, []string{"x"}, false},
 		{"bought by us", shop.Tags(), nil, false},
 		{"bought by us and configured", shop.Tags(), []string{"b"}, false},
-		{"bought by another cluster and configured", with(shop.Tags(), contract.TagCluster, "c2"), []string{"b"}, false},
+		{"bought by another cluster and configured", with(shop.Tags(), contract.TagCluster, "c2"), []string{"b"},
+			false},
 		{"another usage", with(shop.Tags(), contract.TagUsage, "mail"), nil, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {

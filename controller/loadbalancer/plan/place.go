@@ -150,7 +150,8 @@ func (p *placing) lost() (Placement, bool) {
 		if b.Gone && holds && held == p.wish.Published {
 			return p.refuse(BlockLost,
 				"the IP block %s (%s) of address %s is gone from the account; "+
-					"for a new address set the annotation %s to \"true\", or create the Service again without an address",
+					"for a new address set the annotation %s to \"true\", or create the Service again without an "+
+					"address",
 				b.Ledger.BlockID, b.Ledger.CIDR, held, contract.ServiceIPReplace), true
 		}
 	}
@@ -185,7 +186,9 @@ func (p *placing) keep(i int) Placement {
 			p.leaveAll(-1)
 			return p.placeRequested()
 		}
-		refusal := p.refuse(AddressRefused, "the Service has address %s; that cannot be changed in place to %s: set %s to %s or clear it, or delete the Service and create it again",
+		refusal := p.refuse(AddressRefused,
+			"the Service has address %s; that cannot be changed in place to %s: set %s to %s or clear it, or delete "+
+				"the Service and create it again",
 			held, requested, p.wish.RequestedSource, held)
 		refusal.Block = b.Sighting.Block
 		refusal.Address = held
@@ -226,7 +229,8 @@ func (p *placing) here(i int, address netip.Addr, given []Ledger) Placement {
 			save = append(save, p.left[j])
 		}
 	}
-	return Placement{Action: PlaceHere, Reason: BlockAssigned, Block: p.blocks[i].Sighting.Block, Address: address, Save: save}
+	return Placement{Action: PlaceHere, Reason: BlockAssigned, Block: p.blocks[i].Sighting.Block, Address: address,
+		Save: save}
 }
 
 func (p *placing) placeRequested() Placement {
@@ -242,15 +246,20 @@ func (p *placing) placeRequested() Placement {
 			placement.Reused = grant.Reused
 			return placement
 		case errors.Is(err, ErrResting):
-			return Placement{Action: PlaceWait, Reason: AddressResting, Block: b.Sighting.Block, Until: b.Ledger.Resting[requested].Since.Add(Quarantine)}
+			return Placement{Action: PlaceWait, Reason: AddressResting, Block: b.Sighting.Block,
+				Until: b.Ledger.Resting[requested].Since.Add(Quarantine)}
 		case errors.Is(err, ErrTaken):
-			return p.refuse(AddressRefused, "%s %s is in use by another; clear it or choose another address", p.wish.RequestedSource, requested)
+			return p.refuse(AddressRefused, "%s %s is in use by another; clear it or choose another address",
+				p.wish.RequestedSource, requested)
 		default:
-			return p.refuse(AddressRefused, "%s %s is no usable address of IP block %s (%s); clear it or choose another address",
+			return p.refuse(AddressRefused,
+				"%s %s is no usable address of IP block %s (%s); clear it or choose another address",
 				p.wish.RequestedSource, requested, b.Ledger.BlockID, b.Ledger.CIDR)
 		}
 	}
-	return p.refuse(AddressRefused, "%s %s lies in no IP block from which it could be given; clear it to get any address", p.wish.RequestedSource, requested)
+	return p.refuse(AddressRefused,
+		"%s %s lies in no IP block from which it could be given; clear it to get any address", p.wish.RequestedSource,
+		requested)
 }
 
 func (p *placing) refuse(reason Reason, format string, args ...any) Placement {

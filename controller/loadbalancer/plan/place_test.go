@@ -15,7 +15,8 @@ var pool = plan.Owner{Cluster: "c1", Pool: "default"}
 
 // poolBlock is a block of the pool whose ID is the letter and whose CIDR the ledger's.
 func poolBlock(status plan.Status, l plan.Ledger, change ...func(*plan.PoolBlock)) plan.PoolBlock {
-	b := plan.PoolBlock{Ledger: l, Sighting: plan.Sighting{Block: block(l.BlockID, status, cidr(l.CIDR.String()), func(b *plan.Block) { b.Tags = pool.Tags() })}}
+	b := plan.PoolBlock{Ledger: l, Sighting: plan.Sighting{Block: block(l.BlockID, status, cidr(l.CIDR.String()),
+		func(b *plan.Block) { b.Tags = pool.Tags() })}}
 	for _, c := range change {
 		c(&b)
 	}
@@ -68,50 +69,114 @@ func TestPlace(t *testing.T) {
 	}{
 		{name: "no block", want: "buy PurchaseDue "},
 		{name: "no block, one is coming", coming: true, want: "wait BlockInvisible "},
-		{name: "a block without a ledger", blocks: one(poolBlock(plan.Assigned, ledger29(nil), func(b *plan.PoolBlock) { b.Ledger = plan.Ledger{} })), want: "here BlockAssigned a 203.0.113.10; save a 1 held 0 resting"},
-		{name: "a block that is being created", blocks: one(poolBlock(plan.Creating, ledger29(nil))), want: "here BlockAssigned a 203.0.113.10; save a 1 held 0 resting"},
+		{name: "a block without a ledger", blocks: one(poolBlock(plan.Assigned, ledger29(nil), func(b *plan.PoolBlock) {
+			b.Ledger = plan.Ledger{}
+		})), want: "here BlockAssigned a 203.0.113.10; save a 1 held 0 resting"},
+		{name: "a block that is being created", blocks: one(poolBlock(plan.Creating, ledger29(nil))),
+			want: "here BlockAssigned a 203.0.113.10; save a 1 held 0 resting"},
 		{name: "full", blocks: one(poolBlock(plan.Assigned, ledger29(full29))), want: "buy PurchaseDue "},
-		{name: "what it has costs nothing", blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))), want: "here BlockAssigned a 203.0.113.11"},
-		{name: "what it has, in a block that somebody unassigned", blocks: one(poolBlock(plan.Unassigning, ledger29(map[string]string{"203.0.113.11": "web"}))), want: "here BlockAssigned a 203.0.113.11"},
-		{name: "what it has, in a block that is hidden", blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}), func(b *plan.PoolBlock) { b.Sighting.Hidden = true })), want: "wait DeletionUnverified a 203.0.113.11"},
-		{name: "what it has, in a closed block", blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}, closed))), want: "here BlockAssigned a 203.0.113.11; save a 1 held 0 resting"},
+		{name: "what it has costs nothing", blocks: one(poolBlock(plan.Assigned,
+			ledger29(map[string]string{"203.0.113.11": "web"}))), want: "here BlockAssigned a 203.0.113.11"},
+		{name: "what it has, in a block that somebody unassigned", blocks: one(poolBlock(plan.Unassigning,
+			ledger29(map[string]string{"203.0.113.11": "web"}))), want: "here BlockAssigned a 203.0.113.11"},
+		{name: "what it has, in a block that is hidden", blocks: one(poolBlock(plan.Assigned,
+			ledger29(map[string]string{"203.0.113.11": "web"}), func(b *plan.PoolBlock) {
+				b.Sighting.Hidden = true
+			})), want: "wait DeletionUnverified a 203.0.113.11"},
+		{name: "what it has, in a closed block", blocks: one(poolBlock(plan.Assigned,
+			ledger29(map[string]string{"203.0.113.11": "web"}, closed))),
+			want: "here BlockAssigned a 203.0.113.11; save a 1 held 0 resting"},
 		{name: "what its predecessor had", blocks: one(poolBlock(plan.Assigned, ledger29(nil, func(l *plan.Ledger) {
 			l.Held[addr("203.0.113.11")] = plan.Holder{Namespace: "shop", Name: "web", UID: "old"}
 		}))), want: "here BlockAssigned a 203.0.113.11; save a 1 held 0 resting"},
-		{name: "the fuller block", blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.10": "h0"})), poolBlock(plan.Assigned, two16)), want: "here BlockAssigned b 203.0.113.20; save b 3 held 0 resting"},
-		{name: "the one on the network, of two that are equally full", blocks: one(poolBlock(plan.Creating, ledger29(nil)), poolBlock(plan.Assigned, ledger29(nil, named("b", second)))), want: "here BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
-		{name: "not the one in error", blocks: one(poolBlock(plan.ErrorAssigning, ledger29(four29)), poolBlock(plan.Assigned, ledger29(nil, named("b", second)))), want: "here BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
-		{name: "the one in error before a purchase", blocks: one(poolBlock(plan.ErrorAssigning, ledger29(four29))), want: "here BlockAssigned a 203.0.113.12; save a 5 held 0 resting"},
-		{name: "not the one of another network", blocks: one(poolBlock(plan.Assigned, ledger29(nil), func(b *plan.PoolBlock) { b.Sighting.Block.ResourceID = "net2" })), want: "buy PurchaseDue "},
-		{name: "not the one of a server", blocks: one(poolBlock(plan.Assigned, ledger29(nil), func(b *plan.PoolBlock) { b.Sighting.Block.ResourceType = "server" })), want: "buy PurchaseDue "},
-		{name: "not the one in a state that is not known", blocks: one(poolBlock("subnetted", ledger29(nil))), want: "buy PurchaseDue "},
+		{name: "the fuller block", blocks: one(poolBlock(plan.Assigned,
+			ledger29(map[string]string{"203.0.113.10": "h0"})), poolBlock(plan.Assigned, two16)),
+			want: "here BlockAssigned b 203.0.113.20; save b 3 held 0 resting"},
+		{name: "the one on the network, of two that are equally full",
+			blocks: one(poolBlock(plan.Creating, ledger29(nil)), poolBlock(plan.Assigned, ledger29(nil,
+				named("b", second)))), want: "here BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
+		{name: "not the one in error", blocks: one(poolBlock(plan.ErrorAssigning, ledger29(four29)),
+			poolBlock(plan.Assigned, ledger29(nil, named("b", second)))),
+			want: "here BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
+		{name: "the one in error before a purchase", blocks: one(poolBlock(plan.ErrorAssigning, ledger29(four29))),
+			want: "here BlockAssigned a 203.0.113.12; save a 5 held 0 resting"},
+		{name: "not the one of another network", blocks: one(poolBlock(plan.Assigned, ledger29(nil),
+			func(b *plan.PoolBlock) { b.Sighting.Block.ResourceID = "net2" })), want: "buy PurchaseDue "},
+		{name: "not the one of a server", blocks: one(poolBlock(plan.Assigned, ledger29(nil),
+			func(b *plan.PoolBlock) { b.Sighting.Block.ResourceType = "server" })), want: "buy PurchaseDue "},
+		{name: "not the one in a state that is not known", blocks: one(poolBlock("subnetted", ledger29(nil))),
+			want: "buy PurchaseDue "},
 		{name: "not a gone one", blocks: one(poolBlock(plan.Assigned, ledger29(nil), gone)), want: "buy PurchaseDue "},
-		{name: "not one that is not the pool's any more", blocks: one(poolBlock(plan.Assigned, ledger29(nil), foreignBlock)), want: "buy PurchaseDue "},
-		{name: "what it has, in a block that is not the pool's any more", blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}), foreignBlock)), want: "here BlockAssigned a 203.0.113.11"},
-		{name: "the one that is being released, before a purchase", blocks: one(poolBlock(plan.Unassigning, ledger29(nil, closed))), want: "here BlockAssigned a 203.0.113.10; save a 1 held 0 resting"},
-		{name: "not the one that is being released, while another has room", blocks: one(poolBlock(plan.Assigned, ledger29(nil, closed)), poolBlock(plan.Unassigned, ledger29(nil, named("b", second)))), want: "here BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
-		{name: "one rests", blocks: one(poolBlock(plan.Assigned, ledger29(four29, resting("203.0.113.12", "api", time.Minute)))), want: "wait AddressResting "},
-		{name: "one has rested", blocks: one(poolBlock(plan.Assigned, ledger29(four29, resting("203.0.113.12", "api", time.Hour)))), want: "here BlockAssigned a 203.0.113.12 reused; save a 5 held 0 resting"},
-		{name: "one has rested, another is fresh", blocks: one(poolBlock(plan.Assigned, ledger29(four29, resting("203.0.113.12", "api", time.Hour))), poolBlock(plan.Assigned, ledger29(nil, named("b", second)))), want: "here BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
+		{name: "not one that is not the pool's any more",
+			blocks: one(poolBlock(plan.Assigned, ledger29(nil), foreignBlock)), want: "buy PurchaseDue "},
+		{name: "what it has, in a block that is not the pool's any more",
+			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}), foreignBlock)),
+			want:   "here BlockAssigned a 203.0.113.11"},
+		{name: "the one that is being released, before a purchase", blocks: one(poolBlock(plan.Unassigning,
+			ledger29(nil, closed))), want: "here BlockAssigned a 203.0.113.10; save a 1 held 0 resting"},
+		{name: "not the one that is being released, while another has room",
+			blocks: one(poolBlock(plan.Assigned, ledger29(nil, closed)), poolBlock(plan.Unassigned, ledger29(nil,
+				named("b", second)))), want: "here BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
+		{name: "one rests", blocks: one(poolBlock(plan.Assigned,
+			ledger29(four29, resting("203.0.113.12", "api", time.Minute)))), want: "wait AddressResting "},
+		{name: "one has rested", blocks: one(poolBlock(plan.Assigned, ledger29(four29, resting("203.0.113.12", "api",
+			time.Hour)))), want: "here BlockAssigned a 203.0.113.12 reused; save a 5 held 0 resting"},
+		{name: "one has rested, another is fresh",
+			blocks: one(poolBlock(plan.Assigned, ledger29(four29, resting("203.0.113.12", "api", time.Hour))),
+				poolBlock(plan.Assigned, ledger29(nil, named("b", second)))),
+			want: "here BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
 
-		{name: "two: the published one wins", wish: plan.PlaceWish{Published: addr("203.0.113.18")}, blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"})), poolBlock(plan.Assigned, webInB)), want: "here BlockAssigned b 203.0.113.18; save a 0 held 1 resting"},
-		{name: "two: the first one wins", blocks: one(poolBlock(plan.Assigned, webInB), poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))), want: "here BlockAssigned a 203.0.113.11; save b 0 held 1 resting"},
-		{name: "published in another life, free", wish: plan.PlaceWish{Published: addr("203.0.113.13")}, blocks: one(poolBlock(plan.Assigned, ledger29(nil))), want: "here BlockAssigned a 203.0.113.13; save a 1 held 0 resting"},
-		{name: "published in another life, another's now", wish: plan.PlaceWish{Published: addr("203.0.113.13")}, blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.13": "api"}))), want: "here BlockAssigned a 203.0.113.10; save a 2 held 0 resting"},
-		{name: "published, block gone", wish: plan.PlaceWish{Published: addr("203.0.113.13")}, blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.13": "web"}), gone)), want: "refuse BlockLost "},
-		{name: "published, block gone, to be replaced", wish: plan.PlaceWish{Published: addr("203.0.113.13"), Replace: true}, blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.13": "web"}), gone)), want: "buy PurchaseDue ; save a 0 held 1 resting"},
-		{name: "not published, block gone", blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.13": "web"}), gone), poolBlock(plan.Assigned, ledger29(nil, named("b", second)))), want: "here BlockAssigned b 203.0.113.18; save b 1 held 0 resting; save a 0 held 1 resting"},
+		{name: "two: the published one wins", wish: plan.PlaceWish{Published: addr("203.0.113.18")},
+			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"})),
+				poolBlock(plan.Assigned, webInB)), want: "here BlockAssigned b 203.0.113.18; save a 0 held 1 resting"},
+		{name: "two: the first one wins", blocks: one(poolBlock(plan.Assigned, webInB),
+			poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))),
+			want: "here BlockAssigned a 203.0.113.11; save b 0 held 1 resting"},
+		{name: "published in another life, free", wish: plan.PlaceWish{Published: addr("203.0.113.13")},
+			blocks: one(poolBlock(plan.Assigned, ledger29(nil))),
+			want:   "here BlockAssigned a 203.0.113.13; save a 1 held 0 resting"},
+		{name: "published in another life, another's now", wish: plan.PlaceWish{Published: addr("203.0.113.13")},
+			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.13": "api"}))),
+			want:   "here BlockAssigned a 203.0.113.10; save a 2 held 0 resting"},
+		{name: "published, block gone", wish: plan.PlaceWish{Published: addr("203.0.113.13")},
+			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.13": "web"}), gone)),
+			want:   "refuse BlockLost "},
+		{name: "published, block gone, to be replaced",
+			wish:   plan.PlaceWish{Published: addr("203.0.113.13"), Replace: true},
+			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.13": "web"}), gone)),
+			want:   "buy PurchaseDue ; save a 0 held 1 resting"},
+		{name: "not published, block gone", blocks: one(poolBlock(plan.Assigned,
+			ledger29(map[string]string{"203.0.113.13": "web"}), gone), poolBlock(plan.Assigned,
+			ledger29(nil, named("b", second)))),
+			want: "here BlockAssigned b 203.0.113.18; save b 1 held 0 resting; save a 0 held 1 resting"},
 
-		{name: "requested", wish: plan.PlaceWish{Requested: addr("203.0.113.13")}, blocks: one(poolBlock(plan.Assigned, ledger29(nil))), want: "here BlockAssigned a 203.0.113.13; save a 1 held 0 resting"},
-		{name: "requested, in the block that is being released", wish: plan.PlaceWish{Requested: addr("203.0.113.13")}, blocks: one(poolBlock(plan.Assigned, ledger29(nil, closed))), want: "here BlockAssigned a 203.0.113.13; save a 1 held 0 resting"},
-		{name: "requested, another's", wish: plan.PlaceWish{Requested: addr("203.0.113.13")}, blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.13": "api"}))), want: "refuse AddressRefused "},
-		{name: "requested, resting", wish: plan.PlaceWish{Requested: addr("203.0.113.13")}, blocks: one(poolBlock(plan.Assigned, ledger29(nil, resting("203.0.113.13", "api", time.Second)))), want: "wait AddressResting a"},
-		{name: "requested, the gateway", wish: plan.PlaceWish{Requested: addr("203.0.113.9")}, blocks: one(poolBlock(plan.Assigned, ledger29(nil))), want: "refuse AddressRefused "},
-		{name: "requested, elsewhere", wish: plan.PlaceWish{Requested: addr("192.0.2.9")}, blocks: one(poolBlock(plan.Assigned, ledger29(nil))), want: "refuse AddressRefused "},
-		{name: "requested, nothing bought for it", wish: plan.PlaceWish{Requested: addr("192.0.2.9")}, want: "refuse AddressRefused "},
-		{name: "requested before anything is published", wish: plan.PlaceWish{Requested: addr("203.0.113.13")}, blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))), want: "here BlockAssigned a 203.0.113.13; save a 1 held 1 resting"},
-		{name: "requested after another is published", wish: plan.PlaceWish{Requested: addr("203.0.113.13"), Published: addr("203.0.113.11")}, blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))), want: "refuse AddressRefused a 203.0.113.11"},
-		{name: "requested and published", wish: plan.PlaceWish{Requested: addr("203.0.113.11"), Published: addr("203.0.113.11")}, blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))), want: "here BlockAssigned a 203.0.113.11"},
+		{name: "requested", wish: plan.PlaceWish{Requested: addr("203.0.113.13")}, blocks: one(poolBlock(plan.Assigned,
+			ledger29(nil))), want: "here BlockAssigned a 203.0.113.13; save a 1 held 0 resting"},
+		{name: "requested, in the block that is being released", wish: plan.PlaceWish{Requested: addr("203.0.113.13")},
+			blocks: one(poolBlock(plan.Assigned, ledger29(nil, closed))),
+			want:   "here BlockAssigned a 203.0.113.13; save a 1 held 0 resting"},
+		{name: "requested, another's", wish: plan.PlaceWish{Requested: addr("203.0.113.13")},
+			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.13": "api"}))),
+			want:   "refuse AddressRefused "},
+		{name: "requested, resting", wish: plan.PlaceWish{Requested: addr("203.0.113.13")},
+			blocks: one(poolBlock(plan.Assigned, ledger29(nil, resting("203.0.113.13", "api", time.Second)))),
+			want:   "wait AddressResting a"},
+		{name: "requested, the gateway", wish: plan.PlaceWish{Requested: addr("203.0.113.9")},
+			blocks: one(poolBlock(plan.Assigned, ledger29(nil))), want: "refuse AddressRefused "},
+		{name: "requested, elsewhere", wish: plan.PlaceWish{Requested: addr("192.0.2.9")},
+			blocks: one(poolBlock(plan.Assigned, ledger29(nil))), want: "refuse AddressRefused "},
+		{name: "requested, nothing bought for it", wish: plan.PlaceWish{Requested: addr("192.0.2.9")},
+			want: "refuse AddressRefused "},
+		{name: "requested before anything is published", wish: plan.PlaceWish{Requested: addr("203.0.113.13")},
+			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))),
+			want:   "here BlockAssigned a 203.0.113.13; save a 1 held 1 resting"},
+		{name: "requested after another is published",
+			wish:   plan.PlaceWish{Requested: addr("203.0.113.13"), Published: addr("203.0.113.11")},
+			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))),
+			want:   "refuse AddressRefused a 203.0.113.11"},
+		{name: "requested and published", wish: plan.PlaceWish{Requested: addr("203.0.113.11"),
+			Published: addr("203.0.113.11")}, blocks: one(poolBlock(plan.Assigned,
+			ledger29(map[string]string{"203.0.113.11": "web"}))), want: "here BlockAssigned a 203.0.113.11"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.wish.Now = noon
@@ -134,9 +199,11 @@ func TestPlace(t *testing.T) {
 }
 
 func TestRefusedPlacementsSayWhatToDo(t *testing.T) {
-	w := plan.PlaceWish{Requested: addr("203.0.113.13"), RequestedSource: "spec.loadBalancerIP", Published: addr("203.0.113.11"), NetworkID: net1, Now: noon}
+	w := plan.PlaceWish{Requested: addr("203.0.113.13"), RequestedSource: "spec.loadBalancerIP",
+		Published: addr("203.0.113.11"), NetworkID: net1, Now: noon}
 	b := poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))
-	want := "the Service has address 203.0.113.11; that cannot be changed in place to 203.0.113.13: set spec.loadBalancerIP to 203.0.113.11 or clear it, or delete the Service and create it again"
+	want := "the Service has address 203.0.113.11; that cannot be changed in place to 203.0.113.13: set " +
+		"spec.loadBalancerIP to 203.0.113.11 or clear it, or delete the Service and create it again"
 	if diff := cmp.Diff(want, plan.Place(holder("web"), w, []plan.PoolBlock{b}, false).Detail); diff != "" {
 		t.Errorf("sentence (-want +got):\n%s", diff)
 	}
@@ -155,7 +222,8 @@ func fill(t *testing.T, services, room int, size plan.Size) (placed int, blocks 
 			if len(blocks) == room {
 				return placed, blocks
 			}
-			l := plan.NewLedger(fmt.Sprintf("block%02d", len(blocks)), prefix(fmt.Sprintf("203.0.%d.0%s", len(blocks), size)))
+			l := plan.NewLedger(fmt.Sprintf("block%02d", len(blocks)),
+				prefix(fmt.Sprintf("203.0.%d.0%s", len(blocks), size)))
 			blocks = append(blocks, poolBlock(plan.Creating, l))
 			p = plan.Place(holder(name), w, blocks, false)
 		}
@@ -191,7 +259,8 @@ func TestServicesThatAPoolHolds(t *testing.T) {
 			if placed != test.want || len(blocks) != test.room {
 				t.Errorf("%d Services in %d blocks, want %d in %d", placed, len(blocks), test.want, test.room)
 			}
-			if placed, blocks := fill(t, test.want-test.size.Hosts(), test.room, test.size); placed != test.want-test.size.Hosts() || len(blocks) != test.room-1 {
+			if placed, blocks := fill(t, test.want-test.size.Hosts(), test.room,
+				test.size); placed != test.want-test.size.Hosts() || len(blocks) != test.room-1 {
 				t.Errorf("%d Services take %d blocks, want one less than %d", placed, len(blocks), test.room)
 			}
 		})
@@ -201,14 +270,16 @@ func TestServicesThatAPoolHolds(t *testing.T) {
 // TestPlaceDoesNotDependOnOrder: the same blocks in another order lead to the same decision.
 func TestPlaceDoesNotDependOnOrder(t *testing.T) {
 	_, blocks := fill(t, 23, 10, 29)
-	blocks = append(blocks, poolBlock(plan.Assigned, ledger29(nil, named("c", "198.51.100.0/29"))), poolBlock(plan.Assigned, ledger29(nil, named("d", "198.51.100.8/29"))))
+	blocks = append(blocks, poolBlock(plan.Assigned, ledger29(nil, named("c", "198.51.100.0/29"))),
+		poolBlock(plan.Assigned, ledger29(nil, named("d", "198.51.100.8/29"))))
 	want := tellPlacement(plan.Place(holder("web"), plan.PlaceWish{NetworkID: net1, Now: noon}, blocks, false))
 	if !strings.HasPrefix(want, "here") {
 		t.Fatal(want)
 	}
 	for shift := range blocks {
 		turned := append(append([]plan.PoolBlock{}, blocks[shift:]...), blocks[:shift]...)
-		if got := tellPlacement(plan.Place(holder("web"), plan.PlaceWish{NetworkID: net1, Now: noon}, turned, false)); got != want {
+		if got := tellPlacement(plan.Place(holder("web"), plan.PlaceWish{NetworkID: net1, Now: noon}, turned,
+			false)); got != want {
 			t.Errorf("turned by %d: %s, want %s", shift, got, want)
 		}
 	}

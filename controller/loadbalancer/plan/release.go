@@ -98,7 +98,8 @@ func releaseOne(s Sighting, v View) Step {
 // unassign decides how to take a block off the network that holds it, which need not be the configured one.
 func unassign(b Block, v View) Step {
 	if b.ResourceType != "" && b.ResourceType != resourcePublicNetwork {
-		return refuse(b, BlockElsewhere, "IP block %s (%s) is assigned to %s %s, not to a public network; remove it there",
+		return refuse(b, BlockElsewhere,
+			"IP block %s (%s) is assigned to %s %s, not to a public network; remove it there",
 			b.ID, b.CIDR, b.ResourceType, b.ResourceID)
 	}
 	id := v.networkOf(b)
@@ -116,7 +117,8 @@ func unassign(b Block, v View) Step {
 		return networkUnusable(b, network)
 	}
 	if server, ip, held := network.holder(b.CIDR); held {
-		return refuse(b, MemberHoldsIP, "server %s holds address %s of IP block %s in public network %s; take the address off the server",
+		return refuse(b, MemberHoldsIP,
+			"server %s holds address %s of IP block %s in public network %s; take the address off the server",
 			server, ip, b.ID, id)
 	}
 	return Step{Action: Unassign, Reason: UnassignmentDue, Block: b, Network: id}
@@ -146,6 +148,7 @@ func networkUnusable(b Block, n Network) Step {
 }
 
 func statusNotKnown(b Block) Step {
-	return refuse(b, StatusNotKnown, "IP block %s (%s) is in state %q, which is not known; look it up in the phoenixNAP portal",
+	return refuse(b, StatusNotKnown,
+		"IP block %s (%s) is in state %q, which is not known; look it up in the phoenixNAP portal",
 		b.ID, b.CIDR, b.Status)
 }

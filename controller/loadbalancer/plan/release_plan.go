@@ -72,8 +72,8 @@ func PlanRelease(s Observed, live *corev1.Service) ReleasePlan {
 	return f
 }
 
-// hadSomething reports whether there may be anything to give back: the controller wrote on the Service, which it does before
-// it buys, or a ledger names it. A Service that never had anything goes in any account.
+// hadSomething reports whether there may be anything to give back: the controller wrote on the Service, which it does
+// before it buys, or a ledger names it. A Service that never had anything goes in any account.
 func (s Observed) hadSomething() bool {
 	return s.written() || len(s.Service.Status.LoadBalancer.Ingress) > 0 ||
 		slices.ContainsFunc(s.Ledgers, func(l Ledger) bool { return Knows(l, s.Holder) })

@@ -28,49 +28,73 @@ func TestRelease(t *testing.T) {
 		{"nothing", view(nil), "done NoBlock "},
 		{"creating", view(blocks(block("a", plan.Creating))), "wait BlockCreating a"},
 		{"unassigned", view(blocks(block("a", plan.Unassigned))), "delete DeletionDue a"},
-		{"unassigned, network not readable", view(blocks(block("a", plan.Unassigned)), func(v *plan.View) { delete(v.Networks, net1) }), "delete DeletionDue a"},
+		{"unassigned, network not readable", view(blocks(block("a", plan.Unassigned)),
+			func(v *plan.View) { delete(v.Networks, net1) }), "delete DeletionDue a"},
 		{"assigning", view(blocks(block("a", plan.Assigning))), "wait BlockAssigning a"},
 		{"assigned", view(blocks(block("a", plan.Assigned))), "unassign UnassignmentDue a net1"},
-		{"assigned, network busy", view(blocks(block("a", plan.Assigned)), status(plan.NetworkBusy)), "wait NetworkChanging a net1"},
-		{"assigned, network being deleted", view(blocks(block("a", plan.Assigned)), status(plan.NetworkDeleting)), "wait NetworkChanging a net1"},
-		{"assigned, network in error", view(blocks(block("a", plan.Assigned)), status(plan.NetworkError)), "refuse NetworkUnusable a"},
-		{"assigned, network in a state that is not known", view(blocks(block("a", plan.Assigned)), status("FROZEN")), "refuse NetworkUnusable a"},
-		{"assigned, network not readable", view(blocks(block("a", plan.Assigned)), func(v *plan.View) { delete(v.Networks, net1) }), "wait NetworkUnreadable a net1"},
-		{"assigned to another network", view(blocks(block("a", plan.Assigned, in("net2", "public network"))), otherNetwork(plan.NetworkReady)), "unassign UnassignmentDue a net2"},
-		{"assigned to another network, which is busy", view(blocks(block("a", plan.Assigned, in("net2", "public network"))), otherNetwork(plan.NetworkBusy)), "wait NetworkChanging a net2"},
-		{"assigned to a server", view(blocks(block("a", plan.Assigned, in("s1", "server")))), "refuse BlockElsewhere a"},
-		{"assigned to something new", view(blocks(block("a", plan.Assigned, in("x", "router")))), "refuse BlockElsewhere a"},
+		{"assigned, network busy", view(blocks(block("a", plan.Assigned)), status(plan.NetworkBusy)),
+			"wait NetworkChanging a net1"},
+		{"assigned, network being deleted", view(blocks(block("a", plan.Assigned)), status(plan.NetworkDeleting)),
+			"wait NetworkChanging a net1"},
+		{"assigned, network in error", view(blocks(block("a", plan.Assigned)), status(plan.NetworkError)),
+			"refuse NetworkUnusable a"},
+		{"assigned, network in a state that is not known", view(blocks(block("a", plan.Assigned)), status("FROZEN")),
+			"refuse NetworkUnusable a"},
+		{"assigned, network not readable", view(blocks(block("a", plan.Assigned)),
+			func(v *plan.View) { delete(v.Networks, net1) }), "wait NetworkUnreadable a net1"},
+		{"assigned to another network", view(blocks(block("a", plan.Assigned, in("net2", "public network"))),
+			otherNetwork(plan.NetworkReady)), "unassign UnassignmentDue a net2"},
+		{"assigned to another network, which is busy", view(blocks(block("a", plan.Assigned,
+			in("net2", "public network"))), otherNetwork(plan.NetworkBusy)), "wait NetworkChanging a net2"},
+		{"assigned to a server", view(blocks(block("a", plan.Assigned, in("s1", "server")))),
+			"refuse BlockElsewhere a"},
+		{"assigned to something new", view(blocks(block("a", plan.Assigned, in("x", "router")))),
+			"refuse BlockElsewhere a"},
 		{"a member holds an address", view(blocks(block("a", plan.Assigned)), network(func(n *plan.Network) {
 			n.Members = []plan.Member{{ServerID: "s1", IPs: []netip.Addr{addr("198.51.100.2"), addr("203.0.113.11")}}}
 		})), "refuse MemberHoldsAddress a"},
 		{"unassigning", view(blocks(block("a", plan.Unassigning))), "wait BlockUnassigning a"},
-		{"error assigning", view(blocks(block("a", plan.ErrorAssigning, in(net1, "public network")))), "unassign UnassignmentDue a net1"},
-		{"error assigning, no resource told, another network lists it", view(blocks(block("a", plan.ErrorAssigning)), func(v *plan.View) {
-			v.Networks["net2"] = plan.Network{ID: "net2", Status: plan.NetworkReady, Blocks: []plan.NetworkBlock{{ID: "a"}}}
-		}), "unassign UnassignmentDue a net2"},
-		{"error assigning, nobody knows where", view(blocks(block("a", plan.ErrorAssigning))), "unassign UnassignmentDue a net1"},
-		{"error unassigning", view(blocks(block("a", plan.ErrorUnassigning, in(net1, "public network")))), "unassign UnassignmentDue a net1"},
+		{"error assigning", view(blocks(block("a", plan.ErrorAssigning, in(net1, "public network")))),
+			"unassign UnassignmentDue a net1"},
+		{"error assigning, no resource told, another network lists it",
+			view(blocks(block("a", plan.ErrorAssigning)), func(v *plan.View) {
+				v.Networks["net2"] = plan.Network{ID: "net2", Status: plan.NetworkReady,
+					Blocks: []plan.NetworkBlock{{ID: "a"}}}
+			}), "unassign UnassignmentDue a net2"},
+		{"error assigning, nobody knows where", view(blocks(block("a", plan.ErrorAssigning))),
+			"unassign UnassignmentDue a net1"},
+		{"error unassigning", view(blocks(block("a", plan.ErrorUnassigning, in(net1, "public network")))),
+			"unassign UnassignmentDue a net1"},
 		{"a word that is not known", view(blocks(block("a", "subnetted"))), "refuse StatusNotKnown a"},
 		{"listed but not readable", view(blocks(block("a", plan.Unassigned)), hidden), "wait DeletionUnverified a"},
-		{"brought by the account's owner", view(blocks(block("a", plan.Unassigned, func(b *plan.Block) { b.BringYourOwn = true }))), "done NoBlock "},
-		{"another cluster's", view(blocks(block("a", plan.Unassigned, func(b *plan.Block) { b.Tags = with(shop.Tags(), contract.TagCluster, "c2") }))), "done NoBlock "},
-		{"v1's", view(blocks(block("a", plan.Unassigned, func(b *plan.Block) { b.Tags = v1Tags() }))), "delete DeletionDue a"},
+		{"brought by the account's owner",
+			view(blocks(block("a", plan.Unassigned, func(b *plan.Block) { b.BringYourOwn = true }))), "done NoBlock "},
+		{"another cluster's", view(blocks(block("a", plan.Unassigned,
+			func(b *plan.Block) { b.Tags = with(shop.Tags(), contract.TagCluster, "c2") }))), "done NoBlock "},
+		{"v1's", view(blocks(block("a", plan.Unassigned, func(b *plan.Block) { b.Tags = v1Tags() }))),
+			"delete DeletionDue a"},
 		{"purchase without an answer", view(nil, purchase(59*time.Second, "")), "wait PurchaseUnanswered "},
 		{"purchase without an answer, long ago", view(nil, purchase(time.Minute, "")), "done NoBlock "},
 		{"purchase answered, block gone", view(nil, purchase(time.Second, "a")), "done NoBlock "},
-		{"purchase answered, tags on their way", view(blocks(block("a", plan.Unassigned, func(b *plan.Block) { b.Tags = nil })), purchase(time.Second, "a")), "wait BlockInvisible a"},
-		{"purchase answered, tags taken away", view(blocks(block("a", plan.Unassigned, func(b *plan.Block) { b.Tags = nil })), purchase(time.Hour, "a")), "done NoBlock "},
+		{"purchase answered, tags on their way", view(blocks(block("a", plan.Unassigned,
+			func(b *plan.Block) { b.Tags = nil })), purchase(time.Second, "a")), "wait BlockInvisible a"},
+		{"purchase answered, tags taken away", view(blocks(block("a", plan.Unassigned,
+			func(b *plan.Block) { b.Tags = nil })), purchase(time.Hour, "a")), "done NoBlock "},
 		{"retained, assigned", view(blocks(block("a", plan.Assigned, retained))), "unassign UnassignmentDue a net1"},
 		{"retained, unassigning", view(blocks(block("a", plan.Unassigning, retained))), "wait BlockUnassigning a"},
-		{"retained, in error", view(blocks(block("a", plan.ErrorAssigning, in(net1, "public network"), retained))), "unassign UnassignmentDue a net1"},
+		{"retained, in error", view(blocks(block("a", plan.ErrorAssigning, in(net1, "public network"), retained))),
+			"unassign UnassignmentDue a net1"},
 		{"retained, unassigned", view(blocks(block("a", plan.Unassigned, retained))), "done BlockKept a"},
-		{"retained, deleted by somebody a moment ago", view(blocks(block("a", plan.Unassigned, retained)), hidden), "done BlockKept a"},
-		{"one retained, one not", view(blocks(block("a", plan.Unassigned, retained), block("b", "subnetted"))), "refuse StatusNotKnown b; done BlockKept a"},
+		{"retained, deleted by somebody a moment ago", view(blocks(block("a", plan.Unassigned, retained)), hidden),
+			"done BlockKept a"},
+		{"one retained, one not", view(blocks(block("a", plan.Unassigned, retained), block("b", "subnetted"))),
+			"refuse StatusNotKnown b; done BlockKept a"},
 		{
 			"one that is stuck does not keep the others", view(blocks(
 				block("a", plan.ErrorUnassigning, in(net1, "public network")), block("b", "subnetted"),
 				block("c", plan.Unassigning), block("d", plan.Assigned), block("e", plan.Unassigned))),
-			"delete DeletionDue e; unassign UnassignmentDue d net1; unassign UnassignmentDue a net1; wait BlockUnassigning c; refuse StatusNotKnown b",
+			"delete DeletionDue e; unassign UnassignmentDue d net1; unassign UnassignmentDue a net1; wait " +
+				"BlockUnassigning c; refuse StatusNotKnown b",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -90,7 +114,8 @@ func TestRelease(t *testing.T) {
 }
 
 func TestDuplicatesLeaveTheKeptBlockAlone(t *testing.T) {
-	v := view(blocks(block("a", plan.Unassigned), block("b", plan.Assigned, cidr("203.0.113.16/29")), block("c", plan.Assigned, cidr("203.0.113.24/29"))))
+	v := view(blocks(block("a", plan.Unassigned), block("b", plan.Assigned, cidr("203.0.113.16/29")),
+		block("c", plan.Assigned, cidr("203.0.113.24/29"))))
 	var got []string
 	for _, step := range plan.Duplicates(shop, wish(published("203.0.113.26")), v) {
 		got = append(got, tell(step))
@@ -135,7 +160,8 @@ func TestRetag(t *testing.T) {
 		{"never", view(blocks(plain)), false, ""},
 		{"the kept one", view(blocks(plain, other)), true, "a"},
 		{"the duplicate stays as it is", view(blocks(block("a", plan.Assigned, retained), other)), true, ""},
-		{"the duplicate no longer", view(blocks(plain, block("b", plan.Unassigned, cidr("203.0.113.16/29"), retained))), false, "b"},
+		{"the duplicate no longer", view(blocks(plain, block("b", plan.Unassigned, cidr("203.0.113.16/29"), retained))),
+			false, "b"},
 		{"deleted a moment ago", view(blocks(plain), hidden), true, ""},
 		{"somebody else's", view(blocks(block("a", plan.Assigned, func(b *plan.Block) { b.Tags = nil }))), true, ""},
 	} {

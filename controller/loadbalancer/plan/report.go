@@ -18,8 +18,8 @@ type AddressReport struct {
 	Node string
 }
 
-// ReportsOf gathers what agents report of an address. A Node whose agent is silent, or does not know the state of its own
-// network, is no witness: what its annotation says may be long past.
+// ReportsOf gathers what agents report of an address. A Node whose agent is silent, or does not know the state of its
+// own network, is no witness: what its annotation says may be long past.
 func ReportsOf(nodes []*corev1.Node, address netip.Addr) []AddressReport {
 	var all []AddressReport
 	text := address.String()

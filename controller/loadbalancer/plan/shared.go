@@ -56,7 +56,9 @@ func decideShared(s Observed) ServicePlan {
 // lost refuses a Service whose published address is in no block any more.
 func (s Observed) lost(published netip.Addr) ServicePlan {
 	if retagged, is := s.retagged(published); is {
-		return refusedPlan(BlockRetagged, "IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them or delete the Service and create it again",
+		return refusedPlan(BlockRetagged,
+			"IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them or "+
+				"delete the Service and create it again",
 			retagged.ID, retagged.CIDR, published)
 	}
 	return refusedPlan(BlockLost,
@@ -78,8 +80,10 @@ func (s Observed) PoolWish() Wish {
 // placeWish is what the Service is to get of the pool or of a brought block.
 func (s Observed) placeWish() PlaceWish {
 	return PlaceWish{
-		Published: s.Published(), Requested: s.Desired.Requested, RequestedSource: s.Desired.RequestedSource, Replace: s.Desired.Replace,
-		NetworkID: s.NetworkID, Silent: func(a netip.Addr) bool { return Silent(s.Nodes, a) }, Barred: s.unavailable, Now: s.Now,
+		Published: s.Published(), Requested: s.Desired.Requested, RequestedSource: s.Desired.RequestedSource,
+		Replace:   s.Desired.Replace,
+		NetworkID: s.NetworkID, Silent: func(a netip.Addr) bool { return Silent(s.Nodes, a) }, Barred: s.unavailable,
+		Now: s.Now,
 	}
 }
 
@@ -171,12 +175,12 @@ func (s Observed) grow(blocks []PoolBlock, extend Step) Step {
 	return extend
 }
 
-// restPatience is how long a Service waits for an address in quarantine while the pool could grow instead: long enough for
-// agents to report that the address is silent, which spares a purchase.
+// restPatience is how long a Service waits for an address in quarantine while the pool could grow instead: long enough
+// for agents to report that the address is silent, which spares a purchase.
 const restPatience = 30 * time.Second
 
-// insteadOfResting returns the step that serves the Service sooner than a wait for the end of a quarantine does. A requested
-// address cannot be bought, and where the pool cannot grow there is nothing but to wait.
+// insteadOfResting returns the step that serves the Service sooner than a wait for the end of a quarantine does. A
+// requested address cannot be bought, and where the pool cannot grow there is nothing but to wait.
 func (s Observed) insteadOfResting(wait, grow Step) Step {
 	bounded := s.RestingSince.Add(restPatience)
 	switch {

@@ -85,7 +85,8 @@ func (c *cluster) ensureBrought(s *modelService) bool {
 		s.refused = plan.BlockLost
 		return true
 	}
-	p := plan.Place(s.holder(), c.placeWish(s), []plan.PoolBlock{{Sighting: plan.Sighting{Block: b.Block}, Ledger: c.ledgers[b.ID]}}, false)
+	p := plan.Place(s.holder(), c.placeWish(s), []plan.PoolBlock{{Sighting: plan.Sighting{Block: b.Block},
+		Ledger: c.ledgers[b.ID]}}, false)
 	for _, l := range p.Save {
 		if !c.save(l) {
 			return false

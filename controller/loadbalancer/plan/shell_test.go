@@ -249,7 +249,8 @@ func (c *cluster) serving(o plan.Owner) []*modelBlock {
 // save stores a ledger by compare-and-swap. What follows from it at once happens in the same moment.
 func (c *cluster) save(l plan.Ledger, follows ...func()) (ok bool) {
 	c.do(func() {
-		if stored, exists := c.ledgers[l.BlockID]; exists != (l.Version != "") || (exists && stored.Version != l.Version) {
+		if stored, exists := c.ledgers[l.BlockID]; exists != (l.Version != "") ||
+			(exists && stored.Version != l.Version) {
 			return
 		}
 		if err := l.Check(); err != nil {
@@ -281,7 +282,8 @@ func (c *cluster) publish(s *modelService, address netip.Addr, b plan.Block) {
 		}
 		rest, used := c.withdrawn[address]
 		if used && rest.Holder.Name != s.name && c.now.Before(rest.Since.Add(plan.Quarantine)) && !c.reported {
-			c.fault("address %s, given back by %s %s ago, is %s's", address, rest.Holder.Name, c.now.Sub(rest.Since), s.name)
+			c.fault("address %s, given back by %s %s ago, is %s's", address, rest.Holder.Name, c.now.Sub(rest.Since),
+				s.name)
 		}
 	})
 }

@@ -33,7 +33,8 @@ func EnsureBlock(s Sighting, v View) Step {
 func EnsureBrought(s Sighting, assignedHere bool, v View) Step {
 	step := EnsureBlock(s, v)
 	if step.Action == Unassign && !assignedHere {
-		return refuse(s.Block, BlockInError, "IP block %s (%s) is in state %q; take it off its network in the phoenixNAP portal",
+		return refuse(s.Block, BlockInError,
+			"IP block %s (%s) is in state %q; take it off its network in the phoenixNAP portal",
 			s.Block.ID, s.Block.CIDR, s.Block.Status)
 	}
 	return step

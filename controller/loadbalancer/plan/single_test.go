@@ -22,21 +22,30 @@ func TestExtend(t *testing.T) {
 	}{
 		{"no block yet", wish(), view(nil), "buy PurchaseDue "},
 		{"one more", wish(), view(blocks(block("a", plan.Assigned, ours))), "buy PurchaseDue "},
-		{"purchase without an answer", wish(), view(blocks(block("a", plan.Assigned, ours)), purchase(time.Second, "")), "wait PurchaseUnanswered "},
-		{"purchase without an answer, block found by its nonce", wish(), view(blocks(block("a", plan.Assigned, ours, described("… purchase n"))), purchase(time.Second, "")), "buy PurchaseDue "},
-		{"purchase without an answer, somebody else's block bears the nonce", wish(), view(blocks(block("a", plan.Assigned, described("… purchase n"))), purchase(time.Second, "")), "wait PurchaseUnanswered "},
-		{"purchase answered, not visible", wish(), view(blocks(block("a", plan.Assigned, ours)), purchase(time.Second, "b")), "wait BlockInvisible b"},
-		{"purchase answered, visible", wish(), view(blocks(block("a", plan.Assigned, ours), block("b", plan.Creating, ours)), purchase(time.Second, "b")), "buy PurchaseDue "},
-		{"purchase answered, tags on their way", wish(), view(blocks(block("b", plan.Creating, func(b *plan.Block) { b.Tags = nil })), purchase(time.Second, "b")), "wait BlockInvisible b"},
-		{"purchase answered, tags taken away", wish(), view(blocks(block("b", plan.Assigned, func(b *plan.Block) { b.Tags = nil })), purchase(time.Hour, "b")), "refuse BlockRetagged b"},
+		{"purchase without an answer", wish(), view(blocks(block("a", plan.Assigned, ours)), purchase(time.Second, "")),
+			"wait PurchaseUnanswered "},
+		{"purchase without an answer, block found by its nonce", wish(), view(blocks(block("a", plan.Assigned, ours,
+			described("… purchase n"))), purchase(time.Second, "")), "buy PurchaseDue "},
+		{"purchase without an answer, somebody else's block bears the nonce", wish(), view(blocks(block("a",
+			plan.Assigned, described("… purchase n"))), purchase(time.Second, "")), "wait PurchaseUnanswered "},
+		{"purchase answered, not visible", wish(),
+			view(blocks(block("a", plan.Assigned, ours)), purchase(time.Second, "b")), "wait BlockInvisible b"},
+		{"purchase answered, visible", wish(), view(blocks(block("a", plan.Assigned, ours),
+			block("b", plan.Creating, ours)), purchase(time.Second, "b")), "buy PurchaseDue "},
+		{"purchase answered, tags on their way", wish(), view(blocks(block("b", plan.Creating,
+			func(b *plan.Block) { b.Tags = nil })), purchase(time.Second, "b")), "wait BlockInvisible b"},
+		{"purchase answered, tags taken away", wish(), view(blocks(block("b", plan.Assigned,
+			func(b *plan.Block) { b.Tags = nil })), purchase(time.Hour, "b")), "refuse BlockRetagged b"},
 		{"network full", wish(), view(nil, foreign(10)), "refuse NetworkFull "},
 		{"limit reached", wish(func(w *plan.Wish) {
 			w.MaxBlocks = 1
 			w.Bought = 1
 		}), view(nil), "refuse TooManyBlocks "},
 		{"no location", wish(func(w *plan.Wish) { w.Location = "" }), view(nil), "refuse LocationMissing "},
-		{"network not readable", wish(), view(nil, func(v *plan.View) { delete(v.Networks, net1) }), "refuse NetworkUnusable "},
-		{"a published address does not matter", wish(published("203.0.113.10"), requested("203.0.113.10")), view(nil), "buy PurchaseDue "},
+		{"network not readable", wish(), view(nil, func(v *plan.View) { delete(v.Networks, net1) }),
+			"refuse NetworkUnusable "},
+		{"a published address does not matter", wish(published("203.0.113.10"), requested("203.0.113.10")), view(nil),
+			"buy PurchaseDue "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			step := plan.Extend(pool, test.wish, test.view)
@@ -74,10 +83,12 @@ func TestBroughtBlocksAreNeverDeleted(t *testing.T) {
 		step := plan.EnsureBrought(v.Sightings[0], test.assignedHere, v)
 		step.Address = addr("")
 		if got := tell(step); got != test.ensure {
-			t.Errorf("%s in %q, assigned here %t: ensure %s, want %s", test.status, test.resource, test.assignedHere, got, test.ensure)
+			t.Errorf("%s in %q, assigned here %t: ensure %s, want %s", test.status, test.resource, test.assignedHere,
+				got, test.ensure)
 		}
 		if got := tell(plan.ReleaseBrought(v.Sightings[0], test.assignedHere, v)); got != test.release {
-			t.Errorf("%s in %q, assigned here %t: release %s, want %s", test.status, test.resource, test.assignedHere, got, test.release)
+			t.Errorf("%s in %q, assigned here %t: release %s, want %s", test.status, test.resource, test.assignedHere,
+				got, test.release)
 		}
 	}
 }

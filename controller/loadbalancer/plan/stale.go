@@ -42,7 +42,8 @@ func DueStale(
 	return due, next
 }
 
-// AnsweringUnassigned are the addresses of blocks of the cluster that answer though no Service has them, in their order.
+// AnsweringUnassigned are the addresses of blocks of the cluster that answer though no Service has them, in their
+// order.
 func (s Observed) AnsweringUnassigned() []netip.Addr {
 	found := map[netip.Addr]bool{}
 	for _, node := range s.Nodes {

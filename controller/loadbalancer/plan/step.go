@@ -78,8 +78,8 @@ const (
 	NoBlock Reason = "NoBlock"
 	// BlockKept: the block is given up and stays in the account, for it was brought or is retained.
 	BlockKept Reason = "BlockKept"
-	// AddressResting: the only addresses left in the pool were given back a moment ago; the message says until when the Service
-	// waits at the latest.
+	// AddressResting: the only addresses left in the pool were given back a moment ago; the message says until when the
+	// Service waits at the latest.
 	AddressResting Reason = "AddressResting"
 	// NetworkChanging: the public network is taking in another change.
 	NetworkChanging Reason = "NetworkChanging"

@@ -63,7 +63,8 @@ func TestEnsureEndsWithOneBlock(t *testing.T) {
 			continue
 		}
 		owned := a.owned()
-		if last.Action != plan.Done || len(owned) != 1 || owned[0].Status != plan.Assigned || owned[0].ResourceID != net1 {
+		if last.Action != plan.Done || len(owned) != 1 || owned[0].Status != plan.Assigned ||
+			owned[0].ResourceID != net1 {
 			t.Fatalf("seed %d: ended with %s %s and blocks %s", seed, last.Action, last.Reason, describe(owned))
 		}
 		if w.Published.IsValid() && !owned[0].CIDR.Contains(w.Published) {
@@ -127,7 +128,8 @@ func TestReleaseEndsWithNone(t *testing.T) {
 		strangers := a.strangers()
 		steps := releaseToEnd(a)
 		if steps[0].Action != plan.Done || len(a.owned()) != 0 {
-			t.Fatalf("seed %d: ended with %s %s and blocks %s", seed, steps[0].Action, steps[0].Reason, describe(a.owned()))
+			t.Fatalf("seed %d: ended with %s %s and blocks %s", seed, steps[0].Action, steps[0].Reason,
+				describe(a.owned()))
 		}
 		if now := a.strangers(); !slices.Equal(strangers, now) {
 			t.Errorf("seed %d: blocks of others were %v and are %v", seed, strangers, now)

@@ -48,7 +48,8 @@ type modelNetwork struct {
 }
 
 func newAccount(seed uint64) *account {
-	a := &account{rng: rand.New(rand.NewPCG(seed, 7)), now: noon, networks: map[string]*modelNetwork{}, mayTouch: shop.Owns}
+	a := &account{rng: rand.New(rand.NewPCG(seed, 7)), now: noon, networks: map[string]*modelNetwork{},
+		mayTouch: shop.Owns}
 	a.trouble = a.rng.IntN(4)
 	for _, id := range []string{net1, "net2"} {
 		a.networks[id] = &modelNetwork{id: id, foreign: a.rng.IntN(6)}
@@ -57,7 +58,8 @@ func newAccount(seed uint64) *account {
 		}
 	}
 	if a.rng.IntN(3) == 0 {
-		a.purchase = &contract.Purchase{Nonce: "left over", Time: noon.Add(-time.Duration(a.rng.IntN(90)) * time.Second)}
+		a.purchase = &contract.Purchase{Nonce: "left over",
+			Time: noon.Add(-time.Duration(a.rng.IntN(90)) * time.Second)}
 	}
 	return a
 }
@@ -146,7 +148,8 @@ func (a *account) readNetworks() map[string]plan.Network {
 			n.Status = plan.NetworkBusy
 		}
 		for i := range m.foreign {
-			n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: fmt.Sprint(id, "foreign", i), CIDR: prefix("198.51.100.0/29")})
+			n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: fmt.Sprint(id, "foreign", i),
+				CIDR: prefix("198.51.100.0/29")})
 		}
 		for _, b := range a.blocks {
 			if b.ResourceID == id {

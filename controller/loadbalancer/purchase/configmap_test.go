@@ -72,7 +72,8 @@ func TestOneOfTwoBuyersRecords(t *testing.T) {
 		}
 		var both sync.WaitGroup
 		for i, r := range []*purchase.ConfigMap{first, second} {
-			intent := &contract.Purchase{Nonce: string(rune('a' + i)), Time: time.Date(2026, 3, 1, 12, round, 0, 0, time.UTC)}
+			intent := &contract.Purchase{Nonce: string(rune('a' + i)),
+				Time: time.Date(2026, 3, 1, 12, round, 0, 0, time.UTC)}
 			both.Go(func() { results[i] = r.Save(t.Context(), intent) })
 		}
 		both.Wait()
@@ -89,12 +90,15 @@ func TestOneOfTwoBuyersRecords(t *testing.T) {
 
 func TestUnreadableRecordIsNamed(t *testing.T) {
 	r, kube := configMap(purchase.NodesName)
-	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: purchase.NodesName, Annotations: map[string]string{contract.ServiceIPPurchase: "soon"}}}
-	if _, err := kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(t.Context(), broken, metav1.CreateOptions{}); err != nil {
+	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: purchase.NodesName,
+		Annotations: map[string]string{contract.ServiceIPPurchase: "soon"}}}
+	if _, err := kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(t.Context(), broken,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := r.Load(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "kube-system/phoenixnap-nodes") || !strings.Contains(err.Error(), "remove the annotation") {
+	if err == nil || !strings.Contains(err.Error(), "kube-system/phoenixnap-nodes") ||
+		!strings.Contains(err.Error(), "remove the annotation") {
 		t.Errorf("said %v", err)
 	}
 }

@@ -59,7 +59,8 @@ func (w *world) restart(cloud purchase.Cloud) {
 // oldTags makes the tags that blocks carry, long ago.
 func (w *world) oldTags() {
 	w.t.Helper()
-	if err := w.client.EnsureTags(w.t.Context(), contract.TagUsage, contract.TagCluster, contract.TagService, contract.TagPool, contract.TagNodes); err != nil {
+	if err := w.client.EnsureTags(w.t.Context(), contract.TagUsage, contract.TagCluster, contract.TagService,
+		contract.TagPool, contract.TagNodes); err != nil {
 		w.t.Fatal(err)
 	}
 	w.clock.Advance(5 * time.Minute)

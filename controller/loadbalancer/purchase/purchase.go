@@ -180,8 +180,9 @@ func (b *Buyer) checkLocation(ctx context.Context, order Order) error {
 		return fmt.Errorf("check location %s: %w", order.Location, err)
 	}
 	if !slices.ContainsFunc(locations, func(l string) bool { return strings.EqualFold(l, order.Location) }) {
-		return &Refused{Reason: plan.LocationNotOnSale, Detail: fmt.Sprintf("phoenixNAP has no location %q; set %s to one of %s",
-			order.Location, order.LocationSource, strings.Join(locations, ", "))}
+		return &Refused{Reason: plan.LocationNotOnSale,
+			Detail: fmt.Sprintf("phoenixNAP has no location %q; set %s to one of %s",
+				order.Location, order.LocationSource, strings.Join(locations, ", "))}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -218,14 +219,16 @@ func (b *Buyer) newIntent() (contract.Purchase, error) {
 }
 
 // settle records what became of a purchase.
-func (b *Buyer) settle(ctx context.Context, order Order, record Record, intent contract.Purchase, block plan.Block, failure error) (plan.Block, error) {
+func (b *Buyer) settle(ctx context.Context, order Order, record Record, intent contract.Purchase, block plan.Block,
+	failure error) (plan.Block, error) {
 	// What was paid for is written down even when the process is ending.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	logger := klog.FromContext(ctx)
 	switch {
 	case failure == nil:
-		logger.Info("Bought an IP block", "owner", order.Owner, "block", block.ID, "cidr", block.CIDR, "location", block.Location, "nonce", intent.Nonce)
+		logger.Info("Bought an IP block", "owner", order.Owner, "block", block.ID, "cidr", block.CIDR, "location",
+			block.Location, "nonce", intent.Nonce)
 		intent.BlockID = block.ID
 		b.amend(ctx, order, record, intent)
 		return block, nil
@@ -245,7 +248,8 @@ func nothingSent(failure error) bool { return pnap.IsDryRun(failure) || pnap.IsR
 
 // notBought takes the intent back, for the API said clearly that it sold nothing. That may make the
 // caller's queue call again at once: the next purchase must rest. A dry run has nothing to rest from.
-func (b *Buyer) notBought(ctx context.Context, order Order, record Record, intent contract.Purchase, refusal error) error {
+func (b *Buyer) notBought(ctx context.Context, order Order, record Record, intent contract.Purchase,
+	refusal error) error {
 	var answer error
 	if pnap.IsDryRun(refusal) {
 		answer = refusal

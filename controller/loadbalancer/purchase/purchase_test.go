@@ -50,7 +50,8 @@ func TestBuyForEveryOwner(t *testing.T) {
 			if recorded == nil || recorded.BlockID != block.ID || recorded.Time != w.clock.Now() {
 				t.Fatalf("recorded is %+v", recorded)
 			}
-			if !strings.HasSuffix(seen.Description, "purchase "+recorded.Nonce) || !strings.Contains(seen.Description, test.owner.String()) {
+			if !strings.HasSuffix(seen.Description, "purchase "+recorded.Nonce) ||
+				!strings.Contains(seen.Description, test.owner.String()) {
 				t.Errorf("description is %q", seen.Description)
 			}
 		})
@@ -79,8 +80,10 @@ func TestDescriptionFits(t *testing.T) {
 //proves:known-bugs/lost-purchase-answer
 func TestPurchaseWithoutAnAnswer(t *testing.T) {
 	for _, fault := range []pnapsim.Fault{
-		{Action: pnapsim.FaultLost}, {Action: pnapsim.FaultEmpty}, {Action: pnapsim.FaultTruncate}, {Action: pnapsim.FaultReset},
-		{Action: pnapsim.FaultStatus, Status: 500}, {Action: pnapsim.FaultStatus, Status: 504}, {Action: pnapsim.FaultHTML},
+		{Action: pnapsim.FaultLost}, {Action: pnapsim.FaultEmpty}, {Action: pnapsim.FaultTruncate},
+		{Action: pnapsim.FaultReset},
+		{Action: pnapsim.FaultStatus, Status: 500}, {Action: pnapsim.FaultStatus, Status: 504},
+		{Action: pnapsim.FaultHTML},
 	} {
 		t.Run(fmt.Sprintf("%s %d", fault.Action, fault.Status), func(t *testing.T) {
 			w := newWorld(t)
@@ -105,14 +108,16 @@ func TestPurchaseWithoutAnAnswer(t *testing.T) {
 func TestRefusalTakesTheIntentBackAndRests(t *testing.T) {
 	w := newWorld(t)
 	w.oldTags()
-	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Times: -1, Action: pnapsim.FaultStatus, Status: 406}); err != nil {
+	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Times: -1, Action: pnapsim.FaultStatus,
+		Status: 406}); err != nil {
 		t.Fatal(err)
 	}
 	want := func(tries int) {
 		t.Helper()
 		_, err := w.buy(order(web))
 		var refused *purchase.Refused
-		if !errors.As(err, &refused) || refused.Reason != plan.PurchaseRefused || !strings.Contains(err.Error(), "406") {
+		if !errors.As(err, &refused) || refused.Reason != plan.PurchaseRefused ||
+			!strings.Contains(err.Error(), "406") {
 			t.Fatalf("said %v", err)
 		}
 		if w.object.purchase() != nil {
@@ -147,7 +152,8 @@ func TestRefusalTakesTheIntentBackAndRests(t *testing.T) {
 func TestAPIWantsAPause(t *testing.T) {
 	w := newWorld(t)
 	w.oldTags()
-	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 40}); err != nil {
+	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Action: pnapsim.FaultStatus,
+		Status: 429, RetryAfter: 40}); err != nil {
 		t.Fatal(err)
 	}
 	for _, left := range []time.Duration{40 * time.Second, 30 * time.Second} {
@@ -195,7 +201,8 @@ func TestLocationNotOnSale(t *testing.T) {
 	o.Location = "XXX"
 	_, err := w.buy(o)
 	var refused *purchase.Refused
-	if !errors.As(err, &refused) || refused.Reason != plan.LocationNotOnSale || !strings.Contains(err.Error(), "set the option location to one of ") {
+	if !errors.As(err, &refused) || refused.Reason != plan.LocationNotOnSale ||
+		!strings.Contains(err.Error(), "set the option location to one of ") {
 		t.Errorf("said %v", err)
 	}
 	if w.object.version != 0 {
@@ -282,7 +289,8 @@ func TestIntentOfAnotherStays(t *testing.T) {
 		other := &contract.Purchase{Nonce: "other", Time: w.clock.Now()}
 		w.restart(meddling{w.client, func() { w.object.overwrite(other) }})
 		if status != 0 {
-			if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Action: pnapsim.FaultStatus, Status: status}); err != nil {
+			if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Action: pnapsim.FaultStatus,
+				Status: status}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -337,7 +345,8 @@ func TestDryRunLeavesNothingBehind(t *testing.T) {
 func TestLookupFailuresRecordNothing(t *testing.T) {
 	for _, path := range []string{"/location-api/v1/locations", "/tag-manager/v1/tags"} {
 		w := newWorld(t)
-		if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodGet, Path: path, Action: pnapsim.FaultStatus, Status: 503}); err != nil {
+		if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodGet, Path: path, Action: pnapsim.FaultStatus,
+			Status: 503}); err != nil {
 			t.Fatal(err)
 		}
 		_, err := w.buy(order(web))

@@ -30,15 +30,16 @@ func (w *world) holdings() string {
 		blocks = append(blocks, strings.Fields(block)[0]) // what was asked for before goes on
 	}
 	for _, l := range w.ledgers() {
-		ledgers = append(ledgers, fmt.Sprintf("%s closed %t held %v resting %v", l.BlockID, l.Closed, l.Held, l.Resting))
+		ledgers = append(ledgers, fmt.Sprintf("%s closed %t held %v resting %v", l.BlockID, l.Closed, l.Held,
+			l.Resting))
 	}
 	slices.Sort(ledgers)
 	return fmt.Sprint(blocks, ledgers)
 }
 
-// TestNothingIsReleasedOnTheWordOfAnotherAccount: the credentials are those of an account that has no blocks and in which
-// the public network cannot be read. Whatever a Service had, it keeps its finalizer and its ledgers until the right
-// credentials are back.
+// TestNothingIsReleasedOnTheWordOfAnotherAccount: the credentials are those of an account that has no blocks and in
+// which the public network cannot be read. Whatever a Service had, it keeps its finalizer and its ledgers until the
+// right credentials are back.
 func TestNothingIsReleasedOnTheWordOfAnotherAccount(t *testing.T) {
 	for name, prepare := range map[string]func(w *world){
 		"deleted": func(w *world) {
@@ -72,7 +73,8 @@ func TestNothingIsReleasedOnTheWordOfAnotherAccount(t *testing.T) {
 			w.releasing("web")
 		},
 		"bought without an answer, deleted": func(w *world) {
-			w.arm(pnapsim.Fault{Method: http.MethodPost, Path: "/ips/v1/ip-blocks", Action: pnapsim.FaultLost, Times: 1})
+			w.arm(pnapsim.Fault{Method: http.MethodPost, Path: "/ips/v1/ip-blocks", Action: pnapsim.FaultLost,
+				Times: 1})
 			w.service("web")
 			for range 3 {
 				_, _ = w.sync("web")
@@ -101,7 +103,8 @@ func TestNothingIsReleasedOnTheWordOfAnotherAccount(t *testing.T) {
 			if _, err := w.sync("web"); !errors.As(err, &refusal) {
 				t.Errorf("said %v", err)
 			}
-			if c := w.condition("web"); c.Reason != "NetworkUnusable" || !strings.Contains(c.Message, networkID) || !strings.Contains(c.Message, "credentials") {
+			if c := w.condition("web"); c.Reason != "NetworkUnusable" || !strings.Contains(c.Message, networkID) ||
+				!strings.Contains(c.Message, "credentials") {
 				t.Errorf("the condition is %s: %s", c.Reason, c.Message)
 			}
 			w.as(clientID)
@@ -118,8 +121,8 @@ func TestNothingIsReleasedOnTheWordOfAnotherAccount(t *testing.T) {
 	}
 }
 
-// TestServiceThatHadNothingGoesInAnyAccount: a controller that never worked, because its network cannot be read, must not
-// make Services undeletable.
+// TestServiceThatHadNothingGoesInAnyAccount: a controller that never worked, because its network cannot be read, must
+// not make Services undeletable.
 func TestServiceThatHadNothingGoesInAnyAccount(t *testing.T) {
 	w := newWorld(t)
 	w.as(strangerID)

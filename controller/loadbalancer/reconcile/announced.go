@@ -48,7 +48,8 @@ func answered(nodes []*corev1.Node, all []plan.AddressReport, before *metav1.Con
 	quiet := plan.Reporting(all, contract.AddressSilent)
 	if holder, alone := unheard(all); alone && len(quiet) > 0 {
 		condition.Reason = contract.AnnouncedHolderSilent
-		condition.Message = "Node " + holder + " holds the address, but the agents of " + names(quiet) + " do not hear it"
+		condition.Message = "Node " + holder + " holds the address, but the agents of " + names(quiet) +
+			" do not hear it"
 		return condition
 	}
 	latest := latestAnswer(all)
@@ -90,8 +91,8 @@ func unheard(all []plan.AddressReport) (holder string, alone bool) {
 	return latestAnswer(all).Node, true
 }
 
-// latestAnswer is the report of an answer that is the newest: a Node that was cut off may not have taken its own back. Of
-// several the one by the holder counts, then the first by name.
+// latestAnswer is the report of an answer that is the newest: a Node that was cut off may not have taken its own back.
+// Of several the one by the holder counts, then the first by name.
 func latestAnswer(all []plan.AddressReport) plan.AddressReport {
 	var latest plan.AddressReport
 	for _, h := range all {
@@ -108,7 +109,8 @@ func latestAnswer(all []plan.AddressReport) plan.AddressReport {
 }
 
 func anyIdentity(nodes []*corev1.Node) bool {
-	return slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return n.Annotations[contract.NodeReportedIdentity] != "" })
+	return slices.ContainsFunc(nodes,
+		func(n *corev1.Node) bool { return n.Annotations[contract.NodeReportedIdentity] != "" })
 }
 
 // announced is what the Service says of its announcement now; nil when it says nothing.

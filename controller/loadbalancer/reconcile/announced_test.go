@@ -28,7 +28,8 @@ func witness(name, identity, report string) *corev1.Node {
 		contract.NodeReportedAddresses: `{"203.0.113.10":` + report + `}`,
 	}}}
 	if identity != "" {
-		node.Annotations[contract.NodeReportedIdentity] = fmt.Sprintf(`{"hostname":%q,"addresses":[],"macs":[%q]}`, name, identity)
+		node.Annotations[contract.NodeReportedIdentity] = fmt.Sprintf(`{"hostname":%q,"addresses":[],"macs":[%q]}`,
+			name, identity)
 	}
 	return node
 }
@@ -39,7 +40,8 @@ func entrySaid(state, mac, since string, held bool) string {
 
 // out makes a Node one whose agent has fallen silent.
 func out(node *corev1.Node) *corev1.Node {
-	node.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: corev1.ConditionUnknown, Reason: "AgentSilent"}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: corev1.ConditionUnknown,
+		Reason: "AgentSilent"}}
 	return node
 }
 
@@ -52,34 +54,46 @@ func TestWhoAnnounces(t *testing.T) {
 	}{
 		"the holder says so": {[]*corev1.Node{witness("a", macOne, entrySaid("Answered", macOne, early, true))},
 			"True", "Answered", "Node a announces the address since " + early},
-		"another hears it": {[]*corev1.Node{witness("a", macOne, `{"state":"Silent","since":"`+early+`"}`), witness("b", macTwo, entrySaid("Answered", macOne, early, false))},
+		"another hears it": {[]*corev1.Node{witness("a", macOne, `{"state":"Silent","since":"`+early+`"}`),
+			witness("b", macTwo, entrySaid("Answered", macOne, early, false))},
 			"True", "Answered", "Node a announces the address since " + early},
-		"the holder counts, not who heard it first": {[]*corev1.Node{witness("a", macOne, entrySaid("Answered", macOne, later, true)), witness("b", macTwo, entrySaid("Answered", macOne, early, false))},
+		"the holder counts, not who heard it first": {[]*corev1.Node{witness("a", macOne, entrySaid("Answered", macOne,
+			later, true)), witness("b", macTwo, entrySaid("Answered", macOne, early, false))},
 			"True", "Answered", "Node a announces the address since " + later},
 		"it moved, the old holder has not said so": {[]*corev1.Node{
-			witness("a", macOne, entrySaid("Answered", macOne, early, true)), witness("b", macTwo, entrySaid("Answered", macTwo, later, true)), witness("c", "", entrySaid("Answered", macTwo, later, false)),
+			witness("a", macOne, entrySaid("Answered", macOne, early, true)), witness("b", macTwo, entrySaid("Answered",
+				macTwo, later, true)), witness("c", "", entrySaid("Answered", macTwo, later, false)),
 		}, "True", "Answered", "Node b announces the address since " + later},
-		"an agent of before, without a MAC": {[]*corev1.Node{witness("a", macOne, entrySaid("Answered", "", early, false))}, "True", "Answered", "one machine answers"},
-		"nobody knows any identity":         {[]*corev1.Node{witness("a", "", entrySaid("Answered", stranger, early, false))}, "True", "Answered", "one machine answers"},
+		"an agent of before, without a MAC": {[]*corev1.Node{witness("a", macOne,
+			entrySaid("Answered", "", early, false))}, "True", "Answered", "one machine answers"},
+		"nobody knows any identity": {[]*corev1.Node{witness("a", "", entrySaid("Answered", stranger, early, false))},
+			"True", "Answered", "one machine answers"},
 		"a stranger answers": {[]*corev1.Node{witness("a", macOne, entrySaid("Answered", stranger, early, false))},
 			"False", contract.AnnouncedForeign, stranger + " answers"},
-		"the holder is not heard": {[]*corev1.Node{witness("a", macOne, entrySaid("Answered", macOne, early, true)), witness("b", macTwo, entrySaid("Silent", "", later, false))},
+		"the holder is not heard": {[]*corev1.Node{witness("a", macOne, entrySaid("Answered", macOne, early, true)),
+			witness("b", macTwo, entrySaid("Silent", "", later, false))},
 			"False", contract.AnnouncedHolderSilent, "Node a holds the address, but the agents of b do not hear it"},
 		"the holder is heard by one of two": {[]*corev1.Node{
-			witness("a", macOne, entrySaid("Answered", macOne, early, true)), witness("b", macTwo, entrySaid("Silent", "", later, false)), witness("c", "", entrySaid("Answered", macOne, later, false)),
+			witness("a", macOne, entrySaid("Answered", macOne, early, true)), witness("b", macTwo,
+				entrySaid("Silent", "", later, false)), witness("c", "", entrySaid("Answered", macOne, later, false)),
 		}, "True", "Answered", "Node a announces the address since " + early},
-		"two answer": {[]*corev1.Node{witness("a", macOne, entrySaid("Duplicate", macTwo, early, true)), witness("b", macTwo, entrySaid("Answered", macTwo, early, true))},
+		"two answer": {[]*corev1.Node{witness("a", macOne, entrySaid("Duplicate", macTwo, early, true)),
+			witness("b", macTwo, entrySaid("Answered", macTwo, early, true))},
 			"False", "Duplicate", "(reported by a)"},
-		"the holder's agent has fallen silent": {[]*corev1.Node{out(witness("a", macOne, entrySaid("Answered", macOne, early, true))), witness("b", macTwo, entrySaid("Silent", "", later, false))},
+		"the holder's agent has fallen silent": {[]*corev1.Node{out(witness("a", macOne,
+			entrySaid("Answered", macOne, early, true))), witness("b", macTwo, entrySaid("Silent", "", later, false))},
 			"False", "Silent", "no machine answers for the address (reported by b)"},
-		"all agents have fallen silent": {[]*corev1.Node{out(witness("a", macOne, entrySaid("Answered", macOne, early, true)))}, "Unknown", "NotReported", "no agent"},
-		"the MAC is in no list of its own": {[]*corev1.Node{witness("a", stranger+"0", entrySaid("Answered", stranger, early, false))},
+		"all agents have fallen silent": {[]*corev1.Node{out(witness("a", macOne,
+			entrySaid("Answered", macOne, early, true)))}, "Unknown", "NotReported", "no agent"},
+		"the MAC is in no list of its own": {[]*corev1.Node{witness("a", stranger+"0",
+			entrySaid("Answered", stranger, early, false))},
 			"False", contract.AnnouncedForeign, stranger},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := announcement(tc.nodes, netip.MustParseAddr("203.0.113.10"), nil)
 			if got.Status != tc.status || got.Reason != tc.reason || !strings.Contains(got.Message, tc.within) {
-				t.Errorf("condition %s %s %q, want %s %s with %q", got.Status, got.Reason, got.Message, tc.status, tc.reason, tc.within)
+				t.Errorf("condition %s %s %q, want %s %s with %q", got.Status, got.Reason, got.Message, tc.status,
+					tc.reason, tc.within)
 			}
 			reversed := make([]*corev1.Node, 0, len(tc.nodes))
 			for i := range tc.nodes {
@@ -95,14 +109,16 @@ func TestWhoAnnounces(t *testing.T) {
 // TestAnnouncedIsNotRewritten: who else comes to report the same changes nothing; another announcer does.
 func TestAnnouncedIsNotRewritten(t *testing.T) {
 	address := netip.MustParseAddr("203.0.113.10")
-	heard := []*corev1.Node{witness("b", macTwo, entrySaid("Answered", macOne, early, false)), witness("a", macOne, entrySaid("Silent", "", early, false))}
+	heard := []*corev1.Node{witness("b", macTwo, entrySaid("Answered", macOne, early, false)),
+		witness("a", macOne, entrySaid("Silent", "", early, false))}
 	first := announcement(heard, address, nil)
 	both := []*corev1.Node{heard[0], witness("a", macOne, entrySaid("Answered", macOne, later, true))}
 	if second := announcement(both, address, &first); second != first {
 		t.Errorf("the holder reports, too: %+v, want it as it was: %+v", second, first)
 	}
 	moved := []*corev1.Node{witness("b", macTwo, entrySaid("Answered", macTwo, later, true))}
-	if third := announcement(moved, address, &first); !strings.Contains(third.Message, "Node b announces the address since "+later) {
+	if third := announcement(moved, address, &first); !strings.Contains(third.Message,
+		"Node b announces the address since "+later) {
 		t.Errorf("another holder: %+v", third)
 	}
 }
@@ -134,8 +150,8 @@ func TestStaleness(t *testing.T) {
 	}
 }
 
-// TestAnnouncedBy: where the agents announce, the Service names the Node that answers and since when; another Node takes its
-// place, and in doubt, or where kube-vip announces, no node is named.
+// TestAnnouncedBy: where the agents announce, the Service names the Node that answers and since when; another Node
+// takes its place, and in doubt, or where kube-vip announces, no node is named.
 func TestAnnouncedBy(t *testing.T) {
 	address := netip.MustParseAddr("203.0.113.10")
 	byA := []*corev1.Node{witness("a", macOne, entrySaid("Answered", macOne, early, true))}
@@ -150,13 +166,16 @@ func TestAnnouncedBy(t *testing.T) {
 	}{
 		{contract.AnnouncerAgent, nil, "", ""},
 		{contract.AnnouncerAgent, byA, "a", early},
-		{contract.AnnouncerAgent, []*corev1.Node{witness("a", macOne, entrySaid("Answered", macOne, later, true))}, "a", early},
-		{contract.AnnouncerAgent, append(byB, witness("c", "", entrySaid("Answered", macTwo, later, false))), "b", later},
+		{contract.AnnouncerAgent, []*corev1.Node{witness("a", macOne, entrySaid("Answered", macOne, later, true))}, "a",
+			early},
+		{contract.AnnouncerAgent, append(byB, witness("c", "", entrySaid("Answered", macTwo, later, false))), "b",
+			later},
 		{contract.AnnouncerAgent, silent, "", ""},
 		{contract.AnnouncerAgent, byA, "a", early},
 		{contract.AnnouncerKubeVIP, byA, "", ""},
 	} {
-		wanted := forPeople(plan.Observed{Service: service, Nodes: step.nodes, Options: plan.Options{Announcer: step.announcer}}, address)
+		wanted := forPeople(plan.Observed{Service: service, Nodes: step.nodes,
+			Options: plan.Options{Announcer: step.announcer}}, address)
 		service.Annotations = map[string]string{}
 		for name, value := range wanted {
 			if text, is := value.(string); is {
@@ -175,7 +194,8 @@ func TestAnnouncedBy(t *testing.T) {
 func TestAnnouncement(t *testing.T) {
 	address := netip.MustParseAddr("203.0.113.10")
 	reporting := func(name, raw string) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{contract.NodeReportedAddresses: raw}}}
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Annotations: map[string]string{contract.NodeReportedAddresses: raw}}}
 	}
 	says := func(state string) string {
 		return `{"203.0.113.10":{"state":"` + state + `","since":"2026-03-01T12:00:00Z"}}`
@@ -188,14 +208,19 @@ func TestAnnouncement(t *testing.T) {
 		silent bool
 	}{
 		{"nobody reports", nil, "Unknown", "NotReported", false},
-		{"about another address", []*corev1.Node{reporting("a", strings.ReplaceAll(says("Answered"), ".10", ".11"))}, "Unknown", "NotReported", false},
+		{"about another address", []*corev1.Node{reporting("a", strings.ReplaceAll(says("Answered"), ".10", ".11"))},
+			"Unknown", "NotReported", false},
 		{"garbage", []*corev1.Node{reporting("a", "{"), reporting("b", says("Answered"))}, "True", "Answered", false},
-		{"one of two hears it", []*corev1.Node{reporting("a", says("Silent")), reporting("b", says("Answered"))}, "True", "Answered", false},
-		{"nobody hears it", []*corev1.Node{reporting("a", says("Silent")), reporting("b", says("Silent"))}, "False", "Silent", true},
-		{"two answer", []*corev1.Node{reporting("a", says("Answered")), reporting("b", says("Duplicate"))}, "False", "Duplicate", false},
+		{"one of two hears it", []*corev1.Node{reporting("a", says("Silent")), reporting("b", says("Answered"))},
+			"True", "Answered", false},
+		{"nobody hears it", []*corev1.Node{reporting("a", says("Silent")), reporting("b", says("Silent"))}, "False",
+			"Silent", true},
+		{"two answer", []*corev1.Node{reporting("a", says("Answered")), reporting("b", says("Duplicate"))}, "False",
+			"Duplicate", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if c := announcement(test.nodes, address, nil); c.Status != test.status || c.Reason != test.reason || c.Message == "" {
+			if c := announcement(test.nodes, address, nil); c.Status != test.status || c.Reason != test.reason ||
+				c.Message == "" {
 				t.Errorf("condition %+v", c)
 			}
 			if got := plan.Silent(test.nodes, address); got != test.silent {

@@ -20,10 +20,12 @@ func (w *world) report(address string, state contract.AddressState) {
 		ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{
 			contract.NodePublicNetworkID: networkID, contract.NodePublicNetworkMember: "true",
 		}},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: contract.ConditionVLANReady,
+			Status: corev1.ConditionTrue}}},
 	}
 	if state != "" {
-		node.Annotations[contract.NodeReportedAddresses] = `{"` + address + `":{"state":"` + string(state) + `","since":"2026-03-01T12:00:00Z"}}`
+		node.Annotations[contract.NodeReportedAddresses] = `{"` + address + `":{"state":"` + string(state) +
+			`","since":"2026-03-01T12:00:00Z"}}`
 	}
 	if err := w.nodes.Replace([]any{node}, ""); err != nil {
 		w.t.Fatal(err)
@@ -35,8 +37,11 @@ func (w *world) report(address string, state contract.AddressState) {
 func TestReleaseWaitsForTheAgents(t *testing.T) {
 	const waiting = "waiting until no machine answers for the address any more"
 	leave := map[string]func(*world){
-		"deleted":      func(w *world) { w.delete("web") },
-		"another type": func(w *world) { w.edit("web", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }) },
+		"deleted": func(w *world) { w.delete("web") },
+		"another type": func(w *world) {
+			w.edit("web",
+				func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
+		},
 		"another type, its status wiped": func(w *world) {
 			w.edit("web", func(s *corev1.Service) {
 				s.Spec.Type = corev1.ServiceTypeClusterIP
@@ -54,9 +59,11 @@ func TestReleaseWaitsForTheAgents(t *testing.T) {
 				until contract.AddressState
 				waits time.Duration
 			}{
-				{"until it is silent", contract.AnnouncerAgent, contract.AddressAnswered, contract.AddressSilent, 2 * time.Second},
+				{"until it is silent", contract.AnnouncerAgent, contract.AddressAnswered, contract.AddressSilent,
+					2 * time.Second},
 				{"until it is not reported", contract.AnnouncerAgent, contract.AddressDuplicate, "", 2 * time.Second},
-				{"no longer than ten seconds", contract.AnnouncerAgent, contract.AddressAnswered, contract.AddressAnswered, 10 * time.Second},
+				{"no longer than ten seconds", contract.AnnouncerAgent, contract.AddressAnswered,
+					contract.AddressAnswered, 10 * time.Second},
 				{"not when it is silent", contract.AnnouncerAgent, contract.AddressSilent, contract.AddressSilent, 0},
 				{"not for kube-vip", contract.AnnouncerKubeVIP, contract.AddressAnswered, contract.AddressAnswered, 0},
 			} {
@@ -81,7 +88,8 @@ func TestReleaseWaitsForTheAgents(t *testing.T) {
 							w.report(address, test.until)
 						}
 					}
-					if waited := w.clock.Now().Sub(start); waited < test.waits-time.Second || waited > test.waits+2*time.Second {
+					if waited := w.clock.Now().Sub(start); waited < test.waits-time.Second ||
+						waited > test.waits+2*time.Second {
 						t.Errorf("waited %s, want %s", waited, test.waits)
 					}
 					w.settle("web")

@@ -35,7 +35,8 @@ func (b *Balancer) applyPlan(
 	case plan.Assign, plan.Unassign, plan.Delete:
 		return nil, b.advance(ctx, s, v)
 	default:
-		return nil, fmt.Errorf("no way to apply %q for Service %s/%s", v.Step.Action, s.Service.Namespace, s.Service.Name)
+		return nil, fmt.Errorf("no way to apply %q for Service %s/%s", v.Step.Action, s.Service.Namespace,
+			s.Service.Name)
 	}
 }
 
@@ -54,7 +55,8 @@ func (b *Balancer) prepare(ctx context.Context, s plan.Observed, v plan.ServiceP
 		}
 		if v.Reused {
 			b.config.Events.Eventf(service, corev1.EventTypeNormal, eventReused,
-				"Address %s was given back more than %s ago and no agent reports that it is silent", v.Step.Address, plan.Quarantine)
+				"Address %s was given back more than %s ago and no agent reports that it is silent", v.Step.Address,
+				plan.Quarantine)
 		}
 	}
 	return b.markUnassigned(ctx, service, v.Step)
@@ -115,7 +117,8 @@ func (b *Balancer) act(ctx context.Context, service *corev1.Service, step plan.S
 
 // tell records in the log and in events what was done to the account.
 func (b *Balancer) tell(ctx context.Context, service *corev1.Service, step plan.Step) {
-	logger := klog.FromContext(ctx).WithValues("action", step.Action, "block", step.Block.ID, "cidr", step.Block.CIDR, "network", step.Network)
+	logger := klog.FromContext(ctx).WithValues("action", step.Action, "block", step.Block.ID, "cidr", step.Block.CIDR,
+		"network", step.Network)
 	if service == nil {
 		logger.Info("Changed an IP block")
 		return
@@ -124,9 +127,11 @@ func (b *Balancer) tell(ctx context.Context, service *corev1.Service, step plan.
 	block := step.Block.ID + " (" + step.Block.CIDR.String() + ")"
 	switch step.Action {
 	case plan.Assign:
-		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventAssigning, "Assigning IP block %s to public network %s", block, step.Network)
+		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventAssigning,
+			"Assigning IP block %s to public network %s", block, step.Network)
 	case plan.Unassign:
-		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventUnassigned, "Unassigning IP block %s from public network %s", block, step.Network)
+		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventUnassigned,
+			"Unassigning IP block %s from public network %s", block, step.Network)
 	case plan.Delete:
 		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventReleased, "Released IP block %s", block)
 	case plan.Wait, plan.Buy, plan.Refuse, plan.Done:
@@ -139,7 +144,8 @@ func (b *Balancer) tell(ctx context.Context, service *corev1.Service, step plan.
 func (b *Balancer) takeFirst(ctx context.Context, service *corev1.Service, steps []plan.Step) (plan.Reason, error) {
 	var refusals []error
 	for _, step := range steps {
-		if (step.Action != plan.Unassign && step.Action != plan.Delete) || b.rests.inError(step) || b.rests.inConflict(step) {
+		if (step.Action != plan.Unassign && step.Action != plan.Delete) || b.rests.inError(step) ||
+			b.rests.inConflict(step) {
 			continue
 		}
 		reason, err := b.act(ctx, service, step)
@@ -167,9 +173,11 @@ func (b *Balancer) retag(ctx context.Context, service *corev1.Service, block pla
 	if err != nil {
 		return fmt.Errorf("set the tags of IP block %s (%s): %w", block.ID, block.CIDR, err)
 	}
-	klog.FromContext(ctx).Info("Changed the tags of an IP block", "service", klog.KObj(service), "block", block.ID, "tags", tags)
+	klog.FromContext(ctx).Info("Changed the tags of an IP block", "service", klog.KObj(service), "block", block.ID,
+		"tags", tags)
 	if tags[contract.TagRetain] != "" {
-		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventRetained, "IP block %s (%s) outlives this Service", block.ID, block.CIDR)
+		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventRetained, "IP block %s (%s) outlives this Service",
+			block.ID, block.CIDR)
 	}
 	return nil
 }

@@ -1,9 +1,10 @@
 // Package reconcile takes each Service of type LoadBalancer towards a published public address and back.
 //
 // It decides nothing itself: it observes, asks package plan for the next step, applies that, and records what the plan
-// notes of the history. In the order of reading: ensure.go is the way to an address and names the steps, observe.go reads
-// the cluster and the account, apply.go changes the account, purchase.go buys, publish.go writes the Service, requeue.go
-// says when to look again. release.go is the way back, and drift.go and sweep.go look after what no event reports.
+// notes of the history. In the order of reading: ensure.go is the way to an address and names the steps, observe.go
+// reads the cluster and the account, apply.go changes the account, purchase.go buys, publish.go writes the Service,
+// requeue.go says when to look again. release.go is the way back, and drift.go and sweep.go look after what no event
+// reports.
 package reconcile
 
 import (
@@ -112,8 +113,9 @@ type Config struct {
 // options returns those settings that decisions look at.
 func (c Config) options() plan.Options {
 	return plan.Options{
-		Announcer: c.Announcer, Location: c.Location, LocationAnnotation: c.LocationAnnotation, Allocation: c.Allocation,
-		BlockSize: c.BlockSize, OwnBlocks: c.OwnBlocks, NodeBlock: c.NodeBlock, MaxBlocks: c.MaxBlocks,
+		Announcer: c.Announcer, Location: c.Location, LocationAnnotation: c.LocationAnnotation,
+		Allocation: c.Allocation,
+		BlockSize:  c.BlockSize, OwnBlocks: c.OwnBlocks, NodeBlock: c.NodeBlock, MaxBlocks: c.MaxBlocks,
 	}
 }
 

@@ -67,15 +67,17 @@ func TestOnlyBroughtBlocksMayBeNamed(t *testing.T) {
 		id      string
 		want    string
 	}{
-		"no tag":               {id: broughtID, want: "may not be named"},
-		"another cluster":      {tags: map[string]string{contract.TagCluster: "other"}, id: broughtID, want: "may not be named"},
+		"no tag": {id: broughtID, want: "may not be named"},
+		"another cluster": {tags: map[string]string{contract.TagCluster: "other"}, id: broughtID,
+			want: "may not be named"},
 		"bought for a Service": {tags: ours("other"), id: broughtID, want: "may not be named"},
 		"not there":            {id: "60473c2509268bc77fd06d99", want: "is not in the account"},
 		"in another network":   {tags: ofCluster(), network: "other", id: broughtID, want: otherNetwork},
 		"listed":               {options: []string{broughtID}, id: broughtID},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, broughtBlock(test.network, test.tags), configured(func(c *reconcile.Config) { c.OwnBlocks = test.options }))
+			w := newWorld(t, broughtBlock(test.network, test.tags),
+				configured(func(c *reconcile.Config) { c.OwnBlocks = test.options }))
 			w.service("web", inBlock(test.id))
 			if test.want == "" {
 				w.settle("web")
@@ -146,7 +148,8 @@ func TestRetainingIsDecidedByTheLastWord(t *testing.T) {
 	for _, test := range []struct {
 		before, after string
 		kept          bool
-	}{{"", "true", true}, {"true", "", false}, {"true", "perhaps", true}, {"", "perhaps", false}, {"true", "false", false}} {
+	}{{"", "true", true}, {"true", "", false}, {"true", "perhaps", true}, {"", "perhaps", false}, {"true", "false",
+		false}} {
 		t.Run(test.before+" then "+test.after, func(t *testing.T) {
 			w := newWorld(t)
 			w.service("web", annotated(contract.ServiceIPRetain, test.before))

@@ -52,7 +52,8 @@ const (
 // blockCondition says where the block of the Service stands.
 func blockCondition(reason plan.Reason, message string) metav1.Condition {
 	condition := metav1.Condition{
-		Type: contract.ServiceConditionBlockAssigned, Status: metav1.ConditionFalse, Reason: string(reason), Message: message,
+		Type: contract.ServiceConditionBlockAssigned, Status: metav1.ConditionFalse, Reason: string(reason),
+		Message: message,
 	}
 	if reason == plan.BlockAssigned {
 		condition.Status = metav1.ConditionTrue
@@ -63,9 +64,11 @@ func blockCondition(reason plan.Reason, message string) metav1.Condition {
 // publishedCondition says whether the address stands in the status, and what keeps it from there.
 func publishedCondition(published bool, reason plan.Reason, message string) metav1.Condition {
 	if published {
-		return metav1.Condition{Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionTrue, Reason: reasonPublished, Message: messagePublished}
+		return metav1.Condition{Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionTrue,
+			Reason: reasonPublished, Message: messagePublished}
 	}
-	return metav1.Condition{Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionFalse, Reason: string(reason), Message: message}
+	return metav1.Condition{Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionFalse,
+		Reason: string(reason), Message: message}
 }
 
 // say writes those of the conditions that the Service does not say already. It reports whether there was
@@ -87,12 +90,15 @@ func (b *Balancer) say(ctx context.Context, service *corev1.Service, conditions 
 }
 
 // note says where the block of a Service stands that has no published address, or is about to lose it.
-func (b *Balancer) note(ctx context.Context, service *corev1.Service, reason plan.Reason, message string) (changed bool) {
+func (b *Balancer) note(ctx context.Context, service *corev1.Service, reason plan.Reason,
+	message string) (changed bool) {
 	if service == nil {
 		return false
 	}
-	published := len(service.Status.LoadBalancer.Ingress) > 0 && plan.ClaimedAddress(service).IsValid() && hasAddress(service, plan.ClaimedAddress(service))
-	return b.say(ctx, service, blockCondition(reason, message), publishedCondition(published, reasonBlockNotReady, messageBlockNotReady))
+	published := len(service.Status.LoadBalancer.Ingress) > 0 && plan.ClaimedAddress(service).IsValid() &&
+		hasAddress(service, plan.ClaimedAddress(service))
+	return b.say(ctx, service, blockCondition(reason, message),
+		publishedCondition(published, reasonBlockNotReady, messageBlockNotReady))
 }
 
 // differingConditions are those that the Service does not say, each with the time of its last transition.
@@ -116,7 +122,8 @@ func differingConditions(service *corev1.Service, conditions []metav1.Condition,
 // sync is clearing up at this moment must not get it back.
 func (b *Balancer) patchStatus(ctx context.Context, service *corev1.Service, status map[string]any) error {
 	metadata := map[string]any{"uid": service.UID, "resourceVersion": service.ResourceVersion}
-	_, err := b.send(ctx, service, types.StrategicMergePatchType, map[string]any{"metadata": metadata, "status": status}, "status")
+	_, err := b.send(ctx, service, types.StrategicMergePatchType,
+		map[string]any{"metadata": metadata, "status": status}, "status")
 	return err
 }
 

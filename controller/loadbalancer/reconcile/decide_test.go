@@ -47,14 +47,19 @@ func TestAnyNodeReadyAndCommonInterface(t *testing.T) {
 	}{
 		{"no node", nil, true, ""},
 		{"no agent", []*corev1.Node{node("net1", "", ""), node("net1", "", "")}, true, ""},
-		{"one of two ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "True", "bond0.20")}, true, "bond0.20"},
-		{"none ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "Unknown", "bond0.20")}, false, "bond0.20"},
+		{"one of two ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "True", "bond0.20")}, true,
+			"bond0.20"},
+		{"none ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "Unknown", "bond0.20")}, false,
+			"bond0.20"},
 		{"ready node is no member", []*corev1.Node{node("", "True", "bond0.20")}, false, ""},
-		{"ready node is in another network", []*corev1.Node{node("net2", "True", "bond0.21"), node("net1", "False", "bond0.20")}, false, "bond0.20"},
-		{"agent on one node only, not ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "", "")}, false, "bond0.20"},
+		{"ready node is in another network", []*corev1.Node{node("net2", "True", "bond0.21"),
+			node("net1", "False", "bond0.20")}, false, "bond0.20"},
+		{"agent on one node only, not ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "", "")},
+			false, "bond0.20"},
 		{"names differ", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "True", "vlan20")}, true, ""},
 		{"one reports none", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "False", "-")}, true, ""},
-		{"one reports garbage", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "True", "garbage")}, true, ""},
+		{"one reports garbage", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "True", "garbage")}, true,
+			""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := anyNodeReady(test.nodes, "net1"); got != test.ready {
@@ -82,7 +87,8 @@ func TestRestsOfABlockInError(t *testing.T) {
 			t.Fatal("a block that is not in error rests")
 		}
 	}
-	want := []time.Duration{0, time.Minute, 3 * time.Minute, 7 * time.Minute, 15 * time.Minute, 31 * time.Minute, 47 * time.Minute}
+	want := []time.Duration{0, time.Minute, 3 * time.Minute, 7 * time.Minute, 15 * time.Minute, 31 * time.Minute,
+		47 * time.Minute}
 	if diff := cmp.Diff(want, tries); diff != "" {
 		t.Errorf("tries (-want +got):\n%s", diff)
 	}
@@ -147,10 +153,12 @@ func TestConditionChangesOnlyWhenSomethingElseIsSaid(t *testing.T) {
 	if !waiting(noon, plan.BlockCreating) || waiting(noon.Add(time.Minute), plan.BlockCreating) {
 		t.Error("the first condition is no change, or the same one is")
 	}
-	if !waiting(noon.Add(2*time.Minute), plan.BlockAssigning) || !service.Status.Conditions[0].LastTransitionTime.Time.Equal(noon) {
+	if !waiting(noon.Add(2*time.Minute), plan.BlockAssigning) ||
+		!service.Status.Conditions[0].LastTransitionTime.Time.Equal(noon) {
 		t.Errorf("another reason: %+v; the time of transition is that of the status", service.Status.Conditions[0])
 	}
-	if !waiting(noon.Add(3*time.Minute), plan.BlockAssigned) || !service.Status.Conditions[0].LastTransitionTime.Time.Equal(noon.Add(3*time.Minute)) {
+	if !waiting(noon.Add(3*time.Minute), plan.BlockAssigned) ||
+		!service.Status.Conditions[0].LastTransitionTime.Time.Equal(noon.Add(3*time.Minute)) {
 		t.Errorf("assigned: %+v", service.Status.Conditions[0])
 	}
 }
@@ -173,7 +181,8 @@ func TestEveryReasonHasWords(t *testing.T) {
 func TestWithdrawalLeavesWhatUsersChose(t *testing.T) {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-			contract.ServiceIPAddress: "203.0.113.10", contract.KubeVIPAddresses: "192.0.2.1", contract.KubeVIPInterface: "eth9", "team": "a",
+			contract.ServiceIPAddress: "203.0.113.10", contract.KubeVIPAddresses: "192.0.2.1",
+			contract.KubeVIPInterface: "eth9", "team": "a",
 		}},
 		Spec: corev1.ServiceSpec{LoadBalancerIP: "192.0.2.1"},
 	}
@@ -185,8 +194,9 @@ func TestWithdrawalLeavesWhatUsersChose(t *testing.T) {
 	service.Annotations[contract.KubeVIPInterface] = "bond0.20"
 	service.Spec.LoadBalancerIP = "203.0.113.10"
 	want = patch{
-		annotations: map[string]any{contract.ServiceIPAddress: nil, contract.KubeVIPAddresses: nil, contract.KubeVIPInterface: nil},
-		spec:        map[string]any{"loadBalancerIP": nil},
+		annotations: map[string]any{contract.ServiceIPAddress: nil, contract.KubeVIPAddresses: nil,
+			contract.KubeVIPInterface: nil},
+		spec: map[string]any{"loadBalancerIP": nil},
 	}
 	if diff := cmp.Diff(want, withdrawal(service, "bond0.20"), cmp.AllowUnexported(patch{})); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)

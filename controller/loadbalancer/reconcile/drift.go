@@ -38,7 +38,8 @@ func (b *Balancer) Astray(ctx context.Context) ([]types.NamespacedName, error) {
 		}
 		astray, err := b.astray(ctx, service)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("look for the IP block of Service %s/%s: %w", service.Namespace, service.Name, err))
+			problems = append(problems, fmt.Errorf("look for the IP block of Service %s/%s: %w", service.Namespace,
+				service.Name, err))
 			continue
 		}
 		if astray {

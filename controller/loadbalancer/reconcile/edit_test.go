@@ -10,8 +10,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// TestEditsThatCostNothing: after each of them the Service has the address that it had, nothing was asked of the account that
-// changes it, and nothing is refused.
+// TestEditsThatCostNothing: after each of them the Service has the address that it had, nothing was asked of the
+// account that changes it, and nothing is refused.
 //
 //proves:service-changes/ports
 //proves:service-changes/labels
@@ -24,18 +24,23 @@ func TestEditsThatCostNothing(t *testing.T) {
 		"ports": func(s *corev1.Service) {
 			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP})
 		},
-		"port number":             func(s *corev1.Service) { s.Spec.Ports[0].Port++ },
-		"selector":                func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "other"} },
-		"traffic policy":          func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal },
-		"session affinity":        func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP },
-		"source ranges":           func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"198.51.100.0/24"} },
-		"labels":                  func(s *corev1.Service) { s.Labels = map[string]string{"a": "b"} },
-		"annotation of others":    annotated("example.com/a", "b"),
-		"replacement allowed":     annotated(contract.ServiceIPReplace, "true"),
-		"own address asked for":   annotated(contract.ServiceRequestedIP, "203.0.113.10"),
-		"location taken away":     func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPLocation) },
-		"size taken away":         func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPBlockSize) },
-		"what we wrote":           annotated(contract.ServiceIPAddress, "203.0.113.99", contract.ServiceIPBlock, "203.0.113.96/29"),
+		"port number": func(s *corev1.Service) { s.Spec.Ports[0].Port++ },
+		"selector":    func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "other"} },
+		"traffic policy": func(s *corev1.Service) {
+			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		},
+		"session affinity": func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP },
+		"source ranges": func(s *corev1.Service) {
+			s.Spec.LoadBalancerSourceRanges = []string{"198.51.100.0/24"}
+		},
+		"labels":                func(s *corev1.Service) { s.Labels = map[string]string{"a": "b"} },
+		"annotation of others":  annotated("example.com/a", "b"),
+		"replacement allowed":   annotated(contract.ServiceIPReplace, "true"),
+		"own address asked for": annotated(contract.ServiceRequestedIP, "203.0.113.10"),
+		"location taken away":   func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPLocation) },
+		"size taken away":       func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPBlockSize) },
+		"what we wrote": annotated(contract.ServiceIPAddress, "203.0.113.99", contract.ServiceIPBlock,
+			"203.0.113.96/29"),
 		"the address of kube-vip": annotated(contract.KubeVIPAddresses, "203.0.113.99"),
 		"our address in the spec": func(s *corev1.Service) { s.Spec.LoadBalancerIP = "" },
 	} {

@@ -18,7 +18,8 @@ const (
 	eventRetained = "IPBlockRetained"
 	// eventReplaced (Warning): the address changed, because the Service asks for another or its block was lost.
 	eventReplaced = "AddressReplaced"
-	// eventReused (Normal): the address was given back more than ten minutes ago, and not every agent has reported that it is silent.
+	// eventReused (Normal): the address was given back more than ten minutes ago, and not every agent has reported that
+	// it is silent.
 	eventReused = "AddressReused"
 	// eventForeign (Warning): an address of another Service was taken off a copy or a restored backup.
 	eventForeign = "ForeignAddressRemoved"
@@ -28,7 +29,8 @@ const (
 	eventLost = "BlockLost"
 	// eventRetagged (Warning): the tags of the block were changed outside of the cluster.
 	eventRetagged = "BlockRetagged"
-	// eventStale (Warning): an address that was given back still answers. Sent for the Service that had it, or the Nodes that answer.
+	// eventStale (Warning): an address that was given back still answers. Sent for the Service that had it, or the
+	// Nodes that answer.
 	eventStale = "StaleAddress"
 )
 

@@ -120,7 +120,8 @@ func TestVanishedBlockIsReplacedOnlyWhenAsked(t *testing.T) {
 	w.edit("web", annotated(contract.ServiceIPReplace, "true"))
 	w.settle("web")
 	w.wantPurchases(2)
-	if got := w.address("web"); got == "" || got == "203.0.113.10" || w.get("web").Annotations[contract.ServiceIPReplace] != "true" {
+	if got := w.address("web"); got == "" || got == "203.0.113.10" ||
+		w.get("web").Annotations[contract.ServiceIPReplace] != "true" {
 		t.Errorf("address is %q", got)
 	}
 	if got := strings.Join(w.eventReasons(), " "); !strings.Contains(got, "AddressReplaced") {
@@ -131,8 +132,8 @@ func TestVanishedBlockIsReplacedOnlyWhenAsked(t *testing.T) {
 	w.wantBlocks()
 }
 
-// TestAccountOfVersion1IsTakenOver: phoenixnap/k8s-cloud-provider-bmc v1 leaves four tags on a block, the address in the spec, no annotation,
-// and a status with the address, with an empty one, or none.
+// TestAccountOfVersion1IsTakenOver: phoenixnap/k8s-cloud-provider-bmc v1 leaves four tags on a block, the address in
+// the spec, no annotation, and a status with the address, with an empty one, or none.
 //
 //proves:known-bugs/v1-blocks
 func TestAccountOfVersion1IsTakenOver(t *testing.T) {
@@ -205,7 +206,8 @@ func TestDryRunChangesNothing(t *testing.T) {
 		t.Errorf("said %v", err)
 	}
 	for operation, counts := range w.sim.Counters() {
-		if !strings.HasPrefix(operation, "GET") && !strings.Contains(operation, "token") && total(counts) != total(before[operation]) {
+		if !strings.HasPrefix(operation, "GET") && !strings.Contains(operation, "token") &&
+			total(counts) != total(before[operation]) {
 			t.Errorf("%s was sent", operation)
 		}
 	}

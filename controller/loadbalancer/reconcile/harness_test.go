@@ -93,17 +93,20 @@ func newWorld(t *testing.T, options ...option) *world {
 	t.Helper()
 	w := &world{
 		t: t, ctx: testlog.Context(t), clock: pnapsim.NewManualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
-		events:   record.NewFakeRecorder(1000),
-		services: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
-		nodes:    cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
+		events: record.NewFakeRecorder(1000),
+		services: cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+		nodes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
 	}
 	account := pnapsim.AccountSeed{
 		ID: accountID,
-		Clients: []pnapsim.ClientSeed{{ID: clientID, Secret: clientSecret, Judged: true, OwnershipTags: map[string]string{
-			contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
-		}}},
-		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: "ASH", VLAN: 20}, {ID: otherNetwork, Name: "other", Location: "ASH", VLAN: 21}},
-		Blocks:   []pnapsim.BlockSeed{{Name: "nodes", Location: "ASH", CIDR: "203.0.113.0/29", Network: "public"}},
+		Clients: []pnapsim.ClientSeed{{ID: clientID, Secret: clientSecret, Judged: true,
+			OwnershipTags: map[string]string{
+				contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
+			}}},
+		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: "ASH", VLAN: 20},
+			{ID: otherNetwork, Name: "other", Location: "ASH", VLAN: 21}},
+		Blocks: []pnapsim.BlockSeed{{Name: "nodes", Location: "ASH", CIDR: "203.0.113.0/29", Network: "public"}},
 		Servers: []pnapsim.ServerSeed{{ID: serverID, Hostname: "node-1", Location: "ASH", NetworkType: "PRIVATE_ONLY",
 			Networks: []pnapsim.MembershipSeed{{Network: "public", IPs: []string{"203.0.113.2"}}}}},
 	}
@@ -120,7 +123,8 @@ func newWorld(t *testing.T, options ...option) *world {
 		change(&simulated, &account, &w.config)
 	}
 	w.sim = pnapsim.New(simulated)
-	stranger := pnapsim.AccountSeed{ID: "another-account", Clients: []pnapsim.ClientSeed{{ID: strangerID, Secret: clientSecret, Judged: true}}}
+	stranger := pnapsim.AccountSeed{ID: "another-account",
+		Clients: []pnapsim.ClientSeed{{ID: strangerID, Secret: clientSecret, Judged: true}}}
 	if err := w.sim.Seed(pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account, stranger}}); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +136,8 @@ func newWorld(t *testing.T, options ...option) *world {
 }
 
 func (w *world) startCluster() {
-	w.kube = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: clusterUID}})
+	w.kube = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem,
+		UID: clusterUID}})
 	w.tracker = ktesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
 	w.kube.PrependReactor("patch", "services", w.patchService)
 	w.kube.PrependReactor("get", "services", func(action ktesting.Action) (bool, runtime.Object, error) {
@@ -140,7 +145,8 @@ func (w *world) startCluster() {
 		return ktesting.ObjectReaction(w.tracker)(action)
 	})
 	for verb, react := range map[string]ktesting.ReactionFunc{
-		"get": w.readConfigMap, "list": w.readConfigMap, "create": w.writeConfigMap, "update": w.writeConfigMap, "delete": w.writeConfigMap,
+		"get": w.readConfigMap, "list": w.readConfigMap, "create": w.writeConfigMap, "update": w.writeConfigMap,
+		"delete": w.writeConfigMap,
 	} {
 		w.kube.PrependReactor(verb, "configmaps", react)
 	}
@@ -156,7 +162,8 @@ func (w *world) startClient() {
 
 func (w *world) connect(as string, dryRun bool) {
 	client, err := pnap.New(pnap.Config{
-		BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: 2 * time.Second, DryRun: dryRun,
+		BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: 2 * time.Second,
+		DryRun:      dryRun,
 		Credentials: func() (string, string, error) { return as, clientSecret, nil },
 	})
 	if err != nil {
@@ -209,8 +216,10 @@ func (w *world) writeConfigMap(action ktesting.Action) (bool, runtime.Object, er
 	case ktesting.DeleteActionImpl:
 		have := w.configMap(a.GetName())
 		demanded := a.DeleteOptions.Preconditions
-		if have != nil && demanded != nil && demanded.ResourceVersion != nil && *demanded.ResourceVersion != have.ResourceVersion {
-			return true, nil, apierrors.NewConflict(configMapsResource.GroupResource(), a.GetName(), errors.New("the object has been modified"))
+		if have != nil && demanded != nil && demanded.ResourceVersion != nil &&
+			*demanded.ResourceVersion != have.ResourceVersion {
+			return true, nil, apierrors.NewConflict(configMapsResource.GroupResource(), a.GetName(),
+				errors.New("the object has been modified"))
 		}
 		return ktesting.ObjectReaction(w.tracker)(action)
 	default:
@@ -224,8 +233,10 @@ func (w *world) storeConfigMap(action ktesting.Action, object runtime.Object) (b
 		return true, nil, fmt.Errorf("the API was given %T", object)
 	}
 	have := w.configMap(written.Name)
-	if action.GetVerb() == "update" && have != nil && written.ResourceVersion != "" && have.ResourceVersion != written.ResourceVersion {
-		return true, nil, apierrors.NewConflict(configMapsResource.GroupResource(), written.Name, errors.New("the object has been modified"))
+	if action.GetVerb() == "update" && have != nil && written.ResourceVersion != "" &&
+		have.ResourceVersion != written.ResourceVersion {
+		return true, nil, apierrors.NewConflict(configMapsResource.GroupResource(), written.Name,
+			errors.New("the object has been modified"))
 	}
 	written.ResourceVersion = strconv.Itoa(w.versions)
 	return ktesting.ObjectReaction(w.tracker)(action)
@@ -280,7 +291,8 @@ func (w *world) patchService(action ktesting.Action) (bool, runtime.Object, erro
 	conflict := (body.Metadata.UID != "" && body.Metadata.UID != have.UID) ||
 		(body.Metadata.ResourceVersion != "" && body.Metadata.ResourceVersion != have.ResourceVersion)
 	if conflict {
-		return true, nil, apierrors.NewConflict(servicesResource.GroupResource(), have.Name, errors.New("the object has been modified"))
+		return true, nil, apierrors.NewConflict(servicesResource.GroupResource(), have.Name,
+			errors.New("the object has been modified"))
 	}
 	if _, _, err := ktesting.ObjectReaction(w.tracker)(action); err != nil {
 		return true, nil, err
@@ -317,12 +329,14 @@ func (w *world) service(name string, change ...func(*corev1.Service)) *corev1.Se
 	w.versions++
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: name, UID: types.UID(fmt.Sprint("uid-", name, "-", w.versions)), ResourceVersion: strconv.Itoa(w.versions),
-			Finalizers: []string{servicehelper.LoadBalancerCleanupFinalizer},
+			Namespace: "shop", Name: name, UID: types.UID(fmt.Sprint("uid-", name, "-", w.versions)),
+			ResourceVersion: strconv.Itoa(w.versions),
+			Finalizers:      []string{servicehelper.LoadBalancerCleanupFinalizer},
 		},
 		Spec: corev1.ServiceSpec{
-			Type:  corev1.ServiceTypeLoadBalancer,
-			Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}, {Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}},
+			Type: corev1.ServiceTypeLoadBalancer,
+			Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP},
+				{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}},
 		},
 	}
 	for _, c := range change {

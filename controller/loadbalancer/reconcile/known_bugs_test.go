@@ -27,10 +27,12 @@ func TestANodeWithoutAServerKeepsNoServiceWaiting(t *testing.T) {
 	w.settle("web")
 	nodes := []*corev1.Node{
 		{ObjectMeta: metav1.ObjectMeta{Name: "of-another-cloud"}, Spec: corev1.NodeSpec{ProviderID: "aws:///i-1"}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "server-gone"}, Spec: corev1.NodeSpec{ProviderID: "phoenixnap://60473c2509268bc77fd06dff"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "server-gone"},
+			Spec: corev1.NodeSpec{ProviderID: "phoenixnap://60473c2509268bc77fd06dff"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "good", Annotations: map[string]string{
 			contract.NodePublicNetworkID: networkID, contract.NodePublicNetworkMember: "true",
-		}}, Spec: corev1.NodeSpec{ProviderID: "phoenixnap://" + serverID}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+		}}, Spec: corev1.NodeSpec{ProviderID: "phoenixnap://" +
+			serverID}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue},
 		}}},
 	}
@@ -61,7 +63,8 @@ func TestDeletionThatIsRefusedAtFirst(t *testing.T) {
 			w := newWorld(t)
 			w.service("web")
 			w.settle("web")
-			w.arm(pnapsim.Fault{Method: http.MethodDelete, Path: blockPath, Times: 3, Action: pnapsim.FaultStatus, Status: status})
+			w.arm(pnapsim.Fault{Method: http.MethodDelete, Path: blockPath, Times: 3, Action: pnapsim.FaultStatus,
+				Status: status})
 			w.delete("web")
 			w.settle("web")
 			w.wantBlocks()
@@ -94,8 +97,10 @@ func TestADeletedServiceLeavesNeitherOfTwoBlocks(t *testing.T) {
 //
 //proves:known-bugs/lookup-by-name
 func TestAnotherClustersPoolIsNotUsed(t *testing.T) {
-	tags := map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "another", contract.TagPool: contract.PoolDefault}
-	w := newWorld(t, withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.64/29", Tags: tags, Network: "public"}))
+	tags := map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "another",
+		contract.TagPool: contract.PoolDefault}
+	w := newWorld(t, withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.64/29", Tags: tags,
+		Network: "public"}))
 	w.service("web", inPool())
 	w.settle("web")
 	w.wantPurchases(1)
@@ -115,7 +120,8 @@ func TestAddressOfAServerIsGivenToNoService(t *testing.T) {
 	w.settle("one")
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID, Network: networkID})
 	w.clock.Advance(10 * time.Minute)
-	w.portal(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: serverID, Network: networkID, IPs: []string{"203.0.113.11"}})
+	w.portal(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: serverID, Network: networkID,
+		IPs: []string{"203.0.113.11"}})
 	w.clock.Advance(10 * time.Minute)
 	w.service("two", inPool())
 	w.settle("two")
@@ -131,14 +137,18 @@ func TestAddressOfAServerIsGivenToNoService(t *testing.T) {
 func TestNothingWrittenOnAServiceKeepsItFromGoing(t *testing.T) {
 	for _, value := range []string{"nonsense", "", "{", broughtID, "-1", "\x00"} {
 		t.Run(fmt.Sprintf("%q", value), func(t *testing.T) {
-			w := newWorld(t, broughtBlock("public", ofCluster()), configured(func(c *reconcile.Config) { c.OwnBlocks = []string{broughtID} }))
+			w := newWorld(t, broughtBlock("public", ofCluster()),
+				configured(func(c *reconcile.Config) { c.OwnBlocks = []string{broughtID} }))
 			w.service("web")
 			w.settle("web")
 			w.edit("web", func(s *corev1.Service) {
 				for _, name := range []string{
-					contract.ServiceIPLocation, contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPBlockID, contract.ServiceIPRetain,
-					contract.ServiceRequestedIP, contract.ServiceIPReplace, contract.ServiceIPAddress, contract.ServiceIPBlock, contract.ServiceIPGateway,
-					contract.ServiceIPBlockAssigned, contract.ServiceIPPurchase, contract.ServiceIPOwner, contract.KubeVIPAddresses, contract.KubeVIPInterface,
+					contract.ServiceIPLocation, contract.ServiceIPAllocation, contract.ServiceIPBlockSize,
+					contract.ServiceIPBlockID, contract.ServiceIPRetain,
+					contract.ServiceRequestedIP, contract.ServiceIPReplace, contract.ServiceIPAddress,
+					contract.ServiceIPBlock, contract.ServiceIPGateway,
+					contract.ServiceIPBlockAssigned, contract.ServiceIPPurchase, contract.ServiceIPOwner,
+					contract.KubeVIPAddresses, contract.KubeVIPInterface,
 					"phoenixnap.com/ip-unheard-of",
 				} {
 					annotated(name, value)(s)
@@ -161,13 +171,17 @@ func TestWhatIsWrongIsToldBeforeThePurchase(t *testing.T) {
 		change func(*corev1.Service)
 		want   string
 	}{
-		"an annotation nobody knows":       {annotated("phoenixnap.com/ip-sice", "/28"), "phoenixnap.com/ip-sice is not known"},
-		"no size":                          {annotated(contract.ServiceIPBlockSize, "29"), `"29"`},
-		"neither yes nor no":               {annotated(contract.ServiceIPRetain, "perhaps"), `"perhaps"`},
-		"shared and retained":              {annotated(contract.ServiceIPAllocation, "shared", contract.ServiceIPRetain, "true"), "a block of the Service's own"},
-		"an address of no block":           {annotated(contract.ServiceRequestedIP, "192.0.2.7"), "192.0.2.7"},
-		"the gateway of a brought block":   {annotated(contract.ServiceIPBlockID, broughtID, contract.ServiceRequestedIP, "203.0.113.65"), "203.0.113.65"},
-		"the broadcast of a brought block": {annotated(contract.ServiceIPBlockID, broughtID, contract.ServiceRequestedIP, "203.0.113.71"), "203.0.113.71"},
+		"an annotation nobody knows": {annotated("phoenixnap.com/ip-sice", "/28"),
+			"phoenixnap.com/ip-sice is not known"},
+		"no size":            {annotated(contract.ServiceIPBlockSize, "29"), `"29"`},
+		"neither yes nor no": {annotated(contract.ServiceIPRetain, "perhaps"), `"perhaps"`},
+		"shared and retained": {annotated(contract.ServiceIPAllocation, "shared", contract.ServiceIPRetain,
+			"true"), "a block of the Service's own"},
+		"an address of no block": {annotated(contract.ServiceRequestedIP, "192.0.2.7"), "192.0.2.7"},
+		"the gateway of a brought block": {annotated(contract.ServiceIPBlockID, broughtID,
+			contract.ServiceRequestedIP, "203.0.113.65"), "203.0.113.65"},
+		"the broadcast of a brought block": {annotated(contract.ServiceIPBlockID, broughtID,
+			contract.ServiceRequestedIP, "203.0.113.71"), "203.0.113.71"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, broughtBlock("public", ofCluster()))

@@ -116,7 +116,8 @@ func TestAnnotationsBarNoAddresses(t *testing.T) {
 		settles bool
 		want    string
 	}{
-		"of another type":       {change: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }, want: wanted},
+		"of another type": {change: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP },
+			want: wanted},
 		"of another class":      {change: ofClass("example.com/other"), want: wanted},
 		"with a block":          {change: annotated(), settles: true, want: wanted},
 		"with a shared address": {change: inPool(), settles: true, want: next},

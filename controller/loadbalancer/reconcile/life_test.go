@@ -103,7 +103,8 @@ func TestTypeChangeGivesBackAndCleansUp(t *testing.T) {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	if service.Spec.LoadBalancerIP != "" || len(service.Status.Conditions) != 0 || len(service.Finalizers) != 0 {
-		t.Errorf("left behind: loadBalancerIP %q, conditions %v, finalizers %v", service.Spec.LoadBalancerIP, service.Status.Conditions, service.Finalizers)
+		t.Errorf("left behind: loadBalancerIP %q, conditions %v, finalizers %v", service.Spec.LoadBalancerIP,
+			service.Status.Conditions, service.Finalizers)
 	}
 	w.edit("web", func(s *corev1.Service) {
 		s.Spec.Type = corev1.ServiceTypeLoadBalancer

@@ -12,10 +12,12 @@ import (
 //
 //proves:known-bugs/portal-address-reused
 func TestAddressOfAServerIsNotTakenByADedicatedBlock(t *testing.T) {
-	w := newWorld(t, withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: ours("web"), Network: "public"}))
+	w := newWorld(t, withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: ours("web"),
+		Network: "public"}))
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID, Network: networkID})
 	w.clock.Advance(10 * time.Minute)
-	w.portal(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: serverID, Network: networkID, IPs: []string{"203.0.113.10"}})
+	w.portal(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: serverID, Network: networkID,
+		IPs: []string{"203.0.113.10"}})
 	w.clock.Advance(10 * time.Minute)
 	w.service("web")
 	w.settle("web")

@@ -21,8 +21,8 @@ func (w *world) reportInterface(name string) {
 	}
 }
 
-// TestNothingIsWrittenForKubeVIP: where the agents announce, nothing on the Service asks kube-vip to, and a cluster that
-// goes
+// TestNothingIsWrittenForKubeVIP: where the agents announce, nothing on the Service asks kube-vip to, and a cluster
+// that goes
 // from one to the other and back keeps its address and what the user wrote for kube-vip.
 func TestNothingIsWrittenForKubeVIP(t *testing.T) {
 	w := newWorld(t, configured(func(c *reconcile.Config) { c.Announcer = contract.AnnouncerAgent }))

@@ -192,14 +192,19 @@ func (b *Balancer) sightHidden(ctx context.Context, s *plan.Observed, after time
 	}
 	var owners []plan.Owner
 	for _, owner := range s.Owners() {
-		if slices.ContainsFunc(s.Sightings, func(i plan.Sighting) bool { return owner.Owns(i.Block) && i.Block.Status != plan.Assigned }) ||
-			(owner == s.Owner && slices.ContainsFunc(s.Sightings, func(i plan.Sighting) bool { return owner.Owns(i.Block) })) {
+		if slices.ContainsFunc(s.Sightings, func(i plan.Sighting) bool {
+			return owner.Owns(i.Block) &&
+				i.Block.Status != plan.Assigned
+		}) ||
+			(owner == s.Owner && slices.ContainsFunc(s.Sightings,
+				func(i plan.Sighting) bool { return owner.Owns(i.Block) })) {
 			continue
 		}
 		owners = append(owners, owner)
 	}
 	var err error
-	s.Sightings, err = b.config.Account.Find(ctx, account.Search{Seen: s.Sightings, IDs: ids, Owners: owners, After: after})
+	s.Sightings, err = b.config.Account.Find(ctx, account.Search{Seen: s.Sightings, IDs: ids, Owners: owners,
+		After: after})
 	return err
 }
 
@@ -212,7 +217,8 @@ func (b *Balancer) sightUnlisted(ctx context.Context, s plan.Observed, after tim
 }
 
 // readNetworks reads the configured network and those that hold one of the blocks that matter.
-func (b *Balancer) readNetworks(ctx context.Context, s plan.Observed, after time.Time) (map[string]plan.Network, error) {
+func (b *Balancer) readNetworks(ctx context.Context, s plan.Observed, after time.Time) (map[string]plan.Network,
+	error) {
 	networks := map[string]plan.Network{}
 	ids := []string{s.NetworkID}
 	for _, i := range s.Sightings {

@@ -63,12 +63,14 @@ func (b *Balancer) patchService(ctx context.Context, service *corev1.Service, p 
 	return b.send(ctx, service, types.MergePatchType, body)
 }
 
-func (b *Balancer) send(ctx context.Context, service *corev1.Service, kind types.PatchType, body map[string]any, subresources ...string) (*corev1.Service, error) {
+func (b *Balancer) send(ctx context.Context, service *corev1.Service, kind types.PatchType, body map[string]any,
+	subresources ...string) (*corev1.Service, error) {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return nil, fmt.Errorf("encode a patch of Service %s/%s: %w", service.Namespace, service.Name, err)
 	}
-	updated, err := b.config.Kube.CoreV1().Services(service.Namespace).Patch(ctx, service.Name, kind, raw, metav1.PatchOptions{}, subresources...)
+	updated, err := b.config.Kube.CoreV1().Services(service.Namespace).Patch(ctx, service.Name, kind, raw,
+		metav1.PatchOptions{}, subresources...)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("patch Service %s/%s: %w (%w)", service.Namespace, service.Name, errOutdated, err)

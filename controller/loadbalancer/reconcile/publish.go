@@ -20,7 +20,8 @@ import (
 
 // publish makes the address of an assigned block known: first to the announcer, by one patch of the Service,
 // then to users, by the status, once a node can carry the traffic.
-func (b *Balancer) publish(ctx context.Context, s plan.Observed, v plan.ServicePlan) (*corev1.LoadBalancerStatus, error) {
+func (b *Balancer) publish(ctx context.Context, s plan.Observed, v plan.ServicePlan) (*corev1.LoadBalancerStatus,
+	error) {
 	changes := publication(s, v.Step)
 	service, err := b.patchService(ctx, s.Service, changes)
 	if err != nil {
@@ -69,11 +70,14 @@ func (b *Balancer) tellPublished(ctx context.Context, s plan.Observed, step plan
 		}
 		return
 	}
-	klog.FromContext(ctx).Info("Published an address", "service", klog.KObj(s.Service), "address", step.Address, "block", step.Block.ID)
-	b.config.Events.Eventf(s.Service, corev1.EventTypeNormal, eventAssigned, "IP block %s (%s) is assigned to public network %s; the address is %s",
+	klog.FromContext(ctx).Info("Published an address", "service", klog.KObj(s.Service), "address", step.Address,
+		"block", step.Block.ID)
+	b.config.Events.Eventf(s.Service, corev1.EventTypeNormal, eventAssigned,
+		"IP block %s (%s) is assigned to public network %s; the address is %s",
 		step.Block.ID, step.Block.CIDR, step.Network, step.Address)
 	if before.IsValid() {
-		b.config.Events.Eventf(s.Service, corev1.EventTypeWarning, eventReplaced, "The address is %s now and was %s", step.Address, before)
+		b.config.Events.Eventf(s.Service, corev1.EventTypeWarning, eventReplaced, "The address is %s now and was %s",
+			step.Address, before)
 	}
 }
 
@@ -91,7 +95,8 @@ func publication(s plan.Observed, step plan.Step) patch {
 	}
 	maps.Copy(wanted, forKubeVIP(s, address))
 	maps.Copy(wanted, forPeople(s, step.Address))
-	if s.Purchase == nil || s.Listed(step.Block.ID) && (s.Purchase.BlockID == step.Block.ID || s.Purchase.BlockID == "") || !s.Now.Before(s.Purchase.Time.Add(plan.PurchaseSettles)) {
+	if s.Purchase == nil || s.Listed(step.Block.ID) && (s.Purchase.BlockID == step.Block.ID ||
+		s.Purchase.BlockID == "") || !s.Now.Before(s.Purchase.Time.Add(plan.PurchaseSettles)) {
 		// From now on tags find the block; until then the recorded ID must.
 		wanted[contract.ServiceIPPurchase] = nil
 	}
@@ -102,7 +107,8 @@ func publication(s plan.Observed, step plan.Step) patch {
 	return changes
 }
 
-// forKubeVIP is what kube-vip reads. Where the agents announce, it must not: what was written for it before is taken back.
+// forKubeVIP is what kube-vip reads. Where the agents announce, it must not: what was written for it before is taken
+// back.
 func forKubeVIP(s plan.Observed, address string) map[string]any {
 	if s.Options.Announcer == contract.AnnouncerAgent {
 		if s.Service.Annotations[contract.KubeVIPAddresses] == address {
@@ -111,7 +117,8 @@ func forKubeVIP(s plan.Observed, address string) map[string]any {
 		return nil
 	}
 	wanted := map[string]any{contract.KubeVIPAddresses: address}
-	if vlanInterface := commonInterface(s.Nodes, s.NetworkID); vlanInterface != "" && s.Service.Annotations[contract.KubeVIPInterface] == "" {
+	if vlanInterface := commonInterface(s.Nodes, s.NetworkID); vlanInterface != "" &&
+		s.Service.Annotations[contract.KubeVIPInterface] == "" {
 		wanted[contract.KubeVIPInterface] = vlanInterface
 	}
 	return wanted
@@ -179,8 +186,10 @@ func isBadRequest(err error) bool {
 }
 
 // markUnassigned corrects the annotation of a published Service whose block is not assigned any more.
-func (b *Balancer) markUnassigned(ctx context.Context, service *corev1.Service, step plan.Step) (*corev1.Service, error) {
-	if service.Annotations[contract.ServiceIPBlockAssigned] != "true" || step.Block.ID == "" || step.Block.Status == plan.Assigned {
+func (b *Balancer) markUnassigned(ctx context.Context, service *corev1.Service, step plan.Step) (*corev1.Service,
+	error) {
+	if service.Annotations[contract.ServiceIPBlockAssigned] != "true" || step.Block.ID == "" ||
+		step.Block.Status == plan.Assigned {
 		return service, nil
 	}
 	return b.patchService(ctx, service, patch{annotations: map[string]any{contract.ServiceIPBlockAssigned: "false"}})

@@ -16,7 +16,8 @@ import (
 func (b *Balancer) buy(ctx context.Context, s plan.Observed, v plan.ServicePlan) error {
 	wish := s.Wish()
 	record := purchase.Record(&serviceRecord{balancer: b, service: s.Service})
-	order := purchase.Order{Owner: v.Owner, Location: wish.Location, LocationSource: wish.LocationSource, Size: wish.Size, Subject: string(s.Service.UID)}
+	order := purchase.Order{Owner: v.Owner, Location: wish.Location, LocationSource: wish.LocationSource,
+		Size: wish.Size, Subject: string(s.Service.UID)}
 	if v.Owner.Pool != "" {
 		pool := b.poolRecord()
 		if _, err := pool.Load(ctx); err != nil {
@@ -35,7 +36,8 @@ func (b *Balancer) buy(ctx context.Context, s plan.Observed, v plan.ServicePlan)
 	if err != nil {
 		return b.notBought(ctx, service, err)
 	}
-	b.config.Events.Eventf(service, corev1.EventTypeNormal, eventBought, "Bought IP block %s (%s) in %s", block.ID, block.CIDR, block.Location)
+	b.config.Events.Eventf(service, corev1.EventTypeNormal, eventBought, "Bought IP block %s (%s) in %s", block.ID,
+		block.CIDR, block.Location)
 	if s.Published().IsValid() {
 		b.config.Metrics.repaired(repairReplaced)
 	}
@@ -70,7 +72,8 @@ func (r *serviceRecord) Load(ctx context.Context) (*contract.Purchase, error) {
 		return nil, err
 	}
 	if live == nil {
-		return nil, fmt.Errorf("read Service %s/%s, which is gone: %w", r.service.Namespace, r.service.Name, purchase.ErrOutdated)
+		return nil, fmt.Errorf("read Service %s/%s, which is gone: %w", r.service.Namespace, r.service.Name,
+			purchase.ErrOutdated)
 	}
 	r.service = live
 	return plan.RecordedPurchase(live)

@@ -29,12 +29,15 @@ func TestPurchaseWithoutAnAnswerBuysOnce(t *testing.T) {
 	for _, lag := range []time.Duration{0, 10 * time.Second} {
 		for _, fault := range []pnapsim.Fault{
 			{Action: pnapsim.FaultLost}, {Action: pnapsim.FaultEmpty}, {Action: pnapsim.FaultTruncate},
-			{Action: pnapsim.FaultStatus, Status: 500}, {Action: pnapsim.FaultStatus, Status: 504}, {Action: pnapsim.FaultHTML},
-			{Action: pnapsim.FaultReset}, {Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 9}, {Action: pnapsim.FaultStatus, Status: 401},
+			{Action: pnapsim.FaultStatus, Status: 500}, {Action: pnapsim.FaultStatus, Status: 504},
+			{Action: pnapsim.FaultHTML},
+			{Action: pnapsim.FaultReset}, {Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 9},
+			{Action: pnapsim.FaultStatus, Status: 401},
 		} {
 			for _, restarts := range []bool{false, true} {
 				for _, deleted := range []bool{false, true} {
-					name := fmt.Sprintf("%s %d, lists %s late, restart %t, deleted %t", fault.Action, fault.Status, lag, restarts, deleted)
+					name := fmt.Sprintf("%s %d, lists %s late, restart %t, deleted %t", fault.Action, fault.Status, lag,
+						restarts, deleted)
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
 						fault := fault
@@ -85,7 +88,8 @@ func TestNothingIsBoughtWhileLookupsFail(t *testing.T) {
 		blocksPath, "/tag-manager/v1/tags", "/networks/v1/public-networks/*", "/location-api/v1/locations",
 	} {
 		for _, fault := range []pnapsim.Fault{
-			{Action: pnapsim.FaultStatus, Status: 500}, {Action: pnapsim.FaultStatus, Status: 403}, {Action: pnapsim.FaultHTML},
+			{Action: pnapsim.FaultStatus, Status: 500}, {Action: pnapsim.FaultStatus, Status: 403},
+			{Action: pnapsim.FaultHTML},
 			{Action: pnapsim.FaultReset}, {Action: pnapsim.FaultTruncate},
 		} {
 			t.Run(fmt.Sprintf("%s %s %d", path, fault.Action, fault.Status), func(t *testing.T) {
@@ -132,7 +136,8 @@ func TestRefusedPurchaseIsToldAndForgotten(t *testing.T) {
 func TestFullNetworkRefusesBeforeThePurchase(t *testing.T) {
 	var foreign []pnapsim.BlockSeed
 	for i := range 8 {
-		foreign = append(foreign, pnapsim.BlockSeed{Location: "ASH", CIDR: fmt.Sprintf("203.0.113.%d/29", 64+8*i), Network: "public"})
+		foreign = append(foreign, pnapsim.BlockSeed{Location: "ASH", CIDR: fmt.Sprintf("203.0.113.%d/29", 64+8*i),
+			Network: "public"})
 	}
 	w := newWorld(t, withBlocks(foreign...))
 	w.service("web")
@@ -155,9 +160,11 @@ func TestFullNetworkRefusesBeforeThePurchase(t *testing.T) {
 func TestLastPlaceIsNotSoldTwice(t *testing.T) {
 	var foreign []pnapsim.BlockSeed
 	for i := range 8 {
-		foreign = append(foreign, pnapsim.BlockSeed{Location: "ASH", CIDR: fmt.Sprintf("203.0.113.%d/29", 64+8*i), Network: "public"})
+		foreign = append(foreign, pnapsim.BlockSeed{Location: "ASH", CIDR: fmt.Sprintf("203.0.113.%d/29", 64+8*i),
+			Network: "public"})
 	}
-	w := newWorld(t, withBlocks(foreign...), slow(func(l *pnapsim.Latency) { l.BlockCreate = pnapsim.Duration(time.Minute) }))
+	w := newWorld(t, withBlocks(foreign...),
+		slow(func(l *pnapsim.Latency) { l.BlockCreate = pnapsim.Duration(time.Minute) }))
 	w.service("web")
 	w.service("api")
 	for range 40 {
@@ -182,11 +189,14 @@ func TestMaxBlocksBindsTheCluster(t *testing.T) {
 
 // --max-ip-blocks counts the nodes' block, though the list does not show it yet.
 func TestMaxBlocksCountsWhatTheListLacks(t *testing.T) {
-	w := newWorld(t, configured(func(c *reconcile.Config) { c.MaxBlocks = 1 }), slow(func(l *pnapsim.Latency) { l.ListLag = pnapsim.Duration(1000 * time.Hour) }),
+	w := newWorld(t, configured(func(c *reconcile.Config) { c.MaxBlocks = 1 }),
+		slow(func(l *pnapsim.Latency) { l.ListLag = pnapsim.Duration(1000 * time.Hour) }),
 		func(_ *pnapsim.Config, a *pnapsim.AccountSeed, _ *reconcile.Config) {
-			a.Blocks = append(a.Blocks, pnapsim.BlockSeed{Name: "bought for the nodes", Location: "ASH", CIDR: "203.0.113.64/28", Tags: map[string]string{
-				contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID, contract.TagNodes: clusterUID,
-			}})
+			a.Blocks = append(a.Blocks, pnapsim.BlockSeed{Name: "bought for the nodes", Location: "ASH",
+				CIDR: "203.0.113.64/28", Tags: map[string]string{
+					contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
+					contract.TagNodes: clusterUID,
+				}})
 		})
 	for _, options := range [][]func(*corev1.Service){nil, {inPool()}} {
 		name := fmt.Sprint("web-", len(options))
@@ -287,7 +297,8 @@ func TestRetaggedBlockIsNotTouched(t *testing.T) {
 	w.settle("web")
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: w.blockID(), Tags: map[string]string{"mine": "yes"}})
 	w.wantAstray("web")
-	if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), "203.0.113.10") || !slices.Contains(w.eventReasons(), "BlockRetagged") {
+	if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), "203.0.113.10") ||
+		!slices.Contains(w.eventReasons(), "BlockRetagged") {
 		t.Errorf("refusal is %q", err)
 	}
 	w.delete("web")

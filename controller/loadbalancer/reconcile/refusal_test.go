@@ -59,11 +59,13 @@ func TestRefusalIsToldOnce(t *testing.T) {
 				for _, state := range []contract.AddressState{contract.AddressSilent, contract.AddressAnswered} {
 					w.report("203.0.113.10", state) // what the conditions say beside it changes
 					var refusal *plan.Refusal
-					if err := w.refused("web", time.Minute); !errors.As(err, &refusal) || !refusal.Reported || refusal.Reason == "" {
+					if err := w.refused("web", time.Minute); !errors.As(err, &refusal) || !refusal.Reported ||
+						refusal.Reason == "" {
 						t.Errorf("said %#v", err)
 					}
 				}
-				got := slices.DeleteFunc(w.eventReasons(), func(reason string) bool { return reason != "IPBlockRefused" })
+				got := slices.DeleteFunc(w.eventReasons(),
+					func(reason string) bool { return reason != "IPBlockRefused" })
 				if len(got) != want {
 					t.Errorf("%d refusals, want %d", len(got), want)
 				}

@@ -24,7 +24,8 @@ func (b *Balancer) reject(ctx context.Context, s plan.Observed, step plan.Step) 
 		return nil, err
 	}
 	if service != s.Service {
-		klog.FromContext(ctx).Info("Withdrew the address of a lost block", "service", klog.KObj(service), "address", address)
+		klog.FromContext(ctx).Info("Withdrew the address of a lost block", "service", klog.KObj(service), "address",
+			address)
 	}
 	return &corev1.LoadBalancerStatus{}, b.refuse(ctx, service, step)
 }

@@ -21,7 +21,8 @@ func (w *world) lose(name string) {
 // announces returns what an announcer would answer for.
 func (w *world) announces(name string) (annotation, spec string, statuses int) {
 	service := w.get(name)
-	return service.Annotations[contract.KubeVIPAddresses], service.Spec.LoadBalancerIP, len(service.Status.LoadBalancer.Ingress)
+	return service.Annotations[contract.KubeVIPAddresses], service.Spec.LoadBalancerIP,
+		len(service.Status.LoadBalancer.Ingress)
 }
 
 // TestAddressOfALostBlockIsWithdrawn: phoenixNAP may sell the addresses to another customer, so no node may answer for
@@ -48,8 +49,10 @@ func TestAddressOfALostBlockIsWithdrawn(t *testing.T) {
 
 	w.edit("web", func(s *corev1.Service) { s.Annotations[contract.ServiceIPReplace] = "true" })
 	w.settle("web")
-	if annotation, spec, statuses := w.announces("web"); annotation != w.address("web") || spec != w.address("web") || statuses != 1 {
-		t.Errorf("after %s the address is %s, kube-vip is asked for %q and %q, and %d addresses stand in the status", address, w.address("web"), annotation, spec, statuses)
+	if annotation, spec, statuses := w.announces("web"); annotation != w.address("web") || spec != w.address("web") ||
+		statuses != 1 {
+		t.Errorf("after %s the address is %s, kube-vip is asked for %q and %q, and %d addresses stand in the status",
+			address, w.address("web"), annotation, spec, statuses)
 	}
 }
 
@@ -62,7 +65,8 @@ func TestAddressIsKeptWhileTheNetworkCannotBeRead(t *testing.T) {
 	w.service("web")
 	w.settle("web")
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
-	w.arm(pnapsim.Fault{Method: http.MethodGet, Path: "/networks/v1/public-networks/*", Times: -1, Action: pnapsim.FaultStatus, Status: http.StatusForbidden})
+	w.arm(pnapsim.Fault{Method: http.MethodGet, Path: "/networks/v1/public-networks/*", Times: -1,
+		Action: pnapsim.FaultStatus, Status: http.StatusForbidden})
 	w.clock.Advance(5 * time.Minute)
 	_ = w.refused("web", 10*time.Minute)
 	if annotation, spec, statuses := w.announces("web"); annotation == "" || spec == "" || statuses != 1 {

@@ -89,7 +89,8 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 	if acted == plan.DeletionUnverified {
 		// Deleting is done at once: look whether that was the last of it.
 		if s, err = b.observe(ctx, s, depth{after: start, live: true}); err != nil {
-			return fmt.Errorf("verify the deletion of the IP block of Service %s/%s: %w", known.Namespace, known.Name, err)
+			return fmt.Errorf("verify the deletion of the IP block of Service %s/%s: %w", known.Namespace, known.Name,
+				err)
 		}
 		f = b.planRelease(s, live)
 		acted = ""
@@ -139,7 +140,8 @@ func (b *Balancer) dropLedgers(ctx context.Context, all []plan.Ledger) error {
 }
 
 // conclude says what the release waits for, or clears up after it.
-func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, f plan.ReleasePlan, acted plan.Reason) error {
+func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, f plan.ReleasePlan,
+	acted plan.Reason) error {
 	step := f.Next()
 	switch {
 	case acted != "":

@@ -114,7 +114,8 @@ func (b *Balancer) waitUntil(ctx context.Context, service *corev1.Service, step 
 		b.note(ctx, service, step.Reason, words(step.Reason))
 		return err
 	}
-	b.note(ctx, service, step.Reason, words(step.Reason)+", until "+step.Until.UTC().Format(time.RFC3339)+" at the latest")
+	b.note(ctx, service, step.Reason, words(step.Reason)+", until "+step.Until.UTC().Format(time.RFC3339)+
+		" at the latest")
 	return api.NewRetryError(words(step.Reason), left)
 }
 

@@ -84,7 +84,8 @@ func (r *rests) standing(step plan.Step) plan.Reason {
 	switch {
 	case r.inError(step):
 		return reasonResting
-	case (step.Action == plan.Assign || step.Action == plan.Unassign || step.Action == plan.Delete) && r.inConflict(step):
+	case (step.Action == plan.Assign || step.Action == plan.Unassign || step.Action == plan.Delete) &&
+		r.inConflict(step):
 		return plan.NetworkChanging
 	default:
 		return step.Reason

@@ -13,8 +13,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
 )
 
-// oneResting fills the first block of the pool, gives one of its addresses back and lets that rest for a while: nothing is
-// reported by agents. It returns how long the first Service of the pool took from its purchase to its address.
+// oneResting fills the first block of the pool, gives one of its addresses back and lets that rest for a while: nothing
+// is reported by agents. It returns how long the first Service of the pool took from its purchase to its address.
 func (w *world) oneResting(during time.Duration) (bought time.Duration) {
 	w.t.Helper()
 	w.service("gone", inPool())
@@ -31,8 +31,8 @@ func (w *world) oneResting(during time.Duration) (bought time.Duration) {
 	return bought
 }
 
-// TestBuysRatherThanWaitForARestingAddress: while a block may be bought, an address in quarantine delays a Service by half a
-// minute at the most, which is for agents to report that it is silent.
+// TestBuysRatherThanWaitForARestingAddress: while a block may be bought, an address in quarantine delays a Service by
+// half a minute at the most, which is for agents to report that it is silent.
 func TestBuysRatherThanWaitForARestingAddress(t *testing.T) {
 	for _, rested := range []time.Duration{0, time.Minute, 5 * time.Minute, 9 * time.Minute} {
 		t.Run(rested.String(), func(t *testing.T) {
@@ -61,8 +61,8 @@ func TestWaitsForAnAddressThatRestsNoMoreSoon(t *testing.T) {
 	w.wantPurchases(1)
 }
 
-// TestWaitsForTheQuarantineWhereNothingMayBeBought: the pause lasts as long as the quarantine, costs next to nothing, and the
-// condition names its end.
+// TestWaitsForTheQuarantineWhereNothingMayBeBought: the pause lasts as long as the quarantine, costs next to nothing,
+// and the condition names its end.
 func TestWaitsForTheQuarantineWhereNothingMayBeBought(t *testing.T) {
 	w := newWorld(t, configured(func(c *reconcile.Config) { c.MaxBlocks = 1 }))
 	began := w.clock.Now()
@@ -81,7 +81,8 @@ func TestWaitsForTheQuarantineWhereNothingMayBeBought(t *testing.T) {
 	if !errors.As(err, &again) || !w.clock.Now().Add(again.RetryAfter()).Equal(ends) {
 		t.Fatalf("said %v; the quarantine ends in %s", err, ends.Sub(w.clock.Now()))
 	}
-	if c := w.condition("new"); c.Reason != string(plan.AddressResting) || !strings.Contains(c.Message, ends.UTC().Format(time.RFC3339)) {
+	if c := w.condition("new"); c.Reason != string(plan.AddressResting) ||
+		!strings.Contains(c.Message, ends.UTC().Format(time.RFC3339)) {
 		t.Errorf("the condition is %s: %s; the quarantine ends at %s", c.Reason, c.Message, ends)
 	}
 	w.settle("new")

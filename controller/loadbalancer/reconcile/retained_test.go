@@ -44,9 +44,10 @@ func TestReleaseRetainsTheBlockOfTheAddress(t *testing.T) {
 	} {
 		t.Run("retain "+retain, func(t *testing.T) {
 			w := newWorld(t, twoBlocks())
-			w.service("web", annotated(contract.ServiceIPAddress, "203.0.113.10", contract.ServiceIPRetain, retain), func(s *corev1.Service) {
-				s.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()}
-			})
+			w.service("web", annotated(contract.ServiceIPAddress, "203.0.113.10", contract.ServiceIPRetain, retain),
+				func(s *corev1.Service) {
+					s.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()}
+				})
 			w.clock.Advance(time.Second)
 			w.settle("web")
 			w.wantBlocks(want...)

@@ -47,8 +47,10 @@ func (w *world) address(name string) string {
 	if w.config.Announcer == contract.AnnouncerAgent {
 		forKubeVIP = ""
 	}
-	if service.Annotations[contract.KubeVIPAddresses] != forKubeVIP || service.Annotations[contract.ServiceIPAddress] != address {
-		w.t.Errorf("Service %s says %s in its status and %q, %q in its annotations", name, address, service.Annotations[contract.KubeVIPAddresses], service.Annotations[contract.ServiceIPAddress])
+	if service.Annotations[contract.KubeVIPAddresses] != forKubeVIP ||
+		service.Annotations[contract.ServiceIPAddress] != address {
+		w.t.Errorf("Service %s says %s in its status and %q, %q in its annotations", name, address,
+			service.Annotations[contract.KubeVIPAddresses], service.Annotations[contract.ServiceIPAddress])
 	}
 	return address
 }
@@ -62,7 +64,8 @@ func (w *world) settleAll(names ...string) {
 	}
 	for start := w.clock.Now(); len(due) > 0; w.clock.Advance(firstLook) {
 		if w.clock.Now().Sub(start) > time.Hour {
-			w.t.Fatalf("not settled after an hour: %v; the account holds %s; said %q", due, w.blocks(), w.said[max(0, len(w.said)-3):])
+			w.t.Fatalf("not settled after an hour: %v; the account holds %s; said %q", due, w.blocks(),
+				w.said[max(0, len(w.said)-3):])
 		}
 		for _, name := range names {
 			at, waits := due[name]
@@ -259,7 +262,8 @@ func TestLostLedgerGivesNothingTwice(t *testing.T) {
 	}
 	first := w.address("one")
 	second := w.address("two")
-	if err := w.tracker.Delete(configMapsResource, metav1.NamespaceSystem, "phoenixnap-ip-block-"+w.blockID()); err != nil {
+	if err := w.tracker.Delete(configMapsResource, metav1.NamespaceSystem,
+		"phoenixnap-ip-block-"+w.blockID()); err != nil {
 		t.Fatal(err)
 	}
 	w.restart()
@@ -336,7 +340,8 @@ func TestSweepGivesBackWhatNobodyAsksFor(t *testing.T) {
 	before := w.sim.Counters()
 	w.sweep()
 	for operation, counts := range w.sim.Counters() {
-		if asked := total(counts) - total(before[operation]); asked > 15 || (asked > 0 && !strings.HasPrefix(operation, "GET") && !strings.Contains(operation, "token")) {
+		if asked := total(counts) - total(before[operation]); asked > 15 ||
+			(asked > 0 && !strings.HasPrefix(operation, "GET") && !strings.Contains(operation, "token")) {
 			t.Errorf("%s was asked %d times in 15 passes", operation, asked)
 		}
 	}
@@ -364,7 +369,8 @@ func TestStuckUnassignmentOfThePoolIsWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	w.service("one", inPool())
 	w.settle("one")
-	w.arm(pnapsim.Fault{Method: http.MethodDelete, Path: unassignPath, Times: 1, Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError})
+	w.arm(pnapsim.Fault{Method: http.MethodDelete, Path: unassignPath, Times: 1, Action: pnapsim.FaultOutcome,
+		Outcome: pnapsim.OutcomeError})
 	w.delete("one")
 	w.settle("one")
 	w.wantBlocks()

@@ -33,8 +33,8 @@ func (s *staleness) due(answering []netip.Addr, now time.Time) []netip.Addr {
 }
 
 // tellStale reports addresses that answer though they were given back: an announcer was killed, or someone took one by
-// hand. They rest in their ledgers meanwhile. The event is on the Service that had the address last, or, when that is gone,
-// on the Nodes that answer.
+// hand. They rest in their ledgers meanwhile. The event is on the Service that had the address last, or, when that is
+// gone, on the Nodes that answer.
 func (b *Balancer) tellStale(ctx context.Context, s plan.Observed) error {
 	nodes, err := b.config.Nodes.List(labels.Everything())
 	if err != nil {
@@ -45,7 +45,8 @@ func (b *Balancer) tellStale(ctx context.Context, s plan.Observed) error {
 		all := plan.ReportsOf(nodes, address)
 		where := names(answerers(nodes, all))
 		klog.FromContext(ctx).Info("An address answers that no Service has", "address", address, "nodes", where)
-		text := "Address %s was given back, but still answers (%s); it rests until it is silent. Delete it there: ip address delete %s/32 dev <interface>"
+		text := "Address %s was given back, but still answers (%s); it rests until it is silent. Delete it there: ip " +
+			"address delete %s/32 dev <interface>"
 		if service := s.LastOwner(address); service != nil {
 			b.config.Events.Eventf(service, corev1.EventTypeWarning, eventStale, text, address, where, address)
 			continue
@@ -61,8 +62,8 @@ func (b *Balancer) tellStale(ctx context.Context, s plan.Observed) error {
 	return nil
 }
 
-// answerers are the Nodes that answer for an address: those that hold it, else those to which the hardware address belongs
-// that answers, else those that hear it.
+// answerers are the Nodes that answer for an address: those that hold it, else those to which the hardware address
+// belongs that answers, else those that hear it.
 func answerers(nodes []*corev1.Node, all []plan.AddressReport) []string {
 	var held, owners, hearing []string
 	for _, h := range all {

@@ -32,14 +32,17 @@ func (w *world) passes(during time.Duration) {
 	}
 }
 
-// TestStaleAddressIsTold: an address of the pool that was given back and still answers is reported once, on the Service if
-// it exists, else on the Node that answers; it is not given to others meanwhile, and at once when it is silent.
+// TestStaleAddressIsTold: an address of the pool that was given back and still answers is reported once, on the Service
+// if it exists, else on the Node that answers; it is not given to others meanwhile, and at once when it is silent.
 func TestStaleAddressIsTold(t *testing.T) {
 	const forgotten = "the Service went without its finalizer"
 	for how, leave := range map[string]func(*world){
-		"the Service is gone":  func(w *world) { w.delete("web") },
-		"the Service lives on": func(w *world) { w.edit("web", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }) },
-		forgotten:              func(w *world) { _ = w.tracker.Delete(servicesResource, "shop", "web") },
+		"the Service is gone": func(w *world) { w.delete("web") },
+		"the Service lives on": func(w *world) {
+			w.edit("web",
+				func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
+		},
+		forgotten: func(w *world) { _ = w.tracker.Delete(servicesResource, "shop", "web") },
 	} {
 		t.Run(how, func(t *testing.T) {
 			w := newWorld(t, configured(func(c *reconcile.Config) { c.Announcer = contract.AnnouncerKubeVIP }))
@@ -60,10 +63,12 @@ func TestStaleAddressIsTold(t *testing.T) {
 				w.settle("web")
 			}
 			w.passes(3 * time.Minute)
-			if told := w.told("StaleAddress"); len(told) != 1 || !strings.Contains(told[0], address) || !strings.Contains(told[0], "node-1") {
+			if told := w.told("StaleAddress"); len(told) != 1 || !strings.Contains(told[0], address) ||
+				!strings.Contains(told[0], "node-1") {
 				t.Errorf("events %q, want one that names %s and node-1", told, address)
 			}
-			w.service("wants", inPool(), func(s *corev1.Service) { s.Annotations[contract.ServiceRequestedIP] = address })
+			w.service("wants", inPool(),
+				func(s *corev1.Service) { s.Annotations[contract.ServiceRequestedIP] = address })
 			for range 30 {
 				_, err := w.sync("wants")
 				w.clock.Advance(min(w.pauseAfter(err), 3*time.Second)) // it is asked more often than it wants to be

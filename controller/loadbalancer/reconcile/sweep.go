@@ -21,7 +21,8 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := plan.Observed{Service: &corev1.Service{}, Owner: plan.Owner{Cluster: cluster}, NetworkID: b.config.NetworkID, Options: b.config.options(), Now: b.config.Now()}
+	s := plan.Observed{Service: &corev1.Service{}, Owner: plan.Owner{Cluster: cluster}, NetworkID: b.config.NetworkID,
+		Options: b.config.options(), Now: b.config.Now()}
 	s.Desired.Shared = true
 	if s.Services, err = b.config.Services.List(labels.Everything()); err != nil {
 		return fmt.Errorf("list Services: %w", err)
@@ -130,7 +131,8 @@ func (b *Balancer) sweepLedgers(ctx context.Context, s plan.Observed) error {
 }
 
 // sweepBrought gives up a brought block that is not used any more. Its ledger goes when no address rests.
-func (b *Balancer) sweepBrought(ctx context.Context, s plan.Observed, l plan.Ledger, sighting plan.Sighting) (bool, error) {
+func (b *Balancer) sweepBrought(ctx context.Context, s plan.Observed, l plan.Ledger, sighting plan.Sighting) (bool,
+	error) {
 	rested := l.Spent(nil, s.Now)
 	if sighting.Hidden || s.Named(l.BlockID) {
 		return false, nil
@@ -141,7 +143,8 @@ func (b *Balancer) sweepBrought(ctx context.Context, s plan.Observed, l plan.Led
 		}
 		return false, nil
 	}
-	networks, err := b.readNetworks(ctx, plan.Observed{NetworkID: s.NetworkID, Sightings: []plan.Sighting{sighting}}, s.Now)
+	networks, err := b.readNetworks(ctx, plan.Observed{NetworkID: s.NetworkID, Sightings: []plan.Sighting{sighting}},
+		s.Now)
 	if err != nil {
 		return false, err
 	}

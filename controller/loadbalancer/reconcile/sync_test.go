@@ -81,7 +81,8 @@ func (w *world) settle(name string) time.Duration {
 		w.said = append(w.said, err.Error())
 		w.clock.Advance(w.pauseAfter(err))
 	}
-	w.t.Fatalf("Service %s is not settled after an hour; it said %q and the account holds %s", name, w.said[max(0, len(w.said)-3):], w.blocks())
+	w.t.Fatalf("Service %s is not settled after an hour; it said %q and the account holds %s", name,
+		w.said[max(0, len(w.said)-3):], w.blocks())
 	return 0
 }
 

@@ -20,10 +20,14 @@ func TestDeletedBeforeItsAddressWasWrittenLeavesNothing(t *testing.T) {
 		name  string
 		fault pnapsim.Fault
 	}{
-		{"assignment refused", pnapsim.Fault{Method: http.MethodPost, Path: assignPath, Times: -1, Action: pnapsim.FaultStatus, Status: 400}},
-		{"network never ready", pnapsim.Fault{Method: http.MethodPost, Path: assignPath, Times: -1, Action: pnapsim.FaultStatus, Status: 409}},
-		{"assignment ends in error", pnapsim.Fault{Method: http.MethodPost, Path: assignPath, Times: -1, Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError}},
-		{"assignment unanswered", pnapsim.Fault{Method: http.MethodPost, Path: assignPath, Times: -1, Action: pnapsim.FaultStatus, Status: 500, For: pnapsim.Duration(20 * time.Second)}},
+		{"assignment refused", pnapsim.Fault{Method: http.MethodPost, Path: assignPath, Times: -1,
+			Action: pnapsim.FaultStatus, Status: 400}},
+		{"network never ready", pnapsim.Fault{Method: http.MethodPost, Path: assignPath, Times: -1,
+			Action: pnapsim.FaultStatus, Status: 409}},
+		{"assignment ends in error", pnapsim.Fault{Method: http.MethodPost, Path: assignPath, Times: -1,
+			Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError}},
+		{"assignment unanswered", pnapsim.Fault{Method: http.MethodPost, Path: assignPath, Times: -1,
+			Action: pnapsim.FaultStatus, Status: 500, For: pnapsim.Duration(20 * time.Second)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -54,8 +58,10 @@ func TestFailingReleaseIsTakenUpAgain(t *testing.T) {
 		{"deletion fails", http.MethodDelete, blockPath},
 	} {
 		for _, action := range []pnapsim.Fault{
-			{Action: pnapsim.FaultStatus, Status: 500}, {Action: pnapsim.FaultStatus, Status: 401}, {Action: pnapsim.FaultHTML},
-			{Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 7}, {Action: pnapsim.FaultReset}, {Action: pnapsim.FaultLost},
+			{Action: pnapsim.FaultStatus, Status: 500}, {Action: pnapsim.FaultStatus, Status: 401},
+			{Action: pnapsim.FaultHTML},
+			{Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 7}, {Action: pnapsim.FaultReset},
+			{Action: pnapsim.FaultLost},
 		} {
 			t.Run(fmt.Sprintf("%s: %s %d", test.name, action.Action, action.Status), func(t *testing.T) {
 				t.Parallel()
@@ -175,7 +181,8 @@ func TestStuckBlockDoesNotKeepOthers(t *testing.T) {
 		w.settle(name)
 	}
 	stuck := w.sim.State(accountID).Blocks[1]["id"]
-	w.arm(pnapsim.Fault{Method: http.MethodDelete, Path: fmt.Sprint("/networks/v1/public-networks/*/ip-blocks/", stuck), Times: -1, Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError})
+	w.arm(pnapsim.Fault{Method: http.MethodDelete, Path: fmt.Sprint("/networks/v1/public-networks/*/ip-blocks/", stuck),
+		Times: -1, Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError})
 	for _, name := range []string{"one", "two", "three"} {
 		w.delete(name)
 	}
@@ -215,7 +222,8 @@ func TestNoDeletionInAWrongState(t *testing.T) {
 
 //proves:known-bugs/wrong-network-unassigned
 func TestBlockIsUnassignedFromTheNetworkThatHoldsIt(t *testing.T) {
-	w := newWorld(t, withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: ours("web"), Network: "other"}))
+	w := newWorld(t, withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: ours("web"),
+		Network: "other"}))
 	w.service("web")
 	if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), otherNetwork) {
 		t.Errorf("refusal %q does not name the network that holds the block", err)
@@ -229,8 +237,10 @@ func TestBlockIsUnassignedFromTheNetworkThatHoldsIt(t *testing.T) {
 //proves:known-bugs/users-tags
 func TestTagsOfUsersMeanNothing(t *testing.T) {
 	w := newWorld(t, withBlocks(
-		pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: map[string]string{"delete": "false", contract.TagUsage: contract.TagUsageAuto}},
-		pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.16/29", Tags: map[string]string{contract.TagUsage: "mine", contract.TagCluster: clusterUID, contract.TagService: "shop_web"}},
+		pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29",
+			Tags: map[string]string{"delete": "false", contract.TagUsage: contract.TagUsageAuto}},
+		pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.16/29", Tags: map[string]string{contract.TagUsage: "mine",
+			contract.TagCluster: clusterUID, contract.TagService: "shop_web"}},
 		pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.32/28", BringYourOwn: true, Tags: ours("web")},
 	))
 	w.service("web")
@@ -263,8 +273,11 @@ func TestTagFilterMayMeanOr(t *testing.T) {
 			config.Switches.TagFilter = "or"
 		},
 		withBlocks(
-			pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "another", contract.TagService: "shop_web"}},
-			pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.16/29", Tags: map[string]string{contract.TagCluster: clusterUID, contract.TagService: "shop_web"}},
+			pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29",
+				Tags: map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "another",
+					contract.TagService: "shop_web"}},
+			pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.16/29",
+				Tags: map[string]string{contract.TagCluster: clusterUID, contract.TagService: "shop_web"}},
 		))
 	w.service("web")
 	w.settle("web")
@@ -316,7 +329,8 @@ func TestBlocksOfVersion1AreAdopted(t *testing.T) {
 		contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
 		contract.TagServiceNamespace: "shop", contract.TagServiceName: "web",
 	}
-	w := newWorld(t, withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: v1, Network: "public"}))
+	w := newWorld(t, withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: v1,
+		Network: "public"}))
 	w.service("web", func(s *corev1.Service) { s.Spec.LoadBalancerIP = "203.0.113.10" })
 	w.settle("web")
 	w.wantPurchases(0)

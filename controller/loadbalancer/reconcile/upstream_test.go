@@ -24,7 +24,8 @@ const (
 )
 
 func ours(service string) map[string]string {
-	return map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID, contract.TagService: "shop_" + service}
+	return map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
+		contract.TagService: "shop_" + service}
 }
 
 func withBlocks(seeds ...pnapsim.BlockSeed) option {
@@ -87,7 +88,8 @@ func TestAddressIsNotPublishedBeforeItWorks(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{
 		contract.NodePublicNetworkID: networkID, contract.NodePublicNetworkMember: "true",
 		contract.NodeReportedIdentity: `{"hostname":"node-1","vlanInterface":"bond0.20"}`,
-	}}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: corev1.ConditionFalse}}}}
+	}}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: contract.ConditionVLANReady,
+		Status: corev1.ConditionFalse}}}}
 	if err := w.nodes.Add(node); err != nil {
 		t.Fatal(err)
 	}
@@ -162,8 +164,10 @@ func TestVanishedBlockIsReportedAndDeletionStillWorks(t *testing.T) {
 	})
 	w.settle("web")
 	w.wantPurchases(2)
-	if got := w.get("web"); got.Spec.LoadBalancerIP == "" || got.Annotations[contract.KubeVIPAddresses] != got.Spec.LoadBalancerIP {
-		t.Errorf("the new address is %q, announced %q", got.Spec.LoadBalancerIP, got.Annotations[contract.KubeVIPAddresses])
+	if got := w.get("web"); got.Spec.LoadBalancerIP == "" ||
+		got.Annotations[contract.KubeVIPAddresses] != got.Spec.LoadBalancerIP {
+		t.Errorf("the new address is %q, announced %q", got.Spec.LoadBalancerIP,
+			got.Annotations[contract.KubeVIPAddresses])
 	}
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
 	w.delete("web")
@@ -177,16 +181,20 @@ func TestLocationIsCheckedBeforeThePurchase(t *testing.T) {
 		name, option, annotation string
 		want                     string
 	}{
-		{"nobody says", "", "", "set the annotation example.com/where of the Service or the option location (PNAP_LOCATION)"},
-		{"annotation names another site", "", "SEA", "location SEA is not where public network " + networkID + " is; set the annotation example.com/where of the Service to ASH"},
-		{"option names another site", "PHX", "ASH", "location PHX is not where public network " + networkID + " is; set the option location (PNAP_LOCATION) to ASH"},
+		{"nobody says", "", "",
+			"set the annotation example.com/where of the Service or the option location (PNAP_LOCATION)"},
+		{"annotation names another site", "", "SEA", "location SEA is not where public network " + networkID +
+			" is; set the annotation example.com/where of the Service to ASH"},
+		{"option names another site", "PHX", "ASH", "location PHX is not where public network " + networkID +
+			" is; set the option location (PNAP_LOCATION) to ASH"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, configured(func(c *reconcile.Config) {
 				c.Location = test.option
 				c.LocationAnnotation = "example.com/where"
 			}))
-			w.service("web", func(s *corev1.Service) { s.Annotations = map[string]string{"example.com/where": test.annotation} })
+			w.service("web",
+				func(s *corev1.Service) { s.Annotations = map[string]string{"example.com/where": test.annotation} })
 			if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), test.want) {
 				t.Errorf("refusal is %q, want %q", err, test.want)
 			}
@@ -195,7 +203,8 @@ func TestLocationIsCheckedBeforeThePurchase(t *testing.T) {
 	}
 	t.Run("annotation names the right site", func(t *testing.T) {
 		w := newWorld(t, configured(func(c *reconcile.Config) { c.Location = "" }))
-		w.service("web", func(s *corev1.Service) { s.Annotations = map[string]string{contract.ServiceIPLocation: " ash "} })
+		w.service("web",
+			func(s *corev1.Service) { s.Annotations = map[string]string{contract.ServiceIPLocation: " ash "} })
 		w.settle("web")
 		w.wantPurchases(1)
 	})

@@ -35,8 +35,10 @@ func modes() map[string]struct {
 	return map[string]mode{
 		"dedicated": {ask: annotated(), option: withBlocks(), buys: 1},
 		"shared":    {ask: inPool(), option: withBlocks(), buys: 1},
-		"retained":  {ask: annotated(contract.ServiceIPRetain, "true"), option: withBlocks(), buys: 1, left: []string{"203.0.113.8/29 unassigned"}},
-		"brought":   {ask: inBlock(broughtID), option: broughtBlock("", ofCluster()), left: []string{"203.0.113.64/29 unassigned"}},
+		"retained": {ask: annotated(contract.ServiceIPRetain, "true"), option: withBlocks(), buys: 1,
+			left: []string{"203.0.113.8/29 unassigned"}},
+		"brought": {ask: inBlock(broughtID), option: broughtBlock("", ofCluster()),
+			left: []string{"203.0.113.64/29 unassigned"}},
 	}
 }
 
@@ -103,7 +105,8 @@ func (w *world) toEnd(name string) {
 		w.said = append(w.said, err.Error())
 		w.clock.Advance(w.pauseAfter(err))
 	}
-	w.t.Fatalf("Service %s is not settled; it said %q and the account holds %s", name, w.said[max(0, len(w.said)-3):], w.blocks())
+	w.t.Fatalf("Service %s is not settled; it said %q and the account holds %s", name, w.said[max(0, len(w.said)-3):],
+		w.blocks())
 }
 
 // TestRandomWalk lets Services of all kinds come, change and go under random switches, latencies, faults,
@@ -207,15 +210,21 @@ func randomLatency(rng *rand.Rand) *pnapsim.Latency {
 
 func randomFault(rng *rand.Rand) pnapsim.Fault {
 	places := []pnapsim.Fault{
-		{Method: http.MethodPost, Path: blocksPath}, {Method: http.MethodGet, Path: blocksPath}, {Method: http.MethodGet, Path: blockPath},
-		{Method: http.MethodDelete, Path: blockPath}, {Method: http.MethodPost, Path: assignPath}, {Method: http.MethodDelete, Path: unassignPath},
+		{Method: http.MethodPost, Path: blocksPath}, {Method: http.MethodGet, Path: blocksPath},
+		{Method: http.MethodGet, Path: blockPath},
+		{Method: http.MethodDelete, Path: blockPath}, {Method: http.MethodPost, Path: assignPath},
+		{Method: http.MethodDelete, Path: unassignPath},
 		{Method: http.MethodGet, Path: "/networks/v1/public-networks/*"}, {Path: "/tag-manager/v1/tags"},
 	}
 	actions := []pnapsim.Fault{
-		{Action: pnapsim.FaultStatus, Status: 500}, {Action: pnapsim.FaultStatus, Status: 503}, {Action: pnapsim.FaultStatus, Status: 409},
-		{Action: pnapsim.FaultStatus, Status: 401}, {Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 11}, {Action: pnapsim.FaultHTML},
-		{Action: pnapsim.FaultReset}, {Action: pnapsim.FaultLost}, {Action: pnapsim.FaultEmpty}, {Action: pnapsim.FaultTruncate},
-		{Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError}, {Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeLate, Delay: pnapsim.Duration(2 * time.Minute)},
+		{Action: pnapsim.FaultStatus, Status: 500}, {Action: pnapsim.FaultStatus, Status: 503},
+		{Action: pnapsim.FaultStatus, Status: 409},
+		{Action: pnapsim.FaultStatus, Status: 401}, {Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 11},
+		{Action: pnapsim.FaultHTML},
+		{Action: pnapsim.FaultReset}, {Action: pnapsim.FaultLost}, {Action: pnapsim.FaultEmpty},
+		{Action: pnapsim.FaultTruncate},
+		{Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError},
+		{Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeLate, Delay: pnapsim.Duration(2 * time.Minute)},
 	}
 	f := places[rng.IntN(len(places))]
 	action := actions[rng.IntN(len(actions))]

@@ -48,9 +48,11 @@ func (b *Balancer) removeForeign(ctx context.Context, s plan.Observed) (*corev1.
 	if err != nil {
 		return nil, err
 	}
-	klog.FromContext(ctx).Info("Removed annotations of another Service", "service", klog.KObj(service), "address", foreign)
+	klog.FromContext(ctx).Info("Removed annotations of another Service", "service", klog.KObj(service), "address",
+		foreign)
 	b.config.Events.Eventf(service, corev1.EventTypeWarning, eventForeign,
-		"Removed address %q, which was written for another Service: this one was restored from a backup or copied", foreign)
+		"Removed address %q, which was written for another Service: this one was restored from a backup or copied",
+		foreign)
 	if len(service.Status.LoadBalancer.Ingress) == 0 {
 		return service, nil
 	}
@@ -76,7 +78,8 @@ func (b *Balancer) clear(ctx context.Context, live *corev1.Service) error {
 	}
 	if live.DeletionTimestamp != nil {
 		// kube-vip goes by these until the object is gone.
-		wanted = map[string]any{contract.ServiceIPPurchase: nil, contract.ServiceIPAddress: nil, contract.ServiceIPOwner: nil}
+		wanted = map[string]any{contract.ServiceIPPurchase: nil, contract.ServiceIPAddress: nil,
+			contract.ServiceIPOwner: nil}
 	}
 	cleared, err := b.patchService(ctx, live, patch{annotations: differing(live.Annotations, wanted)})
 	if err != nil {

@@ -87,8 +87,9 @@ func (w *withAccount) start() (stop func()) {
 	factory := informers.NewSharedInformerFactoryWithOptions(w.kube, 0, informers.WithNamespace(w.namespace))
 	core := factory.Core().V1()
 	load := reconcile.New(reconcile.Config{
-		Cloud: client, Account: account.New(account.Config{Cloud: client}), Ledgers: allocation.NewStore(w.kube), Buyer: purchase.New(purchase.Config{Cloud: client}),
-		Kube: w.kube, Services: core.Services().Lister(), Nodes: core.Nodes().Lister(), Events: w.told.recorder,
+		Cloud: client, Account: account.New(account.Config{Cloud: client}), Ledgers: allocation.NewStore(w.kube),
+		Buyer: purchase.New(purchase.Config{Cloud: client}),
+		Kube:  w.kube, Services: core.Services().Lister(), Nodes: core.Nodes().Lister(), Events: w.told.recorder,
 		NetworkID: networkID, Location: "ASH", Announcer: contract.AnnouncerKubeVIP,
 	})
 	return w.run(factory, Config{
@@ -109,7 +110,8 @@ func TestTheRealBalancerFromPurchaseToRelease(t *testing.T) {
 		service := w.await(name, "published", isPublished)
 		ingress := service.Status.LoadBalancer.Ingress[0]
 		if address := service.Annotations[contract.ServiceIPAddress]; address == "" || ingress.IP != address ||
-			service.Annotations[contract.KubeVIPAddresses] != address || service.Spec.LoadBalancerIP != address || len(ingress.Ports) != 3 {
+			service.Annotations[contract.KubeVIPAddresses] != address || service.Spec.LoadBalancerIP != address ||
+			len(ingress.Ports) != 3 {
 			t.Errorf("%s: %s", name, describe(service))
 		}
 		w.await(name, "with a condition that says so", func(s *corev1.Service) bool {
@@ -159,7 +161,8 @@ func (w *withAccount) checkRelease() {
 	w.patch("web", `{"spec":{"type":"ClusterIP"}}`)
 	w.delete("class")
 	web := w.await("web", "let go", func(s *corev1.Service) bool { return len(s.Finalizers) == 0 })
-	if len(web.Annotations)+len(web.Status.Conditions)+len(web.Status.LoadBalancer.Ingress) != 0 || web.Spec.LoadBalancerIP != "" {
+	if len(web.Annotations)+len(web.Status.Conditions)+len(web.Status.LoadBalancer.Ingress) != 0 ||
+		web.Spec.LoadBalancerIP != "" {
 		w.t.Errorf("something of ours is left: %s", describe(web))
 	}
 	w.await("class", "gone", hasGone)
@@ -175,7 +178,8 @@ func TestARefusalBacksOffThoughTheServiceIsWrittenOn(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	const purchases = "POST /ips/v1/ip-blocks"
 	w := newWithAccount(t)
-	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: "/ips/v1/ip-blocks", Times: -1, Action: pnapsim.FaultStatus, Status: http.StatusNotAcceptable}); err != nil {
+	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: "/ips/v1/ip-blocks", Times: -1,
+		Action: pnapsim.FaultStatus, Status: http.StatusNotAcceptable}); err != nil {
 		t.Fatal(err)
 	}
 	w.start()
@@ -183,7 +187,8 @@ func TestARefusalBacksOffThoughTheServiceIsWrittenOn(t *testing.T) {
 	const refused = "Warning IPBlockRefused"
 	w.await("web", "refused", func(s *corev1.Service) bool { return w.told.counts()[refused] > 0 })
 	before := w.sim.Count(purchases)
-	_ = wait.PollUntilContextTimeout(t.Context(), time.Second, 3*time.Second, false, func(context.Context) (bool, error) { return false, nil })
+	_ = wait.PollUntilContextTimeout(t.Context(), time.Second, 3*time.Second, false,
+		func(context.Context) (bool, error) { return false, nil })
 	if after := w.sim.Count(purchases); after > before+1 {
 		t.Errorf("%d purchases were tried within 3 s after the first refusal", after-before)
 	}

@@ -22,14 +22,17 @@ const (
 	// (updateStatus, in pkg/manager/services.go of v0.9 and pkg/services/services.go of v1.0).
 	kubeVIPHost = "kube-vip.io/vipHost"
 
-	textIgnored = "kube-vip has not taken up this Service a minute after its address was published: give kube-vip lb_class_name=" +
+	textIgnored = "kube-vip has not taken up this Service a minute after its address was published: give kube-vip " +
+		"lb_class_name=" +
 		contract.LoadBalancerClass + ", or remove loadBalancerClass"
 )
 
 // judgeAnnouncer warns once when kube-vip ignores a Service of our class, which it does unless it is configured for
 // the class. again is when to look next; 0 for never.
-func (c *Controller) judgeAnnouncer(ctx context.Context, service *corev1.Service, life *life, status *corev1.LoadBalancerStatus) (again time.Duration) {
-	if c.announcer != contract.AnnouncerKubeVIP || !contract.HasOwnClass(service) || life.announcerSeen || life.publishedAt.IsZero() {
+func (c *Controller) judgeAnnouncer(ctx context.Context, service *corev1.Service, life *life,
+	status *corev1.LoadBalancerStatus) (again time.Duration) {
+	if c.announcer != contract.AnnouncerKubeVIP || !contract.HasOwnClass(service) || life.announcerSeen ||
+		life.publishedAt.IsZero() {
 		return 0
 	}
 	if rest := announcerHas - time.Since(life.publishedAt); rest > 0 {
@@ -63,7 +66,8 @@ func (c *Controller) answered(addresses []string) bool {
 		reported, _ := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
 		return slices.ContainsFunc(addresses, func(text string) bool {
 			address, err := netip.ParseAddr(text)
-			return err == nil && (reported[address].State == contract.AddressAnswered || reported[address].State == contract.AddressDuplicate)
+			return err == nil && (reported[address].State == contract.AddressAnswered ||
+				reported[address].State == contract.AddressDuplicate)
 		})
 	})
 }

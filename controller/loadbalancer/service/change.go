@@ -26,7 +26,8 @@ func concerns(before, after *corev1.Service, published *corev1.LoadBalancerStatu
 
 // lostFinalizer reports whether someone removed our finalizer from a Service. Only we add it.
 func lostFinalizer(before, after *corev1.Service) bool {
-	return slices.Contains(before.Finalizers, finalizerFor(after)) && !slices.Contains(after.Finalizers, finalizerFor(after))
+	return slices.Contains(before.Finalizers, finalizerFor(after)) &&
+		!slices.Contains(after.Finalizers, finalizerFor(after))
 }
 
 // statusEdited reports whether someone replaced the published address. kube-vip

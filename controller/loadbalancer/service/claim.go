@@ -74,6 +74,7 @@ func holdsWithOurs(service *corev1.Service) bool {
 func addedByUs(service *corev1.Service) bool {
 	path := []byte(`"v:\"` + servicehelper.LoadBalancerCleanupFinalizer + `\""`)
 	return slices.ContainsFunc(service.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.Manager == fieldManager && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), path)
+		return entry.Manager == fieldManager && entry.FieldsV1 != nil &&
+			bytes.Contains(entry.FieldsV1.GetRawBytes(), path)
 	})
 }

@@ -22,7 +22,8 @@ type change func(*corev1.Service)
 func serviceWith(changes ...change) *corev1.Service {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-1", ResourceVersion: "1"},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
+			Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}}},
 	}
 	for _, c := range changes {
 		c(service)
@@ -51,8 +52,10 @@ func withIngress(ingress ...corev1.LoadBalancerIngress) change {
 }
 func finalizerSetBy(manager string) change {
 	return func(s *corev1.Service) {
-		s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status",
-			FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{".":{},"v:\"service.kubernetes.io/load-balancer-cleanup\"":{}}}}`)}}
+		s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate,
+			Subresource: "status",
+			FieldsV1: metav1.NewFieldsV1(
+				`{"f:metadata":{"f:finalizers":{".":{},"v:\"service.kubernetes.io/load-balancer-cleanup\"":{}}}}`)}}
 	}
 }
 
@@ -63,32 +66,48 @@ func TestClaim(t *testing.T) {
 		want    claim
 		remove  []string
 	}{
-		"no class":                               {serviceWith(), wanted, nil},
-		"our class":                              {serviceWith(ofClass(contract.LoadBalancerClass)), wanted, nil},
-		"another class":                          {serviceWith(ofClass("example.com/other")), foreign, nil},
-		"another type":                           {serviceWith(ofType(corev1.ServiceTypeClusterIP)), foreign, nil},
-		"no class, deleted":                      {serviceWith(deleted, heldBy(frameworks, "example.com/x")), leaving, []string{frameworks}},
-		"no class, deleted, held by others only": {serviceWith(deleted, heldBy("example.com/x"), annotated(contract.ServiceIPAddress, "203.0.113.10")), foreign, nil},
-		"our class, deleted":                     {serviceWith(deleted, ofClass(contract.LoadBalancerClass), heldBy(ours)), leaving, []string{ours}},
-		"our class, deleted, with the framework's finalizer of another life": {serviceWith(deleted, ofClass(contract.LoadBalancerClass), heldBy(frameworks, ours)), leaving, []string{frameworks, ours}},
-		"another class, deleted, with the framework's finalizer":             {serviceWith(deleted, ofClass("example.com/other"), heldBy(frameworks)), foreign, nil},
-		"another class, with the framework's finalizer":                      {serviceWith(ofClass("example.com/other"), heldBy(frameworks)), foreign, nil},
-		"another class, that was ours":                                       {serviceWith(ofClass("example.com/other"), heldBy(frameworks, ours)), leaving, []string{ours}},
+		"no class":      {serviceWith(), wanted, nil},
+		"our class":     {serviceWith(ofClass(contract.LoadBalancerClass)), wanted, nil},
+		"another class": {serviceWith(ofClass("example.com/other")), foreign, nil},
+		"another type":  {serviceWith(ofType(corev1.ServiceTypeClusterIP)), foreign, nil},
+		"no class, deleted": {serviceWith(deleted, heldBy(frameworks, "example.com/x")), leaving,
+			[]string{frameworks}},
+		"no class, deleted, held by others only": {serviceWith(deleted,
+			heldBy("example.com/x"), annotated(contract.ServiceIPAddress, "203.0.113.10")), foreign, nil},
+		"our class, deleted": {serviceWith(deleted, ofClass(contract.LoadBalancerClass), heldBy(ours)), leaving,
+			[]string{ours}},
+		"our class, deleted, with the framework's finalizer of another life": {serviceWith(deleted,
+			ofClass(contract.LoadBalancerClass), heldBy(frameworks, ours)), leaving, []string{frameworks, ours}},
+		"another class, deleted, with the framework's finalizer": {serviceWith(deleted, ofClass("example.com/other"),
+			heldBy(frameworks)), foreign, nil},
+		"another class, with the framework's finalizer": {serviceWith(ofClass("example.com/other"), heldBy(frameworks)),
+			foreign, nil},
+		"another class, that was ours": {serviceWith(ofClass("example.com/other"), heldBy(frameworks, ours)), leaving,
+			[]string{ours}},
 		"another class, with the framework's finalizer and our marks": {
-			serviceWith(ofClass("example.com/other"), heldBy(frameworks), annotated(contract.ServiceIPAddress, "203.0.113.10")), leaving, nil},
+			serviceWith(ofClass("example.com/other"), heldBy(frameworks),
+				annotated(contract.ServiceIPAddress, "203.0.113.10")), leaving, nil},
 		"another class, deleted, with the framework's finalizer and our marks": {
-			serviceWith(deleted, ofClass("example.com/other"), heldBy(frameworks), annotated(contract.ServiceIPAddress, "203.0.113.10")), leaving, nil},
-		"another type, with the framework's finalizer of nobody": {serviceWith(ofType(corev1.ServiceTypeClusterIP), heldBy(frameworks)), foreign, nil},
+			serviceWith(deleted, ofClass("example.com/other"), heldBy(frameworks),
+				annotated(contract.ServiceIPAddress, "203.0.113.10")), leaving, nil},
+		"another type, with the framework's finalizer of nobody": {serviceWith(ofType(corev1.ServiceTypeClusterIP),
+			heldBy(frameworks)), foreign, nil},
 		"another type, with the framework's finalizer and our annotation": {
-			serviceWith(ofType(corev1.ServiceTypeClusterIP), heldBy(frameworks), annotated(contract.ServiceIPPurchase, "{}")), leaving, []string{frameworks}},
+			serviceWith(ofType(corev1.ServiceTypeClusterIP), heldBy(frameworks),
+				annotated(contract.ServiceIPPurchase, "{}")), leaving, []string{frameworks}},
 		"another type, with the framework's finalizer and our condition": {
-			serviceWith(ofType(corev1.ServiceTypeClusterIP), heldBy(frameworks), withCondition(contract.ServiceConditionBlockAssigned)), leaving, []string{frameworks}},
+			serviceWith(ofType(corev1.ServiceTypeClusterIP), heldBy(frameworks),
+				withCondition(contract.ServiceConditionBlockAssigned)), leaving, []string{frameworks}},
 		"another type, with the framework's finalizer, set by us": {
-			serviceWith(ofType(corev1.ServiceTypeNodePort), heldBy(frameworks), finalizerSetBy(fieldManager)), leaving, []string{frameworks}},
+			serviceWith(ofType(corev1.ServiceTypeNodePort), heldBy(frameworks), finalizerSetBy(fieldManager)), leaving,
+			[]string{frameworks}},
 		"another type, with the framework's finalizer, set by another": {
-			serviceWith(ofType(corev1.ServiceTypeNodePort), heldBy(frameworks), finalizerSetBy("aws-cloud-controller-manager")), foreign, nil},
-		"another type, with our finalizer":  {serviceWith(ofType(corev1.ServiceTypeClusterIP), heldBy(ours)), leaving, []string{ours}},
-		"another type, with our marks only": {serviceWith(ofType(corev1.ServiceTypeClusterIP), annotated(contract.ServiceIPBlock, "203.0.113.8/29")), leaving, nil},
+			serviceWith(ofType(corev1.ServiceTypeNodePort), heldBy(frameworks),
+				finalizerSetBy("aws-cloud-controller-manager")), foreign, nil},
+		"another type, with our finalizer": {serviceWith(ofType(corev1.ServiceTypeClusterIP), heldBy(ours)), leaving,
+			[]string{ours}},
+		"another type, with our marks only": {serviceWith(ofType(corev1.ServiceTypeClusterIP),
+			annotated(contract.ServiceIPBlock, "203.0.113.8/29")), leaving, nil},
 	} {
 		if got := claimOn(tc.service); got != tc.want {
 			t.Errorf("%s: claim %d, want %d", name, got, tc.want)
@@ -105,7 +124,8 @@ func TestClaim(t *testing.T) {
 func TestConcerns(t *testing.T) {
 	vip := corev1.LoadBalancerIPModeVIP
 	proxy := corev1.LoadBalancerIPModeProxy
-	ingress := corev1.LoadBalancerIngress{IP: "203.0.113.10", IPMode: &vip, Ports: []corev1.PortStatus{{Port: 80, Protocol: corev1.ProtocolTCP}}}
+	ingress := corev1.LoadBalancerIngress{IP: "203.0.113.10", IPMode: &vip,
+		Ports: []corev1.PortStatus{{Port: 80, Protocol: corev1.ProtocolTCP}}}
 	published := &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{ingress}}
 	mutated := func(change func(*corev1.LoadBalancerIngress)) corev1.LoadBalancerIngress {
 		other := *ingress.DeepCopy()
@@ -117,29 +137,46 @@ func TestConcerns(t *testing.T) {
 		resync        bool
 		want          bool
 	}{
-		"nothing":                     {want: false},
-		"resync":                      {resync: true, want: true},
-		"resync of a foreign one":     {before: []change{ofClass("x/y")}, after: []change{ofClass("x/y")}, resync: true, want: false},
-		"annotation":                  {after: []change{annotated("a", "b")}, want: true},
-		"annotation of a foreign one": {before: []change{ofClass("x/y")}, after: []change{ofClass("x/y"), annotated("a", "b")}, want: false},
-		"type":                        {after: []change{ofType(corev1.ServiceTypeNodePort)}, want: true},
-		"type, from another":          {before: []change{ofType(corev1.ServiceTypeNodePort)}, want: true},
-		"traffic policy":              {after: []change{func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal }}, want: true},
-		"health check node port":      {after: []change{func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 30001 }}, want: true},
-		"ports":                       {after: []change{func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }}, want: true},
-		"finalizer taken":             {before: []change{heldBy(frameworks)}, want: true},
-		"finalizer put on":            {after: []change{heldBy(frameworks)}, want: false},
-		"deleted":                     {before: []change{heldBy(frameworks)}, after: []change{heldBy(frameworks), deleted}, want: true},
-		"recreated":                   {after: []change{func(s *corev1.Service) { s.UID = "uid-2" }}, want: true},
-		"labels":                      {after: []change{func(s *corev1.Service) { s.Labels = map[string]string{"a": "b"} }}, want: false},
-		"conditions":                  {after: []change{withCondition(contract.ServiceConditionBlockAssigned)}, want: false},
-		"status published":            {after: []change{withIngress(ingress)}, want: false},
+		"nothing": {want: false},
+		"resync":  {resync: true, want: true},
+		"resync of a foreign one": {before: []change{ofClass("x/y")}, after: []change{ofClass("x/y")}, resync: true,
+			want: false},
+		"annotation": {after: []change{annotated("a", "b")}, want: true},
+		"annotation of a foreign one": {before: []change{ofClass("x/y")},
+			after: []change{ofClass("x/y"), annotated("a", "b")}, want: false},
+		"type":               {after: []change{ofType(corev1.ServiceTypeNodePort)}, want: true},
+		"type, from another": {before: []change{ofType(corev1.ServiceTypeNodePort)}, want: true},
+		"traffic policy": {after: []change{func(s *corev1.Service) {
+			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		}}, want: true},
+		"health check node port": {after: []change{func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 30001 }},
+			want: true},
+		"ports":            {after: []change{func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }}, want: true},
+		"finalizer taken":  {before: []change{heldBy(frameworks)}, want: true},
+		"finalizer put on": {after: []change{heldBy(frameworks)}, want: false},
+		"deleted": {before: []change{heldBy(frameworks)}, after: []change{heldBy(frameworks), deleted},
+			want: true},
+		"recreated": {after: []change{func(s *corev1.Service) { s.UID = "uid-2" }}, want: true},
+		"labels": {after: []change{func(s *corev1.Service) { s.Labels = map[string]string{"a": "b"} }},
+			want: false},
+		"conditions":       {after: []change{withCondition(contract.ServiceConditionBlockAssigned)}, want: false},
+		"status published": {after: []change{withIngress(ingress)}, want: false},
 		"status as kube-vip writes it": {
-			before: []change{withIngress(ingress)}, after: []change{withIngress(mutated(func(i *corev1.LoadBalancerIngress) { i.IPMode = nil }))}, want: false},
-		"status: another address": {before: []change{withIngress(ingress)}, after: []change{withIngress(mutated(func(i *corev1.LoadBalancerIngress) { i.IP = "198.51.100.1" }))}, want: true},
-		"status: another mode":    {before: []change{withIngress(ingress)}, after: []change{withIngress(mutated(func(i *corev1.LoadBalancerIngress) { i.IPMode = &proxy }))}, want: true},
-		"status: without ports":   {before: []change{withIngress(ingress)}, after: []change{withIngress(mutated(func(i *corev1.LoadBalancerIngress) { i.Ports = nil }))}, want: true},
-		"status: emptied":         {before: []change{withIngress(ingress)}, want: true},
+			before: []change{withIngress(ingress)}, after: []change{withIngress(mutated(
+				func(i *corev1.LoadBalancerIngress) {
+					i.IPMode = nil
+				}))}, want: false},
+		"status: another address": {before: []change{withIngress(ingress)},
+			after: []change{withIngress(mutated(func(i *corev1.LoadBalancerIngress) {
+				i.IP = "198.51.100.1"
+			}))}, want: true},
+		"status: another mode": {before: []change{withIngress(ingress)},
+			after: []change{withIngress(mutated(func(i *corev1.LoadBalancerIngress) {
+				i.IPMode = &proxy
+			}))}, want: true},
+		"status: without ports": {before: []change{withIngress(ingress)},
+			after: []change{withIngress(mutated(func(i *corev1.LoadBalancerIngress) { i.Ports = nil }))}, want: true},
+		"status: emptied": {before: []change{withIngress(ingress)}, want: true},
 	} {
 		before, after := serviceWith(tc.before...), serviceWith(tc.after...)
 		if !tc.resync {
@@ -149,7 +186,8 @@ func TestConcerns(t *testing.T) {
 			t.Errorf("%s: concerns = %v, want %v", name, got, tc.want)
 		}
 	}
-	if !concerns(serviceWith(), serviceWith(withIngress(ingress), func(s *corev1.Service) { s.ResourceVersion = "2" }), nil) {
+	if !concerns(serviceWith(), serviceWith(withIngress(ingress), func(s *corev1.Service) { s.ResourceVersion = "2" }),
+		nil) {
 		t.Error("a status without a known publisher does not concern us")
 	}
 }
@@ -167,24 +205,35 @@ func TestUnsupported(t *testing.T) {
 		want   string // part of the text; empty when it is served
 		inPart bool
 	}{
-		"plain":                   {change: func(*corev1.Service) {}},
-		"IPv4":                    {change: policy(corev1.IPFamilyPolicySingleStack, corev1.IPv4Protocol)},
-		"IPv6":                    {change: policy(corev1.IPFamilyPolicySingleStack, corev1.IPv6Protocol), want: "IPv4 only", inPart: true},
-		"PreferDualStack":         {change: policy(corev1.IPFamilyPolicyPreferDualStack, corev1.IPv4Protocol, corev1.IPv6Protocol), inPart: true},
+		"plain": {change: func(*corev1.Service) {}},
+		"IPv4":  {change: policy(corev1.IPFamilyPolicySingleStack, corev1.IPv4Protocol)},
+		"IPv6": {change: policy(corev1.IPFamilyPolicySingleStack, corev1.IPv6Protocol),
+			want: "IPv4 only", inPart: true},
+		"PreferDualStack": {change: policy(corev1.IPFamilyPolicyPreferDualStack, corev1.IPv4Protocol,
+			corev1.IPv6Protocol), inPart: true},
 		"PreferDualStack on IPv4": {change: policy(corev1.IPFamilyPolicyPreferDualStack, corev1.IPv4Protocol)},
-		"IPv6 first":              {change: policy(corev1.IPFamilyPolicyPreferDualStack, corev1.IPv6Protocol, corev1.IPv4Protocol), inPart: true},
-		"RequireDualStack":        {change: policy(corev1.IPFamilyPolicyRequireDualStack, corev1.IPv4Protocol, corev1.IPv6Protocol), want: "RequireDualStack", inPart: true},
-		"AWS":                     {change: annotated("service.beta.kubernetes.io/aws-load-balancer-proxy-protocol", "*"), want: `aws-load-balancer-proxy-protocol="*"`},
-		"AWS target group": {change: annotated("service.beta.kubernetes.io/aws-load-balancer-target-group-attributes", "a=b,proxy_protocol_v2.enabled=true"),
+		"IPv6 first": {change: policy(corev1.IPFamilyPolicyPreferDualStack, corev1.IPv6Protocol,
+			corev1.IPv4Protocol), inPart: true},
+		"RequireDualStack": {change: policy(corev1.IPFamilyPolicyRequireDualStack, corev1.IPv4Protocol,
+			corev1.IPv6Protocol), want: "RequireDualStack", inPart: true},
+		"AWS": {change: annotated("service.beta.kubernetes.io/aws-load-balancer-proxy-protocol", "*"),
+			want: `aws-load-balancer-proxy-protocol="*"`},
+		"AWS target group": {change: annotated("service.beta.kubernetes.io/aws-load-balancer-target-group-attributes",
+			"a=b,proxy_protocol_v2.enabled=true"),
 			want: "PROXY protocol"},
-		"AWS target group, off": {change: annotated("service.beta.kubernetes.io/aws-load-balancer-target-group-attributes", "proxy_protocol_v2.enabled=false")},
-		"Hetzner":               {change: annotated("load-balancer.hetzner.cloud/uses-proxyprotocol", "true"), want: "uses-proxyprotocol"},
-		"Hetzner, off":          {change: annotated("load-balancer.hetzner.cloud/uses-proxyprotocol", "false")},
-		"Linode":                {change: annotated("service.beta.kubernetes.io/linode-loadbalancer-default-proxy-protocol", "v2"), want: "linode"},
-		"Linode, off":           {change: annotated("service.beta.kubernetes.io/linode-loadbalancer-default-proxy-protocol", "none")},
-		"cloudscale":            {change: annotated("k8s.cloudscale.ch/loadbalancer-pool-protocol", "proxyv2"), want: "cloudscale"},
-		"cloudscale, plain":     {change: annotated("k8s.cloudscale.ch/loadbalancer-pool-protocol", "tcp")},
-		"another annotation":    {change: annotated("service.beta.kubernetes.io/aws-load-balancer-type", "nlb")},
+		"AWS target group, off": {change: annotated(
+			"service.beta.kubernetes.io/aws-load-balancer-target-group-attributes", "proxy_protocol_v2.enabled=false")},
+		"Hetzner": {change: annotated("load-balancer.hetzner.cloud/uses-proxyprotocol", "true"),
+			want: "uses-proxyprotocol"},
+		"Hetzner, off": {change: annotated("load-balancer.hetzner.cloud/uses-proxyprotocol", "false")},
+		"Linode": {change: annotated(
+			"service.beta.kubernetes.io/linode-loadbalancer-default-proxy-protocol", "v2"), want: "linode"},
+		"Linode, off": {change: annotated(
+			"service.beta.kubernetes.io/linode-loadbalancer-default-proxy-protocol", "none")},
+		"cloudscale": {change: annotated("k8s.cloudscale.ch/loadbalancer-pool-protocol", "proxyv2"),
+			want: "cloudscale"},
+		"cloudscale, plain":  {change: annotated("k8s.cloudscale.ch/loadbalancer-pool-protocol", "tcp")},
+		"another annotation": {change: annotated("service.beta.kubernetes.io/aws-load-balancer-type", "nlb")},
 	} {
 		service := serviceWith(tc.change)
 		got := unsupported(service)
@@ -207,13 +256,15 @@ func TestStable(t *testing.T) {
 	for in, want := range map[string]string{
 		"list IP blocks: no answer: read tcp 10.0.0.1:40312->203.0.113.9:443: i/o timeout": "list IP blocks: no answer: read tcp 203.0.113.9:443: i/o timeout",
 		"read tcp [2001:db8::1]:40312->[2001:db8::2]:443: reset":                           "read tcp [2001:db8::2]:443: reset",
-		"Location XYZ is not on sale":                                                      "Location XYZ is not on sale",
+		"Location XYZ is not on sale": "Location XYZ is not on " +
+			"sale",
 	} {
 		if got := stable(textError(in)); got != want {
 			t.Errorf("stable(%q) = %q, want %q", in, got, want)
 		}
 	}
-	if got := stable(textError(strings.Repeat("ä", longestText))); len(got) > longestText+len("…") || !strings.HasSuffix(got, "ä…") {
+	if got := stable(textError(strings.Repeat("ä", longestText))); len(got) > longestText+len("…") ||
+		!strings.HasSuffix(got, "ä…") {
 		t.Errorf("a long text becomes %d bytes that end with %q", len(got), got[len(got)-8:])
 	}
 }

@@ -99,7 +99,8 @@ func (w *clocked) patch(action ktesting.Action) (bool, runtime.Object, error) {
 		return true, nil, err
 	}
 	if old, ok := stored.(*corev1.Service); !ok || old.UID != body.Metadata.UID {
-		return true, nil, apierrors.NewConflict(servicesResource.GroupResource(), patch.GetName(), errors.New("another UID"))
+		return true, nil, apierrors.NewConflict(servicesResource.GroupResource(), patch.GetName(),
+			errors.New("another UID"))
 	}
 	return true, after, w.put(after)
 }

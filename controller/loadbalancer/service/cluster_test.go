@@ -37,7 +37,8 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, kube: kubernetes.NewForConfigOrDie(shared.Config()), shop: newShop(), told: newTold()}
-	namespace, err := c.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "services-"}}, metav1.CreateOptions{})
+	namespace, err := c.kube.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "services-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,8 @@ func (c *cluster) create(name string, changes ...change) *corev1.Service {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{
-			{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP}, {Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}, {Name: "http", Port: 80, Protocol: corev1.ProtocolTCP},
+			{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP}, {Name: "dns", Port: 53,
+				Protocol: corev1.ProtocolUDP}, {Name: "http", Port: 80, Protocol: corev1.ProtocolTCP},
 		}},
 	}
 	for _, change := range changes {
@@ -103,14 +105,16 @@ func (c *cluster) create(name string, changes ...change) *corev1.Service {
 // writeStatus writes a status as a client other than the controller.
 func (c *cluster) writeStatus(service *corev1.Service) {
 	c.t.Helper()
-	if _, err := c.kube.CoreV1().Services(c.namespace).UpdateStatus(c.t.Context(), service, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.kube.CoreV1().Services(c.namespace).UpdateStatus(c.t.Context(), service,
+		metav1.UpdateOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
 func (c *cluster) patch(name, patch string) {
 	c.t.Helper()
-	if _, err := c.kube.CoreV1().Services(c.namespace).Patch(c.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := c.kube.CoreV1().Services(c.namespace).Patch(c.t.Context(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -144,13 +148,15 @@ func (c *cluster) get(name string) *corev1.Service {
 func (c *cluster) await(name, what string, wanted func(*corev1.Service) bool) *corev1.Service {
 	c.t.Helper()
 	var last *corev1.Service
-	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		var err error
-		last, err = c.read(ctx, name)
-		return err == nil && wanted(last), err
-	})
+	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, 30*time.Second, true,
+		func(ctx context.Context) (bool, error) {
+			var err error
+			last, err = c.read(ctx, name)
+			return err == nil && wanted(last), err
+		})
 	if err != nil {
-		c.t.Fatalf("Service %s: %s: %v; it is %s; events: %s", name, what, err, describe(last), strings.Join(c.told.all(), " | "))
+		c.t.Fatalf("Service %s: %s: %v; it is %s; events: %s", name, what, err, describe(last),
+			strings.Join(c.told.all(), " | "))
 	}
 	return last
 }
@@ -159,13 +165,15 @@ func describe(service *corev1.Service) string {
 	if service == nil {
 		return "gone"
 	}
-	return fmt.Sprintf("type %s finalizers %v annotations %v status %+v", service.Spec.Type, service.Finalizers, service.Annotations, service.Status)
+	return fmt.Sprintf("type %s finalizers %v annotations %v status %+v", service.Spec.Type, service.Finalizers,
+		service.Annotations, service.Status)
 }
 
 // awaitCalls waits until the balancer was called so often.
 func (c *cluster) awaitCalls(verb, name string, n int) {
 	c.t.Helper()
-	c.await(name, fmt.Sprintf("%d calls to %s", n, verb), func(*corev1.Service) bool { return c.shop.count(verb, name) >= n })
+	c.await(name, fmt.Sprintf("%d calls to %s", n, verb),
+		func(*corev1.Service) bool { return c.shop.count(verb, name) >= n })
 }
 
 // quiet returns when the controller has been given a sign of life twice: a second Service was served from its

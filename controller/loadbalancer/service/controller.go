@@ -102,8 +102,9 @@ func New(config Config) *Controller {
 		kube: config.Kube, services: config.Services.Lister(), nodes: config.Nodes.Lister(),
 		serviceInformer: config.Services.Informer(), nodeInformer: config.Nodes.Informer(),
 		balancer: config.Balancer, events: config.Events, metrics: config.Metrics,
-		workers: max(config.Workers, 1), driftEvery: config.DriftEvery, selector: config.Selector, announcer: config.Announcer,
-		lives: newLives(), alarm: newAlarm(),
+		workers: max(config.Workers, 1), driftEvery: config.DriftEvery, selector: config.Selector,
+		announcer: config.Announcer,
+		lives:     newLives(), alarm: newAlarm(),
 	}
 	if c.metrics == nil {
 		c.metrics = NewMetrics()
@@ -127,7 +128,8 @@ func (c *Controller) watch() ([]cache.InformerSynced, error) {
 		return nil, fmt.Errorf("watch Services: %w", err)
 	}
 	nodes, err := c.nodeInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { c.alarm.ring(true) }, UpdateFunc: c.nodeChanged, DeleteFunc: func(any) { c.alarm.ring(true) },
+		AddFunc: func(any) { c.alarm.ring(true) }, UpdateFunc: c.nodeChanged,
+		DeleteFunc: func(any) { c.alarm.ring(true) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch Nodes: %w", err)

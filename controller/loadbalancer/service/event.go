@@ -17,7 +17,8 @@ const (
 	eventDeleted = "DeletedLoadBalancer"
 	// eventDeleteFailed (Warning): an error of a release, which is tried again after 5 s to 5 minutes.
 	eventDeleteFailed = "DeleteLoadBalancerFailed"
-	// eventSyncFailed (Warning): an error that is tried again after 5 s to 5 minutes. Never sent for a mere wait, nor beside a refusal that has its own event.
+	// eventSyncFailed (Warning): an error that is tried again after 5 s to 5 minutes. Never sent for a mere wait, nor
+	// beside a refusal that has its own event.
 	eventSyncFailed = "SyncLoadBalancerFailed"
 	// eventUnavailable (Warning): no Node may carry traffic of load balancers.
 	eventUnavailable = "UnAvailableLoadBalancer"
@@ -29,7 +30,8 @@ const (
 	eventUnsupported = "LoadBalancerUnsupported"
 	// eventIPv4Only (Normal): PreferDualStack is served with IPv4 only.
 	eventIPv4Only = "IPv4Only"
-	// eventIgnored (Warning): kube-vip has not taken up a Service of the class phoenixnap.com/ccm within a minute, though it has endpoints; set its lb_class_name.
+	// eventIgnored (Warning): kube-vip has not taken up a Service of the class phoenixnap.com/ccm within a minute,
+	// though it has endpoints; set its lb_class_name.
 	eventIgnored = "AnnouncerIgnoresClass"
 )
 
@@ -41,7 +43,8 @@ const (
 	textDeleted     = "Deleted load balancer"
 	textUnavailable = "There are no available nodes for LoadBalancer"
 	textWaiting     = "Waiting for a public address; the conditions of the Service say what for"
-	textIPv4Only    = "ipFamilyPolicy PreferDualStack: the Service gets an IPv4 address only, phoenixNAP load balancers have no IPv6"
+	textIPv4Only    = "ipFamilyPolicy PreferDualStack: the Service gets an IPv4 address only, phoenixNAP load " +
+		"balancers have no IPv6"
 )
 
 // longestText bounds what an event repeats of an error, in bytes.

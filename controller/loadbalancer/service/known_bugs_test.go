@@ -65,8 +65,10 @@ func TestNoStatusIsAnError(t *testing.T) {
 	kube := fake.NewClientset(service)
 	core := informers.NewSharedInformerFactory(kube, 0).Core().V1()
 	events := record.NewFakeRecorder(10)
-	c := New(Config{Kube: kube, Services: core.Services(), Nodes: core.Nodes(), Balancer: mute{newShop()}, Events: events})
-	if _, err := c.serve(testlog.Context(t), service); err == nil || !strings.Contains(err.Error(), "no status for Service shop/web") {
+	c := New(Config{Kube: kube, Services: core.Services(), Nodes: core.Nodes(), Balancer: mute{newShop()},
+		Events: events})
+	if _, err := c.serve(testlog.Context(t), service); err == nil ||
+		!strings.Contains(err.Error(), "no status for Service shop/web") {
 		t.Errorf("got %v", err)
 	}
 	for _, action := range kube.Actions() {

@@ -28,7 +28,8 @@ func TestTheWholeLife(t *testing.T) {
 	}
 	vip := corev1.LoadBalancerIPModeVIP
 	want := []corev1.LoadBalancerIngress{{IP: "203.0.113.10", IPMode: &vip, Ports: []corev1.PortStatus{
-		{Port: 443, Protocol: corev1.ProtocolTCP}, {Port: 53, Protocol: corev1.ProtocolUDP}, {Port: 80, Protocol: corev1.ProtocolTCP},
+		{Port: 443, Protocol: corev1.ProtocolTCP}, {Port: 53, Protocol: corev1.ProtocolUDP},
+		{Port: 80, Protocol: corev1.ProtocolTCP},
 	}}}
 	if diff := cmp.Diff(want, web.Status.LoadBalancer.Ingress); diff != "" {
 		t.Error(diff)
@@ -46,7 +47,8 @@ func TestTheWholeLife(t *testing.T) {
 	stop()
 	counts := c.told.counts()
 	for reason, n := range counts { // two Services lived
-		if n != 2 || !slices.Contains([]string{"Normal " + eventEnsuring, "Normal " + eventEnsured, "Normal " + eventDeleting, "Normal " + eventDeleted, "Warning " + eventUnavailable}, reason) {
+		if n != 2 || !slices.Contains([]string{"Normal " + eventEnsuring, "Normal " + eventEnsured,
+			"Normal " + eventDeleting, "Normal " + eventDeleted, "Warning " + eventUnavailable}, reason) {
 			t.Errorf("%d times %s", n, reason)
 		}
 	}
@@ -63,7 +65,8 @@ func TestAChangeOfTypeAndBack(t *testing.T) {
 	c.patch("web", `{"metadata":{"annotations":{"phoenixnap.com/ip-address":"203.0.113.10"}}}`)
 	c.patch("web", `{"spec":{"type":"ClusterIP"}}`)
 	web := c.await("web", "let go", func(s *corev1.Service) bool { return len(s.Finalizers) == 0 })
-	if len(web.Status.LoadBalancer.Ingress)+len(web.Status.Conditions) != 0 || len(web.Annotations) != 1 || c.shop.holds("web") {
+	if len(web.Status.LoadBalancer.Ingress)+len(web.Status.Conditions) != 0 || len(web.Annotations) != 1 ||
+		c.shop.holds("web") {
 		t.Errorf("something of ours is left: %s", describe(web))
 	}
 	c.patch("web", `{"spec":{"type":"LoadBalancer"}}`)
@@ -164,7 +167,8 @@ func TestWhatHappenedWhileTheControllerWasDown(t *testing.T) {
 	if c.shop.holds("deleted") || c.shop.holds("changed") {
 		t.Error("addresses are not given back")
 	}
-	if again := c.get("kept"); again.ResourceVersion != kept.ResourceVersion || c.shop.count("ensure", "kept") != calls+1 {
+	if again := c.get("kept"); again.ResourceVersion != kept.ResourceVersion ||
+		c.shop.count("ensure", "kept") != calls+1 {
 		t.Errorf("a start wrote on a healthy Service, or called %d times", c.shop.count("ensure", "kept")-calls)
 	}
 	if counts := c.told.counts(); counts["Normal "+eventEnsured] != 1 || counts["Normal "+eventEnsuring] != 1 {
@@ -207,20 +211,25 @@ func TestAFinalizerTakenByHand(t *testing.T) {
 	c.delete("goes")
 	c.awaitCalls("release", "goes", 1)
 	c.patch("goes", `{"metadata":{"finalizers":null}}`)
-	c.await("goes", "released though it is gone", func(s *corev1.Service) bool { return s == nil && !c.shop.holds("goes") })
+	c.await("goes", "released though it is gone", func(s *corev1.Service) bool {
+		return s == nil &&
+			!c.shop.holds("goes")
+	})
 
 	c.patch("goes-not", `{"metadata":{"finalizers":["`+frameworks+`","example.com/other"]}}`)
 	c.delete("goes-not")
 	c.awaitCalls("release", "goes-not", 1)
 	c.patch("goes-not", `{"metadata":{"finalizers":["example.com/other"]}}`)
-	c.await("goes-not", "released though another holds it", func(s *corev1.Service) bool { return s != nil && !c.shop.holds("goes-not") })
+	c.await("goes-not", "released though another holds it",
+		func(s *corev1.Service) bool { return s != nil && !c.shop.holds("goes-not") })
 	c.patch("goes-not", `{"metadata":{"finalizers":null}}`)
 
 	c.delete("turns")
 	c.awaitCalls("release", "turns", 1)
 	c.patch("turns", `{"metadata":{"finalizers":null}}`)
 	c.create("turns", ofType(corev1.ServiceTypeClusterIP))
-	c.await("turns", "released though another has its name", func(s *corev1.Service) bool { return s != nil && !c.shop.holds("turns") })
+	c.await("turns", "released though another has its name",
+		func(s *corev1.Service) bool { return s != nil && !c.shop.holds("turns") })
 }
 
 //proves:service-changes/written-by-controller
@@ -230,7 +239,8 @@ func TestAStatusEditedByHandIsRestored(t *testing.T) {
 	c.create("web")
 	web := c.await("web", "published", isPublished)
 	right := web.Status.LoadBalancer
-	for _, wrong := range [][]corev1.LoadBalancerIngress{nil, {{IP: "198.51.100.7"}}, {{Hostname: "example.com"}}, {{IP: right.Ingress[0].IP}}} {
+	for _, wrong := range [][]corev1.LoadBalancerIngress{nil, {{IP: "198.51.100.7"}}, {{Hostname: "example.com"}},
+		{{IP: right.Ingress[0].IP}}} {
 		web = c.get("web")
 		web.Status.LoadBalancer.Ingress = wrong
 		c.writeStatus(web)
@@ -260,7 +270,8 @@ func TestKubeVIPIsNotFoughtOver(t *testing.T) {
 	if n := c.shop.count("ensure", "web") - calls; n > 1 {
 		t.Errorf("%d calls after kube-vip took the Service up", n)
 	}
-	if mode := c.get("web").Status.LoadBalancer.Ingress[0].IPMode; mode == nil || *mode != corev1.LoadBalancerIPModeVIP {
+	if mode := c.get("web").Status.LoadBalancer.Ingress[0].IPMode; mode == nil ||
+		*mode != corev1.LoadBalancerIPModeVIP {
 		t.Errorf("ipMode %v", mode)
 	}
 }
@@ -270,13 +281,15 @@ func TestFromABackup(t *testing.T) {
 	c.start()
 	c.create("web", heldBy(frameworks), annotated(contract.ServiceIPAddress, "198.51.100.7"), func(s *corev1.Service) {
 		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.51.100.7"}}
-		s.Status.Conditions = []metav1.Condition{{Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionTrue, Reason: "Published", LastTransitionTime: metav1.Now()}}
+		s.Status.Conditions = []metav1.Condition{{Type: contract.ServiceConditionAddressPublished,
+			Status: metav1.ConditionTrue, Reason: "Published", LastTransitionTime: metav1.Now()}}
 	})
 	c.await("web", "given an address of its own", func(s *corev1.Service) bool {
 		return isPublished(s) && s.Status.LoadBalancer.Ingress[0].IP == "203.0.113.10"
 	})
 	// One that was restored as another type keeps nothing of ours, and its deletion is not held up.
-	c.create("plain", ofType(corev1.ServiceTypeClusterIP), heldBy(frameworks), annotated(contract.ServiceIPAddress, "198.51.100.7"))
+	c.create("plain", ofType(corev1.ServiceTypeClusterIP), heldBy(frameworks),
+		annotated(contract.ServiceIPAddress, "198.51.100.7"))
 	c.await("plain", "let go", func(s *corev1.Service) bool { return len(s.Finalizers)+len(s.Annotations) == 0 })
 }
 
@@ -291,7 +304,8 @@ func TestWhatCannotBeServed(t *testing.T) {
 		return condition != nil && condition.Reason == reasonUnsupported
 	}
 	web := c.await("web", "refused", refused)
-	if len(web.Finalizers) != 0 || c.shop.count("ensure", "web") != 0 || c.told.counts()["Warning "+eventUnsupported] != 1 {
+	if len(web.Finalizers) != 0 || c.shop.count("ensure", "web") != 0 ||
+		c.told.counts()["Warning "+eventUnsupported] != 1 {
 		t.Errorf("%s, %d calls, events %v", describe(web), c.shop.count("ensure", "web"), c.told.all())
 	}
 	c.patch("web", `{"metadata":{"annotations":{"`+annotation+`":null}}}`)

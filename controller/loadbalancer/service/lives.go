@@ -50,7 +50,8 @@ func (l *lives) of(service *corev1.Service) *life {
 	if found := l.byName[key]; found != nil && found.uid == service.UID {
 		return found
 	}
-	begun := &life{uid: service.UID, asked: service.CreationTimestamp.Time, announced: len(service.Status.LoadBalancer.Ingress) > 0}
+	begun := &life{uid: service.UID, asked: service.CreationTimestamp.Time,
+		announced: len(service.Status.LoadBalancer.Ingress) > 0}
 	l.byName[key] = begun
 	return begun
 }

@@ -31,13 +31,15 @@ func NewMetrics() *Metrics {
 			Buckets: metrics.ExponentialBuckets(0.015625, 2, 15), // 16 ms to 256 s
 		}),
 		hostLatency: metrics.NewHistogram(&metrics.HistogramOpts{
-			Subsystem: frameworkSubsystem, Name: "update_loadbalancer_host_latency_seconds", StabilityLevel: metrics.ALPHA,
-			Help:    "Time in seconds that looking at one load balancer took after a change of Nodes.",
-			Buckets: metrics.ExponentialBuckets(0.001, 2, 15), // 1 ms to 16 s
+			Subsystem: frameworkSubsystem, Name: "update_loadbalancer_host_latency_seconds",
+			StabilityLevel: metrics.ALPHA,
+			Help:           "Time in seconds that looking at one load balancer took after a change of Nodes.",
+			Buckets:        metrics.ExponentialBuckets(0.001, 2, 15), // 1 ms to 16 s
 		}),
 		publish: metrics.NewHistogram(&metrics.HistogramOpts{
 			Name: "phoenixnap_service_publish_duration_seconds", StabilityLevel: metrics.ALPHA,
-			Help:    "Time in seconds from the creation of a Service, or its change to the type LoadBalancer, to its published address.",
+			Help: "Time in seconds from the creation of a Service, or its change to the type LoadBalancer, to its " +
+				"published address.",
 			Buckets: metrics.ExponentialBuckets(0.5, 2, 14), // 0.5 s to 68 min
 		}),
 	}

@@ -126,13 +126,14 @@ func (a *alarm) silence() (since time.Time, concerned func(*corev1.Service) bool
 			return false
 		}
 		return (all && claimOn(service) == wanted) || addresses[service.Annotations[contract.ServiceIPAddress]] ||
-			slices.ContainsFunc(addressesOf(&service.Status.LoadBalancer), func(address string) bool { return addresses[address] }) ||
+			slices.ContainsFunc(addressesOf(&service.Status.LoadBalancer),
+				func(address string) bool { return addresses[address] }) ||
 			(len(addresses) > 0 && waitsForSilence(service))
 	}
 }
 
-// waitsForSilence reports whether a Service waits for an address in quarantine, which ends when agents report that no machine
-// answers for it any more.
+// waitsForSilence reports whether a Service waits for an address in quarantine, which ends when agents report that no
+// machine answers for it any more.
 func waitsForSilence(service *corev1.Service) bool {
 	condition := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
 	return condition != nil && condition.Reason == string(plan.AddressResting)

@@ -17,10 +17,12 @@ import (
 
 func nodeWith(change func(*corev1.Node)) *corev1.Node {
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"edge": "yes"}, Annotations: map[string]string{contract.NodePublicNetworkMember: "true"}},
-		Spec:       corev1.NodeSpec{ProviderID: "phoenixnap://60473c2509268bc77fd06d31"},
+		ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"edge": "yes"},
+			Annotations: map[string]string{contract.NodePublicNetworkMember: "true"}},
+		Spec: corev1.NodeSpec{ProviderID: "phoenixnap://60473c2509268bc77fd06d31"},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
-			{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue},
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+			{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue},
 		}},
 	}
 	change(node)
@@ -36,22 +38,33 @@ func TestNodesThatMatter(t *testing.T) {
 		carries bool
 		matters bool
 	}{
-		"nothing":                {func(*corev1.Node) {}, true, false},
-		"heartbeat":              {func(n *corev1.Node) { n.Status.Conditions[1].LastHeartbeatTime = metav1.Now() }, true, false},
-		"not ready":              {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, true, false},
-		"an unrelated label":     {func(n *corev1.Node) { n.Labels["a"] = "b" }, true, false},
-		"unselected":             {func(n *corev1.Node) { delete(n.Labels, "edge") }, false, true},
-		"excluded":               {func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "true" }, false, true},
-		"excluded, empty value":  {func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" }, false, true},
-		"not excluded":           {func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "false" }, true, false},
-		"about to be deleted":    {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: toBeDeleted}} }, false, true},
-		"being deleted":          {func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }, false, true},
-		"VLAN not ready":         {func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionUnknown }, true, true},
-		"no word of the VLAN":    {func(n *corev1.Node) { n.Status.Conditions = n.Status.Conditions[:1] }, true, true},
-		"no member any more":     {func(n *corev1.Node) { n.Annotations[contract.NodePublicNetworkMember] = "false" }, true, true},
-		"another network":        {func(n *corev1.Node) { n.Annotations[contract.NodePublicNetworkID] = "x" }, true, true},
-		"another server":         {func(n *corev1.Node) { n.Spec.ProviderID = "phoenixnap://60473c2509268bc77fd06d32" }, true, true},
-		"another VLAN interface": {func(n *corev1.Node) { n.Annotations[contract.NodeReportedIdentity] = "{}" }, true, true},
+		"nothing": {func(*corev1.Node) {}, true, false},
+		"heartbeat": {func(n *corev1.Node) { n.Status.Conditions[1].LastHeartbeatTime = metav1.Now() },
+			true, false},
+		"not ready": {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, true,
+			false},
+		"an unrelated label": {func(n *corev1.Node) { n.Labels["a"] = "b" }, true, false},
+		"unselected":         {func(n *corev1.Node) { delete(n.Labels, "edge") }, false, true},
+		"excluded": {func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "true" }, false,
+			true},
+		"excluded, empty value": {func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" }, false,
+			true},
+		"not excluded": {func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "false" }, true,
+			false},
+		"about to be deleted": {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: toBeDeleted}} }, false,
+			true},
+		"being deleted": {func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }, false, true},
+		"VLAN not ready": {func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionUnknown },
+			true, true},
+		"no word of the VLAN": {func(n *corev1.Node) { n.Status.Conditions = n.Status.Conditions[:1] }, true, true},
+		"no member any more": {func(n *corev1.Node) { n.Annotations[contract.NodePublicNetworkMember] = "false" },
+			true, true},
+		"another network": {func(n *corev1.Node) { n.Annotations[contract.NodePublicNetworkID] = "x" }, true,
+			true},
+		"another server": {func(n *corev1.Node) { n.Spec.ProviderID = "phoenixnap://60473c2509268bc77fd06d32" },
+			true, true},
+		"another VLAN interface": {func(n *corev1.Node) { n.Annotations[contract.NodeReportedIdentity] = "{}" }, true,
+			true},
 	} {
 		node := nodeWith(tc.change)
 		if got := carries(node, c.selector); got != tc.carries {
@@ -97,22 +110,26 @@ func TestAlarmKnowsWhomItConcerns(t *testing.T) {
 	address := netip.MustParseAddr("203.0.113.10")
 	published := withIngress(corev1.LoadBalancerIngress{IP: address.String()})
 	waiting := func(s *corev1.Service) {
-		s.Status.Conditions = []metav1.Condition{{Type: contract.ServiceConditionBlockAssigned, Reason: string(plan.AddressResting)}}
+		s.Status.Conditions = []metav1.Condition{{Type: contract.ServiceConditionBlockAssigned,
+			Reason: string(plan.AddressResting)}}
 	}
 	for name, tc := range map[string]struct {
 		ring    func(*alarm)
 		service *corev1.Service
 		want    bool
 	}{
-		"all":                        {func(a *alarm) { a.ring(true) }, serviceWith(), true},
-		"all, but it is foreign":     {func(a *alarm) { a.ring(true) }, serviceWith(ofClass("x/y")), false},
-		"all, but it leaves":         {func(a *alarm) { a.ring(true) }, serviceWith(deleted, heldBy(frameworks)), false},
-		"its address":                {func(a *alarm) { a.ring(false, address) }, serviceWith(published), true},
-		"its address, not in status": {func(a *alarm) { a.ring(false, address) }, serviceWith(annotated(contract.ServiceIPAddress, address.String())), true},
-		"its address, and it leaves": {func(a *alarm) { a.ring(false, address) }, serviceWith(published, deleted, heldBy(frameworks)), true},
-		"another address":            {func(a *alarm) { a.ring(false, address.Next()) }, serviceWith(published), false},
-		"no address":                 {func(a *alarm) { a.ring(false, address) }, serviceWith(), false},
-		"it waits for any":           {func(a *alarm) { a.ring(false, address) }, serviceWith(waiting), true},
+		"all":                    {func(a *alarm) { a.ring(true) }, serviceWith(), true},
+		"all, but it is foreign": {func(a *alarm) { a.ring(true) }, serviceWith(ofClass("x/y")), false},
+		"all, but it leaves": {func(a *alarm) { a.ring(true) }, serviceWith(deleted, heldBy(frameworks)),
+			false},
+		"its address": {func(a *alarm) { a.ring(false, address) }, serviceWith(published), true},
+		"its address, not in status": {func(a *alarm) { a.ring(false, address) },
+			serviceWith(annotated(contract.ServiceIPAddress, address.String())), true},
+		"its address, and it leaves": {func(a *alarm) { a.ring(false, address) },
+			serviceWith(published, deleted, heldBy(frameworks)), true},
+		"another address":  {func(a *alarm) { a.ring(false, address.Next()) }, serviceWith(published), false},
+		"no address":       {func(a *alarm) { a.ring(false, address) }, serviceWith(), false},
+		"it waits for any": {func(a *alarm) { a.ring(false, address) }, serviceWith(waiting), true},
 	} {
 		a := newAlarm()
 		tc.ring(a)

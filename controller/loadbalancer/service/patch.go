@@ -36,14 +36,16 @@ type object = map[string]any
 func holding(service *corev1.Service, now time.Time) object {
 	patch := object{"metadata": object{"uid": service.UID, "finalizers": []string{finalizerFor(service)}}}
 	if meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionAddressPublished) == nil {
-		patch["status"] = object{"conditions": []metav1.Condition{notPublished(reasonPending, "The load balancer is being set up", now)}}
+		patch["status"] = object{"conditions": []metav1.Condition{notPublished(reasonPending,
+			"The load balancer is being set up", now)}}
 	}
 	return patch
 }
 
 func notPublished(reason, message string, now time.Time) metav1.Condition {
 	return metav1.Condition{
-		Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionFalse, Reason: reason, Message: message,
+		Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionFalse, Reason: reason,
+		Message:            message,
 		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 	}
 }
@@ -116,7 +118,8 @@ func (c *Controller) send(ctx context.Context, service *corev1.Service, patch ob
 	if err != nil {
 		return nil, fmt.Errorf("encode the patch of Service %s/%s: %w", service.Namespace, service.Name, err)
 	}
-	patched, err := c.kube.CoreV1().Services(service.Namespace).Patch(ctx, service.Name, types.StrategicMergePatchType, raw,
+	patched, err := c.kube.CoreV1().Services(service.Namespace).Patch(ctx, service.Name, types.StrategicMergePatchType,
+		raw,
 		metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	if err != nil {
 		return nil, fmt.Errorf("patch Service %s/%s: %w", service.Namespace, service.Name, err)

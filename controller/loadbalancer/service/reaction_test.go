@@ -27,16 +27,25 @@ func TestChangesThatMatterLeadToALook(t *testing.T) {
 		act      func(*testing.T, *clocked)
 		web, api int
 	}{
-		"a Node is to be excluded": {node(func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" }), 1, 1},
-		"a Node is not selected":   {node(func(n *corev1.Node) { delete(n.Labels, "edge") }), 1, 1},
-		"a Node has lost its VLAN": {node(func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionFalse }), 1, 1},
-		"a Node is no member":      {node(func(n *corev1.Node) { n.Annotations[contract.NodePublicNetworkMember] = "false" }), 1, 1},
+		"a Node is to be excluded": {node(func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" }), 1,
+			1},
+		"a Node is not selected": {node(func(n *corev1.Node) { delete(n.Labels, "edge") }), 1, 1},
+		"a Node has lost its VLAN": {node(func(n *corev1.Node) {
+			n.Status.Conditions[1].Status = corev1.ConditionFalse
+		}), 1, 1},
+		"a Node is no member": {node(func(n *corev1.Node) {
+			n.Annotations[contract.NodePublicNetworkMember] = "false"
+		}), 1, 1},
 		"a Node has another label": {node(func(n *corev1.Node) { n.Labels["rack"] = "7" }), 0, 0},
-		"a heartbeat":              {node(func(n *corev1.Node) { n.Status.Conditions[1].LastHeartbeatTime = metav1.Now() }), 0, 0},
-		"traffic policy":           {service(func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal }), 1, 0},
-		"health check port":        {service(func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 30123 }), 1, 0},
-		"annotation":               {service(annotated(contract.ServiceIPRetain, "true")), 1, 0},
-		"label of the Service":     {service(func(s *corev1.Service) { s.Labels = map[string]string{"team": "a"} }), 0, 0},
+		"a heartbeat": {node(func(n *corev1.Node) {
+			n.Status.Conditions[1].LastHeartbeatTime = metav1.Now()
+		}), 0, 0},
+		"traffic policy": {service(func(s *corev1.Service) {
+			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		}), 1, 0},
+		"health check port":    {service(func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 30123 }), 1, 0},
+		"annotation":           {service(annotated(contract.ServiceIPRetain, "true")), 1, 0},
+		"label of the Service": {service(func(s *corev1.Service) { s.Labels = map[string]string{"team": "a"} }), 0, 0},
 		"condition of another of ours": {service(func(s *corev1.Service) {
 			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: "Other"})
 		}), 0, 0},
@@ -50,7 +59,8 @@ func TestChangesThatMatterLeadToALook(t *testing.T) {
 				w.shop.set(func(s *shop) { s.calls = nil })
 				tc.act(t, w)
 				elapse(10 * time.Second)
-				if web, api := w.shop.count("ensure", "web"), w.shop.count("ensure", "api"); web != tc.web || api != tc.api {
+				if web, api := w.shop.count("ensure", "web"), w.shop.count("ensure", "api"); web != tc.web ||
+					api != tc.api {
 					t.Errorf("%d and %d looks, want %d and %d", web, api, tc.web, tc.api)
 				}
 			}, nodeWith(func(*corev1.Node) {}))

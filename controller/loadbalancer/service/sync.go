@@ -107,7 +107,8 @@ func (c *Controller) hold(ctx context.Context, service *corev1.Service) (*corev1
 }
 
 // writeStatus publishes a status where another one stands.
-func (c *Controller) writeStatus(ctx context.Context, service *corev1.Service, status *corev1.LoadBalancerStatus) error {
+func (c *Controller) writeStatus(ctx context.Context, service *corev1.Service,
+	status *corev1.LoadBalancerStatus) error {
 	c.lives.publish(service, status)
 	if sameStatus(&service.Status.LoadBalancer, status) {
 		return nil
@@ -175,7 +176,8 @@ func (c *Controller) releaseVanished(ctx context.Context, key types.NamespacedNa
 	}
 	if err := c.balancer.Release(ctx, last.DeepCopy()); err != nil {
 		if !isWaiting(err) && !pnap.IsDryRun(err) && !wasTold(err) && ctx.Err() == nil {
-			c.events.Event(last, corev1.EventTypeWarning, eventDeleteFailed, "Error deleting load balancer: "+stable(err))
+			c.events.Event(last, corev1.EventTypeWarning, eventDeleteFailed,
+				"Error deleting load balancer: "+stable(err))
 		}
 		return err
 	}
@@ -198,6 +200,7 @@ func (c *Controller) tellFailure(ctx context.Context, service *corev1.Service, l
 		}
 	case wasTold(err):
 	default:
-		c.events.Event(service, corev1.EventTypeWarning, eventSyncFailed, "Error syncing load balancer: "+during+stable(err))
+		c.events.Event(service, corev1.EventTypeWarning, eventSyncFailed,
+			"Error syncing load balancer: "+during+stable(err))
 	}
 }

@@ -60,7 +60,8 @@ func (c *Controller) tellShortcomings(ctx context.Context, service *corev1.Servi
 
 // tellPublished reports a new address. Who wrote it into the status does not matter: kube-vip may have
 // been faster.
-func (c *Controller) tellPublished(ctx context.Context, service *corev1.Service, life *life, status *corev1.LoadBalancerStatus) {
+func (c *Controller) tellPublished(ctx context.Context, service *corev1.Service, life *life,
+	status *corev1.LoadBalancerStatus) {
 	life.waitingSince = time.Time{}
 	life.toldDryRun = ""
 	addresses := addressesOf(status)
@@ -70,7 +71,8 @@ func (c *Controller) tellPublished(ctx context.Context, service *corev1.Service,
 	if life.publishedAt.IsZero() {
 		life.publishedAt = time.Now()
 	}
-	moved := len(service.Status.LoadBalancer.Ingress) > 0 && !slices.Equal(addresses, addressesOf(&service.Status.LoadBalancer))
+	moved := len(service.Status.LoadBalancer.Ingress) > 0 &&
+		!slices.Equal(addresses, addressesOf(&service.Status.LoadBalancer))
 	if life.announced && !moved {
 		return
 	}

@@ -64,10 +64,12 @@ func TestErrorsBackOffAndAWaitEndsThat(t *testing.T) {
 		})
 		w.create("web", heldBy(frameworks))
 		elapse(30 * time.Minute)
-		if got := pauses(w.shop.times("ensure", "web")); len(got) < 8 || !cmp.Equal(got[:8], []int{5, 10, 20, 40, 80, 160, 300, 300}) {
+		if got := pauses(w.shop.times("ensure", "web")); len(got) < 8 ||
+			!cmp.Equal(got[:8], []int{5, 10, 20, 40, 80, 160, 300, 300}) {
 			t.Errorf("pauses between the calls: %v", got)
 		}
-		warnings := slices.DeleteFunc(w.told.all(), func(e string) bool { return !strings.HasPrefix(e, "Warning "+eventSyncFailed) })
+		warnings := slices.DeleteFunc(w.told.all(),
+			func(e string) bool { return !strings.HasPrefix(e, "Warning "+eventSyncFailed) })
 		if slices.Sort(warnings); len(warnings) < 9 || len(slices.Compact(warnings)) != 1 {
 			t.Errorf("warnings differ, or there are too few: %v", warnings)
 		}
@@ -101,7 +103,8 @@ func TestALongWaitIsToldOnce(t *testing.T) {
 		w.create("web")
 		elapse(10 * time.Minute)
 		counts := w.told.counts()
-		if counts["Normal "+eventWaiting] != 1 || counts["Normal "+eventEnsuring] != 1 || counts["Normal "+eventEnsured] != 1 {
+		if counts["Normal "+eventWaiting] != 1 || counts["Normal "+eventEnsuring] != 1 ||
+			counts["Normal "+eventEnsured] != 1 {
 			t.Errorf("events: %v", counts)
 		}
 	})
@@ -165,7 +168,8 @@ func TestReportsOfAgentsReachTheServicesConcerned(t *testing.T) {
 		w.shop.set(func(s *shop) { s.calls = nil })
 		node, err := w.kube.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
 		if err == nil {
-			node.Annotations[contract.NodeReportedAddresses] = `{"` + w.addressOf("api") + `":{"state":"Answered","since":"2026-03-01T12:00:00Z"}}`
+			node.Annotations[contract.NodeReportedAddresses] = `{"` + w.addressOf("api") +
+				`":{"state":"Answered","since":"2026-03-01T12:00:00Z"}}`
 			_, err = w.kube.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})
 		}
 		if err != nil {
@@ -204,8 +208,10 @@ func TestAnnouncerThatIgnoresTheClass(t *testing.T) {
 	ready := true
 	slice := func(name string) *discoveryv1.EndpointSlice {
 		return &discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
-			Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
+				Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"},
+				Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 		}
 	}
 	class := ofClass(contract.LoadBalancerClass)
@@ -218,7 +224,8 @@ func TestAnnouncerThatIgnoresTheClass(t *testing.T) {
 		elapse(10 * time.Second)
 		w.edit("taken", annotated("kube-vip.io/vipHost", "node-1"))
 		node := nodeWith(func(n *corev1.Node) {
-			n.Annotations[contract.NodeReportedAddresses] = `{"` + w.addressOf("answering") + `":{"state":"Answered","since":"2026-03-01T12:00:00Z"}}`
+			n.Annotations[contract.NodeReportedAddresses] = `{"` + w.addressOf("answering") +
+				`":{"state":"Answered","since":"2026-03-01T12:00:00Z"}}`
 		})
 		if _, err := w.kube.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -229,7 +236,8 @@ func TestAnnouncerThatIgnoresTheClass(t *testing.T) {
 		}
 		elapse(10 * time.Minute)
 		if n := w.told.counts()["Warning "+eventIgnored]; n != 1 {
-			t.Errorf("%d warnings, want one for the Service that has endpoints, no host and no answer: %v", n, w.told.all())
+			t.Errorf("%d warnings, want one for the Service that has endpoints, no host and no answer: %v", n,
+				w.told.all())
 		}
 	}, slice("ignored"), slice("taken"), slice("plain"), slice("answering"))
 }
@@ -271,7 +279,8 @@ func TestDryRun(t *testing.T) {
 		w.shop.set(func(s *shop) { s.fail = func(string, types.NamespacedName) error { return would } })
 		w.create("web", heldBy(frameworks))
 		elapse(30 * time.Minute)
-		if n, counts := w.shop.count("ensure", "web"), w.told.counts(); n != 1 || counts["Normal "+eventDryRun] != 1 || counts["Warning "+eventSyncFailed] != 0 {
+		if n, counts := w.shop.count("ensure", "web"), w.told.counts(); n != 1 || counts["Normal "+eventDryRun] != 1 ||
+			counts["Warning "+eventSyncFailed] != 0 {
 			t.Errorf("%d calls, events %v", n, w.told.all())
 		}
 		w.shop.set(func(s *shop) { s.stray = []types.NamespacedName{{Namespace: "shop", Name: "web"}} })
@@ -291,12 +300,14 @@ func TestALostWriteIsNoFailure(t *testing.T) {
 				if lost--; lost < 0 {
 					return nil
 				}
-				return fmt.Errorf("publish: %w", apierrors.NewConflict(servicesResource.GroupResource(), "web", errors.New("the object has been modified")))
+				return fmt.Errorf("publish: %w", apierrors.NewConflict(servicesResource.GroupResource(), "web",
+					errors.New("the object has been modified")))
 			}
 		})
 		w.create("web", heldBy(frameworks))
 		elapse(10 * time.Second)
-		if got := pauses(w.shop.times("ensure", "web")); !cmp.Equal(got, []int{1, 1, 1}) || w.told.counts()["Warning "+eventSyncFailed] != 0 || w.addressOf("web") == "" {
+		if got := pauses(w.shop.times("ensure", "web")); !cmp.Equal(got, []int{1, 1, 1}) ||
+			w.told.counts()["Warning "+eventSyncFailed] != 0 || w.addressOf("web") == "" {
 			t.Errorf("pauses %v, events %v", got, w.told.all())
 		}
 	})
@@ -314,7 +325,8 @@ func TestMetrics(t *testing.T) {
 		})
 		w.create("web")
 		elapse(time.Minute)
-		w.create("plain", ofType(corev1.ServiceTypeClusterIP), func(s *corev1.Service) { s.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour)) })
+		w.create("plain", ofType(corev1.ServiceTypeClusterIP),
+			func(s *corev1.Service) { s.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour)) })
 		elapse(time.Second)
 		w.edit("plain", ofType(corev1.ServiceTypeLoadBalancer))
 		elapse(time.Minute)
@@ -340,8 +352,10 @@ func TestMetrics(t *testing.T) {
 	seconds := got["seconds"]
 	delete(got, "seconds")
 	want := map[string]float64{
-		"phoenixnap_service_publish_duration_seconds": 2, "service_controller_loadbalancer_sync_total": 8, "service_controller_nodesync_error_total": 0,
-		"service_controller_nodesync_latency_seconds": 1, "service_controller_update_loadbalancer_host_latency_seconds": 2,
+		"phoenixnap_service_publish_duration_seconds": 2, "service_controller_loadbalancer_sync_total": 8,
+		"service_controller_nodesync_error_total":                     0,
+		"service_controller_nodesync_latency_seconds":                 1,
+		"service_controller_update_loadbalancer_host_latency_seconds": 2,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

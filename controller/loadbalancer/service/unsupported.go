@@ -14,8 +14,9 @@ import (
 // drop every connection. The function of each reports whether its value asks for the protocol.
 func proxyProtocol() map[string]func(value string) bool {
 	return map[string]func(string) bool{
-		"service.beta.kubernetes.io/aws-load-balancer-proxy-protocol":                    isOn,
-		"service.beta.kubernetes.io/aws-load-balancer-target-group-attributes":           contains("proxy_protocol_v2.enabled=true"),
+		"service.beta.kubernetes.io/aws-load-balancer-proxy-protocol": isOn,
+		"service.beta.kubernetes.io/aws-load-balancer-target-group-attributes": contains(
+			"proxy_protocol_v2.enabled=true"),
 		"service.beta.kubernetes.io/azure-pls-proxy-protocol":                            isOn,
 		"service.beta.kubernetes.io/brightbox-load-balancer-listener-proxy-protocol":     isOn,
 		"service.beta.kubernetes.io/do-loadbalancer-enable-proxy-protocol":               isOn,
@@ -35,7 +36,8 @@ func proxyProtocol() map[string]func(value string) bool {
 
 // isOn reads the values by which an annotation is switched on: anything but a way to say no.
 func isOn(value string) bool {
-	return !slices.Contains([]string{"", "false", "none", "off", "no", "0", "disabled"}, strings.ToLower(strings.TrimSpace(value)))
+	return !slices.Contains([]string{"", "false", "none", "off", "no", "0", "disabled"},
+		strings.ToLower(strings.TrimSpace(value)))
 }
 
 func contains(part string) func(string) bool {
@@ -53,8 +55,9 @@ func unsupported(service *corev1.Service) string {
 	known := proxyProtocol()
 	for _, name := range slices.Sorted(maps.Keys(service.Annotations)) {
 		if asked := known[name]; asked != nil && asked(service.Annotations[name]) {
-			return fmt.Sprintf("annotation %s=%q: there is no proxy that could send the PROXY protocol; remove the annotation, "+
-				"and set externalTrafficPolicy: Local to keep the clients' addresses", name, service.Annotations[name])
+			return fmt.Sprintf("annotation %s=%q: there is no proxy that could send the PROXY protocol; remove the "+
+				"annotation, and set externalTrafficPolicy: Local to keep the clients' addresses", name,
+				service.Annotations[name])
 		}
 	}
 	return ""

@@ -16,8 +16,8 @@ import (
 // The cases of this file follow test/integration/service/loadbalancer_test.go of Kubernetes v1.36: what its API
 // server and service controller promise for LoadBalancer Services must hold with ours.
 
-// Test_ServiceLoadBalancerDisableAllocateNodePorts, Test_ServiceUpdateLoadBalancerSwitchToDeallocatedNodePorts: with and without node
-// ports, a Service keeps what the API server allocated.
+// Test_ServiceLoadBalancerDisableAllocateNodePorts, Test_ServiceUpdateLoadBalancerSwitchToDeallocatedNodePorts: with
+// and without node ports, a Service keeps what the API server allocated.
 func TestNodePortsAreLeftAlone(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -38,7 +38,8 @@ func TestNodePortsAreLeftAlone(t *testing.T) {
 		t.Errorf("node ports %v, want none", got)
 	}
 	c.patch("with", `{"spec":{"type":"ClusterIP"}}`)
-	if got := ports(c.await("with", "let go", func(s *corev1.Service) bool { return len(s.Finalizers) == 0 })); !slices.Equal(got, []int32{0, 0, 0}) {
+	if got := ports(c.await("with", "let go",
+		func(s *corev1.Service) bool { return len(s.Finalizers) == 0 })); !slices.Equal(got, []int32{0, 0, 0}) {
 		t.Errorf("node ports %v of a ClusterIP Service", got)
 	}
 }
@@ -84,12 +85,14 @@ func TestPortsFollowTheSpecInOrder(t *testing.T) {
 	c.start()
 	c.create("web")
 	c.await("web", "published", isPublished)
-	c.patch("web", `{"spec":{"externalTrafficPolicy":"Local","ports":[{"name":"http","port":8080,"protocol":"TCP"},{"name":"quic","port":443,"protocol":"UDP"}]}}`)
+	c.patch("web",
+		`{"spec":{"externalTrafficPolicy":"Local","ports":[{"name":"http","port":8080,"protocol":"TCP"},{"name":"quic","port":443,"protocol":"UDP"}]}}`)
 	vip := corev1.LoadBalancerIPModeVIP
 	want := []corev1.LoadBalancerIngress{{IP: "203.0.113.10", IPMode: &vip, Ports: []corev1.PortStatus{
 		{Port: 8080, Protocol: corev1.ProtocolTCP}, {Port: 443, Protocol: corev1.ProtocolUDP},
 	}}}
-	web := c.await("web", "published with its new ports", func(s *corev1.Service) bool { return cmp.Equal(s.Status.LoadBalancer.Ingress, want) })
+	web := c.await("web", "published with its new ports",
+		func(s *corev1.Service) bool { return cmp.Equal(s.Status.LoadBalancer.Ingress, want) })
 	if web.Spec.HealthCheckNodePort == 0 {
 		t.Error("the API server gave no health check node port for externalTrafficPolicy Local")
 	}

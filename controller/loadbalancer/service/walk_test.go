@@ -131,8 +131,10 @@ func (w *walk) check() {
 			continue
 		}
 		address := w.addressOf(name)
-		if !w.shop.holds(name) || address != w.shop.addressOf(name) || !slices.Contains(service.Finalizers, finalizerFor(service)) {
-			w.t.Errorf("%s is not served; it has %q, the shop says %q: %s", name, address, w.shop.addressOf(name), describe(service))
+		if !w.shop.holds(name) || address != w.shop.addressOf(name) ||
+			!slices.Contains(service.Finalizers, finalizerFor(service)) {
+			w.t.Errorf("%s is not served; it has %q, the shop says %q: %s", name, address, w.shop.addressOf(name),
+				describe(service))
 		}
 	}
 }
@@ -151,7 +153,8 @@ func (w *walk) checkForeign(name string, service *corev1.Service) {
 	if service.DeletionTimestamp != nil && !slices.Contains(service.Finalizers, frameworks) {
 		w.t.Errorf("%s has no finalizer and is not gone: %s", name, describe(service))
 	}
-	if service.DeletionTimestamp != nil && service.Spec.LoadBalancerClass == nil && service.Spec.Type == corev1.ServiceTypeLoadBalancer {
+	if service.DeletionTimestamp != nil && service.Spec.LoadBalancerClass == nil &&
+		service.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		w.t.Errorf("%s was not let go: %s", name, describe(service))
 	}
 }

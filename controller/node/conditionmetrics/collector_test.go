@@ -17,9 +17,13 @@ import (
 )
 
 const (
-	helpNode     = "# HELP phoenixnap_node_condition [ALPHA] Status and reason of the conditions VLANReady and AnnouncementHealthy of a Node; always 1.\n# TYPE phoenixnap_node_condition gauge\n"
-	helpService  = "# HELP phoenixnap_service_condition [ALPHA] Status and reason of the conditions BlockAssigned, AddressPublished and Announced of a Service; always 1.\n# TYPE phoenixnap_service_condition gauge\n"
-	helpDeletion = "# HELP phoenixnap_service_deletion_timestamp_seconds [ALPHA] When the deletion of a Service was requested that has not released its address yet, in seconds since 1970.\n# TYPE phoenixnap_service_deletion_timestamp_seconds gauge\n"
+	helpNode = "# HELP phoenixnap_node_condition [ALPHA] Status and reason of the conditions VLANReady and " +
+		"AnnouncementHealthy of a Node; always 1.\n# TYPE phoenixnap_node_condition gauge\n"
+	helpService = "# HELP phoenixnap_service_condition [ALPHA] Status and reason of the conditions BlockAssigned, " +
+		"AddressPublished and Announced of a Service; always 1.\n# TYPE phoenixnap_service_condition gauge\n"
+	helpDeletion = "# HELP phoenixnap_service_deletion_timestamp_seconds [ALPHA] When the deletion of a Service was " +
+		"requested that has not released its address yet, in seconds since 1970.\n# TYPE " +
+		"phoenixnap_service_deletion_timestamp_seconds gauge\n"
 )
 
 func condition(name string, status metav1.ConditionStatus, reason string) metav1.Condition {
@@ -29,12 +33,14 @@ func condition(name string, status metav1.ConditionStatus, reason string) metav1
 // Conditions of others are not exported, and only those deletions that the controller must finish.
 func TestConditionsAreToldWhileItRuns(t *testing.T) {
 	asked := metav1.NewTime(time.Unix(1700000000, 0))
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
-		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"},
-		{Type: contract.ConditionVLANReady, Status: corev1.ConditionFalse, Reason: "VLANInterfaceDown"},
-	}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"},
+			{Type: contract.ConditionVLANReady, Status: corev1.ConditionFalse, Reason: "VLANInterfaceDown"},
+		}}}
 	service := func(name string, deleted bool, conditions ...metav1.Condition) *corev1.Service {
-		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Status: corev1.ServiceStatus{Conditions: conditions}}
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+			Status: corev1.ServiceStatus{Conditions: conditions}}
 		if deleted {
 			s.DeletionTimestamp = &asked
 			s.Finalizers = []string{contract.LoadBalancerFinalizer}
@@ -42,7 +48,8 @@ func TestConditionsAreToldWhileItRuns(t *testing.T) {
 		return s
 	}
 	client := fake.NewClientset(node, service("web", false, condition("Announced", metav1.ConditionTrue, "Answered")),
-		service("old", true, condition("BlockAssigned", metav1.ConditionFalse, "BlockUnassigning")), service("foreign", true))
+		service("old", true, condition("BlockAssigned", metav1.ConditionFalse, "BlockUnassigning")),
+		service("foreign", true))
 	m := NewMetrics()
 	registry := metrics.NewKubeRegistry()
 	if err := registry.CustomRegister(m); err != nil {
@@ -57,8 +64,10 @@ func TestConditionsAreToldWhileItRuns(t *testing.T) {
 	for m.source.Load() == nil {
 		time.Sleep(time.Millisecond)
 	}
-	want := helpNode + `phoenixnap_node_condition{condition="VLANReady",node="a",reason="VLANInterfaceDown",status="False"} 1
-` + helpService + `phoenixnap_service_condition{condition="Announced",namespace="shop",reason="Answered",service="web",status="True"} 1
+	want := helpNode +
+		`phoenixnap_node_condition{condition="VLANReady",node="a",reason="VLANInterfaceDown",status="False"} 1
+` + helpService +
+		`phoenixnap_service_condition{condition="Announced",namespace="shop",reason="Answered",service="web",status="True"} 1
 phoenixnap_service_condition{condition="BlockAssigned",namespace="shop",reason="BlockUnassigning",service="old",status="False"} 1
 ` + helpDeletion + `phoenixnap_service_deletion_timestamp_seconds{namespace="shop",service="old"} 1.7e+09
 `

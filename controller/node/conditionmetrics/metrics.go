@@ -40,7 +40,8 @@ func NewMetrics() *Metrics {
 			"Status and reason of the conditions BlockAssigned, AddressPublished and Announced of a Service; always 1.",
 			[]string{"namespace", "service", "condition", "status", "reason"}, nil, metrics.ALPHA, ""),
 		deletion: metrics.NewDesc("phoenixnap_service_deletion_timestamp_seconds",
-			"When the deletion of a Service was requested that has not released its address yet, in seconds since 1970.",
+			"When the deletion of a Service was requested that has not released its address yet, in seconds since "+
+				"1970.",
 			[]string{"namespace", "service"}, nil, metrics.ALPHA, ""),
 	}
 }
@@ -77,7 +78,8 @@ func (m *Metrics) CollectWithStability(out chan<- metrics.Metric) {
 func (m *Metrics) ofNode(node *corev1.Node, out chan<- metrics.Metric) {
 	for _, c := range node.Status.Conditions {
 		if name, ours := strings.CutPrefix(string(c.Type), contract.Prefix); ours {
-			out <- metrics.NewLazyConstMetric(m.node, metrics.GaugeValue, 1, node.Name, name, string(c.Status), c.Reason)
+			out <- metrics.NewLazyConstMetric(m.node, metrics.GaugeValue, 1, node.Name, name, string(c.Status),
+				c.Reason)
 		}
 	}
 }
@@ -90,7 +92,8 @@ func (m *Metrics) ofService(service *corev1.Service, out chan<- metrics.Metric) 
 			continue
 		}
 		held = true
-		out <- metrics.NewLazyConstMetric(m.service, metrics.GaugeValue, 1, service.Namespace, service.Name, name, string(c.Status), c.Reason)
+		out <- metrics.NewLazyConstMetric(m.service, metrics.GaugeValue, 1, service.Namespace, service.Name, name,
+			string(c.Status), c.Reason)
 	}
 	if held && service.DeletionTimestamp != nil {
 		asked := float64(service.DeletionTimestamp.Unix())

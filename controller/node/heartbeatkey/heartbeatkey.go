@@ -76,7 +76,8 @@ func (k *Reconciler) create(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("create Secret %s/%s: %w", metav1.NamespaceSystem, contract.AnnouncerSecret, err)
 	default:
-		klog.FromContext(ctx).Info("Created the key for the agents' heartbeats", "secret", metav1.NamespaceSystem+"/"+contract.AnnouncerSecret)
+		klog.FromContext(ctx).Info("Created the key for the agents' heartbeats", "secret",
+			metav1.NamespaceSystem+"/"+contract.AnnouncerSecret)
 		return nil
 	}
 }

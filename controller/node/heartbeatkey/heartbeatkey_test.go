@@ -22,7 +22,8 @@ import (
 
 func stored(t *testing.T, client *fake.Clientset) []contract.AnnouncerKey {
 	t.Helper()
-	secret, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), contract.AnnouncerSecret, metav1.GetOptions{})
+	secret, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), contract.AnnouncerSecret,
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,10 +64,12 @@ func TestUserSecretStays(t *testing.T) {
 	}
 	client := fake.NewClientset(secret.DeepCopy())
 	err := keeper(client).Sync(testlog.Context(t))
-	if err == nil || !strings.Contains(err.Error(), "kube-system/phoenixnap-announcer") || strings.Contains(err.Error(), "hunter2") {
+	if err == nil || !strings.Contains(err.Error(), "kube-system/phoenixnap-announcer") ||
+		strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("error %v, want one with the name of the Secret and without its content", err)
 	}
-	kept, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), contract.AnnouncerSecret, metav1.GetOptions{})
+	kept, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), contract.AnnouncerSecret,
+		metav1.GetOptions{})
 	if err != nil || !cmp.Equal(secret.Data, kept.Data) {
 		t.Errorf("it became %v (%v)", kept.Data, err)
 	}
@@ -97,7 +100,8 @@ func TestRun(t *testing.T) {
 		go func() { ended <- keeper(client).Run(ctx) }()
 		pass(2 * retryEvery)
 		before := stored(t, client)
-		if err := client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(t.Context(), contract.AnnouncerSecret, metav1.DeleteOptions{}); err != nil {
+		if err := client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(t.Context(), contract.AnnouncerSecret,
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		pass(lookEvery)

@@ -20,15 +20,18 @@ func twoAccounts(servers, strangers int) (seed pnapsim.Seed, ids []string) {
 	seed.Accounts[0].Servers = nil
 	server := func(account, number int) pnapsim.ServerSeed {
 		return pnapsim.ServerSeed{
-			ID: fmt.Sprintf("5fa54d1e91867c03a0a7%02x%02x", account, number), Hostname: fmt.Sprintf("a%dn%d", account, number),
-			Location: "ASH", NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{fmt.Sprintf("10.%d.0.%d", account, 20+number)},
+			ID:       fmt.Sprintf("5fa54d1e91867c03a0a7%02x%02x", account, number),
+			Hostname: fmt.Sprintf("a%dn%d", account, number),
+			Location: "ASH", NetworkType: "PRIVATE_ONLY",
+			PrivateIPs: []string{fmt.Sprintf("10.%d.0.%d", account, 20+number)},
 		}
 	}
 	for i := range servers {
 		seed.Accounts[0].Servers = append(seed.Accounts[0].Servers, server(0, i))
 		ids = append(ids, seed.Accounts[0].Servers[i].ID)
 	}
-	stranger := pnapsim.AccountSeed{ID: "stranger", Clients: []pnapsim.ClientSeed{{ID: strangerID, Secret: simtest.ClientSecret, Judged: true}}}
+	stranger := pnapsim.AccountSeed{ID: "stranger",
+		Clients: []pnapsim.ClientSeed{{ID: strangerID, Secret: simtest.ClientSecret, Judged: true}}}
 	for i := range strangers {
 		stranger.Servers = append(stranger.Servers, server(1, i))
 	}
@@ -72,7 +75,8 @@ func TestAnotherServerProvesTheAccount(t *testing.T) {
 	node := w.node("node-1", simtest.Server1ID)
 	w.edit(pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: simtest.Server1ID})
 	w.sim.Advance(10 * time.Minute)
-	if _, err := w.exists(node, simtest.Server1ID); err == nil || !strings.Contains(err.Error(), "no server of this cluster") {
+	if _, err := w.exists(node, simtest.Server1ID); err == nil ||
+		!strings.Contains(err.Error(), "no server of this cluster") {
 		t.Fatalf("with a list of unknown servers: error %v", err)
 	}
 	w.expectEvent("Warning PossibleNodeDeletion", "the Node is kept")
@@ -88,7 +92,8 @@ func TestUnreadableNetworkKeepsNodes(t *testing.T) {
 			node := w.node("node-1", simtest.Server1ID)
 			w.node("node-2", simtest.Server2ID)
 			w.edit(pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: simtest.Server1ID})
-			w.arm(pnapsim.Fault{Path: "/networks/v1/public-networks/*", Action: pnapsim.FaultStatus, Status: status, Times: -1})
+			w.arm(pnapsim.Fault{Path: "/networks/v1/public-networks/*", Action: pnapsim.FaultStatus, Status: status,
+				Times: -1})
 			w.sim.Advance(10 * time.Minute)
 			if deleted := w.watch(5*time.Minute, monitorPeriod, node); len(deleted) > 0 {
 				t.Errorf("deleted %v", deleted)

@@ -22,7 +22,8 @@ func TestNodeAddresses(t *testing.T) {
 		return []pnap.Membership{{NetworkID: "n", Status: status, IPs: addrs(ips...)}}
 	}
 	own := pnap.Server{
-		PrivateIPs: addrs("10.0.0.11"), PublicIPs: addrs("198.51.100.1", "198.51.100.2", "198.51.100.3", "198.51.100.4", "203.0.113.2", "2001:db8::2"),
+		PrivateIPs: addrs("10.0.0.11"), PublicIPs: addrs("198.51.100.1", "198.51.100.2", "198.51.100.3", "198.51.100.4",
+			"203.0.113.2", "2001:db8::2"),
 		GatewayAddress: addrs("198.51.100.1")[0], PublicNetworks: membership("assigned", "203.0.113.2"),
 	}
 	tests := map[string]struct {
@@ -31,21 +32,34 @@ func TestNodeAddresses(t *testing.T) {
 		identity []contract.Identity
 		want     string
 	}{
-		"public and private: the first of the own block": {server: own, want: "Hostname=n InternalIP=10.0.0.11 ExternalIP=198.51.100.2 ExternalIP=2001:db8::2 ExternalIP=203.0.113.2"},
-		"what the machine reports counts": {server: own, identity: []contract.Identity{{Addresses: addrs("10.0.0.11", "198.51.100.4")}},
-			want: "Hostname=n InternalIP=10.0.0.11 ExternalIP=198.51.100.4 ExternalIP=203.0.113.2"},
+		"public and private: the first of the own block": {server: own,
+			want: "Hostname=n InternalIP=10.0.0.11 ExternalIP=198.51.100.2 ExternalIP=2001:db8::2 " +
+				"ExternalIP=203.0.113.2"},
+		"what the machine reports counts": {server: own,
+			identity: []contract.Identity{{Addresses: addrs("10.0.0.11", "198.51.100.4")}},
+			want:     "Hostname=n InternalIP=10.0.0.11 ExternalIP=198.51.100.4 ExternalIP=203.0.113.2"},
 		"private only": {server: pnap.Server{PrivateIPs: addrs("10.0.0.11")}, want: "Hostname=n InternalIP=10.0.0.11"},
-		"public only":  {server: pnap.Server{PublicIPs: addrs("198.51.100.2")}, want: "Hostname=n ExternalIP=198.51.100.2"},
-		"no network":   {server: pnap.Server{NetworkType: "NONE"}, want: "Hostname=n"},
-		"no network, reported": {server: pnap.Server{NetworkType: "NONE"}, identity: []contract.Identity{{Addresses: addrs("203.0.113.10", "192.168.7.2", "192.168.7.1")}},
-			want: "Hostname=n InternalIP=192.168.7.1 InternalIP=192.168.7.2"},
-		"membership not in place yet": {server: pnap.Server{PrivateIPs: addrs("10.0.0.11"), PublicNetworks: membership("in-progress", "203.0.113.2")},
+		"public only": {server: pnap.Server{PublicIPs: addrs("198.51.100.2")},
+			want: "Hostname=n ExternalIP=198.51.100.2"},
+		"no network": {server: pnap.Server{NetworkType: "NONE"}, want: "Hostname=n"},
+		"no network, reported": {server: pnap.Server{NetworkType: "NONE"},
+			identity: []contract.Identity{{Addresses: addrs("203.0.113.10", "192.168.7.2", "192.168.7.1")}},
+			want:     "Hostname=n InternalIP=192.168.7.1 InternalIP=192.168.7.2"},
+		"membership not in place yet": {server: pnap.Server{PrivateIPs: addrs("10.0.0.11"),
+			PublicNetworks: membership("in-progress", "203.0.113.2")},
 			want: "Hostname=n InternalIP=10.0.0.11"},
-		"known node IP":           {server: own, nodeIP: "10.0.0.11", want: "Hostname=n InternalIP=10.0.0.11 ExternalIP=198.51.100.2 ExternalIP=2001:db8::2 ExternalIP=203.0.113.2"},
-		"private node IP is kept": {server: pnap.Server{PrivateIPs: addrs("10.0.0.11")}, nodeIP: "192.168.0.5", want: "Hostname=n InternalIP=10.0.0.11 InternalIP=192.168.0.5"},
-		"public node IP is kept":  {server: own, nodeIP: "198.51.100.4", want: "Hostname=n InternalIP=10.0.0.11 ExternalIP=198.51.100.2 ExternalIP=2001:db8::2 ExternalIP=203.0.113.2 ExternalIP=198.51.100.4"},
-		"two node IPs":            {server: pnap.Server{NetworkType: "NONE"}, nodeIP: "10.9.0.1,fd00::1", want: "Hostname=n InternalIP=10.9.0.1 InternalIP=fd00::1"},
-		"unreadable node IP":      {server: pnap.Server{PrivateIPs: addrs("10.0.0.11")}, nodeIP: "x", want: "Hostname=n InternalIP=10.0.0.11"},
+		"known node IP": {server: own, nodeIP: "10.0.0.11",
+			want: "Hostname=n InternalIP=10.0.0.11 ExternalIP=198.51.100.2 ExternalIP=2001:db8::2 " +
+				"ExternalIP=203.0.113.2"},
+		"private node IP is kept": {server: pnap.Server{PrivateIPs: addrs("10.0.0.11")}, nodeIP: "192.168.0.5",
+			want: "Hostname=n InternalIP=10.0.0.11 InternalIP=192.168.0.5"},
+		"public node IP is kept": {server: own, nodeIP: "198.51.100.4",
+			want: "Hostname=n InternalIP=10.0.0.11 ExternalIP=198.51.100.2 ExternalIP=2001:db8::2 " +
+				"ExternalIP=203.0.113.2 ExternalIP=198.51.100.4"},
+		"two node IPs": {server: pnap.Server{NetworkType: "NONE"}, nodeIP: "10.9.0.1,fd00::1",
+			want: "Hostname=n InternalIP=10.9.0.1 InternalIP=fd00::1"},
+		"unreadable node IP": {server: pnap.Server{PrivateIPs: addrs("10.0.0.11")}, nodeIP: "x",
+			want: "Hostname=n InternalIP=10.0.0.11"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +100,8 @@ func TestHostnameIsTheKubelets(t *testing.T) {
 func TestLabels(t *testing.T) {
 	got := Labels(pnap.Server{OS: "ubuntu/jammy", NetworkType: "PRIVATE_ONLY", Location: "ASH", Type: "s2.c1.medium"})
 	want := map[string]string{
-		contract.NodeOS: "ubuntu-jammy", contract.NodeNetworkType: "PRIVATE_ONLY", contract.NodeLocation: "ASH", contract.NodeServerType: "s2.c1.medium",
+		contract.NodeOS: "ubuntu-jammy", contract.NodeNetworkType: "PRIVATE_ONLY", contract.NodeLocation: "ASH",
+		contract.NodeServerType: "s2.c1.medium",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -98,7 +113,8 @@ func TestLabels(t *testing.T) {
 
 //proves:known-bugs/labels-once
 func FuzzLabelValue(f *testing.F) {
-	for _, seed := range []string{"ubuntu/jammy", "", "--", strings.Repeat("é", 80), "x" + strings.Repeat("-", 70) + "y"} {
+	for _, seed := range []string{"ubuntu/jammy", "", "--", strings.Repeat("é", 80),
+		"x" + strings.Repeat("-", 70) + "y"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {

@@ -88,7 +88,8 @@ func (g *gate) present(serverID string) {
 
 // absent records that the server of a Node that was created at the instant created is missing from the list. others are
 // the IDs of the servers of all Nodes, with true for those that are missing. changed reports whether the state is new.
-func (g *gate) absent(serverID string, created time.Time, list List, others map[string]bool) (result deletionState, count string, changed bool) {
+func (g *gate) absent(serverID string, created time.Time, list List, others map[string]bool) (result deletionState,
+	count string, changed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	seen := list.AskedAt

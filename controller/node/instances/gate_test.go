@@ -34,7 +34,8 @@ func TestJudge(t *testing.T) {
 		"the list lost its only one": {after: time.Hour, missing: 1, known: 1, listed: 0, peak: 1, want: held},
 	}
 	for name, test := range tests {
-		look := observation{since: start, seen: start.Add(test.after), missing: test.missing, known: test.known, listed: test.listed, peak: test.peak}
+		look := observation{since: start, seen: start.Add(test.after), missing: test.missing, known: test.known,
+			listed: test.listed, peak: test.peak}
 		if got := classify(look); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
@@ -167,7 +168,8 @@ func walkGate(t *testing.T, seed uint64, random *rand.Rand) {
 			}
 		}
 		if now.Sub(firstMissing[id]) < confirmAfter || recently > max(1, len(ids)/breakerShare) {
-			t.Fatalf("seed %d: %s gone at %v, missing since %v, %d gone of %d (%s)", seed, id, now, firstMissing[id], recently, len(ids), count)
+			t.Fatalf("seed %d: %s gone at %v, missing since %v, %d gone of %d (%s)", seed, id, now, firstMissing[id],
+				recently, len(ids), count)
 		}
 	}
 }

@@ -91,7 +91,8 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	if err != nil {
 		if ctx.Err() == nil {
 			i.events.warn(node, ReasonPossibleNodeDeletion,
-				"phoenixNAP server %s is not in the list of servers, and cannot be read by its ID: the Node is kept", id)
+				"phoenixNAP server %s is not in the list of servers, and cannot be read by its ID: the Node is kept",
+				id)
 		}
 		return false, err
 	}
@@ -121,7 +122,8 @@ func (i *Instances) isMissing(ctx context.Context, id string, list List) (bool, 
 func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, list List) (bool, error) {
 	created := node.CreationTimestamp.Time
 	if list.AskedAt.Before(created) {
-		return false, fmt.Errorf("server %s of node %s is not in a list that is older than the Node: retrying", id, node.Name)
+		return false, fmt.Errorf("server %s of node %s is not in a list that is older than the Node: retrying", id,
+			node.Name)
 	}
 	others, err := i.knownServers(list)
 	if err != nil {
@@ -129,10 +131,13 @@ func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, li
 	}
 	if err := i.proveAccount(ctx, list, others); err != nil {
 		if ctx.Err() == nil {
-			i.events.warn(node, ReasonPossibleNodeDeletion, "phoenixNAP server %s is missing, but the Node is kept: %s; "+
-				"check that the credentials belong to the account that owns the servers, or delete the Node yourself", id, i.reasonOf(err))
+			i.events.warn(node, ReasonPossibleNodeDeletion,
+				"phoenixNAP server %s is missing, but the Node is kept: %s; "+
+					"check that the credentials belong to the account that owns the servers, or delete the Node "+
+					"yourself", id, i.reasonOf(err))
 		}
-		return false, fmt.Errorf("server %s of node %s is missing, and the account cannot be verified: %w", id, node.Name, err)
+		return false, fmt.Errorf("server %s of node %s is missing, and the account cannot be verified: %w", id,
+			node.Name, err)
 	}
 	result, count, changed := i.gate.absent(id, created, list, others)
 	if result != gone {
@@ -143,7 +148,8 @@ func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, li
 	}
 	if changed {
 		klog.FromContext(ctx).Info("Server is gone, its Node may be deleted", "node", node.Name, "server", id)
-		i.events.warn(node, ReasonPossibleNodeDeletion, "phoenixNAP server %s is gone: it was missing twice; the Node will be deleted", id)
+		i.events.warn(node, ReasonPossibleNodeDeletion,
+			"phoenixNAP server %s is gone: it was missing twice; the Node will be deleted", id)
 	}
 	return false, nil
 }
@@ -177,13 +183,16 @@ func (i *Instances) reasonOf(err error) string {
 }
 
 // keep explains why a Node is not deleted although its server is missing.
-func (i *Instances) keep(ctx context.Context, node *corev1.Node, id string, result deletionState, count string, changed bool) error {
+func (i *Instances) keep(ctx context.Context, node *corev1.Node, id string, result deletionState, count string,
+	changed bool) error {
 	logger := klog.FromContext(ctx)
 	if result == held {
 		if changed {
-			logger.Info("Not deleting a Node because many servers disappeared at once", "node", node.Name, "server", id, "missing", count)
+			logger.Info("Not deleting a Node because many servers disappeared at once", "node", node.Name, "server", id,
+				"missing", count)
 			i.events.warn(node, ReasonPossibleNodeDeletion,
-				"phoenixNAP server %s is missing, but so are many (%s): the Node is kept; check the credentials, or delete the Node yourself", id, count)
+				"phoenixNAP server %s is missing, but so are many (%s): the Node is kept; check the credentials, or "+
+					"delete the Node yourself", id, count)
 		}
 		return fmt.Errorf("server %s is missing together with too many others (%s)", id, count)
 	}
@@ -207,7 +216,8 @@ func (i *Instances) confirm(ctx context.Context, node *corev1.Node) error {
 	case current.UID != node.UID || current.Spec.ProviderID != node.Spec.ProviderID:
 		return fmt.Errorf("node %s was replaced while its server was checked", node.Name)
 	}
-	if ready := contract.FindNodeCondition(current, corev1.NodeReady); ready != nil && ready.Status == corev1.ConditionTrue {
+	if ready := contract.FindNodeCondition(current, corev1.NodeReady); ready != nil &&
+		ready.Status == corev1.ConditionTrue {
 		return fmt.Errorf("node %s is ready although its server cannot be found: the Node is kept", node.Name)
 	}
 	return nil
@@ -256,7 +266,9 @@ func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List
 		return "", List{}, err
 	}
 	if len(list.ByID) == 0 {
-		return "", List{}, errors.New("the list of servers is empty: check that the credentials belong to the account that owns the servers")
+		return "", List{},
+			errors.New("the list of servers is empty: check that the credentials belong to the account that owns the " +
+				"servers")
 	}
 	return id, list, nil
 }
@@ -279,7 +291,9 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	i.metrics.setMissing(i.gate.standing(list.AskedAt))
 	addresses := nodeAddresses(node, server)
 	if len(addresses) < 2 && !withoutNetwork(server) { // only the hostname is not a reachable address
-		return nil, fmt.Errorf("server %s of node %s has no address: connect it to a network or start the kubelet with --node-ip", server.ID, node.Name)
+		return nil,
+			fmt.Errorf("server %s of node %s has no address: connect it to a network or start the kubelet with "+
+				"--node-ip", server.ID, node.Name)
 	}
 	i.checkNodeIP(node, server)
 	providerID := node.Spec.ProviderID // immutable once set
@@ -333,7 +347,8 @@ func (i *Instances) find(ctx context.Context, node *corev1.Node, list List) (pna
 	if err != nil {
 		return pnap.Server{}, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	klog.FromContext(ctx).Info("Found the server of a Node", "node", node.Name, "server", server.ID, "hostname", server.Hostname)
+	klog.FromContext(ctx).Info("Found the server of a Node", "node", node.Name, "server", server.ID, "hostname",
+		server.Hostname)
 	return server, nil
 }
 

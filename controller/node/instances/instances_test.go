@@ -57,7 +57,8 @@ func newWorldAt(t *testing.T, sim *pnapsim.Sim, url string, patience time.Durati
 	inventory := NewInventory(InventoryConfig{Source: client, Now: sim.Clock().Now})
 	kube := fake.NewClientset()
 	return &world{t: t, sim: sim, api: client, nodes: nodes, kube: kube, events: events, Instances: New(Config{
-		Inventory: inventory, Nodes: corelisters.NewNodeLister(nodes), Live: kube.CoreV1(), Events: events, Now: sim.Clock().Now,
+		Inventory: inventory, Nodes: corelisters.NewNodeLister(nodes), Live: kube.CoreV1(), Events: events,
+		Now:      sim.Clock().Now,
 		Networks: account.New(account.Config{Cloud: client, Now: sim.Clock().Now}), NetworkID: simtest.NetworkID,
 	})}
 }
@@ -150,7 +151,8 @@ func TestOneListServesAll(t *testing.T) {
 	for i := range 50 {
 		node := w.node(fmt.Sprintf("n%d", i), simtest.Server1ID)
 		all.Go(func() {
-			for _, ask := range []func(context.Context, *corev1.Node) (bool, error){w.InstanceExists, w.InstanceShutdown} {
+			for _, ask := range []func(context.Context, *corev1.Node) (bool, error){w.InstanceExists,
+				w.InstanceShutdown} {
 				if _, err := ask(testlog.Context(t), node); err != nil {
 					t.Error(err)
 				}
@@ -174,7 +176,8 @@ func TestMetadataOfInitialisedNodesIsUnhurried(t *testing.T) {
 		node  *corev1.Node
 		after time.Duration
 		want  int
-	}{{fresh, 0, 2}, {known, DefaultWindow, 2}, {known, 20 * time.Second, 2}, {fresh, time.Second, 3}, {known, Unhurried, 4}} {
+	}{{fresh, 0, 2}, {known, DefaultWindow, 2}, {known, 20 * time.Second, 2}, {fresh, time.Second, 3}, {known,
+		Unhurried, 4}} {
 		w.sim.Advance(each.after)
 		if _, err := w.InstanceMetadata(testlog.Context(t), each.node); err != nil {
 			t.Fatal(err)
@@ -262,7 +265,8 @@ func TestReservedServerIsGone(t *testing.T) {
 //proves:known-bugs/shut-down-nodes
 //proves:known-bugs/new-state
 func TestStatesThatAreNotGone(t *testing.T) {
-	for _, status := range []string{"creating", "powered-on", "powered-off", "rebooting", "resetting", "deleting", "error", "reinstating", "quantum"} {
+	for _, status := range []string{"creating", "powered-on", "powered-off", "rebooting", "resetting", "deleting",
+		"error", "reinstating", "quantum"} {
 		t.Run(status, func(t *testing.T) {
 			w := newWorld(t, simtest.Seed())
 			node := w.node("node-1", simtest.Server1ID)
@@ -289,13 +293,14 @@ func TestDoubtKeepsNodes(t *testing.T) {
 	one := "/bmc/v1/servers/*"
 	for name, faults := range map[string][]pnapsim.Fault{
 		"403 on everything": {{Action: pnapsim.FaultStatus, Status: 403, Times: -1}},
-		"403 on servers":    {{Path: list, Action: pnapsim.FaultStatus, Status: 403, Times: -1}, {Path: one, Action: pnapsim.FaultStatus, Status: 403, Times: -1}},
-		"404 on the list":   {{Path: list, Action: pnapsim.FaultStatus, Status: 404, Times: -1}},
-		"HTML page":         {{Path: list, Action: pnapsim.FaultHTML, Times: -1}},
-		"truncated":         {{Path: list, Action: pnapsim.FaultTruncate, Times: -1}},
-		"empty answer":      {{Path: list, Action: pnapsim.FaultEmpty, Times: -1}},
-		"reset":             {{Path: list, Action: pnapsim.FaultReset, Times: -1}},
-		"401":               {{Path: list, Action: pnapsim.FaultStatus, Status: 401, Times: -1}},
+		"403 on servers": {{Path: list, Action: pnapsim.FaultStatus, Status: 403, Times: -1},
+			{Path: one, Action: pnapsim.FaultStatus, Status: 403, Times: -1}},
+		"404 on the list": {{Path: list, Action: pnapsim.FaultStatus, Status: 404, Times: -1}},
+		"HTML page":       {{Path: list, Action: pnapsim.FaultHTML, Times: -1}},
+		"truncated":       {{Path: list, Action: pnapsim.FaultTruncate, Times: -1}},
+		"empty answer":    {{Path: list, Action: pnapsim.FaultEmpty, Times: -1}},
+		"reset":           {{Path: list, Action: pnapsim.FaultReset, Times: -1}},
+		"401":             {{Path: list, Action: pnapsim.FaultStatus, Status: 401, Times: -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, simtest.Seed())
@@ -376,7 +381,8 @@ func TestWrongAccountKeepsNodes(t *testing.T) {
 //proves:known-bugs/odd-element
 func TestOddServerHidesNoOther(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
-	w.arm(pnapsim.Fault{Path: "/bmc/v1/servers", Action: pnapsim.FaultDropField, Field: "hostname", Element: 0, Times: -1})
+	w.arm(pnapsim.Fault{Path: "/bmc/v1/servers", Action: pnapsim.FaultDropField, Field: "hostname", Element: 0,
+		Times: -1})
 	if _, err := w.InstanceMetadata(testlog.Context(t), w.node("node-2", "")); err != nil {
 		t.Error(err)
 	}

@@ -97,7 +97,8 @@ func NewInventory(config InventoryConfig) *Inventory {
 		config.Metrics = NewMetrics()
 	}
 	return &Inventory{
-		source: config.Source, window: config.Window, now: config.Now, metrics: config.Metrics, single: map[string]lookup{},
+		source: config.Source, window: config.Window, now: config.Now, metrics: config.Metrics,
+		single: map[string]lookup{},
 	}
 }
 

@@ -18,15 +18,18 @@ import (
 //proves:known-bugs/metadata-nil
 func TestServerWithoutAnAddressYet(t *testing.T) {
 	seed := simtest.Seed()
-	seed.Accounts[0].Servers = append(seed.Accounts[0].Servers, pnapsim.ServerSeed{Hostname: "n", Location: "ASH", NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.9"}})
+	seed.Accounts[0].Servers = append(seed.Accounts[0].Servers, pnapsim.ServerSeed{Hostname: "n", Location: "ASH",
+		NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.9"}})
 	w := newWorld(t, seed)
-	w.arm(pnapsim.Fault{Path: "/bmc/v1/servers", Action: pnapsim.FaultDropField, Field: "privateIpAddresses", Element: len(seed.Accounts[0].Servers) - 1, Times: 1})
+	w.arm(pnapsim.Fault{Path: "/bmc/v1/servers", Action: pnapsim.FaultDropField, Field: "privateIpAddresses",
+		Element: len(seed.Accounts[0].Servers) - 1, Times: 1})
 	metadata, err := w.InstanceMetadata(testlog.Context(t), newNode("n"))
 	if err == nil || metadata != nil || !strings.Contains(err.Error(), "has no address") {
 		t.Fatalf("got %+v, %v", metadata, err)
 	}
 	w.sim.Advance(DefaultWindow)
-	if metadata, err = w.InstanceMetadata(testlog.Context(t), newNode("n")); err != nil || render(metadata.NodeAddresses) != "Hostname=n InternalIP=10.0.0.9" {
+	if metadata, err = w.InstanceMetadata(testlog.Context(t), newNode("n")); err != nil ||
+		render(metadata.NodeAddresses) != "Hostname=n InternalIP=10.0.0.9" {
 		t.Errorf("with its address: %+v, %v", metadata, err)
 	}
 }
@@ -48,7 +51,8 @@ func TestRenamedServerStaysItsNode(t *testing.T) {
 		t.Errorf("shut down: %v, %v", down, err)
 	}
 	metadata, err := w.InstanceMetadata(testlog.Context(t), node)
-	if err != nil || metadata.ProviderID != node.Spec.ProviderID || !strings.Contains(render(metadata.NodeAddresses), "10.0.0.11") {
+	if err != nil || metadata.ProviderID != node.Spec.ProviderID ||
+		!strings.Contains(render(metadata.NodeAddresses), "10.0.0.11") {
 		t.Errorf("metadata %+v, %v", metadata, err)
 	}
 }
@@ -60,7 +64,8 @@ func TestRenamedServerStaysItsNode(t *testing.T) {
 func TestAddressesDoNotDependOnTheOrderOfTheAPI(t *testing.T) {
 	server := pnap.Server{
 		PrivateIPs: addrs("10.0.0.11", "192.168.0.11", "172.16.0.11"),
-		PublicIPs:  addrs("198.51.100.2", "198.51.100.3", "198.51.100.4", "2001:db8::2", "2001:db8::3", "203.0.113.2", "203.0.113.3"),
+		PublicIPs: addrs("198.51.100.2", "198.51.100.3", "198.51.100.4", "2001:db8::2", "2001:db8::3", "203.0.113.2",
+			"203.0.113.3"),
 		PublicNetworks: []pnap.Membership{
 			{NetworkID: "a", Status: pnap.MembershipAssigned, IPs: addrs("203.0.113.2", "203.0.113.3")},
 			{NetworkID: "b", Status: pnap.MembershipAssigned, IPs: addrs("192.0.2.2")},
@@ -82,7 +87,8 @@ func TestAddressesDoNotDependOnTheOrderOfTheAPI(t *testing.T) {
 		}
 	}
 	server.PrivateIPs = addrs("192.168.0.11", "10.9.9.9")
-	if got := render(nodeAddresses(node, server)); !strings.HasPrefix(got, "Hostname=n InternalIP=192.168.0.11 InternalIP=10.9.9.9 ExternalIP=") {
+	if got := render(nodeAddresses(node, server)); !strings.HasPrefix(got,
+		"Hostname=n InternalIP=192.168.0.11 InternalIP=10.9.9.9 ExternalIP=") {
 		t.Errorf("after a change of the networks: %s", got)
 	}
 }

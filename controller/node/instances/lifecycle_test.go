@@ -94,7 +94,8 @@ func cluster() (pnapsim.Seed, []string) {
 		id := fmt.Sprintf("5fa54d1e91867c03a0a7b4%02x", i)
 		ids = append(ids, id)
 		account.Servers = append(account.Servers, pnapsim.ServerSeed{
-			ID: id, Hostname: fmt.Sprintf("n%d", i), Location: "ASH", NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{fmt.Sprintf("10.0.0.%d", 20+i)},
+			ID: id, Hostname: fmt.Sprintf("n%d", i), Location: "ASH", NetworkType: "PRIVATE_ONLY",
+			PrivateIPs: []string{fmt.Sprintf("10.0.0.%d", 20+i)},
 		})
 	}
 	return seed, ids
@@ -119,25 +120,37 @@ func TestTwoMinutesOfFailureDeleteNoNode(t *testing.T) {
 		// others reports that a new Node, whose server is in the list, can be initialized in the meantime.
 		others bool
 	}{
-		"401":                              {faults: []pnapsim.Fault{status("", 401)}},
-		"403":                              {faults: []pnapsim.Fault{status("", 403)}},
-		"429":                              {faults: []pnapsim.Fault{status("", 429)}},
-		"500":                              {faults: []pnapsim.Fault{status("", 500)}},
-		"time-outs":                        {faults: []pnapsim.Fault{{Action: pnapsim.FaultHang, Times: -1}}, step: 15 * time.Second},
-		"reads by ID time out":             {faults: []pnapsim.Fault{{Path: one, Action: pnapsim.FaultHang, Times: -1}}, change: half, step: 15 * time.Second, others: true},
-		"empty list":                       {change: func([]json.RawMessage) []json.RawMessage { return []json.RawMessage{} }},
-		"empty list, reads by ID rejected": {change: func([]json.RawMessage) []json.RawMessage { return []json.RawMessage{} }, faults: []pnapsim.Fault{status(one, 403)}},
-		"half list":                        {change: half, others: true},
-		"half list, reads by ID rejected":  {change: half, faults: []pnapsim.Fault{status(one, 403)}, others: true},
-		"one element is not an object":     {change: func(s []json.RawMessage) []json.RawMessage { s[7] = json.RawMessage(`"?"`); return s }, others: true},
+		"401": {faults: []pnapsim.Fault{status("", 401)}},
+		"403": {faults: []pnapsim.Fault{status("", 403)}},
+		"429": {faults: []pnapsim.Fault{status("", 429)}},
+		"500": {faults: []pnapsim.Fault{status("", 500)}},
+		"time-outs": {faults: []pnapsim.Fault{{Action: pnapsim.FaultHang, Times: -1}},
+			step: 15 * time.Second},
+		"reads by ID time out": {faults: []pnapsim.Fault{{Path: one, Action: pnapsim.FaultHang, Times: -1}},
+			change: half, step: 15 * time.Second, others: true},
+		"empty list": {change: func([]json.RawMessage) []json.RawMessage {
+			return []json.RawMessage{}
+		}},
+		"empty list, reads by ID rejected": {change: func([]json.RawMessage) []json.RawMessage {
+			return []json.RawMessage{}
+		}, faults: []pnapsim.Fault{status(one, 403)}},
+		"half list":                       {change: half, others: true},
+		"half list, reads by ID rejected": {change: half, faults: []pnapsim.Fault{status(one, 403)}, others: true},
+		"one element is not an object": {change: func(s []json.RawMessage) []json.RawMessage {
+			s[7] = json.RawMessage(`"?"`)
+			return s
+		}, others: true},
 		"one element of other types": {change: func(s []json.RawMessage) []json.RawMessage {
 			s[7] = json.RawMessage(`{"id":7,"hostname":[]}`)
 			return s
 		}, others: true},
-		"one element has no hostname":     {change: same, faults: []pnapsim.Fault{{Path: list, Action: pnapsim.FaultDropField, Field: "hostname", Element: 7, Times: -1}}, others: true},
-		"null instead of the list":        {change: func([]json.RawMessage) []json.RawMessage { return nil }},
-		"list is cut off":                 {faults: []pnapsim.Fault{{Path: list, Action: pnapsim.FaultTruncate, Times: -1}}},
-		"every other request fails (500)": {faults: []pnapsim.Fault{{Path: list, Action: pnapsim.FaultStatus, Status: 500, Times: 5, Skip: 2}}, change: half, others: true},
+		"one element has no hostname": {change: same, faults: []pnapsim.Fault{{Path: list,
+			Action: pnapsim.FaultDropField, Field: "hostname", Element: 7, Times: -1}}, others: true},
+		"null instead of the list": {change: func([]json.RawMessage) []json.RawMessage { return nil }},
+		"list is cut off": {faults: []pnapsim.Fault{{Path: list, Action: pnapsim.FaultTruncate,
+			Times: -1}}},
+		"every other request fails (500)": {faults: []pnapsim.Fault{{Path: list, Action: pnapsim.FaultStatus,
+			Status: 500, Times: 5, Skip: 2}}, change: half, others: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed, ids := cluster()
@@ -211,8 +224,9 @@ func TestGoneIsConfirmedLive(t *testing.T) {
 		change func(*corev1.Node)
 		want   string
 	}{
-		"replaced":        {change: func(n *corev1.Node) { n.UID = "another" }, want: "was replaced"},
-		"of other server": {change: func(n *corev1.Node) { n.Spec.ProviderID = contract.ProviderID(simtest.Server2ID) }, want: "was replaced"},
+		"replaced": {change: func(n *corev1.Node) { n.UID = "another" }, want: "was replaced"},
+		"of other server": {change: func(n *corev1.Node) { n.Spec.ProviderID = contract.ProviderID(simtest.Server2ID) },
+			want: "was replaced"},
 		"ready by now": {change: func(n *corev1.Node) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		}, want: "is ready"},
@@ -241,7 +255,8 @@ func TestGoneIsConfirmedLive(t *testing.T) {
 			if gone := len(deleted) == 1; gone != (test.want == "") {
 				t.Errorf("deleted %v, want error %q", deleted, test.want)
 			}
-			if _, err := w.exists(node, simtest.Server1ID); test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			if _, err := w.exists(node, simtest.Server1ID); test.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 		})
@@ -261,12 +276,14 @@ func TestListOlderThanTheNodeIsNoWitness(t *testing.T) {
 	w.sim.Advance(5 * time.Second)
 	node := w.node("late", unknown)
 	node.CreationTimestamp = metav1.NewTime(w.sim.Clock().Now())
-	if _, err := w.InstanceExists(testlog.Context(t), node); err == nil || !strings.Contains(err.Error(), "older than the Node") {
+	if _, err := w.InstanceExists(testlog.Context(t), node); err == nil ||
+		!strings.Contains(err.Error(), "older than the Node") {
 		t.Errorf("error %v", err)
 	}
 	w.expectNoEvent()
 	w.sim.Advance(DefaultWindow)
-	if _, err := w.InstanceExists(testlog.Context(t), node); err == nil || !strings.Contains(err.Error(), "to be confirmed") {
+	if _, err := w.InstanceExists(testlog.Context(t), node); err == nil ||
+		!strings.Contains(err.Error(), "to be confirmed") {
 		t.Errorf("error %v", err)
 	}
 	w.expectEvent("Warning PossibleNodeDeletion", "is missing")
@@ -305,7 +322,8 @@ func TestForeignNodeIPIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := "Hostname=node-1 InternalIP=10.0.0.11 InternalIP=192.168.7.7 ExternalIP=203.0.113.2"; render(metadata.NodeAddresses) != want {
+		if want := "Hostname=node-1 InternalIP=10.0.0.11 InternalIP=192.168.7.7 ExternalIP=203.0.113.2"; render(
+			metadata.NodeAddresses) != want {
 			t.Errorf("addresses %q, want %q", render(metadata.NodeAddresses), want)
 		}
 	}
@@ -328,7 +346,8 @@ func TestPeakOfTheLists(t *testing.T) {
 		count int
 		want  int
 	}{
-		{0, 8, 8}, {time.Minute, 3, 8}, {9 * time.Minute, 4, 8}, {10 * time.Minute, 4, 4}, {12 * time.Minute, 2, 4}, {5 * time.Hour, 1, 2}, {5*time.Hour + time.Minute, 6, 6},
+		{0, 8, 8}, {time.Minute, 3, 8}, {9 * time.Minute, 4, 8}, {10 * time.Minute, 4, 4}, {12 * time.Minute, 2, 4},
+		{5 * time.Hour, 1, 2}, {5*time.Hour + time.Minute, 6, 6},
 	} {
 		if got := i.peak(start.Add(each.after), each.count); got != each.want {
 			t.Errorf("after %v: %d, want %d", each.after, got, each.want)

@@ -26,7 +26,8 @@ func match(node *corev1.Node, servers map[string]pnap.Server, claimed map[string
 	candidates := free(servers, claimed)
 	identity := reportedIdentity(node)
 	for _, same := range []func(a, b string) bool{sameName, sameHost, sameFolded, sameHostFolded} {
-		found := slices.DeleteFunc(slices.Clone(candidates), func(s pnap.Server) bool { return !same(s.Hostname, node.Name) })
+		found := slices.DeleteFunc(slices.Clone(candidates),
+			func(s pnap.Server) bool { return !same(s.Hostname, node.Name) })
 		if len(found) > 1 {
 			found = narrow(found, identity)
 		}
@@ -78,7 +79,8 @@ func sameHostFolded(hostname, node string) bool {
 
 // narrow selects, of several servers with one name, those that match the machine's report, if any.
 func narrow(found []pnap.Server, identity identity) []pnap.Server {
-	if fitting := slices.DeleteFunc(slices.Clone(found), func(s pnap.Server) bool { return !identity.fits(s) }); len(fitting) > 0 {
+	if fitting := slices.DeleteFunc(slices.Clone(found),
+		func(s pnap.Server) bool { return !identity.fits(s) }); len(fitting) > 0 {
 		return fitting
 	}
 	return found
@@ -130,11 +132,13 @@ func notFound(node *corev1.Node, servers map[string]pnap.Server, claimed map[str
 		}
 		near = append(near, fmt.Sprintf("%s (%s)", id, why))
 	}
-	text := fmt.Sprintf("no phoenixNAP server of the account has the hostname %q or an address that the machine reports", node.Name)
+	text := fmt.Sprintf("no phoenixNAP server of the account has the hostname %q or an address that the machine "+
+		"reports", node.Name)
 	if len(near) > 0 {
 		text += "; not considered: " + strings.Join(near, ", ")
 	}
-	return &matchError{reason: ReasonServerNotFound, text: text + "; rename the server or set spec.providerID of the Node"}
+	return &matchError{reason: ReasonServerNotFound,
+		text: text + "; rename the server or set spec.providerID of the Node"}
 }
 
 func describe(servers []pnap.Server) string {

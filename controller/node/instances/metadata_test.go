@@ -18,7 +18,8 @@ func TestMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.ProviderID != contract.ProviderID(simtest.Server1ID) || got.Region != "ASH" || got.Zone != "ASH" || got.InstanceType != "s1.c1.small" {
+	if got.ProviderID != contract.ProviderID(simtest.Server1ID) || got.Region != "ASH" || got.Zone != "ASH" ||
+		got.InstanceType != "s1.c1.small" {
 		t.Errorf("got %+v", got)
 	}
 	if want := "Hostname=node-1 InternalIP=10.0.0.11 ExternalIP=203.0.113.2"; render(got.NodeAddresses) != want {
@@ -41,20 +42,24 @@ func TestMetadataNamesTypeAndPlace(t *testing.T) {
 		"server":              {"d2.c3.xlarge", "PHX", nil, "d2.c3.xlarge", "PHX", "PHX"},
 		"illegal characters":  {"s9/huge", "ASH", nil, "s9-huge", "ASH", "ASH"},
 		"zone of the kubelet": {"s1.c1.small", "ASH", map[string]string{ga: "rack-7"}, "s1.c1.small", "ASH", "rack-7"},
-		"deprecated zone":     {"s1.c1.small", "ASH", map[string]string{beta: "rack-8"}, "s1.c1.small", "ASH", "rack-8"},
-		"two zones":           {"s1.c1.small", "ASH", map[string]string{ga: "rack-7", beta: "rack-8"}, "s1.c1.small", "ASH", "rack-8"},
+		"deprecated zone": {"s1.c1.small", "ASH", map[string]string{beta: "rack-8"}, "s1.c1.small", "ASH",
+			"rack-8"},
+		"two zones": {"s1.c1.small", "ASH", map[string]string{ga: "rack-7", beta: "rack-8"}, "s1.c1.small",
+			"ASH", "rack-8"},
 		"zone without a name": {"s1.c1.small", "ASH", map[string]string{ga: ""}, "s1.c1.small", "ASH", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed := simtest.Seed()
 			seed.Accounts[0].Servers = append(seed.Accounts[0].Servers, pnapsim.ServerSeed{
-				Hostname: "n", Type: test.kind, Location: test.location, NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.9"},
+				Hostname: "n", Type: test.kind, Location: test.location, NetworkType: "PRIVATE_ONLY",
+				PrivateIPs: []string{"10.0.0.9"},
 			})
 			node := newNode("n")
 			node.Labels = test.labels
 			got, err := newWorld(t, seed).InstanceMetadata(testlog.Context(t), node)
 			if err != nil || got.InstanceType != test.wantType || got.Region != test.region || got.Zone != test.zone {
-				t.Errorf("got %+v, %v; want type %s, region %s, zone %q", got, err, test.wantType, test.region, test.zone)
+				t.Errorf("got %+v, %v; want type %s, region %s, zone %q", got, err, test.wantType, test.region,
+					test.zone)
 			}
 		})
 	}
@@ -70,12 +75,16 @@ func TestServersOfAllNetworkTypesInitialise(t *testing.T) {
 		server pnapsim.ServerSeed
 		want   string
 	}{
-		"private only":       {server: pnapsim.ServerSeed{NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.9"}}, want: "Hostname=n InternalIP=10.0.0.9"},
-		"public only":        {server: pnapsim.ServerSeed{NetworkType: "PUBLIC_ONLY", PublicIPs: own, Gateway: own[0]}, want: "Hostname=n ExternalIP=198.51.100.2"},
-		"public and private": {server: pnapsim.ServerSeed{PrivateIPs: []string{"10.0.0.9"}, PublicIPs: own, Gateway: own[0]}, want: "Hostname=n InternalIP=10.0.0.9 ExternalIP=198.51.100.2"},
-		"range of a network": {server: pnapsim.ServerSeed{NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.9"}, Networks: network}, want: "Hostname=n InternalIP=10.0.0.9 ExternalIP=203.0.113.4"},
-		"none":               {server: pnapsim.ServerSeed{NetworkType: "NONE"}, want: "Hostname=n"},
-		"user defined":       {server: pnapsim.ServerSeed{NetworkType: "USER_DEFINED"}, want: "Hostname=n"},
+		"private only": {server: pnapsim.ServerSeed{NetworkType: "PRIVATE_ONLY",
+			PrivateIPs: []string{"10.0.0.9"}}, want: "Hostname=n InternalIP=10.0.0.9"},
+		"public only": {server: pnapsim.ServerSeed{NetworkType: "PUBLIC_ONLY", PublicIPs: own, Gateway: own[0]},
+			want: "Hostname=n ExternalIP=198.51.100.2"},
+		"public and private": {server: pnapsim.ServerSeed{PrivateIPs: []string{"10.0.0.9"}, PublicIPs: own,
+			Gateway: own[0]}, want: "Hostname=n InternalIP=10.0.0.9 ExternalIP=198.51.100.2"},
+		"range of a network": {server: pnapsim.ServerSeed{NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.9"},
+			Networks: network}, want: "Hostname=n InternalIP=10.0.0.9 ExternalIP=203.0.113.4"},
+		"none":         {server: pnapsim.ServerSeed{NetworkType: "NONE"}, want: "Hostname=n"},
+		"user defined": {server: pnapsim.ServerSeed{NetworkType: "USER_DEFINED"}, want: "Hostname=n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed := simtest.Seed()

@@ -17,19 +17,21 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	return &Metrics{
 		listed: metrics.NewGauge(&metrics.GaugeOpts{
-			Name:           "phoenixnap_server_list_timestamp_seconds",
-			Help:           "When the list of servers in use was requested, in seconds since 1970: its age is the time since then.",
+			Name: "phoenixnap_server_list_timestamp_seconds",
+			Help: "When the list of servers in use was requested, in seconds since 1970: its age is the " +
+				"time since then.",
 			StabilityLevel: metrics.ALPHA,
 		}),
 		lists: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "phoenixnap_server_list_hits_total",
-			Help:           "How often the list of servers was read, by result: hit (answered from the cache), fetched or failed.",
+			Name: "phoenixnap_server_list_hits_total",
+			Help: "How often the list of servers was read, by result: hit (answered from the cache), " +
+				"fetched or failed.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"result"}),
 		missing: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "phoenixnap_missing_servers",
-			Help: "Number of servers of Nodes that are missing, by state: suspect (to be confirmed), held (too many are missing " +
-				"at once, so their Nodes are kept) or gone (their Nodes may be deleted).",
+			Help: "Number of servers of Nodes that are missing, by state: suspect (to be confirmed), held (too many " +
+				"are missing at once, so their Nodes are kept) or gone (their Nodes may be deleted).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"state"}),
 	}

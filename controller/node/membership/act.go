@@ -41,7 +41,8 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 		return soon, err
 	}
 	if seen.network.Status != plan.NetworkReady {
-		klog.FromContext(ctx).V(2).Info("Waiting for the public network", "network", seen.network.ID, "status", seen.network.Status)
+		klog.FromContext(ctx).V(2).Info("Waiting for the public network", "network", seen.network.ID, "status",
+			seen.network.Status)
 		return soon, nil
 	}
 	p := &pass{Manager: m, observed: seen}
@@ -131,7 +132,8 @@ func (p *pass) join(ctx context.Context, s step) error {
 		return nil
 	}
 	record := joined{Network: p.network.ID, Address: address, Node: node.Name, Since: p.config.Now().UTC()}
-	if known, ours := p.memberRecord.members[s.server]; !ours || known.Address != address || known.Network != record.Network {
+	if known, ours := p.memberRecord.members[s.server]; !ours || known.Address != address ||
+		known.Network != record.Network {
 		if p.memberRecord, err = p.store.save(ctx, p.memberRecord.with(s.server, record)); err != nil {
 			return err
 		}
@@ -144,8 +146,10 @@ func (p *pass) join(ctx context.Context, s step) error {
 	p.touch(s.server, err)
 	switch {
 	case err == nil:
-		klog.FromContext(ctx).Info("Server joins the public network", "node", node.Name, "server", s.server, "network", p.network.ID, "addresses", ips)
-		p.events.record(node, corev1.EventTypeNormal, ReasonJoining, fmt.Sprintf("phoenixNAP server %s joins public network %s%s", s.server, p.network.ID, with(address)))
+		klog.FromContext(ctx).Info("Server joins the public network", "node", node.Name, "server", s.server, "network",
+			p.network.ID, "addresses", ips)
+		p.events.record(node, corev1.EventTypeNormal, ReasonJoining,
+			fmt.Sprintf("phoenixNAP server %s joins public network %s%s", s.server, p.network.ID, with(address)))
 		return nil
 	case pnap.IsDryRun(err):
 		p.events.record(node, corev1.EventTypeNormal, ReasonDryRun, err.Error())
@@ -180,7 +184,8 @@ func (p *pass) reportRejection(node *corev1.Node, reason string, err error) erro
 	case pnap.IsConflict(err):
 		return nil // the server or the network is changing
 	case pnap.IsRefused(err):
-		p.events.record(node, corev1.EventTypeWarning, reason, fmt.Sprintf("the phoenixNAP API rejected the request: %v; retried every %v", err, refusedRest))
+		p.events.record(node, corev1.EventTypeWarning, reason,
+			fmt.Sprintf("the phoenixNAP API rejected the request: %v; retried every %v", err, refusedRest))
 		return nil
 	default:
 		return err
@@ -195,7 +200,8 @@ func (p *pass) leave(ctx context.Context, s step) error {
 	case err == nil:
 		klog.FromContext(ctx).Info("Server leaves the public network", "server", s.server, "network", s.network)
 		p.events.record(node, corev1.EventTypeNormal, ReasonLeaving,
-			fmt.Sprintf("phoenixNAP server %s leaves public network %s: the Node is not selected to carry load-balancer traffic", s.server, s.network))
+			fmt.Sprintf("phoenixNAP server %s leaves public network %s: the Node is not selected to carry "+
+				"load-balancer traffic", s.server, s.network))
 		return nil
 	case pnap.IsDryRun(err):
 		p.events.record(node, corev1.EventTypeNormal, ReasonDryRun, err.Error())
@@ -286,13 +292,15 @@ func (m *Manager) annotate(ctx context.Context, node *corev1.Node, isManaged boo
 	if err != nil {
 		return fmt.Errorf("encode patch of node %s: %w", node.Name, err)
 	}
-	if _, err := m.config.Kube.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := m.config.Kube.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return fmt.Errorf("patch node %s: %w", node.Name, err)
 	}
-	klog.FromContext(ctx).Info("Membership of a Node changed", "node", node.Name, "network", m.config.NetworkID, "managed", isManaged)
+	klog.FromContext(ctx).Info("Membership of a Node changed", "node", node.Name, "network", m.config.NetworkID,
+		"managed", isManaged)
 	m.events.record(node, corev1.EventTypeNormal, reason, text)
 	return nil
 }

@@ -57,10 +57,12 @@ func eventType(reason string) string {
 // allot allocates an address in the ledger and saves it.
 func (p *pass) allot(ctx context.Context, serverID string, node *corev1.Node) (netip.Addr, bool, error) {
 	holder := plan.Holder{Name: serverID}
-	next, grant, err := p.source.ledger.Settle(nil, p.config.Now()).Take(holder, plan.Ask{Now: p.config.Now(), Barred: p.inUse})
+	next, grant, err := p.source.ledger.Settle(nil, p.config.Now()).Take(holder,
+		plan.Ask{Now: p.config.Now(), Barred: p.inUse})
 	switch {
 	case errors.Is(err, plan.ErrResting):
-		klog.FromContext(ctx).V(2).Info("Free addresses of the node block are in quarantine", "block", p.source.block.ID, "until", p.source.ledger.RestEnds())
+		klog.FromContext(ctx).V(2).Info("Free addresses of the node block are in quarantine", "block",
+			p.source.block.ID, "until", p.source.ledger.RestEnds())
 		p.rests[serverID] = p.config.Now().Add(waitRest)
 		return netip.Addr{}, false, nil
 	case errors.Is(err, plan.ErrFull), errors.Is(err, plan.ErrClosed):

@@ -40,7 +40,8 @@ func (p *pass) brought(ctx context.Context, view plan.View) (source, error) {
 	}
 	sighting := view.Sightings[at]
 	if sighting.Block.Tags[contract.TagUsage] == contract.TagUsageAuto && !p.owner().Owns(sighting.Block) {
-		return unavailable("--node-ip-block is IP block %s (%s), which was bought for something else; set another block", sighting.Block.ID, sighting.Block.CIDR), nil
+		return unavailable("--node-ip-block is IP block %s (%s), which was bought for something else; set another "+
+			"block", sighting.Block.ID, sighting.Block.CIDR), nil
 	}
 	current, err := p.ledgerOf(ctx, sighting.Block)
 	if err != nil {
@@ -115,7 +116,8 @@ func (p *pass) mutate(ctx context.Context, s plan.Step) (source, error) {
 	case pnap.IsConflict(err):
 		return source{}, nil
 	case pnap.IsRefused(err):
-		return unavailable("the phoenixNAP API rejected the request to %s IP block %s (%s): %v", s.Action, s.Block.ID, s.Block.CIDR, err), nil
+		return unavailable("the phoenixNAP API rejected the request to %s IP block %s (%s): %v", s.Action, s.Block.ID,
+			s.Block.CIDR, err), nil
 	default:
 		return source{}, err
 	}
@@ -136,7 +138,8 @@ func (p *pass) apply(ctx context.Context, s plan.Step) error {
 	}
 	p.config.Account.Invalidate()
 	if err == nil {
-		klog.FromContext(ctx).Info("Changing a block of the nodes' own addresses", "action", s.Action, "block", s.Block.ID, "cidr", s.Block.CIDR, "network", s.Network)
+		klog.FromContext(ctx).Info("Changing a block of the nodes' own addresses", "action", s.Action, "block",
+			s.Block.ID, "cidr", s.Block.CIDR, "network", s.Network)
 	}
 	return err
 }
@@ -151,8 +154,9 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 		return source{}, err
 	}
 	wish := plan.Wish{
-		Location: p.network.Location, LocationSource: "the public network", Size: nodeBlockSize, SizeSource: "--node-ip-block to a block of another size",
-		MaxBlocks: p.config.MaxBlocks,
+		Location: p.network.Location, LocationSource: "the public network", Size: nodeBlockSize,
+		SizeSource: "--node-ip-block to a block of another size",
+		MaxBlocks:  p.config.MaxBlocks,
 	}
 	for _, block := range slices.Concat(seen.all(), unlisted) {
 		if plan.OfCluster(block, p.cluster) {

@@ -122,8 +122,10 @@ func (p picture) towards(id string) (step, bool) {
 		return step{}, false
 	}
 	if !strings.EqualFold(server.Location, p.network.Location) {
-		return step{kind: refuse, server: id, text: fmt.Sprintf("phoenixNAP server %s is in location %s, public network %s in %s: it cannot join; exclude the Node with --service-node-selector",
-			id, server.Location, p.network.ID, p.network.Location)}, true
+		return step{kind: refuse, server: id,
+			text: fmt.Sprintf("phoenixNAP server %s is in location %s, public network %s in %s: it cannot join; "+
+				"exclude the Node with --service-node-selector",
+				id, server.Location, p.network.ID, p.network.Location)}, true
 	}
 	if server.Status != pnap.ServerPoweredOn && server.Status != pnap.ServerPoweredOff {
 		return step{}, false // the API accepts no change of its networks now

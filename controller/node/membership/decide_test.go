@@ -39,38 +39,55 @@ func TestDecide(t *testing.T) {
 		unwantedFor time.Duration
 		want        string
 	}{
-		"foreign and not wanted":               {server: server(on, "ASH", entry("n", "assigned"))},
-		"wanted":                               {server: server(on, "ASH"), wanted: true, want: "join s"},
-		"wanted, in lower case":                {server: server(on, "ash"), wanted: true, want: "join s"},
-		"wanted and off":                       {server: server(pnap.ServerPoweredOff, "ASH"), wanted: true, want: "join s"},
-		"wanted, changed a moment ago":         {server: server(on, "ASH"), wanted: true, unsettled: true},
-		"wanted while it reboots":              {server: server(pnap.ServerRebooting, "ASH"), wanted: true},
-		"wanted while it is unknown":           {server: server("quantum", "ASH"), wanted: true},
-		"wanted but not in the list":           {wanted: true},
-		"wanted but elsewhere":                 {server: server(on, "PHX"), wanted: true, want: "refuse s"},
-		"wanted and a member":                  {server: server(on, "ASH", entry("n", "assigned", address)), wanted: true},
-		"wanted and joining":                   {server: server(on, "ASH", entry("n", "in-progress", address)), wanted: true},
-		"wanted, of another network":           {server: server(on, "ASH", entry("m", "assigned")), wanted: true, want: "join s"},
-		"wanted, recorded, not there":          {server: server(on, "ASH"), wanted: true, recorded: ours, want: "join s"},
-		"ours and unwanted":                    {server: server(on, "ASH", entry("n", "assigned", address)), recorded: ours, unwantedFor: leaveAfter, want: "leave s from n"},
-		"ours and unwanted for a moment":       {server: server(on, "ASH", entry("n", "assigned", address)), recorded: ours, unwantedFor: leaveAfter - 1},
-		"ours, unwanted, still joining":        {server: server(on, "ASH", entry("n", "in-progress", address)), recorded: ours, unwantedFor: time.Hour},
-		"ours, given other addresses":          {server: server(on, "ASH", entry("n", "assigned", address.Next())), recorded: ours, unwantedFor: time.Hour, want: "forget s"},
-		"ours, given further addresses":        {server: server(on, "ASH", entry("n", "assigned", address.Next(), address)), recorded: ours, unwantedFor: time.Hour, want: "leave s from n"},
-		"ours, the API omits its addresses":    {server: server(on, "ASH", entry("n", "assigned")), recorded: ours, unwantedFor: time.Hour, want: "leave s from n"},
-		"ours without an address":              {server: server(on, "ASH", entry("n", "assigned", address)), recorded: &joined{Network: "n"}, unwantedFor: time.Hour, want: "leave s from n"},
-		"ours and gone from the network":       {server: server(on, "ASH"), recorded: ours, want: "forget s"},
-		"gone, but the network still lists it": {server: server(on, "ASH"), recorded: ours, listed: true, unwantedFor: time.Hour},
-		"ours and gone from the list":          {recorded: ours, unwantedFor: leaveAfter, want: "lost s"},
-		"gone from one list":                   {recorded: ours, unwantedFor: time.Second},
-		"joined to a former network":           {server: server(on, "ASH", entry("m", "assigned")), wanted: true, recorded: &joined{Network: "m"}, unwantedFor: leaveAfter, want: "leave s from m"},
-		"has left a former network":            {server: server(on, "ASH"), wanted: true, recorded: &joined{Network: "m"}, want: "forget s"},
+		"foreign and not wanted": {server: server(on, "ASH", entry("n", "assigned"))},
+		"wanted":                 {server: server(on, "ASH"), wanted: true, want: "join s"},
+		"wanted, in lower case":  {server: server(on, "ash"), wanted: true, want: "join s"},
+		"wanted and off": {server: server(pnap.ServerPoweredOff, "ASH"), wanted: true,
+			want: "join s"},
+		"wanted, changed a moment ago": {server: server(on, "ASH"), wanted: true, unsettled: true},
+		"wanted while it reboots":      {server: server(pnap.ServerRebooting, "ASH"), wanted: true},
+		"wanted while it is unknown":   {server: server("quantum", "ASH"), wanted: true},
+		"wanted but not in the list":   {wanted: true},
+		"wanted but elsewhere":         {server: server(on, "PHX"), wanted: true, want: "refuse s"},
+		"wanted and a member": {server: server(on, "ASH", entry("n", "assigned", address)),
+			wanted: true},
+		"wanted and joining": {server: server(on, "ASH", entry("n", "in-progress", address)),
+			wanted: true},
+		"wanted, of another network": {server: server(on, "ASH", entry("m", "assigned")), wanted: true,
+			want: "join s"},
+		"wanted, recorded, not there": {server: server(on, "ASH"), wanted: true, recorded: ours,
+			want: "join s"},
+		"ours and unwanted": {server: server(on, "ASH", entry("n", "assigned", address)),
+			recorded: ours, unwantedFor: leaveAfter, want: "leave s from n"},
+		"ours and unwanted for a moment": {server: server(on, "ASH", entry("n", "assigned", address)),
+			recorded: ours, unwantedFor: leaveAfter - 1},
+		"ours, unwanted, still joining": {server: server(on, "ASH", entry("n", "in-progress", address)),
+			recorded: ours, unwantedFor: time.Hour},
+		"ours, given other addresses": {server: server(on, "ASH", entry("n", "assigned", address.Next())),
+			recorded: ours, unwantedFor: time.Hour, want: "forget s"},
+		"ours, given further addresses": {server: server(on, "ASH", entry("n", "assigned", address.Next(),
+			address)), recorded: ours, unwantedFor: time.Hour, want: "leave s from n"},
+		"ours, the API omits its addresses": {server: server(on, "ASH", entry("n", "assigned")), recorded: ours,
+			unwantedFor: time.Hour, want: "leave s from n"},
+		"ours without an address": {server: server(on, "ASH", entry("n", "assigned", address)),
+			recorded: &joined{Network: "n"}, unwantedFor: time.Hour, want: "leave s from n"},
+		"ours and gone from the network": {server: server(on, "ASH"), recorded: ours, want: "forget s"},
+		"gone, but the network still lists it": {server: server(on, "ASH"), recorded: ours, listed: true,
+			unwantedFor: time.Hour},
+		"ours and gone from the list": {recorded: ours, unwantedFor: leaveAfter, want: "lost s"},
+		"gone from one list":          {recorded: ours, unwantedFor: time.Second},
+		"joined to a former network": {server: server(on, "ASH", entry("m", "assigned")), wanted: true,
+			recorded: &joined{Network: "m"}, unwantedFor: leaveAfter, want: "leave s from m"},
+		"has left a former network": {server: server(on, "ASH"), wanted: true, recorded: &joined{Network: "m"},
+			want: "forget s"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := picture{
-				network: plan.Network{ID: "n", Location: "ASH"}, servers: map[string]pnap.Server{}, wanted: map[string]*corev1.Node{},
-				unsettled: func(string) bool { return test.unsettled }, unwantedFor: func(string) time.Duration { return test.unwantedFor },
+				network: plan.Network{ID: "n", Location: "ASH"}, servers: map[string]pnap.Server{},
+				wanted:      map[string]*corev1.Node{},
+				unsettled:   func(string) bool { return test.unsettled },
+				unwantedFor: func(string) time.Duration { return test.unwantedFor },
 			}
 			if test.server != nil {
 				p.servers["s"] = *test.server
@@ -104,7 +121,8 @@ func TestStepsThatTakeAwayComeFirst(t *testing.T) {
 		network: plan.Network{ID: "n", Location: "ASH"}, wanted: map[string]*corev1.Node{"a": {}},
 		servers: map[string]pnap.Server{
 			"a": {ID: "a", Status: pnap.ServerPoweredOn, Location: "ASH"},
-			"b": {ID: "b", Status: pnap.ServerPoweredOn, Location: "ASH", PublicNetworks: []pnap.Membership{{NetworkID: "n", Status: "assigned"}}},
+			"b": {ID: "b", Status: pnap.ServerPoweredOn, Location: "ASH",
+				PublicNetworks: []pnap.Membership{{NetworkID: "n", Status: "assigned"}}},
 			"c": {ID: "c", Status: pnap.ServerPoweredOn, Location: "ASH"},
 		},
 		memberRecord: memberRecord{}.with("b", joined{Network: "n"}).with("c", joined{Network: "n"}),
@@ -123,7 +141,8 @@ func TestWanted(t *testing.T) {
 	const id = "5fa54d1e91867c03a0a7b4a4"
 	now := metav1.Now()
 	node := func(providerID, edge string) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"edge": edge}}, Spec: corev1.NodeSpec{ProviderID: providerID}}
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"edge": edge}},
+			Spec: corev1.NodeSpec{ProviderID: providerID}}
 	}
 	leaving := node(contract.ProviderID(id), "true")
 	leaving.DeletionTimestamp = &now
@@ -147,9 +166,12 @@ func TestWanted(t *testing.T) {
 func TestUserOfABlock(t *testing.T) {
 	addr := netip.MustParseAddr
 	p := picture{
-		network:      plan.Network{ID: "n", Members: []plan.Member{{ServerID: "a", IPs: []netip.Addr{addr("203.0.113.4"), addr("198.51.100.2")}}}},
-		servers:      map[string]pnap.Server{"b": {ID: "b", PublicNetworks: []pnap.Membership{{NetworkID: "other", IPs: []netip.Addr{addr("203.0.113.18")}}}}},
-		memberRecord: memberRecord{}.with("c", joined{Network: "n", Address: addr("203.0.113.34")}).with("d", joined{Network: "n"}),
+		network: plan.Network{ID: "n", Members: []plan.Member{{ServerID: "a",
+			IPs: []netip.Addr{addr("203.0.113.4"), addr("198.51.100.2")}}}},
+		servers: map[string]pnap.Server{"b": {ID: "b",
+			PublicNetworks: []pnap.Membership{{NetworkID: "other", IPs: []netip.Addr{addr("203.0.113.18")}}}}},
+		memberRecord: memberRecord{}.with("c", joined{Network: "n", Address: addr("203.0.113.34")}).with("d",
+			joined{Network: "n"}),
 	}
 	for name, test := range map[string]struct{ cidr, want string }{
 		"a member of the network":        {"203.0.113.0/28", "a 203.0.113.4 true"},

@@ -63,12 +63,14 @@ func seedOf(servers int, nodeBlock string, client func(*pnapsim.ClientSeed)) pna
 	a.Clients = append(a.Clients, pnapsim.ClientSeed{ID: observerID, Secret: observerSecret})
 	a.Blocks = nil
 	if nodeBlock != "" {
-		a.Blocks = []pnapsim.BlockSeed{{ID: simtest.NodeBlockID, Name: "nodes", Location: "ASH", CIDR: nodeBlock, Network: simtest.NetworkID}}
+		a.Blocks = []pnapsim.BlockSeed{{ID: simtest.NodeBlockID, Name: "nodes", Location: "ASH", CIDR: nodeBlock,
+			Network: simtest.NetworkID}}
 	}
 	a.Servers = nil
 	for i := range servers {
 		a.Servers = append(a.Servers, pnapsim.ServerSeed{
-			ID: serverID(i), Hostname: nodeName(i), Location: "ASH", NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{fmt.Sprintf("10.0.0.%d", 11+i)},
+			ID: serverID(i), Hostname: nodeName(i), Location: "ASH", NetworkType: "PRIVATE_ONLY",
+			PrivateIPs: []string{fmt.Sprintf("10.0.0.%d", 11+i)},
 		})
 	}
 	return seed
@@ -107,7 +109,8 @@ func newWorldOf(t *testing.T, simulated pnapsim.Config, seed pnapsim.Seed, chang
 		t.Fatal(err)
 	}
 	w.config = Config{
-		Kube: w.kube, Events: w.events, NetworkID: simtest.NetworkID, NodeIPBlock: simtest.NodeBlockID, Selector: selector, Now: sim.Clock().Now,
+		Kube: w.kube, Events: w.events, NetworkID: simtest.NetworkID, NodeIPBlock: simtest.NodeBlockID,
+		Selector: selector, Now: sim.Clock().Now,
 	}
 	if change != nil {
 		change(&w.config)
@@ -144,7 +147,8 @@ func keepVersions(kube *fake.Clientset) {
 	kube.PrependReactor("delete", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		remove, _ := action.(clienttesting.DeleteActionImpl)
 		wanted := remove.DeleteOptions.Preconditions
-		if wanted != nil && wanted.ResourceVersion != nil && *wanted.ResourceVersion != stored(action.GetNamespace(), remove.Name) {
+		if wanted != nil && wanted.ResourceVersion != nil &&
+			*wanted.ResourceVersion != stored(action.GetNamespace(), remove.Name) {
 			return conflict(remove.Name)
 		}
 		return false, nil, nil
@@ -155,7 +159,8 @@ func keepVersions(kube *fake.Clientset) {
 func (w *world) start() {
 	w.t.Helper()
 	api, err := pnap.New(pnap.Config{
-		BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, HTTPTimeout: 5 * time.Second, Now: w.sim.Clock().Now, DryRun: w.dryRun, RequestsPerSecond: 100000,
+		BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, HTTPTimeout: 5 * time.Second, Now: w.sim.Clock().Now,
+		DryRun: w.dryRun, RequestsPerSecond: 100000,
 		Credentials: func() (string, string, error) { return simtest.ClientID, simtest.ClientSecret, nil },
 	})
 	if err != nil {
@@ -177,8 +182,9 @@ func (w *world) start() {
 func (w *world) node(i int, edge bool) {
 	w.t.Helper()
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), UID: types.UID(nodeName(i)), Labels: map[string]string{"edge": strconv.FormatBool(edge)}},
-		Spec:       corev1.NodeSpec{ProviderID: contract.ProviderID(serverID(i))},
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), UID: types.UID(nodeName(i)),
+			Labels: map[string]string{"edge": strconv.FormatBool(edge)}},
+		Spec: corev1.NodeSpec{ProviderID: contract.ProviderID(serverID(i))},
 	}
 	if _, err := w.kube.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
@@ -235,8 +241,9 @@ func (w *world) run(d time.Duration) {
 // servers returns the account's servers from the API.
 func (w *world) servers() map[string]pnap.Server {
 	w.t.Helper()
-	api, err := pnap.New(pnap.Config{BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, Now: w.sim.Clock().Now, RequestsPerSecond: 100000,
-		Credentials: func() (string, string, error) { return observerID, observerSecret, nil }})
+	api, err := pnap.New(pnap.Config{BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, Now: w.sim.Clock().Now,
+		RequestsPerSecond: 100000,
+		Credentials:       func() (string, string, error) { return observerID, observerSecret, nil }})
 	if err != nil {
 		w.t.Fatal(err)
 	}

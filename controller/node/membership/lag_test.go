@@ -38,7 +38,8 @@ func (w *world) expectPurchases(want int) {
 // loseRecord deletes the ConfigMap that records the purchase.
 func (w *world) loseRecord() {
 	w.t.Helper()
-	err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(w.t.Context(), purchase.NodesName, metav1.DeleteOptions{})
+	err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(w.t.Context(), purchase.NodesName,
+		metav1.DeleteOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -73,7 +74,8 @@ func boughtOnce(t *testing.T, lag time.Duration, lost bool, change func(*world))
 		w.node(i, i < 2)
 	}
 	if lost {
-		if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Action: pnapsim.FaultLost}); err != nil {
+		if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath,
+			Action: pnapsim.FaultLost}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,7 +121,8 @@ func TestUnlistedBlocksCount(t *testing.T) {
 	w.start()
 	w.run(10 * time.Minute)
 	w.expectPurchases(0)
-	w.expectEvents("Warning NodeBlockUnavailable no block for the nodes' own addresses can be bought: the cluster has 1 IP blocks")
+	w.expectEvents("Warning NodeBlockUnavailable no block for the nodes' own addresses can be bought: the cluster " +
+		"has 1 IP blocks")
 }
 
 // A block that the user configures is found by its ID.

@@ -33,7 +33,9 @@ func (m *Manager) patience() time.Duration {
 // look reads the picture; the network is not older than after.
 func (m *Manager) look(ctx context.Context, list instances.List, after time.Time) (observed, error) {
 	if len(list.ByID) == 0 {
-		return observed{}, errors.New("the list of servers is empty: check that the credentials belong to the account that owns the servers")
+		return observed{},
+			errors.New("the list of servers is empty: check that the credentials belong to the account that owns the " +
+				"servers")
 	}
 	network, err := m.config.Account.Network(ctx, m.config.NetworkID, after)
 	if err != nil {
@@ -49,7 +51,8 @@ func (m *Manager) look(ctx context.Context, list instances.List, after time.Time
 	}
 	now := m.config.Now()
 	return observed{nodes: nodes, picture: picture{
-		now: now, network: network, servers: list.ByID, memberRecord: recorded, wanted: wanted(nodes, m.config.Selector),
+		now: now, network: network, servers: list.ByID, memberRecord: recorded,
+		wanted: wanted(nodes, m.config.Selector),
 		unsettled: func(id string) bool {
 			return !list.AskedAt.After(m.touched[id]) || now.Before(m.rests[id])
 		},

@@ -225,7 +225,8 @@ func (m *Manager) Sync(ctx context.Context) (again time.Duration, err error) {
 // pause returns the delay of the next pass: shorter while a change is awaited.
 func (m *Manager) pause(p picture) time.Duration {
 	for id := range p.wanted {
-		if entry, member := membershipOf(p.servers[id], p.network.ID); member && entry.Status != pnap.MembershipAssigned {
+		if entry, member := membershipOf(p.servers[id], p.network.ID); member &&
+			entry.Status != pnap.MembershipAssigned {
 			return soon
 		}
 		if p.now.Sub(m.touched[id]) < period {

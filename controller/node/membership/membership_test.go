@@ -25,7 +25,8 @@ func TestSelectedServersJoinAndLeave(t *testing.T) {
 	w.expectMember(1, "203.0.113.3 assigned")
 	w.expectMember(2, "none")
 	w.expectRecord(0, 1)
-	w.expectEvents("Normal PublicNetworkJoining", "Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal PublicNetworkJoined")
+	w.expectEvents("Normal PublicNetworkJoining", "Normal PublicNetworkJoining", "Normal PublicNetworkJoined",
+		"Normal PublicNetworkJoined")
 	if got := w.get(0).Annotations[contract.NodeMembershipManaged]; got != "true" {
 		t.Errorf("annotation %q", got)
 	}
@@ -69,7 +70,8 @@ func TestSteadyStateChangesAndAsksNothingOfItsOwn(t *testing.T) {
 //proves:known-bugs/membership-by-cache
 func TestForeignMembershipsAreLeftAlone(t *testing.T) {
 	seed := seedOf(2, "203.0.113.0/28", nil)
-	seed.Accounts[0].Servers[0].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID, IPs: []string{"203.0.113.2"}}}
+	seed.Accounts[0].Servers[0].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID,
+		IPs: []string{"203.0.113.2"}}}
 	w := newWorld(t, seed, nil)
 	w.node(0, false)
 	w.node(1, true)
@@ -80,7 +82,8 @@ func TestForeignMembershipsAreLeftAlone(t *testing.T) {
 	w.expectRecord(1)
 	// A server that a user gives other addresses is no longer managed.
 	w.edit(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID(1), Network: simtest.NetworkID})
-	w.edit(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: serverID(1), Network: simtest.NetworkID, IPs: []string{"203.0.113.9"}})
+	w.edit(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: serverID(1), Network: simtest.NetworkID,
+		IPs: []string{"203.0.113.9"}})
 	w.selectNode(1, false)
 	w.run(15 * time.Minute)
 	w.expectMember(1, "203.0.113.9 assigned")
@@ -216,9 +219,11 @@ func TestUnusableNodeBlockIsTold(t *testing.T) {
 		id   string
 		tags map[string]string
 	}{
-		"missing":     {id: "0123456789abcdef01234567"},
-		"a Service's": {id: simtest.NodeBlockID, tags: map[string]string{"usage": contract.TagUsageAuto, "cluster": clusterUID, "service": "shop_web"}},
-		"a pool's":    {id: simtest.NodeBlockID, tags: map[string]string{"usage": contract.TagUsageAuto, "cluster": clusterUID, "pool": "default"}},
+		"missing": {id: "0123456789abcdef01234567"},
+		"a Service's": {id: simtest.NodeBlockID, tags: map[string]string{"usage": contract.TagUsageAuto,
+			"cluster": clusterUID, "service": "shop_web"}},
+		"a pool's": {id: simtest.NodeBlockID, tags: map[string]string{"usage": contract.TagUsageAuto,
+			"cluster": clusterUID, "pool": "default"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed := seedOf(1, "203.0.113.0/28", nil)
@@ -236,7 +241,8 @@ func TestUnusableNodeBlockIsTold(t *testing.T) {
 // Without a block of the user, one is bought, serves all nodes, and is released when no Node is selected any more.
 func TestNodeBlockIsBoughtAndGivenBack(t *testing.T) {
 	one := 1
-	w := newWorld(t, seedOf(3, "", func(c *pnapsim.ClientSeed) { c.MaxPurchases = &one }), func(c *Config) { c.NodeIPBlock = "" })
+	w := newWorld(t, seedOf(3, "", func(c *pnapsim.ClientSeed) { c.MaxPurchases = &one }),
+		func(c *Config) { c.NodeIPBlock = "" })
 	for i := range 3 {
 		w.node(i, i < 2)
 	}
@@ -252,7 +258,8 @@ func TestNodeBlockIsBoughtAndGivenBack(t *testing.T) {
 	if leaks := w.sim.LeakCheck(simtest.ClientID); len(leaks) > 0 {
 		t.Errorf("blocks %v are left", leaks)
 	}
-	list, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{LabelSelector: "phoenixnap.com/ip-block-ledger=true"})
+	list, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(t.Context(),
+		metav1.ListOptions{LabelSelector: "phoenixnap.com/ip-block-ledger=true"})
 	if err != nil || len(list.Items) > 0 {
 		t.Errorf("ledgers are left: %v, %v", list.Items, err)
 	}
@@ -300,7 +307,9 @@ func TestDryRunChangesNothing(t *testing.T) {
 func TestRefusalIsTold(t *testing.T) {
 	w := newWorld(t, seedOf(1, "203.0.113.0/28", nil), nil)
 	w.node(0, true)
-	if err := w.sim.Arm(pnapsim.Fault{Method: "POST", Path: "/bmc/v1/servers/*/network-configuration/public-network-configuration/public-networks", Action: pnapsim.FaultStatus, Status: 400, Times: 3}); err != nil {
+	if err := w.sim.Arm(pnapsim.Fault{Method: "POST",
+		Path:   "/bmc/v1/servers/*/network-configuration/public-network-configuration/public-networks",
+		Action: pnapsim.FaultStatus, Status: 400, Times: 3}); err != nil {
 		t.Fatal(err)
 	}
 	w.start()

@@ -82,8 +82,10 @@ func (s recordStore) load(ctx context.Context) (memberRecord, error) {
 	}
 	members, err := parseRecord(object.Data[recordKey])
 	if err != nil {
-		return memberRecord{}, fmt.Errorf("ConfigMap %s/%s, key %s: %w; restore it from a backup, or delete it and remove servers from the network manually",
-			metav1.NamespaceSystem, RecordName, recordKey, err)
+		return memberRecord{},
+			fmt.Errorf("ConfigMap %s/%s, key %s: %w; restore it from a backup, or delete it and remove servers from "+
+				"the network manually",
+				metav1.NamespaceSystem, RecordName, recordKey, err)
 	}
 	return memberRecord{members: members, version: object.ResourceVersion}, nil
 }

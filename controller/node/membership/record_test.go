@@ -48,9 +48,11 @@ func TestRecordIsStored(t *testing.T) {
 }
 
 func TestUnreadableRecordIsAnError(t *testing.T) {
-	for _, raw := range []string{"", "x", "[]", `{"s":{}}`, `{"s":{"network":"n","colour":"red"}}`, `{} {}`, `{"s":{"network":"n","address":"1.2.3"}}`} {
+	for _, raw := range []string{"", "x", "[]", `{"s":{}}`, `{"s":{"network":"n","colour":"red"}}`, `{} {}`,
+		`{"s":{"network":"n","address":"1.2.3"}}`} {
 		store := newRecordStore(fake.NewClientset(&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: RecordName}, Data: map[string]string{recordKey: raw},
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: RecordName},
+			Data:       map[string]string{recordKey: raw},
 		}))
 		if _, err := store.load(t.Context()); err == nil || !strings.Contains(err.Error(), RecordName) {
 			t.Errorf("%q: %v", raw, err)

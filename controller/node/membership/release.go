@@ -131,7 +131,8 @@ func (p *pass) releaseSurplus(ctx context.Context, seen blocks, surplus []plan.S
 		switch {
 		case plan.Retained(s.Block):
 		case used:
-			p.reportOnce(s.Block, corev1.EventTypeWarning, ReasonNodeBlockSurplus, p.inUseText(s.Block, server, address.String()))
+			p.reportOnce(s.Block, corev1.EventTypeWarning, ReasonNodeBlockSurplus,
+				p.inUseText(s.Block, server, address.String()))
 		case !idle && left > 0:
 			next = min(next, left)
 		default:
@@ -183,7 +184,8 @@ func (p *pass) releaseBlock(ctx context.Context, seen blocks, s plan.Sighting) (
 		}
 	}
 	step := plan.ReleaseBlock(s, seen.View)
-	klog.FromContext(ctx).V(2).Info("Releasing a block of node addresses", "block", s.Block.ID, "step", step.Action, "reason", step.Reason)
+	klog.FromContext(ctx).V(2).Info("Releasing a block of node addresses", "block", s.Block.ID, "step", step.Action,
+		"reason", step.Reason)
 	switch step.Action {
 	case plan.Unassign, plan.Delete:
 		return p.release(ctx, step, current)
@@ -220,7 +222,8 @@ func (p *pass) release(ctx context.Context, step plan.Step, current plan.Ledger)
 	switch {
 	case err == nil && step.Action == plan.Delete:
 		p.config.Events.Event(p.namespace, corev1.EventTypeNormal, ReasonNodeBlockReleased,
-			fmt.Sprintf("IP block %s (%s), which was bought for the nodes and is not needed, was deleted", step.Block.ID, step.Block.CIDR))
+			fmt.Sprintf("IP block %s (%s), which was bought for the nodes and is not needed, was deleted",
+				step.Block.ID, step.Block.CIDR))
 		return soon, p.config.Ledgers.Delete(ctx, current)
 	case err == nil:
 		return soon, nil
@@ -231,7 +234,8 @@ func (p *pass) release(ctx context.Context, step plan.Step, current plan.Ledger)
 		return period, nil // the network is changing, or the block was deleted in the meantime
 	case pnap.IsRefused(err):
 		p.reportOnce(step.Block, corev1.EventTypeWarning, ReasonNodeBlockSurplus,
-			fmt.Sprintf("the phoenixNAP API rejected the request to %s IP block %s (%s), which nodes do not need: %v", step.Action, step.Block.ID, step.Block.CIDR, err))
+			fmt.Sprintf("the phoenixNAP API rejected the request to %s IP block %s (%s), which nodes do not need: %v",
+				step.Action, step.Block.ID, step.Block.CIDR, err))
 		return auditEvery, nil
 	default:
 		return 0, err
@@ -244,8 +248,9 @@ func (p *pass) inUseText(b plan.Block, server, address string) string {
 	if node := p.nodeOf(server); node != nil {
 		holder = fmt.Sprintf("node %s (server %s)", node.Name, server)
 	}
-	return fmt.Sprintf("IP block %s (%s) was bought for the nodes and is not needed, but paid for: %s uses its address %s. "+
-		"It is deleted when no server uses it: exclude the Node with --service-node-selector until it has left the network, or give the server another address",
+	return fmt.Sprintf("IP block %s (%s) was bought for the nodes and is not needed, but paid for: %s uses its "+
+		"address %s. It is deleted when no server uses it: exclude the Node with --service-node-selector until it "+
+		"has left the network, or give the server another address",
 		b.ID, b.CIDR, holder, address)
 }
 

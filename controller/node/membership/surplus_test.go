@@ -27,7 +27,8 @@ func withSurplus(servers int, assigned ...string) pnapsim.Seed {
 	for i, id := range []string{surplusA, surplusB, surplusC} {
 		block := pnapsim.BlockSeed{
 			ID: id, Location: "ASH", CIDR: []string{"203.0.113.0/28", "203.0.113.16/28", "203.0.113.32/28"}[i],
-			Tags: map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID, contract.TagNodes: clusterUID},
+			Tags: map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
+				contract.TagNodes: clusterUID},
 		}
 		for _, each := range assigned {
 			if each == id {
@@ -84,12 +85,14 @@ func TestSurplusNodeBlocksAreGivenBack(t *testing.T) {
 		assigned []string
 		keeps    string
 	}{
-		"the recorded one is kept":                  {recorded: surplusC, assigned: []string{surplusB}, keeps: surplusC},
+		"the recorded one is kept": {recorded: surplusC, assigned: []string{surplusB},
+			keeps: surplusC},
 		"without a record the assigned one is kept": {assigned: []string{surplusB}, keeps: surplusB},
 		"without a record one of two assigned":      {assigned: []string{surplusB, surplusC}, keeps: surplusB},
-		"a record of a block that is gone":          {recorded: "6047127fed34ecc3ba8402ff", assigned: []string{surplusC}, keeps: surplusC},
-		"no record, none assigned":                  {keeps: surplusA},
-		"no record, all assigned":                   {assigned: []string{surplusA, surplusB, surplusC}, keeps: surplusA},
+		"a record of a block that is gone": {recorded: "6047127fed34ecc3ba8402ff",
+			assigned: []string{surplusC}, keeps: surplusC},
+		"no record, none assigned": {keeps: surplusA},
+		"no record, all assigned":  {assigned: []string{surplusA, surplusB, surplusC}, keeps: surplusA},
 	} {
 		for _, lag := range []time.Duration{0, 30 * time.Minute, never} {
 			t.Run(name+", lag "+lag.String(), func(t *testing.T) {
@@ -111,7 +114,8 @@ func TestSurplusNodeBlocksAreGivenBack(t *testing.T) {
 				if got := w.recorded(); got != test.keeps {
 					t.Errorf("block %q is recorded, want %s", got, test.keeps)
 				}
-				w.expectEvents("Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal NodeBlockReleased", "Normal NodeBlockReleased")
+				w.expectEvents("Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal NodeBlockReleased",
+					"Normal NodeBlockReleased")
 			})
 		}
 	}
@@ -120,7 +124,8 @@ func TestSurplusNodeBlocksAreGivenBack(t *testing.T) {
 // A block of which a server has an address is kept and reported, whatever is recorded, until the server has left.
 func TestSurplusInUseIsReportedAndKept(t *testing.T) {
 	seed := withSurplus(2, surplusA, surplusB)
-	seed.Accounts[0].Servers[0].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID, IPs: []string{"203.0.113.18"}}}
+	seed.Accounts[0].Servers[0].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID,
+		IPs: []string{"203.0.113.18"}}}
 	w := newWorld(t, seed, buys)
 	w.recordPurchase(surplusC)
 	w.node(0, false)
@@ -130,11 +135,14 @@ func TestSurplusInUseIsReportedAndKept(t *testing.T) {
 	w.expectMember(1, "203.0.113.19 assigned") // an address of the block that is in use, not of the recorded one
 	w.run(30 * time.Minute)
 	w.expectBlocks(surplusB)
-	w.expectEvents("Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal NodeBlockReleased", "Normal NodeBlockReleased")
+	w.expectEvents("Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal NodeBlockReleased",
+		"Normal NodeBlockReleased")
 
 	seed = withSurplus(3, surplusA, surplusB)
-	seed.Accounts[0].Servers[0].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID, IPs: []string{"203.0.113.2"}}}
-	seed.Accounts[0].Servers[1].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID, IPs: []string{"203.0.113.18"}}}
+	seed.Accounts[0].Servers[0].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID,
+		IPs: []string{"203.0.113.2"}}}
+	seed.Accounts[0].Servers[1].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID,
+		IPs: []string{"203.0.113.18"}}}
 	w = newWorld(t, seed, buys)
 	w.recordPurchase(surplusB)
 	w.node(0, false)
@@ -145,7 +153,8 @@ func TestSurplusInUseIsReportedAndKept(t *testing.T) {
 	w.expectMember(0, "203.0.113.2 assigned")
 	w.expectMember(2, "203.0.113.19 assigned")
 	w.expectEvents("Normal PublicNetworkJoining", "Normal PublicNetworkJoined", "Normal NodeBlockReleased",
-		"Warning NodeBlockSurplus IP block "+surplusA+" (203.0.113.0/28) was bought for the nodes and is not needed, but paid for: "+
+		"Warning NodeBlockSurplus IP block "+surplusA+
+			" (203.0.113.0/28) was bought for the nodes and is not needed, but paid for: "+
 			"node node-0 (server "+serverID(0)+") uses its address 203.0.113.2")
 	w.edit(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID(0), Network: simtest.NetworkID})
 	w.run(time.Hour)
@@ -171,7 +180,8 @@ func TestNoBoughtBlockIsKeptThatIsNotNeeded(t *testing.T) {
 			if test.brings {
 				kept = append(kept, simtest.NodeBlockID)
 				seed.Accounts[0].Blocks = append(seed.Accounts[0].Blocks,
-					pnapsim.BlockSeed{ID: simtest.NodeBlockID, Location: "ASH", CIDR: "203.0.113.64/28", Network: simtest.NetworkID})
+					pnapsim.BlockSeed{ID: simtest.NodeBlockID, Location: "ASH", CIDR: "203.0.113.64/28",
+						Network: simtest.NetworkID})
 			}
 			w := newWorld(t, seed, test.change)
 			w.recordPurchase(surplusA)
@@ -189,10 +199,13 @@ func TestNoBoughtBlockIsKeptThatIsNotNeeded(t *testing.T) {
 // Nothing is released without certainty.
 func TestNothingIsGivenBackOnAGuess(t *testing.T) {
 	for name, fault := range map[string]pnapsim.Fault{
-		"the network cannot be read": {Method: "GET", Path: "/networks/v1/public-networks/*", Action: pnapsim.FaultStatus, Status: 403},
-		"no block can be read by ID": {Method: "GET", Path: blocksPath + "/*", Action: pnapsim.FaultStatus, Status: 500},
-		"tags cannot be read":        {Method: "GET", Path: "/tag-manager/v1/tags", Action: pnapsim.FaultStatus, Status: 500},
-		"the list cannot be read":    {Method: "GET", Path: blocksPath, Action: pnapsim.FaultStatus, Status: 500},
+		"the network cannot be read": {Method: "GET", Path: "/networks/v1/public-networks/*",
+			Action: pnapsim.FaultStatus, Status: 403},
+		"no block can be read by ID": {Method: "GET", Path: blocksPath + "/*", Action: pnapsim.FaultStatus,
+			Status: 500},
+		"tags cannot be read": {Method: "GET", Path: "/tag-manager/v1/tags", Action: pnapsim.FaultStatus,
+			Status: 500},
+		"the list cannot be read": {Method: "GET", Path: blocksPath, Action: pnapsim.FaultStatus, Status: 500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, withSurplus(1, surplusA), buys)
@@ -228,7 +241,8 @@ func TestAnAddressWithoutAServerKeepsNoBlock(t *testing.T) {
 	w.node(1, true)
 	w.start()
 	w.run(3 * time.Minute)
-	if err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(t.Context(), RecordName, metav1.DeleteOptions{}); err != nil {
+	if err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(t.Context(), RecordName,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 2 {

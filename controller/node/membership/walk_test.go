@@ -50,11 +50,12 @@ func walk(t *testing.T, number uint64) {
 	seed := seedOf(servers+1, cidr, ownedBy)
 	lag := lags[random.IntN(len(lags))]
 	seed.Accounts[0].Servers[foreign].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID}}
-	s := &randomWalk{random: random, selected: map[int]bool{}, world: newWorldOf(t, lagging(lag), seed, func(c *Config) {
-		if cidr == "" {
-			c.NodeIPBlock = ""
-		}
-	})}
+	s := &randomWalk{random: random, selected: map[int]bool{},
+		world: newWorldOf(t, lagging(lag), seed, func(c *Config) {
+			if cidr == "" {
+				c.NodeIPBlock = ""
+			}
+		})}
 	s.kube.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if s.refusing && random.IntN(3) == 0 {
 			return true, nil, errors.New("the API server is unavailable")
@@ -73,7 +74,8 @@ func walk(t *testing.T, number uint64) {
 	s.work(20 * time.Minute)
 	for i := range servers {
 		if member := s.member(i) != "none"; member != s.selected[i] {
-			t.Errorf("seed %d: %s is selected: %v, but its membership is %s", number, nodeName(i), s.selected[i], s.member(i))
+			t.Errorf("seed %d: %s is selected: %v, but its membership is %s", number, nodeName(i), s.selected[i],
+				s.member(i))
 		}
 	}
 	s.check(number)

@@ -44,9 +44,11 @@ type AgentWatch struct {
 }
 
 // NewAgentWatch returns a watch on the agents of the Nodes. It starts nothing.
-func NewAgentWatch(client kubernetes.Interface, nodes coreinformers.NodeInformer, events record.EventRecorder) *AgentWatch {
+func NewAgentWatch(client kubernetes.Interface, nodes coreinformers.NodeInformer,
+	events record.EventRecorder) *AgentWatch {
 	return &AgentWatch{
-		client: client, nodes: nodes.Lister(), synced: nodes.Informer().HasSynced, events: events, activities: map[string]*activity{},
+		client: client, nodes: nodes.Lister(), synced: nodes.Informer().HasSynced, events: events,
+		activities: map[string]*activity{},
 	}
 }
 
@@ -86,7 +88,8 @@ func (w *AgentWatch) sync(ctx context.Context, now time.Time) (period time.Durat
 			continue
 		}
 		watched = append(watched, node)
-		if ready := contract.FindNodeCondition(node, corev1.NodeReady); ready != nil && ready.Status == corev1.ConditionUnknown {
+		if ready := contract.FindNodeCondition(node, corev1.NodeReady); ready != nil &&
+			ready.Status == corev1.ConditionUnknown {
 			period = agentPeriodUnreachable
 		}
 	}
@@ -104,7 +107,8 @@ func (w *AgentWatch) sync(ctx context.Context, now time.Time) (period time.Durat
 
 // listen reads the Leases and records since when each agent is silent, in addition to activities. If the Leases cannot
 // be read, no agent becomes silent: the time until the next successful read does not count.
-func (w *AgentWatch) listen(ctx context.Context, nodes []*corev1.Node, activities map[string]*activity, now time.Time) error {
+func (w *AgentWatch) listen(ctx context.Context, nodes []*corev1.Node, activities map[string]*activity,
+	now time.Time) error {
 	before := w.activities
 	w.activities = activities
 	if len(nodes) == 0 {
@@ -148,14 +152,16 @@ func (w *AgentWatch) discredit(ctx context.Context, node *corev1.Node, reason st
 	if err != nil {
 		return fmt.Errorf("encode the conditions of node %s: %w", node.Name, err)
 	}
-	_, err = w.client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = w.client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil // checked again in the next pass
 	case err != nil:
 		return fmt.Errorf("patch the conditions of node %s: %w", node.Name, err)
 	}
-	klog.FromContext(ctx).Info("Conditions of a Node are Unknown because its agent is silent", "node", node.Name, "reason", reason)
+	klog.FromContext(ctx).Info("Conditions of a Node are Unknown because its agent is silent", "node", node.Name,
+		"reason", reason)
 	w.events.Event(node, corev1.EventTypeWarning, reason, conditions[0].Message+": its conditions are Unknown")
 	return nil
 }

@@ -63,11 +63,12 @@ func newWatchHarnessOn(t *testing.T, client *fake.Clientset, nodes ...*corev1.No
 
 // watchedNode is a Node whose agent reports no problem, and which has another condition.
 func watchedNode(name string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
-		{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
-		{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue, Reason: "AllChecksPassed"},
-		{Type: contract.ConditionAnnouncementHealthy, Status: corev1.ConditionFalse, Reason: "NoAnswer"},
-	}}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+			{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue, Reason: "AllChecksPassed"},
+			{Type: contract.ConditionAnnouncementHealthy, Status: corev1.ConditionFalse, Reason: "NoAnswer"},
+		}}}
 }
 
 func (p *watchHarness) renew(node string) {
@@ -118,7 +119,8 @@ func (p *watchHarness) reasons(node string) string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if ready := contract.FindNodeCondition(object, corev1.NodeReady); len(object.Status.Conditions) != 3 || ready == nil {
+	if ready := contract.FindNodeCondition(object, corev1.NodeReady); len(object.Status.Conditions) != 3 ||
+		ready == nil {
 		p.t.Errorf("%s has conditions %v", node, object.Status.Conditions)
 	}
 	var parts []string
@@ -202,7 +204,8 @@ func TestHeartbeatIsASignOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, stop := newWatchHarness(t, watchedNode("a"))
 		defer stop()
-		if err := p.client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(t.Context(), contract.AgentLeasePrefix+"a", metav1.DeleteOptions{}); err != nil {
+		if err := p.client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(t.Context(),
+			contract.AgentLeasePrefix+"a", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		for range 5 {

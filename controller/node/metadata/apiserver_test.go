@@ -68,7 +68,8 @@ func TestAgentWatchOnAnAPIServer(t *testing.T) {
 	if got := status(after); got != "Unknown/AgentSilent" {
 		t.Errorf("a silent agent: %s", got)
 	}
-	if ready := contract.FindNodeCondition(after, corev1.NodeReady); ready == nil || ready.Status != corev1.ConditionTrue || len(after.Status.Conditions) != 2 {
+	if ready := contract.FindNodeCondition(after, corev1.NodeReady); ready == nil ||
+		ready.Status != corev1.ConditionTrue || len(after.Status.Conditions) != 2 {
 		t.Errorf("conditions %v", after.Status.Conditions)
 	}
 }
@@ -87,7 +88,8 @@ func TestAZoneThatTheCacheDoesNotKnowStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodes := kubernetes.NewForConfigOrDie(cp.Config()).CoreV1().Nodes()
-	cached, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"a": "b"}}}, metav1.CreateOptions{})
+	cached, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1",
+		Labels: map[string]string{"a": "b"}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +110,8 @@ func TestAZoneThatTheCacheDoesNotKnowStays(t *testing.T) {
 	if labelled, err = nodes.Update(t.Context(), labelled, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := locate(cached), map[string]string{"a": "b", corev1.LabelTopologyZone: "rack-7"}; !maps.Equal(got, want) {
+	if got, want := locate(cached), map[string]string{"a": "b", corev1.LabelTopologyZone: "rack-7"}; !maps.Equal(got,
+		want) {
 		t.Errorf("with a stale cache: %v, want %v", got, want)
 	}
 	delete(labelled.Labels, corev1.LabelTopologyZone)
@@ -123,7 +126,8 @@ func TestAZoneThatTheCacheDoesNotKnowStays(t *testing.T) {
 
 func createOnServer(t *testing.T, admin kubernetes.Interface) *corev1.Node {
 	t.Helper()
-	node, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"a": "b"}}}, metav1.CreateOptions{})
+	node, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1",
+		Labels: map[string]string{"a": "b"}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +140,8 @@ func createOnServer(t *testing.T, admin kubernetes.Interface) *corev1.Node {
 	}
 	renewed := metav1.NowMicro()
 	if _, err := admin.CoordinationV1().Leases(metav1.NamespaceSystem).Create(t.Context(), &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: contract.AgentLeasePrefix + node.Name}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed},
+		ObjectMeta: metav1.ObjectMeta{Name: contract.AgentLeasePrefix + node.Name},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,8 @@ import (
 )
 
 // patchMetadata writes only the given annotations and labels of a Node; nil removes one.
-func patchMetadata(ctx context.Context, client kubernetes.Interface, node string, annotations, labels map[string]*string) error {
+func patchMetadata(ctx context.Context, client kubernetes.Interface, node string, annotations,
+	labels map[string]*string) error {
 	metadata := map[string]any{}
 	if len(annotations) > 0 {
 		metadata["annotations"] = annotations
@@ -26,7 +27,8 @@ func patchMetadata(ctx context.Context, client kubernetes.Interface, node string
 }
 
 // labelUnchanged sets labels of a Node, unless it differs from the given version by now.
-func labelUnchanged(ctx context.Context, client kubernetes.Interface, node *corev1.Node, labels map[string]*string) error {
+func labelUnchanged(ctx context.Context, client kubernetes.Interface, node *corev1.Node,
+	labels map[string]*string) error {
 	return patchNode(ctx, client, node.Name, map[string]any{"resourceVersion": node.ResourceVersion, "labels": labels})
 }
 
@@ -35,7 +37,8 @@ func patchNode(ctx context.Context, client kubernetes.Interface, node string, me
 	if err != nil {
 		return fmt.Errorf("encode patch of node %s: %w", node, err)
 	}
-	if _, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("patch node %s: %w", node, err)
 	}
 	return nil

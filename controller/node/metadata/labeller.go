@@ -51,7 +51,8 @@ type sighting struct {
 
 // NewLabeller returns a Labeller. It registers with the informer and starts nothing. Nodes that selector does not match
 // never get the label; nil matches all.
-func NewLabeller(client kubernetes.Interface, nodes coreinformers.NodeInformer, events record.EventRecorder, selector labels.Selector) (*Labeller, error) {
+func NewLabeller(client kubernetes.Interface, nodes coreinformers.NodeInformer, events record.EventRecorder,
+	selector labels.Selector) (*Labeller, error) {
 	if selector == nil {
 		selector = labels.Everything()
 	}
@@ -78,7 +79,8 @@ func (l *Labeller) Name() string { return "phoenixnap-vlan-ready" }
 func (l *Labeller) compare(before, after any) {
 	a, okA := before.(*corev1.Node)
 	b, okB := after.(*corev1.Node)
-	if okA && okB && l.readiness(a) == l.readiness(b) && shaky(a) == shaky(b) && maps.Equal(a.Labels, b.Labels) && a.DeletionTimestamp.Equal(b.DeletionTimestamp) {
+	if okA && okB && l.readiness(a) == l.readiness(b) && shaky(a) == shaky(b) && maps.Equal(a.Labels, b.Labels) &&
+		a.DeletionTimestamp.Equal(b.DeletionTimestamp) {
 		return
 	}
 	l.wake.Signal()
@@ -151,11 +153,13 @@ func (l *Labeller) confirm(ctx context.Context, supports []string) error {
 		if err != nil {
 			return fmt.Errorf("get Node %s: %w", name, err)
 		}
-		if l.readiness(node) == ready && node.Labels[contract.NodeVLANReady] == labelTrue && node.DeletionTimestamp == nil {
+		if l.readiness(node) == ready && node.Labels[contract.NodeVLANReady] == labelTrue &&
+			node.DeletionTimestamp == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("none of the Nodes %v is ready any more, so no other Node loses label %s", supports, contract.NodeVLANReady)
+	return fmt.Errorf("none of the Nodes %v is ready any more, so no other Node loses label %s", supports,
+		contract.NodeVLANReady)
 }
 
 // observe converts Nodes to values and records since when each is in its state.
@@ -170,10 +174,12 @@ func (l *Labeller) observe(nodes []*corev1.Node, now time.Time) []vlanNode {
 		if last, ok := l.seen[node.Name]; ok && last.state == current.state {
 			current.since = last.since
 		}
-		current.lost = slices.DeleteFunc(l.seen[node.Name].lost, func(at time.Time) bool { return now.Sub(at) >= memory })
+		current.lost = slices.DeleteFunc(l.seen[node.Name].lost,
+			func(at time.Time) bool { return now.Sub(at) >= memory })
 		seen[node.Name] = current
 		observed = append(observed, vlanNode{
-			name: node.Name, labelled: node.Labels[contract.NodeVLANReady] == labelTrue, state: current.state, since: current.since, shaky: shaky(node), lost: current.lost,
+			name: node.Name, labelled: node.Labels[contract.NodeVLANReady] == labelTrue, state: current.state,
+			since: current.since, shaky: shaky(node), lost: current.lost,
 		})
 	}
 	l.seen = seen
@@ -182,11 +188,13 @@ func (l *Labeller) observe(nodes []*corev1.Node, now time.Time) []vlanNode {
 
 func (l *Labeller) give(ctx context.Context, node *corev1.Node) error {
 	given := labelTrue
-	if err := patchMetadata(ctx, l.client, node.Name, nil, map[string]*string{contract.NodeVLANReady: &given}); err != nil {
+	if err := patchMetadata(ctx, l.client, node.Name, nil,
+		map[string]*string{contract.NodeVLANReady: &given}); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Node may announce addresses", "node", node.Name, "label", contract.NodeVLANReady)
-	l.events.Event(node, corev1.EventTypeNormal, ReasonAdmitted, "The node is ready for the public network: label "+contract.NodeVLANReady+" added")
+	l.events.Event(node, corev1.EventTypeNormal, ReasonAdmitted,
+		"The node is ready for the public network: label "+contract.NodeVLANReady+" added")
 	return nil
 }
 
@@ -208,7 +216,8 @@ func (l *Labeller) take(ctx context.Context, name string, now time.Time) error {
 	seen := l.seen[name]
 	seen.lost = append(seen.lost, now)
 	l.seen[name] = seen
-	klog.FromContext(ctx).Info("Node may no longer announce addresses", "node", name, "label", contract.NodeVLANReady, "reason", why(node))
+	klog.FromContext(ctx).Info("Node may no longer announce addresses", "node", name, "label", contract.NodeVLANReady,
+		"reason", why(node))
 	l.events.Eventf(node, corev1.EventTypeWarning, ReasonExcluded,
 		"The node is not ready for the public network (%s): label %s removed", why(node), contract.NodeVLANReady)
 	return nil

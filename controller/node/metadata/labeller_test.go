@@ -34,7 +34,8 @@ func newLabelHarness(t *testing.T, selector labels.Selector, nodes ...*corev1.No
 	return newLabelHarnessOn(t, fake.NewClientset(), selector, nodes...)
 }
 
-func newLabelHarnessOn(t *testing.T, client *fake.Clientset, selector labels.Selector, nodes ...*corev1.Node) *labelHarness {
+func newLabelHarnessOn(t *testing.T, client *fake.Clientset, selector labels.Selector,
+	nodes ...*corev1.Node) *labelHarness {
 	t.Helper()
 	for _, node := range nodes {
 		if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
@@ -71,7 +72,8 @@ func pass(d time.Duration) { <-time.After(d) }
 
 func readyNode(name string, status corev1.ConditionStatus, labelled bool) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
-	node.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: status, Reason: "VLANInterfaceDown"}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: status,
+		Reason: "VLANInterfaceDown"}}
 	if labelled {
 		node.Labels[contract.NodeVLANReady] = "true"
 	}
@@ -116,7 +118,8 @@ func (b *labelHarness) after(d time.Duration, name string, want bool) {
 //proves:service-changes/vlan-lost
 func TestLabelFollowsTheCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newLabelHarness(t, nil, readyNode("a", corev1.ConditionTrue, false), readyNode("b", corev1.ConditionTrue, true))
+		b := newLabelHarness(t, nil, readyNode("a", corev1.ConditionTrue, false),
+			readyNode("b", corev1.ConditionTrue, true))
 		defer b.stop()
 		pass(admitAfter)
 		if !b.labelled("a") {
@@ -133,7 +136,8 @@ func TestLabelFollowsTheCondition(t *testing.T) {
 
 func TestFlappingNodeKeepsItsLabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newLabelHarness(t, nil, readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))
+		b := newLabelHarness(t, nil, readyNode("a", corev1.ConditionTrue, true),
+			readyNode("b", corev1.ConditionTrue, true))
 		defer b.stop()
 		for range 20 {
 			b.set("a", corev1.ConditionFalse)
@@ -149,7 +153,8 @@ func TestFlappingNodeKeepsItsLabel(t *testing.T) {
 
 func TestLastLabelStaysUntilAnotherIsGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newLabelHarness(t, nil, readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))
+		b := newLabelHarness(t, nil, readyNode("a", corev1.ConditionTrue, true),
+			readyNode("b", corev1.ConditionTrue, true))
 		defer b.stop()
 		pass(admitAfter)
 		b.set("a", corev1.ConditionFalse)
@@ -168,7 +173,8 @@ func TestLastLabelStaysUntilAnotherIsGood(t *testing.T) {
 
 func TestSteadyStateWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newLabelHarness(t, nil, readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionFalse, false))
+		b := newLabelHarness(t, nil, readyNode("a", corev1.ConditionTrue, true),
+			readyNode("b", corev1.ConditionFalse, false))
 		defer b.stop()
 		b.client.ClearActions()
 		for range 100 {
@@ -192,7 +198,8 @@ func TestSelectorLimitsTheLabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		edge := readyNode("edge", corev1.ConditionTrue, false)
 		edge.Labels["role"] = "edge"
-		b := newLabelHarness(t, labels.SelectorFromSet(labels.Set{"role": "edge"}), edge, readyNode("inner", corev1.ConditionTrue, true))
+		b := newLabelHarness(t, labels.SelectorFromSet(labels.Set{"role": "edge"}), edge,
+			readyNode("inner", corev1.ConditionTrue, true))
 		defer b.stop()
 		pass(2 * admitAfter)
 		if !b.labelled("edge") || b.labelled("inner") {
@@ -212,7 +219,8 @@ func TestNothingIsTakenOnTheWordOfTheCache(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		b := newLabelHarnessOn(t, client, nil, readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))
+		b := newLabelHarnessOn(t, client, nil, readyNode("a", corev1.ConditionTrue, true),
+			readyNode("b", corev1.ConditionTrue, true))
 		defer b.stop()
 		pass(admitAfter)
 		lie.Store(true)
@@ -241,7 +249,8 @@ func TestRefusedPatchIsRepeated(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		b := newLabelHarnessOn(t, client, nil, readyNode("a", corev1.ConditionFalse, true), readyNode("b", corev1.ConditionTrue, false))
+		b := newLabelHarnessOn(t, client, nil, readyNode("a", corev1.ConditionFalse, true),
+			readyNode("b", corev1.ConditionTrue, false))
 		defer b.stop()
 		pass(admitAfter)
 		if !b.labelled("a") {
@@ -260,13 +269,15 @@ func TestRefusedPatchIsRepeated(t *testing.T) {
 //proves:service-changes/node-excluded
 func TestExcludedNodeLosesTheLabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newLabelHarness(t, labels.Everything(), readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true))
+		b := newLabelHarness(t, labels.Everything(), readyNode("a", corev1.ConditionTrue, true),
+			readyNode("b", corev1.ConditionTrue, true))
 		defer b.stop()
 		pass(admitAfter)
 		exclude := func(name, patch string) {
 			t.Helper()
 			raw := []byte(`{"metadata":{"labels":{"` + corev1.LabelNodeExcludeBalancers + `":` + patch + `}}}`)
-			if _, err := b.client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, raw, metav1.PatchOptions{}); err != nil {
+			if _, err := b.client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, raw,
+				metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -26,9 +26,9 @@ func missingMembership(server pnap.Server, network plan.Network) string {
 			"the Node cannot carry load-balancer traffic; exclude it with --service-node-selector",
 			server.ID, server.Location, network.ID, network.Location)
 	}
-	return fmt.Sprintf("phoenixNAP server %s is not a member of public network %s: the Node cannot carry load-balancer traffic; "+
-		"add the server to the network with an address of an assigned IP block, set --manage-membership, "+
-		"or exclude the Node with --service-node-selector",
+	return fmt.Sprintf("phoenixNAP server %s is not a member of public network %s: the Node cannot carry "+
+		"load-balancer traffic; add the server to the network with an address of an assigned IP block, set "+
+		"--manage-membership, or exclude the Node with --service-node-selector",
 		server.ID, network.ID)
 }
 

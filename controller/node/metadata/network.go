@@ -15,7 +15,8 @@ import (
 // networkAnnotations are the annotations of which the package is the only writer.
 func networkAnnotations() []string {
 	return []string{
-		contract.NodeServerID, contract.NodePublicNetworkID, contract.NodePublicNetworkVLAN, contract.NodePublicNetworkIPs,
+		contract.NodeServerID, contract.NodePublicNetworkID, contract.NodePublicNetworkVLAN,
+		contract.NodePublicNetworkIPs,
 		contract.NodePublicNetworkMember, contract.NodePublicNetworkBlocks, contract.NodeAnnouncer,
 	}
 }
@@ -27,7 +28,8 @@ func withoutNetwork(server pnap.Server) map[string]string {
 
 // describe returns the public network as published for the agent of a server. The server's own entry counts; the
 // network's list of members, which may be delayed, provides values that the entry lacks.
-func describe(server pnap.Server, network plan.Network, blocks []contract.NetworkBlock, announcer string) contract.NodeNetwork {
+func describe(server pnap.Server, network plan.Network, blocks []contract.NetworkBlock,
+	announcer string) contract.NodeNetwork {
 	facts := contract.NodeNetwork{
 		ServerID:  server.ID,
 		NetworkID: network.ID,

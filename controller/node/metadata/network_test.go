@@ -24,7 +24,8 @@ func addrs(texts ...string) []netip.Addr {
 
 func TestDescribeMembership(t *testing.T) {
 	entry := func(status string, ips ...string) []pnap.Membership {
-		return []pnap.Membership{{NetworkID: "other", Status: "assigned", IPs: addrs("10.9.9.9")}, {NetworkID: "n", Status: status, IPs: addrs(ips...)}}
+		return []pnap.Membership{{NetworkID: "other", Status: "assigned", IPs: addrs("10.9.9.9")},
+			{NetworkID: "n", Status: status, IPs: addrs(ips...)}}
 	}
 	listed := []plan.Member{{ServerID: "x"}, {ServerID: "s", IPs: addrs("203.0.113.9")}}
 	tests := map[string]struct {
@@ -33,19 +34,27 @@ func TestDescribeMembership(t *testing.T) {
 		member   bool
 		ips      []netip.Addr
 	}{
-		"assigned":                {networks: entry("assigned", "203.0.113.2"), members: listed, member: true, ips: addrs("203.0.113.2")},
-		"assigned, list lags":     {networks: entry("assigned", "203.0.113.2"), member: true, ips: addrs("203.0.113.2")},
-		"joining":                 {networks: entry("in-progress", "203.0.113.2"), members: listed, ips: addrs("203.0.113.2")},
-		"unknown status":          {networks: entry("leaving", "203.0.113.2"), members: listed, ips: addrs("203.0.113.2")},
-		"entry without a status":  {networks: entry("", "203.0.113.2"), members: listed, member: true, ips: addrs("203.0.113.2")},
-		"entry without addresses": {networks: entry("assigned"), members: listed, member: true, ips: addrs("203.0.113.9")},
-		"left, list lags":         {members: listed},
-		"never a member":          {},
+		"assigned": {networks: entry("assigned", "203.0.113.2"), members: listed, member: true,
+			ips: addrs("203.0.113.2")},
+		"assigned, list lags": {networks: entry("assigned", "203.0.113.2"), member: true,
+			ips: addrs("203.0.113.2")},
+		"joining": {networks: entry("in-progress", "203.0.113.2"), members: listed,
+			ips: addrs("203.0.113.2")},
+		"unknown status": {networks: entry("leaving", "203.0.113.2"), members: listed,
+			ips: addrs("203.0.113.2")},
+		"entry without a status": {networks: entry("", "203.0.113.2"), members: listed, member: true,
+			ips: addrs("203.0.113.2")},
+		"entry without addresses": {networks: entry("assigned"), members: listed, member: true,
+			ips: addrs("203.0.113.9")},
+		"left, list lags": {members: listed},
+		"never a member":  {},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := describe(pnap.Server{ID: "s", PublicNetworks: test.networks}, plan.Network{ID: "n", VLAN: 20, Members: test.members}, nil, contract.AnnouncerAgent)
-			want := contract.NodeNetwork{ServerID: "s", NetworkID: "n", VLAN: 20, Announcer: "agent", Member: test.member, IPs: test.ips}
+			got := describe(pnap.Server{ID: "s", PublicNetworks: test.networks},
+				plan.Network{ID: "n", VLAN: 20, Members: test.members}, nil, contract.AnnouncerAgent)
+			want := contract.NodeNetwork{ServerID: "s", NetworkID: "n", VLAN: 20, Announcer: "agent",
+				Member: test.member, IPs: test.ips}
 			if diff := cmp.Diff(want, got, equateAddrs); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -57,19 +66,26 @@ func TestUsableBlocks(t *testing.T) {
 	block := func(cidr string) plan.NetworkBlock {
 		return plan.NetworkBlock{ID: cidr, CIDR: netip.MustParsePrefix(cidr)}
 	}
-	known := contract.NetworkBlock{CIDR: netip.MustParsePrefix("203.0.113.0/28"), Gateway: netip.MustParseAddr("203.0.113.1")}
-	fresh := contract.NetworkBlock{CIDR: netip.MustParsePrefix("203.0.113.16/29"), Gateway: netip.MustParseAddr("203.0.113.17")}
+	known := contract.NetworkBlock{CIDR: netip.MustParsePrefix("203.0.113.0/28"),
+		Gateway: netip.MustParseAddr("203.0.113.1")}
+	fresh := contract.NetworkBlock{CIDR: netip.MustParsePrefix("203.0.113.16/29"),
+		Gateway: netip.MustParseAddr("203.0.113.17")}
 	both := []plan.NetworkBlock{block("203.0.113.16/29"), {ID: "odd"}, block("203.0.113.0/28")}
 	tests := map[string]struct {
 		network   plan.Network
 		published []contract.NetworkBlock
 		want      []contract.NetworkBlock
 	}{
-		"ready":                         {network: plan.Network{Status: plan.NetworkReady, Blocks: both}, want: []contract.NetworkBlock{known, fresh}},
-		"busy: only what was known":     {network: plan.Network{Status: plan.NetworkBusy, Blocks: both}, published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{known}},
-		"unknown status: as busy":       {network: plan.Network{Status: "QUANTUM", Blocks: both}, published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{known}},
-		"removed while busy":            {network: plan.Network{Status: plan.NetworkBusy}, published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{}},
-		"busy and nothing known so far": {network: plan.Network{Status: plan.NetworkBusy, Blocks: both}, want: []contract.NetworkBlock{}},
+		"ready": {network: plan.Network{Status: plan.NetworkReady, Blocks: both},
+			want: []contract.NetworkBlock{known, fresh}},
+		"busy: only what was known": {network: plan.Network{Status: plan.NetworkBusy, Blocks: both},
+			published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{known}},
+		"unknown status: as busy": {network: plan.Network{Status: "QUANTUM", Blocks: both},
+			published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{known}},
+		"removed while busy": {network: plan.Network{Status: plan.NetworkBusy},
+			published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{}},
+		"busy and nothing known so far": {network: plan.Network{Status: plan.NetworkBusy, Blocks: both},
+			want: []contract.NetworkBlock{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,9 +98,12 @@ func TestUsableBlocks(t *testing.T) {
 
 func TestChanges(t *testing.T) {
 	value := func(s string) *string { return &s }
-	current := map[string]string{contract.NodeServerID: "s", contract.NodePublicNetworkVLAN: "20", contract.NodeAnnouncer: "agent", "other/annotation": "x"}
-	desired := map[string]string{contract.NodeServerID: "s", contract.NodeAnnouncer: "none", contract.NodePublicNetworkIPs: ""}
-	want := map[string]*string{contract.NodePublicNetworkVLAN: nil, contract.NodeAnnouncer: value("none"), contract.NodePublicNetworkIPs: value("")}
+	current := map[string]string{contract.NodeServerID: "s", contract.NodePublicNetworkVLAN: "20",
+		contract.NodeAnnouncer: "agent", "other/annotation": "x"}
+	desired := map[string]string{contract.NodeServerID: "s", contract.NodeAnnouncer: "none",
+		contract.NodePublicNetworkIPs: ""}
+	want := map[string]*string{contract.NodePublicNetworkVLAN: nil, contract.NodeAnnouncer: value("none"),
+		contract.NodePublicNetworkIPs: value("")}
 	if diff := cmp.Diff(want, changes(current, desired)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -47,8 +47,8 @@ type Networks interface {
 	Network(ctx context.Context, id string, after time.Time) (plan.Network, error)
 }
 
-// NetworkChanges receives each public network that any controller reads, and wakes the NetworkPublisher when the network
-// has changed. It exists before both, because the account is built before the publisher, which reads from it.
+// NetworkChanges receives each public network that any controller reads, and wakes the NetworkPublisher when the
+// network has changed. It exists before both, because the account is built before the publisher, which reads from it.
 type NetworkChanges struct {
 	networkID string
 	wake      loop.Wake
@@ -61,8 +61,8 @@ func NewNetworkChanges(networkID string) *NetworkChanges {
 	return &NetworkChanges{networkID: networkID, wake: loop.NewWake()}
 }
 
-// Notice receives a network as it was just read: a change of its state, its blocks or its members is published to the Nodes
-// soon, not only after the window. It never blocks.
+// Notice receives a network as it was just read: a change of its state, its blocks or its members is published to the
+// Nodes soon, not only after the window. It never blocks.
 func (c *NetworkChanges) Notice(network plan.Network) {
 	if network.ID != c.networkID {
 		return
@@ -214,7 +214,8 @@ func (p *NetworkPublisher) refresh(ctx context.Context) error {
 
 // publish patches the differences. It ignores a Node that was deleted; any other failed patch is reported for every
 // Node and retried in the next window.
-func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, server pnap.Server, blocks []contract.NetworkBlock) error {
+func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, server pnap.Server,
+	blocks []contract.NetworkBlock) error {
 	desired := withoutNetwork(server)
 	if p.config.NetworkID != "" {
 		facts := describe(server, p.network, blocks, p.announcer(node))
@@ -229,7 +230,8 @@ func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, serve
 	if len(patch)+len(relabel) == 0 {
 		return p.locate(ctx, node, server)
 	}
-	klog.FromContext(ctx).V(2).Info("Publishing server and public network to a Node", "node", node.Name, "server", server.ID,
+	klog.FromContext(ctx).V(2).Info("Publishing server and public network to a Node", "node", node.Name, "server",
+		server.ID,
 		"annotations", len(patch), "labels", len(relabel))
 	return patchMetadata(ctx, p.config.Client, node.Name, patch, relabel)
 }
@@ -267,7 +269,8 @@ func serverOf(node *corev1.Node, list instances.List) (pnap.Server, bool) {
 func published(nodes []*corev1.Node, networkID string) []contract.NetworkBlock {
 	var blocks []contract.NetworkBlock
 	for _, node := range nodes {
-		if facts, ok, err := contract.ParseNodeNetwork(node.Annotations); err == nil && ok && facts.NetworkID == networkID {
+		if facts, ok, err := contract.ParseNodeNetwork(node.Annotations); err == nil && ok &&
+			facts.NetworkID == networkID {
 			blocks = append(blocks, facts.Blocks...)
 		}
 	}

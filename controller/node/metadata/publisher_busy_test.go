@@ -74,7 +74,8 @@ func TestABusyNetworkIsLookedAtAgainSoon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if published := node.Annotations[contract.NodePublicNetworkBlocks]; !strings.Contains(published, "203.0.113.0/28") {
+		if published := node.Annotations[contract.NodePublicNetworkBlocks]; !strings.Contains(published,
+			"203.0.113.0/28") {
 			t.Errorf("published is %q, %v after the network was ready", published, afterFailure)
 		}
 		if networks.stale.Load() {
@@ -103,7 +104,8 @@ func (g growing) now() plan.Network {
 		Blocks: []plan.NetworkBlock{{ID: "a", CIDR: netip.MustParsePrefix("203.0.113.0/28")}},
 	}
 	if !time.Now().Before(g.since) {
-		network.Blocks = append(network.Blocks, plan.NetworkBlock{ID: "b", CIDR: netip.MustParsePrefix("198.51.100.8/29")})
+		network.Blocks = append(network.Blocks, plan.NetworkBlock{ID: "b",
+			CIDR: netip.MustParsePrefix("198.51.100.8/29")})
 	}
 	return network
 }
@@ -121,8 +123,9 @@ func TestANoticedBlockIsToldSoon(t *testing.T) {
 		factory := informers.NewSharedInformerFactory(client, 0)
 		changes := NewNetworkChanges(simtest.NetworkID)
 		publisher, err := NewNetworkPublisher(NetworkConfig{
-			Client: client, Nodes: factory.Core().V1().Nodes(), Servers: oneServer{}, Networks: network, Changes: changes,
-			Events: record.NewFakeRecorder(100), NetworkID: simtest.NetworkID, Announcer: contract.AnnouncerKubeVIP,
+			Client: client, Nodes: factory.Core().V1().Nodes(), Servers: oneServer{}, Networks: network,
+			Changes: changes,
+			Events:  record.NewFakeRecorder(100), NetworkID: simtest.NetworkID, Announcer: contract.AnnouncerKubeVIP,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -141,7 +144,8 @@ func TestANoticedBlockIsToldSoon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if published := node.Annotations[contract.NodePublicNetworkBlocks]; !strings.Contains(published, "198.51.100.8/29") {
+		if published := node.Annotations[contract.NodePublicNetworkBlocks]; !strings.Contains(published,
+			"198.51.100.8/29") {
 			t.Errorf("published is %q, %v after the block was noticed", published, settle)
 		}
 		cancel()

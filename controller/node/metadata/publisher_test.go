@@ -86,7 +86,8 @@ func (d *harness) run() {
 }
 
 func serverNode(name, serverID string) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Annotations: map[string]string{"other/annotation": "kept"}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
+		Annotations: map[string]string{"other/annotation": "kept"}}}
 	if serverID != "" {
 		node.Spec.ProviderID = contract.ProviderID(serverID)
 	}
@@ -132,7 +133,8 @@ func equals(want map[string]string) func(map[string]string) error {
 func wanted(server, ips, member, blocks string) map[string]string {
 	return map[string]string{
 		"other/annotation": "kept", contract.NodeServerID: server, contract.NodePublicNetworkID: simtest.NetworkID,
-		contract.NodePublicNetworkVLAN: "20", contract.NodePublicNetworkIPs: ips, contract.NodePublicNetworkMember: member,
+		contract.NodePublicNetworkVLAN: "20", contract.NodePublicNetworkIPs: ips,
+		contract.NodePublicNetworkMember: member,
 		contract.NodePublicNetworkBlocks: blocks, contract.NodeAnnouncer: "kube-vip",
 	}
 }
@@ -141,13 +143,15 @@ const nodeBlock = `[{"cidr":"203.0.113.0/28","gateway":"203.0.113.1"}]`
 
 //proves:known-bugs/unwritten-annotations
 func TestAnnotationsFollowTheAPI(t *testing.T) {
-	d := newHarness(t, serverNode("node-1", simtest.Server1ID), serverNode("stranger", ""), serverNode("node-2", simtest.Server2ID))
+	d := newHarness(t, serverNode("node-1", simtest.Server1ID), serverNode("stranger", ""),
+		serverNode("node-2", simtest.Server2ID))
 	d.run()
 	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
 	d.eventually("node-2", equals(wanted(simtest.Server2ID, "203.0.113.3", "true", nodeBlock)))
 	d.eventually("stranger", equals(map[string]string{"other/annotation": "kept"}))
 
-	if err := d.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: simtest.Server1ID, Network: simtest.NetworkID}); err != nil {
+	if err := d.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: simtest.Server1ID,
+		Network: simtest.NetworkID}); err != nil {
 		t.Fatal(err)
 	}
 	d.sim.Advance(5 * time.Minute)
@@ -243,7 +247,8 @@ func TestLabelsAreKeptInLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		contract.NodeLocation: "ASH", contract.NodeNetworkType: "PRIVATE_ONLY", contract.NodeServerType: "s1.c1.small", "other/label": "kept",
+		contract.NodeLocation: "ASH", contract.NodeNetworkType: "PRIVATE_ONLY", contract.NodeServerType: "s1.c1.small",
+		"other/label": "kept",
 	} {
 		if got.Labels[name] != want {
 			t.Errorf("label %s is %q, want %q", name, got.Labels[name], want)
@@ -254,7 +259,8 @@ func TestLabelsAreKeptInLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.awaitRequests(d.requests() + 6)
-	if got, err = d.client.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{}); err != nil || got.Labels[contract.NodeServerType] != "s1.c1.small" {
+	if got, err = d.client.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{}); err != nil ||
+		got.Labels[contract.NodeServerType] != "s1.c1.small" {
 		t.Errorf("labels %v, %v", got.Labels, err)
 	}
 }
@@ -328,20 +334,23 @@ func (d *harness) label(node, name, value string) {
 // A selected Node whose server is not a member is reported once, and again after a later loss of the membership.
 func TestMissingMembershipIsTold(t *testing.T) {
 	d := newHarness(t, serverNode("node-1", simtest.Server1ID), serverNode("node-2", simtest.Server2ID))
-	if err := d.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: simtest.Server1ID, Network: simtest.NetworkID}); err != nil {
+	if err := d.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: simtest.Server1ID,
+		Network: simtest.NetworkID}); err != nil {
 		t.Fatal(err)
 	}
 	d.sim.Advance(5 * time.Minute)
 	d.run()
 	d.eventually("node-1", equals(wanted(simtest.Server1ID, "", "false", nodeBlock)))
 	d.awaitRequests(d.requests() + 8)
-	if text := <-d.events.Events; !strings.Contains(text, "Warning PublicNetworkMembershipMissing") || !strings.Contains(text, simtest.Server1ID) {
+	if text := <-d.events.Events; !strings.Contains(text, "Warning PublicNetworkMembershipMissing") ||
+		!strings.Contains(text, simtest.Server1ID) {
 		t.Errorf("event %q", text)
 	}
 	if len(d.events.Events) > 0 {
 		t.Errorf("further event %q", <-d.events.Events)
 	}
-	if err := d.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: simtest.Server1ID, Network: simtest.NetworkID, IPs: []string{"203.0.113.5"}}); err != nil {
+	if err := d.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: simtest.Server1ID,
+		Network: simtest.NetworkID, IPs: []string{"203.0.113.5"}}); err != nil {
 		t.Fatal(err)
 	}
 	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.5", "true", nodeBlock)))
@@ -357,10 +366,12 @@ func TestMissingMembership(t *testing.T) {
 		server pnap.Server
 		want   string
 	}{
-		"joining":          {server: pnap.Server{ID: "s", Location: "ASH", PublicNetworks: joined}},
-		"no member":        {server: pnap.Server{ID: "s", Location: "ash"}, want: "--manage-membership"},
-		"of another":       {server: pnap.Server{ID: "s", PublicNetworks: []pnap.Membership{{NetworkID: "m"}}}, want: "is not a member of public network n"},
-		"other location":   {server: pnap.Server{ID: "s", Location: "PHX"}, want: "in location PHX, but public network n is in ASH"},
+		"joining":   {server: pnap.Server{ID: "s", Location: "ASH", PublicNetworks: joined}},
+		"no member": {server: pnap.Server{ID: "s", Location: "ash"}, want: "--manage-membership"},
+		"of another": {server: pnap.Server{ID: "s", PublicNetworks: []pnap.Membership{{NetworkID: "m"}}},
+			want: "is not a member of public network n"},
+		"other location": {server: pnap.Server{ID: "s", Location: "PHX"},
+			want: "in location PHX, but public network n is in ASH"},
 		"unknown location": {server: pnap.Server{ID: "s"}, want: "is not a member"},
 	} {
 		got := missingMembership(test.server, network)
@@ -375,7 +386,8 @@ func TestFailureKeepsAnnotations(t *testing.T) {
 	d := newHarness(t, serverNode("node-1", simtest.Server1ID))
 	d.run()
 	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
-	if err := d.sim.Arm(pnapsim.Fault{Path: "/networks/*/*/*", Action: pnapsim.FaultStatus, Status: http.StatusForbidden, Times: 3}); err != nil {
+	if err := d.sim.Arm(pnapsim.Fault{Path: "/networks/*/*/*", Action: pnapsim.FaultStatus,
+		Status: http.StatusForbidden, Times: 3}); err != nil {
 		t.Fatal(err)
 	}
 	d.awaitRequests(d.requests() + 8)
@@ -391,5 +403,6 @@ func TestLoadBalancersOff(t *testing.T) {
 	d.config.NetworkID = ""
 	d.config.Announcer = contract.AnnouncerNone
 	d.run()
-	d.eventually("node-1", equals(map[string]string{"other/annotation": "kept", contract.NodeServerID: simtest.Server1ID, contract.NodeAnnouncer: "none"}))
+	d.eventually("node-1", equals(map[string]string{"other/annotation": "kept",
+		contract.NodeServerID: simtest.Server1ID, contract.NodeAnnouncer: "none"}))
 }

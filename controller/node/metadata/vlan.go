@@ -55,7 +55,8 @@ func readinessOf(node *corev1.Node, selected bool) readiness {
 	}
 	kubelet := contract.FindNodeCondition(node, corev1.NodeReady)
 	switch {
-	case !selected, kubelet != nil && kubelet.Status == corev1.ConditionUnknown, condition.Status == corev1.ConditionFalse:
+	case !selected, kubelet != nil && kubelet.Status == corev1.ConditionUnknown,
+		condition.Status == corev1.ConditionFalse:
 		return notReady
 	case condition.Status == corev1.ConditionTrue:
 		return ready
@@ -146,7 +147,8 @@ func (d *decision) admit(nodes []vlanNode, now time.Time) {
 // admitAnyway adds the label regardless of the history.
 func (d *decision) admitAnyway(nodes []vlanNode, now time.Time) {
 	for _, node := range nodes {
-		if node.state != ready || now.Sub(node.since) < admitAfter || node.labelled || slices.Contains(d.give, node.name) {
+		if node.state != ready || now.Sub(node.since) < admitAfter || node.labelled ||
+			slices.Contains(d.give, node.name) {
 			continue
 		}
 		d.give = append(d.give, node.name)

@@ -23,16 +23,23 @@ func TestReadinessOf(t *testing.T) {
 		unselected bool
 		want       readiness
 	}{
-		"no agent":              {want: unwatched},
-		"no agent, Node silent": {conditions: []corev1.NodeCondition{condition(corev1.NodeReady, corev1.ConditionUnknown)}, want: unwatched},
-		"True":                  {conditions: []corev1.NodeCondition{yes}, want: ready},
-		"False":                 {conditions: []corev1.NodeCondition{condition(contract.ConditionVLANReady, corev1.ConditionFalse)}, want: notReady},
-		"Unknown":               {conditions: []corev1.NodeCondition{condition(contract.ConditionVLANReady, corev1.ConditionUnknown)}, want: doubtful},
-		"Unknown, Node is silent": {conditions: []corev1.NodeCondition{condition(contract.ConditionVLANReady, corev1.ConditionUnknown),
+		"no agent": {want: unwatched},
+		"no agent, Node silent": {conditions: []corev1.NodeCondition{condition(corev1.NodeReady,
+			corev1.ConditionUnknown)}, want: unwatched},
+		"True": {conditions: []corev1.NodeCondition{yes}, want: ready},
+		"False": {conditions: []corev1.NodeCondition{condition(contract.ConditionVLANReady, corev1.ConditionFalse)},
+			want: notReady},
+		"Unknown": {conditions: []corev1.NodeCondition{condition(contract.ConditionVLANReady, corev1.ConditionUnknown)},
+			want: doubtful},
+		"Unknown, Node is silent": {conditions: []corev1.NodeCondition{condition(contract.ConditionVLANReady,
+			corev1.ConditionUnknown),
 			condition(corev1.NodeReady, corev1.ConditionUnknown)}, want: notReady},
-		"Unknown and not chosen":   {conditions: []corev1.NodeCondition{condition(contract.ConditionVLANReady, corev1.ConditionUnknown)}, unselected: true, want: notReady},
-		"True but Node is silent":  {conditions: []corev1.NodeCondition{condition(corev1.NodeReady, corev1.ConditionUnknown), yes}, want: notReady},
-		"True and Node not ready":  {conditions: []corev1.NodeCondition{condition(corev1.NodeReady, corev1.ConditionFalse), yes}, want: ready},
+		"Unknown and not chosen": {conditions: []corev1.NodeCondition{condition(contract.ConditionVLANReady,
+			corev1.ConditionUnknown)}, unselected: true, want: notReady},
+		"True but Node is silent": {conditions: []corev1.NodeCondition{condition(corev1.NodeReady,
+			corev1.ConditionUnknown), yes}, want: notReady},
+		"True and Node not ready": {conditions: []corev1.NodeCondition{condition(corev1.NodeReady,
+			corev1.ConditionFalse), yes}, want: ready},
 		"True but Node not chosen": {conditions: []corev1.NodeCondition{yes}, unselected: true, want: notReady},
 	}
 	for name, test := range tests {
@@ -62,38 +69,63 @@ func TestDecide(t *testing.T) {
 		nodes []vlanNode
 		want  decision
 	}{
-		"nothing":                         {},
-		"fresh and ready waits":           {nodes: []vlanNode{node("a", false, ready, 2*s)}, want: decision{again: 3 * s}},
-		"ready long enough":               {nodes: []vlanNode{node("a", false, ready, 5*s)}, want: decision{give: []string{"a"}}},
-		"labelled and ready":              {nodes: []vlanNode{node("a", true, ready, 9*s)}},
-		"never ready, never labelled":     {nodes: []vlanNode{node("a", false, notReady, 99*s)}},
-		"broken beside a good one":        {nodes: []vlanNode{node("a", true, notReady, 3*s), node("b", true, ready, 9*s)}, want: decision{take: []string{"a"}}},
-		"broken a moment ago":             {nodes: []vlanNode{node("a", true, notReady, 1*s), node("b", true, ready, 9*s)}, want: decision{again: 2 * s}},
-		"the last one keeps it":           {nodes: []vlanNode{node("a", true, notReady, 99*s), node("b", false, notReady, 99*s)}},
-		"all bad at once":                 {nodes: []vlanNode{node("a", true, notReady, 99*s), node("b", true, notReady, 99*s)}},
-		"bad, the other only just good":   {nodes: []vlanNode{node("a", true, notReady, 99*s), node("b", false, ready, 1*s)}, want: decision{again: 4 * s}},
-		"swap":                            {nodes: []vlanNode{node("a", true, notReady, 99*s), node("b", false, ready, 5*s)}, want: decision{give: []string{"b"}, take: []string{"a"}}},
-		"a flapping one does not justify": {nodes: []vlanNode{node("a", true, notReady, 99*s), node("b", true, ready, 0)}, want: decision{again: 5 * s}},
-		"unwatched ones do not change":    {nodes: []vlanNode{node("a", true, unwatched, 99*s), node("b", false, unwatched, 99*s), node("c", true, ready, 9*s)}},
-		"doubtful ones keep it":           {nodes: []vlanNode{node("a", true, doubtful, 99*s), node("b", true, ready, 9*s)}, want: decision{again: doubtAfter - 99*s}},
-		"doubtful for long":               {nodes: []vlanNode{node("a", true, doubtful, doubtAfter), node("b", true, ready, 9*s)}, want: decision{take: []string{"a"}}},
-		"a doubtful one never gets it":    {nodes: []vlanNode{node("a", false, doubtful, 99*s)}},
-		"not Ready does not justify":      {nodes: []vlanNode{node("a", true, notReady, 99*s), shaken(node("b", true, ready, 99*s))}},
-		"not Ready keeps it":              {nodes: []vlanNode{shaken(node("a", true, ready, 99*s)), node("b", true, ready, 99*s)}},
-		"two of three bad wait":           {nodes: []vlanNode{node("a", true, notReady, 9*s), node("b", true, notReady, 9*s), node("c", true, ready, 99*s)}, want: decision{again: waveAfter - 9*s}},
-		"two of three bad for long":       {nodes: []vlanNode{node("a", true, notReady, 35*s), node("b", true, notReady, 35*s), node("c", true, ready, 99*s)}, want: decision{take: []string{"a", "b"}}},
-		"the second of three":             {nodes: []vlanNode{past(node("a", false, notReady, 20*s), 17*s), node("b", true, notReady, 9*s), node("c", true, ready, 99*s)}, want: decision{again: waveAfter - 9*s}},
-		"the second of three, later":      {nodes: []vlanNode{past(node("a", false, notReady, 99*s), 96*s), node("b", true, notReady, 9*s), node("c", true, ready, 99*s)}, want: decision{take: []string{"b"}}},
-		"lost once, waits longer":         {nodes: []vlanNode{past(node("a", false, ready, 6*s), 60*s), node("b", true, ready, 99*s)}, want: decision{again: 4 * s}},
-		"lost thrice, waited long":        {nodes: []vlanNode{past(node("a", false, ready, 40*s), 90*s, 80*s, 70*s), node("b", true, ready, 99*s)}, want: decision{give: []string{"a"}}},
-		"lost long ago":                   {nodes: []vlanNode{past(node("a", false, ready, 5*s), memory), node("b", true, ready, 99*s)}, want: decision{give: []string{"a"}}},
-		"lost, and no other is good":      {nodes: []vlanNode{past(node("a", false, ready, 6*s), 60*s), node("b", true, notReady, 2*s)}, want: decision{give: []string{"a"}, again: 1 * s}},
-		"lost, waits while none is ready": {nodes: []vlanNode{past(node("a", false, ready, 4*s), 60*s)}, want: decision{again: 1 * s}},
-		"unwatched does not justify":      {nodes: []vlanNode{node("a", true, unwatched, 99*s), node("b", true, notReady, 99*s)}},
+		"nothing": {},
+		"fresh and ready waits": {nodes: []vlanNode{node("a", false, ready, 2*s)},
+			want: decision{again: 3 * s}},
+		"ready long enough": {nodes: []vlanNode{node("a", false, ready, 5*s)},
+			want: decision{give: []string{"a"}}},
+		"labelled and ready":          {nodes: []vlanNode{node("a", true, ready, 9*s)}},
+		"never ready, never labelled": {nodes: []vlanNode{node("a", false, notReady, 99*s)}},
+		"broken beside a good one": {nodes: []vlanNode{node("a", true, notReady, 3*s),
+			node("b", true, ready, 9*s)}, want: decision{take: []string{"a"}}},
+		"broken a moment ago": {nodes: []vlanNode{node("a", true, notReady, 1*s),
+			node("b", true, ready, 9*s)}, want: decision{again: 2 * s}},
+		"the last one keeps it": {nodes: []vlanNode{node("a", true, notReady, 99*s),
+			node("b", false, notReady, 99*s)}},
+		"all bad at once": {nodes: []vlanNode{node("a", true, notReady, 99*s),
+			node("b", true, notReady, 99*s)}},
+		"bad, the other only just good": {nodes: []vlanNode{node("a", true, notReady, 99*s),
+			node("b", false, ready, 1*s)}, want: decision{again: 4 * s}},
+		"swap": {nodes: []vlanNode{node("a", true, notReady, 99*s),
+			node("b", false, ready, 5*s)}, want: decision{give: []string{"b"}, take: []string{"a"}}},
+		"a flapping one does not justify": {nodes: []vlanNode{node("a", true, notReady, 99*s),
+			node("b", true, ready, 0)}, want: decision{again: 5 * s}},
+		"unwatched ones do not change": {nodes: []vlanNode{node("a", true, unwatched, 99*s),
+			node("b", false, unwatched, 99*s), node("c", true, ready, 9*s)}},
+		"doubtful ones keep it": {nodes: []vlanNode{node("a", true, doubtful, 99*s),
+			node("b", true, ready, 9*s)}, want: decision{again: doubtAfter - 99*s}},
+		"doubtful for long": {nodes: []vlanNode{node("a", true, doubtful, doubtAfter),
+			node("b", true, ready, 9*s)}, want: decision{take: []string{"a"}}},
+		"a doubtful one never gets it": {nodes: []vlanNode{node("a", false, doubtful, 99*s)}},
+		"not Ready does not justify": {nodes: []vlanNode{node("a", true, notReady, 99*s),
+			shaken(node("b", true, ready, 99*s))}},
+		"not Ready keeps it": {nodes: []vlanNode{shaken(node("a", true, ready, 99*s)),
+			node("b", true, ready, 99*s)}},
+		"two of three bad wait": {nodes: []vlanNode{node("a", true, notReady, 9*s),
+			node("b", true, notReady, 9*s), node("c", true, ready, 99*s)}, want: decision{again: waveAfter - 9*s}},
+		"two of three bad for long": {nodes: []vlanNode{node("a", true, notReady, 35*s),
+			node("b", true, notReady, 35*s), node("c", true, ready, 99*s)}, want: decision{take: []string{"a", "b"}}},
+		"the second of three": {nodes: []vlanNode{past(node("a", false, notReady, 20*s), 17*s),
+			node("b", true, notReady, 9*s), node("c", true, ready, 99*s)}, want: decision{again: waveAfter - 9*s}},
+		"the second of three, later": {nodes: []vlanNode{past(node("a", false, notReady, 99*s), 96*s),
+			node("b", true, notReady, 9*s), node("c", true, ready, 99*s)}, want: decision{take: []string{"b"}}},
+		"lost once, waits longer": {nodes: []vlanNode{past(node("a", false, ready, 6*s), 60*s),
+			node("b", true, ready, 99*s)}, want: decision{again: 4 * s}},
+		"lost thrice, waited long": {nodes: []vlanNode{past(node("a", false, ready, 40*s), 90*s, 80*s, 70*s),
+			node("b", true, ready, 99*s)}, want: decision{give: []string{"a"}}},
+		"lost long ago": {nodes: []vlanNode{past(node("a", false, ready, 5*s), memory),
+			node("b", true, ready, 99*s)}, want: decision{give: []string{"a"}}},
+		"lost, and no other is good": {nodes: []vlanNode{past(node("a", false, ready, 6*s), 60*s),
+			node("b", true, notReady, 2*s)}, want: decision{give: []string{"a"}, again: 1 * s}},
+		"lost, waits while none is ready": {nodes: []vlanNode{past(node("a", false, ready, 4*s), 60*s)},
+			want: decision{again: 1 * s}},
+		"unwatched does not justify": {nodes: []vlanNode{node("a", true, unwatched, 99*s),
+			node("b", true, notReady, 99*s)}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, decide(test.nodes, start), cmp.AllowUnexported(decision{}), cmpopts.IgnoreFields(decision{}, "supports")); diff != "" {
+			if diff := cmp.Diff(test.want, decide(test.nodes, start), cmp.AllowUnexported(decision{}),
+				cmpopts.IgnoreFields(decision{}, "supports")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -109,7 +141,8 @@ func TestProbation(t *testing.T) {
 		lost = append(lost, start.Add(-memory+time.Duration(i+1)*time.Second))
 	}
 	const s = time.Second
-	want := []time.Duration{5 * s, 10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 320 * s, lastAdmission, lastAdmission, lastAdmission}
+	want := []time.Duration{5 * s, 10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 320 * s, lastAdmission, lastAdmission,
+		lastAdmission}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -24,7 +24,8 @@ func newFleet(t *testing.T, seed, size int) *fleet {
 	t.Helper()
 	f := &fleet{T: t, seed: seed, now: start, changes: map[string]int{}}
 	for i := range size {
-		f.nodes = append(f.nodes, vlanNode{name: strconv.Itoa(i), state: ready, since: start.Add(-time.Hour), labelled: true})
+		f.nodes = append(f.nodes, vlanNode{name: strconv.Itoa(i), state: ready, since: start.Add(-time.Hour),
+			labelled: true})
 	}
 	return f
 }
@@ -75,7 +76,8 @@ func (f *fleet) apply() (again time.Duration) {
 	if before > 0 && countLabels(f.nodes) == 0 {
 		f.Fatalf("seed %d: the last label was removed: %+v", f.seed, f.nodes)
 	}
-	if slices.ContainsFunc(f.nodes, f.serves) && !slices.ContainsFunc(f.nodes, func(n vlanNode) bool { return n.labelled && n.state == ready }) {
+	if slices.ContainsFunc(f.nodes, f.serves) && !slices.ContainsFunc(f.nodes,
+		func(n vlanNode) bool { return n.labelled && n.state == ready }) {
 		f.Fatalf("seed %d: a Node could serve, and none that can has the label: %+v", f.seed, f.nodes)
 	}
 	return decided.again
@@ -100,7 +102,8 @@ func TestDecideWalks(t *testing.T) {
 		random := rand.New(rand.NewPCG(uint64(seed), 2))
 		f := newFleet(t, seed, 1+random.IntN(5))
 		for i := range f.nodes {
-			f.nodes[i] = vlanNode{name: strconv.Itoa(i), state: readiness(random.IntN(4)), since: f.now, labelled: random.IntN(2) == 0}
+			f.nodes[i] = vlanNode{name: strconv.Itoa(i), state: readiness(random.IntN(4)), since: f.now,
+				labelled: random.IntN(2) == 0}
 		}
 		for range 100 {
 			i := random.IntN(len(f.nodes))
@@ -111,7 +114,8 @@ func TestDecideWalks(t *testing.T) {
 		f.pass(2 * memory)
 		good := slices.ContainsFunc(f.nodes, func(n vlanNode) bool { return n.state == ready && !n.shaky })
 		for _, node := range f.nodes {
-			if node.state == ready && !node.labelled || (node.state == notReady || node.state == doubtful) && node.labelled && good {
+			if node.state == ready && !node.labelled || (node.state == notReady || node.state == doubtful) &&
+				node.labelled && good {
 				t.Fatalf("seed %d: at rest %+v of %+v", seed, node, f.nodes)
 			}
 		}

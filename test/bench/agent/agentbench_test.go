@@ -14,11 +14,12 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/controller"
 )
 
-// TestIdleAgent is the small version of the measurement: memory hardly depends on how many Nodes, Services and pods there
-// are, and must not.
+// TestIdleAgent is the small version of the measurement: memory hardly depends on how many Nodes, Services and pods
+// there are, and must not.
 func TestIdleAgent(t *testing.T) {
 	figures, _, err := Measure(t.Context(), Options{
-		Dir: t.TempDir(), Out: t.Output(), Nodes: 50, Services: 30, Pods: 30, Settle: 5 * time.Second, Steady: 12 * time.Second,
+		Dir: t.TempDir(), Out: t.Output(), Nodes: 50, Services: 30, Pods: 30, Settle: 5 * time.Second,
+		Steady: 12 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +63,8 @@ func TestMemory(t *testing.T) {
 	if err != nil || resident != 45 || anonymous != 18 {
 		t.Errorf("memory %g and %g (%v), want 45 and 18", resident, anonymous, err)
 	}
-	for _, wrong := range []string{"", "Rss: 1 kB\n", strings.ReplaceAll(rollup, " kB", " MB"), strings.Replace(rollup, "18432", "much", 1)} {
+	for _, wrong := range []string{"", "Rss: 1 kB\n", strings.ReplaceAll(rollup, " kB", " MB"),
+		strings.Replace(rollup, "18432", "much", 1)} {
 		if _, _, err := memory(wrong); err == nil {
 			t.Errorf("%q has memory figures", wrong)
 		}
@@ -128,7 +130,8 @@ func TestNodeObject(t *testing.T) {
 			t.Fatal(err)
 		}
 		if names[node.Name] || len(node.Annotations) < 8 || len(node.Status.Images) != 50 {
-			t.Fatalf("Node %s: there twice %t, %d annotations, %d images", node.Name, names[node.Name], len(node.Annotations), len(node.Status.Images))
+			t.Fatalf("Node %s: there twice %t, %d annotations, %d images", node.Name, names[node.Name],
+				len(node.Annotations), len(node.Status.Images))
 		}
 		names[node.Name] = true
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
 )
 
-// MeasureInPlace measures the agent on this machine's own kernel, for the processor's sake, where that has no 802.1Q: the
-// VLAN interface is a plain pair of Ethernet interfaces, so the agent finds fault with its kind and does not judge the
-// addresses of Services; it looks, asks and listens as ever. The process must have a network namespace to itself.
+// MeasureInPlace measures the agent on this machine's own kernel, for the processor's sake, where that has no 802.1Q:
+// the VLAN interface is a plain pair of Ethernet interfaces, so the agent finds fault with its kind and does not judge
+// the addresses of Services; it looks, asks and listens as ever. The process must have a network namespace to itself.
 func MeasureInPlace(ctx context.Context, o Options) (figures []controller.Figure, err error) {
 	c := &setting{Options: o}
 	defer func() { err = errors.Join(err, c.stop()) }()
@@ -62,7 +62,8 @@ func furnishInPlace(ctx context.Context, c *setting, far *space.Space) error {
 	if err != nil {
 		return err
 	}
-	near := fmt.Sprintf("link add bond0 type veth peer name cable0\nlink set bond0 up\nlink set cable0 up\nlink set %s up\naddress add %s dev %s\n", vlanLink, ownAddress, vlanLink)
+	near := fmt.Sprintf("link add bond0 type veth peer name cable0\nlink set bond0 up\nlink set cable0 up\nlink set "+
+		"%s up\naddress add %s dev %s\n", vlanLink, ownAddress, vlanLink)
 	for _, step := range []func() error{
 		func() error { return batchIn(ctx, far, "link add "+vlanLink+" type veth peer name far0\n") },
 		func() error { return moveHere(far) },
@@ -76,7 +77,8 @@ func furnishInPlace(ctx context.Context, c *setting, far *space.Space) error {
 			return batchHere(ctx, podLinks(c.Pods, process))
 		},
 		func() error {
-			_, err := startFar(far, announce, []string{"--every", "30s", "--ask-from", askerAddress.Addr().String()}, virtual)
+			_, err := startFar(far, announce, []string{"--every", "30s", "--ask-from", askerAddress.Addr().String()},
+				virtual)
 			return err
 		},
 	} {
@@ -112,8 +114,8 @@ func farLinks(virtual []netip.Addr) string {
 	return b.String()
 }
 
-// startFar starts the program that stands for the rest of the network; it ends with the namespace. It returns the ID of the
-// process.
+// startFar starts the program that stands for the rest of the network; it ends with the namespace. It returns the ID of
+// the process.
 func startFar(far *space.Space, program string, flags []string, virtual []netip.Addr) (int, error) {
 	args := append([]string{"--interface", "far0"}, flags...)
 	for _, address := range virtual {
@@ -176,7 +178,8 @@ func startInPlace(ctx context.Context, c *setting) (running, error) {
 		return running{}, fmt.Errorf("log of the agent: %w", err)
 	}
 	defer log.Close()
-	args := append(asPod(), program, "run", "--node-name", server, "--kubeconfig", kubeconfig, "--interface", vlanLink, "--uplink", "bond0")
+	args := append(asPod(), program, "run", "--node-name", server, "--kubeconfig", kubeconfig, "--interface", vlanLink,
+		"--uplink", "bond0")
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...)
 	cmd.Stdout = log
 	cmd.Stderr = log

@@ -20,8 +20,8 @@ type realNetwork struct {
 	pid int
 }
 
-// startNetwork builds it: VLAN, gateway with an address in every block, pod interfaces, the addresses of the Services on
-// the announcing server, and a third server that asks for them.
+// startNetwork builds it: VLAN, gateway with an address in every block, pod interfaces, the addresses of the Services
+// on the announcing server, and a third server that asks for them.
 func startNetwork(ctx context.Context, c *setting) (*realNetwork, error) {
 	url := "https://" + netip.AddrPortFrom(management.Addr(), uint16(c.plane.Port())).String()
 	kubeconfig, err := c.kubeconfig(ctx, url)
@@ -39,12 +39,14 @@ func startNetwork(ctx context.Context, c *setting) (*realNetwork, error) {
 	n := &realNetwork{setting: c}
 	config := lab.Config{
 		Management: management, HostPorts: []uint16{uint16(c.plane.Port())},
-		Files: map[string]string{"agent": program, "announce": announce, "kubeconfig": kubeconfig}, Programs: []string{"ip", "bridge", "setpriv"},
+		Files:    map[string]string{"agent": program, "announce": announce, "kubeconfig": kubeconfig},
+		Programs: []string{"ip", "bridge", "setpriv"},
 	}
 	for i, name := range []string{server, announcer, asker} {
 		config.Servers = append(config.Servers, lab.Server{
-			Name: name, ID: fmt.Sprintf("%s%d", serverID[:23], i), Private: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(11 + i)}), 24),
-			Pods: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 100, byte(i), 0}), 24),
+			Name: name, ID: fmt.Sprintf("%s%d", serverID[:23], i),
+			Private: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(11 + i)}), 24),
+			Pods:    netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 100, byte(i), 0}), 24),
 		})
 	}
 	if n.lab, err = lab.Start(ctx, config); err != nil {
@@ -65,8 +67,10 @@ func (n *realNetwork) furnish(ctx context.Context) error {
 		return err
 	}
 	gateway := blocks()[0].Gateway
-	for name, address := range map[string]netip.Prefix{server: ownAddress, announcer: nextAddress, asker: askerAddress} {
-		if err := n.lab.ConfigureVLAN(ctx, lab.VLAN{Server: name, ID: vlanID, Address: address, Gateway: gateway}); err != nil {
+	for name, address := range map[string]netip.Prefix{server: ownAddress, announcer: nextAddress,
+		asker: askerAddress} {
+		if err := n.lab.ConfigureVLAN(ctx, lab.VLAN{Server: name, ID: vlanID, Address: address,
+			Gateway: gateway}); err != nil {
 			return err
 		}
 	}
@@ -83,16 +87,18 @@ func (n *realNetwork) furnish(ctx context.Context) error {
 	return n.makePods(ctx)
 }
 
-// startRest starts what is heard of the rest of the cluster: kube-vip's announcements, and the questions of other agents,
-// of which one in half a minute asks for an address and the others let theirs wait.
+// startRest starts what is heard of the rest of the cluster: kube-vip's announcements, and the questions of other
+// agents, of which one in half a minute asks for an address and the others let theirs wait.
 func (n *realNetwork) startRest(ctx context.Context, virtual []netip.Addr) error {
 	var all []string
 	for _, address := range virtual {
 		all = append(all, address.String())
 	}
-	for host, flags := range map[string][]string{announcer: {"--every", "3s"}, asker: {"--every", "30s", "--ask-from", askerAddress.Addr().String()}} {
+	for host, flags := range map[string][]string{announcer: {"--every", "3s"},
+		asker: {"--every", "30s", "--ask-from", askerAddress.Addr().String()}} {
 		args := slices.Concat([]string{lab.Path("announce"), "--interface", vlanLink}, flags, all)
-		if _, err := n.lab.StartProcess(ctx, lab.Program{Host: host, Name: "announce-" + host, Args: args}); err != nil {
+		if _, err := n.lab.StartProcess(ctx, lab.Program{Host: host, Name: "announce-" + host,
+			Args: args}); err != nil {
 			return fmt.Errorf("start what is heard from %s: %w", host, err)
 		}
 	}
@@ -125,12 +131,14 @@ func announced(virtual []netip.Addr) string {
 	return b.String()
 }
 
-// podLinks are interfaces with host routes, as network plugins make them; their far ends are in the network namespace of a
-// process.
+// podLinks are interfaces with host routes, as network plugins make them; their far ends are in the network namespace
+// of a process.
 func podLinks(count, process int) string {
 	var b strings.Builder
 	for i := range count {
-		fmt.Fprintf(&b, "link add cali%04d type veth peer name pod%04d netns %d\nlink set cali%04d up\nroute add 10.200.%d.%d/32 dev cali%04d\n",
+		fmt.Fprintf(&b,
+			"link add cali%04d type veth peer name pod%04d netns %d\nlink set cali%04d up\nroute add 10.200.%d.%d/32 "+
+				"dev cali%04d\n",
 			i, i, process, i, i/250, i%250+1, i)
 	}
 	return b.String()
@@ -139,7 +147,8 @@ func podLinks(count, process int) string {
 // makePods starts a process in the server's pod and makes the interfaces between both.
 func (n *realNetwork) makePods(ctx context.Context) error {
 	n.say("making %d pod interfaces", n.Pods)
-	id, err := n.lab.StartProcess(ctx, lab.Program{Host: lab.PodOf(server), Name: "pod", Args: []string{"sleep", "86400"}})
+	id, err := n.lab.StartProcess(ctx, lab.Program{Host: lab.PodOf(server), Name: "pod",
+		Args: []string{"sleep", "86400"}})
 	if err != nil {
 		return fmt.Errorf("start a pod: %w", err)
 	}
@@ -152,7 +161,8 @@ func (n *realNetwork) makePods(ctx context.Context) error {
 
 // batch runs lines of ip or bridge on a host.
 func (n *realNetwork) batch(ctx context.Context, host, program, lines string) error {
-	out, err := n.lab.ExecProgram(ctx, lab.Program{Host: host, Args: []string{program, "-batch", "-"}, Stdin: []byte(lines)})
+	out, err := n.lab.ExecProgram(ctx, lab.Program{Host: host, Args: []string{program, "-batch", "-"},
+		Stdin: []byte(lines)})
 	if err != nil {
 		return fmt.Errorf("set %s up: %w", host, err)
 	}

@@ -72,21 +72,26 @@ func nodeObject(i int) (*corev1.Node, error) {
 	now := metav1.Now()
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Annotations: published, Labels: map[string]string{
-			corev1.LabelHostname: nodeName(i), corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64", contract.NodeVLANReady: "true",
+			corev1.LabelHostname: nodeName(i), corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+			contract.NodeVLANReady: "true",
 		}},
 		Spec: corev1.NodeSpec{PodCIDR: fmt.Sprintf("10.%d.%d.0/24", 100+i>>8, i&0xff)},
 		Status: corev1.NodeStatus{
-			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: private.String()}, {Type: corev1.NodeHostName, Address: nodeName(i)}},
-			Capacity:  corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi")},
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: private.String()},
+				{Type: corev1.NodeHostName, Address: nodeName(i)}},
+			Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("32"),
+				corev1.ResourceMemory: resource.MustParse("256Gi")},
 		},
 	}
-	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady} {
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
+		corev1.NodePIDPressure, corev1.NodeReady} {
 		status := corev1.ConditionFalse
 		if kind == corev1.NodeReady {
 			status = corev1.ConditionTrue
 		}
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
-			Type: kind, Status: status, Reason: "Kubelet", Message: "the kubelet says so", LastHeartbeatTime: now, LastTransitionTime: now,
+			Type: kind, Status: status, Reason: "Kubelet", Message: "the kubelet says so", LastHeartbeatTime: now,
+			LastTransitionTime: now,
 		})
 	}
 	for image := range 50 { // the kubelet's default, --node-status-max-images
@@ -109,14 +114,16 @@ func (c *setting) createService(ctx context.Context, i int, address netip.Addr) 
 			"kube-vip.io/vipHost": announcer, contract.KubeVIPInterface: vlanLink,
 		}},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerIP: address.String(), Selector: map[string]string{"app": fmt.Sprintf("web-%03d", i)},
-			Ports: []corev1.ServicePort{{Name: "http", Port: 80}, {Name: "https", Port: 443}},
+			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerIP: address.String(),
+			Selector: map[string]string{"app": fmt.Sprintf("web-%03d", i)},
+			Ports:    []corev1.ServicePort{{Name: "http", Port: 80}, {Name: "https", Port: 443}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("create a Service: %w", err)
 	}
-	created.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address.String(), IPMode: ptr.To(corev1.LoadBalancerIPModeVIP)}}
+	created.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address.String(),
+		IPMode: ptr.To(corev1.LoadBalancerIPModeVIP)}}
 	if _, err := services.UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("publish the address of Service %s: %w", created.Name, err)
 	}
@@ -133,7 +140,8 @@ func (c *setting) awaitReady(ctx context.Context) error {
 			return fmt.Errorf("get Node %s: %w", server, err)
 		}
 		said := ""
-		for _, kind := range []corev1.NodeConditionType{contract.ConditionVLANReady, contract.ConditionAnnouncementHealthy} {
+		for _, kind := range []corev1.NodeConditionType{contract.ConditionVLANReady,
+			contract.ConditionAnnouncementHealthy} {
 			condition := contract.FindNodeCondition(node, kind)
 			switch {
 			case condition == nil:

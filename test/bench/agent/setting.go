@@ -26,7 +26,8 @@ type setting struct {
 
 // start brings up the control plane with Nodes, Services and the rights of the manifests.
 func (c *setting) start(ctx context.Context) error {
-	plane, err := controlplane.Start(ctx, controlplane.Options{LogDir: c.Dir, Names: []string{management.Addr().String()}})
+	plane, err := controlplane.Start(ctx, controlplane.Options{LogDir: c.Dir,
+		Names: []string{management.Addr().String()}})
 	if err != nil {
 		return err
 	}
@@ -61,10 +62,12 @@ func (c *setting) createLease(ctx context.Context, service string) error {
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubevip-" + service},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To(announcer), LeaseDurationSeconds: ptr.To[int32](leaseSeconds), AcquireTime: &now, RenewTime: &now,
+			HolderIdentity: ptr.To(announcer), LeaseDurationSeconds: ptr.To[int32](leaseSeconds), AcquireTime: &now,
+			RenewTime: &now,
 		},
 	}
-	if _, err := c.kube.CoordinationV1().Leases(metav1.NamespaceDefault).Create(ctx, lease, metav1.CreateOptions{}); err != nil {
+	if _, err := c.kube.CoordinationV1().Leases(metav1.NamespaceDefault).Create(ctx, lease,
+		metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create the Lease of Service %s: %w", service, err)
 	}
 	return nil

@@ -18,7 +18,8 @@ type usage struct {
 	share float64
 }
 
-// ticksPerSecond is the unit of processor time in /proc/pid/stat (proc(5)); it is 100 on every platform that Go supports.
+// ticksPerSecond is the unit of processor time in /proc/pid/stat (proc(5)); it is 100 on every platform that Go
+// supports.
 const ticksPerSecond = 100
 
 // samples is how often the memory is read.

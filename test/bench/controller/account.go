@@ -32,14 +32,16 @@ func account(servers int, clusterUID string) pnapsim.Seed {
 			OwnershipTags: map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID},
 		}},
 		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: location, VLAN: 20}},
-		Blocks:   []pnapsim.BlockSeed{{Name: "nodes", Location: location, CIDR: nodeBlock.String(), Network: networkID, BringYourOwn: true}},
+		Blocks: []pnapsim.BlockSeed{{Name: "nodes", Location: location, CIDR: nodeBlock.String(), Network: networkID,
+			BringYourOwn: true}},
 	}
 	own := nodeBlock.Addr().Next().Next() // after network and gateway
 	private := netip.MustParseAddr("10.0.0.11")
 	for i := range servers {
 		seed.Servers = append(seed.Servers, pnapsim.ServerSeed{
-			Hostname: serverName(i), Location: location, NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{private.String()},
-			Networks: []pnapsim.MembershipSeed{{Network: networkID, IPs: []string{own.String()}}},
+			Hostname: serverName(i), Location: location, NetworkType: "PRIVATE_ONLY",
+			PrivateIPs: []string{private.String()},
+			Networks:   []pnapsim.MembershipSeed{{Network: networkID, IPs: []string{own.String()}}},
 		})
 		own, private = own.Next(), private.Next()
 	}

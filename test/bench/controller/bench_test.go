@@ -25,7 +25,8 @@ func report(t *testing.T, figures []Figure, err error) {
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	figures, err := MeasureFleet(t.Context(), t.TempDir(), t.Output(), Fleet{
-		Nodes: 60, Services: 20, Published: 20, Settle: 3 * time.Second, Steady: 20 * time.Second, Within: 90 * time.Second,
+		Nodes: 60, Services: 20, Published: 20, Settle: 3 * time.Second, Steady: 20 * time.Second,
+		Within: 90 * time.Second,
 	}, simtest.Specs(t))
 	report(t, figures, err)
 }

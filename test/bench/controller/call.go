@@ -88,7 +88,8 @@ func (c calls) busiest() (operation string, most int) {
 func (c calls) String() string {
 	var text strings.Builder
 	for _, each := range c {
-		_, _ = fmt.Fprintf(&text, "%s %d %s %s %s\n", each.Time.Format("15:04:05.000"), each.Status, each.Method, each.Path, each.Query)
+		_, _ = fmt.Fprintf(&text, "%s %d %s %s %s\n", each.Time.Format("15:04:05.000"), each.Status, each.Method,
+			each.Path, each.Query)
 	}
 	return text.String()
 }

@@ -16,7 +16,8 @@ func call(method, path, operation string) pnapsim.Entry {
 func life() calls {
 	const blocks, block, assign = "/ips/v1/ip-blocks", "/ips/v1/ip-blocks/1", "/networks/v1/public-networks/n/ip-blocks"
 	return calls{
-		call(http.MethodPost, "/auth/realms/BMC/protocol/openid-connect/token", "/auth/realms/BMC/protocol/openid-connect/token"),
+		call(http.MethodPost, "/auth/realms/BMC/protocol/openid-connect/token",
+			"/auth/realms/BMC/protocol/openid-connect/token"),
 		call(http.MethodGet, blocks, blocks),
 		call(http.MethodPost, blocks, blocks),
 		call(http.MethodGet, block, "/ips/v1/ip-blocks/{ipBlockId}"),
@@ -60,10 +61,11 @@ func TestBusiestWithinAnyMinute(t *testing.T) {
 		operation string
 		most      int
 	}{
-		"nothing":                    {},
-		"every thirty seconds":       {made: at("/list", 0, 30, 59.9, 90.1), operation: "GET /list", most: 2},
-		"three in a minute":          {made: at("/list", 0, 70, 80, 90, 200), operation: "GET /list", most: 3},
-		"the worse of two":           {made: append(at("/one", 0, 100), at("/two", 0, 1)...), operation: "GET /two", most: 2},
+		"nothing":              {},
+		"every thirty seconds": {made: at("/list", 0, 30, 59.9, 90.1), operation: "GET /list", most: 2},
+		"three in a minute":    {made: at("/list", 0, 70, 80, 90, 200), operation: "GET /list", most: 3},
+		"the worse of two": {made: append(at("/one", 0, 100), at("/two", 0, 1)...), operation: "GET /two",
+			most: 2},
 		"tokens are no calls at all": {made: at("/auth/token", 0, 1, 2)},
 	} {
 		t.Run(name, func(t *testing.T) {

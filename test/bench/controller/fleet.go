@@ -41,8 +41,10 @@ type Fleet struct {
 
 // MeasureFleet measures many Nodes that register at once, one that joins later, many Services, and then that
 // nothing happens. Logs go to dir, remarks to out.
-func MeasureFleet(ctx context.Context, dir string, out io.Writer, f Fleet, specs *pnapsim.Specs) (_ []Figure, err error) {
-	r, err := start(ctx, dir, setting{servers: f.Nodes + 1, latency: &pnapsim.Latency{}, shared: true, size: "/28", specs: specs})
+func MeasureFleet(ctx context.Context, dir string, out io.Writer, f Fleet, specs *pnapsim.Specs) (_ []Figure,
+	err error) {
+	r, err := start(ctx, dir, setting{servers: f.Nodes + 1, latency: &pnapsim.Latency{}, shared: true, size: "/28",
+		specs: specs})
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,8 @@ func median(all []time.Duration) time.Duration {
 
 // MeasureCalls counts what a Service costs the API, which takes its time here: scale times faster than assumed of
 // the real one.
-func MeasureCalls(ctx context.Context, dir string, out io.Writer, scale float64, specs *pnapsim.Specs) ([]Figure, error) {
+func MeasureCalls(ctx context.Context, dir string, out io.Writer, scale float64, specs *pnapsim.Specs) ([]Figure,
+	error) {
 	for _, sub := range []string{"dedicated", "shared"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return nil, err
@@ -90,7 +91,8 @@ func MeasureCalls(ctx context.Context, dir string, out io.Writer, scale float64,
 	return append(dedicated, shared...), err
 }
 
-func measureDedicated(ctx context.Context, dir string, out io.Writer, scale float64, specs *pnapsim.Specs) (_ []Figure, err error) {
+func measureDedicated(ctx context.Context, dir string, out io.Writer, scale float64, specs *pnapsim.Specs) (_ []Figure,
+	err error) {
 	r, err := begin(ctx, dir, setting{scale: scale, specs: specs})
 	if err != nil {
 		return nil, err
@@ -118,7 +120,8 @@ func measureDedicated(ctx context.Context, dir string, out io.Writer, scale floa
 	}, r.broken()
 }
 
-func measureShared(ctx context.Context, dir string, out io.Writer, scale float64, specs *pnapsim.Specs) (_ []Figure, err error) {
+func measureShared(ctx context.Context, dir string, out io.Writer, scale float64, specs *pnapsim.Specs) (_ []Figure,
+	err error) {
 	r, err := begin(ctx, dir, setting{scale: scale, shared: true, specs: specs})
 	if err != nil {
 		return nil, err

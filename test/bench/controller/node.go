@@ -32,12 +32,14 @@ func (r *rig) register(ctx context.Context, first, count int) error {
 func kubeletNode(name string) *corev1.Node {
 	now := metav1.Now()
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name,
+			corev1.LabelOSStable: "linux"}},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{
 			Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule,
 		}}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
-			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now,
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now,
+			LastTransitionTime: now,
 		}}},
 	}
 }
@@ -68,5 +70,6 @@ func complete(node *corev1.Node) bool {
 			return false
 		}
 	}
-	return node.Spec.ProviderID != "" && len(node.Status.Addresses) > 0 && node.Annotations[contract.NodePublicNetworkMember] == "true"
+	return node.Spec.ProviderID != "" && len(node.Status.Addresses) > 0 &&
+		node.Annotations[contract.NodePublicNetworkMember] == "true"
 }

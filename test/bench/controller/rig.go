@@ -91,7 +91,8 @@ func (r *rig) startAccount(ctx context.Context, s setting) (url string, err erro
 	if err != nil {
 		return "", fmt.Errorf("identity of the cluster: %w", err)
 	}
-	r.sim = pnapsim.New(pnapsim.Config{Clock: pnapsim.NewRealClock(s.scale), Latency: s.latency, Specs: s.specs, ServerStock: s.servers + 1})
+	r.sim = pnapsim.New(pnapsim.Config{Clock: pnapsim.NewRealClock(s.scale), Latency: s.latency, Specs: s.specs,
+		ServerStock: s.servers + 1})
 	if err := r.sim.Seed(account(s.servers, string(system.UID))); err != nil {
 		return "", err
 	}
@@ -132,7 +133,8 @@ func (r *rig) startController(ctx context.Context, url string, s setting) error 
 		return fmt.Errorf("log of the controller: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, "--cloud-config="+secret, "--kubeconfig="+kubeconfig,
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, "--cloud-config="+secret,
+		"--kubeconfig="+kubeconfig,
 		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port), "--cert-dir="+r.dir, "--v=2")
 	cmd.Dir = r.dir
@@ -151,7 +153,8 @@ func cloudConfig(url string, s setting) []byte {
 	if s.size != "" {
 		more += fmt.Sprintf(`, "ipBlockSize": %q`, s.size)
 	}
-	return fmt.Appendf(nil, `{"clientID": %q, "clientSecret": %q, "base-url": %q, "location": %q, "loadbalancer": "kube-vip://%s"%s}`,
+	return fmt.Appendf(nil,
+		`{"clientID": %q, "clientSecret": %q, "base-url": %q, "location": %q, "loadbalancer": "kube-vip://%s"%s}`,
 		clientID, clientSecret, url, location, networkID, more)
 }
 

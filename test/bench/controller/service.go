@@ -19,7 +19,8 @@ func (r *rig) services() typedcorev1.ServiceInterface {
 func (r *rig) createService(ctx context.Context, name string) error {
 	_, err := r.services().Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
+			Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
 	}, metav1.CreateOptions{})
 	return err
 }
@@ -50,7 +51,8 @@ func (r *rig) publish(ctx context.Context, name string) (time.Duration, error) {
 	for {
 		select {
 		case event := <-watch.ResultChan():
-			if service, isService := event.Object.(*corev1.Service); isService && len(service.Status.LoadBalancer.Ingress) > 0 {
+			if service, isService := event.Object.(*corev1.Service); isService &&
+				len(service.Status.LoadBalancer.Ingress) > 0 {
 				return time.Since(begin), nil
 			}
 		case <-timer.C:

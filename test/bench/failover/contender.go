@@ -54,17 +54,20 @@ func (c *cluster) furnish(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := c.plane.ApplyFiles(ctx, filepath.Join(root, "deploy/overlays/kubeadm-agent"), filepath.Join(root, "deploy/kube-vip/kube-vip.yaml")); err != nil {
+	if err := c.plane.ApplyFiles(ctx, filepath.Join(root, "deploy/overlays/kubeadm-agent"),
+		filepath.Join(root, "deploy/kube-vip/kube-vip.yaml")); err != nil {
 		return err
 	}
 	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "echo", Annotations: map[string]string{contract.KubeVIPAddresses: virtual.String()}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "echo",
+			Annotations: map[string]string{contract.KubeVIPAddresses: virtual.String()}},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerIP: virtual.String(),
 			Ports: []corev1.ServicePort{{Port: echoPort, Protocol: corev1.ProtocolUDP}},
 		},
 	}
-	if _, err := c.kube.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service, metav1.CreateOptions{}); err != nil {
+	if _, err := c.kube.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service,
+		metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create the Service: %w", err)
 	}
 	return nil
@@ -85,7 +88,8 @@ func (c *cluster) agent(ctx context.Context) (contender, error) {
 		return contender{}, fmt.Errorf("find this program: %w", err)
 	}
 	keys := filepath.Join(c.dir, "key")
-	if err := os.WriteFile(keys, []byte(contract.FormatAnnouncerKey(contract.AnnouncerKey{1, 2, 3})), 0o600); err != nil {
+	if err := os.WriteFile(keys, []byte(contract.FormatAnnouncerKey(contract.AnnouncerKey{1, 2, 3})),
+		0o600); err != nil {
 		return contender{}, err
 	}
 	config := func(i int) string { return filepath.Join(c.dir, "agent-"+nodeName(i), "kubeconfig") }
@@ -101,7 +105,8 @@ func (c *cluster) agent(ctx context.Context) (contender, error) {
 	return contender{
 		name: "agent",
 		command: func(i int) (argv, env []string) {
-			return []string{self, NodeCommand, "-name", nodeName(i), "-source", nodeAddress(i).String(), "-keys", keys, "-kubeconfig", config(i)}, nil
+			return []string{self, NodeCommand, "-name", nodeName(i), "-source", nodeAddress(i).String(), "-keys", keys,
+				"-kubeconfig", config(i)}, nil
 		},
 		clean:   func(context.Context) error { return nil },
 		settled: c.allMembers,
@@ -153,9 +158,12 @@ func (c *cluster) kubeVIP(ctx context.Context, s *segment, t timers) (contender,
 		name: t.name,
 		command: func(i int) (argv, env []string) {
 			return []string{program, "manager"}, []string{
-				"HOME=" + home, "vip_arp=true", "vip_interface=" + publicLink, "vip_subnet=32", "svc_enable=true", "svc_election=true",
-				"cp_enable=false", "cp_namespace=kube-system", "vip_nodename=" + nodeName(i), "prometheus_server=127.0.0.1:0",
-				fmt.Sprintf("vip_leaseduration=%d", t.lease), fmt.Sprintf("vip_renewdeadline=%d", t.deadline), fmt.Sprintf("vip_retryperiod=%d", t.retry),
+				"HOME=" + home, "vip_arp=true", "vip_interface=" + publicLink, "vip_subnet=32", "svc_enable=true",
+				"svc_election=true",
+				"cp_enable=false", "cp_namespace=kube-system", "vip_nodename=" + nodeName(i),
+				"prometheus_server=127.0.0.1:0",
+				fmt.Sprintf("vip_leaseduration=%d", t.lease), fmt.Sprintf("vip_renewdeadline=%d", t.deadline),
+				fmt.Sprintf("vip_retryperiod=%d", t.retry),
 				fmt.Sprintf("vip_arpRate=%d", t.announce.Milliseconds()),
 			}
 		},
@@ -170,7 +178,8 @@ func (c *cluster) afterKubeVIP(ctx context.Context, s *segment) error {
 			return err
 		}
 	}
-	err := c.kube.CoordinationV1().Leases(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	err := c.kube.CoordinationV1().Leases(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("delete kube-vip's leases: %w", err)
 	}

@@ -38,7 +38,8 @@ type fleet struct {
 func (f *fleet) start() error {
 	f.programs = make([]*exec.Cmd, len(f.nodes))
 	for i, node := range f.nodes {
-		log, err := os.OpenFile(filepath.Join(f.dir, f.contender.name+"-"+node.Name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		log, err := os.OpenFile(filepath.Join(f.dir, f.contender.name+"-"+node.Name+".log"),
+			os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 		if err != nil {
 			return err
 		}

@@ -186,7 +186,8 @@ func figures(contender, fault string, twoAnswer bool, results []result) (lines [
 	if len(outages) > 0 {
 		slices.Sort(outages)
 		median = (outages[(len(outages)-1)/2] + outages[len(outages)/2]) / 2
-		lines = append(lines, fmt.Sprintf("%s_median %.0f ms", name, median), fmt.Sprintf("%s_max %.0f ms", name, outages[len(outages)-1]))
+		lines = append(lines, fmt.Sprintf("%s_median %.0f ms", name, median),
+			fmt.Sprintf("%s_max %.0f ms", name, outages[len(outages)-1]))
 	}
 	if twoAnswer {
 		lines = append(lines, fmt.Sprintf("%s_two_answered_max %.1f s", name, two.Seconds()))

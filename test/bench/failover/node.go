@@ -31,8 +31,8 @@ const networkID = "60473c2509268bc77fd06d29"
 // NodeCommand is the argument with which the program is the announcer of one node.
 const NodeCommand = "node"
 
-// RunNode announces the address of the Service on one node until ctx ends: the agent's announcer as it is shipped, without
-// the agent's checks of the VLAN interface, which a veth is not.
+// RunNode announces the address of the Service on one node until ctx ends: the agent's announcer as it is shipped,
+// without the agent's checks of the VLAN interface, which a veth is not.
 func RunNode(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet(NodeCommand, flag.ContinueOnError)
 	name := flags.String("name", "", "name of the Node")
@@ -64,13 +64,15 @@ func RunNode(ctx context.Context, args []string) error {
 		NewStore: func(network string) speaker.Store {
 			return store.New(client.CoreV1().ConfigMaps(metav1.NamespaceSystem), network)
 		},
-		Transport: heartbeat.Config{Interface: public, Source: func() netip.Addr { return own }, Keys: heartbeat.NewKeyFile(*keys)},
-		Responder: responder.New(responder.Config{Interface: public, Seed: seed.Sum64(), Watch: func(ctx context.Context, changed func()) error {
-			return netstate.Watch(ctx, func() {
-				changed()
-				h.Changed()
-			})
-		}}),
+		Transport: heartbeat.Config{Interface: public, Source: func() netip.Addr { return own },
+			Keys: heartbeat.NewKeyFile(*keys)},
+		Responder: responder.New(responder.Config{Interface: public, Seed: seed.Sum64(),
+			Watch: func(ctx context.Context, changed func()) error {
+				return netstate.Watch(ctx, func() {
+					changed()
+					h.Changed()
+				})
+			}}),
 		Network:    func() string { return networkID },
 		Facts:      facts,
 		AskGateway: func(ctx context.Context) bool { return askGateway(ctx, own) },
@@ -84,7 +86,8 @@ func RunNode(ctx context.Context, args []string) error {
 func facts() election.Facts {
 	link, err := packet.Look(publicLink)
 	return election.Facts{
-		Link: err == nil && link.Up, Candidate: true, HasGateway: true, Known: true, Wanted: map[netip.Addr]bool{virtual: true},
+		Link: err == nil && link.Up, Candidate: true, HasGateway: true, Known: true,
+		Wanted: map[netip.Addr]bool{virtual: true},
 	}
 }
 

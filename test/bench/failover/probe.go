@@ -26,7 +26,8 @@ const (
 func serveEcho(ctx context.Context, node *space.Space, index int) (stop func(), err error) {
 	var conn net.PacketConn
 	if err := node.Visit(func() (err error) {
-		conn, err = new(net.ListenConfig).ListenPacket(ctx, "udp", netip.AddrPortFrom(nodeAddress(index), echoPort).String())
+		conn, err = new(net.ListenConfig).ListenPacket(ctx, "udp",
+			netip.AddrPortFrom(nodeAddress(index), echoPort).String())
 		return err
 	}); err != nil {
 		return nil, fmt.Errorf("serve on %s: %w", node.Name, err)

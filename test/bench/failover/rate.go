@@ -27,12 +27,13 @@ import (
 const (
 	// RespondCommand is the argument with which the program only answers for the address.
 	RespondCommand = "respond"
-	// rateFor is for how long questions are asked as fast as they are answered, rateWarm that before, and rateStart bounds how
-	// long the responder takes to start.
+	// rateFor is for how long questions are asked as fast as they are answered, rateWarm that before, and rateStart
+	// bounds how long the responder takes to start.
 	rateFor   = 3 * time.Second
 	rateWarm  = 500 * time.Millisecond
 	rateStart = 30 * time.Second
-	// inFlight bounds the requests without an answer, so that those are counted that are answered and not those that are lost.
+	// inFlight bounds the requests without an answer, so that those are counted that are answered and not those that
+	// are lost.
 	inFlight = 512
 )
 
@@ -45,8 +46,8 @@ func RunResponder(ctx context.Context) error {
 
 // Rate is how fast a responder on one core is.
 type Rate struct {
-	// PerSecond is how many requests it answered in a second, PerCoreSecond in a second in which it had the core: the same on a
-	// machine that does nothing else.
+	// PerSecond is how many requests it answered in a second, PerCoreSecond in a second in which it had the core: the
+	// same on a machine that does nothing else.
 	PerSecond, PerCoreSecond float64
 }
 

@@ -50,7 +50,8 @@ func newSegment(nodes int) (s *segment, err error) {
 			s.close()
 		}
 	}()
-	for name, host := range map[string]**space.Space{"switch": &s.wire, "gateway": &s.gateway, "client": &s.client, "witness": &s.witness} {
+	for name, host := range map[string]**space.Space{"switch": &s.wire, "gateway": &s.gateway, "client": &s.client,
+		"witness": &s.witness} {
 		if *host, err = space.Open(name); err != nil {
 			return nil, err
 		}
@@ -92,7 +93,8 @@ func (s *segment) bridge() error {
 
 // cable connects two hosts.
 func cable(a *space.Space, nameA string, b *space.Space, nameB string) error {
-	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nameA}, PeerName: nameB, PeerNamespace: netlink.NsFd(b.Fd())}
+	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nameA}, PeerName: nameB,
+		PeerNamespace: netlink.NsFd(b.Fd())}
 	if err := a.Net.LinkAdd(pair); err != nil {
 		return fmt.Errorf("connect %s with %s: %w", a.Name, b.Name, err)
 	}
@@ -146,8 +148,8 @@ func (s *segment) plug(h *space.Space, link, port string) error {
 
 func portOf(i int) string { return fmt.Sprintf("port-%c", 'a'+i) }
 
-// attach makes a node: one interface on the public network by which replies leave, and kube-proxy's part, which sends what
-// comes for the Service to its only endpoint, an echo on the node itself.
+// attach makes a node: one interface on the public network by which replies leave, and kube-proxy's part, which sends
+// what comes for the Service to its only endpoint, an echo on the node itself.
 func (s *segment) attach(i int) error {
 	node := s.nodes[i]
 	if err := s.plug(node, publicLink, portOf(i)); err != nil {
@@ -164,7 +166,8 @@ func (s *segment) attach(i int) error {
 		return fmt.Errorf("host %s: find %s: %w", node.Name, publicLink, err)
 	}
 	s.macs = append(s.macs, [6]byte(link.Attrs().HardwareAddr))
-	rules := fmt.Sprintf("table ip service {\n chain prerouting {\n  type nat hook prerouting priority dstnat\n  ip daddr %s udp dport %d dnat to %s:%d\n }\n}\n",
+	rules := fmt.Sprintf("table ip service {\n chain prerouting {\n  type nat hook prerouting priority dstnat\n  ip "+
+		"daddr %s udp dport %d dnat to %s:%d\n }\n}\n",
 		virtual, echoPort, nodeAddress(i), echoPort)
 	return load(node, rules)
 }
@@ -190,13 +193,15 @@ func load(h *space.Space, rules string) error {
 }
 
 func defaultRoute(h *space.Space, via netip.Addr) error {
-	if err := h.Net.RouteAdd(&netlink.Route{Gw: via.AsSlice(), Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}); err != nil {
+	if err := h.Net.RouteAdd(&netlink.Route{Gw: via.AsSlice(),
+		Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}); err != nil {
 		return fmt.Errorf("host %s: default route by %s: %w", h.Name, via, err)
 	}
 	return nil
 }
 
-// route makes the gateway. Its ARP entries are kept for hours, as routers keep theirs: only an announcement moves an address.
+// route makes the gateway. Its ARP entries are kept for hours, as routers keep theirs: only an announcement moves an
+// address.
 func (s *segment) route() error {
 	err := errors.Join(
 		s.plug(s.gateway, publicLink, "port-gateway"),

@@ -27,8 +27,8 @@ const askEvery = 50 * time.Millisecond
 // witnessAddress is its own.
 var witnessAddress = netip.MustParseAddr("203.0.113.30")
 
-// witness is a machine on the public network that keeps asking who has the address. It is another than the gateway, whose
-// ARP entry its questions would refresh.
+// witness is a machine on the public network that keeps asking who has the address. It is another than the gateway,
+// whose ARP entry its questions would refresh.
 type witness struct {
 	port   *packet.Port
 	cancel context.CancelFunc
@@ -92,7 +92,8 @@ func arpRequest(from [6]byte, source, target netip.Addr) []byte {
 	if err != nil {
 		return nil
 	}
-	f := ethernet.Frame{Destination: ethernet.Broadcast, Source: from[:], EtherType: ethernet.EtherTypeARP, Payload: payload}
+	f := ethernet.Frame{Destination: ethernet.Broadcast, Source: from[:], EtherType: ethernet.EtherTypeARP,
+		Payload: payload}
 	raw, err := f.MarshalBinary()
 	if err != nil {
 		return nil

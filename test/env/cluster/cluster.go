@@ -56,7 +56,8 @@ type Options struct {
 	Servers int
 	// Account, where not nil, changes what the account holds before it is simulated.
 	Account func(*pnapsim.AccountSeed)
-	// Client is the API client of the controller, one of the account's; the zero value is the one that every account has.
+	// Client is the API client of the controller, one of the account's; the zero value is the one that every account
+	// has.
 	Client pnapsim.ClientSeed
 	// MemoryMiB is the memory of the virtual machine where the lab is in one; 0 leaves it to the lab.
 	MemoryMiB int
@@ -64,14 +65,15 @@ type Options struct {
 	Files map[string]string
 	// Programs are more programs of this machine that the servers find in their PATH.
 	Programs []string
-	// Kubelets leaves all that the manifests say to kubelets and to whoever applies them: the API server is left as it starts,
-	// and the servers get Files and only kube-proxy, and reach the account's API as the controller's pod has to.
+	// Kubelets leaves all that the manifests say to kubelets and to whoever applies them: the API server is left as it
+	// starts, and the servers get Files and only kube-proxy, and reach the account's API as the controller's pod has
+	// to.
 	Kubelets bool
 	// AgentFlags are added to the command line of every agent.
 	AgentFlags []string
-	// Auto begins with servers as phoenixNAP delivers them, outside of the public network and without its VLAN: the controller
-	// joins them, and the agents configure them. Their default route leads into the private network, from which no way
-	// leads to clients.
+	// Auto begins with servers as phoenixNAP delivers them, outside of the public network and without its VLAN: the
+	// controller joins them, and the agents configure them. Their default route leads into the private network, from
+	// which no way leads to clients.
 	Auto bool
 }
 
@@ -135,14 +137,15 @@ func (c *Cluster) StartAccount(ctx context.Context) error {
 	return err
 }
 
-// ShareAccount puts the cluster into the account of another one, which has to be stopped after it, in place of StartAccount.
+// ShareAccount puts the cluster into the account of another one, which has to be stopped after it, in place of
+// StartAccount.
 func (c *Cluster) ShareAccount(of *Cluster) {
 	c.Sim = of.Sim
 	c.guest = true
 }
 
-// StartControlPlane starts etcd and kube-apiserver with what users install: the rights of the programs, and the policies that
-// confine them. Nothing makes pods of the Deployment and the DaemonSet; the programs are started later.
+// StartControlPlane starts etcd and kube-apiserver with what users install: the rights of the programs, and the
+// policies that confine them. Nothing makes pods of the Deployment and the DaemonSet; the programs are started later.
 func (c *Cluster) StartControlPlane(ctx context.Context) error {
 	cp, err := controlplane.Start(ctx, controlplane.Options{
 		LogDir: c.options.Dir, Names: []string{management.Addr().String()},
@@ -198,7 +201,8 @@ func (c *Cluster) StartController(ctx context.Context) error {
 	c.controller, err = c.background("controller", program,
 		"--cloud-provider=phoenixnap", "--cloud-config="+secret, "--kubeconfig="+kubeconfig,
 		"--leader-elect=false", "--authentication-skip-lookup=true",
-		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port), "--cert-dir="+filepath.Join(c.options.Dir, "controller-certs"), "--v=2")
+		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port),
+		"--cert-dir="+filepath.Join(c.options.Dir, "controller-certs"), "--v=2")
 	return err
 }
 
@@ -215,7 +219,8 @@ func (c *Cluster) cloudConfig(url string) []byte {
   "base-url": %q,
   "loadbalancer": "%s://%s"%s
 }
-`, c.options.Client.ID, c.options.Client.Secret, Location, url, cmp.Or(c.options.Announcer, contract.AnnouncerKubeVIP), NetworkID, membership)
+`, c.options.Client.ID, c.options.Client.Secret, Location, url, cmp.Or(c.options.Announcer, contract.AnnouncerKubeVIP),
+		NetworkID, membership)
 }
 
 // background starts a program of the host that Stop ends; its output goes to <name>.log.

@@ -89,7 +89,8 @@ func (c *Cluster) startManager(ctx context.Context, name string, flags []string)
 		return err
 	}
 	// There is only one, and nothing reads its metrics.
-	process, err := c.background(name, program, append([]string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--v=2"}, flags...)...)
+	process, err := c.background(name, program, append([]string{"--kubeconfig=" + kubeconfig, "--leader-elect=false",
+		"--secure-port=0", "--v=2"}, flags...)...)
 	if err != nil {
 		return err
 	}
@@ -97,18 +98,20 @@ func (c *Cluster) startManager(ctx context.Context, name string, flags []string)
 	return nil
 }
 
-// PublishAPIServer gives the Service default/kubernetes its endpoint, as the API server does by itself where it is not on a
-// loopback address: it is how pods reach it.
+// PublishAPIServer gives the Service default/kubernetes its endpoint, as the API server does by itself where it is not
+// on a loopback address: it is how pods reach it.
 func (c *Cluster) PublishAPIServer(ctx context.Context) error {
 	port := int32(c.ControlPlane.Port())
 	protocol := corev1.ProtocolTCP
 	name := "https"
 	ready := true
 	_, err := c.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(ctx, &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{management.Addr().String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{management.Addr().String()},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+		Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("endpoint of the Service kubernetes: %w", err)

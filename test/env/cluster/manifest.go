@@ -63,7 +63,8 @@ func (w workload) environment(node string, override map[string]string) ([]string
 		case v.ValueFrom.FieldRef != nil && v.ValueFrom.FieldRef.FieldPath == "spec.nodeName":
 			values[v.Name] = node
 		default:
-			return nil, fmt.Errorf("container %s: the lab cannot resolve the environment variable %s", w.container.Name, v.Name)
+			return nil, fmt.Errorf("container %s: the lab cannot resolve the environment variable %s", w.container.Name,
+				v.Name)
 		}
 	}
 	for name, value := range override {

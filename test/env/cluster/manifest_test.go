@@ -41,7 +41,8 @@ func TestEnvironmentOfTheShippedKubeVIP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"vip_nodename=srv-a", "vip_interface=bond0.56", "HOME=/lab/home", "vip_subnet=32", "vip_leaseduration=5",
+	for _, want := range []string{"vip_nodename=srv-a", "vip_interface=bond0.56", "HOME=/lab/home", "vip_subnet=32",
+		"vip_leaseduration=5",
 		"lb_class_name=" + contract.LoadBalancerClass, "lb_class_legacy_handling=true"} {
 		if !slices.Contains(env, want) {
 			t.Errorf("%q is missing in %q", want, env)

@@ -31,8 +31,9 @@ type kubelet struct {
 func (k *kubelet) register(ctx context.Context) error {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:        k.name,
-			Labels:      map[string]string{corev1.LabelHostname: k.name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"},
+			Name: k.name,
+			Labels: map[string]string{corev1.LabelHostname: k.name, corev1.LabelOSStable: "linux",
+				corev1.LabelArchStable: "amd64"},
 			Annotations: map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: k.ip.String()},
 		},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{
@@ -54,8 +55,10 @@ func (k *kubelet) report(ctx context.Context) error {
 	}
 	status := applycorev1.Node(k.name).WithStatus(applycorev1.NodeStatus().WithConditions(
 		applycorev1.NodeCondition().WithType(corev1.NodeReady).WithStatus(corev1.ConditionTrue).
-			WithReason("KubeletReady").WithMessage("the lab's stand-in for a kubelet is running").WithLastHeartbeatTime(now).WithLastTransitionTime(k.since)))
-	_, err := k.client.CoreV1().Nodes().ApplyStatus(ctx, status, metav1.ApplyOptions{FieldManager: "kubelet", Force: true})
+			WithReason("KubeletReady").WithMessage("the lab's stand-in for a kubelet is running").WithLastHeartbeatTime(
+			now).WithLastTransitionTime(k.since)))
+	_, err := k.client.CoreV1().Nodes().ApplyStatus(ctx, status,
+		metav1.ApplyOptions{FieldManager: "kubelet", Force: true})
 	if err != nil {
 		return fmt.Errorf("report node %s ready: %w", k.name, err)
 	}

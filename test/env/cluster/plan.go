@@ -31,8 +31,8 @@ const PublicInterface = "bond0.56"
 // Server is one of the cluster's servers.
 type Server struct {
 	wire.Server
-	// Public is its address on the public network, from the user's node block; the zero value where the controller is to
-	// choose it.
+	// Public is its address on the public network, from the user's node block; the zero value where the controller is
+	// to choose it.
 	Public netip.Prefix
 }
 
@@ -96,7 +96,8 @@ func seed(all []Server) pnapsim.Seed {
 		}},
 		Networks: []pnapsim.NetworkSeed{{ID: NetworkID, Name: "public", Location: Location, VLAN: VLAN}},
 		Blocks: []pnapsim.BlockSeed{{
-			ID: NodeBlockID, Name: "addresses of the nodes", Location: Location, CIDR: nodeBlock.String(), Network: NetworkID,
+			ID: NodeBlockID, Name: "addresses of the nodes", Location: Location, CIDR: nodeBlock.String(),
+			Network: NetworkID,
 		}},
 	}
 	for _, s := range all {

@@ -53,7 +53,8 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 	config := lab.Config{
 		PrivateVLAN: privateVLAN, Management: management, ClientNet: clientNet,
 		HostPorts: []uint16{uint16(c.ControlPlane.Port())},
-		FeedURL:   c.Sim.URL, Files: files, Programs: append([]string{"nft", "setpriv"}, c.options.Programs...), Log: log,
+		FeedURL:   c.Sim.URL, Files: files, Programs: append([]string{"nft", "setpriv"}, c.options.Programs...),
+		Log:       log,
 		MemoryMiB: c.options.MemoryMiB,
 	}
 	if c.options.Kubelets {
@@ -73,7 +74,8 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 		if !s.Public.IsValid() {
 			continue
 		}
-		if err := c.Lab.ConfigureVLAN(ctx, lab.VLAN{Server: s.Name, ID: VLAN, Address: s.Public, Gateway: nodeGateway}); err != nil {
+		if err := c.Lab.ConfigureVLAN(ctx, lab.VLAN{Server: s.Name, ID: VLAN, Address: s.Public,
+			Gateway: nodeGateway}); err != nil {
 			return fmt.Errorf("configure VLAN %d on %s: %w", VLAN, s.Name, err)
 		}
 	}
@@ -90,7 +92,8 @@ func (c *Cluster) serverFiles(ctx context.Context) (map[string]string, error) {
 		agentFile:            func() (string, error) { return tools.Product(ctx, "./agent") },
 		backendFile:          func() (string, error) { return tools.Product(ctx, "./test/env/cluster/cmd/backend") },
 	} {
-		if c.options.Kubelets && name != proxyFile || c.options.Announcer == contract.AnnouncerAgent && name == kubeVIPFile+".bin" {
+		if c.options.Kubelets && name != proxyFile || c.options.Announcer == contract.AnnouncerAgent &&
+			name == kubeVIPFile+".bin" {
 			continue
 		}
 		path, err := build()
@@ -116,8 +119,8 @@ func (c *Cluster) serverFiles(ctx context.Context) (map[string]string, error) {
 	return files, nil
 }
 
-// users are whom the servers' programs are for the API server, by the name of the kubeconfig. Each agent is the pod on its
-// own Node.
+// users are whom the servers' programs are for the API server, by the name of the kubeconfig. Each agent is the pod on
+// its own Node.
 func (c *Cluster) users() map[string]func(context.Context) (*rest.Config, error) {
 	if c.options.Kubelets {
 		return c.kubeletUsers()
@@ -192,7 +195,8 @@ func (c *Cluster) StartPrograms(ctx context.Context, s Server) error {
 	if _, err := c.Lab.StartProcess(ctx, lab.Program{
 		Host: lab.PodOf(s.Name), Name: "backend-" + s.Name,
 		Args: []string{
-			lab.Path(backendFile), "--listen", fmt.Sprintf(":%d,:%d", BackendPort, OtherBackendPort), "--udp", fmt.Sprintf(":%d", BackendPort),
+			lab.Path(backendFile), "--listen", fmt.Sprintf(":%d,:%d", BackendPort, OtherBackendPort), "--udp",
+			fmt.Sprintf(":%d", BackendPort),
 			"--name", s.Name,
 		},
 	}); err != nil {
@@ -213,7 +217,8 @@ func (c *Cluster) StartProxy(ctx context.Context, s Server) error {
 			lab.Path(proxyFile), "--kubeconfig=" + lab.Path(proxyConfig), "--hostname-override=" + s.Name,
 			"--proxy-mode=nftables", "--cluster-cidr=" + podRange.String(),
 			// The kernel's limits are not the namespace's to change.
-			"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
+			"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0",
+			"--conntrack-tcp-timeout-close-wait=0",
 			"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249",
 		},
 	}); err != nil {
@@ -255,7 +260,8 @@ func (c *Cluster) StartAgent(ctx context.Context, s Server) error {
 // AnnouncerKeyFile is the file of the servers that HandOverKey writes, for the agents' flag --announcer-key-file.
 const AnnouncerKeyFile = "announcer.key"
 
-// HandOverKey waits for the Secret with the agents' key, which the controller makes, and puts it where a pod has it mounted.
+// HandOverKey waits for the Secret with the agents' key, which the controller makes, and puts it where a pod has it
+// mounted.
 func (c *Cluster) HandOverKey(ctx context.Context) error {
 	var last error
 	for {

@@ -30,10 +30,12 @@ func (c *Cluster) CreateService(ctx context.Context) error {
 		Spec: corev1.ServiceSpec{
 			Type:              corev1.ServiceTypeLoadBalancer,
 			LoadBalancerClass: class,
-			Ports:             []corev1.ServicePort{{Name: "http", Port: servicePort, TargetPort: intstr.FromInt32(BackendPort)}},
+			Ports: []corev1.ServicePort{{Name: "http", Port: servicePort,
+				TargetPort: intstr.FromInt32(BackendPort)}},
 		},
 	}
-	if _, err := c.Kube.DiscoveryV1().EndpointSlices(Namespace).Create(ctx, c.endpoints(), metav1.CreateOptions{}); err != nil {
+	if _, err := c.Kube.DiscoveryV1().EndpointSlices(Namespace).Create(ctx, c.endpoints(),
+		metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create the endpoints of Service %s/%s: %w", Namespace, Service, err)
 	}
 	if _, err := c.Kube.CoreV1().Services(Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
@@ -49,7 +51,8 @@ func (c *Cluster) endpoints() *discoveryv1.EndpointSlice {
 			Name: Service, Namespace: Namespace, Labels: map[string]string{discoveryv1.LabelServiceName: Service},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(BackendPort)), Protocol: ptr.To(corev1.ProtocolTCP)}},
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(BackendPort)),
+			Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}
 	for _, s := range c.Servers {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{

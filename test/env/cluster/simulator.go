@@ -55,7 +55,8 @@ func startSimulator(ctx context.Context, dir string, s pnapsim.Seed, scale float
 	defer log.Close()
 	read, write := io.Pipe()
 	// Not CommandContext: the simulator outlives the context of its start and ends with Stop.
-	cmd := exec.Command(program, "--seed", seedFile, "--scale", strconv.FormatFloat(scale, 'f', -1, 64)) //nolint:noctx // see above
+	cmd := exec.Command(program, "--seed", seedFile, "--scale",
+		strconv.FormatFloat(scale, 'f', -1, 64)) //nolint:noctx // see above
 	cmd.Dir = root
 	cmd.Stdout = write
 	cmd.Stderr = log
@@ -123,14 +124,16 @@ func (s *Simulator) Edit(ctx context.Context, e pnapsim.Edit) error {
 
 // ClaimWithdrawn informs the simulator that the Service's address is no longer published.
 func (s *Simulator) ClaimWithdrawn(ctx context.Context) error {
-	return s.Claim(ctx, pnapsim.Claim{Client: clientID, Kind: pnapsim.ClaimWithdrawn, Service: Namespace + "/" + Service})
+	return s.Claim(ctx, pnapsim.Claim{Client: clientID, Kind: pnapsim.ClaimWithdrawn,
+		Service: Namespace + "/" + Service})
 }
 
 // ClaimPublished informs the simulator that an address of a block has been published for the Service. It checks whether
 // that was too early: the block has to be assigned, and a server has to be a member of its network.
 func (s *Simulator) ClaimPublished(ctx context.Context, blockID, address string) error {
 	return s.Claim(ctx, pnapsim.Claim{
-		Client: clientID, Kind: pnapsim.ClaimPublished, Block: blockID, Address: address, Service: Namespace + "/" + Service,
+		Client: clientID, Kind: pnapsim.ClaimPublished, Block: blockID, Address: address,
+		Service: Namespace + "/" + Service,
 	})
 }
 

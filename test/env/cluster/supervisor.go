@@ -145,7 +145,8 @@ func (s *supervisor) run(ctx context.Context, server string) error {
 		return err
 	}
 	id, err := s.programs.StartProcess(ctx, lab.Program{
-		Host: server, Name: "kube-vip-" + server, Args: append([]string{s.program}, s.workload.container.Args...), Env: env,
+		Host: server, Name: "kube-vip-" + server, Args: append([]string{s.program}, s.workload.container.Args...),
+		Env: env,
 	})
 	if err != nil {
 		return fmt.Errorf("start kube-vip on %s: %w", server, err)

@@ -67,7 +67,8 @@ func (p *programs) Await(ctx context.Context, id int, timeout time.Duration) (la
 	}
 }
 
-// TestSupervisorRunsWhatIsAdmitted: one program where the label is, started again after a crash, not after it was ended.
+// TestSupervisorRunsWhatIsAdmitted: one program where the label is, started again after a crash, not after it was
+// ended.
 func TestSupervisorRunsWhatIsAdmitted(t *testing.T) {
 	w, err := loadWorkload(shipped)
 	if err != nil {
@@ -76,9 +77,11 @@ func TestSupervisorRunsWhatIsAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := &programs{ended: map[int]chan struct{}{}}
-		s := &supervisor{workload: w, programs: p, program: "kube-vip", running: map[string]int{}, dead: map[string]bool{}, cancel: cancel}
+		s := &supervisor{workload: w, programs: p, program: "kube-vip", running: map[string]int{},
+			dead: map[string]bool{}, cancel: cancel}
 		node := func(label string) *corev1.Node {
-			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", Labels: map[string]string{contract.NodeVLANReady: label}}}
+			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a",
+				Labels: map[string]string{contract.NodeVLANReady: label}}}
 		}
 		step := func(what string, started int, running bool, act func() error) {
 			t.Helper()
@@ -87,7 +90,8 @@ func TestSupervisorRunsWhatIsAdmitted(t *testing.T) {
 			}
 			synctest.Wait()
 			if p.count() != started || s.runsOn("srv-a") != running {
-				t.Errorf("%s: %d programs were started, runs now: %t; want %d, %t", what, p.count(), s.runsOn("srv-a"), started, running)
+				t.Errorf("%s: %d programs were started, runs now: %t; want %d, %t", what, p.count(), s.runsOn("srv-a"),
+					started, running)
 			}
 		}
 		sync := func(label string) func() error { return func() error { return s.sync(ctx, node(label)) } }

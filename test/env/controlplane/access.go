@@ -43,8 +43,9 @@ func (c *ControlPlane) ServiceAccount(ctx context.Context, namespace, name strin
 }
 
 // ServiceAccountOn is ServiceAccount for a pod that runs on a Node: the token is bound to a Pod with that nodeName, so
-// that the API server knows from the token on which Node the client is (the claim authentication.kubernetes.io/node-name).
-// The Pod <name>-<node> is made where there is none, and the token dies with it. The Node does not have to exist.
+// that the API server knows from the token on which Node the client is (the claim
+// authentication.kubernetes.io/node-name). The Pod <name>-<node> is made where there is none, and the token dies with
+// it. The Node does not have to exist.
 func (c *ControlPlane) ServiceAccountOn(ctx context.Context, namespace, name, node string) (*rest.Config, error) {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
@@ -52,7 +53,8 @@ func (c *ControlPlane) ServiceAccountOn(ctx context.Context, namespace, name, no
 	}
 	wanted := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name + "-" + node},
-		Spec:       corev1.PodSpec{ServiceAccountName: name, NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+		Spec: corev1.PodSpec{ServiceAccountName: name, NodeName: node,
+			Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 	}
 	pods := client.CoreV1().Pods(namespace)
 	pod, err := pods.Create(ctx, wanted, metav1.CreateOptions{})
@@ -62,16 +64,19 @@ func (c *ControlPlane) ServiceAccountOn(ctx context.Context, namespace, name, no
 	if err != nil {
 		return nil, fmt.Errorf("make a Pod of ServiceAccount %s/%s on Node %s: %w", namespace, name, node, err)
 	}
-	return c.token(ctx, namespace, name, &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
+	return c.token(ctx, namespace, name, &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod",
+		Name: pod.Name, UID: pod.UID})
 }
 
-func (c *ControlPlane) token(ctx context.Context, namespace, name string, bound *authenticationv1.BoundObjectReference) (*rest.Config, error) {
+func (c *ControlPlane) token(ctx context.Context, namespace, name string,
+	bound *authenticationv1.BoundObjectReference) (*rest.Config, error) {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
 		return nil, err
 	}
 	seconds := int64(tokenSeconds)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, BoundObjectRef: bound}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds,
+		BoundObjectRef: bound}}
 	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("request a token of ServiceAccount %s/%s: %w", namespace, name, err)

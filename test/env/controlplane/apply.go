@@ -64,7 +64,8 @@ func Apply(ctx context.Context, config *rest.Config, manifests ...Manifest) erro
 		}
 		for _, object := range objects {
 			if err := a.apply(ctx, object); err != nil {
-				errs = append(errs, fmt.Errorf("%s: apply %s %s: %w", manifest.Name, object.GetKind(), keyOf(object), err))
+				errs = append(errs, fmt.Errorf("%s: apply %s %s: %w", manifest.Name, object.GetKind(), keyOf(object),
+					err))
 			}
 		}
 	}
@@ -86,7 +87,8 @@ func newApplier(config *rest.Config) (*applier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds))}, nil
+	return &applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds))},
+		nil
 }
 
 func (a *applier) apply(ctx context.Context, object *unstructured.Unstructured) error {
@@ -103,8 +105,10 @@ func (a *applier) apply(ctx context.Context, object *unstructured.Unstructured) 
 		return err
 	}
 	force := true
-	options := metav1.PatchOptions{FieldManager: fieldManager, Force: &force, FieldValidation: metav1.FieldValidationStrict}
-	_, err = a.resource(mapping, object.GetNamespace()).Patch(ctx, object.GetName(), types.ApplyPatchType, content, options)
+	options := metav1.PatchOptions{FieldManager: fieldManager, Force: &force,
+		FieldValidation: metav1.FieldValidationStrict}
+	_, err = a.resource(mapping, object.GetNamespace()).Patch(ctx, object.GetName(), types.ApplyPatchType, content,
+		options)
 	return err
 }
 

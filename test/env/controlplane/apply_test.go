@@ -21,16 +21,19 @@ func TestDecode(t *testing.T) {
 		err      string
 	}{
 		"two documents": {
-			manifest: "# comment\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n---\n\n---\n# only a comment\n---\napiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: a}\n",
-			want:     []string{"Namespace a", "Service a/s"},
+			manifest: "# comment\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n---\n\n---\n# only a " +
+				"comment\n---\napiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: a}\n",
+			want: []string{"Namespace a", "Service a/s"},
 		},
 		"a list": {
-			manifest: "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Node, metadata: {name: first}}, {apiVersion: v1, kind: Node, metadata: {name: second}}]}",
-			want:     []string{"Node first", "Node second"},
+			manifest: "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Node, metadata: {name: first}}, " +
+				"{apiVersion: v1, kind: Node, metadata: {name: second}}]}",
+			want: []string{"Node first", "Node second"},
 		},
-		"json":      {manifest: `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}`, want: []string{"Node n"}},
-		"empty":     {manifest: ""},
-		"no kind":   {manifest: "---\n{apiVersion: v1, kind: Node, metadata: {name: n}}\n---\n{apiVersion: v1}", err: "document 2"},
+		"json":  {manifest: `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}`, want: []string{"Node n"}},
+		"empty": {manifest: ""},
+		"no kind": {manifest: "---\n{apiVersion: v1, kind: Node, metadata: {name: n}}\n---\n{apiVersion: v1}",
+			err: "document 2"},
 		"key twice": {manifest: "apiVersion: v1\nkind: Node\nkind: Pod\n", err: "already set"},
 		"no yaml":   {manifest: "a: b: c", err: "document 1"},
 	} {
@@ -99,7 +102,8 @@ func TestApplyNamesFileAndObject(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "a.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: typo}, dat: {}}\n")
-	writeFile(t, filepath.Join(dir, "b.yaml"), "{apiVersion: v1, kind: Unheard, metadata: {name: u}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {}}\n")
+	writeFile(t, filepath.Join(dir, "b.yaml"),
+		"{apiVersion: v1, kind: Unheard, metadata: {name: u}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {}}\n")
 	writeFile(t, filepath.Join(dir, "c.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: fine}}\n")
 	err := cp.ApplyFiles(ctx, dir)
 	if err == nil {
@@ -113,14 +117,17 @@ func TestApplyNamesFileAndObject(t *testing.T) {
 			t.Errorf("ApplyFiles() = %v\nwant it to contain %q", err, want)
 		}
 	}
-	if _, err := clientOf(t, cp.Config()).CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "fine", metav1.GetOptions{}); err != nil {
+	if _, err := clientOf(t, cp.Config()).CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "fine",
+		metav1.GetOptions{}); err != nil {
 		t.Errorf("the object after the bad ones was not applied: %v", err)
 	}
 }
 
 func TestApplyAsAUserWithoutRights(t *testing.T) {
-	manifest := Manifest{Name: "secret", Data: []byte("{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: kube-system}}")}
-	if err := Apply(t.Context(), mustUser(t, "mallory"), manifest); err == nil || !strings.Contains(err.Error(), "forbidden") {
+	manifest := Manifest{Name: "secret",
+		Data: []byte("{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: kube-system}}")}
+	if err := Apply(t.Context(), mustUser(t, "mallory"), manifest); err == nil ||
+		!strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("Apply() = %v, want it forbidden", err)
 	}
 }
@@ -128,7 +135,8 @@ func TestApplyAsAUserWithoutRights(t *testing.T) {
 func TestReadKustomization(t *testing.T) {
 	base := t.TempDir()
 	overlay := t.TempDir()
-	writeFile(t, filepath.Join(base, "kustomization.yaml"), "resources: [config.yaml]\nconfigMapGenerator: [{name: generated, literals: [a=b]}]\n")
+	writeFile(t, filepath.Join(base, "kustomization.yaml"),
+		"resources: [config.yaml]\nconfigMapGenerator: [{name: generated, literals: [a=b]}]\n")
 	writeFile(t, filepath.Join(base, "config.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: plain}}\n")
 	relative, err := filepath.Rel(overlay, base)
 	if err != nil {
@@ -138,7 +146,8 @@ func TestReadKustomization(t *testing.T) {
 	if err := cp.ApplyFiles(t.Context(), overlay); err != nil {
 		t.Fatal(err)
 	}
-	list, err := clientOf(t, cp.Config()).CoreV1().ConfigMaps(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+	list, err := clientOf(t, cp.Config()).CoreV1().ConfigMaps(metav1.NamespaceDefault).List(t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +159,8 @@ func TestReadKustomization(t *testing.T) {
 }
 
 func TestReadMissing(t *testing.T) {
-	if _, err := Read(t.Context(), "/nonexistent/manifests"); err == nil || !strings.Contains(err.Error(), "/nonexistent/manifests") {
+	if _, err := Read(t.Context(), "/nonexistent/manifests"); err == nil ||
+		!strings.Contains(err.Error(), "/nonexistent/manifests") {
 		t.Errorf("Read() = %v, want an error that names the path", err)
 	}
 }
@@ -161,7 +171,8 @@ func TestForTest(t *testing.T) {
 	t.Run("inner", func(t *testing.T) {
 		own := ForTest(t)
 		dir = own.dir.path
-		_, err := clientOf(t, own.Config()).CoreV1().ServiceAccounts("kube-system").Get(t.Context(), "absent", metav1.GetOptions{})
+		_, err := clientOf(t, own.Config()).CoreV1().ServiceAccounts("kube-system").Get(t.Context(), "absent",
+			metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			t.Errorf("get an absent ServiceAccount: %v, want NotFound", err)
 		}

@@ -128,7 +128,8 @@ func (c *ControlPlane) startServers(ctx context.Context, p programs, o Options) 
 		return err
 	}
 	apiServerArgs := apiServerArguments(c.dir.path, c.ports[etcdClientPort].number, c.ports[apiServerPort].number)
-	c.apiServer, err = startServer(ctx, p.apiServer, filepath.Join(c.logDir, "kube-apiserver.log"), append(apiServerArgs, o.APIServerArgs...))
+	c.apiServer, err = startServer(ctx, p.apiServer, filepath.Join(c.logDir, "kube-apiserver.log"),
+		append(apiServerArgs, o.APIServerArgs...))
 	return err
 }
 

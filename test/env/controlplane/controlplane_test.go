@@ -51,7 +51,8 @@ func orphan() int {
 		_, _ = fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	_, _ = fmt.Fprintln(os.Stdout, started.dir.path, started.PIDs()[0], started.PIDs()[1], started.dir.remover.Process.Pid)
+	_, _ = fmt.Fprintln(os.Stdout, started.dir.path, started.PIDs()[0], started.PIDs()[1],
+		started.dir.remover.Process.Pid)
 	<-started.apiServer.process.Done()
 	return 2
 }
@@ -104,7 +105,8 @@ func TestNodeIsConfinedToItself(t *testing.T) {
 	ctx := t.Context()
 	kubelet := clientOf(t, mustUser(t, "system:node:one", "system:nodes"))
 	t.Cleanup(func() {
-		if err := clientOf(t, cp.Config()).CoreV1().Nodes().Delete(context.WithoutCancel(ctx), "one", metav1.DeleteOptions{}); err != nil {
+		if err := clientOf(t, cp.Config()).CoreV1().Nodes().Delete(context.WithoutCancel(ctx), "one",
+			metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -122,7 +124,8 @@ func TestServiceAccountToken(t *testing.T) {
 	if _, err := cp.ServiceAccount(ctx, "kube-system", "absent"); !apierrors.IsNotFound(err) {
 		t.Errorf("token of a missing ServiceAccount: %v, want NotFound", err)
 	}
-	account := Manifest{Name: "account", Data: []byte("{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: kube-system}}")}
+	account := Manifest{Name: "account",
+		Data: []byte("{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: kube-system}}")}
 	if err := cp.Apply(ctx, account); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +141,8 @@ func TestServiceAccountToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	who, err := clientOf(t, loaded).AuthenticationV1().SelfSubjectReviews().Create(ctx, selfReview(), metav1.CreateOptions{})
+	who, err := clientOf(t, loaded).AuthenticationV1().SelfSubjectReviews().Create(ctx, selfReview(),
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +156,8 @@ func TestServiceAccountToken(t *testing.T) {
 
 func TestTokenOfAPodTellsTheNode(t *testing.T) {
 	ctx := t.Context()
-	account := Manifest{Name: "account", Data: []byte("{apiVersion: v1, kind: ServiceAccount, metadata: {name: rover, namespace: kube-system}}")}
+	account := Manifest{Name: "account",
+		Data: []byte("{apiVersion: v1, kind: ServiceAccount, metadata: {name: rover, namespace: kube-system}}")}
 	if err := cp.Apply(ctx, account); err != nil {
 		t.Fatal(err)
 	}
@@ -161,11 +166,13 @@ func TestTokenOfAPodTellsTheNode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		who, err := clientOf(t, config).AuthenticationV1().SelfSubjectReviews().Create(ctx, selfReview(), metav1.CreateOptions{})
+		who, err := clientOf(t, config).AuthenticationV1().SelfSubjectReviews().Create(ctx, selfReview(),
+			metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := who.Status.UserInfo.Extra["authentication.kubernetes.io/node-name"]; len(got) != 1 || got[0] != "moon" {
+		if got := who.Status.UserInfo.Extra["authentication.kubernetes.io/node-name"]; len(got) != 1 ||
+			got[0] != "moon" {
 			t.Errorf("the server knows the holder to be on %v, want moon", got)
 		}
 	}
@@ -212,7 +219,8 @@ func TestTwoSideBySide(t *testing.T) {
 	}
 	ids := [2]string{}
 	for i, c := range []*ControlPlane{cp, other} {
-		namespace, err := clientOf(t, c.Config()).CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+		namespace, err := clientOf(t, c.Config()).CoreV1().Namespaces().Get(t.Context(), "kube-system",
+			metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

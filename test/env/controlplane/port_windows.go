@@ -6,8 +6,8 @@ import (
 	"net"
 )
 
-// port is a TCP port on 127.0.0.1 that was free a moment ago: Windows has no SO_REUSEPORT by which it could be kept until a
-// server has it.
+// port is a TCP port on 127.0.0.1 that was free a moment ago: Windows has no SO_REUSEPORT by which it could be kept
+// until a server has it.
 type port struct{ number int }
 
 // reservePort has the kernel choose a free port.
@@ -18,7 +18,8 @@ func reservePort() (*port, error) {
 	}
 	address, isTCP := listener.Addr().(*net.TCPAddr)
 	if !isTCP {
-		return nil, errors.Join(fmt.Errorf("reserve a port on 127.0.0.1: the kernel bound %v", listener.Addr()), listener.Close())
+		return nil, errors.Join(fmt.Errorf("reserve a port on 127.0.0.1: the kernel bound %v", listener.Addr()),
+			listener.Close())
 	}
 	return &port{number: address.Port}, listener.Close()
 }

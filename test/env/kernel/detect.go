@@ -26,7 +26,8 @@ func Detect(ctx context.Context) error {
 	cmd.SysProcAttr = Isolation(syscall.CLONE_NEWNET | syscall.CLONE_NEWNS)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("the running kernel makes no VLAN link in a network namespace of ours: %w: %s", err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("the running kernel makes no VLAN link in a network namespace of ours: %w: %s", err,
+			strings.TrimSpace(string(out)))
 	}
 	return nil
 }

@@ -17,7 +17,8 @@ func TestTranslate(t *testing.T) {
 		"nothing": {want: flags{outputs: map[string]string{}}},
 		"selection passes": {
 			args: []string{"-test.run=A|B", "-test.v=test2json", "-test.count=2", "-test.paniconexit0"},
-			want: flags{guest: []string{"-test.run=A|B", "-test.v=test2json", "-test.count=2", "-test.paniconexit0"}, outputs: map[string]string{}},
+			want: flags{guest: []string{"-test.run=A|B", "-test.v=test2json", "-test.count=2", "-test.paniconexit0"},
+				outputs: map[string]string{}},
 		},
 		"time limit is known and passes": {
 			args: []string{"-test.timeout=90s"},
@@ -36,7 +37,8 @@ func TestTranslate(t *testing.T) {
 		},
 		"arguments of the tests stay as they are": {
 			args: []string{"-update", "-test.short", "word", "-test.testlogfile=x"},
-			want: flags{guest: []string{"-update", "-test.short", "word", "-test.testlogfile=x"}, outputs: map[string]string{}},
+			want: flags{guest: []string{"-update", "-test.short", "word", "-test.testlogfile=x"},
+				outputs: map[string]string{}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

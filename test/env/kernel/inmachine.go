@@ -124,4 +124,5 @@ const bootAllowance = 2 * time.Minute
 // withoutLimit ends the machine when the tests have no time limit (-timeout=0).
 const withoutLimit = 2 * time.Hour
 
-var errFuzz = errors.New("fuzzing does not work in the virtual machine: run go test without -fuzz, or on a kernel with 802.1Q")
+var errFuzz = errors.New("fuzzing does not work in the virtual machine: run go test without -fuzz, or on a kernel " +
+	"with 802.1Q")

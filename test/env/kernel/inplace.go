@@ -37,8 +37,8 @@ func runInPlace(ctx context.Context, o options) (int, error) {
 	return exitCode(p.Wait())
 }
 
-// Again is the running program once more, with other arguments, in network and mount namespaces of its own in which only
-// the loopback interface is. The caller starts it; it takes no 802.1Q.
+// Again is the running program once more, with other arguments, in network and mount namespaces of its own in which
+// only the loopback interface is. The caller starts it; it takes no 802.1Q.
 func Again(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {

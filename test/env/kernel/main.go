@@ -105,6 +105,7 @@ func place(ctx context.Context, choice string) (inPlace bool, err error) {
 	case "":
 		return Detect(ctx) == nil, nil
 	default:
-		return false, fmt.Errorf("%s=%q: set it to %q or %q, or leave it empty", Variable, choice, choiceMachine, choiceHost)
+		return false, fmt.Errorf("%s=%q: set it to %q or %q, or leave it empty", Variable, choice, choiceMachine,
+			choiceHost)
 	}
 }

@@ -35,12 +35,16 @@ func run(m *testing.M) int {
 	defer cancel()
 	feedServer := httptest.NewServer(feed)
 	defer feedServer.Close()
-	service = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the caller's service") }))
+	service = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprint(w, "the caller's service")
+	}))
 	defer service.Close()
 	var err error
 	shared, err = Start(ctx, Config{
 		Servers: testServers(), FeedURL: feedServer.URL, HostPorts: []uint16{portNumber(service.URL)},
-		Files: map[string]string{"note.txt": "network_test.go"}, Programs: []string{"ip", "nft"}, Log: os.Stderr, TimeLimit: 10 * time.Minute,
+		Files: map[string]string{"note.txt": "network_test.go"}, Programs: []string{"ip", "nft"}, Log: os.Stderr,
+		TimeLimit: 10 * time.Minute,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
@@ -57,8 +61,10 @@ func run(m *testing.M) int {
 
 func testServers() []Server {
 	return []Server{
-		{Name: "srv-a", ID: "id-a", Private: netip.MustParsePrefix("10.0.0.11/24"), Pods: netip.MustParsePrefix("10.244.1.0/24")},
-		{Name: "srv-b", ID: "id-b", Private: netip.MustParsePrefix("10.0.0.12/24"), Pods: netip.MustParsePrefix("10.244.2.0/24")},
+		{Name: "srv-a", ID: "id-a", Private: netip.MustParsePrefix("10.0.0.11/24"),
+			Pods: netip.MustParsePrefix("10.244.1.0/24")},
+		{Name: "srv-b", ID: "id-b", Private: netip.MustParsePrefix("10.0.0.12/24"),
+			Pods: netip.MustParsePrefix("10.244.2.0/24")},
 	}
 }
 
@@ -142,7 +148,8 @@ func (p publicNetwork) publish(assigned bool, members ...string) {
 	if assigned {
 		for _, base := range append([]int{p.base}, p.more...) {
 			b := publicNetwork{base: base}
-			n.Blocks = append(n.Blocks, dataplane.Block{ID: fmt.Sprint("block-", base), CIDR: b.ip(0).String() + "/29", Gateway: b.ip(1).String()})
+			n.Blocks = append(n.Blocks, dataplane.Block{ID: fmt.Sprint("block-", base), CIDR: b.ip(0).String() + "/29",
+				Gateway: b.ip(1).String()})
 		}
 	}
 	feed.put(n)
@@ -151,7 +158,8 @@ func (p publicNetwork) publish(assigned bool, members ...string) {
 // configure gives a server the n-th address of the block.
 func (p publicNetwork) configure(t *testing.T, server string, n int) {
 	t.Helper()
-	err := shared.ConfigureVLAN(t.Context(), VLAN{Server: server, ID: p.vlan, Address: netip.PrefixFrom(p.ip(n), 29), Gateway: p.ip(1)})
+	err := shared.ConfigureVLAN(t.Context(), VLAN{Server: server, ID: p.vlan, Address: netip.PrefixFrom(p.ip(n), 29),
+		Gateway: p.ip(1)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,8 +42,8 @@ type Config struct {
 	Files map[string]string
 	// Programs are programs of this machine, such as nft, that the hosts find in their PATH.
 	Programs []string
-	// Machine has the lab in a virtual machine even where this machine's kernel would do, for programs that change more than
-	// namespaces keep to themselves, such as a kubelet.
+	// Machine has the lab in a virtual machine even where this machine's kernel would do, for programs that change more
+	// than namespaces keep to themselves, such as a kubelet.
 	Machine bool
 	// MemoryMiB is the memory of the virtual machine where there is one; 0 means 1024.
 	MemoryMiB int

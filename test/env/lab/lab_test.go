@@ -34,15 +34,18 @@ func TestFaultsOfTheVLANInterface(t *testing.T) {
 
 func TestProgramsRunAndEndAsTold(t *testing.T) {
 	out, err := shared.ExecProgram(t.Context(), Program{
-		Host: "srv-a", Args: []string{"sh", "-c", "cat; echo $WORD >&2; exit 3"}, Env: []string{"WORD=hello"}, Stdin: []byte("in"),
+		Host: "srv-a", Args: []string{"sh", "-c", "cat; echo $WORD >&2; exit 3"}, Env: []string{"WORD=hello"},
+		Stdin: []byte("in"),
 	})
 	if err != nil || string(out.Stdout) != "in" || string(out.Stderr) != "hello\n" || out.Code != 3 {
 		t.Errorf("Exec = %+v, %v", out, err)
 	}
-	if _, err := shared.ExecProgram(t.Context(), Program{Host: "srv-a", Args: []string{"sleep", "600"}, Timeout: time.Second}); err == nil {
+	if _, err := shared.ExecProgram(t.Context(), Program{Host: "srv-a", Args: []string{"sleep", "600"},
+		Timeout: time.Second}); err == nil {
 		t.Error("a program that runs into its time limit is no error")
 	}
-	id, err := shared.StartProcess(t.Context(), Program{Host: "srv-a", Name: "sleeper", Args: []string{"sh", "-c", "echo started; exec sleep 600"}})
+	id, err := shared.StartProcess(t.Context(), Program{Host: "srv-a", Name: "sleeper",
+		Args: []string{"sh", "-c", "echo started; exec sleep 600"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +66,8 @@ func TestProgramsRunAndEndAsTold(t *testing.T) {
 }
 
 func TestFilesWrittenLater(t *testing.T) {
-	if err := shared.WriteFile(t.Context(), "later/script", []byte("#!/bin/sh\necho from a file\n"), 0o755); err != nil {
+	if err := shared.WriteFile(t.Context(), "later/script", []byte("#!/bin/sh\necho from a file\n"),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	if got := execute(t, "srv-b", Path("later/script")); got != "from a file\n" {
@@ -81,12 +85,14 @@ func TestKilledServerIsGoneAndComesBackEmpty(t *testing.T) {
 	n := publicNetwork{vlan: 106, base: 48}
 	n.publish(true, "id-b")
 	n.configure(t, "srv-b", 2)
-	serve := Program{Host: "srv-b", Name: "web", Args: []string{"sh", "-c", "cd /run/home && echo answer > index.html && busybox httpd -f -p 80"}}
+	serve := Program{Host: "srv-b", Name: "web", Args: []string{"sh", "-c",
+		"cd /run/home && echo answer > index.html && busybox httpd -f -p 80"}}
 	id, err := shared.StartProcess(t.Context(), serve)
 	if err != nil {
 		t.Fatal(err)
 	}
-	probe, err := shared.StartProbe(t.Context(), Probe{URL: "http://" + n.ip(2).String() + "/", Interval: 50 * time.Millisecond, Timeout: time.Second})
+	probe, err := shared.StartProbe(t.Context(), Probe{URL: "http://" + n.ip(2).String() + "/",
+		Interval: 50 * time.Millisecond, Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +144,8 @@ func TestStopLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.StartProcess(t.Context(), Program{Host: "srv-a", Name: "stubborn", Args: []string{"sh", "-c", "trap '' TERM; sleep 600"}}); err != nil {
+	if _, err := l.StartProcess(t.Context(), Program{Host: "srv-a", Name: "stubborn",
+		Args: []string{"sh", "-c", "trap '' TERM; sleep 600"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Stop(); err != nil {
@@ -186,7 +193,8 @@ table ip kube {
 `
 
 func TestKernelTakesTheRulesOfKubeProxy(t *testing.T) {
-	out, err := shared.ExecProgram(t.Context(), Program{Host: "srv-a", Args: []string{"nft", "-f", "-"}, Stdin: []byte(kubeProxyRules)})
+	out, err := shared.ExecProgram(t.Context(), Program{Host: "srv-a", Args: []string{"nft", "-f", "-"},
+		Stdin: []byte(kubeProxyRules)})
 	if err != nil || out.Code != 0 {
 		t.Fatalf("nft: %v, exit code %d\n%s", err, out.Code, out.Stderr)
 	}
@@ -200,7 +208,8 @@ func TestKernelTakesTheRulesOfKubeProxy(t *testing.T) {
 	// In every full sync after its first, as when the zone of its Node changes, kube-proxy compares the names of
 	// protocols with these, and deletes what differs: each Service would be gone.
 	elements := execute(t, "srv-a", "nft", "--json", "list", "map", "ip", "kube", "service-ips")
-	for _, want := range []string{`["10.96.0.1", "tcp", 443]`, `["10.96.0.10", "udp", 53]`, `["10.96.0.11", "sctp", 36412]`} {
+	for _, want := range []string{`["10.96.0.1", "tcp", 443]`, `["10.96.0.10", "udp", 53]`,
+		`["10.96.0.11", "sctp", 36412]`} {
 		if !strings.Contains(elements, want) {
 			t.Errorf("nft lists %s without %s: does the server have /etc/protocols?", elements, want)
 		}

@@ -77,17 +77,22 @@ func TestGatewayDropsForeignSources(t *testing.T) {
 	n := publicNetwork{vlan: 102, base: 16}
 	n.publish(true, "id-a")
 	n.configure(t, "srv-a", 2)
-	eventually(t, "the client answers", func() bool { return pings(t, "srv-a", netip.MustParseAddr("198.51.100.10"), 1) })
+	eventually(t, "the client answers", func() bool {
+		return pings(t, "srv-a", netip.MustParseAddr("198.51.100.10"),
+			1)
+	})
 	execute(t, "srv-a", "ip", "address", "add", "192.0.2.55/32", "dev", "lo")
 	before := echoesAtClient(t)
-	if _, err := shared.Exec(t.Context(), "srv-a", "busybox", "ping", "-c", "2", "-W", "1", "-I", "192.0.2.55", "198.51.100.10"); err != nil {
+	if _, err := shared.Exec(t.Context(), "srv-a", "busybox", "ping", "-c", "2", "-W", "1", "-I", "192.0.2.55",
+		"198.51.100.10"); err != nil {
 		t.Fatal(err)
 	}
 	if got := echoesAtClient(t) - before; got != 0 {
 		t.Errorf("%d packets with a foreign source reached the client", got)
 	}
 	before = echoesAtClient(t)
-	if _, err := shared.Exec(t.Context(), "srv-a", "busybox", "ping", "-c", "2", "-W", "1", "-I", n.ip(2).String(), "198.51.100.10"); err != nil {
+	if _, err := shared.Exec(t.Context(), "srv-a", "busybox", "ping", "-c", "2", "-W", "1", "-I", n.ip(2).String(),
+		"198.51.100.10"); err != nil {
 		t.Fatal(err)
 	}
 	if got := echoesAtClient(t) - before; got != 2 {

@@ -30,8 +30,8 @@ type Hand struct {
 	Lab *lab.Lab
 }
 
-// Begin starts the lab, with a data plane that never changes, for as long as the test lasts. explain is called when the test has
-// failed, before the lab goes.
+// Begin starts the lab, with a data plane that never changes, for as long as the test lasts. explain is called when the
+// test has failed, before the lab goes.
 func (h *Hand) Begin(c lab.Config, state dataplane.DataPlane, explain func()) {
 	h.T.Helper()
 	server := httptest.NewServer(feed(state))
@@ -95,7 +95,8 @@ func (h *Hand) IP(host string, args ...string) string {
 	return h.Run(host, append([]string{"ip"}, args...)...)
 }
 
-// PrintLogs shows the ends of the logs of all programs, and what some commands say on some hosts. It is for a test that failed.
+// PrintLogs shows the ends of the logs of all programs, and what some commands say on some hosts. It is for a test that
+// failed.
 func (h *Hand) PrintLogs(hosts []string, commands ...[]string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.T.Context()), 30*time.Second)
 	defer cancel()

@@ -31,15 +31,16 @@ func Names(servers []lab.Server) (names []string) {
 	return names
 }
 
-// PublicNetwork is a data plane of one public network: its VLAN is open on the ports of all servers, and the first address of each
-// block is the gateway's.
+// PublicNetwork is a data plane of one public network: its VLAN is open on the ports of all servers, and the first
+// address of each block is the gateway's.
 func PublicNetwork(vlan int, servers []lab.Server, blocks ...netip.Prefix) dataplane.DataPlane {
 	network := dataplane.Network{ID: "public", VLAN: vlan}
 	for _, s := range servers {
 		network.Members = append(network.Members, s.ID)
 	}
 	for _, b := range blocks {
-		network.Blocks = append(network.Blocks, dataplane.Block{ID: b.String(), CIDR: b.String(), Gateway: b.Addr().Next().String()})
+		network.Blocks = append(network.Blocks, dataplane.Block{ID: b.String(), CIDR: b.String(),
+			Gateway: b.Addr().Next().String()})
 	}
 	return dataplane.DataPlane{Revision: 1, Networks: []dataplane.Network{network}}
 }

@@ -134,7 +134,9 @@ func goToolchain(ctx context.Context, dir string) (string, error) {
 func runGo(ctx context.Context, dir string, args ...string) (string, error) {
 	program, err := exec.LookPath("go")
 	if err != nil {
-		return "", errors.New("no Go in PATH: install Go 1.26 or later from https://go.dev/dl and add its bin directory to PATH")
+		return "",
+			errors.New("no Go in PATH: install Go 1.26 or later from https://go.dev/dl and add its bin directory to " +
+				"PATH")
 	}
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, args...)

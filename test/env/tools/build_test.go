@@ -20,7 +20,8 @@ func smallTree(t *testing.T, program string) *Toolbox {
 	nested := filepath.Join(root, "test/env/tools/kube-vip/v1.0.0")
 	writeFile(t, filepath.Join(root, "go.mod"), "module "+modulePath+"\n\ngo 1.26.0\n", 0o644)
 	writeFile(t, filepath.Join(root, "cmd/hello/main.go"), program, 0o644)
-	writeFile(t, filepath.Join(nested, "go.mod"), "module example.test/nested\n\ngo 1.26.0\n\nrequire "+kubeVIPModule+" v1.0.0\n\nreplace "+kubeVIPModule+" => ./source\n", 0o644)
+	writeFile(t, filepath.Join(nested, "go.mod"), "module example.test/nested\n\ngo 1.26.0\n\nrequire "+kubeVIPModule+
+		" v1.0.0\n\nreplace "+kubeVIPModule+" => ./source\n", 0o644)
 	writeFile(t, filepath.Join(nested, "go.sum"), "", 0o644)
 	writeFile(t, filepath.Join(nested, "source/go.mod"), "module "+kubeVIPModule+"\n\ngo 1.26.0\n", 0o644)
 	writeFile(t, filepath.Join(nested, "source/main.go"), program, 0o644)

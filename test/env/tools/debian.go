@@ -115,7 +115,8 @@ func (a apt) command(program string, args ...string) []string {
 	// The user _apt, to which apt-get drops its rights, cannot write below a home directory.
 	argv := []string{program, "-o", "APT::Sandbox::User="}
 	if a.lists != "" {
-		argv = append(argv, "-o", "Dir::State::lists="+filepath.Join(a.lists, "lists"), "-o", "Dir::Cache="+filepath.Join(a.lists, "cache"))
+		argv = append(argv, "-o", "Dir::State::lists="+filepath.Join(a.lists, "lists"), "-o",
+			"Dir::Cache="+filepath.Join(a.lists, "cache"))
 	}
 	if a.sources != "" {
 		argv = append(argv, "-o", "Dir::Etc::sourcelist="+a.sources, "-o", "Dir::Etc::sourceparts=/dev/null")

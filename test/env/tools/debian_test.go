@@ -11,7 +11,8 @@ import (
 )
 
 func TestDependencyIn(t *testing.T) {
-	const control = "Package: linux-image-cloud-amd64\nVersion: 6.1\nPre-Depends: linux-image-no\nDepends: adduser, kmod | linux-image-6.1.0-37-cloud-amd64 (= 6.1.140-1), x\nRecommends: linux-image-other\n"
+	const control = "Package: linux-image-cloud-amd64\nVersion: 6.1\nPre-Depends: linux-image-no\nDepends: adduser, " +
+		"kmod | linux-image-6.1.0-37-cloud-amd64 (= 6.1.140-1), x\nRecommends: linux-image-other\n"
 	got, err := dependencyIn(control, "linux-image-")
 	if err != nil || got != "linux-image-6.1.0-37-cloud-amd64" {
 		t.Errorf("dependencyIn() = %q, %v", got, err)
@@ -50,7 +51,8 @@ func TestDebianPackage(t *testing.T) {
 	archive := t.TempDir()
 	box.aptSources = filepath.Join(t.TempDir(), "sources.list")
 	writeFile(t, box.aptSources, "deb [trusted=yes] file:"+archive+" ./\n", 0o644)
-	index := addPackage(t, archive, "pnap-data", "pnap-data-1.0-cloud (= 1.0)") + addPackage(t, archive, "pnap-data-1.0-cloud", "")
+	index := addPackage(t, archive, "pnap-data", "pnap-data-1.0-cloud (= 1.0)") + addPackage(t, archive,
+		"pnap-data-1.0-cloud", "")
 	writeFile(t, filepath.Join(archive, "Packages"), index, 0o644)
 
 	name, err := box.DebianDependency(t.Context(), "pnap-data", "pnap-data-")
@@ -84,19 +86,22 @@ func TestDebianPackage(t *testing.T) {
 func addPackage(t *testing.T, archive, name, depends string) string {
 	t.Helper()
 	tree := t.TempDir()
-	control := "Package: " + name + "\nVersion: 1.0\nArchitecture: all\nMaintainer: Test <test@example.test>\nDescription: test\n"
+	control := "Package: " + name +
+		"\nVersion: 1.0\nArchitecture: all\nMaintainer: Test <test@example.test>\nDescription: test\n"
 	if depends != "" {
 		control += "Depends: " + depends + "\n"
 	}
 	writeFile(t, filepath.Join(tree, "DEBIAN/control"), control, 0o644)
 	writeFile(t, filepath.Join(tree, "usr/share", name), "payload of "+name+"\n", 0o644)
 	file := filepath.Join(archive, name+"_1.0_all.deb")
-	if out, err := exec.CommandContext(t.Context(), "dpkg-deb", "--build", "--root-owner-group", tree, file).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "dpkg-deb", "--build", "--root-owner-group", tree,
+		file).CombinedOutput(); err != nil {
 		t.Fatalf("dpkg-deb: %v: %s", err, out)
 	}
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("%sFilename: ./%s\nSize: %d\nSHA256: %x\n\n", control, filepath.Base(file), len(content), sha256.Sum256(content))
+	return fmt.Sprintf("%sFilename: ./%s\nSize: %d\nSHA256: %x\n\n", control, filepath.Base(file), len(content),
+		sha256.Sum256(content))
 }

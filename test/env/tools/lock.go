@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// lockPoll is how often a lock that another process holds is tried again; the system can wait by itself, but not until a
-// context ends.
+// lockPoll is how often a lock that another process holds is tried again; the system can wait by itself, but not until
+// a context ends.
 const lockPoll = 100 * time.Millisecond
 
 // lockSay is how many tries go by before the wait is worth a line.

@@ -62,12 +62,14 @@ func (b *Toolbox) Packages(ctx context.Context, programs ...string) error {
 	if err != nil {
 		return err
 	}
-	b.say("installing %s with %s", strings.Join(missing, ", "), strings.Join(append(slices.Clone(prefix), "apt-get"), " "))
+	b.say("installing %s with %s", strings.Join(missing, ", "),
+		strings.Join(append(slices.Clone(prefix), "apt-get"), " "))
 	if err := install(ctx, prefix, missing); err != nil {
 		return fmt.Errorf("install %s: %w", strings.Join(missing, ", "), err)
 	}
 	if missing = missingPackages(programs); len(missing) > 0 {
-		return fmt.Errorf("%s was installed, but its programs are still not found in PATH: install %s by hand", strings.Join(missing, ", "), strings.Join(missing, ", "))
+		return fmt.Errorf("%s was installed, but its programs are still not found in PATH: install %s by hand",
+			strings.Join(missing, ", "), strings.Join(missing, ", "))
 	}
 	return nil
 }
@@ -83,7 +85,8 @@ func Program(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("no %s in PATH: install the package %s (on Debian: apt-get install %s)", name, packageOf(name), packageOf(name))
+	return "", fmt.Errorf("no %s in PATH: install the package %s (on Debian: apt-get install %s)", name,
+		packageOf(name), packageOf(name))
 }
 
 // missingPackages returns the packages of those programs that are not there, each once, in order.
@@ -121,13 +124,17 @@ func installer(packages []string, euid int, apt, sudo bool) ([]string, error) {
 	names := strings.Join(packages, " ")
 	switch {
 	case !apt:
-		return nil, fmt.Errorf("missing programs of the Debian packages %s, and there is no apt-get here: install them with the package manager of this system", names)
+		return nil,
+			fmt.Errorf("missing programs of the Debian packages %s, and there is no apt-get here: install them with "+
+				"the package manager of this system", names)
 	case euid == 0:
 		return nil, nil
 	case sudo:
 		return []string{"sudo", "-n"}, nil
 	default:
-		return nil, fmt.Errorf("missing packages %s, and installing them needs root: run apt-get install %s as root once", names, names)
+		return nil,
+			fmt.Errorf("missing packages %s, and installing them needs root: run apt-get install %s as root once",
+				names, names)
 	}
 }
 

@@ -40,7 +40,8 @@ func fakeApt(t *testing.T, install string) (log string) {
 	t.Helper()
 	dir := t.TempDir()
 	log = filepath.Join(dir, "log")
-	writeFile(t, filepath.Join(dir, "apt-get"), "#!/bin/sh\necho \"$DEBIAN_FRONTEND $*\" >>"+log+"\n[ \"$1\" = install ] || exit 0\n"+install+"\n", 0o755)
+	writeFile(t, filepath.Join(dir, "apt-get"), "#!/bin/sh\necho \"$DEBIAN_FRONTEND $*\" >>"+log+
+		"\n[ \"$1\" = install ] || exit 0\n"+install+"\n", 0o755)
 	writeFile(t, filepath.Join(dir, "sudo"), "#!/bin/sh\n[ \"$1\" = -n ] || exit 1\nshift\nexec \"$@\"\n", 0o755)
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 	t.Setenv("BIN", dir)
@@ -73,7 +74,8 @@ func TestPackagesInstallsWhatIsMissing(t *testing.T) {
 
 func TestPackagesThatCannotBeInstalled(t *testing.T) {
 	for name, tc := range map[string]struct{ install, err string }{
-		"apt-get fails":        {install: "echo 'E: Unable to locate package pnap-one' >&2; exit 100", err: "E: Unable to locate package pnap-one"},
+		"apt-get fails": {install: "echo 'E: Unable to locate package pnap-one' >&2; exit 100",
+			err: "E: Unable to locate package pnap-one"},
 		"program still absent": {install: "true", err: "still not found in PATH"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +90,8 @@ func TestProgramNamesThePackage(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := Program("pnap-none")
 	checkError(t, err, "apt-get install pnap-none")
-	for program, want := range map[string]string{"qemu-system-x86_64": "qemu-system-x86", "mke2fs": "e2fsprogs", "nft": "nftables", "busybox": "busybox-static", "ip": "iproute2", "tcpdump": "tcpdump"} {
+	for program, want := range map[string]string{"qemu-system-x86_64": "qemu-system-x86", "mke2fs": "e2fsprogs",
+		"nft": "nftables", "busybox": "busybox-static", "ip": "iproute2", "tcpdump": "tcpdump"} {
 		if got := packageOf(program); got != want {
 			t.Errorf("packageOf(%s) = %s, want %s", program, got, want)
 		}

@@ -61,17 +61,20 @@ const (
 
 // specOf returns how the named program is built.
 func specOf(name string) (spec, error) {
-	kubernetes := spec{dir: kubernetesDir, module: kubernetesModule, pkg: kubernetesModule + "/cmd/" + name, stamp: stampKubernetes}
+	kubernetes := spec{dir: kubernetesDir, module: kubernetesModule, pkg: kubernetesModule + "/cmd/" + name,
+		stamp: stampKubernetes}
 	switch name {
 	case "etcd":
-		return spec{dir: kubernetesDir, module: "go.etcd.io/etcd/server/v3", pkg: "go.etcd.io/etcd/server/v3", stamp: stampEtcd, minutes: 1, asset: mustBeAsset}, nil
+		return spec{dir: kubernetesDir, module: "go.etcd.io/etcd/server/v3", pkg: "go.etcd.io/etcd/server/v3",
+			stamp: stampEtcd, minutes: 1, asset: mustBeAsset}, nil
 	case apiServer:
 		kubernetes.minutes = 3
 		kubernetes.asset = mustBeAsset
 		return kubernetes, nil
 	case apiServer + "-v1.35", apiServer + "-v1.34":
 		dir := kubernetesDir + "/" + strings.TrimPrefix(name, apiServer+"-")
-		return spec{dir: dir, module: kubernetesModule, pkg: kubernetesModule + "/cmd/" + apiServer, stamp: stampKubernetes, minutes: 3}, nil
+		return spec{dir: dir, module: kubernetesModule, pkg: kubernetesModule + "/cmd/" + apiServer,
+			stamp: stampKubernetes, minutes: 3}, nil
 	case "kubectl":
 		kubernetes.minutes = 1
 		kubernetes.asset = mustBeAsset
@@ -92,9 +95,11 @@ func specOf(name string) (spec, error) {
 		return kubernetes, nil
 	case promtool:
 		// It can discover what to scrape in every cloud; a check of rules needs none of that.
-		return spec{dir: "test/env/tools/prometheus", module: prometheusModule, pkg: prometheusModule + "/cmd/promtool", stamp: stampPrometheus, tags: "remove_all_sd", minutes: 2}, nil
+		return spec{dir: "test/env/tools/prometheus", module: prometheusModule, pkg: prometheusModule + "/cmd/promtool",
+			stamp: stampPrometheus, tags: "remove_all_sd", minutes: 2}, nil
 	case "helm":
-		return spec{dir: "test/env/tools/helm", module: helmModule, pkg: helmModule + "/cmd/helm", stamp: stampHelm, minutes: 2}, nil
+		return spec{dir: "test/env/tools/helm", module: helmModule, pkg: helmModule + "/cmd/helm", stamp: stampHelm,
+			minutes: 2}, nil
 	case "kube-vip-v1.0.0", "kube-vip-v0.9.1":
 		dir := "test/env/tools/kube-vip/" + strings.TrimPrefix(name, kubeVIPPrefix)
 		return spec{dir: dir, module: kubeVIPModule, pkg: kubeVIPModule, stamp: stampKubeVIP, minutes: 1}, nil
@@ -106,7 +111,8 @@ func specOf(name string) (spec, error) {
 // Names lists the programs that tests and the demo need by default, in the order that shares most when they are
 // built one by one. Binary also knows kube-apiserver-v<minor> of the older Minors.
 func Names() []string {
-	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.0.0", "kube-vip-v0.9.1", "kubelet", "kube-controller-manager", "kube-scheduler", "kubeadm", promtool, "helm"}
+	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.0.0", "kube-vip-v0.9.1", "kubelet",
+		"kube-controller-manager", "kube-scheduler", "kubeadm", promtool, "helm"}
 }
 
 // Minors lists the minors of Kubernetes whose kube-apiserver can be had, the newest first. Tests run against the
@@ -133,7 +139,8 @@ func stampKubernetes(version string) string {
 	const pkg = "k8s.io/component-base/version"
 	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	return fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", pkg, version, major, minor)
+	return fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", pkg, version,
+		major, minor)
 }
 
 // stampEtcd gives nothing: etcd has its version in its source.

@@ -120,7 +120,8 @@ func moduleRootAbove(start string) (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("%s is outside the source tree of %s: run this inside a clone of it", start, modulePath)
+			return "", fmt.Errorf("%s is outside the source tree of %s: run this inside a clone of it", start,
+				modulePath)
 		}
 	}
 }

@@ -36,8 +36,10 @@ func TestCacheDir(t *testing.T) {
 }
 
 func TestRequiredVersion(t *testing.T) {
-	goMod := "module m\n\nrequire (\n\tk8s.io/kubernetes v1.2.3 // indirect\n\tk8s.io/kubernetes-more v9.9.9\n)\n\nrequire example.com/one v0.1.0\nreplace k8s.io/api => k8s.io/api v0.2.3\n"
-	for module, want := range map[string]string{"k8s.io/kubernetes": "v1.2.3", "example.com/one": "v0.1.0", "k8s.io/api": "", "io/kubernetes": ""} {
+	goMod := "module m\n\nrequire (\n\tk8s.io/kubernetes v1.2.3 // indirect\n\tk8s.io/kubernetes-more " +
+		"v9.9.9\n)\n\nrequire example.com/one v0.1.0\nreplace k8s.io/api => k8s.io/api v0.2.3\n"
+	for module, want := range map[string]string{"k8s.io/kubernetes": "v1.2.3", "example.com/one": "v0.1.0",
+		"k8s.io/api": "", "io/kubernetes": ""} {
 		got, err := requiredVersion(goMod, module)
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("requiredVersion(%s) = %q, %v; want %q", module, got, err, want)
@@ -64,7 +66,8 @@ func TestRecipes(t *testing.T) {
 		if version, isVIP := strings.CutPrefix(name, kubeVIPPrefix); isVIP && r.version != version {
 			t.Errorf("%s would be built at version %s", name, r.version)
 		}
-		if minor, isOlder := strings.CutPrefix(name, apiServer+"-"); isOlder && !strings.HasPrefix(r.version, minor+".") {
+		if minor, isOlder := strings.CutPrefix(name, apiServer+"-"); isOlder &&
+			!strings.HasPrefix(r.version, minor+".") {
 			t.Errorf("%s would be built at version %s", name, r.version)
 		}
 		if newer, err := recipeFor(root, name, "go2"); err != nil || newer.key == r.key {
@@ -131,15 +134,20 @@ func TestReplacement(t *testing.T) {
 		want string
 		err  string
 	}{
-		"nothing set":           {tool: "etcd"},
-		"asset":                 {tool: "etcd", env: map[string]string{assetsVariable: assets}, want: "etcd"},
-		"asset not executable":  {tool: "kube-apiserver", env: map[string]string{assetsVariable: assets}, err: "no executable"},
-		"asset missing":         {tool: "etcd", env: map[string]string{assetsVariable: "/nonexistent"}, err: assetsVariable + " is set"},
-		"optional asset":        {tool: "kube-proxy", env: map[string]string{assetsVariable: assets}},
-		"kube-vip is no asset":  {tool: "kube-vip-v1.0.0", env: map[string]string{assetsVariable: assets}},
-		"kube-vip replaced":     {tool: "kube-vip-v0.9.1", env: map[string]string{kubeVIPVariable: filepath.Join(assets, "vip")}, want: "vip"},
-		"kube-vip missing":      {tool: "kube-vip-v1.0.0", env: map[string]string{kubeVIPVariable: "/nonexistent"}, err: kubeVIPVariable + " is set"},
-		"kube-vip is directory": {tool: "kube-vip-v1.0.0", env: map[string]string{kubeVIPVariable: assets}, err: "no executable"},
+		"nothing set": {tool: "etcd"},
+		"asset":       {tool: "etcd", env: map[string]string{assetsVariable: assets}, want: "etcd"},
+		"asset not executable": {tool: "kube-apiserver", env: map[string]string{assetsVariable: assets},
+			err: "no executable"},
+		"asset missing": {tool: "etcd", env: map[string]string{assetsVariable: "/nonexistent"},
+			err: assetsVariable + " is set"},
+		"optional asset":       {tool: "kube-proxy", env: map[string]string{assetsVariable: assets}},
+		"kube-vip is no asset": {tool: "kube-vip-v1.0.0", env: map[string]string{assetsVariable: assets}},
+		"kube-vip replaced": {tool: "kube-vip-v0.9.1",
+			env: map[string]string{kubeVIPVariable: filepath.Join(assets, "vip")}, want: "vip"},
+		"kube-vip missing": {tool: "kube-vip-v1.0.0", env: map[string]string{kubeVIPVariable: "/nonexistent"},
+			err: kubeVIPVariable + " is set"},
+		"kube-vip is directory": {tool: "kube-vip-v1.0.0", env: map[string]string{kubeVIPVariable: assets},
+			err: "no executable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := specOf(tc.tool)

@@ -14,11 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// advisories of the Go vulnerability database (https://pkg.go.dev/vuln/<id>) that once reached a program of ours, and the
-// first release of the module without the fault.
+// advisories of the Go vulnerability database (https://pkg.go.dev/vuln/<id>) that once reached a program of ours, and
+// the first release of the module without the fault.
 var advisories = []struct{ id, module, fixed string }{
 	{"GO-2026-4918", "golang.org/x/net", "0.53.0"},
-	// The database names 0.55.0, whose check does nothing with the Unicode tables of Go 1.26 (golang/vulndb issue 6235).
+	// The database names 0.55.0, whose check does nothing with the Unicode tables of Go 1.26 (golang/vulndb issue
+	// 6235).
 	{"GO-2026-5026", "golang.org/x/net", "0.57.0"},
 }
 
@@ -34,8 +35,10 @@ func checkAdvisories(t *testing.T, program string) {
 			if module.Path != advisory.module {
 				continue
 			}
-			if have := version.MustParseSemantic(module.Version); have.LessThan(version.MustParseSemantic(advisory.fixed)) {
-				t.Errorf("%s is in it, which has %s: raise it to %s or newer", module.Path+" "+module.Version, advisory.id, advisory.fixed)
+			if have := version.MustParseSemantic(module.Version); have.LessThan(version.MustParseSemantic(
+				advisory.fixed)) {
+				t.Errorf("%s is in it, which has %s: raise it to %s or newer", module.Path+" "+module.Version,
+					advisory.id, advisory.fixed)
 			}
 		}
 	}
@@ -58,7 +61,8 @@ func TestHTTP2ClientRefusesFrameSizeZero(t *testing.T) {
 	}
 	answered := make(chan error, 1)
 	go func() {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://api.example/", strings.NewReader("body"))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://api.example/",
+			strings.NewReader("body"))
 		if err == nil {
 			var response *http.Response
 			if response, err = transport.RoundTrip(request); err == nil { //nolint:staticcheck // as above

@@ -85,7 +85,8 @@ func ChartValues(overlay string) ([]string, error) {
 // RenderChart is what helm would install. The text is returned with an error, too: it contains helm's complaint.
 func RenderChart(ctx context.Context, root string, flags ...string) (string, error) {
 	chart := filepath.Join(root, filepath.FromSlash(Chart))
-	return runHelm(ctx, append([]string{"template", "pnap", chart, "--namespace", "kube-system", "--kube-version", "1.36.0"}, flags...)...)
+	return runHelm(ctx, append([]string{"template", "pnap", chart, "--namespace", "kube-system", "--kube-version",
+		"1.36.0"}, flags...)...)
 }
 
 // runHelm runs helm with a home of its own, and returns all that it prints.

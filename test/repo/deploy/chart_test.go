@@ -73,7 +73,8 @@ func TestChartWithMetricsIsWhatTheComponentMakes(t *testing.T) {
 		}
 		want := documents(t, string(composedText(t, overlay, "metrics")))
 		if diff := gocmp.Diff(want, documents(t, text)); diff != "" {
-			t.Errorf("%s: the chart differs from the overlay with components/metrics (-overlay +chart):\n%s", overlay, diff)
+			t.Errorf("%s: the chart differs from the overlay with components/metrics (-overlay +chart):\n%s", overlay,
+				diff)
 		}
 	}
 }
@@ -81,17 +82,20 @@ func TestChartWithMetricsIsWhatTheComponentMakes(t *testing.T) {
 // TestChartVariants renders what no overlay has.
 func TestChartVariants(t *testing.T) {
 	text, err := template(t, "--set", "policies.publishers[0].namespace=a,policies.publishers[0].name=b",
-		"--set", "distribution=any,announcer=none,policies.enabled=false,agent.metrics=node,controller.image.tag=v9.9.9",
+		"--set",
+		"distribution=any,announcer=none,policies.enabled=false,agent.metrics=node,controller.image.tag=v9.9.9",
 		"--set", "controller.extraArgs={--dry-run,--v=2},agent.extraArgs={--uplink=bond1},imagePullSecrets={ours}")
 	must(t, err)
 	for _, want := range []string{
-		"phoenixnap-cloud-controller-manager:v9.9.9", `- "--dry-run"`, `- "--v=2"`, `- "--uplink=bond1"`, "- name: ours", "--metrics-bind-address=$(HOST_IP):10298",
+		"phoenixnap-cloud-controller-manager:v9.9.9", `- "--dry-run"`, `- "--v=2"`, `- "--uplink=bond1"`,
+		"- name: ours", "--metrics-bind-address=$(HOST_IP):10298",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing", want)
 		}
 	}
-	for _, unwanted := range []string{"ValidatingAdmissionPolicy", "node-role.kubernetes.io/control-plane: ", "host: 127.0.0.1", "phoenixnap:publish-addresses"} {
+	for _, unwanted := range []string{"ValidatingAdmissionPolicy", "node-role.kubernetes.io/control-plane: ",
+		"host: 127.0.0.1", "phoenixnap:publish-addresses"} {
 		if strings.Contains(text, unwanted) {
 			t.Errorf("%s is in the chart", unwanted)
 		}
@@ -107,7 +111,8 @@ func write(t *testing.T, text string) string {
 }
 
 func TestChartPassesLint(t *testing.T) {
-	if out, err := runHelm(t.Context(), "lint", "--strict", chart(t)); err != nil || !strings.Contains(out, "1 chart(s) linted, 0 chart(s) failed") {
+	if out, err := runHelm(t.Context(), "lint", "--strict", chart(t)); err != nil ||
+		!strings.Contains(out, "1 chart(s) linted, 0 chart(s) failed") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -115,15 +120,18 @@ func TestChartPassesLint(t *testing.T) {
 // TestChartRefusesWrongValues makes one mistake at a time.
 func TestChartRefusesWrongValues(t *testing.T) {
 	for mistake, says := range map[string]string{
-		"distribution=rke": "distribution", "announcer=metallb": "announcer", "manageVLAN=perhaps": "manageVLAN", "controller.replicas=0": "replicas",
-		"controler.replicas=1": "controler", "agent.extraArgs={uplink}": "extraArgs", "cloudConfigSecret=": "cloudConfigSecret", "controller.image.tag=a b": "tag",
+		"distribution=rke": "distribution", "announcer=metallb": "announcer", "manageVLAN=perhaps": "manageVLAN",
+		"controller.replicas=0": "replicas",
+		"controler.replicas=1":  "controler", "agent.extraArgs={uplink}": "extraArgs",
+		"cloudConfigSecret=": "cloudConfigSecret", "controller.image.tag=a b": "tag",
 		"policies.publishers={metallb}": "publishers", "policies.publishers[0].name=controller": "namespace",
 	} {
 		if out, err := template(t, "--set", mistake); err == nil || !strings.Contains(out, says) {
 			t.Errorf("%s: %v\n%s", mistake, err, out)
 		}
 	}
-	if out, err := runHelm(t.Context(), "template", "pnap", chart(t), "--namespace", "default", "--kube-version", "1.36.0"); err == nil || !strings.Contains(out, "install it with --namespace kube-system") {
+	if out, err := runHelm(t.Context(), "template", "pnap", chart(t), "--namespace", "default", "--kube-version",
+		"1.36.0"); err == nil || !strings.Contains(out, "install it with --namespace kube-system") {
 		t.Errorf("in another namespace: %v\n%s", err, out)
 	}
 }

@@ -21,7 +21,8 @@ func composedText(t *testing.T, overlay, component string) []byte {
 	must(t, err)
 	relative, err := filepath.Rel(dir, filepath.Join(sourceTree(t), "deploy"))
 	must(t, err)
-	text := fmt.Sprintf("resources: [%[1]s/overlays/%[2]s]\ncomponents: [%[1]s/components/%[3]s]\n", filepath.ToSlash(relative), overlay, component)
+	text := fmt.Sprintf("resources: [%[1]s/overlays/%[2]s]\ncomponents: [%[1]s/components/%[3]s]\n",
+		filepath.ToSlash(relative), overlay, component)
 	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600))
 	manifests, err := controlplane.Read(t.Context(), dir)
 	must(t, err)
@@ -51,8 +52,10 @@ func composed(t *testing.T, overlay, component string) (*appsv1.Deployment, *app
 // TestMetricsComponent: a Prometheus in the cluster reaches what it serves, and so do the probes.
 func TestMetricsComponent(t *testing.T) {
 	deployment, daemonSet := composed(t, "kubeadm", "metrics")
-	for _, container := range []corev1.Container{deployment.Spec.Template.Spec.Containers[0], daemonSet.Spec.Template.Spec.Containers[0]} {
-		if len(container.Ports) != 1 || container.Ports[0].Name != "metrics" || container.Ports[0].ContainerPort != container.LivenessProbe.HTTPGet.Port.IntVal {
+	for _, container := range []corev1.Container{deployment.Spec.Template.Spec.Containers[0],
+		daemonSet.Spec.Template.Spec.Containers[0]} {
+		if len(container.Ports) != 1 || container.Ports[0].Name != "metrics" ||
+			container.Ports[0].ContainerPort != container.LivenessProbe.HTTPGet.Port.IntVal {
 			t.Errorf("%s: ports %v, probe %v", container.Name, container.Ports, container.LivenessProbe.HTTPGet)
 		}
 		if container.LivenessProbe.HTTPGet.Host != "" || container.ReadinessProbe.HTTPGet.Host != "" {
@@ -62,7 +65,8 @@ func TestMetricsComponent(t *testing.T) {
 			t.Errorf("%s does not know its address", container.Name)
 		}
 	}
-	if args := daemonSet.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--metrics-bind-address=$(HOST_IP):10298") || len(args) != 2 {
+	if args := daemonSet.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args,
+		"--metrics-bind-address=$(HOST_IP):10298") || len(args) != 2 {
 		t.Errorf("the agent's arguments are %v", args)
 	}
 }

@@ -128,18 +128,21 @@ func TestOneVersion(t *testing.T) {
 		if name != "phoenixnap/"+image.Controller || !tagPattern.MatchString(version) {
 			t.Errorf("%s: controller %s:%s", overlay, name, version)
 		}
-		if got := agent(t, overlay).Spec.Template.Spec.Containers[0].Image; got != "phoenixnap/"+image.Agent+":"+version {
+		if got := agent(t, overlay).Spec.Template.Spec.Containers[0].Image; got != "phoenixnap/"+image.Agent+":"+
+			version {
 			t.Errorf("%s: agent %s beside controller %s", overlay, got, version)
 		}
 	}
 }
 
-// TestEverythingIsInKubeSystem: what has a namespace is in kube-system, but for the right to read the API servers' addresses.
+// TestEverythingIsInKubeSystem: what has a namespace is in kube-system, but for the right to read the API servers'
+// addresses.
 func TestEverythingIsInKubeSystem(t *testing.T) {
 	for _, o := range objects(t, "kubeadm") {
 		object, err := meta.Accessor(o)
 		must(t, err)
-		if namespace := object.GetNamespace(); namespace != "" && namespace != metav1.NamespaceSystem && !strings.HasSuffix(object.GetName(), ":api-servers") {
+		if namespace := object.GetNamespace(); namespace != "" && namespace != metav1.NamespaceSystem &&
+			!strings.HasSuffix(object.GetName(), ":api-servers") {
 			t.Errorf("%T %s/%s", o, namespace, object.GetName())
 		}
 		if !strings.Contains(object.GetName(), "phoenixnap") {
@@ -156,7 +159,8 @@ func TestReplicas(t *testing.T) {
 			want = 1
 		}
 		d := controller(t, overlay)
-		if *d.Spec.Replicas != want || d.Spec.Strategy.RollingUpdate.MaxSurge.IntValue() != 0 || d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 1 {
+		if *d.Spec.Replicas != want || d.Spec.Strategy.RollingUpdate.MaxSurge.IntValue() != 0 ||
+			d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 1 {
 			t.Errorf("%s: %d replicas, %v", overlay, *d.Spec.Replicas, d.Spec.Strategy)
 		}
 	}
@@ -171,11 +175,15 @@ func TestManagedOverlays(t *testing.T) {
 		if managed {
 			want = append(want, "NET_ADMIN")
 		}
-		if !slices.Equal(container.SecurityContext.Capabilities.Add, want) || slices.Contains(container.Args, "--manage=vlan,return-path") != managed {
-			t.Errorf("%s: capabilities %v, arguments %v", overlay, container.SecurityContext.Capabilities.Add, container.Args)
+		if !slices.Equal(container.SecurityContext.Capabilities.Add, want) ||
+			slices.Contains(container.Args, "--manage=vlan,return-path") != managed {
+			t.Errorf("%s: capabilities %v, arguments %v", overlay, container.SecurityContext.Capabilities.Add,
+				container.Args)
 		}
-		if slices.Contains(controller(t, overlay).Spec.Template.Spec.Containers[0].Args, "--manage-membership") != managed {
-			t.Errorf("%s: the controller's arguments are %v", overlay, controller(t, overlay).Spec.Template.Spec.Containers[0].Args)
+		if slices.Contains(controller(t, overlay).Spec.Template.Spec.Containers[0].Args,
+			"--manage-membership") != managed {
+			t.Errorf("%s: the controller's arguments are %v", overlay,
+				controller(t, overlay).Spec.Template.Spec.Containers[0].Args)
 		}
 	}
 }

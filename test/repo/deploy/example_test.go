@@ -37,7 +37,8 @@ func TestExamplesAreAccepted(t *testing.T) {
 	client, err := kubernetes.NewForConfig(cp.Config())
 	must(t, err)
 	for file, service := range examples(t) {
-		options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
+		options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll},
+			FieldValidation: metav1.FieldValidationStrict}
 		created, err := client.CoreV1().Services("default").Create(t.Context(), service, options)
 		if err != nil || created.Spec.Type != corev1.ServiceTypeLoadBalancer {
 			t.Errorf("%s: %v", file, err)
@@ -54,7 +55,8 @@ func TestEveryAnnotationHasAnExample(t *testing.T) {
 		}
 	}
 	for _, key := range []string{
-		contract.ServiceIPLocation, contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPBlockID, contract.ServiceIPRetain,
+		contract.ServiceIPLocation, contract.ServiceIPAllocation, contract.ServiceIPBlockSize,
+		contract.ServiceIPBlockID, contract.ServiceIPRetain,
 		contract.ServiceRequestedIP, contract.ServiceIPReplace,
 	} {
 		if shown[key] != 1 {
@@ -76,7 +78,8 @@ func secretTemplate(t *testing.T) string {
 	must(t, yaml.UnmarshalStrict(text, secret))
 	mounted := controller(t, "kubeadm").Spec.Template.Spec.Volumes[0].Secret.SecretName
 	if secret.Name != mounted || secret.Namespace != metav1.NamespaceSystem || len(secret.StringData) != 1 {
-		t.Errorf("Secret %s/%s with %d keys; the controller mounts %s", secret.Namespace, secret.Name, len(secret.StringData), mounted)
+		t.Errorf("Secret %s/%s with %d keys; the controller mounts %s", secret.Namespace, secret.Name,
+			len(secret.StringData), mounted)
 	}
 	content := secret.StringData["cloud-sa.json"]
 	if !json.Valid([]byte(content)) {
@@ -105,7 +108,8 @@ func TestTemplate(t *testing.T) {
 			t.Errorf("the error does not name %s: %v", field, err)
 		}
 	}
-	filled := strings.NewReplacer("<client ID>", "abc123abc123abc123", "<client secret>", "def456def456def456", "<location>", "ASH", "<network ID>", "60473c2509268bc77fd06d29").Replace(content)
+	filled := strings.NewReplacer("<client ID>", "abc123abc123abc123", "<client secret>", "def456def456def456",
+		"<location>", "ASH", "<network ID>", "60473c2509268bc77fd06d29").Replace(content)
 	if err := load(t, filled); err != nil || strings.Contains(filled, "<") {
 		t.Errorf("%v of\n%s", err, filled)
 	}

@@ -25,23 +25,30 @@ func restricted(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(cp.Config())
 	must(t, err)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "restricted", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
-	if _, err := client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "restricted",
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(), namespace,
+		metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		must(t, err)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := client.CoreV1().ServiceAccounts("restricted").Create(t.Context(), account, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+	if _, err := client.CoreV1().ServiceAccounts("restricted").Create(t.Context(), account,
+		metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		must(t, err)
 	}
 	return client
 }
 
-// TestPrivileges asks the API server what keeps the pods from the restricted profile, and expects no more than is needed.
+// TestPrivileges asks the API server what keeps the pods from the restricted profile, and expects no more than is
+// needed.
 func TestPrivileges(t *testing.T) {
 	client := restricted(t)
 	const hostNetwork = "host namespaces (hostNetwork=true)"
-	root := []string{hostNetwork, `probe or lifecycle host (container "agent" uses probe or lifecycle host "127.0.0.1")`, `unrestricted capabilities (container "agent" must not include "NET_RAW" in securityContext.capabilities.add)`,
-		"runAsNonRoot != true (pod or container \"agent\" must set securityContext.runAsNonRoot=true)", `runAsUser=0 (container "agent" must not set runAsUser=0)`}
+	root := []string{hostNetwork,
+		`probe or lifecycle host (container "agent" uses probe or lifecycle host "127.0.0.1")`,
+		`unrestricted capabilities (container "agent" must not include "NET_RAW" in securityContext.capabilities.add)`,
+		"runAsNonRoot != true (pod or container \"agent\" must set securityContext.runAsNonRoot=true)",
+		`runAsUser=0 (container "agent" must not set runAsUser=0)`}
 	managing := slices.Clone(root)
 	managing[2] = `unrestricted capabilities (container "agent" must not include "NET_ADMIN", "NET_RAW" in securityContext.capabilities.add)`
 	for _, tc := range []struct {
@@ -56,7 +63,8 @@ func TestPrivileges(t *testing.T) {
 		tc.spec.ServiceAccountName = "default"
 		tc.spec.PriorityClassName = ""
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}, Spec: tc.spec}
-		_, err := client.CoreV1().Pods("restricted").Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := client.CoreV1().Pods("restricted").Create(t.Context(), pod,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("%s: %v, want it refused", tc.who, err)
 			continue
@@ -71,12 +79,14 @@ func TestPrivileges(t *testing.T) {
 // TestContainers: nothing can be written to, and nothing may grow without bounds.
 func TestContainers(t *testing.T) {
 	for _, overlay := range overlays(t) {
-		for _, spec := range []corev1.PodSpec{controller(t, overlay).Spec.Template.Spec, agent(t, overlay).Spec.Template.Spec} {
+		for _, spec := range []corev1.PodSpec{controller(t, overlay).Spec.Template.Spec,
+			agent(t, overlay).Spec.Template.Spec} {
 			for _, c := range spec.Containers {
 				if s := c.SecurityContext; s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
 					t.Errorf("%s: the root file system of %s can be written to", overlay, c.Name)
 				}
-				if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() || !c.Resources.Limits.Cpu().IsZero() {
+				if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() ||
+					c.Resources.Limits.Memory().IsZero() || !c.Resources.Limits.Cpu().IsZero() {
 					t.Errorf("%s: resources of %s: %v", overlay, c.Name, c.Resources)
 				}
 				if c.LivenessProbe == nil || c.ReadinessProbe == nil {
@@ -90,14 +100,16 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// TestWhatAgentsRequest: an agent that announces has to send a heartbeat ten times a second, on a busy node too. The chart,
-// which is the same otherwise, leaves the last word to its user.
+// TestWhatAgentsRequest: an agent that announces has to send a heartbeat ten times a second, on a busy node too. The
+// chart, which is the same otherwise, leaves the last word to its user.
 func TestWhatAgentsRequest(t *testing.T) {
 	requests := func(name string, daemonSet *appsv1.DaemonSet, want string) {
 		t.Helper()
 		spec := daemonSet.Spec.Template.Spec
-		if got := spec.Containers[0].Resources.Requests.Cpu().String(); got != want || spec.PriorityClassName != "system-node-critical" {
-			t.Errorf("%s: the agent requests %s of CPU with the priority %s, want %s", name, got, spec.PriorityClassName, want)
+		if got := spec.Containers[0].Resources.Requests.Cpu().String(); got != want ||
+			spec.PriorityClassName != "system-node-critical" {
+			t.Errorf("%s: the agent requests %s of CPU with the priority %s, want %s", name, got,
+				spec.PriorityClassName, want)
 		}
 	}
 	announces := func(d *appsv1.DaemonSet) bool {
@@ -126,7 +138,8 @@ func TestWhatAgentsRequest(t *testing.T) {
 		must(t, err)
 		daemonSet := typed[*appsv1.DaemonSet](t, text)
 		requests(set, daemonSet, want)
-		if limits := daemonSet.Spec.Template.Spec.Containers[0].Resources.Limits; limits.Memory().String() != "96Mi" || len(limits) != 1 {
+		if limits := daemonSet.Spec.Template.Spec.Containers[0].Resources.Limits; limits.Memory().String() != "96Mi" ||
+			len(limits) != 1 {
 			t.Errorf("%s: limits %v", set, limits)
 		}
 	}
@@ -165,9 +178,10 @@ func runsOn(t *testing.T, spec corev1.PodSpec, n *corev1.Node) bool {
 	t.Helper()
 	match, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}).Match(n)
 	must(t, err)
-	_, untolerated := componenthelpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, spec.Tolerations, func(taint *corev1.Taint) bool {
-		return taint.Effect != corev1.TaintEffectPreferNoSchedule
-	}, false)
+	_, untolerated := componenthelpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, spec.Tolerations,
+		func(taint *corev1.Taint) bool {
+			return taint.Effect != corev1.TaintEffectPreferNoSchedule
+		}, false)
 	return match && !untolerated
 }
 
@@ -184,13 +198,16 @@ func TestScheduling(t *testing.T) {
 		// by overlay
 		kubeadm, k3s bool
 	}{
-		"a new control-plane node of kubeadm": {node(label, "", label+":NoSchedule", uninitialized, notReady), true, false},
-		"a new server of k3s":                 {node(label, "true", uninitialized, notReady), false, true},
-		"a server of k3s that has taints":     {node(label, "true", "CriticalAddonsOnly:NoExecute", "node-role.kubernetes.io/etcd:NoExecute"), false, true},
-		"a worker":                            {node("", ""), false, false},
-		"a new worker":                        {node("", "", uninitialized, notReady), false, false},
-		"a control-plane node that fails":     {node(label, "", "node.kubernetes.io/unreachable:NoExecute"), false, false},
-		"a node that somebody drains":         {node(label, "", "node.kubernetes.io/unschedulable:NoSchedule"), false, false},
+		"a new control-plane node of kubeadm": {node(label, "", label+":NoSchedule", uninitialized, notReady), true,
+			false},
+		"a new server of k3s": {node(label, "true", uninitialized, notReady), false, true},
+		"a server of k3s that has taints": {node(label, "true", "CriticalAddonsOnly:NoExecute",
+			"node-role.kubernetes.io/etcd:NoExecute"), false, true},
+		"a worker":                        {node("", ""), false, false},
+		"a new worker":                    {node("", "", uninitialized, notReady), false, false},
+		"a control-plane node that fails": {node(label, "", "node.kubernetes.io/unreachable:NoExecute"), false, false},
+		"a node that somebody drains": {node(label, "", "node.kubernetes.io/unschedulable:NoSchedule"), false,
+			false},
 	} {
 		for overlay, want := range map[string]bool{"kubeadm": tc.kubeadm, "k3s": tc.k3s} {
 			if got := runsOn(t, controller(t, overlay).Spec.Template.Spec, tc.node); got != want {
@@ -206,17 +223,20 @@ func TestScheduling(t *testing.T) {
 // TestArguments: the programs know every flag that the manifests give.
 func TestArguments(t *testing.T) {
 	for _, overlay := range []string{"kubeadm-manage-vlan", "k3s"} {
-		for pkg, spec := range map[string]corev1.PodSpec{"./controller": controller(t, overlay).Spec.Template.Spec, "./agent": agent(t, overlay).Spec.Template.Spec} {
+		for pkg, spec := range map[string]corev1.PodSpec{"./controller": controller(t, overlay).Spec.Template.Spec,
+			"./agent": agent(t, overlay).Spec.Template.Spec} {
 			program, err := tools.Product(t.Context(), pkg)
 			must(t, err)
 			args := slices.Clone(spec.Containers[0].Args)
 			for i := range args { // as the kubelet does
 				args[i] = strings.ReplaceAll(args[i], "$(HOST_IP)", "192.0.2.1")
 			}
-			if out, err := exec.CommandContext(t.Context(), program, append(slices.Clone(args), "--help")...).CombinedOutput(); err != nil {
+			if out, err := exec.CommandContext(t.Context(), program,
+				append(slices.Clone(args), "--help")...).CombinedOutput(); err != nil {
 				t.Errorf("%s %v: %v\n%s", pkg, args, err, out)
 			}
-			if _, err := exec.CommandContext(t.Context(), program, append(slices.Clone(args), "--no-such-flag", "--help")...).CombinedOutput(); err == nil {
+			if _, err := exec.CommandContext(t.Context(), program,
+				append(slices.Clone(args), "--no-such-flag", "--help")...).CombinedOutput(); err == nil {
 				t.Errorf("%s accepts any flag", pkg)
 			}
 		}

@@ -34,7 +34,8 @@ func Render(ctx context.Context, root, overlay string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := fmt.Appendf(nil, "# Made by `make manifests` from deploy/overlays/%s, which explains it. Do not edit.\n", overlay)
+	text := fmt.Appendf(nil, "# Made by `make manifests` from deploy/overlays/%s, which explains it. Do not edit.\n",
+		overlay)
 	for _, m := range manifests {
 		text = append(text, m.Data...)
 	}

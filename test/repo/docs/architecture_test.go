@@ -46,7 +46,8 @@ func TestRooms(t *testing.T) {
 			}
 		}
 		if rooms > limit {
-			t.Errorf("%s has %d folders, want at most %d: put the package into the folder of its purpose", top, rooms, limit)
+			t.Errorf("%s has %d folders, want at most %d: put the package into the folder of its purpose", top, rooms,
+				limit)
 		}
 	}
 }

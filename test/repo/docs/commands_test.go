@@ -24,8 +24,8 @@ func TestWhatThePagesTellToDoWorks(t *testing.T) {
 	t.Run("manifests", bench.manifests)
 }
 
-// commands gives every command of README and docs to the program that it is for: kubectl runs (changes as a dry run of the
-// server), ours read their flags, targets of make and packages of Go have to exist.
+// commands gives every command of README and docs to the program that it is for: kubectl runs (changes as a dry run of
+// the server), ours read their flags, targets of make and packages of Go have to exist.
 func (b *bench) commands(t *testing.T) {
 	asked := map[string]int{}
 	done := map[string]bool{}
@@ -136,7 +136,10 @@ func (b *bench) flags(t *testing.T, program string, args []string) string {
 	if err != nil {
 		return err.Error() + ": " + string(out)
 	}
-	if command := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") }); program == "agent" && command >= 0 &&
+	if command := slices.IndexFunc(args, func(a string) bool {
+		return !strings.HasPrefix(a,
+			"-")
+	}); program == "agent" && command >= 0 &&
 		!strings.Contains(string(out), "phoenixnap-agent "+args[command]) {
 		return "there is no command " + args[command]
 	}
@@ -187,7 +190,8 @@ func target(t *testing.T, args []string) string {
 			continue
 		}
 		if name, _, ok := strings.Cut(arg, "="); ok {
-			if !regexp.MustCompile(`\$\(` + name + `[):]|\b` + name + ` \?=|\(if \$\(` + name + `\)`).MatchString(makefile) {
+			if !regexp.MustCompile(`\$\(` + name + `[):]|\b` + name + ` \?=|\(if \$\(` + name +
+				`\)`).MatchString(makefile) {
 				return "the Makefile has no use for the variable " + name
 			}
 			continue

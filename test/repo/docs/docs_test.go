@@ -45,7 +45,8 @@ func corpus(t *testing.T, suffixes []string, exclude string, directories ...stri
 	for _, directory := range directories {
 		if err := filepath.WalkDir(filepath.Join(root, directory), func(path string, d fs.DirEntry, err error) error {
 			wanted := func(suffix string) bool { return strings.HasSuffix(path, suffix) }
-			if err != nil || d.IsDir() || !slices.ContainsFunc(suffixes, wanted) || exclude != "" && strings.HasSuffix(path, exclude) {
+			if err != nil || d.IsDir() || !slices.ContainsFunc(suffixes, wanted) || exclude != "" &&
+				strings.HasSuffix(path, exclude) {
 				return err
 			}
 			raw, err := os.ReadFile(path)
@@ -62,7 +63,8 @@ func corpus(t *testing.T, suffixes []string, exclude string, directories ...stri
 // TestNamesInThePagesAreKnown finds names in pages that the code does not have (any more).
 func TestNamesInThePagesAreKnown(t *testing.T) {
 	product := corpus(t, []string{".go", ".yaml", "run-local"}, "_test.go", "agent", "controller", "pkg", "deploy")
-	everything := product + corpus(t, []string{".go", "Makefile", "go.mod"}, "", "test", "Makefile", "agent", "controller")
+	everything := product + corpus(t, []string{".go", "Makefile", "go.mod"}, "", "test", "Makefile", "agent",
+		"controller")
 	words := wordsOf(everything + shown(t))
 	ids := map[string]bool{}
 	for _, e := range diagnose.Entries() {
@@ -74,15 +76,17 @@ func TestNamesInThePagesAreKnown(t *testing.T) {
 		known func(string) bool
 		least int
 	}{
-		{"annotation, label or condition", regexp.MustCompile(`(?:phoenixnap\.com|kube-vip\.io)/([A-Za-z-]*[A-Za-z])`), func(s string) bool { return strings.Contains(product, s) }, 150},
+		{"annotation, label or condition", regexp.MustCompile(`(?:phoenixnap\.com|kube-vip\.io)/([A-Za-z-]*[A-Za-z])`),
+			func(s string) bool { return strings.Contains(product, s) }, 150},
 		{"finding", regexp.MustCompile(`\b(PN\d{3})\b`), func(s string) bool { return ids[s] }, 100},
-		{"metric", regexp.MustCompile(`\b(phoenixnap_[a-z_]*[a-z]|service_controller_[a-z_]*[a-z])\b`), func(s string) bool {
-			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-				s = strings.TrimSuffix(s, suffix)
-			}
-			s = strings.TrimPrefix(s, "service_controller_") // the name of a subsystem, given apart
-			return regexp.MustCompile(`\b` + s + `\b`).MatchString(product)
-		}, 40},
+		{"metric", regexp.MustCompile(`\b(phoenixnap_[a-z_]*[a-z]|service_controller_[a-z_]*[a-z])\b`),
+			func(s string) bool {
+				for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+					s = strings.TrimSuffix(s, suffix)
+				}
+				s = strings.TrimPrefix(s, "service_controller_") // the name of a subsystem, given apart
+				return regexp.MustCompile(`\b` + s + `\b`).MatchString(product)
+			}, 40},
 		{"environment variable", regexp.MustCompile(`\b(PNAP_[A-Z_]+[A-Z])\b`), func(s string) bool {
 			// The agent makes the names of its variables from those of its flags.
 			flag, agents := strings.CutPrefix(s, "PNAP_AGENT_")
@@ -157,7 +161,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 // TestPagesSpeakOfTheProject: how the work on it is organised does not help its users.
 func TestPagesSpeakOfTheProject(t *testing.T) {
-	forbidden := regexp.MustCompile(`(?i)\bissue \d|\bissues? #|\bTODO\b|\bFIXME\b|/(w[o]rk|root|home)/|\bshared/(reference|seeds|design)`)
+	forbidden := regexp.MustCompile(
+		`(?i)\bissue \d|\bissues? #|\bTODO\b|\bFIXME\b|/(w[o]rk|root|home)/|\bshared/(reference|seeds|design)`)
 	for _, page := range pages(t) {
 		if found := forbidden.FindString(read(t, page)); found != "" {
 			t.Errorf("%s contains %q", page, found)

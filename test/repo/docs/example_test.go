@@ -17,8 +17,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
 )
 
-// TestExamplesOfTheSecretAreAccepted gives every secret that a page shows to the controller's own reader: the file itself, or
-// what a Secret holds.
+// TestExamplesOfTheSecretAreAccepted gives every secret that a page shows to the controller's own reader: the file
+// itself, or what a Secret holds.
 //
 //proves:known-bugs/broken-examples
 func TestExamplesOfTheSecretAreAccepted(t *testing.T) {

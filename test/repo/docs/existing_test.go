@@ -20,8 +20,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
-// runningCluster is what the guide for existing clusters finds: Nodes whose kubelets ran without --cloud-provider=external,
-// one of another provider, and Services that wait, and one of another load balancer.
+// runningCluster is what the guide for existing clusters finds: Nodes whose kubelets ran without
+// --cloud-provider=external, one of another provider, and Services that wait, and one of another load balancer.
 const runningCluster = `
 apiVersion: v1
 kind: List
@@ -41,7 +41,8 @@ func TestAClusterThatIsThereAlready(t *testing.T) {
 	c := newRunning(t, "docs/guides/existing-clusters.md", func(*pnapsim.AccountSeed, string) {}, runningCluster)
 	for _, node := range []string{"worker-1", "worker-2", "foreign"} {
 		c.kubectl("taint", "node", node, "node.kubernetes.io/not-ready-") // as they are in a cluster that runs
-		c.kubectl("patch", "node", node, "--subresource=status", "--type=strategic", "-p", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
+		c.kubectl("patch", "node", node, "--subresource=status", "--type=strategic", "-p",
+			`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
 	}
 	c.expect("kubectl get nodes", "worker-1 <none> <none>", "foreign k3s://foreign <none>")
 	c.expect("kubectl get services", "default first LoadBalancer", "default other LoadBalancer")
@@ -54,7 +55,8 @@ func TestAClusterThatIsThereAlready(t *testing.T) {
 	if bought := c.bought(); bought != 1 {
 		t.Errorf("%d blocks were bought, want one", bought)
 	}
-	if conditions := c.kubectl("get", "service", "other", "-o", "jsonpath={.status}"); conditions != `{"loadBalancer":{}}` {
+	if conditions := c.kubectl("get", "service", "other", "-o",
+		"jsonpath={.status}"); conditions != `{"loadBalancer":{}}` {
 		t.Errorf("the Service of another load balancer has the status %s", conditions)
 	}
 	c.expect("kubectl get nodes", "worker-1 <none> <none>") // who was never tainted is never initialised
@@ -65,7 +67,8 @@ func TestAClusterThatIsThereAlready(t *testing.T) {
 	c.eventually("an event explains why worker-2 is not", func() bool {
 		return strings.Contains(c.named("worker-1", "worker-2").run("kubectl describe node worker-1"), "ServerNotFound")
 	})
-	c.named("worker-1", "worker-2").named("5fc7a7aee5bd9d4e4a1b2c3d", simtest.Server2ID).run("kubectl patch node worker-1")
+	c.named("worker-1", "worker-2").named("5fc7a7aee5bd9d4e4a1b2c3d",
+		simtest.Server2ID).run("kubectl patch node worker-1")
 	c.eventually("worker-2 is initialised", func() bool { return c.initialised("worker-2", simtest.Server2ID) })
 	c.expect("kubectl get nodes", "foreign k3s://foreign <none>")
 }
@@ -91,9 +94,11 @@ items:
 func TestFromVersion1(t *testing.T) {
 	t.Parallel()
 	c := newRunning(t, "docs/guides/migrate.md", func(account *pnapsim.AccountSeed, cluster string) {
-		account.Blocks = append(account.Blocks, pnapsim.BlockSeed{Owner: simtest.ClientID, Location: "ASH", CIDR: "203.0.113.16/29", Network: simtest.NetworkID, Tags: map[string]string{
-			contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: cluster, contract.TagServiceNamespace: "default", contract.TagServiceName: "web",
-		}})
+		account.Blocks = append(account.Blocks, pnapsim.BlockSeed{Owner: simtest.ClientID, Location: "ASH",
+			CIDR: "203.0.113.16/29", Network: simtest.NetworkID, Tags: map[string]string{
+				contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: cluster,
+				contract.TagServiceNamespace: "default", contract.TagServiceName: "web",
+			}})
 	}, clusterOfVersion1)
 	c.run("kubectl -n kube-system scale deployment cloud-provider-phoenixnap")
 	c.run("kubectl apply -k deploy/overlays/kubeadm")
@@ -101,7 +106,8 @@ func TestFromVersion1(t *testing.T) {
 	c.run("kubectl wait service --all-namespaces")
 	c.expect("kubectl get services", "default web LoadBalancer")
 	c.eventually("the address of v1 is published", func() bool {
-		return c.kubectl("get", "service", "web", "-o", "jsonpath={.status.loadBalancer.ingress[*].ip}") == addressOfVersion1
+		return c.kubectl("get", "service", "web", "-o",
+			"jsonpath={.status.loadBalancer.ingress[*].ip}") == addressOfVersion1
 	})
 	if bought := c.bought(); bought != 0 {
 		t.Errorf("%d blocks were bought", bought)
@@ -109,8 +115,10 @@ func TestFromVersion1(t *testing.T) {
 	c.run("kubectl -n kube-system rollout restart")
 	c.run("kubectl -n kube-system delete deployment/cloud-provider-phoenixnap")
 	c.run("kubectl delete clusterrolebinding/system:cloud-controller-manager")
-	if left := c.kubectl("-n", "kube-system", "get", "deployments,secrets,serviceaccounts", "-o", "name"); strings.Contains(left, "cloud-provider-phoenixnap") ||
-		strings.Contains(left, "phoenixnap-cloud-config") || !strings.Contains(left, "deployment.apps/phoenixnap-cloud-controller-manager") {
+	if left := c.kubectl("-n", "kube-system", "get", "deployments,secrets,serviceaccounts", "-o",
+		"name"); strings.Contains(left, "cloud-provider-phoenixnap") ||
+		strings.Contains(left, "phoenixnap-cloud-config") ||
+		!strings.Contains(left, "deployment.apps/phoenixnap-cloud-controller-manager") {
 		t.Errorf("left in kube-system:\n%s", left)
 	}
 }
@@ -128,10 +136,12 @@ type running struct {
 }
 
 // newRunning is such a cluster with its account, in which worker-1 is a server; edit receives the UID of kube-system.
-func newRunning(t *testing.T, page string, edit func(account *pnapsim.AccountSeed, cluster string), objects string) running {
+func newRunning(t *testing.T, page string, edit func(account *pnapsim.AccountSeed, cluster string),
+	objects string) running {
 	t.Helper()
 	plane := controlplane.ForTest(t)
-	c := running{T: t, page: page, bench: &bench{programs: map[string]string{"kubectl": kubectlOf(t)}, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}}
+	c := running{T: t, page: page, bench: &bench{programs: map[string]string{"kubectl": kubectlOf(t)},
+		kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}}
 	must(t, controlplane.WriteKubeconfig(c.kubeconfig, plane.Config(), ""))
 	must(t, plane.Apply(t.Context(), controlplane.Manifest{Name: "a running cluster", Data: []byte(objects)}))
 	seed := simtest.Seed()
@@ -154,7 +164,8 @@ func (c running) controller(args ...string) {
 	c.Helper()
 	var out bytes.Buffer
 	cmd := exec.CommandContext(c.Context(), program(c.T, "./controller"), append([]string{
-		"--cloud-provider=phoenixnap", "--cloud-config=" + c.secret, "--kubeconfig=" + c.kubeconfig, "--leader-elect=false", "--authentication-skip-lookup=true", "--bind-address=127.0.0.1", "--secure-port=0",
+		"--cloud-provider=phoenixnap", "--cloud-config=" + c.secret, "--kubeconfig=" + c.kubeconfig,
+		"--leader-elect=false", "--authentication-skip-lookup=true", "--bind-address=127.0.0.1", "--secure-port=0",
 	}, args...)...)
 	cmd.Stdout = &out
 	cmd.Stderr = &out
@@ -225,7 +236,8 @@ func (c running) expect(beginning string, rows ...string) {
 // initialised reports whether a Node has its server, its region and no taint.
 func (c running) initialised(node, server string) bool {
 	c.Helper()
-	seen := c.kubectl("get", "node", node, "-o", `jsonpath={.spec.providerID} {.metadata.labels.topology\.kubernetes\.io/region} {.spec.taints}`)
+	seen := c.kubectl("get", "node", node, "-o",
+		`jsonpath={.spec.providerID} {.metadata.labels.topology\.kubernetes\.io/region} {.spec.taints}`)
 	return strings.TrimSpace(seen) == "phoenixnap://"+server+" ASH"
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
-// TestTheKubeadmConfigurationIsTaken gives what the guide shows to kubeadm: it is valid, and gives the kubelet the flag that
-// everything hangs on.
+// TestTheKubeadmConfigurationIsTaken gives what the guide shows to kubeadm: it is valid, and gives the kubelet the flag
+// that everything hangs on.
 func TestTheKubeadmConfigurationIsTaken(t *testing.T) {
 	kubeadm, err := tools.Binary(t.Context(), "kubeadm")
 	must(t, err)
@@ -21,7 +21,8 @@ func TestTheKubeadmConfigurationIsTaken(t *testing.T) {
 			must(t, os.WriteFile(path, []byte(b.text), 0o600))
 		}
 	}
-	if out, err := exec.CommandContext(t.Context(), kubeadm, "config", "validate", "--config", path).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), kubeadm, "config", "validate", "--config",
+		path).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	dir := t.TempDir()

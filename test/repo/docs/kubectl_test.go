@@ -59,10 +59,12 @@ func newBench(t *testing.T) *bench {
 	if err := controlplane.WriteKubeconfig(b.kubeconfig, plane.Config(), ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := plane.Apply(t.Context(), controlplane.Manifest{Name: "what the pages speak of", Data: []byte(onTheCluster)}); err != nil {
+	if err := plane.Apply(t.Context(), controlplane.Manifest{Name: "what the pages speak of",
+		Data: []byte(onTheCluster)}); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"apply", "-k", "deploy/overlays/kubeadm"}, {"apply", "-f", "deploy/kube-vip/kube-vip.yaml"}} {
+	for _, args := range [][]string{{"apply", "-k", "deploy/overlays/kubeadm"},
+		{"apply", "-f", "deploy/kube-vip/kube-vip.yaml"}} {
 		if out, err := b.run(t.Context(), t, 30*time.Second, nil, args...); err != nil {
 			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
@@ -76,7 +78,8 @@ func (b *bench) keepSecret(t *testing.T) {
 	t.Helper()
 	b.secret = filepath.Join(t.TempDir(), "secret.yaml")
 	for _, each := range blocks(t) {
-		if each.page == "docs/guides/install.md" && each.language == "yaml" && strings.Contains(each.text, "kind: Secret\n") {
+		if each.page == "docs/guides/install.md" && each.language == "yaml" &&
+			strings.Contains(each.text, "kind: Secret\n") {
 			if err := os.WriteFile(b.secret, []byte(each.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -101,11 +104,13 @@ func (b *bench) run(ctx context.Context, t *testing.T, limit time.Duration, in [
 var (
 	// reads run as they are; what has a dry run is given one, and of any other command the verb and the flags are read.
 	reads = []string{
-		"get", "describe", "events", "version", "cluster-info", "api-resources", "auth", "explain", "top", "config", "kustomize",
+		"get", "describe", "events", "version", "cluster-info", "api-resources", "auth", "explain", "top", "config",
+		"kustomize",
 	}
 	// absent is the output of commands that wait for a pod, and a drain or a rollout that has no controller to carry it
 	// out.
-	absent = regexp.MustCompile(`timed out waiting|No resources found|not found|exceeded its progress deadline|pods? .*(not exist|no pods)`)
+	absent = regexp.MustCompile(
+		`timed out waiting|No resources found|not found|exceeded its progress deadline|pods? .*(not exist|no pods)`)
 	// ofTheReader is the output for a Node, or of an object in the namespace default, that only the page knows.
 	ofTheReader = regexp.MustCompile(`\(NotFound\): (nodes|services|pods|deployments\.apps) "([^"]*)" not found`)
 )
@@ -242,7 +247,8 @@ func (b *bench) manifests(t *testing.T) {
 				continue
 			}
 			checked++
-			if out, err := b.run(t.Context(), t, 30*time.Second, manifest, "apply", "--dry-run=server", "-f", "-"); err != nil {
+			if out, err := b.run(t.Context(), t, 30*time.Second, manifest, "apply", "--dry-run=server", "-f",
+				"-"); err != nil {
 				t.Errorf("%s: %v: %s\n%s", each.page, err, out, document)
 			}
 		}

@@ -17,7 +17,10 @@ import (
 )
 
 // constants reads the product's once for all tests.
-var constants = sync.OnceValues(func() ([]source.Constant, error) { return source.Constants(root, "agent", "controller", "pkg") })
+var constants = sync.OnceValues(func() ([]source.Constant,
+	error) {
+	return source.Constants(root, "agent", "controller", "pkg")
+})
 
 func declared(t *testing.T) []source.Constant {
 	t.Helper()
@@ -86,7 +89,8 @@ func TestTablesAreCurrent(t *testing.T) {
 	}
 }
 
-// TestEveryReasonIsListed finds what users see as reasons and names in the code, wherever it is declared. None may be in no table.
+// TestEveryReasonIsListed finds what users see as reasons and names in the code, wherever it is declared. None may be
+// in no table.
 //
 //proves:known-bugs/unread-annotation
 func TestEveryReasonIsListed(t *testing.T) {
@@ -98,10 +102,12 @@ func TestEveryReasonIsListed(t *testing.T) {
 	names := read(t, "docs/reference/names.md")
 	found := 0
 	for _, c := range all {
-		reason := camel.MatchString(c.Value) && (named.MatchString(c.Name) || c.Type == "Reason" || c.Type == "AddressState" || strings.HasPrefix(c.Block, "Reasons of"))
+		reason := camel.MatchString(c.Value) && (named.MatchString(c.Name) || c.Type == "Reason" ||
+			c.Type == "AddressState" || strings.HasPrefix(c.Block, "Reasons of"))
 		switch {
 		case reason && !reference.Lists(tables, c) && !reasonOfAFinding(c.Value):
-			t.Errorf("%s.%s: %s is in no table of the reference. Declare it in a block whose comment begins with %q, or choose it in test/repo/docs/reference",
+			t.Errorf("%s.%s: %s is in no table of the reference. Declare it in a block whose comment begins with %q, "+
+				"or choose it in test/repo/docs/reference",
 				c.Package, c.Name, c.Value, "Reasons of the events on …")
 		case prefixed.MatchString(c.Value) && !reference.Lists(tables, c) && !strings.Contains(names, c.Value):
 			t.Errorf("%s.%s: docs/reference/names.md does not have %s", c.Package, c.Name, c.Value)
@@ -132,7 +138,8 @@ func TestEventsHaveTheirTypes(t *testing.T) {
 		}
 		types[c.Package+"."+c.Name] = reference.EventType(c)
 		if reference.EventType(c) == "" {
-			t.Errorf("%s.%s: the comment does not begin with %s (Normal): or %s (Warning):", c.Package, c.Name, c.Name, c.Name)
+			t.Errorf("%s.%s: the comment does not begin with %s (Normal): or %s (Warning):", c.Package, c.Name, c.Name,
+				c.Name)
 		}
 	}
 	sent, err := source.Events(root, "agent", "controller")

@@ -41,7 +41,8 @@ func TestTheDiagnosisShownIsOne(t *testing.T) {
 	}
 }
 
-// shownNodes are the Nodes of the guide of the installation: before, and after the controller and the agents saw to them.
+// shownNodes are the Nodes of the guide of the installation: before, and after the controller and the agents saw to
+// them.
 var shownNodes = []string{`
 apiVersion: v1
 kind: Node
@@ -80,17 +81,20 @@ func TestTheNodesShownAreWhatKubectlPrints(t *testing.T) {
 		t.Fatalf("%s shows %d consoles, want %d", page, len(shown), len(shownNodes))
 	}
 	plane := controlplane.ForTest(t)
-	b := &bench{programs: map[string]string{"kubectl": kubectlOf(t)}, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	b := &bench{programs: map[string]string{"kubectl": kubectlOf(t)},
+		kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	must(t, controlplane.WriteKubeconfig(b.kubeconfig, plane.Config(), ""))
 	const status = `{"status":{"conditions":[{"type":"Ready","status":"True"}],"nodeInfo":{"kubeletVersion":"v1.36.3"}}}`
 	for i, console := range shown {
 		must(t, plane.Apply(t.Context(), controlplane.Manifest{Name: page, Data: []byte(shownNodes[i])}))
 		for _, node := range []string{"server-1", "server-2"}[:i+1] {
-			_, err := b.run(t.Context(), t, 30*time.Second, nil, "patch", "node", node, "--subresource=status", "--type=strategic", "-p", status)
+			_, err := b.run(t.Context(), t, 30*time.Second, nil, "patch", "node", node, "--subresource=status",
+				"--type=strategic", "-p", status)
 			must(t, err)
 		}
 		if i > 0 { // the API server gives it to every new Node, and Kubernetes takes it away once the Node is ready
-			_, err := b.run(t.Context(), t, 30*time.Second, nil, "taint", "node", "server-2", "node.kubernetes.io/not-ready-")
+			_, err := b.run(t.Context(), t, 30*time.Second, nil, "taint", "node", "server-2",
+				"node.kubernetes.io/not-ready-")
 			must(t, err)
 		}
 		for part := range strings.SplitSeq(strings.TrimPrefix(console.text, "$ "), "\n$ ") {

@@ -40,7 +40,8 @@ var ours = regexp.MustCompile(`^(kubectl|make|go|/?phoenixnap-agent|dist/bin/\S+
 // bare is only a verb: a mention in a sentence, not a command to type.
 var bare = regexp.MustCompile(`^kubectl [a-z]+$`)
 
-// snippets are the commands of all blocks of shell, of what consoles show after the prompt, and of code letters in sentences.
+// snippets are the commands of all blocks of shell, of what consoles show after the prompt, and of code letters in
+// sentences.
 func snippets(t *testing.T) []snippet {
 	t.Helper()
 	var found []snippet

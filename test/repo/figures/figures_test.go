@@ -23,7 +23,8 @@ func TestFunctionsStayShort(t *testing.T) {
 		max  int
 	}{{"median", 0.5, 10}, {"95th percentile", 0.95, 30}, {"maximum", 1, 70}} {
 		if got := percentile(sorted, limit.part); got.lines > limit.max {
-			t.Errorf("the %s is %d lines, want at most %d: %s in %s", limit.name, got.lines, limit.max, got.name, got.file)
+			t.Errorf("the %s is %d lines, want at most %d: %s in %s", limit.name, got.lines, limit.max, got.name,
+				got.file)
 		}
 	}
 }

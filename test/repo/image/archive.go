@@ -143,7 +143,8 @@ func (a *Archive) variant(documents map[string][]byte, d Descriptor) (Variant, e
 		err := a.walk(layer.Digest, func(h *tar.Header, _ io.Reader) (bool, error) {
 			if h.Typeflag == tar.TypeReg {
 				v.Files = append(v.Files, File{
-					Name: path.Clean(strings.TrimPrefix(h.Name, "/")), Mode: h.FileInfo().Mode(), Size: h.Size, UID: h.Uid, GID: h.Gid,
+					Name: path.Clean(strings.TrimPrefix(h.Name, "/")), Mode: h.FileInfo().Mode(), Size: h.Size,
+					UID: h.Uid, GID: h.Gid,
 					Modified: h.ModTime.Unix(), Blob: layer.Digest,
 				})
 			}

@@ -149,7 +149,8 @@ func run(ctx context.Context, out, log io.Writer, line []string) error {
 	}
 	// Tests run under make, whose options are not meant for the make that they call.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "MAKEFLAGS=") || strings.HasPrefix(v, "MAKELEVEL=") || strings.HasPrefix(v, "MFLAGS=")
+		return strings.HasPrefix(v, "MAKEFLAGS=") || strings.HasPrefix(v, "MAKELEVEL=") ||
+			strings.HasPrefix(v, "MFLAGS=")
 	})
 	if err := subprocess.Run(cmd); err != nil {
 		lines := strings.Split(strings.TrimSpace(complaint.String()), "\n")

@@ -65,7 +65,8 @@ func (e Engine) Build(r Request) []Step {
 	steps := []Step{{Args: e.line("manifest", "rm", r.Reference), MayFail: true}}
 	// One platform after the other: together they get into the list in the order in which they happen to be ready.
 	for _, p := range r.Platforms {
-		steps = append(steps, Step{Args: e.line(slices.Concat(line, arguments, []string{"--platform", p.String(), r.Context})...)})
+		steps = append(steps,
+			Step{Args: e.line(slices.Concat(line, arguments, []string{"--platform", p.String(), r.Context})...)})
 	}
 	return steps
 }
@@ -122,5 +123,7 @@ func Choose(asked string, works func(name string) bool) (Engine, error) {
 			return Engine{Name: name}, nil
 		}
 	}
-	return Engine{}, fmt.Errorf("none of %s works here: install one (on Debian: apt-get install buildah), or start its daemon", strings.Join(names, ", "))
+	return Engine{},
+		fmt.Errorf("none of %s works here: install one (on Debian: apt-get install buildah), or start its daemon",
+			strings.Join(names, ", "))
 }

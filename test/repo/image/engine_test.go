@@ -11,7 +11,8 @@ import (
 
 func TestCommandLines(t *testing.T) {
 	request := Request{
-		Image: Images()[1], Stamp: Stamp{Version: "v1.2.3", Commit: "abc", Epoch: "1700000000"}, Reference: "r.example/a:v1.2.3",
+		Image: Images()[1], Stamp: Stamp{Version: "v1.2.3", Commit: "abc", Epoch: "1700000000"},
+		Reference: "r.example/a:v1.2.3",
 		Platforms: Platforms(), Root: "/src", Context: "/src",
 	}
 	prebuilt := request
@@ -27,28 +28,34 @@ func TestCommandLines(t *testing.T) {
 		want    []string
 	}{
 		"docker": {Engine{Name: "docker"}, request, []string{
-			"docker buildx build --tag r.example/a:v1.2.3 --provenance=false --sbom=false --build-arg SOURCE_DATE_EPOCH=1700000000 --load " + arguments + " --platform linux/amd64,linux/arm64 /src",
+			"docker buildx build --tag r.example/a:v1.2.3 --provenance=false --sbom=false --build-arg " +
+				"SOURCE_DATE_EPOCH=1700000000 --load " + arguments + " --platform linux/amd64,linux/arm64 /src",
 		}},
 		"docker pushes": {Engine{Name: "docker"}, prebuilt, []string{
-			"docker buildx build --tag r.example/a:v1.2.3 --provenance=false --sbom=false --build-arg SOURCE_DATE_EPOCH=1700000000 --push " + arguments +
+			"docker buildx build --tag r.example/a:v1.2.3 --provenance=false --sbom=false --build-arg " +
+				"SOURCE_DATE_EPOCH=1700000000 --push " + arguments +
 				" --build-arg BASE_IMAGE=scratch --build-arg BINARY=prebuilt --platform linux/arm64 /bin-dir",
 		}},
 		"podman": {Engine{Name: "podman"}, request, []string{
 			"podman manifest rm r.example/a:v1.2.3",
-			"podman build --manifest r.example/a:v1.2.3 --timestamp 1700000000 --identity-label=false " + arguments + " --platform linux/amd64 /src",
-			"podman build --manifest r.example/a:v1.2.3 --timestamp 1700000000 --identity-label=false " + arguments + " --platform linux/arm64 /src",
+			"podman build --manifest r.example/a:v1.2.3 --timestamp 1700000000 --identity-label=false " + arguments +
+				" --platform linux/amd64 /src",
+			"podman build --manifest r.example/a:v1.2.3 --timestamp 1700000000 --identity-label=false " + arguments +
+				" --platform linux/arm64 /src",
 			"podman manifest push --all r.example/a:v1.2.3 docker://r.example/a:v1.2.3",
 		}},
 		"buildah": {Engine{Name: "buildah", Global: []string{"--root", "/r"}, Isolation: "chroot"}, prebuilt, []string{
 			"buildah --root /r manifest rm r.example/a:v1.2.3",
-			"buildah --root /r build --manifest r.example/a:v1.2.3 --timestamp 1700000000 --identity-label=false --isolation chroot " + arguments +
+			"buildah --root /r build --manifest r.example/a:v1.2.3 --timestamp 1700000000 --identity-label=false " +
+				"--isolation chroot " + arguments +
 				" --build-arg BASE_IMAGE=scratch --build-arg BINARY=prebuilt --platform linux/arm64 /bin-dir",
 			"buildah --root /r manifest push --all r.example/a:v1.2.3 docker://r.example/a:v1.2.3",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, s := range append(tc.engine.Build(tc.request), tc.engine.Push(tc.request, "docker://"+tc.request.Reference)...) {
+			for _, s := range append(tc.engine.Build(tc.request),
+				tc.engine.Push(tc.request, "docker://"+tc.request.Reference)...) {
 				got = append(got, strings.Join(s.Args, " "))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -90,7 +97,8 @@ func TestParse(t *testing.T) {
 		_, err := ParsePlatforms(bad)
 		checkError(t, err, "choose among [linux/amd64 linux/arm64]")
 	}
-	if got, err := ParseStamp("v1.0.0 abc 17\n"); err != nil || got != (Stamp{Version: "v1.0.0", Commit: "abc", Epoch: "17"}) {
+	if got, err := ParseStamp("v1.0.0 abc 17\n"); err != nil ||
+		got != (Stamp{Version: "v1.0.0", Commit: "abc", Epoch: "17"}) {
 		t.Errorf("ParseStamp() = %v, %v", got, err)
 	}
 	for _, bad := range []string{"", "v1 abc", "1.0.0 abc 17", "v1.0.0 abc yesterday"} {

@@ -23,7 +23,8 @@ type Image struct {
 // Images are all images of this project.
 func Images() []Image {
 	return []Image{
-		{Name: Controller, Dockerfile: "Dockerfile.controller", Program: "phoenixnap-cloud-controller-manager", Files: []string{"ca-certificates.crt"}},
+		{Name: Controller, Dockerfile: "Dockerfile.controller", Program: "phoenixnap-cloud-controller-manager",
+			Files: []string{"ca-certificates.crt"}},
 		{Name: Agent, Dockerfile: "Dockerfile.agent", Program: "phoenixnap-agent"},
 	}
 }

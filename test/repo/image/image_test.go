@@ -78,7 +78,8 @@ func TestImages(t *testing.T) {
 			t.Errorf("%s --version out of its image does not print %s", want, b.Stamp.Version)
 		}
 		if other := archive(t, again, i, Platforms()[0]); other.Variants[0].Digest != a.Variants[0].Digest {
-			t.Errorf("%s: two builds of the same sources are %s and %s", i.Name, a.Variants[0].Digest, other.Variants[0].Digest)
+			t.Errorf("%s: two builds of the same sources are %s and %s", i.Name, a.Variants[0].Digest,
+				other.Variants[0].Digest)
 		}
 	}
 }
@@ -147,7 +148,8 @@ func checkProgram(t *testing.T, architecture, path string) {
 		t.Fatal(err)
 	}
 	defer program.Close() //nolint:errcheck // it was read
-	if want := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[architecture]; program.Machine != want {
+	if want := map[string]elf.Machine{"amd64": elf.EM_X86_64,
+		"arm64": elf.EM_AARCH64}[architecture]; program.Machine != want {
 		t.Errorf("the program for %s is made for %s", architecture, program.Machine)
 	}
 	for _, p := range program.Progs {
@@ -194,7 +196,8 @@ func TestPack(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "a.tar")
 		for _, name := range names {
 			file := filepath.Join(layout, name)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(name), 0o600), os.Chtimes(file, time.Time{}, time.Unix(int64(n), 0))); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(name), 0o600),
+				os.Chtimes(file, time.Time{}, time.Unix(int64(n), 0))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -247,7 +250,8 @@ func TestDockerfiles(t *testing.T) {
 // checkContext expects .dockerignore to let through all that a build of the two programs reads.
 func checkContext(t *testing.T, root, ignore string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./agent", "./controller")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
+		"./agent", "./controller")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {

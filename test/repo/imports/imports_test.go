@@ -39,18 +39,21 @@ type rule struct {
 
 var rules = []rule{
 	{
-		name: "controller without agent", in: []string{"/controller/..."}, forbid: []string{"/agent/..."}, transitive: true,
-		why: "they are two processes with different privileges; they talk through Kubernetes objects only",
+		name: "controller without agent", in: []string{"/controller/..."}, forbid: []string{"/agent/..."},
+		transitive: true,
+		why:        "they are two processes with different privileges; they talk through Kubernetes objects only",
 	},
 	{
-		name: "agent without controller", in: []string{"/agent/..."}, forbid: []string{"/controller/..."}, transitive: true,
-		why: "they are two processes with different privileges; they talk through Kubernetes objects only",
+		name: "agent without controller", in: []string{"/agent/..."}, forbid: []string{"/controller/..."},
+		transitive: true,
+		why:        "they are two processes with different privileges; they talk through Kubernetes objects only",
 	},
 	{
 		name: "agent without phoenixNAP credentials", in: []string{"/agent/..."},
 		forbid:     []string{"github.com/phoenixnap/go-sdk-bmc/...", "golang.org/x/oauth2/clientcredentials"},
 		transitive: true,
-		why:        "the agent runs on every node; code that cannot call the phoenixNAP API cannot leak its credentials",
+		why: "the agent runs on every node; code that cannot call the phoenixNAP API cannot leak its " +
+			"credentials",
 	},
 	{
 		name: "plugin without phoenixNAP credentials", in: []string{"/controller/kubectl-pnap/..."},
@@ -72,7 +75,8 @@ var rules = []rule{
 		why:        "the controller needs no privilege on the node",
 	},
 	{
-		name: "pure packages", in: []string{"/pkg/...", "/agent/verify/check", "/agent/announce/election", "/controller/loadbalancer/plan"},
+		name: "pure packages", in: []string{"/pkg/...", "/agent/verify/check", "/agent/announce/election",
+			"/controller/loadbalancer/plan"},
 		forbid: []string{
 			"net", "net/http", "os", "os/exec", "syscall", "io/fs",
 			"golang.org/x/sys/...", "k8s.io/client-go/...", "k8s.io/klog/...",
@@ -80,11 +84,13 @@ var rules = []rule{
 		why: "decisions are functions of values; what does I/O cannot be tested by tables and random starts",
 	},
 	{
-		name: "pkg stands alone", in: []string{"/pkg/..."}, forbid: []string{"/controller/...", "/agent/..."}, transitive: true,
-		why: "pkg is what both binaries agree on",
+		name: "pkg stands alone", in: []string{"/pkg/..."}, forbid: []string{"/controller/...", "/agent/..."},
+		transitive: true,
+		why:        "pkg is what both binaries agree on",
 	},
 	{
-		name: "product without tests", in: []string{"/controller/...", "/agent/...", "/pkg/..."}, forbid: []string{"/test/..."}, transitive: true,
+		name: "product without tests", in: []string{"/controller/...", "/agent/...", "/pkg/..."},
+		forbid: []string{"/test/..."}, transitive: true,
 		why: "simulator and lab must not end up in a shipped binary",
 	},
 }
@@ -114,18 +120,25 @@ func TestImportRules(t *testing.T) {
 // TestRulesBite proves that a rule reports a package that breaks it and no other.
 func TestRulesBite(t *testing.T) {
 	guilty := map[string]pkg{
-		"controller without agent":              {ImportPath: module + "/controller", Deps: []string{module + "/agent/verify/check"}},
-		"agent without controller":              {ImportPath: module + "/agent", Deps: []string{module + "/controller/cloud/pnap"}},
-		"agent without phoenixNAP credentials":  {ImportPath: module + "/agent/wire/arp", Deps: []string{"golang.org/x/oauth2/clientcredentials"}},
-		"plugin without phoenixNAP credentials": {ImportPath: module + "/controller/kubectl-pnap", Deps: []string{"github.com/phoenixnap/go-sdk-bmc/ipapi/v3"}},
-		"one importer of the SDK":               {ImportPath: module + "/controller/cloud/provider", Imports: []string{"github.com/phoenixnap/go-sdk-bmc/ipapi/v3"}},
-		"controller without kernel":             {ImportPath: module + "/controller/cloud/provider", Deps: []string{"github.com/vishvananda/netlink"}},
-		"pure packages":                         {ImportPath: module + "/agent/verify/check", Imports: []string{"net/http"}},
-		"pkg stands alone":                      {ImportPath: module + "/pkg/contract", Deps: []string{module + "/controller/config"}},
-		"product without tests":                 {ImportPath: module + "/agent", Deps: []string{module + "/test/env/lab"}},
+		"controller without agent": {ImportPath: module + "/controller",
+			Deps: []string{module + "/agent/verify/check"}},
+		"agent without controller": {ImportPath: module + "/agent",
+			Deps: []string{module + "/controller/cloud/pnap"}},
+		"agent without phoenixNAP credentials": {ImportPath: module + "/agent/wire/arp",
+			Deps: []string{"golang.org/x/oauth2/clientcredentials"}},
+		"plugin without phoenixNAP credentials": {ImportPath: module + "/controller/kubectl-pnap",
+			Deps: []string{"github.com/phoenixnap/go-sdk-bmc/ipapi/v3"}},
+		"one importer of the SDK": {ImportPath: module + "/controller/cloud/provider",
+			Imports: []string{"github.com/phoenixnap/go-sdk-bmc/ipapi/v3"}},
+		"controller without kernel": {ImportPath: module + "/controller/cloud/provider",
+			Deps: []string{"github.com/vishvananda/netlink"}},
+		"pure packages":         {ImportPath: module + "/agent/verify/check", Imports: []string{"net/http"}},
+		"pkg stands alone":      {ImportPath: module + "/pkg/contract", Deps: []string{module + "/controller/config"}},
+		"product without tests": {ImportPath: module + "/agent", Deps: []string{module + "/test/env/lab"}},
 	}
 	inTest := pkg{ImportPath: module + "/controller/config", XTestImports: []string{"github.com/vishvananda/netlink"}}
-	innocent := pkg{ImportPath: module + "/pkg/contract", Imports: []string{"net/netip", "time"}, Deps: []string{"net/netip", "time"}}
+	innocent := pkg{ImportPath: module + "/pkg/contract", Imports: []string{"net/netip", "time"},
+		Deps: []string{"net/netip", "time"}}
 	for _, r := range rules {
 		if r.name == "controller without kernel" && len(violations(r, inTest)) == 0 {
 			t.Errorf("rule %q does not report the test %+v", r.name, inTest)
@@ -171,7 +184,8 @@ func matchesAny(path string, patterns []string) bool {
 
 func list(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps,TestImports,XTestImports", module+"/...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps,TestImports,XTestImports",
+		module+"/...")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -35,11 +35,13 @@ type alertCase struct {
 }
 
 func serviceSeries(condition, status, reason string) string {
-	return `phoenixnap_service_condition{` + web + `,condition="` + condition + `",status="` + status + `",reason="` + reason + `"} 1x60`
+	return `phoenixnap_service_condition{` + web + `,condition="` + condition + `",status="` + status + `",reason="` +
+		reason + `"} 1x60`
 }
 
 func nodeSeries(condition, status, reason string) string {
-	return `phoenixnap_node_condition{node="a",condition="` + condition + `",status="` + status + `",reason="` + reason + `"} 1x60`
+	return `phoenixnap_node_condition{node="a",condition="` + condition + `",status="` + status + `",reason="` +
+		reason + `"} 1x60`
 }
 
 func members(instance string, n int) string {
@@ -51,7 +53,8 @@ func heard(outcome string) string {
 }
 
 func ofService(condition, status, reason string) map[string]string {
-	return map[string]string{"namespace": "shop", "service": "web", "condition": condition, "status": status, "reason": reason}
+	return map[string]string{"namespace": "shop", "service": "web", "condition": condition, "status": status,
+		"reason": reason}
 }
 
 func ofNode(condition, status, reason string) map[string]string {
@@ -62,59 +65,87 @@ func ofNode(condition, status, reason string) map[string]string {
 func controllerAlertCases() []alertCase {
 	const blockAssigned, published, announced, vlan, healthy = "BlockAssigned", "AddressPublished", "Announced", "VLANReady", "AnnouncementHealthy"
 	return []alertCase{
-		{alert: "PhoenixNAPNoLeader", fires: []string{waits}, at: "6m", silentAt: "4m", quiet: []string{waits, strings.Replace(leads, `"a"`, `"b"`, 1)}},
-		{alert: "PhoenixNAPAPIFailing", fires: []string{stalled, failed}, at: "40m", silentAt: "25m", quiet: []string{fetched, failed}},
+		{alert: "PhoenixNAPNoLeader", fires: []string{waits}, at: "6m", silentAt: "4m",
+			quiet: []string{waits, strings.Replace(leads, `"a"`, `"b"`, 1)}},
+		{alert: "PhoenixNAPAPIFailing", fires: []string{stalled, failed}, at: "40m", silentAt: "25m",
+			quiet: []string{fetched, failed}},
 		{
-			alert: "PhoenixNAPCredentialsRefused", fires: []string{`phoenixnap_api_requests_total{endpoint="list servers",code="403"} 0+1x60`}, at: "8m", silentAt: "4m",
-			quiet: []string{`phoenixnap_api_requests_total{endpoint="get IP block",code="403"} 0+1x60`, `phoenixnap_api_requests_total{endpoint="list servers",code="200"} 0+1x60`},
+			alert: "PhoenixNAPCredentialsRefused",
+			fires: []string{`phoenixnap_api_requests_total{endpoint="list servers",code="403"} 0+1x60`}, at: "8m",
+			silentAt: "4m",
+			quiet: []string{`phoenixnap_api_requests_total{endpoint="get IP block",code="403"} 0+1x60`,
+				`phoenixnap_api_requests_total{endpoint="list servers",code="200"} 0+1x60`},
 		},
 		{
-			alert: "PhoenixNAPOrphanIPBlocks", fires: []string{`phoenixnap_orphan_ip_blocks{standing="orphan"} 2x120`}, at: "61m", silentAt: "50m",
-			labels: map[string]string{"standing": "orphan"}, value: "2", quiet: []string{`phoenixnap_orphan_ip_blocks{standing="retained"} 2x120`, `phoenixnap_orphan_ip_blocks{standing="orphan"} 0x120`},
+			alert: "PhoenixNAPOrphanIPBlocks", fires: []string{`phoenixnap_orphan_ip_blocks{standing="orphan"} 2x120`},
+			at: "61m", silentAt: "50m",
+			labels: map[string]string{"standing": "orphan"}, value: "2",
+			quiet: []string{`phoenixnap_orphan_ip_blocks{standing="retained"} 2x120`,
+				`phoenixnap_orphan_ip_blocks{standing="orphan"} 0x120`},
 		},
 		{
-			alert: "PhoenixNAPPurchaseRefused", fires: []string{serviceSeries(blockAssigned, "False", "TooManyBlocks")}, at: "6m", silentAt: "4m",
-			labels: ofService(blockAssigned, "False", "TooManyBlocks"), quiet: []string{serviceSeries(blockAssigned, "False", "BlockAssigning")},
+			alert: "PhoenixNAPPurchaseRefused", fires: []string{serviceSeries(blockAssigned, "False", "TooManyBlocks")},
+			at: "6m", silentAt: "4m",
+			labels: ofService(blockAssigned, "False", "TooManyBlocks"),
+			quiet:  []string{serviceSeries(blockAssigned, "False", "BlockAssigning")},
 		},
 		{
-			alert: "PhoenixNAPBlockDamaged", fires: []string{serviceSeries(blockAssigned, "False", "BlockLost")}, at: "11m", silentAt: "9m",
-			labels: ofService(blockAssigned, "False", "BlockLost"), quiet: []string{serviceSeries(blockAssigned, "True", "BlockAssigned")},
+			alert: "PhoenixNAPBlockDamaged", fires: []string{serviceSeries(blockAssigned, "False", "BlockLost")},
+			at: "11m", silentAt: "9m",
+			labels: ofService(blockAssigned, "False", "BlockLost"),
+			quiet:  []string{serviceSeries(blockAssigned, "True", "BlockAssigned")},
 		},
 		{
-			alert: "PhoenixNAPAddressNotPublished", fires: []string{serviceSeries(published, "False", "NoNodeReady")}, at: "21m", silentAt: "19m",
-			labels: ofService(published, "False", "NoNodeReady"), quiet: []string{serviceSeries(published, "False", "BlockNotAssigned"), `phoenixnap_service_deletion_timestamp_seconds{` + web + `} 0x60`},
+			alert: "PhoenixNAPAddressNotPublished", fires: []string{serviceSeries(published, "False", "NoNodeReady")},
+			at: "21m", silentAt: "19m",
+			labels: ofService(published, "False", "NoNodeReady"), quiet: []string{serviceSeries(published, "False",
+				"BlockNotAssigned"), `phoenixnap_service_deletion_timestamp_seconds{` + web + `} 0x60`},
 		},
 		{
-			alert: "PhoenixNAPReleaseStuck", fires: []string{`phoenixnap_service_deletion_timestamp_seconds{` + web + `} 60x60`}, at: "37m", silentAt: "30m",
-			labels: map[string]string{"namespace": "shop", "service": "web"}, quiet: []string{`phoenixnap_service_deletion_timestamp_seconds{` + web + `} 60x20 _x40`},
+			alert: "PhoenixNAPReleaseStuck", fires: []string{`phoenixnap_service_deletion_timestamp_seconds{` + web +
+				`} 60x60`}, at: "37m", silentAt: "30m",
+			labels: map[string]string{"namespace": "shop", "service": "web"},
+			quiet:  []string{`phoenixnap_service_deletion_timestamp_seconds{` + web + `} 60x20 _x40`},
 		},
 		{
-			alert: "PhoenixNAPAddressSilent", fires: []string{serviceSeries(announced, "False", "HolderSilent")}, at: "3m", silentAt: "1m",
-			labels: ofService(announced, "False", "HolderSilent"), quiet: []string{serviceSeries(announced, "Unknown", "NotReported")},
+			alert: "PhoenixNAPAddressSilent", fires: []string{serviceSeries(announced, "False", "HolderSilent")},
+			at: "3m", silentAt: "1m",
+			labels: ofService(announced, "False", "HolderSilent"),
+			quiet:  []string{serviceSeries(announced, "Unknown", "NotReported")},
 		},
 		{
-			alert: "PhoenixNAPAddressDisputed", fires: []string{serviceSeries(announced, "False", "ForeignOwner")}, at: "2m", silentAt: "0m",
-			labels: ofService(announced, "False", "ForeignOwner"), quiet: []string{serviceSeries(announced, "True", "Answered")},
+			alert: "PhoenixNAPAddressDisputed", fires: []string{serviceSeries(announced, "False", "ForeignOwner")},
+			at: "2m", silentAt: "0m",
+			labels: ofService(announced, "False", "ForeignOwner"),
+			quiet:  []string{serviceSeries(announced, "True", "Answered")},
 		},
 		{
-			alert: "PhoenixNAPNodeVLANNotReady", fires: []string{nodeSeries(vlan, "False", "VLANInterfaceDown")}, at: "6m", silentAt: "4m",
+			alert: "PhoenixNAPNodeVLANNotReady", fires: []string{nodeSeries(vlan, "False", "VLANInterfaceDown")},
+			at: "6m", silentAt: "4m",
 			labels: ofNode(vlan, "False", "VLANInterfaceDown"), quiet: []string{nodeSeries(vlan, "True", "Ready")},
 		},
 		{
-			alert: "PhoenixNAPNoNodeReady", fires: []string{nodeSeries(vlan, "False", "VLANInterfaceDown")}, at: "3m", silentAt: "1m",
-			quiet: []string{nodeSeries(vlan, "False", "VLANInterfaceDown"), strings.Replace(nodeSeries(vlan, "True", "Ready"), `"a"`, `"b"`, 1)},
+			alert: "PhoenixNAPNoNodeReady", fires: []string{nodeSeries(vlan, "False", "VLANInterfaceDown")}, at: "3m",
+			silentAt: "1m",
+			quiet: []string{nodeSeries(vlan, "False", "VLANInterfaceDown"),
+				strings.Replace(nodeSeries(vlan, "True", "Ready"), `"a"`, `"b"`, 1)},
 		},
 		{
-			alert: "PhoenixNAPAnnouncementUnhealthy", fires: []string{nodeSeries(healthy, "False", "NoAnswer")}, at: "6m", silentAt: "4m",
+			alert: "PhoenixNAPAnnouncementUnhealthy", fires: []string{nodeSeries(healthy, "False", "NoAnswer")},
+			at: "6m", silentAt: "4m",
 			labels: ofNode(healthy, "False", "NoAnswer"), quiet: []string{nodeSeries(healthy, "True", "Answered")},
 		},
 		{
-			alert: "PhoenixNAPAgentSilent", fires: []string{nodeSeries(vlan, "Unknown", "AgentSilent")}, at: "6m", silentAt: "4m",
-			labels: ofNode(vlan, "Unknown", "AgentSilent"), quiet: []string{nodeSeries(vlan, "Unknown", "NodeUnreachable")},
+			alert: "PhoenixNAPAgentSilent", fires: []string{nodeSeries(vlan, "Unknown", "AgentSilent")}, at: "6m",
+			silentAt: "4m",
+			labels:   ofNode(vlan, "Unknown", "AgentSilent"),
+			quiet:    []string{nodeSeries(vlan, "Unknown", "NodeUnreachable")},
 		},
 		{
-			alert: "PhoenixNAPServersMissing", fires: []string{`phoenixnap_missing_servers{state="held"} 7x60`}, at: "6m", silentAt: "4m",
-			labels: map[string]string{"state": "held"}, value: "7", quiet: []string{`phoenixnap_missing_servers{state="gone"} 7x60`},
+			alert: "PhoenixNAPServersMissing", fires: []string{`phoenixnap_missing_servers{state="held"} 7x60`},
+			at: "6m", silentAt: "4m",
+			labels: map[string]string{"state": "held"}, value: "7",
+			quiet: []string{`phoenixnap_missing_servers{state="gone"} 7x60`},
 		},
 	}
 }
@@ -123,35 +154,46 @@ func controllerAlertCases() []alertCase {
 func agentAlertCases() []alertCase {
 	return []alertCase{
 		{
-			alert: "PhoenixNAPAgentHanging", fires: []string{infoA, `phoenixnap_agent_last_sample_timestamp_seconds{` + instance + `} 60x60`}, at: "10m", silentAt: "5m",
-			labels: map[string]string{"instance": "10.0.0.1:10298", "node": "a"}, quiet: []string{infoA, `phoenixnap_agent_last_sample_timestamp_seconds{` + instance + `} 0+60x60`},
+			alert: "PhoenixNAPAgentHanging", fires: []string{infoA,
+				`phoenixnap_agent_last_sample_timestamp_seconds{` + instance + `} 60x60`}, at: "10m", silentAt: "5m",
+			labels: map[string]string{"instance": "10.0.0.1:10298", "node": "a"},
+			quiet:  []string{infoA, `phoenixnap_agent_last_sample_timestamp_seconds{` + instance + `} 0+60x60`},
 		},
 		{
-			alert: "PhoenixNAPAgentCannotReport", fires: []string{infoA, `phoenixnap_agent_node_writes_total{` + instance + `,result="error"} 0+1x60`}, at: "20m", silentAt: "5m",
-			labels: map[string]string{"instance": "10.0.0.1:10298", "node": "a", "result": "error"}, quiet: []string{infoA, `phoenixnap_agent_node_writes_total{` + instance + `,result="ok"} 0+1x60`},
+			alert: "PhoenixNAPAgentCannotReport", fires: []string{infoA, `phoenixnap_agent_node_writes_total{` +
+				instance + `,result="error"} 0+1x60`}, at: "20m", silentAt: "5m",
+			labels: map[string]string{"instance": "10.0.0.1:10298", "node": "a", "result": "error"},
+			quiet:  []string{infoA, `phoenixnap_agent_node_writes_total{` + instance + `,result="ok"} 0+1x60`},
 		},
 		{
-			alert: "PhoenixNAPNodeContested", fires: []string{infoA, `phoenixnap_agent_managed_repairs_total{` + instance + `,kind="vlan"} 0+1x120`}, at: "90m", silentAt: "3m",
-			labels: map[string]string{"instance": "10.0.0.1:10298", "node": "a", "kind": "vlan"}, value: "60", quiet: []string{infoA, `phoenixnap_agent_managed_repairs_total{` + instance + `,kind="vlan"} 0 2x119`},
+			alert: "PhoenixNAPNodeContested", fires: []string{infoA, `phoenixnap_agent_managed_repairs_total{` +
+				instance + `,kind="vlan"} 0+1x120`}, at: "90m", silentAt: "3m",
+			labels: map[string]string{"instance": "10.0.0.1:10298", "node": "a", "kind": "vlan"}, value: "60",
+			quiet: []string{infoA, `phoenixnap_agent_managed_repairs_total{` + instance + `,kind="vlan"} 0 2x119`},
 		},
 		{
-			alert: "PhoenixNAPAnnouncersNoMajority", fires: []string{members("a", 4), members("b", 4)}, at: "3m", silentAt: "1m", value: "4",
+			alert: "PhoenixNAPAnnouncersNoMajority", fires: []string{members("a", 4), members("b", 4)}, at: "3m",
+			silentAt: "1m", value: "4",
 			quiet: []string{members("a", 3), members("b", 3)},
 		},
 		{
-			alert: "PhoenixNAPAnnouncerBehind", fires: []string{infoA, `phoenixnap_agent_announcer_view_number{` + instance + `} 7x60`, `phoenixnap_agent_announcer_view_number{instance="b"} 9x60`},
+			alert: "PhoenixNAPAnnouncerBehind", fires: []string{infoA, `phoenixnap_agent_announcer_view_number{` +
+				instance + `} 7x60`, `phoenixnap_agent_announcer_view_number{instance="b"} 9x60`},
 			at: "6m", silentAt: "4m", labels: map[string]string{"instance": "10.0.0.1:10298", "node": "a"}, value: "2",
-			quiet: []string{infoA, `phoenixnap_agent_announcer_view_number{` + instance + `} 7x20 9x40`, `phoenixnap_agent_announcer_view_number{instance="b"} 7x17 9x43`},
+			quiet: []string{infoA, `phoenixnap_agent_announcer_view_number{` + instance + `} 7x20 9x40`,
+				`phoenixnap_agent_announcer_view_number{instance="b"} 7x17 9x43`},
 		},
 		{
-			alert: "PhoenixNAPHeartbeatsRefused", fires: []string{infoA, heard("other_interval")}, at: "20m", silentAt: "5m",
-			labels: map[string]string{"instance": "10.0.0.1:10298", "node": "a", "outcome": "other_interval"}, quiet: []string{infoA, heard("taken"), heard("other_key")},
+			alert: "PhoenixNAPHeartbeatsRefused", fires: []string{infoA, heard("other_interval")}, at: "20m",
+			silentAt: "5m",
+			labels:   map[string]string{"instance": "10.0.0.1:10298", "node": "a", "outcome": "other_interval"},
+			quiet:    []string{infoA, heard("taken"), heard("other_key")},
 		},
 	}
 }
 
-// TestEveryAlertFires tries each alert by promtool on series on which it has to fire, at its time and not before, and on
-// series that look alike on which it must not.
+// TestEveryAlertFires tries each alert by promtool on series on which it has to fire, at its time and not before, and
+// on series that look alike on which it must not.
 func TestEveryAlertFires(t *testing.T) {
 	byName := map[string]rule{}
 	for _, each := range alerts(t) {
@@ -170,7 +212,8 @@ func TestEveryAlertFires(t *testing.T) {
 		}
 		delete(byName, c.alert)
 		groups = append(groups,
-			testGroup(c.alert+" fires", c.fires, expectation(c.alert, c.at, c.expected(r)), expectation(c.alert, c.silentAt)),
+			testGroup(c.alert+" fires", c.fires, expectation(c.alert, c.at, c.expected(r)),
+				expectation(c.alert, c.silentAt)),
 			testGroup(c.alert+" is silent", c.quiet, expectation(c.alert, c.at)))
 	}
 	for name := range byName {

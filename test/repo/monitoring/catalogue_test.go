@@ -63,7 +63,8 @@ func registered(t *testing.T) []string {
 	for _, each := range []interface {
 		Register(func(metrics.Registerable) error) error
 	}{
-		account.NewMetrics(), reconcile.NewMetrics(), instances.NewMetrics(), membership.NewMetrics(), orphans.NewMetrics(), pnap.NewMetrics(), service.NewMetrics(),
+		account.NewMetrics(), reconcile.NewMetrics(), instances.NewMetrics(), membership.NewMetrics(),
+		orphans.NewMetrics(), pnap.NewMetrics(), service.NewMetrics(),
 	} {
 		if err := each.Register(register); err != nil {
 			t.Fatal(err)
@@ -105,7 +106,8 @@ func (c catalogue) add(t *testing.T, descriptions []string) {
 
 // carries reports whether any metric has the label.
 func (c catalogue) carries(label string) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(c)), func(labels []string) bool { return slices.Contains(labels, label) })
+	return slices.ContainsFunc(slices.Collect(maps.Values(c)),
+		func(labels []string) bool { return slices.Contains(labels, label) })
 }
 
 func TestCatalogueIsComplete(t *testing.T) {

@@ -55,7 +55,8 @@ func podTemplate(t *testing.T, file string) corev1.PodTemplateSpec {
 func TestPodMonitorsFindThePods(t *testing.T) {
 	ports := read(t, "deploy/components/metrics/kustomization.yaml")
 	templates := map[string]string{
-		"phoenixnap-cloud-controller-manager": "deploy/base/controller-deployment.yaml", "phoenixnap-agent": "deploy/base/agent-daemonset.yaml",
+		"phoenixnap-cloud-controller-manager": "deploy/base/controller-deployment.yaml",
+		"phoenixnap-agent":                    "deploy/base/agent-daemonset.yaml",
 	}
 	for document := range strings.SplitSeq(read(t, "deploy/monitoring/podmonitor.yaml"), "\n---\n") {
 		var m podMonitor
@@ -99,7 +100,8 @@ func documents(manifests []controlplane.Manifest) []controlplane.Manifest {
 	return all
 }
 
-// The kustomization renders, what the API server knows of it is taken, and the reader may get /metrics and nothing else.
+// The kustomization renders, what the API server knows of it is taken, and the reader may get /metrics and nothing
+// else.
 func TestTheReaderMayReadMetricsAlone(t *testing.T) {
 	manifests, err := controlplane.Read(t.Context(), filepath.Join(root, "deploy", "monitoring"))
 	if err != nil {
@@ -139,9 +141,10 @@ func TestTheReaderMayReadMetricsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]bool{"/metrics": true, "/healthz/phoenixnap-api": false, "/debug/pprof": false} {
-		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"}},
-		}, metav1.CreateOptions{})
+		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(),
+			&authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"}},
+			}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

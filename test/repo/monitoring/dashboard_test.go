@@ -60,7 +60,9 @@ func TestPanelsAskForWhatExists(t *testing.T) {
 				t.Errorf("panel %q: %s", each.Title, fault)
 			}
 			checkWords(t, said, target.Expr)
-			rules = append(rules, rule{Record: "panel:expression", Labels: map[string]string{"n": each.Title + target.Expr}, Expr: strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")})
+			rules = append(rules, rule{Record: "panel:expression",
+				Labels: map[string]string{"n": each.Title + target.Expr},
+				Expr:   strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")})
 		}
 	}
 	promtool(t, "check", "rules", write(t, "panels.yaml", ruleFile{Groups: []group{{Name: "panels", Rules: rules}}}))

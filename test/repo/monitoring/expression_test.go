@@ -32,7 +32,8 @@ func (c catalogue) faults(expression string) []string {
 		}
 	}
 	bare := grouping.ReplaceAllString(expression, "")
-	for _, found := range selector.FindAllStringSubmatch(regexp.MustCompile(`"[^"]*"`).ReplaceAllStringFunc(bare, hideNames), -1) {
+	for _, found := range selector.FindAllStringSubmatch(regexp.MustCompile(`"[^"]*"`).ReplaceAllStringFunc(bare,
+		hideNames), -1) {
 		if !slices.Contains(keywords, found[1]) && !strings.HasPrefix(found[1], "__") {
 			faults = append(faults, c.faultsOfSelector(found[1], found[2])...)
 		}

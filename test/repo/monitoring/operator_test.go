@@ -56,7 +56,8 @@ func TestTheOperatorTakesWhatIsShipped(t *testing.T) {
 		}
 	}
 	for _, mistake := range []struct{ field, misspelt string }{
-		{"podMetricsEndpoints:", "podMetricEndpoints:"}, {"insecureSkipVerify: true", "insecureSkipVerify: maybe"}, {"scheme: https", "scheme: tls"},
+		{"podMetricsEndpoints:", "podMetricEndpoints:"}, {"insecureSkipVerify: true", "insecureSkipVerify: maybe"},
+		{"scheme: https", "scheme: tls"},
 		{"for: 5m", "for: five"}, {"expr: ", "expression: "},
 	} {
 		found := false
@@ -66,7 +67,8 @@ func TestTheOperatorTakesWhatIsShipped(t *testing.T) {
 				continue
 			}
 			found = true
-			if err := plane.Apply(t.Context(), controlplane.Manifest{Name: mistake.misspelt, Data: []byte(wrong)}); err == nil {
+			if err := plane.Apply(t.Context(), controlplane.Manifest{Name: mistake.misspelt,
+				Data: []byte(wrong)}); err == nil {
 				t.Errorf("the API server accepts %s", mistake.misspelt)
 			}
 		}

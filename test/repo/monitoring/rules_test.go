@@ -102,13 +102,15 @@ func TestAlertsNameWhatExists(t *testing.T) {
 func TestAlertsHaveRunbooks(t *testing.T) {
 	const base = "https://github.com/phoenixnap/k8s-cloud-provider-bmc/blob/main/"
 	headings := map[string]bool{}
-	for _, found := range regexp.MustCompile(`(?m)^## (PhoenixNAP\w+)$`).FindAllStringSubmatch(read(t, "docs/reference/alerts.md"), -1) {
+	for _, found := range regexp.MustCompile(`(?m)^## (PhoenixNAP\w+)$`).FindAllStringSubmatch(read(t,
+		"docs/reference/alerts.md"), -1) {
 		headings[found[1]] = true
 	}
 	for _, each := range alerts(t) {
 		page, anchor, _ := strings.Cut(strings.TrimPrefix(each.Annotations["runbook_url"], base), "#")
 		if page != "docs/reference/alerts.md" || anchor != strings.ToLower(each.Alert) || !headings[each.Alert] {
-			t.Errorf("%s leads to %q, where there is no heading of that name", each.Alert, each.Annotations["runbook_url"])
+			t.Errorf("%s leads to %q, where there is no heading of that name", each.Alert,
+				each.Annotations["runbook_url"])
 		}
 		if severity := each.Labels["severity"]; severity != "warning" && severity != "critical" {
 			t.Errorf("%s has the severity %q", each.Alert, severity)
@@ -127,7 +129,8 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 func TestTextsOfAlertsNameCommands(t *testing.T) {
 	guide := read(t, "docs/guides/kubectl-pnap.md")
 	for _, each := range alerts(t) {
-		for _, command := range regexp.MustCompile(`kubectl pnap (?:diagnose )?[a-z]+`).FindAllString(each.Annotations["description"], -1) {
+		for _, command := range regexp.MustCompile(`kubectl pnap (?:diagnose )?[a-z]+`).FindAllString(
+			each.Annotations["description"], -1) {
 			if !strings.Contains(guide, command) {
 				t.Errorf("%s: docs/guides/kubectl-pnap.md does not mention %q", each.Alert, command)
 			}

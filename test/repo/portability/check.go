@@ -25,9 +25,9 @@ type Problem struct {
 	Err     error
 }
 
-// Check checks the types of all packages of the project, their tests included, as they are on an operating system. It takes
-// a fraction of the time of a build: nothing is compiled, and of other modules only declarations are read. It returns
-// how many packages of the project there are on that system.
+// Check checks the types of all packages of the project, their tests included, as they are on an operating system. It
+// takes a fraction of the time of a build: nothing is compiled, and of other modules only declarations are read. It
+// returns how many packages of the project there are on that system.
 func Check(ctx context.Context, root, system string) (packages int, problems []Problem, err error) {
 	listed, err := list(ctx, root, system)
 	if err != nil {
@@ -63,7 +63,8 @@ type source struct {
 
 // list returns the packages of the project with all that they import, each behind what it imports.
 func list(ctx context.Context, root, system string) ([]source, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-e", "-deps", "-test", "-json=ImportPath,Dir,GoFiles,ImportMap,Module,DepsErrors", "./...")
+	cmd := exec.CommandContext(ctx, "go", "list", "-e", "-deps", "-test",
+		"-json=ImportPath,Dir,GoFiles,ImportMap,Module,DepsErrors", "./...")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "GOOS="+system, "GOARCH=amd64", "CGO_ENABLED=0")
 	var stderr bytes.Buffer

@@ -2,8 +2,8 @@ package portability
 
 import "testing"
 
-// TestItCompilesOnOtherSystems: the agent and what needs a Linux kernel are for Linux; all else has to compile everywhere, so
-// that `go build ./... && go test ./...` works on the machine of any developer.
+// TestItCompilesOnOtherSystems: the agent and what needs a Linux kernel are for Linux; all else has to compile
+// everywhere, so that `go build ./... && go test ./...` works on the machine of any developer.
 func TestItCompilesOnOtherSystems(t *testing.T) {
 	for _, system := range []string{"windows", "darwin"} {
 		t.Run(system, func(t *testing.T) {
@@ -13,7 +13,8 @@ func TestItCompilesOnOtherSystems(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, p := range problems {
-				t.Errorf("%s does not compile on %s: %v; code that needs Linux has //go:build linux", p.Package, system, p.Err)
+				t.Errorf("%s does not compile on %s: %v; code that needs Linux has //go:build linux", p.Package, system,
+					p.Err)
 			}
 			if packages < 60 {
 				t.Errorf("only %d packages of the project on %s", packages, system)

@@ -112,13 +112,15 @@ func isShipped(name string) bool {
 
 // besides are the manifests that users need beside an overlay: file of the release → path below the root.
 func besides() map[string]string {
-	return map[string]string{"secret.yaml": "deploy/template/secret.yaml", "kube-vip.yaml": "deploy/kube-vip/kube-vip.yaml"}
+	return map[string]string{"secret.yaml": "deploy/template/secret.yaml",
+		"kube-vip.yaml": "deploy/kube-vip/kube-vip.yaml"}
 }
 
 // addManifests writes what users apply, one file for each overlay, with the images of this release by their digests.
 func (r Release) addManifests(published []Published) error {
 	for name, path := range besides() {
-		if err := copyFile(filepath.Join(r.Root, filepath.FromSlash(path)), filepath.Join(r.Dir, manifests, name), 0o644); err != nil {
+		if err := copyFile(filepath.Join(r.Root, filepath.FromSlash(path)), filepath.Join(r.Dir, manifests, name),
+			0o644); err != nil {
 			return err
 		}
 	}
@@ -172,7 +174,8 @@ func pin(manifest []byte, published []Published) ([]byte, error) {
 func (r Release) addImages(ctx context.Context, builder *image.Builder) ([]Published, error) {
 	var all []Published
 	for _, i := range image.Images() {
-		p := Published{Image: i, Archive: filepath.Join(images, i.Name+".tar"), Reference: r.Registry + "/" + i.Name + ":" + r.Stamp.Version}
+		p := Published{Image: i, Archive: filepath.Join(images, i.Name+".tar"),
+			Reference: r.Registry + "/" + i.Name + ":" + r.Stamp.Version}
 		path := filepath.Join(r.Dir, p.Archive)
 		if err := builder.Archive(ctx, i, p.Reference, path, image.Platforms()...); err != nil {
 			return nil, err

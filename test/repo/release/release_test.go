@@ -40,11 +40,13 @@ func TestFiles(t *testing.T) {
 	for _, name := range []string{"phoenixnap-agent-linux-amd64", "pnapsim-linux-amd64", "ca-certificates.crt"} {
 		must(t, copyFile(built, filepath.Join(dir, "bin", name), 0o755))
 	}
-	r := Release{Root: root, Dir: filepath.Join(dir, "release"), Programs: filepath.Join(dir, "bin"), Stamp: image.Stamp{Version: "v1.2.3", Commit: "abc", Epoch: "1700000000"}}
+	r := Release{Root: root, Dir: filepath.Join(dir, "release"), Programs: filepath.Join(dir, "bin"),
+		Stamp: image.Stamp{Version: "v1.2.3", Commit: "abc", Epoch: "1700000000"}}
 	must(t, r.addPrograms())
 	must(t, r.addManifests(published()))
 	must(t, r.sum())
-	for _, want := range []string{"bin/phoenixnap-agent-linux-amd64", "sbom/phoenixnap-agent-linux-amd64.cdx.json", "manifests/kubeadm/deployment.yaml", "manifests/secret.yaml", "manifests/kube-vip.yaml"} {
+	for _, want := range []string{"bin/phoenixnap-agent-linux-amd64", "sbom/phoenixnap-agent-linux-amd64.cdx.json",
+		"manifests/kubeadm/deployment.yaml", "manifests/secret.yaml", "manifests/kube-vip.yaml"} {
 		if _, err := os.Stat(filepath.Join(r.Dir, want)); err != nil {
 			t.Error(err)
 		}
@@ -64,7 +66,8 @@ func TestFiles(t *testing.T) {
 func published() []Published {
 	var all []Published
 	for n, i := range image.Images() {
-		all = append(all, Published{Image: i, Reference: "registry.example.com/team/" + i.Name + ":v1.2.3", Digest: "sha256:" + strings.Repeat(strconv.Itoa(n), 64)})
+		all = append(all, Published{Image: i, Reference: "registry.example.com/team/" + i.Name + ":v1.2.3",
+			Digest: "sha256:" + strings.Repeat(strconv.Itoa(n), 64)})
 	}
 	return all
 }
@@ -135,10 +138,12 @@ func checkSums(t *testing.T, dir string) {
 }
 
 func TestBill(t *testing.T) {
-	info := &buildinfo.BuildInfo{GoVersion: "go1.26.8", Path: "example.com/m/cmd", Main: debug.Module{Path: "example.com/m"}, Deps: []*debug.Module{
-		{Path: "example.com/a", Version: "v1.0.0"},
-		{Path: "example.com/b", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/fork", Version: "v2.0.0"}},
-	}}
+	info := &buildinfo.BuildInfo{GoVersion: "go1.26.8", Path: "example.com/m/cmd",
+		Main: debug.Module{Path: "example.com/m"}, Deps: []*debug.Module{
+			{Path: "example.com/a", Version: "v1.0.0"},
+			{Path: "example.com/b", Version: "v1.0.0",
+				Replace: &debug.Module{Path: "example.com/fork", Version: "v2.0.0"}},
+		}}
 	raw, err := json.Marshal(bill(info, "v1.2.3", time.Unix(0, 0)))
 	must(t, err)
 	var got struct {
@@ -151,11 +156,13 @@ func TestBill(t *testing.T) {
 		Dependencies []struct{ DependsOn []string }
 	}
 	must(t, json.Unmarshal(raw, &got))
-	if got.BOMFormat != "CycloneDX" || got.Metadata.Timestamp != "1970-01-01T00:00:00Z" || got.Metadata.Component.Name != "example.com/m/cmd" ||
+	if got.BOMFormat != "CycloneDX" || got.Metadata.Timestamp != "1970-01-01T00:00:00Z" ||
+		got.Metadata.Component.Name != "example.com/m/cmd" ||
 		got.Metadata.Component.PURL != "pkg:golang/example.com/m@v1.2.3" {
 		t.Errorf("bill: %s", raw)
 	}
-	want := []string{"pkg:golang/stdlib@go1.26.8", "pkg:golang/example.com/a@v1.0.0", "pkg:golang/example.com/fork@v2.0.0"}
+	want := []string{"pkg:golang/stdlib@go1.26.8", "pkg:golang/example.com/a@v1.0.0",
+		"pkg:golang/example.com/fork@v2.0.0"}
 	var parts []string
 	for _, c := range got.Components {
 		parts = append(parts, c.PURL)
@@ -171,7 +178,8 @@ func TestBill(t *testing.T) {
 func TestNothingUntestedIsPublished(t *testing.T) {
 	t.Setenv(tools.CacheVariable, t.TempDir())
 	digests := []string{"sha256:" + strings.Repeat("a", 64), "sha256:" + strings.Repeat("b", 64)}
-	published := []Published{{Reference: "r/a:v1", Digest: digests[0], Archive: "images/a.tar"}, {Reference: "r/b:v1", Digest: digests[1], Archive: "images/b.tar"}}
+	published := []Published{{Reference: "r/a:v1", Digest: digests[0], Archive: "images/a.tar"},
+		{Reference: "r/b:v1", Digest: digests[1], Archive: "images/b.tar"}}
 	must(t, image.RecordTested(digests[0]))
 	var out bytes.Buffer
 	err := Report(published, image.Tested, &out)
@@ -183,13 +191,15 @@ func TestNothingUntestedIsPublished(t *testing.T) {
 	}
 	must(t, image.RecordTested(digests[1]))
 	must(t, Report(published, image.Tested, io.Discard))
-	for _, bad := range []string{"", "sha256:ab", "md5:" + strings.Repeat("a", 64), "sha256:" + strings.Repeat("/", 64)} {
+	for _, bad := range []string{"", "sha256:ab", "md5:" + strings.Repeat("a", 64),
+		"sha256:" + strings.Repeat("/", 64)} {
 		if image.RecordTested(bad) == nil {
 			t.Errorf("a digest %q can be noted", bad)
 		}
 	}
 	steps := Release{Dir: "d"}.Publish(published)
-	if got := strings.Join(steps[1].Args, " "); got != "skopeo copy --all --preserve-digests oci-archive:d/images/b.tar docker://r/b:v1" {
+	if got := strings.Join(steps[1].Args,
+		" "); got != "skopeo copy --all --preserve-digests oci-archive:d/images/b.tar docker://r/b:v1" {
 		t.Errorf("Publish() = %s", got)
 	}
 }

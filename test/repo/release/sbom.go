@@ -9,8 +9,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// partsOf writes what a Go program is made of, as it says itself (go version -m), as a bill of materials in CycloneDX. The
-// time is the sources', so that equal programs have equal bills.
+// partsOf writes what a Go program is made of, as it says itself (go version -m), as a bill of materials in CycloneDX.
+// The time is the sources', so that equal programs have equal bills.
 func partsOf(program, version string, made time.Time, to io.Writer) error {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {

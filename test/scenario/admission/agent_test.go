@@ -55,7 +55,8 @@ func nodeOf(t *testing.T, admin kubernetes.Interface, name string) {
 
 func condition(kind string, status corev1.ConditionStatus) corev1.NodeCondition {
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	return corev1.NodeCondition{Type: corev1.NodeConditionType(kind), Status: status, Reason: "Test", Message: "test", LastHeartbeatTime: now, LastTransitionTime: now}
+	return corev1.NodeCondition{Type: corev1.NodeConditionType(kind), Status: status, Reason: "Test", Message: "test",
+		LastHeartbeatTime: now, LastTransitionTime: now}
 }
 
 // object is a part of a patch.
@@ -78,7 +79,8 @@ func patchNode(t *testing.T, client kubernetes.Interface, name string, patch obj
 	t.Helper()
 	raw, err := json.Marshal(patch)
 	must(t, err)
-	_, err = client.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, raw, metav1.PatchOptions{}, subresources...)
+	_, err = client.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, raw, metav1.PatchOptions{},
+		subresources...)
 	return err
 }
 
@@ -89,12 +91,13 @@ func TestAgentWritesToItsNode(t *testing.T) {
 	agent := agentOn(t, "own")
 	ours := []string{contract.ConditionVLANReady, contract.ConditionAnnouncementHealthy}
 	for what, patch := range map[string]object{
-		"conditions":          conditions(ours...),
-		"one condition":       conditions(contract.ConditionVLANReady),
-		"an annotation":       metadata(object{"annotations": object{contract.NodeReportedIdentity: "{}"}}),
-		"another annotation":  metadata(object{"annotations": object{contract.NodeReportedAddresses: "{}"}}),
-		"taken back":          metadata(object{"annotations": object{contract.NodeReportedAddresses: nil}}),
-		"all in one":          {"metadata": object{"annotations": object{contract.NodeReportedIdentity: "{}"}}, "status": conditions(ours...)["status"]},
+		"conditions":         conditions(ours...),
+		"one condition":      conditions(contract.ConditionVLANReady),
+		"an annotation":      metadata(object{"annotations": object{contract.NodeReportedIdentity: "{}"}}),
+		"another annotation": metadata(object{"annotations": object{contract.NodeReportedAddresses: "{}"}}),
+		"taken back":         metadata(object{"annotations": object{contract.NodeReportedAddresses: nil}}),
+		"all in one": {"metadata": object{"annotations": object{contract.NodeReportedIdentity: "{}"}},
+			"status": conditions(ours...)["status"]},
 		"nothing":             {},
 		"what is there twice": metadata(object{"labels": object{"kubernetes.io/hostname": "own"}}),
 	} {
@@ -122,28 +125,44 @@ func TestAgentIsConfinedToItsNode(t *testing.T) {
 		patch object
 		says  string
 	}{
-		"another Node":         {"others", conditions(contract.ConditionVLANReady), "the agent on Node mine may not write Node others"},
-		"another condition":    {"mine", conditions("Ready"), "may change only these conditions of its Node"},
-		"a new condition":      {"mine", conditions("example.com/New"), "may change only these conditions of its Node"},
-		"a condition taken":    {"mine", status(object{"conditions": []object{{"type": "Ready", "$patch": "delete"}}}), "may change only these conditions of its Node"},
-		"ours and another":     {"mine", conditions(contract.ConditionVLANReady, "Ready"), "may change only these conditions of its Node"},
-		"a label":              {"mine", metadata(object{"labels": object{contract.NodeVLANReady: "true"}}), "these metadata of its Node: labels"},
-		"a label taken":        {"mine", metadata(object{"labels": object{"kubernetes.io/hostname": nil}}), "these metadata of its Node"},
-		"an owner":             {"mine", metadata(object{"ownerReferences": []object{{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "2"}}}), "ownerReferences"},
-		"a finalizer":          {"mine", metadata(object{"finalizers": []string{"example.com/mine"}}), "finalizers"},
-		"a finalizer taken":    {"mine", metadata(object{"$deleteFromPrimitiveList/finalizers": []string{"example.com/keep"}}), "these metadata of its Node"},
-		"another annotation":   {"mine", metadata(object{"annotations": object{contract.NodeServerID: "76543210fedcba9876543210"}}), "may change only these annotations"},
-		"a new annotation":     {"mine", metadata(object{"annotations": object{"example.com/new": "1"}}), "may change only these annotations"},
-		"an annotation taken":  {"mine", metadata(object{"annotations": object{contract.NodeServerID: nil}}), "may change only these annotations"},
-		"addresses":            {"mine", status(object{"addresses": []object{{"type": "InternalIP", "address": "10.9.9.9"}}}), "addresses"},
-		"addresses taken":      {"mine", status(object{"addresses": nil, "$retainKeys": []string{"conditions"}}), "may change the conditions in the status"},
-		"allocatable":          {"mine", status(object{"allocatable": object{"cpu": "64"}}), "allocatable"},
-		"capacity":             {"mine", status(object{"capacity": object{"example.com/gpu": "8"}}), "capacity"},
-		"kubelet's version":    {"mine", status(object{"nodeInfo": object{"kubeletVersion": "v9"}}), "nodeInfo"},
-		"the kubelet's port":   {"mine", status(object{"daemonEndpoints": object{"kubeletEndpoint": object{"Port": 1}}}), "daemonEndpoints"},
-		"images":               {"mine", status(object{"images": []object{{"names": []string{"x"}}}}), "images"},
-		"volumes":              {"mine", status(object{"volumesInUse": []string{"v"}}), "volumesInUse"},
-		"a field of a feature": {"mine", status(object{"features": object{"supplementalGroupsPolicy": true}}), "features"},
+		"another Node": {"others", conditions(contract.ConditionVLANReady),
+			"the agent on Node mine may not write Node others"},
+		"another condition": {"mine", conditions("Ready"), "may change only these conditions of its Node"},
+		"a new condition":   {"mine", conditions("example.com/New"), "may change only these conditions of its Node"},
+		"a condition taken": {"mine", status(object{"conditions": []object{{"type": "Ready", "$patch": "delete"}}}),
+			"may change only these conditions of its Node"},
+		"ours and another": {"mine", conditions(contract.ConditionVLANReady, "Ready"),
+			"may change only these conditions of its Node"},
+		"a label": {"mine", metadata(object{"labels": object{contract.NodeVLANReady: "true"}}),
+			"these metadata of its Node: labels"},
+		"a label taken": {"mine", metadata(object{"labels": object{"kubernetes.io/hostname": nil}}),
+			"these metadata of its Node"},
+		"an owner": {"mine", metadata(object{"ownerReferences": []object{{"apiVersion": "v1", "kind": "Pod",
+			"name": "p", "uid": "2"}}}), "ownerReferences"},
+		"a finalizer": {"mine", metadata(object{"finalizers": []string{"example.com/mine"}}), "finalizers"},
+		"a finalizer taken": {"mine",
+			metadata(object{"$deleteFromPrimitiveList/finalizers": []string{"example.com/keep"}}),
+			"these metadata of its Node"},
+		"another annotation": {"mine",
+			metadata(object{"annotations": object{contract.NodeServerID: "76543210fedcba9876543210"}}),
+			"may change only these annotations"},
+		"a new annotation": {"mine", metadata(object{"annotations": object{"example.com/new": "1"}}),
+			"may change only these annotations"},
+		"an annotation taken": {"mine", metadata(object{"annotations": object{contract.NodeServerID: nil}}),
+			"may change only these annotations"},
+		"addresses": {"mine",
+			status(object{"addresses": []object{{"type": "InternalIP", "address": "10.9.9.9"}}}), "addresses"},
+		"addresses taken": {"mine", status(object{"addresses": nil, "$retainKeys": []string{"conditions"}}),
+			"may change the conditions in the status"},
+		"allocatable":       {"mine", status(object{"allocatable": object{"cpu": "64"}}), "allocatable"},
+		"capacity":          {"mine", status(object{"capacity": object{"example.com/gpu": "8"}}), "capacity"},
+		"kubelet's version": {"mine", status(object{"nodeInfo": object{"kubeletVersion": "v9"}}), "nodeInfo"},
+		"the kubelet's port": {"mine",
+			status(object{"daemonEndpoints": object{"kubeletEndpoint": object{"Port": 1}}}), "daemonEndpoints"},
+		"images":  {"mine", status(object{"images": []object{{"names": []string{"x"}}}}), "images"},
+		"volumes": {"mine", status(object{"volumesInUse": []string{"v"}}), "volumesInUse"},
+		"a field of a feature": {"mine", status(object{"features": object{"supplementalGroupsPolicy": true}}),
+			"features"},
 	} {
 		err := patchNode(t, agent, tc.node, tc.patch, "status")
 		if !refusedBy(err, "phoenixnap-agent-nodes") || !strings.Contains(err.Error(), tc.says) {
@@ -159,13 +178,16 @@ func TestAgentWithoutANodeWritesNothing(t *testing.T) {
 	config, err := cp.ServiceAccount(t.Context(), metav1.NamespaceSystem, "phoenixnap-agent")
 	must(t, err)
 	agent := clientOf(t, config)
-	if err := patchNode(t, agent, "some", conditions(contract.ConditionVLANReady), "status"); !refusedBy(err, "phoenixnap-agent-nodes") || !strings.Contains(err.Error(), "names no Node") {
+	if err := patchNode(t, agent, "some", conditions(contract.ConditionVLANReady), "status"); !refusedBy(err,
+		"phoenixnap-agent-nodes") || !strings.Contains(err.Error(), "names no Node") {
 		t.Errorf("a condition: %v", err)
 	}
-	if _, err := agent.CoordinationV1().Leases(metav1.NamespaceSystem).Create(t.Context(), leaseOf("some"), metav1.CreateOptions{}); !refusedBy(err, "phoenixnap-agent-leases") {
+	if _, err := agent.CoordinationV1().Leases(metav1.NamespaceSystem).Create(t.Context(), leaseOf("some"),
+		metav1.CreateOptions{}); !refusedBy(err, "phoenixnap-agent-leases") {
 		t.Errorf("a Lease: %v", err)
 	}
-	if _, err := agent.CoreV1().Events("default").Create(t.Context(), event("", "Node", ""), metav1.CreateOptions{}); !refusedBy(err, "phoenixnap-agent-events") {
+	if _, err := agent.CoreV1().Events("default").Create(t.Context(), event("", "Node", ""),
+		metav1.CreateOptions{}); !refusedBy(err, "phoenixnap-agent-events") {
 		t.Errorf("an event: %v", err)
 	}
 }
@@ -176,19 +198,23 @@ func TestWidenedRightsDoNotFreeAnAgent(t *testing.T) {
 	nodeOf(t, admin, "wide")
 	grantEverything(t, admin, "system:serviceaccount:kube-system:phoenixnap-agent")
 	agent := agentOn(t, "wide")
-	if err := patchNode(t, agent, "wide", metadata(object{"labels": object{"a": "b"}})); !refusedBy(err, "phoenixnap-agent-nodes") {
+	if err := patchNode(t, agent, "wide", metadata(object{"labels": object{"a": "b"}})); !refusedBy(err,
+		"phoenixnap-agent-nodes") {
 		t.Errorf("a label: %v", err)
 	}
-	if err := agent.CoreV1().Nodes().Delete(t.Context(), "wide", metav1.DeleteOptions{}); !refusedBy(err, "phoenixnap-agent-nodes") {
+	if err := agent.CoreV1().Nodes().Delete(t.Context(), "wide", metav1.DeleteOptions{}); !refusedBy(err,
+		"phoenixnap-agent-nodes") {
 		t.Errorf("its deletion: %v", err)
 	}
-	if _, err := agent.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "made"}}, metav1.CreateOptions{}); !refusedBy(err, "phoenixnap-agent-nodes") {
+	if _, err := agent.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "made"}},
+		metav1.CreateOptions{}); !refusedBy(err, "phoenixnap-agent-nodes") {
 		t.Errorf("a Node: %v", err)
 	}
 	leases := agent.CoordinationV1().Leases(metav1.NamespaceSystem)
 	must2(leases.Create(t.Context(), leaseOf("wide"), metav1.CreateOptions{}))(t)
 	dropLeases(t, admin, "wide")
-	if err := leases.Delete(t.Context(), contract.AgentLeasePrefix+"wide", metav1.DeleteOptions{}); !refusedBy(err, "phoenixnap-agent-leases") {
+	if err := leases.Delete(t.Context(), contract.AgentLeasePrefix+"wide", metav1.DeleteOptions{}); !refusedBy(err,
+		"phoenixnap-agent-leases") {
 		t.Errorf("its Lease: %v", err)
 	}
 }
@@ -197,7 +223,8 @@ func TestWidenedRightsDoNotFreeAnAgent(t *testing.T) {
 func dropLeases(t *testing.T, admin kubernetes.Interface, nodes ...string) {
 	t.Cleanup(func() {
 		for _, node := range nodes {
-			must(t, admin.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(context.WithoutCancel(t.Context()), contract.AgentLeasePrefix+node, metav1.DeleteOptions{}))
+			must(t, admin.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(context.WithoutCancel(t.Context()),
+				contract.AgentLeasePrefix+node, metav1.DeleteOptions{}))
 		}
 	})
 }
@@ -206,7 +233,8 @@ func leaseOf(node string) *coordinationv1.Lease {
 	now := metav1.NowMicro()
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: contract.AgentLeasePrefix + node},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &node, RenewTime: &now, AcquireTime: &now, LeaseDurationSeconds: ptr.To[int32](180)},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &node, RenewTime: &now, AcquireTime: &now,
+			LeaseDurationSeconds: ptr.To[int32](180)},
 	}
 }
 
@@ -218,10 +246,12 @@ func TestAgentRenewsItsOwnLeaseAlone(t *testing.T) {
 	own.Spec.RenewTime = ptr.To(metav1.NowMicro())
 	must2(agent.Update(t.Context(), own, metav1.UpdateOptions{}))(t)
 
-	if _, err := agent.Create(t.Context(), leaseOf("l2"), metav1.CreateOptions{}); !refusedBy(err, "phoenixnap-agent-leases") {
+	if _, err := agent.Create(t.Context(), leaseOf("l2"), metav1.CreateOptions{}); !refusedBy(err,
+		"phoenixnap-agent-leases") {
 		t.Errorf("created another's Lease: %v", err)
 	}
-	other, err := admin.CoordinationV1().Leases(metav1.NamespaceSystem).Create(t.Context(), leaseOf("l2"), metav1.CreateOptions{})
+	other, err := admin.CoordinationV1().Leases(metav1.NamespaceSystem).Create(t.Context(), leaseOf("l2"),
+		metav1.CreateOptions{})
 	must(t, err)
 	dropLeases(t, admin, "l1", "l2")
 	if _, err := agent.Update(t.Context(), other, metav1.UpdateOptions{}); !refusedBy(err, "phoenixnap-agent-leases") {
@@ -230,7 +260,8 @@ func TestAgentRenewsItsOwnLeaseAlone(t *testing.T) {
 	generated := leaseOf("l1")
 	generated.Name = ""
 	generated.GenerateName = contract.AgentLeasePrefix
-	if _, err := agent.Create(t.Context(), generated, metav1.CreateOptions{}); !refusedBy(err, "phoenixnap-agent-leases") {
+	if _, err := agent.Create(t.Context(), generated, metav1.CreateOptions{}); !refusedBy(err,
+		"phoenixnap-agent-leases") {
 		t.Errorf("created a Lease with a generated name: %v", err)
 	}
 }
@@ -243,7 +274,8 @@ func event(host, kind, name string) *corev1.Event {
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: "test.", Namespace: namespace},
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: kind, Name: name},
 		Source:         corev1.EventSource{Component: "phoenixnap-agent", Host: host},
-		Reason:         "Test", Message: "test", Type: corev1.EventTypeNormal, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		Reason:         "Test", Message: "test", Type: corev1.EventTypeNormal, FirstTimestamp: now, LastTimestamp: now,
+		Count: 1,
 	}
 	if kind == "Service" {
 		e.InvolvedObject.Namespace = namespace
@@ -258,7 +290,8 @@ func TestAgentSignsItsEvents(t *testing.T) {
 		created, err := events.Create(t.Context(), e, metav1.CreateOptions{})
 		must(t, err)
 		created.Count++
-		must2(events.Patch(t.Context(), created.Name, types.StrategicMergePatchType, []byte(`{"count":2}`), metav1.PatchOptions{}))(t)
+		must2(events.Patch(t.Context(), created.Name, types.StrategicMergePatchType, []byte(`{"count":2}`),
+			metav1.PatchOptions{}))(t)
 	}
 	foreign := event("e1", "Node", "e1")
 	foreign.Source.Component = "kubelet"
@@ -270,9 +303,11 @@ func TestAgentSignsItsEvents(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	other, err := admin.CoreV1().Events("default").Create(t.Context(), event("e2", "Node", "e2"), metav1.CreateOptions{})
+	other, err := admin.CoreV1().Events("default").Create(t.Context(), event("e2", "Node", "e2"),
+		metav1.CreateOptions{})
 	must(t, err)
-	if _, err := events.Patch(t.Context(), other.Name, types.StrategicMergePatchType, []byte(`{"source":{"host":"e1"}}`), metav1.PatchOptions{}); !refusedBy(err, "phoenixnap-agent-events") {
+	if _, err := events.Patch(t.Context(), other.Name, types.StrategicMergePatchType,
+		[]byte(`{"source":{"host":"e1"}}`), metav1.PatchOptions{}); !refusedBy(err, "phoenixnap-agent-events") {
 		t.Errorf("took over the event of another component: %v", err)
 	}
 }
@@ -281,10 +316,12 @@ func TestAgentSignsItsEvents(t *testing.T) {
 func TestAgentReadsNoSecrets(t *testing.T) {
 	install(t)
 	agent := agentOn(t, "s1")
-	if _, err := agent.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), "pnap-cloud-config", metav1.GetOptions{}); !forbidden(err) {
+	if _, err := agent.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), "pnap-cloud-config",
+		metav1.GetOptions{}); !forbidden(err) {
 		t.Errorf("a Secret: %v", err)
 	}
-	if _, err := agent.CoreV1().Secrets(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{}); !forbidden(err) {
+	if _, err := agent.CoreV1().Secrets(metav1.NamespaceSystem).List(t.Context(),
+		metav1.ListOptions{}); !forbidden(err) {
 		t.Errorf("all Secrets: %v", err)
 	}
 	if err := patchNode(t, agent, "s1", metadata(object{"labels": object{"a": "b"}})); !forbidden(err) {

@@ -14,19 +14,22 @@ func announcer(t *testing.T) {
 	t.Helper()
 	install(t)
 	const component = "../../../deploy/components/announcer/"
-	must(t, cp.ApplyFiles(t.Context(), component+"rights.yaml", component+"policy.yaml", component+"secret-policy.yaml"))
+	must(t, cp.ApplyFiles(t.Context(), component+"rights.yaml", component+"policy.yaml",
+		component+"secret-policy.yaml"))
 	agent := agentOn(t, "nowhere")
 	controller := account(t, "phoenixnap-cloud-controller-manager")
 	eventually(t, "the policies of the announcer", func() bool {
 		_, first := agent.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(t.Context(), configMap("probe"), dryRun)
-		_, second := controller.CoreV1().Secrets(metav1.NamespaceSystem).Create(t.Context(), secret("probe", corev1.SecretTypeOpaque), dryRun)
+		_, second := controller.CoreV1().Secrets(metav1.NamespaceSystem).Create(t.Context(),
+			secret("probe", corev1.SecretTypeOpaque), dryRun)
 		return refusedBy(first, "phoenixnap-agent-view") && refusedBy(second, "phoenixnap-controller-secrets")
 	})
 }
 
 func secret(name string, kind corev1.SecretType) *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: "kube-vip"}}, Type: kind,
+		ObjectMeta: metav1.ObjectMeta{Name: name,
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: "kube-vip"}}, Type: kind,
 		StringData: map[string]string{contract.AnnouncerSecretKey: "k"},
 	}
 }
@@ -35,13 +38,15 @@ func secret(name string, kind corev1.SecretType) *corev1.Secret {
 func TestAgentsShareOneConfigMap(t *testing.T) {
 	announcer(t)
 	configs := agentOn(t, "c1").CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	watch, err := configs.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + contract.AnnouncerView})
+	watch, err := configs.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" +
+		contract.AnnouncerView})
 	must(t, err)
 	defer watch.Stop()
 	made, err := configs.Create(t.Context(), configMap(contract.AnnouncerView), metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
-		_ = clientOf(t, cp.Config()).CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(cleanup(t), made.Name, metav1.DeleteOptions{})
+		_ = clientOf(t, cp.Config()).CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(cleanup(t), made.Name,
+			metav1.DeleteOptions{})
 	})
 	made.Data = map[string]string{"network": "view"}
 	made, err = configs.Update(t.Context(), made, metav1.UpdateOptions{})
@@ -50,7 +55,8 @@ func TestAgentsShareOneConfigMap(t *testing.T) {
 	if event := <-watch.ResultChan(); event.Object == nil {
 		t.Error("the watch ended")
 	}
-	if _, err := configs.Create(t.Context(), configMap("phoenixnap-members"), metav1.CreateOptions{}); !refusedBy(err, "phoenixnap-agent-view") {
+	if _, err := configs.Create(t.Context(), configMap("phoenixnap-members"), metav1.CreateOptions{}); !refusedBy(err,
+		"phoenixnap-agent-view") {
 		t.Errorf("another ConfigMap: %v", err)
 	}
 	unbound := account(t, "phoenixnap-agent").CoreV1().ConfigMaps(metav1.NamespaceSystem)
@@ -70,21 +76,26 @@ func TestControllerMakesOneSecret(t *testing.T) {
 	announcer(t)
 	secrets := account(t, "phoenixnap-cloud-controller-manager").CoreV1().Secrets(metav1.NamespaceSystem)
 	for what, s := range map[string]*corev1.Secret{
-		"another name": secret("another", corev1.SecretTypeOpaque), "a token": secret(contract.AnnouncerSecret, corev1.SecretTypeServiceAccountToken),
+		"another name": secret("another", corev1.SecretTypeOpaque),
+		"a token":      secret(contract.AnnouncerSecret, corev1.SecretTypeServiceAccountToken),
 	} {
-		if _, err := secrets.Create(t.Context(), s, metav1.CreateOptions{}); !refusedBy(err, "phoenixnap-controller-secrets") {
+		if _, err := secrets.Create(t.Context(), s, metav1.CreateOptions{}); !refusedBy(err,
+			"phoenixnap-controller-secrets") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	must2(secrets.Create(t.Context(), secret(contract.AnnouncerSecret, corev1.SecretTypeOpaque), metav1.CreateOptions{}))(t)
+	must2(secrets.Create(t.Context(), secret(contract.AnnouncerSecret, corev1.SecretTypeOpaque),
+		metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
-		_ = clientOf(t, cp.Config()).CoreV1().Secrets(metav1.NamespaceSystem).Delete(cleanup(t), contract.AnnouncerSecret, metav1.DeleteOptions{})
+		_ = clientOf(t, cp.Config()).CoreV1().Secrets(metav1.NamespaceSystem).Delete(cleanup(t),
+			contract.AnnouncerSecret, metav1.DeleteOptions{})
 	})
 	must2(secrets.Get(t.Context(), contract.AnnouncerSecret, metav1.GetOptions{}))(t)
 	if _, err := secrets.Get(t.Context(), "pnap-cloud-config", metav1.GetOptions{}); !forbidden(err) {
 		t.Errorf("another Secret: %v", err)
 	}
-	if _, err := agentOn(t, "c2").CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), contract.AnnouncerSecret, metav1.GetOptions{}); !forbidden(err) {
+	if _, err := agentOn(t, "c2").CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), contract.AnnouncerSecret,
+		metav1.GetOptions{}); !forbidden(err) {
 		t.Errorf("an agent reads it through the API: %v", err)
 	}
 }

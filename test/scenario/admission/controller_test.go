@@ -26,8 +26,10 @@ func inKubeSystem(t *testing.T, admin kubernetes.Interface) {
 	t.Helper()
 	const namespace = metav1.NamespaceSystem
 	must2(admin.CoreV1().ConfigMaps(namespace).Create(t.Context(), configMap("coredns"), metav1.CreateOptions{}))(t)
-	must2(admin.CoreV1().ConfigMaps(namespace).Create(t.Context(), configMap("phoenixnap-announcer"), metav1.CreateOptions{}))(t)
-	must2(admin.DiscoveryV1().EndpointSlices(namespace).Create(t.Context(), slice("kube-dns-1", "kube-dns"), metav1.CreateOptions{}))(t)
+	must2(admin.CoreV1().ConfigMaps(namespace).Create(t.Context(), configMap("phoenixnap-announcer"),
+		metav1.CreateOptions{}))(t)
+	must2(admin.DiscoveryV1().EndpointSlices(namespace).Create(t.Context(), slice("kube-dns-1", "kube-dns"),
+		metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
 		_ = admin.CoreV1().ConfigMaps(namespace).Delete(cleanup(t), "coredns", metav1.DeleteOptions{})
 		_ = admin.CoreV1().ConfigMaps(namespace).Delete(cleanup(t), "phoenixnap-announcer", metav1.DeleteOptions{})
@@ -40,14 +42,16 @@ func TestControllerWritesItsOwn(t *testing.T) {
 	install(t)
 	client := account(t, "phoenixnap-cloud-controller-manager")
 	configs := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	made, err := configs.Create(t.Context(), configMap("phoenixnap-ip-block-60473c2509268bc77fd06d40"), metav1.CreateOptions{})
+	made, err := configs.Create(t.Context(), configMap("phoenixnap-ip-block-60473c2509268bc77fd06d40"),
+		metav1.CreateOptions{})
 	must(t, err)
 	made.Data = map[string]string{"a": "b"}
 	must2(configs.Update(t.Context(), made, metav1.UpdateOptions{}))(t)
 	must(t, configs.Delete(t.Context(), made.Name, metav1.DeleteOptions{}))
 
 	slices := client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)
-	endpoints, err := slices.Create(t.Context(), slice("phoenixnap-control-plane-1", "phoenixnap-control-plane"), metav1.CreateOptions{})
+	endpoints, err := slices.Create(t.Context(), slice("phoenixnap-control-plane-1", "phoenixnap-control-plane"),
+		metav1.CreateOptions{})
 	must(t, err)
 	endpoints.Endpoints = nil
 	must2(slices.Update(t.Context(), endpoints, metav1.UpdateOptions{}))(t)
@@ -57,7 +61,8 @@ func TestControllerWritesItsOwn(t *testing.T) {
 	service := loadBalancer("phoenixnap-control-plane")
 	service.Namespace = metav1.NamespaceSystem
 	must2(services.Create(t.Context(), service, metav1.CreateOptions{}))(t)
-	must2(services.Patch(t.Context(), service.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))(t)
+	must2(services.Patch(t.Context(), service.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`),
+		metav1.PatchOptions{}))(t)
 	must(t, services.Delete(t.Context(), service.Name, metav1.DeleteOptions{}))
 }
 

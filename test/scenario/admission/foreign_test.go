@@ -46,7 +46,8 @@ func installations(t *testing.T) []installation {
 		must(t, err)
 		all = append(all,
 			installation{overlay, overlay, controlplane.Manifest{Name: overlay, Data: text}},
-			installation{"chart/" + overlay, overlay, controlplane.Manifest{Name: "chart " + overlay, Data: []byte(chart)}})
+			installation{"chart/" + overlay, overlay,
+				controlplane.Manifest{Name: "chart " + overlay, Data: []byte(chart)}})
 	}
 	return all
 }
@@ -59,7 +60,8 @@ func (i installation) installAlone(t *testing.T) kubernetes.Interface {
 	all := metav1.ListOptions{}
 	must(t, policies.ValidatingAdmissionPolicyBindings().DeleteCollection(t.Context(), metav1.DeleteOptions{}, all))
 	must(t, policies.ValidatingAdmissionPolicies().DeleteCollection(t.Context(), metav1.DeleteOptions{}, all))
-	must(t, admin.RbacV1().RoleBindings(metav1.NamespaceSystem).DeleteCollection(t.Context(), metav1.DeleteOptions{}, all))
+	must(t, admin.RbacV1().RoleBindings(metav1.NamespaceSystem).DeleteCollection(t.Context(), metav1.DeleteOptions{},
+		all))
 	must(t, cp.Apply(t.Context(), i.manifest))
 	enforced(t, admin)
 	return admin
@@ -78,16 +80,19 @@ func enforced(t *testing.T, admin kubernetes.Interface) {
 			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+					Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+						Resources: []string{"configmaps"}},
 				},
 			}}},
-			Validations: []admissionregistrationv1.Validation{{Expression: fmt.Sprintf("object.metadata.name != %q", name)}},
+			Validations: []admissionregistrationv1.Validation{{Expression: fmt.Sprintf("object.metadata.name != %q",
+				name)}},
 		},
 	}, metav1.CreateOptions{}))(t)
 	must2(bindings.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			PolicyName:        name,
+			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	}, metav1.CreateOptions{}))(t)
 	eventually(t, "the last of the policies", func() bool {
@@ -115,21 +120,25 @@ func foreigner(t *testing.T, namespace, name string) kubernetes.Interface {
 		}
 	}
 	role := namespace + ":" + name
-	_, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	_, err := admin.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	made(err)
-	_, err = admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err = admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	made(err)
 	_, err = admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: role},
 		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get", "list", "watch", "update", "patch"}},
+			{APIGroups: []string{""}, Resources: []string{"services"},
+				Verbs: []string{"get", "list", "watch", "update", "patch"}},
 			{APIGroups: []string{""}, Resources: []string{"services/status"}, Verbs: []string{"update", "patch"}},
 		},
 	}, metav1.CreateOptions{})
 	made(err)
 	_, err = admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
+		ObjectMeta: metav1.ObjectMeta{Name: role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
 	}, metav1.CreateOptions{})
 	made(err)
 	config, err := cp.ServiceAccount(t.Context(), namespace, name)
@@ -148,7 +157,8 @@ func ofClass(name, class string) *corev1.Service {
 
 const foreignAddress, otherAddress = "192.0.2.10", "192.0.2.11"
 
-// lifeWithAnother is the life of a Service which another load balancer serves: what the user writes, and what that load balancer does.
+// lifeWithAnother is the life of a Service which another load balancer serves: what the user writes, and what that load
+// balancer does.
 func lifeWithAnother(t *testing.T, class string, other kubernetes.Interface) {
 	t.Helper()
 	author := services{t, authorIn(t, "default")}
@@ -162,15 +172,25 @@ func lifeWithAnother(t *testing.T, class string, other kubernetes.Interface) {
 		do   func() error
 	}{
 		{"user creates it with spec.loadBalancerIP", func() error { return author.create(service) }},
-		{"annotation of its own", func() error { return server.patch(name, annotations(object{"example.com/pool": "a"})) }},
+		{"annotation of its own", func() error {
+			return server.patch(name,
+				annotations(object{"example.com/pool": "a"}))
+		}},
 		{"status", func() error { return server.patch(name, ingress(foreignAddress), "status") }},
-		{"user changes spec.loadBalancerIP", func() error { return author.patch(name, object{"spec": object{"loadBalancerIP": otherAddress}}) }},
-		{"user changes kube-vip's annotation", func() error { return author.patch(name, annotations(object{contract.KubeVIPAddresses: otherAddress})) }},
+		{"user changes spec.loadBalancerIP", func() error {
+			return author.patch(name,
+				object{"spec": object{"loadBalancerIP": otherAddress}})
+		}},
+		{"user changes kube-vip's annotation", func() error {
+			return author.patch(name,
+				annotations(object{contract.KubeVIPAddresses: otherAddress}))
+		}},
 		{"another status", func() error { return updateStatus(t, other, name, otherAddress) }},
 		{"no status", func() error { return updateStatus(t, other, name) }},
 		{"status again", func() error { return updateStatus(t, other, name, otherAddress) }},
 		{"user makes it another type", func() error {
-			return author.patch(name, object{"spec": object{"type": "ClusterIP", "loadBalancerClass": nil, "loadBalancerIP": nil}})
+			return author.patch(name, object{"spec": object{"type": "ClusterIP", "loadBalancerClass": nil,
+				"loadBalancerIP": nil}})
 		}},
 		{"status taken away", func() error { return updateStatus(t, other, name) }},
 	}
@@ -195,7 +215,8 @@ func updateStatus(t *testing.T, client kubernetes.Interface, name string, addres
 	}
 	service.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	for _, a := range addresses {
-		service.Status.LoadBalancer.Ingress = append(service.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a})
+		service.Status.LoadBalancer.Ingress = append(service.Status.LoadBalancer.Ingress,
+			corev1.LoadBalancerIngress{IP: a})
 	}
 	_, err = client.CoreV1().Services("default").UpdateStatus(t.Context(), service, metav1.UpdateOptions{})
 	return err
@@ -236,8 +257,8 @@ func applies(t *testing.T, author kubernetes.Interface) bool {
 	return refusedBy(err, "phoenixnap-service-addresses")
 }
 
-// TestPoliciesFollowTheAnnouncer goes through the life of each installation: before a controller runs, with an announcer,
-// and with a controller that looks after Nodes only. With an announcer only what it serves is protected.
+// TestPoliciesFollowTheAnnouncer goes through the life of each installation: before a controller runs, with an
+// announcer, and with a controller that looks after Nodes only. With an announcer only what it serves is protected.
 func TestPoliciesFollowTheAnnouncer(t *testing.T) {
 	for _, i := range installations(t) {
 		t.Run(filepath.ToSlash(i.name), func(t *testing.T) {
@@ -315,7 +336,8 @@ func (i installation) wished(t *testing.T, what string, err error) {
 	}
 }
 
-// checkTaken: the same Service of another is protected as soon as the controller has taken it on, whatever its author removes.
+// checkTaken: the same Service of another is protected as soon as the controller has taken it on, whatever its author
+// removes.
 func (i installation) checkTaken(t *testing.T, author services, metalLB kubernetes.Interface) {
 	t.Helper()
 	controller := services{t, account(t, "phoenixnap-cloud-controller-manager")}
@@ -338,8 +360,9 @@ func (installation) checkNamed(t *testing.T, admin, metalLB kubernetes.Interface
 	t.Helper()
 	binding, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "phoenixnap:publish-addresses"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "metallb-system", Name: "controller"}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: "phoenixnap:publish-addresses"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "metallb-system", Name: "controller"}},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	defer func() {
@@ -389,7 +412,8 @@ func TestInstallingAgainKeepsTheSwitch(t *testing.T) {
 	for _, args := range [][]string{
 		{"kubectl", "apply", "-f", filepath.FromSlash(overlay)},
 		{"kubectl", "apply", "--server-side", "--force-conflicts", "-f", filepath.FromSlash(overlay)},
-		{"helm", "upgrade", "--install", "phoenixnap", chart, "--namespace", metav1.NamespaceSystem, "--take-ownership"},
+		{"helm", "upgrade", "--install", "phoenixnap", chart, "--namespace", metav1.NamespaceSystem,
+			"--take-ownership"},
 	} {
 		program, err := tools.Binary(t.Context(), args[0])
 		must(t, err)
@@ -399,7 +423,8 @@ func TestInstallingAgainKeepsTheSwitch(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %v: %s", args, err, out)
 			}
-			binding, err := admin.RbacV1().RoleBindings(metav1.NamespaceSystem).Get(t.Context(), policyswitch.BindingName, metav1.GetOptions{})
+			binding, err := admin.RbacV1().RoleBindings(metav1.NamespaceSystem).Get(t.Context(),
+				policyswitch.BindingName, metav1.GetOptions{})
 			must(t, err)
 			if len(binding.Subjects) != 1 || binding.Subjects[0].Name != policyswitch.AccountName {
 				t.Errorf("%v: the subjects are %v", args, binding.Subjects)
@@ -413,7 +438,8 @@ func TestPublishersOfTheChart(t *testing.T) {
 	root, err := tools.ModuleRoot()
 	must(t, err)
 	const entry = "policies.publishers[0]."
-	text, err := deploy.RenderChart(t.Context(), root, "--set", entry+"namespace=metallb-system,"+entry+"name=controller")
+	text, err := deploy.RenderChart(t.Context(), root, "--set",
+		entry+"namespace=metallb-system,"+entry+"name=controller")
 	must(t, err)
 	installation{"chart", "kubeadm", controlplane.Manifest{Name: "chart", Data: []byte(text)}}.installAlone(t)
 	configured(t, contract.AnnouncerKubeVIP)

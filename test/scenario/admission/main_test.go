@@ -29,8 +29,8 @@ const overlay = "../../../deploy/rendered/kubeadm/deployment.yaml"
 // wait bounds the time that the API server takes to notice a policy.
 const wait = time.Minute
 
-// configured does what a controller with that announcer does for the policies, with the rights that are shipped. An empty
-// one is none.
+// configured does what a controller with that announcer does for the policies, with the rights that are shipped. An
+// empty one is none.
 func configured(t *testing.T, announcer string) {
 	t.Helper()
 	bindings := account(t, policyswitch.AccountName).RbacV1().RoleBindings(metav1.NamespaceSystem)
@@ -41,7 +41,8 @@ func configured(t *testing.T, announcer string) {
 	must(t, policyswitch.New(bindings, announcer != "").Sync(t.Context()))
 }
 
-// install applies the overlay, configures kube-vip as the announcer, and waits until the API server enforces each policy.
+// install applies the overlay, configures kube-vip as the announcer, and waits until the API server enforces each
+// policy.
 func install(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	must(t, cp.ApplyFiles(t.Context(), filepath.FromSlash(overlay)))
@@ -69,7 +70,8 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
 // refusedBy reports whether a policy of that name refused a request.
 func refusedBy(err error, policy string) bool {
-	return (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
+	return (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) &&
+		strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
 }
 
 func must(t *testing.T, err error) {

@@ -37,15 +37,19 @@ func authorIn(t *testing.T, namespace string) kubernetes.Interface {
 	t.Helper()
 	const name = "author"
 	admin := clientOf(t, cp.Config())
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}
-	if _, err := admin.RbacV1().Roles(namespace).Create(t.Context(), role, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}
+	if _, err := admin.RbacV1().Roles(namespace).Create(t.Context(), role,
+		metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		must(t, err)
 	}
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 	}
-	if _, err := admin.RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+	if _, err := admin.RbacV1().RoleBindings(namespace).Create(t.Context(), binding,
+		metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		must(t, err)
 	}
 	config, err := cp.User(name)
@@ -64,8 +68,9 @@ func bind(t *testing.T, admin kubernetes.Interface, role, user string) {
 	t.Helper()
 	bindings := admin.RbacV1().ClusterRoleBindings()
 	made, err := bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() { _ = bindings.Delete(cleanup(t), made.Name, metav1.DeleteOptions{}) })
@@ -83,8 +88,10 @@ const address, gateway = "203.0.113.10", "198.51.100.1"
 // published are the annotations that the controller writes.
 func published() map[string]string {
 	return map[string]string{
-		contract.ServiceIPAddress: address, contract.ServiceIPBlock: "203.0.113.8/29", contract.ServiceIPGateway: "203.0.113.9",
-		contract.ServiceIPBlockAssigned: "true", contract.ServiceIPPurchase: `{"nonce":"n"}`, contract.ServiceIPOwner: "uid", contract.KubeVIPAddresses: address,
+		contract.ServiceIPAddress: address, contract.ServiceIPBlock: "203.0.113.8/29",
+		contract.ServiceIPGateway:       "203.0.113.9",
+		contract.ServiceIPBlockAssigned: "true", contract.ServiceIPPurchase: `{"nonce":"n"}`,
+		contract.ServiceIPOwner: "uid", contract.KubeVIPAddresses: address,
 	}
 }
 
@@ -99,7 +106,8 @@ func (s services) create(service *corev1.Service) error {
 	_, err := s.client.CoreV1().Services("default").Create(s.Context(), service, metav1.CreateOptions{})
 	if err == nil {
 		s.Cleanup(func() {
-			_ = clientOf(s.T, cp.Config()).CoreV1().Services("default").Delete(cleanup(s.T), service.Name, metav1.DeleteOptions{})
+			_ = clientOf(s.T, cp.Config()).CoreV1().Services("default").Delete(cleanup(s.T), service.Name,
+				metav1.DeleteOptions{})
 		})
 	}
 	return err
@@ -109,7 +117,8 @@ func (s services) patch(name string, patch object, subresources ...string) error
 	s.Helper()
 	raw, err := json.Marshal(patch)
 	must(s.T, err)
-	_, err = s.client.CoreV1().Services("default").Patch(s.Context(), name, types.MergePatchType, raw, metav1.PatchOptions{}, subresources...)
+	_, err = s.client.CoreV1().Services("default").Patch(s.Context(), name, types.MergePatchType, raw,
+		metav1.PatchOptions{}, subresources...)
 	return err
 }
 
@@ -118,7 +127,8 @@ func served(t *testing.T, name string) {
 	t.Helper()
 	must(t, services{t, authorIn(t, "default")}.create(loadBalancer(name)))
 	controller := services{t, account(t, "phoenixnap-cloud-controller-manager")}
-	must(t, controller.patch(name, object{"metadata": object{"annotations": published()}, "spec": object{"loadBalancerIP": address}}))
+	must(t, controller.patch(name, object{"metadata": object{"annotations": published()},
+		"spec": object{"loadBalancerIP": address}}))
 	must(t, controller.patch(name, ingress(address), "status"))
 	kubeVIP := account(t, "kube-vip").CoreV1().Services("default")
 	service, err := kubeVIP.Get(t.Context(), name, metav1.GetOptions{})
@@ -154,7 +164,8 @@ func TestAuthorsMayNotPublish(t *testing.T) {
 		if key == contract.KubeVIPAddresses {
 			policy = "phoenixnap-kube-vip"
 		}
-		if err := author.patch("web", annotations(object{key: gateway})); !refusedBy(err, policy) || !strings.Contains(err.Error(), key) {
+		if err := author.patch("web", annotations(object{key: gateway})); !refusedBy(err, policy) ||
+			!strings.Contains(err.Error(), key) {
 			t.Errorf("change of %s: %v", key, err)
 		}
 		for _, kind := range []corev1.ServiceType{corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeClusterIP} {
@@ -170,19 +181,22 @@ func TestAuthorsMayNotPublish(t *testing.T) {
 		}
 	}
 	for what, err := range map[string]error{
-		"spec.loadBalancerIP":   author.patch("web", object{"spec": object{"loadBalancerIP": gateway}}),
-		"DHCP":                  author.patch("web", object{"spec": object{"loadBalancerIP": "0.0.0.0"}}),
-		"both at once":          author.patch("web", object{"spec": object{"loadBalancerIP": gateway}, "metadata": annotations(object{contract.ServiceRequestedIP: gateway})["metadata"]}),
-		"annotation taken away": author.patch("web", object{"spec": object{"loadBalancerIP": gateway}, "metadata": annotations(object{contract.ServiceIPAddress: nil})["metadata"]}),
+		"spec.loadBalancerIP": author.patch("web", object{"spec": object{"loadBalancerIP": gateway}}),
+		"DHCP":                author.patch("web", object{"spec": object{"loadBalancerIP": "0.0.0.0"}}),
+		"both at once": author.patch("web", object{"spec": object{"loadBalancerIP": gateway},
+			"metadata": annotations(object{contract.ServiceRequestedIP: gateway})["metadata"]}),
+		"annotation taken away": author.patch("web", object{"spec": object{"loadBalancerIP": gateway},
+			"metadata": annotations(object{contract.ServiceIPAddress: nil})["metadata"]}),
 	} {
 		if !refusedBy(err, "phoenixnap-kube-vip") || !strings.Contains(err.Error(), contract.ServiceRequestedIP) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	for what, err := range map[string]error{
-		"address":       author.patch("web", ingress(gateway), "status"),
-		"no address":    author.patch("web", status(object{"loadBalancer": nil}), "status"),
-		"our condition": author.patch("web", status(object{"conditions": []object{serviceCondition(contract.ServiceConditionAnnounced)}}), "status"),
+		"address":    author.patch("web", ingress(gateway), "status"),
+		"no address": author.patch("web", status(object{"loadBalancer": nil}), "status"),
+		"our condition": author.patch("web",
+			status(object{"conditions": []object{serviceCondition(contract.ServiceConditionAnnounced)}}), "status"),
 	} {
 		if !refusedBy(err, "phoenixnap-service-addresses") {
 			t.Errorf("%s in the status: %v", what, err)
@@ -191,7 +205,8 @@ func TestAuthorsMayNotPublish(t *testing.T) {
 }
 
 func serviceCondition(kind string) object {
-	return object{"type": kind, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+	return object{"type": kind, "status": "True", "reason": "Test", "message": "",
+		"lastTransitionTime": "2026-01-01T00:00:00Z"}
 }
 
 // TestAuthorsMayNotPublishByDetours goes through Services that kube-vip does not serve yet.
@@ -210,19 +225,22 @@ func TestAuthorsMayNotPublishByDetours(t *testing.T) {
 	class.Spec.LoadBalancerClass = ptr.To(contract.LoadBalancerClass)
 	class.Spec.LoadBalancerIP = gateway
 	for what, err := range map[string]error{
-		"type":            author.patch("inner", object{"spec": object{"type": "LoadBalancer"}}),
-		"type with class": author.patch("inner", object{"spec": object{"type": "LoadBalancer", "loadBalancerClass": contract.LoadBalancerClass}}),
-		"our class":       author.create(class),
+		"type": author.patch("inner", object{"spec": object{"type": "LoadBalancer"}}),
+		"type with class": author.patch("inner", object{"spec": object{"type": "LoadBalancer",
+			"loadBalancerClass": contract.LoadBalancerClass}}),
+		"our class": author.create(class),
 	} {
 		if !refusedBy(err, "phoenixnap-kube-vip") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	must(t, author.patch("foreign", object{"spec": object{"type": "ClusterIP", "loadBalancerClass": nil}}))
-	if err := author.patch("foreign", object{"spec": object{"type": "LoadBalancer"}}); !refusedBy(err, "phoenixnap-kube-vip") {
+	if err := author.patch("foreign", object{"spec": object{"type": "LoadBalancer"}}); !refusedBy(err,
+		"phoenixnap-kube-vip") {
 		t.Errorf("from a foreign class: %v", err)
 	}
-	must(t, author.patch("foreign", object{"spec": object{"type": "LoadBalancer", "loadBalancerClass": "example.com/lb"}}))
+	must(t,
+		author.patch("foreign", object{"spec": object{"type": "LoadBalancer", "loadBalancerClass": "example.com/lb"}}))
 	must(t, author.patch("foreign", ingress("192.0.2.1"), "status"))
 }
 
@@ -234,8 +252,10 @@ func TestAuthorsGoOnWorking(t *testing.T) {
 	author := services{t, authorIn(t, "default")}
 	asking := loadBalancer("asking")
 	asking.Annotations = map[string]string{
-		contract.ServiceIPLocation: "ASH", contract.ServiceIPAllocation: "shared", contract.ServiceIPBlockSize: "/28", contract.ServiceIPRetain: "true",
-		contract.ServiceIPReplace: "true", contract.ServiceRequestedIP: address, contract.ServiceIPBlockID: "60473c2509268bc77fd06d40", contract.KubeVIPInterface: "bond0.56",
+		contract.ServiceIPLocation: "ASH", contract.ServiceIPAllocation: "shared", contract.ServiceIPBlockSize: "/28",
+		contract.ServiceIPRetain:  "true",
+		contract.ServiceIPReplace: "true", contract.ServiceRequestedIP: address,
+		contract.ServiceIPBlockID: "60473c2509268bc77fd06d40", contract.KubeVIPInterface: "bond0.56",
 	}
 	must(t, author.create(asking))
 	for _, step := range []struct {
@@ -254,7 +274,8 @@ func TestAuthorsGoOnWorking(t *testing.T) {
 			t.Errorf("%s: %v", step.what, err)
 		}
 	}
-	if err := author.patch("site", status(object{"conditions": []object{serviceCondition("example.com/Mine")}}), "status"); err != nil {
+	if err := author.patch("site", status(object{"conditions": []object{serviceCondition("example.com/Mine")}}),
+		"status"); err != nil {
 		t.Errorf("a condition of its own: %v", err)
 	}
 	must(t, services{t, admin}.patch("site", object{"spec": object{"loadBalancerIP": gateway}})) // an administrator may
@@ -270,7 +291,8 @@ func writers(t *testing.T, admin kubernetes.Interface) string {
 	t.Helper()
 	role, err := admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create", "update", "patch"}}},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"services"},
+			Verbs: []string{"create", "update", "patch"}}},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() { _ = admin.RbacV1().ClusterRoles().Delete(cleanup(t), role.Name, metav1.DeleteOptions{}) })
@@ -299,7 +321,8 @@ func TestEveryFieldOfTheControllerIsProtected(t *testing.T) {
 	admin := install(t)
 	var text strings.Builder
 	for _, name := range []string{"phoenixnap-service-addresses", "phoenixnap-kube-vip", "phoenixnap-agent-nodes"} {
-		policy, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), name, metav1.GetOptions{})
+		policy, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), name,
+			metav1.GetOptions{})
 		must(t, err)
 		for _, v := range policy.Spec.Variables {
 			text.WriteString(v.Expression)
@@ -314,8 +337,10 @@ func TestEveryFieldOfTheControllerIsProtected(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		contract.ServiceConditionBlockAssigned, contract.ServiceConditionAddressPublished, contract.ServiceConditionAnnounced, contract.LoadBalancerClass,
-		contract.ConditionVLANReady, contract.ConditionAnnouncementHealthy, contract.NodeReportedIdentity, contract.NodeReportedAddresses,
+		contract.ServiceConditionBlockAssigned, contract.ServiceConditionAddressPublished,
+		contract.ServiceConditionAnnounced, contract.LoadBalancerClass,
+		contract.ConditionVLANReady, contract.ConditionAnnouncementHealthy, contract.NodeReportedIdentity,
+		contract.NodeReportedAddresses,
 	} {
 		if !strings.Contains(text.String(), `"`+name+`"`) {
 			t.Errorf("no policy names %s", name)

@@ -23,9 +23,10 @@ func typeChecker(kube kubernetes.Interface) *validating.TypeChecker {
 	}
 }
 
-// warnings are what is wrong with the types in a policy: in its validations, which Kubernetes checks, and in what it does
-// not check, variables and conditions.
-func warnings(checker *validating.TypeChecker, policy *admissionregistrationv1.ValidatingAdmissionPolicy) (found []string) {
+// warnings are what is wrong with the types in a policy: in its validations, which Kubernetes checks, and in what it
+// does not check, variables and conditions.
+func warnings(checker *validating.TypeChecker,
+	policy *admissionregistrationv1.ValidatingAdmissionPolicy) (found []string) {
 	for _, w := range checker.Check(policy) {
 		found = append(found, w.FieldRef+": "+w.Warning)
 	}
@@ -70,16 +71,18 @@ func TestMistakesAreFound(t *testing.T) {
 	for mistake, policy := range map[string]admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		"none":       {Validations: []admissionregistrationv1.Validation{{Expression: right}}},
 		"validation": {Validations: []admissionregistrationv1.Validation{{Expression: wrong}}},
-		"message":    {Validations: []admissionregistrationv1.Validation{{Expression: right, MessageExpression: "object.spec.nmae"}}},
-		"variable":   {Variables: []admissionregistrationv1.Variable{{Name: "v", Expression: wrong}}},
-		"condition":  {MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "c", Expression: wrong}}},
+		"message": {Validations: []admissionregistrationv1.Validation{{Expression: right,
+			MessageExpression: "object.spec.nmae"}}},
+		"variable":  {Variables: []admissionregistrationv1.Variable{{Name: "v", Expression: wrong}}},
+		"condition": {MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "c", Expression: wrong}}},
 	} {
 		policy.MatchConstraints = nodes()
 		want := 1
 		if mistake == "none" {
 			want = 0
 		}
-		if found := warnings(checker, &admissionregistrationv1.ValidatingAdmissionPolicy{Spec: policy}); len(found) != want {
+		if found := warnings(checker,
+			&admissionregistrationv1.ValidatingAdmissionPolicy{Spec: policy}); len(found) != want {
 			t.Errorf("mistake in %s: %s", mistake, fmt.Sprint(found))
 		}
 	}
@@ -89,7 +92,8 @@ func nodes() *admissionregistrationv1.MatchResources {
 	return &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 		RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"nodes"}},
+			Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+				Resources: []string{"nodes"}},
 		},
 	}}}
 }

@@ -30,7 +30,8 @@ func TestExamineAddress(t *testing.T) {
 	var mac string
 	s.in(s.gateway, func() { mac = s.link(gatewayVIF).Attrs().HardwareAddr.String() })
 	cluster := examine.New(examine.Config{
-		Node: "srv-a", Client: fake.NewClientset(s.published("srv-a"), other("srv-b", mac), service()), Reader: s.reader, Prober: s.asker,
+		Node: "srv-a", Client: fake.NewClientset(s.published("srv-a"), other("srv-b", mac), service()),
+		Reader: s.reader, Prober: s.asker,
 		Timeout: 5 * time.Second, KubeVIPNamespace: "kube-system",
 	})
 	here := func(address string) func() { return func() { s.addAddress(nodeVIF, address+"/32") } }
@@ -49,10 +50,13 @@ func TestExamineAddress(t *testing.T) {
 	}{
 		{"nobody", serviceVIP, nil, vip.AddressAnswers, check.Fail, "", check.Fail},
 		{"another node", serviceVIP, []func(){there(serviceVIP)}, vip.LeaseAlive, check.Warn, "srv-b", check.OK},
-		{"both", serviceVIP, []func(){here(serviceVIP), there(serviceVIP)}, vip.SingleAnswer, check.Fail, "srv-b", check.Fail},
+		{"both", serviceVIP, []func(){here(serviceVIP), there(serviceVIP)}, vip.SingleAnswer, check.Fail, "srv-b",
+			check.Fail},
 		{"nobody, of no Service", unpublished, nil, "", check.OK, "", check.Fail},
-		{"another node, of no Service", unpublished, []func(){there(unpublished)}, vip.NothingStale, check.Warn, "srv-b", check.OK},
-		{"this node, of no Service", unpublished, []func(){here(unpublished)}, vip.NothingStale, check.Fail, "", check.Fail},
+		{"another node, of no Service", unpublished, []func(){there(unpublished)}, vip.NothingStale, check.Warn,
+			"srv-b", check.OK},
+		{"this node, of no Service", unpublished, []func(){here(unpublished)}, vip.NothingStale, check.Fail, "",
+			check.Fail},
 		{"the gateway", "203.0.113.1", nil, "", check.OK, "srv-b", check.OK},
 	} {
 		for _, change := range tc.state {
@@ -87,7 +91,8 @@ func TestExamineNamesMachines(t *testing.T) {
 	examine := func(nodes ...runtime.Object) diagnose.Document {
 		t.Helper()
 		d, err := examine.New(examine.Config{
-			Node: "srv-a", Client: fake.NewClientset(append(nodes, s.published("srv-a"), service())...), Reader: s.reader, Prober: s.asker, Timeout: 5 * time.Second,
+			Node: "srv-a", Client: fake.NewClientset(append(nodes, s.published("srv-a"), service())...),
+			Reader: s.reader, Prober: s.asker, Timeout: 5 * time.Second,
 		}).Examine(t.Context())
 		s.must("examine", err)
 		return d
@@ -128,8 +133,9 @@ func other(name, mac string) *corev1.Node {
 
 func service() *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Annotations: map[string]string{contract.ServiceIPAddress: serviceVIP}},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web",
+			Annotations: map[string]string{contract.ServiceIPAddress: serviceVIP}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 	}
 }
 

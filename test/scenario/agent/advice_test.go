@@ -28,9 +28,10 @@ const maxRounds = 6
 // the first cause, diagnose again. In the end the node must be healthy. Every run takes some of the faults, a long one
 // all.
 func TestAdviceMends(t *testing.T) {
-	rows := slices.DeleteFunc(slices.Concat(linkFaults(), addressFaults(), wireFaults(), kernelFaults(), routeFaults()), func(f fault) bool {
-		return slices.Contains(beyondCommands, f.reason) || slices.Contains(beyondCommands, f.name)
-	})
+	rows := slices.DeleteFunc(slices.Concat(linkFaults(), addressFaults(), wireFaults(), kernelFaults(), routeFaults()),
+		func(f fault) bool {
+			return slices.Contains(beyondCommands, f.reason) || slices.Contains(beyondCommands, f.name)
+		})
 	if len(rows) < 25 {
 		t.Fatalf("only %d faults are fixed by commands", len(rows))
 	}
@@ -53,7 +54,8 @@ func TestAdviceMends(t *testing.T) {
 // beyondCommands are the reasons, and the names of rows, that no command on the node fixes at once: cables, other
 // machines, mistakes in options, routes of others that an administrator has to check first.
 var beyondCommands = []string{
-	"UplinkMissing", "UplinkNoCarrier", "BondDegraded", "UnexpectedBondMode", "NoLACPPartner", "NotAVLANInterface", "AddressNotRegistered",
+	"UplinkMissing", "UplinkNoCarrier", "BondDegraded", "UnexpectedBondMode", "NoLACPPartner", "NotAVLANInterface",
+	"AddressNotRegistered",
 	"AddressInUse", "GatewaySilent", "GatewayAnsweredTwice", "GatewaySlow", "ARPSourceForeign", "MarkClash",
 	"GatewayUnroutable", "block taken by a route", "half of the Internet elsewhere",
 }
@@ -71,13 +73,17 @@ func (s *server) mendByAdvice(name string) {
 			return
 		}
 		// A bond takes its time to notice.
-		s.settle(time.Second, func(first check.Finding, found bool) bool { return !found || first.ID != d.Result.FirstCause })
+		s.settle(time.Second, func(first check.Finding, found bool) bool {
+			return !found ||
+				first.ID != d.Result.FirstCause
+		})
 	}
 	s.t.Errorf("%s: after %d rounds:\n%s", name, maxRounds, text(s.t, s.diagnose()))
 }
 
 func (s *server) examiner() *examine.Examiner {
-	return examine.New(examine.Config{Node: "srv-a", ByHand: &s.expected, Reader: s.reader, Prober: s.asker, Timeout: time.Second})
+	return examine.New(examine.Config{Node: "srv-a", ByHand: &s.expected, Reader: s.reader, Prober: s.asker,
+		Timeout: time.Second})
 }
 
 // diagnose runs the diagnosis as a user on the node does, and checks that the text fits a terminal.
@@ -108,7 +114,8 @@ func text(t *testing.T, d diagnose.Document) string {
 func remedies(f check.Finding) []check.Fix {
 	of := func(tool check.Tool, program string) []check.Fix {
 		return slices.DeleteFunc(slices.Clone(f.Fixes), func(fix check.Fix) bool {
-			return fix.Tool != tool || !slices.ContainsFunc(fix.Commands, func(c string) bool { return strings.HasPrefix(c, program) })
+			return fix.Tool != tool || !slices.ContainsFunc(fix.Commands,
+				func(c string) bool { return strings.HasPrefix(c, program) })
 		})
 	}
 	if fixes := of(check.IPRoute2, ""); len(fixes) > 0 {
@@ -154,7 +161,8 @@ func (s *server) apply(fix check.Fix) error {
 			return err
 		}
 		// The shell is in the namespace of the test's thread.
-		if out, err := exec.CommandContext(s.t.Context(), "sh", "-c", program+" "+arguments).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(s.t.Context(), "sh", "-c",
+			program+" "+arguments).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w: %s", command, err, out)
 		}
 	}

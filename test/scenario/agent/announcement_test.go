@@ -18,7 +18,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
 )
 
-// TestAnnouncement asks a real wire who holds the address of a Service. The gateway's namespace stands for another node.
+// TestAnnouncement asks a real wire who holds the address of a Service. The gateway's namespace stands for another
+// node.
 func TestAnnouncement(t *testing.T) {
 	here := func(n *network) { n.addAddress(nodeVIF, serviceVIP+"/32") }
 	there := func(n *network) { n.in(n.gateway, func() { n.addAddress("port1.100", serviceVIP+"/32") }) }
@@ -27,11 +28,12 @@ func TestAnnouncement(t *testing.T) {
 		status check.Status
 		reason string
 	}{
-		"nobody":              {nil, check.Fail, vip.ReasonNoAnswer},
-		"this node":           {[]func(*network){here}, check.OK, vip.ReasonAnswered},
-		"another node":        {[]func(*network){there}, check.OK, vip.ReasonAnswered},
-		"both":                {[]func(*network){here, there}, check.Fail, vip.ReasonDuplicate},
-		"the wrong interface": {[]func(*network){func(n *network) { n.addAddress("bond0", serviceVIP+"/32") }}, check.Fail, vip.ReasonWrongInterface},
+		"nobody":       {nil, check.Fail, vip.ReasonNoAnswer},
+		"this node":    {[]func(*network){here}, check.OK, vip.ReasonAnswered},
+		"another node": {[]func(*network){there}, check.OK, vip.ReasonAnswered},
+		"both":         {[]func(*network){here, there}, check.Fail, vip.ReasonDuplicate},
+		"the wrong interface": {[]func(*network){func(n *network) { n.addAddress("bond0", serviceVIP+"/32") }},
+			check.Fail, vip.ReasonWrongInterface},
 		"no way back": {[]func(*network){here, func(n *network) {
 			n.must("no default route", netlink.RouteDel(&netlink.Route{Gw: []byte{192, 0, 2, 1}}))
 		}}, check.Fail, vip.ReasonReturnPath},
@@ -85,7 +87,8 @@ func TestWatch(t *testing.T) {
 		"link":    func() { n.must("down", netlink.LinkSetDown(n.link(nodeVIF))) },
 		"address": func() { n.addAddress("bond0", "10.9.9.9/32") },
 		"route": func() {
-			n.must("route", netlink.RouteReplace(&netlink.Route{LinkIndex: n.link("bond0").Attrs().Index, Dst: netlink.NewIPNet([]byte{10, 8, 8, 8})}))
+			n.must("route", netlink.RouteReplace(&netlink.Route{LinkIndex: n.link("bond0").Attrs().Index,
+				Dst: netlink.NewIPNet([]byte{10, 8, 8, 8})}))
 		},
 	} {
 		// The subscription may be a moment late: the change is repeated until it is seen.

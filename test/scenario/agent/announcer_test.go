@@ -117,7 +117,8 @@ func (a *asker) request(source, target netip.Addr) []byte {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	f := ethernet.Frame{Destination: ethernet.Broadcast, Source: a.MAC[:], EtherType: ethernet.EtherTypeARP, Payload: payload}
+	f := ethernet.Frame{Destination: ethernet.Broadcast, Source: a.MAC[:], EtherType: ethernet.EtherTypeARP,
+		Payload: payload}
 	raw, err := f.MarshalBinary()
 	if err != nil {
 		a.t.Fatal(err)
@@ -136,7 +137,8 @@ func (a *asker) send(frames ...[]byte) {
 	}
 }
 
-// answers returns the replies to the gateway that claim the address of the Service, until there are enough or the time is over.
+// answers returns the replies to the gateway that claim the address of the Service, until there are enough or the time
+// is over.
 func (a *asker) answers(enough int, within time.Duration) []arp.Packet {
 	a.t.Helper()
 	return a.hear(enough, within, func(p arp.Packet) bool {
@@ -167,7 +169,8 @@ func (a *asker) hear(enough int, within time.Duration, is func(arp.Packet) bool)
 		for i := range a.in.Len() {
 			var f ethernet.Frame
 			var p arp.Packet
-			if f.UnmarshalBinary(a.in.Received(i)) == nil && p.UnmarshalBinary(f.Payload) == nil && p.SenderIP == virtual && is(p) {
+			if f.UnmarshalBinary(a.in.Received(i)) == nil && p.UnmarshalBinary(f.Payload) == nil &&
+				p.SenderIP == virtual && is(p) {
 				claims = append(claims, p)
 			}
 		}
@@ -199,7 +202,8 @@ func TestResponder(t *testing.T) {
 			t.Errorf("%s asks and hears %v", source, claims)
 		}
 	}
-	for what, held := range map[string]*responder.Table{"expired": table(-time.Second), "given up": responder.NewTable(boottime.Now() + time.Hour), "never held": nil} {
+	for what, held := range map[string]*responder.Table{"expired": table(-time.Second),
+		"given up": responder.NewTable(boottime.Now() + time.Hour), "never held": nil} {
 		r.Grant(held)
 		a.drain()
 		a.send(a.request(gatewayIP, virtual))
@@ -248,7 +252,8 @@ func TestResponderInAFlood(t *testing.T) {
 		t.Errorf("seed %d: answered without a request: %v", seed, more)
 	}
 	counted := r.Counters().Frames
-	if counted[responder.Answered] != rounds || counted[responder.Malformed]+counted[responder.NotHeld]+counted[responder.Claim] == 0 {
+	if counted[responder.Answered] != rounds ||
+		counted[responder.Malformed]+counted[responder.NotHeld]+counted[responder.Claim] == 0 {
 		t.Errorf("seed %d: counted %v, want %d answered and the rest named", seed, counted, rounds)
 	}
 }
@@ -274,8 +279,8 @@ func spoilt(r *rand.Rand, frame []byte) []byte {
 	return frame
 }
 
-// TestHeartbeats: what one node says the other hears, whole, however long it is, with an address of its own or without; what
-// was signed with another key is not.
+// TestHeartbeats: what one node says the other hears, whole, however long it is, with an address of its own or without;
+// what was signed with another key is not.
 func TestHeartbeats(t *testing.T) {
 	n := newNetwork(t)
 	key := func(b byte) string {
@@ -287,7 +292,8 @@ func TestHeartbeats(t *testing.T) {
 	heard := map[uint64]*election.Heartbeat{}
 	line := func(name, vif string, where inside, keys string, source netip.Addr) *heartbeat.Transport {
 		l := heartbeat.New(heartbeat.Config{
-			Node: name, Boot: 1, Interval: time.Second, Interface: func() string { return vif }, Source: func() netip.Addr { return source }, Keys: heartbeat.NewKeyFile(keys),
+			Node: name, Boot: 1, Interval: time.Second, Interface: func() string { return vif },
+			Source: func() netip.Addr { return source }, Keys: heartbeat.NewKeyFile(keys),
 			Receive: func(h *election.Heartbeat) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -331,7 +337,8 @@ func TestHeartbeats(t *testing.T) {
 			}
 		}
 	}
-	if counted := listener.Counters().Heard; counted[heartbeat.OtherKey] == 0 || counted[heartbeat.Forged]+counted[heartbeat.Malformed] > 0 {
+	if counted := listener.Counters().Heard; counted[heartbeat.OtherKey] == 0 ||
+		counted[heartbeat.Forged]+counted[heartbeat.Malformed] > 0 {
 		t.Errorf("counted %v, want frames of another key and none that is broken", counted)
 	}
 }

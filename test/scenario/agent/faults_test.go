@@ -42,7 +42,8 @@ type fault struct {
 func TestFaults(t *testing.T) {
 	s := newServer(t)
 	s.sound(patience)
-	for _, f := range slices.Concat(linkFaults(), addressFaults(), wireFaults(), kernelFaults(), routeFaults(), identityFaults(t)) {
+	for _, f := range slices.Concat(linkFaults(), addressFaults(), wireFaults(), kernelFaults(), routeFaults(),
+		identityFaults(t)) {
 		s.suffer(f)
 	}
 }
@@ -102,25 +103,39 @@ func linkFaults() []fault {
 		}
 	}
 	return []fault{
-		{"bond deleted", func(s *server) { s.must("delete bond0", netlink.LinkDel(s.link("bond0"))) }, rebuild, check.UplinkUp, check.Fail, "UplinkMissing"},
+		{"bond deleted", func(s *server) { s.must("delete bond0", netlink.LinkDel(s.link("bond0"))) }, rebuild,
+			check.UplinkUp, check.Fail, "UplinkMissing"},
 		{"bond down", setDown("bond0"), setUp("bond0"), check.UplinkUp, check.Fail, "UplinkDown"},
-		{"all cables cut", func(s *server) { s.ports(netlink.LinkSetDown) }, func(s *server) { s.ports(netlink.LinkSetUp) },
+		{"all cables cut", func(s *server) { s.ports(netlink.LinkSetDown) },
+			func(s *server) { s.ports(netlink.LinkSetUp) },
 			check.UplinkUp, check.Fail, "UplinkNoCarrier"},
-		{"one cable cut", func(s *server) { s.port("port2", netlink.LinkSetDown) }, func(s *server) { s.port("port2", netlink.LinkSetUp) },
+		{"one cable cut", func(s *server) { s.port("port2", netlink.LinkSetDown) },
+			func(s *server) { s.port("port2", netlink.LinkSetUp) },
 			check.BondHealthy, check.Warn, "BondDegraded"},
 		{"member down", setDown("eno2"), func(s *server) { s.must("eno2 up", netlink.LinkSetUp(s.link("eno2"))) },
 			check.BondHealthy, check.Warn, "BondDegraded"},
-		{"bond of another mode", func(s *server) { s.rebuild(netlink.BOND_MODE_BROADCAST) }, rebuild, check.BondHealthy, check.Warn, "UnexpectedBondMode"},
-		{"LACP that nobody speaks", func(s *server) { s.rebuild(netlink.BOND_MODE_802_3AD) }, rebuild, check.BondHealthy, check.Warn, "NoLACPPartner"},
+		{"bond of another mode", func(s *server) { s.rebuild(netlink.BOND_MODE_BROADCAST) }, rebuild, check.BondHealthy,
+			check.Warn, "UnexpectedBondMode"},
+		{"LACP that nobody speaks", func(s *server) { s.rebuild(netlink.BOND_MODE_802_3AD) }, rebuild,
+			check.BondHealthy, check.Warn, "NoLACPPartner"},
 		{"VLAN interface deleted", func(s *server) { s.must("delete", netlink.LinkDel(s.link(nodeVIF))) }, remake,
 			check.VLANInterface, check.Fail, "VLANInterfaceMissing"},
-		{"wrong VLAN ID", func(s *server) { s.vlanOn("bond0", nodeVIF, 101, netlink.VLAN_PROTOCOL_8021Q) }, remake, check.VLANInterface, check.Fail, "WrongVLANID"},
-		{"VLAN of a provider", func(s *server) { s.vlanOn("bond0", nodeVIF, vlanID, netlink.VLAN_PROTOCOL_8021AD) }, remake,
+		{"wrong VLAN ID", func(s *server) { s.vlanOn("bond0", nodeVIF, 101, netlink.VLAN_PROTOCOL_8021Q) }, remake,
+			check.VLANInterface, check.Fail, "WrongVLANID"},
+		{"VLAN of a provider", func(s *server) { s.vlanOn("bond0", nodeVIF, vlanID, netlink.VLAN_PROTOCOL_8021AD) },
+			remake,
 			check.VLANInterface, check.Fail, "WrongVLANProtocol"},
-		{"VLAN on a member of the bond", func(s *server) { s.vlanOn("eno1", "eno1.100", vlanID, netlink.VLAN_PROTOCOL_8021Q) }, remake,
+		{"VLAN on a member of the bond", func(s *server) {
+			s.vlanOn("eno1", "eno1.100", vlanID,
+				netlink.VLAN_PROTOCOL_8021Q)
+		}, remake,
 			check.VLANInterface, check.Fail, "WrongParent"},
-		{"bridge instead of a VLAN", func(s *server) { s.expected.Interface = pods }, (*server).expect, check.VLANInterface, check.Fail, "NotAVLANInterface"},
-		{"VLAN interface in a bridge", func(s *server) { s.must("enslave", netlink.LinkSetMaster(s.link(nodeVIF), s.link(pods))) }, remake,
+		{"bridge instead of a VLAN", func(s *server) { s.expected.Interface = pods }, (*server).expect,
+			check.VLANInterface, check.Fail, "NotAVLANInterface"},
+		{"VLAN interface in a bridge", func(s *server) {
+			s.must("enslave",
+				netlink.LinkSetMaster(s.link(nodeVIF), s.link(pods)))
+		}, remake,
 			check.VLANInterface, check.Fail, "VLANInterfaceEnslaved"},
 		{"VLAN interface down", setDown(nodeVIF), setUp(nodeVIF), check.VLANUp, check.Fail, "VLANInterfaceDown"},
 		{"jumbo frames", setMTU(9000), setMTU(1500), check.MTU, check.Warn, "UnusualMTU"},
@@ -128,8 +143,10 @@ func linkFaults() []fault {
 		{"hardware address of its own", func(s *server) {
 			s.must("set it", netlink.LinkSetHardwareAddr(s.link(nodeVIF), []byte{2, 0, 0, 0, 0, 0x77}))
 		}, remake, check.HardwareAddress, check.Warn, "ForeignHardwareAddress"},
-		{"VLAN interface on a member, too", func(s *server) { s.addVLAN("eno2", "eno2.100", vlanID) }, remake, check.VLANUnique, check.Warn, "SecondVLANInterface"},
-		{"VLAN interface on the active member, too", func(s *server) { s.addVLAN("eno1", "eno1.100", vlanID) }, remake, check.VLANUnique, check.Fail, "FramesTaken"},
+		{"VLAN interface on a member, too", func(s *server) { s.addVLAN("eno2", "eno2.100", vlanID) }, remake,
+			check.VLANUnique, check.Warn, "SecondVLANInterface"},
+		{"VLAN interface on the active member, too", func(s *server) { s.addVLAN("eno1", "eno1.100", vlanID) }, remake,
+			check.VLANUnique, check.Fail, "FramesTaken"},
 	}
 }
 

@@ -82,7 +82,8 @@ func TestHostileARP(t *testing.T) {
 
 // malformed is random bytes, a part of a packet, or a packet with impossible lengths and types.
 func malformed(r *rand.Rand) []byte {
-	p := claim(net.HardwareAddr{2, 0, 0, 0, 0, byte(r.Uint32())}, netip.AddrFrom4([4]byte{192, 0, 2, byte(r.Uint32())}), mdarp.OperationReply)
+	p := claim(net.HardwareAddr{2, 0, 0, 0, 0, byte(r.Uint32())}, netip.AddrFrom4([4]byte{192, 0, 2, byte(r.Uint32())}),
+		mdarp.OperationReply)
 	switch r.IntN(5) {
 	case 0:
 		p = make([]byte, r.IntN(1400))
@@ -113,7 +114,8 @@ func hostile(n *network) attacker {
 	n.must("parse "+stranger, err)
 	own := n.link(nodeVIF).Attrs().HardwareAddr
 	addresses := []netip.Addr{
-		netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr(serviceVIP),
+		netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("192.0.2.2"),
+		netip.MustParseAddr(serviceVIP),
 	}
 	operations := []mdarp.Operation{mdarp.OperationRequest, mdarp.OperationReply}
 	return func(r *rand.Rand) []byte {
@@ -213,7 +215,8 @@ func (a *attack) run() []check.Report {
 		select {
 		case err := <-done:
 			a.must("flood", err)
-			a.t.Logf("%d frames in %s, %d looks, listener %+v", hostileFrames, time.Since(begun).Round(time.Millisecond), len(reports), a.listener.Counters())
+			a.t.Logf("%d frames in %s, %d looks, listener %+v", hostileFrames,
+				time.Since(begun).Round(time.Millisecond), len(reports), a.listener.Counters())
 			if len(reports) == 0 {
 				a.t.Fatal("the flood was over before the first look")
 			}
@@ -228,7 +231,8 @@ func (a *attack) run() []check.Report {
 // flood sends the frames to all stations, as fast as the cable takes them.
 func (a *attack) flood(r *rand.Rand) error {
 	for range hostileFrames {
-		if _, err := a.conn.WriteTo(a.frame(r), &packet.Addr{HardwareAddr: ethernet.Broadcast}); err != nil && !errors.Is(err, unix.ENOBUFS) {
+		if _, err := a.conn.WriteTo(a.frame(r), &packet.Addr{HardwareAddr: ethernet.Broadcast}); err != nil &&
+			!errors.Is(err, unix.ENOBUFS) {
 			return err
 		}
 	}

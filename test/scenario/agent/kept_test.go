@@ -34,7 +34,8 @@ func changes() []change {
 		return func(s *server) { s.must("MTU of "+name, netlink.LinkSetMTU(s.link(name), to)) }
 	}
 	return []change{
-		{"VLAN interface", func(s *server) { s.must("delete", netlink.LinkDel(s.link(nodeVIF))) }, (*server).remakeVLAN},
+		{"VLAN interface", func(s *server) { s.must("delete", netlink.LinkDel(s.link(nodeVIF))) },
+			(*server).remakeVLAN},
 		{"VLAN interface down", set(nodeVIF, down), (*server).raise},
 		{"member down", set("eno2", down), set("eno2", up)},
 		{"member out of the bond", func(s *server) {
@@ -53,8 +54,10 @@ func changes() []change {
 			s.must("add", netlink.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "dummy0"}}))
 		},
 			func(s *server) { s.must("delete", netlink.LinkDel(s.link("dummy0"))) }},
-		{"address", func(s *server) { s.addAddress(pods, "203.0.113.3/32") }, func(s *server) { s.delAddress(pods, "203.0.113.3/32") }},
-		{"rule", func(s *server) { s.must("delete", netlink.RuleDel(byMark())) }, func(s *server) { s.must("add", netlink.RuleAdd(byMark())) }},
+		{"address", func(s *server) { s.addAddress(pods, "203.0.113.3/32") },
+			func(s *server) { s.delAddress(pods, "203.0.113.3/32") }},
+		{"rule", func(s *server) { s.must("delete", netlink.RuleDel(byMark())) },
+			func(s *server) { s.must("add", netlink.RuleAdd(byMark())) }},
 		{"table", func(s *server) { s.flush(ownTable) }, (*server).routes},
 	}
 }
@@ -97,7 +100,8 @@ func (s *server) agree(what string) {
 		return snapshot
 	}
 	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		difference := cmp.Diff(read(netstate.NewReader()), read(s.reader), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}))
+		difference := cmp.Diff(read(netstate.NewReader()), read(s.reader),
+			cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}))
 		if difference == "" {
 			return
 		}

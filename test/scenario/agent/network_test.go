@@ -26,8 +26,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kernel.Main(m, kernel.Programs("ip", "nft"))) }
 
-// network is a node and, at the other end of its cable, the gateway; each in a namespace of its own. The test's thread is
-// in the node's namespace.
+// network is a node and, at the other end of its cable, the gateway; each in a namespace of its own. The test's thread
+// is in the node's namespace.
 type network struct {
 	t             *testing.T
 	node, gateway netns.NsHandle
@@ -127,7 +127,8 @@ func (n *network) addVLAN(parent, name string, id int, addresses ...string) {
 	attrs.Name = name
 	attrs.ParentIndex = n.link(parent).Attrs().Index
 	attrs.MTU = 1500
-	n.must("add "+name, netlink.LinkAdd(&netlink.Vlan{LinkAttrs: attrs, VlanId: id, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q}))
+	n.must("add "+name, netlink.LinkAdd(&netlink.Vlan{LinkAttrs: attrs, VlanId: id,
+		VlanProtocol: netlink.VLAN_PROTOCOL_8021Q}))
 	n.must(name+" up", netlink.LinkSetUp(n.link(name)))
 	for _, a := range addresses {
 		n.addAddress(name, a)

@@ -33,9 +33,9 @@ import (
 // keeperVariable sets what a process of this test binary does: "run" or "cleanup".
 const keeperVariable = "PNAP_TEST_RETURN_PATH"
 
-// TestReturnPathProcess is the keeper of the other tests, in a process of its own that may do nothing but administer the
-// network. It reads what to expect from its standard input, a line at a time, and prints its notices. Without its variable
-// there is nothing to do.
+// TestReturnPathProcess is the keeper of the other tests, in a process of its own that may do nothing but administer
+// the network. It reads what to expect from its standard input, a line at a time, and prints its notices. Without its
+// variable there is nothing to do.
 func TestReturnPathProcess(t *testing.T) {
 	mode, ordered := os.LookupEnv(keeperVariable)
 	if !ordered {
@@ -97,7 +97,8 @@ func (n *network) startKeeper(mode string, e check.Expected) *keeperProcess {
 	cmd.Env = append(os.Environ(), keeperVariable+"="+mode)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, AmbientCaps: []uintptr{unix.CAP_NET_ADMIN}, Pdeathsig: syscall.SIGKILL,
+		Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, AmbientCaps: []uintptr{unix.CAP_NET_ADMIN},
+		Pdeathsig: syscall.SIGKILL,
 	}
 	in, err := cmd.StdinPipe()
 	n.must("standard input", err)
@@ -180,10 +181,12 @@ func (n *network) routing(ours bool) []string {
 			if r.Mask != nil {
 				mask = *r.Mask
 			}
-			all = append(all, fmt.Sprintf("rule %v mark %#x/%#x suppress %d protocol %d", r, r.Mark, mask, r.SuppressPrefixlen, r.Protocol))
+			all = append(all, fmt.Sprintf("rule %v mark %#x/%#x suppress %d protocol %d", r, r.Mark, mask,
+				r.SuppressPrefixlen, r.Protocol))
 		}
 	}
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC},
+		netlink.RT_FILTER_TABLE)
 	n.must("list routes", err)
 	for _, r := range routes {
 		if !ours || r.Protocol == ownership.Protocol {
@@ -220,7 +223,8 @@ func (n *network) marking(ours bool) []string {
 		n.must("list rules of "+c.Name, err)
 		for i, r := range rules {
 			comment, _ := userdata.GetString(r.UserData, userdata.TypeComment)
-			all = append(all, fmt.Sprintf("chain %s %s rule %d %s, %d expressions", c.Table.Name, c.Name, i, comment, len(r.Exprs)))
+			all = append(all, fmt.Sprintf("chain %s %s rule %d %s, %d expressions", c.Table.Name, c.Name, i, comment,
+				len(r.Exprs)))
 		}
 	}
 	return all
@@ -236,14 +240,15 @@ func (n *network) waitForRouting(what string, want []string) time.Duration {
 			return time.Since(start)
 		}
 		if time.Since(start) > 10*time.Second {
-			n.t.Fatalf("%s: not repaired within 10 s:\n%s\nwant:\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			n.t.Fatalf("%s: not repaired within 10 s:\n%s\nwant:\n%s", what, strings.Join(got, "\n"),
+				strings.Join(want, "\n"))
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// waysOut asks the kernel by which gateway it would send replies of each block: host listeners by their source, Services by
-// their mark.
+// waysOut asks the kernel by which gateway it would send replies of each block: host listeners by their source,
+// Services by their mark.
 func (n *network) waysOut(sources map[string]string) {
 	n.t.Helper()
 	client := net.IPv4(198, 51, 100, 1)
@@ -275,7 +280,8 @@ func (n *network) waysOut(sources map[string]string) {
 func (n *network) elsewhere() {
 	n.t.Helper()
 	n.must("no default route", netlink.RouteDel(&netlink.Route{Gw: net.IPv4(192, 0, 2, 1)}))
-	n.must("another network", netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eno9"}, PeerName: "port9"}))
+	n.must("another network", netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eno9"},
+		PeerName: "port9"}))
 	n.must("up", netlink.LinkSetUp(n.link("eno9")))
 	n.must("up", netlink.LinkSetUp(n.link("port9")))
 	n.addAddress("eno9", "10.66.0.2/24")
@@ -285,7 +291,8 @@ func (n *network) elsewhere() {
 // furnish adds what belongs to others and must stay.
 func (n *network) furnish() {
 	n.t.Helper()
-	n.must("foreign route", netlink.RouteAdd(&netlink.Route{LinkIndex: n.link("eno9").Attrs().Index, Gw: net.IPv4(10, 66, 0, 9), Table: 1100}))
+	n.must("foreign route", netlink.RouteAdd(&netlink.Route{LinkIndex: n.link("eno9").Attrs().Index,
+		Gw: net.IPv4(10, 66, 0, 9), Table: 1100}))
 	r := netlink.NewRule()
 	r.Family = netlink.FAMILY_V4
 	r.Priority = 1057
@@ -302,8 +309,8 @@ func (n *network) furnish() {
 
 var bothWays = map[string]string{"192.0.2.2": "192.0.2.1", serviceVIP: "203.0.113.1"}
 
-// TestReturnPathKeeper disturbs what a keeper made, in every way that is known to happen; each is repaired. In the end nothing
-// of it is left, and what was not the agent's is as before.
+// TestReturnPathKeeper disturbs what a keeper made, in every way that is known to happen; each is repaired. In the end
+// nothing of it is left, and what was not the agent's is as before.
 func TestReturnPathKeeper(t *testing.T) {
 	n := newNetwork(t)
 	n.elsewhere()
@@ -339,7 +346,10 @@ func TestReturnPathKeeper(t *testing.T) {
 	}
 	t.Logf("figure return_path_kernel_repaired_max %.3f s", worst.Seconds())
 	notices := k.stop()
-	if !slices.ContainsFunc(notices, func(s string) bool { return strings.HasPrefix(s, returnpath.ReasonRepaired+" ") }) {
+	if !slices.ContainsFunc(notices, func(s string) bool {
+		return strings.HasPrefix(s,
+			returnpath.ReasonRepaired+" ")
+	}) {
 		t.Errorf("no repair was reported: %q", notices)
 	}
 	if got := n.routing(true); !slices.Equal(got, whole) {
@@ -370,7 +380,8 @@ func (n *network) disturbances() []disturbance {
 	}
 	ourRoutes := func(do func(netlink.Route)) func() {
 		return func() {
-			routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC, Protocol: ownership.Protocol},
+			routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4,
+				&netlink.Route{Table: unix.RT_TABLE_UNSPEC, Protocol: ownership.Protocol},
 				netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
 			n.must("list routes", err)
 			for _, r := range routes {
@@ -412,16 +423,24 @@ func (n *network) disturbances() []disturbance {
 		{"interface deleted and made again", func() {
 			n.must("delete", netlink.LinkDel(n.link(nodeVIF)))
 			n.addVLAN("bond0", nodeVIF, vlanID, "192.0.2.2/28", serviceVIP+"/32")
-			n.must("strict", ownership.WriteSettings(n.link(nodeVIF).Attrs().Index, ownership.Settings{ownership.RPFilter: 1}))
+			n.must("strict", ownership.WriteSettings(n.link(nodeVIF).Attrs().Index,
+				ownership.Settings{ownership.RPFilter: 1}))
 		}},
 		{"reverse path filter strict again", func() {
 			// The kernel reports it to subscribers of net configuration; a link event goes with it in practice.
-			n.must("strict", ownership.WriteSettings(n.link(nodeVIF).Attrs().Index, ownership.Settings{ownership.RPFilter: 1}))
+			n.must("strict", ownership.WriteSettings(n.link(nodeVIF).Attrs().Index,
+				ownership.Settings{ownership.RPFilter: 1}))
 		}},
 		{"nftables table deleted", nft(func(c *nftables.Conn, t *nftables.Table) { c.DelTable(t) })},
 		{"nftables table flushed", nft(func(c *nftables.Conn, t *nftables.Table) { c.FlushTable(t) })},
-		{"a chain of it flushed", nft(func(c *nftables.Conn, t *nftables.Table) { c.FlushChain(&nftables.Chain{Table: t, Name: "replied"}) })},
-		{"a foreign chain in it", nft(func(c *nftables.Conn, t *nftables.Table) { c.AddChain(&nftables.Chain{Table: t, Name: "mine"}) })},
+		{"a chain of it flushed", nft(func(c *nftables.Conn,
+			t *nftables.Table) {
+			c.FlushChain(&nftables.Chain{Table: t, Name: "replied"})
+		})},
+		{"a foreign chain in it", nft(func(c *nftables.Conn,
+			t *nftables.Table) {
+			c.AddChain(&nftables.Chain{Table: t, Name: "mine"})
+		})},
 		{"all at once", func() {
 			ourRule(1055)()
 			ourRule(1057)()
@@ -477,11 +496,13 @@ func TestReturnPathMarkClash(t *testing.T) {
 	n.must("foreign rule", netlink.RuleAdd(r))
 	before := n.routing(false)
 	k := n.startKeeper("run", expected())
-	if line := k.waitFor(returnpath.ReasonMarkClash); !strings.Contains(line, "the rule 500: from all fwmark 0x20/0xff") {
+	if line := k.waitFor(returnpath.ReasonMarkClash); !strings.Contains(line,
+		"the rule 500: from all fwmark 0x20/0xff") {
 		t.Errorf("the clash is reported as %q", line)
 	}
 	if after := n.routing(false); !slices.Equal(before, after) {
-		t.Errorf("in spite of a clash something was changed:\n%s\nbefore:\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
+		t.Errorf("in spite of a clash something was changed:\n%s\nbefore:\n%s", strings.Join(after, "\n"),
+			strings.Join(before, "\n"))
 	}
 	n.must("delete the foreign rule", netlink.RuleDel(r))
 	k.waitFor(returnpath.ReasonManaged)
@@ -499,7 +520,8 @@ func TestReturnPathMarkClash(t *testing.T) {
 	n.must("foreign marks", conn.Flush())
 	before = n.routing(false)
 	k = n.startKeeper("run", expected())
-	if line := k.waitFor(returnpath.ReasonMarkClash); !strings.Contains(line, "chain divert in the nftables table proxy") {
+	if line := k.waitFor(returnpath.ReasonMarkClash); !strings.Contains(line,
+		"chain divert in the nftables table proxy") {
 		t.Errorf("the clash is reported as %q", line)
 	}
 	if after := n.routing(false); !slices.Equal(before, after) {

@@ -73,7 +73,8 @@ func (n *network) lookWith(capabilities ...uintptr) findings {
 	n.t.Helper()
 	cmd := exec.CommandContext(n.t.Context(), os.Args[0], "-test.run=^TestRightsProcess$")
 	cmd.Env = append(os.Environ(), rightsVariable+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65532, Gid: 65532}, AmbientCaps: capabilities, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65532, Gid: 65532},
+		AmbientCaps: capabilities, Pdeathsig: syscall.SIGKILL}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout = &stdout
 	cmd.Stderr = &stderr
@@ -90,7 +91,8 @@ func TestNetRawIsEnough(t *testing.T) {
 	n := newNetwork(t)
 	n.addAddress(nodeVIF, serviceVIP+"/32")
 	want := n.findings()
-	if gateway := want.Checks[check.GatewayAnswers]; gateway != "OK " || !want.Listening || want.Address != "OK "+vip.ReasonAnswered {
+	if gateway := want.Checks[check.GatewayAnswers]; gateway != "OK " || !want.Listening ||
+		want.Address != "OK "+vip.ReasonAnswered {
 		t.Fatalf("root finds %+v", want)
 	}
 	if diff := cmp.Diff(want, n.lookWith(unix.CAP_NET_RAW)); diff != "" {
@@ -103,7 +105,8 @@ func TestWithoutNetRaw(t *testing.T) {
 	n := newNetwork(t)
 	n.addAddress(nodeVIF, serviceVIP+"/32")
 	found := n.lookWith()
-	if gateway := found.Checks[check.GatewayAnswers]; !strings.HasPrefix(gateway, string(check.Unknown)) || found.Listening {
+	if gateway := found.Checks[check.GatewayAnswers]; !strings.HasPrefix(gateway, string(check.Unknown)) ||
+		found.Listening {
 		t.Errorf("without any capability the gateway is %q, listening %v", gateway, found.Listening)
 	}
 	for id, outcome := range found.Checks {

@@ -28,8 +28,8 @@ const (
 	ownMark    = 0x2000
 )
 
-// server is a node as phoenixNAP sets them up: a bond of two, the default route by a private VLAN, the public network by
-// another; and as a cluster makes it: a bridge of pods, and rules that send replies back through the public network.
+// server is a node as phoenixNAP sets them up: a bond of two, the default route by a private VLAN, the public network
+// by another; and as a cluster makes it: a bridge of pods, and rules that send replies back through the public network.
 type server struct {
 	*network
 	expected check.Expected
@@ -41,7 +41,8 @@ func newServer(t *testing.T) *server {
 	t.Helper()
 	s := &server{network: newNetwork(t), reader: netstate.NewReader(), asker: arp.NewProber()}
 	s.asker.Interval = 150 * time.Millisecond
-	s.must("add a second cable", netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eno2"}, PeerName: "port2"}))
+	s.must("add a second cable", netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eno2"},
+		PeerName: "port2"}))
 	s.must("move its far end", netlink.LinkSetNsFd(s.link("port2"), int(s.gateway)))
 	s.must("add a bridge", netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: pods}}))
 	s.must("add a pod", netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "veth1"}, PeerName: "pod1"}))
@@ -107,8 +108,10 @@ func (s *server) remakeVLAN() {
 // routes makes the routes that the kernel forgets when an interface goes down.
 func (s *server) routes() {
 	s.t.Helper()
-	s.must("default route", netlink.RouteReplace(&netlink.Route{Gw: net.ParseIP("10.0.0.1"), LinkIndex: s.link(privateVIF).Attrs().Index}))
-	s.must("default route of the network", netlink.RouteReplace(&netlink.Route{Gw: net.ParseIP("192.0.2.1"), LinkIndex: s.link(nodeVIF).Attrs().Index, Table: ownTable}))
+	s.must("default route", netlink.RouteReplace(&netlink.Route{Gw: net.ParseIP("10.0.0.1"),
+		LinkIndex: s.link(privateVIF).Attrs().Index}))
+	s.must("default route of the network", netlink.RouteReplace(&netlink.Route{Gw: net.ParseIP("192.0.2.1"),
+		LinkIndex: s.link(nodeVIF).Attrs().Index, Table: ownTable}))
 }
 
 func byMark() *netlink.Rule {

@@ -91,8 +91,8 @@ func (o *observer) first() (check.Finding, bool) {
 	return o.report.FirstCause()
 }
 
-// await returns how long it took until the first cause was as wanted, without the time that this machine stood still: one
-// that is busy with other things says nothing of the agent.
+// await returns how long it took until the first cause was as wanted, without the time that this machine stood still:
+// one that is busy with other things says nothing of the agent.
 func (o *observer) await(t *testing.T, what, reason string, within time.Duration) time.Duration {
 	t.Helper()
 	const tick = 10 * time.Millisecond
@@ -105,7 +105,8 @@ func (o *observer) await(t *testing.T, what, reason string, within time.Duration
 			return took
 		}
 		if took > within {
-			t.Fatalf("%s: after %s (and %s of standstill) the first cause is %s %s (%s)", what, took, stalled, first.ID, first.Reason, first.Cause)
+			t.Fatalf("%s: after %s (and %s of standstill) the first cause is %s %s (%s)", what, took, stalled, first.ID,
+				first.Reason, first.Cause)
 		}
 		time.Sleep(tick)
 		now := time.Now()
@@ -121,7 +122,8 @@ func TestSeenWithinTwoSeconds(t *testing.T) {
 	parts := inside{node: s.node, reader: s.reader, asker: s.asker}
 	var o observer
 	expected := s.expected
-	m := sampler.New(sampler.Config{Reader: parts, Prober: parts, Watch: parts.Watch, Interval: time.Minute, Record: o.tell,
+	m := sampler.New(sampler.Config{Reader: parts, Prober: parts, Watch: parts.Watch, Interval: time.Minute,
+		Record:   o.tell,
 		Expected: func() check.Expected { return expected }})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -136,15 +138,21 @@ func TestSeenWithinTwoSeconds(t *testing.T) {
 
 	var slowest time.Duration
 	for _, f := range []fault{
-		row("VLAN interface down", "VLANInterfaceDown", func(s *server) { s.must("down", netlink.LinkSetDown(s.link(nodeVIF))) }, (*server).raise),
-		row("VLAN interface deleted", "VLANInterfaceMissing", func(s *server) { s.must("delete", netlink.LinkDel(s.link(nodeVIF))) }, (*server).remakeVLAN),
-		row("address deleted", "AddressMissing", func(s *server) { s.delAddress(nodeVIF, "192.0.2.2/28") }, (*server).remakeVLAN),
-		row("strict reverse path", "StrictReversePath", func(s *server) { s.conf("rp_filter", "1") }, func(s *server) { s.conf("rp_filter", "2") }),
-		row("forwarding off", "ForwardingOffHere", func(s *server) { s.conf("forwarding", "0") }, func(s *server) { s.conf("forwarding", "1") }),
+		row("VLAN interface down", "VLANInterfaceDown",
+			func(s *server) { s.must("down", netlink.LinkSetDown(s.link(nodeVIF))) }, (*server).raise),
+		row("VLAN interface deleted", "VLANInterfaceMissing",
+			func(s *server) { s.must("delete", netlink.LinkDel(s.link(nodeVIF))) }, (*server).remakeVLAN),
+		row("address deleted", "AddressMissing", func(s *server) { s.delAddress(nodeVIF, "192.0.2.2/28") },
+			(*server).remakeVLAN),
+		row("strict reverse path", "StrictReversePath", func(s *server) { s.conf("rp_filter", "1") },
+			func(s *server) { s.conf("rp_filter", "2") }),
+		row("forwarding off", "ForwardingOffHere", func(s *server) { s.conf("forwarding", "0") },
+			func(s *server) { s.conf("forwarding", "1") }),
 		row("table lost", "TableEmpty", func(s *server) { s.flush(ownTable) }, (*server).routes),
 		row("rule lost", "ReturnPathElsewhere", func(s *server) { s.must("delete", netlink.RuleDel(bySource())) },
 			func(s *server) { s.must("add", netlink.RuleAdd(bySource())) }),
-		row("cables cut", "UplinkNoCarrier", func(s *server) { s.ports(netlink.LinkSetDown) }, func(s *server) { s.ports(netlink.LinkSetUp) }),
+		row("cables cut", "UplinkNoCarrier", func(s *server) { s.ports(netlink.LinkSetDown) },
+			func(s *server) { s.ports(netlink.LinkSetUp) }),
 	} {
 		f.make(s)
 		slowest = max(slowest, o.await(t, f.name, f.reason, 2*time.Second))

@@ -69,8 +69,8 @@ func (m *mortal) SetUp(index int, up bool) error {
 	return m.Kernel.SetUp(index, up)
 }
 
-// TestVLANKeeperProcess is the body of a keeper's process; in any other it has nothing to test. Expectations come in on the
-// standard input, events go out on the standard output, a line of JSON each.
+// TestVLANKeeperProcess is the body of a keeper's process; in any other it has nothing to test. Expectations come in on
+// the standard input, events go out on the standard output, a line of JSON each.
 func TestVLANKeeperProcess(t *testing.T) {
 	if os.Getenv(vlanKeeperVariable) == "" {
 		return
@@ -85,7 +85,8 @@ func TestVLANKeeperProcess(t *testing.T) {
 	expected.Store(&check.Expected{})
 	out := json.NewEncoder(os.Stdout)
 	keeper := vlan.New(vlan.Config{
-		Expected: func() check.Expected { return *expected.Load() }, Kernel: kernel, Prober: arp.NewProber(), Watch: netstate.Watch,
+		Expected: func() check.Expected { return *expected.Load() }, Kernel: kernel, Prober: arp.NewProber(),
+		Watch:  netstate.Watch,
 		Record: func(e vlan.Event) { _ = out.Encode(e) },
 	})
 	go func() {
@@ -120,11 +121,13 @@ func startVLANKeeper(n *network, dies int) *vlanKeeper {
 	n.t.Helper()
 	self, err := os.Executable()
 	n.must("find the test binary", err)
-	cmd := exec.CommandContext(context.WithoutCancel(n.t.Context()), self, "-test.run=^TestVLANKeeperProcess$", "-test.timeout=5m")
+	cmd := exec.CommandContext(context.WithoutCancel(n.t.Context()), self, "-test.run=^TestVLANKeeperProcess$",
+		"-test.timeout=5m")
 	cmd.Env = append(os.Environ(), vlanKeeperVariable+"=1", vlanKeeperDies+"="+strconv.Itoa(dies))
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, AmbientCaps: []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW},
+		Credential:  &syscall.Credential{Uid: nobody, Gid: nobody},
+		AmbientCaps: []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW},
 	}
 	cmd.Stderr = os.Stderr
 	k := &vlanKeeper{n: n, cmd: cmd, ended: make(chan struct{})}

@@ -28,7 +28,8 @@ func bareServer(t *testing.T, mode netlink.BondMode) *network {
 	t.Helper()
 	n := newNetwork(t)
 	n.makeBond(mode)
-	n.must("add a way to the Internet", netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eno9"}, PeerName: "port9"}))
+	n.must("add a way to the Internet", netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eno9"},
+		PeerName: "port9"}))
 	n.addAddress("eno9", "10.0.0.2/24")
 	n.must("eno9 up", netlink.LinkSetUp(n.link("eno9")))
 	n.must("default route", netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP("10.0.0.1")}))
@@ -55,8 +56,8 @@ func (n *network) makeBond(mode netlink.BondMode) {
 	n.must("eno1 up", netlink.LinkSetUp(n.link("eno1")))
 }
 
-// waitUntil waits until nothing is wrong and returns how long that took, without the time that this machine stood still: one
-// that is busy with other things says nothing of the keeper.
+// waitUntil waits until nothing is wrong and returns how long that took, without the time that this machine stood
+// still: one that is busy with other things says nothing of the keeper.
 func (n *network) waitUntil(what string, limit time.Duration, wrong func() string) time.Duration {
 	n.t.Helper()
 	const look = 50 * time.Millisecond // more than a look takes, and the pause between two
@@ -90,17 +91,20 @@ func (n *network) amiss(name string, e check.Expected, addresses ...string) stri
 	switch {
 	case err != nil:
 		return err.Error()
-	case !is || v.VlanId != e.Network.VLAN || v.VlanProtocol != netlink.VLAN_PROTOCOL_8021Q || a.ParentIndex != parent.Attrs().Index:
+	case !is || v.VlanId != e.Network.VLAN || v.VlanProtocol != netlink.VLAN_PROTOCOL_8021Q ||
+		a.ParentIndex != parent.Attrs().Index:
 		return fmt.Sprintf("%s is %+v", name, link)
 	case a.MTU != 1500 || a.Flags&net.FlagUp == 0:
 		return fmt.Sprintf("%s has MTU %d and flags %s", name, a.MTU, a.Flags)
 	case a.HardwareAddr.String() != parent.Attrs().HardwareAddr.String():
-		return fmt.Sprintf("%s has the hardware address %s, bond0 has %s", name, a.HardwareAddr, parent.Attrs().HardwareAddr)
+		return fmt.Sprintf("%s has the hardware address %s, bond0 has %s", name, a.HardwareAddr,
+			parent.Attrs().HardwareAddr)
 	}
 	if got := n.addresses(link); !slices.Equal(got, addresses) {
 		return fmt.Sprintf("%s has the addresses %q, want %q", name, got, addresses)
 	}
-	for key, value := range map[string]string{"rp_filter": "2", "arp_announce": "2", "arp_filter": "0", "promote_secondaries": "1", "proxy_arp": "0"} {
+	for key, value := range map[string]string{"rp_filter": "2", "arp_announce": "2", "arp_filter": "0",
+		"promote_secondaries": "1", "proxy_arp": "0"} {
 		if got := n.setting(name, key); got != value {
 			return fmt.Sprintf("%s of %s is %s, want %s", key, name, got, value)
 		}
@@ -138,7 +142,8 @@ func (n *network) photograph() []string {
 	for _, l := range links {
 		a := l.Attrs()
 		lines = append(lines, fmt.Sprintf("link %d %s %s alias %q group %d parent %d master %d mtu %d mac %s up %t",
-			a.Index, a.Name, l.Type(), a.Alias, a.Group, a.ParentIndex, a.MasterIndex, a.MTU, a.HardwareAddr, a.Flags&net.FlagUp != 0))
+			a.Index, a.Name, l.Type(), a.Alias, a.Group, a.ParentIndex, a.MasterIndex, a.MTU, a.HardwareAddr,
+			a.Flags&net.FlagUp != 0))
 		addresses, err := netlink.AddrList(l, netlink.FAMILY_ALL)
 		n.must("list addresses", err)
 		for _, address := range addresses {
@@ -186,7 +191,8 @@ const ownAddress = "192.0.2.2/28"
 // TestBareServerIsConfigured: from nothing to a node that every check calls healthy, and back, as the user nobody with
 // two capabilities.
 func TestBareServerIsConfigured(t *testing.T) {
-	for name, mode := range map[string]netlink.BondMode{"802.3ad": netlink.BOND_MODE_802_3AD, "active-backup": netlink.BOND_MODE_ACTIVE_BACKUP} {
+	for name, mode := range map[string]netlink.BondMode{"802.3ad": netlink.BOND_MODE_802_3AD,
+		"active-backup": netlink.BOND_MODE_ACTIVE_BACKUP} {
 		t.Run(name, func(t *testing.T) {
 			n := bareServer(t, mode)
 			before := n.photograph()
@@ -196,7 +202,8 @@ func TestBareServerIsConfigured(t *testing.T) {
 			n.waitUntil("the interface", 30*time.Second, func() string { return n.amiss(nodeVIF, e, ownAddress) })
 			n.waitForCarrier()
 			_, report := n.look(e)
-			for _, id := range []check.ID{check.VLANInterface, check.VLANUp, check.MTU, check.NodeAddress, check.NoDuplicate, check.GatewayAnswers, check.ReversePath, check.ARPAnswering, check.ARPSource} {
+			for _, id := range []check.ID{check.VLANInterface, check.VLANUp, check.MTU, check.NodeAddress,
+				check.NoDuplicate, check.GatewayAnswers, check.ReversePath, check.ARPAnswering, check.ARPSource} {
 				if f := report.Finding(id); f.Status != check.OK {
 					t.Errorf("%s is %s %s: %s (%s)", id, f.Status, f.Because, f.Cause, f.Observed)
 				}
@@ -272,14 +279,18 @@ func TestOrders(t *testing.T) {
 	other := expected()
 	other.Network.IPs = []netip.Addr{netip.MustParseAddr("203.0.113.2")}
 	k.expect(other)
-	n.waitUntil("another address", 30*time.Second, func() string { return n.amiss(nodeVIF, other, "203.0.113.2/29", serviceVIP+"/32") })
+	n.waitUntil("another address", 30*time.Second,
+		func() string { return n.amiss(nodeVIF, other, "203.0.113.2/29", serviceVIP+"/32") })
 
 	none := expected()
 	none.Network.IPs = nil
 	none.Virtual = []netip.Addr{netip.MustParseAddr(serviceVIP)}
 	fallback := vlan.LinkLocal(none.Network.ServerID).String() + "/32"
 	k.expect(none)
-	n.waitUntil("no address", 30*time.Second, func() string { return n.amiss(nodeVIF, none, fallback, serviceVIP+"/32") })
+	n.waitUntil("no address", 30*time.Second, func() string {
+		return n.amiss(nodeVIF, none, fallback,
+			serviceVIP+"/32")
+	})
 
 	k.expect(check.Expected{})
 	time.Sleep(500 * time.Millisecond)
@@ -320,7 +331,10 @@ func TestAdopted(t *testing.T) {
 	k := startVLANKeeper(n, 0)
 	e := expected()
 	k.expect(e)
-	n.waitUntil("the interface", 30*time.Second, func() string { return n.amiss(nodeVIF, e, "10.9.9.9/32", ownAddress) })
+	n.waitUntil("the interface", 30*time.Second, func() string {
+		return n.amiss(nodeVIF, e, "10.9.9.9/32",
+			ownAddress)
+	})
 	if n.link(nodeVIF).Attrs().Index != index {
 		t.Errorf("%s was replaced", nodeVIF)
 	}
@@ -398,7 +412,8 @@ func TestDeaths(t *testing.T) {
 		if death%2 == 0 {
 			k = startVLANKeeper(n, 0)
 			k.expect(expected())
-			n.waitUntil("the interface", 30*time.Second, func() string { return n.amiss(nodeVIF, expected(), ownAddress) })
+			n.waitUntil("the interface", 30*time.Second,
+				func() string { return n.amiss(nodeVIF, expected(), ownAddress) })
 			k.kill()
 		}
 		n.cleanUp()

@@ -43,7 +43,8 @@ var replyPattern = regexp.MustCompile(`(?i)\[([0-9a-f:]{17})\]`)
 // address.
 func (r *rig) answerers(address netip.Addr) []string {
 	r.T.Helper()
-	out, err := r.Lab.Exec(r.T.Context(), lab.Gateway, "busybox", "arping", "-c", "1", "-w", "1", "-I", gatewayLink, address.String())
+	out, err := r.Lab.Exec(r.T.Context(), lab.Gateway, "busybox", "arping", "-c", "1", "-w", "1", "-I", gatewayLink,
+		address.String())
 	r.Must("ask for "+address.String(), err)
 	var found []string
 	for _, match := range replyPattern.FindAllStringSubmatch(string(out.Stdout), -1) {
@@ -84,7 +85,8 @@ func (r *rig) owner(address netip.Addr, but ...string) (owner string) {
 // view is what the ConfigMap says.
 func (r *rig) view() *election.View {
 	r.T.Helper()
-	object, err := r.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(r.T.Context(), contract.AnnouncerView, metav1.GetOptions{})
+	object, err := r.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(r.T.Context(), contract.AnnouncerView,
+		metav1.GetOptions{})
 	if err != nil {
 		return &election.View{}
 	}
@@ -116,7 +118,8 @@ func (r *rig) told(reason, kind, name string, words ...string) {
 		all, err := r.kube.CoreV1().Events(metav1.NamespaceAll).List(r.T.Context(), metav1.ListOptions{})
 		r.Must("list events", err)
 		return slices.ContainsFunc(all.Items, func(e corev1.Event) bool {
-			return e.Reason == reason && e.InvolvedObject.Kind == kind && (name == "" || e.InvolvedObject.Name == name) &&
+			return e.Reason == reason && e.InvolvedObject.Kind == kind &&
+				(name == "" || e.InvolvedObject.Name == name) &&
 				!slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(e.Message, word) })
 		})
 	})
@@ -196,7 +199,8 @@ func (r *rig) everyAddressHasOneOwner(addresses []netip.Addr) {
 		}
 	}
 	for _, s := range r.servers {
-		r.eventually("Node "+s.Name+" finds the announcement healthy", func() bool { return r.condition(s.Name).Status == corev1.ConditionTrue })
+		r.eventually("Node "+s.Name+" finds the announcement healthy",
+			func() bool { return r.condition(s.Name).Status == corev1.ConditionTrue })
 	}
 }
 
@@ -254,8 +258,8 @@ func (r *rig) toldToEnd(addresses []netip.Addr) {
 	r.members()
 }
 
-// twice: on a server without an agent one is started by the name of the holder, whose own is silent for as long as it is heard.
-// It announces nothing, as the server is not the one of the Node.
+// twice: on a server without an agent one is started by the name of the holder, whose own is silent for as long as it
+// is heard. It announces nothing, as the server is not the one of the Node.
 func (r *rig) twice(addresses []netip.Addr) {
 	holder := r.owner(addresses[0])
 	elsewhere := r.others(holder)[0]
@@ -281,9 +285,11 @@ func (r *rig) twice(addresses []netip.Addr) {
 // foreign: a machine that is no Node answers, too. It is reported, and not fought.
 func (r *rig) foreign(addresses []netip.Addr) {
 	holder := r.owner(addresses[0])
-	stranger := r.servers[(slices.IndexFunc(r.servers, func(s lab.Server) bool { return s.Name == holder })+1)%len(r.servers)].Name
+	stranger := r.servers[(slices.IndexFunc(r.servers,
+		func(s lab.Server) bool { return s.Name == holder })+1)%len(r.servers)].Name
 	r.IP(stranger, "address", "add", addresses[0].String()+"/32", "dev", publicLink)
-	r.eventually("the kernel of "+stranger+" answers beside "+holder, func() bool { return len(r.answerers(addresses[0])) == 2 })
+	r.eventually("the kernel of "+stranger+" answers beside "+holder,
+		func() bool { return len(r.answerers(addresses[0])) == 2 })
 	r.eventually("Node "+stranger+" reports that it carries the address", func() bool {
 		c := r.condition(stranger)
 		return c.Status == corev1.ConditionFalse && c.Reason == "StaleAddress"
@@ -354,7 +360,8 @@ func (r *rig) noKey(addresses []netip.Addr) {
 
 func (r *rig) serviceGoes(addresses []netip.Addr) {
 	r.owner(addresses[2])
-	r.Must("delete a Service", r.kube.CoreV1().Services(metav1.NamespaceDefault).Delete(r.T.Context(), "three", metav1.DeleteOptions{}))
+	r.Must("delete a Service", r.kube.CoreV1().Services(metav1.NamespaceDefault).Delete(r.T.Context(), "three",
+		metav1.DeleteOptions{}))
 	r.eventually("no node answers for "+addresses[2].String(), func() bool {
 		return len(r.answerers(addresses[2])) == 0
 	})

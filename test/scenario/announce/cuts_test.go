@@ -36,7 +36,8 @@ func (r *rig) mend() {
 	r.T.Helper()
 	out, err := r.Lab.Exec(r.T.Context(), lab.Switch, "nft", "list", "table", "bridge", "cut")
 	r.Must("nft", err)
-	if rules := string(out.Stdout); out.Code != 0 || !strings.Contains(rules, "drop") || strings.Contains(rules, "counter packets 0 ") {
+	if rules := string(out.Stdout); out.Code != 0 || !strings.Contains(rules, "drop") ||
+		strings.Contains(rules, "counter packets 0 ") {
 		r.T.Errorf("on some way nothing was cut:\n%s%s", rules, out.Stderr)
 	}
 	r.uncut()
@@ -48,7 +49,8 @@ func (r *rig) uncut() { r.nft("table bridge cut {}\ndelete table bridge cut") }
 
 func (r *rig) nft(rules string) {
 	r.T.Helper()
-	out, err := r.Lab.ExecProgram(r.T.Context(), lab.Program{Host: lab.Switch, Args: []string{"nft", "-f", "-"}, Stdin: []byte(rules + "\n")})
+	out, err := r.Lab.ExecProgram(r.T.Context(), lab.Program{Host: lab.Switch, Args: []string{"nft", "-f", "-"},
+		Stdin: []byte(rules + "\n")})
 	r.Must("nft", err)
 	if out.Code != 0 {
 		r.T.Fatalf("nft: %s\n%s", out.Stderr, rules)
@@ -68,7 +70,8 @@ func between(server string, others []string) (there, back []way) {
 	return there, back
 }
 
-// succeeded waits until another server than one answers for an address. Until then, and for some time afterwards, no two do.
+// succeeded waits until another server than one answers for an address. Until then, and for some time afterwards, no
+// two do.
 func (r *rig) succeeded(address netip.Addr, holder string) {
 	r.T.Helper()
 	r.eventually(fmt.Sprintf("another server than %s answers for %s", holder, address), func() bool {
@@ -176,13 +179,15 @@ func (r *rig) restored(addresses []netip.Addr) {
 	old.ResourceVersion = ""
 	_, err = views.Update(r.T.Context(), old, metav1.UpdateOptions{})
 	r.Must("write an older view", err)
-	r.eventually("the agents write a newer view than all before", func() bool { return r.single(addresses[0]) != holder && r.view().Number > number })
+	r.eventually("the agents write a newer view than all before",
+		func() bool { return r.single(addresses[0]) != holder && r.view().Number > number })
 	r.annotate(holder, map[string]any{contract.NodeHandOver: nil})
 	r.owner(addresses[0])
 	r.members()
 }
 
-// clockJumps: the wall clock is set, an hour ahead and an hour back, where a certificate of the API server is not valid yet.
+// clockJumps: the wall clock is set, an hour ahead and an hour back, where a certificate of the API server is not valid
+// yet.
 func (r *rig) clockJumps(addresses []netip.Addr) {
 	const bootID = "/proc/sys/kernel/random/boot_id"
 	own, err := os.ReadFile(bootID)

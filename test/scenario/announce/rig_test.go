@@ -41,7 +41,8 @@ var (
 	serviceBlock = netip.MustParsePrefix("203.0.113.128/25")
 )
 
-// rig is a control plane and servers, each with the shipped agent. What the controller would publish is published by hand.
+// rig is a control plane and servers, each with the shipped agent. What the controller would publish is published by
+// hand.
 type rig struct {
 	labtest.Hand
 	cp      *controlplane.ControlPlane
@@ -56,7 +57,8 @@ type rig struct {
 // newRig starts everything but the agents.
 func newRig(t *testing.T, servers int) *rig {
 	t.Helper()
-	r := &rig{Hand: labtest.Hand{T: t}, dir: t.TempDir(), next: 130, agents: map[string]int{}, macs: map[string]string{}}
+	r := &rig{Hand: labtest.Hand{T: t}, dir: t.TempDir(), next: 130, agents: map[string]int{},
+		macs: map[string]string{}}
 	r.servers = labtest.Servers(servers)
 	var err error
 	r.cp, err = controlplane.Start(t.Context(), controlplane.Options{Names: []string{apiServer}})
@@ -77,7 +79,8 @@ func newRig(t *testing.T, servers int) *rig {
 func (r *rig) startLab() {
 	r.T.Helper()
 	r.Begin(lab.Config{
-		Servers: r.servers, HostPorts: []uint16{uint16(r.cp.Port())}, Files: r.files(), Programs: []string{"ip", "nft", "setpriv"},
+		Servers: r.servers, HostPorts: []uint16{uint16(r.cp.Port())}, Files: r.files(),
+		Programs:  []string{"ip", "nft", "setpriv"},
 		MemoryMiB: 2048, TimeLimit: 15 * time.Minute,
 	}, labtest.PublicNetwork(vlan, r.servers, nodeBlock, serviceBlock), func() {
 		r.PrintNodes(r.kube)
@@ -109,7 +112,8 @@ func agentConfig(server string) string { return "agent-" + server + ".kubeconfig
 func (r *rig) kubeconfig(name string, config *rest.Config) string {
 	r.T.Helper()
 	path := filepath.Join(r.dir, name+".kubeconfig")
-	r.Must("kubeconfig of "+name, controlplane.WriteKubeconfig(path, config, fmt.Sprintf("https://%s:%d", apiServer, r.cp.Port())))
+	r.Must("kubeconfig of "+name, controlplane.WriteKubeconfig(path, config,
+		fmt.Sprintf("https://%s:%d", apiServer, r.cp.Port())))
 	return path
 }
 
@@ -120,15 +124,18 @@ func (r *rig) join(s lab.Server, address netip.Prefix) {
 		Server: s.Name, ID: vlan, Address: address, Gateway: netip.MustParseAddr(nodeGateway),
 	}))
 	annotations, err := contract.NodeNetwork{
-		ServerID: s.ID, NetworkID: networkID, VLAN: vlan, IPs: []netip.Addr{address.Addr()}, Member: true, Announcer: contract.AnnouncerAgent,
+		ServerID: s.ID, NetworkID: networkID, VLAN: vlan, IPs: []netip.Addr{address.Addr()}, Member: true,
+		Announcer: contract.AnnouncerAgent,
 		Blocks: []contract.NetworkBlock{
-			{CIDR: nodeBlock, Gateway: nodeBlock.Addr().Next()}, {CIDR: serviceBlock, Gateway: serviceBlock.Addr().Next()},
+			{CIDR: nodeBlock, Gateway: nodeBlock.Addr().Next()},
+			{CIDR: serviceBlock, Gateway: serviceBlock.Addr().Next()},
 		},
 	}.Annotations()
 	r.Must("annotations", err)
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Annotations: annotations},
-		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.Private.Addr().String()}}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP,
+			Address: s.Private.Addr().String()}}},
 	}
 	_, err = r.kube.CoreV1().Nodes().Create(r.T.Context(), node, metav1.CreateOptions{})
 	r.Must("create Node "+s.Name, err)
@@ -145,7 +152,8 @@ func (r *rig) agentAs(server, node string, flags ...string) int {
 	r.T.Helper()
 	return r.Start(lab.Program{Host: server, Name: "agent-" + node, Args: append([]string{
 		"setpriv", "--bounding-set", "-all,+net_raw", "--inh-caps", "-all", "--no-new-privs",
-		lab.Path("phoenixnap-agent"), "run", "--node-name", node, "--kubeconfig", lab.Path(agentConfig(node)), "--v", "2",
+		lab.Path("phoenixnap-agent"), "run", "--node-name", node, "--kubeconfig", lab.Path(agentConfig(node)), "--v",
+		"2",
 		// An emulated machine that shares its processor may stand still for longer than three usual heartbeats take.
 		"--announcer-interval", "1s",
 	}, flags...)})
@@ -163,7 +171,8 @@ func (r *rig) serve(name string) netip.Addr {
 	}, metav1.CreateOptions{})
 	r.Must("create Service "+name, err)
 	made.Annotations = map[string]string{
-		contract.ServiceIPAddress: address.String(), contract.ServiceIPBlockAssigned: "true", contract.ServiceIPOwner: string(made.UID),
+		contract.ServiceIPAddress: address.String(), contract.ServiceIPBlockAssigned: "true",
+		contract.ServiceIPOwner: string(made.UID),
 	}
 	_, err = services.Update(r.T.Context(), made, metav1.UpdateOptions{})
 	r.Must("publish an address for Service "+name, err)

@@ -35,8 +35,8 @@ type archives struct {
 	digests map[string]string
 }
 
-// buildImages builds the images of the project with the tags that the manifests name, those of a newer version, and those
-// that a cluster takes from elsewhere.
+// buildImages builds the images of the project with the tags that the manifests name, those of a newer version, and
+// those that a cluster takes from elsewhere.
 func buildImages(t *testing.T, dir, shippedTag string) *archives {
 	t.Helper()
 	builder, err := image.NewBuilder(t.Context(), filepath.Join(dir, "build"), io.Discard)
@@ -45,7 +45,9 @@ func buildImages(t *testing.T, dir, shippedTag string) *archives {
 	all := &archives{dir: filepath.Join(dir, "images"), digests: map[string]string{}}
 	for _, i := range image.Images() {
 		all.first = append(all.first, i.Name+".tar")
-		all.digests[i.Name] = build(t, builder, i, hub+registry+"/"+i.Name+":"+shippedTag, filepath.Join(all.dir, i.Name+".tar"), image.Platforms()...) // as a release does
+		// as a release does
+		all.digests[i.Name] = build(t, builder, i, hub+registry+"/"+i.Name+":"+shippedTag,
+			filepath.Join(all.dir, i.Name+".tar"), image.Platforms()...)
 	}
 	for reference, program := range map[string]func() (string, error){
 		node.PauseImage: func() (string, error) { return tools.Product(t.Context(), "./test/scenario/e2e/cmd/pause") },
@@ -59,7 +61,8 @@ func buildImages(t *testing.T, dir, shippedTag string) *archives {
 	builder.Stamp.Version = newerTag
 	for _, i := range image.Images() {
 		all.newer = append(all.newer, i.Name+"-newer.tar")
-		build(t, builder, i, hub+registry+"/"+i.Name+":"+newerTag, filepath.Join(all.dir, i.Name+"-newer.tar"), image.Platforms()[0])
+		build(t, builder, i, hub+registry+"/"+i.Name+":"+newerTag, filepath.Join(all.dir, i.Name+"-newer.tar"),
+			image.Platforms()[0])
 	}
 	return all
 }
@@ -80,7 +83,8 @@ func (a *archives) pack(t *testing.T, b *image.Builder, reference, program strin
 	contents := filepath.Join(b.Dir, "program-"+name)
 	check(t, os.MkdirAll(contents, 0o755))
 	check(t, os.Link(program, filepath.Join(contents, "program")))
-	r := b.Request(image.Image{Name: name, Dockerfile: "test/scenario/e2e/Dockerfile.program"}, reference, image.Platforms()[:1])
+	r := b.Request(image.Image{Name: name, Dockerfile: "test/scenario/e2e/Dockerfile.program"}, reference,
+		image.Platforms()[:1])
 	r.Context = contents
 	check(t, b.Pack(t.Context(), r, filepath.Join(a.dir, name+".tar")))
 	return name + ".tar"

@@ -28,8 +28,8 @@ func prefix(address [4]byte, bits int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(address), bits)
 }
 
-// TestInstall is the life of an installation: the guides install, upgrade and uninstall, step by step, with a client beyond
-// the gateway that asks all the time.
+// TestInstall is the life of an installation: the guides install, upgrade and uninstall, step by step, with a client
+// beyond the gateway that asks all the time.
 func TestInstall(t *testing.T) {
 	s := newSite(t)
 	s.registered()
@@ -48,13 +48,15 @@ func (s *site) tainted() {
 	s.Helper()
 	for _, n := range s.nodes() {
 		if !isTainted(n) || n.Spec.ProviderID != "" {
-			s.Errorf("Node %s before the installation: taints %v, provider ID %q", n.Name, n.Spec.Taints, n.Spec.ProviderID)
+			s.Errorf("Node %s before the installation: taints %v, provider ID %q", n.Name, n.Spec.Taints,
+				n.Spec.ProviderID)
 		}
 	}
 }
 
 func isTainted(n corev1.Node) bool {
-	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
+	return slices.ContainsFunc(n.Spec.Taints,
+		func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
 }
 
 func (s *site) nodes() []corev1.Node {
@@ -76,7 +78,8 @@ func (s *site) install() {
 	initialised := s.eventually(limit, "Nodes initialised", func() (bool, string) {
 		for _, n := range s.nodes() {
 			if isTainted(n) || n.Spec.ProviderID == "" {
-				return false, fmt.Sprintf("%s: provider ID %q, taints %v; pods:\n%s", n.Name, n.Spec.ProviderID, n.Spec.Taints, s.pods())
+				return false, fmt.Sprintf("%s: provider ID %q, taints %v; pods:\n%s", n.Name, n.Spec.ProviderID,
+					n.Spec.Taints, s.pods())
 			}
 		}
 		return true, ""
@@ -87,7 +90,8 @@ func (s *site) install() {
 	ready := s.eventually(limit, "Nodes ready for the public network", func() (bool, string) {
 		for _, n := range s.nodes() {
 			if n.Labels[contract.NodeVLANReady] != "true" {
-				return false, fmt.Sprintf("%s: %+v", n.Name, contract.FindNodeCondition(&n, contract.ConditionVLANReady))
+				return false, fmt.Sprintf("%s: %+v", n.Name,
+					contract.FindNodeCondition(&n, contract.ConditionVLANReady))
 			}
 		}
 		return true, ""
@@ -127,20 +131,23 @@ func (s *site) checkServers() {
 	s.Helper()
 	for _, n := range s.nodes() {
 		i := slices.IndexFunc(s.Servers, func(server cluster.Server) bool { return server.Name == n.Name })
-		if want := "phoenixnap://" + s.Servers[i].ID; n.Spec.ProviderID != want || n.Labels[corev1.LabelTopologyRegion] != cluster.Location {
-			s.Errorf("Node %s has provider ID %q and region %q, want %s and %s", n.Name, n.Spec.ProviderID, n.Labels[corev1.LabelTopologyRegion], want, cluster.Location)
+		if want := "phoenixnap://" + s.Servers[i].ID; n.Spec.ProviderID != want ||
+			n.Labels[corev1.LabelTopologyRegion] != cluster.Location {
+			s.Errorf("Node %s has provider ID %q and region %q, want %s and %s", n.Name, n.Spec.ProviderID,
+				n.Labels[corev1.LabelTopologyRegion], want, cluster.Location)
 		}
 		if zone := n.Labels[corev1.LabelTopologyZone]; zone != cluster.Location {
 			s.Errorf("Node %s has zone %q, want %s", n.Name, zone, cluster.Location)
 		}
-		if !slices.Contains(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: s.Servers[i].Private.Addr().String()}) {
+		if !slices.Contains(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP,
+			Address: s.Servers[i].Private.Addr().String()}) {
 			s.Errorf("Node %s has the addresses %v, without its server's own", n.Name, n.Status.Addresses)
 		}
 	}
 }
 
-// patience is how long the client waits for an answer. The machine that emulates all servers may stand still for a second or
-// two while containers start; an address that is lost is lost for longer and is seen on the wire, too.
+// patience is how long the client waits for an answer. The machine that emulates all servers may stand still for a
+// second or two while containers start; an address that is lost is lost for longer and is seen on the wire, too.
 const patience = 5 * time.Second
 
 // web is a workload with a Service that anybody might have.
@@ -190,7 +197,8 @@ func (s *site) serve() (netip.Addr, int) {
 		return err == nil, fmt.Sprint(err)
 	})
 	figure(s.T, "service_published_after", published.Sub(began).Seconds(), "s")
-	probe, err := s.Lab.StartProbe(s.Context(), lab.Probe{URL: "http://" + address.String() + "/", Interval: 100 * time.Millisecond, Timeout: patience})
+	probe, err := s.Lab.StartProbe(s.Context(), lab.Probe{URL: "http://" + address.String() + "/",
+		Interval: 100 * time.Millisecond, Timeout: patience})
 	check(s.T, err)
 	answered := s.eventually(limit, "the client beyond the gateway got an answer", func() (bool, string) {
 		attempts, err := s.Lab.ProbeResults(s.Context(), probe)

@@ -12,12 +12,13 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/e2e/node"
 )
 
-// allowed expects that no program has been refused anything, by the API server or by the kernel, so far. With a pod its log
-// goes, too.
+// allowed expects that no program has been refused anything, by the API server or by the kernel, so far. With a pod its
+// log goes, too.
 func (s *site) allowed() {
 	s.Helper()
 	for _, server := range s.Servers {
-		out, err := s.Lab.Exec(s.Context(), server.Name, "grep", "-r", "-i", "-E", "forbidden|permission denied|read-only file system|panic:", node.OnServer("/var/log/pods"))
+		out, err := s.Lab.Exec(s.Context(), server.Name, "grep", "-r", "-i", "-E",
+			"forbidden|permission denied|read-only file system|panic:", node.OnServer("/var/log/pods"))
 		check(s.T, err)
 		switch out.Code {
 		case 1: // no line
@@ -29,8 +30,8 @@ func (s *site) allowed() {
 	}
 }
 
-// keepLogs copies what containerd, kubelet and all containers have written to the test's artifacts. What cannot be had is
-// reported in its place.
+// keepLogs copies what containerd, kubelet and all containers have written to the test's artifacts. What cannot be had
+// is reported in its place.
 func (s *site) keepLogs(ctx context.Context) {
 	dir := s.ArtifactDir()
 	s.Logf("logs: %s", dir)

@@ -62,11 +62,13 @@ func newSite(t *testing.T) *site {
 	}
 	files[program], err = tools.Product(t.Context(), "./test/scenario/e2e/cmd/node")
 	check(t, err)
-	s.Cluster, err = cluster.New(cluster.Options{Dir: dir, Kubelets: true, Scale: scale, MemoryMiB: memoryMiB, Files: files})
+	s.Cluster, err = cluster.New(cluster.Options{Dir: dir, Kubelets: true, Scale: scale, MemoryMiB: memoryMiB,
+		Files: files})
 	check(t, err)
 	t.Cleanup(s.end)
 	s.began = time.Now()
-	for _, start := range []func(context.Context) error{s.StartAccount, s.StartControlPlane, s.PublishAPIServer, s.StartManagers, s.StartServers} {
+	for _, start := range []func(context.Context) error{s.StartAccount, s.StartControlPlane, s.PublishAPIServer,
+		s.StartManagers, s.StartServers} {
 		check(t, start(t.Context()))
 	}
 	for _, server := range s.Servers {
@@ -75,8 +77,8 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// switchOn starts containerd, kubelet and kube-proxy on a server, and gives the Node the label of control-plane nodes, as
-// kubeadm does.
+// switchOn starts containerd, kubelet and kube-proxy on a server, and gives the Node the label of control-plane nodes,
+// as kubeadm does.
 func (s *site) switchOn(server cluster.Server) {
 	s.Helper()
 	pods := server.Pods.Masked().Addr().As4()
@@ -90,7 +92,8 @@ func (s *site) switchOn(server cluster.Server) {
 	check(s.T, s.Lab.WriteFile(s.Context(), "node-"+server.Name+".json", spec, 0o600))
 	check(s.T, s.StartProxy(s.Context(), server))
 	_, err = s.Lab.StartProcess(s.Context(), lab.Program{
-		Host: server.Name, Name: "node-" + server.Name, Args: []string{lab.Path(program), lab.Path("node-" + server.Name + ".json")},
+		Host: server.Name, Name: "node-" + server.Name,
+		Args: []string{lab.Path(program), lab.Path("node-" + server.Name + ".json")},
 	})
 	check(s.T, err)
 }
@@ -101,7 +104,8 @@ func (s *site) registered() {
 	for _, server := range s.Servers {
 		s.eventually(limit, "Node "+server.Name+" registered", func() (bool, string) {
 			patch := []byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`)
-			_, err := s.Kube.CoreV1().Nodes().Patch(s.Context(), server.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err := s.Kube.CoreV1().Nodes().Patch(s.Context(), server.Name, types.MergePatchType, patch,
+				metav1.PatchOptions{})
 			return err == nil, fmt.Sprint(err)
 		})
 	}
@@ -173,7 +177,8 @@ func shippedTag(t *testing.T, root string) string {
 	for _, m := range manifests {
 		for line := range strings.Lines(string(m.Data)) {
 			_, image, is := strings.Cut(line, "image: "+registry+"/")
-			if _, tag, tagged := strings.Cut(strings.TrimSpace(image), ":"); is && tagged && !slices.Contains(tags, tag) {
+			if _, tag, tagged := strings.Cut(strings.TrimSpace(image), ":"); is && tagged &&
+				!slices.Contains(tags, tag) {
 				tags = append(tags, tag)
 			}
 		}

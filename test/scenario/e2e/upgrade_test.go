@@ -24,7 +24,8 @@ func (s *site) upgrade(address netip.Addr, probe int) {
 	for _, server := range s.Servers {
 		for _, archive := range onNode(s.images.newer) {
 			out, err := s.Lab.ExecProgram(s.Context(), lab.Program{Host: server.Name, Timeout: limit,
-				Args: []string{"chroot", node.Root, "/usr/bin/ctr", "--address=/run/containerd/containerd.sock", "--namespace=k8s.io", "images", "import", archive}})
+				Args: []string{"chroot", node.Root, "/usr/bin/ctr", "--address=/run/containerd/containerd.sock",
+					"--namespace=k8s.io", "images", "import", archive}})
 			check(s.T, err)
 			if out.Code != 0 {
 				s.Fatalf("import %s on %s: %s", archive, server.Name, out.Stderr)
@@ -45,7 +46,8 @@ func (s *site) upgrade(address netip.Addr, probe int) {
 	}
 	for _, n := range s.nodes() {
 		if n.Labels[contract.NodeVLANReady] != "true" {
-			s.Errorf("after the upgrade Node %s is not ready for the public network: %+v", n.Name, contract.FindNodeCondition(&n, contract.ConditionVLANReady))
+			s.Errorf("after the upgrade Node %s is not ready for the public network: %+v", n.Name,
+				contract.FindNodeCondition(&n, contract.ConditionVLANReady))
 		}
 	}
 }
@@ -89,7 +91,8 @@ func (s *site) announced(since time.Time, address netip.Addr) {
 		}
 	}
 	if len(machines) != 1 {
-		s.Errorf("while controller and agents were replaced %d machines announced %s: %v", len(machines), address, machines)
+		s.Errorf("while controller and agents were replaced %d machines announced %s: %v", len(machines), address,
+			machines)
 	}
 }
 
@@ -104,7 +107,8 @@ func (s *site) newer() string {
 	for _, i := range image.Images() {
 		images = append(images, object{"name": registry + "/" + i.Name, "newTag": newerTag})
 	}
-	raw, err := json.Marshal(object{"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": []string{base}, "images": images})
+	raw, err := json.Marshal(object{"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+		"resources": []string{base}, "images": images})
 	check(s.T, err)
 	check(s.T, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), raw, 0o600))
 	return dir
@@ -114,7 +118,8 @@ func (s *site) newer() string {
 func (s *site) checkVersion() {
 	s.Helper()
 	for _, i := range image.Images() {
-		pods, err := s.Kube.CoreV1().Pods(metav1.NamespaceSystem).List(s.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + i.Name})
+		pods, err := s.Kube.CoreV1().Pods(metav1.NamespaceSystem).List(s.Context(),
+			metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + i.Name})
 		check(s.T, err)
 		running := 0
 		for _, p := range pods.Items {

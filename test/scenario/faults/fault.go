@@ -99,7 +99,8 @@ func portal(edit func(s *site) pnapsim.Edit) action {
 // All are the faults that are made. Their order is that of the layers.
 func All() []Fault {
 	var all []Fault
-	for _, group := range [][]Fault{publishedFaults(), linkFaults(), bondFaults(), addressFaults(), networkFaults(), kernelFaults(), routeFaults()} {
+	for _, group := range [][]Fault{publishedFaults(), linkFaults(), bondFaults(), addressFaults(), networkFaults(),
+		kernelFaults(), routeFaults()} {
 		all = append(all, group...)
 	}
 	return all

@@ -29,8 +29,8 @@ type Options struct {
 	Servers int
 	// Faults are those to be made.
 	Faults []Fault
-	// Rest is the pause of a server between two faults. The agent writes its Node ten times in a row and then once in 5 s: a
-	// server that breaks without a rest measures that.
+	// Rest is the pause of a server between two faults. The agent writes its Node ten times in a row and then once in 5
+	// s: a server that breaks without a rest measures that.
 	Rest time.Duration
 }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// TestFaultsAreFound makes the faults of the short run on real servers. The times are those of a machine that does other
-// things, too, so only `make faults` holds them to their limits.
+// TestFaultsAreFound makes the faults of the short run on real servers. The times are those of a machine that does
+// other things, too, so only `make faults` holds them to their limits.
 func TestFaultsAreFound(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -101,7 +101,8 @@ func TestEveryCheckHasAFault(t *testing.T) {
 func node(status corev1.ConditionStatus, reason, message string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a"}}
 	if status != "" {
-		n.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: status, Reason: reason, Message: message}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: status, Reason: reason,
+			Message: message}}
 	}
 	return n
 }
@@ -152,7 +153,8 @@ func TestFirstCauseOfADiagnosis(t *testing.T) {
 	if err != nil || f.ID != "PN105" || f.Reason != "UnusualMTU" {
 		t.Errorf("first cause %+v (%v), want PN105 UnusualMTU", f, err)
 	}
-	if f, err = firstCause([]byte(`{"result":{"status":"OK"},"checks":[{"id":"PN103","status":"OK"}]}`), nil); err != nil || f.ID != "" {
+	if f, err = firstCause([]byte(`{"result":{"status":"OK"},"checks":[{"id":"PN103","status":"OK"}]}`),
+		nil); err != nil || f.ID != "" {
 		t.Errorf("a diagnosis without a fault has the first cause %+v (%v)", f, err)
 	}
 	if _, err = firstCause(nil, []byte("no such node")); err == nil || !strings.Contains(err.Error(), "no such node") {
@@ -164,7 +166,8 @@ func TestSum(t *testing.T) {
 	s := sum([]Result{
 		{Fault: Fault{Event: true}, Found: true, Seen: time.Second, Named: time.Second, Mended: 2 * time.Second},
 		{Fault: Fault{}, Found: true, Seen: 12 * time.Second, Named: 13 * time.Second, Mended: 11 * time.Second},
-		{Fault: Fault{Slow: true}, Found: true, Seen: 14 * time.Second, Named: 40 * time.Second, Mended: 35 * time.Second},
+		{Fault: Fault{Slow: true}, Found: true, Seen: 14 * time.Second, Named: 40 * time.Second,
+			Mended: 35 * time.Second},
 		{Fault: Fault{Event: true}, Seen: 0, Err: errors.New("not found")},
 	})
 	want := summary{made: 4, found: 3, seen: 14 * time.Second, mended: 35 * time.Second, seenByEvent: time.Second,
@@ -175,7 +178,8 @@ func TestSum(t *testing.T) {
 }
 
 func TestLate(t *testing.T) {
-	many := slices.Repeat([]Result{{Fault: Fault{Event: true}, Found: true, Seen: EventLimit, Mended: EventLimit}}, MinFaults)
+	many := slices.Repeat([]Result{{Fault: Fault{Event: true}, Found: true, Seen: EventLimit, Mended: EventLimit}},
+		MinFaults)
 	if err := Late(many); err != nil {
 		t.Errorf("at the limit: %v", err)
 	}
@@ -189,7 +193,8 @@ func TestLate(t *testing.T) {
 }
 
 func TestReportTellsEveryFault(t *testing.T) {
-	all := []Fault{{Name: "first", ID: "PN103", Reason: "VLANInterfaceDown"}, {Name: "second", ID: "PN105", Reason: "UnusualMTU"}}
+	all := []Fault{{Name: "first", ID: "PN103", Reason: "VLANInterfaceDown"},
+		{Name: "second", ID: "PN105", Reason: "UnusualMTU"}}
 	results := []Result{{Fault: all[1], Found: true}, {Fault: all[0], Err: errors.New("not told within 60 s")}}
 	var out strings.Builder
 	Report(&out, all, results)
@@ -197,7 +202,8 @@ func TestReportTellsEveryFault(t *testing.T) {
 	if first, second := strings.Index(text, "first "), strings.Index(text, "second "); first < 0 || second < first {
 		t.Errorf("the table is not in the order of the faults:\n%s", text)
 	}
-	for _, want := range []string{"FAILED: not told within 60 s", "figure faults_made 2 faults\n", "figure faults_found_as_first_cause 1 faults\n"} {
+	for _, want := range []string{"FAILED: not told within 60 s", "figure faults_made 2 faults\n",
+		"figure faults_found_as_first_cause 1 faults\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}

@@ -92,7 +92,8 @@ func (t *trial) findInCondition(ctx context.Context, f Fault, begun time.Time, l
 	if err != nil {
 		return err
 	}
-	named, err := t.watcher.await(ctx, name, limit, func(c told) bool { return c.firstCause() == f.ID && c.reason == f.Reason })
+	named, err := t.watcher.await(ctx, name, limit,
+		func(c told) bool { return c.firstCause() == f.ID && c.reason == f.Reason })
 	if err != nil {
 		return fmt.Errorf("want %s %s as the first cause: %w", f.ID, f.Reason, err)
 	}

@@ -19,7 +19,8 @@ import (
 func annotate(value string) action {
 	return func(ctx context.Context, s *site) error {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, contract.NodePublicNetworkVLAN, value)
-		_, err := s.cluster.Kube.CoreV1().Nodes().Patch(ctx, s.server.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := s.cluster.Kube.CoreV1().Nodes().Patch(ctx, s.server.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{})
 		if err != nil {
 			return fmt.Errorf("annotate Node %s: %w", s.server.Name, err)
 		}
@@ -44,7 +45,8 @@ func publishedFaults() []Fault {
 				return pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: s.server.ID, Network: cluster.NetworkID}
 			}),
 			mend: portal(func(s *site) pnapsim.Edit {
-				return pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: s.server.ID, Network: cluster.NetworkID, IPs: []string{s.server.Public.Addr().String()}}
+				return pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: s.server.ID, Network: cluster.NetworkID,
+					IPs: []string{s.server.Public.Addr().String()}}
 			})},
 	}
 }
@@ -53,14 +55,21 @@ func networkFaults() []Fault {
 	const silent = "GatewaySilent"
 	return []Fault{
 		{Name: "VLAN closed on the port of the server", ID: "PN301", Reason: silent, Told: ByCondition, Short: true,
-			make: onSwitch("bridge vlan delete dev p-$SERVER vid 56"), mend: onSwitch("bridge vlan add dev p-$SERVER vid 56")},
+			make: onSwitch("bridge vlan delete dev p-$SERVER vid 56"),
+			mend: onSwitch("bridge vlan add dev p-$SERVER vid 56")},
 		{Name: "gateway gone", ID: "PN301", Reason: silent, Told: ByCondition, Alone: true,
-			make: atGateway("ip address delete $GATEWAY/$BITS dev eth0.56"), mend: atGateway("ip address add $GATEWAY/$BITS dev eth0.56")},
-		{Name: "another server answers for the gateway", ID: "PN302", Reason: "GatewayAnsweredTwice", Told: ByMetric, Status: check.Warn, Alone: true,
-			make: nextDoor("ip address add $GATEWAY/32 dev bond0.56"), mend: nextDoor("ip address delete $GATEWAY/32 dev bond0.56")},
-		{Name: "server holds the address of the gateway", ID: "PN302", Reason: "GatewayHeldHere", Told: ByCondition, Event: true, Alone: true,
-			make: here("ip address add $GATEWAY/32 dev bond0.56"), mend: here("ip address delete $GATEWAY/32 dev bond0.56")},
+			make: atGateway("ip address delete $GATEWAY/$BITS dev eth0.56"),
+			mend: atGateway("ip address add $GATEWAY/$BITS dev eth0.56")},
+		{Name: "another server answers for the gateway", ID: "PN302", Reason: "GatewayAnsweredTwice", Told: ByMetric,
+			Status: check.Warn, Alone: true,
+			make: nextDoor("ip address add $GATEWAY/32 dev bond0.56"),
+			mend: nextDoor("ip address delete $GATEWAY/32 dev bond0.56")},
+		{Name: "server holds the address of the gateway", ID: "PN302", Reason: "GatewayHeldHere", Told: ByCondition,
+			Event: true, Alone: true,
+			make: here("ip address add $GATEWAY/32 dev bond0.56"),
+			mend: here("ip address delete $GATEWAY/32 dev bond0.56")},
 		{Name: "gateway slow", ID: "PN303", Reason: "GatewaySlow", Told: ByMetric, Status: check.Warn, Alone: true,
-			make: atGateway("tc qdisc add dev eth0.56 root netem delay 150ms"), mend: atGateway("tc qdisc delete dev eth0.56 root")},
+			make: atGateway("tc qdisc add dev eth0.56 root netem delay 150ms"),
+			mend: atGateway("tc qdisc delete dev eth0.56 root")},
 	}
 }

@@ -84,7 +84,8 @@ func (w *watcher) note(node *corev1.Node, now time.Time) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if last := w.latest[node.Name]; last.status == next.status && last.reason == next.reason && last.message == next.message {
+	if last := w.latest[node.Name]; last.status == next.status && last.reason == next.reason &&
+		last.message == next.message {
 		return
 	}
 	w.latest[node.Name] = next
@@ -99,7 +100,8 @@ func (w *watcher) last(name string) (told, <-chan struct{}) {
 }
 
 // await waits until the Node's condition is as wanted and returns since when it has been.
-func (w *watcher) await(ctx context.Context, name string, within time.Duration, wanted func(told) bool) (time.Time, error) {
+func (w *watcher) await(ctx context.Context, name string, within time.Duration, wanted func(told) bool) (time.Time,
+	error) {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	for {

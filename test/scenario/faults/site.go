@@ -19,7 +19,8 @@ type site struct {
 }
 
 // prelude makes the shell take the real iproute2: busybox's shell would prefer its own, which knows less.
-const prelude = "set -e; ip() { /usr/sbin/ip \"$@\"; }; bridge() { /usr/sbin/bridge \"$@\"; }; tc() { /usr/sbin/tc \"$@\"; }\n"
+const prelude = "set -e; ip() { /usr/sbin/ip \"$@\"; }; bridge() { /usr/sbin/bridge \"$@\"; }; tc() { /usr/sbin/tc " +
+	"\"$@\"; }\n"
 
 // script runs a shell script on a host of the lab. It finds the server's values in variables.
 func (s *site) script(ctx context.Context, host, script string) error {

@@ -43,7 +43,8 @@ func seconds(d time.Duration) string {
 
 // header names the columns of the table.
 func header() string {
-	return fmt.Sprintf("%-52s %-5s %-23s %-9s %-5s %6s %6s %6s", "fault", "first", "reason", "told by", "how", "seen", "named", "mended") +
+	return fmt.Sprintf("%-52s %-5s %-23s %-9s %-5s %6s %6s %6s", "fault", "first", "reason", "told by", "how", "seen",
+		"named", "mended") +
 		"\n" + strings.Repeat("-", 120)
 }
 
@@ -57,8 +58,10 @@ func Report(out io.Writer, all []Fault, results []Result) {
 			}
 		}
 	}
-	fmt.Fprintf(out, "\nseen, named, mended: seconds from the command that makes the fault until the node is no longer called well,\n"+
-		"until the right first cause is told, and from the command that mends it until the node is called well again.\n\n")
+	fmt.Fprintf(out,
+		"\nseen, named, mended: seconds from the command that makes the fault until the node is no longer called "+
+			"well,\nuntil the right first cause is told, and from the command that mends it until the node is called "+
+			"well again.\n\n")
 	s := sum(results)
 	fmt.Fprintf(out, "figure faults_made %d faults\n", s.made)
 	fmt.Fprintf(out, "figure faults_found_as_first_cause %d faults\n", s.found)

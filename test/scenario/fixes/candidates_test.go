@@ -19,7 +19,8 @@ const root = "../../.."
 // vlan is the VLAN interface of the server that the checks are tested with.
 const vlan = "bond0.100"
 
-// course is what several findings or recipes have in common: the files that they write and the commands that edit files.
+// course is what several findings or recipes have in common: the files that they write and the commands that edit
+// files.
 type course struct {
 	names []string
 	fixes []check.Fix
@@ -27,8 +28,8 @@ type course struct {
 
 func (c course) String() string { return strings.Join(c.names, " or ") }
 
-// courses are all that write files with this tool, or run commands that begin with one of the words: those of the guide, and
-// those of every finding that the checks are tested with.
+// courses are all that write files with this tool, or run commands that begin with one of the words: those of the
+// guide, and those of every finding that the checks are tested with.
 func courses(t *testing.T, tool check.Tool, words ...string) []course {
 	t.Helper()
 	examples, err := pages.Examples(filepath.Join(root, "agent", "verify", "check", "testdata"))
@@ -73,7 +74,8 @@ func essence(fixes []check.Fix, tool check.Tool, words []string) []check.Fix {
 	return kept
 }
 
-// everyPair calls try with each course and each other, in both orders, and counts the findings and recipes that they stand for.
+// everyPair calls try with each course and each other, in both orders, and counts the findings and recipes that they
+// stand for.
 func everyPair(all []course, try func(i, j int)) (pairs int) {
 	for i, first := range all {
 		for j, second := range all {

@@ -22,8 +22,8 @@ var (
 	typed   = regexp.MustCompile("(?s)```sh\n(.*?)\n```\n")
 )
 
-// Guide returns the recipes for a tool of the guide to the VLAN interface, as they stand on the page: first the files, then the
-// commands. root is that of the source tree.
+// Guide returns the recipes for a tool of the guide to the VLAN interface, as they stand on the page: first the files,
+// then the commands. root is that of the source tree.
 func Guide(root string, tool check.Tool) ([]Candidate, error) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "guides", "network.md"))
 	if err != nil {

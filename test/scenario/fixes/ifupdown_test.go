@@ -11,7 +11,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// interfaces is what the installer of Debian writes, with a bond; the last line is that of the installer or of cloud images.
+// interfaces is what the installer of Debian writes, with a bond; the last line is that of the installer or of cloud
+// images.
 const interfaces = `auto lo
 iface lo inet loopback
 auto eno1
@@ -64,11 +65,13 @@ func (s ifupdownServer) follow(c course) {
 	}
 }
 
-// settings are the options of all interfaces as ifupdown reads them, and what it would run to set the VLAN interface up.
+// settings are the options of all interfaces as ifupdown reads them, and what it would run to set the VLAN interface
+// up.
 func (s ifupdownServer) settings() map[string]bool {
 	s.t.Helper()
 	set := map[string]bool{}
-	options := []string{"-i", filepath.Join(s.root, "etc/network/interfaces"), "--state-dir", filepath.Join(s.root, "state")}
+	options := []string{"-i", filepath.Join(s.root, "etc/network/interfaces"), "--state-dir",
+		filepath.Join(s.root, "state")}
 	for _, name := range []string{"bond0", "bond0.11", vlan} {
 		out, err := s.programs.run(s.t, "", s.programs.Ifquery, append(options, name)...)
 		if err != nil && name != vlan { // which is not there before
@@ -78,7 +81,8 @@ func (s ifupdownServer) settings() map[string]bool {
 			set[name+" "+strings.TrimSpace(line)] = true
 		}
 	}
-	cmd := append([]string{"-c", `"$0" "$@" 2>&1`, s.programs.Ifup, "--no-act", "--force", "-v"}, append(options, vlan)...)
+	cmd := append([]string{"-c", `"$0" "$@" 2>&1`, s.programs.Ifup, "--no-act", "--force", "-v"},
+		append(options, vlan)...)
 	out, err := s.programs.run(s.t, "", "sh", cmd...)
 	if err != nil {
 		return set
@@ -89,13 +93,14 @@ func (s ifupdownServer) settings() map[string]bool {
 	return set
 }
 
-// TestIfupdown follows every pair with the real ifquery and ifup, where the main file includes the others by either of the ways
-// that Debian knows.
+// TestIfupdown follows every pair with the real ifquery and ifup, where the main file includes the others by either of
+// the ways that Debian knows.
 func TestIfupdown(t *testing.T) {
 	p := unpack(t)
 	all := courses(t, check.Ifupdown, "sed ")
 	tried := 0
-	for _, source := range []string{"source %s/etc/network/interfaces.d/*", "source-directory %s/etc/network/interfaces.d"} {
+	for _, source := range []string{"source %s/etc/network/interfaces.d/*",
+		"source-directory %s/etc/network/interfaces.d"} {
 		before := newIfupdownServer(t, p, source).settings()
 		alone := make([]map[string]bool, len(all))
 		for i, c := range all {

@@ -11,8 +11,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// installer is the file of phoenixNAP's image: two ports in a bond with LACP, the server's address and the way to the Internet
-// on the bond, a private network beside it.
+// installer is the file of phoenixNAP's image: two ports in a bond with LACP, the server's address and the way to the
+// Internet on the bond, a private network beside it.
 const installer = `network:
   version: 2
   ethernets:
@@ -114,15 +114,16 @@ func (s netplanServer) pair(before map[string]bool, courses [2]course, alone [2]
 	return nil
 }
 
-// TestNetplan follows every pair of what findings and the guide say, in both orders, on a server where nothing of the VLAN
-// interface is configured (a person may have made it by hand) and on one where it is, with the real generator. The server
-// keeps its bond, addresses and routes after every step, and in the end both stand.
+// TestNetplan follows every pair of what findings and the guide say, in both orders, on a server where nothing of the
+// VLAN interface is configured (a person may have made it by hand) and on one where it is, with the real generator. The
+// server keeps its bond, addresses and routes after every step, and in the end both stand.
 func TestNetplan(t *testing.T) {
 	p := unpack(t)
 	all := courses(t, check.Netplan)
 	tried := 0
 	broken := 0
-	for name, configuration := range map[string]string{"without the VLAN": installer, "with the VLAN": installer + own} {
+	for name, configuration := range map[string]string{"without the VLAN": installer,
+		"with the VLAN": installer + own} {
 		before, err := newNetplanServer(t, p, configuration).generated()
 		must(t, "generate the server's own configuration", err)
 		alone := make([]map[string]bool, len(all))

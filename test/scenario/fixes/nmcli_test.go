@@ -13,8 +13,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// offline is nmcli without NetworkManager: connections are files, the real nmcli edits them, and nothing is set up. One of a
-// name that is not there is an error, as with NetworkManager.
+// offline is nmcli without NetworkManager: connections are files, the real nmcli edits them, and nothing is set up. One
+// of a name that is not there is an error, as with NetworkManager.
 const offline = `#!/bin/sh
 set -eu
 case "$1 $2" in
@@ -59,7 +59,8 @@ func (s nmServer) follow(c course) error {
 	for _, fix := range c.fixes {
 		for _, command := range fix.Commands {
 			cmd := exec.CommandContext(s.t.Context(), "sh", "-c", command)
-			cmd.Env = append(slices.Clone(s.programs.Environment), "PATH="+filepath.Join(s.root, "bin")+":"+os.Getenv("PATH"))
+			cmd.Env = append(slices.Clone(s.programs.Environment),
+				"PATH="+filepath.Join(s.root, "bin")+":"+os.Getenv("PATH"))
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return fmt.Errorf("%s: %w: %s", command, err, out)
 			}
@@ -88,14 +89,15 @@ func (s nmServer) settings() map[string]bool {
 	return set
 }
 
-// TestNetworkManager follows every pair with the real nmcli, on a server that has a connection for the VLAN interface and on
-// one that has none, where only the findings about an interface that is missing can be followed first.
+// TestNetworkManager follows every pair with the real nmcli, on a server that has a connection for the VLAN interface
+// and on one that has none, where only the findings about an interface that is missing can be followed first.
 func TestNetworkManager(t *testing.T) {
 	p := unpack(t)
 	all := courses(t, check.NetworkManager, "nmcli connection modify ")
 	base := newNMServer(t, p, map[string]string{"bond0": bond})
 	must(t, "make the connection", base.follow(course{fixes: []check.Fix{{Commands: []string{
-		"nmcli connection add type vlan con-name bond0.100 ifname bond0.100 dev bond0 id 100 ipv4.method disabled 802-3-ethernet.mtu 9000"}}}}))
+		"nmcli connection add type vlan con-name bond0.100 ifname bond0.100 dev bond0 id 100 ipv4.method disabled " +
+			"802-3-ethernet.mtu 9000"}}}}))
 	existing, err := os.ReadFile(filepath.Join(base.root, "connections", vlan))
 	must(t, "read the connection", err)
 	tried := 0

@@ -27,7 +27,8 @@ var packages = []string{
 	"netplan.io", "libnetplan0", "libglib2.0-0", "libyaml-0-2", "ifupdown", "network-manager", "libnm0", "libreadline8",
 }
 
-// Unpack downloads the tools into the cache. They are not installed: each of them would take over the network of the machine.
+// Unpack downloads the tools into the cache. They are not installed: each of them would take over the network of the
+// machine.
 func Unpack(ctx context.Context) (Programs, error) {
 	var p Programs
 	var libraries []string
@@ -37,7 +38,8 @@ func Unpack(ctx context.Context) (Programs, error) {
 			return Programs{}, err
 		}
 		for program, path := range map[*string]string{
-			&p.Generate: "usr/libexec/netplan/generate", &p.Ifup: "sbin/ifup", &p.Ifquery: "sbin/ifquery", &p.Nmcli: "usr/bin/nmcli",
+			&p.Generate: "usr/libexec/netplan/generate", &p.Ifup: "sbin/ifup", &p.Ifquery: "sbin/ifquery",
+			&p.Nmcli: "usr/bin/nmcli",
 		} {
 			if found := filepath.Join(root, path); *program == "" && exists(found) {
 				*program = found

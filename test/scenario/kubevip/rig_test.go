@@ -36,7 +36,8 @@ var (
 	serviceBlock = netip.MustParsePrefix("203.0.113.128/25")
 )
 
-// rig is a control plane and servers, each with the shipped agent. What the controller would publish is published by hand.
+// rig is a control plane and servers, each with the shipped agent. What the controller would publish is published by
+// hand.
 type rig struct {
 	labtest.Hand
 	cp      *controlplane.ControlPlane
@@ -59,7 +60,8 @@ func newRig(t *testing.T, versions []string, servers int) *rig {
 	r.Must("client", err)
 	root, err := tools.ModuleRoot()
 	r.Must("find the source tree", err)
-	r.Must("apply the manifests", r.cp.ApplyFiles(t.Context(), filepath.Join(root, "deploy/overlays/kubeadm"), filepath.Join(root, "deploy/kube-vip/kube-vip.yaml")))
+	r.Must("apply the manifests", r.cp.ApplyFiles(t.Context(), filepath.Join(root, "deploy/overlays/kubeadm"),
+		filepath.Join(root, "deploy/kube-vip/kube-vip.yaml")))
 	r.startLab(versions)
 	for i, s := range r.servers {
 		r.join(s, netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, byte(2 + i)}), nodeBlock.Bits()))
@@ -70,7 +72,8 @@ func newRig(t *testing.T, versions []string, servers int) *rig {
 func (r *rig) startLab(versions []string) {
 	r.T.Helper()
 	r.Begin(lab.Config{
-		Servers: r.servers, HostPorts: []uint16{uint16(r.cp.Port())}, Files: r.files(versions), Programs: []string{"ip", "setpriv"},
+		Servers: r.servers, HostPorts: []uint16{uint16(r.cp.Port())}, Files: r.files(versions),
+		Programs:  []string{"ip", "setpriv"},
 		MemoryMiB: 2048, TimeLimit: 15 * time.Minute,
 	}, labtest.PublicNetwork(vlan, r.servers, nodeBlock, serviceBlock), func() {
 		r.PrintNodes(r.kube)
@@ -107,7 +110,8 @@ func agentConfig(server string) string { return "agent-" + server + ".kubeconfig
 func (r *rig) kubeconfig(name string, config *rest.Config) string {
 	r.T.Helper()
 	path := filepath.Join(r.dir, name+".kubeconfig")
-	r.Must("kubeconfig of "+name, controlplane.WriteKubeconfig(path, config, fmt.Sprintf("https://%s:%d", apiServer, r.cp.Port())))
+	r.Must("kubeconfig of "+name, controlplane.WriteKubeconfig(path, config,
+		fmt.Sprintf("https://%s:%d", apiServer, r.cp.Port())))
 	return path
 }
 
@@ -118,31 +122,38 @@ func (r *rig) join(s lab.Server, address netip.Prefix) {
 		Server: s.Name, ID: vlan, Address: address, Gateway: netip.MustParseAddr(nodeGateway),
 	}))
 	annotations, err := contract.NodeNetwork{
-		ServerID: s.ID, NetworkID: "60473c2509268bc77fd06d29", VLAN: vlan, IPs: []netip.Addr{address.Addr()}, Member: true, Announcer: contract.AnnouncerKubeVIP,
+		ServerID: s.ID, NetworkID: "60473c2509268bc77fd06d29", VLAN: vlan, IPs: []netip.Addr{address.Addr()},
+		Member: true, Announcer: contract.AnnouncerKubeVIP,
 		Blocks: []contract.NetworkBlock{
-			{CIDR: nodeBlock, Gateway: nodeBlock.Addr().Next()}, {CIDR: serviceBlock, Gateway: serviceBlock.Addr().Next()},
+			{CIDR: nodeBlock, Gateway: nodeBlock.Addr().Next()},
+			{CIDR: serviceBlock, Gateway: serviceBlock.Addr().Next()},
 		},
 	}.Annotations()
 	r.Must("annotations", err)
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Annotations: annotations},
-		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.Private.Addr().String()}}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP,
+			Address: s.Private.Addr().String()}}},
 	}
 	_, err = r.kube.CoreV1().Nodes().Create(r.T.Context(), node, metav1.CreateOptions{})
 	r.Must("create Node "+s.Name, err)
 	r.Start(lab.Program{Host: s.Name, Name: "agent-" + s.Name, Args: []string{
 		"setpriv", "--bounding-set", "-all,+net_raw", "--inh-caps", "-all", "--no-new-privs",
-		lab.Path("phoenixnap-agent"), "run", "--node-name", s.Name, "--kubeconfig", lab.Path(agentConfig(s.Name)), "--v", "2",
+		lab.Path("phoenixnap-agent"), "run", "--node-name", s.Name, "--kubeconfig", lab.Path(agentConfig(s.Name)),
+		"--v", "2",
 	}})
 }
 
 // kubeVIP starts kube-vip for the Services of one namespace, as the shipped manifest sets it.
 func (r *rig) kubeVIP(version, server, namespace string) int {
 	return r.Start(lab.Program{
-		Host: server, Name: "kube-vip-" + server + "-" + namespace, Args: []string{lab.Path("kube-vip-" + version), "manager"},
+		Host: server, Name: "kube-vip-" + server + "-" + namespace,
+		Args: []string{lab.Path("kube-vip-" + version), "manager"},
 		Env: []string{
-			"HOME=" + lab.Path("home"), "vip_arp=true", "vip_interface=" + publicLink, "vip_subnet=32", "svc_enable=true", "svc_election=true",
-			"cp_enable=false", "cp_namespace=kube-system", "vip_leaseduration=5", "vip_renewdeadline=3", "vip_retryperiod=1",
+			"HOME=" + lab.Path("home"), "vip_arp=true", "vip_interface=" + publicLink, "vip_subnet=32",
+			"svc_enable=true", "svc_election=true",
+			"cp_enable=false", "cp_namespace=kube-system", "vip_leaseduration=5", "vip_renewdeadline=3",
+			"vip_retryperiod=1",
 			"vip_nodename=" + server, "svc_namespace=" + namespace, "prometheus_server=127.0.0.1:0",
 		},
 	})
@@ -151,7 +162,8 @@ func (r *rig) kubeVIP(version, server, namespace string) int {
 // serve creates a Service with a published address, as the controller leaves it.
 func (r *rig) serve(namespace, name string, annotations map[string]string) netip.Addr {
 	r.T.Helper()
-	_, err := r.kube.CoreV1().Namespaces().Create(r.T.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	_, err := r.kube.CoreV1().Namespaces().Create(r.T.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	if err != nil && !strings.Contains(err.Error(), "already exists") {
 		r.T.Fatal(err)
 	}
@@ -173,7 +185,8 @@ func (r *rig) serve(namespace, name string, annotations map[string]string) netip
 
 func (r *rig) deleteService(namespace, name string) {
 	r.T.Helper()
-	r.Must("delete Service "+name, r.kube.CoreV1().Services(namespace).Delete(r.T.Context(), name, metav1.DeleteOptions{}))
+	r.Must("delete Service "+name, r.kube.CoreV1().Services(namespace).Delete(r.T.Context(), name,
+		metav1.DeleteOptions{}))
 }
 
 // claim makes a host carry an address and say so, as any announcer does.

@@ -48,8 +48,8 @@ type expectation struct {
 	by             string
 }
 
-// side is one version of kube-vip on two servers, with processes of its own for each namespace, so that each can be broken
-// by itself.
+// side is one version of kube-vip on two servers, with processes of its own for each namespace, so that each can be
+// broken by itself.
 type side struct {
 	*rig
 	version, x, y, z string
@@ -88,7 +88,8 @@ func (s *side) signal(server, namespace string, signal syscall.Signal) {
 
 // expect makes an expectation as of now.
 func (s *side) expect(state, id, of string, nodes ...string) *expectation {
-	return &expectation{version: s.version, state: state, id: id, address: s.addresses[of], nodes: nodes, since: time.Now()}
+	return &expectation{version: s.version, state: state, id: id, address: s.addresses[of], nodes: nodes,
+		since: time.Now()}
 }
 
 // others are all servers but one.
@@ -108,7 +109,8 @@ func (s *side) begin() (want []*expectation) {
 		s.announce(s.x, namespace)
 	}
 	s.announce(s.z, "deaf")
-	for _, name := range []string{"stopped/web", "killed/web", "dead/web", "dead/gone", "plain/web", "plain/foreign", "plain/second"} {
+	for _, name := range []string{"stopped/web", "killed/web", "dead/web", "dead/gone", "plain/web", "plain/foreign",
+		"plain/second"} {
 		namespace, service, _ := strings.Cut(name, "/")
 		s.service(namespace, service, nil)
 		want = append(want, s.expect(healthy, fine, name, s.x))
@@ -130,12 +132,15 @@ func (s *side) breakAll(gatewayLink string) (want []*expectation) {
 	s.claim(lab.Gateway, gatewayLink, s.addresses["plain/foreign"])
 	want = append(want, s.expect("a foreign machine claims it", "PN608", "plain/foreign", s.x))
 	s.claim(s.y, publicLink, s.addresses["plain/second"])
-	want = append(want, s.expect("a second Node claims it: there", "PN603", "plain/second", s.y), s.expect("a second Node claims it: the holder", "PN604", "plain/second", s.x))
+	want = append(want, s.expect("a second Node claims it: there", "PN603", "plain/second", s.y),
+		s.expect("a second Node claims it: the holder", "PN604", "plain/second", s.x))
 	time.Sleep(3 * time.Second) // so that the second kube-vip of each namespace is ready to take over
 	s.signal(s.x, "stopped", syscall.SIGSTOP)
-	want = append(want, s.expect("stopped (SIGSTOP): there", "PN603", "stopped/web", s.x), s.expect("stopped (SIGSTOP): the next holder", "PN604", "stopped/web", s.y))
+	want = append(want, s.expect("stopped (SIGSTOP): there", "PN603", "stopped/web", s.x),
+		s.expect("stopped (SIGSTOP): the next holder", "PN604", "stopped/web", s.y))
 	s.signal(s.x, "killed", syscall.SIGKILL)
-	want = append(want, s.expect("killed (SIGKILL): there", "PN603", "killed/web", s.x), s.expect("killed (SIGKILL): the next holder", "PN604", "killed/web", s.y))
+	want = append(want, s.expect("killed (SIGKILL): there", "PN603", "killed/web", s.x),
+		s.expect("killed (SIGKILL): the next holder", "PN604", "killed/web", s.y))
 	s.signal(s.x, "dead", syscall.SIGKILL)
 	want = append(want, s.expect("the lease expires", "PN609", "dead/web", s.x))
 	s.deleteService(s.namespace("dead"), "gone")
@@ -148,7 +153,8 @@ func (s *side) mend(gatewayLink string) (want []*expectation) {
 	s.IP(lab.Gateway, "address", "delete", s.addresses["plain/foreign"].String()+"/32", "dev", gatewayLink)
 	s.IP(s.y, "address", "delete", s.addresses["plain/second"].String()+"/32", "dev", publicLink)
 	want = append(want, s.expect("goes on (SIGCONT)", fine, "stopped/web", s.y),
-		s.expect("the foreign machine gives it up", fine, "plain/foreign", s.x), s.expect("the second Node gives it up", fine, "plain/second", s.x))
+		s.expect("the foreign machine gives it up", fine, "plain/foreign", s.x),
+		s.expect("the second Node gives it up", fine, "plain/second", s.x))
 	return want
 }
 
@@ -194,7 +200,8 @@ func TestStates(t *testing.T) {
 	fmt.Fprint(t.Output(), "\n"+header()+table(all)+figures(all))
 	for _, e := range all {
 		if took := e.took(); *hold && e.state != healthy && took > limit {
-			t.Errorf("%s: %s of %s was reported after %s, want it within %s", e.version, e.state, e.address, took, limit)
+			t.Errorf("%s: %s of %s was reported after %s, want it within %s", e.version, e.state, e.address, took,
+				limit)
 		}
 	}
 }
@@ -268,7 +275,8 @@ var (
 
 // look reads once.
 func (w *witness) look(ctx context.Context) error {
-	events, err := w.kube.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Service"})
+	events, err := w.kube.CoreV1().Events(metav1.NamespaceAll).List(ctx,
+		metav1.ListOptions{FieldSelector: "involvedObject.kind=Service"})
 	if err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}
@@ -347,7 +355,8 @@ func (w *witness) awaitHealthy(limit time.Duration) {
 		w.Must("read Nodes", err)
 		var ill []string
 		for i := range nodes.Items {
-			if c := contract.FindNodeCondition(&nodes.Items[i], contract.ConditionAnnouncementHealthy); c == nil || c.Status != corev1.ConditionTrue {
+			if c := contract.FindNodeCondition(&nodes.Items[i], contract.ConditionAnnouncementHealthy); c == nil ||
+				c.Status != corev1.ConditionTrue {
 				ill = append(ill, fmt.Sprintf("%s: %+v", nodes.Items[i].Name, c))
 			}
 		}
@@ -367,7 +376,8 @@ func (w *witness) wantReports(sides []*side) {
 	for _, s := range sides {
 		for name, holder := range map[string]string{"plain/web": s.x, "stopped/web": s.y} {
 			entry := w.reportOf(holder, s.addresses[name])
-			for ; !entry.Held || entry.State != contract.AddressAnswered || entry.MAC == ""; entry = w.reportOf(holder, s.addresses[name]) {
+			for ; !entry.Held || entry.State != contract.AddressAnswered ||
+				entry.MAC == ""; entry = w.reportOf(holder, s.addresses[name]) {
 				if time.Now().After(deadline) {
 					w.T.Errorf("%s reports %+v of %s (%s), which it holds", holder, entry, s.addresses[name], name)
 					break
@@ -405,13 +415,15 @@ func figures(all []*expectation) string {
 			states[e.version+e.state] = true
 		}
 	}
-	return fmt.Sprintf("figure kubevip_states_named %d states\nfigure kubevip_state_to_condition_max %.1f s\nfigure kubevip_mended_to_condition_max %.1f s\n",
+	return fmt.Sprintf("figure kubevip_states_named %d states\nfigure kubevip_state_to_condition_max %.1f s\nfigure "+
+		"kubevip_mended_to_condition_max %.1f s\n",
 		len(states), named.Seconds(), mended.Seconds())
 }
 
 // header names the columns of the table.
 func header() string {
-	return fmt.Sprintf("%-8s %-42s %-5s %-14s %s\n%s\n", "kube-vip", "state", "first", "address", "told after", strings.Repeat("-", 100))
+	return fmt.Sprintf("%-8s %-42s %-5s %-14s %s\n%s\n", "kube-vip", "state", "first", "address", "told after",
+		strings.Repeat("-", 100))
 }
 
 // table prints expectations: state → finding → seconds.

@@ -37,7 +37,8 @@ const (
 // runLocal is make run-local with these variables and no others of ours.
 func runLocal(t *testing.T, variables map[string]string, args string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "make", "--no-print-directory", "run-local", "ARGS="+args)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "make", "--no-print-directory", "run-local",
+		"ARGS="+args)
 	cmd.Dir = "../../.."
 	for _, each := range os.Environ() {
 		name, _, _ := strings.Cut(each, "=")
@@ -68,17 +69,22 @@ func write(t *testing.T, name, content string) string {
 // Everything that is missing is reported at once, and nothing is started.
 func TestWhatIsMissingIsTold(t *testing.T) {
 	bare := write(t, "cloud-sa.json", `{"clientID": "a", "clientSecret": "b"}`)
-	full := write(t, "cloud-sa.json", `{"clientID": "a", "clientSecret": "b", "location": "ASH", "loadbalancer": "kube-vip://c"}`)
+	full := write(t, "cloud-sa.json",
+		`{"clientID": "a", "clientSecret": "b", "location": "ASH", "loadbalancer": "kube-vip://c"}`)
 	for name, tc := range map[string]struct {
 		variables map[string]string
 		want      []string
 	}{
-		"nothing set": {want: []string{secretVariable + " is not set", kubeconfigVariable + " is not set", locationVariable + " is not set", loadBalancerVariable + " is not set"}},
-		"no such files": {variables: map[string]string{secretVariable: "/nowhere/secret", kubeconfigVariable: "/nowhere/config", locationVariable: "ASH", loadBalancerVariable: "kube-vip://c"},
-			want: []string{secretVariable + "=/nowhere/secret cannot be read", kubeconfigVariable + "=/nowhere/config cannot be read"}},
+		"nothing set": {want: []string{secretVariable + " is not set", kubeconfigVariable + " is not set",
+			locationVariable + " is not set", loadBalancerVariable + " is not set"}},
+		"no such files": {variables: map[string]string{secretVariable: "/nowhere/secret",
+			kubeconfigVariable: "/nowhere/config", locationVariable: "ASH", loadBalancerVariable: "kube-vip://c"},
+			want: []string{secretVariable + "=/nowhere/secret cannot be read",
+				kubeconfigVariable + "=/nowhere/config cannot be read"}},
 		"bare secret": {variables: map[string]string{secretVariable: bare, kubeconfigVariable: bare},
 			want: []string{locationVariable + " is not set", loadBalancerVariable + " is not set"}},
-		"secret has it": {variables: map[string]string{secretVariable: full}, want: []string{kubeconfigVariable + " is not set"}},
+		"secret has it": {variables: map[string]string{secretVariable: full},
+			want: []string{kubeconfigVariable + " is not set"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd, out := runLocal(t, tc.variables, "")
@@ -100,7 +106,8 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 // The controller initialises a Node, and an interrupt from the terminal ends it.
 func TestItRunsAgainstACluster(t *testing.T) {
 	plane := controlplane.ForTest(t)
-	_, url := simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(1), Latency: &pnapsim.Latency{}}, simtest.Seed())
+	_, url := simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(1), Latency: &pnapsim.Latency{}},
+		simtest.Seed())
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := controlplane.WriteKubeconfig(kubeconfig, plane.Config(), ""); err != nil {
 		t.Fatal(err)
@@ -111,14 +118,18 @@ func TestItRunsAgainstACluster(t *testing.T) {
 	}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider,
+			Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
 	}
 	if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	cmd, out := runLocal(t, map[string]string{
-		secretVariable:     write(t, "cloud-sa.json", fmt.Sprintf(`{"clientID": %q, "clientSecret": %q, "base-url": %q}`, simtest.ClientID, simtest.ClientSecret, url)),
-		kubeconfigVariable: kubeconfig, locationVariable: "ASH", loadBalancerVariable: "kube-vip://" + simtest.NetworkID,
+		secretVariable: write(t, "cloud-sa.json",
+			fmt.Sprintf(`{"clientID": %q, "clientSecret": %q, "base-url": %q}`, simtest.ClientID, simtest.ClientSecret,
+				url)),
+		kubeconfigVariable: kubeconfig, locationVariable: "ASH",
+		loadBalancerVariable: "kube-vip://" + simtest.NetworkID,
 	}, "--secure-port="+freePort(t))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a terminal's foreground job
 	if err := cmd.Start(); err != nil {

@@ -41,7 +41,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	os.Exit(kernel.Main(m, kernel.Programs(program, "networkctl", "dbus-daemon"),
-		kernel.File(filepath.Join(root(), "agent", "verify", "check", "testdata")), kernel.File(filepath.Join(root(), "docs", "guides", "network.md"))))
+		kernel.File(filepath.Join(root(), "agent", "verify", "check", "testdata")),
+		kernel.File(filepath.Join(root(), "docs", "guides", "network.md"))))
 }
 
 // service is systemd-networkd with a configuration of its own.
@@ -140,11 +141,13 @@ func TestRestart(t *testing.T) {
 		lost []string
 	}{
 		{"that configures the bond", "", []string{"rule"}},
-		{"that configures every interface", "[Match]\nName=bond0.*\n[Network]\nLinkLocalAddressing=no\n", []string{"rule", "route", "address"}},
+		{"that configures every interface", "[Match]\nName=bond0.*\n[Network]\nLinkLocalAddressing=no\n",
+			[]string{"rule", "route", "address"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := prepare(t)
-			s.configure("10-bond.network", "[Match]\nName=bond0\n[Network]\nAddress=10.0.0.2/24\nGateway=10.0.0.1\nLinkLocalAddressing=no\n")
+			s.configure("10-bond.network",
+				"[Match]\nName=bond0\n[Network]\nAddress=10.0.0.2/24\nGateway=10.0.0.1\nLinkLocalAddressing=no\n")
 			if tc.foreign != "" {
 				s.configure("20-foreign.network", tc.foreign)
 			}
@@ -189,7 +192,8 @@ func connect(t *testing.T) {
 		err = netlink.LinkAdd(bond)
 	}
 	must(t, "add bond0", err)
-	must(t, "add a cable", netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eno1"}, PeerName: "port1"}))
+	must(t, "add a cable", netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eno1"},
+		PeerName: "port1"}))
 	must(t, "enslave eno1", netlink.LinkSetMaster(find(t, "eno1"), bond))
 	for _, name := range []string{"eno1", "port1", "bond0"} {
 		must(t, "set "+name+" up", netlink.LinkSetUp(find(t, name)))
@@ -261,7 +265,8 @@ func ours(t *testing.T) []string {
 	for _, a := range addresses {
 		lines = append(lines, "address "+a.IPNet.String())
 	}
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Protocol: ownership.Protocol}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Protocol: ownership.Protocol},
+		netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
 	must(t, "list routes", err)
 	for _, r := range routes {
 		lines = append(lines, "route "+r.String())
@@ -308,8 +313,8 @@ func settled(t *testing.T, want []string) {
 	}
 }
 
-// disturbance looks on for a while: what of want was missing at any moment, and how long anything was, without the time that
-// this machine stood still.
+// disturbance looks on for a while: what of want was missing at any moment, and how long anything was, without the time
+// that this machine stood still.
 func disturbance(t *testing.T, want []string, began time.Time) (lost []string, took time.Duration) {
 	t.Helper()
 	const look = 50 * time.Millisecond // more than a look takes

@@ -44,7 +44,11 @@ func bus(t *testing.T) {
 		_ = cmd.Wait() // it was killed
 		must(t, "remove the socket", os.RemoveAll("/run/dbus"))
 	})
-	await(t, "the bus", time.Minute, func() bool { _, err := os.Stat("/run/dbus/system_bus_socket"); return err == nil })
+	await(t, "the bus", time.Minute, func() bool {
+		_,
+			err := os.Stat("/run/dbus/system_bus_socket")
+		return err == nil
+	})
 }
 
 // follow writes files and runs commands as a user who copies them.
@@ -70,7 +74,8 @@ func finding(t *testing.T, id check.ID, reason string) []check.Fix {
 	must(t, "read the findings", err)
 	for _, f := range examples[id] {
 		if f.Reason == reason {
-			return slices.DeleteFunc(slices.Clone(f.Fixes), func(fix check.Fix) bool { return fix.Tool != check.Networkd })
+			return slices.DeleteFunc(slices.Clone(f.Fixes),
+				func(fix check.Fix) bool { return fix.Tool != check.Networkd })
 		}
 	}
 	t.Fatalf("no %s %s", id, reason)
@@ -110,7 +115,10 @@ func routed(t *testing.T) bool {
 	rules, err := netlink.RuleList(netlink.FAMILY_V4)
 	must(t, "list rules", err)
 	return leads(t, netlink.Route{Table: 1100}, "192.0.2.1") &&
-		slices.ContainsFunc(rules, func(r netlink.Rule) bool { return r.Table == 1100 && r.Src != nil && r.Src.String() == "192.0.2.0/28" })
+		slices.ContainsFunc(rules, func(r netlink.Rule) bool {
+			return r.Table == 1100 && r.Src != nil &&
+				r.Src.String() == "192.0.2.0/28"
+		})
 }
 
 // leads reports whether a route of the table leads to a gateway.
@@ -137,7 +145,8 @@ func forget(t *testing.T) {
 func handmade(t *testing.T) {
 	t.Helper()
 	bond := find(t, "bond0")
-	link := &netlink.Vlan{LinkAttrs: netlink.LinkAttrs{Name: "bond0.100", ParentIndex: bond.Attrs().Index, MTU: 1500}, VlanId: 100}
+	link := &netlink.Vlan{LinkAttrs: netlink.LinkAttrs{Name: "bond0.100", ParentIndex: bond.Attrs().Index, MTU: 1500},
+		VlanId: 100}
 	must(t, "add bond0.100", netlink.LinkAdd(link))
 	must(t, "set bond0.100 up", netlink.LinkSetUp(find(t, "bond0.100")))
 	address, err := netlink.ParseAddr(netip.MustParsePrefix("192.0.2.2/28").String())
@@ -145,8 +154,9 @@ func handmade(t *testing.T) {
 	must(t, "add the address", netlink.AddrAdd(find(t, "bond0.100"), address))
 }
 
-// TestRecipes does what finding and guide say on a server whose bond systemd-networkd configures, by a file of a person or of
-// netplan: the bond keeps its address and the way to the Internet, and in the end all of it stands, whatever came first.
+// TestRecipes does what finding and guide say on a server whose bond systemd-networkd configures, by a file of a person
+// or of netplan: the bond keeps its address and the way to the Internet, and in the end all of it stands, whatever came
+// first.
 func TestRecipes(t *testing.T) {
 	vlan := finding(t, check.VLANInterface, "VLANInterfaceMissing")
 	routes := finding(t, check.ReturnPath, "ReturnPathElsewhere")
@@ -156,8 +166,10 @@ func TestRecipes(t *testing.T) {
 		steps          [][]check.Fix
 	}{
 		{"finding, then routes", "/etc/systemd/network/20-uplink.network", false, [][]check.Fix{vlan, routes}},
-		{"routes of an interface made by hand, then finding", "/etc/systemd/network/20-uplink.network", true, [][]check.Fix{routes, vlan}},
-		{"guide, beside netplan", "/run/systemd/network/10-netplan-bond0.network", false, [][]check.Fix{guide(t), routes}},
+		{"routes of an interface made by hand, then finding", "/etc/systemd/network/20-uplink.network", true,
+			[][]check.Fix{routes, vlan}},
+		{"guide, beside netplan", "/run/systemd/network/10-netplan-bond0.network", false,
+			[][]check.Fix{guide(t), routes}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := prepare(t)
@@ -181,7 +193,8 @@ func TestRecipes(t *testing.T) {
 			await(t, "the routes", time.Minute, func() bool { return routed(t) })
 			// networkd takes them away for a moment when it reads the bond's file again.
 			await(t, "the bond's address", time.Minute, func() bool { return has(t, "bond0", "10.0.0.2/24") })
-			await(t, "the bond's default route", time.Minute, func() bool { return leads(t, netlink.Route{Table: unix.RT_TABLE_MAIN}, "10.0.0.1") })
+			await(t, "the bond's default route", time.Minute,
+				func() bool { return leads(t, netlink.Route{Table: unix.RT_TABLE_MAIN}, "10.0.0.1") })
 		})
 	}
 }
@@ -190,7 +203,8 @@ func TestRecipes(t *testing.T) {
 func (s *service) initialiseNext() {
 	s.t.Helper()
 	for index := range 100 {
-		must(s.t, "note", os.WriteFile(filepath.Join("/run/udev/data", "n"+strconv.Itoa(index+1)), []byte("I:1\n"), 0o644))
+		must(s.t, "note", os.WriteFile(filepath.Join("/run/udev/data", "n"+strconv.Itoa(index+1)), []byte("I:1\n"),
+			0o644))
 	}
 }
 

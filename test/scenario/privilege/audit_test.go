@@ -144,13 +144,17 @@ func TestCheckRights(t *testing.T) {
 		requests []asked
 		want     []string
 	}{
-		"as granted": {[]asked{request("get", "", "nodes", "", 200), request("get", "g", "leases", "kube-system", 200), request("get", "g", "leases", "web", 404),
+		"as granted": {[]asked{request("get", "", "nodes", "", 200), request("get", "g", "leases", "kube-system", 200),
+			request("get", "g", "leases", "web", 404),
 			request("update", "g", "leases", "kube-system", 200)}, nil},
-		"refused": {[]asked{request("get", "", "nodes", "", 200), request("get", "g", "leases", "web", 404), request("update", "g", "leases", "kube-system", 200),
+		"refused": {[]asked{request("get", "", "nodes", "", 200), request("get", "g", "leases", "web", 404),
+			request("update", "g", "leases", "kube-system", 200),
 			request("list", "", "secrets", "", 403)}, []string{"refused: list secrets "}},
-		"too wide": {[]asked{request("get", "", "nodes", "", 200), request("get", "g", "leases", "kube-system", 200), request("update", "g", "leases", "kube-system", 200)},
+		"too wide": {[]asked{request("get", "", "nodes", "", 200), request("get", "g", "leases", "kube-system", 200),
+			request("update", "g", "leases", "kube-system", 200)},
 			[]string{"granted everywhere, used only in kube-system: get leases.g"}},
-		"unused": {[]asked{request("get", "g", "leases", "web", 200), request("update", "g", "leases", "kube-system", 200)}, []string{"granted and never used: get nodes"}},
+		"unused": {[]asked{request("get", "g", "leases", "web", 200),
+			request("update", "g", "leases", "kube-system", 200)}, []string{"granted and never used: get nodes"}},
 	} {
 		if got := checkRights(rights, tc.requests); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)

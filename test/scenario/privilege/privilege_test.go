@@ -56,10 +56,12 @@ const (
 func newSite(t *testing.T) *site {
 	t.Helper()
 	dir := t.TempDir()
-	s := &site{T: t, audit: filepath.Join(dir, "audit.log"), log: filepath.Join(t.ArtifactDir(), "agent.log"), kubeconfig: filepath.Join(dir, "kubeconfig")}
+	s := &site{T: t, audit: filepath.Join(dir, "audit.log"), log: filepath.Join(t.ArtifactDir(), "agent.log"),
+		kubeconfig: filepath.Join(dir, "kubeconfig")}
 	policy := filepath.Join(dir, "policy.json")
 	s.must(os.WriteFile(policy, []byte(auditPolicy), 0o600))
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{APIServerArgs: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + s.audit}})
+	cp, err := controlplane.Start(t.Context(),
+		controlplane.Options{APIServerArgs: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + s.audit}})
 	s.must(err)
 	t.Cleanup(func() {
 		if err := cp.Stop(); err != nil {
@@ -75,7 +77,8 @@ func newSite(t *testing.T) *site {
 	s.awaitPolicies(cp)
 	s.agent, err = tools.Product(t.Context(), "./agent")
 	s.must(err)
-	_, err = s.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}, metav1.CreateOptions{})
+	_, err = s.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}},
+		metav1.CreateOptions{})
 	s.must(err)
 	return s
 }
@@ -96,7 +99,8 @@ func (s *site) awaitPolicies(cp *controlplane.ControlPlane) {
 	s.must(err)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: contract.AgentLeasePrefix + nodeName}}
 	s.eventually("the policies", func() bool {
-		_, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Create(s.Context(), lease, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Create(s.Context(), lease,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
 	})
 }
@@ -150,7 +154,8 @@ func (s *site) eventually(what string, holds func() bool) {
 
 // publish writes what the controller would; withdraw takes it back.
 func (s *site) publish() {
-	annotations, err := contract.NodeNetwork{ServerID: "0123456789abcdef01234567", NetworkID: "6104105e6b7c9a0012345678", VLAN: 3999,
+	annotations, err := contract.NodeNetwork{ServerID: "0123456789abcdef01234567",
+		NetworkID: "6104105e6b7c9a0012345678", VLAN: 3999,
 		Member: true, Announcer: contract.AnnouncerKubeVIP}.Annotations()
 	s.must(err)
 	s.annotate(annotations)
@@ -192,7 +197,8 @@ func (s *site) diagnose(args ...string) {
 	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 	defer cancel()
 	var out bytes.Buffer
-	cmd := confined(s.T, s.agent, append(append([]string{"diagnose"}, args...), "--node-name", nodeName, "--kubeconfig", s.kubeconfig)...)
+	cmd := confined(s.T, s.agent, append(append([]string{"diagnose"}, args...), "--node-name", nodeName, "--kubeconfig",
+		s.kubeconfig)...)
 	cmd.Stdout = &out
 	cmd.Stderr = &out
 	s.must(cmd.Start())
@@ -246,7 +252,8 @@ func TestShippedAgent(t *testing.T) {
 	s.publish()
 	s.serviceWith("203.0.113.5")
 	s.eventually("a second renewal of the Lease", func() bool {
-		lease, err := s.admin.CoordinationV1().Leases("kube-system").Get(t.Context(), contract.AgentLeasePrefix+nodeName, metav1.GetOptions{})
+		lease, err := s.admin.CoordinationV1().Leases("kube-system").Get(t.Context(),
+			contract.AgentLeasePrefix+nodeName, metav1.GetOptions{})
 		return err == nil && lease.Spec.RenewTime.After(lease.Spec.AcquireTime.Time)
 	})
 	s.diagnose()

@@ -34,12 +34,13 @@ const (
 	patience = 20 * time.Second
 )
 
-// TestReplies asks by every way, with kube-proxy in both of its modes: unmanaged, the anti-spoofing of the default network eats
-// the replies; managed, all arrive; without the agent's work again none.
+// TestReplies asks by every way, with kube-proxy in both of its modes: unmanaged, the anti-spoofing of the default
+// network eats the replies; managed, all arrive; without the agent's work again none.
 func TestReplies(t *testing.T) {
 	r := newRig(t)
 	r.createServices()
-	fmt.Fprintf(t.Output(), "%-10s %-52s %-12s %-12s %s\n", "kube-proxy", "asked", "unmanaged", "managed", "after cleanup")
+	fmt.Fprintf(t.Output(), "%-10s %-52s %-12s %-12s %s\n", "kube-proxy", "asked", "unmanaged", "managed",
+		"after cleanup")
 	for _, mode := range []string{"nftables", "iptables"} {
 		r.proxyMode(mode)
 		r.waitForProxy(mode)
@@ -63,9 +64,11 @@ func TestReplies(t *testing.T) {
 		r.Run(holder, agentCleanup()...)
 		cleaned := r.ask()
 		for i, w := range ways() {
-			fmt.Fprintf(t.Output(), "%-10s %-52s %-12s %-12s %s\n", mode, w.name, word(unmanaged[i]), word(managed[i]), word(cleaned[i]))
+			fmt.Fprintf(t.Output(), "%-10s %-52s %-12s %-12s %s\n", mode, w.name, word(unmanaged[i]), word(managed[i]),
+				word(cleaned[i]))
 			if unmanaged[i] != "" || cleaned[i] != "" {
-				t.Errorf("%s: %s: unmanaged answered by %q, after cleanup by %q: the upstream is to drop these replies", mode, w.name, unmanaged[i], cleaned[i])
+				t.Errorf("%s: %s: unmanaged answered by %q, after cleanup by %q: the upstream is to drop these replies",
+					mode, w.name, unmanaged[i], cleaned[i])
 			}
 			if managed[i] != w.answer {
 				t.Errorf("%s: %s: managed, %q answers, want %q", mode, w.name, managed[i], w.answer)
@@ -120,8 +123,8 @@ func (r *rig) dropped() int {
 	return count
 }
 
-// waitForProxy waits until kube-proxy serves all ways on both nodes: a pod of the node that does not run the endpoint is
-// answered within the cluster.
+// waitForProxy waits until kube-proxy serves all ways on both nodes: a pod of the node that does not run the endpoint
+// is answered within the cluster.
 func (r *rig) waitForProxy(mode string) {
 	r.T.Helper()
 	for _, w := range ways() {
@@ -129,7 +132,8 @@ func (r *rig) waitForProxy(mode string) {
 		if w.endpoint == holder {
 			pod = lab.PodOf(other)
 		}
-		r.within(60*time.Second, fmt.Sprintf("with kube-proxy in mode %s %s is answered by %s within the cluster", mode, w.url(), w.answer), func(ctx context.Context) bool {
+		r.within(60*time.Second, fmt.Sprintf("with kube-proxy in mode %s %s is answered by %s within the cluster", mode,
+			w.url(), w.answer), func(ctx context.Context) bool {
 			return strings.Contains(r.fetch(ctx, pod, w.url()), w.answer)
 		})
 	}
@@ -139,7 +143,8 @@ func (r *rig) waitForProxy(mode string) {
 func (r *rig) manage() int {
 	r.T.Helper()
 	events := r.kube.CoreV1().Events(metav1.NamespaceDefault)
-	r.Must("forget earlier events", events.DeleteCollection(r.T.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	r.Must("forget earlier events", events.DeleteCollection(r.T.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{}))
 	id := r.Start(lab.Program{Host: holder, Name: "agent", Args: agentRun()})
 	r.within(30*time.Second, "the Node has the event "+returnpath.ReasonManaged, func(ctx context.Context) bool {
 		list, err := events.List(ctx, metav1.ListOptions{})
@@ -155,7 +160,8 @@ func (r *rig) inside(mode string) {
 	r.T.Helper()
 	r.waitForProxy(mode)
 	// The other node's pod asks the holder's program at its public address.
-	if got := r.fetch(r.T.Context(), lab.PodOf(other), fmt.Sprintf("http://%s:%d/", nodeIP, hostPort)); !strings.Contains(got, "the node") {
+	if got := r.fetch(r.T.Context(), lab.PodOf(other),
+		fmt.Sprintf("http://%s:%d/", nodeIP, hostPort)); !strings.Contains(got, "the node") {
 		r.T.Errorf("a pod of the other node gets %q from %s", got, nodeIP)
 	}
 	way := r.Run(holder, "ip", "route", "get", clientIP, "from", podOf(holder).String(), "iif", "pod0")
@@ -167,7 +173,8 @@ func (r *rig) inside(mode string) {
 // diagnosed checks that a diagnosis reports the actual paths of replies: of the node's own programs and of pods.
 func (r *rig) diagnosed(want check.Status) {
 	r.T.Helper()
-	out, err := r.Lab.Exec(r.T.Context(), holder, lab.Path("agent"), "diagnose", "--node-name", holder, "--kubeconfig", lab.Path("agent.kubeconfig"), "-o", "json")
+	out, err := r.Lab.Exec(r.T.Context(), holder, lab.Path("agent"), "diagnose", "--node-name", holder, "--kubeconfig",
+		lab.Path("agent.kubeconfig"), "-o", "json")
 	r.Must("diagnose", err)
 	var document struct {
 		Checks []check.Finding `json:"checks"`
@@ -195,21 +202,24 @@ func (r *rig) disturb() {
 	r.T.Helper()
 	worst := time.Duration(0)
 	for _, d := range []struct{ name, commands string }{
-		{"rules deleted", "rule delete pref 1055\nrule delete pref 1055\nrule delete pref 1055\nrule delete pref 1057\n"},
+		{"rules deleted",
+			"rule delete pref 1055\nrule delete pref 1055\nrule delete pref 1055\nrule delete pref 1057\n"},
 		{"routing tables flushed", "route flush table 1100\nroute flush table 5196\nroute flush table 9292\n"},
 		{"interface down and up", "link set bond0.100 down\nlink set bond0.100 up\n"},
 	} {
-		worst = max(worst, r.shortest(d.name, lab.Program{Host: holder, Args: []string{"ip", "-batch", "-"}, Stdin: []byte(d.commands)}))
+		worst = max(worst, r.shortest(d.name, lab.Program{Host: holder, Args: []string{"ip", "-batch", "-"},
+			Stdin: []byte(d.commands)}))
 	}
-	worst = max(worst, r.shortest("nftables table deleted", lab.Program{Host: holder, Args: []string{"nft", "delete", "table", "ip", "phoenixnap"}}))
+	worst = max(worst, r.shortest("nftables table deleted",
+		lab.Program{Host: holder, Args: []string{"nft", "delete", "table", "ip", "phoenixnap"}}))
 	fmt.Fprintf(r.T.Output(), "figure return_path_repaired_max %.2f s\n", worst.Seconds())
 	if worst > limit {
 		r.T.Errorf("a repair took %v, want at most %s", worst, limit)
 	}
 }
 
-// shortest measures again, with fewer clients, what took too long: other tests may share the processors of this computer, and an
-// emulated machine that has fallen behind its clients does not catch up.
+// shortest measures again, with fewer clients, what took too long: other tests may share the processors of this
+// computer, and an emulated machine that has fallen behind its clients does not catch up.
 func (r *rig) shortest(name string, disturbance lab.Program) time.Duration {
 	r.T.Helper()
 	best := r.outage(name, disturbance, pace)
@@ -219,8 +229,8 @@ func (r *rig) shortest(name string, disturbance lab.Program) time.Duration {
 	return best
 }
 
-// outage is the longest time without an answer around a disturbance, over all ways; at least patience where one is not answered
-// steadily before it or after it.
+// outage is the longest time without an answer around a disturbance, over all ways; at least patience where one is not
+// answered steadily before it or after it.
 func (r *rig) outage(name string, disturbance lab.Program, pace time.Duration) time.Duration {
 	r.T.Helper()
 	probes := map[way]int{}
@@ -243,7 +253,8 @@ func (r *rig) outage(name string, disturbance lab.Program, pace time.Duration) t
 	for w, id := range probes {
 		attempts, err := r.Lab.StopProbe(r.T.Context(), id)
 		r.Must("stop the probe", err)
-		worst = max(worst, longest(slices.DeleteFunc(attempts, func(a lab.Attempt) bool { return a.At.Before(from[w]) })))
+		worst = max(worst, longest(slices.DeleteFunc(attempts,
+			func(a lab.Attempt) bool { return a.At.Before(from[w]) })))
 	}
 	if !answered {
 		return max(worst, patience)

@@ -28,8 +28,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/dataplane"
 )
 
-// The public network of the Services is VLAN 100; the servers' default route leads through another network, VLAN 200. Both
-// routers drop sources that are not reached through the interface by which they come (BCP 38).
+// The public network of the Services is VLAN 100; the servers' default route leads through another network, VLAN 200.
+// Both routers drop sources that are not reached through the interface by which they come (BCP 38).
 const (
 	serviceVLAN = 100
 	defaultVLAN = 200
@@ -71,10 +71,12 @@ func newRig(t *testing.T) *rig {
 	r.Must("client", err)
 	root, err := tools.ModuleRoot()
 	r.Must("find the source tree", err)
-	r.Must("apply the agent's manifest", r.cp.ApplyFiles(t.Context(), filepath.Join(root, "deploy/base/agent.yaml"), filepath.Join(root, "deploy/base/agent-policy.yaml")))
+	r.Must("apply the agent's manifest", r.cp.ApplyFiles(t.Context(), filepath.Join(root, "deploy/base/agent.yaml"),
+		filepath.Join(root, "deploy/base/agent-policy.yaml")))
 	r.Begin(lab.Config{
 		Servers: servers(), HostPorts: []uint16{uint16(r.cp.Port())}, Files: r.files(),
-		Programs: []string{"ip", "nft", "setpriv", "iptables", "iptables-save", "iptables-restore"}, Log: os.Stderr, TimeLimit: 10 * time.Minute,
+		Programs: []string{"ip", "nft", "setpriv", "iptables", "iptables-save", "iptables-restore"}, Log: os.Stderr,
+		TimeLimit: 10 * time.Minute,
 	}, state(), func() {
 		r.PrintLogs([]string{holder, other}, []string{"ip", "rule"}, []string{"ip", "route", "show", "table", "all"})
 	})
@@ -84,8 +86,10 @@ func newRig(t *testing.T) *rig {
 
 func servers() []lab.Server {
 	return []lab.Server{
-		{Name: holder, ID: "id-a", Private: netip.MustParsePrefix("10.0.0.11/24"), Pods: netip.MustParsePrefix("10.244.1.0/24")},
-		{Name: other, ID: "id-b", Private: netip.MustParsePrefix("10.0.0.12/24"), Pods: netip.MustParsePrefix("10.244.2.0/24")},
+		{Name: holder, ID: "id-a", Private: netip.MustParsePrefix("10.0.0.11/24"),
+			Pods: netip.MustParsePrefix("10.244.1.0/24")},
+		{Name: other, ID: "id-b", Private: netip.MustParsePrefix("10.0.0.12/24"),
+			Pods: netip.MustParsePrefix("10.244.2.0/24")},
 	}
 }
 
@@ -96,7 +100,8 @@ func state() dataplane.DataPlane {
 	}
 	return dataplane.DataPlane{Revision: 1, Networks: []dataplane.Network{
 		{ID: "default", VLAN: defaultVLAN, Members: members, Blocks: []dataplane.Block{block("192.0.2.0/28")}},
-		{ID: "services", VLAN: serviceVLAN, Members: members, Blocks: []dataplane.Block{block(nodeBlock), block(blockOne), block(blockTwo)}},
+		{ID: "services", VLAN: serviceVLAN, Members: members,
+			Blocks: []dataplane.Block{block(nodeBlock), block(blockOne), block(blockTwo)}},
 	}}
 }
 
@@ -122,7 +127,8 @@ func (r *rig) files() map[string]string {
 		config, err := user()
 		r.Must("credentials "+name, err)
 		files[name] = filepath.Join(r.dir, name)
-		r.Must("write "+name, controlplane.WriteKubeconfig(files[name], config, fmt.Sprintf("https://10.0.0.1:%d", r.cp.Port())))
+		r.Must("write "+name, controlplane.WriteKubeconfig(files[name], config,
+			fmt.Sprintf("https://10.0.0.1:%d", r.cp.Port())))
 	}
 	return files
 }
@@ -142,13 +148,15 @@ func extensions(t *testing.T) string {
 	return ""
 }
 
-// configure gives the servers the networks of a phoenixNAP server with a default network besides the cluster's public one.
+// configure gives the servers the networks of a phoenixNAP server with a default network besides the cluster's public
+// one.
 func (r *rig) configure() {
 	r.T.Helper()
 	for i, s := range servers() {
 		host := byte(2 + i)
 		r.Must("default network", r.Lab.ConfigureVLAN(r.T.Context(), lab.VLAN{Server: s.Name, ID: defaultVLAN,
-			Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, host}), 28), Gateway: netip.MustParseAddr("192.0.2.1")}))
+			Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, host}), 28),
+			Gateway: netip.MustParseAddr("192.0.2.1")}))
 		r.Must("public network", r.Lab.ConfigureVLAN(r.T.Context(), lab.VLAN{Server: s.Name, ID: serviceVLAN,
 			Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, host}), 29)}))
 		r.publish(s, netip.AddrFrom4([4]byte{203, 0, 113, host}))
@@ -162,13 +170,15 @@ func (r *rig) configure() {
 		r.Run(holder, "busybox", "arping", "-U", "-c", "1", "-I", publicLink, vip)
 	}
 	// A program of the node itself, as an ingress controller with hostNetwork is.
-	r.Start(lab.Program{Host: holder, Name: "listener", Args: []string{lab.Path("backend"), "--listen", ":" + strconv.Itoa(hostPort), "--name", "the node"}})
+	r.Start(lab.Program{Host: holder, Name: "listener",
+		Args: []string{lab.Path("backend"), "--listen", ":" + strconv.Itoa(hostPort), "--name", "the node"}})
 }
 
 // publish makes the Node of a server, as its kubelet and the controller would.
 func (r *rig) publish(s lab.Server, public netip.Addr) {
 	r.T.Helper()
-	network := contract.NodeNetwork{ServerID: s.ID, NetworkID: "services", VLAN: serviceVLAN, IPs: []netip.Addr{public}, Member: true, Announcer: contract.AnnouncerNone}
+	network := contract.NodeNetwork{ServerID: s.ID, NetworkID: "services", VLAN: serviceVLAN, IPs: []netip.Addr{public},
+		Member: true, Announcer: contract.AnnouncerNone}
 	for _, raw := range []string{nodeBlock, blockOne, blockTwo} {
 		cidr := netip.MustParsePrefix(raw)
 		network.Blocks = append(network.Blocks, contract.NetworkBlock{CIDR: cidr, Gateway: cidr.Addr().Next()})
@@ -177,7 +187,8 @@ func (r *rig) publish(s lab.Server, public netip.Addr) {
 	r.Must("annotations", err)
 	_, err = r.kube.CoreV1().Nodes().Create(r.T.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Annotations: annotations},
-		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.Private.Addr().String()}}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP,
+			Address: s.Private.Addr().String()}}},
 	}, metav1.CreateOptions{})
 	r.Must("create a node", err)
 }
@@ -185,7 +196,8 @@ func (r *rig) publish(s lab.Server, public netip.Addr) {
 // fetch asks from a host of the cluster; empty without an answer in time.
 func (r *rig) fetch(ctx context.Context, host, address string) string {
 	// busybox' own time limit (-T) ends it by a fault when it is linked statically.
-	out, err := r.Lab.ExecProgram(ctx, lab.Program{Host: host, Timeout: 2 * attempt, Args: []string{"busybox", "wget", "-q", "-O", "-", address}})
+	out, err := r.Lab.ExecProgram(ctx, lab.Program{Host: host, Timeout: 2 * attempt,
+		Args: []string{"busybox", "wget", "-q", "-O", "-", address}})
 	if err != nil {
 		return ""
 	}
@@ -213,7 +225,8 @@ func (r *rig) proxyMode(mode string) {
 			r.Must("end kube-proxy", r.Lab.Signal(r.T.Context(), id, syscall.SIGKILL))
 			_, err := r.Lab.Await(r.T.Context(), id, 10*time.Second)
 			r.Must("wait for its end", err)
-			out, err := r.Lab.ExecProgram(r.T.Context(), lab.Program{Host: s.Name, Env: proxyEnvironment, Args: append(proxyCommand(s.Name, mode), "--cleanup")})
+			out, err := r.Lab.ExecProgram(r.T.Context(),
+				lab.Program{Host: s.Name, Env: proxyEnvironment, Args: append(proxyCommand(s.Name, mode), "--cleanup")})
 			r.Must("clean up kube-proxy", err)
 			if strings.Contains(r.Run(s.Name, "nft", "list", "tables"), "kube-proxy") {
 				r.T.Fatalf("kube-proxy --cleanup left its table on %s: %s", s.Name, out.Stderr)
@@ -221,7 +234,8 @@ func (r *rig) proxyMode(mode string) {
 		}
 		// Makes the kernel load nf_tables: two kube-proxies that ask for it at the same instant may be refused.
 		r.Run(s.Name, "nft", "list", "tables")
-		r.proxy[s.Name] = r.Start(lab.Program{Host: s.Name, Name: "kube-proxy-" + mode + "-" + s.Name, Env: proxyEnvironment, Args: proxyCommand(s.Name, mode)})
+		r.proxy[s.Name] = r.Start(lab.Program{Host: s.Name, Name: "kube-proxy-" + mode + "-" + s.Name,
+			Env: proxyEnvironment, Args: proxyCommand(s.Name, mode)})
 	}
 }
 
@@ -229,7 +243,8 @@ func (r *rig) proxyMode(mode string) {
 var asPod = []string{"setpriv", "--bounding-set", "-all,+net_raw,+net_admin", "--inh-caps", "-all", "--no-new-privs"}
 
 func agentRun() []string {
-	return append(slices.Clone(asPod), lab.Path("agent"), "run", "--node-name", holder, "--kubeconfig", lab.Path("agent.kubeconfig"), "--manage=return-path", "--v=2")
+	return append(slices.Clone(asPod), lab.Path("agent"), "run", "--node-name", holder, "--kubeconfig",
+		lab.Path("agent.kubeconfig"), "--manage=return-path", "--v=2")
 }
 
 func agentCleanup() []string { return append(slices.Clone(asPod), lab.Path("agent"), "cleanup") }

@@ -54,14 +54,17 @@ func (r *rig) createServices() {
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: corev1.ServiceSpec{
 				Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: w.policy,
-				Ports: []corev1.ServicePort{{Name: "http", Port: int32(w.port), TargetPort: intstr.FromInt32(backendPort)}},
+				Ports: []corev1.ServicePort{{Name: "http", Port: int32(w.port),
+					TargetPort: intstr.FromInt32(backendPort)}},
 			},
 		}, metav1.CreateOptions{})
 		r.Must("create "+name, err)
-		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: w.address, IPMode: ptr.To(corev1.LoadBalancerIPModeVIP)}}
+		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: w.address,
+			IPMode: ptr.To(corev1.LoadBalancerIPModeVIP)}}
 		_, err = services.UpdateStatus(r.T.Context(), service, metav1.UpdateOptions{})
 		r.Must("publish "+name, err)
-		_, err = r.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(r.T.Context(), endpoints(name, w.endpoint), metav1.CreateOptions{})
+		_, err = r.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(r.T.Context(),
+			endpoints(name, w.endpoint), metav1.CreateOptions{})
 		r.Must("endpoints of "+name, err)
 	}
 }
@@ -70,9 +73,11 @@ func endpoints(service, server string) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(backendPort)), Protocol: ptr.To(corev1.ProtocolTCP)}},
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(backendPort)),
+			Protocol: ptr.To(corev1.ProtocolTCP)}},
 		Endpoints: []discoveryv1.Endpoint{{
-			Addresses: []string{podOf(server).String()}, NodeName: ptr.To(server), Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)},
+			Addresses: []string{podOf(server).String()}, NodeName: ptr.To(server),
+			Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)},
 		}},
 	}
 }

@@ -27,7 +27,10 @@ var (
 func addressKinds() []kind {
 	return []kind{
 		{"loadBalancerClass", func(r *rig) { r.create(classService()) }, checkClass},
-		{"dedicated block", func(r *rig) { r.create(loadBalancer("dedicated", annotated(contract.ServiceIPBlockSize, "/30"))) }, checkDedicated},
+		{"dedicated block", func(r *rig) {
+			r.create(loadBalancer("dedicated",
+				annotated(contract.ServiceIPBlockSize, "/30")))
+		}, checkDedicated},
 		{"shared block", func(r *rig) {
 			r.create(loadBalancer("pooled-1", shared()))
 			r.create(loadBalancer("pooled-2", shared()))
@@ -49,7 +52,8 @@ func checkShared(r *rig) {
 	block := r.blockOf(r.get("pooled-1"))
 	r.tagged(block, contract.TagPool, "default")
 	if other := r.blockOf(r.get("pooled-2")); first == second || other.ID != block.ID {
-		r.Errorf("the addresses are %s of %s and %s of %s, want two of one block", first, block.CIDR, second, other.CIDR)
+		r.Errorf("the addresses are %s of %s and %s of %s, want two of one block", first, block.CIDR, second,
+			other.CIDR)
 	}
 	for i, address := range []netip.Addr{first, second} {
 		r.answered(tcp(address, 80))
@@ -61,7 +65,8 @@ func checkShared(r *rig) {
 func (r *rig) tagged(b cluster.AccountBlock, name, value string) {
 	r.Helper()
 	for _, want := range []cluster.AccountTag{
-		{Name: contract.TagUsage, Value: contract.TagUsageAuto}, {Name: contract.TagCluster, Value: r.uid}, {Name: name, Value: value},
+		{Name: contract.TagUsage, Value: contract.TagUsageAuto}, {Name: contract.TagCluster, Value: r.uid},
+		{Name: name, Value: value},
 	} {
 		if !slices.Contains(b.Tags, want) {
 			r.Errorf("block %s lacks the tag %s=%s: %v", b.CIDR, want.Name, want.Value, b.Tags)
@@ -70,18 +75,22 @@ func (r *rig) tagged(b cluster.AccountBlock, name, value string) {
 }
 
 func classService() *corev1.Service {
-	return loadBalancer("class", shared(), func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To(contract.LoadBalancerClass) })
+	return loadBalancer("class", shared(),
+		func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To(contract.LoadBalancerClass) })
 }
 
 // checkClass: our class is served, and one that is not ours gets nothing.
 func checkClass(r *rig) {
-	foreign := loadBalancer("foreign-class", func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("example.com/other") })
+	foreign := loadBalancer("foreign-class",
+		func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("example.com/other") })
 	r.create(foreign)
 	r.answered(tcp(r.published("class"), 80))
 	if !slices.Contains(r.get("class").Finalizers, contract.LoadBalancerFinalizer) {
-		r.Errorf("the Service has the finalizers %v, want %s", r.get("class").Finalizers, contract.LoadBalancerFinalizer)
+		r.Errorf("the Service has the finalizers %v, want %s", r.get("class").Finalizers,
+			contract.LoadBalancerFinalizer)
 	}
-	if s := r.get("foreign-class"); publishedAddress(s).IsValid() || len(s.Finalizers) > 0 || len(s.Status.Conditions) > 0 {
+	if s := r.get("foreign-class"); publishedAddress(s).IsValid() || len(s.Finalizers) > 0 ||
+		len(s.Status.Conditions) > 0 {
 		r.Errorf("a Service of another class was touched: finalizers %v, status %+v", s.Finalizers, s.Status)
 	}
 	r.remove("foreign-class")
@@ -102,8 +111,10 @@ func checkDedicated(r *rig) {
 
 // prepareOwn creates two Services that ask for addresses of the owner's block, in the two ways that there are.
 func prepareOwn(r *rig) {
-	r.create(loadBalancer("own-1", annotated(contract.ServiceIPBlockID, ownBlockID, contract.ServiceRequestedIP, byAnnotation.String())))
-	r.create(loadBalancer("own-2", annotated(contract.ServiceIPBlockID, ownBlockID), func(s *corev1.Service) { s.Spec.LoadBalancerIP = bySpec.String() }))
+	r.create(loadBalancer("own-1", annotated(contract.ServiceIPBlockID, ownBlockID, contract.ServiceRequestedIP,
+		byAnnotation.String())))
+	r.create(loadBalancer("own-2", annotated(contract.ServiceIPBlockID, ownBlockID),
+		func(s *corev1.Service) { s.Spec.LoadBalancerIP = bySpec.String() }))
 }
 
 // checkOwn: a block that the owner brings is used and left as it was; its addresses are given for good.
@@ -117,7 +128,8 @@ func checkOwn(r *rig) {
 		r.patch("own-2", spec("loadBalancerIP", tooLate.String()))
 		r.until(answerLimit, "the address is refused", func() (bool, string) {
 			s := r.get("own-2")
-			return slices.ContainsFunc(s.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == "AddressRefused" }), s.Status.String()
+			return slices.ContainsFunc(s.Status.Conditions,
+				func(c metav1.Condition) bool { return c.Reason == "AddressRefused" }), s.Status.String()
 		})
 	})
 	w.harmless()
@@ -127,7 +139,8 @@ func checkOwn(r *rig) {
 	}
 	for _, b := range r.blocks() {
 		if b.ID == ownBlockID && (!slices.Equal(b.Tags, before.Tags) || b.Status != "unassigned") {
-			r.Errorf("the owner's block is %s with the tags %v, want it unassigned, as it was found, with %v", b.Status, b.Tags, before.Tags)
+			r.Errorf("the owner's block is %s with the tags %v, want it unassigned, as it was found, with %v", b.Status,
+				b.Tags, before.Tags)
 		}
 	}
 }
@@ -175,7 +188,8 @@ func checkRetained(r *rig) {
 		r.patch("retained", annotation(contract.ServiceIPRetain, nil))
 		r.until(answerLimit, "the block is not marked as retained any more", func() (bool, string) {
 			tags := r.blockOf(r.get("retained")).Tags
-			return !slices.ContainsFunc(tags, func(t cluster.AccountTag) bool { return t.Name == contract.TagRetain }), fmt.Sprint(tags)
+			return !slices.ContainsFunc(tags, func(t cluster.AccountTag) bool { return t.Name == contract.TagRetain }),
+				fmt.Sprint(tags)
 		})
 	})
 	w.harmless("retained_recreated")

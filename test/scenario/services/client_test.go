@@ -21,8 +21,8 @@ const (
 	refusal = time.Second
 	// remedyAfter is how long an address may be silent before a mode's remedy is applied.
 	remedyAfter = 20 * time.Second
-	// answerLimit is how long an address may take to be announced and served. It takes seconds; on a computer that does ten
-	// other things, an emulated machine is that slow.
+	// answerLimit is how long an address may take to be announced and served. It takes seconds; on a computer that does
+	// ten other things, an emulated machine is that slow.
 	answerLimit = 3 * time.Minute
 )
 
@@ -134,8 +134,8 @@ func (r *rig) answeredWithin(t target, limit time.Duration) bool {
 	return false
 }
 
-// answeredAfterMove waits for an answer from an address that a living Service got in the place of another one. Where the mode has
-// a remedy that is documented for users, it may be needed.
+// answeredAfterMove waits for an answer from an address that a living Service got in the place of another one. Where
+// the mode has a remedy that is documented for users, it may be needed.
 func (r *rig) answeredAfterMove(t target) {
 	r.Helper()
 	remedies := 0
@@ -281,7 +281,8 @@ func (w *watch) harmless(but ...string) {
 
 // impactOf evaluates the attempts that began during an edit. The outage is the longest stretch without an answer.
 func impactOf(all []lab.Attempt, e edit) impact {
-	within := slices.DeleteFunc(slices.Clone(all), func(a lab.Attempt) bool { return a.At.Before(e.from) || a.At.After(e.to) })
+	within := slices.DeleteFunc(slices.Clone(all),
+		func(a lab.Attempt) bool { return a.At.Before(e.from) || a.At.After(e.to) })
 	var i impact
 	for _, a := range within {
 		if a.OK {

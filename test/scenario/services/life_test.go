@@ -45,7 +45,8 @@ func checkType(r *rig) {
 		r.until(publishLimit, "nothing is left of the load balancer", func() (bool, string) {
 			s := r.get("typed")
 			held := slices.ContainsFunc(r.blocks(), func(b cluster.AccountBlock) bool { return b.ID == block.ID })
-			clean := !publishedAddress(s).IsValid() && s.Annotations[contract.ServiceIPAddress] == "" && len(s.Finalizers) == 0 && len(s.Status.Conditions) == 0
+			clean := !publishedAddress(s).IsValid() && s.Annotations[contract.ServiceIPAddress] == "" &&
+				len(s.Finalizers) == 0 && len(s.Status.Conditions) == 0
 			return clean && !held, s.Spec.String() + s.Status.String()
 		})
 		r.refused(tcp(address, 80))
@@ -91,13 +92,14 @@ func (r *rig) namesAnnouncer(name string, address netip.Addr) {
 		if !r.mode.names {
 			return by == "" && since == "", by
 		}
-		return holder != "" && by == holder && since != "", fmt.Sprintf("%q since %q, the gateway knows %q", by, since, holder)
+		return holder != "" && by == holder && since != "",
+			fmt.Sprintf("%q since %q, the gateway knows %q", by, since, holder)
 	})
 }
 
-// checkNeighbours: another cluster with a controller, an API client and a server of its own uses the same account and the same
-// public network. Services of the same name have different blocks, and no controller changes those of the other: the
-// simulator reports a client that changes what belongs to another one.
+// checkNeighbours: another cluster with a controller, an API client and a server of its own uses the same account and
+// the same public network. Services of the same name have different blocks, and no controller changes those of the
+// other: the simulator reports a client that changes what belongs to another one.
 func checkNeighbours(r *rig) {
 	other := r.neighbour()
 	defer func() {
@@ -126,7 +128,10 @@ func checkNeighbours(r *rig) {
 	r.refusedIn(other, "thief")
 	r.remove("twin")
 	r.removed("twin")
-	if !slices.ContainsFunc(r.blocks(), func(b cluster.AccountBlock) bool { return b.ID == block.ID && b.Status == block.Status }) {
+	if !slices.ContainsFunc(r.blocks(), func(b cluster.AccountBlock) bool {
+		return b.ID == block.ID &&
+			b.Status == block.Status
+	}) {
 		r.Errorf("block %s of the other cluster went with our Service", block.CIDR)
 	}
 	r.withdraw(neighbourCCM, "twin")
@@ -147,7 +152,8 @@ func (r *rig) neighbour() *cluster.Cluster {
 	})
 	r.must("prepare the other cluster", err)
 	other.ShareAccount(r.Cluster)
-	other.Servers = []cluster.Server{{Server: wire.Server{Name: neighbour, ID: neighbourID, Private: netip.MustParsePrefix("10.0.0.99/24")}}}
+	other.Servers = []cluster.Server{{Server: wire.Server{Name: neighbour, ID: neighbourID,
+		Private: netip.MustParsePrefix("10.0.0.99/24")}}}
 	r.must("start the other control plane", other.StartControlPlane(r.Context()))
 	r.must("register the other cluster's Node", other.RegisterNodes(r.Context()))
 	r.must("start the other controller", other.StartController(r.Context()))
@@ -163,7 +169,8 @@ func (r *rig) refusedIn(c *cluster.Cluster, name string) {
 			return false, err.Error()
 		}
 		refused := slices.ContainsFunc(s.Status.Conditions, func(c metav1.Condition) bool {
-			return c.Type == contract.ServiceConditionBlockAssigned && c.Status == metav1.ConditionFalse && c.Reason == "BlockUnusable"
+			return c.Type == contract.ServiceConditionBlockAssigned && c.Status == metav1.ConditionFalse &&
+				c.Reason == "BlockUnusable"
 		})
 		return refused && !publishedAddress(s).IsValid(), s.Status.String()
 	})

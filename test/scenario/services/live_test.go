@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestServices serves every kind of Service to clients beyond the gateway, in one cluster for each announcer; at the end the
-// account is as it was.
+// TestServices serves every kind of Service to clients beyond the gateway, in one cluster for each announcer; at the
+// end the account is as it was.
 func TestServices(t *testing.T) {
 	for _, m := range modes() {
 		t.Run(m.name, func(t *testing.T) {

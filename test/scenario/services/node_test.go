@@ -80,8 +80,8 @@ func (r *rig) leaves(server string, address netip.Addr) {
 	})
 }
 
-// checkDrained: a cordoned and drained node keeps the address and passes requests on; with the label that excludes it from load
-// balancers the address leaves it.
+// checkDrained: a cordoned and drained node keeps the address and passes requests on; with the label that excludes it
+// from load balancers the address leaves it.
 func checkDrained(r *rig) {
 	address := r.published("drained")
 	t := tcp(address, 80)
@@ -105,7 +105,8 @@ func checkDrained(r *rig) {
 		r.answered(t)
 	})
 	w.during("node_admitted_again", func() {
-		r.patchNode(server, fmt.Sprintf(`{"metadata":{"labels":{%q:null}},"spec":{"unschedulable":null}}`, corev1.LabelNodeExcludeBalancers))
+		r.patchNode(server, fmt.Sprintf(`{"metadata":{"labels":{%q:null}},"spec":{"unschedulable":null}}`,
+			corev1.LabelNodeExcludeBalancers))
 		r.joined(r.named(server))
 	})
 	w.harmless("node_excluded")
@@ -124,7 +125,8 @@ func (r *rig) named(server string) cluster.Server {
 
 func (r *rig) patchNode(name, changes string) {
 	r.Helper()
-	_, err := r.Kube.CoreV1().Nodes().Patch(r.Context(), name, types.MergePatchType, []byte(changes), metav1.PatchOptions{})
+	_, err := r.Kube.CoreV1().Nodes().Patch(r.Context(), name, types.MergePatchType, []byte(changes),
+		metav1.PatchOptions{})
 	r.must("change Node "+name, err)
 }
 
@@ -136,7 +138,8 @@ func checkRemoved(r *rig) {
 	server := r.held(address)
 	w.during("node_removed", func() {
 		begun := time.Now()
-		r.must("give the server back", r.Sim.Edit(r.Context(), pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: r.named(server).ID}))
+		r.must("give the server back", r.Sim.Edit(r.Context(),
+			pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: r.named(server).ID}))
 		r.must("switch the server off", r.TakeAway(r.Context(), server))
 		r.endpoints(r.get("removed"), r.othersThan(server)...)
 		r.unheard(server)

@@ -22,8 +22,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
-// The account besides what every cluster of the lab has: a block that its owner brings, and another cluster with a server of
-// its own and its own client of the API.
+// The account besides what every cluster of the lab has: a block that its owner brings, and another cluster with a
+// server of its own and its own client of the API.
 const (
 	ownBlockID   = "60473a6115e34466c9f8f0aa"
 	ownBlock     = "192.0.2.0/29"
@@ -67,8 +67,10 @@ func modes() []mode {
 		name: "kube-vip",
 		options: func(o *cluster.Options) {
 			o.KubeVIP = "v1.0.0"
-			// The timers that newer kube-vip has by default: an emulated machine on a busy computer may be late by seconds.
-			o.KubeVIPSettings = map[string]string{"vip_leaseduration": "15", "vip_renewdeadline": "10", "vip_retryperiod": "2"}
+			// The timers that newer kube-vip has by default: an emulated machine on a busy computer may be late by
+			// seconds.
+			o.KubeVIPSettings = map[string]string{"vip_leaseduration": "15", "vip_renewdeadline": "10",
+				"vip_retryperiod": "2"}
 		},
 		announce:  func(ctx context.Context, c *cluster.Cluster) error { return c.SuperviseKubeVIP(ctx) },
 		announces: (*cluster.Cluster).KubeVIPRunsOn,
@@ -169,11 +171,13 @@ func furnish(a *pnapsim.AccountSeed) {
 		Grants: []string{pnapsim.GrantAssign, pnapsim.GrantUnassign},
 	})
 	a.Servers = append(a.Servers, pnapsim.ServerSeed{
-		ID: neighbourID, Hostname: neighbour, Location: cluster.Location, Type: "s1.c1.small", NetworkType: "PRIVATE_ONLY",
-		PrivateIPs: []string{"10.0.0.99"}, Gateway: cluster.Gateway().String(),
+		ID: neighbourID, Hostname: neighbour, Location: cluster.Location, Type: "s1.c1.small",
+		NetworkType: "PRIVATE_ONLY",
+		PrivateIPs:  []string{"10.0.0.99"}, Gateway: cluster.Gateway().String(),
 		Networks: []pnapsim.MembershipSeed{{Network: cluster.NetworkID, IPs: []string{neighbourIP}}},
 	})
-	a.Clients = append(a.Clients, pnapsim.ClientSeed{ID: neighbourCCM, Secret: neighbourSecret, Judged: true, RequestsPerMinute: 600})
+	a.Clients = append(a.Clients, pnapsim.ClientSeed{ID: neighbourCCM, Secret: neighbourSecret, Judged: true,
+		RequestsPerMinute: 600})
 }
 
 // members are the servers that belong to the cluster from the start; late joins it later.
@@ -202,8 +206,10 @@ func (r *rig) joined(s cluster.Server) {
 			}
 		}
 		label := node.Labels[contract.NodeVLANReady]
-		return node.Spec.ProviderID == contract.ProviderID(s.ID) && label == "true" && r.mode.announces(r.Cluster, s.Name),
-			fmt.Sprintf("provider ID %q, label %q, condition %v", node.Spec.ProviderID, label, contract.FindNodeCondition(node, contract.ConditionVLANReady))
+		return node.Spec.ProviderID == contract.ProviderID(s.ID) && label == "true" &&
+				r.mode.announces(r.Cluster, s.Name),
+			fmt.Sprintf("provider ID %q, label %q, condition %v", node.Spec.ProviderID, label,
+				contract.FindNodeCondition(node, contract.ConditionVLANReady))
 	})
 }
 
@@ -224,7 +230,8 @@ func (r *rig) evidence(ctx context.Context) {
 	if r.Kube != nil {
 		if events, err := r.Kube.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{}); err == nil {
 			for _, e := range events.Items {
-				r.Logf("%s %s/%s: %s: %s", e.LastTimestamp.Format(time.TimeOnly), e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
+				r.Logf("%s %s/%s: %s: %s", e.LastTimestamp.Format(time.TimeOnly), e.InvolvedObject.Kind,
+					e.InvolvedObject.Name, e.Reason, e.Message)
 			}
 		}
 		if all, err := r.Kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{}); err == nil {

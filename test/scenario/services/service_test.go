@@ -82,18 +82,21 @@ func (r *rig) create(s *corev1.Service, servers ...string) {
 func (r *rig) endpoints(s *corev1.Service, servers ...string) {
 	r.Helper()
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: s.Name, Namespace: s.Namespace, Labels: map[string]string{discoveryv1.LabelServiceName: s.Name}},
+		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: s.Namespace,
+			Labels: map[string]string{discoveryv1.LabelServiceName: s.Name}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 	}
 	for _, p := range s.Spec.Ports {
-		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: ptr.To(p.Name), Port: ptr.To(p.TargetPort.IntVal), Protocol: ptr.To(p.Protocol)})
+		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: ptr.To(p.Name),
+			Port: ptr.To(p.TargetPort.IntVal), Protocol: ptr.To(p.Protocol)})
 	}
 	for _, server := range r.Servers {
 		if slices.Contains(servers, server.Name) {
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
 				Addresses: []string{server.PodAddress().String()}, NodeName: ptr.To(server.Name),
 				// All three, as from the endpoint slice controller: kube-vip v1.0.0 assumes that "serving" is set.
-				Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true), Terminating: ptr.To(false)},
+				Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true),
+					Terminating: ptr.To(false)},
 			})
 		}
 	}
@@ -123,7 +126,8 @@ func (r *rig) patch(name string, changes map[string]any) {
 func (r *rig) patched(name string, changes map[string]any) (*corev1.Service, error) {
 	raw, err := json.Marshal(changes)
 	r.must("encode a change", err)
-	return r.Kube.CoreV1().Services(cluster.Namespace).Patch(r.Context(), name, types.MergePatchType, raw, metav1.PatchOptions{})
+	return r.Kube.CoreV1().Services(cluster.Namespace).Patch(r.Context(), name, types.MergePatchType, raw,
+		metav1.PatchOptions{})
 }
 
 // spec and annotation are changes for patch.
@@ -181,7 +185,8 @@ func publishedIn(r *rig, kube kubernetes.Interface, name string, wanted func(net
 func (r *rig) claim(by, service string, block cluster.AccountBlock, address netip.Addr) {
 	r.Helper()
 	r.must("report what is published", r.Sim.Claim(r.Context(), pnapsim.Claim{
-		Client: by, Kind: pnapsim.ClaimPublished, Block: block.ID, Address: address.String(), Service: by + "/" + service,
+		Client: by, Kind: pnapsim.ClaimPublished, Block: block.ID, Address: address.String(),
+		Service: by + "/" + service,
 	}))
 }
 
@@ -217,7 +222,8 @@ func (r *rig) blocks() []cluster.AccountBlock {
 func (r *rig) remove(name string) {
 	r.Helper()
 	r.withdraw(ccm, name)
-	r.must("delete Service "+name, r.Kube.CoreV1().Services(cluster.Namespace).Delete(r.Context(), name, metav1.DeleteOptions{}))
+	r.must("delete Service "+name, r.Kube.CoreV1().Services(cluster.Namespace).Delete(r.Context(), name,
+		metav1.DeleteOptions{}))
 	err := r.Kube.DiscoveryV1().EndpointSlices(cluster.Namespace).Delete(r.Context(), name, metav1.DeleteOptions{})
 	if !apierrors.IsNotFound(err) {
 		r.must("delete the endpoints of Service "+name, err)

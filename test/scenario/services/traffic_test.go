@@ -91,7 +91,8 @@ func checkUDP(r *rig) {
 
 func bothService() *corev1.Service {
 	return loadBalancer("both", shared(), ports(
-		port("tcp", corev1.ProtocolTCP, 443, cluster.BackendPort), port("udp", corev1.ProtocolUDP, 443, cluster.BackendPort),
+		port("tcp", corev1.ProtocolTCP, 443, cluster.BackendPort),
+		port("udp", corev1.ProtocolUDP, 443, cluster.BackendPort),
 	))
 }
 
@@ -125,7 +126,8 @@ func (r *rig) statusFollows(name string) {
 
 func portsService() *corev1.Service {
 	return loadBalancer("ports", shared(), ports(
-		port("http", corev1.ProtocolTCP, 80, cluster.BackendPort), port("admin", corev1.ProtocolTCP, 81, cluster.OtherBackendPort),
+		port("http", corev1.ProtocolTCP, 80, cluster.BackendPort),
+		port("admin", corev1.ProtocolTCP, 81, cluster.OtherBackendPort),
 	))
 }
 
@@ -171,7 +173,8 @@ func (r *rig) onPort(t target, want int) {
 }
 
 func localService() *corev1.Service {
-	return loadBalancer("local", shared(), func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal })
+	return loadBalancer("local", shared(),
+		func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal })
 }
 
 // checkLocal: the server with the backend announces, and the backend sees the client; both follow the backend.
@@ -220,7 +223,8 @@ func (r *rig) servedAlone(t target, address netip.Addr, server string) {
 }
 
 func rangesService() *corev1.Service {
-	return loadBalancer("ranges", shared(), func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{client + "/32"} })
+	return loadBalancer("ranges", shared(),
+		func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{client + "/32"} })
 }
 
 func checkRanges(r *rig) {
@@ -240,7 +244,8 @@ func checkRanges(r *rig) {
 }
 
 func affinityService() *corev1.Service {
-	return loadBalancer("affinity", shared(), func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
+	return loadBalancer("affinity", shared(),
+		func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
 }
 
 func checkAffinity(r *rig) {
@@ -252,7 +257,8 @@ func checkAffinity(r *rig) {
 	}
 	w := r.watching(t)
 	w.during("affinity_off", func() {
-		r.patch("affinity", map[string]any{"spec": map[string]any{"sessionAffinity": corev1.ServiceAffinityNone, "sessionAffinityConfig": nil}})
+		r.patch("affinity", map[string]any{"spec": map[string]any{"sessionAffinity": corev1.ServiceAffinityNone,
+			"sessionAffinityConfig": nil}})
 		for _, server := range r.members() {
 			r.answeredBy(t, func(a testimony) bool { return a.server == server.Name })
 		}
@@ -270,8 +276,8 @@ func checkAffinity(r *rig) {
 	r.remove("affinity")
 }
 
-// sticks fails unless one backend answers a client whenever it asks. Each node remembers by itself whom a client is served by, so
-// only what is asked while the address stays on a node counts.
+// sticks fails unless one backend answers a client whenever it asks. Each node remembers by itself whom a client is
+// served by, so only what is asked while the address stays on a node counts.
 func (r *rig) sticks(t target, address netip.Addr) {
 	r.Helper()
 	r.until(answerLimit, t.String()+" is asked while its address stays", func() (bool, string) {

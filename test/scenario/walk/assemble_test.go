@@ -39,8 +39,10 @@ func (p *process) assemble() ([]loop, error) {
 		return nil, err
 	}
 	parts := parts{
-		process: p, client: client, account: account.New(account.Config{Cloud: client}), ledgers: allocation.NewStore(p.kube),
-		buyer: purchase.New(purchase.Config{Cloud: client}), inventory: instances.NewInventory(instances.InventoryConfig{Source: client}),
+		process: p, client: client, account: account.New(account.Config{Cloud: client}),
+		ledgers:   allocation.NewStore(p.kube),
+		buyer:     purchase.New(purchase.Config{Cloud: client}),
+		inventory: instances.NewInventory(instances.InventoryConfig{Source: client}),
 	}
 	loops, err := parts.ofNodes()
 	if err != nil {
@@ -76,8 +78,10 @@ func (p parts) ofServices() []loop {
 		Workers: 3, Announcer: contract.AnnouncerKubeVIP,
 	})
 	collecting := orphans.New(orphans.Config{
-		Account: p.account, Cloud: p.client, Ledgers: p.ledgers, Kube: p.kube, Services: core.Services(), Events: p.world.events,
-		Metrics: orphans.NewMetrics(), NetworkID: networkID, Collect: p.world.collect, Grace: orphanGrace, NodesKept: p.world.manages,
+		Account: p.account, Cloud: p.client, Ledgers: p.ledgers, Kube: p.kube, Services: core.Services(),
+		Events:  p.world.events,
+		Metrics: orphans.NewMetrics(), NetworkID: networkID, Collect: p.world.collect, Grace: orphanGrace,
+		NodesKept: p.world.manages,
 	})
 	return []loop{serving.Run, collecting.Run}
 }
@@ -88,8 +92,9 @@ func (p parts) ofMembership() ([]loop, error) {
 		return nil, nil
 	}
 	joining, err := membership.New(membership.Config{
-		Kube: p.kube, Nodes: p.shared.Core().V1().Nodes(), Events: p.world.events, Servers: p.inventory, Account: p.account,
-		Cloud: p.client, Buyer: p.buyer, Ledgers: p.ledgers, NetworkID: networkID, NodeIPBlock: nodeBlockID,
+		Kube: p.kube, Nodes: p.shared.Core().V1().Nodes(), Events: p.world.events, Servers: p.inventory,
+		Account: p.account,
+		Cloud:   p.client, Buyer: p.buyer, Ledgers: p.ledgers, NetworkID: networkID, NodeIPBlock: nodeBlockID,
 	})
 	if err != nil {
 		return nil, err

@@ -21,7 +21,8 @@ func (w *world) happen() {
 		weight int
 		do     func()
 	}{
-		{8, w.createService}, {4, w.deleteService}, {2, w.recreateService}, {2, w.changeType}, {3, w.vandalise}, {2, w.editWish},
+		{8, w.createService}, {4, w.deleteService}, {2, w.recreateService}, {2, w.changeType}, {3, w.vandalise},
+		{2, w.editWish},
 		{2, w.portalDeletes}, {2, w.portalUnassigns}, {1, w.networkBusy}, {8, w.trouble}, {2, w.outage}, {1, w.revoke},
 		{3, w.nodeTurns}, {2, w.serverGoes}, {2, w.serverTurns}, {6, w.die}, {2, w.freeze},
 	}
@@ -45,7 +46,8 @@ func (w *world) createService() { w.create(w.anyName()) }
 func (w *world) create(name string) {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: w.wish()},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
+			Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}},
 	}
 	if w.random.IntN(5) == 0 {
 		class := contract.LoadBalancerClass
@@ -63,7 +65,8 @@ func (w *world) create(name string) {
 func (w *world) wish() map[string]string {
 	wishes := []map[string]string{
 		nil, nil, nil,
-		{contract.ServiceIPAllocation: contract.AllocationShared}, {contract.ServiceIPAllocation: contract.AllocationShared},
+		{contract.ServiceIPAllocation: contract.AllocationShared},
+		{contract.ServiceIPAllocation: contract.AllocationShared},
 		{contract.ServiceIPAllocation: contract.AllocationShared},
 		{contract.ServiceIPBlockSize: "/28"}, {contract.ServiceIPBlockSize: "/30"},
 		{contract.ServiceIPRetain: "true"},
@@ -81,7 +84,8 @@ func (w *world) wish() map[string]string {
 func (w *world) deleteService() { w.remove(w.anyName()) }
 
 func (w *world) remove(name string) {
-	err := w.kube.CoreV1().Services(namespace).Delete(context.WithoutCancel(w.t.Context()), name, metav1.DeleteOptions{})
+	err := w.kube.CoreV1().Services(namespace).Delete(context.WithoutCancel(w.t.Context()), name,
+		metav1.DeleteOptions{})
 	if err == nil {
 		w.did("Service %s is deleted", name)
 	} else if !apierrors.IsNotFound(err) {
@@ -114,7 +118,8 @@ func (w *world) edit(name, what string, change func(*corev1.Service)) {
 	w.did("Service %s is edited: %s", name, what)
 }
 
-// changeType turns a Service into one without a load balancer, or back. The API server takes the class away with the type.
+// changeType turns a Service into one without a load balancer, or back. The API server takes the class away with the
+// type.
 func (w *world) changeType() {
 	w.edit(w.anyName(), "type", func(s *corev1.Service) {
 		if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
@@ -130,7 +135,8 @@ func (w *world) changeType() {
 func (w *world) vandalise() {
 	values := []string{"", "198.51.100.1", "203.0.113.10", "203.0.113.11", "true", "{", "198.51.100.34"}
 	names := []string{
-		contract.ServiceIPAddress, contract.ServiceIPBlock, contract.ServiceIPGateway, contract.ServiceIPBlockAssigned, contract.KubeVIPAddresses,
+		contract.ServiceIPAddress, contract.ServiceIPBlock, contract.ServiceIPGateway, contract.ServiceIPBlockAssigned,
+		contract.KubeVIPAddresses,
 	}
 	name := names[w.random.IntN(len(names))]
 	value := values[w.random.IntN(len(values))]
@@ -148,7 +154,8 @@ func (w *world) editWish() {
 	wish := w.wish()
 	w.edit(w.anyName(), fmt.Sprint("wish ", wish), func(s *corev1.Service) {
 		for _, name := range []string{
-			contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPRetain, contract.ServiceIPBlockID, contract.ServiceIPReplace,
+			contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPRetain,
+			contract.ServiceIPBlockID, contract.ServiceIPReplace,
 		} {
 			delete(s.Annotations, name)
 		}
@@ -215,17 +222,25 @@ func (w *world) arm(f pnapsim.Fault) {
 func (w *world) trouble() {
 	const anyBlock, assignments = blocksPath + "/*", "/networks/v1/public-networks/*/ip-blocks"
 	places := []pnapsim.Fault{
-		{Method: http.MethodPost, Path: blocksPath}, {Method: http.MethodPost, Path: blocksPath}, {Method: http.MethodGet, Path: blocksPath},
-		{Method: http.MethodGet, Path: anyBlock}, {Method: http.MethodDelete, Path: anyBlock}, {Method: http.MethodPost, Path: assignments},
-		{Method: http.MethodDelete, Path: assignments + "/*"}, {Method: http.MethodGet, Path: "/networks/v1/public-networks/*"},
-		{Path: "/tag-manager/v1/tags"}, {Method: http.MethodGet, Path: "/bmc/v1/servers"}, {Method: http.MethodGet, Path: "/bmc/v1/servers/*"},
+		{Method: http.MethodPost, Path: blocksPath}, {Method: http.MethodPost, Path: blocksPath},
+		{Method: http.MethodGet, Path: blocksPath},
+		{Method: http.MethodGet, Path: anyBlock}, {Method: http.MethodDelete, Path: anyBlock},
+		{Method: http.MethodPost, Path: assignments},
+		{Method: http.MethodDelete, Path: assignments + "/*"},
+		{Method: http.MethodGet, Path: "/networks/v1/public-networks/*"},
+		{Path: "/tag-manager/v1/tags"}, {Method: http.MethodGet, Path: "/bmc/v1/servers"},
+		{Method: http.MethodGet, Path: "/bmc/v1/servers/*"},
 		{Path: "/auth/realms/BMC/protocol/openid-connect/token"},
 	}
 	actions := []pnapsim.Fault{
-		{Action: pnapsim.FaultStatus, Status: 500}, {Action: pnapsim.FaultStatus, Status: 503}, {Action: pnapsim.FaultStatus, Status: 409},
-		{Action: pnapsim.FaultStatus, Status: 401}, {Action: pnapsim.FaultStatus, Status: 403}, {Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 11},
-		{Action: pnapsim.FaultHTML}, {Action: pnapsim.FaultReset}, {Action: pnapsim.FaultLost}, {Action: pnapsim.FaultLost}, {Action: pnapsim.FaultEmpty},
-		{Action: pnapsim.FaultTruncate}, {Action: pnapsim.FaultDropField, Field: "id", Element: w.random.IntN(3)}, {Action: pnapsim.FaultHang},
+		{Action: pnapsim.FaultStatus, Status: 500}, {Action: pnapsim.FaultStatus, Status: 503},
+		{Action: pnapsim.FaultStatus, Status: 409},
+		{Action: pnapsim.FaultStatus, Status: 401}, {Action: pnapsim.FaultStatus, Status: 403},
+		{Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 11},
+		{Action: pnapsim.FaultHTML}, {Action: pnapsim.FaultReset}, {Action: pnapsim.FaultLost},
+		{Action: pnapsim.FaultLost}, {Action: pnapsim.FaultEmpty},
+		{Action: pnapsim.FaultTruncate}, {Action: pnapsim.FaultDropField, Field: "id", Element: w.random.IntN(3)},
+		{Action: pnapsim.FaultHang},
 		{Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError},
 		{Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeLate, Delay: pnapsim.Duration(2 * time.Minute)},
 	}
@@ -247,7 +262,8 @@ func (w *world) outage() {
 	paths := []string{"", "/bmc/v1/servers", "/bmc/v1/servers/*", blocksPath}
 	statuses := []int{401, 403, 429, 500, 503}
 	w.arm(pnapsim.Fault{
-		Path: paths[w.random.IntN(len(paths))], Action: pnapsim.FaultStatus, Status: statuses[w.random.IntN(len(statuses))], RetryAfter: 5,
+		Path: paths[w.random.IntN(len(paths))], Action: pnapsim.FaultStatus,
+		Status: statuses[w.random.IntN(len(statuses))], RetryAfter: 5,
 		Times: -1, For: pnapsim.Duration(2 * time.Minute),
 	})
 }
@@ -261,10 +277,13 @@ func (w *world) revoke() {
 func (w *world) register(i int) {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Labels: map[string]string{corev1.LabelHostname: nodeName(i)}},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider,
+			Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady,
+			Status: corev1.ConditionTrue}}},
 	}
-	if _, err := w.kube.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := w.kube.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		w.t.Fatal(err)
 	}
 }

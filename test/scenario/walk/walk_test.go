@@ -56,7 +56,8 @@ func TestWalk(t *testing.T) {
 	}
 	// A walk that meets no trouble and gets nothing done proves nothing.
 	if count.faults.Load() < 10*count.seeds.Load() || count.published.Load() < count.seeds.Load() {
-		t.Errorf("%d faults and %d addresses in %d walks: too few", count.faults.Load(), count.published.Load(), count.seeds.Load())
+		t.Errorf("%d faults and %d addresses in %d walks: too few", count.faults.Load(), count.published.Load(),
+			count.seeds.Load())
 	}
 }
 
@@ -100,7 +101,10 @@ func (w *world) walk() {
 func (w *world) isExcused(v pnapsim.Violation) bool {
 	switch v.Rule {
 	case "needless-purchase":
-		return slices.ContainsFunc(w.lateCIDRs, func(cidr string) bool { return strings.Contains(v.String(), "purchase of "+cidr+" ") })
+		return slices.ContainsFunc(w.lateCIDRs, func(cidr string) bool {
+			return strings.Contains(v.String(),
+				"purchase of "+cidr+" ")
+		})
 	case "repeated-post":
 		return slices.ContainsFunc(w.thaws, func(at time.Time) bool { return v.Time.Sub(at).Abs() < time.Minute })
 	default:
@@ -197,20 +201,23 @@ func (w *world) checkServices() {
 	for _, service := range w.services() {
 		if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
 			if len(service.Status.LoadBalancer.Ingress) > 0 || service.Annotations[contract.ServiceIPAddress] != "" {
-				w.fail("Service %s is of type %s and has %v", service.Name, service.Spec.Type, service.Status.LoadBalancer)
+				w.fail("Service %s is of type %s and has %v", service.Name, service.Spec.Type,
+					service.Status.LoadBalancer)
 			}
 			continue
 		}
 		if len(service.Status.LoadBalancer.Ingress) == 0 {
 			if explanation(&service) == "" {
-				w.fail("Service %s has neither an address nor a reason: %v; the account has %v", service.Name, service.Status.Conditions, w.ours())
+				w.fail("Service %s has neither an address nor a reason: %v; the account has %v", service.Name,
+					service.Status.Conditions, w.ours())
 			}
 			continue
 		}
 		w.count.published.Add(1)
 		if address := service.Status.LoadBalancer.Ingress[0].IP; !w.isServed(address) {
 			if explanation(&service) == "" {
-				w.fail("Service %s has %s, which no assigned block has: %v; conditions %v", service.Name, address, w.blocks(), service.Status.Conditions)
+				w.fail("Service %s has %s, which no assigned block has: %v; conditions %v", service.Name, address,
+					w.blocks(), service.Status.Conditions)
 			}
 		}
 	}
@@ -219,7 +226,8 @@ func (w *world) checkServices() {
 // explanation is the reason of a condition of ours that is not True.
 func explanation(service *corev1.Service) string {
 	for _, condition := range service.Status.Conditions {
-		if strings.HasPrefix(condition.Type, contract.Prefix) && condition.Type != contract.ServiceConditionAnnounced && condition.Status != metav1.ConditionTrue {
+		if strings.HasPrefix(condition.Type, contract.Prefix) && condition.Type != contract.ServiceConditionAnnounced &&
+			condition.Status != metav1.ConditionTrue {
 			return condition.Reason
 		}
 	}
@@ -256,7 +264,10 @@ func (w *world) checkEnd() {
 	if left := w.services(); len(left) > 0 {
 		w.fail("Services are still there: %v %v", left[0].Name, left[0].Status.Conditions)
 	}
-	left := slices.DeleteFunc(w.ours(), func(b block) bool { return b.tags[contract.TagRetain] == "true" || w.isReported(b) })
+	left := slices.DeleteFunc(w.ours(), func(b block) bool {
+		return b.tags[contract.TagRetain] == "true" ||
+			w.isReported(b)
+	})
 	if len(left) > 0 {
 		w.count.leaked.Add(int64(len(left)))
 		w.fail("blocks are left: %v", left)

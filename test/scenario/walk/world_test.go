@@ -80,8 +80,10 @@ type world struct {
 
 func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *world {
 	w := &world{
-		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0x77616c6b)), store: kubefake.NewStore(), events: &events{reasons: map[string]int{}},
-		count: count, extras: map[string]bool{}, late: map[string]bool{}, seen: map[string]bool{}, told: map[string]bool{},
+		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0x77616c6b)), store: kubefake.NewStore(),
+		events: &events{reasons: map[string]int{}},
+		count:  count, extras: map[string]bool{}, late: map[string]bool{}, seen: map[string]bool{},
+		told: map[string]bool{},
 	}
 	w.collect = w.random.IntN(2) == 0
 	w.manages = w.random.IntN(2) == 0
@@ -127,15 +129,18 @@ const serverCount = 5
 func seedAccount() pnapsim.Seed {
 	seed := pnapsim.AccountSeed{
 		ID: accountID,
-		Clients: []pnapsim.ClientSeed{{ID: clientID, Secret: clientSecret, Judged: true, OwnershipTags: map[string]string{
-			contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
-		}}},
+		Clients: []pnapsim.ClientSeed{{ID: clientID, Secret: clientSecret, Judged: true,
+			OwnershipTags: map[string]string{
+				contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
+			}}},
 		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: location, VLAN: 20}},
 		Blocks: []pnapsim.BlockSeed{
 			{ID: nodeBlockID, Name: "nodes", Location: location, CIDR: "198.51.100.0/28", Network: networkID},
-			{ID: broughtID, Name: "brought", Location: location, CIDR: "198.51.100.16/29", Grants: []string{"assign", "unassign"}},
+			{ID: broughtID, Name: "brought", Location: location, CIDR: "198.51.100.16/29",
+				Grants: []string{"assign", "unassign"}},
 			{Name: "of another cluster", Location: location, CIDR: "198.51.100.32/29", Tags: map[string]string{
-				contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: otherCluster, contract.TagService: namespace + "_a",
+				contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: otherCluster,
+				contract.TagService: namespace + "_a",
 			}},
 			{Name: "of nobody", Location: location, CIDR: "198.51.100.40/29"},
 		},
@@ -143,8 +148,9 @@ func seedAccount() pnapsim.Seed {
 	own := netip.MustParseAddr("198.51.100.2")
 	for i := range serverCount {
 		server := pnapsim.ServerSeed{
-			ID: serverID(i), Hostname: nodeName(i), Location: location, NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{fmt.Sprintf("10.0.0.%d", 11+i)},
-			Networks: []pnapsim.MembershipSeed{{Network: networkID, IPs: []string{own.String()}}},
+			ID: serverID(i), Hostname: nodeName(i), Location: location, NetworkType: "PRIVATE_ONLY",
+			PrivateIPs: []string{fmt.Sprintf("10.0.0.%d", 11+i)},
+			Networks:   []pnapsim.MembershipSeed{{Network: networkID, IPs: []string{own.String()}}},
 		}
 		switch i {
 		case serverCount - 1:

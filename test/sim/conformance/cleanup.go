@@ -25,11 +25,13 @@ func (s *Survey) CleanUp(ctx context.Context) error {
 	defer cancel()
 	s.find(ctx)
 	var problems []error
-	for _, step := range []func(context.Context) error{s.leave, s.unassign, s.deleteBlock, s.deleteNetworks, s.deleteTag} {
+	for _, step := range []func(context.Context) error{s.leave, s.unassign, s.deleteBlock, s.deleteNetworks,
+		s.deleteTag} {
 		problems = append(problems, step(ctx))
 	}
 	if err := errors.Join(problems...); err != nil {
-		return fmt.Errorf("something is left and may cost money (IP block %q, networks %q and %q): run this again with --clean-up, or use the portal: %w",
+		return fmt.Errorf("something is left and may cost money (IP block %q, networks %q and %q): run this again "+
+			"with --clean-up, or use the portal: %w",
 			s.made.block, s.made.network, s.made.second, err)
 	}
 	return nil
@@ -98,7 +100,8 @@ func (s *Survey) untilMember(ctx context.Context, member bool) error {
 			return false, err
 		}
 		network, err := s.account.get(ctx, networksPath+"/"+s.made.network)
-		return inServer(server.object(), s.made.network) == member && inNetwork(network.object(), s.options.Server) == member, err
+		return inServer(server.object(), s.made.network) == member &&
+			inNetwork(network.object(), s.options.Server) == member, err
 	})
 }
 
@@ -130,7 +133,8 @@ func (s *Survey) unassign(ctx context.Context) error {
 	if err := s.untilReady(ctx); err != nil {
 		return err
 	}
-	if err := s.insist(ctx, "unassign IP block "+s.made.block, func() (answer, error) { return s.takeBlock(ctx) }); err != nil {
+	if err := s.insist(ctx, "unassign IP block "+s.made.block,
+		func() (answer, error) { return s.takeBlock(ctx) }); err != nil {
 		return err
 	}
 	if err := s.untilBlock(ctx, "unassigned"); err != nil {
@@ -172,7 +176,8 @@ func (s *Survey) deleteNetworks(ctx context.Context) error {
 		}
 		problems = append(problems, s.until(ctx, "delete public network "+*id, func() (bool, error) {
 			got, err := s.account.do(ctx, http.MethodDelete, networksPath+"/"+*id, nil)
-			return err == nil && (got.accepted() || got.code == http.StatusForbidden || got.code == http.StatusNotFound), err
+			return err == nil && (got.accepted() || got.code == http.StatusForbidden ||
+				got.code == http.StatusNotFound), err
 		}))
 		if problems[len(problems)-1] == nil {
 			s.options.Say("deleted %s", *id)

@@ -15,8 +15,8 @@ import (
 // allScopes are those that the controller asks for.
 const allScopes = "bmc bmc.read tags tags.read"
 
-// Account is an account of phoenixNAP. It speaks plain HTTP: what is asked is what the service answers, not what a client
-// library makes of it.
+// Account is an account of phoenixNAP. It speaks plain HTTP: what is asked is what the service answers, not what a
+// client library makes of it.
 type Account struct {
 	// BaseURL is the root of the API, TokenURL the token endpoint.
 	BaseURL, TokenURL string
@@ -112,7 +112,8 @@ func (a *Account) authenticate(ctx context.Context) error {
 		return err
 	}
 	if !got.accepted() {
-		return fmt.Errorf("the token endpoint %s refuses the client %s: %d: check clientID and clientSecret", a.TokenURL, a.ClientID, got.code)
+		return fmt.Errorf("the token endpoint %s refuses the client %s: %d: check clientID and clientSecret",
+			a.TokenURL, a.ClientID, got.code)
 	}
 	a.token = text(got.object(), "access_token")
 	return nil
@@ -120,7 +121,8 @@ func (a *Account) authenticate(ctx context.Context) error {
 
 // login asks for a token.
 func (a *Account) login(ctx context.Context, secret, scope string) (answer, error) {
-	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {a.ClientID}, "client_secret": {secret}, "scope": {scope}}
+	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {a.ClientID}, "client_secret": {secret},
+		"scope": {scope}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.TokenURL, strings.NewReader(form.Encode()))
 	if err != nil {
 		return answer{}, err

@@ -28,7 +28,8 @@ func (s *Survey) Buy(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.CleanUp(context.WithoutCancel(ctx))) }()
 	for _, step := range []func(context.Context) error{
-		s.makeTag, s.buyBlock, s.unknownProperty, s.fromTag, s.eleventh, s.makeNetwork, s.vlanInUse, s.assign, s.deleteAssigned, s.join, s.unassign, s.notOfNetwork,
+		s.makeTag, s.buyBlock, s.unknownProperty, s.fromTag, s.eleventh, s.makeNetwork, s.vlanInUse, s.assign,
+		s.deleteAssigned, s.join, s.unassign, s.notOfNetwork,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -39,7 +40,8 @@ func (s *Survey) Buy(ctx context.Context) (err error) {
 
 // offer describes what is about to be bought, with the price that the Billing API names.
 func (s *Survey) offer(ctx context.Context) string {
-	offer := fmt.Sprintf("one IPv4 block %s in %s, for some minutes, of which an hour is likely to be charged", size, s.options.Location)
+	offer := fmt.Sprintf("one IPv4 block %s in %s, for some minutes, of which an hour is likely to be charged", size,
+		s.options.Location)
 	got, err := s.account.get(ctx, "/billing/v1/products?productCategory=PUBLIC_IP")
 	if err != nil || !got.accepted() {
 		return offer + ". The Billing API does not tell the price: see the price list in the portal"
@@ -48,7 +50,8 @@ func (s *Survey) offer(ctx context.Context) string {
 		for _, plan := range objects(product, "plans") {
 			price, isNumber := plan["price"].(float64)
 			if isNumber && text(plan, "pricingModel") == "HOURLY" && text(plan, "location") == s.options.Location {
-				offer += fmt.Sprintf(". %s: %g per %s", text(product, "productCode"), price, strings.ToLower(text(plan, "priceUnit")))
+				offer += fmt.Sprintf(". %s: %g per %s", text(product, "productCode"), price,
+					strings.ToLower(text(plan, "priceUnit")))
 			}
 		}
 	}
@@ -73,7 +76,8 @@ func (s *Survey) makeTag(ctx context.Context) error {
 // buyBlock buys once the tag can be used: it is not at once.
 func (s *Survey) buyBlock(ctx context.Context) error {
 	order := map[string]any{
-		"location": s.options.Location, "cidrBlockSize": size, "description": description, "tags": []any{map[string]any{"name": name, "value": "one"}},
+		"location": s.options.Location, "cidrBlockSize": size, "description": description,
+		"tags": []any{map[string]any{"name": name, "value": "one"}},
 	}
 	err := s.until(ctx, "buy an IP block", func() (bool, error) {
 		got, err := s.account.do(ctx, http.MethodPost, blocksPath, order)
@@ -123,7 +127,8 @@ func (s *Survey) untilBlock(ctx context.Context, status string) error {
 			if text(block, "assignedResourceId") != "" {
 				from = "assigning"
 			}
-			s.note("assignedIDFrom", from, "while it is assigning the block names the network %q", text(block, "assignedResourceId"))
+			s.note("assignedIDFrom", from, "while it is assigning the block names the network %q",
+				text(block, "assignedResourceId"))
 		}
 		if text(block, "status") == "assigned" {
 			s.assignedType(block)
@@ -133,7 +138,8 @@ func (s *Survey) untilBlock(ctx context.Context, status string) error {
 }
 
 func (s *Survey) unknownProperty(ctx context.Context) error {
-	got, err := s.account.do(ctx, http.MethodPatch, blocksPath+"/"+s.made.block, map[string]any{"description": description, "conformance": true})
+	got, err := s.account.do(ctx, http.MethodPatch, blocksPath+"/"+s.made.block,
+		map[string]any{"description": description, "conformance": true})
 	switch {
 	case err != nil:
 		return err
@@ -157,7 +163,8 @@ func (s *Survey) eleventh(ctx context.Context) error {
 	if s.options.FullNetwork == "" {
 		return nil
 	}
-	got, err := s.account.do(ctx, http.MethodPost, networksPath+"/"+s.options.FullNetwork+"/ip-blocks", map[string]any{"id": s.made.block})
+	got, err := s.account.do(ctx, http.MethodPost, networksPath+"/"+s.options.FullNetwork+"/ip-blocks",
+		map[string]any{"id": s.made.block})
 	if err != nil {
 		return err
 	}
@@ -171,7 +178,8 @@ func (s *Survey) eleventh(ctx context.Context) error {
 
 // makeNetwork makes a network, and offers it the block while it is still BUSY.
 func (s *Survey) makeNetwork(ctx context.Context) error {
-	got, err := s.account.do(ctx, http.MethodPost, networksPath, map[string]any{"name": name, "location": s.options.Location, "description": description})
+	got, err := s.account.do(ctx, http.MethodPost, networksPath,
+		map[string]any{"name": name, "location": s.options.Location, "description": description})
 	if err != nil {
 		return err
 	}
@@ -201,14 +209,16 @@ func (s *Survey) makeNetwork(ctx context.Context) error {
 }
 
 func (s *Survey) offerBlock(ctx context.Context) (answer, error) {
-	return s.account.do(ctx, http.MethodPost, networksPath+"/"+s.made.network+"/ip-blocks", map[string]any{"id": s.made.block})
+	return s.account.do(ctx, http.MethodPost, networksPath+"/"+s.made.network+"/ip-blocks",
+		map[string]any{"id": s.made.block})
 }
 
 func (s *Survey) vlanInUse(ctx context.Context) error {
 	if s.made.vlan == 0 {
 		return nil
 	}
-	got, err := s.account.do(ctx, http.MethodPost, networksPath, map[string]any{"name": name + "-2", "location": s.options.Location, "vlanId": s.made.vlan, "description": description})
+	got, err := s.account.do(ctx, http.MethodPost, networksPath, map[string]any{"name": name + "-2",
+		"location": s.options.Location, "vlanId": s.made.vlan, "description": description})
 	if err != nil {
 		return err
 	}
@@ -259,8 +269,8 @@ func (s *Survey) deleteAssigned(ctx context.Context) error {
 	return nil
 }
 
-// join joins the server with an address of the block, and tries to take the block away from it. Which of the two addresses
-// of a /31 a server may have shows which one the gateway has.
+// join joins the server with an address of the block, and tries to take the block away from it. Which of the two
+// addresses of a /31 a server may have shows which one the gateway has.
 func (s *Survey) join(ctx context.Context) error {
 	if s.options.Server == "" {
 		return nil
@@ -301,7 +311,8 @@ func (s *Survey) join(ctx context.Context) error {
 }
 
 func (s *Survey) joinAs(ctx context.Context, address netip.Addr) (answer, error) {
-	return s.account.do(ctx, http.MethodPost, s.membership(), map[string]any{"id": s.made.network, "ips": []string{address.String()}})
+	return s.account.do(ctx, http.MethodPost, s.membership(),
+		map[string]any{"id": s.made.network, "ips": []string{address.String()}})
 }
 
 func (s *Survey) membership() string {

@@ -22,7 +22,8 @@ const (
 
 // Read asks what can be found out without changing anything.
 func (s *Survey) Read(ctx context.Context) error {
-	for _, ask := range []func(context.Context) error{s.tokenRefusal, s.scopes, s.missingResource, s.extraFields, s.ofBlocks, s.ofServers} {
+	for _, ask := range []func(context.Context) error{s.tokenRefusal, s.scopes, s.missingResource, s.extraFields,
+		s.ofBlocks, s.ofServers} {
 		if err := ask(ctx); err != nil {
 			return err
 		}
@@ -70,7 +71,8 @@ func documented(path string) []string {
 		return []string{"location", "locationDescription", "productCategories"}
 	}
 	return []string{
-		"id", "location", "cidrBlockSize", "cidr", "ipVersion", "status", "assignedResourceId", "assignedResourceType", "description", "tags",
+		"id", "location", "cidrBlockSize", "cidr", "ipVersion", "status", "assignedResourceId", "assignedResourceType",
+		"description", "tags",
 		"isSystemManaged", "isBringYourOwn", "createdOn",
 	}
 }
@@ -170,7 +172,8 @@ func (s *Survey) gateway(cidr, gateway string) {
 	if err != nil || addressErr != nil || block.Bits() != 31 || !block.Contains(address) {
 		return
 	}
-	s.note("first31IsGateway", onOff(address == block.Masked().Addr()), "%s", fmt.Sprintf("the gateway of a server's own %s is %s", block, address))
+	s.note("first31IsGateway", onOff(address == block.Masked().Addr()), "%s",
+		fmt.Sprintf("the gateway of a server's own %s is %s", block, address))
 }
 
 func onOff(on bool) string {

@@ -9,8 +9,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
-// Switches are the findings as switches of the simulator; what was not found out keeps its default. The error names a value
-// that the simulator does not have: then the service does something unexpected.
+// Switches are the findings as switches of the simulator; what was not found out keeps its default. The error names a
+// value that the simulator does not have: then the service does something unexpected.
 func Switches(findings []Finding) (pnapsim.Switches, error) {
 	values := map[string]any{}
 	for _, f := range findings {

@@ -21,8 +21,8 @@ const (
 	visitor = "5fa54d1e91867c03a0a7b4ff"
 )
 
-// world is a simulated account in which a survey can find everything out: a server that may be joined, and a network that
-// is full.
+// world is a simulated account in which a survey can find everything out: a server that may be joined, and a network
+// that is full.
 type world struct {
 	*testing.T
 	sim     *pnapsim.Sim
@@ -38,15 +38,19 @@ func newWorld(t *testing.T, switches pnapsim.Switches, change ...func(*pnapsim.A
 	seed.Clients[0].Judged = false
 	seed.Networks = append(seed.Networks, pnapsim.NetworkSeed{ID: full, Name: "full", Location: "ASH", VLAN: 30})
 	for i := range 10 {
-		seed.Blocks = append(seed.Blocks, pnapsim.BlockSeed{Location: "ASH", CIDR: fmt.Sprintf("203.0.113.%d/29", 128+8*i), Network: full})
+		seed.Blocks = append(seed.Blocks, pnapsim.BlockSeed{Location: "ASH",
+			CIDR: fmt.Sprintf("203.0.113.%d/29", 128+8*i), Network: full})
 	}
-	seed.Servers = append(seed.Servers, pnapsim.ServerSeed{ID: visitor, Hostname: "visitor", Location: "ASH", NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.99"}})
+	seed.Servers = append(seed.Servers, pnapsim.ServerSeed{ID: visitor, Hostname: "visitor", Location: "ASH",
+		NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.99"}})
 	for _, each := range change {
 		each(&seed)
 	}
-	sim, url := simtest.Unjudged(t, pnapsim.Config{Clock: clock, Switches: switches}, pnapsim.Seed{Accounts: []pnapsim.AccountSeed{seed}})
+	sim, url := simtest.Unjudged(t, pnapsim.Config{Clock: clock, Switches: switches},
+		pnapsim.Seed{Accounts: []pnapsim.AccountSeed{seed}})
 	return &world{T: t, sim: sim, clock: clock, url: url, account: &Account{
-		BaseURL: url, TokenURL: url + "/auth/realms/BMC/protocol/openid-connect/token", ClientID: simtest.ClientID, ClientSecret: simtest.ClientSecret,
+		BaseURL: url, TokenURL: url + "/auth/realms/BMC/protocol/openid-connect/token", ClientID: simtest.ClientID,
+		ClientSecret: simtest.ClientSecret,
 	}}
 }
 
@@ -151,7 +155,8 @@ func TestASurveyFindsWhatIsSet(t *testing.T) {
 // Without the permission to buy, nothing is changed, and what can be read is found out all the same.
 func TestReadingChangesNothing(t *testing.T) {
 	for i, setting := range covering(t) {
-		w := newWorld(t, switchesOf(t, setting), func(a *pnapsim.AccountSeed) { a.Blocks[0].Tags = map[string]string{"team": "shop"} })
+		w := newWorld(t, switchesOf(t, setting),
+			func(a *pnapsim.AccountSeed) { a.Blocks[0].Tags = map[string]string{"team": "shop"} })
 		s := w.survey(func(o *Options) { o.Confirm = nil })
 		if err := s.Read(t.Context()); err != nil {
 			t.Fatal(err)
@@ -182,7 +187,8 @@ func TestAPurchaseIsConfirmed(t *testing.T) {
 	before := w.inventory()
 	billing := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/billing/") {
-			_, _ = fmt.Fprint(out, `[{"productCode":"ip-31","plans":[{"location":"ASH","pricingModel":"HOURLY","price":0.006,"priceUnit":"HOUR"},{"location":"PHX","pricingModel":"HOURLY","price":9}]}]`)
+			_, _ = fmt.Fprint(out,
+				`[{"productCode":"ip-31","plans":[{"location":"ASH","pricingModel":"HOURLY","price":0.006,"priceUnit":"HOUR"},{"location":"PHX","pricingModel":"HOURLY","price":9}]}]`)
 			return
 		}
 		w.sim.Handler().ServeHTTP(out, r)
@@ -197,7 +203,8 @@ func TestAPurchaseIsConfirmed(t *testing.T) {
 				return false
 			}
 		}).Buy(t.Context())
-		if !errors.Is(err, ErrDeclined) || !strings.Contains(offer, want) || !strings.Contains(offer, "/31 in ASH") || strings.Contains(offer, "9") && base == billing.URL {
+		if !errors.Is(err, ErrDeclined) || !strings.Contains(offer, want) || !strings.Contains(offer, "/31 in ASH") ||
+			strings.Contains(offer, "9") && base == billing.URL {
 			t.Errorf("%v, %q, want %q", err, offer, want)
 		}
 	}
@@ -206,7 +213,8 @@ func TestAPurchaseIsConfirmed(t *testing.T) {
 	}
 }
 
-// A survey that ends in the middle, at whichever request, leaves nothing; one that is killed leaves what the next one finds.
+// A survey that ends in the middle, at whichever request, leaves nothing; one that is killed leaves what the next one
+// finds.
 func TestASurveyThatEndsGivesEverythingBack(t *testing.T) {
 	for _, limit := range []int{1, 4, 9, 14, 20, 26, 32} {
 		w := newWorld(t, pnapsim.Switches{})
@@ -232,7 +240,8 @@ func TestASurveyThatEndsGivesEverythingBack(t *testing.T) {
 	w := newWorld(t, pnapsim.Switches{})
 	before := w.inventory()
 	killed := w.survey()
-	for _, step := range []func(context.Context) error{killed.makeTag, killed.buyBlock, killed.makeNetwork, killed.assign, killed.join} {
+	for _, step := range []func(context.Context) error{killed.makeTag, killed.buyBlock, killed.makeNetwork,
+		killed.assign, killed.join} {
 		if err := step(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +257,8 @@ func TestASurveyThatEndsGivesEverythingBack(t *testing.T) {
 // An account that may have no more blocks answers what the quota's code is, and buys nothing.
 func TestAFullAccountTellsTheCodeOfTheQuota(t *testing.T) {
 	for _, code := range pnapsim.SwitchValues("quotaCode") {
-		w := newWorld(t, switchesOf(t, map[string]string{"quotaCode": code}), func(a *pnapsim.AccountSeed) { a.MaxBlocks = len(a.Blocks) })
+		w := newWorld(t, switchesOf(t, map[string]string{"quotaCode": code}),
+			func(a *pnapsim.AccountSeed) { a.MaxBlocks = len(a.Blocks) })
 		before := w.inventory()
 		s := w.survey()
 		if err := s.Buy(t.Context()); !errors.Is(err, errRefused) {
@@ -267,17 +277,20 @@ func TestAFullAccountTellsTheCodeOfTheQuota(t *testing.T) {
 
 func TestTheReportSaysWhatIsConfirmed(t *testing.T) {
 	var out bytes.Buffer
-	findings := []Finding{{Switch: "missing", Value: "404", Why: "seen"}, {Switch: "busy", Value: "409", Why: "seen"}, {Switch: "overLimit", Why: "needs more"}}
+	findings := []Finding{{Switch: "missing", Value: "404", Why: "seen"}, {Switch: "busy", Value: "409", Why: "seen"},
+		{Switch: "overLimit", Why: "needs more"}}
 	if err := Write(&out, findings); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"DIFFERENT  missing", "confirmed  busy", "not known  overLimit", `"missing":404`, `"busy":"409"`, "figure conformance_switches_answered 2 switches"} {
+	for _, want := range []string{"DIFFERENT  missing", "confirmed  busy", "not known  overLimit", `"missing":404`,
+		`"busy":"409"`, "figure conformance_switches_answered 2 switches"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
 	}
 	out.Reset()
-	if err := Write(&out, []Finding{{Switch: "missing", Value: "418"}}); err != nil || !strings.Contains(out.String(), "the simulator cannot do that yet: switch missing: 418") {
+	if err := Write(&out, []Finding{{Switch: "missing", Value: "418"}}); err != nil ||
+		!strings.Contains(out.String(), "the simulator cannot do that yet: switch missing: 418") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
@@ -286,7 +299,8 @@ func TestTheReportSaysWhatIsConfirmed(t *testing.T) {
 func TestWrongCredentialsAreTold(t *testing.T) {
 	w := newWorld(t, pnapsim.Switches{})
 	w.account.ClientSecret = "wrong"
-	if err := w.survey().Read(t.Context()); err == nil || !strings.Contains(err.Error(), "check clientID and clientSecret") || strings.Contains(err.Error(), "wrong") {
+	if err := w.survey().Read(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "check clientID and clientSecret") || strings.Contains(err.Error(), "wrong") {
 		t.Errorf("%v", err)
 	}
 }

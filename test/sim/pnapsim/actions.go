@@ -97,7 +97,8 @@ func (s *Sim) deprovision(c *call) reply {
 			return conflict("A network change of the server is in progress.")
 		}
 		s.startEnd(c.account, srv, body.DeleteBlocks)
-		return reply{status: http.StatusAccepted, body: "The server has been deprovisioned and related network setup is being updated."}
+		return reply{status: http.StatusAccepted,
+			body: "The server has been deprovisioned and related network setup is being updated."}
 	})
 }
 

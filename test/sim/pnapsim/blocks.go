@@ -49,7 +49,8 @@ func (s *Sim) listBlocks(c *call) reply {
 		return invalid(faults...)
 	}
 	lag := time.Duration(s.latency.ListLag)
-	c.account.ghosts = slices.DeleteFunc(c.account.ghosts, func(b *block) bool { return !s.now.Before(b.deleted.Add(lag)) })
+	c.account.ghosts = slices.DeleteFunc(c.account.ghosts,
+		func(b *block) bool { return !s.now.Before(b.deleted.Add(lag)) })
 	shown := []*block{}
 	for _, b := range slices.Concat(c.account.blocksInOrder(), c.account.ghosts) {
 		if !s.now.Before(b.created.Add(lag)) {
@@ -112,10 +113,12 @@ func (s *Sim) createBlock(c *call) reply {
 	bits, v6 := blockBits(body.Size, body.Version)
 	tags, faults := s.resolveTags(c.account, body.Tags)
 	if bits == 0 {
-		faults = append(faults, fmt.Sprintf("cidrBlockSize %q: want /31, /30, /29 or /28 for V4, /64 for V6", body.Size))
+		faults = append(faults, fmt.Sprintf("cidrBlockSize %q: want /31, /30, /29 or /28 for V4, /64 for V6",
+			body.Size))
 	}
 	if !knownLocation(body.Location) {
-		faults = append(faults, fmt.Sprintf("location %q: want one of %s", body.Location, strings.Join(locations(), ", ")))
+		faults = append(faults, fmt.Sprintf("location %q: want one of %s", body.Location,
+			strings.Join(locations(), ", ")))
 	}
 	if len(body.Description) > maxDescription {
 		faults = append(faults, fmt.Sprintf("description: at most %d characters", maxDescription))
@@ -128,7 +131,8 @@ func (s *Sim) createBlock(c *call) reply {
 	}
 	cidr, ok := s.pool.buy(body.Location, bits, v6, s.now, time.Duration(s.latency.Quarantine))
 	if !ok {
-		return refuse(http.StatusNotAcceptable, fmt.Sprintf("No IP blocks of size %s are available in location %s.", body.Size, body.Location))
+		return refuse(http.StatusNotAcceptable, fmt.Sprintf("No IP blocks of size %s are available in location %s.",
+			body.Size, body.Location))
 	}
 	b := &block{
 		seq: s.nextSeq(), id: s.newID(), owner: c.client.id, location: body.Location, cidr: cidr, status: blockCreating,
@@ -193,7 +197,8 @@ func (s *Sim) deleteBlock(c *call) reply {
 	}
 	s.judgeBlockUse(c, b, GrantDelete)
 	if !s.deletable(b) {
-		return refuse(s.switches.DeleteWrongState, fmt.Sprintf("The IP block %s cannot be deleted while it is %s.", b.id, b.status))
+		return refuse(s.switches.DeleteWrongState,
+			fmt.Sprintf("The IP block %s cannot be deleted while it is %s.", b.id, b.status))
 	}
 	s.removeBlock(c.account, b)
 	return reply{status: http.StatusOK, body: object{"result": "IP Block has been deleted.", "ipBlockId": b.id}}

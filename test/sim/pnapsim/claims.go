@@ -114,7 +114,8 @@ func (s *Sim) judgePublication(c *client, a *account, claim Claim) []string {
 		why = append(why, fmt.Sprintf("service %s: block %s is %s", claim.Service, b.id, b.status))
 	}
 	if !usable(b.cidr, ip, s.first31()) {
-		why = append(why, fmt.Sprintf("service %s: %s is the network, gateway or broadcast address of %s, or not in it", claim.Service, ip, b.cidr))
+		why = append(why, fmt.Sprintf("service %s: %s is the network, gateway or broadcast address of %s, or not in it",
+			claim.Service, ip, b.cidr))
 	}
 	why = append(why, nodesAgainst(a, b, claim.Service, ip)...)
 	for service, other := range s.judge.published {
@@ -154,7 +155,9 @@ func nodesAgainst(a *account, b *block, service string, ip netip.Addr) []string 
 func (s *Sim) judgePublished(c *call, b *block) {
 	for service, p := range s.judge.published {
 		if judged(c) && p.block == b.id && p.client == c.client.id {
-			s.violate(c.client, "unassign-published", fmt.Sprintf("block %s is unassigned while %s of it is published for service %s", b.id, p.address, service))
+			s.violate(c.client, "unassign-published",
+				fmt.Sprintf("block %s is unassigned while %s of it is published for service %s", b.id, p.address,
+					service))
 		}
 	}
 }

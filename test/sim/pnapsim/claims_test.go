@@ -45,9 +45,12 @@ func TestPublications(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			sim, _ := simtest.Unjudged(t, pnapsim.Config{}, pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
-			claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimPublished, Service: "default/old", Block: block, Address: "198.51.100.3"})
-			claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimPublished, Service: "default/shared", Block: block, Address: "198.51.100.4", Shared: true})
-			claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimPublished, Service: tt.service, Block: tt.block, Address: tt.address, Shared: tt.shared})
+			claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimPublished, Service: "default/old", Block: block,
+				Address: "198.51.100.3"})
+			claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimPublished, Service: "default/shared", Block: block,
+				Address: "198.51.100.4", Shared: true})
+			claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimPublished, Service: tt.service, Block: tt.block,
+				Address: tt.address, Shared: tt.shared})
 			if convicted := slices.Contains(rules(sim), "claim-published"); convicted == tt.true {
 				t.Errorf("violations %v, want the claim true: %t", sim.Violations(), tt.true)
 			}
@@ -64,7 +67,8 @@ func TestReleaseClaims(t *testing.T) {
 			t.Errorf("block %s is released: %v, %v; want %t", id, falsehoods, err, want)
 		}
 	}
-	for _, c := range []pnapsim.Claim{{Client: "nobody", Kind: pnapsim.ClaimReleased}, {Client: simtest.ClientID, Kind: "wish"}} {
+	for _, c := range []pnapsim.Claim{{Client: "nobody", Kind: pnapsim.ClaimReleased},
+		{Client: simtest.ClientID, Kind: "wish"}} {
 		if _, err := sim.Claim(c); err == nil {
 			t.Errorf("claim %+v was accepted", c)
 		}
@@ -121,7 +125,8 @@ func TestViewsDisagree(t *testing.T) {
 func TestQueuedChanges(t *testing.T) {
 	account := simtest.Account()
 	account.Clients[0].Judged = false
-	sim, url := simtest.New(t, pnapsim.Config{Switches: pnapsim.Switches{Busy: "queue"}}, pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
+	sim, url := simtest.New(t, pnapsim.Config{Switches: pnapsim.Switches{Busy: "queue"}},
+		pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
 	p := newPlain(t, url)
 	a := p.buy()
 	b := p.buy()

@@ -42,8 +42,10 @@ func newPlain(t *testing.T, url string) *plain {
 
 func (p *plain) login() {
 	p.t.Helper()
-	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {simtest.ClientID}, "client_secret": {simtest.ClientSecret}}
-	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+tokenPath, strings.NewReader(form.Encode()))
+	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {simtest.ClientID},
+		"client_secret": {simtest.ClientSecret}}
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+tokenPath,
+		strings.NewReader(form.Encode()))
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -33,7 +33,10 @@ func (s *Sim) control() http.Handler {
 		}
 		writeJSON(w, http.StatusOK, s.Log(since))
 	})
-	mux.HandleFunc("GET /_fake/counters", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.Counters()) })
+	mux.HandleFunc("GET /_fake/counters", func(w http.ResponseWriter,
+		_ *http.Request) {
+		writeJSON(w, http.StatusOK, s.Counters())
+	})
 	mux.HandleFunc("GET /_fake/violations", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, append([]Violation{}, s.Violations()...))
 	})
@@ -61,7 +64,8 @@ func (s *Sim) controlChanges(mux *http.ServeMux) {
 	mux.HandleFunc("POST /_fake/out-of-band", accept(s.OutOfBand))
 	mux.HandleFunc("POST /_fake/claims", s.serveClaim)
 	mux.HandleFunc("POST /_fake/leakcheck", func(w http.ResponseWriter, r *http.Request) {
-		writeJSON(w, http.StatusOK, append([]string{}, s.LeakCheck(r.URL.Query().Get("client"), r.URL.Query()["except"]...)...))
+		writeJSON(w, http.StatusOK, append([]string{},
+			s.LeakCheck(r.URL.Query().Get("client"), r.URL.Query()["except"]...)...))
 	})
 	mux.HandleFunc("POST /_fake/advance", func(w http.ResponseWriter, r *http.Request) {
 		by, err := time.ParseDuration(r.URL.Query().Get("by"))

@@ -101,7 +101,8 @@ func TestFaultWindow(t *testing.T) {
 func TestDelay(t *testing.T) {
 	sim, url := simtest.New(t, pnapsim.Config{}, simtest.Seed())
 	p := newPlain(t, url)
-	arm(t, sim, pnapsim.Fault{Method: http.MethodPost, Action: pnapsim.FaultDelay, Delay: pnapsim.Duration(10 * time.Second)})
+	arm(t, sim, pnapsim.Fault{Method: http.MethodPost, Action: pnapsim.FaultDelay,
+		Delay: pnapsim.Duration(10 * time.Second)})
 	done := make(chan answer)
 	go func() { done <- p.do(http.MethodPost, "/ips/v1/ip-blocks", purchase()) }()
 	for sim.Money(simtest.AccountID).Purchases == 0 {
@@ -126,13 +127,15 @@ func TestDelay(t *testing.T) {
 func TestLateAndRevertedAssignment(t *testing.T) {
 	sim, url := simtest.New(t, pnapsim.Config{}, simtest.Seed())
 	p := newPlain(t, url)
-	arm(t, sim, pnapsim.Fault{Path: assignPath(), Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeLate, Delay: pnapsim.Duration(time.Hour)})
+	arm(t, sim, pnapsim.Fault{Path: assignPath(), Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeLate,
+		Delay: pnapsim.Duration(time.Hour)})
 	b := p.buy()
 	sim.Advance(time.Second)
 	p.assign(b.ID)
 	sim.Advance(30 * time.Minute)
 	p.login()
-	if got := p.block(b.ID); got.Status != "assigning" || got.Resource != simtest.NetworkID || got.Kind != "PUBLIC_NETWORK" {
+	if got := p.block(b.ID); got.Status != "assigning" || got.Resource != simtest.NetworkID ||
+		got.Kind != "PUBLIC_NETWORK" {
 		t.Errorf("stuck: %+v", got)
 	}
 	sim.Advance(31 * time.Minute)
@@ -176,7 +179,8 @@ func TestListLag(t *testing.T) {
 		t.Error("a freed CIDR was sold again at once")
 	}
 	sim.Advance(time.Minute)
-	if again := p.do(http.MethodPost, "/ips/v1/ip-blocks", map[string]any{"location": "ASH", "cidrBlockSize": "/30"}); !strings.Contains(string(again.body), strings.TrimSuffix(b.CIDR, "/29")+"/30") {
+	if again := p.do(http.MethodPost, "/ips/v1/ip-blocks", map[string]any{"location": "ASH",
+		"cidrBlockSize": "/30"}); !strings.Contains(string(again.body), strings.TrimSuffix(b.CIDR, "/29")+"/30") {
 		t.Errorf("a freed CIDR was not sold again after a minute: %s", again.body)
 	}
 }
@@ -213,10 +217,12 @@ func TestSwitches(t *testing.T) {
 			return p.form("grant_type=client_credentials&client_id=x").status
 		}, 400},
 		{"tagFilter", pnapsim.Switches{TagFilter: "or"}, func(t *testing.T, _ *pnapsim.Sim, p *plain) int {
-			return len(decodeAnswer[[]blockAnswer](t, p.do(http.MethodGet, "/ips/v1/ip-blocks?tag=delete.false&tag=x.y", nil)))
+			return len(decodeAnswer[[]blockAnswer](t,
+				p.do(http.MethodGet, "/ips/v1/ip-blocks?tag=delete.false&tag=x.y", nil)))
 		}, 1},
 		{"tagFilter and", pnapsim.Switches{}, func(t *testing.T, _ *pnapsim.Sim, p *plain) int {
-			return len(decodeAnswer[[]blockAnswer](t, p.do(http.MethodGet, "/ips/v1/ip-blocks?tag=delete.false&tag=x.y", nil)))
+			return len(decodeAnswer[[]blockAnswer](t,
+				p.do(http.MethodGet, "/ips/v1/ip-blocks?tag=delete.false&tag=x.y", nil)))
 		}, 0},
 		{"overLimit", pnapsim.Switches{OverLimit: 422}, func(t *testing.T, sim *pnapsim.Sim, p *plain) int {
 			for range 8 {
@@ -230,7 +236,8 @@ func TestSwitches(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			account := simtest.Account()
 			foreign()(&account)
-			sim, url := simtest.Unjudged(t, pnapsim.Config{Switches: tt.switches}, pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
+			sim, url := simtest.Unjudged(t, pnapsim.Config{Switches: tt.switches},
+				pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
 			if got := tt.do(t, sim, newPlain(t, url)); got != tt.want {
 				t.Errorf("got %d, want %d", got, tt.want)
 			}

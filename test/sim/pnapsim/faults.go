@@ -95,7 +95,8 @@ func (s *Sim) Arm(f Fault) error {
 	if !slices.Contains(actions, f.Action) {
 		return fmt.Errorf("fault action %q: want one of %q", f.Action, actions)
 	}
-	if outcomes := []string{OutcomeError, OutcomeRevert, OutcomeLate}; f.Action == FaultOutcome && !slices.Contains(outcomes, f.Outcome) {
+	if outcomes := []string{OutcomeError, OutcomeRevert, OutcomeLate}; f.Action == FaultOutcome &&
+		!slices.Contains(outcomes, f.Outcome) {
 		return fmt.Errorf("fault outcome %q: want one of %q", f.Outcome, outcomes)
 	}
 	if f.Action == FaultStatus && (f.Status < 100 || f.Status > 599) {

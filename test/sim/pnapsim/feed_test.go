@@ -76,7 +76,8 @@ func TestFollow(t *testing.T) {
 func TestFollowReportsApply(t *testing.T) {
 	_, url := simtest.New(t, pnapsim.Config{}, simtest.Seed())
 	full := errors.New("no room")
-	if err := dataplane.Follow(t.Context(), url, func(dataplane.DataPlane) error { return full }); !errors.Is(err, full) {
+	if err := dataplane.Follow(t.Context(), url, func(dataplane.DataPlane) error { return full }); !errors.Is(err,
+		full) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -128,7 +129,8 @@ func TestSeedExample(t *testing.T) {
 	}
 	sim, _ := simtest.New(t, pnapsim.Config{}, seed)
 	state := sim.State("demo")
-	if len(state.Blocks) != 1 || len(state.Networks) != 1 || len(state.Servers) != 1 || state.Blocks[0]["status"] != "assigned" {
+	if len(state.Blocks) != 1 || len(state.Networks) != 1 || len(state.Servers) != 1 ||
+		state.Blocks[0]["status"] != "assigned" {
 		t.Errorf("state %+v", state)
 	}
 }
@@ -137,21 +139,23 @@ func TestSeedRefusesNonsense(t *testing.T) {
 	account := func(rest string) string { return `{"accounts":[{"id":"a",` + rest + `}]}` }
 	network := `"networks":[{"name":"n","location":"ASH"}],`
 	for name, text := range map[string]string{
-		"unknown property":  `{"accounts":[{"id":"a","colour":"red"}]}`,
-		"no account ID":     `{"accounts":[{}]}`,
-		"same account":      `{"accounts":[{"id":"a"},{"id":"a"}]}`,
-		"same client":       account(`"clients":[{"id":"c"},{"id":"c"}]`),
-		"tag":               account(`"tags":[{"name":"a.b"}]`),
-		"location":          account(`"networks":[{"name":"n","location":"XXX"}]`),
-		"network name":      account(`"networks":[{"name":"n","location":"ASH"},{"name":"n","location":"ASH"}]`),
-		"VLAN":              account(`"networks":[{"name":"n","location":"ASH","vlan":5000}]`),
-		"ID":                account(`"networks":[{"id":"short","name":"n","location":"ASH"}]`),
-		"unaligned":         account(`"blocks":[{"location":"ASH","cidr":"203.0.113.1/29"}]`),
-		"overlap":           account(`"blocks":[{"location":"ASH","cidr":"203.0.113.0/29"},{"location":"PHX","cidr":"203.0.113.0/28"}]`),
-		"block's network":   account(`"blocks":[{"location":"ASH","cidr":"203.0.113.0/29","network":"n"}]`),
-		"block's location":  account(network + `"blocks":[{"location":"PHX","cidr":"203.0.113.0/29","network":"n"}]`),
-		"hostname":          account(`"servers":[{"location":"ASH"}]`),
-		"member's address":  account(network + `"servers":[{"hostname":"h","location":"ASH","networks":[{"network":"n","ips":["203.0.113.2"]}]}]`),
+		"unknown property": `{"accounts":[{"id":"a","colour":"red"}]}`,
+		"no account ID":    `{"accounts":[{}]}`,
+		"same account":     `{"accounts":[{"id":"a"},{"id":"a"}]}`,
+		"same client":      account(`"clients":[{"id":"c"},{"id":"c"}]`),
+		"tag":              account(`"tags":[{"name":"a.b"}]`),
+		"location":         account(`"networks":[{"name":"n","location":"XXX"}]`),
+		"network name":     account(`"networks":[{"name":"n","location":"ASH"},{"name":"n","location":"ASH"}]`),
+		"VLAN":             account(`"networks":[{"name":"n","location":"ASH","vlan":5000}]`),
+		"ID":               account(`"networks":[{"id":"short","name":"n","location":"ASH"}]`),
+		"unaligned":        account(`"blocks":[{"location":"ASH","cidr":"203.0.113.1/29"}]`),
+		"overlap": account(
+			`"blocks":[{"location":"ASH","cidr":"203.0.113.0/29"},{"location":"PHX","cidr":"203.0.113.0/28"}]`),
+		"block's network":  account(`"blocks":[{"location":"ASH","cidr":"203.0.113.0/29","network":"n"}]`),
+		"block's location": account(network + `"blocks":[{"location":"PHX","cidr":"203.0.113.0/29","network":"n"}]`),
+		"hostname":         account(`"servers":[{"location":"ASH"}]`),
+		"member's address": account(network +
+			`"servers":[{"hostname":"h","location":"ASH","networks":[{"network":"n","ips":["203.0.113.2"]}]}]`),
 		"member of nowhere": account(`"servers":[{"hostname":"h","location":"ASH","networks":[{"network":"n"}]}]`),
 	} {
 		seed, err := pnapsim.ReadSeed(strings.NewReader(text))
@@ -171,7 +175,8 @@ func TestControl(t *testing.T) {
 	raw := json.RawMessage(example)
 	p.must(http.StatusNoContent, http.MethodPost, "/_fake/seed", raw)
 	p.must(http.StatusBadRequest, http.MethodPost, "/_fake/seed", raw)
-	p.must(http.StatusNoContent, http.MethodPost, "/_fake/faults", pnapsim.Fault{Action: pnapsim.FaultStatus, Status: 500, For: pnapsim.Duration(time.Minute)})
+	p.must(http.StatusNoContent, http.MethodPost, "/_fake/faults",
+		pnapsim.Fault{Action: pnapsim.FaultStatus, Status: 500, For: pnapsim.Duration(time.Minute)})
 	p.must(http.StatusInternalServerError, http.MethodGet, "/bmc/v1/servers", nil)
 	p.must(http.StatusNoContent, http.MethodDelete, "/_fake/faults", nil)
 	p.must(http.StatusNoContent, http.MethodPost, "/_fake/advance?by=1m", nil)
@@ -182,18 +187,22 @@ func TestControl(t *testing.T) {
 	if verdict["true"] != false {
 		t.Errorf("verdict %v", verdict)
 	}
-	p.must(http.StatusNoContent, http.MethodPost, "/_fake/out-of-band", pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: server})
-	p.must(http.StatusBadRequest, http.MethodPost, "/_fake/out-of-band", pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: "none"})
+	p.must(http.StatusNoContent, http.MethodPost, "/_fake/out-of-band",
+		pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: server})
+	p.must(http.StatusBadRequest, http.MethodPost, "/_fake/out-of-band",
+		pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: "none"})
 	p.must(http.StatusNoContent, http.MethodPost, "/_fake/tokens/revoke?client=ccm", nil)
 	for path, want := range map[string]string{
 		"/_fake/log?since=0": "500", "/_fake/counters": "GET /bmc/v1/servers", "/_fake/violations": "claim-server-gone",
-		"/_fake/money?account=demo": `"liveBlocks":1`, "/_fake/state?account=demo": "deleting", "/_fake/dataplane": `"vlan":20`,
+		"/_fake/money?account=demo": `"liveBlocks":1`, "/_fake/state?account=demo": "deleting",
+		"/_fake/dataplane": `"vlan":20`,
 	} {
 		if got := p.must(http.StatusOK, http.MethodGet, path, nil); !bytes.Contains(got.body, []byte(want)) {
 			t.Errorf("%s: %s, want %s in it", path, got.body, want)
 		}
 	}
-	if leaks := p.must(http.StatusOK, http.MethodPost, "/_fake/leakcheck?client=ccm", nil); strings.TrimSpace(string(leaks.body)) != "[]" {
+	if leaks := p.must(http.StatusOK, http.MethodPost, "/_fake/leakcheck?client=ccm",
+		nil); strings.TrimSpace(string(leaks.body)) != "[]" {
 		t.Errorf("leaks %s", leaks.body)
 	}
 	p.must(http.StatusNoContent, http.MethodPost, "/_fake/restart?state=lose", nil)

@@ -133,7 +133,8 @@ func refuse(status int, message string, faults ...string) reply {
 }
 
 func forbidden() reply {
-	return refuse(http.StatusForbidden, "The request failed since this resource cannot be accessed by the provided credentials.")
+	return refuse(http.StatusForbidden,
+		"The request failed since this resource cannot be accessed by the provided credentials.")
 }
 
 // missing is the answer for a resource that is not there or belongs to another account.
@@ -145,7 +146,8 @@ func (s *Sim) missing() reply {
 }
 
 func invalid(faults ...string) reply {
-	return refuse(http.StatusBadRequest, "The request failed due to wrong data. Please check the provided parameters and try again.", faults...)
+	return refuse(http.StatusBadRequest,
+		"The request failed due to wrong data. Please check the provided parameters and try again.", faults...)
 }
 
 func conflict(why string) reply {

@@ -33,7 +33,8 @@ func TestOperationsAreInDocuments(t *testing.T) {
 			t.Errorf("%s is not in the document", op.name())
 			continue
 		}
-		if faults := documents.checkResponse(&op, http.StatusForbidden, map[string]any{}); len(faults) == 0 && spec.Responses.Status(http.StatusForbidden) != nil {
+		if faults := documents.checkResponse(&op, http.StatusForbidden, map[string]any{}); len(faults) == 0 &&
+			spec.Responses.Status(http.StatusForbidden) != nil {
 			t.Errorf("%s: an error without a message passes", op.name())
 		}
 	}
@@ -66,11 +67,13 @@ func TestPatterns(t *testing.T) {
 		yes  []string
 		no   []string
 	}{
-		{`^(?=.*[a-zA-Z])([a-zA-Z0-9().-])+$`, []string{"a", "1.a", "node-1.example"}, []string{"", "1", "1.2", "a b", "a_b"}},
+		{`^(?=.*[a-zA-Z])([a-zA-Z0-9().-])+$`, []string{"a", "1.a", "node-1.example"},
+			[]string{"", "1", "1.2", "a b", "a_b"}},
 		{`^(?=.*[a-zA-Z])([a-zA-Z0-9(). -])+$`, []string{"a", "my net (1)"}, []string{"", "1 2", "a_b", "a\n"}},
 		{`^(?!\s*$).+`, []string{"a", " a"}, []string{"", "  "}},
 		{`^(?s)(?!\s*$).+`, []string{"a\nb"}, []string{"", "\n \n"}},
-		{`^(?!-)[\w\-]{1,63}(?<!-)(\.(?!-)[\w\-]{1,63}(?<!-))*$`, []string{"a", "a-b.c", strings.Repeat("a", 63)}, []string{"", "-a", "a-", "a..b", strings.Repeat("a", 64)}},
+		{`^(?!-)[\w\-]{1,63}(?<!-)(\.(?!-)[\w\-]{1,63}(?<!-))*$`, []string{"a", "a-b.c", strings.Repeat("a", 63)},
+			[]string{"", "-a", "a-", "a..b", strings.Repeat("a", 64)}},
 		{`^\S+$`, []string{"a"}, []string{"a b"}},
 	} {
 		matcher, err := compilePattern(tt.expr)
@@ -120,7 +123,8 @@ func TestBlockAddresses(t *testing.T) {
 
 func TestPoolSellsOut(t *testing.T) {
 	now := time.Unix(0, 0)
-	p := pool{ranges: map[string][]netip.Prefix{"ASH": {netip.MustParsePrefix("203.0.113.0/28")}}, freed: map[netip.Prefix]time.Time{}}
+	p := pool{ranges: map[string][]netip.Prefix{"ASH": {netip.MustParsePrefix("203.0.113.0/28")}},
+		freed: map[netip.Prefix]time.Time{}}
 	first, _ := p.buy("ASH", 30, false, now, time.Minute)
 	second, ok := p.buy("ASH", 29, false, now, time.Minute)
 	if !ok || first.String() != "203.0.113.0/30" || second.String() != "203.0.113.8/29" {
@@ -198,7 +202,8 @@ func TestEventsInOrder(t *testing.T) {
 }
 
 func FuzzTagFilter(f *testing.F) {
-	for _, text := range []string{"env.dev", ".", "a.", ".b", "a.b.c", "à.ú", "a_b-c.d", strings.Repeat("a", 101) + ".b"} {
+	for _, text := range []string{"env.dev", ".", "a.", ".b", "a.b.c", "à.ú", "a_b-c.d",
+		strings.Repeat("a", 101) + ".b"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -208,7 +213,8 @@ func FuzzTagFilter(f *testing.F) {
 		}
 		if len(filters) == 1 {
 			one := filters[0]
-			if one.name+"."+one.value != text || !matchTags(map[string]string{one.name: one.value}, filters, false) || matchTags(nil, filters, true) {
+			if one.name+"."+one.value != text || !matchTags(map[string]string{one.name: one.value}, filters, false) ||
+				matchTags(nil, filters, true) {
 				t.Errorf("%q: %+v", text, one)
 			}
 		}
@@ -241,8 +247,9 @@ func FuzzRequest(f *testing.F) {
 		err := s.Seed(Seed{Accounts: []AccountSeed{{
 			ID: "a", Clients: []ClientSeed{{ID: "c"}}, Tags: []TagSeed{{Name: "a"}},
 			Networks: []NetworkSeed{{ID: "60473c2509268bc77fd06d29", Name: "public", Location: "ASH"}},
-			Blocks:   []BlockSeed{{ID: "6047127fed34ecc3ba8402d2", Location: "ASH", CIDR: "203.0.113.0/28", Network: "public"}},
-			Servers:  []ServerSeed{{ID: "5fa54d1e91867c03a0a7b4a4", Hostname: "n", Location: "ASH"}},
+			Blocks: []BlockSeed{{ID: "6047127fed34ecc3ba8402d2", Location: "ASH", CIDR: "203.0.113.0/28",
+				Network: "public"}},
+			Servers: []ServerSeed{{ID: "5fa54d1e91867c03a0a7b4a4", Hostname: "n", Location: "ASH"}},
 		}}})
 		if err != nil {
 			t.Fatal(err)
@@ -253,7 +260,8 @@ func FuzzRequest(f *testing.F) {
 		for value = range s.tokens {
 		}
 		leave()
-		path = strings.NewReplacer("{ipBlockId}", "6047127fed34ecc3ba8402d2", "{publicNetworkId}", "60473c2509268bc77fd06d29", "{serverId}", "5fa54d1e91867c03a0a7b4a4").Replace(path)
+		path = strings.NewReplacer("{ipBlockId}", "6047127fed34ecc3ba8402d2", "{publicNetworkId}",
+			"60473c2509268bc77fd06d29", "{serverId}", "5fa54d1e91867c03a0a7b4a4").Replace(path)
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://sim/", bytes.NewBufferString(body))
 		if err != nil {
 			return // no HTTP request at all

@@ -21,7 +21,8 @@ func (s *Sim) assertInvariants() {
 	for i, b := range live {
 		for _, other := range live[:i] {
 			if b.cidr.Overlaps(other.cidr) {
-				s.violate(nil, "simulator", fmt.Sprintf("blocks %s (%s) and %s (%s) overlap", b.id, b.cidr, other.id, other.cidr))
+				s.violate(nil, "simulator", fmt.Sprintf("blocks %s (%s) and %s (%s) overlap", b.id, b.cidr, other.id,
+					other.cidr))
 			}
 		}
 	}
@@ -37,7 +38,8 @@ func (s *Sim) assertBlock(a *account, b *block) {
 		if n.has(b.id) {
 			holders++
 			if b.resource != n.id {
-				s.violate(nil, "simulator", fmt.Sprintf("network %s lists block %s, which names resource %q", n.id, b.id, b.resource))
+				s.violate(nil, "simulator", fmt.Sprintf("network %s lists block %s, which names resource %q", n.id,
+					b.id, b.resource))
 			}
 		}
 	}
@@ -48,14 +50,16 @@ func (s *Sim) assertBlock(a *account, b *block) {
 	}
 	free := b.status == blockCreating || b.status == blockUnassigned
 	if holders > 1 || free != (b.resource == "") || (free && holders != 0) {
-		s.violate(nil, "simulator", fmt.Sprintf("block %s is %s, names resource %q and is held %d times", b.id, b.status, b.resource, holders))
+		s.violate(nil, "simulator", fmt.Sprintf("block %s is %s, names resource %q and is held %d times", b.id,
+			b.status, b.resource, holders))
 	}
 }
 
 // assertNetwork: a network is BUSY exactly while changes are unfinished, and holds no more than it can.
 func (s *Sim) assertNetwork(a *account, n *network) {
 	if !n.edited && (n.status == networkBusy) != (n.changes > 0) {
-		s.violate(nil, "simulator", fmt.Sprintf("network %s is %s with %d unfinished changes", n.id, n.status, n.changes))
+		s.violate(nil, "simulator", fmt.Sprintf("network %s is %s with %d unfinished changes", n.id, n.status,
+			n.changes))
 	}
 	count := map[bool]int{}
 	for _, id := range n.blocks {
@@ -67,6 +71,7 @@ func (s *Sim) assertNetwork(a *account, n *network) {
 		count[b.isV6()]++
 	}
 	if count[false] > maxV4Blocks || count[true] > maxV6Blocks {
-		s.violate(nil, "simulator", fmt.Sprintf("network %s holds %d blocks of V4 and %d of V6", n.id, count[false], count[true]))
+		s.violate(nil, "simulator", fmt.Sprintf("network %s holds %d blocks of V4 and %d of V6", n.id, count[false],
+			count[true]))
 	}
 }

@@ -96,24 +96,29 @@ func (s *Sim) judgeBlockUse(c *call, b *block, grant string) {
 	if !judged(c) || slices.Contains(b.grants, grant) || s.owns(c.client, c.account, b) {
 		return
 	}
-	s.violate(c.client, "foreign-object", fmt.Sprintf("%s of block %s (%s), which is not the client's", grant, b.id, b.cidr))
+	s.violate(c.client, "foreign-object", fmt.Sprintf("%s of block %s (%s), which is not the client's", grant, b.id,
+		b.cidr))
 }
 
 func (s *Sim) judgeNetworkUse(c *call, n *network) {
 	if judged(c) && n.owner != c.client.id {
-		s.violate(c.client, "foreign-object", fmt.Sprintf("%s of network %s, which is not the client's", c.op.method, n.id))
+		s.violate(c.client, "foreign-object", fmt.Sprintf("%s of network %s, which is not the client's", c.op.method,
+			n.id))
 	}
 }
 
 func (s *Sim) judgeServerUse(c *call, srv *server) {
 	if judged(c) && srv.owner != c.client.id {
-		s.violate(c.client, "foreign-object", fmt.Sprintf("%s of server %s, which is not the client's", c.op.name(), srv.id))
+		s.violate(c.client, "foreign-object", fmt.Sprintf("%s of server %s, which is not the client's", c.op.name(),
+			srv.id))
 	}
 }
 
 func (s *Sim) judgeMembershipUse(c *call, srv *server, m *membership) {
 	if judged(c) && m.owner != c.client.id && srv.owner != c.client.id {
-		s.violate(c.client, "foreign-object", fmt.Sprintf("%s of server %s's membership in network %s, which is not the client's", c.op.method, srv.id, m.network))
+		s.violate(c.client, "foreign-object",
+			fmt.Sprintf("%s of server %s's membership in network %s, which is not the client's", c.op.method, srv.id,
+				m.network))
 	}
 }
 
@@ -124,7 +129,8 @@ func (s *Sim) judgeTagDeletion(c *call, t *tag) {
 	for _, b := range c.account.blocksInOrder() {
 		uses := slices.ContainsFunc(b.tags, func(one assignment) bool { return one.tagID == t.id })
 		if uses && !s.owns(c.client, c.account, b) {
-			s.violate(c.client, "foreign-object", fmt.Sprintf("deletion of tag %q, which foreign block %s bears", t.name, b.id))
+			s.violate(c.client, "foreign-object", fmt.Sprintf("deletion of tag %q, which foreign block %s bears",
+				t.name, b.id))
 		}
 	}
 }
@@ -139,13 +145,15 @@ func (s *Sim) judgeForce(c *call, use string) {
 // judgeNetworkChange reports a second change while the client's own change of the network runs.
 func (s *Sim) judgeNetworkChange(c *call, n *network) {
 	if judged(c) && n.changes > 0 && n.busyBy == c.client.id {
-		s.violate(c.client, "concurrent-change", fmt.Sprintf("%s while the client's own change of network %s runs", c.op.name(), n.id))
+		s.violate(c.client, "concurrent-change", fmt.Sprintf("%s while the client's own change of network %s runs",
+			c.op.name(), n.id))
 	}
 }
 
 func (s *Sim) judgeServerChange(c *call, srv *server) {
 	if judged(c) && srv.changing == c.client.id {
-		s.violate(c.client, "concurrent-change", fmt.Sprintf("%s while the client's own change of server %s runs", c.op.name(), srv.id))
+		s.violate(c.client, "concurrent-change", fmt.Sprintf("%s while the client's own change of server %s runs",
+			c.op.name(), srv.id))
 	}
 }
 
@@ -157,17 +165,20 @@ func (s *Sim) judgePurchase(c *call, bought *block) {
 	for _, b := range c.account.blocksInOrder() {
 		idle := b.status == blockUnassigned || b.status == blockCreating
 		if idle && s.owns(c.client, c.account, b) && equalBlocks(b, bought) {
-			s.violate(c.client, "needless-purchase", fmt.Sprintf("purchase of %s while the equal block %s (%s) lies idle", bought.cidr, b.id, b.cidr))
+			s.violate(c.client, "needless-purchase",
+				fmt.Sprintf("purchase of %s while the equal block %s (%s) lies idle", bought.cidr, b.id, b.cidr))
 		}
 	}
 	if limit := c.client.buys; limit != nil && c.account.money.byClient[c.client.id] >= *limit {
-		s.violate(c.client, "money", fmt.Sprintf("purchase number %d; at most %d were declared", c.account.money.byClient[c.client.id]+1, *limit))
+		s.violate(c.client, "money", fmt.Sprintf("purchase number %d; at most %d were declared",
+			c.account.money.byClient[c.client.id]+1, *limit))
 	}
 }
 
 // equalBlocks reports whether one block would serve in the place of the other: same place, size and tags.
 func equalBlocks(a, b *block) bool {
-	if a.location != b.location || a.cidr.Bits() != b.cidr.Bits() || a.isV6() != b.isV6() || len(a.tags) != len(b.tags) {
+	if a.location != b.location || a.cidr.Bits() != b.cidr.Bits() || a.isV6() != b.isV6() ||
+		len(a.tags) != len(b.tags) {
 		return false
 	}
 	return !slices.ContainsFunc(a.tags, func(one assignment) bool { return !slices.Contains(b.tags, one) })

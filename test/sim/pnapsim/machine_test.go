@@ -37,7 +37,8 @@ func TestBlockStates(t *testing.T) {
 				sim, url := simtest.New(t, pnapsim.Config{}, pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
 				p := newPlain(t, url)
 				id := bring(t, sim, p, r.state)
-				act := map[string]func(string) answer{"assign": p.assign, "unassign": p.unassign, "delete": p.delete}[action]
+				act := map[string]func(string) answer{"assign": p.assign, "unassign": p.unassign,
+					"delete": p.delete}[action]
 				if got := act(id); got.status != want {
 					t.Errorf("%s while %s: %d %s, want %d", action, r.state, got.status, got.body, want)
 				}
@@ -137,7 +138,8 @@ func TestMemberships(t *testing.T) {
 				t.Errorf("%d members at once: the VLAN opens only when the change is done", n)
 			}
 			sim.Advance(44 * time.Second)
-			if got := p.do(http.MethodDelete, membershipPath(tt.server)+"/"+simtest.NetworkID, nil); got.status != http.StatusConflict {
+			if got := p.do(http.MethodDelete, membershipPath(tt.server)+"/"+simtest.NetworkID,
+				nil); got.status != http.StatusConflict {
 				t.Errorf("a second change meanwhile: %d, want 409", got.status)
 			}
 			sim.Advance(time.Second)
@@ -167,7 +169,8 @@ func TestMemberKeepsBlock(t *testing.T) {
 // TestCheckOrder: of several errors in a request, the first in this order is reported.
 func TestCheckOrder(t *testing.T) {
 	account := simtest.Account()
-	account.Clients = append(account.Clients, pnapsim.ClientSeed{ID: "reader", Secret: "r", Scopes: []string{"bmc.read"}})
+	account.Clients = append(account.Clients, pnapsim.ClientSeed{ID: "reader", Secret: "r",
+		Scopes: []string{"bmc.read"}})
 	sim, url := simtest.Unjudged(t, pnapsim.Config{}, pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
 	p := newPlain(t, url)
 	full := p.token
@@ -187,7 +190,8 @@ func TestCheckOrder(t *testing.T) {
 		{"scope suffices to read", read, http.MethodGet, "/ips/v1/ip-blocks", nil, http.StatusOK},
 		{"scope of another API", read, http.MethodGet, "/tag-manager/v1/tags", nil, http.StatusForbidden},
 		{"schema", full, http.MethodPut, "/ips/v1/ip-blocks/nothing/tags", bad, http.StatusBadRequest},
-		{"visible", full, http.MethodPost, "/networks/v1/public-networks/nothing/ip-blocks", map[string]any{"id": "nothing"}, http.StatusForbidden},
+		{"visible", full, http.MethodPost, "/networks/v1/public-networks/nothing/ip-blocks",
+			map[string]any{"id": "nothing"}, http.StatusForbidden},
 		{"state", full, http.MethodDelete, "/ips/v1/ip-blocks/" + simtest.NodeBlockID, nil, http.StatusConflict},
 		{"no token needed", "", http.MethodGet, "/location-api/v1/locations?location=ASH", nil, http.StatusOK},
 	} {
@@ -224,7 +228,8 @@ func TestTokenEndpoint(t *testing.T) {
 			t.Errorf("%s: %s, want %s", body, told, want)
 		}
 	}
-	narrow := p.form("grant_type=client_credentials&client_id=" + simtest.ClientID + "&client_secret=" + simtest.ClientSecret + "&scope=bmc.read+else")
+	narrow := p.form("grant_type=client_credentials&client_id=" + simtest.ClientID + "&client_secret=" +
+		simtest.ClientSecret + "&scope=bmc.read+else")
 	if scope := decodeAnswer[map[string]any](t, narrow)["scope"]; scope != "bmc.read" {
 		t.Errorf("scope %q, want what was asked for and may be had", scope)
 	}
@@ -247,13 +252,16 @@ func walk(t *testing.T, random *rand.Rand) {
 	account := simtest.Account()
 	account.Clients[0].Judged = false
 	account.Servers[1].ReservationID = "fc8bd49a-59cc-4538-a806-5e46228408ec"
-	account.Blocks = append(account.Blocks, pnapsim.BlockSeed{Location: "ASH", CIDR: "198.51.100.0/29", Tags: map[string]string{"a": "b"}})
+	account.Blocks = append(account.Blocks, pnapsim.BlockSeed{Location: "ASH", CIDR: "198.51.100.0/29",
+		Tags: map[string]string{"a": "b"}})
 	latency := pnapsim.DefaultLatency()
 	latency.ListLag = pnapsim.Duration(random.IntN(10)) * pnapsim.Duration(time.Second)
-	sim, url := simtest.New(t, pnapsim.Config{Switches: pnapsim.RandomSwitches(random), Latency: &latency, RandomSeed: random.Uint64()},
+	sim, url := simtest.New(t, pnapsim.Config{Switches: pnapsim.RandomSwitches(random), Latency: &latency,
+		RandomSeed: random.Uint64()},
 		pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
 	p := newPlain(t, url)
-	w := &walker{t: t, sim: sim, p: p, random: random, networks: []string{simtest.NetworkID}, servers: []string{simtest.Server1ID, simtest.Server2ID}}
+	w := &walker{t: t, sim: sim, p: p, random: random, networks: []string{simtest.NetworkID},
+		servers: []string{simtest.Server1ID, simtest.Server2ID}}
 	for range 150 {
 		w.step()
 		if t.Failed() {
@@ -290,7 +298,8 @@ func (w *walker) step() {
 	switch w.random.IntN(16) {
 	case 0, 1:
 		size := pick(w.random, []string{"/31", "/30", "/29", "/28"})
-		got = p.do(http.MethodPost, "/ips/v1/ip-blocks", map[string]any{"location": pick(w.random, []string{"ASH", "ASH", "PHX"}), "cidrBlockSize": size})
+		got = p.do(http.MethodPost, "/ips/v1/ip-blocks",
+			map[string]any{"location": pick(w.random, []string{"ASH", "ASH", "PHX"}), "cidrBlockSize": size})
 	case 2, 3, 4:
 		got = p.do(http.MethodPost, assign, map[string]any{"id": block})
 	case 5, 6:
@@ -307,7 +316,8 @@ func (w *walker) step() {
 	case 11:
 		w.portal(block, network, server)
 	case 12:
-		got = p.do(http.MethodPost, "/bmc/v1/servers/"+server+"/network-configuration/ip-block-configurations/ip-blocks", map[string]any{"id": block})
+		got = p.do(http.MethodPost, "/bmc/v1/servers/"+server+
+			"/network-configuration/ip-block-configurations/ip-blocks", map[string]any{"id": block})
 	case 13:
 		w.outcome()
 	default:
@@ -322,7 +332,8 @@ func (w *walker) step() {
 
 func (w *walker) read() {
 	w.t.Helper()
-	for _, path := range []string{"/ips/v1/ip-blocks?tag=a.b", "/networks/v1/public-networks", "/bmc/v1/servers", "/tag-manager/v1/tags", "/bmc/v1/quotas"} {
+	for _, path := range []string{"/ips/v1/ip-blocks?tag=a.b", "/networks/v1/public-networks", "/bmc/v1/servers",
+		"/tag-manager/v1/tags", "/bmc/v1/quotas"} {
 		w.p.login()
 		w.p.must(http.StatusOK, http.MethodGet, path, nil)
 	}
@@ -333,13 +344,16 @@ func (w *walker) action(server string) answer {
 	if w.random.IntN(4) > 0 {
 		return w.p.do(http.MethodPost, "/bmc/v1/servers/"+server+"/actions/"+pick(w.random, actions), nil)
 	}
-	return w.p.do(http.MethodPost, "/bmc/v1/servers/"+server+"/actions/deprovision", map[string]any{"deleteIpBlocks": w.random.IntN(2) == 0})
+	return w.p.do(http.MethodPost, "/bmc/v1/servers/"+server+"/actions/deprovision",
+		map[string]any{"deleteIpBlocks": w.random.IntN(2) == 0})
 }
 
 func (w *walker) portal(block, network, server string) {
-	e := pnapsim.Edit{Block: block, Network: network, Server: server, Tags: map[string]string{"a": "c"}, Hostname: "renamed"}
+	e := pnapsim.Edit{Block: block, Network: network, Server: server, Tags: map[string]string{"a": "c"},
+		Hostname: "renamed"}
 	e.Kind = pick(w.random, []string{
-		pnapsim.EditDeleteBlock, pnapsim.EditUnassignBlock, pnapsim.EditRetagBlock, pnapsim.EditRenameServer, pnapsim.EditRemoveMember,
+		pnapsim.EditDeleteBlock, pnapsim.EditUnassignBlock, pnapsim.EditRetagBlock, pnapsim.EditRenameServer,
+		pnapsim.EditRemoveMember,
 		pnapsim.EditAddMember,
 	})
 	if err := w.sim.OutOfBand(e); err != nil && !strings.Contains(err.Error(), "no ") {
@@ -348,7 +362,8 @@ func (w *walker) portal(block, network, server string) {
 }
 
 func (w *walker) outcome() {
-	f := pnapsim.Fault{Action: pnapsim.FaultOutcome, Delay: pnapsim.Duration(w.random.IntN(100)) * pnapsim.Duration(time.Second)}
+	f := pnapsim.Fault{Action: pnapsim.FaultOutcome,
+		Delay: pnapsim.Duration(w.random.IntN(100)) * pnapsim.Duration(time.Second)}
 	f.Outcome = pick(w.random, []string{pnapsim.OutcomeError, pnapsim.OutcomeRevert, pnapsim.OutcomeLate})
 	f.Path = "/networks/v1/public-networks/*/ip-blocks*"
 	arm(w.t, w.sim, f)

@@ -74,7 +74,8 @@ func TestAPIDownPanics(t *testing.T) {
 	arm(t, sim, pnapsim.Fault{Action: pnapsim.FaultReset, Times: -1})
 	exists := func(checkFirst bool) (panicked bool) {
 		defer func() { panicked = recover() != nil }()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/bmc/v1/servers/"+simtest.Server1ID, nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/bmc/v1/servers/"+simtest.Server1ID,
+			nil)
 		if err != nil {
 			t.Error(err)
 			return
@@ -101,12 +102,14 @@ func TestNaiveLives(t *testing.T) {
 	slow.Assign = pnapsim.Duration(time.Minute)
 	trials := []trial{
 		{
-			name: "publishes before the block is assigned", cfg: pnapsim.Config{Latency: &slow}, rules: []string{"claim-published"},
+			name: "publishes before the block is assigned", cfg: pnapsim.Config{Latency: &slow},
+			rules: []string{"claim-published"},
 			naive: func(t *testing.T, sim *pnapsim.Sim, p *plain) {
 				b := p.buy()
 				sim.Advance(time.Second)
 				p.assign(b.ID)
-				claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimPublished, Service: "default/web", Block: b.ID, Address: ""})
+				claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimPublished, Service: "default/web", Block: b.ID,
+					Address: ""})
 			},
 			careful: func(t *testing.T, sim *pnapsim.Sim, p *plain) {
 				b := p.buy()
@@ -115,7 +118,8 @@ func TestNaiveLives(t *testing.T) {
 				for p.block(b.ID).Status != "assigned" {
 					sim.Advance(5 * time.Second)
 				}
-				claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimPublished, Service: "default/web", Block: b.ID, Address: third(t, b)})
+				claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimPublished, Service: "default/web", Block: b.ID,
+					Address: third(t, b)})
 			},
 		},
 		{
@@ -139,14 +143,16 @@ func TestNaiveLives(t *testing.T) {
 						break
 					}
 					published = ""
-					arm(t, sim, pnapsim.Fault{Method: http.MethodPut, Action: pnapsim.FaultStatus, Status: http.StatusInternalServerError})
+					arm(t, sim, pnapsim.Fault{Method: http.MethodPut, Action: pnapsim.FaultStatus,
+						Status: http.StatusInternalServerError})
 					p.do(http.MethodPut, "/ips/v1/ip-blocks/"+b.ID+"/tags", []any{})
 				}
 				endOfRun(sim)
 			},
 			careful: func(t *testing.T, sim *pnapsim.Sim, p *plain) {
 				b := p.buyAssigned(sim)
-				arm(t, sim, pnapsim.Fault{Method: http.MethodDelete, Action: pnapsim.FaultStatus, Status: http.StatusInternalServerError})
+				arm(t, sim, pnapsim.Fault{Method: http.MethodDelete, Action: pnapsim.FaultStatus,
+					Status: http.StatusInternalServerError})
 				release(t, sim, p, b.ID)
 				endOfRun(sim)
 			},
@@ -194,12 +200,14 @@ func TestNaiveLives(t *testing.T) {
 			name: "withdraws the block before the address", rules: []string{"unassign-published"},
 			naive: func(t *testing.T, sim *pnapsim.Sim, p *plain) {
 				b := p.buyAssigned(sim)
-				claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimPublished, Service: "default/web", Block: b.ID, Address: third(t, b)})
+				claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimPublished, Service: "default/web", Block: b.ID,
+					Address: third(t, b)})
 				p.unassign(b.ID)
 			},
 			careful: func(t *testing.T, sim *pnapsim.Sim, p *plain) {
 				b := p.buyAssigned(sim)
-				claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimPublished, Service: "default/web", Block: b.ID, Address: third(t, b)})
+				claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimPublished, Service: "default/web", Block: b.ID,
+					Address: third(t, b)})
 				claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimWithdrawn, Service: "default/web"})
 				p.unassign(b.ID)
 			},
@@ -212,7 +220,8 @@ func TestNaiveLives(t *testing.T) {
 
 func failedAssignment(t *testing.T, sim *pnapsim.Sim, p *plain) string {
 	t.Helper()
-	arm(t, sim, pnapsim.Fault{Method: http.MethodPost, Path: assignPath(), Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError})
+	arm(t, sim, pnapsim.Fault{Method: http.MethodPost, Path: assignPath(), Action: pnapsim.FaultOutcome,
+		Outcome: pnapsim.OutcomeError})
 	b := p.buy()
 	sim.Advance(time.Second)
 	p.assign(b.ID)
@@ -231,7 +240,8 @@ func threeBlocks(t *testing.T, sim *pnapsim.Sim, p *plain) []string {
 		ids = append(ids, p.buyAssigned(sim).ID)
 	}
 	arm(t, sim, pnapsim.Fault{
-		Method: http.MethodDelete, Path: assignPath() + "/" + ids[0], Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError, Times: 2,
+		Method: http.MethodDelete, Path: assignPath() + "/" + ids[0], Action: pnapsim.FaultOutcome,
+		Outcome: pnapsim.OutcomeError, Times: 2,
 	})
 	return ids
 }
@@ -239,7 +249,8 @@ func threeBlocks(t *testing.T, sim *pnapsim.Sim, p *plain) []string {
 func nineBlocksMore(a *pnapsim.AccountSeed) {
 	for i := range 9 {
 		a.Blocks = append(a.Blocks, pnapsim.BlockSeed{
-			Location: "ASH", Network: simtest.NetworkID, CIDR: "198.51.100." + []string{"0", "8", "16", "24", "32", "40", "48", "56", "64"}[i] + "/29",
+			Location: "ASH", Network: simtest.NetworkID,
+			CIDR: "198.51.100." + []string{"0", "8", "16", "24", "32", "40", "48", "56", "64"}[i] + "/29",
 		})
 	}
 }
@@ -249,7 +260,8 @@ func nineBlocksMore(a *pnapsim.AccountSeed) {
 func TestFreshTag(t *testing.T) {
 	sim, url := simtest.New(t, pnapsim.Config{}, simtest.Seed())
 	p := newPlain(t, url)
-	p.must(http.StatusCreated, http.MethodPost, "/tag-manager/v1/tags", map[string]any{"name": "cluster", "isBillingTag": false})
+	p.must(http.StatusCreated, http.MethodPost, "/tag-manager/v1/tags",
+		map[string]any{"name": "cluster", "isBillingTag": false})
 	tagged := purchase()
 	tagged["tags"] = []any{map[string]any{"name": "cluster", "value": "c1"}}
 	if got := p.do(http.MethodPost, "/ips/v1/ip-blocks", tagged); got.status != http.StatusBadRequest {
@@ -263,7 +275,8 @@ func TestFreshTag(t *testing.T) {
 //nolint:bodyclose // the SDK has read and closed it
 //proves:known-bugs/kind-simulator
 func TestNaiveBeliefs(t *testing.T) {
-	revoked := pnapsim.Fault{Path: "/*/*/*/*", Action: pnapsim.FaultStatus, Status: http.StatusForbidden, Times: -1, For: pnapsim.Duration(2 * time.Minute)}
+	revoked := pnapsim.Fault{Path: "/*/*/*/*", Action: pnapsim.FaultStatus, Status: http.StatusForbidden, Times: -1,
+		For: pnapsim.Duration(2 * time.Minute)}
 	revokedList := revoked
 	revokedList.Path = "/*/*/*"
 	server := func(p *plain, id string) answer { return p.do(http.MethodGet, "/bmc/v1/servers/"+id, nil) }
@@ -288,7 +301,8 @@ func TestNaiveBeliefs(t *testing.T) {
 			careful: func(t *testing.T, sim *pnapsim.Sim, p *plain) {
 				arm(t, sim, revoked)
 				arm(t, sim, revokedList)
-				if server(p, simtest.Server1ID).status == http.StatusForbidden && p.do(http.MethodGet, "/bmc/v1/servers", nil).status == http.StatusOK {
+				if server(p, simtest.Server1ID).status == http.StatusForbidden &&
+					p.do(http.MethodGet, "/bmc/v1/servers", nil).status == http.StatusOK {
 					claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimServerGone, Server: simtest.Server1ID})
 				}
 				sim.Advance(2 * time.Minute)
@@ -301,7 +315,8 @@ func TestNaiveBeliefs(t *testing.T) {
 			name: "private-only server", rules: []string{"claim-server-unusable"},
 			account: func(a *pnapsim.AccountSeed) {
 				a.Servers = append(a.Servers, pnapsim.ServerSeed{
-					ID: privateOnly, Hostname: "inner", Location: "ASH", NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.13"},
+					ID: privateOnly, Hostname: "inner", Location: "ASH", NetworkType: "PRIVATE_ONLY",
+					PrivateIPs: []string{"10.0.0.13"},
 				})
 			},
 			naive: func(t *testing.T, sim *pnapsim.Sim, p *plain) {
@@ -341,7 +356,8 @@ func TestNaiveBeliefs(t *testing.T) {
 			name: "one server in the list lacks a field", rules: []string{"claim-server-unusable"},
 			naive: func(t *testing.T, sim *pnapsim.Sim, p *plain) {
 				arm(t, sim, drop)
-				if _, _, err := newSDK(t.Context(), p.url).servers.ServersAPI.ServersGet(t.Context()).Execute(); err != nil {
+				if _, _, err := newSDK(t.Context(),
+					p.url).servers.ServersAPI.ServersGet(t.Context()).Execute(); err != nil {
 					claim(t, sim, pnapsim.Claim{Kind: pnapsim.ClaimServerUnusable, Server: simtest.Server1ID})
 				}
 			},

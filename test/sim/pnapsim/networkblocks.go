@@ -63,7 +63,8 @@ func (s *Sim) assignable(a *account, n *network, b *block, pending int) (reply, 
 		}
 	}
 	if count >= limit {
-		return refuse(s.switches.OverLimit, fmt.Sprintf("The network holds %d blocks of this IP version, the most it can.", limit)), false
+		return refuse(s.switches.OverLimit,
+			fmt.Sprintf("The network holds %d blocks of this IP version, the most it can.", limit)), false
 	}
 	return reply{}, true
 }

@@ -106,7 +106,8 @@ func (s *Sim) createNetwork(c *call) reply {
 	if r, ok := s.checkNewNetwork(c.account, body); !ok {
 		return r
 	}
-	n := &network{seq: s.nextSeq(), id: s.newID(), owner: c.client.id, name: *body.Name, location: body.Location, status: networkReady, created: s.now}
+	n := &network{seq: s.nextSeq(), id: s.newID(), owner: c.client.id, name: *body.Name, location: body.Location,
+		status: networkReady, created: s.now}
 	if n.vlan = body.VLAN; n.vlan == 0 {
 		n.vlan = freeVLAN(c.account, body.Location)
 	}
@@ -144,7 +145,8 @@ func (s *Sim) checkNewNetwork(a *account, body networkBody) (reply, bool) {
 			return conflict(fmt.Sprintf("A network with the name %q exists.", *body.Name)), false
 		}
 		if body.VLAN != 0 && n.location == body.Location && n.vlan == body.VLAN {
-			return refuse(s.switches.VLANInUse, fmt.Sprintf("VLAN ID %d is in use in location %s.", body.VLAN, body.Location)), false
+			return refuse(s.switches.VLANInUse, fmt.Sprintf("VLAN ID %d is in use in location %s.", body.VLAN,
+				body.Location)), false
 		}
 	}
 	if body.VLAN != 0 && (body.VLAN < minVLAN || body.VLAN > maxVLAN) {

@@ -80,7 +80,9 @@ func moduleDir(ctx context.Context, module string) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	dir := strings.TrimSpace(string(out))
 	if err != nil || dir == "" {
-		return "", fmt.Errorf("find module %s: run inside the source tree with its modules downloaded (go mod download), or name a directory with the OpenAPI documents: %w", module, err)
+		return "",
+			fmt.Errorf("find module %s: run inside the source tree with its modules downloaded (go mod download), or "+
+				"name a directory with the OpenAPI documents: %w", module, err)
 	}
 	return dir, nil
 }
@@ -112,12 +114,14 @@ func (s *Specs) operation(op *operation) (*openapi3.T, *openapi3.PathItem, *open
 
 // checkRequest lists how a request differs from the document: unknown or malformed parameters, a body
 // that is missing or does not fit. It also lists the unknown properties of the body apart.
-func (s *Specs) checkRequest(op *operation, r *http.Request, params map[string]string, body any, hasBody bool) (faults, unknown []string) {
+func (s *Specs) checkRequest(op *operation, r *http.Request, params map[string]string, body any, hasBody bool) (faults,
+	unknown []string) {
 	document, item, spec := s.operation(op)
 	if spec == nil {
 		return []string{op.name() + " is not in the OpenAPI document"}, nil
 	}
-	faults = checkParameters(r, params, routers.Route{Spec: document, Path: op.path, PathItem: item, Method: op.method, Operation: spec})
+	faults = checkParameters(r, params, routers.Route{Spec: document, Path: op.path, PathItem: item, Method: op.method,
+		Operation: spec})
 	if spec.RequestBody == nil {
 		if hasBody {
 			faults = append(faults, "body: this operation has none")

@@ -95,7 +95,8 @@ func (s *Sim) judgePace(c *client, op *operation, r *http.Request, raw []byte) {
 		s.violate(c, "retry-backoff", fmt.Sprintf("%s again too soon after failure number %d in a row", name, f.count))
 	}
 	if m.unanswered[name] {
-		s.violate(c, "repeated-post", fmt.Sprintf("%s again after a lost answer without looking whether it was done", name))
+		s.violate(c, "repeated-post", fmt.Sprintf("%s again after a lost answer without looking whether it was done",
+			name))
 	}
 	s.judgeBudget(c, m, name)
 }
@@ -112,7 +113,8 @@ func (s *Sim) judgeBudget(c *client, m *memory, operation string) {
 	recent := slices.DeleteFunc(m.recent[operation], func(at time.Time) bool { return !at.After(since) })
 	m.recent[operation] = append(recent, s.now)
 	if float64(len(m.recent[operation])) > c.budget {
-		s.violate(c, "request-budget", fmt.Sprintf("%s: %d requests within a minute; %g were declared", operation, len(m.recent[operation]), c.budget))
+		s.violate(c, "request-budget", fmt.Sprintf("%s: %d requests within a minute; %g were declared", operation,
+			len(m.recent[operation]), c.budget))
 	}
 }
 

@@ -99,8 +99,9 @@ func TestNaivePurchases(t *testing.T) {
 			},
 		},
 		{
-			name: "deletes a brought block that it may only use", account: foreign(pnapsim.GrantAssign, pnapsim.GrantUnassign),
-			rules: []string{"foreign-object"},
+			name:    "deletes a brought block that it may only use",
+			account: foreign(pnapsim.GrantAssign, pnapsim.GrantUnassign),
+			rules:   []string{"foreign-object"},
 			naive: func(_ *testing.T, sim *pnapsim.Sim, p *plain) {
 				p.unassign(foreignBlock)
 				sim.Advance(time.Minute)
@@ -117,7 +118,8 @@ func TestNaivePurchases(t *testing.T) {
 			naive: func(_ *testing.T, _ *pnapsim.Sim, p *plain) {
 				p.do(http.MethodPost, "/bmc/v1/servers/"+simtest.Server1ID+"/actions/reboot", nil)
 				p.do(http.MethodDelete, membershipPath(simtest.Server2ID)+"/"+simtest.NetworkID, nil)
-				p.do(http.MethodPatch, "/networks/v1/public-networks/"+simtest.NetworkID, map[string]any{"name": "mine"})
+				p.do(http.MethodPatch, "/networks/v1/public-networks/"+simtest.NetworkID,
+					map[string]any{"name": "mine"})
 			},
 			careful: ignore,
 		},
@@ -134,7 +136,8 @@ func membershipPath(server string) string {
 func TestNaivePace(t *testing.T) {
 	list := "/ips/v1/ip-blocks"
 	failing := func(status, times int) pnapsim.Fault {
-		return pnapsim.Fault{Method: http.MethodGet, Path: list, Action: pnapsim.FaultStatus, Status: status, RetryAfter: 30, Times: times}
+		return pnapsim.Fault{Method: http.MethodGet, Path: list, Action: pnapsim.FaultStatus, Status: status,
+			RetryAfter: 30, Times: times}
 	}
 	get := func(p *plain, pause func()) {
 		for range 4 {
@@ -146,7 +149,8 @@ func TestNaivePace(t *testing.T) {
 	}
 	trials := []trial{
 		{
-			name: "keeps a token that is over", cfg: pnapsim.Config{TokenLifetime: 5 * time.Second}, rules: []string{"stale-token"},
+			name: "keeps a token that is over", cfg: pnapsim.Config{TokenLifetime: 5 * time.Second},
+			rules: []string{"stale-token"},
 			naive: func(_ *testing.T, sim *pnapsim.Sim, p *plain) {
 				sim.Advance(5 * time.Second)
 				get(p, func() { sim.Advance(time.Second) })
@@ -184,7 +188,8 @@ func TestNaivePace(t *testing.T) {
 			},
 		},
 		{
-			name: "repeats at once after 409", account: func(a *pnapsim.AccountSeed) { busyByPortal(a) }, rules: []string{"retry-conflict"},
+			name: "repeats at once after 409", account: func(a *pnapsim.AccountSeed) { busyByPortal(a) },
+			rules: []string{"retry-conflict"},
 			naive: func(t *testing.T, sim *pnapsim.Sim, p *plain) {
 				edit(t, sim, pnapsim.Edit{Kind: pnapsim.EditNetworkStatus, Network: simtest.NetworkID, Status: "BUSY"})
 				p.assign(ownBlock)
@@ -224,7 +229,8 @@ func TestNaivePace(t *testing.T) {
 			},
 		},
 		{
-			name: "asks for every node", account: func(a *pnapsim.AccountSeed) { a.Clients[0].RequestsPerMinute = 2 }, rules: []string{"request-budget"},
+			name: "asks for every node", account: func(a *pnapsim.AccountSeed) { a.Clients[0].RequestsPerMinute = 2 },
+			rules: []string{"request-budget"},
 			naive: func(_ *testing.T, _ *pnapsim.Sim, p *plain) {
 				for range 3 {
 					p.do(http.MethodGet, "/bmc/v1/servers", nil)
@@ -252,11 +258,15 @@ func TestNaivePace(t *testing.T) {
 				for _, path := range []string{list + "?page=2", "/ips/v1/blocks"} {
 					p.do(http.MethodGet, path, nil)
 				}
-				if got := p.do(http.MethodPost, list, map[string]any{"location": "ASH"}); got.status != http.StatusBadRequest {
+				if got := p.do(http.MethodPost, list,
+					map[string]any{"location": "ASH"}); got.status != http.StatusBadRequest {
 					t.Errorf("a body without cidrBlockSize: %d, want 400", got.status)
 				}
 			},
-			careful: func(_ *testing.T, _ *pnapsim.Sim, p *plain) { p.do(http.MethodGet, list+"?tag=a.b&tag=c.d", nil) },
+			careful: func(_ *testing.T, _ *pnapsim.Sim,
+				p *plain) {
+				p.do(http.MethodGet, list+"?tag=a.b&tag=c.d", nil)
+			},
 		},
 	}
 	for _, tr := range trials {
@@ -267,7 +277,8 @@ func TestNaivePace(t *testing.T) {
 const ownBlock = "6047127fed34ecc3ba8402da"
 
 func busyByPortal(a *pnapsim.AccountSeed) {
-	a.Blocks = append(a.Blocks, pnapsim.BlockSeed{ID: ownBlock, Owner: simtest.ClientID, Location: "ASH", CIDR: "198.51.100.0/29"})
+	a.Blocks = append(a.Blocks, pnapsim.BlockSeed{ID: ownBlock, Owner: simtest.ClientID, Location: "ASH",
+		CIDR: "198.51.100.0/29"})
 }
 
 // TestSecretsStayOut: neither log nor violations repeat a secret that a client gave away.
@@ -280,10 +291,12 @@ func TestSecretsStayOut(t *testing.T) {
 	if names := sim.FindSecrets(told); names != nil {
 		t.Errorf("log and violations hold %v", names)
 	}
-	if !slices.Equal(sim.FindSecrets(simtest.ClientSecret+p.token), []string{"a token of client test-client", "the secret of client test-client"}) {
+	if !slices.Equal(sim.FindSecrets(simtest.ClientSecret+p.token),
+		[]string{"a token of client test-client", "the secret of client test-client"}) {
 		t.Error("the secrets themselves are not found")
 	}
-	falsehoods, err := sim.Claim(pnapsim.Claim{Client: simtest.ClientID, Kind: pnapsim.ClaimLog, Text: "Authorization: Bearer " + p.token})
+	falsehoods, err := sim.Claim(pnapsim.Claim{Client: simtest.ClientID, Kind: pnapsim.ClaimLog,
+		Text: "Authorization: Bearer " + p.token})
 	if err != nil || len(falsehoods) != 1 {
 		t.Errorf("a log with a token: %v, %v", falsehoods, err)
 	}

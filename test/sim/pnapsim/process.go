@@ -12,7 +12,8 @@ import (
 // process does a request atomically and returns what must be delivered.
 func (s *Sim) process(r *http.Request, raw []byte) *delivery {
 	defer s.enter()()
-	d := &delivery{entry: &Entry{Time: s.now, Method: r.Method, Path: s.blot(r.URL.Path), Query: s.blot(plainQuery(r))}, until: s.now.Add(time.Duration(s.latency.Response))}
+	d := &delivery{entry: &Entry{Time: s.now, Method: r.Method, Path: s.blot(r.URL.Path), Query: s.blot(plainQuery(r))},
+		until: s.now.Add(time.Duration(s.latency.Response))}
 	if r.URL.Path == tokenPath {
 		s.processToken(r, raw, d)
 	} else {
@@ -75,17 +76,20 @@ func (s *Sim) processAPI(r *http.Request, raw []byte, d *delivery) {
 	s.judgeAnswer(c, op, r, raw, d)
 }
 
-func (s *Sim) answer(op *operation, params map[string]string, r *http.Request, raw []byte, c *client, t *token, valid bool, d *delivery) reply {
+func (s *Sim) answer(op *operation, params map[string]string, r *http.Request, raw []byte, c *client, t *token,
+	valid bool, d *delivery) reply {
 	if op.api.read != "" {
 		if !valid {
-			return refuse(http.StatusUnauthorized, "The request failed due to invalid credentials. Please check the provided credentials and try again.")
+			return refuse(http.StatusUnauthorized,
+				"The request failed due to invalid credentials. Please check the provided credentials and try again.")
 		}
 		if !s.scopeSuffices(op, t) {
 			return forbidden()
 		}
 	}
 	if faults := s.checkSchema(op, r, params, raw, c); len(faults) > 0 {
-		return refuse(http.StatusBadRequest, "The request failed due to wrong data. Please check the provided parameters and try again.", faults...)
+		return refuse(http.StatusBadRequest,
+			"The request failed due to wrong data. Please check the provided parameters and try again.", faults...)
 	}
 	request := s.newCall(op, params, r, raw, c)
 	request.outcome = s.takeOutcome(r, c)
@@ -96,7 +100,8 @@ func (s *Sim) answer(op *operation, params map[string]string, r *http.Request, r
 }
 
 func (s *Sim) newCall(op *operation, params map[string]string, r *http.Request, raw []byte, c *client) *call {
-	request := &call{op: op, client: c, params: params, query: r.URL.Query(), raw: raw, force: r.URL.Query().Get("force") == "true"}
+	request := &call{op: op, client: c, params: params, query: r.URL.Query(), raw: raw,
+		force: r.URL.Query().Get("force") == "true"}
 	if c != nil {
 		request.account = s.accounts[c.account]
 	}

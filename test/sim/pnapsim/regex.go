@@ -52,7 +52,8 @@ func compileParts(want, also, not string) (openapi3.RegexMatcher, error) {
 		}
 		compiled, err := regexp.Compile(part.expr)
 		if err != nil {
-			return nil, fmt.Errorf("pattern %q of an OpenAPI document: write it for RE2 in compilePattern: %w", part.expr, err)
+			return nil, fmt.Errorf("pattern %q of an OpenAPI document: write it for RE2 in compilePattern: %w",
+				part.expr, err)
 		}
 		*part.into = compiled
 	}

@@ -18,7 +18,8 @@ type operation struct {
 func (o *operation) name() string { return o.method + " " + o.api.prefix + o.path }
 
 func operations() []operation {
-	return slices.Concat(serverOperations(), blockOperations(), networkOperations(), tagOperations(), locationOperations())
+	return slices.Concat(serverOperations(), blockOperations(), networkOperations(), tagOperations(),
+		locationOperations())
 }
 
 func locationOperations() []operation {
@@ -58,7 +59,8 @@ func networkOperations() []operation {
 		{networkAPI(), http.MethodPatch, "/public-networks/{publicNetworkId}", (*Sim).patchNetwork},
 		{networkAPI(), http.MethodDelete, "/public-networks/{publicNetworkId}", (*Sim).deleteNetwork},
 		{networkAPI(), http.MethodPost, "/public-networks/{publicNetworkId}/ip-blocks", (*Sim).assignBlock},
-		{networkAPI(), http.MethodDelete, "/public-networks/{publicNetworkId}/ip-blocks/{ipBlockId}", (*Sim).unassignBlock},
+		{networkAPI(), http.MethodDelete, "/public-networks/{publicNetworkId}/ip-blocks/{ipBlockId}",
+			(*Sim).unassignBlock},
 	}
 }
 

@@ -50,7 +50,8 @@ func newSDK(ctx context.Context, baseURL string) *sdk {
 	n.Servers = networkapi.ServerConfigurations{{URL: baseURL + "/networks/v1"}}
 	tg.Servers = tagapi.ServerConfigurations{{URL: baseURL + "/tag-manager/v1"}}
 	l.Servers = locationapi.ServerConfigurations{{URL: baseURL + "/location-api/v1"}}
-	return &sdk{bmcapi.NewAPIClient(b), ipapi.NewAPIClient(i), networkapi.NewAPIClient(n), tagapi.NewAPIClient(tg), locationapi.NewAPIClient(l)}
+	return &sdk{bmcapi.NewAPIClient(b), ipapi.NewAPIClient(i), networkapi.NewAPIClient(n), tagapi.NewAPIClient(tg),
+		locationapi.NewAPIClient(l)}
 }
 
 //nolint:bodyclose // the SDK has read and closed it
@@ -59,7 +60,8 @@ func TestSDKLifeOfABlock(t *testing.T) {
 	sim, url := simtest.New(t, pnapsim.Config{}, simtest.Seed())
 	api := newSDK(ctx, url)
 
-	if _, _, err := api.tags.TagsAPI.TagsPost(ctx).TagCreate(*tagapi.NewTagCreate("cluster", false)).Execute(); err != nil {
+	if _, _, err := api.tags.TagsAPI.TagsPost(ctx).TagCreate(*tagapi.NewTagCreate("cluster",
+		false)).Execute(); err != nil {
 		t.Fatal(err)
 	}
 	sim.Advance(5 * time.Second)
@@ -69,8 +71,10 @@ func TestSDKLifeOfABlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resp.StatusCode != http.StatusCreated || block.GetStatus() != "creating" || block.GetCidr() != "203.0.113.16/29" {
-		t.Fatalf("bought %d %s %s, want 201 creating 203.0.113.16/29", resp.StatusCode, block.GetStatus(), block.GetCidr())
+	if resp.StatusCode != http.StatusCreated || block.GetStatus() != "creating" ||
+		block.GetCidr() != "203.0.113.16/29" {
+		t.Fatalf("bought %d %s %s, want 201 creating 203.0.113.16/29", resp.StatusCode, block.GetStatus(),
+			block.GetCidr())
 	}
 	wantStatus := func(want string) {
 		t.Helper()
@@ -102,7 +106,8 @@ func TestSDKLifeOfABlock(t *testing.T) {
 		t.Fatalf("list %v, %v", list, err)
 	}
 
-	_, _, err = api.networks.PublicNetworksAPI.PublicNetworksNetworkIdIpBlocksIpBlockIdDelete(ctx, simtest.NetworkID, block.GetId()).Execute()
+	_, _, err = api.networks.PublicNetworksAPI.PublicNetworksNetworkIdIpBlocksIpBlockIdDelete(ctx, simtest.NetworkID,
+		block.GetId()).Execute()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +126,8 @@ func TestSDKLifeOfABlock(t *testing.T) {
 	if leaks := sim.LeakCheck(simtest.ClientID); len(leaks) != 0 {
 		t.Errorf("leaks %v", leaks)
 	}
-	if bill := sim.Money(simtest.AccountID); bill.Purchases != 1 || bill.Deletions != 1 || bill.BlockSeconds != 61 || bill.LiveBlocks != 1 {
+	if bill := sim.Money(simtest.AccountID); bill.Purchases != 1 || bill.Deletions != 1 || bill.BlockSeconds != 61 ||
+		bill.LiveBlocks != 1 {
 		t.Errorf("bill %+v", bill)
 	}
 }
@@ -135,11 +141,13 @@ func TestSDKReadsServersLocationsQuotas(t *testing.T) {
 	if err != nil || len(servers) != 2 {
 		t.Fatalf("servers %v, %v", servers, err)
 	}
-	if got := servers[0]; got.Hostname != "node-1" || got.PublicIpAddresses[0] != "203.0.113.2" || got.PrivateIpAddresses[0] != "10.0.0.11" {
+	if got := servers[0]; got.Hostname != "node-1" || got.PublicIpAddresses[0] != "203.0.113.2" ||
+		got.PrivateIpAddresses[0] != "10.0.0.11" {
 		t.Errorf("server %+v", got)
 	}
 	one, _, err := api.servers.ServersAPI.ServersServerIdGet(ctx, simtest.Server2ID).Execute()
-	if err != nil || one.NetworkConfiguration.PublicNetworkConfiguration.PublicNetworks[0].GetStatusDescription() != "assigned" {
+	if err != nil ||
+		one.NetworkConfiguration.PublicNetworkConfiguration.PublicNetworks[0].GetStatusDescription() != "assigned" {
 		t.Errorf("server %+v, %v", one, err)
 	}
 	sites, _, err := api.locations.LocationsAPI.GetLocations(ctx).Execute()

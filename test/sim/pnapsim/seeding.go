@@ -39,8 +39,9 @@ func (s *Sim) seedAccount(seed AccountSeed) error {
 		return errors.New("an ID is required, and must not be taken")
 	}
 	a := &account{
-		id: seed.ID, maxServers: orLimit(seed.MaxServers), maxBlocks: orLimit(seed.MaxBlocks), servers: map[string]*server{},
-		blocks: map[string]*block{}, networks: map[string]*network{}, tags: map[string]*tag{}, money: newMoney(),
+		id: seed.ID, maxServers: orLimit(seed.MaxServers), maxBlocks: orLimit(seed.MaxBlocks),
+		servers: map[string]*server{},
+		blocks:  map[string]*block{}, networks: map[string]*network{}, tags: map[string]*tag{}, money: newMoney(),
 	}
 	s.accounts[a.id] = a
 	for _, one := range seed.Clients {
@@ -84,8 +85,9 @@ func (s *Sim) seedClient(a *account, seed ClientSeed) error {
 		return errors.New("an ID is required, and must not be taken")
 	}
 	c := &client{
-		id: seed.ID, secret: seed.Secret, account: a.id, scopes: seed.Scopes, judged: seed.Judged, forces: seed.AllowForce,
-		marks: seed.OwnershipTags, buys: seed.MaxPurchases, budget: seed.RequestsPerMinute,
+		id: seed.ID, secret: seed.Secret, account: a.id, scopes: seed.Scopes, judged: seed.Judged,
+		forces: seed.AllowForce,
+		marks:  seed.OwnershipTags, buys: seed.MaxPurchases, budget: seed.RequestsPerMinute,
 	}
 	if c.scopes == nil {
 		c.scopes = allScopes()
@@ -211,7 +213,8 @@ func (s *Sim) seedServer(a *account, seed ServerSeed) error {
 		seed.NetworkType = networkTypeBoth
 	}
 	srv := s.newServer(seed.Owner, serverBody{
-		Hostname: seed.Hostname, OS: "ubuntu/jammy", Type: seed.Type, Location: seed.Location, NetworkType: seed.NetworkType,
+		Hostname: seed.Hostname, OS: "ubuntu/jammy", Type: seed.Type, Location: seed.Location,
+		NetworkType: seed.NetworkType,
 		Reservation: seed.ReservationID,
 	})
 	srv.id = id

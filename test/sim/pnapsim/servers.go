@@ -78,8 +78,10 @@ func (s *Sim) serverView(a *account, srv *server) object {
 		configuration["gatewayAddress"] = srv.gateway
 	}
 	view := object{
-		"id": srv.id, "status": srv.status, "hostname": srv.hostname, "os": srv.os, "type": srv.kind, "location": srv.location,
-		"cpu": "E-2276G", "cpuCount": 1, "coresPerCpu": 6, "cpuFrequency": 3.8, "ram": "64GB RAM", "storage": "1x 960GB NVMe",
+		"id": srv.id, "status": srv.status, "hostname": srv.hostname, "os": srv.os, "type": srv.kind,
+		"location": srv.location,
+		"cpu":      "E-2276G", "cpuCount": 1, "coresPerCpu": 6, "cpuFrequency": 3.8, "ram": "64GB RAM",
+		"storage":            "1x 960GB NVMe",
 		"privateIpAddresses": slices.Clone(srv.privateIPs), "publicIpAddresses": s.publicAddresses(a, srv),
 		"pricingModel": srv.pricing, "networkType": srv.networkType, "tags": assignmentsView(a, srv.tags),
 		"provisionedOn": s.told(srv.created), "networkConfiguration": configuration,
@@ -124,7 +126,8 @@ func (s *Sim) createServer(c *call) reply {
 	}
 	tags, faults := s.resolveTags(c.account, body.Tags)
 	if !knownLocation(body.Location) {
-		faults = append(faults, fmt.Sprintf("location %q: want one of %s", body.Location, strings.Join(locations(), ", ")))
+		faults = append(faults, fmt.Sprintf("location %q: want one of %s", body.Location,
+			strings.Join(locations(), ", ")))
 	}
 	switch body.NetworkType {
 	case "":
@@ -144,7 +147,8 @@ func (s *Sim) createServer(c *call) reply {
 		return s.overQuota(quotaServers)
 	}
 	if s.stock[body.Location] >= s.cfg.ServerStock {
-		return refuse(http.StatusNotAcceptable, fmt.Sprintf("No servers of type %s are available in location %s.", body.Type, body.Location))
+		return refuse(http.StatusNotAcceptable, fmt.Sprintf("No servers of type %s are available in location %s.",
+			body.Type, body.Location))
 	}
 	srv := s.newServer(c.client.id, body)
 	srv.tags = tags
@@ -160,7 +164,8 @@ func (s *Sim) createServer(c *call) reply {
 
 func (s *Sim) newServer(owner string, body serverBody) *server {
 	srv := &server{
-		seq: s.nextSeq(), id: s.newID(), owner: owner, hostname: body.Hostname, description: body.Description, os: body.OS,
+		seq: s.nextSeq(), id: s.newID(), owner: owner, hostname: body.Hostname, description: body.Description,
+		os:   body.OS,
 		kind: body.Type, location: body.Location, networkType: body.NetworkType, reservation: body.Reservation,
 		pricing: body.Pricing, privateIPs: []string{}, created: s.now,
 	}
@@ -180,7 +185,8 @@ func (s *Sim) buyOwnBlock(c *call, srv *server) (reply, bool) {
 	}
 	cidr, ok := s.pool.buy(srv.location, 31, false, s.now, time.Duration(s.latency.Quarantine))
 	if !ok {
-		return refuse(http.StatusNotAcceptable, "No IP blocks of size /31 are available in location "+srv.location+"."), false
+		return refuse(http.StatusNotAcceptable, "No IP blocks of size /31 are available in location "+srv.location+"."),
+			false
 	}
 	b := &block{
 		seq: s.nextSeq(), id: s.newID(), owner: c.client.id, location: srv.location, cidr: cidr,

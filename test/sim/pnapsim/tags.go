@@ -154,7 +154,8 @@ func (s *Sim) resolveTags(a *account, bodies []assignmentBody) (list []assignmen
 		case t == nil || s.now.Before(t.usableAt):
 			faults = append(faults, fmt.Sprintf("Tag %q does not exist.", body.Name))
 		case body.Value != "" && !tagText.MatchString(body.Value):
-			faults = append(faults, fmt.Sprintf("value %q of tag %q: want 1 to 100 letters, digits, - or _", body.Value, body.Name))
+			faults = append(faults, fmt.Sprintf("value %q of tag %q: want 1 to 100 letters, digits, - or _", body.Value,
+				body.Name))
 		case slices.ContainsFunc(list, func(one assignment) bool { return one.tagID == t.id }):
 			faults = append(faults, fmt.Sprintf("Tag %q is named twice.", body.Name))
 		default:

@@ -16,8 +16,9 @@ func TestTokenIsRefusedOnlyWhenTold(t *testing.T) {
 		during pnapsim.Fault
 		want   []string
 	}{
-		"told so":                 {want: []string{"stale-token"}},
-		"told something else":     {during: pnapsim.Fault{Action: pnapsim.FaultStatus, Status: http.StatusServiceUnavailable}},
+		"told so": {want: []string{"stale-token"}},
+		"told something else": {during: pnapsim.Fault{Action: pnapsim.FaultStatus,
+			Status: http.StatusServiceUnavailable}},
 		"told nothing whatsoever": {during: pnapsim.Fault{Action: pnapsim.FaultReset, Method: http.MethodDelete}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,10 +45,14 @@ func TestRestartForgetsPausesNotPurchases(t *testing.T) {
 		restarted bool
 		want      []string
 	}{
-		"pause kept by nobody":         {fault: pnapsim.Fault{Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 30}, want: []string{"retry-after"}},
-		"pause of a process before":    {fault: pnapsim.Fault{Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 30}, restarted: true},
-		"purchase without an answer":   {fault: pnapsim.Fault{Action: pnapsim.FaultReset}, want: []string{"repeated-post"}},
-		"purchase of a process before": {fault: pnapsim.Fault{Action: pnapsim.FaultReset}, restarted: true, want: []string{"repeated-post"}},
+		"pause kept by nobody": {fault: pnapsim.Fault{Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 30},
+			want: []string{"retry-after"}},
+		"pause of a process before": {fault: pnapsim.Fault{Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 30},
+			restarted: true},
+		"purchase without an answer": {fault: pnapsim.Fault{Action: pnapsim.FaultReset},
+			want: []string{"repeated-post"}},
+		"purchase of a process before": {fault: pnapsim.Fault{Action: pnapsim.FaultReset}, restarted: true,
+			want: []string{"repeated-post"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim, url := simtest.Unjudged(t, pnapsim.Config{}, simtest.Seed())
@@ -74,7 +79,8 @@ func TestNetworkStatusIsGivenBack(t *testing.T) {
 	p := newPlain(t, url)
 	status := func() any { return sim.State(simtest.AccountID).Networks[0]["status"] }
 	edit := func(word string) {
-		if err := sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditNetworkStatus, Network: simtest.NetworkID, Status: word}); err != nil {
+		if err := sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditNetworkStatus, Network: simtest.NetworkID,
+			Status: word}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -27,11 +27,13 @@ func run() int {
 	keep := flag.Bool("keep", false, "leave everything running at the end, until interrupted")
 	kubeVIP := flag.String("kube-vip", "v1.0.0", "version of kube-vip: v1.0.0 or v0.9.1")
 	scale := flag.Float64("scale", 10, "how many seconds of the simulated account's time pass in a second")
-	auto := flag.Bool("auto", false, "leave the public network of the servers to controller and agents: nobody configures a VLAN")
+	auto := flag.Bool("auto", false,
+		"leave the public network of the servers to controller and agents: nobody configures a VLAN")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := tell(ctx, *keep, demo.Options{Out: os.Stdout, KubeVIP: *kubeVIP, Scale: *scale, Auto: *auto}); err != nil {
+	if err := tell(ctx, *keep, demo.Options{Out: os.Stdout, KubeVIP: *kubeVIP, Scale: *scale,
+		Auto: *auto}); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		return 1
 	}
@@ -57,8 +59,9 @@ func tell(ctx context.Context, keep bool, o demo.Options) error {
 
 // prepare builds what the demo runs; the first time it takes minutes, so it is not part of the story.
 func prepare(ctx context.Context, kubeVIP string) error {
-	fmt.Println("Preparing: what the demo runs is built from source once, which takes several minutes, and kept in a cache.\n" +
-		"Root is needed only to install packages that are missing (QEMU, busybox, nftables); that is said before.")
+	fmt.Println("Preparing: what the demo runs is built from source once, which takes several minutes, and kept in a " +
+		"cache.\nRoot is needed only to install packages that are missing (QEMU, busybox, nftables); that is said " +
+		"before.")
 	if err := kernel.Prepare(ctx, "nft", "setpriv"); err != nil {
 		return fmt.Errorf("prepare the network: %w", err)
 	}
@@ -67,7 +70,8 @@ func prepare(ctx context.Context, kubeVIP string) error {
 			return fmt.Errorf("prepare %s: %w", name, err)
 		}
 	}
-	for _, pkg := range []string{"./controller", "./agent", "./test/sim/pnapsim/cmd/pnapsim", "./test/env/lab/cmd/labd", "./test/env/cluster/cmd/backend"} {
+	for _, pkg := range []string{"./controller", "./agent", "./test/sim/pnapsim/cmd/pnapsim", "./test/env/lab/cmd/labd",
+		"./test/env/cluster/cmd/backend"} {
 		if _, err := tools.Product(ctx, pkg); err != nil {
 			return fmt.Errorf("prepare %s: %w", pkg, err)
 		}
@@ -97,7 +101,8 @@ It keeps running. In another terminal:
   lab                   tail -f %s
 
 Press Ctrl-C, or send SIGTERM to process %d, to stop it and remove everything.
-`, c.AdminKubeconfig(), kubectl, cluster.Service, c.Sim.URL, filepath.Join(dir, "pnapsim.log"), c.Sim.URL, cluster.Account,
+`, c.AdminKubeconfig(), kubectl, cluster.Service, c.Sim.URL, filepath.Join(dir, "pnapsim.log"), c.Sim.URL,
+		cluster.Account,
 		filepath.Join(dir, "controller.log"), filepath.Join(dir, "*.log"), filepath.Join(dir, "lab.log"), os.Getpid())
 	logs, err := c.CopyLogs(context.WithoutCancel(ctx))
 	if err == nil {

@@ -21,11 +21,12 @@ type Base struct {
 
 // directories that programs expect to exist.
 var directories = []string{
-	"bin", "sbin", "usr/bin", "usr/sbin", "usr/local/bin", "dev", "proc", "sys", "run", "tmp", "etc", "root", "var/log", "payload", "lab",
+	"bin", "sbin", "usr/bin", "usr/sbin", "usr/local/bin", "dev", "proc", "sys", "run", "tmp", "etc", "root", "var/log",
+	"payload", "lab",
 }
 
-// protocols is /etc/protocols, as every distribution has it, with what a Service can have and what goes with it. Without it
-// nft lists protocols as numbers.
+// protocols is /etc/protocols, as every distribution has it, with what a Service can have and what goes with it.
+// Without it nft lists protocols as numbers.
 const protocols = `ip 0 IP
 icmp 1 ICMP
 tcp 6 TCP

@@ -102,7 +102,8 @@ func TestClosurePutsDependenciesFirst(t *testing.T) {
 	if diff := cmp.Diff([]string{"c", "b", "a"}, names); diff != "" {
 		t.Errorf("order differs (-want +got):\n%s", diff)
 	}
-	if want, got := "kernel/c.ko:\nkernel/b.ko: kernel/c.ko\nkernel/a.ko: kernel/b.ko kernel/c.ko\n", string(dependencies(got)); got != want {
+	if want, got := "kernel/c.ko:\nkernel/b.ko: kernel/c.ko\nkernel/a.ko: kernel/b.ko kernel/c.ko\n", string(
+		dependencies(got)); got != want {
 		t.Errorf("modules.dep is\n%swant\n%s", got, want)
 	}
 	if want, got := "alias x-* a\n", string(aliases(got)); got != want {
@@ -122,7 +123,8 @@ func TestCompressedModulesAreRefusedWithTheRemedy(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(root, "kernel/net"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"kernel/net/foo-bar.ko.xz": "compressed", "modules.builtin": "kernel/fs/ext4.ko\n"} {
+	for name, text := range map[string]string{"kernel/net/foo-bar.ko.xz": "compressed",
+		"modules.builtin": "kernel/fs/ext4.ko\n"} {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

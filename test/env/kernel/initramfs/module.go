@@ -64,13 +64,15 @@ func (x *Index) lookup(name string) (*Module, error) {
 	rel, ok := x.modules[name]
 	switch {
 	case ok && !strings.HasSuffix(rel, ".ko"):
-		return nil, fmt.Errorf("kernel module %s is compressed: unpack the modules of %s (xz -d or zstd -d) before use", rel, x.root)
+		return nil, fmt.Errorf("kernel module %s is compressed: unpack the modules of %s (xz -d or zstd -d) before use",
+			rel, x.root)
 	case ok:
 		return readModule(x.root, rel)
 	case x.builtin[name]:
 		return nil, nil
 	default:
-		return nil, fmt.Errorf("kernel %s has no module %s: choose a kernel package that has it", filepath.Base(x.root), name)
+		return nil, fmt.Errorf("kernel %s has no module %s: choose a kernel package that has it", filepath.Base(x.root),
+			name)
 	}
 }
 

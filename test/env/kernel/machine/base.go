@@ -21,15 +21,18 @@ import (
 // metaPackage is the Debian package that depends on the newest kernel for virtual machines.
 const metaPackage = "linux-image-cloud-amd64"
 
-// wanted are the modules that tests, the lab, kube-proxy (modes nftables and iptables) and kube-vip need, and the machine itself.
+// wanted are the modules that tests, the lab, kube-proxy (modes nftables and iptables) and kube-vip need, and the
+// machine itself.
 var wanted = []string{
 	"8021q", "bonding", "bridge", "dummy", "macvlan", "veth", "overlay", "br_netfilter", "sch_netem",
 	"virtio_pci", "virtio_net", "virtio_blk", "virtio_console", "virtio_rng",
-	"nf_tables", "nft_meta_bridge", "nft_chain_nat", "nft_compat", "nft_ct", "nft_fib", "nft_fib_inet", "nft_fib_ipv4", "nft_fib_ipv6",
+	"nf_tables", "nft_meta_bridge", "nft_chain_nat", "nft_compat", "nft_ct", "nft_fib", "nft_fib_inet", "nft_fib_ipv4",
+	"nft_fib_ipv6",
 	"nft_hash", "nft_limit", "nft_log", "nft_masq", "nft_nat", "nft_numgen", "nft_objref", "nft_redir",
 	"nft_reject", "nft_reject_inet", "nft_reject_ipv4", "nft_reject_ipv6",
 	"nf_conntrack", "nf_conntrack_netlink", "nf_log_syslog", "nf_nat", "nfnetlink_log",
-	"x_tables", "xt_addrtype", "xt_comment", "xt_connmark", "xt_conntrack", "xt_mark", "xt_MASQUERADE", "xt_nat", "xt_tcpudp",
+	"x_tables", "xt_addrtype", "xt_comment", "xt_connmark", "xt_conntrack", "xt_mark", "xt_MASQUERADE", "xt_nat",
+	"xt_tcpudp",
 	"xt_statistic", "xt_limit", "ipt_REJECT",
 }
 
@@ -39,8 +42,8 @@ type base struct {
 	kernel, archive string
 }
 
-// Prepare installs the packages that a machine with these programs of the system needs, and makes what every machine boots
-// from. Run does the same when it was not done before.
+// Prepare installs the packages that a machine with these programs of the system needs, and makes what every machine
+// boots from. Run does the same when it was not done before.
 func Prepare(ctx context.Context, programs []string) error {
 	_, err := prepare(ctx, programs)
 	return err

@@ -32,9 +32,11 @@ type emulator struct {
 	network              bool
 }
 
-// kernelArguments: no mitigations and no self-tests to wait for, panic switches the machine off, and the emulated time stamp
-// counter is good enough as a clock. The check of the timer takes a busy computer for broken hardware, and panics.
-const kernelArguments = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable random.trust_cpu=on no_timer_check"
+// kernelArguments: no mitigations and no self-tests to wait for, panic switches the machine off, and the emulated time
+// stamp counter is good enough as a clock. The check of the timer takes a busy computer for broken hardware, and
+// panics.
+const kernelArguments = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable random.trust_cpu=on " +
+	"no_timer_check"
 
 // firstStream is the number of the first file descriptor that a child process gets beyond the standard three.
 const firstStream = 3
@@ -76,8 +78,8 @@ const (
 // errNotBooted reports that nothing of the command has run yet, so that the machine may be switched on again.
 var errNotBooted = fmt.Errorf("it has not booted within %s", bootLimit)
 
-// run boots the machine until its command has ended. Under software emulation the kernel comes to a stand while it boots,
-// rarely and without a word; then the machine is switched off and on again.
+// run boots the machine until its command has ended. Under software emulation the kernel comes to a stand while it
+// boots, rarely and without a word; then the machine is switched off and on again.
 func (e emulator) run(ctx context.Context, stdout, stderr io.Writer) (result guest.Result, err error) {
 	for range bootAttempts {
 		if result, err = e.boot(ctx, stdout, stderr); !errors.Is(err, errNotBooted) {

@@ -60,7 +60,8 @@ func TestLargeFilesAndOutputAreComplete(t *testing.T) {
 	}
 	stdout, _, code := shell(t, Config{Files: map[string]string{"/data/large": source}}, "cat /data/large")
 	if code != 0 || stdout != string(data) {
-		t.Errorf("exit code %d, %d bytes of output came back, want the %d bytes of the file", code, len(stdout), len(data))
+		t.Errorf("exit code %d, %d bytes of output came back, want the %d bytes of the file", code, len(stdout),
+			len(data))
 	}
 }
 

@@ -62,7 +62,8 @@ func expandDirectory(target, source string) ([]file, error) {
 			return err
 		}
 		rel, err := filepath.Rel(source, p)
-		all = append(all, file{target: filepath.Join(target, rel), source: p, size: info.Size(), perm: info.Mode().Perm()})
+		all = append(all, file{target: filepath.Join(target, rel), source: p, size: info.Size(),
+			perm: info.Mode().Perm()})
 		return err
 	})
 	return all, err
@@ -155,7 +156,8 @@ func makeDisk(ctx context.Context, dir, image string, files []file) error {
 	}
 	// A tenth and 16 MiB more for the file system's own structures.
 	size := fmt.Sprintf("%dM", total*11/10>>20+16)
-	cmd := exec.CommandContext(ctx, "mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-d", stage, image, size)
+	cmd := exec.CommandContext(ctx, "mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-d", stage,
+		image, size)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make the payload disk: mke2fs: %w: %s", err, out)
 	}

@@ -23,7 +23,8 @@ func TestParseLibraries(t *testing.T) {
 func TestArgumentsNeverAskForHardwareAcceleration(t *testing.T) {
 	args := emulator{kernel: "k", initrd: "i", disk: "/tmp/a,b", memoryMiB: 256, network: true}.arguments()
 	line := strings.Join(args, " ")
-	for _, want := range []string{"-accel tcg", "-m 256", "file=/tmp/a,,b,format=raw", "readonly=on", "-netdev user,id=host", "fd=4"} {
+	for _, want := range []string{"-accel tcg", "-m 256", "file=/tmp/a,,b,format=raw", "readonly=on",
+		"-netdev user,id=host", "fd=4"} {
 		if !strings.Contains(line, want) {
 			t.Errorf("arguments lack %q: %s", want, line)
 		}

@@ -66,7 +66,8 @@ func newBridge(t *testing.T) bridge {
 	check(t, "new namespace", err)
 	t.Cleanup(func() { _ = ns.Close() })
 	filtering := true
-	check(t, "add a bridge", netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}, VlanFiltering: &filtering}))
+	check(t, "add a bridge", netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"},
+		VlanFiltering: &filtering}))
 	link, err := netlink.LinkByName("br0")
 	check(t, "find the bridge", err)
 	check(t, "set the bridge up", netlink.LinkSetUp(link))

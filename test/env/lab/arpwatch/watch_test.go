@@ -30,7 +30,8 @@ func frame(t testing.TB, op arp.Operation, sender, target netip.Addr) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := ethernet.Frame{Destination: ethernet.Broadcast, Source: alice, EtherType: ethernet.EtherTypeARP, Payload: payload}
+	f := ethernet.Frame{Destination: ethernet.Broadcast, Source: alice, EtherType: ethernet.EtherTypeARP,
+		Payload: payload}
 	data, err := f.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
@@ -44,10 +45,14 @@ func TestParse(t *testing.T) {
 		want  wire.Claim
 		claim bool
 	}{
-		"request":              {frame(t, arp.OperationRequest, vip, other), wire.Claim{IP: vip, MAC: alice.String()}, true},
-		"reply":                {frame(t, arp.OperationReply, vip, other), wire.Claim{IP: vip, MAC: alice.String(), Reply: true}, true},
-		"announcement":         {frame(t, arp.OperationRequest, vip, vip), wire.Claim{IP: vip, MAC: alice.String(), Gratuitous: true}, true},
-		"announcement, reply":  {frame(t, arp.OperationReply, vip, vip), wire.Claim{IP: vip, MAC: alice.String(), Reply: true, Gratuitous: true}, true},
+		"request": {frame(t, arp.OperationRequest, vip, other), wire.Claim{IP: vip, MAC: alice.String()},
+			true},
+		"reply": {frame(t, arp.OperationReply, vip, other),
+			wire.Claim{IP: vip, MAC: alice.String(), Reply: true}, true},
+		"announcement": {frame(t, arp.OperationRequest, vip, vip),
+			wire.Claim{IP: vip, MAC: alice.String(), Gratuitous: true}, true},
+		"announcement, reply": {frame(t, arp.OperationReply, vip, vip),
+			wire.Claim{IP: vip, MAC: alice.String(), Reply: true, Gratuitous: true}, true},
 		"probe claims nothing": {frame: frame(t, arp.OperationRequest, none, vip)},
 		"cut short":            {frame: frame(t, arp.OperationRequest, vip, other)[:30]},
 		"nothing":              {},
@@ -83,10 +88,11 @@ func TestConflicts(t *testing.T) {
 		claims []wire.Claim
 		want   int
 	}{
-		"one claimant":                    {[]wire.Claim{at(0, "a", 5, vip), at(10, "a", 5, vip)}, 0},
-		"two within a second":             {[]wire.Claim{at(0, "a", 5, vip), at(999, "b", 5, vip)}, 1},
-		"takeover after a second":         {[]wire.Claim{at(0, "a", 5, vip), at(1000, "b", 5, vip)}, 0},
-		"two that alternate":              {[]wire.Claim{at(0, "a", 5, vip), at(10, "b", 5, vip), at(20, "a", 5, vip)}, 2},
+		"one claimant":            {[]wire.Claim{at(0, "a", 5, vip), at(10, "a", 5, vip)}, 0},
+		"two within a second":     {[]wire.Claim{at(0, "a", 5, vip), at(999, "b", 5, vip)}, 1},
+		"takeover after a second": {[]wire.Claim{at(0, "a", 5, vip), at(1000, "b", 5, vip)}, 0},
+		"two that alternate": {[]wire.Claim{at(0, "a", 5, vip), at(10, "b", 5, vip), at(20, "a", 5, vip)},
+			2},
 		"same address on different VLANs": {[]wire.Claim{at(0, "a", 5, vip), at(10, "b", 6, vip)}, 0},
 		"different addresses":             {[]wire.Claim{at(0, "a", 5, vip), at(10, "b", 5, other)}, 0},
 	} {

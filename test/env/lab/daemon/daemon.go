@@ -159,7 +159,8 @@ func (d *Daemon) apply(state dataplane.DataPlane) error {
 func (d *Daemon) watch(host *space.Space, vlan int, link netlink.Link) (func(), error) {
 	var conn *packet.Conn
 	err := host.Visit(func() error {
-		ifi := &net.Interface{Index: link.Attrs().Index, Name: link.Attrs().Name, HardwareAddr: link.Attrs().HardwareAddr, MTU: link.Attrs().MTU}
+		ifi := &net.Interface{Index: link.Attrs().Index, Name: link.Attrs().Name,
+			HardwareAddr: link.Attrs().HardwareAddr, MTU: link.Attrs().MTU}
 		var err error
 		conn, err = packet.Listen(ifi, packet.Raw, unix.ETH_P_ARP, nil)
 		return err

@@ -43,7 +43,10 @@ func run(m *testing.M) int {
 }
 
 func TestLabInPlace(t *testing.T) {
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the caller's service") }))
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprint(w, "the caller's service")
+	}))
 	defer service.Close()
 	address, err := url.Parse(service.URL)
 	if err != nil {
@@ -61,8 +64,10 @@ func TestLabInPlace(t *testing.T) {
 	t.Setenv("TMPDIR", dir)
 	l, err := lab.Start(t.Context(), lab.Config{
 		Servers: []lab.Server{
-			{Name: "srv-a", ID: "a", Private: netip.MustParsePrefix("10.0.0.11/24"), Pods: netip.MustParsePrefix("10.244.1.0/24")},
-			{Name: "srv-b", ID: "b", Private: netip.MustParsePrefix("10.0.0.12/24"), Pods: netip.MustParsePrefix("10.244.2.0/24")},
+			{Name: "srv-a", ID: "a", Private: netip.MustParsePrefix("10.0.0.11/24"),
+				Pods: netip.MustParsePrefix("10.244.1.0/24")},
+			{Name: "srv-b", ID: "b", Private: netip.MustParsePrefix("10.0.0.12/24"),
+				Pods: netip.MustParsePrefix("10.244.2.0/24")},
 		},
 		HostPorts: []uint16{uint16(port)}, Files: map[string]string{"sub/handed": handed}, Log: os.Stderr,
 	})
@@ -77,7 +82,8 @@ func TestLabInPlace(t *testing.T) {
 		args             []string
 	}{
 		{"the private network", "srv-a", "", []string{"ping", "-q", "-c", "1", "10.0.0.12"}},
-		{"the caller's service", "srv-b", "the caller's service", []string{"wget", "-q", "-O", "-", "http://10.0.0.1:" + address.Port()}},
+		{"the caller's service", "srv-b", "the caller's service",
+			[]string{"wget", "-q", "-O", "-", "http://10.0.0.1:" + address.Port()}},
 		{"the file that was handed over", lab.PodOf("srv-a"), "handed over", []string{"cat", lab.Path("sub/handed")}},
 	} {
 		out, err := l.Exec(t.Context(), tc.host, append([]string{"busybox"}, tc.args...)...)
@@ -95,7 +101,8 @@ func TestLabInPlace(t *testing.T) {
 func stopAndLookAround(t *testing.T, l *lab.Lab, dir string) {
 	t.Helper()
 	const mark = "4711.25" // seconds; recognisable in a list of processes
-	if _, err := l.StartProcess(t.Context(), lab.Program{Host: "srv-a", Name: "stubborn", Args: []string{"sh", "-c", "trap '' TERM; sleep " + mark}}); err != nil {
+	if _, err := l.StartProcess(t.Context(), lab.Program{Host: "srv-a", Name: "stubborn",
+		Args: []string{"sh", "-c", "trap '' TERM; sleep " + mark}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Stop(); err != nil {
@@ -109,7 +116,8 @@ func stopAndLookAround(t *testing.T, l *lab.Lab, dir string) {
 		t.Fatal(err)
 	}
 	for _, line := range lines {
-		if data, err := os.ReadFile(line); err == nil && filepath.Base(filepath.Dir(line)) != strconv.Itoa(os.Getpid()) &&
+		if data, err := os.ReadFile(line); err == nil &&
+			filepath.Base(filepath.Dir(line)) != strconv.Itoa(os.Getpid()) &&
 			string(data) == "sleep\x00"+mark+"\x00" {
 			t.Errorf("%s is left", line)
 		}

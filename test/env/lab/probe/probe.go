@@ -1,5 +1,5 @@
-// Package probe asks a server, by HTTP or by a datagram, again and again, on a new connection each time, and records every answer and
-// every failure, so that an outage can be measured to the length of the interval.
+// Package probe asks a server, by HTTP or by a datagram, again and again, on a new connection each time, and records
+// every answer and every failure, so that an outage can be measured to the length of the interval.
 package probe
 
 import (
@@ -37,7 +37,8 @@ const (
 // New prepares a probe.
 func New(spec wire.Probe, dial Dial) (*Prober, error) {
 	if spec.Interval <= 0 || spec.Timeout <= 0 {
-		return nil, fmt.Errorf("probe %s: interval %s and timeout %s must be more than 0", spec.URL, spec.Interval, spec.Timeout)
+		return nil, fmt.Errorf("probe %s: interval %s and timeout %s must be more than 0", spec.URL, spec.Interval,
+			spec.Timeout)
 	}
 	target, err := url.Parse(spec.URL)
 	if err != nil {
@@ -46,7 +47,8 @@ func New(spec wire.Probe, dial Dial) (*Prober, error) {
 	switch target.Scheme {
 	case "http":
 		transport := &http.Transport{DialContext: dial, DisableKeepAlives: true}
-		return &Prober{spec: spec, ask: request{url: spec.URL, client: &http.Client{Transport: transport, Timeout: spec.Timeout}}.ask}, nil
+		return &Prober{spec: spec, ask: request{url: spec.URL,
+			client: &http.Client{Transport: transport, Timeout: spec.Timeout}}.ask}, nil
 	case "udp":
 		return &Prober{spec: spec, ask: datagram{address: target.Host, timeout: spec.Timeout, dial: dial}.ask}, nil
 	default:

@@ -103,7 +103,10 @@ func TestOtherStatusIsAFailure(t *testing.T) {
 
 func TestAFailedConnectionIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, err := New(spec, func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no route to host") })
+		p, err := New(spec, func(context.Context, string, string) (net.Conn, error) {
+			return nil,
+				errors.New("no route to host")
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -177,7 +177,8 @@ func Run(ctx context.Context, h *space.Space, p wire.Program) (wire.Output, erro
 	err = cmd.Wait()
 	stop()
 	if ctx.Err() != nil {
-		return wire.Output{}, fmt.Errorf("run %s on %s: %w (output so far: %s%s)", p.Args[0], h.Name, context.Cause(ctx), &stdout, &stderr)
+		return wire.Output{}, fmt.Errorf("run %s on %s: %w (output so far: %s%s)", p.Args[0], h.Name,
+			context.Cause(ctx), &stdout, &stderr)
 	}
 	return wire.Output{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), Code: exitCode(cmd, err)}, nil
 }

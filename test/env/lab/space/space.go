@@ -39,7 +39,8 @@ type Space struct {
 // Open makes a space in which the loopback interface is up, /sys shows its own interfaces and /run (with home and
 // tmp) is empty and its own.
 func Open(name string) (*Space, error) {
-	s := &Space{Name: name, work: make(chan func()), quit: make(chan struct{}), ended: make(chan struct{}), fd: netns.None()}
+	s := &Space{Name: name, work: make(chan func()), quit: make(chan struct{}), ended: make(chan struct{}),
+		fd: netns.None()}
 	ready := make(chan error)
 	go offMainThread(func() { s.live(ready) })
 	if err := <-ready; err != nil {
@@ -153,7 +154,8 @@ func (s *Space) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return s.DialFrom(ctx, netip.Addr{}, network, address)
 }
 
-// DialFrom is Dial with an address of the space as the near end, for TCP and UDP; the zero value leaves it to the kernel.
+// DialFrom is Dial with an address of the space as the near end, for TCP and UDP; the zero value leaves it to the
+// kernel.
 func (s *Space) DialFrom(ctx context.Context, from netip.Addr, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{}
 	switch {

@@ -175,7 +175,8 @@ func (n *Network) Neighbours(host string) ([]wire.Neighbour, error) {
 		for _, e := range entries {
 			if ip, ok := netip.AddrFromSlice(e.IP); ok && e.State != netlink.NUD_NOARP {
 				all = append(all, wire.Neighbour{
-					Interface: link.Attrs().Name, IP: ip.Unmap(), MAC: e.HardwareAddr.String(), State: stateName(e.State),
+					Interface: link.Attrs().Name, IP: ip.Unmap(), MAC: e.HardwareAddr.String(),
+					State: stateName(e.State),
 				})
 			}
 		}
@@ -190,7 +191,8 @@ func stateName(state int) string {
 		name string
 	}{
 		{netlink.NUD_PERMANENT, "PERMANENT"}, {netlink.NUD_REACHABLE, "REACHABLE"}, {netlink.NUD_STALE, "STALE"},
-		{netlink.NUD_DELAY, "DELAY"}, {netlink.NUD_PROBE, "PROBE"}, {netlink.NUD_FAILED, "FAILED"}, {netlink.NUD_INCOMPLETE, "INCOMPLETE"},
+		{netlink.NUD_DELAY, "DELAY"}, {netlink.NUD_PROBE, "PROBE"}, {netlink.NUD_FAILED, "FAILED"},
+		{netlink.NUD_INCOMPLETE, "INCOMPLETE"},
 	} {
 		if state&s.bit != 0 {
 			return s.name

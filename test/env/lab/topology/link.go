@@ -43,7 +43,8 @@ func defaultRoute(h *space.Space, link netlink.Link, gateway netip.Addr) error {
 }
 
 func route(h *space.Space, link netlink.Link, to netip.Prefix, via netip.Addr) error {
-	r := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(to), Gw: via.AsSlice(), Flags: int(netlink.FLAG_ONLINK)}
+	r := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(to), Gw: via.AsSlice(),
+		Flags: int(netlink.FLAG_ONLINK)}
 	if err := h.Net.RouteReplace(r); err != nil {
 		return fmt.Errorf("host %s: route to %s via %s: %w", h.Name, to, via, err)
 	}

@@ -48,7 +48,8 @@ func Build(setup wire.Setup, watch Watch) (*Network, error) {
 }
 
 func (n *Network) build() error {
-	for _, step := range []func() error{n.buildSwitch, n.buildGateway, n.buildClient, n.buildManagement, n.buildServers} {
+	for _, step := range []func() error{n.buildSwitch, n.buildGateway, n.buildClient, n.buildManagement,
+		n.buildServers} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -101,7 +102,8 @@ func (n *Network) buildSwitch() error {
 	noDefault := uint16(0)
 	snooping := false
 	bridge := &netlink.Bridge{
-		LinkAttrs: netlink.LinkAttrs{Name: "br0"}, VlanFiltering: &filtering, VlanDefaultPVID: &noDefault, MulticastSnooping: &snooping,
+		LinkAttrs: netlink.LinkAttrs{Name: "br0"}, VlanFiltering: &filtering, VlanDefaultPVID: &noDefault,
+		MulticastSnooping: &snooping,
 	}
 	if err := h.Net.LinkAdd(bridge); err != nil {
 		return fmt.Errorf("make the switch: %w", err)
@@ -133,7 +135,8 @@ func (n *Network) buildClient() error {
 		return err
 	}
 	gateway := n.hosts[wire.Gateway]
-	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "wan0", PeerNamespace: netlink.NsFd(gateway.Fd())}
+	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "wan0",
+		PeerNamespace: netlink.NsFd(gateway.Fd())}
 	if err := h.Net.LinkAdd(pair); err != nil {
 		return fmt.Errorf("connect client and gateway: %w", err)
 	}
@@ -175,7 +178,8 @@ func serverMAC(index int) net.HardwareAddr {
 // cable connects eth0 of a host with a new port of the switch.
 func (n *Network) cable(h *space.Space, port string, mac net.HardwareAddr) error {
 	pair := &netlink.Veth{
-		LinkAttrs: netlink.LinkAttrs{Name: "eth0", HardwareAddr: mac}, PeerName: port, PeerNamespace: netlink.NsFd(n.hosts[wire.Switch].Fd()),
+		LinkAttrs: netlink.LinkAttrs{Name: "eth0", HardwareAddr: mac}, PeerName: port,
+		PeerNamespace: netlink.NsFd(n.hosts[wire.Switch].Fd()),
 	}
 	if err := h.Net.LinkAdd(pair); err != nil {
 		return fmt.Errorf("connect %s to the switch: %w", h.Name, err)

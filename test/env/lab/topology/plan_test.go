@@ -18,7 +18,8 @@ import (
 
 func TestPlanFor(t *testing.T) {
 	got, err := planFor(dataplane.DataPlane{Networks: []dataplane.Network{
-		{ID: "n1", VLAN: 56, Members: []string{"a", "b"}, Blocks: []dataplane.Block{{ID: "b1", CIDR: "203.0.113.8/29", Gateway: "203.0.113.9"}}},
+		{ID: "n1", VLAN: 56, Members: []string{"a", "b"},
+			Blocks: []dataplane.Block{{ID: "b1", CIDR: "203.0.113.8/29", Gateway: "203.0.113.9"}}},
 		{ID: "n2", VLAN: 57, Members: []string{"a"}},
 	}})
 	if err != nil {
@@ -29,7 +30,8 @@ func TestPlanFor(t *testing.T) {
 		trunk:    map[int]bool{56: true, 57: true},
 		gateways: map[gatewayAddress]bool{{56, netip.MustParsePrefix("203.0.113.9/29")}: true},
 	}
-	if diff := gocmp.Diff(want, got, gocmp.AllowUnexported(plan{}, portVLAN{}, gatewayAddress{}), gocmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+	if diff := gocmp.Diff(want, got, gocmp.AllowUnexported(plan{}, portVLAN{}, gatewayAddress{}),
+		gocmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("planFor differs (-want +got):\n%s", diff)
 	}
 }
@@ -38,11 +40,14 @@ func TestPlanForRefuses(t *testing.T) {
 	for want, n := range map[string]dataplane.Network{
 		"VLAN 0 is outside":    {ID: "n", VLAN: 0},
 		"VLAN 4095 is outside": {ID: "n", VLAN: 4095},
-		"block b":              {ID: "n", VLAN: 5, Blocks: []dataplane.Block{{ID: "b", CIDR: "203.0.113.8", Gateway: "203.0.113.9"}}},
-		"gateway":              {ID: "n", VLAN: 5, Blocks: []dataplane.Block{{ID: "b", CIDR: "203.0.113.8/29", Gateway: ""}}},
-		"lies outside":         {ID: "n", VLAN: 5, Blocks: []dataplane.Block{{ID: "b", CIDR: "203.0.113.8/29", Gateway: "203.0.113.1"}}},
+		"block b": {ID: "n", VLAN: 5,
+			Blocks: []dataplane.Block{{ID: "b", CIDR: "203.0.113.8", Gateway: "203.0.113.9"}}},
+		"gateway": {ID: "n", VLAN: 5, Blocks: []dataplane.Block{{ID: "b", CIDR: "203.0.113.8/29", Gateway: ""}}},
+		"lies outside": {ID: "n", VLAN: 5, Blocks: []dataplane.Block{{ID: "b", CIDR: "203.0.113.8/29",
+			Gateway: "203.0.113.1"}}},
 	} {
-		if _, err := planFor(dataplane.DataPlane{Networks: []dataplane.Network{n}}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := planFor(dataplane.DataPlane{Networks: []dataplane.Network{n}}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("planFor(%+v) = %v, want an error with %q", n, err, want)
 		}
 	}
@@ -102,7 +107,8 @@ func TestWrongIDIsNeverRightAndNeverShared(t *testing.T) {
 }
 
 func TestNth(t *testing.T) {
-	if got, want := nth(netip.MustParsePrefix("198.51.100.7/24"), 10), netip.MustParsePrefix("198.51.100.10/24"); got != want {
+	if got, want := nth(netip.MustParsePrefix("198.51.100.7/24"),
+		10), netip.MustParsePrefix("198.51.100.10/24"); got != want {
 		t.Errorf("nth = %s, want %s", got, want)
 	}
 }

@@ -52,7 +52,8 @@ func (n *Network) buildServer(s *server) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(*space.Space, *server) error{n.buildUplink, n.buildPrivate, n.buildPod, n.openVLANs, n.configureAll} {
+	for _, step := range []func(*space.Space, *server) error{n.buildUplink, n.buildPrivate, n.buildPod, n.openVLANs,
+		n.configureAll} {
 		if err := step(h, s); err != nil {
 			return err
 		}
@@ -155,7 +156,8 @@ func (n *Network) buildPod(h *space.Space, s *server) error {
 	if err != nil {
 		return err
 	}
-	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "pod0", PeerNamespace: netlink.NsFd(h.Fd())}
+	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "pod0",
+		PeerNamespace: netlink.NsFd(h.Fd())}
 	if err := pod.Net.LinkAdd(pair); err != nil {
 		return fmt.Errorf("connect %s: %w", pod.Name, err)
 	}
@@ -220,7 +222,8 @@ func (n *Network) configure(h *space.Space, v wire.VLAN) error {
 	}
 	conf := "ipv4/conf/" + vlanLink(v.ID)
 	if err := sysctls(h, map[string]string{
-		conf + "/rp_filter": "2", conf + "/arp_ignore": "1", conf + "/arp_announce": "2", conf + "/promote_secondaries": "1",
+		conf + "/rp_filter": "2", conf + "/arp_ignore": "1", conf + "/arp_announce": "2",
+		conf + "/promote_secondaries": "1",
 	}); err != nil {
 		return err
 	}

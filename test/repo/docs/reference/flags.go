@@ -16,7 +16,8 @@ func options() string {
 		if o.Flag != "" {
 			flag = "--" + o.Flag
 		}
-		rows = append(rows, []string{codes(flag, o.Env), code(o.Field), marked(strings.TrimSuffix(o.Usage, ".")), marked(o.Default)})
+		rows = append(rows, []string{codes(flag, o.Env), code(o.Field), marked(strings.TrimSuffix(o.Usage, ".")),
+			marked(o.Default)})
 	}
 	return table([]string{"flag, environment", "secret field", "meaning", "default"}, rows)
 }
@@ -45,7 +46,8 @@ func Flags(help string) []Flag {
 			continue
 		}
 		usage := flagDefault.FindStringSubmatch(match[4])
-		flags = append(flags, Flag{Letter: match[1], Name: match[2], Value: match[3], Usage: usage[1], Default: strings.Trim(usage[2], `"`)})
+		flags = append(flags, Flag{Letter: match[1], Name: match[2], Value: match[3], Usage: usage[1],
+			Default: strings.Trim(usage[2], `"`)})
 	}
 	return flags
 }
@@ -58,7 +60,8 @@ func agentVariable(flag string) string {
 	return "PNAP_AGENT_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// agentFlags is the table of the flags of an agent's command. Those of klog are the same for all programs of Kubernetes.
+// agentFlags is the table of the flags of an agent's command. Those of klog are the same for all programs of
+// Kubernetes.
 func agentFlags(help string, environment bool) (string, error) {
 	var rows [][]string
 	for _, f := range Flags(help) {

@@ -43,35 +43,55 @@ const contract = "pkg/contract"
 // namesTables are the tables of the page of names.
 func namesTables() []Selection {
 	return []Selection{
-		{table: "service-annotations-of-users", head: "annotation", of: []choice{{pkg: contract, block: "Service annotations that a user writes"}}},
-		{table: "service-annotations-of-the-controller", head: "annotation", of: []choice{{pkg: contract, block: "Service annotations that the controller writes"}}},
-		{table: "service-class-and-finalizer", head: "name", of: []choice{{pkg: contract, names: []string{"LoadBalancerClass", "LoadBalancerFinalizer"}}}},
-		{table: "service-conditions", head: "condition", of: []choice{{pkg: contract, block: "Types of the Service conditions"}}},
+		{table: "service-annotations-of-users", head: "annotation",
+			of: []choice{{pkg: contract, block: "Service annotations that a user writes"}}},
+		{table: "service-annotations-of-the-controller", head: "annotation",
+			of: []choice{{pkg: contract, block: "Service annotations that the controller writes"}}},
+		{table: "service-class-and-finalizer", head: "name",
+			of: []choice{{pkg: contract, names: []string{"LoadBalancerClass", "LoadBalancerFinalizer"}}}},
+		{table: "service-conditions", head: "condition",
+			of: []choice{{pkg: contract, block: "Types of the Service conditions"}}},
 		{table: "node-annotations-of-the-controller", head: "annotation", of: []choice{
-			{pkg: contract, block: "Node annotations that the controller writes"}, {pkg: contract, names: []string{"NodeMembershipManaged"}}}},
-		{table: "node-annotations-of-users", head: "annotation", of: []choice{{pkg: contract, names: []string{"NodeHandOver"}}}},
-		{table: "node-labels", head: "label", of: []choice{{pkg: contract, names: []string{"NodeVLANReady"}}, {pkg: contract, block: "Further labels of a Node"}}},
-		{table: "node-annotations-of-the-agent", head: "annotation", of: []choice{{pkg: contract, names: []string{"NodeReportedIdentity", "NodeReportedAddresses"}}}},
-		{table: "node-conditions", head: "condition", of: []choice{{pkg: contract, block: "Types of the Node conditions"}}},
+			{pkg: contract, block: "Node annotations that the controller writes"},
+			{pkg: contract, names: []string{"NodeMembershipManaged"}}}},
+		{table: "node-annotations-of-users", head: "annotation",
+			of: []choice{{pkg: contract, names: []string{"NodeHandOver"}}}},
+		{table: "node-labels", head: "label", of: []choice{{pkg: contract, names: []string{"NodeVLANReady"}},
+			{pkg: contract, block: "Further labels of a Node"}}},
+		{table: "node-annotations-of-the-agent", head: "annotation",
+			of: []choice{{pkg: contract, names: []string{"NodeReportedIdentity", "NodeReportedAddresses"}}}},
+		{table: "node-conditions", head: "condition",
+			of: []choice{{pkg: contract, block: "Types of the Node conditions"}}},
 		{table: "tags", head: "tag", of: []choice{{pkg: contract, names: []string{
-			"TagUsage", "TagCluster", "TagService", "TagPool", "TagNodes", "TagRetain", "TagServiceNamespace", "TagServiceName", "TagDelete"}}}},
+			"TagUsage", "TagCluster", "TagService", "TagPool", "TagNodes", "TagRetain", "TagServiceNamespace",
+			"TagServiceName", "TagDelete"}}}},
 	}
 }
 
 // conditionTables are the tables of the reasons of conditions.
 func conditionTables() []Selection {
 	return []Selection{
-		{table: "reasons-on-the-way", head: "reason", of: []choice{{pkg: "controller/loadbalancer/plan", block: "Where a block stands"}, {pkg: "controller/loadbalancer/purchase", block: "Why a purchase waits"}}},
-		{table: "reasons-of-refusals", head: "reason", of: []choice{{pkg: "controller/loadbalancer/plan", block: "Why something is refused"}}},
-		{table: "reasons-of-trouble", head: "reason", of: []choice{{pkg: "controller/loadbalancer/reconcile", names: []string{
-			"reasonLookupFailed", "reasonReleaseFailed", "reasonNoNodeReady", "reasonOutdated", "reasonLedger", "reasonResting", "reasonSurplus", "reasonRetagging", "reasonAnnounced"}}}},
-		{table: "reasons-of-publication", head: "reason", of: []choice{{pkg: "controller/loadbalancer/service", block: "Reasons of the condition"},
-			{pkg: "controller/loadbalancer/reconcile", names: []string{"reasonBlockNotReady", "reasonNoNodeReady", "reasonPublished"}}}},
-		{table: "reasons-of-the-announcement", head: "reason", of: []choice{{pkg: contract, block: "The states that agents report"},
-			{pkg: contract, block: "Reasons of the Service condition"}, {pkg: "controller/loadbalancer/reconcile", names: []string{"reasonNotReported"}}}},
-		{table: "reasons-of-the-agent", head: "reason", of: []choice{{pkg: "agent/verify/check", names: []string{"ReasonReady"}}, {pkg: "agent/observe/sampler", names: []string{"ReasonConfirming"}},
+		{table: "reasons-on-the-way", head: "reason", of: []choice{{pkg: "controller/loadbalancer/plan",
+			block: "Where a block stands"}, {pkg: "controller/loadbalancer/purchase", block: "Why a purchase waits"}}},
+		{table: "reasons-of-refusals", head: "reason",
+			of: []choice{{pkg: "controller/loadbalancer/plan", block: "Why something is refused"}}},
+		{table: "reasons-of-trouble", head: "reason",
+			of: []choice{{pkg: "controller/loadbalancer/reconcile", names: []string{
+				"reasonLookupFailed", "reasonReleaseFailed", "reasonNoNodeReady", "reasonOutdated", "reasonLedger",
+				"reasonResting", "reasonSurplus", "reasonRetagging", "reasonAnnounced"}}}},
+		{table: "reasons-of-publication", head: "reason",
+			of: []choice{{pkg: "controller/loadbalancer/service", block: "Reasons of the condition"},
+				{pkg: "controller/loadbalancer/reconcile",
+					names: []string{"reasonBlockNotReady", "reasonNoNodeReady", "reasonPublished"}}}},
+		{table: "reasons-of-the-announcement", head: "reason",
+			of: []choice{{pkg: contract, block: "The states that agents report"},
+				{pkg: contract, block: "Reasons of the Service condition"},
+				{pkg: "controller/loadbalancer/reconcile", names: []string{"reasonNotReported"}}}},
+		{table: "reasons-of-the-agent", head: "reason", of: []choice{{pkg: "agent/verify/check",
+			names: []string{"ReasonReady"}}, {pkg: "agent/observe/sampler", names: []string{"ReasonConfirming"}},
 			{pkg: "controller/node/metadata", names: []string{"ReasonAgentSilent", "ReasonNodeUnreachable"}}}},
-		{table: "reasons-of-announcements", head: "reason", of: []choice{{pkg: "agent/verify/vip", block: "Reasons of the condition AnnouncementHealthy"}}},
+		{table: "reasons-of-announcements", head: "reason",
+			of: []choice{{pkg: "agent/verify/vip", block: "Reasons of the condition AnnouncementHealthy"}}},
 	}
 }
 
@@ -89,7 +109,8 @@ func EventType(c source.Constant) string {
 // eventTables are the tables of events, by the object that they are recorded on.
 func eventTables(constants []source.Constant) []Selection {
 	on := map[string]string{
-		"events-on-services": "Services", "events-on-nodes": "Node", "events-on-the-namespace": "Namespace", "events-on-the-endpoint": "Service kube-system/",
+		"events-on-services": "Services", "events-on-nodes": "Node", "events-on-the-namespace": "Namespace",
+		"events-on-the-endpoint": "Service kube-system/",
 	}
 	var tables []Selection
 	for name, object := range on {
@@ -98,7 +119,8 @@ func eventTables(constants []source.Constant) []Selection {
 			return EventType(c) + ", " + from
 		}}
 		for _, c := range constants {
-			if told := EventObject(c); told != "" && strings.HasPrefix(told, object) && !slices.ContainsFunc(t.of, func(each choice) bool { return each.takes(c) }) {
+			if told := EventObject(c); told != "" && strings.HasPrefix(told, object) &&
+				!slices.ContainsFunc(t.of, func(each choice) bool { return each.takes(c) }) {
 				t.of = append(t.of, choice{pkg: c.Package, block: c.Block})
 			}
 		}
@@ -128,7 +150,8 @@ func (s Selection) write(w writer, constants []source.Constant) (string, error) 
 				continue
 			}
 			if c.Comment == "" {
-				return "", fmt.Errorf("%s.%s has no comment that explains what %s means to a user", c.Package, c.Name, c.Value)
+				return "", fmt.Errorf("%s.%s has no comment that explains what %s means to a user", c.Package, c.Name,
+					c.Value)
 			}
 			row := []string{code(c.Value), w.meaning(c)}
 			if s.extra != nil {
@@ -137,7 +160,8 @@ func (s Selection) write(w writer, constants []source.Constant) (string, error) 
 			rows = append(rows, row)
 		}
 		if len(rows) == before {
-			return "", fmt.Errorf("table %s: nothing in %s is selected by %q or %q", s.table, choice.pkg, choice.block, choice.names)
+			return "", fmt.Errorf("table %s: nothing in %s is selected by %q or %q", s.table, choice.pkg, choice.block,
+				choice.names)
 		}
 	}
 	head := []string{s.head, "meaning"}

@@ -15,8 +15,9 @@ var (
 	pointer = regexp.MustCompile(`,? see [A-Z]\w*(\.\w+)?`)
 	quoted  = regexp.MustCompile(`"([^" ]+)"`)
 	// literal is what is always set in code letters.
-	literal = regexp.MustCompile("`[^`]+`" + `|(?:phoenixnap\.com|kube-vip\.io)/[A-Za-z-]*[A-Za-z]|(?:default|kube-system)/[a-z-]+|/auth/realms/[A-Za-z/-]+|\bCAP_[A-Z_]+|\bNET_(?:ADMIN|RAW)\b|/metrics|/healthz|/readyz|(?:spec|status)\.[A-Za-z]+|--[a-z][a-z-]*[a-z](?:=[a-z-]+)?|[a-z-]+://<[a-z-]+>|\blb_class_name\b`)
-	word    = regexp.MustCompile("`[^`]+`" + `|\b(?:[a-z]+\.)?[A-Za-z]+\b`)
+	literal = regexp.MustCompile("`[^`]+`" +
+		`|(?:phoenixnap\.com|kube-vip\.io)/[A-Za-z-]*[A-Za-z]|(?:default|kube-system)/[a-z-]+|/auth/realms/[A-Za-z/-]+|\bCAP_[A-Z_]+|\bNET_(?:ADMIN|RAW)\b|/metrics|/healthz|/readyz|(?:spec|status)\.[A-Za-z]+|--[a-z][a-z-]*[a-z](?:=[a-z-]+)?|[a-z-]+://<[a-z-]+>|\blb_class_name\b`)
+	word = regexp.MustCompile("`[^`]+`" + `|\b(?:[a-z]+\.)?[A-Za-z]+\b`)
 )
 
 // writer turns the comments of constants into sentences for users.

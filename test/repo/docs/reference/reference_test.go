@@ -21,10 +21,11 @@ func TestFill(t *testing.T) {
 		t.Errorf("filled twice: %q, %v", again, err)
 	}
 	for name, page := range map[string]string{
-		"unknown table":   page,
-		"another end":     strings.Replace(page, "end one", "end two", 1),
-		"without an end":  strings.Replace(page, "<!-- end one -->", "", 1),
-		"end before that": "<!-- begin one: written by make docs -->\n<!-- begin two: written by make docs -->\n<!-- end two -->\n",
+		"unknown table":  page,
+		"another end":    strings.Replace(page, "end one", "end two", 1),
+		"without an end": strings.Replace(page, "<!-- end one -->", "", 1),
+		"end before that": "<!-- begin one: written by make docs -->\n<!-- begin two: written by make docs -->\n<!-- " +
+			"end two -->\n",
 	} {
 		if _, err := Fill(page, map[string]string{"two": ""}); err == nil {
 			t.Errorf("%s: no error", name)
@@ -54,15 +55,18 @@ func TestFlags(t *testing.T) {
 
 func TestMeaning(t *testing.T) {
 	w := newWriter([]source.Constant{
-		{Package: "pkg/contract", Name: "TagTrue", Value: "true"}, {Package: "pkg/contract", Name: "NodeReady", Value: "phoenixnap.com/ready"},
+		{Package: "pkg/contract", Name: "TagTrue", Value: "true"},
+		{Package: "pkg/contract", Name: "NodeReady", Value: "phoenixnap.com/ready"},
 		{Package: "a", Name: "orphan", Value: "wrong"},
 	}, []string{"ipAllocation", "location"})
 	for comment, want := range map[string]string{
-		`is "/28" or TagTrue; the option ipAllocation when empty.`: "`/28` or `true`; the option `ipAllocation` when empty",
-		"(Warning): an orphan loses contract.NodeReady.":           "an orphan loses `phoenixnap.com/ready`",
-		"lists blocks at a location (JSON, see Block.List).":       "lists blocks at a location (JSON)",
-		"wants --manage=vlan for phoenixnap.com/x in spec.type":    "wants `--manage=vlan` for `phoenixnap.com/x` in `spec.type`",
-		"is one of kube-vip://<network-id> and `TagTrue`":          "one of `kube-vip://<network-id>` and `TagTrue`",
+		`is "/28" or TagTrue; the option ipAllocation when empty.`: "`/28` or `true`; the option `ipAllocation` when " +
+			"empty",
+		"(Warning): an orphan loses contract.NodeReady.":     "an orphan loses `phoenixnap.com/ready`",
+		"lists blocks at a location (JSON, see Block.List).": "lists blocks at a location (JSON)",
+		"wants --manage=vlan for phoenixnap.com/x in spec.type": "wants `--manage=vlan` for `phoenixnap.com/x` in " +
+			"`spec.type`",
+		"is one of kube-vip://<network-id> and `TagTrue`": "one of `kube-vip://<network-id>` and `TagTrue`",
 	} {
 		if got := w.meaning(source.Constant{Package: "pkg/contract", Comment: comment}); got != want {
 			t.Errorf("meaning of %q:\n got %s\nwant %s", comment, got, want)

@@ -9,7 +9,8 @@ import (
 )
 
 // region is what a page leaves to this package: the lines between two comments.
-var region = regexp.MustCompile(`(?s)(<!-- begin ([a-z0-9-]+): written by make docs -->\n).*?(<!-- end ([a-z0-9-]+) -->\n)`)
+var region = regexp.MustCompile(
+	`(?s)(<!-- begin ([a-z0-9-]+): written by make docs -->\n).*?(<!-- end ([a-z0-9-]+) -->\n)`)
 
 // Regions names the regions of a page.
 func Regions(page string) []string {
@@ -33,7 +34,8 @@ func Fill(page string, tables map[string]string) (string, error) {
 		return match[1] + table + match[3]
 	})
 	if len(unknown) > 0 {
-		return "", fmt.Errorf("there are no tables called %s, or their regions do not end with the same name", strings.Join(unknown, ", "))
+		return "", fmt.Errorf("there are no tables called %s, or their regions do not end with the same name",
+			strings.Join(unknown, ", "))
 	}
 	if strings.Count(page, "<!-- begin ") != len(Regions(page)) {
 		return "", fmt.Errorf("a region does not end; those that do: %s", strings.Join(Regions(page), ", "))

@@ -13,8 +13,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/source"
 )
 
-// Tables writes every table of the pages by its name. root is the project's directory, help is what the commands of the agent
-// print with --help.
+// Tables writes every table of the pages by its name. root is the project's directory, help is what the commands of the
+// agent print with --help.
 func Tables(root string, constants []source.Constant, help map[string]string) (map[string]string, error) {
 	var fields []string
 	for _, o := range config.Options() {
@@ -61,7 +61,8 @@ func findings() string {
 		}
 		for _, reason := range e.Reasons {
 			page := path.Join("findings", strings.ToLower(string(e.ID))+".md")
-			rows = append(rows, []string{code(reason), fmt.Sprintf("[%s](%s)", e.ID, page), code(condition), string(e.Severity), e.Title})
+			rows = append(rows, []string{code(reason), fmt.Sprintf("[%s](%s)", e.ID, page), code(condition),
+				string(e.Severity), e.Title})
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b []string) int { return cmp.Compare(a[0], b[0]) })

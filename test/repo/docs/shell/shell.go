@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Substituted stands in a word in the place of what a $(…) would print; its commands are among those that Commands returns.
+// Substituted stands in a word in the place of what a $(…) would print; its commands are among those that Commands
+// returns.
 const Substituted = "substituted"
 
 // Commands returns the simple commands of a script, each with its words, without comments, redirections and assignments

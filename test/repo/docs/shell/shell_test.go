@@ -8,15 +8,20 @@ import (
 
 func TestCommands(t *testing.T) {
 	for script, want := range map[string][][]string{
-		"make demo    # told step by step\nmake test":              {{"make", "demo"}, {"make", "test"}},
-		"a 'b c' \"d \\\" e\" f\\ g":                               {{"a", "b c", `d " e`, "f g"}},
-		"A=b C='d e' run --x=y >file 2>&1 | tail -1 && next; last": {{"run", "--x=y"}, {"tail", "-1"}, {"next"}, {"last"}},
-		"one \\\n    two \"$(three -o name | four)\" -- five":      {{"three", "-o", "name"}, {"four"}, {"one", "two", Substituted, "--", "five"}},
+		"make demo    # told step by step\nmake test": {{"make", "demo"}, {"make", "test"}},
+		"a 'b c' \"d \\\" e\" f\\ g":                  {{"a", "b c", `d " e`, "f g"}},
+		"A=b C='d e' run --x=y >file 2>&1 | tail -1 && next; last": {{"run", "--x=y"}, {"tail", "-1"}, {"next"},
+			{"last"}},
+		"one \\\n    two \"$(three -o name | four)\" -- five": {{"three", "-o", "name"}, {"four"},
+			{"one", "two", Substituted, "--", "five"}},
 		"A=b": nil,
-		"get x -o jsonpath='{range .a[*]}{\"\\n\"}{end}'":              {{"get", "x", "-o", `jsonpath={range .a[*]}{"\n"}{end}`}},
-		"sed -n 's/#//p' file#1":                                       {{"sed", "-n", "s/#//p", "file#1"}},
-		"taint node n a.b/c=true:NoSchedule":                           {{"taint", "node", "n", "a.b/c=true:NoSchedule"}},
-		"patch node n -p '{\"spec\":{\"providerID\":\"x://y\"}}' \"\"": {{"patch", "node", "n", "-p", `{"spec":{"providerID":"x://y"}}`, ""}},
+		"get x -o jsonpath='{range .a[*]}{\"\\n\"}{end}'": {{"get", "x", "-o",
+			`jsonpath={range .a[*]}{"\n"}{end}`}},
+		"sed -n 's/#//p' file#1": {{"sed", "-n", "s/#//p", "file#1"}},
+		"taint node n a.b/c=true:NoSchedule": {{"taint", "node", "n",
+			"a.b/c=true:NoSchedule"}},
+		"patch node n -p '{\"spec\":{\"providerID\":\"x://y\"}}' \"\"": {{"patch", "node", "n", "-p",
+			`{"spec":{"providerID":"x://y"}}`, ""}},
 	} {
 		got, err := Commands(script)
 		if err != nil {

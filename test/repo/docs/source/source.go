@@ -1,4 +1,5 @@
-// Package source reads from the Go files of the product what they declare for users: string constants with their comments.
+// Package source reads from the Go files of the product what they declare for users: string constants with their
+// comments.
 package source
 
 import (
@@ -48,15 +49,16 @@ type declared struct {
 	value ast.Expr
 }
 
-// eachFile parses the files below the directories, tests excepted, in the order of their names; the package is the directory
-// relative to the root, with slashes.
+// eachFile parses the files below the directories, tests excepted, in the order of their names; the package is the
+// directory relative to the root, with slashes.
 func eachFile(root string, directories []string, look func(file *ast.File, pkg string)) error {
 	for _, directory := range directories {
 		err := filepath.WalkDir(filepath.Join(root, directory), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil,
+				parser.ParseComments|parser.SkipObjectResolution)
 			if err != nil {
 				return err
 			}
@@ -111,8 +113,8 @@ func ofSpec(directory string, block *ast.GenDecl, spec *ast.ValueSpec) []declare
 
 func line(doc *ast.CommentGroup) string { return strings.Join(strings.Fields(doc.Text()), " ") }
 
-// resolve evaluates the expressions. A constant may use one of a package that is read later, so this goes on until a pass
-// finds nothing new.
+// resolve evaluates the expressions. A constant may use one of a package that is read later, so this goes on until a
+// pass finds nothing new.
 func resolve(all []declared) []Constant {
 	values := map[string]string{}
 	for before := -1; before != len(values); {

@@ -48,7 +48,8 @@ const Alone = "one"
 		t.Fatal(err)
 	}
 	want := []Constant{
-		{Package: "agent", Name: "Lost", Value: "Lost", Type: "Reason", Comment: "it is gone.", Block: "Reasons of the events on a Node."},
+		{Package: "agent", Name: "Lost", Value: "Lost", Type: "Reason", Comment: "it is gone.",
+			Block: "Reasons of the events on a Node."},
 		{Package: "agent", Name: "bare", Value: "phoenixnap.com/bare", Block: "Reasons of the events on a Node."},
 		{Package: "agent", Name: "Alone", Value: "one", Comment: "is one.", Block: "Alone is one.", Alone: true},
 		{Package: "pkg/names", Name: "Prefix", Value: "phoenixnap.com/", Alone: true},
@@ -72,7 +73,8 @@ func f() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Event{{Package: "agent", Type: "Normal", Reason: "eventDone"}, {Package: "agent", Type: "Warning", Reason: `"Literal"`, Literal: true}}
+	want := []Event{{Package: "agent", Type: "Normal", Reason: "eventDone"},
+		{Package: "agent", Type: "Warning", Reason: `"Literal"`, Literal: true}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}

@@ -1,5 +1,5 @@
-// Package node makes of a server of the lab a node with a real containerd and a real kubelet: on the host it gathers what
-// they need, on the server it gives them a root file system and starts them.
+// Package node makes of a server of the lab a node with a real containerd and a real kubelet: on the host it gathers
+// what they need, on the server it gives them a root file system and starts them.
 package node
 
 import (
@@ -64,7 +64,8 @@ func (s Spec) files() (map[string][]byte, error) {
 	}, nil
 }
 
-// network is the configuration of the network plugins: a bridge for the pods of this node; the servers route to each other.
+// network is the configuration of the network plugins: a bridge for the pods of this node; the servers route to each
+// other.
 func (s Spec) network() ([]byte, error) {
 	type object map[string]any
 	return json.Marshal(object{
@@ -83,9 +84,10 @@ func (s Spec) network() ([]byte, error) {
 func (s Spec) kubelet() ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-		"authentication": map[string]any{"anonymous": map[string]any{"enabled": false}, "webhook": map[string]any{"enabled": true}},
-		"authorization":  map[string]any{"mode": "Webhook"},
-		"cgroupDriver":   "cgroupfs", "cgroupRoot": "/" + s.Name, "enforceNodeAllocatable": []string{"none"},
+		"authentication": map[string]any{"anonymous": map[string]any{"enabled": false},
+			"webhook": map[string]any{"enabled": true}},
+		"authorization": map[string]any{"mode": "Webhook"},
+		"cgroupDriver":  "cgroupfs", "cgroupRoot": "/" + s.Name, "enforceNodeAllocatable": []string{"none"},
 		"containerRuntimeEndpoint": "unix://" + containerdSocket,
 		"failSwapOn":               false, "localStorageCapacityIsolation": false,
 		// Two nodes share a machine that is smaller than either believes.

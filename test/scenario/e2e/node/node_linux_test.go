@@ -55,7 +55,8 @@ func TestFiles(t *testing.T) {
 
 func TestKubeletCommand(t *testing.T) {
 	command := spec().kubeletCommand()
-	for _, want := range []string{"--cloud-provider=external", "--hostname-override=srv-a", "--node-ip=10.0.0.11", "--node-labels=a=1,b=2"} {
+	for _, want := range []string{"--cloud-provider=external", "--hostname-override=srv-a", "--node-ip=10.0.0.11",
+		"--node-labels=a=1,b=2"} {
 		if !slices.Contains(command, want) {
 			t.Errorf("%v lacks %s", command, want)
 		}

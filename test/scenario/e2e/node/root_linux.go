@@ -12,10 +12,11 @@ import (
 
 const cgroups = "/sys/fs/cgroup"
 
-// directories that the node's programs expect; those of containerd and kubelet are file systems in memory, as an overlay
-// cannot lie upon an overlay.
+// directories that the node's programs expect; those of containerd and kubelet are file systems in memory, as an
+// overlay cannot lie upon an overlay.
 var directories = []string{
-	"/bin", "/dev", "/etc/cni/net.d", "/etc/containerd", "/etc/kubernetes/manifests", "/opt", "/proc", "/root", "/run", "/sys", "/tmp", "/var/log",
+	"/bin", "/dev", "/etc/cni/net.d", "/etc/containerd", "/etc/kubernetes/manifests", "/opt", "/proc", "/root", "/run",
+	"/sys", "/tmp", "/var/log",
 	"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/cni",
 }
 
@@ -25,7 +26,8 @@ func (s Spec) Assemble() error {
 		name string
 		do   func() error
 	}{
-		{"control groups", s.controlGroups}, {"overlay", s.overlay}, {"mounts", mountAll}, {"configuration", s.configure},
+		{"control groups", s.controlGroups}, {"overlay", s.overlay}, {"mounts", mountAll},
+		{"configuration", s.configure},
 	} {
 		if err := step.do(); err != nil {
 			return fmt.Errorf("make the root file system of %s: %s: %w", s.Name, step.name, err)

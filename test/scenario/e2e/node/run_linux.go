@@ -18,8 +18,8 @@ import (
 // startLimit is what containerd may take to answer on a busy emulated machine.
 const startLimit = 5 * time.Minute
 
-// Run starts containerd, gives it the images, and starts the kubelet. It returns when one of the two ends, with an error, or
-// when the context ends. Progress is written to out.
+// Run starts containerd, gives it the images, and starts the kubelet. It returns when one of the two ends, with an
+// error, or when the context ends. Progress is written to out.
 func (s Spec) Run(ctx context.Context, out io.Writer) error {
 	began := time.Now()
 	say := func(what string) { fmt.Fprintf(out, "%6.1f s %s\n", time.Since(began).Seconds(), what) }
@@ -71,7 +71,8 @@ func (s Spec) kubeletCommand() []string {
 		labels = append(labels, name+"="+s.Labels[name])
 	}
 	return []string{
-		"/usr/bin/kubelet", "--config=" + kubeletConfig, "--kubeconfig=" + kubeletAccess, "--hostname-override=" + s.Name,
+		"/usr/bin/kubelet", "--config=" + kubeletConfig, "--kubeconfig=" + kubeletAccess,
+		"--hostname-override=" + s.Name,
 		"--node-ip=" + s.Address.String(), "--cloud-provider=external", "--node-labels=" + strings.Join(labels, ","),
 		"--housekeeping-interval=1m", "--v=1", // nothing reads the load of containers
 	}
@@ -105,7 +106,8 @@ func (s Spec) answers(ctx context.Context) error {
 }
 
 // start starts a program of the node in the background; when it ends, so does the node.
-func (s Spec) start(ctx context.Context, end context.CancelCauseFunc, name string, args ...string) (<-chan struct{}, error) {
+func (s Spec) start(ctx context.Context, end context.CancelCauseFunc, name string, args ...string) (<-chan struct{},
+	error) {
 	done := make(chan struct{})
 	log, err := os.Create(OnServer(filepath.Join("/var/log", name+".log")))
 	if err != nil {

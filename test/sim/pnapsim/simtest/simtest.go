@@ -86,7 +86,8 @@ func Account() pnapsim.AccountSeed {
 		ID:       AccountID,
 		Clients:  []pnapsim.ClientSeed{{ID: ClientID, Secret: ClientSecret, Judged: true}},
 		Networks: []pnapsim.NetworkSeed{{ID: NetworkID, Name: "public", Location: "ASH", VLAN: 20}},
-		Blocks:   []pnapsim.BlockSeed{{ID: NodeBlockID, Name: "nodes", Location: "ASH", CIDR: "203.0.113.0/28", Network: NetworkID}},
+		Blocks: []pnapsim.BlockSeed{{ID: NodeBlockID, Name: "nodes", Location: "ASH", CIDR: "203.0.113.0/28",
+			Network: NetworkID}},
 		Servers: []pnapsim.ServerSeed{
 			member(Server1ID, "node-1", "10.0.0.11", "203.0.113.2"),
 			member(Server2ID, "node-2", "10.0.0.12", "203.0.113.3"),

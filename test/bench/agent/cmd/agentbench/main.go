@@ -39,7 +39,8 @@ func run(ctx context.Context) (err error) {
 	flag.DurationVar(&o.Settle, "settle", 30*time.Second, "rest before the measurement")
 	flag.DurationVar(&o.Steady, "steady", 2*time.Minute, "how long the agent is watched")
 	flag.StringVar(&o.Dir, "logs", "", "directory that keeps the logs; empty keeps none")
-	alone := flag.Bool("alone", false, "measure on plain Ethernet; the process has a network namespace to itself (set by the program itself)")
+	alone := flag.Bool("alone", false,
+		"measure on plain Ethernet; the process has a network namespace to itself (set by the program itself)")
 	flag.Parse()
 	if o.Dir == "" {
 		if o.Dir, err = os.MkdirTemp("", "pnap-agentbench-"); err != nil {

@@ -27,7 +27,8 @@ import (
 
 func main() {
 	name := flag.String("interface", "", "interface to announce on")
-	every := flag.Duration("every", 3*time.Second, "time between two announcements of an address (kube-vip's vip_arpRate)")
+	every := flag.Duration("every", 3*time.Second,
+		"time between two announcements of an address (kube-vip's vip_arpRate)")
 	source := flag.String("ask-from", "", "own address to ask with, in place of announcing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

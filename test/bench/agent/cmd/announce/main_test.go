@@ -12,7 +12,8 @@ import (
 func TestFrames(t *testing.T) {
 	own := net.HardwareAddr{2, 0, 0, 0, 0, 1}
 	got, err := frames(arp.OperationRequest, own, ethernet.Broadcast, []string{"198.18.0.66"})
-	want := []byte{0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 198, 18, 0, 66, 255, 255, 255, 255, 255, 255, 198, 18, 0, 66}
+	want := []byte{0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 198, 18, 0, 66, 255, 255, 255, 255, 255, 255, 198, 18, 0,
+		66}
 	if err != nil || len(got) != 1 || !bytes.Equal(got[0], want) {
 		t.Errorf("frames % x (%v), want % x", got, err, want)
 	}

@@ -1,13 +1,13 @@
 //go:build linux
 
-// Command failover measures for how long a client beyond the gateway is without an answer when the node that announces an
-// address fails, with the agents' announcer and with kube-vip, and prints one figure a line:
+// Command failover measures for how long a client beyond the gateway is without an answer when the node that announces
+// an address fails, with the agents' announcer and with kube-vip, and prints one figure a line:
 //
 //	failover [--agent 20] [--kube-vip 5] [--fault node_dead] [--nodes 3] [--logs DIR]
 //
-// Nodes are network namespaces of this machine, on its own kernel, because an emulated one has no times to be compared. A
-// veth stands for the VLAN interface, where a kernel has 802.1Q or not; what stands for kube-proxy is one rule of nftables and
-// an echo behind it. Announcers, API server, ARP and the way of packets are real. It takes root.
+// Nodes are network namespaces of this machine, on its own kernel, because an emulated one has no times to be compared.
+// A veth stands for the VLAN interface, where a kernel has 802.1Q or not; what stands for kube-proxy is one rule of
+// nftables and an echo behind it. Announcers, API server, ARP and the way of packets are real. It takes root.
 package main
 
 import (

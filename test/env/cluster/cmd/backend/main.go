@@ -1,5 +1,5 @@
-// Command backend is the workload behind the Services of the lab: a server for HTTP and UDP that says where it runs, and
-// from which address it was asked.
+// Command backend is the workload behind the Services of the lab: a server for HTTP and UDP that says where it runs,
+// and from which address it was asked.
 package main
 
 import (

@@ -32,8 +32,8 @@ func main() {
 	}
 }
 
-// run prepares the machine and runs the command of the Spec. It returns the port to the host, nil when there is none: the
-// port stays open until the result is sent.
+// run prepares the machine and runs the command of the Spec. It returns the port to the host, nil when there is none:
+// the port stays open until the result is sent.
 func run() (*os.File, guest.Result) {
 	spec, err := prepare()
 	boot := uptime()
@@ -64,7 +64,8 @@ func prepare() (guest.Spec, error) {
 	if err := installBusybox(); err != nil {
 		return spec, err
 	}
-	if err := loadModules(append([]string{"virtio_pci", "virtio_console", "virtio_blk", "virtio_net", "virtio_rng"}, spec.Modules...)); err != nil {
+	if err := loadModules(append([]string{"virtio_pci", "virtio_console", "virtio_blk", "virtio_net", "virtio_rng"},
+		spec.Modules...)); err != nil {
 		return spec, err
 	}
 	if spec.Disk {

@@ -38,8 +38,10 @@ func main() {
 	handed := files{}
 	caller := flag.String("dial", "", "address (host:port) of the caller")
 	logs := flag.String("logs", "", "directory for the logs of programs")
-	root := flag.String("root", "", "empty directory on which to build a root of our own that has "+wire.Directory+" (needs a mount and a process namespace)")
-	flag.Var(handed, "file", "name=path: file of the host that appears in "+wire.Directory+" (with --root); may be repeated")
+	root := flag.String("root", "", "empty directory on which to build a root of our own that has "+wire.Directory+
+		" (needs a mount and a process namespace)")
+	flag.Var(handed, "file", "name=path: file of the host that appears in "+wire.Directory+
+		" (with --root); may be repeated")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *caller, *logs, *root, handed)

@@ -20,9 +20,12 @@ import (
 )
 
 func main() {
-	packages := flag.String("packages", "", "programs of the system, separated by commas, whose Debian packages are installed if they are missing")
+	packages := flag.String("packages", "",
+		"programs of the system, separated by commas, whose Debian packages are installed if they are missing")
 	flag.Usage = func() {
-		_, _ = fmt.Fprintf(os.Stderr, "usage: tools [-packages PROGRAM,...] [NAME|./PACKAGE|all]...\nNAME is one of %s\n", strings.Join(tools.Names(), ", "))
+		_, _ = fmt.Fprintf(os.Stderr,
+			"usage: tools [-packages PROGRAM,...] [NAME|./PACKAGE|all]...\nNAME is one of %s\n",
+			strings.Join(tools.Names(), ", "))
 	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

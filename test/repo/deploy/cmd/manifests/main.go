@@ -1,5 +1,5 @@
-// Command manifests renders every overlay below deploy/overlays to deploy/rendered/<overlay>/deployment.yaml, the file that
-// users apply. With -version, it first writes that version of the images into deploy/base.
+// Command manifests renders every overlay below deploy/overlays to deploy/rendered/<overlay>/deployment.yaml, the file
+// that users apply. With -version, it first writes that version of the images into deploy/base.
 package main
 
 import (
@@ -13,7 +13,8 @@ import (
 )
 
 func main() {
-	version := flag.String("version", "", "version of the images, such as v2.0.0; empty keeps what stands in deploy/base")
+	version := flag.String("version", "",
+		"version of the images, such as v2.0.0; empty keeps what stands in deploy/base")
 	flag.Parse()
 	if err := run(context.Background(), *version); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "manifests:", err)

@@ -1,4 +1,5 @@
-// Command reference writes the tables of docs/reference from the code. It is run at the root of the repository, by make docs.
+// Command reference writes the tables of docs/reference from the code. It is run at the root of the repository, by make
+// docs.
 package main
 
 import (

@@ -25,13 +25,15 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.registry, "registry", "", "registry and organisation of the images' names, such as registry.example.com/team")
+	flag.StringVar(&o.registry, "registry", "",
+		"registry and organisation of the images' names, such as registry.example.com/team")
 	flag.StringVar(&o.tag, "tag", "", "tag of the images; the version if empty")
 	flag.StringVar(&o.platforms, "platforms", "linux/amd64", "platforms, separated by commas")
 	flag.StringVar(&o.engine, "engine", "", "docker, podman or buildah; the first that works if empty")
 	flag.StringVar(&o.stamp, "stamp", "", "what `make version` prints")
 	flag.StringVar(&o.base, "base", "", "base image instead of the Dockerfiles' own")
-	flag.StringVar(&o.prebuilt, "prebuilt", "", "directory of binaries that make made; if empty, they are compiled in a container")
+	flag.StringVar(&o.prebuilt, "prebuilt", "",
+		"directory of binaries that make made; if empty, they are compiled in a container")
 	flag.BoolVar(&o.push, "push", false, "push the images to the registry")
 	flag.BoolVar(&o.dryRun, "dry-run", false, "print the command lines and do nothing")
 	flag.Parse()

@@ -1,5 +1,5 @@
-// Command release puts a release together in a directory and prints what it would publish. With -publish it does, unless an
-// image has not passed the end-to-end test.
+// Command release puts a release together in a directory and prints what it would publish. With -publish it does,
+// unless an image has not passed the end-to-end test.
 package main
 
 import (

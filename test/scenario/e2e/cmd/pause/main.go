@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command pause is the first process of every pod: it holds the pod's namespaces until a signal ends it, and takes leave of
-// processes that the pod has orphaned.
+// Command pause is the first process of every pod: it holds the pod's namespaces until a signal ends it, and takes
+// leave of processes that the pod has orphaned.
 package main
 
 import (

@@ -24,7 +24,8 @@ const every = 100 * time.Millisecond
 func main() {
 	url := flag.String("url", "", "where the metrics are served")
 	metric := flag.String("metric", "", "name of the metric")
-	labels := flag.String("labels", "", "regular expression that the labels of a sample must match, as Prometheus writes them: name=\"value\"")
+	labels := flag.String("labels", "",
+		"regular expression that the labels of a sample must match, as Prometheus writes them: name=\"value\"")
 	value := flag.Float64("value", 0, "value to wait for")
 	within := flag.Duration("within", 30*time.Second, "how long to wait")
 	flag.Parse()

@@ -26,7 +26,8 @@ func TestSample(t *testing.T) {
 		want  sample
 		error string
 	}{
-		"has the value":     {sample{"phoenixnap_agent_check", regexp.MustCompile(`id="PN105",.*status="warn"`), 1}, ""},
+		"has the value": {sample{"phoenixnap_agent_check", regexp.MustCompile(`id="PN105",.*status="warn"`), 1},
+			""},
 		"has another value": {sample{"phoenixnap_agent_check", regexp.MustCompile(`id="PN101"`), 3}, "want 3"},
 		"all of them":       {sample{"phoenixnap_agent_check", regexp.MustCompile(""), 0}, "PN105"},
 		"one of two":        {sample{"phoenixnap_agent_check", regexp.MustCompile(`id="PN105"`), 1}, "want 1"},
@@ -59,7 +60,8 @@ func TestAwait(t *testing.T) {
 	}
 	over, stop := context.WithTimeout(t.Context(), 3*every)
 	defer stop()
-	if err := await(over, server.URL, sample{"gauge", regexp.MustCompile(`a="b"`), -1}); err == nil || !strings.Contains(err.Error(), "want -1") {
+	if err := await(over, server.URL, sample{"gauge", regexp.MustCompile(`a="b"`), -1}); err == nil ||
+		!strings.Contains(err.Error(), "want -1") {
 		t.Errorf("error %v does not contain the last state", err)
 	}
 }

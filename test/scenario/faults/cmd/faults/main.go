@@ -51,7 +51,8 @@ func run(ctx context.Context) (err error) {
 	} else if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("directory for logs: %w", err)
 	}
-	results, err := faults.Run(ctx, faults.Options{Out: os.Stdout, Dir: dir, Servers: *servers, Faults: chosen, Rest: *rest})
+	results, err := faults.Run(ctx, faults.Options{Out: os.Stdout, Dir: dir, Servers: *servers, Faults: chosen,
+		Rest: *rest})
 	faults.Report(os.Stdout, chosen, results)
 	if err == nil {
 		err = faults.Missed(results)
@@ -65,6 +66,7 @@ func run(ctx context.Context) (err error) {
 // choose returns the faults whose names hold one of the parts.
 func choose(all []faults.Fault, parts string) []faults.Fault {
 	return slices.DeleteFunc(slices.Clone(all), func(f faults.Fault) bool {
-		return !slices.ContainsFunc(strings.Split(parts, ","), func(part string) bool { return strings.Contains(f.Name, part) })
+		return !slices.ContainsFunc(strings.Split(parts, ","),
+			func(part string) bool { return strings.Contains(f.Name, part) })
 	})
 }

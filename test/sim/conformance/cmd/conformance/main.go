@@ -48,18 +48,22 @@ func credentials(path string, lookUp func(string) (string, bool)) (secret, error
 			return s, err
 		}
 		if err := json.Unmarshal(raw, &s); err != nil {
-			return s, fmt.Errorf("%s is not JSON as phoenixNAP's config secret has it", path) // an error of the decoder may show what stands there
+			// an error of the decoder may show what stands there
+			return s, fmt.Errorf("%s is not JSON as phoenixNAP's config secret has it", path)
 		}
 	}
 	for name, field := range map[string]*string{
-		"PNAP_CLIENT_ID": &s.ClientID, "PNAP_CLIENT_SECRET": &s.ClientSecret, "PNAP_LOCATION": &s.Location, "PNAP_BASE_URL": &s.BaseURL, "PNAP_TOKEN_URL": &s.TokenURL,
+		"PNAP_CLIENT_ID": &s.ClientID, "PNAP_CLIENT_SECRET": &s.ClientSecret, "PNAP_LOCATION": &s.Location,
+		"PNAP_BASE_URL": &s.BaseURL, "PNAP_TOKEN_URL": &s.TokenURL,
 	} {
 		if value, set := lookUp(name); set && value != "" {
 			*field = value
 		}
 	}
 	if s.ClientID == "" || s.ClientSecret == "" {
-		return s, errors.New("no credentials: name the controller's config secret with --cloud-config, or set PNAP_CLIENT_ID and PNAP_CLIENT_SECRET")
+		return s,
+			errors.New("no credentials: name the controller's config secret with --cloud-config, or set " +
+				"PNAP_CLIENT_ID and PNAP_CLIENT_SECRET")
 	}
 	if s.TokenURL == "" && s.BaseURL != "" {
 		s.TokenURL = strings.TrimSuffix(s.BaseURL, "/") + pnap.TokenPath
@@ -71,13 +75,17 @@ func credentials(path string, lookUp func(string) (string, bool)) (secret, error
 func run(ctx context.Context, args []string, lookUp func(string) (string, bool), in io.Reader, out io.Writer) error {
 	flags := flag.NewFlagSet("conformance", flag.ContinueOnError)
 	config := flags.String("cloud-config", "", "file of the controller's config secret, such as cloud-sa.json")
-	buy := flags.Bool("buy", false, "buy the smallest IP block for some minutes, after a confirmation, and give it back")
+	buy := flags.Bool("buy", false,
+		"buy the smallest IP block for some minutes, after a confirmation, and give it back")
 	cleanUp := flags.Bool("clean-up", false, "only give back what a survey left that was killed")
 	yes := flags.Bool("yes", false, "take the confirmation for given")
 	var options conformance.Options
-	flags.StringVar(&options.Location, "location", "", "location in which to buy, such as ASH; else that of the config secret")
-	flags.StringVar(&options.Server, "server", "", "with --buy: ID of a server that may be joined to a network of the survey for some minutes")
-	flags.StringVar(&options.FullNetwork, "full-network", "", "with --buy: ID of a public network that holds ten IPv4 blocks, to which an eleventh is offered")
+	flags.StringVar(&options.Location, "location", "",
+		"location in which to buy, such as ASH; else that of the config secret")
+	flags.StringVar(&options.Server, "server", "",
+		"with --buy: ID of a server that may be joined to a network of the survey for some minutes")
+	flags.StringVar(&options.FullNetwork, "full-network", "",
+		"with --buy: ID of a public network that holds ten IPv4 blocks, to which an eleventh is offered")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -94,7 +102,8 @@ func run(ctx context.Context, args []string, lookUp func(string) (string, bool),
 	}
 	options.Say = func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
 	options.Confirm = func(offer string) bool { return *yes || confirmed(in, out, offer) }
-	account := &conformance.Account{BaseURL: s.BaseURL, TokenURL: s.TokenURL, ClientID: s.ClientID, ClientSecret: s.ClientSecret}
+	account := &conformance.Account{BaseURL: s.BaseURL, TokenURL: s.TokenURL, ClientID: s.ClientID,
+		ClientSecret: s.ClientSecret}
 	survey := conformance.New(account, options)
 	if *cleanUp {
 		return survey.CleanUp(ctx)

@@ -32,12 +32,15 @@ func TestTheCommandReadsAndAsksBeforeItBuys(t *testing.T) {
 		want        []string
 		wantErr     string
 	}{
-		{"", "", []string{"confirmed  missing            403", "not known  createStatus", "figure conformance_switches_answered 5 switches", "switches {"}, ""},
-		{"--buy", "no\n", []string{"one IPv4 block /31 in ASH", "Type yes to buy it", "not known  createStatus"}, "not confirmed"},
+		{"", "", []string{"confirmed  missing            403", "not known  createStatus",
+			"figure conformance_switches_answered 5 switches", "switches {"}, ""},
+		{"--buy", "no\n", []string{"one IPv4 block /31 in ASH", "Type yes to buy it", "not known  createStatus"},
+			"not confirmed"},
 		{"--buy", "", []string{"Type yes"}, "not confirmed"},
 	} {
 		var out bytes.Buffer
-		err := run(t.Context(), append(strings.Fields(tc.args), "--cloud-config="+file), environment(nil), strings.NewReader(tc.typed), &out)
+		err := run(t.Context(), append(strings.Fields(tc.args), "--cloud-config="+file), environment(nil),
+			strings.NewReader(tc.typed), &out)
 		if (err == nil) != (tc.wantErr == "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {
 			t.Errorf("%q: %v, want %q", tc.args, err, tc.wantErr)
 		}

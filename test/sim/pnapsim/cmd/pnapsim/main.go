@@ -58,11 +58,14 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:0", "address to serve on; port 0 takes a free one")
 	flags.StringVar(&o.seed, "seed", "", "JSON file with the accounts that there are from the start")
 	flags.Float64Var(&o.scale, "scale", 1, "seconds of model time in a second")
-	flags.StringVar(&o.openapi, "openapi", "", "directory with bmcapi.yaml, ipapi.yaml, networkapi.yaml, tagapi.yaml, locationapi.yaml; empty takes those of the SDK modules (needs the go command and the source tree), \""+noDocuments+"\" checks nothing")
+	flags.StringVar(&o.openapi, "openapi", "",
+		"directory with bmcapi.yaml, ipapi.yaml, networkapi.yaml, tagapi.yaml, locationapi.yaml; empty takes those "+
+			"of the SDK modules (needs the go command and the source tree), \""+noDocuments+"\" checks nothing")
 	flags.Uint64Var(&o.random, "random-seed", uint64(time.Now().UnixNano()), "number that makes IDs and tokens")
 	o.latency.Response = pnapsim.Duration(200 * time.Millisecond)
 	for name, latency := range map[string]*pnapsim.Duration{
-		"latency-response": &o.latency.Response, "latency-assign": &o.latency.Assign, "latency-unassign": &o.latency.Unassign,
+		"latency-response": &o.latency.Response, "latency-assign": &o.latency.Assign,
+		"latency-unassign":   &o.latency.Unassign,
 		"latency-membership": &o.latency.Membership, "latency-block-create": &o.latency.BlockCreate,
 		"latency-tag-propagation": &o.latency.TagPropagation, "latency-list-lag": &o.latency.ListLag,
 	} {
@@ -100,7 +103,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 func build(ctx context.Context, o options, onEntry func(pnapsim.Entry)) (*pnapsim.Sim, error) {
-	cfg := pnapsim.Config{Clock: pnapsim.NewRealClock(o.scale), Latency: &o.latency, RandomSeed: o.random, OnEntry: onEntry}
+	cfg := pnapsim.Config{Clock: pnapsim.NewRealClock(o.scale), Latency: &o.latency, RandomSeed: o.random,
+		OnEntry: onEntry}
 	if o.openapi != noDocuments {
 		specs, err := pnapsim.LoadSpecs(ctx, o.openapi)
 		if err != nil {

@@ -107,7 +107,8 @@ func TestRefusesWrongOptions(t *testing.T) {
 
 func TestHelpIsNoError(t *testing.T) {
 	var text bytes.Buffer
-	if err := run(t.Context(), []string{"--help"}, io.Discard, &text); err != nil || !strings.Contains(text.String(), "-seed") {
+	if err := run(t.Context(), []string{"--help"}, io.Discard, &text); err != nil ||
+		!strings.Contains(text.String(), "-seed") {
 		t.Errorf("%v: %s", err, text.String())
 	}
 }
