@@ -211,7 +211,7 @@ func TestWhatCannotChangeInPlaceIsRefusedAndTheAddressStays(t *testing.T) {
 				}
 			}
 			w.portal(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock, Block: id})
-			w.wantAstray("web")
+			w.wantDrifted("web")
 			if again := w.refused("web", 2*time.Minute); again.Error() != err.Error() {
 				t.Errorf("after the repair the refusal is %q", again)
 			}

@@ -73,7 +73,7 @@ func TestManyServicesCostNoMoreThanOne(t *testing.T) {
 		w.service(names[i])
 	}
 	w.settleAll(names...)
-	w.wantAstray() // what the last syncs left to be written, such as conditions, is noticed
+	w.wantDrifted() // what the last syncs left to be written, such as conditions, is noticed
 	w.restart()
 	w.clock.Advance(time.Minute)
 	versions, before := w.versions, w.sim.Counters()
@@ -86,7 +86,7 @@ func TestManyServicesCostNoMoreThanOne(t *testing.T) {
 		t.Errorf("%d writes after a restart", w.versions-versions)
 	}
 	for range 10 {
-		w.wantAstray()
+		w.wantDrifted()
 	}
 	for operation, n := range w.asked(before) {
 		if n > 11 {

@@ -29,7 +29,7 @@ func (w *world) syncOrCrash(name string) (done bool, err error) {
 
 // lookForDrift is the drift pass in a process that may die on the way, or whose API may fail.
 func (w *world) lookForDrift() {
-	w.dies(func() { _, _ = w.lb.Astray(w.ctx) })
+	w.dies(func() { _, _ = w.lb.Drifted(w.ctx) })
 }
 
 // dies reports whether the process died of what it did. Then a new one is there.

@@ -15,10 +15,10 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Astray returns the Services that have drifted without an event of Kubernetes:
+// Drifted returns the Services that have drifted without an event of Kubernetes:
 // their block was changed behind our back, what blocked them is gone, or agents report otherwise than
 // their condition says. It is one look at the account for all of them. Then it sweeps, see Sweep.
-func (b *Balancer) Astray(ctx context.Context) ([]types.NamespacedName, error) {
+func (b *Balancer) Drifted(ctx context.Context) ([]types.NamespacedName, error) {
 	services, err := b.config.Services.List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("list Services: %w", err)
@@ -36,13 +36,13 @@ func (b *Balancer) Astray(ctx context.Context) ([]types.NamespacedName, error) {
 		if !contract.WantsAddress(service) {
 			continue
 		}
-		astray, err := b.astray(ctx, service)
+		drifted, err := b.drifted(ctx, service)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("look for the IP block of Service %s/%s: %w", service.Namespace,
 				service.Name, err))
 			continue
 		}
-		if astray {
+		if drifted {
 			found = append(found, types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
 		}
 	}
@@ -52,8 +52,8 @@ func (b *Balancer) Astray(ctx context.Context) ([]types.NamespacedName, error) {
 	return found, errors.Join(problems...)
 }
 
-// astray reports whether Ensure would change anything.
-func (b *Balancer) astray(ctx context.Context, service *corev1.Service) (bool, error) {
+// drifted reports whether Ensure would change anything.
+func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, error) {
 	s, err := b.beginToEnsure(ctx, service)
 	if err != nil {
 		return false, err

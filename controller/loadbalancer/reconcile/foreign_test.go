@@ -51,7 +51,7 @@ func TestCopiedServiceGetsItsOwnAddress(t *testing.T) {
 			if got := w.get("web"); got.ResourceVersion != original.ResourceVersion {
 				t.Error("the original was written")
 			}
-			w.wantAstray()
+			w.wantDrifted()
 		})
 	}
 }
@@ -108,7 +108,7 @@ func TestVanishedBlockIsReplacedOnlyWhenAsked(t *testing.T) {
 	w.settle("web")
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
 	w.refresh()
-	if found, err := w.lb.Astray(w.ctx); err != nil {
+	if found, err := w.lb.Drifted(w.ctx); err != nil {
 		t.Errorf("the drift pass found %v, %v", found, err)
 	}
 	w.clock.Advance(31 * time.Second) // one window; the freed addresses are not sold again within a minute
@@ -169,7 +169,7 @@ func TestAccountOfVersion1IsTakenOver(t *testing.T) {
 			t.Errorf("address of %s is %s, was %s", name, got, want)
 		}
 	}
-	w.wantAstray()
+	w.wantDrifted()
 	for _, name := range []string{"full", "empty", "none", "bare"} {
 		w.delete(name)
 	}

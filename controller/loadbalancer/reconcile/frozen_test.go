@@ -55,7 +55,7 @@ func TestFrozenLeaderBuysABlockTooMany(t *testing.T) {
 				t.Fatalf("the account holds %s, want one block too many", w.blocks())
 			}
 			for len(w.blocks()) > 1 && w.clock.Now().Sub(wokeUp) < time.Hour {
-				for _, name := range w.astray() {
+				for _, name := range w.drifted() {
 					w.settle(name)
 				}
 			}

@@ -296,7 +296,7 @@ func TestRetaggedBlockIsNotTouched(t *testing.T) {
 	w.service("web")
 	w.settle("web")
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: w.blockID(), Tags: map[string]string{"mine": "yes"}})
-	w.wantAstray("web")
+	w.wantDrifted("web")
 	if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), "203.0.113.10") ||
 		!slices.Contains(w.eventReasons(), "BlockRetagged") {
 		t.Errorf("refusal is %q", err)

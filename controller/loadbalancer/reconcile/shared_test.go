@@ -244,7 +244,7 @@ func TestEditedAddressOfAnother(t *testing.T) {
 		func(s *corev1.Service) { s.Spec.LoadBalancerIP = "" },
 	} {
 		w.edit("two", edit)
-		w.wantAstray("two")
+		w.wantDrifted("two")
 		w.settle("two")
 		if got := w.address("two"); got != second || w.get("two").Spec.LoadBalancerIP != second {
 			t.Errorf("Service two has %s (%s), had %s", got, w.get("two").Spec.LoadBalancerIP, second)
@@ -286,12 +286,12 @@ func TestPoolBlockBehindOurBack(t *testing.T) {
 		w.settle(name)
 	}
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock, Block: w.blockID()})
-	w.wantAstray("one", "two")
+	w.wantDrifted("one", "two")
 	w.settleAll("one", "two")
 	w.wantBlocks("203.0.113.8/29 assigned")
 
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
-	w.wantAstray("one", "two")
+	w.wantDrifted("one", "two")
 	for _, name := range []string{"one", "two"} {
 		if err := w.refused(name, 2*time.Minute); !strings.Contains(err.Error(), contract.ServiceIPReplace) {
 			t.Errorf("refusal is %q", err)
@@ -318,7 +318,7 @@ func TestPoolBlockBehindOurBack(t *testing.T) {
 func (w *world) sweep() {
 	w.t.Helper()
 	for range 15 {
-		w.astray()
+		w.drifted()
 	}
 }
 

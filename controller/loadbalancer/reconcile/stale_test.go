@@ -28,7 +28,7 @@ func (w *world) told(reason string) (found []string) {
 // passes has the drift pass run for a while.
 func (w *world) passes(during time.Duration) {
 	for begun := w.clock.Now(); w.clock.Now().Sub(begun) < during; w.clock.Advance(15 * time.Second) {
-		w.astray()
+		w.drifted()
 	}
 }
 

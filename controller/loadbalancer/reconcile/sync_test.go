@@ -98,12 +98,12 @@ func (w *world) pauseAfter(err error) time.Duration {
 	return min(firstBackoff<<min(w.failures-1, 10), lastBackoff)
 }
 
-// astray runs the drift pass and returns the names of the Services that it finds.
-func (w *world) astray() []string {
+// drifted runs the drift pass and returns the names of the Services that it finds.
+func (w *world) drifted() []string {
 	w.t.Helper()
 	w.refresh()
 	w.clock.Advance(time.Minute)
-	found, err := w.lb.Astray(w.ctx)
+	found, err := w.lb.Drifted(w.ctx)
 	if err != nil {
 		w.t.Fatalf("the drift pass failed: %v", err)
 	}
@@ -115,10 +115,10 @@ func (w *world) astray() []string {
 	return names
 }
 
-// wantAstray demands that the drift pass finds these Services and no other.
-func (w *world) wantAstray(want ...string) {
+// wantDrifted demands that the drift pass finds these Services and no other.
+func (w *world) wantDrifted(want ...string) {
 	w.t.Helper()
-	if got := w.astray(); !slices.Equal(got, want) {
+	if got := w.drifted(); !slices.Equal(got, want) {
 		w.t.Errorf("the drift pass found %q, want %q", got, want)
 	}
 }

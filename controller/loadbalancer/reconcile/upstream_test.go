@@ -149,11 +149,11 @@ func TestVanishedBlockIsReportedAndDeletionStillWorks(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
 	w.settle("web")
-	w.wantAstray()
+	w.wantDrifted()
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
-	w.wantAstray("web")
+	w.wantDrifted("web")
 	err := w.refused("web", 5*time.Minute)
-	w.wantAstray()
+	w.wantDrifted()
 	if !strings.Contains(err.Error(), "203.0.113.10") {
 		t.Errorf("refusal %q does not name the address", err)
 	}
@@ -217,7 +217,7 @@ func TestDriftIsRepaired(t *testing.T) {
 	w.service("web")
 	w.settle("web")
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock, Block: w.blockID()})
-	w.wantAstray("web")
+	w.wantDrifted("web")
 	_, err := w.sync("web")
 	if got := w.get("web").Annotations[contract.ServiceIPBlockAssigned]; got != "false" {
 		t.Errorf("the block is said to be assigned: %q (sync said %v)", got, err)

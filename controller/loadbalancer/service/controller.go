@@ -46,8 +46,8 @@ type Balancer interface {
 	// Release takes the Service a step nearer to having nothing of ours. nil means that nothing is left;
 	// *api.RetryError to wait and call again.
 	Release(ctx context.Context, service *corev1.Service) error
-	// Astray returns the Services whose block is not where it should be.
-	Astray(ctx context.Context) ([]types.NamespacedName, error)
+	// Drifted returns the Services whose block is not where it should be.
+	Drifted(ctx context.Context) ([]types.NamespacedName, error)
 }
 
 // Config says what a Controller works with.
@@ -264,11 +264,11 @@ func (c *Controller) watchDrift(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		astray, err := c.balancer.Astray(ctx)
+		drifted, err := c.balancer.Drifted(ctx)
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to check for drift")
 		}
-		for _, key := range astray {
+		for _, key := range drifted {
 			klog.FromContext(ctx).V(2).Info("IP block drifted", "service", key)
 			c.queue.Add(key)
 		}

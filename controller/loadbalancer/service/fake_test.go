@@ -23,7 +23,7 @@ type shop struct {
 	pause time.Duration
 	// fail, when set, is asked first, with what is done and to which Service.
 	fail func(verb string, name types.NamespacedName) error
-	// stray are the Services that Astray names.
+	// stray are the Services that Drifted names.
 	stray []types.NamespacedName
 
 	last   netip.Addr
@@ -88,7 +88,7 @@ func (s *shop) Release(_ context.Context, service *corev1.Service) error {
 	return nil
 }
 
-func (s *shop) Astray(context.Context) ([]types.NamespacedName, error) {
+func (s *shop) Drifted(context.Context) ([]types.NamespacedName, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looked++
