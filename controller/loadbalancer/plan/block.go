@@ -2,8 +2,13 @@
 package plan
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // Status is the state of a block (phoenixNAP IP API, property "status").
@@ -88,3 +93,148 @@ type Network struct {
 	// Members are the servers that belong to it.
 	Members []Member
 }
+
+// NetworkBlockLimit is how many IPv4 blocks a public network holds (phoenixNAP Networks API, property
+// "ipBlocks" of a public network).
+const NetworkBlockLimit = 10
+
+// PurchaseSettles is how long after a purchase without an answer nothing is bought. A block that was
+// bought shows in the API's lists well within it.
+const PurchaseSettles = 60 * time.Second
+
+// Sighting is a block as the API shows it.
+type Sighting struct {
+	// Block as it was read by ID, or as listed when it could not be read.
+	Block Block
+	// Hidden is true when the list names the block while reading it by ID is refused: it was deleted a
+	// moment ago, or is not the account's any more.
+	Hidden bool
+}
+
+// View is the input of a decision about the block of one Service.
+type View struct {
+	// Now is the time of the decision.
+	Now time.Time
+	// Sightings are the blocks that may belong to the Service; those that do not are not changed.
+	Sightings []Sighting
+	// Networks are the public networks that could be read, by ID: the configured one and those that hold
+	// one of the blocks.
+	Networks map[string]Network
+	// NetworkID is the ID of the configured public network.
+	NetworkID string
+	// Purchase is the recorded intent to buy; nil when there is none.
+	Purchase *contract.Purchase
+}
+
+// Wish is what a Service must get.
+type Wish struct {
+	// Location in which to buy; empty when none is configured.
+	Location string
+	// LocationSource says in words where a location can be set.
+	LocationSource string
+	// Published is the address that the Service has already; the zero Addr when it has none.
+	Published netip.Addr
+	// Requested is the address that the user asks for; the zero Addr when there is none.
+	Requested netip.Addr
+	// RequestedSource says in words where it was asked for, such as spec.loadBalancerIP, which is meant
+	// when it is empty.
+	RequestedSource string
+	// Size of the block; 0 when any will do.
+	Size Size
+	// SizeSource says in words where the size was or can be set.
+	SizeSource string
+	// SizeDemanded is true when the Service itself asks for the size. An option only says what to buy: a
+	// change of it does not disturb blocks that are there.
+	SizeDemanded bool
+	// Replace allows a new block, and with it a new address, in the place of a published one that is gone.
+	Replace bool
+	// MaxBlocks is the most blocks that may be bought for the cluster; 0 for no limit but the network's.
+	MaxBlocks int
+	// Bought is the number of blocks that the cluster has bought and still has.
+	Bought int
+	// Reserved is the number of blocks of other Services that are about to be assigned to the network.
+	Reserved int
+}
+
+// owned returns the sightings of blocks that are provably the owner's, each once, ordered by ID.
+func (v View) owned(o Owner) []Sighting {
+	var owned []Sighting
+	for _, s := range v.Sightings {
+		if o.Owns(s.Block) {
+			owned = append(owned, s)
+		}
+	}
+	slices.SortFunc(owned, func(a, b Sighting) int { return cmp.Compare(a.Block.ID, b.Block.ID) })
+	return slices.CompactFunc(owned, func(a, b Sighting) bool { return a.Block.ID == b.Block.ID })
+}
+
+// purchaseOpen reports whether the last purchase is too young to conclude anything from not seeing a block.
+func (v View) purchaseOpen() bool {
+	return v.Purchase != nil && v.Now.Before(v.Purchase.Time.Add(PurchaseSettles))
+}
+
+// purchaseSettled reports whether the view shows the block of the last purchase: by the ID that the API
+// answered, or by the nonce at the end of the description.
+func (v View) purchaseSettled(o Owner) bool {
+	if v.Purchase == nil {
+		return true
+	}
+	return slices.ContainsFunc(v.owned(o), func(s Sighting) bool {
+		if v.Purchase.BlockID != "" {
+			return s.Block.ID == v.Purchase.BlockID
+		}
+		return v.Purchase.Nonce != "" && strings.HasSuffix(s.Block.Description, v.Purchase.Nonce)
+	})
+}
+
+// boughtUntagged returns the block that the purchase recorded when its tags do not name the owner.
+func (v View) boughtUntagged(o Owner) (Block, bool) {
+	if v.Purchase == nil || v.Purchase.BlockID == "" {
+		return Block{}, false
+	}
+	for _, s := range v.Sightings {
+		if s.Block.ID == v.Purchase.BlockID && !o.Owns(s.Block) {
+			return s.Block, true
+		}
+	}
+	return Block{}, false
+}
+
+// Listed reports whether the network's own list names the block.
+func (n Network) Listed(blockID string) bool {
+	return slices.ContainsFunc(n.Blocks, func(b NetworkBlock) bool { return b.ID == blockID })
+}
+
+// IPv4Blocks counts the network's IPv4 blocks, those being assigned included.
+func (n Network) IPv4Blocks() int {
+	count := 0
+	for _, b := range n.Blocks {
+		if !b.CIDR.IsValid() || b.CIDR.Addr().Is4() {
+			count++
+		}
+	}
+	return count
+}
+
+// holder returns the server that holds an address of the block as a member of the network.
+func (n Network) holder(cidr netip.Prefix) (serverID string, address netip.Addr, found bool) {
+	for _, member := range n.Members {
+		for _, ip := range member.IPs {
+			if cidr.IsValid() && cidr.Contains(ip) {
+				return member.ServerID, ip, true
+			}
+		}
+	}
+	return "", netip.Addr{}, false
+}
+
+// holds reports whether a member of the network has the address: it answers for it, whatever the status of a Service.
+func (n Network) holds(address netip.Addr) bool {
+	return slices.ContainsFunc(n.Members, func(m Member) bool { return slices.Contains(m.IPs, address) })
+}
+
+func sameLocation(a, b string) bool {
+	return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b))
+}
+
+func (w Wish) requestedSource() string { return cmp.Or(w.RequestedSource, "spec.loadBalancerIP") }

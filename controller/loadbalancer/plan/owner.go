@@ -1,7 +1,11 @@
 package plan
 
 import (
+	"fmt"
+	"net/netip"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
@@ -113,4 +117,50 @@ func RetainTags(b Block, retain bool) (tags map[string]string, differ bool) {
 		tags[contract.TagRetain] = contract.TagTrue
 	}
 	return tags, retain != Retained(b)
+}
+
+// OwnerOf is the owner of the blocks that are bought for the Service only.
+func OwnerOf(service *corev1.Service, cluster string) Owner {
+	return Owner{Cluster: cluster, Namespace: service.Namespace, Name: service.Name}
+}
+
+// PoolOwner is the owner of the blocks that the Services of a cluster share.
+func PoolOwner(cluster string) Owner {
+	return Owner{Cluster: cluster, Pool: contract.PoolDefault}
+}
+
+// HolderOf is the name of the Service in ledgers.
+func HolderOf(service *corev1.Service) Holder {
+	return Holder{Namespace: service.Namespace, Name: service.Name, UID: string(service.UID)}
+}
+
+// ClaimedAddress returns the address that the controller's annotation names, whoever wrote it; the zero Addr when
+// there is none.
+func ClaimedAddress(service *corev1.Service) netip.Addr {
+	address, err := netip.ParseAddr(service.Annotations[contract.ServiceIPAddress])
+	if err != nil {
+		return netip.Addr{}
+	}
+	return address.Unmap()
+}
+
+// UsersLoadBalancerIP returns spec.loadBalancerIP unless the controller wrote it, in this life or another.
+func UsersLoadBalancerIP(service *corev1.Service) string {
+	if service.Spec.LoadBalancerIP == service.Annotations[contract.ServiceIPAddress] {
+		return ""
+	}
+	return service.Spec.LoadBalancerIP
+}
+
+// RecordedPurchase reads the intent to buy that stands on the Service; nil when there is none, or one of
+// another life.
+func RecordedPurchase(service *corev1.Service) (*contract.Purchase, error) {
+	if !contract.WrittenForThis(service) {
+		return nil, nil
+	}
+	recorded, err := contract.ParsePurchase(service.Annotations[contract.ServiceIPPurchase])
+	if err != nil {
+		return nil, fmt.Errorf("%w; remove the annotation if no IP block was bought", err)
+	}
+	return recorded, nil
 }

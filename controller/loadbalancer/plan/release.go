@@ -3,7 +3,13 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // resourcePublicNetwork and resourceServer are the words of Block.ResourceType.
@@ -151,4 +157,153 @@ func statusNotKnown(b Block) Step {
 	return refuse(b, StatusNotKnown,
 		"IP block %s (%s) is in state %q, which is not known; look it up in the phoenixNAP portal",
 		b.ID, b.CIDR, b.Status)
+}
+
+// ReleasePlan is what is left to do until a Service has nothing any more.
+type ReleasePlan struct {
+	// Answering is true when an agent still answers for the address, which it is given a moment to stop.
+	Answering bool
+	// LeavingSince is since when the Service is known to leave, for the next decision; the zero Time when there is
+	// nothing to remember.
+	LeavingSince time.Time
+	// Save are the ledgers in which the Service gives up its addresses.
+	Save []Ledger
+	// Retag is the block whose tags must be set, if any, and Tags are its complete new tags.
+	Retag Block
+	Tags  map[string]string
+	// Steps give back blocks, in the order in which they must be tried.
+	Steps []Step
+	// Drop are the ledgers of blocks that are gone or given up.
+	Drop []Ledger
+}
+
+// Waits reports whether there is nothing to do but wait.
+func (f ReleasePlan) Waits() bool {
+	changes := len(f.Save) > 0 || f.Tags != nil || len(f.Drop) > 0
+	return f.Answering || (!changes && len(f.Steps) > 0 && f.Next().Action == Wait)
+}
+
+// Next is the step that comes first: one that can be taken, else one that waits, else a refusal. Done
+// when nothing is left.
+func (f ReleasePlan) Next() Step {
+	for _, kinds := range [][]Action{{Delete, Unassign}, {Wait}, {Refuse}} {
+		for _, step := range f.Steps {
+			if slices.Contains(kinds, step.Action) {
+				return step
+			}
+		}
+	}
+	return Step{Action: Done, Reason: NoBlock}
+}
+
+// PlanRelease decides what is left to do. live is the Service as it is now; nil when it is gone, and with
+// it what its author wanted.
+func PlanRelease(s Observed, live *corev1.Service) ReleasePlan {
+	if refusal, unproven := Unproven(s.View(nil)); unproven && !s.Ours && s.hadSomething() {
+		refusal.Detail += "; nothing of this Service is given back until then"
+		return ReleasePlan{Steps: []Step{refusal}}
+	}
+	var f ReleasePlan
+	f.Answering, f.LeavingSince = s.answering()
+	for _, l := range s.Ledgers {
+		freed := l.Free(s.Holder, s.Now)
+		switch {
+		case len(freed.Held) != len(l.Held):
+			f.Save = append(f.Save, s.closeIfLast(freed))
+		case l.Closed && l.Empty() && Knows(l, s.Holder):
+			f.addClosed(s, l)
+		}
+	}
+	if retain, known := retaining(live); known {
+		f.Retag, f.Tags, _ = Retag(s.Owner, Wish{Published: lastAddress(live)}, s.View(s.Purchase), retain)
+	}
+	f.Steps = append(f.Steps, Release(s.Owner, s.View(s.Purchase))...)
+	return f
+}
+
+// hadSomething reports whether there may be anything to give back: the controller wrote on the Service, which it does
+// before it buys, or a ledger names it. A Service that never had anything goes in any account.
+func (s Observed) hadSomething() bool {
+	return s.written() || len(s.Service.Status.LoadBalancer.Ingress) > 0 ||
+		slices.ContainsFunc(s.Ledgers, func(l Ledger) bool { return Knows(l, s.Holder) })
+}
+
+// closeIfLast marks the block of a ledger as being given back when no Service has an address of it any more
+// and none waits for one. A brought block stays as it is, unless the controller assigned it.
+func (s Observed) closeIfLast(l Ledger) Ledger {
+	if !l.Empty() {
+		return l
+	}
+	sighting, seen := s.Sighting(l.BlockID)
+	if seen && !s.Pool().Owns(sighting.Block) {
+		if l.AssignedHere {
+			return l.Close()
+		}
+		return l
+	}
+	if s.Awaited() {
+		return l
+	}
+	return l.Close()
+}
+
+// Awaited reports whether another Service waits for an address of the pool.
+func (s Observed) Awaited() bool {
+	return slices.ContainsFunc(s.Services, func(other *corev1.Service) bool {
+		if other.UID == s.Service.UID || !contract.WantsAddress(other) {
+			return false
+		}
+		wanted, err := ReadDesired(other, s.Options)
+		if err != nil || !wanted.Shared {
+			return false
+		}
+		return !slices.ContainsFunc(s.Ledgers, func(l Ledger) bool {
+			_, holds := l.AddressOf(HolderOf(other))
+			return holds
+		})
+	})
+}
+
+// addClosed adds what is left to do for a closed ledger.
+func (f *ReleasePlan) addClosed(s Observed, l Ledger) {
+	sighting, seen := s.Sighting(l.BlockID)
+	if !seen {
+		f.Drop = append(f.Drop, l)
+		return
+	}
+	step := Step{Action: Done}
+	switch {
+	case s.Pool().Owns(sighting.Block):
+		step = ReleaseBlock(sighting, s.View(nil))
+	case Brought(sighting.Block, s.Owner.Cluster, s.Options.OwnBlocks):
+		step = ReleaseBrought(sighting, l.AssignedHere, s.View(nil))
+	}
+	switch {
+	case step.Action != Done:
+		f.Steps = append(f.Steps, step)
+	case !s.onNetwork(sighting.Block) || l.Spent(func(a netip.Addr) bool { return Silent(s.Nodes, a) }, s.Now):
+		f.Drop = append(f.Drop, l)
+	default: // a machine may still answer for its addresses; Sweep drops the ledger when they have rested
+	}
+}
+
+// onNetwork reports whether the addresses of the block can be reached through the public network.
+func (s Observed) onNetwork(block Block) bool {
+	return block.ResourceID == s.NetworkID || s.Networks[s.NetworkID].Listed(block.ID)
+}
+
+// retaining returns what the Service says about whether its block outlives it. known is false where it does
+// not say, or not in a way that can be understood: then the tag of the block stays as it is.
+func retaining(live *corev1.Service) (retain, known bool) {
+	if live == nil {
+		return false, false
+	}
+	switch live.Annotations[contract.ServiceIPRetain] {
+	case contract.TagTrue:
+		return true, true
+	case "", "false":
+		return false, true
+	default:
+		return false, false
+	}
 }

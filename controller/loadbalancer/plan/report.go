@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -83,4 +84,159 @@ func NodeWithMAC(nodes []*corev1.Node, mac string) string {
 		}
 	}
 	return ""
+}
+
+// silenceWaited is how long at most a release waits for the agents to stop answering for an address.
+const silenceWaited = 10 * time.Second
+
+// answering reports whether to wait for the agents to stop answering for the address of a Service that is
+// leaving. kube-vip is not waited for: it withdraws an address only after the Service is gone.
+// since must be remembered as the time from which the Service is leaving; the zero Time where nothing is.
+func (s Observed) answering() (answers bool, since time.Time) {
+	if s.Options.Announcer != contract.AnnouncerAgent {
+		return false, time.Time{}
+	}
+	since = s.LeavingSince
+	if since.IsZero() {
+		since = s.Now
+	}
+	began := since
+	if s.Service.DeletionTimestamp != nil && s.Service.DeletionTimestamp.Time.Before(began) {
+		began = s.Service.DeletionTimestamp.Time
+	}
+	if s.Now.Sub(began) >= silenceWaited {
+		return false, since
+	}
+	return slices.ContainsFunc(s.Nodes, s.reportedBy), since
+}
+
+// reportedBy reports whether the agent of a Node reports that a machine answers for an address of the Service.
+func (s Observed) reportedBy(node *corev1.Node) bool {
+	reported, err := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
+	if err != nil {
+		return false // an agent of another version; the others are heard
+	}
+	for address, entry := range reported {
+		if (entry.State == contract.AddressAnswered || entry.State == contract.AddressDuplicate) &&
+			s.hadAddress(address) {
+			return true
+		}
+	}
+	return false
+}
+
+// hadAddress reports whether the address is, or was until a moment ago, that of the Service. A Service that became one
+// of another type has neither annotation nor status any more.
+func (s Observed) hadAddress(address netip.Addr) bool {
+	if lastAddress(s.Service) == address {
+		return true
+	}
+	for _, l := range s.Ledgers {
+		if held, holds := l.AddressOf(s.Holder); holds && held == address {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.Owned(), func(i Sighting) bool { return i.Block.CIDR.Contains(address) })
+}
+
+// lastAddress is the address of the Service, in our annotation or in its status; the zero Addr when it
+// has none.
+func lastAddress(service *corev1.Service) netip.Addr {
+	if address := ClaimedAddress(service); address.IsValid() {
+		return address
+	}
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		if address, err := netip.ParseAddr(ingress.IP); err == nil {
+			return address.Unmap()
+		}
+	}
+	return netip.Addr{}
+}
+
+// WithdrawalAllowed is how long kube-vip has to take back an address whose Service is gone, before that is reported.
+const WithdrawalAllowed = 45 * time.Second
+
+// StaleAddress is what is remembered of an address that answers though no Service has it.
+type StaleAddress struct {
+	// Since is when it was first seen to answer.
+	Since time.Time
+	// Reported is true once that was reported.
+	Reported bool
+}
+
+// DueStale returns those of the addresses that answer at the moment which have done so for long enough and were not
+// reported yet, and what to remember of all of them. remembered is what it returned the last time.
+func DueStale(
+	remembered map[netip.Addr]StaleAddress, answering []netip.Addr, now time.Time,
+) (due []netip.Addr, next map[netip.Addr]StaleAddress) {
+	next = make(map[netip.Addr]StaleAddress, len(answering))
+	for _, a := range answering {
+		seen, known := remembered[a]
+		if !known {
+			seen.Since = now
+		}
+		if !seen.Reported && now.Sub(seen.Since) >= WithdrawalAllowed {
+			seen.Reported = true
+			due = append(due, a)
+		}
+		next[a] = seen
+	}
+	return due, next
+}
+
+// AnsweringUnassigned are the addresses of blocks of the cluster that answer though no Service has them, in their
+// order.
+func (s Observed) AnsweringUnassigned() []netip.Addr {
+	found := map[netip.Addr]bool{}
+	for _, node := range s.Nodes {
+		if !ReportsNetwork(node) {
+			continue
+		}
+		// A report that cannot be read says nothing of any address.
+		reported, _ := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
+		for address, entry := range reported {
+			if entry.State != contract.AddressSilent && s.ownsAddress(address) && !s.assigned(address) {
+				found[address] = true
+			}
+		}
+	}
+	addresses := make([]netip.Addr, 0, len(found))
+	for a := range found {
+		addresses = append(addresses, a)
+	}
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	return addresses
+}
+
+// ownsAddress reports whether the address lies in a block of the cluster, or in one of which a ledger is kept.
+func (s Observed) ownsAddress(address netip.Addr) bool {
+	return slices.ContainsFunc(s.Blocks, func(b Block) bool {
+		return OfCluster(b, s.Owner.Cluster) && b.CIDR.IsValid() && b.CIDR.Contains(address)
+	}) || slices.ContainsFunc(s.Ledgers, func(l Ledger) bool { return l.CIDR.IsValid() && l.CIDR.Contains(address) })
+}
+
+// assigned reports whether a Service has the address still, in whatever way: one that is leaving may answer for it.
+func (s Observed) assigned(address netip.Addr) bool {
+	return slices.ContainsFunc(s.Services, func(service *corev1.Service) bool {
+		if lastAddress(service) == address {
+			return true
+		}
+		return slices.Contains(strings.Split(service.Annotations[contract.KubeVIPAddresses], ","), address.String())
+	})
+}
+
+// LastOwner is the Service that had the address last and lives on; nil when it is gone.
+func (s Observed) LastOwner(address netip.Addr) *corev1.Service {
+	for _, l := range s.Ledgers {
+		rest, resting := l.Resting[address]
+		if !resting {
+			continue
+		}
+		for _, service := range s.Services {
+			if string(service.UID) == rest.Holder.UID {
+				return service
+			}
+		}
+	}
+	return nil
 }

@@ -1,6 +1,10 @@
 package plan
 
-import "net/netip"
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
 
 // Extend decides whether one more block is bought for an owner that may have several: a pool. The answer
 // is Buy, Wait or Refuse. A purchase whose block the view shows keeps no further one waiting.
@@ -55,3 +59,78 @@ func ReleaseBrought(s Sighting, assignedHere bool, v View) Step {
 	}
 	return parkOne(s, v)
 }
+
+// ChooseNodeBlock divides the blocks that were bought for the nodes of one cluster into the one to keep and those too
+// many. Kept is one that could serve: in the location of the network and not on another one. Among these it is the one
+// of which servers use addresses, else the recorded one, else the one furthest on its way to the network, else the
+// oldest. Blocks that cannot be read by their ID are neither. The surplus is ordered by ID; found is false when there
+// is no block at all.
+//
+// recorded is the ID that the recorded purchase names; empty for none. used reports whether a server has, or is about
+// to get, an address of a block.
+func ChooseNodeBlock(
+	blocks []Sighting, recorded string, used func(Block) bool, v View,
+) (kept Sighting, surplus []Sighting, found bool) {
+	readable := slices.DeleteFunc(slices.Clone(blocks), func(s Sighting) bool { return s.Hidden })
+	slices.SortFunc(readable, func(a, b Sighting) int { return cmp.Compare(a.Block.ID, b.Block.ID) })
+	readable = slices.CompactFunc(readable, func(a, b Sighting) bool { return a.Block.ID == b.Block.ID })
+	if len(readable) == 0 {
+		return Sighting{}, nil, false
+	}
+	kept = slices.MinFunc(readable, func(a, b Sighting) int {
+		return cmp.Or(
+			cmp.Compare(nodeRank(a.Block, recorded, used, v), nodeRank(b.Block, recorded, used, v)),
+			cmp.Compare(otherThan(recorded, a), otherThan(recorded, b)),
+			compareAge(a.Block, b.Block),
+		)
+	})
+	return kept, slices.DeleteFunc(readable, func(s Sighting) bool { return s.Block.ID == kept.Block.ID }), true
+}
+
+// nodeRank orders the blocks bought for the nodes: the lowest is kept.
+func nodeRank(b Block, recorded string, used func(Block) bool, v View) int {
+	network, readable := v.Networks[v.NetworkID]
+	switch {
+	case b.ResourceID != "" && b.ResourceID != v.NetworkID, readable && !sameLocation(b.Location, network.Location):
+		return 9
+	case used(b):
+		return 0
+	case b.ID == recorded:
+		return 1
+	}
+	switch b.Status {
+	case Assigned:
+		return 2
+	case Assigning:
+		return 3
+	case Unassigned:
+		return 4
+	case Creating:
+		return 5
+	case Unassigning, ErrorAssigning, ErrorUnassigning:
+		return 6
+	default:
+		return 7
+	}
+}
+
+func otherThan(recorded string, s Sighting) int {
+	if s.Block.ID == recorded {
+		return 0
+	}
+	return 1
+}
+
+// compareAge puts the older block first, and one of unknown age last.
+func compareAge(a, b Block) int {
+	if a.CreatedOn.IsZero() != b.CreatedOn.IsZero() {
+		if a.CreatedOn.IsZero() {
+			return 1
+		}
+		return -1
+	}
+	return a.CreatedOn.Compare(b.CreatedOn)
+}
+
+// PurchaseOpen reports whether the last purchase is too young to conclude anything from what is not seen.
+func (v View) PurchaseOpen() bool { return v.purchaseOpen() }

@@ -2,6 +2,7 @@ package purchase
 
 import (
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
@@ -54,3 +55,73 @@ type Refused struct {
 
 // Error is the sentence for the user.
 func (r *Refused) Error() string { return r.Detail }
+
+// A refused purchase is tried again after a rest that doubles with each refusal.
+const (
+	firstRest = time.Minute
+	lastRest  = 16 * time.Minute
+)
+
+// refusal is a purchase that the API refused lately.
+type refusal struct {
+	// location and size that were tried; another purchase may succeed.
+	location string
+	size     plan.Size
+	// until is when the rest ends.
+	until time.Time
+	// length of the rest; 0 for one that says itself when it ends.
+	length time.Duration
+	// answer is what a purchase gets to hear meanwhile.
+	answer error
+}
+
+func (r refusal) about(order Order) bool {
+	return r.location == order.Location && r.size == order.size()
+}
+
+// backingOff returns the error for a purchase that was rejected recently; nil when it may be tried.
+func (b *Buyer) backingOff(order Order) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	last, known := b.refusals[order.subject()]
+	left := last.until.Sub(b.config.Now())
+	if !known || !last.about(order) || left <= 0 {
+		return nil
+	}
+	var pause *Pause
+	if errors.As(last.answer, &pause) {
+		return &Pause{Reason: pause.Reason, After: left, Cause: pause.Cause}
+	}
+	return last.answer
+}
+
+// backOff makes the next purchase wait as long as the pause says, and returns the pause.
+func (b *Buyer) backOff(order Order, pause *Pause) error {
+	b.remember(order, refusal{until: b.config.Now().Add(pause.After), answer: pause})
+	return pause
+}
+
+// backOffLonger makes the next purchase wait for a time that doubles with each refusal, and returns the
+// refusal with the given sentence.
+func (b *Buyer) backOffLonger(order Order, detail string) error {
+	b.mu.Lock()
+	last := b.refusals[order.subject()]
+	b.mu.Unlock()
+	length := firstRest
+	if last.about(order) {
+		length = min(max(2*last.length, firstRest), lastRest)
+	}
+	refused := &Refused{Reason: plan.PurchaseRefused, Detail: detail}
+	b.remember(order, refusal{until: b.config.Now().Add(length), length: length, answer: refused})
+	return refused
+}
+
+func (b *Buyer) remember(order Order, r refusal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.config.Now()
+	r.location = order.Location
+	r.size = order.size()
+	b.refusals[order.subject()] = r
+	maps.DeleteFunc(b.refusals, func(_ string, old refusal) bool { return now.Sub(old.until) > lastRest })
+}

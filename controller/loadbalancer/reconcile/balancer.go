@@ -2,9 +2,9 @@
 //
 // It decides nothing itself: it observes, asks package plan for the next step, applies that, and records what the plan
 // notes of the history. In the order of reading: ensure.go is the way to an address and names the steps, observe.go
-// reads the cluster and the account, apply.go changes the account, purchase.go buys, publish.go writes the Service,
-// requeue.go says when to look again. release.go is the way back, and drift.go and sweep.go look after what no event
-// reports.
+// reads the cluster and the account, apply.go buys and changes the account, publish.go writes the Service, condition.go
+// holds what it says there, requeue.go says when to look again. release.go is the way back, and drift.go looks after
+// what no event reports.
 package reconcile
 
 import (

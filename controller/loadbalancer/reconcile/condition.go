@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -139,4 +140,137 @@ func (b *Balancer) silence(ctx context.Context, service *corev1.Service) error {
 		return nil
 	}
 	return b.patchStatus(ctx, service, map[string]any{"conditions": ours})
+}
+
+// Reasons of the events on Services. Each is sent when something changes, not while it lasts.
+const (
+	// eventBought (Normal): a block was bought.
+	eventBought = "IPBlockBought"
+	// eventAssigning (Normal): the block is being assigned to the public network.
+	eventAssigning = "IPBlockAssigning"
+	// eventAssigned (Normal): it is assigned; the address stands on the Service.
+	eventAssigned = "IPBlockAssigned"
+	// eventUnassigned (Normal): the block is being taken off the public network.
+	eventUnassigned = "IPBlockUnassigning"
+	// eventReleased (Normal): nothing of the block is left in the account.
+	eventReleased = "IPBlockReleased"
+	// eventRetained (Normal): the block stays in the account when the Service goes.
+	eventRetained = "IPBlockRetained"
+	// eventReplaced (Warning): the address changed, because the Service asks for another or its block was lost.
+	eventReplaced = "AddressReplaced"
+	// eventReused (Normal): the address was given back more than ten minutes ago, and not every agent has reported that
+	// it is silent.
+	eventReused = "AddressReused"
+	// eventForeign (Warning): an address of another Service was taken off a copy or a restored backup.
+	eventForeign = "ForeignAddressRemoved"
+	// eventRefused (Warning): what is asked for cannot be had; says what to do. Sent once, until that changes.
+	eventRefused = "IPBlockRefused"
+	// eventLost (Warning): the block was deleted outside of the cluster.
+	eventLost = "BlockLost"
+	// eventRetagged (Warning): the tags of the block were changed outside of the cluster.
+	eventRetagged = "BlockRetagged"
+	// eventStale (Warning): an address that was given back still answers. Sent for the Service that had it, or the
+	// Nodes that answer.
+	eventStale = "StaleAddress"
+)
+
+// eventOf is the reason of the event about a refusal.
+func eventOf(reason plan.Reason) string {
+	switch reason {
+	case plan.BlockLost:
+		return eventLost
+	case plan.BlockRetagged:
+		return eventRetagged
+	default:
+		return eventRefused
+	}
+}
+
+// words says what a Service waits for. Each text is constant, so that conditions and events repeat it and
+// do not multiply.
+func words(reason plan.Reason) string {
+	switch reason {
+	case plan.PurchaseDue, plan.BlockCreating, plan.BlockInvisible:
+		return "waiting for IP block to be created"
+	case plan.PurchaseUnanswered:
+		return "waiting to learn whether an IP block was bought"
+	case plan.AssignmentDue, plan.BlockAssigning:
+		return "waiting for IP block to be assigned to the public network"
+	case plan.BlockAssigned:
+		return "IP block is assigned to the public network"
+	case plan.UnassignmentDue, plan.BlockUnassigning:
+		return "waiting for IP block to be unassigned from its network"
+	case plan.DeletionDue:
+		return "waiting for IP block to be deleted"
+	case plan.DeletionUnverified:
+		return "waiting for IP block to disappear from the account"
+	case plan.NoBlock:
+		return "IP block is released"
+	case plan.BlockKept:
+		return "IP block is given up and stays in the account"
+	case plan.AddressResting:
+		return "waiting for an address that is silent"
+	default:
+		return wordsOfHindrance(reason)
+	}
+}
+
+// wordsOfHindrance says what keeps a Service waiting that has nothing to do with its own block.
+func wordsOfHindrance(reason plan.Reason) string {
+	switch reason {
+	case plan.NetworkChanging:
+		return "waiting for another change of the public network"
+	case plan.NetworkUnreadable:
+		return "waiting for the network of the IP block to become readable"
+	case reasonLookupFailed:
+		return "waiting for an answer of the phoenixNAP API about IP blocks"
+	case reasonReleaseFailed:
+		return "waiting to try the release of the IP block again"
+	case reasonNoNodeReady:
+		return "waiting for a node that is ready for the public network"
+	case purchase.TagsFresh:
+		return "waiting for new tags to be usable"
+	case purchase.APIPaused:
+		return "waiting as long as the phoenixNAP API asks to"
+	case reasonOutdated:
+		return "waiting for the latest version of the Service"
+	case reasonLedger:
+		return "waiting for the latest record of addresses"
+	case reasonResting:
+		return "waiting before the IP block is tried again after an error of the phoenixNAP API"
+	case reasonSurplus:
+		return "waiting for an IP block too many to be released"
+	case reasonRetagging:
+		return "waiting for the tags of the IP block to be changed"
+	case reasonAnnounced:
+		return "waiting until no machine answers for the address any more"
+	default:
+		return "waiting for IP block"
+	}
+}
+
+// refuse says what a person has to change.
+func (b *Balancer) refuse(ctx context.Context, service *corev1.Service, step plan.Step) error {
+	told := b.tellRefusal(ctx, service, service, step)
+	b.pace.arrived(service.UID)
+	return &plan.Refusal{Reason: step.Reason, Detail: step.Detail, Reported: told}
+}
+
+// refuseRelease says what a person has to do before the release can go on. live is nil when the Service is
+// gone and can say nothing.
+func (b *Balancer) refuseRelease(ctx context.Context, known, live *corev1.Service, step plan.Step) error {
+	told := b.tellRefusal(ctx, known, live, step)
+	klog.FromContext(ctx).V(2).Info("Release refused", "service", klog.KObj(known), "reason", step.Reason)
+	return &plan.Refusal{Reason: step.Reason, Detail: step.Detail, Reported: told}
+}
+
+// tellRefusal writes a refusal on the Service and, when it did not say that before, sends an event. It
+// returns whether users know.
+func (b *Balancer) tellRefusal(ctx context.Context, known, live *corev1.Service, step plan.Step) (told bool) {
+	said := live != nil && says(live, blockCondition(step.Reason, step.Detail))
+	if b.note(ctx, live, step.Reason, step.Detail) && !said {
+		b.config.Events.Event(known, corev1.EventTypeWarning, eventOf(step.Reason), step.Detail)
+		return true
+	}
+	return said
 }
