@@ -96,18 +96,6 @@ func ParseSize(raw string) (Size, error) {
 // String is the size as the API writes it, such as "/29".
 func (s Size) String() string { return "/" + strconv.Itoa(int(s)) }
 
-// Hosts is how many addresses of a block of that size hosts may hold: network, gateway and broadcast
-// address are not among them.
-func (s Size) Hosts() int {
-	if s <= 0 || s > 31 {
-		return 0
-	}
-	if s == 31 {
-		return 1
-	}
-	return 1<<(32-int(s)) - 3
-}
-
 // SizeOf is the size of a block.
 func SizeOf(cidr netip.Prefix) Size {
 	if !cidr.IsValid() {

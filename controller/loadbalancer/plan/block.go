@@ -128,26 +128,9 @@ type View struct {
 
 // Wish is what a Service must get.
 type Wish struct {
-	// Location in which to buy; empty when none is configured.
-	Location string
-	// LocationSource says in words where a location can be set.
-	LocationSource string
+	Desired
 	// Published is the address that the Service has already; the zero Addr when it has none.
 	Published netip.Addr
-	// Requested is the address that the user asks for; the zero Addr when there is none.
-	Requested netip.Addr
-	// RequestedSource says in words where it was asked for, such as spec.loadBalancerIP, which is meant
-	// when it is empty.
-	RequestedSource string
-	// Size of the block; 0 when any will do.
-	Size Size
-	// SizeSource says in words where the size was or can be set.
-	SizeSource string
-	// SizeDemanded is true when the Service itself asks for the size. An option only says what to buy: a
-	// change of it does not disturb blocks that are there.
-	SizeDemanded bool
-	// Replace allows a new block, and with it a new address, in the place of a published one that is gone.
-	Replace bool
 	// MaxBlocks is the most blocks that may be bought for the cluster; 0 for no limit but the network's.
 	MaxBlocks int
 	// Bought is the number of blocks that the cluster has bought and still has.
@@ -156,20 +139,15 @@ type Wish struct {
 	Reserved int
 }
 
-// owned returns the sightings of blocks that are provably the owner's, each once, ordered by ID.
-func (v View) owned(o Owner) []Sighting {
-	var owned []Sighting
-	for _, s := range v.Sightings {
-		if o.Owns(s.Block) {
-			owned = append(owned, s)
-		}
-	}
+// Owned returns the sightings of blocks that are provably the owner's, each once, ordered by ID.
+func (v View) Owned(o Owner) []Sighting {
+	owned := slices.DeleteFunc(slices.Clone(v.Sightings), func(s Sighting) bool { return !o.Owns(s.Block) })
 	slices.SortFunc(owned, func(a, b Sighting) int { return cmp.Compare(a.Block.ID, b.Block.ID) })
 	return slices.CompactFunc(owned, func(a, b Sighting) bool { return a.Block.ID == b.Block.ID })
 }
 
-// purchaseOpen reports whether the last purchase is too young to conclude anything from not seeing a block.
-func (v View) purchaseOpen() bool {
+// PurchaseOpen reports whether the last purchase is too young to conclude anything from not seeing a block.
+func (v View) PurchaseOpen() bool {
 	return v.Purchase != nil && v.Now.Before(v.Purchase.Time.Add(PurchaseSettles))
 }
 
@@ -179,7 +157,7 @@ func (v View) purchaseSettled(o Owner) bool {
 	if v.Purchase == nil {
 		return true
 	}
-	return slices.ContainsFunc(v.owned(o), func(s Sighting) bool {
+	return slices.ContainsFunc(v.Owned(o), func(s Sighting) bool {
 		if v.Purchase.BlockID != "" {
 			return s.Block.ID == v.Purchase.BlockID
 		}
@@ -192,12 +170,10 @@ func (v View) boughtUntagged(o Owner) (Block, bool) {
 	if v.Purchase == nil || v.Purchase.BlockID == "" {
 		return Block{}, false
 	}
-	for _, s := range v.Sightings {
-		if s.Block.ID == v.Purchase.BlockID && !o.Owns(s.Block) {
-			return s.Block, true
-		}
-	}
-	return Block{}, false
+	untagged, found := find(v.Sightings, func(s Sighting) bool {
+		return s.Block.ID == v.Purchase.BlockID && !o.Owns(s.Block)
+	})
+	return untagged.Block, found
 }
 
 // Listed reports whether the network's own list names the block.

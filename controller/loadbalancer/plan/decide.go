@@ -90,7 +90,7 @@ func decideWanted(s Observed) ServicePlan {
 }
 
 func decideAs(s Observed, is allocationKind) ServicePlan {
-	if refusal, unproven := Unproven(s.View(nil)); unproven {
+	if refusal, unproven := Unproven(s.View); unproven {
 		return ServicePlan{Step: refusal}
 	}
 	switch is {
@@ -121,7 +121,7 @@ func (s Observed) allocation(ownBlocks []string) allocationKind {
 		asked = shared
 	}
 	published := s.Published()
-	owned := s.Owned()
+	owned := s.Owned(s.Owner)
 	ledger, held, holds := s.held()
 	switch {
 	case published.IsValid() && slices.ContainsFunc(owned,
@@ -178,14 +178,11 @@ func (s Observed) moved(is allocationKind) (moved bool, detail string) {
 // decideDedicated decides about a block of the Service's own.
 func decideDedicated(s Observed) ServicePlan {
 	wish := s.Wish()
-	view := s.View(s.Purchase)
+	view := s.View
 	v := ServicePlan{Step: Ensure(s.Owner, wish, view), Owner: s.Owner, Save: s.leave("")}
 	if v.Step.Action == Buy || v.Step.Reason == BlockLost {
-		if retagged, is := s.retagged(wish.Published); is {
-			return refusedPlan(BlockRetagged,
-				"IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them "+
-					"or delete the Service and create it again",
-				retagged.ID, retagged.CIDR, wish.Published)
+		if refused, retagged := s.refuseRetagged(wish.Published); retagged {
+			return refused
 		}
 	}
 	if v.Step.Action == Done {
@@ -195,32 +192,25 @@ func decideDedicated(s Observed) ServicePlan {
 	return v
 }
 
-// retagged returns the block of the account that holds the published address and has no known owner:
+// refuseRetagged refuses a Service whose published address is in a block of the account that has no known owner:
 // its tags were removed by hand. One with the tags of another owner was given back and bought again.
-func (s Observed) retagged(published netip.Addr) (Block, bool) {
+func (s Observed) refuseRetagged(published netip.Addr) (refused ServicePlan, retagged bool) {
 	if !published.IsValid() || !contract.WrittenForThis(s.Service) {
-		return Block{}, false
+		return ServicePlan{}, false
 	}
-	for _, block := range s.Blocks {
-		if block.CIDR.IsValid() && block.CIDR.Contains(published) &&
-			block.Tags[contract.TagUsage] != contract.TagUsageAuto {
-			return block, true
-		}
-		if block.CIDR.IsValid() && block.CIDR.Contains(published) && OfCluster(block, s.Owner.Cluster) &&
-			!purposed(block) {
-			return block, true
-		}
-	}
-	return Block{}, false
+	block, retagged := find(s.Blocks, func(b Block) bool {
+		return b.CIDR.IsValid() && b.CIDR.Contains(published) && (b.Tags[contract.TagUsage] != contract.TagUsageAuto ||
+			OfCluster(b, s.Owner.Cluster) && !purposed(b))
+	})
+	return refusedPlan(BlockRetagged,
+		"IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them or "+
+			"delete the Service and create it again",
+		block.ID, block.CIDR, published), retagged
 }
 
 func purposed(block Block) bool {
-	for _, name := range []string{contract.TagService, contract.TagServiceName, contract.TagPool, contract.TagNodes} {
-		if block.Tags[name] != "" {
-			return true
-		}
-	}
-	return false
+	purposes := []string{contract.TagService, contract.TagServiceName, contract.TagPool, contract.TagNodes}
+	return slices.ContainsFunc(purposes, func(name string) bool { return block.Tags[name] != "" })
 }
 
 // leave frees what the Service holds in ledgers of other blocks than the given ones.
@@ -240,18 +230,10 @@ func actionable(steps []Step) []Step {
 	})
 }
 
-// Wish is what the Service is to get, for controller/loadbalancer/plan.
+// Wish is what the Service is to get.
 func (s Observed) Wish() Wish {
-	size, err := ParseSize(s.Desired.Size)
-	if err != nil {
-		size = 0
-	}
-	return Wish{
-		Location: s.Desired.Location, LocationSource: s.Desired.LocationSource,
-		Published: s.Published(), Requested: s.Desired.Requested, RequestedSource: s.Desired.RequestedSource,
-		Size: size, SizeSource: s.Desired.SizeSource, SizeDemanded: s.Desired.SizeDemanded,
-		Replace: s.Desired.Replace, MaxBlocks: s.Options.MaxBlocks, Bought: s.bought(), Reserved: s.reserved(),
-	}
+	return Wish{Desired: s.Desired, Published: s.Published(), MaxBlocks: s.Options.MaxBlocks, Bought: s.bought(),
+		Reserved: s.reserved()}
 }
 
 // bought counts the blocks that the cluster has bought and still has.

@@ -39,19 +39,21 @@ type Desired struct {
 	Shared, AllocationDemanded bool
 	// BlockID names a block that the user brings; empty for one that is bought.
 	BlockID string
-	// Size of the block to buy, such as "/29", and in words where it can be set.
-	Size, SizeSource string
-	// SizeDemanded is true when the Service itself names the size.
+	// Size of the block to buy, and in words where it can be set; 0 when any will do.
+	Size       Size
+	SizeSource string
+	// SizeDemanded is true when the Service itself asks for the size. An option only says what to buy: a
+	// change of it does not disturb blocks that are there.
 	SizeDemanded bool
 	// Retain is true when the block outlives the Service.
 	Retain bool
-	// Replace is true when a new address may take the place of one that is gone.
+	// Replace allows a new block, and with it a new address, in the place of a published one that is gone.
 	Replace bool
-	// Requested is the address that the Service is to get, and in words where it was asked for; the zero
-	// Addr when any will do.
+	// Requested is the address that the Service is to get, and in words where it was asked for, such as
+	// spec.loadBalancerIP, which is meant when that is empty; the zero Addr when any will do.
 	Requested       netip.Addr
 	RequestedSource string
-	// Location in which to buy, and in words where it was or can be set.
+	// Location in which to buy, and in words where it was or can be set; empty when none is configured.
 	Location, LocationSource string
 }
 
@@ -85,11 +87,13 @@ func (r *reading) value(name string) string { return strings.TrimSpace(r.service
 func ReadDesired(service *corev1.Service, o Options) (Desired, error) {
 	r := &reading{service: service}
 	r.knownNames(o.LocationAnnotation)
+	allocation := r.oneOf(contract.ServiceIPAllocation, o.Allocation, contract.AllocationDedicated,
+		contract.AllocationShared)
+	size, _ := ParseSize(r.oneOf(contract.ServiceIPBlockSize, o.BlockSize, blockSizes()...))
 	wanted := Desired{
-		Shared: r.oneOf(contract.ServiceIPAllocation, o.Allocation, contract.AllocationDedicated,
-			contract.AllocationShared) == contract.AllocationShared,
+		Shared:  allocation == contract.AllocationShared,
 		BlockID: r.value(contract.ServiceIPBlockID),
-		Size:    r.oneOf(contract.ServiceIPBlockSize, o.BlockSize, blockSizes()...),
+		Size:    size,
 		Retain:  r.flag(contract.ServiceIPRetain),
 		Replace: r.flag(contract.ServiceIPReplace),
 	}
@@ -197,7 +201,7 @@ func (r *reading) contradictions(wanted Desired, poolSize, location string) {
 			contract.ServiceIPRetain, contract.AllocationShared, contract.ServiceIPAllocation,
 			contract.AllocationDedicated)
 	}
-	if wanted.Shared && wanted.Size != poolSize {
+	if size, _ := ParseSize(poolSize); wanted.Shared && wanted.Size != size {
 		r.problem("annotation %s has no meaning for a shared block, whose size is the option ipBlockSize (%s); "+
 			"remove it", contract.ServiceIPBlockSize, poolSize)
 	}

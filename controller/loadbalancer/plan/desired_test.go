@@ -32,11 +32,11 @@ func TestDesired(t *testing.T) {
 		problems []string
 		check    func(Desired) bool
 	}{
-		{name: "nothing", check: func(i Desired) bool { return !i.Shared && i.Size == "/29" && !i.namesAllocation() }},
+		{name: "nothing", check: func(i Desired) bool { return !i.Shared && i.Size == 29 && !i.namesAllocation() }},
 		{
 			name: "options", options: Options{Allocation: contract.AllocationShared, BlockSize: "/28"},
 			check: func(i Desired) bool {
-				return i.Shared && i.Size == "/28" && !i.namesAllocation() &&
+				return i.Shared && i.Size == 28 && !i.namesAllocation() &&
 					!i.SizeDemanded
 			},
 		},
@@ -47,7 +47,7 @@ func TestDesired(t *testing.T) {
 				contract.ServiceIPBlockSize: "/30", contract.ServiceIPRetain: "true",
 				contract.ServiceIPReplace: "true"},
 			check: func(i Desired) bool {
-				return !i.Shared && i.Size == "/30" && i.Retain && i.Replace && i.namesAllocation() && i.SizeDemanded
+				return !i.Shared && i.Size == 30 && i.Retain && i.Replace && i.namesAllocation() && i.SizeDemanded
 			},
 		},
 		{

@@ -15,7 +15,7 @@ func Ensure(o Owner, w Wish, v View) Step {
 	if !readable {
 		return networkUnreadable(v)
 	}
-	owned := v.owned(o)
+	owned := v.Owned(o)
 	if len(owned) == 0 {
 		return withoutBlock(o, w, v, network)
 	}
@@ -32,7 +32,7 @@ func Ensure(o Owner, w Wish, v View) Step {
 // Duplicates decides how to give back the blocks that Ensure does not keep, in the order of Release. It
 // is empty when there is at most one block, or the others are retained and on no network.
 func Duplicates(o Owner, w Wish, v View) []Step {
-	owned := v.owned(o)
+	owned := v.Owned(o)
 	if len(owned) < 2 {
 		return nil
 	}
@@ -44,7 +44,7 @@ func Duplicates(o Owner, w Wish, v View) []Step {
 // its block must outlive it; due is false when none is. Of several blocks the one that Ensure keeps gets
 // the tag, and the others lose it only when nothing must be retained.
 func Retag(o Owner, w Wish, v View, retain bool) (block Block, tags map[string]string, due bool) {
-	owned := v.owned(o)
+	owned := v.Owned(o)
 	if len(owned) == 0 {
 		return Block{}, nil, false
 	}
@@ -253,16 +253,16 @@ func networkFull(b Block, network Network) Step {
 // withoutBlock decides whether to buy. Everything that could make the purchase useless is refused here,
 // before it costs money.
 func withoutBlock(o Owner, w Wish, v View, network Network) Step {
-	if block, untagged := v.boughtUntagged(o); untagged && !v.purchaseOpen() {
+	if block, untagged := v.boughtUntagged(o); untagged && !v.PurchaseOpen() {
 		return refuse(block, BlockRetagged,
 			"IP block %s (%s) was bought for this Service but its tags do not say so any more; restore them or "+
 				"delete the Service and create it again",
 			block.ID, block.CIDR)
 	}
 	switch {
-	case v.purchaseOpen() && v.Purchase.BlockID == "":
+	case v.PurchaseOpen() && v.Purchase.BlockID == "":
 		return Step{Action: Wait, Reason: PurchaseUnanswered}
-	case v.purchaseOpen():
+	case v.PurchaseOpen():
 		return Step{Action: Wait, Reason: BlockInvisible, Block: Block{ID: v.Purchase.BlockID}}
 	case w.Published.IsValid() && !w.Replace:
 		return refuse(Block{}, BlockLost,

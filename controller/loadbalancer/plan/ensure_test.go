@@ -17,7 +17,7 @@ const net1 = "net1"
 
 // wish is a Service in ASH without special wishes.
 func wish(change ...func(*plan.Wish)) plan.Wish {
-	w := plan.Wish{Location: "ASH", LocationSource: "the option location"}
+	w := plan.Wish{Desired: plan.Desired{Location: "ASH", LocationSource: "the option location"}}
 	for _, c := range change {
 		c(&w)
 	}

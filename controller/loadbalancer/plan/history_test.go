@@ -49,10 +49,11 @@ func TestReleaseWaitsForTheAgents(t *testing.T) {
 			service.DeletionTimestamp = &metav1.Time{Time: tc.deleted}
 		}
 		observed := plan.Observed{
-			Service: service, Owner: plan.OwnerOf(service, "cluster"), Holder: plan.HolderOf(service), NetworkID: "n",
-			Networks: map[string]plan.Network{"n": {ID: "n", Status: plan.NetworkReady}}, Ours: true,
+			Service: service, Owner: plan.OwnerOf(service, "cluster"), Holder: plan.HolderOf(service), Ours: true,
+			View: plan.View{NetworkID: "n", Now: now,
+				Networks: map[string]plan.Network{"n": {ID: "n", Status: plan.NetworkReady}}},
 			Nodes: []*corev1.Node{answeredAt("203.0.113.10")}, Options: plan.Options{Announcer: tc.announcer},
-			LeavingSince: tc.leaving, Now: now,
+			LeavingSince: tc.leaving,
 		}
 		for range 2 { // the same values lead to the same plan
 			got := plan.PlanRelease(observed, service)

@@ -23,9 +23,10 @@ type Observed struct {
 	Desired Desired
 	// Problem is what is wrong with what is desired.
 	Problem error
-	// Purchase and PoolPurchase are the recorded intents to buy, for the Service and for the pool. The
-	// latter is read only when the account is read live.
-	Purchase, PoolPurchase *contract.Purchase
+	// View is what decisions about blocks look at: the blocks that matter to the Service, and the intent to buy for it.
+	View
+	// PoolPurchase is the recorded intent to buy for the pool. It is read only when the account is read live.
+	PoolPurchase *contract.Purchase
 
 	// Live is true when blocks were read by ID and ledgers afresh.
 	Live bool
@@ -39,13 +40,6 @@ type Observed struct {
 	// Unlisted are the blocks of the cluster that the list lacks. They are looked for where they count: before a
 	// purchase that --max-ip-blocks bounds.
 	Unlisted []Block
-	// Sightings are the blocks that matter to the Service.
-	Sightings []Sighting
-	// Networks are the public networks that could be read, by ID: the configured one and those that hold one of
-	// Sightings.
-	Networks map[string]Network
-	// NetworkID is the ID of the configured public network.
-	NetworkID string
 	// Options are how the controller is configured.
 	Options Options
 	// Ledgers are all that are stored: who has which address of shared and brought blocks.
@@ -57,8 +51,6 @@ type Observed struct {
 	RestingSince time.Time
 	// LeavingSince is since when the Service is known to be on its way out; the zero Time when that is news.
 	LeavingSince time.Time
-	// Now is the time of the decision.
-	Now time.Time
 }
 
 // ShowsOurs reports whether a block carries the tag of this cluster.
@@ -123,22 +115,26 @@ func (s Observed) Listed(blockID string) bool {
 
 // Sighting returns the block with the ID among those that matter to the Service.
 func (s Observed) Sighting(blockID string) (Sighting, bool) {
-	for _, i := range s.Sightings {
-		if i.Block.ID == blockID {
-			return i, true
-		}
-	}
-	return Sighting{}, false
+	return find(s.Sightings, func(i Sighting) bool { return i.Block.ID == blockID })
 }
 
 // Ledger returns the ledger of the block with the ID.
 func (s Observed) Ledger(blockID string) (Ledger, bool) {
-	for _, l := range s.Ledgers {
-		if l.BlockID == blockID {
-			return l, true
-		}
+	return find(s.Ledgers, func(l Ledger) bool { return l.BlockID == blockID })
+}
+
+// Block returns the listed block with the ID; the zero Block when there is none.
+func (s Observed) Block(id string) Block {
+	block, _ := find(s.Blocks, func(b Block) bool { return b.ID == id })
+	return block
+}
+
+// find returns the first that matches.
+func find[T any](all []T, matches func(T) bool) (first T, found bool) {
+	if i := slices.IndexFunc(all, matches); i >= 0 {
+		return all[i], true
 	}
-	return Ledger{}, false
+	return first, false
 }
 
 // held returns the ledger in which the Service has an address; with several the one of the published
@@ -155,17 +151,6 @@ func (s Observed) held() (l Ledger, address netip.Addr, holds bool) {
 	return l, address, holds
 }
 
-// Owned returns the blocks that are the Service's own.
-func (s Observed) Owned() []Sighting {
-	var owned []Sighting
-	for _, i := range s.Sightings {
-		if s.Owner.Owns(i.Block) {
-			owned = append(owned, i)
-		}
-	}
-	return owned
-}
-
 // Published returns the address that the Service has already: the one that its annotation names, if that was
 // written for this Service or a block or ledger of its own confirms it; the zero Addr when there is none.
 func (s Observed) Published() netip.Addr {
@@ -174,7 +159,7 @@ func (s Observed) Published() netip.Addr {
 		return netip.Addr{}
 	}
 	_, held, _ := s.held()
-	confirmed := held == claim || slices.ContainsFunc(s.Owned(), func(i Sighting) bool {
+	confirmed := held == claim || slices.ContainsFunc(s.Owned(s.Owner), func(i Sighting) bool {
 		return i.Block.CIDR.Contains(claim)
 	})
 	if contract.WrittenForThis(s.Service) || confirmed {
@@ -197,11 +182,6 @@ func (s Observed) written() bool {
 		_, found := s.Service.Annotations[name]
 		return found
 	})
-}
-
-// View is what decisions about blocks look at, for the Service itself or for its pool.
-func (s Observed) View(recorded *contract.Purchase) View {
-	return View{Now: s.Now, Sightings: s.Sightings, Networks: s.Networks, NetworkID: s.NetworkID, Purchase: recorded}
 }
 
 // Abandoned reports whether an address certainly leads to no server of ours: the public network can be read, so the
@@ -277,16 +257,6 @@ func (s Observed) Named(blockID string) bool {
 	})
 }
 
-// Block returns the listed block with the ID; the zero Block when there is none.
-func (s Observed) Block(id string) Block {
-	for _, block := range s.Blocks {
-		if block.ID == id {
-			return block
-		}
-	}
-	return Block{}
-}
-
 // KeptElsewhere reports whether the ledger is that of the nodes' own addresses, which is not ours to judge.
 func (s Observed) KeptElsewhere(l Ledger) bool {
 	return l.BlockID == s.Options.NodeBlock || HoldsForServers(l)
@@ -294,15 +264,7 @@ func (s Observed) KeptElsewhere(l Ledger) bool {
 
 // HoldsForServers reports whether the ledger is that of the nodes' own addresses.
 func HoldsForServers(l Ledger) bool {
-	for _, h := range l.Held {
-		if h.Namespace == "" {
-			return true
-		}
-	}
-	for _, r := range l.Resting {
-		if r.Holder.Namespace == "" {
-			return true
-		}
-	}
-	return false
+	server := func(h Holder) bool { return h.Namespace == "" }
+	return slices.ContainsFunc(slices.Collect(maps.Values(l.Held)), server) ||
+		slices.ContainsFunc(slices.Collect(maps.Values(l.Resting)), func(r Rest) bool { return server(r.Holder) })
 }

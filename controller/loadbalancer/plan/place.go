@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -28,75 +27,27 @@ type PoolBlock struct {
 
 // PlaceWish is what the holder of an address in a pool is to get.
 type PlaceWish struct {
-	// Published is the address that the holder has already; the zero Addr when it has none. It never
-	// gives the holder anything that a ledger gives to another.
-	Published netip.Addr
-	// Requested is the address that the user asks for; the zero Addr when there is none.
-	Requested netip.Addr
-	// RequestedSource says in words where it was asked for.
-	RequestedSource string
-	// Replace allows another address in the place of a published one whose block is gone.
-	Replace bool
+	// Wish of the holder. What is published never gives the holder anything that a ledger gives to another.
+	Wish
+	// Ask is how to ask ledgers.
+	Ask
 	// NetworkID is the ID of the configured public network: blocks that another one holds give nothing.
 	NetworkID string
-	// Silent and Barred are as in Ask.
-	Silent, Barred func(netip.Addr) bool
-	// Now is the time of the decision.
-	Now time.Time
 }
 
-// PlaceAction is what a Placement asks for.
-type PlaceAction int
-
-const (
-	// PlaceWait asks to decide again later, at Until when that is known.
-	PlaceWait PlaceAction = iota
-	// PlaceHere says that the holder has Address in Block, once every ledger in Save is stored. There is
-	// nothing to store when Save is empty.
-	PlaceHere
-	// PlaceBuy says that no block has a free address: one more must be bought for the pool, see Extend.
-	PlaceBuy
-	// PlaceRefuse says that nothing can be given; Detail is a sentence for the user.
-	PlaceRefuse
-)
-
-func (a PlaceAction) String() string {
-	switch a {
-	case PlaceWait:
-		return "wait"
-	case PlaceHere:
-		return "here"
-	case PlaceBuy:
-		return "buy"
-	case PlaceRefuse:
-		return "refuse"
-	default:
-		return "unknown action"
-	}
-}
-
-// Placement is a decision about the address of one holder.
+// Placement is a decision about the address of one holder: Done when it has Address in Block, Buy when no block has a
+// free address, so that one more must be bought for the pool (see Extend), Wait or Refuse.
 type Placement struct {
-	// Action to take.
-	Action PlaceAction
-	// Reason for it.
-	Reason Reason
-	// Block and Address of the holder, for PlaceHere.
-	Block   Block
-	Address netip.Addr
+	Step
 	// Save are the ledgers that differ from what is stored, the one that gives the address first. Each is
 	// stored by compare-and-swap; when one fails nothing may be published and the decision must be made again.
 	Save []Ledger
 	// Reused is as in Grant.
 	Reused bool
-	// Until is when waiting ends at the latest; the zero Time when that is not known.
-	Until time.Time
-	// Detail is the sentence of a PlaceRefuse.
-	Detail string
 }
 
 // Place decides which address of the blocks the holder gets. The blocks are those of a pool, or a single
-// one that was brought, for which PlaceBuy means that it is full; ledgers of blocks that are gone belong to
+// one that was brought, for which Buy means that it is full; ledgers of blocks that are gone belong to
 // them. coming means that one more block is on its way. Fuller blocks are filled first, so that others
 // become empty and can be given back; a block that is being given back is taken up again before another is
 // bought. Of several placements that are decided at once, the compare-and-swap admits one.
@@ -137,7 +88,9 @@ type placing struct {
 }
 
 func (p *placing) ask(wanted netip.Addr) Ask {
-	return Ask{Wanted: wanted, Silent: p.wish.Silent, Barred: p.wish.Barred, Now: p.wish.Now}
+	ask := p.wish.Ask
+	ask.Wanted = wanted
+	return ask
 }
 
 // lost refuses a holder whose published address is gone together with its block.
@@ -179,7 +132,7 @@ func (p *placing) keep(i int) Placement {
 	b := p.blocks[i]
 	held, _ := b.Ledger.AddressOf(p.holder)
 	if b.Sighting.Hidden {
-		return Placement{Action: PlaceWait, Reason: DeletionUnverified, Block: b.Sighting.Block, Address: held}
+		return Placement{Step: Step{Action: Wait, Reason: DeletionUnverified, Block: b.Sighting.Block, Address: held}}
 	}
 	if requested := p.wish.Requested; requested.IsValid() && requested != held {
 		if held != p.wish.Published {
@@ -229,8 +182,8 @@ func (p *placing) here(i int, address netip.Addr, given []Ledger) Placement {
 			save = append(save, p.left[j])
 		}
 	}
-	return Placement{Action: PlaceHere, Reason: BlockAssigned, Block: p.blocks[i].Sighting.Block, Address: address,
-		Save: save}
+	step := Step{Action: Done, Reason: BlockAssigned, Block: p.blocks[i].Sighting.Block, Address: address}
+	return Placement{Step: step, Save: save}
 }
 
 func (p *placing) placeRequested() Placement {
@@ -246,8 +199,8 @@ func (p *placing) placeRequested() Placement {
 			placement.Reused = grant.Reused
 			return placement
 		case errors.Is(err, ErrResting):
-			return Placement{Action: PlaceWait, Reason: AddressResting, Block: b.Sighting.Block,
-				Until: b.Ledger.Resting[requested].Since.Add(Quarantine)}
+			return Placement{Step: Step{Action: Wait, Reason: AddressResting, Block: b.Sighting.Block,
+				Until: b.Ledger.Resting[requested].Since.Add(Quarantine)}}
 		case errors.Is(err, ErrTaken):
 			return p.refuse(AddressRefused, "%s %s is in use by another; clear it or choose another address",
 				p.wish.RequestedSource, requested)
@@ -263,7 +216,7 @@ func (p *placing) placeRequested() Placement {
 }
 
 func (p *placing) refuse(reason Reason, format string, args ...any) Placement {
-	return Placement{Action: PlaceRefuse, Reason: reason, Detail: fmt.Sprintf(format, args...)}
+	return Placement{Step: refuse(Block{}, reason, format, args...)}
 }
 
 // placeAnywhere gives the address that was published, if it is free, else one of the best block.
@@ -277,12 +230,12 @@ func (p *placing) placeAnywhere(coming bool) Placement {
 		}
 	}
 	if until, resting := p.restingUntil(candidates); resting {
-		return Placement{Action: PlaceWait, Reason: AddressResting, Until: until}
+		return Placement{Step: Step{Action: Wait, Reason: AddressResting, Until: until}}
 	}
 	if coming {
-		return Placement{Action: PlaceWait, Reason: BlockInvisible}
+		return Placement{Step: Step{Action: Wait, Reason: BlockInvisible}}
 	}
-	return Placement{Action: PlaceBuy, Reason: PurchaseDue, Save: p.givenUp()}
+	return Placement{Step: Step{Action: Buy, Reason: PurchaseDue}, Save: p.givenUp()}
 }
 
 func (p *placing) takePublished(i int) (Placement, bool) {

@@ -23,14 +23,14 @@ const (
 // Done says that nothing is left to do: no block is left, or only blocks that are retained, which are
 // unassigned and never deleted (see RetainTags). It reads no wish of the user.
 func Release(o Owner, v View) []Step {
-	owned := v.owned(o)
+	owned := v.Owned(o)
 	if len(owned) > 0 {
 		return releaseAll(owned, v)
 	}
-	if v.Purchase != nil && v.Purchase.BlockID == "" && v.purchaseOpen() {
+	if v.Purchase != nil && v.Purchase.BlockID == "" && v.PurchaseOpen() {
 		return []Step{{Action: Wait, Reason: PurchaseUnanswered}}
 	}
-	if block, untagged := v.boughtUntagged(o); untagged && v.purchaseOpen() {
+	if block, untagged := v.boughtUntagged(o); untagged && v.PurchaseOpen() {
 		// Its tags may still be on their way. Later a person has removed them on purpose.
 		return []Step{{Action: Wait, Reason: BlockInvisible, Block: block}}
 	}
@@ -199,7 +199,7 @@ func (f ReleasePlan) Next() Step {
 // PlanRelease decides what is left to do. live is the Service as it is now; nil when it is gone, and with
 // it what its author wanted.
 func PlanRelease(s Observed, live *corev1.Service) ReleasePlan {
-	if refusal, unproven := Unproven(s.View(nil)); unproven && !s.Ours && s.hadSomething() {
+	if refusal, unproven := Unproven(s.View); unproven && !s.Ours && s.hadSomething() {
 		refusal.Detail += "; nothing of this Service is given back until then"
 		return ReleasePlan{Steps: []Step{refusal}}
 	}
@@ -215,9 +215,9 @@ func PlanRelease(s Observed, live *corev1.Service) ReleasePlan {
 		}
 	}
 	if retain, known := retaining(live); known {
-		f.Retag, f.Tags, _ = Retag(s.Owner, Wish{Published: lastAddress(live)}, s.View(s.Purchase), retain)
+		f.Retag, f.Tags, _ = Retag(s.Owner, Wish{Published: lastAddress(live)}, s.View, retain)
 	}
-	f.Steps = append(f.Steps, Release(s.Owner, s.View(s.Purchase))...)
+	f.Steps = append(f.Steps, Release(s.Owner, s.View)...)
 	return f
 }
 
@@ -274,9 +274,9 @@ func (f *ReleasePlan) addClosed(s Observed, l Ledger) {
 	step := Step{Action: Done}
 	switch {
 	case s.Pool().Owns(sighting.Block):
-		step = ReleaseBlock(sighting, s.View(nil))
+		step = ReleaseBlock(sighting, s.View)
 	case Brought(sighting.Block, s.Owner.Cluster, s.Options.OwnBlocks):
-		step = ReleaseBrought(sighting, l.AssignedHere, s.View(nil))
+		step = ReleaseBrought(sighting, l.AssignedHere, s.View)
 	}
 	switch {
 	case step.Action != Done:

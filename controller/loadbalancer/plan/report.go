@@ -136,7 +136,7 @@ func (s Observed) hadAddress(address netip.Addr) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(s.Owned(), func(i Sighting) bool { return i.Block.CIDR.Contains(address) })
+	return slices.ContainsFunc(s.Owned(s.Owner), func(i Sighting) bool { return i.Block.CIDR.Contains(address) })
 }
 
 // lastAddress is the address of the Service, in our annotation or in its status; the zero Addr when it

@@ -23,44 +23,38 @@ func decideShared(s Observed) ServicePlan {
 	if published.IsValid() && !holds && !s.Desired.Replace && !contains(blocks, published) {
 		return s.lost(published)
 	}
-	extend := Extend(s.Pool(), s.PoolWish(), s.View(s.PoolPurchase))
-	v := ServicePlan{Owner: s.Pool()}
+	view := s.View
+	view.Purchase = s.PoolPurchase
+	extend := Extend(s.Pool(), s.PoolWish(), view)
 	placement := Place(s.Holder, s.placeWish(), blocks, extend.Action == Wait)
+	v := ServicePlan{Owner: s.Pool(), Save: placement.Save, Reused: placement.Reused}
 	switch placement.Action {
-	case PlaceBuy:
+	case Buy:
 		v.Step = s.grow(blocks, extend)
-		v.Save = placement.Save
-	case PlaceWait, PlaceRefuse:
-		v.Step = s.insteadOfResting(stepOf(placement), s.grow(blocks, extend))
-		if placement.Reason == BlockLost {
-			return s.lost(published)
-		}
-	case PlaceHere:
+	case Done:
 		sighting, _ := s.Sighting(placement.Block.ID)
 		if !s.Pool().Owns(sighting.Block) {
 			return s.lost(placement.Address)
 		}
-		v.Step = EnsureBlock(sighting, s.View(s.PoolPurchase))
+		v.Step = EnsureBlock(sighting, s.View)
 		v.Step.Address = placement.Address
-		v.Save = placement.Save
-		v.Reused = placement.Reused
 	default:
-		return refusedPlan(AnnotationsRefused, "the pool answers %s", placement.Action)
+		v.Step = s.insteadOfResting(placement.Step, s.grow(blocks, extend))
+		if placement.Reason == BlockLost {
+			return s.lost(published)
+		}
 	}
 	v.Save = append(v.Save, s.leave(poolIDs(blocks)...)...)
 	if v.Step.Action == Done {
-		v.Surplus = actionable(Release(s.Owner, s.View(s.Purchase)))
+		v.Surplus = actionable(Release(s.Owner, s.View))
 	}
 	return v
 }
 
 // lost refuses a Service whose published address is in no block any more.
 func (s Observed) lost(published netip.Addr) ServicePlan {
-	if retagged, is := s.retagged(published); is {
-		return refusedPlan(BlockRetagged,
-			"IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them or "+
-				"delete the Service and create it again",
-			retagged.ID, retagged.CIDR, published)
+	if refused, retagged := s.refuseRetagged(published); retagged {
+		return refused
 	}
 	return refusedPlan(BlockLost,
 		"the IP block of address %s is gone from the account; "+
@@ -80,12 +74,8 @@ func (s Observed) PoolWish() Wish {
 
 // placeWish is what the Service is to get of the pool or of a brought block.
 func (s Observed) placeWish() PlaceWish {
-	return PlaceWish{
-		Published: s.Published(), Requested: s.Desired.Requested, RequestedSource: s.Desired.RequestedSource,
-		Replace:   s.Desired.Replace,
-		NetworkID: s.NetworkID, Silent: func(a netip.Addr) bool { return Silent(s.Nodes, a) }, Barred: s.unavailable,
-		Now: s.Now,
-	}
+	silent := func(a netip.Addr) bool { return Silent(s.Nodes, a) }
+	return PlaceWish{Wish: s.Wish(), Ask: Ask{Silent: silent, Barred: s.unavailable, Now: s.Now}, NetworkID: s.NetworkID}
 }
 
 // unavailable reports whether an address is in use in ways that no ledger knows: by a member of the network, or
@@ -209,15 +199,6 @@ func poolIDs(blocks []PoolBlock) []string {
 	return ids
 }
 
-// stepOf is a placement that gives nothing, as a step.
-func stepOf(p Placement) Step {
-	step := Step{Action: Wait, Reason: p.Reason, Block: p.Block, Address: p.Address, Detail: p.Detail, Until: p.Until}
-	if p.Action == PlaceRefuse {
-		step.Action = Refuse
-	}
-	return step
-}
-
 // decideBrought decides about an address of a block that the user brought. It is never deleted and its
 // tags are never touched; several Services may share it.
 func decideBrought(s Observed) ServicePlan {
@@ -250,32 +231,27 @@ func decideBrought(s Observed) ServicePlan {
 
 func placeBrought(s Observed, sighting Sighting, l Ledger) ServicePlan {
 	blocks := []PoolBlock{{Sighting: sighting, Ledger: l}}
-	step := EnsureBrought(sighting, l.AssignedHere, s.View(nil))
+	step := EnsureBrought(sighting, l.AssignedHere, s.View)
 	if step.Action == Refuse {
 		return ServicePlan{Step: step}
 	}
 	placement := Place(s.Holder, s.placeWish(), blocks, false)
-	v := ServicePlan{Step: step}
-	switch placement.Action {
-	case PlaceBuy:
+	if placement.Action == Buy {
 		return refusedPlan(BlockUnusable,
 			"all addresses of IP block %s (%s), which annotation %s names, are in use; name another block",
 			l.BlockID, l.CIDR, contract.ServiceIPBlockID)
-	case PlaceHere:
-		v.Step.Address = placement.Address
-		v.Save = placement.Save
-		v.Reused = placement.Reused
-	case PlaceWait, PlaceRefuse:
-		return ServicePlan{Step: stepOf(placement)}
-	default:
-		return refusedPlan(AnnotationsRefused, "the block answers %s", placement.Action)
 	}
+	if placement.Action != Done {
+		return ServicePlan{Step: placement.Step}
+	}
+	v := ServicePlan{Step: step, Save: placement.Save, Reused: placement.Reused}
+	v.Step.Address = placement.Address
 	if v.Step.Action == Assign && !l.AssignedHere {
 		v.Save = assignedHere(v.Save, l)
 	}
 	v.Save = append(v.Save, s.leave(l.BlockID)...)
 	if v.Step.Action == Done {
-		v.Surplus = actionable(Release(s.Owner, s.View(s.Purchase)))
+		v.Surplus = actionable(Release(s.Owner, s.View))
 	}
 	return v
 }

@@ -34,8 +34,9 @@ func (c *cluster) pool(v plan.View) []plan.PoolBlock {
 
 func (c *cluster) placeWish(s *modelService) plan.PlaceWish {
 	return plan.PlaceWish{
-		Published: s.published, Replace: s.replace, NetworkID: net1, Now: c.now,
-		Silent: func(netip.Addr) bool { return c.reported },
+		Wish:      plan.Wish{Published: s.published, Desired: plan.Desired{Replace: s.replace}},
+		Ask:       plan.Ask{Silent: func(netip.Addr) bool { return c.reported }, Now: c.now},
+		NetworkID: net1,
 	}
 }
 
@@ -48,12 +49,12 @@ func (c *cluster) ensureShared(s *modelService) bool {
 		}
 	}
 	switch p.Action {
-	case plan.PlaceHere:
+	case plan.Done:
 		return c.bringToNetwork(s, p, v, plan.EnsureBlock(plan.Sighting{Block: p.Block}, v))
-	case plan.PlaceBuy:
+	case plan.Buy:
 		w := c.wish(s)
 		return c.act(s, plan.Extend(pool, w, v), pool, &c.poolPurchase)
-	case plan.PlaceRefuse:
+	case plan.Refuse:
 		s.refused = p.Reason
 		return true
 	default:
@@ -92,9 +93,9 @@ func (c *cluster) ensureBrought(s *modelService) bool {
 			return false
 		}
 	}
-	if p.Action != plan.PlaceHere {
+	if p.Action != plan.Done {
 		s.refused = p.Reason
-		return p.Action != plan.PlaceWait
+		return p.Action != plan.Wait
 	}
 	l := c.ledgers[b.ID]
 	step := plan.EnsureBrought(plan.Sighting{Block: b.Block}, l.AssignedHere, v)

@@ -135,7 +135,7 @@ func (c *cluster) sync(s *modelService) (settled bool) {
 }
 
 func (c *cluster) wish(s *modelService) plan.Wish {
-	w := plan.Wish{Location: "ASH", Published: s.published, Replace: s.replace}
+	w := plan.Wish{Desired: plan.Desired{Location: "ASH", Replace: s.replace}, Published: s.published}
 	network := c.readNetworks()[net1]
 	for _, b := range c.blocks {
 		mine := s.mode == dedicated && s.owner().Owns(b.Block)
@@ -241,7 +241,7 @@ func (c *cluster) serving(o plan.Owner) []*modelBlock {
 	return slices.DeleteFunc(c.ownedBy(o), func(b *modelBlock) bool {
 		l, stored := c.ledgers[b.ID]
 		elsewhere := b.ResourceID != "" && b.ResourceID != net1
-		full := stored && len(l.Held)+len(l.Resting) == plan.SizeOf(b.CIDR).Hosts()
+		full := stored && len(l.Held)+len(l.Resting) == countHosts(b.CIDR)
 		return o.Pool != "" && (elsewhere || full)
 	})
 }

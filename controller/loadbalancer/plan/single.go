@@ -131,6 +131,3 @@ func compareAge(a, b Block) int {
 	}
 	return a.CreatedOn.Compare(b.CreatedOn)
 }
-
-// PurchaseOpen reports whether the last purchase is too young to conclude anything from what is not seen.
-func (v View) PurchaseOpen() bool { return v.purchaseOpen() }

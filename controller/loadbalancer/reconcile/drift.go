@@ -98,8 +98,8 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := plan.Observed{Service: &corev1.Service{}, Owner: plan.Owner{Cluster: cluster}, NetworkID: b.config.NetworkID,
-		Options: b.config.options(), Now: b.config.Now()}
+	s := plan.Observed{Service: &corev1.Service{}, Owner: plan.Owner{Cluster: cluster}, Options: b.config.options(),
+		View: plan.View{NetworkID: b.config.NetworkID, Now: b.config.Now()}}
 	s.Desired.Shared = true
 	if s.Services, err = b.config.Services.List(labels.Everything()); err != nil {
 		return fmt.Errorf("list Services: %w", err)
@@ -128,7 +128,7 @@ func (b *Balancer) sweep(ctx context.Context, s plan.Observed) error {
 	if err != nil {
 		return fmt.Errorf("look for what to sweep: %w", err)
 	}
-	if refusal, unproven := plan.Unproven(s.View(nil)); unproven {
+	if refusal, unproven := plan.Unproven(s.View); unproven {
 		return fmt.Errorf("nothing is swept: %s", refusal.Detail)
 	}
 	for _, l := range s.Ledgers {
@@ -175,7 +175,7 @@ func (b *Balancer) sweepBlock(ctx context.Context, s plan.Observed, l plan.Ledge
 		return true, b.ledgers.save(ctx, l.Close())
 	}
 	sighting, _ := s.Sighting(l.BlockID)
-	step := plan.ReleaseBlock(sighting, s.View(nil))
+	step := plan.ReleaseBlock(sighting, s.View)
 	if step.Action != plan.Unassign && step.Action != plan.Delete {
 		return false, nil
 	}
@@ -220,13 +220,12 @@ func (b *Balancer) sweepBrought(ctx context.Context, s plan.Observed, l plan.Led
 		}
 		return false, nil
 	}
-	networks, err := b.readNetworks(ctx, plan.Observed{NetworkID: s.NetworkID, Sightings: []plan.Sighting{sighting}},
-		s.Now)
-	if err != nil {
+	var err error
+	view := plan.View{Now: s.Now, NetworkID: s.NetworkID, Sightings: []plan.Sighting{sighting}}
+	if view.Networks, err = b.readNetworks(ctx, view, s.Now); err != nil {
 		return false, err
 	}
-	s.Networks = networks
-	switch step := plan.ReleaseBrought(sighting, l.AssignedHere, s.View(nil)); {
+	switch step := plan.ReleaseBrought(sighting, l.AssignedHere, view); {
 	case step.Action == plan.Unassign:
 		reason, err := b.takeFirst(ctx, nil, []plan.Step{step})
 		return reason != "", err

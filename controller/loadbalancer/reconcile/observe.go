@@ -101,8 +101,8 @@ func (b *Balancer) beginObservation(ctx context.Context, service *corev1.Service
 		return plan.Observed{}, err
 	}
 	s := plan.Observed{
-		Service: service, Owner: owner, Holder: plan.HolderOf(service),
-		NetworkID: b.config.NetworkID, Options: b.config.options(), Now: b.config.Now(),
+		Service: service, Owner: owner, Holder: plan.HolderOf(service), Options: b.config.options(),
+		View: plan.View{NetworkID: b.config.NetworkID, Now: b.config.Now()},
 	}
 	s.RestingSince = b.pace.since(service.UID, plan.AddressResting, s.Now)
 	s.LeavingSince = b.pace.leavingSince(service.UID)
@@ -147,7 +147,7 @@ func (b *Balancer) observe(ctx context.Context, s plan.Observed, d depth) (plan.
 		}
 	}
 	s.Ours = s.Ours || s.ShowsOurs()
-	s.Networks, err = b.readNetworks(ctx, s, d.after)
+	s.Networks, err = b.readNetworks(ctx, s.View, d.after)
 	return s, err
 }
 
@@ -211,18 +211,19 @@ func (b *Balancer) sightHidden(ctx context.Context, s *plan.Observed, after time
 
 // sightUnlisted looks for blocks of the cluster that the list lacks, where a purchase may follow that they forbid.
 func (b *Balancer) sightUnlisted(ctx context.Context, s plan.Observed, after time.Time) ([]plan.Block, error) {
-	if b.config.MaxBlocks == 0 || !contract.WantsAddress(s.Service) || len(s.Owned()) > 0 {
+	if b.config.MaxBlocks == 0 || !contract.WantsAddress(s.Service) || len(s.Owned(s.Owner)) > 0 {
 		return nil, nil
 	}
 	return b.config.Account.Unlisted(ctx, s.Owner.Cluster, s.Blocks, after)
 }
 
 // readNetworks reads the configured network and those that hold one of the blocks that matter.
-func (b *Balancer) readNetworks(ctx context.Context, s plan.Observed, after time.Time) (map[string]plan.Network,
-	error) {
+func (b *Balancer) readNetworks(
+	ctx context.Context, v plan.View, after time.Time,
+) (map[string]plan.Network, error) {
 	networks := map[string]plan.Network{}
-	ids := []string{s.NetworkID}
-	for _, i := range s.Sightings {
+	ids := []string{v.NetworkID}
+	for _, i := range v.Sightings {
 		if i.Block.ResourceID != "" && i.Block.ResourceType != "server" {
 			ids = append(ids, i.Block.ResourceID)
 		}

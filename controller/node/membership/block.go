@@ -153,11 +153,10 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	wish := plan.Wish{
+	wish := plan.Wish{MaxBlocks: p.config.MaxBlocks, Desired: plan.Desired{
 		Location: p.network.Location, LocationSource: "the public network", Size: nodeBlockSize,
 		SizeSource: "--node-ip-block to a block of another size",
-		MaxBlocks:  p.config.MaxBlocks,
-	}
+	}}
 	for _, block := range slices.Concat(seen.all(), unlisted) {
 		if plan.OfCluster(block, p.cluster) {
 			wish.Bought++
