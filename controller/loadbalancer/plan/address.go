@@ -3,8 +3,8 @@ package plan
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
-	"strings"
 )
 
 // Gateway returns the address of phoenixNAP's router in a block: the first usable one, for a /29 the
@@ -76,21 +76,20 @@ func serviceAddressIn(cidr netip.Prefix, w Wish, network Network) netip.Addr {
 // Size is the prefix length of an IPv4 block, in bits: 29 for a /29. The zero Size is none.
 type Size int
 
-// The sizes that can be bought: from 13 addresses for Services down to one.
-const (
-	LargestSize  Size = 28
-	SmallestSize Size = 30
-)
+// LargestSize is the largest that can be bought, with 13 addresses for Services.
+const LargestSize Size = 28
+
+// blockSizes are the sizes that can be bought and have an address for a Service. A /31 has one too, but
+// the API sells it only for servers.
+func blockSizes() []string { return []string{"/28", "/29", "/30"} }
 
 // ParseSize reads a size as it is written in options and annotations, such as "/29".
 func ParseSize(raw string) (Size, error) {
-	bits, found := strings.CutPrefix(raw, "/")
-	n, err := strconv.Atoi(bits)
-	size := Size(n)
-	if !found || err != nil || size.String() != raw || size < LargestSize || size > SmallestSize {
+	if !slices.Contains(blockSizes(), raw) {
 		return 0, fmt.Errorf("block size %q is not one of /28, /29 and /30", raw)
 	}
-	return size, nil
+	bits, err := strconv.Atoi(raw[1:])
+	return Size(bits), err
 }
 
 // String is the size as the API writes it, such as "/29".

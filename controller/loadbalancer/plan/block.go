@@ -25,6 +25,48 @@ const (
 	ErrorUnassigning Status = "error unassigning"
 )
 
+// InError reports whether the last change of the block failed.
+func (s Status) InError() bool { return s == ErrorAssigning || s == ErrorUnassigning }
+
+// rank says how far a block is on its way to the network, the furthest first.
+type rank int
+
+const (
+	rankAssigned rank = iota
+	rankAssigning
+	rankUnassigned
+	rankCreating
+	// rankStuck is a block whose way may take long.
+	rankStuck
+	// rankUnknown is a block in a state that is not known.
+	rankUnknown
+)
+
+func progress(s Status) rank {
+	switch s {
+	case Assigned:
+		return rankAssigned
+	case Assigning:
+		return rankAssigning
+	case Unassigned:
+		return rankUnassigned
+	case Creating:
+		return rankCreating
+	case Unassigning, ErrorAssigning, ErrorUnassigning:
+		return rankStuck
+	default:
+		return rankUnknown
+	}
+}
+
+// order ranks what is last behind what is not.
+func order(last bool) int {
+	if last {
+		return 1
+	}
+	return 0
+}
+
 // Block is one IP block of the account.
 type Block struct {
 	// ID is the API's ID of the block.

@@ -39,27 +39,14 @@ func refusedPlan(reason Reason, format string, args ...any) ServicePlan {
 // Rejects reports whether something that was asked for cannot be had.
 func (v ServicePlan) Rejects() bool { return v.Rejected.Action == Refuse }
 
-// allocationKind is where the address of a Service comes from.
-type allocationKind int
+// allocationKind is where the address of a Service comes from, in words.
+type allocationKind string
 
 const (
-	dedicated allocationKind = iota
-	shared
-	brought
+	dedicated allocationKind = "an IP block of its own"
+	shared    allocationKind = "an IP block shared with others"
+	brought   allocationKind = "an IP block that was brought"
 )
-
-func (a allocationKind) String() string {
-	switch a {
-	case dedicated:
-		return "an IP block of its own"
-	case shared:
-		return "an IP block shared with others"
-	case brought:
-		return "an IP block that was brought"
-	default:
-		return "an unknown IP block"
-	}
-}
 
 // Decide decides what comes next for a Service that is to have an address. What was asked for and cannot
 // be had never takes a published address away: then everything goes on as if it had not been asked for.
@@ -98,10 +85,8 @@ func decideAs(s Observed, is allocationKind) ServicePlan {
 		return decideShared(s)
 	case brought:
 		return decideBrought(s)
-	case dedicated:
-		return decideDedicated(s)
 	default:
-		return refusedPlan(AnnotationsRefused, "the Service asks for %s", is)
+		return decideDedicated(s)
 	}
 }
 
@@ -292,8 +277,6 @@ func (v ServicePlan) UpToDate(s Observed) bool {
 			LocationMissing, LocationMismatch, NetworkFull, TooManyBlocks, SizeMismatch,
 			AnnotationsRefused, AllocationMismatch,
 		}, v.Step.Reason)
-	case Buy, Assign, Unassign, Delete:
-		return false
 	default:
 		return false
 	}
@@ -306,8 +289,6 @@ func (v ServicePlan) ChangesAccount() bool {
 		return true
 	case Done:
 		return v.Tags != nil || len(v.Surplus) > 0
-	case Wait, Refuse:
-		return false
 	default:
 		return false
 	}

@@ -65,10 +65,6 @@ func usersAnnotations() []string {
 	}
 }
 
-// blockSizes are the sizes that can be bought and have an address for a Service. A /31 has one too, but
-// the API sells it only for servers.
-func blockSizes() []string { return []string{"/28", "/29", "/30"} }
-
 // reading collects the problems of a Service's annotations, so that all are reported at once.
 type reading struct {
 	service  *corev1.Service

@@ -11,10 +11,10 @@ import (
 // Blocks too many are given back only after the kept one is assigned, see Duplicates, unless they take
 // its place in a full network.
 func Ensure(o Owner, w Wish, v View) Step {
-	network, readable := v.Networks[v.NetworkID]
-	if !readable {
-		return networkUnreadable(v)
+	if refusal, unproven := Unproven(v); unproven {
+		return refusal
 	}
+	network := v.Networks[v.NetworkID]
 	owned := v.Owned(o)
 	if len(owned) == 0 {
 		return withoutBlock(o, w, v, network)
@@ -89,20 +89,10 @@ func keepRank(s Sighting, w Wish, networkID string) int {
 	if Retained(b) {
 		return 2
 	}
-	switch b.Status {
-	case Assigned:
-		return 3
-	case Assigning:
-		return 4
-	case Unassigned:
-		return 5
-	case Creating:
-		return 6
-	case Unassigning, ErrorAssigning, ErrorUnassigning:
-		return 7
-	default:
-		return 9
+	if rank := progress(b.Status); rank != rankUnknown {
+		return 3 + int(rank)
 	}
+	return 9
 }
 
 // towardsAssigned decides the next step for the block that is kept.
@@ -114,13 +104,10 @@ func towardsAssigned(s Sighting, w Wish, v View, network Network) Step {
 	if b.ResourceID != "" && (b.ResourceID != v.NetworkID || b.ResourceType == resourceServer) {
 		return elsewhere(b, v)
 	}
+	if step, changing := waitForChange(b); changing {
+		return step
+	}
 	switch b.Status {
-	case Creating:
-		return Step{Action: Wait, Reason: BlockCreating, Block: b}
-	case Assigning:
-		return Step{Action: Wait, Reason: BlockAssigning, Block: b}
-	case Unassigning:
-		return Step{Action: Wait, Reason: BlockUnassigning, Block: b}
 	case ErrorAssigning, ErrorUnassigning:
 		return unassign(b, v)
 	case Unassigned:
@@ -130,6 +117,14 @@ func towardsAssigned(s Sighting, w Wish, v View, network Network) Step {
 	default:
 		return statusNotKnown(b)
 	}
+}
+
+// waitForChange waits for a block that the API is changing.
+func waitForChange(b Block) (step Step, changing bool) {
+	reason, changing := map[Status]Reason{
+		Creating: BlockCreating, Assigning: BlockAssigning, Unassigning: BlockUnassigning,
+	}[b.Status]
+	return Step{Action: Wait, Reason: reason, Block: b}, changing
 }
 
 // elsewhere decides about a block that another network or a server holds: while it moves, where to is
@@ -151,8 +146,6 @@ func assign(b Block, w Wish, network Network) Step {
 	case NetworkReady:
 	case NetworkBusy:
 		return Step{Action: Wait, Reason: NetworkChanging, Block: b, Network: network.ID}
-	case NetworkDeleting, NetworkError:
-		return networkUnusable(b, network)
 	default:
 		return networkUnusable(b, network)
 	}
@@ -226,13 +219,6 @@ func unfit(b Block, w Wish, network Network) (Step, bool) {
 	return Step{}, false
 }
 
-func networkUnreadable(v View) Step {
-	return refuse(Block{}, NetworkUnusable,
-		"public network %s cannot be read; check its ID, and that the credentials are those of the account that owns "+
-			"it",
-		v.NetworkID)
-}
-
 // Unproven refuses every conclusion from a view in which the configured public network could not be read; unproven is
 // false when it could. Credentials of another account get empty lists and 403 for every ID, as if everything were gone:
 // only the network distinguishes the accounts.
@@ -240,7 +226,10 @@ func Unproven(v View) (refusal Step, unproven bool) {
 	if _, readable := v.Networks[v.NetworkID]; readable {
 		return Step{}, false
 	}
-	return networkUnreadable(v), true
+	return refuse(Block{}, NetworkUnusable,
+		"public network %s cannot be read; check its ID, and that the credentials are those of the account that owns "+
+			"it",
+		v.NetworkID), true
 }
 
 func networkFull(b Block, network Network) Step {

@@ -146,7 +146,7 @@ func (l Ledger) Take(h Holder, ask Ask) (Ledger, Grant, error) {
 		if _, rested := l.Resting[address]; !rested {
 			return l.give(address, h), Grant{Address: address}, nil
 		}
-		if !reused.IsValid() || l.restedLonger(address, reused) {
+		if !reused.IsValid() || l.Resting[address].Since.Before(l.Resting[reused].Since) {
 			reused = address
 		}
 	}
@@ -191,10 +191,6 @@ func (l Ledger) rests(address netip.Addr, h Holder, ask Ask) bool {
 func (l Ledger) grant(address netip.Addr, h Holder, ask Ask) Grant {
 	rest, rested := l.Resting[address]
 	return Grant{Address: address, Reused: rested && !rest.Holder.sameName(h) && !ask.silent(address)}
-}
-
-func (l Ledger) restedLonger(address, than netip.Addr) bool {
-	return l.Resting[address].Since.Before(l.Resting[than].Since)
 }
 
 // restingOnly reports whether waiting for the quarantine is enough to make an address free.
@@ -252,16 +248,14 @@ func (l Ledger) Spent(silent func(netip.Addr) bool, now time.Time) bool {
 
 // Close marks the block as being released.
 func (l Ledger) Close() Ledger {
-	closed := l.clone()
-	closed.Closed = true
-	return closed
+	l.Closed = true
+	return l
 }
 
 // Reopen takes the mark of Close off.
 func (l Ledger) Reopen() Ledger {
-	opened := l.clone()
-	opened.Closed = false
-	return opened
+	l.Closed = false
+	return l
 }
 
 // Count returns how many addresses are assigned, in quarantine and free, for metrics.

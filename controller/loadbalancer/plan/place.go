@@ -87,12 +87,6 @@ type placing struct {
 	left map[int]Ledger
 }
 
-func (p *placing) ask(wanted netip.Addr) Ask {
-	ask := p.wish.Ask
-	ask.Wanted = wanted
-	return ask
-}
-
 // lost refuses a holder whose published address is gone together with its block.
 func (p *placing) lost() (Placement, bool) {
 	if p.wish.Replace || !p.wish.Published.IsValid() {
@@ -176,14 +170,29 @@ func (p *placing) ledger(i int) Ledger {
 
 // here says that the holder has the address; given is what must be stored for that, if anything.
 func (p *placing) here(i int, address netip.Addr, given []Ledger) Placement {
-	save := given
-	for _, j := range slices.Sorted(maps.Keys(p.left)) {
-		if j != i {
-			save = append(save, p.left[j])
+	step := Step{Action: Done, Reason: BlockAssigned, Block: p.blocks[i].Sighting.Block, Address: address}
+	return Placement{Step: step, Save: append(given, p.givenUp(i)...)}
+}
+
+// givenUp are the ledgers in which the holder gave up an address, without that of the block with the given index.
+func (p *placing) givenUp(except int) []Ledger {
+	var save []Ledger
+	for _, i := range slices.Sorted(maps.Keys(p.left)) {
+		if i != except {
+			save = append(save, p.left[i])
 		}
 	}
-	step := Step{Action: Done, Reason: BlockAssigned, Block: p.blocks[i].Sighting.Block, Address: address}
-	return Placement{Step: step, Save: save}
+	return save
+}
+
+// take gives the holder an address of a block: the wanted one, or any when it is the zero Addr.
+func (p *placing) take(i int, wanted netip.Addr) (Placement, error) {
+	ask := p.wish.Ask
+	ask.Wanted = wanted
+	given, grant, err := p.ledger(i).Reopen().Take(p.holder, ask)
+	placement := p.here(i, grant.Address, []Ledger{given})
+	placement.Reused = grant.Reused
+	return placement, err
 }
 
 func (p *placing) placeRequested() Placement {
@@ -192,11 +201,9 @@ func (p *placing) placeRequested() Placement {
 		if !b.Ledger.CIDR.Contains(requested) || !p.usable(b) {
 			continue
 		}
-		given, grant, err := p.ledger(i).Reopen().Take(p.holder, p.ask(requested))
+		placement, err := p.take(i, requested)
 		switch {
 		case err == nil:
-			placement := p.here(i, grant.Address, []Ledger{given})
-			placement.Reused = grant.Reused
 			return placement
 		case errors.Is(err, ErrResting):
 			return Placement{Step: Step{Action: Wait, Reason: AddressResting, Block: b.Sighting.Block,
@@ -222,9 +229,16 @@ func (p *placing) refuse(reason Reason, format string, args ...any) Placement {
 // placeAnywhere gives the address that was published, if it is free, else one of the best block.
 func (p *placing) placeAnywhere(coming bool) Placement {
 	candidates := p.candidates()
-	for _, attempt := range []func(i int) (Placement, bool){p.takePublished, p.takeFresh, p.takeAny} {
+	for _, i := range candidates {
+		if published := p.wish.Published; p.blocks[i].Ledger.CIDR.Contains(published) {
+			if placement, err := p.take(i, published); err == nil {
+				return placement
+			}
+		}
+	}
+	for _, reuse := range []bool{false, true} { // an address that had to rest to the end only when there is no other
 		for _, i := range candidates {
-			if placement, placed := attempt(i); placed {
+			if placement, err := p.take(i, netip.Addr{}); err == nil && (reuse || !placement.Reused) {
 				return placement
 			}
 		}
@@ -235,40 +249,13 @@ func (p *placing) placeAnywhere(coming bool) Placement {
 	if coming {
 		return Placement{Step: Step{Action: Wait, Reason: BlockInvisible}}
 	}
-	return Placement{Step: Step{Action: Buy, Reason: PurchaseDue}, Save: p.givenUp()}
-}
-
-func (p *placing) takePublished(i int) (Placement, bool) {
-	published := p.wish.Published
-	if !published.IsValid() || !p.blocks[i].Ledger.CIDR.Contains(published) {
-		return Placement{}, false
-	}
-	return p.take(i, p.ask(published))
-}
-
-// takeFresh takes no address that had to rest to the end, while there are others.
-func (p *placing) takeFresh(i int) (Placement, bool) {
-	placement, placed := p.take(i, p.ask(netip.Addr{}))
-	return placement, placed && !placement.Reused
-}
-
-func (p *placing) takeAny(i int) (Placement, bool) { return p.take(i, p.ask(netip.Addr{})) }
-
-func (p *placing) take(i int, ask Ask) (Placement, bool) {
-	given, grant, err := p.ledger(i).Reopen().Take(p.holder, ask)
-	if err != nil {
-		return Placement{}, false
-	}
-	placement := p.here(i, grant.Address, []Ledger{given})
-	placement.Reused = grant.Reused
-	return placement, true
+	return Placement{Step: Step{Action: Buy, Reason: PurchaseDue}, Save: p.givenUp(-1)}
 }
 
 // restingUntil returns when the first quarantine ends, if waiting is enough to get an address.
 func (p *placing) restingUntil(candidates []int) (until time.Time, resting bool) {
 	for _, i := range candidates {
-		_, _, err := p.ledger(i).Reopen().Take(p.holder, p.ask(netip.Addr{}))
-		if !errors.Is(err, ErrResting) {
+		if _, err := p.take(i, netip.Addr{}); !errors.Is(err, ErrResting) {
 			continue
 		}
 		if end := p.ledger(i).RestEnds(); !resting || end.Before(until) {
@@ -277,17 +264,6 @@ func (p *placing) restingUntil(candidates []int) (until time.Time, resting bool)
 		}
 	}
 	return until, resting
-}
-
-// givenUp are the ledgers in which the holder gave up an address and got no other.
-func (p *placing) givenUp() []Ledger {
-	var save []Ledger
-	for i := range p.blocks {
-		if left, changed := p.left[i]; changed {
-			save = append(save, left)
-		}
-	}
-	return save
 }
 
 // candidates are the indexes of the blocks that may give an address, the best first.
@@ -302,10 +278,11 @@ func (p *placing) candidates() []int {
 		a := p.blocks[i]
 		b := p.blocks[j]
 		return cmp.Or(
-			compareBool(a.Ledger.Closed, b.Ledger.Closed),
-			compareBool(troubled(a), troubled(b)),
+			cmp.Compare(order(a.Ledger.Closed), order(b.Ledger.Closed)),
+			cmp.Compare(order(progress(a.status()) == rankStuck), order(progress(b.status()) == rankStuck)),
 			cmp.Compare(len(p.ledger(j).Held), len(p.ledger(i).Held)),
-			cmp.Compare(progress(a), progress(b)),
+			cmp.Compare(progress(a.status()), progress(b.status())),
+			cmp.Compare(order(a.status().InError()), order(b.status().InError())),
 		)
 	})
 	return candidates
@@ -322,52 +299,7 @@ func (p *placing) usable(b PoolBlock) bool {
 	if block.ResourceID != "" && (block.ResourceID != p.wish.NetworkID || block.ResourceType == resourceServer) {
 		return false
 	}
-	return progress(b) < rankUnknown
+	return progress(b.status()) < rankUnknown
 }
 
-// rank says how far a block is on its way to the network, the furthest first.
-type rank int
-
-const (
-	rankAssigned rank = iota
-	rankAssigning
-	rankUnassigned
-	rankCreating
-	// From here on the way may take long.
-	rankUnassigning
-	rankInError
-	// rankUnknown is a block in a state that is not known.
-	rankUnknown
-)
-
-func progress(b PoolBlock) rank {
-	switch b.Sighting.Block.Status {
-	case Assigned:
-		return rankAssigned
-	case Assigning:
-		return rankAssigning
-	case Unassigned:
-		return rankUnassigned
-	case Creating:
-		return rankCreating
-	case Unassigning:
-		return rankUnassigning
-	case ErrorAssigning, ErrorUnassigning:
-		return rankInError
-	default:
-		return rankUnknown
-	}
-}
-
-func troubled(b PoolBlock) bool { return progress(b) >= rankUnassigning }
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
-}
+func (b PoolBlock) status() Status { return b.Sighting.Block.Status }

@@ -44,7 +44,7 @@ func releaseAll(owned []Sighting, v View) []Step {
 			steps = append(steps, parkOne(s, v))
 			continue
 		}
-		steps = append(steps, releaseOne(s, v))
+		steps = append(steps, ReleaseBlock(s, v))
 	}
 	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(releaseRank(a), releaseRank(b)) })
 	return steps
@@ -63,35 +63,32 @@ func releaseRank(s Step) int {
 		return 2
 	case Wait:
 		return 3
-	case Buy, Assign, Refuse:
-		return 4
 	case Done: // of a block that stays: the release is done when nothing else is left
-		return 6
-	default:
 		return 5
+	default:
+		return 4
 	}
 }
 
 // parkOne decides how to take a block off its network that stays in the account.
 func parkOne(s Sighting, v View) Step {
-	if step := releaseOne(s, v); step.Action != Delete && !s.Hidden {
+	if step := ReleaseBlock(s, v); step.Action != Delete && !s.Hidden {
 		return step
 	}
 	return Step{Action: Done, Reason: BlockKept, Block: s.Block}
 }
 
-func releaseOne(s Sighting, v View) Step {
+// ReleaseBlock decides how to give back one block of a pool or of the nodes. Who calls it again until the
+// account does not show the block any more has released it.
+func ReleaseBlock(s Sighting, v View) Step {
 	b := s.Block
 	if s.Hidden {
 		return Step{Action: Wait, Reason: DeletionUnverified, Block: b}
 	}
+	if step, changing := waitForChange(b); changing {
+		return step
+	}
 	switch b.Status {
-	case Creating:
-		return Step{Action: Wait, Reason: BlockCreating, Block: b}
-	case Assigning:
-		return Step{Action: Wait, Reason: BlockAssigning, Block: b}
-	case Unassigning:
-		return Step{Action: Wait, Reason: BlockUnassigning, Block: b}
 	case Unassigned:
 		return Step{Action: Delete, Reason: DeletionDue, Block: b}
 	case Assigned, ErrorAssigning, ErrorUnassigning:
@@ -117,8 +114,6 @@ func unassign(b Block, v View) Step {
 	case NetworkReady:
 	case NetworkBusy, NetworkDeleting:
 		return Step{Action: Wait, Reason: NetworkChanging, Block: b, Network: id}
-	case NetworkError:
-		return networkUnusable(b, network)
 	default:
 		return networkUnusable(b, network)
 	}

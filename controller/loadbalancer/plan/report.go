@@ -2,6 +2,7 @@ package plan
 
 import (
 	"encoding/json"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -200,12 +201,7 @@ func (s Observed) AnsweringUnassigned() []netip.Addr {
 			}
 		}
 	}
-	addresses := make([]netip.Addr, 0, len(found))
-	for a := range found {
-		addresses = append(addresses, a)
-	}
-	slices.SortFunc(addresses, netip.Addr.Compare)
-	return addresses
+	return slices.SortedFunc(maps.Keys(found), netip.Addr.Compare)
 }
 
 // ownsAddress reports whether the address lies in a block of the cluster, or in one of which a ledger is kept.

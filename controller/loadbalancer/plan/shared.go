@@ -86,12 +86,7 @@ func (s Observed) placeWish() PlaceWish {
 // Service is served and has no address, in a ledger or a block of its own, so that it could have asked for
 // this one and would get it.
 func (s Observed) unavailable(address netip.Addr) bool {
-	for _, member := range s.Networks[s.NetworkID].Members {
-		if slices.Contains(member.IPs, address) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(s.Services, func(other *corev1.Service) bool {
+	return s.Networks[s.NetworkID].holds(address) || slices.ContainsFunc(s.Services, func(other *corev1.Service) bool {
 		return other.UID != s.Service.UID && contract.WrittenForThis(other) && ClaimedAddress(other) == address &&
 			(other.Namespace != s.Service.Namespace || other.Name != s.Service.Name) && s.credible(other, address)
 	})
@@ -151,7 +146,6 @@ func (s Observed) poolGrows(blocks []PoolBlock) (reason Reason, grows bool) {
 			return BlockCreating, true
 		case Unassigned, Assigning:
 			return BlockAssigning, true
-		case Assigned, Unassigning, ErrorAssigning, ErrorUnassigning:
 		default:
 		}
 	}

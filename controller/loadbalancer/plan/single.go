@@ -9,25 +9,24 @@ import (
 // Extend decides whether one more block is bought for an owner that may have several: a pool. The answer
 // is Buy, Wait or Refuse. A purchase whose block the view shows keeps no further one waiting.
 func Extend(o Owner, w Wish, v View) Step {
-	network, readable := v.Networks[v.NetworkID]
-	if !readable {
-		return networkUnreadable(v)
+	if refusal, unproven := Unproven(v); unproven {
+		return refusal
 	}
 	if v.purchaseSettled(o) {
 		v.Purchase = nil
 	}
 	w.Published = netip.Addr{}
 	w.Requested = netip.Addr{}
-	return withoutBlock(o, w, v, network)
+	return withoutBlock(o, w, v, v.Networks[v.NetworkID])
 }
 
 // EnsureBlock decides the next step towards the assignment of one block that was bought for a pool or
 // for the nodes. For Done its Address means nothing: ledgers give addresses.
 func EnsureBlock(s Sighting, v View) Step {
-	network, readable := v.Networks[v.NetworkID]
-	if !readable {
-		return networkUnreadable(v)
+	if refusal, unproven := Unproven(v); unproven {
+		return refusal
 	}
+	network := v.Networks[v.NetworkID]
 	network.Members = nil // a block whose addresses servers hold is still assigned: to the nodes' own it is no fault
 	return towardsAssigned(s, Wish{}, v, network)
 }
@@ -43,10 +42,6 @@ func EnsureBrought(s Sighting, assignedHere bool, v View) Step {
 	}
 	return step
 }
-
-// ReleaseBlock decides how to give back one block of a pool or of the nodes. Who calls it again until the
-// account does not show the block any more has released it.
-func ReleaseBlock(s Sighting, v View) Step { return releaseOne(s, v) }
 
 // ReleaseBrought decides how to give up a block that was brought. It stays in the account, and in its
 // network unless the controller assigned it: assignedHere is the word of the block's ledger. A block that
@@ -80,8 +75,9 @@ func ChooseNodeBlock(
 	kept = slices.MinFunc(readable, func(a, b Sighting) int {
 		return cmp.Or(
 			cmp.Compare(nodeRank(a.Block, recorded, used, v), nodeRank(b.Block, recorded, used, v)),
-			cmp.Compare(otherThan(recorded, a), otherThan(recorded, b)),
-			compareAge(a.Block, b.Block),
+			cmp.Compare(order(a.Block.ID != recorded), order(b.Block.ID != recorded)),
+			cmp.Compare(order(a.Block.CreatedOn.IsZero()), order(b.Block.CreatedOn.IsZero())),
+			a.Block.CreatedOn.Compare(b.Block.CreatedOn),
 		)
 	})
 	return kept, slices.DeleteFunc(readable, func(s Sighting) bool { return s.Block.ID == kept.Block.ID }), true
@@ -98,36 +94,5 @@ func nodeRank(b Block, recorded string, used func(Block) bool, v View) int {
 	case b.ID == recorded:
 		return 1
 	}
-	switch b.Status {
-	case Assigned:
-		return 2
-	case Assigning:
-		return 3
-	case Unassigned:
-		return 4
-	case Creating:
-		return 5
-	case Unassigning, ErrorAssigning, ErrorUnassigning:
-		return 6
-	default:
-		return 7
-	}
-}
-
-func otherThan(recorded string, s Sighting) int {
-	if s.Block.ID == recorded {
-		return 0
-	}
-	return 1
-}
-
-// compareAge puts the older block first, and one of unknown age last.
-func compareAge(a, b Block) int {
-	if a.CreatedOn.IsZero() != b.CreatedOn.IsZero() {
-		if a.CreatedOn.IsZero() {
-			return 1
-		}
-		return -1
-	}
-	return a.CreatedOn.Compare(b.CreatedOn)
+	return 2 + int(progress(b.Status))
 }

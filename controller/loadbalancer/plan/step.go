@@ -27,24 +27,11 @@ const (
 )
 
 func (a Action) String() string {
-	switch a {
-	case Wait:
-		return "wait"
-	case Buy:
-		return "buy"
-	case Assign:
-		return "assign"
-	case Unassign:
-		return "unassign"
-	case Delete:
-		return "delete"
-	case Refuse:
-		return "refuse"
-	case Done:
-		return "done"
-	default:
+	words := []string{"wait", "buy", "assign", "unassign", "delete", "refuse", "done"}
+	if a < 0 || int(a) >= len(words) {
 		return "unknown action"
 	}
+	return words[a]
 }
 
 // Reason is one word for where a block stands. The same words are the reasons of the Service condition.
