@@ -10,9 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -126,41 +126,18 @@ func (s *Store) Delete(ctx context.Context, l plan.Ledger) error {
 // dataKey is where the ConfigMap holds the ledger.
 const dataKey = "ledger.json"
 
-// document is a ledger as it is stored.
-type document struct {
-	BlockID      string                   `json:"blockID"`
-	CIDR         netip.Prefix             `json:"cidr"`
-	Closed       bool                     `json:"closed,omitempty"`
-	AssignedHere bool                     `json:"assignedHere,omitempty"`
-	Held         map[netip.Addr]holder    `json:"held"`
-	Resting      map[netip.Addr]restEntry `json:"resting,omitempty"`
-}
-
-type holder struct {
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-	UID       string `json:"uid,omitempty"`
-}
-
-type restEntry struct {
-	Holder holder    `json:"holder"`
-	Since  time.Time `json:"since"`
-}
-
 // encode makes the ConfigMap of a ledger. A ledger that breaks its own rules is not stored.
 func encode(l plan.Ledger) (*corev1.ConfigMap, error) {
 	if err := l.Check(); err != nil {
 		return nil, fmt.Errorf("ledger of IP block %s is not stored: %w", l.BlockID, err)
 	}
-	d := document{BlockID: l.BlockID, CIDR: l.CIDR, Closed: l.Closed, AssignedHere: l.AssignedHere,
-		Held: map[netip.Addr]holder{}, Resting: map[netip.Addr]restEntry{}}
-	for address, h := range l.Held {
-		d.Held[address] = holder(h)
-	}
+	l.Held = maps.Collect(maps.All(l.Held)) // never nil, which would be stored as null
+	resting := map[netip.Addr]plan.Rest{}
 	for address, r := range l.Resting {
-		d.Resting[address] = restEntry{Holder: holder(r.Holder), Since: r.Since.UTC()}
+		resting[address] = plan.Rest{Holder: r.Holder, Since: r.Since.UTC()}
 	}
-	raw, err := json.MarshalIndent(d, "", "  ")
+	l.Resting = resting
+	raw, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encode the ledger of IP block %s: %w", l.BlockID, err)
 	}
@@ -191,24 +168,16 @@ func decode(object *corev1.ConfigMap) (plan.Ledger, error) {
 
 // parse reads a stored ledger. What it does not know is an error: a later version may mean something by it.
 func parse(raw string) (plan.Ledger, error) {
-	var d document
+	var l plan.Ledger
 	decoder := json.NewDecoder(bytes.NewReader([]byte(raw)))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&d); err != nil {
+	if err := decoder.Decode(&l); err != nil {
 		return plan.Ledger{}, err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return plan.Ledger{}, errors.New("more follows behind the ledger")
 	}
-	l := plan.Ledger{
-		BlockID: d.BlockID, CIDR: d.CIDR, Closed: d.Closed, AssignedHere: d.AssignedHere,
-		Held: map[netip.Addr]plan.Holder{}, Resting: map[netip.Addr]plan.Rest{},
-	}
-	for address, h := range d.Held {
-		l.Held[address] = plan.Holder(h)
-	}
-	for address, r := range d.Resting {
-		l.Resting[address] = plan.Rest{Holder: plan.Holder(r.Holder), Since: r.Since}
-	}
+	l.Held = maps.Collect(maps.All(l.Held))
+	l.Resting = maps.Collect(maps.All(l.Resting))
 	return l, l.Check()
 }

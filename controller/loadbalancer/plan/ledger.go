@@ -17,12 +17,12 @@ const Quarantine = 10 * time.Minute
 // empty, Name the server's ID).
 type Holder struct {
 	// Namespace of the Service; empty for a server.
-	Namespace string
+	Namespace string `json:"namespace,omitempty"`
 	// Name of the Service, or ID of the server.
-	Name string
+	Name string `json:"name"`
 	// UID of the Service; empty for a server. A Service of the same name and another UID takes over what
 	// its predecessor held, but what is freed for the predecessor stays with the successor.
-	UID string
+	UID string `json:"uid,omitempty"`
 }
 
 // String names the holder.
@@ -41,30 +41,30 @@ func (h Holder) sameName(other Holder) bool {
 // Rest is an address that was given back and is not given again yet.
 type Rest struct {
 	// Holder is who held it last.
-	Holder Holder
+	Holder Holder `json:"holder"`
 	// Since is when it was given back.
-	Since time.Time
+	Since time.Time `json:"since"`
 }
 
-// Ledger says who holds which address of one block. It is a value: methods return new ledgers and change
-// nothing. An address has one holder, a holder one address, and none is the network's, the gateway's or
-// the broadcast address; Check reports violations.
+// Ledger says who holds which address of one block; package allocation stores it as JSON. It is a value: methods return
+// new ledgers and change nothing. An address has one holder, a holder one address, and none is the network's, the
+// gateway's or the broadcast address; Check reports violations.
 type Ledger struct {
 	// BlockID is the API's ID of the block.
-	BlockID string
+	BlockID string `json:"blockID"`
 	// CIDR is the block.
-	CIDR netip.Prefix
+	CIDR netip.Prefix `json:"cidr"`
 	// Closed is true when the block is being released: no address of it is given any more.
-	Closed bool
+	Closed bool `json:"closed,omitempty"`
 	// AssignedHere is true when this controller assigned a block that was brought, so that it is the one to
 	// unassign it again. It says nothing about blocks that were bought.
-	AssignedHere bool
+	AssignedHere bool `json:"assignedHere,omitempty"`
 	// Held are the addresses that are given.
-	Held map[netip.Addr]Holder
+	Held map[netip.Addr]Holder `json:"held"`
 	// Resting are the addresses in quarantine.
-	Resting map[netip.Addr]Rest
+	Resting map[netip.Addr]Rest `json:"resting,omitempty"`
 	// Version is the store's word for the state that was read; empty when nothing is stored yet.
-	Version string
+	Version string `json:"-"`
 }
 
 // NewLedger is the ledger of a block of which nothing is given yet.
@@ -304,12 +304,8 @@ func (l Ledger) give(address netip.Addr, h Holder) Ledger {
 }
 
 func (l Ledger) clone() Ledger {
-	held := l.Held
-	resting := l.Resting
-	l.Held = map[netip.Addr]Holder{}
-	l.Resting = map[netip.Addr]Rest{}
-	maps.Copy(l.Held, held)
-	maps.Copy(l.Resting, resting)
+	l.Held = maps.Collect(maps.All(l.Held)) // not nil, unlike maps.Clone of nil
+	l.Resting = maps.Collect(maps.All(l.Resting))
 	return l
 }
 
