@@ -8,6 +8,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/apiserver"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/blockreport"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/service"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/heartbeatkey"
@@ -43,15 +44,17 @@ func (w *wiring) balancer() *reconcile.Balancer {
 		Events:   w.completed.EventRecorder,
 		Metrics:  w.metrics.balancer,
 
-		NetworkID:          w.config.LoadBalancer.NetworkID,
-		Announcer:          w.config.LoadBalancer.Announcer,
-		Location:           w.config.Location,
-		LocationAnnotation: w.config.AnnotationIPLocation,
-		Allocation:         w.config.Allocation,
-		BlockSize:          w.config.BlockSize,
-		OwnBlocks:          w.config.OwnBlocks,
-		NodeBlock:          w.config.NodeIPBlock,
-		MaxBlocks:          w.config.MaxIPBlocks,
+		NetworkID: w.config.LoadBalancer.NetworkID,
+		Options: plan.Options{
+			Announcer:          w.config.LoadBalancer.Announcer,
+			Location:           w.config.Location,
+			LocationAnnotation: w.config.AnnotationIPLocation,
+			Allocation:         w.config.Allocation,
+			BlockSize:          w.config.BlockSize,
+			OwnBlocks:          w.config.OwnBlocks,
+			NodeBlock:          w.config.NodeIPBlock,
+			MaxBlocks:          w.config.MaxIPBlocks,
+		},
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
@@ -112,11 +111,6 @@ func latestAnswer(all []plan.AddressReport) plan.AddressReport {
 func anyIdentity(nodes []*corev1.Node) bool {
 	return slices.ContainsFunc(nodes,
 		func(n *corev1.Node) bool { return n.Annotations[contract.NodeReportedIdentity] != "" })
-}
-
-// announced is what the Service says of its announcement now; nil when it says nothing.
-func announced(service *corev1.Service) *metav1.Condition {
-	return meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionAnnounced)
 }
 
 // names lists some names in an order that does not depend on the informer.

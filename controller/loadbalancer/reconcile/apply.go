@@ -93,16 +93,14 @@ func (b *Balancer) act(ctx context.Context, service *corev1.Service, step plan.S
 	case plan.Delete:
 		err = b.config.Cloud.DeleteBlock(ctx, step.Block.ID)
 		reason = plan.DeletionUnverified
-	case plan.Wait, plan.Buy, plan.Refuse, plan.Done:
-		return "", fmt.Errorf("%q changes nothing in the account", step.Action)
 	default:
-		return "", fmt.Errorf("%q is no known action", step.Action)
+		return "", fmt.Errorf("%q changes nothing in the account", step.Action)
 	}
-	b.changed()
+	b.config.Account.Invalidate()
 	switch {
 	case err == nil:
 		b.rests.tried(step)
-		b.tell(ctx, service, step)
+		b.record(ctx, service, step)
 		return reason, nil
 	case pnap.IsConflict(err) && step.Action != plan.Delete:
 		b.rests.refused(step)
@@ -116,8 +114,8 @@ func (b *Balancer) act(ctx context.Context, service *corev1.Service, step plan.S
 	return "", fmt.Errorf("%s IP block %s (%s): %w", step.Action, step.Block.ID, step.Block.CIDR, err)
 }
 
-// tell records in the log and in events what was done to the account.
-func (b *Balancer) tell(ctx context.Context, service *corev1.Service, step plan.Step) {
+// record notes in the log and in events what was done to the account.
+func (b *Balancer) record(ctx context.Context, service *corev1.Service, step plan.Step) {
 	logger := klog.FromContext(ctx).WithValues("action", step.Action, "block", step.Block.ID, "cidr", step.Block.CIDR,
 		"network", step.Network)
 	if service == nil {
@@ -135,7 +133,6 @@ func (b *Balancer) tell(ctx context.Context, service *corev1.Service, step plan.
 			"Unassigning IP block %s from public network %s", block, step.Network)
 	case plan.Delete:
 		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventReleased, "Released IP block %s", block)
-	case plan.Wait, plan.Buy, plan.Refuse, plan.Done:
 	default:
 	}
 }
@@ -170,7 +167,7 @@ func (b *Balancer) retag(ctx context.Context, service *corev1.Service, block pla
 		}
 	}
 	err := b.config.Cloud.SetBlockTags(ctx, block.ID, tags)
-	b.changed()
+	b.config.Account.Invalidate()
 	if err != nil {
 		return fmt.Errorf("set the tags of IP block %s (%s): %w", block.ID, block.CIDR, err)
 	}
@@ -186,7 +183,8 @@ func (b *Balancer) retag(ctx context.Context, service *corev1.Service, block pla
 // buy buys a block for the Service or its pool.
 func (b *Balancer) buy(ctx context.Context, s plan.Observed, v plan.ServicePlan) error {
 	wish := s.Wish()
-	record := purchase.Record(&serviceRecord{balancer: b, service: s.Service})
+	own := &serviceRecord{balancer: b, service: s.Service}
+	record := purchase.Record(own)
 	order := purchase.Order{Owner: v.Owner, Location: wish.Location, LocationSource: wish.LocationSource,
 		Size: wish.Size, Subject: string(s.Service.UID)}
 	if v.Owner.Pool != "" {
@@ -199,11 +197,8 @@ func (b *Balancer) buy(ctx context.Context, s plan.Observed, v plan.ServicePlan)
 		order.Size = s.PoolWish().Size
 	}
 	block, err := b.config.Buyer.Buy(ctx, order, record)
-	b.changed()
-	service := s.Service
-	if own, is := record.(*serviceRecord); is {
-		service = own.service
-	}
+	b.config.Account.Invalidate()
+	service := own.service // as it is since the purchase was recorded there
 	if err != nil {
 		return b.notBought(ctx, service, err)
 	}

@@ -8,12 +8,12 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -37,35 +37,7 @@ type Cloud interface {
 	EnsureTags(ctx context.Context, names ...string) error
 }
 
-// Account is the shared picture of the account and the lock for its changes; *account.Account is one.
-type Account interface {
-	Blocks(ctx context.Context, after time.Time) (account.Listing, error)
-	Network(ctx context.Context, id string, after time.Time) (plan.Network, error)
-	Block(ctx context.Context, id string, after time.Time) (block plan.Block, found bool, err error)
-	Find(ctx context.Context, s account.Search) ([]plan.Sighting, error)
-	Unlisted(ctx context.Context, cluster string, known []plan.Block, after time.Time) ([]plan.Block, error)
-	Invalidate()
-	Lock(ctx context.Context) (done func(), err error)
-}
-
-// Ledgers store who holds which address of a block; *ledger.Store is one.
-type Ledgers interface {
-	List(ctx context.Context) ([]plan.Ledger, error)
-	Save(ctx context.Context, l plan.Ledger) (plan.Ledger, error)
-	Delete(ctx context.Context, l plan.Ledger) error
-}
-
-// Buyer buys blocks; *purchase.Buyer is one.
-type Buyer interface {
-	Buy(ctx context.Context, order purchase.Order, record purchase.Record) (plan.Block, error)
-}
-
-var (
-	_ Cloud   = (*pnap.Client)(nil)
-	_ Account = (*account.Account)(nil)
-	_ Ledgers = (*allocation.Store)(nil)
-	_ Buyer   = (*purchase.Buyer)(nil)
-)
+var _ Cloud = (*pnap.Client)(nil)
 
 // defaultBlockSize is the smallest size of which network, gateway and broadcast leave more than one address.
 const defaultBlockSize = "/29"
@@ -74,9 +46,9 @@ const defaultBlockSize = "/29"
 type Config struct {
 	// Cloud, Account, Ledgers and Buyer are the phoenixNAP account and what is recorded about it.
 	Cloud   Cloud
-	Account Account
-	Ledgers Ledgers
-	Buyer   Buyer
+	Account *account.Account
+	Ledgers *allocation.Store
+	Buyer   *purchase.Buyer
 	// Kube reads and patches Services, reads the namespace kube-system and records purchases for the pool.
 	Kube kubernetes.Interface
 	// Services and Nodes are informer copies; nothing is bought or deleted because of them.
@@ -86,37 +58,13 @@ type Config struct {
 	Events record.EventRecorder
 	// NetworkID is the ID of the public network that blocks are assigned to.
 	NetworkID string
-	// Announcer is contract.AnnouncerKubeVIP or contract.AnnouncerAgent: who announces addresses.
-	Announcer string
-	// Location in which all blocks are bought; empty leaves it to each Service's annotation.
-	Location string
-	// LocationAnnotation is the name of that annotation; empty means contract.ServiceIPLocation.
-	LocationAnnotation string
-	// Allocation of Services that do not say: contract.AllocationDedicated, which empty means, or
-	// contract.AllocationShared.
-	Allocation string
-	// BlockSize of blocks to buy where the Service does not say, such as "/29", which empty means.
-	BlockSize string
-	// OwnBlocks are the IDs of brought blocks that Services may name though they carry no tag of the cluster.
-	OwnBlocks []string
-	// NodeBlock is the ID of the block from which nodes get their own addresses, whose ledger is another's to
-	// keep; empty when there is none.
-	NodeBlock string
-	// MaxBlocks is the most blocks that may be bought for the cluster; 0 for what the network holds.
-	MaxBlocks int
+	// Options are what decisions look at. An empty LocationAnnotation, Allocation or BlockSize stands for
+	// contract.ServiceIPLocation, contract.AllocationDedicated and "/29".
+	plan.Options
 	// Metrics count; nil for metrics that are not exposed.
 	Metrics *Metrics
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-}
-
-// options returns those settings that decisions look at.
-func (c Config) options() plan.Options {
-	return plan.Options{
-		Announcer: c.Announcer, Location: c.Location, LocationAnnotation: c.LocationAnnotation,
-		Allocation: c.Allocation,
-		BlockSize:  c.BlockSize, OwnBlocks: c.OwnBlocks, NodeBlock: c.NodeBlock, MaxBlocks: c.MaxBlocks,
-	}
 }
 
 // Balancer ensures and releases public addresses of Services. It is safe for concurrent use.
@@ -133,15 +81,9 @@ type Balancer struct {
 
 // New returns a Balancer. It starts nothing and makes no calls.
 func New(config Config) *Balancer {
-	if config.LocationAnnotation == "" {
-		config.LocationAnnotation = contract.ServiceIPLocation
-	}
-	if config.Allocation == "" {
-		config.Allocation = contract.AllocationDedicated
-	}
-	if config.BlockSize == "" {
-		config.BlockSize = defaultBlockSize
-	}
+	config.LocationAnnotation = cmp.Or(config.LocationAnnotation, contract.ServiceIPLocation)
+	config.Allocation = cmp.Or(config.Allocation, contract.AllocationDedicated)
+	config.BlockSize = cmp.Or(config.BlockSize, defaultBlockSize)
 	if config.Metrics == nil {
 		config.Metrics = NewMetrics()
 	}
@@ -152,15 +94,6 @@ func New(config Config) *Balancer {
 		config: config, pace: newPace(), rests: newRests(config.Now),
 		ledgers: newLedgerCopy(config.Ledgers, config.Now), stale: newStaleness(),
 	}
-}
-
-// owner names the Service to the account.
-func (b *Balancer) owner(ctx context.Context, service *corev1.Service) (plan.Owner, error) {
-	cluster, err := b.cluster(ctx)
-	if err != nil {
-		return plan.Owner{}, err
-	}
-	return plan.OwnerOf(service, cluster), nil
 }
 
 // cluster returns the UID of the namespace kube-system, which stays the same for the life of a cluster.
@@ -179,9 +112,4 @@ func (b *Balancer) cluster(ctx context.Context) (string, error) {
 	}
 	b.clusterID = string(namespace.UID)
 	return b.clusterID, nil
-}
-
-// changed drops cached state, because the account was changed or may have been.
-func (b *Balancer) changed() {
-	b.config.Account.Invalidate()
 }

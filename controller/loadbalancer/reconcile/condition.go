@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -188,89 +189,54 @@ func eventOf(reason plan.Reason) string {
 
 // words says what a Service waits for. Each text is constant, so that conditions and events repeat it and
 // do not multiply.
-func words(reason plan.Reason) string {
-	switch reason {
-	case plan.PurchaseDue, plan.BlockCreating, plan.BlockInvisible:
-		return "waiting for IP block to be created"
-	case plan.PurchaseUnanswered:
-		return "waiting to learn whether an IP block was bought"
-	case plan.AssignmentDue, plan.BlockAssigning:
-		return "waiting for IP block to be assigned to the public network"
-	case plan.BlockAssigned:
-		return "IP block is assigned to the public network"
-	case plan.UnassignmentDue, plan.BlockUnassigning:
-		return "waiting for IP block to be unassigned from its network"
-	case plan.DeletionDue:
-		return "waiting for IP block to be deleted"
-	case plan.DeletionUnverified:
-		return "waiting for IP block to disappear from the account"
-	case plan.NoBlock:
-		return "IP block is released"
-	case plan.BlockKept:
-		return "IP block is given up and stays in the account"
-	case plan.AddressResting:
-		return "waiting for an address that is silent"
-	default:
-		return wordsOfHindrance(reason)
-	}
-}
+func words(reason plan.Reason) string { return cmp.Or(texts[reason], "waiting for IP block") }
 
-// wordsOfHindrance says what keeps a Service waiting that has nothing to do with its own block.
-func wordsOfHindrance(reason plan.Reason) string {
-	switch reason {
-	case plan.NetworkChanging:
-		return "waiting for another change of the public network"
-	case plan.NetworkUnreadable:
-		return "waiting for the network of the IP block to become readable"
-	case reasonLookupFailed:
-		return "waiting for an answer of the phoenixNAP API about IP blocks"
-	case reasonReleaseFailed:
-		return "waiting to try the release of the IP block again"
-	case reasonNoNodeReady:
-		return "waiting for a node that is ready for the public network"
-	case purchase.TagsFresh:
-		return "waiting for new tags to be usable"
-	case purchase.APIPaused:
-		return "waiting as long as the phoenixNAP API asks to"
-	case reasonOutdated:
-		return "waiting for the latest version of the Service"
-	case reasonLedger:
-		return "waiting for the latest record of addresses"
-	case reasonResting:
-		return "waiting before the IP block is tried again after an error of the phoenixNAP API"
-	case reasonSurplus:
-		return "waiting for an IP block too many to be released"
-	case reasonRetagging:
-		return "waiting for the tags of the IP block to be changed"
-	case reasonAnnounced:
-		return "waiting until no machine answers for the address any more"
-	default:
-		return "waiting for IP block"
-	}
+var texts = map[plan.Reason]string{
+	plan.PurchaseDue:        "waiting for IP block to be created",
+	plan.BlockCreating:      "waiting for IP block to be created",
+	plan.BlockInvisible:     "waiting for IP block to be created",
+	plan.PurchaseUnanswered: "waiting to learn whether an IP block was bought",
+	plan.AssignmentDue:      "waiting for IP block to be assigned to the public network",
+	plan.BlockAssigning:     "waiting for IP block to be assigned to the public network",
+	plan.BlockAssigned:      "IP block is assigned to the public network",
+	plan.UnassignmentDue:    "waiting for IP block to be unassigned from its network",
+	plan.BlockUnassigning:   "waiting for IP block to be unassigned from its network",
+	plan.DeletionDue:        "waiting for IP block to be deleted",
+	plan.DeletionUnverified: "waiting for IP block to disappear from the account",
+	plan.NoBlock:            "IP block is released",
+	plan.BlockKept:          "IP block is given up and stays in the account",
+	plan.AddressResting:     "waiting for an address that is silent",
+
+	// What has nothing to do with the Service's own block.
+	plan.NetworkChanging:   "waiting for another change of the public network",
+	plan.NetworkUnreadable: "waiting for the network of the IP block to become readable",
+	reasonLookupFailed:     "waiting for an answer of the phoenixNAP API about IP blocks",
+	reasonReleaseFailed:    "waiting to try the release of the IP block again",
+	reasonNoNodeReady:      "waiting for a node that is ready for the public network",
+	purchase.TagsFresh:     "waiting for new tags to be usable",
+	purchase.APIPaused:     "waiting as long as the phoenixNAP API asks to",
+	reasonOutdated:         "waiting for the latest version of the Service",
+	reasonLedger:           "waiting for the latest record of addresses",
+	reasonResting:          "waiting before the IP block is tried again after an error of the phoenixNAP API",
+	reasonSurplus:          "waiting for an IP block too many to be released",
+	reasonRetagging:        "waiting for the tags of the IP block to be changed",
+	reasonAnnounced:        "waiting until no machine answers for the address any more",
 }
 
 // refuse says what a person has to change.
 func (b *Balancer) refuse(ctx context.Context, service *corev1.Service, step plan.Step) error {
-	told := b.tellRefusal(ctx, service, service, step)
+	refusal := b.recordRefusal(ctx, service, service, step)
 	b.pace.arrived(service.UID)
-	return &plan.Refusal{Reason: step.Reason, Detail: step.Detail, Reported: told}
+	return refusal
 }
 
-// refuseRelease says what a person has to do before the release can go on. live is nil when the Service is
-// gone and can say nothing.
-func (b *Balancer) refuseRelease(ctx context.Context, known, live *corev1.Service, step plan.Step) error {
-	told := b.tellRefusal(ctx, known, live, step)
-	klog.FromContext(ctx).V(2).Info("Release refused", "service", klog.KObj(known), "reason", step.Reason)
-	return &plan.Refusal{Reason: step.Reason, Detail: step.Detail, Reported: told}
-}
-
-// tellRefusal writes a refusal on the Service and, when it did not say that before, sends an event. It
-// returns whether users know.
-func (b *Balancer) tellRefusal(ctx context.Context, known, live *corev1.Service, step plan.Step) (told bool) {
-	said := live != nil && says(live, blockCondition(step.Reason, step.Detail))
-	if b.note(ctx, live, step.Reason, step.Detail) && !said {
+// recordRefusal writes a refusal on the Service and, when it did not say that before, sends an event. live is nil when
+// the Service is gone and can say nothing.
+func (b *Balancer) recordRefusal(ctx context.Context, known, live *corev1.Service, step plan.Step) *plan.Refusal {
+	reported := live != nil && says(live, blockCondition(step.Reason, step.Detail))
+	if b.note(ctx, live, step.Reason, step.Detail) && !reported {
 		b.config.Events.Event(known, corev1.EventTypeWarning, eventOf(step.Reason), step.Detail)
-		return true
+		reported = true
 	}
-	return said
+	return &plan.Refusal{Reason: step.Reason, Detail: step.Detail, Reported: reported}
 }

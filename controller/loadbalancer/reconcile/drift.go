@@ -44,8 +44,7 @@ func (b *Balancer) Drifted(ctx context.Context) ([]types.NamespacedName, error) 
 		}
 		drifted, err := b.drifted(ctx, service)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("look for the IP block of Service %s/%s: %w", service.Namespace,
-				service.Name, err))
+			problems = append(problems, lookupFailed(service, err))
 			continue
 		}
 		if drifted {
@@ -98,7 +97,7 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := plan.Observed{Service: &corev1.Service{}, Owner: plan.Owner{Cluster: cluster}, Options: b.config.options(),
+	s := plan.Observed{Service: &corev1.Service{}, Owner: plan.Owner{Cluster: cluster}, Options: b.config.Options,
 		View: plan.View{NetworkID: b.config.NetworkID, Now: b.config.Now()}}
 	s.Desired.Shared = true
 	if s.Services, err = b.config.Services.List(labels.Everything()); err != nil {
@@ -108,7 +107,7 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 		return fmt.Errorf("look for what to sweep: %w", err)
 	}
 	b.config.Metrics.observe(s)
-	if err := b.tellStale(ctx, s); err != nil {
+	if err := b.reportStale(ctx, s); err != nil {
 		return fmt.Errorf("look for addresses that answer: %w", err)
 	}
 	if !s.Unswept() {
@@ -253,10 +252,10 @@ func (s *staleness) due(answering []netip.Addr, now time.Time) []netip.Addr {
 	return due
 }
 
-// tellStale reports addresses that answer though they were given back: an announcer was killed, or someone took one by
+// reportStale reports addresses that answer though they were given back: an announcer was killed, or someone took one by
 // hand. They rest in their ledgers meanwhile. The event is on the Service that had the address last, or, when that is
 // gone, on the Nodes that answer.
-func (b *Balancer) tellStale(ctx context.Context, s plan.Observed) error {
+func (b *Balancer) reportStale(ctx context.Context, s plan.Observed) error {
 	nodes, err := b.config.Nodes.List(labels.Everything())
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 	start := b.config.Now()
 	s, err := b.fromCache(ctx, service)
 	if err != nil {
-		return nil, b.lookupFailed(service, err)
+		return nil, lookupFailed(service, err)
 	}
 	if v := plan.Decide(s); v.UpToDate(s) {
 		return b.applyPlan(ctx, s, v)
@@ -44,19 +44,19 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 	}
 	defer done()
 	if s, err = b.observeLive(ctx, service); err != nil {
-		return nil, b.lookupFailed(service, err)
+		return nil, lookupFailed(service, err)
 	}
 	v := plan.Decide(s)
 	if v.ChangesAccount() && !s.Fresh(start) {
 		if s, err = b.observe(ctx, s, depth{after: start, live: true}); err != nil {
-			return nil, b.lookupFailed(service, err)
+			return nil, lookupFailed(service, err)
 		}
 		v = plan.Decide(s)
 	}
 	return b.applyPlan(ctx, s, v)
 }
 
-func (b *Balancer) lookupFailed(service *corev1.Service, err error) error {
+func lookupFailed(service *corev1.Service, err error) error {
 	var again *api.RetryError
 	if errors.As(err, &again) {
 		return err

@@ -116,7 +116,7 @@ func newWorld(t *testing.T, options ...option) *world {
 	}
 	simulated := pnapsim.Config{Clock: w.clock, Specs: documents}
 	w.config = reconcile.Config{
-		NetworkID: networkID, Location: "ASH", Now: w.clock.Now, Events: w.events,
+		NetworkID: networkID, Options: plan.Options{Location: "ASH"}, Now: w.clock.Now, Events: w.events,
 		Services: corelisters.NewServiceLister(w.services), Nodes: corelisters.NewNodeLister(w.nodes),
 	}
 	for _, change := range options {

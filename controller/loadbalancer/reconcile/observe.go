@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -50,11 +52,7 @@ func (b *Balancer) observeLive(ctx context.Context, service *corev1.Service) (pl
 	if err != nil {
 		return plan.Observed{}, err
 	}
-	after := b.pace.freshness(service.UID, s.Now)
-	if after.IsZero() {
-		after = s.Now
-	}
-	return b.observe(ctx, s, depth{after: after, live: true})
+	return b.observe(ctx, s, depth{after: cmp.Or(b.pace.freshness(service.UID, s.Now), s.Now), live: true})
 }
 
 func (b *Balancer) observeToRelease(ctx context.Context, known *corev1.Service, now time.Time) (plan.Observed, error) {
@@ -62,13 +60,12 @@ func (b *Balancer) observeToRelease(ctx context.Context, known *corev1.Service, 
 	if err != nil {
 		return plan.Observed{}, err
 	}
-	s.Purchase = purchaseToRelease(ctx, known)
-	s.Desired.BlockID = "" // what was asked for matters no more, only what is held
-	after := b.pace.freshness(known.UID, s.Now)
-	if after.IsZero() {
-		after = now
+	// Nothing that can be written into a Service may keep it from being deleted: tags find the block without the record.
+	if s.Purchase, err = plan.RecordedPurchase(known); err != nil {
+		klog.FromContext(ctx).Info("Ignoring the record of a purchase", "service", klog.KObj(known), "err", err)
 	}
-	return b.observe(ctx, s, depth{after: after, live: true})
+	s.Desired.BlockID = "" // what was asked for matters no more, only what is held
+	return b.observe(ctx, s, depth{after: cmp.Or(b.pace.freshness(known.UID, s.Now), now), live: true})
 }
 
 func (b *Balancer) beginToEnsure(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
@@ -83,29 +80,17 @@ func (b *Balancer) beginToEnsure(ctx context.Context, service *corev1.Service) (
 	return s, nil
 }
 
-// purchaseToRelease is plan.RecordedPurchase where nothing that can be written into a Service may keep it from
-// being deleted: tags find the block without the record.
-func purchaseToRelease(ctx context.Context, service *corev1.Service) *contract.Purchase {
-	recorded, err := plan.RecordedPurchase(service)
-	if err != nil {
-		klog.FromContext(ctx).Info("Ignoring the record of a purchase", "service", klog.KObj(service), "err", err)
-		return nil
-	}
-	return recorded
-}
-
 // beginObservation observes what can be known without the account.
 func (b *Balancer) beginObservation(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
-	owner, err := b.owner(ctx, service)
+	cluster, err := b.cluster(ctx)
 	if err != nil {
 		return plan.Observed{}, err
 	}
 	s := plan.Observed{
-		Service: service, Owner: owner, Holder: plan.HolderOf(service), Options: b.config.options(),
+		Service: service, Owner: plan.OwnerOf(service, cluster), Holder: plan.HolderOf(service), Options: b.config.Options,
 		View: plan.View{NetworkID: b.config.NetworkID, Now: b.config.Now()},
 	}
-	s.RestingSince = b.pace.since(service.UID, plan.AddressResting, s.Now)
-	s.LeavingSince = b.pace.leavingSince(service.UID)
+	s.RestingSince, s.LeavingSince = b.pace.history(service.UID, s.Now)
 	s.Desired, s.Problem = plan.ReadDesired(service, s.Options)
 	if s.Nodes, err = b.config.Nodes.List(labels.Everything()); err != nil {
 		return plan.Observed{}, fmt.Errorf("list Nodes: %w", err)
@@ -193,15 +178,11 @@ func (b *Balancer) sightHidden(ctx context.Context, s *plan.Observed, after time
 	}
 	var owners []plan.Owner
 	for _, owner := range s.Owners() {
-		if slices.ContainsFunc(s.Sightings, func(i plan.Sighting) bool {
-			return owner.Owns(i.Block) &&
-				i.Block.Status != plan.Assigned
-		}) ||
-			(owner == s.Owner && slices.ContainsFunc(s.Sightings,
-				func(i plan.Sighting) bool { return owner.Owns(i.Block) })) {
-			continue
+		if !slices.ContainsFunc(s.Sightings, func(i plan.Sighting) bool {
+			return owner.Owns(i.Block) && (owner == s.Owner || i.Block.Status != plan.Assigned)
+		}) {
+			owners = append(owners, owner)
 		}
-		owners = append(owners, owner)
 	}
 	var err error
 	s.Sightings, err = b.config.Account.Find(ctx, account.Search{Seen: s.Sightings, IDs: ids, Owners: owners,
@@ -244,7 +225,7 @@ func (b *Balancer) readNetworks(
 
 // ledgerCopy is a copy of the ledgers for looks that change nothing.
 type ledgerCopy struct {
-	store Ledgers
+	store *allocation.Store
 	now   func() time.Time
 
 	mu    sync.Mutex
@@ -256,7 +237,7 @@ type ledgerCopy struct {
 // takes an address reads the ledgers afresh.
 const ledgerWindow = 15 * time.Second
 
-func newLedgerCopy(store Ledgers, now func() time.Time) *ledgerCopy {
+func newLedgerCopy(store *allocation.Store, now func() time.Time) *ledgerCopy {
 	return &ledgerCopy{store: store, now: now}
 }
 
@@ -288,10 +269,15 @@ func (c *ledgerCopy) save(ctx context.Context, changed ...plan.Ledger) error {
 	return nil
 }
 
-// remove deletes the ledger of a block that is gone or given up.
-func (c *ledgerCopy) remove(ctx context.Context, l plan.Ledger) error {
+// remove deletes the ledgers of blocks that are gone or given up.
+func (c *ledgerCopy) remove(ctx context.Context, obsolete ...plan.Ledger) error {
 	defer c.forget()
-	return c.store.Delete(ctx, l)
+	for _, l := range obsolete {
+		if err := c.store.Delete(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *ledgerCopy) forget() {

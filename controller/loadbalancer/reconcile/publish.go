@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -27,7 +28,7 @@ func (b *Balancer) publish(ctx context.Context, s plan.Observed, v plan.ServiceP
 	if err != nil {
 		return nil, err
 	}
-	b.tellPublished(ctx, s, v.Step, changes)
+	b.recordPublished(ctx, s, v.Step, changes)
 	status := statusFor(service, v.Step.Address)
 	ready := hasAddress(service, v.Step.Address) || anyNodeReady(s.Nodes, s.NetworkID)
 	said := says(service, blockCondition(v.Rejected.Reason, v.Rejected.Detail))
@@ -56,10 +57,11 @@ func publishedConditions(s plan.Observed, v plan.ServicePlan, ready bool) []meta
 		block.Message = v.Rejected.Detail
 	}
 	published := publishedCondition(ready, reasonNoNodeReady, words(reasonNoNodeReady))
-	return []metav1.Condition{block, published, announcement(s.Nodes, v.Step.Address, announced(s.Service))}
+	before := meta.FindStatusCondition(s.Service.Status.Conditions, contract.ServiceConditionAnnounced)
+	return []metav1.Condition{block, published, announcement(s.Nodes, v.Step.Address, before)}
 }
 
-func (b *Balancer) tellPublished(ctx context.Context, s plan.Observed, step plan.Step, changes patch) {
+func (b *Balancer) recordPublished(ctx context.Context, s plan.Observed, step plan.Step, changes patch) {
 	if changes.empty() {
 		return
 	}
@@ -161,8 +163,8 @@ func hasAddress(service *corev1.Service, address netip.Addr) bool {
 }
 
 // besides does what remains to be done for a Service whose address is published already: one change of the
-// account for each call. told reports whether an event was sent for the rejected request.
-func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v plan.ServicePlan, told bool) error {
+// account for each call. reported is true when an event was sent for the rejected request.
+func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v plan.ServicePlan, reported bool) error {
 	switch {
 	case v.Tags != nil:
 		if err := b.retag(ctx, service, v.Retag, v.Tags); err != nil && !isBadRequest(err) {
@@ -175,7 +177,7 @@ func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v plan.
 		}
 		return b.retry(service, reasonSurplus)
 	default:
-		return &plan.Refusal{Reason: v.Rejected.Reason, Detail: v.Rejected.Detail, Reported: told}
+		return &plan.Refusal{Reason: v.Rejected.Reason, Detail: v.Rejected.Detail, Reported: reported}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
@@ -69,13 +70,13 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 	s, err := b.observeToRelease(ctx, known, start)
 	if err != nil {
 		b.note(ctx, live, reasonLookupFailed, words(reasonLookupFailed))
-		return fmt.Errorf("look for the IP block of Service %s/%s: %w", known.Namespace, known.Name, err)
+		return lookupFailed(known, err)
 	}
 	f := b.planRelease(s, live)
 	if !f.Waits() && !s.Fresh(start) {
 		if s, err = b.observe(ctx, s, depth{after: start, live: true}); err != nil {
 			b.note(ctx, live, reasonLookupFailed, words(reasonLookupFailed))
-			return fmt.Errorf("look for the IP block of Service %s/%s: %w", known.Namespace, known.Name, err)
+			return lookupFailed(known, err)
 		}
 		f = b.planRelease(s, live)
 	}
@@ -94,7 +95,7 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 		}
 		f = b.planRelease(s, live)
 		acted = ""
-		if err := b.dropLedgers(ctx, f.Drop); err != nil {
+		if err := b.ledgers.remove(ctx, f.Drop...); err != nil {
 			return err
 		}
 	}
@@ -124,19 +125,10 @@ func (b *Balancer) applyRelease(ctx context.Context, s plan.Observed, f plan.Rel
 		}
 		return reasonRetagging, nil
 	}
-	if err := b.dropLedgers(ctx, f.Drop); err != nil {
+	if err := b.ledgers.remove(ctx, f.Drop...); err != nil {
 		return "", err
 	}
 	return b.takeFirst(ctx, s.Service, f.Steps)
-}
-
-func (b *Balancer) dropLedgers(ctx context.Context, all []plan.Ledger) error {
-	for _, l := range all {
-		if err := b.ledgers.remove(ctx, l); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // conclude says what the release waits for, or clears up after it.
@@ -150,7 +142,8 @@ func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, f 
 	case step.Action == plan.Done:
 		return b.clear(ctx, live)
 	case step.Action == plan.Refuse:
-		return b.refuseRelease(ctx, known, live, step)
+		klog.FromContext(ctx).V(2).Info("Release refused", "service", klog.KObj(known), "reason", step.Reason)
+		return b.recordRefusal(ctx, known, live, step)
 	default:
 		reason := b.rests.standing(step)
 		b.note(ctx, live, reason, words(reason))

@@ -56,14 +56,15 @@ func (p *pace) next(uid types.UID, reason plan.Reason, now time.Time) time.Durat
 	return w.pause
 }
 
-// since returns since when the Service waits for the reason: now, when it does not.
-func (p *pace) since(uid types.UID, reason plan.Reason, now time.Time) time.Time {
+// history returns since when the Service waits for an address that rests, now when it does not, and since when it is
+// known to leave, the zero Time when it is not.
+func (p *pace) history(uid types.UID, now time.Time) (resting, leaving time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w, known := p.waits[uid]; known && w.reason == reason {
-		return w.since
+	if w, known := p.waits[uid]; known && w.reason == plan.AddressResting {
+		now = w.since
 	}
-	return now
+	return now, p.leaving[uid]
 }
 
 // freshness returns how old the picture of the account may be for the Service: the zero time while it
@@ -84,13 +85,6 @@ func (p *pace) arrived(uid types.UID) {
 	defer p.mu.Unlock()
 	delete(p.waits, uid)
 	delete(p.leaving, uid)
-}
-
-// leavingSince returns since when the Service is known to leave; the zero Time when it is not.
-func (p *pace) leavingSince(uid types.UID) time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.leaving[uid]
 }
 
 // leaves records since when the Service leaves.
@@ -191,7 +185,7 @@ func newRests(now func() time.Time) *rests {
 
 // inError reports whether the step must be taken later, because its block is in error and was tried lately.
 func (r *rests) inError(step plan.Step) bool {
-	if !inErrorState(step.Block.Status) || step.Action != plan.Unassign {
+	if !step.Block.Status.InError() || step.Action != plan.Unassign {
 		return false
 	}
 	r.mu.Lock()
@@ -214,7 +208,7 @@ func (r *rests) tried(step plan.Step) {
 	switch {
 	case step.Action == plan.Delete:
 		delete(r.errors, step.Block.ID)
-	case inErrorState(step.Block.Status):
+	case step.Block.Status.InError():
 		r.errors[step.Block.ID] = r.errors[step.Block.ID].after(r.now())
 	}
 }
@@ -237,8 +231,4 @@ func (r *rests) standing(step plan.Step) plan.Reason {
 	default:
 		return step.Reason
 	}
-}
-
-func inErrorState(status plan.Status) bool {
-	return status == plan.ErrorAssigning || status == plan.ErrorUnassigning
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -90,7 +91,7 @@ func (w *withAccount) start() (stop func()) {
 		Cloud: client, Account: account.New(account.Config{Cloud: client}), Ledgers: allocation.NewStore(w.kube),
 		Buyer: purchase.New(purchase.Config{Cloud: client}),
 		Kube:  w.kube, Services: core.Services().Lister(), Nodes: core.Nodes().Lister(), Events: w.told.recorder,
-		NetworkID: networkID, Location: "ASH", Announcer: contract.AnnouncerKubeVIP,
+		NetworkID: networkID, Options: plan.Options{Location: "ASH", Announcer: contract.AnnouncerKubeVIP},
 	})
 	return w.run(factory, Config{
 		Kube: w.kube, Services: core.Services(), Nodes: core.Nodes(), Balancer: load, Events: w.told.recorder,

@@ -16,6 +16,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/provider"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/service"
@@ -70,8 +71,8 @@ func (p parts) ofServices() []loop {
 	load := reconcile.New(reconcile.Config{
 		Cloud: p.client, Account: p.account, Ledgers: p.ledgers, Buyer: p.buyer, Kube: p.kube,
 		Services: core.Services().Lister(), Nodes: core.Nodes().Lister(), Events: p.world.events,
-		NetworkID: networkID, Announcer: contract.AnnouncerKubeVIP, Location: location, OwnBlocks: []string{broughtID},
-		NodeBlock: nodeBlockID,
+		NetworkID: networkID, Options: plan.Options{Announcer: contract.AnnouncerKubeVIP, Location: location,
+			OwnBlocks: []string{broughtID}, NodeBlock: nodeBlockID},
 	})
 	serving := service.New(service.Config{
 		Kube: p.kube, Services: core.Services(), Nodes: core.Nodes(), Balancer: load, Events: p.world.events,
