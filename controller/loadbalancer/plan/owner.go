@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -107,12 +108,8 @@ func Retained(b Block) bool { return b.Tags[contract.TagRetain] == contract.TagT
 // RetainTags returns all tags that the block is to carry when it is, or is no longer, to outlive its
 // Service, and whether that differs from what it carries.
 func RetainTags(b Block, retain bool) (tags map[string]string, differ bool) {
-	tags = make(map[string]string, len(b.Tags)+1)
-	for name, value := range b.Tags {
-		if name != contract.TagRetain {
-			tags[name] = value
-		}
-	}
+	tags = maps.Collect(maps.All(b.Tags))
+	delete(tags, contract.TagRetain)
 	if retain {
 		tags[contract.TagRetain] = contract.TagTrue
 	}

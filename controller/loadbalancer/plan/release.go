@@ -226,17 +226,9 @@ func (s Observed) hadSomething() bool {
 // closeIfLast marks the block of a ledger as being given back when no Service has an address of it any more
 // and none waits for one. A brought block stays as it is, unless the controller assigned it.
 func (s Observed) closeIfLast(l Ledger) Ledger {
-	if !l.Empty() {
-		return l
-	}
 	sighting, seen := s.Sighting(l.BlockID)
-	if seen && !s.Pool().Owns(sighting.Block) {
-		if l.AssignedHere {
-			return l.Close()
-		}
-		return l
-	}
-	if s.Awaited() {
+	pooled := !seen || s.Pool().Owns(sighting.Block)
+	if !l.Empty() || pooled && s.Awaited() || !pooled && !l.AssignedHere {
 		return l
 	}
 	return l.Close()

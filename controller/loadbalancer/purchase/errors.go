@@ -11,7 +11,7 @@ import (
 // ErrOutdated says that the object which holds the record changed since it was read, or is gone.
 var ErrOutdated = errors.New("the record of the purchase changed meanwhile")
 
-// Why a purchase waits, beside ipblock.PurchaseUnanswered.
+// Why a purchase waits, beside plan.PurchaseUnanswered.
 const (
 	// TagsFresh: the account's tags were created a moment ago and cannot be used yet.
 	TagsFresh plan.Reason = "TagsFresh"
@@ -22,7 +22,7 @@ const (
 // Pause says that nothing can be bought now, or that the outcome of the purchase is not known, and that
 // trying again later is enough.
 type Pause struct {
-	// Reason is ipblock.PurchaseUnanswered, TagsFresh or APIPaused.
+	// Reason is plan.PurchaseUnanswered, TagsFresh or APIPaused.
 	Reason plan.Reason
 	// After is when to try again.
 	After time.Duration
@@ -47,7 +47,7 @@ func (p *Pause) Unwrap() error { return p.Cause }
 
 // Refused says that nothing is bought until a person has acted.
 type Refused struct {
-	// Reason is ipblock.LocationNotOnSale or ipblock.PurchaseRefused.
+	// Reason is plan.LocationNotOnSale or plan.PurchaseRefused.
 	Reason plan.Reason
 	// Detail is a sentence for the user.
 	Detail string

@@ -2,6 +2,7 @@
 package purchase
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -60,7 +61,7 @@ type Record interface {
 	Save(ctx context.Context, purchase *contract.Purchase) error
 }
 
-// Order is one block to buy. That one is due was decided by ipblock.Ensure or ipblock.Extend on the
+// Order is one block to buy. That one is due was decided by plan.Ensure or plan.Extend on the
 // version of the object that the Record stands for.
 type Order struct {
 	// Owner of the block.
@@ -76,19 +77,9 @@ type Order struct {
 	Subject string
 }
 
-func (o Order) size() plan.Size {
-	if o.Size == 0 {
-		return DefaultSize
-	}
-	return o.Size
-}
+func (o Order) size() plan.Size { return cmp.Or(o.Size, DefaultSize) }
 
-func (o Order) subject() string {
-	if o.Subject == "" {
-		return o.Owner.String()
-	}
-	return o.Subject
-}
+func (o Order) subject() string { return cmp.Or(o.Subject, o.Owner.String()) }
 
 // description shows in the portal whose block it is; the API allows 250 characters. It ends
 // with the nonce.
@@ -109,7 +100,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Buyer buys. Its callers hold the lock of the account (see account.Exclusive) from the look on which
+// Buyer buys. Its callers hold the lock of the account (see account.Lock) from the look on which
 // they decided until Buy returns.
 type Buyer struct {
 	config Config
@@ -124,9 +115,7 @@ type Buyer struct {
 
 // New returns a Buyer. It starts nothing and makes no calls.
 func New(config Config) *Buyer {
-	if config.Interval == 0 {
-		config.Interval = defaultInterval
-	}
+	config.Interval = cmp.Or(config.Interval, defaultInterval)
 	if config.Now == nil {
 		config.Now = time.Now
 	}
@@ -151,10 +140,7 @@ func (b *Buyer) Buy(ctx context.Context, order Order, record Record) (plan.Block
 	if err := b.ensureTags(ctx, order); err != nil {
 		return plan.Block{}, err
 	}
-	intent, err := b.newIntent()
-	if err != nil {
-		return plan.Block{}, err
-	}
+	intent := b.newIntent()
 	if err := record.Save(ctx, &intent); err != nil {
 		return plan.Block{}, fmt.Errorf("record the intent to buy an IP block for %s: %w", order.Owner, err)
 	}
@@ -210,12 +196,10 @@ func (b *Buyer) ensureTags(ctx context.Context, order Order) error {
 	return nil
 }
 
-func (b *Buyer) newIntent() (contract.Purchase, error) {
+func (b *Buyer) newIntent() contract.Purchase {
 	var nonce [8]byte
-	if _, err := rand.Read(nonce[:]); err != nil {
-		return contract.Purchase{}, fmt.Errorf("make a nonce for a purchase: %w", err)
-	}
-	return contract.Purchase{Nonce: hex.EncodeToString(nonce[:]), Time: b.config.Now().UTC()}, nil
+	_, _ = rand.Read(nonce[:]) // never fails, see its documentation
+	return contract.Purchase{Nonce: hex.EncodeToString(nonce[:]), Time: b.config.Now().UTC()}
 }
 
 // settle records what became of a purchase.
@@ -272,7 +256,7 @@ func (b *Buyer) judgeRefusal(order Order, refusal error) error {
 	case failure != nil && failure.RetryAfter > 0:
 		return b.backOff(order, &Pause{Reason: APIPaused, After: failure.RetryAfter, Cause: refusal})
 	}
-	refused := b.backOffLonger(order, refusedText(refusal))
+	refused := b.backOffLonger(order, "phoenixNAP refused to sell an IP block: "+refusal.Error())
 	if failure == nil || failure.StatusCode == 0 { // never sent: that is no word of the API
 		return refusal
 	}
@@ -283,10 +267,6 @@ func (b *Buyer) tagsFresh() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.config.Now().Sub(b.tagsSince) < tagsSettle
-}
-
-func refusedText(refusal error) string {
-	return "phoenixNAP refused to sell an IP block: " + refusal.Error()
 }
 
 // amend writes down what became of an intent. Failing that costs time, no money: the intent stands, and

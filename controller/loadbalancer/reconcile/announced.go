@@ -22,50 +22,46 @@ const mostNames = 5
 // stays as it is while the same Node announces the address, whoever else comes to report that.
 func announcement(nodes []*corev1.Node, address netip.Addr, before *metav1.Condition) metav1.Condition {
 	all := plan.ReportsOf(nodes, address)
+	duplicate := plan.Reporting(all, contract.AddressDuplicate)
 	quiet := plan.Reporting(all, contract.AddressSilent)
-	condition := metav1.Condition{Type: contract.ServiceConditionAnnounced, Status: metav1.ConditionFalse}
 	switch {
-	case len(plan.Reporting(all, contract.AddressDuplicate)) > 0:
-		condition.Reason = string(contract.AddressDuplicate)
-		condition.Message = "more than one machine answers for the address (reported by " +
-			names(plan.Reporting(all, contract.AddressDuplicate)) + ")"
+	case len(duplicate) > 0:
+		return announcedCondition(metav1.ConditionFalse, string(contract.AddressDuplicate),
+			"more than one machine answers for the address (reported by "+names(duplicate)+")")
 	case len(plan.Reporting(all, contract.AddressAnswered)) > 0:
 		return answered(nodes, all, before)
 	case len(quiet) > 0:
-		condition.Reason = string(contract.AddressSilent)
-		condition.Message = "no machine answers for the address (reported by " + names(quiet) + ")"
+		return announcedCondition(metav1.ConditionFalse, string(contract.AddressSilent),
+			"no machine answers for the address (reported by "+names(quiet)+")")
 	default:
-		condition.Status = metav1.ConditionUnknown
-		condition.Reason = reasonNotReported
-		condition.Message = "no agent reports whether the address answers"
+		return announcedCondition(metav1.ConditionUnknown, reasonNotReported,
+			"no agent reports whether the address answers")
 	}
-	return condition
+}
+
+func announcedCondition(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: contract.ServiceConditionAnnounced, Status: status, Reason: reason, Message: message}
 }
 
 // answered is the condition for an address of which a report says that one machine answers.
 func answered(nodes []*corev1.Node, all []plan.AddressReport, before *metav1.Condition) metav1.Condition {
-	condition := metav1.Condition{Type: contract.ServiceConditionAnnounced, Status: metav1.ConditionFalse}
 	quiet := plan.Reporting(all, contract.AddressSilent)
-	if holder, alone := unheard(all); alone && len(quiet) > 0 {
-		condition.Reason = contract.AnnouncedHolderSilent
-		condition.Message = "Node " + holder + " holds the address, but the agents of " + names(quiet) +
-			" do not hear it"
-		return condition
+	if holder, only := onlyHolders(all); only && len(quiet) > 0 {
+		return announcedCondition(metav1.ConditionFalse, contract.AnnouncedHolderSilent,
+			"Node "+holder+" holds the address, but the agents of "+names(quiet)+" do not hear it")
 	}
 	latest := latestAnswer(all)
 	announcer := latest.Machine(nodes)
 	if announcer == "" && latest.MAC != "" && anyIdentity(nodes) {
-		condition.Reason = contract.AnnouncedForeign
-		condition.Message = latest.MAC + " answers for the address, which is the hardware address of no Node"
-		return condition
+		return announcedCondition(metav1.ConditionFalse, contract.AnnouncedForeign,
+			latest.MAC+" answers for the address, which is the hardware address of no Node")
 	}
 	who := "one machine answers for the address since "
 	if announcer != "" {
 		who = "Node " + announcer + " announces the address since "
 	}
-	condition.Status = metav1.ConditionTrue
-	condition.Reason = string(contract.AddressAnswered)
-	condition.Message = who + latest.Since.UTC().Format(time.RFC3339)
+	condition := announcedCondition(metav1.ConditionTrue, string(contract.AddressAnswered),
+		who+latest.Since.UTC().Format(time.RFC3339))
 	if before != nil && before.Status == condition.Status && strings.HasPrefix(before.Message, who) {
 		condition.Message = before.Message
 	}
@@ -81,8 +77,8 @@ func announcerOf(nodes []*corev1.Node, address netip.Addr) (node string, since t
 	return latest.Machine(nodes), latest.Since
 }
 
-// unheard reports whether only holders of the address say that it is answered, and names the latest of them.
-func unheard(all []plan.AddressReport) (holder string, alone bool) {
+// onlyHolders reports whether only holders of the address say that it is answered, and names the latest of them.
+func onlyHolders(all []plan.AddressReport) (holder string, only bool) {
 	for _, h := range all {
 		if h.State == contract.AddressAnswered && !h.Held {
 			return "", false

@@ -53,10 +53,8 @@ const (
 
 // blockCondition says where the block of the Service stands.
 func blockCondition(reason plan.Reason, message string) metav1.Condition {
-	condition := metav1.Condition{
-		Type: contract.ServiceConditionBlockAssigned, Status: metav1.ConditionFalse, Reason: string(reason),
-		Message: message,
-	}
+	condition := metav1.Condition{Type: contract.ServiceConditionBlockAssigned, Status: metav1.ConditionFalse,
+		Reason: string(reason), Message: message}
 	if reason == plan.BlockAssigned {
 		condition.Status = metav1.ConditionTrue
 	}

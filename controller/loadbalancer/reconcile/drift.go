@@ -76,9 +76,7 @@ func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, 
 		return s.Published().IsValid(), nil
 	case plan.Refuse:
 		return !says(service, blockCondition(v.Step.Reason, v.Step.Detail)), nil
-	case plan.Buy, plan.Assign, plan.Unassign, plan.Delete:
-		return true, nil
-	default:
+	default: // the account must change
 		return true, nil
 	}
 }

@@ -65,17 +65,16 @@ func (m *Metrics) observe(s plan.Observed) {
 	for state, count := range states {
 		m.blocks.WithLabelValues(state).Set(float64(count))
 	}
-	used := 0
-	resting := 0
-	free := 0
+	uses := map[string]int{"used": 0, "resting": 0, "free": 0}
 	for _, l := range s.Ledgers {
-		if plan.HoldsForServers(l) {
-			continue
+		if !plan.HoldsForServers(l) {
+			used, resting, free := l.Count()
+			uses["used"] += used
+			uses["resting"] += resting
+			uses["free"] += free
 		}
-		u, r, f := l.Count()
-		used, resting, free = used+u, resting+r, free+f
 	}
-	m.addresses.WithLabelValues("used").Set(float64(used))
-	m.addresses.WithLabelValues("resting").Set(float64(resting))
-	m.addresses.WithLabelValues("free").Set(float64(free))
+	for use, count := range uses {
+		m.addresses.WithLabelValues(use).Set(float64(count))
+	}
 }
