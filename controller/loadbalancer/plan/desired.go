@@ -57,14 +57,6 @@ type Desired struct {
 	Location, LocationSource string
 }
 
-// usersAnnotations are what a user may write, apart from the location, which may have another name.
-func usersAnnotations() []string {
-	return []string{
-		contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPBlockID, contract.ServiceIPRetain,
-		contract.ServiceRequestedIP, contract.ServiceIPReplace,
-	}
-}
-
 // reading collects the problems of a Service's annotations, so that all are reported at once.
 type reading struct {
 	service  *corev1.Service
@@ -110,7 +102,10 @@ func ReadDesired(service *corev1.Service, o Options) (Desired, error) {
 // knownNames refuses annotations that look like ours and mean nothing: a misspelt one would otherwise be
 // overlooked until it has cost money.
 func (r *reading) knownNames(location string) {
-	users := append(usersAnnotations(), location)
+	users := []string{
+		contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPBlockID, contract.ServiceIPRetain,
+		contract.ServiceRequestedIP, contract.ServiceIPReplace, location,
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.service.Annotations)) {
 		local, ours := strings.CutPrefix(name, contract.Prefix)
 		if !ours || (!strings.HasPrefix(local, "ip-") && !strings.HasPrefix(local, "requested-")) {

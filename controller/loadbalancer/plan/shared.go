@@ -169,9 +169,8 @@ const restPatience = 30 * time.Second
 func (s Observed) insteadOfResting(wait, grow Step) Step {
 	bounded := s.RestingSince.Add(restPatience)
 	switch {
-	case wait.Reason != AddressResting, s.Desired.Requested.IsValid(), grow.Action == Refuse:
-		return wait
-	case !wait.Until.After(bounded):
+	case wait.Reason != AddressResting, s.Desired.Requested.IsValid(), grow.Action == Refuse,
+		!wait.Until.After(bounded):
 		return wait
 	case s.Now.Before(bounded):
 		wait.Until = bounded

@@ -216,7 +216,7 @@ func (b *Buyer) settle(ctx context.Context, order Order, record Record, intent c
 		intent.BlockID = block.ID
 		b.amend(ctx, order, record, intent)
 		return block, nil
-	case nothingSent(failure):
+	case pnap.IsDryRun(failure) || pnap.IsRefused(failure): // certainly nothing was bought
 		return plan.Block{}, b.notBought(ctx, order, record, intent, failure)
 	default:
 		logger.Error(failure, "Purchase of an IP block has no answer", "owner", order.Owner, "nonce", intent.Nonce)
@@ -227,17 +227,12 @@ func (b *Buyer) settle(ctx context.Context, order Order, record Record, intent c
 	}
 }
 
-// nothingSent reports whether certainly nothing was bought.
-func nothingSent(failure error) bool { return pnap.IsDryRun(failure) || pnap.IsRefused(failure) }
-
 // notBought takes the intent back, for the API said clearly that it sold nothing. That may make the
 // caller's queue call again at once: the next purchase must rest. A dry run has nothing to rest from.
 func (b *Buyer) notBought(ctx context.Context, order Order, record Record, intent contract.Purchase,
 	refusal error) error {
-	var answer error
-	if pnap.IsDryRun(refusal) {
-		answer = refusal
-	} else {
+	answer := refusal
+	if !pnap.IsDryRun(refusal) {
 		answer = b.judgeRefusal(order, refusal)
 	}
 	if err := b.replace(ctx, record, intent.Nonce, nil); err != nil {

@@ -95,8 +95,8 @@ func (b *Balancer) note(ctx context.Context, service *corev1.Service, reason pla
 	if service == nil {
 		return false
 	}
-	published := len(service.Status.LoadBalancer.Ingress) > 0 && plan.ClaimedAddress(service).IsValid() &&
-		hasAddress(service, plan.ClaimedAddress(service))
+	claimed := plan.ClaimedAddress(service)
+	published := claimed.IsValid() && hasAddress(service, claimed)
 	return b.say(ctx, service, blockCondition(reason, message),
 		publishedCondition(published, reasonBlockNotReady, messageBlockNotReady))
 }
