@@ -20,10 +20,10 @@ func Ensure(o Owner, w Wish, v View) Step {
 	if len(owned) == 0 {
 		return withoutBlock(o, w, v, network)
 	}
-	kept, rest := keep(owned, w, v.NetworkID)
-	step := towardsAssigned(kept, w, v, network)
-	if step.Action == Refuse && step.Reason == NetworkFull && len(rest) > 0 {
-		if freeing := releaseAll(rest, v)[0]; freeing.Action != Done {
+	owned = ranked(owned, w, v.NetworkID)
+	step := towardsAssigned(owned[0], w, v, network)
+	if step.Action == Refuse && step.Reason == NetworkFull && len(owned) > 1 {
+		if freeing := releaseAll(owned[1:], v)[0]; freeing.Action != Done {
 			return freeing
 		}
 	}
@@ -33,26 +33,20 @@ func Ensure(o Owner, w Wish, v View) Step {
 // Duplicates decides how to give back the blocks that Ensure does not keep, in the order of Release. It
 // is empty when there is at most one block, or the others are retained and on no network.
 func Duplicates(o Owner, w Wish, v View) []Step {
-	owned := v.Owned(o)
+	owned := ranked(v.Owned(o), w, v.NetworkID)
 	if len(owned) < 2 {
 		return nil
 	}
-	_, rest := keep(owned, w, v.NetworkID)
-	return slices.DeleteFunc(releaseAll(rest, v), func(s Step) bool { return s.Action == Done })
+	return slices.DeleteFunc(releaseAll(owned[1:], v), func(s Step) bool { return s.Action == Done })
 }
 
 // Retag decides which of the owner's blocks must get other tags next, because the Service says whether
 // its block must outlive it; due is false when none is. Of several blocks the one that Ensure keeps gets
 // the tag, and the others lose it only when nothing must be retained.
 func Retag(o Owner, w Wish, v View, retain bool) (block Block, tags map[string]string, due bool) {
-	owned := v.Owned(o)
-	if len(owned) == 0 {
-		return Block{}, nil, false
-	}
-	kept, rest := keep(owned, w, v.NetworkID)
-	candidates := []Sighting{kept}
-	if !retain {
-		candidates = append(candidates, rest...)
+	candidates := ranked(v.Owned(o), w, v.NetworkID)
+	if retain && len(candidates) > 1 {
+		candidates = candidates[:1]
 	}
 	for _, s := range candidates {
 		if tags, differ := RetainTags(s.Block, retain); differ && !s.Hidden {
@@ -62,15 +56,14 @@ func Retag(o Owner, w Wish, v View, retain bool) (block Block, tags map[string]s
 	return Block{}, nil, false
 }
 
-// keep chooses among several blocks of one Service: the one that holds the published address, else the
+// ranked orders several blocks of one Service, the one to keep first: the one that holds the published address, else the
 // requested one, else one that was retained, else the one that is furthest on its way, else the one with
 // the lowest ID.
-func keep(owned []Sighting, w Wish, networkID string) (kept Sighting, rest []Sighting) {
-	ranked := slices.Clone(owned)
-	slices.SortStableFunc(ranked, func(a, b Sighting) int {
+func ranked(owned []Sighting, w Wish, networkID string) []Sighting {
+	slices.SortStableFunc(owned, func(a, b Sighting) int {
 		return cmp.Compare(keepRank(a, w, networkID), keepRank(b, w, networkID))
 	})
-	return ranked[0], ranked[1:]
+	return owned
 }
 
 func keepRank(s Sighting, w Wish, networkID string) int {

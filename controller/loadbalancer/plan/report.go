@@ -113,10 +113,8 @@ func (s Observed) answering() (answers bool, since time.Time) {
 
 // reportedBy reports whether the agent of a Node reports that a machine answers for an address of the Service.
 func (s Observed) reportedBy(node *corev1.Node) bool {
-	reported, err := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
-	if err != nil {
-		return false // an agent of another version; the others are heard
-	}
+	// The report of an agent of another version, which cannot be read, says nothing of any address.
+	reported, _ := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
 	for address, entry := range reported {
 		if (entry.State == contract.AddressAnswered || entry.State == contract.AddressDuplicate) &&
 			s.hadAddress(address) {
@@ -225,13 +223,9 @@ func (s Observed) assigned(address netip.Addr) bool {
 func (s Observed) LastOwner(address netip.Addr) *corev1.Service {
 	for _, l := range s.Ledgers {
 		rest, resting := l.Resting[address]
-		if !resting {
-			continue
-		}
-		for _, service := range s.Services {
-			if string(service.UID) == rest.Holder.UID {
-				return service
-			}
+		lives := func(service *corev1.Service) bool { return string(service.UID) == rest.Holder.UID }
+		if service, found := find(s.Services, lives); resting && found {
+			return service
 		}
 	}
 	return nil
