@@ -37,7 +37,7 @@ func refusedPlan(reason Reason, format string, args ...any) ServicePlan {
 }
 
 // Rejects reports whether something that was asked for cannot be had.
-func (v ServicePlan) Rejects() bool { return v.Rejected.Action == Refuse }
+func (p ServicePlan) Rejects() bool { return p.Rejected.Action == Refuse }
 
 // allocationKind is where the address of a Service comes from, in words.
 type allocationKind string
@@ -50,13 +50,13 @@ const (
 
 // Decide decides what comes next for a Service that is to have an address. What was asked for and cannot
 // be had never takes a published address away: then everything goes on as if it had not been asked for.
-func Decide(s Observed) ServicePlan {
-	wanted := decideWanted(s)
-	if wanted.Step.Action != Refuse || !s.Published().IsValid() {
+func Decide(o Observed) ServicePlan {
+	wanted := decideWanted(o)
+	if wanted.Step.Action != Refuse || !o.Published().IsValid() {
 		return wanted
 	}
-	s.Desired, s.Problem = s.Desired.withoutOptionalRequests(), nil
-	kept := decideAs(s, s.allocation(s.Options.OwnBlocks))
+	o.Desired, o.Problem = o.Desired.withoutOptionalRequests(), nil
+	kept := decideAs(o, o.allocation(o.Options.OwnBlocks))
 	if kept.Step.Action == Refuse || kept.Step.Action == Buy {
 		return wanted
 	}
@@ -65,56 +65,56 @@ func Decide(s Observed) ServicePlan {
 	return kept
 }
 
-func decideWanted(s Observed) ServicePlan {
-	if s.Problem != nil {
-		return refusedPlan(AnnotationsRefused, "%s", oneLine(s.Problem))
+func decideWanted(o Observed) ServicePlan {
+	if o.Problem != nil {
+		return refusedPlan(AnnotationsRefused, "%s", oneLine(o.Problem))
 	}
-	is := s.allocation(s.Options.OwnBlocks)
-	if moved, detail := s.moved(is); moved {
+	is := o.allocation(o.Options.OwnBlocks)
+	if moved, detail := o.moved(is); moved {
 		return refusedPlan(AllocationMismatch, "%s", detail)
 	}
-	return decideAs(s, is)
+	return decideAs(o, is)
 }
 
-func decideAs(s Observed, is allocationKind) ServicePlan {
-	if refusal, unproven := Unproven(s.View); unproven {
+func decideAs(o Observed, is allocationKind) ServicePlan {
+	if refusal, unproven := Unproven(o.View); unproven {
 		return ServicePlan{Step: refusal}
 	}
 	switch is {
 	case shared:
-		return decideShared(s)
+		return decideShared(o)
 	case brought:
-		return decideBrought(s)
+		return decideBrought(o)
 	default:
-		return decideDedicated(s)
+		return decideDedicated(o)
 	}
 }
 
 // withoutOptionalRequests is what is desired, without anything that a block which is there might not fulfil.
-func (i Desired) withoutOptionalRequests() Desired {
-	return Desired{Shared: i.Shared, Size: i.Size}
+func (d Desired) withoutOptionalRequests() Desired {
+	return Desired{Shared: d.Shared, Size: d.Size}
 }
 
 // allocation returns where the address of the Service comes from: from where it is published, else from
 // where something is already that the user does not object to, else from where it was asked for.
-func (s Observed) allocation(ownBlocks []string) allocationKind {
+func (o Observed) allocation(ownBlocks []string) allocationKind {
 	asked := dedicated
 	switch {
-	case s.Desired.BlockID != "":
+	case o.Desired.BlockID != "":
 		asked = brought
-	case s.Desired.Shared:
+	case o.Desired.Shared:
 		asked = shared
 	}
-	published := s.Published()
-	owned := s.Owned(s.Owner)
-	ledger, held, holds := s.held()
+	published := o.Published()
+	owned := o.Owned(o.Owner)
+	ledger, held, holds := o.held()
 	switch {
 	case published.IsValid() && slices.ContainsFunc(owned,
 		func(i Sighting) bool { return i.Block.CIDR.Contains(published) }):
 		return dedicated
-	case holds && (held == published || !s.Desired.namesAllocation()):
-		return s.ledgerKind(ledger, ownBlocks)
-	case len(owned) > 0 && !s.Desired.namesAllocation():
+	case holds && (held == published || !o.Desired.namesAllocation()):
+		return o.ledgerKind(ledger, ownBlocks)
+	case len(owned) > 0 && !o.Desired.namesAllocation():
 		return dedicated
 	default:
 		return asked
@@ -122,37 +122,37 @@ func (s Observed) allocation(ownBlocks []string) allocationKind {
 }
 
 // namesAllocation reports whether the Service itself says where its address is to come from.
-func (i Desired) namesAllocation() bool { return i.BlockID != "" || i.AllocationDemanded }
+func (d Desired) namesAllocation() bool { return d.BlockID != "" || d.AllocationDemanded }
 
-func (s Observed) ledgerKind(l Ledger, ownBlocks []string) allocationKind {
-	sighting, seen := s.Sighting(l.BlockID)
-	if seen && !s.Pool().Owns(sighting.Block) && Brought(sighting.Block, s.Owner.Cluster, ownBlocks) {
+func (o Observed) ledgerKind(l Ledger, ownBlocks []string) allocationKind {
+	sighting, seen := o.Sighting(l.BlockID)
+	if seen && !o.Pool().Owns(sighting.Block) && Brought(sighting.Block, o.Owner.Cluster, ownBlocks) {
 		return brought
 	}
-	if !seen && l.BlockID == s.Desired.BlockID {
+	if !seen && l.BlockID == o.Desired.BlockID {
 		return brought
 	}
 	return shared
 }
 
 // moved reports whether the Service asks for an address from elsewhere than where its published one is.
-func (s Observed) moved(is allocationKind) (moved bool, detail string) {
-	published := s.Published()
+func (o Observed) moved(is allocationKind) (moved bool, detail string) {
+	published := o.Published()
 	if !published.IsValid() {
 		return false, ""
 	}
 	const remedy = "; that cannot be changed in place: take the change back, or delete the Service and create it again"
-	ledger, held, holds := s.held()
+	ledger, held, holds := o.held()
 	switch {
-	case is != brought && s.Desired.BlockID != "":
+	case is != brought && o.Desired.BlockID != "":
 		return true, fmt.Sprintf("the Service has address %s of %s and not of IP block %s"+remedy, published, is,
-			s.Desired.BlockID)
-	case is == brought && s.Desired.BlockID != ledger.BlockID && holds && held == published:
+			o.Desired.BlockID)
+	case is == brought && o.Desired.BlockID != ledger.BlockID && holds && held == published:
 		return true,
 			fmt.Sprintf("the Service has address %s of IP block %s, which annotation %s does not name any more"+remedy,
 				published, ledger.BlockID, contract.ServiceIPBlockID)
-	case is == dedicated && s.Desired.AllocationDemanded && s.Desired.Shared, is == shared &&
-		s.Desired.AllocationDemanded && !s.Desired.Shared:
+	case is == dedicated && o.Desired.AllocationDemanded && o.Desired.Shared, is == shared &&
+		o.Desired.AllocationDemanded && !o.Desired.Shared:
 		return true, fmt.Sprintf("the Service has address %s of %s, and annotation %s asks for another kind"+remedy,
 			published, is, contract.ServiceIPAllocation)
 	default:
@@ -161,31 +161,31 @@ func (s Observed) moved(is allocationKind) (moved bool, detail string) {
 }
 
 // decideDedicated decides about a block of the Service's own.
-func decideDedicated(s Observed) ServicePlan {
-	wish := s.Wish()
-	view := s.View
-	v := ServicePlan{Step: Ensure(s.Owner, wish, view), Owner: s.Owner, Save: s.leave("")}
-	if v.Step.Action == Buy || v.Step.Reason == BlockLost {
-		if refused, retagged := s.refuseRetagged(wish.Published); retagged {
+func decideDedicated(o Observed) ServicePlan {
+	wish := o.Wish()
+	view := o.View
+	p := ServicePlan{Step: Ensure(o.Owner, wish, view), Owner: o.Owner, Save: o.leave("")}
+	if p.Step.Action == Buy || p.Step.Reason == BlockLost {
+		if refused, retagged := o.refuseRetagged(wish.Published); retagged {
 			return refused
 		}
 	}
-	if v.Step.Action == Done {
-		v.Surplus = actionable(Duplicates(s.Owner, wish, view))
-		v.Retag, v.Tags, _ = Retag(s.Owner, wish, view, s.Desired.Retain)
+	if p.Step.Action == Done {
+		p.Surplus = actionable(Duplicates(o.Owner, wish, view))
+		p.Retag, p.Tags, _ = Retag(o.Owner, wish, view, o.Desired.Retain)
 	}
-	return v
+	return p
 }
 
 // refuseRetagged refuses a Service whose published address is in a block of the account that has no known owner:
 // its tags were removed by hand. One with the tags of another owner was given back and bought again.
-func (s Observed) refuseRetagged(published netip.Addr) (refused ServicePlan, retagged bool) {
-	if !published.IsValid() || !contract.WrittenForThis(s.Service) {
+func (o Observed) refuseRetagged(published netip.Addr) (refused ServicePlan, retagged bool) {
+	if !published.IsValid() || !contract.WrittenForThis(o.Service) {
 		return ServicePlan{}, false
 	}
-	block, retagged := find(s.Blocks, func(b Block) bool {
+	block, retagged := find(o.Blocks, func(b Block) bool {
 		return b.CIDR.IsValid() && b.CIDR.Contains(published) && (b.Tags[contract.TagUsage] != contract.TagUsageAuto ||
-			OfCluster(b, s.Owner.Cluster) && !purposed(b))
+			OfCluster(b, o.Owner.Cluster) && !purposed(b))
 	})
 	return refusedPlan(BlockRetagged,
 		"IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them or "+
@@ -199,11 +199,11 @@ func purposed(block Block) bool {
 }
 
 // leave frees what the Service holds in ledgers of other blocks than the given ones.
-func (s Observed) leave(except ...string) []Ledger {
+func (o Observed) leave(except ...string) []Ledger {
 	var left []Ledger
-	for _, l := range s.Ledgers {
-		if _, holds := l.AddressOf(s.Holder); holds && !slices.Contains(except, l.BlockID) {
-			left = append(left, l.Free(Holder{Namespace: s.Holder.Namespace, Name: s.Holder.Name}, s.Now))
+	for _, l := range o.Ledgers {
+		if _, holds := l.AddressOf(o.Holder); holds && !slices.Contains(except, l.BlockID) {
+			left = append(left, l.Free(Holder{Namespace: o.Holder.Namespace, Name: o.Holder.Name}, o.Now))
 		}
 	}
 	return left
@@ -216,16 +216,16 @@ func actionable(steps []Step) []Step {
 }
 
 // Wish is what the Service is to get.
-func (s Observed) Wish() Wish {
-	return Wish{Desired: s.Desired, Published: s.Published(), MaxBlocks: s.Options.MaxBlocks, Bought: s.bought(),
-		Reserved: s.reserved()}
+func (o Observed) Wish() Wish {
+	return Wish{Desired: o.Desired, Published: o.Published(), MaxBlocks: o.Options.MaxBlocks, Bought: o.bought(),
+		Reserved: o.reserved()}
 }
 
 // bought counts the blocks that the cluster has bought and still has.
-func (s Observed) bought() int {
+func (o Observed) bought() int {
 	count := 0
-	for _, block := range slices.Concat(s.Blocks, s.Unlisted) {
-		if OfCluster(block, s.Owner.Cluster) {
+	for _, block := range slices.Concat(o.Blocks, o.Unlisted) {
+		if OfCluster(block, o.Owner.Cluster) {
 			count++
 		}
 	}
@@ -234,12 +234,12 @@ func (s Observed) bought() int {
 
 // reserved counts the blocks of others that are bought and not yet in the network: each will need a
 // place in it.
-func (s Observed) reserved() int {
-	network := s.Networks[s.NetworkID]
+func (o Observed) reserved() int {
+	network := o.Networks[o.NetworkID]
 	reserved := 0
-	for _, block := range slices.Concat(s.Blocks, s.Unlisted) {
-		if OfCluster(block, s.Owner.Cluster) && block.ResourceID == "" && !network.Listed(block.ID) &&
-			s.needsPlace(block) {
+	for _, block := range slices.Concat(o.Blocks, o.Unlisted) {
+		if OfCluster(block, o.Owner.Cluster) && block.ResourceID == "" && !network.Listed(block.ID) &&
+			o.needsPlace(block) {
 			reserved++
 		}
 	}
@@ -248,54 +248,54 @@ func (s Observed) reserved() int {
 
 // needsPlace reports whether a block waits for its place in the network: it is the pool's or the nodes', or
 // that of another Service which is served.
-func (s Observed) needsPlace(block Block) bool {
-	if s.Pool().Owns(block) || (Owner{Cluster: s.Owner.Cluster, Nodes: true}).Owns(block) {
+func (o Observed) needsPlace(block Block) bool {
+	if o.Pool().Owns(block) || (Owner{Cluster: o.Owner.Cluster, Nodes: true}).Owns(block) {
 		return true
 	}
-	return slices.ContainsFunc(s.Services, func(other *corev1.Service) bool {
-		return other.UID != s.Service.UID && contract.WantsAddress(other) && OwnerOf(other, s.Owner.Cluster).Owns(block)
+	return slices.ContainsFunc(o.Services, func(other *corev1.Service) bool {
+		return other.UID != o.Service.UID && contract.WantsAddress(other) && OwnerOf(other, o.Owner.Cluster).Owns(block)
 	})
 }
 
 // UpToDate reports whether only the Service itself must be written, so that cached state is
 // enough. Changes of the account, and conclusions that something is missing, need a live
 // read.
-func (v ServicePlan) UpToDate(s Observed) bool {
-	if s.HasForeignFields() || len(v.Save) > 0 || v.Tags != nil || len(v.Surplus) > 0 {
+func (p ServicePlan) UpToDate(o Observed) bool {
+	if o.HasForeignFields() || len(p.Save) > 0 || p.Tags != nil || len(p.Surplus) > 0 {
 		return false
 	}
-	switch v.Step.Action {
+	switch p.Step.Action {
 	case Done:
 		return true
 	case Wait:
 		return slices.Contains([]Reason{
 			BlockCreating, BlockAssigning, BlockUnassigning, NetworkChanging,
 			AddressResting,
-		}, v.Step.Reason)
+		}, p.Step.Reason)
 	case Refuse:
 		return slices.Contains([]Reason{
 			LocationMissing, LocationMismatch, NetworkFull, TooManyBlocks, SizeMismatch,
 			AnnotationsRefused, AllocationMismatch,
-		}, v.Step.Reason)
+		}, p.Step.Reason)
 	default:
 		return false
 	}
 }
 
 // ChangesAccount reports whether applying the plan changes the account.
-func (v ServicePlan) ChangesAccount() bool {
-	switch v.Step.Action {
+func (p ServicePlan) ChangesAccount() bool {
+	switch p.Step.Action {
 	case Buy, Assign, Unassign, Delete:
 		return true
 	case Done:
-		return v.Tags != nil || len(v.Surplus) > 0
+		return p.Tags != nil || len(p.Surplus) > 0
 	default:
 		return false
 	}
 }
 
 // Fresh reports whether the account was read live since the given time.
-func (s Observed) Fresh(since time.Time) bool { return s.Live && !s.AskedAt.Before(since) }
+func (o Observed) Fresh(since time.Time) bool { return o.Live && !o.AskedAt.Before(since) }
 
 // oneLine joins the problems of an error with several.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

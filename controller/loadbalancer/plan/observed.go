@@ -54,30 +54,30 @@ type Observed struct {
 }
 
 // ShowsOurs reports whether a block carries the tag of this cluster.
-func (s Observed) ShowsOurs() bool {
-	return slices.ContainsFunc(s.Blocks, func(b Block) bool { return OfCluster(b, s.Owner.Cluster) }) ||
-		slices.ContainsFunc(s.Sightings, func(i Sighting) bool { return OfCluster(i.Block, s.Owner.Cluster) })
+func (o Observed) ShowsOurs() bool {
+	return slices.ContainsFunc(o.Blocks, func(b Block) bool { return OfCluster(b, o.Owner.Cluster) }) ||
+		slices.ContainsFunc(o.Sightings, func(i Sighting) bool { return OfCluster(i.Block, o.Owner.Cluster) })
 }
 
 // Pool is the owner of the blocks whose addresses Services share.
-func (s Observed) Pool() Owner { return PoolOwner(s.Owner.Cluster) }
+func (o Observed) Pool() Owner { return PoolOwner(o.Owner.Cluster) }
 
 // WantsPool reports whether the pool matters to the Service: it is to get an address of it, or holds an
 // address already.
-func (s Observed) WantsPool() bool {
-	_, _, holds := s.held()
-	return s.Desired.BlockID == "" && (s.Desired.Shared || holds)
+func (o Observed) WantsPool() bool {
+	_, _, holds := o.held()
+	return o.Desired.BlockID == "" && (o.Desired.Shared || holds)
 }
 
 // Relevant reports whether a block matters to the Service: it is its own, of its pool, named by it, or one
 // of which it holds an address.
-func (s Observed) Relevant(block Block) bool {
-	if s.Owner.Owns(block) || (s.Desired.BlockID != "" && block.ID == s.Desired.BlockID) ||
-		(s.WantsPool() && s.Pool().Owns(block)) {
+func (o Observed) Relevant(block Block) bool {
+	if o.Owner.Owns(block) || (o.Desired.BlockID != "" && block.ID == o.Desired.BlockID) ||
+		(o.WantsPool() && o.Pool().Owns(block)) {
 		return true
 	}
-	l, stored := s.Ledger(block.ID)
-	return stored && Knows(l, s.Holder)
+	l, stored := o.Ledger(block.ID)
+	return stored && Knows(l, o.Holder)
 }
 
 // Knows reports whether the ledger knows the holder: an address is given to it, or rests after it.
@@ -91,41 +91,41 @@ func Knows(l Ledger, h Holder) bool {
 }
 
 // InUse reports whether the block is an assigned one of the pool with an open ledger.
-func (s Observed) InUse(block Block) bool {
-	l, stored := s.Ledger(block.ID)
-	return stored && !l.Closed && block.Status == Assigned && s.Pool().Owns(block) && s.Service.DeletionTimestamp == nil
+func (o Observed) InUse(block Block) bool {
+	l, stored := o.Ledger(block.ID)
+	return stored && !l.Closed && block.Status == Assigned && o.Pool().Owns(block) && o.Service.DeletionTimestamp == nil
 }
 
 // Owners are those whose blocks may serve the Service.
-func (s Observed) Owners() []Owner {
+func (o Observed) Owners() []Owner {
 	var owners []Owner
-	if s.Owner.Name != "" {
-		owners = append(owners, s.Owner)
+	if o.Owner.Name != "" {
+		owners = append(owners, o.Owner)
 	}
-	if s.WantsPool() {
-		owners = append(owners, s.Pool())
+	if o.WantsPool() {
+		owners = append(owners, o.Pool())
 	}
 	return owners
 }
 
 // Listed reports whether the list of blocks names the block. A new block may take some seconds to show.
-func (s Observed) Listed(blockID string) bool {
-	return slices.ContainsFunc(s.Blocks, func(b Block) bool { return b.ID == blockID })
+func (o Observed) Listed(blockID string) bool {
+	return slices.ContainsFunc(o.Blocks, func(b Block) bool { return b.ID == blockID })
 }
 
 // Sighting returns the block with the ID among those that matter to the Service.
-func (s Observed) Sighting(blockID string) (Sighting, bool) {
-	return find(s.Sightings, func(i Sighting) bool { return i.Block.ID == blockID })
+func (o Observed) Sighting(blockID string) (Sighting, bool) {
+	return find(o.Sightings, func(i Sighting) bool { return i.Block.ID == blockID })
 }
 
 // Ledger returns the ledger of the block with the ID.
-func (s Observed) Ledger(blockID string) (Ledger, bool) {
-	return find(s.Ledgers, func(l Ledger) bool { return l.BlockID == blockID })
+func (o Observed) Ledger(blockID string) (Ledger, bool) {
+	return find(o.Ledgers, func(l Ledger) bool { return l.BlockID == blockID })
 }
 
 // Block returns the listed block with the ID; the zero Block when there is none.
-func (s Observed) Block(id string) Block {
-	block, _ := find(s.Blocks, func(b Block) bool { return b.ID == id })
+func (o Observed) Block(id string) Block {
+	block, _ := find(o.Blocks, func(b Block) bool { return b.ID == id })
 	return block
 }
 
@@ -139,10 +139,10 @@ func find[T any](all []T, matches func(T) bool) (first T, found bool) {
 
 // held returns the ledger in which the Service has an address; with several the one of the published
 // address goes first.
-func (s Observed) held() (l Ledger, address netip.Addr, holds bool) {
-	claim := ClaimedAddress(s.Service)
-	for _, candidate := range s.Ledgers {
-		if a, found := candidate.AddressOf(s.Holder); found && (!holds || a == claim) {
+func (o Observed) held() (l Ledger, address netip.Addr, holds bool) {
+	claim := ClaimedAddress(o.Service)
+	for _, candidate := range o.Ledgers {
+		if a, found := candidate.AddressOf(o.Holder); found && (!holds || a == claim) {
 			l = candidate
 			address = a
 			holds = true
@@ -153,33 +153,33 @@ func (s Observed) held() (l Ledger, address netip.Addr, holds bool) {
 
 // Published returns the address that the Service has already: the one that its annotation names, if that was
 // written for this Service or a block or ledger of its own confirms it; the zero Addr when there is none.
-func (s Observed) Published() netip.Addr {
-	claim := ClaimedAddress(s.Service)
+func (o Observed) Published() netip.Addr {
+	claim := ClaimedAddress(o.Service)
 	if !claim.IsValid() {
 		return netip.Addr{}
 	}
-	_, held, _ := s.held()
-	confirmed := held == claim || slices.ContainsFunc(s.Owned(s.Owner), func(i Sighting) bool {
+	_, held, _ := o.held()
+	confirmed := held == claim || slices.ContainsFunc(o.Owned(o.Owner), func(i Sighting) bool {
 		return i.Block.CIDR.Contains(claim)
 	})
-	if contract.WrittenForThis(s.Service) || confirmed {
+	if contract.WrittenForThis(o.Service) || confirmed {
 		return claim
 	}
 	return netip.Addr{}
 }
 
 // HasForeignFields reports whether the Service has annotations of another life that nothing of its own confirms.
-func (s Observed) HasForeignFields() bool {
-	if contract.WrittenForThis(s.Service) || s.Published().IsValid() {
+func (o Observed) HasForeignFields() bool {
+	if contract.WrittenForThis(o.Service) || o.Published().IsValid() {
 		return false
 	}
-	return s.written()
+	return o.written()
 }
 
 // written reports whether the Service has an annotation that only the controller writes, for this Service or another.
-func (s Observed) written() bool {
+func (o Observed) written() bool {
 	return slices.ContainsFunc(contract.OwnedServiceAnnotations(), func(name string) bool {
-		_, found := s.Service.Annotations[name]
+		_, found := o.Service.Annotations[name]
 		return found
 	})
 }
@@ -187,59 +187,59 @@ func (s Observed) written() bool {
 // Abandoned reports whether an address certainly leads to no server of ours: the public network can be read, so the
 // credentials are those of the right account, and none of its blocks has the address, or one that has
 // the tags of another owner.
-func (s Observed) Abandoned(address netip.Addr) bool {
-	network, readable := s.Networks[s.NetworkID]
+func (o Observed) Abandoned(address netip.Addr) bool {
+	network, readable := o.Networks[o.NetworkID]
 	if !readable || !address.IsValid() {
 		return false
 	}
 	return !slices.ContainsFunc(network.Blocks, func(n NetworkBlock) bool {
-		return (!n.CIDR.IsValid() || n.CIDR.Contains(address)) && !s.anothers(n.ID)
+		return (!n.CIDR.IsValid() || n.CIDR.Contains(address)) && !o.anothers(n.ID)
 	})
 }
 
 // anothers reports whether a block has the tags of another Service of the cluster.
-func (s Observed) anothers(blockID string) bool {
-	block := s.Block(blockID)
-	return OfCluster(block, s.Owner.Cluster) && !s.Owner.Owns(block) && purposed(block)
+func (o Observed) anothers(blockID string) bool {
+	block := o.Block(blockID)
+	return OfCluster(block, o.Owner.Cluster) && !o.Owner.Owns(block) && purposed(block)
 }
 
 // Unswept reports whether there is something to read live.
-func (s Observed) Unswept() bool {
-	for _, l := range s.Ledgers {
-		if !s.KeptElsewhere(l) && (l.Closed || l.Empty() || !s.Listed(l.BlockID) || len(s.LeftBehind(l)) > 0) {
+func (o Observed) Unswept() bool {
+	for _, l := range o.Ledgers {
+		if !o.KeptElsewhere(l) && (l.Closed || l.Empty() || !o.Listed(l.BlockID) || len(o.LeftBehind(l)) > 0) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(s.Blocks, func(block Block) bool {
-		_, stored := s.Ledger(block.ID)
-		return s.Pool().Owns(block) && !stored && !s.Awaited()
+	return slices.ContainsFunc(o.Blocks, func(block Block) bool {
+		_, stored := o.Ledger(block.ID)
+		return o.Pool().Owns(block) && !stored && !o.Awaited()
 	})
 }
 
 // LeftBehind are the holders of a ledger whose Service is gone, or has another UID, as the informer shows.
-func (s Observed) LeftBehind(l Ledger) []Holder {
+func (o Observed) LeftBehind(l Ledger) []Holder {
 	var left []Holder
-	for _, h := range l.Held {
-		if h.Namespace == "" {
+	for _, r := range l.Held {
+		if r.Namespace == "" {
 			continue // a server; not ours to judge
 		}
-		if !slices.ContainsFunc(s.Services, func(service *corev1.Service) bool {
-			return service.Namespace == h.Namespace && service.Name == h.Name
+		if !slices.ContainsFunc(o.Services, func(service *corev1.Service) bool {
+			return service.Namespace == r.Namespace && service.Name == r.Name
 		}) {
-			left = append(left, h)
+			left = append(left, r)
 		}
 	}
 	return left
 }
 
 // EmptyPool returns the ledgers of those blocks of the pool of which no Service has an address.
-func (s Observed) EmptyPool() []Ledger {
+func (o Observed) EmptyPool() []Ledger {
 	var empty []Ledger
-	for _, i := range s.Sightings {
-		if !s.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() {
+	for _, i := range o.Sightings {
+		if !o.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() {
 			continue
 		}
-		l, stored := s.Ledger(i.Block.ID)
+		l, stored := o.Ledger(i.Block.ID)
 		if !stored {
 			l = NewLedger(i.Block.ID, i.Block.CIDR)
 		}
@@ -251,15 +251,15 @@ func (s Observed) EmptyPool() []Ledger {
 }
 
 // Named reports whether a Service that is served names the block.
-func (s Observed) Named(blockID string) bool {
-	return slices.ContainsFunc(s.Services, func(service *corev1.Service) bool {
+func (o Observed) Named(blockID string) bool {
+	return slices.ContainsFunc(o.Services, func(service *corev1.Service) bool {
 		return contract.WantsAddress(service) && service.Annotations[contract.ServiceIPBlockID] == blockID
 	})
 }
 
 // KeptElsewhere reports whether the ledger is that of the nodes' own addresses, which is not ours to judge.
-func (s Observed) KeptElsewhere(l Ledger) bool {
-	return l.BlockID == s.Options.NodeBlock || HoldsForServers(l)
+func (o Observed) KeptElsewhere(l Ledger) bool {
+	return l.BlockID == o.Options.NodeBlock || HoldsForServers(l)
 }
 
 // HoldsForServers reports whether the ledger is that of the nodes' own addresses.

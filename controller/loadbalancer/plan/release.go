@@ -173,16 +173,16 @@ type ReleasePlan struct {
 }
 
 // Waits reports whether there is nothing to do but wait.
-func (f ReleasePlan) Waits() bool {
-	changes := len(f.Save) > 0 || f.Tags != nil || len(f.Drop) > 0
-	return f.Answering || (!changes && len(f.Steps) > 0 && f.Next().Action == Wait)
+func (p ReleasePlan) Waits() bool {
+	changes := len(p.Save) > 0 || p.Tags != nil || len(p.Drop) > 0
+	return p.Answering || (!changes && len(p.Steps) > 0 && p.Next().Action == Wait)
 }
 
 // Next is the step that comes first: one that can be taken, else one that waits, else a refusal. Done
 // when nothing is left.
-func (f ReleasePlan) Next() Step {
+func (p ReleasePlan) Next() Step {
 	for _, kinds := range [][]Action{{Delete, Unassign}, {Wait}, {Refuse}} {
-		for _, step := range f.Steps {
+		for _, step := range p.Steps {
 			if slices.Contains(kinds, step.Action) {
 				return step
 			}
@@ -193,58 +193,58 @@ func (f ReleasePlan) Next() Step {
 
 // PlanRelease decides what is left to do. live is the Service as it is now; nil when it is gone, and with
 // it what its author wanted.
-func PlanRelease(s Observed, live *corev1.Service) ReleasePlan {
-	if refusal, unproven := Unproven(s.View); unproven && !s.Ours && s.hadSomething() {
+func PlanRelease(o Observed, live *corev1.Service) ReleasePlan {
+	if refusal, unproven := Unproven(o.View); unproven && !o.Ours && o.hadSomething() {
 		refusal.Detail += "; nothing of this Service is given back until then"
 		return ReleasePlan{Steps: []Step{refusal}}
 	}
-	var f ReleasePlan
-	f.Answering, f.LeavingSince = s.answering()
-	for _, l := range s.Ledgers {
-		freed := l.Free(s.Holder, s.Now)
+	var p ReleasePlan
+	p.Answering, p.LeavingSince = o.answering()
+	for _, l := range o.Ledgers {
+		freed := l.Free(o.Holder, o.Now)
 		switch {
 		case len(freed.Held) != len(l.Held):
-			f.Save = append(f.Save, s.closeIfLast(freed))
-		case l.Closed && l.Empty() && Knows(l, s.Holder):
-			f.addClosed(s, l)
+			p.Save = append(p.Save, o.closeIfLast(freed))
+		case l.Closed && l.Empty() && Knows(l, o.Holder):
+			p.addClosed(o, l)
 		}
 	}
 	if retain, known := retaining(live); known {
-		f.Retag, f.Tags, _ = Retag(s.Owner, Wish{Published: lastAddress(live)}, s.View, retain)
+		p.Retag, p.Tags, _ = Retag(o.Owner, Wish{Published: lastAddress(live)}, o.View, retain)
 	}
-	f.Steps = append(f.Steps, Release(s.Owner, s.View)...)
-	return f
+	p.Steps = append(p.Steps, Release(o.Owner, o.View)...)
+	return p
 }
 
 // hadSomething reports whether there may be anything to give back: the controller wrote on the Service, which it does
 // before it buys, or a ledger names it. A Service that never had anything goes in any account.
-func (s Observed) hadSomething() bool {
-	return s.written() || len(s.Service.Status.LoadBalancer.Ingress) > 0 ||
-		slices.ContainsFunc(s.Ledgers, func(l Ledger) bool { return Knows(l, s.Holder) })
+func (o Observed) hadSomething() bool {
+	return o.written() || len(o.Service.Status.LoadBalancer.Ingress) > 0 ||
+		slices.ContainsFunc(o.Ledgers, func(l Ledger) bool { return Knows(l, o.Holder) })
 }
 
 // closeIfLast marks the block of a ledger as being given back when no Service has an address of it any more
 // and none waits for one. A brought block stays as it is, unless the controller assigned it.
-func (s Observed) closeIfLast(l Ledger) Ledger {
-	sighting, seen := s.Sighting(l.BlockID)
-	pooled := !seen || s.Pool().Owns(sighting.Block)
-	if !l.Empty() || pooled && s.Awaited() || !pooled && !l.AssignedHere {
+func (o Observed) closeIfLast(l Ledger) Ledger {
+	sighting, seen := o.Sighting(l.BlockID)
+	pooled := !seen || o.Pool().Owns(sighting.Block)
+	if !l.Empty() || pooled && o.Awaited() || !pooled && !l.AssignedHere {
 		return l
 	}
 	return l.Close()
 }
 
 // Awaited reports whether another Service waits for an address of the pool.
-func (s Observed) Awaited() bool {
-	return slices.ContainsFunc(s.Services, func(other *corev1.Service) bool {
-		if other.UID == s.Service.UID || !contract.WantsAddress(other) {
+func (o Observed) Awaited() bool {
+	return slices.ContainsFunc(o.Services, func(other *corev1.Service) bool {
+		if other.UID == o.Service.UID || !contract.WantsAddress(other) {
 			return false
 		}
-		wanted, err := ReadDesired(other, s.Options)
+		wanted, err := ReadDesired(other, o.Options)
 		if err != nil || !wanted.Shared {
 			return false
 		}
-		return !slices.ContainsFunc(s.Ledgers, func(l Ledger) bool {
+		return !slices.ContainsFunc(o.Ledgers, func(l Ledger) bool {
 			_, holds := l.AddressOf(HolderOf(other))
 			return holds
 		})
@@ -252,31 +252,31 @@ func (s Observed) Awaited() bool {
 }
 
 // addClosed adds what is left to do for a closed ledger.
-func (f *ReleasePlan) addClosed(s Observed, l Ledger) {
-	sighting, seen := s.Sighting(l.BlockID)
+func (p *ReleasePlan) addClosed(o Observed, l Ledger) {
+	sighting, seen := o.Sighting(l.BlockID)
 	if !seen {
-		f.Drop = append(f.Drop, l)
+		p.Drop = append(p.Drop, l)
 		return
 	}
 	step := Step{Action: Done}
 	switch {
-	case s.Pool().Owns(sighting.Block):
-		step = ReleaseBlock(sighting, s.View)
-	case Brought(sighting.Block, s.Owner.Cluster, s.Options.OwnBlocks):
-		step = ReleaseBrought(sighting, l.AssignedHere, s.View)
+	case o.Pool().Owns(sighting.Block):
+		step = ReleaseBlock(sighting, o.View)
+	case Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks):
+		step = ReleaseBrought(sighting, l.AssignedHere, o.View)
 	}
 	switch {
 	case step.Action != Done:
-		f.Steps = append(f.Steps, step)
-	case !s.onNetwork(sighting.Block) || l.Spent(func(a netip.Addr) bool { return Silent(s.Nodes, a) }, s.Now):
-		f.Drop = append(f.Drop, l)
+		p.Steps = append(p.Steps, step)
+	case !o.onNetwork(sighting.Block) || l.Spent(func(a netip.Addr) bool { return Silent(o.Nodes, a) }, o.Now):
+		p.Drop = append(p.Drop, l)
 	default: // a machine may still answer for its addresses; Sweep drops the ledger when they have rested
 	}
 }
 
 // onNetwork reports whether the addresses of the block can be reached through the public network.
-func (s Observed) onNetwork(block Block) bool {
-	return block.ResourceID == s.NetworkID || s.Networks[s.NetworkID].Listed(block.ID)
+func (o Observed) onNetwork(block Block) bool {
+	return block.ResourceID == o.NetworkID || o.Networks[o.NetworkID].Listed(block.ID)
 }
 
 // retaining returns what the Service says about whether its block outlives it. known is false where it does

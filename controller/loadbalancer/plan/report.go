@@ -50,9 +50,9 @@ func ReportsNetwork(node *corev1.Node) bool {
 // Reporting are the names of those who report a state.
 func Reporting(all []AddressReport, state contract.AddressState) []string {
 	var said []string
-	for _, h := range all {
-		if h.State == state {
-			said = append(said, h.Node)
+	for _, r := range all {
+		if r.State == state {
+			said = append(said, r.Node)
 		}
 	}
 	return said
@@ -65,11 +65,11 @@ func Silent(nodes []*corev1.Node, address netip.Addr) bool {
 }
 
 // Machine is the Node that answers by this report; empty when it is not known.
-func (h AddressReport) Machine(nodes []*corev1.Node) string {
-	if h.Held {
-		return h.Node
+func (r AddressReport) Machine(nodes []*corev1.Node) string {
+	if r.Held {
+		return r.Node
 	}
-	return NodeWithMAC(nodes, h.MAC)
+	return NodeWithMAC(nodes, r.MAC)
 }
 
 // NodeWithMAC names the Node to which a hardware address belongs, as the agents report; empty when it is none's.
@@ -93,31 +93,31 @@ const silenceWaited = 10 * time.Second
 // answering reports whether to wait for the agents to stop answering for the address of a Service that is
 // leaving. kube-vip is not waited for: it withdraws an address only after the Service is gone.
 // since must be remembered as the time from which the Service is leaving; the zero Time where nothing is.
-func (s Observed) answering() (answers bool, since time.Time) {
-	if s.Options.Announcer != contract.AnnouncerAgent {
+func (o Observed) answering() (answers bool, since time.Time) {
+	if o.Options.Announcer != contract.AnnouncerAgent {
 		return false, time.Time{}
 	}
-	since = s.LeavingSince
+	since = o.LeavingSince
 	if since.IsZero() {
-		since = s.Now
+		since = o.Now
 	}
 	began := since
-	if s.Service.DeletionTimestamp != nil && s.Service.DeletionTimestamp.Time.Before(began) {
-		began = s.Service.DeletionTimestamp.Time
+	if o.Service.DeletionTimestamp != nil && o.Service.DeletionTimestamp.Time.Before(began) {
+		began = o.Service.DeletionTimestamp.Time
 	}
-	if s.Now.Sub(began) >= silenceWaited {
+	if o.Now.Sub(began) >= silenceWaited {
 		return false, since
 	}
-	return slices.ContainsFunc(s.Nodes, s.reportedBy), since
+	return slices.ContainsFunc(o.Nodes, o.reportedBy), since
 }
 
 // reportedBy reports whether the agent of a Node reports that a machine answers for an address of the Service.
-func (s Observed) reportedBy(node *corev1.Node) bool {
+func (o Observed) reportedBy(node *corev1.Node) bool {
 	// The report of an agent of another version, which cannot be read, says nothing of any address.
 	reported, _ := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
 	for address, entry := range reported {
 		if (entry.State == contract.AddressAnswered || entry.State == contract.AddressDuplicate) &&
-			s.hadAddress(address) {
+			o.hadAddress(address) {
 			return true
 		}
 	}
@@ -126,16 +126,16 @@ func (s Observed) reportedBy(node *corev1.Node) bool {
 
 // hadAddress reports whether the address is, or was until a moment ago, that of the Service. A Service that became one
 // of another type has neither annotation nor status any more.
-func (s Observed) hadAddress(address netip.Addr) bool {
-	if lastAddress(s.Service) == address {
+func (o Observed) hadAddress(address netip.Addr) bool {
+	if lastAddress(o.Service) == address {
 		return true
 	}
-	for _, l := range s.Ledgers {
-		if held, holds := l.AddressOf(s.Holder); holds && held == address {
+	for _, l := range o.Ledgers {
+		if held, holds := l.AddressOf(o.Holder); holds && held == address {
 			return true
 		}
 	}
-	return slices.ContainsFunc(s.Owned(s.Owner), func(i Sighting) bool { return i.Block.CIDR.Contains(address) })
+	return slices.ContainsFunc(o.Owned(o.Owner), func(i Sighting) bool { return i.Block.CIDR.Contains(address) })
 }
 
 // lastAddress is the address of the Service, in our annotation or in its status; the zero Addr when it
@@ -185,16 +185,16 @@ func DueStale(
 
 // AnsweringUnassigned are the addresses of blocks of the cluster that answer though no Service has them, in their
 // order.
-func (s Observed) AnsweringUnassigned() []netip.Addr {
+func (o Observed) AnsweringUnassigned() []netip.Addr {
 	found := map[netip.Addr]bool{}
-	for _, node := range s.Nodes {
+	for _, node := range o.Nodes {
 		if !ReportsNetwork(node) {
 			continue
 		}
 		// A report that cannot be read says nothing of any address.
 		reported, _ := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
 		for address, entry := range reported {
-			if entry.State != contract.AddressSilent && s.ownsAddress(address) && !s.assigned(address) {
+			if entry.State != contract.AddressSilent && o.ownsAddress(address) && !o.assigned(address) {
 				found[address] = true
 			}
 		}
@@ -203,15 +203,15 @@ func (s Observed) AnsweringUnassigned() []netip.Addr {
 }
 
 // ownsAddress reports whether the address lies in a block of the cluster, or in one of which a ledger is kept.
-func (s Observed) ownsAddress(address netip.Addr) bool {
-	return slices.ContainsFunc(s.Blocks, func(b Block) bool {
-		return OfCluster(b, s.Owner.Cluster) && b.CIDR.IsValid() && b.CIDR.Contains(address)
-	}) || slices.ContainsFunc(s.Ledgers, func(l Ledger) bool { return l.CIDR.IsValid() && l.CIDR.Contains(address) })
+func (o Observed) ownsAddress(address netip.Addr) bool {
+	return slices.ContainsFunc(o.Blocks, func(b Block) bool {
+		return OfCluster(b, o.Owner.Cluster) && b.CIDR.IsValid() && b.CIDR.Contains(address)
+	}) || slices.ContainsFunc(o.Ledgers, func(l Ledger) bool { return l.CIDR.IsValid() && l.CIDR.Contains(address) })
 }
 
 // assigned reports whether a Service has the address still, in whatever way: one that is leaving may answer for it.
-func (s Observed) assigned(address netip.Addr) bool {
-	return slices.ContainsFunc(s.Services, func(service *corev1.Service) bool {
+func (o Observed) assigned(address netip.Addr) bool {
+	return slices.ContainsFunc(o.Services, func(service *corev1.Service) bool {
 		if lastAddress(service) == address {
 			return true
 		}
@@ -220,11 +220,11 @@ func (s Observed) assigned(address netip.Addr) bool {
 }
 
 // LastOwner is the Service that had the address last and lives on; nil when it is gone.
-func (s Observed) LastOwner(address netip.Addr) *corev1.Service {
-	for _, l := range s.Ledgers {
+func (o Observed) LastOwner(address netip.Addr) *corev1.Service {
+	for _, l := range o.Ledgers {
 		rest, resting := l.Resting[address]
 		lives := func(service *corev1.Service) bool { return string(service.UID) == rest.Holder.UID }
-		if service, found := find(s.Services, lives); resting && found {
+		if service, found := find(o.Services, lives); resting && found {
 			return service
 		}
 	}

@@ -13,47 +13,47 @@ import (
 
 // decideShared decides about an address of the pool. Ledgers say who holds which; what stands on Services
 // is output and gives no Service the address of another.
-func decideShared(s Observed) ServicePlan {
-	blocks, known := s.poolBlocks()
+func decideShared(o Observed) ServicePlan {
+	blocks, known := o.poolBlocks()
 	if !known {
 		return ServicePlan{Step: Step{Action: Wait, Reason: BlockInvisible}}
 	}
-	published := s.Published()
-	_, _, holds := s.held()
-	if published.IsValid() && !holds && !s.Desired.Replace && !contains(blocks, published) {
-		return s.lost(published)
+	published := o.Published()
+	_, _, holds := o.held()
+	if published.IsValid() && !holds && !o.Desired.Replace && !contains(blocks, published) {
+		return o.lost(published)
 	}
-	view := s.View
-	view.Purchase = s.PoolPurchase
-	extend := Extend(s.Pool(), s.PoolWish(), view)
-	placement := Place(s.Holder, s.placeWish(), blocks, extend.Action == Wait)
-	v := ServicePlan{Owner: s.Pool(), Save: placement.Save, Reused: placement.Reused}
+	view := o.View
+	view.Purchase = o.PoolPurchase
+	extend := Extend(o.Pool(), o.PoolWish(), view)
+	placement := Place(o.Holder, o.placeWish(), blocks, extend.Action == Wait)
+	p := ServicePlan{Owner: o.Pool(), Save: placement.Save, Reused: placement.Reused}
 	switch placement.Action {
 	case Buy:
-		v.Step = s.grow(blocks, extend)
+		p.Step = o.grow(blocks, extend)
 	case Done:
-		sighting, _ := s.Sighting(placement.Block.ID)
-		if !s.Pool().Owns(sighting.Block) {
-			return s.lost(placement.Address)
+		sighting, _ := o.Sighting(placement.Block.ID)
+		if !o.Pool().Owns(sighting.Block) {
+			return o.lost(placement.Address)
 		}
-		v.Step = EnsureBlock(sighting, s.View)
-		v.Step.Address = placement.Address
+		p.Step = EnsureBlock(sighting, o.View)
+		p.Step.Address = placement.Address
 	default:
-		v.Step = s.insteadOfResting(placement.Step, s.grow(blocks, extend))
+		p.Step = o.insteadOfResting(placement.Step, o.grow(blocks, extend))
 		if placement.Reason == BlockLost {
-			return s.lost(published)
+			return o.lost(published)
 		}
 	}
-	v.Save = append(v.Save, s.leave(poolIDs(blocks)...)...)
-	if v.Step.Action == Done {
-		v.Surplus = actionable(Release(s.Owner, s.View))
+	p.Save = append(p.Save, o.leave(poolIDs(blocks)...)...)
+	if p.Step.Action == Done {
+		p.Surplus = actionable(Release(o.Owner, o.View))
 	}
-	return v
+	return p
 }
 
 // lost refuses a Service whose published address is in no block any more.
-func (s Observed) lost(published netip.Addr) ServicePlan {
-	if refused, retagged := s.refuseRetagged(published); retagged {
+func (o Observed) lost(published netip.Addr) ServicePlan {
+	if refused, retagged := o.refuseRetagged(published); retagged {
 		return refused
 	}
 	return refusedPlan(BlockLost,
@@ -63,9 +63,9 @@ func (s Observed) lost(published netip.Addr) ServicePlan {
 }
 
 // PoolWish describes the next block for the pool. Its size is the option's.
-func (s Observed) PoolWish() Wish {
-	wish := s.Wish()
-	if size, err := ParseSize(s.Options.BlockSize); err == nil {
+func (o Observed) PoolWish() Wish {
+	wish := o.Wish()
+	if size, err := ParseSize(o.Options.BlockSize); err == nil {
 		wish.Size = size
 	}
 	wish.SizeDemanded = false
@@ -73,9 +73,9 @@ func (s Observed) PoolWish() Wish {
 }
 
 // placeWish is what the Service is to get of the pool or of a brought block.
-func (s Observed) placeWish() PlaceWish {
-	silent := func(a netip.Addr) bool { return Silent(s.Nodes, a) }
-	return PlaceWish{Wish: s.Wish(), Ask: Ask{Silent: silent, Barred: s.unavailable, Now: s.Now}, NetworkID: s.NetworkID}
+func (o Observed) placeWish() PlaceWish {
+	silent := func(a netip.Addr) bool { return Silent(o.Nodes, a) }
+	return PlaceWish{Wish: o.Wish(), Ask: Ask{Silent: silent, Barred: o.unavailable, Now: o.Now}, NetworkID: o.NetworkID}
 }
 
 // unavailable reports whether an address is in use in ways that no ledger knows: by a member of the network, or
@@ -85,17 +85,17 @@ func (s Observed) placeWish() PlaceWish {
 // as that of a block which is gone may, whose addresses were sold again; and where it gains nothing: the
 // Service is served and has no address, in a ledger or a block of its own, so that it could have asked for
 // this one and would get it.
-func (s Observed) unavailable(address netip.Addr) bool {
-	return s.Networks[s.NetworkID].holds(address) || slices.ContainsFunc(s.Services, func(other *corev1.Service) bool {
-		return other.UID != s.Service.UID && contract.WrittenForThis(other) && ClaimedAddress(other) == address &&
-			(other.Namespace != s.Service.Namespace || other.Name != s.Service.Name) && s.credible(other, address)
+func (o Observed) unavailable(address netip.Addr) bool {
+	return o.Networks[o.NetworkID].holds(address) || slices.ContainsFunc(o.Services, func(other *corev1.Service) bool {
+		return other.UID != o.Service.UID && contract.WrittenForThis(other) && ClaimedAddress(other) == address &&
+			(other.Namespace != o.Service.Namespace || other.Name != o.Service.Name) && o.credible(other, address)
 	})
 }
 
 // credible reports whether the claim of another Service to an address keeps that from others.
-func (s Observed) credible(other *corev1.Service, address netip.Addr) bool {
-	provided := slices.ContainsFunc(s.Blocks, OwnerOf(other, s.Owner.Cluster).Owns)
-	for _, l := range s.Ledgers {
+func (o Observed) credible(other *corev1.Service, address netip.Addr) bool {
+	provided := slices.ContainsFunc(o.Blocks, OwnerOf(other, o.Owner.Cluster).Owns)
+	for _, l := range o.Ledgers {
 		held, holds := l.AddressOf(HolderOf(other))
 		if holds && held == address {
 			return true
@@ -107,28 +107,28 @@ func (s Observed) credible(other *corev1.Service, address netip.Addr) bool {
 
 // poolBlocks returns the blocks of the pool with their ledgers, and those that are gone, or are the pool's no
 // more, and in which the Service holds an address. known is false when only a read by ID shows which that is.
-func (s Observed) poolBlocks() (blocks []PoolBlock, known bool) {
-	for _, i := range s.Sightings {
-		if !s.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() {
+func (o Observed) poolBlocks() (blocks []PoolBlock, known bool) {
+	for _, i := range o.Sightings {
+		if !o.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() {
 			continue
 		}
-		l, stored := s.Ledger(i.Block.ID)
+		l, stored := o.Ledger(i.Block.ID)
 		if !stored {
-			if !s.Live {
+			if !o.Live {
 				return nil, false
 			}
 			l = NewLedger(i.Block.ID, i.Block.CIDR)
 		}
 		blocks = append(blocks, PoolBlock{Sighting: i, Ledger: l})
 	}
-	for _, l := range s.Ledgers {
-		if _, holds := l.AddressOf(s.Holder); !holds || slices.Contains(poolIDs(blocks), l.BlockID) {
+	for _, l := range o.Ledgers {
+		if _, holds := l.AddressOf(o.Holder); !holds || slices.Contains(poolIDs(blocks), l.BlockID) {
 			continue
 		}
-		if !s.Live {
+		if !o.Live {
 			return nil, false
 		}
-		sighting, seen := s.Sighting(l.BlockID)
+		sighting, seen := o.Sighting(l.BlockID)
 		blocks = append(blocks, PoolBlock{Sighting: sighting, Gone: !seen, Foreign: seen, Ledger: l})
 	}
 	return blocks, true
@@ -136,7 +136,7 @@ func (s Observed) poolBlocks() (blocks []PoolBlock, known bool) {
 
 // poolGrows reports whether a block of the pool is on its way to the network. The next one is bought only
 // when it is there: the network takes in one after the other anyway, and some who wait may have gone by then.
-func (s Observed) poolGrows(blocks []PoolBlock) (reason Reason, grows bool) {
+func (o Observed) poolGrows(blocks []PoolBlock) (reason Reason, grows bool) {
 	for _, p := range blocks {
 		if p.Gone || p.Foreign || p.Ledger.Closed || p.Sighting.Hidden {
 			continue
@@ -153,8 +153,8 @@ func (s Observed) poolGrows(blocks []PoolBlock) (reason Reason, grows bool) {
 }
 
 // grow is what extends the pool: a purchase, or the wait for a block that is on its way.
-func (s Observed) grow(blocks []PoolBlock, extend Step) Step {
-	if reason, coming := s.poolGrows(blocks); coming && extend.Action == Buy {
+func (o Observed) grow(blocks []PoolBlock, extend Step) Step {
+	if reason, coming := o.poolGrows(blocks); coming && extend.Action == Buy {
 		return Step{Action: Wait, Reason: reason}
 	}
 	return extend
@@ -166,13 +166,13 @@ const restPatience = 30 * time.Second
 
 // insteadOfResting returns the step that serves the Service sooner than a wait for the end of a quarantine does. A
 // requested address cannot be bought, and where the pool cannot grow there is nothing but to wait.
-func (s Observed) insteadOfResting(wait, grow Step) Step {
-	bounded := s.RestingSince.Add(restPatience)
+func (o Observed) insteadOfResting(wait, grow Step) Step {
+	bounded := o.RestingSince.Add(restPatience)
 	switch {
-	case wait.Reason != AddressResting, s.Desired.Requested.IsValid(), grow.Action == Refuse,
+	case wait.Reason != AddressResting, o.Desired.Requested.IsValid(), grow.Action == Refuse,
 		!wait.Until.After(bounded):
 		return wait
-	case s.Now.Before(bounded):
+	case o.Now.Before(bounded):
 		wait.Until = bounded
 		return wait
 	default:
@@ -194,41 +194,41 @@ func poolIDs(blocks []PoolBlock) []string {
 
 // decideBrought decides about an address of a block that the user brought. It is never deleted and its
 // tags are never touched; several Services may share it.
-func decideBrought(s Observed) ServicePlan {
-	held, _, _ := s.held()
-	id := cmp.Or(s.Desired.BlockID, held.BlockID)
-	sighting, seen := s.Sighting(id)
+func decideBrought(o Observed) ServicePlan {
+	held, _, _ := o.held()
+	id := cmp.Or(o.Desired.BlockID, held.BlockID)
+	sighting, seen := o.Sighting(id)
 	switch {
-	case !seen && !s.Live:
+	case !seen && !o.Live:
 		return ServicePlan{Step: Step{Action: Wait, Reason: BlockInvisible}}
-	case !seen && s.Published().IsValid():
+	case !seen && o.Published().IsValid():
 		return refusedPlan(BlockLost,
 			"IP block %s of address %s is gone from the account; name another one in annotation %s and set %s to "+
 				"\"true\"",
-			id, s.Published(), contract.ServiceIPBlockID, contract.ServiceIPReplace)
+			id, o.Published(), contract.ServiceIPBlockID, contract.ServiceIPReplace)
 	case !seen || sighting.Hidden:
 		return refusedPlan(BlockUnusable, "IP block %s, which annotation %s names, is not in the account", id,
 			contract.ServiceIPBlockID)
-	case !Brought(sighting.Block, s.Owner.Cluster, s.Options.OwnBlocks):
+	case !Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks):
 		return refusedPlan(BlockUnusable,
 			"IP block %s may not be named in annotation %s: give it the tag %s=%s, or list it in the option "+
 				"ownIPBlocks",
-			id, contract.ServiceIPBlockID, contract.TagCluster, s.Owner.Cluster)
+			id, contract.ServiceIPBlockID, contract.TagCluster, o.Owner.Cluster)
 	}
-	l, stored := s.Ledger(id)
+	l, stored := o.Ledger(id)
 	if !stored {
 		l = NewLedger(id, sighting.Block.CIDR)
 	}
-	return placeBrought(s, sighting, l)
+	return placeBrought(o, sighting, l)
 }
 
-func placeBrought(s Observed, sighting Sighting, l Ledger) ServicePlan {
+func placeBrought(o Observed, sighting Sighting, l Ledger) ServicePlan {
 	blocks := []PoolBlock{{Sighting: sighting, Ledger: l}}
-	step := EnsureBrought(sighting, l.AssignedHere, s.View)
+	step := EnsureBrought(sighting, l.AssignedHere, o.View)
 	if step.Action == Refuse {
 		return ServicePlan{Step: step}
 	}
-	placement := Place(s.Holder, s.placeWish(), blocks, false)
+	placement := Place(o.Holder, o.placeWish(), blocks, false)
 	if placement.Action == Buy {
 		return refusedPlan(BlockUnusable,
 			"all addresses of IP block %s (%s), which annotation %s names, are in use; name another block",
@@ -237,16 +237,16 @@ func placeBrought(s Observed, sighting Sighting, l Ledger) ServicePlan {
 	if placement.Action != Done {
 		return ServicePlan{Step: placement.Step}
 	}
-	v := ServicePlan{Step: step, Save: placement.Save, Reused: placement.Reused}
-	v.Step.Address = placement.Address
-	if v.Step.Action == Assign && !l.AssignedHere {
-		v.Save = assignedHere(v.Save, l)
+	p := ServicePlan{Step: step, Save: placement.Save, Reused: placement.Reused}
+	p.Step.Address = placement.Address
+	if p.Step.Action == Assign && !l.AssignedHere {
+		p.Save = assignedHere(p.Save, l)
 	}
-	v.Save = append(v.Save, s.leave(l.BlockID)...)
-	if v.Step.Action == Done {
-		v.Surplus = actionable(Release(s.Owner, s.View))
+	p.Save = append(p.Save, o.leave(l.BlockID)...)
+	if p.Step.Action == Done {
+		p.Surplus = actionable(Release(o.Owner, o.View))
 	}
-	return v
+	return p
 }
 
 // assignedHere records that the controller is about to assign the block, so that it is the one to unassign it.

@@ -79,8 +79,8 @@ func announcerOf(nodes []*corev1.Node, address netip.Addr) (node string, since t
 
 // onlyHolders reports whether only holders of the address say that it is answered, and names the latest of them.
 func onlyHolders(all []plan.AddressReport) (holder string, only bool) {
-	for _, h := range all {
-		if h.State == contract.AddressAnswered && !h.Held {
+	for _, r := range all {
+		if r.State == contract.AddressAnswered && !r.Held {
 			return "", false
 		}
 	}
@@ -91,14 +91,14 @@ func onlyHolders(all []plan.AddressReport) (holder string, only bool) {
 // Of several the one by the holder counts, then the first by name.
 func latestAnswer(all []plan.AddressReport) plan.AddressReport {
 	var latest plan.AddressReport
-	for _, h := range all {
-		if h.State != contract.AddressAnswered {
+	for _, r := range all {
+		if r.State != contract.AddressAnswered {
 			continue
 		}
-		newer := h.Since.Compare(latest.Since)
-		if latest.Node == "" || h.Held && !latest.Held ||
-			h.Held == latest.Held && (newer > 0 || newer == 0 && h.Node < latest.Node) {
-			latest = h
+		newer := r.Since.Compare(latest.Since)
+		if latest.Node == "" || r.Held && !latest.Held ||
+			r.Held == latest.Held && (newer > 0 || newer == 0 && r.Node < latest.Node) {
+			latest = r
 		}
 	}
 	return latest

@@ -16,66 +16,66 @@ import (
 
 // applyPlan does what the plan says.
 func (b *Balancer) applyPlan(
-	ctx context.Context, s plan.Observed, v plan.ServicePlan,
+	ctx context.Context, o plan.Observed, p plan.ServicePlan,
 ) (*corev1.LoadBalancerStatus, error) {
-	klog.FromContext(ctx).V(2).Info("Decided about a Service", "service", klog.KObj(s.Service), "live", s.Live,
-		"action", v.Step.Action, "reason", v.Step.Reason, "block", v.Step.Block.ID)
+	klog.FromContext(ctx).V(2).Info("Decided about a Service", "service", klog.KObj(o.Service), "live", o.Live,
+		"action", p.Step.Action, "reason", p.Step.Reason, "block", p.Step.Block.ID)
 	var err error
-	if s.Service, err = b.prepare(ctx, s, v); err != nil {
+	if o.Service, err = b.prepare(ctx, o, p); err != nil {
 		return nil, err
 	}
-	switch v.Step.Action {
+	switch p.Step.Action {
 	case plan.Done:
-		return b.publish(ctx, s, v)
+		return b.publish(ctx, o, p)
 	case plan.Buy:
-		return nil, b.buy(ctx, s, v)
+		return nil, b.buy(ctx, o, p)
 	case plan.Refuse:
-		return b.reject(ctx, s, v.Step)
+		return b.reject(ctx, o, p.Step)
 	case plan.Wait:
-		return nil, b.waitUntil(ctx, s.Service, v.Step)
+		return nil, b.waitUntil(ctx, o.Service, p.Step)
 	case plan.Assign, plan.Unassign, plan.Delete:
-		return nil, b.advance(ctx, s, v)
+		return nil, b.advance(ctx, o, p)
 	default:
-		return nil, fmt.Errorf("no way to apply %q for Service %s/%s", v.Step.Action, s.Service.Namespace,
-			s.Service.Name)
+		return nil, fmt.Errorf("no way to apply %q for Service %s/%s", p.Step.Action, o.Service.Namespace,
+			o.Service.Name)
 	}
 }
 
 // prepare writes what must stand before anything else is done.
-func (b *Balancer) prepare(ctx context.Context, s plan.Observed, v plan.ServicePlan) (*corev1.Service, error) {
-	service := s.Service
+func (b *Balancer) prepare(ctx context.Context, o plan.Observed, p plan.ServicePlan) (*corev1.Service, error) {
+	service := o.Service
 	var err error
-	if s.Live && s.HasForeignFields() {
-		if service, err = b.removeForeign(ctx, s); err != nil {
+	if o.Live && o.HasForeignFields() {
+		if service, err = b.removeForeign(ctx, o); err != nil {
 			return nil, err
 		}
 	}
-	if len(v.Save) > 0 {
-		if err := b.ledgers.save(ctx, v.Save...); err != nil {
+	if len(p.Save) > 0 {
+		if err := b.ledgers.save(ctx, p.Save...); err != nil {
 			return nil, err
 		}
-		if v.Reused {
+		if p.Reused {
 			b.config.Events.Eventf(service, corev1.EventTypeNormal, eventReused,
-				"Address %s was given back more than %s ago and no agent reports that it is silent", v.Step.Address,
+				"Address %s was given back more than %s ago and no agent reports that it is silent", p.Step.Address,
 				plan.Quarantine)
 		}
 	}
-	return b.markUnassigned(ctx, service, v.Step)
+	return b.markUnassigned(ctx, service, p.Step)
 }
 
 // advance changes the account.
-func (b *Balancer) advance(ctx context.Context, s plan.Observed, v plan.ServicePlan) error {
-	if standing := b.rests.standing(v.Step); standing != v.Step.Reason {
-		return b.wait(ctx, s.Service, standing)
+func (b *Balancer) advance(ctx context.Context, o plan.Observed, p plan.ServicePlan) error {
+	if standing := b.rests.standing(p.Step); standing != p.Step.Reason {
+		return b.wait(ctx, o.Service, standing)
 	}
-	reason, err := b.act(ctx, s.Service, v.Step)
+	reason, err := b.act(ctx, o.Service, p.Step)
 	if err != nil {
 		return err
 	}
-	if v.Step.Action == plan.Assign && reason == plan.BlockAssigning && s.Published().IsValid() {
+	if p.Step.Action == plan.Assign && reason == plan.BlockAssigning && o.Published().IsValid() {
 		b.config.Metrics.repaired(repairReassigned)
 	}
-	return b.wait(ctx, s.Service, reason)
+	return b.wait(ctx, o.Service, reason)
 }
 
 // act carries out a step that changes the account and returns where that leaves the block. service is
@@ -181,20 +181,20 @@ func (b *Balancer) retag(ctx context.Context, service *corev1.Service, block pla
 }
 
 // buy buys a block for the Service or its pool.
-func (b *Balancer) buy(ctx context.Context, s plan.Observed, v plan.ServicePlan) error {
-	wish := s.Wish()
-	own := &serviceRecord{balancer: b, service: s.Service}
+func (b *Balancer) buy(ctx context.Context, o plan.Observed, p plan.ServicePlan) error {
+	wish := o.Wish()
+	own := &serviceRecord{balancer: b, service: o.Service}
 	record := purchase.Record(own)
-	order := purchase.Order{Owner: v.Owner, Location: wish.Location, LocationSource: wish.LocationSource,
-		Size: wish.Size, Subject: string(s.Service.UID)}
-	if v.Owner.Pool != "" {
+	order := purchase.Order{Owner: p.Owner, Location: wish.Location, LocationSource: wish.LocationSource,
+		Size: wish.Size, Subject: string(o.Service.UID)}
+	if p.Owner.Pool != "" {
 		pool := b.poolRecord()
 		if _, err := pool.Load(ctx); err != nil {
 			return err
 		}
 		record = pool
 		order.Subject = ""
-		order.Size = s.PoolWish().Size
+		order.Size = o.PoolWish().Size
 	}
 	block, err := b.config.Buyer.Buy(ctx, order, record)
 	b.config.Account.Invalidate()
@@ -204,7 +204,7 @@ func (b *Balancer) buy(ctx context.Context, s plan.Observed, v plan.ServicePlan)
 	}
 	b.config.Events.Eventf(service, corev1.EventTypeNormal, eventBought, "Bought IP block %s (%s) in %s", block.ID,
 		block.CIDR, block.Location)
-	if s.Published().IsValid() {
+	if o.Published().IsValid() {
 		b.config.Metrics.repaired(repairReplaced)
 	}
 	return b.wait(ctx, service, plan.BlockCreating)

@@ -59,23 +59,23 @@ func (b *Balancer) Drifted(ctx context.Context) ([]types.NamespacedName, error) 
 
 // drifted reports whether Ensure would change anything.
 func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, error) {
-	s, err := b.beginToEnsure(ctx, service)
+	o, err := b.beginToEnsure(ctx, service)
 	if err != nil {
 		return false, err
 	}
-	if s, err = b.observe(ctx, s, depth{}); err != nil {
+	if o, err = b.observe(ctx, o, depth{}); err != nil {
 		return false, err
 	}
-	v := plan.Decide(s)
-	switch v.Step.Action {
+	p := plan.Decide(o)
+	switch p.Step.Action {
 	case plan.Done:
-		ready := hasAddress(service, v.Step.Address) || anyNodeReady(s.Nodes, s.NetworkID)
-		return !v.UpToDate(s) || !publication(s, v.Step).empty() || ready && !hasAddress(service, v.Step.Address) ||
-			len(differingConditions(service, publishedConditions(s, v, ready), s.Now)) > 0, nil
+		ready := hasAddress(service, p.Step.Address) || anyNodeReady(o.Nodes, o.NetworkID)
+		return !p.UpToDate(o) || !publication(o, p.Step).empty() || ready && !hasAddress(service, p.Step.Address) ||
+			len(differingConditions(service, publishedConditions(o, p, ready), o.Now)) > 0, nil
 	case plan.Wait:
-		return s.Published().IsValid(), nil
+		return o.Published().IsValid(), nil
 	case plan.Refuse:
-		return !says(service, blockCondition(v.Step.Reason, v.Step.Detail)), nil
+		return !says(service, blockCondition(p.Step.Reason, p.Step.Detail)), nil
 	default: // the account must change
 		return true, nil
 	}
@@ -95,20 +95,20 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := plan.Observed{Service: &corev1.Service{}, Owner: plan.Owner{Cluster: cluster}, Options: b.config.Options,
+	o := plan.Observed{Service: &corev1.Service{}, Owner: plan.Owner{Cluster: cluster}, Options: b.config.Options,
 		View: plan.View{NetworkID: b.config.NetworkID, Now: b.config.Now()}}
-	s.Desired.Shared = true
-	if s.Services, err = b.config.Services.List(labels.Everything()); err != nil {
+	o.Desired.Shared = true
+	if o.Services, err = b.config.Services.List(labels.Everything()); err != nil {
 		return fmt.Errorf("list Services: %w", err)
 	}
-	if s, err = b.observe(ctx, s, depth{}); err != nil {
+	if o, err = b.observe(ctx, o, depth{}); err != nil {
 		return fmt.Errorf("look for what to sweep: %w", err)
 	}
-	b.config.Metrics.observe(s)
-	if err := b.reportStale(ctx, s); err != nil {
+	b.config.Metrics.observe(o)
+	if err := b.reportStale(ctx, o); err != nil {
 		return fmt.Errorf("look for addresses that answer: %w", err)
 	}
-	if !s.Unswept() {
+	if !o.Unswept() {
 		return nil
 	}
 	done, err := b.config.Account.Lock(ctx)
@@ -116,42 +116,42 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	return b.sweep(ctx, s)
+	return b.sweep(ctx, o)
 }
 
 // sweep reads the account live and does the first thing that is due.
-func (b *Balancer) sweep(ctx context.Context, s plan.Observed) error {
-	s, err := b.observe(ctx, s, depth{after: s.Now, live: true})
+func (b *Balancer) sweep(ctx context.Context, o plan.Observed) error {
+	o, err := b.observe(ctx, o, depth{after: o.Now, live: true})
 	if err != nil {
 		return fmt.Errorf("look for what to sweep: %w", err)
 	}
-	if refusal, unproven := plan.Unproven(s.View); unproven {
+	if refusal, unproven := plan.Unproven(o.View); unproven {
 		return fmt.Errorf("nothing is swept: %s", refusal.Detail)
 	}
-	for _, l := range s.Ledgers {
-		if freed, err := b.freeGone(ctx, s, l); err != nil || freed {
+	for _, l := range o.Ledgers {
+		if freed, err := b.freeGone(ctx, o, l); err != nil || freed {
 			return err
 		}
 	}
-	if s.PoolPurchase != nil && s.Now.Before(s.PoolPurchase.Time.Add(plan.PurchaseSettles)) {
+	if o.PoolPurchase != nil && o.Now.Before(o.PoolPurchase.Time.Add(plan.PurchaseSettles)) {
 		return nil // a block may have been bought for a Service that has not been given its address yet
 	}
-	for _, l := range s.EmptyPool() {
-		if acted, err := b.sweepBlock(ctx, s, l); err != nil || acted {
+	for _, l := range o.EmptyPool() {
+		if acted, err := b.sweepBlock(ctx, o, l); err != nil || acted {
 			return err
 		}
 	}
-	return b.sweepLedgers(ctx, s)
+	return b.sweepLedgers(ctx, o)
 }
 
 // freeGone frees what Services hold that are certainly gone: each is looked for afresh.
-func (b *Balancer) freeGone(ctx context.Context, s plan.Observed, l plan.Ledger) (bool, error) {
+func (b *Balancer) freeGone(ctx context.Context, o plan.Observed, l plan.Ledger) (bool, error) {
 	freed := l
-	for _, h := range s.LeftBehind(l) {
+	for _, h := range o.LeftBehind(l) {
 		_, err := b.config.Kube.CoreV1().Services(h.Namespace).Get(ctx, h.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			freed = freed.Free(h, s.Now)
+			freed = freed.Free(h, o.Now)
 		case err != nil:
 			return false, fmt.Errorf("look for Service %s, which holds an address: %w", h, err)
 		}
@@ -164,15 +164,15 @@ func (b *Balancer) freeGone(ctx context.Context, s plan.Observed, l plan.Ledger)
 }
 
 // sweepBlock closes the ledger of an empty block that no Service waits for, and then gives the block back.
-func (b *Balancer) sweepBlock(ctx context.Context, s plan.Observed, l plan.Ledger) (bool, error) {
+func (b *Balancer) sweepBlock(ctx context.Context, o plan.Observed, l plan.Ledger) (bool, error) {
 	if !l.Closed {
-		if s.Awaited() {
+		if o.Awaited() {
 			return false, nil
 		}
 		return true, b.ledgers.save(ctx, l.Close())
 	}
-	sighting, _ := s.Sighting(l.BlockID)
-	step := plan.ReleaseBlock(sighting, s.View)
+	sighting, _ := o.Sighting(l.BlockID)
+	step := plan.ReleaseBlock(sighting, o.View)
 	if step.Action != plan.Unassign && step.Action != plan.Delete {
 		return false, nil
 	}
@@ -182,22 +182,22 @@ func (b *Balancer) sweepBlock(ctx context.Context, s plan.Observed, l plan.Ledge
 
 // sweepLedgers deletes ledgers that say nothing any more: of blocks that are gone, and of brought blocks
 // that are unused and have no address in quarantine.
-func (b *Balancer) sweepLedgers(ctx context.Context, s plan.Observed) error {
-	for _, l := range s.Ledgers {
-		if !l.Empty() || s.KeptElsewhere(l) || s.Pool().Owns(s.Block(l.BlockID)) {
+func (b *Balancer) sweepLedgers(ctx context.Context, o plan.Observed) error {
+	for _, l := range o.Ledgers {
+		if !l.Empty() || o.KeptElsewhere(l) || o.Pool().Owns(o.Block(l.BlockID)) {
 			continue
 		}
-		block, found, err := b.config.Account.Block(ctx, l.BlockID, s.Now)
+		block, found, err := b.config.Account.Block(ctx, l.BlockID, o.Now)
 		if err != nil {
 			return err
 		}
-		if gone := !found && !s.Listed(l.BlockID); gone {
+		if gone := !found && !o.Listed(l.BlockID); gone {
 			if err := b.ledgers.remove(ctx, l); err != nil {
 				return err
 			}
 			continue
 		}
-		if acted, err := b.sweepBrought(ctx, s, l, plan.Sighting{Block: block, Hidden: !found}); err != nil || acted {
+		if acted, err := b.sweepBrought(ctx, o, l, plan.Sighting{Block: block, Hidden: !found}); err != nil || acted {
 			return err
 		}
 	}
@@ -205,21 +205,21 @@ func (b *Balancer) sweepLedgers(ctx context.Context, s plan.Observed) error {
 }
 
 // sweepBrought gives up a brought block that is not used any more. Its ledger goes when no address rests.
-func (b *Balancer) sweepBrought(ctx context.Context, s plan.Observed, l plan.Ledger, sighting plan.Sighting) (bool,
+func (b *Balancer) sweepBrought(ctx context.Context, o plan.Observed, l plan.Ledger, sighting plan.Sighting) (bool,
 	error) {
-	rested := l.Spent(nil, s.Now)
-	if sighting.Hidden || s.Named(l.BlockID) {
+	rested := l.Spent(nil, o.Now)
+	if sighting.Hidden || o.Named(l.BlockID) {
 		return false, nil
 	}
-	if !plan.Brought(sighting.Block, s.Owner.Cluster, s.Options.OwnBlocks) {
+	if !plan.Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks) {
 		if rested { // Services may no longer name it; its owner decides where it is
 			return true, b.ledgers.remove(ctx, l)
 		}
 		return false, nil
 	}
 	var err error
-	view := plan.View{Now: s.Now, NetworkID: s.NetworkID, Sightings: []plan.Sighting{sighting}}
-	if view.Networks, err = b.readNetworks(ctx, view, s.Now); err != nil {
+	view := plan.View{Now: o.Now, NetworkID: o.NetworkID, Sightings: []plan.Sighting{sighting}}
+	if view.Networks, err = b.readNetworks(ctx, view, o.Now); err != nil {
 		return false, err
 	}
 	switch step := plan.ReleaseBrought(sighting, l.AssignedHere, view); {
@@ -253,19 +253,19 @@ func (s *staleness) due(answering []netip.Addr, now time.Time) []netip.Addr {
 // reportStale reports addresses that answer though they were given back: an announcer was killed, or someone took one by
 // hand. They rest in their ledgers meanwhile. The event is on the Service that had the address last, or, when that is
 // gone, on the Nodes that answer.
-func (b *Balancer) reportStale(ctx context.Context, s plan.Observed) error {
+func (b *Balancer) reportStale(ctx context.Context, o plan.Observed) error {
 	nodes, err := b.config.Nodes.List(labels.Everything())
 	if err != nil {
 		return err
 	}
-	s.Nodes = nodes
-	for _, address := range b.stale.due(s.AnsweringUnassigned(), s.Now) {
+	o.Nodes = nodes
+	for _, address := range b.stale.due(o.AnsweringUnassigned(), o.Now) {
 		all := plan.ReportsOf(nodes, address)
 		where := names(answerers(nodes, all))
 		klog.FromContext(ctx).Info("An address answers that no Service has", "address", address, "nodes", where)
 		text := "Address %s was given back, but still answers (%s); it rests until it is silent. Delete it there: ip " +
 			"address delete %s/32 dev <interface>"
-		if service := s.LastOwner(address); service != nil {
+		if service := o.LastOwner(address); service != nil {
 			b.config.Events.Eventf(service, corev1.EventTypeWarning, eventStale, text, address, where, address)
 			continue
 		}
@@ -284,15 +284,15 @@ func (b *Balancer) reportStale(ctx context.Context, s plan.Observed) error {
 // belongs that answers, else those that hear it.
 func answerers(nodes []*corev1.Node, all []plan.AddressReport) []string {
 	var held, owners, hearing []string
-	for _, h := range all {
-		if h.State == contract.AddressSilent {
+	for _, r := range all {
+		if r.State == contract.AddressSilent {
 			continue
 		}
-		hearing = append(hearing, h.Node)
-		if h.Held {
-			held = append(held, h.Node)
+		hearing = append(hearing, r.Node)
+		if r.Held {
+			held = append(held, r.Node)
 		}
-		if name := plan.NodeWithMAC(nodes, h.MAC); name != "" {
+		if name := plan.NodeWithMAC(nodes, r.MAC); name != "" {
 			owners = append(owners, name)
 		}
 	}

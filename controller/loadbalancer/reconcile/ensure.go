@@ -31,29 +31,29 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 		return nil, b.retry(service, reasonOutdated)
 	}
 	start := b.config.Now()
-	s, err := b.fromCache(ctx, service)
+	o, err := b.fromCache(ctx, service)
 	if err != nil {
 		return nil, lookupFailed(service, err)
 	}
-	if v := plan.Decide(s); v.UpToDate(s) {
-		return b.applyPlan(ctx, s, v)
+	if p := plan.Decide(o); p.UpToDate(o) {
+		return b.applyPlan(ctx, o, p)
 	}
 	done, err := b.config.Account.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if s, err = b.observeLive(ctx, service); err != nil {
+	if o, err = b.observeLive(ctx, service); err != nil {
 		return nil, lookupFailed(service, err)
 	}
-	v := plan.Decide(s)
-	if v.ChangesAccount() && !s.Fresh(start) {
-		if s, err = b.observe(ctx, s, depth{after: start, live: true}); err != nil {
+	p := plan.Decide(o)
+	if p.ChangesAccount() && !o.Fresh(start) {
+		if o, err = b.observe(ctx, o, depth{after: start, live: true}); err != nil {
 			return nil, lookupFailed(service, err)
 		}
-		v = plan.Decide(s)
+		p = plan.Decide(o)
 	}
-	return b.applyPlan(ctx, s, v)
+	return b.applyPlan(ctx, o, p)
 }
 
 func lookupFailed(service *corev1.Service, err error) error {

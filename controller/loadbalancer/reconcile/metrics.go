@@ -54,10 +54,10 @@ func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 func (m *Metrics) repaired(kind string) { m.repairs.WithLabelValues(kind).Inc() }
 
 // observe exports what one reading of the account showed.
-func (m *Metrics) observe(s plan.Observed) {
+func (m *Metrics) observe(o plan.Observed) {
 	states := map[string]int{}
-	for _, block := range s.Blocks {
-		if plan.OfCluster(block, s.Owner.Cluster) {
+	for _, block := range o.Blocks {
+		if plan.OfCluster(block, o.Owner.Cluster) {
 			states[string(block.Status)]++
 		}
 	}
@@ -66,7 +66,7 @@ func (m *Metrics) observe(s plan.Observed) {
 		m.blocks.WithLabelValues(state).Set(float64(count))
 	}
 	uses := map[string]int{"used": 0, "resting": 0, "free": 0}
-	for _, l := range s.Ledgers {
+	for _, l := range o.Ledgers {
 		if !plan.HoldsForServers(l) {
 			used, resting, free := l.Count()
 			uses["used"] += used

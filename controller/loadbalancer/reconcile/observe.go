@@ -32,11 +32,11 @@ type depth struct {
 
 // fromCache observes with the copies at hand.
 func (b *Balancer) fromCache(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
-	s, err := b.beginToEnsure(ctx, service)
+	o, err := b.beginToEnsure(ctx, service)
 	if err != nil {
 		return plan.Observed{}, err
 	}
-	return b.observe(ctx, s, depth{after: b.pace.freshness(service.UID, b.config.Now())})
+	return b.observe(ctx, o, depth{after: b.pace.freshness(service.UID, b.config.Now())})
 }
 
 // observeLive reads the Service afresh: the informer's copy may be old, and money is at stake.
@@ -48,36 +48,36 @@ func (b *Balancer) observeLive(ctx context.Context, service *corev1.Service) (pl
 	if live == nil || !contract.WantsAddress(live) {
 		return plan.Observed{}, b.retry(service, reasonOutdated)
 	}
-	s, err := b.beginToEnsure(ctx, live)
+	o, err := b.beginToEnsure(ctx, live)
 	if err != nil {
 		return plan.Observed{}, err
 	}
-	return b.observe(ctx, s, depth{after: cmp.Or(b.pace.freshness(service.UID, s.Now), s.Now), live: true})
+	return b.observe(ctx, o, depth{after: cmp.Or(b.pace.freshness(service.UID, o.Now), o.Now), live: true})
 }
 
 func (b *Balancer) observeToRelease(ctx context.Context, known *corev1.Service, now time.Time) (plan.Observed, error) {
-	s, err := b.beginObservation(ctx, known)
+	o, err := b.beginObservation(ctx, known)
 	if err != nil {
 		return plan.Observed{}, err
 	}
 	// Nothing that can be written into a Service may keep it from being deleted: tags find the block without the record.
-	if s.Purchase, err = plan.RecordedPurchase(known); err != nil {
+	if o.Purchase, err = plan.RecordedPurchase(known); err != nil {
 		klog.FromContext(ctx).Info("Ignoring the record of a purchase", "service", klog.KObj(known), "err", err)
 	}
-	s.Desired.BlockID = "" // what was asked for matters no more, only what is held
-	return b.observe(ctx, s, depth{after: cmp.Or(b.pace.freshness(known.UID, s.Now), now), live: true})
+	o.Desired.BlockID = "" // what was asked for matters no more, only what is held
+	return b.observe(ctx, o, depth{after: cmp.Or(b.pace.freshness(known.UID, o.Now), now), live: true})
 }
 
 func (b *Balancer) beginToEnsure(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
-	s, err := b.beginObservation(ctx, service)
+	o, err := b.beginObservation(ctx, service)
 	if err != nil {
 		return plan.Observed{}, err
 	}
 	var unreadable error
-	if s.Purchase, unreadable = plan.RecordedPurchase(service); unreadable != nil {
-		s.Problem = errors.Join(s.Problem, unreadable)
+	if o.Purchase, unreadable = plan.RecordedPurchase(service); unreadable != nil {
+		o.Problem = errors.Join(o.Problem, unreadable)
 	}
-	return s, nil
+	return o, nil
 }
 
 // beginObservation observes what can be known without the account.
@@ -86,54 +86,54 @@ func (b *Balancer) beginObservation(ctx context.Context, service *corev1.Service
 	if err != nil {
 		return plan.Observed{}, err
 	}
-	s := plan.Observed{
+	o := plan.Observed{
 		Service: service, Owner: plan.OwnerOf(service, cluster), Holder: plan.HolderOf(service), Options: b.config.Options,
 		View: plan.View{NetworkID: b.config.NetworkID, Now: b.config.Now()},
 	}
-	s.RestingSince, s.LeavingSince = b.pace.history(service.UID, s.Now)
-	s.Desired, s.Problem = plan.ReadDesired(service, s.Options)
-	if s.Nodes, err = b.config.Nodes.List(labels.Everything()); err != nil {
+	o.RestingSince, o.LeavingSince = b.pace.history(service.UID, o.Now)
+	o.Desired, o.Problem = plan.ReadDesired(service, o.Options)
+	if o.Nodes, err = b.config.Nodes.List(labels.Everything()); err != nil {
 		return plan.Observed{}, fmt.Errorf("list Nodes: %w", err)
 	}
-	if s.Services, err = b.config.Services.List(labels.Everything()); err != nil {
+	if o.Services, err = b.config.Services.List(labels.Everything()); err != nil {
 		return plan.Observed{}, fmt.Errorf("list Services: %w", err)
 	}
-	return s, nil
+	return o, nil
 }
 
 // observe completes an observation with the account and the ledgers.
-func (b *Balancer) observe(ctx context.Context, s plan.Observed, d depth) (plan.Observed, error) {
+func (b *Balancer) observe(ctx context.Context, o plan.Observed, d depth) (plan.Observed, error) {
 	listing, err := b.config.Account.Blocks(ctx, d.after)
 	if err != nil {
 		return plan.Observed{}, err
 	}
-	s.Live = d.live
-	s.AskedAt = listing.AskedAt
-	s.Blocks = listing.Blocks
-	s.Sightings = nil
-	s.Unlisted = nil
-	if s.Ledgers, err = b.ledgers.list(ctx, d.live); err != nil {
+	o.Live = d.live
+	o.AskedAt = listing.AskedAt
+	o.Blocks = listing.Blocks
+	o.Sightings = nil
+	o.Unlisted = nil
+	if o.Ledgers, err = b.ledgers.list(ctx, d.live); err != nil {
 		return plan.Observed{}, err
 	}
-	if d.live && s.WantsPool() {
-		if s.PoolPurchase, err = b.poolRecord().Load(ctx); err != nil {
+	if d.live && o.WantsPool() {
+		if o.PoolPurchase, err = b.poolRecord().Load(ctx); err != nil {
 			return plan.Observed{}, err
 		}
 	}
-	if err := b.sightListed(ctx, &s, d); err != nil {
+	if err := b.sightListed(ctx, &o, d); err != nil {
 		return plan.Observed{}, err
 	}
 	if d.live {
-		if err := b.sightHidden(ctx, &s, d.after); err != nil {
+		if err := b.sightHidden(ctx, &o, d.after); err != nil {
 			return plan.Observed{}, err
 		}
-		if s.Unlisted, err = b.sightUnlisted(ctx, s, d.after); err != nil {
+		if o.Unlisted, err = b.sightUnlisted(ctx, o, d.after); err != nil {
 			return plan.Observed{}, err
 		}
 	}
-	s.Ours = s.Ours || s.ShowsOurs()
-	s.Networks, err = b.readNetworks(ctx, s.View, d.after)
-	return s, err
+	o.Ours = o.Ours || o.ShowsOurs()
+	o.Networks, err = b.readNetworks(ctx, o.View, d.after)
+	return o, err
 }
 
 func (b *Balancer) poolRecord() *purchase.ConfigMap {
@@ -142,13 +142,13 @@ func (b *Balancer) poolRecord() *purchase.ConfigMap {
 
 // sightListed takes the listed blocks that matter; live, each is read by its ID, because a list
 // may lag behind. A block of the pool that is assigned and in use needs no second look.
-func (b *Balancer) sightListed(ctx context.Context, s *plan.Observed, d depth) error {
-	for _, listed := range s.Blocks {
-		if !s.Relevant(listed) {
+func (b *Balancer) sightListed(ctx context.Context, o *plan.Observed, d depth) error {
+	for _, listed := range o.Blocks {
+		if !o.Relevant(listed) {
 			continue
 		}
 		sighting := plan.Sighting{Block: listed}
-		if d.live && !s.InUse(listed) {
+		if d.live && !o.InUse(listed) {
 			block, found, err := b.config.Account.Block(ctx, listed.ID, d.after)
 			if err != nil {
 				return err
@@ -157,45 +157,45 @@ func (b *Balancer) sightListed(ctx context.Context, s *plan.Observed, d depth) e
 				sighting.Block = block
 			}
 		}
-		s.Sightings = append(s.Sightings, sighting)
+		o.Sightings = append(o.Sightings, sighting)
 	}
 	return nil
 }
 
 // sightHidden looks for blocks that the list does not show: those that a purchase recorded, that a ledger
 // or the user names and, where nothing is known of a purchase, those that the index of the tag names.
-func (b *Balancer) sightHidden(ctx context.Context, s *plan.Observed, after time.Time) error {
-	ids := []string{s.Desired.BlockID}
-	for _, recorded := range []*contract.Purchase{s.Purchase, s.PoolPurchase} {
+func (b *Balancer) sightHidden(ctx context.Context, o *plan.Observed, after time.Time) error {
+	ids := []string{o.Desired.BlockID}
+	for _, recorded := range []*contract.Purchase{o.Purchase, o.PoolPurchase} {
 		if recorded != nil {
 			ids = append(ids, recorded.BlockID)
 		}
 	}
-	for _, l := range s.Ledgers {
-		if plan.Knows(l, s.Holder) {
+	for _, l := range o.Ledgers {
+		if plan.Knows(l, o.Holder) {
 			ids = append(ids, l.BlockID)
 		}
 	}
 	var owners []plan.Owner
-	for _, owner := range s.Owners() {
-		if !slices.ContainsFunc(s.Sightings, func(i plan.Sighting) bool {
-			return owner.Owns(i.Block) && (owner == s.Owner || i.Block.Status != plan.Assigned)
+	for _, owner := range o.Owners() {
+		if !slices.ContainsFunc(o.Sightings, func(i plan.Sighting) bool {
+			return owner.Owns(i.Block) && (owner == o.Owner || i.Block.Status != plan.Assigned)
 		}) {
 			owners = append(owners, owner)
 		}
 	}
 	var err error
-	s.Sightings, err = b.config.Account.Find(ctx, account.Search{Seen: s.Sightings, IDs: ids, Owners: owners,
+	o.Sightings, err = b.config.Account.Find(ctx, account.Search{Seen: o.Sightings, IDs: ids, Owners: owners,
 		After: after})
 	return err
 }
 
 // sightUnlisted looks for blocks of the cluster that the list lacks, where a purchase may follow that they forbid.
-func (b *Balancer) sightUnlisted(ctx context.Context, s plan.Observed, after time.Time) ([]plan.Block, error) {
-	if b.config.MaxBlocks == 0 || !contract.WantsAddress(s.Service) || len(s.Owned(s.Owner)) > 0 {
+func (b *Balancer) sightUnlisted(ctx context.Context, o plan.Observed, after time.Time) ([]plan.Block, error) {
+	if b.config.MaxBlocks == 0 || !contract.WantsAddress(o.Service) || len(o.Owned(o.Owner)) > 0 {
 		return nil, nil
 	}
-	return b.config.Account.Unlisted(ctx, s.Owner.Cluster, s.Blocks, after)
+	return b.config.Account.Unlisted(ctx, o.Owner.Cluster, o.Blocks, after)
 }
 
 // readNetworks reads the configured network and those that hold one of the blocks that matter.

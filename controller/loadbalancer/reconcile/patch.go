@@ -123,16 +123,16 @@ func withdrawal(service *corev1.Service, vlanInterface string) patch {
 
 // removeForeign takes off a Service what the controller wrote on another one, of which this is a copy:
 // whoever announces it would answer for an address of someone else.
-func (b *Balancer) removeForeign(ctx context.Context, s plan.Observed) (*corev1.Service, error) {
-	foreign := s.Service.Annotations[contract.ServiceIPAddress]
-	changes := withdrawal(s.Service, commonInterface(s.Nodes, s.NetworkID))
+func (b *Balancer) removeForeign(ctx context.Context, o plan.Observed) (*corev1.Service, error) {
+	foreign := o.Service.Annotations[contract.ServiceIPAddress]
+	changes := withdrawal(o.Service, commonInterface(o.Nodes, o.NetworkID))
 	changes.exactly = true
 	for _, name := range []string{contract.ServiceIPPurchase, contract.ServiceIPOwner} {
-		if _, there := s.Service.Annotations[name]; there {
+		if _, there := o.Service.Annotations[name]; there {
 			changes.annotations[name] = nil
 		}
 	}
-	service, err := b.patchService(ctx, s.Service, changes)
+	service, err := b.patchService(ctx, o.Service, changes)
 	if err != nil {
 		return nil, err
 	}
@@ -179,16 +179,16 @@ func (b *Balancer) clear(ctx context.Context, live *corev1.Service) error {
 // reject refuses the Service. When its block is lost, the published address is withdrawn as well: phoenixNAP
 // may sell it to another customer, and whoever announces it would answer in their place. What shows that there was
 // one stays, so that another one is bought only where the user allows it.
-func (b *Balancer) reject(ctx context.Context, s plan.Observed, step plan.Step) (*corev1.LoadBalancerStatus, error) {
-	address := s.Published()
-	if step.Reason != plan.BlockLost || !s.Abandoned(address) {
-		return nil, b.refuse(ctx, s.Service, step)
+func (b *Balancer) reject(ctx context.Context, o plan.Observed, step plan.Step) (*corev1.LoadBalancerStatus, error) {
+	address := o.Published()
+	if step.Reason != plan.BlockLost || !o.Abandoned(address) {
+		return nil, b.refuse(ctx, o.Service, step)
 	}
-	service, err := b.patchService(ctx, s.Service, silence(s.Service, address))
+	service, err := b.patchService(ctx, o.Service, silence(o.Service, address))
 	if err != nil {
 		return nil, err
 	}
-	if service != s.Service {
+	if service != o.Service {
 		klog.FromContext(ctx).Info("Withdrew the address of a lost block", "service", klog.KObj(service), "address",
 			address)
 	}

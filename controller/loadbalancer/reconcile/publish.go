@@ -21,27 +21,27 @@ import (
 
 // publish makes the address of an assigned block known: first to the announcer, by one patch of the Service,
 // then to users, by the status, once a node can carry the traffic.
-func (b *Balancer) publish(ctx context.Context, s plan.Observed, v plan.ServicePlan) (*corev1.LoadBalancerStatus,
+func (b *Balancer) publish(ctx context.Context, o plan.Observed, p plan.ServicePlan) (*corev1.LoadBalancerStatus,
 	error) {
-	changes := publication(s, v.Step)
-	service, err := b.patchService(ctx, s.Service, changes)
+	changes := publication(o, p.Step)
+	service, err := b.patchService(ctx, o.Service, changes)
 	if err != nil {
 		return nil, err
 	}
-	b.recordPublished(ctx, s, v.Step, changes)
-	status := statusFor(service, v.Step.Address)
-	ready := hasAddress(service, v.Step.Address) || anyNodeReady(s.Nodes, s.NetworkID)
-	said := says(service, blockCondition(v.Rejected.Reason, v.Rejected.Detail))
-	changed := b.say(ctx, service, publishedConditions(s, v, ready)...)
-	if v.Rejects() && changed && !said {
-		b.config.Events.Event(service, corev1.EventTypeWarning, eventOf(v.Rejected.Reason), v.Rejected.Detail)
+	b.recordPublished(ctx, o, p.Step, changes)
+	status := statusFor(service, p.Step.Address)
+	ready := hasAddress(service, p.Step.Address) || anyNodeReady(o.Nodes, o.NetworkID)
+	said := says(service, blockCondition(p.Rejected.Reason, p.Rejected.Detail))
+	changed := b.say(ctx, service, publishedConditions(o, p, ready)...)
+	if p.Rejects() && changed && !said {
+		b.config.Events.Event(service, corev1.EventTypeWarning, eventOf(p.Rejected.Reason), p.Rejected.Detail)
 	}
 	if !ready {
 		status = nil
 	}
 	switch {
-	case v.Rejects() || v.Tags != nil || len(v.Surplus) > 0:
-		return status, b.besides(ctx, service, v, said || changed)
+	case p.Rejects() || p.Tags != nil || len(p.Surplus) > 0:
+		return status, b.besides(ctx, service, p, said || changed)
 	case !ready:
 		return nil, b.retry(service, reasonNoNodeReady)
 	default:
@@ -50,43 +50,43 @@ func (b *Balancer) publish(ctx context.Context, s plan.Observed, v plan.ServiceP
 }
 
 // publishedConditions are what the Service says once its block is assigned.
-func publishedConditions(s plan.Observed, v plan.ServicePlan, ready bool) []metav1.Condition {
+func publishedConditions(o plan.Observed, p plan.ServicePlan, ready bool) []metav1.Condition {
 	block := blockCondition(plan.BlockAssigned, words(plan.BlockAssigned))
-	if v.Rejects() {
-		block.Reason = string(v.Rejected.Reason)
-		block.Message = v.Rejected.Detail
+	if p.Rejects() {
+		block.Reason = string(p.Rejected.Reason)
+		block.Message = p.Rejected.Detail
 	}
 	published := publishedCondition(ready, reasonNoNodeReady, words(reasonNoNodeReady))
-	before := meta.FindStatusCondition(s.Service.Status.Conditions, contract.ServiceConditionAnnounced)
-	return []metav1.Condition{block, published, announcement(s.Nodes, v.Step.Address, before)}
+	before := meta.FindStatusCondition(o.Service.Status.Conditions, contract.ServiceConditionAnnounced)
+	return []metav1.Condition{block, published, announcement(o.Nodes, p.Step.Address, before)}
 }
 
-func (b *Balancer) recordPublished(ctx context.Context, s plan.Observed, step plan.Step, changes patch) {
+func (b *Balancer) recordPublished(ctx context.Context, o plan.Observed, step plan.Step, changes patch) {
 	if changes.empty() {
 		return
 	}
-	before := s.Published()
+	before := o.Published()
 	if before == step.Address {
 		if _, repaired := changes.annotations[contract.KubeVIPAddresses]; repaired || changes.spec != nil {
 			b.config.Metrics.repaired(repairRepublished)
 		}
 		return
 	}
-	klog.FromContext(ctx).Info("Published an address", "service", klog.KObj(s.Service), "address", step.Address,
+	klog.FromContext(ctx).Info("Published an address", "service", klog.KObj(o.Service), "address", step.Address,
 		"block", step.Block.ID)
-	b.config.Events.Eventf(s.Service, corev1.EventTypeNormal, eventAssigned,
+	b.config.Events.Eventf(o.Service, corev1.EventTypeNormal, eventAssigned,
 		"IP block %s (%s) is assigned to public network %s; the address is %s",
 		step.Block.ID, step.Block.CIDR, step.Network, step.Address)
 	if before.IsValid() {
-		b.config.Events.Eventf(s.Service, corev1.EventTypeWarning, eventReplaced, "The address is %s now and was %s",
+		b.config.Events.Eventf(o.Service, corev1.EventTypeWarning, eventReplaced, "The address is %s now and was %s",
 			step.Address, before)
 	}
 }
 
 // publication is what the Service's metadata and spec lack. It is a compare-and-swap, because "where the
 // user left it empty" is judged on the version that was read.
-func publication(s plan.Observed, step plan.Step) patch {
-	service := s.Service
+func publication(o plan.Observed, step plan.Step) patch {
+	service := o.Service
 	address := step.Address.String()
 	wanted := map[string]any{
 		contract.ServiceIPAddress:       address,
@@ -95,10 +95,10 @@ func publication(s plan.Observed, step plan.Step) patch {
 		contract.ServiceIPBlockAssigned: "true",
 		contract.ServiceIPOwner:         string(service.UID),
 	}
-	maps.Copy(wanted, forKubeVIP(s, address))
-	maps.Copy(wanted, forPeople(s, step.Address))
-	if s.Purchase == nil || s.Listed(step.Block.ID) && (s.Purchase.BlockID == step.Block.ID ||
-		s.Purchase.BlockID == "") || !s.Now.Before(s.Purchase.Time.Add(plan.PurchaseSettles)) {
+	maps.Copy(wanted, forKubeVIP(o, address))
+	maps.Copy(wanted, forPeople(o, step.Address))
+	if o.Purchase == nil || o.Listed(step.Block.ID) && (o.Purchase.BlockID == step.Block.ID ||
+		o.Purchase.BlockID == "") || !o.Now.Before(o.Purchase.Time.Add(plan.PurchaseSettles)) {
 		// From now on tags find the block; until then the recorded ID must.
 		wanted[contract.ServiceIPPurchase] = nil
 	}
@@ -111,34 +111,34 @@ func publication(s plan.Observed, step plan.Step) patch {
 
 // forKubeVIP is what kube-vip reads. Where the agents announce, it must not: what was written for it before is taken
 // back.
-func forKubeVIP(s plan.Observed, address string) map[string]any {
-	if s.Options.Announcer == contract.AnnouncerAgent {
-		if s.Service.Annotations[contract.KubeVIPAddresses] == address {
+func forKubeVIP(o plan.Observed, address string) map[string]any {
+	if o.Options.Announcer == contract.AnnouncerAgent {
+		if o.Service.Annotations[contract.KubeVIPAddresses] == address {
 			return map[string]any{contract.KubeVIPAddresses: nil}
 		}
 		return nil
 	}
 	wanted := map[string]any{contract.KubeVIPAddresses: address}
-	if vlanInterface := commonInterface(s.Nodes, s.NetworkID); vlanInterface != "" &&
-		s.Service.Annotations[contract.KubeVIPInterface] == "" {
+	if vlanInterface := commonInterface(o.Nodes, o.NetworkID); vlanInterface != "" &&
+		o.Service.Annotations[contract.KubeVIPInterface] == "" {
 		wanted[contract.KubeVIPInterface] = vlanInterface
 	}
 	return wanted
 }
 
 // forPeople names the Node that announces the address, where kube-vip does not write that itself.
-func forPeople(s plan.Observed, address netip.Addr) map[string]any {
+func forPeople(o plan.Observed, address netip.Addr) map[string]any {
 	wanted := map[string]any{contract.ServiceAnnouncedBy: nil, contract.ServiceAnnouncedSince: nil}
-	if s.Options.Announcer != contract.AnnouncerAgent {
+	if o.Options.Announcer != contract.AnnouncerAgent {
 		return wanted
 	}
-	node, since := announcerOf(s.Nodes, address)
+	node, since := announcerOf(o.Nodes, address)
 	if node == "" {
 		return wanted
 	}
 	wanted[contract.ServiceAnnouncedBy] = node
 	wanted[contract.ServiceAnnouncedSince] = since.UTC().Format(time.RFC3339)
-	have := s.Service.Annotations
+	have := o.Service.Annotations
 	if before := have[contract.ServiceAnnouncedSince]; before != "" && have[contract.ServiceAnnouncedBy] == node {
 		wanted[contract.ServiceAnnouncedSince] = before
 	}
@@ -164,20 +164,20 @@ func hasAddress(service *corev1.Service, address netip.Addr) bool {
 
 // besides does what remains to be done for a Service whose address is published already: one change of the
 // account for each call. reported is true when an event was sent for the rejected request.
-func (b *Balancer) besides(ctx context.Context, service *corev1.Service, v plan.ServicePlan, reported bool) error {
+func (b *Balancer) besides(ctx context.Context, service *corev1.Service, p plan.ServicePlan, reported bool) error {
 	switch {
-	case v.Tags != nil:
-		if err := b.retag(ctx, service, v.Retag, v.Tags); err != nil && !isBadRequest(err) {
+	case p.Tags != nil:
+		if err := b.retag(ctx, service, p.Retag, p.Tags); err != nil && !isBadRequest(err) {
 			return err
 		}
 		return b.retry(service, reasonRetagging)
-	case len(v.Surplus) > 0:
-		if _, err := b.takeFirst(ctx, service, v.Surplus); err != nil {
+	case len(p.Surplus) > 0:
+		if _, err := b.takeFirst(ctx, service, p.Surplus); err != nil {
 			return err
 		}
 		return b.retry(service, reasonSurplus)
 	default:
-		return &plan.Refusal{Reason: v.Rejected.Reason, Detail: v.Rejected.Detail, Reported: reported}
+		return &plan.Refusal{Reason: p.Rejected.Reason, Detail: p.Rejected.Detail, Reported: reported}
 	}
 }
 

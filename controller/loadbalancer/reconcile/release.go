@@ -57,30 +57,30 @@ func (b *Balancer) withdraw(ctx context.Context, live *corev1.Service) (*corev1.
 	if live.DeletionTimestamp != nil {
 		return live, nil
 	}
-	s, err := b.beginObservation(ctx, live)
+	o, err := b.beginObservation(ctx, live)
 	if err != nil {
 		return nil, err
 	}
-	return b.patchService(ctx, live, withdrawal(live, commonInterface(s.Nodes, s.NetworkID)))
+	return b.patchService(ctx, live, withdrawal(live, commonInterface(o.Nodes, o.NetworkID)))
 }
 
 // giveBack observes, decides and applies. live is the Service to write on; nil when it is gone.
 func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) error {
 	start := b.config.Now()
-	s, err := b.observeToRelease(ctx, known, start)
+	o, err := b.observeToRelease(ctx, known, start)
 	if err != nil {
 		b.note(ctx, live, reasonLookupFailed, words(reasonLookupFailed))
 		return lookupFailed(known, err)
 	}
-	f := b.planRelease(s, live)
-	if !f.Waits() && !s.Fresh(start) {
-		if s, err = b.observe(ctx, s, depth{after: start, live: true}); err != nil {
+	p := b.planRelease(o, live)
+	if !p.Waits() && !o.Fresh(start) {
+		if o, err = b.observe(ctx, o, depth{after: start, live: true}); err != nil {
 			b.note(ctx, live, reasonLookupFailed, words(reasonLookupFailed))
 			return lookupFailed(known, err)
 		}
-		f = b.planRelease(s, live)
+		p = b.planRelease(o, live)
 	}
-	acted, err := b.applyRelease(ctx, s, f)
+	acted, err := b.applyRelease(ctx, o, p)
 	if err != nil {
 		if !pnap.IsDryRun(err) {
 			b.note(ctx, live, reasonReleaseFailed, words(reasonReleaseFailed))
@@ -89,52 +89,52 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 	}
 	if acted == plan.DeletionUnverified {
 		// Deleting is done at once: look whether that was the last of it.
-		if s, err = b.observe(ctx, s, depth{after: start, live: true}); err != nil {
+		if o, err = b.observe(ctx, o, depth{after: start, live: true}); err != nil {
 			return fmt.Errorf("verify the deletion of the IP block of Service %s/%s: %w", known.Namespace, known.Name,
 				err)
 		}
-		f = b.planRelease(s, live)
+		p = b.planRelease(o, live)
 		acted = ""
-		if err := b.ledgers.remove(ctx, f.Drop...); err != nil {
+		if err := b.ledgers.remove(ctx, p.Drop...); err != nil {
 			return err
 		}
 	}
-	return b.conclude(ctx, known, live, f, acted)
+	return b.conclude(ctx, known, live, p, acted)
 }
 
 // planRelease decides what is left to do and records what the decision notes of the history.
-func (b *Balancer) planRelease(s plan.Observed, live *corev1.Service) plan.ReleasePlan {
-	f := plan.PlanRelease(s, live)
-	if !f.LeavingSince.IsZero() {
-		b.pace.leaves(s.Service.UID, f.LeavingSince)
+func (b *Balancer) planRelease(o plan.Observed, live *corev1.Service) plan.ReleasePlan {
+	p := plan.PlanRelease(o, live)
+	if !p.LeavingSince.IsZero() {
+		b.pace.leaves(o.Service.UID, p.LeavingSince)
 	}
-	return f
+	return p
 }
 
 // applyRelease does one of the things that are left to do. It returns where that leaves the Service; empty
 // when there was nothing that could be done.
-func (b *Balancer) applyRelease(ctx context.Context, s plan.Observed, f plan.ReleasePlan) (plan.Reason, error) {
+func (b *Balancer) applyRelease(ctx context.Context, o plan.Observed, p plan.ReleasePlan) (plan.Reason, error) {
 	switch {
-	case f.Answering:
+	case p.Answering:
 		return reasonAnnounced, nil
-	case len(f.Save) > 0:
-		return reasonLedger, b.ledgers.save(ctx, f.Save...)
-	case f.Tags != nil:
-		if err := b.retag(ctx, s.Service, f.Retag, f.Tags); err != nil && !isBadRequest(err) {
+	case len(p.Save) > 0:
+		return reasonLedger, b.ledgers.save(ctx, p.Save...)
+	case p.Tags != nil:
+		if err := b.retag(ctx, o.Service, p.Retag, p.Tags); err != nil && !isBadRequest(err) {
 			return "", err
 		}
 		return reasonRetagging, nil
 	}
-	if err := b.ledgers.remove(ctx, f.Drop...); err != nil {
+	if err := b.ledgers.remove(ctx, p.Drop...); err != nil {
 		return "", err
 	}
-	return b.takeFirst(ctx, s.Service, f.Steps)
+	return b.takeFirst(ctx, o.Service, p.Steps)
 }
 
 // conclude says what the release waits for, or clears up after it.
-func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, f plan.ReleasePlan,
+func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, p plan.ReleasePlan,
 	acted plan.Reason) error {
-	step := f.Next()
+	step := p.Next()
 	switch {
 	case acted != "":
 		b.note(ctx, live, acted, words(acted))
