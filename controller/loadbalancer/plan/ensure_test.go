@@ -136,16 +136,16 @@ func TestEnsure(t *testing.T) {
 				n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: "a"})
 			})), "wait BlockAssigning a"},
 		{"assigning", wish(), view(blocks(block("a", plan.Assigning))), "wait BlockAssigning a"},
-		{"assigning, resource not told yet", wish(), view(blocks(block("a", plan.Assigning, in("", "")))),
+		{"assigning, resource not reported yet", wish(), view(blocks(block("a", plan.Assigning, in("", "")))),
 			"wait BlockAssigning a"},
 		{"assigned", wish(), view(blocks(block("a", plan.Assigned))), "done BlockAssigned a 203.0.113.10"},
 		{"assigned, location in small letters", wish(func(w *plan.Wish) { w.Location = "ash" }),
 			view(blocks(block("a", plan.Assigned))), "done BlockAssigned a 203.0.113.10"},
-		{"assigned, resource never told, listed", wish(),
+		{"assigned, resource never reported, listed", wish(),
 			view(blocks(block("a", plan.Assigned, in("", ""))), network(func(n *plan.Network) {
 				n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: "a"})
 			})), "done BlockAssigned a 203.0.113.10"},
-		{"assigned, to nobody knows what", wish(), view(blocks(block("a", plan.Assigned, in("", "")))),
+		{"assigned, to an unknown resource", wish(), view(blocks(block("a", plan.Assigned, in("", "")))),
 			"wait BlockAssigning a"},
 		{"unassigning", wish(), view(blocks(block("a", plan.Unassigning))), "wait BlockUnassigning a"},
 		{"error assigning", wish(), view(blocks(block("a", plan.ErrorAssigning))), "unassign UnassignmentDue a"},
@@ -216,7 +216,7 @@ func TestEnsure(t *testing.T) {
 			view(blocks(block("a", plan.Assigned))), "done BlockAssigned a 203.0.113.12"},
 		{"published address, block lost", wish(requested("203.0.113.10"), published("203.0.113.10")), view(nil),
 			"refuse BlockLost "},
-		{"published address, block unassigned by somebody", wish(published("203.0.113.10")),
+		{"published address, block unassigned by a person", wish(published("203.0.113.10")),
 			view(blocks(block("a", plan.Unassigned))), "assign AssignmentDue a"},
 		{"block of two addresses", wish(), view(blocks(block("a", plan.Unassigned, cidr("203.0.113.8/31")))),
 			"assign AssignmentDue a"},
@@ -272,12 +272,12 @@ func TestEnsure(t *testing.T) {
 			"unassign UnassignmentDue a"},
 		{"the same block twice", wish(), view(blocks(block("a", plan.Unassigned), block("a", plan.Unassigned))),
 			"assign AssignmentDue a"},
-		{"somebody else's block is not taken", wish(), view(blocks(block("a", plan.Unassigned,
+		{"another owner's block is not taken", wish(), view(blocks(block("a", plan.Unassigned,
 			func(b *plan.Block) { b.Tags = with(shop.Tags(), contract.TagCluster, "c2") }))), "buy PurchaseDue "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			step := plan.Ensure(shop, test.wish, test.view)
-			if diff := cmp.Diff(test.want, tell(step)); diff != "" {
+			if diff := cmp.Diff(test.want, describeStep(step)); diff != "" {
 				t.Errorf("step (-want +got):\n%s%s", diff, step.Detail)
 			}
 			if (step.Action == plan.Refuse) != (step.Detail != "") {
@@ -287,8 +287,8 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
-// tell describes a step in few words.
-func tell(s plan.Step) string {
+// describeStep describes a step in few words.
+func describeStep(s plan.Step) string {
 	text := fmt.Sprintf("%s %s %s", s.Action, s.Reason, s.Block.ID)
 	if s.Address.IsValid() {
 		text += " " + s.Address.String()

@@ -56,12 +56,12 @@ func TestRelease(t *testing.T) {
 		{"unassigning", view(blocks(block("a", plan.Unassigning))), "wait BlockUnassigning a"},
 		{"error assigning", view(blocks(block("a", plan.ErrorAssigning, in(net1, "public network")))),
 			"unassign UnassignmentDue a net1"},
-		{"error assigning, no resource told, another network lists it",
+		{"error assigning, no resource reported, another network lists it",
 			view(blocks(block("a", plan.ErrorAssigning)), func(v *plan.View) {
 				v.Networks["net2"] = plan.Network{ID: "net2", Status: plan.NetworkReady,
 					Blocks: []plan.NetworkBlock{{ID: "a"}}}
 			}), "unassign UnassignmentDue a net2"},
-		{"error assigning, nobody knows where", view(blocks(block("a", plan.ErrorAssigning))),
+		{"error assigning, to an unknown network", view(blocks(block("a", plan.ErrorAssigning))),
 			"unassign UnassignmentDue a net1"},
 		{"error unassigning", view(blocks(block("a", plan.ErrorUnassigning, in(net1, "public network")))),
 			"unassign UnassignmentDue a net1"},
@@ -85,7 +85,7 @@ func TestRelease(t *testing.T) {
 		{"retained, in error", view(blocks(block("a", plan.ErrorAssigning, in(net1, "public network"), retained))),
 			"unassign UnassignmentDue a net1"},
 		{"retained, unassigned", view(blocks(block("a", plan.Unassigned, retained))), "done BlockKept a"},
-		{"retained, deleted by somebody a moment ago", view(blocks(block("a", plan.Unassigned, retained)), hidden),
+		{"retained, deleted by a person a moment ago", view(blocks(block("a", plan.Unassigned, retained)), hidden),
 			"done BlockKept a"},
 		{"one retained, one not", view(blocks(block("a", plan.Unassigned, retained), block("b", "subnetted"))),
 			"refuse StatusNotKnown b; done BlockKept a"},
@@ -100,7 +100,7 @@ func TestRelease(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
 			for _, step := range plan.Release(shop, test.view) {
-				text := tell(step)
+				text := describeStep(step)
 				if step.Network != "" {
 					text += " " + step.Network
 				}
@@ -118,7 +118,7 @@ func TestDuplicatesLeaveTheKeptBlockAlone(t *testing.T) {
 		block("c", plan.Assigned, cidr("203.0.113.24/29"))))
 	var got []string
 	for _, step := range plan.Duplicates(shop, wish(published("203.0.113.26")), v) {
-		got = append(got, tell(step))
+		got = append(got, describeStep(step))
 	}
 	if diff := cmp.Diff([]string{"delete DeletionDue a", "unassign UnassignmentDue b"}, got); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
@@ -135,7 +135,7 @@ func TestDuplicatesThatAreRetainedStay(t *testing.T) {
 		v := view(blocks(kept, block("b", status, cidr("203.0.113.16/29"), retained)))
 		var got []string
 		for _, step := range plan.Duplicates(shop, w, v) {
-			got = append(got, tell(step))
+			got = append(got, describeStep(step))
 		}
 		if strings.Join(got, "; ") != want {
 			t.Errorf("%s: %v, want %q", status, got, want)
@@ -163,7 +163,7 @@ func TestRetag(t *testing.T) {
 		{"the duplicate no longer", view(blocks(plain, block("b", plan.Unassigned, cidr("203.0.113.16/29"), retained))),
 			false, "b"},
 		{"deleted a moment ago", view(blocks(plain), hidden), true, ""},
-		{"somebody else's", view(blocks(block("a", plan.Assigned, func(b *plan.Block) { b.Tags = nil }))), true, ""},
+		{"another owner's", view(blocks(block("a", plan.Assigned, func(b *plan.Block) { b.Tags = nil }))), true, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, tags, due := plan.Retag(shop, wish(published("203.0.113.10")), test.view, test.retain)

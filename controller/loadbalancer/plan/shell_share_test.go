@@ -160,7 +160,7 @@ func (c *cluster) retire(b plan.PoolBlock, v plan.View) bool {
 	case b.Gone || b.Foreign || b.Sighting.Hidden:
 		return false
 	case !b.Ledger.Closed:
-		if c.somebodyWaits() {
+		if c.poolAwaited() {
 			return false
 		}
 		if !stored {
@@ -173,8 +173,8 @@ func (c *cluster) retire(b plan.PoolBlock, v plan.View) bool {
 	return step.Action != plan.Wait && step.Action != plan.Refuse
 }
 
-// somebodyWaits reports whether a Service of the pool has no address yet.
-func (c *cluster) somebodyWaits() bool {
+// poolAwaited reports whether a Service of the pool has no address yet.
+func (c *cluster) poolAwaited() bool {
 	return slices.ContainsFunc(c.services, func(s *modelService) bool {
 		if s.mode != shared || s.deleting {
 			return false

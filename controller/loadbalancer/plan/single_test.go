@@ -26,7 +26,7 @@ func TestExtend(t *testing.T) {
 			"wait PurchaseUnanswered "},
 		{"purchase without an answer, block found by its nonce", wish(), view(blocks(block("a", plan.Assigned, ours,
 			described("… purchase n"))), purchase(time.Second, "")), "buy PurchaseDue "},
-		{"purchase without an answer, somebody else's block bears the nonce", wish(), view(blocks(block("a",
+		{"purchase without an answer, another owner's block bears the nonce", wish(), view(blocks(block("a",
 			plan.Assigned, described("… purchase n"))), purchase(time.Second, "")), "wait PurchaseUnanswered "},
 		{"purchase answered, not visible", wish(),
 			view(blocks(block("a", plan.Assigned, ours)), purchase(time.Second, "b")), "wait BlockInvisible b"},
@@ -49,7 +49,7 @@ func TestExtend(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			step := plan.Extend(pool, test.wish, test.view)
-			if diff := cmp.Diff(test.want, tell(step)); diff != "" {
+			if diff := cmp.Diff(test.want, describeStep(step)); diff != "" {
 				t.Errorf("step (-want +got):\n%s%s", diff, step.Detail)
 			}
 		})
@@ -82,11 +82,11 @@ func TestBroughtBlocksAreNeverDeleted(t *testing.T) {
 		v := view(blocks(b))
 		step := plan.EnsureBrought(v.Sightings[0], test.assignedHere, v)
 		step.Address = addr("")
-		if got := tell(step); got != test.ensure {
+		if got := describeStep(step); got != test.ensure {
 			t.Errorf("%s in %q, assigned here %t: ensure %s, want %s", test.status, test.resource, test.assignedHere,
 				got, test.ensure)
 		}
-		if got := tell(plan.ReleaseBrought(v.Sightings[0], test.assignedHere, v)); got != test.release {
+		if got := describeStep(plan.ReleaseBrought(v.Sightings[0], test.assignedHere, v)); got != test.release {
 			t.Errorf("%s in %q, assigned here %t: release %s, want %s", test.status, test.resource, test.assignedHere,
 				got, test.release)
 		}
@@ -104,10 +104,10 @@ func TestOneBlockOfAPool(t *testing.T) {
 		plan.ErrorUnassigning: {"unassign UnassignmentDue a", "unassign UnassignmentDue a"},
 	} {
 		v := view(blocks(block("a", status, func(b *plan.Block) { b.Tags = pool.Tags() })))
-		if got := tell(plan.EnsureBlock(v.Sightings[0], v)); got != want[0] {
+		if got := describeStep(plan.EnsureBlock(v.Sightings[0], v)); got != want[0] {
 			t.Errorf("%s: ensure %s, want %s", status, got, want[0])
 		}
-		if got := tell(plan.ReleaseBlock(v.Sightings[0], v)); got != want[1] {
+		if got := describeStep(plan.ReleaseBlock(v.Sightings[0], v)); got != want[1] {
 			t.Errorf("%s: release %s, want %s", status, got, want[1])
 		}
 	}
@@ -128,7 +128,7 @@ func TestServersMayHoldEveryAddress(t *testing.T) {
 		v.Networks[net1] = network
 		step := plan.EnsureBlock(v.Sightings[0], v)
 		step.Address = addr("")
-		if got := tell(step); got != want {
+		if got := describeStep(step); got != want {
 			t.Errorf("%s: %s, want %s", status, got, want)
 		}
 	}

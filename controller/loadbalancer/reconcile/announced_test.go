@@ -66,7 +66,7 @@ func TestWhoAnnounces(t *testing.T) {
 		}, "True", "Answered", "Node b announces the address since " + later},
 		"an agent of before, without a MAC": {[]*corev1.Node{witness("a", macOne,
 			entrySaid("Answered", "", early, false))}, "True", "Answered", "one machine answers"},
-		"nobody knows any identity": {[]*corev1.Node{witness("a", "", entrySaid("Answered", stranger, early, false))},
+		"no identity is known": {[]*corev1.Node{witness("a", "", entrySaid("Answered", stranger, early, false))},
 			"True", "Answered", "one machine answers"},
 		"a stranger answers": {[]*corev1.Node{witness("a", macOne, entrySaid("Answered", stranger, early, false))},
 			"False", contract.AnnouncedForeign, stranger + " answers"},
@@ -207,13 +207,13 @@ func TestAnnouncement(t *testing.T) {
 		reason string
 		silent bool
 	}{
-		{"nobody reports", nil, "Unknown", "NotReported", false},
+		{"no agent reports", nil, "Unknown", "NotReported", false},
 		{"about another address", []*corev1.Node{reporting("a", strings.ReplaceAll(says("Answered"), ".10", ".11"))},
 			"Unknown", "NotReported", false},
 		{"garbage", []*corev1.Node{reporting("a", "{"), reporting("b", says("Answered"))}, "True", "Answered", false},
 		{"one of two hears it", []*corev1.Node{reporting("a", says("Silent")), reporting("b", says("Answered"))},
 			"True", "Answered", false},
-		{"nobody hears it", []*corev1.Node{reporting("a", says("Silent")), reporting("b", says("Silent"))}, "False",
+		{"no agent hears it", []*corev1.Node{reporting("a", says("Silent")), reporting("b", says("Silent"))}, "False",
 			"Silent", true},
 		{"two answer", []*corev1.Node{reporting("a", says("Answered")), reporting("b", says("Duplicate"))}, "False",
 			"Duplicate", false},

@@ -171,7 +171,7 @@ func TestWhatIsWrongIsToldBeforeThePurchase(t *testing.T) {
 		change func(*corev1.Service)
 		want   string
 	}{
-		"an annotation nobody knows": {annotated("phoenixnap.com/ip-sice", "/28"),
+		"an annotation that is not known": {annotated("phoenixnap.com/ip-sice", "/28"),
 			"phoenixnap.com/ip-sice is not known"},
 		"no size":            {annotated(contract.ServiceIPBlockSize, "29"), `"29"`},
 		"neither yes nor no": {annotated(contract.ServiceIPRetain, "perhaps"), `"perhaps"`},

@@ -337,7 +337,7 @@ func TestLostRaceForTheIntent(t *testing.T) {
 	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.TagPropagation = 0 }))
 	w.service("web")
 	w.restartWith(intruding{crashing: crashing{Client: w.client, world: w}, intrude: func() {
-		w.edit("web", func(s *corev1.Service) { s.Annotations = map[string]string{"by": "somebody"} })
+		w.edit("web", func(s *corev1.Service) { s.Annotations = map[string]string{"by": "someone"} })
 	}})
 	_, err := w.sync("web")
 	if err == nil || err.Error() != "waiting for the latest version of the Service" {

@@ -238,7 +238,7 @@ func TestEditedAddressOfAnother(t *testing.T) {
 			annotated(contract.ServiceIPAddress, first, contract.KubeVIPAddresses, first)(s)
 			s.Spec.LoadBalancerIP = first
 		},
-		annotated(contract.ServiceIPAddress, "nonsense", contract.ServiceIPOwner, "somebody"),
+		annotated(contract.ServiceIPAddress, "nonsense", contract.ServiceIPOwner, "someone"),
 		func(s *corev1.Service) { s.Annotations = map[string]string{contract.ServiceIPAllocation: "shared"} },
 		func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} },
 		func(s *corev1.Service) { s.Spec.LoadBalancerIP = "" },

@@ -11,8 +11,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// told returns the events of a reason since the last call.
-func (w *world) told(reason string) (found []string) {
+// eventsOf returns the events of a reason since the last call.
+func (w *world) eventsOf(reason string) (found []string) {
 	for {
 		select {
 		case event := <-w.events.Events:
@@ -53,19 +53,19 @@ func TestStaleAddressIsTold(t *testing.T) {
 			w.settle("web")
 			address := w.address("web")
 			w.report(address, contract.AddressAnswered)
-			w.told("StaleAddress")
+			w.eventsOf("StaleAddress")
 			w.passes(2 * time.Minute)
-			if told := w.told("StaleAddress"); len(told) != 0 {
-				t.Errorf("events about an address in use: %q", told)
+			if events := w.eventsOf("StaleAddress"); len(events) != 0 {
+				t.Errorf("events about an address in use: %q", events)
 			}
 			leave(w)
 			if how != forgotten {
 				w.settle("web")
 			}
 			w.passes(3 * time.Minute)
-			if told := w.told("StaleAddress"); len(told) != 1 || !strings.Contains(told[0], address) ||
-				!strings.Contains(told[0], "node-1") {
-				t.Errorf("events %q, want one that names %s and node-1", told, address)
+			if events := w.eventsOf("StaleAddress"); len(events) != 1 || !strings.Contains(events[0], address) ||
+				!strings.Contains(events[0], "node-1") {
+				t.Errorf("events %q, want one that names %s and node-1", events, address)
 			}
 			w.service("wants", inPool(),
 				func(s *corev1.Service) { s.Annotations[contract.ServiceRequestedIP] = address })
@@ -96,14 +96,14 @@ func TestStaleAddressOfARetainedBlock(t *testing.T) {
 	w.delete("web")
 	w.settle("web")
 	w.report(address, contract.AddressAnswered)
-	w.told("StaleAddress")
+	w.eventsOf("StaleAddress")
 	w.passes(3 * time.Minute)
-	if told := w.told("StaleAddress"); len(told) != 1 || !strings.Contains(told[0], address) {
-		t.Errorf("events %q, want one that names %s", told, address)
+	if events := w.eventsOf("StaleAddress"); len(events) != 1 || !strings.Contains(events[0], address) {
+		t.Errorf("events %q, want one that names %s", events, address)
 	}
 	w.report("198.51.100.7", contract.AddressAnswered)
 	w.passes(3 * time.Minute)
-	if told := w.told("StaleAddress"); len(told) != 0 {
-		t.Errorf("events about an address that is none of ours: %q", told)
+	if events := w.eventsOf("StaleAddress"); len(events) != 0 {
+		t.Errorf("events about an address that is none of ours: %q", events)
 	}
 }

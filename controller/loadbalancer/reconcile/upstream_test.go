@@ -69,7 +69,7 @@ func TestStatusNeverHasAnEmptyIP(t *testing.T) {
 //proves:known-bugs/disagreeing-views
 func TestSlowAssignmentIsWaitedForWithoutBackOff(t *testing.T) {
 	for _, from := range []string{"assigning", "assigned"} {
-		t.Run("resource told from "+from, func(t *testing.T) {
+		t.Run("resource reported from "+from, func(t *testing.T) {
 			w := newWorld(t, slow(func(l *pnapsim.Latency) { l.Assign = pnapsim.Duration(10 * time.Minute) }),
 				func(config *pnapsim.Config, _ *pnapsim.AccountSeed, _ *reconcile.Config) {
 					config.Switches.AssignedIDFrom = from
@@ -181,7 +181,7 @@ func TestLocationIsCheckedBeforeThePurchase(t *testing.T) {
 		name, option, annotation string
 		want                     string
 	}{
-		{"nobody says", "", "",
+		{"no agent says", "", "",
 			"set the annotation example.com/where of the Service or the option location (PNAP_LOCATION)"},
 		{"annotation names another site", "", "SEA", "location SEA is not where public network " + networkID +
 			" is; set the annotation example.com/where of the Service to ASH"},
