@@ -229,21 +229,21 @@ func (l Ledger) Free(h Holder, now time.Time) Ledger {
 	return freed
 }
 
-// Settle ends the rest of addresses that are reported silent or have rested long enough.
-func (l Ledger) Settle(silent func(netip.Addr) bool, now time.Time) Ledger {
-	settled := l.clone()
+// Expire ends the rest of addresses that are reported silent or have rested long enough.
+func (l Ledger) Expire(silent func(netip.Addr) bool, now time.Time) Ledger {
+	expired := l.clone()
 	for address, rest := range l.Resting {
 		if (silent != nil && silent(address)) || !now.Before(rest.Since.Add(Quarantine)) {
-			delete(settled.Resting, address)
+			delete(expired.Resting, address)
 		}
 	}
-	return settled
+	return expired
 }
 
 // Spent reports whether the ledger of a block that stays in the account may be forgotten: no address is
 // given and none rests any more.
 func (l Ledger) Spent(silent func(netip.Addr) bool, now time.Time) bool {
-	return l.Empty() && len(l.Settle(silent, now).Resting) == 0
+	return l.Empty() && len(l.Expire(silent, now).Resting) == 0
 }
 
 // Close marks the block as being released.

@@ -169,7 +169,7 @@ func TestFreeIsForTheUIDThatHolds(t *testing.T) {
 	if end := l.RestEnds(); end != noon.Add(plan.Quarantine) {
 		t.Errorf("the rest ends at %s", end)
 	}
-	if l = l.Settle(nil, noon.Add(plan.Quarantine)); len(l.Resting) != 0 {
+	if l = l.Expire(nil, noon.Add(plan.Quarantine)); len(l.Resting) != 0 {
 		t.Errorf("the rest has not ended: %v", l)
 	}
 }
@@ -224,7 +224,7 @@ func TestLedgerKeepsItsRules(t *testing.T) {
 			case 2:
 				l = l.Free(h, now)
 			case 3:
-				l = l.Settle(nil, now)
+				l = l.Expire(nil, now)
 			case 4:
 				l = l.Reopen()
 			case 5:

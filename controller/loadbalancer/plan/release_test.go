@@ -113,7 +113,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-func TestDuplicatesLeaveTheKeptBlockAlone(t *testing.T) {
+func TestDuplicatesLeaveTheKeptBlock(t *testing.T) {
 	v := view(blocks(block("a", plan.Unassigned), block("b", plan.Assigned, cidr("203.0.113.16/29")),
 		block("c", plan.Assigned, cidr("203.0.113.24/29"))))
 	var got []string

@@ -56,10 +56,10 @@ type Refused struct {
 // Error is the sentence for the user.
 func (r *Refused) Error() string { return r.Detail }
 
-// A refused purchase is tried again after a rest that doubles with each refusal.
+// A refused purchase is tried again after a pause that doubles with each refusal.
 const (
-	firstRest = time.Minute
-	lastRest  = 16 * time.Minute
+	firstBackoff = time.Minute
+	lastBackoff  = 16 * time.Minute
 )
 
 // refusal is a purchase that the API refused lately.
@@ -67,9 +67,9 @@ type refusal struct {
 	// location and size that were tried; another purchase may succeed.
 	location string
 	size     plan.Size
-	// until is when the rest ends.
+	// until is when the pause ends.
 	until time.Time
-	// length of the rest; 0 for one that says itself when it ends.
+	// length of the pause; 0 for one that says itself when it ends.
 	length time.Duration
 	// answer is what a purchase gets to hear meanwhile.
 	answer error
@@ -107,9 +107,9 @@ func (b *Buyer) backOffLonger(order Order, detail string) error {
 	b.mu.Lock()
 	last := b.refusals[order.subject()]
 	b.mu.Unlock()
-	length := firstRest
+	length := firstBackoff
 	if last.about(order) {
-		length = min(max(2*last.length, firstRest), lastRest)
+		length = min(max(2*last.length, firstBackoff), lastBackoff)
 	}
 	refused := &Refused{Reason: plan.PurchaseRefused, Detail: detail}
 	b.remember(order, refusal{until: b.config.Now().Add(length), length: length, answer: refused})
@@ -123,5 +123,5 @@ func (b *Buyer) remember(order Order, r refusal) {
 	r.location = order.Location
 	r.size = order.size()
 	b.refusals[order.subject()] = r
-	maps.DeleteFunc(b.refusals, func(_ string, old refusal) bool { return now.Sub(old.until) > lastRest })
+	maps.DeleteFunc(b.refusals, func(_ string, old refusal) bool { return now.Sub(old.until) > lastBackoff })
 }

@@ -27,9 +27,9 @@ const (
 	// intentLife is how old a recorded intent may be when the purchase is sent. A process that was
 	// frozen in between must look again: someone else may lead by now.
 	intentLife = 10 * time.Second
-	// tagsSettle is how long after their creation tags may be refused (phoenixNAP Tag Manager API, which
+	// tagsDelay is how long after their creation tags may be refused (phoenixNAP Tag Manager API, which
 	// is eventually consistent).
-	tagsSettle = time.Minute
+	tagsDelay = time.Minute
 	// locationsLife is how long a location that was on sale is not asked for again.
 	locationsLife = time.Hour
 	// recordTimeout bounds the writing down of a purchase that was made while the process is ending.
@@ -153,7 +153,7 @@ func (b *Buyer) Buy(ctx context.Context, order Order, record Record) (plan.Block
 		Description: order.description(intent.Nonce),
 		Tags:        order.Owner.Tags(),
 	})
-	return b.settle(ctx, order, record, intent, block, err)
+	return b.recordOutcome(ctx, order, record, intent, block, err)
 }
 
 // checkLocation asks the API whether it sells in the location.
@@ -202,8 +202,8 @@ func (b *Buyer) newIntent() contract.Purchase {
 	return contract.Purchase{Nonce: hex.EncodeToString(nonce[:]), Time: b.config.Now().UTC()}
 }
 
-// settle records what became of a purchase.
-func (b *Buyer) settle(ctx context.Context, order Order, record Record, intent contract.Purchase, block plan.Block,
+// recordOutcome records what became of a purchase.
+func (b *Buyer) recordOutcome(ctx context.Context, order Order, record Record, intent contract.Purchase, block plan.Block,
 	failure error) (plan.Block, error) {
 	// What was paid for is written down even when the process is ending.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
@@ -228,7 +228,7 @@ func (b *Buyer) settle(ctx context.Context, order Order, record Record, intent c
 }
 
 // notBought takes the intent back, for the API said clearly that it sold nothing. That may make the
-// caller's queue call again at once: the next purchase must rest. A dry run has nothing to rest from.
+// caller's queue call again at once: the next purchase must wait. A dry run has nothing to wait for.
 func (b *Buyer) notBought(ctx context.Context, order Order, record Record, intent contract.Purchase,
 	refusal error) error {
 	answer := refusal
@@ -241,7 +241,7 @@ func (b *Buyer) notBought(ctx context.Context, order Order, record Record, inten
 	return answer
 }
 
-// judgeRefusal makes the next purchase rest and says what the refusal means.
+// judgeRefusal makes the next purchase wait and says what the refusal means.
 func (b *Buyer) judgeRefusal(order Order, refusal error) error {
 	var failure *pnap.Error
 	errors.As(refusal, &failure)
@@ -261,7 +261,7 @@ func (b *Buyer) judgeRefusal(order Order, refusal error) error {
 func (b *Buyer) tagsFresh() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.config.Now().Sub(b.tagsSince) < tagsSettle
+	return b.config.Now().Sub(b.tagsSince) < tagsDelay
 }
 
 // amend writes down what became of an intent. Failing that costs time, no money: the intent stands, and

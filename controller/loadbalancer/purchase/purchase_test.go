@@ -132,7 +132,7 @@ func TestRefusalTakesTheIntentBackAndRests(t *testing.T) {
 	w.clock.Advance(time.Minute)
 	want(2)
 	w.clock.Advance(time.Minute)
-	want(2) // the second rest is longer
+	want(2) // the second pause is longer
 	w.clock.Advance(time.Minute)
 	want(3)
 
@@ -140,12 +140,12 @@ func TestRefusalTakesTheIntentBackAndRests(t *testing.T) {
 	other := order(web)
 	other.Size = 28
 	if _, err := w.buy(other); err != nil {
-		t.Errorf("another size rests as well: %v", err)
+		t.Errorf("another size waits as well: %v", err)
 	}
 	successor := order(web)
 	successor.Subject = "uid-2"
 	if _, err := w.buyer.Buy(testlog.Context(t), successor, w.object.record()); err != nil {
-		t.Errorf("a new Service of that name rests as well: %v", err)
+		t.Errorf("a new Service of that name waits as well: %v", err)
 	}
 }
 

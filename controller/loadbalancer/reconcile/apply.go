@@ -65,8 +65,8 @@ func (b *Balancer) prepare(ctx context.Context, o plan.Observed, p plan.ServiceP
 
 // advance changes the account.
 func (b *Balancer) advance(ctx context.Context, o plan.Observed, p plan.ServicePlan) error {
-	if standing := b.rests.standing(p.Step); standing != p.Step.Reason {
-		return b.wait(ctx, o.Service, standing)
+	if reason := b.backoffs.reasonFor(p.Step); reason != p.Step.Reason {
+		return b.wait(ctx, o.Service, reason)
 	}
 	reason, err := b.act(ctx, o.Service, p.Step)
 	if err != nil {
@@ -99,17 +99,17 @@ func (b *Balancer) act(ctx context.Context, service *corev1.Service, step plan.S
 	b.config.Account.Invalidate()
 	switch {
 	case err == nil:
-		b.rests.tried(step)
+		b.backoffs.tried(step)
 		b.record(ctx, service, step)
 		return reason, nil
 	case pnap.IsConflict(err) && step.Action != plan.Delete:
-		b.rests.refused(step)
+		b.backoffs.refused(step)
 		return plan.NetworkChanging, nil
 	case pnap.IsInaccessible(err) && step.Action == plan.Delete:
 		// Another client was faster, or the block is not visible any more: the next observation shows which.
 		return reason, nil
 	case pnap.IsConflict(err):
-		b.rests.refused(step)
+		b.backoffs.refused(step)
 	}
 	return "", fmt.Errorf("%s IP block %s (%s): %w", step.Action, step.Block.ID, step.Block.CIDR, err)
 }
@@ -142,8 +142,8 @@ func (b *Balancer) record(ctx context.Context, service *corev1.Service, step pla
 func (b *Balancer) takeFirst(ctx context.Context, service *corev1.Service, steps []plan.Step) (plan.Reason, error) {
 	var refusals []error
 	for _, step := range steps {
-		if (step.Action != plan.Unassign && step.Action != plan.Delete) || b.rests.inError(step) ||
-			b.rests.inConflict(step) {
+		if (step.Action != plan.Unassign && step.Action != plan.Delete) || b.backoffs.inError(step) ||
+			b.backoffs.inConflict(step) {
 			continue
 		}
 		reason, err := b.act(ctx, service, step)

@@ -69,11 +69,11 @@ type Config struct {
 
 // Balancer ensures and releases public addresses of Services. It is safe for concurrent use.
 type Balancer struct {
-	config  Config
-	pace    *pace
-	rests   *rests
-	ledgers *ledgerCopy
-	stale   *staleness
+	config   Config
+	pace     *pace
+	backoffs *backoffs
+	ledgers  *ledgerCopy
+	stale    *staleness
 
 	clusterMu sync.Mutex
 	clusterID string
@@ -91,7 +91,7 @@ func New(config Config) *Balancer {
 		config.Now = time.Now
 	}
 	return &Balancer{
-		config: config, pace: newPace(), rests: newRests(config.Now),
+		config: config, pace: newPace(), backoffs: newBackoffs(config.Now),
 		ledgers: newLedgerCopy(config.Ledgers, config.Now), stale: newStaleness(),
 	}
 }

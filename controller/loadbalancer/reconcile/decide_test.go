@@ -74,7 +74,7 @@ func TestAnyNodeReadyAndCommonInterface(t *testing.T) {
 
 func TestRestsOfABlockInError(t *testing.T) {
 	now := noon
-	r := newRests(func() time.Time { return now })
+	r := newBackoffs(func() time.Time { return now })
 	stuck := plan.Step{Action: plan.Unassign, Block: plan.Block{ID: "a", Status: plan.ErrorUnassigning}}
 	other := plan.Step{Action: plan.Unassign, Block: plan.Block{ID: "a", Status: plan.Assigned}}
 	var tries []time.Duration
@@ -100,15 +100,15 @@ func TestRestsOfABlockInError(t *testing.T) {
 
 func TestConflictRests(t *testing.T) {
 	now := noon
-	r := newRests(func() time.Time { return now })
+	r := newBackoffs(func() time.Time { return now })
 	step := plan.Step{Action: plan.Assign, Reason: plan.AssignmentDue, Block: plan.Block{ID: "a"}}
 	r.refused(step)
 	for _, test := range []struct {
 		after time.Duration
 		want  plan.Reason
-	}{{0, plan.NetworkChanging}, {time.Second, plan.NetworkChanging}, {conflictRest, plan.AssignmentDue}} {
+	}{{0, plan.NetworkChanging}, {time.Second, plan.NetworkChanging}, {conflictBackoff, plan.AssignmentDue}} {
 		now = noon.Add(test.after)
-		if got := r.standing(step); got != test.want {
+		if got := r.reasonFor(step); got != test.want {
 			t.Errorf("%s after a conflict the block stands at %s, want %s", test.after, got, test.want)
 		}
 	}

@@ -163,10 +163,10 @@ func TestNothingWrittenOnAServiceKeepsItFromGoing(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrongIsToldBeforeThePurchase: everything that can be known beforehand costs nothing.
+// TestWhatIsWrongIsReportedBeforeThePurchase: everything that can be known beforehand costs nothing.
 //
 //proves:known-bugs/late-validation
-func TestWhatIsWrongIsToldBeforeThePurchase(t *testing.T) {
+func TestWhatIsWrongIsReportedBeforeThePurchase(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*corev1.Service)
 		want   string

@@ -115,7 +115,7 @@ func TestNothingIsBoughtWhileLookupsFail(t *testing.T) {
 	}
 }
 
-func TestRefusedPurchaseIsToldAndForgotten(t *testing.T) {
+func TestRefusedPurchaseIsReportedAndForgotten(t *testing.T) {
 	w := newWorld(t)
 	w.arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Times: -1, Action: pnapsim.FaultStatus, Status: 406})
 	w.service("web")

@@ -15,9 +15,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
-// TestRefusalIsToldOnce: with its event, and again only when it is another one; the caller learns that users
+// TestRefusalIsReportedOnce: with its event, and again only when it is another one; the caller learns that users
 // know.
-func TestRefusalIsToldOnce(t *testing.T) {
+func TestRefusalIsReportedOnce(t *testing.T) {
 	wrong := annotated(contract.ServiceIPRetain, "perhaps")
 	for name, test := range map[string]struct {
 		prepare func(*world)
@@ -76,8 +76,8 @@ func TestRefusalIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestRefusalThatIsWrittenNowhereIsNotTold: a Service that is gone can say nothing.
-func TestRefusalThatIsWrittenNowhereIsNotTold(t *testing.T) {
+// TestRefusalThatIsWrittenNowhereIsNotReported: a Service that is gone can say nothing.
+func TestRefusalThatIsWrittenNowhereIsNotReported(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
 	w.settle("web")

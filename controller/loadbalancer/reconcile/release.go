@@ -145,7 +145,7 @@ func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, p 
 		klog.FromContext(ctx).V(2).Info("Release refused", "service", klog.KObj(known), "reason", step.Reason)
 		return b.recordRefusal(ctx, known, live, step)
 	default:
-		reason := b.rests.standing(step)
+		reason := b.backoffs.reasonFor(step)
 		b.note(ctx, live, reason, words(reason))
 		return b.retry(known, reason)
 	}

@@ -117,7 +117,7 @@ func (b *Balancer) waitUntil(ctx context.Context, service *corev1.Service, step 
 func (b *Balancer) retry(service *corev1.Service, reason plan.Reason) error {
 	pause := b.pace.next(service.UID, reason, b.config.Now())
 	if reason == plan.NetworkChanging {
-		pause = max(pause, conflictRest)
+		pause = max(pause, conflictBackoff)
 	}
 	return api.NewRetryError(words(reason), pause)
 }
@@ -149,84 +149,84 @@ func (b *Balancer) pacing(service *corev1.Service, err error) error {
 }
 
 const (
-	// A block whose assignment or unassignment ended in an error is tried again at once, then after a rest
-	// that doubles. Each try keeps the network BUSY: without rests one block that is stuck would keep all
+	// A block whose assignment or unassignment ended in an error is tried again at once, then after a pause
+	// that doubles. Each try keeps the network BUSY: without pauses one block that is stuck would keep all
 	// others from being assigned or released.
-	firstRest = time.Minute
-	lastRest  = 16 * time.Minute
-	// conflictRest is how long the same request is not repeated after the answer 409.
-	conflictRest = 1200 * time.Millisecond
+	firstBackoff = time.Minute
+	lastBackoff  = 16 * time.Minute
+	// conflictBackoff is how long the same request is not repeated after the answer 409.
+	conflictBackoff = 1200 * time.Millisecond
 )
 
-// rest is what is remembered of a block in error.
-type rest struct {
+// backoff is what is remembered of a block in error.
+type backoff struct {
 	until  time.Time
 	length time.Duration
 }
 
-// after returns the rest that follows one more try.
-func (r rest) after(now time.Time) rest {
-	length := min(max(2*r.length, firstRest), lastRest)
-	return rest{until: now.Add(length), length: length}
+// after returns the back-off that follows one more try.
+func (b backoff) after(now time.Time) backoff {
+	length := min(max(2*b.length, firstBackoff), lastBackoff)
+	return backoff{until: now.Add(length), length: length}
 }
 
-// rests remembers which blocks are not to be changed for a while.
-type rests struct {
+// backoffs remembers which blocks are not to be changed for a while.
+type backoffs struct {
 	now func() time.Time
 
 	mu        sync.Mutex
-	errors    map[string]rest
+	errors    map[string]backoff
 	conflicts map[string]time.Time
 }
 
-func newRests(now func() time.Time) *rests {
-	return &rests{now: now, errors: map[string]rest{}, conflicts: map[string]time.Time{}}
+func newBackoffs(now func() time.Time) *backoffs {
+	return &backoffs{now: now, errors: map[string]backoff{}, conflicts: map[string]time.Time{}}
 }
 
 // inError reports whether the step must be taken later, because its block is in error and was tried lately.
-func (r *rests) inError(step plan.Step) bool {
+func (b *backoffs) inError(step plan.Step) bool {
 	if !step.Block.Status.InError() || step.Action != plan.Unassign {
 		return false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.now().Before(r.errors[step.Block.ID].until)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.now().Before(b.errors[step.Block.ID].until)
 }
 
 // inConflict reports whether the API said a moment ago that the block or its network cannot be changed now.
-func (r *rests) inConflict(step plan.Step) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.now().Before(r.conflicts[step.Block.ID])
+func (b *backoffs) inConflict(step plan.Step) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.now().Before(b.conflicts[step.Block.ID])
 }
 
 // tried remembers that a step was taken.
-func (r *rests) tried(step plan.Step) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.conflicts, step.Block.ID)
+func (b *backoffs) tried(step plan.Step) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.conflicts, step.Block.ID)
 	switch {
 	case step.Action == plan.Delete:
-		delete(r.errors, step.Block.ID)
+		delete(b.errors, step.Block.ID)
 	case step.Block.Status.InError():
-		r.errors[step.Block.ID] = r.errors[step.Block.ID].after(r.now())
+		b.errors[step.Block.ID] = b.errors[step.Block.ID].after(b.now())
 	}
 }
 
 // refused remembers that the API answered 409.
-func (r *rests) refused(step plan.Step) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.conflicts[step.Block.ID] = r.now().Add(conflictRest)
+func (b *backoffs) refused(step plan.Step) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.conflicts[step.Block.ID] = b.now().Add(conflictBackoff)
 }
 
-// standing is where a block stands when the step is what comes next.
-func (r *rests) standing(step plan.Step) plan.Reason {
+// reasonFor is where a block stands when the step is what comes next.
+func (b *backoffs) reasonFor(step plan.Step) plan.Reason {
 	switch {
-	case r.inError(step):
+	case b.inError(step):
 		return reasonResting
 	case (step.Action == plan.Assign || step.Action == plan.Unassign || step.Action == plan.Delete) &&
-		r.inConflict(step):
+		b.inConflict(step):
 		return plan.NetworkChanging
 	default:
 		return step.Reason

@@ -32,9 +32,9 @@ func (w *world) passes(during time.Duration) {
 	}
 }
 
-// TestStaleAddressIsTold: an address of the pool that was given back and still answers is reported once, on the Service
+// TestStaleAddressIsReported: an address of the pool that was given back and still answers is reported once, on the Service
 // if it exists, else on the Node that answers; it is not given to others meanwhile, and at once when it is silent.
-func TestStaleAddressIsTold(t *testing.T) {
+func TestStaleAddressIsReported(t *testing.T) {
 	const forgotten = "the Service went without its finalizer"
 	for how, leave := range map[string]func(*world){
 		"the Service is gone": func(w *world) { w.delete("web") },

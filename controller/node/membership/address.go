@@ -57,7 +57,7 @@ func eventType(reason string) string {
 // allot allocates an address in the ledger and saves it.
 func (p *pass) allot(ctx context.Context, serverID string, node *corev1.Node) (netip.Addr, bool, error) {
 	holder := plan.Holder{Name: serverID}
-	next, grant, err := p.source.ledger.Settle(nil, p.config.Now()).Take(holder,
+	next, grant, err := p.source.ledger.Expire(nil, p.config.Now()).Take(holder,
 		plan.Ask{Now: p.config.Now(), Barred: p.inUse})
 	switch {
 	case errors.Is(err, plan.ErrResting):

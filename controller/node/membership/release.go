@@ -201,7 +201,7 @@ func (p *pass) releaseBlock(ctx context.Context, seen blocks, s plan.Sighting) (
 // them, because a process ended between two writes, enter quarantine.
 func (p *pass) quarantine(ctx context.Context, l plan.Ledger) (time.Duration, error) {
 	now := p.config.Now()
-	settled := l.Settle(nil, now)
+	settled := l.Expire(nil, now)
 	for _, holder := range l.Held {
 		settled = settled.Free(holder, now)
 	}
