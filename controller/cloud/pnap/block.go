@@ -28,56 +28,36 @@ type BlockRequest struct {
 // Blocks lists the IPv4 and IPv6 blocks of the account that have all the given tags. The request contains the tags as a
 // filter, but the API does not document whether it combines several tags with "and", so the answer is filtered again.
 func (c *Client) Blocks(ctx context.Context, tags map[string]string) ([]plan.Block, error) {
-	const op = "list IP blocks"
-	ctx = asking(ctx, op)
+	ctx = withOperation(ctx, "list IP blocks")
 	query := c.blocks.IPBlocksAPI.IpBlocksGet(ctx)
 	if len(tags) > 0 {
 		query = query.Tag(tagFilter(tags))
 	}
-	body, err := request(ctx, c, op, "", query.Execute)
+	blocks, err := list(ctx, c, "", "id", decodeBlock, query.Execute)
 	if err != nil {
 		return nil, err
 	}
-	elements, err := decodeList(ctx, op, body, "id")
-	if err != nil {
-		return nil, err
-	}
-	blocks := make([]plan.Block, 0, len(elements))
-	for _, element := range elements {
-		if block := decodeBlock(element); carries(block.Tags, tags) {
-			blocks = append(blocks, block)
-		}
-	}
-	return blocks, nil
+	return slices.DeleteFunc(blocks, func(b plan.Block) bool { return !carries(b.Tags, tags) }), nil
 }
 
 // Block returns the block with the given ID. Unlike the list it is never delayed.
 func (c *Client) Block(ctx context.Context, id string) (plan.Block, error) {
-	const op = "get IP block"
-	ctx = asking(ctx, op)
-	body, err := request(ctx, c, op, id, c.blocks.IPBlocksAPI.IpBlocksIpBlockIdGet(ctx, id).Execute)
-	if err != nil {
-		return plan.Block{}, err
-	}
-	element, err := decodeObject(op, id, body)
-	if err != nil {
-		return plan.Block{}, err
-	}
-	return decodeBlock(element), nil
+	ctx = withOperation(ctx, "get IP block")
+	return get(ctx, c, id, decodeBlock, c.blocks.IPBlocksAPI.IpBlocksIpBlockIdGet(ctx, id).Execute)
 }
 
 // BuyBlock buys a block. It costs money and is not idempotent: after an error for which IsUnanswered
 // holds, the block may exist.
 func (c *Client) BuyBlock(ctx context.Context, wanted BlockRequest) (plan.Block, error) {
 	const op = "buy IP block"
-	ctx = asking(ctx, op)
+	ctx = withOperation(ctx, op)
 	name := wanted.Size + " in " + wanted.Location
 	order := ipapi.NewIpBlockCreate(wanted.Location, wanted.Size)
 	order.SetTags(tagRequests(wanted.Tags))
 	if wanted.Description != "" {
 		order.SetDescription(wanted.Description)
 	}
-	body, err := request(ctx, c, op, name, c.blocks.IPBlocksAPI.IpBlocksPost(ctx).IpBlockCreate(*order).Execute)
+	body, err := request(ctx, c, name, c.blocks.IPBlocksAPI.IpBlocksPost(ctx).IpBlockCreate(*order).Execute)
 	if err != nil {
 		c.forgetTagsAfter(err)
 		return plan.Block{}, err
@@ -91,31 +71,22 @@ func (c *Client) BuyBlock(ctx context.Context, wanted BlockRequest) (plan.Block,
 
 // SetBlockTags replaces all tags of a block.
 func (c *Client) SetBlockTags(ctx context.Context, id string, tags map[string]string) error {
-	const op = "set tags of IP block"
-	ctx = asking(ctx, op)
+	ctx = withOperation(ctx, "set tags of IP block")
 	call := c.blocks.IPBlocksAPI.IpBlocksIpBlockIdTagsPut(ctx, id).TagAssignmentRequest(tagRequests(tags))
-	_, err := request(ctx, c, op, id, call.Execute)
+	err := send(ctx, c, id, call.Execute)
 	c.forgetTagsAfter(err)
 	return err
 }
 
 // DeleteBlock deletes a block. The API only allows this for an unassigned block.
 func (c *Client) DeleteBlock(ctx context.Context, id string) error {
-	const op = "delete IP block"
-	ctx = asking(ctx, op)
-	_, err := request(ctx, c, op, id, c.blocks.IPBlocksAPI.IpBlocksIpBlockIdDelete(ctx, id).Execute)
-	return err
+	ctx = withOperation(ctx, "delete IP block")
+	return send(ctx, c, id, c.blocks.IPBlocksAPI.IpBlocksIpBlockIdDelete(ctx, id).Execute)
 }
 
 func decodeBlock(o object) plan.Block {
-	cidr, err := netip.ParsePrefix(o.text("cidr"))
-	if err != nil {
-		cidr = netip.Prefix{}
-	}
-	created, err := time.Parse(time.RFC3339, o.text("createdOn"))
-	if err != nil {
-		created = time.Time{}
-	}
+	cidr, _ := netip.ParsePrefix(o.text("cidr"))                // the zero Prefix with an error
+	created, _ := time.Parse(time.RFC3339, o.text("createdOn")) // the zero Time with an error
 	tags := map[string]string{}
 	for _, tag := range o.list("tags") {
 		if name := tag.text("name"); name != "" {

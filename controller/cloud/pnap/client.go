@@ -3,6 +3,7 @@
 package pnap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,18 +98,10 @@ func New(config Config) (*Client, error) {
 }
 
 func withDefaults(config Config) Config {
-	if config.BaseURL == "" {
-		config.BaseURL = DefaultBaseURL
-	}
-	if config.TokenURL == "" {
-		config.TokenURL = DefaultTokenURL
-	}
-	if config.HTTPTimeout == 0 {
-		config.HTTPTimeout = defaultHTTPTimeout
-	}
-	if config.Metrics == nil {
-		config.Metrics = NewMetrics()
-	}
+	config.BaseURL = cmp.Or(config.BaseURL, DefaultBaseURL)
+	config.TokenURL = cmp.Or(config.TokenURL, DefaultTokenURL)
+	config.HTTPTimeout = cmp.Or(config.HTTPTimeout, defaultHTTPTimeout)
+	config.Metrics = cmp.Or(config.Metrics, NewMetrics())
 	if config.Now == nil {
 		config.Now = time.Now
 	}
@@ -154,38 +147,81 @@ func assemble(base string, httpClient *http.Client) *Client {
 	}
 }
 
+// operationKey is the context key of the operation's name.
+type operationKey struct{}
+
+// withOperation stores the operation's name in ctx, for metrics and messages.
+func withOperation(ctx context.Context, op string) context.Context {
+	return context.WithValue(ctx, operationKey{}, op)
+}
+
+func operationOf(ctx context.Context) string {
+	if op, ok := ctx.Value(operationKey{}).(string); ok {
+		return op
+	}
+	return "other"
+}
+
 // request sends one request of the SDK and returns the body of the answer. The value that the SDK decoded is not used:
 // the SDK rejects an object, and with it the whole list, that lacks a single required property, so the package decodes
-// the body itself.
-func request[T any](ctx context.Context, c *Client, op, object string,
-	execute func() (T, *http.Response, error)) ([]byte, error) {
+// the body itself. ctx contains the operation.
+func request[V any](ctx context.Context, c *Client, name string,
+	execute func() (V, *http.Response, error)) ([]byte, error) {
 	_, response, err := execute() //nolint:bodyclose // the SDK has closed it and left a copy in memory
-	body, failure := classify(op, object, response, err, c.tokens.redact)
+	op := operationOf(ctx)
+	body, failure := classify(op, name, response, err, c.tokens.redact)
 	logger := klog.FromContext(ctx).V(2)
 	if failure != nil {
-		logger.Info("phoenixNAP API request failed", "operation", op, "object", object, "err", failure)
+		logger.Info("phoenixNAP API request failed", "operation", op, "object", name, "err", failure)
 		return nil, failure
 	}
-	logger.Info("phoenixNAP API request", "operation", op, "object", object, "status", response.StatusCode, "bytes",
+	logger.Info("phoenixNAP API request", "operation", op, "object", name, "status", response.StatusCode, "bytes",
 		len(body))
 	return body, nil
 }
 
+// send sends a request whose answer has no content of interest.
+func send[V any](ctx context.Context, c *Client, name string, execute func() (V, *http.Response, error)) error {
+	_, err := request(ctx, c, name, execute)
+	return err
+}
+
+// get requests the object with that ID.
+func get[T, V any](ctx context.Context, c *Client, id string, decode func(object) T,
+	execute func() (V, *http.Response, error)) (T, error) {
+	var none T
+	body, err := request(ctx, c, id, execute)
+	if err != nil {
+		return none, err
+	}
+	element, err := decodeObject(operationOf(ctx), id, body)
+	if err != nil {
+		return none, err
+	}
+	return decode(element), nil
+}
+
+// list requests a list whose elements are identified by the property key.
+func list[T, V any](ctx context.Context, c *Client, name, key string, decode func(object) T,
+	execute func() (V, *http.Response, error)) ([]T, error) {
+	body, err := request(ctx, c, name, execute)
+	if err != nil {
+		return nil, err
+	}
+	elements, err := decodeList(ctx, operationOf(ctx), body, key)
+	if err != nil {
+		return nil, err
+	}
+	decoded := make([]T, len(elements))
+	for i, element := range elements {
+		decoded[i] = decode(element)
+	}
+	return decoded, nil
+}
+
 // Locations returns the codes of the locations that phoenixNAP offers, such as ASH.
 func (c *Client) Locations(ctx context.Context) ([]string, error) {
-	const op = "list locations"
-	ctx = asking(ctx, op)
-	body, err := request(ctx, c, op, "", c.locations.LocationsAPI.GetLocations(ctx).Execute)
-	if err != nil {
-		return nil, err
-	}
-	elements, err := decodeList(ctx, op, body, "location")
-	if err != nil {
-		return nil, err
-	}
-	codes := make([]string, len(elements))
-	for i, element := range elements {
-		codes[i] = element.text("location")
-	}
-	return codes, nil
+	ctx = withOperation(ctx, "list locations")
+	return list(ctx, c, "", "location", func(o object) string { return o.text("location") },
+		c.locations.LocationsAPI.GetLocations(ctx).Execute)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,17 +19,36 @@ const longestRange = 4096
 // empty and does not affect the others.
 type object map[string]json.RawMessage
 
-func (o object) text(key string) string {
-	var value string
-	if json.Unmarshal(o[key], &value) != nil {
-		return ""
+// decode returns the zero value for JSON of another type.
+func decode[T any](raw json.RawMessage) T {
+	var value, none T
+	if json.Unmarshal(raw, &value) != nil {
+		return none
 	}
 	return value
 }
 
-func (o object) flag(key string) bool {
-	var value bool
-	return json.Unmarshal(o[key], &value) == nil && value
+// decodeEach decodes the elements of a list, and drops those of another type.
+func decodeEach[T any](list []json.RawMessage) []T {
+	elements := make([]T, 0, len(list))
+	for _, raw := range list {
+		var element T
+		if json.Unmarshal(raw, &element) == nil {
+			elements = append(elements, element)
+		}
+	}
+	return elements
+}
+
+func (o object) text(key string) string { return decode[string](o[key]) }
+
+func (o object) flag(key string) bool { return decode[bool](o[key]) }
+
+func (o object) nested(key string) object { return decode[object](o[key]) }
+
+func (o object) list(key string) []object {
+	elements := decodeEach[object](decode[[]json.RawMessage](o[key]))
+	return slices.DeleteFunc(elements, func(element object) bool { return element == nil })
 }
 
 // number reads an integer, which may be encoded as a string.
@@ -40,48 +60,10 @@ func (o object) number(key string) int {
 	return value
 }
 
-func (o object) nested(key string) object {
-	var value object
-	if json.Unmarshal(o[key], &value) != nil {
-		return nil
-	}
-	return value
-}
-
-func (o object) list(key string) []object {
-	var raw []json.RawMessage
-	if json.Unmarshal(o[key], &raw) != nil {
-		return nil
-	}
-	elements := make([]object, 0, len(raw))
-	for _, each := range raw {
-		var element object
-		if json.Unmarshal(each, &element) == nil && element != nil {
-			elements = append(elements, element)
-		}
-	}
-	return elements
-}
-
-func (o object) texts(key string) []string {
-	var raw []json.RawMessage
-	if json.Unmarshal(o[key], &raw) != nil {
-		return nil
-	}
-	texts := make([]string, 0, len(raw))
-	for _, each := range raw {
-		var text string
-		if json.Unmarshal(each, &text) == nil {
-			texts = append(texts, text)
-		}
-	}
-	return texts
-}
-
 // addresses reads a list of addresses and ranges of addresses, in the order given.
 func (o object) addresses(key string) []netip.Addr {
 	var all []netip.Addr
-	for _, text := range o.texts(key) {
+	for _, text := range decodeEach[string](decode[[]json.RawMessage](o[key])) {
 		all = append(all, expandRange(text)...)
 	}
 	return all
@@ -122,13 +104,7 @@ func decodeList(ctx context.Context, op string, body []byte, key string) ([]obje
 	if raw == nil {
 		return nil, unreadable(op, "", errors.New("null instead of a list"))
 	}
-	elements := make([]object, 0, len(raw))
-	for _, each := range raw {
-		var element object
-		if json.Unmarshal(each, &element) == nil && element.text(key) != "" {
-			elements = append(elements, element)
-		}
-	}
+	elements := slices.DeleteFunc(decodeEach[object](raw), func(o object) bool { return o.text(key) == "" })
 	if dropped := len(raw) - len(elements); dropped > 0 {
 		klog.FromContext(ctx).Info("Dropped invalid elements of a phoenixNAP API answer",
 			"operation", op, "dropped", dropped, "kept", len(elements))

@@ -28,17 +28,19 @@ type Error struct {
 	// RetryAfter is how long the API requires the client to wait (429); 0 when it is not set.
 	RetryAfter time.Duration
 
-	// unsent reports that the request was not sent, without a token or because the API required a pause.
-	unsent bool
-	// dryRun reports that the request was not sent because nothing may be changed.
-	dryRun bool
-	cause  error
+	cause error
 }
+
+// unsent reports whether the request was not sent, without a token or because the API required a pause.
+func (e *Error) unsent() bool { return errors.Is(e.cause, ErrUnsent) }
+
+// dryRun reports whether the request was not sent because nothing may be changed.
+func (e *Error) dryRun() bool { return errors.Is(e.cause, errDryRun) }
 
 // Error returns the operation, the object and the answer.
 func (e *Error) Error() string {
 	var text strings.Builder
-	if e.dryRun {
+	if e.dryRun() {
 		text.WriteString("dry run: would ")
 	}
 	text.WriteString(e.Op)
@@ -46,9 +48,9 @@ func (e *Error) Error() string {
 		text.WriteString(" " + e.Object)
 	}
 	switch {
-	case e.dryRun:
+	case e.dryRun():
 		return text.String()
-	case e.unsent:
+	case e.unsent():
 		text.WriteString(": not sent")
 	case e.StatusCode == 0:
 		text.WriteString(": no answer")
@@ -80,27 +82,24 @@ func IsConflict(err error) bool { return statusOf(err) == http.StatusConflict }
 // IsRefused reports whether certainly nothing was changed: the API answered 4xx, or the request was not sent.
 func IsRefused(err error) bool {
 	var e *Error
-	if !errors.As(err, &e) {
+	if !errors.As(err, &e) || e.dryRun() {
 		return false
 	}
-	if e.dryRun {
-		return false
-	}
-	return e.unsent || (e.StatusCode >= 400 && e.StatusCode < 500 && e.StatusCode != http.StatusRequestTimeout)
+	return e.unsent() || (e.StatusCode >= 400 && e.StatusCode < 500 && e.StatusCode != http.StatusRequestTimeout)
 }
 
 // IsDryRun reports whether the request was not sent because the client may change nothing. The text of the error
 // contains what would have been done. It is neither refused nor unanswered.
 func IsDryRun(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && e.dryRun
+	return errors.As(err, &e) && e.dryRun()
 }
 
 // IsUnanswered reports whether the request was sent and its outcome is unknown: no answer, 5xx, or an answer without a
 // clear result.
 func IsUnanswered(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && !e.dryRun && !IsRefused(err)
+	return errors.As(err, &e) && !e.dryRun() && !IsRefused(err)
 }
 
 func statusOf(err error) int {
@@ -132,18 +131,15 @@ func classify(op, object string, response *http.Response, err error, redact func
 }
 
 func unanswered(op, object string, err error, redact func(string) string) *Error {
-	e := &Error{Op: op, Object: object, unsent: errors.Is(err, ErrUnsent), cause: err}
-	if err != nil {
-		e.Message = redact(err.Error())
-	}
+	e := &Error{Op: op, Object: object, cause: err}
 	var held *unsentError
-	if errors.As(err, &held) {
+	switch {
+	case err == nil, e.dryRun():
+	case errors.As(err, &held):
 		e.RetryAfter = held.retryAfter
 		e.Message = redact(held.Error())
-	}
-	if errors.Is(err, errDryRun) {
-		e.dryRun = true
-		e.Message = ""
+	default:
+		e.Message = redact(err.Error())
 	}
 	return e
 }

@@ -34,7 +34,7 @@ func (t *fencedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 	}
 	if err := t.fence(); err != nil {
 		closeBody(request)
-		return nil, &unsentError{cause: err}
+		return nil, &unsentError{error: err}
 	}
 	return t.changes.RoundTrip(request)
 }

@@ -108,8 +108,8 @@ func TestFenceAfterTheBudget(t *testing.T) {
 			return errNotLeading
 		}
 		tr := newTransport(withDefaults(Config{RequestsPerSecond: 1}), &tokenSource{
-			now: time.Now, token: "t", renewAt: time.Now().Add(time.Hour), backoff: newBackoff(time.Now),
-			credentials: func() (string, string, error) { return "", "", nil },
+			Config: Config{Now: time.Now, Credentials: func() (string, string, error) { return "", "", nil }},
+			token:  "t", renewAt: time.Now().Add(time.Hour), backoff: newBackoff(time.Now),
 		}, &condition{now: time.Now})
 		tr.base = &fencedTransport{fence: fence, reads: network, changes: network}
 		for i, sent := range []bool{true, true, false} { // two at once, the third after a second

@@ -37,7 +37,11 @@ func (h Health) Err() error {
 }
 
 // Health returns the state of the API according to the last requests. It sends no request.
-func (c *Client) Health() Health { return c.health.get() }
+func (c *Client) Health() Health {
+	c.health.mu.Lock()
+	defer c.health.mu.Unlock()
+	return c.health.is
+}
 
 // condition stores the Health and logs its changes.
 type condition struct {
@@ -46,17 +50,12 @@ type condition struct {
 	is  Health
 }
 
-func (c *condition) get() Health {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.is
-}
-
 // failed records a failure, unless the caller gave up. text must not contain secrets.
-func (c *condition) failed(ctx context.Context, op, text string) {
+func (c *condition) failed(ctx context.Context, text string) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
+	op := operationOf(ctx)
 	c.mu.Lock()
 	first := !c.is.Failing()
 	if first {

@@ -176,8 +176,8 @@ func TestBudget(t *testing.T) {
 		metrics := NewMetrics()
 		sent := 0
 		tr := newTransport(withDefaults(Config{RequestsPerSecond: 10, Metrics: metrics}), &tokenSource{
-			now: time.Now, token: "t", renewAt: time.Now().Add(time.Hour), backoff: newBackoff(time.Now),
-			credentials: func() (string, string, error) { return "", "", nil },
+			Config: Config{Now: time.Now, Credentials: func() (string, string, error) { return "", "", nil }},
+			token:  "t", renewAt: time.Now().Add(time.Hour), backoff: newBackoff(time.Now),
 		}, &condition{now: time.Now})
 		tr.base = roundTrip(func(*http.Request) (*http.Response, error) {
 			sent++

@@ -3,6 +3,8 @@ package pnap
 import (
 	"context"
 	"net/netip"
+
+	"github.com/phoenixnap/go-sdk-bmc/bmcapi/v3"
 )
 
 // ServerStatus is the state of a server (BMC API, property "status").
@@ -62,44 +64,46 @@ type Server struct {
 
 // Servers lists the servers of the account. The API has no pagination: one request returns all.
 func (c *Client) Servers(ctx context.Context) ([]Server, error) {
-	const op = "list servers"
-	ctx = asking(ctx, op)
-	body, err := request(ctx, c, op, "", c.servers.ServersAPI.ServersGet(ctx).Execute)
-	if err != nil {
-		return nil, err
-	}
-	elements, err := decodeList(ctx, op, body, "id")
-	if err != nil {
-		return nil, err
-	}
-	servers := make([]Server, len(elements))
-	for i, element := range elements {
-		servers[i] = decodeServer(element)
-	}
-	return servers, nil
+	ctx = withOperation(ctx, "list servers")
+	return list(ctx, c, "", "id", decodeServer, c.servers.ServersAPI.ServersGet(ctx).Execute)
 }
 
 // Server returns the server with the given ID.
 func (c *Client) Server(ctx context.Context, id string) (Server, error) {
-	const op = "get server"
-	ctx = asking(ctx, op)
-	body, err := request(ctx, c, op, id, c.servers.ServersAPI.ServersServerIdGet(ctx, id).Execute)
-	if err != nil {
-		return Server{}, err
+	ctx = withOperation(ctx, "get server")
+	return get(ctx, c, id, decodeServer, c.servers.ServersAPI.ServersServerIdGet(ctx, id).Execute)
+}
+
+// JoinNetwork makes a server a member of a public network with the given addresses, each in an assigned block of the
+// network. force allows a member without addresses, and addresses that another member has. The API answers before the
+// switch ports are configured: the status of the Membership shows when they are. It answers with a conflict while the
+// network or the server is changing and when the server is already a member.
+func (c *Client) JoinNetwork(ctx context.Context, serverID, networkID string, ips []netip.Addr, force bool) error {
+	ctx = withOperation(ctx, "join server")
+	membership := bmcapi.NewServerPublicNetwork(networkID)
+	texts := make([]string, len(ips)) // not nil, which the SDK would leave out
+	for i, ip := range ips {
+		texts[i] = ip.String()
 	}
-	element, err := decodeObject(op, id, body)
-	if err != nil {
-		return Server{}, err
+	membership.SetIps(texts)
+	call := c.servers.ServersAPI.ServersServerIdPublicNetworksPost(ctx, serverID).ServerPublicNetwork(*membership)
+	if force {
+		call = call.Force(true)
 	}
-	return decodeServer(element), nil
+	return send(ctx, c, serverID+" to public network "+networkID, call.Execute)
+}
+
+// LeaveNetwork removes a server from a public network. Its VLAN closes at once; the membership is removed some time
+// later.
+func (c *Client) LeaveNetwork(ctx context.Context, serverID, networkID string) error {
+	ctx = withOperation(ctx, "take server")
+	call := c.servers.ServersAPI.ServersServerIdPublicNetworksDelete(ctx, serverID, networkID)
+	return send(ctx, c, serverID+" out of public network "+networkID, call.Execute)
 }
 
 func decodeServer(o object) Server {
 	network := o.nested("networkConfiguration")
-	gateway, err := netip.ParseAddr(network.text("gatewayAddress"))
-	if err != nil {
-		gateway = netip.Addr{}
-	}
+	gateway, _ := netip.ParseAddr(network.text("gatewayAddress")) // the zero Addr with an error
 	server := Server{
 		ID:             o.text("id"),
 		Hostname:       o.text("hostname"),

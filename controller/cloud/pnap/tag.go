@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/phoenixnap/go-sdk-bmc/tagapi/v3"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // blockResource begins the name under which the Tag Manager API lists a tagged IP block.
@@ -21,22 +22,13 @@ func (c *Client) EnsureTags(ctx context.Context, names ...string) error {
 	if c.tagNames.holds(names) {
 		return nil
 	}
-	const op = "list tags"
-	ctx = asking(ctx, op)
-	body, err := request(ctx, c, op, "", c.tags.TagsAPI.TagsGet(ctx).Execute)
+	ctx = withOperation(ctx, "list tags")
+	known, err := list(ctx, c, "", "name", tagName, c.tags.TagsAPI.TagsGet(ctx).Execute)
 	if err != nil {
 		return err
-	}
-	elements, err := decodeList(ctx, op, body, "name")
-	if err != nil {
-		return err
-	}
-	known := make(map[string]bool, len(elements))
-	for _, element := range elements {
-		known[element.text("name")] = true
 	}
 	for _, name := range names {
-		if known[name] {
+		if slices.Contains(known, name) {
 			continue
 		}
 		if err := c.createTag(ctx, name); err != nil && !IsDryRun(err) {
@@ -49,13 +41,14 @@ func (c *Client) EnsureTags(ctx context.Context, names ...string) error {
 	return nil
 }
 
+func tagName(o object) string { return o.text("name") }
+
 // createTag treats a conflict as success: another client created the tag in the meantime.
 func (c *Client) createTag(ctx context.Context, name string) error {
-	const op = "create tag"
-	ctx = asking(ctx, op)
+	ctx = withOperation(ctx, "create tag")
 	tag := tagapi.NewTagCreate(name, false)
 	tag.SetDescription("Used by the phoenixNAP cloud provider for Kubernetes")
-	_, err := request(ctx, c, op, name, c.tags.TagsAPI.TagsPost(ctx).TagCreate(*tag).Execute)
+	err := send(ctx, c, name, c.tags.TagsAPI.TagsPost(ctx).TagCreate(*tag).Execute)
 	if IsConflict(err) {
 		return nil
 	}
@@ -73,24 +66,19 @@ func (c *Client) forgetTagsAfter(err error) {
 // nameSet is a set of names for concurrent use; its zero value is empty.
 type nameSet struct {
 	mu    sync.Mutex
-	names map[string]bool
+	names sets.Set[string]
 }
 
 func (s *nameSet) holds(names []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !slices.ContainsFunc(names, func(name string) bool { return !s.names[name] })
+	return s.names.HasAll(names...)
 }
 
 func (s *nameSet) add(names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.names == nil {
-		s.names = map[string]bool{}
-	}
-	for _, name := range names {
-		s.names[name] = true
-	}
+	s.names = s.names.Union(sets.New(names...))
 }
 
 func (s *nameSet) clear() {
@@ -102,22 +90,18 @@ func (s *nameSet) clear() {
 // TagAssignments returns the values of the named tag by the ID of the IP block that has it. It is an index of the
 // cluster's blocks that does not depend on the block list.
 func (c *Client) TagAssignments(ctx context.Context, name string) (map[string]string, error) {
-	const op = "list tags"
-	ctx = asking(ctx, op)
-	body, err := request(ctx, c, op, name, c.tags.TagsAPI.TagsGet(ctx).Name(name).Execute)
-	if err != nil {
-		return nil, err
-	}
-	elements, err := decodeList(ctx, op, body, "name")
+	ctx = withOperation(ctx, "list tags")
+	whole := func(o object) object { return o }
+	tags, err := list(ctx, c, name, "name", whole, c.tags.TagsAPI.TagsGet(ctx).Name(name).Execute)
 	if err != nil {
 		return nil, err
 	}
 	values := map[string]string{}
-	for _, element := range elements {
-		if element.text("name") != name {
+	for _, tag := range tags {
+		if tagName(tag) != name {
 			continue
 		}
-		for _, assignment := range element.list("resourceAssignments") {
+		for _, assignment := range tag.list("resourceAssignments") {
 			if resource := assignment.text("resourceName"); strings.HasPrefix(resource, blockResource) {
 				values[path.Base(resource)] = assignment.text("value")
 			}

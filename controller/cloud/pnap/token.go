@@ -25,11 +25,8 @@ const (
 
 // tokenSource stores the token that all requests share.
 type tokenSource struct {
-	url         string
-	credentials func() (id, secret string, err error)
-	client      *http.Client
-	now         func() time.Time
-
+	Config
+	client *http.Client
 	// fetching is held while a token is fetched, so that there is one request for all waiting callers.
 	fetching chan struct{}
 
@@ -47,11 +44,9 @@ type tokenSource struct {
 
 func newTokenSource(config Config) *tokenSource {
 	return &tokenSource{
-		url:         config.TokenURL,
-		credentials: config.Credentials,
+		Config: config,
 		client: &http.Client{Timeout: config.HTTPTimeout, Transport: baseTransport(),
 			CheckRedirect: refuseRedirect},
-		now:      config.Now,
 		fetching: make(chan struct{}, 1),
 		backoff:  newBackoff(config.Now),
 	}
@@ -77,10 +72,10 @@ func (s *tokenSource) get(ctx context.Context) (string, error) {
 // cached returns the current token unless it expires soon or the credentials have changed. When the credentials cannot
 // be read, a valid token is still used.
 func (s *tokenSource) cached() (string, bool) {
-	id, secret, err := s.credentials()
+	id, secret, err := s.Credentials()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.token == "" || !s.now().Before(s.renewAt) {
+	if s.token == "" || !s.Now().Before(s.renewAt) {
 		return "", false
 	}
 	if err == nil && (id != s.id || secret != s.secret) {
@@ -90,7 +85,7 @@ func (s *tokenSource) cached() (string, bool) {
 }
 
 func (s *tokenSource) fetch(ctx context.Context) (string, error) {
-	id, secret, err := s.credentials()
+	id, secret, err := s.Credentials()
 	if err != nil {
 		return "", fmt.Errorf("get credentials: %w", err)
 	}
@@ -101,7 +96,7 @@ func (s *tokenSource) fetch(ctx context.Context) (string, error) {
 		return "", err
 	}
 
-	asked := s.now()
+	asked := s.Now()
 	began := time.Now() // the library computes the expiry of the token with the real clock
 	token, err := s.exchange(ctx, id, secret)
 	s.remember(ctx, id, secret, err)
@@ -151,7 +146,7 @@ func (s *tokenSource) exchange(ctx context.Context, id, secret string) (*oauth2.
 	config := clientcredentials.Config{
 		ClientID:     id,
 		ClientSecret: secret,
-		TokenURL:     s.url,
+		TokenURL:     s.TokenURL,
 		Scopes:       []string{"bmc", "bmc.read", "tags", "tags.read"},
 		AuthStyle:    oauth2.AuthStyleInParams,
 	}
@@ -163,7 +158,7 @@ func (s *tokenSource) exchange(ctx context.Context, id, secret string) (*oauth2.
 		token, err = config.Token(ctx)
 	}
 	if err != nil {
-		return nil, explainToken(err, s.url)
+		return nil, explainToken(err, s.TokenURL)
 	}
 	return token, nil
 }

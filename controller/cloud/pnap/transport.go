@@ -19,22 +19,14 @@ const maxBody = 64 << 20
 // returns it for a request that it did not send.
 var ErrUnsent = errors.New("the request was not sent")
 
-// unsentError is why a request was not sent: cause, or the reason why it is held back.
+// unsentError is why a request was not sent. Its text does not contain the length of the pause, so that repeated texts
+// are equal.
 type unsentError struct {
-	cause      error
-	reason     string
+	error
 	retryAfter time.Duration
 }
 
-// Error does not contain the length of the pause, so that repeated texts are equal: RetryAfter does.
-func (e *unsentError) Error() string {
-	if e.cause != nil {
-		return e.cause.Error()
-	}
-	return e.reason
-}
-
-func (e *unsentError) Unwrap() error { return e.cause }
+func (e *unsentError) Unwrap() error { return e.error }
 
 // Is reports whether target is ErrUnsent.
 func (e *unsentError) Is(target error) bool { return target == ErrUnsent }
@@ -45,16 +37,13 @@ var errDryRun = errors.New("dry run")
 // transport adds the token to a request, replaces it once when the API no longer accepts it, and enforces the client's
 // limits: the rate limit, the pause of a 429, the backoff after failures, and in a dry run no change at all.
 type transport struct {
-	base      http.RoundTripper
-	tokens    *tokenSource
-	hold      *holdOff
-	backoff   *backoff
-	budget    *rate.Limiter
-	health    *condition
-	metrics   *Metrics
-	now       func() time.Time
-	dryRun    bool
-	userAgent string
+	Config
+	base    http.RoundTripper
+	tokens  *tokenSource
+	hold    *holdOff
+	backoff *backoff
+	budget  *rate.Limiter
+	health  *condition
 }
 
 func newTransport(config Config, tokens *tokenSource, health *condition) *transport {
@@ -63,16 +52,13 @@ func newTransport(config Config, tokens *tokenSource, health *condition) *transp
 		base = config.Wrap(base)
 	}
 	return &transport{
-		base:      base,
-		tokens:    tokens,
-		hold:      &holdOff{now: config.Now},
-		backoff:   newBackoff(config.Now),
-		budget:    newBudget(config.RequestsPerSecond),
-		health:    health,
-		metrics:   config.Metrics,
-		now:       config.Now,
-		dryRun:    config.DryRun,
-		userAgent: config.UserAgent,
+		Config:  config,
+		base:    base,
+		tokens:  tokens,
+		hold:    &holdOff{now: config.Now},
+		backoff: newBackoff(config.Now),
+		budget:  newBudget(config.RequestsPerSecond),
+		health:  health,
 	}
 }
 
@@ -84,21 +70,6 @@ func newBudget(perSecond int) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(perSecond), 2*perSecond)
 }
 
-// operationKey is the context key of the operation's name.
-type operationKey struct{}
-
-// asking stores the operation's name in ctx, for metrics and messages.
-func asking(ctx context.Context, op string) context.Context {
-	return context.WithValue(ctx, operationKey{}, op)
-}
-
-func operationOf(ctx context.Context) string {
-	if op, ok := ctx.Value(operationKey{}).(string); ok {
-		return op
-	}
-	return "other"
-}
-
 // changes reports whether a request with that method changes something.
 func changes(method string) bool { return method != http.MethodGet && method != http.MethodHead }
 
@@ -106,15 +77,15 @@ func changes(method string) bool { return method != http.MethodGet && method != 
 // unauthenticated request has done nothing.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	op := operationOf(request.Context())
-	if t.dryRun && changes(request.Method) {
+	if t.DryRun && changes(request.Method) {
 		closeBody(request)
-		t.metrics.request(op, codeDryRun)
+		t.Metrics.request(op, codeDryRun)
 		return nil, errDryRun
 	}
-	token, err := t.admit(request, op)
+	token, err := t.admit(request)
 	if err != nil {
 		closeBody(request)
-		t.metrics.request(op, codeUnsent)
+		t.Metrics.request(op, codeUnsent)
 		return nil, err
 	}
 	response, err := t.send(request, request.Body, token)
@@ -123,21 +94,21 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response, err = t.again(request, response, token)
 	if err == nil && response.StatusCode == http.StatusUnauthorized {
-		t.failed(request, op, response.StatusCode)
+		t.failed(request, response.StatusCode)
 	}
 	return response, err
 }
 
 // admit waits for the rate limit and returns the token, or the reason why the request must not be sent now.
-func (t *transport) admit(request *http.Request, op string) (string, error) {
+func (t *transport) admit(request *http.Request) (string, error) {
 	ctx := request.Context()
 	if err := t.heldBack(request); err != nil {
 		return "", err
 	}
 	if !t.budget.Allow() {
-		t.metrics.throttle(throttledBudget)
+		t.Metrics.throttle(throttledBudget)
 		if err := t.budget.Wait(ctx); err != nil {
-			return "", &unsentError{cause: fmt.Errorf("the request rate limit is exceeded: %w", err)}
+			return "", &unsentError{error: fmt.Errorf("the request rate limit is exceeded: %w", err)}
 		}
 	}
 	if err := t.heldBack(request); err != nil { // a pause may have begun in the meantime
@@ -145,20 +116,20 @@ func (t *transport) admit(request *http.Request, op string) (string, error) {
 	}
 	token, err := t.tokens.get(ctx)
 	if err != nil {
-		t.health.failed(ctx, op, t.tokens.redact(err.Error()))
-		return "", &unsentError{cause: err}
+		t.health.failed(ctx, t.tokens.redact(err.Error()))
+		return "", &unsentError{error: err}
 	}
 	return token, nil
 }
 
 func (t *transport) heldBack(request *http.Request) error {
 	if pause := t.hold.remaining(); pause > 0 {
-		t.metrics.throttle(throttledRetryAfter)
-		return &unsentError{reason: "the API required a pause", retryAfter: pause}
+		t.Metrics.throttle(throttledRetryAfter)
+		return &unsentError{errors.New("the API required a pause"), pause}
 	}
 	if pause, why := t.backoff.remaining(keyOf(request)); pause > 0 {
-		t.metrics.throttle(throttledBackoff)
-		return &unsentError{reason: "the same request has just failed (" + why + ")", retryAfter: pause}
+		t.Metrics.throttle(throttledBackoff)
+		return &unsentError{errors.New("the same request has just failed (" + why + ")"), pause}
 	}
 	return nil
 }
@@ -192,49 +163,49 @@ func (t *transport) send(request *http.Request, body io.ReadCloser, token string
 	outgoing := request.Clone(ctx)
 	outgoing.Body = body
 	outgoing.Header.Set("Authorization", "Bearer "+token)
-	if t.userAgent != "" {
-		outgoing.Header.Set("User-Agent", t.userAgent)
+	if t.UserAgent != "" {
+		outgoing.Header.Set("User-Agent", t.UserAgent)
 	}
 	op := operationOf(ctx)
-	began := t.now()
+	began := t.Now()
 	response, err := t.base.RoundTrip(outgoing)
 	if errors.Is(err, ErrUnsent) {
-		t.metrics.request(op, codeUnsent)
+		t.Metrics.request(op, codeUnsent)
 		return nil, err
 	}
-	t.metrics.duration(op, t.now().Sub(began))
+	t.Metrics.duration(op, t.Now().Sub(began))
 	if err != nil {
-		t.lost(request, op, err)
+		t.lost(request, err)
 		return nil, err
 	}
 	response.Body = http.MaxBytesReader(nil, response.Body, maxBody)
-	t.answered(request, op, response)
+	t.answered(request, response)
 	return response, nil
 }
 
 // lost records a missing answer. A caller that gave up does not count as a failure of the API.
-func (t *transport) lost(request *http.Request, op string, err error) {
-	t.metrics.request(op, codeError)
+func (t *transport) lost(request *http.Request, err error) {
+	t.Metrics.request(operationOf(request.Context()), codeError)
 	if errors.Is(request.Context().Err(), context.Canceled) {
 		return
 	}
 	t.backoff.failed(keyOf(request), "no answer")
-	t.health.failed(request.Context(), op, t.tokens.redact("no answer: "+err.Error()))
+	t.health.failed(request.Context(), t.tokens.redact("no answer: "+err.Error()))
 }
 
 // answered updates the API's health and the backoff from an answer.
-func (t *transport) answered(request *http.Request, op string, response *http.Response) {
+func (t *transport) answered(request *http.Request, response *http.Response) {
 	status := response.StatusCode
-	t.metrics.request(op, strconv.Itoa(status))
+	t.Metrics.request(operationOf(request.Context()), strconv.Itoa(status))
 	switch {
 	case status == http.StatusUnauthorized:
 		return // a new token may help, which RoundTrip fetches
 	case status >= http.StatusInternalServerError:
-		t.failed(request, op, status)
+		t.failed(request, status)
 		return
 	case status == http.StatusTooManyRequests:
 		t.hold.start(response.Header)
-		t.health.failed(request.Context(), op, describe(status))
+		t.health.failed(request.Context(), describe(status))
 		return
 	case status == http.StatusConflict:
 		t.backoff.conflict(keyOf(request))
@@ -245,9 +216,9 @@ func (t *transport) answered(request *http.Request, op string, response *http.Re
 	t.health.succeeded(request.Context())
 }
 
-func (t *transport) failed(request *http.Request, op string, status int) {
+func (t *transport) failed(request *http.Request, status int) {
 	t.backoff.failed(keyOf(request), "answer "+strconv.Itoa(status))
-	t.health.failed(request.Context(), op, describe(status))
+	t.health.failed(request.Context(), describe(status))
 }
 
 func describe(status int) string { return fmt.Sprintf("answer %d %s", status, http.StatusText(status)) }
