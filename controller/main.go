@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
@@ -72,7 +73,8 @@ func newCommand(life *life, loops *loops) (*cobra.Command, error) {
 		return nil, err
 	}
 	var sections cliflag.NamedFlagSets
-	flags := config.AddFlags(sections.FlagSet("phoenixNAP"))
+	flags := sections.FlagSet("phoenixNAP")
+	config.AddFlags(flags)
 	// connected passes on what is built once the flags are parsed: the framework parses them, and then calls back for
 	// the provider without a way to hand anything over.
 	var connected atomic.Pointer[connection]
@@ -123,7 +125,7 @@ func newOptions() (*options.CloudControllerManagerOptions, error) {
 // configure reads our own options once all flags are parsed. It makes no calls over the network: a
 // replica that waits for its election must not fail because the API is down.
 func configure(handover *leader.Leadership, opts *options.CloudControllerManagerOptions,
-	flags *config.Flags) (*connection, error) {
+	flags *pflag.FlagSet) (*connection, error) {
 	provider := opts.KubeCloudShared.CloudProvider
 	if provider.Name != contract.ProviderName {
 		return nil, fmt.Errorf("--cloud-provider=%s is another provider: set --cloud-provider=%s or leave it out",

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
+	"slices"
 	"time"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
@@ -27,6 +28,8 @@ const (
 	defaultBlockSize   = "/29"
 	defaultOrphanGrace = time.Hour
 	defaultRequestRate = 10
+
+	setCloudConfig = "set --cloud-config to the path of the secret with clientID and clientSecret"
 )
 
 // Config is the controller's configuration. It is valid: Load rejects anything else.
@@ -119,56 +122,50 @@ func mask(id string) string {
 
 // Load reads all options. secretPath is the value of --cloud-config; flags are the options set on the
 // command line; getenv is os.Getenv. The error joins one sentence for each problem.
-func Load(secretPath string, flags *Flags, getenv func(string) string) (*Config, error) {
+func Load(secretPath string, flags *pflag.FlagSet, getenv func(string) string) (*Config, error) {
 	if secretPath == "" {
-		return nil,
-			errors.New("no cloud config given: set --cloud-config to the path of the secret with clientID and " +
-				"clientSecret")
+		return nil, errors.New("no cloud config given: " + setCloudConfig)
 	}
 	secret, err := readSecret(secretPath)
 	if secret == nil {
 		return nil, err
 	}
-	source := source{flags: flags, getenv: getenv, secret: secret}
-	config, problems := parse(source)
-	problems = append(problems, contradictions(source, config)...)
-	if err != nil {
-		problems = append([]error{err}, problems...)
+	p := &parser{flags: flags, getenv: getenv, secret: secret}
+	config := p.parse()
+	p.refuseContradictions(config)
+	if err := errors.Join(slices.Insert(p.problems, 0, err)...); err != nil {
+		return nil, err
 	}
-	if len(problems) > 0 {
-		return nil, errors.Join(problems...)
-	}
-	config.Credentials = newCredentials(secretPath, getenv).get
+	config.Credentials = (&credentials{path: secretPath, getenv: getenv}).get
 	return config, nil
 }
 
-// parse reads every option; contradictions checks the combinations.
-func parse(s source) (*Config, []error) {
-	p := parser{source: s}
+// parse reads every option; refuseContradictions checks the combinations.
+func (p *parser) parse() *Config {
 	config := &Config{
 		clientID:             p.required(clientID),
-		Location:             p.location(),
-		LoadBalancer:         parsed(&p, loadBalancer, LoadBalancer{}, ParseLoadBalancer),
-		NodeIPBlock:          parsed(&p, nodeIPBlock, "", parseID),
-		NodeAddress:          parsed(&p, nodeAddress, NodeAddressBlock, parseNodeAddress),
-		ManageMembership:     parsed(&p, manageMembership, false, parseToggle),
-		MaxIPBlocks:          parsed(&p, maxIPBlocks, 0, parseCount),
-		OwnBlocks:            parsed(&p, ownIPBlocks, nil, parseIDs),
-		DryRun:               parsed(&p, dryRun, false, parseToggle),
-		CollectOrphans:       parsed(&p, collectOrphans, false, parseToggle),
-		OrphanGrace:          parsed(&p, orphanGrace, defaultOrphanGrace, parseGrace),
-		AnnotationIPLocation: parsed(&p, annotationIPLocation, contract.ServiceIPLocation, parseAnnotation),
-		ControlPlaneEndpoint: parsed(&p, controlPlaneEndpoint, false, parseToggle),
-		APIServerPort:        parsed(&p, apiServerPort, 0, parsePort),
-		Allocation:           parsed(&p, ipAllocation, contract.AllocationDedicated, parseAllocation),
-		BlockSize:            parsed(&p, ipBlockSize, defaultBlockSize, parseSize),
-		RequestsPerSecond:    parsed(&p, requestRate, defaultRequestRate, parseRate),
-		ServiceNodeSelector:  parsed(&p, serviceNodeSelector, labels.Everything(), parseSelector),
+		Location:             parsed(p, location, "", parseLocation),
+		LoadBalancer:         parsed(p, loadBalancer, LoadBalancer{}, parseLoadBalancer),
+		NodeIPBlock:          parsed(p, nodeIPBlock, "", parseID),
+		NodeAddress:          parsed(p, nodeAddress, NodeAddressBlock, parseNodeAddress),
+		ManageMembership:     parsed(p, manageMembership, false, parseToggle),
+		MaxIPBlocks:          parsed(p, maxIPBlocks, 0, parseCount),
+		OwnBlocks:            parsed(p, ownIPBlocks, nil, parseIDs),
+		DryRun:               parsed(p, dryRun, false, parseToggle),
+		CollectOrphans:       parsed(p, collectOrphans, false, parseToggle),
+		OrphanGrace:          parsed(p, orphanGrace, defaultOrphanGrace, parseGrace),
+		AnnotationIPLocation: parsed(p, annotationIPLocation, contract.ServiceIPLocation, parseAnnotation),
+		ControlPlaneEndpoint: parsed(p, controlPlaneEndpoint, false, parseToggle),
+		APIServerPort:        parsed(p, apiServerPort, 0, parsePort),
+		Allocation:           parsed(p, ipAllocation, contract.AllocationDedicated, parseAllocation),
+		BlockSize:            parsed(p, ipBlockSize, defaultBlockSize, parseSize),
+		RequestsPerSecond:    parsed(p, requestRate, defaultRequestRate, parseRate),
+		ServiceNodeSelector:  parsed(p, serviceNodeSelector, labels.Everything(), parseSelector),
 	}
 	p.required(clientSecret)
-	config.BaseURL = parsed(&p, baseURL, pnap.DefaultBaseURL, parseURL)
-	config.TokenURL = parsed(&p, tokenURL, defaultTokenURL(config.BaseURL), parseURL)
-	return config, p.problems
+	config.BaseURL = parsed(p, baseURL, pnap.DefaultBaseURL, parseURL)
+	config.TokenURL = parsed(p, tokenURL, defaultTokenURL(config.BaseURL), parseURL)
+	return config
 }
 
 // defaultTokenURL returns the official realm for the official API; any other base URL is assumed to serve the token
@@ -181,12 +178,32 @@ func defaultTokenURL(base string) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: pnap.TokenPath}).String()
 }
 
-// readFile is os.ReadFile with an error that includes what to do.
-func readFile(path string) ([]byte, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read cloud config: %w; "+
-			"set --cloud-config to the path of the secret with clientID and clientSecret", err)
+// refuseContradictions reports invalid combinations of options that are each valid by themselves, and options without
+// effect, which a user would otherwise assume to be in effect.
+func (p *parser) refuseContradictions(c *Config) {
+	announcer, _ := p.get(loadBalancer)
+	for _, o := range []struct {
+		option Option
+		used   bool
+	}{
+		{controlPlaneEndpoint, c.ControlPlaneEndpoint},
+		{manageMembership, c.ManageMembership},
+		{nodeIPBlock, c.NodeIPBlock != ""},
+		{ownIPBlocks, len(c.OwnBlocks) > 0},
+	} {
+		p.refuse(o.used && announcer == "",
+			"%s needs a public network: also set %s, or remove it", p.at(o.option), loadBalancer.name())
 	}
-	return raw, nil
+	p.refuse(c.NodeAddress == NodeAddressNone && c.NodeIPBlock != "",
+		"%s gives nodes an address and %s gives them none: remove one of the two", p.at(nodeIPBlock), p.at(nodeAddress))
+	p.refuse(c.NodeIPBlock != "" && slices.Contains(c.OwnBlocks, c.NodeIPBlock),
+		"%s and %s both contain the IP block %s: nodes and Services cannot share a block, so remove it from one of "+
+			"the two",
+		p.at(nodeIPBlock), p.at(ownIPBlocks), c.NodeIPBlock)
+	p.refuse(c.APIServerPort != 0 && !c.ControlPlaneEndpoint,
+		"%s only affects the control-plane endpoint: also set %s, or remove it", p.at(apiServerPort),
+		controlPlaneEndpoint.name())
+	p.refuse(c.Allocation == contract.AllocationShared && c.BlockSize == "/30",
+		"%s: a block of size /30 has one address for Services, which cannot be shared: set /28 or /29",
+		p.at(ipBlockSize))
 }

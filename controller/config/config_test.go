@@ -26,11 +26,11 @@ func load(t *testing.T, secret string, env map[string]string, args ...string) (*
 	path := filepath.Join(t.TempDir(), "cloud.json")
 	write(t, path, secret)
 	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	flags := AddFlags(set)
+	AddFlags(set)
 	if err := set.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	return Load(path, flags, func(name string) string { return env[name] })
+	return Load(path, set, func(name string) string { return env[name] })
 }
 
 func write(t *testing.T, path, content string) {
@@ -139,12 +139,12 @@ func TestStringShowsEveryOption(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := map[option]string{baseURL: "baseURL", tokenURL: "tokenURL", loadBalancer: "publicNetwork",
+	shown := map[Option]string{baseURL: "baseURL", tokenURL: "tokenURL", loadBalancer: "publicNetwork",
 		dryRun: "dryRun"}
-	for _, o := range all() {
+	for _, o := range Options() {
 		name := shown[o]
 		if name == "" {
-			name = o.field
+			name = o.Field
 		}
 		if !strings.Contains(" "+config.String(), " "+name+"=") {
 			t.Errorf("%s is missing in %s", name, config)
@@ -372,16 +372,16 @@ func TestParseLoadBalancer(t *testing.T) {
 		"":                                    {err: "is not a URL"},
 	}
 	for raw, test := range tests {
-		got, err := ParseLoadBalancer(raw)
+		got, err := parseLoadBalancer(raw)
 		if test.err == "" {
 			if err != nil || got != test.want {
-				t.Errorf("ParseLoadBalancer(%q) = %+v, %v; want %+v", raw, got, err, test.want)
+				t.Errorf("parseLoadBalancer(%q) = %+v, %v; want %+v", raw, got, err, test.want)
 			}
 			continue
 		}
 		if err == nil || !strings.Contains(err.Error(), test.err) ||
 			!strings.Contains(err.Error(), "want kube-vip://<network-id> or agent://<network-id>") {
-			t.Errorf("ParseLoadBalancer(%q): got %v, want %q", raw, err, test.err)
+			t.Errorf("parseLoadBalancer(%q): got %v, want %q", raw, err, test.err)
 		}
 	}
 }
@@ -391,14 +391,14 @@ func FuzzParseLoadBalancer(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		got, err := ParseLoadBalancer(raw)
+		got, err := parseLoadBalancer(raw)
 		if err != nil {
 			if got != (LoadBalancer{}) {
 				t.Fatalf("an error and %+v", got)
 			}
 			return
 		}
-		reparsed, err := ParseLoadBalancer(got.Announcer + "://" + got.NetworkID)
+		reparsed, err := parseLoadBalancer(got.Announcer + "://" + got.NetworkID)
 		if err != nil || reparsed != got {
 			t.Fatalf("round trip of %q: %+v, %v", raw, reparsed, err)
 		}

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"regexp"
 	"slices"
@@ -16,23 +17,53 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
+// idPattern is the form of every ID of the API: 24 hexadecimal digits.
+var idPattern = regexp.MustCompile(`^[0-9a-f]{24}$`)
+
 var (
-	// idPattern is the form of every ID of the API: 24 hexadecimal digits.
-	idPattern       = regexp.MustCompile(`^[0-9a-f]{24}$`)
-	locationPattern = regexp.MustCompile(`^[A-Z]{3}$`)
-	sizePattern     = regexp.MustCompile(`^/(28|29|30)$`)
+	parseID       = matching(idPattern, "%q is not the ID of an IP block (24 hexadecimal digits)")
+	parseLocation = matching(regexp.MustCompile(`^[A-Z]{3}$`),
+		"location %q is not a code of three capital letters such as ASH")
+	parseSize = matching(regexp.MustCompile(`^/(28|29|30)$`),
+		`%q is not a block size: want "/28", "/29" or "/30"`)
+	parseAllocation = matching(regexp.MustCompile("^("+contract.AllocationDedicated+"|"+contract.AllocationShared+")$"),
+		`%q is not an IP allocation: want "dedicated" or "shared"`)
+	parseNodeAddress = matching(regexp.MustCompile("^("+NodeAddressBlock+"|"+NodeAddressNone+")$"),
+		`%q is not a node address: want "block" or "none"`)
+
+	parseCount = number(0, math.MaxInt, "%q is not a number of at least 0")
+	parsePort  = number(0, 65535, "%q is not a port from 0 to 65535")
+	// The highest rate prevents a typing error from disabling the rate limit.
+	parseRate = number(1, 100, "%q is not a number from 1 to 100")
 )
 
-const (
-	// shortestGrace is the longest observed delay of the API's lists: a younger orphan may not be one.
-	shortestGrace = 10 * time.Second
-	// highestRate prevents a typing error from disabling the rate limit.
-	highestRate = 100
-)
+// shortestGrace is the longest observed delay of the API's lists: a younger orphan may not be one.
+const shortestGrace = 10 * time.Second
 
-// ParseLoadBalancer parses kube-vip://<network-id> or agent://<network-id>; it accepts a third slash, as in older
+// matching returns a parser of texts that match a pattern. problem is the format of its error.
+func matching(pattern *regexp.Regexp, problem string) func(string) (string, error) {
+	return func(raw string) (string, error) {
+		if !pattern.MatchString(raw) {
+			return "", fmt.Errorf(problem, raw)
+		}
+		return raw, nil
+	}
+}
+
+// number returns a parser of numbers. problem is the format of its error.
+func number(lowest, highest int, problem string) func(string) (int, error) {
+	return func(raw string) (int, error) {
+		n, err := strconv.Atoi(raw)
+		if err != nil || n < lowest || n > highest {
+			return 0, fmt.Errorf(problem, raw)
+		}
+		return n, nil
+	}
+}
+
+// parseLoadBalancer parses kube-vip://<network-id> or agent://<network-id>; it accepts a third slash, as in older
 // documentation.
-func ParseLoadBalancer(raw string) (LoadBalancer, error) {
+func parseLoadBalancer(raw string) (LoadBalancer, error) {
 	const want = "want kube-vip://<network-id> or agent://<network-id>"
 	scheme, rest, found := strings.Cut(raw, "://")
 	if !found {
@@ -56,13 +87,6 @@ func ParseLoadBalancer(raw string) (LoadBalancer, error) {
 	return LoadBalancer{Announcer: announcer, NetworkID: id}, nil
 }
 
-func parseLocation(raw string) (string, error) {
-	if !locationPattern.MatchString(raw) {
-		return "", fmt.Errorf("location %q is not a code of three capital letters such as ASH", raw)
-	}
-	return raw, nil
-}
-
 // parseURL accepts http and https. Its error does not contain a value with a password.
 func parseURL(raw string) (string, error) {
 	u, err := url.Parse(raw)
@@ -79,22 +103,6 @@ func parseURL(raw string) (string, error) {
 	return strings.TrimSuffix(raw, "/"), nil
 }
 
-func parseCount(raw string) (int, error) {
-	count, err := strconv.Atoi(raw)
-	if err != nil || count < 0 {
-		return 0, fmt.Errorf("%q is not a number of at least 0", raw)
-	}
-	return count, nil
-}
-
-func parsePort(raw string) (int, error) {
-	port, err := strconv.Atoi(raw)
-	if err != nil || port < 0 || port > 65535 {
-		return 0, fmt.Errorf("%q is not a port from 0 to 65535", raw)
-	}
-	return port, nil
-}
-
 func parseAnnotation(raw string) (string, error) {
 	if complaints := validation.IsQualifiedName(raw); len(complaints) > 0 {
 		return "", fmt.Errorf("%q is not an annotation name: %s", raw, strings.Join(complaints, "; "))
@@ -108,13 +116,6 @@ func parseSelector(raw string) (labels.Selector, error) {
 		return nil, fmt.Errorf("%q is not a label selector: %w", raw, err)
 	}
 	return selector, nil
-}
-
-func parseID(raw string) (string, error) {
-	if !idPattern.MatchString(raw) {
-		return "", fmt.Errorf("%q is not the ID of an IP block (24 hexadecimal digits)", raw)
-	}
-	return raw, nil
 }
 
 // parseIDs parses unique IDs of blocks, separated by commas.
@@ -133,27 +134,6 @@ func parseIDs(raw string) ([]string, error) {
 	return ids, nil
 }
 
-func parseAllocation(raw string) (string, error) {
-	if raw != contract.AllocationDedicated && raw != contract.AllocationShared {
-		return "", fmt.Errorf(`%q is not an IP allocation: want "dedicated" or "shared"`, raw)
-	}
-	return raw, nil
-}
-
-func parseNodeAddress(raw string) (string, error) {
-	if raw != NodeAddressBlock && raw != NodeAddressNone {
-		return "", fmt.Errorf(`%q is not a node address: want "block" or "none"`, raw)
-	}
-	return raw, nil
-}
-
-func parseSize(raw string) (string, error) {
-	if !sizePattern.MatchString(raw) {
-		return "", fmt.Errorf(`%q is not a block size: want "/28", "/29" or "/30"`, raw)
-	}
-	return raw, nil
-}
-
 func parseToggle(raw string) (bool, error) {
 	on, err := strconv.ParseBool(raw)
 	if err != nil {
@@ -168,12 +148,4 @@ func parseGrace(raw string) (time.Duration, error) {
 		return 0, fmt.Errorf("%q is not a duration of at least %s, such as 1h", raw, shortestGrace)
 	}
 	return grace, nil
-}
-
-func parseRate(raw string) (int, error) {
-	rate, err := strconv.Atoi(raw)
-	if err != nil || rate < 1 || rate > highestRate {
-		return 0, fmt.Errorf("%q is not a number from 1 to %d", raw, highestRate)
-	}
-	return rate, nil
 }

@@ -19,9 +19,9 @@ var linePattern = regexp.MustCompile(`line \d+`)
 // readSecret reads the fields of the config secret: a JSON or YAML object with only known fields. With an error, it
 // returns the fields that it could read, or nil.
 func readSecret(path string) (map[string]string, error) {
-	raw, err := readFile(path)
+	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read cloud config: %w; %s", err, setCloudConfig)
 	}
 	fields, err := parseSecret(raw)
 	if err != nil {
@@ -57,9 +57,9 @@ func parseSecret(raw []byte) (map[string]string, error) {
 // fieldNames returns the sorted names of the secret's fields.
 func fieldNames() []string {
 	var names []string
-	for _, o := range all() {
-		if o.field != "" {
-			names = append(names, o.field)
+	for _, o := range Options() {
+		if o.Field != "" {
+			names = append(names, o.Field)
 		}
 	}
 	slices.Sort(names)
@@ -100,10 +100,6 @@ type credentials struct {
 	id, secret string
 }
 
-func newCredentials(path string, getenv func(string) string) *credentials {
-	return &credentials{path: path, getenv: getenv}
-}
-
 // get returns the client ID and secret; it reads the file only when the file was replaced, or its time or size has
 // changed.
 func (c *credentials) get() (id, secret string, err error) {
@@ -122,7 +118,7 @@ func (c *credentials) get() (id, secret string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	p := parser{source: source{getenv: c.getenv, secret: fields}}
+	p := &parser{getenv: c.getenv, secret: fields}
 	id = p.required(clientID)
 	secret = p.required(clientSecret)
 	if len(p.problems) > 0 {
