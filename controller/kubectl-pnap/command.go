@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,8 +17,7 @@ import (
 	"k8s.io/component-base/version"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/reading"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/sheet"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // defaultTimeout bounds each request, unless --request-timeout is set.
@@ -100,7 +100,7 @@ func (p *plugin) newStatusCommand() *cobra.Command {
 			"problems.\n\nExit codes: 0 everything was shown, 1 something could not be read, 2 wrong usage.",
 		Example: "  kubectl pnap status\n  kubectl pnap status -o json | jq '.services[] | select(.healthy | not)'",
 		Args:    noArguments,
-		RunE:    func(c *cobra.Command, _ []string) error { return p.show(c, sheet.Style.Status) },
+		RunE:    func(c *cobra.Command, _ []string) error { return p.show(c, overview.PrintStatus) },
 	}
 }
 
@@ -113,28 +113,33 @@ func (p *plugin) newBlocksCommand() *cobra.Command {
 		Example: "  kubectl pnap blocks\n  kubectl pnap blocks -o json | jq -r '.blocks[] | select(.standing == " +
 			"\"orphan\") | .id'",
 		Args: noArguments,
-		RunE: func(c *cobra.Command, _ []string) error { return p.show(c, sheet.Style.Blocks) },
+		RunE: func(c *cobra.Command, _ []string) error { return p.show(c, overview.PrintBlocks) },
 	}
 }
 
-// show reads the cluster and prints it, as JSON or with the given method.
-func (p *plugin) show(c *cobra.Command, text func(sheet.Style, io.Writer, overview.Overview) error) error {
+// overview reads the cluster.
+func (p *plugin) overview(ctx context.Context) (overview.Overview, error) {
 	_, kube, err := p.connect()
 	if err != nil {
-		return err
+		return overview.Overview{}, err
 	}
-	facts, err := reading.Read(c.Context(), kube, p.now)
+	facts, err := read(ctx, kube, p.now)
+	return overview.Make(facts), err
+}
+
+// show reads the cluster and prints it, as JSON or with the given function.
+func (p *plugin) show(c *cobra.Command, printText func(io.Writer, text.Style, overview.Overview) error) error {
+	o, err := p.overview(c.Context())
 	if err != nil {
 		return err
 	}
-	o := overview.Make(facts)
 	out := c.OutOrStdout()
 	if p.output == "json" {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
 		err = encoder.Encode(o)
 	} else {
-		err = text(sheet.StyleFor(out, p.lookUp), out, o)
+		err = printText(out, overview.StyleFor(out, p.lookUp), o)
 	}
 	if err == nil && len(o.Unreadable) > 0 {
 		err = errUnreadable

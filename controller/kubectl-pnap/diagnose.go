@@ -11,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/podexec"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/reading"
 )
 
 // diagnosis holds the flags of the commands that query an agent.
@@ -105,8 +103,11 @@ func (d *diagnosis) run(c *cobra.Command, node string, arguments ...string) erro
 	if d.strict {
 		args = append(args, "--strict")
 	}
-	runner := podexec.Runner{Config: config, Kube: kube, Namespace: d.agentNamespace}
-	return runner.Run(c.Context(), node, args, c.OutOrStdout(), c.ErrOrStderr())
+	pod, err := agentOn(c.Context(), kube, d.agentNamespace, node)
+	if err != nil {
+		return err
+	}
+	return execute(c.Context(), config, kube, pod, args, c.OutOrStdout(), c.ErrOrStderr())
 }
 
 // locate finds the address, and the Node to query about it.
@@ -119,15 +120,10 @@ func (d *diagnosis) locate(ctx context.Context, what, node string) (netip.Addr, 
 	case err == nil && node != "":
 		return address, node, nil
 	}
-	_, kube, err := d.connect()
+	o, err := d.overview(ctx)
 	if err != nil {
 		return address, "", err
 	}
-	facts, err := reading.Read(ctx, kube, d.now)
-	if err != nil {
-		return address, "", err
-	}
-	o := overview.Make(facts)
 	service := serviceOf(o, address, namespace, name)
 	if isService {
 		if address, err = addressOf(service, what); err != nil {

@@ -41,11 +41,10 @@ func exitCode(w io.Writer, err error) int {
 		return 0
 	case errors.As(err, &ended):
 		return ended.Code
-	case errors.As(err, &usage):
-		_, _ = fmt.Fprintln(w, "kubectl pnap:", text.Clean(err.Error()))
-		return exitUsage
-	default:
-		_, _ = fmt.Fprintln(w, "kubectl pnap:", text.Clean(err.Error()))
-		return exitFailed
 	}
+	_, _ = fmt.Fprintln(w, "kubectl pnap:", text.Clean(err.Error()))
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailed
 }

@@ -75,8 +75,7 @@ func blocksOf(f Facts) []Block {
 		blocks = append(blocks, b)
 	}
 	slices.SortFunc(blocks, func(a, b Block) int {
-		return cmp.Or(compareCIDR(a.CIDR, b.CIDR),
-			cmp.Compare(a.ID, b.ID))
+		return cmp.Or(compareCIDR(a.CIDR, b.CIDR), cmp.Compare(a.ID, b.ID))
 	})
 	return blocks
 }

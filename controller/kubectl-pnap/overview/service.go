@@ -3,6 +3,7 @@ package overview
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -55,7 +56,7 @@ func (s Service) deciding() Condition {
 func servicesOf(f Facts, blocks []Block) []Service {
 	services := []Service{}
 	for i := range f.Services {
-		if s := &f.Services[i]; served(s) {
+		if s := &f.Services[i]; contract.Served(s) || contract.HasOwnedConditions(s) {
 			services = append(services, serviceOf(s, f, blocks))
 		}
 	}
@@ -63,11 +64,6 @@ func servicesOf(f Facts, blocks []Block) []Service {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return services
-}
-
-// served reports whether the Service is ours: it requests an address, or still has one of our conditions.
-func served(s *corev1.Service) bool {
-	return contract.Served(s) || contract.HasOwnedConditions(s)
 }
 
 func serviceOf(s *corev1.Service, f Facts, blocks []Block) Service {
@@ -133,12 +129,7 @@ func holders(nodes []corev1.Node, address netip.Addr) []string {
 			}
 		}
 	}
-	names := make([]string, 0, len(found))
-	for name := range found {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(found))
 }
 
 func nodeOfMAC(nodes []corev1.Node, mac string) string {

@@ -1,4 +1,4 @@
-package sheet
+package overview
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
@@ -36,8 +35,8 @@ func TestStyleFollowsTheEnvironment(t *testing.T) {
 // Colours take no columns, and without Unicode the glyphs are ASCII; the words are the same.
 func TestMarks(t *testing.T) {
 	for _, o := range []outcome{healthy, waiting, broken, unknown} {
-		plain := Style{}.mark(o, "word")
-		painted := Style{Color: true, Unicode: true}.mark(o, "word")
+		plain := sheet{}.mark(o, "word")
+		painted := sheet{Style: text.Style{Color: true, Unicode: true}}.mark(o, "word")
 		if text.Columns(plain) != 6 || text.Columns(painted) != 6 || !strings.Contains(painted, "word") ||
 			strings.ContainsFunc(plain, func(r rune) bool { return r > 126 }) {
 			t.Errorf("%q, %q", plain, painted)
@@ -46,7 +45,7 @@ func TestMarks(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	got := Style{Unicode: true}.table([]string{"A", "B"},
+	got := sheet{Style: text.Style{Unicode: true}}.table([]string{"A", "B"},
 		[][]string{{"x", "y"}, {"longer", strings.Repeat("word ", 20)}})
 	want := "A       B\nx       y\nlonger  word word word word word word word word word word word word word word\n   " +
 		"     word word word word word word\n"
@@ -57,13 +56,12 @@ func TestTable(t *testing.T) {
 
 // An old report, a silent controller and missing answers are shown, not hidden.
 func TestWhatIsOldIsCalledOld(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	looked := now.Add(-2 * time.Hour)
 	renewed := now.Add(-time.Hour)
-	o := overview.Overview{Time: now, Controller: overview.Controller{Leader: "a", Renewed: &renewed, Silent: true,
+	o := Overview{Time: now, Controller: Controller{Leader: "a", Renewed: &renewed, Silent: true,
 		Looked: &looked}}
 	var out bytes.Buffer
-	if err := (Style{}).Status(&out, o); err != nil {
+	if err := PrintStatus(&out, text.Style{}, o); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -80,9 +78,9 @@ func TestWhatIsOldIsCalledOld(t *testing.T) {
 func TestEveryStandingIsShown(t *testing.T) {
 	for _, standing := range []string{contract.StandingInUse, contract.StandingBrought, contract.StandingChecking,
 		"orphan", "leftover", "empty", "unclear", "retained"} {
-		b := overview.Block{ID: "id-of-it", CIDR: "203.0.113.0/29", Standing: standing, For: "Service a/b"}
+		b := Block{ID: "id-of-it", CIDR: "203.0.113.0/29", Standing: standing, For: "Service a/b"}
 		var out bytes.Buffer
-		if err := (Style{}).Blocks(&out, overview.Overview{Blocks: []overview.Block{b}}); err != nil {
+		if err := PrintBlocks(&out, text.Style{}, Overview{Blocks: []Block{b}}); err != nil {
 			t.Fatal(err)
 		}
 		before, after, _ := strings.Cut(out.String(), "RECLAIMABLE")

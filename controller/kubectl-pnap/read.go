@@ -1,5 +1,4 @@
-// Package reading reads the objects behind an overview, with the permissions of the user.
-package reading
+package main
 
 import (
 	"context"
@@ -18,9 +17,9 @@ import (
 // leaseName is the Lease of the controller, in kube-system.
 const leaseName = "phoenixnap-cloud-controller-manager"
 
-// Read reads the cluster. It leaves out what the user may not read and lists it in Facts.Unreadable; any other failure
+// read reads the cluster. It leaves out what the user may not read and lists it in Facts.Unreadable; any other failure
 // is an error.
-func Read(ctx context.Context, kube kubernetes.Interface, now func() time.Time) (overview.Facts, error) {
+func read(ctx context.Context, kube kubernetes.Interface, now func() time.Time) (overview.Facts, error) {
 	r := reader{ctx: ctx, kube: kube}
 	for _, part := range []struct {
 		verb, resource, namespace, shows string
@@ -35,8 +34,8 @@ func Read(ctx context.Context, kube kubernetes.Interface, now func() time.Time) 
 		switch err := part.read(); {
 		case err == nil:
 		case apierrors.IsForbidden(err):
-			missing := Missing(part.verb, part.resource, part.namespace, part.shows+" cannot be shown")
-			r.facts.Unreadable = append(r.facts.Unreadable, missing)
+			r.facts.Unreadable = append(r.facts.Unreadable,
+				missing(part.verb, part.resource, part.namespace, part.shows+" cannot be shown"))
 		default:
 			return overview.Facts{}, err
 		}
@@ -48,9 +47,9 @@ func Read(ctx context.Context, kube kubernetes.Interface, now func() time.Time) 
 // everywhere stands for all namespaces.
 const everywhere = "*"
 
-// Missing describes which permission is missing, what for, and how to check it. The namespace is empty for a
+// missing describes which permission is missing, what for, and how to check it. The namespace is empty for a
 // cluster-scoped resource.
-func Missing(verb, resource, namespace, consequence string) string {
+func missing(verb, resource, namespace, consequence string) string {
 	where := " in namespace " + namespace
 	flag := " --namespace " + namespace
 	switch namespace {
@@ -66,7 +65,7 @@ func Missing(verb, resource, namespace, consequence string) string {
 }
 
 type reader struct {
-	ctx   context.Context //nolint:containedctx // used only during one call of Read
+	ctx   context.Context //nolint:containedctx // used only during one call of read
 	kube  kubernetes.Interface
 	facts overview.Facts
 }
@@ -90,8 +89,8 @@ func (r *reader) services() error {
 }
 
 func (r *reader) ledgers() error {
-	all, err := allocation.NewStore(r.kube).List(r.ctx)
-	r.facts.Ledgers = all
+	var err error
+	r.facts.Ledgers, err = allocation.NewStore(r.kube).List(r.ctx)
 	return err
 }
 

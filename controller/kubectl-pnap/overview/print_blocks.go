@@ -1,4 +1,4 @@
-package sheet
+package overview
 
 import (
 	"fmt"
@@ -8,17 +8,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // standingRetained is the standing of a block that a user wants to keep.
 const standingRetained = "retained"
 
-// Blocks writes the cluster's blocks, their free addresses, and the blocks that can be released.
-func (s Style) Blocks(w io.Writer, o overview.Overview) error {
-	var ours, idle []overview.Block
-	for _, b := range o.Blocks {
+// PrintBlocks writes the cluster's blocks, their free addresses, and the blocks that can be released.
+func PrintBlocks(w io.Writer, style text.Style, o Overview) error {
+	s := sheet{style, o}
+	var ours, idle []Block
+	for _, b := range s.Blocks {
 		if b.Releasable() {
 			idle = append(idle, b)
 		} else {
@@ -26,20 +27,20 @@ func (s Style) Blocks(w io.Writer, o overview.Overview) error {
 		}
 	}
 	sections := []string{
-		s.heading("OURS") + "\n" + s.owned(o, ours),
-		s.heading("FREE") + "\n" + s.free(o),
-		s.heading("RECLAIMABLE") + "\n" + s.idle(o, idle),
+		s.Heading("OURS") + "\n" + s.owned(ours),
+		s.Heading("FREE") + "\n" + s.free(),
+		s.Heading("RECLAIMABLE") + "\n" + s.idle(idle),
 	}
-	for _, text := range o.Unreadable {
+	for _, text := range s.Unreadable {
 		sections = append(sections, s.paragraph(text))
 	}
 	_, err := io.WriteString(w, strings.Join(sections, "\n"))
 	return err
 }
 
-func (s Style) owned(o overview.Overview, blocks []overview.Block) string {
+func (s sheet) owned(blocks []Block) string {
 	if len(blocks) == 0 {
-		return s.noBlocks(o)
+		return s.noBlocks()
 	}
 	var rows [][]string
 	for _, b := range blocks {
@@ -47,29 +48,29 @@ func (s Style) owned(o overview.Overview, blocks []overview.Block) string {
 		for _, address := range slices.SortedFunc(maps.Keys(b.Holders), netip.Addr.Compare) {
 			purpose += fmt.Sprintf(", %s %s", address, b.Holders[address])
 		}
-		rows = append(rows, []string{b.CIDR, b.ID, b.Location, created(o.Time, b), purpose})
+		rows = append(rows, []string{b.CIDR, b.ID, b.Location, s.created(b), purpose})
 	}
-	return s.table([]string{"BLOCK", "ID", "SITE", "AGE", "FOR"}, rows) + s.limit(o)
+	return s.table([]string{"BLOCK", "ID", "SITE", "AGE", "FOR"}, rows) + s.limit()
 }
 
 // limit writes how many blocks are bought, and how many are allowed.
-func (s Style) limit(o overview.Overview) string {
+func (s sheet) limit() string {
 	bought := 0
-	for _, b := range o.Blocks {
+	for _, b := range s.Blocks {
 		if b.Standing != contract.StandingBrought && b.Status != "" {
 			bought++
 		}
 	}
-	if o.Network.MaxBlocks == 0 {
+	if s.Network.MaxBlocks == 0 {
 		return fmt.Sprintf("%d bought\n", bought)
 	}
-	return fmt.Sprintf("%d bought, %d allowed (--max-ip-blocks)\n", bought, o.Network.MaxBlocks)
+	return fmt.Sprintf("%d bought, %d allowed (--max-ip-blocks)\n", bought, s.Network.MaxBlocks)
 }
 
 // free lists addresses that Services can get without a purchase.
-func (s Style) free(o overview.Overview) string {
+func (s sheet) free() string {
 	var rows [][]string
-	for _, b := range o.Blocks {
+	for _, b := range s.Blocks {
 		if b.Holders != nil && b.Free+b.Resting > 0 {
 			rows = append(rows, []string{b.CIDR, fmt.Sprint(b.Free), fmt.Sprint(b.Resting), b.For})
 		}
@@ -83,7 +84,7 @@ func (s Style) free(o overview.Overview) string {
 	return s.table([]string{"BLOCK", "FREE", "QUARANTINED", "FOR"}, rows)
 }
 
-func (s Style) idle(o overview.Overview, blocks []overview.Block) string {
+func (s sheet) idle(blocks []Block) string {
 	if len(blocks) == 0 {
 		return "none: every block that is paid for is in use\n"
 	}
@@ -92,9 +93,9 @@ func (s Style) idle(o overview.Overview, blocks []overview.Block) string {
 	for _, b := range blocks {
 		unused := "-"
 		if b.Unused != nil {
-			unused = age(o.Time, *b.Unused)
+			unused = s.age(*b.Unused)
 		}
-		rows = append(rows, []string{b.CIDR, b.ID, created(o.Time, b), unused, s.standing(b) + ": " + b.For})
+		rows = append(rows, []string{b.CIDR, b.ID, s.created(b), unused, s.standing(b) + ": " + b.For})
 		remedies[b.Standing] = true
 	}
 	text := s.table([]string{"BLOCK", "ID", "AGE", "UNUSED", "STANDING"}, rows)

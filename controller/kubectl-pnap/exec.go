@@ -1,5 +1,4 @@
-// Package podexec runs commands of the agent in the agent's pod on a node.
-package podexec
+package main
 
 import (
 	"context"
@@ -19,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/reading"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
@@ -30,37 +28,24 @@ const (
 	container, program = "agent", "/phoenixnap-agent"
 )
 
-// Runner runs commands of agents.
-type Runner struct {
-	// Config and Kube connect to the API server.
-	Config *rest.Config
-	Kube   kubernetes.Interface
-	// Namespace of the DaemonSet.
-	Namespace string
-}
-
-// Run runs the agent's program with the arguments in the pod of the agent on the named Node, and copies its output
-// without control sequences: not every pod with the label of an agent is one, and an agent that does not write to a
-// terminal uses no colors. Its error is a k8s.io/client-go/util/exec.CodeExitError when the program exits with a code
-// other than 0.
-func (r Runner) Run(ctx context.Context, node string, args []string, out, errOut io.Writer) error {
-	pod, err := r.pod(ctx, node)
-	if err != nil {
-		return err
-	}
+// execute runs the agent's program with the arguments in the pod of an agent, and copies its output without control
+// sequences: not every pod with the label of an agent is one, and an agent that does not write to a terminal uses no
+// colors. Its error is a k8s.io/client-go/util/exec.CodeExitError when the program exits with a code other than 0.
+func execute(ctx context.Context, config *rest.Config, kube kubernetes.Interface, pod *corev1.Pod, args []string,
+	out, errOut io.Writer) error {
 	options := &corev1.PodExecOptions{
 		Container: container, Command: append([]string{program}, args...), Stdout: true, Stderr: true,
 	}
-	request := r.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
+	request := kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
 		SubResource("exec").VersionedParams(options, scheme.ParameterCodec)
-	executor, err := executorFor(r.Config, request)
+	executor, err := executorFor(config, request)
 	if err != nil {
 		return fmt.Errorf("reach pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	err = stream(ctx, executor, text.NewCleaner(out), text.NewCleaner(errOut))
 	if refused(err) {
-		missing := reading.Missing("create", "pods/exec", pod.Namespace, "the agent of Node "+node+" cannot be run")
-		return fmt.Errorf("%s: %w", missing, err)
+		reason := missing("create", "pods/exec", pod.Namespace, "the agent of Node "+pod.Spec.NodeName+" cannot be run")
+		return fmt.Errorf("%s: %w", reason, err)
 	}
 	return err
 }
@@ -97,15 +82,15 @@ func executorFor(config *rest.Config, request *rest.Request) (remotecommand.Exec
 	})
 }
 
-// pod returns the running pod of the agent on a Node.
-func (r Runner) pod(ctx context.Context, node string) (*corev1.Pod, error) {
-	list, err := r.Kube.CoreV1().Pods(r.Namespace).List(ctx, metav1.ListOptions{
+// agentOn returns the running pod of the agent on a Node.
+func agentOn(ctx context.Context, kube kubernetes.Interface, namespace, node string) (*corev1.Pod, error) {
+	list, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: selector, FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
 	})
 	switch {
 	case apierrors.IsForbidden(err):
-		missing := reading.Missing("list", "pods", r.Namespace, "the agent of Node "+node+" cannot be found")
-		return nil, fmt.Errorf("%s: %w", missing, err)
+		reason := missing("list", "pods", namespace, "the agent of Node "+node+" cannot be found")
+		return nil, fmt.Errorf("%s: %w", reason, err)
 	case err != nil:
 		return nil, fmt.Errorf("find the agent of Node %s: %w", node, err)
 	}
@@ -117,12 +102,12 @@ func (r Runner) pod(ctx context.Context, node string) (*corev1.Pod, error) {
 		return &list.Items[running], nil
 	case len(list.Items) > 0:
 		return nil, fmt.Errorf("pod %s/%s of the agent on Node %s is not running (%s): "+
-			"check it with kubectl describe pod, or run phoenixnap-agent diagnose on the node itself", r.Namespace,
+			"check it with kubectl describe pod, or run phoenixnap-agent diagnose on the node itself", namespace,
 			list.Items[0].Name, node, list.Items[0].Status.Phase)
 	}
-	if _, err := r.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+	if _, err := kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("node %q not found: kubectl pnap status lists all Nodes", node)
 	}
 	return nil, fmt.Errorf("no agent runs on Node %s (no pod with the label %s in namespace %s): "+
-		"is the DaemonSet installed, and in that namespace (--agent-namespace)?", node, selector, r.Namespace)
+		"is the DaemonSet installed, and in that namespace (--agent-namespace)?", node, selector, namespace)
 }
