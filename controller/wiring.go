@@ -15,7 +15,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/health"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/provider"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
@@ -87,8 +86,7 @@ func newWiring(life *life, c *connection, completed *appconfig.CompletedConfig) 
 	if err := life.guard(completed, c.config.DryRun); err != nil {
 		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
 	}
-	if err := life.serve(completed, health.NewDetail(apiDetail,
-		func() error { return c.api.Health().Err() })); err != nil {
+	if err := life.serve(completed, newDetail(func() error { return c.api.Health().Err() })); err != nil {
 		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
 	}
 	klog.FromContext(life.ctx).Info("Starting", "version", version.Get().GitVersion, "config", c.config.String())
@@ -125,9 +123,6 @@ func controllers(loops *loops) map[string]app.ControllerInitFuncConstructor {
 	}
 	return all
 }
-
-// apiDetail is the name under which /healthz/… reports the health of the phoenixNAP API.
-const apiDetail = "phoenixnap-api"
 
 // builder returns a loop for the leader to run, or nil when the configuration has no use for it.
 type builder func(*wiring) (loop, error)

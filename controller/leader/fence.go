@@ -12,6 +12,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// leaseTolerance is how long after its end the process may keep a Lease that it does not renew.
+const leaseTolerance = 20 * time.Second
+
 // FencedError is why MayChange rejects a change of the account. Nothing was sent.
 type FencedError struct {
 	// Deadline is the time within which the Lease had to be renewed.
@@ -40,35 +43,35 @@ type Election struct {
 
 // Elect makes MayChange reject changes while another replica may be the leader. Without it, as without leader election,
 // MayChange allows all changes.
-func (h *Leadership) Elect(election Election) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.election = &election
+func (l *Leadership) Elect(election Election) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.election = &election
 }
 
 // MayChange returns a *FencedError unless every Lease that the process acquired was renewed within the deadline
 // of the election. A renewal counts from the time before its request was sent, so that no other replica counts from an
 // earlier time. MayChange must be called immediately before a change is sent: a process can be suspended for any time
 // between a decision and the request, and continues without noticing. A change that was sent cannot be recalled.
-func (h *Leadership) MayChange() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.election == nil {
+func (l *Leadership) MayChange() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.election == nil {
 		return nil
 	}
-	deadline := h.election.RenewDeadline
-	within := len(h.renewed) > 0
+	deadline := l.election.RenewDeadline
+	within := len(l.renewed) > 0
 	now := clocks()
-	for _, at := range h.renewed {
+	for _, at := range l.renewed {
 		within = within && now.since(at) < deadline
 	}
-	if within && !h.lost {
-		h.refused = false
+	if within && !l.lost {
+		l.refused = false
 		return nil
 	}
-	err := &FencedError{Deadline: deadline, Holder: h.successor}
-	if !h.refused { // log the first of many
-		h.refused = true
+	err := &FencedError{Deadline: deadline, Holder: l.successor}
+	if !l.refused { // log the first of many
+		l.refused = true
 		klog.Background().Error(err, "Refused to change the phoenixNAP account")
 	}
 	return err
@@ -89,16 +92,39 @@ func (i instant) since(earlier instant) time.Duration {
 }
 
 // noteRenewal records that a server accepted a Lease whose holder is the process.
-func (h *Leadership) noteRenewal(key types.NamespacedName, sent instant) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.renewed[key] = sent
+func (l *Leadership) noteRenewal(key types.NamespacedName, sent instant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewed[key] = sent
+}
+
+// Renewed is when the process sent the last renewal of a Lease that a server accepted; zero when none was.
+func (l *Leadership) Renewed() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var last time.Time
+	for _, at := range l.renewed {
+		if at.monotonic.After(last) {
+			last = at.monotonic
+		}
+	}
+	return last
+}
+
+// CheckRenewal fails when the process is the leader but does not renew its Lease, as when the election is stuck: the
+// process should have ended then. duration is how long a Lease is valid.
+func (l *Leadership) CheckRenewal(duration time.Duration) error {
+	renewed := l.Renewed()
+	if ago := time.Since(renewed); !renewed.IsZero() && ago > duration+leaseTolerance {
+		return fmt.Errorf("the Lease was last renewed %s ago", ago.Round(time.Second))
+	}
+	return nil
 }
 
 // readLease forwards a request that reads one Lease. If the process acquired that Lease and it has another holder, the
 // process is no longer the leader: the leader election would detect this, but retry until its deadline. An empty holder
 // counts too, because another replica may have been the leader, and ended, in the meantime.
-func (h *Leadership) readLease(base http.RoundTripper, request *http.Request, key types.NamespacedName) (*http.Response,
+func (l *Leadership) readLease(base http.RoundTripper, request *http.Request, key types.NamespacedName) (*http.Response,
 	error) {
 	response, err := base.RoundTrip(request)
 	if err != nil || response.StatusCode != http.StatusOK {
@@ -111,22 +137,22 @@ func (h *Leadership) readLease(base http.RoundTripper, request *http.Request, ke
 	}
 	response.Body = io.NopCloser(bytes.NewReader(raw))
 	if lease, err := decodeLease(raw); err == nil {
-		h.noteHolder(key, holderOf(lease))
+		l.noteHolder(key, holderOf(lease))
 	}
 	return response, nil
 }
 
-func (h *Leadership) noteHolder(key types.NamespacedName, holder string) {
-	h.mu.Lock()
-	_, acquired := h.renewed[key]
-	if !acquired || holder == h.held[key] || h.election == nil || h.lost || h.releasing {
-		h.mu.Unlock()
+func (l *Leadership) noteHolder(key types.NamespacedName, holder string) {
+	l.mu.Lock()
+	_, acquired := l.renewed[key]
+	if !acquired || holder == l.held[key] || l.election == nil || l.lost || l.releasing {
+		l.mu.Unlock()
 		return
 	}
-	h.lost = true
-	h.successor = holder
-	end := h.election.Lost
-	h.mu.Unlock()
+	l.lost = true
+	l.successor = holder
+	end := l.election.Lost
+	l.mu.Unlock()
 	end(holder)
 }
 

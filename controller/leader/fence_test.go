@@ -281,3 +281,28 @@ func TestLeaseKey(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name    string
+			renewed bool
+			ago     time.Duration
+			fails   bool
+		}{
+			{"does not lead", false, time.Hour, false},
+			{"renews", true, 2 * time.Second, false},
+			{"just expired", true, 35 * time.Second, false},
+			{"stuck", true, 36 * time.Second, true},
+		} {
+			candidate := newCandidate(t)
+			if c.renewed {
+				candidate.renew("ccm")
+			}
+			time.Sleep(c.ago)
+			if err := candidate.CheckRenewal(15 * time.Second); (err != nil) != c.fails {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		}
+	})
+}

@@ -20,7 +20,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
@@ -51,19 +53,6 @@ type Leadership struct {
 	releasing bool // the process releases its Leases, so that it does not lose them
 }
 
-// Renewed is when the process sent the last renewal of a Lease that a server accepted; zero when none was.
-func (h *Leadership) Renewed() time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var last time.Time
-	for _, at := range h.renewed {
-		if at.monotonic.After(last) {
-			last = at.monotonic
-		}
-	}
-	return last
-}
-
 // New returns a Leadership that allows changes.
 func New() *Leadership {
 	return &Leadership{
@@ -79,39 +68,39 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // WrapCloud wraps a transport to the phoenixNAP API.
-func (h *Leadership) WrapCloud(base http.RoundTripper) http.RoundTripper {
+func (l *Leadership) WrapCloud(base http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if !isChange(request.Method) {
 			return base.RoundTrip(request)
 		}
-		return h.cloud.pass(base, request)
+		return l.cloud.pass(base, request)
 	})
 }
 
 // WrapKube wraps a transport to the Kubernetes API, including that of the leader election.
-func (h *Leadership) WrapKube(base http.RoundTripper) http.RoundTripper {
+func (l *Leadership) WrapKube(base http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		key, isOne := leaseKey(request.URL.Path)
 		switch {
 		case request.Method == http.MethodGet && isOne:
-			return h.readLease(base, request, key)
+			return l.readLease(base, request, key)
 		case !isChange(request.Method):
 			return base.RoundTrip(request)
 		case !isLease(request.URL.Path):
-			return h.objects.pass(base, request)
+			return l.objects.pass(base, request)
 		}
-		return h.writeLease(base, request)
+		return l.writeLease(base, request)
 	})
 }
 
 // writeLease forwards a request that writes a Lease. A request that cannot be parsed is forwarded too, but does not
 // count as a renewal.
-func (h *Leadership) writeLease(base http.RoundTripper, request *http.Request) (*http.Response, error) {
-	key, ours := h.remember(request)
+func (l *Leadership) writeLease(base http.RoundTripper, request *http.Request) (*http.Response, error) {
+	key, ours := l.remember(request)
 	sent := clocks()
-	response, err := h.leases.pass(base, request)
+	response, err := l.leases.pass(base, request)
 	if ours && err == nil && response.StatusCode < http.StatusMultipleChoices {
-		h.noteRenewal(key, sent)
+		l.noteRenewal(key, sent)
 	}
 	return response, err
 }
@@ -124,7 +113,7 @@ func isLease(path string) bool {
 
 // remember records the holder of a Lease that is about to be written; false when it has no holder, or cannot be parsed.
 // It does not matter whether the write succeeds: a Lease is released only if it still has that holder.
-func (h *Leadership) remember(request *http.Request) (types.NamespacedName, bool) {
+func (l *Leadership) remember(request *http.Request) (types.NamespacedName, bool) {
 	lease, err := leaseIn(request)
 	if err != nil {
 		klog.FromContext(request.Context()).V(2).Info("Failed to parse a Lease in a request, so it will not be "+
@@ -137,9 +126,9 @@ func (h *Leadership) remember(request *http.Request) (types.NamespacedName, bool
 	if holder == "" {
 		return key, false
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.held[key] = holder
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[key] = holder
 	return key, true
 }
 
@@ -170,37 +159,32 @@ func decodeLease(raw []byte) (*coordinationv1.Lease, error) {
 	return lease, nil
 }
 
-func holderOf(lease *coordinationv1.Lease) string {
-	if lease.Spec.HolderIdentity == nil {
-		return ""
-	}
-	return *lease.Spec.HolderIdentity
-}
+func holderOf(lease *coordinationv1.Lease) string { return ptr.Deref(lease.Spec.HolderIdentity, "") }
 
 // Quiesce rejects all further changes, except of Leases, and waits until the changes in progress are answered. Changes
 // of the account are stopped first: for a moment, the results of the last ones can still be recorded in the cluster,
 // which the next leader would otherwise have to find out. The error contains how many had no answer when ctx ended.
-func (h *Leadership) Quiesce(ctx context.Context) error {
-	h.cloud.close()
-	err := h.cloud.drain(ctx)
+func (l *Leadership) Quiesce(ctx context.Context) error {
+	l.cloud.close()
+	err := l.cloud.drain(ctx)
 	loop.Sleep(ctx, lastRecords)
-	h.objects.close()
-	return errors.Join(err, h.objects.drain(ctx))
+	l.objects.close()
+	return errors.Join(err, l.objects.drain(ctx))
 }
 
 // Release ends the election's renewals and releases every Lease that the process still holds, so that another replica
 // need not wait until it expires. leases must not go through WrapKube. The process must end afterwards.
-func (h *Leadership) Release(ctx context.Context, leases coordinationclient.LeasesGetter) error {
-	h.leases.close()
-	h.mu.Lock()
-	h.releasing = true
-	h.mu.Unlock()
-	if err := h.leases.drain(ctx); err != nil {
+func (l *Leadership) Release(ctx context.Context, leases coordinationclient.LeasesGetter) error {
+	l.leases.close()
+	l.mu.Lock()
+	l.releasing = true
+	l.mu.Unlock()
+	if err := l.leases.drain(ctx); err != nil {
 		return err
 	}
-	h.mu.Lock()
-	held := maps.Clone(h.held)
-	h.mu.Unlock()
+	l.mu.Lock()
+	held := maps.Clone(l.held)
+	l.mu.Unlock()
 	var problems []error
 	for key, identity := range held {
 		if err := releaseOne(ctx, leases.Leases(key.Namespace), key.Name, identity); err != nil {
@@ -233,9 +217,82 @@ func releaseOne(ctx context.Context, leases coordinationclient.LeaseInterface, n
 // released returns the Lease without a holder, valid for a second, as client-go's leader election releases it.
 func released(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	free := lease.DeepCopy()
-	holder := ""
-	second := int32(1)
-	free.Spec.HolderIdentity = &holder
-	free.Spec.LeaseDurationSeconds = &second
+	free.Spec.HolderIdentity = ptr.To("")
+	free.Spec.LeaseDurationSeconds = ptr.To[int32](1)
 	return free
+}
+
+// closedError is the error of a request that a closed gate rejects.
+type closedError struct{}
+
+func (closedError) Error() string { return "the process is shutting down and makes no more changes" }
+
+// Is reports whether target is pnap.ErrUnsent: nothing left the process.
+func (closedError) Is(target error) bool { return target == pnap.ErrUnsent }
+
+// gate counts the requests that pass through it. A closed gate rejects all requests.
+type gate struct {
+	mu     sync.Mutex
+	closed bool
+	inside int
+	idle   chan struct{} // closed when the gate is closed and nothing is inside
+}
+
+func newGate() *gate { return &gate{idle: make(chan struct{})} }
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.inside++
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside--
+	if g.closed && g.inside == 0 {
+		close(g.idle)
+	}
+}
+
+// close makes the gate reject all further requests.
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return
+	}
+	g.closed = true
+	if g.inside == 0 {
+		close(g.idle)
+	}
+}
+
+// drain waits until nothing is inside a closed gate.
+func (g *gate) drain(ctx context.Context) error {
+	select {
+	case <-g.idle:
+		return nil
+	case <-ctx.Done():
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return fmt.Errorf("%d changes have no answer yet: %w", g.inside, ctx.Err())
+	}
+}
+
+// pass sends the request if the gate is open. The request ends with the answer, without its body: by then the server
+// has made the change.
+func (g *gate) pass(base http.RoundTripper, request *http.Request) (*http.Response, error) {
+	if !g.enter() {
+		if request.Body != nil {
+			_ = request.Body.Close() // http.RoundTripper must close it; the error has no recipient
+		}
+		return nil, closedError{}
+	}
+	defer g.leave()
+	return base.RoundTrip(request)
 }

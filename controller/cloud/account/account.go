@@ -3,6 +3,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -70,9 +71,8 @@ type Account struct {
 
 // New returns an Account. It starts nothing and sends no request.
 func New(config Config) *Account {
-	if config.Window == 0 {
-		config.Window = DefaultWindow
-	}
+	config.Window = cmp.Or(config.Window, DefaultWindow)
+	config.Metrics = cmp.Or(config.Metrics, NewMetrics())
 	if config.Now == nil {
 		config.Now = time.Now
 	}

@@ -12,90 +12,74 @@ import (
 )
 
 // lookups read single blocks and the index of a tag, which are not delayed as the list of blocks may be. Only in this
-// way is a block found that was bought for a Service, a pool or the nodes. Concurrent callers share one request.
+// way is a block found that was bought for a Service, a pool or the nodes.
 type lookups struct {
 	api Cloud
 	now func() time.Time
 
 	mu     sync.Mutex
-	blocks map[string]lookup
-	tags   map[string]tagIndex
+	blocks map[string]result[shown]
+	tags   map[string]result[map[string]string]
 	// changes counts the calls of forget: results of requests before the last one are not kept.
 	changes int
 }
 
-// lookup is the result of a read by ID.
-type lookup struct {
-	block plan.Block
-	// found is false when the API did not show it.
-	found bool
+// result is the result of a request at a time.
+type result[T any] struct {
+	value T
 	at    time.Time
 }
 
-// tagIndex maps IDs of blocks to their values of a tag.
-type tagIndex struct {
-	values map[string]string
-	at     time.Time
+// shown is a block that was read by its ID; found is false when the API did not show it.
+type shown struct {
+	block plan.Block
+	found bool
 }
 
 func newLookups(api Cloud, now func() time.Time) *lookups {
-	return &lookups{api: api, now: now, blocks: map[string]lookup{}, tags: map[string]tagIndex{}}
+	return &lookups{api: api, now: now, blocks: map[string]result[shown]{},
+		tags: map[string]result[map[string]string]{}}
+}
+
+// look returns the known result for a key, or reads it.
+func look[T any](l *lookups, results map[string]result[T], key string, after time.Time,
+	read func() (T, error)) (T, error) {
+	next := result[T]{at: l.now()}
+	l.mu.Lock()
+	known, found := results[key]
+	changes := l.changes
+	l.mu.Unlock()
+	if found && !after.IsZero() && !known.at.Before(after) {
+		return known.value, nil
+	}
+	var err error
+	if next.value, err = read(); err != nil {
+		return next.value, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changes == changes {
+		results[key] = next
+	}
+	return next.value, nil
 }
 
 // Block reads a block by its ID, requested at or after the given time and after the last change; with the zero time,
 // now. A block that the API does not show is not an error.
 func (l *lookups) Block(ctx context.Context, id string, after time.Time) (block plan.Block, found bool, err error) {
-	if known, ok := l.knownBlock(id, after); ok {
-		return known.block, known.found, nil
-	}
-	read := lookup{at: l.now()}
-	changes := l.generation()
-	read.block, err = l.api.Block(ctx, id)
-	switch {
-	case err == nil:
-		read.found = true
-	case !pnap.IsInaccessible(err):
-		return plan.Block{}, false, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.changes == changes {
-		l.blocks[id] = read
-	}
-	return read.block, read.found, nil
-}
-
-func (l *lookups) knownBlock(id string, after time.Time) (lookup, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	known, ok := l.blocks[id]
-	return known, ok && !after.IsZero() && !known.at.Before(after)
+	read, err := look(l, l.blocks, id, after, func() (shown, error) {
+		block, err := l.api.Block(ctx, id)
+		if pnap.IsInaccessible(err) {
+			return shown{}, nil
+		}
+		return shown{block: block, found: err == nil}, err
+	})
+	return read.block, read.found, err
 }
 
 // Tagged reads the values of a tag by the ID of the block, under the same conditions as Block.
 func (l *lookups) Tagged(ctx context.Context, name string, after time.Time) (map[string]string, error) {
-	if known, ok := l.knownTag(name, after); ok {
-		return known.values, nil
-	}
-	read := tagIndex{at: l.now()}
-	changes := l.generation()
-	var err error
-	if read.values, err = l.api.TagAssignments(ctx, name); err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.changes == changes {
-		l.tags[name] = read
-	}
-	return read.values, nil
-}
-
-func (l *lookups) knownTag(name string, after time.Time) (tagIndex, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	known, ok := l.tags[name]
-	return known, ok && !after.IsZero() && !known.at.Before(after)
+	return look(l, l.tags, name, after, func() (map[string]string, error) { return l.api.TagAssignments(ctx, name) })
 }
 
 // forget removes everything: the account was changed.
@@ -105,12 +89,6 @@ func (l *lookups) forget() {
 	clear(l.blocks)
 	clear(l.tags)
 	l.changes++
-}
-
-func (l *lookups) generation() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.changes
 }
 
 // Search is what Find searches in addition to the list of blocks.

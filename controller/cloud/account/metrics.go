@@ -19,7 +19,7 @@ const (
 	resultFailed  = "failed"
 )
 
-// Metrics are the metrics of an Account. They count only once they are registered. A nil Metrics counts nothing.
+// Metrics are the metrics of an Account. They count only once they are registered.
 type Metrics struct {
 	asked *metrics.GaugeVec
 	reads *metrics.CounterVec
@@ -54,20 +54,14 @@ func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 }
 
 func (m *Metrics) hit(object string) {
-	if m != nil {
-		m.reads.WithLabelValues(object, resultHit).Inc()
-	}
+	m.reads.WithLabelValues(object, resultHit).Inc()
 }
 
 func (m *Metrics) fetched(object string, askedAt time.Time) {
-	if m != nil {
-		m.reads.WithLabelValues(object, resultFetched).Inc()
-		m.asked.WithLabelValues(object).Set(float64(askedAt.UnixNano()) / float64(time.Second))
-	}
+	m.reads.WithLabelValues(object, resultFetched).Inc()
+	m.asked.WithLabelValues(object).Set(float64(askedAt.UnixNano()) / float64(time.Second))
 }
 
 func (m *Metrics) failed(object string) {
-	if m != nil {
-		m.reads.WithLabelValues(object, resultFailed).Inc()
-	}
+	m.reads.WithLabelValues(object, resultFailed).Inc()
 }

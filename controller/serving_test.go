@@ -1,4 +1,4 @@
-package health
+package main
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/controller-manager/pkg/healthz"
 )
@@ -14,7 +13,7 @@ import (
 // The framework's own handler serves the detail: the process is healthy, the detail is not.
 func TestDetailDoesNotSpoilTheWhole(t *testing.T) {
 	var failure error
-	detail := NewDetail("phoenixnap-api", func() error { return failure })
+	detail := newDetail(func() error { return failure })
 	handler := healthz.NewMutableHealthzHandler(healthz.NamedPingChecker("other"), detail)
 	for _, c := range []struct {
 		failure    error
@@ -32,24 +31,6 @@ func TestDetailDoesNotSpoilTheWhole(t *testing.T) {
 		handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, c.path, nil))
 		if answer.Code != c.status || !strings.Contains(answer.Body.String(), c.text) {
 			t.Errorf("%s while %v: %d %s, want %d %s", c.path, c.failure, answer.Code, answer.Body, c.status, c.text)
-		}
-	}
-}
-
-func TestElection(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for name, c := range map[string]struct {
-		renewed time.Time
-		fails   bool
-	}{
-		"does not lead": {time.Time{}, false},
-		"renews":        {now.Add(-2 * time.Second), false},
-		"just expired":  {now.Add(-35 * time.Second), false},
-		"stuck":         {now.Add(-36 * time.Second), true},
-	} {
-		check := NewElection(15*time.Second, func() time.Time { return c.renewed }, func() time.Time { return now })
-		if err := check.Check(nil); (err != nil) != c.fails {
-			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
