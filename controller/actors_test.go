@@ -132,8 +132,8 @@ func (s *scene) gone(namespace string, names ...string) {
 	}
 }
 
-// tells waits for an event.
-func (s *scene) tells(within time.Duration, kind, name, reason string, words ...string) {
+// event waits for an event.
+func (s *scene) event(within time.Duration, kind, name, reason string, words ...string) {
 	s.Helper()
 	s.until(within, func() error {
 		events, err := s.client.CoreV1().Events("").List(s.Context(), metav1.ListOptions{})
@@ -234,8 +234,8 @@ func member(node *corev1.Node, ips string) error {
 	if err != nil || !ok || !facts.Member || node.Annotations[contract.NodeMembershipManaged] != contract.TagTrue {
 		return fmt.Errorf("node %s: %v: %w", node.Name, node.Annotations, err)
 	}
-	if told := fmt.Sprint(facts.IPs); !strings.Contains(told, ips) {
-		return fmt.Errorf("node %s has the addresses %s", node.Name, told)
+	if got := fmt.Sprint(facts.IPs); !strings.Contains(got, ips) {
+		return fmt.Errorf("node %s has the addresses %s", node.Name, got)
 	}
 	return nil
 }
@@ -245,11 +245,11 @@ func (s *scene) discreet(p *process) {
 	s.Helper()
 	events, err := s.client.CoreV1().Events("").List(s.Context(), metav1.ListOptions{})
 	s.ok(err)
-	told := []string{p.output()}
+	texts := []string{p.output()}
 	for _, event := range events.Items {
-		told = append(told, event.Message)
+		texts = append(texts, event.Message)
 	}
-	if found := s.sim.FindSecrets(strings.Join(told, "\n")); len(found) > 0 {
+	if found := s.sim.FindSecrets(strings.Join(texts, "\n")); len(found) > 0 {
 		s.Errorf("log or events hold secrets: %v", found)
 	}
 	if strings.Contains(p.output(), "is forbidden: User") { // phoenixNAP says forbidden of what is gone

@@ -213,8 +213,8 @@ func depose(t *testing.T, c stall) int {
 	cloud := before(t, s.url, http.DefaultTransport)
 	leader := startReplica(t, "leader", cloud.url, kube, quickElection...)
 	leader.says("uccessfully acquired lease")
-	heir := startReplica(t, "heir", s.url, nil, quickElection...)
-	heir.says("Attempting to acquire leader lease")
+	successor := startReplica(t, "successor", s.url, nil, quickElection...)
+	successor.says("Attempting to acquire leader lease")
 	if c.prepare != nil {
 		c.prepare(s)
 	}
@@ -231,7 +231,7 @@ func depose(t *testing.T, c stall) int {
 	case <-time.After(patience):
 		t.Fatal("the leader did not ask for what it was to be stopped at")
 	}
-	heir.says("uccessfully acquired lease")
+	successor.says("uccessfully acquired lease")
 	if c.meanwhile != nil {
 		c.meanwhile(s)
 	}
@@ -256,7 +256,7 @@ func depose(t *testing.T, c stall) int {
 		c.after(s)
 	}
 	s.tidy()
-	heir.end()
+	successor.end()
 	return len(late)
 }
 

@@ -13,15 +13,15 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/leader"
 )
 
-// Every client that the framework may build after us passes the handover, with credentials of each
-// controller too, and the handover's own does not.
+// Every client that the framework may build after us passes the leadership, with credentials of each
+// controller too, and the lifecycle's own does not.
 //
 //proves:known-bugs/change-after-handover
 func TestEveryClientIsGuarded(t *testing.T) {
 	for name, separate := range map[string]bool{"shared credentials": false, "credentials of each controller": true} {
 		t.Run(name, func(t *testing.T) {
-			life := newLife(t.Context())
-			defer life.begin()()
+			lifecycle := newLifecycle(t.Context())
+			defer lifecycle.begin()()
 			reached := 0
 			kubeconfig := &rest.Config{Host: "https://server.example",
 				WrapTransport: func(http.RoundTripper) http.RoundTripper {
@@ -37,10 +37,10 @@ func TestEveryClientIsGuarded(t *testing.T) {
 				completed.ClientBuilder = clientbuilder.SimpleControllerClientBuilder{ClientConfig: rest.CopyConfig(
 					kubeconfig)}
 			}
-			if err := life.guard(completed, false); err != nil {
+			if err := lifecycle.guard(completed, false); err != nil {
 				t.Fatal(err)
 			}
-			life.quiesce(t.Context())
+			lifecycle.quiesce(t.Context())
 			built, err := completed.ClientBuilder.Client("x")
 			if err != nil {
 				t.Fatal(err)
@@ -57,9 +57,9 @@ func TestEveryClientIsGuarded(t *testing.T) {
 			if reached != 0 {
 				t.Errorf("%d changes reached the server after the end", reached)
 			}
-			post(t, life.direct)
+			post(t, lifecycle.direct)
 			if reached != 1 {
-				t.Errorf("the handover's own client reached the server %d times", reached)
+				t.Errorf("the lifecycle's own client reached the server %d times", reached)
 			}
 		})
 	}
@@ -68,16 +68,16 @@ func TestEveryClientIsGuarded(t *testing.T) {
 // The account may be changed by whoever is elected, or without leader election.
 func TestChangesAreFencedByTheElection(t *testing.T) {
 	for _, elect := range []bool{false, true} {
-		life := newLife(t.Context())
-		defer life.begin()()
+		lifecycle := newLifecycle(t.Context())
+		defer lifecycle.begin()()
 		completed := (&appconfig.Config{Kubeconfig: &rest.Config{Host: "https://server.example"}}).Complete()
 		election := &completed.ComponentConfig.Generic.LeaderElection
 		election.LeaderElect = elect
 		election.RenewDeadline.Duration = 7 * time.Second
-		if err := life.guard(completed, false); err != nil {
+		if err := lifecycle.guard(completed, false); err != nil {
 			t.Fatal(err)
 		}
-		err := life.handover.MayChange()
+		err := lifecycle.leadership.MayChange()
 		var fenced *leader.FencedError
 		if !elect && err != nil || elect && (!errors.As(err, &fenced) || fenced.Deadline != 7*time.Second) {
 			t.Errorf("with leader election %t: %v", elect, err)

@@ -13,9 +13,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// farewell is how long the process waits for its loops when it ends. Nothing is lost after it: every
+// shutdownTimeout is how long the process waits for its loops when it ends. Nothing is lost after it: every
 // loop can be killed at any moment.
-const farewell = 5 * time.Second
+const shutdownTimeout = 5 * time.Second
 
 // loop runs until its context ends, and then returns nil.
 type loop interface {
@@ -74,6 +74,6 @@ func (l *loops) wait() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(farewell):
+	case <-time.After(shutdownTimeout):
 	}
 }

@@ -32,7 +32,7 @@ import (
 const (
 	program = "phoenixnap-cloud-controller-manager"
 	// retryPeriod is how often the leader renews its Lease and, times 1 to 2.2, how often another replica
-	// looks whether the Lease is free. With the framework's 2 s a hand-over would take up to 4.4 s.
+	// looks whether the Lease is free. With the framework's 2 s a change of the leader would take up to 4.4 s.
 	retryPeriod = 750 * time.Millisecond
 	// kubeQPS and kubeBurst are requests a second to the Kubernetes API, on average and at once. With the
 	// framework's 20 and 30 it would take two minutes until a thousand Nodes that register at once are initialised.
@@ -43,31 +43,31 @@ func main() { os.Exit(run()) }
 
 func run() int {
 	ctx := context.Background()
-	life := newLife(ctx)
-	end := life.begin()
-	loops := newLoops(life.ctx)
-	command, err := newCommand(life, loops)
+	lifecycle := newLifecycle(ctx)
+	end := lifecycle.begin()
+	loops := newLoops(lifecycle.ctx)
+	command, err := newCommand(lifecycle, loops)
 	if err == nil {
 		err = cli.RunNoErrOutput(command)
 	}
 	end()
 	loops.wait()
-	life.handOver(ctx)
-	var told toldError
+	lifecycle.release(ctx)
+	var printed printedError
 	switch {
 	case err == nil:
 		return 0
-	case !errors.As(err, &told):
+	case !errors.As(err, &printed):
 		fmt.Fprintln(os.Stderr, "Error: "+err.Error())
 	}
 	return 1
 }
 
-// toldError is an error of the framework's command, which prints its errors itself.
-type toldError struct{ error }
+// printedError is an error of the framework's command, which prints its errors itself.
+type printedError struct{ error }
 
 // newCommand is the framework's command with our defaults, flags and loops.
-func newCommand(life *life, loops *loops) (*cobra.Command, error) {
+func newCommand(lifecycle *lifecycle, loops *loops) (*cobra.Command, error) {
 	opts, err := newOptions()
 	if err != nil {
 		return nil, err
@@ -79,10 +79,10 @@ func newCommand(life *life, loops *loops) (*cobra.Command, error) {
 	// the provider without a way to hand anything over.
 	var connected atomic.Pointer[connection]
 	provide := func(completed *appconfig.CompletedConfig) cloudprovider.Interface {
-		return newWiring(life, connected.Load(), completed)
+		return newWiring(lifecycle, connected.Load(), completed)
 	}
 	command := app.NewCloudControllerManagerCommand(opts, provide, loops.bind(controllers(loops)),
-		names.CCMControllerAliases(), sections, life.ctx.Done())
+		names.CCMControllerAliases(), sections, lifecycle.ctx.Done())
 	command.Use = program
 	command.Long = "The phoenixNAP cloud controller manager initialises Nodes on phoenixNAP Bare Metal Cloud servers " +
 		"and gives\nServices of type LoadBalancer public addresses."
@@ -90,13 +90,13 @@ func newCommand(life *life, loops *loops) (*cobra.Command, error) {
 	runFramework := command.RunE
 	command.RunE = func(command *cobra.Command, args []string) error {
 		verflag.PrintAndExitIfRequested() // before our own options are missed
-		connection, err := configure(life.handover, opts, flags)
+		connection, err := configure(lifecycle.leadership, opts, flags)
 		if err != nil {
 			return err
 		}
 		connected.Store(connection)
 		if err := runFramework(command, args); err != nil {
-			return toldError{err}
+			return printedError{err}
 		}
 		return nil
 	}
@@ -124,7 +124,7 @@ func newOptions() (*options.CloudControllerManagerOptions, error) {
 
 // configure reads our own options once all flags are parsed. It makes no calls over the network: a
 // replica that waits for its election must not fail because the API is down.
-func configure(handover *leader.Leadership, opts *options.CloudControllerManagerOptions,
+func configure(leadership *leader.Leadership, opts *options.CloudControllerManagerOptions,
 	flags *pflag.FlagSet) (*connection, error) {
 	provider := opts.KubeCloudShared.CloudProvider
 	if provider.Name != contract.ProviderName {
@@ -135,5 +135,5 @@ func configure(handover *leader.Leadership, opts *options.CloudControllerManager
 	if err != nil {
 		return nil, err
 	}
-	return connect(handover, loaded)
+	return connect(leadership, loaded)
 }

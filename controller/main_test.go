@@ -272,13 +272,13 @@ func TestWrongInput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			command := exec.CommandContext(t.Context(), path, test.args...)
 			command.Env = []string{"PATH=" + os.Getenv("PATH")}
-			var told bytes.Buffer
-			command.Stderr = &told
+			var stderr bytes.Buffer
+			command.Stderr = &stderr
 			err := command.Run()
 			if command.ProcessState.ExitCode() != 1 {
 				t.Errorf("ended with %v, want exit code 1", err)
 			}
-			if got := withoutLog(told.String()); got != test.want {
+			if got := withoutLog(stderr.String()); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

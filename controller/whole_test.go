@@ -235,7 +235,7 @@ func (s *scene) checkControlPlane() {
 	if len(endpoints.Items) != 1 || endpoints.Items[0].Endpoints[0].Addresses[0] != advertised() {
 		s.Errorf("the endpoint leads to %+v, want %s", endpoints.Items, advertised())
 	}
-	s.tells(patience, "Service", apiserver.ServiceName, "CertificateNotChecked", "--tls-san="+address.String())
+	s.event(patience, "Service", apiserver.ServiceName, "CertificateNotChecked", "--tls-san="+address.String())
 	s.restoreControlPlane(endpoints.Items[0])
 }
 
@@ -359,10 +359,10 @@ func (s *scene) checkDrift(lost block) {
 // checkOrphan: a block that was bought for a Service which does not exist is reported and collected.
 func (s *scene) checkOrphan() {
 	s.Helper()
-	s.tells(patience, "Namespace", metav1.NamespaceSystem, "OrphanedIPBlock", orphanID,
+	s.event(patience, "Namespace", metav1.NamespaceSystem, "OrphanedIPBlock", orphanID,
 		contract.ServiceTag(s.space, "forgotten"))
 	s.vanishes(patience, orphanID)
-	s.tells(patience, "Namespace", metav1.NamespaceSystem, "OrphanCollected", orphanID)
+	s.event(patience, "Namespace", metav1.NamespaceSystem, "OrphanCollected", orphanID)
 }
 
 // unforced: as long as servers get addresses, none joins by force. Then another one comes.
@@ -377,7 +377,7 @@ func (s *scene) unforced() {
 // checkForced: without an address of its own a server joins by force.
 func (s *scene) checkForced() {
 	s.Helper()
-	s.tells(patience, "Node", "node-5", "PublicNetworkJoined")
+	s.event(patience, "Node", "node-5", "PublicNetworkJoined")
 	if node := getNode(s.T, s.client, "node-5"); node.Annotations[contract.NodeMembershipManaged] != contract.TagTrue {
 		s.Errorf("annotations %v", node.Annotations)
 	}

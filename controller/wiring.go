@@ -1,17 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"maps"
 
-	cloudprovider "k8s.io/cloud-provider"
-	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
-	"k8s.io/cloud-provider/names"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/version"
-	genericcontrollermanager "k8s.io/controller-manager/app"
-	"k8s.io/controller-manager/controller"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
@@ -20,12 +15,55 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/leader"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/service"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/conditionmetrics"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/membership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/metadata"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
+
+// allMetrics are the metrics of all packages.
+type allMetrics struct {
+	account    *account.Metrics
+	api        *pnap.Metrics
+	balancer   *reconcile.Metrics
+	conditions *conditionmetrics.Metrics
+	instances  *instances.Metrics
+	membership *membership.Metrics
+	orphans    *orphans.Metrics
+	services   *service.Metrics
+}
+
+func newMetrics() allMetrics {
+	return allMetrics{
+		account:    account.NewMetrics(),
+		api:        pnap.NewMetrics(),
+		balancer:   reconcile.NewMetrics(),
+		conditions: conditionmetrics.NewMetrics(),
+		instances:  instances.NewMetrics(),
+		membership: membership.NewMetrics(),
+		orphans:    orphans.NewMetrics(),
+		services:   service.NewMetrics(),
+	}
+}
+
+// register exposes them under /metrics, beside those of the framework.
+func (a allMetrics) register() error {
+	for _, each := range []interface {
+		Register(func(metrics.Registerable) error) error
+	}{a.account, a.api, a.balancer, a.instances, a.membership, a.orphans, a.services} {
+		if err := each.Register(legacyregistry.Register); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	if err := legacyregistry.CustomRegister(a.conditions); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	return nil
+}
 
 // connection is what needs no Kubernetes client: the phoenixNAP API, and what the controller knows of the account.
 type connection struct {
@@ -39,7 +77,7 @@ type connection struct {
 }
 
 // connect asks nothing of the API yet.
-func connect(handover *leader.Leadership, loaded *config.Config) (*connection, error) {
+func connect(leadership *leader.Leadership, loaded *config.Config) (*connection, error) {
 	metrics := newMetrics()
 	if err := metrics.register(); err != nil {
 		return nil, err
@@ -52,8 +90,8 @@ func connect(handover *leader.Leadership, loaded *config.Config) (*connection, e
 
 		DryRun:            loaded.DryRun,
 		RequestsPerSecond: loaded.RequestsPerSecond,
-		Wrap:              handover.WrapCloud,
-		Fence:             handover.MayChange,
+		Wrap:              leadership.WrapCloud,
+		Fence:             leadership.MayChange,
 		Metrics:           metrics.api,
 	})
 	if err != nil {
@@ -82,14 +120,14 @@ type wiring struct {
 
 // newWiring guards the clients of the framework, serves, and builds the provider; the framework calls it on every
 // replica, before the election.
-func newWiring(life *life, c *connection, completed *appconfig.CompletedConfig) *wiring {
-	if err := life.guard(completed, c.config.DryRun); err != nil {
+func newWiring(lifecycle *lifecycle, c *connection, completed *appconfig.CompletedConfig) *wiring {
+	if err := lifecycle.guard(completed, c.config.DryRun); err != nil {
 		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
 	}
-	if err := life.serve(completed, newDetail(func() error { return c.api.Health().Err() })); err != nil {
+	if err := lifecycle.serve(completed, newDetail(func() error { return c.api.Health().Err() })); err != nil {
 		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
 	}
-	klog.FromContext(life.ctx).Info("Starting", "version", version.Get().GitVersion, "config", c.config.String())
+	klog.FromContext(lifecycle.ctx).Info("Starting", "version", version.Get().GitVersion, "config", c.config.String())
 	provided := provider.New(instances.New(instances.Config{
 		Inventory: c.inventory,
 		Nodes:     completed.SharedInformers.Core().V1().Nodes().Lister(),
@@ -100,97 +138,4 @@ func newWiring(life *life, c *connection, completed *appconfig.CompletedConfig) 
 		Metrics:   c.metrics.instances,
 	}))
 	return &wiring{connection: c, Cloud: provided, completed: completed, ledgers: allocation.NewStore(completed.Client)}
-}
-
-// controllers returns the framework's controllers, without the one for routes and with ours in the place of
-// the one for Services, and further ones of ours.
-func controllers(loops *loops) map[string]app.ControllerInitFuncConstructor {
-	all := maps.Clone(app.DefaultInitFuncConstructors)
-	delete(all, names.NodeRouteController)
-	for name, build := range map[string]builder{
-		names.ServiceLBController:      whereBalancing((*wiring).services),
-		"phoenixnap-node-network":      (*wiring).networkPublisher,
-		"phoenixnap-vlan-ready":        whereBalancing((*wiring).labeller),
-		"phoenixnap-agent-watch":       whereBalancing((*wiring).agentWatch),
-		"phoenixnap-heartbeat-key":     (*wiring).heartbeatKey,
-		"phoenixnap-admission":         (*wiring).admission,
-		"phoenixnap-membership":        whereBalancing((*wiring).membership),
-		"phoenixnap-orphans":           whereBalancing((*wiring).orphans),
-		"phoenixnap-condition-metrics": whereBalancing((*wiring).conditionMetrics),
-		"phoenixnap-control-plane":     whereBalancing((*wiring).controlPlane),
-	} {
-		all[name] = controllerOf(loops, build)
-	}
-	return all
-}
-
-// builder returns a loop for the leader to run, or nil when the configuration has no use for it.
-type builder func(*wiring) (loop, error)
-
-// whereBalancing builds only where Services of type LoadBalancer are served.
-func whereBalancing(build builder) builder {
-	return func(w *wiring) (loop, error) {
-		if !w.config.LoadBalancer.Enabled() {
-			return nil, nil
-		}
-		return build(w)
-	}
-}
-
-func controllerOf(loops *loops, build builder) app.ControllerInitFuncConstructor {
-	return app.ControllerInitFuncConstructor{
-		InitContext: app.ControllerInitContext{ClientName: program},
-		Constructor: func(_ app.ControllerInitContext, _ *appconfig.CompletedConfig,
-			cloud cloudprovider.Interface) app.InitFunc {
-			return func(ctx context.Context, _ genericcontrollermanager.ControllerContext) (controller.Interface, bool,
-				error) {
-				wiring, ok := cloud.(*wiring)
-				if !ok {
-					return nil, false, fmt.Errorf("the provider is a %T, want our own", cloud)
-				}
-				built, err := build(wiring)
-				if err != nil || built == nil {
-					return nil, false, err
-				}
-				loops.start(ctx, built)
-				return nil, true, nil
-			}
-		},
-	}
-}
-
-func (w *wiring) networkPublisher() (loop, error) {
-	announcer := w.config.LoadBalancer.Announcer
-	if announcer == "" {
-		announcer = contract.AnnouncerNone
-	}
-	return metadata.NewNetworkPublisher(metadata.NetworkConfig{
-		Client:    w.completed.Client,
-		Nodes:     w.completed.SharedInformers.Core().V1().Nodes(),
-		Servers:   w.inventory,
-		Networks:  w.account,
-		Events:    w.completed.EventRecorder,
-		NetworkID: w.config.LoadBalancer.NetworkID,
-		Announcer: announcer,
-		Selector:  w.config.ServiceNodeSelector,
-
-		ManagesMembership: w.config.ManageMembership,
-		Changes:           w.changes,
-	})
-}
-
-func (w *wiring) labeller() (loop, error) {
-	return metadata.NewLabeller(w.completed.Client, w.completed.SharedInformers.Core().V1().Nodes(),
-		w.completed.EventRecorder, w.config.ServiceNodeSelector)
-}
-
-func (w *wiring) agentWatch() (loop, error) {
-	return metadata.NewAgentWatch(w.completed.Client, w.completed.SharedInformers.Core().V1().Nodes(),
-		w.completed.EventRecorder), nil
-}
-
-// conditionMetrics exports the conditions of Nodes and Services as metrics.
-func (w *wiring) conditionMetrics() (loop, error) {
-	core := w.completed.SharedInformers.Core().V1()
-	return conditionmetrics.New(w.metrics.census, core.Nodes(), core.Services()), nil
 }

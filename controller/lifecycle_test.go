@@ -24,8 +24,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
-// longestHandover is from SIGTERM of the leader to the first deed of the next.
-const longestHandover = 3 * time.Second
+// longestRelease is from SIGTERM of the leader to the first change of the next.
+const longestRelease = 3 * time.Second
 
 // says waits until the log holds a text.
 func (p *process) says(text string) {
@@ -57,11 +57,11 @@ func TestHandOver(t *testing.T) {
 	eventually(t, 60*time.Second, func() error {
 		return initialised(getNode(t, client, "node-1"), simtest.Server1ID, "203.0.113.2")
 	})
-	heir := startReplica(t, "heir", url, nil)
-	heir.says("Attempting to acquire leader lease")
+	successor := startReplica(t, "successor", url, nil)
+	successor.says("Attempting to acquire leader lease")
 
 	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "handed-over"},
+		ObjectMeta: metav1.ObjectMeta{Name: "released"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
 	}
 	if _, err := client.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
@@ -80,8 +80,8 @@ func TestHandOver(t *testing.T) {
 	took := untilInitialised(t, client, "node-2", began)
 	// a test's output takes everything
 	_, _ = fmt.Fprintf(t.Output(), "figure leader_handover %.2f s\n", took.Seconds())
-	if took > longestHandover {
-		t.Errorf("the hand-over took %v, want at most %v", took, longestHandover)
+	if took > longestRelease {
+		t.Errorf("the release took %v, want at most %v", took, longestRelease)
 	}
 	at, ok := kube.released()
 	if !ok {
@@ -102,7 +102,7 @@ func TestHandOver(t *testing.T) {
 		t.Errorf("a standby that ends wrote: %v", written)
 	}
 	serveAndDelete(t, client, service.Name)
-	heir.end()
+	successor.end()
 }
 
 // untilInitialised returns how long after began a Node loses the taint of the kubelet.
@@ -250,7 +250,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	p := startReplica(t, "controller", url, kube, "--dry-run")
 	p.says("dry run: would buy IP block")
 	p.says("/api/v1/nodes/node-1")
-	(&scene{T: t, client: client}).tells(20*time.Second, "Service", service.Name, "DryRun", "would buy IP block")
+	(&scene{T: t, client: client}).event(20*time.Second, "Service", service.Name, "DryRun", "would buy IP block")
 	p.end()
 
 	if now := getNode(t, client, "node-1"); now.ResourceVersion != node.ResourceVersion {
@@ -306,7 +306,7 @@ func TestARealAPIServerStoresNothingOfADryRun(t *testing.T) {
 			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("another")}); !apierrors.IsConflict(err) {
 			t.Errorf("%s: a deletion of another object: %v, want a conflict", contentType, err)
 		}
-		event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{GenerateName: "told-"},
+		event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{GenerateName: "stored-"},
 			InvolvedObject: corev1.ObjectReference{Namespace: "default"}}
 		if _, err := dry.CoreV1().Events("default").Create(t.Context(), event, metav1.CreateOptions{}); err != nil {
 			t.Error(err)
@@ -320,13 +320,13 @@ func TestARealAPIServerStoresNothingOfADryRun(t *testing.T) {
 		t.Errorf("it was created: %v", err)
 	}
 	events, err := sure.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
-	told := 0
+	stored := 0
 	for _, event := range events.Items {
-		if strings.HasPrefix(event.Name, "told-") {
-			told++
+		if strings.HasPrefix(event.Name, "stored-") {
+			stored++
 		}
 	}
-	if err != nil || told != 2 {
-		t.Errorf("%d events were stored, %v; want 2", told, err)
+	if err != nil || stored != 2 {
+		t.Errorf("%d events were stored, %v; want 2", stored, err)
 	}
 }

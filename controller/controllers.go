@@ -1,7 +1,19 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	informers "k8s.io/client-go/informers/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app"
+	appconfig "k8s.io/cloud-provider/app/config"
+	"k8s.io/cloud-provider/names"
+	genericcontrollermanager "k8s.io/controller-manager/app"
+	"k8s.io/controller-manager/controller"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/admission"
@@ -11,17 +23,108 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/service"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/conditionmetrics"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/heartbeatkey"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/membership"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/metadata"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
+// controllers returns the framework's controllers, without the one for routes and with ours in the place of
+// the one for Services, and further ones of ours.
+func controllers(loops *loops) map[string]app.ControllerInitFuncConstructor {
+	all := maps.Clone(app.DefaultInitFuncConstructors)
+	delete(all, names.NodeRouteController)
+	for name, build := range map[string]builder{
+		names.ServiceLBController:      whereBalancing((*wiring).services),
+		"phoenixnap-node-network":      (*wiring).networkPublisher,
+		"phoenixnap-vlan-ready":        whereBalancing((*wiring).labeller),
+		"phoenixnap-agent-watch":       whereBalancing((*wiring).agentWatch),
+		"phoenixnap-heartbeat-key":     (*wiring).heartbeatKey,
+		"phoenixnap-admission":         (*wiring).admission,
+		"phoenixnap-membership":        whereBalancing((*wiring).membership),
+		"phoenixnap-orphans":           whereBalancing((*wiring).orphans),
+		"phoenixnap-condition-metrics": whereBalancing((*wiring).conditionMetrics),
+		"phoenixnap-control-plane":     whereBalancing((*wiring).controlPlane),
+	} {
+		all[name] = controllerOf(loops, build)
+	}
+	return all
+}
+
+// builder returns a loop for the leader to run, or nil when the configuration has no use for it.
+type builder func(*wiring) (loop, error)
+
+// whereBalancing builds only where Services of type LoadBalancer are served.
+func whereBalancing(build builder) builder {
+	return func(w *wiring) (loop, error) {
+		if !w.config.LoadBalancer.Enabled() {
+			return nil, nil
+		}
+		return build(w)
+	}
+}
+
+func controllerOf(loops *loops, build builder) app.ControllerInitFuncConstructor {
+	return app.ControllerInitFuncConstructor{
+		InitContext: app.ControllerInitContext{ClientName: program},
+		Constructor: func(_ app.ControllerInitContext, _ *appconfig.CompletedConfig,
+			cloud cloudprovider.Interface) app.InitFunc {
+			return func(ctx context.Context, _ genericcontrollermanager.ControllerContext) (controller.Interface, bool,
+				error) {
+				wiring, ok := cloud.(*wiring)
+				if !ok {
+					return nil, false, fmt.Errorf("the provider is a %T, want our own", cloud)
+				}
+				built, err := build(wiring)
+				if err != nil || built == nil {
+					return nil, false, err
+				}
+				loops.start(ctx, built)
+				return nil, true, nil
+			}
+		},
+	}
+}
+
+func (w *wiring) core() informers.Interface { return w.completed.SharedInformers.Core().V1() }
+
+func (w *wiring) networkPublisher() (loop, error) {
+	return metadata.NewNetworkPublisher(metadata.NetworkConfig{
+		Client:    w.completed.Client,
+		Nodes:     w.core().Nodes(),
+		Servers:   w.inventory,
+		Networks:  w.account,
+		Events:    w.completed.EventRecorder,
+		NetworkID: w.config.LoadBalancer.NetworkID,
+		Announcer: cmp.Or(w.config.LoadBalancer.Announcer, contract.AnnouncerNone),
+		Selector:  w.config.ServiceNodeSelector,
+
+		ManagesMembership: w.config.ManageMembership,
+		Changes:           w.changes,
+	})
+}
+
+func (w *wiring) labeller() (loop, error) {
+	return metadata.NewLabeller(w.completed.Client, w.core().Nodes(),
+		w.completed.EventRecorder, w.config.ServiceNodeSelector)
+}
+
+func (w *wiring) agentWatch() (loop, error) {
+	return metadata.NewAgentWatch(w.completed.Client, w.core().Nodes(),
+		w.completed.EventRecorder), nil
+}
+
+// conditionMetrics exports the conditions of Nodes and Services as metrics.
+func (w *wiring) conditionMetrics() (loop, error) {
+	return conditionmetrics.New(w.metrics.conditions, w.core().Nodes(), w.core().Services()), nil
+}
+
 func (w *wiring) services() (loop, error) {
-	core := w.completed.SharedInformers.Core().V1()
 	return service.New(service.Config{
 		Kube:      w.completed.Client,
-		Services:  core.Services(),
-		Nodes:     core.Nodes(),
+		Services:  w.core().Services(),
+		Nodes:     w.core().Nodes(),
 		Balancer:  w.balancer(),
 		Events:    w.completed.EventRecorder,
 		Metrics:   w.metrics.services,
@@ -32,15 +135,14 @@ func (w *wiring) services() (loop, error) {
 }
 
 func (w *wiring) balancer() *reconcile.Balancer {
-	core := w.completed.SharedInformers.Core().V1()
 	return reconcile.New(reconcile.Config{
 		Cloud:    w.api,
 		Account:  w.account,
 		Ledgers:  w.ledgers,
 		Buyer:    w.buyer,
 		Kube:     w.completed.Client,
-		Services: core.Services().Lister(),
-		Nodes:    core.Nodes().Lister(),
+		Services: w.core().Services().Lister(),
+		Nodes:    w.core().Nodes().Lister(),
 		Events:   w.completed.EventRecorder,
 		Metrics:  w.metrics.balancer,
 
@@ -78,7 +180,7 @@ func (w *wiring) membership() (loop, error) {
 	}
 	return membership.New(membership.Config{
 		Kube:    w.completed.Client,
-		Nodes:   w.completed.SharedInformers.Core().V1().Nodes(),
+		Nodes:   w.core().Nodes(),
 		Events:  w.completed.EventRecorder,
 		Servers: w.inventory,
 		Account: w.account,
@@ -101,7 +203,7 @@ func (w *wiring) orphans() (loop, error) {
 		Cloud:     w.api,
 		Ledgers:   w.ledgers,
 		Kube:      w.completed.Client,
-		Services:  w.completed.SharedInformers.Core().V1().Services(),
+		Services:  w.core().Services(),
 		Events:    w.completed.EventRecorder,
 		Metrics:   w.metrics.orphans,
 		Reports:   blockreport.NewStore(w.completed.Client),
@@ -123,7 +225,7 @@ func (w *wiring) controlPlane() (loop, error) {
 	}
 	return apiserver.New(apiserver.Config{
 		Kube:         w.completed.Client,
-		Services:     w.completed.SharedInformers.Core().V1().Services(),
+		Services:     w.core().Services(),
 		Events:       w.completed.EventRecorder,
 		Certificates: certificates,
 		Port:         w.config.APIServerPort,

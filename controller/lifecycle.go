@@ -2,15 +2,21 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
+	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	cloudprovider "k8s.io/cloud-provider"
 	appconfig "k8s.io/cloud-provider/app/config"
+	"k8s.io/component-base/metrics/prometheus/slis"
+	genericcontrollermanager "k8s.io/controller-manager/app"
+	controllerhealthz "k8s.io/controller-manager/pkg/healthz"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/dryrun"
@@ -18,38 +24,38 @@ import (
 )
 
 const (
-	// lastAnswers is how long the process waits for answers to its last changes when it is stopped.
+	// drainTimeout is how long the process waits for answers to its last changes when it is stopped.
 	// What is still without one then is cut off: it can be killed at any moment.
-	lastAnswers = 5 * time.Second
-	// lastWords is how long giving back the Lease may take.
-	lastWords = 3 * time.Second
+	drainTimeout = 5 * time.Second
+	// releaseTimeout is how long releasing the Lease may take.
+	releaseTimeout = 3 * time.Second
 )
 
-// life is the end of the process, in order: no more changes, answers to those under way, the end of every
+// lifecycle is the end of the process, in order: no more changes, answers to those under way, the end of every
 // controller, and only then the Lease. The framework would end with the Lease held and changes under way.
-type life struct {
+type lifecycle struct {
 	// ctx ends when the controllers have to.
-	ctx      context.Context
-	stop     context.CancelFunc
-	handover *leader.Leadership
-	// direct reaches the Kubernetes API past the handover; nil before the framework has built its clients.
+	ctx        context.Context
+	stop       context.CancelFunc
+	leadership *leader.Leadership
+	// direct reaches the Kubernetes API past the leadership; nil before the framework has built its clients.
 	direct *rest.Config
 }
 
-// newLife returns the life of a process. It starts nothing.
-func newLife(parent context.Context) *life {
+// newLifecycle returns the life of a process. It starts nothing.
+func newLifecycle(parent context.Context) *lifecycle {
 	ctx, stop := context.WithCancel(parent)
-	return &life{ctx: ctx, stop: stop, handover: leader.New()}
+	return &lifecycle{ctx: ctx, stop: stop, leadership: leader.New()}
 }
 
 // begin has SIGINT and SIGTERM end the process. end must be called when it is over.
-func (l *life) begin() (end func()) {
-	told, forget := signal.NotifyContext(l.ctx, syscall.SIGINT, syscall.SIGTERM)
-	quiet := make(chan struct{})
+func (l *lifecycle) begin() (end func()) {
+	signalled, forget := signal.NotifyContext(l.ctx, syscall.SIGINT, syscall.SIGTERM)
+	ended := make(chan struct{})
 	go func() {
-		defer close(quiet)
+		defer close(ended)
 		defer l.stop()
-		<-told.Done()
+		<-signalled.Done()
 		if l.ctx.Err() == nil {
 			forget()         // a second signal ends the process at once
 			l.quiesce(l.ctx) //nolint:contextcheck // it is the context of the process
@@ -57,33 +63,33 @@ func (l *life) begin() (end func()) {
 	}()
 	return func() {
 		l.stop()
-		<-quiet
+		<-ended
 		forget()
 	}
 }
 
 // quiesce refuses further changes and waits for the answers to those under way.
-func (l *life) quiesce(ctx context.Context) {
+func (l *lifecycle) quiesce(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	logger.Info("Ending: no more changes")
-	ctx, cancel := context.WithTimeout(ctx, lastAnswers)
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
-	if err := l.handover.Quiesce(ctx); err != nil {
+	if err := l.leadership.Quiesce(ctx); err != nil {
 		logger.Error(err, "Ending all the same")
 	}
 }
 
-// guard has every client of the framework that may change something pass the handover, and in a dry run
+// guard has every client of the framework that may change something pass the leadership, and in a dry run
 // change nothing. The framework calls us after it has built some of its clients and before the others, of
 // which the leader election is one.
-func (l *life) guard(completed *appconfig.CompletedConfig, dry bool) error {
+func (l *lifecycle) guard(completed *appconfig.CompletedConfig, dry bool) error {
 	l.direct = rest.CopyConfig(completed.Kubeconfig)
 	if election := completed.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
-		l.handover.Elect(leader.Election{RenewDeadline: election.RenewDeadline.Duration, Lost: endDeposed})
+		l.leadership.Elect(leader.Election{RenewDeadline: election.RenewDeadline.Duration, Lost: endDeposed})
 	}
-	wrap := l.handover.WrapKube
+	wrap := l.leadership.WrapKube
 	if dry {
-		wrap = transport.Wrappers(dryrun.Wrap, l.handover.WrapKube)
+		wrap = transport.Wrappers(dryrun.Wrap, l.leadership.WrapKube)
 	}
 	completed.Kubeconfig.Wrap(wrap)
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(completed.Kubeconfig), program))
@@ -104,8 +110,8 @@ func endDeposed(holder string) {
 	klog.FlushAndExit(klog.ExitFlushTimeout, 1)
 }
 
-// handOver gives the Lease back. Nothing may run any more that acts as leader.
-func (l *life) handOver(parent context.Context) {
+// release releases the Lease. Nothing may run any more that acts as leader.
+func (l *lifecycle) release(parent context.Context) {
 	logger := klog.FromContext(parent)
 	if l.direct == nil {
 		return
@@ -115,9 +121,9 @@ func (l *life) handOver(parent context.Context) {
 		logger.Error(err, "Failed to release the Lease")
 		return
 	}
-	ctx, cancel := context.WithTimeout(parent, lastWords)
+	ctx, cancel := context.WithTimeout(parent, releaseTimeout)
 	defer cancel()
-	if err := l.handover.Release(ctx, client.CoordinationV1()); err != nil {
+	if err := l.leadership.Release(ctx, client.CoordinationV1()); err != nil {
 		logger.Error(err, "Failed to release the Lease; another replica has to wait for its end")
 	}
 }
@@ -164,4 +170,40 @@ func (b guardedBuilder) ClientOrDie(name string) kubernetes.Interface {
 		klog.Fatal(err) //nolint:forbidigo // as the interface says
 	}
 	return client
+}
+
+// apiDetail is the name under which /healthz/… reports the health of the phoenixNAP API.
+const apiDetail = "phoenixnap-api"
+
+// newDetail reports the state of the phoenixNAP API: err returns nil while it works, and every client that may read the
+// detail gets the text of the error. The process is healthy without it: a liveness probe on /healthz must not restart
+// the process because another service is down. Only /healthz/<name> returns the detail.
+func newDetail(err func() error) healthz.HealthChecker {
+	return healthz.NamedCheck(apiDetail, func(request *http.Request) error {
+		if !strings.HasSuffix(request.URL.Path, "/"+apiDetail) {
+			return nil
+		}
+		return err()
+	})
+}
+
+// serve serves health, metrics and the rest in place of the framework, which does not serve a
+// single check, so there would be no way to learn what is wrong with the phoenixNAP API. It ends with the process.
+func (l *lifecycle) serve(completed *appconfig.CompletedConfig, checks ...healthz.HealthChecker) error {
+	serving := completed.SecureServing
+	if serving == nil {
+		return nil
+	}
+	completed.SecureServing = nil
+	if election := completed.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
+		checks = append(checks, healthz.NamedCheck("leaderElection", // the name that the framework gives it
+			func(*http.Request) error { return l.leadership.CheckRenewal(election.LeaseDuration.Duration) }))
+	}
+	handler := controllerhealthz.NewMutableHealthzHandler(checks...)
+	base := genericcontrollermanager.NewBaseHandler(&completed.ComponentConfig.Generic.Debugging, handler)
+	base.HandlePrefix("/healthz/", handler)
+	slis.SLIMetricsWithReset{}.Install(base)
+	_, _, err := serving.Serve(genericcontrollermanager.BuildHandlerChain(base, &completed.Authorization,
+		&completed.Authentication), 0, l.ctx.Done())
+	return err
 }
