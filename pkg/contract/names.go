@@ -1,7 +1,8 @@
+// Package contract defines the names that the controller, the agent and their users share: provider ID, annotations,
+// labels, tags and conditions, each with its codec. A name here is an interface; change one only with a migration.
 package contract
 
-// ProviderName is the name under which the provider registers with k8s.io/cloud-provider
-// (--cloud-provider=phoenixnap).
+// ProviderName is the name under which the provider registers with k8s.io/cloud-provider (--cloud-provider=phoenixnap).
 const ProviderName = "phoenixnap"
 
 // Prefix is the domain of all annotations, labels and conditions that the project owns.

@@ -4,11 +4,44 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
+
+const (
+	providerIDPrefix = ProviderName + "://"
+	// capiPrefix is the prefix that the Cluster API provider of phoenixNAP writes.
+	capiPrefix = "bmc://servers/"
+)
+
+// serverIDPattern is the form of a server ID: 24 hexadecimal digits (phoenixNAP BMC API, GET /servers).
+var serverIDPattern = regexp.MustCompile(`^[0-9a-f]{24}$`)
+
+// ProviderID returns the provider ID of a server, phoenixnap://<server-id>. It must not change: existing Nodes would
+// not be recognized any more.
+func ProviderID(serverID string) string { return providerIDPrefix + serverID }
+
+// ParseProviderID returns the server ID of a provider ID. It accepts phoenixnap://<id>, the bare ID and
+// bmc://servers/<id>; anything else is an error, because a Node of another provider is never "gone".
+func ParseProviderID(providerID string) (string, error) {
+	id := providerID
+	for _, prefix := range []string{providerIDPrefix, capiPrefix} {
+		if rest, found := strings.CutPrefix(providerID, prefix); found {
+			id = rest
+			break
+		}
+	}
+	if !serverIDPattern.MatchString(id) {
+		return "",
+			fmt.Errorf("provider ID %q is not a phoenixNAP provider ID: want %s followed by 24 hexadecimal digits",
+				providerID, providerIDPrefix)
+	}
+	return id, nil
+}
 
 // NetworkBlock is one IP block of the public network in the annotation NodePublicNetworkBlocks.
 type NetworkBlock struct {
@@ -159,4 +192,67 @@ func NodeIPs(node *corev1.Node) []netip.Addr {
 		}
 	}
 	return ips
+}
+
+// AddressState is how an address of a Service answers on the wire.
+type AddressState string
+
+// The states that agents report.
+const (
+	// AddressAnswered: exactly one machine answers.
+	AddressAnswered AddressState = "Answered"
+	// AddressSilent: no machine answers.
+	AddressSilent AddressState = "Silent"
+	// AddressDuplicate: more than one machine answers.
+	AddressDuplicate AddressState = "Duplicate"
+)
+
+// Reasons of the Service condition ServiceConditionAnnounced that no agent reports as a state, because they follow from
+// the reports of several agents.
+const (
+	// AnnouncedForeign: the machine that answers is not a Node of the cluster.
+	AnnouncedForeign = "ForeignOwner"
+	// AnnouncedHolderSilent: a Node holds the address, but the others do not receive its answers.
+	AnnouncedHolderSilent = "HolderSilent"
+)
+
+// ReportedAddress is the state of one address, as one agent reports it.
+type ReportedAddress struct {
+	// State of the address.
+	State AddressState `json:"state"`
+	// MAC is the MAC address that answered, in lower case; empty when none did.
+	MAC string `json:"mac,omitempty"`
+	// Held reports that an interface of the reporting node has the address; MAC is then the node's own, unless the
+	// state is AddressDuplicate.
+	Held bool `json:"held,omitempty"`
+	// Since is when the agent first observed that state.
+	Since time.Time `json:"since"`
+}
+
+// ReportedAddresses is one agent's report on the addresses that it watches; the value of the annotation
+// NodeReportedAddresses.
+type ReportedAddresses map[netip.Addr]ReportedAddress
+
+// Encode returns the value of the annotation NodeReportedAddresses; empty when there is nothing to report.
+func (r ReportedAddresses) Encode() (string, error) {
+	if len(r) == 0 {
+		return "", nil
+	}
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return "", fmt.Errorf("encode annotation %s: %w", NodeReportedAddresses, err)
+	}
+	return string(raw), nil
+}
+
+// ParseReportedAddresses reads the annotation NodeReportedAddresses; nil without an error when it is empty.
+func ParseReportedAddresses(raw string) (ReportedAddresses, error) {
+	if raw == "" {
+		return nil, nil
+	}
+	var reported ReportedAddresses
+	if err := json.Unmarshal([]byte(raw), &reported); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", NodeReportedAddresses, err)
+	}
+	return reported, nil
 }

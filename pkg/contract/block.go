@@ -1,0 +1,184 @@
+package contract
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// Tags on an IP block. Tag names and values may contain letters, digits, "-" and "_", at most 100 characters
+// (phoenixNAP Tag Manager API, POST /tags).
+const (
+	// TagUsage is TagUsageAuto on a block that this provider bought.
+	TagUsage = "usage"
+	// TagUsageAuto is the value of TagUsage.
+	TagUsageAuto = "cloud-provider-phoenixnap-auto"
+	// TagCluster is the UID of the namespace kube-system: the cluster that the block belongs to. On a block without
+	// TagUsage it allows the Services of that cluster to request the block with the annotation
+	// phoenixnap.com/ip-block-id.
+	TagCluster = "cluster"
+	// TagService is the Service that a dedicated block belongs to: namespace and name joined by "_", shortened with a
+	// hash when longer than 100 characters, see ServiceTag.
+	TagService = "service"
+	// TagPool is the name of the pool that a shared block belongs to, instead of TagService.
+	TagPool = "pool"
+	// TagNodes is the UID of the namespace kube-system on the block from which nodes get their own addresses, instead
+	// of TagService.
+	TagNodes = "nodes"
+	// TagRetain is TagTrue on a dedicated block that outlives its Service.
+	TagRetain = "retain"
+	// TagDelete is TagTrue on a block that phoenixnap/k8s-cloud-provider-bmc v1 was about to delete; it is
+	// read, never written.
+	TagDelete = "delete"
+	// TagTrue is the value of TagRetain and TagDelete.
+	TagTrue = "true"
+	// TagServiceNamespace is what phoenixnap/k8s-cloud-provider-bmc v1 wrote, with TagServiceName, instead of
+	// TagService; such blocks are adopted. It is read, never written.
+	TagServiceNamespace = "serviceNamespace"
+	// TagServiceName goes with TagServiceNamespace.
+	TagServiceName = "serviceName"
+)
+
+// PoolDefault is the name of the pool of shared blocks.
+const PoolDefault = "default"
+
+// maxTagValue is the longest tag value that the API stores.
+const maxTagValue = 100
+
+// ServiceTag returns the value of TagService: namespace and name joined by "_", which can occur in neither.
+// A longer ID is shortened to 83 characters and 16 hexadecimal digits of its SHA-256, again joined by "_".
+func ServiceTag(namespace, name string) string {
+	id := namespace + "_" + name
+	if len(id) <= maxTagValue {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	digest := hex.EncodeToString(sum[:8])
+	return id[:maxTagValue-1-len(digest)] + "_" + digest
+}
+
+// Purchase is the intent to buy a block. It is recorded on the Service by compare-and-swap before the
+// block is bought, because the API has no idempotency key: a later reconciliation finds the block by the nonce in its
+// description, or knows how long to wait before buying again.
+type Purchase struct {
+	// Nonce is part of the block's description.
+	Nonce string `json:"nonce"`
+	// Time of the intent.
+	Time time.Time `json:"time"`
+	// BlockID is the ID in the API's answer; empty until an answer is known.
+	BlockID string `json:"blockID,omitempty"`
+}
+
+// Encode returns the value of the annotation ServiceIPPurchase.
+func (p Purchase) Encode() (string, error) {
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return "", fmt.Errorf("encode annotation %s: %w", ServiceIPPurchase, err)
+	}
+	return string(raw), nil
+}
+
+// ParsePurchase reads the annotation ServiceIPPurchase; nil without an error when it is empty.
+func ParsePurchase(raw string) (*Purchase, error) {
+	if raw == "" {
+		return nil, nil
+	}
+	var p Purchase
+	if err := json.Unmarshal([]byte(raw), &p); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", ServiceIPPurchase, err)
+	}
+	if p.Nonce == "" || p.Time.IsZero() {
+		return nil, fmt.Errorf("annotation %s: nonce or time is missing in %q", ServiceIPPurchase, raw)
+	}
+	return &p, nil
+}
+
+// BlockReportName is the ConfigMap in kube-system in which the controller reports the IP blocks to users and programs
+// without phoenixNAP credentials; BlockReportKey is its field.
+const (
+	BlockReportName = "phoenixnap-ip-blocks"
+	BlockReportKey  = "report.json"
+)
+
+// Standings of a block in addition to those under which orphans are counted (orphan, leftover, empty, unclear,
+// retained).
+const (
+	// StandingInUse: an object in the cluster uses it.
+	StandingInUse = "in-use"
+	// StandingBrought: the account's owner provided it for Services to request.
+	StandingBrought = "brought"
+	// StandingChecking: it seems to be unused, which a second read must confirm.
+	StandingChecking = "checking"
+)
+
+// What a block was bought for.
+const (
+	// PurposeService: one Service; ReportedBlock.Name is the value of TagService.
+	PurposeService = "service"
+	// PurposePool: addresses of Services; ReportedBlock.Name is the pool.
+	PurposePool = "pool"
+	// PurposeNodes: addresses of nodes.
+	PurposeNodes = "nodes"
+)
+
+// BlockReport is the state of the cluster's IP blocks. It is output only: the controller never reads it.
+type BlockReport struct {
+	// Looked is when the list of blocks was requested.
+	Looked time.Time `json:"looked"`
+	// NetworkID is the public network of the Services.
+	NetworkID string `json:"networkID"`
+	// MaxBlocks is the maximum number of blocks to buy; 0 for no limit except the network's.
+	MaxBlocks int `json:"maxBlocks,omitempty"`
+	// Collecting reports that the controller deletes orphans.
+	Collecting bool `json:"collecting,omitempty"`
+	// Blocks ordered by ID.
+	Blocks []ReportedBlock `json:"blocks"`
+}
+
+// ReportedBlock is one block that was bought for the cluster or brought to it.
+type ReportedBlock struct {
+	// ID is the API's ID of the block.
+	ID string `json:"id"`
+	// CIDR is the block; the zero Prefix when the API does not report it.
+	CIDR netip.Prefix `json:"cidr"`
+	// Location is the 3-letter code of the location.
+	Location string `json:"location"`
+	// Status is the status in the API.
+	Status string `json:"status"`
+	// AssignedTo is the ID of the network or server that it is assigned to; empty when unassigned.
+	AssignedTo string `json:"assignedTo,omitempty"`
+	// Created is when it was bought; nil when the API does not report it.
+	Created *time.Time `json:"created,omitempty"`
+	// Purpose is PurposeService, PurposePool or PurposeNodes; empty when no tag contains it.
+	Purpose string `json:"purpose,omitempty"`
+	// Name is the name of what it was bought for, see the purposes.
+	Name string `json:"name,omitempty"`
+	// Standing is how the block is used.
+	Standing string `json:"standing"`
+	// Since is when it was first found unused; nil while it is used.
+	Since *time.Time `json:"since,omitempty"`
+}
+
+// Encode returns the value of BlockReportKey.
+func (r BlockReport) Encode() (string, error) {
+	if r.Blocks == nil {
+		r.Blocks = []ReportedBlock{}
+	}
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("encode the report of IP blocks: %w", err)
+	}
+	return string(raw), nil
+}
+
+// ParseBlockReport parses the result of Encode. It ignores fields of a later version.
+func ParseBlockReport(raw string) (BlockReport, error) {
+	var r BlockReport
+	if err := json.Unmarshal([]byte(raw), &r); err != nil {
+		return BlockReport{}, fmt.Errorf("report of IP blocks: %w", err)
+	}
+	return r, nil
+}
