@@ -147,11 +147,7 @@ func (b guardedBuilder) Config(name string) (*rest.Config, error) {
 
 // ConfigOrDie implements cloudprovider.ControllerClientBuilder.
 func (b guardedBuilder) ConfigOrDie(name string) *rest.Config {
-	config, err := b.Config(name)
-	if err != nil {
-		klog.Fatal(err) //nolint:forbidigo // as the interface says
-	}
-	return config
+	return orDie(b.Config(name))
 }
 
 // Client implements cloudprovider.ControllerClientBuilder.
@@ -165,11 +161,14 @@ func (b guardedBuilder) Client(name string) (kubernetes.Interface, error) {
 
 // ClientOrDie implements cloudprovider.ControllerClientBuilder.
 func (b guardedBuilder) ClientOrDie(name string) kubernetes.Interface {
-	client, err := b.Client(name)
+	return orDie(b.Client(name))
+}
+
+func orDie[T any](built T, err error) T {
 	if err != nil {
 		klog.Fatal(err) //nolint:forbidigo // as the interface says
 	}
-	return client
+	return built
 }
 
 // apiDetail is the name under which /healthz/… reports the health of the phoenixNAP API.

@@ -121,10 +121,11 @@ type wiring struct {
 // newWiring guards the clients of the framework, serves, and builds the provider; the framework calls it on every
 // replica, before the election.
 func newWiring(lifecycle *lifecycle, c *connection, completed *appconfig.CompletedConfig) *wiring {
-	if err := lifecycle.guard(completed, c.config.DryRun); err != nil {
-		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
+	err := lifecycle.guard(completed, c.config.DryRun)
+	if err == nil {
+		err = lifecycle.serve(completed, newDetail(func() error { return c.api.Health().Err() }))
 	}
-	if err := lifecycle.serve(completed, newDetail(func() error { return c.api.Health().Err() })); err != nil {
+	if err != nil {
 		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
 	}
 	klog.FromContext(lifecycle.ctx).Info("Starting", "version", version.Get().GitVersion, "config", c.config.String())

@@ -36,44 +36,27 @@ const (
 type Config struct {
 	// Credentials returns the client ID and secret. It reads the secret file again when the file has changed.
 	Credentials func() (id, secret string, err error)
-	// Location is the location of new IP blocks, such as ASH; empty means that each Service sets its own.
-	Location string
-	// BaseURL is the root of the phoenixNAP API.
-	BaseURL string
-	// TokenURL is the OAuth2 token endpoint.
-	TokenURL string
-	// LoadBalancer is the announcer of addresses and the public network; zero means no load balancers.
-	LoadBalancer LoadBalancer
-	// NodeIPBlock is the ID of the block from which nodes get their own addresses; empty when the user did not bring
-	// one.
-	NodeIPBlock string
-	// NodeAddress is NodeAddressBlock or NodeAddressNone.
-	NodeAddress string
-	// ManageMembership enables joining servers to the public network, and removing those servers again.
-	ManageMembership bool
+	Location    string // of new IP blocks, such as ASH; empty means that each Service sets its own
+	BaseURL     string // the root of the phoenixNAP API
+	TokenURL    string // the OAuth2 token endpoint
+
+	LoadBalancer     LoadBalancer // the announcer and the public network; zero means no load balancers
+	NodeIPBlock      string       // the block from which nodes get their addresses; empty if the user brought none
+	NodeAddress      string       // NodeAddressBlock or NodeAddressNone
+	ManageMembership bool         // join servers to the public network, and remove those servers again
 	// Allocation is how Services without an annotation get their address: contract.AllocationDedicated or
 	// contract.AllocationShared.
-	Allocation string
-	// BlockSize is the prefix length of new blocks with its slash: "/28", "/29" or "/30".
-	BlockSize string
-	// OwnBlocks are the IDs of blocks that Services may request although the cluster did not buy them.
-	OwnBlocks []string
-	// MaxIPBlocks is the maximum number of blocks to buy; 0 means as many as the network can have.
-	MaxIPBlocks int
-	// AnnotationIPLocation is the name of the Service annotation that sets a location.
-	AnnotationIPLocation string
-	// DryRun makes the controller report changes instead of making them.
-	DryRun bool
-	// CollectOrphans enables the deletion of blocks of this cluster whose Service no longer exists.
-	CollectOrphans bool
-	// OrphanGrace is how long a block must have been an orphan before it is deleted.
-	OrphanGrace time.Duration
-	// ControlPlaneEndpoint enables the Service in front of the API servers.
-	ControlPlaneEndpoint bool
-	// APIServerPort is the port of that Service, 0 to 65535; 0 means the port of the API servers.
-	APIServerPort int
-	// RequestsPerSecond is the average rate limit of requests to the phoenixNAP API.
-	RequestsPerSecond int
+	Allocation           string
+	BlockSize            string        // the prefix length of new blocks with its slash: "/28", "/29" or "/30"
+	OwnBlocks            []string      // IDs of blocks that Services may request although the cluster did not buy them
+	MaxIPBlocks          int           // the maximum number of blocks to buy; 0 means as many as the network can have
+	AnnotationIPLocation string        // the name of the Service annotation that sets a location
+	DryRun               bool          // report changes instead of making them
+	CollectOrphans       bool          // delete blocks of this cluster whose Service no longer exists
+	OrphanGrace          time.Duration // how long a block must have been an orphan before it is deleted
+	ControlPlaneEndpoint bool          // maintain the Service in front of the API servers
+	APIServerPort        int           // the port of that Service, 0 to 65535; 0 means the port of the API servers
+	RequestsPerSecond    int           // the average rate limit of requests to the phoenixNAP API
 	// ServiceNodeSelector selects the Nodes that may carry load-balancer traffic.
 	ServiceNodeSelector labels.Selector
 
@@ -82,10 +65,8 @@ type Config struct {
 
 // LoadBalancer is the parsed load-balancer URL.
 type LoadBalancer struct {
-	// Announcer is contract.AnnouncerKubeVIP or contract.AnnouncerAgent; empty when load balancers are off.
-	Announcer string
-	// NetworkID is the ID of the public network.
-	NetworkID string
+	Announcer string // contract.AnnouncerKubeVIP or contract.AnnouncerAgent; empty when load balancers are off
+	NetworkID string // the ID of the public network
 }
 
 // Enabled reports whether Services of type LoadBalancer are served.

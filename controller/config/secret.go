@@ -76,15 +76,14 @@ func lineOf(err error) string {
 // scalar accepts a string, a number or a boolean, as YAML users write 5 where JSON users write "5".
 func scalar(raw json.RawMessage) (string, error) {
 	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return text, nil
-	}
 	var number json.Number
-	if json.Unmarshal(raw, &number) == nil {
-		return number.String(), nil
-	}
 	var flag bool
-	if json.Unmarshal(raw, &flag) == nil {
+	switch {
+	case json.Unmarshal(raw, &text) == nil:
+		return text, nil
+	case json.Unmarshal(raw, &number) == nil:
+		return number.String(), nil
+	case json.Unmarshal(raw, &flag) == nil:
 		return fmt.Sprint(flag), nil
 	}
 	return "", errors.New("the value is not a string, a number or a boolean")

@@ -17,10 +17,8 @@ const leaseTolerance = 20 * time.Second
 
 // FencedError is why MayChange rejects a change of the account. Nothing was sent.
 type FencedError struct {
-	// Deadline is the time within which the Lease had to be renewed.
-	Deadline time.Duration
-	// Holder is the holder of the Lease that the process read; empty when it has not read one.
-	Holder string
+	Deadline time.Duration // the time within which the Lease had to be renewed
+	Holder   string        // the holder of the Lease that the process read; empty when it has not read one
 }
 
 // Error implements error.

@@ -64,12 +64,9 @@ func ServiceTag(namespace, name string) string {
 // block is bought, because the API has no idempotency key: a later reconciliation finds the block by the nonce in its
 // description, or knows how long to wait before buying again.
 type Purchase struct {
-	// Nonce is part of the block's description.
-	Nonce string `json:"nonce"`
-	// Time of the intent.
-	Time time.Time `json:"time"`
-	// BlockID is the ID in the API's answer; empty until an answer is known.
-	BlockID string `json:"blockID,omitempty"`
+	Nonce   string    `json:"nonce"`             // part of the block's description
+	Time    time.Time `json:"time"`              // Time of the intent
+	BlockID string    `json:"blockID,omitempty"` // the ID in the API's answer; empty until an answer is known
 }
 
 // Encode returns the value of the annotation ServiceIPPurchase.
@@ -126,40 +123,25 @@ const (
 
 // BlockReport is the state of the cluster's IP blocks. It is output only: the controller never reads it.
 type BlockReport struct {
-	// Looked is when the list of blocks was requested.
-	Looked time.Time `json:"looked"`
-	// NetworkID is the public network of the Services.
-	NetworkID string `json:"networkID"`
-	// MaxBlocks is the maximum number of blocks to buy; 0 for no limit except the network's.
-	MaxBlocks int `json:"maxBlocks,omitempty"`
-	// Collecting reports that the controller deletes orphans.
-	Collecting bool `json:"collecting,omitempty"`
-	// Blocks ordered by ID.
-	Blocks []ReportedBlock `json:"blocks"`
+	Looked     time.Time       `json:"looked"`               // when the list of blocks was requested
+	NetworkID  string          `json:"networkID"`            // the public network of the Services
+	MaxBlocks  int             `json:"maxBlocks,omitempty"`  // how many may be bought; 0: no limit but the network's
+	Collecting bool            `json:"collecting,omitempty"` // the controller deletes orphans
+	Blocks     []ReportedBlock `json:"blocks"`               // ordered by ID
 }
 
 // ReportedBlock is one block that was bought for the cluster or brought to it.
 type ReportedBlock struct {
-	// ID is the API's ID of the block.
-	ID string `json:"id"`
-	// CIDR is the block; the zero Prefix when the API does not report it.
-	CIDR netip.Prefix `json:"cidr"`
-	// Location is the 3-letter code of the location.
-	Location string `json:"location"`
-	// Status is the status in the API.
-	Status string `json:"status"`
-	// AssignedTo is the ID of the network or server that it is assigned to; empty when unassigned.
-	AssignedTo string `json:"assignedTo,omitempty"`
-	// Created is when it was bought; nil when the API does not report it.
-	Created *time.Time `json:"created,omitempty"`
-	// Purpose is PurposeService, PurposePool or PurposeNodes; empty when no tag contains it.
-	Purpose string `json:"purpose,omitempty"`
-	// Name is the name of what it was bought for, see the purposes.
-	Name string `json:"name,omitempty"`
-	// Standing is how the block is used.
-	Standing string `json:"standing"`
-	// Since is when it was first found unused; nil while it is used.
-	Since *time.Time `json:"since,omitempty"`
+	ID         string       `json:"id"`                   // the API's ID of the block
+	CIDR       netip.Prefix `json:"cidr"`                 // the block; zero when not reported by the API
+	Location   string       `json:"location"`             // the 3-letter code of the location
+	Status     string       `json:"status"`               // the status in the API
+	AssignedTo string       `json:"assignedTo,omitempty"` // the ID of a network or server; empty when unassigned
+	Created    *time.Time   `json:"created,omitempty"`    // when it was bought; nil when not reported by the API
+	Purpose    string       `json:"purpose,omitempty"`    // one of the purposes; empty when no tag contains it
+	Name       string       `json:"name,omitempty"`       // the name of what it was bought for, see the purposes
+	Standing   string       `json:"standing"`             // how the block is used
+	Since      *time.Time   `json:"since,omitempty"`      // when it was first found unused; nil while used
 }
 
 // Encode returns the value of BlockReportKey.

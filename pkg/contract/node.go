@@ -45,28 +45,19 @@ func ParseProviderID(providerID string) (string, error) {
 
 // NetworkBlock is one IP block of the public network in the annotation NodePublicNetworkBlocks.
 type NetworkBlock struct {
-	// CIDR is the block.
-	CIDR netip.Prefix `json:"cidr"`
-	// Gateway is the address of phoenixNAP's router in the block.
-	Gateway netip.Addr `json:"gateway"`
+	CIDR    netip.Prefix `json:"cidr"`    // the block
+	Gateway netip.Addr   `json:"gateway"` // the address of phoenixNAP's router in the block
 }
 
 // NodeNetwork is what the controller publishes about the public network for the agent of a Node.
 type NodeNetwork struct {
-	// ServerID is the ID of the phoenixNAP server that the Node runs on.
-	ServerID string
-	// NetworkID is the ID of the public network.
-	NetworkID string
-	// VLAN is its VLAN ID, 2 to 4094 (802.1Q).
-	VLAN int
-	// IPs are the addresses of the server's membership; empty when it has none.
-	IPs []netip.Addr
-	// Member reports whether the server is an assigned member of the network.
-	Member bool
-	// Blocks are the assigned blocks of the network.
-	Blocks []NetworkBlock
-	// Announcer is AnnouncerKubeVIP, AnnouncerAgent or AnnouncerNone.
-	Announcer string
+	ServerID  string         // the ID of the phoenixNAP server that the Node runs on
+	NetworkID string         // the ID of the public network
+	VLAN      int            // its VLAN ID, 2 to 4094 (802.1Q)
+	IPs       []netip.Addr   // the addresses of the server's membership; empty when it has none
+	Member    bool           // Member reports whether the server is an assigned member of the network
+	Blocks    []NetworkBlock // the assigned blocks of the network
+	Announcer string         // AnnouncerKubeVIP, AnnouncerAgent or AnnouncerNone
 }
 
 // Annotations encodes n as the annotations of a Node.
@@ -148,16 +139,11 @@ func parseIPs(raw string) ([]netip.Addr, error) {
 // Identity is what a machine knows about itself; the agent publishes it as the annotation
 // NodeReportedIdentity and the controller uses it to find the server of a Node.
 type Identity struct {
-	// Hostname is the kernel's host name.
-	Hostname string `json:"hostname"`
-	// Addresses are the global unicast addresses of the machine's interfaces.
-	Addresses []netip.Addr `json:"addresses"`
-	// MACs are the MAC addresses of its physical interfaces and bonds, in lower case.
-	MACs []string `json:"macs"`
-	// VLANInterface is the name of the interface in the public network; empty when there is none.
-	VLANInterface string `json:"vlanInterface,omitempty"`
-	// ServerID is the phoenixNAP server ID, if the machine knows it.
-	ServerID string `json:"serverID,omitempty"`
+	Hostname      string       `json:"hostname"`                // the kernel's host name
+	Addresses     []netip.Addr `json:"addresses"`               // the global unicast addresses of its interfaces
+	MACs          []string     `json:"macs"`                    // of its physical interfaces and bonds, in lower case
+	VLANInterface string       `json:"vlanInterface,omitempty"` // the interface in the public network, if any
+	ServerID      string       `json:"serverID,omitempty"`      // the phoenixNAP server ID, if known
 }
 
 // FindNodeCondition returns the condition of the given type, or nil.

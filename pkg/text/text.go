@@ -15,12 +15,9 @@ const MinWidth = 80
 
 // Style is how text is formatted.
 type Style struct {
-	// Color marks outcomes with colors (ECMA-48). Words contain the same information.
-	Color bool
-	// Unicode allows ticks and crosses.
-	Unicode bool
-	// Width is the number of columns to wrap at; less than 80 counts as 80.
-	Width int
+	Color   bool // Color marks outcomes with colors (ECMA-48). Words contain the same information.
+	Unicode bool // Unicode allows ticks and crosses
+	Width   int  // the number of columns to wrap at; less than 80 counts as 80
 }
 
 // For returns the style for a terminal of a number of columns, or for other output (zero columns): colors only on a
@@ -148,9 +145,8 @@ func cleanLine(r rune) rune {
 // Cleaner makes a stream of text safe for a terminal as Clean does, but keeps line feeds and tabs. It must be used by
 // one goroutine only.
 type Cleaner struct {
-	to io.Writer
-	// begun is the beginning of a character whose end has not been written yet.
-	begun []byte
+	to    io.Writer
+	begun []byte // the beginning of a character whose end has not been written yet
 }
 
 // NewCleaner returns a Cleaner that writes to a writer.

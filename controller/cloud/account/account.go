@@ -36,22 +36,17 @@ type Cloud interface {
 
 // Config configures an Account.
 type Config struct {
-	// Cloud is the phoenixNAP API.
-	Cloud Cloud
-	// Window is how old an answer may be when it is used again; 0 means DefaultWindow.
-	Window time.Duration
-	// Now is the clock; nil means time.Now.
-	Now func() time.Time
-	// Metrics to count in; nil for none.
-	Metrics *Metrics
+	Cloud   Cloud            // the phoenixNAP API
+	Window  time.Duration    // how old an answer may be when it is used again; 0 means DefaultWindow
+	Now     func() time.Time // the clock; nil means time.Now
+	Metrics *Metrics         // to count in; nil for none
 	// OnNetwork receives each network that is read; it may be nil. It must not block or call the Account.
 	OnNetwork func(plan.Network)
 }
 
 // Listing is the blocks of the account at one instant. It is shared: do not change it.
 type Listing struct {
-	// Blocks are all blocks of the account, of any owner.
-	Blocks []plan.Block
+	Blocks []plan.Block // all blocks of the account, of any owner
 	// AskedAt is when the request was sent; a missing block may have been created later. The API's list may be some
 	// seconds older than its single objects.
 	AskedAt time.Time
@@ -159,13 +154,6 @@ const (
 	objectNetwork = "public-network"
 )
 
-// Values of the label "result".
-const (
-	resultHit     = "hit"
-	resultFetched = "fetched"
-	resultFailed  = "failed"
-)
-
 // Metrics are the metrics of an Account. They count only once they are registered.
 type Metrics struct {
 	asked *metrics.GaugeVec
@@ -201,14 +189,14 @@ func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 }
 
 func (m *Metrics) hit(object string) {
-	m.reads.WithLabelValues(object, resultHit).Inc()
+	m.reads.WithLabelValues(object, "hit").Inc()
 }
 
 func (m *Metrics) fetched(object string, askedAt time.Time) {
-	m.reads.WithLabelValues(object, resultFetched).Inc()
+	m.reads.WithLabelValues(object, "fetched").Inc()
 	m.asked.WithLabelValues(object).Set(float64(askedAt.UnixNano()) / float64(time.Second))
 }
 
 func (m *Metrics) failed(object string) {
-	m.reads.WithLabelValues(object, resultFailed).Inc()
+	m.reads.WithLabelValues(object, "failed").Inc()
 }

@@ -93,14 +93,10 @@ func (l *lookups) forget() {
 
 // Search is what Find searches in addition to the list of blocks.
 type Search struct {
-	// Seen are the blocks that are known already, such as those of the list.
-	Seen []plan.Sighting
-	// IDs of blocks of a recorded purchase, a ledger or a user; empty IDs are ignored.
-	IDs []string
-	// Owners whose blocks are searched in the index of their tag.
-	Owners []plan.Owner
-	// After is the earliest time of the requests.
-	After time.Time
+	Seen   []plan.Sighting // the blocks that are known already, such as those of the list
+	IDs    []string        // IDs of blocks of a recorded purchase, a ledger or a user; empty IDs are ignored
+	Owners []plan.Owner    // Owners whose blocks are searched in the index of their tag
+	After  time.Time       // the earliest time of the requests
 }
 
 // Find returns the seen blocks and those that are found by their ID or by the index of a tag. The latter only contain

@@ -10,13 +10,11 @@ import (
 // window and whose failure is kept for failureWindow.
 type reading[T any] struct {
 	config Config
-	// object is the name of the object in metrics.
-	object string
+	object string // the name of the object in metrics
 	read   func(ctx context.Context, askedAt time.Time) (T, error)
 
-	mu sync.Mutex
-	// changes counts the calls of expire.
-	changes int
+	mu      sync.Mutex
+	changes int // the number of calls of expire
 	last    *outcome[T]
 	failure *outcome[T]
 	flight  *flight[T]
@@ -24,12 +22,10 @@ type reading[T any] struct {
 
 // outcome is the result of one request.
 type outcome[T any] struct {
-	value T
-	err   error
-	// askedAt is when the request was sent, endedAt when it was answered.
-	askedAt, endedAt time.Time
-	// changes is the count of changes when it was sent.
-	changes int
+	value            T
+	err              error
+	askedAt, endedAt time.Time // when the request was sent, and when it was answered
+	changes          int       // the count of changes when it was sent
 }
 
 // flight is a request in progress. Its outcome is set before done is closed.

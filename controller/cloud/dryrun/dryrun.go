@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,13 +20,12 @@ import (
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#dry-run). Events are stored, because they report what
 // would be done, and Leases, because the leader election needs them.
 func Wrap(base http.RoundTripper) http.RoundTripper {
-	return &transport{base: base, logged: map[string]bool{}}
+	return &transport{base: base}
 }
 
 type transport struct {
 	base   http.RoundTripper
-	mu     sync.Mutex
-	logged map[string]bool // changes that were already logged
+	logged sync.Map // changes that were already logged
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -43,25 +43,18 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // isReal reports whether the object of a path, such as /api/v1/namespaces/default/events/x, is stored in a dry run too.
 func isReal(path string) bool {
-	for part := range strings.SplitSeq(path, "/") {
-		if part == "events" || part == "leases" {
-			return true
-		}
-	}
-	return false
+	parts := strings.Split(path, "/")
+	return slices.Contains(parts, "events") || slices.Contains(parts, "leases")
 }
 
 // record logs each change once; with --v=2 each attempt.
 func (t *transport) record(request *http.Request) {
 	what := request.Method + " " + request.URL.Path
-	t.mu.Lock()
-	level := klog.Level(0)
-	if t.logged[what] {
+	level := 0
+	if _, logged := t.logged.LoadOrStore(what, true); logged {
 		level = 2
 	}
-	t.logged[what] = true
-	t.mu.Unlock()
-	klog.FromContext(request.Context()).V(int(level)).Info("Dry run: an object would be changed", "method",
+	klog.FromContext(request.Context()).V(level).Info("Dry run: an object would be changed", "method",
 		request.Method, "path", request.URL.Path)
 }
 

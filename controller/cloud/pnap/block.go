@@ -16,14 +16,10 @@ import (
 
 // BlockRequest is an IP block to buy.
 type BlockRequest struct {
-	// Location is the 3-letter code of the location.
-	Location string
-	// Size is the prefix length with its slash, such as "/29".
-	Size string
-	// Description is free text of at most 250 characters.
-	Description string
-	// Tags by name; the names must exist (see EnsureTags).
-	Tags map[string]string
+	Location    string            // the 3-letter code of the location
+	Size        string            // the prefix length with its slash, such as "/29"
+	Description string            // free text of at most 250 characters
+	Tags        map[string]string // Tags by name; the names must exist (see EnsureTags)
 }
 
 // Blocks lists the IPv4 and IPv6 blocks of the account that have all the given tags. The request contains the tags as a

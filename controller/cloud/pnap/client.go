@@ -33,19 +33,14 @@ const (
 
 // Config configures a Client.
 type Config struct {
-	// BaseURL is the root of /bmc/v1, /ips/v1 and the others; empty means DefaultBaseURL.
-	BaseURL string
-	// TokenURL is the OAuth2 token endpoint; empty means DefaultTokenURL.
-	TokenURL string
+	BaseURL  string // the root of /bmc/v1, /ips/v1 and the others; empty means DefaultBaseURL
+	TokenURL string // the OAuth2 token endpoint; empty means DefaultTokenURL
 	// Credentials returns the client ID and secret. It is called before each request, so it may follow a file that
 	// changes; a changed pair leads to a new token.
 	Credentials func() (id, secret string, err error)
-	// HTTPTimeout bounds each exchange, reading of the body included; 0 means 30 seconds.
-	HTTPTimeout time.Duration
-	// UserAgent is sent with each request.
-	UserAgent string
-	// DryRun prevents every request that changes something; see IsDryRun.
-	DryRun bool
+	HTTPTimeout time.Duration // bounds each exchange, reading of the body included; 0 means 30 seconds
+	UserAgent   string        // sent with each request
+	DryRun      bool          // prevents every request that changes something; see IsDryRun
 	// RequestsPerSecond is the average rate limit of requests; bursts may be twice as large. A request above the limit
 	// waits, at most until the context or HTTPTimeout ends. 0 means no limit.
 	RequestsPerSecond int
@@ -55,11 +50,9 @@ type Config struct {
 	// Fence, when set, is called immediately before a request that changes something is sent; its error is the reason
 	// why the request was not sent. It is called again before each write to the connection of such requests; when it
 	// returns an error only then, the outcome of the request is unknown.
-	Fence func() error
-	// Metrics count requests; nil disables them.
-	Metrics *Metrics
-	// Now is the clock for the lifetime of tokens and for Retry-After; nil means time.Now.
-	Now func() time.Time
+	Fence   func() error
+	Metrics *Metrics         // count requests; nil disables them
+	Now     func() time.Time // the clock for the lifetime of tokens and for Retry-After; nil means time.Now
 }
 
 // Client is the phoenixNAP API of one account. It is safe for concurrent use.

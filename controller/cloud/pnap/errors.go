@@ -15,18 +15,12 @@ const maxMessage = 500
 
 // Error is a request to the API that did not succeed.
 type Error struct {
-	// Op is the operation, such as "delete IP block".
-	Op string
-	// Object is the ID or name of the object; empty for lists.
-	Object string
-	// StatusCode is the HTTP status of the answer; 0 when there was none.
-	StatusCode int
-	// Message is the API's message, or the reason why there was no answer.
-	Message string
-	// ValidationErrors are the API's errors about the request.
-	ValidationErrors []string
-	// RetryAfter is how long the API requires the client to wait (429); 0 when it is not set.
-	RetryAfter time.Duration
+	Op               string        // the operation, such as "delete IP block"
+	Object           string        // the ID or name of the object; empty for lists
+	StatusCode       int           // the HTTP status of the answer; 0 when there was none
+	Message          string        // the API's message, or the reason why there was no answer
+	ValidationErrors []string      // the API's errors about the request
+	RetryAfter       time.Duration // how long the API requires the client to wait (429); 0 when it is not set
 
 	cause error
 }
@@ -81,8 +75,8 @@ func IsConflict(err error) bool { return statusOf(err) == http.StatusConflict }
 
 // IsRefused reports whether certainly nothing was changed: the API answered 4xx, or the request was not sent.
 func IsRefused(err error) bool {
-	var e *Error
-	if !errors.As(err, &e) || e.dryRun() {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.dryRun() {
 		return false
 	}
 	return e.unsent() || (e.StatusCode >= 400 && e.StatusCode < 500 && e.StatusCode != http.StatusRequestTimeout)
@@ -91,20 +85,19 @@ func IsRefused(err error) bool {
 // IsDryRun reports whether the request was not sent because the client may change nothing. The text of the error
 // contains what would have been done. It is neither refused nor unanswered.
 func IsDryRun(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.dryRun()
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.dryRun()
 }
 
 // IsUnanswered reports whether the request was sent and its outcome is unknown: no answer, 5xx, or an answer without a
 // clear result.
 func IsUnanswered(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && !e.dryRun() && !IsRefused(err)
+	e, ok := errors.AsType[*Error](err)
+	return ok && !e.dryRun() && !IsRefused(err)
 }
 
 func statusOf(err error) int {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.StatusCode
 	}
 	return 0
@@ -121,24 +114,22 @@ func classify(op, object string, response *http.Response, err error, redact func
 		return nil, refusal(op, object, response, body, redact)
 	}
 	var decoded interface{ Body() []byte }
-	if err != nil && !errors.As(err, &decoded) {
-		return nil, unanswered(op, object, err, redact)
+	if err == nil || errors.As(err, &decoded) {
+		err = readErr
 	}
-	if readErr != nil {
-		return nil, unanswered(op, object, readErr, redact)
+	if err != nil {
+		return nil, unanswered(op, object, err, redact)
 	}
 	return body, nil
 }
 
 func unanswered(op, object string, err error, redact func(string) string) *Error {
 	e := &Error{Op: op, Object: object, cause: err}
-	var held *unsentError
-	switch {
-	case err == nil, e.dryRun():
-	case errors.As(err, &held):
+	if held, ok := errors.AsType[*unsentError](err); ok {
 		e.RetryAfter = held.retryAfter
-		e.Message = redact(held.Error())
-	default:
+		err = held
+	}
+	if err != nil && !e.dryRun() {
 		e.Message = redact(err.Error())
 	}
 	return e

@@ -13,12 +13,9 @@ import (
 
 // Health is the state of the API according to the last requests.
 type Health struct {
-	// LastSuccess is when the API last answered a request; zero when it never has.
-	LastSuccess time.Time
-	// FailingSince is when the first request failed after that; zero while none has.
-	FailingSince time.Time
-	// Failure is what failed last, without secrets; empty while nothing has.
-	Failure string
+	LastSuccess  time.Time // when the API last answered a request; zero when it never has
+	FailingSince time.Time // when the first request failed after that; zero while none has
+	Failure      string    // what failed last, without secrets; empty while nothing has
 }
 
 // Failing reports whether the last request failed.

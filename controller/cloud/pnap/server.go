@@ -28,38 +28,24 @@ const MembershipAssigned = "assigned"
 
 // Membership is a server's membership in a public network, from the server's resource.
 type Membership struct {
-	// NetworkID is the ID of the public network.
-	NetworkID string
-	// IPs are the addresses that the server uses there, ranges expanded.
-	IPs []netip.Addr
-	// Status is the status in the API: "in-progress", then "assigned".
-	Status string
+	NetworkID string       // the ID of the public network
+	IPs       []netip.Addr // the addresses that the server uses there, ranges expanded
+	Status    string       // the status in the API: "in-progress", then "assigned"
 }
 
 // Server is one server of the account. A property that the API omits is empty.
 type Server struct {
-	// ID is the API's ID of the server.
-	ID string
-	// Hostname is the name in the portal. It is not unique.
-	Hostname string
-	// Status is the unchanged status in the API.
-	Status ServerStatus
-	// Type is the product, such as "s2.c1.medium".
-	Type string
-	// Location is the 3-letter code of the location.
-	Location string
-	// OS is the ordered operating system.
-	OS string
-	// NetworkType is PUBLIC_AND_PRIVATE, PRIVATE_ONLY, PUBLIC_ONLY, USER_DEFINED or NONE.
-	NetworkType string
-	// PrivateIPs are the addresses in private networks; there may be none.
-	PrivateIPs []netip.Addr
-	// PublicIPs are all usable addresses of the server's own block, and those in public networks.
-	PublicIPs []netip.Addr
-	// PublicNetworks are the public networks that the server is a member of, or is joining.
-	PublicNetworks []Membership
-	// GatewayAddress is the gateway of the server's own block; invalid when there is none.
-	GatewayAddress netip.Addr
+	ID             string       // the API's ID of the server
+	Hostname       string       // the name in the portal. It is not unique.
+	Status         ServerStatus // the unchanged status in the API
+	Type           string       // the product, such as "s2.c1.medium"
+	Location       string       // the 3-letter code of the location
+	OS             string       // the ordered operating system
+	NetworkType    string       // PUBLIC_AND_PRIVATE, PRIVATE_ONLY, PUBLIC_ONLY, USER_DEFINED or NONE
+	PrivateIPs     []netip.Addr // the addresses in private networks; there may be none
+	PublicIPs      []netip.Addr // all usable addresses of the server's own block, and those in public networks
+	PublicNetworks []Membership // the public networks that the server is a member of, or is joining
+	GatewayAddress netip.Addr   // the gateway of the server's own block; invalid when there is none
 }
 
 // Servers lists the servers of the account. The API has no pagination: one request returns all.

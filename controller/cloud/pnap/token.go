@@ -26,20 +26,17 @@ const (
 // tokenSource stores the token that all requests share.
 type tokenSource struct {
 	Config
-	client *http.Client
-	// fetching is held while a token is fetched, so that there is one request for all waiting callers.
-	fetching chan struct{}
+	client   *http.Client
+	fetching chan struct{} // held while a token is fetched, so that there is one request for all waiting callers
 
 	mu         sync.Mutex
 	token      string
 	id, secret string
 	renewAt    time.Time
-	// failed and refusal are the last rejected credentials, and the error.
-	failed  string
-	refusal error
-	backoff *backoff
-	// previous is the previous token; an error in progress may still contain it.
-	previous string
+	failed     string // failed and refusal are the last rejected credentials, and the error
+	refusal    error
+	backoff    *backoff
+	previous   string // the previous token; an error in progress may still contain it
 }
 
 func newTokenSource(config Config) *tokenSource {
@@ -152,8 +149,7 @@ func (s *tokenSource) exchange(ctx context.Context, id, secret string) (*oauth2.
 	}
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, s.client)
 	token, err := config.Token(ctx)
-	var refused *oauth2.RetrieveError
-	if errors.As(err, &refused) && refused.ErrorCode == "invalid_scope" {
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.ErrorCode == "invalid_scope" {
 		config.Scopes = nil
 		token, err = config.Token(ctx)
 	}
@@ -165,20 +161,19 @@ func (s *tokenSource) exchange(ctx context.Context, id, secret string) (*oauth2.
 
 // explainToken describes a failure without the answer's body, which may contain the request.
 func explainToken(err error, url string) error {
-	var refused *oauth2.RetrieveError
-	if !errors.As(err, &refused) {
+	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok {
 		return fmt.Errorf("get a token from %s: %w", url, err)
 	}
 	status := "no status"
 	if refused.Response != nil {
 		status = refused.Response.Status
 	}
-	if refused.ErrorCode == "invalid_client" || refused.ErrorCode == "unauthorized_client" {
-		return fmt.Errorf("get a token from %s: answer %s, %s: check the client ID and the client secret", url, status,
-			refused.ErrorCode)
-	}
 	if refused.ErrorCode != "" {
 		status += ", " + shorten(refused.ErrorCode)
+	}
+	if refused.ErrorCode == "invalid_client" || refused.ErrorCode == "unauthorized_client" {
+		status += ": check the client ID and the client secret"
 	}
 	return fmt.Errorf("get a token from %s: answer %s", url, status)
 }

@@ -16,14 +16,12 @@ import (
 
 // Block is an IP block that was bought for the cluster or brought to it.
 type Block struct {
-	ID       string `json:"id"`
-	CIDR     string `json:"cidr"`
-	Location string `json:"location,omitempty"`
-	// Status is the status in the API; empty when the controller has not reported it.
-	Status     string `json:"status,omitempty"`
+	ID         string `json:"id"`
+	CIDR       string `json:"cidr"`
+	Location   string `json:"location,omitempty"`
+	Status     string `json:"status,omitempty"` // the status in the API; empty when the controller reported none
 	AssignedTo string `json:"assignedTo,omitempty"`
-	// For describes what the block is for.
-	For string `json:"for"`
+	For        string `json:"for"` // what the block is for
 	// Standing is how the block is used: in-use, checking, brought, retained, orphan, leftover, empty or unclear.
 	Standing string     `json:"standing"`
 	Created  *time.Time `json:"created,omitempty"`

@@ -17,19 +17,13 @@ import (
 
 // Facts are what was read from the cluster.
 type Facts struct {
-	// Now is when it was read.
-	Now time.Time
-	// Nodes and Services are all there are.
-	Nodes    []corev1.Node
-	Services []corev1.Service
-	// Ledgers record who holds addresses of shared and brought blocks.
-	Ledgers []plan.Ledger
-	// Report is the controller's report on blocks; nil when there is none.
-	Report *contract.BlockReport
-	// Leader is the Lease of the controller; nil when there is none.
-	Leader *coordinationv1.Lease
-	// Unreadable describes what could not be read, and which permission is missing.
-	Unreadable []string
+	Now        time.Time     // when it was read
+	Nodes      []corev1.Node // Nodes and Services are all there are
+	Services   []corev1.Service
+	Ledgers    []plan.Ledger         // Ledgers record who holds addresses of shared and brought blocks
+	Report     *contract.BlockReport // the controller's report on blocks; nil when there is none
+	Leader     *coordinationv1.Lease // the Lease of the controller; nil when there is none
+	Unreadable []string              // Unreadable describes what could not be read, and which permission is missing
 }
 
 // Overview is the document. Text from other sources is harmless to a terminal, see text.Clean. Its JSON is an interface
@@ -42,8 +36,7 @@ type Overview struct {
 	Nodes         []Node     `json:"nodes"`
 	Services      []Service  `json:"services"`
 	Blocks        []Block    `json:"blocks"`
-	// Unreadable describes what is left out, and why.
-	Unreadable []string `json:"unreadable,omitempty"`
+	Unreadable    []string   `json:"unreadable,omitempty"` // Unreadable describes what is left out, and why
 }
 
 // SchemaVersion is the version of the JSON.
@@ -51,14 +44,10 @@ const SchemaVersion = 1
 
 // Controller is the state of the controller's replicas.
 type Controller struct {
-	// Leader is the replica that holds the Lease; empty when none does.
-	Leader string `json:"leader,omitempty"`
-	// Renewed is when it last renewed the Lease.
-	Renewed *time.Time `json:"renewed,omitempty"`
-	// Silent reports that the Lease expired, or that there is none.
-	Silent bool `json:"silent"`
-	// Looked is when it last reported the state of the account; nil when it never did.
-	Looked *time.Time `json:"looked,omitempty"`
+	Leader  string     `json:"leader,omitempty"`  // the replica that holds the Lease; empty when none does
+	Renewed *time.Time `json:"renewed,omitempty"` // when it last renewed the Lease
+	Silent  bool       `json:"silent"`            // Silent reports that the Lease expired, or that there is none
+	Looked  *time.Time `json:"looked,omitempty"`  // when it last reported the account; nil when never
 }
 
 // Network is the public network, as the controller published it on Nodes.
@@ -66,16 +55,13 @@ type Network struct {
 	ID        string `json:"id,omitempty"`
 	VLAN      int    `json:"vlan,omitempty"`
 	Announcer string `json:"announcer,omitempty"`
-	// Blocks is how many IPv4 blocks are assigned to it; it holds ipblock.NetworkBlockLimit.
-	Blocks int `json:"blocks"`
-	// MaxBlocks is the most blocks that the controller may buy; 0 for no limit but the network's.
-	MaxBlocks int `json:"maxBlocks,omitempty"`
+	Blocks    int    `json:"blocks"`              // how many IPv4 blocks are assigned to it
+	MaxBlocks int    `json:"maxBlocks,omitempty"` // how many blocks may be bought; 0: no limit but the network's
 }
 
 // Condition is the state of a condition.
 type Condition struct {
-	// Status is True, False or Unknown; empty when the condition is not set.
-	Status  string     `json:"status"`
+	Status  string     `json:"status"` // True, False or Unknown; empty when the condition is not set
 	Reason  string     `json:"reason,omitempty"`
 	Message string     `json:"message,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
