@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	appconfig "k8s.io/cloud-provider/app/config"
-	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
@@ -52,10 +52,9 @@ func newMetrics() allMetrics {
 
 // register exposes them under /metrics, beside those of the framework.
 func (a allMetrics) register() error {
-	for _, each := range []interface {
-		Register(func(metrics.Registerable) error) error
-	}{a.account, a.api, a.balancer, a.instances, a.membership, a.orphans, a.services} {
-		if err := each.Register(legacyregistry.Register); err != nil {
+	for _, each := range slices.Concat(a.account.All(), a.api.All(), a.balancer.All(), a.instances.All(),
+		a.membership.All(), a.orphans.All(), a.services.All()) {
+		if err := legacyregistry.Register(each); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}

@@ -178,15 +178,8 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Register passes each metric to register.
-func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	for _, each := range []metrics.Registerable{m.asked, m.reads} {
-		if err := register(each); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// All returns the metrics, to be registered.
+func (m *Metrics) All() []metrics.Registerable { return []metrics.Registerable{m.asked, m.reads} }
 
 func (m *Metrics) hit(object string) {
 	m.reads.WithLabelValues(object, "hit").Inc()

@@ -346,9 +346,7 @@ func TestOneChangeAtATime(t *testing.T) {
 func TestMetricsTellTheAge(t *testing.T) {
 	counted := account.NewMetrics()
 	registry := metrics.NewKubeRegistry()
-	if err := counted.Register(registry.Register); err != nil {
-		t.Fatal(err)
-	}
+	registry.MustRegister(counted.All()...)
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	c := &cloud{}
 	a := account.New(account.Config{Cloud: c, Metrics: counted, Now: func() time.Time { return noon }})

@@ -121,14 +121,9 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Register passes each metric to register.
-func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	for _, each := range []metrics.Registerable{m.requests, m.durations, m.throttled} {
-		if err := register(each); err != nil {
-			return err
-		}
-	}
-	return nil
+// All returns the metrics, to be registered.
+func (m *Metrics) All() []metrics.Registerable {
+	return []metrics.Registerable{m.requests, m.durations, m.throttled}
 }
 
 func (m *Metrics) request(endpoint, code string) { m.requests.WithLabelValues(endpoint, code).Inc() }

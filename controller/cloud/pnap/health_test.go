@@ -89,9 +89,7 @@ func TestARevokedTokenIsNoFailure(t *testing.T) {
 func counted(t *testing.T, m *Metrics) map[string]float64 {
 	t.Helper()
 	registry := metrics.NewKubeRegistry()
-	if err := m.Register(registry.Register); err != nil {
-		t.Fatal(err)
-	}
+	registry.MustRegister(m.All()...)
 	return gathered(t, registry)
 }
 
@@ -127,9 +125,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	})
 	m := NewMetrics()
 	registry := metrics.NewKubeRegistry()
-	if err := m.Register(registry.Register); err != nil {
-		t.Fatal(err)
-	}
+	registry.MustRegister(m.All()...)
 	client, dry := clientOf(t, s, func(c *Config) { c.Metrics = m }), clientOf(t, s, func(c *Config) {
 		c.Metrics = m
 		c.DryRun = true

@@ -27,15 +27,8 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Register hands the metrics to a registry.
-func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	for _, each := range []metrics.Registerable{m.blocks, m.collected} {
-		if err := register(each); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// All returns the metrics, to be registered.
+func (m *Metrics) All() []metrics.Registerable { return []metrics.Registerable{m.blocks, m.collected} }
 
 func (m *Metrics) stand(counts map[blockState]int) {
 	for _, s := range []blockState{orphan, leftover, empty, unclear, retained} {

@@ -41,14 +41,9 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Register registers the metrics with a registry.
-func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	for _, metric := range []metrics.Registerable{m.blocks, m.addresses, m.repairs} {
-		if err := register(metric); err != nil {
-			return err
-		}
-	}
-	return nil
+// All returns the metrics, to be registered.
+func (m *Metrics) All() []metrics.Registerable {
+	return []metrics.Registerable{m.blocks, m.addresses, m.repairs}
 }
 
 func (m *Metrics) repaired(kind string) { m.repairs.WithLabelValues(kind).Inc() }

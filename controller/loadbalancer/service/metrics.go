@@ -45,12 +45,7 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Register hands every metric to register, such as legacyregistry.Register, and stops at its first error.
-func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	for _, metric := range []metrics.Registerable{m.syncs, m.nodeErrors, m.nodeLatency, m.hostLatency, m.publish} {
-		if err := register(metric); err != nil {
-			return err
-		}
-	}
-	return nil
+// All returns the metrics, to be registered.
+func (m *Metrics) All() []metrics.Registerable {
+	return []metrics.Registerable{m.syncs, m.nodeErrors, m.nodeLatency, m.hostLatency, m.publish}
 }

@@ -316,9 +316,7 @@ func TestALostWriteIsNoFailure(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	inTime(t, Config{}, func(w *clocked) {
-		if err := w.metrics.Register(registry.Register); err != nil {
-			t.Fatal(err)
-		}
+		registry.MustRegister(w.metrics.All()...)
 		w.shop.set(func(s *shop) {
 			s.waits = 2
 			s.pause = 3 * time.Second

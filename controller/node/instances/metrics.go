@@ -37,14 +37,9 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Register registers the metrics with a registry.
-func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	for _, each := range []metrics.Registerable{m.listed, m.lists, m.missing} {
-		if err := register(each); err != nil {
-			return err
-		}
-	}
-	return nil
+// All returns the metrics, to be registered.
+func (m *Metrics) All() []metrics.Registerable {
+	return []metrics.Registerable{m.listed, m.lists, m.missing}
 }
 
 func (m *Metrics) fetched(askedAt time.Time) {

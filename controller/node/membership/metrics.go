@@ -15,10 +15,8 @@ func NewMetrics() *Metrics {
 	}, []string{"membership"})}
 }
 
-// Register registers the metrics with a registry.
-func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	return register(m.servers)
-}
+// All returns the metrics, to be registered.
+func (m *Metrics) All() []metrics.Registerable { return []metrics.Registerable{m.servers} }
 
 func (m *Metrics) set(p picture) {
 	counts := map[string]int{"managed": 0, "foreign": 0, "missing": 0}

@@ -53,22 +53,11 @@ func registered(t *testing.T) []string {
 	t.Helper()
 	registry := metrics.NewKubeRegistry()
 	var descriptions []string
-	register := func(r metrics.Registerable) error {
-		if err := registry.Register(r); err != nil {
-			return err
-		}
-		descriptions = append(descriptions, describe(r)...)
-		return nil
-	}
-	for _, each := range []interface {
-		Register(func(metrics.Registerable) error) error
-	}{
-		account.NewMetrics(), reconcile.NewMetrics(), instances.NewMetrics(), membership.NewMetrics(),
-		orphans.NewMetrics(), pnap.NewMetrics(), service.NewMetrics(),
-	} {
-		if err := each.Register(register); err != nil {
-			t.Fatal(err)
-		}
+	for _, each := range slices.Concat(account.NewMetrics().All(), reconcile.NewMetrics().All(),
+		instances.NewMetrics().All(), membership.NewMetrics().All(), orphans.NewMetrics().All(),
+		pnap.NewMetrics().All(), service.NewMetrics().All()) {
+		registry.MustRegister(each)
+		descriptions = append(descriptions, describe(each)...)
 	}
 	conditions := conditionmetrics.NewMetrics()
 	if err := registry.CustomRegister(conditions); err != nil {
