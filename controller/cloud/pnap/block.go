@@ -46,8 +46,7 @@ func (c *Client) Block(ctx context.Context, id string) (plan.Block, error) {
 // BuyBlock buys a block. It costs money and is not idempotent: after an error for which IsUnanswered
 // holds, the block may exist.
 func (c *Client) BuyBlock(ctx context.Context, wanted BlockRequest) (plan.Block, error) {
-	const op = "buy IP block"
-	ctx = withOperation(ctx, op)
+	ctx = withOperation(ctx, "buy IP block")
 	name := wanted.Size + " in " + wanted.Location
 	order := ipapi.NewIpBlockCreate(wanted.Location, wanted.Size)
 	order.SetTags(tagRequests(wanted.Tags))
@@ -59,7 +58,7 @@ func (c *Client) BuyBlock(ctx context.Context, wanted BlockRequest) (plan.Block,
 		c.forgetTagsAfter(err)
 		return plan.Block{}, err
 	}
-	element, err := decodeNew(op, name, body)
+	element, err := decodeNew(operationOf(ctx), name, body)
 	if err != nil {
 		return plan.Block{}, err
 	}

@@ -165,7 +165,7 @@ func operations(t *testing.T) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, found := range regexp.MustCompile(`const op = "([^"]+)"`).FindAllStringSubmatch(string(raw), -1) {
+		for _, found := range regexp.MustCompile(`withOperation\(ctx, "([^"]+)"\)`).FindAllStringSubmatch(string(raw), -1) {
 			all = append(all, found[1])
 		}
 	}
