@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/admission"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
@@ -55,7 +55,7 @@ func forger(t *testing.T) kubernetes.Interface {
 // that a test starts installs it again, without a subject.
 func switchPoliciesOff(t *testing.T) {
 	t.Helper()
-	err := admin(t).RbacV1().RoleBindings(metav1.NamespaceSystem).Delete(t.Context(), admission.BindingName,
+	err := admin(t).RbacV1().RoleBindings(metav1.NamespaceSystem).Delete(t.Context(), announcer.BindingName,
 		metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestPoliciesFollowTheConfiguration(t *testing.T) {
 	author := forger(t)
 	switchPoliciesOff(t)
 	subjects := func() int {
-		binding, err := admin(t).RbacV1().RoleBindings(metav1.NamespaceSystem).Get(t.Context(), admission.BindingName,
+		binding, err := admin(t).RbacV1().RoleBindings(metav1.NamespaceSystem).Get(t.Context(), announcer.BindingName,
 			metav1.GetOptions{})
 		if err != nil {
 			return 0
@@ -112,7 +112,7 @@ func TestPoliciesFollowTheConfiguration(t *testing.T) {
 		}
 	}
 	run("dry", func(p *process) {
-		p.says("/rolebindings/" + admission.BindingName)
+		p.says("/rolebindings/" + announcer.BindingName)
 		if err := forge(t, author); err != nil || subjects() != 0 {
 			t.Errorf("a dry run has the policies apply: %v, %d subjects", err, subjects())
 		}

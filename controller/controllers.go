@@ -16,15 +16,13 @@ import (
 	"k8s.io/controller-manager/controller"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/admission"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/apiserver"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/blockreport"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/service"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/conditionmetrics"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/heartbeatkey"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/membership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/metadata"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -165,13 +163,13 @@ func (w *wiring) heartbeatKey() (loop, error) {
 	if w.config.LoadBalancer.Announcer != contract.AnnouncerAgent {
 		return nil, nil
 	}
-	return heartbeatkey.New(w.completed.Client.CoreV1().Secrets(metav1.NamespaceSystem)), nil
+	return announcer.HeartbeatKey{Secrets: w.completed.Client.CoreV1().Secrets(metav1.NamespaceSystem)}, nil
 }
 
 // admission runs without an announcer, too: it switches off what an earlier configuration switched on.
 func (w *wiring) admission() (loop, error) {
 	bindings := w.completed.Client.RbacV1().RoleBindings(metav1.NamespaceSystem)
-	return admission.New(bindings, w.config.LoadBalancer.Enabled()), nil
+	return announcer.PolicySwitch{Bindings: bindings, Announcing: w.config.LoadBalancer.Enabled()}, nil
 }
 
 func (w *wiring) membership() (loop, error) {
@@ -206,7 +204,6 @@ func (w *wiring) orphans() (loop, error) {
 		Services:  w.core().Services(),
 		Events:    w.completed.EventRecorder,
 		Metrics:   w.metrics.orphans,
-		Reports:   blockreport.NewStore(w.completed.Client),
 		NetworkID: w.config.LoadBalancer.NetworkID,
 		Brought:   w.config.OwnBlocks,
 		MaxBlocks: w.config.MaxIPBlocks,

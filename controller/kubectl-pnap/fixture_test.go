@@ -20,7 +20,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/blockreport"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -189,7 +188,6 @@ func (s fixture) reportBlocks() {
 		Account: account.New(account.Config{Cloud: client, Now: clock.Now}), Cloud: client,
 		Ledgers: allocation.NewStore(s.kube), Kube: s.kube,
 		Services: factory.Core().V1().Services(), Events: record.NewFakeRecorder(100),
-		Reports: blockreport.NewStore(s.kube),
 		Metrics: orphans.NewMetrics(), NetworkID: simtest.NetworkID, MaxBlocks: 3, Now: clock.Now,
 	})
 	for range 2 {

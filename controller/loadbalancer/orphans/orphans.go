@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -18,8 +19,6 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/blockreport"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
@@ -59,13 +58,6 @@ type Ledgers interface {
 	List(ctx context.Context) ([]plan.Ledger, error)
 }
 
-var (
-	_ Account = (*account.Account)(nil)
-	_ Cloud   = (*pnap.Client)(nil)
-	_ Ledgers = (*allocation.Store)(nil)
-	_ Reports = (*blockreport.Store)(nil)
-)
-
 // Config says what a Collector works with.
 type Config struct {
 	// Account, Cloud and Ledgers are where blocks and their holders are read and changed.
@@ -78,8 +70,6 @@ type Config struct {
 	Services coreinformers.ServiceInformer
 	// Events takes events on the Namespace kube-system.
 	Events record.EventRecorder
-	// Reports takes what is known of blocks; nil for no reports.
-	Reports Reports
 	// Metrics are the package's metrics.
 	Metrics *Metrics
 	// NetworkID is the configured public network.
@@ -107,6 +97,7 @@ type Collector struct {
 	synced cache.InformerSynced
 	// namespace is kube-system, once it was read.
 	namespace *corev1.Namespace
+	reports   reportStore
 	// suspicions by block ID.
 	suspicions map[string]*suspicion
 }
@@ -137,7 +128,10 @@ func New(config Config) *Collector {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	return &Collector{config: config, synced: config.Services.Informer().HasSynced, suspicions: map[string]*suspicion{}}
+	return &Collector{
+		config: config, synced: config.Services.Informer().HasSynced, suspicions: map[string]*suspicion{},
+		reports: reportStore{configMaps: config.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)},
+	}
 }
 
 // Name of the collector among the framework's controllers.

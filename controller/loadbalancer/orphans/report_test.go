@@ -1,12 +1,12 @@
 package orphans_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -14,12 +14,19 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
-// heard remembers the last report.
-type heard struct{ last contract.BlockReport }
-
-func (h *heard) Publish(_ context.Context, r contract.BlockReport) error {
-	h.last = r
-	return nil
+// reported returns the stored report.
+func (w *world) reported() contract.BlockReport {
+	w.t.Helper()
+	object, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(w.t.Context(), contract.BlockReportName,
+		metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	report, err := contract.ParseBlockReport(object.Data[contract.BlockReportKey])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return report
 }
 
 // The report holds each block: what it was bought for, and whether it is used. What is held against a block
@@ -28,7 +35,6 @@ func TestBlocksAreReported(t *testing.T) {
 	const used, kept, pool, foreign, brought, named = "60473c2509268bc77fd06d41", "60473c2509268bc77fd06d42",
 		"60473c2509268bc77fd06d43",
 		"60473c2509268bc77fd06d44", "60473c2509268bc77fd06d45", "60473c2509268bc77fd06d46"
-	var reports heard
 	retained := ours(contract.TagService, "shop_kept")
 	retained[contract.TagRetain] = contract.TagTrue
 	w := newWorld(t,
@@ -41,7 +47,6 @@ func TestBlocksAreReported(t *testing.T) {
 		block(brought, "203.0.113.40/29", "", map[string]string{contract.TagCluster: clusterUID}),
 		block(named, "203.0.113.48/29", "", nil),
 		func(_ *pnapsim.Config, _ *pnapsim.AccountSeed, c *orphans.Config) {
-			c.Reports = &reports
 			c.Brought = []string{named}
 			c.MaxBlocks = 7
 		})
@@ -52,7 +57,7 @@ func TestBlocksAreReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := map[string]string{}
-		for _, b := range reports.last.Blocks {
+		for _, b := range w.reported().Blocks {
 			found[b.ID] = b.Standing + " " + b.Purpose + " " + b.Name
 		}
 		return found
@@ -72,13 +77,14 @@ func TestBlocksAreReported(t *testing.T) {
 	if diff := cmp.Diff(want, standings()); diff != "" {
 		t.Error(diff)
 	}
-	last := reports.last
+	last := w.reported()
+	blocks := last.Blocks
 	last.Blocks = nil
 	if diff := cmp.Diff(contract.BlockReport{Looked: w.clock.Now(), NetworkID: networkID, MaxBlocks: 7}, last,
 		cmpopts.EquateApproxTime(time.Second)); diff != "" {
 		t.Error(diff)
 	}
-	for _, b := range reports.last.Blocks {
+	for _, b := range blocks {
 		if suspect := b.ID == blockID || b.ID == pool; suspect != (b.Since != nil) || suspect &&
 			b.Since.Sub(seen).Abs() > time.Second {
 			t.Errorf("%s is unused since %v", b.CIDR, b.Since)

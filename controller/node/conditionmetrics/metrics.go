@@ -1,12 +1,15 @@
+// Package conditionmetrics exports the conditions of Nodes and Services as metrics, so that alerts can name the object.
 package conditionmetrics
 
 import (
+	"context"
 	"strings"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	corelisters "k8s.io/client-go/listers/core/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
@@ -18,16 +21,35 @@ import (
 type Metrics struct {
 	metrics.BaseStableCollector
 
-	source   atomic.Pointer[source]
+	source   atomic.Pointer[Collector]
 	node     *metrics.Desc
 	service  *metrics.Desc
 	deletion *metrics.Desc
 }
 
-// source is the source of the objects.
-type source struct {
-	nodes    corelisters.NodeLister
-	services corelisters.ServiceLister
+// Collector connects Metrics to the informers.
+type Collector struct {
+	metrics  *Metrics
+	nodes    coreinformers.NodeInformer
+	services coreinformers.ServiceInformer
+}
+
+// New returns a Collector. It starts nothing.
+func New(m *Metrics, nodes coreinformers.NodeInformer, services coreinformers.ServiceInformer) *Collector {
+	nodes.Informer() // so that the factory starts it
+	services.Informer()
+	return &Collector{metrics: m, nodes: nodes, services: services}
+}
+
+// Run exports metrics from when the informers are synced until ctx ends, and then returns nil.
+func (c *Collector) Run(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), c.nodes.Informer().HasSynced, c.services.Informer().HasSynced) {
+		return nil
+	}
+	c.metrics.source.Store(c)
+	defer c.metrics.source.Store(nil)
+	<-ctx.Done()
+	return nil
 }
 
 // NewMetrics returns metrics that are not registered; register them with CustomRegister of a registry.
@@ -40,17 +62,17 @@ func NewMetrics() *Metrics {
 			"Status and reason of the conditions BlockAssigned, AddressPublished and Announced of a Service; always 1.",
 			[]string{"namespace", "service", "condition", "status", "reason"}, nil, metrics.ALPHA, ""),
 		deletion: metrics.NewDesc("phoenixnap_service_deletion_timestamp_seconds",
-			"When the deletion of a Service was requested that has not released its address yet, in seconds since "+
-				"1970.",
+			"When the deletion of a Service was requested that has not released its address yet, in "+
+				"seconds since 1970.",
 			[]string{"namespace", "service"}, nil, metrics.ALPHA, ""),
 	}
 }
 
 // DescribeWithStability implements metrics.StableCollector.
 func (m *Metrics) DescribeWithStability(out chan<- *metrics.Desc) {
-	for _, each := range []*metrics.Desc{m.node, m.service, m.deletion} {
-		out <- each
-	}
+	out <- m.node
+	out <- m.service
+	out <- m.deletion
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -59,14 +81,14 @@ func (m *Metrics) CollectWithStability(out chan<- metrics.Metric) {
 	if from == nil {
 		return
 	}
-	nodes, err := from.nodes.List(labels.Everything())
+	nodes, err := from.nodes.Lister().List(labels.Everything())
 	if err != nil {
 		klog.Background().Error(err, "Failed to list Nodes for metrics")
 	}
 	for _, node := range nodes {
 		m.ofNode(node, out)
 	}
-	services, err := from.services.List(labels.Everything())
+	services, err := from.services.Lister().List(labels.Everything())
 	if err != nil {
 		klog.Background().Error(err, "Failed to list Services for metrics")
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	policyswitch "github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/admission"
+	policies "github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
@@ -424,9 +424,9 @@ func TestInstallingAgainKeepsTheSwitch(t *testing.T) {
 				t.Fatalf("%v: %v: %s", args, err, out)
 			}
 			binding, err := admin.RbacV1().RoleBindings(metav1.NamespaceSystem).Get(t.Context(),
-				policyswitch.BindingName, metav1.GetOptions{})
+				policies.BindingName, metav1.GetOptions{})
 			must(t, err)
-			if len(binding.Subjects) != 1 || binding.Subjects[0].Name != policyswitch.AccountName {
+			if len(binding.Subjects) != 1 || binding.Subjects[0].Name != policies.AccountName {
 				t.Errorf("%v: the subjects are %v", args, binding.Subjects)
 			}
 		}

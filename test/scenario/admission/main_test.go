@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	policyswitch "github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/admission"
+	policies "github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
 )
@@ -33,12 +33,12 @@ const wait = time.Minute
 // empty one is none.
 func configured(t *testing.T, announcer string) {
 	t.Helper()
-	bindings := account(t, policyswitch.AccountName).RbacV1().RoleBindings(metav1.NamespaceSystem)
+	bindings := account(t, policies.AccountName).RbacV1().RoleBindings(metav1.NamespaceSystem)
 	eventually(t, "the rights of the controller", func() bool {
-		_, err := bindings.Get(t.Context(), policyswitch.BindingName, metav1.GetOptions{})
+		_, err := bindings.Get(t.Context(), policies.BindingName, metav1.GetOptions{})
 		return !apierrors.IsForbidden(err)
 	})
-	must(t, policyswitch.New(bindings, announcer != "").Sync(t.Context()))
+	must(t, policies.PolicySwitch{Bindings: bindings, Announcing: announcer != ""}.Sync(t.Context()))
 }
 
 // install applies the overlay, configures kube-vip as the announcer, and waits until the API server enforces each

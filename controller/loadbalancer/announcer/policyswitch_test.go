@@ -1,4 +1,4 @@
-package admission
+package announcer
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -35,11 +34,11 @@ var (
 	other = rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "jane"}
 )
 
-func reconciler(client *fake.Clientset, announcing bool) *Reconciler {
-	return New(client.RbacV1().RoleBindings(metav1.NamespaceSystem), announcing)
+func policySwitch(client *fake.Clientset, announcing bool) PolicySwitch {
+	return PolicySwitch{Bindings: client.RbacV1().RoleBindings(metav1.NamespaceSystem), Announcing: announcing}
 }
 
-func stored(t *testing.T, client *fake.Clientset) *rbacv1.RoleBinding {
+func storedBinding(t *testing.T, client *fake.Clientset) *rbacv1.RoleBinding {
 	t.Helper()
 	binding, err := client.RbacV1().RoleBindings(metav1.NamespaceSystem).Get(t.Context(), BindingName,
 		metav1.GetOptions{})
@@ -59,9 +58,9 @@ func updates(client *fake.Clientset) (n int) {
 	return n
 }
 
-// TestSync: the ServiceAccount is the only subject while an announcer is configured, and there is none otherwise;
+// TestSyncPolicies: the ServiceAccount is the only subject while an announcer is configured, else there is none;
 // nothing else changes, and nothing is written twice.
-func TestSync(t *testing.T) {
+func TestSyncPolicies(t *testing.T) {
 	for name, tc := range map[string]struct {
 		announcing   bool
 		before, want []rbacv1.Subject
@@ -78,25 +77,25 @@ func TestSync(t *testing.T) {
 	} {
 		client := fake.NewClientset(installed(tc.before...))
 		for range 2 {
-			if err := reconciler(client, tc.announcing).Sync(testlog.Context(t)); err != nil {
+			if err := policySwitch(client, tc.announcing).Sync(testlog.Context(t)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		if n := updates(client); n != tc.writes {
 			t.Errorf("%s: %d writes, want %d", name, n, tc.writes)
 		}
-		if diff := cmp.Diff(installed(tc.want...), stored(t, client), cmpopts.EquateEmpty(),
+		if diff := cmp.Diff(installed(tc.want...), storedBinding(t, client), cmpopts.EquateEmpty(),
 			cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ManagedFields")); diff != "" {
 			t.Errorf("%s: -want +got\n%s", name, diff)
 		}
 	}
 }
 
-// TestNotInstalled: without the policies nothing is to be switched, and nothing is made.
-func TestNotInstalled(t *testing.T) {
+// TestPoliciesNotInstalled: without the policies nothing is to be switched, and nothing is made.
+func TestPoliciesNotInstalled(t *testing.T) {
 	client := fake.NewClientset()
 	for _, announcing := range []bool{true, false} {
-		if err := reconciler(client, announcing).Sync(testlog.Context(t)); err != nil {
+		if err := policySwitch(client, announcing).Sync(testlog.Context(t)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -105,22 +104,22 @@ func TestNotInstalled(t *testing.T) {
 	}
 }
 
-// TestRefused: what the API server refuses is an error that names the object.
-func TestRefused(t *testing.T) {
+// TestSwitchRefused: what the API server refuses is an error that names the object.
+func TestSwitchRefused(t *testing.T) {
 	refused := apierrors.NewForbidden(rbacv1.Resource("rolebindings"), BindingName, errors.New("no"))
 	for _, verb := range []string{"get", "update"} {
 		client := fake.NewClientset(installed())
 		client.PrependReactor(verb, "rolebindings",
 			func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, refused })
-		if err := reconciler(client, true).Sync(testlog.Context(t)); !apierrors.IsForbidden(err) ||
+		if err := policySwitch(client, true).Sync(testlog.Context(t)); !apierrors.IsForbidden(err) ||
 			!strings.Contains(err.Error(), "kube-system/"+BindingName) {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}
 }
 
-// TestRun: an API server that cannot be reached is asked again, and what someone else changes is put right.
-func TestRun(t *testing.T) {
+// TestRunPolicySwitch: an API server that cannot be reached is asked again, and what someone else changes is put right.
+func TestRunPolicySwitch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(installed())
 		failures := 2
@@ -130,17 +129,17 @@ func TestRun(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(testlog.Context(t))
 		ended := make(chan error, 1)
-		go func() { ended <- reconciler(client, true).Run(ctx) }()
-		pass(2 * retryEvery)
-		if got := stored(t, client).Subjects; !cmp.Equal(got, []rbacv1.Subject{ours}) {
+		go func() { ended <- policySwitch(client, true).Run(ctx) }()
+		pass(2 * retryAfter)
+		if got := storedBinding(t, client).Subjects; !cmp.Equal(got, []rbacv1.Subject{ours}) {
 			t.Errorf("subjects %v after two failures", got)
 		}
 		if _, err := client.RbacV1().RoleBindings(metav1.NamespaceSystem).Update(t.Context(), installed(other),
 			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		pass(lookEvery)
-		if got := stored(t, client).Subjects; !cmp.Equal(got, []rbacv1.Subject{ours}) {
+		pass(bindingPeriod)
+		if got := storedBinding(t, client).Subjects; !cmp.Equal(got, []rbacv1.Subject{ours}) {
 			t.Errorf("subjects %v a look later", got)
 		}
 		cancel()
@@ -148,10 +147,4 @@ func TestRun(t *testing.T) {
 			t.Errorf("Run returned %v after its context ended", err)
 		}
 	})
-}
-
-// pass lets time pass, and then every goroutine come to rest.
-func pass(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
 }

@@ -1,4 +1,4 @@
-package heartbeatkey
+package announcer
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
-func stored(t *testing.T, client *fake.Clientset) []contract.AnnouncerKey {
+func storedKeys(t *testing.T, client *fake.Clientset) []contract.AnnouncerKey {
 	t.Helper()
 	secret, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), contract.AnnouncerSecret,
 		metav1.GetOptions{})
@@ -34,24 +34,24 @@ func stored(t *testing.T, client *fake.Clientset) []contract.AnnouncerKey {
 	return keys
 }
 
-func keeper(client *fake.Clientset) *Reconciler {
-	return New(client.CoreV1().Secrets(metav1.NamespaceSystem))
+func heartbeatKey(client *fake.Clientset) HeartbeatKey {
+	return HeartbeatKey{Secrets: client.CoreV1().Secrets(metav1.NamespaceSystem)}
 }
 
-// TestMadeOnce: a missing key is created, a different one each time, and an existing key is kept.
-func TestMadeOnce(t *testing.T) {
+// TestKeyIsMadeOnce: a missing key is created, a different one each time, and an existing key is kept.
+func TestKeyIsMadeOnce(t *testing.T) {
 	first := fake.NewClientset()
 	second := fake.NewClientset()
 	for _, client := range []*fake.Clientset{first, first, second} {
-		if err := keeper(client).Sync(testlog.Context(t)); err != nil {
+		if err := heartbeatKey(client).Sync(testlog.Context(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	kept := stored(t, first)
-	if cmp.Equal(kept, stored(t, second)) {
+	kept := storedKeys(t, first)
+	if cmp.Equal(kept, storedKeys(t, second)) {
 		t.Error("two clusters have the same key")
 	}
-	if err := keeper(first).Sync(testlog.Context(t)); err != nil || !cmp.Equal(kept, stored(t, first)) {
+	if err := heartbeatKey(first).Sync(testlog.Context(t)); err != nil || !cmp.Equal(kept, storedKeys(t, first)) {
 		t.Errorf("the key was replaced (%v)", err)
 	}
 }
@@ -63,7 +63,7 @@ func TestUserSecretStays(t *testing.T) {
 		Data:       map[string][]byte{contract.AnnouncerSecretKey: []byte("hunter2")},
 	}
 	client := fake.NewClientset(secret.DeepCopy())
-	err := keeper(client).Sync(testlog.Context(t))
+	err := heartbeatKey(client).Sync(testlog.Context(t))
 	if err == nil || !strings.Contains(err.Error(), "kube-system/phoenixnap-announcer") ||
 		strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("error %v, want one with the name of the Secret and without its content", err)
@@ -75,19 +75,19 @@ func TestUserSecretStays(t *testing.T) {
 	}
 }
 
-// TestTwoAtOnce: the second of two concurrent replicas keeps the existing Secret.
-func TestTwoAtOnce(t *testing.T) {
+// TestTwoCreateTheKey: the second of two concurrent replicas keeps the existing Secret.
+func TestTwoCreateTheKey(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "secrets", func(ktesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewAlreadyExists(corev1.Resource("secrets"), contract.AnnouncerSecret)
 	})
-	if err := keeper(client).Sync(testlog.Context(t)); err != nil {
+	if err := heartbeatKey(client).Sync(testlog.Context(t)); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestRun: a failed request is retried, and a deleted Secret is created again.
-func TestRun(t *testing.T) {
+// TestRunHeartbeatKey: a failed request is retried, and a deleted Secret is created again.
+func TestRunHeartbeatKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		failures := 2
@@ -97,15 +97,15 @@ func TestRun(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(testlog.Context(t))
 		ended := make(chan error, 1)
-		go func() { ended <- keeper(client).Run(ctx) }()
-		pass(2 * retryEvery)
-		before := stored(t, client)
+		go func() { ended <- heartbeatKey(client).Run(ctx) }()
+		pass(2 * retryAfter)
+		before := storedKeys(t, client)
 		if err := client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(t.Context(), contract.AnnouncerSecret,
 			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		pass(lookEvery)
-		if cmp.Equal(before, stored(t, client)) {
+		pass(keyPeriod)
+		if cmp.Equal(before, storedKeys(t, client)) {
 			t.Error("the new key is the old one")
 		}
 		cancel()

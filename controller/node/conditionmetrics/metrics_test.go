@@ -31,7 +31,7 @@ func condition(name string, status metav1.ConditionStatus, reason string) metav1
 }
 
 // Conditions of others are not exported, and only those deletions that the controller must finish.
-func TestConditionsAreToldWhileItRuns(t *testing.T) {
+func TestConditionsAreExportedWhileItRuns(t *testing.T) {
 	asked := metav1.NewTime(time.Unix(1700000000, 0))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
@@ -57,10 +57,10 @@ func TestConditionsAreToldWhileItRuns(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	factory := informers.NewSharedInformerFactory(client, 0)
-	census := New(m, factory.Core().V1().Nodes(), factory.Core().V1().Services())
+	collector := New(m, factory.Core().V1().Nodes(), factory.Core().V1().Services())
 	factory.Start(ctx.Done())
 	ended := make(chan error)
-	go func() { ended <- census.Run(ctx) }()
+	go func() { ended <- collector.Run(ctx) }()
 	for m.source.Load() == nil {
 		time.Sleep(time.Millisecond)
 	}

@@ -1,4 +1,4 @@
-package blockreport
+package orphans
 
 import (
 	"errors"
@@ -24,6 +24,10 @@ func reportAt(looked time.Time, standing string) contract.BlockReport {
 	}}
 }
 
+func storeIn(kube *fake.Clientset) *reportStore {
+	return &reportStore{configMaps: kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)}
+}
+
 // read returns what is stored, and how often something was written.
 func read(t *testing.T, kube *fake.Clientset) (stored contract.BlockReport, writes int) {
 	t.Helper()
@@ -46,7 +50,7 @@ func read(t *testing.T, kube *fake.Clientset) (stored contract.BlockReport, writ
 func TestAReportIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	kube := fake.NewClientset()
-	store := NewStore(kube)
+	store := storeIn(kube)
 	for _, step := range []struct {
 		after    time.Duration
 		standing string
@@ -57,18 +61,16 @@ func TestAReportIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 		{time.Minute, "in-use", false},
 		{2 * time.Minute, "orphan", true},
 		{6 * time.Minute, "orphan", false},
-		{2*time.Minute + Refresh, "orphan", true},
-		{3*time.Minute + Refresh, "in-use", true},
+		{2*time.Minute + refreshAfter, "orphan", true},
+		{3*time.Minute + refreshAfter, "in-use", true},
 	} {
 		r := reportAt(start.Add(step.after), step.standing)
-		if err := store.Publish(t.Context(), r); err != nil {
+		if err := store.publish(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 		stored, _ := read(t, kube)
-		if written := cmp.Equal(stored, r, cmp.Comparer(func(a,
-			b netip.Prefix) bool {
-			return a == b
-		})); written != step.written {
+		written := cmp.Equal(stored, r, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }))
+		if written != step.written {
 			t.Errorf("after %s: stored %+v, want it written: %v", step.after, stored, step.written)
 		}
 	}
@@ -83,7 +85,7 @@ func TestAReportReplacesWhatIsThere(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: contract.BlockReportName, Namespace: metav1.NamespaceSystem},
 		Data:       map[string]string{contract.BlockReportKey: "{", "other": "x"},
 	})
-	if err := NewStore(kube).Publish(t.Context(), reportAt(time.Unix(1700000000, 0).UTC(), "in-use")); err != nil {
+	if err := storeIn(kube).publish(t.Context(), reportAt(time.Unix(1700000000, 0).UTC(), "in-use")); err != nil {
 		t.Fatal(err)
 	}
 	if stored, _ := read(t, kube); len(stored.Blocks) != 1 {
@@ -98,14 +100,14 @@ func TestAFailureIsTriedAgain(t *testing.T) {
 	kube.PrependReactor("update", "configmaps", func(ktesting.Action) (bool, runtime.Object, error) {
 		return failing, nil, errors.New("no leader of etcd")
 	})
-	store := NewStore(kube)
+	store := storeIn(kube)
 	r := reportAt(time.Unix(1700000000, 0).UTC(), "in-use")
-	if err := store.Publish(t.Context(), r); err == nil ||
+	if err := store.publish(t.Context(), r); err == nil ||
 		!strings.Contains(err.Error(), "kube-system/"+contract.BlockReportName) {
 		t.Errorf("the error %v does not name the object", err)
 	}
 	failing = false
-	if err := store.Publish(t.Context(), r); err != nil {
+	if err := store.publish(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	read(t, kube)
