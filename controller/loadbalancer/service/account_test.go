@@ -90,11 +90,11 @@ func (w *withAccount) start() (stop func()) {
 	load := reconcile.New(reconcile.Config{
 		Cloud: client, Account: account.New(account.Config{Cloud: client}), Ledgers: allocation.NewStore(w.kube),
 		Buyer: purchase.New(purchase.Config{Cloud: client}),
-		Kube:  w.kube, Services: core.Services().Lister(), Nodes: core.Nodes().Lister(), Events: w.told.recorder,
+		Kube:  w.kube, Services: core.Services().Lister(), Nodes: core.Nodes().Lister(), Events: w.events.recorder,
 		NetworkID: networkID, Options: plan.Options{Location: "ASH", Announcer: contract.AnnouncerKubeVIP},
 	})
 	return w.run(factory, Config{
-		Kube: w.kube, Services: core.Services(), Nodes: core.Nodes(), Balancer: load, Events: w.told.recorder,
+		Kube: w.kube, Services: core.Services(), Nodes: core.Nodes(), Balancer: load, Events: w.events.recorder,
 		Workers: 5, DriftEvery: time.Second, Announcer: contract.AnnouncerKubeVIP,
 	})
 }
@@ -119,13 +119,13 @@ func TestTheRealBalancerFromPurchaseToRelease(t *testing.T) {
 			return meta.IsStatusConditionTrue(s.Status.Conditions, contract.ServiceConditionAddressPublished)
 		})
 	}
-	counts := w.told.counts()
+	counts := w.events.counts()
 	if counts["Normal "+eventWaiting] > 2 || counts["Normal "+eventEnsured] != 2 {
 		t.Errorf("events %v", counts)
 	}
 	for reason := range counts {
 		if strings.HasPrefix(reason, "Warning ") && reason != "Warning "+eventUnavailable {
-			t.Errorf("a normal purchase is reported as %s: %v", reason, w.told.all())
+			t.Errorf("a normal purchase is reported as %s: %v", reason, w.events.all())
 		}
 	}
 	w.checkRestart(stop)
@@ -186,14 +186,14 @@ func TestARefusalBacksOffThoughTheServiceIsWrittenOn(t *testing.T) {
 	w.start()
 	w.create("web")
 	const refused = "Warning IPBlockRefused"
-	w.await("web", "refused", func(s *corev1.Service) bool { return w.told.counts()[refused] > 0 })
+	w.await("web", "refused", func(s *corev1.Service) bool { return w.events.counts()[refused] > 0 })
 	before := w.sim.Count(purchases)
 	_ = wait.PollUntilContextTimeout(t.Context(), time.Second, 3*time.Second, false,
 		func(context.Context) (bool, error) { return false, nil })
 	if after := w.sim.Count(purchases); after > before+1 {
 		t.Errorf("%d purchases were tried within 3 s after the first refusal", after-before)
 	}
-	if counts := w.told.counts(); counts[refused] != 1 || counts["Warning "+eventSyncFailed] != 0 {
+	if counts := w.events.counts(); counts[refused] != 1 || counts["Warning "+eventSyncFailed] != 0 {
 		t.Errorf("the rejected request is reported more than once: %v", counts)
 	}
 	w.sim.Disarm()

@@ -31,7 +31,7 @@ type clocked struct {
 	t       *testing.T
 	kube    *fake.Clientset
 	shop    *shop
-	told    *told
+	events  *eventLog
 	metrics *Metrics
 	// patches are the writes of the controller; versions gives each version of a Service its number.
 	patches, versions atomic.Int64
@@ -41,12 +41,12 @@ type clocked struct {
 func inTime(t *testing.T, config Config, test func(*clocked), objects ...runtime.Object) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &clocked{t: t, shop: newShop(), told: newTold(), kube: fake.NewClientset(objects...)}
+		w := &clocked{t: t, shop: newShop(), events: newEventLog(), kube: fake.NewClientset(objects...)}
 		w.kube.PrependReactor("patch", "services", w.patch)
 		factory := informers.NewSharedInformerFactory(w.kube, 0)
 		config.Kube = w.kube
 		config.Balancer = w.shop
-		config.Events = w.told.recorder
+		config.Events = w.events.recorder
 		config.Metrics = NewMetrics()
 		config.Services = factory.Core().V1().Services()
 		config.Nodes = factory.Core().V1().Nodes()

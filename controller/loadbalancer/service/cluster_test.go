@@ -31,12 +31,12 @@ type cluster struct {
 	kube      kubernetes.Interface
 	namespace string
 	shop      *shop
-	told      *told
+	events    *eventLog
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{t: t, kube: kubernetes.NewForConfigOrDie(shared.Config()), shop: newShop(), told: newTold()}
+	c := &cluster{t: t, kube: kubernetes.NewForConfigOrDie(shared.Config()), shop: newShop(), events: newEventLog()}
 	namespace, err := c.kube.CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "services-"}}, metav1.CreateOptions{})
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *cluster) start() (stop func()) {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(c.namespace))
 	return c.run(factory, Config{
 		Kube: c.kube, Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
-		Balancer: c.shop, Events: c.told.recorder, Workers: 2,
+		Balancer: c.shop, Events: c.events.recorder, Workers: 2,
 	})
 }
 
@@ -156,7 +156,7 @@ func (c *cluster) await(name, what string, wanted func(*corev1.Service) bool) *c
 		})
 	if err != nil {
 		c.t.Fatalf("Service %s: %s: %v; it is %s; events: %s", name, what, err, describe(last),
-			strings.Join(c.told.all(), " | "))
+			strings.Join(c.events.all(), " | "))
 	}
 	return last
 }

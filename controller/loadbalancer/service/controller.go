@@ -1,5 +1,4 @@
-// Package service keeps every Service of type LoadBalancer that is ours on its way to a published address
-// and back.
+// Package service moves every Service of type LoadBalancer that is ours to a published address and back.
 package service
 
 import (
@@ -29,46 +28,43 @@ import (
 const (
 	firstBackoff = 5 * time.Second
 	lastBackoff  = 5 * time.Minute
-	// leastPause keeps a request to be called again at once from spinning.
+	// leastPause keeps a Service that must be called again at once from spinning.
 	leastPause = 50 * time.Millisecond
 	// conflictPause lets the informer catch up.
 	conflictPause = time.Second
-	// defaultDriftEvery finds what was changed outside of the cluster within minutes.
+	// defaultDriftEvery is how often to check for changes outside of the cluster.
 	defaultDriftEvery = time.Minute
 )
 
-// Balancer is what carries out one step at a time for a Service.
+// Balancer applies one step at a time for a Service.
 type Balancer interface {
-	// Ensure takes the Service a step nearer to a published address. A status is written where it differs,
-	// beside an error too. *api.RetryError means to wait and call again; *plan.Refusal that a person
-	// has to act; any other error that time may heal.
+	// Ensure takes the next step to a published address. A status is written if it differs, even with an error.
+	// *api.RetryError means to wait and call again; *plan.Refusal that a user must act; any other error is retried.
 	Ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error)
-	// Release takes the Service a step nearer to having nothing of ours. nil means that nothing is left;
+	// Release takes the next step to a Service without anything of ours. nil means that nothing is left;
 	// *api.RetryError to wait and call again.
 	Release(ctx context.Context, service *corev1.Service) error
 	// Drifted returns the Services whose block is not where it should be.
 	Drifted(ctx context.Context) ([]types.NamespacedName, error)
 }
 
-// Config says what a Controller works with.
+// Config configures a Controller.
 type Config struct {
-	// Kube patches Services, and lists EndpointSlices before it is said that an announcer ignores one.
+	// Kube patches Services, and lists EndpointSlices before an event reports that an announcer ignores one.
 	Kube kubernetes.Interface
 	// Services and Nodes are watched.
 	Services coreinformers.ServiceInformer
 	Nodes    coreinformers.NodeInformer
-	// Balancer does the work.
 	Balancer Balancer
-	// Events receives events for users.
+	// Events are recorded on Services.
 	Events record.EventRecorder
-	// Metrics are counted; nil for metrics that are not exposed.
+	// Metrics may be nil.
 	Metrics *Metrics
-	// Workers is how many Services are worked on at a time (--concurrent-service-syncs); 0 means 1.
+	// Workers is how many Services are synced at a time (--concurrent-service-syncs); 0 means 1.
 	Workers int
-	// DriftEvery is the time between two looks for what was changed outside of the cluster; 0 means a
-	// minute.
+	// DriftEvery is the time between two checks for changes outside of the cluster; 0 means a minute.
 	DriftEvery time.Duration
-	// Selector chooses the Nodes that may carry traffic of Services; nil for all.
+	// Selector selects the Nodes that may carry traffic of Services; nil means all.
 	Selector labels.Selector
 	// Announcer is contract.AnnouncerKubeVIP, contract.AnnouncerAgent or contract.AnnouncerNone.
 	Announcer string
@@ -77,59 +73,44 @@ type Config struct {
 // Controller is our service controller, in the place of the framework's
 // (k8s.io/cloud-provider/controllers/service). docs/decisions/0002-service-controller.md says why.
 type Controller struct {
-	kube            kubernetes.Interface
-	services        corelisters.ServiceLister
-	nodes           corelisters.NodeLister
-	serviceInformer cache.SharedIndexInformer
-	nodeInformer    cache.SharedIndexInformer
-	balancer        Balancer
-	events          record.EventRecorder
-	metrics         *Metrics
-	workers         int
-	driftEvery      time.Duration
-	selector        labels.Selector
-	announcer       string
+	config   Config
+	services corelisters.ServiceLister
+	nodes    corelisters.NodeLister
 
-	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
-	lives *lives
-	alarm *alarm
-	pass  *pass
+	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	states  *stateCache
+	changes *nodeChanges
+	pass    *pass
 }
 
-// New returns a Controller. It makes its informers known to their factory and starts nothing.
+// New returns a Controller. It registers its informers with their factory and starts nothing.
 func New(config Config) *Controller {
-	c := &Controller{
-		kube: config.Kube, services: config.Services.Lister(), nodes: config.Nodes.Lister(),
-		serviceInformer: config.Services.Informer(), nodeInformer: config.Nodes.Informer(),
-		balancer: config.Balancer, events: config.Events, metrics: config.Metrics,
-		workers: max(config.Workers, 1), driftEvery: config.DriftEvery, selector: config.Selector,
-		announcer: config.Announcer,
-		lives:     newLives(), alarm: newAlarm(),
+	if config.Metrics == nil {
+		config.Metrics = NewMetrics()
 	}
-	if c.metrics == nil {
-		c.metrics = NewMetrics()
+	if config.DriftEvery == 0 {
+		config.DriftEvery = defaultDriftEvery
 	}
-	if c.driftEvery == 0 {
-		c.driftEvery = defaultDriftEvery
+	if config.Selector == nil {
+		config.Selector = labels.Everything()
 	}
-	if c.selector == nil {
-		c.selector = labels.Everything()
+	return &Controller{
+		config: config, services: config.Services.Lister(), nodes: config.Nodes.Lister(),
+		states: newStateCache(), changes: newNodeChanges(), pass: newPass(config.Metrics),
 	}
-	c.pass = newPass(c.metrics)
-	return c
 }
 
 // watch puts Services into the queue. It returns functions that report whether the informers have synced.
 func (c *Controller) watch() ([]cache.InformerSynced, error) {
-	services, err := c.serviceInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	services, err := c.config.Services.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: c.serviceAdded, UpdateFunc: c.serviceChanged, DeleteFunc: c.serviceGone,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch Services: %w", err)
 	}
-	nodes, err := c.nodeInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { c.alarm.ring(true) }, UpdateFunc: c.nodeChanged,
-		DeleteFunc: func(any) { c.alarm.ring(true) },
+	nodes, err := c.config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { c.changes.add(true) }, UpdateFunc: c.nodeChanged,
+		DeleteFunc: func(any) { c.changes.add(true) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch Nodes: %w", err)
@@ -138,7 +119,7 @@ func (c *Controller) watch() ([]cache.InformerSynced, error) {
 }
 
 func (c *Controller) serviceAdded(added any) {
-	if service, ok := added.(*corev1.Service); ok && claimOn(service) != foreign {
+	if service, ok := added.(*corev1.Service); ok && ownershipOf(service) != foreign {
 		c.queue.Add(nameOf(service))
 	}
 }
@@ -146,11 +127,11 @@ func (c *Controller) serviceAdded(added any) {
 func (c *Controller) serviceChanged(before, after any) {
 	was, ok := before.(*corev1.Service)
 	is, ok2 := after.(*corev1.Service)
-	if !ok || !ok2 || !concerns(was, is, c.lives.published(is)) {
+	if !ok || !ok2 || !concerns(was, is, c.states.published(is)) {
 		return
 	}
-	if claimOn(was) == foreign && claimOn(is) == wanted {
-		c.lives.ask(is, time.Now())
+	if ownershipOf(was) == foreign && ownershipOf(is) == wanted {
+		c.states.start(is, time.Now())
 	}
 	c.queue.Add(nameOf(is))
 }
@@ -160,12 +141,12 @@ func (c *Controller) serviceGone(last any) {
 	if unknown, ok := last.(cache.DeletedFinalStateUnknown); ok {
 		last = unknown.Obj
 	}
-	if service, ok := last.(*corev1.Service); ok && c.lives.vanish(service) {
+	if service, ok := last.(*corev1.Service); ok && c.states.vanish(service) {
 		c.queue.Add(nameOf(service))
 	}
 }
 
-// Run works until ctx ends. Then it waits for what is under way and returns nil. It may be called once.
+// Run syncs Services until ctx ends. Then it waits for running syncs and returns nil. It may be called once.
 func (c *Controller) Run(ctx context.Context) error {
 	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstBackoff, lastBackoff),
@@ -183,7 +164,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		return nil
 	}
 	var running sync.WaitGroup
-	for range c.workers {
+	for range max(c.config.Workers, 1) {
 		running.Go(func() { c.work(ctx) })
 	}
 	running.Go(func() { c.watchNodes(ctx) })
@@ -205,14 +186,14 @@ func (c *Controller) work(ctx context.Context) {
 			began := time.Now()
 			again, err := c.sync(ctx, key)
 			c.pass.done(key, time.Since(began), err != nil && !isWaiting(err))
-			c.settle(ctx, key, again, err)
+			c.requeue(ctx, key, again, err)
 		}
 		c.queue.Done(key)
 	}
 }
 
-// settle decides when a Service is checked again.
-func (c *Controller) settle(ctx context.Context, key types.NamespacedName, again time.Duration, err error) {
+// requeue decides when a Service is checked again.
+func (c *Controller) requeue(ctx context.Context, key types.NamespacedName, again time.Duration, err error) {
 	logger := klog.FromContext(ctx)
 	pause, waits := waitOf(err)
 	switch {
@@ -235,8 +216,8 @@ func (c *Controller) settle(ctx context.Context, key types.NamespacedName, again
 	}
 }
 
-// waitOf reports whether an error only asks to call again, and after how long. A lost compare-and-swap
-// is one: another client has written, and the informer is about to deliver its change.
+// waitOf reports whether an error only requests another call, and after how long. A lost compare-and-swap does: another
+// client has written, and the informer is about to deliver its change.
 func waitOf(err error) (pause time.Duration, waits bool) {
 	var retry *api.RetryError
 	switch {
@@ -254,9 +235,9 @@ func isWaiting(err error) bool {
 	return waits
 }
 
-// watchDrift looks for what was changed outside of the cluster.
+// watchDrift checks periodically for changes outside of the cluster.
 func (c *Controller) watchDrift(ctx context.Context) {
-	ticker := time.NewTicker(c.driftEvery)
+	ticker := time.NewTicker(c.config.DriftEvery)
 	defer ticker.Stop()
 	for {
 		select {
@@ -264,7 +245,7 @@ func (c *Controller) watchDrift(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		drifted, err := c.balancer.Drifted(ctx)
+		drifted, err := c.config.Balancer.Drifted(ctx)
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to check for drift")
 		}

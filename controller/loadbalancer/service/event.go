@@ -1,13 +1,28 @@
 package service
 
 import (
+	"context"
+	"errors"
+	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // Reasons of the events on Services. Those of the framework's service controller keep their names.
 const (
-	// eventEnsuring (Normal): the first look at a Service.
+	// eventEnsuring (Normal): the Service is served from now on.
 	eventEnsuring = "EnsuringLoadBalancer"
 	// eventEnsured (Normal): the Service has an address, or another one.
 	eventEnsured = "EnsuredLoadBalancer"
@@ -15,10 +30,10 @@ const (
 	eventDeleting = "DeletingLoadBalancer"
 	// eventDeleted (Normal): the release is done.
 	eventDeleted = "DeletedLoadBalancer"
-	// eventDeleteFailed (Warning): an error of a release, which is tried again after 5 s to 5 minutes.
+	// eventDeleteFailed (Warning): an error of a release, which is retried after 5 s to 5 minutes.
 	eventDeleteFailed = "DeleteLoadBalancerFailed"
-	// eventSyncFailed (Warning): an error that is tried again after 5 s to 5 minutes. Never sent for a mere wait, nor
-	// beside a refusal that has its own event.
+	// eventSyncFailed (Warning): an error that is retried after 5 s to 5 minutes; neither a wait nor a refusal that has
+	// its own event.
 	eventSyncFailed = "SyncLoadBalancerFailed"
 	// eventUnavailable (Warning): no Node may carry traffic of load balancers.
 	eventUnavailable = "UnAvailableLoadBalancer"
@@ -26,7 +41,7 @@ const (
 	eventWaiting = "WaitingForLoadBalancer"
 	// eventDryRun (Normal): what would have been bought, changed or deleted.
 	eventDryRun = "DryRun"
-	// eventUnsupported (Warning): IPv6 only, RequireDualStack or the PROXY protocol is asked for; nothing is bought.
+	// eventUnsupported (Warning): IPv6 only, RequireDualStack or the PROXY protocol is requested; nothing is bought.
 	eventUnsupported = "LoadBalancerUnsupported"
 	// eventIPv4Only (Normal): PreferDualStack is served with IPv4 only.
 	eventIPv4Only = "IPv4Only"
@@ -35,7 +50,7 @@ const (
 	eventIgnored = "AnnouncerIgnoresClass"
 )
 
-// Texts of those events that say the same each time, so that the API server's clients count them.
+// Constant texts of events, so that the API server's clients count them.
 const (
 	textEnsuring    = "Ensuring load balancer"
 	textEnsured     = "Ensured load balancer"
@@ -45,20 +60,182 @@ const (
 	textWaiting     = "Waiting for a public address; the conditions of the Service say what for"
 	textIPv4Only    = "ipFamilyPolicy PreferDualStack: the Service gets an IPv4 address only, phoenixNAP load " +
 		"balancers have no IPv6"
+	textIgnored = "kube-vip has not taken up this Service a minute after its address was published: give kube-vip " +
+		"lb_class_name=" + contract.LoadBalancerClass + ", or remove loadBalancerClass"
 )
 
-// longestText bounds what an event repeats of an error, in bytes.
+const (
+	// longWait is how long a Service waits before an event reports it.
+	longWait = 30 * time.Second
+	// announcerTimeout is how long kube-vip has to take up a published Service: its election takes seconds.
+	announcerTimeout = time.Minute
+	// kubeVIPHost is the annotation in which kube-vip writes the node that announces a Service over ARP
+	// (updateStatus, in pkg/manager/services.go of v0.9 and pkg/services/services.go of v1.0).
+	kubeVIPHost = "kube-vip.io/vipHost"
+)
+
+// longestText is the maximum length of an error in an event, in bytes.
 const longestText = 1000
 
-// localPort is this side of a connection in the errors of package net: its port is another each time.
+// localPort is this side of a connection in the errors of package net: its port differs each time.
 var localPort = regexp.MustCompile(`(?:\d+\.\d+\.\d+\.\d+|\[[0-9a-fA-F:.%a-z]+\]):\d+->`)
 
-// stable cuts what differs from one attempt to the next out of the text of an error, because only events
-// with the same text are counted together.
+// stable removes from the text of an error what differs between attempts: only events with equal texts are counted
+// together.
 func stable(err error) string {
 	text := localPort.ReplaceAllString(err.Error(), "")
 	if len(text) > longestText {
 		text = strings.ToValidUTF8(text[:longestText], "") + "…"
 	}
 	return text
+}
+
+// isReported reports whether the balancer has already sent an event for its error.
+func isReported(err error) bool {
+	var refusal *plan.Refusal
+	return errors.As(err, &refusal) && refusal.Reported
+}
+
+// warn records an event of type Warning on a Service.
+func (c *Controller) warn(service *corev1.Service, reason, text string) {
+	c.config.Events.Event(service, corev1.EventTypeWarning, reason, text)
+}
+
+// inform records an event of type Normal on a Service.
+func (c *Controller) inform(service *corev1.Service, reason, text string) {
+	c.config.Events.Event(service, corev1.EventTypeNormal, reason, text)
+}
+
+// recordWaiting reports once that a Service has been waiting for a while. A release is reported at its beginning and
+// its end.
+func (c *Controller) recordWaiting(service *corev1.Service, state *serviceState) {
+	if state.waitingSince.IsZero() {
+		state.waitingSince = time.Now()
+	}
+	if state.recordedWaiting || state.leaving || time.Since(state.waitingSince) < longWait {
+		return
+	}
+	state.recordedWaiting = true
+	c.inform(service, eventWaiting, textWaiting)
+}
+
+// recordShortcomings reports problems with which a Service is served all the same.
+func (c *Controller) recordShortcomings(ctx context.Context, service *corev1.Service, state *serviceState) {
+	if servedInPart(service) && !state.recordedIPv4Only {
+		state.recordedIPv4Only = true
+		c.inform(service, eventIPv4Only, textIPv4Only)
+	}
+	nodes, err := c.nodes.List(labels.Everything())
+	switch {
+	case err != nil:
+		klog.FromContext(ctx).Error(err, "Failed to list Nodes")
+	case slices.ContainsFunc(nodes, func(node *corev1.Node) bool { return carries(node, c.config.Selector) }):
+		state.recordedNoNodes = false
+	case !state.recordedNoNodes:
+		state.recordedNoNodes = true
+		c.warn(service, eventUnavailable, textUnavailable)
+	}
+}
+
+// recordPublished reports a new address. Who wrote it to the status does not matter: kube-vip may have been faster.
+func (c *Controller) recordPublished(ctx context.Context, service *corev1.Service, state *serviceState,
+	status *corev1.LoadBalancerStatus) {
+	state.waitingSince = time.Time{}
+	state.recordedDryRun = ""
+	addresses := addressesOf(status)
+	if len(addresses) == 0 {
+		return
+	}
+	if state.publishedAt.IsZero() {
+		state.publishedAt = time.Now()
+	}
+	moved := len(service.Status.LoadBalancer.Ingress) > 0 &&
+		!slices.Equal(addresses, addressesOf(&service.Status.LoadBalancer))
+	if state.announced && !moved {
+		return
+	}
+	c.inform(service, eventEnsured, textEnsured)
+	klog.FromContext(ctx).Info("Service has its address", "service", klog.KObj(service), "addresses", addresses)
+	if !state.announced {
+		c.config.Metrics.publish.Observe(time.Since(state.requested).Seconds())
+	}
+	state.announced = true
+}
+
+// recordFailure reports an error that users must know: not that a Service waits a moment, nor that the process ends.
+func (c *Controller) recordFailure(ctx context.Context, service *corev1.Service, state *serviceState, during string,
+	err error) {
+	switch {
+	case ctx.Err() != nil:
+	case isWaiting(err):
+		c.recordWaiting(service, state)
+	case pnap.IsDryRun(err):
+		if text := stable(err); text != state.recordedDryRun {
+			state.recordedDryRun = text
+			c.inform(service, eventDryRun, text)
+		}
+	case isReported(err):
+	default:
+		c.warn(service, eventSyncFailed, "Error syncing load balancer: "+during+stable(err))
+	}
+}
+
+// checkAnnouncer warns once when kube-vip ignores a Service of our class, which it does unless it is configured for
+// the class. again is when to check next; 0 for never.
+func (c *Controller) checkAnnouncer(ctx context.Context, service *corev1.Service, state *serviceState,
+	status *corev1.LoadBalancerStatus) (again time.Duration) {
+	if c.config.Announcer != contract.AnnouncerKubeVIP || !contract.HasOwnClass(service) || state.announcerChecked ||
+		state.publishedAt.IsZero() {
+		return 0
+	}
+	if rest := announcerTimeout - time.Since(state.publishedAt); rest > 0 {
+		return rest
+	}
+	if service.Annotations[kubeVIPHost] != "" || c.answered(addressesOf(status)) {
+		state.announcerChecked = true
+		return 0
+	}
+	// kube-vip rightly ignores a Service without ready endpoints.
+	serving, err := c.hasEndpoints(ctx, service)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to list EndpointSlices", "service", klog.KObj(service))
+	}
+	if err != nil || !serving {
+		return announcerTimeout
+	}
+	state.announcerChecked = true
+	c.warn(service, eventIgnored, textIgnored)
+	return 0
+}
+
+// answered reports whether an agent has seen any of the addresses answer.
+func (c *Controller) answered(addresses []string) bool {
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(nodes, func(node *corev1.Node) bool {
+		// An invalid report contains no address.
+		reported, _ := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
+		return slices.ContainsFunc(addresses, func(text string) bool {
+			address, err := netip.ParseAddr(text)
+			return err == nil && (reported[address].State == contract.AddressAnswered ||
+				reported[address].State == contract.AddressDuplicate)
+		})
+	})
+}
+
+// hasEndpoints reports whether a Service has ready endpoints.
+func (c *Controller) hasEndpoints(ctx context.Context, service *corev1.Service) (bool, error) {
+	endpointSlices, err := c.config.Kube.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{discoveryv1.LabelServiceName: service.Name}.String(),
+	})
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(endpointSlices.Items, func(s discoveryv1.EndpointSlice) bool {
+		return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool {
+			return e.Conditions.Ready == nil || *e.Conditions.Ready
+		})
+	}), nil
 }

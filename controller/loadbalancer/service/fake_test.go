@@ -136,33 +136,33 @@ func (s *shop) set(change func(*shop)) {
 	change(s)
 }
 
-// told collects the events for users, as "Type Reason Text".
-type told struct {
+// eventLog collects the events for users, as "Type Reason Text".
+type eventLog struct {
 	recorder *record.FakeRecorder
 	mu       sync.Mutex
 	events   []string
 }
 
-func newTold() *told { return &told{recorder: record.NewFakeRecorder(10000)} }
+func newEventLog() *eventLog { return &eventLog{recorder: record.NewFakeRecorder(10000)} }
 
 // all returns the events so far.
-func (t *told) all() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (e *eventLog) all() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	for {
 		select {
-		case event := <-t.recorder.Events:
-			t.events = append(t.events, event)
+		case event := <-e.recorder.Events:
+			e.events = append(e.events, event)
 		default:
-			return slices.Clone(t.events)
+			return slices.Clone(e.events)
 		}
 	}
 }
 
 // counts returns how often each type and reason was sent.
-func (t *told) counts() map[string]int {
+func (e *eventLog) counts() map[string]int {
 	counts := map[string]int{}
-	for _, event := range t.all() {
+	for _, event := range e.all() {
 		var kind, reason string
 		if _, err := fmt.Sscan(event, &kind, &reason); err == nil {
 			counts[kind+" "+reason]++

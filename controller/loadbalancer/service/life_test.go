@@ -43,9 +43,9 @@ func TestTheWholeLife(t *testing.T) {
 	if c.shop.holds("web") {
 		t.Error("the Service is gone and its address is not given back")
 	}
-	c.await("web", "reported", func(*corev1.Service) bool { return c.told.counts()["Normal "+eventDeleted] == 2 })
+	c.await("web", "reported", func(*corev1.Service) bool { return c.events.counts()["Normal "+eventDeleted] == 2 })
 	stop()
-	counts := c.told.counts()
+	counts := c.events.counts()
 	for reason, n := range counts { // two Services lived
 		if n != 2 || !slices.Contains([]string{"Normal " + eventEnsuring, "Normal " + eventEnsured,
 			"Normal " + eventDeleting, "Normal " + eventDeleted, "Warning " + eventUnavailable}, reason) {
@@ -71,9 +71,9 @@ func TestAChangeOfTypeAndBack(t *testing.T) {
 	}
 	c.patch("web", `{"spec":{"type":"LoadBalancer"}}`)
 	c.await("web", "published again, and users know", func(s *corev1.Service) bool {
-		return isPublished(s) && c.told.counts()["Normal "+eventEnsured] >= 2 // the event follows the status
+		return isPublished(s) && c.events.counts()["Normal "+eventEnsured] >= 2 // the event follows the status
 	})
-	if counts := c.told.counts(); counts["Normal "+eventEnsured] != 2 || counts["Normal "+eventDeleted] != 1 {
+	if counts := c.events.counts(); counts["Normal "+eventEnsured] != 2 || counts["Normal "+eventDeleted] != 1 {
 		t.Errorf("events %v", counts)
 	}
 }
@@ -94,11 +94,11 @@ func TestOurClass(t *testing.T) {
 	}
 }
 
-// TestAForeignClassIsLeftAlone: the framework's service controller would call the provider's deletion and strip
+// TestAForeignClassIsNotChanged: the framework's service controller would call the provider's deletion and strip
 // the finalizer of the other class's controller, whose load balancer would never be deleted.
 //
 //proves:known-bugs/foreign-finalizer
-func TestAForeignClassIsLeftAlone(t *testing.T) {
+func TestAForeignClassIsNotChanged(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	c.create("web", ofClass("example.com/other"), heldBy(frameworks))
@@ -158,7 +158,7 @@ func TestWhatHappenedWhileTheControllerWasDown(t *testing.T) {
 	c.patch("other", `{"spec":{"type":"LoadBalancer","loadBalancerClass":"example.com/other"}}`)
 	kept := c.get("kept")
 	calls := c.shop.count("ensure", "kept")
-	c.told = newTold()
+	c.events = newEventLog()
 	c.start()
 	c.await("deleted", "gone", hasGone)
 	c.await("changed", "let go", func(s *corev1.Service) bool { return len(s.Finalizers) == 0 })
@@ -171,7 +171,7 @@ func TestWhatHappenedWhileTheControllerWasDown(t *testing.T) {
 		c.shop.count("ensure", "kept") != calls+1 {
 		t.Errorf("a start wrote on a healthy Service, or called %d times", c.shop.count("ensure", "kept")-calls)
 	}
-	if counts := c.told.counts(); counts["Normal "+eventEnsured] != 1 || counts["Normal "+eventEnsuring] != 1 {
+	if counts := c.events.counts(); counts["Normal "+eventEnsured] != 1 || counts["Normal "+eventEnsuring] != 1 {
 		t.Errorf("a start reports Services that were published before: %v", counts)
 	}
 }
@@ -186,18 +186,18 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 	c.create("web")
 	// The event follows the status.
 	second := c.await("web", "published and reported", func(s *corev1.Service) bool {
-		return isPublished(s) && c.told.counts()["Normal "+eventEnsured] >= 2
+		return isPublished(s) && c.events.counts()["Normal "+eventEnsured] >= 2
 	})
-	if first.UID == second.UID || c.told.counts()["Normal "+eventEnsured] != 2 {
-		t.Errorf("events %v", c.told.counts())
+	if first.UID == second.UID || c.events.counts()["Normal "+eventEnsured] != 2 {
+		t.Errorf("events %v", c.events.counts())
 	}
 }
 
-// TestAFinalizerTakenByHand: whoever strips the finalizer of a Service must not leak what it has while the
+// TestAFinalizerRemovedByAUser: whoever strips the finalizer of a Service must not leak what it has while the
 // controller looks on.
 //
 //proves:known-bugs/orphans
-func TestAFinalizerTakenByHand(t *testing.T) {
+func TestAFinalizerRemovedByAUser(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	for _, name := range []string{"lives", "goes", "goes-not", "turns"} {
@@ -305,8 +305,8 @@ func TestWhatCannotBeServed(t *testing.T) {
 	}
 	web := c.await("web", "refused", refused)
 	if len(web.Finalizers) != 0 || c.shop.count("ensure", "web") != 0 ||
-		c.told.counts()["Warning "+eventUnsupported] != 1 {
-		t.Errorf("%s, %d calls, events %v", describe(web), c.shop.count("ensure", "web"), c.told.all())
+		c.events.counts()["Warning "+eventUnsupported] != 1 {
+		t.Errorf("%s, %d calls, events %v", describe(web), c.shop.count("ensure", "web"), c.events.all())
 	}
 	c.patch("web", `{"metadata":{"annotations":{"`+annotation+`":null}}}`)
 	c.await("web", "published", isPublished)

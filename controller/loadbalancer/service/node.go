@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
@@ -21,11 +22,11 @@ import (
 // toBeDeleted is the taint that the cluster autoscaler puts on a Node before it deletes it.
 const toBeDeleted = "ToBeDeletedByClusterAutoscaler"
 
-// betweenPasses is the shortest time between two passes over all Services because of Nodes.
+// betweenPasses is the minimum time between two passes over all Services because of Nodes.
 const betweenPasses = time.Second
 
-// bearing is what of a Node matters to Services.
-type bearing struct {
+// nodeFacts is what of a Node matters to Services.
+type nodeFacts struct {
 	carries    bool
 	vlanReady  corev1.ConditionStatus
 	network    string
@@ -34,124 +35,119 @@ type bearing struct {
 	identity   string
 }
 
-func (c *Controller) bearingOf(node *corev1.Node) bearing {
-	b := bearing{
-		carries:    carries(node, c.selector),
+func (c *Controller) factsOf(node *corev1.Node) nodeFacts {
+	facts := nodeFacts{
+		carries:    carries(node, c.config.Selector),
 		network:    node.Annotations[contract.NodePublicNetworkID],
 		member:     node.Annotations[contract.NodePublicNetworkMember],
 		providerID: node.Spec.ProviderID,
 		identity:   node.Annotations[contract.NodeReportedIdentity],
 	}
 	if condition := contract.FindNodeCondition(node, contract.ConditionVLANReady); condition != nil {
-		b.vlanReady = condition.Status
+		facts.vlanReady = condition.Status
 	}
-	return b
+	return facts
 }
 
-// carries reports whether traffic of load balancers may go to the Node.
+// carries reports whether the Node may carry traffic of load balancers.
 func carries(node *corev1.Node, selector labels.Selector) bool {
-	if node.DeletionTimestamp != nil || !selector.Matches(labels.Set(node.Labels)) {
-		return false
-	}
-	if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == toBeDeleted }) {
-		return false
-	}
-	return !contract.ExcludedFromLoadBalancers(node)
+	return node.DeletionTimestamp == nil && selector.Matches(labels.Set(node.Labels)) &&
+		!slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == toBeDeleted }) &&
+		!contract.ExcludedFromLoadBalancers(node)
 }
 
-// reportChanges returns the addresses of which the agent of a Node says something else than before.
+// reportChanges returns the addresses about which the report of a Node's agent has changed.
 func reportChanges(before, after *corev1.Node) []netip.Addr {
 	was := before.Annotations[contract.NodeReportedAddresses]
 	is := after.Annotations[contract.NodeReportedAddresses]
 	if was == is {
 		return nil
 	}
-	// A report that cannot be read says nothing of any address.
+	// An invalid report contains no address.
 	old, _ := contract.ParseReportedAddresses(was)
 	current, _ := contract.ParseReportedAddresses(is)
-	changed := map[netip.Addr]bool{}
-	for address, report := range old {
-		changed[address] = saysOther(current[address], report)
+	same := func(a, b contract.ReportedAddress) bool { // but for their start
+		return a.State == b.State && a.MAC == b.MAC && a.Held == b.Held
 	}
-	for address, report := range current {
-		changed[address] = saysOther(old[address], report)
-	}
-	maps.DeleteFunc(changed, func(_ netip.Addr, differs bool) bool { return !differs })
-	return slices.Collect(maps.Keys(changed))
+	all := map[netip.Addr]contract.ReportedAddress{}
+	maps.Copy(all, old)
+	maps.Copy(all, current)
+	maps.DeleteFunc(all, func(address netip.Addr, _ contract.ReportedAddress) bool {
+		return same(old[address], current[address])
+	})
+	return slices.Collect(maps.Keys(all))
 }
 
-// saysOther reports whether two reports of an address differ in more than their start.
-func saysOther(a, b contract.ReportedAddress) bool {
-	return a.State != b.State || a.MAC != b.MAC || a.Held != b.Held
-}
-
-// alarm collects the changes of Nodes until they are read. It is safe for concurrent use.
-type alarm struct {
+// nodeChanges collects the changes of Nodes until they are read. It is safe for concurrent use.
+type nodeChanges struct {
 	mu        sync.Mutex
 	since     time.Time
 	all       bool
 	addresses map[string]bool
-	rings     loop.Wake
+	wake      loop.Wake
 }
 
-func newAlarm() *alarm { return &alarm{addresses: map[string]bool{}, rings: loop.NewWake()} }
+func newNodeChanges() *nodeChanges {
+	return &nodeChanges{addresses: map[string]bool{}, wake: loop.NewWake()}
+}
 
-// ring records that all Services must be checked, or those with an address.
-func (a *alarm) ring(all bool, addresses ...netip.Addr) {
+// add records that all Services must be checked, or those with an address.
+func (n *nodeChanges) add(all bool, addresses ...netip.Addr) {
 	if !all && len(addresses) == 0 {
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.since.IsZero() {
-		a.since = time.Now()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.since.IsZero() {
+		n.since = time.Now()
 	}
-	a.all = a.all || all
+	n.all = n.all || all
 	for _, address := range addresses {
-		a.addresses[address.String()] = true
+		n.addresses[address.String()] = true
 	}
-	a.rings.Signal()
+	n.wake.Signal()
 }
 
-// silence returns what was collected and resets the alarm.
-func (a *alarm) silence() (since time.Time, concerned func(*corev1.Service) bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	since, all, addresses := a.since, a.all, a.addresses
-	a.since = time.Time{}
-	a.all = false
-	a.addresses = map[string]bool{}
+// drain returns what was collected and starts again.
+func (n *nodeChanges) drain() (since time.Time, concerned func(*corev1.Service) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	since, all, addresses := n.since, n.all, n.addresses
+	n.since = time.Time{}
+	n.all = false
+	n.addresses = map[string]bool{}
 	return since, func(service *corev1.Service) bool {
-		if claimOn(service) == foreign {
+		owned := ownershipOf(service)
+		if owned == foreign {
 			return false
 		}
-		return (all && claimOn(service) == wanted) || addresses[service.Annotations[contract.ServiceIPAddress]] ||
+		return (all && owned == wanted) || addresses[service.Annotations[contract.ServiceIPAddress]] ||
 			slices.ContainsFunc(addressesOf(&service.Status.LoadBalancer),
 				func(address string) bool { return addresses[address] }) ||
-			(len(addresses) > 0 && waitsForSilence(service))
+			(len(addresses) > 0 && inQuarantine(service))
 	}
 }
 
-// waitsForSilence reports whether a Service waits for an address in quarantine, which ends when agents report that no
+// inQuarantine reports whether a Service waits for an address in quarantine, which ends when agents report that no
 // machine answers for it any more.
-func waitsForSilence(service *corev1.Service) bool {
+func inQuarantine(service *corev1.Service) bool {
 	condition := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
 	return condition != nil && condition.Reason == string(plan.AddressResting)
 }
 
-// nodeChanged compares two versions of a Node. Heartbeats, which are most of what happens to Nodes, end here.
+// nodeChanged compares two versions of a Node. It ignores heartbeats, which are most of the updates of Nodes.
 func (c *Controller) nodeChanged(before, after any) {
 	was, ok := before.(*corev1.Node)
 	is, ok2 := after.(*corev1.Node)
 	if !ok || !ok2 {
 		return
 	}
-	c.alarm.ring(c.bearingOf(was) != c.bearingOf(is), reportChanges(was, is)...)
+	c.changes.add(c.factsOf(was) != c.factsOf(is), reportChanges(was, is)...)
 }
 
 // watchNodes puts Services into the queue after changes of Nodes, in passes some time apart.
 func (c *Controller) watchNodes(ctx context.Context) {
-	for c.alarm.rings.Await(ctx) {
+	for c.changes.wake.Await(ctx) {
 		c.passOverServices(ctx)
 		if !loop.Sleep(ctx, betweenPasses) {
 			return
@@ -160,7 +156,7 @@ func (c *Controller) watchNodes(ctx context.Context) {
 }
 
 func (c *Controller) passOverServices(ctx context.Context) {
-	since, concerned := c.alarm.silence()
+	since, concerned := c.changes.drain()
 	all, err := c.services.List(labels.Everything())
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to list Services")
@@ -174,11 +170,44 @@ func (c *Controller) passOverServices(ctx context.Context) {
 	}
 }
 
-// anyNode reports whether any Node may carry traffic.
-func (c *Controller) anyNode() (bool, error) {
-	nodes, err := c.nodes.List(labels.Everything())
-	if err != nil {
-		return false, err
+// pass measures how long it takes until every Service was checked after a change of Nodes. It is safe for concurrent
+// use.
+type pass struct {
+	metrics *Metrics
+	mu      sync.Mutex
+	since   time.Time
+	left    map[types.NamespacedName]bool
+}
+
+func newPass(metrics *Metrics) *pass {
+	return &pass{metrics: metrics, left: map[types.NamespacedName]bool{}}
+}
+
+// begin adds Services to check because of a change at that time.
+func (p *pass) begin(since time.Time, services []*corev1.Service) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.left) == 0 {
+		p.since = since
 	}
-	return slices.ContainsFunc(nodes, func(node *corev1.Node) bool { return carries(node, c.selector) }), nil
+	for _, service := range services {
+		p.left[nameOf(service)] = true
+	}
+}
+
+// done records that a Service was checked, and whether that failed.
+func (p *pass) done(key types.NamespacedName, took time.Duration, failed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.left[key] {
+		return
+	}
+	delete(p.left, key)
+	p.metrics.hostLatency.Observe(took.Seconds())
+	if failed {
+		p.metrics.nodeErrors.Inc()
+	}
+	if len(p.left) == 0 {
+		p.metrics.nodeLatency.Observe(time.Since(p.since).Seconds())
+	}
 }

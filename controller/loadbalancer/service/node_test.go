@@ -32,7 +32,7 @@ func nodeWith(change func(*corev1.Node)) *corev1.Node {
 //proves:known-bugs/flapping-nodes
 //proves:known-bugs/missed-nodes
 func TestNodesThatMatter(t *testing.T) {
-	c := &Controller{selector: labels.SelectorFromSet(labels.Set{"edge": "yes"})}
+	c := &Controller{config: Config{Selector: labels.SelectorFromSet(labels.Set{"edge": "yes"})}}
 	for name, tc := range map[string]struct {
 		change  func(*corev1.Node)
 		carries bool
@@ -67,10 +67,10 @@ func TestNodesThatMatter(t *testing.T) {
 			true},
 	} {
 		node := nodeWith(tc.change)
-		if got := carries(node, c.selector); got != tc.carries {
+		if got := carries(node, c.config.Selector); got != tc.carries {
 			t.Errorf("%s: carries traffic %v, want %v", name, got, tc.carries)
 		}
-		if got := c.bearingOf(node) != c.bearingOf(nodeWith(func(*corev1.Node) {})); got != tc.matters {
+		if got := c.factsOf(node) != c.factsOf(nodeWith(func(*corev1.Node) {})); got != tc.matters {
 			t.Errorf("%s: matters %v, want %v", name, got, tc.matters)
 		}
 	}
@@ -114,34 +114,34 @@ func TestAlarmKnowsWhomItConcerns(t *testing.T) {
 			Reason: string(plan.AddressResting)}}
 	}
 	for name, tc := range map[string]struct {
-		ring    func(*alarm)
+		add     func(*nodeChanges)
 		service *corev1.Service
 		want    bool
 	}{
-		"all":                    {func(a *alarm) { a.ring(true) }, serviceWith(), true},
-		"all, but it is foreign": {func(a *alarm) { a.ring(true) }, serviceWith(ofClass("x/y")), false},
-		"all, but it leaves": {func(a *alarm) { a.ring(true) }, serviceWith(deleted, heldBy(frameworks)),
+		"all":                    {func(n *nodeChanges) { n.add(true) }, serviceWith(), true},
+		"all, but it is foreign": {func(n *nodeChanges) { n.add(true) }, serviceWith(ofClass("x/y")), false},
+		"all, but it leaves": {func(n *nodeChanges) { n.add(true) }, serviceWith(deleted, heldBy(frameworks)),
 			false},
-		"its address": {func(a *alarm) { a.ring(false, address) }, serviceWith(published), true},
-		"its address, not in status": {func(a *alarm) { a.ring(false, address) },
+		"its address": {func(n *nodeChanges) { n.add(false, address) }, serviceWith(published), true},
+		"its address, not in status": {func(n *nodeChanges) { n.add(false, address) },
 			serviceWith(annotated(contract.ServiceIPAddress, address.String())), true},
-		"its address, and it leaves": {func(a *alarm) { a.ring(false, address) },
+		"its address, and it leaves": {func(n *nodeChanges) { n.add(false, address) },
 			serviceWith(published, deleted, heldBy(frameworks)), true},
-		"another address":  {func(a *alarm) { a.ring(false, address.Next()) }, serviceWith(published), false},
-		"no address":       {func(a *alarm) { a.ring(false, address) }, serviceWith(), false},
-		"it waits for any": {func(a *alarm) { a.ring(false, address) }, serviceWith(waiting), true},
+		"another address":  {func(n *nodeChanges) { n.add(false, address.Next()) }, serviceWith(published), false},
+		"no address":       {func(n *nodeChanges) { n.add(false, address) }, serviceWith(), false},
+		"it waits for any": {func(n *nodeChanges) { n.add(false, address) }, serviceWith(waiting), true},
 	} {
-		a := newAlarm()
-		tc.ring(a)
-		since, concerned := a.silence()
+		n := newNodeChanges()
+		tc.add(n)
+		since, concerned := n.drain()
 		if got := concerned(tc.service); got != tc.want {
 			t.Errorf("%s: concerned %v, want %v", name, got, tc.want)
 		}
 		if since.IsZero() || time.Since(since) > time.Minute {
-			t.Errorf("%s: rang at %s", name, since)
+			t.Errorf("%s: changed at %s", name, since)
 		}
-		if _, concerned := a.silence(); concerned(tc.service) {
-			t.Errorf("%s: it rings on", name)
+		if _, concerned := n.drain(); concerned(tc.service) {
+			t.Errorf("%s: the change is still there", name)
 		}
 	}
 }

@@ -85,16 +85,16 @@ func refused(reported bool) error {
 	return &plan.Refusal{Detail: "no location to buy an IP block in", Reported: reported}
 }
 
-// TestWhatTheBalancerToldIsNotToldTwice: a refusal that has its event and condition is backed off from without
+// TestWhatTheBalancerReportedIsNotReportedTwice: a refusal that has its event and condition is backed off from without
 // another event; one that has none is reported like any error.
-func TestWhatTheBalancerToldIsNotToldTwice(t *testing.T) {
+func TestWhatTheBalancerReportedIsNotReportedTwice(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err    error
 		events bool
 	}{
-		"told":             {refused(true), false},
-		"told, and joined": {errors.Join(errors.New("while it is published"), refused(true)), false},
-		"not told":         {refused(false), true},
+		"reported":             {refused(true), false},
+		"reported, and joined": {errors.Join(errors.New("while it is published"), refused(true)), false},
+		"not reported":         {refused(false), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inTime(t, Config{}, func(w *clocked) {
@@ -106,8 +106,8 @@ func TestWhatTheBalancerToldIsNotToldTwice(t *testing.T) {
 				}
 				w.edit("web", func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
 				elapse(time.Minute)
-				if got := w.told.counts()["Warning "+eventSyncFailed] > 0; got != tc.events {
-					t.Errorf("events %v", w.told.counts())
+				if got := w.events.counts()["Warning "+eventSyncFailed] > 0; got != tc.events {
+					t.Errorf("events %v", w.events.counts())
 				}
 			}, nodeWith(func(*corev1.Node) {}))
 		})

@@ -2,24 +2,25 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// longWait is how long a Service waits before an event reports it.
-const longWait = 30 * time.Second
-
-// sync checks one Service and takes one step. again is when to check again although nothing changes; 0 for
-// never.
+// sync checks one Service and takes one step. again is when to check again although nothing changes; 0 for never.
 func (c *Controller) sync(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	service, err := c.services.Services(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
@@ -29,37 +30,40 @@ func (c *Controller) sync(ctx context.Context, key types.NamespacedName) (again 
 		return 0, fmt.Errorf("read Service %s: %w", key, err)
 	}
 	service = service.DeepCopy()
-	claim := claimOn(service)
-	if claim == wanted {
+	owned := ownershipOf(service)
+	if owned == wanted {
 		return c.serve(ctx, service) // whatever an earlier Service of that name had, it takes over
 	}
 	if err := c.releaseVanished(ctx, key); err != nil {
 		return 0, err
 	}
-	// What is foreign now was ours if its finalizer was taken away while something else holds it.
-	if claim == leaving || c.lives.knows(service) {
+	// What is foreign now was ours if its finalizer was removed while another finalizer keeps it.
+	if owned == leaving || c.states.knows(service) {
 		return 0, c.release(ctx, service)
 	}
-	c.lives.forget(key)
+	c.states.forget(key)
 	return 0, nil
 }
 
-// serve takes a Service one step nearer to its published address.
+// serve takes the next step to a published address.
 func (c *Controller) serve(ctx context.Context, service *corev1.Service) (again time.Duration, err error) {
-	life := c.lives.begin(service)
+	state := c.states.ofServed(service)
 	if reason := unsupported(service); reason != "" {
-		c.tellRefusal(service, life, reason)
-		if len(service.Status.LoadBalancer.Ingress) == 0 {
-			return 0, c.refuse(ctx, service, reason)
+		if state.recordedRefusal != reason {
+			state.recordedRefusal = reason
+			c.warn(service, eventUnsupported, reason)
 		}
-		// What it has stays: taking the address away would not help.
+		if len(service.Status.LoadBalancer.Ingress) == 0 {
+			return 0, c.patch(ctx, service, unsupportedPatch(service, reason, time.Now()))
+		}
+		// An existing address stays: removing it would not help.
 	}
-	if service, err = c.hold(ctx, service); err != nil {
+	if service, err = c.addFinalizer(ctx, service); err != nil {
 		return 0, err
 	}
-	c.tellShortcomings(ctx, service, life)
-	c.metrics.syncs.Inc()
-	status, err := c.balancer.Ensure(ctx, service)
+	c.recordShortcomings(ctx, service, state)
+	c.config.Metrics.syncs.Inc()
+	status, err := c.config.Balancer.Ensure(ctx, service)
 	if err == nil && status == nil {
 		err = fmt.Errorf("the balancer returned no status for Service %s/%s", service.Namespace, service.Name)
 	}
@@ -69,47 +73,35 @@ func (c *Controller) serve(ctx context.Context, service *corev1.Service) (again 
 		}
 	}
 	if err != nil {
-		c.tellFailure(ctx, service, life, "", err)
+		c.recordFailure(ctx, service, state, "", err)
 		return 0, err
 	}
-	c.tellPublished(ctx, service, life, status)
-	return c.judgeAnnouncer(ctx, service, life, status), nil
+	c.recordPublished(ctx, service, state, status)
+	return c.checkAnnouncer(ctx, service, state, status), nil
 }
 
-// refuse notes on the Service why it is not served.
-func (c *Controller) refuse(ctx context.Context, service *corev1.Service, reason string) error {
-	patch := refusing(service, reason, time.Now())
-	if patch == nil {
-		return nil
-	}
-	if _, err := c.send(ctx, service, patch); err != nil && !isGone(err) {
-		return err
-	}
-	return nil
-}
-
-// hold puts the finalizer on a Service before anything is bought for it.
-func (c *Controller) hold(ctx context.Context, service *corev1.Service) (*corev1.Service, error) {
+// addFinalizer adds the finalizer to a Service before anything is bought for it.
+func (c *Controller) addFinalizer(ctx context.Context, service *corev1.Service) (*corev1.Service, error) {
 	if slices.Contains(service.Finalizers, finalizerFor(service)) {
 		return service, nil
 	}
-	held, err := c.send(ctx, service, holding(service, time.Now()))
+	patched, err := c.send(ctx, service, finalizerPatch(service, time.Now()))
 	if isGone(err) || isBeingDeleted(err) {
 		return nil, api.NewRetryError("waiting for the latest version of the Service", conflictPause)
 	}
 	if err != nil {
-		c.tellFailure(ctx, service, c.lives.of(service), "", err)
+		c.recordFailure(ctx, service, c.states.of(service), "", err)
 		return nil, err
 	}
 	klog.FromContext(ctx).Info("Serving a Service", "service", klog.KObj(service), "finalizer", finalizerFor(service))
-	c.events.Event(service, corev1.EventTypeNormal, eventEnsuring, textEnsuring)
-	return held, nil
+	c.inform(service, eventEnsuring, textEnsuring)
+	return patched, nil
 }
 
-// writeStatus publishes a status where another one stands.
+// writeStatus publishes a status if it differs.
 func (c *Controller) writeStatus(ctx context.Context, service *corev1.Service,
 	status *corev1.LoadBalancerStatus) error {
-	c.lives.publish(service, status)
+	c.states.publish(service, status)
 	if sameStatus(&service.Status.LoadBalancer, status) {
 		return nil
 	}
@@ -122,7 +114,7 @@ func (c *Controller) writeStatus(ctx context.Context, service *corev1.Service,
 		"status":   object{"loadBalancer": object{"ingress": ingress}},
 	})
 	if isGone(err) {
-		return nil // whatever comes after is another Service
+		return nil // any Service of this name is another one
 	}
 	if err != nil {
 		return err
@@ -131,76 +123,157 @@ func (c *Controller) writeStatus(ctx context.Context, service *corev1.Service,
 	return nil
 }
 
-// release takes a Service one step nearer to having nothing of ours.
+// release takes the next step to a Service without anything of ours.
 func (c *Controller) release(ctx context.Context, service *corev1.Service) error {
-	life := c.lives.of(service)
+	state := c.states.of(service)
 	finalizers := ownFinalizers(service)
-	if !life.leaving && len(finalizers) > 0 {
-		life.leaving = true
-		c.events.Event(service, corev1.EventTypeNormal, eventDeleting, textDeleting)
+	if !state.leaving && len(finalizers) > 0 {
+		state.leaving = true
+		c.inform(service, eventDeleting, textDeleting)
 	}
-	err := c.balancer.Release(ctx, service)
+	err := c.config.Balancer.Release(ctx, service)
 	if err == nil {
-		err = c.letGo(ctx, service, finalizers)
+		err = c.patch(ctx, service, releasePatch(service, finalizers))
 	}
 	if err != nil {
-		c.tellFailure(ctx, service, life, "failed to delete load balancer: ", err)
+		c.recordFailure(ctx, service, state, "failed to delete load balancer: ", err)
 		return err
 	}
 	if len(finalizers) > 0 {
 		klog.FromContext(ctx).Info("Released a Service", "service", klog.KObj(service), "finalizers", finalizers)
-		c.events.Event(service, corev1.EventTypeNormal, eventDeleted, textDeleted)
+		c.inform(service, eventDeleted, textDeleted)
 	}
-	c.lives.forget(nameOf(service))
+	c.states.forget(nameOf(service))
 	return nil
 }
 
-// letGo removes our last traces from a Service.
-func (c *Controller) letGo(ctx context.Context, service *corev1.Service, finalizers []string) error {
-	patch := lettingGo(service, finalizers)
-	if patch == nil {
-		return nil
-	}
-	_, err := c.send(ctx, service, patch)
-	if isGone(err) {
-		return nil // whatever comes after is another Service
-	}
-	return err
-}
-
-// releaseVanished gives back what a Service had that went without being released.
+// releaseVanished releases what a Service had that is gone without being released.
 func (c *Controller) releaseVanished(ctx context.Context, key types.NamespacedName) error {
-	last := c.lives.vanished(key)
+	last := c.states.vanished(key)
 	if last == nil {
 		return nil
 	}
-	if err := c.balancer.Release(ctx, last.DeepCopy()); err != nil {
-		if !isWaiting(err) && !pnap.IsDryRun(err) && !wasTold(err) && ctx.Err() == nil {
-			c.events.Event(last, corev1.EventTypeWarning, eventDeleteFailed,
-				"Error deleting load balancer: "+stable(err))
+	if err := c.config.Balancer.Release(ctx, last.DeepCopy()); err != nil {
+		if !isWaiting(err) && !pnap.IsDryRun(err) && !isReported(err) && ctx.Err() == nil {
+			c.warn(last, eventDeleteFailed, "Error deleting load balancer: "+stable(err))
 		}
 		return err
 	}
 	klog.FromContext(ctx).Info("Released a Service that is gone", "service", key)
-	c.lives.forget(key)
+	c.states.forget(key)
 	return nil
 }
 
-// tellFailure reports an error that users must know: not that a Service waits a moment, nor that the
-// process ends.
-func (c *Controller) tellFailure(ctx context.Context, service *corev1.Service, life *life, during string, err error) {
-	switch {
-	case ctx.Err() != nil:
-	case isWaiting(err):
-		c.tellWaiting(service, life)
-	case pnap.IsDryRun(err):
-		if text := stable(err); text != life.toldDryRun {
-			life.toldDryRun = text
-			c.events.Event(service, corev1.EventTypeNormal, eventDryRun, text)
-		}
-	case wasTold(err):
-	default:
-		c.events.Event(service, corev1.EventTypeWarning, eventSyncFailed,
-			"Error syncing load balancer: "+during+stable(err))
+// fieldManager is the name under which the API server records what the controller writes on Services.
+const fieldManager = "phoenixnap-cloud-controller-manager"
+
+// Reasons of the condition contract.ServiceConditionAddressPublished before the balancer is called.
+const (
+	// reasonPending: nothing is known yet.
+	reasonPending = "Pending"
+	// reasonUnsupported: the Service requests what these load balancers cannot do.
+	reasonUnsupported = "Unsupported"
+)
+
+// object is a part of a patch.
+type object = map[string]any
+
+// finalizerPatch adds the finalizer, and in the same write a condition, so that a Service with our finalizer always
+// shows why.
+func finalizerPatch(service *corev1.Service, now time.Time) object {
+	patch := object{"metadata": object{"uid": service.UID, "finalizers": []string{finalizerFor(service)}}}
+	if meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionAddressPublished) == nil {
+		patch["status"] = object{"conditions": []metav1.Condition{notPublished(reasonPending,
+			"The load balancer is being set up", now)}}
 	}
+	return patch
+}
+
+func notPublished(reason, message string, now time.Time) metav1.Condition {
+	return metav1.Condition{
+		Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionFalse, Reason: reason,
+		Message: message, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+	}
+}
+
+// unsupportedPatch sets the condition that reports why a Service is not served; nil when it is set already.
+func unsupportedPatch(service *corev1.Service, reason string, now time.Time) object {
+	condition := notPublished(reasonUnsupported, reason, now)
+	if old := meta.FindStatusCondition(service.Status.Conditions, condition.Type); old != nil {
+		if old.Status == condition.Status {
+			condition.LastTransitionTime = old.LastTransitionTime
+		}
+		if *old == condition {
+			return nil
+		}
+	}
+	return object{"metadata": object{"uid": service.UID}, "status": object{"conditions": []metav1.Condition{condition}}}
+}
+
+// releasePatch removes everything of ours from a Service; nil when there is nothing. A LoadBalancer that is being
+// deleted loses only the finalizers: kube-vip may still be reading the rest. The status of another class is not ours.
+func releasePatch(service *corev1.Service, finalizers []string) object {
+	metadata := object{}
+	status := object{}
+	if len(finalizers) > 0 {
+		metadata["$deleteFromPrimitiveList/finalizers"] = finalizers
+	}
+	if !contract.Served(service) {
+		annotations := object{}
+		for _, name := range contract.OwnedServiceAnnotations() {
+			if _, found := service.Annotations[name]; found {
+				annotations[name] = nil
+				metadata["annotations"] = annotations
+			}
+		}
+		var conditions []object
+		for _, name := range contract.OwnedServiceConditions() {
+			if meta.FindStatusCondition(service.Status.Conditions, name) != nil {
+				conditions = append(conditions, object{"$patch": "delete", "type": name})
+				status["conditions"] = conditions
+			}
+		}
+		if service.Spec.Type != corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) > 0 {
+			status["loadBalancer"] = object{"ingress": nil}
+		}
+	}
+	if len(metadata) == 0 && len(status) == 0 {
+		return nil
+	}
+	metadata["uid"] = service.UID
+	return object{"metadata": metadata, "status": status}
+}
+
+// patch is send without a result. It ignores a nil patch, and a Service that is gone.
+func (c *Controller) patch(ctx context.Context, service *corev1.Service, patch object) error {
+	if patch == nil {
+		return nil
+	}
+	if _, err := c.send(ctx, service, patch); err != nil && !isGone(err) {
+		return err
+	}
+	return nil
+}
+
+// send patches exactly this Service, not another of its name, through the status subresource, which accepts metadata
+// and status in one write.
+func (c *Controller) send(ctx context.Context, service *corev1.Service, patch object) (*corev1.Service, error) {
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("encode the patch of Service %s/%s: %w", service.Namespace, service.Name, err)
+	}
+	patched, err := c.config.Kube.CoreV1().Services(service.Namespace).Patch(ctx, service.Name,
+		types.StrategicMergePatchType, raw, metav1.PatchOptions{FieldManager: fieldManager}, "status")
+	if err != nil {
+		return nil, fmt.Errorf("patch Service %s/%s: %w", service.Namespace, service.Name, err)
+	}
+	return patched, nil
+}
+
+// isGone reports whether a patch came too late: the Service is gone, or another has its name.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+
+// isBeingDeleted reports whether the API server rejected a new finalizer because the Service is being deleted.
+func isBeingDeleted(err error) bool {
+	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "object is being deleted")
 }

@@ -44,7 +44,7 @@ func TestWaitingIsNoFailure(t *testing.T) {
 		if w.get("web") != nil || w.shop.holds("web") {
 			t.Error("the Service was not released")
 		}
-		if counts := w.told.counts(); counts["Warning "+eventSyncFailed]+counts["Normal "+eventWaiting] != 0 {
+		if counts := w.events.counts(); counts["Warning "+eventSyncFailed]+counts["Normal "+eventWaiting] != 0 {
 			t.Errorf("short waits are reported: %v", counts)
 		}
 	})
@@ -68,7 +68,7 @@ func TestErrorsBackOffAndAWaitEndsThat(t *testing.T) {
 			!cmp.Equal(got[:8], []int{5, 10, 20, 40, 80, 160, 300, 300}) {
 			t.Errorf("pauses between the calls: %v", got)
 		}
-		warnings := slices.DeleteFunc(w.told.all(),
+		warnings := slices.DeleteFunc(w.events.all(),
 			func(e string) bool { return !strings.HasPrefix(e, "Warning "+eventSyncFailed) })
 		if slices.Sort(warnings); len(warnings) < 9 || len(slices.Compact(warnings)) != 1 {
 			t.Errorf("warnings differ, or there are too few: %v", warnings)
@@ -94,7 +94,7 @@ func TestErrorsBackOffAndAWaitEndsThat(t *testing.T) {
 	})
 }
 
-func TestALongWaitIsToldOnce(t *testing.T) {
+func TestALongWaitIsReportedOnce(t *testing.T) {
 	inTime(t, Config{}, func(w *clocked) {
 		w.shop.set(func(s *shop) {
 			s.waits = 100
@@ -102,7 +102,7 @@ func TestALongWaitIsToldOnce(t *testing.T) {
 		})
 		w.create("web")
 		elapse(10 * time.Minute)
-		counts := w.told.counts()
+		counts := w.events.counts()
 		if counts["Normal "+eventWaiting] != 1 || counts["Normal "+eventEnsuring] != 1 ||
 			counts["Normal "+eventEnsured] != 1 {
 			t.Errorf("events: %v", counts)
@@ -231,13 +231,13 @@ func TestAnnouncerThatIgnoresTheClass(t *testing.T) {
 			t.Fatal(err)
 		}
 		elapse(45 * time.Second)
-		if n := w.told.counts()["Warning "+eventIgnored]; n != 0 {
+		if n := w.events.counts()["Warning "+eventIgnored]; n != 0 {
 			t.Errorf("%d warnings before a minute was over", n)
 		}
 		elapse(10 * time.Minute)
-		if n := w.told.counts()["Warning "+eventIgnored]; n != 1 {
+		if n := w.events.counts()["Warning "+eventIgnored]; n != 1 {
 			t.Errorf("%d warnings, want one for the Service that has endpoints, no host and no answer: %v", n,
-				w.told.all())
+				w.events.all())
 		}
 	}, slice("ignored"), slice("taken"), slice("plain"), slice("answering"))
 }
@@ -279,14 +279,14 @@ func TestDryRun(t *testing.T) {
 		w.shop.set(func(s *shop) { s.fail = func(string, types.NamespacedName) error { return would } })
 		w.create("web", heldBy(frameworks))
 		elapse(30 * time.Minute)
-		if n, counts := w.shop.count("ensure", "web"), w.told.counts(); n != 1 || counts["Normal "+eventDryRun] != 1 ||
+		if n, counts := w.shop.count("ensure", "web"), w.events.counts(); n != 1 || counts["Normal "+eventDryRun] != 1 ||
 			counts["Warning "+eventSyncFailed] != 0 {
-			t.Errorf("%d calls, events %v", n, w.told.all())
+			t.Errorf("%d calls, events %v", n, w.events.all())
 		}
 		w.shop.set(func(s *shop) { s.stray = []types.NamespacedName{{Namespace: "shop", Name: "web"}} })
 		elapse(defaultDriftEvery)
-		if n, counts := w.shop.count("ensure", "web"), w.told.counts(); n != 2 || counts["Normal "+eventDryRun] != 1 {
-			t.Errorf("after a change of the account: %d calls, events %v", n, w.told.all())
+		if n, counts := w.shop.count("ensure", "web"), w.events.counts(); n != 2 || counts["Normal "+eventDryRun] != 1 {
+			t.Errorf("after a change of the account: %d calls, events %v", n, w.events.all())
 		}
 	})
 }
@@ -307,8 +307,8 @@ func TestALostWriteIsNoFailure(t *testing.T) {
 		w.create("web", heldBy(frameworks))
 		elapse(10 * time.Second)
 		if got := pauses(w.shop.times("ensure", "web")); !cmp.Equal(got, []int{1, 1, 1}) ||
-			w.told.counts()["Warning "+eventSyncFailed] != 0 || w.addressOf("web") == "" {
-			t.Errorf("pauses %v, events %v", got, w.told.all())
+			w.events.counts()["Warning "+eventSyncFailed] != 0 || w.addressOf("web") == "" {
+			t.Errorf("pauses %v, events %v", got, w.events.all())
 		}
 	})
 }

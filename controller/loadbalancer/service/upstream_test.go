@@ -18,7 +18,7 @@ import (
 
 // Test_ServiceLoadBalancerDisableAllocateNodePorts, Test_ServiceUpdateLoadBalancerSwitchToDeallocatedNodePorts: with
 // and without node ports, a Service keeps what the API server allocated.
-func TestNodePortsAreLeftAlone(t *testing.T) {
+func TestNodePortsAreNotChanged(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	without := false

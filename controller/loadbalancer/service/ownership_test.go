@@ -60,10 +60,10 @@ func finalizerSetBy(manager string) change {
 }
 
 //proves:known-bugs/foreign-finalizer
-func TestClaim(t *testing.T) {
+func TestOwnership(t *testing.T) {
 	for name, tc := range map[string]struct {
 		service *corev1.Service
-		want    claim
+		want    ownership
 		remove  []string
 	}{
 		"no class":      {serviceWith(), wanted, nil},
@@ -76,7 +76,7 @@ func TestClaim(t *testing.T) {
 			heldBy("example.com/x"), annotated(contract.ServiceIPAddress, "203.0.113.10")), foreign, nil},
 		"our class, deleted": {serviceWith(deleted, ofClass(contract.LoadBalancerClass), heldBy(ours)), leaving,
 			[]string{ours}},
-		"our class, deleted, with the framework's finalizer of another life": {serviceWith(deleted,
+		"our class, deleted, with the framework's finalizer of an earlier class": {serviceWith(deleted,
 			ofClass(contract.LoadBalancerClass), heldBy(frameworks, ours)), leaving, []string{frameworks, ours}},
 		"another class, deleted, with the framework's finalizer": {serviceWith(deleted, ofClass("example.com/other"),
 			heldBy(frameworks)), foreign, nil},
@@ -90,7 +90,7 @@ func TestClaim(t *testing.T) {
 		"another class, deleted, with the framework's finalizer and our marks": {
 			serviceWith(deleted, ofClass("example.com/other"), heldBy(frameworks),
 				annotated(contract.ServiceIPAddress, "203.0.113.10")), leaving, nil},
-		"another type, with the framework's finalizer of nobody": {serviceWith(ofType(corev1.ServiceTypeClusterIP),
+		"another type, with the framework's finalizer without owner": {serviceWith(ofType(corev1.ServiceTypeClusterIP),
 			heldBy(frameworks)), foreign, nil},
 		"another type, with the framework's finalizer and our annotation": {
 			serviceWith(ofType(corev1.ServiceTypeClusterIP), heldBy(frameworks),
@@ -109,10 +109,10 @@ func TestClaim(t *testing.T) {
 		"another type, with our marks only": {serviceWith(ofType(corev1.ServiceTypeClusterIP),
 			annotated(contract.ServiceIPBlock, "203.0.113.8/29")), leaving, nil},
 	} {
-		if got := claimOn(tc.service); got != tc.want {
-			t.Errorf("%s: claim %d, want %d", name, got, tc.want)
+		if got := ownershipOf(tc.service); got != tc.want {
+			t.Errorf("%s: ownership %d, want %d", name, got, tc.want)
 		}
-		if got := ownFinalizers(tc.service); claimOn(tc.service) == leaving && !slices.Equal(got, tc.remove) {
+		if got := ownFinalizers(tc.service); ownershipOf(tc.service) == leaving && !slices.Equal(got, tc.remove) {
 			t.Errorf("%s: finalizers %v are ours, want %v", name, got, tc.remove)
 		}
 	}
