@@ -13,47 +13,53 @@ import (
 )
 
 const (
-	// stepPause is how soon to look again while a block is being given back.
+	// stepPause is the delay of the next pass while a block is being released.
 	stepPause = 5 * time.Second
-	// firstRest and lastRest bound the rests after steps that did not end well.
-	firstRest = time.Minute
-	lastRest  = 16 * time.Minute
+	// firstBackoff and lastBackoff bound the pauses after failed steps.
+	firstBackoff = time.Minute
+	lastBackoff  = 16 * time.Minute
 )
 
-// rest is how long a block is not touched after a step that failed; it doubles.
-type rest struct {
+// backoff is how long a block is not changed after a failed step; it doubles.
+type backoff struct {
 	until  time.Time
 	length time.Duration
 }
 
-func (r rest) after(now time.Time) rest {
-	length := min(max(2*r.length, firstRest), lastRest)
-	return rest{until: now.Add(length), length: length}
+func (b backoff) after(now time.Time) backoff {
+	length := min(max(2*b.length, firstBackoff), lastBackoff)
+	return backoff{until: now.Add(length), length: length}
 }
 
-// collect takes one step towards giving a block back. All reasons for it are checked again first, with the
-// account locked against all other changes: a Service that appeared meanwhile saves its block.
+// collect takes one step to release a block. All reasons for it are checked again first, with the account locked: a
+// Service that appeared in the meantime keeps its block.
 func (c *Collector) collect(ctx context.Context, s *suspicion) (again time.Duration, err error) {
 	done, err := c.config.Account.Lock(ctx)
 	if err != nil {
 		return c.config.Interval, err
 	}
 	defer done()
-	view, found, err := c.lookAgain(ctx, s)
+	view, found, err := c.readLive(ctx, s)
 	if err != nil || !found {
 		return c.config.Interval, err
 	}
 	step := plan.ReleaseBlock(plan.Sighting{Block: s.block}, view)
 	if step.Action != plan.Unassign && step.Action != plan.Delete {
-		c.postpone(s, step)
+		if step.Action == plan.Refuse {
+			if s.problem != step.Detail {
+				s.problem = step.Detail
+				c.record(corev1.EventTypeWarning, eventStuck, step.Detail)
+			}
+			s.backoff = s.backoff.after(c.config.Now())
+		}
 		return c.config.Interval, nil
 	}
 	return c.act(ctx, s, step)
 }
 
-// lookAgain reads the block, its network and the cluster as they are now; false says that the block is gone or is not
-// to be collected any more.
-func (c *Collector) lookAgain(ctx context.Context, s *suspicion) (plan.View, bool, error) {
+// readLive reads the block, its network and the cluster live; false when the block is gone or must not be released any
+// more.
+func (c *Collector) readLive(ctx context.Context, s *suspicion) (plan.View, bool, error) {
 	cluster, err := c.clusterUID(ctx)
 	if err != nil {
 		return plan.View{}, false, err
@@ -61,7 +67,7 @@ func (c *Collector) lookAgain(ctx context.Context, s *suspicion) (plan.View, boo
 	asked := c.config.Now()
 	block, err := c.config.Cloud.Block(ctx, s.block.ID)
 	if pnap.IsInaccessible(err) {
-		c.config.Account.Invalidate() // so that the next look does not see it in an old list
+		c.config.Account.Invalidate() // so that the next pass does not use an old list
 		return plan.View{}, false, nil
 	}
 	if err != nil {
@@ -71,7 +77,7 @@ func (c *Collector) lookAgain(ctx context.Context, s *suspicion) (plan.View, boo
 	if err != nil {
 		return plan.View{}, false, err
 	}
-	if !plan.OfCluster(block, cluster) || judge(block, f) != s.standing {
+	if !plan.OfCluster(block, cluster) || classify(block, f) != s.state {
 		klog.FromContext(ctx).Info("An IP block is in use again", "block", block.ID, "cidr", block.CIDR)
 		delete(c.suspicions, block.ID)
 		return plan.View{}, false, nil
@@ -81,7 +87,7 @@ func (c *Collector) lookAgain(ctx context.Context, s *suspicion) (plan.View, boo
 	return plan.View{Now: asked, NetworkID: c.config.NetworkID, Networks: networks}, err == nil, err
 }
 
-// networks reads the network that holds the block and the configured one, which holds it when the block does not say.
+// networks reads the network that the block is assigned to; the configured one when the block names none.
 func (c *Collector) networks(ctx context.Context, block plan.Block, after time.Time) (map[string]plan.Network, error) {
 	id := block.ResourceID
 	if id == "" {
@@ -100,17 +106,9 @@ func (c *Collector) networks(ctx context.Context, block plan.Block, after time.T
 	return map[string]plan.Network{id: network}, nil
 }
 
-// postpone leaves a block for later that waits for something or needs a person.
-func (c *Collector) postpone(s *suspicion, step plan.Step) {
-	if step.Action == plan.Refuse {
-		c.recordError(s, corev1.EventTypeWarning, eventStuck, step.Detail)
-		s.rest = s.rest.after(c.config.Now())
-	}
-}
-
 // act changes the account.
 func (c *Collector) act(ctx context.Context, s *suspicion, step plan.Step) (again time.Duration, err error) {
-	logger := klog.FromContext(ctx).WithValues("block", s.block.ID, "cidr", s.block.CIDR, "standing", s.standing)
+	logger := klog.FromContext(ctx).WithValues("block", s.block.ID, "cidr", s.block.CIDR, "standing", s.state)
 	if step.Action == plan.Delete {
 		s.deletion = true
 		logger.Info("Deleting an unused IP block")
@@ -124,30 +122,14 @@ func (c *Collector) act(ctx context.Context, s *suspicion, step plan.Step) (agai
 	switch {
 	case pnap.IsDryRun(err):
 		s.deletion = false
-		s.rest = rest{until: c.config.Now().Add(retell)}
+		s.backoff = backoff{until: c.config.Now().Add(repeatAfter)}
 		c.record(corev1.EventTypeNormal, eventDryRun, err.Error())
 		return c.config.Interval, nil
 	case err != nil:
-		s.rest = s.rest.after(c.config.Now())
+		s.backoff = s.backoff.after(c.config.Now())
 		return c.config.Interval, fmt.Errorf("give IP block %s back: %w", s.block.ID, err)
 	case inError:
-		s.rest = s.rest.after(c.config.Now())
+		s.backoff = s.backoff.after(c.config.Now())
 	}
 	return stepPause, nil
-}
-
-// recordError reports once what keeps a block from being released.
-func (c *Collector) recordError(s *suspicion, eventType, reason, text string) {
-	if s.problem != text {
-		s.problem = text
-		c.record(eventType, reason, text)
-	}
-}
-
-func (c *Collector) collected(ctx context.Context, s *suspicion) {
-	klog.FromContext(ctx).Info("Released an unused IP block", "block", s.block.ID, "cidr", s.block.CIDR, "standing",
-		s.standing)
-	c.config.Metrics.collected.Inc()
-	c.record(corev1.EventTypeNormal, eventCollected,
-		fmt.Sprintf("IP block %s (%s) was deleted: %s", s.block.ID, s.block.CIDR, accusation(s.standing, s.block)))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,58 +13,211 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// claims reports whether the Service needs its block: it must have an address from us, or has not
-// given one back yet. A Service of another class, and the framework's finalizer on it, are not ours.
-func claims(s *corev1.Service) bool {
+// blockState is how the cluster uses a block. It is the label of the metric.
+type blockState string
+
+const (
+	// inUse: an object in the cluster uses it.
+	inUse blockState = "in-use"
+	// retained: a user wanted it to outlive its Service.
+	retained blockState = "retained"
+	// orphan: the Service that its tags name does not exist.
+	orphan blockState = "orphan"
+	// leftover: phoenixnap/k8s-cloud-provider-bmc v1 had decided to delete it, and removed the Service's tags.
+	leftover blockState = "leftover"
+	// empty: it belongs to a pool or the nodes, and none of its addresses is in use.
+	empty blockState = "empty"
+	// unclear: it was bought for this cluster, but its tags do not name a purpose, or a recorded purchase contradicts
+	// them. It is never released.
+	unclear blockState = "unclear"
+)
+
+// suspect reports whether a block in that state must be reported.
+func (s blockState) suspect() bool {
+	return s == orphan || s == leftover || s == empty || s == unclear
+}
+
+// facts are what the cluster knows about blocks.
+type facts struct {
+	// cluster is the UID of the namespace kube-system.
+	cluster string
+	// services are the values of contract.TagService of the Services that need their blocks.
+	services map[string]bool
+	// now is when the facts were requested.
+	now       time.Time
+	purchases []recorded
+	// used are the IDs of blocks with an address in use.
+	used map[string]bool
+	// nodeBlock is the ID of the one block of the nodes that is kept even while no node needs it; empty for none.
+	nodeBlock string
+	// nodesRecorded is the ID of the block in the recorded purchase for the nodes; empty while that was not read.
+	nodesRecorded string
+}
+
+// recorded is a purchase as recorded in an annotation, with its time; the zero Time when it cannot be parsed.
+type recorded struct {
+	raw  string
+	time time.Time
+}
+
+// purchaseFresh is how long after a purchase its block may have tags that are not its last.
+const purchaseFresh = 10 * plan.PurchaseSettles
+
+// classify returns the state of a block of the cluster, from tags and recorded purchases only.
+func classify(b plan.Block, f facts) blockState {
+	named, fresh := f.purchased(b)
+	switch {
+	case fresh:
+		return inUse
+	case isLeftover(b) && !named:
+		return leftover
+	}
+	if s := f.byPurpose(b); s != orphan || !named {
+		return s
+	}
+	return unclear
+}
+
+// byPurpose follows plan.Owner.Owns: a tag of a Service precedes one of a pool, and that one of the nodes.
+func (f facts) byPurpose(b plan.Block) blockState {
+	service, tagged := serviceOf(b)
+	pool := b.Tags[contract.TagPool]
+	nodes := b.Tags[contract.TagNodes]
+	switch {
+	case tagged && service == "":
+		return unclear
+	case tagged && f.services[service]:
+		return inUse
+	case tagged && plan.Retained(b):
+		return retained
+	case tagged:
+		return orphan
+	case pool == "" && nodes != f.cluster:
+		return unclear
+	case f.used[b.ID], pool == "" && b.ID == f.nodeBlock:
+		return inUse
+	default:
+		return empty
+	}
+}
+
+// excuseOne chooses the block of the nodes that is kept even while none of its addresses is in use, as package
+// membership chooses it. Every other one is paid for without need.
+func (c *Collector) excuseOne(f *facts, ours []plan.Block) {
+	if !c.config.NodesKept {
+		return
+	}
+	owner := plan.Owner{Cluster: f.cluster, Nodes: true}
+	var bought []plan.Sighting
+	for _, b := range ours {
+		if owner.Owns(b) {
+			bought = append(bought, plan.Sighting{Block: b})
+		}
+	}
+	used := func(b plan.Block) bool { return f.used[b.ID] }
+	kept, _, _ := plan.ChooseNodeBlock(bought, f.nodesRecorded, used, plan.View{NetworkID: c.config.NetworkID})
+	f.nodeBlock = kept.Block.ID
+}
+
+// purchased reports whether a recorded purchase names the block, by its ID or by the nonce at the end of its
+// description, and whether the purchase is fresh. A damaged record names its block too.
+func (f facts) purchased(b plan.Block) (named, fresh bool) {
+	nonce := b.Description[strings.LastIndexByte(b.Description, ' ')+1:]
+	for _, r := range f.purchases {
+		if (b.ID != "" && strings.Contains(r.raw, b.ID)) ||
+			(len(nonce) >= leastNonce && strings.Contains(r.raw, nonce)) {
+			named = true
+			fresh = fresh || f.now.Before(r.time.Add(purchaseFresh))
+		}
+	}
+	return named, fresh
+}
+
+// isShared reports whether the addresses of the block are allocated individually.
+func isShared(b plan.Block) bool {
+	return b.Tags[contract.TagPool] != "" || b.Tags[contract.TagNodes] != ""
+}
+
+// leastNonce is shorter than any nonce of a purchase, and longer than what a record contains by chance.
+const leastNonce = 12
+
+// serviceOf returns the value of contract.TagService, also for a block of v1. tagged reports whether there is any tag of
+// a Service.
+func serviceOf(b plan.Block) (service string, tagged bool) {
+	if service, tagged = b.Tags[contract.TagService]; tagged {
+		return service, true
+	}
+	namespace := b.Tags[contract.TagServiceNamespace]
+	name := b.Tags[contract.TagServiceName]
+	if namespace == "" || name == "" {
+		return "", namespace != "" || name != ""
+	}
+	return contract.ServiceTag(namespace, name), true
+}
+
+// isLeftover reports whether the block has exactly the tags that v1 leaves on a block that it is about to delete: usage,
+// cluster and delete=true, and none that names a purpose.
+func isLeftover(b plan.Block) bool {
+	if b.Tags[contract.TagDelete] != contract.TagTrue {
+		return false
+	}
+	for _, purpose := range []string{
+		contract.TagService, contract.TagServiceNamespace, contract.TagServiceName, contract.TagPool, contract.TagNodes,
+		contract.TagRetain,
+	} {
+		if _, tagged := b.Tags[purpose]; tagged {
+			return false
+		}
+	}
+	return true
+}
+
+// needsBlock reports whether the Service needs its block: it must have an address from us, or has not released it yet. A
+// Service of another class, and the framework's finalizer on it, are not ours.
+func needsBlock(s *corev1.Service) bool {
 	ours := s.Spec.LoadBalancerClass == nil || contract.HasOwnClass(s)
 	return slices.Contains(s.Finalizers, contract.LoadBalancerFinalizer) || contract.Served(s) ||
 		(ours && slices.Contains(s.Finalizers, servicehelper.LoadBalancerCleanupFinalizer))
 }
 
-// add notes a Service.
+// add adds a Service.
 func (f *facts) add(s *corev1.Service) {
-	if claims(s) {
-		f.claims[contract.ServiceTag(s.Namespace, s.Name)] = true
+	if needsBlock(s) {
+		f.services[contract.ServiceTag(s.Namespace, s.Name)] = true
 	}
 	f.record(s.Annotations)
 }
 
-func (f *facts) record(annotations map[string]string) {
+// record adds the purchase in the annotations, if any. It returns the ID of its block; empty if that is not known.
+func (f *facts) record(annotations map[string]string) (block string) {
 	raw := annotations[contract.ServiceIPPurchase]
 	if raw == "" {
-		return
+		return ""
 	}
 	r := recorded{raw: raw}
-	if purchase, err := contract.ParsePurchase(raw); err == nil && purchase != nil {
-		r.time = purchase.Time
+	if parsed, err := contract.ParsePurchase(raw); err == nil && parsed != nil {
+		r.time = parsed.Time
+		block = parsed.BlockID
 	}
 	f.purchases = append(f.purchases, r)
-}
-
-// recordNodes notes which block was bought for the nodes last. A record that cannot be read names none.
-func (f *facts) recordNodes(record *corev1.ConfigMap) {
-	if record.Name != purchase.NodesName {
-		return
-	}
-	if made, err := contract.ParsePurchase(record.Annotations[contract.ServiceIPPurchase]); err == nil && made != nil {
-		f.nodesRecorded = made.BlockID
-	}
+	return block
 }
 
 func (c *Collector) noFacts(cluster string) facts {
-	return facts{cluster: cluster, now: c.config.Now(), claims: map[string]bool{}, held: map[string]bool{}}
+	return facts{cluster: cluster, now: c.config.Now(), services: map[string]bool{}, used: map[string]bool{}}
 }
 
-// known are the facts that cost next to nothing: what the informer has and, for shared blocks, the ledgers. What they
-// call an orphan must be checked again.
+// known returns facts from the informer and, for shared blocks, from the ledgers. What they show as unused must be
+// checked live.
 func (c *Collector) known(ctx context.Context, cluster string, shared bool) (facts, error) {
 	f := c.noFacts(cluster)
 	if shared {
-		if err := c.addHolders(ctx, &f); err != nil {
+		if err := c.addUsed(ctx, &f); err != nil {
 			return facts{}, err
 		}
 	}
@@ -76,7 +231,7 @@ func (c *Collector) known(ctx context.Context, cluster string, shared bool) (fac
 	return f, nil
 }
 
-// live are the facts as the API has them now, all of them read after the call.
+// live returns facts that are all read from the API after the call.
 func (c *Collector) live(ctx context.Context, cluster string) (facts, error) {
 	f := c.noFacts(cluster)
 	services, err := c.config.Kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
@@ -86,7 +241,7 @@ func (c *Collector) live(ctx context.Context, cluster string) (facts, error) {
 	for i := range services.Items {
 		f.add(&services.Items[i])
 	}
-	if err := c.addHolders(ctx, &f); err != nil {
+	if err := c.addUsed(ctx, &f); err != nil {
 		return facts{}, err
 	}
 	for _, name := range []string{purchase.PoolName(contract.PoolDefault), purchase.NodesName} {
@@ -97,25 +252,27 @@ func (c *Collector) live(ctx context.Context, cluster string) (facts, error) {
 			return facts{}, fmt.Errorf("read ConfigMap %s/%s, which records purchases: %w", metav1.NamespaceSystem,
 				name, err)
 		default:
-			f.record(record.Annotations)
-			f.recordNodes(record)
+			if block := f.record(record.Annotations); name == purchase.NodesName {
+				f.nodesRecorded = block
+			}
 		}
 	}
 	return f, nil
 }
 
-func (c *Collector) addHolders(ctx context.Context, f *facts) error {
+func (c *Collector) addUsed(ctx context.Context, f *facts) error {
 	ledgers, err := c.config.Ledgers.List(ctx)
 	if err != nil {
 		return err
 	}
 	for _, l := range ledgers {
-		f.held[l.BlockID] = !l.Empty()
+		f.used[l.BlockID] = !l.Empty()
 	}
 	return nil
 }
 
-// clusterUID names the cluster: the UID of the namespace kube-system, which is also the object of events.
+// clusterUID returns the UID of the namespace kube-system, which identifies the cluster. The namespace is also the
+// object of events.
 func (c *Collector) clusterUID(ctx context.Context) (string, error) {
 	if c.namespace != nil {
 		return string(c.namespace.UID), nil

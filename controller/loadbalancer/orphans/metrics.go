@@ -30,7 +30,7 @@ func NewMetrics() *Metrics {
 // All returns the metrics, to be registered.
 func (m *Metrics) All() []metrics.Registerable { return []metrics.Registerable{m.blocks, m.collected} }
 
-func (m *Metrics) stand(counts map[blockState]int) {
+func (m *Metrics) set(counts map[blockState]int) {
 	for _, s := range []blockState{orphan, leftover, empty, unclear, retained} {
 		m.blocks.WithLabelValues(string(s)).Set(float64(counts[s]))
 	}

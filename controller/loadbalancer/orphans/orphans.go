@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -26,72 +27,61 @@ import (
 const (
 	// DefaultInterval is how often the account is read.
 	DefaultInterval = time.Minute
-	// confirmed is in how many looks a block has to be suspect before it is reported: lists lag by some seconds.
+	// confirmed is in how many lists a block must be suspect before it is reported: lists lag by some seconds.
 	confirmed = 2
 )
 
-// Account is the shared picture of the account, and the lock for changes.
+// Account is the shared cache of the account, with its lock.
 type Account interface {
-	// Blocks returns all blocks of the account, at most one window old for the zero time.
 	Blocks(ctx context.Context, after time.Time) (account.Listing, error)
-	// Network returns a public network under the same terms.
 	Network(ctx context.Context, id string, after time.Time) (plan.Network, error)
-	// Invalidate says that nothing that was read before counts as fresh any more.
 	Invalidate()
-	// Lock admits one change at a time.
 	Lock(ctx context.Context) (done func(), err error)
 }
 
-// Cloud is what the package asks of the phoenixNAP API itself.
+// Cloud is the part of the API that the package uses without the cache.
 type Cloud interface {
-	// Block reads one block as it is now.
 	Block(ctx context.Context, id string) (plan.Block, error)
-	// UnassignBlock takes a block off a public network, without force.
 	UnassignBlock(ctx context.Context, networkID, blockID string) error
-	// DeleteBlock deletes an unassigned block.
 	DeleteBlock(ctx context.Context, id string) error
 }
 
-// Ledgers list the holders of addresses of shared blocks.
+// Ledgers record the owners of the addresses of shared blocks.
 type Ledgers interface {
-	// List reads all ledgers as they are now.
 	List(ctx context.Context) ([]plan.Ledger, error)
 }
 
-// Config says what a Collector works with.
+// Config configures a Collector.
 type Config struct {
-	// Account, Cloud and Ledgers are where blocks and their holders are read and changed.
 	Account Account
 	Cloud   Cloud
 	Ledgers Ledgers
-	// Kube is the Kubernetes client.
-	Kube kubernetes.Interface
-	// Services is the informer of Services. It says when there is certainly nothing to do; all else is read live.
+	Kube    kubernetes.Interface
+	// Services is the shared informer. It shows when there is certainly nothing to do; everything else is read live.
 	Services coreinformers.ServiceInformer
-	// Events takes events on the Namespace kube-system.
-	Events record.EventRecorder
-	// Metrics are the package's metrics.
+	// Events are recorded on the Namespace kube-system.
+	Events  record.EventRecorder
 	Metrics *Metrics
-	// NetworkID is the configured public network.
+	// NetworkID is the ID of the public network.
 	NetworkID string
-	// Brought are the IDs of blocks that the configuration lets Services name.
+	// Brought are the IDs of blocks that, according to the configuration, Services may name.
 	Brought []string
-	// MaxBlocks is the most blocks that may be bought; 0 for no limit but the network's.
+	// MaxBlocks is the maximum number of blocks to buy; 0 for no limit except the network's.
 	MaxBlocks int
-	// Collect is whether orphans are given back; otherwise they are only reported.
+	// Collect releases orphans; otherwise they are only reported.
 	Collect bool
-	// Grace is how long a block has to be seen as an orphan before it is given back.
+	// Grace is how long a block must be an orphan before it is released.
 	Grace time.Duration
-	// NodesKept is whether one block that was bought for the nodes is kept while no node holds an address of it.
+	// NodesKept keeps one block that was bought for the nodes while no node has an address of it.
 	NodesKept bool
-	// Interval between two looks; 0 means DefaultInterval.
+	// Interval between two passes; 0 means DefaultInterval.
 	Interval time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Collector finds, reports and collects. Its memory belongs to the goroutine of Run: a process that takes over starts
-// the grace period again.
+// Collector finds, reports and releases unused blocks. Its state belongs to the goroutine of Run: a process that takes
+// over starts the grace period again.
 type Collector struct {
 	config Config
 	synced cache.InformerSynced
@@ -104,20 +94,20 @@ type Collector struct {
 
 // suspicion is a block that seems to be unused.
 type suspicion struct {
-	block    plan.Block
-	standing blockState
-	// since is when it was seen so first, looks in how many lists in a row, and seen when the last of them was asked
-	// for.
+	block plan.Block
+	state blockState
+	// since is when it was first in that state, looks in how many lists in a row, and seen when the last of them was
+	// requested.
 	since time.Time
 	looks int
 	seen  time.Time
-	// told is when it was reported last, and problem the last other event about it.
-	told    time.Time
-	problem string
-	// deletion is true when its deletion was requested.
+	// reported is when it was last reported, and problem the last other event about it.
+	reported time.Time
+	problem  string
+	// deletion reports that its deletion was requested.
 	deletion bool
-	// rest follows a step that did not end well.
-	rest rest
+	// backoff follows a failed step.
+	backoff backoff
 }
 
 // New returns a Collector. It starts nothing and makes no calls.
@@ -151,8 +141,8 @@ func (c *Collector) Run(ctx context.Context) error {
 	})
 }
 
-// Look reads the account once, reports, and takes at most one step towards giving one orphan back. It returns when
-// to look again, also with an error.
+// Look reads the account once, reports, and takes at most one step to release one orphan. It returns the delay of the
+// next pass, also with an error.
 func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	cluster, err := c.clusterUID(ctx)
 	if err != nil {
@@ -178,7 +168,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	return c.pause(), problems
 }
 
-// pause is how long until the next look: a suspicion is confirmed as soon as there can be another list.
+// pause returns the delay of the next pass: a suspicion is confirmed as soon as there can be another list.
 func (c *Collector) pause() time.Duration {
 	for _, s := range c.suspicions {
 		if s.looks < confirmed {
@@ -194,26 +184,24 @@ func (c *Collector) factsFor(ctx context.Context, cluster string, ours []plan.Bl
 	if err != nil {
 		return facts{}, err
 	}
-	if c.config.NodesKept {
-		known.excuseOne(ours, c.config.NetworkID)
-	}
-	if !slices.ContainsFunc(ours, func(b plan.Block) bool { return judge(b, known).suspect() }) {
+	c.excuseOne(&known, ours)
+	if !slices.ContainsFunc(ours, func(b plan.Block) bool { return classify(b, known).suspect() }) {
 		return known, nil
 	}
 	live, err := c.live(ctx, cluster)
-	if err == nil && c.config.NodesKept {
-		live.excuseOne(ours, c.config.NetworkID)
+	if err == nil {
+		c.excuseOne(&live, ours)
 	}
 	return live, err
 }
 
-// remember brings suspicions up to date with a list that was asked for at the given time, and reports those that are
-// confirmed. One block that cannot be read does not hide the others.
+// remember updates suspicions from a list that was requested at the given time, and reports those that are confirmed. A
+// block that cannot be read does not hide the others.
 func (c *Collector) remember(ctx context.Context, ours []plan.Block, f facts, askedAt time.Time) error {
 	var problems []error
 	counts := map[blockState]int{}
 	for _, block := range ours {
-		s := judge(block, f)
+		s := classify(block, f)
 		if !s.suspect() {
 			counts[s]++
 			delete(c.suspicions, block.ID)
@@ -235,19 +223,19 @@ func (c *Collector) remember(ctx context.Context, ours []plan.Block, f facts, as
 			continue
 		}
 		counts[s]++
-		if now := c.config.Now(); now.Sub(known.told) >= retell {
-			known.told = now
+		if now := c.config.Now(); now.Sub(known.reported) >= repeatAfter {
+			known.reported = now
 			c.report(known)
 		}
 	}
-	c.config.Metrics.stand(counts)
+	c.config.Metrics.set(counts)
 	return errors.Join(problems...)
 }
 
-// suspected returns what is held against a suspect block. At first it is read by itself: the list shows for some
-// seconds what was deleted, and old tags. nil says that nothing is held against it.
+// suspected returns the suspicion about a listed block; nil for none. A new one is confirmed by a read of the block: the
+// list shows deleted blocks and old tags for some seconds.
 func (c *Collector) suspected(ctx context.Context, listed plan.Block, f facts) (*suspicion, error) {
-	if known := c.suspicions[listed.ID]; known != nil && known.standing == judge(listed, f) {
+	if known := c.suspicions[listed.ID]; known != nil && known.state == classify(listed, f) {
 		return known, nil
 	}
 	block, err := c.config.Cloud.Block(ctx, listed.ID)
@@ -257,17 +245,17 @@ func (c *Collector) suspected(ctx context.Context, listed plan.Block, f facts) (
 	case err != nil:
 		return nil, err
 	}
-	s := judge(block, f)
+	s := classify(block, f)
 	if !plan.OfCluster(block, f.cluster) || !s.suspect() {
 		return nil, nil
 	}
-	c.suspicions[block.ID] = &suspicion{block: block, standing: s, since: c.config.Now()}
+	c.suspicions[block.ID] = &suspicion{block: block, state: s, since: c.config.Now()}
 	klog.FromContext(ctx).Info("Found an IP block that seems to be unused", "block", block.ID, "cidr", block.CIDR,
 		"standing", s)
 	return c.suspicions[block.ID], nil
 }
 
-// forgetGone drops suspicions of blocks that the account does not show any more, and reports those that were collected.
+// forgetGone removes suspicions about blocks that the list lacks, and reports those that were released.
 func (c *Collector) forgetGone(ctx context.Context, ours []plan.Block) {
 	for id, s := range c.suspicions {
 		if slices.ContainsFunc(ours, func(b plan.Block) bool { return b.ID == id }) {
@@ -275,7 +263,11 @@ func (c *Collector) forgetGone(ctx context.Context, ours []plan.Block) {
 		}
 		delete(c.suspicions, id)
 		if s.deletion {
-			c.collected(ctx, s)
+			klog.FromContext(ctx).Info("Released an unused IP block", "block", s.block.ID, "cidr", s.block.CIDR, "standing",
+				s.state)
+			c.config.Metrics.collected.Inc()
+			c.record(corev1.EventTypeNormal, eventCollected,
+				fmt.Sprintf("IP block %s (%s) was deleted: %s", s.block.ID, s.block.CIDR, problemOf(s.state, s.block)))
 		}
 	}
 }
@@ -285,8 +277,15 @@ func (c *Collector) due() *suspicion {
 	now := c.config.Now()
 	var ready []*suspicion
 	for _, s := range c.suspicions {
-		if c.collectable(s.standing) && s.looks >= confirmed && !now.Before(s.since.Add(c.graceOf(s.standing))) &&
-			!now.Before(s.rest.until) {
+		at := s.since
+		switch {
+		case s.state == leftover: // v1 decided to delete it
+		case s.state == orphan && c.config.Collect:
+			at = at.Add(c.config.Grace)
+		default:
+			continue
+		}
+		if s.looks >= confirmed && !now.Before(at) && !now.Before(s.backoff.until) {
 			ready = append(ready, s)
 		}
 	}
@@ -294,18 +293,6 @@ func (c *Collector) due() *suspicion {
 		return nil
 	}
 	return slices.MinFunc(ready, func(a, b *suspicion) int {
-		return cmp.Or(a.rest.until.Compare(b.rest.until), a.since.Compare(b.since), cmp.Compare(a.block.ID, b.block.ID))
+		return cmp.Or(a.backoff.until.Compare(b.backoff.until), a.since.Compare(b.since), cmp.Compare(a.block.ID, b.block.ID))
 	})
-}
-
-// collectable reports whether blocks in that state are released. The deletion of a leftover of v1 was decided by v1.
-func (c *Collector) collectable(s blockState) bool {
-	return s == leftover || (s == orphan && c.config.Collect)
-}
-
-func (c *Collector) graceOf(s blockState) time.Duration {
-	if s == leftover {
-		return 0
-	}
-	return c.config.Grace
 }

@@ -21,7 +21,7 @@ var web = block(blockID, "203.0.113.8/29", "public", ours(contract.TagService, "
 
 //proves:known-bugs/orphans
 //proves:service-changes/finalizer
-func TestAnOrphanIsReportedAndLeftAlone(t *testing.T) {
+func TestAnOrphanIsReportedAndNotDeleted(t *testing.T) {
 	w := newWorld(t, web)
 	w.pass(5 * time.Minute)
 	if n := w.count("Warning", "OrphanedIPBlock", blockID, "203.0.113.8/29", "created 2026-02-28T12:00:00Z", "shop_web",
@@ -81,10 +81,10 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 		return func(w *world) { w.service("web", false, change...) }
 	}
 	for name, tc := range map[string]struct {
-		tags  map[string]string
-		byo   bool
-		given func(*world)
-		told  string
+		tags    map[string]string
+		byo     bool
+		given   func(*world)
+		reports string
 	}{
 		"the Service exists": {tags: ours(contract.TagService, "shop_web"), given: service()},
 		"the informer has not seen the Service yet": {tags: ours(contract.TagService, "shop_web"),
@@ -111,23 +111,23 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 		"brought":  {tags: ours(contract.TagService, "shop_web"), byo: true},
 		"retained": {tags: with(ours(contract.TagService, "shop_web"), contract.TagRetain, "true")},
 		"the purpose was taken off in the portal": {tags: map[string]string{contract.TagUsage: contract.TagUsageAuto,
-			contract.TagCluster: clusterUID}, told: "do not say what for"},
+			contract.TagCluster: clusterUID}, reports: "do not say what for"},
 		"the nodes of another cluster": {tags: ours(contract.TagNodes, otherCluster),
-			told: "do not say what for"},
-		"a pool that nobody uses is the balancer's": {tags: ours(contract.TagPool, contract.PoolDefault),
-			told: "none of its addresses is held"},
-		"the nodes' block that nobody uses": {tags: ours(contract.TagNodes, clusterUID),
-			told: "none of its addresses is held"},
+			reports: "do not say what for"},
+		"a pool that no node uses is the balancer's": {tags: ours(contract.TagPool, contract.PoolDefault),
+			reports: "none of its addresses is held"},
+		"the nodes' block that no node uses": {tags: ours(contract.TagNodes, clusterUID),
+			reports: "none of its addresses is held"},
 		"a purchase for a Service of another name": {tags: ours(contract.TagService, "shop_web"),
-			given: func(w *world) { w.service("other", false, purchased(blockID)) }, told: "do not say what for"},
+			given: func(w *world) { w.service("other", false, purchased(blockID)) }, reports: "do not say what for"},
 		"a broken record of a purchase names it": {tags: ours(contract.TagService, "shop_web"),
-			given: func(w *world) { w.service("other", false, annotated("{"+blockID)) }, told: "do not say what for"},
+			given: func(w *world) { w.service("other", false, annotated("{"+blockID)) }, reports: "do not say what for"},
 		"a purchase for the pool names it": {tags: ours(contract.TagService, "shop_web"),
-			given: func(w *world) { w.poolPurchase(blockID) }, told: "do not say what for"},
+			given: func(w *world) { w.poolPurchase(blockID) }, reports: "do not say what for"},
 		"a leftover that a purchase names": {tags: ours(contract.TagDelete, "true"),
-			given: func(w *world) { w.poolPurchase(blockID) }, told: "do not say what for"},
-		"a leftover of v1 that somebody gave a purpose": {tags: with(ours(contract.TagDelete, "true"), contract.TagPool,
-			contract.PoolDefault), told: "none of its addresses is held"},
+			given: func(w *world) { w.poolPurchase(blockID) }, reports: "do not say what for"},
+		"a leftover of v1 that a user gave a purpose": {tags: with(ours(contract.TagDelete, "true"), contract.TagPool,
+			contract.PoolDefault), reports: "none of its addresses is held"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, collecting, func(_ *pnapsim.Config, a *pnapsim.AccountSeed, _ *orphans.Config) {
@@ -139,8 +139,8 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 			}
 			w.pass(3 * grace)
 			w.untouched()
-			if told := w.count("OrphanedIPBlock", tc.told) > 0; told != (tc.told != "") {
-				t.Errorf("heard %q, want an event about %q", w.heard, tc.told)
+			if reports := w.count("OrphanedIPBlock", tc.reports) > 0; reports != (tc.reports != "") {
+				t.Errorf("heard %q, want an event about %q", w.heard, tc.reports)
 			}
 		})
 	}
@@ -363,7 +363,7 @@ func TestLostAnswersAndRefusalsAreOvercome(t *testing.T) {
 }
 
 // A server holds an address of the block: the API would refuse, so no request is sent, and one event is recorded.
-func TestWhatCannotBeGivenBackIsToldOnce(t *testing.T) {
+func TestWhatCannotBeGivenBackIsReportedOnce(t *testing.T) {
 	w := newWorld(t, web, collecting, func(_ *pnapsim.Config, a *pnapsim.AccountSeed, _ *orphans.Config) {
 		a.Servers = []pnapsim.ServerSeed{{Hostname: "node-1", Location: "ASH", NetworkType: "PRIVATE_ONLY",
 			Networks: []pnapsim.MembershipSeed{{Network: "public", IPs: []string{"203.0.113.10"}}}}}

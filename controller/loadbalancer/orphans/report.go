@@ -18,6 +18,69 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
+// Reasons of the events on the Namespace kube-system.
+const (
+	// eventOrphaned (Warning): a block is paid for but not used.
+	eventOrphaned = "OrphanedIPBlock"
+	// eventCollected (Normal): an orphan was deleted.
+	eventCollected = "OrphanCollected"
+	// eventStuck (Warning): an orphan cannot be deleted until a user has acted.
+	eventStuck = "OrphanNotCollected"
+	// eventDryRun (Normal): what would have been changed.
+	eventDryRun = "DryRun"
+)
+
+// repeatAfter is how often an orphan is reported again: the API server deletes events after an hour by default.
+const repeatAfter = time.Hour
+
+// report records an event about a block; the text is constant, so that repetitions are counted and not listed.
+func (c *Collector) report(s *suspicion) {
+	b := s.block
+	age := "first seen " + s.since.UTC().Format(time.RFC3339)
+	if !b.CreatedOn.IsZero() {
+		age = "created " + b.CreatedOn.UTC().Format(time.RFC3339)
+	}
+	c.record(corev1.EventTypeWarning, eventOrphaned,
+		fmt.Sprintf("IP block %s (%s, %s): %s. %s", b.ID, b.CIDR, age, problemOf(s.state, b), c.remedy(s.state)))
+}
+
+// problemOf returns what is wrong with a block.
+func problemOf(s blockState, b plan.Block) string {
+	service, _ := serviceOf(b)
+	switch s {
+	case orphan:
+		return fmt.Sprintf("it was bought for Service %s (<namespace>_<name>), which does not exist", service)
+	case leftover:
+		return "phoenixnap/k8s-cloud-provider-bmc v1 marked it for deletion"
+	case empty:
+		return "it was bought to be shared, and none of its addresses is held"
+	case unclear:
+		return "it was bought for this cluster, but its tags, or they and the recorded purchases, do not say what for"
+	case inUse, retained:
+	}
+	return string(s)
+}
+
+// remedy returns what happens to the block, or what to do.
+func (c *Collector) remedy(s blockState) string {
+	switch {
+	case s == leftover, s == orphan && c.config.Collect:
+		return "It is going to be deleted"
+	case s == orphan:
+		return "It is paid for until it is deleted: delete it in the phoenixNAP portal, create the Service again, or " +
+			"set --collect-orphans"
+	case s == empty:
+		return "It is paid for until it is deleted: the controller does that by itself, for a block of the nodes " +
+			"with --manage-membership; else delete it in the phoenixNAP portal"
+	default:
+		return "It is paid for until it is deleted: look it up in the phoenixNAP portal"
+	}
+}
+
+func (c *Collector) record(eventType, reason, text string) {
+	c.config.Events.Event(c.namespace, eventType, reason, text)
+}
+
 // refreshAfter is when a report is written again although nothing changed, so that readers know that it is current.
 const refreshAfter = 5 * time.Minute
 
@@ -80,9 +143,9 @@ func (c *Collector) publish(ctx context.Context, all []plan.Block, f facts, aske
 	}
 }
 
-// reported describes a block of the cluster. What is held against it counts once a second look has confirmed it.
+// reported describes a block of the cluster. A suspicion counts once a second list has confirmed it.
 func (c *Collector) reported(b plan.Block, f facts) contract.ReportedBlock {
-	s := judge(b, f)
+	s := classify(b, f)
 	suspicion := c.suspicions[b.ID]
 	switch {
 	case !s.suspect():
@@ -90,7 +153,7 @@ func (c *Collector) reported(b plan.Block, f facts) contract.ReportedBlock {
 	case suspicion == nil || suspicion.looks < confirmed:
 		return describe(b, contract.StandingChecking)
 	}
-	block := describe(b, string(suspicion.standing))
+	block := describe(b, string(suspicion.state))
 	since := suspicion.since.UTC().Truncate(time.Second)
 	block.Since = &since
 	return block
@@ -109,7 +172,7 @@ func describe(b plan.Block, standing string) contract.ReportedBlock {
 	return block
 }
 
-// purposeOf says what the tags of a block name, in the order of ipblock.Owner.Owns.
+// purposeOf returns what the tags of a block name, in the order of plan.Owner.Owns.
 func purposeOf(b plan.Block) (purpose, name string) {
 	service, tagged := serviceOf(b)
 	switch {

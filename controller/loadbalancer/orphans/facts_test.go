@@ -18,8 +18,8 @@ func TestJudge(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	long := strings.Repeat("n", 63)
 	f := facts{
-		cluster: "c", now: now, claims: map[string]bool{"shop_web": true, contract.ServiceTag(long, long): true},
-		held: map[string]bool{"held": true, "empty": false},
+		cluster: "c", now: now, services: map[string]bool{"shop_web": true, contract.ServiceTag(long, long): true},
+		used: map[string]bool{"held": true, "empty": false},
 		purchases: []recorded{
 			{raw: `{"nonce":"00112233445566aa","blockID":"fresh"}`, time: now.Add(-9 * time.Minute)},
 			{raw: `{"nonce":"00112233445566bb","blockID":"stale"}`, time: now.Add(-11 * time.Minute)},
@@ -63,7 +63,7 @@ func TestJudge(t *testing.T) {
 			empty},
 		"the nodes' in use": {plan.Block{ID: "held", Tags: map[string]string{"nodes": "c"}},
 			inUse},
-		"the nodes' that nobody uses": {plan.Block{ID: "x", Tags: map[string]string{"nodes": "c"}}, empty},
+		"the nodes' that no node uses": {plan.Block{ID: "x", Tags: map[string]string{"nodes": "c"}}, empty},
 		"the nodes' of another cluster": {plan.Block{ID: "held", Tags: map[string]string{"nodes": "d"}},
 			unclear},
 		"no purpose": {plan.Block{ID: "x"}, unclear},
@@ -88,13 +88,13 @@ func TestJudge(t *testing.T) {
 		"a purchase of the past for a live name": {plan.Block{ID: "stale",
 			Tags: map[string]string{"service": "shop_web"}}, inUse},
 	} {
-		if got := judge(tc.block, f); got != tc.want {
+		if got := classify(tc.block, f); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
 	f.nodeBlock = "x"
 	for id, want := range map[string]blockState{"x": inUse, "y": empty, "held": inUse} {
-		if got := judge(plan.Block{ID: id, Tags: map[string]string{"nodes": "c"}}, f); got != want {
+		if got := classify(plan.Block{ID: id, Tags: map[string]string{"nodes": "c"}}, f); got != want {
 			t.Errorf("block %s of the nodes while memberships are managed: %s, want %s", id, got, want)
 		}
 	}
@@ -123,7 +123,7 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 				block.Tags[name] = value
 			}
 		}
-		f := facts{cluster: "c", claims: map[string]bool{}, held: map[string]bool{"a": random.IntN(2) == 0}}
+		f := facts{cluster: "c", services: map[string]bool{}, used: map[string]bool{"a": random.IntN(2) == 0}}
 		var services []*corev1.Service
 		for _, name := range []string{"a", "b"} {
 			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
@@ -134,9 +134,9 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 			f.add(service)
 		}
 		if !plan.OfCluster(block, "c") {
-			continue // never judged, see Look
+			continue // never classified, see Look
 		}
-		s := judge(block, f)
+		s := classify(block, f)
 		if s != orphan && s != leftover {
 			continue
 		}
@@ -155,6 +155,6 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 		}
 	}
 	if collectable[orphan] < 100 || collectable[leftover] < 10 {
-		t.Errorf("hardly anything was judged collectable: %v", collectable)
+		t.Errorf("hardly anything was found collectable: %v", collectable)
 	}
 }
