@@ -15,7 +15,22 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// handshakeLimit bounds one look at a certificate.
+// Reasons of the events on the Service kube-system/phoenixnap-control-plane.
+const (
+	// eventPublished (Normal): the API server is reachable under the published address, which its certificate names.
+	eventPublished = "ControlPlaneEndpointPublished"
+	// eventCertificateLacksAddress (Warning): the certificate of an API server does not name the published address, so
+	// that clients refuse it.
+	eventCertificateLacksAddress = "CertificateNameMissing"
+	// eventCertificateUnread (Normal): no API server's certificate could be read.
+	eventCertificateUnread = "CertificateNotChecked"
+	// eventNotRoutable (Warning): no API server advertises an address that an EndpointSlice may contain.
+	eventNotRoutable = "EndpointNotRoutable"
+	// eventForeign (Warning): a Service of that name exists and is not ours.
+	eventForeign = "ControlPlaneServiceForeign"
+)
+
+// handshakeLimit bounds one read of a certificate.
 const handshakeLimit = 5 * time.Second
 
 // Probe reads the certificates of API servers by a TLS handshake.
@@ -40,8 +55,8 @@ func NewProbe(config *rest.Config) (*Probe, error) {
 	return probe, nil
 }
 
-// Names implements Certificates. It connects to endpoint and does what a client does who reached it under address: a
-// client names no server by an IP address (RFC 6066, section 3), and looks for it among the certificate's addresses.
+// Names implements Certificates. It connects to endpoint and does what a client of address does: it sends no server
+// name for an IP address (RFC 6066, section 3), and searches the certificate's addresses for it.
 func (p *Probe) Names(ctx context.Context, endpoint netip.AddrPort, address netip.Addr) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
 	defer cancel()
@@ -63,54 +78,54 @@ func (p *Probe) Names(ctx context.Context, endpoint netip.AddrPort, address neti
 	}
 }
 
-// sight is what one API server's certificate says of the published address.
-type sight struct {
+// check reports whether one API server's certificate names the published address.
+type check struct {
 	server netip.AddrPort
 	names  bool
-	err    error // why it is not known
+	err    error // why that is not known
 }
 
-// look asks all API servers.
-func (k *Reconciler) look(ctx context.Context, servers []netip.AddrPort, address netip.Addr) []sight {
-	sights := make([]sight, 0, len(servers))
+// checkAll reads the certificates of all API servers.
+func (r *Reconciler) checkAll(ctx context.Context, servers []netip.AddrPort, address netip.Addr) []check {
+	checks := make([]check, 0, len(servers))
 	for _, server := range servers {
-		names, err := k.config.Certificates.Names(ctx, server, address)
+		names, err := r.config.Certificates.Names(ctx, server, address)
 		klog.FromContext(ctx).V(2).Info("Looked at the certificate of an API server", "server", server, "address",
 			address, "named", names, "err", err)
-		sights = append(sights, sight{server: server, names: names, err: err})
+		checks = append(checks, check{server: server, names: names, err: err})
 	}
-	return sights
+	return checks
 }
 
-// verdict is an event to record.
-type verdict struct{ eventType, reason, text string }
+// event is an event to record.
+type event struct{ eventType, reason, text string }
 
-// judge says what the certificates mean for clients: one that lacks the address is an error that some of them will
-// see; one that could not be read counts only when none was read.
-func judge(sights []sight, address netip.Addr, port int32) verdict {
+// result returns what the certificates mean for clients: one that lacks the address is an error that some of them will
+// get; one that could not be read counts only when none was read.
+func result(checks []check, address netip.Addr, port int32) event {
 	read := 0
-	for _, s := range sights {
-		if s.err != nil {
+	for _, c := range checks {
+		if c.err != nil {
 			continue
 		}
-		if !s.names {
-			return verdict{corev1.EventTypeWarning, eventCertificateLacksAddress, fmt.Sprintf(
-				"The certificate of the API server at %s is not valid for %s, so clients will refuse it. %s", s.server,
+		if !c.names {
+			return event{corev1.EventTypeWarning, eventCertificateLacksAddress, fmt.Sprintf(
+				"The certificate of the API server at %s is not valid for %s, so clients will refuse it. %s", c.server,
 				address, remedy(address))}
 		}
 		read++
 	}
 	if read == 0 {
-		return verdict{corev1.EventTypeNormal, eventCertificateUnread, fmt.Sprintf(
+		return event{corev1.EventTypeNormal, eventCertificateUnread, fmt.Sprintf(
 			"No certificate of an API server could be held against %s. It must be valid for that address. %s", address,
 			remedy(address))}
 	}
-	return verdict{corev1.EventTypeNormal, eventPublished, fmt.Sprintf(
+	return event{corev1.EventTypeNormal, eventPublished, fmt.Sprintf(
 		"The API server is published at https://%s, and its certificate is valid for that address",
 		netip.AddrPortFrom(address, uint16(port)))} //nolint:gosec // the API validates ports
 }
 
-// remedy says how the address gets into the certificate.
+// remedy returns how to add the address to the certificate.
 func remedy(address netip.Addr) string {
 	return fmt.Sprintf("Add it to the certificate on every control-plane node: with kubeadm under "+
 		"apiServer.certSANs, with k3s and RKE2 by --tls-san=%s", address)

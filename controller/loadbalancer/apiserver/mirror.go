@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// portName is the name of the one port, of the Service and of its EndpointSlices: endpoints belong to a port of a
-// Service by name. The API servers give theirs the same.
+// portName is the name of the only port, of the Service and of its EndpointSlices: endpoints belong to a port of a
+// Service by name. The API servers use the same name.
 const portName = "https"
 
 const (
@@ -29,8 +29,8 @@ type mirror struct {
 	endpoints []discoveryv1.Endpoint
 }
 
-// mirrors returns a mirror for each IPv4 slice of the API servers that has a port, ordered by name. Addresses that
-// an EndpointSlice must not hold are left out; a mirror may be empty.
+// mirrors returns a mirror for each IPv4 slice of the API servers that has a port, ordered by name. Addresses that an
+// EndpointSlice must not contain are omitted; a mirror may be empty.
 func mirrors(source []discoveryv1.EndpointSlice) []mirror {
 	var mirrored []mirror
 	for _, slice := range source {
@@ -62,8 +62,8 @@ func apiPort(ports []discoveryv1.EndpointPort) (number int32, found bool) {
 	return number, found
 }
 
-// routable returns the endpoints with the addresses that the API allows in an EndpointSlice, ordered by address.
-// Node and zone are left out: for the Service every API server is as good as any other.
+// routable returns the endpoints with the addresses that the API allows in an EndpointSlice, ordered by address. Node
+// and zone are omitted: for the Service all API servers are equal.
 func routable(endpoints []discoveryv1.Endpoint) []discoveryv1.Endpoint {
 	kept := make([]discoveryv1.Endpoint, 0, len(endpoints))
 	for _, endpoint := range endpoints {
@@ -73,8 +73,7 @@ func routable(endpoints []discoveryv1.Endpoint) []discoveryv1.Endpoint {
 		}
 	}
 	slices.SortFunc(kept, func(a, b discoveryv1.Endpoint) int {
-		return strings.Compare(a.Addresses[0],
-			b.Addresses[0])
+		return strings.Compare(a.Addresses[0], b.Addresses[0])
 	})
 	return kept
 }
@@ -94,8 +93,8 @@ func backends(mirrored []mirror) []netip.AddrPort {
 		for _, endpoint := range m.endpoints {
 			for _, address := range endpoint.Addresses {
 				if a, err := netip.ParseAddr(address); err == nil {
-					found = append(found, netip.AddrPortFrom(a,
-						uint16(m.port))) //nolint:gosec // the API validates ports
+					port := uint16(m.port) //nolint:gosec // the API validates ports
+					found = append(found, netip.AddrPortFrom(a, port))
 				}
 			}
 		}
@@ -103,14 +102,15 @@ func backends(mirrored []mirror) []netip.AddrPort {
 	return found
 }
 
-// slice returns the EndpointSlice of the mirror. It belongs to the Service and goes with it.
+// slice returns the EndpointSlice of the mirror. The Service owns it.
 func (m mirror) slice(service *corev1.Service) *discoveryv1.EndpointSlice {
 	name, protocol, port, yes := portName, corev1.ProtocolTCP, m.port, true
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: service.Namespace, Name: m.name,
-			Labels: map[string]string{discoveryv1.LabelServiceName: service.Name,
-				discoveryv1.LabelManagedBy: ManagedBy},
+			Labels: map[string]string{
+				discoveryv1.LabelServiceName: service.Name, discoveryv1.LabelManagedBy: ManagedBy,
+			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Service", Name: service.Name, UID: service.UID,
 				Controller: &yes,
@@ -122,9 +122,77 @@ func (m mirror) slice(service *corev1.Service) *discoveryv1.EndpointSlice {
 	}
 }
 
-// outdated reports whether an EndpointSlice of ours says something else than it should.
+// outdated reports whether an EndpointSlice of ours must be updated.
 func outdated(have, want *discoveryv1.EndpointSlice) bool {
 	return !equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) ||
 		!equality.Semantic.DeepEqual(have.Ports, want.Ports) ||
 		!equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences)
+}
+
+func servicePort(port int32) corev1.ServicePort {
+	return corev1.ServicePort{Name: portName, Protocol: corev1.ProtocolTCP, Port: port}
+}
+
+// newService returns the Service as it is created: without a selector, because the API servers need not be pods, and
+// IPv4, because public blocks are.
+func newService(port int32) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem, Name: ServiceName, Labels: map[string]string{labelManagedBy: ManagedBy},
+		},
+		Spec: corev1.ServiceSpec{
+			Type:       corev1.ServiceTypeLoadBalancer,
+			Ports:      []corev1.ServicePort{servicePort(port)},
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+		},
+	}
+}
+
+// restored returns the Service with our fields as they must be, and whether any was not. All others are the user's:
+// annotations (allocation, retention, …), traffic policy, source ranges.
+func restored(have *corev1.Service, port int32) (service *corev1.Service, changed bool) {
+	service = have.DeepCopy()
+	if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		service.Spec.Type = corev1.ServiceTypeLoadBalancer
+		changed = true
+	}
+	if len(service.Spec.Selector) > 0 {
+		service.Spec.Selector = nil
+		changed = true
+	}
+	wanted := servicePort(port)
+	if p := service.Spec.Ports; len(p) != 1 || p[0].Name != wanted.Name || p[0].Protocol != wanted.Protocol ||
+		p[0].Port != port {
+		if len(p) == 1 {
+			wanted.NodePort = p[0].NodePort
+		}
+		service.Spec.Ports = []corev1.ServicePort{wanted}
+		changed = true
+	}
+	return service, changed
+}
+
+// managed reports whether the Service is ours.
+func managed(service *corev1.Service) bool { return service.Labels[labelManagedBy] == ManagedBy }
+
+// publishedAt returns the address in the status of the Service; false when there is none yet.
+func publishedAt(service *corev1.Service) (netip.Addr, bool) {
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		if address, err := netip.ParseAddr(ingress.IP); err == nil {
+			return address, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// portOf returns the port of the Service: the configured one, else the one that the API servers advertise; 0 for none.
+func portOf(configured int, mirrored []mirror) int32 {
+	switch {
+	case configured > 0:
+		return int32(configured) //nolint:gosec // the option is at most 65535
+	case len(mirrored) > 0:
+		return mirrored[0].port
+	default:
+		return 0
+	}
 }

@@ -1,5 +1,5 @@
-// Package apiserver keeps a Service of type LoadBalancer through which clients outside of the cluster reach the
-// API server.
+// Package apiserver maintains a Service of type LoadBalancer through which clients outside of the cluster reach the API
+// server.
 package apiserver
 
 import (
@@ -30,10 +30,10 @@ const (
 
 	// labelManagedBy is a recommended label of Kubernetes.
 	labelManagedBy = "app.kubernetes.io/managed-by"
-	// kubernetesService is the Service in the namespace default whose endpoints the API servers keep themselves.
+	// kubernetesService is the Service in the namespace default whose endpoints the API servers maintain themselves.
 	kubernetesService = "kubernetes"
 
-	// resync is how often everything is looked at without a cause; a renewed certificate is seen then.
+	// resync is how often everything is checked without a cause, for example a renewed certificate.
 	resync = 10 * time.Minute
 	// firstRetry and lastRetry bound the pauses after errors.
 	firstRetry = time.Second
@@ -42,76 +42,75 @@ const (
 
 // Certificates checks the names in the API servers' certificates.
 type Certificates interface {
-	// Names reports whether the API server at endpoint serves a certificate that is valid for address. An error
-	// means that this could not be determined.
+	// Names reports whether the API server at endpoint serves a certificate that is valid for address; an error when
+	// that could not be determined.
 	Names(ctx context.Context, endpoint netip.AddrPort, address netip.Addr) (bool, error)
 }
 
-// Config is what a Keeper needs.
+// Config configures a Reconciler.
 type Config struct {
-	// Kube is the Kubernetes client.
 	Kube kubernetes.Interface
-	// Services is the informer of Services; its changes wake the keeper, decisions read the API.
+	// Services is the shared informer; its changes wake the reconciler, decisions read the API.
 	Services coreinformers.ServiceInformer
-	// Events takes events on the Service.
+	// Events are recorded on the Service.
 	Events record.EventRecorder
 	// Certificates checks the API servers' certificates.
 	Certificates Certificates
-	// Port is the port of the Service; 0 takes the one that the API servers advertise.
+	// Port is the port of the Service; 0 means the one that the API servers advertise.
 	Port int
-	// Enabled is whether there is to be an endpoint. A keeper that is not enabled removes what an enabled one made.
+	// Enabled reports whether there must be an endpoint. If not, the reconciler removes an existing one.
 	Enabled bool
 }
 
-// Reconciler keeps the Service and its EndpointSlices.
+// Reconciler maintains the Service and its EndpointSlices.
 type Reconciler struct {
 	config Config
 	synced []cache.InformerSynced
 	queue  workqueue.TypedRateLimitingInterface[string]
-	// slices watches the API servers' endpoints and ours; two small watches in the place of one of the whole cluster.
+	// slices watches the API servers' endpoints and ours: two small watches instead of one of the whole cluster.
 	slices []cache.SharedIndexInformer
-	// told is the last event, and what it was about; it belongs to the goroutine of Run.
-	told string
+	// recorded is the last event; it belongs to the goroutine of Run.
+	recorded string
 }
 
-// New returns a keeper. It registers with the informer and starts nothing.
+// New returns a Reconciler. It registers with the informer and starts nothing.
 func New(config Config) (*Reconciler, error) {
-	k := &Reconciler{config: config, queue: workqueue.NewTypedRateLimitingQueue(
+	r := &Reconciler{config: config, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))}
-	registration, err := config.Services.Informer().AddEventHandler(k.wakeFor(isOurs))
+	registration, err := config.Services.Informer().AddEventHandler(r.wakeFor(isOurs))
 	if err != nil {
 		return nil, fmt.Errorf("watch Services: %w", err)
 	}
-	k.synced = append(k.synced, registration.HasSynced)
+	r.synced = append(r.synced, registration.HasSynced)
 	if !config.Enabled {
-		return k, nil
+		return r, nil
 	}
-	return k, errors.Join(k.watchSlices(metav1.NamespaceDefault, apiServerSlices),
-		k.watchSlices(metav1.NamespaceSystem, ourSlices))
+	return r, errors.Join(r.watchSlices(metav1.NamespaceDefault, apiServerSlices),
+		r.watchSlices(metav1.NamespaceSystem, ourSlices))
 }
 
 // watchSlices prepares the watch of the selected EndpointSlices of a namespace.
-func (k *Reconciler) watchSlices(namespace, selector string) error {
-	informer := informers.NewSharedInformerFactoryWithOptions(k.config.Kube, 0, informers.WithNamespace(namespace),
+func (r *Reconciler) watchSlices(namespace, selector string) error {
+	informer := informers.NewSharedInformerFactoryWithOptions(r.config.Kube, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }),
 	).Discovery().V1().EndpointSlices().Informer()
-	registration, err := informer.AddEventHandler(k.wakeFor(func(any) bool { return true }))
+	registration, err := informer.AddEventHandler(r.wakeFor(func(any) bool { return true }))
 	if err != nil {
 		return fmt.Errorf("watch EndpointSlices of namespace %s: %w", namespace, err)
 	}
-	k.slices = append(k.slices, informer)
-	k.synced = append(k.synced, registration.HasSynced)
+	r.slices = append(r.slices, informer)
+	r.synced = append(r.synced, registration.HasSynced)
 	return nil
 }
 
-// Name of the keeper among the framework's controllers.
-func (k *Reconciler) Name() string { return "phoenixnap-control-plane" }
+// Name of the reconciler among the framework's controllers.
+func (r *Reconciler) Name() string { return "phoenixnap-control-plane" }
 
-// wakeFor returns a handler that asks for a look at everything; there is but one item to be kept.
-func (k *Reconciler) wakeFor(concerns func(object any) bool) cache.ResourceEventHandler {
-	wake := func(any) { k.queue.Add(ServiceName) }
+// wakeFor returns a handler that queues the only item.
+func (r *Reconciler) wakeFor(concerns func(object any) bool) cache.ResourceEventHandler {
+	wake := func(any) { r.queue.Add(ServiceName) }
 	return cache.FilteringResourceEventHandler{FilterFunc: concerns, Handler: cache.ResourceEventHandlerFuncs{
-		AddFunc: wake, UpdateFunc: func(any, any) { k.queue.Add(ServiceName) }, DeleteFunc: wake,
+		AddFunc: wake, UpdateFunc: func(_, after any) { wake(after) }, DeleteFunc: wake,
 	}}
 }
 
@@ -124,42 +123,40 @@ func isOurs(object any) bool {
 	return ok && service.Namespace == metav1.NamespaceSystem && service.Name == ServiceName
 }
 
-// Run keeps the endpoint until ctx ends, and then returns nil. A keeper that is not enabled returns as soon as
-// nothing is left.
-func (k *Reconciler) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, k.queue.ShutDown)
+// Run maintains the endpoint until ctx ends, and then returns nil. If it is not enabled, it returns once nothing is
+// left.
+func (r *Reconciler) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, r.queue.ShutDown)
 	defer stop()
-	if k.config.Enabled {
-		var watches sync.WaitGroup
-		defer watches.Wait()
-		for _, informer := range k.slices {
-			watches.Go(func() { informer.RunWithContext(ctx) })
-		}
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	for _, informer := range r.slices {
+		watches.Go(func() { informer.RunWithContext(ctx) })
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), k.synced...) {
+	if !cache.WaitForCacheSync(ctx.Done(), r.synced...) {
 		return nil
 	}
-	k.queue.Add(ServiceName)
-	for k.next(ctx) {
+	r.queue.Add(ServiceName)
+	for r.next(ctx) {
 	}
 	return nil
 }
 
-// next looks at everything once; false says that there is nothing more to be done.
-func (k *Reconciler) next(ctx context.Context) bool {
-	item, ended := k.queue.Get()
+// next syncs once; false means that nothing is left to do.
+func (r *Reconciler) next(ctx context.Context) bool {
+	item, ended := r.queue.Get()
 	if ended {
 		return false
 	}
-	defer k.queue.Done(item)
-	err := k.sync(ctx)
+	defer r.queue.Done(item)
+	err := r.sync(ctx)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		klog.FromContext(ctx).Error(err, "Failed to update the control-plane endpoint")
-		k.queue.AddRateLimited(item)
-	case err == nil && k.config.Enabled:
-		k.queue.Forget(item)
-		k.queue.AddAfter(item, resync)
+		r.queue.AddRateLimited(item)
+	case err == nil && r.config.Enabled:
+		r.queue.Forget(item)
+		r.queue.AddAfter(item, resync)
 	}
-	return err != nil || k.config.Enabled
+	return err != nil || r.config.Enabled
 }

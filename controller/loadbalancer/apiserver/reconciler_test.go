@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	keeper "github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/apiserver"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/apiserver"
 )
 
 func first() string { return fmt.Sprintf("%s:%d true", advertised, cp.Port()) }
@@ -54,12 +54,12 @@ func TestTheCertificateIsHeldAgainstThePublishedAddress(t *testing.T) {
 // An API server that cannot be reached from here has a certificate all the same.
 func TestACertificateThatCannotBeReadIsNotCalledBad(t *testing.T) {
 	w := newWorld(t)
-	w.start(func(c *keeper.Config) {
+	w.start(func(c *apiserver.Config) {
 		config := cp.Config()
 		config.CAData = nil // so that nothing is trusted
 		config.CertData = nil
 		config.KeyData = nil
-		probe, err := keeper.NewProbe(config)
+		probe, err := apiserver.NewProbe(config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestACertificateThatCannotBeReadIsNotCalledBad(t *testing.T) {
 //proves:known-bugs/control-plane-port
 func TestThePortMayBeChosen(t *testing.T) {
 	w := newWorld(t)
-	w.start(func(c *keeper.Config) { c.Port = 443 })
+	w.start(func(c *apiserver.Config) { c.Port = 443 })
 	w.kept("port 443", func(s *corev1.Service) error {
 		if s.Spec.Ports[0].Port != 443 {
 			return fmt.Errorf("port %d", s.Spec.Ports[0].Port)
@@ -128,7 +128,7 @@ func TestADeletedServiceIsMadeAnew(t *testing.T) {
 	w.start()
 	old := w.kept("the Service", anyService)
 	w.mirrored(first())
-	if err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Delete(t.Context(), keeper.ServiceName,
+	if err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Delete(t.Context(), apiserver.ServiceName,
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -155,10 +155,10 @@ func TestSwitchedOffItRemovesWhatIsOurs(t *testing.T) {
 	}
 }
 
-func TestAForeignServiceIsLeftAlone(t *testing.T) {
+func TestAForeignServiceIsNotChanged(t *testing.T) {
 	w := newWorld(t)
 	created, err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: keeper.ServiceName},
+		ObjectMeta: metav1.ObjectMeta{Name: apiserver.ServiceName},
 		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "x"},
 			Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})
@@ -182,8 +182,8 @@ func (w *world) foreignSlice() string {
 	w.t.Helper()
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: "foreign",
-			Labels: map[string]string{discoveryv1.LabelServiceName: keeper.ServiceName,
-				discoveryv1.LabelManagedBy: "somebody"}},
+			Labels: map[string]string{discoveryv1.LabelServiceName: apiserver.ServiceName,
+				discoveryv1.LabelManagedBy: "someone"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
 	}
 	if _, err := w.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).Create(w.t.Context(), slice,
@@ -234,7 +234,7 @@ func TestRoutableIsWhatTheAPIAccepts(t *testing.T) {
 		if err != nil && !apierrors.IsInvalid(err) {
 			t.Fatal(err)
 		}
-		if got, want := keeper.IsRoutable(address), err == nil; got != want {
+		if got, want := apiserver.IsRoutable(address), err == nil; got != want {
 			t.Errorf("%s: routable %t, the API says %v", address, got, err)
 		}
 	}

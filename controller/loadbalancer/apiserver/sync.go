@@ -12,30 +12,30 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// sync reads everything from the API and puts right what is not as it should be. Each of its steps may be the last.
-func (k *Reconciler) sync(ctx context.Context) error {
-	service, err := k.read(ctx, metav1.NamespaceSystem, ServiceName)
+// sync reads everything from the API and corrects what differs. The process may end after any of its steps.
+func (r *Reconciler) sync(ctx context.Context) error {
+	service, err := r.read(ctx, metav1.NamespaceSystem, ServiceName)
 	switch {
 	case err != nil:
 		return err
-	case !k.config.Enabled:
-		return k.remove(ctx, service)
+	case !r.config.Enabled:
+		return r.remove(ctx, service)
 	case service != nil && !managed(service):
-		k.record(service, corev1.EventTypeWarning, eventForeign,
+		r.record(service, corev1.EventTypeWarning, eventForeign,
 			"The control-plane endpoint needs a Service of this name, but this one lacks the label "+
 				labelManagedBy+"="+ManagedBy+" and is not changed. Rename it, or add the label to hand it over")
 		return nil
 	case service != nil && service.DeletionTimestamp != nil:
-		return nil // its end wakes us
+		return nil // its deletion wakes us
 	default:
-		return k.keep(ctx, service)
+		return r.ensure(ctx, service)
 	}
 }
 
-// keep has the Service and its slices follow the API servers. A Service is made only when there is something for it to
-// lead to, for it costs money.
-func (k *Reconciler) keep(ctx context.Context, service *corev1.Service) error {
-	source, err := k.config.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx,
+// ensure updates the Service and its slices from the API servers. A Service costs money, so it is created only when it
+// can have endpoints.
+func (r *Reconciler) ensure(ctx context.Context, service *corev1.Service) error {
+	source, err := r.config.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx,
 		metav1.ListOptions{LabelSelector: apiServerSlices})
 	if err != nil {
 		return fmt.Errorf("list the EndpointSlices of the API servers: %w", err)
@@ -43,30 +43,30 @@ func (k *Reconciler) keep(ctx context.Context, service *corev1.Service) error {
 	mirrored := mirrors(source.Items)
 	servers := backends(mirrored)
 	if service == nil && len(servers) == 0 {
-		kubernetes, err := k.read(ctx, metav1.NamespaceDefault, kubernetesService)
+		kubernetes, err := r.read(ctx, metav1.NamespaceDefault, kubernetesService)
 		if err == nil && kubernetes != nil {
-			k.recordNotRoutable(kubernetes)
+			r.recordNotRoutable(kubernetes)
 		}
 		return err
 	}
-	service, err = k.keepService(ctx, service, portOf(k.config.Port, mirrored))
+	service, err = r.ensureService(ctx, service, portOf(r.config.Port, mirrored))
 	if err != nil {
 		return err
 	}
-	if err := k.keepSlices(ctx, service, mirrored); err != nil {
+	if err := r.ensureSlices(ctx, service, mirrored); err != nil {
 		return err
 	}
 	if len(servers) == 0 {
-		k.recordNotRoutable(service)
+		r.recordNotRoutable(service)
 		return nil
 	}
-	k.inspect(ctx, service, servers)
+	r.inspect(ctx, service, servers)
 	return nil
 }
 
-// read returns a Service as the API has it now; nil when there is none.
-func (k *Reconciler) read(ctx context.Context, namespace, name string) (*corev1.Service, error) {
-	service, err := k.config.Kube.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+// read reads a Service live; nil when there is none.
+func (r *Reconciler) read(ctx context.Context, namespace, name string) (*corev1.Service, error) {
+	service, err := r.config.Kube.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -76,9 +76,9 @@ func (k *Reconciler) read(ctx context.Context, namespace, name string) (*corev1.
 	return service, nil
 }
 
-// keepService creates the Service, or puts right what is ours in it. A port of 0 is not known and left as it is.
-func (k *Reconciler) keepService(ctx context.Context, have *corev1.Service, port int32) (*corev1.Service, error) {
-	services := k.config.Kube.CoreV1().Services(metav1.NamespaceSystem)
+// ensureService creates the Service, or corrects our fields in it. A port of 0 is unknown: an existing one is kept.
+func (r *Reconciler) ensureService(ctx context.Context, have *corev1.Service, port int32) (*corev1.Service, error) {
+	services := r.config.Kube.CoreV1().Services(metav1.NamespaceSystem)
 	if have == nil {
 		made, err := services.Create(ctx, newService(port), metav1.CreateOptions{})
 		if err != nil {
@@ -104,9 +104,9 @@ func (k *Reconciler) keepService(ctx context.Context, have *corev1.Service, port
 	return updated, nil
 }
 
-// keepSlices writes the slices that are missing or outdated, and then deletes those that no API server needs.
-func (k *Reconciler) keepSlices(ctx context.Context, service *corev1.Service, mirrored []mirror) error {
-	slices := k.config.Kube.DiscoveryV1().EndpointSlices(service.Namespace)
+// ensureSlices writes the slices that are missing or outdated, and then deletes those that no API server needs.
+func (r *Reconciler) ensureSlices(ctx context.Context, service *corev1.Service, mirrored []mirror) error {
+	slices := r.config.Kube.DiscoveryV1().EndpointSlices(service.Namespace)
 	listed, err := slices.List(ctx, metav1.ListOptions{LabelSelector: ourSlices})
 	if err != nil {
 		return fmt.Errorf("list the EndpointSlices of Service %s: %w", klog.KObj(service), err)
@@ -116,21 +116,21 @@ func (k *Reconciler) keepSlices(ctx context.Context, service *corev1.Service, mi
 		have[listed.Items[i].Name] = &listed.Items[i]
 	}
 	for _, m := range mirrored {
-		if err := k.keepSlice(ctx, have[m.name], m.slice(service)); err != nil {
+		if err := r.ensureSlice(ctx, have[m.name], m.slice(service)); err != nil {
 			return err
 		}
 		delete(have, m.name)
 	}
 	for _, stale := range have {
-		if err := k.deleteSlice(ctx, stale); err != nil {
+		if err := r.deleteSlice(ctx, stale); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (k *Reconciler) keepSlice(ctx context.Context, have, want *discoveryv1.EndpointSlice) error {
-	slices := k.config.Kube.DiscoveryV1().EndpointSlices(want.Namespace)
+func (r *Reconciler) ensureSlice(ctx context.Context, have, want *discoveryv1.EndpointSlice) error {
+	slices := r.config.Kube.DiscoveryV1().EndpointSlices(want.Namespace)
 	var err error
 	switch {
 	case have == nil:
@@ -150,11 +150,16 @@ func (k *Reconciler) keepSlice(ctx context.Context, have, want *discoveryv1.Endp
 	return nil
 }
 
-// deleteSlice deletes exactly the slice that was read.
-func (k *Reconciler) deleteSlice(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
-	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &slice.UID,
-		ResourceVersion: &slice.ResourceVersion}}
-	err := k.config.Kube.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, options)
+// exactly returns options that delete exactly the version that was read.
+func exactly(meta metav1.ObjectMeta) metav1.DeleteOptions {
+	return metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &meta.UID, ResourceVersion: &meta.ResourceVersion},
+	}
+}
+
+func (r *Reconciler) deleteSlice(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
+	err := r.config.Kube.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name,
+		exactly(slice.ObjectMeta))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete EndpointSlice %s: %w", klog.KObj(slice), err)
 	}
@@ -162,28 +167,26 @@ func (k *Reconciler) deleteSlice(ctx context.Context, slice *discoveryv1.Endpoin
 	return nil
 }
 
-// remove deletes what an enabled keeper made, and nothing else. The address is given back as with any Service.
-func (k *Reconciler) remove(ctx context.Context, service *corev1.Service) error {
+// remove deletes what the controller created while the endpoint was enabled, and nothing else.
+func (r *Reconciler) remove(ctx context.Context, service *corev1.Service) error {
 	if service != nil && !managed(service) {
 		return nil
 	}
 	if service != nil && service.DeletionTimestamp == nil {
-		options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &service.UID,
-			ResourceVersion: &service.ResourceVersion}}
-		err := k.config.Kube.CoreV1().Services(service.Namespace).Delete(ctx, service.Name, options)
+		err := r.config.Kube.CoreV1().Services(service.Namespace).Delete(ctx, service.Name, exactly(service.ObjectMeta))
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete Service %s: %w", klog.KObj(service), err)
 		}
 		klog.FromContext(ctx).Info("Deleted the Service of the control-plane endpoint, which is switched off",
 			"service", klog.KObj(service))
 	}
-	listed, err := k.config.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).List(ctx,
+	listed, err := r.config.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).List(ctx,
 		metav1.ListOptions{LabelSelector: ourSlices})
 	if err != nil {
 		return fmt.Errorf("list the EndpointSlices of the control-plane endpoint: %w", err)
 	}
 	for i := range listed.Items {
-		if err := k.deleteSlice(ctx, &listed.Items[i]); err != nil {
+		if err := r.deleteSlice(ctx, &listed.Items[i]); err != nil {
 			return err
 		}
 	}
@@ -191,26 +194,26 @@ func (k *Reconciler) remove(ctx context.Context, service *corev1.Service) error 
 }
 
 // inspect reports whether clients will accept the API servers' certificates at the published address.
-func (k *Reconciler) inspect(ctx context.Context, service *corev1.Service, servers []netip.AddrPort) {
+func (r *Reconciler) inspect(ctx context.Context, service *corev1.Service, servers []netip.AddrPort) {
 	address, published := publishedAt(service)
 	if !published {
-		k.told = ""
+		r.recorded = ""
 		return
 	}
-	v := judge(k.look(ctx, servers, address), address, service.Spec.Ports[0].Port)
-	k.record(service, v.eventType, v.reason, v.text)
+	found := result(r.checkAll(ctx, servers, address), address, service.Spec.Ports[0].Port)
+	r.record(service, found.eventType, found.reason, found.text)
 }
 
-// record sends an event when it says something else than the last one.
-func (k *Reconciler) record(service *corev1.Service, eventType, reason, text string) {
-	if said := string(service.UID) + reason + text; said != k.told {
-		k.told = said
-		k.config.Events.Event(service, eventType, reason, text)
+// record records an event unless it is the last one.
+func (r *Reconciler) record(service *corev1.Service, eventType, reason, text string) {
+	if next := string(service.UID) + reason + text; next != r.recorded {
+		r.recorded = next
+		r.config.Events.Event(service, eventType, reason, text)
 	}
 }
 
-func (k *Reconciler) recordNotRoutable(service *corev1.Service) {
-	k.record(service, corev1.EventTypeWarning, eventNotRoutable,
+func (r *Reconciler) recordNotRoutable(service *corev1.Service) {
+	r.record(service, corev1.EventTypeWarning, eventNotRoutable,
 		"No API server advertises an IPv4 address that other machines can reach (Service default/kubernetes), "+
 			"so the control-plane endpoint leads nowhere. Start kube-apiserver with --advertise-address set to an "+
 			"address of the node")

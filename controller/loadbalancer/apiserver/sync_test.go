@@ -56,7 +56,7 @@ func TestMirrors(t *testing.T) {
 			slice("b", "IPv4", api, "192.0.2.1")}, []string{"192.0.2.1:6443"}},
 		"loopback is left out": {[]discoveryv1.EndpointSlice{slice("a", "IPv4", api, "127.0.0.1", "192.0.2.1",
 			"169.254.0.1")}, []string{"192.0.2.1:6443"}},
-		"loopback alone": {[]discoveryv1.EndpointSlice{slice("a", "IPv4", api, "127.0.0.1")}, nil},
+		"only loopback":  {[]discoveryv1.EndpointSlice{slice("a", "IPv4", api, "127.0.0.1")}, nil},
 		"without a port": {[]discoveryv1.EndpointSlice{slice("a", "IPv4", nil, "192.0.2.1")}, nil},
 		"no TCP port": {[]discoveryv1.EndpointSlice{slice("a", "IPv4",
 			[]discoveryv1.EndpointPort{port("https", corev1.ProtocolUDP, 1)}, "192.0.2.1")}, nil},
@@ -75,29 +75,29 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestResult(t *testing.T) {
 	server := netip.MustParseAddrPort("192.0.2.1:6443")
 	address := netip.MustParseAddr("203.0.113.10")
-	good := sight{server: server, names: true}
-	bad := sight{server: server}
-	unread := sight{server: server, err: errors.New("timeout")}
+	good := check{server: server, names: true}
+	bad := check{server: server}
+	unread := check{server: server, err: errors.New("timeout")}
 	for name, tc := range map[string]struct {
-		sights []sight
+		checks []check
 		want   string
 	}{
-		"all name it":               {[]sight{good, good}, eventPublished},
-		"one lacks it":              {[]sight{good, bad, unread}, eventCertificateLacksAddress},
-		"one could not be read":     {[]sight{unread, good}, eventPublished},
-		"none could be read":        {[]sight{unread, unread}, eventCertificateUnread},
+		"all name it":               {[]check{good, good}, eventPublished},
+		"one lacks it":              {[]check{good, bad, unread}, eventCertificateLacksAddress},
+		"one could not be read":     {[]check{unread, good}, eventPublished},
+		"none could be read":        {[]check{unread, unread}, eventCertificateUnread},
 		"no API server to be asked": {nil, eventCertificateUnread},
 	} {
-		if got := judge(tc.sights, address, 6443); got.reason != tc.want {
+		if got := result(tc.checks, address, 6443); got.reason != tc.want {
 			t.Errorf("%s: %s, want %s", name, got.reason, tc.want)
 		}
 	}
 }
 
-// bubble is a keeper on a Kubernetes API in memory, with time that passes at once.
+// bubble is a reconciler on a Kubernetes API in memory, with time that passes at once.
 type bubble struct {
 	kube   *fake.Clientset
 	events *record.FakeRecorder
@@ -116,13 +116,13 @@ func newBubble(t *testing.T, objects ...runtime.Object) *bubble {
 func (b *bubble) run(ctx context.Context, t *testing.T) {
 	t.Helper()
 	factory := informers.NewSharedInformerFactory(b.kube, 0)
-	keeper, err := New(Config{Kube: b.kube, Services: factory.Core().V1().Services(), Events: b.events, Enabled: true})
+	reconciler, err := New(Config{Kube: b.kube, Services: factory.Core().V1().Services(), Events: b.events, Enabled: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	factory.StartWithContext(ctx)
 	go func() {
-		err := keeper.Run(ctx)
+		err := reconciler.Run(ctx)
 		factory.Shutdown()
 		b.ended <- err
 	}()

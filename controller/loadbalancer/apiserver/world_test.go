@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
-	keeper "github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/apiserver"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/apiserver"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
@@ -60,7 +60,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// world is the cluster as an administrator sees it, and a keeper that runs as the shipped ServiceAccount.
+// world is the cluster as an administrator sees it, and a reconciler that runs as the shipped ServiceAccount.
 type world struct {
 	t      *testing.T
 	kube   kubernetes.Interface
@@ -82,8 +82,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// start runs a keeper; the function that it returns ends it and waits for it.
-func (w *world) start(change ...func(*keeper.Config)) (stop func()) {
+// start runs a reconciler; the function that it returns ends it and waits for it.
+func (w *world) start(change ...func(*apiserver.Config)) (stop func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(testlog.Context(w.t))
 	ended := w.run(ctx, change...)
@@ -98,18 +98,18 @@ func (w *world) start(change ...func(*keeper.Config)) (stop func()) {
 	return stop
 }
 
-// switchOff runs a keeper that is not enabled until it ends by itself.
+// switchOff runs a reconciler that is not enabled until it ends by itself.
 func (w *world) switchOff() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(testlog.Context(w.t), patience)
 	defer cancel()
-	err := <-w.run(ctx, func(c *keeper.Config) { c.Enabled = false })
+	err := <-w.run(ctx, func(c *apiserver.Config) { c.Enabled = false })
 	if err != nil || ctx.Err() != nil {
-		w.t.Fatalf("the keeper did not end: %v, %v", err, ctx.Err())
+		w.t.Fatalf("the reconciler did not end: %v, %v", err, ctx.Err())
 	}
 }
 
-func (w *world) run(ctx context.Context, change ...func(*keeper.Config)) (ended chan error) {
+func (w *world) run(ctx context.Context, change ...func(*apiserver.Config)) (ended chan error) {
 	w.t.Helper()
 	account, err := cp.ServiceAccount(ctx, metav1.NamespaceSystem, "phoenixnap-cloud-controller-manager")
 	if err != nil {
@@ -117,12 +117,12 @@ func (w *world) run(ctx context.Context, change ...func(*keeper.Config)) (ended 
 	}
 	kube := kubernetes.NewForConfigOrDie(account)
 	factory := informers.NewSharedInformerFactory(kube, 0)
-	config := keeper.Config{Kube: kube, Services: factory.Core().V1().Services(), Events: w.events,
+	config := apiserver.Config{Kube: kube, Services: factory.Core().V1().Services(), Events: w.events,
 		Certificates: w.probe(account), Enabled: true}
 	for _, c := range change {
 		c(&config)
 	}
-	k, err := keeper.New(config)
+	k, err := apiserver.New(config)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func (w *world) run(ctx context.Context, change ...func(*keeper.Config)) (ended 
 }
 
 // probe reads the real certificate; the advertised address is unused, so the connection is led to loopback.
-func (w *world) probe(account *rest.Config) *keeper.Probe {
+func (w *world) probe(account *rest.Config) *apiserver.Probe {
 	config := rest.CopyConfig(account)
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(address)
@@ -148,7 +148,7 @@ func (w *world) probe(account *rest.Config) *keeper.Probe {
 		}
 		return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
 	}
-	probe, err := keeper.NewProbe(config)
+	probe, err := apiserver.NewProbe(config)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func (w *world) probe(account *rest.Config) *keeper.Probe {
 // clean leaves the cluster as it was found. No garbage collector runs here.
 func (w *world) clean() {
 	ctx := context.Background()
-	err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Delete(ctx, keeper.ServiceName, metav1.DeleteOptions{})
+	err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Delete(ctx, apiserver.ServiceName, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		w.t.Error(err)
 	}
@@ -190,7 +190,7 @@ func (w *world) until(what string, check func() error) {
 // service returns the Service; nil when there is none.
 func (w *world) service() *corev1.Service {
 	w.t.Helper()
-	service, err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Get(w.t.Context(), keeper.ServiceName,
+	service, err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Get(w.t.Context(), apiserver.ServiceName,
 		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -258,7 +258,7 @@ func (w *world) publish(address string) {
 
 func (w *world) patch(patch string, subresources ...string) {
 	w.t.Helper()
-	_, err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Patch(w.t.Context(), keeper.ServiceName,
+	_, err := w.kube.CoreV1().Services(metav1.NamespaceSystem).Patch(w.t.Context(), apiserver.ServiceName,
 		types.MergePatchType,
 		[]byte(patch), metav1.PatchOptions{}, subresources...)
 	if err != nil {

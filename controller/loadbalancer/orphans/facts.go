@@ -146,8 +146,8 @@ func isShared(b plan.Block) bool {
 // leastNonce is shorter than any nonce of a purchase, and longer than what a record contains by chance.
 const leastNonce = 12
 
-// serviceOf returns the value of contract.TagService, also for a block of v1. tagged reports whether there is any tag of
-// a Service.
+// serviceOf returns the value of contract.TagService, also for a block of v1. tagged reports whether there is any tag
+// of a Service.
 func serviceOf(b plan.Block) (service string, tagged bool) {
 	if service, tagged = b.Tags[contract.TagService]; tagged {
 		return service, true
@@ -160,8 +160,8 @@ func serviceOf(b plan.Block) (service string, tagged bool) {
 	return contract.ServiceTag(namespace, name), true
 }
 
-// isLeftover reports whether the block has exactly the tags that v1 leaves on a block that it is about to delete: usage,
-// cluster and delete=true, and none that names a purpose.
+// isLeftover reports whether the block has exactly the tags that v1 leaves on a block that it is about to delete:
+// usage, cluster and delete=true, and none that names a purpose.
 func isLeftover(b plan.Block) bool {
 	if b.Tags[contract.TagDelete] != contract.TagTrue {
 		return false
@@ -177,8 +177,8 @@ func isLeftover(b plan.Block) bool {
 	return true
 }
 
-// needsBlock reports whether the Service needs its block: it must have an address from us, or has not released it yet. A
-// Service of another class, and the framework's finalizer on it, are not ours.
+// needsBlock reports whether the Service needs its block: it must have an address from us, or has not released it yet.
+// A Service of another class, and the framework's finalizer on it, are not ours.
 func needsBlock(s *corev1.Service) bool {
 	ours := s.Spec.LoadBalancerClass == nil || contract.HasOwnClass(s)
 	return slices.Contains(s.Finalizers, contract.LoadBalancerFinalizer) || contract.Served(s) ||

@@ -232,8 +232,8 @@ func (c *Collector) remember(ctx context.Context, ours []plan.Block, f facts, as
 	return errors.Join(problems...)
 }
 
-// suspected returns the suspicion about a listed block; nil for none. A new one is confirmed by a read of the block: the
-// list shows deleted blocks and old tags for some seconds.
+// suspected returns the suspicion about a listed block; nil for none. A new one is confirmed by a read of the block:
+// the list shows deleted blocks and old tags for some seconds.
 func (c *Collector) suspected(ctx context.Context, listed plan.Block, f facts) (*suspicion, error) {
 	if known := c.suspicions[listed.ID]; known != nil && known.state == classify(listed, f) {
 		return known, nil
@@ -263,8 +263,8 @@ func (c *Collector) forgetGone(ctx context.Context, ours []plan.Block) {
 		}
 		delete(c.suspicions, id)
 		if s.deletion {
-			klog.FromContext(ctx).Info("Released an unused IP block", "block", s.block.ID, "cidr", s.block.CIDR, "standing",
-				s.state)
+			klog.FromContext(ctx).Info("Released an unused IP block", "block", s.block.ID, "cidr", s.block.CIDR,
+				"standing", s.state)
 			c.config.Metrics.collected.Inc()
 			c.record(corev1.EventTypeNormal, eventCollected,
 				fmt.Sprintf("IP block %s (%s) was deleted: %s", s.block.ID, s.block.CIDR, problemOf(s.state, s.block)))
@@ -293,6 +293,7 @@ func (c *Collector) due() *suspicion {
 		return nil
 	}
 	return slices.MinFunc(ready, func(a, b *suspicion) int {
-		return cmp.Or(a.backoff.until.Compare(b.backoff.until), a.since.Compare(b.since), cmp.Compare(a.block.ID, b.block.ID))
+		return cmp.Or(a.backoff.until.Compare(b.backoff.until), a.since.Compare(b.since),
+			cmp.Compare(a.block.ID, b.block.ID))
 	})
 }

@@ -14,8 +14,7 @@ import (
 	"k8s.io/cloud-provider/api"
 )
 
-// shop is a balancer in memory: it gives each Service an address after some waits and takes it back after
-// others.
+// shop is a balancer in memory: it gives each Service an address after some waits and takes it back after others.
 type shop struct {
 	mu sync.Mutex
 	// waits is how often a caller is asked to call again, pause how long after.

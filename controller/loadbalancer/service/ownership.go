@@ -51,9 +51,9 @@ func finalizerFor(service *corev1.Service) string {
 //
 // contract.LoadBalancerFinalizer always is. The framework's is shared by every provider and class: it is ours on a
 // Service that we serve, whatever class it had before. On any other Service it may be another controller's, because the
-// API server wipes the class when the type changes. There it is ours only if the Service shows that we added it: managed
-// fields say so, or, where they were lost (a restored backup, an earlier version), the Service has fields of ours and no
-// other class.
+// API server wipes the class when the type changes. There it is ours only if the Service shows that we added it:
+// managed fields say so, or, where they were lost (a restored backup, an earlier version), the Service has fields of
+// ours and no other class.
 func ownFinalizers(service *corev1.Service) []string {
 	return slices.DeleteFunc(slices.Clone(service.Finalizers), func(finalizer string) bool {
 		switch finalizer {
