@@ -1,14 +1,17 @@
 package instances
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // nodeAddresses returns the addresses of a Node: hostname, internal, external, in a stable order. The
@@ -31,13 +34,14 @@ func nodeAddresses(node *corev1.Node, server pnap.Server) []corev1.NodeAddress {
 		}
 	}
 	addresses := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: hostname(node)}}
-	addresses = appendIPs(addresses, corev1.NodeInternalIP, steady(internal, node, corev1.NodeInternalIP))
-	return appendIPs(addresses, corev1.NodeExternalIP, steady(external, node, corev1.NodeExternalIP))
+	addresses = appendIPs(addresses, node, corev1.NodeInternalIP, internal)
+	return appendIPs(addresses, node, corev1.NodeExternalIP, external)
 }
 
-// steady sorts the addresses that the Node already has first, in their current order: clients use the first one, and a
-// different order in the API must not cause a write.
-func steady(ips []netip.Addr, node *corev1.Node, kind corev1.NodeAddressType) []netip.Addr {
+// appendIPs appends addresses, each once. Those that the Node already has precede, in their current order: clients use
+// the first one, and a different order in the API must not cause a write.
+func appendIPs(addresses []corev1.NodeAddress, node *corev1.Node, kind corev1.NodeAddressType,
+	ips []netip.Addr) []corev1.NodeAddress {
 	place := func(ip netip.Addr) int {
 		at := slices.Index(node.Status.Addresses, corev1.NodeAddress{Type: kind, Address: ip.String()})
 		if at < 0 {
@@ -47,7 +51,13 @@ func steady(ips []netip.Addr, node *corev1.Node, kind corev1.NodeAddressType) []
 	}
 	ordered := slices.Clone(ips)
 	slices.SortStableFunc(ordered, func(a, b netip.Addr) int { return place(a) - place(b) })
-	return ordered
+	for _, ip := range ordered {
+		address := corev1.NodeAddress{Type: kind, Address: ip.String()}
+		if !slices.Contains(addresses, address) {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
 }
 
 // withoutNetwork reports whether the API cannot know an address of the server: it was ordered without networks, or with
@@ -63,29 +73,18 @@ func hostname(node *corev1.Node) string {
 	return node.Name
 }
 
-func appendIPs(addresses []corev1.NodeAddress, kind corev1.NodeAddressType, ips []netip.Addr) []corev1.NodeAddress {
-	for _, ip := range ips {
-		address := corev1.NodeAddress{Type: kind, Address: ip.String()}
-		if !slices.Contains(addresses, address) {
-			addresses = append(addresses, address)
-		}
-	}
-	return addresses
-}
-
 // externalIPs returns the public addresses that the machine probably has. The API lists every usable address of a
 // server's block, of which an installation configures the first; if the agent reports the machine's addresses, those
 // count.
 func externalIPs(server pnap.Server, reported identity) []netip.Addr {
 	var joined []netip.Addr
-	var external []netip.Addr
 	for _, membership := range server.PublicNetworks {
 		joined = append(joined, membership.IPs...)
 	}
 	own := slices.DeleteFunc(slices.Clone(server.PublicIPs), func(ip netip.Addr) bool {
 		return ip == server.GatewayAddress || slices.Contains(joined, ip)
 	})
-	external = append(external, pick(own, reported)...)
+	external := pick(own, reported)
 	for _, membership := range server.PublicNetworks {
 		if membership.Status == pnap.MembershipAssigned {
 			external = append(external, pick(membership.IPs, reported)...)
@@ -114,12 +113,7 @@ func pick(ips []netip.Addr, reported identity) []netip.Addr {
 // private returns the reported private addresses, for a server whose networks the API does not know. It omits public
 // addresses, which may be addresses of Services.
 func (i identity) private() []netip.Addr {
-	var ips []netip.Addr
-	for ip := range i.addresses {
-		if ip.IsPrivate() {
-			ips = append(ips, ip)
-		}
-	}
+	ips := slices.DeleteFunc(slices.Collect(maps.Keys(i.addresses)), func(ip netip.Addr) bool { return !ip.IsPrivate() })
 	slices.SortFunc(ips, netip.Addr.Compare)
 	return ips
 }
@@ -166,4 +160,48 @@ func join(ips []netip.Addr) string {
 		texts[i] = ip.String()
 	}
 	return strings.Join(texts, ", ")
+}
+
+// Labels returns the labels under phoenixnap.com/ that a server's Node gets. A value that cannot be made
+// legal is dropped: an illegal label would prevent the initialization of the Node.
+func Labels(server pnap.Server) map[string]string {
+	labels := map[string]string{}
+	for name, value := range map[string]string{
+		contract.NodeLocation:    server.Location,
+		contract.NodeServerType:  server.Type,
+		contract.NodeOS:          server.OS,
+		contract.NodeNetworkType: server.NetworkType,
+	} {
+		if legal := labelValue(value); legal != "" {
+			labels[name] = legal
+		}
+	}
+	return labels
+}
+
+// Zone returns the zone of a Node: that of its labels, else the location of its server, made legal. The framework would
+// overwrite the kubelet's zone (--node-labels) when it initializes a Node, but volumes and their claims on
+// topology.kubernetes.io/zone outlive a Node that is registered again. The deprecated label counts first, because the
+// framework keeps the other one equal to it.
+func Zone(node *corev1.Node, server pnap.Server) string {
+	for _, name := range []string{corev1.LabelFailureDomainBetaZone, corev1.LabelTopologyZone} {
+		if zone, exists := node.Labels[name]; exists {
+			return zone
+		}
+	}
+	return labelValue(server.Location)
+}
+
+// labelValue replaces characters that a label value may not contain by "-" and shortens it to the allowed length.
+func labelValue(raw string) string {
+	legal := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
+			return r
+		default:
+			return '-'
+		}
+	}, raw)
+	legal = legal[:min(len(legal), validation.LabelValueMaxLength)]
+	return strings.Trim(legal, "-_.")
 }

@@ -18,15 +18,15 @@ const (
 )
 
 // deletionState is the state of a server that seems to have disappeared.
-type deletionState int
+type deletionState string
 
 const (
 	// suspect: found missing once, or not for long enough.
-	suspect deletionState = iota
+	suspect deletionState = "suspect"
 	// held: missing twice, but too many servers disappear at once.
-	held
+	held deletionState = "held"
 	// gone: missing twice, and few other servers are missing.
-	gone
+	gone deletionState = "gone"
 )
 
 // observation is one check of a server that seems to have disappeared.
@@ -128,8 +128,8 @@ func (g *gate) count(serverID string, seen time.Time, others map[string]bool) (m
 	return missing, len(all)
 }
 
-// standing counts the servers by their last state, if it is not older than forgetAfter.
-func (g *gate) standing(now time.Time) map[deletionState]int {
+// counts counts the servers by their last state, if it is not older than forgetAfter.
+func (g *gate) counts(now time.Time) map[deletionState]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	counts := map[deletionState]int{}

@@ -17,15 +17,10 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
-
-// Networks reads a public network, requested at or after the given time; *account.Account implements it.
-type Networks interface {
-	Network(ctx context.Context, id string, after time.Time) (plan.Network, error)
-}
 
 // Config configures Instances.
 type Config struct {
@@ -35,8 +30,8 @@ type Config struct {
 	Nodes corelisters.NodeLister
 	// Live reads one Node without the cache, once, before its deletion is allowed.
 	Live corev1client.NodesGetter
-	// Networks reads public networks, and NetworkID is the ID of the configured network; empty without load balancers.
-	Networks  Networks
+	// Networks reads the configured public network, whose ID is NetworkID; empty without load balancers.
+	Networks  *account.Account
 	NetworkID string
 	// Events are recorded on Nodes.
 	Events record.EventRecorder
@@ -48,14 +43,9 @@ type Config struct {
 
 // Instances implements cloudprovider.InstancesV2 from the shared inventory.
 type Instances struct {
-	inventory *Inventory
-	nodes     corelisters.NodeLister
-	live      corev1client.NodesGetter
-	events    *eventLimiter
-	gate      *gate
-	metrics   *Metrics
-	networks  Networks
-	networkID string
+	config Config
+	events *eventLimiter
+	gate   *gate
 }
 
 var _ cloudprovider.InstancesV2 = (*Instances)(nil)
@@ -68,11 +58,7 @@ func New(config Config) *Instances {
 	if config.Metrics == nil {
 		config.Metrics = NewMetrics()
 	}
-	return &Instances{
-		inventory: config.Inventory, nodes: config.Nodes, live: config.Live,
-		events: newEventLimiter(config.Events, config.Now), gate: newGate(), metrics: config.Metrics,
-		networks: config.Networks, networkID: config.NetworkID,
-	}
+	return &Instances{config: config, events: newEventLimiter(config.Events, config.Now), gate: newGate()}
 }
 
 // InstanceExists reports false, and Kubernetes then deletes the Node at once, only when the server is proven gone:
@@ -86,37 +72,29 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	if err != nil {
 		return false, err
 	}
-	defer func() { i.metrics.setMissing(i.gate.standing(list.AskedAt)) }()
-	missing, err := i.isMissing(ctx, id, list)
-	if err != nil {
+	defer func() { i.config.Metrics.setMissing(i.gate.counts(list.AskedAt)) }()
+	server, err := i.server(ctx, id, list)
+	missing := pnap.IsInaccessible(err)
+	if err != nil && !missing {
 		if ctx.Err() == nil {
 			i.events.warn(node, ReasonPossibleNodeDeletion,
-				"phoenixNAP server %s is not in the list of servers, and cannot be read by its ID: the Node is kept",
-				id)
+				"phoenixNAP server %s is not in the list of servers, and cannot be read by its ID: the Node is kept", id)
 		}
 		return false, err
 	}
-	if !missing {
+	if !missing && server.Status != pnap.ServerReserved {
 		i.gate.present(id)
 		return true, nil
 	}
 	return i.decide(ctx, node, id, list)
 }
 
-// isMissing checks both sources, the list and the server's own resource.
-func (i *Instances) isMissing(ctx context.Context, id string, list List) (bool, error) {
+// server returns a server from the list, else from the server's own resource.
+func (i *Instances) server(ctx context.Context, id string, list List) (pnap.Server, error) {
 	if server, ok := list.ByID[id]; ok {
-		return server.Status == pnap.ServerReserved, nil
+		return server, nil
 	}
-	server, err := i.inventory.Server(ctx, id)
-	switch {
-	case err == nil:
-		return server.Status == pnap.ServerReserved, nil
-	case pnap.IsInaccessible(err):
-		return true, nil
-	default:
-		return false, err
-	}
+	return i.config.Inventory.Server(ctx, id)
 }
 
 func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, list List) (bool, error) {
@@ -154,7 +132,7 @@ func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, li
 	return false, nil
 }
 
-// errNoServer reports that an account cannot be verified, because no public network is configured.
+// errNoServer reports that an account without a configured public network cannot be verified.
 var errNoServer = errors.New("no server of this cluster is in the list of servers")
 
 // proveAccount returns an error unless the list of servers certainly belongs to the cluster's account. With credentials
@@ -162,8 +140,8 @@ var errNoServer = errors.New("no server of this cluster is in the list of server
 // configured public network can only be read in the right account; without one, a listed server of any Node is the
 // proof.
 func (i *Instances) proveAccount(ctx context.Context, list List, servers map[string]bool) error {
-	if i.networkID != "" {
-		_, err := i.networks.Network(ctx, i.networkID, list.AskedAt)
+	if i.config.NetworkID != "" {
+		_, err := i.config.Networks.Network(ctx, i.config.NetworkID, list.AskedAt)
 		return err
 	}
 	for id := range servers {
@@ -179,7 +157,7 @@ func (i *Instances) reasonOf(err error) string {
 	if errors.Is(err, errNoServer) {
 		return err.Error()
 	}
-	return fmt.Sprintf("public network %s, which proves the account, cannot be read", i.networkID)
+	return fmt.Sprintf("public network %s, which proves the account, cannot be read", i.config.NetworkID)
 }
 
 // keep explains why a Node is not deleted although its server is missing.
@@ -207,7 +185,7 @@ func (i *Instances) keep(ctx context.Context, node *corev1.Node, id string, resu
 // confirm reads the Node live: a Node that was replaced or that is ready by now must not be reported as gone. A Node
 // that no longer exists needs no confirmation.
 func (i *Instances) confirm(ctx context.Context, node *corev1.Node) error {
-	current, err := i.live.Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+	current, err := i.config.Live.Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -225,7 +203,7 @@ func (i *Instances) confirm(ctx context.Context, node *corev1.Node) error {
 
 // knownServers returns the servers of all Nodes, with true for those that are not in the list.
 func (i *Instances) knownServers(list List) (map[string]bool, error) {
-	nodes, err := i.nodes.List(labels.Everything())
+	nodes, err := i.config.Nodes.List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("list Nodes: %w", err)
 	}
@@ -245,13 +223,8 @@ func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bo
 	if err != nil {
 		return false, err
 	}
-	server, ok := list.ByID[id]
-	if !ok {
-		if server, err = i.inventory.Server(ctx, id); err != nil {
-			return false, err
-		}
-	}
-	return server.Status == pnap.ServerPoweredOff, nil
+	server, err := i.server(ctx, id, list)
+	return err == nil && server.Status == pnap.ServerPoweredOff, err
 }
 
 // locate returns the ID of the Node's server and a valid list. An empty list is not valid: the account that runs this
@@ -261,7 +234,7 @@ func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List
 	if err != nil {
 		return "", List{}, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	list, err := i.inventory.List(ctx)
+	list, err := i.config.Inventory.List(ctx)
 	if err != nil {
 		return "", List{}, err
 	}
@@ -276,11 +249,11 @@ func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List
 // InstanceMetadata returns what the framework writes to the Node: provider ID, type, region, zone, addresses
 // and labels. It never returns nil without an error.
 func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	age := i.inventory.window
+	age := i.config.Inventory.config.Window
 	if node.Spec.ProviderID != "" { // the framework checks every Node every five minutes
 		age = max(age, Unhurried)
 	}
-	list, err := i.inventory.Recent(ctx, age)
+	list, err := i.config.Inventory.Recent(ctx, age)
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +261,7 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	if err != nil {
 		return nil, err
 	}
-	i.metrics.setMissing(i.gate.standing(list.AskedAt))
+	i.config.Metrics.setMissing(i.gate.counts(list.AskedAt))
 	addresses := nodeAddresses(node, server)
 	if len(addresses) < 2 && !withoutNetwork(server) { // only the hostname is not a reachable address
 		return nil,
@@ -330,10 +303,7 @@ func (i *Instances) find(ctx context.Context, node *corev1.Node, list List) (pna
 		if err != nil {
 			return pnap.Server{}, fmt.Errorf("node %s: %w", node.Name, err)
 		}
-		if server, ok := list.ByID[id]; ok {
-			return server, nil
-		}
-		return i.inventory.Server(ctx, id)
+		return i.server(ctx, id, list)
 	}
 	claimed, err := i.claimed(node)
 	if err != nil {
@@ -354,7 +324,7 @@ func (i *Instances) find(ctx context.Context, node *corev1.Node, list List) (pna
 
 // claimed returns the servers of other Nodes, by provider ID, with those Nodes' names.
 func (i *Instances) claimed(node *corev1.Node) (map[string]string, error) {
-	nodes, err := i.nodes.List(labels.Everything())
+	nodes, err := i.config.Nodes.List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("list Nodes: %w", err)
 	}

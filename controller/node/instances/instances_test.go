@@ -207,10 +207,10 @@ func TestListOutlivesItsFirstCaller(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	ctx, cancel := context.WithCancel(testlog.Context(t))
 	cancel()
-	if _, err := w.inventory.List(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if _, err := w.config.Inventory.List(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller that gave up: %v", err)
 	}
-	if _, err := w.inventory.List(testlog.Context(t)); err != nil {
+	if _, err := w.config.Inventory.List(testlog.Context(t)); err != nil {
 		t.Errorf("the other caller: %v", err)
 	}
 }

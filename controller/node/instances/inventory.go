@@ -43,11 +43,8 @@ type List struct {
 
 // Inventory serves all Nodes from one list of servers, with one request for each window.
 type Inventory struct {
-	source  Source
-	window  time.Duration
-	now     func() time.Time
-	flight  singleflight.Group
-	metrics *Metrics
+	config InventoryConfig
+	flight singleflight.Group
 
 	mu      sync.Mutex
 	list    List
@@ -96,19 +93,16 @@ func NewInventory(config InventoryConfig) *Inventory {
 	if config.Metrics == nil {
 		config.Metrics = NewMetrics()
 	}
-	return &Inventory{
-		source: config.Source, window: config.Window, now: config.Now, metrics: config.Metrics,
-		single: map[string]lookup{},
-	}
+	return &Inventory{config: config, single: map[string]lookup{}}
 }
 
 // List returns the servers of the account, at most one window old.
-func (i *Inventory) List(ctx context.Context) (List, error) { return i.Recent(ctx, i.window) }
+func (i *Inventory) List(ctx context.Context) (List, error) { return i.Recent(ctx, i.config.Window) }
 
 // Recent is List with the given maximum age.
 func (i *Inventory) Recent(ctx context.Context, age time.Duration) (List, error) {
 	if list, ok, err := i.recentList(age); ok {
-		i.metrics.used("hit")
+		i.config.Metrics.used("hit")
 		return list, err
 	}
 	// The request serves all waiting callers, so it must not end because the first of them gives up.
@@ -130,30 +124,30 @@ func (i *Inventory) Recent(ctx context.Context, age time.Duration) (List, error)
 func (i *Inventory) recentList(age time.Duration) (List, bool, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.list.ByID != nil && i.now().Sub(i.list.AskedAt) < age {
+	if i.list.ByID != nil && i.config.Now().Sub(i.list.AskedAt) < age {
 		return i.list, true, nil
 	}
-	if i.listErr != nil && i.now().Sub(i.failed) < failureWindow {
+	if i.listErr != nil && i.config.Now().Sub(i.failed) < failureWindow {
 		return List{}, true, i.listErr
 	}
 	return List{}, false, nil
 }
 
 func (i *Inventory) fetchList(ctx context.Context) (List, error) {
-	if list, ok, err := i.recentList(i.window); ok { // another request ended between the check and the flight
+	if list, ok, err := i.recentList(i.config.Window); ok { // another request ended between the check and the flight
 		return list, err
 	}
-	askedAt := i.now()
-	servers, err := i.source.Servers(ctx)
+	askedAt := i.config.Now()
+	servers, err := i.config.Source.Servers(ctx)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if err != nil {
 		i.listErr = err
-		i.failed = i.now()
-		i.metrics.used("failed")
+		i.failed = i.config.Now()
+		i.config.Metrics.used("failed")
 		return List{}, err
 	}
-	i.metrics.fetched(askedAt)
+	i.config.Metrics.fetched(askedAt)
 	byID := make(map[string]pnap.Server, len(servers))
 	for _, server := range servers {
 		byID[server.ID] = server
@@ -163,8 +157,7 @@ func (i *Inventory) fetchList(ctx context.Context) (List, error) {
 	return i.list, nil
 }
 
-// peak records the length of a list and returns the maximum within the window. The previous list counts however old it
-// is.
+// peak records the length of a list and returns the maximum within the window. The previous list always counts.
 func (i *Inventory) peak(at time.Time, count int) int {
 	last := len(i.lengths) - 1
 	old := 0
@@ -175,9 +168,8 @@ func (i *Inventory) peak(at time.Time, count int) int {
 	return slices.MaxFunc(i.lengths, func(a, b length) int { return a.count - b.count }).count
 }
 
-// Server reads one server by its ID, not from the list. Results are cached for one window, errors of the API too. After
-// a request without an answer the next ones fail at once for a while, so that one hanging request does not delay the
-// other Nodes.
+// Server reads one server by its ID. Results are cached for one window, errors of the API too. After a request without an
+// answer the next ones fail at once for a while, so that one hanging request does not delay the other Nodes.
 func (i *Inventory) Server(ctx context.Context, id string) (pnap.Server, error) {
 	known, err := i.recentLookup(id)
 	if err != nil {
@@ -186,10 +178,10 @@ func (i *Inventory) Server(ctx context.Context, id string) (pnap.Server, error) 
 	if known != nil {
 		return known.server, known.err
 	}
-	askedAt := i.now()
+	askedAt := i.config.Now()
 	limited, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	server, err := i.source.Server(limited, id)
+	server, err := i.config.Source.Server(limited, id)
 	if ctx.Err() == nil {
 		i.keepLookup(id, lookup{server: server, err: err, askedAt: askedAt})
 	}
@@ -205,7 +197,7 @@ func (i *Inventory) keepLookup(id string, answer lookup) {
 		i.lookupErr = nil
 	case pnap.IsUnanswered(answer.err):
 		i.lookupErr = answer.err
-		i.lookupFailed = i.now()
+		i.lookupFailed = i.config.Now()
 	}
 }
 
@@ -214,14 +206,14 @@ func (i *Inventory) recentLookup(id string) (*lookup, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for other, known := range i.single {
-		if i.now().Sub(known.askedAt) >= i.window {
+		if i.config.Now().Sub(known.askedAt) >= i.config.Window {
 			delete(i.single, other)
 		}
 	}
 	if known, ok := i.single[id]; ok {
 		return &known, nil
 	}
-	if i.lookupErr != nil && i.now().Sub(i.lookupFailed) < failureWindow {
+	if i.lookupErr != nil && i.config.Now().Sub(i.lookupFailed) < failureWindow {
 		return nil, i.lookupErr
 	}
 	return nil, nil

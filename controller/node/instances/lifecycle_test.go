@@ -269,7 +269,7 @@ func TestGoneIsConfirmedLive(t *testing.T) {
 //proves:known-bugs/joining-node
 func TestListOlderThanTheNodeIsNoWitness(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
-	if _, err := w.inventory.List(testlog.Context(t)); err != nil {
+	if _, err := w.config.Inventory.List(testlog.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	const unknown = "5fa54d1e91867c03a0a7b4ff"
@@ -313,7 +313,7 @@ func TestWarningsAreNotRepeated(t *testing.T) {
 // A --node-ip that the server does not have is kept, and reported.
 //
 //proves:known-bugs/node-ip
-func TestForeignNodeIPIsTold(t *testing.T) {
+func TestForeignNodeIPIsReported(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	node := w.node("node-1", "")
 	node.Annotations["alpha.kubernetes.io/provided-node-ip"] = "192.168.7.7"

@@ -25,11 +25,11 @@ func (e *matchError) Error() string { return e.text }
 func match(node *corev1.Node, servers map[string]pnap.Server, claimed map[string]string) (pnap.Server, error) {
 	candidates := free(servers, claimed)
 	identity := reportedIdentity(node)
-	for _, same := range []func(a, b string) bool{sameName, sameHost, sameFolded, sameHostFolded} {
+	for _, same := range []func(a, b string) bool{sameName, sameHost, strings.EqualFold, sameHostFolded} {
 		found := slices.DeleteFunc(slices.Clone(candidates),
 			func(s pnap.Server) bool { return !same(s.Hostname, node.Name) })
-		if len(found) > 1 {
-			found = narrow(found, identity)
+		if fitting := identity.fitting(found); len(found) > 1 && len(fitting) > 0 {
+			found = fitting
 		}
 		switch len(found) {
 		case 0:
@@ -39,7 +39,7 @@ func match(node *corev1.Node, servers map[string]pnap.Server, claimed map[string
 			return pnap.Server{}, ambiguous("have its name", found)
 		}
 	}
-	found := slices.DeleteFunc(slices.Clone(candidates), func(s pnap.Server) bool { return !identity.fits(s) })
+	found := identity.fitting(candidates)
 	switch len(found) {
 	case 0:
 		return pnap.Server{}, notFound(node, servers, claimed)
@@ -64,8 +64,6 @@ func free(servers map[string]pnap.Server, claimed map[string]string) []pnap.Serv
 
 func sameName(hostname, node string) bool { return hostname == node }
 
-func sameFolded(hostname, node string) bool { return strings.EqualFold(hostname, node) }
-
 // sameHost compares the first labels when at least one side has no domain. Two different domains are two machines.
 func sameHost(hostname, node string) bool {
 	a, domainA, _ := strings.Cut(hostname, ".")
@@ -75,15 +73,6 @@ func sameHost(hostname, node string) bool {
 
 func sameHostFolded(hostname, node string) bool {
 	return sameHost(strings.ToLower(hostname), strings.ToLower(node))
-}
-
-// narrow selects, of several servers with one name, those that match the machine's report, if any.
-func narrow(found []pnap.Server, identity identity) []pnap.Server {
-	if fitting := slices.DeleteFunc(slices.Clone(found),
-		func(s pnap.Server) bool { return !identity.fits(s) }); len(fitting) > 0 {
-		return fitting
-	}
-	return found
 }
 
 // identity is the report of a Node's machine, prepared for comparison.
@@ -105,11 +94,14 @@ func reportedIdentity(node *corev1.Node) identity {
 	return known
 }
 
-func (i identity) fits(server pnap.Server) bool {
-	if i.serverID != "" {
-		return i.serverID == server.ID
-	}
-	return slices.ContainsFunc(allAddresses(server), func(a netip.Addr) bool { return i.addresses[a.Unmap()] })
+// fitting returns those servers that match the machine's report.
+func (i identity) fitting(servers []pnap.Server) []pnap.Server {
+	return slices.DeleteFunc(slices.Clone(servers), func(s pnap.Server) bool {
+		if i.serverID != "" {
+			return i.serverID != s.ID
+		}
+		return !slices.ContainsFunc(allAddresses(s), func(a netip.Addr) bool { return i.addresses[a.Unmap()] })
+	})
 }
 
 func ambiguous(what string, found []pnap.Server) error {
@@ -123,7 +115,7 @@ func notFound(node *corev1.Node, servers map[string]pnap.Server, claimed map[str
 	var near []string
 	for _, id := range slices.Sorted(maps.Keys(servers)) {
 		server := servers[id]
-		if !sameFolded(server.Hostname, node.Name) && !sameHostFolded(server.Hostname, node.Name) {
+		if !strings.EqualFold(server.Hostname, node.Name) && !sameHostFolded(server.Hostname, node.Name) {
 			continue
 		}
 		why := "status " + string(server.Status)

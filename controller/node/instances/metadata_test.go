@@ -130,7 +130,7 @@ func TestNodeOfAnotherProvider(t *testing.T) {
 
 //proves:known-bugs/same-name
 //proves:known-bugs/metadata-nil
-func TestServerNotFoundIsToldOnTheNode(t *testing.T) {
+func TestServerNotFoundIsReportedOnTheNode(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
 	w.node("node-1", simtest.Server1ID)
 	metadata, err := w.InstanceMetadata(testlog.Context(t), w.node("NODE-1.example", ""))

@@ -50,7 +50,7 @@ func (m *Metrics) fetched(askedAt time.Time) {
 func (m *Metrics) used(result string) { m.lists.WithLabelValues(result).Inc() }
 
 func (m *Metrics) setMissing(counts map[deletionState]int) {
-	for name, state := range map[string]deletionState{"suspect": suspect, "held": held, "gone": gone} {
-		m.missing.WithLabelValues(name).Set(float64(counts[state]))
+	for _, state := range []deletionState{suspect, held, gone} {
+		m.missing.WithLabelValues(string(state)).Set(float64(counts[state]))
 	}
 }
