@@ -49,10 +49,7 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 	if audit && len(steps) == 0 {
 		return soon, p.audit(ctx, idle)
 	}
-	for i, each := range steps {
-		if i == maxChanges {
-			break
-		}
+	for _, each := range steps[:min(len(steps), maxChanges)] {
 		if err := p.take(ctx, each); err != nil {
 			return soon, err
 		}
@@ -139,31 +136,25 @@ func (p *pass) join(ctx context.Context, s step) error {
 		}
 	}
 	var ips []netip.Addr
+	with := " without an address"
 	if address.IsValid() {
 		ips = []netip.Addr{address}
+		with = " with address " + address.String()
 	}
 	err = p.config.Cloud.JoinNetwork(ctx, s.server, p.network.ID, ips, len(ips) == 0)
 	p.touch(s.server, err)
-	switch {
-	case err == nil:
+	if err == nil {
 		klog.FromContext(ctx).Info("Server joins the public network", "node", node.Name, "server", s.server, "network",
 			p.network.ID, "addresses", ips)
-		p.events.record(node, corev1.EventTypeNormal, ReasonJoining,
-			fmt.Sprintf("phoenixNAP server %s joins public network %s%s", s.server, p.network.ID, with(address)))
+		p.record(node, corev1.EventTypeNormal, ReasonJoining,
+			fmt.Sprintf("phoenixNAP server %s joins public network %s%s", s.server, p.network.ID, with))
 		return nil
-	case pnap.IsDryRun(err):
-		p.events.record(node, corev1.EventTypeNormal, ReasonDryRun, err.Error())
+	}
+	failure := p.reportFailure(node, ReasonJoinRefused, err)
+	if pnap.IsDryRun(err) {
 		return p.unrecord(ctx, s.server, true)
-	default:
-		return p.reportRejection(node, ReasonJoinRefused, err)
 	}
-}
-
-func with(address netip.Addr) string {
-	if !address.IsValid() {
-		return " without an address"
-	}
-	return " with address " + address.String()
+	return failure
 }
 
 // touch records that the server was, or may have been, changed.
@@ -173,19 +164,23 @@ func (p *pass) touch(serverID string, err error) {
 		p.touched[serverID] = now
 	}
 	if err != nil && (pnap.IsDryRun(err) || pnap.IsRefused(err) && !pnap.IsConflict(err)) {
-		p.rests[serverID] = now.Add(refusedRest)
+		p.backoffs[serverID] = now.Add(refusedPause)
 	}
 	p.config.Account.Invalidate()
 }
 
-// reportRejection reports a rejected request on the Node; a conflict resolves itself, and other errors are retried.
-func (p *pass) reportRejection(node *corev1.Node, reason string, err error) error {
+// reportFailure reports a rejected request, and a dry run, on the Node; a conflict resolves itself, and other errors are
+// retried.
+func (p *pass) reportFailure(node *corev1.Node, reason string, err error) error {
 	switch {
+	case pnap.IsDryRun(err):
+		p.record(node, corev1.EventTypeNormal, ReasonDryRun, err.Error())
+		return nil
 	case pnap.IsConflict(err):
 		return nil // the server or the network is changing
 	case pnap.IsRefused(err):
-		p.events.record(node, corev1.EventTypeWarning, reason,
-			fmt.Sprintf("the phoenixNAP API rejected the request: %v; retried every %v", err, refusedRest))
+		p.record(node, corev1.EventTypeWarning, reason,
+			fmt.Sprintf("the phoenixNAP API rejected the request: %v; retried every %v", err, refusedPause))
 		return nil
 	default:
 		return err
@@ -196,19 +191,14 @@ func (p *pass) leave(ctx context.Context, s step) error {
 	node := p.nodeOf(s.server)
 	err := p.config.Cloud.LeaveNetwork(ctx, s.server, s.network)
 	p.touch(s.server, err)
-	switch {
-	case err == nil:
-		klog.FromContext(ctx).Info("Server leaves the public network", "server", s.server, "network", s.network)
-		p.events.record(node, corev1.EventTypeNormal, ReasonLeaving,
-			fmt.Sprintf("phoenixNAP server %s leaves public network %s: the Node is not selected to carry "+
-				"load-balancer traffic", s.server, s.network))
-		return nil
-	case pnap.IsDryRun(err):
-		p.events.record(node, corev1.EventTypeNormal, ReasonDryRun, err.Error())
-		return nil
-	default:
-		return p.reportRejection(node, ReasonLeaveRefused, err)
+	if err != nil {
+		return p.reportFailure(node, ReasonLeaveRefused, err)
 	}
+	klog.FromContext(ctx).Info("Server leaves the public network", "server", s.server, "network", s.network)
+	p.record(node, corev1.EventTypeNormal, ReasonLeaving,
+		fmt.Sprintf("phoenixNAP server %s leaves public network %s: the Node is not selected to carry "+
+			"load-balancer traffic", s.server, s.network))
+	return nil
 }
 
 // forget removes a server from the record; its address is quarantined before another server gets it.
@@ -244,16 +234,15 @@ func (p *pass) unrecord(ctx context.Context, serverID string, unused bool) error
 		}
 	}
 	saved, err := p.store.save(ctx, p.memberRecord.without(serverID))
-	if err != nil {
-		return err
+	if err == nil {
+		p.memberRecord = saved
 	}
-	p.memberRecord = saved
-	return nil
+	return err
 }
 
 // publish updates the annotation contract.NodeMembershipManaged and reports which servers have joined and left.
 func (m *Manager) publish(ctx context.Context, seen observed) error {
-	m.events.keep(seen.nodes)
+	m.forgetEvents(seen.nodes)
 	var problems []error
 	for _, node := range seen.nodes {
 		id, err := contract.ParseProviderID(node.Spec.ProviderID)
@@ -288,19 +277,20 @@ func (m *Manager) annotate(ctx context.Context, node *corev1.Node, isManaged boo
 		reason = ReasonJoined
 		text = "the server is a member of public network " + m.config.NetworkID
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{contract.NodeMembershipManaged: value}}})
+	annotations := map[string]any{contract.NodeMembershipManaged: value}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
 		return fmt.Errorf("encode patch of node %s: %w", node.Name, err)
 	}
-	if _, err := m.config.Kube.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{}); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
+	_, err = m.config.Kube.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
 		return fmt.Errorf("patch node %s: %w", node.Name, err)
 	}
 	klog.FromContext(ctx).Info("Membership of a Node changed", "node", node.Name, "network", m.config.NetworkID,
 		"managed", isManaged)
-	m.events.record(node, corev1.EventTypeNormal, reason, text)
+	m.record(node, corev1.EventTypeNormal, reason, text)
 	return nil
 }

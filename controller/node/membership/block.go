@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
@@ -15,12 +18,129 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
+// source is the block from which the servers that join in one pass get their addresses. Without a block it has the
+// reason.
+type source struct {
+	block  plan.Block
+	ledger plan.Ledger
+	// reason and text are for the Nodes that wait; both are empty if waiting is enough.
+	reason, text string
+	usable       bool
+}
+
+// address returns an address of the node block for the server, the one that it already holds if any. ok is false when
+// the server has to wait; the reason is recorded on the Node if a user must act. Without addresses it is the zero Addr.
+func (p *pass) address(ctx context.Context, serverID string, node *corev1.Node) (_ netip.Addr, ok bool, err error) {
+	if p.config.WithoutAddress {
+		return netip.Addr{}, true, nil
+	}
+	if p.source == nil {
+		found, err := p.findSource(ctx)
+		if err != nil {
+			return netip.Addr{}, false, err
+		}
+		p.source = &found
+	}
+	if !p.source.usable {
+		if p.source.reason != "" {
+			eventType := corev1.EventTypeWarning
+			if p.source.reason == ReasonDryRun {
+				eventType = corev1.EventTypeNormal
+			}
+			p.record(node, eventType, p.source.reason, p.source.text)
+			p.backOff(serverID, waitPause)
+		}
+		return netip.Addr{}, false, nil
+	}
+	return p.allocate(ctx, serverID, node)
+}
+
+// backOff lets a server wait before its membership is changed again.
+func (m *Manager) backOff(serverID string, d time.Duration) {
+	m.backoffs[serverID] = m.config.Now().Add(d)
+}
+
+// allocate allocates an address in the ledger and saves it.
+func (p *pass) allocate(ctx context.Context, serverID string, node *corev1.Node) (netip.Addr, bool, error) {
+	holder := plan.Holder{Name: serverID}
+	next, grant, err := p.source.ledger.Expire(nil, p.config.Now()).Take(holder,
+		plan.Ask{Now: p.config.Now(), Barred: p.inUse})
+	switch {
+	case errors.Is(err, plan.ErrResting):
+		klog.FromContext(ctx).V(2).Info("Free addresses of the node block are in quarantine", "block",
+			p.source.block.ID, "until", p.source.ledger.RestEnds())
+		p.backOff(serverID, waitPause)
+		return netip.Addr{}, false, nil
+	case errors.Is(err, plan.ErrFull), errors.Is(err, plan.ErrClosed):
+		p.record(node, corev1.EventTypeWarning, ReasonNodeBlockFull, fmt.Sprintf(
+			"IP block %s (%s) has no address left for this node: set a larger block with --node-ip-block, "+
+				"use no addresses with --node-address=none, or select fewer nodes with --service-node-selector",
+			p.source.block.ID, p.source.block.CIDR))
+		p.backOff(serverID, waitPause)
+		return netip.Addr{}, false, nil
+	case err != nil:
+		return netip.Addr{}, false, err
+	}
+	if old, found := p.source.ledger.AddressOf(holder); found && old == grant.Address {
+		return old, true, nil
+	}
+	if p.source.ledger, err = p.config.Ledgers.Save(ctx, next); err != nil {
+		return netip.Addr{}, false, err
+	}
+	return grant.Address, true, nil
+}
+
+// inUse reports addresses that servers have in the network without an entry in the ledger.
+func (p *pass) inUse(address netip.Addr) bool {
+	if slices.ContainsFunc(p.network.Members, func(m plan.Member) bool { return slices.Contains(m.IPs, address) }) {
+		return true
+	}
+	for _, server := range p.servers {
+		if entry, member := membershipOf(server, p.network.ID); member && slices.Contains(entry.IPs, address) {
+			return true
+		}
+	}
+	return false
+}
+
+// free releases an address in the ledger of its block.
+func (p *pass) free(ctx context.Context, serverID string, address netip.Addr, unused bool) error {
+	seen, err := p.observeBlocks(ctx, true)
+	if err != nil {
+		return err
+	}
+	known := seen.all()
+	at := slices.IndexFunc(known, func(b plan.Block) bool { return b.CIDR.IsValid() && b.CIDR.Contains(address) })
+	if at < 0 {
+		return nil // the block no longer exists, so its ledger is obsolete
+	}
+	current, err := p.ledgerOf(ctx, known[at])
+	if err != nil {
+		return err
+	}
+	holder := plan.Holder{Name: serverID}
+	if _, assigned := current.AddressOf(holder); !assigned {
+		return nil
+	}
+	next := current.Free(holder, p.config.Now())
+	if unused {
+		delete(next.Resting, address)
+	}
+	if next, err = p.config.Ledgers.Save(ctx, next); err != nil {
+		return err
+	}
+	if p.source != nil && p.source.block.ID == next.BlockID {
+		p.source.ledger = next
+	}
+	return nil
+}
+
 // nodeBlockSize is the size of a node block that is bought: 13 addresses.
 const nodeBlockSize = plan.LargestSize
 
 // findSource finds the node block, and takes the next step towards one if none is usable.
 func (p *pass) findSource(ctx context.Context) (source, error) {
-	seen, err := p.sight(ctx, false)
+	seen, err := p.observeBlocks(ctx, false)
 	if err != nil {
 		return source{}, err
 	}
@@ -96,25 +216,14 @@ func (p *pass) follow(ctx context.Context, s plan.Step, current plan.Ledger) (so
 		return source{block: s.Block, ledger: current, usable: true}, nil
 	case plan.Refuse:
 		return unavailable("the block for the nodes' own addresses cannot be used: %s", s.Detail), nil
-	case plan.Assign, plan.Unassign, plan.Delete:
-		return p.mutate(ctx, s)
-	case plan.Wait, plan.Buy:
-		return source{}, nil
-	default:
-		return source{}, nil
+	case plan.Assign, plan.Unassign, plan.Delete, plan.Wait, plan.Buy:
 	}
-}
-
-// mutate changes the node block as the step says.
-func (p *pass) mutate(ctx context.Context, s plan.Step) (source, error) {
 	err := p.apply(ctx, s)
 	switch {
-	case err == nil:
+	case err == nil, pnap.IsConflict(err):
 		return source{}, nil
 	case pnap.IsDryRun(err):
 		return source{reason: ReasonDryRun, text: err.Error()}, nil
-	case pnap.IsConflict(err):
-		return source{}, nil
 	case pnap.IsRefused(err):
 		return unavailable("the phoenixNAP API rejected the request to %s IP block %s (%s): %v", s.Action, s.Block.ID,
 			s.Block.CIDR, err), nil

@@ -57,8 +57,8 @@ type picture struct {
 	// wanted are the Nodes whose servers must be members, by server ID.
 	wanted       map[string]*corev1.Node
 	memberRecord memberRecord
-	// unsettled reports whether a server was changed or rejected too recently to be changed again.
-	unsettled func(serverID string) bool
+	// isChanging reports whether a server was changed or rejected too recently to be changed again.
+	isChanging func(serverID string) bool
 	// unwantedFor is how long a recorded server has been unwanted.
 	unwantedFor func(serverID string) time.Duration
 }
@@ -77,16 +77,11 @@ func wanted(nodes []*corev1.Node, selector labels.Selector) map[string]*corev1.N
 
 // decide returns the steps to take, ordered by removals before additions, then by server ID.
 func decide(p picture) []step {
-	ids := map[string]bool{}
-	for id := range p.wanted {
-		ids[id] = true
-	}
-	for id := range p.memberRecord.members {
-		ids[id] = true
-	}
+	ids := slices.AppendSeq(slices.Collect(maps.Keys(p.wanted)), maps.Keys(p.memberRecord.members))
+	slices.Sort(ids)
 	var steps []step
-	for _, id := range slices.Sorted(maps.Keys(ids)) {
-		if p.unsettled(id) {
+	for _, id := range slices.Compact(ids) {
+		if p.isChanging(id) {
 			continue
 		}
 		if s, due := p.about(id); due {

@@ -35,7 +35,7 @@ func TestDecide(t *testing.T) {
 		wanted      bool
 		recorded    *joined
 		listed      bool
-		unsettled   bool
+		isChanging  bool
 		unwantedFor time.Duration
 		want        string
 	}{
@@ -44,7 +44,7 @@ func TestDecide(t *testing.T) {
 		"wanted, in lower case":  {server: server(on, "ash"), wanted: true, want: "join s"},
 		"wanted and off": {server: server(pnap.ServerPoweredOff, "ASH"), wanted: true,
 			want: "join s"},
-		"wanted, changed a moment ago": {server: server(on, "ASH"), wanted: true, unsettled: true},
+		"wanted, changed a moment ago": {server: server(on, "ASH"), wanted: true, isChanging: true},
 		"wanted while it reboots":      {server: server(pnap.ServerRebooting, "ASH"), wanted: true},
 		"wanted while it is unknown":   {server: server("quantum", "ASH"), wanted: true},
 		"wanted but not in the list":   {wanted: true},
@@ -86,7 +86,7 @@ func TestDecide(t *testing.T) {
 			p := picture{
 				network: plan.Network{ID: "n", Location: "ASH"}, servers: map[string]pnap.Server{},
 				wanted:      map[string]*corev1.Node{},
-				unsettled:   func(string) bool { return test.unsettled },
+				isChanging:  func(string) bool { return test.isChanging },
 				unwantedFor: func(string) time.Duration { return test.unwantedFor },
 			}
 			if test.server != nil {
@@ -126,7 +126,7 @@ func TestStepsThatTakeAwayComeFirst(t *testing.T) {
 			"c": {ID: "c", Status: pnap.ServerPoweredOn, Location: "ASH"},
 		},
 		memberRecord: memberRecord{}.with("b", joined{Network: "n"}).with("c", joined{Network: "n"}),
-		unsettled:    func(string) bool { return false }, unwantedFor: func(string) time.Duration { return time.Hour },
+		isChanging:   func(string) bool { return false }, unwantedFor: func(string) time.Duration { return time.Hour },
 	}
 	var got []string
 	for _, each := range decide(p) {

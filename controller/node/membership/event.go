@@ -1,11 +1,9 @@
 package membership
 
 import (
-	"sync"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
 )
 
 // Reasons of the events on a Node.
@@ -40,41 +38,57 @@ const (
 	ReasonNodeBlockSurplus = "NodeBlockSurplus"
 )
 
-// recorder records events on Nodes, each state once.
-type recorder struct {
-	events record.EventRecorder
-
-	mu   sync.Mutex
-	last map[types.UID]string
-}
-
-func newRecorder(events record.EventRecorder) *recorder {
-	return &recorder{events: events, last: map[types.UID]string{}}
-}
-
 // record records an event unless it is the last one of the Node. It ignores a nil Node.
-func (t *recorder) record(node *corev1.Node, kind, reason, text string) {
-	if node == nil {
+func (m *Manager) record(node *corev1.Node, kind, reason, text string) {
+	if node == nil || m.events[node.UID] == reason+" "+text {
 		return
 	}
-	t.mu.Lock()
-	known := t.last[node.UID] == reason+" "+text
-	t.last[node.UID] = reason + " " + text
-	t.mu.Unlock()
-	if !known {
-		t.events.Event(node, kind, reason, text)
-	}
+	m.events[node.UID] = reason + " " + text
+	m.config.Events.Event(node, kind, reason, text)
 }
 
-// keep forgets all other Nodes.
-func (t *recorder) keep(nodes []*corev1.Node) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// forgetEvents forgets the events of all other Nodes.
+func (m *Manager) forgetEvents(nodes []*corev1.Node) {
 	kept := map[types.UID]string{}
 	for _, node := range nodes {
-		if text, ok := t.last[node.UID]; ok {
+		if text, ok := m.events[node.UID]; ok {
 			kept[node.UID] = text
 		}
 	}
-	t.last = kept
+	m.events = kept
+}
+
+// Metrics count servers by their membership in the public network.
+type Metrics struct{ servers *metrics.GaugeVec }
+
+// NewMetrics returns metrics that are not registered.
+func NewMetrics() *Metrics {
+	return &Metrics{servers: metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "phoenixnap_public_network_servers",
+		Help: "Servers of the cluster by membership in the public network: managed (joined by the controller), " +
+			"foreign (joined by others) or missing (selected, but not a member).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"membership"})}
+}
+
+// All returns the metrics, to be registered.
+func (m *Metrics) All() []metrics.Registerable { return []metrics.Registerable{m.servers} }
+
+func (m *Metrics) set(p picture) {
+	counts := map[string]int{"managed": 0, "foreign": 0, "missing": 0}
+	for id := range p.wanted {
+		_, member := membershipOf(p.servers[id], p.network.ID)
+		_, ours := p.memberRecord.members[id]
+		switch {
+		case !member:
+			counts["missing"]++
+		case ours:
+			counts["managed"]++
+		default:
+			counts["foreign"]++
+		}
+	}
+	for name, count := range counts {
+		m.servers.WithLabelValues(name).Set(float64(count))
+	}
 }

@@ -5,11 +5,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -19,7 +19,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
@@ -30,68 +30,30 @@ const (
 	period = 30 * time.Second
 	// soon is the delay of the next pass after a change, or while one is awaited.
 	soon = 5 * time.Second
-	// settle is the delay that combines several Nodes that appear at once in one pass.
-	settle = time.Second
+	// debounce is the delay that combines several Nodes that appear at once in one pass.
+	debounce = time.Second
 	// maxChanges bounds the changes in one pass: other changes of the account have to wait for it.
 	maxChanges = 10
-	// waitRest is how long a server waits if there is no address for it.
-	waitRest = time.Minute
-	// refusedRest is how long a server waits after the API rejected a change of its membership.
-	refusedRest = 5 * time.Minute
+	// waitPause is how long a server waits if there is no address for it.
+	waitPause = time.Minute
+	// refusedPause is how long a server waits after the API rejected a change of its membership.
+	refusedPause = 5 * time.Minute
 )
-
-// Servers is the shared list of servers.
-type Servers interface {
-	List(ctx context.Context) (instances.List, error)
-	Recent(ctx context.Context, age time.Duration) (instances.List, error)
-	Server(ctx context.Context, id string) (pnap.Server, error)
-}
-
-// Account is the shared cache of the account, with its lock.
-type Account interface {
-	Blocks(ctx context.Context, after time.Time) (account.Listing, error)
-	Network(ctx context.Context, id string, after time.Time) (plan.Network, error)
-	Block(ctx context.Context, id string, after time.Time) (block plan.Block, found bool, err error)
-	Tagged(ctx context.Context, name string, after time.Time) (map[string]string, error)
-	Find(ctx context.Context, s account.Search) ([]plan.Sighting, error)
-	Unlisted(ctx context.Context, cluster string, known []plan.Block, after time.Time) ([]plan.Block, error)
-	Invalidate()
-	Lock(ctx context.Context) (done func(), err error)
-}
-
-// Cloud is the part of the API that the package changes.
-type Cloud interface {
-	JoinNetwork(ctx context.Context, serverID, networkID string, ips []netip.Addr, force bool) error
-	LeaveNetwork(ctx context.Context, serverID, networkID string) error
-	AssignBlock(ctx context.Context, networkID, blockID string) error
-	UnassignBlock(ctx context.Context, networkID, blockID string) error
-	DeleteBlock(ctx context.Context, id string) error
-}
-
-// Buyer buys the node block.
-type Buyer interface {
-	Buy(ctx context.Context, order purchase.Order, record purchase.Record) (plan.Block, error)
-}
-
-// Ledgers record the owners of the node block's addresses.
-type Ledgers interface {
-	Get(ctx context.Context, blockID string) (plan.Ledger, error)
-	Save(ctx context.Context, l plan.Ledger) (plan.Ledger, error)
-	Delete(ctx context.Context, l plan.Ledger) error
-}
 
 // Config configures a Manager.
 type Config struct {
 	// Kube reads Nodes live, patches their annotation and stores the record of joined servers.
 	Kube kubernetes.Interface
 	// Nodes is the shared informer.
-	Nodes   coreinformers.NodeInformer
-	Events  record.EventRecorder
-	Servers Servers
-	Account Account
-	Cloud   Cloud
-	Buyer   Buyer
-	Ledgers Ledgers
+	Nodes  coreinformers.NodeInformer
+	Events record.EventRecorder
+	// Servers is the shared list of servers, and Account the shared cache of the account, with its lock.
+	Servers *instances.Inventory
+	Account *account.Account
+	// Cloud changes memberships and blocks, Buyer buys the node block, and Ledgers record the owners of its addresses.
+	Cloud   *pnap.Client
+	Buyer   *purchase.Buyer
+	Ledgers *allocation.Store
 	// NetworkID is the ID of the public network.
 	NetworkID string
 	// NodeIPBlock is the ID of the block from which nodes get their addresses; empty for one that is bought.
@@ -115,7 +77,6 @@ type Manager struct {
 	synced cache.InformerSynced
 	wake   loop.Wake
 	store  recordStore
-	events *recorder
 
 	// The following fields belong to the goroutine of Run.
 
@@ -124,11 +85,13 @@ type Manager struct {
 	namespace *corev1.Namespace
 	// touched is when a server was changed: an older list does not show the change.
 	touched map[string]time.Time
-	// rests is until when a server waits after a rejected request.
-	rests map[string]time.Time
+	// backoffs is until when a server waits after a rejected request.
+	backoffs map[string]time.Time
 	// unwanted is since when a recorded server is unwanted, idle since when no Node is wanted at all.
 	unwanted map[string]time.Time
 	idle     time.Time
+	// events is the last event of each Node.
+	events map[types.UID]string
 	// wasIdle reports whether, in the last pass, no Node had been wanted for a while.
 	wasIdle bool
 	// auditAt is when to search next for bought blocks that nodes do not need. surplus is since when each block is not
@@ -151,8 +114,8 @@ func New(config Config) (*Manager, error) {
 	}
 	m := &Manager{
 		config: config, lister: config.Nodes.Lister(), wake: loop.NewWake(),
-		store: newRecordStore(config.Kube), events: newRecorder(config.Events),
-		touched: map[string]time.Time{}, rests: map[string]time.Time{}, unwanted: map[string]time.Time{},
+		store: newRecordStore(config.Kube), events: map[types.UID]string{},
+		touched: map[string]time.Time{}, backoffs: map[string]time.Time{}, unwanted: map[string]time.Time{},
 		surplus: map[string]time.Time{}, reports: map[string]report{},
 	}
 	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -185,7 +148,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), m.synced) {
 		return nil
 	}
-	return m.wake.Run(ctx, settle, func(ctx context.Context) time.Duration {
+	return m.wake.Run(ctx, debounce, func(ctx context.Context) time.Duration {
 		again, err := m.Sync(ctx)
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to reconcile memberships")
@@ -241,7 +204,7 @@ func (m *Manager) recordRefusals(p picture, steps []step) []step {
 	var others []step
 	for _, each := range steps {
 		if each.kind == refuse {
-			m.events.record(p.wanted[each.server], corev1.EventTypeWarning, ReasonJoinRefused, each.text)
+			m.record(p.wanted[each.server], corev1.EventTypeWarning, ReasonJoinRefused, each.text)
 			continue
 		}
 		others = append(others, each)

@@ -68,7 +68,7 @@ func TestSteadyStateChangesAndAsksNothingOfItsOwn(t *testing.T) {
 }
 
 //proves:known-bugs/membership-by-cache
-func TestForeignMembershipsAreLeftAlone(t *testing.T) {
+func TestForeignMembershipsAreNotChanged(t *testing.T) {
 	seed := seedOf(2, "203.0.113.0/28", nil)
 	seed.Accounts[0].Servers[0].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID,
 		IPs: []string{"203.0.113.2"}}}
@@ -171,7 +171,7 @@ func TestNobodyLeavesOnTheWordOfTheCache(t *testing.T) {
 	w.expectMember(0, "203.0.113.2 assigned")
 }
 
-func TestFullNodeBlockIsTold(t *testing.T) {
+func TestFullNodeBlockIsReported(t *testing.T) {
 	w := newWorld(t, seedOf(2, "203.0.113.0/30", nil), nil)
 	w.node(0, true)
 	w.node(1, true)
@@ -187,7 +187,7 @@ func TestFullNodeBlockIsTold(t *testing.T) {
 	}
 }
 
-func TestServerElsewhereIsTold(t *testing.T) {
+func TestServerElsewhereIsReported(t *testing.T) {
 	seed := seedOf(2, "203.0.113.0/28", nil)
 	seed.Accounts[0].Servers[0].Location = "PHX"
 	w := newWorld(t, seed, nil)
@@ -214,7 +214,7 @@ func TestBroughtBlockIsAssigned(t *testing.T) {
 	}
 }
 
-func TestUnusableNodeBlockIsTold(t *testing.T) {
+func TestUnusableNodeBlockIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		id   string
 		tags map[string]string
@@ -304,7 +304,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 }
 
 // A rejected request is reported once, and the server waits for a while.
-func TestRefusalIsTold(t *testing.T) {
+func TestRefusalIsReported(t *testing.T) {
 	w := newWorld(t, seedOf(1, "203.0.113.0/28", nil), nil)
 	w.node(0, true)
 	if err := w.sim.Arm(pnapsim.Fault{Method: "POST",

@@ -47,10 +47,8 @@ type memberRecord struct {
 }
 
 func (r memberRecord) with(serverID string, j joined) memberRecord {
-	members := maps.Clone(r.members)
-	if members == nil {
-		members = map[string]joined{}
-	}
+	members := map[string]joined{}
+	maps.Copy(members, r.members)
 	members[serverID] = j
 	return memberRecord{members: members, version: r.version}
 }
@@ -82,10 +80,8 @@ func (s recordStore) load(ctx context.Context) (memberRecord, error) {
 	}
 	members, err := parseRecord(object.Data[recordKey])
 	if err != nil {
-		return memberRecord{},
-			fmt.Errorf("ConfigMap %s/%s, key %s: %w; restore it from a backup, or delete it and remove servers from "+
-				"the network manually",
-				metav1.NamespaceSystem, RecordName, recordKey, err)
+		return memberRecord{}, fmt.Errorf("ConfigMap %s/%s, key %s: %w; restore it from a backup, or delete it and "+
+			"remove servers from the network manually", metav1.NamespaceSystem, RecordName, recordKey, err)
 	}
 	return memberRecord{members: members, version: object.ResourceVersion}, nil
 }

@@ -97,7 +97,7 @@ func (m *Manager) candidates(ctx context.Context) (map[string]bool, error) {
 
 // audit takes the next step to release bought blocks that nodes do not need, and records when to check again.
 func (p *pass) audit(ctx context.Context, idle bool) error {
-	seen, err := p.sight(ctx, true)
+	seen, err := p.observeBlocks(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (m *Manager) countSurplus(surplus []plan.Sighting) {
 		}
 	}
 	m.surplus = since
-	maps.DeleteFunc(m.reports, func(id string, _ report) bool { _, stays := since[id]; return !stays })
+	maps.DeleteFunc(m.reports, func(id string, _ report) bool { return since[id].IsZero() })
 }
 
 // releaseBlock takes the next step for a block of which no server uses an address. The ledger is closed first, and
@@ -201,19 +201,19 @@ func (p *pass) releaseBlock(ctx context.Context, seen blocks, s plan.Sighting) (
 // them, because a process ended between two writes, enter quarantine.
 func (p *pass) quarantine(ctx context.Context, l plan.Ledger) (time.Duration, error) {
 	now := p.config.Now()
-	settled := l.Expire(nil, now)
+	next := l.Expire(nil, now)
 	for _, holder := range l.Held {
-		settled = settled.Free(holder, now)
+		next = next.Free(holder, now)
 	}
-	if len(settled.Resting) == 0 {
+	if len(next.Resting) == 0 {
 		return 0, nil
 	}
 	if !l.Empty() {
-		if _, err := p.config.Ledgers.Save(ctx, settled); err != nil {
+		if _, err := p.config.Ledgers.Save(ctx, next); err != nil {
 			return 0, err
 		}
 	}
-	return settled.RestEnds().Sub(now), nil
+	return next.RestEnds().Sub(now), nil
 }
 
 // release changes the account. A rejected request is reported and retried later.

@@ -272,7 +272,7 @@ func TestDryRunGivesNothingBack(t *testing.T) {
 }
 
 // A block that a user marked as retained is not changed, needed or not.
-func TestRetainedNodeBlockIsLeftAlone(t *testing.T) {
+func TestRetainedNodeBlockIsNotChanged(t *testing.T) {
 	seed := withSurplus(1, surplusA)
 	seed.Accounts[0].Blocks[2].Tags[contract.TagRetain] = contract.TagTrue
 	w := newWorld(t, seed, buys)

@@ -2,19 +2,117 @@ package membership
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
+
+// observed is a picture and the data behind it.
+type observed struct {
+	picture
+	nodes []*corev1.Node
+}
+
+// patience is how old the list of servers may be: other controllers read it often enough unless a change is awaited.
+func (m *Manager) patience() time.Duration {
+	for _, at := range m.touched {
+		if m.config.Now().Sub(at) < 2*time.Minute {
+			return instances.DefaultWindow
+		}
+	}
+	return instances.Unhurried
+}
+
+// look reads the picture; the network is not older than after.
+func (m *Manager) look(ctx context.Context, list instances.List, after time.Time) (observed, error) {
+	if len(list.ByID) == 0 {
+		return observed{},
+			errors.New("the list of servers is empty: check that the credentials belong to the account that owns the " +
+				"servers")
+	}
+	network, err := m.config.Account.Network(ctx, m.config.NetworkID, after)
+	if err != nil {
+		return observed{}, err
+	}
+	recorded, err := m.store.load(ctx)
+	if err != nil {
+		return observed{}, err
+	}
+	nodes, err := m.lister.List(labels.Everything())
+	if err != nil {
+		return observed{}, fmt.Errorf("list Nodes: %w", err)
+	}
+	now := m.config.Now()
+	return observed{nodes: nodes, picture: picture{
+		now: now, network: network, servers: list.ByID, memberRecord: recorded,
+		wanted: wanted(nodes, m.config.Selector),
+		isChanging: func(id string) bool {
+			return !list.AskedAt.After(m.touched[id]) || now.Before(m.backoffs[id])
+		},
+		unwantedFor: func(id string) time.Duration {
+			since, unwanted := m.unwanted[id]
+			if !unwanted {
+				return 0
+			}
+			return now.Sub(since)
+		},
+	}}, nil
+}
+
+// remember records since when recorded servers are unwanted, by the controller's clock.
+func (m *Manager) remember(p picture) {
+	unwanted := map[string]time.Time{}
+	for id, recorded := range p.memberRecord.members {
+		if _, isWanted := p.wanted[id]; isWanted && recorded.Network == p.network.ID {
+			continue
+		}
+		since, known := m.unwanted[id]
+		if !known {
+			since = p.now
+		}
+		unwanted[id] = since
+	}
+	m.unwanted = unwanted
+	maps.DeleteFunc(m.touched, func(_ string, at time.Time) bool { return p.now.Sub(at) > time.Hour })
+	maps.DeleteFunc(m.backoffs, func(_ string, until time.Time) bool { return p.now.After(until) })
+	switch {
+	case len(p.wanted) > 0:
+		m.idle = time.Time{}
+	case m.idle.IsZero():
+		m.idle = p.now
+	}
+}
+
+// confirmWanted lists the Nodes live and returns which are wanted. An empty list is an error: a cluster that is being
+// restored has no Nodes.
+func (m *Manager) confirmWanted(ctx context.Context) (map[string]*corev1.Node, error) {
+	list, err := m.config.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list Nodes before servers leave the public network: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return nil, errors.New("the cluster has no Nodes: servers stay in the public network")
+	}
+	nodes := make([]*corev1.Node, len(list.Items))
+	for i := range list.Items {
+		nodes[i] = &list.Items[i]
+	}
+	return wanted(nodes, m.config.Selector), nil
+}
 
 // blocks is what a pass knows about the account's blocks.
 type blocks struct {
@@ -40,17 +138,17 @@ func (b blocks) recorded() string {
 }
 
 func (b blocks) all() []plan.Block {
-	all := make([]plan.Block, 0, len(b.Sightings))
-	for _, s := range b.Sightings {
-		all = append(all, s.Block)
+	all := make([]plan.Block, len(b.Sightings))
+	for i, s := range b.Sightings {
+		all[i] = s.Block
 	}
 	return all
 }
 
-// sight finds the blocks of the nodes: by the ID that the purchase recorded or the user configured, in the list and, if
+// observeBlocks finds the blocks of the nodes: by the ID that the purchase recorded or the user configured, in the list and, if
 // the list has none or all are needed, by the index of the tag. Each is read by its ID, because the list may omit a new
 // block and show a deleted one for any time.
-func (p *pass) sight(ctx context.Context, every bool) (blocks, error) {
+func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 	if err := p.identify(ctx); err != nil {
 		return blocks{}, err
 	}
@@ -58,7 +156,7 @@ func (p *pass) sight(ctx context.Context, every bool) (blocks, error) {
 	seen.View = plan.View{Now: p.config.Now(), NetworkID: p.network.ID}
 	seen.Purchase, seen.unreadable = seen.record.Load(ctx)
 	var err error
-	if seen.Sightings, err = p.sightListed(ctx, seen.recorded()); err != nil {
+	if seen.Sightings, err = p.readListed(ctx, seen.recorded()); err != nil {
 		return blocks{}, err
 	}
 	search := account.Search{Seen: seen.Sightings, IDs: []string{seen.recorded(), p.config.NodeIPBlock}, After: p.now}
@@ -82,8 +180,8 @@ func (p *pass) sight(ctx context.Context, every bool) (blocks, error) {
 // isReadable reports whether a block was bought for the nodes and can be read by its ID.
 func (p *pass) isReadable(s plan.Sighting) bool { return !s.Hidden && p.owner().Owns(s.Block) }
 
-// sightListed returns the list, with the blocks of the nodes as read by ID.
-func (p *pass) sightListed(ctx context.Context, recorded string) ([]plan.Sighting, error) {
+// readListed returns the list, with the blocks of the nodes as read by ID.
+func (p *pass) readListed(ctx context.Context, recorded string) ([]plan.Sighting, error) {
 	listing, err := p.config.Account.Blocks(ctx, p.now)
 	if err != nil {
 		return nil, err
