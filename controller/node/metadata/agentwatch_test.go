@@ -257,7 +257,7 @@ func TestUnreadableLeasesSilenceNobody(t *testing.T) {
 }
 
 // A Node without an agent gets no condition, and causes no read of Leases.
-func TestNodeWithoutAgentIsLeftAlone(t *testing.T) {
+func TestNodeWithoutAgentIsNotChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := watchedNode("a")
 		node.Status.Conditions = node.Status.Conditions[:1]

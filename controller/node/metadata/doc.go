@@ -7,31 +7,29 @@ import (
 	"encoding/json"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 )
 
-// patchMetadata writes only the given annotations and labels of a Node; nil removes one.
-func patchMetadata(ctx context.Context, client kubernetes.Interface, node string, annotations,
-	labels map[string]*string) error {
-	metadata := map[string]any{}
-	if len(annotations) > 0 {
-		metadata["annotations"] = annotations
-	}
-	if len(labels) > 0 {
-		metadata["labels"] = labels
-	}
-	return patchNode(ctx, client, node, metadata)
-}
+// Reasons of the events on a Node.
+const (
+	// ReasonAdmitted (Normal): the Node gets the label contract.NodeVLANReady.
+	ReasonAdmitted = "AdmittedToPublicNetwork"
+	// ReasonExcluded (Warning): the Node loses the label.
+	ReasonExcluded = "ExcludedFromPublicNetwork"
+	// ReasonMembershipMissing (Warning): the Node is selected for load-balancer traffic, but its server is not a member
+	// of the public network.
+	ReasonMembershipMissing = "PublicNetworkMembershipMissing"
+	// ReasonAgentSilent (Warning): the agent has not renewed its Lease, so its conditions no longer count. It is also
+	// the reason of the conditions.
+	ReasonAgentSilent = "AgentSilent"
+	// ReasonNodeUnreachable (Warning): neither the kubelet nor the agent reports. It is also the reason of the
+	// conditions.
+	ReasonNodeUnreachable = "NodeUnreachable"
+)
 
-// labelUnchanged sets labels of a Node, unless it differs from the given version by now.
-func labelUnchanged(ctx context.Context, client kubernetes.Interface, node *corev1.Node,
-	labels map[string]*string) error {
-	return patchNode(ctx, client, node.Name, map[string]any{"resourceVersion": node.ResourceVersion, "labels": labels})
-}
-
+// patchNode merges into the metadata of a Node.
 func patchNode(ctx context.Context, client kubernetes.Interface, node string, metadata map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {

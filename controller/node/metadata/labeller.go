@@ -38,15 +38,8 @@ type Labeller struct {
 	selector labels.Selector
 	wake     loop.Wake
 
-	// seen belongs to the goroutine of Run.
-	seen map[string]sighting
-}
-
-// sighting is since when a Node is in a state, and when it recently lost the label.
-type sighting struct {
-	state readiness
-	since time.Time
-	lost  []time.Time
+	// seen are the Nodes in the last pass, by name; it belongs to the goroutine of Run.
+	seen map[string]vlanNode
 }
 
 // NewLabeller returns a Labeller. It registers with the informer and starts nothing. Nodes that selector does not match
@@ -58,7 +51,7 @@ func NewLabeller(client kubernetes.Interface, nodes coreinformers.NodeInformer, 
 	}
 	l := &Labeller{
 		client: client, nodes: nodes.Lister(), events: events, selector: selector,
-		wake: loop.NewWake(), seen: map[string]sighting{},
+		wake: loop.NewWake(), seen: map[string]vlanNode{},
 	}
 	registration, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { l.wake.Signal() },
@@ -164,32 +157,35 @@ func (l *Labeller) confirm(ctx context.Context, supports []string) error {
 
 // observe converts Nodes to values and records since when each is in its state.
 func (l *Labeller) observe(nodes []*corev1.Node, now time.Time) []vlanNode {
-	seen := make(map[string]sighting, len(nodes))
+	seen := make(map[string]vlanNode, len(nodes))
 	observed := make([]vlanNode, 0, len(nodes))
 	for _, node := range nodes {
 		if node.DeletionTimestamp != nil {
 			continue
 		}
-		current := sighting{state: l.readiness(node), since: now}
-		if last, ok := l.seen[node.Name]; ok && last.state == current.state {
+		last, known := l.seen[node.Name]
+		current := vlanNode{
+			name: node.Name, labelled: node.Labels[contract.NodeVLANReady] == labelTrue, state: l.readiness(node),
+			since: now, shaky: shaky(node),
+			lost: slices.DeleteFunc(last.lost, func(at time.Time) bool { return now.Sub(at) >= memory }),
+		}
+		if known && last.state == current.state {
 			current.since = last.since
 		}
-		current.lost = slices.DeleteFunc(l.seen[node.Name].lost,
-			func(at time.Time) bool { return now.Sub(at) >= memory })
 		seen[node.Name] = current
-		observed = append(observed, vlanNode{
-			name: node.Name, labelled: node.Labels[contract.NodeVLANReady] == labelTrue, state: current.state,
-			since: current.since, shaky: shaky(node), lost: current.lost,
-		})
+		observed = append(observed, current)
 	}
 	l.seen = seen
 	return observed
 }
 
+// label sets the label; nil removes it.
+func (l *Labeller) label(ctx context.Context, node string, value any) error {
+	return patchNode(ctx, l.client, node, map[string]any{"labels": map[string]any{contract.NodeVLANReady: value}})
+}
+
 func (l *Labeller) give(ctx context.Context, node *corev1.Node) error {
-	given := labelTrue
-	if err := patchMetadata(ctx, l.client, node.Name, nil,
-		map[string]*string{contract.NodeVLANReady: &given}); err != nil {
+	if err := l.label(ctx, node.Name, labelTrue); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Node may announce addresses", "node", node.Name, "label", contract.NodeVLANReady)
@@ -210,7 +206,7 @@ func (l *Labeller) take(ctx context.Context, name string, now time.Time) error {
 	if state := l.readiness(node); state != notReady && state != doubtful {
 		return nil // the cache will be updated, which triggers the next decision
 	}
-	if err := patchMetadata(ctx, l.client, name, nil, map[string]*string{contract.NodeVLANReady: nil}); err != nil {
+	if err := l.label(ctx, name, nil); err != nil {
 		return err
 	}
 	seen := l.seen[name]

@@ -1,10 +1,15 @@
 package metadata
 
 import (
-	"net/netip"
+	"cmp"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
@@ -16,14 +21,9 @@ import (
 func networkAnnotations() []string {
 	return []string{
 		contract.NodeServerID, contract.NodePublicNetworkID, contract.NodePublicNetworkVLAN,
-		contract.NodePublicNetworkIPs,
-		contract.NodePublicNetworkMember, contract.NodePublicNetworkBlocks, contract.NodeAnnouncer,
+		contract.NodePublicNetworkIPs, contract.NodePublicNetworkMember, contract.NodePublicNetworkBlocks,
+		contract.NodeAnnouncer,
 	}
-}
-
-// withoutNetwork is what is published on a Node when load balancers are off.
-func withoutNetwork(server pnap.Server) map[string]string {
-	return map[string]string{contract.NodeServerID: server.ID, contract.NodeAnnouncer: contract.AnnouncerNone}
 }
 
 // describe returns the public network as published for the agent of a server. The server's own entry counts; the
@@ -31,11 +31,7 @@ func withoutNetwork(server pnap.Server) map[string]string {
 func describe(server pnap.Server, network plan.Network, blocks []contract.NetworkBlock,
 	announcer string) contract.NodeNetwork {
 	facts := contract.NodeNetwork{
-		ServerID:  server.ID,
-		NetworkID: network.ID,
-		VLAN:      network.VLAN,
-		Blocks:    blocks,
-		Announcer: announcer,
+		ServerID: server.ID, NetworkID: network.ID, VLAN: network.VLAN, Blocks: blocks, Announcer: announcer,
 	}
 	listed := slices.IndexFunc(network.Members, func(m plan.Member) bool { return m.ServerID == server.ID })
 	joined := slices.IndexFunc(server.PublicNetworks, func(m pnap.Membership) bool { return m.NetworkID == network.ID })
@@ -66,16 +62,10 @@ func usableBlocks(network plan.Network, published []contract.NetworkBlock) []con
 		}
 	}
 	slices.SortFunc(blocks, func(a, b contract.NetworkBlock) int {
-		if order := a.CIDR.Addr().Compare(b.CIDR.Addr()); order != 0 {
-			return order
-		}
-		return a.CIDR.Bits() - b.CIDR.Bits()
+		return cmp.Or(a.CIDR.Addr().Compare(b.CIDR.Addr()), a.CIDR.Bits()-b.CIDR.Bits())
 	})
 	return blocks
 }
-
-// isVLAN reports whether a VLAN ID of the API is valid for an interface (802.1Q).
-func isVLAN(id int) bool { return id >= 1 && id <= 4094 }
 
 // changes returns the patch that changes current to desired, limited to the owned names.
 func changes(current, desired map[string]string) map[string]*string {
@@ -119,6 +109,43 @@ func zoneChanges(node *corev1.Node, server pnap.Server) map[string]*string {
 	return patch
 }
 
-// firstOf keeps at most count addresses: a membership may list a range of thousands, and many clients read Node
-// objects.
-func firstOf(ips []netip.Addr, count int) []netip.Addr { return ips[:min(len(ips), count)] }
+// missingMembership explains why a Node cannot carry load-balancer traffic and what to do; empty when its server is a
+// member, or is joining.
+func missingMembership(server pnap.Server, network plan.Network) string {
+	if slices.ContainsFunc(server.PublicNetworks, func(m pnap.Membership) bool { return m.NetworkID == network.ID }) {
+		return ""
+	}
+	if network.Location != "" && server.Location != "" && !strings.EqualFold(network.Location, server.Location) {
+		return fmt.Sprintf("phoenixNAP server %s is in location %s, but public network %s is in %s: "+
+			"the Node cannot carry load-balancer traffic; exclude it with --service-node-selector",
+			server.ID, server.Location, network.ID, network.Location)
+	}
+	return fmt.Sprintf("phoenixNAP server %s is not a member of public network %s: the Node cannot carry "+
+		"load-balancer traffic; add the server to the network with an address of an assigned IP block, set "+
+		"--manage-membership, or exclude the Node with --service-node-selector",
+		server.ID, network.ID)
+}
+
+// recordMissing records an event for every Node without membership, once for each state.
+func (p *NetworkPublisher) recordMissing(nodes []*corev1.Node, list instances.List) {
+	if p.config.NetworkID == "" || p.config.ManagesMembership {
+		return
+	}
+	present := map[types.UID]bool{}
+	for _, node := range nodes {
+		present[node.UID] = true
+		server, ok := serverOf(node, list)
+		if !ok {
+			continue
+		}
+		text := ""
+		if p.config.Selector.Matches(labels.Set(node.Labels)) {
+			text = missingMembership(server, p.network)
+		}
+		if text != "" && p.reported[node.UID] != text {
+			p.config.Events.Event(node, corev1.EventTypeWarning, ReasonMembershipMissing, text)
+		}
+		p.reported[node.UID] = text
+	}
+	maps.DeleteFunc(p.reported, func(uid types.UID, _ string) bool { return !present[uid] })
+}

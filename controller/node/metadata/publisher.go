@@ -28,11 +28,12 @@ const (
 	// DefaultNetworkWindow is how often the API is read, and so the maximum age of an annotation. Agents must receive
 	// changes within 30 s.
 	DefaultNetworkWindow = 25 * time.Second
-	// settle is the delay that combines several Nodes that register at once in one read of the API.
-	settle = time.Second
+	// debounce is the delay that combines several Nodes that register at once in one read of the API.
+	debounce = time.Second
 	// afterFailure is the delay after a failed read of the API, or one during a change of the network.
 	afterFailure = 5 * time.Second
-	// maxMembershipIPs bounds the annotation public-network-ips.
+	// maxMembershipIPs bounds the annotation public-network-ips: a membership may list a range of thousands, and many
+	// clients read Node objects.
 	maxMembershipIPs = 64
 )
 
@@ -154,7 +155,7 @@ func (p *NetworkPublisher) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), p.synced) {
 		return nil
 	}
-	return p.wake.Run(ctx, settle, func(ctx context.Context) time.Duration {
+	return p.wake.Run(ctx, debounce, func(ctx context.Context) time.Duration {
 		err := p.sync(ctx)
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to update Node annotations")
@@ -191,21 +192,20 @@ func (p *NetworkPublisher) sync(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// refresh reads the network, unless the shared cache is within the window: Nodes that join in between get the cached
-// state. After withheld blocks it always reads again.
+// refresh reads the network, from the shared cache if that is within the window, but always again after withheld blocks.
 func (p *NetworkPublisher) refresh(ctx context.Context) error {
 	if p.config.NetworkID == "" {
 		return nil
 	}
 	var after time.Time
 	if p.withheld {
-		after = time.Now().Add(-settle)
+		after = time.Now().Add(-debounce)
 	}
 	network, err := p.config.Networks.Network(ctx, p.config.NetworkID, after)
 	if err != nil {
 		return err
 	}
-	if !isVLAN(network.VLAN) {
+	if network.VLAN < 1 || network.VLAN > 4094 { // 802.1Q
 		return fmt.Errorf("public network %s: unusable VLAN ID %d", network.ID, network.VLAN)
 	}
 	p.network = network
@@ -216,10 +216,15 @@ func (p *NetworkPublisher) refresh(ctx context.Context) error {
 // Node and retried in the next window.
 func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, server pnap.Server,
 	blocks []contract.NetworkBlock) error {
-	desired := withoutNetwork(server)
+	// Without load balancers there is no network to describe.
+	desired := map[string]string{contract.NodeServerID: server.ID, contract.NodeAnnouncer: contract.AnnouncerNone}
 	if p.config.NetworkID != "" {
-		facts := describe(server, p.network, blocks, p.announcer(node))
-		facts.IPs = firstOf(facts.IPs, maxMembershipIPs)
+		announcer := p.config.Announcer
+		if !p.config.Selector.Matches(labels.Set(node.Labels)) {
+			announcer = contract.AnnouncerNone
+		}
+		facts := describe(server, p.network, blocks, announcer)
+		facts.IPs = facts.IPs[:min(len(facts.IPs), maxMembershipIPs)]
 		var err error
 		if desired, err = facts.Annotations(); err != nil {
 			return err
@@ -231,9 +236,8 @@ func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, serve
 		return p.locate(ctx, node, server)
 	}
 	klog.FromContext(ctx).V(2).Info("Publishing server and public network to a Node", "node", node.Name, "server",
-		server.ID,
-		"annotations", len(patch), "labels", len(relabel))
-	return patchMetadata(ctx, p.config.Client, node.Name, patch, relabel)
+		server.ID, "annotations", len(patch), "labels", len(relabel))
+	return patchNode(ctx, p.config.Client, node.Name, map[string]any{"annotations": patch, "labels": relabel})
 }
 
 // locate sets the zone of a Node without a zone. A Node that has changed is checked again in the next window.
@@ -242,18 +246,12 @@ func (p *NetworkPublisher) locate(ctx context.Context, node *corev1.Node, server
 	if len(zone) == 0 {
 		return nil
 	}
-	err := labelUnchanged(ctx, p.config.Client, node, zone)
+	err := patchNode(ctx, p.config.Client, node.Name,
+		map[string]any{"resourceVersion": node.ResourceVersion, "labels": zone})
 	if apierrors.IsConflict(err) {
 		return nil
 	}
 	return err
-}
-
-func (p *NetworkPublisher) announcer(node *corev1.Node) string {
-	if !p.config.Selector.Matches(labels.Set(node.Labels)) {
-		return contract.AnnouncerNone
-	}
-	return p.config.Announcer
 }
 
 func serverOf(node *corev1.Node, list instances.List) (pnap.Server, bool) {

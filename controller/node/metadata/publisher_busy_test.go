@@ -68,7 +68,7 @@ func TestABusyNetworkIsLookedAtAgainSoon(t *testing.T) {
 		factory.StartWithContext(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- publisher.Run(ctx) }()
-		time.Sleep(time.Until(networks.until) + afterFailure + settle)
+		time.Sleep(time.Until(networks.until) + afterFailure + debounce)
 		synctest.Wait()
 		node, err := client.CoreV1().Nodes().Get(ctx, "node-1", metav1.GetOptions{})
 		if err != nil {
@@ -116,7 +116,7 @@ func (g growing) Network(context.Context, string, time.Time) (plan.Network, erro
 
 // A network that another controller has read is published at once: the agents must know a block when its first address
 // is published.
-func TestANoticedBlockIsToldSoon(t *testing.T) {
+func TestANoticedBlockIsPublishedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(serverNode("node-1", simtest.Server1ID))
 		network := growing{since: time.Now().Add(DefaultNetworkWindow / 3)}
@@ -138,7 +138,7 @@ func TestANoticedBlockIsToldSoon(t *testing.T) {
 		time.Sleep(time.Until(network.since))
 		changes.Notice(plan.Network{ID: "another", Status: plan.NetworkReady})
 		changes.Notice(network.now())
-		time.Sleep(settle + time.Millisecond)
+		time.Sleep(debounce + time.Millisecond)
 		synctest.Wait()
 		node, err := client.CoreV1().Nodes().Get(ctx, "node-1", metav1.GetOptions{})
 		if err != nil {
@@ -146,7 +146,7 @@ func TestANoticedBlockIsToldSoon(t *testing.T) {
 		}
 		if published := node.Annotations[contract.NodePublicNetworkBlocks]; !strings.Contains(published,
 			"198.51.100.8/29") {
-			t.Errorf("published is %q, %v after the block was noticed", published, settle)
+			t.Errorf("published is %q, %v after the block was noticed", published, debounce)
 		}
 		cancel()
 		if err := <-ended; err != nil {

@@ -221,7 +221,7 @@ func TestRequestsDoNotGrowWithNodes(t *testing.T) {
 }
 
 // A Node that is initialized between two reads is updated at once.
-func TestNewNodeIsToldSoon(t *testing.T) {
+func TestNewNodeIsPublishedSoon(t *testing.T) {
 	d := newHarness(t, serverNode("node-1", ""))
 	d.config.Window = time.Hour
 	d.run()
@@ -332,7 +332,7 @@ func (d *harness) label(node, name, value string) {
 }
 
 // A selected Node whose server is not a member is reported once, and again after a later loss of the membership.
-func TestMissingMembershipIsTold(t *testing.T) {
+func TestMissingMembershipIsReported(t *testing.T) {
 	d := newHarness(t, serverNode("node-1", simtest.Server1ID), serverNode("node-2", simtest.Server2ID))
 	if err := d.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: simtest.Server1ID,
 		Network: simtest.NetworkID}); err != nil {

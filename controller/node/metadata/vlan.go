@@ -98,7 +98,7 @@ func (d *decision) wait(rest time.Duration) {
 // more likely wrong than every server.
 func decide(nodes []vlanNode, now time.Time) decision {
 	var result decision
-	result.admit(nodes, now)
+	result.admitAll(nodes, now)
 	if len(result.supports) == 0 {
 		// A flapping Node is better than none.
 		result.admitAnyway(nodes, now)
@@ -120,8 +120,18 @@ func decide(nodes []vlanNode, now time.Time) decision {
 	return result
 }
 
-// admit adds the label to Nodes that have been ready for long enough, depending on their history.
-func (d *decision) admit(nodes []vlanNode, now time.Time) {
+// admit adds the label to a Node that does not have it; it may justify removals.
+func (d *decision) admit(node vlanNode) {
+	if !node.labelled {
+		d.give = append(d.give, node.name)
+	}
+	if !node.shaky {
+		d.supports = append(d.supports, node.name)
+	}
+}
+
+// admitAll adds the label to Nodes that have been ready for long enough, depending on their history.
+func (d *decision) admitAll(nodes []vlanNode, now time.Time) {
 	for _, node := range nodes {
 		if node.state != ready {
 			continue
@@ -132,14 +142,8 @@ func (d *decision) admit(nodes []vlanNode, now time.Time) {
 			rest = probation(node.lost, now) - now.Sub(node.since)
 			d.wait(rest)
 		}
-		if rest > 0 {
-			continue
-		}
-		if !node.labelled {
-			d.give = append(d.give, node.name)
-		}
-		if !node.shaky {
-			d.supports = append(d.supports, node.name)
+		if rest <= 0 {
+			d.admit(node)
 		}
 	}
 }
@@ -147,13 +151,9 @@ func (d *decision) admit(nodes []vlanNode, now time.Time) {
 // admitAnyway adds the label regardless of the history.
 func (d *decision) admitAnyway(nodes []vlanNode, now time.Time) {
 	for _, node := range nodes {
-		if node.state != ready || now.Sub(node.since) < admitAfter || node.labelled ||
-			slices.Contains(d.give, node.name) {
-			continue
-		}
-		d.give = append(d.give, node.name)
-		if !node.shaky {
-			d.supports = append(d.supports, node.name)
+		if node.state == ready && now.Sub(node.since) >= admitAfter && !node.labelled &&
+			!slices.Contains(d.give, node.name) {
+			d.admit(node)
 		}
 	}
 }

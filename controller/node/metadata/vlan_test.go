@@ -111,7 +111,7 @@ func TestDecide(t *testing.T) {
 			node("b", true, notReady, 9*s), node("c", true, ready, 99*s)}, want: decision{take: []string{"b"}}},
 		"lost once, waits longer": {nodes: []vlanNode{past(node("a", false, ready, 6*s), 60*s),
 			node("b", true, ready, 99*s)}, want: decision{again: 4 * s}},
-		"lost thrice, waited long": {nodes: []vlanNode{past(node("a", false, ready, 40*s), 90*s, 80*s, 70*s),
+		"lost three times, waited long": {nodes: []vlanNode{past(node("a", false, ready, 40*s), 90*s, 80*s, 70*s),
 			node("b", true, ready, 99*s)}, want: decision{give: []string{"a"}}},
 		"lost long ago": {nodes: []vlanNode{past(node("a", false, ready, 5*s), memory),
 			node("b", true, ready, 99*s)}, want: decision{give: []string{"a"}}},

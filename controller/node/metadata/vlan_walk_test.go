@@ -60,9 +60,9 @@ func (f *fleet) apply() (again time.Duration) {
 		node := &f.nodes[i]
 		given := slices.Contains(decided.give, node.name)
 		taken := slices.Contains(decided.take, node.name)
-		settled := f.now.Sub(node.since)
-		if given && (node.labelled || node.state != ready || settled < admitAfter) ||
-			taken && (!node.labelled || node.state == ready || node.state == unwatched || settled < excludeAfter) {
+		stable := f.now.Sub(node.since)
+		if given && (node.labelled || node.state != ready || stable < admitAfter) ||
+			taken && (!node.labelled || node.state == ready || node.state == unwatched || stable < excludeAfter) {
 			f.Fatalf("seed %d: %+v decided for %+v", f.seed, decided, *node)
 		}
 		if given || taken {
@@ -95,7 +95,7 @@ func countLabels(nodes []vlanNode) int {
 	return count
 }
 
-// With random Nodes in random states: labels are never all removed, the only Node that can serve has one, only settled
+// With random Nodes in random states: labels are never all removed, the only Node that can serve has one, only stable
 // Nodes change theirs, and once nothing changes the labels are correct, or no Node is good.
 func TestDecideWalks(t *testing.T) {
 	for seed := range seeds.Count(t, 300) {
