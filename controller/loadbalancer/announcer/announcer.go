@@ -1,5 +1,4 @@
-// Package announcer maintains what announcers need in kube-system: the key of the agents' heartbeats, and the switch of
-// the admission policies for Services.
+// Package announcer maintains what announcers need in kube-system: the agents' key, and the switch of the policies.
 package announcer
 
 import (

@@ -11,8 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// portName is the name of the only port, of the Service and of its EndpointSlices: endpoints belong to a port of a
-// Service by name. The API servers use the same name.
+// portName is the name of the only port, of the Service and of its EndpointSlices, which belong together by name.
 const portName = "https"
 
 const (
@@ -78,8 +77,7 @@ func routable(endpoints []discoveryv1.Endpoint) []discoveryv1.Endpoint {
 	return kept
 }
 
-// isRoutable follows ValidateNonSpecialIP of k8s.io/kubernetes: no unspecified, loopback or link-local address, and no
-// multicast on the link.
+// isRoutable follows ValidateNonSpecialIP of k8s.io/kubernetes.
 func isRoutable(address string) bool {
 	a, err := netip.ParseAddr(address)
 	return err == nil && a.Is4() && !a.IsUnspecified() && !a.IsLoopback() && !a.IsLinkLocalUnicast() &&
@@ -133,8 +131,7 @@ func servicePort(port int32) corev1.ServicePort {
 	return corev1.ServicePort{Name: portName, Protocol: corev1.ProtocolTCP, Port: port}
 }
 
-// newService returns the Service as it is created: without a selector, because the API servers need not be pods, and
-// IPv4, because public blocks are.
+// newService returns the Service as it is created: without a selector, because the API servers need not be pods.
 func newService(port int32) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{

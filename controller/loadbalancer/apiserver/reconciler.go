@@ -1,5 +1,4 @@
-// Package apiserver maintains a Service of type LoadBalancer through which clients outside of the cluster reach the API
-// server.
+// Package apiserver maintains a Service of type LoadBalancer through which external clients reach the API server.
 package apiserver
 
 import (
@@ -42,8 +41,7 @@ const (
 
 // Certificates checks the names in the API servers' certificates.
 type Certificates interface {
-	// Names reports whether the API server at endpoint serves a certificate that is valid for address; an error when
-	// that could not be determined.
+	// Names reports whether the API server at endpoint serves a certificate for address; an error if unknown.
 	Names(ctx context.Context, endpoint netip.AddrPort, address netip.Addr) (bool, error)
 }
 
@@ -123,8 +121,7 @@ func isOurs(object any) bool {
 	return ok && service.Namespace == metav1.NamespaceSystem && service.Name == ServiceName
 }
 
-// Run maintains the endpoint until ctx ends, and then returns nil. If it is not enabled, it returns once nothing is
-// left.
+// Run maintains the endpoint until ctx ends. If it is not enabled, it returns once nothing is left.
 func (r *Reconciler) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, r.queue.ShutDown)
 	defer stop()

@@ -32,8 +32,7 @@ func (r *Reconciler) sync(ctx context.Context) error {
 	}
 }
 
-// ensure updates the Service and its slices from the API servers. A Service costs money, so it is created only when it
-// can have endpoints.
+// ensure updates the Service and its slices. A Service costs money, so it is created only if it can have endpoints.
 func (r *Reconciler) ensure(ctx context.Context, service *corev1.Service) error {
 	source, err := r.config.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx,
 		metav1.ListOptions{LabelSelector: apiServerSlices})

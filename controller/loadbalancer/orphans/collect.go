@@ -31,8 +31,7 @@ func (b backoff) after(now time.Time) backoff {
 	return backoff{until: now.Add(length), length: length}
 }
 
-// collect takes one step to release a block. All reasons for it are checked again first, with the account locked: a
-// Service that appeared in the meantime keeps its block.
+// collect takes one step to release a block. It checks all reasons again first, with the account locked.
 func (c *Collector) collect(ctx context.Context, s *suspicion) (again time.Duration, err error) {
 	done, err := c.config.Account.Lock(ctx)
 	if err != nil {
@@ -57,8 +56,7 @@ func (c *Collector) collect(ctx context.Context, s *suspicion) (again time.Durat
 	return c.act(ctx, s, step)
 }
 
-// readLive reads the block, its network and the cluster live; false when the block is gone or must not be released any
-// more.
+// readLive reads the block, its network and the cluster live; false when the block must not be released any more.
 func (c *Collector) readLive(ctx context.Context, s *suspicion) (plan.View, bool, error) {
 	cluster, err := c.clusterUID(ctx)
 	if err != nil {

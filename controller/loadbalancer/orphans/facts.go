@@ -146,8 +146,7 @@ func isShared(b plan.Block) bool {
 // leastNonce is shorter than any nonce of a purchase, and longer than what a record contains by chance.
 const leastNonce = 12
 
-// serviceOf returns the value of contract.TagService, also for a block of v1. tagged reports whether there is any tag
-// of a Service.
+// serviceOf returns the value of contract.TagService, also for a block of v1; tagged if there is any tag of a Service.
 func serviceOf(b plan.Block) (service string, tagged bool) {
 	if service, tagged = b.Tags[contract.TagService]; tagged {
 		return service, true
@@ -212,8 +211,7 @@ func (c *Collector) noFacts(cluster string) facts {
 	return facts{cluster: cluster, now: c.config.Now(), services: map[string]bool{}, used: map[string]bool{}}
 }
 
-// known returns facts from the informer and, for shared blocks, from the ledgers. What they show as unused must be
-// checked live.
+// known returns facts from the informer and, for shared blocks, the ledgers. Suspects must be checked live.
 func (c *Collector) known(ctx context.Context, cluster string, shared bool) (facts, error) {
 	f := c.noFacts(cluster)
 	if shared {
@@ -271,8 +269,7 @@ func (c *Collector) addUsed(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// clusterUID returns the UID of the namespace kube-system, which identifies the cluster. The namespace is also the
-// object of events.
+// clusterUID returns the UID of the namespace kube-system, which identifies the cluster.
 func (c *Collector) clusterUID(ctx context.Context) (string, error) {
 	if c.namespace != nil {
 		return string(c.namespace.UID), nil

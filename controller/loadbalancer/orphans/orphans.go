@@ -1,5 +1,4 @@
-// Package orphans finds IP blocks that were bought for the cluster and are no longer used, reports them and
-// optionally releases them.
+// Package orphans finds IP blocks of the cluster that are no longer used, reports them and optionally releases them.
 package orphans
 
 import (
@@ -80,8 +79,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Collector finds, reports and releases unused blocks. Its state belongs to the goroutine of Run: a process that takes
-// over starts the grace period again.
+// Collector finds, reports and releases unused blocks. A process that takes over starts the grace period again.
 type Collector struct {
 	config Config
 	synced cache.InformerSynced
@@ -96,8 +94,7 @@ type Collector struct {
 type suspicion struct {
 	block plan.Block
 	state blockState
-	// since is when it was first in that state, looks in how many lists in a row, and seen when the last of them was
-	// requested.
+	// since is when it was first in that state, looks in how many lists, and seen the time of the last one.
 	since time.Time
 	looks int
 	seen  time.Time
@@ -141,8 +138,7 @@ func (c *Collector) Run(ctx context.Context) error {
 	})
 }
 
-// Look reads the account once, reports, and takes at most one step to release one orphan. It returns the delay of the
-// next pass, also with an error.
+// Look runs one pass with at most one step to release one orphan. It returns the delay of the next, also with an error.
 func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	cluster, err := c.clusterUID(ctx)
 	if err != nil {
@@ -195,8 +191,7 @@ func (c *Collector) factsFor(ctx context.Context, cluster string, ours []plan.Bl
 	return live, err
 }
 
-// remember updates suspicions from a list that was requested at the given time, and reports those that are confirmed. A
-// block that cannot be read does not hide the others.
+// remember updates suspicions from a list and reports confirmed ones. An unreadable block does not hide the others.
 func (c *Collector) remember(ctx context.Context, ours []plan.Block, f facts, askedAt time.Time) error {
 	var problems []error
 	counts := map[blockState]int{}

@@ -80,8 +80,7 @@ const longestText = 1000
 // localPort is this side of a connection in the errors of package net: its port differs each time.
 var localPort = regexp.MustCompile(`(?:\d+\.\d+\.\d+\.\d+|\[[0-9a-fA-F:.%a-z]+\]):\d+->`)
 
-// stable removes from the text of an error what differs between attempts: only events with equal texts are counted
-// together.
+// stable removes from an error what differs between attempts: only events with equal texts are counted together.
 func stable(err error) string {
 	text := localPort.ReplaceAllString(err.Error(), "")
 	if len(text) > longestText {
@@ -106,8 +105,7 @@ func (c *Controller) inform(service *corev1.Service, reason, text string) {
 	c.config.Events.Event(service, corev1.EventTypeNormal, reason, text)
 }
 
-// recordWaiting reports once that a Service has been waiting for a while. A release is reported at its beginning and
-// its end.
+// recordWaiting reports once that a Service has been waiting for a while; a release is reported otherwise.
 func (c *Controller) recordWaiting(service *corev1.Service, state *serviceState) {
 	if state.waitingSince.IsZero() {
 		state.waitingSince = time.Now()

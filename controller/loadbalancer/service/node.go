@@ -128,8 +128,7 @@ func (n *nodeChanges) drain() (since time.Time, concerned func(*corev1.Service) 
 	}
 }
 
-// inQuarantine reports whether a Service waits for an address in quarantine, which ends when agents report that no
-// machine answers for it any more.
+// inQuarantine reports whether a Service waits for an address in quarantine, which reports of agents can end.
 func inQuarantine(service *corev1.Service) bool {
 	condition := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
 	return condition != nil && condition.Reason == string(plan.AddressResting)
@@ -170,8 +169,7 @@ func (c *Controller) passOverServices(ctx context.Context) {
 	}
 }
 
-// pass measures how long it takes until every Service was checked after a change of Nodes. It is safe for concurrent
-// use.
+// pass measures how long it takes to check every Service after a change of Nodes. It is safe for concurrent use.
 type pass struct {
 	metrics *Metrics
 	mu      sync.Mutex

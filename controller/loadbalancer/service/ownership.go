@@ -107,8 +107,7 @@ func statusEdited(before, after *corev1.Service, published *corev1.LoadBalancerS
 	return published == nil || !sameStatus(&after.Status.LoadBalancer, published)
 }
 
-// sameStatus compares addresses, modes and ports, in order. An ingress without ipMode has the mode VIP: the API server
-// sets it, older ones do not know it.
+// sameStatus compares addresses, modes and ports, in order. No ipMode means VIP, which old API servers do not set.
 func sameStatus(a, b *corev1.LoadBalancerStatus) bool {
 	return equality.Semantic.DeepEqual(withModes(a), withModes(b))
 }
@@ -133,9 +132,8 @@ func addressesOf(status *corev1.LoadBalancerStatus) []string {
 	return addresses
 }
 
-// proxyProtocol returns, by annotation with which another cloud is asked for the PROXY protocol, whether a value asks
-// for it. An address that is announced over ARP has no proxy in between; a backend that waits for the header would drop
-// every connection.
+// proxyProtocol returns the annotations that request the PROXY protocol, and for which values. An address that is
+// announced over ARP has no proxy; a backend that waits for the header would drop every connection.
 func proxyProtocol() map[string]func(value string) bool {
 	return map[string]func(string) bool{
 		"service.beta.kubernetes.io/aws-load-balancer-proxy-protocol": isOn,

@@ -8,9 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// serviceState is what this process knows about a Service from its first sync until nothing of it is left. If it is
-// lost, an event is repeated, nothing more. Its fields belong to the worker that has the Service's key, except the
-// first group, which the cache guards.
+// serviceState is what this process knows about a Service until nothing of it is left. If it is lost, an event is
+// repeated, nothing more. Its fields belong to the worker that has the Service's key, except the first group.
 type serviceState struct {
 	uid       types.UID
 	published *corev1.LoadBalancerStatus // what the status must be; nil while nothing is published
@@ -43,8 +42,7 @@ func nameOf(service *corev1.Service) types.NamespacedName {
 	return types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
 }
 
-// of returns the state of a Service, a new one at the first sync. A Service that already has an address was published
-// by another process.
+// of returns the state of a Service, a new one at the first sync: an existing address was published by another process.
 func (s *stateCache) of(service *corev1.Service) *serviceState {
 	s.mu.Lock()
 	defer s.mu.Unlock()

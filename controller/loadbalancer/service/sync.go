@@ -178,8 +178,7 @@ const (
 // object is a part of a patch.
 type object = map[string]any
 
-// finalizerPatch adds the finalizer, and in the same write a condition, so that a Service with our finalizer always
-// shows why.
+// finalizerPatch adds the finalizer and a condition in one write: a Service with our finalizer always shows why.
 func finalizerPatch(service *corev1.Service, now time.Time) object {
 	patch := object{"metadata": object{"uid": service.UID, "finalizers": []string{finalizerFor(service)}}}
 	if meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionAddressPublished) == nil {
@@ -255,8 +254,7 @@ func (c *Controller) patch(ctx context.Context, service *corev1.Service, patch o
 	return nil
 }
 
-// send patches exactly this Service, not another of its name, through the status subresource, which accepts metadata
-// and status in one write.
+// send patches exactly this Service, not another of its name. The status subresource accepts metadata, too.
 func (c *Controller) send(ctx context.Context, service *corev1.Service, patch object) (*corev1.Service, error) {
 	raw, err := json.Marshal(patch)
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Metrics are computed from the informers when they are collected. They are absent while no Collector runs: only the
-// leader exports them, so that nothing is exported twice.
+// Metrics are computed when they are collected, only while a Collector runs: only the leader exports them.
 type Metrics struct {
 	metrics.BaseStableCollector
 

@@ -60,8 +60,7 @@ func appendIPs(addresses []corev1.NodeAddress, node *corev1.Node, kind corev1.No
 	return addresses
 }
 
-// withoutNetwork reports whether the API cannot know an address of the server: it was ordered without networks, or with
-// networks that its owner configures.
+// withoutNetwork reports whether the API cannot know an address of the server: its owner configures the networks.
 func withoutNetwork(server pnap.Server) bool {
 	return server.NetworkType == "NONE" || server.NetworkType == "USER_DEFINED"
 }
@@ -73,9 +72,8 @@ func hostname(node *corev1.Node) string {
 	return node.Name
 }
 
-// externalIPs returns the public addresses that the machine probably has. The API lists every usable address of a
-// server's block, of which an installation configures the first; if the agent reports the machine's addresses, those
-// count.
+// externalIPs returns the public addresses that the machine probably has: those that its agent reports, else the first
+// of a block, because the API lists every usable one.
 func externalIPs(server pnap.Server, reported identity) []netip.Addr {
 	var joined []netip.Addr
 	for _, membership := range server.PublicNetworks {
@@ -110,12 +108,10 @@ func pick(ips []netip.Addr, reported identity) []netip.Addr {
 	return first
 }
 
-// private returns the reported private addresses, for a server whose networks the API does not know. It omits public
-// addresses, which may be addresses of Services.
+// private returns the reported private addresses. Public ones may be addresses of Services.
 func (i identity) private() []netip.Addr {
-	ips := slices.DeleteFunc(slices.Collect(maps.Keys(i.addresses)), func(ip netip.Addr) bool { return !ip.IsPrivate() })
-	slices.SortFunc(ips, netip.Addr.Compare)
-	return ips
+	ips := slices.SortedFunc(maps.Keys(i.addresses), netip.Addr.Compare)
+	return slices.DeleteFunc(ips, func(ip netip.Addr) bool { return !ip.IsPrivate() })
 }
 
 // providedNodeIPs returns the addresses of the kubelet's --node-ip. The framework permanently rejects a Node whose
@@ -180,9 +176,8 @@ func Labels(server pnap.Server) map[string]string {
 }
 
 // Zone returns the zone of a Node: that of its labels, else the location of its server, made legal. The framework would
-// overwrite the kubelet's zone (--node-labels) when it initializes a Node, but volumes and their claims on
-// topology.kubernetes.io/zone outlive a Node that is registered again. The deprecated label counts first, because the
-// framework keeps the other one equal to it.
+// overwrite the kubelet's zone, but volumes on it outlive a Node that is registered again. The deprecated label counts
+// first, because the framework keeps the other one equal to it.
 func Zone(node *corev1.Node, server pnap.Server) string {
 	for _, name := range []string{corev1.LabelFailureDomainBetaZone, corev1.LabelTopologyZone} {
 		if zone, exists := node.Labels[name]; exists {

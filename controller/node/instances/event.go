@@ -22,8 +22,7 @@ const (
 	ReasonMisconfiguredInternalIP = "MisconfiguredInternalIP"
 )
 
-// repeatAfter is how long the same warning about a Node is not repeated: the framework retries a Node that cannot be
-// initialized every few seconds.
+// repeatAfter is how long the same warning is not repeated: the framework retries a Node every few seconds.
 const repeatAfter = 10 * time.Minute
 
 // eventLimiter warns about Nodes, about each state once in repeatAfter.

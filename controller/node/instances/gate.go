@@ -33,8 +33,7 @@ const (
 type observation struct {
 	// since is when it was first found missing, seen when the list of this check was requested.
 	since, seen time.Time
-	// missing counts the Nodes whose servers are missing now or were found gone within the window, known all
-	// Nodes among them.
+	// missing counts the Nodes whose servers are missing or were gone within the window, known all Nodes.
 	missing, known int
 	// listed and peak are the lengths of this list and of the longest list within the window.
 	listed, peak int
@@ -60,8 +59,7 @@ func (s observation) count() string {
 	return fmt.Sprintf("%d of %d servers", s.missing, s.known)
 }
 
-// gate stores the history for classify: since when a server is missing and which were found gone recently. A restart
-// loses the history, which can only delay a deletion.
+// gate stores the history for classify. A restart loses it, which can only delay a deletion.
 type gate struct {
 	mu      sync.Mutex
 	missing map[string]suspicion

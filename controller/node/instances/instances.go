@@ -135,10 +135,9 @@ func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, li
 // errNoServer reports that an account without a configured public network cannot be verified.
 var errNoServer = errors.New("no server of this cluster is in the list of servers")
 
-// proveAccount returns an error unless the list of servers certainly belongs to the cluster's account. With credentials
-// of another account the API lists other servers and answers 403 for every ID, as if all servers were gone. The
-// configured public network can only be read in the right account; without one, a listed server of any Node is the
-// proof.
+// proveAccount returns an error unless the list certainly belongs to the cluster's account: with other credentials the
+// API lists other servers and answers 403 for every ID, as if all were gone. Proof is the configured public network,
+// which can only be read in the right account; without one, a listed server of any Node.
 func (i *Instances) proveAccount(ctx context.Context, list List, servers map[string]bool) error {
 	if i.config.NetworkID != "" {
 		_, err := i.config.Networks.Network(ctx, i.config.NetworkID, list.AskedAt)
@@ -182,8 +181,7 @@ func (i *Instances) keep(ctx context.Context, node *corev1.Node, id string, resu
 	return fmt.Errorf("server %s is missing, to be confirmed after %s", id, confirmAfter)
 }
 
-// confirm reads the Node live: a Node that was replaced or that is ready by now must not be reported as gone. A Node
-// that no longer exists needs no confirmation.
+// confirm reads the Node live: one that was replaced or is ready must not be reported as gone. A missing one may.
 func (i *Instances) confirm(ctx context.Context, node *corev1.Node) error {
 	current, err := i.config.Live.Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 	switch {
@@ -227,8 +225,7 @@ func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bo
 	return err == nil && server.Status == pnap.ServerPoweredOff, err
 }
 
-// locate returns the ID of the Node's server and a valid list. An empty list is not valid: the account that runs this
-// Node has at least one server.
+// locate returns the ID of the Node's server and a valid list: an empty one cannot be of the cluster's account.
 func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List, error) {
 	id, err := contract.ParseProviderID(node.Spec.ProviderID)
 	if err != nil {
@@ -246,8 +243,7 @@ func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List
 	return id, list, nil
 }
 
-// InstanceMetadata returns what the framework writes to the Node: provider ID, type, region, zone, addresses
-// and labels. It never returns nil without an error.
+// InstanceMetadata returns what the framework writes to the Node. It never returns nil without an error.
 func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	age := i.config.Inventory.config.Window
 	if node.Spec.ProviderID != "" { // the framework checks every Node every five minutes
@@ -283,8 +279,7 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	}, nil
 }
 
-// checkNodeIP warns about a --node-ip that is not an address of the server. The API knows the addresses that it gave a
-// server, not those of networks that its owner configures.
+// checkNodeIP warns about a --node-ip that is not an address of the server, if the API knows the server's networks.
 func (i *Instances) checkNodeIP(node *corev1.Node, server pnap.Server) {
 	foreign := foreignNodeIPs(node, server)
 	if len(foreign) == 0 || withoutNetwork(server) {

@@ -15,11 +15,9 @@ import (
 const (
 	// DefaultWindow is how old a list of servers may be when it is used again.
 	DefaultWindow = 15 * time.Second
-	// Unhurried is the maximum age of a list for periodic work. It is longer than the period of the annotations, so
-	// that it causes no request.
+	// Unhurried is the maximum age of a list for periodic work: longer than the period of the annotations.
 	Unhurried = 45 * time.Second
-	// failureWindow is how long a failed list request is reused, so that there is no request for every Node while the
-	// API is unavailable.
+	// failureWindow is how long a failed list request is reused: no request for every Node while the API fails.
 	failureWindow = 3 * time.Second
 	// lookupTimeout bounds a read by ID: the reads are sequential, one for each Node that is not ready.
 	lookupTimeout = 10 * time.Second

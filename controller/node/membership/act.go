@@ -19,8 +19,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// change locks the account, reads again and acts. With audit it also searches for bought blocks that nodes do not need,
-// once nothing else is left to do.
+// change locks the account, reads again and acts. With audit it searches for surplus blocks if there is no step.
 func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, err error) {
 	done, err := m.config.Account.Lock(ctx)
 	if err != nil {
@@ -169,8 +168,7 @@ func (p *pass) touch(serverID string, err error) {
 	p.config.Account.Invalidate()
 }
 
-// reportFailure reports a rejected request, and a dry run, on the Node; a conflict resolves itself, and other errors are
-// retried.
+// reportFailure reports a rejected request or a dry run on the Node. A conflict is ignored, other errors returned.
 func (p *pass) reportFailure(node *corev1.Node, reason string, err error) error {
 	switch {
 	case pnap.IsDryRun(err):

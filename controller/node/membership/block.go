@@ -18,8 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// source is the block from which the servers that join in one pass get their addresses. Without a block it has the
-// reason.
+// source is the block from which the servers that join in one pass get addresses, or why there is none.
 type source struct {
 	block  plan.Block
 	ledger plan.Ledger

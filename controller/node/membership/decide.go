@@ -149,8 +149,7 @@ func (p picture) away(id string, recorded joined) (step, bool) {
 	}
 }
 
-// given reports whether a membership is still the one that the controller created: a user who gives a server other
-// addresses takes it over.
+// given reports whether a membership is still the controller's: a user who sets other addresses takes it over.
 func given(recorded joined, entry pnap.Membership) bool {
 	if !recorded.Address.IsValid() || len(entry.IPs) == 0 {
 		return true
@@ -170,8 +169,7 @@ func listsMember(network plan.Network, serverID string) bool {
 	return slices.ContainsFunc(network.Members, func(m plan.Member) bool { return m.ServerID == serverID })
 }
 
-// user returns a server that has an address of the block, or is recorded to get one, and that address: the lowest one
-// in use.
+// user returns the lowest address of the block that a server has, or is recorded to get, and the server.
 func (p picture) user(b plan.Block) (serverID string, address netip.Addr, found bool) {
 	note := func(id string, ips ...netip.Addr) {
 		for _, ip := range ips {

@@ -94,8 +94,7 @@ type Manager struct {
 	events map[types.UID]string
 	// wasIdle reports whether, in the last pass, no Node had been wanted for a while.
 	wasIdle bool
-	// auditAt is when to search next for bought blocks that nodes do not need. surplus is since when each block is not
-	// needed, and reports is its last report, by block ID.
+	// auditAt is the time of the next audit. surplus is since when each block is not needed, reports its last report.
 	auditAt time.Time
 	surplus map[string]time.Time
 	reports map[string]report
@@ -157,8 +156,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	})
 }
 
-// Sync runs one pass and returns the delay of the next. In a steady state it makes no requests to the API beyond the
-// shared reads of other controllers.
+// Sync runs one pass and returns the delay of the next. In a steady state it makes no requests beyond shared reads.
 func (m *Manager) Sync(ctx context.Context) (again time.Duration, err error) {
 	list, err := m.config.Servers.Recent(ctx, m.patience())
 	if err != nil {

@@ -97,8 +97,7 @@ func (m *Manager) remember(p picture) {
 	}
 }
 
-// confirmWanted lists the Nodes live and returns which are wanted. An empty list is an error: a cluster that is being
-// restored has no Nodes.
+// confirmWanted returns the wanted Nodes, read live. An empty list is an error: a cluster that is being restored.
 func (m *Manager) confirmWanted(ctx context.Context) (map[string]*corev1.Node, error) {
 	list, err := m.config.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -120,11 +119,9 @@ type blocks struct {
 	plan.View
 	// nodes are the blocks that were bought for the nodes and can be read by their ID.
 	nodes []plan.Sighting
-	// doubtful reports that the list and the index of the tag contain a block for the nodes that cannot be read by its
-	// ID: no replacement is bought.
+	// doubtful reports that a block for the nodes is listed and indexed but cannot be read: none is bought.
 	doubtful bool
-	// record is where purchases for the nodes are recorded. unreadable is why its content is unknown; then nothing is
-	// bought or released.
+	// record is where purchases for the nodes are recorded, unreadable why its content is unknown.
 	record     *purchase.ConfigMap
 	unreadable error
 }
@@ -145,9 +142,8 @@ func (b blocks) all() []plan.Block {
 	return all
 }
 
-// observeBlocks finds the blocks of the nodes: by the ID that the purchase recorded or the user configured, in the list and, if
-// the list has none or all are needed, by the index of the tag. Each is read by its ID, because the list may omit a new
-// block and show a deleted one for any time.
+// observeBlocks finds the blocks of the nodes: by known IDs, in the list and, if necessary, by the index of the tag.
+// Each is read by its ID, because the list may omit a new block and show a deleted one for any time.
 func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 	if err := p.identify(ctx); err != nil {
 		return blocks{}, err
@@ -203,8 +199,7 @@ func (p *pass) readListed(ctx context.Context, recorded string) ([]plan.Sighting
 	return sightings, nil
 }
 
-// sort selects the blocks for the nodes. A block that cannot be read by its ID and is not in the index of the tag does
-// not exist, however long the list continues to show it.
+// sort selects the blocks for the nodes. One that can neither be read by its ID nor is indexed does not exist.
 func (p *pass) sort(ctx context.Context, seen *blocks) error {
 	hidden := func(s plan.Sighting) bool { return s.Hidden && p.owner().Owns(s.Block) }
 	if slices.ContainsFunc(seen.Sightings, hidden) {
@@ -261,8 +256,7 @@ func (m *Manager) identify(ctx context.Context) error {
 	return nil
 }
 
-// adopt records the block that is kept, so that it is found by its ID from now on. A purchase whose block may still
-// appear stays recorded.
+// adopt records the block that is kept, to find it by its ID. A purchase whose block may still appear stays.
 func (p *pass) adopt(ctx context.Context, seen blocks, b plan.Block) error {
 	if !seen.adopts(b) {
 		return nil
@@ -274,8 +268,7 @@ func (p *pass) adopt(ctx context.Context, seen blocks, b plan.Block) error {
 	return seen.record.Save(ctx, &next)
 }
 
-// adopts reports whether to replace the record with the block. An unreadable record stays; operations that need it
-// return an error.
+// adopts reports whether to replace the record with the block. An unreadable record stays.
 func (b blocks) adopts(kept plan.Block) bool {
 	return b.unreadable == nil && b.recorded() != kept.ID && (!b.PurchaseOpen() || b.shows(kept))
 }
@@ -288,8 +281,7 @@ func (b blocks) shows(kept plan.Block) bool {
 	return slices.ContainsFunc(b.nodes, func(s plan.Sighting) bool { return s.Block.ID == b.recorded() })
 }
 
-// nonceOf returns the nonce at the end of the description of a block that was bought; its ID when there is no
-// description.
+// nonceOf returns the nonce at the end of the description of a bought block; its ID without a description.
 func nonceOf(b plan.Block) string {
 	if words := strings.Fields(b.Description); len(words) > 0 {
 		return words[len(words)-1]

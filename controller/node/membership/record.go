@@ -68,8 +68,7 @@ func newRecordStore(kube kubernetes.Interface) recordStore {
 	return recordStore{configMaps: kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)}
 }
 
-// load reads the stored record; an empty one when none is stored. A record that cannot be parsed is an error: a server
-// without a record would never leave.
+// load reads the stored record, if any. An invalid one is an error: a server without a record would never leave.
 func (s recordStore) load(ctx context.Context) (memberRecord, error) {
 	object, err := s.configMaps.Get(ctx, RecordName, metav1.GetOptions{})
 	switch {
@@ -86,8 +85,7 @@ func (s recordStore) load(ctx context.Context) (memberRecord, error) {
 	return memberRecord{members: members, version: object.ResourceVersion}, nil
 }
 
-// save stores the record by compare-and-swap and returns it with its new version; errChanged when the stored version is
-// not the one that r is based on.
+// save stores the record by compare-and-swap and returns it with its new version; errChanged if another was stored.
 func (s recordStore) save(ctx context.Context, r memberRecord) (memberRecord, error) {
 	raw, err := json.MarshalIndent(r.members, "", "  ")
 	if err != nil {

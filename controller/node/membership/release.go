@@ -18,8 +18,7 @@ import (
 const (
 	// auditEvery is how often to search for blocks that nodes no longer need.
 	auditEvery = 10 * time.Minute
-	// repeatEvery is how often a block that cannot be released is reported again: the API server deletes events after
-	// an hour by default.
+	// repeatEvery is how often a block that cannot be released is reported: events expire after an hour by default.
 	repeatEvery = time.Hour
 )
 
@@ -63,8 +62,7 @@ func (m *Manager) auditDue(ctx context.Context, p picture) (bool, error) {
 	return false, nil
 }
 
-// candidates returns the IDs of blocks that, according to the list, the index of the tag or the recorded purchase, were
-// bought for the nodes.
+// candidates returns the blocks that, by the list, the index of the tag or the recorded purchase, are for the nodes.
 func (m *Manager) candidates(ctx context.Context) (map[string]bool, error) {
 	if err := m.identify(ctx); err != nil {
 		return nil, err
@@ -165,8 +163,7 @@ func (m *Manager) countSurplus(surplus []plan.Sighting) {
 	maps.DeleteFunc(m.reports, func(id string, _ report) bool { return since[id].IsZero() })
 }
 
-// releaseBlock takes the next step for a block of which no server uses an address. The ledger is closed first, and
-// deleted last. It returns when to check again.
+// releaseBlock takes the next step for a block without users: the ledger is closed first, and deleted last.
 func (p *pass) releaseBlock(ctx context.Context, seen blocks, s plan.Sighting) (again time.Duration, err error) {
 	if !s.Block.CIDR.IsValid() {
 		return period, nil // it is being created

@@ -30,8 +30,7 @@ const (
 	// agentPeriodUnreachable is the same while some Node is unreachable.
 	agentPeriodUnreachable = 10 * time.Second
 
-	// silentAfter is how long an agent may be silent before its conditions no longer count. It renews its Lease every
-	// 30 seconds.
+	// silentAfter is how long an agent may be silent before its conditions no longer count: six Lease renewals.
 	silentAfter = 3 * time.Minute
 	// leaselessAfter is the same for an agent that runs, as its conditions show, but lacks the permission to renew its
 	// Lease: it writes its conditions at least every five and a half minutes.
@@ -41,8 +40,7 @@ const (
 	unreachableAfter = 45 * time.Second
 )
 
-// AgentWatch sets the conditions of silent agents to Unknown: it is the only other writer of these conditions. An agent
-// that runs again writes its conditions again.
+// AgentWatch sets the conditions of silent agents to Unknown: it is the only other writer of these conditions.
 type AgentWatch struct {
 	client kubernetes.Interface
 	nodes  corelisters.NodeLister
@@ -176,8 +174,7 @@ func (w *AgentWatch) discredit(ctx context.Context, node *corev1.Node, reason st
 	return nil
 }
 
-// sign is an agent's last sign of life. Its times are by the agent's clock: they are compared with each other, never
-// with the controller's clock.
+// sign is an agent's last sign of life, by the agent's clock: never compared with the controller's clock.
 type sign struct {
 	// renewed is the time in its Lease.
 	renewed time.Time
@@ -215,8 +212,7 @@ func agentConditions() []corev1.NodeConditionType {
 	return []corev1.NodeConditionType{contract.ConditionVLANReady, contract.ConditionAnnouncementHealthy}
 }
 
-// lastWritten returns the last heartbeat that the agent itself wrote to the Node's conditions; false when there is
-// none. Conditions that the controller wrote do not count.
+// lastWritten returns the last heartbeat in the Node's conditions that the agent wrote; false without conditions.
 func lastWritten(node *corev1.Node) (written time.Time, ok bool) {
 	for _, kind := range agentConditions() {
 		condition := contract.FindNodeCondition(node, kind)
@@ -253,8 +249,7 @@ func doubt(node *corev1.Node, last activity, now time.Time) string {
 	}
 }
 
-// unknown returns the conditions that replace those of the agent by Unknown. A condition that is already Unknown is
-// kept.
+// unknown returns the conditions that replace those of the agent by Unknown, except those that are already Unknown.
 func unknown(node *corev1.Node, reason string, now time.Time) []corev1.NodeCondition {
 	messages := map[string]string{
 		ReasonAgentSilent:     "The agent has not renewed its Lease for 3 minutes: see its pod on this node",

@@ -28,8 +28,7 @@ const (
 	retryAfter = time.Second
 )
 
-// Labeller maintains the label contract.NodeVLANReady on the Nodes that, according to their agents, can carry traffic
-// of the public network.
+// Labeller maintains the label contract.NodeVLANReady on the Nodes whose agents report a working public network.
 type Labeller struct {
 	client   kubernetes.Interface
 	nodes    corelisters.NodeLister
@@ -42,8 +41,7 @@ type Labeller struct {
 	seen map[string]vlanNode
 }
 
-// NewLabeller returns a Labeller. It registers with the informer and starts nothing. Nodes that selector does not match
-// never get the label; nil matches all.
+// NewLabeller returns a Labeller. It starts nothing. Only Nodes that selector matches get the label; nil matches all.
 func NewLabeller(client kubernetes.Interface, nodes coreinformers.NodeInformer, events record.EventRecorder,
 	selector labels.Selector) (*Labeller, error) {
 	if selector == nil {
@@ -109,8 +107,7 @@ func (l *Labeller) Run(ctx context.Context) error {
 	return nil
 }
 
-// sync decides and acts once. It adds labels before it removes any, and removes none when adding failed, so that at no
-// time fewer Nodes have the label than decided.
+// sync decides and acts once. It removes no label when adding one failed: never fewer Nodes have it than decided.
 func (l *Labeller) sync(ctx context.Context, now time.Time) (again time.Duration, err error) {
 	nodes, err := l.nodes.List(labels.Everything())
 	if err != nil {

@@ -109,8 +109,7 @@ func zoneChanges(node *corev1.Node, server pnap.Server) map[string]*string {
 	return patch
 }
 
-// missingMembership explains why a Node cannot carry load-balancer traffic and what to do; empty when its server is a
-// member, or is joining.
+// missingMembership returns why a Node cannot carry traffic and what to do; empty if its server is or becomes a member.
 func missingMembership(server pnap.Server, network plan.Network) string {
 	if slices.ContainsFunc(server.PublicNetworks, func(m pnap.Membership) bool { return m.NetworkID == network.ID }) {
 		return ""

@@ -25,15 +25,13 @@ import (
 )
 
 const (
-	// DefaultNetworkWindow is how often the API is read, and so the maximum age of an annotation. Agents must receive
-	// changes within 30 s.
+	// DefaultNetworkWindow is how often the API is read. Agents must receive changes within 30 s.
 	DefaultNetworkWindow = 25 * time.Second
 	// debounce is the delay that combines several Nodes that register at once in one read of the API.
 	debounce = time.Second
 	// afterFailure is the delay after a failed read of the API, or one during a change of the network.
 	afterFailure = 5 * time.Second
-	// maxMembershipIPs bounds the annotation public-network-ips: a membership may list a range of thousands, and many
-	// clients read Node objects.
+	// maxMembershipIPs bounds the annotation public-network-ips: a membership may list a range of thousands.
 	maxMembershipIPs = 64
 )
 
@@ -62,8 +60,7 @@ func NewNetworkChanges(networkID string) *NetworkChanges {
 	return &NetworkChanges{networkID: networkID, wake: loop.NewWake()}
 }
 
-// Notice receives a network as it was just read: a change of its state, its blocks or its members is published to the
-// Nodes soon, not only after the window. It never blocks.
+// Notice receives a network that was just read. A change is published soon, not after the window. It never blocks.
 func (c *NetworkChanges) Notice(network plan.Network) {
 	if network.ID != c.networkID {
 		return
@@ -91,8 +88,7 @@ type NetworkConfig struct {
 	Announcer string
 	// Selector selects the Nodes that may announce; the others get AnnouncerNone. nil means all.
 	Selector labels.Selector
-	// ManagesMembership reports that the controller joins servers to the network: then a missing membership is not
-	// reported here.
+	// ManagesMembership reports that the controller joins servers: then no missing membership is reported.
 	ManagesMembership bool
 	// Window is how often the API is read; 0 means DefaultNetworkWindow.
 	Window time.Duration
@@ -107,8 +103,7 @@ type NetworkPublisher struct {
 	wake   loop.Wake
 	synced cache.InformerSynced
 
-	// The following fields belong to the goroutine of Run: the network as last read, and the Nodes whose missing
-	// membership was reported, with the text.
+	// The following belong to the goroutine of Run. reported are the reported missing memberships.
 	network  plan.Network
 	reported map[types.UID]string
 	// withheld reports that the network is changing, so that a block is not published yet.
@@ -212,8 +207,7 @@ func (p *NetworkPublisher) refresh(ctx context.Context) error {
 	return nil
 }
 
-// publish patches the differences. It ignores a Node that was deleted; any other failed patch is reported for every
-// Node and retried in the next window.
+// publish patches the differences. It ignores a Node that was deleted; other failures are retried in the next window.
 func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, server pnap.Server,
 	blocks []contract.NetworkBlock) error {
 	// Without load balancers there is no network to describe.

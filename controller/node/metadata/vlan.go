@@ -20,14 +20,12 @@ const (
 	// excludeAfter is how long a Node must be not ready before it loses the label.
 	excludeAfter = 3 * time.Second
 	// waveAfter is the same while several Nodes look bad, more than half of those that have the label or lost it
-	// recently. A wrong value published by the controller, or a bad release of the agent, affects all agents within
-	// half a minute, the time between two of their samples: if some Nodes still look good after that time, neither is
-	// the cause.
+	// recently. A wrong value of the controller, or a bad release of the agent, affects all agents within half a
+	// minute: if some Nodes still look good after that, neither is the cause.
 	waveAfter = 35 * time.Second
 	// wave is how long a Node that lost the label counts among those that look bad.
 	wave = time.Minute
-	// doubtAfter is how long the state of a Node must be unknown before it loses the label: its agent is silent or has
-	// no result, but the announcer on it may work.
+	// doubtAfter is the same while the state is unknown: the announcer on the Node may work without its agent.
 	doubtAfter = 10 * time.Minute
 )
 
@@ -35,8 +33,7 @@ const (
 type readiness int
 
 const (
-	// unwatched: no agent has reported. Such a Node neither gets nor loses the label; without agents, users may set it
-	// manually.
+	// unwatched: no agent has reported. The label of such a Node is not changed; users may set it manually.
 	unwatched readiness = iota
 	// ready: the condition is True.
 	ready
@@ -46,8 +43,7 @@ const (
 	notReady
 )
 
-// readinessOf reads the agent's condition. When the Node itself no longer reports, its agent's last condition does not
-// count.
+// readinessOf reads the agent's condition, which does not count when the Node itself no longer reports.
 func readinessOf(node *corev1.Node, selected bool) readiness {
 	condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
 	if condition == nil {
@@ -93,9 +89,8 @@ func (d *decision) wait(rest time.Duration) {
 	}
 }
 
-// decide applies one rule: a Node that is not ready loses the label only while another, which has it or gets it now,
-// has been ready for a while. So the last labelled Node keeps it, and all keep it when all look bad: then the check is
-// more likely wrong than every server.
+// decide applies one rule: a Node that is not ready loses the label only while another has been ready for a while. So
+// all keep it when all look bad: then the check is more likely wrong than every server.
 func decide(nodes []vlanNode, now time.Time) decision {
 	var result decision
 	result.admitAll(nodes, now)
