@@ -27,8 +27,7 @@ const (
 	// endpointslice.kubernetes.io/managed-by) as ours. Objects without it are not changed.
 	ManagedBy = "phoenixnap-cloud-controller-manager"
 
-	// labelManagedBy is a recommended label of Kubernetes.
-	labelManagedBy = "app.kubernetes.io/managed-by"
+	labelManagedBy = "app.kubernetes.io/managed-by" // a recommended label of Kubernetes
 	// kubernetesService is the Service in the namespace default whose endpoints the API servers maintain themselves.
 	kubernetesService = "kubernetes"
 
@@ -66,9 +65,8 @@ type Reconciler struct {
 	synced []cache.InformerSynced
 	queue  workqueue.TypedRateLimitingInterface[string]
 	// slices watches the API servers' endpoints and ours: two small watches instead of one of the whole cluster.
-	slices []cache.SharedIndexInformer
-	// recorded is the last event; it belongs to the goroutine of Run.
-	recorded string
+	slices   []cache.SharedIndexInformer
+	recorded string // the last event; it belongs to the goroutine of Run
 }
 
 // New returns a Reconciler. It registers with the informer and starts nothing.
@@ -100,9 +98,6 @@ func (r *Reconciler) watchSlices(namespace, selector string) error {
 	r.synced = append(r.synced, registration.HasSynced)
 	return nil
 }
-
-// Name of the reconciler among the framework's controllers.
-func (r *Reconciler) Name() string { return "phoenixnap-control-plane" }
 
 // wakeFor returns a handler that queues the only item.
 func (r *Reconciler) wakeFor(concerns func(object any) bool) cache.ResourceEventHandler {

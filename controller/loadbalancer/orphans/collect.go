@@ -1,6 +1,7 @@
 package orphans
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -13,8 +14,7 @@ import (
 )
 
 const (
-	// stepPause is the delay of the next pass while a block is being released.
-	stepPause = 5 * time.Second
+	stepPause = 5 * time.Second // the delay of the next pass while a block is being released
 	// firstBackoff and lastBackoff bound the pauses after failed steps.
 	firstBackoff = time.Minute
 	lastBackoff  = 16 * time.Minute
@@ -35,12 +35,12 @@ func (b backoff) after(now time.Time) backoff {
 func (c *Collector) collect(ctx context.Context, s *suspicion) (again time.Duration, err error) {
 	done, err := c.config.Account.Lock(ctx)
 	if err != nil {
-		return c.config.Interval, err
+		return period, err
 	}
 	defer done()
 	view, found, err := c.readLive(ctx, s)
 	if err != nil || !found {
-		return c.config.Interval, err
+		return period, err
 	}
 	step := plan.ReleaseBlock(plan.Sighting{Block: s.block}, view)
 	if step.Action != plan.Unassign && step.Action != plan.Delete {
@@ -51,7 +51,7 @@ func (c *Collector) collect(ctx context.Context, s *suspicion) (again time.Durat
 			}
 			s.backoff = s.backoff.after(c.config.Now())
 		}
-		return c.config.Interval, nil
+		return period, nil
 	}
 	return c.act(ctx, s, step)
 }
@@ -87,10 +87,7 @@ func (c *Collector) readLive(ctx context.Context, s *suspicion) (plan.View, bool
 
 // networks reads the network that the block is assigned to; the configured one when the block names none.
 func (c *Collector) networks(ctx context.Context, block plan.Block, after time.Time) (map[string]plan.Network, error) {
-	id := block.ResourceID
-	if id == "" {
-		id = c.config.NetworkID
-	}
+	id := cmp.Or(block.ResourceID, c.config.NetworkID)
 	if id == "" || block.Status == plan.Unassigned {
 		return nil, nil
 	}
@@ -122,10 +119,10 @@ func (c *Collector) act(ctx context.Context, s *suspicion, step plan.Step) (agai
 		s.deletion = false
 		s.backoff = backoff{until: c.config.Now().Add(repeatAfter)}
 		c.record(corev1.EventTypeNormal, eventDryRun, err.Error())
-		return c.config.Interval, nil
+		return period, nil
 	case err != nil:
 		s.backoff = s.backoff.after(c.config.Now())
-		return c.config.Interval, fmt.Errorf("give IP block %s back: %w", s.block.ID, err)
+		return period, fmt.Errorf("give IP block %s back: %w", s.block.ID, err)
 	case inError:
 		s.backoff = s.backoff.after(c.config.Now())
 	}

@@ -22,12 +22,9 @@ import (
 type blockState string
 
 const (
-	// inUse: an object in the cluster uses it.
-	inUse blockState = "in-use"
-	// retained: a user wanted it to outlive its Service.
-	retained blockState = "retained"
-	// orphan: the Service that its tags name does not exist.
-	orphan blockState = "orphan"
+	inUse    blockState = "in-use"   // an object in the cluster uses it
+	retained blockState = "retained" // a user wanted it to outlive its Service
+	orphan   blockState = "orphan"   // the Service that its tags name does not exist
 	// leftover: phoenixnap/k8s-cloud-provider-bmc v1 had decided to delete it, and removed the Service's tags.
 	leftover blockState = "leftover"
 	// empty: it belongs to a pool or the nodes, and none of its addresses is in use.
@@ -44,15 +41,12 @@ func (s blockState) suspect() bool {
 
 // facts are what the cluster knows about blocks.
 type facts struct {
-	// cluster is the UID of the namespace kube-system.
-	cluster string
+	cluster string // the UID of the namespace kube-system
 	// services are the values of contract.TagService of the Services that need their blocks.
-	services map[string]bool
-	// now is when the facts were requested.
-	now       time.Time
+	services  map[string]bool
+	now       time.Time // when the facts were requested
 	purchases []recorded
-	// used are the IDs of blocks with an address in use.
-	used map[string]bool
+	used      map[string]bool // the IDs of blocks with an address in use
 	// nodeBlock is the ID of the one block of the nodes that is kept even while no node needs it; empty for none.
 	nodeBlock string
 	// nodesRecorded is the ID of the block in the recorded purchase for the nodes; empty while that was not read.

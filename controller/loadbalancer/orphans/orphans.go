@@ -19,24 +19,16 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
-	// DefaultInterval is how often the account is read.
-	DefaultInterval = time.Minute
+	period = time.Minute // how often the account is read
 	// confirmed is in how many lists a block must be suspect before it is reported: lists lag by some seconds.
 	confirmed = 2
 )
-
-// Account is the shared cache of the account, with its lock.
-type Account interface {
-	Blocks(ctx context.Context, after time.Time) (account.Listing, error)
-	Network(ctx context.Context, id string, after time.Time) (plan.Network, error)
-	Invalidate()
-	Lock(ctx context.Context) (done func(), err error)
-}
 
 // Cloud is the part of the API that the package uses without the cache.
 type Cloud interface {
@@ -45,16 +37,11 @@ type Cloud interface {
 	DeleteBlock(ctx context.Context, id string) error
 }
 
-// Ledgers record the owners of the addresses of shared blocks.
-type Ledgers interface {
-	List(ctx context.Context) ([]plan.Ledger, error)
-}
-
 // Config configures a Collector.
 type Config struct {
-	Account Account
+	Account *account.Account
 	Cloud   Cloud
-	Ledgers Ledgers
+	Ledgers *allocation.Store
 	Kube    kubernetes.Interface
 	// Services is the shared informer. It shows when there is certainly nothing to do; everything else is read live.
 	Services coreinformers.ServiceInformer
@@ -73,18 +60,15 @@ type Config struct {
 	Grace time.Duration
 	// NodesKept keeps one block that was bought for the nodes while no node has an address of it.
 	NodesKept bool
-	// Interval between two passes; 0 means DefaultInterval.
-	Interval time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
 // Collector finds, reports and releases unused blocks. A process that takes over starts the grace period again.
 type Collector struct {
-	config Config
-	synced cache.InformerSynced
-	// namespace is kube-system, once it was read.
-	namespace *corev1.Namespace
+	config    Config
+	synced    cache.InformerSynced
+	namespace *corev1.Namespace // kube-system, once it was read
 	reports   reportStore
 	// suspicions by block ID.
 	suspicions map[string]*suspicion
@@ -101,17 +85,13 @@ type suspicion struct {
 	// reported is when it was last reported, and problem the last other event about it.
 	reported time.Time
 	problem  string
-	// deletion reports that its deletion was requested.
-	deletion bool
+	deletion bool // its deletion was requested
 	// backoff follows a failed step.
 	backoff backoff
 }
 
 // New returns a Collector. It starts nothing and makes no calls.
 func New(config Config) *Collector {
-	if config.Interval == 0 {
-		config.Interval = DefaultInterval
-	}
 	if config.Now == nil {
 		config.Now = time.Now
 	}
@@ -120,9 +100,6 @@ func New(config Config) *Collector {
 		reports: reportStore{configMaps: config.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)},
 	}
 }
-
-// Name of the collector among the framework's controllers.
-func (c *Collector) Name() string { return "phoenixnap-orphans" }
 
 // Run checks the account until ctx ends, and then returns nil.
 func (c *Collector) Run(ctx context.Context) error {
@@ -142,18 +119,18 @@ func (c *Collector) Run(ctx context.Context) error {
 func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	cluster, err := c.clusterUID(ctx)
 	if err != nil {
-		return c.config.Interval, err
+		return period, err
 	}
 	listing, err := c.config.Account.Blocks(ctx, time.Time{})
 	if err != nil {
-		return c.config.Interval, err
+		return period, err
 	}
 	ours := slices.DeleteFunc(slices.Clone(listing.Blocks),
 		func(b plan.Block) bool { return !plan.OfCluster(b, cluster) })
 	c.forgetGone(ctx, ours)
 	f, err := c.factsFor(ctx, cluster, ours)
 	if err != nil {
-		return c.config.Interval, err
+		return period, err
 	}
 	problems := c.remember(ctx, ours, f, listing.AskedAt)
 	c.publish(ctx, listing.Blocks, f, listing.AskedAt)
@@ -168,10 +145,10 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 func (c *Collector) pause() time.Duration {
 	for _, s := range c.suspicions {
 		if s.looks < confirmed {
-			return min(account.DefaultWindow, c.config.Interval)
+			return min(account.DefaultWindow, period)
 		}
 	}
-	return c.config.Interval
+	return period
 }
 
 // factsFor reads the cluster live only when what is known does not explain every block.

@@ -2,6 +2,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,9 +32,8 @@ const (
 	// leastPause keeps a Service that must be called again at once from spinning.
 	leastPause = 50 * time.Millisecond
 	// conflictPause lets the informer catch up.
-	conflictPause = time.Second
-	// defaultDriftEvery is how often to check for changes outside of the cluster.
-	defaultDriftEvery = time.Minute
+	conflictPause     = time.Second
+	defaultDriftEvery = time.Minute // how often to check for changes outside of the cluster
 )
 
 // Balancer applies one step at a time for a Service.
@@ -85,12 +85,8 @@ type Controller struct {
 
 // New returns a Controller. It registers its informers with their factory and starts nothing.
 func New(config Config) *Controller {
-	if config.Metrics == nil {
-		config.Metrics = NewMetrics()
-	}
-	if config.DriftEvery == 0 {
-		config.DriftEvery = defaultDriftEvery
-	}
+	config.Metrics = cmp.Or(config.Metrics, NewMetrics())
+	config.DriftEvery = cmp.Or(config.DriftEvery, defaultDriftEvery)
 	if config.Selector == nil {
 		config.Selector = labels.Everything()
 	}

@@ -65,8 +65,7 @@ const (
 )
 
 const (
-	// longWait is how long a Service waits before an event reports it.
-	longWait = 30 * time.Second
+	longWait = 30 * time.Second // how long a Service waits before an event reports it
 	// announcerTimeout is how long kube-vip has to take up a published Service: its election takes seconds.
 	announcerTimeout = time.Minute
 	// kubeVIPHost is the annotation in which kube-vip writes the node that announces a Service over ARP

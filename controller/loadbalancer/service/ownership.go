@@ -19,8 +19,7 @@ import (
 type ownership int
 
 const (
-	// foreign: nothing, it belongs to another controller or to none.
-	foreign ownership = iota
+	foreign ownership = iota // nothing, it belongs to another controller or to none
 	// wanted: it must have a load balancer of ours.
 	wanted
 	// leaving: what it had of ours must be released.

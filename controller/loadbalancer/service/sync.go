@@ -169,8 +169,7 @@ const fieldManager = "phoenixnap-cloud-controller-manager"
 
 // Reasons of the condition contract.ServiceConditionAddressPublished before the balancer is called.
 const (
-	// reasonPending: nothing is known yet.
-	reasonPending = "Pending"
+	reasonPending = "Pending" // nothing is known yet
 	// reasonUnsupported: the Service requests what these load balancers cannot do.
 	reasonUnsupported = "Unsupported"
 )

@@ -1,6 +1,7 @@
 package instances
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -33,7 +34,8 @@ func nodeAddresses(node *corev1.Node, server pnap.Server) []corev1.NodeAddress {
 			external = append(external, ip)
 		}
 	}
-	addresses := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: hostname(node)}}
+	hostname := cmp.Or(node.Labels[corev1.LabelHostname], node.Name)
+	addresses := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: hostname}}
 	addresses = appendIPs(addresses, node, corev1.NodeInternalIP, internal)
 	return appendIPs(addresses, node, corev1.NodeExternalIP, external)
 }
@@ -63,13 +65,6 @@ func appendIPs(addresses []corev1.NodeAddress, node *corev1.Node, kind corev1.No
 // withoutNetwork reports whether the API cannot know an address of the server: its owner configures the networks.
 func withoutNetwork(server pnap.Server) bool {
 	return server.NetworkType == "NONE" || server.NetworkType == "USER_DEFINED"
-}
-
-func hostname(node *corev1.Node) string {
-	if name := node.Labels[corev1.LabelHostname]; name != "" {
-		return name
-	}
-	return node.Name
 }
 
 // externalIPs returns the public addresses that the machine probably has: those that its agent reports, else the first

@@ -2,12 +2,14 @@ package instances
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
 )
 
 // Reasons of the events on a Node.
@@ -30,41 +32,82 @@ type eventLimiter struct {
 	events record.EventRecorder
 	now    func() time.Time
 
-	mu   sync.Mutex
-	said map[limitedEvent]time.Time
+	mu       sync.Mutex
+	recorded map[limitedEvent]time.Time
 }
 
 // limitedEvent is one warning about one Node.
 type limitedEvent struct {
-	node         types.UID
-	name         string
-	reason, text string
+	node               types.UID
+	name, reason, text string
 }
 
 func newEventLimiter(events record.EventRecorder, now func() time.Time) *eventLimiter {
-	return &eventLimiter{events: events, now: now, said: map[limitedEvent]time.Time{}}
+	return &eventLimiter{events: events, now: now, recorded: map[limitedEvent]time.Time{}}
 }
 
 // warn records an event unless the same event was recorded recently.
-func (c *eventLimiter) warn(node *corev1.Node, reason, format string, args ...any) {
+func (l *eventLimiter) warn(node *corev1.Node, reason, format string, args ...any) {
 	each := limitedEvent{node: node.UID, name: node.Name, reason: reason, text: fmt.Sprintf(format, args...)}
-	if c.fresh(each) {
-		c.events.Event(node, corev1.EventTypeWarning, reason, each.text)
+	if l.isNew(each) {
+		l.events.Event(node, corev1.EventTypeWarning, reason, each.text)
 	}
 }
 
-func (c *eventLimiter) fresh(each limitedEvent) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.now()
-	for old, at := range c.said {
-		if now.Sub(at) >= repeatAfter {
-			delete(c.said, old)
-		}
-	}
-	if _, said := c.said[each]; said {
+func (l *eventLimiter) isNew(each limitedEvent) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	maps.DeleteFunc(l.recorded, func(_ limitedEvent, at time.Time) bool { return now.Sub(at) >= repeatAfter })
+	if _, found := l.recorded[each]; found {
 		return false
 	}
-	c.said[each] = now
+	l.recorded[each] = now
 	return true
+}
+
+// Metrics describe the shared list of servers and the deletion of Nodes.
+type Metrics struct {
+	listed  *metrics.Gauge
+	lists   *metrics.CounterVec
+	missing *metrics.GaugeVec
+}
+
+// NewMetrics returns metrics that are not registered.
+func NewMetrics() *Metrics {
+	return &Metrics{
+		listed: metrics.NewGauge(&metrics.GaugeOpts{
+			Name: "phoenixnap_server_list_timestamp_seconds", StabilityLevel: metrics.ALPHA,
+			Help: "When the list of servers in use was requested, in seconds since 1970: its age is the " +
+				"time since then.",
+		}),
+		lists: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "phoenixnap_server_list_hits_total", StabilityLevel: metrics.ALPHA,
+			Help: "How often the list of servers was read, by result: hit (answered from the cache), " +
+				"fetched or failed.",
+		}, []string{"result"}),
+		missing: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "phoenixnap_missing_servers", StabilityLevel: metrics.ALPHA,
+			Help: "Number of servers of Nodes that are missing, by state: suspect (to be confirmed), held (too many " +
+				"are missing at once, so their Nodes are kept) or gone (their Nodes may be deleted).",
+		}, []string{"state"}),
+	}
+}
+
+// All returns the metrics, to be registered.
+func (m *Metrics) All() []metrics.Registerable {
+	return []metrics.Registerable{m.listed, m.lists, m.missing}
+}
+
+func (m *Metrics) fetched(askedAt time.Time) {
+	m.lists.WithLabelValues("fetched").Inc()
+	m.listed.Set(float64(askedAt.UnixNano()) / float64(time.Second))
+}
+
+func (m *Metrics) used(result string) { m.lists.WithLabelValues(result).Inc() }
+
+func (m *Metrics) setMissing(counts map[deletionState]int) {
+	for _, state := range []deletionState{suspect, held, gone} {
+		m.missing.WithLabelValues(string(state)).Set(float64(counts[state]))
+	}
 }

@@ -2,6 +2,7 @@ package instances
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 )
@@ -21,12 +22,9 @@ const (
 type deletionState string
 
 const (
-	// suspect: found missing once, or not for long enough.
-	suspect deletionState = "suspect"
-	// held: missing twice, but too many servers disappear at once.
-	held deletionState = "held"
-	// gone: missing twice, and few other servers are missing.
-	gone deletionState = "gone"
+	suspect deletionState = "suspect" // found missing once, or not for long enough
+	held    deletionState = "held"    // missing twice, but too many servers disappear at once
+	gone    deletionState = "gone"    // missing twice, and few other servers are missing
 )
 
 // observation is one check of a server that seems to have disappeared.
@@ -111,11 +109,8 @@ func (g *gate) count(serverID string, seen time.Time, others map[string]bool) (m
 	for id, isMissing := range others {
 		all[id] = all[id] || isMissing
 	}
-	for id, at := range g.gone {
-		if seen.Sub(at) >= breakerWindow {
-			delete(g.gone, id)
-			continue
-		}
+	maps.DeleteFunc(g.gone, func(_ string, at time.Time) bool { return seen.Sub(at) >= breakerWindow })
+	for id := range g.gone {
 		all[id] = true
 	}
 	for _, isMissing := range all {
@@ -130,12 +125,9 @@ func (g *gate) count(serverID string, seen time.Time, others map[string]bool) (m
 func (g *gate) counts(now time.Time) map[deletionState]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	maps.DeleteFunc(g.missing, func(_ string, s suspicion) bool { return now.Sub(s.seen) > forgetAfter })
 	counts := map[deletionState]int{}
-	for id, each := range g.missing {
-		if now.Sub(each.seen) > forgetAfter {
-			delete(g.missing, id)
-			continue
-		}
+	for _, each := range g.missing {
 		counts[each.state]++
 	}
 	return counts

@@ -2,6 +2,7 @@
 package instances
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,9 +56,7 @@ func New(config Config) *Instances {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	if config.Metrics == nil {
-		config.Metrics = NewMetrics()
-	}
+	config.Metrics = cmp.Or(config.Metrics, NewMetrics())
 	return &Instances{config: config, events: newEventLimiter(config.Events, config.Now), gate: newGate()}
 }
 
@@ -78,7 +77,8 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	if err != nil && !missing {
 		if ctx.Err() == nil {
 			i.events.warn(node, ReasonPossibleNodeDeletion,
-				"phoenixNAP server %s is not in the list of servers, and cannot be read by its ID: the Node is kept", id)
+				"phoenixNAP server %s is not in the list of servers, and cannot be read by its ID: the Node is kept",
+				id)
 		}
 		return false, err
 	}
@@ -108,11 +108,15 @@ func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, li
 		return false, err
 	}
 	if err := i.proveAccount(ctx, list, others); err != nil {
+		reason := err.Error()
+		if !errors.Is(err, errNoServer) { // the API's texts differ from one attempt to the next
+			reason = fmt.Sprintf("public network %s, which proves the account, cannot be read", i.config.NetworkID)
+		}
 		if ctx.Err() == nil {
 			i.events.warn(node, ReasonPossibleNodeDeletion,
 				"phoenixNAP server %s is missing, but the Node is kept: %s; "+
 					"check that the credentials belong to the account that owns the servers, or delete the Node "+
-					"yourself", id, i.reasonOf(err))
+					"yourself", id, reason)
 		}
 		return false, fmt.Errorf("server %s of node %s is missing, and the account cannot be verified: %w", id,
 			node.Name, err)
@@ -149,14 +153,6 @@ func (i *Instances) proveAccount(ctx context.Context, list List, servers map[str
 		}
 	}
 	return errNoServer
-}
-
-// reasonOf shortens an error for an event, because the API's texts differ from one attempt to the next.
-func (i *Instances) reasonOf(err error) string {
-	if errors.Is(err, errNoServer) {
-		return err.Error()
-	}
-	return fmt.Sprintf("public network %s, which proves the account, cannot be read", i.config.NetworkID)
 }
 
 // keep explains why a Node is not deleted although its server is missing.
@@ -235,12 +231,7 @@ func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List
 	if err != nil {
 		return "", List{}, err
 	}
-	if len(list.ByID) == 0 {
-		return "", List{},
-			errors.New("the list of servers is empty: check that the credentials belong to the account that owns the " +
-				"servers")
-	}
-	return id, list, nil
+	return id, list, list.Check()
 }
 
 // InstanceMetadata returns what the framework writes to the Node. It never returns nil without an error.
@@ -265,12 +256,8 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 				"--node-ip", server.ID, node.Name)
 	}
 	i.checkNodeIP(node, server)
-	providerID := node.Spec.ProviderID // immutable once set
-	if providerID == "" {
-		providerID = contract.ProviderID(server.ID)
-	}
 	return &cloudprovider.InstanceMetadata{
-		ProviderID:       providerID,
+		ProviderID:       cmp.Or(node.Spec.ProviderID, contract.ProviderID(server.ID)), // immutable once set
 		InstanceType:     labelValue(server.Type),
 		NodeAddresses:    addresses,
 		Zone:             Zone(node, server),

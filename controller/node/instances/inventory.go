@@ -1,8 +1,11 @@
 package instances
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -37,6 +40,15 @@ type List struct {
 	AskedAt time.Time
 	// Peak is the number of servers in the longest list of the last ten minutes, this one included.
 	Peak int
+}
+
+// Check returns an error for an empty list: it cannot be of the cluster's account.
+func (l List) Check() error {
+	if len(l.ByID) > 0 {
+		return nil
+	}
+	return errors.New("the list of servers is empty: check that the credentials belong to the account that owns the " +
+		"servers")
 }
 
 // Inventory serves all Nodes from one list of servers, with one request for each window.
@@ -82,14 +94,10 @@ type InventoryConfig struct {
 
 // NewInventory returns an empty inventory.
 func NewInventory(config InventoryConfig) *Inventory {
-	if config.Window == 0 {
-		config.Window = DefaultWindow
-	}
+	config.Window = cmp.Or(config.Window, DefaultWindow)
+	config.Metrics = cmp.Or(config.Metrics, NewMetrics())
 	if config.Now == nil {
 		config.Now = time.Now
-	}
-	if config.Metrics == nil {
-		config.Metrics = NewMetrics()
 	}
 	return &Inventory{config: config, single: map[string]lookup{}}
 }
@@ -166,14 +174,14 @@ func (i *Inventory) peak(at time.Time, count int) int {
 	return slices.MaxFunc(i.lengths, func(a, b length) int { return a.count - b.count }).count
 }
 
-// Server reads one server by its ID. Results are cached for one window, errors of the API too. After a request without an
-// answer the next ones fail at once for a while, so that one hanging request does not delay the other Nodes.
+// Server reads one server by its ID. Results are cached for one window, errors of the API too. After a request without
+// an answer the next ones fail at once for a while, so that one hanging request does not delay the other Nodes.
 func (i *Inventory) Server(ctx context.Context, id string) (pnap.Server, error) {
-	known, err := i.recentLookup(id)
-	if err != nil {
+	known, ok, err := i.recentLookup(id)
+	switch {
+	case err != nil:
 		return pnap.Server{}, fmt.Errorf("server %s is not read because another read just failed: %w", id, err)
-	}
-	if known != nil {
+	case ok:
 		return known.server, known.err
 	}
 	askedAt := i.config.Now()
@@ -199,20 +207,14 @@ func (i *Inventory) keepLookup(id string, answer lookup) {
 	}
 }
 
-// recentLookup returns a recent result for the server, nil when there is none, or the recent failure of any read.
-func (i *Inventory) recentLookup(id string) (*lookup, error) {
+// recentLookup returns a recent result for the server, if any, or the recent failure of any read.
+func (i *Inventory) recentLookup(id string) (known lookup, ok bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for other, known := range i.single {
-		if i.config.Now().Sub(known.askedAt) >= i.config.Window {
-			delete(i.single, other)
-		}
+	now := i.config.Now()
+	maps.DeleteFunc(i.single, func(_ string, old lookup) bool { return now.Sub(old.askedAt) >= i.config.Window })
+	if known, ok = i.single[id]; !ok && i.lookupErr != nil && now.Sub(i.lookupFailed) < failureWindow {
+		err = i.lookupErr
 	}
-	if known, ok := i.single[id]; ok {
-		return &known, nil
-	}
-	if i.lookupErr != nil && i.config.Now().Sub(i.lookupFailed) < failureWindow {
-		return nil, i.lookupErr
-	}
-	return nil, nil
+	return known, ok, err
 }

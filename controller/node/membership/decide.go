@@ -39,9 +39,8 @@ const (
 
 // step is one thing to do about one server.
 type step struct {
-	kind kind
-	// server is its ID.
-	server string
+	kind   kind
+	server string // its ID
 	// network to leave.
 	network string
 	// text of a refuse.
@@ -135,8 +134,9 @@ func (p picture) away(id string, recorded joined) (step, bool) {
 		return step{kind: lost, server: id}, p.unwantedFor(id) >= leaveAfter
 	}
 	entry, member := membershipOf(server, recorded.Network)
+	isListed := func(m plan.Member) bool { return m.ServerID == id }
 	switch {
-	case !member && recorded.Network == p.network.ID && listsMember(p.network, id):
+	case !member && recorded.Network == p.network.ID && slices.ContainsFunc(p.network.Members, isListed):
 		return step{}, false // the network's view lags behind
 	case !member:
 		return step{kind: forget, server: id}, true
@@ -163,10 +163,6 @@ func membershipOf(server pnap.Server, networkID string) (pnap.Membership, bool) 
 		return pnap.Membership{}, false
 	}
 	return server.PublicNetworks[at], true
-}
-
-func listsMember(network plan.Network, serverID string) bool {
-	return slices.ContainsFunc(network.Members, func(m plan.Member) bool { return m.ServerID == serverID })
 }
 
 // user returns the lowest address of the block that a server has, or is recorded to get, and the server.

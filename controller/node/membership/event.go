@@ -64,10 +64,9 @@ type Metrics struct{ servers *metrics.GaugeVec }
 // NewMetrics returns metrics that are not registered.
 func NewMetrics() *Metrics {
 	return &Metrics{servers: metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "phoenixnap_public_network_servers",
+		Name: "phoenixnap_public_network_servers", StabilityLevel: metrics.ALPHA,
 		Help: "Servers of the cluster by membership in the public network: managed (joined by the controller), " +
 			"foreign (joined by others) or missing (selected, but not a member).",
-		StabilityLevel: metrics.ALPHA,
 	}, []string{"membership"})}
 }
 

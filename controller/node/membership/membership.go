@@ -2,6 +2,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -26,16 +27,13 @@ import (
 )
 
 const (
-	// period is how often memberships are checked when nothing happens.
-	period = 30 * time.Second
-	// soon is the delay of the next pass after a change, or while one is awaited.
-	soon = 5 * time.Second
+	period = 30 * time.Second // how often memberships are checked when nothing happens
+	soon   = 5 * time.Second  // the delay of the next pass after a change, or while one is awaited
 	// debounce is the delay that combines several Nodes that appear at once in one pass.
 	debounce = time.Second
 	// maxChanges bounds the changes in one pass: other changes of the account have to wait for it.
 	maxChanges = 10
-	// waitPause is how long a server waits if there is no address for it.
-	waitPause = time.Minute
+	waitPause  = time.Minute // how long a server waits if there is no address for it
 	// refusedPause is how long a server waits after the API rejected a change of its membership.
 	refusedPause = 5 * time.Minute
 )
@@ -84,9 +82,8 @@ type Manager struct {
 	cluster   string
 	namespace *corev1.Namespace
 	// touched is when a server was changed: an older list does not show the change.
-	touched map[string]time.Time
-	// backoffs is until when a server waits after a rejected request.
-	backoffs map[string]time.Time
+	touched  map[string]time.Time
+	backoffs map[string]time.Time // until when a server waits after a rejected request
 	// unwanted is since when a recorded server is unwanted, idle since when no Node is wanted at all.
 	unwanted map[string]time.Time
 	idle     time.Time
@@ -108,9 +105,7 @@ func New(config Config) (*Manager, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	if config.Metrics == nil {
-		config.Metrics = NewMetrics()
-	}
+	config.Metrics = cmp.Or(config.Metrics, NewMetrics())
 	m := &Manager{
 		config: config, lister: config.Nodes.Lister(), wake: loop.NewWake(),
 		store: newRecordStore(config.Kube), events: map[types.UID]string{},
@@ -128,9 +123,6 @@ func New(config Config) (*Manager, error) {
 	m.synced = registration.HasSynced
 	return m, nil
 }
-
-// Name of the manager among the framework's controllers.
-func (*Manager) Name() string { return "phoenixnap-membership" }
 
 // compare ignores heartbeats.
 func (m *Manager) compare(before, after any) {

@@ -39,10 +39,8 @@ func (m *Manager) patience() time.Duration {
 
 // look reads the picture; the network is not older than after.
 func (m *Manager) look(ctx context.Context, list instances.List, after time.Time) (observed, error) {
-	if len(list.ByID) == 0 {
-		return observed{},
-			errors.New("the list of servers is empty: check that the credentials belong to the account that owns the " +
-				"servers")
+	if err := list.Check(); err != nil {
+		return observed{}, err
 	}
 	network, err := m.config.Account.Network(ctx, m.config.NetworkID, after)
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// auditEvery is how often to search for blocks that nodes no longer need.
-	auditEvery = 10 * time.Minute
+	auditEvery = 10 * time.Minute // how often to search for blocks that nodes no longer need
 	// repeatEvery is how often a block that cannot be released is reported: events expire after an hour by default.
 	repeatEvery = time.Hour
 )

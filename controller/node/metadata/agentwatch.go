@@ -26,9 +26,8 @@ import (
 
 const (
 	// agentPeriod is how often the Leases of the agents are read, with one request for all Nodes.
-	agentPeriod = 30 * time.Second
-	// agentPeriodUnreachable is the same while some Node is unreachable.
-	agentPeriodUnreachable = 10 * time.Second
+	agentPeriod            = 30 * time.Second
+	agentPeriodUnreachable = 10 * time.Second // the same while some Node is unreachable
 
 	// silentAfter is how long an agent may be silent before its conditions no longer count: six Lease renewals.
 	silentAfter = 3 * time.Minute
@@ -59,9 +58,6 @@ func NewAgentWatch(client kubernetes.Interface, nodes coreinformers.NodeInformer
 		activities: map[string]*activity{},
 	}
 }
-
-// Name of the watch among the framework's controllers.
-func (*AgentWatch) Name() string { return "phoenixnap-agent-watch" }
 
 // Run watches until ctx ends, and then returns nil. After a start it waits for 3 minutes before it considers any agent
 // silent: it does not know when the agents were last active.
@@ -176,20 +172,16 @@ func (w *AgentWatch) discredit(ctx context.Context, node *corev1.Node, reason st
 
 // sign is an agent's last sign of life, by the agent's clock: never compared with the controller's clock.
 type sign struct {
-	// renewed is the time in its Lease.
-	renewed time.Time
-	// written is the last heartbeat of its conditions.
-	written time.Time
+	renewed time.Time // the time in its Lease
+	written time.Time // the last heartbeat of its conditions
 }
 
 // activity is since when, by the controller's clock, an agent's sign has not changed.
 type activity struct {
-	sign  sign
-	since time.Time
-	// renewedSince is the same for its Lease only.
-	renewedSince time.Time
-	// leaseless reports that the agent wrote its conditions while its Lease was not renewed.
-	leaseless bool
+	sign         sign
+	since        time.Time
+	renewedSince time.Time // the same for its Lease only
+	leaseless    bool      // the agent wrote its conditions while its Lease was not renewed
 }
 
 // observeSign returns the activity after a check at now. A missing Lease does not count.

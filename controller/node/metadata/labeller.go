@@ -23,9 +23,8 @@ import (
 )
 
 const (
-	labelTrue = "true"
-	// retryAfter is the delay after a failed patch.
-	retryAfter = time.Second
+	labelTrue  = "true"
+	retryAfter = time.Second // the delay after a failed patch
 )
 
 // Labeller maintains the label contract.NodeVLANReady on the Nodes whose agents report a working public network.
@@ -62,9 +61,6 @@ func NewLabeller(client kubernetes.Interface, nodes coreinformers.NodeInformer, 
 	l.synced = registration.HasSynced
 	return l, nil
 }
-
-// Name of the labeller among the framework's controllers.
-func (l *Labeller) Name() string { return "phoenixnap-vlan-ready" }
 
 // compare ignores heartbeats, which are most of the updates of Nodes.
 func (l *Labeller) compare(before, after any) {

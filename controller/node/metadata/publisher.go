@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,8 +52,7 @@ type Networks interface {
 type NetworkChanges struct {
 	networkID string
 	wake      loop.Wake
-	// latest is the last noticed state of the network, in a comparable form.
-	latest atomic.Pointer[string]
+	latest    atomic.Pointer[string] // the last noticed state of the network, in a comparable form
 }
 
 // NewNetworkChanges returns the changes of one public network.
@@ -106,15 +106,12 @@ type NetworkPublisher struct {
 	// The following belong to the goroutine of Run. reported are the reported missing memberships.
 	network  plan.Network
 	reported map[types.UID]string
-	// withheld reports that the network is changing, so that a block is not published yet.
-	withheld bool
+	withheld bool // the network is changing, so that a block is not published yet
 }
 
 // NewNetworkPublisher returns a NetworkPublisher. It registers with the informer and starts nothing.
 func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
-	if config.Window == 0 {
-		config.Window = DefaultNetworkWindow
-	}
+	config.Window = cmp.Or(config.Window, DefaultNetworkWindow)
 	if config.Selector == nil {
 		config.Selector = labels.Everything()
 	}
@@ -132,9 +129,6 @@ func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
 	p.synced = registration.HasSynced
 	return p, nil
 }
-
-// Name of the publisher among the framework's controllers.
-func (p *NetworkPublisher) Name() string { return "phoenixnap-node-network" }
 
 // register wakes Run for a Node that has a server but no annotations yet.
 func (p *NetworkPublisher) register(object any) {
@@ -187,7 +181,8 @@ func (p *NetworkPublisher) sync(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// refresh reads the network, from the shared cache if that is within the window, but always again after withheld blocks.
+// refresh reads the network, from the shared cache if that is within the window, but always again after withheld
+// blocks.
 func (p *NetworkPublisher) refresh(ctx context.Context) error {
 	if p.config.NetworkID == "" {
 		return nil

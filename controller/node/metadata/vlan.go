@@ -10,21 +10,18 @@ import (
 )
 
 const (
-	// admitAfter is how long a Node must be ready before it gets the label.
-	admitAfter = 5 * time.Second
+	admitAfter = 5 * time.Second // how long a Node must be ready before it gets the label
 	// lastAdmission bounds how long a Node that lost the label must be ready: admitAfter doubles with each loss within
 	// memory, so that a flapping Node moves its addresses less and less often.
 	lastAdmission = 10 * time.Minute
-	// memory is how long the loss of the label counts.
-	memory = time.Hour
+	memory        = time.Hour // how long the loss of the label counts
 	// excludeAfter is how long a Node must be not ready before it loses the label.
 	excludeAfter = 3 * time.Second
 	// waveAfter is the same while several Nodes look bad, more than half of those that have the label or lost it
 	// recently. A wrong value of the controller, or a bad release of the agent, affects all agents within half a
 	// minute: if some Nodes still look good after that, neither is the cause.
 	waveAfter = 35 * time.Second
-	// wave is how long a Node that lost the label counts among those that look bad.
-	wave = time.Minute
+	wave      = time.Minute // how long a Node that lost the label counts among those that look bad
 	// doubtAfter is the same while the state is unknown: the announcer on the Node may work without its agent.
 	doubtAfter = 10 * time.Minute
 )
@@ -63,16 +60,13 @@ func readinessOf(node *corev1.Node, selected bool) readiness {
 
 // vlanNode is a Node as input of the decision.
 type vlanNode struct {
-	name string
-	// labelled reports whether it has the label.
-	labelled bool
+	name     string
+	labelled bool // it has the label
 	state    readiness
-	// since is when the controller first observed that state.
-	since time.Time
+	since    time.Time // when the controller first observed that state
 	// shaky reports that the kubelet reports the Node as not Ready: no other Node loses the label in its favor.
 	shaky bool
-	// lost is when it lost the label, within memory, in order.
-	lost []time.Time
+	lost  []time.Time // when it lost the label, within memory, in order
 }
 
 // decision contains which Nodes get and lose the label now, and when to decide again without a change; 0 for never.
