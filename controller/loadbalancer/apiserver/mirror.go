@@ -102,7 +102,6 @@ func backends(mirrored []mirror) []netip.AddrPort {
 
 // slice returns the EndpointSlice of the mirror. The Service owns it.
 func (m mirror) slice(service *corev1.Service) *discoveryv1.EndpointSlice {
-	name, protocol, port, yes := portName, corev1.ProtocolTCP, m.port, true
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: service.Namespace, Name: m.name,
@@ -111,12 +110,14 @@ func (m mirror) slice(service *corev1.Service) *discoveryv1.EndpointSlice {
 			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Service", Name: service.Name, UID: service.UID,
-				Controller: &yes,
+				Controller: new(true),
 			}},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   m.endpoints,
-		Ports:       []discoveryv1.EndpointPort{{Name: &name, Protocol: &protocol, Port: &port}},
+		Ports: []discoveryv1.EndpointPort{
+			{Name: new(portName), Protocol: new(corev1.ProtocolTCP), Port: new(m.port)},
+		},
 	}
 }
 

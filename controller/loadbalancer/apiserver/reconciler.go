@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -151,4 +153,218 @@ func (r *Reconciler) next(ctx context.Context) bool {
 		r.queue.AddAfter(item, resync)
 	}
 	return err != nil || r.config.Enabled
+}
+
+// sync reads everything from the API and corrects what differs. The process may end after any of its steps.
+func (r *Reconciler) sync(ctx context.Context) error {
+	service, err := r.read(ctx, metav1.NamespaceSystem, ServiceName)
+	switch {
+	case err != nil:
+		return err
+	case !r.config.Enabled:
+		return r.remove(ctx, service)
+	case service != nil && !managed(service):
+		r.record(service, corev1.EventTypeWarning, eventForeign,
+			"The control-plane endpoint needs a Service of this name, but this one lacks the label "+
+				labelManagedBy+"="+ManagedBy+" and is not changed. Rename it, or add the label to hand it over")
+		return nil
+	case service != nil && service.DeletionTimestamp != nil:
+		return nil // its deletion wakes us
+	default:
+		return r.ensure(ctx, service)
+	}
+}
+
+// ensure updates the Service and its slices. A Service costs money, so it is created only if it can have endpoints.
+func (r *Reconciler) ensure(ctx context.Context, service *corev1.Service) error {
+	source, err := r.config.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx,
+		metav1.ListOptions{LabelSelector: apiServerSlices})
+	if err != nil {
+		return fmt.Errorf("list the EndpointSlices of the API servers: %w", err)
+	}
+	mirrored := mirrors(source.Items)
+	servers := backends(mirrored)
+	if service == nil && len(servers) == 0 {
+		kubernetes, err := r.read(ctx, metav1.NamespaceDefault, kubernetesService)
+		if err == nil && kubernetes != nil {
+			r.recordNotRoutable(kubernetes)
+		}
+		return err
+	}
+	service, err = r.ensureService(ctx, service, portOf(r.config.Port, mirrored))
+	if err != nil {
+		return err
+	}
+	if err := r.ensureSlices(ctx, service, mirrored); err != nil {
+		return err
+	}
+	if len(servers) == 0 {
+		r.recordNotRoutable(service)
+		return nil
+	}
+	r.inspect(ctx, service, servers)
+	return nil
+}
+
+// read reads a Service live; nil when there is none.
+func (r *Reconciler) read(ctx context.Context, namespace, name string) (*corev1.Service, error) {
+	service, err := r.config.Kube.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Service %s/%s: %w", namespace, name, err)
+	}
+	return service, nil
+}
+
+// ensureService creates the Service, or corrects our fields in it. A port of 0 is unknown: an existing one is kept.
+func (r *Reconciler) ensureService(ctx context.Context, have *corev1.Service, port int32) (*corev1.Service, error) {
+	services := r.config.Kube.CoreV1().Services(metav1.NamespaceSystem)
+	if have == nil {
+		made, err := services.Create(ctx, newService(port), metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("create Service %s/%s: %w", metav1.NamespaceSystem, ServiceName, err)
+		}
+		klog.FromContext(ctx).Info("Created the Service of the control-plane endpoint", "service", klog.KObj(made),
+			"port", port)
+		return made, nil
+	}
+	if port == 0 && len(have.Spec.Ports) > 0 {
+		port = have.Spec.Ports[0].Port
+	}
+	want, changed := restored(have, port)
+	if !changed {
+		return have, nil
+	}
+	updated, err := services.Update(ctx, want, metav1.UpdateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("update Service %s: %w", klog.KObj(have), err)
+	}
+	klog.FromContext(ctx).Info("Restored the Service of the control-plane endpoint", "service", klog.KObj(updated),
+		"port", port)
+	return updated, nil
+}
+
+// ensureSlices writes the slices that are missing or outdated, and then deletes those that no API server needs.
+func (r *Reconciler) ensureSlices(ctx context.Context, service *corev1.Service, mirrored []mirror) error {
+	slices := r.config.Kube.DiscoveryV1().EndpointSlices(service.Namespace)
+	listed, err := slices.List(ctx, metav1.ListOptions{LabelSelector: ourSlices})
+	if err != nil {
+		return fmt.Errorf("list the EndpointSlices of Service %s: %w", klog.KObj(service), err)
+	}
+	have := map[string]*discoveryv1.EndpointSlice{}
+	for i := range listed.Items {
+		have[listed.Items[i].Name] = &listed.Items[i]
+	}
+	for _, m := range mirrored {
+		if err := r.ensureSlice(ctx, have[m.name], m.slice(service)); err != nil {
+			return err
+		}
+		delete(have, m.name)
+	}
+	for _, stale := range have {
+		if err := r.deleteSlice(ctx, stale); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) ensureSlice(ctx context.Context, have, want *discoveryv1.EndpointSlice) error {
+	slices := r.config.Kube.DiscoveryV1().EndpointSlices(want.Namespace)
+	var err error
+	switch {
+	case have == nil:
+		_, err = slices.Create(ctx, want, metav1.CreateOptions{})
+	case outdated(have, want):
+		want.ResourceVersion = have.ResourceVersion
+		want.Annotations = have.Annotations
+		_, err = slices.Update(ctx, want, metav1.UpdateOptions{})
+	default:
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write EndpointSlice %s: %w", klog.KObj(want), err)
+	}
+	klog.FromContext(ctx).Info("The control-plane endpoint follows the API servers", "slice", klog.KObj(want),
+		"endpoints", addressesOf(want))
+	return nil
+}
+
+// exactly returns options that delete exactly the version that was read.
+func exactly(meta metav1.ObjectMeta) metav1.DeleteOptions {
+	return metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &meta.UID, ResourceVersion: &meta.ResourceVersion},
+	}
+}
+
+func (r *Reconciler) deleteSlice(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
+	err := r.config.Kube.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name,
+		exactly(slice.ObjectMeta))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete EndpointSlice %s: %w", klog.KObj(slice), err)
+	}
+	klog.FromContext(ctx).Info("Deleted an EndpointSlice that no API server needs", "slice", klog.KObj(slice))
+	return nil
+}
+
+// remove deletes what the controller created while the endpoint was enabled, and nothing else.
+func (r *Reconciler) remove(ctx context.Context, service *corev1.Service) error {
+	if service != nil && !managed(service) {
+		return nil
+	}
+	if service != nil && service.DeletionTimestamp == nil {
+		err := r.config.Kube.CoreV1().Services(service.Namespace).Delete(ctx, service.Name, exactly(service.ObjectMeta))
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete Service %s: %w", klog.KObj(service), err)
+		}
+		klog.FromContext(ctx).Info("Deleted the Service of the control-plane endpoint, which is switched off",
+			"service", klog.KObj(service))
+	}
+	listed, err := r.config.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).List(ctx,
+		metav1.ListOptions{LabelSelector: ourSlices})
+	if err != nil {
+		return fmt.Errorf("list the EndpointSlices of the control-plane endpoint: %w", err)
+	}
+	for i := range listed.Items {
+		if err := r.deleteSlice(ctx, &listed.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inspect reports whether clients will accept the API servers' certificates at the published address.
+func (r *Reconciler) inspect(ctx context.Context, service *corev1.Service, servers []netip.AddrPort) {
+	address, published := publishedAt(service)
+	if !published {
+		r.recorded = ""
+		return
+	}
+	found := result(r.checkAll(ctx, servers, address), address, service.Spec.Ports[0].Port)
+	r.record(service, found.eventType, found.reason, found.text)
+}
+
+// record records an event unless it is the last one.
+func (r *Reconciler) record(service *corev1.Service, eventType, reason, text string) {
+	if next := string(service.UID) + reason + text; next != r.recorded {
+		r.recorded = next
+		r.config.Events.Event(service, eventType, reason, text)
+	}
+}
+
+func (r *Reconciler) recordNotRoutable(service *corev1.Service) {
+	r.record(service, corev1.EventTypeWarning, eventNotRoutable,
+		"No API server advertises an IPv4 address that other machines can reach (Service default/kubernetes), "+
+			"so the control-plane endpoint leads nowhere. Start kube-apiserver with --advertise-address set to an "+
+			"address of the node")
+}
+
+func addressesOf(slice *discoveryv1.EndpointSlice) []string {
+	var addresses []string
+	for _, endpoint := range slice.Endpoints {
+		addresses = append(addresses, endpoint.Addresses...)
+	}
+	return addresses
 }

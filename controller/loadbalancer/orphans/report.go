@@ -155,8 +155,7 @@ func (c *Collector) reported(b plan.Block, f facts) contract.ReportedBlock {
 		return describe(b, contract.StandingChecking)
 	}
 	block := describe(b, string(suspicion.state))
-	since := suspicion.since.UTC().Truncate(time.Second)
-	block.Since = &since
+	block.Since = new(suspicion.since.UTC().Truncate(time.Second))
 	return block
 }
 
@@ -167,8 +166,7 @@ func describe(b plan.Block, standing string) contract.ReportedBlock {
 	}
 	block.Purpose, block.Name = purposeOf(b)
 	if !b.CreatedOn.IsZero() {
-		created := b.CreatedOn.UTC().Truncate(time.Second)
-		block.Created = &created
+		block.Created = new(b.CreatedOn.UTC().Truncate(time.Second))
 	}
 	return block
 }

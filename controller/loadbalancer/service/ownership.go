@@ -112,11 +112,10 @@ func sameStatus(a, b *corev1.LoadBalancerStatus) bool {
 }
 
 func withModes(status *corev1.LoadBalancerStatus) []corev1.LoadBalancerIngress {
-	vip := corev1.LoadBalancerIPModeVIP
 	ingress := slices.Clone(status.Ingress)
 	for i := range ingress {
 		if ingress[i].IP != "" && ingress[i].IPMode == nil {
-			ingress[i].IPMode = &vip
+			ingress[i].IPMode = new(corev1.LoadBalancerIPModeVIP)
 		}
 	}
 	return ingress

@@ -196,15 +196,11 @@ func notPublished(reason, message string, now time.Time) metav1.Condition {
 
 // unsupportedPatch sets the condition that reports why a Service is not served; nil when it is set already.
 func unsupportedPatch(service *corev1.Service, reason string, now time.Time) object {
-	condition := notPublished(reasonUnsupported, reason, now)
-	if old := meta.FindStatusCondition(service.Status.Conditions, condition.Type); old != nil {
-		if old.Status == condition.Status {
-			condition.LastTransitionTime = old.LastTransitionTime
-		}
-		if *old == condition {
-			return nil
-		}
+	conditions := slices.Clone(service.Status.Conditions)
+	if !meta.SetStatusCondition(&conditions, notPublished(reasonUnsupported, reason, now)) {
+		return nil
 	}
+	condition := *meta.FindStatusCondition(conditions, contract.ServiceConditionAddressPublished)
 	return object{"metadata": object{"uid": service.UID}, "status": object{"conditions": []metav1.Condition{condition}}}
 }
 

@@ -34,8 +34,8 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 	if err != nil {
 		return soon, err
 	}
-	steps := m.recordRefusals(seen.picture, decide(seen.picture))
-	idle := audit && m.isIdle(seen.picture)
+	steps := m.recordRefusals(seen, decide(seen))
+	idle := audit && m.isIdle(seen)
 	if steps, err = m.confirm(ctx, seen, steps, &idle); err != nil {
 		return soon, err
 	}
@@ -44,7 +44,7 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 			seen.network.Status)
 		return soon, nil
 	}
-	p := &pass{Manager: m, observed: seen}
+	p := &pass{Manager: m, picture: seen}
 	if audit && len(steps) == 0 {
 		return soon, p.audit(ctx, idle)
 	}
@@ -57,7 +57,7 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 }
 
 // confirm drops the steps that the live Nodes do not confirm, and corrects whether no Node is wanted.
-func (m *Manager) confirm(ctx context.Context, seen observed, steps []step, idle *bool) ([]step, error) {
+func (m *Manager) confirm(ctx context.Context, seen picture, steps []step, idle *bool) ([]step, error) {
 	takes := *idle
 	for _, each := range steps {
 		takes = takes || each.takesAway()
@@ -84,7 +84,7 @@ func (m *Manager) confirm(ctx context.Context, seen observed, steps []step, idle
 // pass is one pass of changes under the lock of the account. Its memberRecord and ledger follow what is saved.
 type pass struct {
 	*Manager
-	observed
+	picture
 	// source of addresses; nil until the first server joins.
 	source *source
 }
@@ -239,7 +239,7 @@ func (p *pass) unrecord(ctx context.Context, serverID string, unused bool) error
 }
 
 // publish updates the annotation contract.NodeMembershipManaged and reports which servers have joined and left.
-func (m *Manager) publish(ctx context.Context, seen observed) error {
+func (m *Manager) publish(ctx context.Context, seen picture) error {
 	m.forgetEvents(seen.nodes)
 	var problems []error
 	for _, node := range seen.nodes {
@@ -247,7 +247,7 @@ func (m *Manager) publish(ctx context.Context, seen observed) error {
 		if err != nil {
 			continue
 		}
-		problems = append(problems, m.annotate(ctx, node, managed(seen.picture, id)))
+		problems = append(problems, m.annotate(ctx, node, managed(seen, id)))
 	}
 	return errors.Join(problems...)
 }

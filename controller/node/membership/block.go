@@ -149,7 +149,7 @@ func (p *pass) findSource(ctx context.Context) (source, error) {
 	return p.bought(ctx, seen)
 }
 
-func (m *Manager) owner() plan.Owner { return plan.Owner{Cluster: m.cluster, Nodes: true} }
+func (m *Manager) owner() plan.Owner { return plan.Owner{Cluster: m.cluster(), Nodes: true} }
 
 // brought uses the block that the user configured. It is assigned if necessary, and never deleted.
 func (p *pass) brought(ctx context.Context, view plan.View) (source, error) {
@@ -257,7 +257,7 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 	if seen.unreadable != nil {
 		return source{}, seen.unreadable
 	}
-	unlisted, err := p.config.Account.Unlisted(ctx, p.cluster, seen.all(), p.now)
+	unlisted, err := p.config.Account.Unlisted(ctx, p.cluster(), seen.all(), p.now)
 	if err != nil {
 		return source{}, err
 	}
@@ -266,7 +266,7 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 		SizeSource: "--node-ip-block to a block of another size",
 	}}
 	for _, block := range slices.Concat(seen.all(), unlisted) {
-		if plan.OfCluster(block, p.cluster) {
+		if plan.OfCluster(block, p.cluster()) {
 			wish.Bought++
 			if block.ResourceID == "" && !p.network.Listed(block.ID) {
 				wish.Reserved++

@@ -49,6 +49,7 @@ type step struct {
 
 // picture is the input of a decision.
 type picture struct {
+	nodes   []*corev1.Node
 	now     time.Time
 	network plan.Network
 	// servers of the account, by ID.

@@ -16,6 +16,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
@@ -78,8 +79,7 @@ type Manager struct {
 
 	// The following fields belong to the goroutine of Run.
 
-	// cluster is the UID of the namespace kube-system; empty until it was read. namespace is the object itself.
-	cluster   string
+	// namespace is kube-system; nil until it was read.
 	namespace *corev1.Namespace
 	// touched is when a server was changed: an older list does not show the change.
 	touched  map[string]time.Time
@@ -158,20 +158,20 @@ func (m *Manager) Sync(ctx context.Context) (again time.Duration, err error) {
 	if err != nil {
 		return soon, err
 	}
-	m.remember(seen.picture)
+	m.remember(seen)
 	if err := m.publish(ctx, seen); err != nil {
 		return soon, err
 	}
-	m.config.Metrics.set(seen.picture)
-	steps := m.recordRefusals(seen.picture, decide(seen.picture))
-	audit, err := m.auditDue(ctx, seen.picture)
+	m.config.Metrics.set(seen)
+	steps := m.recordRefusals(seen, decide(seen))
+	audit, err := m.auditDue(ctx, seen)
 	switch {
 	case len(steps) > 0 || audit:
 		return m.change(ctx, audit)
 	case err != nil:
 		return soon, err
 	default:
-		return m.pause(seen.picture), nil
+		return m.pause(seen), nil
 	}
 }
 
@@ -200,4 +200,90 @@ func (m *Manager) recordRefusals(p picture, steps []step) []step {
 		others = append(others, each)
 	}
 	return others
+}
+
+// Reasons of the events on a Node.
+const (
+	// ReasonJoining (Normal): the controller requested that the server joins the public network.
+	ReasonJoining = "PublicNetworkJoining"
+	// ReasonJoined (Normal): the server is a member.
+	ReasonJoined = "PublicNetworkJoined"
+	// ReasonLeaving (Normal): the controller requested that the server leaves the network that the controller joined it
+	// to.
+	ReasonLeaving = "PublicNetworkLeaving"
+	// ReasonLeft (Normal): the server is no longer a member.
+	ReasonLeft = "PublicNetworkLeft"
+	// ReasonJoinRefused (Warning): the server cannot join; the text contains the reason and what to do.
+	ReasonJoinRefused = "PublicNetworkJoinRefused"
+	// ReasonLeaveRefused (Warning): the API rejected the removal of the server.
+	ReasonLeaveRefused = "PublicNetworkLeaveRefused"
+	// ReasonNodeBlockFull (Warning): the node block has no address left for the Node.
+	ReasonNodeBlockFull = "NodeBlockFull"
+	// ReasonNodeBlockUnavailable (Warning): there is no usable node block; the text contains what to do.
+	ReasonNodeBlockUnavailable = "NodeBlockUnavailable"
+	// ReasonDryRun (Normal): what would have been done.
+	ReasonDryRun = "DryRun"
+)
+
+// Reasons of the events on the Namespace kube-system.
+const (
+	// ReasonNodeBlockReleased (Normal): a block that was bought for the nodes and that they do not need was deleted.
+	ReasonNodeBlockReleased = "NodeBlockReleased"
+	// ReasonNodeBlockSurplus (Warning): a block that was bought for the nodes and that they do not need cannot be
+	// released; the text contains the reason and what to do.
+	ReasonNodeBlockSurplus = "NodeBlockSurplus"
+)
+
+// record records an event unless it is the last one of the Node. It ignores a nil Node.
+func (m *Manager) record(node *corev1.Node, kind, reason, text string) {
+	if node == nil || m.events[node.UID] == reason+" "+text {
+		return
+	}
+	m.events[node.UID] = reason + " " + text
+	m.config.Events.Event(node, kind, reason, text)
+}
+
+// forgetEvents forgets the events of all other Nodes.
+func (m *Manager) forgetEvents(nodes []*corev1.Node) {
+	kept := map[types.UID]string{}
+	for _, node := range nodes {
+		if text, ok := m.events[node.UID]; ok {
+			kept[node.UID] = text
+		}
+	}
+	m.events = kept
+}
+
+// Metrics count servers by their membership in the public network.
+type Metrics struct{ servers *metrics.GaugeVec }
+
+// NewMetrics returns metrics that are not registered.
+func NewMetrics() *Metrics {
+	return &Metrics{servers: metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "phoenixnap_public_network_servers", StabilityLevel: metrics.ALPHA,
+		Help: "Servers of the cluster by membership in the public network: managed (joined by the controller), " +
+			"foreign (joined by others) or missing (selected, but not a member).",
+	}, []string{"membership"})}
+}
+
+// All returns the metrics, to be registered.
+func (m *Metrics) All() []metrics.Registerable { return []metrics.Registerable{m.servers} }
+
+func (m *Metrics) set(p picture) {
+	counts := map[string]int{"managed": 0, "foreign": 0, "missing": 0}
+	for id := range p.wanted {
+		_, member := membershipOf(p.servers[id], p.network.ID)
+		_, ours := p.memberRecord.members[id]
+		switch {
+		case !member:
+			counts["missing"]++
+		case ours:
+			counts["managed"]++
+		default:
+			counts["foreign"]++
+		}
+	}
+	for name, count := range counts {
+		m.servers.WithLabelValues(name).Set(float64(count))
+	}
 }

@@ -21,12 +21,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// observed is a picture and the data behind it.
-type observed struct {
-	picture
-	nodes []*corev1.Node
-}
-
 // patience is how old the list of servers may be: other controllers read it often enough unless a change is awaited.
 func (m *Manager) patience() time.Duration {
 	for _, at := range m.touched {
@@ -38,25 +32,25 @@ func (m *Manager) patience() time.Duration {
 }
 
 // look reads the picture; the network is not older than after.
-func (m *Manager) look(ctx context.Context, list instances.List, after time.Time) (observed, error) {
+func (m *Manager) look(ctx context.Context, list instances.List, after time.Time) (picture, error) {
 	if err := list.Check(); err != nil {
-		return observed{}, err
+		return picture{}, err
 	}
 	network, err := m.config.Account.Network(ctx, m.config.NetworkID, after)
 	if err != nil {
-		return observed{}, err
+		return picture{}, err
 	}
 	recorded, err := m.store.load(ctx)
 	if err != nil {
-		return observed{}, err
+		return picture{}, err
 	}
 	nodes, err := m.lister.List(labels.Everything())
 	if err != nil {
-		return observed{}, fmt.Errorf("list Nodes: %w", err)
+		return picture{}, fmt.Errorf("list Nodes: %w", err)
 	}
 	now := m.config.Now()
-	return observed{nodes: nodes, picture: picture{
-		now: now, network: network, servers: list.ByID, memberRecord: recorded,
+	return picture{
+		nodes: nodes, now: now, network: network, servers: list.ByID, memberRecord: recorded,
 		wanted: wanted(nodes, m.config.Selector),
 		isChanging: func(id string) bool {
 			return !list.AskedAt.After(m.touched[id]) || now.Before(m.backoffs[id])
@@ -68,7 +62,7 @@ func (m *Manager) look(ctx context.Context, list instances.List, after time.Time
 			}
 			return now.Sub(since)
 		},
-	}}, nil
+	}, nil
 }
 
 // remember records since when recorded servers are unwanted, by the controller's clock.
@@ -206,7 +200,7 @@ func (p *pass) sort(ctx context.Context, seen *blocks) error {
 			return err
 		}
 		seen.Sightings = slices.DeleteFunc(slices.Clone(seen.Sightings), func(s plan.Sighting) bool {
-			return hidden(s) && tagged[s.Block.ID] != p.cluster
+			return hidden(s) && tagged[s.Block.ID] != p.cluster()
 		})
 		seen.doubtful = slices.ContainsFunc(seen.Sightings, hidden)
 	}
@@ -237,9 +231,12 @@ func (p *pass) networks(ctx context.Context, bought []plan.Sighting) (map[string
 	return networks, nil
 }
 
+// cluster returns the UID of the namespace kube-system, which identify has read.
+func (m *Manager) cluster() string { return string(m.namespace.UID) }
+
 // identify reads the identity of the cluster once.
 func (m *Manager) identify(ctx context.Context) error {
-	if m.cluster != "" {
+	if m.namespace != nil {
 		return nil
 	}
 	namespace, err := m.config.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
@@ -249,7 +246,6 @@ func (m *Manager) identify(ctx context.Context) error {
 	if namespace.UID == "" {
 		return fmt.Errorf("namespace %s has no UID to identify the cluster", metav1.NamespaceSystem)
 	}
-	m.cluster = string(namespace.UID)
 	m.namespace = namespace
 	return nil
 }

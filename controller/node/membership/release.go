@@ -81,7 +81,7 @@ func (m *Manager) candidates(ctx context.Context) (map[string]bool, error) {
 		return nil, err
 	}
 	for id, cluster := range tagged {
-		if cluster == m.cluster {
+		if cluster == m.cluster() {
 			ids[id] = true
 		}
 	}
