@@ -1,3 +1,5 @@
+// Package check compares what a node's kernel and wire show with what the controller published about the public
+// network: a pure function from values to findings, each with cause, evidence and fix.
 package check
 
 import (
@@ -5,7 +7,7 @@ import (
 	"strings"
 )
 
-// Check is one entry of the catalogue; each group has its own file. A number is never reused for another check.
+// Check is one entry of the catalogue; each group has its own file, with the functions that evaluate it. A number is never reused for another check.
 type Check struct {
 	ID       ID
 	Title    string
@@ -27,8 +29,7 @@ type Check struct {
 
 // Catalogue lists all checks in the order of their evaluation: causes before consequences.
 func Catalogue() []Check {
-	return slices.Concat(publishedChecks(), linkChecks(), vlanChecks(), addressChecks(),
-		gatewayChecks(), kernelChecks(), routeChecks())
+	return slices.Concat(publishedChecks, linkChecks, addressChecks, gatewayChecks, kernelChecks, routeChecks)
 }
 
 func (c Check) finding() Finding {

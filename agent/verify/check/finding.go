@@ -1,5 +1,10 @@
 package check
 
+import (
+	"slices"
+	"strings"
+)
+
 // ID is the stable name of a check, such as "PN103"; documentation, metrics and users' alerts refer to it.
 type ID string
 
@@ -96,4 +101,91 @@ func (r Report) Finding(id ID) Finding {
 		}
 	}
 	return Finding{}
+}
+
+// Verdict sums up a report: can the node carry traffic of the public network?
+type Verdict struct {
+	// Status is OK, Fail or Unknown.
+	Status Status
+	// Reason is the CamelCase word of the first cause.
+	Reason string
+	// Message holds the causes; it has no counters or times, so it changes only when the causes do.
+	Message string
+}
+
+// ReasonReady is the reason of a verdict that is OK.
+const ReasonReady = "Ready"
+
+// Verdict sums a report up. Only checks of severity Error count; a failure outweighs what is unknown.
+func (r Report) Verdict() Verdict {
+	for _, status := range []Status{Fail, Unknown} {
+		if v, found := r.worst(status); found {
+			return v
+		}
+	}
+	return Verdict{Status: OK, Reason: ReasonReady,
+		Message: "interface " + r.Interface + r.ofServer() + " is ready for the public network"}
+}
+
+func (r Report) worst(status Status) (Verdict, bool) {
+	v := Verdict{Status: status}
+	var causes []string
+	for _, f := range r.Findings {
+		if f.Status != status || f.Severity != Error {
+			continue
+		}
+		if v.Reason == "" {
+			v.Reason = f.Reason
+		}
+		causes = append(causes, string(f.ID)+": "+f.Cause)
+	}
+	v.Message = strings.Join(causes, "; ")
+	if r.Server != "" && v.Message != "" {
+		v.Message += " (server " + r.Server + ")"
+	}
+	return v, len(causes) > 0
+}
+
+func (r Report) ofServer() string {
+	if r.Server == "" {
+		return ""
+	}
+	return " of server " + r.Server
+}
+
+// FirstCause is the finding to fix first: the deepest failure, else the deepest that is unknown, else the deepest
+// warning. found is false when the node is healthy.
+func (r Report) FirstCause() (first Finding, found bool) {
+	for _, status := range []Status{Fail, Unknown, Warn} {
+		for _, f := range r.Findings {
+			if f.Status == status {
+				return f, true
+			}
+		}
+	}
+	return Finding{}, false
+}
+
+// With returns the whole report of a node of which only the difference to this report is known: findings that are not
+// in difference are as they are here, except those that cannot be evaluated because a check that they depend on did not
+// pass.
+func (r Report) With(difference Report) Report {
+	whole := difference
+	whole.Findings = make([]Finding, 0, len(r.Findings))
+	deeper := map[ID]ID{}
+	for _, f := range r.Findings {
+		if own := difference.Finding(f.ID); own.ID != "" {
+			f = own
+		} else if i := slices.IndexFunc(f.DependsOn, func(id ID) bool { return deeper[id] != "" }); i >= 0 {
+			deeper[f.ID] = deeper[f.DependsOn[i]]
+			f.Status = Skip
+			f.Because = becauseOf + string(deeper[f.ID])
+			f.Observed = ""
+		}
+		if f.Status == Fail || f.Status == Unknown {
+			deeper[f.ID] = f.ID
+		}
+		whole.Findings = append(whole.Findings, f)
+	}
+	return whole
 }

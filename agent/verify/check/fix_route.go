@@ -98,8 +98,7 @@ func fixMarks(p plan, ways []replyRoute) []Fix {
 		{Tool: Netplan, File: networkdDirectory + "10-netplan-" + p.name + ".network.d/return-path.conf",
 			Content:  networkd.String(),
 			Commands: []string{"networkctl reload", "networkctl reconfigure " + p.name},
-			Note: "netplan does not support masks for marks: the rules by mark go into a drop-in of " +
-				"systemd-networkd"},
+			Note:     "netplan does not support masks for marks: the rules by mark go into a drop-in of systemd-networkd"},
 		p.interfacesSection("marks", postUp.String()),
 		p.networkdDropIn("marks", networkd.String()),
 	}

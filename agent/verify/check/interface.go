@@ -176,3 +176,37 @@ func (v view) checkGatewayRoutes() (outcome, bool) {
 func (v view) onLink(addr netip.Addr) bool {
 	return slices.ContainsFunc(v.own, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
+
+func fixHardwareAddress(name, mac string) []Fix {
+	const note = "remove the hardware address that the configuration gives the VLAN interface; it takes its uplink's " +
+		"by itself"
+	return []Fix{
+		{Tool: Netplan, Note: note + " (macaddress)",
+			Commands: []string{fmt.Sprintf("netplan set vlans.%s.macaddress=null", strings.ReplaceAll(name, ".", `\.`)),
+				"netplan apply"}},
+		{Tool: NetworkManager, Note: note,
+			Commands: []string{fmt.Sprintf(`nmcli connection modify %s 802-3-ethernet.cloned-mac-address ""`, name),
+				"nmcli connection up " + name}},
+		{Tool: Ifupdown, Note: note + " (hwaddress)", Commands: []string{"ifup --force " + name}},
+		{Tool: Networkd, Note: note + " (MACAddress)",
+			Commands: []string{"networkctl reload", "networkctl reconfigure " + name}},
+		{Tool: IPRoute2, Commands: []string{fmt.Sprintf("ip link set %s address %s", name, mac)}, Note: volatile},
+	}
+}
+
+// fixSecondInterface removes the VLAN interfaces of the same ID that are not the one on the uplink.
+func fixSecondInterface(v view) []Fix {
+	var commands []string
+	for _, l := range v.Links {
+		if l.VLAN != nil && l.Index != v.vlan.Index && l.VLAN.ID == v.Network.VLAN {
+			commands = append(commands, "ip link delete "+l.Name)
+		}
+	}
+	return perTool(sorted(commands), "remove it from the configuration of the machine's network, too")
+}
+
+func fixForeignAddress(v view, i foreignAddress) []Fix {
+	return perTool([]string{fmt.Sprintf("ip address delete %s dev %s", i.address, i.link)},
+		fmt.Sprintf("remove %s from the configuration of %s, too; the blocks belong on %s", i.address, i.link,
+			v.vlan.Name))
+}

@@ -3,8 +3,72 @@ package check
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
+
+// Checks about the route of replies.
+const (
+	ReturnPath     ID = "PN501"
+	ServiceReplies ID = "PN502"
+	RoutingTables  ID = "PN503"
+	MarkBits       ID = "PN504"
+)
+
+var routeChecks = []Check{
+	{
+		ID: RoutingTables, Title: "routing rules lead to tables with routes", Severity: Warning,
+		DependsOn: []ID{NodeAddress}, evaluate: checkTables,
+		Meaning: "Every routing rule by an address of the blocks or by a mark leads to a table with routes, one by " +
+			"address to a table with a default route. The kernel deletes the routes of an interface, in every table, " +
+			"when it goes down or loses its last address, and reports nothing.",
+		Causes: []string{
+			"The interface was set down and up, and the routes were not added again.",
+			"systemd-networkd was restarted and removed routes that it does not know.",
+			"The rule was added without the routes.",
+		},
+		Remedy: "Make the routes part of the configuration of the machine's network, or let the agent keep them with " +
+			"`--manage=return-path`.",
+		Reasons: []string{"TableEmpty", "TableWithoutDefault"},
+	},
+	{
+		ID: MarkBits, Title: "no other program uses the mark bits of the return path", Severity: Warning,
+		DependsOn: []ID{NetworkPublished}, evaluate: checkMark,
+		Meaning: "Where the agent manages the return path, no foreign rule and no program with known mark bits uses " +
+			"the agent's bits of the packet mark.",
+		Causes:  []string{"The container network uses the same bits.", "Another program routes by mark."},
+		Remedy:  "Choose another bit with `--mark`, on every node.",
+		Reasons: []string{"MarkClash"},
+	},
+	{
+		ID: ReturnPath, Title: "replies leave by the VLAN interface", Severity: Warning,
+		DependsOn: []ID{NodeAddress}, evaluate: checkReturnPath,
+		Meaning: "The kernel would send replies from the node's own address to clients outside by the VLAN " +
+			"interface. The check uses a route look-up, without traffic, and does not cover replies that kube-proxy " +
+			"translates.",
+		Causes: []string{"The default route leaves by another network, and no rule sends what comes from the block " +
+			"back through it."},
+		Remedy: "Make the gateway of the public network the default gateway. A rule by source serves only programs " +
+			"that listen on the node itself. `--manage=return-path` lets the agent keep the routes.",
+		Reasons: []string{"ReturnPathElsewhere"},
+	},
+	{
+		ID: ServiceReplies, Title: "replies of pods leave by the VLAN interface", Severity: Warning,
+		DependsOn: []ID{NodeAddress, Forwarding}, evaluate: checkServiceReplies,
+		Meaning: "The kernel would send the reply of a pod to a client of a Service by the VLAN interface, by the " +
+			"default route or by a mark. When it chooses the route, the reply still carries the address of the pod, " +
+			"so a rule by the address of the Service does not help. The check uses route look-ups; without " +
+			"permission to read the packet filter, the agent cannot see whether connections are marked. It only " +
+			"warns, because the network's filters decide whether such replies are dropped.",
+		Causes: []string{
+			"The default route leaves by another network, and nothing marks the connections of Services.",
+			"Only a rule by source was set up.", "The table that the mark leads to was lost.",
+		},
+		Remedy: "Make the gateway of the public network the default gateway, or run the agent with " +
+			"`--manage=return-path`.",
+		Reasons: []string{"ServiceRepliesElsewhere"},
+	},
+}
 
 // outside stands for any client on the Internet: TEST-NET-2 (RFC 5737), never assigned.
 var outside = netip.AddrFrom4([4]byte{198, 51, 100, 1})
@@ -150,4 +214,131 @@ func (v view) accepted() (refused RouteAnswer, passes, known bool) {
 	// To the node itself the way back may be another than to pods, so this proves nothing of them.
 	onlySelf := len(v.pods()) == 0
 	return RouteAnswer{}, true, len(questions) > 0 && !onlySelf
+}
+
+// ManagedProtocol marks the rules and routes that the managing agent makes (rtnetlink(7), fields rtm_protocol and
+// FRA_PROTOCOL): a number that no known routing daemon uses.
+const ManagedProtocol = 173
+
+// brokenRule is a rule that leads nowhere.
+type brokenRule struct {
+	rule  Rule
+	empty bool
+}
+
+// checkTables finds rules that lead to a table without a route. The kernel deletes the routes of an interface when it
+// goes down or loses its last address, in every table and without a notification.
+func checkTables(v view) outcome {
+	var found []brokenRule
+	checked := 0
+	for _, r := range v.Rules {
+		if !v.isReplyRule(r) {
+			continue
+		}
+		checked++
+		if routes := v.Tables[r.Table]; !hasDefaultRoute(routes) && (len(routes) == 0 || r.Source.IsValid()) {
+			found = append(found, brokenRule{rule: r, empty: len(routes) == 0})
+		}
+	}
+	switch {
+	case len(found) > 0:
+		return brokenTable(v, slices.MinFunc(found, func(a, b brokenRule) int { return compareRules(a.rule, b.rule) }))
+	case checked == 0:
+		return notApplicable("no rule leads to a table of the public network")
+	default:
+		return ok(fmt.Sprintf("each of %d rules leads to a table with a default route", checked))
+	}
+}
+
+func brokenTable(v view, l brokenRule) outcome {
+	reason := "TableWithoutDefault"
+	what := "has no default route"
+	if l.empty {
+		reason = "TableEmpty"
+		what = "is empty"
+	}
+	return outcome{status: Warn, reason: reason,
+		expected: fmt.Sprintf("a default route by %s in table %d", v.vlan.Name, l.rule.Table),
+		observed: fmt.Sprintf("rule %s; the table %s", l.rule, what),
+		cause:    fmt.Sprintf("the rule %s leads to routing table %d, which %s", l.rule, l.rule.Table, what),
+		fixes:    fixTable(v, l.rule.Table)}
+}
+
+// isReplyRule reports whether a rule sends traffic of the blocks to a separate table.
+func (v view) isReplyRule(r Rule) bool {
+	switch r.Table {
+	case 0, TableLocal, TableMain, TableDefault:
+		return false
+	default:
+	}
+	if r.Invert || r.Destination.IsValid() {
+		return false
+	}
+	if !r.Source.IsValid() {
+		return r.Mask != 0
+	}
+	for _, b := range v.blocks4() {
+		if b.CIDR.Overlaps(r.Source) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasDefaultRoute reports whether a table has a default route, or the two halves of one.
+func hasDefaultRoute(routes []Route) bool {
+	halves := map[netip.Addr]bool{}
+	for _, r := range routes {
+		if r.Type != "unicast" || !r.Destination.IsValid() {
+			continue
+		}
+		switch r.Destination.Bits() {
+		case 0:
+			return true
+		case 1:
+			halves[r.Destination.Masked().Addr()] = true
+		default:
+		}
+	}
+	return len(halves) == 2
+}
+
+// String writes the rule as ip-rule(8) does.
+func (r Rule) String() string {
+	text := fmt.Sprintf("%d:", r.Priority)
+	if r.Invert {
+		text += " not"
+	}
+	if r.Source.IsValid() {
+		text += " from " + r.Source.String()
+	} else {
+		text += " from all"
+	}
+	if r.Destination.IsValid() {
+		text += " to " + r.Destination.String()
+	}
+	if r.Mask != 0 {
+		text += fmt.Sprintf(" fwmark %#x/%#x", r.Mark, r.Mask)
+	}
+	if r.Iif != "" {
+		text += " iif " + r.Iif
+	}
+	if r.Oif != "" {
+		text += " oif " + r.Oif
+	}
+	return fmt.Sprintf("%s lookup %d", text, r.Table)
+}
+
+func compareRules(a, b Rule) int {
+	if a.Priority != b.Priority {
+		return a.Priority - b.Priority
+	}
+	switch x, y := a.String(), b.String(); {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	default:
+		return 0
+	}
 }

@@ -2,7 +2,6 @@ package vip
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
@@ -59,146 +58,119 @@ const (
 
 // Catalogue declares the checks of an address of a Service. Package check has those of the node; Evaluate
 // evaluates these, one finding for each address.
-func Catalogue() []check.Check {
-	all := slices.Concat(wireChecks(), kernelChecks(), leaseChecks())
-	slices.SortFunc(all, func(a, b check.Check) int { return strings.Compare(string(a.ID), string(b.ID)) })
-	return all
-}
+func Catalogue() []check.Check { return slices.Clone(catalogue) }
 
-// wireChecks are about the machines that answer on the wire.
-func wireChecks() []check.Check {
-	return []check.Check{
-		{
-			ID: AddressAnswers, Title: "a node answers for the address of a Service", Severity: check.Error, Wire: true,
-			Meaning: "A machine answers ARP requests for the address of a Service on the VLAN interface.",
-			Causes: []string{
-				"kube-vip does not run on any node that is ready for the public network.",
-				"Newer versions of kube-vip announce a Service only while it has endpoints.",
-				"kube-vip is configured for another load balancer class (`lb_class_name`).",
-			},
-			Remedy: "Check that kube-vip runs on a node with the label `phoenixnap.com/vlan-ready`, and that the " +
-				"Service has endpoints.",
-			Reasons: []string{ReasonNoAnswer, ReasonNotAsked},
+var catalogue = []check.Check{
+	{
+		ID: AddressAnswers, Title: "a node answers for the address of a Service", Severity: check.Error, Wire: true,
+		Meaning: "A machine answers ARP requests for the address of a Service on the VLAN interface.",
+		Causes: []string{
+			"kube-vip does not run on any node that is ready for the public network.",
+			"Newer versions of kube-vip announce a Service only while it has endpoints.",
+			"kube-vip is configured for another load balancer class (`lb_class_name`).",
 		},
-		{
-			ID: SingleAnswer, Title: "only one machine answers for the address of a Service", Severity: check.Error,
-			Wire: true,
-			Meaning: "Exactly one machine answers for the address. Two machines that answer take traffic from each " +
-				"other.",
-			Causes: []string{
-				"kube-vip was killed on a node and left its address behind.",
-				"Two elections run at the same time: kube-vip is installed twice, or with different settings of " +
-					"`svc_election`.",
-			},
-			Remedy: "Delete the address on the node that does not hold the lease; the finding PN603 of that node " +
-				"shows which node it is.",
-			Reasons: []string{ReasonDuplicate},
+		Remedy: "Check that kube-vip runs on a node with the label `phoenixnap.com/vlan-ready`, and that the Service " +
+			"has endpoints.",
+		Reasons: []string{ReasonNoAnswer, ReasonNotAsked},
+	},
+	{
+		ID: HolderAnswers, Title: "the holder of the lease answers for the address of a Service",
+		Severity: check.Error, Wire: true,
+		Meaning: "The node that holds kube-vip's lease for the Service answers for its address. kube-vip only " +
+			"watches its lease, not whether the network receives its answers.",
+		Causes: []string{
+			"The kernel of that node does not answer: `arp_ignore`, `arp_filter`, or a firewall for ARP.",
+			"The address was removed from the interface by hand or by a reconfiguration of the network.",
+			"The node's VLAN is broken, but the node still reaches the API server.",
 		},
-		{
-			ID: OwnMachine, Title: "a Node of the cluster answers for the address of a Service", Severity: check.Error,
-			Wire: true,
-			Meaning: "The hardware address that answers belongs to a Node: one that an agent reported in " +
-				"`phoenixnap.com/reported-identity`.",
-			Causes: []string{
-				"Another machine in the public network was given the address by hand.",
-				"A server that was taken out of the cluster still runs and kept the address.",
-				"No agent runs on the Node that answers.",
-			},
-			Remedy: "Find the server with that hardware address in phoenixNAP's portal and remove the address from " +
-				"it.",
-			Reasons: []string{ReasonForeignOwner},
+		Remedy: "Run `agent diagnose` on the holder. Restarting kube-vip there adds the address again; stopping it " +
+			"there moves the address to another node.",
+		Reasons: []string{ReasonHolderSilent},
+	},
+	{
+		ID: NothingStale, Title: "this node carries no address that it does not announce", Severity: check.Error,
+		Meaning: "No interface of the node carries the address of a Service whose lease another node holds, or that " +
+			"no Service has any more. The kernel answers for whatever address it carries.",
+		Causes: []string{
+			"kube-vip was killed: it removes addresses only when it shuts down cleanly.",
+			"The address was added by hand.",
 		},
-	}
-}
-
-// kernelChecks are about what this node carries.
-func kernelChecks() []check.Check {
-	return []check.Check{
-		{
-			ID: NothingStale, Title: "this node carries no address that it does not announce", Severity: check.Error,
-			Meaning: "No interface of the node carries the address of a Service whose lease another node holds, or " +
-				"that no Service has any more. The kernel answers for whatever address it carries.",
-			Causes: []string{
-				"kube-vip was killed: it removes addresses only when it shuts down cleanly.",
-				"The address was added by hand.",
-			},
-			Remedy:  "Delete the address from the interface: `ip address delete <address>/32 dev <interface>`.",
-			Reasons: []string{ReasonStaleAddress},
+		Remedy:  "Delete the address from the interface: `ip address delete <address>/32 dev <interface>`.",
+		Reasons: []string{ReasonStaleAddress},
+	},
+	{
+		ID: SingleAnswer, Title: "only one machine answers for the address of a Service", Severity: check.Error,
+		Wire:    true,
+		Meaning: "Exactly one machine answers for the address. Two machines that answer take traffic from each other.",
+		Causes: []string{
+			"kube-vip was killed on a node and left its address behind.",
+			"Two elections run at the same time: kube-vip is installed twice, or with different settings of " +
+				"`svc_election`.",
 		},
-		{
-			ID: RightInterface, Title: "the VLAN interface carries the address of a Service", Severity: check.Error,
-			Meaning: "The node that holds the address of a Service has it on the VLAN interface.",
-			Causes: []string{
-				"kube-vip's interface is not set, so it uses the interface of the default route.",
-				"The annotation `kube-vip.io/serviceInterface` of the Service names another interface. kube-vip " +
-					"reads this annotation only when it starts.",
-			},
-			Remedy: "Set `vip_interface` (and `vip_servicesinterface` where it is used) of kube-vip, or the " +
-				"annotation, to the VLAN interface and restart kube-vip on that node.",
-			Reasons: []string{ReasonWrongInterface},
+		Remedy: "Delete the address on the node that does not hold the lease; the finding PN603 of that node shows " +
+			"which node it is.",
+		Reasons: []string{ReasonDuplicate},
+	},
+	{
+		ID: RightInterface, Title: "the VLAN interface carries the address of a Service", Severity: check.Error,
+		Meaning: "The node that holds the address of a Service has it on the VLAN interface.",
+		Causes: []string{
+			"kube-vip's interface is not set, so it uses the interface of the default route.",
+			"The annotation `kube-vip.io/serviceInterface` of the Service names another interface. kube-vip reads " +
+				"this annotation only when it starts.",
 		},
-		{
-			ID: ReturnByNetwork, Title: "replies from the address of a Service leave by the VLAN interface",
-			Severity: check.Error,
-			Meaning:  "The node that holds the address of a Service would send its replies by the VLAN interface.",
-			Causes: []string{"The default route leaves by another network, and no rule sends what comes from the " +
-				"block back through it."},
-			Remedy: "Make the gateway of the public network the default gateway, or let the agent keep the routes " +
-				"with `--manage=return-path`; see PN501.",
-			Reasons: []string{ReasonReturnPath},
+		Remedy: "Set `vip_interface` (and `vip_servicesinterface` where it is used) of kube-vip, or the annotation, " +
+			"to the VLAN interface and restart kube-vip on that node.",
+		Reasons: []string{ReasonWrongInterface},
+	},
+	{
+		ID: ReturnByNetwork, Title: "replies from the address of a Service leave by the VLAN interface",
+		Severity: check.Error,
+		Meaning:  "The node that holds the address of a Service would send its replies by the VLAN interface.",
+		Causes: []string{"The default route leaves by another network, and no rule sends what comes from the block " +
+			"back through it."},
+		Remedy: "Make the gateway of the public network the default gateway, or let the agent keep the routes with " +
+			"`--manage=return-path`; see PN501.",
+		Reasons: []string{ReasonReturnPath},
+	},
+	{
+		ID: RightNode, Title: "no other node answers for the address of a Service", Severity: check.Error,
+		Wire:    true,
+		Meaning: "The node that answers for the address of a Service is the one that holds kube-vip's lease for it.",
+		Causes:  []string{"A node kept the address when it lost the lease, and the new holder could not add it."},
+		Remedy:  "Delete the address on the node that answers; the finding PN603 of that node has the command.",
+		Reasons: []string{ReasonWrongNode},
+	},
+	{
+		ID: OwnMachine, Title: "a Node of the cluster answers for the address of a Service", Severity: check.Error,
+		Wire: true,
+		Meaning: "The hardware address that answers belongs to a Node: one that an agent reported in " +
+			"`phoenixnap.com/reported-identity`.",
+		Causes: []string{
+			"Another machine in the public network was given the address by hand.",
+			"A server that was taken out of the cluster still runs and kept the address.",
+			"No agent runs on the Node that answers.",
 		},
-	}
-}
-
-// leaseChecks compare the wire with kube-vip's lease.
-func leaseChecks() []check.Check {
-	return []check.Check{
-		{
-			ID: HolderAnswers, Title: "the holder of the lease answers for the address of a Service",
-			Severity: check.Error, Wire: true,
-			Meaning: "The node that holds kube-vip's lease for the Service answers for its address. kube-vip only " +
-				"watches its lease, not whether the network receives its answers.",
-			Causes: []string{
-				"The kernel of that node does not answer: `arp_ignore`, `arp_filter`, or a firewall for ARP.",
-				"The address was removed from the interface by hand or by a reconfiguration of the network.",
-				"The node's VLAN is broken, but the node still reaches the API server.",
-			},
-			Remedy: "Run `agent diagnose` on the holder. Restarting kube-vip there adds the address again; stopping " +
-				"it there moves the address to another node.",
-			Reasons: []string{ReasonHolderSilent},
+		Remedy:  "Find the server with that hardware address in phoenixNAP's portal and remove the address from it.",
+		Reasons: []string{ReasonForeignOwner},
+	},
+	{
+		ID: LeaseAlive, Title: "kube-vip's lease for the Service is alive", Severity: check.Error, Wire: true,
+		Meaning: "kube-vip renews its lease for a Service whose address answers. Without renewal the kernel still " +
+			"answers, but no other node takes over when this node fails. The check warns if the lease does not exist.",
+		Causes: []string{
+			"kube-vip was killed or stopped on the node that answers, and runs on no other.",
+			"kube-vip cannot reach the API server.",
+			"kube-vip runs in another namespace than `--kube-vip-namespace` of the agent, or uses etcd for its " +
+				"elections.",
 		},
-		{
-			ID: RightNode, Title: "no other node answers for the address of a Service", Severity: check.Error,
-			Wire: true,
-			Meaning: "The node that answers for the address of a Service is the one that holds kube-vip's lease for " +
-				"it.",
-			Causes:  []string{"A node kept the address when it lost the lease, and the new holder could not add it."},
-			Remedy:  "Delete the address on the node that answers; the finding PN603 of that node has the command.",
-			Reasons: []string{ReasonWrongNode},
-		},
-		{
-			ID: LeaseAlive, Title: "kube-vip's lease for the Service is alive", Severity: check.Error, Wire: true,
-			Meaning: "kube-vip renews its lease for a Service whose address answers. Without renewal the kernel still " +
-				"answers, but no other node takes over when this node fails. The check warns if the lease does not " +
-				"exist.",
-			Causes: []string{
-				"kube-vip was killed or stopped on the node that answers, and runs on no other.",
-				"kube-vip cannot reach the API server.",
-				"kube-vip runs in another namespace than `--kube-vip-namespace` of the agent, or uses etcd for its " +
-					"elections.",
-			},
-			Remedy:  "Check that kube-vip runs on the node that answers, and read its log.",
-			Reasons: []string{ReasonLeaseExpired, ReasonLeaseMissing},
-		},
-	}
+		Remedy:  "Check that kube-vip runs on the node that answers, and read its log.",
+		Reasons: []string{ReasonLeaseExpired, ReasonLeaseMissing},
+	},
 }
 
 // declared returns the declaration of a check.
 func declared(id check.ID) check.Check {
-	for _, c := range Catalogue() {
-		if c.ID == id {
-			return c
-		}
-	}
-	return check.Check{ID: id}
+	i := slices.IndexFunc(catalogue, func(c check.Check) bool { return c.ID == id })
+	return catalogue[i]
 }

@@ -125,8 +125,7 @@ func (o Observation) foreignOwner() check.Finding {
 	f.Cause = fmt.Sprintf("%s is answered by %s, which is not a Node of the cluster",
 		o, strings.Join(o.foreign(), " and "))
 	f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: "find the server with this hardware address in phoenixNAP's " +
-		"portal and remove the address from it; " +
-		"if it is a Node, check that the agent runs there"}}
+		"portal and remove the address from it; if it is a Node, check that the agent runs there"}}
 	return f
 }
 
@@ -188,8 +187,7 @@ func (o Observation) leaseDead(observed string) check.Finding {
 		f := o.finding(LeaseAlive, check.Warn, ReasonLeaseMissing, observed+", and there is no lease "+o.Lease.Name)
 		f.Cause = fmt.Sprintf("%s is %s, but kube-vip's lease %s does not exist", o, observed, o.Lease.Name)
 		f.Fixes = []check.Fix{{Tool: check.AnyTool,
-			Note: "if kube-vip does not run in the namespace kube-system, set " +
-				"--kube-vip-namespace of the agent"}}
+			Note: "if kube-vip does not run in the namespace kube-system, set --kube-vip-namespace of the agent"}}
 		return f
 	}
 	f := o.finding(LeaseAlive, check.Fail, ReasonLeaseExpired,

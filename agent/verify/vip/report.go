@@ -1,9 +1,14 @@
 package vip
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -115,5 +120,138 @@ func entryOf(o Observation, mac string) contract.ReportedAddress {
 		return contract.ReportedAddress{State: contract.AddressAnswered, MAC: o.MACs[0]}
 	default:
 		return contract.ReportedAddress{State: contract.AddressSilent}
+	}
+}
+
+// maxCauses and maxMessage bound the message of the condition; a Node object is read by every watcher of the cluster.
+const (
+	maxCauses  = 5
+	maxMessage = 1000 // bytes
+)
+
+// Sum combines the findings of all addresses: a failure outweighs what is unknown. The reason is that of the finding
+// that is closest to its cause, see rank.
+func Sum(findings []check.Finding) check.Verdict {
+	if len(findings) == 0 {
+		return check.Verdict{Status: check.OK, Reason: ReasonNothingAnnounced,
+			Message: "no Service has a published address"}
+	}
+	for _, status := range []check.Status{check.Fail, check.Unknown} {
+		bad := slices.DeleteFunc(slices.Clone(findings), func(f check.Finding) bool { return f.Status != status })
+		if len(bad) == 0 {
+			continue
+		}
+		slices.SortStableFunc(bad, func(a, b check.Finding) int {
+			if c := rank(a.ID) - rank(b.ID); c != 0 {
+				return c
+			}
+			return strings.Compare(a.Cause, b.Cause)
+		})
+		return check.Verdict{Status: status, Reason: bad[0].Reason, Message: bounded(bad)}
+	}
+	return check.Verdict{Status: check.OK, Reason: ReasonAnswered,
+		Message: "every published address is answered by one machine"}
+}
+
+// rank orders the checks by how much a finding concerns this node: what it carries itself goes before what it only
+// receives.
+func rank(id check.ID) int {
+	return slices.Index([]check.ID{
+		NothingStale, RightInterface, ReturnByNetwork, LeaseAlive, OwnMachine, SingleAnswer, RightNode, HolderAnswers,
+		AddressAnswers,
+	}, id)
+}
+
+// bounded joins causes until the message is long enough; it has no counters, so it changes only when the causes do.
+func bounded(bad []check.Finding) string {
+	var text strings.Builder
+	for i, f := range bad {
+		cause := fmt.Sprintf("%s: %s", f.ID, f.Cause)
+		if i > 0 && (i == maxCauses || text.Len()+len(cause) > maxMessage) {
+			text.WriteString("; and more")
+			break
+		}
+		if i > 0 {
+			text.WriteString("; ")
+		}
+		text.WriteString(cause)
+	}
+	return text.String()
+}
+
+// Reasons of the events on Services.
+const (
+	// EventAnnounced (Normal): a node announces the address, or does so again.
+	EventAnnounced = "AddressAnnounced"
+	// EventNotAnswered (Warning): no machine answers, or not the node that holds kube-vip's lease.
+	EventNotAnswered = "AddressNotAnswered"
+	// EventDuplicate (Warning): two machines answer.
+	EventDuplicate = "DuplicateAddress"
+	// EventStale (Warning): a node carries the address against the lease.
+	EventStale = "StaleAddress"
+	// EventForeign (Warning): a machine answers that is not a Node.
+	EventForeign = "ForeignAddressOwner"
+	// EventMisplaced (Warning): the address is on the wrong node or interface.
+	EventMisplaced = "AddressMisplaced"
+	// EventUnguarded (Warning): the address answers, but kube-vip's lease is not renewed.
+	EventUnguarded = "AddressUnguarded"
+	// EventReturnPath (Warning): the node that holds the address would send replies by another network.
+	EventReturnPath = "ReturnPathElsewhere"
+)
+
+// Transition is a change of the state of the address of a Service.
+type Transition struct {
+	// Service that has the address.
+	Service *corev1.Service
+	// Node that reports the change.
+	Node string
+	// Finding as it is now.
+	Finding check.Finding
+}
+
+// eventOf is the reason of the event about a finding; empty where there is none to be sent.
+func eventOf(f check.Finding) string {
+	if f.Status == check.OK {
+		return EventAnnounced
+	}
+	switch f.ID {
+	case AddressAnswers, HolderAnswers:
+		if f.Reason == ReasonNotAsked {
+			return ""
+		}
+		return EventNotAnswered
+	case NothingStale:
+		return EventStale
+	case SingleAnswer:
+		return EventDuplicate
+	case RightInterface, RightNode:
+		return EventMisplaced
+	case ReturnByNetwork:
+		return EventReturnPath
+	case OwnMachine:
+		return EventForeign
+	case LeaseAlive:
+		return EventUnguarded
+	default:
+		return ""
+	}
+}
+
+// Recorder returns a function that records transitions as events on the Service.
+func Recorder(events record.EventRecorder) func(Transition) {
+	return func(t Transition) {
+		reason := eventOf(t.Finding)
+		if reason == "" {
+			return
+		}
+		reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: t.Service.Namespace,
+			Name: t.Service.Name, UID: t.Service.UID}
+		if t.Finding.Status == check.OK {
+			events.Eventf(reference, corev1.EventTypeNormal, reason, "%s (reported by node %s)",
+				t.Finding.Title+": "+t.Finding.Observed, t.Node)
+			return
+		}
+		events.Eventf(reference, corev1.EventTypeWarning, reason, "%s: %s (reported by node %s)",
+			t.Finding.ID, t.Finding.Cause, t.Node)
 	}
 }

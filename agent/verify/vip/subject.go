@@ -15,6 +15,37 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
+// Target is an address that should be announced.
+type Target struct {
+	// Address of the Service.
+	Address netip.Addr
+	// Service is namespace and name of the Service, joined by "/".
+	Service string
+}
+
+// Targets returns the published IPv4 addresses of Services, sorted. A Service that is being deleted is left out: its
+// address may still answer, or already be silent, and both are right.
+func Targets(services []*corev1.Service) []Target {
+	var targets []Target
+	for _, s := range services {
+		if s.Spec.Type != corev1.ServiceTypeLoadBalancer || s.DeletionTimestamp != nil {
+			continue
+		}
+		addr, err := netip.ParseAddr(s.Annotations[contract.ServiceIPAddress])
+		if err != nil || !addr.Is4() {
+			continue
+		}
+		targets = append(targets, Target{Address: addr, Service: s.Namespace + "/" + s.Name})
+	}
+	slices.SortFunc(targets, func(a, b Target) int {
+		if c := a.Address.Compare(b.Address); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Service, b.Service)
+	})
+	return targets
+}
+
 // phase is where the address of a Service stands.
 type phase int
 
@@ -150,4 +181,15 @@ func turn(node string, address netip.Addr) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(node + "/" + address.String())) // never fails
 	return spread * time.Duration(h.Sum32()%1000) / 1000
+}
+
+// StaleAddresses are the addresses that this node's kernel carries as announcers add them and that no Service has.
+func StaleAddresses(services []*corev1.Service, view View) []Target {
+	var found []Target
+	for _, s := range subjects(services, view, nil) {
+		if s.phase == gone {
+			found = append(found, s.Target)
+		}
+	}
+	return found
 }

@@ -14,7 +14,7 @@ const root = "../../.."
 // Of one file at a time the change is left out, and the test fails.
 func TestThePageIsFollowed(t *testing.T) {
 	needed := map[string]string{
-		AddACheck:                             "agent/verify/check/catalogue_link.go",
+		AddACheck:                             "agent/verify/check/link.go",
 		"Add an annotation":                   "pkg/contract/names.go",
 		"Add an API failure to the simulator": "test/sim/pnapsim/faults.go",
 	}

@@ -1,0 +1,300 @@
+package check
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+const (
+	// maxPods is how many pods' replies are looked up.
+	maxPods = 2
+	// maxMarks bounds the look-ups on a node whose other software has rules by mark.
+	maxMarks = 4
+)
+
+// ipvsInterface holds every service address on every node with kube-proxy in IPVS mode.
+const ipvsInterface = "kube-ipvs0"
+
+// pods are addresses from which pods of this node reply: those that were named, else those that host routes lead to,
+// else the neighbours of a container bridge.
+func (v view) pods() []netip.Addr {
+	pods := slices.Clone(v.PodSources)
+	if len(pods) == 0 {
+		pods = v.routedPods()
+	}
+	if len(pods) == 0 {
+		pods = v.bridgedPods()
+	}
+	pods = slices.DeleteFunc(pods, func(a netip.Addr) bool { return !a.Is4() })
+	slices.SortFunc(pods, netip.Addr.Compare)
+	return pods[:min(len(pods), maxPods)]
+}
+
+func (v view) routedPods() []netip.Addr {
+	var pods []netip.Addr
+	for _, r := range v.Tables[TableMain] {
+		l := v.LinkIndexed(r.LinkIndex)
+		if r.Destination.IsSingleIP() && !r.Gateway.IsValid() && l != nil && l.Type == "veth" &&
+			l.Index != v.uplinkIndex() {
+			pods = append(pods, r.Destination.Addr())
+		}
+	}
+	return pods
+}
+
+// bridgedPods takes the address after the bridge's own: no pod need have it, the route to it is the same.
+func (v view) bridgedPods() []netip.Addr {
+	var pods []netip.Addr
+	for _, a := range v.Addresses {
+		l := v.LinkIndexed(a.LinkIndex)
+		if l == nil || l.Type != "bridge" || !l.Up || !l.LowerUp || l.Index == v.uplinkIndex() ||
+			!a.Prefix.Addr().IsPrivate() {
+			continue
+		}
+		if next := a.Prefix.Addr().Next(); a.Prefix.Contains(next) {
+			pods = append(pods, next)
+		}
+	}
+	return pods
+}
+
+func (v view) uplinkIndex() int {
+	if v.uplink == nil {
+		return 0
+	}
+	return v.uplink.Index
+}
+
+// marks are the marks that may send a reply to the network's own table: those of the agent's own rules where it manages
+// the return path, one for each gateway, else those of all rules by mark.
+func (v view) marks() []uint32 {
+	var marks []uint32
+	for _, r := range v.Rules {
+		if v.Mask != 0 && r.Protocol != ManagedProtocol {
+			continue
+		}
+		if r.Mask != 0 && r.Mark != 0 && !r.Invert && r.Table != 0 && !r.Source.IsValid() {
+			marks = append(marks, r.Mark)
+		}
+	}
+	slices.Sort(marks)
+	marks = slices.Compact(marks)
+	return marks[:min(len(marks), maxMarks)]
+}
+
+// checkServiceReplies asks how a pod's reply to a client of a Service leaves. When the kernel routes it, it still
+// carries the pod's address, so a rule by the address of the Service does not see it: the default route or a mark
+// decides.
+func checkServiceReplies(v view) outcome {
+	pods := v.pods()
+	if len(pods) == 0 {
+		return notApplicable("no pod network was found on this node")
+	}
+	pod := pods[0]
+	if o, decided := checkIPVSReplies(v); decided {
+		return o
+	}
+	for _, p := range pods {
+		if _, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: p, Forwarded: true})); asked && !byVLAN {
+			pod = p
+			break
+		}
+	}
+	way, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: pod, Forwarded: true}))
+	if !asked {
+		return notApplicable("no route was looked up")
+	}
+	if byVLAN {
+		return ok(fmt.Sprintf("replies of pods (%s) leave by %s", pod, v.vlan.Name))
+	}
+	for _, mark := range v.marks() {
+		if _, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: pod, Forwarded: true, Mark: mark})); asked &&
+			byVLAN {
+			return ok(fmt.Sprintf("replies of pods (%s) with the mark %#x leave by %s%s",
+				pod, mark, v.vlan.Name, v.markCaveat()))
+		}
+	}
+	if l := v.LinkNamed("cilium_host"); l != nil {
+		return notApplicable("Cilium routes in eBPF, which a route look-up does not cover")
+	}
+	return outcome{status: Warn, reason: "ServiceRepliesElsewhere",
+		expected: "replies of Services leave by " + v.vlan.Name, observed: fmt.Sprintf("replies of pods (%s) %s%s",
+			pod, way, v.triedMarks()),
+		cause: fmt.Sprintf("replies of pods to clients of Services %s instead of leaving by %s", way, v.vlan.Name),
+		fixes: fixServiceReplies(v)}
+}
+
+// markCaveat is what a look-up cannot prove.
+func (v view) markCaveat() string {
+	if v.Mask != 0 {
+		return ""
+	}
+	return "; the agent cannot see whether connections of Services are marked"
+}
+
+func (v view) triedMarks() string {
+	marks := v.marks()
+	if len(marks) == 0 {
+		return "; there is no rule by mark"
+	}
+	texts := make([]string, len(marks))
+	for i, mark := range marks {
+		texts[i] = fmt.Sprintf("%#x", mark)
+	}
+	return ", with the marks " + strings.Join(texts, ", ") + " as well"
+}
+
+// checkIPVSReplies: IPVS looks the route up again once the reply carries the address of the Service again
+// (net.ipv4.vs.snat_reroute), so what holds for the node's own address holds for the Service.
+func checkIPVSReplies(v view) (outcome, bool) {
+	if v.LinkNamed(ipvsInterface) == nil || !v.IPVSReroute {
+		return outcome{}, false
+	}
+	for _, p := range v.own {
+		if way, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: p.Addr()})); asked && byVLAN {
+			return ok(fmt.Sprintf("IPVS routes replies by the address of the Service, and replies from %s %s", p.Addr(),
+				way)), true
+		}
+	}
+	return outcome{}, false
+}
+
+// markUser is a program that is known to use bits of the packet mark.
+type markUser struct {
+	name string
+	bits uint32
+	// links are how its interfaces' names begin; empty: it may be on any node.
+	links []string
+}
+
+// markUsers of mark bits, by their documentation: kube-proxy (options of masquerade and drop), Calico (felix,
+// IptablesMarkMask), Cilium (magic marks), Tailscale and Weave Net.
+func markUsers() []markUser {
+	return []markUser{
+		{name: "kube-proxy", bits: 0xc000},
+		{name: "Calico", bits: 0xffff0000, links: []string{"cali", "vxlan.calico", "tunl0", "wireguard.cali"}},
+		{name: "Cilium", bits: 0xffff0f00, links: []string{"cilium_", "lxc"}},
+		{name: "Tailscale", bits: 0xff0000, links: []string{"tailscale"}},
+		{name: "Weave Net", bits: 0x60000, links: []string{"weave"}},
+	}
+}
+
+// MarkClash returns who else uses bits of mask: a rule that is not the agent's own, or a program that is known to.
+// found is false when there is none.
+func MarkClash(s Snapshot, mask uint32) (who string, found bool) {
+	var rule *Rule
+	for i, r := range s.Rules {
+		if matchesBits(r, mask) && r.Protocol != ManagedProtocol && (rule == nil || compareRules(r, *rule) < 0) {
+			rule = &s.Rules[i]
+		}
+	}
+	if rule != nil {
+		return "the rule " + rule.String(), true
+	}
+	for _, u := range markUsers() {
+		if u.bits&mask != 0 && u.present(s) {
+			return fmt.Sprintf("%s, which uses the bits %#x", u.name, u.bits), true
+		}
+	}
+	return "", false
+}
+
+// matchesBits reports whether a rule matches packets that carry bits of mask. One that requires all of these bits to be
+// zero does not.
+func matchesBits(r Rule, mask uint32) bool {
+	return r.Mask&mask != 0 && (r.Mark&mask != 0 || r.Invert)
+}
+
+func (u markUser) present(s Snapshot) bool {
+	if len(u.links) == 0 {
+		return true
+	}
+	return s.link(func(l Link) bool {
+		for _, beginning := range u.links {
+			if strings.HasPrefix(l.Name, beginning) {
+				return true
+			}
+		}
+		return false
+	}) != nil
+}
+
+func checkMark(v view) outcome {
+	if v.Mask == 0 {
+		return notApplicable("this agent does not manage the return path")
+	}
+	who, clash := MarkClash(v.Snapshot, v.Mask)
+	if !clash {
+		return ok(fmt.Sprintf("no other program is known to use the bits %#x", v.Mask))
+	}
+	return outcome{status: Warn, reason: "MarkClash",
+		expected: fmt.Sprintf("the bits %#x only for this agent", v.Mask), observed: "also " + who,
+		cause: fmt.Sprintf("the mark bits %#x of the managed return path are also used by %s", v.Mask, who),
+		fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip rule show"},
+			Note: "set a free bit with --mark, on every node"}}}
+}
+
+// Files of the marks that a person sets.
+const (
+	marksFile = "/etc/phoenixnap-return-path.nft"
+	marksUnit = "phoenixnap-return-path.service"
+	// marksTable is not the managing agent's own table, which would replace it.
+	marksTable = "return_path"
+)
+
+// fixServiceReplies offers the ways that replies of pods can take: the default route, the agent, or what the agent
+// would do, by hand.
+func fixServiceReplies(v view) []Fix {
+	ways := v.replyRoutes()
+	if len(ways) == 0 {
+		return []Fix{{Tool: AnyTool,
+			Note: "make the gateway of the public network the node's default gateway once a block is assigned"}}
+	}
+	const note = "routes and rules for the marks, and for programs that listen on the node itself"
+	fixes := []Fix{
+		{Tool: AnyTool, Note: fmt.Sprintf("either make %s the node's default gateway, or run the agent with "+
+			"--manage=return-path, or do by hand what it does, as below; a rule by source is not enough",
+			ways[0].gateway)},
+		{Tool: AnyTool, File: marksFile, Content: marks(ways), Commands: []string{"nft -f " + marksFile},
+			Note: "marks connections that come by " + ways[0].name + ", and their replies"},
+		{Tool: AnyTool, File: "/etc/systemd/system/" + marksUnit, Content: marksService,
+			Note:     "sets the marks at every start of the machine",
+			Commands: []string{"systemctl enable --now " + marksUnit}},
+	}
+	fixes = append(fixes, fixSysctl(ways[0].name, "rp_filter", 2, false)...)
+	p := planHere(v)
+	var commands []string
+	for _, w := range ways {
+		commands = append(commands, w.ipRoute2()...)
+	}
+	return byTool(slices.Concat(fixes, fixReplyRoutes(p, ways, note), fixMarks(p, ways), []Fix{
+		networkManagerFix(p, ways, note), {Tool: IPRoute2, Note: joinedNotes(note, volatile), Commands: commands}}))
+}
+
+// marks is the ruleset of nft(8). Who asks from a private address is answered by the main table, for no gateway of a
+// public network leads there.
+func marks(ways []replyRoute) string {
+	var b strings.Builder
+	var replies strings.Builder
+	keep := ^uint32(replyBits)
+	fmt.Fprintf(&b,
+		"table ip %[1]s\ndelete table ip %[1]s\ntable ip %[1]s {\n  chain prerouting {\n    type filter hook "+
+			"prerouting priority mangle - 10;\n", marksTable)
+	for _, w := range ways {
+		fmt.Fprintf(&b,
+			"    iifname %q ct state new ip saddr != { 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 } ip "+
+				"daddr %s ct mark set ct mark and %#x xor %#x\n",
+			w.name, w.block, keep, w.mark)
+		fmt.Fprintf(&replies, "    ct direction reply ct mark and %#x == %#x meta mark set meta mark and %#x xor %#x\n",
+			replyBits, w.mark, keep, w.mark)
+	}
+	fmt.Fprintf(&b, "%s  }\n  chain output {\n    type route hook output priority mangle;\n%s  }\n}\n",
+		replies.String(), replies.String())
+	return b.String()
+}
+
+const marksService = "[Unit]\nDescription=Marks for replies of the phoenixNAP public network\nAfter=nftables.service\n" +
+	"[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/sbin/nft -f " + marksFile +
+	"\n[Install]\nWantedBy=multi-user.target\n"
