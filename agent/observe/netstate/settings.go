@@ -53,20 +53,14 @@ func settled(links []check.Link) []string {
 }
 
 func (r *Reader) settings(name string) (check.Settings, error) {
-	var s check.Settings
-	var forwarding int
-	for key, value := range map[string]*int{
-		"rp_filter": &s.RPFilter, "arp_ignore": &s.ARPIgnore, "arp_announce": &s.ARPAnnounce,
-		"arp_filter": &s.ARPFilter, "proxy_arp": &s.ProxyARP, "forwarding": &forwarding, "accept_local": &s.AcceptLocal,
-		"promote_secondaries": &s.PromoteSecondaries, "src_valid_mark": &s.SrcValidMark,
-	} {
-		number, err := r.setting("net/ipv4/conf/" + name + "/" + key)
+	s := check.Settings{}
+	for _, key := range check.SettingNames() {
+		value, err := r.setting("net/ipv4/conf/" + name + "/" + key)
 		if err != nil {
-			return check.Settings{}, err
+			return nil, err
 		}
-		*value = number
+		s[key] = value
 	}
-	s.ForwardingOff = forwarding == 0
 	return s, nil
 }
 

@@ -38,7 +38,7 @@ func (m *machine) Read(context.Context) (check.Snapshot, error) {
 				VLAN: &check.VLAN{ID: 100, Protocol: "802.1q"}},
 		},
 		Addresses: []check.Address{{LinkIndex: 2, Prefix: netip.MustParsePrefix("192.0.2.2/28")}},
-		Settings:  map[string]check.Settings{"all": {}, "bond0.100": {RPFilter: 2}},
+		Settings:  map[string]check.Settings{"all": {}, "bond0.100": {"rp_filter": 2}},
 		IPForward: true,
 	}, nil
 }

@@ -52,7 +52,7 @@ var addressChecks = []Check{
 	},
 }
 
-func checkAddress(v view) outcome {
+func checkAddress(v view) Finding {
 	wanted := v.memberIPs()
 	if len(wanted) == 0 {
 		return checkAnyAddress(v)
@@ -67,12 +67,12 @@ func checkAddress(v view) outcome {
 	}
 	for _, p := range v.own {
 		if _, inBlock := v.block(p.Addr()); inBlock {
-			if o := checkPrefix(v, p, observed); o.status == Fail {
+			if o := checkPrefix(v, p, observed); o.Status == Fail {
 				return o
 			}
-			return outcome{status: Warn, reason: "AddressNotRegistered", expected: expected, observed: observed,
-				cause: fmt.Sprintf("%s carries %s, which the server's membership does not list", name, p.Addr()),
-				fixes: []Fix{{Tool: AnyTool,
+			return Finding{Status: Warn, Reason: "AddressNotRegistered", Expected: expected, Observed: observed,
+				Cause: fmt.Sprintf("%s carries %s, which the server's membership does not list", name, p.Addr()),
+				Fixes: []Fix{{Tool: AnyTool,
 					Note: fmt.Sprintf("list %s among the server's addresses in network %s, so that no "+
 						"other server gets it", p.Addr(), v.Network.NetworkID)}}}
 		}
@@ -80,18 +80,18 @@ func checkAddress(v view) outcome {
 	fixes := fixAddress(v, wanted[0])
 	for _, ip := range wanted {
 		if holders := v.Holds(ip); len(holders) > 0 {
-			return outcome{status: Fail, reason: "AddressOnWrongInterface", expected: expected,
-				observed: ip.String() + " on " + strings.Join(holders, ", "),
-				cause:    fmt.Sprintf("%s is on %s instead of %s", ip, strings.Join(holders, ", "), name), fixes: fixes}
+			return Finding{Status: Fail, Reason: "AddressOnWrongInterface", Expected: expected,
+				Observed: ip.String() + " on " + strings.Join(holders, ", "),
+				Cause:    fmt.Sprintf("%s is on %s instead of %s", ip, strings.Join(holders, ", "), name), Fixes: fixes}
 		}
 	}
-	return outcome{status: Fail, reason: "AddressMissing", expected: expected, observed: observed,
-		cause: fmt.Sprintf("%s does not carry the node's address %s", name, wanted[0]), fixes: fixes}
+	return Finding{Status: Fail, Reason: "AddressMissing", Expected: expected, Observed: observed,
+		Cause: fmt.Sprintf("%s does not carry the node's address %s", name, wanted[0]), Fixes: fixes}
 }
 
 // checkAnyAddress checks a node whose membership lists no address: the interface must still carry some IPv4
 // address, because the kernel neither sends nor answers ARP requests correctly on an interface without one.
-func checkAnyAddress(v view) outcome {
+func checkAnyAddress(v view) Finding {
 	observed := fmt.Sprintf("%s: %s", v.vlan.Name, joined(v.own))
 	if len(v.own) > 0 {
 		return ok(observed)
@@ -99,28 +99,28 @@ func checkAnyAddress(v view) outcome {
 	if len(v.blocks4()) == 0 {
 		return notApplicable("neither an address of the server nor a block is known yet")
 	}
-	return outcome{status: Fail, reason: "AddressMissing", expected: "an IPv4 address on " + v.vlan.Name,
-		observed: observed,
-		cause:    v.vlan.Name + " does not carry an own IPv4 address of the node",
-		fixes: []Fix{{Tool: AnyTool, Note: fmt.Sprintf(
+	return Finding{Status: Fail, Reason: "AddressMissing", Expected: "an IPv4 address on " + v.vlan.Name,
+		Observed: observed,
+		Cause:    v.vlan.Name + " does not carry an own IPv4 address of the node",
+		Fixes: []Fix{{Tool: AnyTool, Note: fmt.Sprintf(
 			"assign an address of one of the blocks %s to the server in phoenixNAP's portal (network %s), then "+
 				"configure it on %s",
 			blockTexts(v), v.Network.NetworkID, v.vlan.Name)}}}
 }
 
 // checkPrefix compares the prefix length with the block's. One that still reaches the gateway only warns.
-func checkPrefix(v view, p netip.Prefix, observed string) outcome {
+func checkPrefix(v view, p netip.Prefix, observed string) Finding {
 	block, known := v.block(p.Addr())
 	if !known || p.Bits() == block.CIDR.Bits() {
 		return ok(observed)
 	}
-	o := outcome{status: Warn, reason: "WrongPrefixLength",
-		expected: fmt.Sprintf("%s/%d", p.Addr(), block.CIDR.Bits()), observed: observed,
-		cause: fmt.Sprintf("%s on %s has prefix length %d, its block %s has %d", p.Addr(), v.vlan.Name, p.Bits(),
+	o := Finding{Status: Warn, Reason: "WrongPrefixLength",
+		Expected: fmt.Sprintf("%s/%d", p.Addr(), block.CIDR.Bits()), Observed: observed,
+		Cause: fmt.Sprintf("%s on %s has prefix length %d, its block %s has %d", p.Addr(), v.vlan.Name, p.Bits(),
 			block.CIDR, block.CIDR.Bits()),
-		fixes: fixAddress(v, p.Addr())}
+		Fixes: fixAddress(v, p.Addr())}
 	if !p.Contains(block.Gateway) && !v.routed(block.Gateway) {
-		o.status = Fail
+		o.Status = Fail
 	}
 	return o
 }
@@ -131,7 +131,7 @@ func (v view) routed(addr netip.Addr) bool {
 	return asked && r.Interface == v.vlan.Name
 }
 
-func checkDuplicate(v view) outcome {
+func checkDuplicate(v view) Finding {
 	checked := 0
 	for _, p := range v.own {
 		answer, asked := v.arp(p.Addr())
@@ -140,11 +140,11 @@ func checkDuplicate(v view) outcome {
 		}
 		checked++
 		if len(answer.MACs) > 0 {
-			return outcome{status: Fail, reason: "AddressInUse",
-				expected: "no answer for " + p.Addr().String(),
-				observed: "answered by " + strings.Join(answer.MACs, ", "),
-				cause:    fmt.Sprintf("another machine answers for the node's address %s", p.Addr()),
-				fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip neigh flush " + p.Addr().String()},
+			return Finding{Status: Fail, Reason: "AddressInUse",
+				Expected: "no answer for " + p.Addr().String(),
+				Observed: "answered by " + strings.Join(answer.MACs, ", "),
+				Cause:    fmt.Sprintf("another machine answers for the node's address %s", p.Addr()),
+				Fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip neigh flush " + p.Addr().String()},
 					Note: fmt.Sprintf("two servers carry %s: compare the addresses of the servers in network %s and "+
 						"change one of them", p.Addr(), v.Network.NetworkID)}}}
 		}

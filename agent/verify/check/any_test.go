@@ -26,10 +26,9 @@ func anySnapshot(random *rand.Rand) Snapshot {
 	}
 	for _, name := range append([]string{"all"}, names(s.Links)...) {
 		if random.IntN(8) > 0 {
-			s.Settings[name] = Settings{RPFilter: random.IntN(3), ARPIgnore: pick(random, 0, 1, 2, 8),
-				ARPAnnounce: random.IntN(3),
-				ARPFilter:   random.IntN(2), ProxyARP: random.IntN(2), ForwardingOff: random.IntN(8) == 0,
-				AcceptLocal: random.IntN(2)}
+			s.Settings[name] = Settings{"rp_filter": random.IntN(3), "arp_ignore": pick(random, 0, 1, 2, 8),
+				"arp_announce": random.IntN(3), "arp_filter": random.IntN(2), "proxy_arp": random.IntN(2),
+				"forwarding": min(random.IntN(8), 1), "accept_local": random.IntN(2)}
 		}
 	}
 	for range random.IntN(8) {

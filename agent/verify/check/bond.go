@@ -71,22 +71,22 @@ func (b bondState) String() string {
 
 // checkBond: a bond that has lost members carries traffic, so nothing here is worse than a warning; one without a
 // carrier is the matter of checkUplink.
-func checkBond(v view) outcome {
+func checkBond(v view) Finding {
 	if v.uplink.Bond == nil {
 		return notApplicable(v.uplink.Name + " is not a bond")
 	}
 	b := v.bondOf(*v.uplink)
 	const support = "for a member without a carrier or a partner, contact phoenixNAP support"
-	warn := func(reason, expected, cause, note string) outcome {
-		return outcome{status: Warn, reason: reason, expected: expected, observed: b.String(), cause: cause,
-			fixes: []Fix{{Tool: AnyTool, Commands: []string{"cat /proc/net/bonding/" + b.name}, Note: note}}}
+	warn := func(reason, expected, cause, note string) Finding {
+		return Finding{Status: Warn, Reason: reason, Expected: expected, Observed: b.String(), Cause: cause,
+			Fixes: []Fix{{Tool: AnyTool, Commands: []string{"cat /proc/net/bonding/" + b.name}, Note: note}}}
 	}
 	down, silent, apart := b.down(), b.withoutPartner(), b.outsideAggregator()
 	switch {
 	case b.bond.Mode != modeLACP && b.bond.Mode != modeActiveBackup:
 		o := warn("UnexpectedBondMode", "mode "+modeLACP,
 			fmt.Sprintf("%s has mode %s, the switches of phoenixNAP expect %s", b.name, b.bond.Mode, modeLACP), "")
-		o.fixes = fixBondMode(b.name)
+		o.Fixes = fixBondMode(b.name)
 		return o
 	case len(down) > 0 || len(b.members) == 0:
 		return warn("BondDegraded", "all members up", fmt.Sprintf("%s has lost members: %s", b.name, orNone(down)),

@@ -24,7 +24,7 @@ type Check struct {
 	Remedy string
 	// Reasons are all that a finding of this check may have.
 	Reasons  []string
-	evaluate func(view) outcome
+	evaluate func(view) Finding
 }
 
 // Catalogue lists all checks in the order of their evaluation: causes before consequences.
@@ -32,11 +32,15 @@ func Catalogue() []Check {
 	return slices.Concat(publishedChecks, linkChecks, addressChecks, gatewayChecks, kernelChecks, routeChecks)
 }
 
-func (c Check) finding() Finding {
-	return Finding{
-		ID: c.ID, Title: c.Title, Severity: c.Severity, Wire: c.Wire, DependsOn: c.DependsOn,
-		Doc: DocOf(c.ID),
-	}
+// declare adds what the catalogue declares to what the evaluation found.
+func (c Check) declare(f Finding) Finding {
+	f.ID = c.ID
+	f.Title = c.Title
+	f.Severity = c.Severity
+	f.Wire = c.Wire
+	f.DependsOn = c.DependsOn
+	f.Doc = DocOf(c.ID)
+	return f
 }
 
 // DocOf is the page of a finding in the documentation, relative to the root of the repository.

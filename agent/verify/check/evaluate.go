@@ -9,19 +9,11 @@ import (
 // becauseOf stands before the check that is to blame for a skipped one.
 const becauseOf = "because of "
 
-// outcome is the result of a check; the engine adds what the catalogue declares.
-type outcome struct {
-	status             Status
-	reason             string
-	expected, observed string
-	cause              string
-	fixes              []Fix
-}
+func ok(observed string) Finding       { return Finding{Status: OK, Observed: observed} }
+func notApplicable(why string) Finding { return Finding{Status: Skip, Because: why} }
 
-func ok(observed string) outcome       { return outcome{status: OK, observed: observed} }
-func notApplicable(why string) outcome { return outcome{status: Skip, cause: why} }
-func undetermined(reason, c string) outcome {
-	return outcome{status: Unknown, reason: reason, cause: c}
+func undetermined(reason, cause string, fixes ...Fix) Finding {
+	return Finding{Status: Unknown, Reason: reason, Cause: cause, Fixes: fixes}
 }
 
 // view is a snapshot seen with the expectation in mind: which link is the uplink, which the VLAN interface,
@@ -39,7 +31,7 @@ type view struct {
 // snapshot does not matter.
 func Evaluate(expected Expected, snapshot Snapshot) Report {
 	v := look(expected, snapshot)
-	report := Report{}
+	report := Report{Server: expected.Network.ServerID}
 	if v.vlan != nil {
 		report.Interface = v.vlan.Name
 	}
@@ -49,46 +41,20 @@ func Evaluate(expected Expected, snapshot Snapshot) Report {
 	if source, found := v.source(); found {
 		report.Source = source.String()
 	}
-	report.Server = expected.Network.ServerID
 	// deeper holds, for each check that did not pass, the check that is to blame.
 	deeper := map[ID]ID{}
 	for _, c := range Catalogue() {
-		f := c.finding()
-		if blame, blocked := blocker(c, deeper); blocked {
-			f.Status = Skip
-			f.Because = becauseOf + string(blame)
-			deeper[c.ID] = blame
-		} else {
-			fill(&f, c.evaluate(v))
-			if f.Status == Fail || f.Status == Unknown {
-				deeper[c.ID] = c.ID
-			}
+		f := Finding{Status: Skip}
+		i := slices.IndexFunc(c.DependsOn, func(id ID) bool { return deeper[id] != "" })
+		if i >= 0 {
+			deeper[c.ID] = deeper[c.DependsOn[i]]
+			f.Because = becauseOf + string(deeper[c.ID])
+		} else if f = c.evaluate(v); f.Status == Fail || f.Status == Unknown {
+			deeper[c.ID] = c.ID
 		}
-		report.Findings = append(report.Findings, f)
+		report.Findings = append(report.Findings, c.declare(f))
 	}
 	return report
-}
-
-func blocker(c Check, deeper map[ID]ID) (ID, bool) {
-	for _, id := range c.DependsOn {
-		if blame, bad := deeper[id]; bad {
-			return blame, true
-		}
-	}
-	return "", false
-}
-
-func fill(f *Finding, o outcome) {
-	f.Status = o.status
-	f.Reason = o.reason
-	f.Expected = o.expected
-	f.Observed = o.observed
-	f.Cause = o.cause
-	f.Fixes = o.fixes
-	if o.status == Skip {
-		f.Cause = ""
-		f.Because = o.cause
-	}
 }
 
 func look(expected Expected, snapshot Snapshot) view {
@@ -113,10 +79,7 @@ func findUplink(e Expected, s Snapshot) *Link {
 		return s.link(func(v Link) bool { return v.VLAN != nil && v.Parent == l.Index }) != nil
 	}
 	belowOurs := func(l Link) bool {
-		return s.link(func(v Link) bool {
-			return v.VLAN != nil && v.VLAN.ID == e.Network.VLAN &&
-				v.Parent == l.Index
-		}) != nil
+		return s.link(func(v Link) bool { return e.isVLAN(v) && v.Parent == l.Index }) != nil
 	}
 	for _, match := range []func(Link) bool{
 		func(l Link) bool { return l.Type == "bond" && belowOurs(l) },
@@ -138,13 +101,12 @@ func findVLAN(e Expected, s Snapshot, uplink *Link) *Link {
 	if e.Interface != "" {
 		return s.LinkNamed(e.Interface)
 	}
-	ours := func(l Link) bool { return l.VLAN != nil && l.VLAN.ID == e.Network.VLAN }
 	if uplink != nil {
-		if l := s.link(func(l Link) bool { return ours(l) && l.Parent == uplink.Index }); l != nil {
+		if l := s.link(func(l Link) bool { return e.isVLAN(l) && l.Parent == uplink.Index }); l != nil {
 			return l
 		}
 	}
-	return s.link(ours)
+	return s.link(e.isVLAN)
 }
 
 // ownAddresses leaves out the addresses of Services, which their announcer adds as a deprecated /32, and
@@ -165,6 +127,9 @@ func ownAddresses(e Expected, s Snapshot, vlan *Link) []netip.Prefix {
 	return own
 }
 
+// isVLAN reports whether a link has the VLAN ID of the network.
+func (e Expected) isVLAN(l Link) bool { return l.VLAN != nil && l.VLAN.ID == e.Network.VLAN }
+
 func (e Expected) isVirtual(a Address) bool {
 	return slices.Contains(e.Virtual, a.Prefix.Addr()) || a.Deprecated && a.Prefix.IsSingleIP()
 }
@@ -175,8 +140,8 @@ func (e Expected) isGateway(addr netip.Addr) bool {
 }
 
 // sourceFor is the sender address of a request for target: the node's own address in target's block, else any of
-// its own addresses. It is never the address of a Service: a request with that sender would rewrite everybody's ARP
-// entry for it (RFC 826).
+// its own addresses. It is never the address of a Service: a request with that sender would rewrite the ARP entry
+// of every machine for it (RFC 826).
 func (v view) sourceFor(target netip.Addr) (netip.Addr, bool) {
 	block, known := v.block(target)
 	for _, p := range v.own {

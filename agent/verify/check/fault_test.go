@@ -90,13 +90,20 @@ func removeLink(name string) func(*Expected, *Snapshot) {
 	}
 }
 
-func editSettings(name string, edit func(*Settings)) func(*Expected, *Snapshot) {
+func editSettings(name string, edit func(Settings)) func(*Expected, *Snapshot) {
 	return func(_ *Expected, s *Snapshot) {
 		if settings, has := s.Settings[name]; has {
-			edit(&settings)
-			s.Settings[name] = settings
+			edit(settings)
 		}
 	}
+}
+
+// setSetting sets a setting that is read, for a check of another one would never fail.
+func setSetting(name, key string, value int) func(*Expected, *Snapshot) {
+	if !slices.Contains(SettingNames(), key) {
+		panic(key + " is not in SettingNames")
+	}
+	return editSettings(name, func(s Settings) { s[key] = value })
 }
 
 func editARP(target netip.Addr, edit func(*ARPAnswer)) func(*Expected, *Snapshot) {

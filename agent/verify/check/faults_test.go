@@ -152,24 +152,24 @@ func pin(mac string) func(*Expected, *Snapshot) {
 func kernelFaults() map[string]fault {
 	ipvs := Link{Index: 90, Name: ipvsInterface, Type: "dummy"}
 	anotherOfSubnet := both(addAddress(6, "192.0.2.3/28"),
-		editSettings("bond0.100", func(s *Settings) { s.PromoteSecondaries = 0 }))
+		setSetting("bond0.100", "promote_secondaries", 0))
 	borrowed := both(func(e *Expected, _ *Snapshot) {
 		e.Network.IPs = nil
 		e.Network.Blocks = nil
 	}, removeAddress(nodeIP),
-		editSettings("bond0.100", func(x *Settings) { x.ARPAnnounce = 0 }))
+		setSetting("bond0.100", "arp_announce", 0))
 	return map[string]fault{
-		"strict reverse path": {editSettings("bond0.100", func(s *Settings) { s.RPFilter = 1 }), ReversePath, Fail,
+		"strict reverse path": {setSetting("bond0.100", "rp_filter", 1), ReversePath, Fail,
 			"StrictReversePath"},
 		"no default route": {removeDefault, ReversePath, Fail, "NoRouteToClients"},
 		"settings unreadable": {func(_ *Expected, s *Snapshot) { delete(s.Settings, "all") }, ReversePath, Unknown,
 			"SettingsUnreadable"},
 		"ARP off": {editLink("bond0.100", func(l *Link) { l.NoARP = true }), ARPAnswering, Fail, "ARPOff"},
-		"ARP ignored": {editSettings("all", func(s *Settings) { s.ARPIgnore = 8 }), ARPAnswering, Fail,
+		"ARP ignored": {setSetting("all", "arp_ignore", 8), ARPAnswering, Fail,
 			"ARPIgnored"},
-		"ARP restricted": {editSettings("all", func(s *Settings) { s.ARPIgnore = max(2, s.ARPIgnore) }), ARPAnswering,
+		"ARP restricted": {editSettings("all", func(s Settings) { s["arp_ignore"] = max(2, s["arp_ignore"]) }), ARPAnswering,
 			Warn, "ARPRestricted"},
-		"ARP filtered": {editSettings("bond0.100", func(s *Settings) { s.ARPFilter = 1 }), ARPAnswering, Warn,
+		"ARP filtered": {setSetting("bond0.100", "arp_filter", 1), ARPAnswering, Warn,
 			"ARPFiltered"},
 		"sender borrowed": {borrowed, ARPSource, Warn, "ARPSourceForeign"},
 		"IPVS without strict ARP": {both(addLink(ipvs), func(_ *Expected, s *Snapshot) { s.IPVSReroute = true }),
@@ -179,14 +179,14 @@ func kernelFaults() map[string]fault {
 			ReversePath, Unknown, "SettingsUnreadable"},
 		"forwarding off": {func(_ *Expected, s *Snapshot) { s.IPForward = false }, Forwarding, Fail,
 			"ForwardingOff"},
-		"forwarding off here": {editSettings("bond0.100", func(s *Settings) { s.ForwardingOff = true }), Forwarding,
+		"forwarding off here": {setSetting("bond0.100", "forwarding", 0), Forwarding,
 			Fail, "ForwardingOffHere"},
 		"forwarding unreadable": {func(_ *Expected, s *Snapshot) {
 			s.Unread = []string{"net/ipv4/ip_forward: permission denied"}
 		}, Forwarding, Unknown, "SettingsUnreadable"},
-		"proxy ARP": {editSettings("bond0.100", func(s *Settings) { s.ProxyARP = 1 }), ProxyARP, Warn, "ProxyARP"},
+		"proxy ARP": {setSetting("bond0.100", "proxy_arp", 1), ProxyARP, Warn, "ProxyARP"},
 		"own packets let in": {
-			editSettings("bond0.100", func(s *Settings) { s.AcceptLocal = 1 }), RiskySettings, Warn, "AcceptLocal"},
+			setSetting("bond0.100", "accept_local", 1), RiskySettings, Warn, "AcceptLocal"},
 		"secondaries are not kept": {anotherOfSubnet, RiskySettings, Warn, "SecondariesLost"},
 	}
 }

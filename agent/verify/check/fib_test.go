@@ -50,7 +50,7 @@ func (f fib) answer(q RouteQuestion) RouteAnswer {
 	switch {
 	case !found:
 		a.Error = "ENETUNREACH: network is unreachable"
-	case from != "" && (!f.s.IPForward || f.s.Settings[from].ForwardingOff):
+	case from != "" && (!f.s.IPForward || f.s.Settings[from].forwardingOff()):
 		a.Error = "EHOSTUNREACH: no route to host"
 	default:
 		a.Interface = way.Interface
@@ -62,7 +62,7 @@ func (f fib) answer(q RouteQuestion) RouteAnswer {
 // drops is the reverse path filter: the way back to the source, without a mark.
 func (f fib) drops(q RouteQuestion, from string) bool {
 	back, found := f.lookUp(q.Source, q.Destination, 0)
-	switch max(f.s.Settings["all"].RPFilter, f.s.Settings[from].RPFilter) {
+	switch max(f.s.Settings["all"]["rp_filter"], f.s.Settings[from]["rp_filter"]) {
 	case 1:
 		return !found || back.Interface != from
 	case 2:

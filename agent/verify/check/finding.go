@@ -55,7 +55,7 @@ type Fix struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Finding is the outcome of one check.
+// Finding is the result of one check.
 type Finding struct {
 	ID       ID       `json:"id"`
 	Title    string   `json:"title"`

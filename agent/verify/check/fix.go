@@ -294,6 +294,11 @@ func connectionNote(name string) string {
 		"(nmcli -f NAME,DEVICE connection show)", name)
 }
 
+// anyTool is a fix that is the same whatever configures the network.
+func anyTool(note string, commands ...string) []Fix {
+	return []Fix{{Tool: AnyTool, Commands: commands, Note: note}}
+}
+
 // perTool is one fix whose commands help at once; what lasts is left to the tool that configures the network.
 func perTool(commands []string, lasting string) []Fix {
 	apply := map[Tool][]string{

@@ -69,7 +69,7 @@ func goodNode() Snapshot {
 		Settings: map[string]Settings{
 			"all":       {},
 			"bond0.11":  {},
-			"bond0.100": {RPFilter: 2, ARPAnnounce: 2},
+			"bond0.100": {"rp_filter": 2, "arp_announce": 2},
 		},
 		IPForward: true,
 		ARP: []ARPAnswer{

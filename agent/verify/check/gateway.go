@@ -57,20 +57,20 @@ var gatewayChecks = []Check{
 
 // checkGateway checks the gateway of each block. Silence is a failure where the node asked with an address of that
 // very block; a router may rightly ignore a sender of another block, so there silence is only worth a warning.
-func checkGateway(v view) outcome {
+func checkGateway(v view) Finding {
 	blocks := v.blocks4()
 	if len(blocks) == 0 {
 		return notApplicable("no IPv4 block is assigned to the network yet")
 	}
 	var answers []string
-	var silent *outcome
+	var silent *Finding
 	for _, b := range blocks {
 		o, asked := checkOneGateway(v, b)
 		switch {
 		case !asked:
-		case o.status == OK:
-			answers = append(answers, o.observed)
-		case silent == nil || silent.status == Warn && o.status != Warn:
+		case o.Status == OK:
+			answers = append(answers, o.Observed)
+		case silent == nil || silent.Status == Warn && o.Status != Warn:
 			silent = &o
 		}
 	}
@@ -84,16 +84,16 @@ func checkGateway(v view) outcome {
 	}
 }
 
-func checkOneGateway(v view, b contract.NetworkBlock) (o outcome, asked bool) {
+func checkOneGateway(v view, b contract.NetworkBlock) (o Finding, asked bool) {
 	answer, asked := v.arp(b.Gateway)
 	if !asked {
-		return outcome{}, false
+		return Finding{}, false
 	}
 	sameBlock := b.CIDR.Contains(answer.Source)
 	switch {
 	case answer.Error != "":
 		o = undetermined("GatewayNotAsked", fmt.Sprintf("gateway %s could not be asked: %s", b.Gateway, answer.Error))
-		o.fixes = []Fix{{Tool: AnyTool, Note: "ARP requests need the capability NET_RAW (root has it)"}}
+		o.Fixes = []Fix{{Tool: AnyTool, Note: "ARP requests need the capability NET_RAW (root has it)"}}
 		return o, true
 	case answer.Replied:
 		return ok(fmt.Sprintf("%s is at %s, %s", b.Gateway, strings.Join(answer.MACs, " and "), roundTrip(answer))),
@@ -105,13 +105,13 @@ func checkOneGateway(v view, b contract.NetworkBlock) (o outcome, asked bool) {
 	}
 }
 
-func silentGateway(v view, b contract.NetworkBlock, answer ARPAnswer, status Status) outcome {
-	return outcome{
-		status: status, reason: "GatewaySilent",
-		expected: fmt.Sprintf("an ARP reply of gateway %s on %s", b.Gateway, v.vlan.Name),
-		observed: fmt.Sprintf("none, asked as %s", answer.Source),
-		cause:    fmt.Sprintf("gateway %s of block %s does not answer on %s", b.Gateway, b.CIDR, v.vlan.Name),
-		fixes: []Fix{{
+func silentGateway(v view, b contract.NetworkBlock, answer ARPAnswer, status Status) Finding {
+	return Finding{
+		Status: status, Reason: "GatewaySilent",
+		Expected: fmt.Sprintf("an ARP reply of gateway %s on %s", b.Gateway, v.vlan.Name),
+		Observed: fmt.Sprintf("none, asked as %s", answer.Source),
+		Cause:    fmt.Sprintf("gateway %s of block %s does not answer on %s", b.Gateway, b.CIDR, v.vlan.Name),
+		Fixes: []Fix{{
 			Tool:     AnyTool,
 			Commands: []string{fmt.Sprintf("tcpdump -n -e -i %s -c 20 vlan", v.uplink.Name)},
 			Note: fmt.Sprintf("frames of VLAN %d must arrive on %s; if there are none, check in phoenixNAP's portal "+
@@ -137,16 +137,16 @@ func milliseconds(d time.Duration) string {
 const slowGateway = 100 * time.Millisecond
 
 // checkUniqueGateway: a second machine with the gateway's address draws a part of the traffic to itself.
-func checkUniqueGateway(v view) outcome {
+func checkUniqueGateway(v view) Finding {
 	asked := 0
-	var twice *outcome
+	var twice *Finding
 	for _, b := range v.blocks4() {
 		if holders := v.Holds(b.Gateway); len(holders) > 0 {
-			return outcome{status: Fail, reason: "GatewayHeldHere",
-				expected: b.Gateway.String() + " only on the " +
-					"gateway", observed: "on " + strings.Join(holders, ", ") + " of this node",
-				cause: fmt.Sprintf("this node carries %s, which is the gateway of block %s", b.Gateway, b.CIDR),
-				fixes: perTool([]string{fmt.Sprintf("ip address flush dev %s to %s/32", holders[0], b.Gateway)},
+			return Finding{Status: Fail, Reason: "GatewayHeldHere",
+				Expected: b.Gateway.String() + " only on the " +
+					"gateway", Observed: "on " + strings.Join(holders, ", ") + " of this node",
+				Cause: fmt.Sprintf("this node carries %s, which is the gateway of block %s", b.Gateway, b.CIDR),
+				Fixes: perTool([]string{fmt.Sprintf("ip address flush dev %s to %s/32", holders[0], b.Gateway)},
 					fmt.Sprintf("give %s another address in the configuration, too", holders[0]))}
 		}
 		answer, has := v.arp(b.Gateway)
@@ -160,10 +160,10 @@ func checkUniqueGateway(v view) outcome {
 		if len(answer.MACs) > 1 {
 			// Every node of the network sees this, so no other is the better one; redundant routers may even be meant
 			// to.
-			twice = &outcome{status: Warn, reason: "GatewayAnsweredTwice",
-				expected: "one machine answers for " + b.Gateway.String(), observed: strings.Join(answer.MACs, " and "),
-				cause: fmt.Sprintf("%s answer for gateway %s", strings.Join(answer.MACs, " and "), b.Gateway),
-				fixes: []Fix{{Tool: AnyTool, Commands: []string{fmt.Sprintf("arping -c 3 -I %s %s", v.vlan.Name,
+			twice = &Finding{Status: Warn, Reason: "GatewayAnsweredTwice",
+				Expected: "one machine answers for " + b.Gateway.String(), Observed: strings.Join(answer.MACs, " and "),
+				Cause: fmt.Sprintf("%s answer for gateway %s", strings.Join(answer.MACs, " and "), b.Gateway),
+				Fixes: []Fix{{Tool: AnyTool, Commands: []string{fmt.Sprintf("arping -c 3 -I %s %s", v.vlan.Name,
 					b.Gateway)},
 					Note: "find the machine that carries the gateway's address: compare the hardware addresses with " +
 						"those that the other nodes report in the annotation phoenixnap.com/reported-identity"}}}
@@ -179,23 +179,23 @@ func checkUniqueGateway(v view) outcome {
 }
 
 // pinnedElsewhere: a manual entry in the neighbour table stays when the router is replaced.
-func (v view) pinnedElsewhere(gateway netip.Addr, answer ARPAnswer) (outcome, bool) {
+func (v view) pinnedElsewhere(gateway netip.Addr, answer ARPAnswer) (Finding, bool) {
 	r, asked := v.route(RouteQuestion{Destination: gateway})
 	if !asked || r.Pinned == "" || slices.Contains(answer.MACs, r.Pinned) {
-		return outcome{}, false
+		return Finding{}, false
 	}
-	return outcome{status: Fail, reason: "GatewayPinned",
-		expected: fmt.Sprintf("%s at %s", gateway,
-			strings.Join(answer.MACs, " and ")), observed: r.Pinned + " in the neighbour table, permanent",
-		cause: fmt.Sprintf("the neighbour table sends packets for gateway %s to %s, but another machine answers",
+	return Finding{Status: Fail, Reason: "GatewayPinned",
+		Expected: fmt.Sprintf("%s at %s", gateway,
+			strings.Join(answer.MACs, " and ")), Observed: r.Pinned + " in the neighbour table, permanent",
+		Cause: fmt.Sprintf("the neighbour table sends packets for gateway %s to %s, but another machine answers",
 			gateway, r.Pinned),
-		fixes: perTool([]string{fmt.Sprintf("ip neighbour delete %s dev %s", gateway, v.vlan.Name)},
+		Fixes: perTool([]string{fmt.Sprintf("ip neighbour delete %s dev %s", gateway, v.vlan.Name)},
 			"remove the permanent neighbour from the configuration, too")}, true
 }
 
 // checkGatewayLatency: an answer that takes long is a sign of a flooded network or an overloaded machine. Only what is
 // certain is held against the gateway.
-func checkGatewayLatency(v view) outcome {
+func checkGatewayLatency(v view) Finding {
 	var answers []string
 	for _, b := range v.blocks4() {
 		answer, asked := v.arp(b.Gateway)
@@ -203,10 +203,10 @@ func checkGatewayLatency(v view) outcome {
 			continue
 		}
 		if answer.RTT > slowGateway {
-			return outcome{status: Warn, reason: "GatewaySlow", expected: "less than " + milliseconds(slowGateway),
-				observed: fmt.Sprintf("%s from %s", roundTrip(answer), b.Gateway),
-				cause:    fmt.Sprintf("gateway %s takes more than %s to answer", b.Gateway, milliseconds(slowGateway)),
-				fixes: []Fix{{Tool: AnyTool, Commands: []string{fmt.Sprintf("arping -c 10 -I %s %s", v.vlan.Name,
+			return Finding{Status: Warn, Reason: "GatewaySlow", Expected: "less than " + milliseconds(slowGateway),
+				Observed: fmt.Sprintf("%s from %s", roundTrip(answer), b.Gateway),
+				Cause:    fmt.Sprintf("gateway %s takes more than %s to answer", b.Gateway, milliseconds(slowGateway)),
+				Fixes: []Fix{{Tool: AnyTool, Commands: []string{fmt.Sprintf("arping -c 10 -I %s %s", v.vlan.Name,
 					b.Gateway), "ip -s link show " + v.vlan.Name},
 					Note: "check for a flood of packets on the VLAN and for busy CPUs; if there is neither, contact " +
 						"phoenixNAP support"}}}

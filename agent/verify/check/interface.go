@@ -9,7 +9,7 @@ import (
 
 // checkHardwareAddress: a VLAN interface takes the address of its uplink when it is made. One that differs makes the
 // network card receive frames for an address that it filters, and is unknown to a switch that limits addresses.
-func checkHardwareAddress(v view) outcome {
+func checkHardwareAddress(v view) Finding {
 	own := v.vlan.MAC
 	below := v.uplink.MAC
 	if own == "" || below == "" {
@@ -18,17 +18,17 @@ func checkHardwareAddress(v view) outcome {
 	if own == below {
 		return ok(v.vlan.Name + ": " + own)
 	}
-	return outcome{status: Warn, reason: "ForeignHardwareAddress",
-		expected: below + ", as " + v.uplink.Name, observed: own,
-		cause: fmt.Sprintf("%s has the hardware address %s, its uplink %s has %s", v.vlan.Name, own, v.uplink.Name,
+	return Finding{Status: Warn, Reason: "ForeignHardwareAddress",
+		Expected: below + ", as " + v.uplink.Name, Observed: own,
+		Cause: fmt.Sprintf("%s has the hardware address %s, its uplink %s has %s", v.vlan.Name, own, v.uplink.Name,
 			below),
-		fixes: fixHardwareAddress(v.vlan.Name, below)}
+		Fixes: fixHardwareAddress(v.vlan.Name, below)}
 }
 
 // checkUniqueVLAN: the switch sees one port, so of two interfaces with the same VLAN ID only one receives, and which
 // one depends on what lies below. One on a member of the bond takes the frames before the bond sees them
 // (net/core/dev.c, __netif_receive_skb_core: vlan_do_receive comes before the bond's handler).
-func checkUniqueVLAN(v view) outcome {
+func checkUniqueVLAN(v view) Finding {
 	var others, below []string
 	for _, l := range v.Links {
 		if l.VLAN == nil || l.Index == v.vlan.Index || l.VLAN.ID != v.Network.VLAN {
@@ -49,16 +49,16 @@ func checkUniqueVLAN(v view) outcome {
 	slices.Sort(others)
 	slices.Sort(below)
 	if len(below) > 0 && v.noGatewayHeard() {
-		return outcome{status: Fail, reason: "FramesTaken", expected: "frames of the network on " + v.vlan.Name,
-			observed: "no gateway is heard, and " + strings.Join(below, ", ") + " receives before " + v.uplink.Name,
-			cause: fmt.Sprintf("VLAN %d is also on %s, which takes the frames before %s gets them", v.Network.VLAN,
+		return Finding{Status: Fail, Reason: "FramesTaken", Expected: "frames of the network on " + v.vlan.Name,
+			Observed: "no gateway is heard, and " + strings.Join(below, ", ") + " receives before " + v.uplink.Name,
+			Cause: fmt.Sprintf("VLAN %d is also on %s, which takes the frames before %s gets them", v.Network.VLAN,
 				strings.Join(below, ", "), v.vlan.Name),
-			fixes: fixSecondInterface(v)}
+			Fixes: fixSecondInterface(v)}
 	}
-	return outcome{status: Warn, reason: "SecondVLANInterface",
-		expected: "only " + v.vlan.Name, observed: "also " + strings.Join(others, ", "),
-		cause: fmt.Sprintf("VLAN %d is also on %s", v.Network.VLAN, strings.Join(others, ", ")),
-		fixes: fixSecondInterface(v)}
+	return Finding{Status: Warn, Reason: "SecondVLANInterface",
+		Expected: "only " + v.vlan.Name, Observed: "also " + strings.Join(others, ", "),
+		Cause: fmt.Sprintf("VLAN %d is also on %s", v.Network.VLAN, strings.Join(others, ", ")),
+		Fixes: fixSecondInterface(v)}
 }
 
 // isMember reports whether a link is a port of the uplink.
@@ -128,7 +128,7 @@ func (v view) foreignAddresses() []foreignAddress {
 
 // checkOtherInterfaces: an address of a block on another interface makes the kernel look for the block's machines
 // there.
-func checkOtherInterfaces(v view) outcome {
+func checkOtherInterfaces(v view) Finding {
 	if o, wrong := v.checkGatewayRoutes(); wrong {
 		return o
 	}
@@ -137,39 +137,39 @@ func checkOtherInterfaces(v view) outcome {
 		return ok("no other interface has addresses of the blocks")
 	}
 	first := found[0]
-	return outcome{status: Warn, reason: "BlockOnOtherInterface", expected: "the blocks only on " + v.vlan.Name,
-		observed: fmt.Sprintf("%s on %s", first.address, first.link),
-		cause:    fmt.Sprintf("%s carries %s, which belongs to the public network", first.link, first.address),
-		fixes:    fixForeignAddress(v, first)}
+	return Finding{Status: Warn, Reason: "BlockOnOtherInterface", Expected: "the blocks only on " + v.vlan.Name,
+		Observed: fmt.Sprintf("%s on %s", first.address, first.link),
+		Cause:    fmt.Sprintf("%s carries %s, which belongs to the public network", first.link, first.address),
+		Fixes:    fixForeignAddress(v, first)}
 }
 
 // checkGatewayRoutes: the kernel must look for the gateway of a block that it has an address in on the VLAN interface.
-func (v view) checkGatewayRoutes() (outcome, bool) {
+func (v view) checkGatewayRoutes() (Finding, bool) {
 	for _, b := range v.blocks4() {
 		r, asked := v.route(RouteQuestion{Destination: b.Gateway})
 		if !asked || r.Interface == v.vlan.Name || r.Local || !v.onLink(b.Gateway) {
 			continue
 		}
-		o := outcome{status: Fail, reason: "GatewayRoutedElsewhere",
-			expected: fmt.Sprintf("gateway %s by %s", b.Gateway, v.vlan.Name),
-			observed: "by " + r.Interface, cause: fmt.Sprintf("the kernel looks for gateway %s on %s instead of %s",
+		o := Finding{Status: Fail, Reason: "GatewayRoutedElsewhere",
+			Expected: fmt.Sprintf("gateway %s by %s", b.Gateway, v.vlan.Name),
+			Observed: "by " + r.Interface, Cause: fmt.Sprintf("the kernel looks for gateway %s on %s instead of %s",
 				b.Gateway, r.Interface, v.vlan.Name)}
 		if r.Interface == "" {
-			o.reason = "GatewayUnroutable"
-			o.observed = r.Error
-			o.cause = fmt.Sprintf("the kernel has no route to gateway %s: %s", b.Gateway, r.Error)
+			o.Reason = "GatewayUnroutable"
+			o.Observed = r.Error
+			o.Cause = fmt.Sprintf("the kernel has no route to gateway %s: %s", b.Gateway, r.Error)
 		}
-		o.fixes = []Fix{{Tool: AnyTool, Commands: []string{"ip route get " + b.Gateway.String(),
+		o.Fixes = []Fix{{Tool: AnyTool, Commands: []string{"ip route get " + b.Gateway.String(),
 			"ip address show to " + b.CIDR.String(), "ip rule show"},
 			Note: "delete the address, route or rule that takes the block away from " + v.vlan.Name}}
 		for _, i := range v.foreignAddresses() {
 			if i.link == r.Interface && i.gateway == b.Gateway {
-				o.fixes = fixForeignAddress(v, i)
+				o.Fixes = fixForeignAddress(v, i)
 			}
 		}
 		return o, true
 	}
-	return outcome{}, false
+	return Finding{}, false
 }
 
 // onLink reports whether an own address' subnet holds addr.

@@ -88,203 +88,190 @@ var kernelChecks = []Check{
 // reasonUnreadable is the reason when settings could not be read.
 const reasonUnreadable = "SettingsUnreadable"
 
-// effective combines the settings of "all" and of the VLAN interface as the kernel does
-// (Documentation/networking/ip-sysctl.rst): the greater value, for flags the logical or.
-func (v view) effective() (Settings, bool) {
-	all, hasAll := v.Settings["all"]
-	own, hasOwn := v.Settings[v.vlan.Name]
-	return Settings{
-		RPFilter:    max(all.RPFilter, own.RPFilter),
-		ARPIgnore:   max(all.ARPIgnore, own.ARPIgnore),
-		ARPAnnounce: max(all.ARPAnnounce, own.ARPAnnounce),
-		ARPFilter:   all.ARPFilter | own.ARPFilter,
-		ProxyARP:    all.ProxyARP | own.ProxyARP,
+// Settings are the settings of net/ipv4/conf/<interface> by the kernel's names, see SettingNames.
+type Settings map[string]int
 
-		ForwardingOff:      own.ForwardingOff,
-		AcceptLocal:        all.AcceptLocal | own.AcceptLocal,
-		PromoteSecondaries: all.PromoteSecondaries | own.PromoteSecondaries,
-		SrcValidMark:       max(all.SrcValidMark, own.SrcValidMark),
-	}, hasAll && hasOwn
+// SettingNames are the settings that are read of each interface (Documentation/networking/ip-sysctl.rst of the Linux
+// kernel).
+func SettingNames() []string {
+	return []string{"rp_filter", "arp_ignore", "arp_announce", "arp_filter", "proxy_arp", "forwarding", "accept_local",
+		"promote_secondaries"}
 }
 
-// checkSetting checks the effective settings, or reports that they could not be read.
-func checkSetting(v view, check func(Settings) outcome) outcome {
-	settings, read := v.effective()
-	if !read {
-		return undetermined(reasonUnreadable, "the settings of "+v.vlan.Name+" under net/ipv4/conf could not be read")
-	}
-	return check(settings)
+// effective combines a setting of "all" and of the VLAN interface as the kernel does for all but forwarding: the
+// greater value, which for flags is the logical or. observed writes both.
+func (v view) effective(key string) (value int, observed string) {
+	all, own := v.Settings["all"][key], v.Settings[v.vlan.Name][key]
+	return max(all, own), fmt.Sprintf("%s: all=%d, %s=%d", key, all, v.vlan.Name, own)
 }
 
-func (v view) setting(key string, all, own int) string {
-	return fmt.Sprintf("%s: all=%d, %s=%d", key, all, v.vlan.Name, own)
+// unreadable returns a finding where the settings could not be read.
+func (v view) unreadable() (Finding, bool) {
+	_, hasAll := v.Settings["all"]
+	_, hasOwn := v.Settings[v.vlan.Name]
+	return undetermined(reasonUnreadable, "the settings of "+v.vlan.Name+" under net/ipv4/conf could not be read"),
+		!hasAll || !hasOwn
 }
 
 // checkReversePath: strict filtering (1) drops a client's packet whose reply would leave by another interface
 // (RFC 3704), so it is harmless only where the default route leads through the VLAN; loose filtering (2) drops what no
 // route leads back to. The kernel's own answer for such a packet outweighs the settings.
-func checkReversePath(v view) outcome {
-	return checkSetting(v, func(s Settings) outcome {
-		observed := v.setting("rp_filter", v.Settings["all"].RPFilter, v.Settings[v.vlan.Name].RPFilter)
-		refused, passes, known := v.accepted()
-		strict := s.RPFilter == 1
-		switch {
-		case known && passes && strict:
-			return ok(observed + " (strict, but the kernel accepts packets of clients)")
-		case known && passes:
-			return ok(observed + "; the kernel accepts packets of clients")
-		case known && !strict:
-			return outcome{status: Fail, reason: "NoRouteToClients", expected: "a route back to every client",
-				observed: observed + "; " + evidence(refused),
-				cause:    "no route leads back to clients, so their packets are dropped on " + v.vlan.Name,
-				fixes:    fixNoRoute(v)}
-		case !known && (!strict || v.defaultIsVLAN()):
-			return ok(observed)
-		default:
-			if known {
-				observed += "; " + evidence(refused)
-			}
-			return outcome{status: Fail, reason: "StrictReversePath", expected: "rp_filter=2 (loose)",
-				observed: observed,
-				cause:    "strict reverse path filtering on " + v.vlan.Name + " drops service traffic",
-				fixes:    fixSysctl(v.vlan.Name, "rp_filter", 2, false)}
-		}
-	})
-}
-
-// evidence writes a look-up that was refused.
-func evidence(r RouteAnswer) string {
-	return fmt.Sprintf("look-up of %s from %s by %s: %s", r.Destination, r.Source, r.Iif, r.Error)
+func checkReversePath(v view) Finding {
+	if f, unreadable := v.unreadable(); unreadable {
+		return f
+	}
+	value, observed := v.effective("rp_filter")
+	refused, passes, known := v.accepted()
+	strict := value == 1
+	if known && !passes {
+		observed += fmt.Sprintf("; look-up of %s from %s by %s: %s", refused.Destination, refused.Source, refused.Iif,
+			refused.Error)
+	}
+	switch {
+	case known && passes && strict:
+		return ok(observed + " (strict, but the kernel accepts packets of clients)")
+	case known && passes:
+		return ok(observed + "; the kernel accepts packets of clients")
+	case known && !strict:
+		return Finding{Status: Fail, Reason: "NoRouteToClients", Expected: "a route back to every client",
+			Observed: observed, Cause: "no route leads back to clients, so their packets are dropped on " + v.vlan.Name,
+			Fixes: fixNoRoute(v)}
+	case !known && (!strict || v.defaultIsVLAN()):
+		return ok(observed)
+	default:
+		return Finding{Status: Fail, Reason: "StrictReversePath", Expected: "rp_filter=2 (loose)", Observed: observed,
+			Cause: "strict reverse path filtering on " + v.vlan.Name + " drops service traffic",
+			Fixes: fixSetting(v, "rp_filter", 2)}
+	}
 }
 
 // checkARPAnswering: arp_ignore 3 to 8 silences the kernel for addresses as kube-vip adds them; 2 answers only
 // senders of the address' own subnet, which a /32 has none of.
-func checkARPAnswering(v view) outcome {
-	if name := v.vlan.Name; v.vlan.NoARP {
-		return outcome{status: Fail, reason: "ARPOff", expected: "ARP on " + name, observed: "the flag NOARP",
-			cause: "ARP is turned off on " + name, fixes: perTool([]string{"ip link set " + name + " arp on"},
+func checkARPAnswering(v view) Finding {
+	name := v.vlan.Name
+	if v.vlan.NoARP {
+		return Finding{Status: Fail, Reason: "ARPOff", Expected: "ARP on " + name, Observed: "the flag NOARP",
+			Cause: "ARP is turned off on " + name, Fixes: perTool([]string{"ip link set " + name + " arp on"},
 				"remove the setting from the configuration (ARP=no in networkd's .network file), too")}
 	}
-	return checkSetting(v, func(s Settings) outcome {
-		observed := v.setting("arp_ignore", v.Settings["all"].ARPIgnore, v.Settings[v.vlan.Name].ARPIgnore) +
-			fmt.Sprintf("; arp_filter=%d", s.ARPFilter)
-		o := outcome{expected: "arp_ignore=0 or 1, arp_filter=0", observed: observed}
-		switch {
-		case s.ARPIgnore > 2:
-			o.status = Fail
-			o.reason = "ARPIgnored"
-			o.cause = fmt.Sprintf("arp_ignore=%d keeps %s from answering ARP for service addresses", s.ARPIgnore,
-				v.vlan.Name)
-			o.fixes = fixSysctl(v.vlan.Name, "arp_ignore", 1, v.Settings["all"].ARPIgnore > 1)
-		case s.ARPIgnore == 2:
-			o.status = Warn
-			o.reason = "ARPRestricted"
-			o.cause = "arp_ignore=2 may keep " + v.vlan.Name + " from answering the gateway for service addresses"
-			o.fixes = fixSysctl(v.vlan.Name, "arp_ignore", 1, v.Settings["all"].ARPIgnore > 1)
-		case s.ARPFilter != 0 && !v.defaultIsVLAN():
-			o.status = Warn
-			o.reason = "ARPFiltered"
-			o.cause = "with arp_filter=1, " + v.vlan.Name + " answers only senders that it routes to"
-			o.fixes = fixSysctl(v.vlan.Name, "arp_filter", 0, v.Settings["all"].ARPFilter != 0)
-		default:
-			return ok(observed)
-		}
-		return o
-	})
+	if f, unreadable := v.unreadable(); unreadable {
+		return f
+	}
+	ignore, observed := v.effective("arp_ignore")
+	filter, _ := v.effective("arp_filter")
+	observed += fmt.Sprintf("; arp_filter=%d", filter)
+	f := Finding{Status: Warn, Expected: "arp_ignore=0 or 1, arp_filter=0", Observed: observed}
+	switch {
+	case ignore > 2:
+		f.Status = Fail
+		f.Reason = "ARPIgnored"
+		f.Cause = fmt.Sprintf("arp_ignore=%d keeps %s from answering ARP for service addresses", ignore, name)
+		f.Fixes = fixSetting(v, "arp_ignore", 1)
+	case ignore == 2:
+		f.Reason = "ARPRestricted"
+		f.Cause = "arp_ignore=2 may keep " + name + " from answering the gateway for service addresses"
+		f.Fixes = fixSetting(v, "arp_ignore", 1)
+	case filter != 0 && !v.defaultIsVLAN():
+		f.Reason = "ARPFiltered"
+		f.Cause = "with arp_filter=1, " + name + " answers only senders that it routes to"
+		f.Fixes = fixSetting(v, "arp_filter", 0)
+	default:
+		return ok(observed)
+	}
+	return f
 }
 
-func checkARPSource(v view) outcome {
-	return checkSetting(v, func(s Settings) outcome {
-		observed := v.setting("arp_announce", v.Settings["all"].ARPAnnounce, v.Settings[v.vlan.Name].ARPAnnounce)
-		if s.ARPAnnounce >= 1 || !v.lacksOwnAddress() {
-			return ok(observed)
-		}
-		return outcome{status: Warn, reason: "ARPSourceForeign", expected: "arp_announce=2", observed: observed,
-			cause: v.vlan.Name +
-				" may send ARP requests from an address of another network, which the gateway may ignore",
-			fixes: fixSysctl(v.vlan.Name, "arp_announce", 2, false)}
-	})
+// checkARPSource: on an interface without an address of its own, the kernel must borrow one.
+func checkARPSource(v view) Finding {
+	if f, unreadable := v.unreadable(); unreadable {
+		return f
+	}
+	value, observed := v.effective("arp_announce")
+	if value >= 1 || len(v.own) > 0 {
+		return ok(observed)
+	}
+	return Finding{Status: Warn, Reason: "ARPSourceForeign", Expected: "arp_announce=2", Observed: observed,
+		Cause: v.vlan.Name + " may send ARP requests from an address of another network, which the gateway may ignore",
+		Fixes: fixSetting(v, "arp_announce", 2)}
 }
-
-// lacksOwnAddress reports whether the node has no address of its own here, so that the kernel must borrow one.
-func (v view) lacksOwnAddress() bool { return len(v.own) == 0 }
 
 // checkStrictARP: IPVS puts every service address on the interface kube-ipvs0 of every node, and with arp_ignore=0
 // every node answers for them (kube-proxy, option ipvs.strictARP).
-func checkStrictARP(v view) outcome {
+func checkStrictARP(v view) Finding {
 	if v.LinkNamed(ipvsInterface) == nil {
 		return notApplicable("kube-proxy does not use IPVS")
 	}
-	return checkSetting(v, func(s Settings) outcome {
-		observed := v.setting("arp_ignore", v.Settings["all"].ARPIgnore, v.Settings[v.vlan.Name].ARPIgnore)
-		if s.ARPIgnore >= 1 {
-			return ok(observed)
-		}
-		return outcome{status: Fail, reason: "StrictARPMissing", expected: "arp_ignore=1", observed: observed,
-			cause: "with IPVS and arp_ignore=0 every node answers for every service address",
-			fixes: append([]Fix{{Tool: AnyTool, Note: "set ipvs.strictARP: true in the configuration of kube-proxy"}},
-				fixSysctl(v.vlan.Name, "arp_ignore", 1, false)...)}
-	})
+	if f, unreadable := v.unreadable(); unreadable {
+		return f
+	}
+	value, observed := v.effective("arp_ignore")
+	if value >= 1 {
+		return ok(observed)
+	}
+	return Finding{Status: Fail, Reason: "StrictARPMissing", Expected: "arp_ignore=1", Observed: observed,
+		Cause: "with IPVS and arp_ignore=0 every node answers for every service address",
+		Fixes: append(anyTool("set ipvs.strictARP: true in the configuration of kube-proxy"),
+			fixSetting(v, "arp_ignore", 1)...)}
 }
 
-func checkForwarding(v view) outcome {
+// checkForwarding: the setting of one interface outweighs the general one.
+func checkForwarding(v view) Finding {
 	for _, unread := range v.Unread {
 		if strings.HasPrefix(unread, "net/ipv4/ip_forward") {
 			return undetermined(reasonUnreadable, unread)
 		}
 	}
-	if v.IPForward {
-		return checkForwardingHere(v)
+	if !v.IPForward {
+		return Finding{Status: Fail, Reason: "ForwardingOff", Expected: "ip_forward=1", Observed: "ip_forward=0",
+			Cause: "the kernel does not forward packets, so services do not reach pods",
+			Fixes: []Fix{sysctlFix("ip_forward", "net.ipv4.ip_forward = 1\n")}}
 	}
-	return outcome{status: Fail, reason: "ForwardingOff", expected: "ip_forward=1", observed: "ip_forward=0",
-		cause: "the kernel does not forward packets, so services do not reach pods",
-		fixes: []Fix{sysctlFix("ip_forward", "net.ipv4.ip_forward = 1\n")}}
-}
-
-// checkForwardingHere: the switch of one interface outweighs the general one.
-func checkForwardingHere(v view) outcome {
-	if v.vlan == nil || !v.Settings[v.vlan.Name].ForwardingOff {
+	if v.vlan == nil || !v.Settings[v.vlan.Name].forwardingOff() {
 		return ok("ip_forward=1")
 	}
 	name := v.vlan.Name
-	return outcome{status: Fail, reason: "ForwardingOffHere", expected: "forwarding=1 on " + name,
-		observed: "ip_forward=1, forwarding=0 on " + name,
-		cause:    "the kernel does not forward what comes in by " + name + ", so services do not reach pods",
-		fixes:    fixSysctl(name, "forwarding", 1, false)}
+	return Finding{Status: Fail, Reason: "ForwardingOffHere", Expected: "forwarding=1 on " + name,
+		Observed: "ip_forward=1, forwarding=0 on " + name,
+		Cause:    "the kernel does not forward what comes in by " + name + ", so services do not reach pods",
+		Fixes:    fixSetting(v, "forwarding", 1)}
 }
 
-func checkProxyARP(v view) outcome {
-	return checkSetting(v, func(s Settings) outcome {
-		observed := v.setting("proxy_arp", v.Settings["all"].ProxyARP, v.Settings[v.vlan.Name].ProxyARP)
-		if s.ProxyARP == 0 {
-			return ok(observed)
-		}
-		return outcome{status: Warn, reason: "ProxyARP", expected: "proxy_arp=0", observed: observed,
-			cause: v.vlan.Name + " answers ARP for addresses that are not the node's",
-			fixes: fixSysctl(v.vlan.Name, "proxy_arp", 0, v.Settings["all"].ProxyARP != 0)}
-	})
+// forwardingOff reports that packets that come in here are not passed on.
+func (s Settings) forwardingOff() bool {
+	forwarding, has := s["forwarding"]
+	return has && forwarding == 0
+}
+
+func checkProxyARP(v view) Finding {
+	if f, unreadable := v.unreadable(); unreadable {
+		return f
+	}
+	value, observed := v.effective("proxy_arp")
+	if value == 0 {
+		return ok(observed)
+	}
+	return Finding{Status: Warn, Reason: "ProxyARP", Expected: "proxy_arp=0", Observed: observed,
+		Cause: v.vlan.Name + " answers ARP for addresses that are not the node's", Fixes: fixSetting(v, "proxy_arp", 0)}
 }
 
 // checkRiskySettings finds settings that hurt on a bad day.
-func checkRiskySettings(v view) outcome {
-	return checkSetting(v, func(s Settings) outcome {
-		name := v.vlan.Name
-		all := v.Settings["all"]
-		if s.AcceptLocal != 0 {
-			return outcome{status: Warn, reason: "AcceptLocal", expected: "accept_local=0",
-				observed: v.setting("accept_local", all.AcceptLocal, v.Settings[name].AcceptLocal),
-				cause:    name + " accepts packets that claim to come from this node",
-				fixes:    fixSysctl(name, "accept_local", 0, all.AcceptLocal != 0)}
-		}
-		if subnet, several := v.severalOfOneSubnet(); several && s.PromoteSecondaries == 0 {
-			return outcome{status: Warn, reason: "SecondariesLost", expected: "promote_secondaries=1",
-				observed: v.setting("promote_secondaries", all.PromoteSecondaries, v.Settings[name].PromoteSecondaries),
-				cause: fmt.Sprintf("%s has several addresses of %s, and all are deleted with the first", name,
-					subnet),
-				fixes: fixSysctl(name, "promote_secondaries", 1, false)}
-		}
-		return ok(fmt.Sprintf("accept_local=%d, promote_secondaries=%d", s.AcceptLocal, s.PromoteSecondaries))
-	})
+func checkRiskySettings(v view) Finding {
+	if f, unreadable := v.unreadable(); unreadable {
+		return f
+	}
+	local, observed := v.effective("accept_local")
+	if local != 0 {
+		return Finding{Status: Warn, Reason: "AcceptLocal", Expected: "accept_local=0", Observed: observed,
+			Cause: v.vlan.Name + " accepts packets that claim to come from this node",
+			Fixes: fixSetting(v, "accept_local", 0)}
+	}
+	promote, observed := v.effective("promote_secondaries")
+	if subnet, several := v.severalOfOneSubnet(); several && promote == 0 {
+		return Finding{Status: Warn, Reason: "SecondariesLost", Expected: "promote_secondaries=1", Observed: observed,
+			Cause: fmt.Sprintf("%s has several addresses of %s, and all are deleted with the first", v.vlan.Name, subnet),
+			Fixes: fixSetting(v, "promote_secondaries", 1)}
+	}
+	return ok(fmt.Sprintf("accept_local=%d, promote_secondaries=%d", local, promote))
 }
 
 // severalOfOneSubnet finds a subnet of which the VLAN interface has more than one address with that prefix length: all
@@ -304,11 +291,11 @@ func (v view) severalOfOneSubnet() (subnet netip.Prefix, found bool) {
 	return subnet, found
 }
 
-// fixSysctl sets net.ipv4.conf.<interface>.<key>, with slashes because the name of a VLAN interface has a dot
-// (sysctl.d(5)). With all, the value of "all" stands in the way and is set too.
-func fixSysctl(name, key string, value int, all bool) []Fix {
-	fixes := []Fix{sysctlFix(name+"-"+key, fmt.Sprintf("net/ipv4/conf/%s/%s = %d\n", name, key, value))}
-	if all {
+// fixSetting sets net.ipv4.conf.<interface>.<key>, with slashes because the name of a VLAN interface has a dot
+// (sysctl.d(5)), and that of "all" where it is greater and so stands in the way.
+func fixSetting(v view, key string, value int) []Fix {
+	fixes := []Fix{sysctlFix(v.vlan.Name+"-"+key, fmt.Sprintf("net/ipv4/conf/%s/%s = %d\n", v.vlan.Name, key, value))}
+	if v.Settings["all"][key] > value {
 		fixes = append(fixes, sysctlFix("all-"+key, fmt.Sprintf("net/ipv4/conf/all/%s = %d\n", key, value)))
 	}
 	return fixes

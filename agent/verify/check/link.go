@@ -112,16 +112,16 @@ const (
 	minMTU = 1280
 )
 
-func checkUplink(v view) outcome {
+func checkUplink(v view) Finding {
 	if v.uplink == nil {
 		want := v.Uplink
 		if want == "" {
 			want = "a bond, such as bond0"
 		}
-		return outcome{
-			status: Fail, reason: "UplinkMissing", expected: want, observed: "interfaces " + v.linkNames(),
-			cause: "no uplink to carry the VLAN was found",
-			fixes: []Fix{{Tool: AnyTool, Note: "set --uplink to the interface that carries the server's VLANs"}},
+		return Finding{
+			Status: Fail, Reason: "UplinkMissing", Expected: want, Observed: "interfaces " + v.linkNames(),
+			Cause: "no uplink to carry the VLAN was found",
+			Fixes: []Fix{{Tool: AnyTool, Note: "set --uplink to the interface that carries the server's VLANs"}},
 		}
 	}
 	u := v.uplink
@@ -135,18 +135,18 @@ func checkUplink(v view) outcome {
 			cause = u.Name + " has no carrier"
 			fixes = fixNoCarrier(v)
 		}
-		return outcome{status: Fail, reason: reason, expected: u.Name + " up with carrier", observed: observed,
-			cause: cause, fixes: fixes}
+		return Finding{Status: Fail, Reason: reason, Expected: u.Name + " up with carrier", Observed: observed,
+			Cause: cause, Fixes: fixes}
 	}
 	return ok(observed)
 }
 
-func checkVLAN(v view) outcome {
+func checkVLAN(v view) Finding {
 	id := v.Network.VLAN
 	expected := fmt.Sprintf("a VLAN interface with ID %d (802.1Q) on %s", id, v.uplink.Name)
-	fail := func(reason, observed, cause string) outcome {
-		return outcome{status: Fail, reason: reason, expected: expected, observed: observed, cause: cause,
-			fixes: fixVLAN(v)}
+	fail := func(reason, observed, cause string) Finding {
+		return Finding{Status: Fail, Reason: reason, Expected: expected, Observed: observed, Cause: cause,
+			Fixes: fixVLAN(v)}
 	}
 	if v.vlan == nil {
 		return checkMissingVLAN(v, fail)
@@ -168,7 +168,7 @@ func checkVLAN(v view) outcome {
 	case v.enslavedTo(*l) != "":
 		o := fail("VLANInterfaceEnslaved", l.Name+" is a port of "+v.enslavedTo(*l),
 			fmt.Sprintf("%s is a port of %s, which takes its packets", l.Name, v.enslavedTo(*l)))
-		o.fixes = perTool([]string{"ip link set " + l.Name + " nomaster"}, fmt.Sprintf("remove %s from %s in the "+
+		o.Fixes = perTool([]string{"ip link set " + l.Name + " nomaster"}, fmt.Sprintf("remove %s from %s in the "+
 			"configuration, too", l.Name, v.enslavedTo(*l)))
 		return o
 	default:
@@ -186,7 +186,7 @@ func (v view) enslavedTo(l Link) string {
 
 // checkMissingVLAN distinguishes a wrong ID from an absent interface: a VLAN interface that carries the node's address,
 // or the number in its name, was meant to be this one.
-func checkMissingVLAN(v view, fail func(reason, observed, cause string) outcome) outcome {
+func checkMissingVLAN(v view, fail func(reason, observed, cause string) Finding) Finding {
 	id := v.Network.VLAN
 	if v.Interface != "" {
 		return fail("VLANInterfaceMissing", "no "+v.Interface, "there is no interface "+v.Interface)
@@ -225,7 +225,7 @@ func (v view) misnumbered() *Link {
 	})
 }
 
-func checkVLANUp(v view) outcome {
+func checkVLANUp(v view) Finding {
 	l := v.vlan
 	observed := l.Name + " " + l.state()
 	if l.Up && l.LowerUp && (l.OperState == "up" || l.OperState == "unknown") {
@@ -239,19 +239,19 @@ func checkVLANUp(v view) outcome {
 		cause = l.Name + " is up, but the layer below is not (" + l.OperState + ")"
 		fixes = fixNoCarrier(v)
 	}
-	return outcome{status: Fail, reason: reason, expected: l.Name + " up", observed: observed, cause: cause,
-		fixes: fixes}
+	return Finding{Status: Fail, Reason: reason, Expected: l.Name + " up", Observed: observed, Cause: cause,
+		Fixes: fixes}
 }
 
-func checkMTU(v view) outcome {
+func checkMTU(v view) Finding {
 	mtu := v.vlan.MTU
 	observed := fmt.Sprintf("%s: MTU %d", v.vlan.Name, mtu)
 	if mtu >= minMTU && mtu <= internetMTU {
 		return ok(observed)
 	}
-	return outcome{status: Warn, reason: "UnusualMTU", expected: fmt.Sprintf("MTU %d", internetMTU), observed: observed,
-		cause: fmt.Sprintf("%s has MTU %d; the path to the Internet carries %d", v.vlan.Name, mtu, internetMTU),
-		fixes: fixMTU(v)}
+	return Finding{Status: Warn, Reason: "UnusualMTU", Expected: fmt.Sprintf("MTU %d", internetMTU), Observed: observed,
+		Cause: fmt.Sprintf("%s has MTU %d; the path to the Internet carries %d", v.vlan.Name, mtu, internetMTU),
+		Fixes: fixMTU(v)}
 }
 
 func (l Link) state() string {

@@ -68,24 +68,24 @@ var publishedChecks = []Check{
 // ReasonWaiting is the reason while the controller has not published the network.
 const ReasonWaiting = "WaitingForController"
 
-func checkPublished(v view) outcome {
+func checkPublished(v view) Finding {
 	switch {
 	case v.Unreached != "":
 		o := undetermined("APIServerNotReached", "what the controller published is not known: "+v.Unreached)
-		o.fixes = []Fix{{Tool: AnyTool,
+		o.Fixes = []Fix{{Tool: AnyTool,
 			Note: "name a kubeconfig with --kubeconfig, or describe the network with --vlan, --network, --gateway " +
 				"and --address"}}
 		return o
 	case v.Unreadable != "":
 		o := undetermined("NetworkUnreadable", "the published network cannot be read: "+v.Unreadable)
-		o.fixes = []Fix{{Tool: AnyTool, Note: "run the controller and the agent in the same version; remove the " +
+		o.Fixes = []Fix{{Tool: AnyTool, Note: "run the controller and the agent in the same version; remove the " +
 			"annotation, and the controller writes it again"}}
 		return o
 	case !v.Published:
 		o := undetermined(ReasonWaiting, "the controller has not published the public network on this Node")
-		o.expected = "annotation " + contract.NodePublicNetworkID
-		o.observed = "none"
-		o.fixes = []Fix{{
+		o.Expected = "annotation " + contract.NodePublicNetworkID
+		o.Observed = "none"
+		o.Fixes = []Fix{{
 			Tool: AnyTool, Commands: []string{"kubectl --namespace kube-system get pods --output wide"},
 			Note: "check that the controller runs, that its option loadbalancer is set, and that it found the server " +
 				"of this Node",
@@ -96,19 +96,19 @@ func checkPublished(v view) outcome {
 	}
 }
 
-func checkMembership(v view) outcome {
+func checkMembership(v view) Finding {
 	switch {
 	case v.Offline:
 		return notApplicable("the membership is not known without the API server")
 	case v.Network.Member:
 		return ok(fmt.Sprintf("server %s, addresses %s", v.Network.ServerID, joined(v.Network.IPs)))
 	default:
-		return outcome{
-			status: Fail, reason: "NotAMember",
-			expected: "server " + v.Network.ServerID + " assigned to " + v.name(), observed: "no assigned membership",
-			cause: fmt.Sprintf("server %s is not an assigned member of %s, so the switch does not pass its VLAN",
+		return Finding{
+			Status: Fail, Reason: "NotAMember",
+			Expected: "server " + v.Network.ServerID + " assigned to " + v.name(), Observed: "no assigned membership",
+			Cause: fmt.Sprintf("server %s is not an assigned member of %s, so the switch does not pass its VLAN",
 				v.Network.ServerID, v.name()),
-			fixes: []Fix{{
+			Fixes: []Fix{{
 				Tool: AnyTool,
 				Note: fmt.Sprintf("in phoenixNAP's portal or API (POST /servers/%s/public-networks) add the server "+
 					"to network %s with an address of its block, and wait until the assignment is complete",
@@ -118,7 +118,7 @@ func checkMembership(v view) outcome {
 	}
 }
 
-func checkBlocks(v view) outcome {
+func checkBlocks(v view) Finding {
 	blocks := v.blocks4()
 	if len(blocks) == 0 {
 		return notApplicable("no IPv4 block is assigned to the network yet")
@@ -144,20 +144,20 @@ func joined[T fmt.Stringer](values []T) string {
 
 // checkIdentity checks whether this machine is the server that the Node names: all other checks compare with what the
 // controller published for that server.
-func checkIdentity(v view) outcome {
+func checkIdentity(v view) Finding {
 	named := v.Network.ServerID
 	known := v.Machine.ServerID
 	if named != "" && known != "" && named != known {
-		return outcome{status: Fail, reason: "OtherServer",
-			expected: "server " + named, observed: fmt.Sprintf("server %s, by %s", known, v.Machine.ServerIDFrom),
-			cause: fmt.Sprintf("this machine is server %s, but its Node names server %s", known, named),
-			fixes: fixIdentity()}
+		return Finding{Status: Fail, Reason: "OtherServer",
+			Expected: "server " + named, Observed: fmt.Sprintf("server %s, by %s", known, v.Machine.ServerIDFrom),
+			Cause: fmt.Sprintf("this machine is server %s, but its Node names server %s", known, named),
+			Fixes: fixIdentity()}
 	}
 	carried, others := v.carried(), v.identifying()
 	if lasting := v.stableAddresses(); len(lasting) > 0 && len(carried) == 0 && len(others) > 0 {
-		return outcome{status: Fail, reason: "OtherMachine",
-			expected: "one of the Node's addresses " + joined(lasting), observed: "the machine has " + joined(others),
-			cause: "this machine carries none of the addresses of its Node", fixes: fixIdentity()}
+		return Finding{Status: Fail, Reason: "OtherMachine",
+			Expected: "one of the Node's addresses " + joined(lasting), Observed: "the machine has " + joined(others),
+			Cause: "this machine carries none of the addresses of its Node", Fixes: fixIdentity()}
 	}
 	switch {
 	case named != "" && known != "":

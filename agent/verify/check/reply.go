@@ -87,7 +87,7 @@ func (v view) marks() []uint32 {
 // checkServiceReplies asks how a pod's reply to a client of a Service leaves. When the kernel routes it, it still
 // carries the pod's address, so a rule by the address of the Service does not see it: the default route or a mark
 // decides.
-func checkServiceReplies(v view) outcome {
+func checkServiceReplies(v view) Finding {
 	pods := v.pods()
 	if len(pods) == 0 {
 		return notApplicable("no pod network was found on this node")
@@ -119,11 +119,11 @@ func checkServiceReplies(v view) outcome {
 	if l := v.LinkNamed("cilium_host"); l != nil {
 		return notApplicable("Cilium routes in eBPF, which a route look-up does not cover")
 	}
-	return outcome{status: Warn, reason: "ServiceRepliesElsewhere",
-		expected: "replies of Services leave by " + v.vlan.Name, observed: fmt.Sprintf("replies of pods (%s) %s%s",
+	return Finding{Status: Warn, Reason: "ServiceRepliesElsewhere",
+		Expected: "replies of Services leave by " + v.vlan.Name, Observed: fmt.Sprintf("replies of pods (%s) %s%s",
 			pod, way, v.triedMarks()),
-		cause: fmt.Sprintf("replies of pods to clients of Services %s instead of leaving by %s", way, v.vlan.Name),
-		fixes: fixServiceReplies(v)}
+		Cause: fmt.Sprintf("replies of pods to clients of Services %s instead of leaving by %s", way, v.vlan.Name),
+		Fixes: fixServiceReplies(v)}
 }
 
 // markCaveat is what a look-up cannot prove.
@@ -148,9 +148,9 @@ func (v view) triedMarks() string {
 
 // checkIPVSReplies: IPVS looks the route up again once the reply carries the address of the Service again
 // (net.ipv4.vs.snat_reroute), so what holds for the node's own address holds for the Service.
-func checkIPVSReplies(v view) (outcome, bool) {
+func checkIPVSReplies(v view) (Finding, bool) {
 	if v.LinkNamed(ipvsInterface) == nil || !v.IPVSReroute {
-		return outcome{}, false
+		return Finding{}, false
 	}
 	for _, p := range v.own {
 		if way, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: p.Addr()})); asked && byVLAN {
@@ -158,7 +158,7 @@ func checkIPVSReplies(v view) (outcome, bool) {
 				way)), true
 		}
 	}
-	return outcome{}, false
+	return Finding{}, false
 }
 
 // markUser is a program that is known to use bits of the packet mark.
@@ -221,7 +221,7 @@ func (u markUser) present(s Snapshot) bool {
 	}) != nil
 }
 
-func checkMark(v view) outcome {
+func checkMark(v view) Finding {
 	if v.Mask == 0 {
 		return notApplicable("this agent does not manage the return path")
 	}
@@ -229,10 +229,10 @@ func checkMark(v view) outcome {
 	if !clash {
 		return ok(fmt.Sprintf("no other program is known to use the bits %#x", v.Mask))
 	}
-	return outcome{status: Warn, reason: "MarkClash",
-		expected: fmt.Sprintf("the bits %#x only for this agent", v.Mask), observed: "also " + who,
-		cause: fmt.Sprintf("the mark bits %#x of the managed return path are also used by %s", v.Mask, who),
-		fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip rule show"},
+	return Finding{Status: Warn, Reason: "MarkClash",
+		Expected: fmt.Sprintf("the bits %#x only for this agent", v.Mask), Observed: "also " + who,
+		Cause: fmt.Sprintf("the mark bits %#x of the managed return path are also used by %s", v.Mask, who),
+		Fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip rule show"},
 			Note: "set a free bit with --mark, on every node"}}}
 }
 
@@ -263,7 +263,7 @@ func fixServiceReplies(v view) []Fix {
 			Note:     "sets the marks at every start of the machine",
 			Commands: []string{"systemctl enable --now " + marksUnit}},
 	}
-	fixes = append(fixes, fixSysctl(ways[0].name, "rp_filter", 2, false)...)
+	fixes = append(fixes, fixSetting(v, "rp_filter", 2)...)
 	p := planHere(v)
 	var commands []string
 	for _, w := range ways {

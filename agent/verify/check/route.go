@@ -162,7 +162,7 @@ func (v view) leave(questions []RouteQuestion) (way string, byVLAN, asked bool) 
 // checkReturnPath checks what the kernel would do with a reply from the node's own address to a client outside: it must
 // leave by the VLAN interface, or phoenixNAP's filters may drop it. It does not cover replies that kube-proxy
 // translates.
-func checkReturnPath(v view) outcome {
+func checkReturnPath(v view) Finding {
 	checked := 0
 	for _, p := range v.own {
 		way, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: p.Addr()}))
@@ -173,11 +173,11 @@ func checkReturnPath(v view) outcome {
 		if byVLAN {
 			continue
 		}
-		return outcome{status: Warn, reason: "ReturnPathElsewhere",
-			expected: fmt.Sprintf("replies from %s leave by %s", p.Addr(), v.vlan.Name), observed: "they " + way,
-			cause: fmt.Sprintf("replies from %s to clients outside %s instead of leaving by %s", p.Addr(), way,
+		return Finding{Status: Warn, Reason: "ReturnPathElsewhere",
+			Expected: fmt.Sprintf("replies from %s leave by %s", p.Addr(), v.vlan.Name), Observed: "they " + way,
+			Cause: fmt.Sprintf("replies from %s to clients outside %s instead of leaving by %s", p.Addr(), way,
 				v.vlan.Name),
-			fixes: fixReturnPath(v, p.Addr())}
+			Fixes: fixReturnPath(v, p.Addr())}
 	}
 	if checked == 0 {
 		return notApplicable("the node has no address in an assigned block")
@@ -228,7 +228,7 @@ type brokenRule struct {
 
 // checkTables finds rules that lead to a table without a route. The kernel deletes the routes of an interface when it
 // goes down or loses its last address, in every table and without a notification.
-func checkTables(v view) outcome {
+func checkTables(v view) Finding {
 	var found []brokenRule
 	checked := 0
 	for _, r := range v.Rules {
@@ -250,18 +250,18 @@ func checkTables(v view) outcome {
 	}
 }
 
-func brokenTable(v view, l brokenRule) outcome {
+func brokenTable(v view, l brokenRule) Finding {
 	reason := "TableWithoutDefault"
 	what := "has no default route"
 	if l.empty {
 		reason = "TableEmpty"
 		what = "is empty"
 	}
-	return outcome{status: Warn, reason: reason,
-		expected: fmt.Sprintf("a default route by %s in table %d", v.vlan.Name, l.rule.Table),
-		observed: fmt.Sprintf("rule %s; the table %s", l.rule, what),
-		cause:    fmt.Sprintf("the rule %s leads to routing table %d, which %s", l.rule, l.rule.Table, what),
-		fixes:    fixTable(v, l.rule.Table)}
+	return Finding{Status: Warn, Reason: reason,
+		Expected: fmt.Sprintf("a default route by %s in table %d", v.vlan.Name, l.rule.Table),
+		Observed: fmt.Sprintf("rule %s; the table %s", l.rule, what),
+		Cause:    fmt.Sprintf("the rule %s leads to routing table %d, which %s", l.rule, l.rule.Table, what),
+		Fixes:    fixTable(v, l.rule.Table)}
 }
 
 // isReplyRule reports whether a rule sends traffic of the blocks to a separate table.

@@ -167,24 +167,6 @@ type Address struct {
 	Deprecated bool
 }
 
-// Settings are the settings of net/ipv4/conf/<interface> that decide about traffic of the public network
-// (Documentation/networking/ip-sysctl.rst of the Linux kernel).
-type Settings struct {
-	RPFilter    int
-	ARPIgnore   int
-	ARPAnnounce int
-	ARPFilter   int
-	ProxyARP    int
-	// ForwardingOff reports that forwarding is 0: packets that come in here are not passed on.
-	ForwardingOff bool
-	// AcceptLocal lets packets in whose source is an address of this machine.
-	AcceptLocal int
-	// PromoteSecondaries keeps the other addresses of a subnet when the first is deleted.
-	PromoteSecondaries int
-	// SrcValidMark makes the reverse path filter use the packet's mark.
-	SrcValidMark int
-}
-
 // ARPAnswer is what was received after an ARP request.
 type ARPAnswer struct {
 	// Target is the address that was asked for; Source the sender address of the request (0.0.0.0 for a

@@ -51,7 +51,7 @@ func TestNoBlockYet(t *testing.T) {
 
 func TestStrictReversePathIsHarmlessWithDefaultRouteByVLAN(t *testing.T) {
 	byVLAN := setTable(TableMain, Route{Destination: everywhere, Gateway: gateway, LinkIndex: 6, Type: "unicast"})
-	strict := editSettings("bond0.100", func(x *Settings) { x.RPFilter = 1 })
+	strict := setSetting("bond0.100", "rp_filter", 1)
 	report := Evaluate(nodeWith(byVLAN, strict, removeRules(func(r Rule) bool { return bySource(r) || byMark(r) })))
 	for _, id := range []ID{ReversePath, ReturnPath, ServiceReplies} {
 		if f := report.Finding(id); f.Status != OK {
@@ -79,7 +79,7 @@ func TestUnaskedKernel(t *testing.T) {
 	if f := Evaluate(e, s).Finding(ReversePath); f.Status != OK {
 		t.Errorf("loose filtering is %s, want OK", f.Status)
 	}
-	editSettings("bond0.100", func(x *Settings) { x.RPFilter = 1 })(&e, &s)
+	setSetting("bond0.100", "rp_filter", 1)(&e, &s)
 	if f := Evaluate(e, s).Finding(ReversePath); f.Status != Fail || f.Reason != "StrictReversePath" {
 		t.Errorf("strict filtering is %s %s, want FAIL StrictReversePath", f.Status, f.Reason)
 	}
@@ -135,7 +135,7 @@ func TestIdentity(t *testing.T) {
 
 func TestIPVSRoutesRepliesAgain(t *testing.T) {
 	ipvs := both(addLink(Link{Index: 90, Name: ipvsInterface, Type: "dummy"}),
-		editSettings("all", func(s *Settings) { s.ARPIgnore = 1 }), removeRules(byMark))
+		setSetting("all", "arp_ignore", 1), removeRules(byMark))
 	reroute := func(_ *Expected, s *Snapshot) { s.IPVSReroute = true }
 	if f := Evaluate(nodeWith(ipvs, reroute)).Finding(ServiceReplies); f.Status != OK {
 		t.Errorf("with IPVS and a rule by source: %s %s, want OK", f.Status, f.Cause)
