@@ -219,9 +219,9 @@ func (a *announcer) view() (view vip.View, known bool) {
 
 // tellAddresses reports the findings about addresses. That this node cannot announce any goes first: a person
 // can fix it.
-func (a *announcer) tellAddresses(findings []check.Finding, verdict check.Verdict) {
+func (a *announcer) tellAddresses(findings []check.Finding, verdict check.Outcome) {
 	if state := a.herald.State(); state.Running && state.Problem != "" {
-		verdict = check.Verdict{Status: check.Fail, Reason: vip.ReasonNoKey,
+		verdict = check.Outcome{Status: check.Fail, Reason: vip.ReasonNoKey,
 			Message: "this node announces no addresses: " + state.Problem}
 	}
 	a.station.Addresses(findings, verdict)

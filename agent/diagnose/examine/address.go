@@ -156,7 +156,7 @@ func holders(services []*corev1.Service, lease kubevip.Lease) []diagnose.Holder 
 	var found []diagnose.Holder
 	if lease.Holder != "" {
 		found = append(found, diagnose.Holder{Node: lease.Holder,
-			Source: "Lease " + lease.Name + " (" + standingText(lease.Standing) + ")"})
+			Source: "Lease " + lease.Name + " (" + standingText(lease.State) + ")"})
 	}
 	for _, s := range services {
 		if node := s.Annotations[kubevip.VIPHost]; node != "" {
@@ -167,7 +167,7 @@ func holders(services []*corev1.Service, lease kubevip.Lease) []diagnose.Holder 
 	return found
 }
 
-func standingText(s kubevip.Standing) string {
+func standingText(s kubevip.State) string {
 	switch s {
 	case kubevip.Held:
 		return "renewed during the check"

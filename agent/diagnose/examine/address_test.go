@@ -98,12 +98,12 @@ func TestName(t *testing.T) {
 func TestHolders(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web",
 		Annotations: map[string]string{kubevip.VIPHost: "srv-a"}}}
-	for standing, says := range map[kubevip.Standing]string{
+	for standing, says := range map[kubevip.State]string{
 		kubevip.Held: "renewed during the check", kubevip.Released: "released", kubevip.Expired: "expired",
 		"": "not renewed within 5s",
 	} {
 		got := holders([]*corev1.Service{service},
-			kubevip.Lease{Name: "shop/kubevip-web", Holder: "srv-b", Standing: standing})
+			kubevip.Lease{Name: "shop/kubevip-web", Holder: "srv-b", State: standing})
 		want := []diagnose.Holder{
 			{Node: "srv-b", Source: "Lease shop/kubevip-web (" + says + ")"},
 			{Node: "srv-a", Source: "annotation kube-vip.io/vipHost of Service shop/web"},

@@ -30,8 +30,8 @@ func observations() []vip.Observation {
 		edit(&o)
 		return o
 	}
-	lease := func(standing kubevip.Standing, holder string) kubevip.Lease {
-		return kubevip.Lease{Name: "default/kubevip-web", Standing: standing, Holder: holder}
+	lease := func(standing kubevip.State, holder string) kubevip.Lease {
+		return kubevip.Lease{Name: "default/kubevip-web", State: standing, Holder: holder}
 	}
 	here := []string{"bond0.100"}
 	return []vip.Observation{

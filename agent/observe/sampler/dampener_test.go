@@ -64,7 +64,7 @@ func transitions(m *machine) int {
 	defer m.mu.Unlock()
 	count := 0
 	for i := 1; i < len(m.samples); i++ {
-		if m.samples[i].Report.Verdict().Status != m.samples[i-1].Report.Verdict().Status {
+		if m.samples[i].Report.Outcome().Status != m.samples[i-1].Report.Outcome().Status {
 			count++
 		}
 	}

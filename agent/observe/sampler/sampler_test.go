@@ -86,10 +86,10 @@ func (m *machine) set(event bool, change func()) {
 	}
 }
 
-func (m *machine) verdict() check.Verdict {
+func (m *machine) verdict() check.Outcome {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.samples[len(m.samples)-1].Report.Verdict()
+	return m.samples[len(m.samples)-1].Report.Outcome()
 }
 
 func (m *machine) counts() (samples, asks int) {
@@ -177,7 +177,7 @@ func TestLostReplyIsNoFault(t *testing.T) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		for i, s := range m.samples {
-			if v := s.Report.Verdict(); v.Status != check.OK {
+			if v := s.Report.Outcome(); v.Status != check.OK {
 				t.Errorf("sample %d: %s %s", i, v.Status, v.Reason)
 			}
 		}

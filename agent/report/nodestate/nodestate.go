@@ -148,7 +148,7 @@ func (s *NodeState) Sample(sample sampler.Sample) {
 	now := time.Now()
 	s.Health.Sampled(now)
 	s.Metrics.Sample(sample.Report, sample.Snapshot, sample.Expected, now)
-	s.set(contract.ConditionVLANReady, sample.Report.Verdict(), sampler.ReasonConfirming)
+	s.set(contract.ConditionVLANReady, sample.Report.Outcome(), sampler.ReasonConfirming)
 	// Before the Services are known, an address of one could be taken for the machine's own.
 	if virtual, known := s.virtual(); known {
 		s.identify(identity.Of(sample.Snapshot, sample.Report, virtual))
@@ -175,7 +175,7 @@ func (s *NodeState) identify(id contract.Identity) {
 }
 
 // Addresses takes the findings for the addresses of Services: it becomes the condition AnnouncementHealthy and metrics.
-func (s *NodeState) Addresses(findings []check.Finding, verdict check.Verdict) {
+func (s *NodeState) Addresses(findings []check.Finding, verdict check.Outcome) {
 	s.Metrics.Addresses(findings)
 	s.set(contract.ConditionAnnouncementHealthy, verdict, vip.ReasonConfirming)
 }
@@ -202,7 +202,7 @@ func (s *NodeState) ReportedBefore() (reported contract.ReportedAddresses, known
 
 // set publishes a result, unless it only waits for confirmation: until then the Node's condition stays as it is, so
 // that an agent that restarts changes nothing that holds.
-func (s *NodeState) set(conditionType corev1.NodeConditionType, v check.Verdict, confirming string) {
+func (s *NodeState) set(conditionType corev1.NodeConditionType, v check.Outcome, confirming string) {
 	if v.Reason == confirming {
 		return
 	}
@@ -232,7 +232,7 @@ func (s *NodeState) View() (view vip.View, known bool) {
 	if sample == nil {
 		return vip.View{}, false
 	}
-	verdict := sample.Report.Verdict()
+	verdict := sample.Report.Outcome()
 	return vip.View{
 		Ready: verdict.Status == check.OK, Why: verdict.Reason,
 		Report: sample.Report, Snapshot: sample.Snapshot, Expected: sample.Expected,

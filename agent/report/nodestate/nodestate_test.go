@@ -93,7 +93,7 @@ func TestTheConditionNamesTheServer(t *testing.T) {
 func TestUnconfirmedChangesNothing(t *testing.T) {
 	s, b, _ := newNodeState(&[]*corev1.Service{})
 	s.Sample(sample(check.Unknown, sampler.ReasonConfirming))
-	s.Addresses(nil, check.Verdict{Status: check.Unknown, Reason: vip.ReasonConfirming})
+	s.Addresses(nil, check.Outcome{Status: check.Unknown, Reason: vip.ReasonConfirming})
 	if len(b.conditions) != 0 {
 		t.Errorf("published %v, want nothing", b.conditions)
 	}

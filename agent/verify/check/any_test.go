@@ -157,7 +157,7 @@ func problems(r Report) []string {
 		}
 	}
 	first, bad := r.FirstCause()
-	if v := r.Verdict(); (v.Status == Fail) != (bad && first.Status == Fail) || v.Status == Fail &&
+	if v := r.Outcome(); (v.Status == Fail) != (bad && first.Status == Fail) || v.Status == Fail &&
 		v.Reason != first.Reason {
 		found = append(found, fmt.Sprintf("the result is %s %s, the first cause %s %s", v.Status, v.Reason,
 			first.Status, first.Reason))

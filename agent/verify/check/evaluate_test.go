@@ -22,9 +22,9 @@ func TestGoodNode(t *testing.T) {
 			t.Errorf("%s is %s (%s%s), want OK", f.ID, f.Status, f.Cause, f.Because)
 		}
 	}
-	want := Verdict{Status: OK, Reason: ReasonReady,
+	want := Outcome{Status: OK, Reason: ReasonReady,
 		Message: "interface bond0.100 of server 0123456789abcdef01234567 is ready for the public network"}
-	if diff := cmp.Diff(want, report.Verdict()); diff != "" {
+	if diff := cmp.Diff(want, report.Outcome()); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
 	if report.Interface != "bond0.100" || report.Uplink != "bond0" || report.Source != "192.0.2.2" {
@@ -48,7 +48,7 @@ func TestFaults(t *testing.T) {
 			if got.Cause == "" || len(got.Fixes) == 0 && f.status != Unknown {
 				t.Errorf("%s has cause %q and %d fixes; both must be there", got.ID, got.Cause, len(got.Fixes))
 			}
-			if v := report.Verdict(); v.Status != f.nodeStatus() || v.Status != OK && v.Reason != f.reason {
+			if v := report.Outcome(); v.Status != f.nodeStatus() || v.Status != OK && v.Reason != f.reason {
 				t.Errorf("result is %s %s, want %s %s", v.Status, v.Reason, f.nodeStatus(), f.reason)
 			}
 			checkReport(t, name, report)

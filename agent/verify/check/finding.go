@@ -103,8 +103,8 @@ func (r Report) Finding(id ID) Finding {
 	return Finding{}
 }
 
-// Verdict sums up a report: can the node carry traffic of the public network?
-type Verdict struct {
+// Outcome sums up a report: can the node carry traffic of the public network?
+type Outcome struct {
 	// Status is OK, Fail or Unknown.
 	Status Status
 	// Reason is the CamelCase word of the first cause.
@@ -116,19 +116,19 @@ type Verdict struct {
 // ReasonReady is the reason of a verdict that is OK.
 const ReasonReady = "Ready"
 
-// Verdict sums a report up. Only checks of severity Error count; a failure outweighs what is unknown.
-func (r Report) Verdict() Verdict {
+// Outcome sums a report up. Only checks of severity Error count; a failure outweighs what is unknown.
+func (r Report) Outcome() Outcome {
 	for _, status := range []Status{Fail, Unknown} {
 		if v, found := r.worst(status); found {
 			return v
 		}
 	}
-	return Verdict{Status: OK, Reason: ReasonReady,
+	return Outcome{Status: OK, Reason: ReasonReady,
 		Message: "interface " + r.Interface + r.ofServer() + " is ready for the public network"}
 }
 
-func (r Report) worst(status Status) (Verdict, bool) {
-	v := Verdict{Status: status}
+func (r Report) worst(status Status) (Outcome, bool) {
+	v := Outcome{Status: status}
 	var causes []string
 	for _, f := range r.Findings {
 		if f.Status != status || f.Severity != Error {

@@ -300,7 +300,7 @@ func anyTool(note string, commands ...string) []Fix {
 }
 
 // perTool is one fix whose commands help at once; what lasts is left to the tool that configures the network.
-func perTool(commands []string, lasting string) []Fix {
+func perTool(commands []string, note string) []Fix {
 	apply := map[Tool][]string{
 		Netplan: {"netplan apply"}, NetworkManager: {"nmcli connection reload"}, Ifupdown: nil,
 		Networkd: {"networkctl reload"},
@@ -308,7 +308,7 @@ func perTool(commands []string, lasting string) []Fix {
 	fixes := make([]Fix, 0, len(apply)+1)
 	for _, tool := range []Tool{Netplan, NetworkManager, Ifupdown, Networkd} {
 		fixes = append(fixes, Fix{Tool: tool, Commands: append(append([]string{}, commands...), apply[tool]...),
-			Note: lasting})
+			Note: note})
 	}
 	return append(fixes, Fix{Tool: IPRoute2, Commands: commands, Note: volatile})
 }

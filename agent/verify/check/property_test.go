@@ -29,20 +29,20 @@ func independent() (names []string, all map[string]fault) {
 	return names, all
 }
 
-// TestAnotherFaultNeverImprovesTheVerdict walks from a healthy node through random faults.
-func TestAnotherFaultNeverImprovesTheVerdict(t *testing.T) {
+// TestAnotherFaultNeverImprovesTheOutcome walks from a healthy node through random faults.
+func TestAnotherFaultNeverImprovesTheOutcome(t *testing.T) {
 	names, all := independent()
 	for seed := range uint64(seeds.Count(t, 1000)) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		e, s := nodeWith()
-		before := Evaluate(e, s).Verdict()
+		before := Evaluate(e, s).Outcome()
 		var injected []string
 		for range 1 + random.IntN(6) {
 			name := names[random.IntN(len(names))]
 			injected = append(injected, name)
 			all[name].inject(&e, &s)
 			askRoutes(e, &s)
-			after := Evaluate(e, s).Verdict()
+			after := Evaluate(e, s).Outcome()
 			if rank(after.Status) < rank(before.Status) {
 				t.Fatalf("seed %d: after %q the result went from %s %s to %s %s",
 					seed, injected, before.Status, before.Reason, after.Status, after.Reason)

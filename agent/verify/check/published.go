@@ -154,9 +154,9 @@ func checkIdentity(v view) Finding {
 			Fixes: fixIdentity()}
 	}
 	carried, others := v.carried(), v.identifying()
-	if lasting := v.stableAddresses(); len(lasting) > 0 && len(carried) == 0 && len(others) > 0 {
+	if stable := v.stableAddresses(); len(stable) > 0 && len(carried) == 0 && len(others) > 0 {
 		return Finding{Status: Fail, Reason: "OtherMachine",
-			Expected: "one of the Node's addresses " + joined(lasting), Observed: "the machine has " + joined(others),
+			Expected: "one of the Node's addresses " + joined(stable), Observed: "the machine has " + joined(others),
 			Cause: "this machine carries none of the addresses of its Node", Fixes: fixIdentity()}
 	}
 	switch {
@@ -204,12 +204,12 @@ func (v view) identifying() []netip.Addr {
 // stableAddresses are the Node's addresses apart from those of the public network: when one of these is lost, the
 // address is what is wrong, not the machine.
 func (v view) stableAddresses() []netip.Addr {
-	lasting := slices.DeleteFunc(slices.Clone(v.NodeAddresses), func(a netip.Addr) bool {
+	stable := slices.DeleteFunc(slices.Clone(v.NodeAddresses), func(a netip.Addr) bool {
 		_, inBlock := v.block(a)
 		return inBlock || slices.Contains(v.Network.IPs, a)
 	})
-	slices.SortFunc(lasting, netip.Addr.Compare)
-	return lasting
+	slices.SortFunc(stable, netip.Addr.Compare)
+	return stable
 }
 
 func fixIdentity() []Fix {

@@ -24,7 +24,7 @@ func TestConsequencesAreSkipped(t *testing.T) {
 
 func TestWaitingForController(t *testing.T) {
 	report := Evaluate(ExpectedOf(map[string]string{"some": "other"}, nil), goodNode())
-	if v := report.Verdict(); v.Status != Unknown || v.Reason != ReasonWaiting {
+	if v := report.Outcome(); v.Status != Unknown || v.Reason != ReasonWaiting {
 		t.Errorf("result is %s %s, want Unknown %s", v.Status, v.Reason, ReasonWaiting)
 	}
 }
@@ -32,7 +32,7 @@ func TestWaitingForController(t *testing.T) {
 func TestUnreadableAnnotation(t *testing.T) {
 	report := Evaluate(ExpectedOf(map[string]string{"phoenixnap.com/public-network-id": "x",
 		"phoenixnap.com/public-network-vlan": "ten"}, nil), goodNode())
-	if v := report.Verdict(); v.Status != Unknown || v.Reason != "NetworkUnreadable" {
+	if v := report.Outcome(); v.Status != Unknown || v.Reason != "NetworkUnreadable" {
 		t.Errorf("result is %s %s, want Unknown NetworkUnreadable", v.Status, v.Reason)
 	}
 }
@@ -44,7 +44,7 @@ func TestNoBlockYet(t *testing.T) {
 			t.Errorf("%s is %s, want it skipped: there is no gateway to ask", f.ID, f.Status)
 		}
 	}
-	if v := report.Verdict(); v.Status != OK {
+	if v := report.Outcome(); v.Status != OK {
 		t.Errorf("result is %s %s (%s), want OK", v.Status, v.Reason, v.Message)
 	}
 }

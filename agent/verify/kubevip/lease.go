@@ -23,28 +23,28 @@ const (
 	GlobalLease = "plndr-svcs-lock"
 )
 
-// Standing is the state of an election.
-type Standing string
+// State is the state of an election.
+type State string
 
-// The standings. The zero value means that it is not known: the Lease could not be read, or was never seen to change
+// The states. The zero value means that it is not known: the Lease could not be read, or was never seen to change
 // and may be left over from a time long ago.
 const (
 	// Held: the Lease was seen to be renewed, and has not ended since.
-	Held Standing = "held"
+	Held State = "held"
 	// Released: the last holder released it and no other has acquired it.
-	Released Standing = "released"
+	Released State = "released"
 	// Expired: it has not been renewed for longer than it lasts.
-	Expired Standing = "expired"
+	Expired State = "expired"
 	// Missing: there is no such Lease.
-	Missing Standing = "missing"
+	Missing State = "missing"
 )
 
 // Lease is what is known of the election for one Service.
 type Lease struct {
 	// Name is namespace and name of the Lease, joined by "/".
 	Name string
-	// Standing of the election; empty when it is not known.
-	Standing Standing
+	// State of the election; empty when it is not known.
+	State State
 	// Holder is the name of the node that holds, or held, the Lease, in lower case.
 	Holder string
 	// Read is when the Lease was last read, by our clock.
@@ -125,7 +125,7 @@ func (r *record) settled() bool {
 	case r.missing, r.holder == "":
 		return true
 	default:
-		return r.changedAt.After(r.firstAt) || r.standing() == Expired
+		return r.changedAt.After(r.firstAt) || r.state() == Expired
 	}
 }
 
@@ -192,8 +192,8 @@ func (r *record) observe(lease *coordinationv1.Lease, node string, now time.Time
 // overdue reports that the Lease has ended by the clock of this node, which is its holder.
 func (r *record) overdue() bool { return r.own && r.readAt.Sub(r.renewed) > r.duration }
 
-// standing is the state of the election as of the last read. A Lease that is not renewed is held until it ends.
-func (r *record) standing() Standing {
+// state is the state of the election as of the last read. A Lease that is not renewed is held until it ends.
+func (r *record) state() State {
 	switch {
 	case !r.known || r.err != "":
 		return ""
@@ -214,7 +214,7 @@ func (r *record) standing() Standing {
 }
 
 func (r *record) lease(name string) Lease {
-	return Lease{Name: name, Standing: r.standing(), Holder: r.holder, Read: r.readAt, Error: r.err}
+	return Lease{Name: name, State: r.state(), Holder: r.holder, Read: r.readAt, Error: r.err}
 }
 
 func latest(times ...time.Time) (last time.Time) {

@@ -100,11 +100,11 @@ func web(annotations map[string]string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: annotations}}
 }
 
-// TestStandings walks through the life of a Lease. Each step is a read half a minute after the last.
-func TestStandings(t *testing.T) {
+// TestStates walks through the life of a Lease. Each step is a read half a minute after the last.
+func TestStates(t *testing.T) {
 	type look struct {
-		holder   string // renewed by; "-" renews nothing
-		standing Standing
+		holder string // renewed by; "-" renews nothing
+		state  State
 	}
 	for name, looks := range map[string][]look{
 		"held":                           {{"srv-a", ""}, {"srv-a", Held}, {"srv-a", Held}},
@@ -124,8 +124,8 @@ func TestStandings(t *testing.T) {
 						e.renew("shop", "kubevip-web", l.holder)
 					}
 					got := r.Look(t.Context(), web(nil))
-					if got.Standing != l.standing || got.Name != "shop/kubevip-web" || got.Error != "" {
-						t.Errorf("read %d: %+v, want %q", i, got, l.standing)
+					if got.State != l.state || got.Name != "shop/kubevip-web" || got.Error != "" {
+						t.Errorf("read %d: %+v, want %q", i, got, l.state)
 					}
 					time.Sleep(Pause)
 				}
@@ -139,7 +139,7 @@ func TestEitherElection(t *testing.T) {
 	for name, tc := range map[string]struct {
 		own, global string // "" none, "old" left from long ago, else alive
 		want        string
-		standing    Standing
+		state       State
 	}{
 		"each Service":                 {"srv-a", "", "shop/kubevip-web", Held},
 		"all Services":                 {"", "srv-a", "kube-system/plndr-svcs-lock", Held},
@@ -164,8 +164,8 @@ func TestEitherElection(t *testing.T) {
 					got = r.Look(t.Context(), web(nil))
 					time.Sleep(Pause)
 				}
-				if got.Name != tc.want || got.Standing != tc.standing {
-					t.Errorf("%+v, want %s %s", got, tc.want, tc.standing)
+				if got.Name != tc.want || got.State != tc.state {
+					t.Errorf("%+v, want %s %s", got, tc.want, tc.state)
 				}
 			})
 		})
@@ -202,7 +202,7 @@ func TestEvidence(t *testing.T) {
 	for name, tc := range map[string]struct {
 		node   string // the node that reads
 		happen func(e *election)
-		want   Standing
+		want   State
 		holder string
 		within time.Duration
 		reads  int
@@ -233,7 +233,7 @@ func TestEvidence(t *testing.T) {
 				before := e.read("shop/kubevip-web")
 				evidence := time.Now()
 				e.pass(r, tc.within+100*time.Millisecond, evidence)
-				if got := r.Of(web(nil), evidence); got.Standing != tc.want || got.Holder != tc.holder {
+				if got := r.Of(web(nil), evidence); got.State != tc.want || got.Holder != tc.holder {
 					t.Errorf("after %s: %+v, want %s by %q", tc.within, got, tc.want, tc.holder)
 				}
 				e.pass(r, 20*time.Second-tc.within, evidence)
@@ -283,7 +283,7 @@ func TestTwoElections(t *testing.T) {
 	})
 }
 
-// TestAFailureIsNotAbsence: an API server that does not answer leaves the standing unknown, and the next read corrects
+// TestAFailureIsNotAbsence: an API server that does not answer leaves the state unknown, and the next read corrects
 // it.
 func TestAFailureIsNotAbsence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -293,13 +293,13 @@ func TestAFailureIsNotAbsence(t *testing.T) {
 		r.Look(t.Context(), web(nil))
 		time.Sleep(Pause)
 		e.fails = errors.New("connection refused")
-		if got := r.Look(t.Context(), web(nil)); got.Standing != "" || got.Error == "" {
-			t.Errorf("with a failure: %+v, want no standing and the error", got)
+		if got := r.Look(t.Context(), web(nil)); got.State != "" || got.Error == "" {
+			t.Errorf("with a failure: %+v, want no state and the error", got)
 		}
 		e.fails = nil
 		time.Sleep(Pause)
 		e.renew("shop", "kubevip-web", "srv-a")
-		if got := r.Look(t.Context(), web(nil)); got.Standing != Held || got.Error != "" {
+		if got := r.Look(t.Context(), web(nil)); got.State != Held || got.Error != "" {
 			t.Errorf("after the failure: %+v, want it held", got)
 		}
 	})
@@ -329,14 +329,14 @@ func TestRun(t *testing.T) {
 			t.Errorf("before the first read: %+v", got)
 		}
 		synctest.Wait()
-		if got := r.Of(web(nil), time.Time{}); got.Holder != "srv-a" || got.Standing != "" || news != 1 {
+		if got := r.Of(web(nil), time.Time{}); got.Holder != "srv-a" || got.State != "" || news != 1 {
 			t.Errorf("after it: %+v, notified %d times", got, news)
 		}
 		time.Sleep(2 * time.Second)
 		e.renew("shop", "kubevip-web", "srv-a")
 		time.Sleep(minLookPause - 2*time.Second)
 		synctest.Wait()
-		if got := r.Of(web(nil), time.Time{}); got.Standing != Held || news != 2 {
+		if got := r.Of(web(nil), time.Time{}); got.State != Held || news != 2 {
 			t.Errorf("after the second: %+v, notified %d times", got, news)
 		}
 		cancel()

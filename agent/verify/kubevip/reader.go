@@ -99,18 +99,18 @@ func (r *Reader) Look(ctx context.Context, service *corev1.Service) Lease {
 func (r *Reader) election(service *corev1.Service, of func(key string, every time.Duration) Lease) Lease {
 	own := of(leaseOf(service), Pause)
 	every := Pause
-	if own.Standing == Held {
+	if own.State == Held {
 		every = slowPause
 	}
 	global := of(r.namespace+"/"+GlobalLease, every)
 	switch {
-	case own.Standing == Held && global.Standing == Held && own.Holder != global.Holder:
+	case own.State == Held && global.State == Held && own.Holder != global.Holder:
 		own.Rival = global.Name
 		own.RivalHolder = global.Holder
 		return own
-	case own.Standing == Held, own.Standing == "", global.Standing == Missing:
+	case own.State == Held, own.State == "", global.State == Missing:
 		return own
-	case global.Standing == Held, global.Standing == "", own.Standing == Missing:
+	case global.State == Held, global.State == "", own.State == Missing:
 		return global
 	default:
 		return own
@@ -206,7 +206,7 @@ func (r *Reader) fetch(ctx context.Context, key string) {
 // after a time, regardless of Pause.
 func (r *Reader) LookTwice(ctx context.Context, service *corev1.Service, after time.Duration) Lease {
 	lease := r.Look(ctx, service)
-	if lease.Standing != "" || lease.Error != "" {
+	if lease.State != "" || lease.Error != "" {
 		return lease
 	}
 	if !loop.Sleep(ctx, after) {

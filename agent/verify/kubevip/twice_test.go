@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// TestLookTwice: a person gets a standing at once, although one read of a Lease does not show it.
+// TestLookTwice: a person gets a state at once, although one read of a Lease does not show it.
 func TestLookTwice(t *testing.T) {
 	for name, tc := range map[string]struct {
 		renewals bool
 		lease    bool
-		want     Standing
+		want     State
 		takes    time.Duration
 	}{
 		"renewed":           {true, true, Held, 5 * time.Second},
@@ -29,7 +29,7 @@ func TestLookTwice(t *testing.T) {
 					time.AfterFunc(2*time.Second, func() { e.renew("shop", "kubevip-web", "srv-a") })
 				}
 				begun := time.Now()
-				if got := r.LookTwice(t.Context(), web(nil), 5*time.Second); got.Standing != tc.want {
+				if got := r.LookTwice(t.Context(), web(nil), 5*time.Second); got.State != tc.want {
 					t.Errorf("%+v, want %q", got, tc.want)
 				}
 				if took := time.Since(begun); took != tc.takes {

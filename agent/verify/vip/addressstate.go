@@ -128,7 +128,7 @@ func (st *addressState) notice(o Observation, now time.Time) {
 
 // observe takes an observation and returns the current assessment; st.nextLook is when it must be confirmed.
 func (st *addressState) observe(s subject, o Observation, mac, node string, now time.Time) assessment {
-	if o.Lease.Standing != "" {
+	if o.Lease.State != "" {
 		st.holdsLease = o.holdsLease()
 		st.involved = st.involved || st.holdsLease
 	}
@@ -242,7 +242,7 @@ func (st *addressState) leaseAt(o Observation, sample result) time.Time {
 	switch id := sample.finding.ID; {
 	case sample.finding.Reason == ReasonNotAsked:
 		return time.Time{}
-	case id == AddressAnswers && o.Lease.Standing == kubevip.Released:
+	case id == AddressAnswers && o.Lease.State == kubevip.Released:
 		return st.classSince.Add(takeoverTime)
 	case o.LeaseAwaited && (id == AddressAnswers || id == SingleAnswer):
 		return st.classSince.Add(leaseWait)

@@ -34,7 +34,7 @@ func Evaluate(o Observation) check.Finding {
 		return o.returnElsewhere()
 	case o.here(), o.Replied:
 		return o.answered()
-	case o.Lease.Standing == kubevip.Held:
+	case o.Lease.State == kubevip.Held:
 		return o.holderSilent()
 	default:
 		return o.silent()
@@ -51,7 +51,7 @@ func (o Observation) answered() check.Finding {
 	case !o.here() && o.holdsLease(), !o.here() && o.otherHoldsLease() && len(o.MACs) == 1 &&
 		o.Names[o.MACs[0]] != "" && o.Names[o.MACs[0]] != o.Lease.Holder:
 		return o.wrongNode(observed)
-	case o.Lease.Standing == kubevip.Expired, o.Lease.Standing == kubevip.Released, o.Lease.Standing == kubevip.Missing:
+	case o.Lease.State == kubevip.Expired, o.Lease.State == kubevip.Released, o.Lease.State == kubevip.Missing:
 		return o.leaseDead(observed)
 	default:
 		return o.finding(AddressAnswers, check.OK, ReasonAnswered, observed)
@@ -142,7 +142,7 @@ func (o Observation) duplicate() check.Finding {
 			o.Lease.Name, o.Lease.Holder, o.Lease.Rival, o.Lease.RivalHolder)
 		note = "first set svc_election of kube-vip to the same value on all nodes; then on the node that still " +
 			"announces it without the lease"
-	case o.Lease.Standing == kubevip.Held:
+	case o.Lease.State == kubevip.Held:
 		note = fmt.Sprintf("on the node that does not hold the lease %s, which is held by Node %s", o.Lease.Name,
 			o.Lease.Holder)
 	}
@@ -183,7 +183,7 @@ func (o Observation) wrongNode(observed string) check.Finding {
 // leaseDead handles an address that answers although no node holds the lease. A missing lease may be in another
 // namespace.
 func (o Observation) leaseDead(observed string) check.Finding {
-	if o.Lease.Standing == kubevip.Missing {
+	if o.Lease.State == kubevip.Missing {
 		f := o.finding(LeaseAlive, check.Warn, ReasonLeaseMissing, observed+", and there is no lease "+o.Lease.Name)
 		f.Cause = fmt.Sprintf("%s is %s, but kube-vip's lease %s does not exist", o, observed, o.Lease.Name)
 		f.Fixes = []check.Fix{{Tool: check.AnyTool,
@@ -191,7 +191,7 @@ func (o Observation) leaseDead(observed string) check.Finding {
 		return f
 	}
 	f := o.finding(LeaseAlive, check.Fail, ReasonLeaseExpired,
-		observed+", and the lease "+o.Lease.Name+" is "+string(o.Lease.Standing))
+		observed+", and the lease "+o.Lease.Name+" is "+string(o.Lease.State))
 	f.Expected = "a lease that is renewed"
 	f.Cause = fmt.Sprintf("%s is %s, but kube-vip's lease %s is not renewed", o, observed, o.Lease.Name)
 	if o.Lease.Holder != "" {

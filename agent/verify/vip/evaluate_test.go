@@ -22,8 +22,8 @@ const (
 
 var web = Target{Address: netip.MustParseAddr("203.0.113.3"), Service: "default/web"}
 
-func leaseOf(standing kubevip.Standing, holder string) kubevip.Lease {
-	return kubevip.Lease{Name: "default/kubevip-web", Standing: standing, Holder: holder}
+func leaseOf(state kubevip.State, holder string) kubevip.Lease {
+	return kubevip.Lease{Name: "default/kubevip-web", State: state, Holder: holder}
 }
 
 // twoLeases are those of two elections for one Service.

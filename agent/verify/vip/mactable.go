@@ -77,42 +77,42 @@ func NewMACTable(nodes typedcorev1.NodeInterface, onNews func()) *MACTable {
 
 // Of returns the name of the Node to which a hardware address belongs; empty and known when it belongs to none. Run
 // looks up what is not known: among the likely Nodes and, if thorough, among all.
-func (r *MACTable) Of(mac string, thorough bool, likely ...string) (node string, known bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	found, known := r.names[mac]
+func (t *MACTable) Of(mac string, thorough bool, likely ...string) (node string, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found, known := t.names[mac]
 	if known && !found.old() {
 		return found.node, true
 	}
-	if len(r.wanted) < maxNames {
-		r.wanted[mac] = lookup{likely: likely, thorough: thorough}
-		r.wake.Signal()
+	if len(t.wanted) < maxNames {
+		t.wanted[mac] = lookup{likely: likely, thorough: thorough}
+		t.wake.Signal()
 	}
 	// The old value holds until there is a new one.
 	return found.node, known
 }
 
 // Run looks up what Of requests, until ctx ends.
-func (r *MACTable) Run(ctx context.Context) error {
-	for r.wake.Await(ctx) {
-		if err := r.Look(ctx); err != nil && ctx.Err() == nil {
+func (t *MACTable) Run(ctx context.Context) error {
+	for t.wake.Await(ctx) {
+		if err := t.Look(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to look up the owner of a hardware address")
 		}
 		if ctx.Err() == nil {
-			r.onNews()
+			t.onNews()
 		}
 	}
 	return nil
 }
 
 // Look looks up pending requests of Of at once.
-func (r *MACTable) Look(ctx context.Context) error {
+func (t *MACTable) Look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	r.mu.Lock()
-	wanted := r.wanted
-	r.wanted = map[string]lookup{}
-	r.mu.Unlock()
+	t.mu.Lock()
+	wanted := t.wanted
+	t.wanted = map[string]lookup{}
+	t.mu.Unlock()
 	asked := map[string]bool{"": true}
 	for mac, about := range wanted {
 		for _, name := range about.likely {
@@ -120,40 +120,40 @@ func (r *MACTable) Look(ctx context.Context) error {
 				continue
 			}
 			asked[name] = true
-			if err := r.get(ctx, name); err != nil {
+			if err := t.get(ctx, name); err != nil {
 				return err
 			}
 		}
-		if !about.thorough || r.fresh(mac) {
+		if !about.thorough || t.fresh(mac) {
 			delete(wanted, mac)
 		}
 	}
-	if len(wanted) == 0 || !r.mayList() {
+	if len(wanted) == 0 || !t.mayList() {
 		return nil
 	}
-	return r.list(ctx, wanted)
+	return t.list(ctx, wanted)
 }
 
 // fresh reports whether the address is known by now.
-func (r *MACTable) fresh(mac string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	found, known := r.names[mac]
+func (t *MACTable) fresh(mac string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found, known := t.names[mac]
 	return known && !found.old()
 }
 
-func (r *MACTable) mayList() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.listedAt.IsZero() && time.Since(r.listedAt) < listPause {
+func (t *MACTable) mayList() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.listedAt.IsZero() && time.Since(t.listedAt) < listPause {
 		return false
 	}
-	r.listedAt = time.Now()
+	t.listedAt = time.Now()
 	return true
 }
 
-func (r *MACTable) get(ctx context.Context, name string) error {
-	node, err := r.nodes.Get(ctx, name, metav1.GetOptions{})
+func (t *MACTable) get(ctx context.Context, name string) error {
+	node, err := t.nodes.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil // a lease may outlive its Node
 	}
@@ -161,23 +161,23 @@ func (r *MACTable) get(ctx context.Context, name string) error {
 		return fmt.Errorf("get Node %s: %w", name, err)
 	}
 	for _, mac := range macsOf(node) {
-		r.learn(mac, node.Name)
+		t.learn(mac, node.Name)
 	}
 	return nil
 }
 
 // list pages through all Nodes until the wanted addresses are found. What is in none of them belongs to no Node.
-func (r *MACTable) list(ctx context.Context, wanted map[string]lookup) error {
+func (t *MACTable) list(ctx context.Context, wanted map[string]lookup) error {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
-		page, err := r.nodes.List(ctx, options)
+		page, err := t.nodes.List(ctx, options)
 		if err != nil {
 			return fmt.Errorf("list Nodes: %w", err)
 		}
 		for i := range page.Items {
 			for _, mac := range macsOf(&page.Items[i]) {
 				if _, is := wanted[mac]; is {
-					r.learn(mac, page.Items[i].Name)
+					t.learn(mac, page.Items[i].Name)
 					delete(wanted, mac)
 				}
 			}
@@ -191,24 +191,24 @@ func (r *MACTable) list(ctx context.Context, wanted map[string]lookup) error {
 		}
 	}
 	for mac := range wanted {
-		r.learn(mac, "")
+		t.learn(mac, "")
 	}
 	return nil
 }
 
-func (r *MACTable) learn(mac, node string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, known := r.names[mac]; !known && len(r.names) >= maxNames {
+func (t *MACTable) learn(mac, node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, known := t.names[mac]; !known && len(t.names) >= maxNames {
 		oldest := ""
-		for m, n := range r.names {
-			if oldest == "" || n.at.Before(r.names[oldest].at) {
+		for m, n := range t.names {
+			if oldest == "" || n.at.Before(t.names[oldest].at) {
 				oldest = m
 			}
 		}
-		delete(r.names, oldest)
+		delete(t.names, oldest)
 	}
-	r.names[mac] = named{node: node, at: time.Now()}
+	t.names[mac] = named{node: node, at: time.Now()}
 }
 
 // macsOf are the hardware addresses that the agent of a Node reports.

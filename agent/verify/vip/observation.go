@@ -80,12 +80,12 @@ func (o Observation) here() bool { return o.Answers || slices.Contains(o.Held, o
 
 // holdsLease reports whether this node holds the lease.
 func (o Observation) holdsLease() bool {
-	return o.Lease.Standing == kubevip.Held && o.Node != "" && o.Lease.Holder == o.Node
+	return o.Lease.State == kubevip.Held && o.Node != "" && o.Lease.Holder == o.Node
 }
 
 // otherHoldsLease reports whether another node holds the lease, and this one no lease of another election.
 func (o Observation) otherHoldsLease() bool {
-	return o.Lease.Standing == kubevip.Held && o.Node != "" && o.Lease.Holder != o.Node && o.Lease.RivalHolder != o.Node
+	return o.Lease.State == kubevip.Held && o.Node != "" && o.Lease.Holder != o.Node && o.Lease.RivalHolder != o.Node
 }
 
 // foreign are the claimants that belong to no Node.
@@ -191,7 +191,7 @@ func returnBy(router Router, view View, o Observation) string {
 
 // Observe probes the targets once. The sender address of the requests is the node's own, never that of a Service. Only
 // the end of ctx is an error; a request that could not be sent is an observation.
-func Observe(ctx context.Context, asker Prober, router Router, view View, targets []Target) ([]Observation, error) {
+func Observe(ctx context.Context, prober Prober, router Router, view View, targets []Target) ([]Observation, error) {
 	source := view.source()
 	observations := make([]Observation, len(targets))
 	questions := make([]arp.Question, len(targets))
@@ -202,7 +202,7 @@ func Observe(ctx context.Context, asker Prober, router Router, view View, target
 	if !source.IsValid() || len(targets) == 0 {
 		return observations, nil
 	}
-	answers, err := asker.Ask(ctx, view.Report.Interface, questions)
+	answers, err := prober.Ask(ctx, view.Report.Interface, questions)
 	for i := range observations {
 		if err != nil {
 			observations[i].Error = err.Error()
@@ -214,19 +214,19 @@ func Observe(ctx context.Context, asker Prober, router Router, view View, target
 	return observations, ctx.Err()
 }
 
-// evaluate forms an opinion of each address.
-func (w *Watcher) evaluate(view View, all []subject) (opinions []assessment, findings []check.Finding) {
+// evaluate assesses each address.
+func (w *Watcher) evaluate(view View, all []subject) (assessments []assessment, findings []check.Finding) {
 	now := time.Now()
 	for _, s := range all {
 		st := w.states[s.Address]
 		o := st.observe(s, w.observation(view, s, st, now), view.mac(), w.Node, now)
 		o.proven = w.scheduler.Proven(s.Address)
-		opinions = append(opinions, o)
+		assessments = append(assessments, o)
 		if o.finding.ID != "" {
 			findings = append(findings, o.finding)
 		}
 	}
-	return opinions, findings
+	return assessments, findings
 }
 
 // observation is all that is known of an address.
@@ -247,7 +247,7 @@ func (w *Watcher) observation(view View, s subject, st *addressState, now time.T
 		if lease.Read.After(st.movedAt) || len(st.held)+len(st.macs) == 0 {
 			o.Lease = lease
 		}
-		o.LeaseAwaited = o.Lease.Standing == "" && lease.Error == ""
+		o.LeaseAwaited = o.Lease.State == "" && lease.Error == ""
 	}
 	w.name(&o, s)
 	return o

@@ -41,10 +41,10 @@ type assessment struct {
 // address reports it at once. The others wait for their turn and report nothing if it has been reported by then; so the
 // involved nodes and a few more report a change, however large the cluster is. A report is kept up to date until the
 // address has been gone for a while.
-func report(before contract.ReportedAddresses, opinions []assessment, node string,
+func report(before contract.ReportedAddresses, assessments []assessment, node string,
 	now time.Time) contract.ReportedAddresses {
 	after := contract.ReportedAddresses{}
-	for _, o := range opinions {
+	for _, o := range assessments {
 		old, had := before[o.Address]
 		switch {
 		case o.expired:
@@ -131,9 +131,9 @@ const (
 
 // Sum combines the findings of all addresses: a failure outweighs what is unknown. The reason is that of the finding
 // that is closest to its cause, see rank.
-func Sum(findings []check.Finding) check.Verdict {
+func Sum(findings []check.Finding) check.Outcome {
 	if len(findings) == 0 {
-		return check.Verdict{Status: check.OK, Reason: ReasonNothingAnnounced,
+		return check.Outcome{Status: check.OK, Reason: ReasonNothingAnnounced,
 			Message: "no Service has a published address"}
 	}
 	for _, status := range []check.Status{check.Fail, check.Unknown} {
@@ -147,9 +147,9 @@ func Sum(findings []check.Finding) check.Verdict {
 			}
 			return strings.Compare(a.Cause, b.Cause)
 		})
-		return check.Verdict{Status: status, Reason: bad[0].Reason, Message: bounded(bad)}
+		return check.Outcome{Status: status, Reason: bad[0].Reason, Message: bounded(bad)}
 	}
-	return check.Verdict{Status: check.OK, Reason: ReasonAnswered,
+	return check.Outcome{Status: check.OK, Reason: ReasonAnswered,
 		Message: "every published address is answered by one machine"}
 }
 

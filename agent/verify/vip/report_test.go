@@ -71,7 +71,7 @@ func TestReport(t *testing.T) {
 
 // TestReportIsBounded: what this node holds and what conflicts is kept, and the annotation stays small.
 func TestReportIsBounded(t *testing.T) {
-	var opinions []assessment
+	var assessments []assessment
 	for i := range 250 {
 		entry := contract.ReportedAddress{State: contract.AddressAnswered, MAC: macA}
 		switch {
@@ -80,12 +80,12 @@ func TestReportIsBounded(t *testing.T) {
 		case i >= 240:
 			entry.Held = true
 		}
-		opinions = append(opinions, assessment{
+		assessments = append(assessments, assessment{
 			subject: subject{Target: Target{Address: netip.AddrFrom4([4]byte{203, 0, 113, byte(i)})}}, entry: entry,
 			settled: true, involved: true,
 		})
 	}
-	got := report(nil, opinions, "srv-a", time.Now())
+	got := report(nil, assessments, "srv-a", time.Now())
 	for i := 240; i < 250; i++ {
 		if _, kept := got[netip.AddrFrom4([4]byte{203, 0, 113, byte(i)})]; !kept {
 			t.Errorf("the entry of 203.0.113.%d is not kept", i)

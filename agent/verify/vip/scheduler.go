@@ -106,86 +106,86 @@ func NewScheduler(news func()) *Scheduler {
 }
 
 // Watch sets the addresses to follow; involved reports for each whether it involves this node.
-func (e *Scheduler) Watch(involved map[netip.Addr]bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	maps.DeleteFunc(e.addresses, func(a netip.Addr, _ *schedule) bool { _, watched := involved[a]; return !watched })
+func (s *Scheduler) Watch(involved map[netip.Addr]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.addresses, func(a netip.Addr, _ *schedule) bool { _, watched := involved[a]; return !watched })
 	for a, is := range involved {
-		if e.addresses[a] == nil {
-			e.addresses[a] = &schedule{heard: map[string]time.Time{}}
+		if s.addresses[a] == nil {
+			s.addresses[a] = &schedule{heard: map[string]time.Time{}}
 		}
-		e.addresses[a].involved = is
+		s.addresses[a].involved = is
 	}
 }
 
 // Hear takes a packet.
-func (e *Scheduler) Hear(h arp.Heard) {
-	e.mu.Lock()
+func (s *Scheduler) Hear(h arp.Heard) {
+	s.mu.Lock()
 	if h.Asks() && !h.Own {
-		e.addresses[h.Target].postpone(h.MAC, h.At)
+		s.addresses[h.Target].postpone(h.MAC, h.At)
 	}
-	news := e.addresses[h.Address].claim(h)
-	e.mu.Unlock()
+	news := s.addresses[h.Address].claim(h)
+	s.mu.Unlock()
 	if news {
-		e.news()
+		s.news()
 	}
 }
 
 // postpone delays our probe, because another node sends one. It does so only while the address is healthy as far as is
 // known: one machine replied and still announces the address. A probe by that machine itself proves nothing about its
 // own answers.
-func (h *schedule) postpone(asker string, now time.Time) {
-	if h == nil || h.due(now) || !h.answer.Replied || len(h.answer.MACs) != 1 || h.answer.MACs[0] == asker ||
-		!h.others.fresh(now) {
+func (s *schedule) postpone(prober string, now time.Time) {
+	if s == nil || s.due(now) || !s.answer.Replied || len(s.answer.MACs) != 1 || s.answer.MACs[0] == prober ||
+		!s.others.fresh(now) {
 		return
 	}
-	if next := now.Add(h.pause(now)); next.Before(h.askedAt.Add(askAnyway)) {
-		h.next = next
+	if next := now.Add(s.pause(now)); next.Before(s.askedAt.Add(askAnyway)) {
+		s.next = next
 	}
 }
 
 // claim remembers which machine announced the address. It reports whether that is new.
-func (h *schedule) claim(p arp.Heard) bool {
+func (s *schedule) claim(p arp.Heard) bool {
 	switch {
-	case h == nil:
+	case s == nil:
 		return false
 	case p.Own:
-		return h.announced(p)
-	case h.others.note(p.At):
-		h.changedAt = p.At
+		return s.announced(p)
+	case s.others.note(p.At):
+		s.changedAt = p.At
 	}
-	_, heard := h.heard[p.MAC]
-	if !heard && len(h.heard) >= maxClaimants {
-		delete(h.heard, h.oldest())
+	_, heard := s.heard[p.MAC]
+	if !heard && len(s.heard) >= maxClaimants {
+		delete(s.heard, s.oldest())
 	}
-	h.heard[p.MAC] = p.At
-	if heard || slices.Contains(h.answer.MACs, p.MAC) {
-		if most := p.At.Add(askAgain + askMore); h.next.After(most) {
-			h.next = p.At.Add(h.pause(p.At)) // it was not announced before
+	s.heard[p.MAC] = p.At
+	if heard || slices.Contains(s.answer.MACs, p.MAC) {
+		if most := p.At.Add(askAgain + askMore); s.next.After(most) {
+			s.next = p.At.Add(s.pause(p.At)) // it was not announced before
 		}
 		return false
 	}
-	h.changedAt = p.At
-	h.soon(p.At)
+	s.changedAt = p.At
+	s.soon(p.At)
 	return true
 }
 
 // announced takes what this machine sent: announcements, and replies of its kernel, which do not come from the
 // announcer.
-func (h *schedule) announced(p arp.Heard) (news bool) {
+func (s *schedule) announced(p arp.Heard) (news bool) {
 	if p.Target != p.Address {
 		return false
 	}
-	if news = h.own.note(p.At); news {
-		h.changedAt = p.At
+	if news = s.own.note(p.At); news {
+		s.changedAt = p.At
 	}
 	return news
 }
 
 // oldest is the machine whose last packet is the oldest.
-func (h *schedule) oldest() (mac string) {
-	for m, at := range h.heard {
-		if mac == "" || at.Before(h.heard[mac]) {
+func (s *schedule) oldest() (mac string) {
+	for m, at := range s.heard {
+		if mac == "" || at.Before(s.heard[mac]) {
 			mac = m
 		}
 	}
@@ -193,24 +193,24 @@ func (h *schedule) oldest() (mac string) {
 }
 
 // soon schedules a probe: at once where the node is involved.
-func (h *schedule) soon(now time.Time) {
+func (s *schedule) soon(now time.Time) {
 	next := now
-	if !h.involved {
+	if !s.involved {
 		next = now.Add(rand.N(scatter))
 	}
-	if h.next.IsZero() || next.Before(h.next) {
-		h.next = next
+	if s.next.IsZero() || next.Before(s.next) {
+		s.next = next
 	}
 }
 
-func (h *schedule) due(now time.Time) bool { return !now.Before(h.next) }
+func (s *schedule) due(now time.Time) bool { return !now.Before(s.next) }
 
 // Due returns the addresses to probe now, in their order.
-func (e *Scheduler) Due(now time.Time) []netip.Addr {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (s *Scheduler) Due(now time.Time) []netip.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var due []netip.Addr
-	for a, h := range e.addresses {
+	for a, h := range s.addresses {
 		if h.others.stopped(now) {
 			// It was announced and is not any more: its announcer may be gone.
 			h.changedAt = now
@@ -228,11 +228,11 @@ func (e *Scheduler) Due(now time.Time) []netip.Addr {
 }
 
 // Next is when an address is next due for a probe, or its announcement missed; the zero Time when none is watched.
-func (e *Scheduler) Next(now time.Time) time.Time {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (s *Scheduler) Next(now time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var first time.Time
-	for _, h := range e.addresses {
+	for _, h := range s.addresses {
 		next := h.next
 		for _, missed := range []time.Time{h.others.missed(), h.own.missed()} {
 			if !missed.IsZero() && missed.Before(next) {
@@ -250,19 +250,19 @@ func (e *Scheduler) Next(now time.Time) time.Time {
 }
 
 // Ask schedules a probe of an address as soon as possible.
-func (e *Scheduler) Ask(a netip.Addr) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if h := e.addresses[a]; h != nil {
+func (s *Scheduler) Ask(a netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.addresses[a]; h != nil {
 		h.next = time.Time{}
 	}
 }
 
 // Answered takes the answer to a probe that was sent at a time. What was received before does not count any more.
-func (e *Scheduler) Answered(a netip.Addr, answer arp.Answer, at time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	h := e.addresses[a]
+func (s *Scheduler) Answered(a netip.Addr, answer arp.Answer, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.addresses[a]
 	if h == nil {
 		return
 	}
@@ -273,10 +273,10 @@ func (e *Scheduler) Answered(a netip.Addr, answer arp.Answer, at time.Time) {
 }
 
 // Proven is when there was last evidence that a machine has the address: a reply to our probe, or an announcement.
-func (e *Scheduler) Proven(a netip.Addr) time.Time {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	h := e.addresses[a]
+func (s *Scheduler) Proven(a netip.Addr) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.addresses[a]
 	if h == nil {
 		return time.Time{}
 	}
@@ -287,20 +287,20 @@ func (e *Scheduler) Proven(a netip.Addr) time.Time {
 }
 
 // Unasked notes that the probe could not be sent.
-func (e *Scheduler) Unasked(a netip.Addr, at time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if h := e.addresses[a]; h != nil {
+func (s *Scheduler) Unasked(a netip.Addr, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.addresses[a]; h != nil {
 		h.next = at.Add(askRetry)
 	}
 }
 
 // Record notes on an observation what was received about its address. It returns when the set of machines that announce
 // it, this one included, changed last.
-func (e *Scheduler) Record(o *Observation, now time.Time) (changedAt time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	h := e.addresses[o.Address]
+func (s *Scheduler) Record(o *Observation, now time.Time) (changedAt time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.addresses[o.Address]
 	if h == nil {
 		return time.Time{}
 	}
@@ -314,8 +314,8 @@ func (e *Scheduler) Record(o *Observation, now time.Time) (changedAt time.Time) 
 }
 
 // pause is the time until the next probe if nothing changes.
-func (h *schedule) pause(now time.Time) time.Duration {
-	if h.involved || h.others.fresh(now) {
+func (s *schedule) pause(now time.Time) time.Duration {
+	if s.involved || s.others.fresh(now) {
 		return askAgain + rand.N(askMore)
 	}
 	return askUnannounced + rand.N(askUnannounced)

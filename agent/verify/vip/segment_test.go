@@ -57,7 +57,7 @@ type machine struct {
 	watcher    *Watcher
 	before     contract.ReportedAddresses
 	findings   map[netip.Addr]check.Finding
-	verdict    check.Verdict
+	outcome    check.Outcome
 	reported   contract.ReportedAddresses
 	reports    int // how often what is reported has changed
 	events     []string
@@ -231,11 +231,11 @@ func (m *machine) view() (View, bool) {
 	}, true
 }
 
-func (m *machine) record(findings []check.Finding, v check.Verdict) {
+func (m *machine) record(findings []check.Finding, v check.Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if v.Reason != ReasonConfirming && v != m.verdict {
-		m.verdict, m.conditions = v, m.conditions+1
+	if v.Reason != ReasonConfirming && v != m.outcome {
+		m.outcome, m.conditions = v, m.conditions+1
 	}
 	m.findings = map[netip.Addr]check.Finding{}
 	for _, f := range findings {
@@ -295,9 +295,9 @@ func (m *machine) hold(a netip.Addr) {
 	m.lease(a, kubevip.Held, m.name)
 }
 
-func (s *segment) lease(a netip.Addr, standing kubevip.Standing, holder string) {
+func (s *segment) lease(a netip.Addr, state kubevip.State, holder string) {
 	name := fmt.Sprintf("default/web%03d", a.As4()[3])
-	s.leases[name] = kubevip.Lease{Name: name, Standing: standing, Holder: holder}
+	s.leases[name] = kubevip.Lease{Name: name, State: state, Holder: holder}
 }
 
 // drop makes the machine release an address cleanly.
@@ -332,10 +332,10 @@ func (s *segment) asked() int {
 }
 
 // last is the last result of the node.
-func (m *machine) last() check.Verdict {
+func (m *machine) last() check.Outcome {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.verdict
+	return m.outcome
 }
 
 // entry is what the node reports of an address.

@@ -96,7 +96,7 @@ func (e *elected) write(ctx context.Context) {
 	}
 }
 
-// kill ends kube-vip on srv-1 without a farewell: the kernel keeps the address. next take over what it held.
+// kill ends kube-vip on srv-1 without a clean shutdown: the kernel keeps the address. next take over what it held.
 func (e *elected) kill(next ...*machine) {
 	e.running = next
 	delete(e.a.announces, e.address)

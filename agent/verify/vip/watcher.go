@@ -69,7 +69,7 @@ type Config struct {
 	Interval time.Duration
 	// Record receives the findings of each address and their summary, Report what the node reports, Event each
 	// change that this node must record; Report and Event may be nil. They must not block.
-	Record func([]check.Finding, check.Verdict)
+	Record func([]check.Finding, check.Outcome)
 	Report func(contract.ReportedAddresses)
 	Event  func(Transition)
 	// Signals asks for a sample soon, as Wake does; nil for one that only the Watcher knows.
@@ -150,9 +150,9 @@ func (w *Watcher) sample(ctx context.Context) time.Duration {
 	if !w.ask(ctx, view, now) {
 		return min(retry, w.Interval)
 	}
-	opinions, findings := w.evaluate(view, all)
+	assessments, findings := w.evaluate(view, all)
 	klog.FromContext(ctx).V(4).Info("Checked announced addresses", "addresses", len(all))
-	w.publish(opinions, findings)
+	w.publish(assessments, findings)
 	return w.pause(time.Now())
 }
 
@@ -203,27 +203,27 @@ func (w *Watcher) reportNotReady(view View, all []subject) {
 	w.since = time.Time{}
 	w.reported = kept
 	w.Report(kept)
-	w.Record(nil, check.Verdict{Status: check.Unknown, Reason: ReasonVLANNotReady, Message: "the addresses cannot be " +
+	w.Record(nil, check.Outcome{Status: check.Unknown, Reason: ReasonVLANNotReady, Message: "the addresses cannot be " +
 		"checked: " + view.Why})
 }
 
 // track makes the scheduler follow the addresses, and probes those that concern this node and are not healthy.
 func (w *Watcher) track(view View, all []subject, now time.Time) {
 	involved := map[netip.Addr]bool{}
-	standings := make(map[netip.Addr]*addressState, len(all))
+	states := make(map[netip.Addr]*addressState, len(all))
 	for _, s := range all {
 		st := w.states[s.Address]
 		if st == nil {
 			st = resume(w.reported[s.Address])
 		}
-		standings[s.Address] = st
+		states[s.Address] = st
 		st.update(s, view)
 		st.noteLeaving(s, view, w.reported[s.Address].State)
 		involved[s.Address] = st.involved
 	}
-	w.states = standings
+	w.states = states
 	w.scheduler.Watch(involved)
-	for a, st := range standings {
+	for a, st := range states {
 		if st.needsProbe(now) {
 			w.scheduler.Ask(a)
 		}
@@ -256,15 +256,15 @@ func (w *Watcher) ask(ctx context.Context, view View, now time.Time) bool {
 }
 
 // publish records and reports the results.
-func (w *Watcher) publish(opinions []assessment, findings []check.Finding) {
-	w.reported = report(w.reported, opinions, w.Node, time.Now())
-	for _, o := range opinions {
+func (w *Watcher) publish(assessments []assessment, findings []check.Finding) {
+	w.reported = report(w.reported, assessments, w.Node, time.Now())
+	for _, o := range assessments {
 		_, reporting := w.reported[o.Address]
 		if finding, changed := w.states[o.Address].toRecord(o, reporting); changed {
 			w.Event(Transition{Service: o.service, Node: w.Node, Finding: finding})
 		}
 	}
-	w.account(opinions)
+	w.account(assessments)
 	w.Report(w.reported)
 	w.Record(findings, Sum(w.confirmed(findings, time.Now())))
 }
@@ -314,9 +314,9 @@ func (w *Watcher) count(questions int) {
 }
 
 // account notes the figures of the addresses.
-func (w *Watcher) account(opinions []assessment) {
-	addresses := make([]AddressFigures, 0, len(opinions))
-	for _, o := range opinions {
+func (w *Watcher) account(assessments []assessment) {
+	addresses := make([]AddressFigures, 0, len(assessments))
+	for _, o := range assessments {
 		st := w.states[o.Address]
 		addresses = append(addresses, AddressFigures{Address: o.Address, Service: o.Service, Machines: st.machines,
 			Mismatch: st.mismatch})

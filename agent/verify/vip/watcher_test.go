@@ -117,8 +117,8 @@ func (w *world) expect(when, a, b string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for m, want := range map[*machine]string{w.a: a, w.b: b} {
-		if want != "" && m.verdict.Reason != want {
-			w.t.Errorf("%s: the result of %s is %s (%s), want %s", when, m.name, m.verdict.Reason, m.verdict.Message,
+		if want != "" && m.outcome.Reason != want {
+			w.t.Errorf("%s: the result of %s is %s (%s), want %s", when, m.name, m.outcome.Reason, m.outcome.Message,
 				want)
 		}
 	}
@@ -140,8 +140,8 @@ func TestHandover(t *testing.T) {
 			from, to = to, from
 		}
 		if w.a.conditions != 1 || w.b.conditions != 1 {
-			t.Errorf("the results changed %d and %d times: %s, %s", w.a.conditions, w.b.conditions, w.a.verdict.Message,
-				w.b.verdict.Message)
+			t.Errorf("the results changed %d and %d times: %s, %s", w.a.conditions, w.b.conditions, w.a.outcome.Message,
+				w.b.outcome.Message)
 		}
 		for _, m := range []*machine{w.a, w.b} {
 			if slices.ContainsFunc(m.events, func(reason string) bool { return reason != EventAnnounced }) {
@@ -227,8 +227,8 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%d questions in %d h, want %d to %d", got, hours, least, most)
 		}
 		for _, m := range s.machines {
-			if m.conditions != 1 || m.verdict.Status != check.OK {
-				t.Errorf("%s: the result changed %d times and is %+v", m.name, m.conditions, m.verdict)
+			if m.conditions != 1 || m.outcome.Status != check.OK {
+				t.Errorf("%s: the result changed %d times and is %+v", m.name, m.conditions, m.outcome)
 			}
 		}
 	})
@@ -273,8 +273,8 @@ func TestFewReport(t *testing.T) {
 				}
 			}
 			writes, events = writes+m.reports, events+len(m.events)
-			if m.verdict.Reason != ReasonNoAnswer {
-				t.Errorf("%s: result %+v", m.name, m.verdict)
+			if m.outcome.Reason != ReasonNoAnswer {
+				t.Errorf("%s: result %+v", m.name, m.outcome)
 			}
 		}
 		if reporting < 1 || reporting > nodes/4 || writes > 2*reporting || events < 1 || events > reporting {

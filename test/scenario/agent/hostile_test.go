@@ -242,10 +242,10 @@ func (a *attack) flood(r *rand.Rand) error {
 // isWell waits until the node is healthy, as it must be without an attack, and compares the memory with its bound.
 func (a *attack) isWell() {
 	a.t.Helper()
-	var verdict check.Verdict
+	var verdict check.Outcome
 	for range 5 {
 		_, report := a.look(expected())
-		if verdict = report.Verdict(); verdict.Status == check.OK {
+		if verdict = report.Outcome(); verdict.Status == check.OK {
 			break
 		}
 	}
