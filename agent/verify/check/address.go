@@ -72,9 +72,8 @@ func checkAddress(v view) Finding {
 			}
 			return Finding{Status: Warn, Reason: "AddressNotRegistered", Expected: expected, Observed: observed,
 				Cause: fmt.Sprintf("%s carries %s, which the server's membership does not list", name, p.Addr()),
-				Fixes: []Fix{{Tool: AnyTool,
-					Note: fmt.Sprintf("list %s among the server's addresses in network %s, so that no "+
-						"other server gets it", p.Addr(), v.Network.NetworkID)}}}
+				Fixes: anyTool(fmt.Sprintf("list %s among the server's addresses in network %s, so that no other "+
+					"server gets it", p.Addr(), v.Network.NetworkID))}
 		}
 	}
 	fixes := fixAddress(v, wanted[0])
@@ -100,12 +99,9 @@ func checkAnyAddress(v view) Finding {
 		return notApplicable("neither an address of the server nor a block is known yet")
 	}
 	return Finding{Status: Fail, Reason: "AddressMissing", Expected: "an IPv4 address on " + v.vlan.Name,
-		Observed: observed,
-		Cause:    v.vlan.Name + " does not carry an own IPv4 address of the node",
-		Fixes: []Fix{{Tool: AnyTool, Note: fmt.Sprintf(
-			"assign an address of one of the blocks %s to the server in phoenixNAP's portal (network %s), then "+
-				"configure it on %s",
-			blockTexts(v), v.Network.NetworkID, v.vlan.Name)}}}
+		Observed: observed, Cause: v.vlan.Name + " does not carry an own IPv4 address of the node",
+		Fixes: anyTool(fmt.Sprintf("assign an address of one of the blocks %s to the server in phoenixNAP's portal "+
+			"(network %s), then configure it on %s", v.blockTexts(), v.Network.NetworkID, v.vlan.Name))}
 }
 
 // checkPrefix compares the prefix length with the block's. One that still reaches the gateway only warns.
@@ -140,28 +136,15 @@ func checkDuplicate(v view) Finding {
 		}
 		checked++
 		if len(answer.MACs) > 0 {
-			return Finding{Status: Fail, Reason: "AddressInUse",
-				Expected: "no answer for " + p.Addr().String(),
+			return Finding{Status: Fail, Reason: "AddressInUse", Expected: "no answer for " + p.Addr().String(),
 				Observed: "answered by " + strings.Join(answer.MACs, ", "),
 				Cause:    fmt.Sprintf("another machine answers for the node's address %s", p.Addr()),
-				Fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip neigh flush " + p.Addr().String()},
-					Note: fmt.Sprintf("two servers carry %s: compare the addresses of the servers in network %s and "+
-						"change one of them", p.Addr(), v.Network.NetworkID)}}}
+				Fixes: anyTool(fmt.Sprintf("two servers carry %s: compare the addresses of the servers in network %s "+
+					"and change one of them", p.Addr(), v.Network.NetworkID), "ip neigh flush "+p.Addr().String())}
 		}
 	}
 	if checked == 0 {
 		return notApplicable("no ARP request was sent")
 	}
 	return ok(joined(v.own) + " not claimed by another machine")
-}
-
-func blockTexts(v view) string {
-	var texts []string
-	for _, b := range v.blocks4() {
-		texts = append(texts, b.CIDR.String())
-	}
-	if len(texts) == 0 {
-		return "none"
-	}
-	return strings.Join(texts, ", ")
 }

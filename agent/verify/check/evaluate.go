@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -227,8 +228,8 @@ func sortedNames(links []Link, text func(Link) (string, bool)) string {
 	}
 }
 
-// sorted sorts texts and drops those that are there twice.
-func sorted(texts []string) []string {
-	slices.Sort(texts)
-	return slices.Compact(texts)
+// sorted sorts values and drops those that are there twice.
+func sorted[T cmp.Ordered](values []T) []T {
+	slices.Sort(values)
+	return slices.Compact(values)
 }

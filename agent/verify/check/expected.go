@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -53,10 +54,7 @@ func ExpectedOf(annotations map[string]string, addresses []netip.Addr) Expected 
 
 // Table is the number of the routing table of the public network.
 func (e Expected) Table() int {
-	if e.TableBase == 0 {
-		return DefaultTableBase + e.Network.VLAN
-	}
-	return e.TableBase + e.Network.VLAN
+	return cmp.Or(e.TableBase, DefaultTableBase) + e.Network.VLAN
 }
 
 // ExpectedByHand is the expectation of a person who knows the network but has no API server at hand. The gateway of a
@@ -94,41 +92,26 @@ func (e Expected) Describe() string {
 	case !e.Published:
 		return "not published by the controller yet"
 	case e.Offline:
-		return e.name() + ", blocks " + blockTexts(view{Expected: e}) + " (given by hand)"
+		return e.name() + ", blocks " + e.blockTexts() + " (given by hand)"
 	default:
-		return e.name() + ", blocks " + blockTexts(view{Expected: e})
+		return e.name() + ", blocks " + e.blockTexts()
 	}
 }
 
 // block returns the assigned block that holds addr.
 func (e Expected) block(addr netip.Addr) (contract.NetworkBlock, bool) {
-	for _, b := range e.Network.Blocks {
-		if b.CIDR.Contains(addr) {
-			return b, true
-		}
-	}
-	return contract.NetworkBlock{}, false
+	return first(e.Network.Blocks, func(b contract.NetworkBlock) bool { return b.CIDR.Contains(addr) })
 }
 
 // memberIPs are the IPv4 addresses of the membership.
 func (e Expected) memberIPs() []netip.Addr {
-	var ips []netip.Addr
-	for _, ip := range e.Network.IPs {
-		if ip.Is4() {
-			ips = append(ips, ip)
-		}
-	}
-	return ips
+	return slices.DeleteFunc(slices.Clone(e.Network.IPs), func(ip netip.Addr) bool { return !ip.Is4() })
 }
 
 // blocks4 are the IPv4 blocks; only these are checked, IPv6 has no ARP.
 func (e Expected) blocks4() []contract.NetworkBlock {
-	var blocks []contract.NetworkBlock
-	for _, b := range e.Network.Blocks {
-		if b.CIDR.Addr().Is4() {
-			blocks = append(blocks, b)
-		}
-	}
+	blocks := slices.DeleteFunc(slices.Clone(e.Network.Blocks),
+		func(b contract.NetworkBlock) bool { return !b.CIDR.Addr().Is4() })
 	slices.SortFunc(blocks, func(a, b contract.NetworkBlock) int { return a.CIDR.Addr().Compare(b.CIDR.Addr()) })
 	return blocks
 }
@@ -138,4 +121,12 @@ func (e Expected) name() string {
 		return fmt.Sprintf("VLAN %d", e.Network.VLAN)
 	}
 	return fmt.Sprintf("public network %s (VLAN %d)", e.Network.NetworkID, e.Network.VLAN)
+}
+
+func (e Expected) blockTexts() string {
+	var blocks []netip.Prefix
+	for _, b := range e.blocks4() {
+		blocks = append(blocks, b.CIDR)
+	}
+	return joined(blocks)
 }

@@ -95,12 +95,8 @@ type Report struct {
 
 // Finding returns the finding of that ID; a zero Finding when there is none.
 func (r Report) Finding(id ID) Finding {
-	for _, f := range r.Findings {
-		if f.ID == id {
-			return f
-		}
-	}
-	return Finding{}
+	f, _ := first(r.Findings, func(f Finding) bool { return f.ID == id })
+	return f
 }
 
 // Outcome sums up a report: can the node carry traffic of the public network?
@@ -155,12 +151,10 @@ func (r Report) ofServer() string {
 
 // FirstCause is the finding to fix first: the deepest failure, else the deepest that is unknown, else the deepest
 // warning. found is false when the node is healthy.
-func (r Report) FirstCause() (first Finding, found bool) {
+func (r Report) FirstCause() (cause Finding, found bool) {
 	for _, status := range []Status{Fail, Unknown, Warn} {
-		for _, f := range r.Findings {
-			if f.Status == status {
-				return f, true
-			}
+		if f, found := first(r.Findings, func(f Finding) bool { return f.Status == status }); found {
+			return f, true
 		}
 	}
 	return Finding{}, false

@@ -79,8 +79,7 @@ func (v view) marks() []uint32 {
 			marks = append(marks, r.Mark)
 		}
 	}
-	slices.Sort(marks)
-	marks = slices.Compact(marks)
+	marks = sorted(marks)
 	return marks[:min(len(marks), maxMarks)]
 }
 
@@ -110,20 +109,20 @@ func checkServiceReplies(v view) Finding {
 		return ok(fmt.Sprintf("replies of pods (%s) leave by %s", pod, v.vlan.Name))
 	}
 	for _, mark := range v.marks() {
-		if _, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: pod, Forwarded: true, Mark: mark})); asked &&
-			byVLAN {
+		_, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: pod, Forwarded: true, Mark: mark}))
+		if asked && byVLAN {
 			return ok(fmt.Sprintf("replies of pods (%s) with the mark %#x leave by %s%s",
 				pod, mark, v.vlan.Name, v.markCaveat()))
 		}
 	}
-	if l := v.LinkNamed("cilium_host"); l != nil {
+	if v.LinkNamed("cilium_host") != nil {
 		return notApplicable("Cilium routes in eBPF, which a route look-up does not cover")
 	}
 	return Finding{Status: Warn, Reason: "ServiceRepliesElsewhere",
-		Expected: "replies of Services leave by " + v.vlan.Name, Observed: fmt.Sprintf("replies of pods (%s) %s%s",
-			pod, way, v.triedMarks()),
-		Cause: fmt.Sprintf("replies of pods to clients of Services %s instead of leaving by %s", way, v.vlan.Name),
-		Fixes: fixServiceReplies(v)}
+		Expected: "replies of Services leave by " + v.vlan.Name,
+		Observed: fmt.Sprintf("replies of pods (%s) %s%s", pod, way, v.triedMarks()),
+		Cause:    fmt.Sprintf("replies of pods to clients of Services %s instead of leaving by %s", way, v.vlan.Name),
+		Fixes:    fixServiceReplies(v)}
 }
 
 // markCaveat is what a look-up cannot prove.
@@ -135,13 +134,12 @@ func (v view) markCaveat() string {
 }
 
 func (v view) triedMarks() string {
-	marks := v.marks()
-	if len(marks) == 0 {
-		return "; there is no rule by mark"
+	var texts []string
+	for _, mark := range v.marks() {
+		texts = append(texts, fmt.Sprintf("%#x", mark))
 	}
-	texts := make([]string, len(marks))
-	for i, mark := range marks {
-		texts[i] = fmt.Sprintf("%#x", mark)
+	if len(texts) == 0 {
+		return "; there is no rule by mark"
 	}
 	return ", with the marks " + strings.Join(texts, ", ") + " as well"
 }
@@ -184,14 +182,10 @@ func markUsers() []markUser {
 // MarkClash returns who else uses bits of mask: a rule that is not the agent's own, or a program that is known to.
 // found is false when there is none.
 func MarkClash(s Snapshot, mask uint32) (who string, found bool) {
-	var rule *Rule
-	for i, r := range s.Rules {
-		if matchesBits(r, mask) && r.Protocol != ManagedProtocol && (rule == nil || compareRules(r, *rule) < 0) {
-			rule = &s.Rules[i]
-		}
-	}
-	if rule != nil {
-		return "the rule " + rule.String(), true
+	others := slices.DeleteFunc(slices.Clone(s.Rules),
+		func(r Rule) bool { return !matchesBits(r, mask) || r.Protocol == ManagedProtocol })
+	if len(others) > 0 {
+		return "the rule " + slices.MinFunc(others, compareRules).String(), true
 	}
 	for _, u := range markUsers() {
 		if u.bits&mask != 0 && u.present(s) {
@@ -212,12 +206,7 @@ func (u markUser) present(s Snapshot) bool {
 		return true
 	}
 	return s.link(func(l Link) bool {
-		for _, beginning := range u.links {
-			if strings.HasPrefix(l.Name, beginning) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(u.links, func(prefix string) bool { return strings.HasPrefix(l.Name, prefix) })
 	}) != nil
 }
 
@@ -232,8 +221,7 @@ func checkMark(v view) Finding {
 	return Finding{Status: Warn, Reason: "MarkClash",
 		Expected: fmt.Sprintf("the bits %#x only for this agent", v.Mask), Observed: "also " + who,
 		Cause: fmt.Sprintf("the mark bits %#x of the managed return path are also used by %s", v.Mask, who),
-		Fixes: []Fix{{Tool: AnyTool, Commands: []string{"ip rule show"},
-			Note: "set a free bit with --mark, on every node"}}}
+		Fixes: anyTool("set a free bit with --mark, on every node", "ip rule show")}
 }
 
 // Files of the marks that a person sets.
@@ -249,8 +237,7 @@ const (
 func fixServiceReplies(v view) []Fix {
 	ways := v.replyRoutes()
 	if len(ways) == 0 {
-		return []Fix{{Tool: AnyTool,
-			Note: "make the gateway of the public network the node's default gateway once a block is assigned"}}
+		return anyTool("make the gateway of the public network the node's default gateway once a block is assigned")
 	}
 	const note = "routes and rules for the marks, and for programs that listen on the node itself"
 	fixes := []Fix{
@@ -276,8 +263,7 @@ func fixServiceReplies(v view) []Fix {
 // marks is the ruleset of nft(8). Who asks from a private address is answered by the main table, for no gateway of a
 // public network leads there.
 func marks(ways []replyRoute) string {
-	var b strings.Builder
-	var replies strings.Builder
+	var b, replies strings.Builder
 	keep := ^uint32(replyBits)
 	fmt.Fprintf(&b,
 		"table ip %[1]s\ndelete table ip %[1]s\ntable ip %[1]s {\n  chain prerouting {\n    type filter hook "+

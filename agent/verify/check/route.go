@@ -1,10 +1,13 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // Checks about the route of replies.
@@ -70,21 +73,16 @@ var routeChecks = []Check{
 	},
 }
 
-// outside stands for any client on the Internet: TEST-NET-2 (RFC 5737), never assigned.
-var outside = netip.AddrFrom4([4]byte{198, 51, 100, 1})
-
-// clients stand for all clients: routes may be split (0.0.0.0/1 and 128.0.0.0/1), so there is one address of each
-// quarter of the address space. Nothing is ever sent to them.
+// clients stand for all clients on the Internet: routes may be split (0.0.0.0/1 and 128.0.0.0/1), so there is one
+// address of each quarter of the address space, and first one of TEST-NET-2 (RFC 5737), which is never assigned.
+// Nothing is ever sent to them.
 var clients = []netip.Addr{
-	outside, netip.AddrFrom4([4]byte{1, 1, 1, 1}), netip.AddrFrom4([4]byte{77, 1, 1, 1}),
-	netip.AddrFrom4([4]byte{151, 101, 1, 1}),
+	netip.AddrFrom4([4]byte{198, 51, 100, 1}), netip.AddrFrom4([4]byte{1, 1, 1, 1}),
+	netip.AddrFrom4([4]byte{77, 1, 1, 1}), netip.AddrFrom4([4]byte{151, 101, 1, 1}),
 }
 
 // Outside is the address of no client in particular, for route look-ups.
-func Outside() netip.Addr { return outside }
-
-// Clients are addresses that stand for all clients on the Internet, for route look-ups.
-func Clients() []netip.Addr { return append([]netip.Addr{}, clients...) }
+func Outside() netip.Addr { return clients[0] }
 
 // clientsOf asks the same of every client.
 func clientsOf(q RouteQuestion) []RouteQuestion {
@@ -108,9 +106,9 @@ func (v view) inbound() []RouteQuestion {
 	if pods := v.pods(); len(pods) > 0 {
 		target = pods[0]
 	}
-	questions := make([]RouteQuestion, len(clients))
-	for i, client := range clients {
-		questions[i] = RouteQuestion{Destination: target, Source: client, Iif: v.vlan.Name}
+	var questions []RouteQuestion
+	for _, client := range clients {
+		questions = append(questions, RouteQuestion{Destination: target, Source: client, Iif: v.vlan.Name})
 	}
 	return questions
 }
@@ -170,14 +168,13 @@ func checkReturnPath(v view) Finding {
 			continue
 		}
 		checked++
-		if byVLAN {
-			continue
+		if !byVLAN {
+			return Finding{Status: Warn, Reason: "ReturnPathElsewhere",
+				Expected: fmt.Sprintf("replies from %s leave by %s", p.Addr(), v.vlan.Name), Observed: "they " + way,
+				Cause: fmt.Sprintf("replies from %s to clients outside %s instead of leaving by %s", p.Addr(), way,
+					v.vlan.Name),
+				Fixes: fixReturnPath(v, p.Addr())}
 		}
-		return Finding{Status: Warn, Reason: "ReturnPathElsewhere",
-			Expected: fmt.Sprintf("replies from %s leave by %s", p.Addr(), v.vlan.Name), Observed: "they " + way,
-			Cause: fmt.Sprintf("replies from %s to clients outside %s instead of leaving by %s", p.Addr(), way,
-				v.vlan.Name),
-			Fixes: fixReturnPath(v, p.Addr())}
 	}
 	if checked == 0 {
 		return notApplicable("the node has no address in an assigned block")
@@ -220,16 +217,10 @@ func (v view) accepted() (refused RouteAnswer, passes, known bool) {
 // FRA_PROTOCOL): a number that no known routing daemon uses.
 const ManagedProtocol = 173
 
-// brokenRule is a rule that leads nowhere.
-type brokenRule struct {
-	rule  Rule
-	empty bool
-}
-
 // checkTables finds rules that lead to a table without a route. The kernel deletes the routes of an interface when it
 // goes down or loses its last address, in every table and without a notification.
 func checkTables(v view) Finding {
-	var found []brokenRule
+	var broken []Rule
 	checked := 0
 	for _, r := range v.Rules {
 		if !v.isReplyRule(r) {
@@ -237,12 +228,12 @@ func checkTables(v view) Finding {
 		}
 		checked++
 		if routes := v.Tables[r.Table]; !hasDefaultRoute(routes) && (len(routes) == 0 || r.Source.IsValid()) {
-			found = append(found, brokenRule{rule: r, empty: len(routes) == 0})
+			broken = append(broken, r)
 		}
 	}
 	switch {
-	case len(found) > 0:
-		return brokenTable(v, slices.MinFunc(found, func(a, b brokenRule) int { return compareRules(a.rule, b.rule) }))
+	case len(broken) > 0:
+		return brokenTable(v, slices.MinFunc(broken, compareRules))
 	case checked == 0:
 		return notApplicable("no rule leads to a table of the public network")
 	default:
@@ -250,39 +241,29 @@ func checkTables(v view) Finding {
 	}
 }
 
-func brokenTable(v view, l brokenRule) Finding {
+func brokenTable(v view, r Rule) Finding {
 	reason := "TableWithoutDefault"
 	what := "has no default route"
-	if l.empty {
+	if len(v.Tables[r.Table]) == 0 {
 		reason = "TableEmpty"
 		what = "is empty"
 	}
 	return Finding{Status: Warn, Reason: reason,
-		Expected: fmt.Sprintf("a default route by %s in table %d", v.vlan.Name, l.rule.Table),
-		Observed: fmt.Sprintf("rule %s; the table %s", l.rule, what),
-		Cause:    fmt.Sprintf("the rule %s leads to routing table %d, which %s", l.rule, l.rule.Table, what),
-		Fixes:    fixTable(v, l.rule.Table)}
+		Expected: fmt.Sprintf("a default route by %s in table %d", v.vlan.Name, r.Table),
+		Observed: fmt.Sprintf("rule %s; the table %s", r, what),
+		Cause:    fmt.Sprintf("the rule %s leads to routing table %d, which %s", r, r.Table, what),
+		Fixes:    fixTable(v, r.Table)}
 }
 
 // isReplyRule reports whether a rule sends traffic of the blocks to a separate table.
 func (v view) isReplyRule(r Rule) bool {
-	switch r.Table {
-	case 0, TableLocal, TableMain, TableDefault:
-		return false
-	default:
-	}
-	if r.Invert || r.Destination.IsValid() {
+	if slices.Contains([]int{0, TableLocal, TableMain, TableDefault}, r.Table) || r.Invert || r.Destination.IsValid() {
 		return false
 	}
 	if !r.Source.IsValid() {
 		return r.Mask != 0
 	}
-	for _, b := range v.blocks4() {
-		if b.CIDR.Overlaps(r.Source) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.blocks4(), func(b contract.NetworkBlock) bool { return b.CIDR.Overlaps(r.Source) })
 }
 
 // hasDefaultRoute reports whether a table has a default route, or the two halves of one.
@@ -330,15 +311,5 @@ func (r Rule) String() string {
 }
 
 func compareRules(a, b Rule) int {
-	if a.Priority != b.Priority {
-		return a.Priority - b.Priority
-	}
-	switch x, y := a.String(), b.String(); {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
-	default:
-		return 0
-	}
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), strings.Compare(a.String(), b.String()))
 }

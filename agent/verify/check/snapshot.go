@@ -214,20 +214,19 @@ func (s Snapshot) link(match func(Link) bool) *Link {
 
 // LinkNamed returns the link of that name, or nil.
 func (s Snapshot) LinkNamed(name string) *Link {
-	// A node may have hundreds of pod interfaces, so nothing is copied.
-	for i := range s.Links {
-		if s.Links[i].Name == name {
-			return &s.Links[i]
-		}
-	}
-	return nil
+	return firstLink(s.Links, func(l *Link) bool { return l.Name == name })
 }
 
 // LinkIndexed returns the link with that index, or nil.
 func (s Snapshot) LinkIndexed(index int) *Link {
-	for i := range s.Links {
-		if s.Links[i].Index == index {
-			return &s.Links[i]
+	return firstLink(s.Links, func(l *Link) bool { return l.Index == index })
+}
+
+// firstLink copies nothing: a node may have hundreds of pod interfaces.
+func firstLink(links []Link, match func(*Link) bool) *Link {
+	for i := range links {
+		if match(&links[i]) {
+			return &links[i]
 		}
 	}
 	return nil
@@ -237,11 +236,10 @@ func (s Snapshot) LinkIndexed(index int) *Link {
 func (s Snapshot) Holds(addr netip.Addr) []string {
 	var names []string
 	for _, a := range s.Addresses {
-		if a.Prefix.Addr() != addr {
-			continue
-		}
-		if l := s.LinkIndexed(a.LinkIndex); l != nil {
-			names = append(names, l.Name)
+		if a.Prefix.Addr() == addr {
+			if l := s.LinkIndexed(a.LinkIndex); l != nil {
+				names = append(names, l.Name)
+			}
 		}
 	}
 	slices.Sort(names)
@@ -249,20 +247,20 @@ func (s Snapshot) Holds(addr netip.Addr) []string {
 }
 
 func (s Snapshot) arp(target netip.Addr) (ARPAnswer, bool) {
-	for _, a := range s.ARP {
-		if a.Target == target {
-			return a, true
-		}
-	}
-	return ARPAnswer{}, false
+	return first(s.ARP, func(a ARPAnswer) bool { return a.Target == target })
 }
 
 // route returns the answer to a question.
 func (s Snapshot) route(q RouteQuestion) (RouteAnswer, bool) {
-	for _, r := range s.Routes {
-		if r.RouteQuestion == q {
-			return r, true
+	return first(s.Routes, func(r RouteAnswer) bool { return r.RouteQuestion == q })
+}
+
+// first returns the first value that matches.
+func first[T any](values []T, match func(T) bool) (found T, ok bool) {
+	for _, value := range values {
+		if match(value) {
+			return value, true
 		}
 	}
-	return RouteAnswer{}, false
+	return found, false
 }

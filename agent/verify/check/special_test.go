@@ -227,7 +227,7 @@ func TestQuestions(t *testing.T) {
 	if len(routes) > 32 {
 		t.Errorf("%d route look-ups, want few: they are made every 10 s", len(routes))
 	}
-	if !slices.Contains(routes, RouteQuestion{Destination: netip.MustParseAddr("10.244.1.2"), Source: outside,
+	if !slices.Contains(routes, RouteQuestion{Destination: netip.MustParseAddr("10.244.1.2"), Source: Outside(),
 		Iif: "bond0.100"}) {
 		t.Errorf("no question whether clients' packets are accepted: %v", routes)
 	}
